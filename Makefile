@@ -1,0 +1,288 @@
+# fpstore: one non-recursive make. `make help` lists the targets.
+#
+# How it is put together.  Each folder says in its module.mk what it holds: a
+# library name in LIBS with <name>_DIRS (every *.c but main.c goes into it) and
+# programs in PROGS with <program>_MAIN, <program>_LIBS, <program>_PKGS.  The
+# rules below do the rest.  A program whose main.c is not there is not built.
+#
+# Variants.  One run of make builds one variant; the variant decides the
+# output folder O, so that they live side by side:
+#     (plain)        $(B)          what is installed
+#     FAULT=1        $(B)/fault    fault points compiled in (-DFP_FAULT)
+#     SAN=address    $(B)/asan     AddressSanitizer + UBSan, fault points in
+#     SAN=thread     $(B)/tsan     ThreadSanitizer, fault points in
+# Targets that need another variant than the one asked for call make again.
+#
+# Only libfuse lives outside of B, in DEPS, so that all output folders share it.
+
+B       ?= build
+DEPS    ?= build/deps
+SAN     ?=
+V       ?=
+PREFIX  ?= /usr/local
+DESTDIR ?=
+JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+
+VERSION       := 0.1.0
+FUSE_MIN      := 3.17.2
+PYTHON        ?= /usr/bin/python3
+PKG_CONFIG    ?= pkg-config
+PROTOC_C      ?= protoc-c
+MPICC         ?= mpicc
+CLANG_FORMAT  ?= clang-format
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+
+# --- variant ----------------------------------------------------------------
+
+ifeq ($(SAN),address)
+O         := $(B)/asan
+FAULT     := 1
+CFLAGS    ?= -O1 -g
+SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+else ifeq ($(SAN),thread)
+O         := $(B)/tsan
+FAULT     := 1
+CFLAGS    ?= -O1 -g
+SAN_FLAGS := -fsanitize=thread -fno-omit-frame-pointer
+else ifeq ($(SAN),)
+O         := $(B)$(if $(FAULT),/fault)
+CFLAGS    ?= -O2 -g
+SAN_FLAGS :=
+else
+$(error SAN=$(SAN): use address, thread or nothing)
+endif
+
+# --- flags ------------------------------------------------------------------
+
+export PKG_CONFIG_PATH := $(abspath $(DEPS))/libfuse/lib/pkgconfig$(if $(PKG_CONFIG_PATH),:$(PKG_CONFIG_PATH))
+
+# .ci/run runs with CI=true; warnings are errors there.
+WERROR ?= $(if $(filter-out 0 false,$(CI)),1)
+
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 \
+            $(if $(filter-out 0,$(WERROR)),-Werror)
+# -D_GNU_SOURCE= (empty) is what "#define _GNU_SOURCE" in a file would say.
+DEFS     := -D_GNU_SOURCE= -D_FILE_OFFSET_BITS=64 -DFP_VERSION='"$(VERSION)"' \
+            -DFP_SYSCONFDIR='"/etc"' $(if $(FAULT),-DFP_FAULT)
+INCS     := -I include -I . -I $(B)/proto
+ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(SAN_FLAGS) -pthread -fstack-protector-strong $(WARN)
+ALL_LDFLAGS := $(CFLAGS) $(SAN_FLAGS) -pthread -Wl,--as-needed $(LDFLAGS)
+
+PKGS_common := libuv openssl libprotobuf-c libxxhash jansson hwloc
+PKGS_all    := $(PKGS_common) sqlite3 fuse3
+
+# A libfuse of our own is a static library, and wants its private libraries too.
+FUSE_STATIC := $(if $(wildcard $(DEPS)/libfuse/lib/libfuse3.a),--static)
+
+BUILD_GOALS := $(filter-out help deps clean style format,$(or $(MAKECMDGOALS),all))
+ifneq ($(BUILD_GOALS),)
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS_all) 2>/dev/null || \
+                      $(PKG_CONFIG) --cflags $(PKGS_common) sqlite3 2>/dev/null)
+pkg_libs    = $(shell $(PKG_CONFIG) --libs $(filter-out fuse3,$(1)) 2>/dev/null) \
+              $(if $(filter fuse3,$(1)),$(shell $(PKG_CONFIG) $(FUSE_STATIC) --libs fuse3 2>/dev/null))
+ifneq ($(shell $(PKG_CONFIG) --exists '$(PKGS_common) sqlite3 fuse3 >= $(FUSE_MIN)' && echo ok),ok)
+ifeq ($(filter check quickstart bench asan tsan,$(BUILD_GOALS)),)
+$(warning libraries are missing or libfuse is older than $(FUSE_MIN): run "make deps" first)
+endif
+endif
+endif
+
+Q := $(if $(filter-out 0,$(V)),,@)
+say = $(if $(filter-out 0,$(V)),,@printf '  %-7s %s\n' '$(1)' '$(2)';)
+
+# --- what there is ----------------------------------------------------------
+
+LIBS  :=
+PROGS :=
+TESTS_UNIT :=
+TESTS_SIM  :=
+APPS  :=
+
+.DEFAULT_GOAL := all
+
+include $(sort $(wildcard */module.mk tests/*/module.mk))
+
+obj_of  = $(patsubst %.c,$(O)/obj/%.o,$(1))
+lib_src = $(filter-out %/main.c,$(sort $(wildcard $(addsuffix /*.c,$($(1)_DIRS)))))
+lib_a   = $(patsubst %,$(O)/lib/lib%.a,$(1))
+
+PROTOS   := $(wildcard common/proto/*.proto)
+PROTO_C  := $(patsubst common/proto/%.proto,$(B)/proto/%.pb-c.c,$(PROTOS))
+PROTO_H  := $(PROTO_C:.c=.h)
+PROTO_O  := $(patsubst $(B)/proto/%.c,$(O)/obj/proto/%.o,$(PROTO_C))
+
+HAVE     := $(foreach p,$(PROGS),$(if $(wildcard $($(p)_MAIN)),$(p)))
+BINS     := $(addprefix $(O)/bin/,$(HAVE))
+LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
+MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
+DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
+
+.PHONY: all help deps check check-unit check-sim check-e2e check-fault asan tsan bench quickstart \
+        format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+all: $(BINS) $(patsubst %,$(O)/lib/lib%.a,$(LIBS)) apps
+
+# --- generated code ---------------------------------------------------------
+
+$(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: common/proto/%.proto
+	$(call say,PROTOC,$<)mkdir -p $(@D) && $(PROTOC_C) --proto_path=common/proto --c_out=$(@D) $<
+
+$(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c | $(PROTO_H)
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
+
+# --- objects, libraries, programs -------------------------------------------
+
+# Objects are made again when the flags change: the file changes only then.
+FLAGS_TEXT := $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS)
+$(O)/flags: FORCE
+	@mkdir -p $(@D); printf '%s\n' $(call shq,$(FLAGS_TEXT)) | cmp -s - $@ || \
+	  printf '%s\n' $(call shq,$(FLAGS_TEXT)) > $@
+shq = '$(subst ','\'',$(1))'
+
+$(O)/obj/%.o: %.c $(O)/flags | $(PROTO_H)
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+# lib_rule name
+define lib_rule
+$(call lib_a,$(1)): $(call obj_of,$(call lib_src,$(1))) $(if $(filter common,$(1)),$(PROTO_O))
+	$$(call say,AR,$$@)mkdir -p $$(@D) && rm -f $$@ && ar rcs $$@ $$(filter %.o,$$^)
+endef
+$(foreach l,$(LIBS),$(eval $(call lib_rule,$(l))))
+
+# link: everything of $^ that is an object or a library, then the packages of $(1)
+link = mkdir -p $(@D) && $(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) \
+       -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(call pkg_libs,$(1)) $(2)
+
+# prog_rule name
+define prog_rule
+$(O)/bin/$(1): $(call obj_of,$($(1)_MAIN)) $(call lib_a,$($(1)_LIBS))
+	$$(call say,LINK,$$@)$$(call link,$(PKGS_common) $($(1)_PKGS))
+endef
+$(foreach p,$(HAVE),$(eval $(call prog_rule,$(p))))
+
+# --- tests ------------------------------------------------------------------
+
+# Every C test links all libraries, the helpers beside it, and cmocka.
+define test_rule
+$(O)/tests/$(1): $(O)/obj/tests/$(1).o $(2) $(call lib_a,$(LIBS))
+	$$(call say,LINK,$$@)$$(call link,$(PKGS_all) cmocka)
+endef
+UNIT_HELP := $(call obj_of,$(filter-out $(TESTS_UNIT),$(wildcard tests/unit/*.c)))
+SIM_HELP  := $(call obj_of,$(filter-out $(TESTS_SIM),$(wildcard tests/sim/*.c)))
+UNIT_BINS := $(patsubst %.c,$(O)/%,$(TESTS_UNIT))
+SIM_BINS  := $(patsubst %.c,$(O)/%,$(TESTS_SIM))
+TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM)) $(UNIT_HELP) $(SIM_HELP)
+$(foreach t,$(TESTS_UNIT),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(UNIT_HELP))))
+$(foreach t,$(TESTS_SIM),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(SIM_HELP))))
+
+unit-tests: $(UNIT_BINS)
+sim-tests: $(SIM_BINS)
+apps: $(APPS)
+
+# T=name runs one: make check-unit T=place runs tests/unit/test_place.c
+UNIT_SECONDS ?= $(if $(SAN),240,120)
+SIM_SECONDS  ?= $(if $(SAN),900,600)
+SUB := $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(SAN)
+
+ifneq ($(FAULT),)
+check-unit: unit-tests
+	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(if $(T),$(O)/tests/unit/test_$(T),$(UNIT_BINS))
+check-sim: sim-tests
+	@tests/run-programs.sh check-sim $(SIM_SECONDS) $(if $(T),$(O)/tests/sim/sim_$(T),$(SIM_BINS))
+else
+check-unit check-sim:
+	@$(SUB) FAULT=1 $@
+endif
+
+# PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'
+PYTEST_ARGS ?=
+pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) \
+         tests/run-pytest.sh $(PYTHON)
+
+check-e2e: all
+	@$(call pytest,$(O)/bin) check-e2e tests/e2e $(PYTEST_ARGS)
+
+fault-bins: all
+check-fault:
+	@$(SUB) FAULT=1 fault-bins
+	@$(call pytest,$(if $(SAN),$(O),$(B)/fault)/bin) check-fault tests/fault $(PYTEST_ARGS)
+
+SHORT_ARGS = -m short $(PYTEST_ARGS)
+sanitized = $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(1)
+asan tsan: deps
+	@$(call sanitized,$(if $(filter asan,$@),address,thread)) all
+	@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
+	@$(call pytest,$(B)/$@/bin) $@ tests/e2e $(SHORT_ARGS)
+
+# Everything, in an order that fails early; all parts run even when one fails.
+PARTS ?= style check-unit check-sim check-e2e check-fault
+check:
+	@$(SUB) deps
+	@B=$(B) tests/run-parts.sh "$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS)" "$(JOBS)" $(PARTS)
+
+style:
+	@$(PYTHON) tests/style/style.py
+
+# --- set-up, installation, the rest -----------------------------------------
+
+deps:
+	@DEPS=$(DEPS) FUSE_MIN=$(FUSE_MIN) tools/deps.sh
+
+quickstart:
+	@$(SUB) deps
+	@$(SUB) -j$(JOBS) all
+	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart.sh
+
+bench:
+	@$(SUB) deps
+	@$(SUB) -j$(JOBS) all
+	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) BENCH=$(BENCH) \
+	  $(PYTHON) tools/bench/bench.py
+
+INST := $(DESTDIR)$(PREFIX)
+install: all
+	install -d $(INST)/bin $(INST)/sbin $(INST)/share/doc/fpstore $(INST)/share/man $(INST)/include/fp
+	$(if $(BINS),install -m 755 $(BINS) $(INST)/bin)
+	$(if $(filter fp-mount,$(HAVE)),ln -sf fp-mount $(INST)/bin/fpstore)
+	$(if $(filter fp-mount,$(HAVE)),ln -sf ../bin/fp-mount $(INST)/sbin/mount.fuse.fpstore)
+	install -m 644 LICENSE $(wildcard README.md docs/*.md) $(INST)/share/doc/fpstore
+	$(if $(wildcard include/fp/auxapp.h),install -m 644 include/fp/auxapp.h $(INST)/include/fp)
+	for p in $(wildcard docs/man/*.[1-8]); do \
+	  install -D -m 644 $$p $(INST)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
+	for l in $(wildcard $(DEPS)/libfuse/LICENSE*); do \
+	  install -D -m 644 $$l $(INST)/share/doc/fpstore/libfuse/$${l##*/} || exit 1; done
+
+uninstall:
+	rm -f $(addprefix $(INST)/bin/,$(PROGS) fpstore) $(INST)/sbin/mount.fuse.fpstore
+	rm -f $(addprefix $(INST)/share/man/,$(foreach p,$(wildcard docs/man/*.[1-8]),man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
+	rm -f $(INST)/include/fp/auxapp.h
+	rm -rf $(INST)/share/doc/fpstore
+
+format:
+	$(CLANG_FORMAT) -i $$(git ls-files '*.c' '*.h')
+
+# libfuse stays: building it again is minutes. rm -rf $(DEPS) when you mean it.
+clean:
+	rm -rf $(filter-out $(DEPS),$(wildcard $(B)/*))
+
+help:
+	@printf '%s\n' \
+	  'make quickstart   set up, build, run an MPI job with checkpoints on a store of 4 benefactors' \
+	  'make check        set up, build, style, unit, sim, end-to-end and fault tests' \
+	  'make all          build (make deps first); V=1 shows commands, WERROR=1 makes warnings errors' \
+	  'make deps         packages by apt (root or sudo), and libfuse where the system has an old one' \
+	  'make check-unit | check-sim   T=name runs one' \
+	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
+	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
+	  'make bench        BENCH=name,... runs a choice; result in $(B)/bench.json' \
+	  'make install      DESTDIR= PREFIX=/usr/local' \
+	  'make format | style | clean' \
+	  'variables         B=build  DEPS=build/deps  SAN=address|thread  FAULT=1  CFLAGS  CC'
+
+-include $(DEP_FILES)

@@ -1,0 +1,50 @@
+#!/bin/bash
+# Runs C test programs one after the other, each with a time limit, and closes
+# with one line that counts tests. Called by make check-unit and check-sim:
+#     run-programs.sh <name> <seconds> <program>...
+# The output of a program is shown only when it fails (V=1: always).
+set -u
+name=$1 limit_s=$2
+shift 2
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$root/tests/tsan.supp:halt_on_error=0:second_deadlock_stack=1}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+ok=0 bad=0 tests=0 failed=() start_s=$SECONDS
+
+# TSan of gcc 12 cannot start under the address randomisation of new kernels.
+run=(timeout -k 10 "$limit_s")
+if [[ "$*" == */tsan/* ]] && setarch -R true 2>/dev/null; then
+    run=(setarch -R "${run[@]}")
+fi
+
+for prog in "$@"; do
+    t_s=$SECONDS
+    "${run[@]}" "$prog" >"$log" 2>&1 </dev/null
+    rc=$?
+    n=$(grep -cE '^\[ +OK +\]' "$log")
+    tests=$((tests + n))
+    why="exit $rc"
+    [ "$rc" -eq 124 ] && why="no end within ${limit_s} s"
+    if [ "$rc" -eq 0 ] && grep -qE 'WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log"; then
+        rc=1 why="sanitizer report"
+    fi
+    if [ "$rc" -eq 0 ]; then
+        ok=$((ok + 1))
+        printf '  ok      %-32s %4d tests %3d s\n' "${prog##*/}" "$n" $((SECONDS - t_s))
+        if [ -n "${V:-}" ]; then cat "$log"; fi
+    else
+        bad=$((bad + 1)) failed+=("${prog##*/}")
+        printf '  FAILED  %-32s %s\n' "${prog##*/}" "$why"
+        sed 's/^/    | /' "$log" | tail -n 200
+    fi
+done
+
+line="$name: $ok of $((ok + bad)) programs passed, $tests tests, $((SECONDS - start_s)) s"
+[ "$bad" -gt 0 ] && line+="; failed: ${failed[*]}"
+echo "$line"
+[ "$bad" -eq 0 ]

@@ -1,0 +1,34 @@
+#!/bin/bash
+# Runs one folder of pytest tests and closes with one line of our own:
+#     run-pytest.sh <python> <name> <folder> [pytest arguments]
+# The Makefile sets FP_BIN (programs under test), FP_APPS (MPI programs) and
+# FP_BUILD. No test in the folder is a pass: the tree may be partly there.
+set -u
+python=$1 name=$2 folder=$3
+shift 3
+
+if ! compgen -G "$folder/test_*.py" >/dev/null; then
+    echo "$name: no tests in $folder"
+    exit 0
+fi
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$root/tests/tsan.supp:halt_on_error=0:second_deadlock_stack=1}
+export PYTHONDONTWRITEBYTECODE=1
+
+run=()
+if [[ "${FP_BIN:-}" == */tsan/* ]] && setarch -R true 2>/dev/null; then
+    run=(setarch -R)
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# The whole folder has a limit too; each test has its own, shorter one.
+"${run[@]}" timeout -k 30 "${FP_PYTEST_SECONDS:-2400}" \
+    "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
+rc=${PIPESTATUS[0]}
+[ "$rc" -eq 5 ] && rc=0 # nothing was selected
+echo "$name: $(tail -n 1 "$log" | tr -d '=' | sed 's/^ *//; s/ *$//')"
+exit "$rc"

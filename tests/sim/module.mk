@@ -1,0 +1,2 @@
+# Each sim_<topic>.c is one program; other .c files here are linked into all.
+TESTS_SIM := $(sort $(wildcard tests/sim/sim_*.c))
