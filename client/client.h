@@ -1,0 +1,40 @@
+/*
+ * fp-mount: what all of its parts share. One struct cl_mount per process.
+ *
+ * Threads: FUSE threads (libfuse's loop, many), the core loop (one, libuv: manager link, remote benefactors, timers), store
+ * threads (a few, pinned to the service cores: checksums and disk). Who owns what is said at each field.
+ * Lock order: inode table -> inode -> data path's own locks (data.h). No lock is held across fuse_reply_*.
+ */
+#ifndef CL_CLIENT_H
+#define CL_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/options.h"
+
+struct fuse_session;
+struct cl_core;
+struct cl_itable;
+struct cl_data;
+
+struct cl_feature {            /* a kernel or library feature that was probed; for fpctl status */
+	const char *name;
+	bool in_use;
+	char why_not[120];
+};
+
+struct cl_mount {
+	struct cl_options opt;     /* constant after start */
+	struct fuse_session *se;   /* constant between mount and unmount */
+	struct cl_core *core;      /* core.h */
+	struct cl_itable *inodes;  /* inode.h */
+	struct cl_data *data;      /* data.h */
+	uint8_t store_uuid[16];    /* constant after the first hello */
+	uint32_t default_chunk_size_bytes;
+	uint32_t max_write_bytes;  /* as negotiated in FUSE_INIT */
+	struct cl_feature features[8];
+	unsigned nfeatures;
+};
+
+#endif

@@ -1,0 +1,46 @@
+/*
+ * The core loop of fp-mount and its link to the manager.
+ *
+ * One thread runs a libuv loop. It holds the connection to the manager (reconnects for ever, with pauses of 50 ms to 1 s),
+ * the session, the replay slots, and the connections to remote benefactors. Requests to the manager that were sent and not
+ * answered when the connection broke are sent again after the next hello, with the same slot numbers; so a caller sees a
+ * restart of the manager only as a delay. After opt.manager_timeout_ms without an answer a call ends with -ETIMEDOUT (-EIO to applications).
+ */
+#ifndef CL_CORE_H
+#define CL_CORE_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct cl_mount;
+
+/* Start the thread, connect, say hello; returns when the session stands or the start timeout is over (negative errno, logged). */
+int cl_core_start(struct cl_mount *m);
+/* Say MSG_BYE (bounded), stop the loop, join. No call may be outstanding. */
+void cl_core_stop(struct cl_mount *m);
+
+uv_loop_t *cl_core_loop(struct cl_mount *m);
+/* Run fn(arg) on the core loop, in order of posting. Any thread; never blocks; never fails after start. */
+void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
+/* 32-bit number of the session that stands now; changes only if the manager forgot us. Any thread. */
+uint32_t cl_core_session(struct cl_mount *m);
+
+/*
+ * reply: unpacked message of the type that belongs to the request, freed by the caller of cb after it returns; NULL if status < 0.
+ * Runs on the core loop: must not block.
+ */
+typedef void (*cl_mgr_cb)(void *arg, int status, const ProtobufCMessage *reply);
+
+/*
+ * Send a request (FP__MSG_TYPE__MSG_…) to the manager. msg is packed before this returns (it is only borrowed). If the message has the
+ * fields slot and slot_seq they are filled here. Any thread. cb is called exactly once, on the core loop.
+ */
+void cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/* The same, waiting for the reply: from FUSE or store threads only. *reply (may be NULL) is freed with protobuf_c_message_free_unpacked. */
+int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
+/* One-way message: dropped while there is no connection. */
+void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * The data path of fp-mount, as the FUSE operations see it: windows in the chunk pool, write-behind to benefactors, publishing,
+ * reading with read-ahead. Implementation in client/data/.
+ *
+ * All calls are for FUSE threads unless said otherwise and may block for a bounded time (pool full, a benefactor or manager that does not
+ * answer): at most opt.io_timeout_ms, then -EIO or what the cause says. Return 0 / byte count or negative errno.
+ */
+#ifndef CL_DATA_H
+#define CL_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "client/inode.h"
+#include "fp.pb-c.h"
+
+struct cl_mount;
+
+/* State of one open file description; fi->fh points to it. Made by open/create/tmpfile, freed by release. */
+struct cl_handle {
+	struct cl_inode *inode;        /* holds a ref */
+	int flags;                     /* open flags */
+	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
+	uint32_t sequential;           /* read-ahead: how many reads in a row */
+	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
+};
+
+/* Start before mounting, after cl_core_start. Allocates and pre-faults the pool. */
+int cl_data_start(struct cl_mount *m);
+/* Write out and publish everything, bounded by deadline_ms; 0 or the first error (then what is lost has been logged). */
+int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
+void cl_data_stop(struct cl_mount *m);
+
+/* Core loop: the manager's table of benefactors arrived. */
+void cl_data_bnf_table(struct cl_mount *m, const Fp__BnfTable *t);
+/* Core loop: the manager forgot our session; what was stored and not committed is stored again under the new one. */
+void cl_data_session_new(struct cl_mount *m);
+/* Fill pool_*, dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, last_error (pointer valid until the next call). Core loop. */
+void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out);
+
+/* A file was opened: a is what the manager answered. Drops cached data that another mount has made old. */
+int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a);
+ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
+
+/*
+ * Reads up to len bytes at off. The bytes are in *iov (at most *niov pieces, in pool buffers held by *pin, or static zeros); give the pin
+ * back with cl_data_read_done after the reply was sent. Short at end of file. -EIO (and a log line) where a checksum is wrong.
+ */
+struct iovec;
+struct cl_read_pin;
+ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64_t off, struct iovec *iov, int *niov, struct cl_read_pin **pin);
+void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
+
+/* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
+int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
+/* Stored, on the device, and the manager's transaction durable. */
+int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
+/* The last handle is gone. Unpublished data of an unlinked file (nlink 0) is dropped. */
+void cl_data_release(struct cl_mount *m, struct cl_handle *h);
+/* The inode leaves the table; no handle, nothing unpublished. Frees inode->file. */
+void cl_data_forget(struct cl_mount *m, struct cl_inode *inode);
+
+/* SETATTR with SET_SIZE in valid, with all its other changes: cuts local data, asks the manager. *out as inode attributes afterwards. */
+int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *req);
+int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_t off, uint64_t len);
+int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whence, uint64_t *out_off);
+ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t off_in, struct cl_handle *out, uint64_t off_out, uint64_t len);
+
+/* Overlay unpublished size, mtime, blocks; inode->lock held. */
+void cl_data_overlay(struct cl_inode *inode, struct stat *st);
+/* utimens on a file with unpublished writes: the set mtime wins over that of earlier writes; inode->lock held. */
+void cl_data_mtime_was_set(struct cl_inode *inode);
+/* Bytes of this inode not yet on a benefactor, and on one but not committed. For the xattr user.fp.at_risk; takes inode->lock. */
+void cl_data_at_risk(struct cl_inode *inode, uint64_t *dirty_bytes, uint64_t *uncommitted_bytes);
+
+#endif
