@@ -1,0 +1,188 @@
+#!/bin/bash
+# Set-up of a build machine: make deps. Fast when nothing is missing, harmless
+# to repeat. Knows Debian 12 and later; elsewhere it says what is missing.
+#
+# One table decides: each line is a thing the build or the tests look for, and
+# the Debian package that has it. What is not found is installed by apt (as
+# root, or through sudo), and looked for again. A libfuse that is too old is
+# built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
+# the machine are only read.
+#
+# Environment: DEPS (folder for libfuse), FUSE_MIN (version).
+set -u
+cd "$(dirname "$0")/.."
+DEPS=${DEPS:-build/deps}
+FUSE_MIN=${FUSE_MIN:-3.17.2}
+export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin"
+
+# kind   what                          Debian package
+table='
+cmd      gcc                           build-essential
+cmd      make                          build-essential
+cmd      dpkg-source                   dpkg-dev
+cmd      pkg-config                    pkg-config
+cmd      git                           git
+cmd      protoc-c                      protobuf-c-compiler
+pc       libuv                         libuv1-dev
+pc       openssl>=3.0                  libssl-dev
+pc       libprotobuf-c                 libprotobuf-c-dev
+pc       sqlite3                       libsqlite3-dev
+pc       libxxhash                     libxxhash-dev
+pc       jansson                       libjansson-dev
+pc       hwloc                         libhwloc-dev
+pc       cmocka                        libcmocka-dev
+cmd      sqlite3                       sqlite3
+cmd      openssl                       openssl
+cmd      fusermount3                   fuse3
+cmd      mount.fuse3                   fuse3
+file     /usr/bin/python3              python3
+python   pytest                        python3-pytest
+cmd      mpicc                         libopenmpi-dev
+cmd      mpirun                        openmpi-bin
+cmd      h5pcc                         libhdf5-openmpi-dev
+cmd      h5dump                        hdf5-tools
+cmd      setfattr                      attr
+cmd      ip                            iproute2
+cmd      mount                         mount
+cmd      unshare                       util-linux
+cmd      ps                            procps
+cmd      ctags                         universal-ctags
+cmd      dmsetup                       dmsetup
+cmd      mkfs.ext4                     e2fsprogs
+'
+
+# Wanted only where libfuse has to be built.
+table_libfuse='
+cmd      meson                         meson
+cmd      ninja                         ninja-build
+pc       liburing                      liburing-dev
+pc       numa                          libnuma-dev
+'
+
+say() { echo "deps: $*"; }
+
+have() { # kind what
+    case $1 in
+    cmd) command -v "$2" >/dev/null ;;
+    file) [ -e "$2" ] ;;
+    pc) pkg-config --exists "${2/>=/ >= }" 2>/dev/null ;;
+    python) /usr/bin/python3 -c "import importlib.util as u, sys; sys.exit(not u.find_spec('$2'))" 2>/dev/null ;;
+    esac
+}
+
+missing() { # table: prints its lines that are not satisfied
+    local kind what package
+    while read -r kind what package; do
+        [ -z "$kind" ] || have "$kind" "$what" || echo "$kind $what $package"
+    done <<<"$1"
+}
+
+# Asks the system's libfuse only: pkg-config without our own folder.
+system_fuse_ok() { PKG_CONFIG_PATH='' pkg-config --exists "fuse3 >= $FUSE_MIN" 2>/dev/null; }
+own_fuse_ok() { PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --exists "fuse3 >= $FUSE_MIN" 2>/dev/null; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+        -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+explain() { # lines of missing
+    local kind what package
+    while read -r kind what package; do
+        case $kind in
+        cmd) say "  command $what" ;;
+        pc) say "  library $what (pkg-config module, with headers)" ;;
+        python) say "  module $what for /usr/bin/python3" ;;
+        file) say "  file $what" ;;
+        esac
+    done <<<"$1"
+}
+
+is_debian() {
+    local ID='' VERSION_ID=''
+    [ -r /etc/os-release ] && . /etc/os-release
+    # Testing and unstable have no VERSION_ID.
+    [ "$ID" = debian ] && [ "${VERSION_ID:-99}" -ge 12 ]
+}
+
+install_packages() { # package...
+    local log=$DEPS/log/apt.log
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+        say "neither root nor sudo; run this as root, then make deps again:"
+        say "  apt-get install --no-install-recommends $*"
+        return 1
+    fi
+    mkdir -p "$DEPS/log"
+    say "installing $# packages by apt: $*"
+    # A list that is there may be old: one more try after an update.
+    if ! apt install --no-install-recommends "$@" >"$log" 2>&1; then
+        if ! apt update >>"$log" 2>&1 ||
+            ! apt install --no-install-recommends "$@" >>"$log" 2>&1; then
+            tail -n 20 "$log"
+            say "apt could not install everything; its output is in $log"
+            return 1
+        fi
+    fi
+}
+
+main() {
+    local left packages
+    left=$(missing "$table")
+    if ! is_debian; then
+        system_fuse_ok || own_fuse_ok || left+=$'\n'"pc fuse3>=$FUSE_MIN -"
+        left=$(sed '/^$/d' <<<"$left")
+        if [ -n "$left" ]; then
+            say "this is not Debian 12 or later; please install what is missing:"
+            explain "$left"
+            return 1
+        fi
+    fi
+    if [ -n "$left" ]; then
+        packages=$(awk '{print $3}' <<<"$left" | sort -u)
+        # shellcheck disable=SC2086
+        install_packages $packages || return 1
+    fi
+
+    # The system's libfuse, where the distribution has one that is new enough.
+    if ! system_fuse_ok && ! own_fuse_ok; then
+        case $(apt-cache policy libfuse3-dev 2>/dev/null | awk '/Candidate:/ {print $2}') in
+        '' | '(none)') ;;
+        *) candidate_ok && { install_packages libfuse3-dev || return 1; } ;;
+        esac
+    fi
+    if ! system_fuse_ok && ! own_fuse_ok; then
+        left=$(missing "$table_libfuse")
+        if [ -n "$left" ]; then
+            packages=$(awk '{print $3}' <<<"$left" | sort -u)
+            # shellcheck disable=SC2086
+            install_packages $packages || return 1
+        fi
+        DEPS=$DEPS FUSE_MIN=$FUSE_MIN tools/libfuse.sh || return 1
+    fi
+
+    left=$(missing "$table")
+    system_fuse_ok || own_fuse_ok || left+=$'\n'"pc fuse3>=$FUSE_MIN -"
+    left=$(sed '/^$/d' <<<"$left")
+    if [ -n "$left" ]; then
+        say "still missing:"
+        explain "$left"
+        return 1
+    fi
+    say "all there (libfuse $(PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --modversion fuse3))"
+}
+
+candidate_ok() {
+    local version
+    version=$(apt-cache policy libfuse3-dev | awk '/Candidate:/ {print $2}')
+    dpkg --compare-versions "$version" ge "$FUSE_MIN"
+}
+
+# Two runs at the same time would install the same things: the second waits.
+mkdir -p "$DEPS"
+exec 9>"$DEPS/lock"
+command -v flock >/dev/null && ! flock -w 1800 9 && { say "another make deps holds $DEPS/lock"; exit 1; }
+main
