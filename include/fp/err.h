@@ -1,0 +1,52 @@
+/* Error codes shared by every program of the store.
+ *
+ * Functions return 0 or a negative code: either a plain negative errno (-ENOSPC) or one of our own
+ * codes below, for failures that errno has no name for. Our codes lie below -5000, clear of errno
+ * (down to -4095 in the kernel's convention) and of libuv's own range. They travel in replies between
+ * the programs, so a number, once released, keeps its meaning; add new ones at the end.
+ *
+ * All functions: any thread, never block, return static text nobody frees. */
+#ifndef FP_ERR_H
+#define FP_ERR_H
+
+/* X(name, code, errno an application is given, what happened and what to do) */
+#define FP_ERR_LIST(X)                                                                                         \
+	X(FP_EPROTO_VERSION, -5001, EIO, "protocol version differs: install the same fpstore release on both ends") \
+	X(FP_EAUTH, -5002, EIO, "store key wrong or missing: give both ends the same key file")                     \
+	X(FP_EUUID, -5003, EIO, "belongs to another store (UUID differs): check --manager and --dir")               \
+	X(FP_ECHECKSUM, -5004, EIO, "checksum mismatch: stored data is damaged")                                    \
+	X(FP_ENOBENEFACTOR, -5005, EIO, "no benefactor available: start one, or see fpctl benefactors")             \
+	X(FP_ESESSION, -5006, EIO, "session expired: the other end has forgotten us")                               \
+	X(FP_EBADFRAME, -5007, EIO, "malformed frame: the other end does not speak the fpstore protocol")           \
+	X(FP_EBADMSG_TYPE, -5008, EOPNOTSUPP, "message type unknown to the other end")                              \
+	X(FP_ECORRUPT, -5009, EIO, "stored record is damaged")                                                      \
+	X(FP_EPEER_GONE, -5010, EIO, "connection closed by the other end")                                          \
+	X(FP_EDEADLINE, -5011, EIO, "no answer within the deadline")                                                \
+	X(FP_ESTOPPING, -5012, EIO, "program is shutting down")                                                     \
+	X(FP_ELEASE, -5013, EIO, "lease or grant no longer held")                                                   \
+	X(FP_ECHUNK_MISSING, -5014, EIO, "chunk is not on the benefactor that should hold it")                      \
+	X(FP_EVERSION_DISK, -5015, EIO, "on-disk format is of another release: use the release that wrote it")      \
+	X(FP_ECANCELLED, -5016, EIO, "request was cancelled")
+
+enum fp_err {
+#define FP_ERR_ENUM(name, code, err, text) name = (code),
+	FP_ERR_LIST(FP_ERR_ENUM)
+#undef FP_ERR_ENUM
+};
+
+/* Text of a code: ours, an errno or a libuv code. The sign does not matter for errno values.
+ * 0 is "success". Never NULL. */
+const char *fp_strerror(int err);
+
+/* Symbolic name: "ENOSPC", "FP_EAUTH", "EOF" (libuv); "0" for success, "E?" if unknown. Never NULL. */
+const char *fp_err_name(int err);
+
+/* Inverse of fp_err_name for errno and our codes: the negative code, or 0 if the name is unknown. */
+int fp_err_from_name(const char *name);
+
+/* The positive errno for fuse_reply_err(): the one place where the sign flips. 0 stays 0. Our codes map
+ * as listed above; errors that a file system call cannot give under POSIX (ECONNRESET, ETIMEDOUT and
+ * the like, libuv's codes, ESTALE) become EIO, others pass unchanged. */
+int fp_err_to_errno(int err);
+
+#endif
