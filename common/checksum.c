@@ -19,42 +19,42 @@
 
 static inline size_t block_len(size_t len_bytes, uint32_t i)
 {
-	size_t left = len_bytes - (size_t)i * FP_BLOCK_SIZE_BYTES;
-	return left < FP_BLOCK_SIZE_BYTES ? left : FP_BLOCK_SIZE_BYTES;
+    size_t left = len_bytes - (size_t)i * FP_BLOCK_SIZE_BYTES;
+    return left < FP_BLOCK_SIZE_BYTES ? left : FP_BLOCK_SIZE_BYTES;
 }
 
 void fp_sum_blocks(const void *data, size_t len_bytes, uint64_t *block_sums)
 {
-	const unsigned char *p = data;
-	uint32_t n = fp_sum_nblocks(len_bytes);
-	for (uint32_t i = 0; i < n; i++)
-		block_sums[i] = XXH3_64bits(p + (size_t)i * FP_BLOCK_SIZE_BYTES, block_len(len_bytes, i));
+    const unsigned char *p = data;
+    uint32_t n = fp_sum_nblocks(len_bytes);
+    for (uint32_t i = 0; i < n; i++)
+        block_sums[i] = XXH3_64bits(p + (size_t)i * FP_BLOCK_SIZE_BYTES, block_len(len_bytes, i));
 }
 
 uint64_t fp_sum_chunk(const uint64_t *block_sums, uint32_t nblocks, uint64_t len_bytes)
 {
-	assert(nblocks == fp_sum_nblocks(len_bytes));
+    assert(nblocks == fp_sum_nblocks(len_bytes));
 #if __BYTE_ORDER == __LITTLE_ENDIAN
-	return XXH3_64bits_withSeed(nblocks ? block_sums : NULL, (size_t)nblocks * sizeof(uint64_t), len_bytes);
+    return XXH3_64bits_withSeed(nblocks ? block_sums : NULL, (size_t)nblocks * sizeof(uint64_t), len_bytes);
 #else
-	XXH3_state_t state;
-	XXH3_64bits_reset_withSeed(&state, len_bytes);
-	for (uint32_t i = 0; i < nblocks; i++) {
-		uint64_t le = htole64(block_sums[i]);
-		XXH3_64bits_update(&state, &le, sizeof le);
-	}
-	return XXH3_64bits_digest(&state);
+    XXH3_state_t state;
+    XXH3_64bits_reset_withSeed(&state, len_bytes);
+    for (uint32_t i = 0; i < nblocks; i++) {
+        uint64_t le = htole64(block_sums[i]);
+        XXH3_64bits_update(&state, &le, sizeof le);
+    }
+    return XXH3_64bits_digest(&state);
 #endif
 }
 
 int64_t fp_sum_verify(const void *data, size_t len_bytes, const uint64_t *block_sums)
 {
-	const unsigned char *p = data;
-	uint32_t n = fp_sum_nblocks(len_bytes);
-	for (uint32_t i = 0; i < n; i++) {
-		uint64_t sum = XXH3_64bits(p + (size_t)i * FP_BLOCK_SIZE_BYTES, block_len(len_bytes, i));
-		if (sum != block_sums[i])
-			return i;
-	}
-	return -1;
+    const unsigned char *p = data;
+    uint32_t n = fp_sum_nblocks(len_bytes);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t sum = XXH3_64bits(p + (size_t)i * FP_BLOCK_SIZE_BYTES, block_len(len_bytes, i));
+        if (sum != block_sums[i])
+            return i;
+    }
+    return -1;
 }

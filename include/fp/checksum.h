@@ -17,7 +17,7 @@
 /* Number of blocks of a chunk of len_bytes; the last may be short. 0 for an empty chunk. */
 static inline uint32_t fp_sum_nblocks(uint64_t len_bytes)
 {
-	return (uint32_t)((len_bytes + FP_BLOCK_SIZE_BYTES - 1) / FP_BLOCK_SIZE_BYTES);
+    return (uint32_t)((len_bytes + FP_BLOCK_SIZE_BYTES - 1) / FP_BLOCK_SIZE_BYTES);
 }
 
 /* Fills block_sums[fp_sum_nblocks(len_bytes)] (host order) with XXH3_64bits of each block of data.

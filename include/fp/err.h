@@ -10,27 +10,28 @@
 #define FP_ERR_H
 
 /* X(name, code, errno an application is given, what happened and what to do) */
-#define FP_ERR_LIST(X)                                                                                         \
-	X(FP_EPROTO_VERSION, -5001, EIO, "protocol version differs: install the same fpstore release on both ends") \
-	X(FP_EAUTH, -5002, EIO, "store key wrong or missing: give both ends the same key file")                     \
-	X(FP_EUUID, -5003, EIO, "belongs to another store (UUID differs): check --manager and --dir")               \
-	X(FP_ECHECKSUM, -5004, EIO, "checksum mismatch: stored data is damaged")                                    \
-	X(FP_ENOBENEFACTOR, -5005, EIO, "no benefactor available: start one, or see fpctl benefactors")             \
-	X(FP_ESESSION, -5006, EIO, "session expired: the other end has forgotten us")                               \
-	X(FP_EBADFRAME, -5007, EIO, "malformed frame: the other end does not speak the fpstore protocol")           \
-	X(FP_EBADMSG_TYPE, -5008, EOPNOTSUPP, "message type unknown to the other end")                              \
-	X(FP_ECORRUPT, -5009, EIO, "stored record is damaged")                                                      \
-	X(FP_EPEER_GONE, -5010, EIO, "connection closed by the other end")                                          \
-	X(FP_EDEADLINE, -5011, EIO, "no answer within the deadline")                                                \
-	X(FP_ESTOPPING, -5012, EIO, "program is shutting down")                                                     \
-	X(FP_ELEASE, -5013, EIO, "lease or grant no longer held")                                                   \
-	X(FP_ECHUNK_MISSING, -5014, EIO, "chunk is not on the benefactor that should hold it")                      \
-	X(FP_EVERSION_DISK, -5015, EIO, "on-disk format is of another release: use the release that wrote it")      \
-	X(FP_ECANCELLED, -5016, EIO, "request was cancelled")
+#define FP_ERR_LIST(X)                                                                                       \
+    X(FP_EPROTO_VERSION, -5001, EIO,                                                                         \
+      "protocol version differs: install the same fpstore release on both ends")                             \
+    X(FP_EAUTH, -5002, EIO, "store key wrong or missing: give both ends the same key file")                  \
+    X(FP_EUUID, -5003, EIO, "belongs to another store (UUID differs): check --manager and --dir")            \
+    X(FP_ECHECKSUM, -5004, EIO, "checksum mismatch: stored data is damaged")                                 \
+    X(FP_ENOBENEFACTOR, -5005, EIO, "no benefactor available: start one, or see fpctl benefactors")          \
+    X(FP_ESESSION, -5006, EIO, "session expired: the other end has forgotten us")                            \
+    X(FP_EBADFRAME, -5007, EIO, "malformed frame: the other end does not speak the fpstore protocol")        \
+    X(FP_EBADMSG_TYPE, -5008, EOPNOTSUPP, "message type unknown to the other end")                           \
+    X(FP_ECORRUPT, -5009, EIO, "stored record is damaged")                                                   \
+    X(FP_EPEER_GONE, -5010, EIO, "connection closed by the other end")                                       \
+    X(FP_EDEADLINE, -5011, EIO, "no answer within the deadline")                                             \
+    X(FP_ESTOPPING, -5012, EIO, "program is shutting down")                                                  \
+    X(FP_ELEASE, -5013, EIO, "lease or grant no longer held")                                                \
+    X(FP_ECHUNK_MISSING, -5014, EIO, "chunk is not on the benefactor that should hold it")                   \
+    X(FP_EVERSION_DISK, -5015, EIO, "on-disk format is of another release: use the release that wrote it")   \
+    X(FP_ECANCELLED, -5016, EIO, "request was cancelled")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),
-	FP_ERR_LIST(FP_ERR_ENUM)
+    FP_ERR_LIST(FP_ERR_ENUM)
 #undef FP_ERR_ENUM
 };
 

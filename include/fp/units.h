@@ -15,14 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FP_KIB(n) ((uint64_t)(n) << 10)
-#define FP_MIB(n) ((uint64_t)(n) << 20)
-#define FP_GIB(n) ((uint64_t)(n) << 30)
-#define FP_TIB(n) ((uint64_t)(n) << 40)
+#define FP_KIB(n)     ((uint64_t)(n) << 10)
+#define FP_MIB(n)     ((uint64_t)(n) << 20)
+#define FP_GIB(n)     ((uint64_t)(n) << 30)
+#define FP_TIB(n)     ((uint64_t)(n) << 40)
 
-#define FP_SEC_MS(n) ((uint64_t)(n) * 1000u)
-#define FP_MIN_MS(n) ((uint64_t)(n) * 60000u)
-#define FP_HOUR_MS(n) ((uint64_t)(n) * 3600000u)
+#define FP_SEC_MS(n)  ((uint64_t)(n)*1000u)
+#define FP_MIN_MS(n)  ((uint64_t)(n)*60000u)
+#define FP_HOUR_MS(n) ((uint64_t)(n)*3600000u)
 
 int fp_parse_size(const char *text, uint64_t *bytes, const char **why);
 int fp_parse_duration(const char *text, uint64_t *ms, const char **why);
