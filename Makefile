@@ -131,7 +131,8 @@ all: $(BINS) $(patsubst %,$(O)/lib/lib%.a,$(LIBS)) apps
 # --- generated code ---------------------------------------------------------
 
 $(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: common/proto/%.proto
-	$(call say,PROTOC,$<)mkdir -p $(@D) && $(PROTOC_C) --proto_path=common/proto --c_out=$(@D) $<
+	$(call say,PROTOC,$<)mkdir -p $(@D) && \
+	  { $(PROTOC_C) --proto_path=common/proto --c_out=$(@D) $< 2>$@.log || { cat $@.log >&2; exit 1; }; }
 
 $(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c | $(PROTO_H)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
