@@ -26,7 +26,6 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 VERSION       := 0.1.0
 FUSE_MIN      := 3.17.2
 PYTHON        ?= /usr/bin/python3
-PKG_CONFIG    ?= pkg-config
 PROTOC_C      ?= protoc-c
 MPICC         ?= mpicc
 CLANG_FORMAT  ?= clang-format
@@ -57,7 +56,8 @@ endif
 
 # --- flags ------------------------------------------------------------------
 
-export PKG_CONFIG_PATH := $(abspath $(DEPS))/libfuse/lib/pkgconfig$(if $(PKG_CONFIG_PATH),:$(PKG_CONFIG_PATH))
+# Named in the command, since $(shell) of make < 4.4 does not see exported variables.
+PKG_CONFIG := PKG_CONFIG_PATH=$(abspath $(DEPS))/libfuse/lib/pkgconfig:$$PKG_CONFIG_PATH pkg-config
 
 # .ci/run runs with CI=true; warnings are errors there.
 WERROR ?= $(if $(filter-out 0 false,$(CI)),1)
@@ -198,7 +198,7 @@ check-sim: sim-tests
 	@tests/run-programs.sh check-sim $(SIM_SECONDS) $(if $(T),$(O)/tests/sim/sim_$(T),$(SIM_BINS))
 else
 check-unit check-sim:
-	@$(SUB) FAULT=1 $@
+	+@$(SUB) FAULT=1 $@
 endif
 
 # PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'
@@ -211,20 +211,20 @@ check-e2e: all
 
 fault-bins: all
 check-fault:
-	@$(SUB) FAULT=1 fault-bins
+	+@$(SUB) FAULT=1 fault-bins
 	@$(call pytest,$(if $(SAN),$(O),$(B)/fault)/bin) check-fault tests/fault $(PYTEST_ARGS)
 
 SHORT_ARGS = -m short $(PYTEST_ARGS)
 sanitized = $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(1)
 asan tsan: deps
-	@$(call sanitized,$(if $(filter asan,$@),address,thread)) all
-	@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
+	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) -j$(JOBS) all unit-tests
+	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
 	@$(call pytest,$(B)/$@/bin) $@ tests/e2e $(SHORT_ARGS)
 
 # Everything, in an order that fails early; all parts run even when one fails.
 PARTS ?= style check-unit check-sim check-e2e check-fault
 check:
-	@$(SUB) deps
+	+@$(SUB) deps
 	@B=$(B) tests/run-parts.sh "$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS)" "$(JOBS)" $(PARTS)
 
 style:
@@ -236,13 +236,13 @@ deps:
 	@DEPS=$(DEPS) FUSE_MIN=$(FUSE_MIN) tools/deps.sh
 
 quickstart:
-	@$(SUB) deps
-	@$(SUB) -j$(JOBS) all
+	+@$(SUB) deps
+	+@$(SUB) -j$(JOBS) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart.sh
 
 bench:
-	@$(SUB) deps
-	@$(SUB) -j$(JOBS) all
+	+@$(SUB) deps
+	+@$(SUB) -j$(JOBS) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) BENCH=$(BENCH) \
 	  $(PYTHON) tools/bench/bench.py
 
