@@ -22,6 +22,8 @@ V       ?=
 PREFIX  ?= /usr/local
 DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+# For a make that we call: as many jobs as processors, unless the caller said -j.
+J        = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
 VERSION       := 0.1.0
 FUSE_MIN      := 3.17.2
@@ -217,7 +219,7 @@ check-fault:
 SHORT_ARGS = -m short $(PYTEST_ARGS)
 sanitized = $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(1)
 asan tsan: deps
-	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) -j$(JOBS) all unit-tests
+	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) $(J) all unit-tests
 	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
 	@$(call pytest,$(B)/$@/bin) $@ tests/e2e $(SHORT_ARGS)
 
@@ -237,12 +239,12 @@ deps:
 
 quickstart:
 	+@$(SUB) deps
-	+@$(SUB) -j$(JOBS) all
+	+@$(SUB) $(J) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart.sh
 
 bench:
 	+@$(SUB) deps
-	+@$(SUB) -j$(JOBS) all
+	+@$(SUB) $(J) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) BENCH=$(BENCH) \
 	  $(PYTHON) tools/bench/bench.py
 

@@ -25,8 +25,9 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The whole folder has a limit too; each test has its own, shorter one.
-"${run[@]}" timeout -k 30 "${FP_PYTEST_SECONDS:-2400}" \
+# The whole folder has a limit too; each test has its own, shorter one. SIGINT
+# lets pytest take its fixtures down, so that no mount or daemon is left.
+"${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-1200}" \
     "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
 rc=${PIPESTATUS[0]}
 [ "$rc" -eq 5 ] && rc=0 # nothing was selected
