@@ -106,6 +106,7 @@ write_sources >"$tmp/sources.list"
 say "libfuse $FUSE_MIN or newer is not in this system: building it from Debian's newest source package"
 # A suite that a mirror does not carry is no error as long as another one is there.
 apt_here apt-get -q update >"$LOG" 2>&1 </dev/null
+sed -n 's/^E: /deps: passed over: /p' "$LOG"
 found=$(versions)
 [ -n "$found" ] || die "no source package fuse3 >= $FUSE_MIN on $(mirrors | tr '\n' ' ')"
 
