@@ -30,28 +30,27 @@
 #define FP_FRAME_MSG_MAX_BYTES     (4u << 20)
 #define FP_FRAME_PAYLOAD_MAX_BYTES (17u << 20)
 
-#define FP_FRAME_REPLY  1u
-#define FP_FRAME_ONEWAY 2u
+#define FP_FRAME_REPLY             1u
+#define FP_FRAME_ONEWAY            2u
 
 struct fp_frame {
-	uint16_t type;
-	uint16_t flags;
-	int32_t status;
-	uint64_t id;
-	uint32_t msg_len_bytes;
-	uint32_t payload_len_bytes;
+    uint16_t type;
+    uint16_t flags;
+    int32_t status;
+    uint64_t id;
+    uint32_t msg_len_bytes;
+    uint32_t payload_len_bytes;
 };
 
 /* Writes the header for a frame whose message is msg (f->msg_len_bytes bytes; may be NULL if that is 0).
  * The lengths must be within the limits above: asserted, the callers bound them. */
 void fp_frame_encode(const struct fp_frame *f, const void *msg, uint8_t out[FP_FRAME_HEADER_BYTES]);
 
-/* Reads a header. The checksum is not looked at yet (fp_frame_verify, once the message is there), but what is in *out is
- * within all limits, so that the caller may allocate.
- *   -EBADMSG          no magic: these bytes are not a frame
- *   FP_EPROTO_VERSION a frame of another protocol version
- *   -EMSGSIZE         message or payload longer than allowed
- *   -EPROTO           unknown flags, reserved bits set, REPLY with ONEWAY, status > 0 or in a request */
+/* Reads a header. The checksum is not looked at yet (fp_frame_verify, once the message is there), but what is
+ * in *out is within all limits, so that the caller may allocate. -EBADMSG          no magic: these bytes are
+ * not a frame FP_EPROTO_VERSION a frame of another protocol version -EMSGSIZE         message or payload
+ * longer than allowed -EPROTO           unknown flags, reserved bits set, REPLY with ONEWAY, status > 0 or in
+ * a request */
 int fp_frame_decode(const uint8_t in[FP_FRAME_HEADER_BYTES], struct fp_frame *out);
 
 /* Verifies the checksum over header and message: 0 or -EILSEQ. */

@@ -7,8 +7,8 @@
  * TLS: version 1.3 only, external PSK only (the store's 256-bit key), TLS_AES_128_GCM_SHA256 with
  * ephemeral (EC)DH, no certificates, no tickets, no early data. The identity in the ClientHello is
  * "fpstore:" + UUID of the store in 32 hex digits, or "fpstore:any" from an end that does not know it
- * yet; a server refuses other identities with alert 115 (unknown_psk_identity), so that the client can tell
- * another store (FP_EUUID) from a wrong key (FP_EAUTH). */
+ * yet; a server refuses other identities with a handshake_failure alert, and bad keys with illegal_parameter:
+ * so a client can tell another store (FP_EUUID) from a wrong key (FP_EAUTH). */
 #ifndef FP_TRANSPORT_H
 #define FP_TRANSPORT_H
 
@@ -24,38 +24,39 @@ struct fp_transport;
 struct fp_tls_ctx;
 
 struct fp_transport_ops {
-	const char *name; /* "plain", "tls" */
+    const char *name; /* "plain", "tls" */
 
-	/* 0: both ends have proved the key; -EAGAIN: go on when the socket is readable (or writable, see
-	 * wants_write); FP_EAUTH, FP_EUUID, -EPROTO (the peer does not speak TLS), -ECONNRESET, FP_EPEER_GONE. */
-	int (*handshake)(struct fp_transport *t);
+    /* 0: both ends have proved the key; -EAGAIN: go on when the socket is readable (or writable, see
+     * wants_write); FP_EAUTH, FP_EUUID, -EPROTO (the peer does not speak TLS), -ECONNRESET, FP_EPEER_GONE. */
+    int (*handshake)(struct fp_transport *t);
 
-	/* Bytes put into iov (at least 1), 0 at end of stream, -EAGAIN when there is nothing, -errno. */
-	ssize_t (*readv)(struct fp_transport *t, const struct iovec *iov, int iovcnt);
+    /* Bytes put into iov (at least 1), 0 at end of stream, -EAGAIN when there is nothing, -errno. */
+    ssize_t (*readv)(struct fp_transport *t, const struct iovec *iov, int iovcnt);
 
-	/* Bytes taken from iov; they may be kept inside until the socket takes them: call flush. -EAGAIN: none
-	 * taken. The caller may reuse the bytes taken at once. */
-	ssize_t (*writev)(struct fp_transport *t, const struct iovec *iov, int iovcnt);
+    /* Bytes taken from iov; they may be kept inside until the socket takes them: call flush. -EAGAIN: none
+     * taken. The caller may reuse the bytes taken at once. */
+    ssize_t (*writev)(struct fp_transport *t, const struct iovec *iov, int iovcnt);
 
-	/* Sends what writev kept. 0: nothing is left; -EAGAIN: watch for writability; -errno. */
-	int (*flush)(struct fp_transport *t);
+    /* Sends what writev kept. 0: nothing is left; -EAGAIN: watch for writability; -errno. */
+    int (*flush)(struct fp_transport *t);
 
-	/* True if readv may give bytes although the socket has none: buffered inside. */
-	bool (*pending)(const struct fp_transport *t);
+    /* True if readv may give bytes although the socket has none: buffered inside. */
+    bool (*pending)(const struct fp_transport *t);
 
-	/* True if the transport cannot go on before the socket is writable. */
-	bool (*wants_write)(const struct fp_transport *t);
+    /* True if the transport cannot go on before the socket is writable. */
+    bool (*wants_write)(const struct fp_transport *t);
 
-	/* Does not close the socket. */
-	void (*free)(struct fp_transport *t);
+    /* Does not close the socket. */
+    void (*free)(struct fp_transport *t);
 };
 
 /* First member of every transport. */
 struct fp_transport {
-	const struct fp_transport_ops *ops;
+    const struct fp_transport_ops *ops;
 };
 
-/* Plain bytes on fd. `rx`/`rx_len_bytes`: bytes that another transport had read already (copied); NULL, 0 otherwise. */
+/* Plain bytes on fd. `rx`/`rx_len_bytes`: bytes that another transport had read already (copied); NULL, 0
+ * otherwise. */
 int fp_transport_plain_new(int fd, const void *rx, size_t rx_len_bytes, struct fp_transport **out);
 
 /* TLS on fd; server or client. ctx is borrowed until the transport is freed. */
