@@ -44,7 +44,7 @@ enum fp_opt_type {
     FP_OPT_TYPE_INT,      /* int64_t */
     FP_OPT_TYPE_BOOL,     /* bool */
     FP_OPT_TYPE_ENUM,     /* int, index into choices; -1 when unset without default */
-    FP_OPT_TYPE_ADDR,     /* struct fp_addr; host[0] == 0 when unset */
+    FP_OPT_TYPE_ADDR,     /* struct fp_addr; text[0] == 0 when unset */
     FP_OPT_TYPE_LIST,     /* struct fp_strlist; comma-separated and/or repeated */
 };
 
@@ -58,11 +58,12 @@ enum fp_opt_flags {
     FP_OPT_NO_FILE = 1 << 5,    /* makes no sense in fp.conf or environment (--ready-fd) */
 };
 
-#define FP_ADDR_HOST_MAX 256
-
-/* ADDR:PORT as given; IPv6 in brackets. Names are resolved later, by whoever connects. */
+/* ADDR:PORT as given; IPv6 in brackets. Names are resolved later, by whoever connects. text is what the
+ * rpc functions take (fp/addr.h reads the same form). */
+#define FP_ADDR_TEXT_BUF 272
 struct fp_addr {
-    char host[FP_ADDR_HOST_MAX]; /* without brackets; empty = not given */
+    char text[FP_ADDR_TEXT_BUF]; /* "host:port"; empty = not given */
+    char host[256];              /* without brackets */
     uint16_t port;
 };
 
@@ -77,7 +78,7 @@ struct fp_opt {
     size_t offset;
     const char *dflt;           /* as a user would write it; NULL = unset (0, NULL, false, -1) */
     int64_t imin, imax;         /* INT, ADDR (imin = lowest port: 0 where "any free port" makes sense) */
-    uint64_t min, max;          /* SIZE, DURATION, RATE; LIST: number of items */
+    uint64_t min, max;          /* SIZE, DURATION, RATE; max 0 = no limit; LIST: most items in max */
     const char *const *choices; /* ENUM: NULL-terminated */
     const char *help;           /* sentences; plain text, used by --help and man page alike */
     unsigned flags;             /* enum fp_opt_flags */
@@ -185,9 +186,9 @@ struct fp_opt_table {
     bool mount_helper; /* accept -o a=b,c and -n -s -v -t TYPE as mount(8) passes them */
 };
 
-/* Parses everything into out (zeroed first). Prints and exits: 0 after --help, --version and the
- * --print-man ones, 2 after a mistake. Returns a handle that owns the strings; programs may ignore it
- * and keep it to the end of the process. */
+/* Parses everything into out: each field that is in the table is set, others are left alone. Prints and
+ * exits: 0 after --help, --version and the --print-man ones, 2 after a mistake. Returns a handle that owns
+ * the strings; programs may ignore it and keep it to the end of the process. */
 struct fp_opts *fp_opt_parse_or_exit(const struct fp_opt_table *table, void *out, int argc, char **argv);
 
 /* The steps of the above, for tests and for programs that add values of their own. The order of
@@ -222,8 +223,6 @@ const char *fp_opts_source(const struct fp_opts *o, const char *name);
 
 /* "host:port", "[v6]:port"; 0 or -EINVAL with *why static text. min_port 0 allows ":0". */
 int fp_parse_addr(const char *text, int64_t min_port, struct fp_addr *out, const char **why);
-#define FP_ADDR_BUF (FP_ADDR_HOST_MAX + 10)
-char *fp_format_addr(char buf[FP_ADDR_BUF], const struct fp_addr *addr);
 
 /* The candidate nearest to name by Damerau-Levenshtein distance, or NULL when none is near enough to be
  * what the user meant. candidates is NULL-terminated. */
