@@ -1,0 +1,25 @@
+#!/bin/bash
+# Runs an MPI program on this machine alone, as tests and quickstart need it:
+#     mpi.sh RANKS PROGRAM [ARG...]
+# as root too, with more ranks than cores (they yield when they wait), over
+# shared memory only, without touching a network. It becomes mpirun: its process
+# id is mpirun's, the ranks are the children of that.
+set -eu
+ranks=$1
+shift
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# From the environment, because names a version doesn't know are no error there.
+export OMPI_MCA_pml=ob1 OMPI_MCA_mpi_yield_when_idle=1
+# Reading each other's memory directly needs ptrace rights that containers lack.
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_smsc='^cma,knem,xpmem'
+case $(mpirun --version | head -n 1) in
+*' 4.'* | *' 3.'*)
+    export OMPI_MCA_btl=self,vader
+    more=(--oversubscribe)
+    ;;
+*)
+    export OMPI_MCA_btl=self,sm
+    more=(--map-by :OVERSUBSCRIBE)
+    ;;
+esac
+exec mpirun -n "$ranks" "${more[@]}" --bind-to none "$@"
