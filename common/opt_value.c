@@ -205,8 +205,10 @@ int fp_parse_addr(const char *text, int64_t min_port, struct fp_addr *out, const
 {
     struct fp_addr addr = {.text = ""};
     *why = "not an address: write HOST:PORT or [IPV6]:PORT, such as 192.0.2.1:7420";
-    if (strlen(text) >= sizeof addr.text || fp_addr_split(text, addr.host, &addr.port) < 0 || !addr.host[0])
+    if (strlen(text) >= sizeof addr.text || fp_addr_split(text, addr.host, &addr.port) < 0)
         return -EINVAL;
+    if (!addr.host[0] && min_port > 0)
+        return -EINVAL; /* ":7420", all addresses, is for listening only */
     for (const char *p = addr.host; *p; p++) {
         if (!isgraph((unsigned char)*p) || *p == '/')
             return -EINVAL;

@@ -221,7 +221,8 @@ const char *fp_opts_error(const struct fp_opts *o);
 /* Where the value came from: "command line", "environment", "fp.conf", "default", or "unset". */
 const char *fp_opts_source(const struct fp_opts *o, const char *name);
 
-/* "host:port", "[v6]:port"; 0 or -EINVAL with *why static text. min_port 0 allows ":0". */
+/* "host:port", "[v6]:port"; 0 or -EINVAL with *why static text. min_port 0 is for
+ * listening: ":0", any port, and ":7420", all addresses, are allowed. */
 int fp_parse_addr(const char *text, int64_t min_port, struct fp_addr *out, const char **why);
 
 /* The candidate nearest to name by Damerau-Levenshtein distance, or NULL when none is near enough to be
