@@ -136,16 +136,7 @@ $(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: common/proto/%.proto
 	$(call say,PROTOC,$<)mkdir -p $(@D) && \
 	  { $(PROTOC_C) --proto_path=common/proto --c_out=$(@D) $< 2>$@.log || { cat $@.log >&2; exit 1; }; }
 
-# x/y.sql becomes a C string literal:  static const char sql[] =
-#                                      #include "x/y.sql.h"
-#                                      ;
-SQL_H := $(patsubst %.sql,$(B)/proto/%.sql.h,$(wildcard */*.sql))
-$(SQL_H): $(B)/proto/%.sql.h: %.sql
-	$(call say,SQL,$<)mkdir -p $(@D) && sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< > $@
-
-GEN_H := $(PROTO_H) $(SQL_H)
-
-$(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c | $(GEN_H)
+$(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c | $(PROTO_H)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
 
 # --- objects, libraries, programs -------------------------------------------
@@ -157,7 +148,7 @@ $(O)/flags: FORCE
 	  printf '%s\n' $(call shq,$(FLAGS_TEXT)) > $@
 shq = '$(subst ','\'',$(1))'
 
-$(O)/obj/%.o: %.c $(O)/flags | $(GEN_H)
+$(O)/obj/%.o: %.c $(O)/flags | $(PROTO_H)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 # lib_rule name

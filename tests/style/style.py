@@ -73,7 +73,7 @@ def is_c(name):
 
 def resolve(name, target):
     """The path of an included file, or None when it is not of this tree."""
-    if target.endswith((".pb-c.h", ".sql.h")):
+    if target.endswith((".pb-c.h", ".inc")):  # made by the build
         return "proto/" + os.path.basename(target)
     for base in (os.path.dirname(name), "include", ""):
         path = os.path.normpath(os.path.join(base, target))
