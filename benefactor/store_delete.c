@@ -1,0 +1,132 @@
+/*
+ * Deleting chunks, and listing those that are here.
+ *
+ * Part of the store (store.h), same thread. The manager deletes in batches, and what was written together is deleted
+ * together: the places of a batch are sorted and neighbours become one hole; a segment that becomes empty is unlinked
+ * instead of punched, which the file system below does in a fraction of the time.
+ *
+ * The list of a whole benefactor is asked for in pieces, in ascending order, out of a hash that changes meanwhile: it is
+ * sorted once, at the first piece. What is stored later is missing from it, which does not matter to the one who asks
+ * (the manager, looking for chunks of sessions that are dead).
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "benefactor/store_impl.h"
+
+static int by_place(const void *pa, const void *pb)
+{
+    const struct bnf_entry *a = pa, *b = pb;
+
+    if (a->segment != b->segment)
+        return a->segment < b->segment ? -1 : 1;
+    return a->page < b->page ? -1 : a->page > b->page;
+}
+
+/* Records first..end of one segment, in order of their places. */
+static void free_records(struct bnf_store *s, const struct bnf_entry *first, const struct bnf_entry *end,
+                         struct bnf_ticket *t)
+{
+    uint32_t slot = first->segment;
+    uint64_t total = 0;
+
+    for (const struct bnf_entry *e = first; e < end; e++)
+        total += (uint64_t)e->pages * PAGE;
+    s->segments[slot].live_bytes -= total;
+    s->segments[slot].live_records -= (uint32_t)(end - first);
+    if (store_segment_is_idle(s, slot)) {
+        store_segment_unlink(s, slot, total, t);
+        return;
+    }
+    while (first < end) {
+        uint64_t from = (uint64_t)first->page * PAGE, to = from;
+
+        for (; first < end && (uint64_t)first->page * PAGE == to; first++)
+            to += (uint64_t)first->pages * PAGE;
+        store_emit(s, BNF_OP_PUNCH, slot, from, to - from, to - from, t);
+    }
+}
+
+int bnf_store_delete(struct bnf_store *s, const uint64_t *chunks, size_t count, uint64_t tag)
+{
+    struct bnf_ticket *t = store_ticket_new(tag);
+    struct bnf_entry *gone = malloc((count + 1) * sizeof(*gone));
+    size_t n = 0;
+
+    if (!t || !gone) {
+        free(t);
+        free(gone);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct bnf_entry *e = bnf_index_get(&s->index, chunks[i]);
+
+        if (e) {
+            gone[n++] = *e;
+            bnf_index_remove(&s->index, e);
+        }
+    }
+    qsort(gone, n, sizeof(*gone), by_place);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i; end < n && gone[end].segment == gone[i].segment; end++)
+            ;
+        free_records(s, gone + i, gone + end, t);
+    }
+    free(gone);
+    if (t->pending == 0)
+        store_ticket_done(s, t);
+    return 0;
+}
+
+static int by_id(const void *pa, const void *pb)
+{
+    uint64_t a = *(const uint64_t *)pa, b = *(const uint64_t *)pb;
+
+    return a < b ? -1 : a > b;
+}
+
+static int inventory_take(struct bnf_store *s)
+{
+    size_t n = 0;
+
+    free(s->inventory);
+    s->inventory = malloc((s->index.count + 1) * sizeof(*s->inventory));
+    if (!s->inventory)
+        return -ENOMEM;
+    for (size_t i = 0; i <= s->index.mask; i++)
+        if (s->index.slots[i].pages)
+            s->inventory[n++] = s->index.slots[i].chunk;
+    qsort(s->inventory, n, sizeof(*s->inventory), by_id);
+    s->inventory_count = n;
+    return 0;
+}
+
+int64_t bnf_store_inventory(struct bnf_store *s, uint64_t after, uint64_t *out, size_t max, bool *eof)
+{
+    size_t lo = 0, hi, n = 0;
+
+    if (!s->inventory || after == 0) {
+        int rc = inventory_take(s);
+
+        if (rc)
+            return rc;
+    }
+    hi = s->inventory_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (s->inventory[mid] <= after)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    for (; lo < s->inventory_count && n < max; lo++)
+        if (bnf_index_get(&s->index, s->inventory[lo]))
+            out[n++] = s->inventory[lo];
+    *eof = lo == s->inventory_count;
+    if (*eof) {
+        free(s->inventory);
+        s->inventory = NULL;
+    }
+    return (int64_t)n;
+}
