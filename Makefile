@@ -107,6 +107,13 @@ APPS  :=
 
 include $(sort $(wildcard */module.mk tests/*/module.mk))
 
+# ONLY="common manager" leaves the rest of the tree out, when that does not build.
+ifneq ($(ONLY),)
+LIBS  := $(filter $(ONLY),$(LIBS))
+PROGS := $(foreach p,$(PROGS),$(if $(filter-out $(ONLY),$($(p)_LIBS)),,$(p)))
+APPS  :=
+endif
+
 obj_of  = $(patsubst %.c,$(O)/obj/%.o,$(1))
 lib_src = $(filter-out %/main.c,$(sort $(wildcard $(addsuffix /*.c,$($(1)_DIRS)))))
 lib_a   = $(patsubst %,$(O)/lib/lib%.a,$(1))
@@ -184,20 +191,24 @@ TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM)) $(UNIT_HELP) $(SIM_HELP)
 $(foreach t,$(TESTS_UNIT),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(UNIT_HELP))))
 $(foreach t,$(TESTS_SIM),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(SIM_HELP))))
 
+# T=name builds and runs one: make check-unit T=place is tests/unit/test_place.c
+ifneq ($(T),)
+UNIT_BINS := $(addprefix $(O)/tests/unit/test_,$(T))
+SIM_BINS  := $(addprefix $(O)/tests/sim/sim_,$(T))
+endif
 unit-tests: $(UNIT_BINS)
 sim-tests: $(SIM_BINS)
 apps: $(APPS)
 
-# T=name runs one: make check-unit T=place runs tests/unit/test_place.c
 UNIT_SECONDS ?= $(if $(SAN),240,120)
 SIM_SECONDS  ?= $(if $(SAN),900,600)
 SUB := $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(SAN)
 
 ifneq ($(FAULT),)
 check-unit: unit-tests
-	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(if $(T),$(O)/tests/unit/test_$(T),$(UNIT_BINS))
+	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(UNIT_BINS)
 check-sim: sim-tests
-	@tests/run-programs.sh check-sim $(SIM_SECONDS) $(if $(T),$(O)/tests/sim/sim_$(T),$(SIM_BINS))
+	@tests/run-programs.sh check-sim $(SIM_SECONDS) $(SIM_BINS)
 else
 check-unit check-sim:
 	+@$(SUB) FAULT=1 $@
@@ -280,7 +291,7 @@ help:
 	  'make check        set up, build, style, unit, sim, end-to-end and fault tests' \
 	  'make all          build (make deps first); V=1 shows commands, WERROR=1 makes warnings errors' \
 	  'make deps         packages by apt (root or sudo), and libfuse where the system has an old one' \
-	  'make check-unit | check-sim   T=name runs one' \
+	  'make check-unit | check-sim   T=name runs one, ONLY="common manager" builds no more than these' \
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
 	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
 	  'make bench        BENCH=name,... runs a choice; result in $(B)/bench.json' \
