@@ -260,6 +260,7 @@ report_figures() {
     row 'restart, one shared file' "$(restart_rate 'native shared restarted')" "$(restart_rate 'store shared restarted')"
     row 'restart, file per process' "$(restart_rate 'native own restarted')" "$(restart_rate 'store own restarted')"
     say 'Checkpoints are synced on both sides. A native restart reads the page cache.'
+    say 'One run each, to give an idea: the shared file varies by a third on any file system; make bench measures.'
 }
 
 # The newest checkpoint of a directory.

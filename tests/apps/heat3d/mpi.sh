@@ -7,7 +7,6 @@
 set -eu
 ranks=$1
 shift
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # From the environment, because names a version doesn't know are no error there.
 export OMPI_MCA_pml=ob1 OMPI_MCA_mpi_yield_when_idle=1
 # Reading each other's memory directly needs ptrace rights that containers lack.
@@ -22,4 +21,4 @@ case $(mpirun --version | head -n 1) in
     more=(--map-by :OVERSUBSCRIBE)
     ;;
 esac
-exec mpirun -n "$ranks" "${more[@]}" --bind-to none "$@"
+exec mpirun -n "$ranks" "${more[@]}" --allow-run-as-root --bind-to none "$@"
