@@ -345,27 +345,25 @@ static bool is_generic_mount_flag(const char *word)
            strncmp(word, "fsname=", 7) == 0;
 }
 
-static int mount_word(struct fp_opts *o, char *word)
+static int mount_word(struct fp_opts *o, const char *word)
 {
-    if (word[0] == '\0' || is_generic_mount_flag(word)) {
-        if (word[0])
-            opt_list_push(o, &o->mount_flags, word);
-        return 0;
-    }
-    char *eq = strchr(word, '=');
-    if (eq)
-        *eq = '\0';
-    if (strcmp(word, "config") == 0 && eq) {
-        o->config_path = opt_strndup(o, eq + 1, strlen(eq + 1));
-        return 0;
-    }
-    int i = opt_find(o->table, word);
-    if (i < 0)
-        return unknown_option(o, "-o ", word);
-    if (!eq && o->table->opts[i].type != FP_OPT_TYPE_BOOL)
-        return opt_fail(o, -EINVAL, "-o %s needs a value: %s=%s", word, word,
+    char name[NAME_MAX_BYTES];
+    size_t len = strcspn(word, "=");
+    const char *value = word[len] ? word + len + 1 : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name - 1), word);
+    int i = opt_find(o->table, name);
+    if (i >= 0 && !value && o->table->opts[i].type != FP_OPT_TYPE_BOOL)
+        return opt_fail(o, -EINVAL, "-o %s needs a value: %s=%s", name, name,
                         opt_placeholder(o, &o->table->opts[i]));
-    return fp_opts_set(o, word, eq ? eq + 1 : "on");
+    if (i >= 0)
+        return fp_opts_set(o, name, value ? value : "on");
+    if (strcmp(name, "config") == 0 && value)
+        o->config_path = opt_strndup(o, value, strlen(value));
+    else if (is_generic_mount_flag(word))
+        opt_list_push(o, &o->mount_flags, word);
+    else if (*word)
+        return unknown_option(o, "-o ", name);
+    return 0;
 }
 
 int fp_opt_parse_mount_string(struct fp_opts *o, const char *text)
