@@ -1,0 +1,63 @@
+/* fpctl benefactors and fpctl df: two small cuts of the status.
+ *
+ * df prints what df(1) prints, from the manager instead of the mount, so that it works on a machine that has none. The numbers
+ * are the same: capacities of the benefactors that are up, what live records take, what may still be leased. */
+#include <stdio.h>
+
+#include "client/ctl/ctl.h"
+#include "fp/table.h"
+
+int ctl_benefactors(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__CtlStatusReply *r = NULL;
+    (void)store;
+    int rc = ctl_ask_status(l, &r);
+    if (rc < 0)
+        return rc;
+    if (o->json) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < r->n_benefactors; i++)
+            json_array_append_new(list, ctl_json_bnf(r->benefactors[i]));
+        rc = ctl_json_print(json_pack("{s:o}", "benefactors", list));
+    } else {
+        rc = ctl_print_benefactors(r->n_benefactors, r->benefactors);
+        rc = rc < 0 ? rc : ctl_flush();
+    }
+    fp__ctl_status_reply__free_unpacked(r, NULL);
+    return rc;
+}
+
+static int df_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
+{
+    static const struct fp_table_col cols[] = {{"store", false}, {"size", true},   {"used", true},
+                                               {"free", true},   {"use", true},    {"inodes", true},
+                                               {"mounted on", false}};
+    struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+    fp_table_cell(t, "%s", r->addr);
+    fp_table_cell_size(t, r->total_bytes);
+    fp_table_cell_size(t, r->used_bytes);
+    fp_table_cell_size(t, r->free_bytes);
+    fp_table_cell_percent(t, r->used_bytes, r->total_bytes);
+    fp_table_cell_count(t, r->inodes);
+    fp_table_cell(t, "%s", store->mountpoint[0] ? store->mountpoint : "-");
+    int rc = fp_table_print(t, stdout);
+    fp_table_free(t);
+    return rc < 0 ? rc : ctl_flush();
+}
+
+int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__CtlStatusReply *r = NULL;
+    int rc = ctl_ask_status(l, &r);
+    if (rc < 0)
+        return rc;
+    if (o->json)
+        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "manager", r->addr, "total_bytes",
+                                      (json_int_t)r->total_bytes, "used_bytes", (json_int_t)r->used_bytes,
+                                      "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
+                                      "mountpoint", store->mountpoint));
+    else
+        rc = df_text(r, store);
+    fp__ctl_status_reply__free_unpacked(r, NULL);
+    return rc;
+}

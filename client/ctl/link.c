@@ -1,0 +1,247 @@
+/* One connection to the manager, used as if it were a function call.
+ *
+ * fpctl asks one or a few questions and exits, so each step runs the loop until its answer or its deadline is there. The
+ * connection is the common one (rpc.h): TLS with the store's key, then Hello in the role of control. Everything has a
+ * deadline; rpc.h gives it for calls and connecting, and the watchdog below for what has none: a system call into a mount
+ * whose fp-mount does not answer cannot be interrupted but by ending the process. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/ctl/ctl.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/rpc.h"
+
+struct ctl_link {
+    uv_loop_t loop;
+    struct fp_key *key;
+    struct fp_rpc *rpc;
+    struct fp_rpc_conn *conn; /* our reference */
+    uint64_t timeout_ms;
+    char addr[FP_ADDR_TEXT_BUF];
+    bool up, closed, is_local;
+    int closed_err;
+    char why[256];
+};
+
+struct call {
+    bool done;
+    int status;
+    const ProtobufCMessageDescriptor *desc;
+    ProtobufCMessage *reply;
+};
+
+/* ---------------------------------------------------------------- the watchdog */
+
+static _Atomic uint64_t watch_until_ms;
+
+static void *watch(void *arg)
+{
+    (void)arg;
+    for (;;) {
+        uint64_t now = fp_now_ms(), until = atomic_load(&watch_until_ms);
+        if (now >= until)
+            break;
+        struct timespec pause = {(time_t)((until - now) / 1000), (long)((until - now) % 1000 * 1000000)};
+        nanosleep(&pause, NULL);
+    }
+    FP_ERROR("no answer in time from the mount or the manager: is it stopped or cut off? (--timeout)");
+    _exit(1);
+}
+
+void ctl_watch(uint64_t limit_ms)
+{
+    static bool started;
+    pthread_t thread;
+    atomic_store(&watch_until_ms, fp_now_ms() + limit_ms);
+    if (!started && pthread_create(&thread, NULL, watch, NULL) == 0)
+        pthread_detach(thread);
+    started = true;
+}
+
+/* ---------------------------------------------------------------- connecting */
+
+static void on_up(struct fp_rpc_conn *conn, void *arg)
+{
+    struct ctl_link *l = arg;
+    const char *peer = fp_rpc_conn_peer(conn), *local = fp_rpc_conn_local(conn);
+    const char *colon = strrchr(peer, ':');
+    size_t len = colon ? (size_t)(colon - peer) : 0;
+    l->up = true;
+    l->is_local = len > 0 && strncmp(peer, local, len + 1) == 0;
+}
+
+static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
+{
+    struct ctl_link *l = arg;
+    (void)conn;
+    l->closed = true;
+    l->closed_err = err ? err : FP_EPEER_GONE;
+    snprintf(l->why, sizeof l->why, "%s", why ? why : fp_strerror(err));
+}
+
+static const struct fp_rpc_handler handler = {.on_up = on_up, .on_closed = on_closed};
+
+static int hello(struct ctl_link *l)
+{
+    Fp__Hello msg = FP__HELLO__INIT;
+    ProtobufCMessage *reply = NULL;
+    msg.protocol = FP_FRAME_VERSION;
+    msg.role = FP__ROLE__ROLE_CONTROL;
+    msg.pid = (uint32_t)getpid();
+    msg.software = (char *)"fpctl " FP_VERSION;
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_HELLO, &msg.base, &fp__hello_reply__descriptor, &reply);
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+    return rc;
+}
+
+static int connect_to(struct ctl_link *l)
+{
+    struct fp_rpc_opts opts = {.key = l->key, .handshake_timeout_ms = (uint32_t)l->timeout_ms};
+    struct fp_rpc_connect_opts how = {.timeout_ms = (uint32_t)l->timeout_ms, .fresh_uuid = true};
+    int rc = fp_rpc_new(&l->loop, &opts, &l->rpc);
+    if (rc == 0)
+        rc = fp_rpc_connect(l->rpc, l->addr, &how, &handler, l, &l->conn);
+    if (rc < 0) {
+        FP_ERROR("cannot connect to the manager at %s: %s", l->addr, fp_strerror(rc));
+        l->conn = NULL;
+        return rc;
+    }
+    fp_rpc_conn_get(l->conn);
+    while (!l->up && !l->closed)
+        uv_run(&l->loop, UV_RUN_ONCE);
+    if (!l->up) {
+        if (l->closed_err == -ECONNREFUSED)
+            FP_ERROR("no manager at %s: is the store up?", l->addr);
+        else
+            FP_ERROR("cannot connect to the manager at %s: %s", l->addr, fp_strerror(l->closed_err));
+        return l->closed_err;
+    }
+    rc = hello(l);
+    return rc < 0 ? ctl_link_failed(l, rc, "hello") : 0;
+}
+
+int ctl_link_open(const struct ctl_store *store, uint64_t timeout_ms, struct ctl_link **out)
+{
+    char why[FP_KEY_WHY_MAX];
+    struct ctl_link *l = calloc(1, sizeof *l);
+    if (!l || uv_loop_init(&l->loop) < 0) {
+        free(l);
+        FP_ERROR("out of memory");
+        return -ENOMEM;
+    }
+    l->timeout_ms = timeout_ms;
+    snprintf(l->addr, sizeof l->addr, "%s", store->manager);
+    int rc = fp_key_load(store->key, &l->key, why);
+    if (rc < 0)
+        FP_ERROR("%s", why);
+    else
+        rc = connect_to(l);
+    if (rc < 0) {
+        ctl_link_close(l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void ctl_link_close(struct ctl_link *l)
+{
+    if (!l)
+        return;
+    if (l->conn) {
+        if (!l->closed)
+            fp_rpc_conn_close(l->conn, 0);
+        fp_rpc_conn_put(l->conn);
+    }
+    if (l->rpc)
+        fp_rpc_close(l->rpc, NULL, NULL);
+    uv_run(&l->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&l->loop);
+    fp_key_free(l->key);
+    free(l);
+}
+
+/* ---------------------------------------------------------------- asking */
+
+static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
+{
+    struct call *c = arg;
+    c->done = true;
+    c->status = status;
+    if (in && in->payload)
+        fp_rpc_payload_free(in->payload);
+    if (status < 0 || !c->desc)
+        return;
+    c->reply = protobuf_c_message_unpack(c->desc, NULL, in->msg_len_bytes, in->msg);
+    if (!c->reply)
+        c->status = FP_EBADFRAME;
+}
+
+int ctl_link_call(struct ctl_link *l, uint16_t type, const ProtobufCMessage *msg,
+                  const ProtobufCMessageDescriptor *desc, ProtobufCMessage **reply)
+{
+    struct call c = {.desc = desc};
+    struct fp_rpc_req req = {
+        .type = type, .msg = msg, .timeout_ms = (uint32_t)l->timeout_ms, .cb = on_reply, .arg = &c};
+    ctl_watch(2 * l->timeout_ms + 1000);
+    int rc = fp_rpc_call(l->conn, &req, NULL);
+    if (rc < 0)
+        return l->closed ? l->closed_err : rc;
+    while (!c.done)
+        uv_run(&l->loop, UV_RUN_ONCE);
+    if (c.status == 0 && reply)
+        *reply = c.reply;
+    return c.status;
+}
+
+int ctl_link_failed(const struct ctl_link *l, int err, const char *what)
+{
+    if (err == FP_EDEADLINE)
+        FP_ERROR("%s: the manager at %s does not answer within %u ms (--timeout)", what, l->addr,
+                 (unsigned)l->timeout_ms);
+    else
+        FP_ERROR("%s: the manager at %s says: %s", what, l->addr, fp_strerror(err));
+    return err;
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    *(bool *)t->data = true;
+}
+
+int ctl_link_wait_closed(struct ctl_link *l, uint64_t timeout_ms)
+{
+    uv_timer_t timer;
+    bool over = false;
+    uv_timer_init(&l->loop, &timer);
+    timer.data = &over;
+    uv_timer_start(&timer, on_timer, timeout_ms, 0);
+    while (!l->closed && !over)
+        uv_run(&l->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&l->loop, UV_RUN_NOWAIT);
+    return l->closed ? 0 : FP_EDEADLINE;
+}
+
+bool ctl_link_is_local(const struct ctl_link *l)
+{
+    return l->is_local;
+}
+
+int ctl_ask_status(struct ctl_link *l, Fp__CtlStatusReply **out)
+{
+    ProtobufCMessage *reply = NULL;
+    int rc =
+        ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_STATUS, NULL, &fp__ctl_status_reply__descriptor, &reply);
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "status");
+    *out = (Fp__CtlStatusReply *)reply;
+    return 0;
+}

@@ -1,0 +1,122 @@
+/* What several commands print: benefactors as a table and as JSON, the lines of a head, odd bytes.
+ *
+ * For people: tables of table.h, human units, colours where stdout is a terminal. For programs: one JSON object with every
+ * number in the unit that its name ends in. Both come from the same reply, so they never disagree.
+ *
+ * File names are bytes; JSON wants UTF-8. Bytes that are none are written as \xNN, which is not reversible for names that
+ * contain a backslash, but never fails; programs that need the exact name have the inode number beside it. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/ctl/ctl.h"
+#include "fp/err.h"
+#include "fp/table.h"
+#include "fp/uuid.h"
+
+json_t *ctl_json_bytes(const void *bytes, size_t len)
+{
+    char text[4 * PATH_MAX];
+    size_t n = 0;
+    json_t *j = json_stringn(bytes, len);
+    if (j)
+        return j;
+    for (size_t i = 0; i < len && n + 5 < sizeof text; i++) {
+        unsigned char c = ((const unsigned char *)bytes)[i];
+        if (c >= 0x20 && c < 0x7f)
+            text[n++] = (char)c;
+        else
+            n += (size_t)snprintf(text + n, 5, "\\x%02x", c);
+    }
+    return json_stringn(text, n);
+}
+
+int ctl_flush(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    FP_ERROR("cannot write the answer: %s", fp_strerror(-errno));
+    return -EIO;
+}
+
+int ctl_json_print(json_t *j)
+{
+    if (!j) {
+        FP_ERROR("out of memory");
+        return -ENOMEM;
+    }
+    json_dumpf(j, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    putchar('\n');
+    json_decref(j);
+    return ctl_flush();
+}
+
+const char *ctl_bnf_state(int state)
+{
+    static const char *const names[] = {"down", "ok", "full", "read-only", "failing"};
+    return state >= 0 && state < 5 ? names[state] : "unknown";
+}
+
+int ctl_bnf_style(int state)
+{
+    if (state == FP__BNF_STATE__BNF_OK)
+        return FP_STYLE_GOOD;
+    return state == FP__BNF_STATE__BNF_FULL ? FP_STYLE_WARN : FP_STYLE_BAD;
+}
+
+json_t *ctl_json_bnf(const Fp__BnfInfo *b)
+{
+    char uuid[FP_UUID_BUF] = "";
+    if (b->uuid.len == FP_UUID_BYTES) {
+        struct fp_uuid u;
+        memcpy(u.b, b->uuid.data, FP_UUID_BYTES);
+        fp_uuid_format(uuid, &u);
+    }
+    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o}", "id", (int)b->id, "state",
+                     ctl_bnf_state((int)b->state), "node", ctl_json_bytes(b->node, strlen(b->node)), "address",
+                     b->addr, "uuid", uuid, "local_path", ctl_json_bytes(b->local_path, strlen(b->local_path)),
+                     "backend", b->backend, "capacity_bytes", (json_int_t)b->capacity_bytes, "used_bytes",
+                     (json_int_t)b->used_bytes, "free_bytes", (json_int_t)b->free_bytes, "chunks",
+                     (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)));
+}
+
+int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
+{
+    static const struct fp_table_col cols[] = {{"id", true},   {"node", false},   {"state", false},
+                                               {"used", true}, {"of", true},      {"", true},
+                                               {"free", true}, {"chunks", true},  {"backend", false},
+                                               {"address", false}, {"error", false}};
+    struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+    for (size_t i = 0; i < n; i++) {
+        fp_table_cell(t, "%u", b[i]->id);
+        fp_table_cell(t, "%s", b[i]->node);
+        fp_table_cell_styled(t, ctl_bnf_style((int)b[i]->state), "%s", ctl_bnf_state((int)b[i]->state));
+        fp_table_cell_size(t, b[i]->used_bytes);
+        fp_table_cell_size(t, b[i]->capacity_bytes);
+        fp_table_cell_percent(t, b[i]->used_bytes, b[i]->capacity_bytes);
+        fp_table_cell_size(t, b[i]->free_bytes);
+        fp_table_cell_count(t, b[i]->chunks);
+        fp_table_cell(t, "%s", b[i]->backend);
+        fp_table_cell(t, "%s", b[i]->addr);
+        fp_table_cell(t, "%s", b[i]->error);
+    }
+    int rc = fp_table_print(t, stdout);
+    fp_table_free(t);
+    return rc;
+}
+
+void ctl_print_line(const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    printf("%s%-10s%s", fp_style_on(stdout, FP_STYLE_BOLD), name, fp_style_off(stdout, FP_STYLE_BOLD));
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    putchar('\n');
+}
+
+void ctl_print_title(const char *title)
+{
+    printf("\n%s%s%s\n", fp_style_on(stdout, FP_STYLE_BOLD), title, fp_style_off(stdout, FP_STYLE_BOLD));
+}

@@ -1,0 +1,305 @@
+/* fpctl stat: one file, and where its bytes lie.
+ *
+ * The manager gives the slices of the file in pieces of whole windows (MSG_CTL_LAYOUT); this collects them and folds what is
+ * consecutive: neighbouring slices on one benefactor become one line, so that a file of 100 GiB that a node wrote for itself
+ * is one line too. --all shows each slice. Ranges without a slice are holes; they are shown, since they are why a file's size
+ * and its chunks disagree.
+ *
+ * What is at risk is known by the mount that wrote it, not by the manager: it is read from the xattr user.fp.at_risk of the
+ * file where the store is mounted here. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "client/ctl/ctl.h"
+#include "fp/err.h"
+#include "fp/table.h"
+
+#define ASK_SLICES 4096u
+
+struct range {
+    uint64_t off, len, chunks;
+    uint64_t chunk; /* id, when the range is one slice */
+    uint32_t bnf;   /* 0 = hole */
+};
+
+struct layout {
+    Fp__CtlLayoutReply *first; /* attributes and benefactors */
+    Fp__CtlStatusReply *status;
+    struct range *ranges;
+    size_t count, room;
+    uint64_t reached; /* bytes of the file that ranges cover */
+    bool all;
+    char at_risk[128];
+};
+
+static int push(struct layout *f, const struct range *r)
+{
+    struct range *last = f->count ? &f->ranges[f->count - 1] : NULL;
+    if (last && !f->all && last->bnf == r->bnf && last->off + last->len == r->off) {
+        last->len += r->len;
+        last->chunks += r->chunks && r->chunk != last->chunk;
+        last->chunk = r->chunk;
+        return 0;
+    }
+    if (f->count == f->room) {
+        size_t room = f->room ? 2 * f->room : 64;
+        struct range *more = reallocarray(f->ranges, room, sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        f->ranges = more;
+        f->room = room;
+    }
+    f->ranges[f->count++] = *r;
+    return 0;
+}
+
+static int push_hole(struct layout *f, uint64_t until)
+{
+    if (until <= f->reached)
+        return 0;
+    struct range hole = {.off = f->reached, .len = until - f->reached};
+    f->reached = until;
+    return push(f, &hole);
+}
+
+static int push_slices(struct layout *f, const Fp__CtlLayoutReply *r, uint64_t window_bytes)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->n_slices && rc == 0; i++) {
+        const Fp__Slice *s = r->slices[i];
+        struct range range = {
+            .off = s->win * window_bytes + s->off, .len = s->len, .chunks = 1, .chunk = s->chunk, .bnf = s->bnf};
+        rc = push_hole(f, range.off);
+        if (rc == 0)
+            rc = push(f, &range);
+        f->reached = range.off + range.len;
+    }
+    return rc;
+}
+
+static int ask_layout(struct ctl_link *l, const struct ctl_store *store, uint64_t win_from, Fp__CtlLayoutReply **out)
+{
+    Fp__CtlLayout q = FP__CTL_LAYOUT__INIT;
+    ProtobufCMessage *reply = NULL;
+    q.path.data = (uint8_t *)store->inner;
+    q.path.len = strlen(store->inner);
+    q.win_from = win_from;
+    q.max_slices = ASK_SLICES;
+    int rc =
+        ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_LAYOUT, &q.base, &fp__ctl_layout_reply__descriptor, &reply);
+    if (rc == -ENOENT || rc == -ENOTDIR) {
+        FP_ERROR("%s/%s: %s", store->mountpoint, store->inner, fp_strerror(rc));
+        return rc;
+    }
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "stat");
+    *out = (Fp__CtlLayoutReply *)reply;
+    if ((*out)->attr)
+        return 0;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return ctl_link_failed(l, FP_EBADFRAME, "stat");
+}
+
+/* The whole file, window by window. */
+static int collect(struct ctl_link *l, const struct ctl_store *store, struct layout *f)
+{
+    uint64_t next = 0;
+    for (bool more = true; more;) {
+        Fp__CtlLayoutReply *r = NULL;
+        int rc = ask_layout(l, store, next, &r);
+        if (rc < 0)
+            return rc;
+        rc = push_slices(f, r, r->attr->chunk_size_bytes);
+        more = r->more && r->n_slices > 0;
+        next = r->n_slices ? r->slices[r->n_slices - 1]->win + 1 : next;
+        if (!f->first)
+            f->first = r;
+        else
+            fp__ctl_layout_reply__free_unpacked(r, NULL);
+        if (rc < 0)
+            return rc;
+    }
+    return push_hole(f, f->first->attr->size_bytes);
+}
+
+static void read_at_risk(const struct ctl_options *o, const struct ctl_store *store, struct layout *f)
+{
+    if (!store->mountpoint[0])
+        return;
+    ssize_t n = getxattr(o->path, "user.fp.at_risk", f->at_risk, sizeof f->at_risk - 1);
+    f->at_risk[n > 0 ? n : 0] = '\0';
+}
+
+static const Fp__BnfInfo *bnf_of(const struct layout *f, uint32_t id)
+{
+    for (size_t i = 0; i < f->first->n_benefactors; i++) {
+        if (f->first->benefactors[i]->id == id)
+            return f->first->benefactors[i];
+    }
+    return NULL;
+}
+
+static const char *kind(uint32_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFREG:
+        return "regular file";
+    case S_IFDIR:
+        return "directory";
+    case S_IFLNK:
+        return "symbolic link";
+    case S_IFIFO:
+        return "fifo";
+    case S_IFSOCK:
+        return "socket";
+    case S_IFCHR:
+        return "character device";
+    case S_IFBLK:
+        return "block device";
+    default:
+        return "unknown";
+    }
+}
+
+/* ---------------------------------------------------------------- for programs */
+
+static json_t *json_ranges(const struct layout *f)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < f->count; i++) {
+        const struct range *r = &f->ranges[i];
+        const Fp__BnfInfo *b = bnf_of(f, r->bnf);
+        json_t *j = json_pack("{s:I, s:I, s:b, s:I}", "offset_bytes", (json_int_t)r->off, "length_bytes",
+                              (json_int_t)r->len, "hole", r->bnf == 0, "chunks", (json_int_t)r->chunks);
+        if (r->bnf) {
+            json_object_set_new(j, "benefactor", json_integer(r->bnf));
+            json_object_set_new(j, "node", b ? ctl_json_bytes(b->node, strlen(b->node)) : json_null());
+            json_object_set_new(j, "state", json_string(b ? ctl_bnf_state((int)b->state) : "unknown"));
+            if (f->all)
+                json_object_set_new(j, "chunk", json_integer((json_int_t)r->chunk));
+        }
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
+static json_t *json_damage(const struct layout *f)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < f->status->n_damaged; i++) {
+        const Fp__Damage *d = f->status->damaged[i];
+        if (d->ino == f->first->attr->ino)
+            json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "offset_bytes", (json_int_t)d->off,
+                                                  "length_bytes", (json_int_t)d->len, "reason",
+                                                  ctl_json_bytes(d->reason, strlen(d->reason))));
+    }
+    return list;
+}
+
+static int print_json(const struct layout *f)
+{
+    const Fp__CtlLayoutReply *r = f->first;
+    const Fp__Attr *a = r->attr;
+    return ctl_json_print(json_pack(
+        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:s, s:o, s:o}", "path",
+        ctl_json_bytes(r->path.data, r->path.len), "ino", (json_int_t)a->ino, "kind", kind(a->mode), "mode",
+        (int)(a->mode & 07777), "nlink", (int)a->nlink, "uid", (int)a->uid, "gid", (int)a->gid, "size_bytes",
+        (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "chunk_size_bytes",
+        (json_int_t)a->chunk_size_bytes, "stripe", (int)a->stripe, "chunks", (json_int_t)r->chunk_count, "slices",
+        (json_int_t)r->slice_count, "data_version", (json_int_t)a->data_version, "at_risk", f->at_risk, "damaged",
+        json_damage(f), "ranges", json_ranges(f)));
+}
+
+/* ---------------------------------------------------------------- for people */
+
+static void print_head(const struct layout *f, const struct ctl_options *o)
+{
+    const Fp__CtlLayoutReply *r = f->first;
+    const Fp__Attr *a = r->attr;
+    char size[FP_UNITS_BUF], stored[FP_UNITS_BUF], chunk[FP_UNITS_BUF];
+    ctl_print_line("file", "%s", o->path);
+    ctl_print_line("inode", "%llu, %s, mode %04o, owner %u:%u, links %u", (unsigned long long)a->ino, kind(a->mode),
+                   a->mode & 07777, a->uid, a->gid, a->nlink);
+    if (!S_ISREG(a->mode))
+        return;
+    ctl_print_line("size", "%s (%llu bytes), takes %s", fp_format_size(size, a->size_bytes),
+                   (unsigned long long)a->size_bytes, fp_format_size(stored, r->stored_bytes));
+    ctl_print_line("chunks", "%llu of at most %s, in %llu slices%s", (unsigned long long)r->chunk_count,
+                   fp_format_size_exact(chunk, a->chunk_size_bytes), (unsigned long long)r->slice_count,
+                   a->stripe > 1 ? ", striped" : "");
+    if (f->at_risk[0])
+        ctl_print_line("at risk", "%s", f->at_risk);
+    for (size_t i = 0; i < f->status->n_damaged; i++) {
+        const Fp__Damage *d = f->status->damaged[i];
+        if (d->ino == a->ino)
+            ctl_print_line("damaged", "%s%llu bytes at %llu: %s%s", fp_style_on(stdout, FP_STYLE_BAD),
+                           (unsigned long long)d->len, (unsigned long long)d->off, d->reason,
+                           fp_style_off(stdout, FP_STYLE_BAD));
+    }
+}
+
+static void range_row(struct fp_table *t, const struct layout *f, const struct range *r)
+{
+    char buf[FP_UNITS_BUF];
+    const Fp__BnfInfo *b = bnf_of(f, r->bnf);
+    fp_table_cell_count(t, r->off);
+    fp_table_cell(t, "%s", fp_format_size_exact(buf, r->len));
+    if (r->bnf == 0) {
+        fp_table_cell(t, "%s", "");
+        fp_table_cell_styled(t, FP_STYLE_DIM, "hole");
+        fp_table_cell(t, "%s", "");
+        fp_table_cell(t, "%s", "");
+        return;
+    }
+    if (f->all)
+        fp_table_cell(t, "%llx", (unsigned long long)r->chunk);
+    else
+        fp_table_cell_count(t, r->chunks);
+    fp_table_cell(t, "%u", r->bnf);
+    fp_table_cell(t, "%s", b ? b->node : "?");
+    fp_table_cell_styled(t, b ? (enum fp_style)ctl_bnf_style((int)b->state) : FP_STYLE_BAD, "%s",
+                         b ? ctl_bnf_state((int)b->state) : "unknown");
+}
+
+static int print_text(const struct layout *f, const struct ctl_options *o)
+{
+    static const struct fp_table_col folded[] = {{"offset", true},     {"length", true}, {"chunks", true},
+                                                 {"benefactor", true}, {"node", false},  {"state", false}};
+    static const struct fp_table_col each[] = {{"offset", true},     {"length", true}, {"chunk", true},
+                                               {"benefactor", true}, {"node", false},  {"state", false}};
+    print_head(f, o);
+    if (f->count == 0)
+        return ctl_flush();
+    struct fp_table *t = fp_table_new(f->all ? each : folded, 6);
+    for (size_t i = 0; i < f->count; i++)
+        range_row(t, f, &f->ranges[i]);
+    putchar('\n');
+    int rc = fp_table_print(t, stdout);
+    fp_table_free(t);
+    return rc < 0 ? rc : ctl_flush();
+}
+
+int ctl_stat(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    struct layout f = {.all = o->all};
+    int rc = collect(l, store, &f);
+    if (rc == 0)
+        rc = ctl_ask_status(l, &f.status);
+    if (rc == 0) {
+        ctl_watch(o->timeout_ms);
+        read_at_risk(o, store, &f);
+        rc = o->json ? print_json(&f) : print_text(&f, o);
+    } else if (rc == -ENOMEM) {
+        FP_ERROR("out of memory");
+    }
+    if (f.first)
+        fp__ctl_layout_reply__free_unpacked(f.first, NULL);
+    if (f.status)
+        fp__ctl_status_reply__free_unpacked(f.status, NULL);
+    free(f.ranges);
+    return rc;
+}
