@@ -27,11 +27,16 @@ struct cl_handle {
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
 };
 
-/* Start before mounting, after cl_core_start. Allocates and pre-faults the pool. */
+/* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
+int cl_data_new(struct cl_mount *m);
+/* After cl_core_start, before mounting. Allocates and pre-faults the pool, starts the store threads. */
 int cl_data_start(struct cl_mount *m);
 /* Write out and publish everything, bounded by deadline_ms; 0 or the first error (then what is lost has been logged). */
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
+/* After unmounting, before cl_core_stop: store threads end, leases go back. */
 void cl_data_stop(struct cl_mount *m);
+/* After cl_core_stop and cl_itable_free. */
+void cl_data_free(struct cl_mount *m);
 
 /* Core loop: the manager's table of benefactors arrived. */
 void cl_data_bnf_table(struct cl_mount *m, const Fp__BnfTable *t);
@@ -40,7 +45,7 @@ void cl_data_session_new(struct cl_mount *m);
 /* Fill pool_*, dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, last_error (pointer valid until the next call). Core loop. */
 void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out);
 
-/* A file was opened: a is what the manager answered. Drops cached data that another mount has made old. */
+/* A file was opened or created (once per handle): a is what the manager answered. Drops cached data that another mount has made old. */
 int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a);
 ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
 

@@ -1,0 +1,352 @@
+/*
+ * The table of benefactors and the links of the same node (see bnf.h; TCP is in bnf_remote.c). Called on the core loop (table), FUSE threads
+ * (leases, reading) and store threads (writing).
+ *
+ * Entries are made when the manager names a benefactor and live until unmount: others may hold pointers without counting, and a store
+ * has a bounded number of them. A local link is counted, because a thread may be inside a call when another one notices that
+ * it broke.
+ */
+#include "client/data/bnf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/data/internal.h"
+
+#define LOCAL_CALL_MS 10000u
+#define LOCAL_OPEN_MS 1000u
+#define LOCAL_RETRY_MS 1000u
+
+struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id)
+{
+	struct cl_bnf *b;
+
+	pthread_mutex_lock(&d->bnf_lock);
+	for (b = d->bnfs; b && b->id != id; b = b->next)
+		;
+	pthread_mutex_unlock(&d->bnf_lock);
+	return b;
+}
+
+static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
+{
+	struct cl_bnf *b = cl_bnf_find(d, id);
+
+	if (b)
+		return b;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return NULL;
+	b->id = id;
+	b->data = d;
+	b->waiting_tail = &b->waiting;
+	pthread_mutex_init(&b->lock, NULL);
+	pthread_mutex_lock(&d->bnf_lock);
+	b->next = d->bnfs;
+	d->bnfs = b;
+	d->nbnfs++;
+	pthread_mutex_unlock(&d->bnf_lock);
+	return b;
+}
+
+static void copy_text(char *dst, size_t cap, const char *src)
+{
+	size_t n = strnlen(src ? src : "", cap - 1);
+
+	memcpy(dst, src ? src : "", n);
+	dst[n] = 0;
+}
+
+static void llink_put(struct cl_llink *l)
+{
+	if (l && atomic_fetch_sub(&l->refs, 1) == 1) {
+		fp_fdlink_close(l->link);
+		free(l);
+	}
+}
+
+/* b->lock held. Leases that came by the link are void from here on. */
+static struct cl_llink *detach_link(struct cl_bnf *b)
+{
+	struct cl_llink *l = b->llink;
+
+	b->llink = NULL;
+	if (l) {
+		b->generation++;
+		fp_fdlink_shutdown(l->link);
+	}
+	return l;
+}
+
+static void drop_segs(struct cl_bnf *b)
+{
+	struct cl_seg *s, *next;
+
+	pthread_mutex_lock(&b->lock);
+	s = b->segs;
+	b->segs = NULL;
+	pthread_mutex_unlock(&b->lock);
+	for (; s; s = next) {
+		next = s->next;
+		cl_seg_put(s);
+	}
+}
+
+static void update_one(struct cl_data *d, const Fp__BnfInfo *i)
+{
+	struct cl_bnf *b = find_or_make(d, i->id);
+
+	if (!b)
+		return;
+	pthread_mutex_lock(&b->lock);
+	copy_text(b->node, sizeof(b->node), i->node);
+	copy_text(b->addr, sizeof(b->addr), i->addr);
+	copy_text(b->local_path, sizeof(b->local_path), i->local_path);
+	copy_text(b->backend, sizeof(b->backend), i->backend);
+	b->state = (int)i->state;
+	b->free_bytes = i->free_bytes;
+	b->capacity_bytes = i->capacity_bytes;
+	b->prefers_local = b->local_path[0] && strcmp(b->node, d->m->opt.node) == 0;
+	if (b->state != FP__BNF_STATE__BNF_DOWN)
+		b->retry_local_ms = 0;
+	pthread_mutex_unlock(&b->lock);
+}
+
+void cl_bnfs_update(struct cl_data *d, const Fp__BnfTable *t)
+{
+	for (size_t i = 0; i < t->n_benefactors; i++)
+		update_one(d, t->benefactors[i]);
+	pthread_mutex_lock(&d->space_lock);
+	for (struct cl_bnf *b = d->bnfs; b; b = b->next)
+		b->full_until_ms = b->avoid_until_ms = 0;
+	pthread_cond_broadcast(&d->space_cond);
+	pthread_mutex_unlock(&d->space_lock);
+}
+
+void cl_bnfs_free(struct cl_data *d)
+{
+	struct cl_bnf *b = d->bnfs, *next;
+
+	for (; b; b = next) {
+		next = b->next;
+		pthread_mutex_lock(&b->lock);
+		struct cl_llink *l = detach_link(b);
+		pthread_mutex_unlock(&b->lock);
+		llink_put(l);
+		drop_segs(b);
+		pthread_mutex_destroy(&b->lock);
+		free(b);
+	}
+	d->bnfs = NULL;
+}
+
+/* Say hello on a fresh link; 0 or why the link is of no use. */
+static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
+{
+	Fp__BnfHello h = FP__BNF_HELLO__INIT;
+
+	h.store_uuid.data = b->data->m->store_uuid;
+	h.store_uuid.len = 16;
+	h.session = cl_core_session(b->data->m);
+	h.node = (char *)(uintptr_t)b->data->m->opt.node;
+	return fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, NULL);
+}
+
+/* b->lock held; open the link now. Others wait at most LOCAL_OPEN_MS twice, which is rarer than any failure it spares. */
+static void open_link(struct cl_bnf *b)
+{
+	struct cl_llink *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return;
+	rc = fp_fdlink_open(b->local_path, LOCAL_OPEN_MS, &l->link);
+	if (rc == 0) {
+		rc = local_hello(b, l->link);
+		if (rc < 0)
+			fp_fdlink_close(l->link);
+	}
+	if (rc < 0) {
+		free(l);
+		b->retry_local_ms = fp_now_ms() + LOCAL_RETRY_MS;
+		if (!b->local_failed && b->state != FP__BNF_STATE__BNF_DOWN)
+			FP_INFO("benefactor %u is of this node, but its socket %s can't be used (%s): going over TCP", b->id,
+				b->local_path, fp_strerror(rc));
+		b->local_failed = true;
+		return;
+	}
+	atomic_store(&l->refs, 1);
+	b->llink = l;
+	b->local_failed = false;
+}
+
+/* A counted link, opened if need be; NULL: not to be had. */
+static struct cl_llink *link_get(struct cl_bnf *b)
+{
+	struct cl_llink *l, *old = NULL;
+
+	pthread_mutex_lock(&b->lock);
+	if (b->llink && !fp_fdlink_is_up(b->llink->link))
+		old = detach_link(b);
+	if (!b->llink && b->prefers_local && fp_now_ms() >= b->retry_local_ms)
+		open_link(b);
+	l = b->llink;
+	if (l)
+		atomic_fetch_add(&l->refs, 1);
+	pthread_mutex_unlock(&b->lock);
+	llink_put(old);
+	return l;
+}
+
+bool cl_bnf_is_local(struct cl_bnf *b)
+{
+	struct cl_llink *l;
+
+	if (!b->prefers_local)
+		return false;
+	l = link_get(b);
+	llink_put(l);
+	return l != NULL;
+}
+
+int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
+{
+	struct cl_llink *l = link_get(b), *old = NULL;
+	int rc;
+
+	if (r)
+		r->nfds = 0;
+	if (!l)
+		return -ENOTCONN;
+	rc = fp_fdlink_call(l->link, (uint16_t)type, msg, LOCAL_CALL_MS, r);
+	if (!fp_fdlink_is_up(l->link) || rc == FP_EDEADLINE) {
+		pthread_mutex_lock(&b->lock);
+		if (b->llink == l)
+			old = detach_link(b);
+		pthread_mutex_unlock(&b->lock);
+	}
+	llink_put(old);
+	llink_put(l);
+	return rc;
+}
+
+/* -------------------------------------------------------------- segments */
+
+static struct cl_seg *seg_find_locked(struct cl_bnf *b, uint64_t id)
+{
+	struct cl_seg *s = b->segs;
+
+	while (s && s->id != id)
+		s = s->next;
+	if (s)
+		atomic_fetch_add(&s->refs, 1);
+	return s;
+}
+
+struct cl_seg *cl_seg_find(struct cl_bnf *b, uint64_t id)
+{
+	struct cl_seg *s;
+
+	pthread_mutex_lock(&b->lock);
+	s = seg_find_locked(b, id);
+	pthread_mutex_unlock(&b->lock);
+	return s;
+}
+
+struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct)
+{
+	struct cl_seg *s;
+
+	pthread_mutex_lock(&b->lock);
+	s = seg_find_locked(b, id);
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (s) {
+			s->bnf = b;
+			s->id = id;
+			s->salt = salt;
+			s->fd = fd;
+			s->o_direct = o_direct;
+			atomic_store(&s->refs, 2);
+			s->next = b->segs;
+			b->segs = s;
+			fd = -1;
+		}
+	}
+	pthread_mutex_unlock(&b->lock);
+	if (fd >= 0)
+		close(fd);
+	return s;
+}
+
+void cl_seg_put(struct cl_seg *s)
+{
+	if (s && atomic_fetch_sub(&s->refs, 1) == 1) {
+		close(s->fd);
+		free(s);
+	}
+}
+
+/* fdatasync of one benefactor's segments. The list is walked by position: it only grows at its head while the lock is free. */
+static int sync_segs(struct cl_bnf *b)
+{
+	struct cl_seg *s, *next;
+	int rc = 0;
+
+	pthread_mutex_lock(&b->lock);
+	s = b->segs;
+	if (s)
+		atomic_fetch_add(&s->refs, 1);
+	pthread_mutex_unlock(&b->lock);
+	while (s) {
+		if (atomic_exchange(&s->unsynced, false) && fdatasync(s->fd) < 0) {
+			rc = -errno;
+			atomic_store(&s->unsynced, true);
+		}
+		pthread_mutex_lock(&b->lock);
+		next = s->next;
+		if (next)
+			atomic_fetch_add(&next->refs, 1);
+		pthread_mutex_unlock(&b->lock);
+		cl_seg_put(s);
+		s = next;
+	}
+	return rc;
+}
+
+static int sync_remote(struct cl_bnf *b)
+{
+	Fp__Empty e = FP__EMPTY__INIT;
+	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = b->data->m->opt.io_timeout_ms };
+	int rc;
+
+	if (!atomic_exchange(&b->remote_unsynced, false))
+		return 0;
+	rc = cl_bnf_remote_call_sync(&c, NULL);
+	if (rc < 0)
+		atomic_store(&b->remote_unsynced, true);
+	return rc;
+}
+
+int cl_bnfs_sync(struct cl_data *d)
+{
+	struct cl_bnf *b;
+	int rc = 0;
+
+	pthread_mutex_lock(&d->bnf_lock);
+	b = d->bnfs;
+	pthread_mutex_unlock(&d->bnf_lock);
+	for (; b; b = b->next) { /* entries stay, next is constant once set */
+		int r = sync_segs(b);
+
+		if (r == 0)
+			r = sync_remote(b);
+		if (r < 0) {
+			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
+			rc = r;
+		}
+	}
+	return rc;
+}

@@ -1,0 +1,111 @@
+/*
+ * The benefactors as a mount sees them: the manager's table, and a link to each one used.
+ *
+ * A benefactor of the same node is reached through its Unix socket (descriptors of segments come through it), others over TCP on the
+ * core loop. A link that breaks is opened again at next use; leases end with the link (`generation` tells).
+ */
+#ifndef CL_DATA_BNF_H
+#define CL_DATA_BNF_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "fp.pb-c.h"
+#include "fp/fdlink.h"
+#include "fp/rpc.h"
+
+struct cl_data;
+struct cl_lease;
+
+struct cl_seg {                    /* an open segment file of a local benefactor */
+	struct cl_seg *next;           /* bnf->lock */
+	struct cl_bnf *bnf;
+	uint64_t id, salt;
+	int fd;
+	bool o_direct;
+	atomic_uint refs;              /* list holds one */
+	atomic_bool unsynced;          /* written since the last fdatasync */
+};
+
+struct cl_llink {                  /* local link, closed when the last user has gone */
+	struct fp_fdlink *link;
+	atomic_uint refs;
+};
+
+struct cl_rcall;
+
+struct cl_bnf {
+	struct cl_bnf *next;           /* data->bnf_lock; entries are never freed while mounted */
+	struct cl_data *data;
+	uint32_t id;                   /* constant */
+	atomic_int state;              /* Fp__BnfState as the manager told */
+	atomic_ullong free_bytes;
+	atomic_bool prefers_local;     /* same node name */
+	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
+	pthread_mutex_t lock;
+	/* lock: */
+	char node[128], addr[128], local_path[512], backend[32];
+	uint64_t capacity_bytes;
+	struct cl_llink *llink;
+	uint64_t retry_local_ms;       /* do not try the Unix socket before */
+	bool local_failed;             /* … but its socket is not reachable: TCP */
+	struct cl_seg *segs;
+	/* lock of the space accounts (space.h): */
+	struct cl_lease *leases;
+	bool leasing;
+	uint64_t full_until_ms, avoid_until_ms;
+	uint64_t lease_bytes;          /* size of the next lease */
+	/* core loop only: */
+	struct fp_rpc_conn *conn;
+	bool conn_hello_done;
+	struct cl_rcall *waiting, **waiting_tail;
+	atomic_bool remote_unsynced;
+};
+
+/* Core loop: take over the manager's table. */
+void cl_bnfs_update(struct cl_data *d, const Fp__BnfTable *t);
+void cl_bnfs_free(struct cl_data *d);
+/* Benefactor by number, or NULL. Any thread. */
+struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id);
+
+/* True if chunks of this benefactor go through descriptors: opens the local link if need be (blocks up to 1 s). FUSE or store threads. */
+bool cl_bnf_is_local(struct cl_bnf *b);
+
+/* A call over the local link. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
+int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r);
+
+/* A segment of this benefactor with one more reference, or NULL if not open yet. */
+struct cl_seg *cl_seg_find(struct cl_bnf *b, uint64_t id);
+/* Take over a descriptor that came with a reply (closed if the segment is open already). One reference for the caller. NULL: no memory. */
+struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct);
+void cl_seg_put(struct cl_seg *s);
+
+/* A call to a benefactor over TCP. */
+struct cl_rcall {
+	struct cl_rcall *next;
+	struct cl_bnf *bnf;
+	uint32_t type;
+	const ProtobufCMessage *msg;   /* caller's until done */
+	const struct iovec *payload;   /* caller's until done */
+	int niov;
+	void *rx;                      /* where the payload of the reply goes */
+	size_t rx_cap_bytes;
+	size_t rx_len_bytes;           /* out */
+	uint32_t timeout_ms;
+	/* Core loop. reply: unpacked message, freed after done returns; NULL if status < 0. */
+	void (*done)(struct cl_rcall *c, int status, const ProtobufCMessage *reply);
+	uint8_t *gathered;             /* payload copied together when it has more parts than a frame takes */
+	struct iovec gathered_iov;
+};
+/* Any thread. done is called exactly once. */
+void cl_bnf_remote_call(struct cl_rcall *c);
+/* Wait for the answer; not from the core loop. *reply (may be NULL) is freed by the caller. */
+int cl_bnf_remote_call_sync(struct cl_rcall *c, ProtobufCMessage **reply);
+
+/* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. */
+int cl_bnfs_sync(struct cl_data *d);
+
+#endif

@@ -1,0 +1,307 @@
+/*
+ * The data path as a whole: start and stop, open and release, the overlay for stat, statistics. See data.h for who calls what.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "client/data/internal.h"
+
+#define TICK_MS 500u
+#define POOL_MIN_PAGES 512u            /* two windows of the largest chunk size */
+
+static size_t reclaim(void *arg, size_t want)
+{
+	struct cl_data *d = arg;
+
+	return cl_rcache_reclaim(d->rcache, want);
+}
+
+static void tick(void *arg)
+{
+	struct cl_data *d = arg;
+	uint64_t now_ms = fp_now_ms();
+
+	cl_age_tick(d, now_ms);
+	cl_space_tick(d, now_ms, false);
+}
+
+static unsigned thread_count(const struct cl_options *o)
+{
+	if (o->store_threads > 0)
+		return (unsigned)o->store_threads;
+	return o->ncores > 0 ? 2 * o->ncores : 4;
+}
+
+static void init_locks(struct cl_data *d)
+{
+	pthread_condattr_t a;
+
+	pthread_mutex_init(&d->bnf_lock, NULL);
+	pthread_mutex_init(&d->space_lock, NULL);
+	pthread_mutex_init(&d->age_lock, NULL);
+	pthread_mutex_init(&d->error_lock, NULL);
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->space_cond, &a);
+	pthread_condattr_destroy(&a);
+	atomic_store(&d->chunk_counter, 1);
+}
+
+int cl_data_new(struct cl_mount *m)
+{
+	struct cl_data *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->m = m;
+	init_locks(d);
+	m->data = d;
+	return 0;
+}
+
+int cl_data_start(struct cl_mount *m)
+{
+	const struct cl_options *o = &m->opt;
+	struct cl_data *d = m->data;
+	uint64_t bytes = o->pool_bytes;
+	int rc;
+
+	if (bytes < POOL_MIN_PAGES * CL_PAGE_BYTES)
+		bytes = POOL_MIN_PAGES * CL_PAGE_BYTES;
+	rc = cl_pool_new(bytes, reclaim, cl_age_pressure, d, &d->pool);
+	if (rc < 0) {
+		FP_ERROR("a pool of %llu bytes can't be had (%s): give a smaller --pool", (unsigned long long)bytes, fp_strerror(rc));
+		return rc;
+	}
+	rc = cl_rcache_new(d, &d->rcache);
+	if (rc == 0)
+		rc = cl_jobs_new(thread_count(o), o->ncores > 0 ? &o->cores : NULL, TICK_MS, tick, d, &d->jobs);
+	return rc;
+}
+
+void cl_data_stop(struct cl_mount *m)
+{
+	struct cl_data *d = m->data;
+
+	if (!d)
+		return;
+	atomic_store(&d->stopping, true);
+	if (d->jobs) {
+		cl_jobs_free(d->jobs);
+		d->jobs = NULL;
+		cl_space_tick(d, fp_now_ms(), true);
+	}
+	cl_space_fini(d);
+	cl_rcache_free(d->rcache);
+	cl_pool_free(d->pool);
+	d->rcache = NULL;
+	d->pool = NULL;
+}
+
+void cl_data_free(struct cl_mount *m)
+{
+	struct cl_data *d = m->data;
+
+	if (!d)
+		return;
+	cl_bnfs_free(d);
+	pthread_cond_destroy(&d->space_cond);
+	pthread_mutex_destroy(&d->bnf_lock);
+	pthread_mutex_destroy(&d->space_lock);
+	pthread_mutex_destroy(&d->age_lock);
+	pthread_mutex_destroy(&d->error_lock);
+	free(d);
+	m->data = NULL;
+}
+
+void cl_data_bnf_table(struct cl_mount *m, const Fp__BnfTable *t)
+{
+	cl_bnfs_update(m->data, t);
+}
+
+/* -------------------------------------------------------------- every file */
+
+struct each {
+	struct cl_data *d;
+	bool durable;
+	uint64_t deadline_ms;
+	int rc;
+};
+
+static void publish_one(struct cl_inode *inode, void *arg)
+{
+	struct each *e = arg;
+	int rc = cl_publish(e->d, inode, false, e->deadline_ms);
+
+	if (rc < 0)
+		e->rc = rc;
+}
+
+int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
+{
+	struct each e = { .d = m->data, .durable = durable, .deadline_ms = deadline_ms };
+	Fp__Empty msg = FP__EMPTY__INIT;
+	int rc;
+
+	cl_inode_each(m, publish_one, &e);
+	if (e.rc < 0 || !durable)
+		return e.rc;
+	rc = cl_bnfs_sync(m->data);
+	return rc < 0 ? rc : cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
+}
+
+/* inode->lock held: forget what was stored under a session that the manager does not know any more; returns how many. */
+static uint32_t drop_stored(struct cl_file *f)
+{
+	uint32_t lost = 0;
+
+	for (uint32_t i = 0; i < f->nwins; i++) {
+		struct cl_wbuf *b, *next;
+
+		for (b = f->wins[i]->bufs; b; b = next) {
+			next = b->next;
+			if (b->state == CL_WBUF_STORED && !b->committing) {
+				cl_file_drop_buf(f, f->wins[i], b);
+				lost++;
+			}
+		}
+	}
+	return lost;
+}
+
+static void session_new_one(struct cl_inode *inode, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&inode->lock);
+	if (inode->file) {
+		if (drop_stored(inode->file) > 0)
+			cl_file_set_error(inode->file, -EIO, "the manager forgot this mount for too long; unpublished data is lost");
+		cl_file_forget_map(inode->file);
+		inode->file->map_version = 0;
+	}
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_data_session_new(struct cl_mount *m)
+{
+	cl_inode_each(m, session_new_one, NULL);
+}
+
+/* -------------------------------------------------------------- one file */
+
+int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
+{
+	struct cl_inode *inode = h->inode;
+
+	(void)m;
+	pthread_mutex_lock(&inode->lock);
+	inode->handles++;
+	if (inode->file && a->data_version > inode->file->map_version) {
+		cl_file_forget_map(inode->file);
+		inode->file->map_version = a->data_version;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	return 0;
+}
+
+/* inode->lock held: buffers that nobody will ask for again. Waits for those being stored. */
+static void discard(struct cl_file *f, uint64_t deadline_ms)
+{
+	while (f->fl_head && cl_file_wait(f, deadline_ms))
+		;
+	for (uint32_t i = 0; i < f->nwins; i++) {
+		struct cl_wbuf *b, *next;
+
+		for (b = f->wins[i]->bufs; b; b = next) {
+			next = b->next;
+			if (b->state == CL_WBUF_OPEN || b->state == CL_WBUF_STORED)
+				cl_file_drop_buf(f, f->wins[i], b);
+		}
+	}
+	if (f->nopen + f->ninflight + f->nstored == 0)
+		f->end_written = 0;
+}
+
+static bool is_dirty(const struct cl_file *f)
+{
+	return f && f->nopen + f->ninflight + f->nstored > 0;
+}
+
+void cl_data_release(struct cl_mount *m, struct cl_handle *h)
+{
+	struct cl_inode *inode = h->inode;
+	uint64_t deadline_ms = cl_deadline(m->data);
+	bool dirty, unlinked, last;
+
+	pthread_mutex_lock(&inode->lock);
+	last = --inode->handles == 0;
+	unlinked = inode->attr.nlink == 0;
+	dirty = is_dirty(inode->file);
+	pthread_mutex_unlock(&inode->lock);
+	if (!dirty || !last)
+		return;
+	if (!unlinked) /* written through a mapping after the last close */
+		(void)cl_publish(m->data, inode, false, deadline_ms);
+	pthread_mutex_lock(&inode->lock);
+	if (is_dirty(inode->file) && inode->handles == 0)
+		discard(inode->file, deadline_ms);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
+{
+	(void)m;
+	cl_file_free(inode->file);
+	inode->file = NULL;
+}
+
+void cl_data_overlay(struct cl_inode *inode, struct stat *st)
+{
+	const struct cl_file *f = inode->file;
+
+	if (!is_dirty(f))
+		return;
+	st->st_size = (off_t)cl_file_size_bytes(f);
+	st->st_blocks += (blkcnt_t)((f->dirty_bytes + f->uncommitted_bytes + 511) / 512);
+	if (f->mtime_ns) {
+		st->st_mtim.tv_sec = f->mtime_ns / 1000000000;
+		st->st_mtim.tv_nsec = f->mtime_ns % 1000000000;
+		st->st_ctim = st->st_mtim;
+	}
+	if (f->kill_suidgid)
+		st->st_mode &= ~(mode_t)(S_ISUID | ((st->st_mode & S_IXGRP) ? S_ISGID : 0));
+}
+
+void cl_data_mtime_was_set(struct cl_inode *inode)
+{
+	if (inode->file)
+		inode->file->mtime_ns = 0;
+}
+
+void cl_data_at_risk(struct cl_inode *inode, uint64_t *dirty_bytes, uint64_t *uncommitted_bytes)
+{
+	pthread_mutex_lock(&inode->lock);
+	*dirty_bytes = inode->file ? inode->file->dirty_bytes : 0;
+	*uncommitted_bytes = inode->file ? inode->file->uncommitted_bytes : 0;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out)
+{
+	struct cl_data *d = m->data;
+
+	out->pool_bytes = (uint64_t)cl_pool_pages(d->pool) * CL_PAGE_BYTES;
+	out->pool_used_bytes = out->pool_bytes - (uint64_t)cl_pool_free_pages(d->pool) * CL_PAGE_BYTES;
+	out->dirty_bytes = atomic_load(&d->dirty_bytes);
+	out->uncommitted_bytes = atomic_load(&d->uncommitted_bytes);
+	out->read_bytes = atomic_load(&d->read_bytes);
+	out->written_bytes = atomic_load(&d->written_bytes);
+	out->errors = atomic_load(&d->errors);
+	pthread_mutex_lock(&d->error_lock);
+	memcpy(d->last_error_copy, d->last_error, sizeof(d->last_error));
+	pthread_mutex_unlock(&d->error_lock);
+	out->last_error = d->last_error_copy;
+}

@@ -1,0 +1,137 @@
+/*
+ * What the files of client/data/ share: the state of the data path and of one file in it.
+ *
+ * Locks, in this order: inode->lock (windows, buffers, map of one file) -> space_lock (leases) -> bnf->lock (links, table) -> pool,
+ * job queue, read cache (leaves). No lock is held over I/O, a remote call or a wait for the pool.
+ */
+#ifndef CL_DATA_INTERNAL_H
+#define CL_DATA_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/data/bnf.h"
+#include "client/data/jobs.h"
+#include "client/data/pool.h"
+#include "client/data/rcache.h"
+#include "client/data/space.h"
+#include "client/data/wbuf.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/record.h"
+
+/* Stored chunks of one file that may wait for publishing; then a writer commits them early: bounded memory. */
+#define CL_UNCOMMITTED_MAX 4096u
+/* Windows known of one file before clean ones are dropped. */
+#define CL_WINS_MAX 65536u
+/* A partly filled window is written out when it is this old. */
+#define CL_WINDOW_AGE_MS 5000u
+/* Chunks in one MSG_COMMIT. */
+#define CL_COMMIT_CHUNKS_MAX 512u
+
+struct cl_data {
+	struct cl_mount *m;
+	struct cl_pool *pool;
+	struct cl_jobs *jobs;
+	struct cl_rcache *rcache;
+	pthread_mutex_t bnf_lock;
+	struct cl_bnf *bnfs;               /* bnf_lock */
+	uint32_t nbnfs;                    /* bnf_lock */
+	pthread_mutex_t space_lock;
+	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
+	pthread_mutex_t age_lock;          /* open buffers, oldest first */
+	struct cl_wbuf *oldest, *newest;
+	atomic_uint chunk_counter;
+	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors;
+	pthread_mutex_t error_lock;
+	char last_error[256];              /* error_lock */
+	char last_error_copy[256];         /* core loop */
+	atomic_bool stopping;
+};
+
+struct cl_slice {                  /* bytes of a window in a stored chunk, as the manager told */
+	uint32_t off, len, chunk_off;
+	struct cl_chunk_ref chunk;
+};
+
+struct cl_win {
+	uint64_t win;
+	bool known;                        /* slices are the manager's at file->map_version */
+	uint32_t nslices;
+	struct cl_slice *slices;           /* disjoint, by off */
+	struct cl_wbuf *bufs;              /* oldest first */
+};
+
+struct cl_file {                   /* everything under inode->lock */
+	struct cl_inode *inode;
+	struct cl_data *data;
+	uint32_t window_bytes;
+	pthread_cond_t cond;               /* a buffer changed state, a commit ended */
+	struct cl_win **wins;              /* by win */
+	uint32_t nwins, wins_cap;
+	uint64_t map_version;
+	uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
+	struct cl_wbuf *fl_head, *fl_tail; /* SEALED buffers in the order of sealing */
+	uint64_t seal_seq;
+	uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
+	int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
+	bool kill_suidgid;
+	uint64_t dirty_bytes, uncommitted_bytes;
+	int error;                         /* what a store or commit failed with; told once, by write, fsync or close */
+	bool committing;                   /* a thread talks to the manager about this file's map */
+};
+
+/* file.c: windows and buffers; all with inode->lock held */
+struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode);   /* makes it; NULL: no memory */
+void cl_file_free(struct cl_file *f);
+struct cl_win *cl_file_win(struct cl_file *f, uint64_t win, bool make);
+uint32_t cl_file_first_win(const struct cl_file *f, uint64_t win);         /* index of the first window >= win */
+void cl_file_forget_map(struct cl_file *f);                                /* slices are not known any more */
+struct cl_wbuf *cl_win_open_buf(struct cl_win *w);                         /* the buffer that takes writes, or NULL */
+uint64_t cl_file_size_bytes(const struct cl_file *f);                      /* as this node sees it */
+int cl_file_take_error(struct cl_file *f);
+void cl_file_set_error(struct cl_file *f, int err, const char *what);
+/* Ask for sealing: at once if nobody copies into it now, else by the last that does. May free an empty buffer. */
+void cl_file_seal(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
+void cl_file_seal_all(struct cl_file *f);
+/* b was SEALED and is not any more: out of the list and the accounts of dirty bytes. */
+void cl_file_landed(struct cl_file *f, struct cl_wbuf *b);
+/* Wait on f->cond up to deadline_ms; false when it is over. */
+bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms);
+/* Remove b from its window and free it; pages and reservation are given back. The inode's reference is dropped by cl_file_unref later. */
+void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
+
+/* age.c: the list of open buffers */
+void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
+void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
+void cl_age_pressure(void *data);                                          /* pool.h: seal the oldest */
+void cl_age_tick(struct cl_data *d, uint64_t now_ms);
+
+/* store.c */
+void cl_store_post(struct cl_data *d, struct cl_wbuf *b);                  /* b is SEALED; takes over */
+
+/* map.c: the manager's slices; without lock; asks for windows [win, …) unless known. */
+/* inode->lock held: the manager's answer to a change that this mount made. */
+void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r);
+int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count);
+
+/* readahead.c; without lock: the reader of h has come to end_off */
+void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t end_off);
+
+/* publish.c */
+int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
+int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
+/* inode->lock held: wait until no other thread talks to the manager about the map, then be that thread. -EIO after the deadline. */
+int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
+void cl_map_end(struct cl_file *f);
+
+void cl_data_note_error(struct cl_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->m->opt.io_timeout_ms; }
+
+#endif

@@ -1,0 +1,26 @@
+/*
+ * Store threads: the threads that compute checksums and do disk I/O for fp-mount, pinned to the service cores (--cores).
+ * Jobs are small structs embedded in what they work on; the queues are bounded by the pool, which everything queued holds pages of.
+ */
+#ifndef CL_DATA_JOBS_H
+#define CL_DATA_JOBS_H
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cl_jobs;
+struct cl_job {
+	struct cl_job *next;
+	void (*run)(struct cl_job *job);   /* on a store thread; may block on disk and network, bounded */
+};
+
+/* cpus: where the threads run (NULL: anywhere; copied). tick runs on one thread every tick_ms. */
+int cl_jobs_new(unsigned threads, const cpu_set_t *cpus, uint32_t tick_ms, void (*tick)(void *arg), void *arg, struct cl_jobs **out);
+/* Runs what is queued, then joins. */
+void cl_jobs_free(struct cl_jobs *jobs);
+
+/* Any thread; never blocks. urgent: reads that someone waits for, before writes. */
+void cl_jobs_post(struct cl_jobs *jobs, struct cl_job *job, bool urgent);
+
+#endif

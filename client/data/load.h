@@ -1,0 +1,37 @@
+/*
+ * Loading and verifying blocks of stored chunks: from the node's own segments through descriptors, or over TCP.
+ */
+#ifndef CL_DATA_LOAD_H
+#define CL_DATA_LOAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/data/bnf.h"
+#include "client/data/overlay.h"
+
+struct cl_rcache;
+
+struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
+	struct cl_rchunk *next;            /* cache lock: hash chain */
+	struct cl_rchunk *lru_prev, *lru_next; /* cache lock: when unpinned */
+	struct cl_rcache *cache;
+	struct cl_chunk_ref ref;           /* constant */
+	uint32_t pins;                     /* cache lock */
+	uint32_t blocks;                   /* constant */
+	pthread_mutex_t lock;              /* the next three and the sums */
+	struct cl_seg *seg;                /* where the record is, once located */
+	uint64_t off;                      /* of the record header in the segment */
+	bool sums_known;                   /* block[].sum are set and do not change any more */
+	struct {
+		uint8_t *page;                 /* cache lock */
+		bool loading;                  /* cache lock */
+		uint64_t sum;
+	} block[];
+};
+
+/* Read blocks [from, to] into pages (64 KiB each), verified. Errors as cl_rcache_load. */
+int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * The manager's slices of a file as this mount knows them, and who may change them at the moment.
+ *
+ * A map is asked for in pieces, when a read needs it, and holds for one data_version; news of another version drop it. Commits, truncates and punches
+ * of one file go one after the other (cl_map_begin), so that each knows which version it replaced.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/data/internal.h"
+
+int cl_map_begin(struct cl_file *f, uint64_t deadline_ms)
+{
+	while (f->committing)
+		if (!cl_file_wait(f, deadline_ms) && f->committing)
+			return -EIO;
+	f->committing = true;
+	return 0;
+}
+
+void cl_map_end(struct cl_file *f)
+{
+	f->committing = false;
+	pthread_cond_broadcast(&f->cond);
+}
+
+void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
+{
+	if (!r->attr)
+		return;
+	if (r->version_before != f->map_version)
+		cl_file_forget_map(f); /* another mount was there in between */
+	f->map_version = r->attr->data_version;
+	cl_inode_attr_update(f->inode, r->attr);
+}
+
+static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from, size_t to)
+{
+	struct cl_slice *s = NULL;
+
+	if (to > from) {
+		s = calloc(to - from, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+	}
+	for (size_t i = from; i < to; i++) {
+		const Fp__Slice *p = r->slices[i];
+
+		s[i - from] = (struct cl_slice){
+			.off = p->off, .len = p->len, .chunk_off = p->chunk_off,
+			.chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf },
+		};
+	}
+	free(w->slices);
+	w->slices = s;
+	w->nslices = (uint32_t)(to - from);
+	w->known = true;
+	return 0;
+}
+
+/* inode->lock held. */
+static int take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r)
+{
+	size_t i = 0;
+
+	if (r->data_version < f->map_version)
+		return -EAGAIN; /* older than what we committed meanwhile */
+	if (r->data_version > f->map_version) {
+		cl_file_forget_map(f);
+		f->map_version = r->data_version;
+		if (r->data_version > f->inode->attr.data_version) {
+			f->inode->attr.data_version = r->data_version;
+			f->inode->attr.size_bytes = r->size_bytes;
+		}
+	}
+	for (uint64_t at = win; at < r->win_end; at++) {
+		struct cl_win *w = cl_file_win(f, at, true);
+		size_t from = i;
+
+		if (!w)
+			return -ENOMEM;
+		while (i < r->n_slices && r->slices[i]->win == at)
+			i++;
+		if (set_slices(w, r, from, i) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count)
+{
+	Fp__SliceMap req = FP__SLICE_MAP__INIT;
+	int rc = -EAGAIN;
+
+	req.ino = inode->ino;
+	req.win_from = win;
+	req.win_count = count;
+	for (int tries = 0; rc == -EAGAIN && tries < 5; tries++) {
+		ProtobufCMessage *m = NULL;
+
+		rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
+		if (rc < 0)
+			break;
+		pthread_mutex_lock(&inode->lock);
+		rc = take_over(inode->file, win, (const Fp__SliceMapReply *)m);
+		pthread_mutex_unlock(&inode->lock);
+		protobuf_c_message_free_unpacked(m, NULL);
+	}
+	return rc;
+}

@@ -1,0 +1,277 @@
+/*
+ * Publishing: making what was written part of the file for everybody (close, fsync), and durable (fsync).
+ *
+ *   seal all open buffers -> wait until those sealed by now are stored -> (fsync: fdatasync of the segments) -> MSG_COMMIT
+ *
+ * Slices are told to the manager in the order of writing within a window, and only behind those before them. Until they are told, a file reads
+ * for other nodes, and after a crash of this one, as it was: rewriting a checkpoint in place and dying keeps the old one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/data/internal.h"
+
+struct batch {                     /* memory of one MSG_COMMIT */
+	Fp__Commit msg;
+	Fp__Chunk chunk[CL_COMMIT_CHUNKS_MAX], *chunks[CL_COMMIT_CHUNKS_MAX];
+	Fp__Slice *slice, **slices;
+	size_t nslices_cap;
+	struct cl_wbuf *buf[CL_COMMIT_CHUNKS_MAX];
+	struct cl_win *win[CL_COMMIT_CHUNKS_MAX];
+};
+
+static struct batch *batch_new(void)
+{
+	struct batch *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->nslices_cap = CL_COMMIT_CHUNKS_MAX + CL_WBUF_RANGES_MAX;
+	t->slice = calloc(t->nslices_cap, sizeof(*t->slice));
+	t->slices = calloc(t->nslices_cap, sizeof(*t->slices));
+	if (!t->slice || !t->slices) {
+		free(t->slice);
+		free(t->slices);
+		free(t);
+		return NULL;
+	}
+	return t;
+}
+
+static void batch_free(struct batch *t)
+{
+	free(t->slice);
+	free(t->slices);
+	free(t);
+}
+
+static void add_chunk(struct batch *t, struct cl_win *w, struct cl_wbuf *b)
+{
+	size_t n = t->msg.n_chunks++;
+	Fp__Chunk *c = &t->chunk[n];
+
+	fp__chunk__init(c);
+	c->id = b->chunk.id;
+	c->len = b->chunk.len_bytes;
+	c->stored_bytes = b->stored_bytes;
+	c->sum = b->chunk.sum;
+	c->bnf = b->chunk.bnf;
+	t->chunks[n] = c;
+	t->buf[n] = b;
+	t->win[n] = w;
+	b->committing = true;
+}
+
+static void add_slices(struct batch *t, struct cl_file *f, const struct cl_wbuf *b)
+{
+	for (uint32_t i = 0; i < b->nranges; i++) {
+		const struct cl_range *r = &b->range[i];
+		size_t n = t->msg.n_slices++;
+		Fp__Slice *s = &t->slice[n];
+		uint64_t end = b->win * f->window_bytes + r->off + r->len;
+
+		fp__slice__init(s);
+		s->win = b->win;
+		s->off = r->off;
+		s->len = r->len;
+		s->chunk = b->chunk.id;
+		s->chunk_off = r->chunk_off;
+		t->slices[n] = s;
+		if (end > t->msg.size_bytes)
+			t->msg.size_bytes = end;
+	}
+}
+
+/* inode->lock held. Fill t with stored buffers; false: there are none. */
+static bool collect(struct cl_file *f, struct batch *t)
+{
+	fp__commit__init(&t->msg);
+	t->msg.ino = f->inode->ino;
+	t->msg.chunks = t->chunks;
+	t->msg.slices = t->slices;
+	t->msg.mtime_ns = f->mtime_ns;
+	t->msg.kill_suidgid = f->kill_suidgid;
+	for (uint32_t i = 0; i < f->nwins && f->nstored > 0; i++)
+		for (struct cl_wbuf *b = f->wins[i]->bufs; b && b->state == CL_WBUF_STORED; b = b->next) {
+			if (t->msg.n_chunks == CL_COMMIT_CHUNKS_MAX || t->msg.n_slices + b->nranges > t->nslices_cap)
+				return true;
+			add_chunk(t, f->wins[i], b);
+			add_slices(t, f, b);
+		}
+	return t->msg.n_chunks > 0;
+}
+
+/* inode->lock held: the manager has these. */
+static void committed(struct cl_file *f, struct batch *t, const Fp__CommitReply *r)
+{
+	cl_map_changed(f, r);
+	for (size_t i = 0; i < t->msg.n_chunks; i++) {
+		struct cl_win *w = t->win[i];
+
+		w->known = false;
+		w->nslices = 0;
+		free(w->slices);
+		w->slices = NULL;
+		cl_file_drop_buf(f, w, t->buf[i]);
+	}
+	if (f->nopen + f->ninflight + f->nstored == 0) {
+		f->end_written = 0;
+		if (f->mtime_ns == t->msg.mtime_ns)
+			f->mtime_ns = 0;
+		f->kill_suidgid = false;
+	}
+}
+
+/* The manager refused for good (the file is gone, the session was forgotten): these bytes have no place any more. */
+static bool refused(int rc)
+{
+	return rc == -ENOENT || rc == -EINVAL || rc == FP_ESESSION || rc == -EPERM;
+}
+
+/* inode->lock held. */
+static void not_committed(struct cl_file *f, struct batch *t, int rc)
+{
+	for (size_t i = 0; i < t->msg.n_chunks; i++) {
+		t->buf[i]->committing = false;
+		if (refused(rc))
+			cl_file_drop_buf(f, t->win[i], t->buf[i]);
+	}
+	cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino, fp_strerror(rc));
+}
+
+/* inode->lock held, map begun; released over the call. 1: one batch went; 0: nothing left. */
+static int commit_batch(struct cl_file *f, struct batch *t, bool durable)
+{
+	struct cl_inode *inode = f->inode;
+	ProtobufCMessage *reply = NULL;
+	int rc;
+
+	if (!collect(f, t))
+		return 0;
+	t->msg.durable = durable;
+	pthread_mutex_unlock(&inode->lock);
+	rc = cl_mgr_call_sync(f->data->m, FP__MSG_TYPE__MSG_COMMIT, &t->msg.base, &reply);
+	pthread_mutex_lock(&inode->lock);
+	if (rc < 0)
+		not_committed(f, t, rc);
+	else
+		committed(f, t, (const Fp__CommitReply *)reply);
+	if (reply)
+		protobuf_c_message_free_unpacked(reply, NULL);
+	return rc < 0 ? rc : 1;
+}
+
+/* inode->lock held. */
+static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
+{
+	struct batch *t;
+	int rc;
+
+	if (f->nstored == 0)
+		return 0;
+	t = batch_new();
+	if (!t)
+		return -ENOMEM;
+	rc = cl_map_begin(f, deadline_ms);
+	if (rc == 0) {
+		do
+			rc = commit_batch(f, t, durable);
+		while (rc == 1);
+		cl_map_end(f);
+	}
+	batch_free(t);
+	return rc;
+}
+
+/* inode->lock held: wait until everything sealed so far has been stored. */
+static int wait_stored(struct cl_file *f, uint64_t deadline_ms)
+{
+	uint64_t upto = f->seal_seq;
+
+	while (f->fl_head && f->fl_head->seal_seq <= upto)
+		if (!cl_file_wait(f, deadline_ms) && f->fl_head && f->fl_head->seal_seq <= upto)
+			return -EIO;
+	return 0;
+}
+
+/* inode->lock held: nobody is copying into a buffer that is to be sealed. */
+static int wait_writers(struct cl_file *f, uint64_t deadline_ms)
+{
+	for (uint32_t i = 0; i < f->nwins; i++)
+		for (struct cl_wbuf *b = f->wins[i]->bufs; b; b = b->next)
+			if (b->state == CL_WBUF_OPEN && b->seal_wanted) {
+				if (!cl_file_wait(f, deadline_ms))
+					return -EIO;
+				return -EAGAIN;
+			}
+	return 0;
+}
+
+static int sync_metadata(struct cl_data *d)
+{
+	Fp__Empty e = FP__EMPTY__INIT;
+
+	return cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SYNC, &e.base, NULL);
+}
+
+/* inode->lock held; let go for the devices. */
+static int make_durable(struct cl_file *f)
+{
+	struct cl_inode *inode = f->inode;
+	int rc;
+
+	pthread_mutex_unlock(&inode->lock);
+	rc = cl_bnfs_sync(f->data);
+	pthread_mutex_lock(&inode->lock);
+	return rc;
+}
+
+int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms)
+{
+	int rc;
+
+	(void)d;
+	pthread_mutex_lock(&inode->lock);
+	rc = inode->file ? commit_stored(inode->file, durable, deadline_ms) : 0;
+	pthread_mutex_unlock(&inode->lock);
+	return rc;
+}
+
+int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms)
+{
+	struct cl_file *f;
+	int rc = 0, err;
+
+	pthread_mutex_lock(&inode->lock);
+	f = inode->file;
+	if (f) {
+		cl_file_seal_all(f);
+		do
+			rc = wait_writers(f, deadline_ms);
+		while (rc == -EAGAIN);
+		if (rc == 0)
+			rc = wait_stored(f, deadline_ms);
+		if (rc == 0 && durable)
+			rc = make_durable(f);
+		if (rc == 0)
+			rc = commit_stored(f, durable, deadline_ms);
+		err = cl_file_take_error(f);
+		if (err < 0)
+			rc = err;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	if (rc == 0 && durable)
+		rc = sync_metadata(d);
+	return rc;
+}
+
+int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)
+{
+	return cl_publish(m->data, inode, false, cl_deadline(m->data));
+}
+
+int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode)
+{
+	return cl_publish(m->data, inode, true, cl_deadline(m->data));
+}

@@ -1,0 +1,346 @@
+/*
+ * read(): what a byte range consists of, loaded, verified and handed to FUSE without another copy. Runs on FUSE threads.
+ *
+ * With the inode locked a plan is made: pieces in stored chunks, pieces still in write buffers (copied out at once, they may change), holes. Then,
+ * without the lock, the chunks' blocks are brought into the read cache, and the reply is gathered from their pages.
+ *
+ * A chunk that is not where the map says means that the map is old (another mount rewrote the file and the chunk was deleted): the map is fetched again. If
+ * it still names that chunk, the data is lost or damaged: EIO for exactly that range, a log line, and the manager is told.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "client/data/internal.h"
+#include "client/data/load.h"
+
+#define PINS_MAX 64
+#define MAP_FETCH_WINDOWS 64u
+/* How long a read waits for a benefactor that is away (the promise is EIO within 10 s). */
+#define AWAY_MS 7000u
+
+struct cl_read_pin {
+	struct cl_rchunk *entry[PINS_MAX];
+	int nentries;
+	uint8_t *bounce;               /* copies: of write buffers, and when there are many pieces */
+	size_t len;                    /* of the read: size of bounce */
+};
+
+struct reader {                    /* one read under way */
+	struct cl_data *d;
+	struct cl_inode *inode;
+	struct cl_read_pin *pin;
+	struct iovec *iov;
+	int niov, iov_max;
+	uint64_t off;                  /* of the read */
+	uint64_t deadline_ms;
+};
+
+static const uint8_t zeros[CL_PAGE_BYTES];
+
+static int put_iov(struct reader *r, const void *p, size_t len)
+{
+	if (r->niov == r->iov_max)
+		return -E2BIG;
+	r->iov[r->niov++] = (struct iovec){ (void *)(uintptr_t)p, len };
+	return 0;
+}
+
+static int put_zeros(struct reader *r, size_t len)
+{
+	int rc = 0;
+
+	while (len > 0 && rc == 0) {
+		size_t n = len < sizeof(zeros) ? len : sizeof(zeros);
+
+		rc = put_iov(r, zeros, n);
+		len -= n;
+	}
+	return rc;
+}
+
+/* Load with patience: a benefactor that is restarting is back within seconds. */
+static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first, uint32_t last)
+{
+	uint64_t until_ms = fp_now_ms() + AWAY_MS;
+	int rc;
+
+	for (;;) {
+		rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
+		if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || fp_now_ms() >= until_ms)
+			return rc;
+		usleep(100000);
+	}
+}
+
+static int read_chunk_piece(struct reader *r, const struct cl_piece *p)
+{
+	uint32_t at = p->src_off, left = p->len;
+	struct cl_rchunk *e;
+	int rc;
+
+	if (r->pin->nentries == PINS_MAX)
+		return -E2BIG;
+	e = cl_rcache_get(r->d->rcache, &p->chunk);
+	if (!e)
+		return -ENOMEM;
+	r->pin->entry[r->pin->nentries++] = e;
+	rc = load_patiently(r, e, at / CL_PAGE_BYTES, (at + left - 1) / CL_PAGE_BYTES);
+	while (rc == 0 && left > 0) {
+		uint32_t in_page = at % CL_PAGE_BYTES, n = CL_PAGE_BYTES - in_page;
+
+		if (n > left)
+			n = left;
+		rc = put_iov(r, cl_rcache_block(e, at / CL_PAGE_BYTES) + in_page, n);
+		at += n;
+		left -= n;
+	}
+	return rc;
+}
+
+/* -------------------------------------------------------------- planning */
+
+/* inode->lock held. */
+static int plan(struct cl_win *w, struct cl_overlay *o)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->nslices; i++) {
+		const struct cl_slice *s = &w->slices[i];
+		struct cl_piece p = { .off = s->off, .len = s->len, .src_off = s->chunk_off, .chunk = s->chunk };
+
+		rc = cl_overlay_add(o, &p);
+	}
+	for (struct cl_wbuf *b = w->bufs; rc == 0 && b; b = b->next)
+		rc = cl_wbuf_overlay(b, o);
+	return rc;
+}
+
+/* inode->lock held: pieces in write buffers go to their place in the bounce buffer; base = file offset of the window. */
+static int copy_buffered(struct reader *r, struct cl_overlay *o, uint64_t base)
+{
+	for (uint32_t i = 0; i < o->n; i++) {
+		struct cl_piece *p = &o->piece[i];
+
+		if (!p->buf)
+			continue;
+		if (!r->pin->bounce)
+			r->pin->bounce = malloc(r->pin->len);
+		if (!r->pin->bounce)
+			return -ENOMEM;
+		cl_wbuf_copy_out(p->buf, p->src_off, r->pin->bounce + (base + p->off - r->off), p->len);
+	}
+	return 0;
+}
+
+/* The plan of [from, to) of a window, with the map known. Takes and releases inode->lock. */
+static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t from, uint32_t to, struct cl_overlay *o)
+{
+	struct cl_win *w;
+	int rc = 0;
+
+	for (int tries = 0; tries < 10; tries++) {
+		pthread_mutex_lock(&r->inode->lock);
+		w = cl_file_win(f, win, true);
+		if (w && w->known) {
+			cl_overlay_init(o, from, to);
+			rc = plan(w, o);
+			if (rc == 0)
+				rc = copy_buffered(r, o, win * f->window_bytes);
+			pthread_mutex_unlock(&r->inode->lock);
+			return rc;
+		}
+		pthread_mutex_unlock(&r->inode->lock);
+		if (!w)
+			return -ENOMEM;
+		rc = cl_map_fetch(r->d, r->inode, win, MAP_FETCH_WINDOWS);
+		if (rc < 0)
+			return rc;
+	}
+	return -EIO;
+}
+
+/* -------------------------------------------------------------- one range of a window */
+
+static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *p, int err)
+{
+	Fp__BadChunk b = FP__BAD_CHUNK__INIT;
+
+	b.chunk = p->chunk.id;
+	b.bnf = p->chunk.bnf;
+	b.ino = r->inode->ino;
+	b.off = win * f->window_bytes + p->off;
+	b.len = p->len;
+	b.reason = (char *)(uintptr_t)fp_strerror(err);
+	cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
+	cl_data_note_error(r->d, "inode %llu, bytes %llu+%u: chunk %#llx on benefactor %u can't be read: %s", (unsigned long long)b.ino,
+			   (unsigned long long)b.off, p->len, (unsigned long long)b.chunk, b.bnf, fp_strerror(err));
+}
+
+static int gather(struct reader *r, struct cl_file *f, uint64_t win, const struct cl_overlay *o, const struct cl_piece **bad)
+{
+	uint32_t at = o->from;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < o->n; i++) {
+		const struct cl_piece *p = &o->piece[i];
+
+		if (p->off > at)
+			rc = put_zeros(r, p->off - at);
+		if (rc == 0 && p->buf)
+			rc = put_iov(r, r->pin->bounce + (win * f->window_bytes + p->off - r->off), p->len);
+		else if (rc == 0)
+			rc = read_chunk_piece(r, p);
+		if (rc < 0)
+			*bad = p;
+		at = p->off + p->len;
+	}
+	if (rc == 0 && at < o->to)
+		rc = put_zeros(r, o->to - at);
+	return rc;
+}
+
+static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_t from, uint32_t to)
+{
+	static _Thread_local struct cl_overlay o;
+	int niov = r->niov, rc = 0;
+
+	for (int tries = 0; tries < 3; tries++) {
+		const struct cl_piece *bad = NULL;
+
+		rc = make_plan(r, f, win, from, to, &o);
+		if (rc == 0)
+			rc = gather(r, f, win, &o, &bad);
+		if (rc == 0 || rc == -E2BIG)
+			return rc;
+		r->niov = niov;
+		if (rc == FP_ECHUNK_MISSING && tries < 2) {
+			pthread_mutex_lock(&r->inode->lock);
+			cl_file_forget_map(f);
+			pthread_mutex_unlock(&r->inode->lock);
+			continue;
+		}
+		if (bad && !bad->buf)
+			report_bad(r, f, win, bad, rc);
+		break;
+	}
+	return rc;
+}
+
+/* -------------------------------------------------------------- the call */
+
+static size_t iov_bytes(const struct iovec *iov, int n)
+{
+	size_t sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	return sum;
+}
+
+/* Too many pieces for one reply: what is gathered so far goes into the bounce buffer, and the pins are free again. */
+static int flatten(struct reader *r)
+{
+	uint8_t *p;
+	int rc = 0;
+
+	if (!r->pin->bounce)
+		r->pin->bounce = malloc(r->pin->len);
+	if (!r->pin->bounce)
+		return -ENOMEM;
+	p = r->pin->bounce;
+	for (int i = 0; i < r->niov; i++) {
+		if (p != r->iov[i].iov_base)
+			memmove(p, r->iov[i].iov_base, r->iov[i].iov_len);
+		p += r->iov[i].iov_len;
+	}
+	r->niov = 0;
+	if (p > r->pin->bounce)
+		rc = put_iov(r, r->pin->bounce, (size_t)(p - r->pin->bounce));
+	for (int i = 0; i < r->pin->nentries; i++)
+		cl_rcache_put(r->pin->entry[i]);
+	r->pin->nentries = 0;
+	return rc;
+}
+
+/* [done, len) of the read, window by window, in smaller parts where a window is in many pieces. */
+static ssize_t read_all(struct reader *r, struct cl_file *f, size_t len)
+{
+	size_t done = 0, part = f->window_bytes;
+	int rc = 0;
+
+	while (done < len) {
+		uint64_t at = r->off + done;
+		uint32_t in_win = (uint32_t)(at % f->window_bytes), n = f->window_bytes - in_win;
+		int niov = r->niov;
+
+		if (n > len - done)
+			n = (uint32_t)(len - done);
+		if (n > part)
+			n = (uint32_t)part;
+		rc = read_range(r, f, at / f->window_bytes, in_win, in_win + n);
+		if (rc == -E2BIG) {
+			r->niov = niov;
+			if (niov <= 1 && part > 4096)
+				part /= 2;
+			rc = flatten(r);
+			if (rc == 0)
+				continue;
+		}
+		if (rc < 0)
+			break;
+		done += n;
+	}
+	if (done > 0)
+		return (ssize_t)iov_bytes(r->iov, r->niov);
+	return rc;
+}
+
+void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin)
+{
+	(void)m;
+	if (!pin)
+		return;
+	for (int i = 0; i < pin->nentries; i++)
+		cl_rcache_put(pin->entry[i]);
+	free(pin->bounce);
+	free(pin);
+}
+
+ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64_t off, struct iovec *iov, int *niov, struct cl_read_pin **pin)
+{
+	struct cl_data *d = m->data;
+	struct reader r = { .d = d, .inode = h->inode, .iov = iov, .iov_max = *niov, .off = off, .deadline_ms = cl_deadline(d) };
+	struct cl_file *f;
+	uint64_t size;
+	ssize_t got;
+
+	*pin = NULL;
+	*niov = 0;
+	pthread_mutex_lock(&h->inode->lock);
+	f = cl_file_get(d, h->inode);
+	size = f ? cl_file_size_bytes(f) : 0;
+	pthread_mutex_unlock(&h->inode->lock);
+	if (!f)
+		return -ENOMEM;
+	if (off >= size)
+		return 0;
+	if (len > size - off)
+		len = size - off;
+	r.pin = calloc(1, sizeof(*r.pin));
+	if (!r.pin)
+		return -ENOMEM;
+	r.pin->len = len;
+	cl_readahead(d, h, off, off + len);
+	got = read_all(&r, f, len);
+	if (got < 0) {
+		cl_data_read_done(m, r.pin);
+		return got;
+	}
+	*pin = r.pin;
+	*niov = r.niov;
+	atomic_fetch_add(&d->read_bytes, (unsigned long long)got);
+	return got;
+}

@@ -1,0 +1,292 @@
+/*
+ * Storing a sealed buffer: checksums, record header, the write to a benefactor, and what to do when it fails.
+ *
+ * Runs on store threads; a remote write ends on the core loop. A buffer's bytes stay in the pool until a benefactor has acknowledged
+ * them, so a benefactor that fails or goes away costs a second write elsewhere and nothing else. Only when io_timeout is over, or every
+ * benefactor refuses, is the file's data given up: the file keeps the error for the next write, fsync or close.
+ *
+ * Own node: header and data go by one O_DIRECT pwritev from the pool into the leased extent, then the benefactor is told.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "client/data/internal.h"
+#include "fp/checksum.h"
+#include "fp/fault.h"
+
+static uint32_t blocks_of(const struct cl_wbuf *b)
+{
+	return (b->chunk_len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
+}
+
+static void sum_pages(const struct cl_wbuf *b, struct fp_record_header *h)
+{
+	uint32_t left = b->chunk_len;
+
+	h->len_bytes = h->stored_len_bytes = b->chunk_len;
+	h->blocks = blocks_of(b);
+	for (uint32_t i = 0; i < h->blocks; i++) {
+		uint32_t n = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
+
+		fp_sum_blocks(b->page[b->base + i], n, &h->block_sums[i]);
+		left -= n;
+	}
+	h->sum = fp_sum_chunk(h->block_sums, h->blocks, h->len_bytes);
+}
+
+/* The data as parts; padded: up to the device block (the zeros are there), for O_DIRECT. Returns the number of parts. */
+static int data_iov(const struct cl_wbuf *b, struct iovec *iov, bool padded)
+{
+	uint32_t n = blocks_of(b), left = b->chunk_len;
+
+	if (padded)
+		left = fp_record_size_bytes(b->chunk_len) - FP_RECORD_HEADER_BYTES;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t part = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
+
+		iov[i] = (struct iovec){ b->page[b->base + i], part };
+		left -= part;
+	}
+	return (int)n;
+}
+
+/* All of iov to off, going on after short writes; iov is used up. */
+static int pwritev_all(int fd, struct iovec *iov, int n, uint64_t off)
+{
+	int rc = FP_FAULT_POINT("cl.pwrite");
+
+	if (rc < 0)
+		return rc;
+	while (n > 0) {
+		ssize_t k = pwritev(fd, iov, n, (off_t)off);
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			return k < 0 ? -errno : -EIO;
+		off += (uint64_t)k;
+		while (n > 0 && (size_t)k >= iov->iov_len) {
+			k -= (ssize_t)iov->iov_len;
+			iov++;
+			n--;
+		}
+		if (n > 0) {
+			iov->iov_base = (uint8_t *)iov->iov_base + k;
+			iov->iov_len -= (size_t)k;
+		}
+	}
+	return 0;
+}
+
+/* Tell the benefactor what lies where; from its answer on the record is its to keep. */
+static int tell_stored(struct cl_bnf *bnf, uint64_t lease, const struct fp_record_header *h, uint32_t stored_bytes)
+{
+	Fp__Record rec = FP__RECORD__INIT, *recs[1] = { &rec };
+	Fp__Stored s = FP__STORED__INIT;
+
+	rec.chunk = h->chunk;
+	rec.segment = h->segment;
+	rec.off = h->offset;
+	rec.stored_bytes = stored_bytes;
+	rec.len = h->len_bytes;
+	rec.sum = h->sum;
+	s.lease = lease;
+	s.n_records = 1;
+	s.records = recs;
+	return cl_bnf_local_call(bnf, FP__MSG_TYPE__MSG_STORED, &s.base, NULL);
+}
+
+static int store_local(struct cl_wbuf *b, struct fp_record_header *h, struct cl_seg *seg, uint64_t off)
+{
+	static _Thread_local uint8_t header[FP_RECORD_HEADER_BYTES] __attribute__((aligned(4096)));
+	struct iovec iov[CL_WBUF_PAGES_MAX + 1];
+	uint32_t bytes = fp_record_size_bytes(b->chunk_len);
+	int rc;
+
+	h->segment = seg->id;
+	h->salt = seg->salt;
+	h->offset = off;
+	fp_record_header_encode(h, header);
+	iov[0] = (struct iovec){ header, sizeof(header) };
+	rc = pwritev_all(seg->fd, iov, 1 + data_iov(b, iov + 1, true), off);
+	if (rc < 0)
+		return rc;
+	atomic_store(&seg->unsynced, true);
+	return tell_stored(seg->bnf, b->resv.lease->id, h, bytes);
+}
+
+/* -------------------------------------------------------------- how it ended */
+
+static void stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t bnf)
+{
+	struct cl_file *f = b->file;
+	struct cl_data *d = f->data;
+	struct cl_inode *inode = f->inode;
+	uint8_t *pages[CL_WBUF_PAGES_MAX];
+	uint32_t n = b->npages;
+
+	cl_space_done(d, &b->resv);
+	pthread_mutex_lock(&inode->lock);
+	cl_file_landed(f, b);
+	b->chunk = (struct cl_chunk_ref){ .id = h->chunk, .sum = h->sum, .len_bytes = h->len_bytes, .bnf = bnf };
+	b->stored_bytes = fp_record_size_bytes(h->len_bytes);
+	b->state = CL_WBUF_STORED;
+	f->nstored++;
+	f->uncommitted_bytes += b->counted_bytes;
+	atomic_fetch_add(&d->uncommitted_bytes, b->counted_bytes);
+	memcpy(pages, b->page, n * sizeof(pages[0]));
+	memset(b->page, 0, n * sizeof(pages[0]));
+	cl_pool_put(d->pool, pages, n);
+	pthread_cond_broadcast(&f->cond);
+	pthread_mutex_unlock(&inode->lock); /* f and inode may be gone from here on */
+}
+
+static void failed(struct cl_wbuf *b, int err)
+{
+	struct cl_file *f = b->file;
+	struct cl_inode *inode = f->inode;
+
+	cl_space_done(f->data, &b->resv);
+	pthread_mutex_lock(&inode->lock);
+	cl_file_landed(f, b);
+	cl_file_set_error(f, err, "data could not be stored");
+	b->state = CL_WBUF_FAILED;
+	cl_file_drop_buf(f, cl_file_win(f, b->win, false), b);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* -------------------------------------------------------------- remote */
+
+struct remote_write {
+	struct cl_rcall call;          /* first */
+	struct cl_wbuf *b;
+	struct fp_record_header h;
+	Fp__ChunkWrite msg;
+	struct iovec iov[CL_WBUF_PAGES_MAX];
+};
+
+static bool session_is_old(const struct cl_wbuf *b, uint64_t chunk)
+{
+	return (uint32_t)(chunk >> 32) != cl_core_session(b->file->data->m);
+}
+
+static void remote_done(struct cl_rcall *call, int status, const ProtobufCMessage *reply)
+{
+	struct remote_write *w = (struct remote_write *)call;
+	struct cl_wbuf *b = w->b;
+	struct cl_data *d = b->file->data;
+
+	(void)reply;
+	if (status == 0 && !session_is_old(b, w->h.chunk)) {
+		atomic_store(&call->bnf->remote_unsynced, true);
+		stored(b, &w->h, call->bnf->id);
+	} else {
+		if (status < 0) {
+			b->avoid_bnf = call->bnf->id;
+			cl_space_avoid(d, call->bnf, status);
+		}
+		cl_space_done(d, &b->resv);
+		cl_store_post(d, b);
+	}
+	free(w);
+}
+
+static int store_remote(struct cl_wbuf *b, const struct fp_record_header *h)
+{
+	struct remote_write *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return -ENOMEM;
+	w->b = b;
+	w->h = *h;
+	fp__chunk_write__init(&w->msg);
+	w->msg.lease = b->resv.lease->id;
+	w->msg.chunk = h->chunk;
+	w->msg.len = h->len_bytes;
+	w->msg.n_block_sums = h->blocks;
+	w->msg.block_sums = w->h.block_sums;
+	w->call = (struct cl_rcall){
+		.bnf = b->resv.lease->bnf, .type = FP__MSG_TYPE__MSG_WRITE, .msg = &w->msg.base,
+		.payload = w->iov, .niov = data_iov(b, w->iov, false), .timeout_ms = 10000, .done = remote_done,
+	};
+	cl_bnf_remote_call(&w->call);
+	return 0;
+}
+
+/* -------------------------------------------------------------- the job */
+
+/* One attempt. 0: stored, or under way; 1: the lease was void, try another; negative: the benefactor failed. */
+static int attempt(struct cl_wbuf *b, struct fp_record_header *h)
+{
+	struct cl_data *d = b->file->data;
+	struct cl_lease *l = b->resv.lease;
+	struct cl_seg *seg = l->ext[b->resv.ext].seg;
+	struct cl_bnf *bnf = l->bnf;
+	uint64_t off;
+	int rc;
+
+	if (!cl_space_place(d, &b->resv, fp_record_size_bytes(b->chunk_len), &off)) {
+		cl_space_done(d, &b->resv);
+		return 1;
+	}
+	if (!seg)
+		return store_remote(b, h);
+	rc = store_local(b, h, seg, off);
+	if (rc == 0 && session_is_old(b, h->chunk))
+		rc = FP_ESESSION;
+	if (rc < 0) {
+		cl_space_done(d, &b->resv);
+		if (rc != FP_ESESSION) {
+			b->avoid_bnf = bnf->id;
+			cl_space_avoid(d, bnf, rc);
+			FP_LOG_EVERY(1000, FP_LOG_WARN, "benefactor %u could not store a chunk: %s; trying another", bnf->id, fp_strerror(rc));
+		}
+		return rc;
+	}
+	stored(b, h, bnf->id);
+	return 0;
+}
+
+static int reserve_again(struct cl_wbuf *b)
+{
+	struct cl_inode *inode = b->file->inode;
+
+	return cl_space_reserve(b->file->data, inode->ino, b->win, inode->attr.stripe, fp_record_size_bytes(b->chunk_len), b->avoid_bnf,
+				b->deadline_ms, &b->resv);
+}
+
+static void store_run(struct cl_job *job)
+{
+	struct cl_wbuf *b = (struct cl_wbuf *)job;
+	struct cl_data *d = b->file->data;
+	struct fp_record_header h;
+	int rc = 0;
+
+	memset(&h, 0, offsetof(struct fp_record_header, block_sums));
+	if (b->deadline_ms == 0)
+		b->deadline_ms = cl_deadline(d);
+	sum_pages(b, &h);
+	do {
+		if (!b->resv.lease)
+			rc = reserve_again(b);
+		if (rc < 0)
+			break;
+		h.chunk = (uint64_t)cl_core_session(d->m) << 32 | atomic_fetch_add(&d->chunk_counter, 1);
+		rc = attempt(b, &h);
+		if (rc == 0)
+			return;
+		if (rc == -ENOSPC || rc == 1)
+			rc = 0;
+	} while (fp_now_ms() < b->deadline_ms && (rc = 0) == 0);
+	failed(b, rc < 0 ? rc : -EIO);
+}
+
+void cl_store_post(struct cl_data *d, struct cl_wbuf *b)
+{
+	b->job.run = store_run;
+	cl_jobs_post(d->jobs, &b->job, false);
+}

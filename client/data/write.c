@@ -1,0 +1,218 @@
+/*
+ * write(): bytes into the chunk pool. Runs on FUSE threads.
+ *
+ * Pages and leased space are taken before the inode is locked, since both may have to wait; then the window is looked up, the pages put in
+ * place, and the bytes copied without the lock (`writers` keeps the buffer from being sealed meanwhile), so that ranks writing to one shared file
+ * copy in parallel. The reply goes out as soon as the bytes are in the pool: writing to the device is the store threads' matter.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/data/internal.h"
+
+/* What a write to one window brings along, taken before the lock. */
+struct supply {
+	uint8_t *pages[CL_WBUF_PAGES_MAX + 1];
+	uint32_t npages;
+	struct cl_wbuf *fresh;             /* a new buffer with a reservation */
+};
+
+static uint32_t round_up_page(uint32_t n)
+{
+	return (n + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES * CL_PAGE_BYTES;
+}
+
+/*
+ * Space for a new buffer of the window: for all of it, or when that is not to be had, for what this write needs. The last
+ * megabyte of a nearly full store can still be used.
+ */
+static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t end, struct cl_wbuf *b)
+{
+	uint64_t deadline_ms = cl_deadline(d);
+	int rc = cl_space_reserve(d, inode->ino, win, inode->attr.stripe, fp_record_size_bytes(window_bytes), 0, deadline_ms, &b->resv);
+
+	b->limit = window_bytes;
+	if (rc == -ENOSPC && round_up_page(end) < window_bytes) {
+		b->limit = round_up_page(end);
+		rc = cl_space_reserve(d, inode->ino, win, inode->attr.stripe, fp_record_size_bytes(b->limit), 0, deadline_ms, &b->resv);
+	}
+	return rc;
+}
+
+static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t end, struct supply *s)
+{
+	int rc;
+
+	s->fresh = cl_wbuf_new(NULL, win, window_bytes);
+	if (!s->fresh)
+		return -ENOMEM;
+	rc = reserve(d, inode, window_bytes, win, end, s->fresh);
+	if (rc < 0) {
+		cl_wbuf_free(s->fresh);
+		s->fresh = NULL;
+	}
+	return rc;
+}
+
+static void supply_return(struct cl_data *d, struct supply *s)
+{
+	if (s->npages)
+		cl_pool_put(d->pool, s->pages, s->npages);
+	if (s->fresh) {
+		cl_space_release(d, &s->fresh->resv);
+		cl_wbuf_free(s->fresh);
+	}
+}
+
+static void append_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
+{
+	struct cl_wbuf **p = &w->bufs;
+
+	while (*p)
+		p = &(*p)->next;
+	*p = b;
+	b->file = f;
+	b->opened_ms = fp_now_ms();
+	f->nopen++;
+	cl_age_add(f->data, b);
+}
+
+/*
+ * inode->lock held: the buffer that takes [off, off+len) of window w. -EAGAIN: a new one is needed and s has none. A buffer that can't take it
+ * is sealed.
+ */
+static int choose_buf(struct cl_file *f, struct cl_win *w, uint32_t off, uint32_t len, struct supply *s, struct cl_wbuf **out)
+{
+	struct cl_wbuf *b = cl_win_open_buf(w);
+
+	if (b && (off + len > b->limit || (b->writers == 0 && cl_wbuf_would_overflow(b, off, len)) ||
+		  b->nranges + b->writers >= CL_WBUF_RANGES_MAX - 1)) {
+		cl_file_seal(f, w, b);
+		b = NULL;
+	}
+	if (!b) {
+		if (!s->fresh)
+			return -EAGAIN;
+		b = s->fresh;
+		s->fresh = NULL;
+		append_buf(f, w, b);
+	}
+	*out = b;
+	return 0;
+}
+
+static void account(struct cl_file *f, uint64_t before, uint64_t after)
+{
+	f->dirty_bytes += after - before;
+	atomic_fetch_add(&f->data->dirty_bytes, after - before);
+}
+
+/* inode->lock held, the bytes are in. */
+static void written(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b, uint64_t win, uint32_t off, uint32_t len)
+{
+	uint64_t before = cl_wbuf_bytes(b), end = win * f->window_bytes + off + len;
+
+	(void)cl_wbuf_add_range(b, off, len); /* choose_buf kept room */
+	account(f, before, cl_wbuf_bytes(b));
+	if (end > f->end_written)
+		f->end_written = end;
+	b->writers--;
+	if (b->seal_wanted || cl_wbuf_is_full(b, f->window_bytes))
+		cl_file_seal(f, w, b);
+}
+
+/* One window's part of a write. */
+static int write_window(struct cl_data *d, struct cl_inode *inode, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len)
+{
+	struct supply s = { .npages = (off + len - 1) / CL_PAGE_BYTES - off / CL_PAGE_BYTES + 1 };
+	uint32_t used;
+	struct cl_wbuf *b;
+	struct cl_win *w;
+	int rc = cl_pool_get(d->pool, s.pages, s.npages, cl_deadline(d));
+
+	if (rc < 0)
+		return rc == -ETIMEDOUT ? -EIO : rc;
+	pthread_mutex_lock(&inode->lock);
+	for (;;) {
+		w = cl_file_win(f, win, true);
+		rc = w ? choose_buf(f, w, off, len, &s, &b) : -ENOMEM;
+		if (rc != -EAGAIN)
+			break;
+		pthread_mutex_unlock(&inode->lock);
+		rc = supply_buffer(d, inode, f->window_bytes, win, off + len, &s);
+		pthread_mutex_lock(&inode->lock);
+		if (rc < 0)
+			break;
+	}
+	if (rc < 0)
+		goto out;
+	used = cl_wbuf_attach(b, off, len, s.pages);
+	memmove(s.pages, s.pages + used, (s.npages - used) * sizeof(s.pages[0]));
+	s.npages -= used;
+	b->writers++;
+	pthread_mutex_unlock(&inode->lock);
+	cl_wbuf_copy_in(b, off, buf, len);
+	pthread_mutex_lock(&inode->lock);
+	written(f, cl_file_win(f, win, false), b, win, off, len);
+out:
+	pthread_mutex_unlock(&inode->lock);
+	supply_return(d, &s);
+	return rc;
+}
+
+/* Error of an earlier store, and the bookkeeping every write does. */
+static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, struct cl_file **out, uint32_t *nstored)
+{
+	struct cl_file *f;
+	int rc;
+
+	pthread_mutex_lock(&inode->lock);
+	f = cl_file_get(d, inode);
+	rc = f ? cl_file_take_error(f) : -ENOMEM;
+	if (rc == 0) {
+		f->mtime_ns = fp_wall_ns();
+		f->kill_suidgid |= kill_suidgid;
+		*nstored = f->nstored;
+	}
+	pthread_mutex_unlock(&inode->lock);
+	*out = f;
+	return rc;
+}
+
+ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid)
+{
+	struct cl_data *d = m->data;
+	struct cl_file *f;
+	uint32_t nstored;
+	size_t done = 0;
+	int rc;
+
+	if (len == 0)
+		return 0;
+	if (off > INT64_MAX - len)
+		return -EFBIG;
+	rc = begin(d, h->inode, kill_suidgid, &f, &nstored);
+	while (rc == 0 && done < len) {
+		uint32_t in_win = (uint32_t)((off + done) % f->window_bytes), n = f->window_bytes - in_win;
+
+		if (n > len - done)
+			n = (uint32_t)(len - done);
+		rc = write_window(d, h->inode, f, (off + done) / f->window_bytes, in_win, buf + done, n);
+		if (rc == 0)
+			done += n;
+	}
+	atomic_fetch_add(&d->written_bytes, done);
+	if (done == 0)
+		return rc;
+	if (nstored >= CL_UNCOMMITTED_MAX)
+		(void)cl_publish_stored(d, h->inode, false, cl_deadline(d));
+	if (h->flags & (O_SYNC | O_DSYNC)) {
+		rc = cl_publish(d, h->inode, true, cl_deadline(d));
+		if (rc < 0)
+			return rc;
+	}
+	return (ssize_t)done;
+}
