@@ -46,6 +46,9 @@ struct fp_transport_ops {
     /* True if the transport cannot go on before the socket is writable. */
     bool (*wants_write)(const struct fp_transport *t);
 
+    /* What the handshake failed of, in words for a log line; static or owned by t. "" if it did not fail. */
+    const char *(*why)(const struct fp_transport *t);
+
     /* Does not close the socket. */
     void (*free)(struct fp_transport *t);
 };
@@ -59,16 +62,16 @@ struct fp_transport {
  * otherwise. */
 int fp_transport_plain_new(int fd, const void *rx, size_t rx_len_bytes, struct fp_transport **out);
 
-/* TLS on fd; server or client. ctx is borrowed until the transport is freed. */
-int fp_transport_tls_new(struct fp_tls_ctx *ctx, int fd, bool server, struct fp_transport **out);
+/* CLIENT_ANY: a client that takes any store which has the key, whatever UUID the context knows. */
+enum fp_tls_role { FP_TLS_SERVER, FP_TLS_CLIENT, FP_TLS_CLIENT_ANY };
+
+/* TLS on fd. ctx is borrowed until the transport is freed. */
+int fp_transport_tls_new(struct fp_tls_ctx *ctx, int fd, enum fp_tls_role role, struct fp_transport **out);
 
 /* Ends TLS after a clean agreement (rpc.h does it) and goes on in plain bytes on the same socket: everything
  * written before must have been flushed. Frees t and stores the plain transport, which first gives the bytes
  * behind the last TLS record. On failure t is untouched. -EBUSY: unflushed or undecrypted bytes are there. */
 int fp_transport_tls_to_plain(struct fp_transport *t, struct fp_transport **out);
-
-/* What the handshake failed of, in words for a log line; static or owned by t. "" if it did not fail. */
-const char *fp_transport_why(const struct fp_transport *t);
 
 /* key is borrowed until _free. uuid: 16 bytes or NULL (not known). -ENOMEM; -EIO with a line in the log when
  * OpenSSL cannot do TLS 1.3. */
