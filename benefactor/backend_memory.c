@@ -1,0 +1,252 @@
+/*
+ * Segments in memory: one memfd each, for checkpoints that need not survive the node (the paper's in-memory buffers).
+ *
+ * Called on disk threads. Clients write them through the descriptor like files. What makes tmpfs slow is allocating and
+ * clearing pages; here a thread of our own does that for the next stretch of the segment being filled while the clients
+ * still copy into the last one, so that their write is a copy and nothing else. The stretch ready ahead is bounded
+ * (ahead_bytes), counts on top of --size, and is given back when the next segment begins.
+ *
+ * Memory that was freed is not used again for other chunks, although its pages would be ready: mounts hold the
+ * descriptors, and a late write of one whose lease has ended must not hit anybody's data (store.h).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "benefactor/backend.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+#define STEP_BYTES ((uint64_t)8 << 20) /* the thread looks for something better to do after each */
+
+struct memory_backend {
+    struct bnf_backend base;
+    uint64_t ahead_bytes;
+    pthread_t thread;
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t wake;
+    struct bnf_file *file; /* being filled, referenced */
+    uint64_t leased_end_bytes;
+    uint64_t ready_end_bytes;
+    bool busy; /* a step is being made ready */
+    bool stop;
+    pthread_cond_t step_done;
+};
+
+static struct memory_backend *memory_of(struct bnf_backend *b)
+{
+    return (struct memory_backend *)b;
+}
+
+static int populate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+{
+    while (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, (off_t)off_bytes, (off_t)len_bytes))
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+static int memory_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+{
+    (void)b;
+    while (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off_bytes, (off_t)len_bytes))
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+static uint64_t target_end(const struct memory_backend *m)
+{
+    uint64_t end = m->leased_end_bytes + m->ahead_bytes;
+
+    return end < m->file->limit_bytes ? end : m->file->limit_bytes;
+}
+
+/* Lock held; let go meanwhile. */
+static void make_step_ready(struct memory_backend *m)
+{
+    struct bnf_file *f = bnf_file_get(m->file);
+    uint64_t from = m->ready_end_bytes, to = target_end(m);
+    int rc;
+
+    if (to - from > STEP_BYTES)
+        to = from + STEP_BYTES;
+    m->busy = true;
+    pthread_mutex_unlock(&m->lock);
+    rc = populate(f, from, to - from);
+    pthread_mutex_lock(&m->lock);
+    m->busy = false;
+    if (m->file == f)
+        m->ready_end_bytes = rc ? f->limit_bytes : to; /* no memory: leave it to the leases, which tell */
+    else
+        memory_punch(&m->base, f, from, to - from);
+    pthread_cond_broadcast(&m->step_done);
+    bnf_file_put(f);
+}
+
+static void *ahead_thread(void *arg)
+{
+    struct memory_backend *m = arg;
+
+    pthread_mutex_lock(&m->lock);
+    while (!m->stop) {
+        if (m->file && m->ready_end_bytes < target_end(m))
+            make_step_ready(m);
+        else
+            pthread_cond_wait(&m->wake, &m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+static int memory_create(struct bnf_backend *b, const struct fp_segment_header *h, struct bnf_file **out)
+{
+    struct bnf_file *f;
+    char name[64];
+    int fd, rc;
+
+    (void)b;
+    snprintf(name, sizeof(name), "fpstore-seg-%" PRIx64, h->id);
+    fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    f = bnf_file_new(fd, false, h->id, h->salt, h->limit_bytes);
+    if (!f)
+        return -ENOMEM;
+    rc = ftruncate(fd, (off_t)h->limit_bytes) ? -errno : bnf_file_write_header(f, h);
+    if (rc)
+        bnf_file_put(f);
+    else
+        *out = f;
+    return rc;
+}
+
+/* Lock held. The stretch made ready behind the last lease of the old segment is given back. */
+static void switch_to(struct memory_backend *m, struct bnf_file *f, uint64_t off_bytes)
+{
+    if (m->file && m->ready_end_bytes > m->leased_end_bytes)
+        memory_punch(&m->base, m->file, m->leased_end_bytes, m->ready_end_bytes - m->leased_end_bytes);
+    bnf_file_put(m->file);
+    m->file = bnf_file_get(f);
+    m->leased_end_bytes = m->ready_end_bytes = off_bytes;
+}
+
+static int memory_alloc(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+{
+    struct memory_backend *m = memory_of(b);
+    uint64_t end = off_bytes + len_bytes, from = off_bytes;
+
+    pthread_mutex_lock(&m->lock);
+    if (!m->file || f->segment > m->file->segment)
+        switch_to(m, f, off_bytes);
+    if (m->file == f) {
+        if (end > m->leased_end_bytes)
+            m->leased_end_bytes = end;
+        while (m->busy && m->ready_end_bytes < end && m->file == f)
+            pthread_cond_wait(&m->step_done, &m->lock);
+        if (from < m->ready_end_bytes)
+            from = m->ready_end_bytes < end ? m->ready_end_bytes : end;
+        if (m->ready_end_bytes < end && m->file == f)
+            m->ready_end_bytes = end;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->lock);
+    /* What an earlier lease of the same stretch made ready stays ready: populating again costs nothing. */
+    return from < end ? populate(f, from, end - from) : 0;
+}
+
+static int memory_unlink(struct bnf_backend *b, struct bnf_file *f)
+{
+    (void)b;
+    return ftruncate(f->fd, 0) ? -errno : 0;
+}
+
+static int memory_sync(struct bnf_backend *b, struct bnf_file *f)
+{
+    (void)b;
+    (void)f;
+    return 0;
+}
+
+static int memory_device_free(struct bnf_backend *b, uint64_t *bytes)
+{
+    FILE *f = fopen("/proc/meminfo", "re");
+    char line[128];
+    uint64_t kib;
+
+    (void)b;
+    if (!f)
+        return -errno;
+    *bytes = UINT64_MAX;
+    while (fgets(line, sizeof(line), f))
+        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1)
+            *bytes = kib << 10;
+    fclose(f);
+    return *bytes == UINT64_MAX ? -ENODATA : 0;
+}
+
+static int memory_probe(struct bnf_backend *b)
+{
+    uint64_t bytes;
+    int rc = memory_device_free(b, &bytes);
+
+    return rc ? rc : bytes > STEP_BYTES ? 0 : -ENOMEM;
+}
+
+static void memory_free(struct bnf_backend *b)
+{
+    struct memory_backend *m = memory_of(b);
+
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+    pthread_join(m->thread, NULL);
+    bnf_file_put(m->file);
+    pthread_cond_destroy(&m->wake);
+    pthread_cond_destroy(&m->step_done);
+    pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+static const struct bnf_backend_ops memory_ops = {
+    .name = "memory",
+    .volatile_data = true,
+    .create = memory_create,
+    .alloc = memory_alloc,
+    .punch = memory_punch,
+    .unlink = memory_unlink,
+    .sync = memory_sync,
+    .device_free = memory_device_free,
+    .probe = memory_probe,
+    .free = memory_free,
+};
+
+int bnf_backend_memory_new(uint64_t ahead_bytes, struct bnf_backend **out)
+{
+    struct memory_backend *m = calloc(1, sizeof(*m));
+
+    if (!m)
+        return -ENOMEM;
+    m->base.ops = &memory_ops;
+    m->ahead_bytes = ahead_bytes;
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->wake, NULL);
+    pthread_cond_init(&m->step_done, NULL);
+    if (pthread_create(&m->thread, NULL, ahead_thread, m)) {
+        free(m);
+        return -EAGAIN;
+    }
+    *out = &m->base;
+    return 0;
+}
