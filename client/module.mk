@@ -15,5 +15,5 @@ fpctl_LIBS := ctl common
 fpctl_PKGS :=
 
 fp-store_MAIN := client/store/main.c
-fp-store_LIBS := store common
+fp-store_LIBS := store ctl common
 fp-store_PKGS :=

@@ -1,0 +1,121 @@
+/* fp-store down and fp-store status.
+ *
+ * Down goes against the flow of data: mounts first, so that what they hold reaches the benefactors, then benefactors, then the
+ * manager. Each gets SIGTERM and the grace, then SIGKILL, so the whole has a bound even when everything hangs. What is still
+ * mounted afterwards is detached. Then the data is removed, unless --keep. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/store/store.h"
+#include "fp/err.h"
+#include "fp/table.h"
+
+void store_stop_all(const struct store_options *o, const struct store_state *s)
+{
+    store_stop_role(o, s, STORE_MOUNT);
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        if (p->role != STORE_MOUNT)
+            continue;
+        enum store_mount_kind kind = store_mount_look(p->mountpoint);
+        if (kind == STORE_OURS || kind == STORE_DEAD)
+            store_unmount(p->mountpoint);
+        if (p->made_mountpoint)
+            rmdir(p->mountpoint);
+    }
+    store_stop_role(o, s, STORE_BENEFACTOR);
+    store_stop_role(o, s, STORE_MANAGER);
+    store_state_remove(o);
+}
+
+int store_down(const struct store_options *o)
+{
+    static struct store_state s;
+    int rc = store_dir_open(o, false);
+    if (rc == 0)
+        rc = store_state_load(o, &s);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    if (rc == -ENOENT && o->mount_given && store_mount_look(o->mount) == STORE_DEAD)
+        store_unmount(o->mount);
+    bool was_up = rc == 0;
+    if (was_up)
+        store_stop_all(o, &s);
+    bool data = store_count_benefactors(o) > 0;
+    if (!o->keep && access(o->dir, W_OK) == 0)
+        store_remove_all(o);
+    if (was_up || data)
+        printf("%s: %s%s\n", o->dir, was_up ? "stopped" : "was not up", o->keep ? ", data kept" : ", data removed");
+    else
+        printf("%s: no store\n", o->dir);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- status */
+
+static bool is_up(const struct store_state *s, const struct store_proc *p)
+{
+    return store_proc_alive(s, p) && (p->role != STORE_MOUNT || store_mount_look(p->mountpoint) == STORE_OURS);
+}
+
+static void print_table(const struct store_options *o, const struct store_state *s)
+{
+    static const struct fp_table_col cols[] = {{"program", false}, {"pid", true}, {"state", false}, {"mountpoint", false},
+                                               {"log", false}};
+    char name[32], log[PATH_MAX];
+    struct fp_table *t = fp_table_new(cols, 5);
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        bool up = is_up(s, p);
+        store_log_path(o, p, log);
+        fp_table_cell(t, "%s", store_proc_name(p, name));
+        fp_table_cell(t, "%d", (int)p->pid);
+        fp_table_cell_styled(t, up ? FP_STYLE_GOOD : FP_STYLE_BAD, "%s",
+                             up ? "running" : store_proc_alive(s, p) ? "not mounted" : "gone");
+        fp_table_cell(t, "%s", p->mountpoint);
+        fp_table_cell(t, "%s", log);
+    }
+    fp_table_print(t, stdout);
+    fp_table_free(t);
+}
+
+static void print_json(const struct store_options *o, const struct store_state *s, bool all)
+{
+    char log[PATH_MAX];
+    json_t *list = json_array();
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        store_log_path(o, p, log);
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:s, s:s}", "program", store_role_program(p->role),
+                                              "index", (int)p->index, "pid", (int)p->pid, "running", is_up(s, p), "log",
+                                              log, "mountpoint", p->mountpoint));
+    }
+    json_t *root = json_pack("{s:s, s:b, s:s, s:s, s:o}", "dir", o->dir, "up", all, "manager", s->manager, "key", s->key,
+                             "processes", list);
+    if (root) {
+        json_dumpf(root, stdout, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+        putchar('\n');
+        json_decref(root);
+    }
+}
+
+int store_status(const struct store_options *o)
+{
+    static struct store_state s;
+    int rc = store_state_load(o, &s);
+    if (rc < 0 && rc != -ENOENT)
+        return rc;
+    bool all = rc == 0 && s.count > 0;
+    for (unsigned i = 0; i < s.count; i++)
+        all &= is_up(&s, &s.procs[i]);
+    if (o->json)
+        print_json(o, &s, all);
+    else if (rc < 0)
+        printf("no store is up in %s\n", o->dir);
+    else
+        print_table(o, &s);
+    return all ? 0 : 1;
+}

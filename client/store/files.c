@@ -1,0 +1,240 @@
+/* What lies in DIR, and nothing else is ever removed:
+ *
+ *     DIR/fp-store.json   state (state.c)      DIR/lock         held while an fp-store works here
+ *     DIR/key             the store's key      DIR/log/         a log per program
+ *     DIR/manager/        database             DIR/benefactor-N/  segments
+ *
+ * DIR may have been given by hand, so removal goes by these names, not by rm -rf of DIR. The default DIR lies in a directory
+ * that everybody may write to: it is taken only if it is a real directory that is ours and that others cannot enter. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "client/store/store.h"
+#include "fp/err.h"
+#include "fp/key.h"
+
+#define SPARE_BYTES FP_MIB(64) /* for database and logs */
+
+int store_path(const struct store_options *o, char buf[PATH_MAX], const char *fmt, ...)
+{
+    va_list ap;
+    int n = snprintf(buf, PATH_MAX, "%s/", o->dir);
+    if (n < 0 || n >= PATH_MAX - 64) {
+        FP_ERROR("the path %s is too long: give a shorter --dir", o->dir);
+        return -ENAMETOOLONG;
+    }
+    va_start(ap, fmt);
+    vsnprintf(buf + n, (size_t)(PATH_MAX - n), fmt, ap);
+    va_end(ap);
+    return 0;
+}
+
+int store_mkdir(const char *path, bool *made)
+{
+    if (made)
+        *made = false;
+    if (mkdir(path, 0700) == 0) {
+        if (made)
+            *made = true;
+        return 0;
+    }
+    struct stat st;
+    int err = -errno;
+    if (err == -EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return 0;
+    if (err == -EEXIST)
+        err = -ENOTDIR;
+    FP_ERROR("cannot create the directory %s: %s", path, fp_strerror(err));
+    return err;
+}
+
+static int lock_dir(const struct store_options *o)
+{
+    char path[PATH_MAX];
+    int rc = store_path(o, path, "lock");
+    if (rc < 0)
+        return rc;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        rc = -errno;
+        if (rc == -EWOULDBLOCK)
+            FP_ERROR("another fp-store is at work in %s: wait for it to end", o->dir);
+        else
+            FP_ERROR("cannot lock %s: %s", path, fp_strerror(rc));
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    return 0; /* fd stays open: the lock ends with the program */
+}
+
+int store_dir_open(const struct store_options *o, bool create)
+{
+    struct stat st;
+    if (create) {
+        int rc = store_mkdir(o->dir, NULL);
+        if (rc < 0)
+            return rc;
+    }
+    if (lstat(o->dir, &st) < 0)
+        return -errno;
+    if (o->dir_default && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))) {
+        FP_ERROR("%s belongs to somebody else: give another directory by --dir", o->dir);
+        return -EPERM;
+    }
+    if (access(o->dir, W_OK | X_OK) < 0) {
+        int rc = -errno;
+        FP_ERROR("the directory %s cannot be written to: %s", o->dir, fp_strerror(rc));
+        return rc;
+    }
+    return lock_dir(o);
+}
+
+unsigned store_count_benefactors(const struct store_options *o)
+{
+    char path[PATH_MAX];
+    unsigned n = 0;
+    while (n < STORE_BENEFACTORS_MAX && store_path(o, path, "benefactor-%u", n + 1) == 0 && access(path, F_OK) == 0)
+        n++;
+    return n;
+}
+
+static uint64_t memory_available(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    }
+    if (f)
+        fclose(f);
+    return (uint64_t)kib << 10;
+}
+
+int store_check_space(const struct store_options *o, unsigned have)
+{
+    char need_text[FP_UNITS_BUF], free_text[FP_UNITS_BUF];
+    bool memory = o->backend == STORE_BACKEND_MEMORY;
+    uint64_t count = (uint64_t)o->benefactors - (memory || have > o->benefactors ? 0 : have);
+    uint64_t need = count * o->size_bytes + SPARE_BYTES, avail;
+    if (!memory && have >= o->benefactors)
+        return 0;
+    if (memory) {
+        need += (uint64_t)o->mounts * o->pool_bytes;
+        avail = memory_available();
+    } else {
+        struct statvfs v;
+        if (statvfs(o->dir, &v) < 0) {
+            int rc = -errno;
+            FP_ERROR("%s: %s", o->dir, fp_strerror(rc));
+            return rc;
+        }
+        avail = (uint64_t)v.f_bavail * v.f_frsize;
+    }
+    if (need <= avail)
+        return 0;
+    fp_format_size(need_text, need);
+    fp_format_size(free_text, avail);
+    if (memory)
+        FP_ERROR("%s of memory are needed and %s are available: use a smaller --size, or fewer --benefactors", need_text,
+                 free_text);
+    else
+        FP_ERROR("%s are needed in %s and %s are free: use a smaller --size, fewer --benefactors, or another --dir",
+                 need_text, o->dir, free_text);
+    return -ENOSPC;
+}
+
+int store_make_key(const struct store_options *o, char path[PATH_MAX])
+{
+    char why[FP_KEY_WHY_MAX] = "";
+    struct fp_key *key = NULL;
+    int rc = store_path(o, path, "key");
+    if (rc < 0 || access(path, F_OK) == 0)
+        return rc;
+    rc = fp_key_generate(&key);
+    if (rc == 0)
+        rc = fp_key_write(key, path, why);
+    if (rc < 0)
+        FP_ERROR("cannot make the key: %s", *why ? why : fp_strerror(rc));
+    fp_key_free(key);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- removing */
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    (void)st;
+    (void)flag;
+    (void)ftw;
+    if (remove(path) < 0 && errno != ENOENT)
+        FP_WARN("cannot remove %s: %s", path, fp_strerror(-errno));
+    return 0;
+}
+
+static void remove_tree(const struct store_options *o, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (store_path(o, path, "%s", name) == 0 && lstat(path, &st) == 0)
+        nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+void store_remove_all(const struct store_options *o)
+{
+    static const char *const names[] = {"manager", "log", "key", "fp-store.json", "fp-store.json.new"};
+    char name[32];
+    unsigned n = store_count_benefactors(o);
+    for (unsigned i = 1; i <= n; i++) {
+        snprintf(name, sizeof name, "benefactor-%u", i);
+        remove_tree(o, name);
+    }
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        remove_tree(o, names[i]);
+    remove_tree(o, "lock");
+    rmdir(o->dir);
+}
+
+/* ---------------------------------------------------------------- logs */
+
+void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX])
+{
+    const char *program = store_role_program(p->role);
+    if (p->role == STORE_MANAGER)
+        store_path(o, buf, "log/%s.log", program);
+    else
+        store_path(o, buf, "log/%s-%u.log", program, p->index);
+}
+
+void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room)
+{
+    char path[PATH_MAX], line[1024];
+    bool found = false;
+    snprintf(cause, room, "%s", "");
+    store_log_path(o, p, path);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    fseek(f, (long)p->log_from, SEEK_SET);
+    while (fgets(line, sizeof line, f)) {
+        const char *text = strstr(line, ": ERROR: ");
+        line[strcspn(line, "\n")] = '\0';
+        if (text)
+            snprintf(cause, room, "%s", text + strlen(": ERROR: "));
+        else if (!found && line[0])
+            snprintf(cause, room, "%s", line);
+        found |= text != NULL;
+    }
+    fclose(f);
+}

@@ -1,0 +1,91 @@
+/* fp-store: a whole store on this machine, for trying out and for tests.
+ *
+ * up starts a manager, some benefactors and a mount, all below one directory, and returns when the mount can be used; down
+ * stops them and leaves nothing behind; status says what runs. It is a supervisor that does not stay: what it needs to know
+ * later is in DIR/fp-store.json, and programs are named by pid and start time, so that a crash or a reboot in between can be
+ * told from a store that is up. Several stores at once are several directories.
+ *
+ * Exit codes: 0, 1 when it failed (status: not everything is up), 2 for a mistake in the call. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/store/store.h"
+#include "fp/err.h"
+#include "fp/fault.h"
+#include "fp/log.h"
+
+static const char *const commands[] = {"up", "down", "status", NULL};
+static const char *const backends[] = {"dir", "memory", NULL};
+
+static const struct fp_opt options[] = {
+    FP_OPT_ENUM(struct store_options, command, "command", NULL, commands,
+                "Start the store; stop it and remove its data; or say what of it runs.",
+                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "up|down|status"),
+    FP_OPT_PATH(struct store_options, dir, "dir", NULL,
+                "Directory of the store: data, key, logs. By default /var/tmp/fpstore-UID.", .arg = "DIR"),
+    FP_OPT_PATH(struct store_options, mount, "mount", NULL,
+                "Directory to mount it on; created if need be. By default /AggregateSSDstore for root, "
+                "$HOME/AggregateSSDstore for others.",
+                .arg = "MNT"),
+    FP_OPT_INT(struct store_options, benefactors, "benefactors", "4", 1, STORE_BENEFACTORS_MAX,
+               "How many benefactors to start."),
+    FP_OPT_SIZE(struct store_options, size_bytes, "size", "1GiB", FP_MIB(16), FP_TIB(1024),
+                "What each benefactor contributes."),
+    FP_OPT_ENUM(struct store_options, backend, "backend", "dir", backends,
+                "Where benefactors keep chunks: in files below DIR, or in memory."),
+    FP_OPT_INT(struct store_options, mounts, "mounts", "1", 1, STORE_MOUNTS_MAX,
+               "How many mounts of the store; those after the first are at MNT-2, MNT-3, and so on."),
+    FP_OPT_SIZE(struct store_options, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4),
+                "Memory for chunks of each mount."),
+    FP_OPT_SIZE(struct store_options, chunk_size_bytes, "chunk-size", "1MiB", FP_KIB(64), FP_MIB(16),
+                "Chunk size of new files."),
+    FP_OPT_INT(struct store_options, stripe, "stripe", "1", 1, STORE_BENEFACTORS_MAX,
+               "Over how many benefactors to spread the chunks of a new file."),
+    FP_OPT_DURATION(struct store_options, grace_ms, "grace", "10s", 100, FP_HOUR_MS(1),
+                    "With down: how long a program may take to end before it is killed."),
+    FP_OPT_BOOL(struct store_options, keep, "keep", "off",
+                "With down: leave data and key in DIR, for the next up.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct store_options, json, "json", "off", "With status: print one JSON object.",
+                .flags = FP_OPT_NO_FILE),
+    FP_OPT_DATA_ENCRYPTION(struct store_options, data_encryption),
+    FP_OPT_LOG_LEVEL(struct store_options, log_level),
+    FP_OPT_END,
+};
+
+static const struct fp_opt_table table = {
+    .prog = "fp-store",
+    .section = "store",
+    .summary = "Start a whole fpstore on this machine (manager, benefactors, mount), and stop it.",
+    .opts = options,
+};
+
+static void defaults(struct store_options *o)
+{
+    static char dir[64], mount[PATH_MAX];
+    const char *home = getenv("HOME");
+    o->dir_default = !o->dir;
+    o->mount_given = o->mount != NULL;
+    if (!o->dir) {
+        snprintf(dir, sizeof dir, "/var/tmp/fpstore-%u", (unsigned)geteuid());
+        o->dir = dir;
+    }
+    if (!o->mount) {
+        snprintf(mount, sizeof mount, "%s/AggregateSSDstore", geteuid() == 0 || !home ? "" : home);
+        o->mount = mount;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static int (*const functions[])(const struct store_options *) = {store_up, store_down, store_status};
+    static struct store_options o;
+    fp_log_init("fp-store", FP_LOG_INFO);
+    struct fp_opts *opts = fp_opt_parse_or_exit(&table, &o, argc, argv);
+    fp_log_set_level((enum fp_log_level)o.log_level);
+    defaults(&o);
+    int rc = functions[o.command](&o);
+    fp_opts_free(opts);
+    return rc == 0 ? 0 : 1;
+}

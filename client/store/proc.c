@@ -1,0 +1,321 @@
+/* Processes and mounts of a store: start, watch, stop.
+ *
+ * A daemon is started in a session of its own, so that the Ctrl-C of a shell does not reach it, with its output appended to a
+ * log and one pipe, whose number it gets as --ready-fd. A line on the pipe means ready; end of file without one means that it
+ * has ended, and its log says why. There is no polling and no sleeping for "long enough" on the way up.
+ *
+ * On the way down we are usually not the parent, so a process is watched by its pid and start time. Zombies count as gone: in
+ * a container there may be nobody to reap them. A mount is looked at in mountinfo first: stat(2) of a mount whose fp-mount
+ * hangs would hang too. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "client/ctl/ctl.h"
+#include "client/store/store.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+
+#define READY_FD   3
+#define ARGS_MAX   40
+#define PAUSE_NS   10000000L
+#define KILLED_MS  5000u /* after SIGKILL: a process in the kernel may take a while */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int sig)
+{
+    interrupted = sig;
+}
+
+void store_catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+bool store_interrupted(void)
+{
+    return interrupted != 0;
+}
+
+const char *store_role_program(enum store_role role)
+{
+    static const char *const names[] = {"fp-manager", "fp-benefactor", "fp-mount"};
+    return names[role];
+}
+
+const char *store_proc_name(const struct store_proc *p, char buf[32])
+{
+    if (p->role == STORE_MANAGER)
+        snprintf(buf, 32, "%s", store_role_program(p->role));
+    else
+        snprintf(buf, 32, "%s %u", store_role_program(p->role), p->index);
+    return buf;
+}
+
+/* Start time of a process that is there and no zombie; 0 otherwise. */
+static uint64_t start_ticks(pid_t pid)
+{
+    char path[64], line[1024];
+    unsigned long long ticks = 0;
+    char state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fgets(line, sizeof line, f)) {
+        const char *end = strrchr(line, ')'); /* the name may hold anything */
+        if (!end || sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+                           &state, &ticks) != 2)
+            ticks = 0;
+    }
+    fclose(f);
+    return state == 'Z' || state == 'X' ? 0 : ticks;
+}
+
+bool store_proc_alive(const struct store_state *s, const struct store_proc *p)
+{
+    (void)s;
+    return p->pid > 1 && start_ticks(p->pid) == p->start_ticks && p->start_ticks != 0;
+}
+
+/* ---------------------------------------------------------------- starting */
+
+/* PROGRAM in the directory of our own binary. */
+static int beside_us(const char *program, char path[PATH_MAX])
+{
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (n <= 0)
+        return -errno;
+    path[n] = '\0';
+    char *slash = strrchr(path, '/');
+    if (!slash || (size_t)(slash - path) + strlen(program) + 2 > PATH_MAX)
+        return -ENAMETOOLONG;
+    strcpy(slash + 1, program);
+    return access(path, X_OK) < 0 ? -errno : 0;
+}
+
+/* In the child: never returns. log_fd and ready_fd are above READY_FD. */
+static void child(const char *path, char **argv, int log_fd, int ready_fd)
+{
+    int null = open("/dev/null", O_RDONLY);
+    setsid();
+    signal(SIGPIPE, SIG_DFL);
+    if (dup2(null, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 || dup2(ready_fd, READY_FD) < 0 ||
+        close_range(READY_FD + 1, ~0u, 0) < 0)
+        _exit(126);
+    execv(path, argv);
+    fprintf(stderr, "fp-store: ERROR: cannot run %s: %s\n", path, strerror(errno));
+    _exit(127);
+}
+
+/* Descriptors that a child may move to its places without treading on each other. */
+static int above(int fd)
+{
+    int up = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, READY_FD + 1);
+    if (fd >= 0)
+        close(fd);
+    return up;
+}
+
+static int open_log(const struct store_options *o, struct store_proc *p)
+{
+    char path[PATH_MAX];
+    store_log_path(o, p, path);
+    int fd = above(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (fd < 0) {
+        int rc = -errno;
+        FP_ERROR("cannot write the log %s: %s", path, fp_strerror(rc));
+        return rc;
+    }
+    p->log_from = lseek(fd, 0, SEEK_END);
+    return fd;
+}
+
+int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[])
+{
+    static char ready[] = "--ready-fd=3";
+    char path[PATH_MAX];
+    char *args[ARGS_MAX + 3];
+    int n = 0, pipe_fds[2];
+    const char *program = store_role_program(p->role);
+    int rc = beside_us(program, path);
+    if (rc < 0) {
+        FP_ERROR("%s is not there: it belongs beside fp-store (%s)", path, fp_strerror(rc));
+        return rc;
+    }
+    args[n++] = (char *)program;
+    for (int i = 0; argv[i] && n < ARGS_MAX; i++)
+        args[n++] = argv[i];
+    args[n++] = ready;
+    args[n] = NULL;
+    int log_fd = open_log(o, p);
+    if (log_fd < 0)
+        return log_fd;
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
+        rc = -errno;
+        close(log_fd);
+        return rc;
+    }
+    pipe_fds[1] = above(pipe_fds[1]);
+    p->pid = fork();
+    if (p->pid == 0)
+        child(path, args, log_fd, pipe_fds[1]);
+    rc = p->pid < 0 ? -errno : 0;
+    close(log_fd);
+    close(pipe_fds[1]);
+    p->ready_fd = pipe_fds[0];
+    if (rc < 0)
+        FP_ERROR("cannot start %s: %s", program, fp_strerror(rc));
+    else
+        p->start_ticks = start_ticks(p->pid);
+    return rc;
+}
+
+static int died(const struct store_options *o, struct store_proc *p)
+{
+    char cause[1024], name[32], log[PATH_MAX];
+    int status = 0;
+    waitpid(p->pid, &status, 0);
+    store_log_cause(o, p, cause, sizeof cause);
+    store_log_path(o, p, log);
+    store_proc_name(p, name);
+    if (cause[0])
+        FP_ERROR("%s did not start: %s", name, cause);
+    else if (WIFSIGNALED(status))
+        FP_ERROR("%s did not start: killed by signal %d", name, WTERMSIG(status));
+    else
+        FP_ERROR("%s did not start: exit code %d, and nothing in its log %s", name, WEXITSTATUS(status), log);
+    return -ECHILD;
+}
+
+int store_proc_wait_ready(const struct store_options *o, struct store_proc *p, uint64_t until_ms, char *line, size_t room)
+{
+    char name[32];
+    size_t n = 0;
+    int rc = -ETIMEDOUT;
+    for (uint64_t now; rc == -ETIMEDOUT && (now = fp_now_ms()) < until_ms;) {
+        struct pollfd pfd = {p->ready_fd, POLLIN, 0};
+        if (interrupted) {
+            FP_ERROR("interrupted: stopping what was started");
+            rc = -EINTR;
+        } else if (poll(&pfd, 1, (int)(until_ms - now)) > 0) {
+            ssize_t got = read(p->ready_fd, line + n, room - 1 - n);
+            n += got > 0 ? (size_t)got : 0;
+            line[n] = '\0';
+            if (memchr(line, '\n', n) || n == room - 1)
+                rc = 0;
+            else if (got <= 0)
+                rc = died(o, p);
+        }
+    }
+    if (rc == 0)
+        line[strcspn(line, "\n")] = '\0';
+    else if (rc == -ETIMEDOUT)
+        FP_ERROR("%s is not ready after 10 s and says nothing: see %s/log", store_proc_name(p, name), o->dir);
+    close(p->ready_fd);
+    p->ready_fd = -1;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- stopping */
+
+static unsigned count_alive(const struct store_state *s, enum store_role role)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < s->count; i++)
+        n += s->procs[i].role == role && store_proc_alive(s, &s->procs[i]);
+    return n;
+}
+
+static void signal_role(const struct store_state *s, enum store_role role, int sig)
+{
+    char name[32];
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        if (p->role != role || !store_proc_alive(s, p))
+            continue;
+        if (sig == SIGKILL)
+            FP_WARN("%s (pid %d) does not end: killed", store_proc_name(p, name), (int)p->pid);
+        kill(p->pid, sig);
+    }
+}
+
+static unsigned wait_role(const struct store_state *s, enum store_role role, uint64_t limit_ms)
+{
+    static const struct timespec pause = {0, PAUSE_NS};
+    uint64_t until = fp_now_ms() + limit_ms;
+    unsigned left;
+    while ((left = count_alive(s, role)) > 0 && fp_now_ms() < until) {
+        nanosleep(&pause, NULL);
+        while (waitpid(-1, NULL, WNOHANG) > 0) {
+        }
+    }
+    return left;
+}
+
+void store_stop_role(const struct store_options *o, const struct store_state *s, enum store_role role)
+{
+    if (count_alive(s, role) == 0)
+        return;
+    signal_role(s, role, SIGTERM);
+    if (wait_role(s, role, o->grace_ms) == 0)
+        return;
+    signal_role(s, role, SIGKILL);
+    if (wait_role(s, role, KILLED_MS) > 0)
+        FP_WARN("a %s is still there after SIGKILL: it waits in the kernel", store_role_program(role));
+}
+
+/* ---------------------------------------------------------------- mounts */
+
+enum store_mount_kind store_mount_look(const char *mountpoint)
+{
+    char point[PATH_MAX], root[PATH_MAX], *line = NULL;
+    enum store_mount_kind kind = STORE_NOT_MOUNTED;
+    struct stat st;
+    size_t room = 0;
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    while (f && getline(&line, &room, f) > 0) {
+        if (ctl_mountinfo_line(line, point, root) && strcmp(point, mountpoint) == 0)
+            kind = STORE_OURS;
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    if (kind == STORE_OURS)
+        return stat(mountpoint, &st) < 0 && errno == ENOTCONN ? STORE_DEAD : STORE_OURS;
+    char parent[PATH_MAX + 4];
+    struct stat up;
+    snprintf(parent, sizeof parent, "%s/..", mountpoint);
+    if (stat(mountpoint, &st) == 0 && stat(parent, &up) == 0 && st.st_dev != up.st_dev)
+        return STORE_OTHER;
+    return STORE_NOT_MOUNTED;
+}
+
+void store_unmount(const char *mountpoint)
+{
+    if (geteuid() == 0) {
+        if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 && errno != EINVAL)
+            FP_WARN("cannot unmount %s: %s", mountpoint, fp_strerror(-errno));
+        return;
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("fusermount3", "fusermount3", "-uz", mountpoint, (char *)NULL);
+        _exit(127);
+    }
+    if (pid > 0)
+        waitpid(pid, NULL, 0);
+}

@@ -1,0 +1,134 @@
+/* DIR/fp-store.json: what up has started, for down and status.
+ *
+ * Written anew, to a temporary file that is renamed, after each step of up, so that whatever kills fp-store in the middle,
+ * down finds what there is to stop. It names processes by pid and start time and carries the kernel's boot id: after a reboot
+ * the same numbers mean something else.
+ *
+ * The file is ours, but people edit things: what does not look right is refused as a whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/store/store.h"
+#include "fp/err.h"
+
+static const char *const roles[] = {"manager", "benefactor", "mount"};
+
+static void read_boot_id(char out[40])
+{
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    out[0] = '\0';
+    if (!f)
+        return;
+    if (fgets(out, 40, f))
+        out[strcspn(out, "\n")] = '\0';
+    fclose(f);
+}
+
+static int parse_proc(json_t *j, struct store_proc *p)
+{
+    const char *role = NULL, *mountpoint = "";
+    json_int_t pid = 0, start = 0;
+    int index = 0, made = 0;
+    if (json_unpack(j, "{s:s, s:i, s:I, s:I, s?s, s?b}", "role", &role, "index", &index, "pid", &pid, "start_ticks",
+                    &start, "mountpoint", &mountpoint, "made_mountpoint", &made) < 0)
+        return -EINVAL;
+    for (p->role = STORE_MANAGER; strcmp(role, roles[p->role]) != 0; p->role++) {
+        if (p->role == STORE_MOUNT)
+            return -EINVAL;
+    }
+    if (pid <= 1 || pid > INT_MAX || index < 1 || strlen(mountpoint) >= PATH_MAX)
+        return -EINVAL;
+    p->index = (unsigned)index;
+    p->pid = (pid_t)pid;
+    p->start_ticks = (uint64_t)start;
+    p->made_mountpoint = made;
+    p->ready_fd = -1;
+    snprintf(p->mountpoint, sizeof p->mountpoint, "%s", mountpoint);
+    return 0;
+}
+
+static int parse(json_t *root, struct store_state *s)
+{
+    json_t *procs = NULL, *j;
+    const char *boot = "", *manager = "", *key = "";
+    size_t i;
+    if (json_unpack(root, "{s:s, s:s, s:s, s:o}", "boot_id", &boot, "manager", &manager, "key", &key, "processes",
+                    &procs) < 0 ||
+        !json_is_array(procs) || json_array_size(procs) > STORE_PROCS_MAX)
+        return -EINVAL;
+    snprintf(s->manager, sizeof s->manager, "%s", manager);
+    snprintf(s->key, sizeof s->key, "%s", key);
+    json_array_foreach(procs, i, j)
+    {
+        if (parse_proc(j, &s->procs[s->count]) < 0)
+            return -EINVAL;
+        s->count++;
+    }
+    char now[40];
+    read_boot_id(now);
+    snprintf(s->boot_id, sizeof s->boot_id, "%s", boot);
+    if (strcmp(now, boot) != 0) {
+        for (i = 0; i < s->count; i++)
+            s->procs[i].pid = 0; /* of another life of this machine */
+    }
+    return 0;
+}
+
+int store_state_load(const struct store_options *o, struct store_state *s)
+{
+    char path[PATH_MAX];
+    json_error_t err;
+    memset(s, 0, sizeof *s);
+    read_boot_id(s->boot_id);
+    int rc = store_path(o, path, "fp-store.json");
+    if (rc < 0)
+        return rc;
+    if (access(path, F_OK) < 0)
+        return -ENOENT;
+    json_t *root = json_load_file(path, 0, &err);
+    rc = root ? parse(root, s) : -EINVAL;
+    json_decref(root);
+    if (rc < 0)
+        FP_ERROR("%s cannot be read%s%s: stop what runs by hand, and remove it", path, root ? "" : ": ",
+                 root ? "" : err.text);
+    return rc;
+}
+
+int store_state_save(const struct store_options *o, const struct store_state *s)
+{
+    char path[PATH_MAX], temp[PATH_MAX];
+    json_t *procs = json_array();
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        json_t *j = json_pack("{s:s, s:i, s:I, s:I}", "role", roles[p->role], "index", (int)p->index, "pid",
+                              (json_int_t)p->pid, "start_ticks", (json_int_t)p->start_ticks);
+        if (p->role == STORE_MOUNT) {
+            json_object_set_new(j, "mountpoint", json_string(p->mountpoint));
+            json_object_set_new(j, "made_mountpoint", json_boolean(p->made_mountpoint));
+        }
+        json_array_append_new(procs, j);
+    }
+    json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "boot_id", s->boot_id, "manager", s->manager, "key", s->key,
+                             "processes", procs);
+    int rc = store_path(o, path, "fp-store.json");
+    if (rc == 0)
+        rc = store_path(o, temp, "fp-store.json.new");
+    if (rc == 0 && (!root || json_dump_file(root, temp, JSON_INDENT(2) | JSON_PRESERVE_ORDER) < 0 ||
+                    rename(temp, path) < 0)) {
+        rc = errno ? -errno : -EIO;
+        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
+    }
+    json_decref(root);
+    return rc;
+}
+
+void store_state_remove(const struct store_options *o)
+{
+    char path[PATH_MAX];
+    if (store_path(o, path, "fp-store.json") == 0)
+        unlink(path);
+}

@@ -1,0 +1,119 @@
+/* fp-store: a whole store on one machine. One thread, start to end; every wait has a deadline.
+ *
+ * Functions that return int have logged one ERROR line when they return a negative code. */
+#ifndef STORE_H
+#define STORE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fp/opt.h"
+
+#define STORE_BENEFACTORS_MAX 256
+#define STORE_MOUNTS_MAX      16
+#define STORE_PROCS_MAX       (1 + STORE_BENEFACTORS_MAX + STORE_MOUNTS_MAX)
+
+enum store_command { STORE_UP, STORE_DOWN, STORE_STATUS };
+enum store_backend { STORE_BACKEND_DIR, STORE_BACKEND_MEMORY };
+
+struct store_options {
+    int command;       /* enum store_command */
+    const char *dir;   /* absolute; never NULL after parsing */
+    const char *mount; /* absolute; never NULL after parsing */
+    bool dir_default;  /* in a directory that others may write to: checked more strictly */
+    bool mount_given;
+    int64_t benefactors;
+    int64_t mounts;
+    uint64_t size_bytes; /* of each benefactor */
+    uint64_t pool_bytes; /* of each mount */
+    uint64_t chunk_size_bytes;
+    int64_t stripe;
+    uint64_t grace_ms; /* from SIGTERM to SIGKILL */
+    int backend;       /* enum store_backend */
+    bool keep, json, data_encryption;
+    int log_level;
+};
+
+enum store_role { STORE_MANAGER, STORE_BENEFACTOR, STORE_MOUNT };
+
+/* A process of the store. pid and start time together name it: a pid alone may belong to somebody else by now. */
+struct store_proc {
+    enum store_role role;
+    unsigned index; /* from 1 */
+    pid_t pid;
+    uint64_t start_ticks; /* field 22 of /proc/PID/stat */
+    int ready_fd;         /* while it starts; else -1 */
+    int64_t log_from;     /* where in its log this run begins */
+    char mountpoint[PATH_MAX];
+    bool made_mountpoint;
+};
+
+/* What DIR/fp-store.json says. */
+struct store_state {
+    unsigned count;
+    struct store_proc procs[STORE_PROCS_MAX];
+    char boot_id[40];
+    char manager[FP_ADDR_TEXT_BUF];
+    char key[PATH_MAX];
+};
+
+/* ---------------------------------------------------------------- files.c: what lies in DIR */
+
+/* Creates the directory if need be, checks that it is ours, and locks it against another fp-store until the program ends. */
+int store_dir_open(const struct store_options *o, bool create);
+/* DIR/name into buf; -ENAMETOOLONG. */
+int store_path(const struct store_options *o, char buf[PATH_MAX], const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int store_mkdir(const char *path, bool *made);
+/* Number of benefactor directories there are: what a store of before has left. */
+unsigned store_count_benefactors(const struct store_options *o);
+/* Enough room for the benefactors that have no directory yet. */
+int store_check_space(const struct store_options *o, unsigned have);
+int store_make_key(const struct store_options *o, char path[PATH_MAX]);
+/* Removes all that fp-store and its programs have made in DIR, and DIR itself when nothing else is in it. */
+void store_remove_all(const struct store_options *o);
+/* The text of the last ERROR line of this run in a program's log, or else of its last line; "" if there is none. */
+void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room);
+void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX]);
+
+/* ---------------------------------------------------------------- state.c */
+
+/* 0; -ENOENT (not logged): there is none. */
+int store_state_load(const struct store_options *o, struct store_state *s);
+int store_state_save(const struct store_options *o, const struct store_state *s);
+void store_state_remove(const struct store_options *o);
+
+/* ---------------------------------------------------------------- proc.c: processes and mounts */
+
+const char *store_role_program(enum store_role role);
+/* "fp-benefactor 2"; buf of 32. */
+const char *store_proc_name(const struct store_proc *p, char buf[32]);
+bool store_proc_alive(const struct store_state *s, const struct store_proc *p);
+/* Starts a program that lies beside ours, in a session of its own, output appended to its log; argv without argv[0], NULL at
+ * the end, --ready-fd is added. */
+int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[]);
+/* Waits for its ready line, cut to room; logs what it died of when it did. */
+int store_proc_wait_ready(const struct store_options *o, struct store_proc *p, uint64_t until_ms, char *line,
+                          size_t room);
+/* SIGTERM to all of a role, SIGKILL after the grace; returns when they are gone (or, in the kernel, cannot go). */
+void store_stop_role(const struct store_options *o, const struct store_state *s, enum store_role role);
+
+enum store_mount_kind { STORE_NOT_MOUNTED, STORE_OURS, STORE_DEAD, STORE_OTHER };
+enum store_mount_kind store_mount_look(const char *mountpoint);
+void store_unmount(const char *mountpoint);
+
+/* SIGINT or SIGTERM has come. */
+bool store_interrupted(void);
+void store_catch_signals(void);
+
+/* ---------------------------------------------------------------- the commands: 0, negative, or 1 (status: not all up) */
+
+int store_up(const struct store_options *o);
+int store_down(const struct store_options *o);
+int store_status(const struct store_options *o);
+/* Stops all that is in s, unmounts, and removes the state file. */
+void store_stop_all(const struct store_options *o, const struct store_state *s);
+
+#endif

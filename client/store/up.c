@@ -1,0 +1,245 @@
+/* fp-store up.
+ *
+ * In order: what a crash has left is cleared away, room is checked, key and directories are made; then the manager, whose
+ * ready line is the address the others need; then all benefactors at once; then the mounts. Whatever fails, or a Ctrl-C, stops
+ * what was started, and removes the files of a store that did not exist before; data of an earlier store is never removed here.
+ *
+ * A store that is up is left alone, and said so: scripts may call up without asking first. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/store/store.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+
+#define READY_LIMIT_MS 10000u
+#define ARG_BUF        (PATH_MAX + 64)
+
+/* Arguments under construction; text lives here. */
+struct args {
+    unsigned n;
+    char text[16][ARG_BUF];
+    char *argv[17];
+};
+
+static void arg(struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+static void arg(struct args *a, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(a->text[a->n], ARG_BUF, fmt, ap);
+    va_end(ap);
+    a->argv[a->n] = a->text[a->n];
+    a->argv[++a->n] = NULL;
+}
+
+static void common_args(struct args *a, const struct store_options *o, const struct store_state *s)
+{
+    a->n = 0;
+    arg(a, "--key=%s", s->key);
+    arg(a, "--log-level=%s", fp_log_level_names[o->log_level]);
+    if (!o->data_encryption)
+        arg(a, "--data-encryption=off");
+}
+
+static struct store_proc *add_proc(struct store_state *s, enum store_role role, unsigned index)
+{
+    struct store_proc *p = &s->procs[s->count++];
+    memset(p, 0, sizeof *p);
+    p->role = role;
+    p->index = index;
+    p->ready_fd = -1;
+    return p;
+}
+
+static int start_manager(const struct store_options *o, struct store_state *s)
+{
+    static struct args a;
+    char dir[PATH_MAX], size[FP_UNITS_BUF];
+    int rc = store_path(o, dir, "manager");
+    if (rc == 0)
+        rc = store_mkdir(dir, NULL);
+    if (rc < 0)
+        return rc;
+    common_args(&a, o, s);
+    arg(&a, "--dir=%s", dir);
+    arg(&a, "--listen=127.0.0.1:0");
+    arg(&a, "--chunk-size=%s", fp_format_size_exact(size, o->chunk_size_bytes));
+    arg(&a, "--stripe=%lld", (long long)o->stripe);
+    struct store_proc *p = add_proc(s, STORE_MANAGER, 1);
+    rc = store_proc_start(o, p, a.argv);
+    if (rc == 0)
+        rc = store_proc_wait_ready(o, p, fp_now_ms() + READY_LIMIT_MS, s->manager, sizeof s->manager);
+    return rc < 0 ? rc : store_state_save(o, s);
+}
+
+static int start_benefactor(const struct store_options *o, struct store_state *s, unsigned i)
+{
+    static struct args a;
+    char dir[PATH_MAX], size[FP_UNITS_BUF];
+    int rc = store_path(o, dir, "benefactor-%u", i);
+    if (rc == 0)
+        rc = store_mkdir(dir, NULL);
+    if (rc < 0)
+        return rc;
+    common_args(&a, o, s);
+    arg(&a, "--manager=%s", s->manager);
+    arg(&a, "--dir=%s", dir);
+    arg(&a, "--size=%s", fp_format_size_exact(size, o->size_bytes));
+    arg(&a, "--backend=%s", o->backend == STORE_BACKEND_MEMORY ? "memory" : "dir");
+    arg(&a, "--listen=127.0.0.1:0");
+    return store_proc_start(o, add_proc(s, STORE_BENEFACTOR, i), a.argv);
+}
+
+static int start_mount(const struct store_options *o, struct store_state *s, unsigned i)
+{
+    static struct args a;
+    char size[FP_UNITS_BUF];
+    struct store_proc *p = add_proc(s, STORE_MOUNT, i);
+    if (i == 1)
+        snprintf(p->mountpoint, sizeof p->mountpoint, "%s", o->mount);
+    else if (snprintf(p->mountpoint, sizeof p->mountpoint, "%s-%u", o->mount, i) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    int rc = store_mkdir(p->mountpoint, &p->made_mountpoint);
+    if (rc < 0)
+        return rc;
+    if (p->made_mountpoint && chmod(p->mountpoint, 0755) < 0)
+        FP_WARN("%s: %s", p->mountpoint, fp_strerror(-errno));
+    common_args(&a, o, s);
+    arg(&a, "--manager=%s", s->manager);
+    arg(&a, "--pool=%s", fp_format_size_exact(size, o->pool_bytes));
+    arg(&a, "--foreground");
+    arg(&a, "--mountpoint=%s", p->mountpoint);
+    return store_proc_start(o, p, a.argv);
+}
+
+/* All of a role that were started: ready, or the first failure. */
+static int wait_ready(const struct store_options *o, struct store_state *s, enum store_role role)
+{
+    char line[PATH_MAX];
+    uint64_t until = fp_now_ms() + READY_LIMIT_MS;
+    int rc = store_state_save(o, s);
+    for (unsigned i = 0; i < s->count && rc == 0; i++) {
+        if (s->procs[i].role == role)
+            rc = store_proc_wait_ready(o, &s->procs[i], until, line, sizeof line);
+    }
+    return rc;
+}
+
+static int start_all(const struct store_options *o, struct store_state *s, unsigned benefactors)
+{
+    char log[PATH_MAX];
+    int rc = store_path(o, log, "log");
+    if (rc == 0)
+        rc = store_mkdir(log, NULL);
+    if (rc == 0)
+        rc = store_make_key(o, s->key);
+    if (rc == 0)
+        rc = start_manager(o, s);
+    for (unsigned i = 1; i <= benefactors && rc == 0; i++)
+        rc = start_benefactor(o, s, i);
+    if (rc == 0)
+        rc = wait_ready(o, s, STORE_BENEFACTOR);
+    for (unsigned i = 1; i <= o->mounts && rc == 0; i++)
+        rc = start_mount(o, s, i);
+    return rc < 0 ? rc : wait_ready(o, s, STORE_MOUNT);
+}
+
+/* 1: up already, 0: nothing runs, negative: something does, but not all. Clears away what a crash has left. */
+static int look_at_old(const struct store_options *o)
+{
+    static struct store_state s;
+    char name[32];
+    unsigned alive = 0;
+    const struct store_proc *gone = NULL;
+    int rc = store_state_load(o, &s);
+    if (rc == -ENOENT)
+        return 0;
+    if (rc < 0)
+        return rc;
+    for (unsigned i = 0; i < s.count; i++) {
+        const struct store_proc *p = &s.procs[i];
+        bool ok = store_proc_alive(&s, p) &&
+                  (p->role != STORE_MOUNT || store_mount_look(p->mountpoint) == STORE_OURS);
+        alive += ok;
+        if (!ok)
+            gone = p;
+    }
+    if (alive > 0 && gone) {
+        FP_ERROR("the store in %s is only partly up (%s is gone): fp-store down --keep --dir=%s, then up", o->dir,
+                 store_proc_name(gone, name), o->dir);
+        return -EBUSY;
+    }
+    if (alive > 0) {
+        printf("already up: %s\n", s.procs[s.count - 1].role == STORE_MOUNT ? s.procs[s.count - 1].mountpoint : o->dir);
+        return 1;
+    }
+    store_stop_all(o, &s);
+    return 0;
+}
+
+static int check_mountpoint(const struct store_options *o)
+{
+    switch (store_mount_look(o->mount)) {
+    case STORE_DEAD:
+        FP_INFO("%s was left mounted by a crash: unmounting it", o->mount);
+        store_unmount(o->mount);
+        return 0;
+    case STORE_OURS:
+        FP_ERROR("another store is mounted on %s: give another --mount, or fp-store down --dir of that store", o->mount);
+        return -EBUSY;
+    case STORE_OTHER:
+        FP_ERROR("%s is the mountpoint of something else: give another --mount", o->mount);
+        return -EBUSY;
+    default:
+        return 0;
+    }
+}
+
+static void say_up(const struct store_options *o, const struct store_state *s, unsigned benefactors, uint64_t took_ms)
+{
+    char size[FP_UNITS_BUF];
+    printf("%s: %u benefactors of %s, manager at %s, up in %u ms\n", o->mount, benefactors,
+           fp_format_size(size, o->size_bytes), s->manager, (unsigned)took_ms);
+    printf("look: fpctl status %s    stop: fp-store down --dir=%s\n", o->mount, o->dir);
+}
+
+int store_up(const struct store_options *o)
+{
+    static struct store_state s;
+    uint64_t start_ms = fp_now_ms();
+    store_catch_signals();
+    int rc = store_dir_open(o, true);
+    if (rc < 0)
+        return rc;
+    rc = look_at_old(o);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    unsigned have = store_count_benefactors(o);
+    bool fresh = have == 0;
+    unsigned benefactors = have > o->benefactors ? have : (unsigned)o->benefactors;
+    if (benefactors > o->benefactors)
+        FP_INFO("%s holds a store of %u benefactors: starting all of them", o->dir, have);
+    rc = check_mountpoint(o);
+    if (rc == 0)
+        rc = store_check_space(o, have);
+    if (rc == 0) {
+        store_state_load(o, &s); /* for the boot id */
+        rc = start_all(o, &s, benefactors);
+        if (rc < 0)
+            store_stop_all(o, &s);
+    }
+    if (rc < 0) {
+        if (fresh)
+            store_remove_all(o);
+        return rc;
+    }
+    say_up(o, &s, benefactors, fp_now_ms() - start_ms);
+    return 0;
+}
