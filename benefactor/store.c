@@ -102,7 +102,6 @@ void bnf_store_free(struct bnf_store *s)
     bnf_index_fini(&s->index);
     free(s->leases);
     free(s->segments);
-    free(s->inventory);
     free(s);
 }
 

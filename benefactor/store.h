@@ -162,9 +162,8 @@ int bnf_store_write_end(struct bnf_store *s, uint64_t lease, uint64_t chunk, con
 int bnf_store_find(const struct bnf_store *s, uint64_t chunk, struct bnf_place *at);
 /* Ids that are not here count as gone. Event with this tag when the space of all has been given back. -ENOMEM. */
 int bnf_store_delete(struct bnf_store *s, const uint64_t *chunks, size_t count, uint64_t tag);
-/* Ids above `after` in ascending order, at most max into out; *eof when these were the last. Works on a sorted copy that is
- * made when after is 0: chunks added later are not in it. Returns the number or -ENOMEM. */
-int64_t bnf_store_inventory(struct bnf_store *s, uint64_t after, uint64_t *out, size_t max, bool *eof);
+/* Ids above `after` in ascending order, at most max into out; *eof when these were the last. Returns their number. */
+size_t bnf_store_inventory(const struct bnf_store *s, uint64_t after, uint64_t *out, size_t max, bool *eof);
 
 /* ---- durability */
 

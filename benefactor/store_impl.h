@@ -76,9 +76,6 @@ struct bnf_store {
     struct op_queue urgent; /* CREATE, ALLOC */
     struct op_queue lazy;   /* PUNCH, UNLINK */
     struct bnf_ticket *events, **events_tail;
-
-    uint64_t *inventory; /* sorted snapshot, or NULL */
-    size_t inventory_count;
 };
 
 uint64_t store_free_bytes(const struct bnf_store *s);

@@ -524,16 +524,19 @@ static void test_store_inventory_is_ascending_and_whole(void **state)
         assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), 0);
     }
     while (!eof) {
-        int64_t n = bnf_store_inventory(s, after, out, 100, &eof);
+        size_t n = bnf_store_inventory(s, after, out, 70, &eof);
 
-        assert_true(n >= 0);
-        for (int64_t i = 0; i < n; i++) {
-            assert_true(out[i] > after);
-            after = out[i];
-        }
-        seen += (uint64_t)n;
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(out[i], ++after);
+        seen += n;
     }
     assert_int_equal(seen, 1000);
+    assert_int_equal(bnf_store_inventory(s, 1000, out, 70, &eof), 0);
+    assert_true(eof);
+    assert_int_equal(bnf_store_inventory(s, 930, out, 70, &eof), 70);
+    assert_true(eof);
+    assert_int_equal(bnf_store_inventory(s, 929, out, 70, &eof), 70);
+    assert_false(eof);
     store_end(s);
 }
 
