@@ -1,6 +1,6 @@
 /* fpctl stat: one file, and where its bytes lie.
  *
- * The manager gives the slices of the file in pieces of whole windows (MSG_CTL_LAYOUT); this collects them and folds what is
+ * The manager gives the slices of the file in pieces (MSG_CTL_LAYOUT); this collects them and folds what is
  * consecutive: neighbouring slices on one benefactor become one line, so that a file of 100 GiB that a node wrote for itself
  * is one line too. --all shows each slice. Ranges without a slice are holes; they are shown, since they are why a file's size
  * and its chunks disagree.
@@ -33,7 +33,8 @@ struct layout {
     size_t count, room;
     uint64_t reached; /* bytes of the file that ranges cover */
     bool all;
-    char at_risk[128];
+    bool risk_known;
+    unsigned long long dirty_bytes, uncommitted_bytes;
 };
 
 static int push(struct layout *f, const struct range *r)
@@ -73,6 +74,8 @@ static int push_slices(struct layout *f, const Fp__CtlLayoutReply *r, uint64_t w
         const Fp__Slice *s = r->slices[i];
         struct range range = {
             .off = s->win * window_bytes + s->off, .len = s->len, .chunks = 1, .chunk = s->chunk, .bnf = s->bnf};
+        if (range.off < f->reached)
+            continue; /* of a window that the answer before had cut */
         rc = push_hole(f, range.off);
         if (rc == 0)
             rc = push(f, &range);
@@ -115,7 +118,10 @@ static int collect(struct ctl_link *l, const struct ctl_store *store, struct lay
             return rc;
         rc = push_slices(f, r, r->attr->chunk_size_bytes);
         more = r->more && r->n_slices > 0;
-        next = r->n_slices ? r->slices[r->n_slices - 1]->win + 1 : next;
+        if (r->n_slices) { /* the last window may have been cut: ask for it again, unless it is all there was */
+            uint64_t last = r->slices[r->n_slices - 1]->win;
+            next = last > next ? last : last + 1;
+        }
         if (!f->first)
             f->first = r;
         else
@@ -126,12 +132,13 @@ static int collect(struct ctl_link *l, const struct ctl_store *store, struct lay
     return push_hole(f, f->first->attr->size_bytes);
 }
 
+/* The xattr is "DIRTY UNCOMMITTED", in bytes. */
 static void read_at_risk(const struct ctl_options *o, const struct ctl_store *store, struct layout *f)
 {
-    if (!store->mountpoint[0])
-        return;
-    ssize_t n = getxattr(o->path, "user.fp.at_risk", f->at_risk, sizeof f->at_risk - 1);
-    f->at_risk[n > 0 ? n : 0] = '\0';
+    char text[64];
+    ssize_t n = store->mountpoint[0] ? getxattr(o->path, "user.fp.at_risk", text, sizeof text - 1) : -1;
+    text[n > 0 ? n : 0] = '\0';
+    f->risk_known = sscanf(text, "%llu %llu", &f->dirty_bytes, &f->uncommitted_bytes) == 2;
 }
 
 static const Fp__BnfInfo *bnf_of(const struct layout *f, uint32_t id)
@@ -200,18 +207,27 @@ static json_t *json_damage(const struct layout *f)
     return list;
 }
 
+/* null where the store is not mounted here. */
+static json_t *json_at_risk(const struct layout *f)
+{
+    if (!f->risk_known)
+        return json_null();
+    return json_pack("{s:I, s:I}", "dirty_bytes", (json_int_t)f->dirty_bytes, "uncommitted_bytes",
+                     (json_int_t)f->uncommitted_bytes);
+}
+
 static int print_json(const struct layout *f)
 {
     const Fp__CtlLayoutReply *r = f->first;
     const Fp__Attr *a = r->attr;
     return ctl_json_print(json_pack(
-        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:s, s:o, s:o}", "path",
+        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o}", "path",
         ctl_json_bytes(r->path.data, r->path.len), "ino", (json_int_t)a->ino, "kind", kind(a->mode), "mode",
         (int)(a->mode & 07777), "nlink", (int)a->nlink, "uid", (int)a->uid, "gid", (int)a->gid, "size_bytes",
         (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "chunk_size_bytes",
         (json_int_t)a->chunk_size_bytes, "stripe", (int)a->stripe, "chunks", (json_int_t)r->chunk_count, "slices",
-        (json_int_t)r->slice_count, "data_version", (json_int_t)a->data_version, "at_risk", f->at_risk, "damaged",
-        json_damage(f), "ranges", json_ranges(f)));
+        (json_int_t)r->slice_count, "data_version", (json_int_t)a->data_version, "at_risk",
+        json_at_risk(f), "damaged", json_damage(f), "ranges", json_ranges(f)));
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -231,8 +247,11 @@ static void print_head(const struct layout *f, const struct ctl_options *o)
     ctl_print_line("chunks", "%llu of at most %s, in %llu slices%s", (unsigned long long)r->chunk_count,
                    fp_format_size_exact(chunk, a->chunk_size_bytes), (unsigned long long)r->slice_count,
                    a->stripe > 1 ? ", striped" : "");
-    if (f->at_risk[0])
-        ctl_print_line("at risk", "%s", f->at_risk);
+    if (f->risk_known && f->dirty_bytes + f->uncommitted_bytes == 0)
+        ctl_print_line("at risk", "nothing on this mount");
+    else if (f->risk_known)
+        ctl_print_line("at risk", "%s only in this mount's memory, %s on a benefactor but not committed",
+                       fp_format_size(size, f->dirty_bytes), fp_format_size(stored, f->uncommitted_bytes));
     for (size_t i = 0; i < f->status->n_damaged; i++) {
         const Fp__Damage *d = f->status->damaged[i];
         if (d->ino == a->ino)
