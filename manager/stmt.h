@@ -1,0 +1,104 @@
+/* Every SQL statement of the manager, by name. They are prepared once, when the database is opened
+ * (db.c), so that a mistake in one is found at the first start, and a request costs no parsing.
+ * Parameters are numbered in the order in which mgr_db_exec etc. are given them. */
+#ifndef MGR_STMT_H
+#define MGR_STMT_H
+
+#define MGR_INODE_COLS                                                                                       \
+    "i.ino,i.mode,i.nlink,i.uid,i.gid,i.rdev,i.size,i.mapped,i.atime,i.mtime,i.ctime,i.btime,i.chunk_size,"  \
+    "i.stripe,i.data_version,i.parent"
+
+/* X(name, text) */
+#define MGR_STMT_LIST(X)                                                                                     \
+    X(BEGIN, "BEGIN")                                                                                        \
+    X(COMMIT, "COMMIT")                                                                                      \
+    /* meta and counters */                                                                                  \
+    X(META_GET, "SELECT value FROM meta WHERE key=?1")                                                       \
+    X(META_PUT, "INSERT OR REPLACE INTO meta(key,value) VALUES(?1,?2)")                                      \
+    X(COUNTERS_GET, "SELECT next_ino,next_cookie,next_session,next_bnf,inodes,chunks,slices FROM counters")  \
+    X(COUNTERS_PUT, "INSERT OR REPLACE INTO counters VALUES(1,?1,?2,?3,?4,?5,?6,?7)")                        \
+    /* inodes */                                                                                             \
+    X(INODE_GET, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ino=?1")                                    \
+    X(INODE_TARGET, "SELECT mode,target FROM inode WHERE ino=?1")                                            \
+    X(INODE_INSERT, "INSERT INTO inode(ino,mode,nlink,uid,gid,rdev,size,mapped,atime,mtime,ctime,btime,"     \
+                    "chunk_size,stripe,data_version,parent,target) "                                         \
+                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17)")                    \
+    X(INODE_UPDATE, "UPDATE inode SET mode=?2,nlink=?3,uid=?4,gid=?5,size=?6,mapped=?7,atime=?8,mtime=?9,"   \
+                    "ctime=?10,chunk_size=?11,stripe=?12,data_version=?13,parent=?14 WHERE ino=?1")          \
+    X(INODE_DELETE, "DELETE FROM inode WHERE ino=?1")                                                        \
+    /* names */                                                                                              \
+    X(DIRENT_GET, "SELECT ino,type,cookie FROM dirent WHERE parent=?1 AND name=?2")                          \
+    X(DIRENT_INSERT, "INSERT INTO dirent(parent,name,ino,type,cookie) VALUES(?1,?2,?3,?4,?5)")               \
+    X(DIRENT_SET, "UPDATE dirent SET ino=?3,type=?4 WHERE parent=?1 AND name=?2")                            \
+    X(DIRENT_DELETE, "DELETE FROM dirent WHERE parent=?1 AND name=?2")                                       \
+    X(DIRENT_LIST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie>?2 "                  \
+                   "ORDER BY cookie LIMIT ?3")                                                               \
+    X(DIRENT_LIST_PLUS, "SELECT d.cookie,d.name," MGR_INODE_COLS " FROM dirent d CROSS JOIN inode i "        \
+                        "ON i.ino=d.ino WHERE d.parent=?1 AND d.cookie>?2 ORDER BY d.cookie LIMIT ?3")       \
+    X(DIRENT_NAME, "SELECT name FROM dirent WHERE parent=?1 AND cookie>0 AND ino=?2 LIMIT 1")                \
+    X(DIRENT_FIND, "SELECT parent,name FROM dirent WHERE ino=?1 LIMIT 1")                                    \
+    /* extended attributes */                                                                                \
+    X(XATTR_GET, "SELECT value FROM xattr WHERE ino=?1 AND name=?2")                                         \
+    X(XATTR_PUT, "INSERT OR REPLACE INTO xattr(ino,name,value) VALUES(?1,?2,?3)")                            \
+    X(XATTR_DELETE, "DELETE FROM xattr WHERE ino=?1 AND name=?2")                                            \
+    X(XATTR_DELETE_ALL, "DELETE FROM xattr WHERE ino=?1")                                                    \
+    X(XATTR_LIST, "SELECT name FROM xattr WHERE ino=?1")                                                     \
+    /* orphans */                                                                                            \
+    X(ORPHAN_PUT, "INSERT OR REPLACE INTO orphan(ino,gone) VALUES(?1,?2)")                                   \
+    X(ORPHAN_DELETE, "DELETE FROM orphan WHERE ino=?1")                                                      \
+    X(ORPHAN_LIST, "SELECT ino,gone FROM orphan")                                                            \
+    /* slices: of one window, of a range of windows, ... */                                                  \
+    X(SLICE_OVER, "SELECT off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND win=?2 AND off<?4 "            \
+                  "AND off+len>?3 ORDER BY off")                                                             \
+    X(SLICE_INSERT, "INSERT INTO slice(ino,win,off,len,chunk,chunk_off) VALUES(?1,?2,?3,?4,?5,?6)")          \
+    X(SLICE_DELETE, "DELETE FROM slice WHERE ino=?1 AND win=?2 AND off=?3")                                  \
+    X(SLICE_SET_LEN, "UPDATE slice SET len=?4 WHERE ino=?1 AND win=?2 AND off=?3")                           \
+    X(SLICE_FROM, "SELECT win,off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND (win,off)>=(?2,?3) "       \
+                  "AND win<?4 ORDER BY win,off LIMIT ?5")                                                    \
+    X(SLICE_MAP, "SELECT s.win,s.off,s.len,s.chunk,s.chunk_off,c.len,c.sum,c.bnf,c.stored FROM slice s "     \
+                 "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 AND s.win<?3 "             \
+                 "ORDER BY s.win,s.off")                                                                     \
+    X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
+    X(SLICE_COUNT, "SELECT count(*),count(DISTINCT s.chunk) FROM slice s WHERE s.ino=?1")                    \
+    X(SLICE_STORED, "SELECT sum(stored) FROM chunk WHERE id IN (SELECT chunk FROM slice WHERE ino=?1)")      \
+    /* chunks */                                                                                             \
+    X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf FROM chunk WHERE id=?1")                                    \
+    X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) VALUES(?1,?2,?3,?4,?5,?6)")               \
+    X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
+    X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
+    X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \
+    /* garbage */                                                                                            \
+    X(GARBAGE_PUT, "INSERT INTO garbage(bnf,chunk,stored) VALUES(?1,?2,?3)")                                 \
+    X(GARBAGE_HAS, "SELECT stored FROM garbage WHERE bnf=?1 AND chunk=?2")                                   \
+    X(GARBAGE_DELETE, "DELETE FROM garbage WHERE bnf=?1 AND chunk=?2")                                       \
+    X(GARBAGE_LIST, "SELECT chunk FROM garbage WHERE bnf=?1 AND chunk>?2 ORDER BY chunk LIMIT ?3")           \
+    /* benefactors */                                                                                        \
+    X(BNF_LIST, "SELECT id,uuid,node,addr,local_path,backend,capacity,seen_ns,chunks,stored,garbage,"        \
+                "garbage_bytes FROM benefactor ORDER BY id")                                                 \
+    X(BNF_PUT, "INSERT OR REPLACE INTO benefactor(id,uuid,node,addr,local_path,backend,capacity,seen_ns,"    \
+               "chunks,stored,garbage,garbage_bytes) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")        \
+    X(BNF_TOTALS, "UPDATE benefactor SET chunks=?2,stored=?3,garbage=?4,garbage_bytes=?5 WHERE id=?1")       \
+    /* sessions */                                                                                           \
+    X(SESSION_LIST, "SELECT id,node,mountpoint,pid,software,started_ns FROM session ORDER BY id")            \
+    X(SESSION_PUT, "INSERT OR REPLACE INTO session(id,node,mountpoint,pid,software,started_ns) "             \
+                   "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
+    X(SESSION_DELETE, "DELETE FROM session WHERE id=?1")                                                     \
+    X(REPLY_GET, "SELECT seq,type,body FROM reply WHERE session=?1 AND slot=?2")                             \
+    X(REPLY_PUT, "INSERT OR REPLACE INTO reply(session,slot,seq,type,body) VALUES(?1,?2,?3,?4,?5)")          \
+    X(REPLY_DELETE, "DELETE FROM reply WHERE session=?1")                                                    \
+    /* damage */                                                                                             \
+    X(DAMAGE_PUT, "INSERT OR REPLACE INTO damage(chunk,ino,off,len,bnf,missing,reason,seen_ns) "             \
+                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                         \
+    X(DAMAGE_LIST, "SELECT chunk,ino,off,len,bnf,reason,seen_ns FROM damage LIMIT ?1")                       \
+    X(DAMAGE_COUNT, "SELECT count(*) FROM damage")                                                           \
+    X(DAMAGE_DROP, "DELETE FROM damage WHERE chunk=?1")                                                      \
+    X(DAMAGE_FOUND, "DELETE FROM damage WHERE chunk=?1 AND missing=1")
+
+enum mgr_stmt {
+#define MGR_STMT_ENUM(name, text) MGR_ST_##name,
+    MGR_STMT_LIST(MGR_STMT_ENUM)
+#undef MGR_STMT_ENUM
+    MGR_ST_COUNT
+};
+
+#endif
