@@ -1,0 +1,398 @@
+/* Benefactors: soft state from hello and keep-alive, one row each with the totals of what we keep on them.
+ *
+ * States as clients see them (BnfTable): what the benefactor reports about itself (ok, full, read-only, failing) while it is
+ * connected and was heard within bnf_timeout_ms, else down. The table goes to every client after its hello and
+ * at each change; space that changes without a change of state goes out every SPACE_PUSH_MS.
+ *
+ * Deletes: rows of garbage are sent in batches, one batch per benefactor under way at a time, in the order of
+ * chunk ids; a row goes only when the benefactor says that the chunk takes no space any more. So it does not
+ * matter which of the two dies when. What a benefactor does not confirm is tried again a second later, after the rest. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "manager/core_int.h"
+
+#define SPACE_PUSH_MS  1000u
+#define RECENTLY_SEEN_NS (600 * INT64_C(1000000000))
+
+struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id)
+{
+    return id && id <= c->bnf_count ? c->bnfs[id - 1] : NULL;
+}
+
+static const char *state_name(Fp__BnfState s)
+{
+    switch (s) {
+    case FP__BNF_STATE__BNF_OK:
+        return "ok";
+    case FP__BNF_STATE__BNF_FULL:
+        return "full";
+    case FP__BNF_STATE__BNF_READONLY:
+        return "read-only";
+    case FP__BNF_STATE__BNF_FAILING:
+        return "failing";
+    default:
+        return "down";
+    }
+}
+
+Fp__BnfState mgr_bnf_state(const struct mgr_bnf *b)
+{
+    return b->conn && !b->silent ? b->reported : FP__BNF_STATE__BNF_DOWN;
+}
+
+void mgr_bnf_free(struct mgr_bnf *b)
+{
+    if (!b)
+        return;
+    free(b->node);
+    free(b->addr);
+    free(b->local_path);
+    free(b->backend);
+    free(b->error);
+    free(b->inv_new);
+    free(b);
+}
+
+/* Copies a text if it differs; false: out of memory, the old one stays. */
+static bool set_text(char **at, const char *text)
+{
+    char *copy;
+
+    if (*at && strcmp(*at, text) == 0)
+        return true;
+    copy = strdup(text);
+    if (!copy)
+        return false;
+    free(*at);
+    *at = copy;
+    return true;
+}
+
+static struct mgr_bnf *bnf_new(struct mgr_core *c, const uint8_t uuid[16])
+{
+    struct mgr_bnf *b = calloc(1, sizeof *b);
+
+    if (c->bnf_count == c->bnf_cap) {
+        size_t cap = c->bnf_cap ? c->bnf_cap * 2 : 16;
+        struct mgr_bnf **p = realloc(c->bnfs, cap * sizeof(*p));
+
+        if (!p) {
+            free(b);
+            return NULL;
+        }
+        c->bnfs = p;
+        c->bnf_cap = cap;
+    }
+    if (!b)
+        return NULL;
+    memcpy(b->uuid, uuid, 16);
+    if (!set_text(&b->node, "") || !set_text(&b->addr, "") || !set_text(&b->local_path, "") ||
+        !set_text(&b->backend, "") || !set_text(&b->error, "")) {
+        mgr_bnf_free(b);
+        return NULL;
+    }
+    c->bnfs[c->bnf_count++] = b;
+    b->id = (uint32_t)c->bnf_count;
+    return b;
+}
+
+static struct mgr_bnf *by_uuid(struct mgr_core *c, const uint8_t uuid[16])
+{
+    for (size_t i = 0; i < c->bnf_count; i++)
+        if (memcmp(c->bnfs[i]->uuid, uuid, 16) == 0)
+            return c->bnfs[i];
+    return NULL;
+}
+
+/* Makes structs for new rows and sets the totals of all; also after a rollback. */
+int mgr_bnf_load(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_BNF_LIST;
+    struct mgr_db *db = &c->db;
+    int rc;
+
+    for (rc = mgr_db_one(db, BNF_LIST); rc > 0; rc = mgr_db_step(db, st)) {
+        size_t len;
+        const uint8_t *uuid = mgr_col_blob(db, st, 1, &len);
+        struct mgr_bnf *b = mgr_bnf_find(c, (uint64_t)mgr_col(db, st, 0));
+
+        if (!b) {
+            b = len == 16 ? bnf_new(c, uuid) : NULL;
+            if (!b || !set_text(&b->node, mgr_col_text(db, st, 2)) || !set_text(&b->addr, mgr_col_text(db, st, 3)) ||
+                !set_text(&b->local_path, mgr_col_text(db, st, 4)) ||
+                !set_text(&b->backend, mgr_col_text(db, st, 5))) {
+                mgr_db_reset(db, st);
+                return b ? -ENOMEM : -EIO;
+            }
+            b->capacity = (uint64_t)mgr_col(db, st, 6);
+        }
+        b->seen_ns = mgr_col(db, st, 7);
+        b->chunks = (uint64_t)mgr_col(db, st, 8);
+        b->stored = (uint64_t)mgr_col(db, st, 9);
+        b->garbage = (uint64_t)mgr_col(db, st, 10);
+        b->garbage_bytes = (uint64_t)mgr_col(db, st, 11);
+        b->dirty = false;
+    }
+    return rc;
+}
+
+int mgr_bnf_store(struct mgr_core *c)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->bnf_count && !rc; i++) {
+        struct mgr_bnf *b = c->bnfs[i];
+
+        if (b->dirty)
+            rc = mgr_db_exec(&c->db, BNF_TOTALS, DBI(b->id), DBI(b->chunks), DBI(b->stored), DBI(b->garbage),
+                             DBI(b->garbage_bytes));
+        b->dirty = false;
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- what it says of itself */
+
+static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i)
+{
+    Fp__BnfState before = mgr_bnf_state(b);
+
+    if (!set_text(&b->node, i->node) || !set_text(&b->addr, i->addr) || !set_text(&b->local_path, i->local_path) ||
+        !set_text(&b->backend, i->backend) || !set_text(&b->error, i->error))
+        return -ENOMEM;
+    if (b->capacity != i->capacity_bytes || b->used != i->used_bytes || b->free != i->free_bytes)
+        c->space_dirty = true;
+    b->capacity = i->capacity_bytes;
+    b->used = i->used_bytes;
+    b->free = i->free_bytes;
+    b->reported_chunks = i->chunks;
+    b->reported = i->state == FP__BNF_STATE__BNF_DOWN ? FP__BNF_STATE__BNF_OK : i->state;
+    b->seen_ms = c->now.ms;
+    b->silent = false;
+    if (mgr_bnf_state(b) != before) {
+        c->table_dirty = true;
+        FP_INFO("benefactor %u (%s, %s): %s%s%s", b->id, b->node, b->addr, state_name(b->reported),
+                b->error[0] ? ": " : "", b->error);
+    }
+    return 0;
+}
+
+int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r)
+{
+    const Fp__BnfInfo *i = h->benefactor;
+    struct mgr_bnf *b;
+
+    if (!i || i->uuid.len != 16 || i->capacity_bytes > INT64_MAX)
+        return -EINVAL;
+    b = by_uuid(c, i->uuid.data);
+    if (!b) {
+        if (c->bnf_count == MGR_BNF_MAX)
+            return -ENOSPC;
+        b = bnf_new(c, i->uuid.data);
+        if (!b)
+            return mgr_doom(c, -ENOMEM);
+        c->n.next_bnf = c->bnf_count + 1;
+        c->n.dirty = true;
+    }
+    if (b->conn && b->conn != rq->conn) {
+        b->conn->bnf = NULL;
+        b->conn->closing = true;
+    }
+    b->conn = rq->conn;
+    b->silent = true; /* so that take_info sees a change */
+    rq->conn->bnf = b;
+    if (take_info(c, b, i))
+        return mgr_doom(c, -ENOMEM);
+    b->seen_ns = c->now.ns;
+    b->del_out = b->inv_out = b->inv_again = false;
+    b->del_at_ms = b->inv_at_ms = c->now.ms;
+    b->del_after = b->inv_after = b->inv_orphans = b->inv_missing = 0;
+    b->inv_wanted = true;
+    c->table_dirty = true;
+    r->bnf_id = b->id;
+    return mgr_db_exec(&c->db, BNF_PUT, DBI(b->id), DBB(b->uuid, 16), DBT(b->node), DBT(b->addr), DBT(b->local_path),
+                       DBT(b->backend), DBI(b->capacity), DBI(b->seen_ns), DBI(b->chunks), DBI(b->stored),
+                       DBI(b->garbage), DBI(b->garbage_bytes));
+}
+
+MGR_HANDLER(keepalive)
+{
+    const Fp__KeepAlive *m = msg;
+
+    if (!rq->conn->bnf || !m->info)
+        return 0;
+    return take_info(c, rq->conn->bnf, m->info);
+}
+
+void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b)
+{
+    b->conn = NULL;
+    b->del_out = b->inv_out = false;
+    c->table_dirty = true;
+    FP_WARN("benefactor %u (%s, %s): connection lost", b->id, b->node, b->addr);
+}
+
+void mgr_bnf_tick(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        struct mgr_bnf *b = c->bnfs[i];
+
+        if (!b->conn || b->silent || c->now.ms - b->seen_ms <= c->o.bnf_timeout_ms)
+            continue;
+        b->silent = true;
+        c->table_dirty = true;
+        FP_WARN("benefactor %u (%s, %s): no keep-alive for %llu ms, taken for down", b->id, b->node, b->addr,
+                (unsigned long long)(c->now.ms - b->seen_ms));
+    }
+}
+
+/* ---------------------------------------------------------------- totals */
+
+void mgr_space(const struct mgr_core *c, struct mgr_space *sp)
+{
+    memset(sp, 0, sizeof *sp);
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        const struct mgr_bnf *b = c->bnfs[i];
+        uint64_t used = b->stored + b->garbage_bytes;
+
+        sp->garbage += b->garbage;
+        sp->garbage_bytes += b->garbage_bytes;
+        sp->stored += b->stored;
+        if (!b->conn && !b->chunks && c->now.ns - b->seen_ns > RECENTLY_SEEN_NS)
+            continue; /* left, and nothing of ours is on it */
+        sp->total += b->capacity;
+        sp->used += used;
+        sp->free += b->capacity > used ? b->capacity - used : 0;
+    }
+}
+
+static Fp__BnfInfo *info(struct mgr_core *c, const struct mgr_bnf *b)
+{
+    Fp__BnfInfo *i = MGR_NEW(c, Fp__BnfInfo, fp__bnf_info__init);
+
+    if (!i)
+        return NULL;
+    i->uuid.data = (uint8_t *)b->uuid;
+    i->uuid.len = 16;
+    i->id = b->id;
+    i->node = b->node;
+    i->addr = b->addr;
+    i->local_path = b->local_path;
+    i->backend = b->backend;
+    i->capacity_bytes = b->capacity;
+    i->used_bytes = b->conn ? b->used : b->stored + b->garbage_bytes;
+    i->free_bytes = b->conn ? b->free : 0;
+    i->state = mgr_bnf_state(b);
+    i->error = b->conn && b->silent ? "no keep-alive" : b->error;
+    i->chunks = b->conn ? b->reported_chunks : b->chunks;
+    return i;
+}
+
+size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out)
+{
+    size_t n = 0;
+
+    *out = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof(**out));
+    for (size_t i = 0; *out && i < c->bnf_count; i++) {
+        (*out)[n] = info(c, c->bnfs[i]);
+        n += (*out)[n] != NULL;
+    }
+    return n;
+}
+
+/* ---------------------------------------------------------------- after the COMMIT: frames to send */
+
+static void pump_table(struct mgr_core *c)
+{
+    bool all = c->table_dirty || (c->space_dirty && c->now.ms >= c->table_at_ms);
+    Fp__BnfTable *t = NULL;
+
+    for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
+        if (!conn->sess || conn->closing || (!all && conn->table_sent))
+            continue;
+        if (!t) {
+            t = MGR_NEW(c, Fp__BnfTable, fp__bnf_table__init);
+            if (!t)
+                return;
+            t->n_benefactors = mgr_bnf_infos(c, &t->benefactors);
+        }
+        conn->table_sent = true;
+        mgr_out(c, MGR_OUT_SEND, conn, FP__MSG_TYPE__MSG_BNF_TABLE, &t->base);
+    }
+    if (all) {
+        c->table_dirty = c->space_dirty = false;
+        c->table_at_ms = c->now.ms + SPACE_PUSH_MS;
+    }
+}
+
+static void pump_deletes(struct mgr_core *c, struct mgr_bnf *b)
+{
+    const enum mgr_stmt st = MGR_ST_GARBAGE_LIST;
+    Fp__ChunkList *l;
+    int rc;
+
+    if (!b->garbage || b->del_out || c->now.ms < b->del_at_ms)
+        return;
+    l = MGR_NEW(c, Fp__ChunkList, fp__chunk_list__init);
+    if (!l || !(l->ids = mgr_arena_alloc(&c->arena, MGR_DELETE_BATCH * sizeof *l->ids)))
+        return;
+    for (rc = mgr_db_one(&c->db, GARBAGE_LIST, DBI(b->id), DBI(b->del_after), DBI(MGR_DELETE_BATCH)); rc > 0;
+         rc = mgr_db_step(&c->db, st))
+        l->ids[l->n_ids++] = (uint64_t)mgr_col(&c->db, st, 0);
+    if (!l->n_ids) { /* through: those that were not confirmed once more, in a second */
+        b->del_at_ms = c->now.ms + 1000;
+        b->del_after = 0;
+        return;
+    }
+    b->del_out = true;
+    mgr_out(c, MGR_OUT_CALL, b->conn, FP__MSG_TYPE__MSG_DELETE, &l->base);
+    b->del_after = l->ids[l->n_ids - 1];
+    b->del_sent = l->n_ids;
+}
+
+int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp__ChunkList *l)
+{
+    size_t n = 0;
+    int rc = 0;
+
+    b->del_out = false;
+    if (status || !l) {
+        b->del_after = 0;
+        b->del_at_ms = c->now.ms + 1000;
+        return 0;
+    }
+    for (size_t i = 0; i < l->n_ids && !rc; i++) {
+        uint64_t stored;
+
+        rc = mgr_db_one(&c->db, GARBAGE_HAS, DBI(b->id), DBI(l->ids[i]));
+        if (rc <= 0)
+            continue;
+        stored = (uint64_t)mgr_col(&c->db, MGR_ST_GARBAGE_HAS, 0);
+        mgr_db_reset(&c->db, MGR_ST_GARBAGE_HAS);
+        rc = mgr_db_exec(&c->db, GARBAGE_DELETE, DBI(b->id), DBI(l->ids[i]));
+        b->garbage--;
+        b->garbage_bytes -= stored;
+        b->dirty = true;
+        n++;
+    }
+    if (n == b->del_sent)
+        b->del_after = 0; /* all confirmed: nothing to skip */
+    return rc;
+}
+
+void mgr_bnf_pump(struct mgr_core *c)
+{
+    pump_table(c);
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        struct mgr_bnf *b = c->bnfs[i];
+
+        if (!b->conn || b->conn->closing || b->silent)
+            continue;
+        pump_deletes(c, b);
+        mgr_inventory_pump(c, b);
+    }
+}

@@ -1,0 +1,84 @@
+/* The chunk table and the way out of it: a chunk that no slice names any more becomes a row of garbage, in the same
+ * transaction; bnf.c has it deleted. */
+#include <errno.h>
+
+#include "manager/core_int.h"
+
+int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
+{
+    const struct mgr_db *db = &c->db;
+    int rc = mgr_db_one(&c->db, CHUNK_GET, DBI(id));
+
+    if (rc <= 0)
+        return rc ? rc : -ENOENT;
+    ch->id = id;
+    ch->len = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 0);
+    ch->stored = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 1);
+    ch->sum = (uint64_t)mgr_col(db, MGR_ST_CHUNK_GET, 2);
+    ch->refs = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 3);
+    ch->bnf = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 4);
+    mgr_db_reset(&c->db, MGR_ST_CHUNK_GET);
+    return 0;
+}
+
+int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
+{
+    struct mgr_bnf *b = mgr_bnf_find(c, ch->bnf);
+
+    c->n.chunks++;
+    c->n.dirty = true;
+    if (b) {
+        b->chunks++;
+        b->stored += ch->stored;
+        b->dirty = true;
+        mgr_inventory_committed(b, ch->id);
+    }
+    return mgr_db_exec(&c->db, CHUNK_INSERT, DBI(ch->id), DBI(ch->len), DBI(ch->stored), DBI(ch->sum),
+                       DBI(ch->refs), DBI(ch->bnf));
+}
+
+int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)
+{
+    return mgr_db_exec(&c->db, CHUNK_REF, DBI(id), DBI(add));
+}
+
+int mgr_garbage_put(struct mgr_core *c, uint64_t id, uint32_t bnf, uint32_t stored)
+{
+    struct mgr_bnf *b = mgr_bnf_find(c, bnf);
+    int rc = mgr_db_one(&c->db, GARBAGE_HAS, DBI(bnf), DBI(id));
+
+    if (rc) {
+        if (rc > 0)
+            mgr_db_reset(&c->db, MGR_ST_GARBAGE_HAS);
+        return rc < 0 ? rc : 0;
+    }
+    if (b) {
+        b->garbage++;
+        b->garbage_bytes += stored;
+        b->dirty = true;
+    }
+    return mgr_db_exec(&c->db, GARBAGE_PUT, DBI(bnf), DBI(id), DBI(stored));
+}
+
+int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
+{
+    struct mgr_chunk ch;
+    struct mgr_bnf *b;
+    int rc = mgr_chunk_get(c, id, &ch);
+
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    if (ch.refs > 1)
+        return mgr_chunk_ref(c, id, -1);
+    c->n.chunks--;
+    c->n.dirty = true;
+    b = mgr_bnf_find(c, ch.bnf);
+    if (b) {
+        b->chunks--;
+        b->stored -= ch.stored;
+        b->dirty = true;
+    }
+    rc = mgr_db_exec(&c->db, CHUNK_DELETE, DBI(id));
+    rc = rc ? rc : mgr_garbage_put(c, id, ch.bnf, ch.stored);
+    return rc || !c->damages ? rc : mgr_damage_drop(c, id);
+}

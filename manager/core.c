@@ -1,0 +1,422 @@
+/* The core: dispatch of frames, groups of requests as transactions, replies.
+ *
+ * A group is one transaction (see core.h). It begins when the shell has something, takes all that has arrived, and is
+ * committed; replies leave afterwards. Requests check before they write, so one that fails leaves nothing behind;
+ * when the database fails, everything of the group is taken back and answered with that failure, and the
+ * state in memory is read again (mgr_reload). Frames that are not replies are made only after the COMMIT, from what is
+ * committed ("pump").
+ *
+ * Called by the shell's one thread. The table below is the list of everything the manager understands. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/record.h"
+#include "manager/core_int.h"
+
+/* What messages with replay protection begin with. */
+struct slotted {
+    ProtobufCMessage base;
+    uint32_t slot;
+    uint64_t slot_seq;
+};
+#define CHECK_SLOTTED(T)                                                                                     \
+    _Static_assert(offsetof(T, slot) == offsetof(struct slotted, slot) &&                                    \
+                       offsetof(T, slot_seq) == offsetof(struct slotted, slot_seq),                          \
+                   "slot and slot_seq must be the first fields")
+CHECK_SLOTTED(Fp__SetAttr);
+CHECK_SLOTTED(Fp__MkNod);
+CHECK_SLOTTED(Fp__Unlink);
+CHECK_SLOTTED(Fp__Rename);
+CHECK_SLOTTED(Fp__Link);
+CHECK_SLOTTED(Fp__SetXattr);
+CHECK_SLOTTED(Fp__RemoveXattr);
+CHECK_SLOTTED(Fp__Commit);
+CHECK_SLOTTED(Fp__Punch);
+CHECK_SLOTTED(Fp__Clone);
+
+enum { ANY = 1, CLIENT = 2, BNF = 4, CTL = 8, REPLAY = 16, ONEWAY = 32 };
+
+struct handler {
+    int (*fn)(struct mgr_core *c, struct mgr_req *rq, const void *msg);
+    const ProtobufCMessageDescriptor *in;
+    const ProtobufCMessageDescriptor *out; /* to read a kept answer; NULL: empty */
+    unsigned flags;
+};
+
+#define H(type, name, in_, out_, flags_) [FP__MSG_TYPE__MSG_##type] = {mgr_##name, &fp__##in_##__descriptor, out_, flags_}
+#define OUT(name) &fp__##name##__descriptor
+static const struct handler handlers[] = {
+    H(HELLO, hello, hello, NULL, ANY),
+    H(BYE, bye, empty, NULL, CLIENT | BNF | CTL),
+    H(LOOKUP, lookup, lookup, NULL, CLIENT | CTL),
+    H(GETATTR, getattr, inode_req, NULL, CLIENT | CTL),
+    H(SETATTR, setattr, set_attr, OUT(attr_reply), CLIENT | REPLAY),
+    H(MKNOD, mknod, mk_nod, OUT(attr_reply), CLIENT | REPLAY),
+    H(UNLINK, unlink, unlink, OUT(unlink_reply), CLIENT | REPLAY),
+    H(RENAME, rename, rename, NULL, CLIENT | REPLAY),
+    H(LINK, link, link, OUT(attr_reply), CLIENT | REPLAY),
+    H(READLINK, readlink, inode_req, NULL, CLIENT | CTL),
+    H(READDIR, readdir, read_dir, NULL, CLIENT | CTL),
+    H(OPEN, open, open, NULL, CLIENT),
+    H(RELEASE, release, release, NULL, CLIENT | ONEWAY),
+    H(SETXATTR, setxattr, set_xattr, NULL, CLIENT | REPLAY),
+    H(GETXATTR, getxattr, get_xattr, NULL, CLIENT | CTL),
+    H(LISTXATTR, listxattr, inode_req, NULL, CLIENT | CTL),
+    H(REMOVEXATTR, removexattr, remove_xattr, NULL, CLIENT | REPLAY),
+    H(STATFS, statfs, empty, NULL, CLIENT | CTL),
+    H(SLICEMAP, slicemap, slice_map, NULL, CLIENT | CTL),
+    H(COMMIT, commit, commit, OUT(commit_reply), CLIENT | REPLAY),
+    H(PUNCH, punch, punch, OUT(commit_reply), CLIENT | REPLAY),
+    H(SEEK, seek, seek, NULL, CLIENT | CTL),
+    H(CLONE, clone, clone, OUT(commit_reply), CLIENT | REPLAY),
+    H(BADCHUNK, badchunk, bad_chunk, NULL, CLIENT | BNF | ONEWAY),
+    H(SYNC, sync, empty, NULL, CLIENT | BNF | CTL),
+    H(CLIENT_STATS, client_stats, client_stats, NULL, CLIENT | ONEWAY),
+    H(KEEPALIVE, keepalive, keep_alive, NULL, BNF | ONEWAY),
+    H(CTL_STATUS, ctl_status, empty, NULL, CLIENT | BNF | CTL),
+    H(CTL_LAYOUT, ctl_layout, ctl_layout, NULL, CLIENT | CTL),
+    H(CTL_STOP, ctl_stop, empty, NULL, CTL),
+};
+
+static const struct handler *handler_of(uint16_t type)
+{
+    return type < sizeof handlers / sizeof handlers[0] && handlers[type].fn ? &handlers[type] : NULL;
+}
+
+/* ---------------------------------------------------------------- connections and hello */
+
+struct mgr_conn *mgr_core_conn_new(struct mgr_core *c, void *user)
+{
+    struct mgr_conn *conn = calloc(1, sizeof *conn);
+
+    if (!conn)
+        return NULL;
+    conn->user = user;
+    conn->next = c->conns;
+    if (c->conns)
+        c->conns->prev = conn;
+    c->conns = conn;
+    return conn;
+}
+
+void mgr_core_conn_lost(struct mgr_core *c, struct mgr_conn *conn)
+{
+    if (conn->sess)
+        mgr_session_lost(c, conn->sess);
+    if (conn->bnf)
+        mgr_bnf_lost(c, conn->bnf);
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        c->conns = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    free(conn);
+}
+
+static int hello_check(const struct mgr_core *c, const struct mgr_conn *conn, const Fp__Hello *h)
+{
+    if (h->protocol != 1)
+        return FP_EPROTO_VERSION;
+    if (h->store_uuid.len && (h->store_uuid.len != 16 || memcmp(h->store_uuid.data, c->uuid, 16) != 0))
+        return FP_EUUID;
+    if (h->role != FP__ROLE__ROLE_CLIENT && h->role != FP__ROLE__ROLE_BENEFACTOR && h->role != FP__ROLE__ROLE_CONTROL)
+        return -EINVAL;
+    if (conn->role != FP__ROLE__ROLE_UNSET)
+        return -EALREADY;
+    return c->stop_ms && h->role != FP__ROLE__ROLE_CONTROL ? FP_ESTOPPING : 0;
+}
+
+MGR_HANDLER(hello)
+{
+    const Fp__Hello *h = msg;
+    Fp__HelloReply *r = MGR_NEW(c, Fp__HelloReply, fp__hello_reply__init);
+    int rc = hello_check(c, rq->conn, h);
+
+    rq->close = true;
+    if (rc)
+        return rc;
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    r->store_uuid.data = c->uuid;
+    r->store_uuid.len = 16;
+    r->session_timeout_ms = (uint32_t)c->o.session_timeout_ms;
+    r->slots = MGR_SLOTS_MAX;
+    r->root_ino = MGR_ROOT_INO;
+    r->chunk_size_bytes = c->chunk_size;
+    r->stripe = c->stripe;
+    if (h->role == FP__ROLE__ROLE_CLIENT)
+        rc = mgr_session_hello(c, rq, h, r);
+    else if (h->role == FP__ROLE__ROLE_BENEFACTOR)
+        rc = mgr_bnf_hello(c, rq, h, r);
+    if (rc)
+        return rc;
+    rq->conn->role = h->role;
+    rq->close = false;
+    rq->reply = &r->base;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- requests */
+
+static unsigned role_flag(const struct mgr_conn *conn)
+{
+    switch (conn->role) {
+    case FP__ROLE__ROLE_CLIENT:
+        return CLIENT;
+    case FP__ROLE__ROLE_BENEFACTOR:
+        return BNF;
+    case FP__ROLE__ROLE_CONTROL:
+        return CTL;
+    default:
+        return 0;
+    }
+}
+
+static int allowed(const struct mgr_conn *conn, const struct handler *h)
+{
+    if (!h)
+        return FP_EBADMSG_TYPE;
+    if (!(h->flags & (ANY | role_flag(conn))))
+        return -EPERM;
+    if (conn->role == FP__ROLE__ROLE_CLIENT && !conn->sess)
+        return FP_ESESSION; /* taken over by another connection, or expired */
+    return 0;
+}
+
+/* An answer that is kept, read back. An open MkNod holds its inode again: after a hello the session holds only what
+ * it told, and of this one it had no answer. */
+static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, const void *msg,
+                  ProtobufCBinaryData body)
+{
+    const Fp__MkNod *mk = msg;
+    ProtobufCMessage *out = NULL;
+
+    if (h->out) {
+        out = protobuf_c_message_unpack(h->out, &c->arena.pb, body.len, body.data);
+        if (!out)
+            return -EIO;
+    }
+    rq->reply = out;
+    if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr)
+        return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
+    return 0;
+}
+
+static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, uint16_t type, const void *msg)
+{
+    const struct slotted *s = msg;
+    ProtobufCBinaryData body = {0, NULL};
+    int rc;
+
+    if (!(h->flags & REPLAY) || !s->slot)
+        return h->fn(c, rq, msg);
+    rc = mgr_replay_get(c, rq->sess, s->slot, s->slot_seq, type, &body);
+    if (rc > 0)
+        return replay(c, rq, h, msg, body);
+    rc = rc ? rc : h->fn(c, rq, msg);
+    return rc ? rc : mgr_replay_put(c, rq->sess, s->slot, s->slot_seq, type, rq->reply);
+}
+
+static int dispatch(struct mgr_core *c, struct mgr_req *rq, uint16_t type, const uint8_t *msg, size_t len)
+{
+    const struct handler *h = handler_of(type);
+    int rc = allowed(rq->conn, h);
+    ProtobufCMessage *m;
+
+    assert(c->in_group);
+    if (rc)
+        return rc;
+    rq->sess = rq->conn->sess;
+    if (rq->sess)
+        rq->sess->seen_ms = c->now.ms;
+    m = protobuf_c_message_unpack(h->in, &c->arena.pb, len, msg);
+    if (!m)
+        return -EBADMSG;
+    rc = run(c, rq, h, type, m);
+    return c->db.err ? c->db.err : rc;
+}
+
+void mgr_core_request(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len,
+                      struct mgr_reply *reply)
+{
+    struct mgr_req rq = {.conn = conn};
+
+    reply->status = dispatch(c, &rq, type, msg, len);
+    reply->msg = reply->status ? NULL : rq.reply;
+    reply->close = reply->status && rq.close;
+}
+
+void mgr_core_notice(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len)
+{
+    struct mgr_req rq = {.conn = conn};
+    int rc = dispatch(c, &rq, type, msg, len);
+
+    if (rc && rc != c->db.err && rc != FP_ESESSION)
+        FP_LOG_EVERY(1000, FP_LOG_WARN, "one-way message %u: %s", type, fp_strerror(rc));
+}
+
+void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, int status, const uint8_t *msg,
+                     size_t len)
+{
+    struct mgr_bnf *b = conn->bnf;
+    const ProtobufCMessageDescriptor *d = type == FP__MSG_TYPE__MSG_DELETE      ? OUT(chunk_list)
+                                          : type == FP__MSG_TYPE__MSG_INVENTORY ? OUT(inventory_reply)
+                                                                                : NULL;
+    ProtobufCMessage *m = NULL;
+
+    if (!b || !d)
+        return;
+    if (!status) {
+        m = protobuf_c_message_unpack(d, &c->arena.pb, len, msg);
+        status = m ? 0 : -EBADMSG;
+    }
+    if (status)
+        FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u: %s: %s: tried again", b->id,
+                     type == FP__MSG_TYPE__MSG_DELETE ? "delete" : "inventory", fp_strerror(status));
+    if (type == FP__MSG_TYPE__MSG_DELETE)
+        mgr_bnf_deleted(c, b, status, (const Fp__ChunkList *)m);
+    else
+        mgr_inventory_page(c, b, status, (const Fp__InventoryReply *)m);
+}
+
+/* ---------------------------------------------------------------- groups */
+
+int mgr_doom(struct mgr_core *c, int err)
+{
+    if (!c->db.err)
+        c->db.err = err;
+    return err;
+}
+
+void mgr_core_begin(struct mgr_core *c, struct mgr_now now)
+{
+    assert(!c->in_group);
+    c->in_group = true;
+    c->now = now;
+    c->durable = false;
+    c->busy = false;
+    if (c->reload && mgr_reload(c))
+        return; /* db.err is set: every request of this group fails with it */
+    mgr_db_begin(&c->db);
+}
+
+void mgr_core_tick(struct mgr_core *c)
+{
+    uint64_t gap = c->tick_ms ? c->now.ms - c->tick_ms : 0;
+
+    c->tick_ms = c->now.ms;
+    if (gap > 1000) { /* we were away (stopped, slow disk): nobody could be heard meanwhile */
+        for (size_t i = 0; i < c->session_count; i++)
+            c->sessions[i]->seen_ms += gap;
+        for (size_t i = 0; i < c->bnf_count; i++)
+            c->bnfs[i]->seen_ms += gap;
+    }
+    mgr_session_tick(c);
+    mgr_bnf_tick(c);
+    if (c->now.ms >= c->sweep_at_ms) {
+        c->sweep_at_ms = c->now.ms + 500;
+        mgr_orphan_sweep(c);
+    }
+}
+
+static void store_counters(struct mgr_core *c)
+{
+    const struct mgr_counters *n = &c->n;
+
+    mgr_bnf_store(c);
+    if (n->dirty)
+        mgr_db_exec(&c->db, COUNTERS_PUT, DBI(n->next_ino), DBI(n->next_cookie), DBI(n->next_session),
+                    DBI(n->next_bnf), DBI(n->inodes), DBI(n->chunks), DBI(n->slices));
+    c->n.dirty = false;
+}
+
+void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
+             const ProtobufCMessage *msg)
+{
+    if (c->out_count == c->out_cap) {
+        size_t cap = c->out_cap ? c->out_cap * 2 : 64;
+        struct mgr_out *p = realloc(c->outs, cap * sizeof *p);
+
+        if (!p) {
+            FP_LOG_EVERY(1000, FP_LOG_ERROR, "out of memory: a message is lost");
+            return;
+        }
+        c->outs = p;
+        c->out_cap = cap;
+    }
+    c->outs[c->out_count++] = (struct mgr_out){.kind = kind, .user = conn->user, .type = type, .msg = msg};
+}
+
+static void pump_closing(struct mgr_core *c)
+{
+    for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
+        if (!conn->closing || conn->stop_sent)
+            continue;
+        conn->stop_sent = true;
+        mgr_out(c, MGR_OUT_CLOSE, conn, 0, NULL);
+    }
+}
+
+int mgr_core_end(struct mgr_core *c, bool *durable)
+{
+    int err;
+
+    assert(c->in_group);
+    if (!c->db.err)
+        store_counters(c);
+    err = mgr_db_commit(&c->db);
+    c->in_group = false;
+    *durable = c->durable && !err;
+    if (err) {
+        mgr_session_undo(c);
+        c->reload = true;
+        pump_closing(c);
+        return err;
+    }
+    mgr_session_done(c);
+    mgr_stop_pump(c);
+    mgr_bnf_pump(c);
+    pump_closing(c);
+    c->db.err = 0; /* a pump that could not read tries again */
+    return 0;
+}
+
+bool mgr_core_out_next(struct mgr_core *c, struct mgr_out *out)
+{
+    if (c->out_pos == c->out_count)
+        return false;
+    *out = c->outs[c->out_pos++];
+    return true;
+}
+
+void mgr_core_reset(struct mgr_core *c)
+{
+    c->out_pos = c->out_count = 0;
+    mgr_arena_reset(&c->arena);
+}
+
+bool mgr_core_busy(const struct mgr_core *c)
+{
+    return c->busy;
+}
+
+struct mgr_db *mgr_core_db(struct mgr_core *c)
+{
+    return &c->db;
+}
+
+const uint8_t *mgr_core_uuid(const struct mgr_core *c)
+{
+    return c->uuid;
+}
+
+void mgr_core_set_addr(struct mgr_core *c, const char *addr)
+{
+    strncpy(c->addr, addr, sizeof c->addr - 1);
+}

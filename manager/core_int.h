@@ -1,0 +1,301 @@
+/* What the parts of the core share. Included by manager/ alone; the outside has core.h.
+ *
+ * State is in the database; in memory are only what is lost by nature (connections, keep-alives), what is
+ * rebuilt at start (sessions, benefactors, counters, orphans), and who holds what open. When a transaction fails,
+ * mgr_reload brings the rebuilt part back to what the database says. */
+#ifndef MGR_CORE_INT_H
+#define MGR_CORE_INT_H
+
+#include "fp.pb-c.h"
+#include "manager/arena.h"
+#include "manager/core.h"
+#include "manager/map.h"
+
+#define MGR_NAME_MAX       255u
+#define MGR_LINK_MAX       65000u
+#define MGR_SESSION_MAX    0x7fffffffu /* chunk ids are signed in the database */
+#define MGR_BNF_MAX        4096u
+#define MGR_DELETE_BATCH   1024u
+#define MGR_INVENTORY_PAGE 8192u
+#define MGR_DAMAGE_MAX     10000u
+#define MGR_RECLAIM_STEP   2048u       /* slices removed per group, so that others get their turn */
+
+struct mgr_counters {
+    uint64_t next_ino, next_cookie, next_session, next_bnf;
+    uint64_t inodes, chunks, slices;
+    bool dirty;
+};
+
+struct mgr_inode {
+    uint64_t ino;
+    uint32_t mode, nlink, uid, gid;
+    uint64_t rdev, size, mapped;
+    int64_t atime, mtime, ctime, btime;
+    uint32_t chunk_size, stripe;
+    uint64_t data_version, parent;
+};
+
+struct mgr_session {
+    uint64_t id;
+    char *node, *mountpoint, *software;
+    uint32_t pid;
+    int64_t started_ns;
+    struct mgr_conn *conn;    /* NULL: not connected */
+    uint64_t seen_ms;         /* last frame */
+    uint64_t settled_ms;      /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
+    bool expired;             /* silent for too long: its open files are forgotten */
+    bool fresh;               /* made in this group */
+    struct mgr_map opens;     /* inode -> how often */
+    Fp__ClientStats *stats;   /* last report; malloc'd by protobuf-c */
+};
+
+struct mgr_bnf {
+    uint32_t id;
+    uint8_t uuid[16];
+    char *node, *addr, *local_path, *backend, *error;
+    uint64_t capacity, used, free, reported_chunks;
+    Fp__BnfState reported;
+    struct mgr_conn *conn;
+    bool silent;              /* connected, but no keep-alive in time */
+    uint64_t seen_ms;
+    int64_t seen_ns;
+    uint64_t chunks, stored, garbage, garbage_bytes; /* as in its row */
+    bool dirty;
+    /* deletes: one batch under way at a time */
+    bool del_out;
+    uint64_t del_after, del_at_ms, del_sent;
+    /* inventory: one page under way at a time */
+    bool inv_wanted, inv_again, inv_out;
+    uint64_t inv_after, inv_at_ms, inv_orphans, inv_missing;
+    uint64_t *inv_new; /* chunks committed since the page was asked for */
+    size_t inv_new_count, inv_new_cap;
+    bool inv_new_lost;
+};
+
+struct mgr_conn {
+    struct mgr_conn *next, *prev;
+    void *user;
+    Fp__Role role; /* ROLE_UNSET before hello */
+    struct mgr_session *sess;
+    struct mgr_bnf *bnf;
+    bool closing, stop_sent, table_sent;
+};
+
+struct mgr_undo {
+    uint64_t session, ino;
+    bool add;
+};
+
+struct mgr_core {
+    struct mgr_db db;
+    struct mgr_core_opts o;
+    struct mgr_now now, start;
+    uint8_t uuid[16];
+    uint32_t chunk_size, stripe;
+    char addr[300];
+    struct mgr_counters n;
+    struct mgr_arena arena;
+    struct mgr_conn *conns;
+    struct mgr_session **sessions;
+    size_t session_count, session_cap;
+    struct mgr_bnf **bnfs; /* index = id - 1 */
+    size_t bnf_count, bnf_cap;
+    struct mgr_map holders; /* inode -> open references of all sessions */
+    struct mgr_map orphans; /* rows of orphan: 1 = may be had back, 2 = going */
+    struct mgr_undo *undo;
+    size_t undo_count, undo_cap;
+    struct mgr_out *outs;
+    size_t out_count, out_cap, out_pos;
+    uint64_t damages;
+    uint64_t unsettled; /* sessions with settled_ms != 0 */
+    bool durable, busy, reload, in_group;
+    bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
+    uint64_t table_at_ms, sweep_at_ms, tick_ms;
+    uint64_t stop_ms; /* 0: not stopping */
+    bool stop_bnfs;
+};
+
+/* One request under way. */
+struct mgr_req {
+    struct mgr_conn *conn;
+    struct mgr_session *sess; /* NULL unless a client */
+    const ProtobufCMessage *reply;
+    bool close;
+};
+
+/* ---------------------------------------------------------------- core.c */
+
+/* A message in memory of the group; NULL: out of memory. init is the generated init function. */
+#define MGR_NEW(core, type, init)                                                                            \
+    __extension__({                                                                                          \
+        type *new_ = mgr_arena_alloc(&(core)->arena, sizeof(type));                                          \
+        if (new_)                                                                                            \
+            init(new_);                                                                                      \
+        new_;                                                                                                \
+    })
+/* Dooms the group after a failure that is not the database's own. Returns err. */
+int mgr_doom(struct mgr_core *c, int err);
+/* Queues a frame; the message is of the group's memory. Only from mgr_pump_* (after the COMMIT). */
+void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
+             const ProtobufCMessage *msg);
+/* After a rollback, and at start: counters, sessions, benefactors' totals, orphans as the database has them. */
+int mgr_reload(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- inode.c */
+
+/* 0, -ENOENT, or a failure. */
+int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
+int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in);
+/* Gives it a number and a row. target is of a symbolic link. -ENOSPC: inode limit. */
+int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len);
+/* A directory that can get entries: -ENOENT, -ENOTDIR. */
+int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
+/* Fills columns col.. of a row made with MGR_INODE_COLS. */
+void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in);
+Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in);
+/* Reply AttrReply. */
+int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool created);
+/* Drops setuid, setgid (where the group may execute) and capabilities, as a write does. */
+int mgr_kill_suidgid(struct mgr_core *c, struct mgr_inode *in);
+static inline bool mgr_is(const struct mgr_inode *in, uint32_t type)
+{
+    return (in->mode & 0170000) == type;
+}
+/* How an inode is had: for MSG_OPEN and sessions. -ENOENT when it is going. */
+int mgr_inode_usable(struct mgr_core *c, const struct mgr_inode *in);
+
+struct mgr_dirent {
+    uint64_t ino, cookie;
+    uint32_t type; /* mode >> 12 */
+};
+/* -EINVAL, -ENAMETOOLONG for what cannot be a name. */
+int mgr_name_check(const ProtobufCBinaryData *name);
+int mgr_dirent_get(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, struct mgr_dirent *d);
+int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, const struct mgr_inode *in);
+/* Path of an inode from the root, for people, in memory of the group; "" when it has no name. */
+ProtobufCBinaryData mgr_path(struct mgr_core *c, uint64_t ino);
+
+/* ---------------------------------------------------------------- orphan.c */
+
+/* in->nlink has just become 0: removes the inode, or keeps it while someone may hold it. Writes the row. */
+int mgr_inode_unlinked(struct mgr_core *c, struct mgr_inode *in);
+/* The last holder is gone. */
+int mgr_orphan_released(struct mgr_core *c, uint64_t ino);
+int mgr_orphan_sweep(struct mgr_core *c);
+int mgr_orphan_load(struct mgr_core *c);
+int mgr_orphan_keep(struct mgr_core *c, uint64_t ino);   /* a row for an inode born without a name */
+int mgr_orphan_forget(struct mgr_core *c, uint64_t ino); /* it got a name */
+
+/* ---------------------------------------------------------------- slices.c, chunk.c */
+
+/* Makes [from, to) of the file read as zeros. Changes in->mapped; the caller writes the inode. */
+int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint64_t to);
+/* Removes up to max slices of a file; *left: there are more. */
+int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left);
+/* Puts a slice over what is there. The reference of the chunk has been counted by the caller. */
+int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s);
+
+struct mgr_chunk {
+    uint64_t id, sum;
+    uint32_t len, stored, refs, bnf;
+};
+int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch); /* 0, -ENOENT */
+int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch);
+int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);
+/* One reference less; at 0 the chunk becomes garbage. */
+int mgr_chunk_unref(struct mgr_core *c, uint64_t id);
+int mgr_garbage_put(struct mgr_core *c, uint64_t id, uint32_t bnf, uint32_t stored);
+
+/* ---------------------------------------------------------------- session.c */
+
+struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id);
+int mgr_session_load(struct mgr_core *c);
+/* Hello of a client. */
+int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r);
+void mgr_session_lost(struct mgr_core *c, struct mgr_session *s);
+int mgr_session_tick(struct mgr_core *c);
+int mgr_session_end(struct mgr_core *c, struct mgr_session *s); /* frees s */
+void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
+int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+/* The group failed: holds and sessions made in it are taken back. */
+void mgr_session_undo(struct mgr_core *c);
+/* The group is committed. */
+void mgr_session_done(struct mgr_core *c);
+/* Some session may hold files that we do not know of. */
+static inline bool mgr_unsettled(const struct mgr_core *c)
+{
+    return c->unsettled != 0;
+}
+/* The last answer of this slot: 1 = *body is it, 0 = a new request, or -EINVAL. */
+int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
+                   ProtobufCBinaryData *body);
+int mgr_replay_put(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
+                   const ProtobufCMessage *reply);
+
+/* ---------------------------------------------------------------- bnf.c, inventory.c, damage.c */
+
+struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id);
+int mgr_bnf_load(struct mgr_core *c);
+int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r);
+void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b);
+void mgr_bnf_tick(struct mgr_core *c);
+int mgr_bnf_store(struct mgr_core *c); /* totals that changed, before the COMMIT */
+Fp__BnfState mgr_bnf_state(const struct mgr_bnf *b);
+/* All benefactors, in memory of the group; returns their number. */
+size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out);
+void mgr_bnf_pump(struct mgr_core *c); /* table, deletes, inventory */
+void mgr_bnf_free(struct mgr_bnf *b);
+int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp__ChunkList *l);
+struct mgr_space {
+    uint64_t total, used, free, garbage, garbage_bytes, stored;
+};
+void mgr_space(const struct mgr_core *c, struct mgr_space *sp);
+
+void mgr_inventory_pump(struct mgr_core *c, struct mgr_bnf *b);
+int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp__InventoryReply *r);
+void mgr_inventory_committed(struct mgr_bnf *b, uint64_t chunk);
+void mgr_inventory_want(struct mgr_core *c, uint64_t delay_ms);
+
+int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason);
+int mgr_damage_load(struct mgr_core *c);
+int mgr_damage_drop(struct mgr_core *c, uint64_t chunk);
+int mgr_damage_found(struct mgr_core *c, uint64_t chunk);
+
+/* ---------------------------------------------------------------- handlers, one per message type */
+
+void mgr_stop_pump(struct mgr_core *c); /* ctl.c */
+
+#define MGR_HANDLER(name) int mgr_##name(struct mgr_core *c, struct mgr_req *rq, const void *msg)
+MGR_HANDLER(hello);
+MGR_HANDLER(bye);
+MGR_HANDLER(lookup);
+MGR_HANDLER(getattr);
+MGR_HANDLER(setattr);
+MGR_HANDLER(mknod);
+MGR_HANDLER(unlink);
+MGR_HANDLER(rename);
+MGR_HANDLER(link);
+MGR_HANDLER(readlink);
+MGR_HANDLER(readdir);
+MGR_HANDLER(open);
+MGR_HANDLER(release);
+MGR_HANDLER(setxattr);
+MGR_HANDLER(getxattr);
+MGR_HANDLER(listxattr);
+MGR_HANDLER(removexattr);
+MGR_HANDLER(statfs);
+MGR_HANDLER(slicemap);
+MGR_HANDLER(commit);
+MGR_HANDLER(punch);
+MGR_HANDLER(seek);
+MGR_HANDLER(clone);
+MGR_HANDLER(badchunk);
+MGR_HANDLER(sync);
+MGR_HANDLER(client_stats);
+MGR_HANDLER(keepalive);
+MGR_HANDLER(ctl_status);
+MGR_HANDLER(ctl_layout);
+MGR_HANDLER(ctl_stop);
+
+#endif

@@ -1,0 +1,140 @@
+/* Reading the map: MSG_SLICEMAP and MSG_SEEK. */
+#include <errno.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "manager/core_int.h"
+
+#define SLICES_SOFT_MAX 4096u  /* the answer ends at the next window after so many */
+#define SLICES_HARD_MAX 65536u /* of one window: nothing makes so many but byte-wise writing without end */
+
+static Fp__Slice *slice_row(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_MAP;
+    const struct mgr_db *db = &c->db;
+    Fp__Slice *s = MGR_NEW(c, Fp__Slice, fp__slice__init);
+
+    if (!s)
+        return NULL;
+    s->win = (uint64_t)mgr_col(db, st, 0);
+    s->off = (uint32_t)mgr_col(db, st, 1);
+    s->len = (uint32_t)mgr_col(db, st, 2);
+    s->chunk = (uint64_t)mgr_col(db, st, 3);
+    s->chunk_off = (uint32_t)mgr_col(db, st, 4);
+    s->chunk_len = (uint32_t)mgr_col(db, st, 5);
+    s->chunk_sum = (uint64_t)mgr_col(db, st, 6);
+    s->bnf = (uint32_t)mgr_col(db, st, 7);
+    return s;
+}
+
+/* Appends to r->slices, which grows by doubling inside the arena. */
+static int append(struct mgr_core *c, Fp__SliceMapReply *r, size_t *cap, Fp__Slice *s)
+{
+    if (!s)
+        return mgr_doom(c, -ENOMEM);
+    if (r->n_slices == *cap) {
+        size_t n = *cap ? *cap * 2 : 256;
+        Fp__Slice **p = mgr_arena_alloc(&c->arena, n * sizeof(*p));
+
+        if (!p)
+            return mgr_doom(c, -ENOMEM);
+        for (size_t i = 0; i < r->n_slices; i++)
+            p[i] = r->slices[i];
+        r->slices = p;
+        *cap = n;
+    }
+    r->slices[r->n_slices++] = s;
+    return 0;
+}
+
+MGR_HANDLER(slicemap)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_MAP;
+    const Fp__SliceMap *m = msg;
+    Fp__SliceMapReply *r = MGR_NEW(c, Fp__SliceMapReply, fp__slice_map_reply__init);
+    uint64_t end = m->win_count > INT64_MAX || m->win_from > (uint64_t)INT64_MAX - m->win_count
+                       ? INT64_MAX
+                       : m->win_from + m->win_count;
+    struct mgr_inode in;
+    size_t cap = 0;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    if (!rc && !mgr_is(&in, S_IFREG))
+        rc = -EINVAL;
+    if (rc)
+        return rc;
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    r->data_version = in.data_version;
+    r->size_bytes = in.size;
+    r->win_end = end;
+    rq->reply = &r->base;
+    if (m->win_from >= end)
+        return 0;
+    for (rc = mgr_db_one(&c->db, SLICE_MAP, DBI(m->ino), DBI(m->win_from), DBI(end)); rc > 0;
+         rc = mgr_db_step(&c->db, st)) {
+        uint64_t win = (uint64_t)mgr_col(&c->db, st, 0);
+        bool next = r->n_slices && win != r->slices[r->n_slices - 1]->win;
+
+        if (r->n_slices >= SLICES_SOFT_MAX && next) {
+            r->win_end = win;
+            rc = 0;
+            break;
+        }
+        rc = r->n_slices >= SLICES_HARD_MAX ? -EFBIG : append(c, r, &cap, slice_row(c));
+        if (rc)
+            break;
+    }
+    mgr_db_reset(&c->db, st);
+    return rc;
+}
+
+/* The first byte from off on that is mapped (or is not, for a hole); size when there is none. */
+static int seek(struct mgr_core *c, const struct mgr_inode *in, uint64_t off, bool hole, uint64_t *out)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_FROM;
+    uint64_t pos = off;
+    int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(in->ino), DBI(off / in->chunk_size), DBI(0), DBI(INT64_MAX), DBI(-1));
+
+    *out = in->size;
+    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
+        uint64_t from = (uint64_t)mgr_col(&c->db, st, 0) * in->chunk_size + (uint64_t)mgr_col(&c->db, st, 1);
+        uint64_t to = from + (uint64_t)mgr_col(&c->db, st, 2);
+
+        if (to <= pos)
+            continue;
+        if (!hole) {
+            *out = from > pos ? from : pos;
+            break;
+        }
+        if (from > pos)
+            break;
+        pos = to;
+    }
+    mgr_db_reset(&c->db, st);
+    if (hole)
+        *out = pos;
+    if (*out > in->size)
+        *out = in->size;
+    return rc < 0 ? rc : 0;
+}
+
+MGR_HANDLER(seek)
+{
+    const Fp__Seek *m = msg;
+    Fp__SeekReply *r = MGR_NEW(c, Fp__SeekReply, fp__seek_reply__init);
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    if (!rc && !mgr_is(&in, S_IFREG))
+        rc = -EINVAL;
+    if (!rc && m->off >= in.size)
+        rc = -ENXIO;
+    rc = rc ? rc : seek(c, &in, m->off, m->hole, &r->off);
+    if (!rc && !m->hole && r->off >= in.size)
+        rc = -ENXIO;
+    rq->reply = &r->base;
+    return rc;
+}

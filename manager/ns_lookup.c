@@ -1,0 +1,103 @@
+/* Looking: lookup, getattr, readlink, statfs; and open and release, which change no table. */
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "manager/core_int.h"
+
+MGR_HANDLER(lookup)
+{
+    const Fp__Lookup *m = msg;
+    struct mgr_dirent d;
+    struct mgr_inode in;
+    int rc = m->name.len > MGR_NAME_MAX ? -ENAMETOOLONG : mgr_dirent_get(c, m->parent, &m->name, &d);
+
+    if (rc == -ENOENT && m->name.len == 2 && m->name.data[0] == '.' && m->name.data[1] == '.') {
+        /* for a mount that is exported: the parent of a directory */
+        rc = mgr_inode_get(c, m->parent, &in);
+        if (!rc && !mgr_is(&in, S_IFDIR))
+            rc = -ENOTDIR;
+        d.ino = in.parent;
+    }
+    rc = rc ? rc : mgr_inode_get(c, d.ino, &in);
+    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+}
+
+MGR_HANDLER(getattr)
+{
+    const Fp__InodeReq *m = msg;
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+}
+
+MGR_HANDLER(readlink)
+{
+    const Fp__InodeReq *m = msg;
+    Fp__ReadLinkReply *r = MGR_NEW(c, Fp__ReadLinkReply, fp__read_link_reply__init);
+    const void *p;
+    int rc;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rc = mgr_db_one(&c->db, INODE_TARGET, DBI(m->ino));
+    if (rc <= 0)
+        return rc ? rc : -ENOENT;
+    rc = S_ISLNK(mgr_col(&c->db, MGR_ST_INODE_TARGET, 0)) ? 0 : -EINVAL;
+    p = mgr_col_blob(&c->db, MGR_ST_INODE_TARGET, 1, &r->target.len);
+    r->target.data = mgr_arena_copy(&c->arena, p, r->target.len);
+    mgr_db_reset(&c->db, MGR_ST_INODE_TARGET);
+    if (!rc && !r->target.data)
+        rc = mgr_doom(c, -ENOMEM);
+    rq->reply = &r->base;
+    return rc;
+}
+
+MGR_HANDLER(open)
+{
+    const Fp__Open *m = msg;
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    if (!rc)
+        rc = mgr_inode_usable(c, &in);
+    if (!rc)
+        rc = mgr_hold(c, rq->sess, m->ino);
+    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+}
+
+MGR_HANDLER(release)
+{
+    const Fp__Release *m = msg;
+    int rc = 0;
+
+    for (size_t i = 0; i < m->n_ino && !rc; i++)
+        if (m->ino[i])
+            rc = mgr_unhold(c, rq->sess, m->ino[i]);
+    return rc;
+}
+
+MGR_HANDLER(statfs)
+{
+    Fp__StatFsReply *r = MGR_NEW(c, Fp__StatFsReply, fp__stat_fs_reply__init);
+    struct mgr_space sp;
+
+    (void)msg;
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    mgr_space(c, &sp);
+    r->total_bytes = sp.total;
+    r->free_bytes = sp.free;
+    r->files = c->o.inodes_max;
+    r->free_files = c->o.inodes_max > c->n.inodes ? c->o.inodes_max - c->n.inodes : 0;
+    rq->reply = &r->base;
+    return 0;
+}
+
+MGR_HANDLER(sync)
+{
+    (void)rq;
+    (void)msg;
+    c->durable = true;
+    return 0;
+}

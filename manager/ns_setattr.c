@@ -1,0 +1,74 @@
+/* MSG_SETATTR: chmod, chown, truncate, utimes.
+ *
+ * chown drops setuid and setgid of what is not a directory, whoever calls it, as Linux file systems do; where the kernel
+ * has worked out the mode itself it is in the same request and wins. */
+#include <errno.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "manager/core_int.h"
+
+static int check(const Fp__SetAttr *m, const struct mgr_inode *in)
+{
+    if (!(m->valid & FP__SET_ATTR_VALID__SET_SIZE))
+        return 0;
+    if (mgr_is(in, S_IFDIR))
+        return -EISDIR;
+    if (!mgr_is(in, S_IFREG))
+        return -EINVAL;
+    return m->size_bytes > INT64_MAX ? -EFBIG : 0;
+}
+
+static int set_size(struct mgr_core *c, struct mgr_inode *in, uint64_t size)
+{
+    int rc = 0;
+
+    if (size < in->size)
+        rc = mgr_slices_cut(c, in, size, UINT64_MAX);
+    if (size != in->size)
+        in->data_version++;
+    in->size = size;
+    in->mtime = c->now.ns;
+    return rc;
+}
+
+static void set_times(struct mgr_core *c, const Fp__SetAttr *m, struct mgr_inode *in)
+{
+    if (m->valid & FP__SET_ATTR_VALID__SET_ATIME_NOW)
+        in->atime = c->now.ns;
+    else if (m->valid & FP__SET_ATTR_VALID__SET_ATIME)
+        in->atime = m->atime_ns;
+    if (m->valid & FP__SET_ATTR_VALID__SET_MTIME_NOW)
+        in->mtime = c->now.ns;
+    else if (m->valid & FP__SET_ATTR_VALID__SET_MTIME)
+        in->mtime = m->mtime_ns;
+    in->ctime = m->valid & FP__SET_ATTR_VALID__SET_CTIME ? m->ctime_ns : c->now.ns;
+}
+
+MGR_HANDLER(setattr)
+{
+    const uint32_t owner = FP__SET_ATTR_VALID__SET_UID | FP__SET_ATTR_VALID__SET_GID;
+    const Fp__SetAttr *m = msg;
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    rc = rc ? rc : mgr_inode_usable(c, &in);
+    rc = rc ? rc : check(m, &in);
+    if (rc)
+        return rc;
+    if (m->valid & FP__SET_ATTR_VALID__SET_SIZE)
+        rc = set_size(c, &in, m->size_bytes);
+    if (m->valid & FP__SET_ATTR_VALID__SET_UID)
+        in.uid = m->uid;
+    if (m->valid & FP__SET_ATTR_VALID__SET_GID)
+        in.gid = m->gid;
+    if (!rc && m->valid & (owner | FP__SET_ATTR_VALID__SET_KILL_SUIDGID))
+        rc = mgr_kill_suidgid(c, &in);
+    if (m->valid & FP__SET_ATTR_VALID__SET_MODE)
+        in.mode = (in.mode & S_IFMT) | (m->mode & 07777);
+    if (m->valid)
+        set_times(c, m, &in);
+    if (!rc && m->valid)
+        rc = mgr_inode_put(c, &in);
+    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+}

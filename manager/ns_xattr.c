@@ -1,0 +1,238 @@
+/* Extended attributes.
+ *
+ * Two are ours and virtual: user.fp.chunk_size and user.fp.stripe, columns of the inode. Every file and directory
+ * has them (from its directory at creation), so they are not listed: a copy to another file system should not take them along.
+ * Set on a directory they hold for what is made in it from then on; on a file only while it is empty. Taken away, they are
+ * the store's defaults again.
+ *
+ * ACLs (system.*) are refused: the kernel's permission check would not obey them. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "fp/record.h"
+#include "fp/units.h"
+#include "manager/core_int.h"
+
+#define NAME_MAX_BYTES  255u
+#define VALUE_MAX_BYTES 65536u
+#define LIST_MAX_BYTES  65536u
+#define STRIPE_MAX      64
+
+enum own { OWN_NONE, OWN_CHUNK_SIZE, OWN_STRIPE, OWN_UNKNOWN };
+
+static bool has_prefix(const ProtobufCBinaryData *n, const char *prefix)
+{
+    size_t len = strlen(prefix);
+
+    return n->len >= len && memcmp(n->data, prefix, len) == 0;
+}
+
+static bool is_name(const ProtobufCBinaryData *n, const char *name)
+{
+    return n->len == strlen(name) && has_prefix(n, name);
+}
+
+static enum own own_of(const ProtobufCBinaryData *n)
+{
+    if (!has_prefix(n, "user.fp."))
+        return OWN_NONE;
+    if (is_name(n, "user.fp.chunk_size"))
+        return OWN_CHUNK_SIZE;
+    return is_name(n, "user.fp.stripe") ? OWN_STRIPE : OWN_UNKNOWN;
+}
+
+static int check_name(const ProtobufCBinaryData *n)
+{
+    if (n->len == 0 || n->len > NAME_MAX_BYTES || memchr(n->data, 0, n->len))
+        return -ERANGE;
+    return has_prefix(n, "system.") ? -EOPNOTSUPP : 0;
+}
+
+/* ---------------------------------------------------------------- our own two */
+
+static int parse(enum own which, const ProtobufCBinaryData *v, uint32_t *out)
+{
+    char text[32];
+    uint64_t size;
+    int64_t n;
+
+    if (v->len == 0 || v->len >= sizeof text || memchr(v->data, 0, v->len))
+        return -EINVAL;
+    memcpy(text, v->data, v->len);
+    text[v->len] = 0;
+    if (which == OWN_CHUNK_SIZE) {
+        if (fp_parse_size(text, &size, NULL) || size < FP_CHUNK_MIN_BYTES || size > FP_CHUNK_MAX_BYTES ||
+            size & (size - 1))
+            return -EINVAL;
+        *out = (uint32_t)size;
+        return 0;
+    }
+    if (fp_parse_int(text, &n, NULL) || n < 1 || n > STRIPE_MAX)
+        return -EINVAL;
+    *out = (uint32_t)n;
+    return 0;
+}
+
+static int set_own(struct mgr_core *c, struct mgr_inode *in, enum own which, uint32_t value)
+{
+    if (!mgr_is(in, S_IFREG) && !mgr_is(in, S_IFDIR))
+        return -EPERM;
+    if (mgr_is(in, S_IFREG) && (in->size || in->mapped))
+        return -EBUSY;
+    if (which == OWN_CHUNK_SIZE)
+        in->chunk_size = value;
+    else
+        in->stripe = value;
+    in->data_version++;
+    in->ctime = c->now.ns;
+    return mgr_inode_put(c, in);
+}
+
+static int get_own(struct mgr_core *c, Fp__XattrReply *r, enum own which, const struct mgr_inode *in)
+{
+    char *text = mgr_arena_alloc(&c->arena, 16);
+
+    if (!mgr_is(in, S_IFREG) && !mgr_is(in, S_IFDIR))
+        return -ENODATA;
+    if (!text)
+        return mgr_doom(c, -ENOMEM);
+    r->value.len = (size_t)snprintf(text, 16, "%u", which == OWN_CHUNK_SIZE ? in->chunk_size : in->stripe);
+    r->value.data = (uint8_t *)text;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- handlers */
+
+/* Room for another name, and the flags: 0 or why not. */
+static int check_set(struct mgr_core *c, const Fp__SetXattr *m)
+{
+    size_t sum = 0, len;
+    bool have = false;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
+        const void *p = mgr_col_blob(&c->db, MGR_ST_XATTR_LIST, 0, &len);
+
+        sum += len + 1;
+        have = have || (len == m->name.len && memcmp(p, m->name.data, len) == 0);
+    }
+    if (rc)
+        return rc;
+    if (have && m->flags & XATTR_CREATE)
+        return -EEXIST;
+    if (!have && m->flags & XATTR_REPLACE)
+        return -ENODATA;
+    return !have && sum + m->name.len + 1 > LIST_MAX_BYTES ? -ENOSPC : 0;
+}
+
+MGR_HANDLER(setxattr)
+{
+    const Fp__SetXattr *m = msg;
+    enum own which = own_of(&m->name);
+    struct mgr_inode in;
+    uint32_t value;
+    int rc = check_name(&m->name);
+
+    (void)rq;
+    rc = rc ? rc : mgr_inode_get(c, m->ino, &in);
+    if (rc)
+        return rc;
+    if (which == OWN_UNKNOWN)
+        return -EINVAL;
+    if (which != OWN_NONE) {
+        rc = m->flags & XATTR_CREATE ? -EEXIST : parse(which, &m->value, &value);
+        return rc ? rc : set_own(c, &in, which, value);
+    }
+    if (m->value.len > VALUE_MAX_BYTES)
+        return -E2BIG;
+    rc = check_set(c, m);
+    rc = rc ? rc
+            : mgr_db_exec(&c->db, XATTR_PUT, DBI(m->ino), DBB(m->name.data, m->name.len),
+                          DBB(m->value.data, m->value.len));
+    in.ctime = c->now.ns;
+    return rc ? rc : mgr_inode_put(c, &in);
+}
+
+static int get_row(struct mgr_core *c, const Fp__GetXattr *m, ProtobufCBinaryData *value)
+{
+    const void *p;
+    int rc = mgr_db_one(&c->db, XATTR_GET, DBI(m->ino), DBB(m->name.data, m->name.len));
+
+    if (rc <= 0)
+        return rc ? rc : -ENODATA;
+    p = mgr_col_blob(&c->db, MGR_ST_XATTR_GET, 0, &value->len);
+    value->data = mgr_arena_copy(&c->arena, p, value->len);
+    mgr_db_reset(&c->db, MGR_ST_XATTR_GET);
+    return value->data ? 0 : mgr_doom(c, -ENOMEM);
+}
+
+MGR_HANDLER(getxattr)
+{
+    const Fp__GetXattr *m = msg;
+    Fp__XattrReply *r = MGR_NEW(c, Fp__XattrReply, fp__xattr_reply__init);
+    enum own which = own_of(&m->name);
+    struct mgr_inode in;
+    int rc = check_name(&m->name);
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rc = rc ? rc : mgr_inode_get(c, m->ino, &in);
+    if (!rc && which == OWN_UNKNOWN)
+        rc = -ENODATA;
+    if (!rc)
+        rc = which == OWN_NONE ? get_row(c, m, &r->value) : get_own(c, r, which, &in);
+    rq->reply = &r->base;
+    return rc;
+}
+
+MGR_HANDLER(listxattr)
+{
+    const Fp__InodeReq *m = msg;
+    Fp__XattrReply *r = MGR_NEW(c, Fp__XattrReply, fp__xattr_reply__init);
+    struct mgr_inode in;
+    size_t len;
+    int rc = mgr_inode_get(c, m->ino, &in);
+
+    if (rc)
+        return rc;
+    if (!r || !(r->value.data = mgr_arena_alloc(&c->arena, LIST_MAX_BYTES)))
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
+        const void *p = mgr_col_blob(&c->db, MGR_ST_XATTR_LIST, 0, &len);
+
+        if (r->value.len + len + 1 > LIST_MAX_BYTES)
+            continue;
+        memcpy(r->value.data + r->value.len, p, len);
+        r->value.data[r->value.len + len] = 0;
+        r->value.len += len + 1;
+    }
+    rq->reply = &r->base;
+    return rc;
+}
+
+MGR_HANDLER(removexattr)
+{
+    const Fp__RemoveXattr *m = msg;
+    enum own which = own_of(&m->name);
+    struct mgr_inode in;
+    int rc = check_name(&m->name);
+
+    (void)rq;
+    rc = rc ? rc : mgr_inode_get(c, m->ino, &in);
+    if (rc)
+        return rc;
+    if (which == OWN_UNKNOWN)
+        return -ENODATA;
+    if (which != OWN_NONE)
+        return set_own(c, &in, which, which == OWN_CHUNK_SIZE ? c->chunk_size : c->stripe);
+    rc = mgr_db_one(&c->db, XATTR_GET, DBI(m->ino), DBB(m->name.data, m->name.len));
+    if (rc <= 0)
+        return rc ? rc : -ENODATA;
+    mgr_db_reset(&c->db, MGR_ST_XATTR_GET);
+    rc = mgr_db_exec(&c->db, XATTR_DELETE, DBI(m->ino), DBB(m->name.data, m->name.len));
+    in.ctime = c->now.ns;
+    return rc ? rc : mgr_inode_put(c, &in);
+}

@@ -1,0 +1,409 @@
+/* Sessions: one per mount, longer-lived than its connection and than the manager process.
+ *
+ *   connected --connection lost--> lost --session_timeout--> expired --orphan_grace--> dead
+ *        ^------------------ hello with its number ------------------'
+ *
+ * lost: holds its open files. expired: open files are forgotten, but its number and its answers are kept, so it may still
+ * come back. dead: rows deleted; its chunks that no file knows are collected by the next inventory.
+ *
+ * What a session holds open is in memory only. A client that comes back tells it in Hello; for settle_ms after that, and
+ * after a restart of the manager until every session has come back or died, the picture may be incomplete
+ * (requests without an answer are still to be sent again), and nothing without a name is removed (orphan.c).
+ *
+ * Answers: one row per (session, slot), in the transaction of the change; see replay below. Failures are not kept: a request
+ * that changed nothing may be executed again. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "manager/core_int.h"
+
+#define UNKNOWN_SETTLE_MS 30000u /* for a client that comes back and does not tell what it holds */
+
+struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id)
+{
+    size_t lo = 0, hi = c->session_count;
+
+    while (lo < hi) { /* by id, ascending: numbers only grow */
+        size_t mid = (lo + hi) / 2;
+
+        if (c->sessions[mid]->id < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < c->session_count && c->sessions[lo]->id == id ? c->sessions[lo] : NULL;
+}
+
+static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
+{
+    c->unsettled += (ms != 0) - (s->settled_ms != 0);
+    s->settled_ms = ms;
+}
+
+/* A session in memory. Strings are copied. */
+static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const char *node, const char *mountpoint,
+                                       const char *software)
+{
+    struct mgr_session *s = calloc(1, sizeof *s);
+
+    if (c->session_count == c->session_cap) {
+        size_t cap = c->session_cap ? c->session_cap * 2 : 64;
+        struct mgr_session **p = realloc(c->sessions, cap * sizeof(*p));
+
+        if (!p) {
+            free(s);
+            return NULL;
+        }
+        c->sessions = p;
+        c->session_cap = cap;
+    }
+    if (!s)
+        return NULL;
+    s->id = id;
+    s->node = strdup(node);
+    s->mountpoint = strdup(mountpoint);
+    s->software = strdup(software);
+    s->seen_ms = c->now.ms;
+    c->sessions[c->session_count++] = s;
+    if (!s->node || !s->mountpoint || !s->software) {
+        mgr_session_free(c, s);
+        return NULL;
+    }
+    return s;
+}
+
+static void drop_holds(struct mgr_core *c, struct mgr_session *s)
+{
+    size_t pos = 0;
+    uint64_t ino;
+    uint32_t val;
+
+    while (mgr_map_next(&s->opens, &pos, &ino, &val))
+        while (val--)
+            mgr_map_sub(&c->holders, ino);
+    mgr_map_fini(&s->opens);
+    c->sweep_at_ms = 0;
+}
+
+void mgr_session_free(struct mgr_core *c, struct mgr_session *s)
+{
+    size_t i = 0;
+
+    while (i < c->session_count && c->sessions[i] != s)
+        i++;
+    if (i < c->session_count) {
+        memmove(&c->sessions[i], &c->sessions[i + 1], (c->session_count - i - 1) * sizeof c->sessions[0]);
+        c->session_count--;
+    }
+    set_settled(c, s, 0);
+    drop_holds(c, s);
+    if (s->conn)
+        s->conn->sess = NULL;
+    if (s->stats)
+        fp__client_stats__free_unpacked(s->stats, NULL);
+    free(s->node);
+    free(s->mountpoint);
+    free(s->software);
+    free(s);
+}
+
+int mgr_session_load(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_SESSION_LIST;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, SESSION_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        struct mgr_session *s =
+            session_new(c, (uint64_t)mgr_col(&c->db, st, 0), mgr_col_text(&c->db, st, 1),
+                        mgr_col_text(&c->db, st, 2), mgr_col_text(&c->db, st, 4));
+
+        if (!s) {
+            mgr_db_reset(&c->db, st);
+            return -ENOMEM;
+        }
+        s->pid = (uint32_t)mgr_col(&c->db, st, 3);
+        s->started_ns = mgr_col(&c->db, st, 5);
+        set_settled(c, s, UINT64_MAX);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- open references */
+
+static int remember(struct mgr_core *c, uint64_t session, uint64_t ino, bool add)
+{
+    if (c->undo_count == c->undo_cap) {
+        size_t cap = c->undo_cap ? c->undo_cap * 2 : 256;
+        struct mgr_undo *p = realloc(c->undo, cap * sizeof *p);
+
+        if (!p)
+            return -ENOMEM;
+        c->undo = p;
+        c->undo_cap = cap;
+    }
+    c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino, .add = add};
+    return 0;
+}
+
+static int add_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    if (mgr_map_reserve(&s->opens) || mgr_map_reserve(&c->holders))
+        return -ENOMEM;
+    mgr_map_add(&s->opens, ino);
+    mgr_map_add(&c->holders, ino);
+    return 0;
+}
+
+int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    if (!s)
+        return -EPERM;
+    return remember(c, s->id, ino, true) || add_hold(c, s, ino) ? mgr_doom(c, -ENOMEM) : 0;
+}
+
+int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    if (!s || !mgr_map_get(&s->opens, ino))
+        return 0;
+    if (remember(c, s->id, ino, false))
+        return mgr_doom(c, -ENOMEM);
+    mgr_map_sub(&s->opens, ino);
+    return mgr_map_sub(&c->holders, ino) ? 0 : mgr_orphan_released(c, ino);
+}
+
+void mgr_session_undo(struct mgr_core *c)
+{
+    while (c->undo_count) {
+        const struct mgr_undo *u = &c->undo[--c->undo_count];
+        struct mgr_session *s = mgr_session_find(c, u->session);
+
+        if (!s)
+            continue;
+        if (!u->add) {
+            if (add_hold(c, s, u->ino))
+                FP_ERROR("out of memory: open file %llu of session %llu is forgotten", (unsigned long long)u->ino,
+                         (unsigned long long)s->id);
+        } else if (mgr_map_get(&s->opens, u->ino)) {
+            mgr_map_sub(&s->opens, u->ino);
+            mgr_map_sub(&c->holders, u->ino);
+        }
+    }
+    for (size_t i = c->session_count; i-- > 0;)
+        if (c->sessions[i]->fresh)
+            mgr_session_free(c, c->sessions[i]);
+}
+
+void mgr_session_done(struct mgr_core *c)
+{
+    c->undo_count = 0;
+    for (size_t i = c->session_count; i-- > 0 && c->sessions[i]->fresh;)
+        c->sessions[i]->fresh = false;
+}
+
+/* ---------------------------------------------------------------- hello and bye */
+
+static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
+{
+    struct mgr_session *s;
+
+    if (c->n.next_session > MGR_SESSION_MAX)
+        return NULL;
+    s = session_new(c, c->n.next_session, h->node, h->mountpoint, h->software);
+    if (!s)
+        return NULL;
+    c->n.next_session++;
+    c->n.dirty = true;
+    s->fresh = true;
+    s->pid = h->pid;
+    s->started_ns = c->now.ns;
+    mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid), DBT(s->software),
+                DBI(s->started_ns));
+    return s;
+}
+
+/* What the client says it holds replaces what we thought. */
+static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h, Fp__HelloReply *r)
+{
+    struct mgr_inode in;
+    int rc;
+
+    drop_holds(c, s);
+    r->gone_ino = mgr_arena_alloc(&c->arena, (h->n_open_ino + 1) * sizeof *r->gone_ino);
+    if (!r->gone_ino)
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < h->n_open_ino; i++) {
+        rc = h->open_ino[i] ? mgr_inode_get(c, h->open_ino[i], &in) : -ENOENT;
+        rc = rc ? rc : mgr_inode_usable(c, &in);
+        if (rc == -ENOENT) {
+            r->gone_ino[r->n_gone_ino++] = h->open_ino[i];
+            continue;
+        }
+        if (rc)
+            return rc;
+        if (add_hold(c, s, h->open_ino[i]))
+            return mgr_doom(c, -ENOMEM);
+    }
+    return 0;
+}
+
+int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r)
+{
+    struct mgr_session *s = h->session ? mgr_session_find(c, h->session) : NULL;
+    bool back = s != NULL;
+    int rc = 0;
+
+    if (!s)
+        s = create(c, h);
+    if (!s)
+        return c->n.next_session > MGR_SESSION_MAX ? -ENOSPC : mgr_doom(c, -ENOMEM);
+    if (s->conn && s->conn != rq->conn) { /* the old connection is dead, we just have not heard of it */
+        s->conn->sess = NULL;
+        s->conn->closing = true;
+    }
+    s->conn = rq->conn;
+    rq->conn->sess = s;
+    s->seen_ms = c->now.ms;
+    s->expired = false;
+    if (h->open_known)
+        rc = take_opens(c, s, h, r);
+    if (back && h->open_known)
+        set_settled(c, s, c->now.ms + c->o.settle_ms);
+    else if (back && s->settled_ms == UINT64_MAX)
+        set_settled(c, s, c->now.ms + UNKNOWN_SETTLE_MS);
+    r->session = s->id;
+    r->session_is_new = h->session != 0 && !back;
+    FP_INFO("session %llu: %s:%s %s", (unsigned long long)s->id, s->node, s->mountpoint,
+            back ? "is back" : "connected");
+    return rc;
+}
+
+int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
+{
+    int rc = mgr_db_exec(&c->db, REPLY_DELETE, DBI(s->id));
+
+    rc = rc ? rc : mgr_db_exec(&c->db, SESSION_DELETE, DBI(s->id));
+    if (rc)
+        return rc;
+    mgr_session_free(c, s);
+    mgr_inventory_want(c, 1000);
+    return 0;
+}
+
+MGR_HANDLER(bye)
+{
+    (void)msg;
+    if (!rq->sess)
+        return 0;
+    FP_INFO("session %llu: %s:%s has gone", (unsigned long long)rq->sess->id, rq->sess->node,
+            rq->sess->mountpoint);
+    rq->conn->sess = NULL;
+    rq->sess->conn = NULL;
+    return mgr_session_end(c, rq->sess);
+}
+
+void mgr_session_lost(struct mgr_core *c, struct mgr_session *s)
+{
+    s->conn = NULL;
+    s->seen_ms = c->now.ms;
+    FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back",
+            (unsigned long long)s->id, s->node, s->mountpoint);
+}
+
+static void expire(struct mgr_core *c, struct mgr_session *s)
+{
+    FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed", (unsigned long long)s->id,
+            s->node, s->mountpoint);
+    drop_holds(c, s);
+    set_settled(c, s, 0);
+    s->expired = true;
+    if (s->conn) {
+        s->conn->closing = true;
+        s->conn->sess = NULL;
+        s->conn = NULL;
+    }
+}
+
+int mgr_session_tick(struct mgr_core *c)
+{
+    int rc = 0;
+
+    for (size_t i = c->session_count; i-- > 0 && !rc;) {
+        struct mgr_session *s = c->sessions[i];
+        uint64_t silent = c->now.ms - s->seen_ms;
+
+        if (s->settled_ms && s->settled_ms <= c->now.ms) {
+            set_settled(c, s, 0);
+            c->sweep_at_ms = 0;
+        }
+        if (!s->expired && silent > c->o.session_timeout_ms)
+            expire(c, s);
+        if (s->expired && silent > c->o.session_timeout_ms + c->o.orphan_grace_ms)
+            rc = mgr_session_end(c, s);
+    }
+    return rc;
+}
+
+MGR_HANDLER(client_stats)
+{
+    const Fp__ClientStats *m = msg;
+    size_t len = fp__client_stats__get_packed_size(m);
+    uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
+    struct mgr_session *s = rq->sess;
+
+    if (!buf)
+        return 0;
+    fp__client_stats__pack(m, buf);
+    if (s->stats)
+        fp__client_stats__free_unpacked(s->stats, NULL);
+    s->stats = fp__client_stats__unpack(NULL, len, buf);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- replay */
+
+int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
+                   ProtobufCBinaryData *body)
+{
+    const enum mgr_stmt st = MGR_ST_REPLY_GET;
+    uint64_t have_seq;
+    uint16_t have_type;
+    const void *p;
+    int rc;
+
+    if (slot > MGR_SLOTS_MAX || seq == 0 || seq > INT64_MAX)
+        return -EINVAL;
+    rc = mgr_db_one(&c->db, REPLY_GET, DBI(s->id), DBI(slot));
+    if (rc <= 0)
+        return rc;
+    have_seq = (uint64_t)mgr_col(&c->db, st, 0);
+    have_type = (uint16_t)mgr_col(&c->db, st, 1);
+    if (have_seq == seq && have_type == type) {
+        p = mgr_col_blob(&c->db, st, 2, &body->len);
+        body->data = mgr_arena_copy(&c->arena, p, body->len);
+    }
+    mgr_db_reset(&c->db, st);
+    if (have_seq < seq)
+        return 0;
+    if (have_seq > seq || have_type != type) {
+        FP_ERROR("session %llu uses slot %u wrongly (%llu after %llu): report this", (unsigned long long)s->id, slot,
+                 (unsigned long long)seq, (unsigned long long)have_seq);
+        return -EINVAL;
+    }
+    return body->data ? 1 : mgr_doom(c, -ENOMEM);
+}
+
+int mgr_replay_put(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
+                   const ProtobufCMessage *reply)
+{
+    size_t len = reply ? protobuf_c_message_get_packed_size(reply) : 0;
+    uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
+
+    if (!buf)
+        return mgr_doom(c, -ENOMEM);
+    if (reply)
+        protobuf_c_message_pack(reply, buf);
+    return mgr_db_exec(&c->db, REPLY_PUT, DBI(s->id), DBI(slot), DBI(seq), DBI(type), DBB(buf, len));
+}

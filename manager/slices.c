@@ -1,0 +1,158 @@
+/* The map of a file: disjoint slices per window (chunk-sized piece of the file), newest wins.
+ *
+ * A slice that is put cuts what it covers. Cutting leaves of an older slice its left part (shorter), its right part
+ * (a row of its own, further into the chunk), both (one more reference of the chunk), or nothing (one reference less):
+ *
+ *     old   |aaaaaaaaaaaaaaaaaaaa|          refs(a) = 1
+ *     cut          [......)
+ *     new   |aaaaaaa      aaaaaaaa|         refs(a) = 2
+ *
+ * Keeping the map disjoint at write time, rather than resolving overlaps at read time, makes reading and accounting
+ * trivial, and lets space go at once when it is overwritten.
+ * in->mapped is the sum of the slices' lengths; the caller writes the inode. */
+#include <errno.h>
+#include <stdint.h>
+
+#include "manager/core_int.h"
+
+enum { BATCH = 512 };
+
+struct piece {
+    uint64_t win, chunk;
+    uint32_t off, len, chunk_off;
+};
+
+static int insert(struct mgr_core *c, uint64_t ino, const struct piece *p)
+{
+    c->n.slices++;
+    c->n.dirty = true;
+    return mgr_db_exec(&c->db, SLICE_INSERT, DBI(ino), DBI(p->win), DBI(p->off), DBI(p->len), DBI(p->chunk),
+                       DBI(p->chunk_off));
+}
+
+static int delete(struct mgr_core *c, uint64_t ino, const struct piece *p)
+{
+    c->n.slices--;
+    c->n.dirty = true;
+    return mgr_db_exec(&c->db, SLICE_DELETE, DBI(ino), DBI(p->win), DBI(p->off));
+}
+
+/* Takes [from, to) of a window away from one slice that overlaps it. */
+static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece *p, uint32_t from, uint32_t to)
+{
+    uint32_t end = p->off + p->len;
+    bool left = p->off < from, right = end > to;
+    struct piece rest = {.win = p->win, .chunk = p->chunk, .off = to, .len = end - to,
+                         .chunk_off = p->chunk_off + (to - p->off)};
+    int rc;
+
+    in->mapped -= (right ? to : end) - (left ? from : p->off);
+    if (left)
+        rc = mgr_db_exec(&c->db, SLICE_SET_LEN, DBI(in->ino), DBI(p->win), DBI(p->off), DBI(from - p->off));
+    else
+        rc = delete(c, in->ino, p);
+    if (!rc && right)
+        rc = insert(c, in->ino, &rest);
+    if (!rc && left && right)
+        rc = mgr_chunk_ref(c, p->chunk, 1);
+    if (!rc && !left && !right)
+        rc = mgr_chunk_unref(c, p->chunk);
+    return rc;
+}
+
+static int cut_window(struct mgr_core *c, struct mgr_inode *in, uint64_t win, uint32_t from, uint32_t to)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_OVER;
+    struct piece list[BATCH];
+    size_t n;
+    int rc;
+
+    do {
+        n = 0;
+        rc = mgr_db_one(&c->db, SLICE_OVER, DBI(in->ino), DBI(win), DBI(from), DBI(to));
+        while (rc > 0) {
+            list[n].win = win;
+            list[n].off = (uint32_t)mgr_col(&c->db, st, 0);
+            list[n].len = (uint32_t)mgr_col(&c->db, st, 1);
+            list[n].chunk = (uint64_t)mgr_col(&c->db, st, 2);
+            list[n].chunk_off = (uint32_t)mgr_col(&c->db, st, 3);
+            if (++n == BATCH)
+                break;
+            rc = mgr_db_step(&c->db, st);
+        }
+        mgr_db_reset(&c->db, st);
+        rc = rc < 0 ? rc : 0;
+        for (size_t i = 0; i < n && !rc; i++)
+            rc = cut_one(c, in, &list[i], from, to);
+    } while (n == BATCH && !rc);
+    return rc;
+}
+
+/* Removes the slices of whole windows [first, end), at most max of them; returns how many, or a failure. */
+static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t first, uint64_t end, uint32_t max)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_FROM;
+    struct piece list[BATCH];
+    uint32_t n = 0;
+    int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(in->ino), DBI(first), DBI(0), DBI(end),
+                        DBI(max < BATCH ? max : BATCH));
+
+    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
+        list[n].win = (uint64_t)mgr_col(&c->db, st, 0);
+        list[n].off = (uint32_t)mgr_col(&c->db, st, 1);
+        list[n].len = (uint32_t)mgr_col(&c->db, st, 2);
+        list[n++].chunk = (uint64_t)mgr_col(&c->db, st, 3);
+    }
+    for (uint32_t i = 0; i < n && !rc; i++) {
+        in->mapped -= list[i].len;
+        rc = delete(c, in->ino, &list[i]);
+        rc = rc ? rc : mgr_chunk_unref(c, list[i].chunk);
+    }
+    return rc ? rc : (int64_t)n;
+}
+
+int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left)
+{
+    uint32_t done = 0;
+    int64_t n = 1;
+
+    while (in->mapped && done < max && n > 0) {
+        n = drop_windows(c, in, 0, INT64_MAX, max - done);
+        if (n < 0)
+            return (int)n;
+        done += (uint32_t)n;
+    }
+    *left = in->mapped && n > 0;
+    return 0;
+}
+
+int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint64_t to)
+{
+    uint64_t size = in->chunk_size, first = from / size, last = to / size;
+    uint32_t head = (uint32_t)(from % size), tail = (uint32_t)(to % size);
+    int64_t n;
+    int rc = 0;
+
+    if (from >= to || !in->mapped)
+        return 0;
+    if (first == last)
+        return cut_window(c, in, first, head, tail);
+    if (head) {
+        rc = cut_window(c, in, first, head, (uint32_t)size);
+        first++;
+    }
+    do {
+        n = rc || first >= last ? 0 : drop_windows(c, in, first, last > INT64_MAX ? INT64_MAX : last, BATCH);
+    } while (n == BATCH);
+    rc = rc ? rc : n < 0 ? (int)n : 0;
+    return rc || !tail || to == UINT64_MAX ? rc : cut_window(c, in, last, 0, tail);
+}
+
+int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
+{
+    struct piece p = {.win = s->win, .chunk = s->chunk, .off = s->off, .len = s->len, .chunk_off = s->chunk_off};
+    int rc = in->mapped ? cut_window(c, in, s->win, s->off, s->off + s->len) : 0;
+
+    in->mapped += s->len;
+    return rc ? rc : insert(c, in->ino, &p);
+}

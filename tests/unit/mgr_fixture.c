@@ -1,0 +1,397 @@
+/* See mgr_fixture.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "fp/log.h"
+#include "mgr_fixture.h"
+
+ProtobufCBinaryData fix_bin(const char *s)
+{
+    return (ProtobufCBinaryData){strlen(s), (uint8_t *)s};
+}
+
+void fix_free(void *msg)
+{
+    if (msg)
+        protobuf_c_message_free_unpacked(msg, NULL);
+}
+
+void fix_clear_outs(struct fix *f)
+{
+    for (size_t i = 0; i < f->out_count; i++)
+        free(f->outs[i].bytes);
+    f->out_count = 0;
+}
+
+static void begin(struct fix *f)
+{
+    f->now.ms += 1;
+    f->now.ns += 1000000;
+    mgr_core_begin(f->core, f->now);
+}
+
+static int end(struct fix *f)
+{
+    struct mgr_out o;
+    bool durable;
+    int rc = mgr_core_end(f->core, &durable);
+
+    while (mgr_core_out_next(f->core, &o)) {
+        struct fix_out *q = &f->outs[f->out_count];
+
+        assert_true(f->out_count < FIX_OUTS);
+        q->kind = o.kind;
+        q->conn = *(struct mgr_conn **)o.user;
+        q->type = o.type;
+        q->len = o.msg ? protobuf_c_message_get_packed_size(o.msg) : 0;
+        q->bytes = malloc(q->len + 1);
+        if (o.msg)
+            protobuf_c_message_pack(o.msg, q->bytes);
+        f->out_count++;
+    }
+    return rc;
+}
+
+const struct fix_out *fix_out_find(struct fix *f, const struct mgr_conn *conn, uint16_t type)
+{
+    for (size_t i = 0; i < f->out_count; i++)
+        if (f->outs[i].conn == conn && f->outs[i].type == type)
+            return &f->outs[i];
+    return NULL;
+}
+
+struct mgr_conn *fix_conn(struct fix *f)
+{
+    struct mgr_conn **user = malloc(sizeof(*user));
+
+    *user = mgr_core_conn_new(f->core, user);
+    assert_non_null(*user);
+    return *user;
+}
+
+void fix_lost(struct fix *f, struct mgr_conn *conn)
+{
+    void *user = conn->user;
+
+    fix_clear_outs(f);
+    begin(f);
+    mgr_core_conn_lost(f->core, conn);
+    assert_int_equal(end(f), 0);
+    mgr_core_reset(f->core);
+    free(user);
+}
+
+static uint8_t *pack(const void *msg, size_t *len)
+{
+    uint8_t *buf;
+
+    *len = msg ? protobuf_c_message_get_packed_size(msg) : 0;
+    buf = malloc(*len + 1);
+    if (msg)
+        protobuf_c_message_pack(msg, buf);
+    return buf;
+}
+
+void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg,
+               const ProtobufCMessageDescriptor *out)
+{
+    struct mgr_reply r;
+    size_t len;
+    uint8_t *buf = pack(msg, &len);
+    void *ret = NULL;
+    int rc;
+
+    fix_clear_outs(f);
+    begin(f);
+    mgr_core_request(f->core, conn, type, buf, len, &r);
+    rc = end(f);
+    free(buf);
+    f->status = rc ? rc : r.status;
+    if (!f->status && out) {
+        assert_non_null(r.msg);
+        assert_ptr_equal(r.msg->descriptor, out);
+        buf = pack(r.msg, &len);
+        ret = protobuf_c_message_unpack(out, NULL, len, buf);
+        free(buf);
+        assert_non_null(ret);
+    }
+    mgr_core_reset(f->core);
+    return ret;
+}
+
+void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg)
+{
+    size_t len;
+    uint8_t *buf = pack(msg, &len);
+
+    fix_clear_outs(f);
+    begin(f);
+    mgr_core_notice(f->core, conn, type, buf, len);
+    assert_int_equal(end(f), 0);
+    mgr_core_reset(f->core);
+    free(buf);
+}
+
+void fix_answer(struct fix *f, struct mgr_conn *conn, uint16_t type, int status, const void *msg)
+{
+    size_t len;
+    uint8_t *buf = pack(msg, &len);
+
+    fix_clear_outs(f);
+    begin(f);
+    mgr_core_answer(f->core, conn, type, status, buf, len);
+    assert_int_equal(end(f), 0);
+    mgr_core_reset(f->core);
+    free(buf);
+}
+
+void fix_tick(struct fix *f, uint64_t ms)
+{
+    fix_clear_outs(f);
+    for (uint64_t t = 0; t < ms; t += 500) {
+        f->now.ms += 499;
+        f->now.ns += 499 * 1000000;
+        begin(f);
+        mgr_core_tick(f->core);
+        assert_int_equal(end(f), 0);
+        mgr_core_reset(f->core);
+    }
+}
+
+uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session, bool *is_new)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__HelloReply *r;
+    uint64_t id = 0;
+
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.node = "n1";
+    h.mountpoint = "/mnt";
+    h.session = session;
+    r = fix_call(f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
+    if (r) {
+        id = r->session;
+        if (is_new)
+            *is_new = r->session_is_new;
+    }
+    fix_free(r);
+    return id;
+}
+
+uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    Fp__HelloReply *r;
+    uint8_t uuid[16];
+    uint32_t id = 0;
+
+    memset(uuid, uuid_byte, sizeof uuid);
+    i.uuid.data = uuid;
+    i.uuid.len = 16;
+    i.node = "n1";
+    i.addr = "127.0.0.1:1";
+    i.capacity_bytes = capacity;
+    i.free_bytes = capacity;
+    i.state = FP__BNF_STATE__BNF_OK;
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_BENEFACTOR;
+    h.benefactor = &i;
+    r = fix_call(f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
+    if (r)
+        id = r->bnf_id;
+    fix_free(r);
+    return id;
+}
+
+void fix_open(struct fix *f, const char *path, bool bare)
+{
+    struct mgr_core_opts o = {.store_uuid = {1, 2, 3}};
+    char why[MGR_DB_WHY_MAX];
+
+    fp_log_set_level(FP_LOG_ERROR);
+    memset(f, 0, sizeof *f);
+    f->now = (struct mgr_now){.ms = 1000, .ns = 1700000000 * INT64_C(1000000000)};
+    if (mgr_core_new(&f->core, path, &o, f->now, why))
+        fail_msg("%s", why);
+    if (bare)
+        return;
+    f->bnf_conn = fix_conn(f);
+    f->bnf = fix_hello_bnf(f, f->bnf_conn, 7, 1u << 30);
+    assert_int_equal(f->bnf, 1);
+    f->conn = fix_conn(f);
+    f->session = fix_hello_client(f, f->conn, 0, NULL);
+    assert_true(f->session > 0);
+}
+
+void fix_close(struct fix *f)
+{
+    for (struct mgr_conn *c = f->core->conns; c; c = c->next)
+        free(c->user);
+    mgr_core_free(f->core);
+    fix_clear_outs(f);
+}
+
+uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode)
+{
+    Fp__MkNod m = FP__MK_NOD__INIT;
+    Fp__AttrReply *r;
+    uint64_t ino;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.parent = parent;
+    m.name = fix_bin(name);
+    m.mode = mode;
+    m.excl = true;
+    if (S_ISLNK(mode))
+        m.target = fix_bin("target");
+    r = fix_call(f, f->conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+    ino = r ? r->attr->ino : 0;
+    fix_free(r);
+    return ino;
+}
+
+int fix_unlink(struct fix *f, uint64_t parent, const char *name, bool dir)
+{
+    Fp__Unlink m = FP__UNLINK__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.parent = parent;
+    m.name = fix_bin(name);
+    m.dir = dir;
+    fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_UNLINK, &m, &fp__unlink_reply__descriptor));
+    return f->status;
+}
+
+int fix_rename(struct fix *f, uint64_t p1, const char *n1, uint64_t p2, const char *n2, uint32_t flags)
+{
+    Fp__Rename m = FP__RENAME__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.parent = p1;
+    m.name = fix_bin(n1);
+    m.new_parent = p2;
+    m.new_name = fix_bin(n2);
+    m.flags = flags;
+    fix_call(f, f->conn, FP__MSG_TYPE__MSG_RENAME, &m, NULL);
+    return f->status;
+}
+
+uint64_t fix_lookup(struct fix *f, uint64_t parent, const char *name)
+{
+    Fp__Lookup m = FP__LOOKUP__INIT;
+    Fp__AttrReply *r;
+    uint64_t ino;
+
+    m.parent = parent;
+    m.name = fix_bin(name);
+    r = fix_call(f, f->conn, FP__MSG_TYPE__MSG_LOOKUP, &m, &fp__attr_reply__descriptor);
+    ino = r ? r->attr->ino : 0;
+    fix_free(r);
+    return ino;
+}
+
+Fp__Attr fix_attr(struct fix *f, uint64_t ino)
+{
+    Fp__InodeReq m = FP__INODE_REQ__INIT;
+    Fp__Attr a = FP__ATTR__INIT;
+    Fp__AttrReply *r;
+
+    m.ino = ino;
+    r = fix_call(f, f->conn, FP__MSG_TYPE__MSG_GETATTR, &m, &fp__attr_reply__descriptor);
+    if (r)
+        a = *r->attr;
+    fix_free(r);
+    return a;
+}
+
+int fix_truncate(struct fix *f, uint64_t ino, uint64_t size)
+{
+    Fp__SetAttr m = FP__SET_ATTR__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.ino = ino;
+    m.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    m.size_bytes = size;
+    fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_SETATTR, &m, &fp__attr_reply__descriptor));
+    return f->status;
+}
+
+uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len)
+{
+    Fp__Attr a = fix_attr(f, ino);
+    Fp__Commit m = FP__COMMIT__INIT;
+    Fp__Chunk ch = FP__CHUNK__INIT, *chs = &ch;
+    Fp__Slice s = FP__SLICE__INIT, *ss = &s;
+
+    assert_true(a.ino == ino);
+    ch.id = f->session << 32 | ++f->next_chunk;
+    ch.len = len;
+    ch.stored_bytes = 4096 + (len + 4095) / 4096 * 4096;
+    ch.sum = ch.id * UINT64_C(0x9E3779B97F4A7C15);
+    ch.bnf = f->bnf;
+    s.win = pos / a.chunk_size_bytes;
+    s.off = (uint32_t)(pos % a.chunk_size_bytes);
+    s.len = len;
+    s.chunk = ch.id;
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.ino = ino;
+    m.n_chunks = m.n_slices = 1;
+    m.chunks = &chs;
+    m.slices = &ss;
+    m.size_bytes = pos + len;
+    m.mtime_ns = f->now.ns;
+    fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    return f->status ? 0 : ch.id;
+}
+
+int64_t fix_sql(struct fix *f, const char *sql)
+{
+    sqlite3_stmt *st;
+    int64_t v = -1;
+
+    if (sqlite3_prepare_v2(f->core->db.sq, sql, -1, &st, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(f->core->db.sq));
+    if (sqlite3_step(st) == SQLITE_ROW)
+        v = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    return v;
+}
+
+void fix_check(struct fix *f)
+{
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk c WHERE refs != (SELECT count(*) FROM slice WHERE chunk=c.id)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM slice WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>c.len"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE id IN (SELECT chunk FROM garbage)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE mapped != "
+                                "(SELECT ifnull(sum(len),0) FROM slice s WHERE s.ino=i.ino)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM counters WHERE inodes != (SELECT count(*) FROM inode) "
+                                "OR chunks != (SELECT count(*) FROM chunk) OR slices != (SELECT count(*) FROM slice)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM benefactor b WHERE "
+                                "stored != (SELECT ifnull(sum(stored),0) FROM chunk WHERE bnf=b.id) OR "
+                                "chunks != (SELECT count(*) FROM chunk WHERE bnf=b.id) OR "
+                                "garbage != (SELECT count(*) FROM garbage WHERE bnf=b.id) OR "
+                                "garbage_bytes != (SELECT ifnull(sum(stored),0) FROM garbage WHERE bnf=b.id)"), 0);
+    /* names: links of files, subdirectories and entries of directories */
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE (mode>>12)!=4 AND nlink != "
+                                "(SELECT count(*) FROM dirent d WHERE d.ino=i.ino)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE (mode>>12)=4 AND nlink>0 AND (nlink != 2 + "
+                                "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino AND d.type=4) OR size != "
+                                "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino))"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM dirent WHERE ino NOT IN (SELECT ino FROM inode)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode WHERE nlink=0 AND ino NOT IN (SELECT ino FROM orphan)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM orphan WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink=0)"), 0);
+}

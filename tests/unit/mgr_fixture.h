@@ -1,0 +1,67 @@
+/* A manager core without a shell: every call is a group of its own. Used by test_mgr_*.c. */
+#ifndef TEST_MGR_FIXTURE_H
+#define TEST_MGR_FIXTURE_H
+
+#include "manager/core_int.h"
+
+#define FIX_OUTS 256
+
+struct fix_out {
+    enum mgr_out_kind kind;
+    struct mgr_conn *conn;
+    uint16_t type;
+    size_t len;
+    uint8_t *bytes;
+};
+
+struct fix {
+    struct mgr_core *core;
+    struct mgr_now now;
+    struct mgr_conn *conn; /* a client */
+    uint64_t session;
+    uint64_t seq; /* of slot 1 */
+    uint64_t next_chunk;
+    uint32_t bnf;
+    struct mgr_conn *bnf_conn;
+    int status; /* of the last call */
+    struct fix_out outs[FIX_OUTS]; /* of the last call */
+    size_t out_count;
+};
+
+/* Opens path (":memory:"), with a client and a benefactor of 1 GiB connected unless bare. */
+void fix_open(struct fix *f, const char *path, bool bare);
+void fix_close(struct fix *f);
+
+struct mgr_conn *fix_conn(struct fix *f);
+void fix_lost(struct fix *f, struct mgr_conn *conn);
+/* One request as a group. Returns its answer, unpacked with malloc (NULL: failed, see f->status), type by out. */
+void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg,
+               const ProtobufCMessageDescriptor *out);
+void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg);
+void fix_answer(struct fix *f, struct mgr_conn *conn, uint16_t type, int status, const void *msg);
+void fix_tick(struct fix *f, uint64_t ms);
+void fix_clear_outs(struct fix *f);
+/* First frame sent to conn of this type; NULL: none. */
+const struct fix_out *fix_out_find(struct fix *f, const struct mgr_conn *conn, uint16_t type);
+void fix_free(void *msg);
+
+/* Hello; the answer's session or benefactor number. */
+uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session, bool *is_new);
+uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity);
+
+/* Short forms of slot 1 of f->conn: inode number or 0; f->status says why. */
+uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode);
+int fix_unlink(struct fix *f, uint64_t parent, const char *name, bool dir);
+int fix_rename(struct fix *f, uint64_t p1, const char *n1, uint64_t p2, const char *n2, uint32_t flags);
+uint64_t fix_lookup(struct fix *f, uint64_t parent, const char *name);
+Fp__Attr fix_attr(struct fix *f, uint64_t ino); /* .ino 0: not there */
+int fix_truncate(struct fix *f, uint64_t ino, uint64_t size);
+/* Commits one new chunk of len bytes at byte pos (inside one window). Returns the chunk's id, 0: failed. */
+uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len);
+ProtobufCBinaryData fix_bin(const char *s);
+/* Integer answer of a query on the core's database. */
+int64_t fix_sql(struct fix *f, const char *sql);
+/* Counters and references agree with the tables. */
+void fix_check(struct fix *f);
+
+#endif

@@ -1,0 +1,374 @@
+/* The slice map against a model: for each byte of a file, which byte of which chunk it is. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "mgr_fixture.h"
+
+#define CHUNK (64u << 10)
+#define WINS  6u
+#define GRAIN 1024u /* the model has one cell per so many bytes */
+#define CELLS (WINS * CHUNK / GRAIN)
+
+struct cell {
+    uint64_t chunk; /* 0: hole */
+    uint32_t off;   /* cell of the chunk */
+};
+struct model {
+    uint64_t ino, size;
+    struct cell cell[CELLS];
+};
+
+static struct fix f;
+static struct model file[2];
+
+static void new_file(struct model *m, const char *name)
+{
+    Fp__SetXattr x = FP__SET_XATTR__INIT;
+
+    memset(m, 0, sizeof *m);
+    m->ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
+    x.ino = m->ino;
+    x.name = fix_bin("user.fp.chunk_size");
+    x.value = fix_bin("64KiB");
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &x, NULL);
+    assert_int_equal(f.status, 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    fix_open(&f, ":memory:", false);
+    new_file(&file[0], "a");
+    new_file(&file[1], "b");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_check(&f);
+    fix_close(&f);
+    return 0;
+}
+
+static Fp__SliceMapReply *get_map(uint64_t ino, uint64_t from, uint64_t count)
+{
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+
+    m.ino = ino;
+    m.win_from = from;
+    m.win_count = count;
+    return fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+}
+
+static void compare(const struct model *m)
+{
+    static struct cell got[CELLS];
+    Fp__SliceMapReply *r = get_map(m->ino, 0, WINS + 1);
+    uint64_t last = 0, mapped = 0;
+
+    assert_non_null(r);
+    memset(got, 0, sizeof got);
+    assert_int_equal(r->size_bytes, m->size);
+    for (size_t i = 0; i < r->n_slices; i++) {
+        const Fp__Slice *s = r->slices[i];
+        uint64_t pos = s->win * CHUNK + s->off;
+
+        assert_true(pos >= last && s->len > 0 && s->off + s->len <= CHUNK && s->chunk_off + s->len <= s->chunk_len);
+        assert_int_equal(s->bnf, f.bnf);
+        last = pos + s->len;
+        mapped += s->len;
+        for (uint32_t k = 0; k < s->len / GRAIN; k++)
+            got[pos / GRAIN + k] = (struct cell){s->chunk, s->chunk_off / GRAIN + k};
+    }
+    for (size_t i = 0; i < CELLS; i++)
+        assert_true(got[i].chunk == m->cell[i].chunk && (!got[i].chunk || got[i].off == m->cell[i].off));
+    assert_int_equal(fix_attr(&f, m->ino).blocks, mapped / 512);
+    fix_free(r);
+}
+
+/* One commit of several slices of one or two new chunks, and now and then of an older chunk. */
+static void op_commit(struct model *m)
+{
+    enum { N = 4 };
+    Fp__Commit c = FP__COMMIT__INIT;
+    Fp__Chunk ch[2], *chs[2];
+    Fp__Slice s[N], *ss[N];
+    uint32_t n = 1 + (uint32_t)random() % N;
+    uint64_t known = m->cell[(size_t)random() % CELLS].chunk;
+
+    for (size_t i = 0; i < 2; i++) {
+        fp__chunk__init(&ch[i]);
+        ch[i].id = f.session << 32 | ++f.next_chunk;
+        ch[i].len = CHUNK;
+        ch[i].stored_bytes = CHUNK + 4096;
+        ch[i].bnf = f.bnf;
+        chs[i] = &ch[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t off = (uint32_t)random() % (CHUNK / GRAIN), len = 1 + (uint32_t)random() % (CHUNK / GRAIN - off);
+        uint32_t at = (uint32_t)random() % (CHUNK / GRAIN - len + 1);
+        uint64_t pos;
+
+        fp__slice__init(&s[i]);
+        s[i].win = (uint64_t)random() % WINS;
+        s[i].off = off * GRAIN;
+        s[i].len = len * GRAIN;
+        s[i].chunk = known && random() % 4 == 0 ? known : ch[random() % 2].id;
+        s[i].chunk_off = at * GRAIN;
+        ss[i] = &s[i];
+        pos = s[i].win * CHUNK + s[i].off;
+        for (uint32_t k = 0; k < len; k++)
+            m->cell[pos / GRAIN + k] = (struct cell){s[i].chunk, at + k};
+        if (pos + s[i].len > m->size)
+            m->size = pos + s[i].len;
+    }
+    c.slot = 1;
+    c.slot_seq = ++f.seq;
+    c.ino = m->ino;
+    c.chunks = chs;
+    c.n_chunks = 2;
+    c.slices = ss;
+    c.n_slices = n;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &c, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+static void op_truncate(struct model *m)
+{
+    uint64_t cells = (uint64_t)random() % CELLS;
+
+    assert_int_equal(fix_truncate(&f, m->ino, cells * GRAIN), 0);
+    for (uint64_t i = cells; i < CELLS; i++)
+        m->cell[i] = (struct cell){0, 0};
+    m->size = cells * GRAIN;
+}
+
+static void op_punch(struct model *m)
+{
+    Fp__Punch p = FP__PUNCH__INIT;
+    uint64_t from = (uint64_t)random() % CELLS, n = (uint64_t)random() % (CELLS - from);
+
+    p.slot = 1;
+    p.slot_seq = ++f.seq;
+    p.ino = m->ino;
+    p.off = from * GRAIN;
+    p.len = n * GRAIN;
+    p.size_bytes = random() % 4 ? 0 : (from + n) * GRAIN;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &p, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    for (uint64_t i = from; i < from + n; i++)
+        m->cell[i] = (struct cell){0, 0};
+    if (p.size_bytes > m->size)
+        m->size = p.size_bytes;
+}
+
+static void op_clone(struct model *src, struct model *dst)
+{
+    static struct cell copy[CELLS];
+    Fp__Clone k = FP__CLONE__INIT;
+    uint64_t from = (uint64_t)random() % CELLS, to = (uint64_t)random() % CELLS;
+    uint64_t n = (uint64_t)random() % (CELLS - (from > to ? from : to)), got;
+
+    k.slot = 1;
+    k.slot_seq = ++f.seq;
+    k.src_ino = src->ino;
+    k.src_off = from * GRAIN;
+    k.dst_ino = dst->ino;
+    k.dst_off = to * GRAIN;
+    k.len = n * GRAIN;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &k, &fp__commit_reply__descriptor));
+    got = from * GRAIN >= src->size ? 0 : (src->size - from * GRAIN) / GRAIN;
+    got = got < n ? got : n;
+    if (src == dst && from < to + got && to < from + got) {
+        assert_int_equal(f.status, -EINVAL);
+        return;
+    }
+    assert_int_equal(f.status, 0);
+    memcpy(copy, src->cell + from, got * sizeof copy[0]);
+    memcpy(dst->cell + to, copy, got * sizeof copy[0]);
+    if (got && (to + got) * GRAIN > dst->size)
+        dst->size = (to + got) * GRAIN;
+}
+
+static void op_seek(const struct model *m)
+{
+    Fp__Seek k = FP__SEEK__INIT;
+    Fp__SeekReply *r;
+    uint64_t at = (uint64_t)random() % CELLS, i = at;
+
+    k.ino = m->ino;
+    k.off = at * GRAIN;
+    k.hole = random() & 1;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SEEK, &k, &fp__seek_reply__descriptor);
+    while (i * GRAIN < m->size && !m->cell[i].chunk == !k.hole)
+        i++;
+    if (k.off >= m->size || (!k.hole && i * GRAIN >= m->size)) {
+        assert_int_equal(f.status, -ENXIO);
+    } else {
+        assert_int_equal(f.status, 0);
+        assert_int_equal(r->off, i * GRAIN);
+    }
+    fix_free(r);
+}
+
+static void test_random_changes_match_the_model(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 4; seed++) {
+        srandom(seed);
+        for (int i = 0; i < 600; i++) {
+            struct model *m = &file[random() & 1];
+
+            switch (random() % 8) {
+            case 0:
+            case 1:
+            case 2:
+                op_commit(m);
+                break;
+            case 3:
+                if (random() % 4 == 0)
+                    op_truncate(m);
+                break;
+            case 4:
+                op_punch(m);
+                break;
+            case 5:
+                op_clone(m, &file[random() & 1]);
+                break;
+            default:
+                op_seek(m);
+                break;
+            }
+            compare(m);
+            if (i % 50 == 0)
+                fix_check(&f);
+        }
+    }
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "a", false), 0);
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "b", false), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 0);
+}
+
+static int commit_one(uint64_t ino, uint64_t chunk, uint32_t chunk_len, uint32_t off, uint32_t len, uint32_t at)
+{
+    Fp__Commit c = FP__COMMIT__INIT;
+    Fp__Chunk ch = FP__CHUNK__INIT, *chs = &ch;
+    Fp__Slice s = FP__SLICE__INIT, *ss = &s;
+
+    ch.id = chunk;
+    ch.len = chunk_len;
+    ch.stored_bytes = 8192;
+    ch.bnf = f.bnf;
+    s.off = off;
+    s.len = len;
+    s.chunk = chunk;
+    s.chunk_off = at;
+    c.ino = ino;
+    c.chunks = &chs;
+    c.n_chunks = 1;
+    c.slices = &ss;
+    c.n_slices = 1;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &c, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static void test_commit_refuses_what_does_not_fit(void **state)
+{
+    uint64_t id = f.session << 32 | 1000, ino = file[0].ino;
+
+    (void)state;
+    assert_int_equal(commit_one(ino, id, 100, CHUNK - 50, 100, 0), -EINVAL);
+    assert_int_equal(commit_one(ino, id, 100, 0, 100, 1), -EINVAL);
+    assert_int_equal(commit_one(ino, id, 100, 0, 0, 0), -EINVAL);
+    assert_int_equal(commit_one(ino, id, CHUNK + 1, 0, 100, 0), -EINVAL);
+    assert_int_equal(commit_one(ino, UINT64_C(77) << 32 | 1, 100, 0, 100, 0), -EINVAL);
+    assert_int_equal(commit_one(MGR_ROOT_INO, id, 100, 0, 100, 0), -EINVAL);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 0);
+    assert_int_equal(commit_one(ino, id, 100, 0, 100, 0), 0);
+    assert_int_equal(commit_one(ino, id, 100, 200, 100, 0), 0); /* the same chunk once more: known */
+    assert_int_equal(fix_sql(&f, "SELECT refs FROM chunk"), 2);
+    assert_int_equal(commit_one(ino, id, 101, 200, 100, 0), -EINVAL);
+}
+
+static void test_commit_to_a_vanished_file_makes_garbage(void **state)
+{
+    uint64_t id = f.session << 32 | 5;
+
+    (void)state;
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "a", false), 0);
+    assert_int_equal(commit_one(file[0].ino, id, 100, 0, 100, 0), -ENOENT);
+    assert_int_equal(commit_one(file[0].ino, id, 100, 0, 100, 0), -ENOENT);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 1);
+    assert_int_equal(commit_one(file[1].ino, id, 100, 0, 100, 0), -EIO); /* it is being deleted */
+}
+
+static void test_overwritten_chunk_becomes_garbage(void **state)
+{
+    uint64_t a, b;
+
+    (void)state;
+    a = fix_write(&f, file[0].ino, 0, 5000);
+    b = fix_write(&f, file[0].ino, 0, 4000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 2);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 0);
+    assert_true(a && b && fix_write(&f, file[0].ino, 3000, 3000));
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
+    assert_int_equal(fix_attr(&f, file[0].ino).size_bytes, 6000);
+}
+
+static void test_map_of_a_long_file_comes_in_parts(void **state)
+{
+    uint64_t win = 0, seen = 0;
+
+    (void)state;
+    assert_int_equal(fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<9999) "
+                                 "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS BLOB)),i,0,100,i+1,0 FROM n"),
+                     -1);
+    fix_sql(&f, "INSERT INTO chunk SELECT chunk,100,4096,0,1,1 FROM slice");
+    fix_sql(&f, "UPDATE inode SET mapped=1000000 WHERE ino=(SELECT ino FROM slice)");
+    fix_sql(&f, "UPDATE counters SET slices=10000,chunks=10000");
+    fix_sql(&f, "UPDATE benefactor SET chunks=10000,stored=40960000");
+    assert_int_equal(mgr_reload(f.core), 0);
+    while (win < 10000) {
+        Fp__SliceMapReply *r = get_map(file[0].ino, win, 20000);
+
+        assert_true(r->n_slices > 0 && r->slices[0]->win == win);
+        seen += r->n_slices;
+        assert_true(r->win_end > win);
+        win = r->win_end;
+        fix_free(r);
+    }
+    assert_int_equal(seen, 10000);
+    /* and goes in parts: one step at once, the rest in the groups after */
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "a", false), 0);
+    assert_true(mgr_core_busy(f.core));
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 10000 - MGR_RECLAIM_STEP);
+    assert_int_equal(fix_attr(&f, file[0].ino).nlink, 0);
+    fix_tick(&f, 3000);
+    assert_int_equal(fix_attr(&f, file[0].ino).ino, 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 10000);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_random_changes_match_the_model),
+        T(test_commit_refuses_what_does_not_fit),
+        T(test_commit_to_a_vanished_file_makes_garbage),
+        T(test_overwritten_chunk_becomes_garbage),
+        T(test_map_of_a_long_file_comes_in_parts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
