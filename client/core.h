@@ -10,18 +10,27 @@
 #define CL_CORE_H
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
 
 struct cl_mount;
+struct cl_inode;
+struct fp_rpc;
 
 /* Start the thread, connect, say hello; returns when the session stands or the start timeout is over (negative errno, logged). */
 int cl_core_start(struct cl_mount *m);
 /* Say MSG_BYE (bounded), stop the loop, join. No call may be outstanding. */
 void cl_core_stop(struct cl_mount *m);
 
+/* The manager's news for the data path (table of benefactors, new session, statistics) flow between these two. Main thread. */
+void cl_core_data_started(struct cl_mount *m);
+void cl_core_data_stopping(struct cl_mount *m);
+
 uv_loop_t *cl_core_loop(struct cl_mount *m);
+/* The rpc context of the core loop (store key; plain as --data-encryption says): for connections to benefactors. Core loop only. */
+struct fp_rpc *cl_core_rpc(struct cl_mount *m);
 /* Run fn(arg) on the core loop, in order of posting. Any thread; never blocks; never fails after start. */
 void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* 32-bit number of the session that stands now; changes only if the manager forgot us. Any thread. */
@@ -40,6 +49,16 @@ typedef void (*cl_mgr_cb)(void *arg, int status, const ProtobufCMessage *reply);
 void cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /* The same, waiting for the reply: from FUSE or store threads only. *reply (may be NULL) is freed with protobuf_c_message_free_unpacked. */
 int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
+/*
+ * As cl_mgr_call, for a request that an application waits for: while it waits longer than usual, interrupted(arg) is asked on the core loop; true
+ * ends the wait with -EINTR within a second, whatever the manager does. If the request had been sent, it may still take effect;
+ * an open that is answered after that is released by itself.
+ */
+void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg);
+/* End all waits that have an `interrupted`, with err, and wait until that is done. Before the FUSE session goes. Any thread but the core loop. */
+void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
+/* One MSG_OPEN or open MkNod of this inode is over: tells the manager, in batches of some milliseconds. Any thread; never blocks. */
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode);
 /* One-way message: dropped while there is no connection. */
 void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 

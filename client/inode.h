@@ -1,14 +1,17 @@
 /*
- * The inode table of a mount: what the kernel holds (lookup counts) and what programs have open.
+ * The inode table of a mount: the inodes that programs have open or that the data path works on.
  *
- * The FUSE node id is the manager's inode number (root: 1), so the table is a hash from number to struct cl_inode. An inode lives while
- * the kernel has it looked up, a handle is open, or the data path holds a reference (unwritten data).
+ * The FUSE node id is the manager's inode number (root: 1), which is never given twice. So what the kernel merely has looked up
+ * needs no memory here, and its FORGET no count: a mount that has seen a million files is as small as one that has seen none.
+ * The table is a hash from number to struct cl_inode. An inode lives while it has references: open handles, unwritten data,
+ * requests under way; after that, if it has a cl_file, until the kernel forgets it or some thousand others were closed after it.
  */
 #ifndef CL_INODE_H
 #define CL_INODE_H
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -16,6 +19,9 @@
 
 struct cl_mount;
 struct cl_file;
+struct cl_itable;
+
+#define CL_BLKSIZE_BYTES (1u << 20) /* st_blksize of files: programs write in pieces of this size */
 
 struct cl_attr {               /* attributes as the manager last told them */
 	uint64_t ino, size_bytes, blocks, rdev, data_version, generation;
@@ -25,25 +31,56 @@ struct cl_attr {               /* attributes as the manager last told them */
 
 struct cl_inode {
 	uint64_t ino;
-	uint64_t nlookup;          /* table lock */
 	uint32_t refs;             /* table lock: handles, data path, requests under way */
+	uint32_t held;             /* table lock: how often the manager holds it open for us (Hello.open_ino) */
 	struct cl_inode *next;     /* table lock: hash chain */
-	pthread_mutex_t lock;      /* protects attr and file */
+	struct cl_inode *newer, *older; /* table lock: closed ones, by time of closing */
+	bool closed;               /* table lock: is in that list */
+	bool gone;                 /* atomic: the manager lost it while it was open: -EIO */
+	pthread_mutex_t lock;      /* protects what follows */
+	uint32_t handles;          /* cl_data_open minus cl_data_release */
 	struct cl_attr attr;
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
 };
 
-/* Find or make the inode of a, take over the attributes, add nlookup to the kernel's count and refs to ours. NULL: out of memory. */
-struct cl_inode *cl_inode_intern(struct cl_mount *m, const Fp__Attr *a, unsigned nlookup, unsigned refs);
-/* The inode of this number with one more ref, or NULL if the kernel does not hold it. */
+int cl_itable_new(struct cl_itable **out);
+/* No handle and nothing of the data path may be left. Calls cl_data_forget for what was closed. */
+void cl_itable_free(struct cl_mount *m);
+
+/* Find or make the inode of a, take over the attributes; one more ref. NULL: out of memory. */
+struct cl_inode *cl_inode_intern(struct cl_mount *m, const Fp__Attr *a);
+/* The inode of this number with one more ref, or NULL if it is not in the table. */
 struct cl_inode *cl_inode_get(struct cl_mount *m, uint64_t ino);
+/* The same; if it is not in the table, asks the manager (blocks: FUSE threads only). 0 or negative errno. */
+int cl_inode_fetch(struct cl_mount *m, uint64_t ino, struct cl_inode **out);
 void cl_inode_ref(struct cl_mount *m, struct cl_inode *inode);
 void cl_inode_put(struct cl_mount *m, struct cl_inode *inode);
-void cl_inode_forget(struct cl_mount *m, uint64_t ino, uint64_t nlookup);
+/* The kernel forgot it: a closed one leaves. */
+void cl_inode_forget(struct cl_mount *m, uint64_t ino);
+
+/* The manager answered an open. */
+void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode);
+/* A handle is released; under_lock(arg) runs with the table locked. Called by cl_mgr_release. */
+void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lock)(void *arg), void *arg);
+/* Every held number, as often as it is held (malloced; NULL if there is none), for Hello. under_lock(arg) runs with the table locked. */
+uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(void *arg), void *arg);
+/* Handles that are open, over all inodes. */
+uint64_t cl_inode_held_count(struct cl_mount *m);
+/* The manager does not know this inode any more. */
+void cl_inode_mark_gone(struct cl_mount *m, uint64_t ino);
+static inline bool cl_inode_is_gone(const struct cl_inode *inode)
+{
+	return __atomic_load_n(&inode->gone, __ATOMIC_RELAXED);
+}
+
+/* Calls fn for every inode in the table, one after the other, each referenced, without a lock held. */
+void cl_inode_each(struct cl_mount *m, void (*fn)(struct cl_inode *inode, void *arg), void *arg);
 
 /* Take over attributes of the manager; inode->lock held. Older news (data_version smaller than known) do not replace size, blocks, mtime. */
 void cl_inode_attr_update(struct cl_inode *inode, const Fp__Attr *a);
 /* What stat() shall see: manager's attributes overlaid with unpublished size, mtime, blocks (cl_data_overlay). Takes inode->lock. */
 void cl_inode_stat(struct cl_mount *m, struct cl_inode *inode, struct stat *st);
+/* The same from an answer of the manager: overlaid if the inode is in the table, else as it is. */
+void cl_attr_stat(struct cl_mount *m, const Fp__Attr *a, struct stat *st);
 
 #endif

@@ -1,0 +1,114 @@
+/*
+ * What the files of the core loop share: core.c (thread, posting), mgr_link.c (connection, hello), mgr_call.c
+ * (requests). Everything belongs to the core loop, but where a lock is named.
+ */
+#ifndef CL_CORE_INT_H
+#define CL_CORE_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/slots.h"
+#include "fp.pb-c.h"
+#include "fp/key.h"
+#include "fp/rpc.h"
+
+#define CL_RELEASE_BATCH 65536u /* in one message */
+
+/* Work for the core loop: the caller's memory until fn has been called. */
+struct cl_item {
+    struct cl_item *next;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+/* A request to the manager, from cl_mgr_call to its answer. */
+struct cl_request {
+    struct cl_call call; /* first member */
+    struct cl_item item;
+    struct cl_mount *m;
+    uint64_t born_ms;
+    uint32_t type;
+    bool keeps_reply; /* cb takes the reply over */
+    bool opens;       /* an answer of 0 means that the manager holds an inode for us */
+    cl_mgr_cb cb;
+    bool (*interrupted)(void *arg);
+    void *arg;
+    size_t len_bytes;
+    uint8_t packed[]; /* without slot and slot_seq */
+};
+
+enum cl_link_state {
+    CL_LINK_DOWN,       /* waits for the next attempt */
+    CL_LINK_CONNECTING, /* TCP and TLS */
+    CL_LINK_HELLO,      /* MSG_HELLO is under way */
+    CL_LINK_UP,
+};
+
+struct cl_core {
+    struct cl_mount *m;
+    uv_loop_t loop;
+    pthread_t thread;
+    uv_async_t wake;
+    uv_timer_t tick;    /* 100 ms: deadlines, interrupts, age; every tenth: statistics */
+    uv_timer_t retry;   /* next attempt to connect */
+    uv_timer_t release; /* batch of MSG_RELEASE */
+    unsigned ticks;
+
+    pthread_mutex_t inbox_lock;
+    struct cl_item *inbox_head, *inbox_tail; /* inbox_lock */
+
+    struct fp_key *key;
+    struct fp_rpc *rpc;
+    struct fp_rpc_conn *conn;
+    enum cl_link_state link;
+    uint32_t backoff_ms;
+    uint64_t session;          /* 0: none yet */
+    atomic_uint session_shown; /* the same, for other threads */
+    bool uuid_known;
+    bool queue_full; /* on_writable will come */
+    bool stopping;
+    bool data_runs;      /* between cl_core_data_started and _stopping */
+    Fp__BnfTable *table; /* the last one; NULL: none came */
+    struct cl_calls calls;
+
+    pthread_mutex_t release_lock;
+    uint64_t *releases;             /* release_lock */
+    size_t nreleases, releases_cap; /* release_lock */
+    bool release_armed;             /* release_lock: the timer runs or will */
+
+    pthread_mutex_t start_lock;
+    pthread_cond_t start_cond;
+    bool start_done;     /* start_lock */
+    int start_error;     /* start_lock */
+    char start_why[400]; /* start_lock: the line for the user */
+    uint64_t start_deadline_ms;
+    bool started; /* the first session stands */
+};
+
+/* core.c */
+void cl_core_post_item(struct cl_core *c, struct cl_item *item);
+void cl_core_bye_done(struct cl_core *c);
+void cl_core_start_result(struct cl_core *c, int err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* mgr_link.c */
+void cl_link_connect(struct cl_core *c);
+void cl_link_bye(struct cl_core *c);
+void cl_link_stats(struct cl_core *c);
+
+/* mgr_call.c */
+void cl_requests_pump(struct cl_core *c); /* send what can be sent */
+void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session);
+void cl_requests_down(struct cl_core *c);
+void cl_requests_tick(struct cl_core *c, uint64_t now_ms);
+void cl_requests_release_later(void *core); /* arms the timer; posted */
+void cl_requests_release_now(struct cl_core *c);
+
+#endif

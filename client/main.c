@@ -1,0 +1,115 @@
+/*
+ * fp-mount: the FUSE client of a node.
+ *
+ * Order of start: options, mountpoint, fork, signals, core loop (session with the manager), data path (pool),
+ * mount, FUSE loop. Each step says in one line what is wrong, and the process ends; nothing is taken back in
+ * detail. Exit codes: 0 ended cleanly, 1 failed to start or lost data, 2 wrong use. Order of end: the loop
+ * has ended because the mount is gone (umount, fusermount3 -u) or because shutdown.c ended it; requests that
+ * wait for the manager are answered, the pool is written out, the session says goodbye.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/daemon.h"
+#include "client/data.h"
+#include "client/fuse_session.h"
+#include "client/inode.h"
+#include "client/mountpoint.h"
+#include "client/shutdown.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/fault.h"
+#include "fp/log.h"
+#include "fp/readyfd.h"
+
+#define END_SYNC_MS   30000u
+#define HURRY_SYNC_MS 2000u
+
+static struct cl_mount mount_; /* one per process; static, so that leak checkers see what hangs on it */
+
+/* The pool, sockets and segments need more than the usual 1024. */
+static void raise_limits(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+static int prepare(struct cl_mount *m, int argc, char **argv)
+{
+    fp_log_init("fp-mount", FP_LOG_INFO);
+    cl_options_parse(&m->opt, argc, argv);
+    fp_log_set_level((enum fp_log_level)m->opt.log_level);
+    fp_fault_init();
+    if (fp_ready_check((int)m->opt.ready_fd) < 0) {
+        FP_ERROR("--ready-fd %d is not open for writing", (int)m->opt.ready_fd);
+        return -EBADF;
+    }
+    raise_limits();
+    return cl_mountpoint_check(&m->opt);
+}
+
+static int start(struct cl_mount *m)
+{
+    int rc = 0;
+    if (!m->opt.foreground)
+        rc = cl_daemon_fork();
+    if (rc < 0) {
+        FP_ERROR("cannot go into the background: %s", fp_strerror(rc));
+        return rc;
+    }
+    if (m->opt.log_file && (rc = cl_daemon_log_to(m->opt.log_file)) < 0)
+        return rc;
+    cl_shutdown_block_signals();
+    rc = cl_itable_new(&m->inodes);
+    if (rc == 0)
+        rc = cl_core_start(m);
+    if (rc == 0)
+        rc = cl_data_start(m);
+    if (rc < 0)
+        return rc;
+    cl_core_data_started(m);
+    rc = cl_fuse_mount(m);
+    if (rc == 0)
+        rc = cl_shutdown_start(m);
+    return rc;
+}
+
+/* The loop has ended: see the top of the file. */
+static int finish(struct cl_mount *m)
+{
+    cl_shutdown_loop_ended();
+    bool unmounted = cl_shutdown_unmounted();
+    uint64_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
+    cl_mgr_fail_interruptible(m, FP_ESTOPPING);
+    int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
+    if (rc < 0)
+        FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
+    cl_fuse_close(m, !unmounted);
+    cl_core_data_stopping(m);
+    cl_data_stop(m);
+    cl_core_stop(m);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct cl_mount *m = &mount_;
+    if (prepare(m, argc, argv) < 0 || start(m) < 0)
+        _exit(1);
+    int rc = cl_fuse_loop(m);
+    if (rc < 0)
+        FP_ERROR("the kernel's FUSE connection failed: %s", fp_strerror(rc));
+    if (finish(m) < 0 || rc < 0)
+        return 1;
+    FP_INFO("ended cleanly");
+    return 0;
+}

@@ -1,0 +1,517 @@
+/*
+ * Requests to the manager: packed by whoever asks, sent, sent again, timed out and answered on the core loop.
+ *
+ * A request is packed in the caller's thread without slot and slot_seq, which are known only when it is sent.
+ * They go before the packed bytes as two fields of their own: protobuf allows fields in any order and parsers
+ * merge them. What fp_rpc_call gets is an empty message whose "unknown fields" are slot, slot_seq and the
+ * body; so nothing is unpacked or copied again.
+ *
+ * What becomes of a request whose answer does not come:
+ *   connection breaks       sent again after the next hello, same slot and number (slots.c)
+ *   its time is over        -ETIMEDOUT; if it was sent it may still be executed, which nobody waits for
+ *   application interrupted -EINTR within a second, likewise
+ *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
+ * else sent In each case the callback comes exactly once. A request given up while it is under way stays in
+ * the list, detached, until its answer comes or the connection breaks, because its slot must not be used for
+ * another meanwhile. When such a late answer tells that an inode was opened, it is released.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/core_int.h"
+#include "client/inode.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define REQUESTS_MAX     100000u
+#define INTERRUPT_MS     300u /* an answer that comes within this time is worth waiting for */
+#define RELEASE_DELAY_MS 5u
+/* Requests have deadlines of their own; a connection that is dead is closed by its pings. */
+#define RPC_TIMEOUT_MS   (24u * 3600u * 1000u)
+
+static struct cl_request *request_of(struct cl_call *call)
+{
+    return (struct cl_request *)call;
+}
+
+/* -------------------------------------------------------------- types */
+
+static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
+{
+    switch (type) {
+    case FP__MSG_TYPE__MSG_LOOKUP:
+    case FP__MSG_TYPE__MSG_GETATTR:
+    case FP__MSG_TYPE__MSG_SETATTR:
+    case FP__MSG_TYPE__MSG_MKNOD:
+    case FP__MSG_TYPE__MSG_LINK:
+    case FP__MSG_TYPE__MSG_OPEN:
+        return &fp__attr_reply__descriptor;
+    case FP__MSG_TYPE__MSG_UNLINK:
+        return &fp__unlink_reply__descriptor;
+    case FP__MSG_TYPE__MSG_READLINK:
+        return &fp__read_link_reply__descriptor;
+    case FP__MSG_TYPE__MSG_READDIR:
+        return &fp__read_dir_reply__descriptor;
+    case FP__MSG_TYPE__MSG_GETXATTR:
+    case FP__MSG_TYPE__MSG_LISTXATTR:
+        return &fp__xattr_reply__descriptor;
+    case FP__MSG_TYPE__MSG_STATFS:
+        return &fp__stat_fs_reply__descriptor;
+    case FP__MSG_TYPE__MSG_SLICEMAP:
+        return &fp__slice_map_reply__descriptor;
+    case FP__MSG_TYPE__MSG_COMMIT:
+    case FP__MSG_TYPE__MSG_PUNCH:
+    case FP__MSG_TYPE__MSG_CLONE:
+        return &fp__commit_reply__descriptor;
+    case FP__MSG_TYPE__MSG_SEEK:
+        return &fp__seek_reply__descriptor;
+    default:
+        return &fp__empty__descriptor;
+    }
+}
+
+/* Messages that begin with slot and slot_seq. */
+static bool has_slot(const ProtobufCMessage *msg)
+{
+    const ProtobufCMessageDescriptor *d = msg->descriptor;
+    return d->n_fields >= 2 && d->fields[0].id == 1 && strcmp(d->fields[0].name, "slot") == 0;
+}
+
+static bool opens_inode(uint32_t type, const ProtobufCMessage *msg)
+{
+    if (type == FP__MSG_TYPE__MSG_OPEN)
+        return true;
+    return type == FP__MSG_TYPE__MSG_MKNOD && ((const Fp__MkNod *)msg)->open;
+}
+
+/* -------------------------------------------------------------- the message as it is sent */
+
+struct raw_msg {
+    Fp__Empty empty;
+    ProtobufCMessageUnknownField fields[3];
+    uint8_t varint[2][10];
+};
+
+static size_t varint_encode(uint64_t v, uint8_t *out)
+{
+    size_t n = 0;
+    for (; v >= 0x80; v >>= 7)
+        out[n++] = (uint8_t)(v | 0x80);
+    out[n++] = (uint8_t)v;
+    return n;
+}
+
+static void add_number(struct raw_msg *r, uint32_t tag, uint64_t v)
+{
+    size_t i = r->empty.base.n_unknown_fields++;
+    r->fields[i] = (ProtobufCMessageUnknownField){
+        .tag = tag, .wire_type = PROTOBUF_C_WIRE_TYPE_VARINT, .data = r->varint[i]};
+    r->fields[i].len = varint_encode(v, r->varint[i]);
+}
+
+/* The body is one field more: its first tag, and all that follows. */
+static void add_body(struct raw_msg *r, const uint8_t *packed, size_t len_bytes)
+{
+    uint64_t tag = 0;
+    size_t n = 0;
+    if (len_bytes == 0)
+        return;
+    do {
+        tag |= (uint64_t)(packed[n] & 0x7f) << (7 * n);
+    } while (packed[n++] & 0x80);
+    r->fields[r->empty.base.n_unknown_fields++] = (ProtobufCMessageUnknownField){
+        .tag = (uint32_t)(tag >> 3),
+        .wire_type = (ProtobufCWireType)(tag & 7),
+        .len = len_bytes - n,
+        .data = (uint8_t *)packed + n,
+    };
+}
+
+static void raw_init(struct raw_msg *r, const struct cl_request *q)
+{
+    fp__empty__init(&r->empty);
+    r->empty.base.unknown_fields = r->fields;
+    if (q->call.slot != 0) {
+        add_number(r, 1, q->call.slot);
+        add_number(r, 2, q->call.slot_seq);
+    }
+    add_body(r, q->packed, q->len_bytes);
+}
+
+/* -------------------------------------------------------------- answers */
+
+static void send_releases(struct cl_core *c, uint64_t *list, size_t n)
+{
+    Fp__Release r = FP__RELEASE__INIT;
+    r.ino = list;
+    r.n_ino = n;
+    /* Without a connection they are not needed: the next hello says what is open. */
+    if (c->link == CL_LINK_UP && n > 0)
+        (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
+}
+
+static ProtobufCMessage *unpack(const struct cl_request *q, const struct fp_rpc_in *in)
+{
+    return protobuf_c_message_unpack(reply_type(q->type), NULL, in->msg_len_bytes, in->msg);
+}
+
+static void answer(struct cl_request *q, int status, const struct fp_rpc_in *in)
+{
+    ProtobufCMessage *reply = NULL;
+    if (status == 0) {
+        reply = unpack(q, in);
+        if (!reply)
+            status = -EPROTO;
+    }
+    q->cb(q->arg, status, reply);
+    if (reply && !q->keeps_reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+}
+
+/* Nobody waits any more. */
+static void late_answer(struct cl_request *q, int status, const struct fp_rpc_in *in)
+{
+    if (status != 0 || !q->opens)
+        return;
+    Fp__AttrReply *reply = (Fp__AttrReply *)unpack(q, in);
+    if (reply && reply->attr)
+        send_releases(q->m->core, &reply->attr->ino, 1);
+    if (reply)
+        fp__attr_reply__free_unpacked(reply, NULL);
+}
+
+static void give_up(struct cl_request *q, int status)
+{
+    q->cb(q->arg, status, NULL);
+}
+
+static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
+{
+    struct cl_request *q = arg;
+    struct cl_core *c = q->m->core;
+    /* No answer: the connection is closing, and on_closed will sort out what was under way. */
+    if (!in && status != -EMSGSIZE && status != FP_EDEADLINE && status != -EPROTO)
+        return;
+    if (in)
+        fp_rpc_payload_free(in->payload);
+    bool detached = q->call.detached;
+    cl_calls_done(&c->calls, &q->call);
+    if (detached)
+        late_answer(q, status, in);
+    else if (in)
+        answer(q, status, in);
+    else
+        give_up(q, status);
+    free(q);
+    if (c->calls.waiting.head)
+        cl_requests_pump(c);
+}
+
+/* -------------------------------------------------------------- sending */
+
+void cl_requests_pump(struct cl_core *c)
+{
+    struct cl_call *call;
+    while (c->link == CL_LINK_UP && !c->queue_full && (call = cl_calls_next(&c->calls))) {
+        struct cl_request *q = request_of(call);
+        struct raw_msg raw;
+        raw_init(&raw, q);
+        struct fp_rpc_req req = {.type = (uint16_t)q->type,
+                                 .msg = &raw.empty.base,
+                                 .timeout_ms = RPC_TIMEOUT_MS,
+                                 .cb = on_reply,
+                                 .arg = q};
+        int rc = fp_rpc_call(c->conn, &req, NULL);
+        if (rc == 0)
+            continue;
+        if (rc == -ENOBUFS || rc == -ENOTCONN) {
+            cl_calls_unsend(&c->calls, call);
+            c->queue_full = true; /* until on_writable, or the next hello */
+            return;
+        }
+        cl_calls_done(&c->calls, call);
+        give_up(q, rc);
+        free(q);
+    }
+}
+
+static void submit(void *arg)
+{
+    struct cl_request *q = arg;
+    struct cl_core *c = q->m->core;
+    if (c->stopping || c->calls.count >= REQUESTS_MAX) {
+        give_up(q, c->stopping ? FP_ESTOPPING : -ENOBUFS);
+        free(q);
+        return;
+    }
+    cl_calls_add(&c->calls, &q->call);
+    /* cl_requests_pump follows when the whole batch has been taken in: core.c. */
+}
+
+static struct cl_request *request_new(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb,
+                                      void *arg)
+{
+    size_t len = protobuf_c_message_get_packed_size(msg);
+    struct cl_request *q = malloc(sizeof *q + len);
+    if (!q) {
+        FP_ERROR("out of memory: cannot send a request to the manager");
+        abort();
+    }
+    *q = (struct cl_request){
+        .call = {.slotted = has_slot(msg)},
+        .item = {.fn = submit, .arg = q},
+        .m = m,
+        .born_ms = fp_now_ms(),
+        .type = type,
+        .opens = opens_inode(type, msg),
+        .cb = cb,
+        .arg = arg,
+        .len_bytes = len,
+    };
+    protobuf_c_message_pack(msg, q->packed);
+    return q;
+}
+
+void cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    cl_core_post_item(m->core, &request_new(m, type, msg, cb, arg)->item);
+}
+
+void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
+                      bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->interrupted = interrupted;
+    cl_core_post_item(m->core, &q->item);
+}
+
+/* -------------------------------------------------------------- waiting for the answer */
+
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t done_cond;
+    bool done;
+    int status;
+    ProtobufCMessage *reply;
+};
+
+/* Takes the reply over: q->keeps_reply. */
+static void on_waited(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct waiter *w = arg;
+    pthread_mutex_lock(&w->lock);
+    w->status = status;
+    w->reply = (ProtobufCMessage *)reply;
+    w->done = true;
+    pthread_cond_signal(&w->done_cond);
+    pthread_mutex_unlock(&w->lock);
+}
+
+int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply)
+{
+    struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .done_cond = PTHREAD_COND_INITIALIZER};
+    assert(!pthread_equal(pthread_self(), m->core->thread));
+    struct cl_request *q = request_new(m, type, msg, on_waited, &w);
+    q->keeps_reply = true;
+    cl_core_post_item(m->core, &q->item);
+    pthread_mutex_lock(&w.lock);
+    while (!w.done)
+        pthread_cond_wait(&w.done_cond, &w.lock);
+    pthread_mutex_unlock(&w.lock);
+    pthread_mutex_destroy(&w.lock);
+    pthread_cond_destroy(&w.done_cond);
+    if (reply)
+        *reply = w.reply;
+    else if (w.reply)
+        protobuf_c_message_free_unpacked(w.reply, NULL);
+    return w.status;
+}
+
+/* -------------------------------------------------------------- the connection comes, goes, and does not
+ * come */
+
+void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session)
+{
+    struct cl_call_list lost;
+    struct cl_call *call_;
+    cl_calls_up(&c->calls, nslots, new_session, &lost);
+    while ((call_ = cl_call_list_pop(&lost))) {
+        give_up(request_of(call_), FP_ESESSION);
+        free(request_of(call_));
+    }
+    cl_requests_pump(c);
+}
+
+void cl_requests_down(struct cl_core *c)
+{
+    struct cl_call_list dropped;
+    struct cl_call *call_;
+    cl_calls_down(&c->calls, &dropped);
+    while ((call_ = cl_call_list_pop(&dropped)))
+        free(request_of(call_)); /* its caller went away before */
+}
+
+/* End the wait for q: the callback now, the memory when nothing is under way. */
+static void abandon(struct cl_core *c, struct cl_request *q, int status)
+{
+    bool out = cl_calls_detach(&c->calls, &q->call);
+    give_up(q, status);
+    if (out)
+        free(q);
+}
+
+static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms)
+{
+    uint64_t timeout_ms = c->m->opt.manager_timeout_ms;
+    struct cl_call *next;
+    for (struct cl_call *p = l->head; p; p = next) {
+        struct cl_request *q = request_of(p);
+        uint64_t age_ms = now_ms - q->born_ms;
+        next = p->next;
+        if (p->detached || age_ms < INTERRUPT_MS)
+            continue;
+        if (age_ms >= timeout_ms) {
+            FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s has not answered for %llu s: EIO",
+                         c->m->opt.manager_text, (unsigned long long)(timeout_ms / 1000));
+            abandon(c, q, -ETIMEDOUT);
+        } else if (q->interrupted && q->interrupted(q->arg)) {
+            abandon(c, q, -EINTR);
+        }
+    }
+}
+
+void cl_requests_tick(struct cl_core *c, uint64_t now_ms)
+{
+    if (c->calls.count == 0)
+        return;
+    tick_list(c, &c->calls.sent, now_ms);
+    tick_list(c, &c->calls.resend, now_ms);
+    tick_list(c, &c->calls.plain, now_ms);
+    tick_list(c, &c->calls.waiting, now_ms);
+}
+
+struct fail_all {
+    struct cl_core *c;
+    int err;
+    uv_sem_t done;
+};
+
+static void fail_list(struct cl_core *c, struct cl_call_list *l, int err)
+{
+    struct cl_call *next;
+    for (struct cl_call *p = l->head; p; p = next) {
+        next = p->next;
+        if (!p->detached && request_of(p)->interrupted)
+            abandon(c, request_of(p), err);
+    }
+}
+
+static void fail_all(void *arg)
+{
+    struct fail_all *f = arg;
+    fail_list(f->c, &f->c->calls.sent, f->err);
+    fail_list(f->c, &f->c->calls.resend, f->err);
+    fail_list(f->c, &f->c->calls.plain, f->err);
+    fail_list(f->c, &f->c->calls.waiting, f->err);
+    uv_sem_post(&f->done);
+}
+
+void cl_mgr_fail_interruptible(struct cl_mount *m, int err)
+{
+    struct fail_all f = {.c = m->core, .err = err};
+    uv_sem_init(&f.done, 0);
+    cl_core_post(m, fail_all, &f);
+    uv_sem_wait(&f.done);
+    uv_sem_destroy(&f.done);
+}
+
+/* -------------------------------------------------------------- one-way messages */
+
+static void send_oneway(void *arg)
+{
+    struct cl_request *q = arg;
+    struct cl_core *c = q->m->core;
+    struct raw_msg raw;
+    raw_init(&raw, q);
+    if (c->link == CL_LINK_UP)
+        (void)fp_rpc_send(c->conn, (uint16_t)q->type, &raw.empty.base);
+    free(q);
+}
+
+void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
+{
+    size_t len = protobuf_c_message_get_packed_size(msg);
+    struct cl_request *q = malloc(sizeof *q + len);
+    if (!q)
+        return; /* as if there were no connection */
+    *q = (struct cl_request){.item = {.fn = send_oneway, .arg = q}, .m = m, .type = type, .len_bytes = len};
+    protobuf_c_message_pack(msg, q->packed);
+    cl_core_post_item(m->core, &q->item);
+}
+
+/* -------------------------------------------------------------- releases */
+
+void cl_requests_release_now(struct cl_core *c)
+{
+    pthread_mutex_lock(&c->release_lock);
+    uint64_t *list = c->releases;
+    size_t n = c->nreleases;
+    c->releases = NULL;
+    c->nreleases = c->releases_cap = 0;
+    c->release_armed = false;
+    pthread_mutex_unlock(&c->release_lock);
+    for (size_t i = 0; i < n; i += CL_RELEASE_BATCH)
+        send_releases(c, list + i, n - i < CL_RELEASE_BATCH ? n - i : CL_RELEASE_BATCH);
+    free(list);
+}
+
+static void on_release_timer(uv_timer_t *timer)
+{
+    cl_requests_release_now(timer->data);
+}
+
+void cl_requests_release_later(void *core)
+{
+    struct cl_core *c = core;
+    uv_timer_start(&c->release, on_release_timer, RELEASE_DELAY_MS, 0);
+}
+
+struct releasing {
+    struct cl_core *c;
+    uint64_t ino;
+    bool arm;
+};
+
+/* With the inode table locked, so that a hello sees an inode either in its list of held ones or in this
+ * batch. */
+static void add_release(void *arg)
+{
+    struct releasing *r = arg;
+    struct cl_core *c = r->c;
+    pthread_mutex_lock(&c->release_lock);
+    if (c->nreleases == c->releases_cap) {
+        size_t cap = c->releases_cap ? c->releases_cap * 2 : 64;
+        uint64_t *list = realloc(c->releases, cap * sizeof *list);
+        if (list) {
+            c->releases = list;
+            c->releases_cap = cap;
+        }
+    }
+    if (c->nreleases < c->releases_cap) /* else: the next hello tells it */
+        c->releases[c->nreleases++] = r->ino;
+    r->arm = !c->release_armed;
+    c->release_armed = true;
+    pthread_mutex_unlock(&c->release_lock);
+}
+
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode)
+{
+    struct releasing r = {.c = m->core, .ino = inode->ino};
+    cl_inode_unhold(m, inode, add_release, &r);
+    if (r.arm)
+        cl_core_post(m, cl_requests_release_later, m->core);
+}

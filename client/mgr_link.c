@@ -1,0 +1,308 @@
+/*
+ * The link to the manager: connect, hello, connect again.
+ *
+ * Runs on the core loop. There is one connection at a time. When it breaks, the next attempt comes after 50
+ * ms, then twice as long up to 1 s, for ever: a mount outlives any number of restarts of its manager, and
+ * what gives up is each single request, after its own time (mgr_call.c). Only the first connection has a
+ * limit (--start-timeout), and mistakes that waiting does not cure (wrong key, other store, other protocol
+ * version) end the start at once.
+ *
+ * After TLS comes MSG_HELLO with the session to go on with and every inode that is held open. Only when it is
+ * answered do requests flow, those sent before first. A manager that has forgotten the session gives a new
+ * one: the data path is told, and stores again what was not committed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/core_int.h"
+#include "client/data.h"
+#include "client/shutdown.h"
+#include "client/inode.h"
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define BACKOFF_MIN_MS 50u
+#define BACKOFF_MAX_MS 1000u
+#define CONNECT_MS     3000u
+#define HELLO_MS       5000u
+#define BYE_MS         200u
+#define SLOTS_DEFAULT  64u
+
+static void on_retry(uv_timer_t *timer)
+{
+    cl_link_connect(timer->data);
+}
+
+static void connect_later(struct cl_core *c)
+{
+    c->link = CL_LINK_DOWN;
+    if (c->stopping)
+        return;
+    uv_timer_start(&c->retry, on_retry, c->backoff_ms, 0);
+    c->backoff_ms *= 2;
+    if (c->backoff_ms > BACKOFF_MAX_MS)
+        c->backoff_ms = BACKOFF_MAX_MS;
+}
+
+static bool waiting_cures(int err)
+{
+    return err != FP_EAUTH && err != FP_EUUID && err != FP_EPROTO_VERSION && err != -EINVAL;
+}
+
+/* A line for the user about why there is no session. */
+static void explain(struct cl_core *c, int err, const char *why, char *line, size_t size)
+{
+    const struct cl_options *opt = &c->m->opt;
+    if (err == FP_EAUTH)
+        snprintf(
+            line, size,
+            "the key in %s is not that of the store at %s: copy the store's key file, or check --manager",
+            opt->key, opt->manager_text);
+    else if (err == FP_EUUID)
+        snprintf(line, size, "the manager at %s is of another store now: check --manager", opt->manager_text);
+    else if (err == FP_EPROTO_VERSION)
+        snprintf(line, size, "the manager at %s: %s", opt->manager_text, fp_strerror(err));
+    else
+        snprintf(line, size, "cannot reach the manager at %s: %s: start fp-manager there, or check --manager",
+                 opt->manager_text, why && *why ? why : fp_strerror(err));
+}
+
+static void note_failure(struct cl_core *c, int err, const char *why)
+{
+    char line[400];
+    explain(c, err, why, line, sizeof line);
+    if (!c->started) {
+        pthread_mutex_lock(&c->start_lock);
+        if (!c->start_done)
+            memcpy(c->start_why, line, sizeof line);
+        pthread_mutex_unlock(&c->start_lock);
+        if (!waiting_cures(err))
+            cl_core_start_result(c, err, "%s", line);
+    } else if (!waiting_cures(err)) {
+        FP_LOG_EVERY(60000, FP_LOG_ERROR, "%s", line);
+    } else {
+        FP_DEBUG("%s", line);
+    }
+}
+
+/* -------------------------------------------------------------- hello */
+
+static void forget_batch(void *arg)
+{
+    /* What waited to be released is not in the list of held ones any more, so the manager learns it from
+     * that. */
+    struct cl_core *c = arg;
+    pthread_mutex_lock(&c->release_lock);
+    c->nreleases = 0;
+    pthread_mutex_unlock(&c->release_lock);
+}
+
+static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
+{
+    bool first = !c->started, new_session = r->session_is_new || r->session != c->session;
+    for (size_t i = 0; i < r->n_gone_ino; i++) {
+        FP_WARN("inode %llu was open here and exists no more: its readers and writers get EIO",
+                (unsigned long long)r->gone_ino[i]);
+        cl_inode_mark_gone(c->m, r->gone_ino[i]);
+    }
+    if (first) {
+        memcpy(c->m->store_uuid, r->store_uuid.data, sizeof c->m->store_uuid);
+        fp_rpc_set_uuid(c->rpc, r->store_uuid.data);
+        c->m->default_chunk_size_bytes = r->chunk_size_bytes;
+        c->uuid_known = true;
+    }
+    c->session = r->session;
+    atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
+    c->link = CL_LINK_UP;
+    c->backoff_ms = BACKOFF_MIN_MS;
+    c->queue_full = false;
+    if (!first)
+        FP_INFO("connected to the manager again%s", new_session ? ", which has forgotten our session" : "");
+    cl_requests_up(c, r->slots ? r->slots : SLOTS_DEFAULT, new_session && !first);
+    if (new_session && !first && c->data_runs)
+        cl_data_session_new(c->m);
+    if (first) {
+        c->started = true;
+        cl_core_start_result(c, 0, "started");
+    }
+}
+
+static int check_hello(struct cl_core *c, const Fp__HelloReply *r)
+{
+    if (!r || r->store_uuid.len != sizeof c->m->store_uuid || r->session == 0 || r->root_ino != 1)
+        return -EPROTO;
+    if (c->uuid_known && memcmp(r->store_uuid.data, c->m->store_uuid, sizeof c->m->store_uuid) != 0)
+        return FP_EUUID;
+    return 0;
+}
+
+static void on_hello(void *arg, int status, const struct fp_rpc_in *in)
+{
+    struct cl_core *c = arg;
+    if (status == 0 && in) {
+        Fp__HelloReply *r = fp__hello_reply__unpack(NULL, in->msg_len_bytes, in->msg);
+        status = check_hello(c, r);
+        if (status == 0)
+            accept_hello(c, r);
+        if (r)
+            fp__hello_reply__free_unpacked(r, NULL);
+    }
+    if (status < 0 && c->conn) {
+        note_failure(c, status, NULL);
+        fp_rpc_conn_close(c->conn, status);
+    }
+}
+
+static void on_up(struct fp_rpc_conn *conn, void *arg)
+{
+    struct cl_core *c = arg;
+    Fp__Hello h = FP__HELLO__INIT;
+    size_t nopen = 0;
+    uint64_t *open = c->session ? cl_inode_held_list(c->m, &nopen, forget_batch, c) : NULL;
+
+    c->link = CL_LINK_HELLO;
+    h.protocol = FP_FRAME_VERSION;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    if (c->uuid_known)
+        h.store_uuid = (ProtobufCBinaryData){.len = sizeof c->m->store_uuid, .data = c->m->store_uuid};
+    h.node = (char *)c->m->opt.node;
+    h.session = c->session;
+    h.pid = (uint32_t)getpid();
+    h.mountpoint = (char *)c->m->opt.mountpoint;
+    h.software = (char *)"fpstore " FP_VERSION;
+    h.open_ino = open;
+    h.n_open_ino = nopen;
+    h.open_known = c->session != 0;
+    struct fp_rpc_req req = {
+        .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
+    int rc = fp_rpc_call(conn, &req, NULL);
+    free(open);
+    if (rc < 0)
+        fp_rpc_conn_close(conn, rc);
+}
+
+static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
+{
+    struct cl_core *c = arg;
+    bool was_up = c->link == CL_LINK_UP;
+    if (conn != c->conn)
+        return;
+    c->conn = NULL;
+    if (was_up && !c->stopping)
+        FP_WARN("lost the manager at %s: %s; trying again", c->m->opt.manager_text,
+                why ? why : fp_strerror(err));
+    else if (err != 0)
+        note_failure(c, err, why);
+    cl_requests_down(c);
+    connect_later(c);
+}
+
+/* -------------------------------------------------------------- what the manager says by itself */
+
+static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__BnfTable *t = fp__bnf_table__unpack(NULL, in->msg_len_bytes, in->msg);
+    if (!t)
+        return;
+    if (c->data_runs)
+        cl_data_bnf_table(c->m, t);
+    if (c->table)
+        fp__bnf_table__free_unpacked(c->table, NULL);
+    c->table = t; /* for a data path that starts later */
+}
+
+static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
+{
+    struct cl_core *c = arg;
+    int status = 0;
+    fp_rpc_payload_free(in->payload);
+    switch (in->type) {
+    case FP__MSG_TYPE__MSG_BNF_TABLE:
+        on_table(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_STOP:
+        FP_INFO("the manager asks us to end");
+        cl_shutdown_request();
+        break;
+    case FP__MSG_TYPE__MSG_INVAL:
+        break; /* the kernel caches nothing for longer than one operation: fuse_session.c */
+    default:
+        status = FP_EBADMSG_TYPE;
+        break;
+    }
+    if (!(in->flags & FP_FRAME_ONEWAY))
+        fp_rpc_reply_msg(conn, in, status, NULL);
+}
+
+static void on_writable(struct fp_rpc_conn *conn, void *arg)
+{
+    struct cl_core *c = arg;
+    (void)conn;
+    c->queue_full = false;
+    cl_requests_pump(c);
+}
+
+static const struct fp_rpc_handler handler = {
+    .on_up = on_up,
+    .on_request = on_request,
+    .on_writable = on_writable,
+    .on_closed = on_closed,
+};
+
+void cl_link_connect(struct cl_core *c)
+{
+    struct fp_rpc_connect_opts opts = {.timeout_ms = CONNECT_MS};
+    if (c->backoff_ms == 0)
+        c->backoff_ms = BACKOFF_MIN_MS;
+    c->link = CL_LINK_CONNECTING;
+    int rc = fp_rpc_connect(c->rpc, c->m->opt.manager_text, &opts, &handler, c, &c->conn);
+    if (rc < 0) {
+        c->conn = NULL;
+        note_failure(c, rc, NULL);
+        connect_later(c);
+    }
+}
+
+static void on_bye(void *arg, int status, const struct fp_rpc_in *in)
+{
+    struct cl_core *c = arg;
+    (void)status;
+    (void)in;
+    if (c->conn)
+        fp_rpc_conn_close(c->conn, 0);
+    cl_core_bye_done(c);
+}
+
+void cl_link_bye(struct cl_core *c)
+{
+    struct fp_rpc_req req = {.type = FP__MSG_TYPE__MSG_BYE, .timeout_ms = BYE_MS, .cb = on_bye, .arg = c};
+    if (c->link == CL_LINK_UP && c->conn)
+        (void)fp_rpc_call(c->conn, &req, NULL);
+}
+
+/* -------------------------------------------------------------- statistics */
+
+void cl_link_stats(struct cl_core *c)
+{
+    Fp__ClientStats s = FP__CLIENT_STATS__INIT;
+    Fp__Feature features[8], *pointers[8];
+    struct cl_mount *m = c->m;
+    if (c->data_runs)
+        cl_data_stats(m, &s);
+    s.open_files = cl_inode_held_count(m);
+    unsigned n = __atomic_load_n(&m->nfeatures, __ATOMIC_ACQUIRE);
+    for (unsigned i = 0; i < n; i++) {
+        fp__feature__init(&features[i]);
+        features[i].name = (char *)m->features[i].name;
+        features[i].in_use = m->features[i].in_use;
+        features[i].why_not = m->features[i].why_not;
+        pointers[i] = &features[i];
+    }
+    s.features = pointers;
+    s.n_features = n;
+    cl_mgr_send(m, FP__MSG_TYPE__MSG_CLIENT_STATS, &s.base);
+}

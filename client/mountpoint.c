@@ -1,0 +1,280 @@
+/*
+ * Checks of the mountpoint and of what FUSE needs, before anything is started.
+ *
+ * libfuse would find most of these mistakes too, but late, in its own words and several lines. Here each has
+ * one line that says what to do. /proc/self/mounts is read first, because looking at a directory that a live
+ * fpstore with a dead manager is mounted on may take long, and one that a dead fpstore is mounted on fails
+ * with ENOTCONN; to tell these two apart a child process does the looking, and is killed if it takes more
+ * than 3 s.
+ */
+#include "client/mountpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fp/log.h"
+
+#define FS_TYPE   "fuse.fpstore"
+#define PROBE_MS  3000
+#define STALE_MAX 8 /* mounts on top of each other */
+#define FUSE_CONF "/etc/fuse.conf"
+
+extern char **environ;
+
+/* -------------------------------------------------------------- unmounting */
+
+static int run_fusermount(const char *path, bool lazy)
+{
+    const char *argv[] = {"fusermount3",      "-u", "-q", lazy ? "-z" : "--", lazy ? "--" : path,
+                          lazy ? path : NULL, NULL};
+    pid_t pid;
+    int status, rc = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)argv, environ);
+    if (rc != 0)
+        return -rc;
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBUSY;
+}
+
+int cl_mountpoint_unmount(const char *path, bool lazy)
+{
+    if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+        return 0;
+    if (errno != EPERM || geteuid() == 0)
+        return -errno;
+    return run_fusermount(path, lazy);
+}
+
+/* -------------------------------------------------------------- what is mounted there */
+
+struct mounted {
+    bool any;
+    char type[64];
+    char source[FP_ADDR_TEXT_BUF];
+};
+
+/* The topmost mount on exactly this path. */
+static void find_mount(const char *path, struct mounted *out)
+{
+    FILE *f = setmntent("/proc/self/mounts", "r");
+    struct mntent *e;
+    memset(out, 0, sizeof *out);
+    while (f && (e = getmntent(f))) {
+        if (strcmp(e->mnt_dir, path) != 0)
+            continue;
+        out->any = true;
+        snprintf(out->type, sizeof out->type, "%s", e->mnt_type);
+        snprintf(out->source, sizeof out->source, "%s", e->mnt_fsname);
+    }
+    if (f)
+        endmntent(f);
+}
+
+/* stat(2) in a child: 0, its negative errno, or -ETIMEDOUT. */
+static int probe(const char *path)
+{
+    struct stat st;
+    int fds[2], err = ETIMEDOUT;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    pid_t pid = fork();
+    if (pid == 0) {
+        int e = stat(path, &st) == 0 ? 0 : errno;
+        _exit(write(fds[1], &e, sizeof e) == sizeof e ? 0 : 1);
+    }
+    close(fds[1]);
+    struct pollfd p = {.fd = fds[0], .events = POLLIN};
+    if (pid > 0 && poll(&p, 1, PROBE_MS) == 1 && read(fds[0], &err, sizeof err) != sizeof err)
+        err = EIO;
+    close(fds[0]);
+    if (pid > 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    return -err;
+}
+
+/* Mounts of fpstore on path: stale ones are taken away, a live one is an error. */
+static int clean_stale(const char *path)
+{
+    struct mounted mnt;
+    for (int i = 0; i < STALE_MAX; i++) {
+        find_mount(path, &mnt);
+        if (!mnt.any || strncmp(mnt.type, "fuse", 4) != 0)
+            return 0;
+        int rc = probe(path);
+        bool ours = strcmp(mnt.type, FS_TYPE) == 0;
+        if (ours && rc != -ENOTCONN) {
+            FP_ERROR(
+                "an fpstore (manager %s) is mounted on %s already: unmount it first with fusermount3 -u %s",
+                mnt.source, path, path);
+            return -EBUSY;
+        }
+        if (rc != -ENOTCONN)
+            return 0; /* another file system, in use: mounting on top of it is what was asked for */
+        if (!ours) {
+            FP_ERROR("a dead mount of another program (%s) is on %s: remove it with fusermount3 -uz %s",
+                     mnt.type, path, path);
+            return -ENOTCONN;
+        }
+        rc = cl_mountpoint_unmount(path, true);
+        if (rc < 0) {
+            FP_ERROR("a mount left by a crash is on %s and cannot be removed (%s): run fusermount3 -uz %s as "
+                     "root or its owner",
+                     path, strerror(-rc), path);
+            return rc;
+        }
+        FP_WARN("removed a mount of manager %s that a crash had left on %s", mnt.source, path);
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------- the path */
+
+/* Absolute, without symbolic links but the last component, which is not looked at. NULL: the parent is not
+ * there (errno). */
+static char *real_path(const char *path)
+{
+    char *copy = strdup(path), *out = NULL;
+    if (!copy)
+        return NULL;
+    for (size_t n = strlen(copy); n > 1 && copy[n - 1] == '/'; n--)
+        copy[n - 1] = '\0';
+    char *slash = strrchr(copy, '/');
+    const char *base = slash + 1;
+    if (*base == '\0' || strcmp(base, ".") == 0 || strcmp(base, "..") == 0) {
+        free(copy);
+        return realpath(path, NULL);
+    }
+    *slash = '\0';
+    char *parent = realpath(*copy ? copy : "/", NULL);
+    if (parent && asprintf(&out, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, base) < 0)
+        out = NULL;
+    free(parent);
+    free(copy);
+    return out;
+}
+
+static int check_dir(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0) {
+        int err = errno;
+        if (err == ENOENT)
+            FP_ERROR("mountpoint %s does not exist: create it with mkdir -p %s", path, path);
+        else
+            FP_ERROR("cannot use mountpoint %s: %s", path, strerror(err));
+        return -err;
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        FP_ERROR("mountpoint %s is not a directory: name one", path);
+        return -ENOTDIR;
+    }
+    if (geteuid() != 0 && access(path, W_OK) < 0) {
+        FP_ERROR("mountpoint %s is not writable for you: choose a directory of your own, or mount as root",
+                 path);
+        return -EACCES;
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------- what FUSE needs */
+
+static int check_device(void)
+{
+    int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        return 0;
+    }
+    int err = errno;
+    if (err == EACCES || err == EPERM)
+        FP_ERROR("/dev/fuse: %s: make it readable and writable for you (in a container: --device /dev/fuse)",
+                 strerror(err));
+    else
+        FP_ERROR("/dev/fuse is not there: load the kernel's module with modprobe fuse (in a container: "
+                 "--device /dev/fuse)");
+    return -err;
+}
+
+static bool user_allow_other(void)
+{
+    char line[256];
+    bool found = false;
+    FILE *f = fopen(FUSE_CONF, "re");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        line[strcspn(line, " \t\n#")] = '\0';
+        found = strcmp(line, "user_allow_other") == 0;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static bool in_path(const char *program)
+{
+    const char *path = getenv("PATH");
+    char *copy = strdup(path ? path : "/usr/bin:/bin"), *save = NULL, full[PATH_MAX];
+    bool found = false;
+    for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir && !found;
+         dir = strtok_r(NULL, ":", &save)) {
+        snprintf(full, sizeof full, "%s/%s", dir, program);
+        found = access(full, X_OK) == 0;
+    }
+    free(copy);
+    return found;
+}
+
+static int check_user(const struct cl_options *opt)
+{
+    if (geteuid() == 0)
+        return 0;
+    if (!in_path("fusermount3")) {
+        FP_ERROR("fusermount3 is not in PATH, and only root can mount without it: install the package fuse3");
+        return -ENOENT;
+    }
+    if (opt->allow_other && !user_allow_other()) {
+        FP_ERROR("allow-other is not permitted to you: put the line user_allow_other into %s, or leave the "
+                 "option out",
+                 FUSE_CONF);
+        return -EPERM;
+    }
+    return 0;
+}
+
+int cl_mountpoint_check(struct cl_options *opt)
+{
+    int rc = check_device();
+    if (rc == 0)
+        rc = check_user(opt);
+    if (rc < 0)
+        return rc;
+    char *path = real_path(opt->mountpoint);
+    if (!path)
+        return check_dir(opt->mountpoint); /* says what is wrong with its parent */
+    rc = clean_stale(path);
+    if (rc == 0)
+        rc = check_dir(path);
+    char *real = rc == 0 ? realpath(path, NULL) : NULL; /* the last component may be a symbolic link */
+    if (real && strcmp(real, path) != 0)
+        rc = clean_stale(real);
+    if (rc == 0)
+        opt->mountpoint = real ? real : path;
+    if (rc < 0 || real)
+        free(path);
+    return rc;
+}

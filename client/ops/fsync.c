@@ -1,0 +1,53 @@
+/*
+ * flush (close), fsync, fsyncdir.
+ *
+ * close publishes: an open that comes after it, on any mount, sees the data. With --close sync it is an
+ * fsync. fsync of a directory makes every change durable that the manager has answered. fsync of the root
+ * writes out and syncs everything of this mount as well: Linux does not pass syncfs(2) and sync(2) on to FUSE
+ * file systems, so this is how a program can say it (docs/ARCHITECTURE.md).
+ */
+#include <errno.h>
+
+#include "client/ops/ops.h"
+#include "fp/clock.h"
+
+void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    struct cl_inode *inode = cl_handle_of(fi)->inode;
+    int rc;
+    (void)ino;
+    if (cl_inode_is_gone(inode))
+        rc = -EIO;
+    else if (m->opt.close_mode == CL_CLOSE_SYNC)
+        rc = cl_data_fsync(m, inode);
+    else
+        rc = cl_data_flush(m, inode);
+    cl_reply_status(req, rc);
+}
+
+void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    struct cl_inode *inode = cl_handle_of(fi)->inode;
+    (void)ino;
+    (void)datasync; /* sizes and slices are in one transaction: there is nothing to leave out */
+    cl_reply_status(req, cl_inode_is_gone(inode) ? -EIO : cl_data_fsync(cl_mount_of(req), inode));
+}
+
+void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    Fp__Empty msg = FP__EMPTY__INIT;
+    (void)datasync;
+    (void)fi;
+    if (ino == FUSE_ROOT_ID) {
+        int rc = cl_data_sync_all(m, true, fp_now_ms() + m->opt.io_timeout_ms);
+        if (rc < 0) {
+            cl_reply_status(req, rc);
+            return;
+        }
+    }
+    struct cl_op *op = cl_op_new(req);
+    if (op)
+        cl_op_call(op, FP__MSG_TYPE__MSG_SYNC, &msg.base, cl_op_done_status);
+}

@@ -1,0 +1,78 @@
+/*
+ * getattr and statx: the manager's attributes, overlaid with what this node has written and not yet
+ * published.
+ *
+ * statx is asked by kernels since 6.6 when a program wants the time of birth, which struct stat has no field
+ * for.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "client/ops/ops.h"
+
+void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    Fp__InodeReq msg = FP__INODE_REQ__INIT;
+    struct cl_op *op = cl_op_new(req);
+    (void)fi;
+    if (!op)
+        return;
+    msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, cl_op_done_attr);
+}
+
+static struct statx_timestamp statx_time(struct timespec t)
+{
+    return (struct statx_timestamp){.tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec};
+}
+
+static void statx_from_stat(const struct stat *st, int64_t btime_ns, struct statx *sx)
+{
+    memset(sx, 0, sizeof *sx);
+    sx->stx_mask = STATX_BASIC_STATS | STATX_BTIME;
+    sx->stx_blksize = (uint32_t)st->st_blksize;
+    sx->stx_nlink = (uint32_t)st->st_nlink;
+    sx->stx_uid = st->st_uid;
+    sx->stx_gid = st->st_gid;
+    sx->stx_mode = (uint16_t)st->st_mode;
+    sx->stx_ino = st->st_ino;
+    sx->stx_size = (uint64_t)st->st_size;
+    sx->stx_blocks = (uint64_t)st->st_blocks;
+    sx->stx_rdev_major = major(st->st_rdev);
+    sx->stx_rdev_minor = minor(st->st_rdev);
+    sx->stx_atime = statx_time(st->st_atim);
+    sx->stx_mtime = statx_time(st->st_mtim);
+    sx->stx_ctime = statx_time(st->st_ctim);
+    sx->stx_btime.tv_sec = btime_ns / 1000000000;
+    sx->stx_btime.tv_nsec = (uint32_t)(btime_ns % 1000000000);
+}
+
+static void done_statx(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    struct stat st;
+    struct statx sx;
+    if (!a) {
+        cl_op_reply_err(op, status < 0 ? status : -EPROTO);
+        return;
+    }
+    cl_attr_stat(op->m, a, &st);
+    statx_from_stat(&st, a->btime_ns, &sx);
+    fuse_reply_statx(op->req, 0, &sx, CL_ATTR_TIMEOUT_S);
+    cl_op_free(op);
+}
+
+void cl_op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
+{
+    Fp__InodeReq msg = FP__INODE_REQ__INIT;
+    struct cl_op *op = cl_op_new(req);
+    (void)flags;
+    (void)mask;
+    (void)fi;
+    if (!op)
+        return;
+    msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, done_statx);
+}

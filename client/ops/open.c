@@ -1,0 +1,177 @@
+/*
+ * open, create, tmpfile, release.
+ *
+ * The manager is told of every open file description (MSG_OPEN, or MSG_MKNOD with open), so that an unlinked
+ * file lives until the last close anywhere; release goes back in batches (mgr_call.c).
+ *
+ * O_TRUNC: the kernel sends a setattr after the open (FUSE_CAP_ATOMIC_O_TRUNC is not wanted), so open itself
+ * never changes data.
+ *
+ * create races with other mounts: between the kernel's lookup, which found nothing, and our message, another
+ * node may have made the file. Ranks that all open the same new file do this all the time. Without O_EXCL the
+ * manager then opens the existing file. The kernel has not checked its permissions; where the owner's bits do
+ * not already allow what is asked, or O_TRUNC is set, we answer ESTALE, which makes the kernel walk the path
+ * again, find the file, and open it the usual way. No program ever sees it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ops/ops.h"
+
+static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
+{
+    struct cl_handle *h = calloc(1, sizeof *h);
+    if (h) {
+        h->inode = inode;
+        h->flags = flags;
+    }
+    return h;
+}
+
+/* Give the manager's hold and our reference back. */
+static void let_go(struct cl_mount *m, struct cl_inode *inode)
+{
+    cl_mgr_release(m, inode);
+    cl_inode_put(m, inode);
+}
+
+static void fill_fi(struct cl_mount *m, struct fuse_file_info *fi, struct cl_handle *h)
+{
+    fi->fh = (uintptr_t)h;
+    fi->direct_io = m->opt.direct_io;
+    fi->parallel_direct_writes = m->opt.direct_io;
+    fi->keep_cache = 0;
+    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY; /* closing it publishes nothing */
+}
+
+/* The existing file that a create found: may this caller open it without the kernel having looked? */
+static bool owner_may_open(const struct cl_op *op, const Fp__Attr *a)
+{
+    const struct fuse_ctx *ctx = fuse_req_ctx(op->req);
+    int acc = op->open.fi.flags & O_ACCMODE;
+    uint32_t need = (acc != O_WRONLY ? S_IRUSR : 0) | (acc != O_RDONLY ? S_IWUSR : 0);
+    if (op->open.fi.flags & O_TRUNC)
+        return false;
+    return ctx->uid == 0 || (ctx->uid == a->uid && (a->mode & need) == need);
+}
+
+static void reply_open(struct cl_op *op, const Fp__Attr *a)
+{
+    struct fuse_entry_param e;
+    int rc;
+    if (!op->open.with_entry) {
+        rc = fuse_reply_open(op->req, &op->open.fi);
+    } else {
+        cl_entry_fill(op->m, a, &e);
+        rc = fuse_reply_create(op->req, &e, &op->open.fi);
+    }
+    if (rc == -ENOENT) {
+        /* The caller was killed meanwhile: no release will come. */
+        struct cl_handle *h = cl_handle_of(&op->open.fi);
+        struct cl_inode *inode = h->inode;
+        cl_data_release(op->m, h);
+        let_go(op->m, inode);
+        free(h);
+    }
+}
+
+static int opened(struct cl_op *op, const Fp__AttrReply *reply)
+{
+    const Fp__Attr *a = reply->attr;
+    if (!a)
+        return -EPROTO;
+    struct cl_inode *inode = cl_inode_intern(op->m, a);
+    if (!inode)
+        return -ENOMEM;
+    cl_inode_hold(op->m, inode);
+    if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
+        let_go(op->m, inode);
+        return -ESTALE;
+    }
+    struct cl_handle *h = handle_new(inode, op->open.fi.flags);
+    int rc = h ? cl_data_open(op->m, h, a) : -ENOMEM;
+    if (rc < 0) {
+        free(h);
+        let_go(op->m, inode);
+        return rc;
+    }
+    fill_fi(op->m, &op->open.fi, h);
+    reply_open(op, a);
+    return 0;
+}
+
+static void done_open(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    if (status == 0)
+        status = opened(op, (const Fp__AttrReply *)reply);
+    if (status == 0) {
+        cl_op_free(op);
+        return;
+    }
+    /* See the top of the file: a name that came between lookup and create. */
+    if (op->open.with_entry && (status == -EEXIST || status == -ESTALE) && !(op->open.fi.flags & O_EXCL)) {
+        fuse_reply_err(op->req, ESTALE);
+        cl_op_free(op);
+        return;
+    }
+    cl_op_reply_err(op, status);
+}
+
+void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    Fp__Open msg = FP__OPEN__INIT;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->open.fi = *fi;
+    msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_open);
+}
+
+static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                   const struct fuse_file_info *fi)
+{
+    Fp__MkNod msg = FP__MK_NOD__INIT;
+    const struct fuse_ctx *ctx = fuse_req_ctx(req);
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->open.fi = *fi;
+    op->open.with_entry = true;
+    msg.parent = parent;
+    msg.mode = S_IFREG | (mode & 07777 & ~ctx->umask);
+    msg.uid = ctx->uid;
+    msg.gid = ctx->gid;
+    msg.open = true;
+    msg.tmpfile = !name;
+    msg.excl = !name || (fi->flags & O_EXCL);
+    if (name)
+        msg.name = cl_bytes(name);
+    cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, done_open);
+}
+
+void cl_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+    if (cl_name_ok(req, name))
+        create(req, parent, name, mode, fi);
+}
+
+void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+    create(req, parent, NULL, mode, fi);
+}
+
+void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    struct cl_handle *h = cl_handle_of(fi);
+    struct cl_inode *inode = h->inode;
+    (void)ino;
+    cl_data_release(m, h);
+    let_go(m, inode);
+    free(h);
+    fuse_reply_err(req, 0);
+}

@@ -1,0 +1,128 @@
+/*
+ * FUSE operations: one file for each, or for each tight group.
+ *
+ * FUSE threads call cl_op_*; libfuse says what the arguments are. Metadata operations pack a request, hand it
+ * to the core loop and return; the callback replies to the kernel from there. Data operations call the data
+ * path and may block. After fuse_reply_* nothing of the request may be touched, and no lock is held across
+ * it.
+ */
+#ifndef CL_OPS_H
+#define CL_OPS_H
+
+#define FUSE_USE_VERSION 317
+
+#include <fuse_lowlevel.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/inode.h"
+#include "fp.pb-c.h"
+#include "fp/err.h"
+
+#define CL_NAME_MAX_BYTES  255u
+
+/*
+ * How long the kernel may believe names and attributes. Names: not at all, so that those of other mounts are
+ * seen at once. Attributes: one operation long (the kernel rounds up to a clock tick), which saves the
+ * GETATTR after each LOOKUP of a stat(2).
+ */
+#define CL_ENTRY_TIMEOUT_S 0.0
+#define CL_ATTR_TIMEOUT_S  0.001
+
+/* An operation that waits for the manager. */
+struct cl_op {
+    fuse_req_t req;
+    struct cl_mount *m;
+    union {
+        struct { /* open, create, tmpfile */
+            struct fuse_file_info fi;
+            bool with_entry; /* reply to create */
+        } open;
+        struct { /* readdir */
+            uint64_t ino;
+            off_t off;
+            size_t size;
+            bool plus;
+        } dir;
+        struct { /* getxattr, listxattr */
+            size_t size;
+        } xattr;
+        struct { /* setattr */
+            uint64_t ino;
+        } attr;
+    };
+};
+
+/* reply.c */
+struct cl_op *cl_op_new(fuse_req_t req); /* NULL: out of memory, and the request has been answered */
+void cl_op_free(struct cl_op *op);
+/* Send; cb gets op. */
+void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb);
+void cl_op_reply_err(struct cl_op *op, int status); /* and frees op */
+void cl_op_done_status(void *op, int status,
+                       const ProtobufCMessage *reply); /* callbacks: reply with the status alone */
+void cl_op_done_entry(void *op, int status, const ProtobufCMessage *reply); /* AttrReply as an entry */
+void cl_op_done_attr(void *op, int status, const ProtobufCMessage *reply);  /* AttrReply as attributes */
+void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
+void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e);
+/* False: the name is too long, and the request has been answered. */
+bool cl_name_ok(fuse_req_t req, const char *name);
+ProtobufCBinaryData cl_bytes(const char *text);
+static inline struct cl_mount *cl_mount_of(fuse_req_t req)
+{
+    return fuse_req_userdata(req);
+}
+static inline struct cl_handle *cl_handle_of(const struct fuse_file_info *fi)
+{
+    return (struct cl_handle *)(uintptr_t)fi->fh;
+}
+
+void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+void cl_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup);
+void cl_op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
+void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi);
+void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi);
+void cl_op_readlink(fuse_req_t req, fuse_ino_t ino);
+void cl_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+void cl_op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void cl_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
+void cl_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+void cl_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+                  const char *new_name, unsigned flags);
+void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
+void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+                  struct fuse_file_info *fi);
+void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
+void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+                 struct fuse_file_info *fi);
+void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void cl_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+void cl_op_statfs(fuse_req_t req, fuse_ino_t ino);
+void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+                    int flags);
+void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+void cl_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
+void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
+void cl_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+                     struct fuse_file_info *fi);
+void cl_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
+                           fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
+                           int flags);
+void cl_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
+                 unsigned flags, const void *in_buf, size_t in_bufsz, size_t out_bufsz);
+
+/* All of the above, for fuse_session_new; .init is left to fuse_session.c. */
+void cl_ops_fill(struct fuse_lowlevel_ops *ops);
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * opendir, readdir, readdirplus.
+ *
+ * An entry's offset is the manager's cookie of that entry plus 2: 0 is the start, 1 comes after ".", 2 after
+ * "..". Cookies are stable while the directory changes, so no state is kept between calls and nothing is
+ * opened.
+ *
+ * The kernel says how many bytes it takes; we ask for as many entries as could fit, and what does not fit is
+ * asked again from the last cookie. readdirplus is used by the kernel where it expects the attributes to be
+ * looked at (READDIRPLUS_AUTO).
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ops/ops.h"
+
+#define NAME_BUF        (CL_NAME_MAX_BYTES + 1)
+#define ENTRY_MIN_BYTES 32u /* of the kernel's format, with a name of 8 bytes */
+#define PLUS_MIN_BYTES  160u
+#define ENTRIES_MAX     4096u
+#define DOT_ENTRIES     2
+
+struct filler {
+    struct cl_op *op;
+    char *buf;
+    size_t used;
+};
+
+void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+    (void)ino;
+    fi->fh = 0;
+    fuse_reply_open(req, fi);
+}
+
+/* False: it does not fit any more. */
+static bool add(struct filler *f, const char *name, const struct fuse_entry_param *e, off_t next)
+{
+    struct cl_op *op = f->op;
+    size_t room = op->dir.size - f->used, need;
+    if (op->dir.plus)
+        need = fuse_add_direntry_plus(op->req, f->buf + f->used, room, name, e, next);
+    else
+        need = fuse_add_direntry(op->req, f->buf + f->used, room, name, &e->attr, next);
+    if (need > room)
+        return false;
+    f->used += need;
+    return true;
+}
+
+/* "." and "..": the kernel does not look them up, so number and type are all that is needed. */
+static bool add_dot(struct filler *f, const char *name, uint64_t ino, off_t next)
+{
+    struct fuse_entry_param e = {.attr = {.st_ino = ino, .st_mode = S_IFDIR}};
+    return f->op->dir.off >= next || add(f, name, &e, next);
+}
+
+static bool add_entry(struct filler *f, const Fp__DirEntry *d)
+{
+    struct fuse_entry_param e = {0};
+    char name[NAME_BUF];
+    if (d->name.len == 0 || d->name.len >= sizeof name)
+        return true; /* not a name that this kernel could use */
+    memcpy(name, d->name.data, d->name.len);
+    name[d->name.len] = '\0';
+    if (f->op->dir.plus && d->attr) {
+        cl_entry_fill(f->op->m, d->attr, &e);
+    } else {
+        e.attr.st_ino = d->ino;
+        e.attr.st_mode = d->mode;
+    }
+    return add(f, name, &e, (off_t)d->cookie + DOT_ENTRIES);
+}
+
+static void done_readdir(void *arg, int status, const ProtobufCMessage *msg)
+{
+    struct cl_op *op = arg;
+    const Fp__ReadDirReply *r = (const Fp__ReadDirReply *)msg;
+    struct filler f = {.op = op};
+    if (status == 0 && !(f.buf = malloc(op->dir.size)))
+        status = -ENOMEM;
+    if (status < 0) {
+        cl_op_reply_err(op, status);
+        return;
+    }
+    if (add_dot(&f, ".", op->dir.ino, 1) && add_dot(&f, "..", r->parent ? r->parent : op->dir.ino, 2)) {
+        for (size_t i = 0; i < r->n_entries && add_entry(&f, r->entries[i]); i++)
+            ;
+    }
+    fuse_reply_buf(op->req, f.buf, f.used);
+    free(f.buf);
+    cl_op_free(op);
+}
+
+static void readdir_common(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+    Fp__ReadDir msg = FP__READ_DIR__INIT;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->dir.ino = ino;
+    op->dir.off = off;
+    op->dir.size = size;
+    op->dir.plus = plus;
+    msg.ino = ino;
+    msg.cookie = off > DOT_ENTRIES ? (uint64_t)off - DOT_ENTRIES : 0;
+    msg.max_entries = (uint32_t)(size / (plus ? PLUS_MIN_BYTES : ENTRY_MIN_BYTES)) + 1;
+    if (msg.max_entries > ENTRIES_MAX)
+        msg.max_entries = ENTRIES_MAX;
+    msg.plus = plus;
+    cl_op_call(op, FP__MSG_TYPE__MSG_READDIR, &msg.base, done_readdir);
+}
+
+void cl_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    (void)fi;
+    readdir_common(req, ino, size, off, false);
+}
+
+void cl_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+    (void)fi;
+    readdir_common(req, ino, size, off, true);
+}

@@ -1,0 +1,112 @@
+/*
+ * What all operations share: waiting for the manager, and replies to the kernel.
+ *
+ * cl_op_new and cl_op_call run on FUSE threads, callbacks and replies on the core loop. This is where our
+ * error codes turn into what applications see (fp_err_to_errno) and where the sign flips, because FUSE wants
+ * it.
+ *
+ * Interrupts are polled, by the core loop, for requests that have waited for a while (core.h), instead of
+ * registered with fuse_req_interrupt_func: that costs each request nothing, and no handler can run for a
+ * request that is gone.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ops/ops.h"
+
+void cl_reply_status(fuse_req_t req, int status)
+{
+    fuse_reply_err(req, fp_err_to_errno(status));
+}
+
+struct cl_op *cl_op_new(fuse_req_t req)
+{
+    struct cl_op *op = calloc(1, sizeof *op);
+    if (!op) {
+        cl_reply_status(req, -ENOMEM);
+        return NULL;
+    }
+    op->req = req;
+    op->m = cl_mount_of(req);
+    return op;
+}
+
+void cl_op_free(struct cl_op *op)
+{
+    free(op);
+}
+
+static bool is_interrupted(void *arg)
+{
+    struct cl_op *op = arg;
+    return fuse_req_interrupted(op->req);
+}
+
+void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb)
+{
+    cl_mgr_call_intr(op->m, type, msg, is_interrupted, cb, op);
+}
+
+void cl_op_reply_err(struct cl_op *op, int status)
+{
+    cl_reply_status(op->req, status);
+    cl_op_free(op);
+}
+
+void cl_op_done_status(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)reply;
+    cl_op_reply_err(arg, status);
+}
+
+void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e)
+{
+    memset(e, 0, sizeof *e);
+    cl_attr_stat(m, a, &e->attr);
+    e->ino = a->ino;
+    e->generation = a->generation;
+    e->entry_timeout = CL_ENTRY_TIMEOUT_S;
+    e->attr_timeout = CL_ATTR_TIMEOUT_S;
+}
+
+void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    struct fuse_entry_param e;
+    if (!a) {
+        cl_op_reply_err(op, status < 0 ? status : -EPROTO);
+        return;
+    }
+    cl_entry_fill(op->m, a, &e);
+    fuse_reply_entry(op->req, &e);
+    cl_op_free(op);
+}
+
+void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    struct stat st;
+    if (!a) {
+        cl_op_reply_err(op, status < 0 ? status : -EPROTO);
+        return;
+    }
+    cl_attr_stat(op->m, a, &st);
+    fuse_reply_attr(op->req, &st, CL_ATTR_TIMEOUT_S);
+    cl_op_free(op);
+}
+
+bool cl_name_ok(fuse_req_t req, const char *name)
+{
+    if (strlen(name) <= CL_NAME_MAX_BYTES)
+        return true;
+    cl_reply_status(req, -ENAMETOOLONG);
+    return false;
+}
+
+ProtobufCBinaryData cl_bytes(const char *text)
+{
+    return (ProtobufCBinaryData){.len = strlen(text), .data = (uint8_t *)text};
+}

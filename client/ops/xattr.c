@@ -1,0 +1,121 @@
+/*
+ * Extended attributes: user., trusted. and security. are stored by the manager; some of user.fp. are computed
+ * here (xattr_virtual.h). POSIX ACLs are not kept: system. answers EOPNOTSUPP, so that cp and tar do without.
+ * Who may read or write which prefix has been decided by the kernel.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "client/ops/ops.h"
+#include "client/xattr_virtual.h"
+
+#define XATTR_NAME_MAX_BYTES 255u
+
+/* 0, or why there is no attribute of this name. */
+static int check_name(const char *name)
+{
+    if (strlen(name) > XATTR_NAME_MAX_BYTES)
+        return -ERANGE;
+    if (strncmp(name, "user.", 5) != 0 && strncmp(name, "trusted.", 8) != 0 &&
+        strncmp(name, "security.", 9) != 0)
+        return -EOPNOTSUPP;
+    return 0;
+}
+
+static void reply_value(fuse_req_t req, const void *value, size_t len, size_t size)
+{
+    if (size == 0)
+        fuse_reply_xattr(req, len);
+    else if (len > size)
+        cl_reply_status(req, -ERANGE);
+    else
+        fuse_reply_buf(req, value, len);
+}
+
+static void done_value(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    if (status < 0) {
+        cl_op_reply_err(op, status);
+        return;
+    }
+    const ProtobufCBinaryData *v = &((const Fp__XattrReply *)reply)->value;
+    reply_value(op->req, v->data, v->len, op->xattr.size);
+    cl_op_free(op);
+}
+
+void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+    Fp__GetXattr msg = FP__GET_XATTR__INIT;
+    int rc = check_name(name);
+    if (rc == 0 && cl_xattr_is_virtual(name)) {
+        char value[CL_XATTR_VALUE_MAX];
+        ssize_t len = cl_xattr_virtual_get(cl_mount_of(req), ino, name, value);
+        if (len >= 0) {
+            reply_value(req, value, (size_t)len, size);
+            return;
+        }
+        rc = (int)len;
+    }
+    if (rc < 0) {
+        cl_reply_status(req, rc);
+        return;
+    }
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->xattr.size = size;
+    msg.ino = ino;
+    msg.name = cl_bytes(name);
+    cl_op_call(op, FP__MSG_TYPE__MSG_GETXATTR, &msg.base, done_value);
+}
+
+void cl_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    Fp__InodeReq msg = FP__INODE_REQ__INIT;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->xattr.size = size;
+    msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_LISTXATTR, &msg.base, done_value);
+}
+
+static bool writable(fuse_req_t req, const char *name)
+{
+    int rc = check_name(name);
+    if (rc == 0 && cl_xattr_is_virtual(name))
+        rc = -EPERM;
+    if (rc < 0)
+        cl_reply_status(req, rc);
+    return rc == 0;
+}
+
+void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+                    int flags)
+{
+    Fp__SetXattr msg = FP__SET_XATTR__INIT;
+    if (!writable(req, name))
+        return;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    msg.ino = ino;
+    msg.name = cl_bytes(name);
+    msg.value = (ProtobufCBinaryData){.len = size, .data = (uint8_t *)value};
+    msg.flags = (uint32_t)flags;
+    cl_op_call(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base, cl_op_done_status);
+}
+
+void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+    Fp__RemoveXattr msg = FP__REMOVE_XATTR__INIT;
+    if (!writable(req, name))
+        return;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    msg.ino = ino;
+    msg.name = cl_bytes(name);
+    cl_op_call(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base, cl_op_done_status);
+}

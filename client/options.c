@@ -1,0 +1,176 @@
+/*
+ * Options of fp-mount.
+ *
+ * Called once by main(), before any thread. There is one table; the two ways to call the program differ only
+ * in which options are taken from bare arguments: `fp-mount MOUNTPOINT`, or `mount.fuse.fpstore ADDR:PORT
+ * MOUNTPOINT` with the source first, as mount(8) calls its helpers. So the table is copied and the flag of
+ * one line set, rather than kept twice.
+ *
+ * allow-other is on by default where it can be: for root. For other users it needs a line in /etc/fuse.conf,
+ * which the check of the mountpoint looks at (mountpoint.c), so for them it is off unless asked for.
+ */
+#include "client/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fp/units.h"
+
+#define OPTS_MAX 40
+
+static const char *const close_names[] = {"publish", "sync", NULL};
+
+const char *cl_cores_parse(const char *text, cpu_set_t *set)
+{
+    const char *p = text;
+    CPU_ZERO(set);
+    do {
+        char *end;
+        if (!isdigit((unsigned char)*p))
+            return "give numbers and ranges of cores, such as 0,2-5";
+        unsigned long from = strtoul(p, &end, 10), to = from;
+        if (*end == '-') {
+            p = end + 1;
+            if (!isdigit((unsigned char)*p))
+                return "give numbers and ranges of cores, such as 0,2-5";
+            to = strtoul(p, &end, 10);
+        }
+        if (from > to)
+            return "a range of cores ends before it begins";
+        if (to >= CPU_SETSIZE)
+            return "there is no core of that number";
+        for (unsigned long c = from; c <= to; c++)
+            CPU_SET(c, set);
+        p = end;
+    } while (*p++ == ',');
+    return p[-1] == '\0' ? NULL : "give numbers and ranges of cores, such as 0,2-5";
+}
+
+static const char *check_cores(const char *text)
+{
+    cpu_set_t set, ours;
+    const char *why = cl_cores_parse(text, &set);
+    if (why)
+        return why;
+    if (sched_getaffinity(0, sizeof ours, &ours) == 0) {
+        CPU_AND(&set, &set, &ours);
+        if (CPU_COUNT(&set) == 0)
+            return "none of these cores may be used by this process: see taskset -p $$";
+    }
+    return NULL;
+}
+
+static const struct fp_opt options[] = {
+    FP_OPT_MANAGER(struct cl_options, manager, FP_OPT_REQUIRED),
+    FP_OPT_KEY(struct cl_options, key),
+    FP_OPT_NODE(struct cl_options, node),
+    FP_OPT_PATH(struct cl_options, mountpoint, "mountpoint", "/AggregateSSDstore",
+                "Directory to mount the store on.", .flags = FP_OPT_POSITIONAL, .arg = "MOUNTPOINT"),
+    FP_OPT_SIZE(
+        struct cl_options, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4),
+        "Memory for chunks that are being written or read. Allocated and locked to this size at start."),
+    FP_OPT_STRING(
+        struct cl_options, cores_text, "cores", NULL,
+        "Service cores: checksums and device I/O run on these alone, such as 0,2-5. By default, anywhere.",
+        .arg = "LIST", .check = check_cores),
+    FP_OPT_SIZE(struct cl_options, read_ahead_bytes, "read-ahead", "8MiB", 0, FP_GIB(4),
+                "How far to read ahead of a sequential reader. 0: not at all."),
+    FP_OPT_ENUM(
+        struct cl_options, close_mode, "close", "publish", close_names,
+        "What close(2) waits for: until other mounts can see the data, or until it is on the device as "
+        "after fsync(2)."),
+    FP_OPT_DURATION(
+        struct cl_options, manager_timeout_ms, "manager-timeout", "60s", 100, FP_HOUR_MS(24),
+        "How long an operation waits for a manager that does not answer before it fails with EIO."),
+    FP_OPT_DURATION(struct cl_options, io_timeout_ms, "io-timeout", "60s", 100, FP_HOUR_MS(24),
+                    "How long reading, writing and syncing wait for benefactors before they fail with EIO."),
+    FP_OPT_DURATION(struct cl_options, start_timeout_ms, "start-timeout", "5s", 100, FP_HOUR_MS(1),
+                    "How long to try to reach the manager at start."),
+    FP_OPT_INT(struct cl_options, threads, "threads", "32", 2, 1024,
+               "Most threads that serve requests of the kernel. Started when needed."),
+    FP_OPT_INT(struct cl_options, store_threads, "store-threads", "0", 0, 256,
+               "Threads for checksums and device I/O. 0: as many as service cores, at least 2."),
+    FP_OPT_BOOL(
+        struct cl_options, direct_io, "direct-io", "on",
+        "Bypass the kernel's page cache. Off only where programs need shared mappings on a kernel that has "
+        "none for direct I/O (before Linux 6.6); writes are slower then."),
+    FP_OPT_BOOL(
+        struct cl_options, allow_other, "allow-other", "on",
+        "Let all users of the node use the mount, by the permissions of the files. For others than root "
+        "it is off by default and needs user_allow_other in /etc/fuse.conf."),
+    FP_OPT_DATA_ENCRYPTION(struct cl_options, data_encryption),
+    FP_OPT_BOOL(struct cl_options, foreground, "foreground", "off",
+                "Stay in the foreground (-f). Otherwise the program returns when the mount can be used.",
+                .flags = FP_OPT_NO_FILE),
+    FP_OPT_PATH(struct cl_options, log_file, "log", NULL,
+                "File to append log lines to. By default stderr, and nothing once in the background.",
+                .arg = "FILE"),
+    FP_OPT_READY_FD(struct cl_options, ready_fd),
+    FP_OPT_LOG_LEVEL(struct cl_options, log_level),
+    FP_OPT_END,
+};
+
+/* mount(8) calls mount.fuse.fpstore, or mount.fuse, which calls fpstore. */
+static bool is_mount_helper(const char *argv0)
+{
+    const char *base = strrchr(argv0, '/');
+    base = base ? base + 1 : argv0;
+    return strncmp(base, "mount.", 6) == 0 || strcmp(base, "fpstore") == 0;
+}
+
+/* The table for this way of calling. */
+static const struct fp_opt_table *table_for(bool helper)
+{
+    static struct fp_opt copy[OPTS_MAX];
+    static struct fp_opt_table table = {
+        .section = "mount",
+        .summary = "Mount an fpstore: the aggregate store of the nodes' SSDs, as a directory.",
+        .opts = copy,
+        .mount_helper = true,
+    };
+    _Static_assert(sizeof options <= sizeof copy, "OPTS_MAX is too small");
+    memcpy(copy, options, sizeof options);
+    table.prog = "fp-mount";
+    if (helper)
+        copy[0].flags |= FP_OPT_POSITIONAL;
+    return &table;
+}
+
+/* -f is --foreground. The array is never freed: options point into it. */
+static char **without_short(int argc, char **argv)
+{
+    static char foreground[] = "--foreground";
+    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    if (!copy)
+        abort();
+    for (int i = 0; i < argc; i++)
+        copy[i] = strcmp(argv[i], "-f") == 0 ? foreground : argv[i];
+    return copy;
+}
+
+void cl_options_parse(struct cl_options *out, int argc, char **argv)
+{
+    static char host[256];
+    bool helper = is_mount_helper(argv[0]);
+    struct fp_opts *o = fp_opt_parse_or_exit(table_for(helper), out, argc, without_short(argc, argv));
+
+    memcpy(out->manager_text, out->manager.text, sizeof out->manager_text);
+    if (!out->node || !*out->node) {
+        if (gethostname(host, sizeof host - 1) != 0)
+            snprintf(host, sizeof host, "localhost");
+        out->node = host;
+    }
+    if (out->cores_text && !cl_cores_parse(out->cores_text, &out->cores))
+        out->ncores = (unsigned)CPU_COUNT(&out->cores);
+    out->mount_flags = *fp_opts_mount_flags(o);
+    for (size_t i = 0; i < out->mount_flags.count; i++) {
+        if (strcmp(out->mount_flags.items[i], "allow_other") == 0)
+            return;
+    }
+    if (geteuid() != 0 && strcmp(fp_opts_source(o, "allow-other"), "default") == 0)
+        out->allow_other = false;
+}

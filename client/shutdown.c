@@ -1,0 +1,150 @@
+/*
+ * Ending by SIGTERM, SIGINT, SIGHUP or MSG_STOP.
+ *
+ * A thread waits for the signals, which are blocked everywhere else, so nothing here runs in a signal
+ * handler. At the first one a second thread does the work, so that this one stays free to hear the next:
+ *
+ *   first    write everything out and make it durable, unmount; if files are open, unmount lazily and give
+ * their owners a second; then the FUSE loop is ended and main() writes out what came in between. Exit code 0.
+ *   second   unmount lazily and end the loop at once; main() has 2 s to write out. If that is not enough: a
+ * line that says what was lost, exit code 1.
+ *
+ * umount(8) and fusermount3 -u need none of this: the kernel ends the loop, and main() goes on.
+ */
+#include "client/shutdown.h"
+
+#define FUSE_USE_VERSION 317
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/mountpoint.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define SYNC_MS       30000u
+#define OPEN_GRACE_MS 1000u
+#define HURRY_MS      3000u
+#define STEP_US       10000u
+
+static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done;
+
+static void fill_set(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+}
+
+void cl_shutdown_block_signals(void)
+{
+    sigset_t set;
+    fill_set(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void cl_shutdown_request(void)
+{
+    kill(getpid(), SIGTERM);
+}
+
+void cl_shutdown_loop_ended(void)
+{
+    atomic_store(&loop_ended, true);
+}
+
+bool cl_shutdown_hurried(void)
+{
+    return atomic_load(&hurried);
+}
+
+bool cl_shutdown_unmounted(void)
+{
+    while (atomic_load(&stopping) && !atomic_load(&stop_done) && !atomic_load(&hurried))
+        usleep(STEP_US);
+    return atomic_load(&unmounted);
+}
+
+static void unmount(struct cl_mount *m)
+{
+    int rc = cl_mountpoint_unmount(m->opt.mountpoint, false);
+    if (rc == -EBUSY) {
+        FP_WARN("%s is in use: its open files end with this mount", m->opt.mountpoint);
+        rc = cl_mountpoint_unmount(m->opt.mountpoint, true);
+    }
+    if (rc < 0 && rc != -EINVAL)
+        FP_WARN("cannot unmount %s: %s", m->opt.mountpoint, fp_strerror(rc));
+    atomic_store(&unmounted, rc == 0);
+}
+
+static void *stop_main(void *arg)
+{
+    struct cl_mount *m = arg;
+    pthread_setname_np(pthread_self(), "stop");
+    FP_INFO("ending: writing out what is in the pool");
+    int rc = cl_data_sync_all(m, true, fp_now_ms() + SYNC_MS);
+    if (rc < 0)
+        FP_WARN("not everything could be written out yet: %s", fp_strerror(rc));
+    if (!atomic_load(&hurried))
+        unmount(m);
+    /* With no file open the kernel ends the loop now. */
+    for (unsigned ms = 0; ms < OPEN_GRACE_MS && !atomic_load(&loop_ended) && !atomic_load(&hurried);
+         ms += STEP_US / 1000)
+        usleep(STEP_US);
+    fuse_session_exit(m->se);
+    atomic_store(&stop_done, true);
+    return NULL;
+}
+
+static void hurry(struct cl_mount *m)
+{
+    atomic_store(&hurried, true);
+    FP_WARN("asked again: ending quickly");
+    if (cl_mountpoint_unmount(m->opt.mountpoint, true) == 0)
+        atomic_store(&unmounted, true);
+    fuse_session_exit(m->se);
+    usleep(HURRY_MS * 1000);
+    FP_ERROR("ended before everything was written out: what was not synced or closed is lost");
+    _exit(1);
+}
+
+static void *signals_main(void *arg)
+{
+    struct cl_mount *m = arg;
+    sigset_t set;
+    int sig;
+    fill_set(&set);
+    pthread_setname_np(pthread_self(), "signals");
+    for (;;) {
+        pthread_t stop;
+        if (sigwait(&set, &sig) != 0)
+            continue;
+        if (atomic_exchange(&stopping, true))
+            hurry(m);
+        else if (pthread_create(&stop, NULL, stop_main, m) == 0)
+            pthread_detach(stop);
+        else
+            hurry(m);
+    }
+    return NULL;
+}
+
+int cl_shutdown_start(struct cl_mount *m)
+{
+    pthread_t thread;
+    int rc = pthread_create(&thread, NULL, signals_main, m);
+    if (rc != 0)
+        return -rc;
+    pthread_detach(thread);
+    return 0;
+}

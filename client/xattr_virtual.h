@@ -1,0 +1,31 @@
+/*
+ * Extended attributes that are computed, not stored: how fpctl and people ask a mount about itself and about
+ * a file.
+ *
+ *   user.fp.manager   ADDR:PORT of the manager                          on the root
+ *   user.fp.key_file  path of the key file                              on the root
+ *   user.fp.at_risk   "DIRTY UNCOMMITTED": bytes not yet on a benefactor, and bytes there that the manager
+ * does not know
+ *
+ * They are read-only and not listed, so that cp -a and rsync -X do not try to copy them. (user.fp.chunk_size
+ * and user.fp.stripe are the manager's, stored and inherited.)
+ */
+#ifndef CL_XATTR_VIRTUAL_H
+#define CL_XATTR_VIRTUAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct cl_mount;
+
+#define CL_XATTR_VALUE_MAX 4200u
+
+bool cl_xattr_is_virtual(const char *name);
+/* Length of the value, put into buf without NUL; -ENODATA: this inode has it not. Any thread; never blocks
+ * for long. */
+ssize_t cl_xattr_virtual_get(struct cl_mount *m, uint64_t ino, const char *name,
+                             char buf[CL_XATTR_VALUE_MAX]);
+
+#endif
