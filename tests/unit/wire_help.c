@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +42,13 @@ static void s_on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, v
 {
     struct wire *w = arg;
     w->requests++;
-    if (in->flags & FP_FRAME_ONEWAY || in->type == T_SILENT) {
+    if (w->echo_paused) {
+        w->echo_paused = false;
+        fp_rpc_conn_pause(conn);
+    }
+    if (in->type == T_LATE)
+        w->late_id = in->id;
+    if (in->flags & FP_FRAME_ONEWAY || in->type == T_SILENT || in->type == T_LATE) {
         fp_rpc_payload_free(in->payload);
         return;
     }
@@ -183,7 +192,8 @@ void wire_reply_cb(void *arg, int status, const struct fp_rpc_in *in)
     Fp__ReadLinkReply *m = fp__read_link_reply__unpack(NULL, in->msg_len_bytes, in->msg);
     assert_non_null(m);
     size_t len = m->target.len < sizeof got->msg - 1 ? m->target.len : sizeof got->msg - 1;
-    memcpy(got->msg, m->target.data, len);
+    if (len > 0)
+        memcpy(got->msg, m->target.data, len);
     got->msg[len] = 0;
     fp__read_link_reply__free_unpacked(m, NULL);
 }
@@ -221,6 +231,114 @@ unsigned wire_until_eof(struct wire *w, int fd, unsigned limit_ms)
         wire_run_ms(w, 5);
     }
 }
+
+/* -------------------------------------------------------------- relay */
+
+struct wire_relay {
+    pthread_t thread;
+    int listen_fd;
+    uint16_t to_port;
+    atomic_bool cut, stop, seen;
+    atomic_ulong close_after; /* 0: never */
+    const char *needle;
+};
+
+static void relay_look(struct wire_relay *r, char *buf, size_t n)
+{
+    if (r->needle && memmem(buf, n, r->needle, strlen(r->needle)))
+        atomic_store(&r->seen, true);
+}
+
+static bool relay_forward(struct wire_relay *r, int from, int to, bool to_server)
+{
+    static char buf[1 << 16];
+    ssize_t n = recv(from, buf, sizeof buf, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN)
+        return true;
+    if (n <= 0)
+        return false;
+    relay_look(r, buf, (size_t)n);
+    unsigned long left = atomic_load(&r->close_after);
+    if (to_server && left > 0) {
+        if ((unsigned long)n >= left)
+            return false;
+        atomic_store(&r->close_after, left - (unsigned long)n);
+    }
+    return send(to, buf, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static void *relay_thread(void *arg)
+{
+    struct wire_relay *r = arg;
+    struct pollfd p[2] = {{r->listen_fd, POLLIN, 0}, {-1, POLLIN, 0}};
+    int a = -1, b = -1;
+    while (!atomic_load(&r->stop)) {
+        if (atomic_load(&r->cut) || poll(p, 2, 10) <= 0) {
+            usleep(1000);
+            continue;
+        }
+        if (a < 0) {
+            union fp_sockaddr to;
+            a = accept(r->listen_fd, NULL, NULL);
+            fp_addr_numeric("127.0.0.1", r->to_port, &to);
+            b = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(b, &to.sa, fp_addr_len(&to)) < 0)
+                break;
+            p[0].fd = a;
+            p[1].fd = b;
+            continue;
+        }
+        if ((p[0].revents && !relay_forward(r, a, b, true)) ||
+            (p[1].revents && !relay_forward(r, b, a, false)))
+            break;
+    }
+    close(a);
+    close(b);
+    return NULL;
+}
+
+struct wire_relay *wire_relay_new(struct wire *w, const char *needle)
+{
+    union fp_sockaddr addr;
+    socklen_t len = sizeof addr;
+    struct wire_relay *r = calloc(1, sizeof *r);
+    assert_non_null(r);
+    fp_addr_numeric("127.0.0.1", 0, &addr);
+    r->needle = needle;
+    r->to_port = fp_rpc_listener_port(w->listener);
+    r->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(r->listen_fd, &addr.sa, fp_addr_len(&addr)), 0);
+    assert_int_equal(listen(r->listen_fd, 5), 0);
+    assert_int_equal(getsockname(r->listen_fd, &addr.sa, &len), 0);
+    fp_addr_format(&addr.sa, w->addr);
+    assert_int_equal(pthread_create(&r->thread, NULL, relay_thread, r), 0);
+    return r;
+}
+
+void wire_relay_cut(struct wire_relay *r)
+{
+    atomic_store(&r->cut, true);
+}
+
+void wire_relay_close_after(struct wire_relay *r, unsigned long bytes)
+{
+    atomic_store(&r->close_after, bytes);
+}
+
+bool wire_relay_seen(struct wire_relay *r)
+{
+    return atomic_load(&r->seen);
+}
+
+void wire_relay_free(struct wire_relay *r)
+{
+    atomic_store(&r->stop, true);
+    pthread_join(r->thread, NULL);
+    close(r->listen_fd);
+    free(r);
+}
+
+/* -------------------------------------------------------------- log */
 
 static int log_fd = -1, stderr_copy = -1;
 

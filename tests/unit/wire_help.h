@@ -22,6 +22,8 @@ struct wire {
     char c_why[256];
     unsigned requests;
     unsigned rpcs_closed;
+    uint64_t late_id; /* of the last T_LATE request, which the server does not answer */
+    bool echo_paused; /* the server pauses the connection at the first request */
     char addr[64];
 };
 
@@ -55,6 +57,16 @@ int wire_stranger(struct wire *w);
 /* Runs the loop until the server closes fd; ms it took, or fails after limit_ms. Bytes received are dropped.
  */
 unsigned wire_until_eof(struct wire *w, int fd, unsigned limit_ms);
+
+/* A relay in a thread of its own between a client and the server, as the network: it can be cut (bytes
+ * vanish, both ends stay open), it can close in mid-stream, and it knows whether a text went by in the clear.
+ */
+struct wire_relay;
+struct wire_relay *wire_relay_new(struct wire *w, const char *needle); /* and makes w->addr its own */
+void wire_relay_cut(struct wire_relay *r);
+void wire_relay_close_after(struct wire_relay *r, unsigned long bytes); /* to the server; from now on */
+bool wire_relay_seen(struct wire_relay *r);
+void wire_relay_free(struct wire_relay *r);
 
 /* Captures stderr (the log) to a file until _end, which says how often needle was in it. */
 void wire_log_begin(void);
