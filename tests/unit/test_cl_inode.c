@@ -1,0 +1,291 @@
+/* The inode table of fp-mount: who keeps an inode alive, what is told to a manager that comes back
+ * (client/inode.h). The data path and the manager link are replaced by the few functions below. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/inode.h"
+
+static unsigned forgotten;
+static char file_mark; /* stands for a struct cl_file */
+
+void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
+{
+    (void)m;
+    inode->file = NULL;
+    forgotten++;
+}
+
+void cl_data_overlay(struct cl_inode *inode, struct stat *st)
+{
+    (void)inode;
+    st->st_size = 4711;
+}
+
+int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply)
+{
+    const Fp__InodeReq *req = (const Fp__InodeReq *)msg;
+    (void)m;
+    assert_int_equal(type, FP__MSG_TYPE__MSG_GETATTR);
+    *reply = NULL;
+    if (req->ino >= 100)
+        return -ENOENT;
+    Fp__AttrReply *r = malloc(sizeof *r);
+    fp__attr_reply__init(r);
+    r->attr = malloc(sizeof *r->attr);
+    fp__attr__init(r->attr);
+    r->attr->ino = req->ino;
+    *reply = &r->base;
+    return 0;
+}
+
+static Fp__Attr attr(uint64_t ino)
+{
+    Fp__Attr a = FP__ATTR__INIT;
+    a.ino = ino;
+    a.mode = S_IFREG | 0644;
+    a.nlink = 1;
+    return a;
+}
+
+static int setup(void **state)
+{
+    static struct cl_mount m;
+    memset(&m, 0, sizeof m);
+    forgotten = 0;
+    *state = &m;
+    return cl_itable_new(&m.inodes);
+}
+
+static int teardown(void **state)
+{
+    cl_itable_free(*state);
+    return 0;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void test_inode_lives_while_referenced(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct cl_inode *inode = cl_inode_intern(m, &a);
+    assert_non_null(inode);
+    assert_ptr_equal(cl_inode_intern(m, &a), inode);
+    cl_inode_put(m, inode);
+    assert_ptr_equal(cl_inode_get(m, 7), inode);
+    cl_inode_put(m, inode);
+    cl_inode_put(m, inode);
+    assert_null(cl_inode_get(m, 7));
+}
+
+static void test_inode_closed_with_data_stays_until_forgotten(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct cl_inode *inode = cl_inode_intern(m, &a);
+    inode->file = (struct cl_file *)&file_mark;
+    cl_inode_put(m, inode);
+    assert_ptr_equal(cl_inode_get(m, 7), inode);
+    cl_inode_forget(m, 7); /* in use: stays */
+    cl_inode_put(m, inode);
+    assert_int_equal(forgotten, 0);
+    cl_inode_forget(m, 7);
+    assert_int_equal(forgotten, 1);
+    assert_null(cl_inode_get(m, 7));
+}
+
+static void test_inode_closed_ones_are_bounded(void **state)
+{
+    struct cl_mount *m = *state;
+    for (uint64_t ino = 2; ino < 5002; ino++) {
+        Fp__Attr a = attr(ino);
+        struct cl_inode *inode = cl_inode_intern(m, &a);
+        inode->file = (struct cl_file *)&file_mark;
+        cl_inode_put(m, inode);
+    }
+    assert_in_range(forgotten, 3000, 4999);
+    assert_null(cl_inode_get(m, 2)); /* the oldest went first */
+    struct cl_inode *last = cl_inode_get(m, 5001);
+    assert_non_null(last);
+    cl_inode_put(m, last);
+}
+
+static void test_inode_table_grows(void **state)
+{
+    enum { N = 20000 };
+    struct cl_mount *m = *state;
+    static struct cl_inode *inodes[N];
+    for (uint64_t i = 0; i < N; i++) {
+        Fp__Attr a = attr(i * 3 + 1);
+        inodes[i] = cl_inode_intern(m, &a);
+    }
+    for (uint64_t i = 0; i < N; i++) {
+        struct cl_inode *inode = cl_inode_get(m, i * 3 + 1);
+        assert_ptr_equal(inode, inodes[i]);
+        cl_inode_put(m, inode);
+        cl_inode_put(m, inode);
+    }
+    assert_null(cl_inode_get(m, 1));
+}
+
+static void test_inode_held_ones_are_listed_as_often_as_held(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7), b = attr(9);
+    struct cl_inode *one = cl_inode_intern(m, &a), *two = cl_inode_intern(m, &b);
+    size_t n, sevens = 0;
+    cl_inode_hold(m, one);
+    cl_inode_hold(m, one);
+    cl_inode_hold(m, two);
+    assert_int_equal(cl_inode_held_count(m), 3);
+    uint64_t *list = cl_inode_held_list(m, &n, nothing, NULL);
+    assert_int_equal(n, 3);
+    for (size_t i = 0; i < n; i++)
+        sevens += list[i] == 7;
+    assert_int_equal(sevens, 2);
+    free(list);
+    cl_inode_unhold(m, one, nothing, NULL);
+    cl_inode_unhold(m, one, nothing, NULL);
+    cl_inode_unhold(m, two, nothing, NULL);
+    assert_null(cl_inode_held_list(m, &n, nothing, NULL));
+    assert_int_equal(n, 0);
+    cl_inode_put(m, one);
+    cl_inode_put(m, two);
+}
+
+static void test_inode_gone_leaves_with_its_last_handle(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct cl_inode *inode = cl_inode_intern(m, &a);
+    inode->file = (struct cl_file *)&file_mark;
+    cl_inode_mark_gone(m, 7);
+    cl_inode_mark_gone(m, 8);
+    assert_true(cl_inode_is_gone(inode));
+    cl_inode_put(m, inode);
+    assert_int_equal(forgotten, 1);
+    assert_null(cl_inode_get(m, 7));
+}
+
+static void test_inode_fetch_asks_the_manager_once(void **state)
+{
+    struct cl_mount *m = *state;
+    struct cl_inode *inode, *again;
+    assert_int_equal(cl_inode_fetch(m, 5, &inode), 0);
+    assert_int_equal(cl_inode_fetch(m, 5, &again), 0);
+    assert_ptr_equal(inode, again);
+    cl_inode_put(m, inode);
+    cl_inode_put(m, inode);
+    assert_int_equal(cl_inode_fetch(m, 100, &inode), -ENOENT);
+}
+
+static void test_inode_older_news_do_not_shrink_a_file(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    a.data_version = 5;
+    a.size_bytes = 1000;
+    a.mtime_ns = 50;
+    struct cl_inode *inode = cl_inode_intern(m, &a);
+    a.data_version = 4;
+    a.size_bytes = 10;
+    a.mtime_ns = 40;
+    a.mode = S_IFREG | 0600;
+    cl_inode_attr_update(inode, &a);
+    assert_int_equal(inode->attr.size_bytes, 1000);
+    assert_int_equal(inode->attr.mtime_ns, 50);
+    assert_int_equal(inode->attr.data_version, 5);
+    assert_int_equal(inode->attr.mode, S_IFREG | 0600);
+    cl_inode_put(m, inode);
+}
+
+static void test_inode_stat_rounds_times_down(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct stat st;
+    a.mtime_ns = -1;
+    a.size_bytes = 12;
+    a.ctime_ns = 3000000007;
+    cl_attr_stat(m, &a, &st);
+    assert_int_equal(st.st_mtim.tv_sec, -1);
+    assert_int_equal(st.st_mtim.tv_nsec, 999999999);
+    assert_int_equal(st.st_ctim.tv_sec, 3);
+    assert_int_equal(st.st_ctim.tv_nsec, 7);
+    assert_int_equal(st.st_size, 12);
+    assert_int_equal(st.st_blksize, CL_BLKSIZE_BYTES);
+}
+
+static void test_inode_stat_shows_what_is_not_published(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct stat st;
+    struct cl_inode *inode = cl_inode_intern(m, &a);
+    inode->file = (struct cl_file *)&file_mark;
+    cl_attr_stat(m, &a, &st);
+    assert_int_equal(st.st_size, 4711);
+    inode->file = NULL;
+    cl_inode_put(m, inode);
+}
+
+static void *churn(void *arg)
+{
+    struct cl_mount *m = arg;
+    for (unsigned i = 0; i < 20000; i++) {
+        Fp__Attr a = attr(1 + i % 13);
+        struct cl_inode *inode = cl_inode_intern(m, &a);
+        cl_inode_hold(m, inode);
+        cl_inode_unhold(m, inode, nothing, NULL);
+        cl_inode_put(m, inode);
+        cl_inode_forget(m, 1 + (i + 5) % 13);
+    }
+    return NULL;
+}
+
+static void test_inode_table_is_thread_safe(void **state)
+{
+    struct cl_mount *m = *state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, m), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    for (uint64_t ino = 1; ino <= 13; ino++)
+        assert_null(cl_inode_get(m, ino));
+    assert_int_equal(cl_inode_held_count(m), 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_inode_lives_while_referenced),
+        T(test_inode_closed_with_data_stays_until_forgotten),
+        T(test_inode_closed_ones_are_bounded),
+        T(test_inode_table_grows),
+        T(test_inode_held_ones_are_listed_as_often_as_held),
+        T(test_inode_gone_leaves_with_its_last_handle),
+        T(test_inode_fetch_asks_the_manager_once),
+        T(test_inode_older_news_do_not_shrink_a_file),
+        T(test_inode_stat_rounds_times_down),
+        T(test_inode_stat_shows_what_is_not_published),
+        T(test_inode_table_is_thread_safe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
