@@ -365,7 +365,7 @@ unsigned wire_log_end(const char *needle)
     text[len > 0 ? len : 0] = 0;
     for (const char *p = text; (p = strstr(p, needle)) != NULL; p++)
         n++;
-    if (n == 0)
+    if (n == 0 && len > 0)
         fprintf(stderr, "log was: %s\n", text);
     return n;
 }
