@@ -1,0 +1,223 @@
+"""A store for the benchmarks: daemons started one by one, so that their pids are known (for
+profiles, memory, restarts of the mount alone), and stopped by pid whatever happens.
+
+fp-store up does the same for people; it is measured by up-4, and not used for the rest
+because a benchmark changes the pool, the chunk size and the back end, and restarts the mount
+under a store that stays up.
+"""
+
+import os
+import secrets
+import select
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+
+MIB = 1 << 20
+READY_S = 15
+STOP_S = 15
+
+
+class BenchError(Exception):
+    """Something that makes a benchmark impossible; one line for the user."""
+
+
+def tail_of(path, lines=5):
+    try:
+        with open(path, errors="replace") as f:
+            return " | ".join(line.strip() for line in f.readlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def is_mounted(path):
+    with open("/proc/self/mounts") as f:
+        return any(line.split()[1] == path for line in f)
+
+
+class Daemon:
+    """One program with --ready-fd. `ready` is the line it wrote."""
+
+    def __init__(self, argv, log):
+        self.name = os.path.basename(argv[0])
+        self.log = log
+        self.ready = None
+        self.read_fd, write_fd = os.pipe()
+        self.started = time.monotonic()
+        with open(log, "ab") as out:
+            self.proc = subprocess.Popen(
+                argv + [f"--ready-fd={write_fd}"], pass_fds=[write_fd], stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, start_new_session=True)
+        os.close(write_fd)
+
+    @property
+    def pid(self):
+        return self.proc.pid
+
+    def wait_ready(self, limit_s=READY_S):
+        text = b""
+        until = self.started + limit_s
+        while not text.endswith(b"\n"):
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.read_fd], [], [], left)[0]:
+                raise BenchError(f"{self.name}: not ready within {limit_s} s: {tail_of(self.log)}")
+            piece = os.read(self.read_fd, 4096)
+            if not piece:
+                raise BenchError(f"{self.name}: ended at start: {tail_of(self.log)}")
+            text += piece
+        self.ready_s = time.monotonic() - self.started
+        os.close(self.read_fd)
+        self.read_fd = -1
+        self.ready = text.decode().strip()
+        return self.ready
+
+    def cpu_s(self):
+        """Seconds of processor time, user and system, so far."""
+        try:
+            with open(f"/proc/{self.pid}/stat") as f:
+                fields = f.read().rsplit(")", 1)[1].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def status_bytes(self, field):
+        with open(f"/proc/{self.pid}/status") as f:
+            for line in f:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+        raise BenchError(f"{self.name}: no {field} in its status")
+
+    def stop(self, sig=signal.SIGTERM):
+        if self.read_fd >= 0:
+            os.close(self.read_fd)
+            self.read_fd = -1
+        for s in (sig, signal.SIGKILL):
+            if self.proc.poll() is None:
+                self.proc.send_signal(s)
+                try:
+                    self.proc.wait(STOP_S)
+                except subprocess.TimeoutExpired:
+                    pass
+        return self.proc.returncode
+
+
+class Store:
+    """Manager, benefactors, one mount; a context manager. Everything lies below root."""
+
+    def __init__(self, bin_dir, root, backend="dir", size=4096 * MIB, pool=128 * MIB, chunk_size=MIB,
+                 benefactors=1, mounted=True):
+        self.bin = bin_dir
+        self.root = root
+        self.backend, self.size, self.pool, self.chunk_size = backend, size, pool, chunk_size
+        self.want_benefactors, self.want_mount = benefactors, mounted
+        self.mnt = os.path.join(root, "mnt")
+        self.key = os.path.join(root, "key")
+        self.manager = self.mount = None
+        self.benefactors = []
+
+    def __enter__(self):
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
+    def program(self, name):
+        path = os.path.join(self.bin, name)
+        if not os.access(path, os.X_OK):
+            raise BenchError(f"{path} is not built: make all")
+        return path
+
+    def path(self, *names):
+        return os.path.join(self.root, *names)
+
+    def start(self, name, number, args):
+        log = self.path(f"{name}{number or ''}.log")
+        return Daemon([self.program(name), f"--key={self.key}"] + args, log)
+
+    def up(self):
+        shutil.rmtree(self.root, ignore_errors=True)
+        os.makedirs(self.mnt)
+        fd = os.open(self.key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as f:
+            f.write(secrets.token_hex(32) + "\n")
+        self.manager_start()
+        for i in range(1, self.want_benefactors + 1):
+            os.makedirs(self.path(f"bnf{i}"), mode=0o700)
+            self.benefactors.append(self.start("fp-benefactor", i, [
+                f"--manager={self.manager.ready}", f"--dir={self.path(f'bnf{i}')}",
+                f"--size={self.size // MIB}MiB", f"--backend={self.backend}", "--listen=127.0.0.1:0"]))
+        for b in self.benefactors:
+            b.wait_ready()
+        if self.want_mount:
+            self.mount_start()
+
+    def manager_start(self):
+        os.makedirs(self.path("mgr"), mode=0o700, exist_ok=True)
+        self.manager = self.start("fp-manager", 0, [
+            f"--dir={self.path('mgr')}", "--listen=127.0.0.1:0", f"--chunk-size={self.chunk_size // 1024}KiB"])
+        self.manager.wait_ready()
+
+    def mount_start(self):
+        self.mount = self.start("fp-mount", 0, [
+            f"--manager={self.manager.ready}", f"--pool={self.pool // MIB}MiB", "--foreground", self.mnt])
+        self.mount.wait_ready()
+        if not is_mounted(self.mnt):
+            raise BenchError(f"fp-mount says ready, but nothing is mounted on {self.mnt}")
+
+    def mount_stop(self):
+        if is_mounted(self.mnt):
+            subprocess.run(["fusermount3", "-u", self.mnt], stderr=subprocess.DEVNULL, check=False)
+        if self.mount:
+            try:
+                self.mount.proc.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                pass
+            self.mount.stop()
+            self.mount = None
+        if is_mounted(self.mnt):
+            subprocess.run(["fusermount3", "-uz", self.mnt], stderr=subprocess.DEVNULL, check=False)
+
+    def down(self):
+        self.mount_stop()
+        for b in self.benefactors:
+            b.stop()
+        self.benefactors = []
+        if self.manager:
+            self.manager.stop()
+            self.manager = None
+
+    def daemons(self):
+        return [d for d in [self.manager, *self.benefactors, self.mount] if d]
+
+    def cpu_s(self):
+        return {d.name: d.cpu_s() for d in self.daemons()}
+
+    def free_bytes(self):
+        v = os.statvfs(self.mnt)
+        return v.f_bfree * v.f_frsize
+
+    def settle(self, free_before, limit_s=6):
+        """Waits until what was deleted is free again, so that one run does not pay for the last."""
+        until = time.monotonic() + limit_s
+        while self.free_bytes() < free_before and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def database(self):
+        return sqlite3.connect(f"file:{self.path('mgr', 'store.db')}?mode=ro", uri=True, timeout=10)
+
+    def database_bytes(self):
+        """Pages in use: as the file would be after a checkpoint of the WAL and a VACUUM of free pages."""
+        db = self.database()
+        try:
+            (count,), (free,), (page,) = (
+                db.execute(f"PRAGMA {what}").fetchone() for what in ("page_count", "freelist_count", "page_size"))
+        finally:
+            db.close()
+        return (count - free) * page
