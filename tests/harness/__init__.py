@@ -1,0 +1,1 @@
+"""What the end-to-end and fault tests share: real processes, real mounts, real network namespaces."""

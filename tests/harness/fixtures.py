@@ -1,0 +1,249 @@
+"""pytest fixtures and hooks: limits, clean-up, unexpected log lines. Imported by every conftest.py.
+
+Each test has a limit (60 s, or @pytest.mark.limit(seconds)), kept in two steps. SIGALRM raises in the test; but a test
+that sits in a system call of a mount that hangs would not notice, so a moment later a thread kills the mounts, which
+makes their system calls fail. Nothing outlives the run: daemons die with it, mounts are detached, namespaces deleted,
+also after Ctrl-C.
+
+    store     a factory-made store of a manager, 2 benefactors and a mount, for one test
+    new_store a function: an empty Store; the test starts what it wants
+    shared    the same as store, for all tests of a module; d is a fresh directory in it for each test. With FP_TEST_DIR
+              set d is there instead: test_posix_*.py on a native file system, to test the tests
+    nodes     a function: n network namespaces; new_store(nodes) puts daemons there
+"""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+
+import pytest
+
+from . import daemons, nodes as netns
+from .daemons import SLOW, Store
+
+LIVE = []  # every Store that exists
+ELSEWHERE = os.environ.get("FP_TEST_DIR")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "short: runs under the sanitizers too")
+    config.addinivalue_line("markers", "limit(seconds): how long the test may take")
+    config.addinivalue_line("markers", "expect_log(pattern...): ERROR lines that belong to the test")
+    missing = [p for p in ("fp-manager", "fp-benefactor", "fp-mount", "fpctl", "fp-store")
+               if not os.access(daemons.bin_path(p), os.X_OK)]
+    if missing and not ELSEWHERE:
+        pytest.exit(f"not built in {daemons.BIN}: {', '.join(missing)}: run make", 4)
+    if not os.path.exists("/dev/fuse"):
+        pytest.exit("/dev/fuse is missing: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN", 4)
+    daemons.sweep()
+    if os.geteuid() == 0 and shutil.which("ip"):
+        netns.sweep()
+
+
+def pytest_sessionfinish(session, exitstatus):
+    for store in list(LIVE):
+        store.remove()
+
+
+def pytest_report_header(config):
+    return f"programs: {daemons.BIN}"
+
+
+class Watchdog:
+    """Both steps of the limit of one phase of a test."""
+
+    def __init__(self, seconds, what):
+        self.seconds, self.what = seconds * SLOW, what
+        self.over = threading.Event()
+
+    def __enter__(self):
+        def on_alarm(signum, frame):
+            raise TimeoutError(f"{self.what}: no end within {self.seconds} s")
+        signal.signal(signal.SIGALRM, on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, 5)  # again and again, in case one is swallowed
+        self.thread = threading.Thread(target=self._second_step, daemon=True)
+        self.thread.start()
+
+    def _second_step(self):
+        if self.over.wait(self.seconds + 4):
+            return
+        for store in list(LIVE):
+            for m in store.mounts:
+                m.shoot()
+
+    def __exit__(self, *exc):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self.over.set()
+
+
+def limit_of(item):
+    mark = item.get_closest_marker("limit")
+    return mark.args[0] if mark else 60
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item):
+    with Watchdog(60, f"set-up of {item.name}"):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    with Watchdog(limit_of(item), item.name):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_teardown(item):
+    with Watchdog(90, f"end of {item.name}"):
+        yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for store in LIVE:
+            for d in store.daemons():
+                report.sections.append((f"log of {d.name}", d.tail()))
+
+
+def check(problems):
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+def stop(store):
+    problems = store.stop()
+    LIVE.remove(store)
+    left = daemons.mounts_below(store.dir)
+    if left:
+        problems.append(f"left mounted: {left}")
+    return problems
+
+
+@pytest.fixture(autouse=True)
+def _unexpected_lines(request):
+    """Stores that live longer than one test: their log lines are looked at after each."""
+    before = {id(s): list(s.expected) for s in LIVE}
+    for mark in request.node.iter_markers("expect_log"):
+        for s in LIVE:
+            for pattern in mark.args:
+                s.expect(pattern)
+    yield
+    check([line for s in LIVE for line in s.problems()])
+    for s in LIVE:
+        s.expected = before.get(id(s), s.expected)
+
+
+@pytest.fixture
+def new_store(request):
+    made = []
+
+    def make(nodes=None):
+        store = Store(nodes)
+        for mark in request.node.iter_markers("expect_log"):
+            for pattern in mark.args:
+                store.expect(pattern)
+        made.append(store)
+        LIVE.append(store)
+        return store
+
+    yield make
+    check([p for store in made for p in stop(store)])
+
+
+@pytest.fixture
+def store(new_store):
+    return new_store().up()
+
+
+@pytest.fixture
+def manager(new_store):
+    """A manager alone; .store is what more can be added to."""
+    s = new_store()
+    m = s.start_manager()
+    m.store = s
+    return m
+
+
+@pytest.fixture
+def benefactors(manager):
+    """A function: n benefactors of the manager."""
+    return lambda n=2, **kw: [manager.store.add_benefactor(**kw) for _ in range(n)]
+
+
+@pytest.fixture
+def mount(manager, benefactors):
+    """A function: a mount of the manager's store; the first call brings 2 benefactors up."""
+    def add(**kw):
+        if not manager.store.benefactors:
+            benefactors(2)
+        return manager.store.add_mount(**kw)
+    return add
+
+
+@pytest.fixture(scope="module")
+def shared():
+    if ELSEWHERE:
+        yield None
+        return
+    s = Store()
+    LIVE.append(s)
+    try:
+        s.up()
+    except BaseException:
+        s.remove()
+        LIVE.remove(s)
+        raise
+    yield s
+    check(stop(s))
+
+
+@pytest.fixture
+def d(shared):
+    """A fresh directory in the shared store."""
+    path = tempfile.mkdtemp(dir=ELSEWHERE or shared.mounts[0].path)
+    os.chmod(path, 0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def native():
+    """A fresh directory on the native file system, to compare with."""
+    path = daemons.free_name("fp-test")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def nodes():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    if not shutil.which("ip"):
+        pytest.skip("ip (iproute2) is not installed")
+    made = []
+
+    def make(n=4):
+        made.append(netns.Nodes(n))
+        return made[-1]
+
+    yield make
+    for n in made:
+        n.remove()
+
+
+@pytest.fixture
+def as_root():
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+
+
+def settle(seconds):
+    """A pause that is part of what is tested (never one to wait for something: that is wait_until)."""
+    time.sleep(seconds * SLOW)

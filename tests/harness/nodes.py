@@ -1,0 +1,69 @@
+"""Nodes: network namespaces with addresses of their own, joined by a bridge.
+
+Each node is a namespace with one end of a veth pair; the other end is a port of a bridge that lives in a namespace of
+its own, so nothing of the machine's own network is touched and several runs do not meet. Addresses are 10.78.0.1 and up
+in every run. Cutting a node takes its port of the bridge down: the node keeps its address and its own link, packets are
+lost silently, as when a switch dies.
+"""
+
+import os
+import re
+import subprocess
+
+
+def ip(*args, check=True):
+    return subprocess.run(["ip", *args], check=check, capture_output=True, text=True, timeout=20)
+
+
+class Nodes:
+    def __init__(self, count):
+        self.count = count
+        self.prefix = f"fpt{os.getpid()}"
+        self.made = []
+        self.bridge = self._add_netns("sw")
+        self._in("sw", "link", "add", "br0", "type", "bridge")
+        self._in("sw", "link", "set", "br0", "up")
+        for i in range(count):
+            self._add_node(i)
+
+    def _add_netns(self, name):
+        full = f"{self.prefix}{name}"
+        ip("netns", "add", full)
+        self.made.append(full)
+        return full
+
+    def _in(self, name, *args):
+        return ip("-n", f"{self.prefix}{name}", *args)
+
+    def _add_node(self, i):
+        self._add_netns(f"n{i}")
+        self._in("sw", "link", "add", f"p{i}", "type", "veth", "peer", "name", "eth0", "netns", self.netns(i))
+        self._in("sw", "link", "set", f"p{i}", "master", "br0", "up")
+        self._in(f"n{i}", "link", "set", "lo", "up")
+        self._in(f"n{i}", "addr", "add", f"{self.addr(i)}/24", "dev", "eth0")
+        self._in(f"n{i}", "link", "set", "eth0", "up")
+
+    def netns(self, i):
+        return f"{self.prefix}n{i}"
+
+    def addr(self, i):
+        return f"10.78.0.{i + 1}"
+
+    def cut(self, i):
+        self._in("sw", "link", "set", f"p{i}", "down")
+
+    def restore(self, i):
+        self._in("sw", "link", "set", f"p{i}", "up")
+
+    def remove(self):
+        for name in self.made:
+            ip("netns", "del", name, check=False)
+        self.made = []
+
+
+def sweep():
+    """Namespaces of runs that are gone."""
+    for line in ip("netns", "list", check=False).stdout.splitlines():
+        m = re.match(r"fpt(\d+)(n\d+|sw)\b", line)
+        if m and not os.path.exists(f"/proc/{m[1]}"):
+            ip("netns", "del", line.split()[0], check=False)
