@@ -188,7 +188,7 @@ MGR_HANDLER(commit)
     if (!rc && m->kill_suidgid)
         rc = mgr_kill_suidgid(c, &in);
     rc = rc ? rc : mgr_inode_put(c, &in);
-    c->durable |= m->durable;
+    rq->durable = m->durable;
     return rc ? rc : reply(c, rq, &in, before);
 }
 

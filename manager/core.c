@@ -97,6 +97,7 @@ struct mgr_conn *mgr_core_conn_new(struct mgr_core *c, void *user)
     if (!conn)
         return NULL;
     conn->user = user;
+    conn->born_ms = c->now.ms;
     conn->next = c->conns;
     if (c->conns)
         c->conns->prev = conn;
@@ -203,6 +204,7 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
             return -EIO;
     }
     rq->reply = out;
+    rq->durable = h->fn == mgr_commit && ((const Fp__Commit *)msg)->durable;
     if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr)
         return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
     return 0;
@@ -250,6 +252,8 @@ void mgr_core_request(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, 
     reply->status = dispatch(c, &rq, type, msg, len);
     reply->msg = reply->status ? NULL : rq.reply;
     reply->close = reply->status && rq.close;
+    reply->durable = !reply->status && rq.durable;
+    c->durable |= reply->durable;
 }
 
 void mgr_core_notice(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len)
@@ -316,7 +320,12 @@ void mgr_core_tick(struct mgr_core *c)
             c->sessions[i]->seen_ms += gap;
         for (size_t i = 0; i < c->bnf_count; i++)
             c->bnfs[i]->seen_ms += gap;
+        for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
+            conn->born_ms += gap;
     }
+    for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
+        if (conn->role == FP__ROLE__ROLE_UNSET && c->now.ms - conn->born_ms > MGR_HELLO_MS)
+            conn->closing = true;
     mgr_session_tick(c);
     mgr_bnf_tick(c);
     if (c->now.ms >= c->sweep_at_ms) {
@@ -356,9 +365,9 @@ void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, 
 static void pump_closing(struct mgr_core *c)
 {
     for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
-        if (!conn->closing || conn->stop_sent)
+        if (!conn->closing || conn->close_sent)
             continue;
-        conn->stop_sent = true;
+        conn->close_sent = true;
         mgr_out(c, MGR_OUT_CLOSE, conn, 0, NULL);
     }
 }

@@ -7,8 +7,8 @@
  *     mgr_core_request(core, conn, type, msg, len, &reply);     any number of these, of _notice, _answer,
  *     mgr_core_tick(core);                                      _conn_lost and of this
  *     err = mgr_core_end(core, &durable);                       COMMIT
- *     if durable: wait for mgr_db_sync before sending what follows
- *     send the replies (all of them with status err if that is not 0), then what mgr_core_out_next gives
+ *     send the replies (all of them with status err if that is not 0), those that are durable after mgr_db_sync,
+ *     then what mgr_core_out_next gives
  *     mgr_core_reset(core);                                     frees replies and frames of this group
  *
  * No reply leaves before the COMMIT, so what a client has been told is never lost by a crash of the manager. */
@@ -52,6 +52,7 @@ struct mgr_reply {
     int32_t status;              /* 0 or negative: errno or err.h */
     const ProtobufCMessage *msg; /* NULL: empty; valid until mgr_core_reset */
     bool close;                  /* send, then close the connection (a refused hello) */
+    bool durable;                /* send when the transaction is on stable storage */
 };
 
 enum mgr_out_kind {
@@ -88,7 +89,7 @@ void mgr_core_answer(struct mgr_core *core, struct mgr_conn *conn, uint16_t type
                      size_t len);
 /* What is due at this time. Call it every 100 ms or so. */
 void mgr_core_tick(struct mgr_core *core);
-/* 0, or the failure that took the whole group back. *durable: somebody asked for stable storage. */
+/* 0, or the failure that took the whole group back. *durable: some reply is. */
 int mgr_core_end(struct mgr_core *core, bool *durable);
 /* False: nothing (more) to send. */
 bool mgr_core_out_next(struct mgr_core *core, struct mgr_out *out);

@@ -18,6 +18,7 @@
 #define MGR_DELETE_BATCH   1024u
 #define MGR_INVENTORY_PAGE 8192u
 #define MGR_DAMAGE_MAX     10000u
+#define MGR_HELLO_MS       2000u       /* from a connection to its hello */
 #define MGR_RECLAIM_STEP   2048u       /* slices removed per group, so that others get their turn */
 
 struct mgr_counters {
@@ -78,7 +79,8 @@ struct mgr_conn {
     Fp__Role role; /* ROLE_UNSET before hello */
     struct mgr_session *sess;
     struct mgr_bnf *bnf;
-    bool closing, stop_sent, table_sent;
+    uint64_t born_ms;
+    bool closing, close_sent, stop_sent, table_sent;
 };
 
 struct mgr_undo {
@@ -120,7 +122,7 @@ struct mgr_req {
     struct mgr_conn *conn;
     struct mgr_session *sess; /* NULL unless a client */
     const ProtobufCMessage *reply;
-    bool close;
+    bool close, durable;
 };
 
 /* ---------------------------------------------------------------- core.c */

@@ -11,6 +11,7 @@
 #define LAYOUT_MAX     4096u
 #define STOP_CLIENTS_MS 8000u
 #define STOP_ALL_MS     10000u
+#define STOP_REPLY_MS   50u /* for the answer to whoever asked */
 
 /* ---------------------------------------------------------------- status */
 
@@ -265,7 +266,7 @@ void mgr_stop_pump(struct mgr_core *c)
 
 bool mgr_core_stopped(const struct mgr_core *c)
 {
-    if (!c->stop_ms)
+    if (!c->stop_ms || c->now.ms - c->stop_ms < STOP_REPLY_MS)
         return false;
     return (!any(c, FP__ROLE__ROLE_CLIENT) && !any(c, FP__ROLE__ROLE_BENEFACTOR)) ||
            c->now.ms - c->stop_ms > STOP_ALL_MS;

@@ -252,7 +252,6 @@ int mgr_db_commit(struct mgr_db *db)
         if (db->failing)
             FP_INFO("database %s: works again", db->path);
         db->failing = false;
-        db->unsynced = true;
     }
     db->in_tx = false;
     db->err = 0;
@@ -265,7 +264,7 @@ int mgr_db_sync(struct mgr_db *db)
 
     if (injected < 0)
         return injected;
-    if (db->wal_fd < 0 || !db->unsynced)
+    if (db->wal_fd < 0)
         return 0;
     if (fdatasync(db->wal_fd) != 0) {
         int err = -errno;
@@ -273,7 +272,6 @@ int mgr_db_sync(struct mgr_db *db)
         FP_ERROR("database %s: sync of the WAL: %s: check the disk", db->path, strerror(-err));
         return err == -ENOSPC ? err : -EIO;
     }
-    db->unsynced = false;
     return 0;
 }
 
@@ -287,6 +285,19 @@ int mgr_db_checkpoint(struct mgr_db *db, bool full)
     if (full)
         db->wal_pages = 0;
     return 0;
+}
+
+int mgr_db_checkpoint_aside(const char *path)
+{
+    sqlite3 *sq = NULL;
+    int rc = sqlite3_open_v2(path, &sq, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(sq, "PRAGMA wal_autocheckpoint=0", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_wal_checkpoint_v2(sq, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    sqlite3_close(sq);
+    return rc == SQLITE_OK || rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? 0 : rc == SQLITE_FULL ? -ENOSPC : -EIO;
 }
 
 uint64_t mgr_db_size_bytes(struct mgr_db *db)

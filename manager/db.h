@@ -23,7 +23,6 @@ struct mgr_db {
     int err;          /* first failure of this transaction; 0: none */
     bool in_tx;
     bool failing;     /* last transaction failed: the log has been told */
-    bool unsynced;    /* commits since the last mgr_db_sync */
     int wal_fd;       /* of our own, for fdatasync; -1: in memory */
     uint32_t wal_pages;
     char path[4096];
@@ -41,10 +40,12 @@ int mgr_db_begin(struct mgr_db *db);
  * crash of the process; of the machine only after mgr_db_sync. */
 int mgr_db_commit(struct mgr_db *db);
 void mgr_db_rollback(struct mgr_db *db);
-/* fdatasync of the WAL: what was committed before is on the device. The shell may do the same from another thread on wal_fd. */
+/* fdatasync of the WAL: what was committed before is on the device. The only function that any thread may call. */
 int mgr_db_sync(struct mgr_db *db);
 /* Moves WAL pages into the database file. full: all of them, and truncates the WAL. */
 int mgr_db_checkpoint(struct mgr_db *db, bool full);
+/* A passive checkpoint through a connection of its own, for another thread than the owner's: does not stop the writer. */
+int mgr_db_checkpoint_aside(const char *path);
 /* Size of database and WAL together. */
 uint64_t mgr_db_size_bytes(struct mgr_db *db);
 

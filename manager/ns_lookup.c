@@ -96,8 +96,8 @@ MGR_HANDLER(statfs)
 
 MGR_HANDLER(sync)
 {
-    (void)rq;
+    (void)c;
     (void)msg;
-    c->durable = true;
+    rq->durable = true;
     return 0;
 }

@@ -1,0 +1,76 @@
+/* Each thing that can be wrong with --dir gets its own line: what is wrong, what to do. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/log.h"
+#include "manager/storedir.h"
+
+static int make(const char *dir)
+{
+    struct stat st;
+
+    if (mkdir(dir, 0700) == 0)
+        return 0;
+    if (errno == EEXIST) {
+        if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
+            return 0;
+        FP_ERROR("%s is not a directory: choose another --dir", dir);
+        return -ENOTDIR;
+    }
+    if (errno == ENOENT) {
+        FP_ERROR("cannot make %s: the directory above it does not exist: make it, or choose another --dir", dir);
+        return -ENOENT;
+    }
+    FP_ERROR("cannot make %s: %s: choose another --dir", dir, strerror(errno));
+    return -errno;
+}
+
+static int take_lock(const char *dir)
+{
+    char path[4200], pid[32] = "";
+    int fd, n;
+
+    snprintf(path, sizeof path, "%s/lock", dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        FP_ERROR("cannot write to %s: %s: %s", dir, strerror(errno),
+                 errno == ENOSPC ? "make room" : "give this user the right to, or choose another --dir");
+        return -errno;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        n = (int)read(fd, pid, sizeof pid - 1);
+        pid[n > 0 ? n : 0] = 0;
+        pid[strcspn(pid, "\n")] = 0;
+        FP_ERROR("another fp-manager (pid %s) runs on %s: stop it first", pid, dir);
+        close(fd);
+        return -EBUSY;
+    }
+    n = snprintf(pid, sizeof pid, "%d\n", (int)getpid());
+    if (ftruncate(fd, 0) != 0 || write(fd, pid, (size_t)n) != n)
+        FP_WARN("cannot write to %s: %s", path, strerror(errno));
+    return 0; /* fd stays open: the lock goes with the process */
+}
+
+int mgr_storedir_take(const char *dir, char *db_path, size_t size)
+{
+    char path[4200];
+    int rc = make(dir);
+
+    if (rc)
+        return rc;
+    if ((size_t)snprintf(db_path, size, "%s/store.db", dir) >= size || strlen(dir) > 4000) {
+        FP_ERROR("the path of --dir is too long: choose a shorter one");
+        return -ENAMETOOLONG;
+    }
+    snprintf(path, sizeof path, "%s/segments", dir);
+    if (access(path, F_OK) == 0 && access(db_path, F_OK) != 0) {
+        FP_ERROR("%s is the directory of a benefactor: choose another --dir", dir);
+        return -EEXIST;
+    }
+    return take_lock(dir);
+}
