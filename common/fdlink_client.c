@@ -237,8 +237,10 @@ static int wait_reply(struct fp_fdlink *l, struct waiter *w)
             l->reading = true;
             pthread_mutex_unlock(&l->lock);
             rc = read_one(l, w->deadline_ms);
-            if (rc < 0 && rc != FP_EDEADLINE)
+            if (rc < 0 && rc != FP_EDEADLINE) {
                 go_down(l, rc);
+                rc = atomic_load(&l->down_err); /* of whoever was first */
+            }
             pthread_mutex_lock(&l->lock);
             l->reading = false;
         }

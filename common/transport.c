@@ -170,11 +170,6 @@ static int plain_flush(struct fp_transport *t)
     return 0;
 }
 
-static bool plain_pending(const struct fp_transport *t)
-{
-    return ((const struct plain *)t)->left.len > 0;
-}
-
 static bool plain_wants_write(const struct fp_transport *t)
 {
     return ((const struct plain *)t)->blocked;
@@ -198,7 +193,6 @@ static const struct fp_transport_ops plain_ops = {
     .readv = plain_readv,
     .writev = plain_writev,
     .flush = plain_flush,
-    .pending = plain_pending,
     .wants_write = plain_wants_write,
     .why = plain_why,
     .free = plain_free,

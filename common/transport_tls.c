@@ -420,12 +420,6 @@ static ssize_t tls_writev(struct fp_transport *base, const struct iovec *iov, in
     return (ssize_t)put;
 }
 
-static bool tls_pending(const struct fp_transport *base)
-{
-    const struct tls *t = (const struct tls *)base;
-    return t->rx.len > 0 || (t->ssl && SSL_has_pending(t->ssl));
-}
-
 static bool tls_wants_write(const struct fp_transport *base)
 {
     return ((const struct tls *)base)->blocked;
@@ -451,7 +445,6 @@ static const struct fp_transport_ops tls_ops = {
     .readv = tls_readv,
     .writev = tls_writev,
     .flush = tls_flush,
-    .pending = tls_pending,
     .wants_write = tls_wants_write,
     .why = tls_why,
     .free = tls_free,

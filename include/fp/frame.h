@@ -18,6 +18,13 @@
  * Magic and version keep their places in every future version. The payload is not summed here: chunks
  * bring checksums of their own, which are verified end to end (checksum.h).
  *
+ * Frames of the wire layer itself, which programs never see:
+ *   0xFF00 SETUP  the first frame of each end of a TCP connection, inside TLS. Message: u32 flags, u32 zero.
+ * The client sends it as a request with id 0 and then waits; bit 0 asks for plain bytes from here on. The
+ * server replies with what it grants. After a grant each end's next byte is plain. An end that meets another
+ *                 version replies with status FP_EPROTO_VERSION and closes.
+ *   0xFF01 PING   one-way, empty: a sign of life. Unknown one-way types from 0xFF00 on are ignored.
+ *
  * All functions are pure: no I/O, no allocation, no globals; any thread; they never block. */
 #ifndef FP_FRAME_H
 #define FP_FRAME_H

@@ -30,7 +30,8 @@ struct fp_transport_ops {
      * wants_write); FP_EAUTH, FP_EUUID, -EPROTO (the peer does not speak TLS), -ECONNRESET, FP_EPEER_GONE. */
     int (*handshake)(struct fp_transport *t);
 
-    /* Bytes put into iov (at least 1), 0 at end of stream, -EAGAIN when there is nothing, -errno. */
+    /* Bytes put into iov (at least 1), 0 at end of stream, -EAGAIN when there is nothing, -errno. To be
+     * called until it gives -EAGAIN: bytes may be buffered inside of which poll knows nothing. */
     ssize_t (*readv)(struct fp_transport *t, const struct iovec *iov, int iovcnt);
 
     /* Bytes taken from iov; they may be kept inside until the socket takes them: call flush. -EAGAIN: none
@@ -39,9 +40,6 @@ struct fp_transport_ops {
 
     /* Sends what writev kept. 0: nothing is left; -EAGAIN: watch for writability; -errno. */
     int (*flush)(struct fp_transport *t);
-
-    /* True if readv may give bytes although the socket has none: buffered inside. */
-    bool (*pending)(const struct fp_transport *t);
 
     /* True if the transport cannot go on before the socket is writable. */
     bool (*wants_write)(const struct fp_transport *t);
