@@ -114,6 +114,15 @@ uint64_t store_free_bytes(const struct bnf_store *s)
     return taken < s->config.capacity_bytes ? s->config.capacity_bytes - taken : 0;
 }
 
+uint64_t bnf_store_leasable(const struct bnf_store *s)
+{
+    uint64_t room = store_free_bytes(s);
+
+    if (room > s->device_free_bytes)
+        room = s->device_free_bytes;
+    return room - room % PAGE;
+}
+
 void bnf_store_space(const struct bnf_store *s, struct bnf_space *out)
 {
     *out = (struct bnf_space){

@@ -185,6 +185,8 @@ bool bnf_store_pop_event(struct bnf_store *s, struct bnf_event *out);
 /* ---- numbers */
 
 void bnf_store_space(const struct bnf_store *s, struct bnf_space *out);
+/* The most that leases could get now: free space, limited by the device. */
+uint64_t bnf_store_leasable(const struct bnf_store *s);
 /* A write into this segment failed: fill another one from now on. */
 void bnf_store_retire(struct bnf_store *s, uint32_t slot);
 /* Recomputes everything from the index and the leases, asserts that it agrees. For tests. */

@@ -112,11 +112,8 @@ static void lease_end(struct bnf_store *s, struct bnf_lease *l)
 
 static uint64_t grant_bytes(const struct bnf_store *s, uint64_t want, uint64_t min)
 {
-    uint64_t room = store_free_bytes(s), grant;
+    uint64_t room = bnf_store_leasable(s), grant;
 
-    if (room > s->device_free_bytes)
-        room = s->device_free_bytes;
-    room -= room % PAGE;
     if (room < min)
         return 0;
     grant = room / 4 < want ? room / 4 : want;

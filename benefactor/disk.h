@@ -1,0 +1,30 @@
+/* Threads that wait for the disk, so that the loop never does. */
+#ifndef BNF_DISK_H
+#define BNF_DISK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct bnf_disk;
+
+/* Work for a disk thread. The memory is the submitter's until done returns. */
+struct bnf_task {
+    struct bnf_task *next;
+    void (*run)(struct bnf_task *task);  /* on a disk thread; may block */
+    void (*done)(struct bnf_task *task); /* on the loop's thread, afterwards */
+};
+
+/* cpus: where the threads may run, count 0 = anywhere. -ENOMEM, -EAGAIN; uv errors. */
+int bnf_disk_new(uv_loop_t *loop, unsigned threads, const int *cpus, size_t ncpus, struct bnf_disk **out);
+
+/* Thread of the loop. Never fails, never blocks: how much may be under way is bounded by the callers (buffers, operations). */
+void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
+
+/* Tasks submitted and not done yet. Thread of the loop. */
+size_t bnf_disk_pending(const struct bnf_disk *d);
+
+/* Waits for the threads (tasks not begun are dropped), frees; closes its handle: the loop must run once more. */
+void bnf_disk_free(struct bnf_disk *d);
+
+#endif

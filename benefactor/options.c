@@ -1,0 +1,121 @@
+/*
+ * Options of fp-benefactor: one table, and what follows from it (host name, cores, segment size).
+ *
+ * Called once by main, before any thread. Segments are a sixteenth of the contributed size, between 64 MiB and 1 GiB: a
+ * small store needs several of them to give space back by unlinking, a large one should not have thousands of files.
+ */
+#include "benefactor/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "benefactor/store.h"
+#include "fp/units.h"
+
+static const char *const backend_names[] = {"dir", "memory", NULL};
+
+/* Numbers and ranges, comma-separated. NULL, or what is wrong. out may be NULL. */
+static const char *parse_cores(const char *text, int *out, size_t *count)
+{
+    const char *p = text;
+
+    *count = 0;
+    do {
+        char *end;
+        unsigned long from, to;
+
+        if (!isdigit((unsigned char)*p))
+            return "give numbers and ranges of cores, such as 0,2-5";
+        from = to = strtoul(p, &end, 10);
+        if (*end == '-' && isdigit((unsigned char)end[1]))
+            to = strtoul(end + 1, &end, 10);
+        if (from > to || to >= CPU_SETSIZE || *count + (to - from) >= CPU_SETSIZE)
+            return "there are no such cores";
+        for (unsigned long c = from; c <= to; c++, (*count)++)
+            if (out)
+                out[*count] = (int)c;
+        p = end;
+    } while (*p++ == ',');
+    return p[-1] == '\0' ? NULL : "give numbers and ranges of cores, such as 0,2-5";
+}
+
+static const char *check_cores(const char *text)
+{
+    size_t n;
+
+    return parse_cores(text, NULL, &n);
+}
+
+static const struct fp_opt options[] = {
+    FP_OPT_MANAGER(struct bnf_options, manager, FP_OPT_REQUIRED),
+    FP_OPT_PATH(struct bnf_options, dir, "dir", NULL,
+                "Directory that is contributed; made if missing. Its file system should be on the SSD and able to punch "
+                "holes (ext4, xfs, btrfs). With --backend memory it holds the socket and the identity only.",
+                .flags = FP_OPT_REQUIRED, .arg = "DIR"),
+    FP_OPT_SIZE(struct bnf_options, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024),
+                "How much is contributed to the store.", .flags = FP_OPT_REQUIRED),
+    FP_OPT_ENUM(struct bnf_options, backend, "backend", "dir", backend_names,
+                "Where chunks are kept: in files of --dir, or in memory, which is lost when the program ends."),
+    FP_OPT_KEY(struct bnf_options, key),
+    FP_OPT_NODE(struct bnf_options, node),
+    FP_OPT_ADDR(struct bnf_options, listen, "listen", "0.0.0.0:0", 0,
+                "Where to listen for mounts of other nodes; port 0 is any free one."),
+    FP_OPT_STRING(struct bnf_options, advertise, "advertise", NULL,
+                  "Address that other nodes are told to use. By default, the one that reaches the manager.",
+                  .arg = "ADDR"),
+    FP_OPT_DATA_ENCRYPTION(struct bnf_options, data_encryption),
+    FP_OPT_SIZE(struct bnf_options, segment_bytes, "segment-size", NULL, FP_MIB(32), FP_GIB(64),
+                "Size of new segment files. By default, a sixteenth of --size, at least 64 MiB and at most 1 GiB."),
+    FP_OPT_SIZE(struct bnf_options, buffer_bytes, "buffers", "128MiB", FP_MIB(20), FP_GIB(64),
+                "Memory for chunks that come and go over the network."),
+    FP_OPT_INT(struct bnf_options, threads, "threads", "4", 1, 256, "Threads that read and write the device."),
+    FP_OPT_STRING(struct bnf_options, cores_text, "cores", NULL,
+                  "Cores that these threads run on, such as 0,2-5. By default, anywhere.", .arg = "LIST",
+                  .check = check_cores),
+    FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
+                    "How long to try to reach the manager at start."),
+    FP_OPT_READY_FD(struct bnf_options, ready_fd),
+    FP_OPT_LOG_LEVEL(struct bnf_options, log_level),
+    FP_OPT_END,
+};
+
+static const struct fp_opt_table table = {
+    .prog = "fp-benefactor",
+    .section = "benefactor",
+    .summary = "Contribute SSD space or memory of this node to an fpstore.",
+    .opts = options,
+};
+
+static const char *host_name(void)
+{
+    static char name[256];
+
+    if (gethostname(name, sizeof(name) - 1) || !name[0])
+        snprintf(name, sizeof(name), "localhost");
+    return name;
+}
+
+static uint64_t segment_size(uint64_t size_bytes)
+{
+    uint64_t bytes = FP_MIB(64);
+
+    while (bytes < FP_GIB(1) && bytes * 16 < size_bytes)
+        bytes *= 2;
+    return bytes;
+}
+
+void bnf_options_parse(struct bnf_options *out, int argc, char **argv)
+{
+    fp_opt_parse_or_exit(&table, out, argc, argv);
+    if (!out->node)
+        out->node = host_name();
+    if (out->cores_text)
+        parse_cores(out->cores_text, out->cpus, &out->ncpus);
+    if (!out->segment_bytes)
+        out->segment_bytes = segment_size(out->size_bytes);
+    out->segment_bytes -= out->segment_bytes % FP_RECORD_ALIGN_BYTES;
+}
