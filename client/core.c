@@ -262,8 +262,6 @@ static void switch_data(void *arg)
 {
     struct data_switch *s = arg;
     s->c->data_runs = s->on;
-    if (s->on && s->c->table)
-        cl_data_bnf_table(s->c->m, s->c->table);
     uv_sem_post(&s->done);
 }
 
@@ -295,8 +293,6 @@ void cl_core_stop(struct cl_mount *m)
     if (rc < 0)
         FP_DEBUG("core loop: %s", fp_strerror(rc));
     fp_key_free(c->key);
-    if (c->table)
-        fp__bnf_table__free_unpacked(c->table, NULL);
     pthread_mutex_destroy(&c->inbox_lock);
     pthread_mutex_destroy(&c->release_lock);
     pthread_mutex_destroy(&c->start_lock);

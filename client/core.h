@@ -24,7 +24,7 @@ int cl_core_start(struct cl_mount *m);
 /* Say MSG_BYE (bounded), stop the loop, join. No call may be outstanding. */
 void cl_core_stop(struct cl_mount *m);
 
-/* The manager's news for the data path (table of benefactors, new session, statistics) flow between these two. Main thread. */
+/* Between these two the core loop asks the data path for statistics and tells it of a new session. Main thread. */
 void cl_core_data_started(struct cl_mount *m);
 void cl_core_data_stopping(struct cl_mount *m);
 

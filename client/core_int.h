@@ -74,8 +74,7 @@ struct cl_core {
     bool uuid_known;
     bool queue_full; /* on_writable will come */
     bool stopping;
-    bool data_runs;      /* between cl_core_data_started and _stopping */
-    Fp__BnfTable *table; /* the last one; NULL: none came */
+    bool data_runs; /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
 
     pthread_mutex_t release_lock;

@@ -71,6 +71,8 @@ static int start(struct cl_mount *m)
     cl_shutdown_block_signals();
     rc = cl_itable_new(&m->inodes);
     if (rc == 0)
+        rc = cl_data_new(m);
+    if (rc == 0)
         rc = cl_core_start(m);
     if (rc == 0)
         rc = cl_data_start(m);
@@ -97,6 +99,8 @@ static int finish(struct cl_mount *m)
     cl_core_data_stopping(m);
     cl_data_stop(m);
     cl_core_stop(m);
+    cl_itable_free(m);
+    cl_data_free(m);
     return rc;
 }
 

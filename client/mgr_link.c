@@ -208,11 +208,8 @@ static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
     Fp__BnfTable *t = fp__bnf_table__unpack(NULL, in->msg_len_bytes, in->msg);
     if (!t)
         return;
-    if (c->data_runs)
-        cl_data_bnf_table(c->m, t);
-    if (c->table)
-        fp__bnf_table__free_unpacked(c->table, NULL);
-    c->table = t; /* for a data path that starts later */
+    cl_data_bnf_table(c->m, t);
+    fp__bnf_table__free_unpacked(t, NULL);
 }
 
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
