@@ -39,12 +39,12 @@ static void arg(struct args *a, const char *fmt, ...)
     a->argv[++a->n] = NULL;
 }
 
-static void common_args(struct args *a, const struct store_options *o, const struct store_state *s)
+static void common_args(struct args *a, const struct store_options *o, const struct store_state *s, bool data)
 {
     a->n = 0;
     arg(a, "--key=%s", s->key);
     arg(a, "--log-level=%s", fp_log_level_names[o->log_level]);
-    if (!o->data_encryption)
+    if (data && !o->data_encryption) /* the manager has no data connections */
         arg(a, "--data-encryption=off");
 }
 
@@ -67,11 +67,13 @@ static int start_manager(const struct store_options *o, struct store_state *s)
         rc = store_mkdir(dir, NULL);
     if (rc < 0)
         return rc;
-    common_args(&a, o, s);
+    common_args(&a, o, s, false);
     arg(&a, "--dir=%s", dir);
     arg(&a, "--listen=127.0.0.1:0");
-    arg(&a, "--chunk-size=%s", fp_format_size_exact(size, o->chunk_size_bytes));
-    arg(&a, "--stripe=%lld", (long long)o->stripe);
+    if (o->chunk_size_bytes)
+        arg(&a, "--chunk-size=%s", fp_format_size_exact(size, o->chunk_size_bytes));
+    if (o->stripe)
+        arg(&a, "--stripe=%lld", (long long)o->stripe);
     struct store_proc *p = add_proc(s, STORE_MANAGER, 1);
     rc = store_proc_start(o, p, a.argv);
     if (rc == 0)
@@ -88,7 +90,7 @@ static int start_benefactor(const struct store_options *o, struct store_state *s
         rc = store_mkdir(dir, NULL);
     if (rc < 0)
         return rc;
-    common_args(&a, o, s);
+    common_args(&a, o, s, true);
     arg(&a, "--manager=%s", s->manager);
     arg(&a, "--dir=%s", dir);
     arg(&a, "--size=%s", fp_format_size_exact(size, o->size_bytes));
@@ -111,7 +113,7 @@ static int start_mount(const struct store_options *o, struct store_state *s, uns
         return rc;
     if (p->made_mountpoint && chmod(p->mountpoint, 0755) < 0)
         FP_WARN("%s: %s", p->mountpoint, fp_strerror(-errno));
-    common_args(&a, o, s);
+    common_args(&a, o, s, true);
     arg(&a, "--manager=%s", s->manager);
     arg(&a, "--pool=%s", fp_format_size_exact(size, o->pool_bytes));
     arg(&a, "--foreground");
