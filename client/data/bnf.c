@@ -15,7 +15,7 @@
 
 #include "client/data/internal.h"
 
-#define LOCAL_CALL_MS 10000u
+#define LOCAL_CALL_MS 2500u
 #define LOCAL_OPEN_MS 1000u
 #define LOCAL_RETRY_MS 1000u
 

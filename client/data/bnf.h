@@ -55,7 +55,8 @@ struct cl_bnf {
 	struct cl_seg *segs;
 	/* lock of the space accounts (space.h): */
 	struct cl_lease *leases;
-	bool leasing;
+	bool leasing;                  /* a thread is at it */
+	bool ahead_queued;             /* a job to lease ahead waits for a thread */
 	uint64_t full_until_ms, avoid_until_ms;
 	uint64_t lease_bytes;          /* size of the next lease */
 	/* core loop only: */
@@ -74,7 +75,7 @@ struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id);
 /* True if chunks of this benefactor go through descriptors: opens the local link if need be (blocks up to 1 s). FUSE or store threads. */
 bool cl_bnf_is_local(struct cl_bnf *b);
 
-/* A call over the local link. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
+/* A call over the local link, answered within 2.5 s or given up. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
 int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r);
 
 /* A segment of this benefactor with one more reference, or NULL if not open yet. */

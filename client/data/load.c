@@ -196,7 +196,7 @@ static void scatter(const struct cl_rchunk *e, const uint8_t *src, uint32_t from
 static int load_remote(struct cl_rchunk *e, struct cl_bnf *b, uint32_t from, uint32_t to, uint8_t **pages)
 {
 	Fp__ChunkRead req = FP__CHUNK_READ__INIT;
-	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_READ, .msg = &req.base, .timeout_ms = 5000 };
+	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_READ, .msg = &req.base, .timeout_ms = 3000 };
 	ProtobufCMessage *m = NULL;
 	uint32_t len = (to - from) * CL_PAGE_BYTES + block_len(e, to);
 	uint8_t *rx = malloc(len);

@@ -19,7 +19,7 @@
 #define PINS_MAX 64
 #define MAP_FETCH_WINDOWS 64u
 /* How long a read waits for a benefactor that is away (the promise is EIO within 10 s). */
-#define AWAY_MS 7000u
+#define AWAY_MS 6000u
 
 struct cl_read_pin {
 	struct cl_rchunk *entry[PINS_MAX];

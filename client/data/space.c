@@ -188,34 +188,46 @@ struct ahead {
 	struct cl_bnf *bnf;
 };
 
+/* space_lock held: a stream has used more than half of what was leased, and nobody is leasing. */
+static bool runs_low(const struct cl_bnf *b, uint64_t now_ms)
+{
+	uint64_t left = 0;
+
+	for (const struct cl_lease *l = b->leases; l; l = l->next)
+		if (!lease_is_void(l))
+			left += lease_free_bytes(l);
+	return !b->leasing && now_ms >= b->full_until_ms && now_ms >= b->avoid_until_ms && left * 2 <= b->lease_bytes;
+}
+
 static void lease_ahead_run(struct cl_job *job)
 {
 	struct ahead *a = (struct ahead *)job;
 	struct cl_data *d = a->bnf->data;
 
 	pthread_mutex_lock(&d->space_lock);
-	(void)lease_locked(d, a->bnf, FP_RECORD_HEADER_BYTES + CL_PAGE_BYTES);
+	a->bnf->ahead_queued = false;
+	if (runs_low(a->bnf, fp_now_ms()))
+		(void)lease_locked(d, a->bnf, FP_RECORD_HEADER_BYTES + CL_PAGE_BYTES);
 	pthread_mutex_unlock(&d->space_lock);
 	free(a);
 }
 
-/* space_lock held: when a stream has used more than half of what was leased, lease the next in the background. */
+/*
+ * space_lock held: lease in the background what a stream will need next. `leasing` is not set before the job runs: if all store threads wait for
+ * space themselves, one of them must be able to lease.
+ */
 static void lease_ahead(struct cl_data *d, struct cl_bnf *b, uint64_t now_ms)
 {
-	uint64_t left = 0;
 	struct ahead *a;
 
-	for (struct cl_lease *l = b->leases; l; l = l->next)
-		if (!lease_is_void(l))
-			left += lease_free_bytes(l);
-	if (b->leasing || now_ms < b->full_until_ms || left * 2 > b->lease_bytes)
+	if (b->ahead_queued || !runs_low(b, now_ms))
 		return;
 	a = calloc(1, sizeof(*a));
 	if (!a)
 		return;
 	a->job.run = lease_ahead_run;
 	a->bnf = b;
-	b->leasing = true;
+	b->ahead_queued = true;
 	cl_jobs_post(d->jobs, &a->job, true);
 }
 
