@@ -39,6 +39,10 @@
 #define URING_SWITCH        "/sys/module/fuse/parameters/enable_uring"
 #define PAGES_LIMIT         "/proc/sys/fs/fuse/max_pages_limit"
 
+#ifndef FUSE_CAP_OVER_IO_URING /* libfuse 3.17: nothing to switch off */
+#define FUSE_CAP_OVER_IO_URING 0
+#endif
+
 static char mount_words[300]; /* what libfuse said last, while mounting */
 static bool mounting;
 
@@ -77,6 +81,8 @@ static bool read_first(const char *path, char *buf, size_t size)
 static const char *why_no_uring(const struct fuse_conn_info *conn)
 {
     char text[16];
+    if (!FUSE_CAP_OVER_IO_URING)
+        return "this libfuse has none (3.18 has)";
     if (!read_first(URING_SWITCH, text, sizeof text))
         return "this kernel has none (Linux 6.14 has)";
     if (text[0] != 'Y' || !(conn->capable_ext & FUSE_CAP_OVER_IO_URING))

@@ -22,6 +22,8 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, cl_op_done_attr);
 }
 
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18) /* before, libfuse has no statx: there is no time of birth */
+
 static struct statx_timestamp statx_time(struct timespec t)
 {
     return (struct statx_timestamp){.tv_sec = t.tv_sec, .tv_nsec = (uint32_t)t.tv_nsec};
@@ -76,3 +78,5 @@ void cl_op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fus
     msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, done_statx);
 }
+
+#endif

@@ -11,7 +11,9 @@ void cl_ops_fill(struct fuse_lowlevel_ops *ops)
         .forget = cl_op_forget,
         .forget_multi = cl_op_forget_multi,
         .getattr = cl_op_getattr,
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
         .statx = cl_op_statx,
+#endif
         .setattr = cl_op_setattr,
         .readlink = cl_op_readlink,
         .mknod = cl_op_mknod,
