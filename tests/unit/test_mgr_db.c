@@ -1,0 +1,189 @@
+/* The database through crashes, and what it refuses to open. A crash of the process is imitated by copying database and WAL
+ * as they are and opening the copy. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "mgr_fixture.h"
+
+#define REG (S_IFREG | 0644)
+
+static struct fix f;
+static char dir[64], db[96], copy[96];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/test-mgr-db-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(db, sizeof db, "%s/store.db", dir);
+    snprintf(copy, sizeof copy, "%s/copy.db", dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[128];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", db, ends[i]);
+        unlink(name);
+        snprintf(name, sizeof name, "%s%s", copy, ends[i]);
+        unlink(name);
+    }
+    return rmdir(dir);
+}
+
+/* Copies at most max bytes. */
+static size_t copy_file(const char *from, const char *to, size_t max)
+{
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    size_t sum = 0;
+    int ch;
+
+    assert_non_null(out);
+    while (in && sum < max && (ch = getc(in)) != EOF) {
+        putc(ch, out);
+        sum++;
+    }
+    if (in)
+        fclose(in);
+    fclose(out);
+    return sum;
+}
+
+static size_t crash_copy(size_t wal_max)
+{
+    char from[128], to[128];
+
+    copy_file(db, copy, SIZE_MAX);
+    snprintf(from, sizeof from, "%s-wal", db);
+    snprintf(to, sizeof to, "%s-wal", copy);
+    return copy_file(from, to, wal_max);
+}
+
+static void test_answered_changes_survive_a_kill(void **state)
+{
+    uint64_t a, chunk;
+
+    (void)state;
+    fix_open(&f, db, false);
+    a = fix_mk(&f, MGR_ROOT_INO, "a", REG);
+    chunk = fix_write(&f, a, 0, 5000);
+    assert_true(chunk);
+    crash_copy(SIZE_MAX);
+    fix_close(&f);
+
+    fix_open(&f, copy, false);
+    assert_int_equal(fix_lookup(&f, MGR_ROOT_INO, "a"), a);
+    assert_int_equal(fix_sql(&f, "SELECT id FROM chunk"), (int64_t)chunk);
+    assert_true(f.session > 1);
+    fix_check(&f);
+    assert_true(fix_mk(&f, MGR_ROOT_INO, "b", REG) > a);
+    fix_check(&f);
+    fix_close(&f);
+}
+
+static void test_any_part_of_the_wal_is_a_consistent_state(void **state)
+{
+    size_t len;
+
+    (void)state;
+    fix_open(&f, db, false);
+    assert_int_equal(mgr_db_checkpoint(&f.core->db, true), 0);
+    for (int i = 0; i < 20; i++) {
+        char name[16];
+        uint64_t ino;
+
+        snprintf(name, sizeof name, "f%d", i);
+        ino = fix_mk(&f, MGR_ROOT_INO, name, REG);
+        assert_true(fix_write(&f, ino, 0, 5000));
+        if (i % 3 == 0)
+            assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, name, false), 0);
+    }
+    len = crash_copy(SIZE_MAX);
+    assert_true(len > 20000);
+    for (size_t part = 0; part < len; part += len / 23) {
+        struct fix g = f;
+
+        crash_copy(part); /* power was lost: the end of the WAL is missing */
+        fix_open(&f, copy, true);
+        fix_check(&f);
+        fix_close(&f);
+        unlink(copy);
+        f = g;
+    }
+    fix_close(&f);
+}
+
+static void test_store_keeps_identity_and_defaults(void **state)
+{
+    struct mgr_core_opts o = {.store_uuid = {5, 5}, .chunk_size_bytes = 1 << 18, .stripe = 3}, none = {.store_uuid = {6}};
+    struct mgr_now now = {1, 1};
+    struct mgr_core *core;
+    char why[MGR_DB_WHY_MAX];
+
+    (void)state;
+    assert_int_equal(mgr_core_new(&core, db, &o, now, why), 0);
+    mgr_core_free(core);
+    assert_int_equal(mgr_core_new(&core, db, &none, now, why), 0);
+    assert_memory_equal(mgr_core_uuid(core), o.store_uuid, 16);
+    assert_int_equal(core->chunk_size, 1 << 18);
+    assert_int_equal(core->stripe, 3);
+    assert_int_equal(core->n.inodes, 1);
+    mgr_core_free(core);
+}
+
+static void sql(const char *path, const char *text)
+{
+    sqlite3 *sq;
+
+    assert_int_equal(sqlite3_open(path, &sq), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(sq, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(sq);
+}
+
+static void test_open_refuses_other_databases(void **state)
+{
+    struct mgr_core_opts o = {.stripe = 0};
+    struct mgr_now now = {1, 1};
+    struct mgr_core *core;
+    char why[MGR_DB_WHY_MAX];
+
+    (void)state;
+    sql(copy, "CREATE TABLE x(y)");
+    assert_int_equal(mgr_core_new(&core, copy, &o, now, why), -EEXIST);
+    assert_non_null(strstr(why, "another program"));
+    fix_open(&f, db, false);
+    fix_close(&f);
+    sql(db, "PRAGMA user_version=99");
+    assert_int_equal(mgr_core_new(&core, db, &o, now, why), -EEXIST);
+    assert_non_null(strstr(why, "version 99"));
+    copy_file("/dev/zero", copy, 8192);
+    assert_true(mgr_core_new(&core, copy, &o, now, why) < 0);
+    assert_non_null(strstr(why, copy));
+    assert_true(mgr_core_new(&core, "/nonexistent/store.db", &o, now, why) < 0);
+    assert_true(strchr(why, '\n') == NULL);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_answered_changes_survive_a_kill),
+        T(test_any_part_of_the_wal_is_a_consistent_state),
+        T(test_store_keeps_identity_and_defaults),
+        T(test_open_refuses_other_databases),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,331 @@
+/* Sessions: replay, what is held open, expiry, and what a restarted manager knows. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "mgr_fixture.h"
+
+#define ROOT MGR_ROOT_INO
+#define REG  (S_IFREG | 0644)
+
+static struct fix f;
+static char path[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/test-mgr-session-%d.db", (int)getpid());
+    fix_open(&f, path, false);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char name[96];
+
+    (void)state;
+    fix_check(&f);
+    fix_close(&f);
+    unlink(path);
+    snprintf(name, sizeof name, "%s-wal", path);
+    unlink(name);
+    snprintf(name, sizeof name, "%s-shm", path);
+    unlink(name);
+    return 0;
+}
+
+/* A new manager on the same database; nobody is connected. */
+static void restart(void)
+{
+    struct fix old = f;
+
+    fix_close(&f);
+    fix_open(&f, path, true);
+    f.session = old.session;
+    f.seq = old.seq;
+    f.next_chunk = old.next_chunk;
+    f.bnf = old.bnf;
+}
+
+static uint64_t create(uint64_t seq, const char *name, bool tmpfile)
+{
+    Fp__MkNod m = FP__MK_NOD__INIT;
+    Fp__AttrReply *r;
+    uint64_t ino;
+
+    m.slot = 3;
+    m.slot_seq = seq;
+    m.parent = ROOT;
+    m.name = fix_bin(name);
+    m.mode = REG;
+    m.excl = m.open = true;
+    m.tmpfile = tmpfile;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+    ino = r ? r->attr->ino : 0;
+    fix_free(r);
+    return ino;
+}
+
+/* Comes back with its number and a list of what it holds. */
+static void come_back(const uint64_t *open_ino, size_t n, bool expect_new)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__HelloReply *r;
+
+    f.conn = fix_conn(&f);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.session = f.session;
+    h.open_known = true;
+    h.open_ino = (uint64_t *)open_ino;
+    h.n_open_ino = n;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
+    assert_non_null(r);
+    assert_true(r->session_is_new == expect_new);
+    assert_true((r->session != f.session) == expect_new);
+    f.session = r->session;
+    fix_free(r);
+}
+
+static void release(uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_ino = 1;
+    m.ino = &ino;
+    fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+static bool was_closed(const struct mgr_conn *conn)
+{
+    for (size_t i = 0; i < f.out_count; i++)
+        if (f.outs[i].kind == MGR_OUT_CLOSE && f.outs[i].conn == conn)
+            return true;
+    return false;
+}
+
+static void test_request_sent_twice_is_executed_once(void **state)
+{
+    uint64_t a = create(5, "a", false);
+
+    (void)state;
+    assert_true(a);
+    assert_int_equal(create(5, "a", false), a);
+    assert_int_equal(f.status, 0);
+    assert_false(create(6, "a", false));
+    assert_int_equal(f.status, -EEXIST);
+    assert_false(create(4, "b", false));
+    assert_int_equal(f.status, -EINVAL);
+}
+
+static void test_answers_survive_a_restart(void **state)
+{
+    uint64_t a = create(5, "a", false);
+
+    (void)state;
+    restart();
+    come_back(NULL, 0, false);
+    assert_int_equal(create(5, "a", false), a);
+    assert_int_equal(mgr_map_get(&f.core->holders, a), 1);
+}
+
+static void test_session_numbers_are_never_used_twice(void **state)
+{
+    uint64_t first = f.session, second;
+
+    (void)state;
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    assert_int_equal(f.status, 0);
+    restart();
+    f.conn = fix_conn(&f);
+    second = fix_hello_client(&f, f.conn, 0, NULL);
+    assert_true(second > first);
+}
+
+static void test_hello_refuses_strangers(void **state)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    struct mgr_conn *conn = fix_conn(&f);
+    uint8_t uuid[16] = {9};
+
+    (void)state;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.protocol = 2;
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, NULL);
+    assert_int_equal(f.status, FP_EPROTO_VERSION);
+    h.protocol = 1;
+    h.store_uuid.data = uuid;
+    h.store_uuid.len = 16;
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, NULL);
+    assert_int_equal(f.status, FP_EUUID);
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+    assert_int_equal(f.status, -EPERM);
+    fix_call(&f, conn, 9999, NULL, NULL);
+    assert_int_equal(f.status, FP_EBADMSG_TYPE);
+    fix_tick(&f, 4000);
+    assert_true(was_closed(conn));
+}
+
+static void test_lost_session_holds_its_files_until_it_expires(void **state)
+{
+    uint64_t a = create(1, "a", false);
+
+    (void)state;
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 50000);
+    f.conn = fix_conn(&f);
+    fix_hello_client(&f, f.conn, 0, NULL);
+    assert_int_equal(fix_attr(&f, a).ino, a);
+    for (int i = 0; i < 12; i++) { /* the second client keeps talking */
+        fix_tick(&f, 1000);
+        fix_lookup(&f, ROOT, "x");
+    }
+    assert_int_equal(fix_attr(&f, a).ino, 0);
+}
+
+static void test_expired_session_may_come_back_and_dead_one_not(void **state)
+{
+    (void)state;
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 70000);
+    come_back(NULL, 0, false);
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 130000);
+    come_back(NULL, 0, true);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM session"), 1);
+}
+
+static void test_silent_session_is_closed(void **state)
+{
+    struct mgr_conn *conn = f.conn;
+
+    (void)state;
+    fix_tick(&f, 61000);
+    assert_true(was_closed(conn));
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+    assert_int_equal(f.status, FP_ESESSION);
+}
+
+static void test_open_unlinked_file_survives_a_restart(void **state)
+{
+    uint64_t a = create(1, "a", false);
+
+    (void)state;
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM orphan"), 1);
+    restart();
+    fix_tick(&f, 5000);
+    come_back(&a, 1, false);
+    fix_tick(&f, 5000);
+    assert_int_equal(fix_attr(&f, a).ino, a);
+    release(a);
+    assert_int_equal(fix_attr(&f, a).ino, 0);
+}
+
+static void test_restart_takes_no_open_file_before_its_session_has_told(void **state)
+{
+    uint64_t a = create(1, "a", false);
+    struct mgr_conn *other;
+
+    (void)state;
+    restart();
+    other = f.conn = fix_conn(&f);
+    fix_hello_client(&f, other, 0, NULL);
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0); /* by someone else, before the holder is back */
+    fix_tick(&f, 3000);
+    assert_int_equal(fix_attr(&f, a).ino, a);
+    come_back(&a, 1, false);
+    fix_tick(&f, 3000);
+    assert_int_equal(fix_attr(&f, a).ino, a);
+    release(a);
+    assert_int_equal(fix_attr(&f, a).ino, 0);
+}
+
+static void test_lost_release_is_made_good_by_hello(void **state)
+{
+    uint64_t a = create(1, "a", false);
+
+    (void)state;
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    fix_lost(&f, f.conn); /* and with it the release */
+    come_back(NULL, 0, false);
+    fix_tick(&f, 4000);
+    assert_int_equal(fix_attr(&f, a).ino, 0);
+}
+
+static void test_replayed_tmpfile_is_still_there(void **state)
+{
+    uint64_t a = create(7, "", true);
+
+    (void)state;
+    fix_lost(&f, f.conn); /* the answer is lost: the client does not know of it */
+    come_back(NULL, 0, false);
+    assert_int_equal(create(7, "", true), a);
+    fix_tick(&f, 5000);
+    assert_int_equal(fix_attr(&f, a).ino, a);
+}
+
+static void test_new_connection_takes_the_session_over(void **state)
+{
+    struct mgr_conn *old = f.conn;
+
+    (void)state;
+    come_back(NULL, 0, false);
+    assert_true(was_closed(old));
+    fix_call(&f, old, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+    assert_int_equal(f.status, FP_ESESSION);
+    fix_lost(&f, old);
+    assert_ptr_equal(mgr_session_find(f.core, f.session)->conn, f.conn);
+}
+
+static void test_stop_tells_clients_first(void **state)
+{
+    struct mgr_conn *ctl = fix_conn(&f);
+    Fp__Hello h = FP__HELLO__INIT;
+
+    (void)state;
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CONTROL;
+    fix_call(&f, ctl, FP__MSG_TYPE__MSG_HELLO, &h, NULL);
+    fix_call(&f, ctl, FP__MSG_TYPE__MSG_CTL_STOP, NULL, NULL);
+    assert_int_equal(f.status, 0);
+    assert_non_null(fix_out_find(&f, f.conn, FP__MSG_TYPE__MSG_STOP));
+    assert_null(fix_out_find(&f, f.bnf_conn, FP__MSG_TYPE__MSG_STOP));
+    fix_lost(&f, f.conn);
+    assert_non_null(fix_out_find(&f, f.bnf_conn, FP__MSG_TYPE__MSG_STOP));
+    assert_false(mgr_core_stopped(f.core));
+    fix_lost(&f, f.bnf_conn);
+    fix_tick(&f, 500);
+    assert_true(mgr_core_stopped(f.core));
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_request_sent_twice_is_executed_once),
+        T(test_answers_survive_a_restart),
+        T(test_session_numbers_are_never_used_twice),
+        T(test_hello_refuses_strangers),
+        T(test_lost_session_holds_its_files_until_it_expires),
+        T(test_expired_session_may_come_back_and_dead_one_not),
+        T(test_silent_session_is_closed),
+        T(test_open_unlinked_file_survives_a_restart),
+        T(test_restart_takes_no_open_file_before_its_session_has_told),
+        T(test_lost_release_is_made_good_by_hello),
+        T(test_replayed_tmpfile_is_still_there),
+        T(test_new_connection_takes_the_session_over),
+        T(test_stop_tells_clients_first),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
