@@ -35,6 +35,21 @@ void cl_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
         cl_data_read_done(m, pin);
 }
 
+/*
+ * Whether this write takes the set-id bits away: the kernel says so of writers without CAP_FSETID. libfuse
+ * 3.17 does not pass it on; there every writer but root counts as one.
+ */
+static bool kill_suidgid(fuse_req_t req, const struct fuse_file_info *fi)
+{
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+    (void)req;
+    return fi->kill_suidgid;
+#else
+    (void)fi;
+    return fuse_req_ctx(req)->uid != 0;
+#endif
+}
+
 void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
                  struct fuse_file_info *fi)
 {
@@ -44,7 +59,7 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
     else
-        n = cl_data_write(cl_mount_of(req), h, buf, size, (uint64_t)off, fi->kill_suidgid);
+        n = cl_data_write(cl_mount_of(req), h, buf, size, (uint64_t)off, kill_suidgid(req, fi));
     if (n < 0)
         cl_reply_status(req, (int)n);
     else
