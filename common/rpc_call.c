@@ -110,6 +110,8 @@ void fp_call_complete(struct call *call, int status, const struct fp_rpc_in *in)
     }
     if (call->cb)
         call->cb(call->arg, status, in);
+    else if (in && !call->rx)
+        fp_rpc_payload_free(in->payload);
     free(call);
 }
 

@@ -106,8 +106,10 @@ static void deliver_reply(struct fp_rpc_conn *c, struct fp_rpc_in *in)
 static void deliver_request(struct fp_rpc_conn *c, struct fp_rpc_in *in)
 {
     bool oneway = in->flags & FP_FRAME_ONEWAY;
-    if (in->type >= TYPE_WIRE && oneway)
-        return; /* a ping, or news of a later version */
+    if (in->type >= TYPE_WIRE && oneway) { /* a ping, or news of a later version */
+        dest_release(c);
+        return;
+    }
     if (!oneway)
         c->unanswered++;
     if (in->type >= TYPE_WIRE || !c->h->on_request) {

@@ -400,7 +400,7 @@ static void test_tls_truncated_frame_is_not_delivered(void **state)
     assert_int_equal(w.requests, 0);
 }
 
-static void test_tls_replies_nobody_waits_for_are_dropped(void **state)
+static void test_tls_frames_nobody_waits_for_are_dropped(void **state)
 {
     uint8_t h[FP_FRAME_HEADER_BYTES + 100000] = {0};
     struct fp_frame f = {.type = T_ECHO, .id = 77, .flags = FP_FRAME_REPLY, .payload_len_bytes = 100000};
@@ -409,6 +409,10 @@ static void test_tls_replies_nobody_waits_for_are_dropped(void **state)
     wire_init(&w, NULL, NULL);
     evil_open(&e);
     evil_setup(&e);
+    fp_frame_encode(&f, NULL, h);
+    evil_send(&e, h, sizeof h);
+    f.type = 0xFF07; /* and one-way frames of a later wire layer */
+    f.flags = FP_FRAME_ONEWAY;
     fp_frame_encode(&f, NULL, h);
     evil_send(&e, h, sizeof h);
     f = (struct fp_frame){.type = T_ECHO, .id = 1};
@@ -514,7 +518,7 @@ int main(void)
         T(test_tls_frame_before_setup_is_refused),
         T(test_tls_key_alone_without_setup_is_refused_within_a_second),
         T(test_tls_truncated_frame_is_not_delivered),
-        T(test_tls_replies_nobody_waits_for_are_dropped),
+        T(test_tls_frames_nobody_waits_for_are_dropped),
         cmocka_unit_test(test_tls_plain_only_when_both_ends_want_it),
         T(test_tls_hand_over_loses_nothing_that_is_sent_at_once),
         cmocka_unit_test(test_tls_wrong_key_cannot_have_plain_either),
