@@ -165,7 +165,7 @@ static void fill_opts(struct fp_rpc_opts *o, const struct fp_rpc_opts *from)
 {
     *o = *from;
     o->store_uuid = NULL; /* the TLS context has a copy */
-    o->handshake_timeout_ms = def(o->handshake_timeout_ms, 900);
+    o->handshake_timeout_ms = def(o->handshake_timeout_ms, 800);
     o->ping_idle_ms = def(o->ping_idle_ms, 2000);
     o->dead_ms = def(o->dead_ms, 5000);
     o->preauth_max = def(o->preauth_max, 64);

@@ -45,7 +45,7 @@ struct fp_rpc_opts {
     const struct fp_key *key;  /* borrowed until fp_rpc_close is through */
     const uint8_t *store_uuid; /* 16 bytes, copied; NULL: not known, any store that has the key will do */
     bool plain; /* data-encryption=off: connections that both ends want so go on in plain bytes */
-    uint32_t handshake_timeout_ms; /* 900: from accept to an authenticated connection */
+    uint32_t handshake_timeout_ms; /* 800: from accept to an authenticated connection */
     uint32_t ping_idle_ms;         /* 2000 */
     uint32_t dead_ms;              /* 5000 */
     uint32_t preauth_max;          /* 64: accepted connections that have not proved the key */
