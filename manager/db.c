@@ -218,7 +218,19 @@ int mgr_db_begin(struct mgr_db *db)
 {
     db->err = 0;
     db->in_tx = true;
-    return mgr_db_exec(db, BEGIN);
+    db->begun = false;
+    return 0;
+}
+
+/* BEGIN comes with the first statement: many groups have none (releases, keep-alives). */
+static int begin_now(struct mgr_db *db)
+{
+    int rc;
+
+    db->begun = true;
+    rc = sqlite3_step(db->st[MGR_ST_BEGIN]);
+    sqlite3_reset(db->st[MGR_ST_BEGIN]);
+    return rc == SQLITE_DONE ? 0 : fail(db, sqlite3_extended_errcode(db->sq));
 }
 
 void mgr_db_rollback(struct mgr_db *db)
@@ -235,9 +247,10 @@ void mgr_db_rollback(struct mgr_db *db)
 
 int mgr_db_commit(struct mgr_db *db)
 {
+    bool wrote = sqlite3_txn_state(db->sq, NULL) == SQLITE_TXN_WRITE;
     int err;
 
-    if (!db->err) {
+    if (!db->err && db->begun) {
         int injected = FP_FAULT_POINT("mgr.commit");
 
         if (injected < 0)
@@ -245,10 +258,11 @@ int mgr_db_commit(struct mgr_db *db)
         else
             mgr_db_exec(db, COMMIT);
     }
+    db->begun = false;
     err = db->err;
     if (err) {
         mgr_db_rollback(db);
-    } else {
+    } else if (wrote) {
         if (db->failing)
             FP_INFO("database %s: works again", db->path);
         db->failing = false;
@@ -353,6 +367,8 @@ void mgr_db_reset(struct mgr_db *db, enum mgr_stmt st)
 
 int mgr_db_query_args(struct mgr_db *db, enum mgr_stmt st, const struct mgr_arg *args)
 {
+    if (db->in_tx && !db->begun && !db->err)
+        begin_now(db);
     return db->err ? db->err : bind(db, db->st[st], args);
 }
 

@@ -21,7 +21,7 @@ struct mgr_db {
     sqlite3 *sq;
     sqlite3_stmt *st[MGR_ST_COUNT];
     int err;          /* first failure of this transaction; 0: none */
-    bool in_tx;
+    bool in_tx, begun;
     bool failing;     /* last transaction failed: the log has been told */
     int wal_fd;       /* of our own, for fdatasync; -1: in memory */
     uint32_t wal_pages;
