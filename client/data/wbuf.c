@@ -197,7 +197,7 @@ static void lay_out_packed(struct cl_wbuf *b)
 	uint32_t packed = 0, base = b->range[0].off / CL_PAGE_BYTES;
 	uint32_t map[CL_WBUF_PAGES_MAX], n = 0;
 
-	for (uint32_t i = 0; i < b->npages; i++)
+	for (uint32_t i = base; i < b->npages; i++) /* a truncate may have left pages before the first range: they are spare */
 		map[i] = b->page[i] ? base + n++ : 0;
 	for (uint32_t i = base; i < b->npages; i++)
 		if (b->page[i] && map[i] != i) {
