@@ -1,0 +1,203 @@
+/*
+ * The chunk pool: all pages or none, waits that end at their deadline, reclaim before pressure, and no page in two hands.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/data/pool.h"
+#include "fp/clock.h"
+#include "tests/unit/cl_rand.h"
+
+#define PAGES 64u
+
+static struct cl_pool *pool;
+static atomic_uint reclaims, pressures;
+static uint8_t *cached[PAGES]; /* what reclaim gives back */
+static size_t ncached;
+
+static size_t reclaim(void *arg, size_t want)
+{
+    size_t n = want < ncached ? want : ncached;
+
+    assert_ptr_equal(arg, &pool);
+    atomic_fetch_add(&reclaims, 1);
+    if (n > 0) {
+        ncached -= n;
+        cl_pool_put(pool, cached + ncached, n);
+    }
+    return n;
+}
+
+static void pressure(void *arg)
+{
+    (void)arg;
+    atomic_fetch_add(&pressures, 1);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    reclaims = pressures = 0;
+    ncached = 0;
+    return cl_pool_new(PAGES * CL_PAGE_BYTES, reclaim, pressure, &pool, &pool);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    cl_pool_free(pool);
+    return 0;
+}
+
+static void test_pool_gives_all_or_none(void **state)
+{
+    uint8_t *a[PAGES], *more[PAGES];
+
+    (void)state;
+    assert_int_equal(cl_pool_pages(pool), PAGES);
+    assert_int_equal(cl_pool_get(pool, a, 60, fp_now_ms()), 0);
+    assert_int_equal(cl_pool_free_pages(pool), 4);
+    assert_int_equal(cl_pool_try_get(pool, more, 5, 0), -EAGAIN);
+    assert_int_equal(cl_pool_try_get(pool, more, 2, 3), -EAGAIN);
+    assert_int_equal(cl_pool_free_pages(pool), 4);
+    assert_int_equal(cl_pool_try_get(pool, more, 2, 2), 0);
+    assert_int_equal(cl_pool_get(pool, more + 2, 3, fp_now_ms() + 20), -ETIMEDOUT);
+    assert_int_equal(cl_pool_free_pages(pool), 2);
+    cl_pool_put(pool, more, 2);
+    cl_pool_put(pool, a, 60);
+    assert_int_equal(cl_pool_free_pages(pool), PAGES);
+}
+
+static void test_pool_skips_null_pages(void **state)
+{
+    uint8_t *a[3], *holes[5] = {0};
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, 3, 0), 0);
+    holes[1] = a[0];
+    holes[3] = a[1];
+    holes[4] = a[2];
+    cl_pool_put(pool, holes, 5);
+    assert_int_equal(cl_pool_free_pages(pool), PAGES);
+}
+
+static void test_pool_wait_ends_at_its_deadline(void **state)
+{
+    uint8_t *a[PAGES], *more[1];
+    uint64_t t0 = fp_now_ms();
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, t0), 0);
+    assert_int_equal(cl_pool_get(pool, more, 1, t0 + 250), -ETIMEDOUT);
+    assert_in_range(fp_now_ms() - t0, 250, 2000);
+    assert_true(reclaims >= 2 && pressures >= 2); /* asked again while waiting */
+    cl_pool_put(pool, a, PAGES);
+}
+
+static void test_pool_takes_back_cached_pages_before_pressure(void **state)
+{
+    uint8_t *a[PAGES], *more[10];
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, fp_now_ms()), 0);
+    memcpy(cached, a, 10 * sizeof a[0]);
+    ncached = 10;
+    assert_int_equal(cl_pool_get(pool, more, 10, fp_now_ms() + 1000), 0);
+    assert_int_equal(reclaims, 1);
+    assert_int_equal(pressures, 0);
+    cl_pool_put(pool, a + 10, PAGES - 10);
+    cl_pool_put(pool, more, 10);
+}
+
+static void *put_later(void *arg)
+{
+    struct timespec ts = {.tv_nsec = 50000000};
+
+    nanosleep(&ts, NULL);
+    cl_pool_put(pool, arg, PAGES);
+    return NULL;
+}
+
+static void test_pool_waiter_is_woken(void **state)
+{
+    uint8_t *a[PAGES], *more[PAGES];
+    pthread_t t;
+    uint64_t t0 = fp_now_ms();
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, t0), 0);
+    pthread_create(&t, NULL, put_later, a);
+    assert_int_equal(cl_pool_get(pool, more, PAGES, t0 + 20000), 0);
+    assert_true(fp_now_ms() - t0 < 10000);
+    pthread_join(t, NULL);
+    cl_pool_put(pool, more, PAGES);
+}
+
+static void *hammer(void *arg)
+{
+    uint64_t me = (uint64_t)(uintptr_t)arg;
+    struct rnd r;
+
+    rnd_init(&r, rnd_seed(), 100 + me);
+    for (int i = 0; i < 3000; i++) {
+        uint8_t *p[PAGES / 2];
+        size_t n = 1 + rnd_below(&r, PAGES / 2);
+        int rc = rnd_below(&r, 4) ? cl_pool_get(pool, p, n, fp_now_ms() + 30000) : cl_pool_try_get(pool, p, n, rnd_below(&r, 20));
+
+        if (rc == -EAGAIN)
+            continue;
+        if (rc != 0)
+            return (void *)1;
+        for (size_t k = 0; k < n; k++)
+            memcpy(p[k], &me, sizeof me);
+        if (rnd_below(&r, 8) == 0)
+            sched_yield();
+        for (size_t k = 0; k < n; k++)
+            if (memcmp(p[k], &me, sizeof me) != 0)
+                return (void *)2;
+        cl_pool_put(pool, p, n);
+    }
+    return NULL;
+}
+
+static void test_pool_page_is_never_in_two_hands(void **state)
+{
+    pthread_t t[6];
+
+    (void)state;
+    (void)rnd_seed();
+    for (uintptr_t i = 0; i < 6; i++)
+        pthread_create(&t[i], NULL, hammer, (void *)(i + 1));
+    for (int i = 0; i < 6; i++) {
+        void *bad;
+
+        pthread_join(t[i], &bad);
+        assert_null(bad);
+    }
+    assert_int_equal(cl_pool_free_pages(pool), PAGES);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_pool_gives_all_or_none),
+        T(test_pool_skips_null_pages),
+        T(test_pool_wait_ends_at_its_deadline),
+        T(test_pool_takes_back_cached_pages_before_pressure),
+        T(test_pool_waiter_is_woken),
+        T(test_pool_page_is_never_in_two_hands),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
