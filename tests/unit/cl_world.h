@@ -1,0 +1,132 @@
+/*
+ * The world around the data path of fp-mount, in one process: a model of the manager (slices, chunks, versions), models of
+ * benefactors (leases, segments, records), the links to them, and a core loop. The functions that client/data calls are replaced by the
+ * linker (--wrap, see module.mk). Whatever a real manager or benefactor would refuse is a failed check here.
+ */
+#ifndef TESTS_CL_WORLD_H
+#define TESTS_CL_WORLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "client/client.h"
+#include "fp.pb-c.h"
+
+#define WORLD_BNFS_MAX 4
+
+/* What to go wrong. All zero: nothing. */
+struct world_faults {
+    atomic_int mgr_lost_before; /* so many manager requests are lost, not executed */
+    atomic_int mgr_lost_after;  /* … executed, and the answer is lost */
+    atomic_int mgr_delay_us;    /* each takes up to this long */
+    atomic_int bnf_delay_us;
+};
+extern struct world_faults world_faults;
+
+struct world_mount {
+    atomic_uint session;
+};
+
+struct world_seg {
+    uint64_t id, salt;
+    int fd;
+    uint64_t next; /* first byte never given away */
+    uint8_t *used; /* 4 KiB blocks that hold a record */
+};
+
+struct world_lease {
+    struct world_lease *next;
+    uint64_t id, link, rest_bytes;
+    bool local;
+    uint32_t n;
+    struct {
+        uint32_t seg;
+        uint64_t off, len;
+    } ext[2];
+};
+
+struct world_rec {
+    struct world_rec *next;
+    uint64_t chunk, off, sum;
+    uint32_t seg, stored_bytes, len;
+};
+
+struct world_bnf {
+    uint32_t id;
+    bool local;
+    uint64_t capacity;
+    pthread_mutex_t lock;
+    /* lock: */
+    uint64_t used; /* leased or stored */
+    struct world_seg *segs;
+    uint32_t nsegs;
+    struct world_lease *leases;
+    struct world_rec *bucket[1024];
+    uint64_t nrecs, lease_ids;
+    /* faults: */
+    atomic_bool down;          /* nobody listens; links are broken by world_bnf_break */
+    atomic_int store_err;      /* STORED and WRITE fail with this */
+    atomic_int lease_err;
+    atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
+    atomic_int break_executes; /* … after it was executed */
+    atomic_ulong stores;
+};
+
+struct world_bnf *world_bnf_add(uint32_t id, bool local, uint64_t capacity);
+struct world_bnf *world_bnf(uint32_t id);
+void world_bnf_break(struct world_bnf *b); /* the links to it, now */
+void world_bnf_delete(uint32_t bnf, uint64_t chunk);
+uint64_t world_bnf_used(struct world_bnf *b);
+/* Change one bit of the chunk's data at off; false: not there. */
+bool world_bnf_flip(struct world_bnf *b, uint64_t chunk, uint32_t off);
+/* The data of a stored chunk, verified; 0, or a negative code. */
+int world_bnf_data(uint32_t bnf, uint64_t chunk, uint32_t len, uint64_t sum, uint8_t *out);
+/* Is this chunk stored like this? */
+bool world_bnf_has(uint32_t bnf, uint64_t chunk, uint32_t len, uint32_t stored_bytes, uint64_t sum);
+void world_bnf_fini(void); /* checks that no lease is left */
+
+/* The table of benefactors as the manager would send it; those of the node are on node "n0". */
+struct world_table {
+    Fp__BnfTable msg;
+    Fp__BnfInfo info[WORLD_BNFS_MAX], *list[WORLD_BNFS_MAX];
+    char text[WORLD_BNFS_MAX][2][32];
+};
+void world_table(struct world_table *w);
+
+/* Run fn(arg) on the core loop and wait for it. */
+void world_on_core(void (*fn)(void *arg), void *arg);
+void world_post(void (*fn)(void *arg), void *arg);
+/* All connections of the mounts are closed. */
+void world_close_conns(void);
+void world_core_start(void);
+void world_core_stop(void);
+void world_sleep_up_to(int us);
+
+/* manager */
+uint64_t world_file_new(uint32_t chunk_size_bytes, uint32_t stripe);
+void world_attr(uint64_t ino, Fp__Attr *out);
+void world_unlink(uint64_t ino);
+/* The file as another mount sees it: from slices and records. out has room for cap bytes. Returns the size. */
+uint64_t world_view(uint64_t ino, uint8_t *out, uint64_t cap);
+/* Chunk (and where in it) that holds this byte; 0: a hole. */
+uint64_t world_chunk_at(uint64_t ino, uint64_t off, uint32_t *bnf, uint32_t *chunk_off);
+uint64_t world_bad_chunks(void); /* how many were reported */
+uint64_t world_chunk_count(void);
+void world_mgr_reset(void);
+int world_mgr_call(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
+void world_mgr_send(uint32_t type, const ProtobufCMessage *msg);
+ProtobufCMessage *world_copy(const ProtobufCMessage *msg);
+
+#define WORLD_CHECK(cond)                                                                                                  \
+    do {                                                                                                                   \
+        if (!(cond))                                                                                                       \
+            world_failed(__FILE__, __LINE__, #cond);                                                                       \
+    } while (0)
+void world_failed(const char *file, int line, const char *what) __attribute__((noreturn));
+
+#endif

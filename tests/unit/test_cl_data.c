@@ -1,0 +1,365 @@
+/*
+ * The data path of fp-mount as a whole, against byte arrays: several threads write, read, flush, truncate, punch, copy and reopen several
+ * files; every read equals the array, and after a flush so does what another mount would see, which is built from the manager's
+ * slices and the stored records alone. Delays in the models mix up the order of things. Replay a run with FP_SEED (threads make
+ * that approximate).
+ *
+ * Threads share a file by owning alternating granules of it, so that the array needs no lock; operations on the whole file exclude
+ * others by a lock of the test.
+ */
+#include "tests/unit/cl_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+
+#define THREADS 4u
+#define FILES 4u
+#define SIZE_MAX_BYTES (3u << 20)
+
+struct model {
+    uint64_t ino;
+    struct cl_handle h;
+    pthread_rwlock_t lock;
+    uint32_t granule;
+    uint8_t *bytes; /* SIZE_MAX_BYTES */
+    atomic_ullong size;
+};
+
+static struct fx_mount mnt;
+static struct model model[FILES];
+static unsigned operations;
+
+static void fail_at(const struct model *f, uint64_t off, const char *what)
+{
+    fprintf(stderr, "file %llu, byte %llu: %s\n", (unsigned long long)f->ino, (unsigned long long)off, what);
+    WORLD_CHECK(!"contents differ");
+}
+
+static void compare(const struct model *f, const uint8_t *got, uint64_t off, size_t len, const char *what)
+{
+    if (memcmp(got, f->bytes + off, len) == 0)
+        return;
+    for (size_t i = 0; i < len; i++)
+        if (got[i] != f->bytes[off + i]) {
+            fprintf(stderr, "got %u, want %u; ", got[i], f->bytes[off + i]);
+            fail_at(f, off + i, what);
+        }
+}
+
+/* A random range within one granule of thread t. */
+static uint64_t own_range(struct rnd *r, const struct model *f, unsigned t, uint32_t *len)
+{
+    uint32_t rounds = SIZE_MAX_BYTES / (f->granule * THREADS), in = rnd_below(r, f->granule);
+    uint64_t base = ((uint64_t)rnd_below(r, rounds) * THREADS + t) * f->granule;
+
+    if (rnd_below(r, 3) == 0)
+        in = 0;
+    *len = 1 + rnd_below(r, f->granule - in);
+    if (rnd_below(r, 2))
+        *len = 1 + rnd_below(r, *len < 5000 ? *len : 5000);
+    return base + in;
+}
+
+static void op_write(struct rnd *r, struct model *f, unsigned t)
+{
+    uint32_t len;
+    uint64_t off = own_range(r, f, t, &len);
+    unsigned long long old = atomic_load(&f->size);
+    uint8_t *buf = malloc(len);
+    ssize_t n;
+
+    fx_fill(buf, len, rnd_below(r, 251));
+    n = fx_write(&mnt, &f->h, buf, len, off);
+    if (n != (ssize_t)len) {
+        fprintf(stderr, "write: %zd\n", n);
+        fail_at(f, off, "write failed");
+    }
+    memcpy(f->bytes + off, buf, len);
+    while (off + len > old && !atomic_compare_exchange_weak(&f->size, &old, off + len))
+        ;
+    free(buf);
+}
+
+static void op_read(struct rnd *r, struct model *f, unsigned t)
+{
+    uint32_t len;
+    uint64_t off = own_range(r, f, t, &len), before = atomic_load(&f->size);
+    uint8_t *buf = malloc(len);
+    ssize_t n = fx_read(&mnt, &f->h, buf, len, off);
+    uint64_t least = off >= before ? 0 : off + len <= before ? len : before - off;
+
+    if (n < (ssize_t)least) {
+        fprintf(stderr, "read of %u: %zd, at least %llu; ", len, n, (unsigned long long)least);
+        fail_at(f, off, "read failed or was short");
+    }
+    compare(f, buf, off, (size_t)n, "read");
+    free(buf);
+}
+
+static void compare_whole(struct model *f)
+{
+    static _Thread_local uint8_t buf[1 << 20];
+    uint64_t size = atomic_load(&f->size);
+    struct stat st = {0};
+
+    cl_inode_stat(&mnt.m, f->h.inode, &st);
+    WORLD_CHECK((uint64_t)st.st_size == size);
+    for (uint64_t off = 0; off < size;) {
+        size_t want = size - off < sizeof buf ? (size_t)(size - off) : sizeof buf;
+        ssize_t n = fx_read(&mnt, &f->h, buf, sizeof buf, off);
+
+        if (n != (ssize_t)want)
+            fail_at(f, off, "read of the whole failed or was short");
+        compare(f, buf, off, (size_t)n, "read of the whole");
+        off += (uint64_t)n;
+    }
+    WORLD_CHECK(fx_read(&mnt, &f->h, buf, 10, size) == 0);
+}
+
+/* What another mount sees; the file's lock is held for writing and it was flushed. */
+static void compare_view(struct model *f)
+{
+    uint8_t *buf = malloc(SIZE_MAX_BYTES);
+
+    WORLD_CHECK(world_view(f->ino, buf, SIZE_MAX_BYTES) == atomic_load(&f->size));
+    compare(f, buf, 0, atomic_load(&f->size), "view of another mount");
+    free(buf);
+}
+
+static void op_truncate(struct rnd *r, struct model *f)
+{
+    uint64_t old = f->size, size = rnd_below(r, 3) ? rnd_below(r, old + 1) : rnd_below(r, SIZE_MAX_BYTES);
+
+    if (rnd_below(r, 5) == 0)
+        size = 0;
+    WORLD_CHECK(fx_truncate(&mnt, &f->h, size) == 0);
+    if (size < old)
+        memset(f->bytes + size, 0, old - size);
+    f->size = size;
+}
+
+static void op_fallocate(struct rnd *r, struct model *f)
+{
+    static const int modes[] = {0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
+                                FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE};
+    int mode = modes[rnd_below(r, 5)];
+    uint64_t off = rnd_below(r, SIZE_MAX_BYTES - 1), len = 1 + rnd_below(r, SIZE_MAX_BYTES - off), end = off + len;
+
+    if (rnd_below(r, 2))
+        len = 1 + rnd_below(r, len < 70000 ? len : 70000), end = off + len;
+    WORLD_CHECK(cl_data_fallocate(&mnt.m, &f->h, mode, off, len) == 0);
+    if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
+        memset(f->bytes + off, 0, len);
+    if (!(mode & FALLOC_FL_KEEP_SIZE) && end > f->size)
+        f->size = end;
+}
+
+static void op_copy(struct rnd *r, struct model *from, struct model *to)
+{
+    uint64_t off_in = rnd_below(r, SIZE_MAX_BYTES), off_out = rnd_below(r, SIZE_MAX_BYTES - 1);
+    uint64_t len = 1 + rnd_below(r, SIZE_MAX_BYTES - off_out), want;
+    ssize_t n;
+
+    if (rnd_below(r, 2))
+        len = 1 + rnd_below(r, len < 70000 ? len : 70000);
+    n = cl_data_copy_range(&mnt.m, &from->h, off_in, &to->h, off_out, len);
+    want = off_in >= from->size ? 0 : len < from->size - off_in ? len : from->size - off_in;
+    if (from == to && want > 0 && off_in < off_out + want && off_out < off_in + want) {
+        WORLD_CHECK(n == -EINVAL);
+        return;
+    }
+    WORLD_CHECK(n == (ssize_t)want);
+    memmove(to->bytes + off_out, from->bytes + off_in, want);
+    if (want > 0 && off_out + want > to->size)
+        to->size = off_out + want;
+}
+
+static void op_seek(struct rnd *r, struct model *f)
+{
+    uint64_t off, at = f->size ? rnd_below(r, f->size) : 0;
+    int rc = cl_data_lseek(&mnt.m, &f->h, at, SEEK_DATA, &off);
+
+    if (rc == -ENXIO)
+        off = f->size;
+    else
+        WORLD_CHECK(rc == 0 && off >= at);
+    for (uint64_t i = at; i < off && i < f->size; i++)
+        if (f->bytes[i])
+            fail_at(f, i, "SEEK_DATA skipped data");
+}
+
+static void op_reopen(struct model *f)
+{
+    WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+    fx_check_file_quiet(&f->h);
+    fx_close(&mnt, &f->h);
+    fx_open(&mnt, &f->h, f->ino);
+}
+
+static void exclusive_op(struct rnd *r)
+{
+    unsigned i = rnd_below(r, FILES), j = rnd_below(r, FILES), lo = i < j ? i : j, hi = i < j ? j : i;
+    struct model *f = &model[i];
+
+    pthread_rwlock_wrlock(&model[lo].lock);
+    if (hi != lo)
+        pthread_rwlock_wrlock(&model[hi].lock);
+    switch (rnd_below(r, 10)) {
+    case 0:
+    case 1:
+        op_truncate(r, f);
+        break;
+    case 2:
+    case 3:
+        op_fallocate(r, f);
+        break;
+    case 4:
+    case 5:
+        op_copy(r, f, &model[j]);
+        break;
+    case 6:
+        op_seek(r, f);
+        break;
+    case 7:
+        op_reopen(f);
+        break;
+    case 8:
+        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+        fx_check_file_quiet(&f->h);
+        compare_view(f);
+        break;
+    default:
+        compare_whole(f);
+    }
+    if (hi != lo)
+        pthread_rwlock_unlock(&model[hi].lock);
+    pthread_rwlock_unlock(&model[lo].lock);
+}
+
+static void shared_op(struct rnd *r, unsigned t)
+{
+    struct model *f = &model[rnd_below(r, FILES)];
+    uint32_t what = rnd_below(r, 100);
+
+    pthread_rwlock_rdlock(&f->lock);
+    if (what < 55)
+        op_write(r, f, t);
+    else if (what < 94)
+        op_read(r, f, t);
+    else if (what < 98)
+        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+    else
+        WORLD_CHECK(cl_data_fsync(&mnt.m, f->h.inode) == 0);
+    pthread_rwlock_unlock(&f->lock);
+}
+
+static void *driver(void *arg)
+{
+    unsigned t = (unsigned)(uintptr_t)arg;
+    struct rnd r;
+
+    rnd_init(&r, rnd_seed(), 1000 + t);
+    for (unsigned i = 0; i < operations; i++) {
+        if (rnd_below(&r, 16) == 0)
+            exclusive_op(&r);
+        else
+            shared_op(&r, t);
+    }
+    return NULL;
+}
+
+static void models_new(bool striped)
+{
+    static const uint32_t granule[FILES] = {300007, 5003, 70001, 1009};
+    static const uint32_t window[FILES] = {1u << 20, 256u << 10, 64u << 10, 128u << 10};
+
+    for (unsigned i = 0; i < FILES; i++) {
+        struct model *f = &model[i];
+
+        f->ino = world_file_new(window[i], striped ? i : 1);
+        f->granule = granule[i];
+        f->bytes = calloc(SIZE_MAX_BYTES, 1);
+        f->size = 0;
+        pthread_rwlock_init(&f->lock, NULL);
+        fx_open(&mnt, &f->h, f->ino);
+    }
+}
+
+static void models_end(void)
+{
+    for (unsigned i = 0; i < FILES; i++) {
+        struct model *f = &model[i];
+
+        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+        fx_check_file_quiet(&f->h);
+        compare_view(f);
+        compare_whole(f);
+        fx_close(&mnt, &f->h);
+        free(f->bytes);
+        pthread_rwlock_destroy(&f->lock);
+    }
+}
+
+static void run(unsigned threads, unsigned ops, bool local, int delay_us)
+{
+    pthread_t t[THREADS];
+    int fds = fx_open_fds();
+
+    (void)rnd_seed();
+    world_faults.mgr_delay_us = world_faults.bnf_delay_us = delay_us;
+    world_core_start();
+    world_bnf_add(1, local, 400u << 20);
+    world_bnf_add(2, false, 400u << 20);
+    world_bnf_add(3, false, 400u << 20);
+    fx_start(&mnt, 7, 60000);
+    models_new(!local || threads > 1);
+    operations = ops;
+    for (uintptr_t i = 0; i < threads; i++)
+        pthread_create(&t[i], NULL, driver, (void *)i);
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(t[i], NULL);
+    models_end();
+    WORLD_CHECK(world_bad_chunks() == 0);
+    fx_stop(&mnt);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+    assert_int_equal(fx_open_fds(), fds);
+}
+
+#ifdef __SANITIZE_THREAD__
+#define OPS 600
+#else
+#define OPS 2500
+#endif
+
+static void test_data_one_thread_own_node_equals_byte_arrays(void **state)
+{
+    (void)state;
+    run(1, OPS, true, 0);
+}
+
+static void test_data_threads_own_node_equal_byte_arrays(void **state)
+{
+    (void)state;
+    run(THREADS, OPS / 2, true, 300);
+}
+
+static void test_data_threads_other_nodes_equal_byte_arrays(void **state)
+{
+    (void)state;
+    run(THREADS, OPS / 2, false, 300);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_data_one_thread_own_node_equals_byte_arrays),
+        cmocka_unit_test(test_data_threads_own_node_equal_byte_arrays),
+        cmocka_unit_test(test_data_threads_other_nodes_equal_byte_arrays),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
