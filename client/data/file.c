@@ -208,6 +208,8 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 	cl_pool_put(d->pool, b->page, b->npages);
 	cl_space_release(d, &b->resv);
 	cl_wbuf_free(b);
+	if (f->nopen + f->ninflight + f->nstored == 0)
+		f->end_written = 0; /* nothing unpublished: the size is the manager's */
 	pthread_cond_broadcast(&f->cond);
 }
 
