@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "client/core_int.h"
 #include "client/data.h"
@@ -62,8 +64,10 @@ void cl_core_post_item(struct cl_core *c, struct cl_item *item)
         c->inbox_head = item;
     c->inbox_tail = item;
     pthread_mutex_unlock(&c->inbox_lock);
-    if (was_empty)
-        uv_async_send(&c->wake);
+    uint64_t one = 1;
+    if (was_empty && write(c->wake_fd, &one, sizeof one) != sizeof one)
+        FP_ERROR("core loop: cannot be woken: %s",
+                 strerror(errno)); /* a full counter cannot be: it is read before the list */
 }
 
 static void run_post(void *arg)
@@ -85,9 +89,14 @@ void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg)
     cl_core_post_item(m->core, &p->item);
 }
 
-static void on_wake(uv_async_t *async)
+static void on_wake(uv_poll_t *poll, int status, int events)
 {
-    struct cl_core *c = async->data;
+    struct cl_core *c = poll->data;
+    uint64_t count;
+    (void)status;
+    (void)events;
+    if (read(c->wake_fd, &count, sizeof count) != sizeof count)
+        return;
     pthread_mutex_lock(&c->inbox_lock);
     struct cl_item *item = c->inbox_head;
     c->inbox_head = c->inbox_tail = NULL;
@@ -145,9 +154,13 @@ static int init_loop(struct cl_core *c)
     int rc = uv_loop_init(&c->loop);
     if (rc < 0)
         return rc;
-    rc = uv_async_init(&c->loop, &c->wake, on_wake);
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->wake_fd < 0)
+        return -errno;
+    rc = uv_poll_init(&c->loop, &c->wake, c->wake_fd);
     if (rc < 0)
         return rc;
+    uv_poll_start(&c->wake, UV_READABLE, on_wake);
     uv_timer_init(&c->loop, &c->tick);
     uv_timer_init(&c->loop, &c->retry);
     uv_timer_init(&c->loop, &c->release);
@@ -292,6 +305,7 @@ void cl_core_stop(struct cl_mount *m)
     int rc = uv_loop_close(&c->loop);
     if (rc < 0)
         FP_DEBUG("core loop: %s", fp_strerror(rc));
+    close(c->wake_fd);
     fp_key_free(c->key);
     pthread_mutex_destroy(&c->inbox_lock);
     pthread_mutex_destroy(&c->release_lock);

@@ -55,7 +55,8 @@ struct cl_core {
     struct cl_mount *m;
     uv_loop_t loop;
     pthread_t thread;
-    uv_async_t wake;
+    int wake_fd; /* eventfd: something is in the inbox */
+    uv_poll_t wake;
     uv_timer_t tick;    /* 100 ms: deadlines, interrupts, age; every tenth: statistics */
     uv_timer_t retry;   /* next attempt to connect */
     uv_timer_t release; /* batch of MSG_RELEASE */
