@@ -18,7 +18,7 @@
 
 static const char *const backend_names[] = {"dir", "memory", NULL};
 
-/* Numbers and ranges, comma-separated. NULL, or what is wrong. out may be NULL. */
+/* Numbers and ranges, comma-separated. NULL, or what is wrong. */
 static const char *parse_cores(const char *text, int *out, size_t *count)
 {
     const char *p = text;
@@ -36,8 +36,7 @@ static const char *parse_cores(const char *text, int *out, size_t *count)
         if (from > to || to >= CPU_SETSIZE || *count + (to - from) >= CPU_SETSIZE)
             return "there are no such cores";
         for (unsigned long c = from; c <= to; c++, (*count)++)
-            if (out)
-                out[*count] = (int)c;
+            out[*count] = (int)c;
         p = end;
     } while (*p++ == ',');
     return p[-1] == '\0' ? NULL : "give numbers and ranges of cores, such as 0,2-5";
@@ -45,9 +44,18 @@ static const char *parse_cores(const char *text, int *out, size_t *count)
 
 static const char *check_cores(const char *text)
 {
+    static int cpus[CPU_SETSIZE];
+    const char *why;
+    cpu_set_t ours;
     size_t n;
 
-    return parse_cores(text, NULL, &n);
+    why = parse_cores(text, cpus, &n);
+    if (why || sched_getaffinity(0, sizeof(ours), &ours))
+        return why;
+    while (n > 0)
+        if (CPU_ISSET((size_t)cpus[--n], &ours))
+            return NULL;
+    return "none of these cores may be used by this process: see taskset -p $$";
 }
 
 static const struct fp_opt options[] = {

@@ -86,9 +86,10 @@ static void test_backend_punch_frees_space(void **state)
 
     assert_int_equal(bnf_backend_alloc(x->b, f, 4096, 8 * MIB), 0);
     bnf_put_record(f, 7, 4096, MIB);
-    assert_true(bnf_file_space(f) >= 8 * MIB);
+    if (!x->b->ops->volatile_data)
+        assert_true(bnf_file_space(f) >= 8 * MIB);
     assert_int_equal(bnf_backend_punch(x->b, f, 4096, LIMIT - 4096), 0);
-    if (!x->b->ops->volatile_data) /* memory has a stretch made ready meanwhile */
+    if (!x->b->ops->volatile_data) /* memory may be made ready at this moment */
         assert_in_range(bnf_file_space(f), 0, 65536);
     assert_int_equal(bnf_file_read(f, got, 4096, 4096), 0);
     assert_memory_equal(got, zeros, 4096);
@@ -117,6 +118,8 @@ static void test_backend_leases_in_any_order_are_allocated(void **state)
 
     for (uint64_t i = 0; i < 60; i += 6)
         assert_int_equal(bnf_backend_alloc(x->b, f, 4096 + i * MIB, 6 * MIB), 0);
+    for (int i = 0; i < 500 && bnf_file_space(f) < 60 * MIB; i++)
+        usleep(10000); /* memory is made ready beside us */
     assert_true(bnf_file_space(f) >= 60 * MIB);
     bnf_file_put(f);
 }

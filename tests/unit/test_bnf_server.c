@@ -529,13 +529,13 @@ static int teardown(void **state)
 {
     struct fixture *x = *state;
 
-    fp_fault_set(NULL);
     if (x->link)
         fp_fdlink_close(x->link);
     remote_shut(x);
     on_server(x, stop_server);
     pthread_join(x->thread, NULL);
     uv_loop_close(&x->loop);
+    fp_fault_set(NULL);
     bnf_backend_free(x->backend);
     fp_key_free(x->key);
     bnf_scratch_fini(&x->t);
