@@ -47,18 +47,23 @@ static int err_of(const struct mgr_db *db, int rc)
     }
 }
 
-/* Remembers the failure and tells the log, once per run of failures. */
+/* Tells the log, once per run of failures. */
+static int report(struct mgr_db *db, int err, const char *what)
+{
+    if (!db->failing)
+        FP_ERROR("database %s: %s (%s): requests fail until this is repaired", db->path, what,
+                 err == -ENOSPC ? "the disk is full: make room" : "check the disk");
+    db->failing = true;
+    return err;
+}
+
+/* Remembers the failure: the transaction can only be rolled back. */
 static int fail(struct mgr_db *db, int rc)
 {
-    int err = err_of(db, rc);
+    int err = report(db, err_of(db, rc), mgr_db_errmsg(db));
 
     if (!db->err)
         db->err = err;
-    if (!db->failing)
-        FP_ERROR("database %s: %s (%s): requests fail until this is repaired", db->path,
-                 db->sq ? sqlite3_errmsg(db->sq) : "closed",
-                 err == -ENOSPC ? "the disk is full: make room" : "check the disk");
-    db->failing = true;
     return err;
 }
 
@@ -254,7 +259,7 @@ int mgr_db_commit(struct mgr_db *db)
         int injected = FP_FAULT_POINT("mgr.commit");
 
         if (injected < 0)
-            db->err = injected;
+            db->err = report(db, injected, "injected failure");
         else
             mgr_db_exec(db, COMMIT);
     }
