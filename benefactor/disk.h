@@ -15,8 +15,8 @@ struct bnf_task {
     void (*done)(struct bnf_task *task); /* on the loop's thread, afterwards */
 };
 
-/* cpus: where the threads may run, count 0 = anywhere. -ENOMEM, -EAGAIN; uv errors. */
-int bnf_disk_new(uv_loop_t *loop, unsigned threads, const int *cpus, size_t ncpus, struct bnf_disk **out);
+/* -ENOMEM, -EAGAIN; uv errors. */
+int bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out);
 
 /* Thread of the loop. Never fails, never blocks: how much may be under way is bounded by the callers (buffers, operations). */
 void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);

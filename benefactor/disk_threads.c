@@ -2,12 +2,11 @@
  * A small pool of plain threads for pwritev, pread, fallocate and fdatasync.
  *
  * Used by service.c only. libuv's own pool is not used: it is shared with name look-ups of the process, has four threads
- * by default and can't be pinned. Finished tasks go back through one list and one uv_async per burst. How many tasks can
+ * by default and serves them in one queue. Finished tasks go back through one list and one uv_async per burst. How many tasks can
  * be queued is bounded by those who submit: each holds a buffer of a bounded pool, or is one of a few operations.
  */
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -76,28 +75,7 @@ static void on_async(uv_async_t *async)
     }
 }
 
-static int start_threads(struct bnf_disk *d, unsigned threads, const int *cpus, size_t ncpus)
-{
-    pthread_attr_t attr;
-    cpu_set_t set;
-    int rc = 0;
-
-    pthread_attr_init(&attr);
-    if (ncpus) {
-        CPU_ZERO(&set);
-        for (size_t i = 0; i < ncpus; i++)
-            CPU_SET((size_t)cpus[i], &set);
-        pthread_attr_setaffinity_np(&attr, sizeof(set), &set);
-    }
-    while (d->nthreads < threads && rc == 0) {
-        rc = pthread_create(&d->threads[d->nthreads], &attr, disk_thread, d);
-        d->nthreads += rc == 0;
-    }
-    pthread_attr_destroy(&attr);
-    return -rc;
-}
-
-int bnf_disk_new(uv_loop_t *loop, unsigned threads, const int *cpus, size_t ncpus, struct bnf_disk **out)
+int bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out)
 {
     struct bnf_disk *d = calloc(1, sizeof(*d));
     int rc;
@@ -116,7 +94,10 @@ int bnf_disk_new(uv_loop_t *loop, unsigned threads, const int *cpus, size_t ncpu
         return rc;
     }
     d->async.data = d;
-    rc = start_threads(d, threads, cpus, ncpus);
+    while (d->nthreads < threads && rc == 0) {
+        rc = -pthread_create(&d->threads[d->nthreads], NULL, disk_thread, d);
+        d->nthreads += rc == 0;
+    }
     if (rc) {
         bnf_disk_free(d);
         return rc;

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,7 +37,8 @@
 #include "fp/rpc.h"
 #include "fp/units.h"
 
-#define DRAIN_MS     3500u
+#define DRAIN_MS     3000u
+#define CLOSE_MS     1000u
 #define AHEAD_BYTES  FP_MIB(128)
 #define RECOVER_THREADS 8u
 
@@ -76,20 +78,34 @@ static void on_rpc_closed(void *arg)
         uv_close((uv_handle_t *)&self.signals[i], NULL);
 }
 
-static void on_local_closed(void *arg)
+static void leave_if_late(bool in_time)
+{
+    if (in_time)
+        return;
+    FP_ERROR("a disk operation does not end: leaving without it; all that was acknowledged as synced is safe");
+    _exit(1);
+}
+
+/* The rests of the leases are given back. */
+static void on_closed_and_drained(void *arg, bool in_time)
 {
     (void)arg;
+    leave_if_late(in_time);
+    bnf_manager_link_stop(self.manager);
     fp_rpc_close(self.rpc, on_rpc_closed, NULL);
 }
 
+static void on_local_closed(void *arg)
+{
+    (void)arg;
+    bnf_service_drain(self.service, CLOSE_MS, on_closed_and_drained, NULL);
+}
+
+/* What was under way is done and answered: connections may go, and their leases with them. */
 static void on_drained(void *arg, bool in_time)
 {
     (void)arg;
-    if (!in_time) {
-        FP_ERROR("a disk operation does not end: leaving without it; all that was acknowledged as synced is safe");
-        _exit(1);
-    }
-    bnf_manager_link_stop(self.manager);
+    leave_if_late(in_time);
     bnf_remote_stop(self.remote);
     if (self.local)
         bnf_local_free(self.local, on_local_closed, NULL);
@@ -191,8 +207,6 @@ static int make_service(void)
     struct bnf_service_config c = {.loop = &self.loop,
                                    .backend = self.backend,
                                    .threads = (unsigned)self.opt.threads,
-                                   .cpus = self.opt.cpus,
-                                   .ncpus = self.opt.ncpus,
                                    .buffer_bytes = self.opt.buffer_bytes,
                                    .capacity_bytes = self.opt.size_bytes,
                                    .segment_bytes = self.opt.segment_bytes,
@@ -324,6 +338,8 @@ static void prepare_process(void)
 {
     struct rlimit files;
 
+    if (self.opt.ncpus && sched_setaffinity(0, sizeof(self.opt.cpus), &self.opt.cpus))
+        FP_WARN("--cores: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
     umask(077);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {

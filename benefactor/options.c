@@ -19,11 +19,11 @@
 static const char *const backend_names[] = {"dir", "memory", NULL};
 
 /* Numbers and ranges, comma-separated. NULL, or what is wrong. */
-static const char *parse_cores(const char *text, int *out, size_t *count)
+static const char *parse_cores(const char *text, cpu_set_t *out)
 {
     const char *p = text;
 
-    *count = 0;
+    CPU_ZERO(out);
     do {
         char *end;
         unsigned long from, to;
@@ -33,10 +33,10 @@ static const char *parse_cores(const char *text, int *out, size_t *count)
         from = to = strtoul(p, &end, 10);
         if (*end == '-' && isdigit((unsigned char)end[1]))
             to = strtoul(end + 1, &end, 10);
-        if (from > to || to >= CPU_SETSIZE || *count + (to - from) >= CPU_SETSIZE)
+        if (from > to || to >= CPU_SETSIZE)
             return "there are no such cores";
-        for (unsigned long c = from; c <= to; c++, (*count)++)
-            out[*count] = (int)c;
+        for (unsigned long c = from; c <= to; c++)
+            CPU_SET(c, out);
         p = end;
     } while (*p++ == ',');
     return p[-1] == '\0' ? NULL : "give numbers and ranges of cores, such as 0,2-5";
@@ -44,18 +44,13 @@ static const char *parse_cores(const char *text, int *out, size_t *count)
 
 static const char *check_cores(const char *text)
 {
-    static int cpus[CPU_SETSIZE];
-    const char *why;
-    cpu_set_t ours;
-    size_t n;
+    cpu_set_t set, ours;
+    const char *why = parse_cores(text, &set);
 
-    why = parse_cores(text, cpus, &n);
     if (why || sched_getaffinity(0, sizeof(ours), &ours))
         return why;
-    while (n > 0)
-        if (CPU_ISSET((size_t)cpus[--n], &ours))
-            return NULL;
-    return "none of these cores may be used by this process: see taskset -p $$";
+    CPU_AND(&set, &set, &ours);
+    return CPU_COUNT(&set) ? NULL : "none of these cores may be used by this process: see taskset -p $$";
 }
 
 static const struct fp_opt options[] = {
@@ -82,7 +77,7 @@ static const struct fp_opt options[] = {
                 "Memory for chunks that come and go over the network."),
     FP_OPT_INT(struct bnf_options, threads, "threads", "4", 1, 256, "Threads that read and write the device."),
     FP_OPT_STRING(struct bnf_options, cores_text, "cores", NULL,
-                  "Cores that these threads run on, such as 0,2-5. By default, anywhere.", .arg = "LIST",
+                  "Service cores: the program runs on these alone, such as 0,2-5. By default, anywhere.", .arg = "LIST",
                   .check = check_cores),
     FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
                     "How long to try to reach the manager at start."),
@@ -121,8 +116,8 @@ void bnf_options_parse(struct bnf_options *out, int argc, char **argv)
     fp_opt_parse_or_exit(&table, out, argc, argv);
     if (!out->node)
         out->node = host_name();
-    if (out->cores_text)
-        parse_cores(out->cores_text, out->cpus, &out->ncpus);
+    if (out->cores_text && !parse_cores(out->cores_text, &out->cpus))
+        out->ncpus = (unsigned)CPU_COUNT(&out->cpus);
     if (!out->segment_bytes)
         out->segment_bytes = segment_size(out->size_bytes);
     out->segment_bytes -= out->segment_bytes % FP_RECORD_ALIGN_BYTES;

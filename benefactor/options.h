@@ -29,8 +29,8 @@ struct bnf_options {
     int backend; /* enum bnf_backend_kind */
     int log_level;
     bool data_encryption;
-    int cpus[CPU_SETSIZE]; /* of cores_text */
-    size_t ncpus;          /* 0: anywhere */
+    cpu_set_t cpus; /* of cores_text */
+    unsigned ncpus; /* 0: anywhere */
 };
 
 /* Command line, environment and fp.conf into *out. Prints one line and exits with 2 on a mistake, 0 after --help. */

@@ -2,8 +2,8 @@
  * Glue between the store, which decides, and the disk threads, which do (service.h).
  *
  * Runs on the loop's thread. After each call of the store service_pump() starts the operations that the store wants and
- * hands completions to those who wait. A timer looks at the device twice a second: how much it can still take, and,
- * while it is not well, whether writing works again.
+ * hands completions to those who wait. A timer looks at the device twice a second, on a disk thread: how much it can still
+ * take, and, while it is not well, whether writing works again; a look that does not come back means that it hangs.
  *
  * Open segments are in a table by the store's slots; a task that uses one holds a reference, so an unlinked segment is
  * closed when the last reader is done. Reading, writing and syncing are in service_io.c.
@@ -25,6 +25,7 @@
 
 #define OPS_MAX  16u /* disk operations under way at a time */
 #define TICK_MS  500u
+#define HUNG_MS  5000u /* a look at the device that takes longer: it does not answer */
 #define FULL_BYTES (FP_MIB(1) + FP_RECORD_HEADER_BYTES) /* less free than this: full */
 
 /* ---------------------------------------------------------------- disk operations */
@@ -233,8 +234,11 @@ static void on_tick(uv_timer_t *timer)
         drain_step(v);
         return;
     }
-    if (v->tick_running)
+    if (v->tick_running) {
+        if (fp_now_ms() > v->tick_began_ms + HUNG_MS)
+            service_disk_failed(v, "no answer", -ETIMEDOUT);
         return;
+    }
     t = calloc(1, sizeof(*t));
     if (!t)
         return;
@@ -243,6 +247,7 @@ static void on_tick(uv_timer_t *timer)
     t->service = v;
     t->probe = bnf_health_probe_due(&v->health, fp_now_ms());
     v->tick_running = true;
+    v->tick_began_ms = fp_now_ms();
     bnf_disk_submit(v->disk, &t->task);
 }
 
@@ -378,7 +383,7 @@ int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out
     if (rc == 0)
         rc = bnf_bufpool_init(&v->buffers, c->buffer_bytes);
     if (rc == 0)
-        rc = bnf_disk_new(c->loop, c->threads, c->cpus, c->ncpus, &v->disk);
+        rc = bnf_disk_new(c->loop, c->threads, &v->disk);
     if (rc) {
         bnf_bufpool_fini(&v->buffers);
         bnf_store_free(v->store);
@@ -465,6 +470,7 @@ void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(
                        void *arg)
 {
     v->draining = true;
+    v->drain_synced = false;
     v->drained = done;
     v->drained_arg = arg;
     v->drain_until_ms = fp_now_ms() + timeout_ms;

@@ -23,8 +23,6 @@ struct bnf_service_config {
     uint8_t store_uuid[16];
     uint8_t bnf_uuid[16];
     unsigned threads;
-    const int *cpus;
-    size_t ncpus;
     size_t buffer_bytes;
     uint64_t capacity_bytes;
     uint64_t segment_bytes;

@@ -21,6 +21,7 @@ struct bnf_service {
 
     uv_timer_t timer;
     bool tick_running;
+    uint64_t tick_began_ms;
     bool was_full; /* our own size is used up: told once */
     bool draining;
     bool pressed;
