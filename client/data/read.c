@@ -283,8 +283,8 @@ static ssize_t read_all(struct reader *r, struct cl_file *f, size_t len)
 		rc = read_range(r, f, at / f->window_bytes, in_win, in_win + n);
 		if (rc == -E2BIG) {
 			r->niov = niov;
-			if (niov <= 1 && part > 4096)
-				part /= 2;
+			if (niov <= 1 && part > 1)
+				part /= 2; /* down to single bytes: each may be a slice of its own */
 			rc = flatten(r);
 			if (rc == 0)
 				continue;
@@ -292,6 +292,8 @@ static ssize_t read_all(struct reader *r, struct cl_file *f, size_t len)
 		if (rc < 0)
 			break;
 		done += n;
+		if (part < f->window_bytes)
+			part *= 2;
 	}
 	if (done > 0)
 		return (ssize_t)iov_bytes(r->iov, r->niov);
