@@ -204,9 +204,19 @@ def shared():
     check(stop(s))
 
 
+def revive(store):
+    """After a test whose limit killed the mounts: the next test gets working ones."""
+    for m in store.mounts:
+        if not m.alive():
+            daemons.unmount(m.path)
+            m.start()
+
+
 @pytest.fixture
 def d(shared):
     """A fresh directory in the shared store."""
+    if shared:
+        revive(shared)
     path = tempfile.mkdtemp(dir=ELSEWHERE or shared.mounts[0].path)
     os.chmod(path, 0o755)
     yield path
