@@ -58,6 +58,7 @@ struct cl_bnf {
 	bool leasing;                  /* a thread is at it */
 	bool ahead_queued;             /* a job to lease ahead waits for a thread */
 	uint64_t full_until_ms, avoid_until_ms;
+	uint32_t full_need_bytes;      /* until then it has no room for so many bytes; for fewer it may */
 	uint64_t lease_bytes;          /* size of the next lease */
 	/* core loop only: */
 	struct fp_rpc_conn *conn;

@@ -175,6 +175,7 @@ static int lease_locked(struct cl_data *d, struct cl_bnf *b, uint32_t need)
 			b->lease_bytes *= 2;
 	} else if (rc == -ENOSPC) {
 		b->full_until_ms = fp_now_ms() + FULL_PAUSE_MS;
+		b->full_need_bytes = need;
 		b->lease_bytes = 0;
 	} else {
 		b->avoid_until_ms = fp_now_ms() + AVOID_PAUSE_MS;
@@ -275,27 +276,32 @@ static void wait_for_change(struct cl_data *d, uint64_t deadline_ms)
 	pthread_cond_timedwait(&d->space_cond, &d->space_lock, &ts);
 }
 
-/* One round over the candidates: 1 taken, 0 look again (something changed meanwhile), -ENOSPC all full. */
+/* One round over the candidates: 1 taken, 0 look again (something changed meanwhile, or one could not be asked), -ENOSPC all full. */
 static int try_candidates(struct cl_data *d, struct candidates *c, uint32_t need, uint64_t deadline_ms, struct cl_resv *out)
 {
+	bool all_full = c->norder > 0;
+
 	for (uint32_t i = 0; i < c->norder; i++) {
 		struct cl_bnf *b = c->bnf[c->order[i]];
 		uint64_t now_ms = fp_now_ms();
+		int rc;
 
 		if (take_from(b, need, now_ms, out)) {
 			lease_ahead(d, b, now_ms);
 			return 1;
 		}
-		if (now_ms < b->full_until_ms)
+		if (now_ms < b->full_until_ms && need >= b->full_need_bytes)
 			continue;
 		if (b->leasing) {
 			wait_for_change(d, deadline_ms);
 			return 0;
 		}
-		if (lease_locked(d, b, need) == 0)
+		rc = lease_locked(d, b, need);
+		if (rc == 0)
 			return 0;
+		all_full &= rc == -ENOSPC;
 	}
-	return c->norder ? -ENOSPC : 0;
+	return all_full ? -ENOSPC : 0;
 }
 
 int cl_space_reserve(struct cl_data *d, uint64_t ino, uint64_t win, uint32_t stripe, uint32_t need, uint32_t avoid,
