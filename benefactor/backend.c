@@ -1,8 +1,8 @@
 /*
  * What all back ends share: reference-counted files, whole reads and writes, fault points.
  *
- * Called on disk threads. The wrappers exist so that the fault points are in one place and every back end, also a later
- * one, can be made to fail by tests in the same way.
+ * Called on disk threads. The wrappers exist so that the fault points are in one place and every back end,
+ * also a later one, can be made to fail by tests in the same way.
  */
 #include "benefactor/backend.h"
 

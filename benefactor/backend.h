@@ -1,8 +1,8 @@
 /* Back ends: where segments really are. One table of functions per kind (directory, memory).
  *
- * All functions block and are called on disk threads (or at start-up), several at a time, also for one segment; the
- * store's order of operations (store.h) is kept by the shell. 0 or negative errno. Fault points of the wrappers:
- * bnf.pwrite, bnf.pread, bnf.fallocate, bnf.punch, bnf.fdatasync. */
+ * All functions block and are called on disk threads (or at start-up), several at a time, also for one
+ * segment; the store's order of operations (store.h) is kept by the shell. 0 or negative errno. Fault points
+ * of the wrappers: bnf.pwrite, bnf.pread, bnf.fallocate, bnf.punch, bnf.fdatasync. */
 #ifndef BNF_BACKEND_H
 #define BNF_BACKEND_H
 
@@ -14,8 +14,8 @@
 
 #include "fp/record.h"
 
-/* An open segment. Reference-counted: its descriptor is closed with the last reference, so that a read under way is not
- * disturbed by the segment being unlinked. */
+/* An open segment. Reference-counted: its descriptor is closed with the last reference, so that a read under
+ * way is not disturbed by the segment being unlinked. */
 struct bnf_file {
     atomic_uint refs;
     int fd;
@@ -36,7 +36,7 @@ struct bnf_backend_ops {
     int (*unlink)(struct bnf_backend *b, struct bnf_file *f);
     int (*sync)(struct bnf_backend *b, struct bnf_file *f);
     int (*device_free)(struct bnf_backend *b, uint64_t *bytes); /* what the device can still take */
-    int (*probe)(struct bnf_backend *b); /* 0: writing works (again) */
+    int (*probe)(struct bnf_backend *b);                        /* 0: writing works (again) */
     void (*free)(struct bnf_backend *b);
 };
 
@@ -46,16 +46,18 @@ struct bnf_backend {
 
 /* Segments in the directory that dir_fd (borrowed) is: DIR/segments. -ENOMEM. */
 int bnf_backend_dir_new(int dir_fd, struct bnf_backend **out);
-/* Opens a segment that is there already, for recovery: name in the directory, header not looked at. read_only is set when
- * it can't be opened for writing. */
+/* Opens a segment that is there already, for recovery: name in the directory, header not looked at. read_only
+ * is set when it can't be opened for writing. */
 int bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_only, struct bnf_file **out);
 
-/* Segments in memory (memfd); ahead_bytes of the segment being filled are made ready before they are leased. */
+/* Segments in memory (memfd); ahead_bytes of the segment being filled are made ready before they are leased.
+ */
 int bnf_backend_memory_new(uint64_t ahead_bytes, struct bnf_backend **out);
 
 void bnf_backend_free(struct bnf_backend *b); /* NULL is fine; no call may be under way */
 
-/* The wrappers that everybody uses. A file may be NULL in punch and unlink (its creation failed): nothing to do. */
+/* The wrappers that everybody uses. A file may be NULL in punch and unlink (its creation failed): nothing to
+ * do. */
 int bnf_backend_create(struct bnf_backend *b, const struct fp_segment_header *h, struct bnf_file **out);
 int bnf_backend_alloc(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes);
 int bnf_backend_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes);
@@ -63,7 +65,8 @@ int bnf_backend_unlink(struct bnf_backend *b, struct bnf_file *f);
 int bnf_backend_sync(struct bnf_backend *b, struct bnf_file *f);
 int bnf_backend_probe(struct bnf_backend *b);
 
-/* Whole ranges or an error: short transfers go on; -EIO at the end of the file. iov is changed. Aligned if f->o_direct. */
+/* Whole ranges or an error: short transfers go on; -EIO at the end of the file. iov is changed. Aligned if
+ * f->o_direct. */
 int bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes);
 int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_bytes);
 

@@ -1,16 +1,18 @@
 /*
  * Segments as sparse files in a directory: DIR/segments/seg-<16 hex digits>.
  *
- * Called on disk threads. A segment has its full length from the beginning, as one hole: no write ever changes the
- * length of the file, so O_DIRECT writes of several threads and processes run in parallel (ext4 and xfs take the inode
- * lock exclusively for writes that extend), fdatasync has no inode to write for them, and punching works wherever
- * fallocate has been (ext4 ignores holes punched behind the end of a file).
+ * Called on disk threads. A segment has its full length from the beginning, as one hole: no write ever
+ * changes the length of the file, so O_DIRECT writes of several threads and processes run in parallel (ext4
+ * and xfs take the inode lock exclusively for writes that extend), fdatasync has no inode to write for them,
+ * and punching works wherever fallocate has been (ext4 ignores holes punched behind the end of a file).
  *
- * A new segment gets its name when its header is on the device: ".new" files are left-overs of a crash. Unlinking cuts
- * the file to nothing first: mounts may still hold its descriptor, and would otherwise hold its space.
+ * A new segment gets its name when its header is on the device: ".new" files are left-overs of a crash.
+ * Unlinking cuts the file to nothing first: mounts may still hold its descriptor, and would otherwise hold
+ * its space.
  *
- * File systems that can't do O_DIRECT (tmpfs before Linux 6.6) are used buffered; those that can't punch holes free
- * space by whole segments only (said once); without fallocate a lease is a promise of this program only.
+ * File systems that can't do O_DIRECT (tmpfs before Linux 6.6) are used buffered; those that can't punch
+ * holes free space by whole segments only (said once); without fallocate a lease is a promise of this program
+ * only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,8 +53,8 @@ static int open_direct(int dir_fd, const char *name, int flags, bool *o_direct)
     return fd >= 0 ? fd : -errno;
 }
 
-static int segment_finish(struct dir_backend *d, struct bnf_file *f, const struct fp_segment_header *h, const char *tmp,
-                          const char *name)
+static int segment_finish(struct dir_backend *d, struct bnf_file *f, const struct fp_segment_header *h,
+                          const char *tmp, const char *name)
 {
     int rc;
 
@@ -116,7 +118,8 @@ static int dir_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_byt
         if (errno != EOPNOTSUPP)
             return -errno;
         if (!atomic_exchange(&d->no_punch, true))
-            FP_WARN("the file system of --dir can't punch holes: deleted data is freed by whole segments only; use "
+            FP_WARN("the file system of --dir can't punch holes: deleted data is freed by whole segments "
+                    "only; use "
                     "ext4, xfs, btrfs or tmpfs");
         return 0;
     }

@@ -1,14 +1,16 @@
 /*
- * Segments in memory: one memfd each, for checkpoints that need not survive the node (the paper's in-memory buffers).
+ * Segments in memory: one memfd each, for checkpoints that need not survive the node (the paper's in-memory
+ * buffers).
  *
- * Called on disk threads. Clients write them through the descriptor like files. What makes tmpfs slow is allocating and
- * clearing pages; here a thread of our own does that for the next stretch of the segment being filled while the clients
- * still copy into the last one, so that their write is a copy and nothing else. A lease does not wait for it: where the
- * thread was not fast enough, and it runs at low priority, the client's write makes the page. The stretch ready ahead is
- * bounded (ahead_bytes), counts on top of --size, and is given back when the next segment begins.
+ * Called on disk threads. Clients write them through the descriptor like files. What makes tmpfs slow is
+ * allocating and clearing pages; here a thread of our own does that for the next stretch of the segment being
+ * filled while the clients still copy into the last one, so that their write is a copy and nothing else. A
+ * lease does not wait for it: where the thread was not fast enough, and it runs at low priority, the client's
+ * write makes the page. The stretch ready ahead is bounded (ahead_bytes), counts on top of --size, and is
+ * given back when the next segment begins.
  *
- * Memory that was freed is not used again for other chunks, although its pages would be ready: mounts hold the
- * descriptors, and a late write of one whose lease has ended must not hit anybody's data (store.h).
+ * Memory that was freed is not used again for other chunks, although its pages would be ready: mounts hold
+ * the descriptors, and a late write of one whose lease has ended must not hit anybody's data (store.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +60,8 @@ static int allocate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 }
 
 /*
- * Makes the pages be there. Through a mapping, because fallocate holds the inode's lock, which the clients' writes into
- * the stretch before need as well: measured, they crawl at a tenth of their speed beside it.
+ * Makes the pages be there. Through a mapping, because fallocate holds the inode's lock, which the clients'
+ * writes into the stretch before need as well: measured, they crawl at a tenth of their speed beside it.
  */
 static int populate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 {

@@ -1,8 +1,8 @@
 /*
  * Buffers of a bounded pool (bufpool.h), used by service_io.c and remote.c.
  *
- * Nearly all records are of the usual chunk size, so those are kept and handed out again: fresh memory of a megabyte
- * costs as much in page faults as writing it. Larger ones are rare and go back to the system.
+ * Nearly all records are of the usual chunk size, so those are kept and handed out again: fresh memory of a
+ * megabyte costs as much in page faults as writing it. Larger ones are rare and go back to the system.
  */
 #include "benefactor/bufpool.h"
 

@@ -1,4 +1,5 @@
-/* Aligned buffers for records that come and go over the network, bounded in bytes. One thread (the loop's). */
+/* Aligned buffers for records that come and go over the network, bounded in bytes. One thread (the loop's).
+ */
 #ifndef BNF_BUFPOOL_H
 #define BNF_BUFPOOL_H
 
@@ -17,8 +18,8 @@ struct bnf_bufpool {
 int bnf_bufpool_init(struct bnf_bufpool *p, size_t limit_bytes);
 void bnf_bufpool_fini(struct bnf_bufpool *p); /* nothing may be out */
 
-/* A buffer of len bytes aligned to 4096. force: also above the limit (a payload that is on the wire already must go
- * somewhere). NULL: above the limit, or out of memory. Content is undefined. */
+/* A buffer of len bytes aligned to 4096. force: also above the limit (a payload that is on the wire already
+ * must go somewhere). NULL: above the limit, or out of memory. Content is undefined. */
 void *bnf_bufpool_get(struct bnf_bufpool *p, size_t len_bytes, bool force);
 void bnf_bufpool_put(struct bnf_bufpool *p, void *buf, size_t len_bytes); /* same len as in _get */
 

@@ -18,13 +18,15 @@ struct bnf_task {
 /* -ENOMEM, -EAGAIN; uv errors. */
 int bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out);
 
-/* Thread of the loop. Never fails, never blocks: how much may be under way is bounded by the callers (buffers, operations). */
+/* Thread of the loop. Never fails, never blocks: how much may be under way is bounded by the callers
+ * (buffers, operations). */
 void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
 
 /* Tasks submitted and not done yet. Thread of the loop. */
 size_t bnf_disk_pending(const struct bnf_disk *d);
 
-/* Waits for the threads (tasks not begun are dropped), frees; closes its handle: the loop must run once more. */
+/* Waits for the threads (tasks not begun are dropped), frees; closes its handle: the loop must run once more.
+ */
 void bnf_disk_free(struct bnf_disk *d);
 
 #endif

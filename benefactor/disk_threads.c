@@ -1,9 +1,10 @@
 /*
  * A small pool of plain threads for pwritev, pread, fallocate and fdatasync.
  *
- * Used by service.c only. libuv's own pool is not used: it is shared with name look-ups of the process, has four threads
- * by default and serves them in one queue. Finished tasks go back through one list and one uv_async per burst. How many tasks can
- * be queued is bounded by those who submit: each holds a buffer of a bounded pool, or is one of a few operations.
+ * Used by service.c only. libuv's own pool is not used: it is shared with name look-ups of the process, has
+ * four threads by default and serves them in one queue. Finished tasks go back through one list and one
+ * uv_async per burst. How many tasks can be queued is bounded by those who submit: each holds a buffer of a
+ * bounded pool, or is one of a few operations.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,13 +1,14 @@
 /*
- * The device's state, from the results of operations (health.h). Used by service.c on the loop's thread; no I/O here.
+ * The device's state, from the results of operations (health.h). Used by service.c on the loop's thread; no
+ * I/O here.
  *
  *     OK --EIO and others--> FAILING --probe works--> OK
  *      |--EROFS-----------> READONLY --probe works--> OK
  *      `--ENOSPC, EDQUOT--> FULL ------probe works, and there is room--> OK
  *
- * A worse state replaces a better one (FULL < READONLY < FAILING). Reading goes on in all of them: what is stored is not
- * touched by a device that takes no more. FULL here is the file system below being full; a store whose own size is used
- * up is told by its free bytes.
+ * A worse state replaces a better one (FULL < READONLY < FAILING). Reading goes on in all of them: what is
+ * stored is not touched by a device that takes no more. FULL here is the file system below being full; a
+ * store whose own size is used up is told by its free bytes.
  */
 #include "benefactor/health.h"
 
@@ -16,7 +17,7 @@
 
 #include "fp/err.h"
 
-#define PROBE_EVERY_MS  2000
+#define PROBE_EVERY_MS   2000
 #define ROOM_AGAIN_BYTES ((uint64_t)32 << 20) /* FULL ends when there is room for a few large chunks */
 
 void bnf_health_init(struct bnf_health *h)
@@ -39,7 +40,8 @@ bool bnf_health_failed(struct bnf_health *h, const char *what, int rc, uint64_t 
         return false;
     h->state = state;
     if (state == BNF_STATE_FULL)
-        snprintf(h->text, sizeof(h->text), "the file system under --dir is full (%s: %s)", what, fp_strerror(rc));
+        snprintf(h->text, sizeof(h->text), "the file system under --dir is full (%s: %s)", what,
+                 fp_strerror(rc));
     else if (state == BNF_STATE_READONLY)
         snprintf(h->text, sizeof(h->text), "the file system under --dir is read-only (%s)", what);
     else

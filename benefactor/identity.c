@@ -1,9 +1,10 @@
 /*
  * DIR/benefactor.json and DIR/lock (identity.h).
  *
- * Called by main. The identity is what makes a directory part of one store: it is written when the manager has accepted
- * the benefactor, by rename after fsync, before the first segment. A directory that has segments but no identity is
- * refused: somebody lost a file, and claiming the directory anew would set all its data aside.
+ * Called by main. The identity is what makes a directory part of one store: it is written when the manager
+ * has accepted the benefactor, by rename after fsync, before the first segment. A directory that has segments
+ * but no identity is refused: somebody lost a file, and claiming the directory anew would set all its data
+ * aside.
  *
  * The lock is a flock on DIR/lock: it goes with the process however that ends, so there is nothing to clean.
  */
@@ -70,7 +71,8 @@ static int lock_dir(struct bnf_dir *d)
     if (flock(d->lock_fd, LOCK_EX | LOCK_NB)) {
         int rc = -errno;
 
-        FP_ERROR("--dir %s is in use by another fp-benefactor: stop that one, or choose another directory", d->path);
+        FP_ERROR("--dir %s is in use by another fp-benefactor: stop that one, or choose another directory",
+                 d->path);
         return rc;
     }
     return 0;
@@ -103,8 +105,10 @@ static int parse_identity(struct bnf_dir *d, int fd)
     if (format > FORMAT) {
         FP_ERROR("%s/" FILE_NAME " is of a newer release: use that release", d->path);
         rc = FP_EVERSION_DISK;
-    } else if (format != FORMAT || !store || !bnf || fp_uuid_parse(store, &d->store) || fp_uuid_parse(bnf, &d->bnf)) {
-        FP_ERROR("%s/" FILE_NAME " is damaged: restore it, or empty the directory if its data is not needed", d->path);
+    } else if (format != FORMAT || !store || !bnf || fp_uuid_parse(store, &d->store) ||
+               fp_uuid_parse(bnf, &d->bnf)) {
+        FP_ERROR("%s/" FILE_NAME " is damaged: restore it, or empty the directory if its data is not needed",
+                 d->path);
         rc = -EINVAL;
     }
     json_decref(j);
@@ -117,7 +121,8 @@ static int read_identity(struct bnf_dir *d)
 
     if (fd < 0 && errno == ENOENT) {
         if (has_segments(d)) {
-            FP_ERROR("--dir %s has segments but no " FILE_NAME ": restore that file, or empty the directory if its data "
+            FP_ERROR("--dir %s has segments but no " FILE_NAME
+                     ": restore that file, or empty the directory if its data "
                      "is not needed",
                      d->path);
             return -EINVAL;

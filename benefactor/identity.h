@@ -10,14 +10,14 @@ struct bnf_dir {
     const char *path; /* borrowed */
     int fd;           /* DIR */
     int lock_fd;
-    int segments_fd;  /* DIR/segments */
-    bool known;       /* DIR/benefactor.json was there: both UUIDs are set */
+    int segments_fd; /* DIR/segments */
+    bool known;      /* DIR/benefactor.json was there: both UUIDs are set */
     struct fp_uuid store;
     struct fp_uuid bnf;
 };
 
-/* Makes DIR and DIR/segments if missing (mode 0700), locks DIR, reads DIR/benefactor.json; a new benefactor UUID is made if
- * there is none. Errors are logged, one line that says what to do; then nothing is held. */
+/* Makes DIR and DIR/segments if missing (mode 0700), locks DIR, reads DIR/benefactor.json; a new benefactor
+ * UUID is made if there is none. Errors are logged, one line that says what to do; then nothing is held. */
 int bnf_dir_open(const char *path, struct bnf_dir *d);
 
 /* Writes DIR/benefactor.json for this store: whole or not at all, durable. Logged. */

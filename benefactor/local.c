@@ -1,12 +1,12 @@
 /*
  * Mounts of the same node: leases with descriptors, records they wrote themselves, places to read from.
  *
- * Runs on the loop's thread over fp/fdlink.h; the answers that need the disk (a lease) come later, so each such request
- * keeps a reference to its peer. Everything a peer leased ends with its connection. Chunk data never comes here: the
- * mount reads and writes segments through the descriptors.
+ * Runs on the loop's thread over fp/fdlink.h; the answers that need the disk (a lease) come later, so each
+ * such request keeps a reference to its peer. Everything a peer leased ends with its connection. Chunk data
+ * never comes here: the mount reads and writes segments through the descriptors.
  *
- * A reply carries at most 8 descriptors. LOCATE of chunks in more segments than that is answered for the first of the
- * ids only; the caller sees that the list is short and asks again for the rest.
+ * A reply carries at most 8 descriptors. LOCATE of chunks in more segments than that is answered for the
+ * first of the ids only; the caller sees that the list is short and asks again for the rest.
  */
 #include "benefactor/local.h"
 
@@ -47,8 +47,8 @@ static int hello(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_
     if (!m)
         return rc;
     peer = fp_fdlink_peer_data(p);
-    if (m->store_uuid.len && (m->store_uuid.len != 16 ||
-                              memcmp(m->store_uuid.data, bnf_service_store_uuid(l->service), 16))) {
+    if (m->store_uuid.len &&
+        (m->store_uuid.len != 16 || memcmp(m->store_uuid.data, bnf_service_store_uuid(l->service), 16))) {
         rc = FP_EUUID;
     } else if (!peer && !(peer = calloc(1, sizeof(*peer)))) {
         rc = -ENOMEM;
@@ -102,15 +102,16 @@ static void on_leased(void *arg, int status, uint64_t lease)
         extent.salt = x.salt;
         extent.o_direct = f->o_direct;
     }
-    rc = fp_fdlink_reply_to(c->peer, c->id, FP__MSG_TYPE__MSG_LEASE, status, f ? &reply.base : NULL, f ? &f->fd : NULL,
-                            f ? 1 : 0);
+    rc = fp_fdlink_reply_to(c->peer, c->id, FP__MSG_TYPE__MSG_LEASE, status, f ? &reply.base : NULL,
+                            f ? &f->fd : NULL, f ? 1 : 0);
     if (rc && status == 0)
         bnf_service_lease_return(c->service, c->owner, lease, UINT64_MAX);
     fp_fdlink_peer_put(c->peer);
     free(c);
 }
 
-static int lease(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer, const struct fp_fdlink_in *in)
+static int lease(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer,
+                 const struct fp_fdlink_in *in)
 {
     Fp__Lease *m = fp__lease__unpack(NULL, in->msg_len_bytes, in->msg);
     struct lease_call *c = m ? malloc(sizeof(*c)) : NULL;
@@ -130,7 +131,8 @@ static int lease(struct bnf_local *l, struct fp_fdlink_peer *p, const struct pee
     return rc;
 }
 
-static int lease_return(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer, const struct fp_fdlink_in *in)
+static int lease_return(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer,
+                        const struct fp_fdlink_in *in)
 {
     Fp__LeaseReturn *m = fp__lease_return__unpack(NULL, in->msg_len_bytes, in->msg);
     int rc;
@@ -144,7 +146,8 @@ static int lease_return(struct bnf_local *l, struct fp_fdlink_peer *p, const str
     return rc;
 }
 
-static int stored(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer, const struct fp_fdlink_in *in)
+static int stored(struct bnf_local *l, struct fp_fdlink_peer *p, const struct peer *peer,
+                  const struct fp_fdlink_in *in)
 {
     Fp__Stored *m = fp__stored__unpack(NULL, in->msg_len_bytes, in->msg);
     struct bnf_stored *r = m ? malloc((m->n_records + 1) * sizeof(*r)) : NULL;
@@ -160,7 +163,8 @@ static int stored(struct bnf_local *l, struct fp_fdlink_peer *p, const struct pe
                                        .sum = m->records[i]->sum};
         rc = bnf_service_stored(l->service, peer->owner, m->lease, r, m->n_records);
         if (rc == -EINVAL)
-            FP_LOG_EVERY(1000, FP_LOG_WARN, "a mount (pid %d) reported a record outside of its lease: refused",
+            FP_LOG_EVERY(1000, FP_LOG_WARN,
+                         "a mount (pid %d) reported a record outside of its lease: refused",
                          (int)fp_fdlink_peer_pid(p));
     }
     free(r);
@@ -324,8 +328,8 @@ static void on_closed(struct fp_fdlink_peer *p, int err, void *arg)
 
 static const struct fp_fdlink_handler handler = {.on_request = on_request, .on_closed = on_closed};
 
-int bnf_local_new(uv_loop_t *loop, const char *path, struct bnf_service *v, uint32_t (*bnf_id)(void *arg), void *arg,
-                  struct bnf_local **out)
+int bnf_local_new(uv_loop_t *loop, const char *path, struct bnf_service *v, uint32_t (*bnf_id)(void *arg),
+                  void *arg, struct bnf_local **out)
 {
     struct bnf_local *l = calloc(1, sizeof(*l));
     int rc;

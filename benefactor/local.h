@@ -9,9 +9,10 @@
 struct bnf_local;
 
 /* Errors of fp_fdlink_listen. v is borrowed. */
-int bnf_local_new(uv_loop_t *loop, const char *path, struct bnf_service *v, uint32_t (*bnf_id)(void *arg), void *arg,
-                  struct bnf_local **out);
-/* Closes socket and connections (their leases end); closed(arg) when the loop has let go. NULL is not allowed. */
+int bnf_local_new(uv_loop_t *loop, const char *path, struct bnf_service *v, uint32_t (*bnf_id)(void *arg),
+                  void *arg, struct bnf_local **out);
+/* Closes socket and connections (their leases end); closed(arg) when the loop has let go. NULL is not
+ * allowed. */
 void bnf_local_free(struct bnf_local *l, void (*closed)(void *arg), void *arg);
 
 #endif

@@ -1,10 +1,11 @@
 /*
  * fp-benefactor: contributes space of this node to a store.
  *
- * One loop thread owns everything but the blocking calls, which disk threads make. Order of the start: directory and key,
- * the listening sockets (so that a port taken is told at once), recovery, the manager; nothing is served before the
- * manager has said which store this is. SIGTERM and SIGINT, or the manager: no new work, finish what runs, sync, goodbye,
- * exit 0 within 5 s. Being killed at any moment loses nothing that was acknowledged: everything is in the segments.
+ * One loop thread owns everything but the blocking calls, which disk threads make. Order of the start:
+ * directory and key, the listening sockets (so that a port taken is told at once), recovery, the manager;
+ * nothing is served before the manager has said which store this is. SIGTERM and SIGINT, or the manager: no
+ * new work, finish what runs, sync, goodbye, exit 0 within 5 s. Being killed at any moment loses nothing that
+ * was acknowledged: everything is in the segments.
  *
  * Start-up mistakes are one line each and exit 1; mistakes in options exit 2.
  */
@@ -37,9 +38,9 @@
 #include "fp/rpc.h"
 #include "fp/units.h"
 
-#define DRAIN_MS     3000u
-#define CLOSE_MS     1000u
-#define AHEAD_BYTES  FP_MIB(128)
+#define DRAIN_MS        3000u
+#define CLOSE_MS        1000u
+#define AHEAD_BYTES     FP_MIB(128)
 #define RECOVER_THREADS 8u
 
 static struct {
@@ -82,7 +83,8 @@ static void leave_if_late(bool in_time)
 {
     if (in_time)
         return;
-    FP_ERROR("a disk operation does not end: leaving without it; all that was acknowledged as synced is safe");
+    FP_ERROR(
+        "a disk operation does not end: leaving without it; all that was acknowledged as synced is safe");
     _exit(1);
 }
 
@@ -166,10 +168,12 @@ static int check_size(void)
                     fp_format_size(held, sp.used_bytes), fp_format_size(want, self.opt.size_bytes));
         return 0;
     }
-    FP_ERROR("--size %s is more than there is: %s %s are free and %s are stored already; give at most --size %" PRIu64 "MiB",
+    FP_ERROR("--size %s is more than there is: %s %s are free and %s are stored already; give at most --size "
+             "%" PRIu64 "MiB",
              fp_format_size(want, self.opt.size_bytes),
              self.opt.backend == BNF_BACKEND_MEMORY ? "in memory" : "in the file system of --dir",
-             fp_format_size(have, device), fp_format_size(held, sp.used_bytes), (device + sp.used_bytes) >> 20);
+             fp_format_size(have, device), fp_format_size(held, sp.used_bytes),
+             (device + sp.used_bytes) >> 20);
     return -ENOSPC;
 }
 
@@ -195,10 +199,10 @@ static int recover(void)
         return rc;
     }
     if (r.segments || r.set_aside)
-        FP_INFO("recovered %" PRIu64 " chunks, %s, from %" PRIu64 " segments in %" PRIu64 " ms (%" PRIu64 " torn places, %" PRIu64
-                " second copies, %" PRIu64 " segments set aside)",
-                r.records, fp_format_size(size, r.bytes), r.segments, fp_now_ms() - began_ms, r.torn, r.duplicates,
-                r.set_aside);
+        FP_INFO("recovered %" PRIu64 " chunks, %s, from %" PRIu64 " segments in %" PRIu64 " ms (%" PRIu64
+                " torn places, %" PRIu64 " second copies, %" PRIu64 " segments set aside)",
+                r.records, fp_format_size(size, r.bytes), r.segments, fp_now_ms() - began_ms, r.torn,
+                r.duplicates, r.set_aside);
     return 0;
 }
 
@@ -226,8 +230,9 @@ static int make_service(void)
 
 static int open_store(void)
 {
-    int rc = self.opt.backend == BNF_BACKEND_MEMORY ? bnf_backend_memory_new(AHEAD_BYTES, &self.backend)
-                                                    : bnf_backend_dir_new(self.dir.segments_fd, &self.backend);
+    int rc = self.opt.backend == BNF_BACKEND_MEMORY
+                 ? bnf_backend_memory_new(AHEAD_BYTES, &self.backend)
+                 : bnf_backend_dir_new(self.dir.segments_fd, &self.backend);
 
     if (rc) {
         FP_ERROR("the back end can't be started: %s", fp_strerror(rc));
@@ -287,8 +292,8 @@ static int on_registered(void *arg, const uint8_t store_uuid[16], uint32_t id)
     (void)arg;
     memcpy(uuid.b, store_uuid, 16);
     if (self.dir.known && !fp_uuid_equal(&self.dir.store, &uuid)) {
-        FP_ERROR("--dir %s belongs to another store (%s): check --manager, or give another directory", self.opt.dir,
-                 fp_uuid_format(text, &self.dir.store));
+        FP_ERROR("--dir %s belongs to another store (%s): check --manager, or give another directory",
+                 self.opt.dir, fp_uuid_format(text, &self.dir.store));
         rc = FP_EUUID;
     } else if (!self.dir.known) {
         rc = bnf_dir_claim(&self.dir, store_uuid);
@@ -303,8 +308,9 @@ static int on_registered(void *arg, const uint8_t store_uuid[16], uint32_t id)
     }
     snprintf(addr, sizeof(addr), "%s:%u", self.opt.advertise ? self.opt.advertise : self.opt.listen.host,
              bnf_remote_port(self.remote));
-    FP_INFO("benefactor %" PRIu32 " of store %s: %s in %s (%s), node %s, data port %s", id, fp_uuid_format(text, &uuid),
-            fp_format_size(size, self.opt.size_bytes), self.opt.dir, self.backend->ops->name, self.opt.node, addr);
+    FP_INFO("benefactor %" PRIu32 " of store %s: %s in %s (%s), node %s, data port %s", id,
+            fp_uuid_format(text, &uuid), fp_format_size(size, self.opt.size_bytes), self.opt.dir,
+            self.backend->ops->name, self.opt.node, addr);
     if (fp_ready_write((int)self.opt.ready_fd, addr))
         FP_WARN("--ready-fd %" PRId64 " could not be written", self.opt.ready_fd);
     return 0;

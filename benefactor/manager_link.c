@@ -1,13 +1,14 @@
 /*
  * The benefactor's side of its connection to the manager.
  *
- * Loop's thread. The connection is made again for ever, with pauses from 50 ms to 1 s; each new one begins with a hello
- * that says everything (soft state: a restarted manager knows what it needs after it). A keep-alive goes every second,
- * and at once when the state changes or space has become free. The manager asks for deletions and for the inventory;
- * everything else of a chunk's life is between mounts and the store.
+ * Loop's thread. The connection is made again for ever, with pauses from 50 ms to 1 s; each new one begins
+ * with a hello that says everything (soft state: a restarted manager knows what it needs after it). A
+ * keep-alive goes every second, and at once when the state changes or space has become free. The manager asks
+ * for deletions and for the inventory; everything else of a chunk's life is between mounts and the store.
  *
- * Before the first hello was answered, a wrong key or another store ends the program, as does the start timeout: whoever
- * started us should see it. Afterwards such answers are logged and tried again: the manager may be the one at fault.
+ * Before the first hello was answered, a wrong key or another store ends the program, as does the start
+ * timeout: whoever started us should see it. Afterwards such answers are logged and tried again: the manager
+ * may be the one at fault.
  */
 #include "benefactor/manager_link.h"
 
@@ -174,7 +175,8 @@ static int inventory(struct bnf_manager_link *l, struct fp_rpc_conn *conn, const
     max = m->max && m->max < INVENTORY_MAX ? m->max : INVENTORY_MAX;
     reply.ids = malloc(max * sizeof(*reply.ids));
     if (reply.ids)
-        reply.n_ids = bnf_store_inventory(bnf_service_store(l->config.service), m->after, reply.ids, max, &eof);
+        reply.n_ids =
+            bnf_store_inventory(bnf_service_store(l->config.service), m->after, reply.ids, max, &eof);
     reply.eof = eof;
     fp__inventory__free_unpacked(m, NULL);
     if (!reply.ids)
@@ -248,8 +250,8 @@ static void on_hello_reply(void *arg, int status, const struct fp_rpc_in *in)
         return;
     if (status) {
         if (status != FP_ECANCELLED && status != FP_EPEER_GONE)
-            FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s refuses this benefactor: %s", l->config.manager,
-                         fp_strerror(status));
+            FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s refuses this benefactor: %s",
+                         l->config.manager, fp_strerror(status));
         if (first && is_final(status))
             fail(l);
         if (l->conn)
@@ -270,11 +272,8 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     struct bnf_manager_link *l = arg;
     Fp__Hello m = FP__HELLO__INIT;
     Fp__BnfInfo info;
-    struct fp_rpc_req req = {.type = FP__MSG_TYPE__MSG_HELLO,
-                             .msg = &m.base,
-                             .timeout_ms = 5000,
-                             .cb = on_hello_reply,
-                             .arg = l};
+    struct fp_rpc_req req = {
+        .type = FP__MSG_TYPE__MSG_HELLO, .msg = &m.base, .timeout_ms = 5000, .cb = on_hello_reply, .arg = l};
     static const uint8_t nil[16];
     int rc;
 
@@ -303,10 +302,12 @@ static void tell_lost(struct bnf_manager_link *l, int err, const char *why)
         return;
     l->told_unreachable = true;
     if (l->registered)
-        FP_WARN("the manager at %s is gone (%s): what is stored stays readable; connecting again until it is back",
+        FP_WARN("the manager at %s is gone (%s): what is stored stays readable; connecting again until it is "
+                "back",
                 l->config.manager, why);
     else if (!is_final(err))
-        FP_WARN("the manager at %s can't be reached (%s): trying for %" PRIu64 " s; is fp-manager running there?",
+        FP_WARN("the manager at %s can't be reached (%s): trying for %" PRIu64
+                " s; is fp-manager running there?",
                 l->config.manager, why, l->config.start_timeout_ms / 1000);
 }
 

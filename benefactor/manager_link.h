@@ -13,7 +13,7 @@ struct bnf_manager_config {
     uv_loop_t *loop;
     struct fp_rpc *rpc;
     struct bnf_service *service;
-    const char *manager;    /* ADDR:PORT; all strings are borrowed */
+    const char *manager; /* ADDR:PORT; all strings are borrowed */
     const char *node;
     const char *advertise;  /* host for the data port; NULL: our end of the connection to the manager */
     uint16_t port;          /* data port */

@@ -1,8 +1,9 @@
 /*
  * Options of fp-benefactor: one table, and what follows from it (host name, cores, segment size).
  *
- * Called once by main, before any thread. Segments are a sixteenth of the contributed size, between 64 MiB and 1 GiB: a
- * small store needs several of them to give space back by unlinking, a large one should not have thousands of files.
+ * Called once by main, before any thread. Segments are a sixteenth of the contributed size, between 64 MiB
+ * and 1 GiB: a small store needs several of them to give space back by unlinking, a large one should not have
+ * thousands of files.
  */
 #include "benefactor/options.h"
 
@@ -56,13 +57,15 @@ static const char *check_cores(const char *text)
 static const struct fp_opt options[] = {
     FP_OPT_MANAGER(struct bnf_options, manager, FP_OPT_REQUIRED),
     FP_OPT_PATH(struct bnf_options, dir, "dir", NULL,
-                "Directory that is contributed; made if missing. Its file system should be on the SSD and able to punch "
+                "Directory that is contributed; made if missing. Its file system should be on the SSD and "
+                "able to punch "
                 "holes (ext4, xfs, btrfs). With --backend memory it holds the socket and the identity only.",
                 .flags = FP_OPT_REQUIRED, .arg = "DIR"),
     FP_OPT_SIZE(struct bnf_options, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024),
                 "How much is contributed to the store.", .flags = FP_OPT_REQUIRED),
-    FP_OPT_ENUM(struct bnf_options, backend, "backend", "dir", backend_names,
-                "Where chunks are kept: in files of --dir, or in memory, which is lost when the program ends."),
+    FP_OPT_ENUM(
+        struct bnf_options, backend, "backend", "dir", backend_names,
+        "Where chunks are kept: in files of --dir, or in memory, which is lost when the program ends."),
     FP_OPT_KEY(struct bnf_options, key),
     FP_OPT_NODE(struct bnf_options, node),
     FP_OPT_ADDR(struct bnf_options, listen, "listen", "0.0.0.0:0", 0,
@@ -71,14 +74,16 @@ static const struct fp_opt options[] = {
                   "Address that other nodes are told to use. By default, the one that reaches the manager.",
                   .arg = "ADDR"),
     FP_OPT_DATA_ENCRYPTION(struct bnf_options, data_encryption),
-    FP_OPT_SIZE(struct bnf_options, segment_bytes, "segment-size", NULL, FP_MIB(32), FP_GIB(64),
-                "Size of new segment files. By default, a sixteenth of --size, at least 64 MiB and at most 1 GiB."),
+    FP_OPT_SIZE(
+        struct bnf_options, segment_bytes, "segment-size", NULL, FP_MIB(32), FP_GIB(64),
+        "Size of new segment files. By default, a sixteenth of --size, at least 64 MiB and at most 1 GiB."),
     FP_OPT_SIZE(struct bnf_options, buffer_bytes, "buffers", "128MiB", FP_MIB(20), FP_GIB(64),
                 "Memory for chunks that come and go over the network."),
-    FP_OPT_INT(struct bnf_options, threads, "threads", "4", 1, 256, "Threads that read and write the device."),
+    FP_OPT_INT(struct bnf_options, threads, "threads", "4", 1, 256,
+               "Threads that read and write the device."),
     FP_OPT_STRING(struct bnf_options, cores_text, "cores", NULL,
-                  "Service cores: the program runs on these alone, such as 0,2-5. By default, anywhere.", .arg = "LIST",
-                  .check = check_cores),
+                  "Service cores: the program runs on these alone, such as 0,2-5. By default, anywhere.",
+                  .arg = "LIST", .check = check_cores),
     FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
                     "How long to try to reach the manager at start."),
     FP_OPT_READY_FD(struct bnf_options, ready_fd),

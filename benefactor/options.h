@@ -33,7 +33,8 @@ struct bnf_options {
     unsigned ncpus; /* 0: anywhere */
 };
 
-/* Command line, environment and fp.conf into *out. Prints one line and exits with 2 on a mistake, 0 after --help. */
+/* Command line, environment and fp.conf into *out. Prints one line and exits with 2 on a mistake, 0 after
+ * --help. */
 void bnf_options_parse(struct bnf_options *out, int argc, char **argv);
 
 #endif

@@ -1,22 +1,23 @@
 /*
  * Rebuilds the index from the segments at start.
  *
- * Called once by main, before any connection is served. Some threads take one segment after another and read record
- * headers only, from one to the next; what they find is entered into the store under one lock. Everything of a segment
- * that is not a record (rests of leases, torn records) is punched, so that a crash leaks no space.
+ * Called once by main, before any connection is served. Some threads take one segment after another and read
+ * record headers only, from one to the next; what they find is entered into the store under one lock.
+ * Everything of a segment that is not a record (rests of leases, torn records) is punched, so that a crash
+ * leaks no space.
  *
- * After a header that is not valid the scan goes on in steps of 4 KiB from there, over holes by SEEK_DATA. Data of users
- * can't be taken for a record: a header names its segment, offset and the segment's random salt. A record whose header
- * is whole and whose data is torn is entered: it was never acknowledged, so its writer writes it again, and a new copy
- * replaces a recovered one (store.h); readers verify block sums.
+ * After a header that is not valid the scan goes on in steps of 4 KiB from there, over holes by SEEK_DATA.
+ * Data of users can't be taken for a record: a header names its segment, offset and the segment's random
+ * salt. A record whose header is whole and whose data is torn is entered: it was never acknowledged, so its
+ * writer writes it again, and a new copy replaces a recovered one (store.h); readers verify block sums.
  *
  * Two copies of a chunk: the newer one counts if its data is whole, else the other; the loser is punched.
  *
- * A segment with a damaged header is set aside, that is left alone: its records can't be told from old ones without its
- * salt, and a person may want to look at it.
+ * A segment with a damaged header is set aside, that is left alone: its records can't be told from old ones
+ * without its salt, and a person may want to look at it.
  *
- * The alternative, a log of the index beside the segments, was rejected: it costs writes on the data path to make a start
- * faster that takes 30 µs per record this way.
+ * The alternative, a log of the index beside the segments, was rejected: it costs writes on the data path to
+ * make a start faster that takes 30 µs per record this way.
  */
 #include "benefactor/recover.h"
 
@@ -219,7 +220,8 @@ static void settle_copies(struct scan *s, uint64_t chunk, const struct bnf_place
                           const struct bnf_place *other)
 {
     struct bnf_file *other_file = s->files[other->slot];
-    bool newer = at->segment != other->segment ? at->segment > other->segment : at->off_bytes > other->off_bytes;
+    bool newer =
+        at->segment != other->segment ? at->segment > other->segment : at->off_bytes > other->off_bytes;
     bool take = newer ? is_whole(file, at->off_bytes, at->stored_bytes)
                       : !is_whole(other_file, other->off_bytes, other->stored_bytes);
     struct bnf_place unused;
@@ -314,8 +316,9 @@ static int scan_segment(struct scan *s, const char *name, uint8_t *buf)
             fault = "it can't be examined";
     }
     if (fault) {
-        FP_ERROR("segment %s is set aside: %s; chunks in it can't be read; move the file away once it is not needed", name,
-                 fault);
+        FP_ERROR("segment %s is set aside: %s; chunks in it can't be read; move the file away once it is not "
+                 "needed",
+                 name, fault);
         bnf_file_put(r.file);
         pthread_mutex_lock(&s->lock);
         s->result->set_aside++;
@@ -400,7 +403,7 @@ static int list_segments(struct scan *s)
         if (!is_segment_name(e->d_name))
             continue;
         if (s->count == cap) {
-            char (*more)[24] = realloc(s->names, (cap + 256) * sizeof(*more));
+            char(*more)[24] = realloc(s->names, (cap + 256) * sizeof(*more));
 
             if (!more) {
                 rc = -ENOMEM;
@@ -424,7 +427,8 @@ static void run_threads(struct scan *s, unsigned n)
 
     if (n > 32)
         n = 32;
-    while (started + 1 < n && started < s->count && pthread_create(&threads[started], NULL, scan_thread, s) == 0)
+    while (started + 1 < n && started < s->count &&
+           pthread_create(&threads[started], NULL, scan_thread, s) == 0)
         started++;
     scan_thread(s);
     while (started > 0)

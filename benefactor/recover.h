@@ -29,8 +29,9 @@ struct bnf_recover_result {
     bool read_only;      /* the file system can't be written */
 };
 
-/* Before anything else is done with s (bnf_store_start comes after). Blocks; starts `threads` threads and joins them.
- * -ENOMEM, or the errno of a directory that can't be read. What is wrong with one segment is logged and no failure. */
+/* Before anything else is done with s (bnf_store_start comes after). Blocks; starts `threads` threads and
+ * joins them. -ENOMEM, or the errno of a directory that can't be read. What is wrong with one segment is
+ * logged and no failure. */
 int bnf_recover(const struct bnf_recover_config *c, struct bnf_store *s, struct bnf_recover_result *out);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * Mounts of other nodes: leases without extents, chunks written and read over the network.
  *
- * Runs on the loop's thread over fp/rpc.h. The payload of a WRITE is received into a record buffer right behind the 4 KiB
- * of its header, so that it goes to the device as it came. When buffers are short all connections stop being read until
- * some are free; a payload that has begun to arrive gets its buffer in any case.
+ * Runs on the loop's thread over fp/rpc.h. The payload of a WRITE is received into a record buffer right
+ * behind the 4 KiB of its header, so that it goes to the device as it came. When buffers are short all
+ * connections stop being read until some are free; a payload that has begun to arrive gets its buffer in any
+ * case.
  *
  * A client sends a WRITE again when the reply was lost: a chunk that is here already is a success.
  */
@@ -43,7 +44,8 @@ struct call {
     void *read_handle;
 };
 
-static struct call *call_new(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct fp_rpc_in *in, uint64_t owner)
+static struct call *call_new(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct fp_rpc_in *in,
+                             uint64_t owner)
 {
     struct call *c = malloc(sizeof(*c));
 
@@ -74,7 +76,8 @@ static void on_call_done(void *arg, int status)
 
 /* ---------------------------------------------------------------- requests */
 
-static int hello(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *link, const struct fp_rpc_in *in)
+static int hello(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *link,
+                 const struct fp_rpc_in *in)
 {
     Fp__BnfHelloReply reply = FP__BNF_HELLO_REPLY__INIT;
     Fp__BnfHello *m = fp__bnf_hello__unpack(NULL, in->msg_len_bytes, in->msg);
@@ -82,8 +85,9 @@ static int hello(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *li
 
     if (!m)
         return -EBADMSG;
-    same = m->store_uuid.len == 0 ||
-           (m->store_uuid.len == 16 && memcmp(m->store_uuid.data, bnf_service_store_uuid(r->service), 16) == 0);
+    same =
+        m->store_uuid.len == 0 ||
+        (m->store_uuid.len == 16 && memcmp(m->store_uuid.data, bnf_service_store_uuid(r->service), 16) == 0);
     fp__bnf_hello__free_unpacked(m, NULL);
     if (!same)
         return FP_EUUID;
@@ -116,7 +120,8 @@ static void on_leased(void *arg, int status, uint64_t lease)
     call_free(c);
 }
 
-static int lease(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in)
+static int lease(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
+                 const struct fp_rpc_in *in)
 {
     Fp__Lease *m = fp__lease__unpack(NULL, in->msg_len_bytes, in->msg);
     struct call *c = m ? call_new(r, conn, in, link->owner) : NULL;
@@ -131,7 +136,8 @@ static int lease(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct li
     return rc;
 }
 
-static int lease_return(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in)
+static int lease_return(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
+                        const struct fp_rpc_in *in)
 {
     Fp__LeaseReturn *m = fp__lease_return__unpack(NULL, in->msg_len_bytes, in->msg);
     int rc;
@@ -146,8 +152,8 @@ static int lease_return(struct bnf_remote *r, struct fp_rpc_conn *conn, const st
 }
 
 /* record: the payload with room for its header; goes back to the pool in any case. */
-static int write_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in,
-                       void *record)
+static int write_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
+                       const struct fp_rpc_in *in, void *record)
 {
     Fp__ChunkWrite *m = fp__chunk_write__unpack(NULL, in->msg_len_bytes, in->msg);
     uint32_t len = (uint32_t)in->payload_len_bytes;
@@ -207,7 +213,8 @@ static void on_read(void *arg, int status, const struct bnf_read *d)
     fp_rpc_reply(c->conn, &reply);
 }
 
-static int read_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in)
+static int read_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
+                      const struct fp_rpc_in *in)
 {
     Fp__ChunkRead *m = fp__chunk_read__unpack(NULL, in->msg_len_bytes, in->msg);
     struct call *c = m ? call_new(r, conn, in, link->owner) : NULL;
@@ -222,7 +229,8 @@ static int read_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const stru
     return rc;
 }
 
-static int sync_all(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in)
+static int sync_all(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
+                    const struct fp_rpc_in *in)
 {
     struct call *c = call_new(r, conn, in, link->owner);
     int rc = c ? bnf_service_sync(r->service, on_call_done, c) : -ENOMEM;
@@ -234,7 +242,8 @@ static int sync_all(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct
 
 /* ---------------------------------------------------------------- the server */
 
-static int dispatch(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *link, const struct fp_rpc_in *in)
+static int dispatch(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *link,
+                    const struct fp_rpc_in *in)
 {
     if (!r->service)
         return -EAGAIN;
@@ -263,8 +272,8 @@ static void *on_payload(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, vo
     struct bnf_remote *r = arg;
     struct link *link = fp_rpc_conn_data(conn);
 
-    if (!r->service || !link || !link->owner || in->type != FP__MSG_TYPE__MSG_WRITE || in->payload_len_bytes == 0 ||
-        in->payload_len_bytes > FP_CHUNK_MAX_BYTES)
+    if (!r->service || !link || !link->owner || in->type != FP__MSG_TYPE__MSG_WRITE ||
+        in->payload_len_bytes == 0 || in->payload_len_bytes > FP_CHUNK_MAX_BYTES)
         return NULL; /* rpc's own memory: the request is going to be refused */
     link->record_len_bytes = (uint32_t)in->payload_len_bytes;
     link->record = bnf_service_buffer(r->service, (uint32_t)in->payload_len_bytes, true);
@@ -345,7 +354,8 @@ static const struct fp_rpc_handler handler = {
     .on_closed = on_closed,
 };
 
-int bnf_remote_new(struct fp_rpc *rpc, const char *addr, uint32_t (*bnf_id)(void *arg), void *arg, struct bnf_remote **out)
+int bnf_remote_new(struct fp_rpc *rpc, const char *addr, uint32_t (*bnf_id)(void *arg), void *arg,
+                   struct bnf_remote **out)
 {
     struct bnf_remote *r = calloc(1, sizeof(*r));
     int rc;

@@ -1,12 +1,13 @@
 /*
  * Glue between the store, which decides, and the disk threads, which do (service.h).
  *
- * Runs on the loop's thread. After each call of the store service_pump() starts the operations that the store wants and
- * hands completions to those who wait. A timer looks at the device twice a second, on a disk thread: how much it can still
- * take, and, while it is not well, whether writing works again; a look that does not come back means that it hangs.
+ * Runs on the loop's thread. After each call of the store service_pump() starts the operations that the store
+ * wants and hands completions to those who wait. A timer looks at the device twice a second, on a disk
+ * thread: how much it can still take, and, while it is not well, whether writing works again; a look that
+ * does not come back means that it hangs.
  *
- * Open segments are in a table by the store's slots; a task that uses one holds a reference, so an unlinked segment is
- * closed when the last reader is done. Reading, writing and syncing are in service_io.c.
+ * Open segments are in a table by the store's slots; a task that uses one holds a reference, so an unlinked
+ * segment is closed when the last reader is done. Reading, writing and syncing are in service_io.c.
  */
 #include "benefactor/service.h"
 
@@ -23,9 +24,9 @@
 #include "fp/log.h"
 #include "fp/units.h"
 
-#define OPS_MAX  16u /* disk operations under way at a time */
-#define TICK_MS  500u
-#define HUNG_MS  5000u /* a look at the device that takes longer: it does not answer */
+#define OPS_MAX    16u /* disk operations under way at a time */
+#define TICK_MS    500u
+#define HUNG_MS    5000u /* a look at the device that takes longer: it does not answer */
 #define FULL_BYTES (FP_MIB(1) + FP_RECORD_HEADER_BYTES) /* less free than this: full */
 
 /* ---------------------------------------------------------------- disk operations */
@@ -289,8 +290,8 @@ static struct waiter *waiter_new(bnf_done_cb done, bnf_lease_cb leased, void *ar
     return w;
 }
 
-int bnf_service_lease(struct bnf_service *v, uint64_t owner, bool local, uint64_t want_bytes, uint64_t min_bytes,
-                      bnf_lease_cb cb, void *arg)
+int bnf_service_lease(struct bnf_service *v, uint64_t owner, bool local, uint64_t want_bytes,
+                      uint64_t min_bytes, bnf_lease_cb cb, void *arg)
 {
     struct waiter *w;
     int rc;
@@ -318,7 +319,8 @@ int bnf_service_lease_return(struct bnf_service *v, uint64_t owner, uint64_t lea
     return rc;
 }
 
-int bnf_service_stored(struct bnf_service *v, uint64_t owner, uint64_t lease, const struct bnf_stored *records, size_t count)
+int bnf_service_stored(struct bnf_service *v, uint64_t owner, uint64_t lease,
+                       const struct bnf_stored *records, size_t count)
 {
     int rc = FP_FAULT_POINT("bnf.stored");
 

@@ -1,8 +1,8 @@
-/* The service: the store (store.h), its back end and the disk threads put together, for the servers (local.c, remote.c)
- * and the manager link to call.
+/* The service: the store (store.h), its back end and the disk threads put together, for the servers (local.c,
+ * remote.c) and the manager link to call.
  *
- * All functions: thread of the loop, never block. Completions come later, from the loop, exactly once per call that
- * returned 0; a call that failed gives none. */
+ * All functions: thread of the loop, never block. Completions come later, from the loop, exactly once per
+ * call that returned 0; a call that failed gives none. */
 #ifndef BNF_SERVICE_H
 #define BNF_SERVICE_H
 
@@ -36,7 +36,8 @@ struct bnf_service_config {
 
 struct bnf_service;
 
-/* The store is empty: recovery, if any, fills bnf_service_store() and calls bnf_service_found() before _start. */
+/* The store is empty: recovery, if any, fills bnf_service_store() and calls bnf_service_found() before
+ * _start. */
 int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out);
 struct bnf_store *bnf_service_store(struct bnf_service *v);
 void bnf_service_found(void *service, uint32_t slot, struct bnf_file *f); /* for bnf_recover_config */
@@ -48,8 +49,10 @@ const uint8_t *bnf_service_store_uuid(const struct bnf_service *v);
 const uint8_t *bnf_service_uuid(const struct bnf_service *v);
 uint64_t bnf_service_incarnation(const struct bnf_service *v);
 
-/* Stop taking new work; done when everything under way is finished and on the device, or (not in_time) after timeout_ms. */
-void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, bool in_time), void *arg);
+/* Stop taking new work; done when everything under way is finished and on the device, or (not in_time) after
+ * timeout_ms. */
+void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, bool in_time),
+                       void *arg);
 void bnf_service_free(struct bnf_service *v); /* the loop must run once more */
 
 /* A number for a connection; leases belong to it. */
@@ -59,21 +62,23 @@ void bnf_service_owner_gone(struct bnf_service *v, uint64_t owner);
 typedef void (*bnf_done_cb)(void *arg, int status);
 typedef void (*bnf_lease_cb)(void *arg, int status, uint64_t lease);
 
-/* As bnf_store_lease. -ENOSPC also while the device takes no data. If the caller's connection ends before the callback:
- * -ECANCELED comes. */
-int bnf_service_lease(struct bnf_service *v, uint64_t owner, bool local, uint64_t want_bytes, uint64_t min_bytes,
-                      bnf_lease_cb cb, void *arg);
+/* As bnf_store_lease. -ENOSPC also while the device takes no data. If the caller's connection ends before the
+ * callback: -ECANCELED comes. */
+int bnf_service_lease(struct bnf_service *v, uint64_t owner, bool local, uint64_t want_bytes,
+                      uint64_t min_bytes, bnf_lease_cb cb, void *arg);
 int bnf_service_lease_return(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t bytes);
-int bnf_service_stored(struct bnf_service *v, uint64_t owner, uint64_t lease, const struct bnf_stored *records, size_t count);
+int bnf_service_stored(struct bnf_service *v, uint64_t owner, uint64_t lease,
+                       const struct bnf_stored *records, size_t count);
 
 /* The open segment of a slot, borrowed until control goes back to the loop. */
 struct bnf_file *bnf_service_file(const struct bnf_service *v, uint32_t slot);
 
-/* A chunk that came over the network. buf: from bnf_service_buffer(v, len, …), data behind the first 4 KiB; goes back to the
- * pool in any case. 0 and cb, or what bnf_store_write_begin says (-EEXIST: stored already, which is success). cb gets
- * FP_ECHECKSUM when the data does not have these sums. */
-int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes,
-                      const uint64_t *block_sums, uint32_t nblocks, void *buf, bnf_done_cb cb, void *arg);
+/* A chunk that came over the network. buf: from bnf_service_buffer(v, len, …), data behind the first 4 KiB;
+ * goes back to the pool in any case. 0 and cb, or what bnf_store_write_begin says (-EEXIST: stored already,
+ * which is success). cb gets FP_ECHECKSUM when the data does not have these sums. */
+int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk,
+                      uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks, void *buf,
+                      bnf_done_cb cb, void *arg);
 /* Room for a record of len bytes of data. force as in bufpool.h. */
 void *bnf_service_buffer(struct bnf_service *v, uint32_t len_bytes, bool force);
 void bnf_service_buffer_put(struct bnf_service *v, void *buf, uint32_t len_bytes);
@@ -88,16 +93,18 @@ struct bnf_read {
     const void *data;
     void *handle; /* for _read_end */
 };
-/* r (NULL unless status is 0) belongs to the callee until bnf_service_read_end(v, r->handle). FP_ECHUNK_MISSING; FP_ECHECKSUM and
- * FP_ECORRUPT: logged here; -EIO. Waits for a buffer if there is none. */
+/* r (NULL unless status is 0) belongs to the callee until bnf_service_read_end(v, r->handle).
+ * FP_ECHUNK_MISSING; FP_ECHECKSUM and FP_ECORRUPT: logged here; -EIO. Waits for a buffer if there is none. */
 typedef void (*bnf_read_cb)(void *arg, int status, const struct bnf_read *r);
-int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, uint32_t len_bytes, bnf_read_cb cb, void *arg);
+int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, uint32_t len_bytes,
+                     bnf_read_cb cb, void *arg);
 void bnf_service_read_end(struct bnf_service *v, void *handle);
 
 /* cb when everything stored before this call is on the device. */
 int bnf_service_sync(struct bnf_service *v, bnf_done_cb cb, void *arg);
 /* cb when the space of all is free. chunks: borrowed until return. */
-int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t count, bnf_done_cb cb, void *arg);
+int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t count, bnf_done_cb cb,
+                       void *arg);
 
 struct bnf_status {
     struct bnf_space space;

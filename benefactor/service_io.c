@@ -1,10 +1,11 @@
 /*
- * Chunks over the network: writing, reading, syncing. Part of the service (service.h), loop's thread; the functions
- * named *_run are on disk threads.
+ * Chunks over the network: writing, reading, syncing. Part of the service (service.h), loop's thread; the
+ * functions named *_run are on disk threads.
  *
- * A record is written from one buffer: the payload was received behind 4 KiB that the header goes into, so nothing is
- * copied. Sums of the payload are verified before it is written, and again when it is read: what a reader gets was right
- * when it left this program. A chunk that was deleted while it was read is missing, not damaged.
+ * A record is written from one buffer: the payload was received behind 4 KiB that the header goes into, so
+ * nothing is copied. Sums of the payload are verified before it is written, and again when it is read: what a
+ * reader gets was right when it left this program. A chunk that was deleted while it was read is missing, not
+ * damaged.
  *
  * Syncs are grouped: those that arrive while one runs share the next one.
  */
@@ -103,7 +104,8 @@ static void write_done(struct bnf_task *task)
     int rc = t->rc;
 
     if (t->bad_sums) {
-        FP_LOG_EVERY(1000, FP_LOG_WARN, "chunk %016" PRIx64 " arrived damaged: refused, the writer sends it again", t->chunk);
+        FP_LOG_EVERY(1000, FP_LOG_WARN,
+                     "chunk %016" PRIx64 " arrived damaged: refused, the writer sends it again", t->chunk);
     } else if (rc) {
         service_disk_failed(v, "write", rc);
         bnf_store_retire(v->store, t->at.slot);
@@ -127,8 +129,9 @@ static struct write_task *write_new(const uint64_t *block_sums, uint32_t nblocks
     return t;
 }
 
-int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes,
-                      const uint64_t *block_sums, uint32_t nblocks, void *buf, bnf_done_cb cb, void *arg)
+int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk,
+                      uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks, void *buf,
+                      bnf_done_cb cb, void *arg)
 {
     struct write_task *t = NULL;
     int rc = nblocks == fp_sum_nblocks(len_bytes) && nblocks <= FP_BLOCKS_MAX ? 0 : -EINVAL;
@@ -232,8 +235,9 @@ static int read_fault(struct bnf_read_task *t)
 
     if (bnf_store_find(t->service->store, t->chunk, &now))
         return FP_ECHUNK_MISSING; /* deleted meanwhile */
-    FP_LOG_EVERY(200, FP_LOG_ERROR, "chunk %016" PRIx64 " in segment %016" PRIx64 " at offset %" PRIu64 ": %s", t->chunk, t->at.segment,
-             t->at.off_bytes, fp_strerror(t->rc));
+    FP_LOG_EVERY(200, FP_LOG_ERROR,
+                 "chunk %016" PRIx64 " in segment %016" PRIx64 " at offset %" PRIu64 ": %s", t->chunk,
+                 t->at.segment, t->at.off_bytes, fp_strerror(t->rc));
     return t->rc;
 }
 
@@ -280,7 +284,8 @@ void service_reads_go_on(struct bnf_service *v)
     }
 }
 
-int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, uint32_t len_bytes, bnf_read_cb cb, void *arg)
+int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, uint32_t len_bytes,
+                     bnf_read_cb cb, void *arg)
 {
     struct bnf_read_task *t;
     struct bnf_place at;
@@ -357,7 +362,8 @@ static void sync_done(struct bnf_task *task)
 
     v->sync_running = false;
     for (size_t i = 0; i < t->count; i++) {
-        /* The slot may be another segment by now only if this one was unlinked: one sync too many, no harm. */
+        /* The slot may be another segment by now only if this one was unlinked: one sync too many, no harm.
+         */
         if (t->rc)
             bnf_store_mark_dirty(v->store, t->dirty[i].slot);
         bnf_file_put(t->dirty[i].file);

@@ -1,15 +1,18 @@
 /*
  * The store's core: segments, the queue of disk operations, counts (store.h says what it is for).
  *
- * Called by the shell on its one thread (service.c), by recovery before that, by tests and the simulator. Leases and
- * writing are in store_lease.c, deletion and listing in store_delete.c, the chunk index in store_index.c.
+ * Called by the shell on its one thread (service.c), by recovery before that, by tests and the simulator.
+ * Leases and writing are in store_lease.c, deletion and listing in store_delete.c, the chunk index in
+ * store_index.c.
  *
- * Invariants. A byte of the capacity is used, leased or free; it moves from leased to used when a record arrives, from
- * used to free when the hole is punched (until then it is "dying": still used, no longer live). bnf_store_check()
- * recomputes all counts from the index and the leases. A segment slot is given to another segment only after UNLINK.
+ * Invariants. A byte of the capacity is used, leased or free; it moves from leased to used when a record
+ * arrives, from used to free when the hole is punched (until then it is "dying": still used, no longer live).
+ * bnf_store_check() recomputes all counts from the index and the leases. A segment slot is given to another
+ * segment only after UNLINK.
  *
- * Why a segment at a time: records of one time step lie together and die together, so most segments end by one unlink
- * instead of a thousand punches. Why a spare: making a segment costs two syncs, which a lease should not wait for.
+ * Why a segment at a time: records of one time step lie together and die together, so most segments end by
+ * one unlink instead of a thousand punches. Why a spare: making a segment costs two syncs, which a lease
+ * should not wait for.
  */
 #include "benefactor/store.h"
 
@@ -142,7 +145,8 @@ void bnf_store_set_device_free(struct bnf_store *s, uint64_t bytes)
 
 /* ---------------------------------------------------------------- operations and events */
 
-static struct bnf_op *op_new(struct bnf_store *s, enum bnf_op_kind kind, uint32_t slot, uint64_t off, uint64_t len)
+static struct bnf_op *op_new(struct bnf_store *s, enum bnf_op_kind kind, uint32_t slot, uint64_t off,
+                             uint64_t len)
 {
     struct bnf_op *op = calloc(1, sizeof(*op));
     struct bnf_segment *seg = &s->segments[slot];
@@ -159,8 +163,8 @@ static struct bnf_op *op_new(struct bnf_store *s, enum bnf_op_kind kind, uint32_
     return op;
 }
 
-void store_emit(struct bnf_store *s, enum bnf_op_kind kind, uint32_t slot, uint64_t off_bytes, uint64_t len_bytes,
-                uint64_t credit_bytes, struct bnf_ticket *ticket)
+void store_emit(struct bnf_store *s, enum bnf_op_kind kind, uint32_t slot, uint64_t off_bytes,
+                uint64_t len_bytes, uint64_t credit_bytes, struct bnf_ticket *ticket)
 {
     struct bnf_op *op = op_new(s, kind, slot, off_bytes, len_bytes);
 
@@ -176,7 +180,8 @@ void store_emit(struct bnf_store *s, enum bnf_op_kind kind, uint32_t slot, uint6
     queue_push(&s->lazy, op);
 }
 
-int store_emit_alloc(struct bnf_store *s, uint32_t slot, uint64_t off_bytes, uint64_t len_bytes, uint64_t lease)
+int store_emit_alloc(struct bnf_store *s, uint32_t slot, uint64_t off_bytes, uint64_t len_bytes,
+                     uint64_t lease)
 {
     struct bnf_op *op = op_new(s, BNF_OP_ALLOC, slot, off_bytes, len_bytes);
     struct bnf_segment *seg = &s->segments[slot];
@@ -304,7 +309,8 @@ bool store_segment_is_idle(const struct bnf_store *s, uint32_t slot)
            slot != s->spare;
 }
 
-void store_segment_unlink(struct bnf_store *s, uint32_t slot, uint64_t credit_bytes, struct bnf_ticket *ticket)
+void store_segment_unlink(struct bnf_store *s, uint32_t slot, uint64_t credit_bytes,
+                          struct bnf_ticket *ticket)
 {
     s->segments[slot].state = SEG_UNLINKING;
     store_emit(s, BNF_OP_UNLINK, slot, 0, s->segments[slot].limit_bytes, credit_bytes, ticket);
@@ -348,7 +354,8 @@ static int next_segment(struct bnf_store *s)
     return rc;
 }
 
-int store_carve(struct bnf_store *s, uint64_t *len_bytes, uint64_t min_bytes, uint32_t *slot, uint64_t *off_bytes)
+int store_carve(struct bnf_store *s, uint64_t *len_bytes, uint64_t min_bytes, uint32_t *slot,
+                uint64_t *off_bytes)
 {
     uint64_t rest = 0;
     struct bnf_segment *seg;
@@ -466,7 +473,8 @@ void store_enter_record(struct bnf_store *s, uint64_t chunk, uint64_t sum, uint3
         assert(rc == 0);
         (void)rc;
     } else if (e->recovered) {
-        /* What recovery found may be torn: its writer never heard that it was stored, or would not write again. */
+        /* What recovery found may be torn: its writer never heard that it was stored, or would not write
+         * again. */
         store_kill_record(s, e);
         *e = fresh;
     } else {
@@ -505,7 +513,8 @@ void bnf_store_skip_segment(struct bnf_store *s, uint64_t segment)
         s->next_segment = segment + 1;
 }
 
-int bnf_store_add_segment(struct bnf_store *s, uint64_t segment, uint64_t salt, uint64_t limit_bytes, uint32_t *slot)
+int bnf_store_add_segment(struct bnf_store *s, uint64_t segment, uint64_t salt, uint64_t limit_bytes,
+                          uint32_t *slot)
 {
     uint32_t at = segment_slot_new(s);
 
@@ -524,7 +533,8 @@ int bnf_store_add_segment(struct bnf_store *s, uint64_t segment, uint64_t salt, 
     return 0;
 }
 
-int bnf_store_add_record(struct bnf_store *s, uint64_t chunk, const struct bnf_place *at, struct bnf_place *other)
+int bnf_store_add_record(struct bnf_store *s, uint64_t chunk, const struct bnf_place *at,
+                         struct bnf_place *other)
 {
     struct bnf_segment *seg = &s->segments[at->slot];
     struct bnf_entry *e = bnf_index_get(&s->index, chunk);

@@ -1,14 +1,14 @@
 /*
  * Deleting chunks, and listing those that are here.
  *
- * Part of the store (store.h), same thread. The manager deletes in batches, and what was written together is deleted
- * together: the places of a batch are sorted and neighbours become one hole; a segment that becomes empty is unlinked
- * instead of punched, which the file system below does in a fraction of the time.
+ * Part of the store (store.h), same thread. The manager deletes in batches, and what was written together is
+ * deleted together: the places of a batch are sorted and neighbours become one hole; a segment that becomes
+ * empty is unlinked instead of punched, which the file system below does in a fraction of the time.
  *
- * The list of a whole benefactor is asked for in pages, in ascending order, out of a hash. Each page is a true picture of
- * the moment at which it is made, because the manager takes a chunk that is missing from a page for lost: one pass over
- * the index keeps the smallest ids above `after` in a heap (10 ms for a million chunks). A sorted copy made once was
- * rejected: its later pages would be of the past.
+ * The list of a whole benefactor is asked for in pages, in ascending order, out of a hash. Each page is a
+ * true picture of the moment at which it is made, because the manager takes a chunk that is missing from a
+ * page for lost: one pass over the index keeps the smallest ids above `after` in a heap (10 ms for a million
+ * chunks). A sorted copy made once was rejected: its later pages would be of the past.
  */
 #include <errno.h>
 #include <stdlib.h>

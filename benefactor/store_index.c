@@ -1,12 +1,13 @@
 /*
  * Open-addressing hash of 32-byte entries (store_index.h).
  *
- * A benefactor of 4 TiB with 1 MiB chunks has four million of them, so the index is flat memory without pointers: one
- * cache line holds two entries, and growing is one pass. Removal moves the following entries of the run back instead of
- * leaving tombstones, so a store that writes and deletes for months stays as fast as a fresh one. Chunk ids are
- * session << 32 | counter, far from random: they are mixed before use.
+ * A benefactor of 4 TiB with 1 MiB chunks has four million of them, so the index is flat memory without
+ * pointers: one cache line holds two entries, and growing is one pass. Removal moves the following entries of
+ * the run back instead of leaving tombstones, so a store that writes and deletes for months stays as fast as
+ * a fresh one. Chunk ids are session << 32 | counter, far from random: they are mixed before use.
  *
- * A separate-chaining table was rejected for its 16 bytes of pointers per chunk, a sorted array for its O(n) deletes.
+ * A separate-chaining table was rejected for its 16 bytes of pointers per chunk, a sorted array for its O(n)
+ * deletes.
  */
 #include "benefactor/store_index.h"
 

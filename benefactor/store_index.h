@@ -1,7 +1,8 @@
-/* The index of a benefactor's chunks: chunk id -> where its record lies. Part of the store (store.h), on its thread.
+/* The index of a benefactor's chunks: chunk id -> where its record lies. Part of the store (store.h), on its
+ * thread.
  *
- * 32 bytes per slot, open addressing, linear probing, at most 4/5 full; grows by doubling. Pointers to entries are valid
- * until the next put or remove. */
+ * 32 bytes per slot, open addressing, linear probing, at most 4/5 full; grows by doubling. Pointers to
+ * entries are valid until the next put or remove. */
 #ifndef BNF_STORE_INDEX_H
 #define BNF_STORE_INDEX_H
 
@@ -14,7 +15,7 @@ struct bnf_entry {
     uint32_t page;    /* offset of the record in its segment, in units of 4 KiB */
     uint32_t segment; /* slot in the store's table of segments */
     uint32_t len_bytes;
-    uint16_t pages; /* of the record, header included; 0 = slot of the index is empty */
+    uint16_t pages;    /* of the record, header included; 0 = slot of the index is empty */
     uint8_t recovered; /* found at start, not confirmed by its writer since: a new copy replaces it */
     uint8_t zero;
 };

@@ -1,16 +1,16 @@
 /*
  * Leases and writing: who may fill which part of a segment, and what becomes of it.
  *
- * Part of the store (store.h), same thread. A lease is one extent. A local one is written by the client through the
- * segment's descriptor, in any order; a bit per page says which pages belong to records that were reported, so that a
- * record outside its lease, or over another one, is refused, and exactly the rest is given back at the end. A remote one
- * is filled from front to back by this program.
+ * Part of the store (store.h), same thread. A lease is one extent. A local one is written by the client
+ * through the segment's descriptor, in any order; a bit per page says which pages belong to records that were
+ * reported, so that a record outside its lease, or over another one, is refused, and exactly the rest is
+ * given back at the end. A remote one is filled from front to back by this program.
  *
  *     PENDING --ALLOC done--> OPEN --return, owner gone--> CLOSING (remote writes under way) --> gone
  *        \--ALLOC failed, owner gone--> gone
  *
- * The rejected alternative, reservations without extents, would let a lease promise space that the file system below
- * turns out not to have when the bytes come.
+ * The rejected alternative, reservations without extents, would let a lease promise space that the file
+ * system below turns out not to have when the bytes come.
  */
 #include <assert.h>
 #include <errno.h>
@@ -148,7 +148,8 @@ static int lease_start(struct bnf_store *s, struct bnf_lease *l, uint64_t grant,
     return 0;
 }
 
-int bnf_store_lease(struct bnf_store *s, uint64_t owner, bool local, uint64_t want_bytes, uint64_t min_bytes, uint64_t tag)
+int bnf_store_lease(struct bnf_store *s, uint64_t owner, bool local, uint64_t want_bytes, uint64_t min_bytes,
+                    uint64_t tag)
 {
     uint64_t most = s->config.segment_bytes - FP_SEGMENT_HEADER_BYTES, grant;
     struct bnf_lease *l;
@@ -258,7 +259,8 @@ static bool is_within(const struct bnf_store *s, const struct bnf_lease *l, cons
     return r->segment == s->segments[l->slot].id && r->off_bytes % PAGE == 0 && r->stored_bytes % PAGE == 0 &&
            r->stored_bytes >= 2 * PAGE && r->stored_bytes <= FP_RECORD_HEADER_BYTES + FP_CHUNK_MAX_BYTES &&
            r->len_bytes > 0 && r->len_bytes <= FP_CHUNK_MAX_BYTES && r->off_bytes >= l->off_bytes &&
-           r->off_bytes - l->off_bytes <= l->len_bytes && r->stored_bytes <= l->off_bytes + l->len_bytes - r->off_bytes;
+           r->off_bytes - l->off_bytes <= l->len_bytes &&
+           r->stored_bytes <= l->off_bytes + l->len_bytes - r->off_bytes;
 }
 
 static void flip_pages(struct bnf_lease *l, const struct bnf_stored *r)
@@ -282,7 +284,8 @@ static int claim_pages(const struct bnf_store *s, struct bnf_lease *l, const str
     return 0;
 }
 
-int bnf_store_stored(struct bnf_store *s, uint64_t owner, uint64_t lease, const struct bnf_stored *records, size_t count)
+int bnf_store_stored(struct bnf_store *s, uint64_t owner, uint64_t lease, const struct bnf_stored *records,
+                     size_t count)
 {
     struct bnf_lease *l = lease_of(s, owner, lease, true);
     size_t i;
@@ -314,8 +317,8 @@ int bnf_store_stored(struct bnf_store *s, uint64_t owner, uint64_t lease, const 
 
 /* ---------------------------------------------------------------- chunks from the network */
 
-int bnf_store_write_begin(struct bnf_store *s, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes,
-                          struct bnf_place *at)
+int bnf_store_write_begin(struct bnf_store *s, uint64_t owner, uint64_t lease, uint64_t chunk,
+                          uint32_t len_bytes, struct bnf_place *at)
 {
     struct bnf_lease *l = lease_of(s, owner, lease, false);
     const struct bnf_entry *e = bnf_index_get(&s->index, chunk);
@@ -343,7 +346,8 @@ int bnf_store_write_begin(struct bnf_store *s, uint64_t owner, uint64_t lease, u
     return 0;
 }
 
-int bnf_store_write_end(struct bnf_store *s, uint64_t lease, uint64_t chunk, const struct bnf_place *at, int status)
+int bnf_store_write_end(struct bnf_store *s, uint64_t lease, uint64_t chunk, const struct bnf_place *at,
+                        int status)
 {
     struct bnf_lease *l = lease_by_id(s, lease);
 

@@ -1,13 +1,14 @@
 /*
  * Segment headers and record headers: bytes to structs and back (layout in fp/record.h).
  *
- * Called by fp-benefactor (remote writes, recovery, reads) and by fp-mount (chunks of the same node), on any thread: pure
- * functions without state. Fields are stored little-endian by hand, so that no struct padding or byte order of the
- * machine gets into the file.
+ * Called by fp-benefactor (remote writes, recovery, reads) and by fp-mount (chunks of the same node), on any
+ * thread: pure functions without state. Fields are stored little-endian by hand, so that no struct padding or
+ * byte order of the machine gets into the file.
  *
- * A header is believed when its own XXH3 is right; the checks of lengths after it guard against a writer with a bug or of
- * another version, not against flipped bits. Whether the header belongs where it was found is a question of its own
- * (fp_record_header_is_at): a copy of a record inside user data is a valid header in a wrong place.
+ * A header is believed when its own XXH3 is right; the checks of lengths after it guard against a writer with
+ * a bug or of another version, not against flipped bits. Whether the header belongs where it was found is a
+ * question of its own (fp_record_header_is_at): a copy of a record inside user data is a valid header in a
+ * wrong place.
  */
 #include "fp/record.h"
 
@@ -21,9 +22,9 @@
 #include "fp/checksum.h"
 
 #define SEGMENT_MAGIC 0x31535046u /* "FPS1" */
-#define RECORD_MAGIC 0x31525046u  /* "FPR1" */
-#define VERSION 1u
-#define SUM_AT 4088u
+#define RECORD_MAGIC  0x31525046u /* "FPR1" */
+#define VERSION       1u
+#define SUM_AT        4088u
 #define BLOCK_SUMS_AT 128u
 
 static void put16(uint8_t *p, uint16_t v)
@@ -79,7 +80,8 @@ static int check_envelope(const uint8_t *in, uint32_t magic)
 
 uint32_t fp_record_size_bytes(uint32_t stored_len_bytes)
 {
-    uint32_t pages = stored_len_bytes / FP_RECORD_ALIGN_BYTES + (stored_len_bytes % FP_RECORD_ALIGN_BYTES != 0);
+    uint32_t pages =
+        stored_len_bytes / FP_RECORD_ALIGN_BYTES + (stored_len_bytes % FP_RECORD_ALIGN_BYTES != 0);
 
     return FP_RECORD_HEADER_BYTES + pages * FP_RECORD_ALIGN_BYTES;
 }

@@ -1,5 +1,6 @@
 /*
- * Helpers of the benefactor's unit tests. Linked into every unit test program; used by those named test_bnf_*.
+ * Helpers of the benefactor's unit tests. Linked into every unit test program; used by those named
+ * test_bnf_*.
  */
 #include "tests/unit/bnf_util.h"
 
@@ -55,8 +56,8 @@ void bnf_fill(uint64_t chunk, uint8_t *data, uint32_t len_bytes)
     }
 }
 
-uint8_t *bnf_make_record(uint64_t chunk, uint64_t segment, uint64_t salt, uint64_t off_bytes, uint32_t len_bytes,
-                         uint32_t *stored_bytes, uint64_t *sum)
+uint8_t *bnf_make_record(uint64_t chunk, uint64_t segment, uint64_t salt, uint64_t off_bytes,
+                         uint32_t len_bytes, uint32_t *stored_bytes, uint64_t *sum)
 {
     struct fp_record_header h = {.chunk = chunk, .segment = segment, .offset = off_bytes, .salt = salt};
     uint8_t *rec;
@@ -85,7 +86,8 @@ uint64_t bnf_put_record(struct bnf_file *f, uint64_t chunk, uint64_t off_bytes, 
     return off_bytes + stored;
 }
 
-struct bnf_file *bnf_new_segment(struct bnf_scratch *t, struct bnf_backend *b, uint64_t id, uint64_t limit_bytes)
+struct bnf_file *bnf_new_segment(struct bnf_scratch *t, struct bnf_backend *b, uint64_t id,
+                                 uint64_t limit_bytes)
 {
     struct fp_segment_header h = {.id = id, .salt = id * 77 + 1, .limit_bytes = limit_bytes};
     struct bnf_file *f;

@@ -8,7 +8,7 @@
 
 struct bnf_scratch {
     char path[256];
-    int dir_fd;      /* the directory, standing for DIR/segments */
+    int dir_fd; /* the directory, standing for DIR/segments */
     uint8_t store_uuid[16], bnf_uuid[16];
 };
 
@@ -19,14 +19,15 @@ void bnf_scratch_fini(struct bnf_scratch *t); /* with everything in it */
 void bnf_fill(uint64_t chunk, uint8_t *data, uint32_t len_bytes);
 
 /* A whole record, malloc'ed and aligned; *stored_bytes its length. */
-uint8_t *bnf_make_record(uint64_t chunk, uint64_t segment, uint64_t salt, uint64_t off_bytes, uint32_t len_bytes,
-                         uint32_t *stored_bytes, uint64_t *sum);
+uint8_t *bnf_make_record(uint64_t chunk, uint64_t segment, uint64_t salt, uint64_t off_bytes,
+                         uint32_t len_bytes, uint32_t *stored_bytes, uint64_t *sum);
 
 /* Writes a record at off, returns the offset behind it. */
 uint64_t bnf_put_record(struct bnf_file *f, uint64_t chunk, uint64_t off_bytes, uint32_t len_bytes);
 
 /* A new segment of the scratch store. */
-struct bnf_file *bnf_new_segment(struct bnf_scratch *t, struct bnf_backend *b, uint64_t id, uint64_t limit_bytes);
+struct bnf_file *bnf_new_segment(struct bnf_scratch *t, struct bnf_backend *b, uint64_t id,
+                                 uint64_t limit_bytes);
 
 /* Space that the file takes, in bytes. */
 uint64_t bnf_file_space(struct bnf_file *f);

@@ -1,6 +1,6 @@
 /*
- * Both back ends through the same table: what is written is read, what is punched is free again and reads as zeros, an
- * unlinked segment gives its space back although somebody holds it open.
+ * Both back ends through the same table: what is written is read, what is punched is free again and reads as
+ * zeros, an unlinked segment gives its space back although somebody holds it open.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -61,7 +61,8 @@ static void test_backend_record_comes_back(void **state)
     struct bnf_file *f = bnf_new_segment(&x->t, x->b, 1, LIMIT);
     uint32_t stored;
     uint64_t sum;
-    uint8_t *want = bnf_make_record(7, 1, f->salt, 4096, 777777, &stored, &sum), *got = aligned_alloc(4096, stored);
+    uint8_t *want = bnf_make_record(7, 1, f->salt, 4096, 777777, &stored, &sum),
+            *got = aligned_alloc(4096, stored);
     struct fp_segment_header h;
 
     assert_int_equal(bnf_backend_alloc(x->b, f, 4096, 8 * MIB), 0);
@@ -153,7 +154,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define D(f) {#f "(dir)", f, setup_dir, teardown, NULL}
-#define M(f) {#f "(memory)", f, setup_memory, teardown, NULL}
+#define M(f)                                                                                                 \
+    {                                                                                                        \
+#f "(memory)", f, setup_memory, teardown, NULL                                                       \
+    }
         D(test_backend_record_comes_back),
         M(test_backend_record_comes_back),
         D(test_backend_punch_frees_space),

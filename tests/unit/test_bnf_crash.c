@@ -1,9 +1,10 @@
 /*
- * A benefactor that is killed (SIGKILL) at random moments while a mount writes: after each restart every record that was
- * acknowledged is there with its bytes, the space of everything else is free, and the mount goes on with new leases.
+ * A benefactor that is killed (SIGKILL) at random moments while a mount writes: after each restart every
+ * record that was acknowledged is there with its bytes, the space of everything else is free, and the mount
+ * goes on with new leases.
  *
- * The benefactor is a child process with the real service, recovery and local link; only the manager is missing.
- * FP_SEED replays a run.
+ * The benefactor is a child process with the real service, recovery and local link; only the manager is
+ * missing. FP_SEED replays a run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -160,7 +161,8 @@ static int get_lease(struct fixture *x, struct lease *l)
     l->id = reply->lease;
     l->at = reply->extents[0]->off;
     l->end = l->at + reply->extents[0]->len;
-    l->file = bnf_file_new(r.fds[0], reply->extents[0]->o_direct, reply->extents[0]->segment, reply->extents[0]->salt, 0);
+    l->file = bnf_file_new(r.fds[0], reply->extents[0]->o_direct, reply->extents[0]->segment,
+                           reply->extents[0]->salt, 0);
     fp__lease_reply__free_unpacked(reply, NULL);
     return 0;
 }
@@ -169,7 +171,8 @@ static int put(struct fixture *x, struct lease *l, uint64_t chunk, uint32_t len)
 {
     Fp__Stored m = FP__STORED__INIT;
     Fp__Record rec = FP__RECORD__INIT, *recs = &rec;
-    uint8_t *bytes = bnf_make_record(chunk, l->file->segment, l->file->salt, l->at, len, &rec.stored_bytes, &rec.sum);
+    uint8_t *bytes =
+        bnf_make_record(chunk, l->file->segment, l->file->salt, l->at, len, &rec.stored_bytes, &rec.sum);
     struct iovec iov = {.iov_base = bytes, .iov_len = rec.stored_bytes};
     uint64_t at = l->at;
 
@@ -186,7 +189,8 @@ static int put(struct fixture *x, struct lease *l, uint64_t chunk, uint32_t len)
     return fp_fdlink_call(x->link, FP__MSG_TYPE__MSG_STORED, &m.base, 2000, NULL);
 }
 
-/* Writes until the benefactor is dead. A chunk whose acknowledgement did not come is written again after the restart. */
+/* Writes until the benefactor is dead. A chunk whose acknowledgement did not come is written again after the
+ * restart. */
 static void write_until_killed(struct fixture *x)
 {
     struct lease l = {0};
@@ -232,7 +236,8 @@ static void verify(struct fixture *x, size_t i)
     assert_non_null(reply);
     assert_int_equal(r.nfds, 1);
     f = bnf_file_new(r.fds[0], reply->o_direct[0], reply->records[0]->segment, reply->salts[0], 0);
-    want = bnf_make_record(x->chunks[i], f->segment, f->salt, reply->records[0]->off, x->lens[i], &stored, &sum);
+    want =
+        bnf_make_record(x->chunks[i], f->segment, f->salt, reply->records[0]->off, x->lens[i], &stored, &sum);
     got = aligned_alloc(4096, stored);
     assert_int_equal(reply->records[0]->stored_bytes, stored);
     assert_int_equal(bnf_file_read(f, got, stored, reply->records[0]->off), 0);

@@ -1,5 +1,6 @@
 /*
- * The contributed directory: made, locked, claimed for one store, and refused when it is not what it should be.
+ * The contributed directory: made, locked, claimed for one store, and refused when it is not what it should
+ * be.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -127,6 +128,6 @@ int main(void)
         T(test_identity_parent_must_exist),
     };
 
-    fp_log_init("test", (enum fp_log_level)-1);
+    fp_log_init("test", (enum fp_log_level) - 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * Recovery on real files: whatever a crash or a bad disk leaves, every whole record is found, nothing else is, and the
- * space of everything else is given back.
+ * Recovery on real files: whatever a crash or a bad disk leaves, every whole record is found, nothing else
+ * is, and the space of everything else is given back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -267,7 +267,7 @@ static void test_recover_damaged_segment_header_is_set_aside(void **state)
     bnf_put_record(f, 1, 4096, 1 << 20);
     bnf_put_record(g, 2, 4096, 1 << 20);
     flip(x, 6, 60);
-    fp_log_set_level((enum fp_log_level)-1);
+    fp_log_set_level((enum fp_log_level) - 1);
     recover(x);
     fp_log_set_level(FP_LOG_INFO);
     assert_int_equal(x->res.set_aside, 1);
@@ -289,7 +289,7 @@ static void test_recover_foreign_segment_is_set_aside(void **state)
     x->t.store_uuid[0] ^= 1;
     f = bnf_new_segment(&x->t, x->b, 5, LIMIT);
     x->t.store_uuid[0] ^= 1;
-    fp_log_set_level((enum fp_log_level)-1);
+    fp_log_set_level((enum fp_log_level) - 1);
     recover(x);
     fp_log_set_level(FP_LOG_INFO);
     assert_int_equal(x->res.set_aside, 1);

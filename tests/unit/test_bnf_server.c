@@ -1,6 +1,6 @@
 /*
- * The benefactor as its clients see it: service, local link and data port in a thread, without a manager. Clients are the
- * real wire layer: fdlink for mounts of the node, rpc for others.
+ * The benefactor as its clients see it: service, local link and data port in a thread, without a manager.
+ * Clients are the real wire layer: fdlink for mounts of the node, rpc for others.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -154,7 +154,8 @@ static void start_server(struct fixture *x, size_t buffer_bytes)
                                    .changed = nothing,
                                    .pressed = pressed,
                                    .arg = x};
-    struct fp_rpc_opts opts = {.key = x->key, .store_uuid = x->t.store_uuid, .plain = true, .requests_max = 64};
+    struct fp_rpc_opts opts = {
+        .key = x->key, .store_uuid = x->t.store_uuid, .plain = true, .requests_max = 64};
 
     memcpy(c.store_uuid, x->t.store_uuid, 16);
     memcpy(c.bnf_uuid, x->t.bnf_uuid, 16);
@@ -174,7 +175,8 @@ static void start_server(struct fixture *x, size_t buffer_bytes)
 
 /* ---------------------------------------------------------------- local client */
 
-static int local_call(struct fixture *x, uint16_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
+static int local_call(struct fixture *x, uint16_t type, const ProtobufCMessage *msg,
+                      struct fp_fdlink_reply_buf *r)
 {
     return fp_fdlink_call(x->link, type, msg, 5000, r);
 }
@@ -327,7 +329,8 @@ static void on_answer(void *arg, int status, const struct fp_rpc_in *in)
     a->payload_len = in->payload_len_bytes;
 }
 
-static void remote_start(struct fixture *x, struct answer *a, uint16_t type, const ProtobufCMessage *msg, void *data, size_t len)
+static void remote_start(struct fixture *x, struct answer *a, uint16_t type, const ProtobufCMessage *msg,
+                         void *data, size_t len)
 {
     struct iovec iov = {.iov_base = data, .iov_len = len};
     struct fp_rpc_req req = {.type = type,
@@ -396,7 +399,8 @@ static uint64_t remote_lease(struct fixture *x, uint64_t want, uint64_t *bytes)
     return id;
 }
 
-static void remote_write_start(struct fixture *x, struct answer *a, uint64_t lease, uint64_t chunk, uint8_t *data, uint32_t len)
+static void remote_write_start(struct fixture *x, struct answer *a, uint64_t lease, uint64_t chunk,
+                               uint8_t *data, uint32_t len)
 {
     Fp__ChunkWrite m = FP__CHUNK_WRITE__INIT;
     uint64_t sums[256];
@@ -695,7 +699,7 @@ static void test_server_flipped_bit_is_never_served(void **state)
     assert_int_equal(bnf_file_read(l.file, page, 4096, l.x.off + 4096 + 300 * 1024), 0);
     page[77] ^= 16;
     assert_int_equal(bnf_file_write(l.file, &iov, 1, l.x.off + 4096 + 300 * 1024), 0);
-    fp_log_set_level((enum fp_log_level)-1);
+    fp_log_set_level((enum fp_log_level) - 1);
     assert_int_equal(remote_read(x, 1, 0, MIB, MIB), FP_ECHECKSUM);
     assert_int_equal(remote_read(x, 1, 290 * 1024, 4096, MIB), FP_ECHECKSUM);
     fp_log_set_level(FP_LOG_INFO);
@@ -755,7 +759,7 @@ static void test_server_device_errors_refuse_leases_and_end(void **state)
     remote_open(x);
     lease = remote_lease(x, 4 * MIB, &bytes);
     assert_int_equal(remote_write(x, lease, 1, MIB), 0);
-    fp_log_set_level((enum fp_log_level)-1);
+    fp_log_set_level((enum fp_log_level) - 1);
     assert_int_equal(fp_fault_set("bnf.pwrite=EIO:count=2"), 0);
     assert_int_equal(remote_write(x, lease, 2, MIB), -EIO);
     assert_int_equal(local_lease(x, MIB, MIB, &l), -ENOSPC);
@@ -774,7 +778,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define D(f) {#f "(dir)", f, setup, teardown, NULL}
-#define M(f) {#f "(memory)", f, setup_memory, teardown, NULL}
+#define M(f)                                                                                                 \
+    {                                                                                                        \
+#f "(memory)", f, setup_memory, teardown, NULL                                                       \
+    }
         D(test_server_local_record_is_located_and_read),
         M(test_server_local_record_is_located_and_read),
         D(test_server_lost_link_ends_its_leases),
@@ -785,8 +792,8 @@ int main(void)
         M(test_server_remote_chunk_comes_back),
         D(test_server_damaged_payload_is_refused),
         D(test_server_write_without_lease_is_refused),
-        {"test_server_many_writes_with_few_buffers", test_server_many_writes_with_few_buffers, setup_few_buffers, teardown,
-         NULL},
+        {"test_server_many_writes_with_few_buffers", test_server_many_writes_with_few_buffers,
+         setup_few_buffers, teardown, NULL},
         D(test_server_flipped_bit_is_never_served),
         D(test_server_deleted_space_is_free_at_once),
         M(test_server_deleted_space_is_free_at_once),

@@ -1,8 +1,9 @@
 /*
- * The benefactor's store against a model: random leases, records, remote writes, deletions, lost connections and failing
- * disk operations, finished in random order, checked after every step. The model is a device of one byte per page: what
- * an operation allocates or punches, what a writer writes. When everything has come to rest the device must hold exactly
- * the records of the index, and the counts must add up to the capacity at every step.
+ * The benefactor's store against a model: random leases, records, remote writes, deletions, lost connections
+ * and failing disk operations, finished in random order, checked after every step. The model is a device of
+ * one byte per page: what an operation allocates or punches, what a writer writes. When everything has come
+ * to rest the device must hold exactly the records of the index, and the counts must add up to the capacity
+ * at every step.
  *
  * FP_SEED=n replays a run, FP_STEPS=n makes it longer.
  */

@@ -1,6 +1,6 @@
 /*
- * Record and segment headers: what is encoded comes back, what is damaged does not, and the byte layout of fp/record.h
- * holds at fixed places (another version of the program must find the fields there).
+ * Record and segment headers: what is encoded comes back, what is damaged does not, and the byte layout of
+ * fp/record.h holds at fixed places (another version of the program must find the fields there).
  */
 #include <errno.h>
 #include <setjmp.h>
