@@ -77,7 +77,7 @@ static const struct fp_opt options[] = {
         struct cl_options, cores_text, "cores", NULL,
         "Service cores: checksums and device I/O run on these alone, such as 0,2-5. By default, anywhere.",
         .arg = "LIST", .check = check_cores),
-    FP_OPT_SIZE(struct cl_options, read_ahead_bytes, "read-ahead", "8MiB", 0, FP_GIB(4),
+    FP_OPT_SIZE(struct cl_options, read_ahead_bytes, "read-ahead", "16MiB", 0, FP_GIB(4),
                 "How far to read ahead of a sequential reader. 0: not at all."),
     FP_OPT_ENUM(
         struct cl_options, close_mode, "close", "publish", close_names,

@@ -43,6 +43,7 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	b->data = d;
 	b->waiting_tail = &b->waiting;
 	pthread_mutex_init(&b->lock, NULL);
+	pthread_mutex_init(&b->sync_lock, NULL);
 	pthread_mutex_lock(&d->bnf_lock);
 	b->next = d->bnfs;
 	d->bnfs = b;
@@ -137,6 +138,7 @@ void cl_bnfs_free(struct cl_data *d)
 		llink_put(l);
 		drop_segs(b);
 		pthread_mutex_destroy(&b->lock);
+		pthread_mutex_destroy(&b->sync_lock);
 		free(b);
 	}
 	d->bnfs = NULL;
@@ -339,10 +341,13 @@ int cl_bnfs_sync(struct cl_data *d)
 	b = d->bnfs;
 	pthread_mutex_unlock(&d->bnf_lock);
 	for (; b; b = b->next) { /* entries stay, next is constant once set */
-		int r = sync_segs(b);
+		int r;
 
+		pthread_mutex_lock(&b->sync_lock);
+		r = sync_segs(b);
 		if (r == 0)
 			r = sync_remote(b);
+		pthread_mutex_unlock(&b->sync_lock);
 		if (r < 0) {
 			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
 			rc = r;

@@ -45,6 +45,7 @@ struct cl_bnf {
 	atomic_ullong free_bytes;
 	atomic_bool prefers_local;     /* same node name */
 	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
+	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
 	pthread_mutex_t lock;
 	/* lock: */
 	char node[128], addr[128], local_path[512], backend[32];

@@ -207,11 +207,14 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 	return 0;
 }
 
-/* inode->lock held: buffers that nobody will ask for again. Waits for those being stored. */
-static void discard(struct cl_file *f, uint64_t deadline_ms)
+/*
+ * inode->lock held: buffers that nobody will ask for again. Waits for those being stored or committed, which use them: each of these ends by
+ * its own deadline.
+ */
+static void discard(struct cl_file *f)
 {
-	while (f->fl_head && cl_file_wait(f, deadline_ms))
-		;
+	while (f->fl_head || f->committing)
+		(void)cl_file_wait(f, fp_now_ms() + 1000);
 	for (uint32_t i = 0; i < f->nwins; i++) {
 		struct cl_wbuf *b, *next;
 
@@ -221,8 +224,6 @@ static void discard(struct cl_file *f, uint64_t deadline_ms)
 				cl_file_drop_buf(f, f->wins[i], b);
 		}
 	}
-	if (f->nopen + f->ninflight + f->nstored == 0)
-		f->end_written = 0;
 }
 
 static bool is_dirty(const struct cl_file *f)
@@ -247,7 +248,7 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 		(void)cl_publish(m->data, inode, false, deadline_ms);
 	pthread_mutex_lock(&inode->lock);
 	if (is_dirty(inode->file) && inode->handles == 0)
-		discard(inode->file, deadline_ms);
+		discard(inode->file);
 	pthread_mutex_unlock(&inode->lock);
 }
 

@@ -68,54 +68,117 @@ static struct cl_seg *known_place(struct cl_rchunk *e, uint64_t *off, bool *sums
 	return s;
 }
 
-static struct cl_seg *learn_place(struct cl_rchunk *e, struct cl_bnf *b, const Fp__LocateReply *r, int fd)
+static void learn_place(struct cl_rchunk *e, struct cl_seg *s, uint64_t off)
 {
-	const Fp__Record *rec = r->records[0];
-	struct cl_seg *s = cl_seg_add(b, rec->segment, r->salts[0], fd, r->o_direct[0]);
-
-	if (!s)
-		return NULL;
 	pthread_mutex_lock(&e->lock);
 	if (!e->seg) {
 		atomic_fetch_add(&s->refs, 1);
 		e->seg = s;
-		e->off = rec->off;
+		e->off = off;
 	}
 	pthread_mutex_unlock(&e->lock);
-	return s;
 }
 
-/* Ask the benefactor where the record is; *out with a reference. */
-static int locate(struct cl_rchunk *e, struct cl_bnf *b, struct cl_seg **out)
+/* The descriptors of a reply become segments: segs[i] for the i-th distinct segment, referenced. */
+static uint32_t take_segments(struct cl_bnf *b, const Fp__LocateReply *r, const struct fp_fdlink_reply_buf *buf, struct cl_seg **segs)
 {
-	uint8_t buf[4096];
+	uint64_t seen[FP_FDLINK_FDS_MAX];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < r->n_records && n < buf->nfds; i++) {
+		uint64_t id = r->records[i]->segment;
+		uint32_t j = 0;
+
+		if (r->records[i]->stored_bytes == 0)
+			continue;
+		while (j < n && seen[j] != id)
+			j++;
+		if (j < n)
+			continue;
+		seen[n] = id;
+		segs[n] = cl_seg_add(b, id, r->salts[n], buf->fds[n], r->o_direct[n]);
+		n++;
+	}
+	for (size_t i = n; i < buf->nfds; i++)
+		close(buf->fds[i]);
+	return n;
+}
+
+static int take_places(struct cl_bnf *b, const Fp__LocateReply *r, const struct fp_fdlink_reply_buf *buf, struct cl_rchunk **e, uint32_t n)
+{
+	struct cl_seg *segs[FP_FDLINK_FDS_MAX];
+	uint32_t nsegs;
+
+	if (r->n_records != n || r->n_salts < buf->nfds || r->n_o_direct < buf->nfds) {
+		for (size_t i = 0; i < buf->nfds; i++)
+			close(buf->fds[i]);
+		return -EPROTO;
+	}
+	nsegs = take_segments(b, r, buf, segs);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; r->records[i]->stored_bytes > 0 && j < nsegs; j++)
+			if (segs[j] && segs[j]->id == r->records[i]->segment)
+				learn_place(e[i], segs[j], r->records[i]->off);
+	for (uint32_t j = 0; j < nsegs; j++)
+		cl_seg_put(segs[j]);
+	return 0;
+}
+
+/* Ask the benefactor where the records are, as many as CL_LOCATE_MAX in one call. Those it has get their place. */
+static int locate(struct cl_bnf *b, struct cl_rchunk **e, uint32_t n)
+{
+	uint8_t buf[16384];
 	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
 	Fp__ChunkList req = FP__CHUNK_LIST__INIT;
+	uint64_t ids[CL_LOCATE_MAX];
 	Fp__LocateReply *reply;
 	int rc;
 
-	req.n_ids = 1;
-	req.ids = &e->ref.id;
+	for (uint32_t i = 0; i < n; i++)
+		ids[i] = e[i]->ref.id;
+	req.n_ids = n;
+	req.ids = ids;
 	rc = cl_bnf_local_call(b, FP__MSG_TYPE__MSG_LOCATE, &req.base, &r);
 	if (rc < 0)
 		return rc;
 	reply = fp__locate_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
-	if (!reply || reply->n_records != 1)
-		rc = -EPROTO;
-	else if (reply->records[0]->stored_bytes == 0)
-		rc = FP_ECHUNK_MISSING;
-	else if (r.nfds != 1 || reply->n_salts != 1 || reply->n_o_direct != 1)
-		rc = -EPROTO;
-	if (rc == 0) {
-		*out = learn_place(e, b, reply, r.fds[0]);
-		rc = *out ? 0 : -ENOMEM;
-	} else {
+	if (!reply) {
 		for (size_t i = 0; i < r.nfds; i++)
 			close(r.fds[i]);
+		return -EPROTO;
 	}
-	if (reply)
-		fp__locate_reply__free_unpacked(reply, NULL);
+	rc = take_places(b, reply, &r, e, n);
+	fp__locate_reply__free_unpacked(reply, NULL);
 	return rc;
+}
+
+void cl_load_locate(struct cl_data *d, struct cl_rchunk **e, uint32_t n)
+{
+	struct cl_rchunk *group[CL_LOCATE_MAX];
+	bool done[CL_LOCATE_MAX] = { false };
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct cl_bnf *b = done[i] ? NULL : cl_bnf_find(d, e[i]->ref.bnf);
+		uint32_t k = 0;
+
+		if (!b || !cl_bnf_is_local(b))
+			continue;
+		for (uint32_t j = i; j < n; j++) {
+			uint64_t off;
+			bool known;
+			struct cl_seg *s;
+
+			if (done[j] || e[j]->ref.bnf != b->id)
+				continue;
+			done[j] = true;
+			s = known_place(e[j], &off, &known);
+			cl_seg_put(s);
+			if (!s)
+				group[k++] = e[j];
+		}
+		if (k > 0)
+			(void)locate(b, group, k);
+	}
 }
 
 static int preadv_all(int fd, struct iovec *iov, int n, uint64_t off)
@@ -160,10 +223,12 @@ static int load_local(struct cl_rchunk *e, struct cl_bnf *b, uint32_t from, uint
 	int n = 1, rc = 0;
 
 	if (!s) {
-		rc = locate(e, b, &s);
+		rc = locate(b, &e, 1);
 		if (rc < 0)
 			return rc;
-		off = e->off;
+		s = known_place(e, &off, &sums_known);
+		if (!s)
+			return FP_ECHUNK_MISSING;
 	}
 	iov[0] = (struct iovec){ header, sizeof(header) };
 	for (uint32_t i = from; i <= to; i++)

@@ -13,6 +13,8 @@
 
 struct cl_rcache;
 
+#define CL_LOCATE_MAX 64u
+
 struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
 	struct cl_rchunk *next;            /* cache lock: hash chain */
 	struct cl_rchunk *lru_prev, *lru_next; /* cache lock: when unpinned */
@@ -33,5 +35,8 @@ struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
 
 /* Read blocks [from, to] into pages (64 KiB each), verified. Errors as cl_rcache_load. */
 int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages);
+
+/* Learn where these chunks (at most CL_LOCATE_MAX) lie, as far as they are on this node: one question per benefactor instead of one per chunk. Store threads. */
+void cl_load_locate(struct cl_data *d, struct cl_rchunk **e, uint32_t n);
 
 #endif

@@ -8,6 +8,10 @@
  *
  * The memory is a memfd because the aux-app host maps the same pool. It is faulted in at start, so that no application pays for
  * first touches, and kept out of core files: it holds users' data.
+ *
+ * It is of huge pages where the kernel can (Linux 6.1, whatever the setting of shmem_enabled): direct I/O from 4 KiB pages hands the device 256
+ * segments per MiB. Measured on a virtio disk, 1 MiB at a time: reads 1.0 -> 3.1 GB/s, writes 2.6 -> 3.6 GB/s; and 512 MiB are
+ * ready in 0.1 s instead of 0.9 s. hugetlbfs would need memory that the administrator has set aside.
  */
 #include "client/data/pool.h"
 
@@ -22,7 +26,14 @@
 
 #include "fp/clock.h"
 
+#define HUGE_BYTES ((size_t)2 << 20)
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; others say EINVAL */
+#endif
+
 struct cl_pool {
+	uint8_t *reserved;          /* address space: bytes + HUGE_BYTES, so that base can be aligned */
 	uint8_t *base;
 	size_t npages;
 	int fd;
@@ -47,21 +58,44 @@ static void cond_init(pthread_cond_t *c)
 	pthread_condattr_destroy(&a);
 }
 
+/* One touch allocates a small page, which the kernel then makes a huge one of; to fill all small ones first takes ten times as long. */
+static void fault_in(uint8_t *base, size_t bytes)
+{
+	volatile uint8_t *at = base;
+	size_t off = 0;
+
+	for (; off + HUGE_BYTES <= bytes; off += HUGE_BYTES) {
+		at[off] = 0;
+		if (madvise(base + off, HUGE_BYTES, MADV_COLLAPSE) != 0)
+			break;
+	}
+	for (; off < bytes; off += 4096)
+		at[off] = 0;
+}
+
 static int map_memory(struct cl_pool *p)
 {
 	size_t bytes = p->npages * CL_PAGE_BYTES;
+	uint8_t *at;
 
 	p->fd = memfd_create("fpstore-pool", MFD_CLOEXEC);
 	if (p->fd < 0)
 		return -errno;
 	if (ftruncate(p->fd, (off_t)bytes) < 0)
 		return -errno;
-	p->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, p->fd, 0);
+	p->reserved = mmap(NULL, bytes + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->reserved == MAP_FAILED) {
+		p->reserved = NULL;
+		return -errno;
+	}
+	at = (uint8_t *)(((uintptr_t)p->reserved + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1));
+	p->base = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->fd, 0);
 	if (p->base == MAP_FAILED) {
 		p->base = NULL;
 		return -errno;
 	}
 	(void)madvise(p->base, bytes, MADV_DONTDUMP);
+	fault_in(p->base, bytes);
 	return 0;
 }
 
@@ -100,8 +134,8 @@ void cl_pool_free(struct cl_pool *p)
 {
 	if (!p)
 		return;
-	if (p->base)
-		munmap(p->base, p->npages * CL_PAGE_BYTES);
+	if (p->reserved)
+		munmap(p->reserved, p->npages * CL_PAGE_BYTES + HUGE_BYTES);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p->stack);

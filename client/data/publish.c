@@ -137,7 +137,11 @@ static void not_committed(struct cl_file *f, struct batch *t, int rc)
 		if (refused(rc))
 			cl_file_drop_buf(f, t->win[i], t->buf[i]);
 	}
-	cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino, fp_strerror(rc));
+	if (refused(rc)) /* kept by the file: this commit may be one whose result nobody looks at */
+		cl_file_set_error(f, rc, "written data was refused by the manager");
+	else
+		cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino,
+				   fp_strerror(rc));
 }
 
 /* inode->lock held, map begun; released over the call. 1: one batch went; 0: nothing left. */

@@ -28,10 +28,9 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 	pthread_mutex_unlock(&inode->lock);
 	rc = cl_mgr_call_sync(m, type, req, &reply);
 	pthread_mutex_lock(&inode->lock);
-	if (rc == 0) {
-		cl_file_forget_map(f);
+	cl_file_forget_map(f); /* also after an error: it may have been done all the same */
+	if (rc == 0)
 		cl_map_changed(f, (const Fp__CommitReply *)reply);
-	}
 	cl_map_end(f);
 out:
 	pthread_mutex_unlock(&inode->lock);

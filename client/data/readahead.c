@@ -10,43 +10,79 @@
 #include "client/data/internal.h"
 #include "client/data/load.h"
 
-#define AHEAD_CHUNKS_MAX 32
+#define AHEAD_CHUNKS_MAX 32u
 
-struct ahead_job {
+struct load_job {
 	struct cl_job job;             /* first */
 	struct cl_rchunk *entry;
 };
 
+struct ahead_job {
+	struct cl_job job;             /* first */
+	struct cl_data *data;
+	uint32_t n;
+	struct cl_rchunk *entry[AHEAD_CHUNKS_MAX];
+};
+
+static void load(struct cl_rchunk *e)
+{
+	(void)cl_rcache_load(e, 0, e->blocks - 1, false, 0); /* a failure is the reader's to find */
+	cl_rcache_put(e);
+}
+
+static void load_run(struct cl_job *job)
+{
+	struct load_job *l = (struct load_job *)job;
+
+	load(l->entry);
+	free(l);
+}
+
+/* Where they lie is asked at once, then each is loaded by whichever thread is free. */
 static void ahead_run(struct cl_job *job)
 {
 	struct ahead_job *a = (struct ahead_job *)job;
 
-	(void)cl_rcache_load(a->entry, 0, a->entry->blocks - 1, false, 0); /* a failure is the reader's to find */
-	cl_rcache_put(a->entry);
+	cl_load_locate(a->data, a->entry, a->n);
+	for (uint32_t i = 1; i < a->n; i++) {
+		struct load_job *l = calloc(1, sizeof(*l));
+
+		if (!l) {
+			cl_rcache_put(a->entry[i]);
+			continue;
+		}
+		l->job.run = load_run;
+		l->entry = a->entry[i];
+		cl_jobs_post(a->data->jobs, &l->job, true);
+	}
+	if (a->n > 0)
+		load(a->entry[0]);
 	free(a);
 }
 
-static void post(struct cl_data *d, const struct cl_chunk_ref *ref)
+static void post(struct cl_data *d, const struct cl_chunk_ref *refs, uint32_t n)
 {
-	struct cl_rchunk *e = cl_rcache_get(d->rcache, ref);
-	struct ahead_job *a;
+	struct ahead_job *a = calloc(1, sizeof(*a));
 
-	if (!e)
+	if (!a)
 		return;
-	a = cl_rcache_has(e, 0, e->blocks - 1) ? NULL : calloc(1, sizeof(*a));
-	if (!a) {
-		cl_rcache_put(e);
-		return;
-	}
 	a->job.run = ahead_run;
-	a->entry = e;
+	a->data = d;
+	for (uint32_t i = 0; i < n; i++) {
+		struct cl_rchunk *e = cl_rcache_get(d->rcache, &refs[i]);
+
+		if (e && cl_rcache_has(e, 0, e->blocks - 1))
+			cl_rcache_put(e);
+		else if (e)
+			a->entry[a->n++] = e;
+	}
 	cl_jobs_post(d->jobs, &a->job, true);
 }
 
 /* inode->lock held: chunks of the windows [h->ahead_win, last] as far as they are known. */
-static int collect(struct cl_file *f, struct cl_handle *h, uint64_t last, struct cl_chunk_ref *refs)
+static uint32_t collect(struct cl_file *f, struct cl_handle *h, uint64_t last, struct cl_chunk_ref *refs)
 {
-	int n = 0;
+	uint32_t n = 0;
 
 	for (; h->ahead_win <= last && n < AHEAD_CHUNKS_MAX; h->ahead_win++) {
 		struct cl_win *w = cl_file_win(f, h->ahead_win, false);
@@ -65,7 +101,7 @@ void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t
 	struct cl_chunk_ref refs[AHEAD_CHUNKS_MAX];
 	struct cl_file *f = h->inode->file;
 	uint64_t ahead = d->m->opt.read_ahead_bytes, cur, last;
-	int n = 0;
+	uint32_t n = 0;
 
 	if (ahead == 0)
 		return;
@@ -79,9 +115,10 @@ void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t
 	if (h->sequential > 0) {
 		if (h->ahead_win <= cur)
 			h->ahead_win = cur + 1;
-		n = collect(f, h, last, refs);
+		if (h->ahead_win <= cur + (last - cur) / 2) /* half is used up: the next half in one go */
+			n = collect(f, h, last, refs);
 	}
 	pthread_mutex_unlock(&h->inode->lock);
-	for (int i = 0; i < n; i++)
-		post(d, &refs[i]);
+	if (n > 0)
+		post(d, refs, n);
 }

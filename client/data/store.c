@@ -121,7 +121,16 @@ static int store_local(struct cl_wbuf *b, struct fp_record_header *h, struct cl_
 
 /* -------------------------------------------------------------- how it ended */
 
-static void stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t bnf)
+static bool session_is_old(const struct cl_wbuf *b, uint64_t chunk)
+{
+	return (uint32_t)(chunk >> 32) != cl_core_session(b->file->data->m);
+}
+
+/*
+ * The record is on the benefactor. False: under a session that has been forgotten meanwhile; asked with the lock held, because cl_data_session_new, which
+ * comes after the new number, looks at each file once.
+ */
+static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t bnf)
 {
 	struct cl_file *f = b->file;
 	struct cl_data *d = f->data;
@@ -131,6 +140,10 @@ static void stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 
 	cl_space_done(d, &b->resv);
 	pthread_mutex_lock(&inode->lock);
+	if (session_is_old(b, h->chunk)) {
+		pthread_mutex_unlock(&inode->lock);
+		return false;
+	}
 	cl_file_landed(f, b);
 	b->chunk = (struct cl_chunk_ref){ .id = h->chunk, .sum = h->sum, .len_bytes = h->len_bytes, .bnf = bnf };
 	b->stored_bytes = fp_record_size_bytes(h->len_bytes);
@@ -142,7 +155,8 @@ static void stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 	memset(b->page, 0, n * sizeof(pages[0]));
 	cl_pool_put(d->pool, pages, n);
 	pthread_cond_broadcast(&f->cond);
-	pthread_mutex_unlock(&inode->lock); /* f and inode may be gone from here on */
+	pthread_mutex_unlock(&inode->lock); /* b, f and inode may be gone from here on */
+	return true;
 }
 
 static void failed(struct cl_wbuf *b, int err)
@@ -169,11 +183,6 @@ struct remote_write {
 	struct iovec iov[CL_WBUF_PAGES_MAX];
 };
 
-static bool session_is_old(const struct cl_wbuf *b, uint64_t chunk)
-{
-	return (uint32_t)(chunk >> 32) != cl_core_session(b->file->data->m);
-}
-
 static void remote_done(struct cl_rcall *call, int status, const ProtobufCMessage *reply)
 {
 	struct remote_write *w = (struct remote_write *)call;
@@ -181,10 +190,9 @@ static void remote_done(struct cl_rcall *call, int status, const ProtobufCMessag
 	struct cl_data *d = b->file->data;
 
 	(void)reply;
-	if (status == 0 && !session_is_old(b, w->h.chunk)) {
+	if (status == 0)
 		atomic_store(&call->bnf->remote_unsynced, true);
-		stored(b, &w->h, call->bnf->id);
-	} else {
+	if (status < 0 || !stored(b, &w->h, call->bnf->id)) {
 		if (status < 0) {
 			b->avoid_bnf = call->bnf->id;
 			cl_space_avoid(d, call->bnf, status);
@@ -236,7 +244,9 @@ static int attempt(struct cl_wbuf *b, struct fp_record_header *h)
 	if (!seg)
 		return store_remote(b, h);
 	rc = store_local(b, h, seg, off);
-	if (rc == 0 && session_is_old(b, h->chunk))
+	if (rc == 0 && stored(b, h, bnf->id))
+		return 0;
+	if (rc == 0)
 		rc = FP_ESESSION;
 	if (rc < 0) {
 		cl_space_done(d, &b->resv);

@@ -72,6 +72,8 @@ int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *re
 	pthread_mutex_lock(&inode->lock);
 	if (rc == 0)
 		take_over(f, (const Fp__AttrReply *)reply);
+	else
+		cl_file_forget_map(f); /* it may have been done all the same */
 	cl_map_end(f);
 out:
 	pthread_mutex_unlock(&inode->lock);

@@ -18,6 +18,7 @@ struct supply {
 	uint8_t *pages[CL_WBUF_PAGES_MAX + 1];
 	uint32_t npages;
 	struct cl_wbuf *fresh;             /* a new buffer with a reservation */
+	uint32_t stripe;                   /* of the file */
 };
 
 static uint32_t round_up_page(uint32_t n)
@@ -29,15 +30,16 @@ static uint32_t round_up_page(uint32_t n)
  * Space for a new buffer of the window: for all of it, or when that is not to be had, for what this write needs. The last
  * megabyte of a nearly full store can still be used.
  */
-static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t end, struct cl_wbuf *b)
+static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, uint32_t window_bytes, uint64_t win, uint32_t end,
+		   struct cl_wbuf *b)
 {
 	uint64_t deadline_ms = cl_deadline(d);
-	int rc = cl_space_reserve(d, inode->ino, win, inode->attr.stripe, fp_record_size_bytes(window_bytes), 0, deadline_ms, &b->resv);
+	int rc = cl_space_reserve(d, inode->ino, win, stripe, fp_record_size_bytes(window_bytes), 0, deadline_ms, &b->resv);
 
 	b->limit = window_bytes;
 	if (rc == -ENOSPC && round_up_page(end) < window_bytes) {
 		b->limit = round_up_page(end);
-		rc = cl_space_reserve(d, inode->ino, win, inode->attr.stripe, fp_record_size_bytes(b->limit), 0, deadline_ms, &b->resv);
+		rc = cl_space_reserve(d, inode->ino, win, stripe, fp_record_size_bytes(b->limit), 0, deadline_ms, &b->resv);
 	}
 	return rc;
 }
@@ -49,7 +51,7 @@ static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t win
 	s->fresh = cl_wbuf_new(NULL, win, window_bytes);
 	if (!s->fresh)
 		return -ENOMEM;
-	rc = reserve(d, inode, window_bytes, win, end, s->fresh);
+	rc = reserve(d, inode, s->stripe, window_bytes, win, end, s->fresh);
 	if (rc < 0) {
 		cl_wbuf_free(s->fresh);
 		s->fresh = NULL;
@@ -129,7 +131,7 @@ static int write_window(struct cl_data *d, struct cl_inode *inode, struct cl_fil
 {
 	struct supply s = { .npages = (off + len - 1) / CL_PAGE_BYTES - off / CL_PAGE_BYTES + 1 };
 	uint32_t used;
-	struct cl_wbuf *b;
+	struct cl_wbuf *b = NULL;
 	struct cl_win *w;
 	int rc = cl_pool_get(d->pool, s.pages, s.npages, cl_deadline(d));
 
@@ -141,6 +143,7 @@ static int write_window(struct cl_data *d, struct cl_inode *inode, struct cl_fil
 		rc = w ? choose_buf(f, w, off, len, &s, &b) : -ENOMEM;
 		if (rc != -EAGAIN)
 			break;
+		s.stripe = inode->attr.stripe;
 		pthread_mutex_unlock(&inode->lock);
 		rc = supply_buffer(d, inode, f->window_bytes, win, off + len, &s);
 		pthread_mutex_lock(&inode->lock);
