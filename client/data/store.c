@@ -244,28 +244,24 @@ static int attempt(struct cl_wbuf *b, struct fp_record_header *h)
 	if (!seg)
 		return store_remote(b, h);
 	rc = store_local(b, h, seg, off);
-	if (rc == 0 && stored(b, h, bnf->id))
-		return 0;
 	if (rc == 0)
-		rc = FP_ESESSION;
-	if (rc < 0) {
-		cl_space_done(d, &b->resv);
-		if (rc != FP_ESESSION) {
-			b->avoid_bnf = bnf->id;
-			cl_space_avoid(d, bnf, rc);
-			FP_LOG_EVERY(1000, FP_LOG_WARN, "benefactor %u could not store a chunk: %s; trying another", bnf->id, fp_strerror(rc));
-		}
-		return rc;
-	}
-	stored(b, h, bnf->id);
-	return 0;
+		return stored(b, h, bnf->id) ? 0 : FP_ESESSION;
+	cl_space_done(d, &b->resv);
+	b->avoid_bnf = bnf->id;
+	cl_space_avoid(d, bnf, rc);
+	FP_LOG_EVERY(1000, FP_LOG_WARN, "benefactor %u could not store a chunk: %s; trying another", bnf->id, fp_strerror(rc));
+	return rc;
 }
 
 static int reserve_again(struct cl_wbuf *b)
 {
 	struct cl_inode *inode = b->file->inode;
+	uint32_t stripe;
 
-	return cl_space_reserve(b->file->data, inode->ino, b->win, inode->attr.stripe, fp_record_size_bytes(b->chunk_len), b->avoid_bnf,
+	pthread_mutex_lock(&inode->lock);
+	stripe = inode->attr.stripe;
+	pthread_mutex_unlock(&inode->lock);
+	return cl_space_reserve(b->file->data, inode->ino, b->win, stripe, fp_record_size_bytes(b->chunk_len), b->avoid_bnf,
 				b->deadline_ms, &b->resv);
 }
 
