@@ -110,5 +110,8 @@ MGR_HANDLER(mknod)
         rc = m->tmpfile ? mgr_orphan_keep(c, in.ino) : add_to_dir(c, m, &dir, &in);
     if (!rc && (m->open || m->tmpfile))
         rc = mgr_hold(c, rq->sess, in.ino);
-    return rc ? rc : mgr_reply_attr(c, rq, &in, true);
+    rc = rc ? rc : mgr_reply_attr(c, rq, &in, true);
+    if (!rc && !m->tmpfile) /* what the kernel of the client asks next */
+        ((Fp__AttrReply *)rq->reply)->parent = mgr_attr(c, &dir);
+    return rc;
 }

@@ -43,6 +43,7 @@ MGR_HANDLER(unlink)
         rc = in.nlink ? mgr_inode_put(c, &in) : mgr_inode_unlinked(c, &in);
     r->ino = in.ino;
     r->nlink = in.nlink;
+    r->parent = mgr_attr(c, &dir);
     rq->reply = &r->base;
     return rc;
 }

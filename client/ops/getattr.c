@@ -14,8 +14,13 @@
 void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct stat st;
     (void)fi;
+    if (cl_dircache_get(ino, &st)) {
+        fuse_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
+        return;
+    }
+    struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
     msg.ino = ino;

@@ -21,6 +21,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->touched = parent;
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.mode = S_ISLNK(mode) ? mode : mode & ~ctx->umask;
@@ -56,6 +57,7 @@ void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->touched = parent;
     msg.ino = ino;
     msg.parent = parent;
     msg.name = cl_bytes(name);

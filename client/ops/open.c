@@ -82,6 +82,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     const Fp__Attr *a = reply->attr;
     if (!a)
         return -EPROTO;
+    cl_dircache_put(op->m, reply->parent);
     struct cl_inode *inode = cl_inode_intern(op->m, a);
     if (!inode)
         return -ENOMEM;
@@ -141,6 +142,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
         return;
     op->open.fi = *fi;
     op->open.with_entry = true;
+    op->touched = name ? parent : 0;
     msg.parent = parent;
     msg.mode = S_IFREG | (mode & 07777 & ~ctx->umask);
     msg.uid = ctx->uid;

@@ -16,6 +16,7 @@
 #include "client/client.h"
 #include "client/core.h"
 #include "client/data.h"
+#include "client/dircache.h"
 #include "client/inode.h"
 #include "fp.pb-c.h"
 #include "fp/err.h"
@@ -30,10 +31,13 @@
 #define CL_ENTRY_TIMEOUT_S 0.0
 #define CL_ATTR_TIMEOUT_S  0.001
 
+#define CL_TOUCHES_ALL     UINT64_MAX
+
 /* An operation that waits for the manager. */
 struct cl_op {
     fuse_req_t req;
     struct cl_mount *m;
+    uint64_t touched; /* inode whose attributes this changes, for dircache.h; CL_TOUCHES_ALL; 0: none */
     union {
         struct { /* open, create, tmpfile */
             struct fuse_file_info fi;

@@ -48,8 +48,18 @@ void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_c
     cl_mgr_call_intr(op->m, type, msg, is_interrupted, cb, op);
 }
 
+/* Before the answer: programs of this node must not see what was. */
+static void touched(const struct cl_op *op)
+{
+    if (op->touched == CL_TOUCHES_ALL)
+        cl_dircache_clear();
+    else if (op->touched)
+        cl_dircache_drop(op->touched);
+}
+
 void cl_op_reply_err(struct cl_op *op, int status)
 {
+    touched(op);
     cl_reply_status(op->req, status);
     cl_op_free(op);
 }
@@ -79,6 +89,8 @@ void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
         cl_op_reply_err(op, status < 0 ? status : -EPROTO);
         return;
     }
+    touched(op);
+    cl_dircache_put(op->m, ((const Fp__AttrReply *)reply)->parent);
     cl_entry_fill(op->m, a, &e);
     fuse_reply_entry(op->req, &e);
     cl_op_free(op);
@@ -93,6 +105,7 @@ void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
         cl_op_reply_err(op, status < 0 ? status : -EPROTO);
         return;
     }
+    touched(op);
     cl_attr_stat(op->m, a, &st);
     fuse_reply_attr(op->req, &st, CL_ATTR_TIMEOUT_S);
     cl_op_free(op);

@@ -105,5 +105,6 @@ void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set
         return;
     if (msg.valid & (FP__SET_ATTR_VALID__SET_MTIME | FP__SET_ATTR_VALID__SET_MTIME_NOW))
         note_mtime(op->m, ino);
+    op->touched = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_SETATTR, &msg.base, cl_op_done_attr);
 }

@@ -10,6 +10,12 @@ static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_op *op = arg;
     const Fp__UnlinkReply *r = (const Fp__UnlinkReply *)reply;
     struct cl_inode *inode = status == 0 ? cl_inode_get(op->m, r->ino) : NULL;
+    if (status == 0) {
+        cl_dircache_drop(r->ino);
+        cl_dircache_put(op->m, r->parent);
+    } else {
+        cl_dircache_drop(op->dir.ino);
+    }
     if (inode) {
         pthread_mutex_lock(&inode->lock);
         inode->attr.nlink = r->nlink;
@@ -27,6 +33,7 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name, boo
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->dir.ino = parent;
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.dir = dir;
@@ -53,6 +60,7 @@ void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->touched = CL_TOUCHES_ALL; /* a directory that is moved changes too */
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.new_parent = new_parent;

@@ -100,6 +100,7 @@ void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->touched = ino;
     msg.ino = ino;
     msg.name = cl_bytes(name);
     msg.value = (ProtobufCBinaryData){.len = size, .data = (uint8_t *)value};
@@ -115,6 +116,7 @@ void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->touched = ino;
     msg.ino = ino;
     msg.name = cl_bytes(name);
     cl_op_call(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base, cl_op_done_status);
