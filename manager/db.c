@@ -9,6 +9,9 @@
  * itself (disk full, I/O error) dooms the transaction: db->err sticks until mgr_db_commit rolls back. SQLite may have
  * rolled back on its own by then (sqlite3_get_autocommit).
  *
+ * Pages of 2 KiB (of a new database): a transaction with a single create touches six of them, and their sums and copies are
+ * most of its cost: 29 us against 34 with 4 KiB. 1 KiB would take 27, but long names would spill to overflow pages.
+ *
  * Not locking_mode=EXCLUSIVE, which would save some lock calls per transaction: people want to look into the
  * database with sqlite3 while the manager runs. */
 #include <errno.h>
@@ -162,7 +165,7 @@ static int open_all(struct mgr_db *db, uint64_t cache_bytes, bool *created, char
         return rc;
     sqlite3_busy_timeout(db->sq, 1000);
     if (!memory)
-        rc = sqlite3_exec(db->sq, "PRAGMA journal_mode=WAL", NULL, NULL, NULL);
+        rc = sqlite3_exec(db->sq, "PRAGMA page_size=2048; PRAGMA journal_mode=WAL", NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = settings(db, cache_bytes);
     if (rc == SQLITE_OK)

@@ -16,7 +16,7 @@
 #include "manager/server_int.h"
 
 #define CALL_TIMEOUT_MS  10000u
-#define CHECKPOINT_PAGES 4096u /* of 4 KiB */
+#define CHECKPOINT_PAGES 8192u /* of 2 KiB */
 
 void mgr_batch_open(struct mgr_server *s)
 {
