@@ -225,10 +225,16 @@ static int load_run(struct cl_rchunk *e, uint32_t from, uint32_t to, bool wait, 
 	uint32_t n = to - from + 1;
 	int rc;
 
-	if (wait)
+	if (wait) {
 		rc = cl_pool_get(d->pool, pages, n, deadline_ms);
-	else
-		rc = cl_pool_try_get(d->pool, pages, n, cl_pool_pages(d->pool) / 4);
+	} else {
+		size_t keep_free = cl_pool_pages(d->pool) / 4;
+
+		/* What was read before makes room for what is read next: else reading ahead would end when the pool has filled once. */
+		rc = cl_pool_try_get(d->pool, pages, n, keep_free);
+		if (rc == -EAGAIN && cl_rcache_reclaim(c, n) > 0)
+			rc = cl_pool_try_get(d->pool, pages, n, keep_free);
+	}
 	if (rc == 0) {
 		rc = cl_load_blocks(d, e, from, to, pages);
 		if (rc < 0)
