@@ -140,6 +140,7 @@ start() {
     local dir=$2
     log=$(log_of "$1")
     shift 2
+    : >"$log" # it is there when run looks into it, however late the job opens it
     "$mpi" "$ranks" "$heat3d" --n "$grid" --steps "$steps" --checkpoint-every "$every" --keep "$keep" --progress \
         --dir "$dir" --final "$dir/final.raw" "$@" >"$log" 2>&1 </dev/null &
     job=$!
@@ -337,12 +338,12 @@ du -h --max-depth=1 "$there" | indent
 report_figures
 
 step "where the chunks lie"
-show_some 'fpctl benefactors' "$bin/fpctl" benefactors
+show_some 'fpctl benefactors' "$bin/fpctl" benefactors "$mnt"
 show_some 'fpctl stat' "$bin/fpctl" stat "$(newest "$there/shared")"
 
 cat <<END
 
 quickstart: all equal, in $((SECONDS - start_s)) s. The store is up at $mnt.
-  look around   ls -lR $mnt; $(short "$bin")/fpctl status; $(short "$bin")/fpctl stat $(newest "$there/shared")
+  look around   ls -lR $mnt; $(short "$bin")/fpctl status $mnt; $(short "$bin")/fpctl stat $(newest "$there/shared")
   stop it       $(down_line)
 END
