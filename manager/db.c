@@ -154,6 +154,23 @@ static int on_wal(void *arg, sqlite3 *sq, const char *name, int pages)
     return SQLITE_OK;
 }
 
+/* The names of database and WAL must be as durable as what is synced into them. */
+static int sync_dir(const char *path)
+{
+    char dir[4096];
+    char *slash;
+    int fd, rc;
+
+    strcpy(dir, path);
+    slash = strrchr(dir, '/');
+    strcpy(slash ? slash + 1 : dir, ".");
+    fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rc = fd < 0 ? -errno : fsync(fd) != 0 ? -errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 static int open_all(struct mgr_db *db, uint64_t cache_bytes, bool *created, char *why)
 {
     bool memory = strcmp(db->path, ":memory:") == 0;
@@ -181,7 +198,7 @@ static int open_all(struct mgr_db *db, uint64_t cache_bytes, bool *created, char
         sqlite3_exec(db->sq, "BEGIN IMMEDIATE; UPDATE counters SET one=1; COMMIT", NULL, NULL, NULL);
         db->wal_fd = open(wal, O_RDONLY | O_CLOEXEC);
     }
-    return db->wal_fd < 0 ? SQLITE_CANTOPEN : SQLITE_OK;
+    return db->wal_fd < 0 || sync_dir(db->path) ? SQLITE_CANTOPEN : SQLITE_OK;
 }
 
 int mgr_db_open(struct mgr_db *db, const char *path, uint64_t cache_bytes, bool *created, char why[MGR_DB_WHY_MAX])

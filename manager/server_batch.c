@@ -184,6 +184,17 @@ static void send_replies(struct mgr_server *s, int err, bool durable)
     s->pending_count = 0;
 }
 
+/* The WAL may be most of what fills the disk: give it back, so that at least deleting works. */
+static void make_room(struct mgr_server *s)
+{
+    uint64_t now_ms = fp_now_ms();
+
+    if (s->checkpointing || now_ms < s->make_room_ms)
+        return;
+    s->make_room_ms = now_ms + 1000;
+    mgr_db_checkpoint(mgr_core_db(s->core), true);
+}
+
 void mgr_batch_close(struct mgr_server *s)
 {
     bool durable;
@@ -197,6 +208,8 @@ void mgr_batch_close(struct mgr_server *s)
     send_outs(s);
     mgr_core_reset(s->core);
     fp_rpc_flush(s->rpc);
+    if (err == -ENOSPC)
+        make_room(s);
     if (!s->checkpointing && mgr_core_db(s->core)->wal_pages > CHECKPOINT_PAGES) {
         s->checkpointing = true;
         mgr_worker_ask(&s->checkpoint);

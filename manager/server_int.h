@@ -47,6 +47,7 @@ struct mgr_server {
     uv_signal_t sigterm, sigint;
     struct mgr_worker sync, checkpoint;
     bool in_group, ending, checkpointing;
+    uint64_t make_room_ms; /* not again before */
     struct mgr_pending *pending;
     size_t pending_count, pending_cap;
     struct mgr_durable *durable_first, **durable_last;
