@@ -268,23 +268,24 @@ void cl_core_bye_done(struct cl_core *c)
 struct data_switch {
     struct cl_core *c;
     bool on;
-    uv_sem_t done;
+    sem_t done;
 };
 
 static void switch_data(void *arg)
 {
     struct data_switch *s = arg;
     s->c->data_runs = s->on;
-    uv_sem_post(&s->done);
+    sem_post(&s->done);
 }
 
 static void set_data(struct cl_mount *m, bool on)
 {
     struct data_switch s = {.c = m->core, .on = on};
-    uv_sem_init(&s.done, 0);
+    sem_init(&s.done, 0, 0);
     cl_core_post(m, switch_data, &s);
-    uv_sem_wait(&s.done);
-    uv_sem_destroy(&s.done);
+    while (sem_wait(&s.done) < 0)
+        ; /* EINTR */
+    sem_destroy(&s.done);
 }
 
 void cl_core_data_started(struct cl_mount *m)

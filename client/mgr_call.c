@@ -397,7 +397,7 @@ void cl_requests_tick(struct cl_core *c, uint64_t now_ms)
 struct fail_all {
     struct cl_core *c;
     int err;
-    uv_sem_t done;
+    sem_t done;
 };
 
 static void fail_list(struct cl_core *c, struct cl_call_list *l, int err)
@@ -417,16 +417,17 @@ static void fail_all(void *arg)
     fail_list(f->c, &f->c->calls.resend, f->err);
     fail_list(f->c, &f->c->calls.plain, f->err);
     fail_list(f->c, &f->c->calls.waiting, f->err);
-    uv_sem_post(&f->done);
+    sem_post(&f->done);
 }
 
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err)
 {
     struct fail_all f = {.c = m->core, .err = err};
-    uv_sem_init(&f.done, 0);
+    sem_init(&f.done, 0, 0);
     cl_core_post(m, fail_all, &f);
-    uv_sem_wait(&f.done);
-    uv_sem_destroy(&f.done);
+    while (sem_wait(&f.done) < 0)
+        ; /* EINTR */
+    sem_destroy(&f.done);
 }
 
 /* -------------------------------------------------------------- one-way messages */

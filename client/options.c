@@ -140,11 +140,12 @@ static const struct fp_opt_table *table_for(bool helper)
     return &table;
 }
 
-/* -f is --foreground. The array is never freed: options point into it. */
+/* -f is --foreground. The copy stays: options point into it. */
 static char **without_short(int argc, char **argv)
 {
     static char foreground[] = "--foreground";
-    char **copy = calloc((size_t)argc + 1, sizeof *copy);
+    static char **copy;
+    copy = calloc((size_t)argc + 1, sizeof *copy);
     if (!copy)
         abort();
     for (int i = 0; i < argc; i++)
