@@ -1,5 +1,5 @@
-/* Blocks of 256 KiB (or what one allocation needs) in a list; allocation moves a pointer. A reset keeps the first
- * block only: a group with a huge listing must not leave its memory behind. */
+/* Blocks of 256 KiB (or what one allocation needs) in a list; allocation moves a pointer. A reset keeps the
+ * first block only: a group with a huge listing must not leave its memory behind. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Memory that lives as long as a group: decoded requests and replies. Freed all at once; the first block is kept, so a
- * request costs no malloc. Also as an allocator for protobuf-c. One thread. */
+/* Memory that lives as long as a group: decoded requests and replies. Freed all at once; the first block is
+ * kept, so a request costs no malloc. Also as an allocator for protobuf-c. One thread. */
 #ifndef MGR_ARENA_H
 #define MGR_ARENA_H
 

@@ -1,12 +1,14 @@
 /* Benefactors: soft state from hello and keep-alive, one row each with the totals of what we keep on them.
  *
- * States as clients see them (BnfTable): what the benefactor reports about itself (ok, full, read-only, failing) while it is
- * connected and was heard within bnf_timeout_ms, else down. The table goes to every client after its hello and
- * at each change; space that changes without a change of state goes out every SPACE_PUSH_MS.
+ * States as clients see them (BnfTable): what the benefactor reports about itself (ok, full, read-only,
+ * failing) while it is connected and was heard within bnf_timeout_ms, else down. The table goes to every
+ * client after its hello and at each change; space that changes without a change of state goes out every
+ * SPACE_PUSH_MS.
  *
  * Deletes: rows of garbage are sent in batches, one batch per benefactor under way at a time, in the order of
  * chunk ids; a row goes only when the benefactor says that the chunk takes no space any more. So it does not
- * matter which of the two dies when. What a benefactor does not confirm is tried again a second later, after the rest. */
+ * matter which of the two dies when. What a benefactor does not confirm is tried again a second later, after
+ * the rest. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,7 @@
 #include "fp/log.h"
 #include "manager/core_int.h"
 
-#define SPACE_PUSH_MS  1000u
+#define SPACE_PUSH_MS    1000u
 #define RECENTLY_SEEN_NS (600 * INT64_C(1000000000))
 
 struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id)
@@ -122,7 +124,8 @@ int mgr_bnf_load(struct mgr_core *c)
 
         if (!b) {
             b = len == 16 ? bnf_new(c, uuid) : NULL;
-            if (!b || !set_text(&b->node, mgr_col_text(db, st, 2)) || !set_text(&b->addr, mgr_col_text(db, st, 3)) ||
+            if (!b || !set_text(&b->node, mgr_col_text(db, st, 2)) ||
+                !set_text(&b->addr, mgr_col_text(db, st, 3)) ||
                 !set_text(&b->local_path, mgr_col_text(db, st, 4)) ||
                 !set_text(&b->backend, mgr_col_text(db, st, 5))) {
                 mgr_db_reset(db, st);
@@ -161,8 +164,9 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
 {
     Fp__BnfState before = mgr_bnf_state(b);
 
-    if (!set_text(&b->node, i->node) || !set_text(&b->addr, i->addr) || !set_text(&b->local_path, i->local_path) ||
-        !set_text(&b->backend, i->backend) || !set_text(&b->error, i->error))
+    if (!set_text(&b->node, i->node) || !set_text(&b->addr, i->addr) ||
+        !set_text(&b->local_path, i->local_path) || !set_text(&b->backend, i->backend) ||
+        !set_text(&b->error, i->error))
         return -ENOMEM;
     if (b->capacity != i->capacity_bytes || b->used != i->used_bytes || b->free != i->free_bytes)
         c->space_dirty = true;
@@ -214,9 +218,9 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     b->inv_wanted = true;
     c->table_dirty = true;
     r->bnf_id = b->id;
-    return mgr_db_exec(&c->db, BNF_PUT, DBI(b->id), DBB(b->uuid, 16), DBT(b->node), DBT(b->addr), DBT(b->local_path),
-                       DBT(b->backend), DBI(b->capacity), DBI(b->seen_ns), DBI(b->chunks), DBI(b->stored),
-                       DBI(b->garbage), DBI(b->garbage_bytes));
+    return mgr_db_exec(&c->db, BNF_PUT, DBI(b->id), DBB(b->uuid, 16), DBT(b->node), DBT(b->addr),
+                       DBT(b->local_path), DBT(b->backend), DBI(b->capacity), DBI(b->seen_ns), DBI(b->chunks),
+                       DBI(b->stored), DBI(b->garbage), DBI(b->garbage_bytes));
 }
 
 MGR_HANDLER(keepalive)

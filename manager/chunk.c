@@ -1,5 +1,5 @@
-/* The chunk table and the way out of it: a chunk that no slice names any more becomes a row of garbage, in the same
- * transaction; bnf.c has it deleted. */
+/* The chunk table and the way out of it: a chunk that no slice names any more becomes a row of garbage, in
+ * the same transaction; bnf.c has it deleted. */
 #include <errno.h>
 
 #include "manager/core_int.h"

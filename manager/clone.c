@@ -1,6 +1,6 @@
-/* MSG_CLONE: copy_file_range by sharing chunks. The range may lie anywhere in either file, and the files may have different
- * chunk sizes: a slice of the source is cut at the windows of the destination, and its chunk counted once more
- * for each piece. No byte is moved. */
+/* MSG_CLONE: copy_file_range by sharing chunks. The range may lie anywhere in either file, and the files may
+ * have different chunk sizes: a slice of the source is cut at the windows of the destination, and its chunk
+ * counted once more for each piece. No byte is moved. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static int append(struct pieces *ps, const struct piece *p)
 }
 
 /* What is mapped of [from, to), cut to it. */
-static int collect(struct mgr_core *c, const struct mgr_inode *in, uint64_t from, uint64_t to, struct pieces *ps)
+static int collect(struct mgr_core *c, const struct mgr_inode *in, uint64_t from, uint64_t to,
+                   struct pieces *ps)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_FROM;
     int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(in->ino), DBI(from / in->chunk_size), DBI(0),

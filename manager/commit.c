@@ -1,11 +1,12 @@
 /* MSG_COMMIT: new chunks of a session become part of a file.
  *
- * Everything is checked before anything is written. The references of each chunk are counted first, over all slices of
- * the message, so that a slice which is covered by a later one of the same message can be put and cut like
- * any other without its chunk falling to zero in between.
+ * Everything is checked before anything is written. The references of each chunk are counted first, over all
+ * slices of the message, so that a slice which is covered by a later one of the same message can be put and
+ * cut like any other without its chunk falling to zero in between.
  *
- * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk that is known
- * already (a commit that was executed, whose answer and replay slot are both lost) is taken as what it is. */
+ * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
+ * that is known already (a commit that was executed, whose answer and replay slot are both lost) is taken as
+ * what it is. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ static struct new_chunk *find(struct new_chunk *list, size_t n, uint64_t id)
     return n ? bsearch(&key, list, n, sizeof *list, by_id) : NULL;
 }
 
-static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struct mgr_inode *in, struct new_chunk *nc)
+static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struct mgr_inode *in,
+                       struct new_chunk *nc)
 {
     const Fp__Chunk *m = nc->m;
     struct mgr_chunk have;
@@ -102,8 +104,12 @@ static int put_chunks(struct mgr_core *c, const struct new_chunk *list, size_t n
 
     for (size_t i = 0; i < n && !rc; i++) {
         const Fp__Chunk *m = list[i].m;
-        struct mgr_chunk ch = {.id = m->id, .len = m->len, .stored = m->stored_bytes, .sum = m->sum,
-                               .refs = list[i].refs, .bnf = m->bnf};
+        struct mgr_chunk ch = {.id = m->id,
+                               .len = m->len,
+                               .stored = m->stored_bytes,
+                               .sum = m->sum,
+                               .refs = list[i].refs,
+                               .bnf = m->bnf};
 
         if (list[i].known)
             rc = list[i].refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
@@ -140,7 +146,8 @@ static int drop_chunks(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit 
         const Fp__Chunk *ch = m->chunks[i];
         struct mgr_chunk have;
 
-        if (ch->id >> 32 == rq->sess->id && mgr_bnf_find(c, ch->bnf) && mgr_chunk_get(c, ch->id, &have) == -ENOENT)
+        if (ch->id >> 32 == rq->sess->id && mgr_bnf_find(c, ch->bnf) &&
+            mgr_chunk_get(c, ch->id, &have) == -ENOENT)
             rc = mgr_garbage_put(c, ch->id, ch->bnf, ch->stored_bytes);
     }
     return rc ? rc : -ENOENT;

@@ -1,10 +1,10 @@
 /* The core: dispatch of frames, groups of requests as transactions, replies.
  *
- * A group is one transaction (see core.h). It begins when the shell has something, takes all that has arrived, and is
- * committed; replies leave afterwards. Requests check before they write, so one that fails leaves nothing behind;
- * when the database fails, everything of the group is taken back and answered with that failure, and the
- * state in memory is read again (mgr_reload). Frames that are not replies are made only after the COMMIT, from what is
- * committed ("pump").
+ * A group is one transaction (see core.h). It begins when the shell has something, takes all that has
+ * arrived, and is committed; replies leave afterwards. Requests check before they write, so one that fails
+ * leaves nothing behind; when the database fails, everything of the group is taken back and answered with
+ * that failure, and the state in memory is read again (mgr_reload). Frames that are not replies are made only
+ * after the COMMIT, from what is committed ("pump").
  *
  * Called by the shell's one thread. The table below is the list of everything the manager understands. */
 #include <assert.h>
@@ -48,7 +48,8 @@ struct handler {
     unsigned flags;
 };
 
-#define H(type, name, in_, out_, flags_) [FP__MSG_TYPE__MSG_##type] = {mgr_##name, &fp__##in_##__descriptor, out_, flags_}
+#define H(type, name, in_, out_, flags_)                                                                     \
+    [FP__MSG_TYPE__MSG_##type] = {mgr_##name, &fp__##in_##__descriptor, out_, flags_}
 #define OUT(name) &fp__##name##__descriptor
 static const struct handler handlers[] = {
     H(HELLO, hello, hello, NULL, ANY),
@@ -126,7 +127,8 @@ static int hello_check(const struct mgr_core *c, const struct mgr_conn *conn, co
         return FP_EPROTO_VERSION;
     if (h->store_uuid.len && (h->store_uuid.len != 16 || memcmp(h->store_uuid.data, c->uuid, 16) != 0))
         return FP_EUUID;
-    if (h->role != FP__ROLE__ROLE_CLIENT && h->role != FP__ROLE__ROLE_BENEFACTOR && h->role != FP__ROLE__ROLE_CONTROL)
+    if (h->role != FP__ROLE__ROLE_CLIENT && h->role != FP__ROLE__ROLE_BENEFACTOR &&
+        h->role != FP__ROLE__ROLE_CONTROL)
         return -EINVAL;
     if (conn->role != FP__ROLE__ROLE_UNSET)
         return -EALREADY;
@@ -190,8 +192,8 @@ static int allowed(const struct mgr_conn *conn, const struct handler *h)
     return 0;
 }
 
-/* An answer that is kept, read back. An open MkNod holds its inode again: after a hello the session holds only what
- * it told, and of this one it had no answer. */
+/* An answer that is kept, read back. An open MkNod holds its inode again: after a hello the session holds
+ * only what it told, and of this one it had no answer. */
 static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, const void *msg,
                   ProtobufCBinaryData body)
 {
@@ -210,7 +212,8 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
     return 0;
 }
 
-static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, uint16_t type, const void *msg)
+static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, uint16_t type,
+               const void *msg)
 {
     const struct slotted *s = msg;
     ProtobufCBinaryData body = {0, NULL};
@@ -244,8 +247,8 @@ static int dispatch(struct mgr_core *c, struct mgr_req *rq, uint16_t type, const
     return c->db.err ? c->db.err : rc;
 }
 
-void mgr_core_request(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len,
-                      struct mgr_reply *reply)
+void mgr_core_request(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, const uint8_t *msg,
+                      size_t len, struct mgr_reply *reply)
 {
     struct mgr_req rq = {.conn = conn};
 
@@ -310,6 +313,12 @@ void mgr_core_begin(struct mgr_core *c, struct mgr_now now)
     mgr_db_begin(&c->db);
 }
 
+/* Who has been heard in this group already is not made to have been heard in the future. */
+static void forgive(uint64_t *seen_ms, uint64_t gap_ms, uint64_t now_ms)
+{
+    *seen_ms = *seen_ms + gap_ms < now_ms ? *seen_ms + gap_ms : now_ms;
+}
+
 void mgr_core_tick(struct mgr_core *c)
 {
     uint64_t gap = c->tick_ms ? c->now.ms - c->tick_ms : 0;
@@ -317,11 +326,11 @@ void mgr_core_tick(struct mgr_core *c)
     c->tick_ms = c->now.ms;
     if (gap > 1000) { /* we were away (stopped, slow disk): nobody could be heard meanwhile */
         for (size_t i = 0; i < c->session_count; i++)
-            c->sessions[i]->seen_ms += gap;
+            forgive(&c->sessions[i]->seen_ms, gap, c->now.ms);
         for (size_t i = 0; i < c->bnf_count; i++)
-            c->bnfs[i]->seen_ms += gap;
+            forgive(&c->bnfs[i]->seen_ms, gap, c->now.ms);
         for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
-            conn->born_ms += gap;
+            forgive(&conn->born_ms, gap, c->now.ms);
     }
     for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
         if (conn->role == FP__ROLE__ROLE_UNSET && c->now.ms - conn->born_ms > MGR_HELLO_MS)

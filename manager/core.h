@@ -1,17 +1,17 @@
 /* The manager as a state machine: decoded frames and the time go in, replies and frames to send come out.
  *
- * It knows no socket, clock, thread or random source; the database is its only disk. One thread at a time. A shell
- * (server.c, or a simulator) drives it in groups, each one transaction:
+ * It knows no socket, clock, thread or random source; the database is its only disk. One thread at a time. A
+ * shell (server.c, or a simulator) drives it in groups, each one transaction:
  *
  *     mgr_core_begin(core, now);
  *     mgr_core_request(core, conn, type, msg, len, &reply);     any number of these, of _notice, _answer,
  *     mgr_core_tick(core);                                      _conn_lost and of this
  *     err = mgr_core_end(core, &durable);                       COMMIT
- *     send the replies (all of them with status err if that is not 0), those that are durable after mgr_db_sync,
- *     then what mgr_core_out_next gives
- *     mgr_core_reset(core);                                     frees replies and frames of this group
+ *     send the replies (all of them with status err if that is not 0), those that are durable after
+ * mgr_db_sync, then what mgr_core_out_next gives mgr_core_reset(core); frees replies and frames of this group
  *
- * No reply leaves before the COMMIT, so what a client has been told is never lost by a crash of the manager. */
+ * No reply leaves before the COMMIT, so what a client has been told is never lost by a crash of the manager.
+ */
 #ifndef MGR_CORE_H
 #define MGR_CORE_H
 
@@ -68,8 +68,8 @@ struct mgr_out {
 };
 
 /* Opens or creates the database. why: one line for the user. db_path may be ":memory:". */
-int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_core_opts *opts, struct mgr_now now,
-                 char why[MGR_DB_WHY_MAX]);
+int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_core_opts *opts,
+                 struct mgr_now now, char why[MGR_DB_WHY_MAX]);
 /* Connections that are left are forgotten; sessions stay in the database. */
 void mgr_core_free(struct mgr_core *core);
 
@@ -80,13 +80,14 @@ void mgr_core_conn_lost(struct mgr_core *core, struct mgr_conn *conn);
 
 void mgr_core_begin(struct mgr_core *core, struct mgr_now now);
 /* msg is borrowed for the call. */
-void mgr_core_request(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len,
-                      struct mgr_reply *reply);
+void mgr_core_request(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, const uint8_t *msg,
+                      size_t len, struct mgr_reply *reply);
 /* A one-way frame. */
-void mgr_core_notice(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, const uint8_t *msg, size_t len);
-/* The answer to a MGR_OUT_CALL: status 0 and the message, or why there is none. */
-void mgr_core_answer(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, int status, const uint8_t *msg,
+void mgr_core_notice(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, const uint8_t *msg,
                      size_t len);
+/* The answer to a MGR_OUT_CALL: status 0 and the message, or why there is none. */
+void mgr_core_answer(struct mgr_core *core, struct mgr_conn *conn, uint16_t type, int status,
+                     const uint8_t *msg, size_t len);
 /* What is due at this time. Call it every 100 ms or so. */
 void mgr_core_tick(struct mgr_core *core);
 /* 0, or the failure that took the whole group back. *durable: some reply is. */

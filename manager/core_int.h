@@ -1,8 +1,8 @@
 /* What the parts of the core share. Included by manager/ alone; the outside has core.h.
  *
  * State is in the database; in memory are only what is lost by nature (connections, keep-alives), what is
- * rebuilt at start (sessions, benefactors, counters, orphans), and who holds what open. When a transaction fails,
- * mgr_reload brings the rebuilt part back to what the database says. */
+ * rebuilt at start (sessions, benefactors, counters, orphans), and who holds what open. When a transaction
+ * fails, mgr_reload brings the rebuilt part back to what the database says. */
 #ifndef MGR_CORE_INT_H
 #define MGR_CORE_INT_H
 
@@ -18,8 +18,8 @@
 #define MGR_DELETE_BATCH   1024u
 #define MGR_INVENTORY_PAGE 8192u
 #define MGR_DAMAGE_MAX     10000u
-#define MGR_HELLO_MS       2000u       /* from a connection to its hello */
-#define MGR_RECLAIM_STEP   2048u       /* slices removed per group, so that others get their turn */
+#define MGR_HELLO_MS       2000u /* from a connection to its hello */
+#define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
 struct mgr_counters {
     uint64_t next_ino, next_cookie, next_session, next_bnf;
@@ -41,13 +41,13 @@ struct mgr_session {
     char *node, *mountpoint, *software;
     uint32_t pid;
     int64_t started_ns;
-    struct mgr_conn *conn;    /* NULL: not connected */
-    uint64_t seen_ms;         /* last frame */
-    uint64_t settled_ms;      /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
-    bool expired;             /* silent for too long: its open files are forgotten */
-    bool fresh;               /* made in this group */
-    struct mgr_map opens;     /* inode -> how often */
-    Fp__ClientStats *stats;   /* last report; malloc'd by protobuf-c */
+    struct mgr_conn *conn; /* NULL: not connected */
+    uint64_t seen_ms;      /* last frame */
+    uint64_t settled_ms;   /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
+    bool expired;          /* silent for too long: its open files are forgotten */
+    bool fresh;            /* made in this group */
+    struct mgr_map opens;  /* inode -> how often */
+    Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
 };
 
 struct mgr_bnf {
@@ -57,7 +57,7 @@ struct mgr_bnf {
     uint64_t capacity, used, free, reported_chunks;
     Fp__BnfState reported;
     struct mgr_conn *conn;
-    bool silent;              /* connected, but no keep-alive in time */
+    bool silent; /* connected, but no keep-alive in time */
     uint64_t seen_ms;
     int64_t seen_ns;
     uint64_t chunks, stored, garbage, garbage_bytes; /* as in its row */
@@ -140,7 +140,8 @@ int mgr_doom(struct mgr_core *c, int err);
 /* Queues a frame; the message is of the group's memory. Only from mgr_pump_* (after the COMMIT). */
 void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
              const ProtobufCMessage *msg);
-/* After a rollback, and at start: counters, sessions, benefactors' totals, orphans as the database has them. */
+/* After a rollback, and at start: counters, sessions, benefactors' totals, orphans as the database has them.
+ */
 int mgr_reload(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- inode.c */
@@ -172,8 +173,10 @@ struct mgr_dirent {
 };
 /* -EINVAL, -ENAMETOOLONG for what cannot be a name. */
 int mgr_name_check(const ProtobufCBinaryData *name);
-int mgr_dirent_get(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, struct mgr_dirent *d);
-int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, const struct mgr_inode *in);
+int mgr_dirent_get(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name,
+                   struct mgr_dirent *d);
+int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name,
+                   const struct mgr_inode *in);
 /* Path of an inode from the root, for people, in memory of the group; "" when it has no name. */
 ProtobufCBinaryData mgr_path(struct mgr_core *c, uint64_t ino);
 

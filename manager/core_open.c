@@ -1,5 +1,5 @@
-/* Opening a store: tables, identity, and the state in memory that is read from them. Nothing here grows with the number of files,
- * so a manager with a million of them starts like an empty one. */
+/* Opening a store: tables, identity, and the state in memory that is read from them. Nothing here grows with
+ * the number of files, so a manager with a million of them starts like an empty one. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +101,12 @@ static int set_defaults(struct mgr_core *c)
 
 static int create_store(struct mgr_core *c)
 {
-    struct mgr_inode root = {.mode = S_IFDIR | 0755, .nlink = 2, .uid = c->o.root_uid, .gid = c->o.root_gid,
-                             .data_version = 1, .parent = MGR_ROOT_INO};
+    struct mgr_inode root = {.mode = S_IFDIR | 0755,
+                             .nlink = 2,
+                             .uid = c->o.root_uid,
+                             .gid = c->o.root_gid,
+                             .data_version = 1,
+                             .parent = MGR_ROOT_INO};
     int rc = mgr_db_exec(&c->db, META_PUT, DBT("store_uuid"), DBB(c->o.store_uuid, 16));
 
     root.chunk_size = c->o.chunk_size_bytes ? c->o.chunk_size_bytes : DEFAULT_CHUNK_BYTES;
@@ -114,8 +118,9 @@ static int create_store(struct mgr_core *c)
     rc = rc ? rc : mgr_inode_new(c, &root, NULL, 0);
     c->n.next_ino = larger(c->n.next_ino, 16);
     return rc ? rc
-              : mgr_db_exec(&c->db, COUNTERS_PUT, DBI(c->n.next_ino), DBI(c->n.next_cookie), DBI(c->n.next_session),
-                            DBI(c->n.next_bnf), DBI(c->n.inodes), DBI(c->n.chunks), DBI(c->n.slices));
+              : mgr_db_exec(&c->db, COUNTERS_PUT, DBI(c->n.next_ino), DBI(c->n.next_cookie),
+                            DBI(c->n.next_session), DBI(c->n.next_bnf), DBI(c->n.inodes), DBI(c->n.chunks),
+                            DBI(c->n.slices));
 }
 
 static bool has_store(struct mgr_core *c)
@@ -157,8 +162,8 @@ static void defaults(struct mgr_core_opts *o)
     o->software = o->software ? o->software : "";
 }
 
-int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_core_opts *opts, struct mgr_now now,
-                 char why[MGR_DB_WHY_MAX])
+int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_core_opts *opts,
+                 struct mgr_now now, char why[MGR_DB_WHY_MAX])
 {
     struct mgr_core *c = calloc(1, sizeof *c);
     bool created = false;

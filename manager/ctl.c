@@ -7,8 +7,8 @@
 #include "fp/log.h"
 #include "manager/core_int.h"
 
-#define DAMAGE_SHOWN   200
-#define LAYOUT_MAX     4096u
+#define DAMAGE_SHOWN    200
+#define LAYOUT_MAX      4096u
 #define STOP_CLIENTS_MS 8000u
 #define STOP_ALL_MS     10000u
 #define STOP_REPLY_MS   50u /* for the answer to whoever asked */
@@ -147,7 +147,8 @@ static int resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino)
     return 0;
 }
 
-static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct mgr_inode *in, Fp__CtlLayoutReply *r)
+static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct mgr_inode *in,
+                      Fp__CtlLayoutReply *r)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_MAP;
     uint32_t max = m->max_slices && m->max_slices < LAYOUT_MAX ? m->max_slices : LAYOUT_MAX;
@@ -257,7 +258,8 @@ void mgr_stop_pump(struct mgr_core *c)
         c->stop_bnfs = true; /* clients needed them to write back what they held */
     for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
         if (conn->stop_sent || conn->closing ||
-            (conn->role != FP__ROLE__ROLE_CLIENT && (conn->role != FP__ROLE__ROLE_BENEFACTOR || !c->stop_bnfs)))
+            (conn->role != FP__ROLE__ROLE_CLIENT &&
+             (conn->role != FP__ROLE__ROLE_BENEFACTOR || !c->stop_bnfs)))
             continue;
         conn->stop_sent = true;
         mgr_out(c, MGR_OUT_CALL, conn, FP__MSG_TYPE__MSG_STOP, NULL);

@@ -1,5 +1,6 @@
-/* What is lost or wrong, as rows for fpctl status: found by readers (MSG_BADCHUNK) or by an inventory that lacks a chunk.
- * One row per place in a file. They go with the chunk, or when a later inventory has the chunk again. */
+/* What is lost or wrong, as rows for fpctl status: found by readers (MSG_BADCHUNK) or by an inventory that
+ * lacks a chunk. One row per place in a file. They go with the chunk, or when a later inventory has the chunk
+ * again. */
 #include <errno.h>
 
 #include "fp/log.h"
@@ -43,8 +44,8 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     mgr_db_reset(&c->db, st);
     rc = rc < 0 ? rc : 0;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = mgr_db_exec(&c->db, DAMAGE_PUT, DBI(chunk), DBI(at[i].ino), DBI(at[i].off), DBI(at[i].len), DBI(bnf),
-                         DBI(missing), DBT(reason), DBI(c->now.ns));
+        rc = mgr_db_exec(&c->db, DAMAGE_PUT, DBI(chunk), DBI(at[i].ino), DBI(at[i].off), DBI(at[i].len),
+                         DBI(bnf), DBI(missing), DBT(reason), DBI(c->now.ns));
     c->damages += n; /* too many when rows were there already: counted again at the end of the inventory */
     return rc;
 }

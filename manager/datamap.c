@@ -94,7 +94,8 @@ static int seek(struct mgr_core *c, const struct mgr_inode *in, uint64_t off, bo
 {
     const enum mgr_stmt st = MGR_ST_SLICE_FROM;
     uint64_t pos = off;
-    int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(in->ino), DBI(off / in->chunk_size), DBI(0), DBI(INT64_MAX), DBI(-1));
+    int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(in->ino), DBI(off / in->chunk_size), DBI(0), DBI(INT64_MAX),
+                        DBI(-1));
 
     *out = in->size;
     for (; rc > 0; rc = mgr_db_step(&c->db, st)) {

@@ -1,16 +1,18 @@
 /* The database: what SQLite is asked to do, and how its failures become ours.
  *
- * WAL mode with synchronous=NORMAL: a COMMIT is a write() to the WAL, which survives the death of the process; what must
- * survive the death of the machine is followed by one fdatasync of the WAL (mgr_db_sync), for the whole batch of
- * requests at once. Switching synchronous to FULL for such batches was rejected: the pragma can't be changed inside a
- * transaction, and whether a batch has to be durable is known only at its end.
+ * WAL mode with synchronous=NORMAL: a COMMIT is a write() to the WAL, which survives the death of the
+ * process; what must survive the death of the machine is followed by one fdatasync of the WAL (mgr_db_sync),
+ * for the whole batch of requests at once. Switching synchronous to FULL for such batches was rejected: the
+ * pragma can't be changed inside a transaction, and whether a batch has to be durable is known only at its
+ * end.
  *
  * Requests check everything before they write, so a logical error leaves nothing behind; a failure of SQLite
- * itself (disk full, I/O error) dooms the transaction: db->err sticks until mgr_db_commit rolls back. SQLite may have
- * rolled back on its own by then (sqlite3_get_autocommit).
+ * itself (disk full, I/O error) dooms the transaction: db->err sticks until mgr_db_commit rolls back. SQLite
+ * may have rolled back on its own by then (sqlite3_get_autocommit).
  *
- * Pages of 2 KiB (of a new database): a transaction with a single create touches six of them, and their sums and copies are
- * most of its cost: 29 us against 34 with 4 KiB. 1 KiB would take 27, but long names would spill to overflow pages.
+ * Pages of 2 KiB (of a new database): a transaction with a single create touches six of them, and their sums
+ * and copies are most of its cost: 29 us against 34 with 4 KiB. 1 KiB would take 27, but long names would
+ * spill to overflow pages.
  *
  * Not locking_mode=EXCLUSIVE, which would save some lock calls per transaction: people want to look into the
  * database with sqlite3 while the manager runs. */
@@ -117,16 +119,18 @@ static int check_schema(struct mgr_db *db, bool *created, char *why)
     *created = tables == 0;
     if (tables && (app != MGR_DB_APPLICATION_ID || version != MGR_DB_VERSION)) {
         if (app != MGR_DB_APPLICATION_ID)
-            snprintf(why, MGR_DB_WHY_MAX, "%.300s is a database of another program: choose another --dir", db->path);
+            snprintf(why, MGR_DB_WHY_MAX, "%.300s is a database of another program: choose another --dir",
+                     db->path);
         else
-            snprintf(why, MGR_DB_WHY_MAX, "%.300s has schema version %d, this fp-manager has %d: use the release that wrote it",
+            snprintf(why, MGR_DB_WHY_MAX,
+                     "%.300s has schema version %d, this fp-manager has %d: use the release that wrote it",
                      db->path, (int)version, MGR_DB_VERSION);
         return SQLITE_MISMATCH;
     }
     if (tables)
         return SQLITE_OK;
-    snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%d; BEGIN;", MGR_DB_APPLICATION_ID,
-             MGR_DB_VERSION);
+    snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%d; BEGIN;",
+             MGR_DB_APPLICATION_ID, MGR_DB_VERSION);
     rc = sqlite3_exec(db->sq, sql, NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_exec(db->sq, schema, NULL, NULL, NULL);
@@ -201,7 +205,8 @@ static int open_all(struct mgr_db *db, uint64_t cache_bytes, bool *created, char
     return db->wal_fd < 0 || sync_dir(db->path) ? SQLITE_CANTOPEN : SQLITE_OK;
 }
 
-int mgr_db_open(struct mgr_db *db, const char *path, uint64_t cache_bytes, bool *created, char why[MGR_DB_WHY_MAX])
+int mgr_db_open(struct mgr_db *db, const char *path, uint64_t cache_bytes, bool *created,
+                char why[MGR_DB_WHY_MAX])
 {
     int rc, err;
 
@@ -217,8 +222,9 @@ int mgr_db_open(struct mgr_db *db, const char *path, uint64_t cache_bytes, bool 
     if (rc == SQLITE_OK)
         return 0;
     if (!why[0])
-        snprintf(why, MGR_DB_WHY_MAX, "cannot open the database %.300s: %s: check disk and permissions, or restore a copy",
-                 path, mgr_db_errmsg(db));
+        snprintf(why, MGR_DB_WHY_MAX,
+                 "cannot open the database %.300s: %s: check disk and permissions, or restore a copy", path,
+                 mgr_db_errmsg(db));
     err = rc == SQLITE_MISMATCH ? -EEXIST : err_of(db, rc);
     mgr_db_close(db);
     return err;
@@ -316,8 +322,8 @@ int mgr_db_sync(struct mgr_db *db)
 
 int mgr_db_checkpoint(struct mgr_db *db, bool full)
 {
-    int rc = sqlite3_wal_checkpoint_v2(db->sq, "main", full ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE,
-                                       NULL, NULL);
+    int rc = sqlite3_wal_checkpoint_v2(
+        db->sq, "main", full ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 
     if (rc != SQLITE_OK && rc != SQLITE_BUSY && rc != SQLITE_LOCKED)
         return err_of(db, rc);
@@ -336,7 +342,9 @@ int mgr_db_checkpoint_aside(const char *path)
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(sq, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     sqlite3_close(sq);
-    return rc == SQLITE_OK || rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? 0 : rc == SQLITE_FULL ? -ENOSPC : -EIO;
+    return rc == SQLITE_OK || rc == SQLITE_BUSY || rc == SQLITE_LOCKED ? 0
+           : rc == SQLITE_FULL                                         ? -ENOSPC
+                                                                       : -EIO;
 }
 
 uint64_t mgr_db_size_bytes(struct mgr_db *db)

@@ -1,7 +1,7 @@
 /* Rows of inode and dirent, and what every namespace handler needs: checks of names, attributes for replies.
  *
- * Handlers read a whole inode, change the struct and write it back: one statement to read and one to write, whatever the
- * change. Column order is MGR_INODE_COLS everywhere. */
+ * Handlers read a whole inode, change the struct and write it back: one statement to read and one to write,
+ * whatever the change. Column order is MGR_INODE_COLS everywhere. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,9 +43,10 @@ int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
 
 int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in)
 {
-    return mgr_db_exec(&c->db, INODE_UPDATE, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid), DBI(in->gid),
-                       DBI(in->size), DBI(in->mapped), DBI(in->atime), DBI(in->mtime), DBI(in->ctime),
-                       DBI(in->chunk_size), DBI(in->stripe), DBI(in->data_version), DBI(in->parent));
+    return mgr_db_exec(&c->db, INODE_UPDATE, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
+                       DBI(in->gid), DBI(in->size), DBI(in->mapped), DBI(in->atime), DBI(in->mtime),
+                       DBI(in->ctime), DBI(in->chunk_size), DBI(in->stripe), DBI(in->data_version),
+                       DBI(in->parent));
 }
 
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len)
@@ -56,9 +57,9 @@ int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, 
     in->atime = in->mtime = in->ctime = in->btime = c->now.ns;
     c->n.inodes++;
     c->n.dirty = true;
-    return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid), DBI(in->gid),
-                       DBI(in->rdev), DBI(in->size), DBI(in->mapped), DBI(in->atime), DBI(in->mtime),
-                       DBI(in->ctime), DBI(in->btime), DBI(in->chunk_size), DBI(in->stripe),
+    return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
+                       DBI(in->gid), DBI(in->rdev), DBI(in->size), DBI(in->mapped), DBI(in->atime),
+                       DBI(in->mtime), DBI(in->ctime), DBI(in->btime), DBI(in->chunk_size), DBI(in->stripe),
                        DBI(in->data_version), DBI(in->parent), DBB(target, target_len));
 }
 
@@ -159,7 +160,8 @@ int mgr_dirent_get(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryDat
     return 0;
 }
 
-int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, const struct mgr_inode *in)
+int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name,
+                   const struct mgr_inode *in)
 {
     uint64_t cookie = c->n.next_cookie++;
 
@@ -169,8 +171,8 @@ int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryDat
 }
 
 /* Where the inode is found by name; hint is its parent column. */
-static int find_name(struct mgr_core *c, uint64_t ino, uint64_t hint, uint64_t *parent, uint8_t name[MGR_NAME_MAX],
-                     size_t *len)
+static int find_name(struct mgr_core *c, uint64_t ino, uint64_t hint, uint64_t *parent,
+                     uint8_t name[MGR_NAME_MAX], size_t *len)
 {
     struct mgr_db *db = &c->db;
     const void *p;
@@ -183,7 +185,8 @@ static int find_name(struct mgr_core *c, uint64_t ino, uint64_t hint, uint64_t *
         mgr_db_reset(db, MGR_ST_DIRENT_NAME);
         return 0;
     }
-    rc = rc ? rc : mgr_db_one(db, DIRENT_FIND, DBI(ino)); /* a scan: only for a hard link that was left over */
+    rc =
+        rc ? rc : mgr_db_one(db, DIRENT_FIND, DBI(ino)); /* a scan: only for a hard link that was left over */
     if (rc <= 0)
         return rc ? rc : -ENOENT;
     *parent = (uint64_t)mgr_col(db, MGR_ST_DIRENT_FIND, 0);

@@ -1,13 +1,15 @@
-/* Comparing what a benefactor has with what the chunk table says, page by page, in ascending order of chunk ids.
+/* Comparing what a benefactor has with what the chunk table says, page by page, in ascending order of chunk
+ * ids.
  *
  *   there, in no table, of a dead session    an orphan: becomes garbage
  *   there, in no table, of a living session  may be committed yet: left alone
  *   in the chunk table, not there            lost: rows in damage
  *
- * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of the moment at
- * which the benefactor made it: a chunk may be stored and committed between that moment and our look at
- * it. What is committed after the page was asked for is therefore remembered (inv_new) and not taken for
- * lost. A chunk of a session number that was never given out is not touched: then the database is an old copy. */
+ * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of
+ * the moment at which the benefactor made it: a chunk may be stored and committed between that moment and our
+ * look at it. What is committed after the page was asked for is therefore remembered (inv_new) and not taken
+ * for lost. A chunk of a session number that was never given out is not touched: then the database is an old
+ * copy. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -106,8 +108,8 @@ static int lost(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
 }
 
 /* Both lists ascend: one walk. have: ids of the chunk table in (after, hi], at most cap. */
-static int compare(struct mgr_core *c, struct mgr_bnf *b, const uint64_t *ids, size_t n_ids, const uint64_t *have,
-                   size_t n_have)
+static int compare(struct mgr_core *c, struct mgr_bnf *b, const uint64_t *ids, size_t n_ids,
+                   const uint64_t *have, size_t n_have)
 {
     size_t i = 0, j = 0;
     int rc = 0;
@@ -136,8 +138,8 @@ static int range(struct mgr_core *c, struct mgr_bnf *b, const Fp__InventoryReply
     if (!have)
         return mgr_doom(c, -ENOMEM);
     *hi = r->eof || !n_ids ? INT64_MAX : r->ids[n_ids - 1];
-    for (rc = mgr_db_one(&c->db, CHUNK_OF_BNF, DBI(b->id), DBI(b->inv_after), DBI(*hi), DBI(HAVE_MAX)); rc > 0;
-         rc = mgr_db_step(&c->db, MGR_ST_CHUNK_OF_BNF))
+    for (rc = mgr_db_one(&c->db, CHUNK_OF_BNF, DBI(b->id), DBI(b->inv_after), DBI(*hi), DBI(HAVE_MAX));
+         rc > 0; rc = mgr_db_step(&c->db, MGR_ST_CHUNK_OF_BNF))
         have[n++] = (uint64_t)mgr_col(&c->db, MGR_ST_CHUNK_OF_BNF, 0);
     if (rc)
         return rc;
@@ -155,7 +157,8 @@ static void finish(struct mgr_core *c, struct mgr_bnf *b)
         FP_ERROR("benefactor %u (%s) lacks %llu chunks of files: see fpctl status", b->id, b->addr,
                  (unsigned long long)b->inv_missing);
     if (b->inv_orphans)
-        FP_INFO("benefactor %u: %llu chunks of dead sessions are deleted", b->id, (unsigned long long)b->inv_orphans);
+        FP_INFO("benefactor %u: %llu chunks of dead sessions are deleted", b->id,
+                (unsigned long long)b->inv_orphans);
     b->inv_wanted = b->inv_again;
     b->inv_again = false;
     b->inv_at_ms = c->now.ms;

@@ -1,5 +1,5 @@
-/* fp-manager: options, key, directory, database, loop; in this order, so that each mistake is found before the next thing
- * is touched. Exit: 0 ended as asked, 1 could not start (one line says why), 2 wrong usage. */
+/* fp-manager: options, key, directory, database, loop; in this order, so that each mistake is found before
+ * the next thing is touched. Exit: 0 ended as asked, 1 could not start (one line says why), 2 wrong usage. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,11 +83,13 @@ static void raise_limits(void)
     }
 }
 
-static int serve(const struct mgr_options *o, const struct fp_key *key, struct mgr_core *core, const char *db_path)
+static int serve(const struct mgr_options *o, const struct fp_key *key, struct mgr_core *core,
+                 const char *db_path)
 {
     const char *host = o->listen.host;
     char addr[sizeof o->listen.host + 16];
-    struct mgr_server_opts so = {.listen = addr, .key = key, .ready_fd = (int)o->ready_fd, .db_path = db_path};
+    struct mgr_server_opts so = {
+        .listen = addr, .key = key, .ready_fd = (int)o->ready_fd, .db_path = db_path};
 
     snprintf(addr, sizeof addr, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, o->listen.port);
     return mgr_server_run(core, &so);
@@ -119,7 +121,8 @@ int main(int argc, char **argv)
         int err = mgr_db_checkpoint(mgr_core_db(core), true);
 
         if (err)
-            FP_WARN("the WAL could not be written back (%s): it is kept and read at the next start", fp_strerror(err));
+            FP_WARN("the WAL could not be written back (%s): it is kept and read at the next start",
+                    fp_strerror(err));
         mgr_core_free(core);
     }
     fp_key_free(key);

@@ -1,5 +1,5 @@
-/* Open addressing with linear probing; a removal moves the following keys back, so there are no tombstones and a
- * map that only churns (create, close, create, ...) never grows. Half full at most. */
+/* Open addressing with linear probing; a removal moves the following keys back, so there are no tombstones
+ * and a map that only churns (create, close, create, ...) never grows. Half full at most. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

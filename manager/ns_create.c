@@ -1,8 +1,8 @@
 /* MSG_MKNOD: new files, directories, symbolic links, devices, and files without a name (O_TMPFILE).
  *
  * The kernel has checked permissions and applied the umask; what it leaves to the file system is done here:
- * setgid directories hand down their group (and the bit, to directories), as on ext4. Chunk size and stripe are
- * fixed now, from the directory. */
+ * setgid directories hand down their group (and the bit, to directories), as on ext4. Chunk size and stripe
+ * are fixed now, from the directory. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -75,7 +75,8 @@ static int existing(struct mgr_core *c, struct mgr_req *rq, const Fp__MkNod *m, 
     return rc ? rc : mgr_reply_attr(c, rq, &in, false);
 }
 
-static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *dir, const struct mgr_inode *in)
+static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *dir,
+                      const struct mgr_inode *in)
 {
     int rc = mgr_dirent_add(c, dir->ino, &m->name, in);
 

@@ -1,4 +1,5 @@
-/* MSG_READDIR: entries after a cookie, in the order in which they were made. "." and ".." are the client's. */
+/* MSG_READDIR: entries after a cookie, in the order in which they were made. "." and ".." are the client's.
+ */
 #include <errno.h>
 #include <sys/stat.h>
 

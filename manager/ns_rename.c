@@ -1,7 +1,7 @@
 /* MSG_RENAME with all the flags of Linux: NOREPLACE, EXCHANGE, WHITEOUT.
  *
- * Everything is read and checked first (struct move), then written; the directories are one struct when they are the
- * same, so that no change of one is lost by writing the other. */
+ * Everything is read and checked first (struct move), then written; the directories are one struct when they
+ * are the same, so that no change of one is lost by writing the other. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -104,7 +104,8 @@ static int check(struct mgr_core *c, const Fp__Rename *m, const struct move *v)
     return check_loops(c, m, v);
 }
 
-static int set_entry(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, const struct mgr_inode *in)
+static int set_entry(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name,
+                     const struct mgr_inode *in)
 {
     return mgr_db_exec(&c->db, DIRENT_SET, DBI(parent), DBB(name->data, name->len), DBI(in->ino),
                        DBI(in->mode >> 12));
@@ -130,8 +131,14 @@ static int exchange(struct mgr_core *c, const Fp__Rename *m, struct move *v)
 /* The old name: gone, or a character device 0/0 in its place. */
 static int leave(struct mgr_core *c, const Fp__Rename *m, struct move *v)
 {
-    struct mgr_inode w = {.mode = S_IFCHR, .nlink = 1, .uid = m->uid, .gid = m->gid, .parent = v->od->ino,
-                          .chunk_size = v->od->chunk_size, .stripe = v->od->stripe, .data_version = 1};
+    struct mgr_inode w = {.mode = S_IFCHR,
+                          .nlink = 1,
+                          .uid = m->uid,
+                          .gid = m->gid,
+                          .parent = v->od->ino,
+                          .chunk_size = v->od->chunk_size,
+                          .stripe = v->od->stripe,
+                          .data_version = 1};
     int rc;
 
     if (mgr_is(&v->src, S_IFDIR))

@@ -1,7 +1,7 @@
 /* MSG_SETATTR: chmod, chown, truncate, utimes.
  *
- * chown drops setuid and setgid of what is not a directory, whoever calls it, as Linux file systems do; where the kernel
- * has worked out the mode itself it is in the same request and wins. */
+ * chown drops setuid and setgid of what is not a directory, whoever calls it, as Linux file systems do; where
+ * the kernel has worked out the mode itself it is in the same request and wins. */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/stat.h>

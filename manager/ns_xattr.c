@@ -1,9 +1,9 @@
 /* Extended attributes.
  *
- * Two are ours and virtual: user.fp.chunk_size and user.fp.stripe, columns of the inode. Every file and directory
- * has them (from its directory at creation), so they are not listed: a copy to another file system should not take them along.
- * Set on a directory they hold for what is made in it from then on; on a file only while it is empty. Taken away, they are
- * the store's defaults again.
+ * Two are ours and virtual: user.fp.chunk_size and user.fp.stripe, columns of the inode. Every file and
+ * directory has them (from its directory at creation), so they are not listed: a copy to another file system
+ * should not take them along. Set on a directory they hold for what is made in it from then on; on a file
+ * only while it is empty. Taken away, they are the store's defaults again.
  *
  * ACLs (system.*) are refused: the kernel's permission check would not obey them. */
 #include <errno.h>
@@ -113,7 +113,8 @@ static int check_set(struct mgr_core *c, const Fp__SetXattr *m)
     bool have = false;
     int rc;
 
-    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
+    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0;
+         rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
         const void *p = mgr_col_blob(&c->db, MGR_ST_XATTR_LIST, 0, &len);
 
         sum += len + 1;
@@ -200,7 +201,8 @@ MGR_HANDLER(listxattr)
         return rc;
     if (!r || !(r->value.data = mgr_arena_alloc(&c->arena, LIST_MAX_BYTES)))
         return mgr_doom(c, -ENOMEM);
-    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
+    for (rc = mgr_db_one(&c->db, XATTR_LIST, DBI(m->ino)); rc > 0;
+         rc = mgr_db_step(&c->db, MGR_ST_XATTR_LIST)) {
         const void *p = mgr_col_blob(&c->db, MGR_ST_XATTR_LIST, 0, &len);
 
         if (r->value.len + len + 1 > LIST_MAX_BYTES)

@@ -1,4 +1,5 @@
-/* The table of fp-manager's options: command line, fp.conf [manager], environment and man page come from it. */
+/* The table of fp-manager's options: command line, fp.conf [manager], environment and man page come from it.
+ */
 #include <string.h>
 
 #include "fp/record.h"
@@ -22,12 +23,14 @@ static const struct fp_opt opts[] = {
     FP_OPT_KEY(struct mgr_options, key),
     FP_OPT_BOOL(struct mgr_options, create_key, "create-key", "off",
                 "Make the key file, with mode 0600, if it does not exist."),
-    FP_OPT_SIZE(struct mgr_options, chunk_size_bytes, "chunk-size", "0", 0, FP_CHUNK_MAX_BYTES,
-                "Default chunk size of the store, a power of two from 64KiB to 16MiB. 0: as the store has it, 1MiB "
-                "for a new one. Directories may have their own: the attribute user.fp.chunk_size.",
-                .check = check_chunk_size),
-    FP_OPT_INT(struct mgr_options, stripe, "stripe", "0", 0, 64,
-               "Default number of benefactors a file is spread over. 0: as the store has it, 1 for a new one."),
+    FP_OPT_SIZE(
+        struct mgr_options, chunk_size_bytes, "chunk-size", "0", 0, FP_CHUNK_MAX_BYTES,
+        "Default chunk size of the store, a power of two from 64KiB to 16MiB. 0: as the store has it, 1MiB "
+        "for a new one. Directories may have their own: the attribute user.fp.chunk_size.",
+        .check = check_chunk_size),
+    FP_OPT_INT(
+        struct mgr_options, stripe, "stripe", "0", 0, 64,
+        "Default number of benefactors a file is spread over. 0: as the store has it, 1 for a new one."),
     FP_OPT_SIZE(struct mgr_options, cache_bytes, "cache", "64MiB", FP_MIB(1), FP_GIB(256),
                 "Memory for pages of the database."),
     FP_OPT_DURATION(struct mgr_options, session_timeout_ms, "session-timeout", "60s", 1000, FP_HOUR_MS(24),

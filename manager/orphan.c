@@ -1,9 +1,10 @@
 /* Inodes without a name: kept while a session holds them open, removed step by step afterwards.
  *
- * Who holds what is known from MSG_OPEN and MSG_RELEASE, in memory. A restarted manager does not know it until each
- * session has come back and told (Hello.open_ino) or is gone: until then nothing without a name is
- * removed (mgr_unsettled). A file with many slices is removed over several groups, MGR_RECLAIM_STEP slices in each, so
- * that other requests are not kept waiting; from the first step on it can't be had back (orphan.gone). */
+ * Who holds what is known from MSG_OPEN and MSG_RELEASE, in memory. A restarted manager does not know it
+ * until each session has come back and told (Hello.open_ino) or is gone: until then nothing without a name is
+ * removed (mgr_unsettled). A file with many slices is removed over several groups, MGR_RECLAIM_STEP slices in
+ * each, so that other requests are not kept waiting; from the first step on it can't be had back
+ * (orphan.gone). */
 #include <errno.h>
 #include <sys/stat.h>
 

@@ -1,9 +1,11 @@
-/* The loop: connections, timers, signals. It decides nothing; frames go to the core as they come (server_batch.c).
+/* The loop: connections, timers, signals. It decides nothing; frames go to the core as they come
+ * (server_batch.c).
  *
- * One thread runs the loop and everything of the core; two others sync the WAL and move it into the database, because a disk
- * that takes its time must not keep look-ups waiting. The checkpoint thread has a connection of its own to the database: a passive
- * checkpoint there does not stop the writer. What was written meanwhile is little, and is moved by the loop itself
- * afterwards, so that the WAL can begin anew; without that it would grow as long as there is load. */
+ * One thread runs the loop and everything of the core; two others sync the WAL and move it into the database,
+ * because a disk that takes its time must not keep look-ups waiting. The checkpoint thread has a connection
+ * of its own to the database: a passive checkpoint there does not stop the writer. What was written meanwhile
+ * is little, and is moved by the loop itself afterwards, so that the WAL can begin anew; without that it
+ * would grow as long as there is load. */
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -72,7 +74,8 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     free(peer);
 }
 
-static const struct fp_rpc_handler handler = {.on_up = on_up, .on_request = on_request, .on_closed = on_closed};
+static const struct fp_rpc_handler handler = {
+    .on_up = on_up, .on_request = on_request, .on_closed = on_closed};
 
 /* ---------------------------------------------------------------- ending */
 
@@ -218,7 +221,8 @@ static int listen_on(struct mgr_server *s)
     else if (rc == -EACCES)
         FP_ERROR("cannot listen on %s: not permitted: choose a port from 1024 on", addr);
     else if (rc)
-        FP_ERROR("cannot listen on %s: %s: give an address of this node with --listen", addr, fp_strerror(rc));
+        FP_ERROR("cannot listen on %s: %s: give an address of this node with --listen", addr,
+                 fp_strerror(rc));
     return rc;
 }
 

@@ -1,11 +1,12 @@
 /* Group commit: everything that one turn of the loop brought is one transaction.
  *
  *   frames of this turn --> core (one transaction) --> COMMIT --> replies
- *                                                        `--> those that must be durable: sync thread --> replies
+ *                                                        `--> those that must be durable: sync thread -->
+ * replies
  *
- * A group is opened by the first thing that needs it and closed before the loop would sleep, so under load it grows
- * by itself: while one COMMIT runs, the next group's requests arrive. The sync of the WAL runs on a thread of its own; requests
- * that need it share it, others do not wait for it. */
+ * A group is opened by the first thing that needs it and closed before the loop would sleep, so under load it
+ * grows by itself: while one COMMIT runs, the next group's requests arrive. The sync of the WAL runs on a
+ * thread of its own; requests that need it share it, others do not wait for it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,8 @@ void mgr_batch_open(struct mgr_server *s)
     mgr_core_begin(s->core, (struct mgr_now){.ms = fp_now_ms(), .ns = fp_wall_ns()});
 }
 
-static void answer(struct fp_rpc_conn *conn, uint64_t id, uint16_t type, int status, const ProtobufCMessage *msg)
+static void answer(struct fp_rpc_conn *conn, uint64_t id, uint16_t type, int status,
+                   const ProtobufCMessage *msg)
 {
     fp_rpc_reply(conn, &(struct fp_rpc_reply){.id = id, .type = type, .status = status, .msg = msg});
 }
@@ -60,8 +62,12 @@ static bool keep_durable(struct mgr_server *s, const struct mgr_pending *p, uint
 
     if (!d)
         return false;
-    *d = (struct mgr_durable){.conn = p->conn, .id = p->id, .type = p->type, .ticket = ticket,
-                              .desc = msg ? msg->descriptor : NULL, .len = len};
+    *d = (struct mgr_durable){.conn = p->conn,
+                              .id = p->id,
+                              .type = p->type,
+                              .ticket = ticket,
+                              .desc = msg ? msg->descriptor : NULL,
+                              .len = len};
     if (msg)
         protobuf_c_message_pack(msg, d->bytes);
     *s->durable_last = d;
@@ -136,7 +142,8 @@ static void on_answer(void *arg, int status, const struct fp_rpc_in *in)
 static void call_peer(struct mgr_peer *peer, const struct mgr_out *o)
 {
     struct call *call = malloc(sizeof *call);
-    struct fp_rpc_req req = {.type = o->type, .msg = o->msg, .timeout_ms = CALL_TIMEOUT_MS, .cb = on_answer, .arg = call};
+    struct fp_rpc_req req = {
+        .type = o->type, .msg = o->msg, .timeout_ms = CALL_TIMEOUT_MS, .cb = on_answer, .arg = call};
 
     if (call) {
         *call = (struct call){.peer = peer, .type = o->type};
@@ -175,7 +182,10 @@ static void send_replies(struct mgr_server *s, int err, bool durable)
 
         if (!err && p->reply.durable && keep_durable(s, p, ticket))
             continue; /* with our reference */
-        answer(p->conn, p->id, p->type, err ? err : p->reply.durable ? -ENOMEM : p->reply.status,
+        answer(p->conn, p->id, p->type,
+               err                ? err
+               : p->reply.durable ? -ENOMEM
+                                  : p->reply.status,
                err ? NULL : p->reply.msg);
         if (p->reply.close)
             fp_rpc_conn_finish(p->conn);

@@ -3,15 +3,17 @@
  *   connected --connection lost--> lost --session_timeout--> expired --orphan_grace--> dead
  *        ^------------------ hello with its number ------------------'
  *
- * lost: holds its open files. expired: open files are forgotten, but its number and its answers are kept, so it may still
- * come back. dead: rows deleted; its chunks that no file knows are collected by the next inventory.
+ * lost: holds its open files. expired: open files are forgotten, but its number and its answers are kept, so
+ * it may still come back. dead: rows deleted; its chunks that no file knows are collected by the next
+ * inventory.
  *
- * What a session holds open is in memory only. A client that comes back tells it in Hello; for settle_ms after that, and
- * after a restart of the manager until every session has come back or died, the picture may be incomplete
- * (requests without an answer are still to be sent again), and nothing without a name is removed (orphan.c).
+ * What a session holds open is in memory only. A client that comes back tells it in Hello; for settle_ms
+ * after that, and after a restart of the manager until every session has come back or died, the picture may
+ * be incomplete (requests without an answer are still to be sent again), and nothing without a name is
+ * removed (orphan.c).
  *
- * Answers: one row per (session, slot), in the transaction of the change; see replay below. Failures are not kept: a request
- * that changed nothing may be executed again. */
+ * Answers: one row per (session, slot), in the transaction of the change; see replay below. Failures are not
+ * kept: a request that changed nothing may be executed again. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +46,8 @@ static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
 }
 
 /* A session in memory. Strings are copied. */
-static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const char *node, const char *mountpoint,
-                                       const char *software)
+static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const char *node,
+                                       const char *mountpoint, const char *software)
 {
     struct mgr_session *s = calloc(1, sizeof *s);
 
@@ -116,9 +118,8 @@ int mgr_session_load(struct mgr_core *c)
     int rc;
 
     for (rc = mgr_db_one(&c->db, SESSION_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        struct mgr_session *s =
-            session_new(c, (uint64_t)mgr_col(&c->db, st, 0), mgr_col_text(&c->db, st, 1),
-                        mgr_col_text(&c->db, st, 2), mgr_col_text(&c->db, st, 4));
+        struct mgr_session *s = session_new(c, (uint64_t)mgr_col(&c->db, st, 0), mgr_col_text(&c->db, st, 1),
+                                            mgr_col_text(&c->db, st, 2), mgr_col_text(&c->db, st, 4));
 
         if (!s) {
             mgr_db_reset(&c->db, st);
@@ -184,8 +185,8 @@ void mgr_session_undo(struct mgr_core *c)
             continue;
         if (!u->add) {
             if (add_hold(c, s, u->ino))
-                FP_ERROR("out of memory: open file %llu of session %llu is forgotten", (unsigned long long)u->ino,
-                         (unsigned long long)s->id);
+                FP_ERROR("out of memory: open file %llu of session %llu is forgotten",
+                         (unsigned long long)u->ino, (unsigned long long)s->id);
         } else if (mgr_map_get(&s->opens, u->ino)) {
             mgr_map_sub(&s->opens, u->ino);
             mgr_map_sub(&c->holders, u->ino);
@@ -219,8 +220,8 @@ static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
     s->fresh = true;
     s->pid = h->pid;
     s->started_ns = c->now.ns;
-    mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid), DBT(s->software),
-                DBI(s->started_ns));
+    mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid),
+                DBT(s->software), DBI(s->started_ns));
     return s;
 }
 
@@ -308,14 +309,14 @@ void mgr_session_lost(struct mgr_core *c, struct mgr_session *s)
 {
     s->conn = NULL;
     s->seen_ms = c->now.ms;
-    FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back",
-            (unsigned long long)s->id, s->node, s->mountpoint);
+    FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back", (unsigned long long)s->id,
+            s->node, s->mountpoint);
 }
 
 static void expire(struct mgr_core *c, struct mgr_session *s)
 {
-    FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed", (unsigned long long)s->id,
-            s->node, s->mountpoint);
+    FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed",
+            (unsigned long long)s->id, s->node, s->mountpoint);
     drop_holds(c, s);
     set_settled(c, s, 0);
     s->expired = true;
@@ -388,8 +389,8 @@ int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uin
     if (have_seq < seq)
         return 0;
     if (have_seq > seq || have_type != type) {
-        FP_ERROR("session %llu uses slot %u wrongly (%llu after %llu): report this", (unsigned long long)s->id, slot,
-                 (unsigned long long)seq, (unsigned long long)have_seq);
+        FP_ERROR("session %llu uses slot %u wrongly (%llu after %llu): report this",
+                 (unsigned long long)s->id, slot, (unsigned long long)seq, (unsigned long long)have_seq);
         return -EINVAL;
     }
     return body->data ? 1 : mgr_doom(c, -ENOMEM);

@@ -1,15 +1,16 @@
 /* The map of a file: disjoint slices per window (chunk-sized piece of the file), newest wins.
  *
- * A slice that is put cuts what it covers. Cutting leaves of an older slice its left part (shorter), its right part
- * (a row of its own, further into the chunk), both (one more reference of the chunk), or nothing (one reference less):
+ * A slice that is put cuts what it covers. Cutting leaves of an older slice its left part (shorter), its
+ * right part (a row of its own, further into the chunk), both (one more reference of the chunk), or nothing
+ * (one reference less):
  *
  *     old   |aaaaaaaaaaaaaaaaaaaa|          refs(a) = 1
  *     cut          [......)
  *     new   |aaaaaaa      aaaaaaaa|         refs(a) = 2
  *
- * Keeping the map disjoint at write time, rather than resolving overlaps at read time, makes reading and accounting
- * trivial, and lets space go at once when it is overwritten.
- * in->mapped is the sum of the slices' lengths; the caller writes the inode. */
+ * Keeping the map disjoint at write time, rather than resolving overlaps at read time, makes reading and
+ * accounting trivial, and lets space go at once when it is overwritten. in->mapped is the sum of the slices'
+ * lengths; the caller writes the inode. */
 #include <errno.h>
 #include <stdint.h>
 
@@ -30,7 +31,7 @@ static int insert(struct mgr_core *c, uint64_t ino, const struct piece *p)
                        DBI(p->chunk_off));
 }
 
-static int delete(struct mgr_core *c, uint64_t ino, const struct piece *p)
+static int delete (struct mgr_core *c, uint64_t ino, const struct piece *p)
 {
     c->n.slices--;
     c->n.dirty = true;
@@ -38,11 +39,15 @@ static int delete(struct mgr_core *c, uint64_t ino, const struct piece *p)
 }
 
 /* Takes [from, to) of a window away from one slice that overlaps it. */
-static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece *p, uint32_t from, uint32_t to)
+static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece *p, uint32_t from,
+                   uint32_t to)
 {
     uint32_t end = p->off + p->len;
-    bool left = p->off < from, right = end > to;
-    struct piece rest = {.win = p->win, .chunk = p->chunk, .off = to, .len = end - to,
+    bool left = p->off<from, right = end> to;
+    struct piece rest = {.win = p->win,
+                         .chunk = p->chunk,
+                         .off = to,
+                         .len = end - to,
                          .chunk_off = p->chunk_off + (to - p->off)};
     int rc;
 
@@ -50,7 +55,7 @@ static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece 
     if (left)
         rc = mgr_db_exec(&c->db, SLICE_SET_LEN, DBI(in->ino), DBI(p->win), DBI(p->off), DBI(from - p->off));
     else
-        rc = delete(c, in->ino, p);
+        rc = delete (c, in->ino, p);
     if (!rc && right)
         rc = insert(c, in->ino, &rest);
     if (!rc && left && right)
@@ -89,7 +94,8 @@ static int cut_window(struct mgr_core *c, struct mgr_inode *in, uint64_t win, ui
 }
 
 /* Removes the slices of whole windows [first, end), at most max of them; returns how many, or a failure. */
-static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t first, uint64_t end, uint32_t max)
+static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t first, uint64_t end,
+                            uint32_t max)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_FROM;
     struct piece list[BATCH];
@@ -105,7 +111,7 @@ static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t f
     }
     for (uint32_t i = 0; i < n && !rc; i++) {
         in->mapped -= list[i].len;
-        rc = delete(c, in->ino, &list[i]);
+        rc = delete (c, in->ino, &list[i]);
         rc = rc ? rc : mgr_chunk_unref(c, list[i].chunk);
     }
     return rc ? rc : (int64_t)n;
@@ -150,7 +156,8 @@ int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint
 
 int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
 {
-    struct piece p = {.win = s->win, .chunk = s->chunk, .off = s->off, .len = s->len, .chunk_off = s->chunk_off};
+    struct piece p = {
+        .win = s->win, .chunk = s->chunk, .off = s->off, .len = s->len, .chunk_off = s->chunk_off};
     int rc = in->mapped ? cut_window(c, in, s->win, s->off, s->off + s->len) : 0;
 
     in->mapped += s->len;

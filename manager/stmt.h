@@ -98,7 +98,7 @@ enum mgr_stmt {
 #define MGR_STMT_ENUM(name, text) MGR_ST_##name,
     MGR_STMT_LIST(MGR_STMT_ENUM)
 #undef MGR_STMT_ENUM
-    MGR_ST_COUNT
+        MGR_ST_COUNT
 };
 
 #endif

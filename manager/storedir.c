@@ -23,7 +23,8 @@ static int make(const char *dir)
         return -ENOTDIR;
     }
     if (errno == ENOENT) {
-        FP_ERROR("cannot make %s: the directory above it does not exist: make it, or choose another --dir", dir);
+        FP_ERROR("cannot make %s: the directory above it does not exist: make it, or choose another --dir",
+                 dir);
         return -ENOENT;
     }
     FP_ERROR("cannot make %s: %s: choose another --dir", dir, strerror(errno));

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Makes dir if it is missing, checks that it can be ours, and takes its lock, which is held until the process ends. Writes
- * the path of the database. Failures are logged, one line each. */
+/* Makes dir if it is missing, checks that it can be ours, and takes its lock, which is held until the process
+ * ends. Writes the path of the database. Failures are logged, one line each. */
 int mgr_storedir_take(const char *dir, char *db_path, size_t size);
 
 #endif

@@ -46,8 +46,8 @@ static void on_async(uv_async_t *async)
     w->done(w->arg, finished, err);
 }
 
-int mgr_worker_start(struct mgr_worker *w, uv_loop_t *loop, int (*run)(void *), void (*done)(void *, uint64_t, int),
-                     void *arg)
+int mgr_worker_start(struct mgr_worker *w, uv_loop_t *loop, int (*run)(void *),
+                     void (*done)(void *, uint64_t, int), void *arg)
 {
     sigset_t all, old;
     int rc;

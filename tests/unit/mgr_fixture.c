@@ -372,26 +372,41 @@ int64_t fix_sql(struct fix *f, const char *sql)
 
 void fix_check(struct fix *f)
 {
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk c WHERE refs != (SELECT count(*) FROM slice WHERE chunk=c.id)"), 0);
+    assert_int_equal(
+        fix_sql(f,
+                "SELECT count(*) FROM chunk c WHERE refs != (SELECT count(*) FROM slice WHERE chunk=c.id)"),
+        0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM slice WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>c.len"), 0);
+    assert_int_equal(
+        fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>c.len"),
+        0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE id IN (SELECT chunk FROM garbage)"), 0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE mapped != "
-                                "(SELECT ifnull(sum(len),0) FROM slice s WHERE s.ino=i.ino)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM counters WHERE inodes != (SELECT count(*) FROM inode) "
-                                "OR chunks != (SELECT count(*) FROM chunk) OR slices != (SELECT count(*) FROM slice)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM benefactor b WHERE "
-                                "stored != (SELECT ifnull(sum(stored),0) FROM chunk WHERE bnf=b.id) OR "
-                                "chunks != (SELECT count(*) FROM chunk WHERE bnf=b.id) OR "
-                                "garbage != (SELECT count(*) FROM garbage WHERE bnf=b.id) OR "
-                                "garbage_bytes != (SELECT ifnull(sum(stored),0) FROM garbage WHERE bnf=b.id)"), 0);
+                                "(SELECT ifnull(sum(len),0) FROM slice s WHERE s.ino=i.ino)"),
+                     0);
+    assert_int_equal(
+        fix_sql(f, "SELECT count(*) FROM counters WHERE inodes != (SELECT count(*) FROM inode) "
+                   "OR chunks != (SELECT count(*) FROM chunk) OR slices != (SELECT count(*) FROM slice)"),
+        0);
+    assert_int_equal(fix_sql(f,
+                             "SELECT count(*) FROM benefactor b WHERE "
+                             "stored != (SELECT ifnull(sum(stored),0) FROM chunk WHERE bnf=b.id) OR "
+                             "chunks != (SELECT count(*) FROM chunk WHERE bnf=b.id) OR "
+                             "garbage != (SELECT count(*) FROM garbage WHERE bnf=b.id) OR "
+                             "garbage_bytes != (SELECT ifnull(sum(stored),0) FROM garbage WHERE bnf=b.id)"),
+                     0);
     /* names: links of files, subdirectories and entries of directories */
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE (mode>>12)!=4 AND nlink != "
-                                "(SELECT count(*) FROM dirent d WHERE d.ino=i.ino)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE (mode>>12)=4 AND nlink>0 AND (nlink != 2 + "
-                                "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino AND d.type=4) OR size != "
-                                "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino))"), 0);
+                                "(SELECT count(*) FROM dirent d WHERE d.ino=i.ino)"),
+                     0);
+    assert_int_equal(fix_sql(f,
+                             "SELECT count(*) FROM inode i WHERE (mode>>12)=4 AND nlink>0 AND (nlink != 2 + "
+                             "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino AND d.type=4) OR size != "
+                             "(SELECT count(*) FROM dirent d WHERE d.parent=i.ino))"),
+                     0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM dirent WHERE ino NOT IN (SELECT ino FROM inode)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode WHERE nlink=0 AND ino NOT IN (SELECT ino FROM orphan)"), 0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM orphan WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink=0)"), 0);
+    assert_int_equal(
+        fix_sql(f, "SELECT count(*) FROM inode WHERE nlink=0 AND ino NOT IN (SELECT ino FROM orphan)"), 0);
+    assert_int_equal(
+        fix_sql(f, "SELECT count(*) FROM orphan WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink=0)"), 0);
 }

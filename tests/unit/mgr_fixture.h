@@ -23,7 +23,7 @@ struct fix {
     uint64_t next_chunk;
     uint32_t bnf;
     struct mgr_conn *bnf_conn;
-    int status; /* of the last call */
+    int status;                    /* of the last call */
     struct fix_out outs[FIX_OUTS]; /* of the last call */
     size_t out_count;
 };
@@ -34,7 +34,8 @@ void fix_close(struct fix *f);
 
 struct mgr_conn *fix_conn(struct fix *f);
 void fix_lost(struct fix *f, struct mgr_conn *conn);
-/* One request as a group. Returns its answer, unpacked with malloc (NULL: failed, see f->status), type by out. */
+/* One request as a group. Returns its answer, unpacked with malloc (NULL: failed, see f->status), type by
+ * out. */
 void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg,
                const ProtobufCMessageDescriptor *out);
 void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg);

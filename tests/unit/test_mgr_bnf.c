@@ -1,4 +1,5 @@
-/* Benefactors: state, table, deletes until confirmed, inventory, damage, totals; and failures of the database. */
+/* Benefactors: state, table, deletes until confirmed, inventory, damage, totals; and failures of the
+ * database. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,8 +14,8 @@
 #include "fp/fault.h"
 #include "mgr_fixture.h"
 
-#define ROOT MGR_ROOT_INO
-#define REG  (S_IFREG | 0644)
+#define ROOT   MGR_ROOT_INO
+#define REG    (S_IFREG | 0644)
 #define MSG(x) FP__MSG_TYPE__MSG_##x
 
 static struct fix f;
@@ -271,7 +272,8 @@ static void test_bad_chunk_is_listed_until_it_goes(void **state)
 
 static void test_statfs_is_exact(void **state)
 {
-    uint64_t a = fix_mk(&f, ROOT, "a", REG), c1 = fix_write(&f, a, 0, 5000), c2 = fix_write(&f, a, 1 << 20, 100000);
+    uint64_t a = fix_mk(&f, ROOT, "a", REG), c1 = fix_write(&f, a, 0, 5000),
+             c2 = fix_write(&f, a, 1 << 20, 100000);
     Fp__ChunkList l = FP__CHUNK_LIST__INIT;
     Fp__StatFsReply *r;
 

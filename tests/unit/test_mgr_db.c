@@ -1,5 +1,5 @@
-/* The database through crashes, and what it refuses to open. A crash of the process is imitated by copying database and WAL
- * as they are and opening the copy. */
+/* The database through crashes, and what it refuses to open. A crash of the process is imitated by copying
+ * database and WAL as they are and opening the copy. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,7 +127,8 @@ static void test_any_part_of_the_wal_is_a_consistent_state(void **state)
 
 static void test_store_keeps_identity_and_defaults(void **state)
 {
-    struct mgr_core_opts o = {.store_uuid = {5, 5}, .chunk_size_bytes = 1 << 18, .stripe = 3}, none = {.store_uuid = {6}};
+    struct mgr_core_opts o = {.store_uuid = {5, 5}, .chunk_size_bytes = 1 << 18, .stripe = 3},
+                         none = {.store_uuid = {6}};
     struct mgr_now now = {1, 1};
     struct mgr_core *core;
     char why[MGR_DB_WHY_MAX];

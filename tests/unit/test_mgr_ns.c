@@ -180,7 +180,8 @@ static void test_rename_replaces_and_counts(void **state)
 
 static void test_rename_refuses(void **state)
 {
-    uint64_t d = fix_mk(&f, ROOT, "d", DIR), sub = fix_mk(&f, d, "sub", DIR), deep = fix_mk(&f, sub, "deep", DIR);
+    uint64_t d = fix_mk(&f, ROOT, "d", DIR), sub = fix_mk(&f, d, "sub", DIR),
+             deep = fix_mk(&f, sub, "deep", DIR);
 
     (void)state;
     fix_mk(&f, ROOT, "file", REG);

@@ -81,7 +81,8 @@ static void compare(const struct model *m)
         const Fp__Slice *s = r->slices[i];
         uint64_t pos = s->win * CHUNK + s->off;
 
-        assert_true(pos >= last && s->len > 0 && s->off + s->len <= CHUNK && s->chunk_off + s->len <= s->chunk_len);
+        assert_true(pos >= last && s->len > 0 && s->off + s->len <= CHUNK &&
+                    s->chunk_off + s->len <= s->chunk_len);
         assert_int_equal(s->bnf, f.bnf);
         last = pos + s->len;
         mapped += s->len;
@@ -113,7 +114,8 @@ static void op_commit(struct model *m)
         chs[i] = &ch[i];
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t off = (uint32_t)random() % (CHUNK / GRAIN), len = 1 + (uint32_t)random() % (CHUNK / GRAIN - off);
+        uint32_t off = (uint32_t)random() % (CHUNK / GRAIN),
+                 len = 1 + (uint32_t)random() % (CHUNK / GRAIN - off);
         uint32_t at = (uint32_t)random() % (CHUNK / GRAIN - len + 1);
         uint64_t pos;
 
@@ -258,7 +260,8 @@ static void test_random_changes_match_the_model(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 0);
 }
 
-static int commit_one(uint64_t ino, uint64_t chunk, uint32_t chunk_len, uint32_t off, uint32_t len, uint32_t at)
+static int commit_one(uint64_t ino, uint64_t chunk, uint32_t chunk_len, uint32_t off, uint32_t len,
+                      uint32_t at)
 {
     Fp__Commit c = FP__COMMIT__INIT;
     Fp__Chunk ch = FP__CHUNK__INIT, *chs = &ch;
@@ -332,7 +335,8 @@ static void test_map_of_a_long_file_comes_in_parts(void **state)
 
     (void)state;
     assert_int_equal(fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<9999) "
-                                 "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS BLOB)),i,0,100,i+1,0 FROM n"),
+                                 "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS "
+                                 "BLOB)),i,0,100,i+1,0 FROM n"),
                      -1);
     fix_sql(&f, "INSERT INTO chunk SELECT chunk,100,4096,0,1,1 FROM slice");
     fix_sql(&f, "UPDATE inode SET mapped=1000000 WHERE ino=(SELECT ino FROM slice)");
@@ -363,10 +367,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_random_changes_match_the_model),
-        T(test_commit_refuses_what_does_not_fit),
-        T(test_commit_to_a_vanished_file_makes_garbage),
-        T(test_overwritten_chunk_becomes_garbage),
+        T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
+        T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
         T(test_map_of_a_long_file_comes_in_parts),
     };
 
