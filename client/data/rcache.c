@@ -232,7 +232,7 @@ static int load_run(struct cl_rchunk *e, uint32_t from, uint32_t to, bool wait, 
 
 		/* What was read before makes room for what is read next: else reading ahead would end when the pool has filled once. */
 		rc = cl_pool_try_get(d->pool, pages, n, keep_free);
-		if (rc == -EAGAIN && cl_rcache_reclaim(c, n) > 0)
+		while (rc == -EAGAIN && cl_rcache_reclaim(c, n) > 0)
 			rc = cl_pool_try_get(d->pool, pages, n, keep_free);
 	}
 	if (rc == 0) {
