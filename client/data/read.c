@@ -17,7 +17,7 @@
 #include "client/data/load.h"
 
 #define PINS_MAX 64
-#define MAP_FETCH_WINDOWS 64u
+#define MAP_FETCH_WINDOWS 512u
 /* How long a read waits for a benefactor that is away (the promise is EIO within 10 s). */
 #define AWAY_MS 6000u
 
@@ -216,7 +216,8 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
 		if (rc == 0 || rc == -E2BIG)
 			return rc;
 		r->niov = niov;
-		if (rc == FP_ECHUNK_MISSING && tries < 2) {
+		/* A chunk that is being punched while it is read has a wrong checksum first. */
+		if ((rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && tries < 2) {
 			pthread_mutex_lock(&r->inode->lock);
 			cl_file_forget_map(f);
 			pthread_mutex_unlock(&r->inode->lock);
