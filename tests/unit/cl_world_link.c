@@ -18,6 +18,8 @@
 #include "fp/rpc.h"
 #include "tests/unit/cl_world_bnf.h"
 
+#define LOCATE_MAX 64
+
 struct world_faults world_faults;
 
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
@@ -276,24 +278,39 @@ static int call_lease(struct flink *l, const Fp__Lease *q, struct fp_fdlink_repl
     return 0;
 }
 
+/* As the real one: one descriptor per distinct segment, and an answer that ends before the segment too many. */
 static int call_locate(struct flink *l, const Fp__ChunkList *q, struct fp_fdlink_reply_buf *r)
 {
     Fp__LocateReply a = FP__LOCATE_REPLY__INIT;
-    Fp__Record rec, *recs[1] = {&rec};
-    protobuf_c_boolean direct = false;
-    uint64_t salt = 0;
-    int fd;
+    Fp__Record rec[LOCATE_MAX], *recs[LOCATE_MAX];
+    protobuf_c_boolean direct[FP_FDLINK_FDS_MAX] = {0};
+    uint64_t salts[FP_FDLINK_FDS_MAX], segs[FP_FDLINK_FDS_MAX], salt;
 
-    WORLD_CHECK(q->n_ids == 1);
-    (void)world_bnf_locate(l->b, q->ids[0], &rec, &salt, &fd);
-    a.n_records = 1;
+    WORLD_CHECK(q->n_ids >= 1 && q->n_ids <= LOCATE_MAX);
     a.records = recs;
-    if (fd >= 0) {
-        a.n_salts = a.n_o_direct = 1;
-        a.salts = &salt;
-        a.o_direct = &direct;
-        r->fds[r->nfds++] = fd;
+    a.salts = salts;
+    a.o_direct = direct;
+    for (size_t i = 0; i < q->n_ids; i++) {
+        size_t k = 0;
+        int fd;
+
+        (void)world_bnf_locate(l->b, q->ids[i], &rec[i], &salt, &fd);
+        while (fd >= 0 && k < r->nfds && segs[k] != rec[i].segment)
+            k++;
+        if (fd >= 0 && k == FP_FDLINK_FDS_MAX) {
+            close(fd);
+            break;
+        }
+        if (fd >= 0 && k == r->nfds) {
+            segs[k] = rec[i].segment;
+            salts[k] = salt;
+            r->fds[r->nfds++] = fd;
+        } else if (fd >= 0) {
+            close(fd);
+        }
+        recs[a.n_records++] = &rec[i];
     }
+    a.n_salts = a.n_o_direct = r->nfds;
     put_msg(r, &a.base);
     return 0;
 }

@@ -1,0 +1,582 @@
+/*
+ * The data path of fp-mount when something fails: full and failing benefactors, broken links, a manager that does not answer, a
+ * forgotten session, chunks that another mount has replaced, damaged data. What was accepted is there after a flush that
+ * returned 0; a loss is told; and every account is at zero in the end.
+ */
+#include "tests/unit/cl_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#define MIB (1u << 20)
+#define SIZE_BYTES (8u * MIB)
+
+static struct fx_mount mnt, other;
+static struct world_bnf *b1, *b2;
+static struct cl_handle h;
+static uint8_t *want, *buf;
+static uint64_t ino, size;
+static struct rnd r;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+static atomic_int syncs_started, syncs_done, sync_delay_us;
+
+int __wrap_fdatasync(int fd)
+{
+    int rc;
+
+    atomic_fetch_add(&syncs_started, 1);
+    if (sync_delay_us)
+        usleep((useconds_t)sync_delay_us);
+    rc = __real_fdatasync(fd);
+    atomic_fetch_add(&syncs_done, 1);
+    return rc;
+}
+
+static void begin(bool local, uint64_t capacity, uint32_t window, uint64_t io_timeout_ms)
+{
+    rnd_init(&r, rnd_seed(), 50);
+    memset(&world_faults, 0, sizeof world_faults);
+    sync_delay_us = 0;
+    world_core_start();
+    b1 = world_bnf_add(1, local, capacity);
+    b2 = NULL;
+    fx_start(&mnt, 7, io_timeout_ms);
+    ino = world_file_new(window, 1);
+    fx_open(&mnt, &h, ino);
+    want = calloc(SIZE_BYTES, 1);
+    buf = calloc(SIZE_BYTES, 1);
+    size = 0;
+}
+
+static void second_bnf(bool local, uint64_t capacity)
+{
+    b2 = world_bnf_add(2, local, capacity);
+    fx_table(&mnt);
+}
+
+static void end(void)
+{
+    fx_check_file_quiet(&h);
+    fx_close(&mnt, &h);
+    fx_stop(&mnt);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+    free(want);
+    free(buf);
+}
+
+static ssize_t put(uint64_t off, size_t len)
+{
+    ssize_t n;
+
+    fx_fill(buf, len, rnd_below(&r, 251));
+    n = fx_write(&mnt, &h, buf, len, off);
+    if (n > 0) {
+        memcpy(want + off, buf, (size_t)n);
+        if (off + (uint64_t)n > size)
+            size = off + (uint64_t)n;
+    }
+    return n;
+}
+
+static void put_all(uint64_t off, size_t len)
+{
+    assert_int_equal(put(off, len), len);
+}
+
+static void check_read(struct fx_mount *x, struct cl_handle *hd)
+{
+    for (uint64_t off = 0; off < size;) {
+        size_t n = size - off < MIB ? (size_t)(size - off) : MIB;
+
+        assert_int_equal(fx_read(x, hd, buf, n, off), n);
+        assert_memory_equal(buf, want + off, n);
+        off += n;
+    }
+}
+
+static void check_view(void)
+{
+    assert_int_equal(world_view(ino, buf, SIZE_BYTES), size);
+    assert_memory_equal(buf, want, size);
+}
+
+static void random_writes(unsigned n, uint32_t len_max)
+{
+    for (unsigned i = 0; i < n; i++) {
+        uint32_t len = 1 + rnd_below(&r, len_max);
+
+        put_all(rnd_below(&r, SIZE_BYTES - len), len);
+    }
+}
+
+/* -------------------------------------------------------------- space */
+
+static void fill_until_full(bool local)
+{
+    uint64_t t0;
+    ssize_t n;
+    int rounds = 0;
+
+    begin(local, 4 * MIB, 256u << 10, 4000);
+    while ((n = put(size, 100000)) > 0)
+        assert_true(size < 5 * MIB);
+    assert_int_equal(n, -ENOSPC);
+    assert_true(size > 3 * MIB + MIB / 2); /* little is lost to records that did not fit */
+    t0 = fp_now_ms();
+    assert_int_equal(put(size, 100000), -ENOSPC);
+    assert_true(fp_now_ms() - t0 < 2000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0); /* what was accepted has its place */
+    fx_check_file_quiet(&h);
+    check_view();
+    check_read(&mnt, &h);
+    assert_int_equal(fx_truncate(&mnt, &h, 0), 0);
+    memset(want, 0, size);
+    size = 0;
+    while ((n = put(0, 1000)) == -ENOSPC && rounds++ < 50)
+        usleep(50000);
+    assert_int_equal(n, 1000); /* freed space can be used */
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_view();
+    end();
+}
+
+static void test_fault_full_store_is_told_by_write_not_by_close(void **state)
+{
+    (void)state;
+    fill_until_full(true);
+    fill_until_full(false);
+}
+
+static void test_fault_the_last_of_a_full_store_can_be_used(void **state)
+{
+    (void)state;
+    begin(true, MIB, MIB, 3000); /* a whole window does not fit */
+    put_all(0, 50000);
+    put_all(4 * MIB, 50000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_view();
+    end();
+}
+
+static void test_fault_refused_leases_go_to_the_next_benefactor(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, MIB, 5000);
+    second_bnf(false, 100 * MIB);
+    b1->lease_err = -ENOSPC;
+    random_writes(20, 300000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_view();
+    assert_int_equal(world_bnf_used(b1), 0);
+    end();
+}
+
+static void test_fault_benefactor_away_for_a_moment_is_not_enospc(void **state)
+{
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        begin(local, 100 * MIB, MIB, 1500);
+        b1->down = true;
+        assert_int_equal(put(0, 1000), FP_ENOBENEFACTOR); /* after the timeout, and not "full" */
+        b1->down = false;
+        put_all(0, 1000);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        check_view();
+        end();
+    }
+}
+
+/* -------------------------------------------------------------- storing */
+
+static void test_fault_failing_store_goes_elsewhere(void **state)
+{
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        begin(local, 100 * MIB, MIB, 8000);
+        second_bnf(!local, 100 * MIB);
+        b1->store_err = b2->store_err = -EIO;
+        random_writes(8, 300000);
+        (local ? b2 : b1)->store_err = 0;
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        check_view();
+        check_read(&mnt, &h);
+        assert_true((local ? b1 : b2)->stores > 0);
+        (local ? b1 : b2)->store_err = 0;
+        end();
+    }
+}
+
+static void test_fault_store_that_never_works_is_told_once(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, MIB, 1500);
+    put_all(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    b1->store_err = -EIO;
+    fx_fill(buf, 100, 3);
+    assert_int_equal(fx_write(&mnt, &h, buf, 100, 500), 100);
+    assert_true(cl_data_flush(&mnt.m, h.inode) < 0);
+    for (int i = 0; i < 100 && (cl_data_flush(&mnt.m, h.inode), mnt.m.data->dirty_bytes) > 0; i++)
+        usleep(50000);
+    b1->store_err = 0;
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0); /* told once */
+    fx_check_file_quiet(&h);
+    check_view(); /* the last good version */
+    usleep(600000);
+    put_all(200, 5000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_view();
+    check_read(&mnt, &h);
+    end();
+}
+
+static void break_rounds(bool local, bool executes)
+{
+    begin(local, 200 * MIB, 256u << 10, 20000);
+    b1->break_executes = executes;
+    world_faults.bnf_delay_us = 200;
+    for (int round = 0; round < 12; round++) {
+        b1->break_after = 1 + (int)rnd_below(&r, 12);
+        random_writes(8, 200000);
+        if (round % 3 == 0)
+            world_bnf_break(b1);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        fx_check_file_quiet(&h);
+        check_view();
+        if (round % 4 == 0)
+            check_read(&mnt, &h);
+    }
+    b1->break_after = 0;
+    check_read(&mnt, &h);
+    end();
+}
+
+static void test_fault_broken_local_link_costs_nothing(void **state)
+{
+    (void)state;
+    break_rounds(true, false);
+    break_rounds(true, true);
+}
+
+static void test_fault_broken_connection_costs_nothing(void **state)
+{
+    (void)state;
+    break_rounds(false, false);
+    break_rounds(false, true);
+}
+
+/* -------------------------------------------------------------- manager */
+
+static void test_fault_lost_commit_is_told_and_sent_again(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, 256u << 10, 3000);
+    for (int round = 0; round < 10; round++) {
+        random_writes(6, 200000);
+        if (round & 1)
+            world_faults.mgr_lost_before = 1;
+        else
+            world_faults.mgr_lost_after = 1;
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), FP_EDEADLINE);
+        assert_true(mnt.m.data->uncommitted_bytes > 0);
+        check_read(&mnt, &h); /* still right on this node */
+        random_writes(2, 1000);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        fx_check_file_quiet(&h);
+        check_view();
+        check_read(&mnt, &h);
+    }
+    end();
+}
+
+static void test_fault_lost_truncate_leaves_a_true_map(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, 256u << 10, 3000);
+    random_writes(10, 200000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    check_read(&mnt, &h); /* the map is known */
+    world_faults.mgr_lost_after = 1;
+    assert_int_equal(fx_truncate(&mnt, &h, size / 2), FP_EDEADLINE);
+    memset(want + size / 2, 0, size - size / 2);
+    size /= 2;
+    check_read(&mnt, &h); /* executed though: nothing old comes back */
+    assert_int_equal(fx_truncate(&mnt, &h, size), 0);
+    check_read(&mnt, &h);
+    check_view();
+    end();
+}
+
+static void core_new_session(void *arg)
+{
+    atomic_fetch_add(&mnt.w.session, 1);
+    cl_data_session_new(arg);
+}
+
+static void test_fault_forgotten_session_is_never_a_silent_loss(void **state)
+{
+    int told = 0;
+
+    (void)state;
+    begin(true, 200 * MIB, 64u << 10, 5000);
+    world_faults.bnf_delay_us = 2000;
+    for (int round = 0; round < 20; round++) {
+        unsigned wait_us = rnd_below(&r, 20000);
+        int rc;
+
+        random_writes(6, 200000);
+        if (round & 1)
+            (void)cl_data_flush(&mnt.m, h.inode);
+        usleep(wait_us);
+        world_on_core(core_new_session, &mnt.m);
+        rc = cl_data_flush(&mnt.m, h.inode);
+        fx_check_file_quiet(&h);
+        told += rc < 0;
+        if (rc < 0) { /* lost, and told: go on with what is published */
+            size = world_view(ino, want, SIZE_BYTES);
+            memset(want + size, 0, SIZE_BYTES - size);
+        }
+        check_view();
+        check_read(&mnt, &h);
+    }
+    fprintf(stderr, "losses told: %d\n", told);
+    end();
+}
+
+/* The commit that finds out is one whose result nobody looks at: that of a write which publishes early. */
+static void test_fault_loss_found_by_an_early_commit_is_told_by_the_next_close(void **state)
+{
+    (void)state;
+    begin(true, 200 * MIB, 64u << 10, 5000);
+    put_all(0, 65536);
+    for (int i = 0; i < 1000 && mnt.m.data->uncommitted_bytes == 0; i++)
+        usleep(5000);
+    atomic_fetch_add(&mnt.w.session, 1); /* the news come later */
+    (void)cl_publish_stored(mnt.m.data, h.inode, false, fp_now_ms() + 1000);
+    world_on_core(core_new_session, &mnt.m);
+    assert_true(cl_data_flush(&mnt.m, h.inode) < 0);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    size = 0;
+    check_view();
+    end();
+}
+
+/* -------------------------------------------------------------- reading */
+
+static void test_fault_replaced_chunk_makes_the_map_be_fetched_again(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        begin(local, 200 * MIB, MIB, 5000);
+        put_all(0, SIZE_BYTES);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        fx_start(&other, 9, 5000);
+        other.m.opt.read_ahead_bytes = 0;
+        for (int round = 0; round < 6; round++) {
+            fx_open(&other, &h2, ino);
+            cl_rcache_reclaim(other.m.data->rcache, SIZE_MAX);
+            for (uint64_t off = 0; off < size; off += MIB) { /* map, and one block of each chunk */
+                assert_int_equal(fx_read(&other, &h2, buf, 4096, off + 70000), 4096);
+                assert_memory_equal(buf, want + off + 70000, 4096);
+            }
+            put_all(0, SIZE_BYTES); /* every chunk of before is deleted */
+            assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+            for (int i = 0; i < 20; i++) {
+                uint64_t off = rnd_below(&r, SIZE_BYTES / 65536) * 65536ull;
+
+                if (off % MIB == 65536)
+                    continue; /* cached: may be the old data until the next open */
+                assert_int_equal(fx_read(&other, &h2, buf, 65536, off), 65536);
+                assert_memory_equal(buf, want + off, 65536);
+            }
+            fx_close(&other, &h2);
+            fx_open(&other, &h2, ino);
+            check_read(&other, &h2);
+            fx_close(&other, &h2);
+        }
+        assert_int_equal(world_bad_chunks(), 0);
+        fx_stop(&other);
+        end();
+    }
+}
+
+static void test_fault_flipped_bit_is_eio_for_its_block_only(void **state)
+{
+    uint32_t bnf, at;
+
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        uint64_t chunk, bad = 2 * MIB + 5 * 65536 + 777;
+
+        begin(local, 200 * MIB, MIB, 5000);
+        mnt.m.opt.read_ahead_bytes = 0;
+        put_all(0, 4 * MIB);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        chunk = world_chunk_at(ino, bad, &bnf, &at);
+        assert_true(world_bnf_flip(world_bnf(bnf), chunk, at));
+        for (uint64_t off = 0; off < size; off += 65536) {
+            ssize_t n = fx_read(&mnt, &h, buf, 65536, off);
+
+            if (bad / 65536 == off / 65536) {
+                assert_int_equal(fp_err_to_errno((int)n), EIO);
+                continue;
+            }
+            assert_int_equal(n, 65536);
+            assert_memory_equal(buf, want + off, 65536);
+        }
+        assert_true(world_bad_chunks() > 0);
+        assert_true(world_bnf_flip(world_bnf(bnf), chunk, at));
+        check_read(&mnt, &h); /* whole again: nothing bad was kept */
+        end();
+    }
+}
+
+static void test_fault_read_waits_for_a_benefactor_that_restarts(void **state)
+{
+    (void)state;
+    begin(false, 100 * MIB, MIB, 8000);
+    put_all(0, MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    b1->down = true;
+    world_bnf_break(b1);
+    uint64_t t0 = fp_now_ms();
+
+    assert_true(fx_read(&mnt, &h, buf, 1000, 0) < 0); /* and not for ever */
+    assert_in_range(fp_now_ms() - t0, 3000, 10000);
+    b1->down = false;
+    check_read(&mnt, &h);
+    end();
+}
+
+static void test_fault_hundreds_of_chunks_in_one_page_can_be_read(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, 64u << 10, 5000);
+    for (uint32_t i = 0; i < 300; i++) { /* a log: short lines, each published */
+        put_all(size, 20);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    }
+    check_read(&mnt, &h);
+    end();
+}
+
+/* -------------------------------------------------------------- durability, end of files */
+
+static void *fsync_it(void *arg)
+{
+    *(int *)arg = cl_data_fsync(&mnt.m, h.inode);
+    return NULL;
+}
+
+static void test_fault_fsync_waits_for_the_fsync_of_another_thread(void **state)
+{
+    int rc1 = 1, rc2 = 1;
+    pthread_t t;
+
+    (void)state;
+    begin(true, 100 * MIB, MIB, 20000);
+    put_all(0, 1000);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    put_all(0, 1000);
+    sync_delay_us = 500000;
+    syncs_started = syncs_done = 0;
+    pthread_create(&t, NULL, fsync_it, &rc1);
+    while (syncs_started == 0)
+        usleep(1000);
+    fsync_it(&rc2); /* its data is what the other is syncing */
+    assert_int_equal(syncs_done, syncs_started);
+    pthread_join(t, NULL);
+    assert_int_equal(rc1, 0);
+    assert_int_equal(rc2, 0);
+    end();
+}
+
+static void test_fault_unlinked_file_leaves_nothing(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, 64u << 10, 5000);
+    for (int round = 0; round < 5; round++) {
+        uint64_t ino2 = world_file_new(64u << 10, 1);
+        struct cl_handle h2;
+
+        fx_open(&mnt, &h2, ino2);
+        fx_fill(buf, 500000, 1);
+        assert_int_equal(fx_write(&mnt, &h2, buf, 500000, 100), 500000);
+        world_unlink(ino2);
+        pthread_mutex_lock(&h2.inode->lock);
+        h2.inode->attr.nlink = 0;
+        pthread_mutex_unlock(&h2.inode->lock);
+        if (round & 1)
+            (void)cl_data_flush(&mnt.m, h2.inode);
+        fx_close(&mnt, &h2);
+        fx_check_quiet(&mnt);
+    }
+    end();
+}
+
+static void *sync_all(void *arg)
+{
+    for (int i = 0; i < 200; i++)
+        (void)cl_data_sync_all(&mnt.m, false, fp_now_ms() + 5000);
+    return arg;
+}
+
+static void test_fault_unlinked_file_may_be_released_while_all_is_synced(void **state)
+{
+    pthread_t t;
+
+    (void)state;
+    begin(true, 100 * MIB, 64u << 10, 5000);
+    world_faults.mgr_delay_us = 1000;
+    pthread_create(&t, NULL, sync_all, NULL);
+    for (int round = 0; round < 40; round++) {
+        uint64_t ino2 = world_file_new(64u << 10, 1);
+        struct cl_handle h2;
+
+        fx_open(&mnt, &h2, ino2);
+        assert_int_equal(fx_write(&mnt, &h2, buf, 70000, 100), 70000);
+        usleep(rnd_below(&r, 3000));
+        pthread_mutex_lock(&h2.inode->lock);
+        h2.inode->attr.nlink = 0;
+        pthread_mutex_unlock(&h2.inode->lock);
+        fx_close(&mnt, &h2);
+    }
+    pthread_join(t, NULL);
+    fx_check_quiet(&mnt);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fault_full_store_is_told_by_write_not_by_close),
+        cmocka_unit_test(test_fault_the_last_of_a_full_store_can_be_used),
+        cmocka_unit_test(test_fault_refused_leases_go_to_the_next_benefactor),
+        cmocka_unit_test(test_fault_benefactor_away_for_a_moment_is_not_enospc),
+        cmocka_unit_test(test_fault_failing_store_goes_elsewhere),
+        cmocka_unit_test(test_fault_store_that_never_works_is_told_once),
+        cmocka_unit_test(test_fault_broken_local_link_costs_nothing),
+        cmocka_unit_test(test_fault_broken_connection_costs_nothing),
+        cmocka_unit_test(test_fault_lost_commit_is_told_and_sent_again),
+        cmocka_unit_test(test_fault_lost_truncate_leaves_a_true_map),
+        cmocka_unit_test(test_fault_forgotten_session_is_never_a_silent_loss),
+        cmocka_unit_test(test_fault_loss_found_by_an_early_commit_is_told_by_the_next_close),
+        cmocka_unit_test(test_fault_replaced_chunk_makes_the_map_be_fetched_again),
+        cmocka_unit_test(test_fault_flipped_bit_is_eio_for_its_block_only),
+        cmocka_unit_test(test_fault_read_waits_for_a_benefactor_that_restarts),
+        cmocka_unit_test(test_fault_hundreds_of_chunks_in_one_page_can_be_read),
+        cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
+        cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
+        cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
+    };
+
+    setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
