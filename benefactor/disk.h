@@ -25,6 +25,9 @@ void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task);
 /* Tasks submitted and not done yet. Thread of the loop. */
 size_t bnf_disk_pending(const struct bnf_disk *d);
 
+/* For how long the task that runs longest has been running; 0: none runs. Thread of the loop. */
+uint64_t bnf_disk_oldest_ms(struct bnf_disk *d);
+
 /* Waits for the threads (tasks not begun are dropped), frees; closes its handle: the loop must run once more.
  */
 void bnf_disk_free(struct bnf_disk *d);

@@ -12,12 +12,13 @@
 #include <stdlib.h>
 
 #include "benefactor/disk.h"
+#include "fp/clock.h"
 
 struct bnf_disk {
     uv_async_t async;
     size_t pending; /* loop's thread */
     unsigned nthreads;
-    pthread_t *threads;
+    struct worker *workers;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t wake;
     struct bnf_task *head, **tail;
@@ -25,9 +26,16 @@ struct bnf_disk {
     bool stop;
 };
 
+struct worker {
+    struct bnf_disk *disk;
+    pthread_t thread;
+    uint64_t began_ms; /* disk->lock; of the task that it runs; 0: none */
+};
+
 static void *disk_thread(void *arg)
 {
-    struct bnf_disk *d = arg;
+    struct worker *w = arg;
+    struct bnf_disk *d = w->disk;
 
     pthread_mutex_lock(&d->lock);
     for (;;) {
@@ -43,9 +51,11 @@ static void *disk_thread(void *arg)
         d->head = t->next;
         if (!d->head)
             d->tail = &d->head;
+        w->began_ms = fp_now_ms();
         pthread_mutex_unlock(&d->lock);
         t->run(t);
         pthread_mutex_lock(&d->lock);
+        w->began_ms = 0;
         first = d->done_head == NULL;
         t->next = NULL;
         *d->done_tail = t;
@@ -83,20 +93,23 @@ int bnf_disk_new(uv_loop_t *loop, unsigned threads, struct bnf_disk **out)
 
     if (!d)
         return -ENOMEM;
-    d->threads = calloc(threads, sizeof(*d->threads));
+    d->workers = calloc(threads, sizeof(*d->workers));
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->wake, NULL);
     d->tail = &d->head;
     d->done_tail = &d->done_head;
-    rc = d->threads ? uv_async_init(loop, &d->async, on_async) : -ENOMEM;
+    rc = d->workers ? uv_async_init(loop, &d->async, on_async) : -ENOMEM;
     if (rc) {
-        free(d->threads);
+        free(d->workers);
         free(d);
         return rc;
     }
     d->async.data = d;
     while (d->nthreads < threads && rc == 0) {
-        rc = -pthread_create(&d->threads[d->nthreads], NULL, disk_thread, d);
+        struct worker *w = &d->workers[d->nthreads];
+
+        w->disk = d;
+        rc = -pthread_create(&w->thread, NULL, disk_thread, w);
         d->nthreads += rc == 0;
     }
     if (rc) {
@@ -118,6 +131,21 @@ void bnf_disk_submit(struct bnf_disk *d, struct bnf_task *task)
     pthread_mutex_unlock(&d->lock);
 }
 
+uint64_t bnf_disk_oldest_ms(struct bnf_disk *d)
+{
+    uint64_t now_ms = fp_now_ms(), oldest_ms = 0;
+
+    pthread_mutex_lock(&d->lock);
+    for (unsigned i = 0; i < d->nthreads; i++) {
+        uint64_t began_ms = d->workers[i].began_ms;
+
+        if (began_ms && now_ms - began_ms > oldest_ms)
+            oldest_ms = now_ms - began_ms;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return oldest_ms;
+}
+
 size_t bnf_disk_pending(const struct bnf_disk *d)
 {
     return d->pending;
@@ -129,7 +157,7 @@ static void on_closed(uv_handle_t *handle)
 
     pthread_cond_destroy(&d->wake);
     pthread_mutex_destroy(&d->lock);
-    free(d->threads);
+    free(d->workers);
     free(d);
 }
 
@@ -142,6 +170,6 @@ void bnf_disk_free(struct bnf_disk *d)
     pthread_cond_broadcast(&d->wake);
     pthread_mutex_unlock(&d->lock);
     while (d->nthreads > 0)
-        pthread_join(d->threads[--d->nthreads], NULL);
+        pthread_join(d->workers[--d->nthreads].thread, NULL);
     uv_close((uv_handle_t *)&d->async, on_closed);
 }

@@ -79,9 +79,11 @@ static void on_rpc_closed(void *arg)
         uv_close((uv_handle_t *)&self.signals[i], NULL);
 }
 
-static void leave_if_late(bool in_time)
+static void take_status(int status)
 {
-    if (in_time)
+    if (status)
+        self.exit_code = 1;
+    if (status != -ETIMEDOUT)
         return;
     FP_ERROR(
         "a disk operation does not end: leaving without it; all that was acknowledged as synced is safe");
@@ -89,10 +91,10 @@ static void leave_if_late(bool in_time)
 }
 
 /* The rests of the leases are given back. */
-static void on_closed_and_drained(void *arg, bool in_time)
+static void on_closed_and_drained(void *arg, int status)
 {
     (void)arg;
-    leave_if_late(in_time);
+    take_status(status);
     bnf_manager_link_stop(self.manager);
     fp_rpc_close(self.rpc, on_rpc_closed, NULL);
 }
@@ -104,10 +106,10 @@ static void on_local_closed(void *arg)
 }
 
 /* What was under way is done and answered: connections may go, and their leases with them. */
-static void on_drained(void *arg, bool in_time)
+static void on_drained(void *arg, int status)
 {
     (void)arg;
-    leave_if_late(in_time);
+    take_status(status);
     bnf_remote_stop(self.remote);
     if (self.local)
         bnf_local_free(self.local, on_local_closed, NULL);

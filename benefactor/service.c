@@ -26,7 +26,7 @@
 
 #define OPS_MAX    16u /* disk operations under way at a time */
 #define TICK_MS    500u
-#define HUNG_MS    5000u /* a look at the device that takes longer: it does not answer */
+#define HUNG_MS    5000u /* an operation takes longer: the device does not answer */
 #define FULL_BYTES (FP_MIB(1) + FP_RECORD_HEADER_BYTES) /* less free than this: full */
 
 /* ---------------------------------------------------------------- disk operations */
@@ -230,25 +230,25 @@ static void on_tick(uv_timer_t *timer)
 {
     struct bnf_service *v = timer->data;
     struct tick_task *t;
+    bool hung;
 
     if (v->draining) {
         drain_step(v);
         return;
     }
-    if (v->tick_running) {
-        if (fp_now_ms() > v->tick_began_ms + HUNG_MS)
-            service_disk_failed(v, "no answer", -ETIMEDOUT);
+    hung = bnf_disk_oldest_ms(v->disk) > HUNG_MS;
+    if (hung)
+        service_disk_failed(v, "no answer", -ETIMEDOUT);
+    if (v->tick_running)
         return;
-    }
     t = calloc(1, sizeof(*t));
     if (!t)
         return;
     t->task.run = tick_run;
     t->task.done = tick_done;
     t->service = v;
-    t->probe = bnf_health_probe_due(&v->health, fp_now_ms());
+    t->probe = !hung && bnf_health_probe_due(&v->health, fp_now_ms());
     v->tick_running = true;
-    v->tick_began_ms = fp_now_ms();
     bnf_disk_submit(v->disk, &t->task);
 }
 
@@ -442,10 +442,10 @@ uint64_t bnf_service_incarnation(const struct bnf_service *v)
     return v->incarnation;
 }
 
-static void drain_end(struct bnf_service *v, bool in_time)
+static void drain_end(struct bnf_service *v, int status)
 {
     uv_timer_stop(&v->timer);
-    v->drained(v->drained_arg, in_time);
+    v->drained(v->drained_arg, status);
 }
 
 static void on_drain_synced(void *arg, int status)
@@ -454,25 +454,27 @@ static void on_drain_synced(void *arg, int status)
 
     if (status)
         FP_ERROR("data could not be synced at the end: %s", fp_strerror(status));
+    v->drain_status = status;
     v->drain_synced = true;
 }
 
 static void drain_step(struct bnf_service *v)
 {
     if (fp_now_ms() >= v->drain_until_ms) {
-        drain_end(v, false);
+        drain_end(v, -ETIMEDOUT);
     } else if (bnf_disk_pending(v->disk) == 0 && v->drain_synced) {
-        drain_end(v, true);
+        drain_end(v, v->drain_status);
     } else {
         service_pump(v);
     }
 }
 
-void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, bool in_time),
+void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, int status),
                        void *arg)
 {
     v->draining = true;
     v->drain_synced = false;
+    v->drain_status = 0;
     v->drained = done;
     v->drained_arg = arg;
     v->drain_until_ms = fp_now_ms() + timeout_ms;

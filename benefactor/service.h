@@ -49,9 +49,9 @@ const uint8_t *bnf_service_store_uuid(const struct bnf_service *v);
 const uint8_t *bnf_service_uuid(const struct bnf_service *v);
 uint64_t bnf_service_incarnation(const struct bnf_service *v);
 
-/* Stop taking new work; done when everything under way is finished and on the device, or (not in_time) after
- * timeout_ms. */
-void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, bool in_time),
+/* Stop taking new work. done when everything under way is finished and synced (status: of the sync), or
+ * -ETIMEDOUT after timeout_ms. May be called again after that. */
+void bnf_service_drain(struct bnf_service *v, uint64_t timeout_ms, void (*done)(void *arg, int status),
                        void *arg);
 void bnf_service_free(struct bnf_service *v); /* the loop must run once more */
 

@@ -21,13 +21,13 @@ struct bnf_service {
 
     uv_timer_t timer;
     bool tick_running;
-    uint64_t tick_began_ms;
     bool was_full; /* our own size is used up: told once */
     bool draining;
     bool pressed;
     uint64_t drain_until_ms;
     bool drain_synced;
-    void (*drained)(void *arg, bool in_time);
+    int drain_status; /* of that sync */
+    void (*drained)(void *arg, int status);
     void *drained_arg;
 
     struct waiter *sync_next; /* for the sync that comes after the one that runs */
