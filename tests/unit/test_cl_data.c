@@ -19,6 +19,7 @@
 #define SIZE_MAX_BYTES (3u << 20)
 
 struct model {
+    struct fx_mount *x; /* the mount that has it open */
     uint64_t ino;
     struct cl_handle h;
     pthread_rwlock_t lock;
@@ -27,9 +28,28 @@ struct model {
     atomic_ullong size;
 };
 
-static struct fx_mount mnt;
+static struct fx_mount mnt[2];
+static unsigned nmounts;
 static struct model model[FILES];
 static unsigned operations;
+static atomic_bool chaos; /* links break and answers are lost: what fails for that is tried again */
+
+/* rc of an operation that may be done twice. */
+#define TRIED(rc, expr)                                                                                                    \
+    do {                                                                                                                   \
+        int tries_ = 0;                                                                                                    \
+        do                                                                                                                 \
+            rc = (expr);                                                                                                   \
+        while (rc < 0 && rc != -ENXIO && rc != -EINVAL && chaos && tries_++ < 200);                                        \
+    } while (0)
+
+static void must_flush(struct model *f, bool durable)
+{
+    int rc;
+
+    TRIED(rc, durable ? cl_data_fsync(&f->x->m, f->h.inode) : cl_data_flush(&f->x->m, f->h.inode));
+    WORLD_CHECK(rc == 0);
+}
 
 static void fail_at(const struct model *f, uint64_t off, const char *what)
 {
@@ -71,7 +91,7 @@ static void op_write(struct rnd *r, struct model *f, unsigned t)
     ssize_t n;
 
     fx_fill(buf, len, rnd_below(r, 251));
-    n = fx_write(&mnt, &f->h, buf, len, off);
+    n = fx_write(f->x, &f->h, buf, len, off);
     if (n != (ssize_t)len) {
         fprintf(stderr, "write: %zd\n", n);
         fail_at(f, off, "write failed");
@@ -87,9 +107,10 @@ static void op_read(struct rnd *r, struct model *f, unsigned t)
     uint32_t len;
     uint64_t off = own_range(r, f, t, &len), before = atomic_load(&f->size);
     uint8_t *buf = malloc(len);
-    ssize_t n = fx_read(&mnt, &f->h, buf, len, off);
+    ssize_t n;
     uint64_t least = off >= before ? 0 : off + len <= before ? len : before - off;
 
+    TRIED(n, fx_read(f->x, &f->h, buf, len, off));
     if (n < (ssize_t)least) {
         fprintf(stderr, "read of %u: %zd, at least %llu; ", len, n, (unsigned long long)least);
         fail_at(f, off, "read failed or was short");
@@ -104,18 +125,21 @@ static void compare_whole(struct model *f)
     uint64_t size = atomic_load(&f->size);
     struct stat st = {0};
 
-    cl_inode_stat(&mnt.m, f->h.inode, &st);
+    cl_inode_stat(&f->x->m, f->h.inode, &st);
     WORLD_CHECK((uint64_t)st.st_size == size);
     for (uint64_t off = 0; off < size;) {
         size_t want = size - off < sizeof buf ? (size_t)(size - off) : sizeof buf;
-        ssize_t n = fx_read(&mnt, &f->h, buf, sizeof buf, off);
+        ssize_t n;
 
+        TRIED(n, fx_read(f->x, &f->h, buf, sizeof buf, off));
+        if (n > 0 && chaos) /* short when a later part failed */
+            want = (size_t)n;
         if (n != (ssize_t)want)
             fail_at(f, off, "read of the whole failed or was short");
         compare(f, buf, off, (size_t)n, "read of the whole");
         off += (uint64_t)n;
     }
-    WORLD_CHECK(fx_read(&mnt, &f->h, buf, 10, size) == 0);
+    WORLD_CHECK(fx_read(f->x, &f->h, buf, 10, size) == 0);
 }
 
 /* What another mount sees; the file's lock is held for writing and it was flushed. */
@@ -132,9 +156,12 @@ static void op_truncate(struct rnd *r, struct model *f)
 {
     uint64_t old = f->size, size = rnd_below(r, 3) ? rnd_below(r, old + 1) : rnd_below(r, SIZE_MAX_BYTES);
 
+    int rc;
+
     if (rnd_below(r, 5) == 0)
         size = 0;
-    WORLD_CHECK(fx_truncate(&mnt, &f->h, size) == 0);
+    TRIED(rc, fx_truncate(f->x, &f->h, size));
+    WORLD_CHECK(rc == 0);
     if (size < old)
         memset(f->bytes + size, 0, old - size);
     f->size = size;
@@ -144,12 +171,13 @@ static void op_fallocate(struct rnd *r, struct model *f)
 {
     static const int modes[] = {0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
                                 FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE};
-    int mode = modes[rnd_below(r, 5)];
+    int mode = modes[rnd_below(r, 5)], rc;
     uint64_t off = rnd_below(r, SIZE_MAX_BYTES - 1), len = 1 + rnd_below(r, SIZE_MAX_BYTES - off), end = off + len;
 
     if (rnd_below(r, 2))
         len = 1 + rnd_below(r, len < 70000 ? len : 70000), end = off + len;
-    WORLD_CHECK(cl_data_fallocate(&mnt.m, &f->h, mode, off, len) == 0);
+    TRIED(rc, cl_data_fallocate(&f->x->m, &f->h, mode, off, len));
+    WORLD_CHECK(rc == 0);
     if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
         memset(f->bytes + off, 0, len);
     if (!(mode & FALLOC_FL_KEEP_SIZE) && end > f->size)
@@ -164,7 +192,9 @@ static void op_copy(struct rnd *r, struct model *from, struct model *to)
 
     if (rnd_below(r, 2))
         len = 1 + rnd_below(r, len < 70000 ? len : 70000);
-    n = cl_data_copy_range(&mnt.m, &from->h, off_in, &to->h, off_out, len);
+    if (from->x != to->x)
+        return;
+    TRIED(n, cl_data_copy_range(&to->x->m, &from->h, off_in, &to->h, off_out, len));
     want = off_in >= from->size ? 0 : len < from->size - off_in ? len : from->size - off_in;
     if (from == to && want > 0 && off_in < off_out + want && off_out < off_in + want) {
         WORLD_CHECK(n == -EINVAL);
@@ -179,8 +209,9 @@ static void op_copy(struct rnd *r, struct model *from, struct model *to)
 static void op_seek(struct rnd *r, struct model *f)
 {
     uint64_t off, at = f->size ? rnd_below(r, f->size) : 0;
-    int rc = cl_data_lseek(&mnt.m, &f->h, at, SEEK_DATA, &off);
+    int rc;
 
+    TRIED(rc, cl_data_lseek(&f->x->m, &f->h, at, SEEK_DATA, &off));
     if (rc == -ENXIO)
         off = f->size;
     else
@@ -190,12 +221,14 @@ static void op_seek(struct rnd *r, struct model *f)
             fail_at(f, i, "SEEK_DATA skipped data");
 }
 
-static void op_reopen(struct model *f)
+/* Close, and open on this or the other mount. */
+static void op_reopen(struct rnd *r, struct model *f)
 {
-    WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+    must_flush(f, false);
     fx_check_file_quiet(&f->h);
-    fx_close(&mnt, &f->h);
-    fx_open(&mnt, &f->h, f->ino);
+    fx_close(f->x, &f->h);
+    f->x = &mnt[rnd_below(r, nmounts)];
+    fx_open(f->x, &f->h, f->ino);
 }
 
 static void exclusive_op(struct rnd *r)
@@ -206,7 +239,7 @@ static void exclusive_op(struct rnd *r)
     pthread_rwlock_wrlock(&model[lo].lock);
     if (hi != lo)
         pthread_rwlock_wrlock(&model[hi].lock);
-    switch (rnd_below(r, 10)) {
+    switch (rnd_below(r, 12)) {
     case 0:
     case 1:
         op_truncate(r, f);
@@ -223,12 +256,16 @@ static void exclusive_op(struct rnd *r)
         op_seek(r, f);
         break;
     case 7:
-        op_reopen(f);
+        op_reopen(r, f);
         break;
     case 8:
-        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+        must_flush(f, false);
         fx_check_file_quiet(&f->h);
         compare_view(f);
+        break;
+    case 9:
+        cl_age_tick(f->x->m.data, UINT64_MAX);
+        cl_space_tick(f->x->m.data, fp_now_ms() + 10000, false);
         break;
     default:
         compare_whole(f);
@@ -249,9 +286,9 @@ static void shared_op(struct rnd *r, unsigned t)
     else if (what < 94)
         op_read(r, f, t);
     else if (what < 98)
-        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+        must_flush(f, false);
     else
-        WORLD_CHECK(cl_data_fsync(&mnt.m, f->h.inode) == 0);
+        must_flush(f, true);
     pthread_rwlock_unlock(&f->lock);
 }
 
@@ -278,12 +315,13 @@ static void models_new(bool striped)
     for (unsigned i = 0; i < FILES; i++) {
         struct model *f = &model[i];
 
+        f->x = &mnt[i % nmounts];
         f->ino = world_file_new(window[i], striped ? i : 1);
         f->granule = granule[i];
         f->bytes = calloc(SIZE_MAX_BYTES, 1);
         f->size = 0;
         pthread_rwlock_init(&f->lock, NULL);
-        fx_open(&mnt, &f->h, f->ino);
+        fx_open(f->x, &f->h, f->ino);
     }
 }
 
@@ -292,37 +330,105 @@ static void models_end(void)
     for (unsigned i = 0; i < FILES; i++) {
         struct model *f = &model[i];
 
-        WORLD_CHECK(cl_data_flush(&mnt.m, f->h.inode) == 0);
+        must_flush(f, false);
         fx_check_file_quiet(&f->h);
         compare_view(f);
         compare_whole(f);
-        fx_close(&mnt, &f->h);
+        fx_close(f->x, &f->h);
         free(f->bytes);
         pthread_rwlock_destroy(&f->lock);
     }
 }
 
-static void run(unsigned threads, unsigned ops, bool local, int delay_us)
+/* Breaks things until told to end. */
+static void *mischief(void *arg)
 {
-    pthread_t t[THREADS];
+    struct rnd r;
+
+    rnd_init(&r, rnd_seed(), 2000);
+    while (chaos) {
+        struct world_bnf *b = world_bnf(1 + rnd_below(&r, 3));
+
+        b->break_executes = (int)rnd_below(&r, 2);
+        switch (rnd_below(&r, 8)) {
+        case 0:
+            world_bnf_break(b);
+            break;
+        case 1:
+            b->break_after = 1 + (int)rnd_below(&r, 10);
+            break;
+        case 2:
+            b->store_err = -EIO;
+            usleep(20000);
+            b->store_err = 0;
+            break;
+        case 3:
+            world_faults.mgr_lost_before = 1;
+            break;
+        case 4:
+            world_faults.mgr_lost_after = 1;
+            break;
+        default:
+            break;
+        }
+        usleep(1000 + rnd_below(&r, 30000));
+    }
+    for (uint32_t id = 1; id <= 3; id++)
+        world_bnf(id)->break_after = 0;
+    world_faults.mgr_lost_before = world_faults.mgr_lost_after = 0;
+    return arg;
+}
+
+struct how {
+    unsigned threads, ops, mounts;
+    bool local, chaos;
+    int delay_us;
+    size_t pool_pages; /* 0: all */
+};
+
+static void drive(const struct how *how)
+{
+    pthread_t t[THREADS], bad;
+
+    chaos = how->chaos;
+    operations = how->ops;
+    for (uintptr_t i = 0; i < how->threads; i++)
+        pthread_create(&t[i], NULL, driver, (void *)i);
+    if (how->chaos)
+        pthread_create(&bad, NULL, mischief, NULL);
+    for (unsigned i = 0; i < how->threads; i++)
+        pthread_join(t[i], NULL);
+    if (how->chaos) {
+        chaos = false;
+        pthread_join(bad, NULL);
+    }
+}
+
+static void run(struct how how)
+{
     int fds = fx_open_fds();
+    uint8_t *held[2][512];
+    size_t nheld = how.pool_pages ? 512 - how.pool_pages : 0;
 
     (void)rnd_seed();
-    world_faults.mgr_delay_us = world_faults.bnf_delay_us = delay_us;
+    world_faults.mgr_delay_us = world_faults.bnf_delay_us = how.delay_us;
     world_core_start();
-    world_bnf_add(1, local, 400u << 20);
+    world_bnf_add(1, how.local, 400u << 20);
     world_bnf_add(2, false, 400u << 20);
     world_bnf_add(3, false, 400u << 20);
-    fx_start(&mnt, 7, 60000);
-    models_new(!local || threads > 1);
-    operations = ops;
-    for (uintptr_t i = 0; i < threads; i++)
-        pthread_create(&t[i], NULL, driver, (void *)i);
-    for (unsigned i = 0; i < threads; i++)
-        pthread_join(t[i], NULL);
+    nmounts = how.mounts;
+    for (unsigned i = 0; i < nmounts; i++) {
+        fx_start(&mnt[i], 7 + i, 60000);
+        WORLD_CHECK(cl_pool_get(mnt[i].m.data->pool, held[i], nheld, fp_now_ms()) == 0);
+    }
+    models_new(!how.local || how.threads > 1);
+    drive(&how);
     models_end();
-    WORLD_CHECK(world_bad_chunks() == 0);
-    fx_stop(&mnt);
+    WORLD_CHECK(world_bad_chunks() == 0 || how.chaos);
+    for (unsigned i = 0; i < nmounts; i++) {
+        cl_pool_put(mnt[i].m.data->pool, held[i], nheld);
+        fx_stop(&mnt[i]);
+    }
     world_core_stop();
     world_bnf_fini();
     world_mgr_reset();
@@ -330,27 +436,45 @@ static void run(unsigned threads, unsigned ops, bool local, int delay_us)
 }
 
 #ifdef __SANITIZE_THREAD__
-#define OPS 600
+#define OPS 500u
 #else
-#define OPS 2500
+#define OPS 2000u
 #endif
 
 static void test_data_one_thread_own_node_equals_byte_arrays(void **state)
 {
     (void)state;
-    run(1, OPS, true, 0);
+    run((struct how){.threads = 1, .ops = 2 * OPS, .mounts = 1, .local = true});
 }
 
 static void test_data_threads_own_node_equal_byte_arrays(void **state)
 {
     (void)state;
-    run(THREADS, OPS / 2, true, 300);
+    run((struct how){.threads = THREADS, .ops = OPS, .mounts = 1, .local = true, .delay_us = 300});
 }
 
 static void test_data_threads_other_nodes_equal_byte_arrays(void **state)
 {
     (void)state;
-    run(THREADS, OPS / 2, false, 300);
+    run((struct how){.threads = THREADS, .ops = OPS, .mounts = 1, .delay_us = 300});
+}
+
+static void test_data_two_mounts_see_each_others_files_after_open(void **state)
+{
+    (void)state;
+    run((struct how){.threads = THREADS, .ops = OPS, .mounts = 2, .local = true, .delay_us = 300});
+}
+
+static void test_data_small_pool_only_slows_down(void **state)
+{
+    (void)state;
+    run((struct how){.threads = THREADS, .ops = OPS, .mounts = 1, .local = true, .delay_us = 300, .pool_pages = 150});
+}
+
+static void test_data_broken_links_and_lost_answers_cost_nothing(void **state)
+{
+    (void)state;
+    run((struct how){.threads = THREADS, .ops = OPS / 2, .mounts = 2, .local = true, .delay_us = 300, .chaos = true});
 }
 
 int main(void)
@@ -359,7 +483,11 @@ int main(void)
         cmocka_unit_test(test_data_one_thread_own_node_equals_byte_arrays),
         cmocka_unit_test(test_data_threads_own_node_equal_byte_arrays),
         cmocka_unit_test(test_data_threads_other_nodes_equal_byte_arrays),
+        cmocka_unit_test(test_data_two_mounts_see_each_others_files_after_open),
+        cmocka_unit_test(test_data_small_pool_only_slows_down),
+        cmocka_unit_test(test_data_broken_links_and_lost_answers_cost_nothing),
     };
 
+    setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
