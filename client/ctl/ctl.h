@@ -99,8 +99,9 @@ int ctl_bnf_style(int state);         /* enum fp_style */
 /* The table of benefactors, for status and benefactors alike. */
 int ctl_print_benefactors(size_t n, Fp__BnfInfo **b);
 
-/* A line "name     text" of the head of an answer. */
+/* A line "name     text" of the head of an answer, the second in red; control characters become '?'. */
 void ctl_print_line(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ctl_print_alarm(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A headline before a table. */
 void ctl_print_title(const char *title);

@@ -106,14 +106,31 @@ int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
     return rc;
 }
 
+static void print_line(const char *name, enum fp_style style, const char *fmt, va_list ap)
+{
+    char text[PATH_MAX + 512];
+    vsnprintf(text, sizeof text, fmt, ap);
+    for (char *p = text; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            *p = '?'; /* as in tables: a name must not command the terminal */
+    }
+    printf("%s%-10s%s%s\n", fp_style_on(stdout, style), name, fp_style_off(stdout, style), text);
+}
+
 void ctl_print_line(const char *name, const char *fmt, ...)
 {
     va_list ap;
-    printf("%s%-10s%s", fp_style_on(stdout, FP_STYLE_BOLD), name, fp_style_off(stdout, FP_STYLE_BOLD));
     va_start(ap, fmt);
-    vprintf(fmt, ap);
+    print_line(name, FP_STYLE_BOLD, fmt, ap);
     va_end(ap);
-    putchar('\n');
+}
+
+void ctl_print_alarm(const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    print_line(name, FP_STYLE_BAD, fmt, ap);
+    va_end(ap);
 }
 
 void ctl_print_title(const char *title)

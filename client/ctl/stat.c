@@ -255,9 +255,8 @@ static void print_head(const struct layout *f, const struct ctl_options *o)
     for (size_t i = 0; i < f->status->n_damaged; i++) {
         const Fp__Damage *d = f->status->damaged[i];
         if (d->ino == a->ino)
-            ctl_print_line("damaged", "%s%llu bytes at %llu: %s%s", fp_style_on(stdout, FP_STYLE_BAD),
-                           (unsigned long long)d->len, (unsigned long long)d->off, d->reason,
-                           fp_style_off(stdout, FP_STYLE_BAD));
+            ctl_print_alarm("damaged", "%llu bytes at %llu: %s", (unsigned long long)d->len,
+                            (unsigned long long)d->off, d->reason);
     }
 }
 
