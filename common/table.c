@@ -176,32 +176,40 @@ static size_t column_width(const struct fp_table *t, unsigned col)
     return max;
 }
 
+/* *owed: blanks that come before the next text of the row, if there is any. */
 static void print_cell(const struct fp_table *t, FILE *f, unsigned col, size_t width, const char *text,
-                       enum fp_style style)
+                       enum fp_style style, int *owed)
 {
     int pad = (int)(width - width_of(text));
-    bool right = t->cols[col].right, last = col + 1 == t->ncols;
-    fprintf(f, "%*s%s%s%s", right ? pad : 0, "", fp_style_on(f, style), text, fp_style_off(f, style));
-    if (last)
+    bool right = t->cols[col].right;
+    if (*text) {
+        fprintf(f, "%*s%s%s%s", *owed + (right ? pad : 0), "", fp_style_on(f, style), text,
+                fp_style_off(f, style));
+        *owed = right ? 2 : pad + 2;
+    } else {
+        *owed += (int)width + 2;
+    }
+    if (col + 1 == t->ncols) {
         fputc('\n', f);
-    else
-        fprintf(f, "%*s", (right ? 0 : pad) + 2, "");
+        *owed = 0;
+    }
 }
 
 int fp_table_print(const struct fp_table *t, FILE *f)
 {
     if (!t || t->failed)
         return -ENOMEM;
+    int owed = 0;
     size_t *widths = calloc(t->ncols, sizeof *widths);
     if (!widths)
         return -ENOMEM;
     for (unsigned c = 0; c < t->ncols; c++)
         widths[c] = column_width(t, c);
     for (unsigned c = 0; c < t->ncols; c++)
-        print_cell(t, f, c, widths[c], t->cols[c].title, FP_STYLE_BOLD);
+        print_cell(t, f, c, widths[c], t->cols[c].title, FP_STYLE_BOLD, &owed);
     for (size_t i = 0; i < t->ncells; i++) {
         unsigned c = (unsigned)(i % t->ncols);
-        print_cell(t, f, c, widths[c], t->cells[i].text, t->cells[i].style);
+        print_cell(t, f, c, widths[c], t->cells[i].text, t->cells[i].style, &owed);
     }
     if (t->ncells % t->ncols != 0)
         fputc('\n', f); /* the last row is short */
