@@ -18,6 +18,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -73,11 +74,28 @@ static void fault_in(uint8_t *base, size_t bytes)
 		at[off] = 0;
 }
 
+/* What can be had without pushing other programs out; no answer counts as enough. */
+static uint64_t memory_available(void)
+{
+	unsigned long long kib = UINT64_MAX >> 10;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return (uint64_t)kib << 10;
+}
+
 static int map_memory(struct cl_pool *p)
 {
 	size_t bytes = p->npages * CL_PAGE_BYTES;
 	uint8_t *at;
 
+	if (bytes > memory_available()) /* touching it would end in the hands of the OOM killer */
+		return -ENOMEM;
 	p->fd = memfd_create("fpstore-pool", MFD_CLOEXEC);
 	if (p->fd < 0)
 		return -errno;
