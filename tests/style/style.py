@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 
+import check_docs
+
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 
@@ -175,7 +177,7 @@ def check_generated(files):
 
 
 CHECKS = (check_includes, check_file_length, check_function_length, check_leftovers,
-          check_opening_comment, check_generated)
+          check_opening_comment, check_generated) + check_docs.CHECKS
 
 
 def main():

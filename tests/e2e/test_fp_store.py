@@ -1,0 +1,250 @@
+"""fp-store: up in less than 3 s, down leaves nothing, whatever happened in between."""
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+import pytest
+
+from harness.daemons import SLOW, bin_path, is_mounted, mounts_below, unmount
+from harness.files import assert_same, content, read_file, write_file
+
+MIB = 1 << 20
+
+
+def fp_store(*args, seconds=60, env=None):
+    e = {k: v for k, v in os.environ.items() if not k.startswith("FP_")}
+    e.update(env or {})
+    return subprocess.run([bin_path("fp-store"), *args], capture_output=True, text=True, timeout=seconds * SLOW, env=e)
+
+
+class Place:
+    def __init__(self, base):
+        self.base, self.dir, self.mnt = base, f"{base}/store", f"{base}/mnt"
+
+    def __call__(self, command, *args, **kw):
+        return fp_store(command, f"--dir={self.dir}", f"--mount={self.mnt}", *args, **kw)
+
+    def up(self, *args, **kw):
+        r = self("up", "--benefactors=2", "--size=256MiB", "--pool=32MiB", *args, **kw)
+        assert r.returncode == 0, r.stderr
+        return r
+
+    def status(self):
+        return json.loads(self("status", "--json").stdout)
+
+    def pids(self):
+        return [p["pid"] for p in self.status()["processes"]]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def place(native):
+    p = Place(native)
+    yield p
+    pids = p.pids() if os.path.exists(p.dir) else []
+    p("down")
+    left = [pid for pid in pids if alive(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    mounted = mounts_below(native)
+    for m in mounted:
+        unmount(m)
+    assert not left and not mounted, f"left behind: {left} {mounted}"
+    assert os.listdir(native) == [], "down leaves nothing behind"
+
+
+@pytest.mark.short
+def test_up_use_down(place):
+    started = time.monotonic()
+    r = place.up()
+    assert time.monotonic() - started < 3 * SLOW
+    assert place.mnt in r.stdout
+    st = os.stat(f"{place.dir}/key")
+    assert stat.S_IMODE(st.st_mode) == 0o600
+    write_file(f"{place.mnt}/f", content(1, 0, 10 * MIB))
+    assert_same(read_file(f"{place.mnt}/f"), content(1, 0, 10 * MIB))
+    s = place.status()
+    assert s["up"] and len(s["processes"]) == 4
+    assert place("status").returncode == 0
+    r = subprocess.run([bin_path("fpctl"), "status", place.mnt], capture_output=True, text=True, timeout=15 * SLOW)
+    assert r.returncode == 0 and "2 of 2 benefactors up" in r.stdout
+    pids = place.pids()
+    started = time.monotonic()
+    assert place("down").returncode == 0
+    assert time.monotonic() - started < 10 * SLOW
+    assert not any(alive(pid) for pid in pids)
+    assert not os.path.exists(place.dir) and not os.path.exists(place.mnt)
+    assert place("status").returncode == 1
+
+
+def test_up_4_in_less_than_3_s(place):
+    started = time.monotonic()
+    r = place("up", "--benefactors=4", "--size=1GiB")
+    assert r.returncode == 0, r.stderr
+    assert time.monotonic() - started < 3 * SLOW
+    assert os.statvfs(place.mnt).f_blocks * 4096 == 4 << 30
+
+
+def test_up_twice_says_already_up(place):
+    place.up()
+    pids = place.pids()
+    r = place("up")
+    assert r.returncode == 0 and "already up" in r.stdout
+    assert place.pids() == pids
+
+
+def test_down_keep_and_up_again(place):
+    place.up()
+    write_file(f"{place.mnt}/f", content(2, 0, 5 * MIB))
+    assert place("down", "--keep").returncode == 0
+    assert not is_mounted(place.mnt) and os.path.exists(f"{place.dir}/key")
+    place.up()
+    assert_same(read_file(f"{place.mnt}/f"), content(2, 0, 5 * MIB))
+
+
+def test_up_after_everything_was_killed(place):
+    place.up()
+    write_file(f"{place.mnt}/f", content(3, 0, 5 * MIB), sync=True)
+    for pid in place.pids():
+        os.kill(pid, signal.SIGKILL)
+    assert is_mounted(place.mnt)
+    assert place("status").returncode == 1
+    place.up()
+    assert_same(read_file(f"{place.mnt}/f"), content(3, 0, 5 * MIB))
+
+
+def test_partly_up(place):
+    place.up()
+    os.kill(next(p["pid"] for p in place.status()["processes"] if p["program"] == "fp-benefactor"), signal.SIGKILL)
+    r = place("up")
+    assert r.returncode == 1 and r.stderr.count("\n") == 1 and "down --keep" in r.stderr
+    assert place("down", "--keep").returncode == 0
+    place.up()
+
+
+def test_down_is_bounded_when_everything_hangs(place):
+    place.up()
+    pids = place.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    started = time.monotonic()
+    r = place("down", "--grace=500ms")
+    assert time.monotonic() - started < 20 * SLOW
+    assert r.returncode == 0 and not any(alive(pid) for pid in pids) and not is_mounted(place.mnt)
+
+
+def test_down_when_the_mount_is_in_use(place):
+    place.up()
+    user = subprocess.Popen(["sleep", "60"], cwd=place.mnt)
+    try:
+        assert place("down", seconds=60).returncode == 0
+        assert not is_mounted(place.mnt)
+    finally:
+        user.kill()
+        user.wait()
+
+
+def test_two_stores_at_once(place, native):
+    place.up()
+    other = Place(native)
+    other.dir, other.mnt = f"{native}/store2", f"{native}/mnt2"
+    other.up()
+    write_file(f"{place.mnt}/a", b"a")
+    write_file(f"{other.mnt}/b", b"b")
+    assert os.listdir(place.mnt) == ["a"] and os.listdir(other.mnt) == ["b"]
+    assert other("down").returncode == 0
+    assert read_file(f"{place.mnt}/a") == b"a"
+
+
+@pytest.mark.short
+def test_memory_backend_and_more_mounts(place):
+    place.up("--backend=memory", "--mounts=3")
+    write_file(f"{place.mnt}/f", content(4, 0, 3 * MIB))
+    for m in (place.mnt, place.mnt + "-2", place.mnt + "-3"):
+        assert_same(read_file(f"{m}/f"), content(4, 0, 3 * MIB))
+
+
+def test_options_reach_the_programs(place):
+    place.up("--chunk-size=256KiB", "--stripe=2", "--data-encryption=off")
+    write_file(f"{place.mnt}/f", content(5, 0, 2 * MIB), sync=True)
+    r = json.loads(subprocess.run([bin_path("fpctl"), "stat", f"{place.mnt}/f", "--json"], capture_output=True,
+                                  timeout=15 * SLOW).stdout)
+    assert r["chunk_size_bytes"] == 256 << 10 and r["chunks"] == 8
+    assert {x["benefactor"] for x in r["ranges"]} == {1, 2}
+
+
+# --- failing ----------------------------------------------------------------
+
+
+def fails(place, *args, says, leaves=()):
+    r = place("up", *args)
+    assert r.returncode == 1, r.stdout
+    errors = [x for x in r.stderr.splitlines() if ": ERROR: " in x]
+    assert len(errors) == 1 and re.search(says, errors[0]), r.stderr
+    assert sorted(os.listdir(place.base)) == sorted(leaves)
+
+
+def test_not_enough_space(place):
+    fails(place, "--size=100TiB", says=r"free.*size")
+    fails(place, "--backend=memory", "--size=900GiB", says=r"memory.*size")
+
+
+def test_mountpoint_is_a_file(place):
+    write_file(place.mnt, b"")
+    fails(place, "--size=64MiB", says=re.escape(place.mnt), leaves=["mnt"])
+    os.unlink(place.mnt)
+
+
+def test_mountpoint_of_another_store(place, native):
+    place.up()
+    other = Place(native)
+    other.dir = f"{native}/store2"
+    r = other("up", "--size=64MiB")
+    assert r.returncode == 1 and r.stderr.count("\n") == 1 and place.mnt in r.stderr
+    assert not os.path.exists(other.dir)
+
+
+def test_cause_of_a_daemon_is_shown(place):
+    """Here the mount cannot have its pool."""
+    fails(place, "--size=64MiB", "--pool=4TiB", says=r"fp-mount.*(memory|pool)")
+
+
+def test_directory_that_is_not_ours_or_missing(place, native):
+    r = fp_store("up", f"--dir={native}/no/where", f"--mount={native}/m")
+    assert r.returncode == 1 and r.stderr.count("\n") == 1 and f"{native}/no/where" in r.stderr
+
+
+def test_files_of_others_are_left_alone(place):
+    os.mkdir(place.dir)
+    write_file(f"{place.dir}/mine", b"keep")
+    place.up()
+    assert place("down").returncode == 0
+    assert os.listdir(place.dir) == ["mine"]
+    os.unlink(f"{place.dir}/mine")
+    os.rmdir(place.dir)
+
+
+def test_interrupt_while_starting(place):
+    """Ctrl-C at any moment: nothing is left."""
+    for delay in (0.01, 0.03, 0.06, 0.1, 0.2):
+        p = subprocess.Popen([bin_path("fp-store"), "up", "--benefactors=4", "--size=64MiB", f"--dir={place.dir}",
+                              f"--mount={place.mnt}", "--pool=32MiB"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(delay)
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=40 * SLOW)
+        if p.returncode == 0:
+            assert place("down").returncode == 0
+        assert os.listdir(place.base) == [], f"after {delay} s"
