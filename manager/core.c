@@ -398,6 +398,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
         return err;
     }
     mgr_session_done(c);
+    mgr_session_pump(c);
     mgr_stop_pump(c);
     mgr_bnf_pump(c);
     pump_closing(c);

@@ -19,6 +19,7 @@
 #define MGR_INVENTORY_PAGE 8192u
 #define MGR_DAMAGE_MAX     10000u
 #define MGR_HELLO_MS       2000u /* from a connection to its hello */
+#define MGR_CACHE_MS       600u  /* the 500 ms for which a client that is alone may cache, and some */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
 struct mgr_counters {
@@ -46,6 +47,7 @@ struct mgr_session {
     uint64_t settled_ms;   /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
     bool expired;          /* silent for too long: its open files are forgotten */
     bool fresh;            /* made in this group */
+    bool may_cache;        /* was told that it is alone */
     struct mgr_map opens;  /* inode -> how often */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
 };
@@ -219,6 +221,8 @@ int mgr_session_load(struct mgr_core *c);
 int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r);
 void mgr_session_lost(struct mgr_core *c, struct mgr_session *s);
 int mgr_session_tick(struct mgr_core *c);
+/* After the COMMIT: tells clients whether they are alone. */
+void mgr_session_pump(struct mgr_core *c);
 int mgr_session_end(struct mgr_core *c, struct mgr_session *s); /* frees s */
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);

@@ -128,8 +128,49 @@ int mgr_session_load(struct mgr_core *c)
         s->pid = (uint32_t)mgr_col(&c->db, st, 3);
         s->started_ns = mgr_col(&c->db, st, 5);
         set_settled(c, s, UINT64_MAX);
+        s->may_cache = true; /* we do not know */
     }
     return rc;
+}
+
+/* ---------------------------------------------------------------- who is alone */
+
+/* While there is one session only, nobody else can change a name, and the client lets the kernel cache names
+ * for a moment: path look-ups are most of all requests. Before a second session does anything, the first is
+ * told, and what it has cached has expired (HelloReply.wait_ms). One that has lost its connection gets no
+ * answers that it could cache. Sessions that are only expired count: they may come back. */
+static bool is_alone(const struct mgr_core *c)
+{
+    return c->session_count == 1;
+}
+
+static bool others_may_cache(const struct mgr_core *c, const struct mgr_session *me)
+{
+    for (size_t i = 0; i < c->session_count; i++) {
+        const struct mgr_session *s = c->sessions[i];
+
+        if (s != me && s->may_cache && (s->conn || c->now.ms - s->seen_ms < MGR_CACHE_MS))
+            return true;
+    }
+    return false;
+}
+
+void mgr_session_pump(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->session_count; i++) {
+        struct mgr_session *s = c->sessions[i];
+        Fp__Alone *m;
+
+        if (!s->conn || s->conn->closing || s->may_cache == is_alone(c))
+            continue;
+        m = MGR_NEW(c, Fp__Alone, fp__alone__init);
+        if (!m) { /* not heard is worse than not connected */
+            s->conn->closing = true;
+            continue;
+        }
+        m->alone = s->may_cache = is_alone(c);
+        mgr_out(c, MGR_OUT_SEND, s->conn, FP__MSG_TYPE__MSG_ALONE, &m->base);
+    }
 }
 
 /* ---------------------------------------------------------------- open references */
@@ -274,6 +315,8 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
         set_settled(c, s, c->now.ms + c->o.settle_ms);
     else if (back && s->settled_ms == UINT64_MAX)
         set_settled(c, s, c->now.ms + UNKNOWN_SETTLE_MS);
+    r->wait_ms = others_may_cache(c, s) ? MGR_CACHE_MS : 0;
+    r->alone = s->may_cache = is_alone(c);
     r->session = s->id;
     r->session_is_new = h->session != 0 && !back;
     FP_INFO("session %llu: %s:%s %s", (unsigned long long)s->id, s->node, s->mountpoint,

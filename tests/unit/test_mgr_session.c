@@ -287,6 +287,77 @@ static void test_new_connection_takes_the_session_over(void **state)
     assert_ptr_equal(mgr_session_find(f.core, f.session)->conn, f.conn);
 }
 
+static int told_alone(const struct mgr_conn *conn)
+{
+    const struct fix_out *o = fix_out_find(&f, conn, FP__MSG_TYPE__MSG_ALONE);
+    Fp__Alone *m = o ? fp__alone__unpack(NULL, o->len, o->bytes) : NULL;
+    int alone = m ? m->alone : -1;
+
+    fix_free(m);
+    return alone;
+}
+
+static Fp__HelloReply *second_hello(struct mgr_conn *conn)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    return fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
+}
+
+static void test_second_session_waits_for_the_caches_of_the_first(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+    Fp__HelloReply *r;
+
+    (void)state;
+    assert_true(mgr_session_find(f.core, f.session)->may_cache);
+    r = second_hello(conn);
+    assert_false(r->alone);
+    assert_true(r->wait_ms > 500);
+    assert_int_equal(told_alone(f.conn), 0);
+    assert_int_equal(told_alone(conn), -1);
+    fix_free(r);
+    r = second_hello(fix_conn(&f)); /* nobody caches now */
+    assert_int_equal(r->wait_ms, 0);
+    fix_free(r);
+}
+
+static void test_last_session_is_told_that_it_is_alone(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    fix_free(second_hello(conn));
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    assert_int_equal(told_alone(f.conn), 1);
+}
+
+static void test_restart_does_not_forget_who_may_cache(void **state)
+{
+    Fp__HelloReply *r;
+
+    (void)state;
+    restart();
+    r = second_hello(fix_conn(&f)); /* before the first one is back */
+    assert_true(r->wait_ms > 500 && !r->alone);
+    fix_free(r);
+}
+
+static void test_lost_session_caches_nothing_for_long(void **state)
+{
+    Fp__HelloReply *r;
+
+    (void)state;
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 2000);
+    r = second_hello(f.conn = fix_conn(&f));
+    assert_true(r->wait_ms == 0 && !r->alone); /* it may come back */
+    f.session = r->session;
+    fix_free(r);
+}
+
 static void test_stop_tells_clients_first(void **state)
 {
     struct mgr_conn *ctl = fix_conn(&f);
@@ -324,6 +395,10 @@ int main(void)
         T(test_lost_release_is_made_good_by_hello),
         T(test_replayed_tmpfile_is_still_there),
         T(test_new_connection_takes_the_session_over),
+        T(test_second_session_waits_for_the_caches_of_the_first),
+        T(test_last_session_is_told_that_it_is_alone),
+        T(test_restart_does_not_forget_who_may_cache),
+        T(test_lost_session_caches_nothing_for_long),
         T(test_stop_tells_clients_first),
     };
 
