@@ -120,7 +120,12 @@ def read(directory, journal_dir, seconds, errors_path):
             time.sleep(0.05)
             continue
         name, size, key, j = rng.choice(files)
-        wrong = attempt(journal, "read", lambda: difference(os.path.join(directory, name), size, key) or "")
+        def look():
+            try:
+                return difference(os.path.join(directory, name), size, key) or ""
+            except FileNotFoundError:
+                return "not there"
+        wrong = attempt(journal, "read", look)
         if wrong and name in promised(os.path.join(journal_dir, j)):  # else it was deleted meanwhile
             journal.say("bad", name, wrong)
     journal.say("end", 0)
