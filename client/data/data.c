@@ -82,6 +82,38 @@ int cl_data_start(struct cl_mount *m)
 	return rc;
 }
 
+/* inode->lock taken here: what could not be written out by now is given up. */
+static void give_up_one(struct cl_inode *inode, void *arg)
+{
+	uint64_t *lost = arg;
+	struct cl_file *f;
+
+	pthread_mutex_lock(&inode->lock);
+	f = inode->file;
+	if (f) {
+		while (f->fl_head) /* `stopping` ends them: soon, or with the call to a remote benefactor that is under way */
+			(void)cl_file_wait(f, fp_now_ms() + 1000);
+		*lost += f->dirty_bytes + f->uncommitted_bytes;
+		for (uint32_t i = 0; i < f->nwins; i++)
+			while (f->wins[i]->bufs)
+				cl_file_drop_buf(f, f->wins[i], f->wins[i]->bufs);
+	}
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* Nothing runs any more but the threads of the data path: cl_data_sync_all has done what could be done. */
+static void give_up(struct cl_data *d)
+{
+	uint64_t lost = 0;
+
+	pthread_mutex_lock(&d->space_lock);
+	pthread_cond_broadcast(&d->space_cond);
+	pthread_mutex_unlock(&d->space_lock);
+	cl_inode_each(d->m, give_up_one, &lost);
+	if (lost > 0)
+		FP_ERROR("%llu bytes that no close or fsync had confirmed are lost", (unsigned long long)lost);
+}
+
 void cl_data_stop(struct cl_mount *m)
 {
 	struct cl_data *d = m->data;
@@ -89,6 +121,8 @@ void cl_data_stop(struct cl_mount *m)
 	if (!d)
 		return;
 	atomic_store(&d->stopping, true);
+	if (d->jobs)
+		give_up(d);
 	if (d->jobs) {
 		cl_jobs_free(d->jobs);
 		d->jobs = NULL;

@@ -324,7 +324,7 @@ int cl_space_reserve(struct cl_data *d, uint64_t ino, uint64_t win, uint32_t str
 		rc = try_candidates(d, c, need, deadline_ms, out);
 		if (rc == 1)
 			break;
-		if (fp_now_ms() >= deadline_ms) {
+		if (fp_now_ms() >= deadline_ms || atomic_load(&d->stopping)) {
 			rc = rc ? rc : FP_ENOBENEFACTOR;
 		} else if (c->norder == 0 || (rc == -ENOSPC && c->nusable < c->nup)) {
 			wait_for_change(d, deadline_ms); /* one may be away for a moment only */

@@ -273,6 +273,10 @@ static void store_run(struct cl_job *job)
 	int rc = 0;
 
 	memset(&h, 0, offsetof(struct fp_record_header, block_sums));
+	if (atomic_load(&d->stopping)) {
+		failed(b, FP_ESTOPPING);
+		return;
+	}
 	if (b->deadline_ms == 0)
 		b->deadline_ms = cl_deadline(d);
 	sum_pages(b, &h);
@@ -287,7 +291,7 @@ static void store_run(struct cl_job *job)
 			return;
 		if (rc == -ENOSPC || rc == 1)
 			rc = 0;
-	} while (fp_now_ms() < b->deadline_ms && (rc = 0) == 0);
+	} while (fp_now_ms() < b->deadline_ms && !atomic_load(&d->stopping) && (rc = 0) == 0);
 	failed(b, rc < 0 ? rc : -EIO);
 }
 

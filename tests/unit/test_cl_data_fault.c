@@ -553,6 +553,37 @@ static void test_fault_unlinked_file_may_be_released_while_all_is_synced(void **
     end();
 }
 
+static void test_fault_unmount_ends_with_data_that_has_no_place(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        uint64_t t0;
+        bool local = how & 1;
+
+        begin(local, 200 * MIB, MIB, 60000);
+        put_all(0, 5 * MIB + 100);
+        if (how & 2)
+            b1->store_err = -EIO;
+        else
+            world_faults.mgr_lost_before = 1000000;
+        put_all(6 * MIB, MIB + 100);
+        usleep(100000);
+        t0 = fp_now_ms();
+        assert_true(cl_data_sync_all(&mnt.m, true, t0 + 500) < 0);
+        cl_data_stop(&mnt.m); /* the handle is still open */
+        assert_true(fp_now_ms() - t0 < 8000);
+        world_close_conns();
+        cl_itable_free(&mnt.m);
+        cl_data_free(&mnt.m);
+        world_core_stop();
+        b1->store_err = 0;
+        world_bnf_fini();
+        world_mgr_reset();
+        free(want);
+        free(buf);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -575,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
         cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
         cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
+        cmocka_unit_test(test_fault_unmount_ends_with_data_that_has_no_place),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
