@@ -136,8 +136,8 @@ static int lease_remote(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease 
 	return l ? 0 : -ENOMEM;
 }
 
-/* One more lease of b; space_lock not held, b->leasing set by the caller. */
-static int lease_more(struct cl_data *d, struct cl_bnf *b, uint32_t need, struct cl_lease **out)
+/* One more lease of b, want bytes or at least need; space_lock not held, b->leasing set by the caller. */
+static int lease_more(struct cl_bnf *b, uint64_t want, uint32_t need, struct cl_lease **out)
 {
 	Fp__Lease req = FP__LEASE__INIT;
 	bool local = cl_bnf_is_local(b);
@@ -145,25 +145,23 @@ static int lease_more(struct cl_data *d, struct cl_bnf *b, uint32_t need, struct
 	int rc;
 
 	req.min_bytes = need;
-	req.want_bytes = b->lease_bytes ? b->lease_bytes : LEASE_FIRST_BYTES;
-	if (req.want_bytes < need)
-		req.want_bytes = need;
+	req.want_bytes = want > need ? want : need;
 	rc = local ? lease_local(b, &req, out) : lease_remote(b, &req, out);
 	if (rc == 0)
 		(*out)->generation = generation;
-	(void)d;
 	return rc;
 }
 
 /* space_lock held; released while leasing. Marks b according to the outcome. */
 static int lease_locked(struct cl_data *d, struct cl_bnf *b, uint32_t need)
 {
+	uint64_t want = b->lease_bytes ? b->lease_bytes : LEASE_FIRST_BYTES;
 	struct cl_lease *l = NULL;
 	int rc;
 
 	b->leasing = true;
 	pthread_mutex_unlock(&d->space_lock);
-	rc = lease_more(d, b, need, &l);
+	rc = lease_more(b, want, need, &l);
 	pthread_mutex_lock(&d->space_lock);
 	b->leasing = false;
 	if (rc == 0) {
