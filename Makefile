@@ -260,21 +260,21 @@ bench:
 	  $(PYTHON) tools/bench/bench.py
 
 INST := $(DESTDIR)$(PREFIX)
-install: all
+install: all man
 	install -d $(INST)/bin $(INST)/sbin $(INST)/share/doc/fpstore $(INST)/share/man $(INST)/include/fp
 	$(if $(BINS),install -m 755 $(BINS) $(INST)/bin)
 	$(if $(filter fp-mount,$(HAVE)),ln -sf fp-mount $(INST)/bin/fpstore)
 	$(if $(filter fp-mount,$(HAVE)),ln -sf ../bin/fp-mount $(INST)/sbin/mount.fuse.fpstore)
 	install -m 644 LICENSE $(wildcard README.md docs/*.md) $(INST)/share/doc/fpstore
 	$(if $(wildcard include/fp/auxapp.h),install -m 644 include/fp/auxapp.h $(INST)/include/fp)
-	for p in $(wildcard docs/man/*.[1-8]); do \
+	for p in $(MAN_PAGES); do \
 	  install -D -m 644 $$p $(INST)/share/man/man$${p##*.}/$${p##*/} || exit 1; done
 	for l in $(wildcard $(DEPS)/libfuse/LICENSE*); do \
 	  install -D -m 644 $$l $(INST)/share/doc/fpstore/libfuse/$${l##*/} || exit 1; done
 
 uninstall:
 	rm -f $(addprefix $(INST)/bin/,$(PROGS) fpstore) $(INST)/sbin/mount.fuse.fpstore
-	rm -f $(addprefix $(INST)/share/man/,$(foreach p,$(wildcard docs/man/*.[1-8]),man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
+	rm -f $(addprefix $(INST)/share/man/,$(foreach p,$(MAN_PAGES),man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
 	rm -f $(INST)/include/fp/auxapp.h
 	rm -rf $(INST)/share/doc/fpstore
 
@@ -295,7 +295,7 @@ help:
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
 	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
 	  'make bench        BENCH=name,... runs a choice; result in $(B)/bench.json' \
-	  'make install      DESTDIR= PREFIX=/usr/local' \
+	  'make install      DESTDIR= PREFIX=/usr/local; make man makes the man pages alone' \
 	  'make format | style | clean' \
 	  'variables         B=build  DEPS=build/deps  SAN=address|thread  FAULT=1  CFLAGS  CC'
 
