@@ -1,6 +1,6 @@
 """Every process of the store is killed under load: kill -9 and SIGTERM of manager, benefactor, client, and everything at once.
 
-Writers and readers (harness/load.py) run in processes of their own and keep a journal on the native file system of what they were promised. After the
+Writers and readers (harness/promises.py) run in processes of their own and keep a journal on the native file system of what they were promised. After the
 fault everything promised is read back and compared. Rows of the failure table in docs/ARCHITECTURE.md name these tests.
 """
 
@@ -13,9 +13,9 @@ import time
 import pytest
 
 from harness.daemons import SLOW, unmount, wait_until
-from harness.load import difference, promised
+from harness.promises import difference, promised
 
-LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness", "load.py")
+LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness", "promises.py")
 WRITERS, READERS = 3, 2
 
 
