@@ -109,13 +109,13 @@ static int take_places(struct cl_bnf *b, const Fp__LocateReply *r, const struct 
 	struct cl_seg *segs[FP_FDLINK_FDS_MAX];
 	uint32_t nsegs;
 
-	if (r->n_records != n || r->n_salts < buf->nfds || r->n_o_direct < buf->nfds) {
+	if (r->n_records == 0 || r->n_records > n || r->n_salts < buf->nfds || r->n_o_direct < buf->nfds) {
 		for (size_t i = 0; i < buf->nfds; i++)
 			close(buf->fds[i]);
 		return -EPROTO;
 	}
 	nsegs = take_segments(b, r, buf, segs);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < r->n_records; i++) /* a short answer is a prefix: the rest is asked for one by one */
 		for (uint32_t j = 0; r->records[i]->stored_bytes > 0 && j < nsegs; j++)
 			if (segs[j] && segs[j]->id == r->records[i]->segment)
 				learn_place(e[i], segs[j], r->records[i]->off);
