@@ -47,16 +47,17 @@ exec chroot . /usr/bin/env -i HOME=/root USER=root TERM=dumb LC_ALL=C.UTF-8 \
 
 # What `run with …` starts. Daemons in an example are started with & and need a moment: what uses them waits by itself, but fpctl.
 START = [r"""
+ready() { until [ -s "/tmp/ready-$1" ]; do sleep 0.05; done; }
 mkdir -p /etc/fpstore /var/lib/fpstore
 (umask 077; openssl rand -hex 32 > /etc/fpstore/key)
-mkfifo /tmp/ready
-fp-manager --dir /var/lib/fpstore/manager --ready-fd 9 9>/tmp/ready &
-read -r ready < /tmp/ready
+fp-manager --dir /var/lib/fpstore/manager --ready-fd 9 9>/tmp/ready-0 &
+ready 0
 """, r"""
 for i in 1 2; do
-    fp-benefactor --manager node0:7420 --dir /ssd/$i --size 128MiB --ready-fd 9 9>/tmp/ready &
-    read -r ready < /tmp/ready
+    fp-benefactor --manager node0:7420 --dir /ssd/$i --size 128MiB --ready-fd 9 9>/tmp/ready-$i &
 done
+ready 1
+ready 2
 """, r"""
 mkdir -p /AggregateSSDstore
 fp-mount --manager node0:7420 --pool 64MiB

@@ -1,7 +1,7 @@
 """What the documentation says about the tree must be there: part of make style (style.py runs these).
 
     links              a relative link leads to a file
-    tests              tests/….py::name is a test
+    tests              tests/….py::name and tests/….c::name are tests
     functions          `cl_…`, `mgr_…`, `bnf_…`, `fp_…` in docs/ARCHITECTURE.md is a name in a source file
     file map           every .c file of the programs stands in the map of docs/ARCHITECTURE.md
     messages           every message of fp.proto stands in docs/PROTOCOL.md, with its number
@@ -16,7 +16,7 @@ import subprocess
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 PROTOCOL = "docs/PROTOCOL.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
+TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
 NAME = re.compile(r"`((?:cl|mgr|bnf|fp|fdlink)_[a-z0-9_]+)`")
 PLACEHOLDER = re.compile(r"^@(options|conf) ([a-z-]+)@$")
 MAPPED = {"manager", "benefactor", "client", "common"}
@@ -59,7 +59,7 @@ def check_tests(files):
         for path, test in TEST.findall(line):
             if not os.path.isfile(path):
                 yield name, number, f"{path} is not there"
-            elif not re.search(rf"^\s*def {test}\(", text_of(path), re.M):
+            elif not re.search(rf"^\s*(def|static void) {test}\(", text_of(path), re.M):
                 yield name, number, f"{path} has no test {test}"
 
 
