@@ -12,6 +12,7 @@
  * dead.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,6 +69,14 @@ void cl_core_post_item(struct cl_core *c, struct cl_item *item)
     if (was_empty && write(c->wake_fd, &one, sizeof one) != sizeof one)
         FP_ERROR("core loop: cannot be woken: %s",
                  strerror(errno)); /* a full counter cannot be: it is read before the list */
+}
+
+bool cl_core_inbox_empty(struct cl_core *c)
+{
+    pthread_mutex_lock(&c->inbox_lock);
+    bool empty = !c->inbox_head;
+    pthread_mutex_unlock(&c->inbox_lock);
+    return empty;
 }
 
 static void run_post(void *arg)
@@ -140,12 +149,23 @@ void cl_core_start_result(struct cl_core *c, int err, const char *fmt, ...)
     pthread_mutex_unlock(&c->start_lock);
 }
 
+/* What uv_run(UV_RUN_DEFAULT) does, with the loop unlocked while there is nothing to do. */
 static void *run(void *arg)
 {
     struct cl_core *c = arg;
+    struct pollfd p = {.fd = uv_backend_fd(&c->loop), .events = POLLIN};
     pthread_setname_np(pthread_self(), "core");
+    pthread_mutex_lock(&c->loop_lock);
     cl_link_connect(c);
-    uv_run(&c->loop, UV_RUN_DEFAULT);
+    while (uv_run(&c->loop, UV_RUN_NOWAIT) != 0) {
+        int timeout_ms = uv_backend_timeout(&c->loop);
+        if (timeout_ms == 0)
+            continue;
+        pthread_mutex_unlock(&c->loop_lock);
+        (void)poll(&p, 1, timeout_ms);
+        pthread_mutex_lock(&c->loop_lock);
+    }
+    pthread_mutex_unlock(&c->loop_lock);
     return NULL;
 }
 
@@ -205,6 +225,7 @@ int cl_core_start(struct cl_mount *m)
         return -ENOMEM;
     c->m = m;
     m->core = c;
+    pthread_mutex_init(&c->loop_lock, NULL);
     pthread_mutex_init(&c->inbox_lock, NULL);
     pthread_mutex_init(&c->release_lock, NULL);
     pthread_mutex_init(&c->start_lock, NULL);
@@ -308,6 +329,7 @@ void cl_core_stop(struct cl_mount *m)
         FP_DEBUG("core loop: %s", fp_strerror(rc));
     close(c->wake_fd);
     fp_key_free(c->key);
+    pthread_mutex_destroy(&c->loop_lock);
     pthread_mutex_destroy(&c->inbox_lock);
     pthread_mutex_destroy(&c->release_lock);
     pthread_mutex_destroy(&c->start_lock);

@@ -52,8 +52,15 @@ enum cl_link_state {
     CL_LINK_UP,
 };
 
+/*
+ * Everything without a lock named is protected by loop_lock, which the core thread holds but while it waits
+ * in poll(2). So another thread that gets it by trylock may send a request itself (mgr_call.c); it calls
+ * nobody back and leaves the loop's handles to libuv and rpc. Nobody waits for loop_lock but the core thread.
+ * Order: any lock of the mount -> (trylock) loop_lock -> inbox_lock.
+ */
 struct cl_core {
     struct cl_mount *m;
+    pthread_mutex_t loop_lock;
     uv_loop_t loop;
     pthread_t thread;
     int wake_fd; /* eventfd: something is in the inbox */
@@ -95,6 +102,7 @@ struct cl_core {
 
 /* core.c */
 void cl_core_post_item(struct cl_core *c, struct cl_item *item);
+bool cl_core_inbox_empty(struct cl_core *c);
 void cl_core_bye_done(struct cl_core *c);
 void cl_core_start_result(struct cl_core *c, int err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
