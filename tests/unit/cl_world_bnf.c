@@ -16,7 +16,7 @@
 #include "fp/record.h"
 #include "tests/unit/cl_world_bnf.h"
 
-#define SEG_BYTES (8u << 20)
+#define SEG_BYTES (40u << 20)
 #define LEASE_MAX (4u << 20)
 
 static struct world_bnf bnfs[WORLD_BNFS_MAX];
@@ -131,8 +131,8 @@ int world_bnf_lease(struct world_bnf *b, uint64_t link, bool local, const Fp__Le
     grant = b->capacity > b->used ? (b->capacity - b->used) & ~4095ull : 0;
     if (grant > r->want_bytes)
         grant = (r->want_bytes + 4095) & ~4095ull;
-    if (grant > LEASE_MAX && r->min_bytes <= LEASE_MAX)
-        grant = LEASE_MAX;
+    if (grant > LEASE_MAX)
+        grant = r->min_bytes <= LEASE_MAX ? LEASE_MAX : r->min_bytes;
     if (grant < r->min_bytes) {
         pthread_mutex_unlock(&b->lock);
         return -ENOSPC;
@@ -145,7 +145,7 @@ int world_bnf_lease(struct world_bnf *b, uint64_t link, bool local, const Fp__Le
     if (local) {
         got = carve(b, l, grant, r->min_bytes);
         if (got < grant) /* the rest from the next segment */
-            got += carve(b, l, grant - got, SEG_BYTES / 2);
+            got += carve(b, l, grant - got, grant - got);
         WORLD_CHECK(got == grant);
     }
     b->used += grant;

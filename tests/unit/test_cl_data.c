@@ -32,6 +32,8 @@ static struct fx_mount mnt[2];
 static unsigned nmounts;
 static struct model model[FILES];
 static unsigned operations;
+static atomic_uint refused;
+static bool tight; /* the store is too small: a write may end with ENOSPC */
 static atomic_bool chaos; /* links break and answers are lost: what fails for that is tried again */
 
 /* rc of an operation that may be done twice. */
@@ -92,6 +94,12 @@ static void op_write(struct rnd *r, struct model *f, unsigned t)
 
     fx_fill(buf, len, rnd_below(r, 251));
     n = fx_write(f->x, &f->h, buf, len, off);
+    if (tight && n == -ENOSPC) {
+        atomic_fetch_add(&refused, 1);
+        goto out;
+    }
+    if (tight && n > 0)
+        len = (uint32_t)n;
     if (n != (ssize_t)len) {
         fprintf(stderr, "write: %zd\n", n);
         fail_at(f, off, "write failed");
@@ -99,6 +107,7 @@ static void op_write(struct rnd *r, struct model *f, unsigned t)
     memcpy(f->bytes + off, buf, len);
     while (off + len > old && !atomic_compare_exchange_weak(&f->size, &old, off + len))
         ;
+out:
     free(buf);
 }
 
@@ -179,6 +188,8 @@ static void op_fallocate(struct rnd *r, struct model *f)
     if (rnd_below(r, 2))
         len = 1 + rnd_below(r, len < 70000 ? len : 70000), end = off + len;
     TRIED(rc, cl_data_fallocate(&f->x->m, &f->h, mode, off, len));
+    if (tight && rc == -ENOSPC)
+        return;
     WORLD_CHECK(rc == 0);
     if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
         memset(f->bytes + off, 0, len);
@@ -386,6 +397,7 @@ struct how {
     bool local, chaos;
     int delay_us;
     size_t pool_pages; /* 0: all */
+    uint64_t capacity; /* of each of the three benefactors; 0: plenty */
 };
 
 static void drive(const struct how *how)
@@ -415,9 +427,10 @@ static void run(struct how how)
     (void)rnd_seed();
     world_faults.mgr_delay_us = world_faults.bnf_delay_us = how.delay_us;
     world_core_start();
-    world_bnf_add(1, how.local, 400u << 20);
-    world_bnf_add(2, false, 400u << 20);
-    world_bnf_add(3, false, 400u << 20);
+    for (uint32_t id = 1; id <= 3; id++)
+        world_bnf_add(id, how.local && id == 1, how.capacity ? how.capacity : 400u << 20);
+    tight = how.capacity > 0;
+    refused = 0;
     nmounts = how.mounts;
     for (unsigned i = 0; i < nmounts; i++) {
         fx_start(&mnt[i], 7 + i, 60000);
@@ -479,6 +492,13 @@ static void test_data_broken_links_and_lost_answers_cost_nothing(void **state)
     run((struct how){.threads = THREADS, .ops = OPS / 2, .mounts = 2, .local = true, .delay_us = 300, .chaos = true});
 }
 
+static void test_data_full_store_refuses_writes_and_keeps_the_rest(void **state)
+{
+    (void)state;
+    run((struct how){.threads = THREADS, .ops = OPS / 4, .mounts = 2, .local = true, .delay_us = 300, .capacity = 3u << 20});
+    assert_true(refused > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -487,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_data_threads_other_nodes_equal_byte_arrays),
         cmocka_unit_test(test_data_two_mounts_see_each_others_files_after_open),
         cmocka_unit_test(test_data_small_pool_only_slows_down),
+        cmocka_unit_test(test_data_full_store_refuses_writes_and_keeps_the_rest),
         cmocka_unit_test(test_data_broken_links_and_lost_answers_cost_nothing),
     };
 

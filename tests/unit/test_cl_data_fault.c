@@ -318,12 +318,11 @@ static void core_new_session(void *arg)
     cl_data_session_new(arg);
 }
 
-static void test_fault_forgotten_session_is_never_a_silent_loss(void **state)
+static void forget_sessions(bool local)
 {
     int told = 0;
 
-    (void)state;
-    begin(true, 200 * MIB, 64u << 10, 5000);
+    begin(local, 200 * MIB, 64u << 10, 5000);
     world_faults.bnf_delay_us = 2000;
     for (int round = 0; round < 20; round++) {
         unsigned wait_us = rnd_below(&r, 20000);
@@ -346,6 +345,13 @@ static void test_fault_forgotten_session_is_never_a_silent_loss(void **state)
     }
     fprintf(stderr, "losses told: %d\n", told);
     end();
+}
+
+static void test_fault_forgotten_session_is_never_a_silent_loss(void **state)
+{
+    (void)state;
+    forget_sessions(true);
+    forget_sessions(false);
 }
 
 /* The commit that finds out is one whose result nobody looks at: that of a write which publishes early. */
@@ -553,6 +559,27 @@ static void test_fault_unlinked_file_may_be_released_while_all_is_synced(void **
     end();
 }
 
+static void test_fault_largest_chunks_go_both_ways(void **state)
+{
+    const size_t len = 33u * MIB + 12345;
+    uint8_t *data = malloc(len), *back = malloc(len);
+
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        begin(local, 200 * MIB, 16 * MIB, 20000);
+        fx_fill(data, len, 99);
+        for (size_t at = 0; at < len; at += MIB)
+            assert_true(fx_write(&mnt, &h, data + at, len - at < MIB ? len - at : MIB, at) > 0);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        for (size_t at = 0; at < len; at += MIB)
+            assert_true(fx_read(&mnt, &h, back + at, len - at < MIB ? len - at : MIB, at) > 0);
+        assert_memory_equal(data, back, len);
+        end();
+    }
+    free(data);
+    free(back);
+}
+
 static void test_fault_unmount_ends_with_data_that_has_no_place(void **state)
 {
     (void)state;
@@ -606,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
         cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
         cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
+        cmocka_unit_test(test_fault_largest_chunks_go_both_ways),
         cmocka_unit_test(test_fault_unmount_ends_with_data_that_has_no_place),
     };
 
