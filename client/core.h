@@ -57,6 +57,8 @@ int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, P
 void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg);
 /* End all waits that have an `interrupted`, with err, and wait until that is done. Before the FUSE session goes. Any thread but the core loop. */
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
+/* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */
+void cl_mgr_limit_wait(struct cl_mount *m, uint32_t limit_ms);
 /* One MSG_OPEN or open MkNod of this inode is over: tells the manager, in batches of some milliseconds. Any thread; never blocks. */
 void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode);
 /* One-way message: dropped while there is no connection. */

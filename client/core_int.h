@@ -83,7 +83,8 @@ struct cl_core {
     bool uuid_known;
     bool queue_full; /* on_writable will come */
     bool stopping;
-    bool data_runs; /* between cl_core_data_started and _stopping */
+    atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
+    bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
 
     pthread_mutex_t release_lock;

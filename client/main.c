@@ -30,6 +30,7 @@
 
 #define END_SYNC_MS   30000u
 #define HURRY_SYNC_MS 2000u
+#define GONE_MS       10000u /* for a manager that is away */
 
 static struct cl_mount mount_; /* one per process; static, so that leak checkers see what hangs on it */
 
@@ -90,7 +91,8 @@ static int finish(struct cl_mount *m)
 {
     cl_shutdown_loop_ended();
     bool unmounted = cl_shutdown_unmounted();
-    uint64_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
+    uint32_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
+    cl_mgr_limit_wait(m, limit_ms < GONE_MS ? limit_ms : GONE_MS);
     cl_mgr_fail_interruptible(m, FP_ESTOPPING);
     int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
     if (rc < 0)

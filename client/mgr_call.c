@@ -399,7 +399,10 @@ static void abandon(struct cl_core *c, struct cl_request *q, int status)
 static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms)
 {
     uint64_t timeout_ms = c->m->opt.manager_timeout_ms;
+    uint32_t limit_ms = atomic_load(&c->wait_limit_ms);
     struct cl_call *next;
+    if (limit_ms != 0 && limit_ms < timeout_ms && c->link != CL_LINK_UP)
+        timeout_ms = limit_ms;
     for (struct cl_call *p = l->head; p; p = next) {
         struct cl_request *q = request_of(p);
         uint64_t age_ms = now_ms - q->born_ms;
@@ -425,6 +428,11 @@ void cl_requests_tick(struct cl_core *c, uint64_t now_ms)
     tick_list(c, &c->calls.resend, now_ms);
     tick_list(c, &c->calls.plain, now_ms);
     tick_list(c, &c->calls.waiting, now_ms);
+}
+
+void cl_mgr_limit_wait(struct cl_mount *m, uint32_t limit_ms)
+{
+    atomic_store(&m->core->wait_limit_ms, limit_ms);
 }
 
 struct fail_all {

@@ -31,11 +31,12 @@
 #include "fp/log.h"
 
 #define SYNC_MS       30000u
+#define GONE_MS       10000u /* for a manager that is away */
 #define OPEN_GRACE_MS 1000u
 #define HURRY_MS      3000u
 #define STEP_US       10000u
 
-static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done;
+static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done, sync_failed;
 
 static void fill_set(sigset_t *set)
 {
@@ -65,7 +66,7 @@ void cl_shutdown_loop_ended(void)
 
 bool cl_shutdown_hurried(void)
 {
-    return atomic_load(&hurried);
+    return atomic_load(&hurried) || atomic_load(&sync_failed);
 }
 
 bool cl_shutdown_unmounted(void)
@@ -92,7 +93,9 @@ static void *stop_main(void *arg)
     struct cl_mount *m = arg;
     pthread_setname_np(pthread_self(), "stop");
     FP_INFO("ending: writing out what is in the pool");
+    cl_mgr_limit_wait(m, GONE_MS);
     int rc = cl_data_sync_all(m, true, fp_now_ms() + SYNC_MS);
+    atomic_store(&sync_failed, rc < 0);
     if (rc < 0)
         FP_WARN("not everything could be written out yet: %s", fp_strerror(rc));
     if (!atomic_load(&hurried))
@@ -109,6 +112,7 @@ static void *stop_main(void *arg)
 static void hurry(struct cl_mount *m)
 {
     atomic_store(&hurried, true);
+    cl_mgr_limit_wait(m, 1);
     FP_WARN("asked again: ending quickly");
     if (cl_mountpoint_unmount(m->opt.mountpoint, true) == 0)
         atomic_store(&unmounted, true);

@@ -19,7 +19,7 @@ void cl_shutdown_request(void);
 
 /* Main thread, when the FUSE loop has ended. */
 void cl_shutdown_loop_ended(void);
-/* Was the end asked for a second time? */
+/* Was the end asked for a second time, or has writing out failed once? Then there is no point in waiting long. */
 bool cl_shutdown_hurried(void);
 /* Has the thread taken the mount away? Waits until it is through with that. */
 bool cl_shutdown_unmounted(void);
