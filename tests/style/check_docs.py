@@ -2,7 +2,7 @@
 
     links              a relative link leads to a file
     tests              tests/….py::name and tests/….c::name are tests
-    functions          `cl_…`, `mgr_…`, `bnf_…`, `fp_…` in docs/ARCHITECTURE.md is a name in a source file
+    functions          a `name_like_this` in docs/ARCHITECTURE.md is a name in a source file
     file map           every .c file of the programs stands in the map of docs/ARCHITECTURE.md
     messages           every message of fp.proto stands in docs/PROTOCOL.md, with its number
     man pages          are free of warnings, where mandoc is installed; list every option table once
@@ -17,7 +17,7 @@ ARCHITECTURE = "docs/ARCHITECTURE.md"
 PROTOCOL = "docs/PROTOCOL.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
-NAME = re.compile(r"`((?:cl|mgr|bnf|fp|fdlink)_[a-z0-9_]+)`")
+NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
 PLACEHOLDER = re.compile(r"^@(options|conf) ([a-z-]+)@$")
 MAPPED = {"manager", "benefactor", "client", "common"}
 
