@@ -257,3 +257,19 @@ def as_root():
 def settle(seconds):
     """A pause that is part of what is tested (never one to wait for something: that is wait_until)."""
     time.sleep(seconds * SLOW)
+
+
+@pytest.fixture
+def stress():
+    """A function that starts a Stress (stress.py); what still runs at the end of the test is killed before the store ends."""
+    from .stress import Stress
+    made = []
+
+    def start(store, **kw):
+        dirs = kw.pop("dirs", None) or [m.path for m in store.mounts]
+        made.append(Stress(store, dirs, **kw))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
