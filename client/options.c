@@ -93,7 +93,7 @@ static const struct fp_opt options[] = {
     FP_OPT_INT(struct cl_options, threads, "threads", "32", 2, 1024,
                "Most threads that serve requests of the kernel. Started when needed."),
     FP_OPT_INT(struct cl_options, store_threads, "store-threads", "0", 0, 256,
-               "Threads for checksums and device I/O. 0: as many as service cores, at least 2."),
+               "Threads for checksums and device I/O. 0: two for each service core, or 4 where none are set aside."),
     FP_OPT_BOOL(
         struct cl_options, direct_io, "direct-io", "on",
         "Bypass the kernel's page cache. Off only where programs need shared mappings on a kernel that has "

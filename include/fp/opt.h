@@ -169,7 +169,8 @@ struct fp_opt {
                 .flags = FP_OPT_COMMON)
 #define FP_OPT_READY_FD(T, field)                                                                            \
     FP_OPT_INT(T, field, "ready-fd", "-1", -1, 1 << 20,                                                      \
-               "Write one line with the address listened on to this descriptor once ready, and close it.",   \
+               "Write one line to this descriptor once ready, and close it: the address listened on, or "    \
+               "the mountpoint.",                                                                            \
                .flags = FP_OPT_NO_FILE, .arg = "N")
 
 /* FP_SYSCONFDIR comes from the Makefile; this is what the file is called without it. */
