@@ -1,6 +1,5 @@
 /*
- * Segments in memory: one memfd each, for checkpoints that need not survive the node (the paper's in-memory
- * buffers).
+ * Segments in memory, for checkpoints that need not survive the node (the paper's in-memory buffers).
  *
  * Called on disk threads. Clients write them through the descriptor like files. What makes tmpfs slow is
  * allocating and clearing pages; here a thread of our own does that for the next stretch of the segment being
@@ -8,6 +7,9 @@
  * lease does not wait for it: where the thread was not fast enough, and it runs at low priority, the client's
  * write makes the page. The stretch ready ahead is bounded (ahead_bytes), counts on top of --size, and is
  * given back when the next segment begins.
+ *
+ * Where we may, which takes CAP_SYS_ADMIN, segments are files without a name in a tmpfs of our own, mounted
+ * nowhere, with huge=within_size, because pages of 4 KiB are most of the cost; otherwise each is a memfd.
  *
  * Memory that was freed is not used again for other chunks, although its pages would be ready: mounts hold
  * the descriptors, and a late write of one whose lease has ended must not hit anybody's data (store.h).
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -33,10 +36,12 @@
 #endif
 
 #define STEP_BYTES ((uint64_t)4 << 20) /* the thread looks for something better to do after each */
+#define HUGE_BYTES ((uint64_t)2 << 20)
 
 struct memory_backend {
     struct bnf_backend base;
     uint64_t ahead_bytes;
+    int tmpfs_fd; /* root of our own tmpfs, or -1 */
     pthread_t thread;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t wake;
@@ -60,8 +65,9 @@ static int allocate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 }
 
 /*
- * Makes the pages be there. Through a mapping, because fallocate holds the inode's lock, which the clients'
- * writes into the stretch before need as well: measured, they crawl at a tenth of their speed beside it.
+ * Makes the pages be there. off_bytes is a multiple of HUGE_BYTES, so that the mapping can be of huge pages too.
+ * Through a mapping, because fallocate holds the inode's lock, which the clients' writes into the stretch before
+ * need as well: measured, they crawl at a tenth of their speed beside it.
  */
 static int populate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 {
@@ -86,7 +92,7 @@ static int memory_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_
 
 static uint64_t target_end(const struct memory_backend *m)
 {
-    uint64_t end = m->leased_end_bytes + m->ahead_bytes;
+    uint64_t end = (m->leased_end_bytes + m->ahead_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 
     return end < m->file->limit_bytes ? end : m->file->limit_bytes;
 }
@@ -95,7 +101,7 @@ static uint64_t target_end(const struct memory_backend *m)
 static void make_step_ready(struct memory_backend *m)
 {
     struct bnf_file *f = bnf_file_get(m->file);
-    uint64_t from = m->ready_end_bytes, to = target_end(m);
+    uint64_t ready = m->ready_end_bytes, from = ready & ~(HUGE_BYTES - 1), to = target_end(m);
     int rc;
 
     if (to - from > STEP_BYTES)
@@ -106,7 +112,7 @@ static void make_step_ready(struct memory_backend *m)
     if (m->file == f)
         m->ready_end_bytes = rc ? f->limit_bytes : to; /* no memory: leave it to the writers, who will tell */
     else
-        memory_punch(&m->base, f, from, to - from);
+        memory_punch(&m->base, f, ready, to - ready);
     bnf_file_put(f);
 }
 
@@ -126,17 +132,42 @@ static void *ahead_thread(void *arg)
     return NULL;
 }
 
-static int memory_create(struct bnf_backend *b, const struct fp_segment_header *h, struct bnf_file **out)
+/* -1 where we may not, or the kernel has no huge pages. */
+static int mount_tmpfs(void)
 {
-    struct bnf_file *f;
-    char name[64];
-    int fd, rc;
+    int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), root = -1;
 
-    (void)b;
-    snprintf(name, sizeof(name), "fpstore-seg-%" PRIx64, h->id);
+    if (fs < 0)
+        return -1;
+    /* size=0: bounded by our --size alone, as a memfd would be */
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "huge", "within_size", 0) == 0 &&
+        fsconfig(fs, FSCONFIG_SET_STRING, "size", "0", 0) == 0 &&
+        fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0) == 0 &&
+        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+        root = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    close(fs);
+    return root;
+}
+
+static int open_segment(const struct memory_backend *m, uint64_t id)
+{
+    char name[64];
+    int fd;
+
+    if (m->tmpfs_fd >= 0)
+        return openat(m->tmpfs_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    snprintf(name, sizeof(name), "fpstore-seg-%" PRIx64, id);
     fd = memfd_create(name, MFD_CLOEXEC | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL)
         fd = memfd_create(name, MFD_CLOEXEC);
+    return fd;
+}
+
+static int memory_create(struct bnf_backend *b, const struct fp_segment_header *h, struct bnf_file **out)
+{
+    struct bnf_file *f;
+    int fd = open_segment(memory_of(b), h->id), rc;
+
     if (fd < 0)
         return -errno;
     f = bnf_file_new(fd, false, h->id, h->salt, h->limit_bytes);
@@ -224,6 +255,8 @@ static void memory_free(struct bnf_backend *b)
     pthread_mutex_unlock(&m->lock);
     pthread_join(m->thread, NULL);
     bnf_file_put(m->file);
+    if (m->tmpfs_fd >= 0)
+        close(m->tmpfs_fd);
     pthread_cond_destroy(&m->wake);
     pthread_mutex_destroy(&m->lock);
     free(m);
@@ -250,9 +283,12 @@ int bnf_backend_memory_new(uint64_t ahead_bytes, struct bnf_backend **out)
         return -ENOMEM;
     m->base.ops = &memory_ops;
     m->ahead_bytes = ahead_bytes;
+    m->tmpfs_fd = mount_tmpfs();
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
     if (pthread_create(&m->thread, NULL, ahead_thread, m)) {
+        if (m->tmpfs_fd >= 0)
+            close(m->tmpfs_fd);
         free(m);
         return -EAGAIN;
     }
