@@ -2,7 +2,7 @@
 """make style: what can be checked about the tree without building it.
 
 Each check_* function yields (file, line, text). What they enforce is written
-down in docs/ARCHITECTURE.md: who may include whom, how long a file and a
+down in docs/CONTRIBUTING.md: who may include whom, how long a file and a
 function may be, that every source file says first what it is for, that no
 work is left lying about, and that nothing generated is committed.
 
