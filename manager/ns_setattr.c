@@ -42,7 +42,8 @@ static void set_times(struct mgr_core *c, const Fp__SetAttr *m, struct mgr_inode
         in->mtime = c->now.ns;
     else if (m->valid & FP__SET_ATTR_VALID__SET_MTIME)
         in->mtime = m->mtime_ns;
-    in->ctime = m->valid & FP__SET_ATTR_VALID__SET_CTIME ? m->ctime_ns : c->now.ns;
+    /* without a time: only "it has changed" */
+    in->ctime = m->valid & FP__SET_ATTR_VALID__SET_CTIME && m->ctime_ns ? m->ctime_ns : c->now.ns;
 }
 
 MGR_HANDLER(setattr)
