@@ -4,7 +4,7 @@
  * Called once by main, before any connection is served. Some threads take one segment after another and read
  * record headers only, from one to the next; what they find is entered into the store under one lock.
  * Everything of a segment that is not a record (rests of leases, torn records) is punched, so that a crash
- * leaks no space.
+ * leaks no space; but for a segment that could not be read as a whole, where it may be records.
  *
  * After a header that is not valid the scan goes on in steps of 4 KiB from there, over holes by SEEK_DATA.
  * Data of users can't be taken for a record: a header names its segment, offset and the segment's random
@@ -71,6 +71,7 @@ struct reader {
     struct found *found;
     size_t count, cap;
     uint64_t torn;
+    uint64_t unreadable; /* pages that the device gave an error for */
 };
 
 /* ---------------------------------------------------------------- scanning one segment */
@@ -155,12 +156,13 @@ static int scan_records(struct reader *r)
             lost = false;
             continue;
         }
-        if (rc == -EIO) { /* a page that can't be read is like a damaged one */
+        if (rc == -EIO) { /* a page that can't be read is like a damaged one, but see scan_segment */
             rc = 0;
             if (want > PAGE) {
                 want = PAGE;
                 continue;
             }
+            r->unreadable++;
         } else if (rc == 0) {
             uint64_t to = all_zero(page) ? next_data(r, off) : off;
 
@@ -331,7 +333,11 @@ static int scan_segment(struct scan *s, const char *name, uint8_t *buf)
         FP_WARN("segment %s is cut off: %" PRIu64 " of %" PRIu64 " bytes are there", name, r.size_bytes,
                 r.file->limit_bytes);
     rc = scan_records(&r);
-    if (rc == 0 && !read_only && punch_gaps(s, &r))
+    if (r.unreadable) /* a device that errs today may read tomorrow: what could not be looked at is not punched */
+        FP_ERROR("segment %s: %" PRIu64 " pages can't be read (Input/output error): their chunks are missing until a "
+                 "restart finds them readable; check the disk",
+                 name, r.unreadable);
+    else if (rc == 0 && !read_only && punch_gaps(s, &r))
         FP_WARN("segment %s: unused space could not be given back", name);
     if (r.torn)
         FP_INFO("segment %s: %" PRIu64 " torn or damaged place(s) skipped", name, r.torn);
