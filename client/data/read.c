@@ -174,7 +174,8 @@ static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, 
 	b.off = win * f->window_bytes + p->off;
 	b.len = p->len;
 	b.reason = (char *)(uintptr_t)fp_strerror(err);
-	cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
+	if (err == FP_ECHECKSUM || err == FP_ECHUNK_MISSING || err == -EIO) /* and not one whose benefactor is away */
+		cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
 	cl_data_note_error(r->d, "inode %llu, bytes %llu+%u: chunk %#llx on benefactor %u can't be read: %s", (unsigned long long)b.ino,
 			   (unsigned long long)b.off, p->len, (unsigned long long)b.chunk, b.bnf, fp_strerror(err));
 }

@@ -456,6 +456,7 @@ static void test_fault_read_waits_for_a_benefactor_that_restarts(void **state)
 
     assert_true(fx_read(&mnt, &h, buf, 1000, 0) < 0); /* and not for ever */
     assert_in_range(fp_now_ms() - t0, 3000, 10000);
+    assert_int_equal(world_bad_chunks(), 0); /* away is not damaged */
     b1->down = false;
     check_read(&mnt, &h);
     end();
