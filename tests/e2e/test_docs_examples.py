@@ -143,3 +143,19 @@ def test_man_page(page, tmp_path):
     if shutil.which("mandoc"):
         lint = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", out], capture_output=True, text=True, timeout=20)
         assert not lint.stdout, lint.stdout
+
+
+@pytest.mark.parametrize("program", ["fp-mount", "fp-benefactor"])
+def test_fp_conf_of_the_man_page_is_understood(program, tmp_path):
+    with open(os.path.join(TOP, "docs/man/fp.conf.5.in")) as f:
+        example = plain(re.search(r"^\.EX\n(.*?)^\.EE$", f.read(), re.M | re.S).group(1))
+    assert f"[{program[3:]}]" in example
+    conf, key, place = tmp_path / "fp.conf", tmp_path / "key", tmp_path / "place"
+    conf.write_text(example)
+    key.write_text("0123456789abcdef" * 4 + "\n")
+    key.chmod(0o600)
+    place.mkdir()
+    args = [place] if program == "fp-mount" else ["--dir", place, "--size=64MiB"]
+    run = subprocess.run([os.path.join(BIN, program), "--config", conf, "--key", key, "--start-timeout=100ms", "--manager=127.0.0.1:1", *args],
+                         capture_output=True, text=True, timeout=20 * SLOW)
+    assert run.returncode == 1 and "127.0.0.1:1" in run.stderr, "not the options, but the manager, is what is wrong: " + run.stderr
