@@ -48,6 +48,7 @@ struct memory_backend {
     struct bnf_file *file; /* being filled, referenced */
     uint64_t leased_end_bytes;
     uint64_t ready_end_bytes;
+    uint64_t left_segment, left_end_bytes; /* the segment filled before, and where its leases end */
     bool stop;
 };
 
@@ -97,6 +98,13 @@ static uint64_t target_end(const struct memory_backend *m)
     return end < m->file->limit_bytes ? end : m->file->limit_bytes;
 }
 
+/* What was made ready and not leased: never more, for in front of it is the clients' data. */
+static void give_back(struct memory_backend *m, struct bnf_file *f, uint64_t from, uint64_t to)
+{
+    if (to > from)
+        memory_punch(&m->base, f, from, to - from);
+}
+
 /* Lock held; let go meanwhile. */
 static void make_step_ready(struct memory_backend *m)
 {
@@ -111,8 +119,8 @@ static void make_step_ready(struct memory_backend *m)
     pthread_mutex_lock(&m->lock);
     if (m->file == f)
         m->ready_end_bytes = rc ? f->limit_bytes : to; /* no memory: leave it to the writers, who will tell */
-    else
-        memory_punch(&m->base, f, ready, to - ready);
+    else if (m->left_segment == f->segment)
+        give_back(m, f, ready > m->left_end_bytes ? ready : m->left_end_bytes, to);
     bnf_file_put(f);
 }
 
@@ -184,8 +192,11 @@ static int memory_create(struct bnf_backend *b, const struct fp_segment_header *
 /* Lock held. The stretch made ready behind the last lease of the old segment is given back. */
 static void switch_to(struct memory_backend *m, struct bnf_file *f, uint64_t off_bytes)
 {
-    if (m->file && m->ready_end_bytes > m->leased_end_bytes)
-        memory_punch(&m->base, m->file, m->leased_end_bytes, m->ready_end_bytes - m->leased_end_bytes);
+    if (m->file) {
+        give_back(m, m->file, m->leased_end_bytes, m->ready_end_bytes);
+        m->left_segment = m->file->segment;
+        m->left_end_bytes = m->leased_end_bytes;
+    }
     bnf_file_put(m->file);
     m->file = bnf_file_get(f);
     m->leased_end_bytes = m->ready_end_bytes = off_bytes;
@@ -202,6 +213,8 @@ static int memory_alloc(struct bnf_backend *b, struct bnf_file *f, uint64_t off_
         if (off_bytes + len_bytes > m->leased_end_bytes)
             m->leased_end_bytes = off_bytes + len_bytes;
         pthread_cond_signal(&m->wake);
+    } else if (f->segment == m->left_segment && off_bytes + len_bytes > m->left_end_bytes) {
+        m->left_end_bytes = off_bytes + len_bytes;
     }
     pthread_mutex_unlock(&m->lock);
     return 0;

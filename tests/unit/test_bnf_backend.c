@@ -125,6 +125,34 @@ static void test_backend_leases_in_any_order_are_allocated(void **state)
     bnf_file_put(f);
 }
 
+/* A segment that is left while a stretch of it is being made ready keeps what was written into its leases. */
+static void test_backend_leaving_a_segment_keeps_its_data(void **state)
+{
+    enum { SEGMENTS = 24, STRETCH = 4096 + 12 * (1 << 20) };
+    struct fixture *x = *state;
+    struct bnf_file *f[SEGMENTS];
+    static uint8_t page[4096] __attribute__((aligned(4096))), got[4096] __attribute__((aligned(4096)));
+
+    memset(page, 0x5a, sizeof(page));
+    for (unsigned i = 0; i < SEGMENTS; i++) {
+        f[i] = bnf_new_segment(&x->t, x->b, i + 1, LIMIT);
+        assert_int_equal(bnf_backend_alloc(x->b, f[i], 4096, STRETCH - 4096), 0);
+        usleep(i % 8 * 250); /* memory is made ready beside us: leave it at different moments */
+        for (uint64_t off = 4096; off < STRETCH; off += MIB / 4) {
+            struct iovec iov = {page, sizeof(page)};
+
+            assert_int_equal(bnf_file_write(f[i], &iov, 1, off), 0);
+        }
+    }
+    for (unsigned i = 0; i < SEGMENTS; i++) {
+        for (uint64_t off = 4096; off < STRETCH; off += MIB / 4) {
+            assert_int_equal(bnf_file_read(f[i], got, sizeof(got), off), 0);
+            assert_memory_equal(got, page, sizeof(page));
+        }
+        bnf_file_put(f[i]);
+    }
+}
+
 static void test_backend_reports_free_space(void **state)
 {
     struct fixture *x = *state;
@@ -166,6 +194,8 @@ int main(void)
         M(test_backend_unlink_frees_space_of_open_files),
         D(test_backend_leases_in_any_order_are_allocated),
         M(test_backend_leases_in_any_order_are_allocated),
+        D(test_backend_leaving_a_segment_keeps_its_data),
+        M(test_backend_leaving_a_segment_keeps_its_data),
         D(test_backend_reports_free_space),
         M(test_backend_reports_free_space),
         D(test_backend_fault_points_fail_the_call),
