@@ -123,6 +123,12 @@ class Ours:
             self.remove()
         return mibs(r)
 
+    def check(self, size, jobs=1, shared=False, **args):
+        """Writes once more and reads it back: a fast wrong answer is none."""
+        self.write(name="check", clean=False, size=size, jobs=jobs, shared=shared, **args)
+        self.env.io("read", path=os.path.join(self.store.mnt, "f"), size=size, jobs=jobs, shared=shared, verify=True)
+        self.remove()
+
     def remove(self):
         for f in os.listdir(self.store.mnt):
             os.unlink(os.path.join(self.store.mnt, f))
@@ -146,6 +152,7 @@ def write_pair(env, name, backend, ref_name, native_dir, goal, ours_args, ref_ar
         ours = Ours(env, store, name)
         a, b = alternate(env.runs, lambda i: ours.write(size=env.file_bytes, **ours_args),
                          lambda i: native_write(env, native_dir, size=env.file_bytes, **ref_args))
+        ours.check(size=env.file_bytes, **ours_args)
         yield Result(name, "MiB/s", a, b, goal, ref_name, ours.cpu_extra())
 
 
@@ -201,9 +208,7 @@ def n1_strided(env):
         each = env.file_bytes // 4
         a, b = alternate(env.runs, lambda i: ours.write(size=each, jobs=4, shared=True),
                          lambda i: ours.write(name="nn", size=each, jobs=4))
-        # What was written by four has to be there: a fast wrong answer is none.
-        ours.write(clean=False, file="v", size=each, jobs=4, shared=True)
-        env.io("read", path=os.path.join(store.mnt, "v"), size=each, jobs=4, shared=True, verify=True)
+        ours.check(size=each, jobs=4, shared=True)
         yield Result("n1-strided-1m-4w", "MiB/s", a, b, ("ratio", 0.8), "ours, a file each", ours.cpu_extra())
 
 
