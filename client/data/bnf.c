@@ -236,24 +236,15 @@ int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 
 /* -------------------------------------------------------------- segments */
 
-static struct cl_seg *seg_find_locked(struct cl_bnf *b, uint64_t id)
+/* By number and salt: a benefactor that was started again may give an old number to a new file. */
+static struct cl_seg *seg_find_locked(struct cl_bnf *b, uint64_t id, uint64_t salt)
 {
 	struct cl_seg *s = b->segs;
 
-	while (s && s->id != id)
+	while (s && (s->id != id || s->salt != salt))
 		s = s->next;
 	if (s)
 		atomic_fetch_add(&s->refs, 1);
-	return s;
-}
-
-struct cl_seg *cl_seg_find(struct cl_bnf *b, uint64_t id)
-{
-	struct cl_seg *s;
-
-	pthread_mutex_lock(&b->lock);
-	s = seg_find_locked(b, id);
-	pthread_mutex_unlock(&b->lock);
 	return s;
 }
 
@@ -262,7 +253,7 @@ struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, 
 	struct cl_seg *s;
 
 	pthread_mutex_lock(&b->lock);
-	s = seg_find_locked(b, id);
+	s = seg_find_locked(b, id, salt);
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		if (s) {

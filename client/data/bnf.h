@@ -80,9 +80,7 @@ bool cl_bnf_is_local(struct cl_bnf *b);
 /* A call over the local link, answered within 2.5 s or given up. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
 int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r);
 
-/* A segment of this benefactor with one more reference, or NULL if not open yet. */
-struct cl_seg *cl_seg_find(struct cl_bnf *b, uint64_t id);
-/* Take over a descriptor that came with a reply (closed if the segment is open already). One reference for the caller. NULL: no memory. */
+/* Take over a descriptor that came with a reply (closed if the segment, by id and salt, is open already). One reference for the caller. NULL: no memory. */
 struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct);
 void cl_seg_put(struct cl_seg *s);
 

@@ -68,6 +68,7 @@ struct world_bnf {
     struct world_lease *leases;
     struct world_rec *bucket[1024];
     uint64_t nrecs, lease_ids;
+    uint64_t starts; /* world_bnf_restart_empty */
     /* faults: */
     atomic_bool down;          /* nobody listens; links are broken by world_bnf_break */
     atomic_int store_err;      /* STORED and WRITE fail with this */
@@ -80,6 +81,8 @@ struct world_bnf {
 struct world_bnf *world_bnf_add(uint32_t id, bool local, uint64_t capacity);
 struct world_bnf *world_bnf(uint32_t id);
 void world_bnf_break(struct world_bnf *b); /* the links to it, now */
+/* Started again with nothing, as one in memory: links break, and segments are numbered from the beginning. */
+void world_bnf_restart_empty(struct world_bnf *b);
 void world_bnf_delete(uint32_t bnf, uint64_t chunk);
 uint64_t world_bnf_used(struct world_bnf *b);
 /* Change one bit of the chunk's data at off; false: not there. */

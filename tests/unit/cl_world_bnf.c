@@ -66,7 +66,7 @@ static void seg_new(struct world_bnf *b)
 
     b->segs = realloc(b->segs, (b->nsegs + 1) * sizeof *b->segs);
     s = &b->segs[b->nsegs];
-    *s = (struct world_seg){.id = b->id * 1000u + ++b->nsegs, .salt = b->id * 7919u + b->nsegs, .next = FP_SEGMENT_HEADER_BYTES};
+    *s = (struct world_seg){.id = b->id * 1000u + ++b->nsegs, .salt = b->id * 7919u + b->nsegs + b->starts * 104729u, .next = FP_SEGMENT_HEADER_BYTES};
     s->fd = memfd_create("segment", MFD_CLOEXEC);
     WORLD_CHECK(s->fd >= 0 && ftruncate(s->fd, SEG_BYTES) == 0);
     s->used = calloc(SEG_BYTES / 4096, 1);
@@ -447,27 +447,50 @@ bool world_bnf_flip(struct world_bnf *b, uint64_t chunk, uint32_t off)
     return r != NULL;
 }
 
+/* Forgets all that is stored; returns how many bytes that was. */
+static uint64_t drop_all(struct world_bnf *b)
+{
+    uint64_t stored = 0;
+
+    for (size_t k = 0; k < 1024; k++)
+        while (b->bucket[k]) {
+            struct world_rec *r = b->bucket[k];
+
+            b->bucket[k] = r->next;
+            stored += r->stored_bytes;
+            free(r);
+        }
+    for (uint32_t k = 0; k < b->nsegs; k++) {
+        close(b->segs[k].fd);
+        free(b->segs[k].used);
+    }
+    free(b->segs);
+    b->segs = NULL;
+    b->nsegs = 0;
+    b->nrecs = 0;
+    return stored;
+}
+
+void world_bnf_restart_empty(struct world_bnf *b)
+{
+    world_bnf_break(b);
+    for (int i = 0; b->leases && i < 5000; i++) /* connections break on the loop */
+        usleep(1000);
+    pthread_mutex_lock(&b->lock);
+    WORLD_CHECK(!b->leases);
+    b->used -= drop_all(b);
+    b->starts++;
+    pthread_mutex_unlock(&b->lock);
+}
+
 void world_bnf_fini(void)
 {
     for (unsigned i = 0; i < nbnfs; i++) {
         struct world_bnf *b = &bnfs[i];
-        uint64_t stored = 0;
+        uint64_t stored = drop_all(b);
 
-        for (size_t k = 0; k < 1024; k++)
-            while (b->bucket[k]) {
-                struct world_rec *r = b->bucket[k];
-
-                b->bucket[k] = r->next;
-                stored += r->stored_bytes;
-                free(r);
-            }
         WORLD_CHECK(!b->leases); /* every lease came back or ended with its link */
         WORLD_CHECK(b->used == stored);
-        for (uint32_t k = 0; k < b->nsegs; k++) {
-            close(b->segs[k].fd);
-            free(b->segs[k].used);
-        }
-        free(b->segs);
         pthread_mutex_destroy(&b->lock);
     }
     nbnfs = 0;
