@@ -561,6 +561,7 @@ int bnf_store_add_record(struct bnf_store *s, uint64_t chunk, const struct bnf_p
         return rc;
     seg->live_records++;
     seg->live_bytes += at->stored_bytes;
+    seg->dirty = true; /* the run before may have acknowledged it without a sync */
     s->used_bytes += at->stored_bytes;
     return 0;
 }

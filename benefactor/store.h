@@ -182,7 +182,8 @@ size_t bnf_store_inventory(const struct bnf_store *s, uint64_t after, uint64_t *
 
 /* ---- durability */
 
-/* Slots of segments with records that were stored since the last call; they count as clean from now on.
+/* Slots of segments with records that were stored since the last call, or found at start; they count as clean
+ * from now on.
  * Returns how many there are; if that is more than max nothing was changed: call again with more room. */
 size_t bnf_store_take_dirty(struct bnf_store *s, uint32_t *slots, size_t max);
 /* fdatasync failed: dirty again. */

@@ -562,6 +562,25 @@ static void test_store_dirty_segments_are_told_once(void **state)
     store_end(s);
 }
 
+static void test_store_recovered_segments_are_dirty(void **state)
+{
+    const struct bnf_store_config config = {512 * MIB, SEG, 1};
+    struct bnf_place at = {.off_bytes = PAGE, .stored_bytes = 3 * PAGE, .len_bytes = 5000}, other;
+    struct bnf_store *s;
+    uint32_t slots[4], empty;
+
+    (void)state;
+    device_reset();
+    assert_int_equal(bnf_store_new(&config, &s), 0);
+    assert_int_equal(bnf_store_add_segment(s, 1, 9, SEG, &at.slot), 0);
+    assert_int_equal(bnf_store_add_segment(s, 2, 9, SEG, &empty), 0);
+    assert_int_equal(bnf_store_add_record(s, 1, &at, &other), 0);
+    assert_int_equal(bnf_store_take_dirty(s, slots, 4), 1);
+    assert_int_equal(slots[0], at.slot);
+    assert_int_equal(bnf_store_take_dirty(s, slots, 4), 0);
+    bnf_store_free(s);
+}
+
 /* ---------------------------------------------------------------- everything at random */
 
 #define OWNERS 4
@@ -785,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_store_empty_segment_is_unlinked),
         cmocka_unit_test(test_store_inventory_is_ascending_and_whole),
         cmocka_unit_test(test_store_dirty_segments_are_told_once),
+        cmocka_unit_test(test_store_recovered_segments_are_dirty),
         cmocka_unit_test(test_store_random_life_adds_up),
     };
 
