@@ -201,6 +201,7 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
             return mgr_doom(c, -ENOMEM);
         c->n.next_bnf = c->bnf_count + 1;
         c->n.dirty = true;
+        c->new_number = true;
     }
     if (b->conn && b->conn != rq->conn) {
         b->conn->bnf = NULL;

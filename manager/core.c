@@ -343,15 +343,16 @@ void mgr_core_tick(struct mgr_core *c)
     }
 }
 
-static void store_counters(struct mgr_core *c)
+int mgr_counters_store(struct mgr_core *c)
 {
     const struct mgr_counters *n = &c->n;
+    int rc = 0;
 
-    mgr_bnf_store(c);
     if (n->dirty)
-        mgr_db_exec(&c->db, COUNTERS_PUT, DBI(n->next_ino), DBI(n->next_cookie), DBI(n->next_session),
-                    DBI(n->next_bnf), DBI(n->inodes), DBI(n->chunks), DBI(n->slices));
+        rc = mgr_db_exec(&c->db, COUNTERS_PUT, DBI(n->next_ino), DBI(n->next_cookie), DBI(n->next_session),
+                         DBI(n->next_bnf), DBI(n->inodes), DBI(n->chunks), DBI(n->slices));
     c->n.dirty = false;
+    return rc;
 }
 
 void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
@@ -368,7 +369,13 @@ void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, 
         c->outs = p;
         c->out_cap = cap;
     }
-    c->outs[c->out_count++] = (struct mgr_out){.kind = kind, .user = conn->user, .type = type, .msg = msg};
+    /* Were a chunk deleted before the transaction that dropped it is durable, a crash of the machine would
+     * bring back a map that names it. */
+    c->outs[c->out_count++] = (struct mgr_out){.kind = kind,
+                                               .user = conn->user,
+                                               .type = type,
+                                               .durable = type == FP__MSG_TYPE__MSG_DELETE,
+                                               .msg = msg};
 }
 
 static void pump_closing(struct mgr_core *c)
@@ -386,10 +393,15 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     int err;
 
     assert(c->in_group);
-    if (!c->db.err)
-        store_counters(c);
+    if (!c->db.err) {
+        mgr_bnf_store(c);
+        mgr_counters_store(c);
+    }
     err = mgr_db_commit(&c->db);
     c->in_group = false;
+    if (!err && c->new_number)
+        mgr_db_sync(&c->db); /* a failure is in the log, and durable requests fail */
+    c->new_number = false;
     *durable = c->durable && !err;
     if (err) {
         mgr_session_undo(c);

@@ -64,6 +64,7 @@ struct mgr_out {
     enum mgr_out_kind kind;
     void *user; /* of mgr_core_conn_new */
     uint16_t type;
+    bool durable;                /* send when everything committed so far is on stable storage */
     const ProtobufCMessage *msg; /* valid until mgr_core_reset */
 };
 

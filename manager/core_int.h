@@ -113,6 +113,7 @@ struct mgr_core {
     uint64_t damages;
     uint64_t unsettled; /* sessions with settled_ms != 0 */
     bool durable, busy, reload, in_group;
+    bool new_number; /* this group gives out a number that chunk ids or maps will name */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
     uint64_t stop_ms; /* 0: not stopping */
@@ -145,6 +146,8 @@ void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, 
 /* After a rollback, and at start: counters, sessions, benefactors' totals, orphans as the database has them.
  */
 int mgr_reload(struct mgr_core *c);
+/* Writes the counters if they changed. */
+int mgr_counters_store(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- inode.c */
 

@@ -10,6 +10,7 @@
 #include "manager/core_int.h"
 
 #define DEFAULT_CHUNK_BYTES (1u << 20)
+#define INO_SKIP            (1u << 20) /* more than are made in the seconds until the kernel writes the WAL out */
 
 static uint64_t larger(uint64_t a, uint64_t b)
 {
@@ -131,7 +132,16 @@ static bool has_store(struct mgr_core *c)
     return have;
 }
 
-static int load_all(struct mgr_core *c)
+/* A crash of the machine may take back what the last seconds made, but not from the clients: one that still
+ * writes to an inode number that nobody knows any more must not meet another file under it. So numbers that
+ * may have been given out are skipped. (Sessions and benefactors are synced before they are told theirs.) */
+static void skip_numbers(struct mgr_core *c)
+{
+    c->n.next_ino += INO_SKIP;
+    c->n.dirty = true;
+}
+
+static int load_all(struct mgr_core *c, bool created)
 {
     int rc, end;
 
@@ -145,10 +155,15 @@ static int load_all(struct mgr_core *c)
     rc = rc ? rc : mgr_session_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
     rc = rc ? rc : mgr_damage_load(c);
+    if (!rc && !created) {
+        skip_numbers(c);
+        rc = mgr_counters_store(c);
+    }
     if (rc)
         mgr_doom(c, rc);
     end = mgr_db_commit(&c->db);
-    return rc ? rc : end;
+    rc = rc ? rc : end;
+    return rc ? rc : mgr_db_sync(&c->db);
 }
 
 static void defaults(struct mgr_core_opts *o)
@@ -183,7 +198,7 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
         free(c);
         return rc;
     }
-    rc = load_all(c);
+    rc = load_all(c, created);
     if (rc) {
         snprintf(why, MGR_DB_WHY_MAX, "cannot read the database %.300s: %s", db_path, mgr_db_errmsg(&c->db));
         mgr_core_free(c);

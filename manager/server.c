@@ -66,6 +66,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     FP_DEBUG("connection to %s closed: %s (%s)", fp_rpc_conn_peer(conn), why ? why : "", fp_strerror(err));
     if (!peer)
         return;
+    mgr_batch_forget(s, peer);
     if (!s->ending) {
         mgr_batch_open(s);
         mgr_core_conn_lost(s->core, peer->core);
@@ -238,7 +239,7 @@ int mgr_server_run(struct mgr_core *core, const struct mgr_server_opts *opts)
     static struct mgr_server s; /* one per process */
     int rc;
 
-    s = (struct mgr_server){.core = core, .opts = opts, .durable_last = &s.durable_first};
+    s = (struct mgr_server){.core = core, .opts = opts, .durable_last = &s.durable_first, .late_last = &s.late_first};
     uv_loop_init(&s.loop);
     rc = listen_on(&s);
     if (rc)

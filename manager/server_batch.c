@@ -2,7 +2,7 @@
  *
  *   frames of this turn --> core (one transaction) --> COMMIT --> replies
  *                                                        `--> those that must be durable: sync thread -->
- * replies
+ * replies, and deletes of chunks that it dropped
  *
  * A group is opened by the first thing that needs it and closed before the loop would sleep, so under load it
  * grows by itself: while one COMMIT runs, the next group's requests arrive. The sync of the WAL runs on a
@@ -90,33 +90,6 @@ static void answer_durable(struct mgr_durable *d, int err)
     free(d);
 }
 
-void mgr_batch_synced(void *server, uint64_t ticket, int err)
-{
-    struct mgr_server *s = server;
-
-    while (s->durable_first && s->durable_first->ticket <= ticket) {
-        struct mgr_durable *d = s->durable_first;
-
-        s->durable_first = d->next;
-        if (!s->durable_first)
-            s->durable_last = &s->durable_first;
-        answer_durable(d, err);
-    }
-    fp_rpc_flush(s->rpc);
-}
-
-void mgr_batch_drop(struct mgr_server *s)
-{
-    while (s->durable_first) {
-        struct mgr_durable *d = s->durable_first;
-
-        s->durable_first = d->next;
-        fp_rpc_conn_put(d->conn);
-        free(d);
-    }
-    free(s->pending);
-}
-
 /* ---------------------------------------------------------------- frames of the core */
 
 struct call {
@@ -155,14 +128,114 @@ static void call_peer(struct mgr_peer *peer, const struct mgr_out *o)
     fp_rpc_conn_close(peer->conn, 0);
 }
 
+/* ---------------------------------------------------------------- frames that wait for a sync */
+
+static bool keep_late(struct mgr_server *s, const struct mgr_out *o, uint64_t ticket)
+{
+    size_t len = protobuf_c_message_get_packed_size(o->msg);
+    struct mgr_late *l = malloc(sizeof *l + len);
+
+    if (!l)
+        return false;
+    *l = (struct mgr_late){
+        .peer = o->user, .ticket = ticket, .type = o->type, .desc = o->msg->descriptor, .len = len};
+    protobuf_c_message_pack(o->msg, l->bytes);
+    *s->late_last = l;
+    s->late_last = &l->next;
+    return true;
+}
+
+static void call_late(struct mgr_server *s, struct mgr_late *l, int err)
+{
+    struct mgr_out o = {.kind = MGR_OUT_CALL, .user = l->peer, .type = l->type};
+    ProtobufCMessage *msg = err ? NULL : protobuf_c_message_unpack(l->desc, NULL, l->len, l->bytes);
+
+    if (msg) {
+        o.msg = msg;
+        call_peer(l->peer, &o);
+        protobuf_c_message_free_unpacked(msg, NULL);
+    } else if (!s->ending) {
+        mgr_batch_open(s);
+        mgr_core_answer(s->core, l->peer->core, l->type, err ? err : -ENOMEM, NULL, 0);
+    }
+    free(l);
+}
+
+static struct mgr_late *take_late(struct mgr_server *s)
+{
+    struct mgr_late *l = s->late_first;
+
+    s->late_first = l->next;
+    if (!s->late_first)
+        s->late_last = &s->late_first;
+    return l;
+}
+
+void mgr_batch_forget(struct mgr_server *s, const struct mgr_peer *peer)
+{
+    struct mgr_late **p = &s->late_first;
+
+    while (*p) {
+        struct mgr_late *l = *p;
+
+        if (l->peer != peer) {
+            p = &l->next;
+            continue;
+        }
+        *p = l->next;
+        free(l);
+    }
+    s->late_last = p;
+}
+
+void mgr_batch_synced(void *server, uint64_t ticket, int err)
+{
+    struct mgr_server *s = server;
+
+    while (s->durable_first && s->durable_first->ticket <= ticket) {
+        struct mgr_durable *d = s->durable_first;
+
+        s->durable_first = d->next;
+        if (!s->durable_first)
+            s->durable_last = &s->durable_first;
+        answer_durable(d, err);
+    }
+    while (s->late_first && s->late_first->ticket <= ticket)
+        call_late(s, take_late(s), err);
+    fp_rpc_flush(s->rpc);
+}
+
+void mgr_batch_drop(struct mgr_server *s)
+{
+    while (s->durable_first) {
+        struct mgr_durable *d = s->durable_first;
+
+        s->durable_first = d->next;
+        fp_rpc_conn_put(d->conn);
+        free(d);
+    }
+    while (s->late_first)
+        free(take_late(s));
+    free(s->pending);
+}
+
+/* ---------------------------------------------------------------- the end of a group */
+
 static void send_outs(struct mgr_server *s)
 {
+    uint64_t ticket = 0;
     struct mgr_out o;
 
     while (mgr_core_out_next(s->core, &o)) {
         struct mgr_peer *peer = o.user;
 
-        if (o.kind == MGR_OUT_SEND)
+        if (o.durable && !ticket)
+            ticket = mgr_worker_ask(&s->sync);
+        if (o.durable && keep_late(s, &o, ticket))
+            continue;
+        if (o.durable) /* as in call_peer */
+            fp_rpc_conn_close(peer->conn, 0);
+        else if (o.kind == MGR_OUT_SEND)
             fp_rpc_send(peer->conn, o.type, o.msg);
         else if (o.kind == MGR_OUT_CALL)
             call_peer(peer, &o);
@@ -170,8 +243,6 @@ static void send_outs(struct mgr_server *s)
             fp_rpc_conn_close(peer->conn, 0);
     }
 }
-
-/* ---------------------------------------------------------------- the end of a group */
 
 static void send_replies(struct mgr_server *s, int err, bool durable)
 {

@@ -34,6 +34,17 @@ struct mgr_durable {
     uint8_t bytes[];
 };
 
+/* A request of the core that waits for a sync, packed likewise. */
+struct mgr_late {
+    struct mgr_late *next;
+    struct mgr_peer *peer;
+    uint64_t ticket;
+    uint16_t type;
+    const ProtobufCMessageDescriptor *desc;
+    size_t len;
+    uint8_t bytes[];
+};
+
 struct mgr_server {
     struct mgr_core *core;
     const struct mgr_server_opts *opts;
@@ -51,6 +62,7 @@ struct mgr_server {
     struct mgr_pending *pending;
     size_t pending_count, pending_cap;
     struct mgr_durable *durable_first, **durable_last;
+    struct mgr_late *late_first, **late_last;
 };
 
 /* Makes sure that a group is open. */
@@ -62,6 +74,8 @@ void mgr_batch_add(struct mgr_server *s, struct fp_rpc_conn *conn, const struct 
                    const struct mgr_reply *reply);
 /* The worker has synced: everything up to this ticket. */
 void mgr_batch_synced(void *server, uint64_t ticket, int err);
+/* Forgets what waits to be sent to this peer, which is going. */
+void mgr_batch_forget(struct mgr_server *s, const struct mgr_peer *peer);
 /* Forgets what waits. */
 void mgr_batch_drop(struct mgr_server *s);
 

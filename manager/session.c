@@ -258,6 +258,7 @@ static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
         return NULL;
     c->n.next_session++;
     c->n.dirty = true;
+    c->new_number = true; /* never a second time: chunk ids are made of it */
     s->fresh = true;
     s->pid = h->pid;
     s->started_ns = c->now.ns;

@@ -49,6 +49,7 @@ static int end(struct fix *f)
         q->kind = o.kind;
         q->conn = *(struct mgr_conn **)o.user;
         q->type = o.type;
+        q->durable = o.durable;
         q->len = o.msg ? protobuf_c_message_get_packed_size(o.msg) : 0;
         q->bytes = malloc(q->len + 1);
         if (o.msg)

@@ -10,6 +10,7 @@ struct fix_out {
     enum mgr_out_kind kind;
     struct mgr_conn *conn;
     uint16_t type;
+    bool durable;
     size_t len;
     uint8_t *bytes;
 };

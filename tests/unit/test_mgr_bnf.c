@@ -103,6 +103,7 @@ static size_t confirm(uint64_t keep)
 
     if (!o)
         return 0;
+    assert_true(o->durable); /* else the map could come back without the chunk */
     l = fp__chunk_list__unpack(NULL, o->len, o->bytes);
     n = l->n_ids;
     for (size_t i = 0; i < l->n_ids; i++)

@@ -379,6 +379,16 @@ static void test_stop_tells_clients_first(void **state)
     assert_true(mgr_core_stopped(f.core));
 }
 
+static void test_inode_numbers_of_the_last_seconds_are_not_given_out_again(void **state)
+{
+    uint64_t before = create(1, "a", false);
+
+    (void)state;
+    restart(); /* as after a crash of the machine: what came after `before` may be missing */
+    come_back(&before, 1, false);
+    assert_true(create(2, "b", false) > before + 1000000);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -400,6 +410,7 @@ int main(void)
         T(test_restart_does_not_forget_who_may_cache),
         T(test_lost_session_caches_nothing_for_long),
         T(test_stop_tells_clients_first),
+        T(test_inode_numbers_of_the_last_seconds_are_not_given_out_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
