@@ -17,10 +17,10 @@ void cl_ops_fill(struct fuse_lowlevel_ops *ops)
         .symlink = cl_op_symlink, .unlink = cl_op_unlink, .rmdir = cl_op_rmdir, .rename = cl_op_rename,
         .link = cl_op_link, .open = cl_op_open, .create = cl_op_create, .tmpfile = cl_op_tmpfile,
         .release = cl_op_release, .read = cl_op_read, .write = cl_op_write, .flush = cl_op_flush,
-        .fsync = cl_op_fsync, .fsyncdir = cl_op_fsyncdir, .opendir = cl_op_opendir, .readdir = cl_op_readdir,
-        .readdirplus = cl_op_readdirplus, .statfs = cl_op_statfs, .setxattr = cl_op_setxattr,
-        .getxattr = cl_op_getxattr, .listxattr = cl_op_listxattr, .removexattr = cl_op_removexattr,
-        .fallocate = cl_op_fallocate, .lseek = cl_op_lseek, .copy_file_range = cl_op_copy_file_range,
-        .ioctl = cl_op_ioctl,
+        .fsync = cl_op_fsync, .fsyncdir = cl_op_fsyncdir, .opendir = cl_op_opendir,
+        .releasedir = cl_op_releasedir, .readdir = cl_op_readdir, .readdirplus = cl_op_readdirplus,
+        .statfs = cl_op_statfs, .setxattr = cl_op_setxattr, .getxattr = cl_op_getxattr,
+        .listxattr = cl_op_listxattr, .removexattr = cl_op_removexattr, .fallocate = cl_op_fallocate,
+        .lseek = cl_op_lseek, .copy_file_range = cl_op_copy_file_range, .ioctl = cl_op_ioctl,
     };
 }

@@ -109,6 +109,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void cl_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void cl_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void cl_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 void cl_op_statfs(fuse_req_t req, fuse_ino_t ino);

@@ -2,8 +2,8 @@
  * opendir, readdir, readdirplus.
  *
  * An entry's offset is the manager's cookie of that entry plus 2: 0 is the start, 1 comes after ".", 2 after
- * "..". Cookies are stable while the directory changes, so no state is kept between calls and nothing is
- * opened.
+ * "..". Cookies are stable while the directory changes, so no state is kept between calls. The manager is
+ * told of open directories, as of open files, so that one that is removed meanwhile can still be looked at.
  *
  * The kernel says how many bytes it takes; we ask for as many entries as could fit, and what does not fit is
  * asked again from the last cookie. readdirplus is used by the kernel where it expects the attributes to be
@@ -28,11 +28,44 @@ struct filler {
     size_t used;
 };
 
+static void let_go(struct cl_mount *m, struct cl_inode *inode)
+{
+    cl_mgr_release(m, inode);
+    cl_inode_put(m, inode);
+}
+
+static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    struct cl_inode *inode = a ? cl_inode_intern(op->m, a) : NULL;
+    if (!inode) {
+        cl_op_reply_err(op, status < 0 ? status : a ? -ENOMEM : -EPROTO);
+        return;
+    }
+    cl_inode_hold(op->m, inode);
+    op->open.fi.fh = (uintptr_t)inode;
+    if (fuse_reply_open(op->req, &op->open.fi) == -ENOENT)
+        let_go(op->m, inode); /* the caller was killed meanwhile: no releasedir will come */
+    cl_op_free(op);
+}
+
 void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    Fp__Open msg = FP__OPEN__INIT;
+    struct cl_op *op = cl_op_new(req);
+    if (!op)
+        return;
+    op->open.fi = *fi;
+    msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_opendir);
+}
+
+void cl_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
     (void)ino;
-    fi->fh = 0;
-    fuse_reply_open(req, fi);
+    let_go(cl_mount_of(req), (struct cl_inode *)(uintptr_t)fi->fh);
+    fuse_reply_err(req, 0);
 }
 
 /* False: it does not fit any more. */
