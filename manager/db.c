@@ -27,6 +27,7 @@
 #include "fp/fault.h"
 #include "fp/log.h"
 #include "manager/db.h"
+#include "manager/walvfs.h"
 
 static const char schema[] =
 #include "mgr_schema.inc"
@@ -180,7 +181,7 @@ static int open_all(struct mgr_db *db, uint64_t cache_bytes, bool *created, char
     bool memory = strcmp(db->path, ":memory:") == 0;
     char wal[sizeof db->path + 8];
     int rc = sqlite3_open_v2(db->path, &db->sq,
-                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+                             SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, mgr_walvfs_name());
 
     if (rc != SQLITE_OK)
         return rc;
