@@ -168,7 +168,7 @@ struct each {
 static void publish_one(struct cl_inode *inode, void *arg)
 {
 	struct each *e = arg;
-	int rc = cl_publish(e->d, inode, false, e->deadline_ms);
+	int rc = cl_publish_for_others(e->d, inode, e->deadline_ms);
 
 	if (rc < 0)
 		e->rc = rc;

@@ -242,7 +242,8 @@ int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, u
 	return rc;
 }
 
-int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms)
+/* tell: the caller takes the file's error over. */
+static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool tell, uint64_t deadline_ms)
 {
 	struct cl_file *f;
 	int rc = 0, err;
@@ -260,7 +261,7 @@ int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t
 			rc = make_durable(f);
 		if (rc == 0)
 			rc = commit_stored(f, durable, deadline_ms);
-		err = cl_file_take_error(f);
+		err = tell ? cl_file_take_error(f) : f->error;
 		if (err < 0)
 			rc = err;
 	}
@@ -268,6 +269,16 @@ int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t
 	if (rc == 0 && durable)
 		rc = sync_metadata(d);
 	return rc;
+}
+
+int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms)
+{
+	return publish(d, inode, durable, true, deadline_ms);
+}
+
+int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms)
+{
+	return publish(d, inode, false, false, deadline_ms);
 }
 
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)

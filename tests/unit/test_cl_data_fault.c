@@ -235,6 +235,23 @@ static void test_fault_store_that_never_works_is_told_once(void **state)
     end();
 }
 
+static void test_fault_sync_of_everything_leaves_the_error_to_its_file(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, MIB, 1000);
+    b1->store_err = -EIO;
+    fx_fill(buf, 100, 3);
+    assert_int_equal(fx_write(&mnt, &h, buf, 100, 0), 100);
+    for (int i = 0; i < 100 && mnt.m.data->dirty_bytes > 0; i++)
+        (void)cl_data_sync_all(&mnt.m, false, fp_now_ms() + 3000);
+    assert_true(cl_data_sync_all(&mnt.m, false, fp_now_ms() + 3000) < 0);
+    assert_true(cl_data_sync_all(&mnt.m, true, fp_now_ms() + 3000) < 0);
+    b1->store_err = 0;
+    assert_true(cl_data_fsync(&mnt.m, h.inode) < 0);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    end();
+}
+
 static void break_rounds(bool local, bool executes)
 {
     begin(local, 200 * MIB, 256u << 10, 20000);
@@ -643,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_fault_benefactor_away_for_a_moment_is_not_enospc),
         cmocka_unit_test(test_fault_failing_store_goes_elsewhere),
         cmocka_unit_test(test_fault_store_that_never_works_is_told_once),
+        cmocka_unit_test(test_fault_sync_of_everything_leaves_the_error_to_its_file),
         cmocka_unit_test(test_fault_broken_local_link_costs_nothing),
         cmocka_unit_test(test_fault_broken_connection_costs_nothing),
         cmocka_unit_test(test_fault_old_segment_numbers_of_a_new_benefactor_are_new_segments),
