@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/data/internal.h"
@@ -307,6 +308,53 @@ static int sync_segs(struct cl_bnf *b)
 		s = next;
 	}
 	return rc;
+}
+
+/* Who removes a segment cuts it to nothing first (benefactor/backend_dir.c). */
+static bool seg_is_dead(const struct cl_seg *s)
+{
+	struct stat st;
+
+	return atomic_load(&s->refs) == 1 && !atomic_load(&s->unsynced) && fstat(s->fd, &st) == 0 && st.st_size == 0;
+}
+
+/* With sync_lock, because sync_segs relies on the list. */
+static void drop_dead_segs(struct cl_bnf *b)
+{
+	struct cl_seg *dead = NULL;
+
+	pthread_mutex_lock(&b->lock);
+	for (struct cl_seg **p = &b->segs; *p;) {
+		struct cl_seg *s = *p;
+
+		if (!seg_is_dead(s)) {
+			p = &s->next;
+			continue;
+		}
+		*p = s->next;
+		s->next = dead;
+		dead = s;
+	}
+	pthread_mutex_unlock(&b->lock);
+	for (struct cl_seg *next; dead; dead = next) {
+		next = dead->next;
+		cl_seg_put(dead);
+	}
+}
+
+void cl_segs_tick(struct cl_data *d)
+{
+	struct cl_bnf *b;
+
+	pthread_mutex_lock(&d->bnf_lock);
+	b = d->bnfs;
+	pthread_mutex_unlock(&d->bnf_lock);
+	for (; b; b = b->next) {
+		if (pthread_mutex_trylock(&b->sync_lock) != 0)
+			continue;
+		drop_dead_segs(b);
+		pthread_mutex_unlock(&b->sync_lock);
+	}
 }
 
 static int sync_remote(struct cl_bnf *b)

@@ -83,6 +83,8 @@ int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 /* Take over a descriptor that came with a reply (closed if the segment, by id and salt, is open already). One reference for the caller. NULL: no memory. */
 struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct);
 void cl_seg_put(struct cl_seg *s);
+/* Close segments that nobody uses and the benefactor has removed. The tick calls it. */
+void cl_segs_tick(struct cl_data *d);
 
 /* A call to a benefactor over TCP. */
 struct cl_rcall {

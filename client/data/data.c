@@ -26,6 +26,7 @@ static void tick(void *arg)
 
 	cl_age_tick(d, now_ms);
 	cl_space_tick(d, now_ms, false);
+	cl_segs_tick(d);
 }
 
 static unsigned thread_count(const struct cl_options *o)
