@@ -52,6 +52,11 @@ uint32_t cl_core_session(struct cl_mount *m)
     return atomic_load_explicit(&m->core->session_shown, memory_order_acquire);
 }
 
+bool cl_core_alone(struct cl_mount *m)
+{
+    return atomic_load_explicit(&m->core->alone, memory_order_relaxed);
+}
+
 /* -------------------------------------------------------------- posting */
 
 void cl_core_post_item(struct cl_core *c, struct cl_item *item)

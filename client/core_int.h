@@ -81,7 +81,10 @@ struct cl_core {
     uint64_t session;          /* 0: none yet */
     atomic_uint session_shown; /* the same, for other threads */
     bool uuid_known;
-    bool queue_full; /* on_writable will come */
+    bool session_new;  /* the manager has forgotten the session before: for link_up */
+    uint32_t slots;    /* of this session */
+    atomic_bool alone; /* no other session exists */
+    bool queue_full;   /* on_writable will come */
     bool stopping;
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */

@@ -101,34 +101,56 @@ static void forget_batch(void *arg)
     pthread_mutex_unlock(&c->release_lock);
 }
 
-static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
+/* The session stands and may be used. */
+static void link_up(struct cl_core *c)
 {
-    bool first = !c->started, new_session = r->session_is_new || r->session != c->session;
-    for (size_t i = 0; i < r->n_gone_ino; i++) {
-        FP_WARN("inode %llu was open here and exists no more: its readers and writers get EIO",
-                (unsigned long long)r->gone_ino[i]);
-        cl_inode_mark_gone(c->m, r->gone_ino[i]);
-    }
-    if (first) {
-        memcpy(c->m->store_uuid, r->store_uuid.data, sizeof c->m->store_uuid);
-        fp_rpc_set_uuid(c->rpc, r->store_uuid.data);
-        c->m->default_chunk_size_bytes = r->chunk_size_bytes;
-        c->uuid_known = true;
-    }
-    c->session = r->session;
-    atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
+    bool first = !c->started, new_session = c->session_new;
+    c->session_new = false;
     c->link = CL_LINK_UP;
     c->backoff_ms = BACKOFF_MIN_MS;
     c->queue_full = false;
     if (!first)
         FP_INFO("connected to the manager again%s", new_session ? ", which has forgotten our session" : "");
-    cl_requests_up(c, r->slots ? r->slots : SLOTS_DEFAULT, new_session && !first);
-    if (new_session && !first && c->data_runs)
+    cl_requests_up(c, c->slots, new_session);
+    if (new_session && c->data_runs)
         cl_data_session_new(c->m);
     if (first) {
         c->started = true;
         cl_core_start_result(c, 0, "started");
     }
+}
+
+static void on_waited(uv_timer_t *timer)
+{
+    struct cl_core *c = timer->data;
+    if (c->link == CL_LINK_HELLO && c->conn)
+        link_up(c);
+}
+
+static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
+{
+    for (size_t i = 0; i < r->n_gone_ino; i++) {
+        FP_WARN("inode %llu was open here and exists no more: its readers and writers get EIO",
+                (unsigned long long)r->gone_ino[i]);
+        cl_inode_mark_gone(c->m, r->gone_ino[i]);
+    }
+    if (!c->uuid_known) {
+        memcpy(c->m->store_uuid, r->store_uuid.data, sizeof c->m->store_uuid);
+        fp_rpc_set_uuid(c->rpc, r->store_uuid.data);
+        c->m->default_chunk_size_bytes = r->chunk_size_bytes;
+        c->uuid_known = true;
+    }
+    /* Remembered until link_up, also when the connection breaks before. */
+    c->session_new |= c->session != 0 && (r->session_is_new || r->session != c->session);
+    c->session = r->session;
+    c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
+    atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
+    atomic_store(&c->alone, r->alone);
+    /* Another mount was alone until now: what its kernel caches of names expires first. */
+    if (r->wait_ms > 0)
+        uv_timer_start(&c->retry, on_waited, r->wait_ms, 0);
+    else
+        link_up(c);
 }
 
 static int check_hello(struct cl_core *c, const Fp__HelloReply *r)
@@ -192,6 +214,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     if (conn != c->conn)
         return;
     c->conn = NULL;
+    atomic_store(&c->alone, false); /* until the next hello says so */
     if (was_up && !c->stopping)
         FP_WARN("lost the manager at %s: %s; trying again", c->m->opt.manager_text,
                 why ? why : fp_strerror(err));
@@ -212,6 +235,14 @@ static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
     fp__bnf_table__free_unpacked(t, NULL);
 }
 
+static void on_alone(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__Alone *a = fp__alone__unpack(NULL, in->msg_len_bytes, in->msg);
+    atomic_store(&c->alone, a && a->alone);
+    if (a)
+        fp__alone__free_unpacked(a, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -220,6 +251,9 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
     switch (in->type) {
     case FP__MSG_TYPE__MSG_BNF_TABLE:
         on_table(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_ALONE:
+        on_alone(c, in);
         break;
     case FP__MSG_TYPE__MSG_STOP:
         FP_INFO("the manager asks us to end");

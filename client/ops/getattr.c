@@ -17,7 +17,7 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct stat st;
     (void)fi;
     if (cl_dircache_get(ino, &st)) {
-        fuse_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
+        fuse_reply_attr(req, &st, cl_attr_timeout(cl_mount_of(req), st.st_mode));
         return;
     }
     struct cl_op *op = cl_op_new(req);
@@ -67,7 +67,7 @@ static void done_statx(void *arg, int status, const ProtobufCMessage *reply)
     }
     cl_attr_stat(op->m, a, &st);
     statx_from_stat(&st, a->btime_ns, &sx);
-    fuse_reply_statx(op->req, 0, &sx, CL_ATTR_TIMEOUT_S);
+    fuse_reply_statx(op->req, 0, &sx, cl_attr_timeout(op->m, st.st_mode));
     cl_op_free(op);
 }
 

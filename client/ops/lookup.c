@@ -1,11 +1,25 @@
 /*
  * lookup and forget.
  *
- * A name is always asked of the manager: other mounts may have changed it a moment ago. Node ids are the
- * manager's inode numbers and nothing is kept for an inode that was merely looked up, so FORGET matters only
- * for what was open before (inode.h).
+ * A name is always asked of the manager: other mounts may have changed it a moment ago (if there are others:
+ * ops.h). Node ids are the manager's inode numbers and nothing is kept for an inode that was merely looked
+ * up, so FORGET matters only for what was open before (inode.h).
  */
+#include <errno.h>
+
 #include "client/ops/ops.h"
+
+static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    struct fuse_entry_param none = {.entry_timeout = CL_ALONE_TIMEOUT_S};
+    if (status != -ENOENT || !cl_core_alone(op->m)) {
+        cl_op_done_entry(op, status, reply);
+        return;
+    }
+    fuse_reply_entry(op->req, &none); /* number 0: remember that there is none */
+    cl_op_free(op);
+}
 
 void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -17,7 +31,7 @@ void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
         return;
     msg.parent = parent;
     msg.name = cl_bytes(name);
-    cl_op_call(op, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, cl_op_done_entry);
+    cl_op_call(op, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, done_lookup);
 }
 
 void cl_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)

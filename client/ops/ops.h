@@ -24,11 +24,15 @@
 #define CL_NAME_MAX_BYTES  255u
 
 /*
- * How long the kernel may believe names and attributes. Names: not at all, so that those of other mounts are
- * seen at once. Attributes: one operation long (the kernel rounds up to a clock tick), which saves the
- * GETATTR after each LOOKUP of a stat(2).
+ * How long the kernel may believe names and attributes.
+ *
+ * While this is the only mount of the store, nobody else can change a name or a directory: CL_ALONE_TIMEOUT_S
+ * for names (also for names that do not exist) and attributes of directories. A second mount waits, at its
+ * start, until that has expired (MSG_ALONE). Else names not at all, so that those of other mounts are seen at
+ * once, and attributes for one operation (the kernel rounds up to a clock tick), which saves the GETATTR
+ * after each LOOKUP of a stat(2).
  */
-#define CL_ENTRY_TIMEOUT_S 0.0
+#define CL_ALONE_TIMEOUT_S 0.5
 #define CL_ATTR_TIMEOUT_S  0.001
 
 #define CL_TOUCHES_ALL     UINT64_MAX
@@ -69,6 +73,7 @@ void cl_op_done_status(void *op, int status,
 void cl_op_done_entry(void *op, int status, const ProtobufCMessage *reply); /* AttrReply as an entry */
 void cl_op_done_attr(void *op, int status, const ProtobufCMessage *reply);  /* AttrReply as attributes */
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
+double cl_attr_timeout(struct cl_mount *m, mode_t mode);
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e);
 /* False: the name is too long, and the request has been answered. */
 bool cl_name_ok(fuse_req_t req, const char *name);

@@ -70,14 +70,19 @@ void cl_op_done_status(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_reply_err(arg, status);
 }
 
+double cl_attr_timeout(struct cl_mount *m, mode_t mode)
+{
+    return S_ISDIR(mode) && cl_core_alone(m) ? CL_ALONE_TIMEOUT_S : CL_ATTR_TIMEOUT_S;
+}
+
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e)
 {
     memset(e, 0, sizeof *e);
     cl_attr_stat(m, a, &e->attr);
     e->ino = a->ino;
     e->generation = a->generation;
-    e->entry_timeout = CL_ENTRY_TIMEOUT_S;
-    e->attr_timeout = CL_ATTR_TIMEOUT_S;
+    e->entry_timeout = cl_core_alone(m) ? CL_ALONE_TIMEOUT_S : 0;
+    e->attr_timeout = cl_attr_timeout(m, a->mode);
 }
 
 void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
@@ -107,7 +112,7 @@ void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
     }
     touched(op);
     cl_attr_stat(op->m, a, &st);
-    fuse_reply_attr(op->req, &st, CL_ATTR_TIMEOUT_S);
+    fuse_reply_attr(op->req, &st, cl_attr_timeout(op->m, st.st_mode));
     cl_op_free(op);
 }
 
