@@ -304,21 +304,44 @@ int mgr_db_commit(struct mgr_db *db)
     return err;
 }
 
+/* After a failed sync Linux takes the pages for clean, and the next sync succeeds without them: recovery
+ * would stop at the gap, before all that is committed later. So everything goes into the database, which is
+ * synced as a file of its own, and the WAL begins anew. */
+static int leave_wal(struct mgr_db *db)
+{
+    int log = -1, done = -1;
+    sqlite3 *sq = NULL;
+    int rc = sqlite3_open_v2(db->path, &sq, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (rc == SQLITE_OK)
+        rc = sqlite3_busy_timeout(sq, 500);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(sq, "PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=FULL", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_wal_checkpoint_v2(sq, "main", SQLITE_CHECKPOINT_TRUNCATE, &log, &done);
+    sqlite3_close(sq);
+    if (rc != SQLITE_OK || log != done)
+        return rc == SQLITE_FULL ? -ENOSPC : -EIO;
+    FP_INFO("database %s: synced again", db->path);
+    atomic_store(&db->wal_torn, false);
+    return 0;
+}
+
 int mgr_db_sync(struct mgr_db *db)
 {
-    int injected = FP_FAULT_POINT("mgr.sync");
+    int err = FP_FAULT_POINT("mgr.sync");
 
-    if (injected < 0)
-        return injected;
     if (db->wal_fd < 0)
+        return err;
+    if (err == 0 && atomic_load(&db->wal_torn))
+        return leave_wal(db);
+    if (err == 0 && fdatasync(db->wal_fd) != 0)
+        err = -errno;
+    if (err == 0)
         return 0;
-    if (fdatasync(db->wal_fd) != 0) {
-        int err = -errno;
-
-        FP_ERROR("database %s: sync of the WAL: %s: check the disk", db->path, strerror(-err));
-        return err == -ENOSPC ? err : -EIO;
-    }
-    return 0;
+    atomic_store(&db->wal_torn, true);
+    FP_ERROR("database %s: sync of the WAL: %s: check the disk", db->path, strerror(-err));
+    return err == -ENOSPC ? err : -EIO;
 }
 
 int mgr_db_checkpoint(struct mgr_db *db, bool full)

@@ -6,6 +6,7 @@
 #ifndef MGR_DB_H
 #define MGR_DB_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,6 +25,7 @@ struct mgr_db {
     bool in_tx, begun;
     bool failing; /* last transaction failed: the log has been told */
     int wal_fd;   /* of our own, for fdatasync; -1: in memory */
+    atomic_bool wal_torn; /* a sync failed: the WAL may have lost pages that look written */
     uint32_t wal_pages;
     char path[4096];
 };
