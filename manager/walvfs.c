@@ -23,7 +23,7 @@
 
 #define FRAME_HEADER_BYTES 24
 #define WAL_HEADER_BYTES   32
-#define KEEP_BYTES         (256 << 10) /* more is written at once: large transactions gain nothing by waiting */
+#define KEEP_BYTES         (120 << 10) /* SQLite's write takes 17 bits of a length: 128 KiB would be "disk full" */
 
 struct wal_file {
     sqlite3_file base;

@@ -145,6 +145,23 @@ static void test_walvfs_commits_are_in_the_file(void **state)
     }
 }
 
+/* With enough cache nothing is spilled: all of a transaction is written at its end, more than is kept at once. */
+static void test_walvfs_writes_large_commits(void **state)
+{
+    struct fixture *x = *state;
+    int64_t want;
+
+    sql(x->ours, "PRAGMA cache_size=100000");
+    for (int rows = 1; rows < 4000; rows = rows * 3 / 2 + 1) {
+        sql(x->ours, "BEGIN");
+        change(x, rows);
+        sql(x->ours, "COMMIT");
+        want = number(x->ours, sum);
+        assert_int_equal(number(x->other, sum), want);
+        check_after_crash(x, want);
+    }
+}
+
 static void test_walvfs_full_disk_fails_the_commit(void **state)
 {
     struct fixture *x = *state;
@@ -181,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_walvfs_commits_are_in_the_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_walvfs_writes_large_commits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_walvfs_full_disk_fails_the_commit, setup, teardown),
     };
 
