@@ -13,9 +13,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "benefactor/service_impl.h"
 #include "fp/clock.h"
@@ -368,6 +371,23 @@ int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t cou
 
 /* ---------------------------------------------------------------- life */
 
+/* The page cache and a device's own cache live as long as the kernel; memory segments as long as we. */
+static uint64_t unsynced_life(const struct bnf_service *v)
+{
+    char boot_id[64] = "";
+    int fd;
+    ssize_t n = 0;
+
+    if (v->config.backend->ops->volatile_data)
+        return v->incarnation;
+    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        n = read(fd, boot_id, sizeof(boot_id) - 1);
+        close(fd);
+    }
+    return n > 0 ? XXH3_64bits(boot_id, (size_t)n) | 1 : v->incarnation;
+}
+
 int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out)
 {
     struct bnf_store_config sc = {
@@ -379,6 +399,7 @@ int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out
         return -ENOMEM;
     v->config = *c;
     v->incarnation = c->random * 0x9e3779b97f4a7c15ull | 1;
+    v->unsynced_life = unsynced_life(v);
     v->reads_tail = &v->reads_waiting;
     bnf_health_init(&v->health);
     rc = bnf_store_new(&sc, &v->store);
@@ -440,6 +461,11 @@ const uint8_t *bnf_service_uuid(const struct bnf_service *v)
 uint64_t bnf_service_incarnation(const struct bnf_service *v)
 {
     return v->incarnation;
+}
+
+uint64_t bnf_service_unsynced_life(const struct bnf_service *v)
+{
+    return v->unsynced_life;
 }
 
 static void drain_end(struct bnf_service *v, int status)

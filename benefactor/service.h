@@ -48,6 +48,8 @@ void bnf_service_set_store_uuid(struct bnf_service *v, const uint8_t uuid[16]);
 const uint8_t *bnf_service_store_uuid(const struct bnf_service *v);
 const uint8_t *bnf_service_uuid(const struct bnf_service *v);
 uint64_t bnf_service_incarnation(const struct bnf_service *v);
+/* Another number when data acknowledged and not synced may be gone: see BnfHelloReply. */
+uint64_t bnf_service_unsynced_life(const struct bnf_service *v);
 
 /* Stop taking new work. done when everything under way is finished and synced (status: of the sync), or
  * -ETIMEDOUT after timeout_ms. May be called again after that. */

@@ -14,6 +14,7 @@ struct bnf_service {
     struct bnf_health health;
     uint64_t next_owner;
     uint64_t incarnation;
+    uint64_t unsynced_life;
 
     struct bnf_file **files; /* by slot */
     uint32_t nfiles;

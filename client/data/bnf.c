@@ -145,16 +145,38 @@ void cl_bnfs_free(struct cl_data *d)
 	d->bnfs = NULL;
 }
 
+void cl_bnf_hello_answered(struct cl_bnf *b, const Fp__BnfHelloReply *r)
+{
+	uint64_t before = atomic_exchange(&b->life, r->unsynced_life);
+
+	if (before == 0 || before == r->unsynced_life)
+		return;
+	atomic_fetch_add(&b->data->losses, 1);
+	FP_WARN("benefactor %u lost what was not synced (its node was started again, or it keeps data in memory): fsync will tell the files", b->id);
+}
+
 /* Say hello on a fresh link; 0 or why the link is of no use. */
 static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
 {
+	uint8_t buf[4096];
+	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
 	Fp__BnfHello h = FP__BNF_HELLO__INIT;
+	Fp__BnfHelloReply *reply;
+	int rc;
 
 	h.store_uuid.data = b->data->m->store_uuid;
 	h.store_uuid.len = 16;
 	h.session = cl_core_session(b->data->m);
 	h.node = (char *)(uintptr_t)b->data->m->opt.node;
-	return fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, NULL);
+	rc = fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r);
+	if (rc < 0)
+		return rc;
+	reply = fp__bnf_hello_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
+	if (!reply)
+		return FP_EBADFRAME;
+	cl_bnf_hello_answered(b, reply);
+	fp__bnf_hello_reply__free_unpacked(reply, NULL);
+	return 0;
 }
 
 /* b->lock held; open the link now. Others wait at most LOCAL_OPEN_MS twice, which is rarer than any failure it spares. */

@@ -44,6 +44,7 @@ struct cl_bnf {
 	atomic_int state;              /* Fp__BnfState as the manager told */
 	atomic_ullong free_bytes;
 	atomic_bool prefers_local;     /* same node name */
+	atomic_ullong life;            /* BnfHelloReply.unsynced_life of the last hello, 0 = none yet */
 	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
 	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
 	pthread_mutex_t lock;
@@ -73,6 +74,9 @@ void cl_bnfs_update(struct cl_data *d, const Fp__BnfTable *t);
 void cl_bnfs_free(struct cl_data *d);
 /* Benefactor by number, or NULL. Any thread. */
 struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id);
+
+/* A hello was answered: if the benefactor's unsynced data may be gone since the last one, files that have such data will be told by fsync. */
+void cl_bnf_hello_answered(struct cl_bnf *b, const Fp__BnfHelloReply *r);
 
 /* True if chunks of this benefactor go through descriptors: opens the local link if need be (blocks up to 1 s). FUSE or store threads. */
 bool cl_bnf_is_local(struct cl_bnf *b);

@@ -99,14 +99,18 @@ static struct cl_rcall *take_waiting(struct cl_bnf *b)
 static void on_hello(void *arg, int status, const struct fp_rpc_in *in)
 {
 	struct cl_bnf *b = arg;
+	Fp__BnfHelloReply *reply = status == 0 ? fp__bnf_hello_reply__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
 	struct cl_rcall *c, *next;
 
-	(void)in;
+	if (status == 0 && !reply)
+		status = FP_EBADFRAME;
 	if (status < 0) {
 		if (b->conn)
 			fp_rpc_conn_close(b->conn, status); /* fails those waiting */
 		return;
 	}
+	cl_bnf_hello_answered(b, reply);
+	fp__bnf_hello_reply__free_unpacked(reply, NULL);
 	b->conn_hello_done = true;
 	for (c = take_waiting(b); c; c = next) {
 		next = c->next;

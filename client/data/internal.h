@@ -47,6 +47,7 @@ struct cl_data {
 	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
+	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
 	atomic_uint chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors;
 	pthread_mutex_t error_lock;
@@ -79,6 +80,8 @@ struct cl_file {                   /* everything under inode->lock */
 	uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
 	struct cl_wbuf *fl_head, *fl_tail; /* SEALED buffers in the order of sealing */
 	uint64_t seal_seq;
+	bool unsynced;                     /* data was stored since the last fsync */
+	uint64_t losses_seen;              /* data->losses when unsynced became true, or at the last fsync */
 	uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
 	int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
 	bool kill_suidgid;

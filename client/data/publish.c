@@ -223,11 +223,20 @@ static int sync_metadata(struct cl_data *d)
 static int make_durable(struct cl_file *f)
 {
 	struct cl_inode *inode = f->inode;
+	uint64_t losses, sealed = f->seal_seq;
 	int rc;
 
 	pthread_mutex_unlock(&inode->lock);
 	rc = cl_bnfs_sync(f->data);
+	losses = atomic_load(&f->data->losses);
 	pthread_mutex_lock(&inode->lock);
+	if (rc == 0 && f->unsynced && f->losses_seen != losses) {
+		f->losses_seen = losses;
+		cl_file_set_error(f, -EIO, "a benefactor lost data that had not been synced");
+		return -EIO;
+	}
+	if (rc == 0 && f->seal_seq == sealed)
+		f->unsynced = false;
 	return rc;
 }
 
@@ -266,6 +275,8 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 			rc = err;
 	}
 	pthread_mutex_unlock(&inode->lock);
+	if (!f && durable) /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
+		rc = cl_bnfs_sync(d);
 	if (rc == 0 && durable)
 		rc = sync_metadata(d);
 	return rc;

@@ -147,6 +147,10 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 	cl_file_landed(f, b);
 	b->chunk = (struct cl_chunk_ref){ .id = h->chunk, .sum = h->sum, .len_bytes = h->len_bytes, .bnf = bnf };
 	b->stored_bytes = fp_record_size_bytes(h->len_bytes);
+	if (!f->unsynced) {
+		f->unsynced = true;
+		f->losses_seen = b->losses;
+	}
 	b->state = CL_WBUF_STORED;
 	f->nstored++;
 	f->uncommitted_bytes += b->counted_bytes;
@@ -286,6 +290,7 @@ static void store_run(struct cl_job *job)
 		if (rc < 0)
 			break;
 		h.chunk = (uint64_t)cl_core_session(d->m) << 32 | atomic_fetch_add(&d->chunk_counter, 1);
+		b->losses = atomic_load(&d->losses);
 		rc = attempt(b, &h);
 		if (rc == 0)
 			return;

@@ -39,6 +39,7 @@ struct cl_wbuf {
 	uint64_t seal_seq;
 	bool committing;               /* in a MSG_COMMIT under way */
 	uint32_t avoid_bnf;            /* store: number of the benefactor that failed last */
+	uint64_t losses;               /* store: data->losses before the attempt */
 	uint64_t deadline_ms;          /* store: give up then; 0 = not begun */
 	struct cl_file *file;
 	uint64_t win;

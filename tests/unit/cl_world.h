@@ -76,6 +76,7 @@ struct world_bnf {
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
     atomic_int break_executes; /* … after it was executed */
     atomic_ulong stores;
+    atomic_ullong life;        /* BnfHelloReply.unsynced_life */
 };
 
 struct world_bnf *world_bnf_add(uint32_t id, bool local, uint64_t capacity);

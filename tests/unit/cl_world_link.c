@@ -317,8 +317,12 @@ static int call_locate(struct flink *l, const Fp__ChunkList *q, struct fp_fdlink
 
 static int local_execute(struct flink *l, uint16_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
 {
+    Fp__BnfHelloReply hello = FP__BNF_HELLO_REPLY__INIT;
+
     switch (type) {
     case FP__MSG_TYPE__MSG_BNF_HELLO:
+        hello.unsynced_life = l->b->life;
+        put_msg(r, &hello.base);
         return 0;
     case FP__MSG_TYPE__MSG_LEASE:
         return call_lease(l, (const Fp__Lease *)msg, r);
@@ -498,6 +502,7 @@ static void answer_next(void *arg)
 
 static void remote_execute(struct fconn *c, const struct fp_rpc_req *q, struct fcall *k)
 {
+    Fp__BnfHelloReply hello = FP__BNF_HELLO_REPLY__INIT;
     Fp__LeaseReply lr = FP__LEASE_REPLY__INIT;
     struct world_lease lease;
     uint8_t *data = NULL;
@@ -528,7 +533,11 @@ static void remote_execute(struct fconn *c, const struct fp_rpc_req *q, struct f
     case FP__MSG_TYPE__MSG_READ:
         k->status = world_bnf_read(c->b, (const Fp__ChunkRead *)q->msg, q->rx, q->rx_cap_bytes, &k->rx_len, &k->reply);
         break;
-    default: /* hello, sync */
+    case FP__MSG_TYPE__MSG_BNF_HELLO:
+        hello.unsynced_life = c->b->life;
+        k->reply = world_copy(&hello.base);
+        break;
+    default: /* sync */
         break;
     }
 }

@@ -544,6 +544,44 @@ static void test_fault_fsync_waits_for_the_fsync_of_another_thread(void **state)
     end();
 }
 
+static void test_fault_fsync_tells_what_a_rebooted_node_had_not_synced(void **state)
+{
+    (void)state;
+    for (int local = 0; local < 2; local++) {
+        begin(local, 100 * MIB, MIB, 8000);
+        b1->life = 11;
+        put_all(0, 1000);
+        assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+        world_bnf_break(b1); /* a process that was killed and is back: nothing is lost */
+        put_all(0, 1000);
+        assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+        put_all(1000, 2000);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0); /* acknowledged, published, not synced */
+        world_bnf_break(b1);
+        b1->life = 12;
+        put_all(5000, 100); /* comes by the new link */
+        assert_int_equal(cl_data_fsync(&mnt.m, h.inode), -EIO);
+        put_all(0, 3000); /* told once; what is written now is as good as ever */
+        assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+        end();
+    }
+}
+
+static void test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs(void **state)
+{
+    (void)state;
+    begin(true, 100 * MIB, MIB, 8000);
+    put_all(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    cl_data_forget(&mnt.m, h.inode); /* as when many other files were closed after it */
+    syncs_done = 0;
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    assert_true(syncs_done > 0);
+    check_view();
+    check_read(&mnt, &h);
+    end();
+}
+
 static void test_fault_unlinked_file_leaves_nothing(void **state)
 {
     (void)state;
@@ -673,6 +711,8 @@ int main(void)
         cmocka_unit_test(test_fault_read_waits_for_a_benefactor_that_restarts),
         cmocka_unit_test(test_fault_hundreds_of_chunks_in_one_page_can_be_read),
         cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
+        cmocka_unit_test(test_fault_fsync_tells_what_a_rebooted_node_had_not_synced),
+        cmocka_unit_test(test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs),
         cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
         cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
         cmocka_unit_test(test_fault_largest_chunks_go_both_ways),
