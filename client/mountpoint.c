@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,16 +85,17 @@ static void find_mount(const char *path, struct mounted *out)
         endmntent(f);
 }
 
-/* stat(2) in a child: 0, its negative errno, or -ETIMEDOUT. */
+/* statfs(2) in a child: 0, its negative errno, or -ETIMEDOUT. Not stat(2): of a mount that died a moment ago
+ * the kernel may still know the attributes. */
 static int probe(const char *path)
 {
-    struct stat st;
+    struct statfs st;
     int fds[2], err = ETIMEDOUT;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
     pid_t pid = fork();
     if (pid == 0) {
-        int e = stat(path, &st) == 0 ? 0 : errno;
+        int e = statfs(path, &st) == 0 ? 0 : errno;
         _exit(write(fds[1], &e, sizeof e) == sizeof e ? 0 : 1);
     }
     close(fds[1]);

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -294,8 +295,10 @@ enum store_mount_kind store_mount_look(const char *mountpoint)
     free(line);
     if (f)
         fclose(f);
-    if (kind == STORE_OURS)
-        return stat(mountpoint, &st) < 0 && errno == ENOTCONN ? STORE_DEAD : STORE_OURS;
+    if (kind == STORE_OURS) { /* not stat(2): the kernel may still know the attributes of a dead one */
+        struct statfs fs;
+        return statfs(mountpoint, &fs) < 0 && errno == ENOTCONN ? STORE_DEAD : STORE_OURS;
+    }
     char parent[PATH_MAX + 4];
     struct stat up;
     snprintf(parent, sizeof parent, "%s/..", mountpoint);
