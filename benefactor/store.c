@@ -60,6 +60,15 @@ static void ops_free(struct bnf_op *op)
     }
 }
 
+static uint64_t salt_of(const struct bnf_store *s, uint64_t segment)
+{
+    uint64_t x = s->config.salt_seed + segment * 0x9e3779b97f4a7c15ull;
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
 int bnf_store_new(const struct bnf_store_config *config, struct bnf_store **out)
 {
     struct bnf_store *s;
@@ -79,6 +88,8 @@ int bnf_store_new(const struct bnf_store_config *config, struct bnf_store **out)
     s->next_segment = 1;
     s->current = s->spare = NO_SLOT;
     s->device_free_bytes = UINT64_MAX;
+    /* A mount may report a record that it wrote under a lease of the run before: that lease must not exist. */
+    s->lease_serial = salt_of(s, 0) >> 24;
     queue_init(&s->urgent);
     queue_init(&s->lazy);
     s->events_tail = &s->events;
@@ -236,15 +247,6 @@ bool bnf_store_pop_event(struct bnf_store *s, struct bnf_event *out)
 }
 
 /* ---------------------------------------------------------------- segments */
-
-static uint64_t salt_of(const struct bnf_store *s, uint64_t segment)
-{
-    uint64_t x = s->config.salt_seed + segment * 0x9e3779b97f4a7c15ull;
-
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
 
 static uint32_t segment_slot_new(struct bnf_store *s)
 {

@@ -562,6 +562,32 @@ static void test_store_dirty_segments_are_told_once(void **state)
     store_end(s);
 }
 
+static void test_store_knows_no_lease_of_an_earlier_run(void **state)
+{
+    struct bnf_extent ext, ext2;
+    struct bnf_stored r;
+    uint64_t lease[2];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) { /* an empty store each time, as one in memory: all numbers begin anew */
+        const struct bnf_store_config config = {512 * MIB, SEG, i + 1};
+        struct bnf_store *s;
+
+        device_reset();
+        assert_int_equal(bnf_store_new(&config, &s), 0);
+        assert_int_equal(bnf_store_start(s), 0);
+        lease[i] = lease_now(s, 1, true, 8 * MIB, MIB, i ? &ext2 : &ext);
+        r = rec(1, &ext, 0, MIB);
+        if (i) {
+            assert_int_equal(ext2.segment, ext.segment);
+            assert_int_equal(bnf_store_stored(s, 1, lease[0], &r, 1), FP_ELEASE);
+        }
+        assert_int_equal(bnf_store_stored(s, 1, lease[i], &r, 1), 0);
+        store_end(s);
+    }
+    assert_true(lease[0] != lease[1]);
+}
+
 static void test_store_recovered_segments_are_dirty(void **state)
 {
     const struct bnf_store_config config = {512 * MIB, SEG, 1};
@@ -804,6 +830,7 @@ int main(void)
         cmocka_unit_test(test_store_empty_segment_is_unlinked),
         cmocka_unit_test(test_store_inventory_is_ascending_and_whole),
         cmocka_unit_test(test_store_dirty_segments_are_told_once),
+        cmocka_unit_test(test_store_knows_no_lease_of_an_earlier_run),
         cmocka_unit_test(test_store_recovered_segments_are_dirty),
         cmocka_unit_test(test_store_random_life_adds_up),
     };
