@@ -52,7 +52,7 @@ uint32_t cl_core_session(struct cl_mount *m)
     return atomic_load_explicit(&m->core->session_shown, memory_order_acquire);
 }
 
-bool cl_core_alone(struct cl_mount *m)
+uint32_t cl_core_alone(struct cl_mount *m)
 {
     return atomic_load_explicit(&m->core->alone, memory_order_relaxed);
 }

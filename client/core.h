@@ -31,8 +31,9 @@ void cl_core_data_stopping(struct cl_mount *m);
 uv_loop_t *cl_core_loop(struct cl_mount *m);
 /* The rpc context of the core loop (store key; plain as --data-encryption says): for connections to benefactors. Core loop only. */
 struct fp_rpc *cl_core_rpc(struct cl_mount *m);
-/* True while no other mount of the store exists, so that the kernel may cache names for CL_ALONE_TIMEOUT_S (ops.h). Any thread. */
-bool cl_core_alone(struct cl_mount *m);
+/* While no other mount of the store exists, the number of this period; else 0. Then the kernel may cache names for CL_ALONE_TIMEOUT_S
+ * (ops.h), and newdirs.h knows what is not there. Any thread. */
+uint32_t cl_core_alone(struct cl_mount *m);
 /* Run fn(arg) on the core loop, in order of posting. Any thread; never blocks; never fails after start. */
 void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* 32-bit number of the session that stands now; changes only if the manager forgot us. Any thread. */

@@ -83,8 +83,9 @@ struct cl_core {
     bool uuid_known;
     bool session_new;  /* the manager has forgotten the session before: for link_up */
     uint32_t slots;    /* of this session */
-    atomic_bool alone; /* no other session exists */
-    bool queue_full;   /* on_writable will come */
+    atomic_uint alone; /* no other session exists: the number of this period; else 0 */
+    uint32_t alone_periods;
+    bool queue_full; /* on_writable will come */
     bool stopping;
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */

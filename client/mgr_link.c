@@ -22,6 +22,7 @@
 #include "client/data.h"
 #include "client/shutdown.h"
 #include "client/inode.h"
+#include "client/newdirs.h"
 #include "fp/err.h"
 #include "fp/log.h"
 
@@ -101,6 +102,16 @@ static void forget_batch(void *arg)
     pthread_mutex_unlock(&c->release_lock);
 }
 
+static void set_alone(struct cl_core *c, bool alone)
+{
+    if (alone && atomic_load(&c->alone) == 0) {
+        atomic_store(&c->alone, ++c->alone_periods);
+    } else if (!alone) {
+        atomic_store(&c->alone, 0);
+        cl_newdirs_clear();
+    }
+}
+
 /* The session stands and may be used. */
 static void link_up(struct cl_core *c)
 {
@@ -145,7 +156,7 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     c->session = r->session;
     c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
-    atomic_store(&c->alone, r->alone);
+    set_alone(c, r->alone);
     /* Another mount was alone until now: what its kernel caches of names expires first. */
     if (r->wait_ms > 0)
         uv_timer_start(&c->retry, on_waited, r->wait_ms, 0);
@@ -214,7 +225,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     if (conn != c->conn)
         return;
     c->conn = NULL;
-    atomic_store(&c->alone, false); /* until the next hello says so */
+    set_alone(c, false); /* until the next hello says so */
     if (was_up && !c->stopping)
         FP_WARN("lost the manager at %s: %s; trying again", c->m->opt.manager_text,
                 why ? why : fp_strerror(err));
@@ -238,7 +249,7 @@ static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
 static void on_alone(struct cl_core *c, const struct fp_rpc_in *in)
 {
     Fp__Alone *a = fp__alone__unpack(NULL, in->msg_len_bytes, in->msg);
-    atomic_store(&c->alone, a && a->alone);
+    set_alone(c, a && a->alone);
     if (a)
         fp__alone__free_unpacked(a, NULL);
 }

@@ -7,17 +7,20 @@
  */
 #include <errno.h>
 
+#include "client/newdirs.h"
 #include "client/ops/ops.h"
+
+/* Number 0: there is none of this name, and the kernel may remember that. */
+static const struct fuse_entry_param nothing = {.entry_timeout = CL_ALONE_TIMEOUT_S};
 
 static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
-    struct fuse_entry_param none = {.entry_timeout = CL_ALONE_TIMEOUT_S};
     if (status != -ENOENT || !cl_core_alone(op->m)) {
         cl_op_done_entry(op, status, reply);
         return;
     }
-    fuse_reply_entry(op->req, &none); /* number 0: remember that there is none */
+    fuse_reply_entry(op->req, &nothing);
     cl_op_free(op);
 }
 
@@ -26,6 +29,10 @@ void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     Fp__Lookup msg = FP__LOOKUP__INIT;
     if (!cl_name_ok(req, name))
         return;
+    if (cl_core_alone(cl_mount_of(req)) && cl_newdirs_absent(parent, name)) {
+        fuse_reply_entry(req, &nothing);
+        return;
+    }
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;

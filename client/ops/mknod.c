@@ -9,7 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/newdirs.h"
 #include "client/ops/ops.h"
+
+/* A new directory is empty; unless it was made before the connection broke, and somebody else was there
+ * since. */
+static void done_make(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    if (a && S_ISDIR(a->mode) && op->make.alone != 0 && op->make.alone == cl_core_alone(op->m))
+        cl_newdirs_made(a->ino);
+    cl_op_done_entry(op, status, reply);
+}
 
 static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
                  const char *target)
@@ -22,6 +34,8 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     if (!op)
         return;
     op->touched = parent;
+    op->make.alone = cl_core_alone(op->m);
+    cl_newdirs_name(parent, name);
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.mode = S_ISLNK(mode) ? mode : mode & ~ctx->umask;
@@ -31,7 +45,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
     msg.excl = true;
     if (target)
         msg.target = cl_bytes(target);
-    cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, cl_op_done_entry);
+    cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, done_make);
 }
 
 void cl_op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -58,6 +72,7 @@ void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
     if (!op)
         return;
     op->touched = parent;
+    cl_newdirs_name(parent, name);
     msg.ino = ino;
     msg.parent = parent;
     msg.name = cl_bytes(name);

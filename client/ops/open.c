@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/newdirs.h"
 #include "client/ops/ops.h"
 
 static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
@@ -150,8 +151,10 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     msg.open = true;
     msg.tmpfile = !name;
     msg.excl = !name || (fi->flags & O_EXCL);
-    if (name)
+    if (name) {
         msg.name = cl_bytes(name);
+        cl_newdirs_name(parent, name);
+    }
     cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, done_open);
 }
 

@@ -43,6 +43,9 @@ struct cl_op {
     struct cl_mount *m;
     uint64_t touched; /* inode whose attributes this changes, for dircache.h; CL_TOUCHES_ALL; 0: none */
     union {
+        struct {            /* mknod, mkdir, symlink */
+            uint32_t alone; /* cl_core_alone when it was sent */
+        } make;
         struct { /* open, create, tmpfile */
             struct fuse_file_info fi;
             bool with_entry; /* reply to create */

@@ -2,6 +2,7 @@
  * unlink, rmdir and rename. Open files that lose their last name live on: the manager counts who holds them
  * (MSG_OPEN).
  */
+#include "client/newdirs.h"
 #include "client/ops/ops.h"
 
 /* The data path drops what is unpublished of a file that has lost its last name, when it is closed. */
@@ -60,7 +61,9 @@ void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
-    op->touched = CL_TOUCHES_ALL; /* a directory that is moved changes too */
+    cl_newdirs_name(new_parent, new_name);
+    cl_newdirs_name(parent, name); /* with RENAME_EXCHANGE and RENAME_WHITEOUT */
+    op->touched = CL_TOUCHES_ALL;  /* a directory that is moved changes too */
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.new_parent = new_parent;
