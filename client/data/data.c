@@ -282,8 +282,13 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 	if (!unlinked) /* written through a mapping after the last close */
 		(void)cl_publish(m->data, inode, false, deadline_ms);
 	pthread_mutex_lock(&inode->lock);
-	if (is_dirty(inode->file) && inode->handles == 0)
+	if (is_dirty(inode->file) && inode->handles == 0) {
+		if (!unlinked)
+			cl_data_note_error(m->data, "inode %llu: %llu bytes that could not be published are lost with the last close",
+					   (unsigned long long)inode->ino,
+					   (unsigned long long)(inode->file->dirty_bytes + inode->file->uncommitted_bytes));
 		discard(inode->file);
+	}
 	pthread_mutex_unlock(&inode->lock);
 }
 

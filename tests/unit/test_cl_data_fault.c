@@ -582,6 +582,26 @@ static void test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs(void 
     end();
 }
 
+static void test_fault_what_the_last_close_could_not_publish_is_told_in_the_status(void **state)
+{
+    unsigned long long errors;
+
+    (void)state;
+    begin(true, 100 * MIB, MIB, 3000);
+    put_all(0, 1000);
+    world_faults.mgr_lost_before = 2;
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), FP_EDEADLINE);
+    errors = mnt.m.data->errors;
+    fx_close(&mnt, &h);
+    assert_true(mnt.m.data->errors > errors);
+    assert_non_null(strstr(mnt.m.data->last_error, "lost with the last close"));
+    fx_open(&mnt, &h, ino);
+    memset(want, 0, size);
+    size = 0;
+    check_view();
+    end();
+}
+
 static void test_fault_unlinked_file_leaves_nothing(void **state)
 {
     (void)state;
@@ -713,6 +733,7 @@ int main(void)
         cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
         cmocka_unit_test(test_fault_fsync_tells_what_a_rebooted_node_had_not_synced),
         cmocka_unit_test(test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs),
+        cmocka_unit_test(test_fault_what_the_last_close_could_not_publish_is_told_in_the_status),
         cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
         cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
         cmocka_unit_test(test_fault_largest_chunks_go_both_ways),
