@@ -393,11 +393,21 @@ static int sync_remote(struct cl_bnf *b)
 	return rc;
 }
 
-int cl_bnfs_sync(struct cl_data *d)
+static void note_unsynced(struct cl_unsynced *failed, uint32_t id)
+{
+	if (failed->n == sizeof(failed->id) / sizeof(failed->id[0]))
+		failed->more = true;
+	else
+		failed->id[failed->n++] = id;
+}
+
+int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed)
 {
 	struct cl_bnf *b;
 	int rc = 0;
 
+	if (failed)
+		memset(failed, 0, sizeof(*failed));
 	pthread_mutex_lock(&d->bnf_lock);
 	b = d->bnfs;
 	pthread_mutex_unlock(&d->bnf_lock);
@@ -411,6 +421,8 @@ int cl_bnfs_sync(struct cl_data *d)
 		pthread_mutex_unlock(&b->sync_lock);
 		if (r < 0) {
 			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
+			if (failed)
+				note_unsynced(failed, b->id);
 			rc = r;
 		}
 	}

@@ -112,7 +112,14 @@ void cl_bnf_remote_call(struct cl_rcall *c);
 /* Wait for the answer; not from the core loop. *reply (may be NULL) is freed by the caller. */
 int cl_bnf_remote_call_sync(struct cl_rcall *c, ProtobufCMessage **reply);
 
-/* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. */
-int cl_bnfs_sync(struct cl_data *d);
+/* Benefactors that could not be synced. */
+struct cl_unsynced {
+	uint32_t id[8];
+	unsigned n;
+	bool more;                     /* and others */
+};
+
+/* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. failed may be NULL. */
+int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed);
 
 #endif

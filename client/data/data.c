@@ -184,7 +184,7 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 	cl_inode_each(m, publish_one, &e);
 	if (e.rc < 0 || !durable)
 		return e.rc;
-	rc = cl_bnfs_sync(m->data);
+	rc = cl_bnfs_sync(m->data, NULL);
 	return rc < 0 ? rc : cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
 }
 

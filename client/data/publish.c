@@ -12,6 +12,8 @@
 
 #include "client/data/internal.h"
 
+#define MAP_WINDOWS 65536u /* asked for at a time; the manager bounds its answer */
+
 struct batch {                     /* memory of one MSG_COMMIT */
 	Fp__Commit msg;
 	Fp__Chunk chunk[CL_COMMIT_CHUNKS_MAX], *chunks[CL_COMMIT_CHUNKS_MAX];
@@ -219,17 +221,77 @@ static int sync_metadata(struct cl_data *d)
 	return cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SYNC, &e.base, NULL);
 }
 
+static bool is_unsynced(const struct cl_unsynced *failed, uint32_t bnf)
+{
+	for (unsigned i = 0; i < failed->n; i++)
+		if (failed->id[i] == bnf)
+			return true;
+	return failed->more;
+}
+
+/* inode->lock held: stored buffers that the manager does not know yet. */
+static bool stored_on(const struct cl_file *f, const struct cl_unsynced *failed)
+{
+	for (uint32_t i = 0; i < f->nwins; i++)
+		for (struct cl_wbuf *b = f->wins[i]->bufs; b; b = b->next)
+			if (b->state == CL_WBUF_STORED && is_unsynced(failed, b->chunk.bnf))
+				return true;
+	return false;
+}
+
+/* Has the file, as the manager knows it, a chunk on one of these? Without an answer, yes. */
+static bool mapped_on(struct cl_data *d, struct cl_inode *inode, const struct cl_unsynced *failed)
+{
+	Fp__SliceMap req = FP__SLICE_MAP__INIT;
+	bool found = false, end = false;
+
+	req.ino = inode->ino;
+	req.win_count = MAP_WINDOWS;
+	while (!found && !end) {
+		ProtobufCMessage *m = NULL;
+		const Fp__SliceMapReply *r;
+		int rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
+
+		if (rc < 0)
+			return rc != -ENOENT;
+		r = (const Fp__SliceMapReply *)m;
+		for (size_t i = 0; i < r->n_slices && !found; i++)
+			found = is_unsynced(failed, r->slices[i]->bnf);
+		end = r->win_end <= req.win_from || r->win_end * inode->attr.chunk_size_bytes >= r->size_bytes;
+		req.win_from = r->win_end;
+		protobuf_c_message_free_unpacked(m, NULL);
+	}
+	return found;
+}
+
+/* inode->lock held, let go for the manager. A benefactor that is away must not fail the fsync of files that have nothing there. */
+static bool concerns(struct cl_file *f, const struct cl_unsynced *failed)
+{
+	struct cl_inode *inode = f->inode;
+	bool found = stored_on(f, failed);
+
+	if (!found) { /* what is committed meanwhile has left the buffers for the map, not the other way */
+		pthread_mutex_unlock(&inode->lock);
+		found = mapped_on(f->data, inode, failed);
+		pthread_mutex_lock(&inode->lock);
+	}
+	return found;
+}
+
 /* inode->lock held; let go for the devices. */
 static int make_durable(struct cl_file *f)
 {
 	struct cl_inode *inode = f->inode;
 	uint64_t losses, sealed = f->seal_seq;
+	struct cl_unsynced failed;
 	int rc;
 
 	pthread_mutex_unlock(&inode->lock);
-	rc = cl_bnfs_sync(f->data);
+	rc = cl_bnfs_sync(f->data, &failed);
 	losses = atomic_load(&f->data->losses);
 	pthread_mutex_lock(&inode->lock);
+	if (rc < 0 && !concerns(f, &failed))
+		rc = 0;
 	if (rc == 0 && f->unsynced && f->losses_seen != losses) {
 		f->losses_seen = losses;
 		cl_file_set_error(f, -EIO, "a benefactor lost data that had not been synced");
@@ -275,8 +337,13 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 			rc = err;
 	}
 	pthread_mutex_unlock(&inode->lock);
-	if (!f && durable) /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
-		rc = cl_bnfs_sync(d);
+	if (!f && durable) { /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
+		struct cl_unsynced failed;
+
+		rc = cl_bnfs_sync(d, &failed);
+		if (rc < 0 && !mapped_on(d, inode, &failed))
+			rc = 0;
+	}
 	if (rc == 0 && durable)
 		rc = sync_metadata(d);
 	return rc;
