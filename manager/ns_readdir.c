@@ -70,6 +70,7 @@ MGR_HANDLER(readdir)
     if (!r || !(r->entries = mgr_arena_alloc(&c->arena, max * sizeof *r->entries)))
         return mgr_doom(c, -ENOMEM);
     r->parent = dir.parent;
+    r->next_cookie = c->n.next_cookie;
     rc = m->plus ? mgr_db_one(&c->db, DIRENT_LIST_PLUS, DBI(m->ino), DBI(m->cookie), DBI(max))
                  : mgr_db_one(&c->db, DIRENT_LIST, DBI(m->ino), DBI(m->cookie), DBI(max));
     for (; rc > 0; rc = mgr_db_step(&c->db, st)) {

@@ -37,6 +37,8 @@
 
 #define CL_TOUCHES_ALL     UINT64_MAX
 
+struct dir_handle; /* readdir.c */
+
 /* An operation that waits for the manager. */
 struct cl_op {
     fuse_req_t req;
@@ -51,6 +53,7 @@ struct cl_op {
             bool with_entry; /* reply to create */
         } open;
         struct { /* readdir */
+            struct dir_handle *h;
             uint64_t ino;
             off_t off;
             size_t size;

@@ -28,25 +28,38 @@ struct filler {
     size_t used;
 };
 
-static void let_go(struct cl_mount *m, struct cl_inode *inode)
+/* An open directory; fi->fh points to it. */
+struct dir_handle {
+    struct cl_inode *inode;
+    _Atomic uint64_t end; /* entries with this cookie or more were made after reading began; 0: not known */
+};
+
+static struct dir_handle *dir_of(const struct fuse_file_info *fi)
 {
-    cl_mgr_release(m, inode);
-    cl_inode_put(m, inode);
+    return (struct dir_handle *)(uintptr_t)fi->fh;
+}
+
+static void let_go(struct cl_mount *m, struct dir_handle *h)
+{
+    cl_mgr_release(m, h->inode);
+    cl_inode_put(m, h->inode);
+    free(h);
 }
 
 static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
     const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
-    struct cl_inode *inode = a ? cl_inode_intern(op->m, a) : NULL;
-    if (!inode) {
+    struct dir_handle *h = a ? calloc(1, sizeof *h) : NULL;
+    if (!h || !(h->inode = cl_inode_intern(op->m, a))) {
+        free(h);
         cl_op_reply_err(op, status < 0 ? status : a ? -ENOMEM : -EPROTO);
         return;
     }
-    cl_inode_hold(op->m, inode);
-    op->open.fi.fh = (uintptr_t)inode;
+    cl_inode_hold(op->m, h->inode);
+    op->open.fi.fh = (uintptr_t)h;
     if (fuse_reply_open(op->req, &op->open.fi) == -ENOENT)
-        let_go(op->m, inode); /* the caller was killed meanwhile: no releasedir will come */
+        let_go(op->m, h); /* the caller was killed meanwhile: no releasedir will come */
     cl_op_free(op);
 }
 
@@ -64,7 +77,7 @@ void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void cl_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
-    let_go(cl_mount_of(req), (struct cl_inode *)(uintptr_t)fi->fh);
+    let_go(cl_mount_of(req), dir_of(fi));
     fuse_reply_err(req, 0);
 }
 
@@ -107,6 +120,16 @@ static bool add_entry(struct filler *f, const Fp__DirEntry *d)
     return add(f, name, &e, (off_t)d->cookie + DOT_ENTRIES);
 }
 
+/* Up to the buffer's end, or to what was made after reading began: who renames each entry that it reads would
+ * never come to an end otherwise. */
+static void add_entries(struct filler *f, const Fp__ReadDirReply *r, uint64_t end)
+{
+    for (size_t i = 0; i < r->n_entries; i++) {
+        if ((end != 0 && r->entries[i]->cookie >= end) || !add_entry(f, r->entries[i]))
+            return;
+    }
+}
+
 static void done_readdir(void *arg, int status, const ProtobufCMessage *msg)
 {
     struct cl_op *op = arg;
@@ -118,22 +141,24 @@ static void done_readdir(void *arg, int status, const ProtobufCMessage *msg)
         cl_op_reply_err(op, status);
         return;
     }
-    if (add_dot(&f, ".", op->dir.ino, 1) && add_dot(&f, "..", r->parent ? r->parent : op->dir.ino, 2)) {
-        for (size_t i = 0; i < r->n_entries && add_entry(&f, r->entries[i]); i++)
-            ;
-    }
+    if (op->dir.off == 0)
+        op->dir.h->end = r->next_cookie;
+    if (add_dot(&f, ".", op->dir.ino, 1) && add_dot(&f, "..", r->parent ? r->parent : op->dir.ino, 2))
+        add_entries(&f, r, op->dir.h->end);
     fuse_reply_buf(op->req, f.buf, f.used);
     free(f.buf);
     cl_op_free(op);
 }
 
-static void readdir_common(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void readdir_common(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct dir_handle *h,
+                           bool plus)
 {
     Fp__ReadDir msg = FP__READ_DIR__INIT;
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
     op->dir.ino = ino;
+    op->dir.h = h;
     op->dir.off = off;
     op->dir.size = size;
     op->dir.plus = plus;
@@ -148,12 +173,10 @@ static void readdir_common(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 
 void cl_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
-    readdir_common(req, ino, size, off, false);
+    readdir_common(req, ino, size, off, dir_of(fi), false);
 }
 
 void cl_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-    (void)fi;
-    readdir_common(req, ino, size, off, true);
+    readdir_common(req, ino, size, off, dir_of(fi), true);
 }

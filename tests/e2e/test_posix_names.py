@@ -320,3 +320,15 @@ def test_rm_rf_of_a_tree(d):
     assert subprocess.run(["diff", "-r", f"{d}/t", f"{d}/u"], timeout=60).returncode == 0
     assert subprocess.run(["rm", "-rf", f"{d}/t", f"{d}/u"], timeout=60).returncode == 0
     assert os.listdir(d) == []
+
+
+def test_renaming_each_entry_while_reading_ends(d):
+    for i in range(1500):
+        open(f"{d}/{i}", "w").close()
+    seen = 0
+    with os.scandir(d) as entries:
+        for entry in entries:
+            os.rename(f"{d}/{entry.name}", f"{d}/{entry.name}x")
+            seen += 1
+            assert seen <= 1500
+    assert sorted(os.listdir(d)) == sorted(f"{i}x" for i in range(1500))
