@@ -123,10 +123,18 @@ void bnf_manager_link_news(struct bnf_manager_link *l)
 /* ---------------------------------------------------------------- what the manager asks */
 
 struct delete_call {
+    struct bnf_service *service;
     struct fp_rpc_conn *conn; /* referenced */
     uint64_t id;
     Fp__ChunkList *list;
 };
+
+static void delete_done(struct delete_call *c)
+{
+    fp_rpc_conn_put(c->conn);
+    fp__chunk_list__free_unpacked(c->list, NULL);
+    free(c);
+}
 
 static void on_deleted(void *arg, int status)
 {
@@ -135,9 +143,19 @@ static void on_deleted(void *arg, int status)
         .id = c->id, .type = FP__MSG_TYPE__MSG_DELETE, .status = status, .msg = &c->list->base};
 
     fp_rpc_reply(c->conn, &reply);
-    fp_rpc_conn_put(c->conn);
-    fp__chunk_list__free_unpacked(c->list, NULL);
-    free(c);
+    delete_done(c);
+}
+
+/* What replaces these chunks may be here, acknowledged and not yet on the device: it gets there first. Else a power loss could
+ * leave neither the old data nor the new. */
+static void on_synced_for_delete(void *arg, int status)
+{
+    struct delete_call *c = arg;
+
+    if (status == 0)
+        status = bnf_service_delete(c->service, c->list->ids, c->list->n_ids, on_deleted, c);
+    if (status)
+        on_deleted(c, status);
 }
 
 static int delete_chunks(struct bnf_manager_link *l, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
@@ -152,14 +170,12 @@ static int delete_chunks(struct bnf_manager_link *l, struct fp_rpc_conn *conn, c
         free(c);
         return -EBADMSG;
     }
+    c->service = l->config.service;
     c->conn = fp_rpc_conn_get(conn);
     c->id = in->id;
-    rc = bnf_service_delete(l->config.service, c->list->ids, c->list->n_ids, on_deleted, c);
-    if (rc) {
-        fp_rpc_conn_put(c->conn);
-        fp__chunk_list__free_unpacked(c->list, NULL);
-        free(c);
-    }
+    rc = bnf_service_sync(c->service, on_synced_for_delete, c);
+    if (rc)
+        delete_done(c);
     return rc;
 }
 
