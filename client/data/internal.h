@@ -48,7 +48,7 @@ struct cl_data {
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
-	atomic_uint chunk_counter;
+	atomic_ullong chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors;
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */

@@ -269,6 +269,19 @@ static int reserve_again(struct cl_wbuf *b)
 				b->deadline_ms, &b->resv);
 }
 
+/* A number for one attempt. Never the same twice: a session has four thousand million of them, and then refuses. */
+static int next_chunk(struct cl_data *d, uint64_t *chunk)
+{
+	uint64_t n = atomic_fetch_add(&d->chunk_counter, 1);
+
+	if (n > UINT32_MAX) {
+		FP_LOG_EVERY(60000, FP_LOG_ERROR, "this mount has used up its 2^32 chunk numbers: mount again");
+		return -ENOSPC;
+	}
+	*chunk = (uint64_t)cl_core_session(d->m) << 32 | n;
+	return 0;
+}
+
 static void store_run(struct cl_job *job)
 {
 	struct cl_wbuf *b = (struct cl_wbuf *)job;
@@ -289,7 +302,10 @@ static void store_run(struct cl_job *job)
 			rc = reserve_again(b);
 		if (rc < 0)
 			break;
-		h.chunk = (uint64_t)cl_core_session(d->m) << 32 | atomic_fetch_add(&d->chunk_counter, 1);
+		if (next_chunk(d, &h.chunk) < 0) {
+			rc = -ENOSPC;
+			break;
+		}
 		b->losses = atomic_load(&d->losses);
 		rc = attempt(b, &h);
 		if (rc == 0)
