@@ -109,8 +109,13 @@ static void give_back(struct memory_backend *m, struct bnf_file *f, uint64_t fro
 static void make_step_ready(struct memory_backend *m)
 {
     struct bnf_file *f = bnf_file_get(m->file);
-    uint64_t ready = m->ready_end_bytes, from = ready & ~(HUGE_BYTES - 1), to = target_end(m);
+    uint64_t ready = m->ready_end_bytes, from, to = target_end(m);
     int rc;
+
+    /* What is leased is the client's to fill: it may have written and we may have punched it already. */
+    if (ready < m->leased_end_bytes)
+        ready = m->leased_end_bytes;
+    from = ready & ~(HUGE_BYTES - 1);
 
     if (to - from > STEP_BYTES)
         to = from + STEP_BYTES;
