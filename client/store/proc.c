@@ -38,12 +38,28 @@ static void on_signal(int sig)
     interrupted = sig;
 }
 
-void store_catch_signals(void)
+static void handle_signals(void (*handler)(int))
 {
-    struct sigaction sa = {.sa_handler = on_signal};
+    struct sigaction sa = {.sa_handler = handler};
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGHUP, &sa, NULL);
+}
+
+void store_catch_signals(void)
+{
+    handle_signals(on_signal);
+}
+
+/* Held back over fork: a SIGTERM that met our handler in the child would be lost, and the program never end. */
+static void block_signals(int how)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(how, &set, NULL);
 }
 
 bool store_interrupted(void)
@@ -114,6 +130,8 @@ static void child(const char *path, char **argv, int log_fd, int ready_fd)
     int null = open("/dev/null", O_RDONLY);
     setsid();
     signal(SIGPIPE, SIG_DFL);
+    handle_signals(SIG_DFL);
+    block_signals(SIG_UNBLOCK);
     if (dup2(null, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0 || dup2(ready_fd, READY_FD) < 0 ||
         close_range(READY_FD + 1, ~0u, 0) < 0)
         _exit(126);
@@ -171,9 +189,11 @@ int store_proc_start(const struct store_options *o, struct store_proc *p, char *
         return rc;
     }
     pipe_fds[1] = above(pipe_fds[1]);
+    block_signals(SIG_BLOCK);
     p->pid = fork();
     if (p->pid == 0)
         child(path, args, log_fd, pipe_fds[1]);
+    block_signals(SIG_UNBLOCK);
     rc = p->pid < 0 ? -errno : 0;
     close(log_fd);
     close(pipe_fds[1]);
