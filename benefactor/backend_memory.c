@@ -45,10 +45,12 @@ struct memory_backend {
     pthread_t thread;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t wake;
+    pthread_cond_t stepped;
     struct bnf_file *file; /* being filled, referenced */
     uint64_t leased_end_bytes;
     uint64_t ready_end_bytes;
     uint64_t left_segment, left_end_bytes; /* the segment filled before, and where its leases end */
+    uint64_t step_segment, step_from_bytes, step_to_bytes; /* being made ready now; to 0: nothing */
     bool stop;
 };
 
@@ -82,13 +84,30 @@ static int populate(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
     return rc == -EINVAL ? allocate(f, off_bytes, len_bytes) : rc == -EFAULT ? -ENOMEM : rc;
 }
 
-static int memory_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+static int punch(struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 {
-    (void)b;
     while (fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off_bytes, (off_t)len_bytes))
         if (errno != EINTR)
             return -errno;
     return 0;
+}
+
+/*
+ * A hole must stay one: the thread that makes memory ready may be behind the writers, in or before a stretch that was written and
+ * deleted already. It finishes its step first, and goes on behind the hole.
+ */
+static int memory_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+{
+    struct memory_backend *m = memory_of(b);
+    uint64_t end = off_bytes + len_bytes;
+
+    pthread_mutex_lock(&m->lock);
+    while (m->step_segment == f->segment && off_bytes < m->step_to_bytes && end > m->step_from_bytes)
+        pthread_cond_wait(&m->stepped, &m->lock);
+    if (m->file == f && end > m->ready_end_bytes)
+        m->ready_end_bytes = (end + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+    pthread_mutex_unlock(&m->lock);
+    return punch(f, off_bytes, len_bytes);
 }
 
 static uint64_t target_end(const struct memory_backend *m)
@@ -99,33 +118,34 @@ static uint64_t target_end(const struct memory_backend *m)
 }
 
 /* What was made ready and not leased: never more, for in front of it is the clients' data. */
-static void give_back(struct memory_backend *m, struct bnf_file *f, uint64_t from, uint64_t to)
+static void give_back(struct bnf_file *f, uint64_t from, uint64_t to)
 {
     if (to > from)
-        memory_punch(&m->base, f, from, to - from);
+        punch(f, from, to - from);
 }
 
 /* Lock held; let go meanwhile. */
 static void make_step_ready(struct memory_backend *m)
 {
     struct bnf_file *f = bnf_file_get(m->file);
-    uint64_t ready = m->ready_end_bytes, from, to = target_end(m);
+    uint64_t ready = m->ready_end_bytes, from = ready & ~(HUGE_BYTES - 1), to = target_end(m);
     int rc;
 
-    /* What is leased is the client's to fill: it may have written and we may have punched it already. */
-    if (ready < m->leased_end_bytes)
-        ready = m->leased_end_bytes;
-    from = ready & ~(HUGE_BYTES - 1);
 
     if (to - from > STEP_BYTES)
         to = from + STEP_BYTES;
+    m->step_segment = f->segment;
+    m->step_from_bytes = from;
+    m->step_to_bytes = to;
     pthread_mutex_unlock(&m->lock);
     rc = populate(f, from, to - from);
     pthread_mutex_lock(&m->lock);
-    if (m->file == f)
+    m->step_to_bytes = 0;
+    pthread_cond_broadcast(&m->stepped);
+    if (m->file == f && (rc || to > m->ready_end_bytes))
         m->ready_end_bytes = rc ? f->limit_bytes : to; /* no memory: leave it to the writers, who will tell */
-    else if (m->left_segment == f->segment)
-        give_back(m, f, ready > m->left_end_bytes ? ready : m->left_end_bytes, to);
+    else if (m->file != f && m->left_segment == f->segment)
+        give_back(f, ready > m->left_end_bytes ? ready : m->left_end_bytes, to);
     bnf_file_put(f);
 }
 
@@ -198,7 +218,7 @@ static int memory_create(struct bnf_backend *b, const struct fp_segment_header *
 static void switch_to(struct memory_backend *m, struct bnf_file *f, uint64_t off_bytes)
 {
     if (m->file) {
-        give_back(m, m->file, m->leased_end_bytes, m->ready_end_bytes);
+        give_back(m->file, m->leased_end_bytes, m->ready_end_bytes);
         m->left_segment = m->file->segment;
         m->left_end_bytes = m->leased_end_bytes;
     }
@@ -276,6 +296,7 @@ static void memory_free(struct bnf_backend *b)
     if (m->tmpfs_fd >= 0)
         close(m->tmpfs_fd);
     pthread_cond_destroy(&m->wake);
+    pthread_cond_destroy(&m->stepped);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -304,6 +325,7 @@ int bnf_backend_memory_new(uint64_t ahead_bytes, struct bnf_backend **out)
     m->tmpfs_fd = mount_tmpfs();
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
+    pthread_cond_init(&m->stepped, NULL);
     if (pthread_create(&m->thread, NULL, ahead_thread, m)) {
         if (m->tmpfs_fd >= 0)
             close(m->tmpfs_fd);
