@@ -59,9 +59,8 @@ class Disk:
 @pytest.fixture
 def disk(native, as_root):
     for tool in ("mkfs.ext4", "losetup"):
-        if not shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin"):
+        if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
     made = []
 
     def make(size_mib=300, name="disk"):

@@ -117,7 +117,7 @@ def test_torn_write_ahead_log(store):
 
 
 @pytest.mark.limit(90)
-@pytest.mark.expect_log(r"database|disk|repair|ENOSPC|I/O|commit|EIO")
+@pytest.mark.expect_log(r"database|disk|repair|ENOSPC|I/O|commit|EIO|published|Input/output")
 def test_commit_that_fails(new_store):
     """The disk under the database gives an error: the application gets EIO, and the store recovers after a restart."""
     s = new_store()
