@@ -21,6 +21,7 @@ struct cl_mount;
 /* State of one open file description; fi->fh points to it. Made by open/create/tmpfile, freed by release. */
 struct cl_handle {
 	struct cl_inode *inode;        /* holds a ref */
+	struct cl_mount *m;            /* set only where a handle is all that is passed on */
 	int flags;                     /* open flags */
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
@@ -64,6 +65,8 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 /* The last handle is gone. Unpublished data of an unlinked file (nlink 0) is dropped. */
 void cl_data_release(struct cl_mount *m, struct cl_handle *h);
+/* Run fn(arg) on a store thread: for what may block, from the core loop. -ENOMEM: it will not run. */
+int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* The inode leaves the table; no handle, nothing unpublished. Frees inode->file. */
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode);
 

@@ -292,6 +292,31 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 	pthread_mutex_unlock(&inode->lock);
 }
 
+struct run_job {
+	struct cl_job job;             /* first */
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+static void run_job(struct cl_job *job)
+{
+	struct run_job *r = (struct run_job *)job;
+
+	r->fn(r->arg);
+	free(r);
+}
+
+int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg)
+{
+	struct run_job *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct run_job){ .job.run = run_job, .fn = fn, .arg = arg };
+	cl_jobs_post(m->data->jobs, &r->job, false);
+	return 0;
+}
+
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
 {
 	(void)m;

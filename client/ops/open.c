@@ -58,6 +58,17 @@ static bool owner_may_open(const struct cl_op *op, const Fp__Attr *a)
     return ctx->uid == 0 || (ctx->uid == a->uid && (a->mode & need) == need);
 }
 
+/* A handle that nobody has got. On a store thread: publishing what others wrote, should this be the last handle, waits for the manager. */
+static void drop_handle(void *arg)
+{
+    struct cl_handle *h = arg;
+    struct cl_inode *inode = h->inode;
+    struct cl_mount *m = h->m;
+    cl_data_release(m, h);
+    let_go(m, inode);
+    free(h);
+}
+
 static void reply_open(struct cl_op *op, const Fp__Attr *a)
 {
     struct fuse_entry_param e;
@@ -71,10 +82,8 @@ static void reply_open(struct cl_op *op, const Fp__Attr *a)
     if (rc == -ENOENT) {
         /* The caller was killed meanwhile: no release will come. */
         struct cl_handle *h = cl_handle_of(&op->open.fi);
-        struct cl_inode *inode = h->inode;
-        cl_data_release(op->m, h);
-        let_go(op->m, inode);
-        free(h);
+        h->m = op->m;
+        (void)cl_data_run(op->m, drop_handle, h); /* no memory: the file stays open until unmount */
     }
 }
 
