@@ -88,6 +88,7 @@ MGR_HANDLER(statfs)
     mgr_space(c, &sp);
     r->total_bytes = sp.total;
     r->free_bytes = sp.free;
+    r->deleting_bytes = sp.garbage_bytes;
     r->files = c->o.inodes_max;
     r->free_files = c->o.inodes_max > c->n.inodes ? c->o.inodes_max - c->n.inodes : 0;
     rq->reply = &r->base;

@@ -10,8 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/data/internal.h"
+
+/* How long a write into a full store waits for what is being deleted. */
+#define DELETED_IS_FREE_MS 3000u
 
 /* What a write to one window brings along, taken before the lock. */
 struct supply {
@@ -44,6 +48,40 @@ static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, u
 	return rc;
 }
 
+/* Bytes of deleted chunks that benefactors have not freed yet, as the manager knows. */
+static uint64_t deleting_bytes(struct cl_data *d)
+{
+	Fp__Empty e = FP__EMPTY__INIT;
+	ProtobufCMessage *m = NULL;
+	uint64_t bytes = 0;
+
+	if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
+		bytes = ((const Fp__StatFsReply *)m)->deleting_bytes;
+	if (m)
+		protobuf_c_message_free_unpacked(m, NULL);
+	return bytes;
+}
+
+/*
+ * "Delete the oldest checkpoint, write the next": what was deleted is free within 2 s, so a store is not full before that is over. The first 300 ms are
+ * waited in any case: the manager takes a large file to pieces in steps, and counts only those done.
+ */
+static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, uint32_t window_bytes, uint64_t win, uint32_t end,
+			     struct cl_wbuf *b)
+{
+	uint64_t begun_ms = fp_now_ms();
+	int rc = reserve(d, inode, stripe, window_bytes, win, end, b);
+	bool coming = true;
+
+	while (rc == -ENOSPC && coming && fp_now_ms() - begun_ms < DELETED_IS_FREE_MS) {
+		coming = deleting_bytes(d) > 0 || fp_now_ms() - begun_ms < 300;
+		cl_space_tick(d, fp_now_ms(), true); /* ends of leases too short for this record are space as well */
+		usleep(coming ? 50000 : 0);
+		rc = reserve(d, inode, stripe, window_bytes, win, end, b);
+	}
+	return rc;
+}
+
 static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t end, struct supply *s)
 {
 	int rc;
@@ -51,7 +89,7 @@ static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t win
 	s->fresh = cl_wbuf_new(NULL, win, window_bytes);
 	if (!s->fresh)
 		return -ENOMEM;
-	rc = reserve(d, inode, s->stripe, window_bytes, win, end, s->fresh);
+	rc = reserve_patiently(d, inode, s->stripe, window_bytes, win, end, s->fresh);
 	if (rc < 0) {
 		cl_wbuf_free(s->fresh);
 		s->fresh = NULL;

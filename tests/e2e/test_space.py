@@ -179,3 +179,16 @@ def test_many_small_files_do_not_eat_the_store(store):
         write_file(m.at(f"f{i}"), b"small")
     os.sync()
     assert store.status()["space"]["used_bytes"] < 200 * 16384
+
+
+@pytest.mark.limit(120)
+def test_write_right_after_unlink_in_a_full_store(small):
+    """Delete the oldest checkpoint, write the next."""
+    m = small.mounts[0]
+    for i in range(3):
+        done = fill(m.at(f"f{i}"), MIB)
+        assert done > 200 * MIB
+        os.unlink(m.at(f"f{i}"))
+        write_file(m.at("next"), content(9, 0, 100 * MIB), sync=True)
+        assert_same(read_file(m.at("next")), content(9, 0, 100 * MIB))
+        os.unlink(m.at("next"))
