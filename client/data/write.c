@@ -15,7 +15,7 @@
 #include "client/data/internal.h"
 
 /* How long a write into a full store waits for what is being deleted. */
-#define DELETED_IS_FREE_MS 3000u
+#define DELETED_IS_FREE_MS 5000u
 
 /* What a write to one window brings along, taken before the lock. */
 struct supply {
