@@ -44,6 +44,15 @@ static void done_value(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_free(op);
 }
 
+/* An operation that asks for a value of at most size bytes; NULL: answered already. */
+static struct cl_op *op_new_asking(fuse_req_t req, size_t size)
+{
+    struct cl_op *op = cl_op_new(req);
+    if (op)
+        op->xattr.size = size;
+    return op;
+}
+
 void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     Fp__GetXattr msg = FP__GET_XATTR__INIT;
@@ -61,10 +70,9 @@ void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
         cl_reply_status(req, rc);
         return;
     }
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = op_new_asking(req, size);
     if (!op)
         return;
-    op->xattr.size = size;
     msg.ino = ino;
     msg.name = cl_bytes(name);
     cl_op_call(op, FP__MSG_TYPE__MSG_GETXATTR, &msg.base, done_value);
@@ -73,34 +81,36 @@ void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 void cl_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = op_new_asking(req, size);
     if (!op)
         return;
-    op->xattr.size = size;
     msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_LISTXATTR, &msg.base, done_value);
 }
 
-static bool writable(fuse_req_t req, const char *name)
+/* An operation that changes the attribute; NULL: answered already, for one because nobody may change it. */
+static struct cl_op *op_new_changing(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     int rc = check_name(name);
     if (rc == 0 && cl_xattr_is_virtual(name))
         rc = -EPERM;
-    if (rc < 0)
+    if (rc < 0) {
         cl_reply_status(req, rc);
-    return rc == 0;
+        return NULL;
+    }
+    struct cl_op *op = cl_op_new(req);
+    if (op)
+        op->touched = ino;
+    return op;
 }
 
 void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
                     int flags)
 {
     Fp__SetXattr msg = FP__SET_XATTR__INIT;
-    if (!writable(req, name))
-        return;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = op_new_changing(req, ino, name);
     if (!op)
         return;
-    op->touched = ino;
     msg.ino = ino;
     msg.name = cl_bytes(name);
     msg.value = (ProtobufCBinaryData){.len = size, .data = (uint8_t *)value};
@@ -111,12 +121,9 @@ void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
     Fp__RemoveXattr msg = FP__REMOVE_XATTR__INIT;
-    if (!writable(req, name))
-        return;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = op_new_changing(req, ino, name);
     if (!op)
         return;
-    op->touched = ino;
     msg.ino = ino;
     msg.name = cl_bytes(name);
     cl_op_call(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base, cl_op_done_status);
