@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "fp/err.h"
+#include "fp/hex.h"
 #include "fp/log.h"
 
 #define HEX_DIGITS (2 * FP_KEY_BYTES)
@@ -67,26 +68,15 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *why, int err, cons
     return err;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 /* key->text to key->bytes. False unless it is all hexadecimal digits, and not all zero. */
 static bool decode(struct fp_key *key)
 {
     unsigned any = 0;
     for (int i = 0; i < FP_KEY_BYTES; i++) {
-        int hi = hex_digit(key->text[2 * i]), lo = hex_digit(key->text[2 * i + 1]);
-        if (hi < 0 || lo < 0)
+        int byte = fp_hex_byte(key->text + 2 * i);
+        if (byte < 0)
             return false;
-        key->bytes[i] = (uint8_t)(hi << 4 | lo);
+        key->bytes[i] = (uint8_t)byte;
         any |= key->bytes[i];
     }
     return any != 0;
@@ -186,15 +176,12 @@ int fp_key_generate(struct fp_key **out)
 /* Writes the digits through a scratch page of the same kind, since key is const. */
 static int write_text(int fd, const struct fp_key *key)
 {
-    static const char digits[] = "0123456789abcdef";
     struct fp_key *scratch = key_alloc();
     int rc = 0;
     if (!scratch)
         return -ENOMEM;
-    for (int i = 0; i < FP_KEY_BYTES; i++) {
-        scratch->text[2 * i] = digits[key->bytes[i] >> 4];
-        scratch->text[2 * i + 1] = digits[key->bytes[i] & 15];
-    }
+    for (int i = 0; i < FP_KEY_BYTES; i++)
+        fp_hex_put(scratch->text + 2 * i, key->bytes[i]);
     scratch->text[HEX_DIGITS] = '\n';
     size_t done = 0;
     while (done < HEX_DIGITS + 1 && rc == 0) {

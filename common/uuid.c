@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "fp/hex.h"
+
 void fp_uuid_generate(struct fp_uuid *out)
 {
     /* Up to 256 bytes are never cut short or interrupted once the pool is initialised. */
@@ -30,28 +32,15 @@ static int is_dash_position(int i)
 
 char *fp_uuid_format(char buf[FP_UUID_BUF], const struct fp_uuid *uuid)
 {
-    static const char digits[] = "0123456789abcdef";
-    const uint8_t *b = uuid->b;
     int i = 0;
     for (int n = 0; n < FP_UUID_BYTES; n++) {
         if (is_dash_position(i))
             buf[i++] = '-';
-        buf[i++] = digits[b[n] >> 4];
-        buf[i++] = digits[b[n] & 15];
+        fp_hex_put(buf + i, uuid->b[n]);
+        i += 2;
     }
     buf[i] = '\0';
     return buf;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
 }
 
 int fp_uuid_parse(const char *text, struct fp_uuid *out)
@@ -63,10 +52,10 @@ int fp_uuid_parse(const char *text, struct fp_uuid *out)
     for (int n = 0; n < FP_UUID_BYTES; n++) {
         if (is_dash_position(i) && text[i++] != '-')
             return -EINVAL;
-        int hi = hex_digit(text[i]), lo = hex_digit(text[i + 1]);
-        if (hi < 0 || lo < 0)
+        int byte = fp_hex_byte(text + i);
+        if (byte < 0)
             return -EINVAL;
-        uuid.b[n] = (uint8_t)(hi << 4 | lo);
+        uuid.b[n] = (uint8_t)byte;
         i += 2;
     }
     *out = uuid;
