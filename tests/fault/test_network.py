@@ -14,6 +14,31 @@ MIB = 1 << 20
 LINK_WORDS = r"benefactor|connection|manager|can't be read|session|answer|lost|reach|chunk"
 
 
+def store_over(new_store, net, benefactors):
+    """The manager is on node 0."""
+    s = new_store(net)
+    s.start_manager(node=0)
+    for node in benefactors:
+        s.add_benefactor(node=node)
+    return s
+
+
+def file_on_both(m):
+    """both/f, spread over two benefactors; the mount has forgotten it. Its content."""
+    os.mkdir(m.at("both"))
+    os.setxattr(m.at("both"), "user.fp.stripe", b"2")
+    data = content(1, 0, 16 * MIB)
+    write_file(m.at("both", "f"), data, sync=True)
+    m.unmount()
+    m.start()
+    return data
+
+
+def whole_again(s, m, data):
+    s.wait_status("both", 15, lambda st: all(b["state"] == "ok" for b in st["benefactors"]))
+    wait_until("the file to be whole again", 15, lambda: bounded_read(m.at("both", "f"), data) == 0, 0.2)
+
+
 def bounded_read(path, want, seconds=10):
     """The right bytes or EIO, each call within the limit. How many calls failed: 0 or 1, as the first one ends it."""
     fd = os.open(path, os.O_RDONLY)
@@ -37,17 +62,9 @@ def bounded_read(path, want, seconds=10):
 @pytest.mark.expect_log(LINK_WORDS)
 def test_link_to_a_benefactor_is_cut(nodes, new_store, stress):
     net = nodes(3)
-    s = new_store(net)
-    s.start_manager(node=0)
-    s.add_benefactor(node=1)
-    s.add_benefactor(node=2)
+    s = store_over(new_store, net, benefactors=[1, 2])
     m = s.add_mount(node=0)
-    os.mkdir(m.at("both"))
-    os.setxattr(m.at("both"), "user.fp.stripe", b"2")
-    data = content(1, 0, 16 * MIB)
-    write_file(m.at("both", "f"), data, sync=True)
-    m.unmount()
-    m.start()
+    data = file_on_both(m)
     os.mkdir(m.at("load"))
     work = stress(s, dirs=[m.at("load")], workers=3, tolerant=True)
     wait_until("load", 30, lambda: work.progress() > 20)
@@ -69,8 +86,7 @@ def test_link_to_a_benefactor_is_cut(nodes, new_store, stress):
     before = work.progress()
     wait_until("the load to go on", 20, lambda: work.progress() > before + 20)
     net.restore(2)
-    s.wait_status("both", 15, lambda st: all(b["state"] == "ok" for b in st["benefactors"]))
-    wait_until("the file to be whole again", 15, lambda: bounded_read(m.at("both", "f"), data) == 0, 0.2)
+    whole_again(s, m, data)
     assert s.status()["damaged"] == [], "away is not damaged"
     work.stop()
     work.verify(m.at("load"))
@@ -81,10 +97,7 @@ def test_link_to_a_benefactor_is_cut(nodes, new_store, stress):
 def test_client_cut_off_from_the_manager(nodes, new_store, stress):
     """Applications wait; when the link is back, they go on without an error."""
     net = nodes(2)
-    s = new_store(net)
-    s.start_manager(node=0)
-    s.add_benefactor(node=0)
-    s.add_benefactor(node=1)
+    s = store_over(new_store, net, benefactors=[0, 1])
     s.add_mount(node=0)
     m = s.add_mount(node=1)
     os.mkdir(s.mounts[0].at("a"))
@@ -108,18 +121,9 @@ def test_client_cut_off_from_the_manager(nodes, new_store, stress):
 @pytest.mark.limit(120)
 @pytest.mark.expect_log(LINK_WORDS)
 def test_benefactor_that_hangs(nodes, new_store):
-    net = nodes(2)
-    s = new_store(net)
-    s.start_manager(node=0)
-    s.add_benefactor(node=0)
-    s.add_benefactor(node=1)
+    s = store_over(new_store, nodes(2), benefactors=[0, 1])
     m = s.add_mount(node=0)
-    os.mkdir(m.at("both"))
-    os.setxattr(m.at("both"), "user.fp.stripe", b"2")
-    data = content(1, 0, 16 * MIB)
-    write_file(m.at("both", "f"), data, sync=True)
-    m.unmount()
-    m.start()
+    data = file_on_both(m)
     s.benefactors[1].send(signal.SIGSTOP)
     try:
         assert bounded_read(m.at("both", "f"), data) == 1
@@ -128,18 +132,14 @@ def test_benefactor_that_hangs(nodes, new_store):
         assert time.monotonic() - started < 15 * SLOW
     finally:
         s.benefactors[1].send(signal.SIGCONT)
-    s.wait_status("both", 15, lambda st: all(b["state"] == "ok" for b in st["benefactors"]))
-    wait_until("the file to be whole again", 15, lambda: bounded_read(m.at("both", "f"), data) == 0, 0.2)
+    whole_again(s, m, data)
 
 
 @pytest.mark.limit(120)
 @pytest.mark.expect_log(LINK_WORDS)
 def test_link_is_cut_again_and_again(nodes, new_store, stress):
     net = nodes(3)
-    s = new_store(net)
-    s.start_manager(node=0)
-    for i in (0, 1, 2):
-        s.add_benefactor(node=i)
+    s = store_over(new_store, net, benefactors=[0, 1, 2])
     m = s.add_mount(node=0)
     os.setxattr(m.path, "user.fp.stripe", b"3")
     work = stress(s, workers=3, tolerant=True)

@@ -177,19 +177,26 @@ static void test_rpc_server_may_ask_too(void **state)
 
 /* -------------------------------------------------------------- payloads */
 
+/* A call whose payload comes back. */
+static struct fp_rpc_req echo_of(const struct iovec *iov, int iovcnt, uint32_t timeout_ms, fp_rpc_reply_cb cb,
+                                 struct wire_got *got)
+{
+    return (struct fp_rpc_req){.type = T_ECHO,
+                               .payload = iov,
+                               .payload_iovcnt = iovcnt,
+                               .timeout_ms = timeout_ms,
+                               .cb = cb,
+                               .arg = got};
+}
+
 static void check_payload(size_t len, void *rx, size_t rx_cap, int want)
 {
     struct wire_got got = {0};
     uint8_t *data = pattern(len, (unsigned)len);
     struct iovec iov[2] = {{data, len / 3}, {data + len / 3, len - len / 3}};
-    struct fp_rpc_req req = {.type = T_ECHO,
-                             .payload = iov,
-                             .payload_iovcnt = 2,
-                             .rx = rx,
-                             .rx_cap_bytes = rx_cap,
-                             .timeout_ms = 5000,
-                             .cb = wire_reply_cb,
-                             .arg = &got};
+    struct fp_rpc_req req = echo_of(iov, 2, 5000, wire_reply_cb, &got);
+    req.rx = rx;
+    req.rx_cap_bytes = rx_cap;
     assert_int_equal(fp_rpc_call(w.cconn, &req, NULL), 0);
     wire_until(&w, &got.n, 1, 5000);
     assert_int_equal(got.status, want);
@@ -242,12 +249,7 @@ static void test_rpc_payload_over_the_limit_is_refused(void **state)
 {
     struct wire_got got = {0};
     struct iovec iov[2] = {{NULL, 17 * MIB}, {NULL, 1}};
-    struct fp_rpc_req req = {.type = T_ECHO,
-                             .payload = iov,
-                             .payload_iovcnt = 2,
-                             .timeout_ms = 1,
-                             .cb = wire_reply_cb,
-                             .arg = &got};
+    struct fp_rpc_req req = echo_of(iov, 2, 1, wire_reply_cb, &got);
     (void)state;
     assert_int_equal(fp_rpc_call(w.cconn, &req, NULL), -EMSGSIZE);
     req.payload_iovcnt = FP_RPC_IOV_MAX + 1;
@@ -277,12 +279,7 @@ static void test_rpc_close_in_the_middle_of_a_payload(void **state)
 {
     struct wire_got got = {0};
     struct iovec iov = {pattern(16 * MIB, 1), 16 * MIB};
-    struct fp_rpc_req req = {.type = T_ECHO,
-                             .payload = &iov,
-                             .payload_iovcnt = 1,
-                             .timeout_ms = 5000,
-                             .cb = wire_reply_cb,
-                             .arg = &got};
+    struct fp_rpc_req req = echo_of(&iov, 1, 5000, wire_reply_cb, &got);
     (void)state;
     wire_init(&w, NULL, NULL);
     struct wire_relay *relay = wire_relay_new(&w, NULL);
@@ -310,12 +307,7 @@ static void test_rpc_deadline_in_the_middle_of_sending_closes(void **state)
 {
     struct wire_got got = {0};
     struct iovec iov = {pattern(16 * MIB, 1), 16 * MIB};
-    struct fp_rpc_req req = {.type = T_ECHO,
-                             .payload = &iov,
-                             .payload_iovcnt = 1,
-                             .timeout_ms = 200,
-                             .cb = wire_reply_cb,
-                             .arg = &got};
+    struct fp_rpc_req req = echo_of(&iov, 1, 200, wire_reply_cb, &got);
     (void)state;
     wire_run_ms(&w, 20);
     fp_rpc_conn_pause(w.sconn);
@@ -353,12 +345,7 @@ static void test_rpc_slow_reader_stops_the_writer(void **state)
     struct fp_rpc_opts small = {.send_queue_max_bytes = 4 * MIB};
     struct wire_got got = {0};
     struct iovec iov = {pattern(MIB, 2), MIB};
-    struct fp_rpc_req req = {.type = T_ECHO,
-                             .payload = &iov,
-                             .payload_iovcnt = 1,
-                             .timeout_ms = 20000,
-                             .cb = drop_cb,
-                             .arg = &got};
+    struct fp_rpc_req req = echo_of(&iov, 1, 20000, drop_cb, &got);
     unsigned n = 0;
     int rc = 0;
     (void)state;
@@ -447,6 +434,17 @@ static void count_cb(void *arg)
     (*(unsigned *)arg)++;
 }
 
+/* The answer to the T_LATE that came last; *done counts when its payload is ours again. */
+static struct fp_rpc_reply late_reply(const struct iovec *iov, unsigned *done)
+{
+    return (struct fp_rpc_reply){.id = w.late_id,
+                                 .type = T_LATE,
+                                 .payload = iov,
+                                 .payload_iovcnt = 1,
+                                 .done = count_cb,
+                                 .arg = done};
+}
+
 static void test_rpc_reply_after_the_end_gives_the_payload_back(void **state)
 {
     struct wire_got got = {0};
@@ -459,12 +457,7 @@ static void test_rpc_reply_after_the_end_gives_the_payload_back(void **state)
     struct fp_rpc_conn *conn = fp_rpc_conn_get(w.sconn);
     fp_rpc_conn_close(w.cconn, 0);
     wire_until(&w, &w.s_closed, 1, 1000);
-    struct fp_rpc_reply r = {.id = w.late_id,
-                             .type = T_LATE,
-                             .payload = &iov,
-                             .payload_iovcnt = 1,
-                             .done = count_cb,
-                             .arg = &done};
+    struct fp_rpc_reply r = late_reply(&iov, &done);
     assert_int_equal(fp_rpc_reply(conn, &r), -ENOTCONN);
     assert_int_equal(done, 1);
     fp_rpc_conn_put(conn);
@@ -479,12 +472,7 @@ static void test_rpc_finish_sends_what_is_queued(void **state)
     (void)state;
     assert_int_equal(fp_rpc_call(w.cconn, &req, NULL), 0);
     wire_until(&w, &w.requests, 1, 1000);
-    struct fp_rpc_reply r = {.id = w.late_id,
-                             .type = T_LATE,
-                             .payload = &iov,
-                             .payload_iovcnt = 1,
-                             .done = count_cb,
-                             .arg = &done};
+    struct fp_rpc_reply r = late_reply(&iov, &done);
     assert_int_equal(fp_rpc_reply(w.sconn, &r), 0);
     fp_rpc_conn_finish(w.sconn);
     wire_until(&w, &got.n, 1, 2000);
