@@ -20,6 +20,7 @@ struct cl_mount;
 
 /* State of one open file description; fi->fh points to it. Made by open/create/tmpfile, freed by release. */
 struct cl_handle {
+	struct cl_open open;           /* first */
 	struct cl_inode *inode;        /* holds a ref */
 	struct cl_mount *m;            /* set only where a handle is all that is passed on */
 	int flags;                     /* open flags */

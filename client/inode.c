@@ -34,7 +34,8 @@ struct cl_itable {
     size_t count;              /* lock */
     uint64_t held;             /* lock: sum over all inodes */
     struct cl_inode *newest, *oldest;
-    size_t nclosed; /* lock */
+    size_t nclosed;                /* lock */
+    LIST_HEAD(, cl_open) handles; /* lock: those that the kernel has */
 };
 
 static size_t bucket_of(const struct cl_itable *t, uint64_t ino)
@@ -77,6 +78,11 @@ void cl_itable_free(struct cl_mount *m)
             t->buckets[b] = inode->next;
             inode_free(m, inode);
         }
+    }
+    while (!LIST_EMPTY(&t->handles)) {
+        struct cl_open *o = LIST_FIRST(&t->handles);
+        LIST_REMOVE(o, link);
+        free(o);
     }
     pthread_mutex_destroy(&t->lock);
     free(t->buckets);
@@ -263,6 +269,20 @@ void cl_inode_forget(struct cl_mount *m, uint64_t ino)
     pthread_mutex_unlock(&t->lock);
     if (inode)
         inode_free(m, inode);
+}
+
+void cl_open_add(struct cl_mount *m, struct cl_open *o)
+{
+    pthread_mutex_lock(&m->inodes->lock);
+    LIST_INSERT_HEAD(&m->inodes->handles, o, link);
+    pthread_mutex_unlock(&m->inodes->lock);
+}
+
+void cl_open_remove(struct cl_mount *m, struct cl_open *o)
+{
+    pthread_mutex_lock(&m->inodes->lock);
+    LIST_REMOVE(o, link);
+    pthread_mutex_unlock(&m->inodes->lock);
 }
 
 void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode)

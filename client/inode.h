@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include "fp.pb-c.h"
@@ -43,8 +44,13 @@ struct cl_inode {
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
 };
 
+/* First in what fi->fh points to, for files and directories: what is open when the mount goes gets no release. */
+struct cl_open {
+	LIST_ENTRY(cl_open) link;  /* table lock */
+};
+
 int cl_itable_new(struct cl_itable **out);
-/* No handle and nothing of the data path may be left. Calls cl_data_forget for what was closed. */
+/* Nothing of the data path may be left. Calls cl_data_forget for what was closed, and frees handles that the kernel still had. */
 void cl_itable_free(struct cl_mount *m);
 
 /* Find or make the inode of a, take over the attributes; one more ref. NULL: out of memory. */
@@ -57,6 +63,10 @@ void cl_inode_ref(struct cl_mount *m, struct cl_inode *inode);
 void cl_inode_put(struct cl_mount *m, struct cl_inode *inode);
 /* The kernel forgot it: a closed one leaves. */
 void cl_inode_forget(struct cl_mount *m, uint64_t ino);
+
+/* A handle (malloced) goes to the kernel; it is back, and the caller frees it. */
+void cl_open_add(struct cl_mount *m, struct cl_open *o);
+void cl_open_remove(struct cl_mount *m, struct cl_open *o);
 
 /* The manager answered an open. */
 void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode);

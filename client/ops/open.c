@@ -64,6 +64,7 @@ static void drop_handle(void *arg)
     struct cl_handle *h = arg;
     struct cl_inode *inode = h->inode;
     struct cl_mount *m = h->m;
+    cl_open_remove(m, &h->open);
     cl_data_release(m, h);
     let_go(m, inode);
     free(h);
@@ -108,6 +109,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
         let_go(op->m, inode);
         return rc;
     }
+    cl_open_add(op->m, &h->open);
     fill_fi(op->m, &op->open.fi, h);
     reply_open(op, a);
     return 0;
@@ -184,6 +186,7 @@ void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct cl_handle *h = cl_handle_of(fi);
     struct cl_inode *inode = h->inode;
     (void)ino;
+    cl_open_remove(m, &h->open);
     cl_data_release(m, h);
     let_go(m, inode);
     free(h);

@@ -30,6 +30,7 @@ struct filler {
 
 /* An open directory; fi->fh points to it. */
 struct dir_handle {
+    struct cl_open open; /* first */
     struct cl_inode *inode;
     _Atomic uint64_t end; /* entries with this cookie or more were made after reading began; 0: not known */
 };
@@ -41,6 +42,7 @@ static struct dir_handle *dir_of(const struct fuse_file_info *fi)
 
 static void let_go(struct cl_mount *m, struct dir_handle *h)
 {
+    cl_open_remove(m, &h->open);
     cl_mgr_release(m, h->inode);
     cl_inode_put(m, h->inode);
     free(h);
@@ -57,6 +59,7 @@ static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
         return;
     }
     cl_inode_hold(op->m, h->inode);
+    cl_open_add(op->m, &h->open);
     op->open.fi.fh = (uintptr_t)h;
     if (fuse_reply_open(op->req, &op->open.fi) == -ENOENT)
         let_go(op->m, h); /* the caller was killed meanwhile: no releasedir will come */

@@ -214,6 +214,7 @@ def test_client_terminated_publishes_what_was_written(store):
     mount = store.mounts[0]
     path = mount.at("open")
     holder = subprocess.Popen([sys.executable, "-c", "import os,sys,time\nfd=os.open(sys.argv[1],os.O_WRONLY|os.O_CREAT)\n"
+                               "d=os.open(os.path.dirname(sys.argv[1]),os.O_RDONLY|os.O_DIRECTORY)\n"
                                "os.write(fd,b'y'*5000000)\nprint('written',flush=True)\ntime.sleep(60)", path],
                               stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"written\n"
