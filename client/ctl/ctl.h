@@ -96,6 +96,9 @@ int ctl_flush(void);
 const char *ctl_bnf_state(int state); /* "ok", "down", … */
 int ctl_bnf_style(int state);         /* enum fp_style */
 
+/* As df(1) has it: what is not free, so with the chunks of deleted files that are still being removed. */
+uint64_t ctl_used_bytes(const Fp__CtlStatusReply *r);
+
 /* The table of benefactors, for status and benefactors alike. */
 int ctl_print_benefactors(size_t n, Fp__BnfInfo **b);
 

@@ -1,7 +1,8 @@
 /* fpctl benefactors and fpctl df: two small cuts of the status.
  *
  * df prints what df(1) prints, from the manager instead of the mount, so that it works on a machine that has none. The numbers
- * are the same: capacities of the benefactors that are up, what live records take, what may still be leased. */
+ * are the same at every moment: capacities of the benefactors, what chunks take, what is left. Chunks of deleted files count as
+ * used until the benefactors have removed them, since df(1) takes for used what is not free. */
 #include <stdio.h>
 
 #include "client/ctl/ctl.h"
@@ -30,14 +31,15 @@ int ctl_benefactors(const struct ctl_options *o, const struct ctl_store *store, 
 static int df_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     static const struct fp_table_col cols[] = {{"store", false}, {"size", true},   {"used", true},
-                                               {"free", true},   {"use", true},    {"inodes", true},
-                                               {"mounted on", false}};
+                                               {"deleting", true}, {"free", true}, {"use", true},
+                                               {"inodes", true}, {"mounted on", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     fp_table_cell(t, "%s", r->addr);
     fp_table_cell_size(t, r->total_bytes);
-    fp_table_cell_size(t, r->used_bytes);
+    fp_table_cell_size(t, ctl_used_bytes(r));
+    fp_table_cell_size(t, r->garbage_bytes);
     fp_table_cell_size(t, r->free_bytes);
-    fp_table_cell_percent(t, r->used_bytes, r->total_bytes);
+    fp_table_cell_percent(t, ctl_used_bytes(r), r->total_bytes);
     fp_table_cell_count(t, r->inodes);
     fp_table_cell(t, "%s", store->mountpoint[0] ? store->mountpoint : "-");
     int rc = fp_table_print(t, stdout);
@@ -52,9 +54,9 @@ int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ct
     if (rc < 0)
         return rc;
     if (o->json)
-        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:s}", "manager", r->addr, "total_bytes",
-                                      (json_int_t)r->total_bytes, "used_bytes", (json_int_t)r->used_bytes,
-                                      "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
+        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "manager", r->addr, "total_bytes",
+                                      (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r),
+                                      "deleting_bytes", (json_int_t)r->garbage_bytes, "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
                                       "mountpoint", store->mountpoint));
     else
         rc = df_text(r, store);

@@ -81,6 +81,11 @@ json_t *ctl_json_bnf(const Fp__BnfInfo *b)
                      (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)));
 }
 
+uint64_t ctl_used_bytes(const Fp__CtlStatusReply *r)
+{
+    return r->total_bytes > r->free_bytes ? r->total_bytes - r->free_bytes : 0;
+}
+
 int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
 {
     static const struct fp_table_col cols[] = {{"id", true},   {"node", false},   {"state", false},

@@ -73,7 +73,7 @@ static int print_json(const Fp__CtlStatusReply *r)
         "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "store",
         uuid_text(uuid, &r->store_uuid), "manager", "address", r->addr, "pid", (json_int_t)r->pid, "uptime_ms",
         (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
-        "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)r->used_bytes, "free_bytes",
+        "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r), "free_bytes",
         (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes, "chunks", (json_int_t)r->chunks, "slices",
         (json_int_t)r->slices, "garbage_chunks", (json_int_t)r->garbage_chunks, "garbage_bytes",
         (json_int_t)r->garbage_bytes, "mounts", mounts, "benefactors", bnfs, "damaged", damaged));
@@ -93,7 +93,7 @@ static void print_head(const Fp__CtlStatusReply *r)
                    r->n_benefactors, mounted, mounted == 1 ? "" : "s");
     ctl_print_line("manager", "%s, pid %llu, up %s, database %s, fpstore %s", r->addr, (unsigned long long)r->pid,
                    fp_format_duration(a, r->uptime_ms), fp_format_size(b, r->db_bytes), r->software);
-    ctl_print_line("space", "%s used of %s, %s free", fp_format_size(a, r->used_bytes),
+    ctl_print_line("space", "%s used of %s, %s free", fp_format_size(a, ctl_used_bytes(r)),
                    fp_format_size(b, r->total_bytes), fp_format_size(c, r->free_bytes));
     ctl_print_line("holds", "%llu inodes, %llu chunks, %llu slices", (unsigned long long)r->inodes,
                    (unsigned long long)r->chunks, (unsigned long long)r->slices);

@@ -115,6 +115,31 @@ def test_df_and_benefactors(store):
         assert len(lines) >= 2 and all(len(x) == len(x.rstrip()) for x in lines)
 
 
+def test_df_says_what_df_1_says_while_files_are_deleted(store):
+    """The benefactors are halted, so that deleted chunks stay for as long as it takes to look."""
+    path = store.mounts[0].path
+    write_file(store.mounts[0].at("f"), content(1, 0, 40 * MIB), sync=True)
+
+    def both():
+        out = json.loads(fpctl("df", path, "--json").stdout)
+        v = os.statvfs(path)
+        assert out["used_bytes"] == (v.f_blocks - v.f_bfree) * v.f_frsize
+        assert out["free_bytes"] == v.f_bfree * v.f_frsize
+        return out
+    assert both()["used_bytes"] >= 40 * MIB
+    for b in store.benefactors:
+        b.send(signal.SIGSTOP)
+    try:
+        os.unlink(store.mounts[0].at("f"))
+        seen = wait_until("what is being deleted", 2, lambda: (lambda o: o["deleting_bytes"] and o)(both()))
+        assert seen["used_bytes"] >= seen["deleting_bytes"] >= 40 * MIB
+    finally:
+        for b in store.benefactors:
+            b.send(signal.SIGCONT)
+    store.wait_status("nothing to be left", 5, lambda s: s["space"]["used_bytes"] == 0)
+    assert both()["deleting_bytes"] == 0
+
+
 @pytest.mark.short
 def test_finds_its_store(new_store):
     a, b = new_store().up(benefactors=1), new_store().up(benefactors=1)
