@@ -1,0 +1,196 @@
+/*
+ * What fp-mount and fp-auxhost say to each other: two SOCK_SEQPACKET pairs and three shared memories, all inherited at fork+exec.
+ *
+ * Sockets, not rings in shared memory: an aux-app that writes where it should not can spoil neither the queue nor, since it has
+ * the pool read-only, the application's data; the end of the process is the end of the socket; and a message per MiB costs 5 us.
+ * fp-mount owns every job, page and region buffer: the host holds nothing that is lost with it.
+ *
+ * Descriptors of the host: see enum fp_auxw_fd. The pool is opened read-only (mprotect can't change that). The region is memory for
+ * outputs, mapped writable by both; fp-mount allocates buffers in it and says where. The status page is written by the host and read by
+ * fp-mount, which believes nothing in it but numbers: counters, and which thread is in which aux-app since when.
+ *
+ * Both ends are of the same build; there is no version to negotiate but `abi` in FP_AUXW_READY. Structs are in the byte order and layout of
+ * the node. A message is one struct below, followed by what its comment says. Messages are at most FP_AUXW_MESSAGE_MAX_BYTES.
+ */
+#ifndef FP_AUXWIRE_H
+#define FP_AUXWIRE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "fp/auxapp.h"
+
+#define FP_AUXW_MESSAGE_MAX_BYTES (192u << 10)
+#define FP_AUXW_APPS_MAX 16u
+#define FP_AUXW_THREADS_MAX 64u
+#define FP_AUXW_COUNTERS_MAX 16u
+#define FP_AUXW_STAGES_MAX 8u          /* that may replace data, in one chain */
+#define FP_AUXW_PIECES_MAX 1024u
+
+enum fp_auxw_fd {
+	FP_AUXW_FD_JOBS = 3,           /* fp-mount -> host: jobs, events; host -> fp-mount: results, log lines */
+	FP_AUXW_FD_SERVICES = 4,       /* host -> fp-mount: requests; answers back */
+	FP_AUXW_FD_POOL = 5,           /* memfd, read-only */
+	FP_AUXW_FD_REGION = 6,         /* memfd */
+	FP_AUXW_FD_STATUS = 7,         /* memfd of struct fp_auxw_status */
+};
+
+enum fp_auxw_type {
+	FP_AUXW_NONE,
+	/* fp-mount -> host */
+	FP_AUXW_CONFIG,                /* struct fp_auxw_config + text; first; once per aux-app, in order */
+	FP_AUXW_START,                 /* struct fp_auxw_start; answered by READY or FAILED */
+	FP_AUXW_CHUNK_OUT,             /* struct fp_auxw_chunk_out + uint32_t page[npages] (number of the 64 KiB page in the pool) */
+	FP_AUXW_CHUNK_IN,              /* struct fp_auxw_chunk_in */
+	FP_AUXW_STORED,                /* struct fp_auxw_stored: for chunk_stored */
+	FP_AUXW_EVENT,                 /* struct fp_auxw_event + name + new_name + data, each without NUL */
+	FP_AUXW_FILE,                  /* struct fp_auxw_file + path: file_sealed */
+	FP_AUXW_SET,                   /* struct fp_auxw_set + name NUL path NUL ...: set_complete */
+	FP_AUXW_MESSAGE,               /* struct fp_auxw_message + node + data: message */
+	FP_AUXW_CHANGE,                /* struct fp_auxw_change + "name=value": option of an aux-app, or `cores=N` */
+	FP_AUXW_CANCEL,                /* struct fp_auxw_done: nobody waits for this job any more */
+	FP_AUXW_STOP,                  /* struct fp_auxw_head: end cleanly; the socket's end does the same */
+	/* host -> fp-mount */
+	FP_AUXW_READY,                 /* struct fp_auxw_ready */
+	FP_AUXW_FAILED,                /* struct fp_auxw_failed + text: a line for the user; the host ends */
+	FP_AUXW_CHUNK_OUT_DONE,        /* struct fp_auxw_out_done + pieces + stages + keys + note */
+	FP_AUXW_DONE,                  /* struct fp_auxw_done: of CHUNK_IN, EVENT with wait, CHANGE */
+	FP_AUXW_LOG,                   /* struct fp_auxw_log + text */
+	/* services: requests of the host, answered with the same type and id. Bodies are messages of fp.proto as said. */
+	FP_AUXW_SVC_EARLIER = 100,     /* AuxEarlier -> NotesReply (several answers, the last with eof) */
+	FP_AUXW_SVC_FIND,              /* NoteFind -> NotesReply */
+	FP_AUXW_SVC_HOLD,              /* Hold -> HoldReply */
+	FP_AUXW_SVC_READ_CHUNK,        /* AuxRead -> raw bytes */
+	FP_AUXW_SVC_TABLE,             /* Table -> TableReply */
+	FP_AUXW_SVC_FILE_READ,         /* AuxRead -> raw bytes; at most 128 KiB at a time */
+	FP_AUXW_SVC_FILE_WRITE,        /* AuxWrite (parts of 128 KiB, the last with `last`) -> Empty */
+	FP_AUXW_SVC_FILE_FIND,         /* Lookup (name = whole path) -> AttrReply */
+	FP_AUXW_SVC_XATTR_GET,         /* GetXattr -> XattrReply */
+	FP_AUXW_SVC_XATTR_SET,         /* SetXattr -> Empty */
+	FP_AUXW_SVC_SEND,              /* AuxMsg -> AuxMsgReply */
+};
+
+struct fp_auxw_head {
+	uint32_t type;                 /* enum fp_auxw_type */
+	uint32_t len_bytes;            /* of the whole message */
+	uint64_t id;                   /* of the job, event or request; 0: no answer is expected */
+};
+
+struct fp_auxw_config { struct fp_auxw_head h; uint32_t index, required; }; /* text: the declaration, "dedup hash=sha1 cores=1-2" */
+struct fp_auxw_start {
+	struct fp_auxw_head h;
+	uint64_t pool_bytes, region_bytes;
+	uint32_t napps, decode_only;   /* decode_only: nothing is declared, but a coded chunk was met */
+	char cores[256];               /* service cores, "7" or "1,3-5"; "": none set aside */
+	char node[128], plugin_dir[256];
+};
+
+struct fp_auxw_chunk_out {
+	struct fp_auxw_head h;
+	uint64_t ino, file_off, file_serial;
+	uint32_t len_bytes, npages, whole, first_app; /* first_app: 0 */
+	/* two buffers in the region, each of out_cap_bytes (>= len_bytes + 64 KiB): stages write into them by turns */
+	uint64_t out_a, out_b;
+	uint32_t out_cap_bytes, zero;
+};
+
+enum fp_auxw_piece_kind { FP_AUXW_PIECE_NEW, FP_AUXW_PIECE_ZERO, FP_AUXW_PIECE_SAME, FP_AUXW_PIECE_STORED };
+struct fp_auxw_piece {
+	uint32_t kind, off, len_bytes;
+	uint32_t at;                   /* NEW: offset in the new data. SAME: offset there, too. STORED: offset in `chunk` */
+	uint64_t chunk;
+};
+
+/* What was done to the new data, first stage first. */
+struct fp_auxw_stage { char name[24]; uint32_t in_bytes, out_bytes; };
+
+struct fp_auxw_out_done {
+	struct fp_auxw_head h;
+	int32_t status;                /* 0 or the errno of an aux-app that refused the chunk (app says which) */
+	uint32_t app;
+	uint32_t npieces;              /* 0: all of it is new */
+	uint32_t new_bytes;            /* of new data, before coding; 0: nothing is to be stored */
+	uint32_t nstages, coded_bytes; /* 0 stages: not coded */
+	uint32_t where;                /* the bytes to store: 0 the pages as they came, 1 out_a, 2 out_b */
+	uint32_t nkeys, note_bytes, zero;
+	uint64_t ticket[4];            /* by aux-apps that asked for one; 0: none */
+	uint32_t ticket_app[4];
+};
+
+/* Undo stages, last one first. Input and output are buffers in the region, which the stages between use by turns (both of cap_bytes). */
+struct fp_auxw_chunk_in {
+	struct fp_auxw_head h;
+	uint64_t a, b;                 /* coded bytes are in a */
+	uint32_t cap_bytes, coded_bytes, nstages, zero;
+	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];
+};                                     /* DONE.where: 1 the result is in a, 2 in b */
+
+struct fp_auxw_done { struct fp_auxw_head h; int32_t status; uint32_t where, app, zero; };
+struct fp_auxw_stored { struct fp_auxw_head h; uint64_t ticket, chunk; uint32_t app, off, len_bytes, zero; };
+struct fp_auxw_event {
+	struct fp_auxw_head h;
+	struct fp_aux_io io;           /* pointers are 0 here */
+	uint32_t app, wait;
+	uint32_t name_bytes, new_name_bytes, data_bytes, zero;
+	uint64_t data_region;          /* data_bytes > 64 KiB: where in the region they are; freed when the event is done */
+};
+struct fp_auxw_file { struct fp_auxw_head h; struct fp_aux_file file; uint32_t path_bytes, zero; };
+struct fp_auxw_set { struct fp_auxw_head h; uint64_t step; uint32_t nfiles, zero; };
+struct fp_auxw_message { struct fp_auxw_head h; uint64_t mount; uint32_t app, node_bytes, data_bytes, zero; };
+struct fp_auxw_change { struct fp_auxw_head h; uint32_t app, text_bytes; };
+struct fp_auxw_log { struct fp_auxw_head h; uint32_t app, level; };
+struct fp_auxw_failed { struct fp_auxw_head h; uint32_t app, zero; };
+
+#define FP_AUXW_HAS_OUT 1u             /* chunk_out or write */
+#define FP_AUXW_HAS_IN 2u
+#define FP_AUXW_HAS_FILE 4u
+#define FP_AUXW_HAS_SET 8u
+#define FP_AUXW_HAS_STORED 16u
+struct fp_auxw_app_info {              /* what fp-mount must know of a loaded aux-app */
+	char name[24], version[24], path[256];
+	uint32_t has;                  /* FP_AUXW_HAS_* */
+	uint32_t deadline_ms, required, failures_max;
+	uint8_t io_flags[64];          /* by enum fp_aux_op: 0x80 | FP_AUX_WAIT | FP_AUX_WANT_DATA, 0: no callback */
+};
+struct fp_auxw_ready { struct fp_auxw_head h; uint32_t abi, napps; struct fp_auxw_app_info app[FP_AUXW_APPS_MAX]; };
+
+/* answers of services have it behind the head */
+struct fp_auxw_svc { struct fp_auxw_head h; int32_t status; uint32_t app; uint32_t eof, zero; };
+
+/* -------------------------------------------------------------- the status page */
+
+struct fp_auxw_thread {                /* written by that thread only */
+	_Atomic uint32_t tid;          /* 0: slot is free */
+	_Atomic uint32_t app;          /* stage it belongs to */
+	_Atomic int32_t core;          /* pinned to; -1: not pinned */
+	_Atomic uint32_t in_call;      /* 1: in a callback of `app` */
+	_Atomic uint64_t since_ns;     /* CLOCK_MONOTONIC: that call began */
+	_Atomic uint64_t busy_ns;      /* in callbacks, since the start of the host */
+	_Atomic uint32_t deadline_ms, zero; /* of that call */
+};
+struct fp_auxw_stats {                 /* since the start of the host */
+	_Atomic uint64_t chunks, bytes_in, bytes_out, chunks_in, events, waits, wait_ns, busy_ns, errors;
+	_Atomic uint32_t queue, queue_max, threads, cores;
+	char why[96];                  /* last move of cores, or that the aux-app turned itself off: for people */
+	struct { char name[24]; _Atomic int64_t value; _Atomic uint32_t is_gauge, zero; } counter[FP_AUXW_COUNTERS_MAX];
+};
+struct fp_auxw_status {
+	_Atomic uint64_t beat;         /* grows while the host's main thread runs */
+	_Atomic uint32_t crashed_app;  /* index + 1, set by the handler of a fatal signal */
+	_Atomic uint32_t crashed_signal;
+	struct fp_auxw_thread thread[FP_AUXW_THREADS_MAX];
+	struct fp_auxw_stats stats[FP_AUXW_APPS_MAX];
+};
+
+/*
+ * A coded chunk as it is stored: this envelope, then the coded bytes. To the benefactor it is a chunk like any other. Little-endian.
+ *   0 u32 magic 'FPE1'   4 u16 version (1)   6 u16 stages (1..8)
+ *   8 u32 data bytes (what comes out)       12 u32 coded bytes (what follows the envelope)
+ *  16 u64 XXH3 of the data                  24 u64 XXH3 of this envelope with this field 0
+ *  32 stages: 32 bytes each: char name[24], u32 bytes before the stage, u32 bytes after it
+ */
+#define FP_ENVELOPE_MAGIC 0x31455046u
+#define FP_ENVELOPE_BYTES(stages) (32u + 32u * (stages))
+#define FP_ENVELOPE_MAX_BYTES FP_ENVELOPE_BYTES(FP_AUXW_STAGES_MAX)
+
+#endif
