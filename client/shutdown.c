@@ -35,8 +35,10 @@
 #define OPEN_GRACE_MS 1000u
 #define HURRY_MS      3000u
 #define STEP_US       10000u
+#define WAKE_SIGNAL   SIGUSR1
 
 static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done, sync_failed;
+static pthread_t loop_thread; /* set before other threads are made */
 
 static void fill_set(sigset_t *set)
 {
@@ -88,6 +90,20 @@ static void unmount(struct cl_mount *m)
     atomic_store(&unmounted, rc == 0);
 }
 
+/*
+ * libfuse before 3.18 only sets a flag in fuse_session_exit(): the loop, which sleeps on a semaphore, would see
+ * it after the next request, and with a file open and nobody using it none comes. A signal wakes it. One
+ * that arrives between its look at the flag and its sleep is lost, so it is sent again.
+ */
+static void end_loop(struct cl_mount *m, uint64_t until_ms)
+{
+    fuse_session_exit(m->se);
+    while (!atomic_load(&loop_ended) && fp_now_ms() < until_ms) {
+        pthread_kill(loop_thread, WAKE_SIGNAL);
+        usleep(STEP_US);
+    }
+}
+
 static void *stop_main(void *arg)
 {
     struct cl_mount *m = arg;
@@ -104,22 +120,30 @@ static void *stop_main(void *arg)
     for (unsigned ms = 0; ms < OPEN_GRACE_MS && !atomic_load(&loop_ended) && !atomic_load(&hurried);
          ms += STEP_US / 1000)
         usleep(STEP_US);
-    fuse_session_exit(m->se);
+    if (!atomic_load(&hurried))
+        end_loop(m, UINT64_MAX);
     atomic_store(&stop_done, true);
     return NULL;
 }
 
 static void hurry(struct cl_mount *m)
 {
+    uint64_t until_ms = fp_now_ms() + HURRY_MS;
     atomic_store(&hurried, true);
     cl_mgr_limit_wait(m, 1);
     FP_WARN("asked again: ending quickly");
     if (cl_mountpoint_unmount(m->opt.mountpoint, true) == 0)
         atomic_store(&unmounted, true);
-    fuse_session_exit(m->se);
-    usleep(HURRY_MS * 1000);
+    end_loop(m, until_ms);
+    while (fp_now_ms() < until_ms)
+        usleep(STEP_US);
     FP_ERROR("ended before everything was written out: what was not synced or closed is lost");
     _exit(1);
+}
+
+static void on_wake(int sig)
+{
+    (void)sig;
 }
 
 static void *signals_main(void *arg)
@@ -145,8 +169,12 @@ static void *signals_main(void *arg)
 
 int cl_shutdown_start(struct cl_mount *m)
 {
+    struct sigaction wake = { .sa_handler = on_wake }; /* without SA_RESTART: it has to interrupt */
     pthread_t thread;
-    int rc = pthread_create(&thread, NULL, signals_main, m);
+    int rc;
+    loop_thread = pthread_self();
+    sigaction(WAKE_SIGNAL, &wake, NULL);
+    rc = pthread_create(&thread, NULL, signals_main, m);
     if (rc != 0)
         return -rc;
     pthread_detach(thread);
