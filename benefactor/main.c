@@ -264,7 +264,10 @@ static int open_network(void)
     rc = bnf_remote_new(self.rpc, listen, bnf_id, NULL, &self.remote);
     if (rc == -EADDRINUSE)
         FP_ERROR("--listen %s: the port is taken; choose another, or 0 for any free one", listen);
-    else if (rc == -EADDRNOTAVAIL || rc == -ENOENT)
+    else if (rc == FP_ENOHOST)
+        FP_ERROR("--listen %s: the host name %s cannot be resolved; give an address of this node", listen,
+                 self.opt.listen.host);
+    else if (rc == -EADDRNOTAVAIL)
         FP_ERROR("--listen %s: this node does not have that address", listen);
     else if (rc)
         FP_ERROR("--listen %s: %s", listen, fp_strerror(rc));

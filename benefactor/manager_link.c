@@ -342,10 +342,12 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
         fail(l);
         return;
     }
-    tell_lost(l, err, why && *why ? why : fp_strerror(err));
+    why = why && *why ? why : fp_strerror(err);
+    tell_lost(l, err, why);
     if (!l->registered && fp_now_ms() >= l->started_ms + l->config.start_timeout_ms) {
-        FP_ERROR("no manager at %s after %" PRIu64 " s: start fp-manager, or check --manager and the network",
-                 l->config.manager, l->config.start_timeout_ms / 1000);
+        FP_ERROR("no manager at %s after %" PRIu64
+                 " s (%s): start fp-manager, or check --manager and the network",
+                 l->config.manager, l->config.start_timeout_ms / 1000, why);
         fail(l);
         return;
     }

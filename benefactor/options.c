@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "benefactor/store.h"
+#include "fp/addr.h"
 #include "fp/units.h"
 
 static const char *const backend_names[] = {"dir", "memory", NULL};
@@ -54,6 +55,19 @@ static const char *check_cores(const char *text)
     return CPU_COUNT(&set) ? NULL : "none of these cores may be used by this process: see taskset -p $$";
 }
 
+/* A host alone: the port is the one that was listened on. */
+static const char *check_advertise(const char *text)
+{
+    union fp_sockaddr addr;
+    size_t len = strlen(text);
+
+    if (text[0] == '[' && len > 2 && text[len - 1] == ']')
+        return NULL;
+    if (!len || (strchr(text, ':') && fp_addr_numeric(text, 0, &addr)))
+        return "give a host name or an address, without a port";
+    return NULL;
+}
+
 static const struct fp_opt options[] = {
     FP_OPT_MANAGER(struct bnf_options, manager, FP_OPT_REQUIRED),
     FP_OPT_PATH(struct bnf_options, dir, "dir", NULL,
@@ -72,7 +86,7 @@ static const struct fp_opt options[] = {
                 "Where to listen for mounts of other nodes; port 0 is any free one."),
     FP_OPT_STRING(struct bnf_options, advertise, "advertise", NULL,
                   "Address that other nodes are told to use. By default, the one that reaches the manager.",
-                  .arg = "ADDR"),
+                  .arg = "ADDR", .check = check_advertise),
     FP_OPT_DATA_ENCRYPTION(struct bnf_options, data_encryption),
     FP_OPT_SIZE(
         struct bnf_options, segment_bytes, "segment-size", NULL, FP_MIB(32), FP_GIB(64),

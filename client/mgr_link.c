@@ -67,6 +67,9 @@ static void explain(struct cl_core *c, int err, const char *why, char *line, siz
         snprintf(line, size, "the manager at %s is of another store now: check --manager", opt->manager_text);
     else if (err == FP_EPROTO_VERSION)
         snprintf(line, size, "the manager at %s: %s", opt->manager_text, fp_strerror(err));
+    else if (err == FP_ENOHOST)
+        snprintf(line, size, "cannot reach the manager at %s: %s: check --manager, /etc/hosts and DNS",
+                 opt->manager_text, why && *why ? why : fp_strerror(err));
     else
         snprintf(line, size, "cannot reach the manager at %s: %s: start fp-manager there, or check --manager",
                  opt->manager_text, why && *why ? why : fp_strerror(err));

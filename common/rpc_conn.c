@@ -481,10 +481,12 @@ static void lookup_cb(uv_getaddrinfo_t *req, int status, struct addrinfo *list)
     }
     uv_freeaddrinfo(list);
     if (c->state == CONN_RESOLVE) {
-        int rc = status < 0 ? status : connect_next(c);
-        if (rc < 0)
-            fp_conn_fail(c, status < 0 ? -EHOSTUNREACH : rc, "cannot find or reach %s: %s", c->peer,
-                         fp_strerror(rc));
+        int rc = status < 0 ? FP_ENOHOST : connect_next(c);
+        if (status < 0) /* the peer is HOST:PORT */
+            fp_conn_fail(c, rc, "the host name %.*s cannot be resolved (%s)",
+                         (int)strcspn(c->peer, ":"), c->peer, fp_strerror(status));
+        else if (rc < 0)
+            fp_conn_fail(c, rc, "cannot reach %s: %s", c->peer, fp_strerror(rc));
     }
     fp_rpc_put(c->rpc);
     fp_rpc_conn_put(c);

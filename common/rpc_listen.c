@@ -106,7 +106,7 @@ static int resolve(const char *host, uint16_t port, union fp_sockaddr *out)
     if (fp_addr_numeric(host, port, out) == 0)
         return 0;
     if (getaddrinfo(host, NULL, &hints, &list) != 0)
-        return -ENOENT;
+        return FP_ENOHOST;
     memset(out, 0, sizeof *out);
     if (list->ai_addrlen <= sizeof *out)
         memcpy(out, list->ai_addr, list->ai_addrlen);

@@ -221,6 +221,10 @@ static int listen_on(struct mgr_server *s)
         FP_ERROR("cannot listen on %s: another program does: stop it or choose another --listen", addr);
     else if (rc == -EACCES)
         FP_ERROR("cannot listen on %s: not permitted: choose a port from 1024 on", addr);
+    else if (rc == FP_ENOHOST)
+        FP_ERROR("cannot listen on %s: the host name %.*s cannot be resolved: give an address of this node with "
+                 "--listen",
+                 addr, (int)strcspn(addr, ":"), addr);
     else if (rc)
         FP_ERROR("cannot listen on %s: %s: give an address of this node with --listen", addr,
                  fp_strerror(rc));

@@ -119,6 +119,8 @@ static int connect_to(struct ctl_link *l)
     if (!l->up) {
         if (l->closed_err == -ECONNREFUSED)
             FP_ERROR("no manager at %s: is the store up?", l->addr);
+        else if (l->closed_err == FP_ENOHOST)
+            FP_ERROR("cannot connect to the manager at %s: %s: check --manager, /etc/hosts and DNS", l->addr, l->why);
         else
             FP_ERROR("cannot connect to the manager at %s: %s", l->addr, fp_strerror(l->closed_err));
         return l->closed_err;

@@ -27,7 +27,8 @@
     X(FP_ELEASE, -5013, EIO, "lease or grant no longer held")                                                \
     X(FP_ECHUNK_MISSING, -5014, EIO, "chunk is not on the benefactor that should hold it")                   \
     X(FP_EVERSION_DISK, -5015, EIO, "on-disk format is of another release: use the release that wrote it")   \
-    X(FP_ECANCELLED, -5016, EIO, "request was cancelled")
+    X(FP_ECANCELLED, -5016, EIO, "request was cancelled")                                                    \
+    X(FP_ENOHOST, -5017, EIO, "host name cannot be resolved: check its spelling, /etc/hosts and DNS")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

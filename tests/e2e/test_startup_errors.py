@@ -46,6 +46,21 @@ def test_manager_address_not_ours(native, key):
     fails("fp-manager", f"--dir={native}/m", "--listen=203.0.113.7:0", f"--key={key}", says="203.0.113.7")
 
 
+NO_HOST = r"nohost\.invalid cannot be resolved"
+
+
+def test_host_that_has_no_address(manager, native, key):
+    """Every option that takes an address."""
+    fails("fp-manager", f"--dir={native}/m", "--listen=nohost.invalid:0", f"--key={key}", says=[NO_HOST, "--listen"])
+    benefactor = ["fp-benefactor", f"--dir={native}/b", "--size=64MiB", f"--key={manager.store.key}", "--start-timeout=500ms"]
+    fails(*benefactor, f"--manager={manager.store.addr}", "--listen=nohost.invalid:0", says=[NO_HOST, "--listen"])
+    fails(*benefactor, "--manager=nohost.invalid:7420", says=[NO_HOST, "--manager"])
+    os.mkdir(f"{native}/mnt")
+    fails("fp-mount", "--manager=nohost.invalid:7420", f"--key={key}", "--pool=16MiB", "--start-timeout=500ms",
+          f"{native}/mnt", says=[NO_HOST, "--manager"])
+    fails("fpctl", "--manager=nohost.invalid:7420", f"--key={key}", "status", says=[NO_HOST, "--manager"])
+
+
 def test_manager_directory_not_writable(native, key, as_root):
     os.chmod(native, 0o755)
     os.mkdir(f"{native}/m", 0o555)
@@ -237,6 +252,7 @@ def test_3_5_tb_is_3_500_000_000_000_bytes(manager, native):
     ("fp-manager", ["--dir=/x", "--chunk-size=100000"], "chunk-size"),
     ("fp-manager", ["--dir=/x", "--session-timeout=5"], "session-timeout"),
     ("fp-benefactor", ["--manager=127.0.0.1:1", "--dir=/x", "--size=1GiB", "--backend=ssd"], "backend"),
+    ("fp-benefactor", ["--manager=127.0.0.1:1", "--dir=/x", "--size=1GiB", "--advertise=node0:7420"], "without a port"),
     ("fp-mount", ["/mnt"], "manager"),
     ("fp-mount", ["--manager=127.0.0.1:1", "--pool=1MiB", "/mnt"], "pool"),
     ("fp-mount", ["--manager=127.0.0.1:1", "--cores=9-1", "/mnt"], "cores"),

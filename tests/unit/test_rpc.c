@@ -573,7 +573,8 @@ static void test_rpc_connect_errors_come_by_on_closed(void **state)
     assert_non_null(strstr(w.c_why, addr));
     snprintf(w.addr, sizeof w.addr, "no-such-host.invalid:1");
     wire_connect(&w, NULL);
-    assert_int_equal(w.c_err, -EHOSTUNREACH);
+    assert_int_equal(w.c_err, FP_ENOHOST);
+    assert_non_null(strstr(w.c_why, "no-such-host.invalid cannot be resolved"));
     assert_int_equal(fp_rpc_connect(w.cli, "nonsense", NULL, &w.ch, &w, &w.cconn), -EINVAL);
     assert_int_equal(fp_rpc_connect(w.cli, "127.0.0.1:0", NULL, &w.ch, &w, &w.cconn), -EINVAL);
     wire_fini(&w);
@@ -620,7 +621,7 @@ static void test_rpc_listen_errors(void **state)
     assert_int_equal(fp_rpc_listen(w.srv, w.addr, &w.sh, &w, &l), -EADDRINUSE);
     assert_int_equal(fp_rpc_listen(w.srv, "192.0.2.1:0", &w.sh, &w, &l), -EADDRNOTAVAIL);
     assert_int_equal(fp_rpc_listen(w.srv, "x", &w.sh, &w, &l), -EINVAL);
-    assert_int_equal(fp_rpc_listen(w.srv, "no-such-host.invalid:1", &w.sh, &w, &l), -ENOENT);
+    assert_int_equal(fp_rpc_listen(w.srv, "no-such-host.invalid:1", &w.sh, &w, &l), FP_ENOHOST);
 }
 
 static void test_rpc_close_while_looking_up_a_name(void **state)
