@@ -116,6 +116,16 @@ static ssize_t read_text(int fd, struct fp_key *key)
     return (ssize_t)used;
 }
 
+/* What to do when a key file cannot be opened. */
+static const char *advice(int err)
+{
+    if (err == ENOENT)
+        return ": give --key FILE, or make one with fp-store";
+    if (err == EACCES || err == EPERM)
+        return ": run this as the owner of the key or as root, or give the --key FILE of yours";
+    return "";
+}
+
 static int load_from(int fd, const char *path, struct fp_key *key, char *why)
 {
     int rc = check_file(fd, path, why);
@@ -141,7 +151,7 @@ int fp_key_load(const char *path, struct fp_key **out, char why[FP_KEY_WHY_MAX])
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not make us wait */
     if (fd < 0) {
         rc = refuse(why, -errno, "cannot open key file %.300s: %s%s", path, fp_strerror(-errno),
-                    errno == ENOENT ? ": give --key FILE, or make one with fp-store" : "");
+                    advice(errno));
         goto out;
     }
     rc = load_from(fd, path, key, why);

@@ -87,6 +87,27 @@ def test_key_that_others_can_read_or_that_is_none(native, program, args):
     assert r.returncode in (1, 2) and secret not in r.stderr + r.stdout
 
 
+@pytest.mark.short
+@pytest.mark.parametrize("program,args", [
+    ("fp-manager", ["--dir={d}/x", "--listen=127.0.0.1:0"]),
+    ("fp-benefactor", ["--dir={d}/x", "--size=64MiB", "--manager=127.0.0.1:1"]),
+    ("fp-mount", ["--manager=127.0.0.1:1", "{d}/x"]),
+    ("fpctl", ["status", "--manager=127.0.0.1:1"])])
+def test_key_that_this_user_may_not_read(native, as_root, program, args):
+    os.chmod(native, 0o755)
+    os.mkdir(f"{native}/x")
+    os.chown(f"{native}/x", 65534, 65534)
+    key = Store.make_key(f"{native}/key")
+    r = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", bin_path(program), f"--key={key}",
+                        *[a.format(d=native) for a in args]], capture_output=True, text=True, timeout=15 * SLOW)
+    if "cannot execute" in r.stderr or r.returncode in (126, 127):
+        pytest.skip("another user cannot run the programs from here")
+    if "/dev/fuse" in r.stderr:
+        pytest.skip("another user cannot mount here")
+    assert r.returncode == 1 and r.stderr.count("\n") == 1, r.stderr
+    assert key in r.stderr and "as the owner of the key or as root" in r.stderr and "--key" in r.stderr
+
+
 def listeners(store):
     return [store.addr] + [b["address"] for b in store.status()["benefactors"]]
 
