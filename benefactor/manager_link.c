@@ -84,6 +84,7 @@ static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
     i->state = (Fp__BnfState)st.state;
     i->error = (char *)st.error;
     i->chunks = st.space.chunks;
+    i->unsynced_life = bnf_service_unsynced_life(l->config.service);
 }
 
 static void send_keepalive(struct bnf_manager_link *l)

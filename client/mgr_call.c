@@ -73,6 +73,8 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
         return &fp__commit_reply__descriptor;
     case FP__MSG_TYPE__MSG_SEEK:
         return &fp__seek_reply__descriptor;
+    case FP__MSG_TYPE__MSG_SYNC:
+        return &fp__sync_reply__descriptor;
     default:
         return &fp__empty__descriptor;
     }

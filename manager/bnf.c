@@ -174,6 +174,7 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     b->used = i->used_bytes;
     b->free = i->free_bytes;
     b->reported_chunks = i->chunks;
+    b->life = i->unsynced_life;
     b->reported = i->state == FP__BNF_STATE__BNF_DOWN ? FP__BNF_STATE__BNF_OK : i->state;
     b->seen_ms = c->now.ms;
     b->silent = false;
@@ -294,6 +295,7 @@ static Fp__BnfInfo *info(struct mgr_core *c, const struct mgr_bnf *b)
     i->state = mgr_bnf_state(b);
     i->error = b->conn && b->silent ? "no keep-alive" : b->error;
     i->chunks = b->conn ? b->reported_chunks : b->chunks;
+    i->unsynced_life = b->life;
     return i;
 }
 

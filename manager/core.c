@@ -76,7 +76,7 @@ static const struct handler handlers[] = {
     H(SEEK, seek, seek, NULL, CLIENT | CTL),
     H(CLONE, clone, clone, OUT(commit_reply), CLIENT | REPLAY),
     H(BADCHUNK, badchunk, bad_chunk, NULL, CLIENT | BNF | ONEWAY),
-    H(SYNC, sync, empty, NULL, CLIENT | BNF | CTL),
+    H(SYNC, sync, sync, NULL, CLIENT | BNF | CTL),
     H(CLIENT_STATS, client_stats, client_stats, NULL, CLIENT | ONEWAY),
     H(KEEPALIVE, keepalive, keep_alive, NULL, BNF | ONEWAY),
     H(CTL_STATUS, ctl_status, empty, NULL, CLIENT | BNF | CTL),

@@ -57,6 +57,7 @@ struct mgr_bnf {
     uint8_t uuid[16];
     char *node, *addr, *local_path, *backend, *error;
     uint64_t capacity, used, free, reported_chunks;
+    uint64_t life; /* BnfInfo.unsynced_life; 0: not heard of since our start */
     Fp__BnfState reported;
     struct mgr_conn *conn;
     bool silent; /* connected, but no keep-alive in time */

@@ -1,11 +1,14 @@
-/* Reading the map: MSG_SLICEMAP and MSG_SEEK. */
+/* Reading the map: MSG_SLICEMAP, MSG_SEEK, and where the chunks of others lie for MSG_SYNC. */
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
 
 #define SLICES_SOFT_MAX 4096u  /* the answer ends at the next window after so many */
+#define SYNC_ROWS_MAX   65536u /* slices that one MSG_SYNC looks at */
+#define SYNC_CHUNKS_MAX 8192u  /* chunks that it looks up; beyond either, all benefactors are named */
 #define SLICES_HARD_MAX 65536u /* of one window: nothing makes so many but byte-wise writing without end */
 
 static Fp__Slice *slice_row(struct mgr_core *c)
@@ -138,4 +141,90 @@ MGR_HANDLER(seek)
         rc = -ENXIO;
     rq->reply = &r->base;
     return rc;
+}
+
+/* ---------------------------------------------------------------- whose data an fsync still has to sync */
+
+struct others {
+    bool *seen; /* by number of the benefactor */
+    size_t count;
+    uint64_t last; /* chunk */
+    uint32_t rows, chunks;
+};
+
+/* One slice. 0: go on; 1: enough is known; or a failure. */
+static int look_at(struct mgr_core *c, const struct mgr_req *rq, struct others *o, uint64_t chunk)
+{
+    struct mgr_chunk ch;
+    int rc;
+
+    if (++o->rows > SYNC_ROWS_MAX)
+        return 1;
+    if (chunk >> 32 == rq->sess->id || chunk == o->last)
+        return 0;
+    if (++o->chunks > SYNC_CHUNKS_MAX)
+        return 1;
+    o->last = chunk;
+    rc = mgr_chunk_get(c, chunk, &ch);
+    if (rc || ch.bnf > c->bnf_count)
+        return rc == -ENOENT ? 0 : rc;
+    o->count += !o->seen[ch.bnf];
+    o->seen[ch.bnf] = true;
+    return o->count == c->bnf_count;
+}
+
+static int find_others(struct mgr_core *c, const struct mgr_req *rq, uint64_t ino, struct others *o)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_FROM;
+    int rc = mgr_db_one(&c->db, SLICE_FROM, DBI(ino), DBI(0), DBI(0), DBI(INT64_MAX), DBI(-1)), found = 0;
+
+    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
+        found = look_at(c, rq, o, (uint64_t)mgr_col(&c->db, st, 3));
+        if (found)
+            break;
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : found < 0 ? found : 0;
+}
+
+static int name_others(struct mgr_core *c, const struct mgr_req *rq, uint64_t ino, Fp__SyncReply *r)
+{
+    struct others o = {.seen = mgr_arena_alloc(&c->arena, c->bnf_count + 1)};
+    int rc;
+
+    r->bnfs = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof *r->bnfs);
+    if (!o.seen || !r->bnfs)
+        return mgr_doom(c, -ENOMEM);
+    memset(o.seen, 0, c->bnf_count + 1);
+    rc = find_others(c, rq, ino, &o);
+    r->all = o.rows > SYNC_ROWS_MAX || o.chunks > SYNC_CHUNKS_MAX;
+    for (uint32_t id = 1; id <= c->bnf_count && !r->all; id++)
+        if (o.seen[id])
+            r->bnfs[r->n_bnfs++] = id;
+    return rc;
+}
+
+/* A client has synced what it stored itself, and knows up to which version what others stored is synced: often
+ * up to this one, since nobody else has been there. Then nothing is looked at. A file that is gone has nothing
+ * to sync. */
+MGR_HANDLER(sync)
+{
+    const Fp__Sync *m = msg;
+    Fp__SyncReply *r = MGR_NEW(c, Fp__SyncReply, fp__sync_reply__init);
+    struct mgr_inode in;
+    int rc = 0;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    if (m->ino && rq->sess) {
+        rc = mgr_inode_get(c, m->ino, &in);
+        if (!rc && mgr_is(&in, S_IFREG)) {
+            r->data_version = in.data_version;
+            if (in.data_version != m->known_version)
+                rc = name_others(c, rq, m->ino, r);
+        }
+    }
+    rq->reply = &r->base;
+    rq->durable = true;
+    return rc == -ENOENT ? 0 : rc;
 }

@@ -96,11 +96,3 @@ MGR_HANDLER(statfs)
     rq->reply = &r->base;
     return 0;
 }
-
-MGR_HANDLER(sync)
-{
-    (void)c;
-    (void)msg;
-    rq->durable = true;
-    return 0;
-}

@@ -45,6 +45,7 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	b->waiting_tail = &b->waiting;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_mutex_init(&b->sync_lock, NULL);
+	pthread_mutex_init(&b->life_lock, NULL);
 	pthread_mutex_lock(&d->bnf_lock);
 	b->next = d->bnfs;
 	d->bnfs = b;
@@ -114,6 +115,7 @@ static void update_one(struct cl_data *d, const Fp__BnfInfo *i)
 	if (b->state != FP__BNF_STATE__BNF_DOWN)
 		b->retry_local_ms = 0;
 	pthread_mutex_unlock(&b->lock);
+	cl_bnf_life(b, i->unsynced_life);
 }
 
 void cl_bnfs_update(struct cl_data *d, const Fp__BnfTable *t)
@@ -140,19 +142,31 @@ void cl_bnfs_free(struct cl_data *d)
 		drop_segs(b);
 		pthread_mutex_destroy(&b->lock);
 		pthread_mutex_destroy(&b->sync_lock);
+		pthread_mutex_destroy(&b->life_lock);
 		free(b);
 	}
 	d->bnfs = NULL;
 }
 
-void cl_bnf_hello_answered(struct cl_bnf *b, const Fp__BnfHelloReply *r)
+/* The manager's word and the benefactor's own may come in any order, but no life comes back. */
+void cl_bnf_life(struct cl_bnf *b, uint64_t life)
 {
-	uint64_t before = atomic_exchange(&b->life, r->unsynced_life);
+	uint64_t before;
+	bool lost;
 
-	if (before == 0 || before == r->unsynced_life)
-		return;
-	atomic_fetch_add(&b->data->losses, 1);
-	FP_WARN("benefactor %u lost what was not synced (its node was started again, or it keeps data in memory): fsync will tell the files", b->id);
+	pthread_mutex_lock(&b->life_lock);
+	before = b->life;
+	lost = life != 0 && before != 0 && life != before && life != b->life_before;
+	if (lost) {
+		b->life_before = before;
+		atomic_store(&b->lost_at, atomic_load(&b->data->losses) + 1); /* first: who sees the new count must see this */
+		atomic_fetch_add(&b->data->losses, 1);
+	}
+	if (lost || before == 0)
+		b->life = life;
+	pthread_mutex_unlock(&b->life_lock);
+	if (lost)
+		FP_WARN("benefactor %u lost what was not synced (its node was started again, or it keeps data in memory): fsync will tell the files", b->id);
 }
 
 /* Say hello on a fresh link; 0 or why the link is of no use. */
@@ -174,7 +188,7 @@ static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
 	reply = fp__bnf_hello_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
 	if (!reply)
 		return FP_EBADFRAME;
-	cl_bnf_hello_answered(b, reply);
+	cl_bnf_life(b, reply->unsynced_life);
 	fp__bnf_hello_reply__free_unpacked(reply, NULL);
 	return 0;
 }
@@ -236,7 +250,7 @@ bool cl_bnf_is_local(struct cl_bnf *b)
 	return l != NULL;
 }
 
-int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
+static int local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, uint32_t timeout_ms, struct fp_fdlink_reply_buf *r)
 {
 	struct cl_llink *l = link_get(b), *old = NULL;
 	int rc;
@@ -245,7 +259,7 @@ int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 		r->nfds = 0;
 	if (!l)
 		return -ENOTCONN;
-	rc = fp_fdlink_call(l->link, (uint16_t)type, msg, LOCAL_CALL_MS, r);
+	rc = fp_fdlink_call(l->link, (uint16_t)type, msg, timeout_ms, r);
 	if (!fp_fdlink_is_up(l->link) || rc == FP_EDEADLINE) {
 		pthread_mutex_lock(&b->lock);
 		if (b->llink == l)
@@ -255,6 +269,18 @@ int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 	llink_put(old);
 	llink_put(l);
 	return rc;
+}
+
+int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
+{
+	return local_call(b, type, msg, LOCAL_CALL_MS, r);
+}
+
+int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms)
+{
+	Fp__Empty e = FP__EMPTY__INIT;
+
+	return local_call(b, FP__MSG_TYPE__MSG_BNF_SYNC, &e.base, timeout_ms, NULL);
 }
 
 /* -------------------------------------------------------------- segments */
@@ -393,7 +419,15 @@ static int sync_remote(struct cl_bnf *b)
 	return rc;
 }
 
-static void note_unsynced(struct cl_unsynced *failed, uint32_t id)
+bool cl_unsynced_has(const struct cl_unsynced *failed, uint32_t id)
+{
+	for (unsigned i = 0; i < failed->n; i++)
+		if (failed->id[i] == id)
+			return true;
+	return failed->more;
+}
+
+void cl_unsynced_add(struct cl_unsynced *failed, uint32_t id)
 {
 	if (failed->n == sizeof(failed->id) / sizeof(failed->id[0]))
 		failed->more = true;
@@ -422,7 +456,7 @@ int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed)
 		if (r < 0) {
 			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
 			if (failed)
-				note_unsynced(failed, b->id);
+				cl_unsynced_add(failed, b->id);
 			rc = r;
 		}
 	}

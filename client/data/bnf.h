@@ -44,7 +44,10 @@ struct cl_bnf {
 	atomic_int state;              /* Fp__BnfState as the manager told */
 	atomic_ullong free_bytes;
 	atomic_bool prefers_local;     /* same node name */
-	atomic_ullong life;            /* BnfHelloReply.unsynced_life of the last hello, 0 = none yet */
+	atomic_ullong life;            /* unsynced_life, by hello or by the manager's table; 0 = not told yet */
+	uint64_t life_before;          /* life_lock: the one before: late news of it are no news */
+	pthread_mutex_t life_lock;     /* leaf */
+	atomic_ullong lost_at;         /* data->losses when this one last lost what it had not synced */
 	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
 	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
 	pthread_mutex_t lock;
@@ -75,14 +78,16 @@ void cl_bnfs_free(struct cl_data *d);
 /* Benefactor by number, or NULL. Any thread. */
 struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id);
 
-/* A hello was answered: if the benefactor's unsynced data may be gone since the last one, files that have such data will be told by fsync. */
-void cl_bnf_hello_answered(struct cl_bnf *b, const Fp__BnfHelloReply *r);
+/* Its unsynced_life, as it says itself or as the manager heard: if its unsynced data may be gone, files that have such data will be told by fsync. */
+void cl_bnf_life(struct cl_bnf *b, uint64_t life);
 
 /* True if chunks of this benefactor go through descriptors: opens the local link if need be (blocks up to 1 s). FUSE or store threads. */
 bool cl_bnf_is_local(struct cl_bnf *b);
 
 /* A call over the local link, answered within 2.5 s or given up. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
 int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r);
+/* MSG_BNF_SYNC over the local link: as long as the device takes, at most timeout_ms. */
+int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms);
 
 /* Take over a descriptor that came with a reply (closed if the segment, by id and salt, is open already). One reference for the caller. NULL: no memory. */
 struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct);
@@ -121,5 +126,9 @@ struct cl_unsynced {
 
 /* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. failed may be NULL. */
 int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed);
+/* Everything that these benefactors (ids NULL: all) have acknowledged to anybody is on their devices: MSG_BNF_SYNC to all at once. Blocks. */
+int cl_bnfs_sync_others(struct cl_data *d, const uint32_t *ids, size_t n, struct cl_unsynced *failed);
+void cl_unsynced_add(struct cl_unsynced *failed, uint32_t id);
+bool cl_unsynced_has(const struct cl_unsynced *failed, uint32_t id);
 
 #endif

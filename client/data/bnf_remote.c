@@ -109,7 +109,7 @@ static void on_hello(void *arg, int status, const struct fp_rpc_in *in)
 			fp_rpc_conn_close(b->conn, status); /* fails those waiting */
 		return;
 	}
-	cl_bnf_hello_answered(b, reply);
+	cl_bnf_life(b, reply->unsynced_life);
 	fp__bnf_hello_reply__free_unpacked(reply, NULL);
 	b->conn_hello_done = true;
 	for (c = take_waiting(b); c; c = next) {

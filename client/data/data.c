@@ -178,7 +178,7 @@ static void publish_one(struct cl_inode *inode, void *arg)
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 {
 	struct each e = { .d = m->data, .durable = durable, .deadline_ms = deadline_ms };
-	Fp__Empty msg = FP__EMPTY__INIT;
+	Fp__Sync msg = FP__SYNC__INIT;
 	int rc;
 
 	cl_inode_each(m, publish_one, &e);

@@ -28,6 +28,9 @@ struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 	f->data = d;
 	f->window_bytes = inode->attr.chunk_size_bytes ? inode->attr.chunk_size_bytes : d->m->default_chunk_size_bytes;
 	f->map_version = inode->attr.data_version;
+	if (inode->attr.size_bytes == 0)
+		f->others_version = inode->attr.data_version; /* there was nothing that others could have stored */
+	f->others_losses = atomic_load(&d->losses);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&f->cond, &a);

@@ -82,6 +82,8 @@ struct cl_file {                   /* everything under inode->lock */
 	uint64_t seal_seq;
 	bool unsynced;                     /* data was stored since the last fsync */
 	uint64_t losses_seen;              /* data->losses when unsynced became true, or at the last fsync */
+	uint64_t others_version;           /* what other sessions stored up to this data_version is on the devices; 0 = not known */
+	uint64_t others_losses;            /* data->losses when that was so, or when the file became known here */
 	uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
 	int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
 	bool kill_suidgid;
@@ -115,6 +117,12 @@ void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_pressure(void *data);                                          /* pool.h: seal the oldest */
 void cl_age_tick(struct cl_data *d, uint64_t now_ms);
+
+/* sync.c */
+/* Without lock, after make_durable and the commit: the manager's transactions, and what other sessions stored of this file, are durable. */
+int cl_sync_others(struct cl_data *d, struct cl_inode *inode);
+/* Has the file, as the manager knows it, a chunk on one of these? Without an answer, yes. */
+bool cl_sync_concerns(struct cl_data *d, struct cl_inode *inode, const struct cl_unsynced *failed);
 
 /* store.c */
 void cl_store_post(struct cl_data *d, struct cl_wbuf *b);                  /* b is SEALED; takes over */

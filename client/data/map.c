@@ -31,6 +31,8 @@ void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
 		return;
 	if (r->version_before != f->map_version)
 		cl_file_forget_map(f); /* another mount was there in between */
+	if (r->version_before == f->others_version)
+		f->others_version = r->attr->data_version;
 	f->map_version = r->attr->data_version;
 	cl_inode_attr_update(f->inode, r->attr);
 }

@@ -1,7 +1,7 @@
 /*
  * Publishing: making what was written part of the file for everybody (close, fsync), and durable (fsync).
  *
- *   seal all open buffers -> wait until those sealed by now are stored -> (fsync: fdatasync of the segments) -> MSG_COMMIT
+ *   seal all open buffers -> wait until those sealed by now are stored -> (fsync: fdatasync of the segments) -> MSG_COMMIT -> (fsync: sync.c)
  *
  * Slices are told to the manager in the order of writing within a window, and only behind those before them. Until they are told, a file reads
  * for other nodes, and after a crash of this one, as it was: rewriting a checkpoint in place and dying keeps the old one.
@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include "client/data/internal.h"
-
-#define MAP_WINDOWS 65536u /* asked for at a time; the manager bounds its answer */
 
 struct batch {                     /* memory of one MSG_COMMIT */
 	Fp__Commit msg;
@@ -214,54 +212,14 @@ static int wait_writers(struct cl_file *f, uint64_t deadline_ms)
 	return 0;
 }
 
-static int sync_metadata(struct cl_data *d)
-{
-	Fp__Empty e = FP__EMPTY__INIT;
-
-	return cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SYNC, &e.base, NULL);
-}
-
-static bool is_unsynced(const struct cl_unsynced *failed, uint32_t bnf)
-{
-	for (unsigned i = 0; i < failed->n; i++)
-		if (failed->id[i] == bnf)
-			return true;
-	return failed->more;
-}
-
 /* inode->lock held: stored buffers that the manager does not know yet. */
 static bool stored_on(const struct cl_file *f, const struct cl_unsynced *failed)
 {
 	for (uint32_t i = 0; i < f->nwins; i++)
 		for (struct cl_wbuf *b = f->wins[i]->bufs; b; b = b->next)
-			if (b->state == CL_WBUF_STORED && is_unsynced(failed, b->chunk.bnf))
+			if (b->state == CL_WBUF_STORED && cl_unsynced_has(failed, b->chunk.bnf))
 				return true;
 	return false;
-}
-
-/* Has the file, as the manager knows it, a chunk on one of these? Without an answer, yes. */
-static bool mapped_on(struct cl_data *d, struct cl_inode *inode, const struct cl_unsynced *failed)
-{
-	Fp__SliceMap req = FP__SLICE_MAP__INIT;
-	bool found = false, end = false;
-
-	req.ino = inode->ino;
-	req.win_count = MAP_WINDOWS;
-	while (!found && !end) {
-		ProtobufCMessage *m = NULL;
-		const Fp__SliceMapReply *r;
-		int rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
-
-		if (rc < 0)
-			return rc != -ENOENT;
-		r = (const Fp__SliceMapReply *)m;
-		for (size_t i = 0; i < r->n_slices && !found; i++)
-			found = is_unsynced(failed, r->slices[i]->bnf);
-		end = r->win_end <= req.win_from || r->win_end * inode->attr.chunk_size_bytes >= r->size_bytes;
-		req.win_from = r->win_end;
-		protobuf_c_message_free_unpacked(m, NULL);
-	}
-	return found;
 }
 
 /* inode->lock held, let go for the manager. A benefactor that is away must not fail the fsync of files that have nothing there. */
@@ -272,7 +230,7 @@ static bool concerns(struct cl_file *f, const struct cl_unsynced *failed)
 
 	if (!found) { /* what is committed meanwhile has left the buffers for the map, not the other way */
 		pthread_mutex_unlock(&inode->lock);
-		found = mapped_on(f->data, inode, failed);
+		found = cl_sync_concerns(f->data, inode, failed);
 		pthread_mutex_lock(&inode->lock);
 	}
 	return found;
@@ -293,7 +251,7 @@ static int make_durable(struct cl_file *f)
 	if (rc < 0 && !concerns(f, &failed))
 		rc = 0;
 	if (rc == 0 && f->unsynced && f->losses_seen != losses) {
-		f->losses_seen = losses;
+		f->losses_seen = f->others_losses = losses; /* told once, whoever stored what is lost */
 		cl_file_set_error(f, -EIO, "a benefactor lost data that had not been synced");
 		return -EIO;
 	}
@@ -341,11 +299,11 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 		struct cl_unsynced failed;
 
 		rc = cl_bnfs_sync(d, &failed);
-		if (rc < 0 && !mapped_on(d, inode, &failed))
+		if (rc < 0 && !cl_sync_concerns(d, inode, &failed))
 			rc = 0;
 	}
 	if (rc == 0 && durable)
-		rc = sync_metadata(d);
+		rc = cl_sync_others(d, inode);
 	return rc;
 }
 

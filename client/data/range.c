@@ -31,6 +31,8 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 	cl_file_forget_map(f); /* also after an error: it may have been done all the same */
 	if (rc == 0)
 		cl_map_changed(f, (const Fp__CommitReply *)reply);
+	if (type == FP__MSG_TYPE__MSG_CLONE)
+		f->others_version = 0; /* the chunks of the source may be anybody's */
 	cl_map_end(f);
 out:
 	pthread_mutex_unlock(&inode->lock);

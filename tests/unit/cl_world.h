@@ -25,6 +25,7 @@ struct world_faults {
     atomic_int mgr_lost_after;  /* … executed, and the answer is lost */
     atomic_int mgr_delay_us;    /* each takes up to this long */
     atomic_int bnf_delay_us;
+    atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };
 extern struct world_faults world_faults;
 
@@ -76,7 +77,11 @@ struct world_bnf {
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
     atomic_int break_executes; /* … after it was executed */
     atomic_ulong stores;
+    atomic_ulong syncs;        /* MSG_BNF_SYNC */
+    atomic_ulong acked, synced; /* records ever taken over; how many at the last of these */
+    atomic_int sync_err;
     atomic_ullong life;        /* BnfHelloReply.unsynced_life */
+    atomic_ullong table_life;  /* … as the manager's table has it */
 };
 
 struct world_bnf *world_bnf_add(uint32_t id, bool local, uint64_t capacity);
@@ -122,7 +127,8 @@ uint64_t world_chunk_at(uint64_t ino, uint64_t off, uint32_t *bnf, uint32_t *chu
 uint64_t world_bad_chunks(void); /* how many were reported */
 uint64_t world_chunk_count(void);
 void world_mgr_reset(void);
-int world_mgr_call(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
+int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
+uint64_t world_mgr_calls(void); /* requests so far */
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg);
 ProtobufCMessage *world_copy(const ProtobufCMessage *msg);
 

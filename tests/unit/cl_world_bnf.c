@@ -197,6 +197,7 @@ static void rec_add(struct world_bnf *b, uint32_t seg, uint64_t off, const struc
     r->next = b->bucket[h->chunk % 1024];
     b->bucket[h->chunk % 1024] = r;
     b->nrecs++;
+    atomic_fetch_add(&b->acked, 1);
 }
 
 /* Header and data of a record, verified; the data into out (room for a chunk of the greatest size). */
@@ -267,6 +268,17 @@ int world_bnf_stored(struct world_bnf *b, uint64_t link, const Fp__Stored *s)
         rc = stored_one(b, l, s->records[i]);
     pthread_mutex_unlock(&b->lock);
     return rc;
+}
+
+int world_bnf_sync(struct world_bnf *b)
+{
+    unsigned long acked = atomic_load(&b->acked);
+
+    atomic_fetch_add(&b->syncs, 1);
+    if (b->sync_err)
+        return b->sync_err;
+    atomic_store(&b->synced, acked);
+    return 0;
 }
 
 int world_bnf_write(struct world_bnf *b, uint64_t link, const Fp__ChunkWrite *w, const uint8_t *data, size_t len)

@@ -174,7 +174,7 @@ int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage 
             *reply = NULL;
             return FP_ESESSION;
         }
-    return world_mgr_call(type, msg, reply);
+    return world_mgr_call(session, type, msg, reply);
 }
 
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
@@ -332,6 +332,8 @@ static int local_execute(struct flink *l, uint16_t type, const ProtobufCMessage 
         return world_bnf_stored(l->b, l->id, (const Fp__Stored *)msg);
     case FP__MSG_TYPE__MSG_LOCATE:
         return call_locate(l, (const Fp__ChunkList *)msg, r);
+    case FP__MSG_TYPE__MSG_BNF_SYNC:
+        return world_bnf_sync(l->b);
     default:
         return FP_EBADMSG_TYPE;
     }
@@ -537,7 +539,9 @@ static void remote_execute(struct fconn *c, const struct fp_rpc_req *q, struct f
         hello.unsynced_life = c->b->life;
         k->reply = world_copy(&hello.base);
         break;
-    default: /* sync */
+    default:
+        WORLD_CHECK(q->type == FP__MSG_TYPE__MSG_BNF_SYNC);
+        k->status = world_bnf_sync(c->b);
         break;
     }
 }
@@ -649,6 +653,7 @@ void world_table(struct world_table *w)
         info[i].local_path = text[1];
         info[i].state = FP__BNF_STATE__BNF_OK;
         info[i].capacity_bytes = b[i]->capacity;
+        info[i].unsynced_life = b[i]->table_life;
         info[i].free_bytes = b[i]->capacity - world_bnf_used(b[i]);
     }
 }

@@ -40,7 +40,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mfile files[FILES_MAX];
 static size_t nfiles;
 static struct mchunk *chunks[4096];
-static uint64_t nchunks, nbad;
+static uint64_t nchunks, nbad, ncalls;
 
 void world_failed(const char *file, int line, const char *what)
 {
@@ -365,9 +365,34 @@ static int seek(const Fp__Seek *r, ProtobufCMessage **out)
     return 0;
 }
 
-static int execute(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **out)
+/* As the real one: the benefactors with chunks of other sessions, unless nothing has changed since known_version. */
+static int sync_file(uint32_t session, const Fp__Sync *r, ProtobufCMessage **out)
 {
-    Fp__Empty e = FP__EMPTY__INIT;
+    Fp__SyncReply a = FP__SYNC_REPLY__INIT;
+    uint32_t bnfs[WORLD_BNFS_MAX];
+    struct mfile *f = r->ino ? file_of(r->ino) : NULL;
+
+    a.bnfs = bnfs;
+    a.data_version = f && !f->gone ? f->version : 0;
+    for (size_t i = 0; f && f->version != r->known_version && i < f->n; i++) {
+        uint32_t bnf = chunk_of(f->s[i].chunk)->bnf;
+        size_t k = 0;
+
+        while (k < a.n_bnfs && bnfs[k] != bnf)
+            k++;
+        if (f->s[i].chunk >> 32 != session && k == a.n_bnfs)
+            bnfs[a.n_bnfs++] = bnf;
+    }
+    if (a.n_bnfs > 0 && world_faults.mgr_sync_all) {
+        a.n_bnfs = 0;
+        a.all = true;
+    }
+    *out = world_copy(&a.base);
+    return 0;
+}
+
+static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **out)
+{
 
     switch (type) {
     case FP__MSG_TYPE__MSG_COMMIT:
@@ -383,8 +408,7 @@ static int execute(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage 
     case FP__MSG_TYPE__MSG_SEEK:
         return seek((const Fp__Seek *)msg, out);
     case FP__MSG_TYPE__MSG_SYNC:
-        *out = world_copy(&e.base);
-        return 0;
+        return sync_file(session, (const Fp__Sync *)msg, out);
     default:
         return -EOPNOTSUPP;
     }
@@ -400,7 +424,7 @@ static bool take_one(atomic_int *n)
     return false;
 }
 
-int world_mgr_call(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply)
+int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply)
 {
     ProtobufCMessage *sent = world_copy(msg), *out = NULL;
     int rc;
@@ -413,7 +437,8 @@ int world_mgr_call(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage 
         return FP_EDEADLINE;
     }
     pthread_mutex_lock(&lock);
-    rc = execute(type, sent, &out);
+    ncalls++;
+    rc = execute(session, type, sent, &out);
     pthread_mutex_unlock(&lock);
     world_sleep_up_to(world_faults.mgr_delay_us);
     protobuf_c_message_free_unpacked(sent, NULL);
@@ -450,7 +475,7 @@ void world_mgr_reset(void)
             chunks[i] = c->next;
             free(c);
         }
-    nchunks = nbad = 0;
+    nchunks = nbad = ncalls = 0;
 }
 
 uint64_t world_file_new(uint32_t chunk_size_bytes, uint32_t stripe)
@@ -532,6 +557,14 @@ uint64_t world_chunk_count(void)
 {
     pthread_mutex_lock(&lock);
     uint64_t n = nchunks;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+uint64_t world_mgr_calls(void)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t n = ncalls;
     pthread_mutex_unlock(&lock);
     return n;
 }

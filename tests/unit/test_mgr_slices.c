@@ -363,13 +363,73 @@ static void test_map_of_a_long_file_comes_in_parts(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 10000);
 }
 
+/* Which benefactors an fsync by conn has to ask, as bits by number; -1: all. */
+static int to_sync(struct mgr_conn *conn, uint64_t ino, uint64_t known_version)
+{
+    Fp__Sync m = FP__SYNC__INIT;
+    Fp__SyncReply *r;
+    int bits = 0;
+
+    m.ino = ino;
+    m.known_version = known_version;
+    r = fix_call(&f, conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor);
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_bnfs; i++)
+        bits |= 1 << r->bnfs[i];
+    bits = r->all ? -1 : bits;
+    fix_free(r);
+    return bits;
+}
+
+static void test_sync_names_the_benefactors_of_others_chunks(void **state)
+{
+    struct mgr_conn *second = fix_conn(&f), *third = fix_conn(&f);
+    uint32_t bnf2 = fix_hello_bnf(&f, third, 77, 1u << 30), bnf1 = f.bnf;
+    uint64_t ino = file[0].ino;
+
+    (void)state;
+    fix_hello_client(&f, second, 0, NULL);
+    assert_int_not_equal(fix_write(&f, ino, 0, CHUNK), 0);
+    assert_int_equal(to_sync(f.conn, ino, 0), 0); /* its own */
+    assert_int_equal(to_sync(second, ino, 0), 1 << bnf1);
+    assert_int_equal(to_sync(second, ino, fix_attr(&f, ino).data_version), 0);
+    f.bnf = bnf2;
+    assert_int_not_equal(fix_write(&f, ino, CHUNK, CHUNK), 0);
+    assert_int_equal(to_sync(second, ino, fix_attr(&f, ino).data_version - 1), 1 << bnf1 | 1 << bnf2);
+    assert_int_not_equal(fix_write(&f, ino, 0, CHUNK), 0);
+    assert_int_equal(to_sync(second, ino, 0), 1 << bnf2);
+    assert_int_equal(to_sync(second, 0, 0), 0);
+    assert_int_equal(to_sync(second, 987654, 0), 0); /* gone: its names are synced all the same */
+    f.bnf = bnf1;
+    fix_lost(&f, second);
+    fix_lost(&f, third);
+}
+
+/* A manager that is busy for seconds would stop everybody. */
+static void test_sync_of_a_file_with_very_many_chunks_names_all(void **state)
+{
+    struct mgr_conn *second = fix_conn(&f), *third = fix_conn(&f);
+    uint64_t ino = file[0].ino;
+
+    (void)state;
+    fix_hello_client(&f, second, 0, NULL);
+    fix_hello_bnf(&f, third, 78, 1u << 30); /* has nothing: the search can't end early */
+    for (uint64_t i = 0; i < 8200; i++)
+        assert_int_not_equal(fix_write(&f, ino, i * 8, 8), 0);
+    assert_int_equal(to_sync(second, ino, 0), -1);
+    assert_int_equal(to_sync(f.conn, ino, 0), 0);
+    fix_lost(&f, second);
+    fix_lost(&f, third);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
         T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
-        T(test_map_of_a_long_file_comes_in_parts),
+        T(test_map_of_a_long_file_comes_in_parts),       T(test_sync_names_the_benefactors_of_others_chunks),
+        T(test_sync_of_a_file_with_very_many_chunks_names_all),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

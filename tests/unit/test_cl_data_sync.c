@@ -1,0 +1,273 @@
+/*
+ * Whose data an fsync makes durable: all that is committed of the file, whoever stored it. Two mounts of the model's store; a mount
+ * that was killed and came back is one more. What the mount itself wrote needs nothing that others' data needs: no request more.
+ */
+#include "tests/unit/cl_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#define MIB (1u << 20)
+
+static struct fx_mount a, b;
+static struct world_bnf *near, *far; /* of the nodes of both mounts; of another */
+static struct cl_handle ha, hb;
+static uint8_t data[MIB];
+static uint64_t ino;
+
+static void begin(void)
+{
+    memset(&world_faults, 0, sizeof world_faults);
+    world_core_start();
+    near = world_bnf_add(1, true, 100 * MIB);
+    far = world_bnf_add(2, false, 100 * MIB);
+    near->life = far->life = near->table_life = far->table_life = 11;
+    fx_start(&a, 7, 4000);
+    fx_start(&b, 8, 4000);
+    ino = world_file_new(MIB, 1);
+    fx_open(&a, &ha, ino);
+    fx_open(&b, &hb, ino);
+    fx_fill(data, sizeof data, 5);
+}
+
+static void end(void)
+{
+    fx_close(&a, &ha);
+    fx_close(&b, &hb);
+    fx_stop(&a);
+    fx_stop(&b);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+}
+
+/* Window win is written and closed; on the benefactor far if `to_far`. */
+static void put(struct fx_mount *x, struct cl_handle *h, uint64_t win, bool to_far)
+{
+    near->store_err = to_far ? -EIO : 0;
+    fx_table(x); /* what failed before is not avoided any more */
+    assert_int_equal(fx_write(x, h, data, 1000, win * MIB), 1000);
+    assert_int_equal(cl_data_flush(&x->m, h->inode), 0);
+    near->store_err = 0;
+}
+
+static int sync_a(void)
+{
+    return cl_data_fsync(&a.m, ha.inode);
+}
+
+static bool is_synced(const struct world_bnf *x)
+{
+    return x->acked == x->synced;
+}
+
+static void test_sync_covers_what_another_mount_closed(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, false);
+    put(&b, &hb, 2, true);
+    assert_int_equal(fx_write(&a, &ha, data, 1000, 0), 1000);
+    assert_false(is_synced(near) || is_synced(far));
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(near) && is_synced(far));
+    end();
+}
+
+static void test_sync_covers_what_was_written_before_a_kill_and_remount(void **state)
+{
+    struct fx_mount again;
+    struct cl_handle h;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    fx_start(&again, 9, 4000);
+    fx_open(&again, &h, ino);
+    assert_int_equal(cl_data_fsync(&again.m, h.inode), 0); /* nothing known of the file here */
+    assert_true(is_synced(near));
+    assert_int_equal(far->syncs, 0); /* has nothing of it */
+    fx_close(&again, &h);
+    fx_stop(&again);
+    end();
+}
+
+static void test_sync_of_a_file_of_one_mount_asks_nobody(void **state)
+{
+    uint64_t calls;
+
+    (void)state;
+    begin();
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(fx_write(&a, &ha, data, 1000, (uint64_t)i * MIB), 1000);
+        calls = world_mgr_calls();
+        assert_int_equal(sync_a(), 0);
+        assert_int_equal(world_mgr_calls() - calls, 2); /* commit, sync */
+        put(&a, &ha, 5, false); /* closed, not synced: still its own */
+    }
+    assert_int_equal(fx_truncate(&a, &ha, 0), 0);
+    put(&a, &ha, 1, false);
+    calls = world_mgr_calls();
+    assert_int_equal(sync_a(), 0);
+    assert_int_equal(world_mgr_calls() - calls, 1);
+    assert_int_equal(near->syncs + far->syncs, 0);
+    end();
+}
+
+static void test_sync_asks_once_for_what_has_not_changed(void **state)
+{
+    unsigned long asked;
+
+    (void)state;
+    begin();
+    put(&b, &hb, 1, true);
+    assert_int_equal(sync_a(), 0);
+    asked = far->syncs;
+    assert_int_equal(asked, 1);
+    put(&a, &ha, 0, false);
+    assert_int_equal(sync_a(), 0);
+    assert_int_equal(far->syncs, asked);
+    put(&b, &hb, 1, true); /* again there */
+    put(&a, &ha, 0, false);
+    assert_int_equal(sync_a(), 0);
+    assert_int_equal(far->syncs, asked + 1);
+    assert_true(is_synced(far));
+    end();
+}
+
+static void test_sync_of_a_copy_covers_the_chunks_of_its_source(void **state)
+{
+    uint64_t ino2;
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&b, &hb, 0, true);
+    ino2 = world_file_new(MIB, 1);
+    fx_open(&a, &h2, ino2);
+    fx_close(&a, &ha);
+    fx_open(&a, &ha, ino);
+    assert_int_equal(cl_data_copy_range(&a.m, &ha, 0, &h2, 0, 1000), 1000);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), 0);
+    assert_true(is_synced(far));
+    fx_close(&a, &h2);
+    end();
+}
+
+static void test_sync_tells_that_another_mounts_data_could_not_be_synced(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, true);
+    far->sync_err = -EIO;
+    assert_int_equal(fp_err_to_errno(sync_a()), EIO);
+    assert_int_equal(far->syncs, 1); /* its device says no: asking again would be answered with a lie */
+    far->sync_err = 0;
+    far->down = true;
+    world_bnf_break(far);
+    assert_true(sync_a() < 0);
+    far->down = false;
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(far));
+    end();
+}
+
+static void test_sync_goes_on_after_a_broken_link(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, true);
+    put(&b, &hb, 2, false);
+    assert_int_equal(sync_a(), 0);
+    put(&b, &hb, 1, true);
+    put(&b, &hb, 2, false);
+    near->break_after = far->break_after = 1;
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(near) && is_synced(far));
+    end();
+}
+
+static void test_sync_of_a_file_too_large_to_look_at_asks_all(void **state)
+{
+    (void)state;
+    begin();
+    world_faults.mgr_sync_all = 1;
+    put(&b, &hb, 1, true);
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(far) && near->syncs == 1);
+    put(&b, &hb, 1, true);
+    near->sync_err = -EIO; /* has nothing of this file */
+    assert_int_equal(sync_a(), 0);
+    put(&b, &hb, 2, false);
+    assert_true(sync_a() < 0);
+    near->sync_err = 0;
+    assert_int_equal(sync_a(), 0);
+    end();
+}
+
+/* As the table, or its own hello, or both in any order, tell. */
+static void reboot(struct world_bnf *x, uint64_t life, bool by_table)
+{
+    x->life = life;
+    if (by_table)
+        x->table_life = life;
+    world_bnf_break(x);
+    fx_table(&a);
+}
+
+static void test_sync_tells_what_a_rebooted_node_may_have_lost_of_another_mounts_data(void **state)
+{
+    (void)state;
+    for (int by_table = 0; by_table < 2; by_table++) {
+        begin();
+        put(&a, &ha, 0, false);
+        if (!by_table) { /* then a must have been there before */
+            put(&a, &ha, 3, true);
+            assert_int_equal(sync_a(), 0);
+        }
+        put(&b, &hb, 1, true);
+        reboot(far, 12, by_table);
+        assert_int_equal(sync_a(), -EIO);
+        far->table_life = 12; /* late news of the same */
+        fx_table(&a);
+        assert_int_equal(sync_a(), 0); /* told once */
+        put(&b, &hb, 1, true);
+        assert_int_equal(sync_a(), 0);
+        end();
+    }
+}
+
+static void test_sync_of_synced_data_survives_a_reboot(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, true);
+    assert_int_equal(sync_a(), 0);
+    reboot(far, 12, true);
+    put(&a, &ha, 0, false);
+    assert_int_equal(sync_a(), 0);
+    put(&b, &hb, 2, true); /* after the reboot, but who knows */
+    assert_int_equal(sync_a(), 0); /* the last fsync here came after it */
+    reboot(near, 12, true); /* nothing of others there, nothing of its own that is not synced */
+    assert_int_equal(sync_a(), 0);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sync_covers_what_another_mount_closed),
+        cmocka_unit_test(test_sync_covers_what_was_written_before_a_kill_and_remount),
+        cmocka_unit_test(test_sync_of_a_file_of_one_mount_asks_nobody),
+        cmocka_unit_test(test_sync_asks_once_for_what_has_not_changed),
+        cmocka_unit_test(test_sync_of_a_copy_covers_the_chunks_of_its_source),
+        cmocka_unit_test(test_sync_tells_that_another_mounts_data_could_not_be_synced),
+        cmocka_unit_test(test_sync_goes_on_after_a_broken_link),
+        cmocka_unit_test(test_sync_of_a_file_too_large_to_look_at_asks_all),
+        cmocka_unit_test(test_sync_tells_what_a_rebooted_node_may_have_lost_of_another_mounts_data),
+        cmocka_unit_test(test_sync_of_synced_data_survives_a_reboot),
+    };
+
+    setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
