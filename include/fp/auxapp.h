@@ -142,6 +142,8 @@ struct fp_aux_file {
 	uint64_t ino, file_serial;
 	uint64_t len_bytes;
 	const char *path;              /* relative to the mount, without a leading slash; one of its names, "" if it has none */
+	int64_t mtime_ns;
+	uint64_t data_version;         /* grows with every change of the data */
 };
 
 /* A complete checkpoint set: the files of one time step. */
