@@ -28,9 +28,10 @@
 #define FILE_NAME "benefactor.json"
 #define FORMAT    1
 
-static int make_dir(const char *path)
+static int make_dir(const char *path, bool *made)
 {
-    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+    *made = mkdir(path, 0700) == 0;
+    if (*made || errno == EEXIST)
         return 0;
     if (errno == ENOENT)
         FP_ERROR("--dir %s: its parent directory does not exist: make it first", path);
@@ -46,8 +47,10 @@ static int open_dirs(struct bnf_dir *d)
         FP_ERROR("--dir %s can't be opened: %s", d->path, strerror(errno));
         return -errno;
     }
-    if (faccessat(d->fd, ".", W_OK | X_OK, AT_EACCESS) ||
-        (mkdirat(d->fd, "segments", 0700) && errno != EEXIST)) {
+    bool writable = faccessat(d->fd, ".", W_OK | X_OK, AT_EACCESS) == 0;
+
+    d->made_segments = writable && mkdirat(d->fd, "segments", 0700) == 0;
+    if (!writable || (!d->made_segments && errno != EEXIST)) {
         FP_ERROR("--dir %s can't be written: %s; give it to this user, or choose another directory", d->path,
                  strerror(errno));
         return -errno;
@@ -62,7 +65,10 @@ static int open_dirs(struct bnf_dir *d)
 
 static int lock_dir(struct bnf_dir *d)
 {
-    d->lock_fd = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    d->lock_fd = openat(d->fd, "lock", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    d->made_lock = d->lock_fd >= 0;
+    if (d->lock_fd < 0 && errno == EEXIST)
+        d->lock_fd = openat(d->fd, "lock", O_RDWR | O_CLOEXEC);
     if (d->lock_fd < 0) {
         FP_ERROR("--dir %s can't be written: %s; give it to this user, or choose another directory", d->path,
                  strerror(errno));
@@ -145,15 +151,17 @@ int bnf_dir_open(const char *path, struct bnf_dir *d)
     int rc;
 
     *d = (struct bnf_dir){.path = path, .fd = -1, .lock_fd = -1, .segments_fd = -1};
-    rc = make_dir(path);
+    rc = make_dir(path, &d->made);
     if (rc == 0)
         rc = open_dirs(d);
     if (rc == 0)
         rc = lock_dir(d);
     if (rc == 0)
         rc = read_identity(d);
-    if (rc)
+    if (rc) {
+        bnf_dir_undo(d);
         bnf_dir_close(d);
+    }
     return rc;
 }
 
@@ -184,6 +192,19 @@ int bnf_dir_claim(struct bnf_dir *d, const uint8_t store_uuid[16])
         FP_ERROR("%s/" FILE_NAME " can't be written: %s", d->path, fp_strerror(rc));
     d->known = rc == 0;
     return rc;
+}
+
+void bnf_dir_undo(const struct bnf_dir *d)
+{
+    if (d->known || d->fd < 0)
+        return;
+    if (d->made_segments)
+        unlinkat(d->fd, "segments", AT_REMOVEDIR);
+    unlinkat(d->fd, FILE_NAME ".new", 0);
+    if (d->made_lock)
+        unlinkat(d->fd, "lock", 0);
+    if (d->made)
+        rmdir(d->path);
 }
 
 void bnf_dir_close(struct bnf_dir *d)

@@ -395,11 +395,14 @@ int main(int argc, char **argv)
         return 2;
     }
     prepare_process();
-    if (start())
+    if (start()) {
+        bnf_dir_undo(&self.dir);
         return 1; /* said above; nothing was served yet */
+    }
     uv_run(&self.loop, UV_RUN_DEFAULT);
     uv_loop_close(&self.loop);
     bnf_backend_free(self.backend);
+    bnf_dir_undo(&self.dir); /* never claimed: no manager was reached */
     bnf_dir_close(&self.dir);
     fp_key_free(self.key);
     return self.exit_code;

@@ -1,5 +1,5 @@
 /* fp-manager: options, key, directory, database, loop; in this order, so that each mistake is found before
- * the next thing is touched. Exit: 0 ended as asked, 1 could not start (one line says why), 2 wrong usage. */
+ * the next thing is touched; a start that is refused leaves nothing behind that was not there before. Exit: 0 ended as asked, 1 could not start (one line says why), 2 wrong usage. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@
 #include "manager/server.h"
 #include "manager/storedir.h"
 
-static int get_key(const struct mgr_options *o, struct fp_key **key)
+/* *made: the file was not there before. */
+static int get_key(const struct mgr_options *o, struct fp_key **key, bool *made)
 {
     char why[FP_KEY_WHY_MAX];
     int rc;
@@ -39,6 +40,7 @@ static int get_key(const struct mgr_options *o, struct fp_key **key)
             FP_ERROR("%s", why);
             return rc;
         }
+        *made = rc == 0;
     }
     rc = fp_key_load(o->key, key, why);
     if (rc)
@@ -100,7 +102,8 @@ int main(int argc, char **argv)
     static struct mgr_options o;
     struct fp_key *key = NULL;
     struct mgr_core *core = NULL;
-    char db_path[4096];
+    char db_path[4096] = "";
+    bool made_key = false;
     int rc;
 
     fp_log_init("fp-manager", FP_LOG_INFO);
@@ -113,7 +116,7 @@ int main(int argc, char **argv)
     }
     raise_limits();
     umask(077);
-    rc = get_key(&o, &key);
+    rc = get_key(&o, &key, &made_key);
     rc = rc ? rc : mgr_storedir_take(o.dir, db_path, sizeof db_path);
     rc = rc ? rc : open_core(&o, db_path, &core);
     rc = rc ? rc : serve(&o, key, core, db_path);
@@ -124,6 +127,11 @@ int main(int argc, char **argv)
             FP_WARN("the WAL could not be written back (%s): it is kept and read at the next start",
                     fp_strerror(err));
         mgr_core_free(core);
+    }
+    if (rc) { /* it has not served anybody */
+        mgr_storedir_undo(o.dir, db_path);
+        if (made_key)
+            unlink(o.key);
     }
     fp_key_free(key);
     if (!rc)

@@ -1,6 +1,7 @@
 /* Each thing that can be wrong with --dir gets its own line: what is wrong, what to do. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -10,12 +11,16 @@
 #include "fp/log.h"
 #include "manager/storedir.h"
 
+static bool made_dir, made_lock, made_db; /* by this start */
+
 static int make(const char *dir)
 {
     struct stat st;
 
-    if (mkdir(dir, 0700) == 0)
+    if (mkdir(dir, 0700) == 0) {
+        made_dir = true;
         return 0;
+    }
     if (errno == EEXIST) {
         if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode))
             return 0;
@@ -37,7 +42,10 @@ static int take_lock(const char *dir)
     int fd, n;
 
     snprintf(path, sizeof path, "%s/lock", dir);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    made_lock = fd >= 0;
+    if (fd < 0 && errno == EEXIST)
+        fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         FP_ERROR("cannot write to %s: %s: %s", dir, strerror(errno),
                  errno == ENOSPC ? "make room" : "give this user the right to, or choose another --dir");
@@ -73,5 +81,23 @@ int mgr_storedir_take(const char *dir, char *db_path, size_t size)
         FP_ERROR("%s is the directory of a benefactor: choose another --dir", dir);
         return -EEXIST;
     }
-    return take_lock(dir);
+    rc = take_lock(dir);
+    made_db = rc == 0 && access(db_path, F_OK) != 0;
+    return rc;
+}
+
+void mgr_storedir_undo(const char *dir, const char *db_path)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    char path[4200];
+
+    for (size_t i = 0; made_db && i < sizeof suffixes / sizeof *suffixes; i++) {
+        snprintf(path, sizeof path, "%s%s", db_path, suffixes[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/lock", dir);
+    if (made_lock)
+        unlink(path);
+    if (made_dir)
+        rmdir(dir);
 }

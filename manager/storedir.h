@@ -8,4 +8,7 @@
  * ends. Writes the path of the database. Failures are logged, one line each. */
 int mgr_storedir_take(const char *dir, char *db_path, size_t size);
 
+/* A start was refused: takes away what it made, and nothing else. The database is closed. */
+void mgr_storedir_undo(const char *dir, const char *db_path);
+
 #endif

@@ -34,7 +34,7 @@ void store_stop_all(const struct store_options *o, const struct store_state *s)
 int store_down(const struct store_options *o)
 {
     static struct store_state s;
-    int rc = store_dir_open(o, false);
+    int rc = store_dir_open(o, false, NULL);
     if (rc == 0)
         rc = store_state_load(o, &s);
     if (rc < 0 && rc != -ENOENT)
@@ -46,7 +46,7 @@ int store_down(const struct store_options *o)
         store_stop_all(o, &s);
     bool data = store_count_benefactors(o) > 0;
     if (!o->keep && access(o->dir, W_OK) == 0)
-        store_remove_all(o);
+        store_remove_all(o, true);
     if (was_up || data)
         printf("%s: %s%s\n", o->dir, was_up ? "stopped" : "was not up", o->keep ? ", data kept" : ", data removed");
     else

@@ -77,11 +77,11 @@ static int lock_dir(const struct store_options *o)
     return 0; /* fd stays open: the lock ends with the program */
 }
 
-int store_dir_open(const struct store_options *o, bool create)
+int store_dir_open(const struct store_options *o, bool create, bool *made)
 {
     struct stat st;
     if (create) {
-        int rc = store_mkdir(o->dir, NULL);
+        int rc = store_mkdir(o->dir, made);
         if (rc < 0)
             return rc;
     }
@@ -191,7 +191,7 @@ static void remove_tree(const struct store_options *o, const char *name)
         nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-void store_remove_all(const struct store_options *o)
+void store_remove_all(const struct store_options *o, bool dir_too)
 {
     static const char *const names[] = {"manager", "log", "key", "fp-store.json", "fp-store.json.new"};
     char name[32];
@@ -203,7 +203,8 @@ void store_remove_all(const struct store_options *o)
     for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
         remove_tree(o, names[i]);
     remove_tree(o, "lock");
-    rmdir(o->dir);
+    if (dir_too)
+        rmdir(o->dir);
 }
 
 /* ---------------------------------------------------------------- logs */

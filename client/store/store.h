@@ -61,8 +61,9 @@ struct store_state {
 
 /* ---------------------------------------------------------------- files.c: what lies in DIR */
 
-/* Creates the directory if need be, checks that it is ours, and locks it against another fp-store until the program ends. */
-int store_dir_open(const struct store_options *o, bool create);
+/* Creates the directory if need be, checks that it is ours, and locks it against another fp-store until the program ends.
+ * *made, if not NULL: it was not there before. */
+int store_dir_open(const struct store_options *o, bool create, bool *made);
 /* DIR/name into buf; -ENAMETOOLONG. */
 int store_path(const struct store_options *o, char buf[PATH_MAX], const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -72,8 +73,8 @@ unsigned store_count_benefactors(const struct store_options *o);
 /* Enough room for the benefactors that have no directory yet. */
 int store_check_space(const struct store_options *o, unsigned have);
 int store_make_key(const struct store_options *o, char path[PATH_MAX]);
-/* Removes all that fp-store and its programs have made in DIR, and DIR itself when nothing else is in it. */
-void store_remove_all(const struct store_options *o);
+/* Removes all that fp-store and its programs have made in DIR; and DIR itself, if asked to and nothing else is in it. */
+void store_remove_all(const struct store_options *o, bool dir_too);
 /* The text of the last ERROR line of this run in a program's log, or else of its last line; "" if there is none. */
 void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room);
 void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX]);

@@ -217,7 +217,8 @@ int store_up(const struct store_options *o)
     static struct store_state s;
     uint64_t start_ms = fp_now_ms();
     store_catch_signals();
-    int rc = store_dir_open(o, true);
+    bool made_dir = false;
+    int rc = store_dir_open(o, true, &made_dir);
     if (rc < 0)
         return rc;
     rc = look_at_old(o);
@@ -239,7 +240,7 @@ int store_up(const struct store_options *o)
     }
     if (rc < 0) {
         if (fresh)
-            store_remove_all(o);
+            store_remove_all(o, made_dir);
         return rc;
     }
     say_up(o, &s, benefactors, fp_now_ms() - start_ms);

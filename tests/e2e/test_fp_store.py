@@ -208,6 +208,14 @@ def test_mountpoint_is_a_file(place):
     os.unlink(place.mnt)
 
 
+def test_refused_up_leaves_a_directory_as_it_was(place):
+    os.mkdir(place.dir)
+    fails(place, "--size=100TiB", says=r"free.*size", leaves=["store"])
+    fails(place, "--size=64MiB", "--pool=4TiB", says=r"fp-mount.*(memory|pool)", leaves=["store"])
+    assert os.listdir(place.dir) == []
+    os.rmdir(place.dir)
+
+
 def test_mountpoint_of_another_store(place, native):
     place.up()
     other = Place(native)

@@ -148,6 +148,58 @@ def test_benefactor_read_only_directory(manager, native, as_root):
         unmount(f"{native}/b")
 
 
+# --- what is left of a refused start ------------------------------------------
+
+
+def busy_port():
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    s.listen()
+    return s, "127.0.0.1:%d" % s.getsockname()[1]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_refused_manager_leaves_nothing(native, there):
+    """Neither directory nor key; what was there before stays."""
+    taken, where = busy_port()
+    left = []
+    if there:
+        os.mkdir(f"{native}/m")
+        write_file(f"{native}/m/mine", b"")
+        left = ["m"]
+    for listen, says in ((where, "another program"), ("nohost.invalid:0", "resolved"), ("203.0.113.7:0", "--listen")):
+        fails("fp-manager", f"--dir={native}/m", f"--listen={listen}", f"--key={native}/key", "--create-key", says=says)
+        assert os.listdir(native) == left
+        assert not there or os.listdir(f"{native}/m") == ["mine"]
+    taken.close()
+
+
+def test_refused_manager_leaves_a_store_alone(native, key):
+    taken, where = busy_port()
+    d = subprocess.Popen([bin_path("fp-manager"), f"--dir={native}/m", "--listen=127.0.0.1:0", f"--key={key}"],
+                         stderr=subprocess.DEVNULL)
+    wait_until("a store", 5, lambda: os.path.exists(f"{native}/m/store.db"))
+    wait_until("it to have ended", 10, lambda: d.terminate() or d.poll() is not None)
+    before = sorted(os.listdir(f"{native}/m"))
+    fails("fp-manager", f"--dir={native}/m", f"--listen={where}", f"--key={key}", says=where)
+    assert "store.db" in before and sorted(os.listdir(f"{native}/m")) == before
+    taken.close()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_refused_benefactor_leaves_nothing(manager, native, there):
+    taken, where = busy_port()
+    if there:
+        os.mkdir(f"{native}/b")
+    s = manager.store
+    good = ["--size=64MiB", "--listen=127.0.0.1:0", f"--manager={s.addr}", "--start-timeout=300ms"]
+    for change, says in ((f"--listen={where}", "taken"), ("--size=900TiB", "free"), ("--manager=127.0.0.1:1", "no manager")):
+        fails("fp-benefactor", f"--dir={native}/b", f"--key={s.key}", *good, change, says=says)
+        assert os.listdir(native) == (["b"] if there else [])
+        assert not there or os.listdir(f"{native}/b") == []
+    taken.close()
+
+
 # --- mount ------------------------------------------------------------------
 
 
