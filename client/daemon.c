@@ -18,6 +18,7 @@
 #include "fp/log.h"
 
 static int ready_pipe = -1;
+static int terminal = -1; /* what stderr was */
 
 static _Noreturn void wait_for_child(pid_t pid, int fd)
 {
@@ -65,6 +66,8 @@ int cl_daemon_log_to(const char *log_file)
         FP_ERROR("cannot write to the log file %s: %s", log_file, strerror(err));
         return -err;
     }
+    terminal = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    fp_log_also(terminal);
     dup2(fd, STDERR_FILENO);
     close(fd);
     return 0;
@@ -72,6 +75,11 @@ int cl_daemon_log_to(const char *log_file)
 
 void cl_daemon_ready(const char *log_file)
 {
+    if (terminal >= 0) {
+        fp_log_also(-1);
+        close(terminal);
+        terminal = -1;
+    }
     if (ready_pipe < 0)
         return;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);

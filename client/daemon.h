@@ -18,7 +18,8 @@ int cl_daemon_fork(void);
  * any thread. */
 void cl_daemon_ready(const char *log_file);
 
-/* stderr into this file, appending. 0 or negative errno after a line. */
+/* stderr into this file, appending; errors and warnings go to the old one too, until cl_daemon_ready. 0 or negative
+ * errno after a line. */
 int cl_daemon_log_to(const char *log_file);
 
 #endif

@@ -26,6 +26,7 @@ const char *const fp_log_level_names[] = {"error", "warn", "info", "debug", NULL
 static const char *const level_labels[] = {"ERROR", "WARN", "INFO", "DEBUG"};
 static const char *prog = "fp";
 static _Atomic int log_level = FP_LOG_INFO;
+static _Atomic int also_fd = -1;
 
 void fp_log_init(const char *progname, enum fp_log_level level)
 {
@@ -36,6 +37,11 @@ void fp_log_init(const char *progname, enum fp_log_level level)
 void fp_log_set_level(enum fp_log_level level)
 {
     atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+}
+
+void fp_log_also(int fd)
+{
+    atomic_store(&also_fd, fd);
 }
 
 bool fp_log_enabled(enum fp_log_level level)
@@ -66,10 +72,10 @@ static size_t append_escaped(char *line, size_t used, const char *text)
     return used;
 }
 
-static void write_all(const char *p, size_t len_bytes)
+static void write_all(int fd, const char *p, size_t len_bytes)
 {
     while (len_bytes > 0) {
-        ssize_t n = write(STDERR_FILENO, p, len_bytes);
+        ssize_t n = write(fd, p, len_bytes);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
@@ -92,7 +98,10 @@ static void emit(enum fp_log_level level, uint64_t suppressed, const char *fmt, 
         used += (size_t)snprintf(line + used, 64, " (%llu similar lines suppressed)",
                                  (unsigned long long)suppressed);
     line[used++] = '\n';
-    write_all(line, used);
+    write_all(STDERR_FILENO, line, used);
+    int also = atomic_load(&also_fd);
+    if (also >= 0 && level <= FP_LOG_WARN)
+        write_all(also, line, used);
     errno = saved;
 }
 

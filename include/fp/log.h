@@ -33,6 +33,10 @@ void fp_log_set_level(enum fp_log_level level);
 
 bool fp_log_enabled(enum fp_log_level level);
 
+/* Errors and warnings go to fd as well, from now on; -1: no more. For a program whose stderr has become a file
+ * while somebody still watches the terminal. fd is borrowed. */
+void fp_log_also(int fd);
+
 /* The name given to fp_log_init. */
 const char *fp_log_progname(void);
 

@@ -239,6 +239,15 @@ def test_mount_no_manager(native, key):
     assert time.monotonic() - started < 5 * SLOW
 
 
+@pytest.mark.parametrize("how", [[], ["--foreground"]])
+def test_reason_is_on_the_terminal_and_in_the_log(native, key, how):
+    os.mkdir(f"{native}/m")
+    line = fails("fp-mount", "--manager=127.0.0.1:1", f"--key={key}", "--pool=16MiB", "--start-timeout=300ms",
+                 f"--log={native}/log", *how, f"{native}/m", says=["127.0.0.1:1"])
+    with open(f"{native}/log") as f:
+        assert f.read() == line + "\n"
+
+
 def test_no_dev_fuse(manager, native, as_root):
     """In a mount namespace of its own, /dev/fuse is hidden."""
     os.mkdir(f"{native}/m")
