@@ -333,6 +333,31 @@ def test_power_failure_of_the_node(disk, new_store, stress, round_):
     assert_same(read_file(m.at("goes on")), content(9, 0, 5 * MIB))
 
 
+@pytest.mark.limit(120)
+@pytest.mark.expect_log(DISK_WORDS + r"|session|slot|TLS|connection")
+def test_power_failure_after_one_mount_has_synced_what_two_wrote(disk, new_store):
+    """A checkpoint of several nodes: all close, one calls fsync, and another's node fails."""
+    d, s, half = disk(300), new_store(), 6 * MIB
+    s.start_manager()
+    s.add_benefactor(size="200MiB", path=os.path.join(d.path, "b"))
+    s.add_benefactor(size="200MiB", node=1)
+    m, other = s.add_mount(), s.add_mount(node=1)
+    data = content(4, 0, 2 * half)
+    for at, x in enumerate((m, other)):
+        fd = os.open(x.at("ckpt"), os.O_WRONLY | os.O_CREAT, 0o644)
+        pwrite_all(fd, data[at * half:(at + 1) * half], at * half)
+        os.close(fd)
+    fd = os.open(other.at("ckpt"), os.O_WRONLY)
+    os.fsync(fd)
+    os.close(fd)
+    d.power_off()
+    for x in (m, s.benefactors[0]):
+        x.kill()
+    d.power_on()
+    s.benefactors[0].start()
+    assert_same(read_file(other.at("ckpt")), data)
+
+
 def last_data(path):
     """The last 4 KiB-aligned block of a segment that has data."""
     fd, at, last = os.open(path, os.O_RDONLY), 0, None
