@@ -30,6 +30,8 @@ pc       sqlite3                       libsqlite3-dev
 pc       libxxhash                     libxxhash-dev
 pc       jansson                       libjansson-dev
 pc       hwloc                         libhwloc-dev
+pc       libzstd                       libzstd-dev
+pc       liblz4                        liblz4-dev
 pc       cmocka                        libcmocka-dev
 cmd      sqlite3                       sqlite3
 cmd      openssl                       openssl

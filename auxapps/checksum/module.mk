@@ -1,0 +1,1 @@
+checksum_PKGS := libcrypto libxxhash

@@ -1,0 +1,1 @@
+compress_PKGS := libzstd liblz4

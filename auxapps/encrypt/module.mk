@@ -1,0 +1,1 @@
+encrypt_PKGS := libcrypto
