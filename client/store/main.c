@@ -61,12 +61,42 @@ static const struct fp_opt_table table = {
     .opts = options,
 };
 
-static void defaults(struct store_options *o)
+/* As the table of mounts has it: without symbolic links, // and a slash at the end. The mountpoint itself is not looked at
+ * by stat(2), which would wait for the fp-mount of a store that hangs. What cannot be resolved stays as it is: up says why. */
+static const char *canonical(const char *path)
+{
+    static char out[PATH_MAX];
+    char parent[PATH_MAX], link[2];
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    size_t base = len;
+    while (base > 0 && path[base - 1] != '/')
+        base--;
+    snprintf(out, sizeof out, "%.*s", (int)len, path);
+    bool dots = (len - base == 1 && path[base] == '.') || (len - base == 2 && strncmp(path + base, "..", 2) == 0);
+    if (len <= 1 || dots || readlink(out, link, sizeof link) > 0) {
+        char *real = realpath(path, NULL);
+        snprintf(out, sizeof out, "%s", real ? real : path);
+        free(real);
+        return out;
+    }
+    snprintf(parent, sizeof parent, "%.*s", (int)base, path);
+    char *real = realpath(parent, NULL);
+    if (real)
+        snprintf(out, sizeof out, "%s%s%.*s", real, strcmp(real, "/") == 0 ? "" : "/", (int)(len - base), path + base);
+    free(real);
+    return out;
+}
+
+static void defaults(struct store_options *o, const struct fp_opts *opts)
 {
     static char dir[64], mount[PATH_MAX];
     const char *home = getenv("HOME");
     o->dir_default = !o->dir;
     o->mount_given = o->mount != NULL;
+    o->benefactors_given = strcmp(fp_opts_source(opts, "benefactors"), "default") != 0;
+    o->mounts_given = strcmp(fp_opts_source(opts, "mounts"), "default") != 0;
     if (!o->dir) {
         snprintf(dir, sizeof dir, "/var/tmp/fpstore-%u", (unsigned)geteuid());
         o->dir = dir;
@@ -75,6 +105,7 @@ static void defaults(struct store_options *o)
         snprintf(mount, sizeof mount, "%s/AggregateSSDstore", geteuid() == 0 || !home ? "" : home);
         o->mount = mount;
     }
+    o->mount = canonical(o->mount);
 }
 
 int main(int argc, char **argv)
@@ -84,7 +115,7 @@ int main(int argc, char **argv)
     fp_log_init("fp-store", FP_LOG_INFO);
     struct fp_opts *opts = fp_opt_parse_or_exit(&table, &o, argc, argv);
     fp_log_set_level((enum fp_log_level)o.log_level);
-    defaults(&o);
+    defaults(&o, opts);
     int rc = functions[o.command](&o);
     fp_opts_free(opts);
     return rc == 0 ? 0 : 1;

@@ -21,9 +21,9 @@ enum store_backend { STORE_BACKEND_DIR, STORE_BACKEND_MEMORY };
 struct store_options {
     int command;       /* enum store_command */
     const char *dir;   /* absolute; never NULL after parsing */
-    const char *mount; /* absolute; never NULL after parsing */
+    const char *mount; /* absolute, as the kernel writes it; never NULL after parsing */
     bool dir_default;  /* in a directory that others may write to: checked more strictly */
-    bool mount_given;
+    bool mount_given, benefactors_given, mounts_given;
     int64_t benefactors;
     int64_t mounts;
     uint64_t size_bytes; /* of each benefactor */

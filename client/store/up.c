@@ -4,7 +4,8 @@
  * ready line is the address the others need; then all benefactors at once; then the mounts. Whatever fails, or a Ctrl-C, stops
  * what was started, and removes the files of a store that did not exist before; data of an earlier store is never removed here.
  *
- * A store that is up is left alone, and said so: scripts may call up without asking first. */
+ * A store that is up is left alone, and said so: scripts may call up without asking first. Only what is asked for in so many
+ * words and is not so, such as another mountpoint, is an error. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -153,6 +154,40 @@ static int start_all(const struct store_options *o, struct store_state *s, unsig
     return rc < 0 ? rc : wait_ready(o, s, STORE_MOUNT);
 }
 
+static unsigned count_role(const struct store_state *s, enum store_role role)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < s->count; i++)
+        n += s->procs[i].role == role;
+    return n;
+}
+
+/* The store of s is up: is it the one that is asked for? 1, or a negative code after a line. */
+static int up_already(const struct store_options *o, const struct store_state *s)
+{
+    const struct store_proc *first = NULL;
+    unsigned benefactors = count_role(s, STORE_BENEFACTOR), mounts = count_role(s, STORE_MOUNT);
+    for (unsigned i = 0; i < s->count && !first; i++) {
+        if (s->procs[i].role == STORE_MOUNT && s->procs[i].index == 1)
+            first = &s->procs[i];
+    }
+    const char *at = first ? first->mountpoint : o->dir;
+    if (o->mount_given && strcmp(at, o->mount) != 0) {
+        FP_ERROR("the store in %s is up already, at %s, and is not mounted on %s: use it there, stop it first (fp-store down "
+                 "--keep --dir=%s), or mount it a second time (fp-mount --manager=%s --key=%s %s)",
+                 o->dir, at, o->mount, o->dir, s->manager, s->key, o->mount);
+        return -EBUSY;
+    }
+    if ((o->benefactors_given && o->benefactors != benefactors) || (o->mounts_given && o->mounts != mounts)) {
+        FP_ERROR("the store in %s is up already, at %s, with %u benefactor%s and %u mount%s: stop it first (fp-store down "
+                 "--keep --dir=%s), or leave --benefactors and --mounts out",
+                 o->dir, at, benefactors, benefactors == 1 ? "" : "s", mounts, mounts == 1 ? "" : "s", o->dir);
+        return -EBUSY;
+    }
+    printf("already up: %s\n", at);
+    return 1;
+}
+
 /* 1: up already, 0: nothing runs, negative: something does, but not all. Clears away what a crash has left. */
 static int look_at_old(const struct store_options *o)
 {
@@ -178,10 +213,8 @@ static int look_at_old(const struct store_options *o)
                  store_proc_name(gone, name), o->dir);
         return -EBUSY;
     }
-    if (alive > 0) {
-        printf("already up: %s\n", s.procs[s.count - 1].role == STORE_MOUNT ? s.procs[s.count - 1].mountpoint : o->dir);
-        return 1;
-    }
+    if (alive > 0)
+        return up_already(o, &s);
     store_stop_all(o, &s);
     return 0;
 }

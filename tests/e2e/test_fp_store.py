@@ -106,6 +106,36 @@ def test_up_twice_says_already_up(place):
     assert place.pids() == pids
 
 
+def test_up_elsewhere_while_it_is_up(place, native):
+    """What is up is told, and that it is not what was asked for."""
+    place.up()
+    pids = place.pids()
+    for args, says in ((["--mount", f"{native}/other"], [place.mnt, f"not mounted on {native}/other", "down --keep"]),
+                       (["--benefactors", "5"], [place.mnt, "2 benefactors"]), (["--mounts", "2"], [place.mnt, "1 mount:"])):
+        r = fp_store("up", f"--dir={place.dir}", *args)
+        assert r.returncode == 1 and r.stdout == "" and r.stderr.count("\n") == 1, r.stdout + r.stderr
+        assert all(x in r.stderr for x in says), r.stderr
+    os.symlink(native, f"{native}/link")
+    for same in (place.mnt + "/", f"{native}/./mnt", f"{native}/link/mnt"):
+        r = fp_store("up", f"--dir={place.dir}", f"--mount={same}")
+        assert r.returncode == 0 and r.stdout == f"already up: {place.mnt}\n", r.stderr
+    assert fp_store("up", f"--dir={place.dir}").returncode == 0
+    os.unlink(f"{native}/link")
+    assert place.pids() == pids and not os.path.exists(f"{native}/other")
+
+
+def test_mountpoint_with_a_slash_at_its_end(place):
+    """And by way of a symbolic link: status, down and a second up mean the same mount."""
+    os.symlink(place.base, f"{place.base}/link")
+    place.mnt = f"{place.base}/link/mnt/"
+    place.up()
+    s = place.status()
+    assert s["up"] and s["processes"][-1]["mountpoint"] == f"{place.base}/mnt"
+    assert place("down").returncode == 0 and not is_mounted(f"{place.base}/mnt")
+    os.unlink(f"{place.base}/link")
+    place.mnt = f"{place.base}/mnt"
+
+
 def test_down_keep_and_up_again(place):
     place.up()
     write_file(f"{place.mnt}/f", content(2, 0, 5 * MIB))
