@@ -27,6 +27,7 @@ struct cl_handle {
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
+	uint64_t aux_serial;           /* aux/aux.h: constant after the open; 0 without aux-apps */
 };
 
 /* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
@@ -66,6 +67,8 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 /* The last handle is gone. Unpublished data of an unlinked file (nlink 0) is dropped. */
 void cl_data_release(struct cl_mount *m, struct cl_handle *h);
+/* The chunk pool: from cl_data_start to cl_data_free. */
+struct cl_pool *cl_data_pool(struct cl_mount *m);
 /* Run fn(arg) on a store thread: for what may block, from the core loop. -ENOMEM: it will not run. */
 int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* The inode leaves the table; no handle, nothing unpublished. Frees inode->file. */

@@ -40,6 +40,7 @@ struct cl_inode {
 	bool gone;                 /* atomic: the manager lost it while it was open: -EIO */
 	pthread_mutex_t lock;      /* protects what follows */
 	uint32_t handles;          /* cl_data_open minus cl_data_release */
+	uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */
 	struct cl_attr attr;
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
 };

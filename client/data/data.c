@@ -306,6 +306,11 @@ static void run_job(struct cl_job *job)
 	free(r);
 }
 
+struct cl_pool *cl_data_pool(struct cl_mount *m)
+{
+	return m->data->pool;
+}
+
 int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg)
 {
 	struct run_job *r = calloc(1, sizeof(*r));

@@ -235,6 +235,19 @@ void cl_pool_put(struct cl_pool *p, uint8_t *const *pages, size_t n)
 	pthread_mutex_unlock(&p->lock);
 }
 
+int cl_pool_fd(const struct cl_pool *p)
+{
+	return p->fd;
+}
+
+uint32_t cl_pool_page_number(const struct cl_pool *p, const uint8_t *page)
+{
+	size_t off = (size_t)(page - p->base);
+
+	assert(page >= p->base && off % CL_PAGE_BYTES == 0 && off / CL_PAGE_BYTES < p->npages);
+	return (uint32_t)(off / CL_PAGE_BYTES);
+}
+
 size_t cl_pool_pages(const struct cl_pool *p)
 {
 	return p->npages;

@@ -30,6 +30,10 @@ int cl_pool_try_get(struct cl_pool *pool, uint8_t **pages, size_t n, size_t keep
 /* Give pages back; NULL entries are skipped. Any thread. */
 void cl_pool_put(struct cl_pool *pool, uint8_t *const *pages, size_t n);
 
+/* For who maps the pool, too (aux/): its memfd, which stays the pool's; and where in it a page lies, in pages. */
+int cl_pool_fd(const struct cl_pool *pool);
+uint32_t cl_pool_page_number(const struct cl_pool *pool, const uint8_t *page);
+
 size_t cl_pool_pages(const struct cl_pool *pool);
 size_t cl_pool_free_pages(struct cl_pool *pool);
 

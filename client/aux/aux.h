@@ -1,0 +1,120 @@
+/*
+ * The mount's side of aux-apps, as the rest of fp-mount sees it. Implementation in this folder; the programs it talks to are
+ * auxapps/host (include/fp/auxwire.h). docs/ARCHITECTURE.md, "Aux-apps", says how it works together.
+ *
+ * m->aux is NULL on a mount that has declared no aux-app and has met no coded chunk: every caller's branch. The functions below may be
+ * called with it NULL unless they say otherwise.
+ *
+ * The rule that makes the death of a plugin harmless: the pages of a window belong to the mount and stay until its chunk is stored, and whatever
+ * the host answers is checked before anybody sees it. A job without a usable answer is sent again to the next host; when there is none to be
+ * had any more (bypassed), it is done with the result "as it came".
+ */
+#ifndef CL_AUX_H
+#define CL_AUX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "client/client.h"
+#include "fp.pb-c.h"
+#include "fp/auxwire.h"
+
+struct cl_handle;
+struct cl_inode;
+struct cl_pool;
+struct cl_aux;
+struct cl_aux_pins;
+
+/* -------------------------------------------------------------- life */
+
+/*
+ * After cl_data_start, before mounting: starts the host if aux-apps are declared, and returns when it is ready, or with a negative errno and a logged line that
+ * says what to do. pool: outlives cl_aux_stop.
+ */
+int cl_aux_start(struct cl_mount *m, struct cl_pool *pool);
+/* After cl_data_sync_all: no job may be in flight. Releases what is held, ends the host. Before cl_core_stop. */
+void cl_aux_stop(struct cl_mount *m);
+
+/* -------------------------------------------------------------- chunks on their way to the store */
+
+struct cl_aux_tickets { uint64_t ticket[4]; uint32_t app[4]; }; /* 0: none */
+
+/*
+ * One window of a file on its way through the chain. The caller fills the first part, zeroes the rest, and owns all of it: job, pages and their
+ * contents must not change between cl_aux_submit and done.
+ */
+struct cl_aux_job {
+	uint64_t ino, file_off;        /* file_off: of byte 0 of the data, i.e. of the window when `whole` */
+	uint64_t file_serial;          /* inode->aux_serial when the window was sealed */
+	uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES */
+	uint32_t npages;               /* = len_bytes in pages of 64 KiB, rounded up */
+	bool whole;                    /* all bytes of [file_off, file_off + len_bytes), in order; else packed ranges */
+	uint8_t *const *pages;         /* of the pool */
+	/* Exactly once per submit, on a thread of aux/, with no lock held; sometimes before cl_aux_submit returns. Must not block: hand it to a store thread. */
+	void (*done)(struct cl_aux_job *job);
+
+	/* The result, valid from done to cl_aux_job_fini. All of it has been checked: pieces are in order without gaps, in bounds, and the
+	 * chunks they refer to are held. */
+	int status;                    /* 0, or negative errno: an aux-app refused the data (logged), and the file's write fails with it */
+	uint32_t npieces;              /* 0: all of it is new */
+	const struct fp_auxw_piece *pieces;
+	uint32_t new_bytes;            /* of new data, before coding: pieces of kind NEW in order. 0: nothing is to be stored */
+	uint32_t nstages;              /* 0: not coded: the new data is in the caller's pages, where pieces say */
+	const struct fp_auxw_stage *stages;
+	const uint8_t *bytes;          /* nstages > 0: coded_bytes of coded data, in one piece, aligned to 64 KiB; else NULL */
+	uint32_t coded_bytes;
+	const uint8_t *note;           /* for Chunk.note, when something new is stored */
+	uint32_t note_bytes, nkeys;
+	const uint64_t *keys;
+	struct cl_aux_tickets tickets; /* for cl_aux_stored */
+	struct cl_aux_pins *pins;      /* NULL, or what keeps STORED chunks held: the caller takes it (and sets it NULL here) and gives it to cl_aux_pins_put
+	                                * when its commit was answered, or it wants the pieces no more. Else cl_aux_job_fini does. */
+	void *priv;                    /* of aux/ */
+};
+
+/* Some declared aux-app takes chunks and is not bypassed. One load; any thread. */
+bool cl_aux_chunks(const struct cl_mount *m);
+/* Never blocks: what finds no room waits in a list, in order; the pool, whose pages it holds, bounds that. Only if m->aux. Any thread. */
+void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
+/* Gives the result back (not the job). Any thread; never blocks. Once per done, soon: region buffers are few. */
+void cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job);
+/* The chunk with this job's new data is stored: [off, off + len_bytes) of its data. Any thread; never blocks; may be dropped. */
+void cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t chunk, uint32_t off, uint32_t len_bytes);
+
+/* -------------------------------------------------------------- and back */
+
+/*
+ * Undo `stages` (first to last as in the envelope): coded bytes in, exactly the bytes of `out` out. FUSE and store threads; blocks up to deadline_ms
+ * (fp_now_ms clock). Starts a host that decodes only when there is none. The caller compares the sum of the data.
+ * -EIO: the aux-app is missing, or has no key, or fails (logged, with its name); -EILSEQ: damaged; -ETIMEDOUT.
+ */
+int cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages, const struct iovec *coded, int ncoded,
+		  const struct iovec *out, int nout, uint64_t deadline_ms);
+
+/* -------------------------------------------------------------- holds: stored chunks that this session may still refer to */
+
+/* NULL is fine. Any thread; never blocks. */
+void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins);
+/* Core loop: the manager has forgotten our session, and with it what was held. Pinned chunks are held again if they are still there. */
+void cl_aux_session_new(struct cl_mount *m);
+/* A write is about to get ENOSPC: release all holds that nothing pins. True: something was released, space may come. FUSE and store threads; blocks for one message. */
+bool cl_aux_release_holds(struct cl_mount *m);
+
+/* -------------------------------------------------------------- files and calls of applications (ops/) */
+
+/* A handle was opened: sets inode->aux_serial and h->aux_serial. Takes inode->lock. Core loop; only if m->aux. */
+void cl_aux_file_opened(struct cl_mount *m, struct cl_handle *h);
+/* That handle is closed and what it wrote is published. FUSE or store threads; only if m->aux. */
+void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h);
+/* The file is about to be cut to 0: hold what aux-apps noted about it, so that it can be compared with. FUSE threads; blocks for a message. Only if m->aux. */
+void cl_aux_before_truncate(struct cl_mount *m, struct cl_inode *inode);
+
+/* -------------------------------------------------------------- what the manager says, and what is told to it (core loop) */
+
+void cl_aux_message(struct cl_mount *m, const Fp__AuxMsg *msg);
+void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg);
+/* Fills s->auxapps: valid until the next call. */
+void cl_aux_stats(struct cl_mount *m, Fp__ClientStats *s);
+
+#endif
