@@ -274,7 +274,7 @@ static void *on_payload(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, vo
     struct link *link = fp_rpc_conn_data(conn);
 
     if (!r->service || !link || !link->owner || in->type != FP__MSG_TYPE__MSG_WRITE ||
-        in->payload_len_bytes == 0 || in->payload_len_bytes > FP_CHUNK_MAX_BYTES)
+        in->payload_len_bytes == 0 || in->payload_len_bytes > FP_STORED_MAX_BYTES)
         return NULL; /* rpc's own memory: the request is going to be refused */
     link->record_len_bytes = (uint32_t)in->payload_len_bytes;
     link->record = bnf_service_buffer(r->service, (uint32_t)in->payload_len_bytes, true);

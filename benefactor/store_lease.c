@@ -257,8 +257,8 @@ static bool is_known(const struct bnf_store *s, const struct bnf_stored *r)
 static bool is_within(const struct bnf_store *s, const struct bnf_lease *l, const struct bnf_stored *r)
 {
     return r->segment == s->segments[l->slot].id && r->off_bytes % PAGE == 0 && r->stored_bytes % PAGE == 0 &&
-           r->stored_bytes >= 2 * PAGE && r->stored_bytes <= FP_RECORD_HEADER_BYTES + FP_CHUNK_MAX_BYTES &&
-           r->len_bytes > 0 && r->len_bytes <= FP_CHUNK_MAX_BYTES && r->off_bytes >= l->off_bytes &&
+           r->stored_bytes >= 2 * PAGE && r->stored_bytes <= FP_RECORD_HEADER_BYTES + FP_STORED_MAX_BYTES &&
+           r->len_bytes > 0 && r->len_bytes <= FP_STORED_MAX_BYTES && r->off_bytes >= l->off_bytes &&
            r->off_bytes - l->off_bytes <= l->len_bytes &&
            r->stored_bytes <= l->off_bytes + l->len_bytes - r->off_bytes;
 }
@@ -324,7 +324,7 @@ int bnf_store_write_begin(struct bnf_store *s, uint64_t owner, uint64_t lease, u
     const struct bnf_entry *e = bnf_index_get(&s->index, chunk);
     uint32_t stored = fp_record_size_bytes(len_bytes);
 
-    if (len_bytes == 0 || len_bytes > FP_CHUNK_MAX_BYTES)
+    if (len_bytes == 0 || len_bytes > FP_STORED_MAX_BYTES)
         return -EINVAL;
     if (e && !e->recovered)
         return -EEXIST;

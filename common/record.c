@@ -137,9 +137,9 @@ void fp_record_header_encode(const struct fp_record_header *h, uint8_t out[FP_RE
 
 static bool lengths_are_sane(const struct fp_record_header *h)
 {
-    if (h->len_bytes == 0 || h->len_bytes > FP_CHUNK_MAX_BYTES)
+    if (h->len_bytes == 0 || h->len_bytes > FP_STORED_MAX_BYTES)
         return false;
-    if (h->stored_len_bytes == 0 || h->stored_len_bytes > FP_CHUNK_MAX_BYTES)
+    if (h->stored_len_bytes == 0 || h->stored_len_bytes > FP_STORED_MAX_BYTES)
         return false;
     if (h->codec == FP_CODEC_NONE && h->stored_len_bytes != h->len_bytes)
         return false;

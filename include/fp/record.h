@@ -21,7 +21,7 @@
  *  48  u64 chunk sum        56  u8[32] fingerprint (zeros: none)
  *  88  u64 salt of the segment
  *  96  zeros
- * 128  u64 block sums[blocks], at most 256
+ * 128  u64 block sums[blocks], at most 257
  * 4088 u64 XXH3 of bytes 0..4087
  *
  * Segment id, offset and salt make a header valid only where it was written: data of users that happens to
@@ -37,7 +37,9 @@
 #define FP_SEGMENT_HEADER_BYTES 4096u
 #define FP_CHUNK_MAX_BYTES (16u << 20)
 #define FP_CHUNK_MIN_BYTES (64u << 10)
-#define FP_BLOCKS_MAX 256u
+/* What is stored as one chunk: data, or the coded form of it with its envelope, which may be a little longer. */
+#define FP_STORED_MAX_BYTES (FP_CHUNK_MAX_BYTES + (64u << 10))
+#define FP_BLOCKS_MAX 257u
 #define FP_CODEC_NONE 0u
 
 struct fp_segment_header {

@@ -331,7 +331,7 @@ void bw_remote_write_start(struct bnf_world *x, struct bw_answer *a, uint64_t le
                            uint8_t *data, uint32_t len)
 {
     Fp__ChunkWrite m = FP__CHUNK_WRITE__INIT;
-    uint64_t sums[256];
+    uint64_t sums[FP_BLOCKS_MAX + 1]; /* one too many is tried, too */
 
     bnf_fill(chunk, data, len);
     fp_sum_blocks(data, len, sums);

@@ -224,7 +224,7 @@ static uint8_t *scratch(void)
     static uint8_t *p;
 
     if (!p)
-        p = mmap(NULL, FP_CHUNK_MAX_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        p = mmap(NULL, FP_STORED_MAX_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return p;
 }
 

@@ -19,6 +19,7 @@
 #include "benefactor/recover.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/record.h"
 #include "tests/unit/bnf_util.h"
 
 #define MIB   ((uint64_t)1 << 20)
@@ -323,6 +324,24 @@ static void test_recover_of_two_copies_keeps_the_newer_whole_one(void **state)
     bnf_file_put(g);
 }
 
+/* A coded chunk of the largest chunk size may be longer than the data was. */
+static void test_recover_finds_a_record_longer_than_the_largest_chunk(void **state)
+{
+    struct fixture *x = *state;
+    struct bnf_file *f = bnf_new_segment(&x->t, x->b, 1, LIMIT);
+    uint64_t off = bnf_put_record(f, 1, 4096, 100);
+
+    off = bnf_put_record(f, 2, off, FP_CHUNK_MAX_BYTES + 5120);
+    off = bnf_put_record(f, 3, off, FP_STORED_MAX_BYTES);
+    (void)bnf_put_record(f, 4, off, 100);
+    recover(x);
+    assert_int_equal(x->res.records, 4);
+    assert_int_equal(x->res.torn, 0);
+    assert_true(has_whole(x, 2, FP_CHUNK_MAX_BYTES + 5120));
+    assert_true(has_whole(x, 3, FP_STORED_MAX_BYTES));
+    bnf_file_put(f);
+}
+
 static void test_recover_removes_half_made_segments(void **state)
 {
     struct fixture *x = *state;
@@ -350,6 +369,7 @@ int main(void)
         T(test_recover_damaged_segment_header_is_set_aside),
         T(test_recover_foreign_segment_is_set_aside),
         T(test_recover_of_two_copies_keeps_the_newer_whole_one),
+        T(test_recover_finds_a_record_longer_than_the_largest_chunk),
         T(test_recover_removes_half_made_segments),
     };
 

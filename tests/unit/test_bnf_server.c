@@ -95,6 +95,32 @@ static void test_server_remote_chunk_comes_back(void **state)
     bw_wait_leased(x, 0);
 }
 
+/* Coded, the largest chunk may be longer than its data was: by either way, whole and in part. */
+static void test_server_chunk_longer_than_the_largest_is_kept(void **state)
+{
+    const uint32_t len = FP_CHUNK_MAX_BYTES + 5120;
+    struct bnf_world *x = *state;
+    uint64_t bytes, lease;
+    struct bw_lease l;
+
+    bw_remote_open(x);
+    lease = bw_remote_lease(x, 40 * BW_MIB, &bytes);
+    assert_int_equal(bw_remote_write(x, lease, 1, len), 0);
+    assert_int_equal(bw_remote_write(x, lease, 2, FP_STORED_MAX_BYTES), 0);
+    assert_int_equal(bw_remote_read(x, 1, 0, len, len), 0);
+    assert_int_equal(bw_remote_read(x, 1, FP_CHUNK_MAX_BYTES, 5120, len), 0);
+    assert_int_equal(bw_remote_read(x, 2, 0, FP_STORED_MAX_BYTES, FP_STORED_MAX_BYTES), 0);
+    assert_true(bw_remote_write(x, lease, 3, FP_STORED_MAX_BYTES + 1) < 0);
+    bw_remote_shut(x);
+    bw_wait_leased(x, 0);
+    bw_local_open(x);
+    assert_int_equal(bw_local_lease(x, 40 * BW_MIB, 20 * BW_MIB, &l), 0);
+    assert_int_equal(bw_local_store(x, &l, 4, len), 0);
+    assert_true(bw_local_read_is(x, 4, len));
+    assert_true(bw_local_read_is(x, 1, len));
+    bnf_file_put(l.file);
+}
+
 static void test_server_damaged_payload_is_refused(void **state)
 {
     struct bnf_world *x = *state;
@@ -250,6 +276,8 @@ int main(void)
         D(test_server_other_store_is_refused),
         D(test_server_remote_chunk_comes_back),
         M(test_server_remote_chunk_comes_back),
+        D(test_server_chunk_longer_than_the_largest_is_kept),
+        M(test_server_chunk_longer_than_the_largest_is_kept),
         D(test_server_damaged_payload_is_refused),
         D(test_server_write_without_lease_is_refused),
         {"test_server_many_writes_with_few_buffers", test_server_many_writes_with_few_buffers,

@@ -75,7 +75,7 @@ static void test_store_refuses_records_outside_the_lease(void **state)
     assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), -EINVAL);
     r = good, r.stored_bytes = 4096;
     assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), -EINVAL);
-    r = good, r.len_bytes = FP_CHUNK_MAX_BYTES + 1;
+    r = good, r.len_bytes = FP_STORED_MAX_BYTES + 1;
     assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), -EINVAL);
     assert_int_equal(bnf_store_stored(s, 2, lease, &good, 1), FP_ELEASE);
     assert_int_equal(bnf_store_stored(s, 1, lease + 1, &good, 1), FP_ELEASE);

@@ -41,12 +41,12 @@ static void test_record_size_counts_header_and_padding(void **state)
     assert_int_equal(fp_record_size_bytes(4096), 8192);
     assert_int_equal(fp_record_size_bytes(4097), 12288);
     assert_int_equal(fp_record_size_bytes(1 << 20), (1 << 20) + 4096);
-    assert_int_equal(fp_record_size_bytes(FP_CHUNK_MAX_BYTES), FP_CHUNK_MAX_BYTES + 4096);
+    assert_int_equal(fp_record_size_bytes(FP_STORED_MAX_BYTES), FP_STORED_MAX_BYTES + 4096);
 }
 
 static void test_record_header_comes_back(void **state)
 {
-    static const uint32_t lens[] = {1, 4095, 65536, 65537, 1 << 20, 16 << 20};
+    static const uint32_t lens[] = {1, 4095, 65536, 65537, 1 << 20, 16 << 20, FP_STORED_MAX_BYTES};
 
     (void)state;
     for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
@@ -105,7 +105,7 @@ static void test_record_lengths_out_of_bounds_are_refused(void **state)
     h = good, h.len_bytes = h.stored_len_bytes = 0, h.blocks = 0;
     fp_record_header_encode(&h, buf);
     assert_int_equal(fp_record_header_decode(buf, &back), -EILSEQ);
-    h = good, h.len_bytes = h.stored_len_bytes = FP_CHUNK_MAX_BYTES + 1;
+    h = good, h.len_bytes = h.stored_len_bytes = FP_STORED_MAX_BYTES + 1;
     fp_record_header_encode(&h, buf);
     assert_int_equal(fp_record_header_decode(buf, &back), -EILSEQ);
     h = good, h.stored_len_bytes--;
