@@ -47,6 +47,9 @@ extern "C" {
 #define FP_AUX_VALUE_MAX_BYTES 1024u
 #define FP_AUX_MESSAGE_MAX_BYTES 65536u
 #define FP_AUX_PIECE_MIN_BYTES 4096u   /* shorter duplicates are not worth a slice */
+#define FP_AUX_NOTE_KEYS_MAX 1024u
+/* Pieces that a chunk may be made of, neighbours that continue each other counted as one: 64 per MiB, so that maps stay small. */
+#define FP_AUX_PIECES_MAX(chunk_bytes) (64u * ((uint32_t)((chunk_bytes) + (1u << 20) - 1) >> 20))
 
 struct fp_aux_host;                    /* services of the host for one aux-app; constant from start to stop */
 struct fp_aux_call;                    /* one callback in progress; valid until it returns */
@@ -197,7 +200,7 @@ struct fp_aux_app {
 
 	int (*file_sealed)(void *state, struct fp_aux_call *call, const struct fp_aux_file *file);
 	int (*set_complete)(void *state, struct fp_aux_call *call, const struct fp_aux_set *set);
-	/* Nothing to do for this stage and no application call for 100 ms; again every `idle` (option of the host, 1 s) while that lasts. */
+	/* For 100 ms no chunk and no event has come to any aux-app of the mount; again every `idle` (option of the host, 1 s) while that lasts. */
 	int (*idle)(void *state, struct fp_aux_call *call);
 	int (*message)(void *state, struct fp_aux_call *call, const struct fp_aux_message *msg);
 
@@ -292,24 +295,26 @@ static inline void fp_aux_gauge(struct fp_aux_host *h, const char *counter, int6
 }
 /* True once nobody waits for this call any more: return -ECANCELED. Long loops ask every millisecond or so. */
 static inline bool fp_aux_cancelled(struct fp_aux_call *c) { return FP_AUX_CALL(c, cancelled, false); }
-/* Milliseconds to the deadline; INT64_MAX: there is none. Past it the host is ended and the aux-app counts a failure. */
+/* Milliseconds to the deadline; INT64_MAX: there is none, but for standing still (file_sealed, set_complete, message, idle: `deadline` runs from the last
+ * service asked for). Past it the host is ended and the aux-app counts a failure. */
 static inline int64_t fp_aux_left_ms(struct fp_aux_call *c) { return FP_AUX_CALL(c, left_ms, INT64_MAX); }
 
 /* --- chunk_out */
 
 /* The chunk's bytes in one piece: in place if they lie so, else copied (about 0.1 ms per MiB). NULL: out of memory. */
 static inline const uint8_t *fp_aux_flat(struct fp_aux_call *c, const struct fp_aux_chunk *k) { return FP_AUX_CALL(c, flat, NULL, k); }
-/* Where a replacement is written: *cap_bytes >= len_bytes of the chunk + FP_AUX_EXPAND_MAX_BYTES. Does not overlap the input. */
+/* Where a replacement is written: *cap_bytes (may be NULL) >= len_bytes of the chunk + FP_AUX_EXPAND_MAX_BYTES. Does not overlap the input. */
 static inline uint8_t *fp_aux_out_buffer(struct fp_aux_call *c, uint32_t *cap_bytes) { return FP_AUX_CALL(c, out_buffer, NULL, cap_bytes); }
-/* The first len_bytes of the out buffer replace the chunk: return FP_AUX_REPLACED. Once per call. -EINVAL: longer than allowed, or 0. */
+/* The first len_bytes of the out buffer replace the chunk: return FP_AUX_REPLACED. Once per call. -EINVAL: 0, or longer than allowed (all stages
+ * of a chain together may add FP_AUX_EXPAND_MAX_BYTES). */
 static inline int fp_aux_replace(struct fp_aux_call *c, uint32_t len_bytes) { return FP_AUX_CALL(c, replace, -ENOTSUP, len_bytes); }
 
 /*
  * Say of which pieces the chunk is made, in order and without gaps from 0 to len_bytes; then return FP_AUX_PIECES. New data goes on to the next stage
  * and the store. Zeros take no space. `same`: equal to the bytes at earlier_off of this chunk, which must be in a new piece. `stored`: equal to a
  * place in a stored chunk, which this call must have held (fp_aux_hold), or got from fp_aux_earlier or fp_aux_find, whose chunks are held while the
- * file is open. Nobody checks the bytes: a wrong answer is wrong data. Short pieces between new ones may be stored anyway (limit of slices per
- * window). -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that replaced the data.
+ * file is open. Nobody checks the bytes: a wrong answer is wrong data. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that
+ * replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
  */
 static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_new, -ENOTSUP, off, len); }
 static inline int fp_aux_piece_zero(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_zero, -ENOTSUP, off, len); }
@@ -319,7 +324,8 @@ static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint3
 /*
  * Bytes of the aux-app's own about the new data of this chunk, e.g. its digests: kept by the manager with the stored chunk, gone with it. Up
  * to FP_AUX_NOTE_MAX_BYTES. Offsets in it should count in the new data (the first new piece begins at 0). keys: numbers by which fp_aux_find of
- * any node finds the chunk (each costs the manager about 30 bytes; nkeys 0: only fp_aux_earlier finds it). One aux-app of a chain may make notes.
+ * any node finds the chunk (each costs the manager about 30 bytes, at most FP_AUX_NOTE_KEYS_MAX; nkeys 0: only fp_aux_earlier finds it). One aux-app of a chain may
+ * make notes: -EBUSY for a second.
  */
 static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys) { return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys); }
 /* Number of this call for chunk_stored. */

@@ -26,6 +26,8 @@
 #define FP_AUXW_COUNTERS_MAX 16u
 #define FP_AUXW_STAGES_MAX 8u          /* that may replace data, in one chain */
 #define FP_AUXW_PIECES_MAX 1024u
+#define FP_AUXW_KEYS_MAX 1024u         /* of a note */
+#define FP_AUXW_NO_APP 0xffffffffu     /* the host itself */
 
 enum fp_auxw_fd {
 	FP_AUXW_FD_JOBS = 3,           /* fp-mount -> host: jobs, events; host -> fp-mount: results, log lines */
@@ -48,13 +50,13 @@ enum fp_auxw_type {
 	FP_AUXW_SET,                   /* struct fp_auxw_set + name NUL path NUL ...: set_complete */
 	FP_AUXW_MESSAGE,               /* struct fp_auxw_message + node + data: message */
 	FP_AUXW_CHANGE,                /* struct fp_auxw_change + "name=value": option of an aux-app, or `cores=N` */
-	FP_AUXW_CANCEL,                /* struct fp_auxw_done: nobody waits for this job any more */
+	FP_AUXW_CANCEL,                /* struct fp_auxw_done: nobody waits for this job any more; it is answered all the same */
 	FP_AUXW_STOP,                  /* struct fp_auxw_head: end cleanly; the socket's end does the same */
 	/* host -> fp-mount */
 	FP_AUXW_READY,                 /* struct fp_auxw_ready */
 	FP_AUXW_FAILED,                /* struct fp_auxw_failed + text: a line for the user; the host ends */
 	FP_AUXW_CHUNK_OUT_DONE,        /* struct fp_auxw_out_done + pieces + stages + keys + note */
-	FP_AUXW_DONE,                  /* struct fp_auxw_done: of CHUNK_IN, EVENT with wait, CHANGE */
+	FP_AUXW_DONE,                  /* struct fp_auxw_done: of CHUNK_IN, CHANGE, and of EVENT, FILE, SET, MESSAGE with an id other than 0 */
 	FP_AUXW_LOG,                   /* struct fp_auxw_log + text */
 	/* services: requests of the host, answered with the same type and id. Bodies are messages of fp.proto as said. */
 	FP_AUXW_SVC_EARLIER = 100,     /* AuxEarlier -> NotesReply (several answers, the last with eof) */
@@ -63,7 +65,7 @@ enum fp_auxw_type {
 	FP_AUXW_SVC_READ_CHUNK,        /* AuxRead -> raw bytes */
 	FP_AUXW_SVC_TABLE,             /* Table -> TableReply */
 	FP_AUXW_SVC_FILE_READ,         /* AuxRead -> raw bytes; at most 128 KiB at a time */
-	FP_AUXW_SVC_FILE_WRITE,        /* AuxWrite (parts of 128 KiB, the last with `last`) -> Empty */
+	FP_AUXW_SVC_FILE_WRITE,        /* AuxWrite (parts of 128 KiB with one id, the last with `last`) -> Empty to each */
 	FP_AUXW_SVC_FILE_FIND,         /* Lookup (name = whole path) -> AttrReply */
 	FP_AUXW_SVC_XATTR_GET,         /* GetXattr -> XattrReply */
 	FP_AUXW_SVC_XATTR_SET,         /* SetXattr -> Empty */
@@ -110,8 +112,8 @@ struct fp_auxw_out_done {
 	uint32_t app;
 	uint32_t npieces;              /* 0: all of it is new */
 	uint32_t new_bytes;            /* of new data, before coding; 0: nothing is to be stored */
-	uint32_t nstages, coded_bytes; /* 0 stages: not coded */
-	uint32_t where;                /* the bytes to store: 0 the pages as they came, 1 out_a, 2 out_b */
+	uint32_t nstages, coded_bytes; /* 0 stages: not coded. coded_bytes <= new_bytes + FP_AUX_EXPAND_MAX_BYTES */
+	uint32_t where;                /* the coded bytes: 1 in out_a, 2 in out_b. 0: not coded; fp-mount takes what is new from its own pages */
 	uint32_t nkeys, note_bytes, zero;
 	uint64_t ticket[4];            /* by aux-apps that asked for one; 0: none */
 	uint32_t ticket_app[4];
@@ -154,19 +156,19 @@ struct fp_auxw_app_info {              /* what fp-mount must know of a loaded au
 };
 struct fp_auxw_ready { struct fp_auxw_head h; uint32_t abi, napps; struct fp_auxw_app_info app[FP_AUXW_APPS_MAX]; };
 
-/* answers of services have it behind the head */
-struct fp_auxw_svc { struct fp_auxw_head h; int32_t status; uint32_t app; uint32_t eof, zero; };
+/* Requests of services and their answers begin with it. file_serial: of the chunk that the asking call is about (0: none): a hold made for it lasts as long. */
+struct fp_auxw_svc { struct fp_auxw_head h; int32_t status; uint32_t app; uint32_t eof, zero; uint64_t file_serial; };
 
 /* -------------------------------------------------------------- the status page */
 
 struct fp_auxw_thread {                /* written by that thread only */
 	_Atomic uint32_t tid;          /* 0: slot is free */
-	_Atomic uint32_t app;          /* stage it belongs to */
+	_Atomic uint32_t app;          /* aux-app it belongs to, or FP_AUXW_NO_APP */
 	_Atomic int32_t core;          /* pinned to; -1: not pinned */
-	_Atomic uint32_t in_call;      /* 1: in a callback of `app` */
-	_Atomic uint64_t since_ns;     /* CLOCK_MONOTONIC: that call began */
+	_Atomic uint32_t in_call;      /* 1 + index of the aux-app whose callback it is in (stages on one core run on one thread); 0: none */
+	_Atomic uint64_t since_ns;     /* CLOCK_MONOTONIC: that call began, or, where the deadline is for standing still, asked for its last service */
 	_Atomic uint64_t busy_ns;      /* in callbacks, since the start of the host */
-	_Atomic uint32_t deadline_ms, zero; /* of that call */
+	_Atomic uint32_t deadline_ms, zero; /* of that call, from since_ns on */
 };
 struct fp_auxw_stats {                 /* since the start of the host */
 	_Atomic uint64_t chunks, bytes_in, bytes_out, chunks_in, events, waits, wait_ns, busy_ns, errors;
