@@ -17,6 +17,8 @@ int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
     ch->sum = (uint64_t)mgr_col(db, MGR_ST_CHUNK_GET, 2);
     ch->refs = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 3);
     ch->bnf = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 4);
+    ch->data = (uint32_t)mgr_col(db, MGR_ST_CHUNK_GET, 5);
+    ch->noted = mgr_col(db, MGR_ST_CHUNK_GET, 6) != 0;
     mgr_db_reset(&c->db, MGR_ST_CHUNK_GET);
     return 0;
 }
@@ -34,7 +36,7 @@ int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
         mgr_inventory_committed(b, ch->id);
     }
     return mgr_db_exec(&c->db, CHUNK_INSERT, DBI(ch->id), DBI(ch->len), DBI(ch->stored), DBI(ch->sum),
-                       DBI(ch->refs), DBI(ch->bnf));
+                       DBI(ch->refs), DBI(ch->bnf), DBI(ch->data), DBI(ch->noted));
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)

@@ -2,7 +2,8 @@
  *
  * Everything is checked before anything is written. The references of each chunk are counted first, over all
  * slices of the message, so that a slice which is covered by a later one of the same message can be put and
- * cut like any other without its chunk falling to zero in between.
+ * cut like any other without its chunk falling to zero in between. Offsets of slices in a chunk count in bytes
+ * of data, whatever form the chunk is stored in.
  *
  * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
  * that is known already (a commit that was executed, whose answer and replay slot are both lost) is taken as
@@ -12,42 +13,62 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "fp/auxwire.h"
 #include "manager/core_int.h"
 
-struct new_chunk {
-    const Fp__Chunk *m;
+/* A chunk that the message is about: a new one, or an older one that a slice names once more. */
+struct named {
+    const Fp__Chunk *m; /* NULL: older */
     uint64_t id;
-    uint32_t refs;
-    bool known; /* in the chunk table already */
+    uint32_t refs; /* by slices of the message */
+    uint32_t data; /* bytes that slices may name */
+    bool known;    /* in the chunk table already */
+};
+
+/* Both by id, ascending. */
+struct commit {
+    struct named *fresh, *older;
+    size_t n_fresh, n_older;
 };
 
 static int by_id(const void *a, const void *b)
 {
-    uint64_t x = ((const struct new_chunk *)a)->id, y = ((const struct new_chunk *)b)->id;
+    uint64_t x = ((const struct named *)a)->id, y = ((const struct named *)b)->id;
 
     return x < y ? -1 : x > y;
 }
 
-static struct new_chunk *find(struct new_chunk *list, size_t n, uint64_t id)
+static struct named *find(struct named *list, size_t n, uint64_t id)
 {
-    struct new_chunk key = {.id = id};
+    struct named key = {.id = id};
 
     return n ? bsearch(&key, list, n, sizeof *list, by_id) : NULL;
 }
 
+/* The data of a chunk is at most that of a window; what is stored of a coded one may be a little longer. */
+static bool fits(const Fp__Chunk *m, const struct mgr_inode *in)
+{
+    uint32_t more = m->data_len ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0;
+
+    return m->len && m->len <= in->chunk_size + more && m->data_len <= in->chunk_size;
+}
+
 static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struct mgr_inode *in,
-                       struct new_chunk *nc)
+                       struct named *nc)
 {
     const Fp__Chunk *m = nc->m;
     struct mgr_chunk have;
     int rc;
 
-    if (m->id >> 32 != rq->sess->id || m->len == 0 || m->len > in->chunk_size || !mgr_bnf_find(c, m->bnf))
+    if (m->id >> 32 != rq->sess->id || !fits(m, in) || !mgr_bnf_find(c, m->bnf))
         return -EINVAL;
+    nc->data = m->data_len ? m->data_len : m->len;
     rc = mgr_chunk_get(c, m->id, &have);
     if (rc == 0) {
         nc->known = true;
-        return have.len == m->len && have.sum == m->sum && have.bnf == m->bnf ? 0 : -EINVAL;
+        return have.len == m->len && have.sum == m->sum && have.bnf == m->bnf && have.data == m->data_len
+                   ? 0
+                   : -EINVAL;
     }
     if (rc != -ENOENT)
         return rc;
@@ -59,73 +80,105 @@ static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struc
     return rc;
 }
 
-static int check_slice(struct mgr_core *c, const struct mgr_inode *in, struct new_chunk *list, size_t n,
-                       const Fp__Slice *s)
+static int check_slice(const struct mgr_inode *in, struct commit *k, const Fp__Slice *s)
 {
-    struct new_chunk *nc = find(list, n, s->chunk);
-    struct mgr_chunk have;
-    uint32_t len;
+    struct named *n;
 
     if (s->len == 0 || (uint64_t)s->off + s->len > in->chunk_size ||
         s->win > (uint64_t)INT64_MAX / in->chunk_size - 1)
         return -EINVAL;
-    if (nc) {
-        nc->refs++;
-        len = nc->m->len;
-    } else {
-        if (mgr_chunk_get(c, s->chunk, &have))
-            return c->db.err ? c->db.err : -EINVAL;
-        len = have.len;
-    }
-    return (uint64_t)s->chunk_off + s->len > len ? -EINVAL : 0;
+    if (!s->chunk) /* a hole */
+        return 0;
+    n = find(k->fresh, k->n_fresh, s->chunk);
+    n = n ? n : find(k->older, k->n_older, s->chunk);
+    n->refs++;
+    return (uint64_t)s->chunk_off + s->len > n->data ? -EINVAL : 0;
 }
 
-static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in,
-                 struct new_chunk *list)
+static int take_fresh(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *m,
+                      const struct mgr_inode *in, struct commit *k)
 {
     int rc = 0;
 
-    if (!mgr_is(in, S_IFREG) || m->size_bytes > INT64_MAX)
-        return -EINVAL;
-    for (size_t i = 0; i < m->n_chunks; i++)
-        list[i] = (struct new_chunk){.m = m->chunks[i], .id = m->chunks[i]->id};
-    if (m->n_chunks)
-        qsort(list, m->n_chunks, sizeof *list, by_id);
-    for (size_t i = 0; i < m->n_chunks && !rc; i++)
-        rc = i && list[i].id == list[i - 1].id ? -EINVAL : check_chunk(c, rq, in, &list[i]);
-    for (size_t i = 0; i < m->n_slices && !rc; i++)
-        rc = check_slice(c, in, list, m->n_chunks, m->slices[i]);
+    k->n_fresh = m->n_chunks;
+    for (size_t i = 0; i < k->n_fresh; i++)
+        k->fresh[i] = (struct named){.m = m->chunks[i], .id = m->chunks[i]->id};
+    if (k->n_fresh)
+        qsort(k->fresh, k->n_fresh, sizeof *k->fresh, by_id);
+    for (size_t i = 0; i < k->n_fresh && !rc; i++)
+        rc = i && k->fresh[i].id == k->fresh[i - 1].id ? -EINVAL : check_chunk(c, rq, in, &k->fresh[i]);
     return rc;
 }
 
-static int put_chunks(struct mgr_core *c, const struct new_chunk *list, size_t n)
+/* De-duplicated windows name the same few chunks many times: each is looked up once. */
+static int take_older(struct mgr_core *c, const Fp__Commit *m, struct commit *k)
+{
+    struct mgr_chunk have;
+    size_t n = 0;
+    int rc = 0;
+
+    k->older = k->fresh + k->n_fresh;
+    for (size_t i = 0; i < m->n_slices; i++) {
+        uint64_t id = m->slices[i]->chunk;
+
+        if (id && (!n || k->older[n - 1].id != id) && !find(k->fresh, k->n_fresh, id))
+            k->older[n++] = (struct named){.id = id};
+    }
+    if (n)
+        qsort(k->older, n, sizeof *k->older, by_id);
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (i && k->older[i].id == k->older[k->n_older - 1].id)
+            continue;
+        rc = mgr_chunk_get(c, k->older[i].id, &have);
+        if (!rc)
+            k->older[k->n_older++] = (struct named){.id = have.id, .data = mgr_chunk_data(&have), .known = true};
+    }
+    return rc == -ENOENT ? -EINVAL : rc;
+}
+
+static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in,
+                 struct commit *k)
+{
+    int rc;
+
+    if (!mgr_is(in, S_IFREG) || m->size_bytes > INT64_MAX)
+        return -EINVAL;
+    rc = take_fresh(c, rq, m, in, k);
+    rc = rc ? rc : take_older(c, m, k);
+    for (size_t i = 0; i < m->n_slices && !rc; i++)
+        rc = check_slice(in, k, m->slices[i]);
+    return rc;
+}
+
+static int put_chunks(struct mgr_core *c, const struct commit *k)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < n && !rc; i++) {
-        const Fp__Chunk *m = list[i].m;
+    for (size_t i = 0; i < k->n_fresh && !rc; i++) {
+        const struct named *n = &k->fresh[i];
+        const Fp__Chunk *m = n->m;
         struct mgr_chunk ch = {.id = m->id,
                                .len = m->len,
                                .stored = m->stored_bytes,
                                .sum = m->sum,
-                               .refs = list[i].refs,
-                               .bnf = m->bnf};
+                               .refs = n->refs,
+                               .bnf = m->bnf,
+                               .data = m->data_len};
 
-        if (list[i].known)
-            rc = list[i].refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
+        if (n->known)
+            rc = n->refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
         else
             rc = ch.refs ? mgr_chunk_insert(c, &ch) : mgr_garbage_put(c, ch.id, ch.bnf, ch.stored);
     }
+    for (size_t i = 0; i < k->n_older && !rc; i++)
+        rc = mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
     return rc;
 }
 
-static int put_slices(struct mgr_core *c, const Fp__Commit *m, struct mgr_inode *in, struct new_chunk *list)
+static int put_slices(struct mgr_core *c, const Fp__Commit *m, struct mgr_inode *in)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < m->n_slices && !rc; i++) /* older chunks named once more */
-        if (!find(list, m->n_chunks, m->slices[i]->chunk))
-            rc = mgr_chunk_ref(c, m->slices[i]->chunk, 1);
     for (size_t i = 0; i < m->n_slices && !rc; i++) {
         const Fp__Slice *s = m->slices[i];
         uint64_t end = s->win * in->chunk_size + s->off + s->len;
@@ -167,22 +220,23 @@ static int reply(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode 
 MGR_HANDLER(commit)
 {
     const Fp__Commit *m = msg;
-    struct new_chunk *list = mgr_arena_alloc(&c->arena, (m->n_chunks + 1) * sizeof *list);
+    struct commit k = {
+        .fresh = mgr_arena_alloc(&c->arena, (m->n_chunks + m->n_slices + 1) * sizeof *k.fresh)};
     struct mgr_inode in;
     uint64_t before, size;
     int rc = mgr_inode_get(c, m->ino, &in);
 
-    if (!list)
+    if (!k.fresh)
         return mgr_doom(c, -ENOMEM);
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
-    rc = rc ? rc : check(c, rq, m, &in, list);
+    rc = rc ? rc : check(c, rq, m, &in, &k);
     if (rc)
         return rc;
     before = in.data_version;
     size = in.size;
-    rc = put_chunks(c, list, m->n_chunks);
-    rc = rc ? rc : put_slices(c, m, &in, list);
+    rc = put_chunks(c, &k);
+    rc = rc ? rc : put_slices(c, m, &in);
     if (m->size_bytes > in.size)
         in.size = m->size_bytes;
     if (m->n_slices || in.size != size)

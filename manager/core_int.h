@@ -203,13 +203,21 @@ int mgr_orphan_forget(struct mgr_core *c, uint64_t ino); /* it got a name */
 int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint64_t to);
 /* Removes up to max slices of a file; *left: there are more. */
 int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left);
-/* Puts a slice over what is there. The reference of the chunk has been counted by the caller. */
+/* Puts a slice over what is there; one of chunk 0 only cuts. The reference of the chunk has been counted by the
+ * caller. */
 int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s);
 
 struct mgr_chunk {
     uint64_t id, sum;
     uint32_t len, stored, refs, bnf;
+    uint32_t data; /* coded: bytes of data; 0: not coded */
+    bool noted;    /* has a note */
 };
+/* What offsets in a chunk count in. */
+static inline uint32_t mgr_chunk_data(const struct mgr_chunk *ch)
+{
+    return ch->data ? ch->data : ch->len;
+}
 int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch); /* 0, -ENOENT */
 int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch);
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);

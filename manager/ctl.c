@@ -173,6 +173,7 @@ static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct m
         s->chunk_len = (uint32_t)mgr_col(&c->db, st, 5);
         s->chunk_sum = (uint64_t)mgr_col(&c->db, st, 6);
         s->bnf = (uint32_t)mgr_col(&c->db, st, 7);
+        s->data_len = (uint32_t)mgr_col(&c->db, st, 8);
         r->slices[r->n_slices++] = s;
     }
     mgr_db_reset(&c->db, st);

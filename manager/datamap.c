@@ -27,6 +27,7 @@ static Fp__Slice *slice_row(struct mgr_core *c)
     s->chunk_len = (uint32_t)mgr_col(db, st, 5);
     s->chunk_sum = (uint64_t)mgr_col(db, st, 6);
     s->bnf = (uint32_t)mgr_col(db, st, 7);
+    s->data_len = (uint32_t)mgr_col(db, st, 8);
     return s;
 }
 

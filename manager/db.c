@@ -104,11 +104,39 @@ static int settings(struct mgr_db *db, uint64_t cache_bytes)
     return sqlite3_exec(db->sq, sql, NULL, NULL, NULL);
 }
 
-/* Makes the tables in a new database, or checks that the one found is ours. */
+/* From version i + 1 to i + 2, what the schema's CREATE ... IF NOT EXISTS can't do. Columns are added at the end, with a
+ * default, so no row is rewritten and a big database is as fast as a small one. */
+static const char *const steps[MGR_DB_VERSION - 1] = {
+    "ALTER TABLE chunk ADD COLUMN data INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE chunk ADD COLUMN noted INTEGER NOT NULL DEFAULT 0;",
+};
+
+/* Brings the tables from a version (0: there are none) to ours. */
+static int make_tables(struct mgr_db *db, int version)
+{
+    char sql[64];
+    int rc = sqlite3_exec(db->sq, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+
+    for (int v = version; version && v < MGR_DB_VERSION && rc == SQLITE_OK; v++)
+        rc = sqlite3_exec(db->sq, steps[v - 1], NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db->sq, schema, NULL, NULL, NULL);
+    if (rc == SQLITE_OK && !version)
+        rc = sqlite3_exec(db->sq, "INSERT INTO counters VALUES(1,2,16,1,1,0,0,0)", NULL, NULL, NULL);
+    snprintf(sql, sizeof sql, "PRAGMA user_version=%d; COMMIT", MGR_DB_VERSION);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db->sq, sql, NULL, NULL, NULL);
+    if (rc == SQLITE_OK && version)
+        FP_INFO("database %s: brought from schema version %d to %d: older releases can't open it any more", db->path,
+                version, MGR_DB_VERSION);
+    return rc;
+}
+
+/* Makes the tables in a new database and those that an older one lacks, or checks that the one found is ours. */
 static int check_schema(struct mgr_db *db, bool *created, char *why)
 {
     int64_t app = 0, version = 0, tables = 0;
-    char sql[128];
+    char sql[64];
     int rc = pragma_int(db, "PRAGMA application_id", &app);
 
     if (rc == SQLITE_OK)
@@ -118,26 +146,23 @@ static int check_schema(struct mgr_db *db, bool *created, char *why)
     if (rc != SQLITE_OK)
         return rc;
     *created = tables == 0;
-    if (tables && (app != MGR_DB_APPLICATION_ID || version != MGR_DB_VERSION)) {
-        if (app != MGR_DB_APPLICATION_ID)
-            snprintf(why, MGR_DB_WHY_MAX, "%.300s is a database of another program: choose another --dir",
-                     db->path);
-        else
-            snprintf(why, MGR_DB_WHY_MAX,
-                     "%.300s has schema version %d, this fp-manager has %d: use the release that wrote it",
-                     db->path, (int)version, MGR_DB_VERSION);
+    if (tables && app != MGR_DB_APPLICATION_ID) {
+        snprintf(why, MGR_DB_WHY_MAX, "%.300s is a database of another program: choose another --dir", db->path);
         return SQLITE_MISMATCH;
     }
-    if (tables)
+    if (tables && (version > MGR_DB_VERSION || version < 1)) {
+        snprintf(why, MGR_DB_WHY_MAX,
+                 "%.300s has schema version %d, this fp-manager has %d: use the release that wrote it", db->path,
+                 (int)version, MGR_DB_VERSION);
+        return SQLITE_MISMATCH;
+    }
+    if (tables && version == MGR_DB_VERSION)
         return SQLITE_OK;
-    snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%d; BEGIN;",
-             MGR_DB_APPLICATION_ID, MGR_DB_VERSION);
+    if (tables)
+        return make_tables(db, (int)version);
+    snprintf(sql, sizeof sql, "PRAGMA application_id=%d", MGR_DB_APPLICATION_ID);
     rc = sqlite3_exec(db->sq, sql, NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db->sq, schema, NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db->sq, "INSERT INTO counters VALUES(1,2,16,1,1,0,0,0); COMMIT;", NULL, NULL, NULL);
-    return rc;
+    return rc == SQLITE_OK ? make_tables(db, 0) : rc;
 }
 
 static int prepare_all(struct mgr_db *db)

@@ -15,7 +15,7 @@
 #include "manager/stmt.h"
 
 #define MGR_DB_APPLICATION_ID 0x46505354 /* 'FPST' */
-#define MGR_DB_VERSION        1
+#define MGR_DB_VERSION        2
 #define MGR_DB_WHY_MAX        512
 
 struct mgr_db {
@@ -30,8 +30,8 @@ struct mgr_db {
     char path[4096];
 };
 
-/* Opens or creates path (":memory:" for tests). why: one line for the user. -EEXIST: a database, but not ours
- * or of another version; otherwise as SQLite failed. *created: the tables are new and empty. */
+/* Opens or creates path (":memory:" for tests). A database of an older version is brought up to ours, in one
+ * transaction. why: one line for the user. -EEXIST: a database, but not ours or of a newer version; otherwise as SQLite failed. *created: the tables are new and empty. */
 int mgr_db_open(struct mgr_db *db, const char *path, uint64_t cache_bytes, bool *created,
                 char why[MGR_DB_WHY_MAX]);
 

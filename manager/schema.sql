@@ -4,17 +4,20 @@
 -- transaction per batch of requests (manager/core.c). WITHOUT ROWID tables are one B-tree ordered by their
 -- primary key: what is read together lies together, and a row costs no second key.
 --
--- user_version of the database is the version of this schema; application_id is 'FPST'.
+-- user_version of the database is the version of this schema; application_id is 'FPST'. An older database is
+-- brought up to this version when it is opened: columns are added (db.c), and then this file is run, which makes
+-- the tables that it lacks. It can't be opened by the older release afterwards. What a version added:
+--     2  chunk.data, chunk.noted, note, note_key, hold, aux_table, aux_entry
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store).
-CREATE TABLE meta (
+CREATE TABLE IF NOT EXISTS meta (
     key   TEXT PRIMARY KEY,
     value
 ) WITHOUT ROWID;
 
 -- One row of counters, rewritten with every transaction that changes one. Totals live here because a
 -- manager with a million files must be up at once: nothing is ever counted by a scan.
-CREATE TABLE counters (
+CREATE TABLE IF NOT EXISTS counters (
     one            INTEGER PRIMARY KEY CHECK (one = 1),
     next_ino       INTEGER NOT NULL, -- inode numbers are never used twice
     next_cookie    INTEGER NOT NULL, -- of directory entries
@@ -26,7 +29,7 @@ CREATE TABLE counters (
 );
 
 -- A file, directory, symbolic link, device, FIFO or socket.
-CREATE TABLE inode (
+CREATE TABLE IF NOT EXISTS inode (
     ino          INTEGER PRIMARY KEY, -- 1 is the root
     mode         INTEGER NOT NULL,    -- st_mode, type included
     nlink        INTEGER NOT NULL,    -- 0: unlinked, kept while a session holds it (see orphan)
@@ -48,7 +51,7 @@ CREATE TABLE inode (
 
 -- Names. The cookie is the position in readdir: given in order of creation, never changed, never used
 -- again, so a position stays good whatever happens to other entries.
-CREATE TABLE dirent (
+CREATE TABLE IF NOT EXISTS dirent (
     parent INTEGER NOT NULL,
     name   BLOB NOT NULL,
     ino    INTEGER NOT NULL,
@@ -57,9 +60,9 @@ CREATE TABLE dirent (
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 -- Covers readdir without attributes: the primary key (name) is in it anyway.
-CREATE INDEX dirent_cookie ON dirent (parent, cookie, ino, type);
+CREATE INDEX IF NOT EXISTS dirent_cookie ON dirent (parent, cookie, ino, type);
 
-CREATE TABLE xattr (
+CREATE TABLE IF NOT EXISTS xattr (
     ino   INTEGER NOT NULL,
     name  BLOB NOT NULL,
     value BLOB NOT NULL,
@@ -68,14 +71,14 @@ CREATE TABLE xattr (
 
 -- Inodes without a name that may be held open; emptied step by step when nobody holds them any more.
 -- Here so that a restarted manager finds them without a scan.
-CREATE TABLE orphan (
+CREATE TABLE IF NOT EXISTS orphan (
     ino  INTEGER PRIMARY KEY,
     gone INTEGER NOT NULL             -- 1: its slices are being removed, it can't be had back
 );
 
 -- Bytes [off, off+len) of window `win` of a file are bytes [chunk_off, chunk_off+len) of a chunk. The slices of a window
 -- are disjoint. What no slice covers reads as zeros. A window is chunk_size bytes of the file.
-CREATE TABLE slice (
+CREATE TABLE IF NOT EXISTS slice (
     ino       INTEGER NOT NULL,
     win       INTEGER NOT NULL,
     off       INTEGER NOT NULL,
@@ -86,22 +89,61 @@ CREATE TABLE slice (
 ) WITHOUT ROWID;
 
 -- Which files a chunk belongs to, when it is lost.
-CREATE INDEX slice_chunk ON slice (chunk);
+CREATE INDEX IF NOT EXISTS slice_chunk ON slice (chunk);
 
--- Chunks that slices refer to. refs = number of slices that name it; at 0 the row moves to garbage.
-CREATE TABLE chunk (
+-- Chunks that slices refer to. refs = number of slices that name it, and of holds; at 0 the row moves to garbage.
+CREATE TABLE IF NOT EXISTS chunk (
     id     INTEGER PRIMARY KEY,       -- session << 32 | counter of the client
-    len    INTEGER NOT NULL,          -- bytes of data
+    len    INTEGER NOT NULL,          -- bytes as stored: of data, or of the coded form with its envelope
     stored INTEGER NOT NULL,          -- bytes it takes on the benefactor
     sum    INTEGER NOT NULL,          -- XXH3 over the block sums, as a signed integer
     refs   INTEGER NOT NULL,
-    bnf    INTEGER NOT NULL
+    bnf    INTEGER NOT NULL,
+    data   INTEGER NOT NULL DEFAULT 0, -- coded: bytes of data, in which slices count; 0: not coded, len is
+    noted  INTEGER NOT NULL DEFAULT 0  -- 1: there is a row in note
 );
 -- For the comparison with a benefactor's inventory.
-CREATE INDEX chunk_bnf ON chunk (bnf);
+CREATE INDEX IF NOT EXISTS chunk_bnf ON chunk (bnf);
+
+-- What an aux-app noted about a chunk. Gone with the chunk.
+CREATE TABLE IF NOT EXISTS note (
+    chunk INTEGER PRIMARY KEY,
+    note  BLOB NOT NULL,
+    keys  BLOB NOT NULL               -- its rows in note_key: 8 bytes each, little-endian
+);
+
+-- By which keys the note of a chunk is found.
+CREATE TABLE IF NOT EXISTS note_key (
+    key   INTEGER NOT NULL,           -- 64 bits of an aux-app, as a signed integer
+    chunk INTEGER NOT NULL,
+    PRIMARY KEY (key, chunk)
+) WITHOUT ROWID;
+
+-- Chunks that a session may still refer to: each row is one of the chunk's refs.
+CREATE TABLE IF NOT EXISTS hold (
+    session INTEGER NOT NULL,
+    chunk   INTEGER NOT NULL,
+    PRIMARY KEY (session, chunk)
+) WITHOUT ROWID;
+-- What of a chunk's refs are holds (fpctl stat).
+CREATE INDEX IF NOT EXISTS hold_chunk ON hold (chunk);
+
+-- Tables of aux-apps, one per name, and their entries.
+CREATE TABLE IF NOT EXISTS aux_table (
+    id      INTEGER PRIMARY KEY,
+    app     TEXT NOT NULL UNIQUE,
+    entries INTEGER NOT NULL,
+    bytes   INTEGER NOT NULL          -- of keys and values
+);
+CREATE TABLE IF NOT EXISTS aux_entry (
+    app   INTEGER NOT NULL,           -- id of aux_table
+    key   BLOB NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (app, key)
+) WITHOUT ROWID;
 
 -- Chunks to be deleted: the row goes when the benefactor has confirmed.
-CREATE TABLE garbage (
+CREATE TABLE IF NOT EXISTS garbage (
     bnf    INTEGER NOT NULL,
     chunk  INTEGER NOT NULL,
     stored INTEGER NOT NULL,          -- 0: not known (found by an inventory)
@@ -109,7 +151,7 @@ CREATE TABLE garbage (
 ) WITHOUT ROWID;
 
 -- Benefactors that were ever part of the store. What changes by the second is in memory only.
-CREATE TABLE benefactor (
+CREATE TABLE IF NOT EXISTS benefactor (
     id            INTEGER PRIMARY KEY,
     uuid          BLOB NOT NULL UNIQUE,
     node          TEXT NOT NULL,
@@ -125,7 +167,7 @@ CREATE TABLE benefactor (
 );
 
 -- Mounts. A session outlives its connection, and a restart of the manager.
-CREATE TABLE session (
+CREATE TABLE IF NOT EXISTS session (
     id         INTEGER PRIMARY KEY,
     node       TEXT NOT NULL,
     mountpoint TEXT NOT NULL,
@@ -136,7 +178,7 @@ CREATE TABLE session (
 
 -- The last answer of each slot of a session, written with the change itself: a request that comes again
 -- after a lost connection gets this answer and is not executed twice.
-CREATE TABLE reply (
+CREATE TABLE IF NOT EXISTS reply (
     session INTEGER NOT NULL,
     slot    INTEGER NOT NULL,
     seq     INTEGER NOT NULL,
@@ -146,7 +188,7 @@ CREATE TABLE reply (
 ) WITHOUT ROWID;
 
 -- What is known to be lost or wrong, for fpctl status. Rows go when the chunk goes.
-CREATE TABLE damage (
+CREATE TABLE IF NOT EXISTS damage (
     chunk   INTEGER NOT NULL,
     ino     INTEGER NOT NULL,
     off     INTEGER NOT NULL,

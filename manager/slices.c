@@ -160,6 +160,8 @@ int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
         .win = s->win, .chunk = s->chunk, .off = s->off, .len = s->len, .chunk_off = s->chunk_off};
     int rc = in->mapped ? cut_window(c, in, s->win, s->off, s->off + s->len) : 0;
 
+    if (rc || !s->chunk)
+        return rc;
     in->mapped += s->len;
-    return rc ? rc : insert(c, in->ino, &p);
+    return insert(c, in->ino, &p);
 }

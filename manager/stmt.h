@@ -55,15 +55,16 @@
     X(SLICE_SET_LEN, "UPDATE slice SET len=?4 WHERE ino=?1 AND win=?2 AND off=?3")                           \
     X(SLICE_FROM, "SELECT win,off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND (win,off)>=(?2,?3) "       \
                   "AND win<?4 ORDER BY win,off LIMIT ?5")                                                    \
-    X(SLICE_MAP, "SELECT s.win,s.off,s.len,s.chunk,s.chunk_off,c.len,c.sum,c.bnf,c.stored FROM slice s "     \
+    X(SLICE_MAP, "SELECT s.win,s.off,s.len,s.chunk,s.chunk_off,c.len,c.sum,c.bnf,c.data FROM slice s "     \
                  "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 AND s.win<?3 "             \
                  "ORDER BY s.win,s.off")                                                                     \
     X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
     X(SLICE_COUNT, "SELECT count(*),count(DISTINCT s.chunk) FROM slice s WHERE s.ino=?1")                    \
     X(SLICE_STORED, "SELECT sum(stored) FROM chunk WHERE id IN (SELECT chunk FROM slice WHERE ino=?1)")      \
     /* chunks */                                                                                             \
-    X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf FROM chunk WHERE id=?1")                                    \
-    X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) VALUES(?1,?2,?3,?4,?5,?6)")               \
+    X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf,data,noted FROM chunk WHERE id=?1")                         \
+    X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted) "                              \
+                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                       \
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \

@@ -375,11 +375,22 @@ void fix_check(struct fix *f)
 {
     assert_int_equal(
         fix_sql(f,
-                "SELECT count(*) FROM chunk c WHERE refs != (SELECT count(*) FROM slice WHERE chunk=c.id)"),
+                "SELECT count(*) FROM chunk c WHERE refs != (SELECT count(*) FROM slice WHERE chunk=c.id) + "
+                "(SELECT count(*) FROM hold WHERE chunk=c.id)"),
         0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM hold WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE noted != (id IN (SELECT chunk FROM note))"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM note WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM note_key WHERE chunk NOT IN (SELECT chunk FROM note)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM aux_table t WHERE "
+                                "entries != (SELECT count(*) FROM aux_entry WHERE app=t.id) OR bytes != "
+                                "(SELECT ifnull(sum(length(key)+length(value)),0) FROM aux_entry WHERE app=t.id)"),
+                     0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM aux_entry WHERE app NOT IN (SELECT id FROM aux_table)"), 0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM slice WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
     assert_int_equal(
-        fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>c.len"),
+        fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>"
+                   "iif(c.data,c.data,c.len)"),
         0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE id IN (SELECT chunk FROM garbage)"), 0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE mapped != "

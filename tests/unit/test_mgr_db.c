@@ -208,6 +208,55 @@ static void test_open_refuses_other_databases(void **state)
     assert_true(strchr(why, '\n') == NULL);
 }
 
+/* What version 1 did not have is taken away again. */
+static const char to_version_1[] =
+    "DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
+    "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted; PRAGMA user_version=1";
+
+static void test_database_of_version_1_is_brought_up(void **state)
+{
+    uint64_t a, chunk;
+
+    (void)state;
+    fix_open(&f, db, false);
+    a = fix_mk(&f, MGR_ROOT_INO, "a", REG);
+    chunk = fix_write(&f, a, 0, 5000);
+    fix_close(&f);
+    sql(db, to_version_1);
+    fix_open(&f, db, false);
+    assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
+    assert_int_equal(fix_lookup(&f, MGR_ROOT_INO, "a"), a);
+    assert_int_equal(fix_sql(&f, "SELECT id FROM chunk WHERE data=0 AND noted=0"), (int64_t)chunk);
+    assert_int_not_equal(fix_write(&f, a, 5000, 5000), 0);
+    fix_check(&f);
+    fix_close(&f);
+    fix_open(&f, db, false); /* once */
+    fix_check(&f);
+    fix_close(&f);
+}
+
+/* All or nothing: what stands in the way of a later step takes the earlier ones back. */
+static void test_failed_migration_leaves_the_older_database_as_it_is(void **state)
+{
+    struct mgr_core_opts o = {.stripe = 0};
+    struct mgr_now now = {1, 1};
+    struct mgr_core *core;
+    char why[MGR_DB_WHY_MAX];
+
+    (void)state;
+    fix_open(&f, db, false);
+    fix_close(&f);
+    sql(db, to_version_1);
+    sql(db, "CREATE TABLE hold_chunk(x)"); /* the name of an index */
+    assert_true(mgr_core_new(&core, db, &o, now, why) < 0);
+    assert_non_null(strstr(why, db));
+    sql(db, "DROP TABLE hold_chunk; ALTER TABLE chunk ADD COLUMN data"); /* it is not there */
+    sql(db, "ALTER TABLE chunk DROP COLUMN data");
+    fix_open(&f, db, false);
+    fix_check(&f);
+    fix_close(&f);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -217,6 +266,8 @@ int main(void)
         T(test_after_a_failed_sync_the_wal_is_not_trusted),
         T(test_store_keeps_identity_and_defaults),
         T(test_open_refuses_other_databases),
+        T(test_database_of_version_1_is_brought_up),
+        T(test_failed_migration_leaves_the_older_database_as_it_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "fp/auxwire.h"
 #include "mgr_fixture.h"
 
 #define CHUNK (64u << 10)
@@ -81,8 +82,9 @@ static void compare(const struct model *m)
         const Fp__Slice *s = r->slices[i];
         uint64_t pos = s->win * CHUNK + s->off;
 
-        assert_true(pos >= last && s->len > 0 && s->off + s->len <= CHUNK &&
-                    s->chunk_off + s->len <= s->chunk_len);
+        assert_true(pos >= last && s->len > 0 && s->off + s->len <= CHUNK);
+        assert_true(s->chunk_off + s->len <= (s->data_len ? s->data_len : s->chunk_len));
+        assert_true(!s->data_len == !(s->chunk % 3));
         assert_int_equal(s->bnf, f.bnf);
         last = pos + s->len;
         mapped += s->len;
@@ -95,7 +97,21 @@ static void compare(const struct model *m)
     fix_free(r);
 }
 
-/* One commit of several slices of one or two new chunks, and now and then of an older chunk. */
+/* Those whose number is no multiple of 3 are coded: what is stored is less, or as much more as it may be. */
+static void new_chunk(Fp__Chunk *ch)
+{
+    fp__chunk__init(ch);
+    ch->id = f.session << 32 | ++f.next_chunk;
+    ch->len = CHUNK;
+    if (ch->id % 3) {
+        ch->data_len = CHUNK;
+        ch->len = random() & 1 ? 1 + (uint32_t)random() % CHUNK : CHUNK + 4096 + FP_ENVELOPE_MAX_BYTES;
+    }
+    ch->stored_bytes = 4096 + (ch->len + 4095) / 4096 * 4096;
+    ch->bnf = f.bnf;
+}
+
+/* One commit of several slices of one or two new chunks, and now and then of an older chunk, or a hole. */
 static void op_commit(struct model *m)
 {
     enum { N = 4 };
@@ -106,11 +122,7 @@ static void op_commit(struct model *m)
     uint64_t known = m->cell[(size_t)random() % CELLS].chunk;
 
     for (size_t i = 0; i < 2; i++) {
-        fp__chunk__init(&ch[i]);
-        ch[i].id = f.session << 32 | ++f.next_chunk;
-        ch[i].len = CHUNK;
-        ch[i].stored_bytes = CHUNK + 4096;
-        ch[i].bnf = f.bnf;
+        new_chunk(&ch[i]);
         chs[i] = &ch[i];
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -123,12 +135,14 @@ static void op_commit(struct model *m)
         s[i].win = (uint64_t)random() % WINS;
         s[i].off = off * GRAIN;
         s[i].len = len * GRAIN;
-        s[i].chunk = known && random() % 4 == 0 ? known : ch[random() % 2].id;
+        s[i].chunk = random() % 5 == 0              ? 0
+                     : known && random() % 4 == 0 ? known
+                                                  : ch[random() % 2].id;
         s[i].chunk_off = at * GRAIN;
         ss[i] = &s[i];
         pos = s[i].win * CHUNK + s[i].off;
         for (uint32_t k = 0; k < len; k++)
-            m->cell[pos / GRAIN + k] = (struct cell){s[i].chunk, at + k};
+            m->cell[pos / GRAIN + k] = s[i].chunk ? (struct cell){s[i].chunk, at + k} : (struct cell){0, 0};
         if (pos + s[i].len > m->size)
             m->size = pos + s[i].len;
     }
@@ -260,6 +274,56 @@ static void test_random_changes_match_the_model(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 0);
 }
 
+static int commit_coded(uint64_t ino, uint64_t chunk, uint32_t chunk_len, uint32_t data_len, uint32_t len,
+                        uint32_t at)
+{
+    Fp__Commit c = FP__COMMIT__INIT;
+    Fp__Chunk ch = FP__CHUNK__INIT, *chs = &ch;
+    Fp__Slice s = FP__SLICE__INIT, *ss = &s;
+
+    ch.id = chunk;
+    ch.len = chunk_len;
+    ch.data_len = data_len;
+    ch.stored_bytes = 4096 + (chunk_len + 4095) / 4096 * 4096;
+    ch.bnf = f.bnf;
+    s.len = len;
+    s.chunk = chunk;
+    s.chunk_off = at;
+    c.ino = ino;
+    c.chunks = &chs;
+    c.n_chunks = 1;
+    c.slices = &ss;
+    c.n_slices = 1;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &c, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static void test_slices_of_coded_chunks_count_in_bytes_of_data(void **state)
+{
+    const uint32_t most = CHUNK + FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES;
+    uint64_t id = f.session << 32 | 1000, ino = file[0].ino;
+    Fp__SliceMapReply *r;
+
+    (void)state;
+    assert_int_equal(commit_coded(ino, id, 500, 8192, 8192, 1), -EINVAL);
+    assert_int_equal(commit_coded(ino, id, 500, 0, 501, 0), -EINVAL);
+    assert_int_equal(commit_coded(ino, id, 500, CHUNK + 1, 8192, 0), -EINVAL);
+    assert_int_equal(commit_coded(ino, id, most + 1, CHUNK, CHUNK, 0), -EINVAL);
+    assert_int_equal(commit_coded(ino, id, most, 0, CHUNK, 0), -EINVAL);
+    assert_int_equal(commit_coded(ino, id, 0, CHUNK, CHUNK, 0), -EINVAL);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk"), 0);
+    assert_int_equal(commit_coded(ino, id, 500, 8192, 4096, 4096), 0);
+    assert_int_equal(commit_coded(ino, id, 500, 8192, 4096, 4096), 0); /* known */
+    assert_int_equal(commit_coded(ino, id, 500, 8191, 4096, 4095), -EINVAL);
+    assert_int_equal(commit_coded(ino, id + 1, most, CHUNK, CHUNK, 0), 0);
+    r = get_map(ino, 0, 1);
+    assert_int_equal(r->n_slices, 1);
+    assert_int_equal(r->slices[0]->chunk_len, most);
+    assert_int_equal(r->slices[0]->data_len, CHUNK);
+    fix_free(r);
+    assert_int_equal(fix_attr(&f, ino).blocks, CHUNK / 512); /* what is mapped, not what is stored */
+}
+
 static int commit_one(uint64_t ino, uint64_t chunk, uint32_t chunk_len, uint32_t off, uint32_t len,
                       uint32_t at)
 {
@@ -329,6 +393,32 @@ static void test_overwritten_chunk_becomes_garbage(void **state)
     assert_int_equal(fix_attr(&f, file[0].ino).size_bytes, 6000);
 }
 
+static void test_hole_in_a_commit_cuts_and_extends(void **state)
+{
+    Fp__Commit c = FP__COMMIT__INIT;
+    Fp__Slice s[2] = {FP__SLICE__INIT, FP__SLICE__INIT}, *ss[2] = {&s[0], &s[1]};
+    uint64_t ino = file[0].ino;
+
+    (void)state;
+    assert_int_not_equal(fix_write(&f, ino, 0, CHUNK), 0);
+    s[0].len = CHUNK;
+    s[1].win = 2;
+    s[1].off = 4096;
+    s[1].len = 4096;
+    c.ino = ino;
+    c.slices = ss;
+    c.n_slices = 2;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &c, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_attr(&f, ino).size_bytes, 2 * CHUNK + 8192);
+    assert_int_equal(fix_attr(&f, ino).blocks, 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 1);
+    s[1].off = CHUNK - 1;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &c, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, -EINVAL);
+}
+
 static void test_map_of_a_long_file_comes_in_parts(void **state)
 {
     uint64_t win = 0, seen = 0;
@@ -338,7 +428,7 @@ static void test_map_of_a_long_file_comes_in_parts(void **state)
                                  "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS "
                                  "BLOB)),i,0,100,i+1,0 FROM n"),
                      -1);
-    fix_sql(&f, "INSERT INTO chunk SELECT chunk,100,4096,0,1,1 FROM slice");
+    fix_sql(&f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT chunk,100,4096,0,1,1 FROM slice");
     fix_sql(&f, "UPDATE inode SET mapped=1000000 WHERE ino=(SELECT ino FROM slice)");
     fix_sql(&f, "UPDATE counters SET slices=10000,chunks=10000");
     fix_sql(&f, "UPDATE benefactor SET chunks=10000,stored=40960000");
@@ -428,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
         T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
+        T(test_slices_of_coded_chunks_count_in_bytes_of_data), T(test_hole_in_a_commit_cuts_and_extends),
         T(test_map_of_a_long_file_comes_in_parts),       T(test_sync_names_the_benefactors_of_others_chunks),
         T(test_sync_of_a_file_with_very_many_chunks_names_all),
     };
