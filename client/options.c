@@ -18,9 +18,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/aux/declare.h"
 #include "fp/units.h"
 
-#define OPTS_MAX 40
+#define OPTS_MAX 48
 
 static const char *const close_names[] = {"publish", "sync", NULL};
 
@@ -77,6 +78,19 @@ static const struct fp_opt options[] = {
         struct cl_options, cores_text, "cores", NULL,
         "Service cores: checksums and device I/O run on these alone, such as 0,2-5. By default, anywhere.",
         .arg = "LIST", .check = check_cores),
+    FP_OPT_LIST(
+        struct cl_options, auxapps, "auxapp", NULL, FP_AUXW_APPS_MAX,
+        "Run an aux-app on the service cores: its name, or the path of its plugin, and its options, such as "
+        "\"dedup hash=sha1 cores=1-2\". Given again for each; data passes through them in this order.",
+        .flags = FP_OPT_WHOLE, .arg = "TEXT", .check = cl_aux_decl_check),
+    FP_OPT_PATH(struct cl_options, auxapp_dir, "auxapp-dir", NULL,
+                "Directory with the plugins of aux-apps. By default that of this build or installation.", .arg = "DIR"),
+    FP_OPT_SIZE(struct cl_options, aux_memory_bytes, "aux-memory", "1GiB", FP_MIB(64), FP_TIB(1),
+                "Memory that aux-apps together may use. Beyond it their host is started again."),
+    FP_OPT_SIZE(struct cl_options, aux_region_bytes, "aux-region", "64MiB", FP_MIB(36), FP_GIB(64),
+                "Memory for what aux-apps make of chunks. Used only while aux-apps are declared."),
+    FP_OPT_PATH(struct cl_options, auxhost, "auxhost", NULL, "The program that runs aux-apps.", .arg = "FILE",
+                .flags = FP_OPT_HIDDEN),
     FP_OPT_SIZE(struct cl_options, read_ahead_bytes, "read-ahead", "16MiB", 0, FP_GIB(4),
                 "How far to read ahead of a sequential reader. 0: not at all."),
     FP_OPT_ENUM(

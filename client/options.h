@@ -26,6 +26,11 @@ struct cl_options {
     unsigned ncores; /* 0: none were set aside */
     uint64_t pool_bytes;
     uint64_t read_ahead_bytes;
+    struct fp_strlist auxapps; /* declarations, in order: client/aux/declare.h */
+    const char *auxapp_dir;    /* NULL: where this build or installation has them */
+    const char *auxhost;       /* NULL: beside this program */
+    uint64_t aux_memory_bytes;
+    uint64_t aux_region_bytes;
     uint64_t manager_timeout_ms;
     uint64_t io_timeout_ms;
     uint64_t start_timeout_ms;

@@ -225,14 +225,14 @@ static int append_items(struct fp_opts *o, const struct fp_opt *opt, const char 
                         struct fp_strlist *list)
 {
     for (const char *p = text;;) {
-        size_t len = strcspn(p, ",");
+        size_t len = strcspn(p, opt->flags & FP_OPT_WHOLE ? "" : ",");
         const char *next = p + len;
         while (len > 0 && *p == ' ')
             p++, len--;
         while (len > 0 && p[len - 1] == ' ')
             len--;
         if (len == 0)
-            return bad_value(o, where, text, "empty item: write a,b,c");
+            return bad_value(o, where, text, opt->flags & FP_OPT_WHOLE ? "must not be empty" : "empty item: write a,b,c");
         if (opt->max && list->count >= opt->max)
             return opt_fail(o, -ERANGE, "%s '%.200s': too many: at most %" PRIu64 " allowed", where, text,
                             opt->max);

@@ -56,6 +56,7 @@ enum fp_opt_flags {
     FP_OPT_COMMON = 1 << 3,     /* may stand at the top of fp.conf; use the FP_OPT_KEY … macros below */
     FP_OPT_HIDDEN = 1 << 4,     /* not in --help and man page */
     FP_OPT_NO_FILE = 1 << 5,    /* makes no sense in fp.conf or environment (--ready-fd) */
+    FP_OPT_WHOLE = 1 << 6,      /* LIST: each value is one item, commas and all */
 };
 
 /* ADDR:PORT as given; IPv6 in brackets. Names are resolved later, by whoever connects. text is what the
