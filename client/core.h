@@ -58,6 +58,13 @@ int cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, P
  * an open that is answered after that is released by itself.
  */
 void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg);
+/*
+ * As cl_mgr_call, for a change that must not be made twice nor named anew in another request: it is sent again, as the same request, until the manager has
+ * answered or forgotten the session. When opt.manager_timeout_ms is over, cb is called with FP_EDEADLINE first, and once more at the end.
+ */
+void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/* End all of these with err, and wait until that is done. Any thread but the core loop. */
+void cl_mgr_fail_lasting(struct cl_mount *m, int err);
 /* End all waits that have an `interrupted`, with err, and wait until that is done. Before the FUSE session goes. Any thread but the core loop. */
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
 /* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */

@@ -38,6 +38,8 @@ struct cl_request {
     uint32_t type;
     bool keeps_reply; /* cb takes the reply over */
     bool opens;       /* an answer of 0 means that the manager holds an inode for us */
+    bool lasting;     /* never given up for time */
+    bool told_late;   /* … but its caller knows that the time is over */
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);
     void *arg;

@@ -12,7 +12,8 @@
  *
  * What becomes of a request whose answer does not come:
  *   connection breaks       sent again after the next hello, same slot and number (slots.c)
- *   its time is over        -ETIMEDOUT; if it was sent it may still be executed, which nobody waits for
+ *   its time is over        -ETIMEDOUT; if it was sent it may still be executed, which nobody waits for;
+ *                           a lasting one is kept with its slot, so that what is sent again is the same request
  *   application interrupted -EINTR within a second, likewise
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  * else sent In each case the callback comes exactly once. A request given up while it is under way stays in
@@ -314,6 +315,13 @@ void cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mg
     cl_core_post_item(m->core, &request_new(m, type, msg, cb, arg)->item);
 }
 
+void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->lasting = true;
+    cl_core_post_item(m->core, &q->item);
+}
+
 void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
                       bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg)
 {
@@ -409,12 +417,17 @@ static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms
         struct cl_request *q = request_of(p);
         uint64_t age_ms = now_ms - q->born_ms;
         next = p->next;
-        if (p->detached || age_ms < INTERRUPT_MS)
+        if (p->detached || q->told_late || age_ms < INTERRUPT_MS)
             continue;
         if (age_ms >= timeout_ms) {
             FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s has not answered for %llu s: EIO",
                          c->m->opt.manager_text, (unsigned long long)(timeout_ms / 1000));
-            abandon(c, q, -ETIMEDOUT);
+            if (q->lasting) {
+                q->told_late = true;
+                q->cb(q->arg, FP_EDEADLINE, NULL);
+            } else {
+                abandon(c, q, -ETIMEDOUT);
+            }
         } else if (q->interrupted && q->interrupted(q->arg)) {
             abandon(c, q, -EINTR);
         }
@@ -439,38 +452,50 @@ void cl_mgr_limit_wait(struct cl_mount *m, uint32_t limit_ms)
 
 struct fail_all {
     struct cl_core *c;
+    bool lasting; /* these, else the interruptible ones */
     int err;
     sem_t done;
 };
 
-static void fail_list(struct cl_core *c, struct cl_call_list *l, int err)
+static void fail_list(const struct fail_all *f, struct cl_call_list *l)
 {
     struct cl_call *next;
     for (struct cl_call *p = l->head; p; p = next) {
+        struct cl_request *q = request_of(p);
         next = p->next;
-        if (!p->detached && request_of(p)->interrupted)
-            abandon(c, request_of(p), err);
+        if (!p->detached && (f->lasting ? q->lasting : q->interrupted != NULL))
+            abandon(f->c, q, f->err);
     }
 }
 
 static void fail_all(void *arg)
 {
     struct fail_all *f = arg;
-    fail_list(f->c, &f->c->calls.sent, f->err);
-    fail_list(f->c, &f->c->calls.resend, f->err);
-    fail_list(f->c, &f->c->calls.plain, f->err);
-    fail_list(f->c, &f->c->calls.waiting, f->err);
+    fail_list(f, &f->c->calls.sent);
+    fail_list(f, &f->c->calls.resend);
+    fail_list(f, &f->c->calls.plain);
+    fail_list(f, &f->c->calls.waiting);
     sem_post(&f->done);
 }
 
-void cl_mgr_fail_interruptible(struct cl_mount *m, int err)
+static void fail_and_wait(struct cl_mount *m, bool lasting, int err)
 {
-    struct fail_all f = {.c = m->core, .err = err};
+    struct fail_all f = {.c = m->core, .lasting = lasting, .err = err};
     sem_init(&f.done, 0, 0);
     cl_core_post(m, fail_all, &f);
     while (sem_wait(&f.done) < 0)
         ; /* EINTR */
     sem_destroy(&f.done);
+}
+
+void cl_mgr_fail_interruptible(struct cl_mount *m, int err)
+{
+    fail_and_wait(m, false, err);
+}
+
+void cl_mgr_fail_lasting(struct cl_mount *m, int err)
+{
+    fail_and_wait(m, true, err);
 }
 
 /* -------------------------------------------------------------- one-way messages */

@@ -122,9 +122,9 @@ void cl_data_stop(struct cl_mount *m)
 	if (!d)
 		return;
 	atomic_store(&d->stopping, true);
-	if (d->jobs)
-		give_up(d);
 	if (d->jobs) {
+		cl_mgr_fail_lasting(m, FP_ESTOPPING); /* commits without an answer */
+		give_up(d);
 		cl_jobs_free(d->jobs);
 		d->jobs = NULL;
 		cl_space_tick(d, fp_now_ms(), true);
@@ -243,22 +243,27 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 }
 
 /*
- * inode->lock held: buffers that nobody will ask for again. Waits for those being stored or committed, which use them: each of these ends by
- * its own deadline.
+ * inode->lock held: drop buffers that nobody will ask for again; returns their bytes. Waits for those being stored or committed, which use them: each of these
+ * ends by its own deadline. What a commit names whose answer is late stays: it may have been done.
  */
-static void discard(struct cl_file *f)
+static uint64_t discard(struct cl_file *f)
 {
-	while (f->fl_head || f->committing)
+	uint64_t bytes = 0;
+
+	while (f->fl_head || (f->committing && !f->commit_late))
 		(void)cl_file_wait(f, fp_now_ms() + 1000);
 	for (uint32_t i = 0; i < f->nwins; i++) {
 		struct cl_wbuf *b, *next;
 
 		for (b = f->wins[i]->bufs; b; b = next) {
 			next = b->next;
-			if (b->state == CL_WBUF_OPEN || b->state == CL_WBUF_STORED)
-				cl_file_drop_buf(f, f->wins[i], b);
+			if (b->committing || (b->state != CL_WBUF_OPEN && b->state != CL_WBUF_STORED))
+				continue;
+			bytes += cl_wbuf_bytes(b);
+			cl_file_drop_buf(f, f->wins[i], b);
 		}
 	}
+	return bytes;
 }
 
 static bool is_dirty(const struct cl_file *f)
@@ -283,11 +288,11 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 		(void)cl_publish(m->data, inode, false, deadline_ms);
 	pthread_mutex_lock(&inode->lock);
 	if (is_dirty(inode->file) && inode->handles == 0) {
-		if (!unlinked)
-			cl_data_note_error(m->data, "inode %llu: %llu bytes that could not be published are lost with the last close",
-					   (unsigned long long)inode->ino,
-					   (unsigned long long)(inode->file->dirty_bytes + inode->file->uncommitted_bytes));
-		discard(inode->file);
+		uint64_t lost = discard(inode->file);
+
+		if (!unlinked && lost > 0)
+			cl_data_lost(m->data, lost, "inode %llu: %llu bytes that could not be published are lost with the last close",
+				     (unsigned long long)inode->ino, (unsigned long long)lost);
 	}
 	pthread_mutex_unlock(&inode->lock);
 }

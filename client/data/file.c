@@ -157,17 +157,32 @@ int cl_file_take_error(struct cl_file *f)
 	return err;
 }
 
+static void note(struct cl_data *d, const char *fmt, va_list ap)
+{
+	atomic_fetch_add(&d->errors, 1);
+	pthread_mutex_lock(&d->error_lock);
+	vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
+	FP_LOG_EVERY(200, FP_LOG_ERROR, "%s", d->last_error);
+	pthread_mutex_unlock(&d->error_lock);
+}
+
 void cl_data_note_error(struct cl_data *d, const char *fmt, ...)
 {
 	va_list ap;
 
-	atomic_fetch_add(&d->errors, 1);
-	pthread_mutex_lock(&d->error_lock);
 	va_start(ap, fmt);
-	vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
+	note(d, fmt, ap);
 	va_end(ap);
-	FP_LOG_EVERY(200, FP_LOG_ERROR, "%s", d->last_error);
-	pthread_mutex_unlock(&d->error_lock);
+}
+
+void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...)
+{
+	va_list ap;
+
+	atomic_fetch_add(&d->lost_bytes, bytes);
+	va_start(ap, fmt);
+	note(d, fmt, ap);
+	va_end(ap);
 }
 
 void cl_file_set_error(struct cl_file *f, int err, const char *what)

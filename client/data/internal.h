@@ -49,7 +49,7 @@ struct cl_data {
 	struct cl_wbuf *oldest, *newest;
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
 	atomic_ullong chunk_counter;
-	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors;
+	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
@@ -90,6 +90,7 @@ struct cl_file {                   /* everything under inode->lock */
 	uint64_t dirty_bytes, uncommitted_bytes;
 	int error;                         /* what a store or commit failed with; told once, by write, fsync or close */
 	bool committing;                   /* a thread talks to the manager about this file's map */
+	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
 };
 
 /* file.c: windows and buffers; all with inode->lock held */
@@ -145,6 +146,8 @@ int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
 void cl_map_end(struct cl_file *f);
 
 void cl_data_note_error(struct cl_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same, and these bytes that an application has written are gone. */
+void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->m->opt.io_timeout_ms; }
 
 #endif

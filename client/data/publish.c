@@ -17,6 +17,11 @@ struct batch {                     /* memory of one MSG_COMMIT */
 	Fp__Chunk chunk[CL_COMMIT_CHUNKS_MAX], *chunks[CL_COMMIT_CHUNKS_MAX];
 	Fp__Slice *slice, **slices;
 	size_t nslices_cap;
+	struct cl_file *file;
+	int rc;                        /* inode->lock, these four: how it ended */
+	bool done;
+	bool late;                     /* --manager-timeout is over */
+	bool left;                     /* nobody waits: the answer frees the batch */
 	struct cl_wbuf *buf[CL_COMMIT_CHUNKS_MAX];
 	struct cl_win *win[CL_COMMIT_CHUNKS_MAX];
 };
@@ -144,26 +149,79 @@ static void not_committed(struct cl_file *f, struct batch *t, int rc)
 				   fp_strerror(rc));
 }
 
-/* inode->lock held, map begun; released over the call. 1: one batch went; 0: nothing left. */
+/* inode->lock held: a commit that nobody waits for any more has been answered. */
+static void answered_late(struct cl_file *f, struct batch *t)
+{
+	uint64_t lost = 0;
+
+	f->commit_late = false;
+	if (t->rc < 0 && !refused(t->rc) && f->inode->handles == 0)
+		for (size_t i = 0; i < t->msg.n_chunks; i++) { /* no close will try again */
+			lost += t->buf[i]->counted_bytes;
+			cl_file_drop_buf(f, t->win[i], t->buf[i]);
+		}
+	if (lost > 0)
+		cl_data_lost(f->data, lost, "inode %llu: %llu bytes that could not be published are lost: it is closed",
+			     (unsigned long long)f->inode->ino, (unsigned long long)lost);
+	cl_map_end(f);
+}
+
+/* Core loop. FP_EDEADLINE comes first, if the manager takes too long (cl_mgr_call_lasting). */
+static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
+{
+	struct batch *t = arg;
+	struct cl_file *f = t->file;
+	struct cl_mount *m = f->data->m;
+	struct cl_inode *inode = f->inode;
+	bool left;
+
+	pthread_mutex_lock(&inode->lock);
+	left = t->left;
+	if (status == FP_EDEADLINE) {
+		t->late = true;
+	} else {
+		if (status < 0)
+			not_committed(f, t, status);
+		else
+			committed(f, t, (const Fp__CommitReply *)reply);
+		t->rc = status < 0 ? status : 1;
+		t->done = true;
+		if (left)
+			answered_late(f, t);
+	}
+	pthread_cond_broadcast(&f->cond);
+	pthread_mutex_unlock(&inode->lock); /* t may be gone from here on, unless it was left */
+	if (left)
+		batch_free(t);
+	if (status != FP_EDEADLINE)
+		cl_inode_put(m, inode);
+}
+
+/*
+ * inode->lock held, map begun; released over the call. 1: one batch went; 0: nothing left. t->left: the manager has not answered in time; the request, and with
+ * it batch and turn, stay until it does. To name its chunks in another request would be wrong: if it was executed, they may be overwritten and deleted by now.
+ */
 static int commit_batch(struct cl_file *f, struct batch *t, bool durable)
 {
 	struct cl_inode *inode = f->inode;
-	ProtobufCMessage *reply = NULL;
-	int rc;
 
 	if (!collect(f, t))
 		return 0;
 	t->msg.durable = durable;
+	t->file = f;
+	t->done = t->late = false;
 	pthread_mutex_unlock(&inode->lock);
-	rc = cl_mgr_call_sync(f->data->m, FP__MSG_TYPE__MSG_COMMIT, &t->msg.base, &reply);
+	cl_inode_ref(f->data->m, inode); /* the answer's */
+	cl_mgr_call_lasting(f->data->m, FP__MSG_TYPE__MSG_COMMIT, &t->msg.base, on_commit, t);
 	pthread_mutex_lock(&inode->lock);
-	if (rc < 0)
-		not_committed(f, t, rc);
-	else
-		committed(f, t, (const Fp__CommitReply *)reply);
-	if (reply)
-		protobuf_c_message_free_unpacked(reply, NULL);
-	return rc < 0 ? rc : 1;
+	while (!t->done && !t->late)
+		pthread_cond_wait(&f->cond, &inode->lock);
+	if (t->done)
+		return t->rc;
+	t->left = f->commit_late = true;
+	cl_data_note_error(f->data, "inode %llu: written data is not published in time: the manager does not answer; it is as soon as it does",
+			   (unsigned long long)inode->ino);
+	return -ETIMEDOUT;
 }
 
 /* inode->lock held. */
@@ -182,6 +240,8 @@ static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 		do
 			rc = commit_batch(f, t, durable);
 		while (rc == 1);
+		if (t->left)
+			return rc;
 		cl_map_end(f);
 	}
 	batch_free(t);

@@ -15,6 +15,7 @@
 #include <protobuf-c/protobuf-c.h>
 
 #include "client/client.h"
+#include "client/core.h"
 #include "fp.pb-c.h"
 
 #define WORLD_BNFS_MAX 4
@@ -129,6 +130,10 @@ uint64_t world_chunk_count(void);
 void world_mgr_reset(void);
 int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
 uint64_t world_mgr_calls(void); /* requests so far */
+/* Lasting requests: cb as cl_mgr_call_lasting says, on the core loop. Those whose answer was lost wait for world_mgr_back, which sends them again. */
+void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+void world_mgr_back(void);
+void world_mgr_fail_lasting(struct cl_mount *m, int err);
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg);
 ProtobufCMessage *world_copy(const ProtobufCMessage *msg);
 

@@ -23,6 +23,8 @@
 struct world_faults world_faults;
 
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
+void __wrap_cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err);
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 void __wrap_cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 uint32_t __wrap_cl_core_session(struct cl_mount *m);
@@ -165,16 +167,17 @@ struct fp_rpc *__wrap_cl_core_rpc(struct cl_mount *m)
 
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply)
 {
-    uint32_t session = __wrap_cl_core_session(m);
-    const Fp__Commit *c = (const Fp__Commit *)msg;
+    return world_mgr_call(__wrap_cl_core_session(m), type, msg, reply);
+}
 
-    /* The real client ends a commit of a forgotten session like this. */
-    for (size_t i = 0; type == FP__MSG_TYPE__MSG_COMMIT && i < c->n_chunks; i++)
-        if (c->chunks[i]->id >> 32 != session) {
-            *reply = NULL;
-            return FP_ESESSION;
-        }
-    return world_mgr_call(session, type, msg, reply);
+void __wrap_cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    world_mgr_lasting(m, type, msg, cb, arg);
+}
+
+void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err)
+{
+    world_mgr_fail_lasting(m, err);
 }
 
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)

@@ -451,6 +451,121 @@ int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg,
     return rc;
 }
 
+/* -------------------------------------------------------------- lasting requests; core loop */
+
+struct lasting {
+    struct lasting *next;
+    struct cl_mount *m;
+    uint32_t type;
+    ProtobufCMessage *msg, *reply;
+    cl_mgr_cb cb;
+    void *arg;
+    bool executed; /* … and its answer was lost: sent again, it gets the same one */
+};
+
+static struct lasting *unanswered;
+
+static void lasting_end(struct lasting *l, int rc)
+{
+    l->cb(l->arg, rc, rc == 0 ? l->reply : NULL);
+    if (l->reply)
+        protobuf_c_message_free_unpacked(l->reply, NULL);
+    protobuf_c_message_free_unpacked(l->msg, NULL);
+    free(l);
+}
+
+static int lasting_execute(struct lasting *l)
+{
+    uint32_t session = cl_core_session(l->m);
+    const Fp__Commit *c = (const Fp__Commit *)l->msg;
+    int rc;
+
+    /* The real client ends a commit of a forgotten session like this. */
+    for (size_t i = 0; i < c->n_chunks; i++)
+        if (c->chunks[i]->id >> 32 != session)
+            return FP_ESESSION;
+    pthread_mutex_lock(&lock);
+    ncalls++;
+    rc = execute(session, l->type, l->msg, &l->reply);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static void lasting_run(void *arg)
+{
+    struct lasting *l = arg, **p = &unanswered;
+    bool lost = take_one(&world_faults.mgr_lost_before);
+    int rc = 0;
+
+    world_sleep_up_to(world_faults.mgr_delay_us);
+    if (!lost) {
+        rc = lasting_execute(l);
+        l->executed = rc == 0;
+        lost = l->executed && take_one(&world_faults.mgr_lost_after);
+    }
+    if (!lost) {
+        lasting_end(l, rc);
+        return;
+    }
+    while (*p)
+        p = &(*p)->next;
+    *p = l;
+    l->cb(l->arg, FP_EDEADLINE, NULL);
+}
+
+void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct lasting *l = calloc(1, sizeof *l);
+
+    WORLD_CHECK(type == FP__MSG_TYPE__MSG_COMMIT);
+    *l = (struct lasting){.m = m, .type = type, .msg = world_copy(msg), .cb = cb, .arg = arg};
+    world_post(lasting_run, l);
+}
+
+static void answer_all(void *arg)
+{
+    (void)arg;
+    while (unanswered) {
+        struct lasting *l = unanswered;
+
+        unanswered = l->next;
+        lasting_end(l, l->executed ? 0 : lasting_execute(l));
+    }
+}
+
+void world_mgr_back(void)
+{
+    world_on_core(answer_all, NULL);
+}
+
+struct lasting_fail {
+    struct cl_mount *m;
+    int err;
+};
+
+static void fail_lasting(void *arg)
+{
+    const struct lasting_fail *f = arg;
+
+    for (struct lasting **p = &unanswered; *p;) {
+        struct lasting *l = *p;
+
+        if (l->m != f->m) {
+            p = &l->next;
+            continue;
+        }
+        *p = l->next;
+        lasting_end(l, f->err);
+    }
+}
+
+void world_mgr_fail_lasting(struct cl_mount *m, int err)
+{
+    struct lasting_fail f = {m, err};
+
+    world_on_core(fail_lasting, &f);
+}
+
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg)
 {
     (void)msg;

@@ -362,6 +362,7 @@ static void *mischief(void *arg)
     while (chaos) {
         struct world_bnf *b = world_bnf(1 + rnd_below(&r, 3));
 
+        world_mgr_back();
         b->break_executes = (int)rnd_below(&r, 2);
         switch (rnd_below(&r, 8)) {
         case 0:
@@ -389,6 +390,7 @@ static void *mischief(void *arg)
     for (uint32_t id = 1; id <= 3; id++)
         world_bnf(id)->break_after = 0;
     world_faults.mgr_lost_before = world_faults.mgr_lost_after = 0;
+    world_mgr_back();
     return arg;
 }
 
