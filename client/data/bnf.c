@@ -45,6 +45,7 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	b->waiting_tail = &b->waiting;
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_mutex_init(&b->sync_lock, NULL);
+	pthread_mutex_init(&b->remote_lock, NULL);
 	pthread_mutex_init(&b->life_lock, NULL);
 	pthread_mutex_lock(&d->bnf_lock);
 	b->next = d->bnfs;
@@ -142,6 +143,7 @@ void cl_bnfs_free(struct cl_data *d)
 		drop_segs(b);
 		pthread_mutex_destroy(&b->lock);
 		pthread_mutex_destroy(&b->sync_lock);
+		pthread_mutex_destroy(&b->remote_lock);
 		pthread_mutex_destroy(&b->life_lock);
 		free(b);
 	}
@@ -405,17 +407,49 @@ void cl_segs_tick(struct cl_data *d)
 	}
 }
 
-static int sync_remote(struct cl_bnf *b)
+/* remote_lock held. */
+static int sync_remote_now(struct cl_bnf *b)
 {
 	Fp__Empty e = FP__EMPTY__INIT;
 	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = b->data->m->opt.io_timeout_ms };
+	uint64_t upto = atomic_load(&b->remote_written);
+	int rc = cl_bnf_remote_call_sync(&c, NULL);
+
+	if (rc < 0) {
+		b->remote_failed = rc;
+		b->remote_failed_ms = fp_now_ms();
+	} else {
+		atomic_store(&b->remote_synced, upto);
+	}
+	return rc;
+}
+
+static bool is_away(const struct cl_bnf *b)
+{
+	return b->state == FP__BNF_STATE__BNF_DOWN && !b->conn_hello_done;
+}
+
+/* Who had to wait takes the answer that another thread got meanwhile, good or bad: a queue before a benefactor that cannot be reached would take as many
+   time-outs as it has threads. */
+static int sync_remote(struct cl_bnf *b, bool away, bool *untried)
+{
+	uint64_t begun_ms = fp_now_ms(), want = atomic_load(&b->remote_written);
 	int rc;
 
-	if (!atomic_exchange(&b->remote_unsynced, false))
+	if (atomic_load(&b->remote_synced) >= want)
 		return 0;
-	rc = cl_bnf_remote_call_sync(&c, NULL);
-	if (rc < 0)
-		atomic_store(&b->remote_unsynced, true);
+	if (!away && is_away(b)) {
+		*untried = true;
+		return -ENOTCONN;
+	}
+	pthread_mutex_lock(&b->remote_lock);
+	if (atomic_load(&b->remote_synced) >= want)
+		rc = 0;
+	else if (b->remote_failed < 0 && b->remote_failed_ms > begun_ms)
+		rc = b->remote_failed;
+	else
+		rc = sync_remote_now(b);
+	pthread_mutex_unlock(&b->remote_lock);
 	return rc;
 }
 
@@ -435,9 +469,10 @@ void cl_unsynced_add(struct cl_unsynced *failed, uint32_t id)
 		failed->id[failed->n++] = id;
 }
 
-int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed)
+static int sync_all(struct cl_data *d, bool away, struct cl_unsynced *failed)
 {
 	struct cl_bnf *b;
+	bool untried = false;
 	int rc = 0;
 
 	if (failed)
@@ -446,19 +481,33 @@ int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed)
 	b = d->bnfs;
 	pthread_mutex_unlock(&d->bnf_lock);
 	for (; b; b = b->next) { /* entries stay, next is constant once set */
+		bool passed_over = false;
 		int r;
 
 		pthread_mutex_lock(&b->sync_lock);
 		r = sync_segs(b);
-		if (r == 0)
-			r = sync_remote(b);
 		pthread_mutex_unlock(&b->sync_lock);
-		if (r < 0) {
+		if (r == 0)
+			r = sync_remote(b, away, &passed_over);
+		untried |= passed_over;
+		if (r < 0 && !passed_over)
 			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
-			if (failed)
-				cl_unsynced_add(failed, b->id);
+		if (r < 0 && failed)
+			cl_unsynced_add(failed, b->id);
+		if (r < 0)
 			rc = r;
-		}
 	}
+	if (failed)
+		failed->untried = untried;
 	return rc;
+}
+
+int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed)
+{
+	return sync_all(d, true, failed);
+}
+
+int cl_bnfs_sync_present(struct cl_data *d, struct cl_unsynced *failed)
+{
+	return sync_all(d, false, failed);
 }

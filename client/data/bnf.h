@@ -50,6 +50,11 @@ struct cl_bnf {
 	atomic_ullong lost_at;         /* data->losses when this one last lost what it had not synced */
 	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
 	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
+	atomic_ullong remote_written;  /* chunks that it has acknowledged over TCP … */
+	atomic_ullong remote_synced;   /* … and how many of them are known to be on its device */
+	pthread_mutex_t remote_lock;   /* leaf; held over MSG_BNF_SYNC */
+	uint64_t remote_failed_ms;     /* remote_lock: when the last one failed */
+	int remote_failed;             /* remote_lock: why */
 	pthread_mutex_t lock;
 	/* lock: */
 	char node[128], addr[128], local_path[512], backend[32];
@@ -67,9 +72,8 @@ struct cl_bnf {
 	uint64_t lease_bytes;          /* size of the next lease */
 	/* core loop only: */
 	struct fp_rpc_conn *conn;
-	bool conn_hello_done;
+	atomic_bool conn_hello_done;   /* any thread may look */
 	struct cl_rcall *waiting, **waiting_tail;
-	atomic_bool remote_unsynced;
 };
 
 /* Core loop: take over the manager's table. */
@@ -122,10 +126,13 @@ struct cl_unsynced {
 	uint32_t id[8];
 	unsigned n;
 	bool more;                     /* and others */
+	bool untried;                  /* cl_bnfs_sync_present has passed over some */
 };
 
 /* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. failed may be NULL. */
 int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed);
+/* The same, but those that the manager calls down and that have no link are failed without being tried: each try takes seconds. */
+int cl_bnfs_sync_present(struct cl_data *d, struct cl_unsynced *failed);
 /* Everything that these benefactors (ids NULL: all) have acknowledged to anybody is on their devices: MSG_BNF_SYNC to all at once. Blocks. */
 int cl_bnfs_sync_others(struct cl_data *d, const uint32_t *ids, size_t n, struct cl_unsynced *failed);
 void cl_unsynced_add(struct cl_unsynced *failed, uint32_t id);

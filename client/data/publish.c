@@ -282,18 +282,31 @@ static bool stored_on(const struct cl_file *f, const struct cl_unsynced *failed)
 	return false;
 }
 
-/* inode->lock held, let go for the manager. A benefactor that is away must not fail the fsync of files that have nothing there. */
-static bool concerns(struct cl_file *f, const struct cl_unsynced *failed)
+/* A benefactor that is away must not fail the fsync of files that have nothing there. */
+static bool concerns(struct cl_data *d, struct cl_inode *inode, const struct cl_unsynced *failed)
 {
-	struct cl_inode *inode = f->inode;
-	bool found = stored_on(f, failed);
+	bool found;
 
-	if (!found) { /* what is committed meanwhile has left the buffers for the map, not the other way */
-		pthread_mutex_unlock(&inode->lock);
-		found = cl_sync_concerns(f->data, inode, failed);
-		pthread_mutex_lock(&inode->lock);
+	pthread_mutex_lock(&inode->lock);
+	found = inode->file && stored_on(inode->file, failed);
+	pthread_mutex_unlock(&inode->lock);
+	return found || cl_sync_concerns(d, inode, failed); /* what is committed meanwhile has left the buffers for the map, not the other way */
+}
+
+/* Without lock. Nor must it hold them up: it is waited for only if the file has something there. */
+static int sync_stored(struct cl_data *d, struct cl_inode *inode)
+{
+	struct cl_unsynced failed;
+	int rc = cl_bnfs_sync_present(d, &failed);
+
+	if (rc < 0 && !concerns(d, inode, &failed))
+		return 0;
+	if (rc < 0 && failed.untried) {
+		rc = cl_bnfs_sync(d, &failed);
+		if (rc < 0 && !concerns(d, inode, &failed))
+			return 0;
 	}
-	return found;
+	return rc;
 }
 
 /* inode->lock held; let go for the devices. */
@@ -301,15 +314,12 @@ static int make_durable(struct cl_file *f)
 {
 	struct cl_inode *inode = f->inode;
 	uint64_t losses, sealed = f->seal_seq;
-	struct cl_unsynced failed;
 	int rc;
 
 	pthread_mutex_unlock(&inode->lock);
-	rc = cl_bnfs_sync(f->data, &failed);
+	rc = sync_stored(f->data, inode);
 	losses = atomic_load(&f->data->losses);
 	pthread_mutex_lock(&inode->lock);
-	if (rc < 0 && !concerns(f, &failed))
-		rc = 0;
 	if (rc == 0 && f->unsynced && f->losses_seen != losses) {
 		f->losses_seen = f->others_losses = losses; /* told once, whoever stored what is lost */
 		cl_file_set_error(f, -EIO, "a benefactor lost data that had not been synced");
@@ -355,13 +365,8 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 			rc = err;
 	}
 	pthread_mutex_unlock(&inode->lock);
-	if (!f && durable) { /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
-		struct cl_unsynced failed;
-
-		rc = cl_bnfs_sync(d, &failed);
-		if (rc < 0 && !cl_sync_concerns(d, inode, &failed))
-			rc = 0;
-	}
+	if (!f && durable) /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
+		rc = sync_stored(d, inode);
 	if (rc == 0 && durable)
 		rc = cl_sync_others(d, inode);
 	return rc;

@@ -195,7 +195,7 @@ static void remote_done(struct cl_rcall *call, int status, const ProtobufCMessag
 
 	(void)reply;
 	if (status == 0)
-		atomic_store(&call->bnf->remote_unsynced, true);
+		atomic_fetch_add(&call->bnf->remote_written, 1);
 	if (status < 0 || !stored(b, &w->h, call->bnf->id)) {
 		if (status < 0) {
 			b->avoid_bnf = call->bnf->id;

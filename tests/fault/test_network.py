@@ -83,11 +83,16 @@ def test_link_to_a_benefactor_is_cut(nodes, new_store, stress):
     assert time.monotonic() - started < 15 * SLOW
     assert_same(read_file(m.at("new")), content(2, 0, 8 * MIB))
     s.wait_status("one to be down", 10, lambda st: sorted(b["state"] for b in st["benefactors"]) == ["down", "ok"])
+    os.mkdir(m.at("later"))
+    later = stress(s, dirs=[m.at("later")], workers=2, first_seed=50)
+    wait_until("files that are not on it to be as quick as ever", 20, lambda: later.progress() > 20)
     before = work.progress()
-    wait_until("the load to go on", 20, lambda: work.progress() > before + 20)
+    wait_until("the load to go on", 40, lambda: work.progress() > before + 20)
     net.restore(2)
     whole_again(s, m, data)
     assert s.status()["damaged"] == [], "away is not damaged"
+    assert later.stop()["errors"] == 0
+    later.verify(m.at("later"))
     work.stop()
     work.verify(m.at("load"))
 

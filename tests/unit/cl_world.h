@@ -77,6 +77,9 @@ struct world_bnf {
     atomic_int lease_err;
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
     atomic_int break_executes; /* … after it was executed */
+    atomic_bool hold_connects; /* who connects gets no answer, until this is false again */
+    atomic_ulong connects;
+    atomic_bool table_down;    /* the manager's table says so */
     atomic_ulong stores;
     atomic_ulong syncs;        /* MSG_BNF_SYNC */
     atomic_ulong acked, synced; /* records ever taken over; how many at the last of these */

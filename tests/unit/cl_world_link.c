@@ -461,6 +461,11 @@ static void conn_up(void *arg)
 {
     struct fconn *c = arg;
 
+    if (!c->closed && c->b->hold_connects) {
+        usleep(1000);
+        world_post(conn_up, c);
+        return;
+    }
     if (!c->closed && c->b->down) {
         conn_end(c, -ECONNREFUSED);
     } else if (!c->closed) {
@@ -480,6 +485,7 @@ int __wrap_fp_rpc_connect(struct fp_rpc *rpc, const char *addr, const struct fp_
     (void)opts;
     WORLD_CHECK(sscanf(addr, "tcp:%u", &id) == 1 && world_bnf(id));
     c->b = world_bnf(id);
+    atomic_fetch_add(&c->b->connects, 1);
     c->h = h;
     c->arg = arg;
     pthread_mutex_lock(&links_lock);
@@ -654,7 +660,7 @@ void world_table(struct world_table *w)
         snprintf(text[1], sizeof text[1], "bnf:%u", b[i]->id);
         info[i].addr = text[0];
         info[i].local_path = text[1];
-        info[i].state = FP__BNF_STATE__BNF_OK;
+        info[i].state = b[i]->table_down ? FP__BNF_STATE__BNF_DOWN : FP__BNF_STATE__BNF_OK;
         info[i].capacity_bytes = b[i]->capacity;
         info[i].unsynced_life = b[i]->table_life;
         info[i].free_bytes = b[i]->capacity - world_bnf_used(b[i]);

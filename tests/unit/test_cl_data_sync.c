@@ -187,6 +187,75 @@ static void test_sync_goes_on_after_a_broken_link(void **state)
     end();
 }
 
+/* The link to far breaks and cannot be had again; what it has acknowledged, it has not synced. */
+static void far_goes_away(bool known)
+{
+    far->down = true;
+    world_bnf_break(far);
+    fx_table(&a); /* the loop has seen it */
+    far->table_down = known;
+    fx_table(&a);
+    far->connects = 0;
+}
+
+static void test_sync_does_not_wait_for_a_benefactor_that_the_file_does_not_use(void **state)
+{
+    struct cl_handle h2;
+    uint64_t ino2;
+
+    (void)state;
+    begin();
+    ino2 = world_file_new(MIB, 1);
+    fx_open(&a, &h2, ino2);
+    put(&a, &ha, 0, true);
+    far_goes_away(true);
+    put(&a, &h2, 0, false);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), 0);
+    assert_int_equal(far->connects, 0);
+    assert_true(sync_a() < 0); /* this one does use it: the manager's word is no reason not to try */
+    assert_true(far->connects > 0);
+    far->down = false;
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(far));
+    far->table_down = false;
+    fx_table(&a);
+    fx_close(&a, &h2);
+    end();
+}
+
+static void *sync_a_thread(void *arg)
+{
+    (void)arg;
+    return sync_a() < 0 ? NULL : arg;
+}
+
+static void test_sync_of_many_threads_tries_a_benefactor_that_is_away_once(void **state)
+{
+    pthread_t t[8];
+    void *rc;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, true);
+    far_goes_away(false);
+    far->hold_connects = true;
+    for (size_t i = 0; i < 8; i++)
+        pthread_create(&t[i], NULL, sync_a_thread, state);
+    while (far->connects == 0)
+        usleep(1000);
+    usleep(300000); /* all are waiting */
+    far->hold_connects = false;
+    for (size_t i = 0; i < 8; i++) {
+        pthread_join(t[i], &rc);
+        assert_null(rc);
+    }
+    assert_in_range(far->connects, 1, 3);
+    far->down = false;
+    assert_int_equal(sync_a(), 0);
+    assert_true(is_synced(far));
+    end();
+}
+
 static void test_sync_of_a_file_too_large_to_look_at_asks_all(void **state)
 {
     (void)state;
@@ -263,6 +332,8 @@ int main(void)
         cmocka_unit_test(test_sync_of_a_copy_covers_the_chunks_of_its_source),
         cmocka_unit_test(test_sync_tells_that_another_mounts_data_could_not_be_synced),
         cmocka_unit_test(test_sync_goes_on_after_a_broken_link),
+        cmocka_unit_test(test_sync_does_not_wait_for_a_benefactor_that_the_file_does_not_use),
+        cmocka_unit_test(test_sync_of_many_threads_tries_a_benefactor_that_is_away_once),
         cmocka_unit_test(test_sync_of_a_file_too_large_to_look_at_asks_all),
         cmocka_unit_test(test_sync_tells_what_a_rebooted_node_may_have_lost_of_another_mounts_data),
         cmocka_unit_test(test_sync_of_synced_data_survives_a_reboot),
