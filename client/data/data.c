@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "client/aux/aux.h"
+#include "client/data/coded.h"
 #include "client/data/internal.h"
 
 #define TICK_MS 500u
@@ -47,6 +49,7 @@ static void init_locks(struct cl_data *d)
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->space_cond, &a);
+	sem_init(&d->coded_slots, 0, CL_CODED_AT_A_TIME);
 	pthread_condattr_destroy(&a);
 	atomic_store(&d->chunk_counter, 1);
 }
@@ -148,6 +151,7 @@ void cl_data_free(struct cl_mount *m)
 	pthread_mutex_destroy(&d->space_lock);
 	pthread_mutex_destroy(&d->age_lock);
 	pthread_mutex_destroy(&d->error_lock);
+	sem_destroy(&d->coded_slots);
 	free(d);
 	m->data = NULL;
 }
@@ -223,6 +227,7 @@ static void session_new_one(struct cl_inode *inode, void *arg)
 void cl_data_session_new(struct cl_mount *m)
 {
 	cl_inode_each(m, session_new_one, NULL);
+	cl_aux_session_new(m);
 }
 
 /* -------------------------------------------------------------- one file */

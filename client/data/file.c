@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "client/data/internal.h"
+#include "client/data/packed.h"
 
 struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 {
@@ -225,6 +226,7 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 	}
 	cl_pool_put(d->pool, b->page, b->npages);
 	cl_space_release(d, &b->resv);
+	cl_packed_free(d, b->packed);
 	cl_wbuf_free(b);
 	if (f->nopen + f->ninflight + f->nstored == 0)
 		f->end_written = 0; /* nothing unpublished: the size is the manager's */
@@ -253,7 +255,7 @@ static void seal_now(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 		f->fl_head = b;
 	f->fl_tail = b;
 	cl_pool_put(f->data->pool, spare, n);
-	cl_store_post(f->data, b);
+	cl_store_sealed(f->data, b);
 }
 
 void cl_file_landed(struct cl_file *f, struct cl_wbuf *b)

@@ -8,6 +8,7 @@
 #define CL_DATA_INTERNAL_H
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,8 +33,6 @@
 #define CL_WINS_MAX 65536u
 /* A partly filled window is written out when it is this old. */
 #define CL_WINDOW_AGE_MS 5000u
-/* Chunks in one MSG_COMMIT. */
-#define CL_COMMIT_CHUNKS_MAX 512u
 
 struct cl_data {
 	struct cl_mount *m;
@@ -53,6 +52,7 @@ struct cl_data {
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
+	sem_t coded_slots;                 /* coded.h */
 	atomic_bool stopping;
 };
 
@@ -127,6 +127,7 @@ bool cl_sync_concerns(struct cl_data *d, struct cl_inode *inode, const struct cl
 
 /* store.c */
 void cl_store_post(struct cl_data *d, struct cl_wbuf *b);                  /* b is SEALED; takes over */
+void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b);                /* the same with inode->lock held: by way of the aux-apps, if there are any */
 
 /* map.c: the manager's slices; without lock; asks for windows [win, …) unless known. */
 /* inode->lock held: the manager's answer to a change that this mount made. */

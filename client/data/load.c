@@ -216,7 +216,7 @@ static int check_header(struct cl_rchunk *e, const struct cl_seg *s, uint64_t of
 static int load_local(struct cl_rchunk *e, struct cl_bnf *b, uint32_t from, uint32_t to, uint8_t **pages)
 {
 	static _Thread_local uint8_t header[FP_RECORD_HEADER_BYTES] __attribute__((aligned(4096)));
-	struct iovec iov[CL_WBUF_PAGES_MAX + 1];
+	struct iovec iov[FP_BLOCKS_MAX + 1];
 	bool sums_known;
 	uint64_t off;
 	struct cl_seg *s = known_place(e, &off, &sums_known);

@@ -51,7 +51,7 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
 
 		s[i - from] = (struct cl_slice){
 			.off = p->off, .len = p->len, .chunk_off = p->chunk_off,
-			.chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf },
+			.chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf, .data_len_bytes = p->data_len },
 		};
 	}
 	free(w->slices);

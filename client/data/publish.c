@@ -10,108 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/batch.h"
 #include "client/data/internal.h"
 
-struct batch {                     /* memory of one MSG_COMMIT */
-	Fp__Commit msg;
-	Fp__Chunk chunk[CL_COMMIT_CHUNKS_MAX], *chunks[CL_COMMIT_CHUNKS_MAX];
-	Fp__Slice *slice, **slices;
-	size_t nslices_cap;
-	struct cl_file *file;
-	int rc;                        /* inode->lock, these four: how it ended */
-	bool done;
-	bool late;                     /* --manager-timeout is over */
-	bool left;                     /* nobody waits: the answer frees the batch */
-	struct cl_wbuf *buf[CL_COMMIT_CHUNKS_MAX];
-	struct cl_win *win[CL_COMMIT_CHUNKS_MAX];
-};
-
-static struct batch *batch_new(void)
-{
-	struct batch *t = calloc(1, sizeof(*t));
-
-	if (!t)
-		return NULL;
-	t->nslices_cap = CL_COMMIT_CHUNKS_MAX + CL_WBUF_RANGES_MAX;
-	t->slice = calloc(t->nslices_cap, sizeof(*t->slice));
-	t->slices = calloc(t->nslices_cap, sizeof(*t->slices));
-	if (!t->slice || !t->slices) {
-		free(t->slice);
-		free(t->slices);
-		free(t);
-		return NULL;
-	}
-	return t;
-}
-
-static void batch_free(struct batch *t)
-{
-	free(t->slice);
-	free(t->slices);
-	free(t);
-}
-
-static void add_chunk(struct batch *t, struct cl_win *w, struct cl_wbuf *b)
-{
-	size_t n = t->msg.n_chunks++;
-	Fp__Chunk *c = &t->chunk[n];
-
-	fp__chunk__init(c);
-	c->id = b->chunk.id;
-	c->len = b->chunk.len_bytes;
-	c->stored_bytes = b->stored_bytes;
-	c->sum = b->chunk.sum;
-	c->bnf = b->chunk.bnf;
-	t->chunks[n] = c;
-	t->buf[n] = b;
-	t->win[n] = w;
-	b->committing = true;
-}
-
-static void add_slices(struct batch *t, struct cl_file *f, const struct cl_wbuf *b)
-{
-	for (uint32_t i = 0; i < b->nranges; i++) {
-		const struct cl_range *r = &b->range[i];
-		size_t n = t->msg.n_slices++;
-		Fp__Slice *s = &t->slice[n];
-		uint64_t end = b->win * f->window_bytes + r->off + r->len;
-
-		fp__slice__init(s);
-		s->win = b->win;
-		s->off = r->off;
-		s->len = r->len;
-		s->chunk = b->chunk.id;
-		s->chunk_off = r->chunk_off;
-		t->slices[n] = s;
-		if (end > t->msg.size_bytes)
-			t->msg.size_bytes = end;
-	}
-}
-
-/* inode->lock held. Fill t with stored buffers; false: there are none. */
-static bool collect(struct cl_file *f, struct batch *t)
-{
-	fp__commit__init(&t->msg);
-	t->msg.ino = f->inode->ino;
-	t->msg.chunks = t->chunks;
-	t->msg.slices = t->slices;
-	t->msg.mtime_ns = f->mtime_ns;
-	t->msg.kill_suidgid = f->kill_suidgid;
-	for (uint32_t i = 0; i < f->nwins && f->nstored > 0; i++)
-		for (struct cl_wbuf *b = f->wins[i]->bufs; b && b->state == CL_WBUF_STORED; b = b->next) {
-			if (t->msg.n_chunks == CL_COMMIT_CHUNKS_MAX || t->msg.n_slices + b->nranges > t->nslices_cap)
-				return true;
-			add_chunk(t, f->wins[i], b);
-			add_slices(t, f, b);
-		}
-	return t->msg.n_chunks > 0;
-}
-
 /* inode->lock held: the manager has these. */
-static void committed(struct cl_file *f, struct batch *t, const Fp__CommitReply *r)
+static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitReply *r)
 {
 	cl_map_changed(f, r);
-	for (size_t i = 0; i < t->msg.n_chunks; i++) {
+	if (t->refers)
+		f->others_version = 0; /* the chunks may be anybody's */
+	for (size_t i = 0; i < t->nbufs; i++) {
 		struct cl_win *w = t->win[i];
 
 		w->known = false;
@@ -135,9 +43,9 @@ static bool refused(int rc)
 }
 
 /* inode->lock held. */
-static void not_committed(struct cl_file *f, struct batch *t, int rc)
+static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
-	for (size_t i = 0; i < t->msg.n_chunks; i++) {
+	for (size_t i = 0; i < t->nbufs; i++) {
 		t->buf[i]->committing = false;
 		if (refused(rc))
 			cl_file_drop_buf(f, t->win[i], t->buf[i]);
@@ -150,13 +58,13 @@ static void not_committed(struct cl_file *f, struct batch *t, int rc)
 }
 
 /* inode->lock held: a commit that nobody waits for any more has been answered. */
-static void answered_late(struct cl_file *f, struct batch *t)
+static void answered_late(struct cl_file *f, struct cl_batch *t)
 {
 	uint64_t lost = 0;
 
 	f->commit_late = false;
 	if (t->rc < 0 && !refused(t->rc) && f->inode->handles == 0)
-		for (size_t i = 0; i < t->msg.n_chunks; i++) { /* no close will try again */
+		for (size_t i = 0; i < t->nbufs; i++) { /* no close will try again */
 			lost += t->buf[i]->counted_bytes;
 			cl_file_drop_buf(f, t->win[i], t->buf[i]);
 		}
@@ -169,7 +77,7 @@ static void answered_late(struct cl_file *f, struct batch *t)
 /* Core loop. FP_EDEADLINE comes first, if the manager takes too long (cl_mgr_call_lasting). */
 static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 {
-	struct batch *t = arg;
+	struct cl_batch *t = arg;
 	struct cl_file *f = t->file;
 	struct cl_mount *m = f->data->m;
 	struct cl_inode *inode = f->inode;
@@ -192,7 +100,7 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&inode->lock); /* t may be gone from here on, unless it was left */
 	if (left)
-		batch_free(t);
+		cl_batch_free(t);
 	if (status != FP_EDEADLINE)
 		cl_inode_put(m, inode);
 }
@@ -201,15 +109,14 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
  * inode->lock held, map begun; released over the call. 1: one batch went; 0: nothing left. t->left: the manager has not answered in time; the request, and with
  * it batch and turn, stay until it does. To name its chunks in another request would be wrong: if it was executed, they may be overwritten and deleted by now.
  */
-static int commit_batch(struct cl_file *f, struct batch *t, bool durable)
+static int commit_batch(struct cl_file *f, struct cl_batch *t, bool durable)
 {
 	struct cl_inode *inode = f->inode;
+	int rc = cl_batch_collect(t, f);
 
-	if (!collect(f, t))
-		return 0;
+	if (rc <= 0)
+		return rc;
 	t->msg.durable = durable;
-	t->file = f;
-	t->done = t->late = false;
 	pthread_mutex_unlock(&inode->lock);
 	cl_inode_ref(f->data->m, inode); /* the answer's */
 	cl_mgr_call_lasting(f->data->m, FP__MSG_TYPE__MSG_COMMIT, &t->msg.base, on_commit, t);
@@ -227,12 +134,12 @@ static int commit_batch(struct cl_file *f, struct batch *t, bool durable)
 /* inode->lock held. */
 static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 {
-	struct batch *t;
+	struct cl_batch *t;
 	int rc;
 
 	if (f->nstored == 0)
 		return 0;
-	t = batch_new();
+	t = cl_batch_new();
 	if (!t)
 		return -ENOMEM;
 	rc = cl_map_begin(f, deadline_ms);
@@ -244,7 +151,7 @@ static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 			return rc;
 		cl_map_end(f);
 	}
-	batch_free(t);
+	cl_batch_free(t);
 	return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/data/coded.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
 #include "fp/checksum.h"
@@ -86,7 +87,7 @@ static void destroy(struct cl_rcache *c, struct cl_rchunk *e)
 
 static struct cl_rchunk *make(struct cl_rcache *c, const struct cl_chunk_ref *ref)
 {
-	uint32_t blocks = fp_sum_nblocks(ref->len_bytes);
+	uint32_t blocks = fp_sum_nblocks(ref->data_len_bytes ? ref->data_len_bytes : ref->len_bytes);
 	struct cl_rchunk *e = calloc(1, sizeof(*e) + blocks * sizeof(e->block[0]));
 	struct cl_rchunk **p = bucket_of(c, ref->id);
 
@@ -236,7 +237,7 @@ static int load_run(struct cl_rchunk *e, uint32_t from, uint32_t to, bool wait, 
 			rc = cl_pool_try_get(d->pool, pages, n, keep_free);
 	}
 	if (rc == 0) {
-		rc = cl_load_blocks(d, e, from, to, pages);
+		rc = e->ref.data_len_bytes ? cl_coded_load(d, e, pages, wait, deadline_ms) : cl_load_blocks(d, e, from, to, pages);
 		if (rc < 0)
 			cl_pool_put(d->pool, pages, n);
 	}
@@ -263,6 +264,10 @@ int cl_rcache_load(struct cl_rchunk *e, uint32_t first, uint32_t last, bool wait
 	struct cl_rcache *c = e->cache;
 	int rc = 0;
 
+	if (e->ref.data_len_bytes) { /* decoded as a whole: all of its blocks are there, or none */
+		first = 0;
+		last = e->blocks - 1;
+	}
 	for (;;) {
 		uint32_t from, to;
 		int what;

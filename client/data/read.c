@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "client/data/coded.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
 
@@ -69,7 +70,7 @@ static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first,
 
 	for (;;) {
 		rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
-		if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || fp_now_ms() >= until_ms)
+		if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || rc == CL_ECODER || fp_now_ms() >= until_ms)
 			return rc;
 		usleep(100000);
 	}
@@ -135,26 +136,61 @@ static int copy_buffered(struct reader *r, struct cl_overlay *o, uint64_t base)
 	return 0;
 }
 
+/* A buffer that is not published refers to chunks of which only the number is known here. */
+static bool has_unknown(const struct cl_overlay *o)
+{
+	for (uint32_t i = 0; i < o->n; i++)
+		if (!o->piece[i].buf && o->piece[i].chunk.id && !o->piece[i].chunk.len_bytes)
+			return true;
+	return false;
+}
+
+/* Published, it is in the manager's map, which has all about them. Without lock. */
+static int learn_unknown(struct reader *r, struct cl_file *f, bool again)
+{
+	int rc = cl_publish_stored(r->d, r->inode, false, r->deadline_ms);
+
+	if (rc == 0 && fp_now_ms() >= r->deadline_ms)
+		rc = -EIO;
+	if (rc == 0 && again) { /* it is behind one that is being stored */
+		pthread_mutex_lock(&r->inode->lock);
+		if (f->fl_head)
+			(void)cl_file_wait(f, fp_now_ms() + 100);
+		pthread_mutex_unlock(&r->inode->lock);
+	}
+	return rc;
+}
+
 /* The plan of [from, to) of a window, with the map known. Takes and releases inode->lock. */
 static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t from, uint32_t to, struct cl_overlay *o)
 {
 	struct cl_win *w;
+	unsigned nlearned = 0;
 	int rc = 0;
 
-	for (int tries = 0; tries < 10; tries++) {
+	for (int tries = 0; tries < 10;) {
 		pthread_mutex_lock(&r->inode->lock);
 		w = cl_file_win(f, win, true);
 		if (w && w->known) {
 			cl_overlay_init(o, from, to);
 			rc = plan(w, o);
+			if (rc == 0 && has_unknown(o))
+				rc = -EAGAIN;
 			if (rc == 0)
 				rc = copy_buffered(r, o, win * f->window_bytes);
 			pthread_mutex_unlock(&r->inode->lock);
-			return rc;
+			if (rc == -EAGAIN)
+				rc = learn_unknown(r, f, nlearned++ > 0);
+			else
+				return rc;
+			if (rc < 0)
+				return rc;
+			continue;
 		}
 		pthread_mutex_unlock(&r->inode->lock);
 		if (!w)
 			return -ENOMEM;
+		tries++;
 		rc = cl_map_fetch(r->d, r->inode, win, MAP_FETCH_WINDOWS);
 		if (rc < 0)
 			return rc;
@@ -192,6 +228,8 @@ static int gather(struct reader *r, struct cl_file *f, uint64_t win, const struc
 			rc = put_zeros(r, p->off - at);
 		if (rc == 0 && p->buf)
 			rc = put_iov(r, r->pin->bounce + (win * f->window_bytes + p->off - r->off), p->len);
+		else if (rc == 0 && p->chunk.id == 0)
+			rc = put_zeros(r, p->len);
 		else if (rc == 0)
 			rc = read_chunk_piece(r, p);
 		if (rc < 0)
@@ -228,7 +266,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
 			report_bad(r, f, win, bad, rc);
 		break;
 	}
-	return rc;
+	return rc == CL_ECODER ? -EIO : rc;
 }
 
 /* -------------------------------------------------------------- the call */

@@ -6,6 +6,9 @@
  * benefactor refuses, is the file's data given up: the file keeps the error for the next write, fsync or close.
  *
  * Own node: header and data go by one O_DIRECT pwritev from the pool into the leased extent, then the benefactor is told.
+ *
+ * If aux-apps are declared, the buffer comes here by way of them (packed.h), and what is stored may be other bytes than its pages, or nothing. Their result is
+ * taken over once: a second attempt elsewhere stores the same.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,6 +18,7 @@
 #include <unistd.h>
 
 #include "client/data/internal.h"
+#include "client/data/packed.h"
 #include "fp/checksum.h"
 #include "fp/fault.h"
 
@@ -23,11 +27,32 @@ static uint32_t blocks_of(const struct cl_wbuf *b)
 	return (b->chunk_len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
 }
 
+/* What aux-apps left to be stored in place of the pages; NULL: the pages. */
+static uint8_t *flat_of(const struct cl_wbuf *b)
+{
+	return b->packed ? b->packed->flat : NULL;
+}
+
+static bool is_nothing(const struct cl_wbuf *b)
+{
+	return b->packed && b->packed->new_bytes == 0;
+}
+
+/* Length of the chunk as it is stored. */
+static uint32_t stored_len(const struct cl_wbuf *b)
+{
+	return flat_of(b) ? b->packed->flat_bytes : b->chunk_len;
+}
+
 static void sum_pages(const struct cl_wbuf *b, struct fp_record_header *h)
 {
 	uint32_t left = b->chunk_len;
 
-	h->len_bytes = h->stored_len_bytes = b->chunk_len;
+	h->len_bytes = h->stored_len_bytes = stored_len(b);
+	if (flat_of(b)) {
+		fp_record_header_sum(h, flat_of(b));
+		return;
+	}
 	h->blocks = blocks_of(b);
 	for (uint32_t i = 0; i < h->blocks; i++) {
 		uint32_t n = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
@@ -41,10 +66,14 @@ static void sum_pages(const struct cl_wbuf *b, struct fp_record_header *h)
 /* The data as parts; padded: up to the device block (the zeros are there), for O_DIRECT. Returns the number of parts. */
 static int data_iov(const struct cl_wbuf *b, struct iovec *iov, bool padded)
 {
-	uint32_t n = blocks_of(b), left = b->chunk_len;
+	uint32_t n = blocks_of(b), left = stored_len(b);
 
 	if (padded)
-		left = fp_record_size_bytes(b->chunk_len) - FP_RECORD_HEADER_BYTES;
+		left = fp_record_size_bytes(left) - FP_RECORD_HEADER_BYTES;
+	if (flat_of(b)) {
+		iov[0] = (struct iovec){ flat_of(b), left };
+		return 1;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t part = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
 
@@ -104,7 +133,7 @@ static int store_local(struct cl_wbuf *b, struct fp_record_header *h, struct cl_
 {
 	static _Thread_local uint8_t header[FP_RECORD_HEADER_BYTES] __attribute__((aligned(4096)));
 	struct iovec iov[CL_WBUF_PAGES_MAX + 1];
-	uint32_t bytes = fp_record_size_bytes(b->chunk_len);
+	uint32_t bytes = fp_record_size_bytes(stored_len(b));
 	int rc;
 
 	h->segment = seg->id;
@@ -135,8 +164,9 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 	struct cl_file *f = b->file;
 	struct cl_data *d = f->data;
 	struct cl_inode *inode = f->inode;
+	struct cl_aux_tickets tickets = { 0 };
+	uint32_t n = b->npages, new_bytes = 0;
 	uint8_t *pages[CL_WBUF_PAGES_MAX];
-	uint32_t n = b->npages;
 
 	cl_space_done(d, &b->resv);
 	pthread_mutex_lock(&inode->lock);
@@ -145,9 +175,17 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 		return false;
 	}
 	cl_file_landed(f, b);
-	b->chunk = (struct cl_chunk_ref){ .id = h->chunk, .sum = h->sum, .len_bytes = h->len_bytes, .bnf = bnf };
-	b->stored_bytes = fp_record_size_bytes(h->len_bytes);
-	if (!f->unsynced) {
+	if (!is_nothing(b)) {
+		b->chunk = (struct cl_chunk_ref){ .id = h->chunk, .sum = h->sum, .len_bytes = h->len_bytes, .bnf = bnf };
+		b->stored_bytes = fp_record_size_bytes(h->len_bytes);
+	}
+	if (b->packed) {
+		b->chunk.data_len_bytes = b->packed->data_len_bytes;
+		new_bytes = b->packed->new_bytes;
+		tickets = b->packed->tickets;
+		cl_packed_stored(b->packed);
+	}
+	if (!f->unsynced && !(is_nothing(b) && !b->packed->refers)) {
 		f->unsynced = true;
 		f->losses_seen = b->losses;
 	}
@@ -160,6 +198,8 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 	cl_pool_put(d->pool, pages, n);
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&inode->lock); /* b, f and inode may be gone from here on */
+	if (new_bytes > 0)
+		cl_aux_stored(d->m, &tickets, h->chunk, 0, new_bytes);
 	return true;
 }
 
@@ -241,7 +281,7 @@ static int attempt(struct cl_wbuf *b, struct fp_record_header *h)
 	uint64_t off;
 	int rc;
 
-	if (!cl_space_place(d, &b->resv, fp_record_size_bytes(b->chunk_len), &off)) {
+	if (!cl_space_place(d, &b->resv, fp_record_size_bytes(h->len_bytes), &off)) {
 		cl_space_done(d, &b->resv);
 		return 1;
 	}
@@ -265,7 +305,7 @@ static int reserve_again(struct cl_wbuf *b)
 	pthread_mutex_lock(&inode->lock);
 	stripe = inode->attr.stripe;
 	pthread_mutex_unlock(&inode->lock);
-	return cl_space_reserve(b->file->data, inode->ino, b->win, stripe, fp_record_size_bytes(b->chunk_len), b->avoid_bnf,
+	return cl_space_reserve(b->file->data, inode->ino, b->win, stripe, fp_record_size_bytes(stored_len(b)), b->avoid_bnf,
 				b->deadline_ms, &b->resv);
 }
 
@@ -282,6 +322,36 @@ static int next_chunk(struct cl_data *d, uint64_t *chunk)
 	return 0;
 }
 
+/* Zeros and duplicates only: nothing is written. */
+static void store_nothing(struct cl_wbuf *b)
+{
+	struct cl_data *d = b->file->data;
+	struct fp_record_header h;
+
+	do
+		h.chunk = (uint64_t)cl_core_session(d->m) << 32;
+	while (!stored(b, &h, 0));
+}
+
+/* The aux-apps' result, when b is here for the first time: true if there is something to store. */
+static bool take_packed(struct cl_wbuf *b)
+{
+	struct cl_data *d = b->file->data;
+	int rc = b->packed->taken ? 0 : cl_packed_take(d, b->packed);
+
+	if (rc < 0) {
+		failed(b, rc);
+		return false;
+	}
+	if (is_nothing(b)) {
+		store_nothing(b);
+		return false;
+	}
+	if (b->resv.lease && fp_record_size_bytes(stored_len(b)) > b->resv.bytes) /* a coded form may be longer than what was foreseen */
+		cl_space_done(d, &b->resv);
+	return true;
+}
+
 static void store_run(struct cl_job *job)
 {
 	struct cl_wbuf *b = (struct cl_wbuf *)job;
@@ -296,6 +366,8 @@ static void store_run(struct cl_job *job)
 	}
 	if (b->deadline_ms == 0)
 		b->deadline_ms = cl_deadline(d);
+	if (b->packed && !take_packed(b))
+		return;
 	sum_pages(b, &h);
 	do {
 		if (!b->resv.lease)
@@ -306,7 +378,8 @@ static void store_run(struct cl_job *job)
 			rc = -ENOSPC;
 			break;
 		}
-		b->losses = atomic_load(&d->losses);
+		if (!b->packed || !b->packed->refers)
+			b->losses = atomic_load(&d->losses);
 		rc = attempt(b, &h);
 		if (rc == 0)
 			return;
@@ -320,4 +393,27 @@ void cl_store_post(struct cl_data *d, struct cl_wbuf *b)
 {
 	b->job.run = store_run;
 	cl_jobs_post(d->jobs, &b->job, false);
+}
+
+static void ready(struct cl_wbuf *b)
+{
+	cl_store_post(b->file->data, b);
+}
+
+static void no_memory_run(struct cl_job *job)
+{
+	failed((struct cl_wbuf *)job, -ENOMEM);
+}
+
+void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b)
+{
+	if (!cl_aux_chunks(d->m)) {
+		cl_store_post(d, b);
+		return;
+	}
+	b->losses = atomic_load(&d->losses); /* chunks that are referred to may be lost from here on */
+	if (cl_packed_submit(d, b, ready) < 0) {
+		b->job.run = no_memory_run;
+		cl_jobs_post(d->jobs, &b->job, false);
+	}
 }

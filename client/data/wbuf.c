@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/pieces.h"
 #include "client/data/pool.h"
 
 /* Gaps of up to this size in all are stored as zeros rather than packed away: one device block. */
@@ -280,22 +281,33 @@ void cl_wbuf_truncate(struct cl_wbuf *b, uint32_t new_len)
 	}
 }
 
+static int overlay_stored(const struct cl_wbuf *b, struct cl_overlay *o)
+{
+	struct cl_bits it = { .b = b };
+	struct cl_bit bit;
+	int rc = 0;
+
+	while (rc == 0 && cl_bits_next(&it, &bit)) {
+		struct cl_piece p = { .off = bit.off, .len = bit.len, .src_off = bit.src_off, .chunk = { .id = bit.chunk } };
+
+		if (bit.chunk && bit.chunk == b->chunk.id)
+			p.chunk = b->chunk;
+		rc = cl_overlay_add(o, &p);
+	}
+	return rc;
+}
+
 int cl_wbuf_overlay(struct cl_wbuf *b, struct cl_overlay *o)
 {
-	for (uint32_t i = 0; i < b->nranges; i++) {
-		const struct cl_range *r = &b->range[i];
-		struct cl_piece p = { .off = r->off, .len = r->len, .buf = b, .src_off = r->off };
-		int rc;
+	int rc = 0;
 
-		if (b->state != CL_WBUF_OPEN)
-			p.src_off = r->chunk_off;
-		if (b->state == CL_WBUF_STORED) {
-			p.buf = NULL;
-			p.chunk = b->chunk;
-		}
+	if (b->state == CL_WBUF_STORED)
+		return overlay_stored(b, o);
+	for (uint32_t i = 0; rc == 0 && i < b->nranges; i++) {
+		const struct cl_range *r = &b->range[i];
+		struct cl_piece p = { .off = r->off, .len = r->len, .buf = b, .src_off = b->state == CL_WBUF_OPEN ? r->off : r->chunk_off };
+
 		rc = cl_overlay_add(o, &p);
-		if (rc < 0)
-			return rc;
 	}
-	return 0;
+	return rc;
 }

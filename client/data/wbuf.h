@@ -24,7 +24,7 @@
 #define CL_WBUF_PAGES_MAX 256u   /* 16 MiB, the largest chunk */
 
 struct cl_file;
-
+struct cl_packed;
 
 enum cl_wbuf_state { CL_WBUF_OPEN, CL_WBUF_SEALED, CL_WBUF_STORED, CL_WBUF_FAILED };
 
@@ -56,7 +56,8 @@ struct cl_wbuf {
 	struct cl_range range[CL_WBUF_RANGES_MAX];
 	uint32_t base;                 /* sealed: first page of the chunk */
 	uint32_t chunk_len;            /* sealed: bytes of the chunk */
-	struct cl_chunk_ref chunk;     /* stored */
+	struct cl_chunk_ref chunk;     /* stored; number 0: there was nothing to store */
+	struct cl_packed *packed;      /* what aux-apps made of it (packed.h); NULL: it is stored as it was sealed */
 	uint32_t stored_bytes;         /* stored: on the benefactor, header included */
 	uint32_t npages;
 	uint8_t *page[];

@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/aux/aux.h"
 #include "client/data/internal.h"
+#include "fp/auxwire.h"
 
 /* How long a write into a full store waits for what is being deleted. */
 #define DELETED_IS_FREE_MS 5000u
@@ -30,6 +32,12 @@ static uint32_t round_up_page(uint32_t n)
 	return (n + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES * CL_PAGE_BYTES;
 }
 
+/* Of so many bytes of data, in whatever form aux-apps leave them. */
+static uint32_t record_bytes(const struct cl_data *d, uint32_t len)
+{
+	return fp_record_size_bytes(len + (cl_aux_chunks(d->m) ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0));
+}
+
 /*
  * Space for a new buffer of the window: for all of it, or when that is not to be had, for what this write needs. The last
  * megabyte of a nearly full store can still be used.
@@ -38,12 +46,12 @@ static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, u
 		   struct cl_wbuf *b)
 {
 	uint64_t deadline_ms = cl_deadline(d);
-	int rc = cl_space_reserve(d, inode->ino, win, stripe, fp_record_size_bytes(window_bytes), 0, deadline_ms, &b->resv);
+	int rc = cl_space_reserve(d, inode->ino, win, stripe, record_bytes(d, window_bytes), 0, deadline_ms, &b->resv);
 
 	b->limit = window_bytes;
 	if (rc == -ENOSPC && round_up_page(end) < window_bytes) {
 		b->limit = round_up_page(end);
-		rc = cl_space_reserve(d, inode->ino, win, stripe, fp_record_size_bytes(b->limit), 0, deadline_ms, &b->resv);
+		rc = cl_space_reserve(d, inode->ino, win, stripe, record_bytes(d, b->limit), 0, deadline_ms, &b->resv);
 	}
 	return rc;
 }
@@ -73,6 +81,8 @@ static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, uint32_t
 	int rc = reserve(d, inode, stripe, window_bytes, win, end, b);
 	bool coming = true;
 
+	if (rc == -ENOSPC)
+		(void)cl_aux_release_holds(d->m); /* chunks that nothing but a hold keeps are deleted now */
 	while (rc == -ENOSPC && coming && fp_now_ms() - begun_ms < DELETED_IS_FREE_MS) {
 		coming = deleting_bytes(d) > 0 || fp_now_ms() - begun_ms < 300;
 		cl_space_tick(d, fp_now_ms(), true); /* ends of leases too short for this record are space as well */

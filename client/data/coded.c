@@ -1,0 +1,153 @@
+/*
+ * Loading coded chunks (see coded.h). Called by the read cache on FUSE threads (a reader needs it now) and store threads (read-ahead), for the whole chunk at
+ * once: whoever comes meanwhile waits for the cache's blocks.
+ *
+ * The stored bytes go into memory from the heap and not into pool pages: they are needed for the time of decoding only, and a reader that holds pages while it
+ * waits for more could wait for itself. Their number is bounded instead.
+ */
+#include "client/data/coded.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
+#include <xxhash.h>
+
+#include "client/aux/aux.h"
+#include "client/data/internal.h"
+#include "client/data/load.h"
+#include "fp/checksum.h"
+#include "fp/envelope.h"
+
+/* Reading ahead has no deadline of its own. */
+#define AHEAD_MS 10000u
+
+static int slot_take(struct cl_data *d, bool wait, uint64_t deadline_ms)
+{
+	struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
+
+	if (!wait)
+		return sem_trywait(&d->coded_slots) < 0 ? -EAGAIN : 0;
+	while (sem_clockwait(&d->coded_slots, CLOCK_MONOTONIC, &ts) < 0)
+		if (errno != EINTR)
+			return FP_EDEADLINE;
+	return 0;
+}
+
+/* An entry that stands for the stored bytes; of no table, so nobody else sees it. What is known of their place is e's to know. */
+static struct cl_rchunk *raw_new(struct cl_rchunk *e)
+{
+	uint32_t blocks = fp_sum_nblocks(e->ref.len_bytes);
+	struct cl_rchunk *raw = calloc(1, sizeof(*raw) + blocks * sizeof(raw->block[0]));
+
+	if (!raw)
+		return NULL;
+	pthread_mutex_init(&raw->lock, NULL);
+	raw->ref = e->ref;
+	raw->ref.data_len_bytes = 0;
+	raw->blocks = blocks;
+	pthread_mutex_lock(&e->lock);
+	if (e->seg) {
+		atomic_fetch_add(&e->seg->refs, 1);
+		raw->seg = e->seg;
+		raw->off = e->off;
+	}
+	pthread_mutex_unlock(&e->lock);
+	return raw;
+}
+
+static void raw_free(struct cl_rchunk *raw)
+{
+	cl_seg_put(raw->seg);
+	pthread_mutex_destroy(&raw->lock);
+	free(raw);
+}
+
+/* The stored bytes, verified. */
+static int load_stored(struct cl_data *d, struct cl_rchunk *e, uint8_t *buf)
+{
+	uint8_t *at[FP_BLOCKS_MAX];
+	struct cl_rchunk *raw = raw_new(e);
+	int rc;
+
+	if (!raw)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < raw->blocks; i++)
+		at[i] = buf + (size_t)i * CL_PAGE_BYTES;
+	rc = cl_load_blocks(d, raw, 0, raw->blocks - 1, at);
+	raw_free(raw);
+	return rc;
+}
+
+static int data_iov(const struct cl_rchunk *e, uint8_t **pages, struct iovec *iov)
+{
+	uint32_t left = e->ref.data_len_bytes;
+
+	for (uint32_t i = 0; i < e->blocks; i++) {
+		uint32_t n = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
+
+		iov[i] = (struct iovec){ pages[i], n };
+		left -= n;
+	}
+	return (int)e->blocks;
+}
+
+static bool is_the_data(const struct fp_envelope *env, const struct iovec *iov, int n)
+{
+	XXH3_state_t s;
+
+	XXH3_64bits_reset(&s);
+	for (int i = 0; i < n; i++)
+		(void)XXH3_64bits_update(&s, iov[i].iov_base, iov[i].iov_len);
+	return XXH3_64bits_digest(&s) == env->data_sum;
+}
+
+static int decode(struct cl_data *d, const struct cl_rchunk *e, uint8_t *buf, uint8_t **pages, uint64_t deadline_ms)
+{
+	struct iovec coded, out[CL_WBUF_PAGES_MAX];
+	struct fp_envelope env;
+	int n, rc = fp_envelope_decode(buf, e->ref.len_bytes, e->ref.len_bytes, &env);
+
+	if (rc < 0 || env.data_bytes != e->ref.data_len_bytes)
+		return FP_ECHECKSUM;
+	coded = (struct iovec){ buf + FP_ENVELOPE_BYTES(env.nstages), env.coded_bytes };
+	n = data_iov(e, pages, out);
+	rc = cl_aux_decode(d->m, env.stage, env.nstages, &coded, 1, out, n, deadline_ms);
+	switch (rc) {
+	case 0:
+		break;
+	case -EILSEQ:
+		return FP_ECHECKSUM;
+	case -ETIMEDOUT:
+		return FP_EDEADLINE;
+	case -EIO:
+		return CL_ECODER;
+	default:
+		return rc;
+	}
+	if (is_the_data(&env, out, n))
+		return 0;
+	FP_LOG_EVERY(1000, FP_LOG_ERROR, "chunk %#llx: what %s decoded is not what was coded", (unsigned long long)e->ref.id, env.stage[0].name);
+	return FP_ECHECKSUM;
+}
+
+int cl_coded_load(struct cl_data *d, struct cl_rchunk *e, uint8_t **pages, bool wait, uint64_t deadline_ms)
+{
+	uint8_t *buf;
+	int rc;
+
+	if (!wait)
+		deadline_ms = fp_now_ms() + AHEAD_MS;
+	rc = slot_take(d, wait, deadline_ms);
+	if (rc < 0)
+		return rc;
+	buf = aligned_alloc(4096, (size_t)fp_sum_nblocks(e->ref.len_bytes) * CL_PAGE_BYTES);
+	rc = buf ? load_stored(d, e, buf) : -ENOMEM;
+	if (rc == 0)
+		rc = decode(d, e, buf, pages, deadline_ms);
+	free(buf);
+	sem_post(&d->coded_slots);
+	return rc;
+}

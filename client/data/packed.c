@@ -1,0 +1,264 @@
+/*
+ * Sealed buffers on their way through the aux-apps (see packed.h). Submitted by whoever seals, answered on a thread of aux/, taken over by
+ * store threads, which may copy and allocate.
+ *
+ * What is new is copied together into memory of its own, once: content-defined pieces begin anywhere, O_DIRECT wants aligned parts; the host can write to
+ * the region's buffers as long as it lives, and what has been summed must not change; and the region is small and wanted by the next window. The copy
+ * is a tenth of what any digest costs. A window that is all new and not coded has no copy: its pages are stored as without aux-apps.
+ *
+ * The sum of the data in the envelope is made from the mount's own pages, never from the host's memory: a coder that went wrong is found at
+ * the first read, not believed.
+ */
+#include "client/data/packed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
+#include <xxhash.h>
+
+#include "client/data/internal.h"
+#include "client/data/pieces.h"
+#include "fp/envelope.h"
+
+static void on_done(struct cl_aux_job *job)
+{
+	struct cl_packed *k = (struct cl_packed *)job;
+	k->answered = true;
+	k->ready(k->b);
+}
+
+/* All written bytes from the first on, and no filled gap before or between them. */
+static bool is_whole(const struct cl_wbuf *b)
+{
+	return b->nranges == 1 && b->range[0].chunk_off == 0 && b->range[0].len == b->chunk_len;
+}
+
+static uint32_t pieces_max(const struct cl_wbuf *b)
+{
+	uint32_t mib = (b->file->window_bytes + (1u << 20) - 1) >> 20;
+
+	return mib * CL_SLICES_PER_MIB - (b->nranges - 1); /* each further range may cut a piece in two */
+}
+
+int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct cl_wbuf *b))
+{
+	struct cl_packed *k = calloc(1, sizeof(*k));
+	uint64_t base = b->win * b->file->window_bytes;
+
+	if (!k)
+		return -ENOMEM;
+	k->b = b;
+	k->job.ino = b->file->inode->ino;
+	k->job.file_serial = b->file->inode->aux_serial;
+	k->job.whole = is_whole(b);
+	k->job.file_off = k->job.whole ? base + b->range[0].off : base;
+	k->job.len_bytes = b->chunk_len;
+	k->job.npages = (b->chunk_len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
+	k->job.pages = b->page + b->base;
+	k->job.done = on_done;
+	k->ready = ready;
+	k->pieces_max = pieces_max(b);
+	b->packed = k;
+	cl_aux_submit(d->m, &k->job);
+	return 0;
+}
+
+/* -------------------------------------------------------------- the bytes to be stored */
+
+/* fn for each part of the new data, in order, from the buffer's pages. */
+static void each_new(const struct cl_packed *k, void (*fn)(void *arg, const uint8_t *p, uint32_t len), void *arg)
+{
+	const struct fp_auxw_piece all = { .kind = FP_AUXW_PIECE_NEW, .len_bytes = k->b->chunk_len };
+	const struct fp_auxw_piece *p = k->npieces ? k->pieces : &all;
+
+	for (uint32_t i = 0; i < (k->npieces ? k->npieces : 1); i++) {
+		uint32_t off = p[i].off, left = p[i].kind == FP_AUXW_PIECE_NEW ? p[i].len_bytes : 0;
+
+		while (left > 0) {
+			uint32_t in_page = off % CL_PAGE_BYTES, n = CL_PAGE_BYTES - in_page;
+
+			if (n > left)
+				n = left;
+			fn(arg, k->b->page[k->b->base + off / CL_PAGE_BYTES] + in_page, n);
+			off += n;
+			left -= n;
+		}
+	}
+}
+
+static void copy_part(void *arg, const uint8_t *p, uint32_t len)
+{
+	uint8_t **at = arg;
+
+	memcpy(*at, p, len);
+	*at += len;
+}
+
+static void sum_part(void *arg, const uint8_t *p, uint32_t len)
+{
+	(void)XXH3_64bits_update(arg, p, len);
+}
+
+static uint64_t sum_new(const struct cl_packed *k)
+{
+	XXH3_state_t s;
+
+	XXH3_64bits_reset(&s);
+	each_new(k, sum_part, &s);
+	return XXH3_64bits_digest(&s);
+}
+
+static int flat_new(struct cl_packed *k, uint32_t bytes)
+{
+	size_t padded = fp_record_size_bytes(bytes) - FP_RECORD_HEADER_BYTES;
+
+	k->flat = aligned_alloc(FP_RECORD_ALIGN_BYTES, padded);
+	if (!k->flat)
+		return -ENOMEM;
+	k->flat_bytes = bytes;
+	memset(k->flat + bytes, 0, padded - bytes);
+	return 0;
+}
+
+static int fill_plain(struct cl_packed *k)
+{
+	uint8_t *at;
+	int rc = flat_new(k, k->new_bytes);
+
+	at = k->flat;
+	if (rc == 0)
+		each_new(k, copy_part, &at);
+	return rc;
+}
+
+static int fill_coded(struct cl_packed *k)
+{
+	const struct cl_aux_job *j = &k->job;
+	struct fp_envelope e = { .data_bytes = j->new_bytes, .coded_bytes = j->coded_bytes, .nstages = j->nstages };
+	uint32_t head = FP_ENVELOPE_BYTES(j->nstages);
+	int rc;
+
+	if (j->nstages > FP_AUXW_STAGES_MAX)
+		return -EPROTO;
+	memcpy(e.stage, j->stages, j->nstages * sizeof(e.stage[0]));
+	if (fp_envelope_check(&e) < 0 || !j->bytes)
+		return -EPROTO;
+	rc = flat_new(k, head + j->coded_bytes);
+	if (rc < 0)
+		return rc;
+	e.data_sum = sum_new(k);
+	fp_envelope_encode(&e, k->flat);
+	memcpy(k->flat + head, j->bytes, j->coded_bytes);
+	k->data_len_bytes = j->new_bytes;
+	return 0;
+}
+
+/* -------------------------------------------------------------- taking over */
+
+static int take_note(struct cl_packed *k)
+{
+	const struct cl_aux_job *j = &k->job;
+
+	if (j->note_bytes > FP_AUX_NOTE_MAX_BYTES)
+		return -EPROTO;
+	k->tickets = j->tickets;
+	if (j->note_bytes == 0)
+		return 0;
+	k->note = malloc(j->note_bytes);
+	k->keys = malloc(j->nkeys * sizeof(*k->keys) + 1);
+	if (!k->note || !k->keys)
+		return -ENOMEM;
+	memcpy(k->note, j->note, j->note_bytes);
+	memcpy(k->keys, j->keys, j->nkeys * sizeof(*k->keys));
+	k->note_bytes = j->note_bytes;
+	k->nkeys = j->nkeys;
+	return 0;
+}
+
+/*
+ * *packed_anew: offsets in the new data are not those that the aux-app knows: what it noted about them is of no use. What is coded stays as it is: its
+ * data is inside.
+ */
+static int take_pieces(struct cl_packed *k, bool *packed_anew)
+{
+	const struct cl_aux_job *j = &k->job;
+	uint32_t n = j->npieces;
+
+	*packed_anew = false;
+	k->new_bytes = n ? j->new_bytes : j->len_bytes;
+	if (n == 0)
+		return j->nstages > 0 && j->new_bytes != j->len_bytes ? -EPROTO : 0;
+	if (cl_pieces_check(j->pieces, n, j->len_bytes, j->new_bytes) < 0)
+		return -EPROTO;
+	k->pieces = malloc(n * sizeof(*k->pieces));
+	if (!k->pieces)
+		return -ENOMEM;
+	memcpy(k->pieces, j->pieces, n * sizeof(*k->pieces));
+	n = cl_pieces_merge(k->pieces, n);
+	if (n > k->pieces_max && j->nstages == 0) {
+		n = cl_pieces_limit(k->pieces, n, k->pieces_max, &k->new_bytes);
+		*packed_anew = true;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		k->refers |= k->pieces[i].kind == FP_AUXW_PIECE_STORED;
+	k->npieces = n == 1 && k->pieces[0].kind == FP_AUXW_PIECE_NEW ? 0 : n;
+	return 0;
+}
+
+static int take(struct cl_packed *k)
+{
+	bool packed_anew;
+	int rc = k->job.status < 0 ? k->job.status : take_pieces(k, &packed_anew);
+
+	if (rc == 0 && k->new_bytes > 0 && !packed_anew)
+		rc = take_note(k);
+	if (rc < 0 || k->new_bytes == 0)
+		return rc;
+	if (k->job.nstages > 0)
+		return fill_coded(k);
+	return k->npieces ? fill_plain(k) : 0;
+}
+
+int cl_packed_take(struct cl_data *d, struct cl_packed *k)
+{
+	int rc = take(k);
+
+	if (rc == -EPROTO) {
+		FP_LOG_EVERY(1000, FP_LOG_ERROR, "inode %llu: the aux-apps left a window of %u bytes in a way that can't be stored",
+			     (unsigned long long)k->job.ino, k->job.len_bytes);
+		rc = -EIO;
+	}
+	k->taken = true;
+	k->pins = k->job.pins;
+	k->job.pins = NULL;
+	k->answered = false;
+	cl_aux_job_fini(d->m, &k->job);
+	return rc;
+}
+
+void cl_packed_stored(struct cl_packed *k)
+{
+	free(k->flat);
+	k->flat = NULL;
+}
+
+void cl_packed_free(struct cl_data *d, struct cl_packed *k)
+{
+	if (!k)
+		return;
+	if (k->answered)
+		cl_aux_job_fini(d->m, &k->job);
+	cl_aux_pins_put(d->m, k->pins);
+	free(k->pieces);
+	free(k->flat);
+	free(k->note);
+	free(k->keys);
+	free(k);
+}
+
+uint32_t cl_packed_note_bytes(const struct cl_packed *k)
+{
+	return k ? k->note_bytes + k->nkeys * 8 : 0;
+}
