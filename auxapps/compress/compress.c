@@ -1,7 +1,7 @@
 /*
  * Aux-app compress: chunks are stored compressed, reads undo it.
  *
- * Runs in fp-auxhost, any number of workers at once (FP_AUX_PARALLEL): contexts of the libraries belong to the thread.
+ * Runs in fp-auxhost, any number of workers at once (FP_AUX_PARALLEL): each call takes a set of contexts of the libraries from a stack.
  *
  * Most checkpoints are floating-point noise that nothing compresses, and time on service cores is what this costs. So a
  * sample of each chunk is tried first, plain and with the bytes of 4- and 8-byte numbers sorted by significance (shuffle): the exponents of
@@ -34,10 +34,13 @@ struct compress {
 	enum codec codec;
 	int level;
 	int shuffle;                   /* -1: try which; else 0, 4, 8 */
+	pthread_mutex_t lock;
+	struct tools *idle;            /* lock */
 };
 
-/* Of one worker thread. */
+/* What one call needs; kept for the next. */
 struct tools {
+	struct tools *next;
 	ZSTD_CCtx *zc;
 	ZSTD_DCtx *zd;
 	void *lz4_state;               /* for LZ4_compress_fast_extState and the HC form, the larger of both */
@@ -45,14 +48,8 @@ struct tools {
 	uint32_t scratch_bytes;
 };
 
-static pthread_key_t tools_key;
-static pthread_once_t tools_once = PTHREAD_ONCE_INIT;
-static bool tools_ok;
-
-static void tools_free(void *arg)
+static void tools_free(struct tools *t)
 {
-	struct tools *t = arg;
-
 	ZSTD_freeCCtx(t->zc);
 	ZSTD_freeDCtx(t->zd);
 	free(t->lz4_state);
@@ -60,27 +57,24 @@ static void tools_free(void *arg)
 	free(t);
 }
 
-static void tools_init(void)
-{
-	tools_ok = pthread_key_create(&tools_key, tools_free) == 0;
-}
-
-static struct tools *tools_get(void)
+static struct tools *tools_get(struct compress *c)
 {
 	struct tools *t;
 
-	pthread_once(&tools_once, tools_init);
-	if (!tools_ok)
-		return NULL;
-	t = pthread_getspecific(tools_key);
+	pthread_mutex_lock(&c->lock);
+	t = c->idle;
 	if (t)
-		return t;
-	t = calloc(1, sizeof(*t));
-	if (t && pthread_setspecific(tools_key, t) != 0) {
-		free(t);
-		t = NULL;
-	}
-	return t;
+		c->idle = t->next;
+	pthread_mutex_unlock(&c->lock);
+	return t ? t : calloc(1, sizeof(*t));
+}
+
+static void tools_put(struct compress *c, struct tools *t)
+{
+	pthread_mutex_lock(&c->lock);
+	t->next = c->idle;
+	c->idle = t;
+	pthread_mutex_unlock(&c->lock);
 }
 
 static uint8_t *scratch(struct tools *t, uint32_t bytes)
@@ -234,41 +228,49 @@ static void put_header(uint8_t *out, const struct compress *c, int width, uint32
 		out[4 + i] = (uint8_t)(bytes >> 8 * i);
 }
 
-static int compress_out(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *k)
+static int code(const struct compress *c, struct fp_aux_call *call, struct tools *t, const uint8_t *data, uint32_t bytes, uint8_t *out)
 {
-	const struct compress *c = state;
-	uint32_t cap, room = worth_bytes(k->len_bytes), n;
-	struct tools *t = tools_get();
-	const uint8_t *data = room ? fp_aux_flat(call, k) : NULL;
-	uint8_t *out = room ? fp_aux_out_buffer(call, &cap) : NULL;
-	int width;
+	uint32_t room = worth_bytes(bytes), n = 0;
+	int width = choose_width(c, t, data, bytes), rc;
 
-	if (!room)
-		return FP_AUX_PASS;
-	if (!t || !data || !out)
-		return -ENOMEM;
-	width = choose_width(c, t, data, k->len_bytes);
-	if (width < 0) {
-		fp_aux_count(c->host, "incompressible", 1);
-		return FP_AUX_PASS;
-	}
 	if (width > 0) {
-		uint8_t *sorted = scratch(t, k->len_bytes);
+		uint8_t *sorted = scratch(t, bytes);
 
 		if (!sorted)
-			return -ENOMEM;
-		shuffle(data, sorted, k->len_bytes, width);
+			return FP_AUX_PASS;
+		shuffle(data, sorted, bytes, width);
 		data = sorted;
 		fp_aux_count(c->host, "shuffled", 1);
 	}
-	n = pack(c, t, data, k->len_bytes, out + HEADER_BYTES, room - HEADER_BYTES);
+	if (width >= 0)
+		n = pack(c, t, data, bytes, out + HEADER_BYTES, room - HEADER_BYTES);
 	if (n == 0) {
 		fp_aux_count(c->host, "incompressible", 1);
 		return FP_AUX_PASS;
 	}
-	put_header(out, c, width, k->len_bytes);
-	n = (uint32_t)fp_aux_replace(call, HEADER_BYTES + n);
-	return n ? (int)n : FP_AUX_REPLACED;
+	put_header(out, c, width, bytes);
+	rc = fp_aux_replace(call, HEADER_BYTES + n);
+	return rc < 0 ? rc : FP_AUX_REPLACED;
+}
+
+static int compress_out(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	struct compress *c = state;
+	const uint8_t *data;
+	struct tools *t;
+	uint8_t *out;
+	int rc = FP_AUX_PASS; /* out of memory is no reason to refuse a checkpoint */
+
+	if (worth_bytes(k->len_bytes) == 0)
+		return rc;
+	data = fp_aux_flat(call, k);
+	out = fp_aux_out_buffer(call, NULL);
+	t = data && out ? tools_get(c) : NULL;
+	if (t) {
+		rc = code(c, call, t, data, k->len_bytes, out);
+		tools_put(c, t);
+	}
+	return rc;
 }
 
 /* -------------------------------------------------------------- back */
@@ -287,32 +289,35 @@ static int unpack(struct tools *t, enum codec codec, const uint8_t *in, uint32_t
 	return !ZSTD_isError(n) && n == out_bytes ? 0 : -EILSEQ;
 }
 
+static int decode(struct tools *t, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes)
+{
+	uint8_t *to = in[1] ? scratch(t, out_bytes) : out;
+	int rc = to ? unpack(t, (enum codec)in[0], in + HEADER_BYTES, in_bytes - HEADER_BYTES, to, out_bytes) : -ENOMEM;
+
+	if (rc == 0 && in[1])
+		unshuffle(to, out, out_bytes, in[1]);
+	return rc;
+}
+
 static int compress_in(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes)
 {
-	struct tools *t = tools_get();
-	uint8_t *to = out;
+	struct compress *c = state;
+	struct tools *t;
 	uint32_t bytes = 0;
-	int width, rc;
+	int rc = -ENOMEM;
 
-	(void)state;
 	(void)call;
-	if (!t)
-		return -ENOMEM;
-	if (in_bytes <= HEADER_BYTES || (in[0] != CODEC_ZSTD && in[0] != CODEC_LZ4))
+	if (in_bytes <= HEADER_BYTES || (in[0] != CODEC_ZSTD && in[0] != CODEC_LZ4) || (in[1] != 0 && in[1] != 4 && in[1] != 8))
 		return -EILSEQ;
-	width = in[1];
 	for (unsigned i = 0; i < 4; i++)
 		bytes |= (uint32_t)in[4 + i] << 8 * i;
-	if (bytes != out_bytes || (width != 0 && width != 4 && width != 8))
+	if (bytes != out_bytes)
 		return -EILSEQ;
-	if (width) {
-		to = scratch(t, out_bytes);
-		if (!to)
-			return -ENOMEM;
+	t = tools_get(c);
+	if (t) {
+		rc = decode(t, in, in_bytes, out, out_bytes);
+		tools_put(c, t);
 	}
-	rc = unpack(t, (enum codec)in[0], in + HEADER_BYTES, in_bytes - HEADER_BYTES, to, out_bytes);
-	if (rc == 0 && width)
-		unshuffle(to, out, out_bytes, width);
 	return rc;
 }
 
@@ -333,6 +338,20 @@ static int read_options(struct compress *c)
 	return 0;
 }
 
+static void compress_stop(void *state)
+{
+	struct compress *c = state;
+
+	while (c->idle) {
+		struct tools *t = c->idle;
+
+		c->idle = t->next;
+		tools_free(t);
+	}
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
 static int compress_start(struct fp_aux_host *host, void **state)
 {
 	struct compress *c = calloc(1, sizeof(*c));
@@ -341,27 +360,23 @@ static int compress_start(struct fp_aux_host *host, void **state)
 	if (!c)
 		return -ENOMEM;
 	c->host = host;
+	pthread_mutex_init(&c->lock, NULL);
 	rc = read_options(c);
 	if (rc < 0)
-		free(c);
+		compress_stop(c);
 	else
 		*state = c;
 	return rc;
 }
 
-static void compress_stop(void *state)
-{
-	free(state);
-}
-
 static int compress_configure(void *state, const char *name)
 {
-	struct compress *c = state, old = *c;
-	int rc = read_options(c);
+	struct compress *c = state;
+	int level = c->level, rc = read_options(c);
 
 	(void)name;
 	if (rc < 0)
-		*c = old;
+		c->level = level;
 	return rc;
 }
 

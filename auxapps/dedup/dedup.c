@@ -1,0 +1,521 @@
+/*
+ * Aux-app dedup: what an earlier checkpoint has stored already is not stored again (the paper, sections IV.B and V, Figure 2).
+ *
+ * For each sealed chunk: find its zeros, cut the rest into pieces (by content, or in equal sizes), digest them (SHA-1 as the paper has it), look the
+ * digests up among those of the file's earlier version, and tell the host which pieces are new and where the others lie. The digests of what is new go
+ * into a note, which the manager keeps with the stored chunk and gives to the next version: one message per file, none per piece.
+ * With scope=store, digests that the earlier version has not are asked for in the whole store, one message per chunk.
+ *
+ * Threads: any number of workers. The earlier version's index is loaded by the first chunk of a file (others of the file wait), and only read afterwards.
+ * `lock` is for the table of files and for payoff. Chunks of earlier versions are held by the host while the file is open, so a place stays good
+ * until it is committed.
+ *
+ * Duplicates within the file being written are found inside of one chunk only: a chunk that is not published yet can't be referred to.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cdc.h"
+#include "digest.h"
+#include "fp/auxapp.h"
+#include "index.h"
+#include "note.h"
+#include "payoff.h"
+#include "pieces.h"
+
+#define FILES_MAX 256u
+
+struct dfile {                         /* a file being written */
+	uint64_t serial;               /* lock; 0: free */
+	uint64_t used;                 /* lock: when, to choose the oldest */
+	unsigned users;                /* lock: workers in it */
+	bool loading;                  /* lock: one of them asks for the earlier version */
+	bool has_earlier;              /* these three: constant once loading is over */
+	uint8_t generation;            /* of this version */
+	struct index earlier;
+};
+
+struct dedup {
+	struct fp_aux_host *host;
+	enum digest_kind kind;
+	struct cut_rule rule;
+	bool whole_store;
+	const char *pattern;
+	size_t entries_max;            /* of one file's index */
+	pthread_mutex_t lock;
+	pthread_cond_t loaded;
+	struct worker *idle;           /* lock */
+	uint64_t clock;                /* lock */
+	struct payoff payoff;          /* lock */
+	struct dfile file[FILES_MAX];
+};
+
+struct worker {                        /* what one call needs; kept for the next */
+	struct worker *next;
+	struct digest *digest;
+	struct pieces pieces;
+	struct index found;            /* what fp_aux_find told about this chunk */
+	uint8_t *buf;                  /* a stored piece, for comparing */
+	uint32_t buf_bytes;
+	uint8_t note[FP_AUX_NOTE_MAX_BYTES];
+	uint64_t keys[FP_AUX_NOTE_KEYS_MAX];
+};
+
+static void worker_free(struct worker *w)
+{
+	digest_free(w->digest);
+	pieces_fini(&w->pieces);
+	index_fini(&w->found);
+	free(w->buf);
+	free(w);
+}
+
+/* NULL: no memory, or no such digest. */
+static struct worker *worker_get(struct dedup *d)
+{
+	struct worker *w;
+
+	pthread_mutex_lock(&d->lock);
+	w = d->idle;
+	if (w)
+		d->idle = w->next;
+	pthread_mutex_unlock(&d->lock);
+	if (w)
+		return w;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return NULL;
+	w->digest = digest_new(d->kind);
+	if (w->digest)
+		return w;
+	worker_free(w);
+	return NULL;
+}
+
+static void worker_put(struct dedup *d, struct worker *w)
+{
+	pthread_mutex_lock(&d->lock);
+	w->next = d->idle;
+	d->idle = w;
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* -------------------------------------------------------------- files and their earlier versions */
+
+struct loading {
+	const struct dedup *d;
+	struct index *index;
+	uint8_t generation;
+	bool any;
+};
+
+static int take_note(void *arg, const struct fp_aux_noted *n)
+{
+	struct loading *l = arg;
+	struct note_reader r;
+	const uint8_t *digest;
+	uint32_t off, len;
+
+	if (!note_open(&r, n->note, n->note_bytes, n->data_bytes) || r.kind != l->d->kind)
+		return 0;
+	if (!l->any || (uint8_t)(r.generation - l->generation) < 128)
+		l->generation = r.generation; /* chunks of older versions may be among them: the newest counts */
+	l->any = true;
+	while (note_next(&r, &off, &len, &digest)) {
+		struct fp_aux_place place = { .chunk = n->chunk, .off = off, .len_bytes = len };
+
+		if (len < FP_AUX_PIECE_MIN_BYTES)
+			continue;
+		if (l->index->used >= l->d->entries_max || !index_add(l->index, digest, digest_bytes(r.kind), place))
+			return 1;
+	}
+	return 0;
+}
+
+static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
+{
+	struct loading l = { .d = d, .index = &f->earlier };
+	int rc = fp_aux_earlier(d->host, serial, d->pattern, take_note, &l);
+
+	f->has_earlier = l.any;
+	f->generation = l.any ? l.generation + 1 : 0;
+	if (rc < 0 && rc != -ENOENT) {
+		fp_aux_log(d->host, FP_AUX_WARN, "the earlier version of a file could not be asked for: it is stored without looking for duplicates");
+		fp_aux_count(d->host, "versions missed", 1);
+	}
+}
+
+/* lock held. NULL: all are in use. */
+static struct dfile *free_file(struct dedup *d)
+{
+	struct dfile *best = NULL;
+
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		struct dfile *f = &d->file[i];
+
+		if (f->users == 0 && (!best || f->serial == 0 || (best->serial != 0 && f->used < best->used)))
+			best = f;
+	}
+	return best;
+}
+
+static struct dfile *file_get(struct dedup *d, uint64_t serial)
+{
+	struct dfile *f = NULL;
+
+	pthread_mutex_lock(&d->lock);
+	for (unsigned i = 0; i < FILES_MAX && !f; i++)
+		if (d->file[i].serial == serial)
+			f = &d->file[i];
+	if (f) {
+		f->users++;
+		while (f->loading)
+			pthread_cond_wait(&d->loaded, &d->lock); /* bounded: the other's call has a deadline */
+	} else if ((f = free_file(d))) {
+		index_fini(&f->earlier);
+		f->serial = serial;
+		f->users = 1;
+		f->loading = true;
+		pthread_mutex_unlock(&d->lock);
+		load_earlier(d, f, serial);
+		pthread_mutex_lock(&d->lock);
+		f->loading = false;
+		pthread_cond_broadcast(&d->loaded);
+	}
+	if (f)
+		f->used = ++d->clock;
+	pthread_mutex_unlock(&d->lock);
+	return f;
+}
+
+static void file_put(struct dedup *d, struct dfile *f)
+{
+	pthread_mutex_lock(&d->lock);
+	f->users--;
+	pthread_mutex_unlock(&d->lock);
+}
+
+static int released(void *state, struct fp_aux_call *call, const struct fp_aux_file *sealed)
+{
+	struct dedup *d = state;
+
+	(void)call;
+	pthread_mutex_lock(&d->lock);
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		struct dfile *f = &d->file[i];
+
+		if (f->serial == sealed->file_serial && f->users == 0) {
+			index_fini(&f->earlier);
+			f->serial = 0;
+		}
+	}
+	pthread_mutex_unlock(&d->lock);
+	return 0;
+}
+
+/* -------------------------------------------------------------- looking up */
+
+/* Are the bytes really there? Where the digest does not prove it. */
+static bool proved(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k, const struct piece *x, struct fp_aux_place place)
+{
+	if (digest_is_strong(d->kind))
+		return true;
+	if (w->buf_bytes < place.len_bytes) {
+		free(w->buf);
+		w->buf = malloc(place.len_bytes);
+		w->buf_bytes = w->buf ? place.len_bytes : 0;
+	}
+	return w->buf && fp_aux_read_chunk(d->host, place, w->buf) == 0 && pieces_equal(k, x->off, x->len_bytes, w->buf);
+}
+
+/* The piece that continues a run, if there is one in the index of the same digest elsewhere, is not looked for: the first entry is as good as any. */
+static void look_up(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k, const struct index *in)
+{
+	for (uint32_t i = 0; i < w->pieces.n; i++) {
+		struct piece *x = &w->pieces.piece[i];
+		const struct index_entry *e;
+
+		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES)
+			continue;
+		e = index_find(in, x->digest, x->len_bytes);
+		if (e && proved(d, w, k, x, e->place)) {
+			x->kind = PIECE_STORED;
+			x->place = e->place;
+		}
+	}
+}
+
+static uint64_t key_of(const struct piece *x)
+{
+	uint64_t key;
+
+	memcpy(&key, x->digest, sizeof(key));
+	return key;
+}
+
+static uint32_t collect_keys(struct worker *w)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w->pieces.n && n < FP_AUX_NOTE_KEYS_MAX; i++) {
+		const struct piece *x = &w->pieces.piece[i];
+
+		if (x->kind == PIECE_NEW && x->digested && x->len_bytes >= FP_AUX_PIECE_MIN_BYTES)
+			w->keys[n++] = key_of(x);
+	}
+	return n;
+}
+
+static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k)
+{
+	struct loading l = { .d = d, .index = &w->found };
+	uint32_t n = collect_keys(w);
+
+	index_fini(&w->found);
+	if (n > 0 && fp_aux_find(d->host, w->keys, n, take_note, &l) == 0)
+		look_up(d, w, k, &w->found);
+}
+
+/* -------------------------------------------------------------- telling */
+
+static int tell_pieces(struct fp_aux_call *call, const struct pieces *p)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->n && rc == 0; i++) {
+		const struct piece *x = &p->piece[i];
+
+		switch (x->kind) {
+		case PIECE_NEW: rc = fp_aux_piece_new(call, x->off, x->len_bytes); break;
+		case PIECE_ZERO: rc = fp_aux_piece_zero(call, x->off, x->len_bytes); break;
+		case PIECE_SAME: rc = fp_aux_piece_same(call, x->off, x->len_bytes, x->earlier_off); break;
+		case PIECE_STORED: rc = fp_aux_piece_stored(call, x->off, x->len_bytes, x->place); break;
+		}
+	}
+	return rc;
+}
+
+static int tell_note(struct dedup *d, struct fp_aux_call *call, struct worker *w, uint8_t generation)
+{
+	struct note_writer note;
+
+	note_begin(&note, w->note, sizeof(w->note), d->kind, generation, d->rule.kind == CUT_FIXED ? d->rule.fixed_bytes : 0);
+	for (uint32_t i = 0; i < w->pieces.n; i++) {
+		const struct piece *x = &w->pieces.piece[i];
+
+		if (x->kind == PIECE_NEW && !note_add(&note, x->len_bytes, x->digest))
+			break;
+	}
+	if (note.len_bytes == NOTE_HEADER_BYTES)
+		return 0;
+	return fp_aux_note(call, w->note, note.len_bytes, w->keys, d->whole_store ? collect_keys(w) : 0);
+}
+
+static uint64_t bytes_of(const struct pieces *p, enum piece_kind kind)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		n += p->piece[i].kind == kind ? p->piece[i].len_bytes : 0;
+	return n;
+}
+
+static void note_payoff(struct dedup *d, const struct dfile *f, const struct pieces *p)
+{
+	uint64_t found = bytes_of(p, PIECE_STORED) + bytes_of(p, PIECE_SAME), fresh = bytes_of(p, PIECE_NEW);
+	enum payoff_change change = PAYOFF_AS_IT_WAS;
+	double share = 0;
+	char line[200];
+
+	fp_aux_count(d->host, "duplicate bytes", (int64_t)found);
+	fp_aux_count(d->host, "zero bytes", (int64_t)bytes_of(p, PIECE_ZERO));
+	fp_aux_count(d->host, "new bytes", (int64_t)fresh);
+	if (!f->has_earlier && !d->whole_store)
+		return;
+	pthread_mutex_lock(&d->lock);
+	if (d->payoff.compared_bytes + found + fresh > 0)
+		share = (double)(d->payoff.same_bytes + found) / (double)(d->payoff.compared_bytes + found + fresh);
+	change = payoff_note(&d->payoff, found + fresh, found);
+	pthread_mutex_unlock(&d->lock);
+	if (change == PAYOFF_AS_IT_WAS)
+		return;
+	fp_aux_gauge(d->host, "on", change == PAYOFF_TURNED_ON);
+	snprintf(line, sizeof(line), change == PAYOFF_TURNED_ON ? "on again: %.1f %% of the samples were duplicates"
+		 : "off: only %.1f %% were duplicates (pays=%g%%); samples go on, and turn it on again", share * 100, d->payoff.least * 100);
+	fp_aux_log(d->host, FP_AUX_INFO, line);
+}
+
+/* -------------------------------------------------------------- a chunk */
+
+static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct dfile *f, struct worker *w, bool look)
+{
+	static const struct cut_rule zeros = { .kind = CUT_ZEROS };
+	int rc = pieces_cut(&w->pieces, look ? &d->rule : &zeros, k);
+	uint32_t runs;
+	bool pass;
+
+	if (rc == 0 && look) {
+		rc = pieces_digest(&w->pieces, w->digest, k);
+		if (rc == 0 && f->has_earlier)
+			look_up(d, w, k, &f->earlier);
+		if (rc == 0 && d->whole_store)
+			look_up_store(d, w, k);
+		if (rc == 0)
+			rc = pieces_same(&w->pieces, k, !digest_is_strong(d->kind));
+	}
+	if (rc < 0)
+		return rc;
+	runs = pieces_limit(&w->pieces, FP_AUX_PIECES_MAX(k->len_bytes));
+	if (look)
+		rc = pieces_digest(&w->pieces, w->digest, k); /* zeros that the limit made new */
+	pass = runs == 1 && w->pieces.piece[0].kind == PIECE_NEW;
+	if (rc == 0 && !pass)
+		rc = tell_pieces(call, &w->pieces);
+	if (rc < 0)
+		return rc;
+	if (look) {
+		note_payoff(d, f, &w->pieces);
+		if (tell_note(d, call, w, f->generation) < 0) /* the next version finds nothing in this chunk */
+			fp_aux_count(d->host, "notes lost", 1);
+	}
+	return pass ? FP_AUX_PASS : FP_AUX_PIECES;
+}
+
+static int dedup_out(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	struct dedup *d = state;
+	struct worker *w;
+	struct dfile *f;
+	bool look;
+	int rc = FP_AUX_PASS;
+
+	if (k->coded)
+		return FP_AUX_PASS; /* declared after a stage that codes: nothing is equal any more */
+	w = worker_get(d);
+	if (!w)
+		return FP_AUX_PASS;
+	f = file_get(d, k->file_serial);
+	if (f) {
+		pthread_mutex_lock(&d->lock);
+		look = payoff_wants(&d->payoff, k->file_off, f->generation);
+		pthread_mutex_unlock(&d->lock);
+		rc = handle(d, call, k, f, w, look);
+		file_put(d, f);
+	}
+	worker_put(d, w);
+	if (rc >= 0)
+		return rc;
+	fp_aux_count(d->host, "errors", 1); /* out of memory, mostly: no reason to refuse a checkpoint */
+	return FP_AUX_PASS;
+}
+
+/* -------------------------------------------------------------- start */
+
+static const char *refuse_size(const struct dedup *d, int64_t size)
+{
+	if (size < (4 << 10) || size > (1 << 20))
+		return "size: must be 4KiB to 1MiB";
+	if (d->rule.kind == CUT_FIXED && size % FP_AUX_PIECE_MIN_BYTES != 0)
+		return "size: must be a multiple of 4KiB with chunking=fixed";
+	return NULL;
+}
+
+static int read_options(struct dedup *d)
+{
+	const char *hash = fp_aux_option_text(d->host, "hash"), *pays = fp_aux_option_text(d->host, "pays"), *why;
+	int64_t size = fp_aux_option_number(d->host, "size");
+	char *end = NULL;
+	double least = strtod(pays ? pays : "2%", &end) / 100;
+
+	d->kind = !strcmp(hash, "sha256") ? DIGEST_SHA256 : !strcmp(hash, "xxh3") ? DIGEST_XXH3 : DIGEST_SHA1;
+	d->rule.kind = !strcmp(fp_aux_option_text(d->host, "chunking"), "fixed") ? CUT_FIXED : CUT_CONTENT;
+	d->rule.fixed_bytes = (uint32_t)size;
+	d->whole_store = !strcmp(fp_aux_option_text(d->host, "scope"), "store");
+	d->pattern = fp_aux_option_text(d->host, "pattern");
+	d->entries_max = (size_t)fp_aux_option_number(d->host, "memory") / (2 * sizeof(struct index_entry));
+	why = refuse_size(d, size);
+	if (!why && (end == pays || strcmp(end, "%") != 0 || least < 0 || least > 1))
+		why = "pays: must be a share such as 2%, 0% to 100%";
+	if (why) {
+		fp_aux_log(d->host, FP_AUX_ERROR, why);
+		return -EINVAL;
+	}
+	cdc_init(&d->rule.cdc, (uint32_t)size);
+	payoff_init(&d->payoff, least);
+	return 0;
+}
+
+static void dedup_stop(void *state)
+{
+	struct dedup *d = state;
+
+	for (unsigned i = 0; i < FILES_MAX; i++)
+		index_fini(&d->file[i].earlier);
+	while (d->idle) {
+		struct worker *w = d->idle;
+
+		d->idle = w->next;
+		worker_free(w);
+	}
+	pthread_cond_destroy(&d->loaded);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+static int dedup_start(struct fp_aux_host *host, void **state)
+{
+	struct dedup *d = calloc(1, sizeof(*d));
+	struct worker *first;
+	int rc;
+
+	if (!d)
+		return -ENOMEM;
+	d->host = host;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->loaded, NULL);
+	rc = read_options(d);
+	first = rc == 0 ? worker_get(d) : NULL;
+	if (first) {
+		worker_put(d, first);
+		fp_aux_gauge(host, "on", 1);
+		*state = d;
+		return 0;
+	}
+	if (rc == 0)
+		fp_aux_log(host, FP_AUX_ERROR, "hash: OpenSSL has no such digest here (in FIPS mode sha256 works)");
+	dedup_stop(d);
+	return rc < 0 ? rc : -ENOTSUP;
+}
+
+static const char *const hashes[] = { "sha1", "sha256", "xxh3", NULL };
+static const char *const chunkings[] = { "cdc", "fixed", NULL };
+static const char *const scopes[] = { "file", "store", NULL };
+
+static const struct fp_aux_option options[] = {
+	{ .name = "hash", .fallback = "sha1", .choices = hashes, .help = "sha1, sha256, or xxh3: fast, and each duplicate is read and compared byte by byte." },
+	{ .name = "chunking", .fallback = "cdc", .choices = chunkings, .help = "cdc: cut by content, finds what has moved. fixed: equal sizes, finds what is where it was." },
+	{ .name = "size", .fallback = "32KiB", .is_size = true, .help = "Of a piece, 4KiB to 1MiB; with cdc the average. Smaller finds more and notes more." },
+	{ .name = "scope", .fallback = "file", .choices = scopes, .help = "file: compare with the earlier version of the file. store: with everything in the store, too." },
+	{ .name = "pattern", .help = "How names of one file's versions differ: * stands for the step, e.g. chk_*/rank.dat. Default: digits that grow." },
+	{ .name = "pays", .fallback = "2%", .help = "Share of duplicates below which it turns itself off and only samples. 0%: never." },
+	{ .name = "memory", .fallback = "256MiB", .is_size = true, .help = "For the digests of one earlier version; the rest of a larger one is not compared with." },
+	{ .name = NULL },
+};
+
+static const struct fp_aux_app app = {
+	.abi = FP_AUX_ABI,
+	.size_bytes = sizeof(app),
+	.name = "dedup",
+	.version = "1",
+	.summary = "stores what an earlier version of a file has not stored already (SHA-1)",
+	.flags = FP_AUX_PARALLEL,
+	.options = options,
+	.start = dedup_start,
+	.stop = dedup_stop,
+	.chunk_out = dedup_out,
+	.file_sealed = released,
+};
+
+FP_AUX_APP(app)

@@ -1,0 +1,29 @@
+/* Digests of pieces: SHA-1, SHA-256 through OpenSSL, XXH3 of 128 bits. One struct per thread. */
+#ifndef DEDUP_DIGEST_H
+#define DEDUP_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIGEST_MAX_BYTES 32u
+
+enum digest_kind { DIGEST_SHA1 = 1, DIGEST_SHA256 = 2, DIGEST_XXH3 = 3 }; /* numbers stand in notes: never reuse one */
+
+struct digest;
+
+/* NULL: no memory, or OpenSSL refuses the digest (FIPS). Freed with digest_free. */
+struct digest *digest_new(enum digest_kind kind);
+void digest_free(struct digest *d);
+enum digest_kind digest_kind_of(const struct digest *d);
+
+uint32_t digest_bytes(enum digest_kind kind);
+/* Equal digests prove equal bytes; else they have to be compared. */
+bool digest_is_strong(enum digest_kind kind);
+
+/* Begin, add parts, end: out gets digest_bytes(). False: OpenSSL failed. */
+bool digest_begin(struct digest *d);
+bool digest_add(struct digest *d, const void *data, size_t len_bytes);
+bool digest_end(struct digest *d, uint8_t out[DIGEST_MAX_BYTES]);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * Is looking for duplicates worth it? Decides from what was found; pure, no clock, no lock.
+ *
+ * On: every window is digested. Off, after too few duplicates: one window in PAYOFF_SAMPLE and, since windows at fixed places show nothing of data
+ * that moves, two successive versions of a file in PAYOFF_VERSIONS whole; what these find turns it on again.
+ */
+#ifndef DEDUP_PAYOFF_H
+#define DEDUP_PAYOFF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PAYOFF_SAMPLE 8u
+#define PAYOFF_SAMPLE_STEP_BYTES (1u << 20) /* places are counted in these */
+#define PAYOFF_VERSIONS 16u
+
+struct payoff {
+	double least;                  /* share of duplicates that pays; 0: always on */
+	bool on;
+	uint64_t compared_bytes, same_bytes; /* since the last change; the past counts less and less */
+};
+
+enum payoff_change { PAYOFF_AS_IT_WAS, PAYOFF_TURNED_OFF, PAYOFF_TURNED_ON };
+
+void payoff_init(struct payoff *p, double least);
+/* Must the window at file_off of a version of this number (modulo 256) be looked at? */
+bool payoff_wants(const struct payoff *p, uint64_t file_off, uint8_t generation);
+/* Of so many bytes that could have had a duplicate, so many had. */
+enum payoff_change payoff_note(struct payoff *p, uint64_t compared_bytes, uint64_t same_bytes);
+double payoff_share(const struct payoff *p);
+
+#endif
