@@ -1,5 +1,5 @@
-/* The chunk table and the way out of it: a chunk that no slice names any more becomes a row of garbage, in
- * the same transaction; bnf.c has it deleted. */
+/* The chunk table and the way out of it: a chunk that no slice names and no session holds any more becomes a row of
+ * garbage, in the same transaction; bnf.c has it deleted. */
 #include <errno.h>
 
 #include "manager/core_int.h"
@@ -82,5 +82,7 @@ int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
     }
     rc = mgr_db_exec(&c->db, CHUNK_DELETE, DBI(id));
     rc = rc ? rc : mgr_garbage_put(c, id, ch.bnf, ch.stored);
+    if (!rc && ch.noted)
+        rc = mgr_note_drop(c, id);
     return rc || !c->damages ? rc : mgr_damage_drop(c, id);
 }

@@ -50,7 +50,12 @@ static bool fits(const Fp__Chunk *m, const struct mgr_inode *in)
 {
     uint32_t more = m->data_len ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0;
 
-    return m->len && m->len <= in->chunk_size + more && m->data_len <= in->chunk_size;
+    return m->len && m->len <= in->chunk_size + more && m->data_len <= in->chunk_size && mgr_note_fits(m);
+}
+
+static bool is_noted(const Fp__Chunk *m)
+{
+    return m->note.len || m->n_note_keys;
 }
 
 static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struct mgr_inode *in,
@@ -150,29 +155,58 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
     return rc;
 }
 
+static int put_chunk(struct mgr_core *c, const struct named *n)
+{
+    const Fp__Chunk *m = n->m;
+    struct mgr_chunk ch = {.id = m->id,
+                           .len = m->len,
+                           .stored = m->stored_bytes,
+                           .sum = m->sum,
+                           .refs = n->refs,
+                           .bnf = m->bnf,
+                           .data = m->data_len,
+                           .noted = is_noted(m)};
+    int rc;
+
+    if (n->known)
+        return n->refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
+    if (!n->refs)
+        return mgr_garbage_put(c, ch.id, ch.bnf, ch.stored);
+    rc = mgr_chunk_insert(c, &ch);
+    return rc || !ch.noted ? rc : mgr_note_put(c, m);
+}
+
+static int put_keys(struct mgr_core *c, const struct commit *k)
+{
+    struct mgr_note_key *list;
+    size_t n = 0;
+
+    for (size_t i = 0; i < k->n_fresh; i++)
+        n += k->fresh[i].m->n_note_keys;
+    if (!n)
+        return 0;
+    list = mgr_arena_alloc(&c->arena, n * sizeof *list);
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    n = 0;
+    for (size_t i = 0; i < k->n_fresh; i++) {
+        const struct named *f = &k->fresh[i];
+
+        for (size_t j = 0; j < f->m->n_note_keys && !f->known && f->refs; j++)
+            list[n++] = (struct mgr_note_key){f->m->note_keys[j], f->id};
+    }
+    return mgr_notes_put_keys(c, list, n);
+}
+
 static int put_chunks(struct mgr_core *c, const struct commit *k)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < k->n_fresh && !rc; i++) {
-        const struct named *n = &k->fresh[i];
-        const Fp__Chunk *m = n->m;
-        struct mgr_chunk ch = {.id = m->id,
-                               .len = m->len,
-                               .stored = m->stored_bytes,
-                               .sum = m->sum,
-                               .refs = n->refs,
-                               .bnf = m->bnf,
-                               .data = m->data_len};
-
-        if (n->known)
-            rc = n->refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
-        else
-            rc = ch.refs ? mgr_chunk_insert(c, &ch) : mgr_garbage_put(c, ch.id, ch.bnf, ch.stored);
-    }
+    for (size_t i = 0; i < k->n_fresh && !rc; i++)
+        rc = put_chunk(c, &k->fresh[i]);
     for (size_t i = 0; i < k->n_older && !rc; i++)
         rc = mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
-    return rc;
+    return rc ? rc : put_keys(c, k);
 }
 
 static int put_slices(struct mgr_core *c, const Fp__Commit *m, struct mgr_inode *in)

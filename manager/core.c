@@ -38,6 +38,9 @@ CHECK_SLOTTED(Fp__RemoveXattr);
 CHECK_SLOTTED(Fp__Commit);
 CHECK_SLOTTED(Fp__Punch);
 CHECK_SLOTTED(Fp__Clone);
+CHECK_SLOTTED(Fp__Hold);
+CHECK_SLOTTED(Fp__Notes);
+CHECK_SLOTTED(Fp__NoteFind);
 
 enum { ANY = 1, CLIENT = 2, BNF = 4, CTL = 8, REPLAY = 16, ONEWAY = 32 };
 
@@ -77,6 +80,9 @@ static const struct handler handlers[] = {
     H(CLONE, clone, clone, OUT(commit_reply), CLIENT | REPLAY),
     H(BADCHUNK, badchunk, bad_chunk, NULL, CLIENT | BNF | ONEWAY),
     H(SYNC, sync, sync, NULL, CLIENT | BNF | CTL),
+    H(HOLD, hold_chunks, hold, OUT(hold_reply), CLIENT | REPLAY),
+    H(NOTES, notes, notes, OUT(notes_reply), CLIENT | REPLAY),
+    H(NOTE_FIND, note_find, note_find, OUT(notes_reply), CLIENT | REPLAY),
     H(CLIENT_STATS, client_stats, client_stats, NULL, CLIENT | ONEWAY),
     H(KEEPALIVE, keepalive, keep_alive, NULL, BNF | ONEWAY),
     H(CTL_STATUS, ctl_status, empty, NULL, CLIENT | BNF | CTL),
@@ -209,6 +215,8 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
     rq->durable = h->fn == mgr_commit && ((const Fp__Commit *)msg)->durable;
     if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr)
         return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
+    if (h->fn == mgr_notes || h->fn == mgr_note_find)
+        return mgr_notes_replay(c, (Fp__NotesReply *)out);
     return 0;
 }
 
@@ -225,7 +233,9 @@ static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, 
     if (rc > 0)
         return replay(c, rq, h, msg, body);
     rc = rc ? rc : h->fn(c, rq, msg);
-    return rc ? rc : mgr_replay_put(c, rq->sess, s->slot, s->slot_seq, type, rq->reply);
+    if (rc || rq->forget)
+        return rc;
+    return mgr_replay_put(c, rq->sess, s->slot, s->slot_seq, type, rq->kept ? rq->kept : rq->reply);
 }
 
 static int dispatch(struct mgr_core *c, struct mgr_req *rq, uint16_t type, const uint8_t *msg, size_t len)
@@ -337,6 +347,7 @@ void mgr_core_tick(struct mgr_core *c)
             conn->closing = true;
     mgr_session_tick(c);
     mgr_bnf_tick(c);
+    mgr_holds_sweep(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);

@@ -112,8 +112,10 @@ struct mgr_core {
     struct mgr_out *outs;
     size_t out_count, out_cap, out_pos;
     uint64_t damages;
+    uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
     bool durable, busy, reload, in_group;
+    bool holds_dead; /* there may be holds of sessions that are gone */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
@@ -126,7 +128,9 @@ struct mgr_req {
     struct mgr_conn *conn;
     struct mgr_session *sess; /* NULL unless a client */
     const ProtobufCMessage *reply;
+    const ProtobufCMessage *kept; /* what is kept for a replay instead of the reply; NULL: the reply */
     bool close, durable;
+    bool forget; /* nothing is kept: executed again, it does no harm */
 };
 
 /* ---------------------------------------------------------------- core.c */
@@ -225,6 +229,26 @@ int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);
 int mgr_chunk_unref(struct mgr_core *c, uint64_t id);
 int mgr_garbage_put(struct mgr_core *c, uint64_t id, uint32_t bnf, uint32_t stored);
 
+/* ---------------------------------------------------------------- hold.c, note.c */
+
+/* 0; -ENOENT: there is no such chunk. Held already: 0, and not counted again. */
+int mgr_chunk_hold(struct mgr_core *c, uint64_t session, uint64_t chunk);
+/* After a session has ended: c->holds_dead has its holds dropped, step by step. */
+int mgr_holds_sweep(struct mgr_core *c);
+
+struct mgr_note_key {
+    uint64_t key, chunk;
+};
+bool mgr_note_fits(const Fp__Chunk *m);
+/* The note of a new chunk. Its keys come by mgr_notes_put_keys, for all chunks of a commit together: in order, they
+ * cost less. */
+int mgr_note_put(struct mgr_core *c, const Fp__Chunk *m);
+int mgr_notes_put_keys(struct mgr_core *c, struct mgr_note_key *list, size_t n);
+/* The chunk is going. */
+int mgr_note_drop(struct mgr_core *c, uint64_t chunk);
+/* A kept answer that has chunks only. */
+int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r);
+
 /* ---------------------------------------------------------------- session.c */
 
 struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id);
@@ -282,6 +306,7 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
 int mgr_damage_load(struct mgr_core *c);
 int mgr_damage_drop(struct mgr_core *c, uint64_t chunk);
 int mgr_damage_found(struct mgr_core *c, uint64_t chunk);
+int mgr_damage_has(struct mgr_core *c, uint64_t chunk); /* 1, 0, or a failure */
 
 /* ---------------------------------------------------------------- handlers, one per message type */
 
@@ -313,6 +338,9 @@ MGR_HANDLER(seek);
 MGR_HANDLER(clone);
 MGR_HANDLER(badchunk);
 MGR_HANDLER(sync);
+MGR_HANDLER(hold_chunks);
+MGR_HANDLER(notes);
+MGR_HANDLER(note_find);
 MGR_HANDLER(client_stats);
 MGR_HANDLER(keepalive);
 MGR_HANDLER(ctl_status);

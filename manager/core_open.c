@@ -43,6 +43,7 @@ int mgr_reload(struct mgr_core *c)
     int rc;
 
     c->db.err = 0;
+    c->holds_dead = true;
     rc = load_counters(c);
     rc = rc ? rc : mgr_bnf_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
@@ -146,6 +147,7 @@ static int load_all(struct mgr_core *c, bool created)
     int rc, end;
 
     mgr_db_begin(&c->db);
+    c->holds_dead = true; /* the first tick looks */
     rc = load_counters(c);
     if (!rc && !has_store(c)) /* also after a crash between making the tables and this */
         rc = create_store(c);

@@ -73,6 +73,14 @@ int mgr_damage_found(struct mgr_core *c, uint64_t chunk)
     return rc;
 }
 
+int mgr_damage_has(struct mgr_core *c, uint64_t chunk)
+{
+    int rc = mgr_db_one(&c->db, DAMAGE_HAS, DBI(chunk));
+
+    mgr_db_reset(&c->db, MGR_ST_DAMAGE_HAS);
+    return rc;
+}
+
 MGR_HANDLER(badchunk)
 {
     const Fp__BadChunk *m = msg;

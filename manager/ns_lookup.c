@@ -89,8 +89,8 @@ MGR_HANDLER(statfs)
     r->total_bytes = sp.total;
     r->free_bytes = sp.free;
     r->deleting_bytes = sp.garbage_bytes;
-    if (c->orphans.used && mgr_unsettled(c))
-        r->deleting_bytes++; /* unlinked files that wait for sessions to come back: size not known before */
+    if (c->holds_dead || (c->orphans.used && mgr_unsettled(c)))
+        r->deleting_bytes++; /* what only dead sessions hold, or sessions that have to come back: size not known before */
     r->files = c->o.inodes_max;
     r->free_files = c->o.inodes_max > c->n.inodes ? c->o.inodes_max - c->n.inodes : 0;
     rq->reply = &r->base;

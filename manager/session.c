@@ -333,6 +333,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     if (rc)
         return rc;
     mgr_session_free(c, s);
+    c->holds_dead = true;
     mgr_inventory_want(c, 1000);
     return 0;
 }

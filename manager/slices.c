@@ -16,7 +16,7 @@
 
 #include "manager/core_int.h"
 
-enum { BATCH = 512 };
+enum { BATCH = 256 };
 
 struct piece {
     uint64_t win, chunk;
@@ -65,25 +65,29 @@ static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece 
     return rc;
 }
 
+/* From the last slice that begins before `to` backwards: since slices are disjoint, the first that ends before `from`
+ * is the end, and a window of many slices is not looked through. */
 static int cut_window(struct mgr_core *c, struct mgr_inode *in, uint64_t win, uint32_t from, uint32_t to)
 {
-    const enum mgr_stmt st = MGR_ST_SLICE_OVER;
+    const enum mgr_stmt st = MGR_ST_SLICE_BELOW;
     struct piece list[BATCH];
     size_t n;
     int rc;
 
     do {
         n = 0;
-        rc = mgr_db_one(&c->db, SLICE_OVER, DBI(in->ino), DBI(win), DBI(from), DBI(to));
-        while (rc > 0) {
-            list[n].win = win;
-            list[n].off = (uint32_t)mgr_col(&c->db, st, 0);
-            list[n].len = (uint32_t)mgr_col(&c->db, st, 1);
-            list[n].chunk = (uint64_t)mgr_col(&c->db, st, 2);
-            list[n].chunk_off = (uint32_t)mgr_col(&c->db, st, 3);
-            if (++n == BATCH)
+        rc = mgr_db_one(&c->db, SLICE_BELOW, DBI(in->ino), DBI(win), DBI(to));
+        for (; rc > 0 && n < BATCH; rc = mgr_db_step(&c->db, st)) {
+            struct piece *p = &list[n];
+
+            p->win = win;
+            p->off = (uint32_t)mgr_col(&c->db, st, 0);
+            p->len = (uint32_t)mgr_col(&c->db, st, 1);
+            p->chunk = (uint64_t)mgr_col(&c->db, st, 2);
+            p->chunk_off = (uint32_t)mgr_col(&c->db, st, 3);
+            if (p->off + p->len <= from)
                 break;
-            rc = mgr_db_step(&c->db, st);
+            n++;
         }
         mgr_db_reset(&c->db, st);
         rc = rc < 0 ? rc : 0;
@@ -119,14 +123,15 @@ static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t f
 
 int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left)
 {
-    uint32_t done = 0;
+    uint64_t done = 0, keys = c->keys_dropped;
     int64_t n = 1;
 
     while (in->mapped && done < max && n > 0) {
-        n = drop_windows(c, in, 0, INT64_MAX, max - done);
+        n = drop_windows(c, in, 0, INT64_MAX, max - (uint32_t)done);
         if (n < 0)
             return (int)n;
-        done += (uint32_t)n;
+        done += (uint64_t)n + c->keys_dropped - keys; /* a key takes longer than a slice */
+        keys = c->keys_dropped;
     }
     *left = in->mapped && n > 0;
     return 0;

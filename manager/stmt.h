@@ -48,8 +48,8 @@
     X(ORPHAN_DELETE, "DELETE FROM orphan WHERE ino=?1")                                                      \
     X(ORPHAN_LIST, "SELECT ino,gone FROM orphan")                                                            \
     /* slices: of one window, of a range of windows, ... */                                                  \
-    X(SLICE_OVER, "SELECT off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND win=?2 AND off<?4 "            \
-                  "AND off+len>?3 ORDER BY off")                                                             \
+    X(SLICE_BELOW, "SELECT off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND win=?2 AND off<?3 "           \
+                   "ORDER BY off DESC")                                                                      \
     X(SLICE_INSERT, "INSERT INTO slice(ino,win,off,len,chunk,chunk_off) VALUES(?1,?2,?3,?4,?5,?6)")          \
     X(SLICE_DELETE, "DELETE FROM slice WHERE ino=?1 AND win=?2 AND off=?3")                                  \
     X(SLICE_SET_LEN, "UPDATE slice SET len=?4 WHERE ino=?1 AND win=?2 AND off=?3")                           \
@@ -68,6 +68,21 @@
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \
+    /* notes */                                                                                              \
+    X(NOTE_PUT, "INSERT INTO note(chunk,note,keys) VALUES(?1,?2,?3)")                                        \
+    X(NOTE_GET, "SELECT n.note,iif(c.data,c.data,c.len) FROM note n CROSS JOIN chunk c ON c.id=n.chunk "     \
+                "WHERE n.chunk=?1")                                                                          \
+    X(NOTE_KEYS, "SELECT keys FROM note WHERE chunk=?1")                                                     \
+    X(NOTE_DELETE, "DELETE FROM note WHERE chunk=?1")                                                        \
+    X(NOTE_KEY_PUT, "INSERT OR IGNORE INTO note_key(key,chunk) VALUES(?1,?2)")                               \
+    X(NOTE_KEY_DELETE, "DELETE FROM note_key WHERE key=?1 AND chunk=?2")                                     \
+    X(NOTE_KEY_FIND, "SELECT chunk FROM note_key WHERE key=?1 ORDER BY chunk DESC LIMIT ?2")                 \
+    /* holds */                                                                                              \
+    X(HOLD_PUT, "INSERT OR IGNORE INTO hold(session,chunk) SELECT ?1,id FROM chunk WHERE id=?2")             \
+    X(HOLD_HAS, "SELECT 1 FROM hold WHERE session=?1 AND chunk=?2")                                          \
+    X(HOLD_DELETE, "DELETE FROM hold WHERE session=?1 AND chunk=?2")                                         \
+    X(HOLD_OF, "SELECT chunk FROM hold WHERE session=?1 LIMIT ?2")                                           \
+    X(HOLD_NEXT, "SELECT session FROM hold WHERE session>?1 ORDER BY session LIMIT 1")                       \
     /* garbage */                                                                                            \
     X(GARBAGE_PUT, "INSERT INTO garbage(bnf,chunk,stored) VALUES(?1,?2,?3)")                                 \
     X(GARBAGE_HAS, "SELECT stored FROM garbage WHERE bnf=?1 AND chunk=?2")                                   \
@@ -91,6 +106,7 @@
     X(DAMAGE_PUT, "INSERT OR REPLACE INTO damage(chunk,ino,off,len,bnf,missing,reason,seen_ns) "             \
                   "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                         \
     X(DAMAGE_LIST, "SELECT chunk,ino,off,len,bnf,reason,seen_ns FROM damage LIMIT ?1")                       \
+    X(DAMAGE_HAS, "SELECT 1 FROM damage WHERE chunk=?1 LIMIT 1")                                             \
     X(DAMAGE_COUNT, "SELECT count(*) FROM damage")                                                           \
     X(DAMAGE_DROP, "DELETE FROM damage WHERE chunk=?1")                                                      \
     X(DAMAGE_FOUND, "DELETE FROM damage WHERE chunk=?1 AND missing=1")

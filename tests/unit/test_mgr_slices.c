@@ -419,6 +419,19 @@ static void test_hole_in_a_commit_cuts_and_extends(void **state)
     assert_int_equal(f.status, -EINVAL);
 }
 
+static void test_one_slice_covers_very_many(void **state)
+{
+    uint64_t ino = file[0].ino;
+
+    (void)state;
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_int_not_equal(fix_write(&f, ino, i * 16, 8), 0);
+    assert_int_not_equal(fix_write(&f, ino, 4, 999 * 16), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 3);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 998);
+    assert_int_equal(fix_sql(&f, "SELECT mapped FROM inode ORDER BY mapped DESC"), 4 + 999 * 16 + 4);
+}
+
 static void test_map_of_a_long_file_comes_in_parts(void **state)
 {
     uint64_t win = 0, seen = 0;
@@ -519,7 +532,7 @@ int main(void)
         T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
         T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
         T(test_slices_of_coded_chunks_count_in_bytes_of_data), T(test_hole_in_a_commit_cuts_and_extends),
-        T(test_map_of_a_long_file_comes_in_parts),       T(test_sync_names_the_benefactors_of_others_chunks),
+        T(test_one_slice_covers_very_many),              T(test_map_of_a_long_file_comes_in_parts),       T(test_sync_names_the_benefactors_of_others_chunks),
         T(test_sync_of_a_file_with_very_many_chunks_names_all),
     };
 

@@ -1,0 +1,283 @@
+/* Holds of chunks: when they count, when they end, and what they keep. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "mgr_fixture.h"
+
+#define ROOT MGR_ROOT_INO
+#define LEN  5000u
+
+static struct fix f;
+static char path[64];
+static uint64_t ino;
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/test-mgr-hold-%d.db", (int)getpid());
+    fix_open(&f, path, false);
+    ino = fix_mk(&f, ROOT, "a", S_IFREG | 0644);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[96];
+
+    (void)state;
+    fix_check(&f);
+    fix_close(&f);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        unlink(name);
+    }
+    return 0;
+}
+
+/* A new manager on the same database; the session is back unless it stays away. */
+static void restart(bool stay_away)
+{
+    struct fix old = f;
+    bool is_new = true;
+
+    fix_close(&f);
+    fix_open(&f, path, true);
+    f.seq = old.seq;
+    f.next_chunk = old.next_chunk;
+    f.bnf_conn = fix_conn(&f);
+    f.bnf = fix_hello_bnf(&f, f.bnf_conn, 7, 1u << 30);
+    f.conn = fix_conn(&f);
+    f.session = fix_hello_client(&f, f.conn, stay_away ? 0 : old.session, &is_new);
+    assert_true(stay_away || !is_new);
+}
+
+/* How many of the chunks are held afterwards, as the answer says; slot 0: without replay. */
+static size_t hold_as(struct mgr_conn *conn, uint64_t seq, const uint64_t *ids, size_t n, bool release)
+{
+    Fp__Hold m = FP__HOLD__INIT;
+    Fp__HoldReply *r;
+    size_t held;
+
+    m.slot = seq ? 2 : 0;
+    m.slot_seq = seq;
+    m.ids = (uint64_t *)ids;
+    m.n_ids = n;
+    m.release = release;
+    r = fix_call(&f, conn, FP__MSG_TYPE__MSG_HOLD, &m, &fp__hold_reply__descriptor);
+    held = r ? r->n_ids : SIZE_MAX;
+    for (size_t i = 0; r && i < held; i++)
+        assert_true(r->ids[i] != 0);
+    fix_free(r);
+    return held;
+}
+
+static size_t hold(uint64_t id)
+{
+    return hold_as(f.conn, 0, &id, 1, false);
+}
+
+static size_t release(uint64_t id)
+{
+    return hold_as(f.conn, 0, &id, 1, true);
+}
+
+static int64_t refs(void)
+{
+    return fix_sql(&f, "SELECT ifnull(max(refs),0) FROM chunk");
+}
+
+/* Names an older chunk in a commit. */
+static int name_again(uint64_t of, uint64_t win, uint64_t chunk)
+{
+    Fp__Commit m = FP__COMMIT__INIT;
+    Fp__Slice s = FP__SLICE__INIT, *ss = &s;
+
+    s.win = win;
+    s.len = LEN;
+    s.chunk = chunk;
+    m.ino = of;
+    m.slices = &ss;
+    m.n_slices = 1;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static void test_hold_counts_once_and_only_what_exists(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), ids[3] = {a + 77, a, a};
+
+    (void)state;
+    assert_int_equal(hold_as(f.conn, 0, ids, 3, false), 2);
+    assert_int_equal(refs(), 2);
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(hold(0), 0);
+    assert_int_equal(hold(UINT64_MAX), 0);
+    assert_int_equal(refs(), 2);
+    assert_int_equal(release(a), 0);
+    assert_int_equal(release(a), 0);
+    assert_int_equal(refs(), 1);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 0);
+}
+
+static void test_held_chunk_outlives_its_file_until_released(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644);
+
+    (void)state;
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    assert_int_equal(refs(), 1);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 0);
+    assert_int_equal(name_again(b, 3, a), 0);
+    assert_int_equal(refs(), 2);
+    assert_int_equal(release(a), 0);
+    assert_int_equal(refs(), 1);
+    assert_int_equal(fix_truncate(&f, b, 0), 0);
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
+    assert_int_equal(hold(a), 0); /* too late */
+    assert_int_equal(name_again(b, 3, a), -EINVAL);
+}
+
+static void test_two_sessions_hold_the_same_chunk(void **state)
+{
+    struct mgr_conn *second = fix_conn(&f);
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    fix_hello_client(&f, second, 0, NULL);
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(hold_as(second, 0, &a, 1, false), 1);
+    assert_int_equal(refs(), 3);
+    assert_int_equal(fix_truncate(&f, ino, 0), 0);
+    assert_int_equal(hold_as(second, 0, &a, 1, true), 0);
+    assert_int_equal(refs(), 1);
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    fix_tick(&f, 500);
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
+    fix_lost(&f, second);
+}
+
+static void test_hold_sent_again_is_answered_as_before(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    assert_int_equal(hold_as(f.conn, 5, &a, 1, false), 1);
+    restart(false);
+    assert_int_equal(hold_as(f.conn, 5, &a, 1, false), 1);
+    assert_int_equal(refs(), 2);
+    assert_int_equal(hold_as(f.conn, 6, &a, 1, true), 0);
+    assert_int_equal(hold_as(f.conn, 6, &a, 1, true), 0);
+    assert_int_equal(refs(), 1);
+}
+
+static void test_too_many_in_one_message(void **state)
+{
+    uint64_t ids[4097] = {0};
+
+    (void)state;
+    assert_int_equal(hold_as(f.conn, 0, ids, 4097, false), SIZE_MAX);
+    assert_int_equal(f.status, -E2BIG);
+    assert_int_equal(hold_as(f.conn, 0, ids, 4096, false), 0);
+}
+
+static void test_holds_survive_a_lost_connection_and_a_restart(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 70000); /* its open files are forgotten; it may still come back */
+    assert_int_equal(refs(), 1);
+    restart(false);
+    fix_tick(&f, 3000);
+    assert_int_equal(refs(), 1);
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(refs(), 1);
+}
+
+static void test_holds_of_a_dead_session_are_dropped(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(fix_truncate(&f, ino, 0), 0);
+    restart(true);
+    for (int i = 0; i < 130; i++) { /* the new session keeps talking */
+        fix_tick(&f, 1000);
+        fix_lookup(&f, ROOT, "x");
+    }
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM hold"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
+}
+
+static uint64_t deleting(void)
+{
+    Fp__StatFsReply *r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_STATFS, NULL, &fp__stat_fs_reply__descriptor);
+    uint64_t n = r->deleting_bytes;
+
+    fix_free(r);
+    return n;
+}
+
+/* 2000 holds: no group has to drop them all, and a restart in the middle loses none. */
+static void test_many_holds_are_dropped_step_by_step(void **state)
+{
+    enum { N = 2000 };
+    struct mgr_conn *second = fix_conn(&f);
+    uint64_t *ids = calloc(N, sizeof *ids);
+    int64_t left;
+
+    (void)state;
+    fix_hello_client(&f, second, 0, NULL);
+    for (uint64_t i = 0; i < N; i++)
+        ids[i] = fix_write(&f, ino, i * 8, 8);
+    assert_int_equal(hold_as(second, 0, ids, N, false), N);
+    free(ids);
+    assert_int_equal(fix_truncate(&f, ino, 0), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 0);
+    fix_tick(&f, 1);
+    assert_int_equal(deleting(), 0);
+    fix_call(&f, second, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    assert_true(deleting() > 0); /* a writer of a full store waits for them */
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM hold"), N);
+    fix_tick(&f, 1); /* one group */
+    left = fix_sql(&f, "SELECT count(*) FROM hold");
+    assert_true(left < N && left >= N / 2);
+    assert_true(mgr_core_busy(f.core));
+    fix_check(&f);
+    restart(false);
+    fix_tick(&f, 5000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM hold"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), N);
+    assert_false(f.core->holds_dead);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_hold_counts_once_and_only_what_exists),
+        T(test_held_chunk_outlives_its_file_until_released),
+        T(test_two_sessions_hold_the_same_chunk),
+        T(test_hold_sent_again_is_answered_as_before),
+        T(test_too_many_in_one_message),
+        T(test_holds_survive_a_lost_connection_and_a_restart),
+        T(test_holds_of_a_dead_session_are_dropped),
+        T(test_many_holds_are_dropped_step_by_step),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
