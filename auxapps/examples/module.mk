@@ -1,0 +1,1 @@
+examples_PKGS := libcrypto
