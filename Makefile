@@ -79,7 +79,7 @@ PKGS_all    := $(PKGS_common) sqlite3 fuse3
 # A libfuse of our own is a static library, and wants its private libraries too.
 FUSE_STATIC := $(if $(wildcard $(DEPS)/libfuse/lib/libfuse3.a),--static)
 
-BUILD_GOALS := $(filter-out help deps clean style format,$(or $(MAKECMDGOALS),all))
+BUILD_GOALS := $(filter-out help deps deps-build clean style format,$(or $(MAKECMDGOALS),all))
 ifneq ($(BUILD_GOALS),)
 PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS_all) 2>/dev/null || \
                       $(PKG_CONFIG) --cflags $(PKGS_common) sqlite3 2>/dev/null)
@@ -129,7 +129,7 @@ LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
 MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
 DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
 
-.PHONY: all help deps check check-unit check-sim check-e2e check-fault asan tsan bench quickstart \
+.PHONY: all help deps deps-build check check-unit check-sim check-e2e check-fault asan tsan bench quickstart \
         format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -216,7 +216,7 @@ endif
 
 # PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'
 PYTEST_ARGS ?=
-pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) \
+pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) FP_DEPS=$(abspath $(DEPS)) \
          tests/run-pytest.sh $(PYTHON)
 
 check-e2e: all
@@ -229,7 +229,7 @@ check-fault:
 
 SHORT_ARGS = -m short $(PYTEST_ARGS)
 sanitized = $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(1)
-asan tsan: deps
+asan tsan: deps-build
 	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) $(J) all unit-tests
 	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
 	@$(call pytest,$(B)/$@/bin) $@ tests/e2e $(SHORT_ARGS)
@@ -245,16 +245,16 @@ style:
 
 # --- set-up, installation, the rest -----------------------------------------
 
-deps:
-	@DEPS=$(DEPS) FUSE_MIN=$(FUSE_MIN) tools/deps.sh
+deps deps-build:
+	@DEPS=$(DEPS) FUSE_MIN=$(FUSE_MIN) tools/deps.sh $(if $(filter deps,$@),tests)
 
 quickstart:
-	+@$(SUB) deps
+	+@$(SUB) deps-build
 	+@$(SUB) $(J) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) tools/quickstart.sh
 
 bench:
-	+@$(SUB) deps
+	+@$(SUB) deps-build
 	+@$(SUB) $(J) all
 	@FP_BIN=$(abspath $(B)/bin) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) BENCH=$(BENCH) \
 	  $(PYTHON) tools/bench/bench.py
@@ -290,7 +290,8 @@ help:
 	  'make quickstart   set up, build, run an MPI job with checkpoints on a store of 4 benefactors' \
 	  'make check        set up, build, style, unit, sim, end-to-end and fault tests' \
 	  'make all          build (make deps first); V=1 shows commands, WERROR=1 makes warnings errors' \
-	  'make deps         packages by apt (root or sudo), and libfuse where the system has an old one' \
+	  'make deps         packages by apt (root or sudo), libfuse where the system has an old one, and' \
+  '                  pjdfstest by cargo, which only make check wants; make deps-build leaves that out' \
 	  'make check-unit | check-sim   T=name runs one, ONLY="common manager" builds no more than these' \
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
 	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \

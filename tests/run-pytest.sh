@@ -3,6 +3,9 @@
 #     run-pytest.sh <python> <name> <folder> [pytest arguments]
 # The Makefile sets FP_BIN (programs under test), FP_APPS (MPI programs) and
 # FP_BUILD. No test in the folder is a pass: the tree may be partly there.
+#
+# Some tests need root (network namespaces, disks of their own, other users). A user who has sudo gets them in a
+# second run, as root; all others run as the user.
 set -u
 python=$1 name=$2 folder=$3
 shift 3
@@ -25,11 +28,35 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+line=$name: bad=0
+
 # The whole folder has a limit too; each test has its own, shorter one. SIGINT
 # lets pytest take its fixtures down, so that no mount or daemon is left.
-"${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-1200}" \
-    "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
-rc=${PIPESTATUS[0]}
-[ "$rc" -eq 5 ] && rc=0 # nothing was selected
-echo "$name: $(tail -n 1 "$log" | tr -d '=' | sed 's/^ *//; s/ *$//')"
-exit "$rc"
+run_pytest() { # words before the command... -- pytest arguments...
+    local before=()
+    while [ "$1" != -- ]; do
+        before+=("$1")
+        shift
+    done
+    shift
+    "${before[@]}" "${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-1200}" \
+        "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
+    local rc=${PIPESTATUS[0]}
+    [ "$rc" -eq 0 ] || [ "$rc" -eq 5 ] || bad=$rc # 5: nothing was selected
+    line+=" $(tail -n 1 "$log" | tr -d '=' | sed 's/^ *//; s/ *$//')"
+}
+
+if [ "$(id -u)" -ne 0 ] && sudo -n true 2>/dev/null; then
+    run_pytest env FP_ROOT_TESTS=no -- "$@"
+    echo "-- as root:"
+    line+="; as root:"
+    vars=("PATH=$PATH" FP_ROOT_TESTS=only)
+    for v in CI PYTHONDONTWRITEBYTECODE "${!FP_@}" "${!ASAN_@}" "${!UBSAN_@}" "${!TSAN_@}"; do
+        [ -z "${!v+x}" ] || vars+=("$v=${!v}")
+    done
+    run_pytest sudo -n env "${vars[@]}" -- "$@"
+else
+    run_pytest -- "$@"
+fi
+echo "$line"
+exit "$bad"

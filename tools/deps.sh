@@ -8,6 +8,8 @@
 # built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
 # the machine are only read.
 #
+#     deps.sh [tests]    with "tests", also what only make check wants: pjdfstest
+#
 # Environment: DEPS (folder for libfuse), FUSE_MIN (version).
 set -u
 cd "$(dirname "$0")/.."
@@ -48,10 +50,15 @@ cmd      ip                            iproute2
 cmd      mount                         mount
 cmd      unshare                       util-linux
 cmd      ps                            procps
+cmd      mandoc                        mandoc
 cmd      ctags                         universal-ctags
 cmd      dmsetup                       dmsetup
 cmd      mkfs.ext4                     e2fsprogs
 '
+
+# pjdfstest is in no distribution: tools/pjdfstest.sh builds it with a cargo of at least this version. Debian 12
+# has a newer one beside its own, for browsers.
+CARGO_MIN=1.85
 
 # Wanted only where libfuse has to be built.
 table_libfuse='
@@ -90,6 +97,34 @@ as_root() {
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
         -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 "$@" </dev/null
+}
+
+candidate() { # package: the version that apt would install
+    apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ && $2 != "(none)" {print $2}'
+}
+
+cargo_ok() {
+    local version
+    version=$(cargo --version 2>/dev/null | awk '{print $2}')
+    [ "$(printf '%s\n' "$CARGO_MIN" "${version:-0}" | sort -V | head -n 1)" = "$CARGO_MIN" ]
+}
+
+# Without it one test of make check has nothing to run; everything else works. So this never fails.
+install_pjdfstest() {
+    local package version
+    [ ! -x "$DEPS/pjdfstest/bin/pjdfstest" ] || return 0
+    if ! cargo_ok && ! command -v cargo >/dev/null; then
+        for package in cargo cargo-web; do
+            version=$(candidate $package)
+            [ -n "$version" ] && dpkg --compare-versions "$version" ge "$CARGO_MIN" || continue
+            install_packages $package && break
+        done
+    fi
+    if ! cargo_ok; then
+        say "pjdfstest is not installed: it needs cargo $CARGO_MIN or newer"
+        return 0
+    fi
+    DEPS=$DEPS tools/pjdfstest.sh || true
 }
 
 explain() { # lines of missing
@@ -132,7 +167,7 @@ install_packages() { # package...
 }
 
 main() {
-    local left packages
+    local left packages version
     left=$(missing "$table")
     if ! is_debian; then
         system_fuse_ok || own_fuse_ok || left+=$'\n'"pc fuse3>=$FUSE_MIN -"
@@ -151,10 +186,10 @@ main() {
 
     # The system's libfuse, where the distribution has one that is new enough.
     if ! system_fuse_ok && ! own_fuse_ok; then
-        case $(apt-cache policy libfuse3-dev 2>/dev/null | awk '/Candidate:/ {print $2}') in
-        '' | '(none)') ;;
-        *) candidate_ok && { install_packages libfuse3-dev || return 1; } ;;
-        esac
+        version=$(candidate libfuse3-dev)
+        if [ -n "$version" ] && dpkg --compare-versions "$version" ge "$FUSE_MIN"; then
+            install_packages libfuse3-dev || return 1
+        fi
     fi
     if ! system_fuse_ok && ! own_fuse_ok; then
         left=$(missing "$table_libfuse")
@@ -174,17 +209,12 @@ main() {
         explain "$left"
         return 1
     fi
+    [ "${1:-}" != tests ] || install_pjdfstest
     say "all there (libfuse $(PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --modversion fuse3))"
-}
-
-candidate_ok() {
-    local version
-    version=$(apt-cache policy libfuse3-dev | awk '/Candidate:/ {print $2}')
-    dpkg --compare-versions "$version" ge "$FUSE_MIN"
 }
 
 # Two runs at the same time would install the same things: the second waits.
 mkdir -p "$DEPS"
 exec 9>"$DEPS/lock"
 command -v flock >/dev/null && ! flock -w 1800 9 && { say "another make deps holds $DEPS/lock"; exit 1; }
-main
+main "$@"

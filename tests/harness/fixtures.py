@@ -25,6 +25,9 @@ from . import daemons, nodes as netns
 from .daemons import SLOW, Store
 
 LIVE = []  # every Store that exists
+IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+# run-pytest.sh runs twice for a user with sudo: "no" leaves tests that need root to the other run, "only" is that run.
+ROOT_TESTS = os.environ.get("FP_ROOT_TESTS")
 ELSEWHERE = os.environ.get("FP_TEST_DIR")
 
 
@@ -51,6 +54,17 @@ def pytest_sessionfinish(session, exitstatus):
 
 def pytest_report_header(config):
     return f"programs: {daemons.BIN}"
+
+
+def pytest_collection_modifyitems(config, items):
+    if not ROOT_TESTS:
+        return
+    here, elsewhere = [], []
+    for item in items:
+        needs_root = not {"as_root", "nodes"}.isdisjoint(item.fixturenames)
+        (here if needs_root == (ROOT_TESTS == "only") else elsewhere).append(item)
+    config.hook.pytest_deselected(items=elsewhere)
+    items[:] = here
 
 
 class Watchdog:
@@ -107,6 +121,8 @@ def pytest_runtest_teardown(item):
 def pytest_runtest_makereport(item, call):
     outcome = yield
     report = outcome.get_result()
+    if report.skipped and IN_CI and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped, which is a failure where CI is set: {report.longrepr[-1]}"
     if report.failed:
         for store in LIVE:
             for d in store.daemons():
@@ -235,7 +251,7 @@ def native():
 @pytest.fixture
 def nodes():
     if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
+        pytest.skip("network namespaces need root, or sudo that asks for no password")
     if not shutil.which("ip"):
         pytest.skip("ip (iproute2) is not installed")
     made = []
@@ -252,7 +268,7 @@ def nodes():
 @pytest.fixture
 def as_root():
     if os.geteuid() != 0:
-        pytest.skip("needs root")
+        pytest.skip("needs root, or sudo that asks for no password")
 
 
 def settle(seconds):
