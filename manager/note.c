@@ -113,7 +113,11 @@ static int fill(struct mgr_core *c, Fp__ChunkNote *n)
         return rc;
     p = mgr_col_blob(&c->db, st, 0, &n->note.len);
     n->note.data = mgr_arena_copy(&c->arena, p, n->note.len);
-    n->data_len = (uint32_t)mgr_col(&c->db, st, 1);
+    n->len = (uint32_t)mgr_col(&c->db, st, 1);
+    n->coded_len = (uint32_t)mgr_col(&c->db, st, 2);
+    n->data_len = n->coded_len ? n->coded_len : n->len;
+    n->sum = (uint64_t)mgr_col(&c->db, st, 3);
+    n->bnf = (uint32_t)mgr_col(&c->db, st, 4);
     mgr_db_reset(&c->db, st);
     return n->note.data ? 1 : mgr_doom(c, -ENOMEM);
 }

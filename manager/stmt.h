@@ -70,7 +70,7 @@
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \
     /* notes */                                                                                              \
     X(NOTE_PUT, "INSERT INTO note(chunk,note,keys) VALUES(?1,?2,?3)")                                        \
-    X(NOTE_GET, "SELECT n.note,iif(c.data,c.data,c.len) FROM note n CROSS JOIN chunk c ON c.id=n.chunk "     \
+    X(NOTE_GET, "SELECT n.note,c.len,c.data,c.sum,c.bnf FROM note n CROSS JOIN chunk c ON c.id=n.chunk "     \
                 "WHERE n.chunk=?1")                                                                          \
     X(NOTE_KEYS, "SELECT keys FROM note WHERE chunk=?1")                                                     \
     X(NOTE_DELETE, "DELETE FROM note WHERE chunk=?1")                                                        \

@@ -92,6 +92,10 @@ static void check_note(const Fp__ChunkNote *n)
     if (n->note.len)
         assert_memory_equal(n->note.data, want, n->note.len);
     assert_int_equal(n->data_len, CHUNK);
+    assert_int_equal(n->len, n->chunk % 3 ? CHUNK : 1234);
+    assert_int_equal(n->coded_len, n->chunk % 3 ? 0 : CHUNK);
+    assert_int_equal(n->sum, n->chunk * 7);
+    assert_int_equal(n->bnf, f.bnf);
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -110,6 +114,7 @@ static void new_chunk(struct new_chunk *k)
     k->m.data_len = k->m.id % 3 ? 0 : CHUNK;
     k->m.stored_bytes = 8192;
     k->m.bnf = f.bnf;
+    k->m.sum = k->m.id * 7;
     if (!noted(k->m.id))
         return;
     k->m.note.data = k->note;
