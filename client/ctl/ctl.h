@@ -14,7 +14,7 @@
 #include "fp.pb-c.h"
 #include "fp/opt.h"
 
-enum ctl_command { CTL_STATUS, CTL_BENEFACTORS, CTL_STAT, CTL_DF, CTL_STOP };
+enum ctl_command { CTL_STATUS, CTL_BENEFACTORS, CTL_STAT, CTL_DF, CTL_STOP, CTL_AUXAPPS, CTL_VERIFY };
 
 struct ctl_options {
     int command; /* enum ctl_command */
@@ -22,7 +22,8 @@ struct ctl_options {
     struct fp_addr manager;
     const char *key;
     bool manager_given, key_given; /* on the command line */
-    bool json, all;
+    bool json, all, watch;
+    const char *aux_name, *aux_change; /* of `auxapps set`; else NULL */
     uint64_t timeout_ms; /* for every answer */
     uint64_t wait_ms;    /* stop: until the manager is gone */
     int log_level;
@@ -80,6 +81,11 @@ int ctl_benefactors(const struct ctl_options *o, const struct ctl_store *store, 
 int ctl_stat(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
 int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
 int ctl_stop(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
+int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
+int ctl_verify(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
+
+/* Needs no store: makes the folder `name` here, with the skeleton of an aux-app. */
+int ctl_auxapp_new(const char *name);
 
 /* ---------------------------------------------------------------- show.c: printing */
 
