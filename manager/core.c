@@ -41,6 +41,7 @@ CHECK_SLOTTED(Fp__Clone);
 CHECK_SLOTTED(Fp__Hold);
 CHECK_SLOTTED(Fp__Notes);
 CHECK_SLOTTED(Fp__NoteFind);
+CHECK_SLOTTED(Fp__Table);
 
 enum { ANY = 1, CLIENT = 2, BNF = 4, CTL = 8, REPLAY = 16, ONEWAY = 32 };
 
@@ -83,6 +84,9 @@ static const struct handler handlers[] = {
     H(HOLD, hold_chunks, hold, OUT(hold_reply), CLIENT | REPLAY),
     H(NOTES, notes, notes, OUT(notes_reply), CLIENT | REPLAY),
     H(NOTE_FIND, note_find, note_find, OUT(notes_reply), CLIENT | REPLAY),
+    H(TABLE, aux_table, table, OUT(table_reply), CLIENT | REPLAY),
+    H(AUX_MSG, aux_msg, aux_msg, NULL, CLIENT),
+    H(AUX_SET, aux_set, aux_set, NULL, CTL),
     H(CLIENT_STATS, client_stats, client_stats, NULL, CLIENT | ONEWAY),
     H(KEEPALIVE, keepalive, keep_alive, NULL, BNF | ONEWAY),
     H(CTL_STATUS, ctl_status, empty, NULL, CLIENT | BNF | CTL),
@@ -118,6 +122,7 @@ void mgr_core_conn_lost(struct mgr_core *c, struct mgr_conn *conn)
         mgr_session_lost(c, conn->sess);
     if (conn->bnf)
         mgr_bnf_lost(c, conn->bnf);
+    mgr_posts_forget(c, conn);
     if (conn->prev)
         conn->prev->next = conn->next;
     else
@@ -414,6 +419,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
         mgr_db_sync(&c->db); /* a failure is in the log, and durable requests fail */
     c->new_number = false;
     *durable = c->durable && !err;
+    mgr_posts_pump(c, !err);
     if (err) {
         mgr_session_undo(c);
         c->reload = true;

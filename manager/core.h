@@ -40,6 +40,7 @@ struct mgr_core_opts {
     uint64_t bnf_timeout_ms;     /* 3 s without keep-alive: down */
     uint64_t settle_ms;          /* 2 s for a returning client to send again what had no answer */
     uint64_t inodes_max;         /* 2^32 */
+    uint64_t aux_table_bytes;    /* 1 GiB: keys and values of one aux-app's table */
     uint64_t cache_bytes;        /* 64 MiB: page cache of the database */
     uint32_t chunk_size_bytes;   /* default of the store; 0: as stored, 1 MiB for a new one */
     uint32_t stripe;             /* likewise, 1 */
@@ -57,6 +58,7 @@ struct mgr_reply {
 
 enum mgr_out_kind {
     MGR_OUT_SEND,  /* one-way frame */
+    MGR_OUT_POST,  /* one-way frame of another client: not to one for whom too much waits (mgr_core_dropped) */
     MGR_OUT_CALL,  /* request; the answer, or the failure to get one, goes to mgr_core_answer */
     MGR_OUT_CLOSE, /* close the connection */
 };
@@ -95,6 +97,8 @@ void mgr_core_tick(struct mgr_core *core);
 int mgr_core_end(struct mgr_core *core, bool *durable);
 /* False: nothing (more) to send. */
 bool mgr_core_out_next(struct mgr_core *core, struct mgr_out *out);
+/* A MGR_OUT_POST was not sent. */
+void mgr_core_dropped(struct mgr_core *core, struct mgr_conn *conn);
 void mgr_core_reset(struct mgr_core *core);
 
 /* There is work that needs no message to go on (removal of a big file): run another group soon. */

@@ -50,6 +50,7 @@ struct mgr_session {
     bool may_cache;        /* was told that it is alone */
     struct mgr_map opens;  /* inode -> how often */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
+    uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
 };
 
 struct mgr_bnf {
@@ -86,6 +87,13 @@ struct mgr_conn {
     bool closing, close_sent, stop_sent, table_sent;
 };
 
+/* A frame to be sent if the group is committed. */
+struct mgr_post {
+    struct mgr_conn *conn; /* NULL: gone */
+    uint16_t type;
+    const ProtobufCMessage *msg; /* memory of the group */
+};
+
 struct mgr_undo {
     uint64_t session, ino;
     bool add;
@@ -109,6 +117,8 @@ struct mgr_core {
     struct mgr_map orphans; /* rows of orphan: 1 = may be had back, 2 = going */
     struct mgr_undo *undo;
     size_t undo_count, undo_cap;
+    struct mgr_post *posts;
+    size_t post_count, post_cap;
     struct mgr_out *outs;
     size_t out_count, out_cap, out_pos;
     uint64_t damages;
@@ -249,6 +259,18 @@ int mgr_note_drop(struct mgr_core *c, uint64_t chunk);
 /* A kept answer that has chunks only. */
 int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r);
 
+/* ---------------------------------------------------------------- auxtable.c, auxmsg.c */
+
+bool mgr_app_name_ok(const char *app);
+/* This connection is going: nothing is sent to it. */
+void mgr_posts_forget(struct mgr_core *c, const struct mgr_conn *conn);
+/* The end of the group: sends what it has to pass on, or forgets it. */
+void mgr_posts_pump(struct mgr_core *c, bool send);
+/* Is a report of this packed length one that a mount of ours could make? */
+bool mgr_stats_fit(const Fp__ClientStats *m, size_t len);
+/* The report, without its aux-apps or NULL if it is longer than *room, which it makes smaller. */
+const Fp__ClientStats *mgr_stats_within(struct mgr_core *c, const Fp__ClientStats *m, size_t *room);
+
 /* ---------------------------------------------------------------- session.c */
 
 struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id);
@@ -341,6 +363,9 @@ MGR_HANDLER(sync);
 MGR_HANDLER(hold_chunks);
 MGR_HANDLER(notes);
 MGR_HANDLER(note_find);
+MGR_HANDLER(aux_table);
+MGR_HANDLER(aux_msg);
+MGR_HANDLER(aux_set);
 MGR_HANDLER(client_stats);
 MGR_HANDLER(keepalive);
 MGR_HANDLER(ctl_status);

@@ -175,6 +175,7 @@ static void defaults(struct mgr_core_opts *o)
     o->bnf_timeout_ms = o->bnf_timeout_ms ? o->bnf_timeout_ms : 3000;
     o->settle_ms = o->settle_ms ? o->settle_ms : 2000;
     o->inodes_max = o->inodes_max ? o->inodes_max : UINT64_C(1) << 32;
+    o->aux_table_bytes = o->aux_table_bytes ? o->aux_table_bytes : UINT64_C(1) << 30;
     o->cache_bytes = o->cache_bytes ? o->cache_bytes : 64u << 20;
     o->software = o->software ? o->software : "";
 }
@@ -230,6 +231,7 @@ void mgr_core_free(struct mgr_core *c)
     free(c->sessions);
     free(c->bnfs);
     free(c->undo);
+    free(c->posts);
     free(c->outs);
     free(c);
 }

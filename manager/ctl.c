@@ -8,6 +8,8 @@
 #include "manager/core_int.h"
 
 #define DAMAGE_SHOWN    200
+#define STATS_MAX_BYTES (2u << 20) /* what mounts report, in one status; a message has 4 MiB */
+#define SUMS_MAX        262144u    /* slices that a layout counts */
 #define LAYOUT_MAX      4096u
 #define STOP_CLIENTS_MS 8000u
 #define STOP_ALL_MS     10000u
@@ -15,7 +17,7 @@
 
 /* ---------------------------------------------------------------- status */
 
-static Fp__CtlClient *client(struct mgr_core *c, const struct mgr_session *s)
+static Fp__CtlClient *client(struct mgr_core *c, const struct mgr_session *s, size_t *room)
 {
     Fp__CtlClient *k = MGR_NEW(c, Fp__CtlClient, fp__ctl_client__init);
 
@@ -26,20 +28,23 @@ static Fp__CtlClient *client(struct mgr_core *c, const struct mgr_session *s)
     k->mountpoint = s->mountpoint;
     k->pid = s->pid;
     k->connected = s->conn != NULL;
-    k->stats = s->stats;
+    k->stats = (Fp__ClientStats *)mgr_stats_within(c, s->stats, room);
     k->software = s->software;
+    k->aux_dropped = s->aux_dropped;
     return k;
 }
 
 static int add_clients(struct mgr_core *c, Fp__CtlStatusReply *r)
 {
+    size_t room = STATS_MAX_BYTES;
+
     r->clients = mgr_arena_alloc(&c->arena, (c->session_count + 1) * sizeof *r->clients);
     if (!r->clients)
         return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < c->session_count; i++) {
         if (c->sessions[i]->expired)
             continue;
-        r->clients[r->n_clients] = client(c, c->sessions[i]);
+        r->clients[r->n_clients] = client(c, c->sessions[i], &room);
         if (!r->clients[r->n_clients])
             return mgr_doom(c, -ENOMEM);
         r->n_clients++;
@@ -180,21 +185,27 @@ static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct m
     return rc < 0 ? rc : 0;
 }
 
+/* What the file costs: of each chunk that it names, the share that its slices are of all slices that name it. So the
+ * costs of all files together are what is stored, and what is saved is what the file would take more by itself. */
 static int add_counts(struct mgr_core *c, uint64_t ino, Fp__CtlLayoutReply *r)
 {
-    int rc = mgr_db_one(&c->db, SLICE_COUNT, DBI(ino));
+    const enum mgr_stmt st = MGR_ST_SLICE_SUMS;
+    const struct mgr_db *db = &c->db;
+    int rc = mgr_db_one(&c->db, SLICE_SUMS, DBI(ino), DBI(SUMS_MAX + 1));
+    uint64_t bytes, cost;
 
-    if (rc > 0) {
-        r->slice_count = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_COUNT, 0);
-        r->chunk_count = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_COUNT, 1);
-        mgr_db_reset(&c->db, MGR_ST_SLICE_COUNT);
-        rc = mgr_db_one(&c->db, SLICE_STORED, DBI(ino));
-    }
-    if (rc > 0) {
-        r->stored_bytes = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_STORED, 0);
-        mgr_db_reset(&c->db, MGR_ST_SLICE_STORED);
-    }
-    return rc < 0 ? rc : 0;
+    if (rc <= 0)
+        return rc;
+    r->slice_count = (uint64_t)mgr_col(db, st, 0);
+    r->chunk_count = (uint64_t)mgr_col(db, st, 1);
+    r->stored_bytes = (uint64_t)mgr_col(db, st, 2);
+    r->shared_chunks = (uint64_t)mgr_col(db, st, 3);
+    bytes = (uint64_t)mgr_col(db, st, 4);
+    cost = (uint64_t)mgr_col(db, st, 5);
+    r->saved_bytes = bytes > cost ? bytes - cost : 0;
+    r->partial = r->slice_count > SUMS_MAX;
+    mgr_db_reset(&c->db, st);
+    return 0;
 }
 
 MGR_HANDLER(ctl_layout)

@@ -56,6 +56,7 @@ static int open_core(const struct mgr_options *o, const char *db_path, struct mg
         .bnf_timeout_ms = o->bnf_timeout_ms,
         .inodes_max = (uint64_t)o->inodes_max,
         .cache_bytes = o->cache_bytes,
+        .aux_table_bytes = o->aux_table_bytes,
         .chunk_size_bytes = (uint32_t)o->chunk_size_bytes,
         .stripe = (uint32_t)o->stripe,
         .root_uid = geteuid(),

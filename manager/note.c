@@ -20,7 +20,7 @@
 
 #define NOTES_MAX       4096u
 #define NOTES_BYTES_MAX ((4u << 20) - 4096u) /* of a message; the rest of the frame's limit is for its head */
-#define NOTE_HEAD_BYTES 32u                  /* what a note costs in a message beside its bytes */
+#define NOTE_HEAD_BYTES 64u                  /* what a note costs in a message beside its bytes */
 #define NOTES_ROWS_MAX  16384u               /* slices looked at for one answer */
 #define FIND_KEYS_MAX   1024u
 #define FIND_PER_KEY    8u /* the newest */

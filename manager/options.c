@@ -41,6 +41,8 @@ static const struct fp_opt opts[] = {
                     "A benefactor that is not heard of for so long is taken for down."),
     FP_OPT_INT(struct mgr_options, inodes_max, "max-inodes", "4294967296", 1, INT64_MAX,
                "Most files, directories and other inodes."),
+    FP_OPT_SIZE(struct mgr_options, aux_table_bytes, "aux-table-max", "1GiB", FP_MIB(1), FP_GIB(1024),
+                "Most bytes of keys and values in the table of one aux-app."),
     FP_OPT_READY_FD(struct mgr_options, ready_fd),
     FP_OPT_LOG_LEVEL(struct mgr_options, log_level),
     FP_OPT_END,

@@ -14,6 +14,7 @@ struct mgr_options {
     bool create_key;
     int64_t ready_fd;
     uint64_t cache_bytes;
+    uint64_t aux_table_bytes;
     uint64_t session_timeout_ms;
     uint64_t orphan_grace_ms;
     uint64_t bnf_timeout_ms;

@@ -19,6 +19,8 @@
 #define CALL_TIMEOUT_MS  10000u
 #define CHECKPOINT_PAGES 8192u /* of 2 KiB */
 
+#define AUX_QUEUE_MAX_BYTES (4u << 20) /* messages of aux-apps to one that does not read */
+
 void mgr_batch_open(struct mgr_server *s)
 {
     if (s->in_group)
@@ -221,6 +223,12 @@ void mgr_batch_drop(struct mgr_server *s)
 
 /* ---------------------------------------------------------------- the end of a group */
 
+static void send_post(struct mgr_server *s, struct mgr_peer *peer, const struct mgr_out *o)
+{
+    if (fp_rpc_conn_queued_bytes(peer->conn) > AUX_QUEUE_MAX_BYTES || fp_rpc_send(peer->conn, o->type, o->msg))
+        mgr_core_dropped(s->core, peer->core);
+}
+
 static void send_outs(struct mgr_server *s)
 {
     uint64_t ticket = 0;
@@ -237,6 +245,8 @@ static void send_outs(struct mgr_server *s)
             fp_rpc_conn_close(peer->conn, 0);
         else if (o.kind == MGR_OUT_SEND)
             fp_rpc_send(peer->conn, o.type, o.msg);
+        else if (o.kind == MGR_OUT_POST)
+            send_post(s, peer, &o);
         else if (o.kind == MGR_OUT_CALL)
             call_peer(peer, &o);
         else

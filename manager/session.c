@@ -399,6 +399,8 @@ MGR_HANDLER(client_stats)
     uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
     struct mgr_session *s = rq->sess;
 
+    if (!mgr_stats_fit(m, len))
+        return -EMSGSIZE;
     if (!buf)
         return 0;
     fp__client_stats__pack(m, buf);

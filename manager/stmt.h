@@ -59,8 +59,12 @@
                  "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 AND s.win<?3 "             \
                  "ORDER BY s.win,s.off")                                                                     \
     X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
-    X(SLICE_COUNT, "SELECT count(*),count(DISTINCT s.chunk) FROM slice s WHERE s.ino=?1")                    \
-    X(SLICE_STORED, "SELECT sum(stored) FROM chunk WHERE id IN (SELECT chunk FROM slice WHERE ino=?1)")      \
+    /* r: slices of all files that name the chunk; n: those of this file */                                  \
+    X(SLICE_SUMS, "SELECT sum(n),count(*),sum(stored),sum(r>n),sum(bytes),sum(stored*n/r) FROM ("            \
+                  "SELECT m.n,m.bytes,c.stored,CASE WHEN c.refs>m.n THEN c.refs-(SELECT count(*) FROM hold " \
+                  "WHERE chunk=c.id) ELSE c.refs END AS r FROM (SELECT chunk,count(*) AS n,sum(len) AS "     \
+                  "bytes FROM (SELECT chunk,len FROM slice WHERE ino=?1 ORDER BY win,off LIMIT ?2) "         \
+                  "GROUP BY chunk) m CROSS JOIN chunk c ON c.id=m.chunk)")                                   \
     /* chunks */                                                                                             \
     X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf,data,noted FROM chunk WHERE id=?1")                         \
     X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted) "                              \
@@ -83,6 +87,14 @@
     X(HOLD_DELETE, "DELETE FROM hold WHERE session=?1 AND chunk=?2")                                         \
     X(HOLD_OF, "SELECT chunk FROM hold WHERE session=?1 LIMIT ?2")                                           \
     X(HOLD_NEXT, "SELECT session FROM hold WHERE session>?1 ORDER BY session LIMIT 1")                       \
+    /* tables of aux-apps */                                                                                 \
+    X(AUX_TABLE_GET, "SELECT id,entries,bytes FROM aux_table WHERE app=?1")                                  \
+    X(AUX_TABLE_COUNT, "SELECT count(*) FROM aux_table")                                                     \
+    X(AUX_TABLE_NEW, "INSERT INTO aux_table(app,entries,bytes) VALUES(?1,0,0)")                              \
+    X(AUX_TABLE_SET, "UPDATE aux_table SET entries=?2,bytes=?3 WHERE id=?1")                                 \
+    X(AUX_ENTRY_GET, "SELECT value FROM aux_entry WHERE app=?1 AND key=?2")                                  \
+    X(AUX_ENTRY_PUT, "INSERT OR REPLACE INTO aux_entry(app,key,value) VALUES(?1,?2,?3)")                     \
+    X(AUX_ENTRY_DELETE, "DELETE FROM aux_entry WHERE app=?1 AND key=?2")                                     \
     /* garbage */                                                                                            \
     X(GARBAGE_PUT, "INSERT INTO garbage(bnf,chunk,stored) VALUES(?1,?2,?3)")                                 \
     X(GARBAGE_HAS, "SELECT stored FROM garbage WHERE bnf=?1 AND chunk=?2")                                   \
