@@ -36,6 +36,8 @@ int cl_data_new(struct cl_mount *m);
 int cl_data_start(struct cl_mount *m);
 /* Write out and publish everything, bounded by deadline_ms; 0 or the first error (then what is lost has been logged). */
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
+/* A line that says how much of how many files would be lost if the program ended now; false: nothing. Any thread. */
+bool cl_data_say_lost(struct cl_mount *m);
 /* After unmounting, before cl_core_stop: store threads end, leases go back. */
 void cl_data_stop(struct cl_mount *m);
 /* After cl_core_stop and cl_itable_free. */

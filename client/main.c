@@ -101,6 +101,7 @@ static int finish(struct cl_mount *m)
     cl_core_data_stopping(m);
     cl_data_stop(m);
     cl_core_stop(m);
+    cl_shutdown_inodes_go();
     cl_itable_free(m);
     cl_data_free(m);
     return rc;

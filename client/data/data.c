@@ -86,18 +86,43 @@ int cl_data_start(struct cl_mount *m)
 	return rc;
 }
 
+struct at_risk {
+	uint64_t bytes, files;
+};
+
+static void add_at_risk(struct cl_inode *inode, void *arg)
+{
+	struct at_risk *sum = arg;
+	uint64_t dirty_bytes, uncommitted_bytes;
+
+	cl_data_at_risk(inode, &dirty_bytes, &uncommitted_bytes);
+	sum->bytes += dirty_bytes + uncommitted_bytes;
+	sum->files += dirty_bytes + uncommitted_bytes > 0;
+}
+
+bool cl_data_say_lost(struct cl_mount *m)
+{
+	char size[FP_UNITS_BUF];
+	struct at_risk lost = { 0, 0 };
+
+	cl_inode_each(m, add_at_risk, &lost);
+	if (lost.files > 0)
+		FP_ERROR("%s of %llu file%s that no close or fsync had confirmed are lost", fp_format_size(size, lost.bytes),
+			 (unsigned long long)lost.files, lost.files == 1 ? "" : "s");
+	return lost.files > 0;
+}
+
 /* inode->lock taken here: what could not be written out by now is given up. */
 static void give_up_one(struct cl_inode *inode, void *arg)
 {
-	uint64_t *lost = arg;
 	struct cl_file *f;
 
+	(void)arg;
 	pthread_mutex_lock(&inode->lock);
 	f = inode->file;
 	if (f) {
 		while (f->fl_head) /* `stopping` ends them: soon, or with the call to a remote benefactor that is under way */
 			(void)cl_file_wait(f, fp_now_ms() + 1000);
-		*lost += f->dirty_bytes + f->uncommitted_bytes;
 		for (uint32_t i = 0; i < f->nwins; i++)
 			while (f->wins[i]->bufs)
 				cl_file_drop_buf(f, f->wins[i], f->wins[i]->bufs);
@@ -108,14 +133,11 @@ static void give_up_one(struct cl_inode *inode, void *arg)
 /* Nothing runs any more but the threads of the data path: cl_data_sync_all has done what could be done. */
 static void give_up(struct cl_data *d)
 {
-	uint64_t lost = 0;
-
 	pthread_mutex_lock(&d->space_lock);
 	pthread_cond_broadcast(&d->space_cond);
 	pthread_mutex_unlock(&d->space_lock);
-	cl_inode_each(d->m, give_up_one, &lost);
-	if (lost > 0)
-		FP_ERROR("%llu bytes that no close or fsync had confirmed are lost", (unsigned long long)lost);
+	(void)cl_data_say_lost(d->m);
+	cl_inode_each(d->m, give_up_one, NULL);
 }
 
 void cl_data_stop(struct cl_mount *m)
