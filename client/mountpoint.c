@@ -4,8 +4,7 @@
  * libfuse would find most of these mistakes too, but late, in its own words and several lines. Here each has
  * one line that says what to do. /proc/self/mounts is read first, because looking at a directory that a live
  * fpstore with a dead manager is mounted on may take long, and one that a dead fpstore is mounted on fails
- * with ENOTCONN; to tell these two apart a child process does the looking, and is killed if it takes more
- * than 3 s.
+ * with ENOTCONN; fp_mount_probe tells these two apart within 3 s.
  */
 #include "client/mountpoint.h"
 
@@ -13,19 +12,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <mntent.h>
-#include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fp/log.h"
+#include "fp/mountprobe.h"
 
 #define FS_TYPE   "fuse.fpstore"
 #define PROBE_MS  3000
@@ -85,31 +82,6 @@ static void find_mount(const char *path, struct mounted *out)
         endmntent(f);
 }
 
-/* statfs(2) in a child: 0, its negative errno, or -ETIMEDOUT. Not stat(2): of a mount that died a moment ago
- * the kernel may still know the attributes. */
-static int probe(const char *path)
-{
-    struct statfs st;
-    int fds[2], err = ETIMEDOUT;
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    pid_t pid = fork();
-    if (pid == 0) {
-        int e = statfs(path, &st) == 0 ? 0 : errno;
-        _exit(write(fds[1], &e, sizeof e) == sizeof e ? 0 : 1);
-    }
-    close(fds[1]);
-    struct pollfd p = {.fd = fds[0], .events = POLLIN};
-    if (pid > 0 && poll(&p, 1, PROBE_MS) == 1 && read(fds[0], &err, sizeof err) != sizeof err)
-        err = EIO;
-    close(fds[0]);
-    if (pid > 0) {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-    }
-    return -err;
-}
-
 /* Mounts of fpstore on path: stale ones are taken away, a live one is an error. */
 static int clean_stale(const char *path)
 {
@@ -118,7 +90,7 @@ static int clean_stale(const char *path)
         find_mount(path, &mnt);
         if (!mnt.any || strncmp(mnt.type, "fuse", 4) != 0)
             return 0;
-        int rc = probe(path);
+        int rc = fp_mount_probe(path, PROBE_MS);
         bool ours = strcmp(mnt.type, FS_TYPE) == 0;
         if (ours && rc != -ENOTCONN) {
             FP_ERROR(

@@ -1,8 +1,12 @@
 /* fp-store down and fp-store status.
  *
  * Down goes against the flow of data: mounts first, so that what they hold reaches the benefactors, then benefactors, then the
- * manager. Each gets SIGTERM and the grace, then SIGKILL, so the whole has a bound even when everything hangs. What is still
- * mounted afterwards is detached. Then the data is removed, unless --keep. */
+ * manager. Each gets SIGTERM and the grace, then SIGKILL, so the whole has a bound even when everything hangs; mounts get a
+ * second SIGTERM before, after which they end within 3 s and say what is lost. What is still mounted afterwards is detached.
+ * Then the data is removed, unless --keep.
+ *
+ * With --keep, what mounts hold is to be kept too. They need a manager for that, so one that has died is started again first;
+ * when that does not work either, --force is asked for. Without --keep nobody waits for a manager that is gone. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,9 +17,40 @@
 #include "fp/err.h"
 #include "fp/table.h"
 
-void store_stop_all(const struct store_options *o, const struct store_state *s)
+#define HURRY_AFTER_MS 200u /* between two SIGTERMs, which would else be taken for one */
+
+static bool role_alive(const struct store_state *s, enum store_role role)
 {
-    store_stop_role(o, s, STORE_MOUNT);
+    for (unsigned i = 0; i < s->count; i++) {
+        if (s->procs[i].role == role && store_proc_alive(s, &s->procs[i]))
+            return true;
+    }
+    return false;
+}
+
+/* What the mounts have said while they ended. True: something was lost. */
+static bool relay_loss(const struct store_options *o, const struct store_state *s)
+{
+    char text[1024], name[32];
+    bool lost = false;
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        if (p->role != STORE_MOUNT || !store_log_last(o, p, FP_LOG_ERROR, text, sizeof text))
+            continue;
+        FP_WARN("%s: %s", store_proc_name(p, name), text);
+        lost = true;
+    }
+    return lost;
+}
+
+int store_stop_all(const struct store_options *o, struct store_state *s)
+{
+    bool lost = false;
+    for (unsigned i = 0; i < s->count; i++)
+        store_log_mark(o, &s->procs[i]);
+    lost |= store_stop_role(s, STORE_MOUNT, role_alive(s, STORE_MANAGER) ? o->grace_ms : HURRY_AFTER_MS) > 0;
+    if (o->keep)
+        lost |= relay_loss(o, s);
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
         if (p->role != STORE_MOUNT)
@@ -26,9 +61,23 @@ void store_stop_all(const struct store_options *o, const struct store_state *s)
         if (p->made_mountpoint)
             rmdir(p->mountpoint);
     }
-    store_stop_role(o, s, STORE_BENEFACTOR);
-    store_stop_role(o, s, STORE_MANAGER);
+    store_stop_role(s, STORE_BENEFACTOR, o->grace_ms);
+    store_stop_role(s, STORE_MANAGER, o->grace_ms);
     store_state_remove(o);
+    return lost ? -EIO : 0;
+}
+
+/* Mounts that are to write out what they hold need a manager. */
+static int prepare_keeping(const struct store_options *o, struct store_state *s)
+{
+    if (!o->keep || o->force || role_alive(s, STORE_MANAGER) || !role_alive(s, STORE_MOUNT))
+        return 0;
+    FP_INFO("fp-manager has died: starting it again, so that mounts can write out what they hold");
+    int rc = store_revive_manager(o, s);
+    if (rc < 0)
+        FP_ERROR("without a manager, what mounts hold and have not written out would be lost: mend it (the line before says "
+                 "what is wrong) and try again, or add --force");
+    return rc;
 }
 
 int store_down(const struct store_options *o)
@@ -42,8 +91,13 @@ int store_down(const struct store_options *o)
     if (rc == -ENOENT && o->mount_given && store_mount_look(o->mount) == STORE_DEAD)
         store_unmount(o->mount);
     bool was_up = rc == 0;
-    if (was_up)
-        store_stop_all(o, &s);
+    int lost = 0;
+    if (was_up) {
+        rc = prepare_keeping(o, &s);
+        if (rc < 0)
+            return rc;
+        lost = store_stop_all(o, &s);
+    }
     bool data = store_count_benefactors(o) > 0;
     if (!o->keep && access(o->dir, W_OK) == 0)
         store_remove_all(o, true);
@@ -51,14 +105,14 @@ int store_down(const struct store_options *o)
         printf("%s: %s%s\n", o->dir, was_up ? "stopped" : "was not up", o->keep ? ", data kept" : ", data removed");
     else
         printf("%s: no store\n", o->dir);
-    return 0;
+    return o->keep ? lost : 0;
 }
 
 /* ---------------------------------------------------------------- status */
 
 static bool is_up(const struct store_state *s, const struct store_proc *p)
 {
-    return store_proc_alive(s, p) && (p->role != STORE_MOUNT || store_mount_look(p->mountpoint) == STORE_OURS);
+    return store_proc_alive(s, p) && (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
 }
 
 static void print_table(const struct store_options *o, const struct store_state *s)

@@ -218,24 +218,45 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
         store_path(o, buf, "log/%s-%u.log", program, p->index);
 }
 
-void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room)
+/* What comes after mark in the last line that has it. "" counts for every line. */
+static bool last_line(const struct store_options *o, const struct store_proc *p, const char *mark, char *text, size_t room)
 {
     char path[PATH_MAX], line[1024];
     bool found = false;
-    snprintf(cause, room, "%s", "");
+    snprintf(text, room, "%s", "");
     store_log_path(o, p, path);
     FILE *f = fopen(path, "re");
     if (!f)
-        return;
+        return false;
     fseek(f, (long)p->log_from, SEEK_SET);
     while (fgets(line, sizeof line, f)) {
-        const char *text = strstr(line, ": ERROR: ");
+        const char *at = strstr(line, mark);
         line[strcspn(line, "\n")] = '\0';
-        if (text)
-            snprintf(cause, room, "%s", text + strlen(": ERROR: "));
-        else if (!found && line[0])
-            snprintf(cause, room, "%s", line);
-        found |= text != NULL;
+        if (!at || !line[0])
+            continue;
+        snprintf(text, room, "%s", at + strlen(mark));
+        found = true;
     }
     fclose(f);
+    return found;
+}
+
+bool store_log_last(const struct store_options *o, const struct store_proc *p, enum fp_log_level level, char *text,
+                    size_t room)
+{
+    return last_line(o, p, level == FP_LOG_ERROR ? ": ERROR: " : ": WARN: ", text, room);
+}
+
+void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room)
+{
+    if (!store_log_last(o, p, FP_LOG_ERROR, cause, room))
+        last_line(o, p, "", cause, room);
+}
+
+void store_log_mark(const struct store_options *o, struct store_proc *p)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    store_log_path(o, p, path);
+    p->log_from = stat(path, &st) == 0 ? st.st_size : 0;
 }

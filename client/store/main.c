@@ -47,6 +47,8 @@ static const struct fp_opt options[] = {
                     "With down: how long a program may take to end before it is killed."),
     FP_OPT_BOOL(struct store_options, keep, "keep", "off",
                 "With down: leave data and key in DIR, for the next up.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct store_options, force, "force", "off",
+                "With down --keep: stop also when that loses what mounts have not written out.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct store_options, json, "json", "off", "With status: print one JSON object.",
                 .flags = FP_OPT_NO_FILE),
     FP_OPT_DATA_ENCRYPTION(struct store_options, data_encryption),

@@ -5,8 +5,8 @@
  * has ended, and its log says why. There is no polling and no sleeping for "long enough" on the way up.
  *
  * On the way down we are usually not the parent, so a process is watched by its pid and start time. Zombies count as gone: in
- * a container there may be nobody to reap them. A mount is looked at in mountinfo first: stat(2) of a mount whose fp-mount
- * hangs would hang too. */
+ * a container there may be nobody to reap them. A mount is looked at in mountinfo, and no call is made into one that may
+ * hang, be it because its fp-mount does or because the manager is gone. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,10 +24,13 @@
 #include "client/store/store.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/mountprobe.h"
 
 #define READY_FD   3
 #define ARGS_MAX   40
 #define PAUSE_NS   10000000L
+#define PROBE_MS   1000 /* for a mount that may wait for its manager */
+#define HURRY_MS   4000u /* after its second SIGTERM, a mount needs 3 s at most */
 #define KILLED_MS  5000u /* after SIGKILL: a process in the kernel may take a while */
 
 static volatile sig_atomic_t interrupted;
@@ -261,17 +263,20 @@ static unsigned count_alive(const struct store_state *s, enum store_role role)
     return n;
 }
 
-static void signal_role(const struct store_state *s, enum store_role role, int sig)
+static unsigned signal_role(const struct store_state *s, enum store_role role, int sig)
 {
     char name[32];
+    unsigned n = 0;
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
         if (p->role != role || !store_proc_alive(s, p))
             continue;
         if (sig == SIGKILL)
-            FP_WARN("%s (pid %d) does not end: killed", store_proc_name(p, name), (int)p->pid);
-        kill(p->pid, sig);
+            FP_WARN("%s (pid %d) does not end: killed%s", store_proc_name(p, name), (int)p->pid,
+                    role == STORE_MOUNT ? "; what it held and had not written out is lost" : "");
+        n += kill(p->pid, sig) == 0;
     }
+    return n;
 }
 
 static unsigned wait_role(const struct store_state *s, enum store_role role, uint64_t limit_ms)
@@ -287,38 +292,45 @@ static unsigned wait_role(const struct store_state *s, enum store_role role, uin
     return left;
 }
 
-void store_stop_role(const struct store_options *o, const struct store_state *s, enum store_role role)
+unsigned store_stop_role(const struct store_state *s, enum store_role role, uint64_t wait_ms)
 {
     if (count_alive(s, role) == 0)
-        return;
+        return 0;
     signal_role(s, role, SIGTERM);
-    if (wait_role(s, role, o->grace_ms) == 0)
-        return;
-    signal_role(s, role, SIGKILL);
+    if (wait_role(s, role, wait_ms) == 0)
+        return 0;
+    if (role == STORE_MOUNT) {
+        signal_role(s, role, SIGTERM);
+        if (wait_role(s, role, HURRY_MS) == 0)
+            return 0;
+    }
+    unsigned killed = signal_role(s, role, SIGKILL);
     if (wait_role(s, role, KILLED_MS) > 0)
         FP_WARN("a %s is still there after SIGKILL: it waits in the kernel", store_role_program(role));
+    return killed;
 }
 
 /* ---------------------------------------------------------------- mounts */
 
-enum store_mount_kind store_mount_look(const char *mountpoint)
+bool store_is_mounted(const char *mountpoint)
 {
     char point[PATH_MAX], root[PATH_MAX], *line = NULL;
-    enum store_mount_kind kind = STORE_NOT_MOUNTED;
-    struct stat st;
+    bool found = false;
     size_t room = 0;
     FILE *f = fopen("/proc/self/mountinfo", "re");
-    while (f && getline(&line, &room, f) > 0) {
-        if (ctl_mountinfo_line(line, point, root) && strcmp(point, mountpoint) == 0)
-            kind = STORE_OURS;
-    }
+    while (f && getline(&line, &room, f) > 0)
+        found |= ctl_mountinfo_line(line, point, root) && strcmp(point, mountpoint) == 0;
     free(line);
     if (f)
         fclose(f);
-    if (kind == STORE_OURS) { /* not stat(2): the kernel may still know the attributes of a dead one */
-        struct statfs fs;
-        return statfs(mountpoint, &fs) < 0 && errno == ENOTCONN ? STORE_DEAD : STORE_OURS;
-    }
+    return found;
+}
+
+enum store_mount_kind store_mount_look(const char *mountpoint)
+{
+    struct stat st;
+    if (store_is_mounted(mountpoint))
+        return fp_mount_probe(mountpoint, PROBE_MS) == -ENOTCONN ? STORE_DEAD : STORE_OURS;
     char parent[PATH_MAX + 4];
     struct stat up;
     snprintf(parent, sizeof parent, "%s/..", mountpoint);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fp/log.h"
 #include "fp/opt.h"
 
 #define STORE_BENEFACTORS_MAX 256
@@ -32,7 +33,7 @@ struct store_options {
     int64_t stripe;
     uint64_t grace_ms; /* from SIGTERM to SIGKILL */
     int backend;       /* enum store_backend */
-    bool keep, json, data_encryption;
+    bool keep, force, json, data_encryption;
     int log_level;
 };
 
@@ -77,6 +78,11 @@ int store_make_key(const struct store_options *o, char path[PATH_MAX]);
 void store_remove_all(const struct store_options *o, bool dir_too);
 /* The text of the last ERROR line of this run in a program's log, or else of its last line; "" if there is none. */
 void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room);
+/* The text of the last line of this kind (FP_LOG_ERROR, FP_LOG_WARN) of this run; false if there is none. */
+bool store_log_last(const struct store_options *o, const struct store_proc *p, enum fp_log_level level, char *text,
+                    size_t room);
+/* What comes after this is what store_log_last and store_log_cause look at. */
+void store_log_mark(const struct store_options *o, struct store_proc *p);
 void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX]);
 
 /* ---------------------------------------------------------------- state.c */
@@ -98,10 +104,14 @@ int store_proc_start(const struct store_options *o, struct store_proc *p, char *
 /* Waits for its ready line, cut to room; logs what it died of when it did. */
 int store_proc_wait_ready(const struct store_options *o, struct store_proc *p, uint64_t until_ms, char *line,
                           size_t room);
-/* SIGTERM to all of a role, SIGKILL after the grace; returns when they are gone (or, in the kernel, cannot go). */
-void store_stop_role(const struct store_options *o, const struct store_state *s, enum store_role role);
+/* SIGTERM to all of a role, again after wait_ms for mounts, which then end within seconds and say what is lost, and
+ * SIGKILL; returns when they are gone (or, in the kernel, cannot go). How many were killed. */
+unsigned store_stop_role(const struct store_state *s, enum store_role role, uint64_t wait_ms);
 
 enum store_mount_kind { STORE_NOT_MOUNTED, STORE_OURS, STORE_DEAD, STORE_OTHER };
+/* An fpstore is mounted there, dead or alive. Makes no call into the mount. */
+bool store_is_mounted(const char *mountpoint);
+/* Takes a second at most: a mount that does not answer is no dead one. */
 enum store_mount_kind store_mount_look(const char *mountpoint);
 void store_unmount(const char *mountpoint);
 
@@ -114,7 +124,9 @@ void store_catch_signals(void);
 int store_up(const struct store_options *o);
 int store_down(const struct store_options *o);
 int store_status(const struct store_options *o);
-/* Stops all that is in s, unmounts, and removes the state file. */
-void store_stop_all(const struct store_options *o, const struct store_state *s);
+/* Starts the manager of s again where it was, for mounts that wait for it. */
+int store_revive_manager(const struct store_options *o, struct store_state *s);
+/* Stops all that is in s, unmounts, and removes the state file. -EIO: a mount could not write everything out (logged). */
+int store_stop_all(const struct store_options *o, struct store_state *s);
 
 #endif

@@ -59,7 +59,7 @@ static struct store_proc *add_proc(struct store_state *s, enum store_role role, 
     return p;
 }
 
-static int start_manager(const struct store_options *o, struct store_state *s)
+static int start_manager(const struct store_options *o, struct store_state *s, struct store_proc *p, const char *listen)
 {
     static struct args a;
     char dir[PATH_MAX], size[FP_UNITS_BUF];
@@ -70,16 +70,27 @@ static int start_manager(const struct store_options *o, struct store_state *s)
         return rc;
     common_args(&a, o, s, false);
     arg(&a, "--dir=%s", dir);
-    arg(&a, "--listen=127.0.0.1:0");
+    arg(&a, "--listen=%s", listen);
     if (o->chunk_size_bytes)
         arg(&a, "--chunk-size=%s", fp_format_size_exact(size, o->chunk_size_bytes));
     if (o->stripe)
         arg(&a, "--stripe=%lld", (long long)o->stripe);
-    struct store_proc *p = add_proc(s, STORE_MANAGER, 1);
     rc = store_proc_start(o, p, a.argv);
     if (rc == 0)
         rc = store_proc_wait_ready(o, p, fp_now_ms() + READY_LIMIT_MS, s->manager, sizeof s->manager);
     return rc < 0 ? rc : store_state_save(o, s);
+}
+
+int store_revive_manager(const struct store_options *o, struct store_state *s)
+{
+    char listen[sizeof s->manager];
+    for (unsigned i = 0; i < s->count; i++) {
+        if (s->procs[i].role != STORE_MANAGER)
+            continue;
+        snprintf(listen, sizeof listen, "%s", s->manager);
+        return start_manager(o, s, &s->procs[i], listen);
+    }
+    return -ENOENT;
 }
 
 static int start_benefactor(const struct store_options *o, struct store_state *s, unsigned i)
@@ -144,7 +155,7 @@ static int start_all(const struct store_options *o, struct store_state *s, unsig
     if (rc == 0)
         rc = store_make_key(o, s->key);
     if (rc == 0)
-        rc = start_manager(o, s);
+        rc = start_manager(o, s, add_proc(s, STORE_MANAGER, 1), "127.0.0.1:0");
     for (unsigned i = 1; i <= benefactors && rc == 0; i++)
         rc = start_benefactor(o, s, i);
     if (rc == 0)
@@ -203,7 +214,7 @@ static int look_at_old(const struct store_options *o)
     for (unsigned i = 0; i < s.count; i++) {
         const struct store_proc *p = &s.procs[i];
         bool ok = store_proc_alive(&s, p) &&
-                  (p->role != STORE_MOUNT || store_mount_look(p->mountpoint) == STORE_OURS);
+                  (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
         alive += ok;
         if (!ok)
             gone = p;
