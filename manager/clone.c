@@ -100,12 +100,37 @@ static int check(const Fp__Clone *m, const struct mgr_inode *src, const struct m
     return 0;
 }
 
+/* Before anything is changed: where they would go, window by window. A window that one piece covers alone can't have too many. */
+static int check_room(struct mgr_core *c, const Fp__Clone *m, const struct mgr_inode *dst,
+                      const struct pieces *ps)
+{
+    uint64_t n = 0, win = 0;
+    int rc = 0;
+
+    for (size_t i = 0; i < ps->count && !rc; i++) {
+        uint64_t pos = ps->list[i].pos - m->src_off + m->dst_off;
+        uint64_t first = pos / dst->chunk_size, last = (pos + ps->list[i].len - 1) / dst->chunk_size;
+
+        if (n && first != win)
+            rc = mgr_window_fits(c, dst, win, n + 1);
+        n = first == win ? n + 1 : 1;
+        if (last != first && !rc)
+            rc = mgr_window_fits(c, dst, first, n + 1);
+        n = last == first ? n : 1;
+        win = last;
+    }
+    if (n && !rc)
+        rc = mgr_window_fits(c, dst, win, n + 1);
+    return rc == -EFBIG ? -EOPNOTSUPP : rc; /* the client copies */
+}
+
 static int copy(struct mgr_core *c, const Fp__Clone *m, const struct mgr_inode *src, struct mgr_inode *dst,
                 uint64_t len)
 {
     struct pieces ps = {0};
     int rc = collect(c, src, m->src_off, m->src_off + len, &ps);
 
+    rc = rc ? rc : check_room(c, m, dst, &ps);
     /* the references first: cutting the destination may be what frees a chunk */
     for (size_t i = 0; i < ps.count && !rc; i++)
         rc = mgr_chunk_ref(c, ps.list[i].chunk, 1);

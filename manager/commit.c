@@ -152,7 +152,7 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
     rc = rc ? rc : take_older(c, m, k);
     for (size_t i = 0; i < m->n_slices && !rc; i++)
         rc = check_slice(in, k, m->slices[i]);
-    return rc;
+    return rc ? rc : mgr_slices_fit(c, in, m->slices, m->n_slices);
 }
 
 static int put_chunk(struct mgr_core *c, const struct named *n)
@@ -300,6 +300,8 @@ MGR_HANDLER(punch)
         rc = -EINVAL;
     if (!rc && (m->size_bytes > INT64_MAX || m->len > (uint64_t)INT64_MAX - m->off))
         rc = -EFBIG;
+    if (!rc && m->len) /* its ends may cut a slice in two */
+        rc = mgr_window_fits(c, &in, m->off / in.chunk_size, 1);
     if (rc)
         return rc;
     before = in.data_version;

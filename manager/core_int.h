@@ -20,6 +20,7 @@
 #define MGR_DAMAGE_MAX     10000u
 #define MGR_HELLO_MS       2000u /* from a connection to its hello */
 #define MGR_CACHE_MS       600u  /* the 500 ms for which a client that is alone may cache, and some */
+#define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
 struct mgr_counters {
@@ -220,6 +221,11 @@ int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool
 /* Puts a slice over what is there; one of chunk 0 only cuts. The reference of the chunk has been counted by the
  * caller. */
 int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s);
+
+/* Before slices are put: 0, or -EFBIG if a window might get more than MGR_WINDOW_MAX. */
+int mgr_slices_fit(struct mgr_core *c, const struct mgr_inode *in, Fp__Slice *const *s, size_t n);
+/* The same for `more` slices in one window. */
+int mgr_window_fits(struct mgr_core *c, const struct mgr_inode *in, uint64_t win, uint64_t more);
 
 struct mgr_chunk {
     uint64_t id, sum;

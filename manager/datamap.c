@@ -9,7 +9,6 @@
 #define SLICES_SOFT_MAX 4096u  /* the answer ends at the next window after so many */
 #define SYNC_ROWS_MAX   65536u /* slices that one MSG_SYNC looks at */
 #define SYNC_CHUNKS_MAX 8192u  /* chunks that it looks up; beyond either, all benefactors are named */
-#define SLICES_HARD_MAX 65536u /* of one window: nothing makes so many but byte-wise writing without end */
 
 static Fp__Slice *slice_row(struct mgr_core *c)
 {
@@ -85,7 +84,7 @@ MGR_HANDLER(slicemap)
             rc = 0;
             break;
         }
-        rc = r->n_slices >= SLICES_HARD_MAX ? -EFBIG : append(c, r, &cap, slice_row(c));
+        rc = r->n_slices >= MGR_WINDOW_MAX ? -EFBIG : append(c, r, &cap, slice_row(c));
         if (rc)
             break;
     }

@@ -13,6 +13,7 @@
  * lengths; the caller writes the inode. */
 #include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include "manager/core_int.h"
 
@@ -169,4 +170,82 @@ int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
         return rc;
     in->mapped += s->len;
     return insert(c, in->ino, &p);
+}
+
+/* ---------------------------------------------------------------- not too many of one window */
+
+struct span {
+    uint64_t win;
+    uint32_t off, end;
+};
+
+/* Room for `more` slices beside what [from, to) covers, in a window? */
+static int fits(struct mgr_core *c, const struct mgr_inode *in, const struct span *s, uint64_t more)
+{
+    uint64_t have;
+    int rc;
+
+    if (in->chunk_size <= MGR_WINDOW_MAX)
+        return 0;
+    if (more > MGR_WINDOW_MAX)
+        return -EFBIG;
+    if (!in->mapped)
+        return 0;
+    rc = mgr_db_one(&c->db, SLICE_BESIDE, DBI(in->ino), DBI(s->win), DBI(s->off), DBI(s->end),
+                    DBI(MGR_WINDOW_MAX));
+    if (rc < 0)
+        return rc;
+    have = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_BESIDE, 0);
+    mgr_db_reset(&c->db, MGR_ST_SLICE_BESIDE);
+    return have + more > MGR_WINDOW_MAX ? -EFBIG : 0;
+}
+
+int mgr_window_fits(struct mgr_core *c, const struct mgr_inode *in, uint64_t win, uint64_t more)
+{
+    struct span all = {.win = win};
+
+    return fits(c, in, &all, more);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct span *x = a, *y = b;
+
+    if (x->win != y->win)
+        return x->win < y->win ? -1 : 1;
+    return x->off < y->off ? -1 : x->off > y->off;
+}
+
+/* Of one window, sorted. Each slice may cut an older one in two; what lies under slices without a gap goes. */
+static int window_fits(struct mgr_core *c, const struct mgr_inode *in, const struct span *s, size_t n)
+{
+    struct span hull = s[0];
+
+    for (size_t i = 1; i < n; i++) {
+        if (s[i].off > hull.end)
+            return mgr_window_fits(c, in, hull.win, 2 * n);
+        hull.end = s[i].end > hull.end ? s[i].end : hull.end;
+    }
+    return fits(c, in, &hull, n > 1 ? 2 * n : 3);
+}
+
+int mgr_slices_fit(struct mgr_core *c, const struct mgr_inode *in, Fp__Slice *const *s, size_t n)
+{
+    struct span *list;
+    int rc = 0;
+
+    if (in->chunk_size <= MGR_WINDOW_MAX || !n)
+        return 0;
+    list = mgr_arena_alloc(&c->arena, n * sizeof *list);
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < n; i++)
+        list[i] = (struct span){s[i]->win, s[i]->off, s[i]->off + s[i]->len};
+    qsort(list, n, sizeof *list, by_place);
+    for (size_t i = 0, end; i < n && !rc; i = end) {
+        for (end = i + 1; end < n && list[end].win == list[i].win; end++)
+            ;
+        rc = window_fits(c, in, &list[i], end - i);
+    }
+    return rc;
 }

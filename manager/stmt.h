@@ -50,6 +50,8 @@
     /* slices: of one window, of a range of windows, ... */                                                  \
     X(SLICE_BELOW, "SELECT off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND win=?2 AND off<?3 "           \
                    "ORDER BY off DESC")                                                                      \
+    X(SLICE_BESIDE, "SELECT count(*) FROM (SELECT 1 FROM slice WHERE ino=?1 AND win=?2 "                     \
+                    "AND (off+len<=?3 OR off>=?4) LIMIT ?5)")                                                \
     X(SLICE_INSERT, "INSERT INTO slice(ino,win,off,len,chunk,chunk_off) VALUES(?1,?2,?3,?4,?5,?6)")          \
     X(SLICE_DELETE, "DELETE FROM slice WHERE ino=?1 AND win=?2 AND off=?3")                                  \
     X(SLICE_SET_LEN, "UPDATE slice SET len=?4 WHERE ino=?1 AND win=?2 AND off=?3")                           \

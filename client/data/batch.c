@@ -144,7 +144,7 @@ int cl_batch_collect(struct cl_batch *t, struct cl_file *f)
 	begin(t, f);
 	for (uint32_t i = 0; i < f->nwins && f->nstored > 0 && !full; i++)
 		for (struct cl_wbuf *b = f->wins[i]->bufs; b && b->state == CL_WBUF_STORED && !full; b = b->next) {
-			full = !has_room(t, b);
+			full = !has_room(t, b) || (t->one_window && t->nbufs > 0 && t->win[0] != f->wins[i]);
 			if (!full && reserve_slices(t, slices_of(b)) < 0) {
 				if (t->nbufs == 0)
 					return -ENOMEM;

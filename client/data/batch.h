@@ -17,6 +17,7 @@ struct cl_batch {
 	size_t slices_cap;
 	size_t note_bytes;
 	struct cl_file *file;
+	bool one_window;               /* in each request: the manager has refused one of several */
 	bool refers;                   /* slices name chunks that others may have stored */
 	int rc;                        /* inode->lock, these four: how it ended (publish.c) */
 	bool done;

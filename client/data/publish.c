@@ -42,9 +42,36 @@ static bool refused(int rc)
 	return rc == -ENOENT || rc == -EINVAL || rc == FP_ESESSION || rc == -EPERM;
 }
 
+/*
+ * inode->lock held: a window would consist of too many pieces to be told to a reader. If it is one of several, each is tried by itself, so that only that one
+ * suffers. Its chunks are told to the manager without any slice, to be deleted.
+ */
+static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
+{
+	uint64_t lost = 0;
+
+	for (size_t i = 0; i < t->nbufs; i++) {
+		t->buf[i]->committing = false;
+		if (!t->one_window)
+			continue;
+		lost += t->buf[i]->counted_bytes;
+		cl_wbuf_truncate(t->buf[i], 0);
+	}
+	if (t->one_window && !f->error)
+		f->error = -EFBIG;
+	if (t->one_window)
+		cl_data_lost(f->data, lost, "inode %llu: bytes from %llu on were written in too many small pieces for one chunk, and are not taken: give its directory smaller chunks (user.fp.chunk_size)",
+			     (unsigned long long)f->inode->ino, (unsigned long long)(t->win[0]->win * f->window_bytes));
+	t->one_window = true;
+}
+
 /* inode->lock held. */
 static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
+	if (rc == -EFBIG) {
+		too_many_pieces(f, t);
+		return;
+	}
 	for (size_t i = 0; i < t->nbufs; i++) {
 		t->buf[i]->committing = false;
 		if (refused(rc))
@@ -58,14 +85,14 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 }
 
 /* inode->lock held: a commit that nobody waits for any more has been answered. */
-static void answered_late(struct cl_file *f, struct cl_batch *t)
+static void answered_late(struct cl_file *f, struct cl_batch *t, int status)
 {
 	uint64_t lost = 0;
 
 	f->commit_late = false;
-	if (t->rc < 0 && !refused(t->rc) && f->inode->handles == 0)
+	if (status < 0 && !refused(status) && f->inode->handles == 0)
 		for (size_t i = 0; i < t->nbufs; i++) { /* no close will try again */
-			lost += t->buf[i]->counted_bytes;
+			lost += t->buf[i]->nranges > 0 ? t->buf[i]->counted_bytes : 0;
 			cl_file_drop_buf(f, t->win[i], t->buf[i]);
 		}
 	if (lost > 0)
@@ -92,10 +119,10 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 			not_committed(f, t, status);
 		else
 			committed(f, t, (const Fp__CommitReply *)reply);
-		t->rc = status < 0 ? status : 1;
+		t->rc = status < 0 && status != -EFBIG ? status : 1; /* too many pieces: there is more to try */
 		t->done = true;
 		if (left)
-			answered_late(f, t);
+			answered_late(f, t, status);
 	}
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&inode->lock); /* t may be gone from here on, unless it was left */

@@ -26,6 +26,7 @@ struct world_faults {
     atomic_int mgr_lost_after;  /* … executed, and the answer is lost */
     atomic_int mgr_delay_us;    /* each takes up to this long */
     atomic_int bnf_delay_us;
+    atomic_int mgr_window_max;  /* slices of one window; 0: any number */
     atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };
 extern struct world_faults world_faults;

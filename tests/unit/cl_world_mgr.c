@@ -197,6 +197,17 @@ static void add_chunk(const Fp__Commit *r, const Fp__Chunk *c)
     nchunks++;
 }
 
+static bool window_fits(const struct mfile *f, const Fp__Commit *r, uint64_t win)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        n += f->s[i].off / f->window == win;
+    for (size_t i = 0; i < r->n_slices; i++)
+        n += r->slices[i]->win == win;
+    return !world_faults.mgr_window_max || n <= (size_t)world_faults.mgr_window_max;
+}
+
 static int commit(const Fp__Commit *r, ProtobufCMessage **out)
 {
     struct mfile *f = file_of(r->ino);
@@ -207,6 +218,9 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
             world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
         return -ENOENT;
     }
+    for (size_t i = 0; i < r->n_slices; i++)
+        if (!window_fits(f, r, r->slices[i]->win))
+            return -EFBIG;
     for (size_t i = 0; i < r->n_chunks; i++) {
         add_chunk(r, r->chunks[i]);
         chunk_of(r->chunks[i]->id)->refs++; /* not to be deleted while slices come */

@@ -525,6 +525,126 @@ static void test_sync_of_a_file_with_very_many_chunks_names_all(void **state)
     fix_lost(&f, third);
 }
 
+/* One chunk, in n slices of `len` bytes at every second `len` bytes from pos on. */
+static int write_comb(uint64_t ino, uint64_t pos, uint32_t len, size_t n)
+{
+    static Fp__Slice s[1024], *ss[1024];
+    Fp__Commit m = FP__COMMIT__INIT;
+    Fp__Chunk ch = FP__CHUNK__INIT, *chs = &ch;
+
+    ch.id = f.session << 32 | ++f.next_chunk;
+    ch.len = len;
+    ch.stored_bytes = 8192;
+    ch.sum = ch.id;
+    ch.bnf = f.bnf;
+    for (size_t i = 0; i < n; i++) {
+        fp__slice__init(&s[i]);
+        s[i].win = pos / (2 * CHUNK);
+        s[i].off = (uint32_t)(pos % (2 * CHUNK) + 2 * i * len);
+        s[i].len = len;
+        s[i].chunk = ch.id;
+        ss[i] = &s[i];
+    }
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.ino = ino;
+    m.n_chunks = 1;
+    m.n_slices = n;
+    m.chunks = &chs;
+    m.slices = ss;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static int clone_to(uint64_t src, uint64_t dst, uint64_t dst_off, uint64_t len)
+{
+    Fp__Clone m = FP__CLONE__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.src_ino = src;
+    m.dst_ino = dst;
+    m.dst_off = dst_off;
+    m.len = len;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static int punch(uint64_t ino, uint64_t off, uint64_t len)
+{
+    Fp__Punch m = FP__PUNCH__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.ino = ino;
+    m.off = off;
+    m.len = len;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static uint64_t comb_file(const char *name)
+{
+    Fp__SetXattr x = FP__SET_XATTR__INIT;
+    uint64_t ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
+
+    x.ino = ino;
+    x.name = fix_bin("user.fp.chunk_size");
+    x.value = fix_bin("128KiB");
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &x, NULL);
+    assert_int_equal(f.status, 0);
+    return ino;
+}
+
+static void test_a_window_gets_no_more_pieces_than_can_be_read(void **state)
+{
+    uint64_t ino = comb_file("comb"), before;
+    Fp__SliceMapReply *r;
+    int rc = 0;
+
+    (void)state;
+    for (uint64_t at = 0; at < 2 * CHUNK && rc == 0; at += 2048)
+        rc = write_comb(ino, at, 1, 1024);
+    assert_int_equal(rc, -EFBIG);
+    while ((rc = write_comb(ino, 2 * CHUNK - 2048 + f.next_chunk % 512 * 4, 1, 2)) == 0)
+        ;
+    assert_int_equal(rc, -EFBIG);
+    before = (uint64_t)fix_sql(&f, "SELECT count(*) FROM slice");
+    assert_in_range(before, MGR_WINDOW_MAX - 2048, MGR_WINDOW_MAX);
+    assert_int_equal(write_comb(ino, 2 * CHUNK - 64, 1, 30), -EFBIG);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), before); /* refused before anything was changed */
+    r = get_map(ino, 0, 1);
+    assert_non_null(r);
+    assert_int_equal(r->n_slices, before);
+    fix_free(r);
+    assert_int_equal(write_comb(ino, 2 * CHUNK, 1, 1024), 0); /* the next window */
+    /* whole: it replaces what is there */
+    assert_int_not_equal(fix_write(&f, ino, 0, 2 * CHUNK), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice WHERE win=0"), 1);
+}
+
+static void test_punch_and_clone_keep_to_the_pieces_of_a_window(void **state)
+{
+    uint64_t ino = comb_file("comb"), copy = comb_file("copy");
+    uint32_t at = 0;
+    int rc;
+
+    (void)state;
+    assert_int_not_equal(fix_write(&f, ino, 0, 2 * CHUNK), 0);
+    for (; at < 31 * 2048; at += 2048) /* each tooth cuts the rest in two */
+        assert_int_equal(write_comb(ino, at, 1, 1024), 0);
+    assert_int_equal(clone_to(ino, copy, CHUNK, CHUNK), 0);
+    assert_int_equal(clone_to(ino, copy, 0, CHUNK), -EOPNOTSUPP); /* the client copies */
+    assert_in_range(fix_attr(&f, copy).data_version, 2, 3);
+    while ((rc = write_comb(ino, at, 1, 200)) == 0)
+        at += 400;
+    assert_int_equal(rc, -EFBIG);
+    for (rc = 0, at = CHUNK; at < 2 * CHUNK && rc == 0; at += 2)
+        rc = punch(ino, at, 1);
+    assert_int_equal(rc, -EFBIG);
+    assert_int_equal(fix_sql(&f, "SELECT max(n) FROM (SELECT count(*) AS n FROM slice GROUP BY ino, win)"), MGR_WINDOW_MAX);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -532,8 +652,11 @@ int main(void)
         T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
         T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
         T(test_slices_of_coded_chunks_count_in_bytes_of_data), T(test_hole_in_a_commit_cuts_and_extends),
-        T(test_one_slice_covers_very_many),              T(test_map_of_a_long_file_comes_in_parts),       T(test_sync_names_the_benefactors_of_others_chunks),
+        T(test_one_slice_covers_very_many),              T(test_map_of_a_long_file_comes_in_parts),
+        T(test_sync_names_the_benefactors_of_others_chunks),
         T(test_sync_of_a_file_with_very_many_chunks_names_all),
+        T(test_a_window_gets_no_more_pieces_than_can_be_read),
+        T(test_punch_and_clone_keep_to_the_pieces_of_a_window),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
