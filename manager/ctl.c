@@ -187,11 +187,11 @@ static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct m
 
 /* What the file costs: of each chunk that it names, the share that its slices are of all slices that name it. So the
  * costs of all files together are what is stored, and what is saved is what the file would take more by itself. */
-static int add_counts(struct mgr_core *c, uint64_t ino, Fp__CtlLayoutReply *r)
+static int add_counts(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlLayoutReply *r)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_SUMS;
     const struct mgr_db *db = &c->db;
-    int rc = mgr_db_one(&c->db, SLICE_SUMS, DBI(ino), DBI(SUMS_MAX + 1));
+    int rc = mgr_db_one(&c->db, SLICE_SUMS, DBI(in->ino), DBI(SUMS_MAX));
     uint64_t bytes, cost;
 
     if (rc <= 0)
@@ -203,7 +203,7 @@ static int add_counts(struct mgr_core *c, uint64_t ino, Fp__CtlLayoutReply *r)
     bytes = (uint64_t)mgr_col(db, st, 4);
     cost = (uint64_t)mgr_col(db, st, 5);
     r->saved_bytes = bytes > cost ? bytes - cost : 0;
-    r->partial = r->slice_count > SUMS_MAX;
+    r->partial = bytes != in->mapped;
     mgr_db_reset(&c->db, st);
     return 0;
 }
@@ -225,7 +225,7 @@ MGR_HANDLER(ctl_layout)
     r->path = mgr_path(c, ino);
     r->n_benefactors = mgr_bnf_infos(c, &r->benefactors);
     if (mgr_is(&in, S_IFREG))
-        rc = add_counts(c, ino, r);
+        rc = add_counts(c, &in, r);
     if (!rc && mgr_is(&in, S_IFREG))
         rc = add_slices(c, m, &in, r);
     rq->reply = &r->base;

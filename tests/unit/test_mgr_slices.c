@@ -97,6 +97,73 @@ static void compare(const struct model *m)
     fix_free(r);
 }
 
+static Fp__CtlLayoutReply *get_layout(uint64_t ino)
+{
+    Fp__CtlLayout m = FP__CTL_LAYOUT__INIT;
+
+    m.ino = ino;
+    return fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CTL_LAYOUT, &m, &fp__ctl_layout_reply__descriptor);
+}
+
+static size_t count(const Fp__SliceMapReply *r, uint64_t chunk)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->n_slices; i++)
+        n += r->slices[i]->chunk == chunk;
+    return n;
+}
+
+static uint64_t stored_of(const Fp__Slice *s)
+{
+    return 4096 + (s->chunk_len + 4095) / 4096 * 4096;
+}
+
+/* The totals of a layout, from the maps of both files. Returns the file's share of what is stored. */
+static uint64_t compare_layout(const struct model *m, const struct model *other)
+{
+    Fp__SliceMapReply *mine = get_map(m->ino, 0, WINS + 1), *theirs = get_map(other->ino, 0, WINS + 1);
+    Fp__CtlLayoutReply *r = get_layout(m->ino);
+    uint64_t chunks = 0, stored = 0, shared = 0, cost = 0, bytes = 0;
+
+    for (size_t i = 0; i < mine->n_slices; i++) {
+        const Fp__Slice *s = mine->slices[i];
+        size_t n = count(mine, s->chunk), more = count(theirs, s->chunk);
+        bool first = true;
+
+        bytes += s->len;
+        for (size_t k = 0; k < i; k++)
+            first &= mine->slices[k]->chunk != s->chunk;
+        if (!first)
+            continue;
+        chunks++;
+        stored += stored_of(s);
+        shared += more > 0;
+        cost += stored_of(s) * n / (n + more);
+    }
+    assert_int_equal(r->slice_count, mine->n_slices);
+    assert_int_equal(r->chunk_count, chunks);
+    assert_int_equal(r->stored_bytes, stored);
+    assert_int_equal(r->shared_chunks, shared);
+    assert_int_equal(r->saved_bytes, bytes > cost ? bytes - cost : 0);
+    assert_false(r->partial);
+    for (size_t i = 0; i < r->n_slices; i++)
+        assert_int_equal(r->slices[i]->data_len, mine->slices[i]->data_len);
+    fix_free(r);
+    fix_free(mine);
+    fix_free(theirs);
+    return cost;
+}
+
+/* Both files together cost what is stored, but for what is rounded down. */
+static void compare_layouts(void)
+{
+    uint64_t sum = compare_layout(&file[0], &file[1]) + compare_layout(&file[1], &file[0]);
+    int64_t stored = fix_sql(&f, "SELECT stored FROM benefactor"), chunks = fix_sql(&f, "SELECT count(*) FROM chunk");
+
+    assert_true((int64_t)sum <= stored && (int64_t)sum + chunks >= stored);
+}
+
 /* Those whose number is no multiple of 3 are coded: what is stored is less, or as much more as it may be. */
 static void new_chunk(Fp__Chunk *ch)
 {
@@ -264,8 +331,10 @@ static void test_random_changes_match_the_model(void **state)
                 break;
             }
             compare(m);
-            if (i % 50 == 0)
+            if (i % 50 == 0) {
                 fix_check(&f);
+                compare_layouts();
+            }
         }
     }
     assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "a", false), 0);
@@ -430,6 +499,56 @@ static void test_one_slice_covers_very_many(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice"), 3);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage"), 998);
     assert_int_equal(fix_sql(&f, "SELECT mapped FROM inode ORDER BY mapped DESC"), 4 + 999 * 16 + 4);
+}
+
+static void test_held_chunk_is_not_a_shared_one(void **state)
+{
+    uint64_t a = fix_write(&f, file[0].ino, 0, CHUNK);
+    Fp__Hold h = FP__HOLD__INIT;
+    Fp__Clone k = FP__CLONE__INIT;
+    Fp__CtlLayoutReply *r;
+
+    (void)state;
+    h.ids = &a;
+    h.n_ids = 1;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HOLD, &h, &fp__hold_reply__descriptor));
+    r = get_layout(file[0].ino);
+    assert_true(r->shared_chunks == 0 && r->saved_bytes == 0);
+    assert_int_equal(r->stored_bytes, CHUNK + 4096);
+    fix_free(r);
+    k.src_ino = file[0].ino;
+    k.dst_ino = file[1].ino;
+    k.len = CHUNK;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &k, &fp__commit_reply__descriptor));
+    r = get_layout(file[1].ino);
+    assert_int_equal(r->shared_chunks, 1);
+    assert_int_equal(r->saved_bytes, CHUNK - (CHUNK + 4096) / 2);
+    fix_free(r);
+    r = get_layout(MGR_ROOT_INO);
+    assert_true(r->shared_chunks == 0 && r->slice_count == 0);
+    fix_free(r);
+}
+
+/* A file of very many slices does not keep the manager from its work. */
+static void test_layout_counts_so_many_slices(void **state)
+{
+    Fp__CtlLayoutReply *r;
+
+    (void)state;
+    assert_int_not_equal(fix_write(&f, file[0].ino, 0, 8), 0);
+    fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<262144) INSERT INTO slice "
+                "SELECT ino,1+i/1000,i%1000*8,8,chunk,0 FROM slice,n");
+    fix_sql(&f, "UPDATE chunk SET refs=(SELECT count(*) FROM slice)");
+    fix_sql(&f, "UPDATE counters SET slices=(SELECT count(*) FROM slice)");
+    fix_sql(&f, "UPDATE inode SET mapped=(SELECT sum(len) FROM slice) WHERE ino=(SELECT ino FROM slice)");
+    assert_int_equal(mgr_reload(f.core), 0);
+    r = get_layout(file[0].ino);
+    assert_true(r->partial);
+    assert_int_equal(r->slice_count, 262144);
+    assert_int_equal(r->chunk_count, 1);
+    assert_int_equal(r->n_slices, 4096);
+    assert_true(r->more);
+    fix_free(r);
 }
 
 static void test_map_of_a_long_file_comes_in_parts(void **state)
@@ -652,6 +771,7 @@ int main(void)
         T(test_random_changes_match_the_model),          T(test_commit_refuses_what_does_not_fit),
         T(test_commit_to_a_vanished_file_makes_garbage), T(test_overwritten_chunk_becomes_garbage),
         T(test_slices_of_coded_chunks_count_in_bytes_of_data), T(test_hole_in_a_commit_cuts_and_extends),
+        T(test_held_chunk_is_not_a_shared_one),          T(test_layout_counts_so_many_slices),
         T(test_one_slice_covers_very_many),              T(test_map_of_a_long_file_comes_in_parts),
         T(test_sync_names_the_benefactors_of_others_chunks),
         T(test_sync_of_a_file_with_very_many_chunks_names_all),
