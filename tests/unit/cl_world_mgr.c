@@ -490,7 +490,7 @@ static void lasting_end(struct lasting *l, int rc)
 
 static int lasting_execute(struct lasting *l)
 {
-    uint32_t session = cl_core_session(l->m);
+    uint32_t session = atomic_load(&((struct world_mount *)(void *)l->m->core)->session);
     const Fp__Commit *c = (const Fp__Commit *)l->msg;
     int rc;
 
