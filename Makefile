@@ -85,7 +85,7 @@ PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS_all) 2>/dev/null || \
                       $(PKG_CONFIG) --cflags $(PKGS_common) sqlite3 2>/dev/null)
 pkg_libs    = $(shell $(PKG_CONFIG) --libs $(filter-out fuse3,$(1)) 2>/dev/null) \
               $(if $(filter fuse3,$(1)),$(shell $(PKG_CONFIG) $(FUSE_STATIC) --libs fuse3 2>/dev/null))
-ifneq ($(shell $(PKG_CONFIG) --exists '$(PKGS_common) sqlite3 fuse3 >= $(FUSE_MIN)' && echo ok),ok)
+ifneq ($(shell $(PKG_CONFIG) --exists '$(PKGS_common) sqlite3 fuse3 >= $(FUSE_MIN)' 2>/dev/null && echo ok),ok)
 ifeq ($(filter check quickstart bench asan tsan,$(BUILD_GOALS)),)
 $(warning libraries are missing or libfuse is older than $(FUSE_MIN): run "make deps" first)
 endif
