@@ -266,7 +266,9 @@ static void on_hello_reply(void *arg, int status, const struct fp_rpc_in *in)
     if (l->stopped || l->failed)
         return;
     if (status) {
-        if (status != FP_ECANCELLED && status != FP_EPEER_GONE)
+        if (status == FP_ETWIN) /* perhaps the process before us, whose end the manager has not seen yet */
+            FP_LOG_EVERY(10000, FP_LOG_WARN, "the manager at %s: %s", l->config.manager, fp_strerror(status));
+        else if (status != FP_ECANCELLED && status != FP_EPEER_GONE)
             FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s refuses this benefactor: %s",
                          l->config.manager, fp_strerror(status));
         if (first && is_final(status))

@@ -186,6 +186,17 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     return 0;
 }
 
+/* Two benefactors of one identity would each write chunks that the other does not have: the one that is connected and well
+ * stays. A process that connects anew, since it lost its connection before we did, is known by its numbers; one that was
+ * started anew before we saw the end of the last has to try again. */
+static bool is_twin(const struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_req *rq, const Fp__Hello *h)
+{
+    if (!b->conn || b->conn == rq->conn || b->silent || c->now.ms - b->seen_ms > c->o.bnf_timeout_ms)
+        return false;
+    return b->pid != h->pid || strcmp(b->node, h->benefactor->node) != 0 ||
+           strcmp(b->addr, h->benefactor->addr) != 0;
+}
+
 int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r)
 {
     const Fp__BnfInfo *i = h->benefactor;
@@ -194,6 +205,12 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     if (!i || i->uuid.len != 16 || i->capacity_bytes > INT64_MAX)
         return -EINVAL;
     b = by_uuid(c, i->uuid.data);
+    if (b && is_twin(c, b, rq, h)) {
+        FP_WARN("benefactor %u (%s, %s) is connected: refused another one of the same identity (%s, %s): was its directory "
+                "copied?",
+                b->id, b->node, b->addr, i->node, i->addr);
+        return FP_ETWIN;
+    }
     if (!b) {
         if (c->bnf_count == MGR_BNF_MAX)
             return -ENOSPC;
@@ -209,6 +226,7 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
         b->conn->closing = true;
     }
     b->conn = rq->conn;
+    b->pid = h->pid;
     b->silent = true; /* so that take_info sees a change */
     rq->conn->bnf = b;
     if (take_info(c, b, i))

@@ -58,6 +58,7 @@ struct mgr_bnf {
     uint32_t id;
     uint8_t uuid[16];
     char *node, *addr, *local_path, *backend, *error;
+    uint32_t pid; /* of the connection */
     uint64_t capacity, used, free, reported_chunks;
     uint64_t life; /* BnfInfo.unsynced_life; 0: not heard of since our start */
     Fp__BnfState reported;

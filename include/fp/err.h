@@ -28,7 +28,10 @@
     X(FP_ECHUNK_MISSING, -5014, EIO, "chunk is not on the benefactor that should hold it")                   \
     X(FP_EVERSION_DISK, -5015, EIO, "on-disk format is of another release: use the release that wrote it")   \
     X(FP_ECANCELLED, -5016, EIO, "request was cancelled")                                                    \
-    X(FP_ENOHOST, -5017, EIO, "host name cannot be resolved: check its spelling, /etc/hosts and DNS")
+    X(FP_ENOHOST, -5017, EIO, "host name cannot be resolved: check its spelling, /etc/hosts and DNS")        \
+    X(FP_ETWIN, -5018, EIO,                                                                                  \
+      "another benefactor of the same identity is connected: --dir was copied, or is in use on two nodes: "  \
+      "stop one of them")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

@@ -122,6 +122,34 @@ def test_benefactor_directory_in_use(store):
     bnf(store, f"--dir={store.benefactors[0].dir}", "--size=1GiB", says="in use|another")
 
 
+def test_benefactor_directory_copied(store):
+    """Two of one identity would each hold chunks that the other lacks. The one that is there stays, and is not disturbed."""
+    first = store.benefactors[0]
+    copy = f"{store.dir}/copy"
+    subprocess.run(["cp", "-a", first.dir, copy], check=True)
+    bnf(store, f"--dir={copy}", "--size=1GiB", "--node=elsewhere", "--start-timeout=1500ms", says=["identity", "copied"])
+    assert "gone" not in first.text()
+    assert [b["state"] for b in store.status()["benefactors"]] == ["ok", "ok"]
+
+
+def test_benefactor_directory_moved(store):
+    """To another path on another node, as when an SSD moves: its chunks are found there."""
+    path = store.mounts[0].at("f")
+    data = os.urandom(6 << 20)
+    os.setxattr(store.mounts[0].path, "user.fp.stripe", b"2")
+    write_file(path, data, sync=True)
+    first = store.benefactors[0]
+    assert first.term() == 0
+    os.rename(first.dir, f"{store.dir}/moved")
+    store.add_benefactor("--node=elsewhere", path=f"{store.dir}/moved")
+    s = store.wait_status("both benefactors", 5, lambda s: all(b["state"] == "ok" for b in s["benefactors"]) and s)
+    assert [b["node"] for b in s["benefactors"]] == ["elsewhere", "node0"]
+    store.mounts[0].unmount()
+    store.mounts[0].start()
+    with open(path, "rb") as f:
+        assert f.read() == data
+
+
 def test_benefactor_no_manager(native, key):
     started = time.monotonic()
     fails("fp-benefactor", "--manager=127.0.0.1:1", f"--key={key}", f"--dir={native}/b", "--size=64MiB",
