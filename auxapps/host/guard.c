@@ -1,0 +1,198 @@
+/*
+ * What keeps a plugin's failure inside this process, and tells fp-mount whose it was.
+ *
+ * A fatal signal is noted in the status page, then the process dies of it as it would have; fp-mount starts another. Nothing is tried to go on: what a
+ * plugin has spoilt is not known. Whose fault it was: the aux-app whose callback the thread is in; for a thread that a plugin made itself, the one whose
+ * code it was running. The handler runs on a stack of its own, since a stack that is full is one of the cases; it only reads and writes memory.
+ * Also noted: a plugin that calls exit().
+ *
+ * The process keeps no privilege and no descriptor but those it needs, makes no core files (the pool has the application's data), and is the first to
+ * go when memory is short: that costs a restart, killing fp-mount would cost the mount.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "auxapps/host/host.h"
+
+#define STACK_BYTES (64u << 10)
+
+_Thread_local struct aux_thread *aux_self;
+static struct aux_host *the_host;      /* set once, before any plugin runs */
+
+/* -------------------------------------------------------------- fatal signals */
+
+static uintptr_t program_counter(const void *context)
+{
+	const ucontext_t *u = context;
+
+#if defined(__x86_64__)
+	return (uintptr_t)u->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+	return (uintptr_t)u->uc_mcontext.pc;
+#else
+	(void)u;
+	return 0;
+#endif
+}
+
+/* Place + 1 of the aux-app whose code is at pc; 0: none's. */
+static uint32_t owner_of(uintptr_t pc)
+{
+	uint32_t n = atomic_load(&the_host->nall);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct aux_app *a = the_host->app[i];
+
+		for (uint32_t k = 0; a && a->plugin && k < a->plugin->nranges; k++) {
+			if (pc >= a->plugin->range[k].from && pc < a->plugin->range[k].to)
+				return i + 1;
+		}
+	}
+	return 0;
+}
+
+static void note_crash(int sig, uintptr_t pc)
+{
+	uint32_t app = 0, none = 0;
+
+	if (!the_host || !the_host->status)
+		return;
+	if (aux_self && aux_self->slot)
+		app = atomic_load(&aux_self->slot->in_call);
+	if (app == 0)
+		app = owner_of(pc);
+	/* The first one counts: what follows may be its consequence. */
+	if (atomic_compare_exchange_strong(&the_host->status->crashed_app, &none, app))
+		atomic_store(&the_host->status->crashed_signal, (uint32_t)sig);
+}
+
+static void on_fatal(int sig, siginfo_t *info, void *context)
+{
+	(void)info;
+	note_crash(sig, program_counter(context));
+	signal(sig, SIG_DFL);
+	raise(sig);    /* comes when this handler returns */
+}
+
+static void on_exit_called(void)
+{
+	if (aux_self && aux_self->call)
+		note_crash(0, 0);
+}
+
+void aux_guard_status(struct aux_host *h)
+{
+	static const int sigs[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
+	struct sigaction sa = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+	the_host = h;
+	sigemptyset(&sa.sa_mask);
+	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
+		sigaction(sigs[i], &sa, NULL);
+	atexit(on_exit_called);
+}
+
+/* -------------------------------------------------------------- the process */
+
+static void drop_capabilities(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct none[2];
+
+	memset(none, 0, sizeof(none));
+	for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	syscall(SYS_capset, &head, none);
+}
+
+static void offer_to_oom_killer(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "300", 3) < 0) {
+		/* Not permitted here: then it stands as any other process. */
+	}
+	close(fd);
+}
+
+void aux_guard_init(void)
+{
+	static const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+	struct rlimit no_core = {0, 0};
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		dup2(null, 0);
+		close(null);
+	}
+	close_range(FP_AUXW_FD_STATUS + 1, ~0u, 0);
+	for (int fd = FP_AUXW_FD_JOBS; fd <= FP_AUXW_FD_STATUS; fd++)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+	setrlimit(RLIMIT_CORE, &no_core);
+	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	offer_to_oom_killer();
+	drop_capabilities();
+	/* Ctrl-C at a mount in the foreground is fp-mount's affair: it needs its aux-apps until it has written all out. The end of the socket is our end. */
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
+}
+
+/* -------------------------------------------------------------- threads */
+
+static struct fp_auxw_thread *take_slot(struct fp_auxw_status *st, uint32_t tid)
+{
+	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
+		uint32_t none = 0;
+
+		if (atomic_compare_exchange_strong(&st->thread[i].tid, &none, tid))
+			return &st->thread[i];
+	}
+	return NULL;
+}
+
+void aux_thread_begin(struct aux_thread *t, struct aux_host *h, uint32_t app, int cpu)
+{
+	memset(t, 0, sizeof(*t));
+	t->h = h;
+	t->cpu = h->cores ? aux_cores_pin(h->cores, cpu) : -1;
+	t->alt_stack = malloc(STACK_BYTES);
+	if (t->alt_stack) {
+		stack_t ss = {.ss_sp = t->alt_stack, .ss_size = STACK_BYTES};
+
+		sigaltstack(&ss, NULL);
+	}
+	t->slot = take_slot(h->status, (uint32_t)syscall(SYS_gettid));
+	if (t->slot) {
+		atomic_store(&t->slot->in_call, 0);
+		atomic_store(&t->slot->busy_ns, 0);
+		atomic_store(&t->slot->core, t->cpu);
+		atomic_store(&t->slot->app, app);
+	}
+	aux_self = t;
+}
+
+void aux_thread_end(struct aux_thread *t)
+{
+	stack_t off = {.ss_flags = SS_DISABLE};
+
+	aux_self = NULL;
+	if (t->slot)
+		atomic_store(&t->slot->tid, 0);
+	sigaltstack(&off, NULL);
+	free(t->alt_stack);
+	free(t->scratch);
+	free(t->pieces);
+	free(t->spare);
+}

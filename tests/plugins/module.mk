@@ -1,0 +1,18 @@
+# Plugins for tests: they do what they are told, good and bad. $(O)/tests/plugins is a plugin directory.
+# One source gives several: aux-apps of one chain must have different names. probe is called by one thread at a time, many by several.
+PROBE_NAMES := probe probe2 probe3 probe4 many
+PROBE_SO    := $(PROBE_NAMES:%=$(O)/tests/plugins/%.so)
+PROBE_FLAGS_many := -DPROBE_FLAGS=FP_AUX_PARALLEL
+
+.PHONY: test-plugins
+test-plugins: $(PROBE_SO)
+ifeq ($(ONLY),)
+all: test-plugins
+endif
+
+$(PROBE_SO): $(O)/tests/plugins/%.so: tests/plugins/probe.c include/fp/auxapp.h $(O)/flags
+	$(call say,LINK,$@)mkdir -p $(@D) && $(CC) $(DEFS) -I include $(ALL_CFLAGS) -fPIC -fvisibility=hidden -shared $(PLUGIN_LDFLAGS) \
+	  -DPROBE_NAME='"$*"' $(PROBE_FLAGS_$*) -o $@ $<
+
+# Tests that run fp-auxhost need it and the plugins, beside what they link.
+$(O)/tests/unit/test_auxhost: | $(O)/bin/fp-auxhost $(PROBE_SO) $(EXAMPLE_SO)

@@ -1,0 +1,381 @@
+/* probe: an aux-app for tests, which does to a chunk what the option `do` says. Built under several names (module.mk). */
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
+
+#ifndef PROBE_FLAGS
+#define PROBE_FLAGS 0
+#endif
+#define BLOCK 4096u
+
+struct state {
+	struct fp_aux_host *host;
+	_Atomic int chunks, inside, most;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void spin(int64_t us)
+{
+	uint64_t until = now_ns() + (uint64_t)us * 1000u;
+
+	while (now_ns() < until)
+		;
+}
+
+/* -------------------------------------------------------------- misbehaving */
+
+static volatile int zero;
+static int *volatile nowhere;
+
+static int overflow(int n)
+{
+	volatile char fill[8192];
+
+	memset((char *)fill, n, sizeof(fill));
+	return n == INT_MAX ? fill[0] : overflow(n + 1) + fill[1];
+}
+
+static void *crash_thread(void *arg)
+{
+	*nowhere = 1;
+	return arg;
+}
+
+static void leak(void)
+{
+	for (int i = 0; i < 64; i++) {
+		char *p = malloc(4u << 20);
+
+		if (p)
+			memset(p, 1, 4u << 20);
+	}
+}
+
+/* Ends the process or never returns, but for `leak`. */
+static void misbehave(const char *what)
+{
+	pthread_t t;
+
+	if (strcmp(what, "segv") == 0) {
+		*nowhere = 1;
+	} else if (strcmp(what, "fpe") == 0) {
+		raise(SIGFPE);
+	} else if (strcmp(what, "abort") == 0) {
+		abort();
+	} else if (strcmp(what, "exit") == 0) {
+		exit(0);
+	} else if (strcmp(what, "stack") == 0) {
+		zero = overflow(zero);
+	} else if (strcmp(what, "thread") == 0) {
+		pthread_create(&t, NULL, crash_thread, NULL);
+		sleep(10);
+	} else if (strcmp(what, "hang") == 0) {
+		for (;;)
+			zero++;
+	} else if (strcmp(what, "leak") == 0) {
+		leak();
+	}
+}
+
+/* -------------------------------------------------------------- chunks */
+
+static int replace(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
+{
+	uint32_t cap, n = 0;
+	uint8_t *out = fp_aux_out_buffer(call, &cap);
+	const char *key = fp_aux_option_text(s->host, "key");
+
+	if (!out || cap < k->len_bytes + FP_AUX_EXPAND_MAX_BYTES)
+		return -ENOBUFS;
+	if (strcmp(what, "bad") == 0)
+		key = "?";
+	out[n++] = (uint8_t)key[0];
+	for (uint32_t p = 0; p < k->nparts; p++) {
+		for (uint32_t i = 0; i < k->parts[p].len_bytes; i++)
+			out[n++] = k->parts[p].data[i] ^ (uint8_t)key[0];
+	}
+	if (strcmp(what, "bad") == 0)
+		out[1]++;
+	if (strcmp(what, "long") == 0)
+		return fp_aux_replace(call, k->len_bytes + FP_AUX_EXPAND_MAX_BYTES + 1);
+	int rc = fp_aux_replace(call, n);
+
+	return rc < 0 ? rc : FP_AUX_REPLACED;
+}
+
+static int is_zero(const uint8_t *p, uint32_t n)
+{
+	return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
+}
+
+/* Blocks of zeros, blocks that came before, blocks "STOR" u64 chunk; the rest is new. */
+static int pieces(struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	const uint8_t *d = fp_aux_flat(call, k);
+	uint64_t key = 4711;
+	int rc = 0;
+
+	for (uint32_t off = 0; off < k->len_bytes && rc == 0; off += BLOCK) {
+		uint32_t n = k->len_bytes - off < BLOCK ? k->len_bytes - off : BLOCK, e = 0;
+		struct fp_aux_place place = {.off = BLOCK, .len_bytes = n};
+
+		while (e < off && (e + n > off || memcmp(d + e, d + off, n) != 0))
+			e += BLOCK;
+		memcpy(&place.chunk, d + off + 4, 8);
+		if (is_zero(d + off, n))
+			rc = fp_aux_piece_zero(call, off, n);
+		else if (memcmp(d + off, "STOR", 4) == 0)
+			rc = fp_aux_piece_stored(call, off, n, place);
+		else if (e < off)
+			rc = fp_aux_piece_same(call, off, n, e);
+		else
+			rc = fp_aux_piece_new(call, off, n);
+	}
+	if (rc == 0)
+		rc = fp_aux_note(call, "a note", 6, &key, 1);
+	if (rc == 0 || rc == -EBUSY)
+		rc = fp_aux_ticket(call) ? 0 : -EIO;
+	return rc < 0 ? rc : FP_AUX_PIECES;
+}
+
+/* Every second block is new, so that there are as many pieces as can be. */
+static int many_pieces(struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	int rc = 0;
+
+	for (uint32_t off = 0; off < k->len_bytes && rc == 0; off += BLOCK)
+		rc = (off / BLOCK) % 2 ? fp_aux_piece_zero(call, off, BLOCK) : fp_aux_piece_new(call, off, BLOCK);
+	return rc < 0 ? rc : FP_AUX_PIECES;
+}
+
+/* Works until it is told that nobody waits. */
+static int patient(struct fp_aux_call *call)
+{
+	while (!fp_aux_cancelled(call))
+		spin(100);
+	return fp_aux_left_ms(call) == 0 ? -ETIMEDOUT : -ECANCELED;
+}
+
+static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
+{
+	if (strcmp(what, "xor") == 0 || strcmp(what, "bad") == 0 || strcmp(what, "long") == 0)
+		return replace(s, call, k, what);
+	if (strcmp(what, "pieces") == 0)
+		return pieces(call, k);
+	if (strcmp(what, "many") == 0)
+		return many_pieces(call, k);
+	if (strcmp(what, "gap") == 0) {
+		fp_aux_piece_new(call, 0, k->len_bytes - 1);
+		return FP_AUX_PIECES;
+	}
+	if (strcmp(what, "refuse") == 0)
+		return k->parts[0].data[0] == 'E' ? -EDQUOT : FP_AUX_PASS;
+	if (strcmp(what, "verdict") == 0)
+		return 17;
+	if (strcmp(what, "poke") == 0)
+		*(volatile uint8_t *)(uintptr_t)k->parts[0].data = 1;
+	if (strcmp(what, "patient") == 0)
+		return patient(call);
+	if (strcmp(what, "sleep") == 0)
+		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
+	if (strcmp(what, "spin") == 0)
+		spin(fp_aux_option_number(s->host, "us"));
+	if (s->chunks >= fp_aux_option_number(s->host, "after"))
+		misbehave(what);
+	return FP_AUX_PASS;
+}
+
+static int chunk_out(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	struct state *s = state;
+	int inside = atomic_fetch_add(&s->inside, 1) + 1;
+
+	atomic_fetch_add(&s->chunks, 1);
+	if (inside > s->most)
+		s->most = inside;
+	fp_aux_gauge(s->host, "most", s->most);
+	fp_aux_count(s->host, k->coded ? "coded" : "plain", 1);
+	fp_aux_count(s->host, "seen", k->len_bytes);
+	int rc = act(s, call, k, fp_aux_option_text(s->host, "do"));
+
+	atomic_fetch_sub(&s->inside, 1);
+	return rc;
+}
+
+static int chunk_in(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes)
+{
+	struct state *s = state;
+
+	(void)call;
+	if (in_bytes != out_bytes + 1)
+		return -EILSEQ;
+	if (strcmp(fp_aux_option_text(s->host, "do"), "crash_in") == 0)
+		misbehave("segv");
+	for (uint32_t i = 0; i < out_bytes; i++)
+		out[i] = in[1 + i] ^ in[0];
+	return 0;
+}
+
+/* -------------------------------------------------------------- the rest */
+
+static void say(struct state *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct state *s, const char *fmt, ...)
+{
+	char line[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	fp_aux_log(s->host, FP_AUX_INFO, line);
+}
+
+static int start(struct fp_aux_host *host, void **state)
+{
+	struct state *s = calloc(1, sizeof(*s));
+
+	s->host = host;
+	*state = s;
+	say(s, "starts on %s with do=%s level=%lld", fp_aux_node(host), fp_aux_option_text(host, "do"), (long long)fp_aux_option_number(host, "level"));
+	if (strcmp(fp_aux_option_text(host, "do"), "nostart") == 0)
+		return -ENOKEY;
+	if (strcmp(fp_aux_option_text(host, "do"), "crash_start") == 0)
+		misbehave("segv");
+	return 0;
+}
+
+static void stop(void *state)
+{
+	struct state *s = state;
+
+	say(s, "stops after %d chunks", s->chunks);
+	free(s);
+}
+
+static int configure(void *state, const char *name)
+{
+	struct state *s = state;
+
+	if (s->inside)
+		say(s, "configure beside chunk_out");
+	say(s, "%s is %s", name, fp_aux_option_text(s->host, name));
+	return fp_aux_option_number(s->host, "level") == 13 ? -EINVAL : 0;
+}
+
+static void chunk_stored(void *state, uint64_t ticket, struct fp_aux_place place)
+{
+	say(state, "stored %d: chunk %llu %u+%u", ticket != 0, (unsigned long long)place.chunk, place.off, place.len_bytes);
+}
+
+static int file_sealed(void *state, struct fp_aux_call *call, const struct fp_aux_file *file)
+{
+	struct state *s = state;
+	char buf[64] = "";
+	uint32_t n = sizeof(buf) - 1;
+	int rc = 0;
+
+	if (strncmp(file->path, "ask", 3) == 0) {
+		rc = fp_aux_table_get(s->host, file->path, (uint32_t)strlen(file->path), buf, &n);
+		say(s, "table says %d %s", rc, rc == 0 ? buf : "");
+	}
+	if (strncmp(file->path, "read", 4) == 0) {
+		uint8_t *big = malloc(1u << 20);
+		ssize_t got = fp_aux_file_read(s->host, file->ino, 5, big, 1u << 20);
+
+		say(s, "read %zd, first %d last %d", got, got > 0 ? big[0] : -1, got > 0 ? big[got - 1] : -1);
+		rc = got < 0 ? (int)got : fp_aux_file_write(s->host, "copy", big, (uint32_t)got, 0640);
+		free(big);
+	}
+	if (strncmp(file->path, "crash", 5) == 0)
+		misbehave("segv");
+	say(s, "sealed %s of %llu bytes, %d", file->path, (unsigned long long)file->len_bytes, fp_aux_left_ms(call) == INT64_MAX);
+	return rc;
+}
+
+static int set_complete(void *state, struct fp_aux_call *call, const struct fp_aux_set *set)
+{
+	(void)call;
+	say(state, "set %s step %llu: %u files, last %s", set->name, (unsigned long long)set->step, set->nfiles, set->paths[set->nfiles - 1]);
+	return 0;
+}
+
+static int idle(void *state, struct fp_aux_call *call)
+{
+	(void)call;
+	fp_aux_count(((struct state *)state)->host, "idle", 1);
+	return 0;
+}
+
+static int message(void *state, struct fp_aux_call *call, const struct fp_aux_message *msg)
+{
+	(void)call;
+	say(state, "message of %s (%llu): %.*s", msg->node, (unsigned long long)msg->mount, (int)msg->len_bytes, (const char *)msg->data);
+	return 0;
+}
+
+static int on_unlink(void *state, struct fp_aux_call *call, const struct fp_aux_io *io)
+{
+	say(state, "unlink %s, %d", io->name, fp_aux_left_ms(call) <= 2000);
+	return strcmp(io->name, "keep") == 0 ? -EPERM : 0;
+}
+
+static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_io *io)
+{
+	(void)call;
+	say(state, "write %llu+%llu: %.*s", (unsigned long long)io->off, (unsigned long long)io->len_bytes, io->data ? (int)io->len_bytes : 0,
+	    io->data ? (const char *)io->data : "");
+	return 0;
+}
+
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "patient", "sleep", "spin", "segv", "fpe",
+				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", NULL};
+static const struct fp_aux_option options[] = {
+	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
+	{.name = "key", .fallback = "K", .help = "first byte: key of xor"},
+	{.name = "us", .fallback = "0", .help = "microseconds of a call", .min = 0, .max = 10000000, .can_change = true},
+	{.name = "after", .fallback = "0", .help = "misbehave from this chunk on", .min = 0, .max = 1000000},
+	{.name = "level", .fallback = "3", .help = "a number", .min = 1, .max = 22, .can_change = true},
+	{.name = "block", .fallback = "64KiB", .help = "a size", .min = 4096, .max = 1 << 20, .is_size = true},
+	{.name = NULL},
+};
+
+static const struct fp_aux_app app = {
+	.abi = FP_AUX_ABI,
+	.size_bytes = sizeof(app),
+	.name = PROBE_NAME,
+	.version = "1.0",
+	.summary = "for tests",
+	.flags = FP_AUX_CODES | PROBE_FLAGS,
+	.options = options,
+	.start = start,
+	.stop = stop,
+	.configure = configure,
+	.chunk_out = chunk_out,
+	.chunk_in = chunk_in,
+	.chunk_stored = chunk_stored,
+	.file_sealed = file_sealed,
+	.set_complete = set_complete,
+	.idle = idle,
+	.message = message,
+	.io = {
+		[FP_AUX_OP_UNLINK] = {on_unlink, FP_AUX_WAIT},
+		[FP_AUX_OP_WRITE] = {on_write, FP_AUX_WANT_DATA},
+	},
+};
+FP_AUX_APP(app)

@@ -1,0 +1,387 @@
+/* fp-auxhost, the real program, from the mount's side of its sockets: chunks out and in, verdicts, errors, options, the end. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "aux_mount.h"
+
+#define MIB (1u << 20)
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void fill(struct am *m, uint32_t first, uint32_t pages, uint32_t seed)
+{
+	for (uint32_t i = 0; i < pages * AM_PAGE / 4; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		((uint32_t *)(void *)(m->pool + (size_t)first * AM_PAGE))[i] = seed | 1;
+	}
+}
+
+static void clean_end(struct am *m)
+{
+	int status = am_stop(m);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* -------------------------------------------------------------- chunks out */
+
+static void test_pass_leaves_the_pages(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe level=7")), 0);
+	assert_string_equal(m.ready.app[0].name, "probe");
+	assert_string_equal(m.ready.app[0].version, "1.0");
+	assert_int_equal(m.ready.app[0].has & (FP_AUXW_HAS_OUT | FP_AUXW_HAS_IN | FP_AUXW_HAS_FILE), FP_AUXW_HAS_OUT | FP_AUXW_HAS_IN | FP_AUXW_HAS_FILE);
+	assert_int_equal(m.ready.app[0].io_flags[FP_AUX_OP_UNLINK], 0x80 | FP_AUX_WAIT);
+	assert_int_equal(m.ready.app[0].io_flags[FP_AUX_OP_OPEN], 0);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->npieces, 0);
+	assert_int_equal(d->nstages, 0);
+	assert_int_equal(d->where, 0);
+	assert_int_equal(d->new_bytes, MIB);
+	assert_int_equal(m.status->stats[0].chunks, 1);
+	assert_int_equal(m.status->stats[0].bytes_in, MIB);
+	assert_int_equal(am_counter(&m, 0, "seen"), MIB);
+	am_wait_log(&m, "0 2 starts on node7 with do=pass level=7\n");
+	clean_end(&m);
+	assert_non_null(strstr(m.log, "stops after 1 chunks"));
+}
+
+/* Codes what is in the pool and decodes it again: the bytes must be those. */
+static void there_and_back(struct am *m, uint32_t step, uint32_t len, const char *names[], uint32_t n)
+{
+	struct fp_auxw_stage stage[8];
+	uint32_t where = 0, off = 0;
+
+	const struct fp_auxw_out_done *d = am_out_done(m, am_chunk_out(m, 3, step, len, 1));
+
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->nstages, n);
+	assert_int_equal(d->coded_bytes, len + n);
+	assert_int_equal(d->where, n % 2 ? 1 : 2);
+	memcpy(stage, am_stages(d), n * sizeof(stage[0]));
+	for (uint32_t i = 0; i < n; i++) {
+		assert_string_equal(stage[i].name, names[i]);
+		assert_int_equal(stage[i].in_bytes, len + i);
+		assert_int_equal(stage[i].out_bytes, len + i + 1);
+	}
+	memcpy(am_slot(m, 4), am_slot(m, 2 + d->where - 1), d->coded_bytes);
+	assert_int_equal(am_done(m, am_chunk_in(m, 2, stage, n, len + n), &where), 0);
+	assert_int_equal(where, n % 2 ? 2 : 1);
+	for (uint32_t i = 0; off < len; i += step, off += AM_PAGE) {
+		uint32_t part = len - off < AM_PAGE ? len - off : AM_PAGE;
+
+		assert_memory_equal(am_slot(m, 4 + where - 1) + off, m->pool + (size_t)(3 + i) * AM_PAGE, part);
+	}
+}
+
+static void test_replaced_chunks_come_back(void **state)
+{
+	static struct am m;
+	const char *names[] = {"probe", "probe2", "probe3"};
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=xor key=a", "probe2 do=xor key=Z", "probe3 do=xor key=#")), 0);
+	fill(&m, 0, 64, 1);
+	there_and_back(&m, 1, MIB, names, 3);
+	there_and_back(&m, 2, MIB, names, 3);
+	there_and_back(&m, 2, 70001, names, 3);
+	there_and_back(&m, 1, 1, names, 3);
+	assert_int_equal(am_counter(&m, 0, "coded"), -1);
+	assert_int_equal(am_counter(&m, 1, "coded"), 4);
+	clean_end(&m);
+}
+
+static void test_pieces_are_told_and_new_ones_packed_for_the_next(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pieces", "probe2 do=xor")), 0);
+	fill(&m, 0, 16, 7);
+	uint64_t chunk = 0x100000005;
+
+	memset(m.pool + 4096, 0, 8192);                        /* blocks 1, 2: zeros */
+	memcpy(m.pool + 5 * 4096, m.pool, 4096);               /* 5: as 0 */
+	memcpy(m.pool + 8 * 4096, "STOR", 4);                  /* 8: stored */
+	memcpy(m.pool + 8 * 4096 + 4, &chunk, 8);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+	const struct fp_auxw_piece want[] = {
+		{FP_AUXW_PIECE_NEW, 0, 4096, 0, 0},                 {FP_AUXW_PIECE_ZERO, 4096, 8192, 0, 0},
+		{FP_AUXW_PIECE_NEW, 3 * 4096, 8192, 4096, 0},       {FP_AUXW_PIECE_SAME, 5 * 4096, 4096, 0, 0},
+		{FP_AUXW_PIECE_NEW, 6 * 4096, 8192, 3 * 4096, 0},   {FP_AUXW_PIECE_STORED, 8 * 4096, 4096, 4096, chunk},
+		{FP_AUXW_PIECE_NEW, 9 * 4096, MIB - 9 * 4096, 5 * 4096, 0},
+	};
+
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->new_bytes, MIB - 4 * 4096);
+	assert_int_equal(d->npieces, 7);
+	assert_memory_equal(am_pieces(d), want, sizeof(want));
+	assert_int_equal(d->nkeys, 1);
+	assert_int_equal(am_keys(d)[0], 4711);
+	assert_int_equal(d->note_bytes, 6);
+	assert_memory_equal(am_note(d), "a note", 6);
+	assert_true(d->ticket[0] != 0 && d->ticket_app[0] == 0 && d->ticket[1] == 0);
+	assert_int_equal(d->nstages, 1);
+	assert_int_equal(am_stages(d)->in_bytes, d->new_bytes);
+	const uint8_t *coded = am_slot(&m, d->where - 1);
+
+	for (uint32_t i = 0; i < d->npieces; i++) {
+		for (uint32_t k = 0; want[i].kind == FP_AUXW_PIECE_NEW && k < want[i].len_bytes; k++)
+			assert_int_equal(coded[1 + want[i].at + k] ^ 'K', m.pool[want[i].off + k]);
+	}
+	struct fp_auxw_stored s = {.ticket = d->ticket[0], .chunk = 99, .app = 0, .off = 0, .len_bytes = d->new_bytes};
+
+	am_send(&m, &s, FP_AUXW_STORED, 0, sizeof(s), NULL, 0, NULL, 0);
+	am_wait_log(&m, "stored 1: chunk 99 0+1032192");
+	clean_end(&m);
+}
+
+static void test_nothing_new_ends_the_chain(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pieces", "probe2 do=xor")), 0);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->new_bytes, 0);
+	assert_int_equal(d->npieces, 1);
+	assert_int_equal(d->nstages, 0);
+	assert_int_equal(m.status->stats[1].chunks, 0);
+	clean_end(&m);
+}
+
+static void test_two_deduplications_are_composed(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	/* probe2 sees what probe has left: new blocks that are the same as another new one do not exist, so it is told by the stored ones */
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=many", "probe2 do=pieces")), 0);
+	fill(&m, 0, 2, 3);
+	memcpy(m.pool + 4 * 4096, m.pool, 4096);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, 8 * 4096, 0));
+	const struct fp_auxw_piece want[] = {
+		{FP_AUXW_PIECE_NEW, 0, 4096, 0, 0},         {FP_AUXW_PIECE_ZERO, 4096, 4096, 0, 0},
+		{FP_AUXW_PIECE_NEW, 2 * 4096, 4096, 4096, 0}, {FP_AUXW_PIECE_ZERO, 3 * 4096, 4096, 0, 0},
+		{FP_AUXW_PIECE_SAME, 4 * 4096, 4096, 0, 0}, {FP_AUXW_PIECE_ZERO, 5 * 4096, 4096, 0, 0},
+		{FP_AUXW_PIECE_NEW, 6 * 4096, 4096, 8192, 0}, {FP_AUXW_PIECE_ZERO, 7 * 4096, 4096, 0, 0},
+	};
+
+	assert_int_equal(d->npieces, 8);
+	assert_memory_equal(am_pieces(d), want, sizeof(want));
+	assert_int_equal(d->new_bytes, 3 * 4096);
+	clean_end(&m);
+}
+
+/* -------------------------------------------------------------- verdicts that are wrong */
+
+static void test_wrong_verdicts_cost_no_data(void **state)
+{
+	static struct am m;
+	static const char *const deed[] = {"probe do=long", "probe do=gap", "probe do=verdict", "probe do=bad verify=on", NULL};
+	static const int32_t status[] = {-EINVAL, 0, 0, 0};
+
+	(void)state;
+	for (int i = 0; deed[i]; i++) {
+		assert_int_equal(am_start(&m, NULL, "", LIST(deed[i])), 0);
+		fill(&m, 0, 16, 5);
+		const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+		assert_int_equal(d->status, status[i]);
+		assert_int_equal(d->npieces, 0);
+		assert_int_equal(d->nstages, 0);
+		assert_int_equal(m.status->stats[0].errors, 1);
+		am_run(&m, 20);
+		if (status[i] == 0)
+			assert_non_null(strstr(m.log, "stored as it came"));
+		clean_end(&m);
+	}
+}
+
+static void test_too_many_pieces_are_refused(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=many")), 0);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, -ENOSPC);
+	d = am_out_done(&m, am_chunk_out(&m, 0, 1, 64 * 4096, 0));
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->npieces, 64);
+	clean_end(&m);
+}
+
+static void test_refusal_names_the_aux_app(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2 do=refuse", "probe3")), 0);
+	m.pool[0] = 'E';
+	m.pool[AM_PAGE] = 'F';
+	uint64_t id = am_chunk_out(&m, 0, 1, 5000, 0), good = am_chunk_out(&m, 1, 1, 5000, 1);
+	const struct fp_auxw_out_done *d = am_out_done(&m, id);
+
+	assert_int_equal(d->status, -EDQUOT);
+	assert_int_equal(d->app, 1);
+	d = am_out_done(&m, good);
+	assert_int_equal(d->status, 0);
+	assert_int_equal(m.status->stats[2].chunks, 1);
+	clean_end(&m);
+}
+
+static void test_foreign_pages_and_buffers_are_refused(void **state)
+{
+	static struct am m;
+	struct fp_auxw_chunk_out j = {.len_bytes = 1000, .npages = 1, .out_a = 0, .out_b = AM_SLOT, .out_cap_bytes = AM_SLOT};
+	uint32_t page = AM_POOL_PAGES;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe")), 0);
+	am_send(&m, &j, FP_AUXW_CHUNK_OUT, 1000, sizeof(j), &page, 4, NULL, 0);
+	assert_int_equal(am_out_done(&m, 1000)->status, -EINVAL);
+	page = 0;
+	j.out_b = (uint64_t)AM_SLOT * AM_SLOTS - 4096;
+	am_send(&m, &j, FP_AUXW_CHUNK_OUT, 1001, sizeof(j), &page, 4, NULL, 0);
+	assert_int_equal(am_out_done(&m, 1001)->status, -EINVAL);
+	j.out_b = AM_SLOT;
+	am_send(&m, &j, FP_AUXW_CHUNK_OUT, 1002, sizeof(j), &page, 4, NULL, 0);
+	assert_int_equal(am_out_done(&m, 1002)->status, 0);
+	clean_end(&m);
+}
+
+/* -------------------------------------------------------------- chunks in */
+
+static void test_damaged_and_missing_decoders(void **state)
+{
+	static struct am m;
+	struct fp_auxw_stage s = {.name = "probe", .in_bytes = 100, .out_bytes = 101};
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", NULL), 0);
+	memset(am_slot(&m, 0), 'x', 200);
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), 0);        /* loaded by name */
+	am_wait_log(&m, "aux-app 'probe' is loaded to read");
+	s.in_bytes = 99;
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), -EILSEQ);  /* the plugin finds it damaged */
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 77), NULL), -EILSEQ);   /* lengths do not fit */
+	memcpy(s.name, "nobody", 7);
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), -ENOPKG);
+	am_wait_log(&m, "aux-app 'nobody' is needed to read what it has coded: there is no aux-app 'nobody' in");
+	memcpy(s.name, "../x", 5);
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), -EILSEQ);
+	clean_end(&m);
+}
+
+/* -------------------------------------------------------------- declarations */
+
+static void refused(const char *declared, const char *second, const char *want)
+{
+	static struct am m;
+	const char *list[] = {declared, second, NULL};
+
+	assert_int_equal(am_start(&m, NULL, "", list), -1);
+	if (!strstr(m.failed, want))
+		fail_msg("'%s' gives '%s', not '%s'", declared, m.failed, want);
+	assert_int_equal(m.failed_app, second ? 1 : 0);
+	clean_end(&m);
+}
+
+static void test_wrong_declarations_are_told_in_a_line(void **state)
+{
+	(void)state;
+	refused("prob", NULL, "did you mean 'probe'?");
+	refused("probe levle=3", NULL, "probe has no option 'levle': did you mean 'level'?");
+	refused("probe qeue=3", NULL, "did you mean 'queue'?");
+	refused("probe zzzzzz=3", NULL, "probe has no option 'zzzzzz': there are do, key,");
+	refused("probe level=23", NULL, "probe: level=23: give a number from 1 to 22");
+	refused("probe level=x", NULL, "not a whole number");
+	refused("probe block=1", NULL, "give a size from 4KiB to 1MiB");
+	refused("probe block=64K", NULL, "unknown unit");
+	refused("probe do=pasz", NULL, "did you mean 'pass'?");
+	refused("probe level=3 level=4", NULL, "'level' is given twice");
+	refused("probe cores=3-1", NULL, "cores=3-1: give a number of cores");
+	refused("probe deadline=5", NULL, "deadline=5: give a time");
+	refused("probe key=\"a", NULL, "a double quote is not closed");
+	refused("probe do=nostart", NULL, "aux-app probe does not start");
+	refused("probe", "probe key=x", "aux-app probe is declared twice");
+	refused("/nowhere/x.so", NULL, "/nowhere/x.so: No such file or directory");
+	refused("  ", NULL, "say first the name of an aux-app");
+}
+
+static void test_words_of_the_host_reach_the_mount(void **state)
+{
+	static struct am m;
+	char path[4300];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/plugins/probe2.so deadline=3s failures=9 required key=\"two words\"", am_dir());
+	assert_int_equal(am_start(&m, "/nowhere", "", LIST(path)), 0);
+	assert_string_equal(m.ready.app[0].name, "probe2");
+	assert_int_equal(m.ready.app[0].deadline_ms, 3000);
+	assert_int_equal(m.ready.app[0].failures_max, 9);
+	assert_int_equal(m.ready.app[0].required, 1);
+	clean_end(&m);
+}
+
+static void test_options_change_while_running(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe level=3", "probe2 do=spin us=2000")), 0);
+	for (uint32_t i = 0; i < 8; i++)
+		am_chunk_out(&m, 0, 1, 100, i);
+	assert_int_equal(am_done(&m, am_change(&m, 1, "level=4"), NULL), 0);
+	am_wait_log(&m, "level is 4");
+	assert_null(strstr(m.log, "configure beside chunk_out"));
+	assert_int_equal(am_done(&m, am_change(&m, 1, "level=13"), NULL), -EINVAL);
+	am_wait_log(&m, "level=13 is refused by it");
+	assert_int_equal(am_done(&m, am_change(&m, 1, "key=x"), NULL), -EPERM);
+	assert_int_equal(am_done(&m, am_change(&m, 1, "failures=2"), NULL), -EPERM);
+	assert_int_equal(am_done(&m, am_change(&m, 1, "deadline=200ms"), NULL), 0);
+	assert_int_equal(am_done(&m, am_change(&m, 1, "nonsense"), NULL), -EINVAL);
+	assert_int_equal(am_done(&m, am_change(&m, 5, "level=4"), NULL), -ENOENT);
+	for (uint64_t id = 2; id < 10; id++)
+		assert_int_equal(am_out_done(&m, id)->status, 0);
+	clean_end(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pass_leaves_the_pages),
+		cmocka_unit_test(test_replaced_chunks_come_back),
+		cmocka_unit_test(test_pieces_are_told_and_new_ones_packed_for_the_next),
+		cmocka_unit_test(test_nothing_new_ends_the_chain),
+		cmocka_unit_test(test_two_deduplications_are_composed),
+		cmocka_unit_test(test_wrong_verdicts_cost_no_data),
+		cmocka_unit_test(test_too_many_pieces_are_refused),
+		cmocka_unit_test(test_refusal_names_the_aux_app),
+		cmocka_unit_test(test_foreign_pages_and_buffers_are_refused),
+		cmocka_unit_test(test_damaged_and_missing_decoders),
+		cmocka_unit_test(test_wrong_declarations_are_told_in_a_line),
+		cmocka_unit_test(test_words_of_the_host_reach_the_mount),
+		cmocka_unit_test(test_options_change_while_running),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
