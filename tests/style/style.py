@@ -38,7 +38,7 @@ ALLOWED = {
     "client": {"client", "common", "include", "proto"},
     "jobscripts": {"jobscripts", "common", "include", "proto"},
 }
-AUXHOST = "auxapps/host/"
+AUXHOST = ("auxapps/host/", "auxapps/auxtest/")  # the host, and the program that loads plugins as it does
 PLUGIN_HEADER = "include/fp/auxapp.h"
 
 GENERATED = re.compile(r"(\.pb-c\.[ch]|\.o|\.a|\.d|\.so(\.\d+)*|\.pyc)$|^build[^/]*/|(^|/)core$")
