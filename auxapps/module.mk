@@ -51,13 +51,25 @@ $(EXAMPLE_SO): $(PLUGIN_DIR)/examples/%.so: $(O)/pic/auxapps/examples/%.o
 
 -include $(PLUGIN_OBJ:.o=.d)
 
+# What builds of plugins ask for: pkg-config and CMake.
+AUX_ABI  = $(shell sed -n 's/^.define FP_AUX_ABI \([0-9]*\)u$$/\1/p' include/fp/auxapp.h)
+aux_fill = sed -e 's|@prefix@|$(PREFIX)|; s|@abi@|$(AUX_ABI)|; s|@version@|$(VERSION)|' $(1) > $(2) && chmod 644 $(2)
 AUXAPPS_INST = $(DESTDIR)$(PREFIX)/lib/fpstore/auxapps
+AUX_PC       = $(DESTDIR)$(PREFIX)/lib/pkgconfig/fp-auxapp.pc
+AUX_CMAKE    = $(DESTDIR)$(PREFIX)/lib/cmake/fp-auxapp
+
 install: install-auxapps
 install-auxapps: plugins
-	install -d $(AUXAPPS_INST)/examples
+	install -d $(AUXAPPS_INST)/examples $(dir $(AUX_PC)) $(AUX_CMAKE)
 	$(if $(PLUGIN_SO),install -m 755 $(PLUGIN_SO) $(AUXAPPS_INST))
 	$(if $(EXAMPLE_SO),install -m 755 $(EXAMPLE_SO) $(AUXAPPS_INST)/examples)
+	install -m 644 $(EXAMPLE_NAMES:%=auxapps/examples/%.c) $(AUXAPPS_INST)/examples
+	$(call aux_fill,auxapps/fp-auxapp.pc.in,$(AUX_PC))
+	$(call aux_fill,auxapps/fp-auxapp-config.cmake.in,$(AUX_CMAKE)/fp-auxapp-config.cmake)
+	$(call aux_fill,auxapps/fp-auxapp-config-version.cmake.in,$(AUX_CMAKE)/fp-auxapp-config-version.cmake)
 
 uninstall: uninstall-auxapps
 uninstall-auxapps:
 	rm -f $(PLUGIN_SO:$(PLUGIN_DIR)/%=$(AUXAPPS_INST)/%) $(EXAMPLE_SO:$(PLUGIN_DIR)/%=$(AUXAPPS_INST)/%)
+	rm -f $(EXAMPLE_NAMES:%=$(AUXAPPS_INST)/examples/%.c) $(AUX_PC)
+	rm -rf $(AUX_CMAKE)
