@@ -129,8 +129,15 @@ void world_unlink(uint64_t ino);
 uint64_t world_view(uint64_t ino, uint8_t *out, uint64_t cap);
 /* Chunk (and where in it) that holds this byte; 0: a hole. */
 uint64_t world_chunk_at(uint64_t ino, uint64_t off, uint32_t *bnf, uint32_t *chunk_off);
+/* A chunk with a hold more or less: false: it is gone. */
+bool world_mgr_hold(uint64_t chunk);
+void world_mgr_release(uint64_t chunk);
+/* Stored bytes of a coded chunk -> its data; NULL: there are no coded chunks. */
+extern int (*world_decode)(const uint8_t *stored, uint32_t len, uint8_t *out, uint32_t data_len);
 uint64_t world_bad_chunks(void); /* how many were reported */
 uint64_t world_chunk_count(void);
+uint64_t world_stored_bytes(void); /* of all chunks, with headers */
+uint64_t world_slice_count(uint64_t ino);
 void world_mgr_reset(void);
 int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
 uint64_t world_mgr_calls(void); /* requests so far */

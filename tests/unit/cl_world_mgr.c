@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "fp/err.h"
+#include "fp/record.h"
 
 #define FILES_MAX 64
 
@@ -32,7 +33,7 @@ struct mfile {
 struct mchunk {
     struct mchunk *next;
     uint64_t id, sum;
-    uint32_t len, stored_bytes, bnf;
+    uint32_t len, data_len, stored_bytes, bnf;
     uint32_t refs;
 };
 
@@ -41,6 +42,7 @@ static struct mfile files[FILES_MAX];
 static size_t nfiles;
 static struct mchunk *chunks[4096];
 static uint64_t nchunks, nbad, ncalls;
+int (*world_decode)(const uint8_t *stored, uint32_t len, uint8_t *out, uint32_t data_len);
 
 void world_failed(const char *file, int line, const char *what)
 {
@@ -175,6 +177,12 @@ static bool is_named(const Fp__Commit *r, uint64_t chunk)
     return false;
 }
 
+/* Bytes that slices may refer to. */
+static uint32_t data_bytes(const struct mchunk *c)
+{
+    return c->data_len ? c->data_len : c->len;
+}
+
 /* A chunk that no slice names is to be deleted. If the commit was executed before and its answer lost, and the file was truncated since, that
  * has happened already. */
 static void add_chunk(const Fp__Commit *r, const Fp__Chunk *c)
@@ -190,8 +198,16 @@ static void add_chunk(const Fp__Commit *r, const Fp__Chunk *c)
     n->id = c->id;
     n->sum = c->sum;
     n->len = c->len;
+    n->data_len = c->data_len;
     n->stored_bytes = c->stored_bytes;
     n->bnf = c->bnf;
+    if (c->note.len) { /* as cl_fake_aux.c makes them: of the data that is stored */
+        uint32_t noted;
+
+        WORLD_CHECK(c->note.len == sizeof noted && c->n_note_keys == 1);
+        memcpy(&noted, c->note.data, sizeof noted);
+        WORLD_CHECK(noted == data_bytes(n) && c->note_keys[0] == noted);
+    }
     n->next = chunks[c->id % 4096];
     chunks[c->id % 4096] = n;
     nchunks++;
@@ -230,8 +246,14 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
         struct mchunk *c = chunk_of(s->chunk);
         uint64_t off = s->win * f->window + s->off;
 
-        WORLD_CHECK(c && s->len > 0 && (uint64_t)s->off + s->len <= f->window && (uint64_t)s->chunk_off + s->len <= c->len);
+        WORLD_CHECK(s->len > 0 && (uint64_t)s->off + s->len <= f->window);
+        WORLD_CHECK(s->chunk == 0 || (c && (uint64_t)s->chunk_off + s->len <= data_bytes(c)));
+        if (c)
+            c->refs++; /* it may be the one that is cut away */
         cut(f, off, off + s->len);
+        if (!c)
+            continue;
+        c->refs--;
         insert(f, (struct mslice){off, s->len, s->chunk, s->chunk_off});
     }
     for (size_t i = 0; i < r->n_chunks; i++)
@@ -272,6 +294,7 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
         q->chunk = p->chunk;
         q->chunk_off = p->chunk_off;
         q->chunk_len = c->len;
+        q->data_len = c->data_len;
         q->chunk_sum = c->sum;
         q->bnf = c->bnf;
         list[a.n_slices++] = q;
@@ -635,7 +658,7 @@ void world_unlink(uint64_t ino)
 
 uint64_t world_view(uint64_t ino, uint8_t *out, uint64_t cap)
 {
-    static uint8_t data[16u << 20];
+    static uint8_t stored[FP_STORED_MAX_BYTES], decoded[FP_CHUNK_MAX_BYTES];
     uint64_t size, loaded = 0;
 
     pthread_mutex_lock(&lock);
@@ -649,10 +672,12 @@ uint64_t world_view(uint64_t ino, uint8_t *out, uint64_t cap)
 
         WORLD_CHECK(i == 0 || f->s[i - 1].off + f->s[i - 1].len <= s->off);
         WORLD_CHECK(s->off + s->len <= size);
-        if (c->id != loaded)
-            WORLD_CHECK(world_bnf_data(c->bnf, c->id, c->len, c->sum, data) == 0);
+        if (c->id != loaded) {
+            WORLD_CHECK(world_bnf_data(c->bnf, c->id, c->len, c->sum, stored) == 0);
+            WORLD_CHECK(c->data_len == 0 || world_decode(stored, c->len, decoded, c->data_len) == 0);
+        }
         loaded = c->id;
-        memcpy(out + s->off, data + s->chunk_off, s->len);
+        memcpy(out + s->off, (c->data_len ? decoded : stored) + s->chunk_off, s->len);
     }
     pthread_mutex_unlock(&lock);
     return size;
@@ -686,6 +711,43 @@ uint64_t world_chunk_count(void)
 {
     pthread_mutex_lock(&lock);
     uint64_t n = nchunks;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+bool world_mgr_hold(uint64_t chunk)
+{
+    pthread_mutex_lock(&lock);
+    struct mchunk *c = chunk_of(chunk);
+    if (c)
+        c->refs++;
+    pthread_mutex_unlock(&lock);
+    return c != NULL;
+}
+
+void world_mgr_release(uint64_t chunk)
+{
+    pthread_mutex_lock(&lock);
+    unref(chunk);
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t world_stored_bytes(void)
+{
+    uint64_t sum = 0;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < 4096; i++)
+        for (const struct mchunk *c = chunks[i]; c; c = c->next)
+            sum += c->stored_bytes;
+    pthread_mutex_unlock(&lock);
+    return sum;
+}
+
+uint64_t world_slice_count(uint64_t ino)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t n = file_of(ino)->n;
     pthread_mutex_unlock(&lock);
     return n;
 }

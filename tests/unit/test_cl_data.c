@@ -6,8 +6,13 @@
  *
  * Threads share a file by owning alternating granules of it, so that the array needs no lock; operations on the whole file exclude
  * others by a lock of the test.
+ *
+ * test_cl_data_aux.c is the same with aux-apps in the way: it includes this file with WITH_AUX.
  */
 #include "tests/unit/cl_fixture.h"
+#ifdef WITH_AUX
+#include "tests/unit/cl_fake_aux.h"
+#endif
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +40,19 @@ static unsigned operations;
 static atomic_uint refused;
 static bool tight; /* the store is too small: a write may end with ENOSPC */
 static atomic_bool chaos; /* links break and answers are lost: what fails for that is tried again */
+
+/* Aux-apps find zeros, duplicates and patterns, so some are written. */
+static void fill(struct rnd *r, uint8_t *buf, uint32_t len)
+{
+    fx_fill(buf, len, rnd_below(r, 251));
+#ifdef WITH_AUX
+    for (unsigned n = rnd_below(r, 3); n > 0; n--) {
+        uint32_t from = rnd_below(r, len);
+
+        memset(buf + from, 0, 1 + rnd_below(r, len - from));
+    }
+#endif
+}
 
 /* rc of an operation that may be done twice. */
 #define TRIED(rc, expr)                                                                                                    \
@@ -92,7 +110,7 @@ static void op_write(struct rnd *r, struct model *f, unsigned t)
     uint8_t *buf = malloc(len);
     ssize_t n;
 
-    fx_fill(buf, len, rnd_below(r, 251));
+    fill(r, buf, len);
     n = fx_write(f->x, &f->h, buf, len, off);
     if (tight && n == -ENOSPC) {
         atomic_fetch_add(&refused, 1);
@@ -400,6 +418,7 @@ struct how {
     int delay_us;
     size_t pool_pages; /* 0: all */
     uint64_t capacity; /* of each of the three benefactors; 0: plenty */
+    bool pieces, codes; /* what aux-apps do */
 };
 
 static void drive(const struct how *how)
@@ -428,6 +447,12 @@ static void run(struct how how)
 
     (void)rnd_seed();
     world_faults.mgr_delay_us = world_faults.bnf_delay_us = how.delay_us;
+#ifdef WITH_AUX
+    fake_aux_start(rnd_seed());
+    fake_aux.delay_us = how.delay_us;
+    fake_aux.pieces = how.pieces;
+    fake_aux.codes = how.codes;
+#endif
     world_core_start();
     for (uint32_t id = 1; id <= 3; id++)
         world_bnf_add(id, how.local && id == 1, how.capacity ? how.capacity : 400u << 20);
@@ -446,6 +471,9 @@ static void run(struct how how)
         cl_pool_put(mnt[i].m.data->pool, held[i], nheld);
         fx_stop(&mnt[i]);
     }
+#ifdef WITH_AUX
+    fake_aux_stop();
+#endif
     world_core_stop();
     world_bnf_fini();
     world_mgr_reset();
@@ -457,6 +485,8 @@ static void run(struct how how)
 #else
 #define OPS 2000u
 #endif
+
+#ifndef WITH_AUX
 
 static void test_data_one_thread_own_node_equals_byte_arrays(void **state)
 {
@@ -516,3 +546,4 @@ int main(void)
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+#endif
