@@ -200,8 +200,8 @@ unit-tests: $(UNIT_BINS)
 sim-tests: $(SIM_BINS)
 apps: $(APPS)
 
-UNIT_SECONDS ?= $(if $(SAN),240,120)
-SIM_SECONDS  ?= $(if $(SAN),900,600)
+UNIT_SECONDS ?= $(if $(SAN),600,400)
+SIM_SECONDS  ?= $(if $(SAN),1500,1200)
 SUB := $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(SAN)
 
 ifneq ($(FAULT),)

@@ -39,7 +39,7 @@ run_pytest() { # words before the command... -- pytest arguments...
         shift
     done
     shift
-    "${before[@]}" "${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-1200}" \
+    "${before[@]}" "${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-2400}" \
         "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
     local rc=${PIPESTATUS[0]}
     [ "$rc" -eq 0 ] || [ "$rc" -eq 5 ] || bad=$rc # 5: nothing was selected

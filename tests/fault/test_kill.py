@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness.daemons import SLOW, unmount, wait_until
+from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.promises import difference, promised
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "harness", "promises.py")
@@ -86,7 +86,7 @@ def load(request):
     made = []
 
     def make(store, seconds, path=None):
-        made.append(Load(store, path or store.mounts[0].path, seconds * SLOW))
+        made.append(Load(store, path or store.mounts[0].path, seconds * PACE))
         return made[-1]
 
     yield make
@@ -95,7 +95,7 @@ def load(request):
 
 
 def pause(seconds):
-    time.sleep(seconds * SLOW)
+    time.sleep(seconds * PACE)
 
 
 @pytest.mark.short

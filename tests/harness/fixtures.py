@@ -22,7 +22,7 @@ import time
 import pytest
 
 from . import daemons, nodes as netns
-from .daemons import SLOW, Store
+from .daemons import PACE, SLOW, Store
 
 LIVE = []  # every Store that exists
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
@@ -71,20 +71,27 @@ class Watchdog:
     """Both steps of the limit of one phase of a test."""
 
     def __init__(self, seconds, what):
-        self.seconds, self.what = seconds * SLOW, what
-        self.over = threading.Event()
+        self.seconds, self.what = seconds, what
+        self.over, self.begun = threading.Event(), time.monotonic()
+
+    def too_long(self, grace=0):
+        took = time.monotonic() - self.begun
+        return took > self.seconds + grace and took > self.seconds * SLOW + grace
 
     def __enter__(self):
         def on_alarm(signum, frame):
-            raise TimeoutError(f"{self.what}: no end within {self.seconds} s")
+            if self.too_long():
+                raise TimeoutError(f"{self.what}: no end within {time.monotonic() - self.begun:.0f} s")
         signal.signal(signal.SIGALRM, on_alarm)
-        signal.setitimer(signal.ITIMER_REAL, self.seconds, 5)  # again and again, in case one is swallowed
+        # Again and again: the limit may have moved, or the exception is swallowed.
+        signal.setitimer(signal.ITIMER_REAL, self.seconds + 0.1, 5)
         self.thread = threading.Thread(target=self._second_step, daemon=True)
         self.thread.start()
 
     def _second_step(self):
-        if self.over.wait(self.seconds + 4):
-            return
+        while not self.too_long(grace=4):
+            if self.over.wait(1):
+                return
         for store in list(LIVE):
             for m in store.mounts:
                 m.shoot()
@@ -273,7 +280,7 @@ def as_root():
 
 def settle(seconds):
     """A pause that is part of what is tested (never one to wait for something: that is wait_until)."""
-    time.sleep(seconds * SLOW)
+    time.sleep(seconds * PACE)
 
 
 @pytest.fixture
