@@ -44,6 +44,7 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	b->data = d;
 	b->waiting_tail = &b->waiting;
 	pthread_mutex_init(&b->lock, NULL);
+	pthread_cond_init(&b->opened, NULL);
 	pthread_mutex_init(&b->sync_lock, NULL);
 	pthread_mutex_init(&b->remote_lock, NULL);
 	pthread_mutex_init(&b->life_lock, NULL);
@@ -78,7 +79,7 @@ static struct cl_llink *detach_link(struct cl_bnf *b)
 
 	b->llink = NULL;
 	if (l) {
-		b->generation++;
+		b->local_generation++;
 		fp_fdlink_shutdown(l->link);
 	}
 	return l;
@@ -141,6 +142,7 @@ void cl_bnfs_free(struct cl_data *d)
 		pthread_mutex_unlock(&b->lock);
 		llink_put(l);
 		drop_segs(b);
+		pthread_cond_destroy(&b->opened);
 		pthread_mutex_destroy(&b->lock);
 		pthread_mutex_destroy(&b->sync_lock);
 		pthread_mutex_destroy(&b->remote_lock);
@@ -195,32 +197,49 @@ static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
 	return 0;
 }
 
-/* b->lock held; open the link now. Others wait at most LOCAL_OPEN_MS twice, which is rarer than any failure it spares. */
-static void open_link(struct cl_bnf *b)
+/* A new link to path, greeted; NULL: *rc says why. */
+static struct cl_llink *link_new(struct cl_bnf *b, const char *path, int *rc)
 {
 	struct cl_llink *l = calloc(1, sizeof(*l));
-	int rc;
 
-	if (!l)
-		return;
-	rc = fp_fdlink_open(b->local_path, LOCAL_OPEN_MS, &l->link);
-	if (rc == 0) {
-		rc = local_hello(b, l->link);
-		if (rc < 0)
+	*rc = l ? fp_fdlink_open(path, LOCAL_OPEN_MS, &l->link) : -ENOMEM;
+	if (*rc == 0) {
+		*rc = local_hello(b, l->link);
+		if (*rc < 0)
 			fp_fdlink_close(l->link);
 	}
-	if (rc < 0) {
+	if (*rc < 0) {
 		free(l);
-		b->retry_local_ms = fp_now_ms() + LOCAL_RETRY_MS;
-		if (!b->local_failed && b->state != FP__BNF_STATE__BNF_DOWN)
-			FP_INFO("benefactor %u is of this node, but its socket %s can't be used (%s): going over TCP", b->id,
-				b->local_path, fp_strerror(rc));
-		b->local_failed = true;
-		return;
+		return NULL;
 	}
 	atomic_store(&l->refs, 1);
+	return l;
+}
+
+/* b->lock held; let go while the link is opened, which takes up to LOCAL_OPEN_MS twice when the benefactor hangs. Others who want the link wait. */
+static void open_link(struct cl_bnf *b)
+{
+	char path[sizeof(b->local_path)];
+	struct cl_llink *l;
+	int rc;
+
+	memcpy(path, b->local_path, sizeof(path));
+	b->opening = true;
+	pthread_mutex_unlock(&b->lock);
+	l = link_new(b, path, &rc);
+	pthread_mutex_lock(&b->lock);
+	b->opening = false;
+	pthread_cond_broadcast(&b->opened);
 	b->llink = l;
-	b->local_failed = false;
+	if (l) {
+		l->generation = b->local_generation;
+	} else {
+		b->retry_local_ms = fp_now_ms() + LOCAL_RETRY_MS;
+		if (!b->local_failed && b->state != FP__BNF_STATE__BNF_DOWN)
+			FP_INFO("benefactor %u is of this node, but its socket %s can't be used (%s): going over TCP", b->id, path,
+				fp_strerror(rc));
+	}
+	b->local_failed = l == NULL;
 }
 
 /* A counted link, opened if need be; NULL: not to be had. */
@@ -231,6 +250,8 @@ static struct cl_llink *link_get(struct cl_bnf *b)
 	pthread_mutex_lock(&b->lock);
 	if (b->llink && !fp_fdlink_is_up(b->llink->link))
 		old = detach_link(b);
+	while (!b->llink && b->opening)
+		pthread_cond_wait(&b->opened, &b->lock);
 	if (!b->llink && b->prefers_local && fp_now_ms() >= b->retry_local_ms)
 		open_link(b);
 	l = b->llink;
@@ -252,7 +273,9 @@ bool cl_bnf_is_local(struct cl_bnf *b)
 	return l != NULL;
 }
 
-static int local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, uint32_t timeout_ms, struct fp_fdlink_reply_buf *r)
+/* generation: of the link, may be NULL. */
+static int local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, uint32_t timeout_ms, struct fp_fdlink_reply_buf *r,
+		      uint64_t *generation)
 {
 	struct cl_llink *l = link_get(b), *old = NULL;
 	int rc;
@@ -261,6 +284,8 @@ static int local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 		r->nfds = 0;
 	if (!l)
 		return -ENOTCONN;
+	if (generation)
+		*generation = l->generation;
 	rc = fp_fdlink_call(l->link, (uint16_t)type, msg, timeout_ms, r);
 	if (!fp_fdlink_is_up(l->link) || rc == FP_EDEADLINE) {
 		pthread_mutex_lock(&b->lock);
@@ -275,14 +300,19 @@ static int local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *m
 
 int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
 {
-	return local_call(b, type, msg, LOCAL_CALL_MS, r);
+	return local_call(b, type, msg, LOCAL_CALL_MS, r, NULL);
+}
+
+int cl_bnf_local_lease(struct cl_bnf *b, const Fp__Lease *msg, struct fp_fdlink_reply_buf *r, uint64_t *generation)
+{
+	return local_call(b, FP__MSG_TYPE__MSG_LEASE, &msg->base, LOCAL_CALL_MS, r, generation);
 }
 
 int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms)
 {
 	Fp__Empty e = FP__EMPTY__INIT;
 
-	return local_call(b, FP__MSG_TYPE__MSG_BNF_SYNC, &e.base, timeout_ms, NULL);
+	return local_call(b, FP__MSG_TYPE__MSG_BNF_SYNC, &e.base, timeout_ms, NULL, NULL);
 }
 
 /* -------------------------------------------------------------- segments */

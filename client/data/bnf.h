@@ -2,7 +2,8 @@
  * The benefactors as a mount sees them: the manager's table, and a link to each one used.
  *
  * A benefactor of the same node is reached through its Unix socket (descriptors of segments come through it), others over TCP on the
- * core loop. A link that breaks is opened again at next use; leases end with the link (`generation` tells).
+ * core loop. A link that breaks is opened again at next use; leases end with the link they came by (`local_generation`,
+ * `remote_generation`).
  */
 #ifndef CL_DATA_BNF_H
 #define CL_DATA_BNF_H
@@ -32,6 +33,7 @@ struct cl_seg {                    /* an open segment file of a local benefactor
 
 struct cl_llink {                  /* local link, closed when the last user has gone */
 	struct fp_fdlink *link;
+	uint64_t generation;
 	atomic_uint refs;
 };
 
@@ -48,7 +50,8 @@ struct cl_bnf {
 	uint64_t life_before;          /* life_lock: the one before: late news of it are no news */
 	pthread_mutex_t life_lock;     /* leaf */
 	atomic_ullong lost_at;         /* data->losses when this one last lost what it had not synced */
-	atomic_ullong generation;      /* grows when a link breaks: leases of older generations are void */
+	/* Grow when the local link or the TCP connection breaks: leases that came by an older one are void. The other link's are not. */
+	atomic_ullong local_generation, remote_generation;
 	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
 	atomic_ullong remote_written;  /* chunks that it has acknowledged over TCP … */
 	atomic_ullong remote_synced;   /* … and how many of them are known to be on its device */
@@ -60,6 +63,8 @@ struct cl_bnf {
 	char node[128], addr[128], local_path[512], backend[32];
 	uint64_t capacity_bytes;
 	struct cl_llink *llink;
+	bool opening;                  /* a thread is at it, without the lock: the core loop must not wait for a benefactor that hangs */
+	pthread_cond_t opened;
 	uint64_t retry_local_ms;       /* do not try the Unix socket before */
 	bool local_failed;             /* … but its socket is not reachable: TCP */
 	struct cl_seg *segs;
@@ -90,6 +95,8 @@ bool cl_bnf_is_local(struct cl_bnf *b);
 
 /* A call over the local link, answered within 2.5 s or given up. r as in fp_fdlink_call. -ENOTCONN when there is no link. */
 int cl_bnf_local_call(struct cl_bnf *b, uint32_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r);
+/* MSG_LEASE over the local link; *generation of the link that it came by. */
+int cl_bnf_local_lease(struct cl_bnf *b, const Fp__Lease *msg, struct fp_fdlink_reply_buf *r, uint64_t *generation);
 /* MSG_BNF_SYNC over the local link: as long as the device takes, at most timeout_ms. */
 int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms);
 
@@ -110,6 +117,7 @@ struct cl_rcall {
 	void *rx;                      /* where the payload of the reply goes */
 	size_t rx_cap_bytes;
 	size_t rx_len_bytes;           /* out */
+	uint64_t generation;           /* out: of the connection that the answer came by */
 	uint32_t timeout_ms;
 	/* Core loop. reply: unpacked message, freed after done returns; NULL if status < 0. */
 	void (*done)(struct cl_rcall *c, int status, const ProtobufCMessage *reply);

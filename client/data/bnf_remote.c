@@ -44,6 +44,7 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
 		if (!m)
 			status = FP_EBADFRAME;
 		c->rx_len_bytes = in->payload_len_bytes;
+		c->generation = c->bnf->remote_generation;
 		if (in->payload && in->payload != c->rx)
 			fp_rpc_payload_free(in->payload);
 	}
@@ -142,7 +143,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
 	(void)conn;
 	b->conn = NULL;
 	b->conn_hello_done = false;
-	b->generation++;
+	b->remote_generation++;
 	if (!b->data->stopping)
 		FP_LOG_EVERY(2000, FP_LOG_WARN, "connection to benefactor %u at %s: %s", b->id, b->addr, why ? why : fp_strerror(err));
 	for (c = take_waiting(b); c; c = next) {
@@ -239,6 +240,7 @@ int cl_bnf_remote_call_sync(struct cl_rcall *c, ProtobufCMessage **reply)
 		;
 	sem_destroy(&s.done);
 	c->rx_len_bytes = w.call.rx_len_bytes;
+	c->generation = w.call.generation;
 	if (reply)
 		*reply = s.reply;
 	return s.status;

@@ -26,7 +26,7 @@
 
 static bool lease_is_void(const struct cl_lease *l)
 {
-	return l->generation != l->bnf->generation;
+	return l->generation != (l->local ? l->bnf->local_generation : l->bnf->remote_generation);
 }
 
 static void lease_free(struct cl_lease *l)
@@ -85,7 +85,8 @@ static int lease_local(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease *
 {
 	uint8_t buf[4096];
 	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
-	int rc = cl_bnf_local_call(b, FP__MSG_TYPE__MSG_LEASE, &req->base, &r);
+	uint64_t generation = 0;
+	int rc = cl_bnf_local_lease(b, req, &r, &generation);
 	Fp__LeaseReply *reply;
 	struct cl_lease *l;
 	size_t taken = 0;
@@ -95,6 +96,10 @@ static int lease_local(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease *
 	reply = fp__lease_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
 	l = reply && reply->n_extents == r.nfds && r.nfds <= CL_LEASE_EXTENTS_MAX ? lease_new(b, reply) : NULL;
 	rc = l ? 0 : -EPROTO;
+	if (l) {
+		l->local = true;
+		l->generation = generation;
+	}
 	for (; l && taken < r.nfds; taken++) {
 		const Fp__Extent *e = reply->extents[taken];
 		struct cl_seg *s = cl_seg_add(b, e->segment, e->salt, r.fds[taken], e->o_direct);
@@ -128,6 +133,7 @@ static int lease_remote(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease 
 	struct cl_lease *l = lease_new(b, r);
 
 	if (l) {
+		l->generation = c.generation;
 		l->nextents = 1;
 		l->ext[0] = (struct cl_extent){ .end = r->bytes };
 	}
@@ -140,16 +146,9 @@ static int lease_remote(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease 
 static int lease_more(struct cl_bnf *b, uint64_t want, uint32_t need, struct cl_lease **out)
 {
 	Fp__Lease req = FP__LEASE__INIT;
-	bool local = cl_bnf_is_local(b);
-	uint64_t generation = b->generation;
-	int rc;
-
 	req.min_bytes = need;
 	req.want_bytes = want > need ? want : need;
-	rc = local ? lease_local(b, &req, out) : lease_remote(b, &req, out);
-	if (rc == 0)
-		(*out)->generation = generation;
-	return rc;
+	return cl_bnf_is_local(b) ? lease_local(b, &req, out) : lease_remote(b, &req, out);
 }
 
 /* space_lock held; released while leasing. Marks b according to the outcome. */

@@ -24,6 +24,7 @@ struct cl_lease {                  /* all under data->space_lock */
 	struct cl_lease *next;
 	struct cl_bnf *bnf;
 	uint64_t id;
+	bool local;                    /* it came by the local link */
 	uint64_t generation;           /* of the link it came by: void when that broke */
 	uint64_t used_ms;              /* last time of use, for giving it back */
 	uint32_t busy;                 /* reservations and records under way */

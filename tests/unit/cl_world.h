@@ -76,6 +76,7 @@ struct world_bnf {
     atomic_bool down;          /* nobody listens; links are broken by world_bnf_break */
     atomic_int store_err;      /* STORED and WRITE fail with this */
     atomic_int lease_err;
+    atomic_bool hang_open;     /* who opens the local link waits, until this is false again */
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
     atomic_int break_executes; /* … after it was executed */
     atomic_bool hold_connects; /* who connects gets no answer, until this is false again */
@@ -92,6 +93,7 @@ struct world_bnf {
 struct world_bnf *world_bnf_add(uint32_t id, bool local, uint64_t capacity);
 struct world_bnf *world_bnf(uint32_t id);
 void world_bnf_break(struct world_bnf *b); /* the links to it, now */
+void world_bnf_break_tcp(struct world_bnf *b);
 /* Started again with nothing, as one in memory: links break, and segments are numbered from the beginning. */
 void world_bnf_restart_empty(struct world_bnf *b);
 void world_bnf_delete(uint32_t bnf, uint64_t chunk);

@@ -213,6 +213,8 @@ int __wrap_fp_fdlink_open(const char *path, uint32_t timeout_ms, struct fp_fdlin
 
     (void)timeout_ms;
     WORLD_CHECK(sscanf(path, "bnf:%u", &id) == 1 && world_bnf(id));
+    while (world_bnf(id)->hang_open)
+        usleep(1000);
     if (world_bnf(id)->down)
         return -ECONNREFUSED;
     l = calloc(1, sizeof *l);
@@ -624,6 +626,11 @@ void world_bnf_break(struct world_bnf *b)
         if (l->b == b)
             flink_break(l);
     pthread_mutex_unlock(&links_lock);
+    post_break(b, -ECONNRESET);
+}
+
+void world_bnf_break_tcp(struct world_bnf *b)
+{
     post_break(b, -ECONNRESET);
 }
 

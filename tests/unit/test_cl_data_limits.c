@@ -76,10 +76,97 @@ static void test_limits_window_of_too_many_pieces_is_told_and_harms_no_other(voi
     end();
 }
 
+/* -------------------------------------------------------------- links */
+
+static unsigned leases(struct world_bnf *b)
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&b->lock);
+    for (struct world_lease *l = b->leases; l; l = l->next)
+        n++;
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
+/* … that the mount knows of and can use. */
+static unsigned known_leases(void)
+{
+    unsigned n = 0;
+
+    cl_space_tick(mnt.m.data, fp_now_ms(), false);
+    pthread_mutex_lock(&mnt.m.data->space_lock);
+    for (struct cl_lease *l = cl_bnf_find(mnt.m.data, 1)->leases; l; l = l->next)
+        n++;
+    pthread_mutex_unlock(&mnt.m.data->space_lock);
+    return n;
+}
+
+static int ask_over_tcp(void)
+{
+    Fp__Empty e = FP__EMPTY__INIT;
+    struct cl_rcall c = {
+        .bnf = cl_bnf_find(mnt.m.data, 1), .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = 1000};
+
+    return cl_bnf_remote_call_sync(&c, NULL);
+}
+
+static void test_limits_leases_of_one_link_outlive_the_other(void **state)
+{
+    (void)state;
+    begin(true, 65536, MIB, 5000);
+    put(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    for (int i = 1; i < 5; i++) {
+        assert_int_equal(ask_over_tcp(), 0);
+        world_bnf_break_tcp(b1);
+        while (ask_over_tcp() != 0)
+            ;
+        put((uint64_t)i * 65536, 1000);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    }
+    usleep(50000); /* what was being leased ahead */
+    assert_true(leases(b1) > 0);
+    assert_int_equal(leases(b1), known_leases()); /* none is forgotten here and kept there */
+    end();
+}
+
+static void *open_it(void *arg)
+{
+    (void)cl_bnf_is_local(cl_bnf_find(mnt.m.data, 1));
+    return arg;
+}
+
+static void test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop(void **state)
+{
+    pthread_t t[3];
+    uint64_t t0;
+
+    (void)state;
+    begin(true, 65536, MIB, 5000);
+    b1->hang_open = true;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&t[i], NULL, open_it, NULL);
+    usleep(50000);
+    t0 = fp_now_ms();
+    alarm(10); /* without the fix: for ever */
+    fx_table(&mnt); /* as the manager sends it, on the core loop */
+    alarm(0);
+    assert_true(fp_now_ms() - t0 < 1000);
+    b1->hang_open = false;
+    for (int i = 0; i < 3; i++)
+        pthread_join(t[i], NULL);
+    put(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_window_of_too_many_pieces_is_told_and_harms_no_other),
+        cmocka_unit_test(test_limits_leases_of_one_link_outlive_the_other),
+        cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
