@@ -80,6 +80,7 @@ int cl_data_start(struct cl_mount *m)
 		FP_ERROR("a pool of %llu bytes can't be had (%s): give a smaller --pool", (unsigned long long)bytes, fp_strerror(rc));
 		return rc;
 	}
+	cl_admit_init(&d->readers, cl_pool_pages(d->pool) / 2);
 	rc = cl_rcache_new(d, &d->rcache);
 	if (rc == 0)
 		rc = cl_jobs_new(thread_count(o), o->ncores > 0 ? &o->cores : NULL, TICK_MS, tick, d, &d->jobs);
@@ -157,6 +158,7 @@ void cl_data_stop(struct cl_mount *m)
 	cl_space_fini(d);
 	cl_rcache_free(d->rcache);
 	cl_pool_free(d->pool);
+	cl_admit_fini(&d->readers);
 	d->rcache = NULL;
 	d->pool = NULL;
 }

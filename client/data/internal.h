@@ -16,6 +16,7 @@
 #include "client/client.h"
 #include "client/core.h"
 #include "client/data.h"
+#include "client/data/admit.h"
 #include "client/data/bnf.h"
 #include "client/data/jobs.h"
 #include "client/data/pool.h"
@@ -39,6 +40,7 @@ struct cl_data {
 	struct cl_pool *pool;
 	struct cl_jobs *jobs;
 	struct cl_rcache *rcache;
+	struct cl_admit readers;           /* pages that reads may hold */
 	pthread_mutex_t bnf_lock;
 	struct cl_bnf *bnfs;               /* bnf_lock */
 	uint32_t nbnfs;                    /* bnf_lock */

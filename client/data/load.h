@@ -29,6 +29,7 @@ struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
 	struct {
 		uint8_t *page;                 /* cache lock */
 		bool loading;                  /* cache lock */
+		uint32_t users;                /* cache lock: reads that point to the page, or are about to */
 		uint64_t sum;
 	} block[];
 };

@@ -149,6 +149,59 @@ void cl_rcache_put(struct cl_rchunk *e)
 	pthread_mutex_unlock(&c->lock);
 }
 
+void cl_rcache_use(struct cl_rchunk *e, uint32_t first, uint32_t last)
+{
+	pthread_mutex_lock(&e->cache->lock);
+	for (uint32_t i = first; i <= last; i++)
+		e->block[i].users++;
+	pthread_mutex_unlock(&e->cache->lock);
+}
+
+void cl_rcache_unuse(struct cl_rchunk *e, uint32_t first, uint32_t last)
+{
+	pthread_mutex_lock(&e->cache->lock);
+	for (uint32_t i = first; i <= last; i++)
+		e->block[i].users--;
+	pthread_mutex_unlock(&e->cache->lock);
+}
+
+/* lock held: pages of blocks that nobody uses, of an entry that somebody has pinned. A decoded chunk is there as a whole or not at all. */
+static size_t idle_pages_of(struct cl_rchunk *e, uint8_t **pages, size_t max)
+{
+	bool whole = e->ref.data_len_bytes != 0;
+	size_t n = 0;
+
+	if (whole && e->blocks > max)
+		return 0;
+	for (uint32_t i = 0; i < e->blocks && whole; i++)
+		if (e->block[i].users > 0 || e->block[i].loading)
+			return 0;
+	for (uint32_t i = 0; i < e->blocks && n < max; i++)
+		if (e->block[i].page && e->block[i].users == 0 && !e->block[i].loading) {
+			pages[n++] = e->block[i].page;
+			e->block[i].page = NULL;
+		}
+	return n;
+}
+
+/* The last resort: looks at all that is pinned. */
+static size_t reclaim_idle_blocks(struct cl_rcache *c, size_t want)
+{
+	uint8_t *pages[CL_WBUF_PAGES_MAX];
+	size_t n = 0;
+
+	if (want > CL_WBUF_PAGES_MAX)
+		want = CL_WBUF_PAGES_MAX;
+	pthread_mutex_lock(&c->lock);
+	for (size_t i = 0; i < BUCKETS && n < want; i++)
+		for (struct cl_rchunk *e = c->bucket[i]; e && n < want; e = e->next)
+			if (e->pins > 0)
+				n += idle_pages_of(e, pages + n, CL_WBUF_PAGES_MAX - n);
+	pthread_mutex_unlock(&c->lock);
+	cl_pool_put(c->data->pool, pages, n);
+	return n;
+}
+
 size_t cl_rcache_reclaim(struct cl_rcache *c, size_t want)
 {
 	uint8_t *pages[CL_WBUF_PAGES_MAX];
@@ -171,7 +224,7 @@ size_t cl_rcache_reclaim(struct cl_rcache *c, size_t want)
 		cl_pool_put(c->data->pool, pages, n);
 		freed += n;
 	}
-	return freed;
+	return freed < want ? freed + reclaim_idle_blocks(c, want - freed) : freed;
 }
 
 void cl_rcache_free(struct cl_rcache *c)

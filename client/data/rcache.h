@@ -29,7 +29,13 @@ void cl_rcache_put(struct cl_rchunk *e);
  * store threads; blocks on I/O. FP_ECHUNK_MISSING: the benefactor does not have the chunk; FP_ECHECKSUM: damaged.
  */
 int cl_rcache_load(struct cl_rchunk *e, uint32_t first, uint32_t last, bool wait, uint64_t deadline_ms);
-/* A loaded block; valid while pinned. */
+/*
+ * Blocks [first, last] of a pinned entry, loaded or to be loaded, stay until cl_rcache_unuse. Others of the entry may be taken back when the pool is empty: a
+ * chunk may be as large as half the pool.
+ */
+void cl_rcache_use(struct cl_rchunk *e, uint32_t first, uint32_t last);
+void cl_rcache_unuse(struct cl_rchunk *e, uint32_t first, uint32_t last);
+/* A loaded block; valid while used. */
 const uint8_t *cl_rcache_block(const struct cl_rchunk *e, uint32_t block);
 
 /* Free pages of unused entries: at least want, if there are so many. Returns how many. */

@@ -16,15 +16,22 @@
 #include "client/data/coded.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
+#include "fp/checksum.h"
 
 #define PINS_MAX 64
+/* A read is granted pages for its bytes, and so many for ends of pieces; in more pieces it is done in parts. */
+#define SPARE_PAGES 4u
 #define MAP_FETCH_WINDOWS 512u
 /* How long a read waits for a benefactor that is away (the promise is EIO within 10 s). */
 #define AWAY_MS 6000u
 
 struct cl_read_pin {
-	struct cl_rchunk *entry[PINS_MAX];
+	struct {
+		struct cl_rchunk *e;
+		uint32_t first, last;  /* blocks used */
+	} entry[PINS_MAX];
 	int nentries;
+	size_t granted, held;          /* pages: may be held (admit.h), and are at most */
 	uint8_t *bounce;               /* copies: of write buffers, and when there are many pieces */
 	size_t len;                    /* of the read: size of bounce */
 };
@@ -76,19 +83,48 @@ static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first,
 	}
 }
 
+/* So many pages more may be held. -E2BIG: not beside what is held already. */
+static int admit(struct reader *r, size_t pages)
+{
+	struct cl_read_pin *pin = r->pin;
+	size_t want = pin->len / CL_PAGE_BYTES + SPARE_PAGES;
+	int rc = 0;
+
+	if (pin->held + pages > pin->granted) {
+		if (pin->held > 0)
+			return -E2BIG;
+		cl_admit_put(&r->d->readers, pin->granted);
+		pin->granted = 0;
+		if (want < pages)
+			want = pages;
+		rc = cl_admit_get(&r->d->readers, want, r->deadline_ms);
+		if (rc < 0)
+			return rc;
+		pin->granted = want;
+	}
+	pin->held += pages;
+	return 0;
+}
+
 static int read_chunk_piece(struct reader *r, const struct cl_piece *p)
 {
-	uint32_t at = p->src_off, left = p->len;
+	uint32_t at = p->src_off, left = p->len, first = at / CL_PAGE_BYTES, last = (at + left - 1) / CL_PAGE_BYTES;
 	struct cl_rchunk *e;
 	int rc;
 
 	if (r->pin->nentries == PINS_MAX)
 		return -E2BIG;
+	rc = admit(r, p->chunk.data_len_bytes ? fp_sum_nblocks(p->chunk.data_len_bytes) : last - first + 1);
+	if (rc < 0)
+		return rc;
 	e = cl_rcache_get(r->d->rcache, &p->chunk);
 	if (!e)
 		return -ENOMEM;
-	r->pin->entry[r->pin->nentries++] = e;
-	rc = load_patiently(r, e, at / CL_PAGE_BYTES, (at + left - 1) / CL_PAGE_BYTES);
+	cl_rcache_use(e, first, last);
+	r->pin->entry[r->pin->nentries].e = e;
+	r->pin->entry[r->pin->nentries].first = first;
+	r->pin->entry[r->pin->nentries++].last = last;
+	rc = load_patiently(r, e, first, last);
 	while (rc == 0 && left > 0) {
 		uint32_t in_page = at % CL_PAGE_BYTES, n = CL_PAGE_BYTES - in_page;
 
@@ -280,6 +316,16 @@ static size_t iov_bytes(const struct iovec *iov, int n)
 	return sum;
 }
 
+static void unpin(struct cl_read_pin *pin)
+{
+	for (int i = 0; i < pin->nentries; i++) {
+		cl_rcache_unuse(pin->entry[i].e, pin->entry[i].first, pin->entry[i].last);
+		cl_rcache_put(pin->entry[i].e);
+	}
+	pin->nentries = 0;
+	pin->held = 0;
+}
+
 /* Too many pieces for one reply: what is gathered so far goes into the bounce buffer, and the pins are free again. */
 static int flatten(struct reader *r)
 {
@@ -299,9 +345,7 @@ static int flatten(struct reader *r)
 	r->niov = 0;
 	if (p > r->pin->bounce)
 		rc = put_iov(r, r->pin->bounce, (size_t)(p - r->pin->bounce));
-	for (int i = 0; i < r->pin->nentries; i++)
-		cl_rcache_put(r->pin->entry[i]);
-	r->pin->nentries = 0;
+	unpin(r->pin);
 	return rc;
 }
 
@@ -342,11 +386,10 @@ static ssize_t read_all(struct reader *r, struct cl_file *f, size_t len)
 
 void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin)
 {
-	(void)m;
 	if (!pin)
 		return;
-	for (int i = 0; i < pin->nentries; i++)
-		cl_rcache_put(pin->entry[i]);
+	unpin(pin);
+	cl_admit_put(&m->data->readers, pin->granted);
 	free(pin->bounce);
 	free(pin);
 }

@@ -161,12 +161,110 @@ static void test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop(voi
     end();
 }
 
+/* -------------------------------------------------------------- readers */
+
+#define READERS 64
+#define READS 12
+#define READ_BYTES (96ull * MIB)
+
+static pthread_barrier_t together;
+static atomic_ulong slowest_ms;
+
+static void read_one(uint8_t *to, uint32_t len, uint64_t off, unsigned hold_us)
+{
+    struct iovec iov[128];
+    struct cl_read_pin *pin;
+    uint64_t t0 = fp_now_ms(), at = 0;
+    unsigned long ms, was = slowest_ms;
+    int n = 128;
+
+    WORLD_CHECK(cl_data_read(&mnt.m, &h, len, off, iov, &n, &pin) == (ssize_t)len);
+    ms = (unsigned long)(fp_now_ms() - t0);
+    while (ms > was && !atomic_compare_exchange_weak(&slowest_ms, &was, ms))
+        ;
+    usleep(hold_us); /* the kernel takes the reply */
+    for (int i = 0; i < n; i++) {
+        memcpy(to + at, iov[i].iov_base, iov[i].iov_len);
+        at += iov[i].iov_len;
+    }
+    WORLD_CHECK(at == len && memcmp(to, want + off, len) == 0);
+    cl_data_read_done(&mnt.m, pin);
+}
+
+static void *reader(void *arg)
+{
+    uint8_t *mine = malloc(MIB);
+    unsigned n = (unsigned)(uintptr_t)arg;
+
+    for (unsigned i = 0; i < READS; i++) {
+        uint64_t off = ((uint64_t)n * 3 + i * 41) % (READ_BYTES / MIB - 1) * MIB + MIB / 2 + n;
+
+        pthread_barrier_wait(&together); /* all at the same time: half of one chunk, half of the next */
+        read_one(mine, MIB, off, n % 4 * 1000);
+    }
+    free(mine);
+    return NULL;
+}
+
+static void read_all_at_once(bool local, uint32_t window)
+{
+    pthread_t t[READERS];
+
+    begin(local, window, 100 * MIB, 20000);
+    mnt.m.opt.read_ahead_bytes = 0;
+    for (uint64_t off = 0; off < READ_BYTES; off += MIB)
+        put(off, MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    pthread_barrier_init(&together, NULL, READERS);
+    slowest_ms = 0;
+    for (uintptr_t i = 0; i < READERS; i++)
+        pthread_create(&t[i], NULL, reader, (void *)i);
+    for (unsigned i = 0; i < READERS; i++)
+        pthread_join(t[i], NULL);
+    pthread_barrier_destroy(&together);
+    assert_true(slowest_ms < 10000);
+    assert_int_equal(mnt.m.data->readers.used, 0);
+    end();
+}
+
+static void test_limits_64_readers_share_the_smallest_pool(void **state)
+{
+    (void)state;
+    read_all_at_once(true, MIB);
+    read_all_at_once(false, MIB);
+    read_all_at_once(true, 16 * MIB); /* a chunk is half of the pool */
+    read_all_at_once(false, 65536);   /* a read is in 17 chunks */
+}
+
+static void test_limits_readers_and_a_writer_share_the_smallest_pool(void **state)
+{
+    pthread_t t[READERS];
+
+    (void)state;
+    begin(true, MIB, 200 * MIB, 20000);
+    for (uint64_t off = 0; off < READ_BYTES; off += MIB)
+        put(off, MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    pthread_barrier_init(&together, NULL, READERS);
+    for (uintptr_t i = 0; i < READERS; i++)
+        pthread_create(&t[i], NULL, reader, (void *)i);
+    for (uint64_t off = 100 * MIB; off < 180 * MIB; off += 3 * 65536)
+        put(off, 100000); /* windows that are never full: they go by pressure */
+    for (unsigned i = 0; i < READERS; i++)
+        pthread_join(t[i], NULL);
+    pthread_barrier_destroy(&together);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_window_of_too_many_pieces_is_told_and_harms_no_other),
         cmocka_unit_test(test_limits_leases_of_one_link_outlive_the_other),
         cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
+        cmocka_unit_test(test_limits_64_readers_share_the_smallest_pool),
+        cmocka_unit_test(test_limits_readers_and_a_writer_share_the_smallest_pool),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
