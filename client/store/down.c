@@ -28,6 +28,17 @@ static bool role_alive(const struct store_state *s, enum store_role role)
     return false;
 }
 
+/* Whose programs were cut off. */
+static void relay_in_use(const struct store_options *o, const struct store_state *s)
+{
+    char text[1024];
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        if (p->role == STORE_MOUNT && store_log_last(o, p, FP_LOG_WARN, text, sizeof text) && strstr(text, " is in use"))
+            FP_WARN("%s", text);
+    }
+}
+
 /* What the mounts have said while they ended. True: something was lost. */
 static bool relay_loss(const struct store_options *o, const struct store_state *s)
 {
@@ -49,6 +60,7 @@ int store_stop_all(const struct store_options *o, struct store_state *s)
     for (unsigned i = 0; i < s->count; i++)
         store_log_mark(o, &s->procs[i]);
     lost |= store_stop_role(s, STORE_MOUNT, role_alive(s, STORE_MANAGER) ? o->grace_ms : HURRY_AFTER_MS) > 0;
+    relay_in_use(o, s);
     if (o->keep)
         lost |= relay_loss(o, s);
     for (unsigned i = 0; i < s->count; i++) {

@@ -30,9 +30,9 @@ static const struct fp_opt options[] = {
                 "$HOME/AggregateSSDstore for others.",
                 .arg = "MNT"),
     FP_OPT_INT(struct store_options, benefactors, "benefactors", "4", 1, STORE_BENEFACTORS_MAX,
-               "How many benefactors to start."),
+               "How many benefactors to start. A store that was kept has as many as it had."),
     FP_OPT_SIZE(struct store_options, size_bytes, "size", "1GiB", FP_MIB(64), FP_TIB(1024),
-                "What each benefactor contributes."),
+                "What each benefactor contributes. By default, what it did when the store was kept."),
     FP_OPT_ENUM(struct store_options, backend, "backend", "dir", backends,
                 "Where benefactors keep chunks: in files below DIR, or in memory."),
     FP_OPT_INT(struct store_options, mounts, "mounts", "1", 1, STORE_MOUNTS_MAX,
@@ -98,6 +98,8 @@ static void defaults(struct store_options *o, const struct fp_opts *opts)
     o->dir_default = !o->dir;
     o->mount_given = o->mount != NULL;
     o->benefactors_given = strcmp(fp_opts_source(opts, "benefactors"), "default") != 0;
+    o->size_given = strcmp(fp_opts_source(opts, "size"), "default") != 0;
+    o->backend_given = strcmp(fp_opts_source(opts, "backend"), "default") != 0;
     o->mounts_given = strcmp(fp_opts_source(opts, "mounts"), "default") != 0;
     if (!o->dir) {
         snprintf(dir, sizeof dir, "/var/tmp/fpstore-%u", (unsigned)geteuid());

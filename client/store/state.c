@@ -132,3 +132,39 @@ void store_state_remove(const struct store_options *o)
     if (store_path(o, path, "fp-store.json") == 0)
         unlink(path);
 }
+
+/* ---------------------------------------------------------------- shape */
+
+int store_shape_save(const struct store_options *o)
+{
+    char path[PATH_MAX];
+    int rc = store_path(o, path, "fp-store.shape");
+    json_t *j = json_pack("{s:I, s:i}", "size_bytes", (json_int_t)o->size_bytes, "backend", o->backend);
+    if (rc == 0 && (!j || json_dump_file(j, path, JSON_INDENT(2)) < 0)) {
+        rc = errno ? -errno : -EIO;
+        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
+    }
+    json_decref(j);
+    return rc;
+}
+
+int store_shape_load(struct store_options *o)
+{
+    char path[PATH_MAX];
+    json_int_t size = 0;
+    int backend = 0;
+    int rc = store_path(o, path, "fp-store.shape");
+    if (rc < 0 || access(path, F_OK) < 0)
+        return rc;
+    json_t *j = json_load_file(path, 0, NULL);
+    if (!j || json_unpack(j, "{s:I, s:i}", "size_bytes", &size, "backend", &backend) < 0 || size < (json_int_t)FP_MIB(64) ||
+        (backend != STORE_BACKEND_DIR && backend != STORE_BACKEND_MEMORY)) {
+        rc = -EINVAL;
+        FP_ERROR("%s cannot be read: remove it, and give --size and --backend", path);
+    } else {
+        o->size_bytes = o->size_given ? o->size_bytes : (uint64_t)size;
+        o->backend = o->backend_given ? o->backend : backend;
+    }
+    json_decref(j);
+    return rc;
+}

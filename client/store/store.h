@@ -24,7 +24,7 @@ struct store_options {
     const char *dir;   /* absolute; never NULL after parsing */
     const char *mount; /* absolute, as the kernel writes it; never NULL after parsing */
     bool dir_default;  /* in a directory that others may write to: checked more strictly */
-    bool mount_given, benefactors_given, mounts_given;
+    bool mount_given, benefactors_given, size_given, backend_given, mounts_given;
     int64_t benefactors;
     int64_t mounts;
     uint64_t size_bytes; /* of each benefactor */
@@ -89,6 +89,10 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
 
 /* 0; -ENOENT (not logged): there is none. */
 int store_state_load(const struct store_options *o, struct store_state *s);
+/* What benefactors were given, so that an up after down --keep need not be told again: DIR/fp-store.shape. Load changes
+ * only what is not given in o; no file is no error. */
+int store_shape_save(const struct store_options *o);
+int store_shape_load(struct store_options *o);
 int store_state_save(const struct store_options *o, const struct store_state *s);
 void store_state_remove(const struct store_options *o);
 

@@ -256,37 +256,56 @@ static void say_up(const struct store_options *o, const struct store_state *s, u
     printf("look: fpctl status %s    stop: fp-store down --dir=%s\n", o->mount, o->dir);
 }
 
-int store_up(const struct store_options *o)
+/* A store that was kept is what it was, unless something else is asked for. */
+static int take_shape(struct store_options *o, unsigned have)
+{
+    if (have == 0)
+        return 0;
+    if (!o->benefactors_given)
+        o->benefactors = have;
+    return store_shape_load(o);
+}
+
+/* Nothing runs. have: benefactors that there are already. */
+static int bring_up(const struct store_options *o, unsigned have, uint64_t start_ms)
 {
     static struct store_state s;
-    uint64_t start_ms = fp_now_ms();
-    store_catch_signals();
-    bool made_dir = false;
-    int rc = store_dir_open(o, true, &made_dir);
-    if (rc < 0)
-        return rc;
-    rc = look_at_old(o);
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
-    unsigned have = store_count_benefactors(o);
-    bool fresh = have == 0;
     unsigned benefactors = have > o->benefactors ? have : (unsigned)o->benefactors;
     if (benefactors > o->benefactors)
         FP_INFO("%s holds a store of %u benefactors: starting all of them", o->dir, have);
-    rc = check_mountpoint(o);
+    int rc = check_mountpoint(o);
     if (rc == 0)
         rc = store_check_space(o, have);
-    if (rc == 0) {
-        store_state_load(o, &s); /* for the boot id */
-        rc = start_all(o, &s, benefactors);
-        if (rc < 0)
-            store_stop_all(o, &s);
-    }
-    if (rc < 0) {
-        if (fresh)
-            store_remove_all(o, made_dir);
+    if (rc < 0)
         return rc;
-    }
-    say_up(o, &s, benefactors, fp_now_ms() - start_ms);
-    return 0;
+    store_state_load(o, &s); /* for the boot id */
+    rc = start_all(o, &s, benefactors);
+    if (rc == 0)
+        rc = store_shape_save(o);
+    if (rc < 0)
+        store_stop_all(o, &s);
+    else
+        say_up(o, &s, benefactors, fp_now_ms() - start_ms);
+    return rc;
+}
+
+int store_up(const struct store_options *given)
+{
+    struct store_options o = *given;
+    uint64_t start_ms = fp_now_ms();
+    bool made_dir = false;
+    store_catch_signals();
+    int rc = store_dir_open(&o, true, &made_dir);
+    if (rc < 0)
+        return rc;
+    rc = look_at_old(&o);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    unsigned have = store_count_benefactors(&o);
+    rc = take_shape(&o, have);
+    if (rc == 0)
+        rc = bring_up(&o, have, start_ms);
+    if (rc < 0 && have == 0)
+        store_remove_all(&o, made_dir);
+    return rc;
 }

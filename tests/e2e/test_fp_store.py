@@ -146,6 +146,17 @@ def test_down_keep_and_up_again(place):
     assert_same(read_file(f"{place.mnt}/f"), content(2, 0, 5 * MIB))
 
 
+def test_kept_store_comes_back_as_it_was(place):
+    """With neither number nor size said again; and another size when that is asked for."""
+    place("up", "--benefactors=3", "--size=128MiB", "--pool=32MiB")
+    for args, mib in ((), 128), (("--size=192MiB",), 192), ((), 192):
+        assert place("down", "--keep").returncode == 0
+        assert place("up", "--pool=32MiB", *args).returncode == 0
+        assert sum(p["program"] == "fp-benefactor" for p in place.status()["processes"]) == 3
+        v = os.statvfs(place.mnt)
+        assert v.f_blocks * v.f_frsize == 3 * mib * MIB
+
+
 def test_up_after_everything_was_killed(place):
     place.up()
     write_file(f"{place.mnt}/f", content(3, 0, 5 * MIB), sync=True)
@@ -263,7 +274,8 @@ def test_down_when_the_mount_is_in_use(place):
     place.up()
     user = subprocess.Popen(["sleep", "60"], cwd=place.mnt)
     try:
-        assert place("down", seconds=60).returncode == 0
+        r = place("down", seconds=60)
+        assert r.returncode == 0 and f"{place.mnt} is in use" in r.stderr
         assert not is_mounted(place.mnt)
     finally:
         user.kill()
