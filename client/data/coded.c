@@ -28,12 +28,25 @@ static int slot_take(struct cl_data *d, bool wait, uint64_t deadline_ms)
 {
 	struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
 
-	if (!wait)
-		return sem_trywait(&d->coded_slots) < 0 ? -EAGAIN : 0;
-	while (sem_clockwait(&d->coded_slots, CLOCK_MONOTONIC, &ts) < 0)
-		if (errno != EINTR)
-			return FP_EDEADLINE;
-	return 0;
+	int rc = 0;
+
+	pthread_mutex_lock(&d->coded_lock);
+	while (d->coded_now == CL_CODED_AT_A_TIME && rc == 0)
+		if (!wait)
+			rc = -EAGAIN;
+		else if (pthread_cond_timedwait(&d->coded_cond, &d->coded_lock, &ts) == ETIMEDOUT && d->coded_now == CL_CODED_AT_A_TIME)
+			rc = FP_EDEADLINE;
+	d->coded_now += rc == 0;
+	pthread_mutex_unlock(&d->coded_lock);
+	return rc;
+}
+
+static void slot_put(struct cl_data *d)
+{
+	pthread_mutex_lock(&d->coded_lock);
+	d->coded_now--;
+	pthread_cond_signal(&d->coded_cond);
+	pthread_mutex_unlock(&d->coded_lock);
 }
 
 /* An entry that stands for the stored bytes; of no table, so nobody else sees it. What is known of their place is e's to know. */
@@ -148,6 +161,6 @@ int cl_coded_load(struct cl_data *d, struct cl_rchunk *e, uint8_t **pages, bool 
 	if (rc == 0)
 		rc = decode(d, e, buf, pages, deadline_ms);
 	free(buf);
-	sem_post(&d->coded_slots);
+	slot_put(d);
 	return rc;
 }

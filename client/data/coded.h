@@ -5,7 +5,6 @@
 #ifndef CL_DATA_CODED_H
 #define CL_DATA_CODED_H
 
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,7 +12,7 @@ struct cl_data;
 struct cl_rchunk;
 
 /* Decoding takes memory of the size of the chunk twice: so many at a time. */
-#define CL_CODED_AT_A_TIME 8
+#define CL_CODED_AT_A_TIME 8u
 
 /* What is wrong is not the data but this mount: the aux-app or its key is missing (logged by aux/). EIO to applications. */
 #define CL_ECODER (-ENOPKG)

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "client/aux/aux.h"
-#include "client/data/coded.h"
 #include "client/data/internal.h"
 
 #define TICK_MS 500u
@@ -49,7 +48,8 @@ static void init_locks(struct cl_data *d)
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->space_cond, &a);
-	sem_init(&d->coded_slots, 0, CL_CODED_AT_A_TIME);
+	pthread_mutex_init(&d->coded_lock, NULL);
+	pthread_cond_init(&d->coded_cond, &a);
 	pthread_condattr_destroy(&a);
 	atomic_store(&d->chunk_counter, 1);
 }
@@ -175,7 +175,8 @@ void cl_data_free(struct cl_mount *m)
 	pthread_mutex_destroy(&d->space_lock);
 	pthread_mutex_destroy(&d->age_lock);
 	pthread_mutex_destroy(&d->error_lock);
-	sem_destroy(&d->coded_slots);
+	pthread_mutex_destroy(&d->coded_lock);
+	pthread_cond_destroy(&d->coded_cond);
 	free(d);
 	m->data = NULL;
 }

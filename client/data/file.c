@@ -218,6 +218,7 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 	}
 	if (b->state == CL_WBUF_STORED) {
 		f->nstored--;
+		f->note_bytes -= cl_packed_note_bytes(b->packed);
 		f->uncommitted_bytes -= b->counted_bytes;
 		atomic_fetch_sub(&d->uncommitted_bytes, b->counted_bytes);
 	} else if (b->state == CL_WBUF_OPEN) {

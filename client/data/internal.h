@@ -8,7 +8,6 @@
 #define CL_DATA_INTERNAL_H
 
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +29,8 @@
 
 /* Stored chunks of one file that may wait for publishing; then a writer commits them early: bounded memory. */
 #define CL_UNCOMMITTED_MAX 4096u
+/* … and bytes of aux-apps' notes about them. */
+#define CL_UNCOMMITTED_NOTES_MAX_BYTES (16u << 20)
 /* Windows known of one file before clean ones are dropped. */
 #define CL_WINS_MAX 65536u
 /* A partly filled window is written out when it is this old. */
@@ -54,7 +55,9 @@ struct cl_data {
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
-	sem_t coded_slots;                 /* coded.h */
+	pthread_mutex_t coded_lock;        /* leaf */
+	pthread_cond_t coded_cond;         /* one less is being decoded */
+	unsigned coded_now;                /* coded_lock: chunks being decoded (coded.h) */
 	atomic_bool stopping;
 };
 
@@ -90,6 +93,7 @@ struct cl_file {                   /* everything under inode->lock */
 	int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
 	bool kill_suidgid;
 	uint64_t dirty_bytes, uncommitted_bytes;
+	uint64_t note_bytes;               /* of STORED buffers */
 	int error;                         /* what a store or commit failed with; told once, by write, fsync or close */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */

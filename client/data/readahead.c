@@ -2,7 +2,8 @@
  * Read-ahead: a handle that reads on where it stopped gets the next chunks loaded by the store threads. Called by FUSE threads before they
  * read, so that the disk works on what comes next while this read waits for its own chunk.
  *
- * Only whole stored slices in windows whose map is known are asked for; a window with unpublished writes is left to the reader. Pages for
+ * Only stored slices in windows whose map is known are asked for; a window with unpublished writes is left to the reader. Of a chunk, the blocks between
+ * the first and the last that slices name are loaded: a window that aux-apps left may consist of a little of many chunks. Pages for
  * reading ahead are taken only while a quarter of the pool stays free for writers.
  */
 #include <stdlib.h>
@@ -12,29 +13,35 @@
 
 #define AHEAD_CHUNKS_MAX 32u
 
+struct part {                      /* of a chunk */
+	struct cl_chunk_ref ref;
+	struct cl_rchunk *entry;
+	uint32_t first, last;          /* blocks */
+};
+
 struct load_job {
 	struct cl_job job;             /* first */
-	struct cl_rchunk *entry;
+	struct part part;
 };
 
 struct ahead_job {
 	struct cl_job job;             /* first */
 	struct cl_data *data;
 	uint32_t n;
-	struct cl_rchunk *entry[AHEAD_CHUNKS_MAX];
+	struct part part[AHEAD_CHUNKS_MAX];
 };
 
-static void load(struct cl_rchunk *e)
+static void load(const struct part *p)
 {
-	(void)cl_rcache_load(e, 0, e->blocks - 1, false, 0); /* a failure is the reader's to find */
-	cl_rcache_put(e);
+	(void)cl_rcache_load(p->entry, p->first, p->last, false, 0); /* a failure is the reader's to find */
+	cl_rcache_put(p->entry);
 }
 
 static void load_run(struct cl_job *job)
 {
 	struct load_job *l = (struct load_job *)job;
 
-	load(l->entry);
+	load(&l->part);
 	free(l);
 }
 
@@ -42,25 +49,28 @@ static void load_run(struct cl_job *job)
 static void ahead_run(struct cl_job *job)
 {
 	struct ahead_job *a = (struct ahead_job *)job;
+	struct cl_rchunk *entry[AHEAD_CHUNKS_MAX];
 
-	cl_load_locate(a->data, a->entry, a->n);
+	for (uint32_t i = 0; i < a->n; i++)
+		entry[i] = a->part[i].entry;
+	cl_load_locate(a->data, entry, a->n);
 	for (uint32_t i = 1; i < a->n; i++) {
 		struct load_job *l = calloc(1, sizeof(*l));
 
 		if (!l) {
-			cl_rcache_put(a->entry[i]);
+			cl_rcache_put(a->part[i].entry);
 			continue;
 		}
 		l->job.run = load_run;
-		l->entry = a->entry[i];
+		l->part = a->part[i];
 		cl_jobs_post(a->data->jobs, &l->job, true);
 	}
 	if (a->n > 0)
-		load(a->entry[0]);
+		load(&a->part[0]);
 	free(a);
 }
 
-static void post(struct cl_data *d, const struct cl_chunk_ref *refs, uint32_t n)
+static void post(struct cl_data *d, const struct part *parts, uint32_t n)
 {
 	struct ahead_job *a = calloc(1, sizeof(*a));
 
@@ -69,18 +79,37 @@ static void post(struct cl_data *d, const struct cl_chunk_ref *refs, uint32_t n)
 	a->job.run = ahead_run;
 	a->data = d;
 	for (uint32_t i = 0; i < n; i++) {
-		struct cl_rchunk *e = cl_rcache_get(d->rcache, &refs[i]);
+		struct cl_rchunk *e = cl_rcache_get(d->rcache, &parts[i].ref);
 
-		if (e && cl_rcache_has(e, 0, e->blocks - 1))
+		if (e && cl_rcache_has(e, parts[i].first, parts[i].last)) {
 			cl_rcache_put(e);
-		else if (e)
-			a->entry[a->n++] = e;
+		} else if (e) {
+			a->part[a->n] = parts[i];
+			a->part[a->n++].entry = e;
+		}
 	}
 	cl_jobs_post(d->jobs, &a->job, true);
 }
 
+static uint32_t add_slice(struct part *parts, uint32_t n, const struct cl_slice *s)
+{
+	uint32_t first = s->chunk_off / CL_PAGE_BYTES, last = (s->chunk_off + s->len - 1) / CL_PAGE_BYTES, i = n;
+
+	while (i > 0 && parts[i - 1].ref.id != s->chunk.id)
+		i--;
+	if (i == 0) {
+		parts[n] = (struct part){ .ref = s->chunk, .first = first, .last = last };
+		return n + 1;
+	}
+	if (first < parts[i - 1].first)
+		parts[i - 1].first = first;
+	if (last > parts[i - 1].last)
+		parts[i - 1].last = last;
+	return n;
+}
+
 /* inode->lock held: chunks of the windows [h->ahead_win, last] as far as they are known. */
-static uint32_t collect(struct cl_file *f, struct cl_handle *h, uint64_t last, struct cl_chunk_ref *refs)
+static uint32_t collect(struct cl_file *f, struct cl_handle *h, uint64_t last, struct part *parts)
 {
 	uint32_t n = 0;
 
@@ -90,15 +119,14 @@ static uint32_t collect(struct cl_file *f, struct cl_handle *h, uint64_t last, s
 		if (!w || !w->known)
 			break;
 		for (uint32_t i = 0; i < w->nslices && n < AHEAD_CHUNKS_MAX && !w->bufs; i++)
-			if (i == 0 || w->slices[i].chunk.id != w->slices[i - 1].chunk.id)
-				refs[n++] = w->slices[i].chunk;
+			n = add_slice(parts, n, &w->slices[i]);
 	}
 	return n;
 }
 
 void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t end_off)
 {
-	struct cl_chunk_ref refs[AHEAD_CHUNKS_MAX];
+	struct part parts[AHEAD_CHUNKS_MAX];
 	struct cl_file *f = h->inode->file;
 	uint64_t ahead = d->m->opt.read_ahead_bytes, cur, last;
 	uint32_t n = 0;
@@ -116,9 +144,9 @@ void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t
 		if (h->ahead_win <= cur)
 			h->ahead_win = cur + 1;
 		if (h->ahead_win <= cur + (last - cur) / 2) /* half is used up: the next half in one go */
-			n = collect(f, h, last, refs);
+			n = collect(f, h, last, parts);
 	}
 	pthread_mutex_unlock(&h->inode->lock);
 	if (n > 0)
-		post(d, refs, n);
+		post(d, parts, n);
 }

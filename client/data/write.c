@@ -226,7 +226,7 @@ static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, s
 	if (rc == 0) {
 		f->mtime_ns = fp_wall_ns();
 		f->kill_suidgid |= kill_suidgid;
-		*nstored = f->nstored;
+		*nstored = f->note_bytes < CL_UNCOMMITTED_NOTES_MAX_BYTES ? f->nstored : CL_UNCOMMITTED_MAX;
 	}
 	pthread_mutex_unlock(&inode->lock);
 	*out = f;
