@@ -26,7 +26,7 @@ struct aux_decode {
 	uint32_t n;
 	struct aux_decoder { pthread_t thread; struct aux_host *h; uint32_t index; } thread[AUX_DECODERS_MAX];
 	pthread_mutex_t load_lock;     /* held over loading and start */
-	struct { char name[24]; uint64_t until_ns; int status; } missing[MISSING_MAX];
+	struct { char name[32]; uint64_t until_ns; int status; } missing[MISSING_MAX];
 	uint32_t next_missing;
 };
 

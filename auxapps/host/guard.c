@@ -151,15 +151,34 @@ void aux_guard_init(void)
 
 /* -------------------------------------------------------------- threads */
 
-static struct fp_auxw_thread *take_slot(struct fp_auxw_status *st, uint32_t tid)
-{
-	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
-		uint32_t none = 0;
+_Static_assert(FP_AUXW_THREADS_MAX == 64, "slots_taken has a bit for each slot");
+static _Atomic uint64_t slots_taken;
 
-		if (atomic_compare_exchange_strong(&st->thread[i].tid, &none, tid))
-			return &st->thread[i];
-	}
-	return NULL;
+/* A slot counts for fp-mount once it has a tid: that is written last, and wiped first. */
+static struct fp_auxw_thread *take_slot(struct fp_auxw_status *st, uint32_t app, int cpu)
+{
+	uint64_t taken = atomic_load(&slots_taken);
+	int i;
+
+	do {
+		if (taken == UINT64_MAX)
+			return NULL;
+		i = __builtin_ctzll(~taken);
+	} while (!atomic_compare_exchange_weak(&slots_taken, &taken, taken | 1ull << i));
+	struct fp_auxw_thread *slot = &st->thread[i];
+
+	atomic_store(&slot->in_call, 0);
+	atomic_store(&slot->busy_ns, 0);
+	atomic_store(&slot->core, cpu);
+	atomic_store(&slot->app, app);
+	atomic_store(&slot->tid, (uint32_t)syscall(SYS_gettid));
+	return slot;
+}
+
+static void give_slot(struct fp_auxw_status *st, struct fp_auxw_thread *slot)
+{
+	atomic_store(&slot->tid, 0);
+	atomic_fetch_and(&slots_taken, ~(1ull << (slot - st->thread)));
 }
 
 void aux_thread_begin(struct aux_thread *t, struct aux_host *h, uint32_t app, int cpu)
@@ -173,13 +192,7 @@ void aux_thread_begin(struct aux_thread *t, struct aux_host *h, uint32_t app, in
 
 		sigaltstack(&ss, NULL);
 	}
-	t->slot = take_slot(h->status, (uint32_t)syscall(SYS_gettid));
-	if (t->slot) {
-		atomic_store(&t->slot->in_call, 0);
-		atomic_store(&t->slot->busy_ns, 0);
-		atomic_store(&t->slot->core, t->cpu);
-		atomic_store(&t->slot->app, app);
-	}
+	t->slot = take_slot(h->status, app, t->cpu);
 	aux_self = t;
 }
 
@@ -189,7 +202,7 @@ void aux_thread_end(struct aux_thread *t)
 
 	aux_self = NULL;
 	if (t->slot)
-		atomic_store(&t->slot->tid, 0);
+		give_slot(t->h->status, t->slot);
 	sigaltstack(&off, NULL);
 	free(t->alt_stack);
 	free(t->scratch);

@@ -41,7 +41,7 @@ static void spin(int64_t us)
 /* -------------------------------------------------------------- misbehaving */
 
 static volatile int zero;
-static int *volatile nowhere;
+static int *volatile nowhere = (int *)16;  /* not NULL: UBSan would stop that before the signal */
 
 static int overflow(int n)
 {
