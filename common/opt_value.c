@@ -196,7 +196,8 @@ static int parse_path(struct fp_opts *o, const struct fp_opt *opt, enum opt_sour
     while (strncmp(text, "./", 2) == 0)
         text += 2;
     bool here = *text == '\0' || strcmp(text, ".") == 0;
-    snprintf(joined, sizeof joined, "%s%s%s", cwd, here ? "" : "/", here ? "" : text);
+    bool at_root = strcmp(cwd, "/") == 0;
+    snprintf(joined, sizeof joined, "%s%s%s", cwd, here || at_root ? "" : "/", here ? "" : text);
     *path = opt_strndup(o, joined, strlen(joined));
     return 0;
 }

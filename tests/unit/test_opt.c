@@ -154,6 +154,11 @@ static void test_relative_paths_become_absolute(void **state)
     snprintf(want, sizeof want, "%s/x/y", cwd);
     assert_string_equal(got.dir, want);
     assert_string_equal(got.mountpoint, cwd);
+    assert_int_equal(chdir("/"), 0);
+    assert_int_equal(parse("--dir", "x", "."), 0);
+    assert_string_equal(got.dir, "/x");
+    assert_string_equal(got.mountpoint, "/");
+    assert_int_equal(chdir(cwd), 0);
 }
 
 static void test_lists_split_and_repeat_and_replace_weaker_sources(void **state)
