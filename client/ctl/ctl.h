@@ -102,6 +102,9 @@ int ctl_flush(void);
 const char *ctl_bnf_state(int state); /* "ok", "down", … */
 int ctl_bnf_style(int state);         /* enum fp_style */
 
+/* The manager's address for people: what it listens on, or, where that is all addresses of its node, how it was reached. */
+const char *ctl_manager_addr(const Fp__CtlStatusReply *r, const struct ctl_store *store);
+
 /* As df(1) has it: what is not free, so with the chunks of deleted files that are still being removed. */
 uint64_t ctl_used_bytes(const Fp__CtlStatusReply *r);
 

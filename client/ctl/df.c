@@ -34,7 +34,7 @@ static int df_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
                                                {"deleting", true}, {"free", true}, {"use", true},
                                                {"inodes", true}, {"mounted on", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
-    fp_table_cell(t, "%s", r->addr);
+    fp_table_cell(t, "%s", ctl_manager_addr(r, store));
     fp_table_cell_size(t, r->total_bytes);
     fp_table_cell_size(t, ctl_used_bytes(r));
     fp_table_cell_size(t, r->garbage_bytes);
@@ -54,7 +54,7 @@ int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ct
     if (rc < 0)
         return rc;
     if (o->json)
-        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "manager", r->addr, "total_bytes",
+        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "manager", ctl_manager_addr(r, store), "total_bytes",
                                       (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r),
                                       "deleting_bytes", (json_int_t)r->garbage_bytes, "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
                                       "mountpoint", store->mountpoint));

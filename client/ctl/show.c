@@ -81,6 +81,12 @@ json_t *ctl_json_bnf(const Fp__BnfInfo *b)
                      (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)));
 }
 
+const char *ctl_manager_addr(const Fp__CtlStatusReply *r, const struct ctl_store *store)
+{
+    bool all = strncmp(r->addr, "0.0.0.0:", 8) == 0 || strncmp(r->addr, "[::]:", 5) == 0;
+    return all ? store->manager : r->addr;
+}
+
 uint64_t ctl_used_bytes(const Fp__CtlStatusReply *r)
 {
     return r->total_bytes > r->free_bytes ? r->total_bytes - r->free_bytes : 0;

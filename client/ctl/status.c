@@ -59,7 +59,7 @@ static json_t *json_damage(const Fp__Damage *d)
                      ctl_json_bytes(d->reason, strlen(d->reason)), "seen_ns", (json_int_t)d->seen_ns);
 }
 
-static int print_json(const Fp__CtlStatusReply *r)
+static int print_json(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     char uuid[FP_UUID_BUF];
     json_t *bnfs = json_array(), *mounts = json_array(), *damaged = json_array();
@@ -71,8 +71,8 @@ static int print_json(const Fp__CtlStatusReply *r)
         json_array_append_new(damaged, json_damage(r->damaged[i]));
     return ctl_json_print(json_pack(
         "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "store",
-        uuid_text(uuid, &r->store_uuid), "manager", "address", r->addr, "pid", (json_int_t)r->pid, "uptime_ms",
-        (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
+        uuid_text(uuid, &r->store_uuid), "manager", "address", ctl_manager_addr(r, store), "pid",
+        (json_int_t)r->pid, "uptime_ms", (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
         "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r), "free_bytes",
         (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes, "chunks", (json_int_t)r->chunks, "slices",
         (json_int_t)r->slices, "garbage_chunks", (json_int_t)r->garbage_chunks, "garbage_bytes",
@@ -81,7 +81,7 @@ static int print_json(const Fp__CtlStatusReply *r)
 
 /* ---------------------------------------------------------------- for people */
 
-static void print_head(const Fp__CtlStatusReply *r)
+static void print_head(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     char uuid[FP_UUID_BUF], a[FP_UNITS_BUF], b[FP_UNITS_BUF], c[FP_UNITS_BUF];
     unsigned up = 0, mounted = 0;
@@ -91,8 +91,8 @@ static void print_head(const Fp__CtlStatusReply *r)
         mounted += r->clients[i]->connected;
     ctl_print_line("store", "%s, %u of %zu benefactors up, %u mount%s", uuid_text(uuid, &r->store_uuid), up,
                    r->n_benefactors, mounted, mounted == 1 ? "" : "s");
-    ctl_print_line("manager", "%s, pid %llu, up %s, database %s, fpstore %s", r->addr, (unsigned long long)r->pid,
-                   fp_format_duration(a, r->uptime_ms), fp_format_size(b, r->db_bytes), r->software);
+    ctl_print_line("manager", "%s, pid %llu, up %s, database %s, fpstore %s", ctl_manager_addr(r, store),
+                   (unsigned long long)r->pid, fp_format_duration(a, r->uptime_ms), fp_format_size(b, r->db_bytes), r->software);
     ctl_print_line("space", "%s used of %s, %s free", fp_format_size(a, ctl_used_bytes(r)),
                    fp_format_size(b, r->total_bytes), fp_format_size(c, r->free_bytes));
     ctl_print_line("holds", "%llu inodes, %llu chunks, %llu slices", (unsigned long long)r->inodes,
@@ -188,10 +188,10 @@ static int print_damaged(const Fp__CtlStatusReply *r)
     return rc;
 }
 
-static int print_text(const Fp__CtlStatusReply *r)
+static int print_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     int rc = 0;
-    print_head(r);
+    print_head(r, store);
     if (r->n_clients) {
         ctl_print_title("MOUNTS");
         rc |= print_mounts(r);
@@ -212,11 +212,10 @@ static int print_text(const Fp__CtlStatusReply *r)
 int ctl_status(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
-    (void)store;
     int rc = ctl_ask_status(l, &r);
     if (rc < 0)
         return rc;
-    rc = o->json ? print_json(r) : print_text(r);
+    rc = o->json ? print_json(r, store) : print_text(r, store);
     fp__ctl_status_reply__free_unpacked(r, NULL);
     return rc;
 }

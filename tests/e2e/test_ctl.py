@@ -140,6 +140,19 @@ def test_df_says_what_df_1_says_while_files_are_deleted(store):
     assert both()["deleting_bytes"] == 0
 
 
+def test_manager_that_listens_on_all_addresses(new_store):
+    """0.0.0.0 is no address that anybody could use: the one that answered is shown."""
+    s = new_store()
+    s.start_manager("--listen=0.0.0.0:0")
+    where = "127.0.0.1:" + s.addr.rsplit(":")[1]
+    asked = [f"--manager={where}", f"--key={s.key}"]
+    assert json.loads(fpctl("df", "--json", *asked).stdout)["manager"] == where
+    assert json.loads(fpctl("status", "--json", *asked).stdout)["manager"]["address"] == where
+    for command in ("df", "status"):
+        text = fpctl(command, *asked).stdout
+        assert where in text and "0.0.0.0" not in text
+
+
 @pytest.mark.short
 def test_finds_its_store(new_store):
     a, b = new_store().up(benefactors=1), new_store().up(benefactors=1)
