@@ -70,7 +70,8 @@ WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvl
 DEFS     := -D_GNU_SOURCE= -D_FILE_OFFSET_BITS=64 -DFP_VERSION='"$(VERSION)"' \
             -DFP_SYSCONFDIR='"/etc"' $(if $(FAULT),-DFP_FAULT)
 INCS     := -I include -I . -I $(B)/proto
-ALL_CFLAGS := -std=gnu11 $(CFLAGS) $(SAN_FLAGS) -pthread -fstack-protector-strong $(WARN)
+# What is installed, debug information too, names files as they are called in the tree, not where that lay.
+ALL_CFLAGS := -std=gnu11 $(CFLAGS) -ffile-prefix-map=$(CURDIR)=. $(SAN_FLAGS) -pthread -fstack-protector-strong $(WARN)
 ALL_LDFLAGS := $(CFLAGS) $(SAN_FLAGS) -pthread -Wl,--as-needed $(LDFLAGS)
 
 PKGS_common := libuv openssl libprotobuf-c libxxhash jansson hwloc
@@ -143,7 +144,7 @@ $(B)/proto/%.pb-c.c $(B)/proto/%.pb-c.h &: common/proto/%.proto
 	$(call say,PROTOC,$<)mkdir -p $(@D) && \
 	  { $(PROTOC_C) --proto_path=common/proto --c_out=$(@D) $< 2>$@.log || { cat $@.log >&2; exit 1; }; }
 
-$(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c | $(PROTO_H)
+$(PROTO_O): $(O)/obj/proto/%.o: $(B)/proto/%.c $(O)/flags | $(PROTO_H)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
 
 # --- objects, libraries, programs -------------------------------------------

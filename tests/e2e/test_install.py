@@ -1,0 +1,76 @@
+"""make install: what it puts below DESTDIR works there, and has no need of the tree it was built in."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from harness.daemons import SLOW, is_mounted, unmount
+from harness.files import assert_same, content, read_file, write_file
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+PREFIX = "/opt/fpstore"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The folder that PREFIX is below DESTDIR."""
+    dest = tmp_path_factory.mktemp("install")
+    places = [f"{name}={os.path.relpath(os.environ[var], TOP)}" for name, var in (("B", "FP_BUILD"), ("DEPS", "FP_DEPS"))
+              if var in os.environ]
+    run = subprocess.run(["make", "-C", TOP, "install", f"DESTDIR={dest}", f"PREFIX={PREFIX}", *places],
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50 * SLOW)
+    assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-2000:]
+    return f"{dest}{PREFIX}"
+
+
+def run(*args, check=True):
+    """From elsewhere, and with nothing in the environment that points anywhere."""
+    got = subprocess.run(args, cwd="/", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/"}, stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True, timeout=30 * SLOW)
+    assert not check or got.returncode == 0, f"{args}: exit {got.returncode}: {got.stdout} {got.stderr}"
+    return got.stdout
+
+
+def test_installed_programs_run_a_store(installed, native):
+    mnt, other = f"{native}/mnt", f"{native}/other"
+    place = [f"--dir={native}/store", f"--mount={mnt}"]
+    os.mkdir(other)
+    try:
+        run(f"{installed}/bin/fp-store", "up", "--benefactors=2", "--size=256MiB", "--pool=32MiB", *place)
+        status = json.loads(run(f"{installed}/bin/fp-store", "status", "--json", *place))
+        for p in status["processes"]:
+            assert os.readlink(f"/proc/{p['pid']}/exe").startswith(f"{installed}/bin/")
+        write_file(f"{mnt}/f", content(1, 0, 3 << 20), sync=True)
+        store = json.loads(run(f"{installed}/bin/fpctl", "status", mnt, "--json"))
+        run(f"{installed}/sbin/mount.fuse.fpstore", store["manager"]["address"], other, "-o",
+            f"rw,pool=16MiB,key={native}/store/key")
+        assert_same(read_file(f"{other}/f"), content(1, 0, 3 << 20))
+        run("fusermount3", "-u", other)
+    finally:
+        if is_mounted(other):
+            unmount(other)
+        run(f"{installed}/bin/fp-store", "down", *place, check=False)
+    assert not is_mounted(mnt)
+    assert os.listdir(native) == ["other"]
+
+
+def test_installed_files_do_not_name_the_tree(installed):
+    named = []
+    for folder, _, names in os.walk(installed):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as f:
+                if TOP.encode() in f.read():
+                    named.append(os.path.join(folder, name))
+    assert not named
+
+
+def test_every_installed_program_has_its_page(installed):
+    man = f"{installed}/share/man"
+    pages = {name[:-2] for folder in os.listdir(man) for name in os.listdir(f"{man}/{folder}")}
+    programs = set(os.listdir(f"{installed}/bin")) | set(os.listdir(f"{installed}/sbin"))
+    # Not typed by anybody: what mount(8) calls where it finds no mount.fuse.fpstore, and what fp-mount starts.
+    assert programs - pages <= {"fpstore", "fp-auxhost", "fp-auxtest"}
+    text = subprocess.run(["mandoc", "man8/mount.fuse.fpstore.8"], cwd=man, capture_output=True, text=True, timeout=20 * SLOW).stdout
+    assert "fp-mount" in text
