@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "client/aux/aux.h"
 #include "client/client.h"
 #include "client/core.h"
 #include "client/daemon.h"
@@ -77,6 +78,8 @@ static int start(struct cl_mount *m)
         rc = cl_core_start(m);
     if (rc == 0)
         rc = cl_data_start(m);
+    if (rc == 0)
+        rc = cl_aux_start(m, cl_data_pool(m));
     if (rc < 0)
         return rc;
     cl_core_data_started(m);
@@ -99,11 +102,13 @@ static int finish(struct cl_mount *m)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_fuse_close(m, !unmounted);
     cl_core_data_stopping(m);
+    cl_aux_stop(m);
     cl_data_stop(m);
     cl_core_stop(m);
     cl_shutdown_inodes_go();
     cl_itable_free(m);
     cl_data_free(m);
+    cl_aux_free(m);
     return rc;
 }
 

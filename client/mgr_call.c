@@ -76,6 +76,17 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
         return &fp__seek_reply__descriptor;
     case FP__MSG_TYPE__MSG_SYNC:
         return &fp__sync_reply__descriptor;
+    case FP__MSG_TYPE__MSG_HOLD:
+        return &fp__hold_reply__descriptor;
+    case FP__MSG_TYPE__MSG_NOTES:
+    case FP__MSG_TYPE__MSG_NOTE_FIND:
+        return &fp__notes_reply__descriptor;
+    case FP__MSG_TYPE__MSG_TABLE:
+        return &fp__table_reply__descriptor;
+    case FP__MSG_TYPE__MSG_AUX_MSG:
+        return &fp__aux_msg_reply__descriptor;
+    case FP__MSG_TYPE__MSG_CTL_LAYOUT:
+        return &fp__ctl_layout_reply__descriptor;
     default:
         return &fp__empty__descriptor;
     }

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/aux/aux.h"
 #include "client/core_int.h"
 #include "client/data.h"
 #include "client/shutdown.h"
@@ -257,6 +258,24 @@ static void on_alone(struct cl_core *c, const struct fp_rpc_in *in)
         fp__alone__free_unpacked(a, NULL);
 }
 
+static void on_aux_msg(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__AuxMsg *msg = c->data_runs ? fp__aux_msg__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    if (!msg)
+        return;
+    cl_aux_message(c->m, msg);
+    fp__aux_msg__free_unpacked(msg, NULL);
+}
+
+static void on_aux_set(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__AuxSet *set = c->data_runs ? fp__aux_set__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    if (!set)
+        return;
+    cl_aux_set(c->m, set);
+    fp__aux_set__free_unpacked(set, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -268,6 +287,12 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_ALONE:
         on_alone(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_AUX_MSG:
+        on_aux_msg(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_AUX_SET:
+        on_aux_set(c, in);
         break;
     case FP__MSG_TYPE__MSG_STOP:
         FP_INFO("the manager asks us to end");
@@ -336,8 +361,10 @@ void cl_link_stats(struct cl_core *c)
     Fp__ClientStats s = FP__CLIENT_STATS__INIT;
     Fp__Feature features[8], *pointers[8];
     struct cl_mount *m = c->m;
-    if (c->data_runs)
+    if (c->data_runs) {
         cl_data_stats(m, &s);
+        cl_aux_stats(m, &s);
+    }
     s.open_files = cl_inode_held_count(m);
     unsigned n = __atomic_load_n(&m->nfeatures, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < n; i++) {

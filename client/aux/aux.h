@@ -33,10 +33,15 @@ struct cl_aux_pins;
  * says what to do. pool: outlives cl_aux_stop.
  */
 int cl_aux_start(struct cl_mount *m, struct cl_pool *pool);
-/* After cl_data_sync_all: no job may be in flight. Releases what is held, ends the host. Before cl_core_stop. */
+/* After cl_data_sync_all. Releases what is held, ends the host and all threads; what is submitted from here on fails. Before cl_data_stop and cl_core_stop. */
 void cl_aux_stop(struct cl_mount *m);
+/* After cl_data_free. */
+void cl_aux_free(struct cl_mount *m);
 
 /* -------------------------------------------------------------- chunks on their way to the store */
+
+/* inode->aux_serial of a file that an aux-app writes: its data passes no aux-app. */
+#define CL_AUX_SERIAL_OWN UINT64_MAX
 
 struct cl_aux_tickets { uint64_t ticket[4]; uint32_t app[4]; }; /* 0: none */
 

@@ -10,3 +10,6 @@ $(O)/tests/unit/test_cl_data_fault: ALL_LDFLAGS += -Wl,--wrap=fdatasync
 # The same with models of aux-apps (cl_fake_aux.h).
 CL_AUX_WRAP := cl_aux_chunks cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_decode cl_aux_pins_put cl_aux_session_new cl_aux_release_holds
 $(addprefix $(O)/tests/unit/test_cl_data,_aux _coded): ALL_LDFLAGS += $(CL_AUX_WRAP:%=-Wl,--wrap=%)
+
+# The mount's side of aux-apps against a host that is this program, and a manager that holds chunks or not.
+$(O)/tests/unit/test_cl_aux_jobs: ALL_LDFLAGS += -Wl,--wrap=cl_mgr_call

@@ -1,0 +1,365 @@
+/*
+ * Events for aux-apps (see events.h): built here, queued and sent as calls (calls.c).
+ *
+ * Every event has an id, which the host answers: so that no more than it takes are under way (AUX_EVENTS_MAX), data in the region comes back, and who asked
+ * before a call is carried out gets the answer. Events of one file stay in order, since all go through one list and one socket. An event under way
+ * when the host dies is sent again: an aux-app may see it twice, as it may see a chunk twice.
+ *
+ * Data of a write is copied when the event is made, because the buffer is libfuse's and gone with the reply; more than INLINE_MAX goes through the region.
+ */
+#include "client/aux/events.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/aux/earlier.h"
+#include "client/aux/internal.h"
+
+#define SUBSCRIBED   0x80u
+#define INLINE_MAX   65536u
+#define QUEUE_MS     10000u
+#define ANSWER_MS    120000u /* many times every deadline: hosts that die are replaced meanwhile */
+#define TRIES_MAX    3u
+
+struct event {
+	struct aux_call call;          /* first */
+	uint32_t users;                /* lock */
+	bool finished;                 /* lock */
+	int status;                    /* lock */
+	bool has_room;                 /* lock */
+	uint64_t room_off;
+	uint32_t big_bytes;            /* of data that goes through the region: at the end of msg */
+	uint32_t len_bytes;            /* of the message without these */
+	_Alignas(16) uint8_t msg[];
+};
+
+/* lock held. */
+static void event_put(struct cl_aux *a, struct event *e)
+{
+	if (--e->users > 0)
+		return;
+	if (e->has_room)
+		cl_aux_region_put(&a->out_room, e->room_off, e->big_bytes);
+	free(e);
+}
+
+static int send_event(struct cl_aux *a, struct aux_call *c)
+{
+	struct event *e = (struct event *)c;
+	struct fp_auxw_head *h = (struct fp_auxw_head *)(void *)e->msg;
+	struct iovec iov = { e->msg, e->len_bytes };
+
+	if (c->tries >= TRIES_MAX)
+		return -EIO;
+	if (e->big_bytes > 0 && !e->has_room) {
+		if (!cl_aux_region_get(&a->out_room, e->big_bytes, &e->room_off))
+			return -EAGAIN;
+		e->has_room = true;
+		memcpy(a->region + e->room_off, e->msg + e->len_bytes, e->big_bytes);
+		((struct fp_auxw_event *)(void *)e->msg)->data_region = e->room_off;
+	}
+	h->id = c->id;
+	h->len_bytes = e->len_bytes;
+	return cl_aux_tx(a, &iov, 1);
+}
+
+static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
+{
+	struct event *e = (struct event *)c;
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
+
+	pthread_mutex_lock(&a->lock);
+	e->finished = true;
+	e->status = msg && msg->type == FP_AUXW_DONE ? ((const struct fp_auxw_done *)msg)->status : status;
+	event_put(a, e);
+	cl_aux_calls_pump(a, &dead);
+	pthread_cond_broadcast(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_finish(a, &dead, -EIO);
+}
+
+static struct event *event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes)
+{
+	struct event *e = calloc(1, sizeof(*e) + len_bytes + big_bytes);
+
+	if (!e)
+		return NULL;
+	e->call = (struct aux_call){ .kind = AUX_EVENT, .send = send_event, .done = event_done };
+	e->users = 1;
+	e->len_bytes = len_bytes;
+	e->big_bytes = big_bytes;
+	((struct fp_auxw_head *)(void *)e->msg)->type = type;
+	return e;
+}
+
+/* -------------------------------------------------------------- calls of applications */
+
+unsigned cl_aux_events_wanted(const struct cl_aux *a, enum fp_aux_op op)
+{
+	return atomic_load_explicit(&a->io_flags[op], memory_order_relaxed);
+}
+
+static uint32_t text_bytes(const char *s)
+{
+	return s ? (uint32_t)strlen(s) : 0;
+}
+
+static struct event *io_event(const struct fp_aux_io *io, uint32_t app, uint8_t flags)
+{
+	bool with_data = io->data && ((flags & FP_AUX_WANT_DATA) || io->op != FP_AUX_OP_WRITE);
+	uint32_t data = with_data ? (uint32_t)io->len_bytes : 0, big = data > INLINE_MAX ? data : 0;
+	uint32_t name = text_bytes(io->name), new_name = text_bytes(io->new_name);
+	struct event *e = event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
+	struct fp_auxw_event *m;
+	uint8_t *at;
+
+	if (!e)
+		return NULL;
+	m = (struct fp_auxw_event *)(void *)e->msg;
+	m->io = *io;
+	m->io.size_bytes = sizeof(m->io);
+	m->io.name = m->io.new_name = NULL;
+	m->io.data = NULL;
+	m->app = app;
+	m->wait = (flags & FP_AUX_WAIT) != 0;
+	m->name_bytes = name;
+	m->new_name_bytes = new_name;
+	m->data_bytes = data;
+	at = e->msg + sizeof(*m);
+	if (name)
+		memcpy(at, io->name, name);
+	at += name;
+	if (new_name)
+		memcpy(at, io->new_name, new_name);
+	at += new_name;
+	if (data)
+		memcpy(at, io->data, data);
+	return e;
+}
+
+/* The flags of aux-app i for this op; 0: it does not want it (any more). */
+static uint8_t flags_of(struct cl_aux *a, uint32_t i, uint32_t op)
+{
+	const struct aux_app *p = &a->app[i];
+	uint8_t flags;
+
+	pthread_mutex_lock(&a->lock);
+	flags = p->bypassed || p->failed ? 0 : p->info.io_flags[op];
+	pthread_mutex_unlock(&a->lock);
+	return flags & SUBSCRIBED ? flags : 0;
+}
+
+static int ask(struct cl_aux *a, uint32_t app, struct event *e)
+{
+	uint64_t until_ms = fp_now_ms() + ANSWER_MS;
+	struct timespec ts = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+	int rc = 0;
+
+	e->users = 2;
+	cl_aux_call_submit(a, &e->call);
+	pthread_mutex_lock(&a->lock);
+	while (!e->finished && rc == 0)
+		rc = pthread_cond_timedwait(&a->cond, &a->lock, &ts);
+	if (e->finished && e->status < 0 && e->status > -4096 && e->status != -EIO)
+		rc = e->status;
+	else if (!e->finished || e->status == -EIO) /* nobody could be asked, or EIO is what it said */
+		rc = a->app[app].decl.required || e->finished ? e->status : 0;
+	else
+		rc = 0;
+	event_put(a, e);
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+int cl_aux_events_before(struct cl_aux *a, const struct fp_aux_io *io)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < a->napps && rc == 0; i++) {
+		uint8_t flags = flags_of(a, i, io->op);
+		struct event *e = flags & FP_AUX_WAIT ? io_event(io, i, flags) : NULL;
+
+		if (e)
+			rc = ask(a, i, e);
+		else if (flags & FP_AUX_WAIT)
+			rc = -ENOMEM;
+	}
+	return rc;
+}
+
+bool cl_aux_events_reserve(struct cl_aux *a)
+{
+	uint64_t until_ms = fp_now_ms() + QUEUE_MS;
+	struct timespec ts = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+	bool room;
+	int rc = 0;
+
+	pthread_mutex_lock(&a->lock);
+	while (!(room = a->nwaiting[AUX_EVENT] + a->events_reserved < AUX_EVENTS_QUEUE) && rc == 0)
+		rc = pthread_cond_timedwait(&a->cond, &a->lock, &ts);
+	if (room)
+		a->events_reserved++;
+	pthread_mutex_unlock(&a->lock);
+	if (!room)
+		FP_LOG_EVERY(10000, FP_LOG_WARN, "aux-apps do not keep up with the calls of applications: some were not told to them");
+	return room;
+}
+
+void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io)
+{
+	for (uint32_t i = 0; i < a->napps; i++) {
+		uint8_t flags = flags_of(a, i, io->op);
+		struct event *e = flags && !(flags & FP_AUX_WAIT) ? io_event(io, i, flags) : NULL;
+
+		if (e)
+			cl_aux_call_submit(a, &e->call);
+	}
+	pthread_mutex_lock(&a->lock);
+	a->events_reserved--;
+	pthread_mutex_unlock(&a->lock);
+}
+
+/* -------------------------------------------------------------- sealed files */
+
+struct sealed {
+	struct aux_task task;          /* first */
+	struct fp_aux_file file;
+};
+
+static void tell_sealed(struct cl_aux *a, struct aux_task *t)
+{
+	struct sealed *s = (struct sealed *)t;
+	char path[4096] = "";
+	struct fp_auxw_file *m;
+	struct event *e;
+	uint32_t len;
+
+	if (cl_aux_path_of(a, s->file.ino, path, sizeof(path)) < 0)
+		path[0] = '\0';
+	len = (uint32_t)strlen(path);
+	e = event_new(FP_AUXW_FILE, (uint32_t)sizeof(*m) + len, 0);
+	if (e) {
+		m = (struct fp_auxw_file *)(void *)e->msg;
+		m->file = s->file;
+		m->path_bytes = len;
+		memcpy(m + 1, path, len);
+		cl_aux_call_submit(a, &e->call);
+	}
+	free(s);
+}
+
+void cl_aux_events_sealed(struct cl_aux *a, const struct fp_aux_file *file)
+{
+	struct sealed *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return;
+	s->task.run = tell_sealed;
+	s->file = *file;
+	cl_aux_task_post(a, &s->task);
+}
+
+/* -------------------------------------------------------------- what the manager passes on */
+
+static int app_named(const struct cl_aux *a, const char *name)
+{
+	for (uint32_t i = 0; i < a->napps; i++)
+		if (strcmp(cl_aux_app_name(&a->app[i]), name) == 0 || strcmp(a->app[i].decl.name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+void cl_aux_message(struct cl_mount *m, const Fp__AuxMsg *msg)
+{
+	struct cl_aux *a = m->aux;
+	uint32_t node = (uint32_t)strlen(msg->node);
+	struct fp_auxw_message *w;
+	struct event *e;
+	int app;
+
+	if (!a || node > 255 || msg->data.len > FP_AUX_MESSAGE_MAX_BYTES)
+		return;
+	pthread_mutex_lock(&a->lock);
+	app = app_named(a, msg->app);
+	if (app >= 0 && (a->app[app].bypassed || a->app[app].failed || a->nwaiting[AUX_EVENT] >= AUX_EVENTS_QUEUE))
+		app = -1; /* delivered at most once */
+	pthread_mutex_unlock(&a->lock);
+	e = app < 0 ? NULL : event_new(FP_AUXW_MESSAGE, (uint32_t)(sizeof(*w) + node + msg->data.len), 0);
+	if (!e)
+		return;
+	w = (struct fp_auxw_message *)(void *)e->msg;
+	w->mount = msg->mount;
+	w->app = (uint32_t)app;
+	w->node_bytes = node;
+	w->data_bytes = (uint32_t)msg->data.len;
+	memcpy(w + 1, msg->node, node);
+	if (msg->data.len)
+		memcpy((uint8_t *)(w + 1) + node, msg->data.data, msg->data.len);
+	cl_aux_call_submit(a, &e->call);
+}
+
+/* lock held: for each new host. The same name is changed again in its place. */
+static void remember(struct aux_app *p, const char *name, const char *value)
+{
+	size_t len = strlen(name);
+	uint32_t i;
+
+	if (len + strlen(value) + 2 > sizeof(p->changed[0]))
+		return;
+	for (i = 0; i < p->nchanged; i++)
+		if (strncmp(p->changed[i], name, len) == 0 && p->changed[i][len] == '=')
+			break;
+	if (i == sizeof(p->changed) / sizeof(p->changed[0]))
+		return;
+	if (i == p->nchanged)
+		p->nchanged++;
+	snprintf(p->changed[i], sizeof(p->changed[i]), "%s=%s", name, value);
+}
+
+/* lock held. */
+static void set_bypass(struct cl_aux *a, struct aux_app *p, bool on)
+{
+	p->bypassed = on;
+	p->failed = false;
+	if (!on)
+		p->why[0] = '\0';
+	memset(p->failed_ms, 0, sizeof(p->failed_ms));
+	p->counted_from = p->failures;
+	cl_aux_refresh_wishes(a);
+	a->reload = true; /* the chain is put together when a host starts */
+	FP_INFO("aux-app %s is %s", cl_aux_app_name(p), on ? "bypassed" : "in use again");
+}
+
+void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
+{
+	struct cl_aux *a = m->aux;
+	struct fp_auxw_change *w;
+	struct event *e = NULL;
+	size_t len = strlen(msg->name) + 1 + strlen(msg->value);
+	int app;
+
+	if (!a || len >= 160 || (msg->node[0] && strcmp(msg->node, m->opt.node) != 0))
+		return;
+	pthread_mutex_lock(&a->lock);
+	app = app_named(a, msg->app);
+	if (app >= 0 && strcmp(msg->name, "bypass") == 0) {
+		set_bypass(a, &a->app[app], strcmp(msg->value, "on") == 0);
+	} else if (app >= 0) {
+		remember(&a->app[app], msg->name, msg->value);
+		e = event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
+	}
+	pthread_mutex_unlock(&a->lock);
+	if (!e) {
+		cl_aux_wake(a);
+		return;
+	}
+	w = (struct fp_auxw_change *)(void *)e->msg;
+	w->app = (uint32_t)app;
+	w->text_bytes = (uint32_t)len;
+	memcpy(w + 1, msg->name, strlen(msg->name));
+	((char *)(w + 1))[strlen(msg->name)] = '=';
+	memcpy((char *)(w + 1) + strlen(msg->name) + 1, msg->value, strlen(msg->value));
+	cl_aux_call_submit(a, &e->call);
+}

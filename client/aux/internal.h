@@ -1,0 +1,243 @@
+/*
+ * What the files of client/aux/ share.
+ *
+ * Threads: the link thread (one; owns the host process, polls both sockets, watches), service threads (a few; answer the host's requests and may
+ * block), and everybody who submits. Locks: `lock` (calls, region, state, apps), then leaves: files_lock, holds_lock, task_lock. `lock` may be
+ * taken with an inode->lock held, never the other way round. Callbacks (`done`) run without a lock of ours.
+ */
+#ifndef CL_AUX_INTERNAL_H
+#define CL_AUX_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "client/aux/aux.h"
+#include "client/aux/declare.h"
+#include "client/aux/region.h"
+#include "client/client.h"
+#include "fp.pb-c.h"
+#include "fp/auxwire.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define AUX_START_MS     15000u  /* for all aux-apps together to start */
+#define AUX_STOP_MS      2000u   /* for them to stop */
+#define AUX_EVENTS_MAX   512u    /* events that were sent and are not done */
+#define AUX_EVENTS_QUEUE 2048u   /* and that wait to be sent; then applications wait */
+#define AUX_HASH         1024u
+
+/* One life of fp-auxhost. */
+struct aux_host {
+	atomic_uint refs;              /* link thread, service requests under way */
+	pid_t pid;
+	int jobs_fd, services_fd;
+	struct fp_auxw_status *status; /* mapped; the host writes it */
+	uint64_t started_ms;
+};
+
+/* What was sent to the host, or will be, and has an answer or none (oneway). Embedded in what it is about. */
+enum aux_kind { AUX_OUT, AUX_IN, AUX_EVENT, AUX_STORED, AUX_KINDS };
+
+struct aux_call {
+	TAILQ_ENTRY(aux_call) link;    /* lock: waiting or sent */
+	struct aux_call *hash_next;    /* lock: sent */
+	enum aux_kind kind;
+	uint64_t id;                   /* lock */
+	bool sent;                     /* lock */
+	bool oneway;                   /* over when it is sent */
+	uint32_t tries;                /* lock: hosts that died with it */
+	uint64_t sent_ms;              /* lock */
+	/* lock held: build it and give it to aux_tx. 0, -EAGAIN: there is no room now, other errors: never. */
+	int (*send)(struct cl_aux *a, struct aux_call *c);
+	/* No lock held; the call is in no list. msg: the answer, NULL: there will be none, and status says why. */
+	void (*done)(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status);
+};
+TAILQ_HEAD(aux_call_list, aux_call);
+
+struct aux_counter { char name[24]; int64_t value; bool is_gauge; };
+struct aux_totals {                    /* of hosts that ended */
+	uint64_t chunks, bytes_in, bytes_out, chunks_in, events, waits, wait_ns, busy_ns, errors;
+	struct aux_counter counter[FP_AUXW_COUNTERS_MAX];
+	uint32_t ncounters;
+};
+
+/* A declared aux-app. lock, but for decl. */
+struct aux_app {
+	struct cl_aux_decl decl;       /* constant */
+	struct fp_auxw_app_info info;  /* as the last host told; name is "" before */
+	bool bypassed;                 /* failed too often: the chain goes on without */
+	bool failed;                   /* the same, but it is required: writes fail */
+	char why[200];                 /* the last failure */
+	char changed[16][160];         /* "name=value" that `fpctl auxapps set` has changed: told to each new host */
+	uint32_t nchanged;
+	uint64_t failed_ms[100];       /* ring of the last `failures` */
+	uint64_t failures, restarts;
+	uint64_t counted_from;         /* failures before do not count: it was taken in again */
+	struct aux_totals totals;
+};
+
+enum aux_state {
+	AUX_DOWN,      /* no host: none is needed, or it is started at restart_ms */
+	AUX_STARTING,  /* CONFIG and START are sent */
+	AUX_UP,
+};
+
+struct cl_aux {
+	struct cl_mount *m;
+	struct cl_pool *pool;
+	bool decode_only;              /* constant: nothing is declared */
+	char host_path[4096], plugin_dir[256]; /* constant */
+	uint64_t started_ms;
+
+	pthread_mutex_t lock;
+	pthread_cond_t cond;           /* state, a decoded chunk, room for events */
+	struct aux_app app[FP_AUXW_APPS_MAX];
+	uint32_t napps;                /* constant */
+	enum aux_state state;          /* lock */
+	struct aux_host *host;         /* lock to change, link thread to use without */
+	bool stopping;                 /* lock */
+	bool started;                  /* lock: a first host was ready, or failed: start_why */
+	int start_error;
+	char start_why[1200];
+	uint64_t restart_ms;           /* lock: DOWN: start then */
+	uint64_t starting_until_ms;    /* link thread */
+	uint32_t quick_deaths;         /* link thread: hosts in a row that lived for less than a second */
+	bool nonsense;                 /* link thread: the answer just handed over was none */
+	int nonsense_app;
+	uint64_t beat, beat_ms;        /* link thread: of this host, and since when */
+	uint64_t unknown_ms[32];       /* link thread: ring of deaths that nobody is to blame for */
+	uint64_t unknown_deaths;
+
+	struct aux_call_list waiting[AUX_KINDS], sent; /* lock */
+	struct aux_call *hash[AUX_HASH]; /* lock */
+	uint32_t nsent[AUX_KINDS];     /* lock */
+	uint32_t nwaiting[AUX_KINDS];  /* lock */
+	uint32_t events_reserved;      /* lock: places in the queue */
+	uint64_t last_id;              /* lock */
+	bool tx_full;                  /* lock: the socket takes nothing now */
+	uint64_t progress_ms;          /* lock: the last answer */
+	bool anything_failed;          /* lock: a required aux-app has failed */
+	bool reload;                   /* lock: the chain has changed: start the host again */
+
+	int region_fd;                 /* constant */
+	uint8_t *region;               /* constant: mapped */
+	uint64_t region_bytes;
+	struct aux_region out_room, in_room; /* lock */
+
+	atomic_bool chunks;            /* cl_aux_chunks */
+	atomic_uint io_flags[FP_AUX_OP_COUNT]; /* of all aux-apps together, 0: nobody wants it (events.c) */
+	atomic_bool wants_files;       /* somebody has file_sealed */
+
+	int wake_fd;
+	pthread_t link_thread;
+	bool link_runs;
+
+	pthread_mutex_t task_lock;     /* tasks.c */
+	pthread_cond_t task_cond;
+	struct aux_task *tasks, **tasks_end;
+	bool tasks_stop;
+	uint32_t ntask_threads;
+	pthread_t task_thread[4];
+
+	struct aux_files *files;       /* files.c */
+	struct aux_holds *holds;       /* holds.c */
+	struct aux_own_files *own_files; /* svc_file.c */
+	struct aux_report *report;     /* stats.c: core loop */
+};
+
+/* -------------------------------------------------------------- spawn.c: the process */
+
+/* Finds program and plugins: a->host_path, a->plugin_dir. */
+void cl_aux_find_programs(struct cl_aux *a);
+/* 0, or negative errno with a line in why. *out has one reference. */
+int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_size);
+/* End it, at once or (gently) with time to stop, and wait for its end, so that nobody writes to the region any more. Returns the status of waitpid. */
+int cl_aux_host_end(struct aux_host *h, bool gently);
+void cl_aux_host_put(struct aux_host *h);
+
+/* -------------------------------------------------------------- link.c: the thread */
+
+int cl_aux_link_start(struct cl_aux *a);
+void cl_aux_link_stop(struct cl_aux *a);
+void cl_aux_wake(struct cl_aux *a);
+/* lock held: one message to the host. 0, -EAGAIN: it takes nothing now; the link thread pumps when it does again. */
+int cl_aux_tx(struct cl_aux *a, const struct iovec *iov, int n);
+/* lock held: is there anything a host is to be started for? */
+bool cl_aux_needs_host(const struct cl_aux *a);
+/* lock held: apps have come or gone: which calls does anybody want? */
+void cl_aux_refresh_wishes(struct cl_aux *a);
+
+/* -------------------------------------------------------------- watch.c: deadlines, blame, bypass */
+
+/* Link thread: what is wrong with the host (why), or NULL; *app: whose fault, -1: not known. */
+const char *cl_aux_watch(struct cl_aux *a, uint64_t now_ms, int *app, char *why, size_t size);
+/* Link thread, the host is dead: whose callback did it. */
+int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size);
+/* Link thread, no lock: count a failure of app (-1: of nobody known), log it, bypass what fails too often. */
+void cl_aux_failed(struct cl_aux *a, int app, const char *why);
+/* When to look again, in ms. */
+int cl_aux_watch_interval_ms(struct cl_aux *a);
+
+/* -------------------------------------------------------------- calls.c: table of calls */
+
+/* Any thread, no lock. Sends it now, if it can be. */
+void cl_aux_call_submit(struct cl_aux *a, struct aux_call *c);
+/* lock held: send what can be sent. What can never be goes to dead: aux_calls_finish without lock. */
+void cl_aux_calls_pump(struct cl_aux *a, struct aux_call_list *dead);
+void cl_aux_calls_finish(struct cl_aux *a, struct aux_call_list *dead, int status);
+/* No lock: pump, and finish. */
+void cl_aux_calls_kick(struct cl_aux *a);
+/* The answer to id has come: out of the table; NULL: nobody waits for it. No lock. */
+struct aux_call *cl_aux_call_take(struct cl_aux *a, uint64_t id);
+/* lock held: put it in front of those waiting, to be sent again. */
+void cl_aux_call_again(struct cl_aux *a, struct aux_call *c);
+/* lock held: the host is gone: all that was sent waits again. */
+void cl_aux_calls_lost(struct cl_aux *a);
+/* lock held: move waiting calls of a kind to dead. */
+void cl_aux_calls_drop(struct cl_aux *a, enum aux_kind kind, struct aux_call_list *dead);
+
+/* -------------------------------------------------------------- result.c: answers of the host are checked */
+
+/* True: well-formed and in bounds for this job; fills the result part of job, pointing into a copy (*copy, malloced) and the region. */
+bool cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
+		      void **copy);
+
+/* -------------------------------------------------------------- tasks.c: service threads */
+
+struct aux_task { struct aux_task *next; void (*run)(struct cl_aux *a, struct aux_task *t); };
+int cl_aux_tasks_start(struct cl_aux *a);
+void cl_aux_tasks_stop(struct cl_aux *a);
+void cl_aux_task_post(struct cl_aux *a, struct aux_task *t);
+
+/* -------------------------------------------------------------- services.c */
+
+/* Link thread: a request of the host; it is copied. */
+void cl_aux_service(struct cl_aux *a, struct aux_host *h, const struct fp_auxw_head *req);
+/* A request to the manager, waiting at most timeout_ms. Service threads. *reply: packed, malloced; NULL if status < 0. -EAGAIN: no answer in time. */
+int cl_aux_ask(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint32_t timeout_ms, uint8_t **reply, size_t *reply_bytes);
+
+/* -------------------------------------------------------------- aux.c */
+
+/* For cl_aux_decode: the host of this mount, or one that decodes only, which is made now. NULL: there is none to be had. */
+struct cl_aux *cl_aux_for_decoding(struct cl_mount *m);
+
+/* -------------------------------------------------------------- stats.c */
+
+int cl_aux_stats_new(struct cl_aux *a);
+void cl_aux_stats_free(struct cl_aux *a);
+/* lock held: keep what this host has counted: it is gone. */
+void cl_aux_stats_fold(struct cl_aux *a, const struct fp_auxw_status *s);
+
+static inline const char *cl_aux_app_name(const struct aux_app *p)
+{
+	return p->info.name[0] ? p->info.name : p->decl.name;
+}
+
+#endif

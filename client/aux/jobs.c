@@ -1,0 +1,325 @@
+/*
+ * Chunks on their way to the store: from cl_aux_submit to the checked result.
+ *
+ * Store threads submit and give results back; answers come on the link thread. A job has two buffers in the region from when it is sent until it is done, when
+ * what the result does not need goes back at once. What a result refers to is held before anybody sees it: if the manager has let a chunk go
+ * meanwhile (a new session, holds released at space pressure), it is asked again on a service thread, and a chunk that is gone turns the whole result
+ * into "as it came". That is always right, because the pages are still there; it costs the duplicate.
+ *
+ * A result that makes no sense, or a host that dies with the job, sends it again; after TRIES_MAX the chunk is stored as it came, should each
+ * host die of it without anybody to blame.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/aux/holds.h"
+#include "client/aux/internal.h"
+#include "client/data/pool.h"
+
+#define TRIES_MAX 8u
+
+struct out_call {
+	struct aux_call call;          /* first */
+	struct aux_task task;          /* to hold chunks again */
+	struct cl_aux_job *job;
+	bool has_room;                 /* lock */
+	uint64_t out_a, out_b;         /* in the region */
+	uint32_t cap_bytes;            /* of each; 0: given back */
+	uint64_t kept_off, kept_bytes; /* what the result lies in */
+	void *copy;                    /* of the answer */
+};
+
+static struct out_call *out_of_call(struct aux_call *c)
+{
+	return (struct out_call *)c;
+}
+
+static struct out_call *out_of_task(struct aux_task *t)
+{
+	return (struct out_call *)(void *)((char *)t - offsetof(struct out_call, task));
+}
+
+/* -------------------------------------------------------------- to the host */
+
+/* lock held. */
+static bool get_room(struct cl_aux *a, struct out_call *o)
+{
+	if (o->has_room)
+		return true;
+	if (!cl_aux_region_get(&a->out_room, o->cap_bytes, &o->out_a))
+		return false;
+	if (!cl_aux_region_get(&a->out_room, o->cap_bytes, &o->out_b)) {
+		cl_aux_region_put(&a->out_room, o->out_a, o->cap_bytes);
+		return false;
+	}
+	o->has_room = true;
+	return true;
+}
+
+static int send_out(struct cl_aux *a, struct aux_call *c)
+{
+	struct out_call *o = out_of_call(c);
+	const struct cl_aux_job *job = o->job;
+	uint32_t page[FP_AUX_CHUNK_MAX_BYTES / CL_PAGE_BYTES];
+	struct fp_auxw_chunk_out msg = {
+		.h = { .type = FP_AUXW_CHUNK_OUT, .id = c->id }, .ino = job->ino, .file_off = job->file_off, .file_serial = job->file_serial,
+		.len_bytes = job->len_bytes, .npages = job->npages, .whole = job->whole, .out_cap_bytes = o->cap_bytes };
+	struct iovec iov[2] = { { &msg, sizeof(msg) }, { page, job->npages * sizeof(page[0]) } };
+
+	if (c->tries > TRIES_MAX)
+		return -ELOOP;
+	if (!get_room(a, o))
+		return -EAGAIN;
+	for (uint32_t i = 0; i < job->npages; i++)
+		page[i] = cl_pool_page_number(a->pool, job->pages[i]);
+	msg.out_a = o->out_a;
+	msg.out_b = o->out_b;
+	msg.h.len_bytes = (uint32_t)(sizeof(msg) + iov[1].iov_len);
+	return cl_aux_tx(a, iov, 2);
+}
+
+/* -------------------------------------------------------------- and back */
+
+static void clear_result(struct out_call *o)
+{
+	struct cl_aux_job *job = o->job;
+
+	free(o->copy);
+	o->copy = NULL;
+	job->status = 0;
+	job->npieces = job->nstages = job->coded_bytes = job->note_bytes = job->nkeys = 0;
+	job->new_bytes = job->len_bytes;
+	job->pieces = NULL;
+	job->stages = NULL;
+	job->bytes = NULL;
+	job->note = NULL;
+	job->keys = NULL;
+	memset(&job->tickets, 0, sizeof(job->tickets));
+}
+
+/* What the result does not lie in goes back. */
+static void trim_room(struct cl_aux *a, struct out_call *o)
+{
+	const uint8_t *bytes = o->job->bytes;
+	uint64_t used = o->job->coded_bytes, keep;
+
+	pthread_mutex_lock(&a->lock);
+	if (o->has_room) {
+		for (int i = 0; i < 2; i++) {
+			uint64_t off = i == 0 ? o->out_a : o->out_b;
+
+			if (!bytes || bytes != a->region + off) {
+				cl_aux_region_put(&a->out_room, off, o->cap_bytes);
+				continue;
+			}
+			keep = (used + AUX_UNIT_BYTES - 1) / AUX_UNIT_BYTES * AUX_UNIT_BYTES;
+			o->kept_off = off;
+			o->kept_bytes = keep;
+			if (keep < o->cap_bytes)
+				cl_aux_region_put(&a->out_room, off + keep, o->cap_bytes - keep);
+		}
+		o->has_room = false;
+	}
+	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_kick(a);
+}
+
+static void hand_over(struct cl_aux *a, struct out_call *o)
+{
+	trim_room(a, o);
+	o->job->done(o->job); /* it may be gone from here on */
+}
+
+/* lock held: to store data as it came is not allowed while something is required of it, such as to be encrypted. */
+static bool is_required(const struct cl_aux *a)
+{
+	for (uint32_t i = 0; i < a->napps; i++)
+		if (a->app[i].decl.required || a->app[i].info.required)
+			return true;
+	return false;
+}
+
+static void as_it_came(struct cl_aux *a, struct out_call *o)
+{
+	clear_result(o);
+	pthread_mutex_lock(&a->lock);
+	if (is_required(a))
+		o->job->status = a->stopping ? FP_ESTOPPING : -EIO;
+	pthread_mutex_unlock(&a->lock);
+	hand_over(a, o);
+}
+
+/* A chunk that the result refers to is gone: without the result, or, where data may not be stored as it came, once more. */
+static void without_pieces(struct cl_aux *a, struct out_call *o)
+{
+	bool again;
+
+	clear_result(o);
+	pthread_mutex_lock(&a->lock);
+	again = is_required(a);
+	if (again) {
+		o->call.tries++;
+		cl_aux_call_again(a, &o->call);
+	}
+	pthread_mutex_unlock(&a->lock);
+	if (again)
+		cl_aux_calls_kick(a);
+	else
+		as_it_came(a, o);
+}
+
+static uint32_t stored_chunks(const struct cl_aux_job *job, uint64_t *ids)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < job->npieces; i++)
+		if (job->pieces[i].kind == FP_AUXW_PIECE_STORED)
+			ids[n++] = job->pieces[i].chunk;
+	return n;
+}
+
+/* Service thread: chunks that the result refers to are not held, or not any more. */
+static void hold_again(struct cl_aux *a, struct aux_task *t)
+{
+	struct out_call *o = out_of_task(t);
+	uint64_t ids[FP_AUXW_PIECES_MAX];
+	uint32_t n = stored_chunks(o->job, ids);
+
+	if (cl_aux_holds_ask(a, ids, n, o->job->file_serial) == 0)
+		o->job->pins = cl_aux_holds_pin(a, ids, n);
+	if (o->job->pins)
+		hand_over(a, o);
+	else
+		without_pieces(a, o);
+}
+
+static void log_refusal(struct cl_aux *a, const struct fp_auxw_out_done *d, const struct cl_aux_job *job)
+{
+	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s refused data of inode %llu at %llu: %s", d->app < a->napps ? cl_aux_app_name(&a->app[d->app]) : "?",
+		     (unsigned long long)job->ino, (unsigned long long)job->file_off, fp_strerror(job->status));
+}
+
+static void bad_answer(struct cl_aux *a, struct out_call *o, const struct fp_auxw_head *msg)
+{
+	const struct fp_auxw_out_done *d = (const struct fp_auxw_out_done *)msg;
+
+	clear_result(o);
+	a->nonsense = true;
+	a->nonsense_app = msg->type == FP_AUXW_CHUNK_OUT_DONE && msg->len_bytes >= sizeof(*d) && d->app < a->napps ? (int)d->app : -1;
+	pthread_mutex_lock(&a->lock);
+	o->call.tries++;
+	cl_aux_call_again(a, &o->call);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
+{
+	struct out_call *o = out_of_call(c);
+	struct cl_aux_job *job = o->job;
+	uint64_t ids[FP_AUXW_PIECES_MAX];
+	uint32_t n;
+
+	(void)status;
+	if (!msg) {
+		as_it_came(a, o);
+		return;
+	}
+	if (!cl_aux_result_parse(job, msg, o->cap_bytes, a->region + o->out_a, a->region + o->out_b, &o->copy)) {
+		bad_answer(a, o, msg);
+		return;
+	}
+	if (job->status < 0)
+		log_refusal(a, (const struct fp_auxw_out_done *)msg, job);
+	n = stored_chunks(job, ids);
+	if (n > 0)
+		job->pins = cl_aux_holds_pin(a, ids, n);
+	if (n > 0 && !job->pins) {
+		o->task.run = hold_again;
+		cl_aux_task_post(a, &o->task);
+		return;
+	}
+	hand_over(a, o);
+}
+
+/* -------------------------------------------------------------- interface */
+
+bool cl_aux_chunks(const struct cl_mount *m)
+{
+	return m->aux && atomic_load_explicit(&m->aux->chunks, memory_order_relaxed);
+}
+
+void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job)
+{
+	struct cl_aux *a = m->aux;
+	struct out_call *o = calloc(1, sizeof(*o));
+
+	job->priv = o;
+	job->new_bytes = job->len_bytes;
+	if (!o) {
+		job->status = -ENOMEM;
+		job->done(job);
+		return;
+	}
+	o->job = job;
+	o->cap_bytes = (job->len_bytes + AUX_UNIT_BYTES - 1) / AUX_UNIT_BYTES * AUX_UNIT_BYTES + AUX_UNIT_BYTES;
+	o->call = (struct aux_call){ .kind = AUX_OUT, .send = send_out, .done = out_done };
+	cl_aux_call_submit(a, &o->call); /* nobody left to take it: done at once */
+}
+
+void cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job)
+{
+	struct cl_aux *a = m->aux;
+	struct out_call *o = job->priv;
+
+	if (!o)
+		return;
+	job->priv = NULL;
+	cl_aux_pins_put(m, job->pins);
+	job->pins = NULL;
+	if (a && o->kept_bytes > 0) {
+		pthread_mutex_lock(&a->lock);
+		cl_aux_region_put(&a->out_room, o->kept_off, o->kept_bytes);
+		pthread_mutex_unlock(&a->lock);
+		cl_aux_calls_kick(a);
+	}
+	free(o->copy);
+	free(o);
+}
+
+/* -------------------------------------------------------------- it is stored */
+
+struct stored_call {
+	struct aux_call call;          /* first */
+	struct fp_auxw_stored msg;
+};
+
+static int send_stored(struct cl_aux *a, struct aux_call *c)
+{
+	struct stored_call *s = (struct stored_call *)c;
+	struct iovec iov = { &s->msg, sizeof(s->msg) };
+
+	return cl_aux_tx(a, &iov, 1);
+}
+
+static void stored_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
+{
+	(void)a;
+	(void)msg;
+	(void)status;
+	free(c);
+}
+
+void cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t chunk, uint32_t off, uint32_t len_bytes)
+{
+	for (int i = 0; m->aux && i < 4; i++) {
+		struct stored_call *s = t->ticket[i] ? calloc(1, sizeof(*s)) : NULL;
+
+		if (!s)
+			continue;
+		s->call = (struct aux_call){ .kind = AUX_STORED, .oneway = true, .send = send_stored, .done = stored_done };
+		s->msg = (struct fp_auxw_stored){ .h = { .type = FP_AUXW_STORED, .len_bytes = sizeof(s->msg) }, .ticket = t->ticket[i],
+						  .chunk = chunk, .app = t->app[i], .off = off, .len_bytes = len_bytes };
+		cl_aux_call_submit(m->aux, &s->call);
+	}
+}

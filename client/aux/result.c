@@ -1,0 +1,115 @@
+/*
+ * Answers of the host to chunks on their way out, checked before anybody acts on them.
+ *
+ * Called on the link thread. The host is trusted as far as its aux-apps are: they can make wrong data (a wrong digest, a coder with a bug), but what they say must
+ * at least be a description of this window: pieces in order and without gaps, offsets in bounds, stages whose lengths fit together. What is not is
+ * treated as the host's death, so that a plugin that scribbles over the host's memory costs a restart, not a file.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/aux/internal.h"
+
+#define CHUNK_DATA_MAX_BYTES (FP_AUX_CHUNK_MAX_BYTES + FP_AUX_EXPAND_MAX_BYTES)
+
+static bool piece_fits(const struct cl_aux_job *job, const struct fp_auxw_piece *p, uint32_t at, uint32_t new_so_far, uint32_t new_bytes)
+{
+	if (p->off != at || p->len_bytes == 0 || p->len_bytes > job->len_bytes - at)
+		return false;
+	switch (p->kind) {
+	case FP_AUXW_PIECE_NEW:
+		return p->at == new_so_far && p->len_bytes <= new_bytes - new_so_far;
+	case FP_AUXW_PIECE_ZERO:
+		return true;
+	case FP_AUXW_PIECE_SAME:
+		return p->at < new_bytes && p->len_bytes <= new_bytes - p->at;
+	case FP_AUXW_PIECE_STORED:
+		return p->chunk != 0 && p->at < CHUNK_DATA_MAX_BYTES && p->len_bytes <= CHUNK_DATA_MAX_BYTES - p->at;
+	default:
+		return false;
+	}
+}
+
+static bool pieces_fit(const struct cl_aux_job *job, const struct fp_auxw_piece *p, uint32_t n, uint32_t new_bytes)
+{
+	uint32_t at = 0, new_so_far = 0;
+
+	if (n == 0)
+		return new_bytes == job->len_bytes;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!piece_fits(job, &p[i], at, new_so_far, new_bytes))
+			return false;
+		at += p[i].len_bytes;
+		if (p[i].kind == FP_AUXW_PIECE_NEW)
+			new_so_far += p[i].len_bytes;
+	}
+	return at == job->len_bytes && new_so_far == new_bytes;
+}
+
+static bool name_fits(const char *name)
+{
+	return name[0] != '\0' && memchr(name, '\0', sizeof(((struct fp_auxw_stage *)0)->name));
+}
+
+static bool stages_fit(const struct fp_auxw_out_done *d, const struct fp_auxw_stage *s, uint32_t cap_bytes)
+{
+	uint32_t bytes = d->new_bytes;
+
+	if (d->nstages == 0)
+		return d->where == 0;
+	if (d->nstages > FP_AUXW_STAGES_MAX || d->where < 1 || d->where > 2 || d->new_bytes == 0)
+		return false;
+	for (uint32_t i = 0; i < d->nstages; i++) {
+		if (!name_fits(s[i].name) || s[i].in_bytes != bytes || s[i].out_bytes == 0)
+			return false;
+		bytes = s[i].out_bytes;
+	}
+	return bytes == d->coded_bytes && d->coded_bytes <= cap_bytes && d->coded_bytes <= d->new_bytes + FP_AUX_EXPAND_MAX_BYTES;
+}
+
+static uint64_t body_bytes(const struct fp_auxw_out_done *d)
+{
+	return d->npieces * (uint64_t)sizeof(struct fp_auxw_piece) + d->nstages * (uint64_t)sizeof(struct fp_auxw_stage) +
+	       d->nkeys * (uint64_t)sizeof(uint64_t) + d->note_bytes;
+}
+
+static bool counts_fit(const struct fp_auxw_out_done *d)
+{
+	return d->npieces <= FP_AUXW_PIECES_MAX && d->nstages <= FP_AUXW_STAGES_MAX && d->nkeys <= FP_AUXW_KEYS_MAX &&
+	       d->note_bytes <= FP_AUX_NOTE_MAX_BYTES && d->h.len_bytes == sizeof(*d) + body_bytes(d);
+}
+
+bool cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
+		      void **copy)
+{
+	const struct fp_auxw_out_done *d = (const struct fp_auxw_out_done *)msg;
+	const uint8_t *at;
+
+	if (msg->type != FP_AUXW_CHUNK_OUT_DONE || msg->len_bytes < sizeof(*d) || !counts_fit(d))
+		return false;
+	if (d->status != 0) {
+		job->status = d->status;
+		return d->status < 0 && d->status >= -4095;
+	}
+	at = malloc(body_bytes(d) + 1);
+	if (!at)
+		return false;
+	*copy = (void *)at;
+	memcpy(*copy, d + 1, body_bytes(d));
+	job->npieces = d->npieces;
+	job->pieces = (const struct fp_auxw_piece *)(const void *)at;
+	at += d->npieces * sizeof(struct fp_auxw_piece);
+	job->nstages = d->nstages;
+	job->stages = (const struct fp_auxw_stage *)(const void *)at;
+	at += d->nstages * sizeof(struct fp_auxw_stage);
+	job->nkeys = d->nkeys;
+	job->keys = (const uint64_t *)(const void *)at;
+	job->note = at + d->nkeys * sizeof(uint64_t);
+	job->note_bytes = d->note_bytes;
+	job->new_bytes = d->new_bytes;
+	job->coded_bytes = d->nstages > 0 ? d->coded_bytes : 0;
+	job->bytes = d->nstages > 0 ? (d->where == 1 ? out_a : out_b) : NULL;
+	memcpy(job->tickets.ticket, d->ticket, sizeof(d->ticket));
+	memcpy(job->tickets.app, d->ticket_app, sizeof(d->ticket_app));
+	return pieces_fit(job, job->pieces, job->npieces, job->new_bytes) && stages_fit(d, job->stages, cap_bytes);
+}

@@ -1,0 +1,317 @@
+/*
+ * The process of fp-auxhost: start it with exactly the descriptors of auxwire.h, and end it.
+ *
+ * Called on the link thread. fork and exec, not posix_spawn, which can't say PR_SET_PDEATHSIG: the host must not outlive fp-mount, whatever ends it. That
+ * signal is tied to the thread that forks, and the link thread lives as long as the aux side does. Between fork and exec the child calls
+ * async-signal-safe functions only, since other threads may have held any lock.
+ *
+ * What a plugin must not get: the store's key is in memory of fp-mount, which exec leaves behind; options of fp-mount in the environment (FP_KEY
+ * names the key's file) are taken out; all descriptors but ours are closed. The pool is opened anew, read-only, so that no mprotect makes it
+ * writable. Running plugins as another user or in a sandbox was left out: aux-apps open files of the application's user by design.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/aux/internal.h"
+#include "client/data/pool.h"
+
+#define LOW_FD     64  /* descriptors for the child are kept above what they become */
+#define FDS        8   /* 0, 1, 2 and enum fp_auxw_fd */
+#define SOCKET_BUF (1 << 20)
+
+extern char **environ;
+
+/* -------------------------------------------------------------- where things are */
+
+static bool first_that_exists(char *out, size_t size, const char *dir, const char *const *tails)
+{
+	for (; *tails; tails++)
+		if (snprintf(out, size, "%s/%s", dir, *tails) < (int)size && access(out, R_OK) == 0)
+			return true;
+	return false;
+}
+
+void cl_aux_find_programs(struct cl_aux *a)
+{
+	static const char *const hosts[] = { "fp-auxhost", "../libexec/fpstore/fp-auxhost", "../lib/fpstore/fp-auxhost", NULL };
+	static const char *const dirs[] = { "../lib/fpstore/auxapps", "../lib64/fpstore/auxapps", "../lib/auxapps", NULL };
+	const struct cl_options *opt = &a->m->opt;
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	self[n > 0 ? n : 0] = '\0';
+	slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	if (opt->auxhost)
+		snprintf(a->host_path, sizeof(a->host_path), "%s", opt->auxhost);
+	else if (!first_that_exists(a->host_path, sizeof(a->host_path), self, hosts))
+		snprintf(a->host_path, sizeof(a->host_path), "%.4000s/%s", self, hosts[0]);
+	if (opt->auxapp_dir)
+		snprintf(a->plugin_dir, sizeof(a->plugin_dir), "%s", opt->auxapp_dir);
+	else if (!first_that_exists(a->plugin_dir, sizeof(a->plugin_dir), self, dirs))
+		snprintf(a->plugin_dir, sizeof(a->plugin_dir), "/usr/local/lib/fpstore/auxapps");
+}
+
+/* -------------------------------------------------------------- before fork */
+
+struct launch {
+	int fd[FDS];                   /* what becomes 0 .. 7; -1: is left as it is */
+	int report[2];                 /* errno of an exec that failed */
+	char **env;
+	char *argv[2];
+	pid_t parent;
+};
+
+/* Options of fp-mount are no business of plugins; what they are told comes by CONFIG. */
+static bool for_plugins(const char *var)
+{
+	static const char *const kept[] = { "FP_FAULTS=", "FP_LOG_LEVEL=", NULL };
+
+	for (const char *const *k = kept; *k; k++)
+		if (strncmp(var, *k, strlen(*k)) == 0)
+			return true;
+	return strncmp(var, "FP_", 3) != 0;
+}
+
+static char **clean_environment(void)
+{
+	size_t n = 0, kept = 0;
+	char **env;
+
+	while (environ[n])
+		n++;
+	env = calloc(n + 1, sizeof(*env));
+	for (size_t i = 0; env && i < n; i++)
+		if (for_plugins(environ[i]))
+			env[kept++] = environ[i];
+	return env;
+}
+
+/* fd moves out of the way of 3 .. 7. */
+static int high(int fd)
+{
+	int up;
+
+	if (fd < 0)
+		return -errno;
+	up = fcntl(fd, F_DUPFD_CLOEXEC, LOW_FD);
+	if (up < 0)
+		up = -errno;
+	close(fd);
+	return up;
+}
+
+static int seqpacket_pair(int *ours, int *theirs)
+{
+	int pair[2], size = SOCKET_BUF;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	for (int i = 0; i < 2; i++) {
+		(void)setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		(void)setsockopt(pair[i], SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	}
+	*ours = pair[0];
+	*theirs = high(pair[1]);
+	return *theirs < 0 ? *theirs : 0;
+}
+
+static int map_status(struct aux_host *h, int *fd)
+{
+	void *at;
+
+	*fd = high(memfd_create("fpstore-aux-status", MFD_CLOEXEC));
+	if (*fd < 0)
+		return *fd;
+	if (ftruncate(*fd, sizeof(struct fp_auxw_status)) < 0)
+		return -errno;
+	at = mmap(NULL, sizeof(struct fp_auxw_status), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	h->status = at;
+	return 0;
+}
+
+static int prepare(struct cl_aux *a, struct aux_host *h, struct launch *l)
+{
+	char pool[64];
+	int rc;
+
+	rc = seqpacket_pair(&h->jobs_fd, &l->fd[FP_AUXW_FD_JOBS]);
+	if (rc == 0)
+		rc = seqpacket_pair(&h->services_fd, &l->fd[FP_AUXW_FD_SERVICES]);
+	if (rc == 0)
+		rc = map_status(h, &l->fd[FP_AUXW_FD_STATUS]);
+	if (rc < 0)
+		return rc;
+	snprintf(pool, sizeof(pool), "/proc/self/fd/%d", cl_pool_fd(a->pool));
+	l->fd[FP_AUXW_FD_POOL] = high(open(pool, O_RDONLY | O_CLOEXEC));
+	l->fd[FP_AUXW_FD_REGION] = high(dup(a->region_fd));
+	l->fd[0] = high(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	l->env = clean_environment();
+	if (pipe2(l->report, O_CLOEXEC) < 0)
+		return -errno;
+	for (int i = 3; i < FDS; i++)
+		if (l->fd[i] < 0)
+			return l->fd[i];
+	return l->env ? 0 : -ENOMEM;
+}
+
+/* -------------------------------------------------------------- after it */
+
+static void child(const struct launch *l, const char *path)
+{
+	sigset_t none;
+	int err, report = l->report[1];
+
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != l->parent)
+		_exit(127);
+	(void)setpgid(0, 0); /* a ^C is for fp-mount, which ends us */
+	if (report < FDS)
+		report = fcntl(report, F_DUPFD_CLOEXEC, LOW_FD);
+	for (int i = 0; i < FDS; i++)
+		if (l->fd[i] >= 0 && dup2(l->fd[i], i) < 0)
+			goto failed;
+	for (int sig = 1; sig < 32; sig++)
+		(void)signal(sig, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* All others have FD_CLOEXEC, or should: a plugin gets none that a library forgot. */
+	syscall(SYS_close_range, (unsigned)FDS, (unsigned)report - 1, 0u);
+	syscall(SYS_close_range, (unsigned)report + 1, ~0u, 0u);
+	execve(path, l->argv, l->env);
+failed:
+	err = errno;
+	if (write(report, &err, sizeof(err)) != sizeof(err))
+		_exit(126);
+	_exit(127);
+}
+
+static int launched(struct aux_host *h, struct launch *l)
+{
+	int err = 0;
+	ssize_t n;
+
+	close(l->report[1]);
+	l->report[1] = -1;
+	do {
+		n = read(l->report[0], &err, sizeof(err));
+	} while (n < 0 && errno == EINTR);
+	if (n == 0)
+		return 0; /* closed by exec */
+	(void)cl_aux_host_end(h, false);
+	return n == sizeof(err) ? -err : -EIO;
+}
+
+static void launch_fini(struct launch *l)
+{
+	for (int i = 0; i < FDS; i++)
+		if (l->fd[i] >= 0)
+			close(l->fd[i]);
+	for (int i = 0; i < 2; i++)
+		if (l->report[i] >= 0)
+			close(l->report[i]);
+	free(l->env);
+}
+
+static struct aux_host *host_new(void)
+{
+	struct aux_host *h = calloc(1, sizeof(*h));
+
+	if (h) {
+		atomic_init(&h->refs, 1);
+		h->jobs_fd = h->services_fd = -1;
+		h->started_ms = fp_now_ms();
+	}
+	return h;
+}
+
+int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_size)
+{
+	static char name[] = "fp-auxhost";
+	struct launch l = { .report = { -1, -1 }, .argv = { name, NULL }, .parent = getpid() };
+	struct aux_host *h = host_new();
+	int rc;
+
+	if (!h)
+		return -ENOMEM;
+	for (int i = 0; i < FDS; i++)
+		l.fd[i] = -1;
+	rc = prepare(a, h, &l);
+	if (rc == 0) {
+		h->pid = fork();
+		if (h->pid == 0)
+			child(&l, a->host_path);
+		rc = h->pid < 0 ? -errno : launched(h, &l);
+	}
+	launch_fini(&l);
+	if (rc < 0) {
+		snprintf(why, why_size, "cannot start %s, which runs aux-apps: %s%s", a->host_path, fp_strerror(rc),
+			 rc == -ENOENT ? ": install it beside fp-mount" : "");
+		h->pid = 0;
+		cl_aux_host_put(h);
+		return rc;
+	}
+	*out = h;
+	return 0;
+}
+
+static bool reap(struct aux_host *h, uint64_t wait_ms, int *status)
+{
+	uint64_t until_ms = fp_now_ms() + wait_ms;
+	pid_t pid;
+
+	for (;;) {
+		pid = waitpid(h->pid, status, WNOHANG);
+		if (pid == h->pid || (pid < 0 && errno != EINTR))
+			return true;
+		if (fp_now_ms() >= until_ms)
+			return false;
+		usleep(500);
+	}
+}
+
+int cl_aux_host_end(struct aux_host *h, bool gently)
+{
+	int status = 0;
+	bool ended = false;
+
+	if (h->pid <= 0)
+		return 0;
+	if (gently && h->jobs_fd >= 0) {
+		(void)shutdown(h->jobs_fd, SHUT_WR);
+		ended = reap(h, AUX_STOP_MS, &status);
+	}
+	if (!ended)
+		(void)kill(h->pid, SIGKILL);
+	while (!ended && !reap(h, 5000, &status))
+		FP_LOG_EVERY(10000, FP_LOG_WARN, "fp-auxhost (process %d) does not end: waiting for it", (int)h->pid);
+	h->pid = 0;
+	return status;
+}
+
+void cl_aux_host_put(struct aux_host *h)
+{
+	if (!h || atomic_fetch_sub(&h->refs, 1) != 1)
+		return;
+	if (h->jobs_fd >= 0)
+		close(h->jobs_fd);
+	if (h->services_fd >= 0)
+		close(h->services_fd);
+	if (h->status)
+		munmap(h->status, sizeof(*h->status));
+	free(h);
+}

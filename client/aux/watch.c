@@ -1,0 +1,261 @@
+/*
+ * Watching the host: deadlines, its beat, its memory; who is to blame for its end; and when an aux-app has failed too often.
+ *
+ * Runs on the link thread. The status page is written by the host, i.e. by plugins, so nothing in it is believed but as a number in
+ * range: at worst the wrong aux-app is blamed. What is read here costs a look at 64 slots ten times a second while something is going on.
+ *
+ * The memory counted is what the host has for itself (resident less shared): pool and region are the mount's.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/aux/internal.h"
+#include "fp/units.h"
+
+#define BEAT_MS     10000u  /* without a beat: it is stopped or its main thread is stuck */
+#define STUCK_MS    20000u  /* jobs without any answer, and no thread in a callback */
+#define GRACE_MS    100u    /* beyond a deadline */
+#define BUSY_MS     100     /* between two looks */
+#define QUIET_MS    500
+#define NOBODYS_MAX 20u     /* ends of the host within a minute that nobody is to blame for */
+
+static const char *app_of(struct cl_aux *a, int app)
+{
+	return app >= 0 ? cl_aux_app_name(&a->app[app]) : "fp-auxhost";
+}
+
+static int in_range(struct cl_aux *a, uint32_t in_call)
+{
+	return in_call >= 1 && in_call <= a->napps ? (int)in_call - 1 : -1;
+}
+
+/* -------------------------------------------------------------- is it well? */
+
+static bool over_deadline(const struct fp_auxw_thread *t, uint64_t now_ns, uint32_t *deadline_ms)
+{
+	uint64_t since_ns = atomic_load(&t->since_ns);
+
+	*deadline_ms = atomic_load(&t->deadline_ms);
+	return *deadline_ms > 0 && since_ns > 0 && now_ns > since_ns + ((uint64_t)*deadline_ms + GRACE_MS) * 1000000u;
+}
+
+static const char *watch_threads(struct cl_aux *a, int *app, char *why, size_t size, bool *busy)
+{
+	const struct fp_auxw_status *s = a->host->status;
+	uint64_t now_ns = fp_now_ns();
+
+	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
+		const struct fp_auxw_thread *t = &s->thread[i];
+		uint32_t in_call, deadline_ms;
+
+		if (atomic_load(&t->tid) == 0)
+			continue;
+		in_call = atomic_load(&t->in_call);
+		if (in_call == 0)
+			continue;
+		*busy = true;
+		if (!over_deadline(t, now_ns, &deadline_ms) || atomic_load(&t->in_call) != in_call)
+			continue;
+		*app = in_range(a, in_call);
+		snprintf(why, size, "a call of it took longer than its deadline of %u ms", deadline_ms);
+		return why;
+	}
+	return NULL;
+}
+
+static const char *watch_beat(struct cl_aux *a, uint64_t now_ms, char *why, size_t size)
+{
+	uint64_t beat = atomic_load(&a->host->status->beat);
+
+	if (beat != a->beat || a->beat_ms < a->host->started_ms) {
+		a->beat = beat;
+		a->beat_ms = now_ms;
+		return NULL;
+	}
+	if (now_ms - a->beat_ms < BEAT_MS)
+		return NULL;
+	snprintf(why, size, "it gave no sign of life for %u s", BEAT_MS / 1000);
+	return why;
+}
+
+/* Resident memory that is its own, in bytes; 0: not known. */
+static uint64_t own_memory(pid_t pid)
+{
+	unsigned long long total, resident = 0, shared = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu %llu %llu", &total, &resident, &shared) != 3 || resident < shared)
+		resident = shared = 0;
+	fclose(f);
+	return (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static const char *watch_memory(struct cl_aux *a, int *app, char *why, size_t size)
+{
+	uint64_t bytes = own_memory(a->host->pid);
+	char used[FP_UNITS_BUF], limit[FP_UNITS_BUF];
+	int active = 0;
+
+	if (bytes <= a->m->opt.aux_memory_bytes)
+		return NULL;
+	for (uint32_t i = 0; i < a->napps; i++)
+		if (!a->app[i].bypassed && !a->app[i].failed && ++active)
+			*app = (int)i;
+	if (active != 1) /* memory has no owner's name on it */
+		*app = -1;
+	snprintf(why, size, "it had %s of memory, more than --aux-memory %s", fp_format_size(used, bytes),
+		 fp_format_size(limit, a->m->opt.aux_memory_bytes));
+	return why;
+}
+
+static const char *watch_progress(struct cl_aux *a, uint64_t now_ms, bool busy, char *why, size_t size)
+{
+	const struct aux_call *c;
+	bool stuck;
+
+	pthread_mutex_lock(&a->lock);
+	c = TAILQ_FIRST(&a->sent);
+	stuck = c && !busy && now_ms > c->sent_ms + STUCK_MS && now_ms > a->progress_ms + STUCK_MS;
+	pthread_mutex_unlock(&a->lock);
+	if (!stuck)
+		return NULL;
+	snprintf(why, size, "it answered nothing for %u s and did nothing", STUCK_MS / 1000);
+	return why;
+}
+
+const char *cl_aux_watch(struct cl_aux *a, uint64_t now_ms, int *app, char *why, size_t size)
+{
+	const char *wrong;
+	bool busy = false;
+
+	*app = -1;
+	wrong = watch_threads(a, app, why, size, &busy);
+	if (!wrong)
+		wrong = watch_beat(a, now_ms, why, size);
+	if (!wrong)
+		wrong = watch_memory(a, app, why, size);
+	if (!wrong && a->state == AUX_UP)
+		wrong = watch_progress(a, now_ms, busy, why, size);
+	return wrong;
+}
+
+int cl_aux_watch_interval_ms(struct cl_aux *a)
+{
+	bool busy;
+
+	pthread_mutex_lock(&a->lock);
+	busy = !TAILQ_EMPTY(&a->sent) || a->state == AUX_STARTING;
+	pthread_mutex_unlock(&a->lock);
+	return busy ? BUSY_MS : QUIET_MS;
+}
+
+/* -------------------------------------------------------------- who was it? */
+
+/* The aux-app whose callback runs, if there is only one such. */
+static int only_one_in_call(struct cl_aux *a, const struct fp_auxw_status *s)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
+		int app = atomic_load(&s->thread[i].tid) ? in_range(a, atomic_load(&s->thread[i].in_call)) : -1;
+
+		if (app < 0)
+			continue;
+		if (found >= 0 && found != app)
+			return -1;
+		found = app;
+	}
+	return found;
+}
+
+int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size)
+{
+	const struct fp_auxw_status *s = a->host->status;
+	int app = in_range(a, atomic_load(&s->crashed_app));
+	uint32_t sig = atomic_load(&s->crashed_signal);
+
+	if (app >= 0) {
+		snprintf(why, size, "it crashed (%s)", strsignal(sig > 0 && sig < 65 ? (int)sig : SIGSEGV));
+		return app;
+	}
+	if (WIFSIGNALED(wait_status)) {
+		/* Killed from outside, or by the system for want of memory: no aux-app's doing. */
+		if (WTERMSIG(wait_status) != SIGKILL && WTERMSIG(wait_status) != SIGTERM)
+			app = only_one_in_call(a, s);
+		snprintf(why, size, "it was ended by a signal (%s)", strsignal(WTERMSIG(wait_status)));
+		return app;
+	}
+	snprintf(why, size, "it ended by itself (exit code %d)", WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
+	return only_one_in_call(a, s);
+}
+
+/* -------------------------------------------------------------- too often? */
+
+/* lock held. */
+static void give_up(struct aux_app *p)
+{
+	if (p->decl.required || p->info.required) {
+		p->failed = true;
+		FP_ERROR("aux-app %s failed too often (%s) and is required: writes fail with EIO; mend it, then `fpctl auxapps set %s bypass=off`",
+			 cl_aux_app_name(p), p->why, cl_aux_app_name(p));
+	} else {
+		p->bypassed = true;
+		FP_WARN("aux-app %s failed too often (%s) and is bypassed: data is stored without it; mend it, then `fpctl auxapps set %s bypass=off`",
+			cl_aux_app_name(p), p->why, cl_aux_app_name(p));
+	}
+}
+
+/* lock held: the n-th failure within a minute? */
+static bool too_often(const uint64_t *ring, uint64_t count, uint64_t from, uint32_t n, uint64_t now_ms)
+{
+	return count - from >= n && now_ms - ring[count % n] < CL_AUX_FAILURES_MS;
+}
+
+static void nobodys_fault(struct cl_aux *a, const char *why, uint64_t now_ms)
+{
+	a->unknown_ms[a->unknown_deaths++ % NOBODYS_MAX] = now_ms;
+	FP_WARN("fp-auxhost: %s; it is started again", why);
+	if (!too_often(a->unknown_ms, a->unknown_deaths, 0, NOBODYS_MAX, now_ms))
+		return;
+	for (uint32_t i = 0; i < a->napps; i++) {
+		snprintf(a->app[i].why, sizeof(a->app[i].why), "fp-auxhost: %.150s", why);
+		if (!a->app[i].bypassed && !a->app[i].failed)
+			give_up(&a->app[i]);
+	}
+}
+
+void cl_aux_failed(struct cl_aux *a, int app, const char *why)
+{
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
+	uint64_t now_ms = fp_now_ms();
+	struct aux_app *p = app >= 0 ? &a->app[app] : NULL;
+
+	pthread_mutex_lock(&a->lock);
+	if (!p) {
+		nobodys_fault(a, why, now_ms);
+	} else {
+		p->failed_ms[p->failures++ % p->decl.failures] = now_ms;
+		snprintf(p->why, sizeof(p->why), "%s", why);
+		FP_WARN("aux-app %s: %s; its host is started again, nothing is lost", app_of(a, app), why);
+		if (too_often(p->failed_ms, p->failures, p->counted_from, p->decl.failures, now_ms))
+			give_up(p);
+	}
+	cl_aux_refresh_wishes(a);
+	if (a->anything_failed || !cl_aux_needs_host(a))
+		cl_aux_calls_drop(a, AUX_OUT, &dead);
+	if (!cl_aux_needs_host(a)) {
+		cl_aux_calls_drop(a, AUX_EVENT, &dead);
+		cl_aux_calls_drop(a, AUX_STORED, &dead);
+	}
+	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_finish(a, &dead, 0);
+}
