@@ -183,7 +183,8 @@ static void on_log(struct am *m, const uint8_t *buf, uint32_t n)
 	snprintf(m->log + used, sizeof(m->log) - used, "%d %u %.*s\n", (int)l.app, l.level, (int)(n - sizeof(l)), (const char *)buf + sizeof(l));
 }
 
-static void on_jobs(struct am *m)
+/* False: there was none. */
+static bool on_jobs(struct am *m)
 {
 	static _Alignas(16) uint8_t buf[FP_AUXW_MESSAGE_MAX_BYTES];
 	ssize_t n = recv(m->fd_jobs, buf, sizeof(buf), MSG_DONTWAIT);
@@ -192,7 +193,7 @@ static void on_jobs(struct am *m)
 	if (n < (ssize_t)sizeof(h)) {
 		if (n == 0 || errno == ECONNRESET)
 			usleep(200);
-		return;
+		return false;
 	}
 	memcpy(&h, buf, sizeof(h));
 	assert_int_equal(h.len_bytes, n);
@@ -217,6 +218,7 @@ static void on_jobs(struct am *m)
 			p = &(*p)->next;
 		*p = a;
 	}
+	return true;
 }
 
 static void on_service(struct am *m)
@@ -241,21 +243,21 @@ static void on_service(struct am *m)
 	}
 }
 
-/* One message of either socket, if one comes within ms. */
+/* One message of either socket, if one comes within ms. True: there may be more. */
 static bool step(struct am *m, int ms)
 {
 	struct pollfd p[2] = {{.fd = m->fd_jobs, .events = POLLIN}, {.fd = m->fd_services, .events = POLLIN}};
+	bool more = false;
 
-	if (poll(p, 2, ms) <= 0) {
+	if (poll(p, 2, ms) <= 0)
 		return false;
-	}
 	if (p[0].revents & POLLIN)
-		on_jobs(m);
+		more = on_jobs(m);
 	if (p[1].revents & POLLIN)
 		on_service(m);
-	if (!m->reaped && ((p[0].revents | p[1].revents) & POLLHUP))
+	if (!more && !m->reaped && ((p[0].revents | p[1].revents) & POLLHUP))
 		m->reaped = waitpid(m->pid, &m->wait_status, WNOHANG) == m->pid;
-	return (p[0].revents | p[1].revents) & POLLIN && !((p[0].revents | p[1].revents) & POLLHUP);
+	return more || !((p[0].revents | p[1].revents) & POLLHUP);
 }
 
 void am_run(struct am *m, int ms)
