@@ -72,7 +72,7 @@ static int put(struct mgr_core *c, struct mgr_inode *dst, uint64_t pos, struct p
     while (p.len && !rc) {
         uint32_t off = (uint32_t)(pos % dst->chunk_size), room = dst->chunk_size - off;
         uint32_t len = p.len < room ? p.len : room;
-        Fp__Slice s = FP__SLICE__INIT;
+        Fp__Slice s = FP__SLICE__INIT, *ss = &s;
 
         s.win = pos / dst->chunk_size;
         s.off = off;
@@ -80,7 +80,7 @@ static int put(struct mgr_core *c, struct mgr_inode *dst, uint64_t pos, struct p
         s.chunk = p.chunk;
         s.chunk_off = p.chunk_off;
         rc = mgr_chunk_ref(c, p.chunk, 1);
-        rc = rc ? rc : mgr_slice_put(c, dst, &s);
+        rc = rc ? rc : mgr_slices_put(c, dst, &ss, 1);
         pos += len;
         p.chunk_off += len;
         p.len -= len;

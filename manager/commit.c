@@ -209,19 +209,17 @@ static int put_chunks(struct mgr_core *c, const struct commit *k)
     return rc ? rc : put_keys(c, k);
 }
 
-static int put_slices(struct mgr_core *c, const Fp__Commit *m, struct mgr_inode *in)
+static void extend(const Fp__Commit *m, struct mgr_inode *in)
 {
-    int rc = 0;
-
-    for (size_t i = 0; i < m->n_slices && !rc; i++) {
+    for (size_t i = 0; i < m->n_slices; i++) {
         const Fp__Slice *s = m->slices[i];
         uint64_t end = s->win * in->chunk_size + s->off + s->len;
 
-        rc = mgr_slice_put(c, in, s);
         if (end > in->size)
             in->size = end;
     }
-    return rc;
+    if (m->size_bytes > in->size)
+        in->size = m->size_bytes;
 }
 
 /* The file is gone. */
@@ -270,9 +268,8 @@ MGR_HANDLER(commit)
     before = in.data_version;
     size = in.size;
     rc = put_chunks(c, &k);
-    rc = rc ? rc : put_slices(c, m, &in);
-    if (m->size_bytes > in.size)
-        in.size = m->size_bytes;
+    rc = rc ? rc : mgr_slices_put(c, &in, m->slices, m->n_slices);
+    extend(m, &in);
     if (m->n_slices || in.size != size)
         in.data_version++;
     if (m->mtime_ns) {

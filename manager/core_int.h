@@ -219,9 +219,9 @@ int mgr_orphan_forget(struct mgr_core *c, uint64_t ino); /* it got a name */
 int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint64_t to);
 /* Removes up to max slices of a file; *left: there are more. */
 int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left);
-/* Puts a slice over what is there; one of chunk 0 only cuts. The reference of the chunk has been counted by the
- * caller. */
-int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s);
+/* Puts slices over what is there, in this order; one of chunk 0 only cuts. The references of the chunks have been
+ * counted by the caller. */
+int mgr_slices_put(struct mgr_core *c, struct mgr_inode *in, Fp__Slice *const *s, size_t n);
 
 /* Before slices are put: 0, or -EFBIG if a window might get more than MGR_WINDOW_MAX. */
 int mgr_slices_fit(struct mgr_core *c, const struct mgr_inode *in, Fp__Slice *const *s, size_t n);

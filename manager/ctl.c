@@ -9,7 +9,7 @@
 
 #define DAMAGE_SHOWN    200
 #define STATS_MAX_BYTES (2u << 20) /* what mounts report, in one status; a message has 4 MiB */
-#define SUMS_MAX        262144u    /* slices that a layout counts */
+#define SUMS_MAX        131072u    /* slices that a layout counts */
 #define LAYOUT_MAX      4096u
 #define STOP_CLIENTS_MS 8000u
 #define STOP_ALL_MS     10000u

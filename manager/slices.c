@@ -160,16 +160,33 @@ int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint
     return rc || !tail || to == UINT64_MAX ? rc : cut_window(c, in, last, 0, tail);
 }
 
-int mgr_slice_put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
+static int put(struct mgr_core *c, struct mgr_inode *in, const Fp__Slice *s)
 {
     struct piece p = {
         .win = s->win, .chunk = s->chunk, .off = s->off, .len = s->len, .chunk_off = s->chunk_off};
-    int rc = in->mapped ? cut_window(c, in, s->win, s->off, s->off + s->len) : 0;
 
-    if (rc || !s->chunk)
-        return rc;
+    if (!s->chunk)
+        return 0;
     in->mapped += s->len;
     return insert(c, in->ino, &p);
+}
+
+/* Slices that follow each other without a gap, as a de-duplicated window has them, are one cut. */
+int mgr_slices_put(struct mgr_core *c, struct mgr_inode *in, Fp__Slice *const *s, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0, end; i < n && !rc; i = end) {
+        uint32_t to = s[i]->off + s[i]->len;
+
+        for (end = i + 1; end < n && s[end]->win == s[i]->win && s[end]->off == to; end++)
+            to += s[end]->len;
+        if (in->mapped)
+            rc = cut_window(c, in, s[i]->win, s[i]->off, to);
+        for (size_t k = i; k < end && !rc; k++)
+            rc = put(c, in, s[k]);
+    }
+    return rc;
 }
 
 /* ---------------------------------------------------------------- not too many of one window */
