@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +45,7 @@ int cl_daemon_fork(void)
     int fds[2];
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
-    pid_t pid = fork();
+    pid_t caller = getpid(), pid = fork();
     if (pid < 0)
         return -errno;
     if (pid > 0) {
@@ -52,10 +54,18 @@ int cl_daemon_fork(void)
     }
     close(fds[0]);
     ready_pipe = fds[1];
+    /* Ctrl-C ends the parent alone. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != caller)
+        _exit(1);
     setsid();
     if (chdir("/") < 0)
         return -errno;
     return 0;
+}
+
+void cl_daemon_mounting(void)
+{
+    prctl(PR_SET_PDEATHSIG, 0);
 }
 
 int cl_daemon_log_to(const char *log_file)
@@ -73,7 +83,7 @@ int cl_daemon_log_to(const char *log_file)
     return 0;
 }
 
-void cl_daemon_ready(const char *log_file)
+bool cl_daemon_ready(const char *log_file)
 {
     if (terminal >= 0) {
         fp_log_also(-1);
@@ -81,7 +91,7 @@ void cl_daemon_ready(const char *log_file)
         terminal = -1;
     }
     if (ready_pipe < 0)
-        return;
+        return true;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null >= 0) {
         dup2(null, STDIN_FILENO);
@@ -91,8 +101,10 @@ void cl_daemon_ready(const char *log_file)
         close(null);
     }
     char byte = 1;
-    if (write(ready_pipe, &byte, 1) != 1)
+    bool told = write(ready_pipe, &byte, 1) == 1;
+    if (!told)
         FP_WARN("whoever started this mount is gone");
     close(ready_pipe);
     ready_pipe = -1;
+    return told;
 }

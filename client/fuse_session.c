@@ -29,6 +29,7 @@
 #include "client/client.h"
 #include "client/daemon.h"
 #include "client/ops/ops.h"
+#include "client/shutdown.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
@@ -158,7 +159,8 @@ static void cl_init(void *userdata, struct fuse_conn_info *conn)
 
     fp_ready_write((int)m->opt.ready_fd, m->opt.mountpoint);
     FP_INFO("mounted the store of manager %s on %s", m->opt.manager_text, m->opt.mountpoint);
-    cl_daemon_ready(m->opt.log_file);
+    if (!cl_daemon_ready(m->opt.log_file))
+        cl_shutdown_request();
 }
 
 /* -------------------------------------------------------------- mounting */

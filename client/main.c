@@ -83,6 +83,7 @@ static int start(struct cl_mount *m)
     if (rc < 0)
         return rc;
     cl_core_data_started(m);
+    cl_daemon_mounting();
     rc = cl_fuse_mount(m);
     if (rc == 0)
         rc = cl_shutdown_start(m);

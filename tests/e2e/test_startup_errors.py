@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -265,6 +266,24 @@ def test_mount_no_manager(native, key):
     fails("fp-mount", "--manager=127.0.0.1:1", f"--key={key}", "--pool=16MiB", "--start-timeout=1s", f"{native}/m",
           says=["127.0.0.1:1"])
     assert time.monotonic() - started < 5 * SLOW
+
+
+def test_ctrl_c_while_waiting_for_the_manager(native, key):
+    """On its way into the background too: no process stays that mounts when the manager is there at last."""
+    os.mkdir(f"{native}/m")
+    p = subprocess.Popen([bin_path("fp-mount"), "--manager=127.0.0.1:1", f"--key={key}", "--pool=16MiB", "--start-timeout=60s",
+                          f"{native}/m"], stderr=subprocess.DEVNULL)
+    child = wait_until("its child", 5, lambda: subprocess.run(["pgrep", "-P", str(p.pid)], capture_output=True).stdout.split())
+    p.send_signal(signal.SIGINT)
+    assert p.wait(5 * SLOW) != 0
+
+    def gone():
+        try:
+            with open(f"/proc/{int(child[0])}/stat") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] in "ZX"
+        except FileNotFoundError:
+            return True
+    wait_until("the child to be gone", 5, gone)
 
 
 @pytest.mark.parametrize("how", [[], ["--foreground"]])
