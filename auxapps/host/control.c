@@ -118,16 +118,13 @@ uint32_t aux_app_has(const struct aux_app *a)
 {
 	const struct fp_aux_app *p = &a->plugin->app;
 
+	if (a->bypassed)
+		return p->chunk_in ? FP_AUXW_HAS_IN : 0;
 	return (p->chunk_out || p->write ? FP_AUXW_HAS_OUT : 0) | (p->chunk_in ? FP_AUXW_HAS_IN : 0) | (p->file_sealed ? FP_AUXW_HAS_FILE : 0) |
 	       (p->set_complete ? FP_AUXW_HAS_SET : 0) | (p->chunk_stored || p->write ? FP_AUXW_HAS_STORED : 0);
 }
 
 /* -------------------------------------------------------------- cores */
-
-static bool has_stage(const struct aux_app *a)
-{
-	return a && a->plugin && (a->plugin->app.chunk_out || a->plugin->app.write);
-}
 
 /* How many workers there are on each service core: of `a`, and of all. */
 static void loads(struct aux_host *h, const struct aux_app *a, uint32_t *mine, uint32_t *load)
@@ -139,7 +136,7 @@ static void loads(struct aux_host *h, const struct aux_app *a, uint32_t *mine, u
 	for (uint32_t i = 0; i < h->napps; i++) {
 		struct aux_app *b = h->app[i];
 
-		for (uint32_t w = 0; has_stage(b) && w < b->stage.active; w++) {
+		for (uint32_t w = 0; aux_stage_is(b) && w < b->stage.active; w++) {
 			for (uint32_t k = 0; k < cores; k++) {
 				if (b->stage.worker[w].cpu != aux_cores_cpu(h->cores, k))
 					continue;
@@ -239,7 +236,7 @@ static void tick(struct aux_host *h)
 		bool spare = cores == 0;
 		char why[96];
 
-		if (!has_stage(a) || (d->min == d->max && a->stage.active == d->min))
+		if (!aux_stage_is(a) || (d->min == d->max && a->stage.active == d->min))
 			continue;
 		loads(h, a, mine, load);
 		for (uint32_t c = 0; c < cores; c++)
@@ -257,7 +254,7 @@ static void tick(struct aux_host *h)
 
 static void hold(struct aux_app *a, bool on)
 {
-	if (has_stage(a))
+	if (aux_stage_is(a))
 		aux_stage_pause(a, on);
 	if (a->events.started)
 		aux_events_pause(a, on);
@@ -297,7 +294,7 @@ static int change_word(struct aux_host *h, struct aux_app *a, const char *name, 
 	atomic_store(&a->deadline_ms, a->words.deadline_ms);
 	atomic_store(&a->idle_ms, a->words.idle_ms);
 	atomic_store(&a->verify, a->words.verify);
-	if (!has_stage(a))
+	if (!aux_stage_is(a))
 		return 0;
 	pthread_mutex_lock(&a->stage.lock);
 	a->stage.limit = a->words.queue;
@@ -383,7 +380,7 @@ static void say_ready(struct aux_host *h)
 		struct fp_auxw_app_info *info = &m->app[i];
 		const struct aux_app *a = h->app[i];
 
-		if (!a)
+		if (!a || !a->plugin)
 			continue;
 		snprintf(info->name, sizeof(info->name), "%s", a->plugin->app.name);
 		snprintf(info->version, sizeof(info->version), "%s", a->plugin->app.version);
@@ -393,7 +390,7 @@ static void say_ready(struct aux_host *h)
 		info->required = a->required || a->words.required;
 		info->failures_max = a->words.failures_max;
 		for (int op = 0; op < FP_AUX_OP_COUNT; op++)
-			info->io_flags[op] = a->plugin->app.io[op].fn ? (uint8_t)(0x80 | a->plugin->app.io[op].flags) : 0;
+			info->io_flags[op] = !a->bypassed && a->plugin->app.io[op].fn ? (uint8_t)(0x80 | a->plugin->app.io[op].flags) : 0;
 	}
 	struct iovec iov = {m, sizeof(*m)};
 
@@ -402,39 +399,49 @@ static void say_ready(struct aux_host *h)
 	free(m);
 }
 
+/* Load, start, give it threads. */
+static int begin_app(struct aux_host *h, struct aux_app *a, char why[AUX_WHY_BYTES])
+{
+	char word[AUX_PATH_BYTES];
+	int rc = aux_declared_word(a->declaration, word, sizeof(word));
+
+	if (rc < 0)
+		snprintf(why, AUX_WHY_BYTES, "'%.200s': say first the name of an aux-app or the path of a plugin", a->declaration);
+	else
+		rc = aux_app_load(h, a, word, a->declaration, why);
+	if (rc < 0)
+		return rc;
+	snprintf(why, AUX_WHY_BYTES, "no thread could be made");
+	a->events.cpu = aux_cores_cpu(h->cores, 0);
+	if (aux_stage_is(a)) {
+		set_demand(h, a);
+		rc = set_active(h, a, h->control->demand[a->index].min);
+	}
+	if (rc == 0 && !a->bypassed && aux_events_wanted(a))
+		rc = aux_events_start(a);
+	return rc;
+}
+
 static int begin(struct aux_host *h)
 {
-	char why[AUX_WHY_BYTES], word[AUX_PATH_BYTES];
-	uint32_t i = 0;
-	int rc = 0;
+	char why[AUX_WHY_BYTES];
 
-	for (; i < h->napps && rc == 0; i++) {
+	for (uint32_t i = 0; i < h->napps; i++) {
 		struct aux_app *a = h->app[i];
+		int rc = a ? begin_app(h, a, why) : 0;
 
-		if (!a)
-			continue;
-		snprintf(why, sizeof(why), "'%.200s': say first the name of an aux-app or the path of a plugin", a->declaration);
-		rc = aux_declared_word(a->declaration, word, sizeof(word));
-		if (rc == 0)
-			rc = aux_app_load(h, a, word, a->declaration, why);
-		if (rc == 0)
-			snprintf(why, sizeof(why), "no thread could be made");
-		if (rc == 0 && has_stage(a)) {
-			set_demand(h, a);
-			rc = set_active(h, a, h->control->demand[i].min);
-		} else if (rc == 0) {
-			a->events.cpu = aux_cores_cpu(h->cores, 0);
-		}
-		if (rc == 0 && aux_events_wanted(a))
-			rc = aux_events_start(a);
-		if (rc < 0)
+		if (rc < 0 && a->bypassed) {
+			aux_log(h, i, FP_AUX_WARN, "what it has coded can't be read: %s", why);
+			a->plugin = NULL;
+		} else if (rc < 0) {
 			failed(h, i, why);
+			return rc;
+		}
 	}
-	if (rc == 0) {
-		rc = aux_decode_new(h);
-		if (rc < 0)
-			failed(h, FP_AUXW_NO_APP, strerror(-rc));
-	}
+	int rc = aux_decode_new(h);
+
+	if (rc < 0)
+		failed(h, FP_AUXW_NO_APP, strerror(-rc));
 	return rc;
 }
 
@@ -445,7 +452,7 @@ static void end(struct aux_host *h)
 	aux_decode_cancel(h, 0, true);
 	aux_event_cancel(h, 0, true);
 	for (uint32_t i = 0; i < h->napps; i++) {
-		if (has_stage(h->app[i]))
+		if (aux_stage_is(h->app[i]))
 			aux_stage_stop(h->app[i]);
 		if (h->app[i] && h->app[i]->events.started)
 			aux_events_stop(h->app[i]);

@@ -139,6 +139,7 @@ struct aux_app {
 	uint32_t index;
 	char *declaration;             /* owned */
 	bool required;
+	bool bypassed;                 /* there only to decode */
 	struct aux_plugin *plugin;     /* NULL: no aux-app in this place */
 	struct aux_words words;        /* control thread; what others need of it is below */
 	_Atomic uint32_t deadline_ms, idle_ms;
@@ -266,6 +267,8 @@ void aux_figure2_stored(struct aux_app *a, uint64_t ticket, struct fp_aux_place 
 void aux_stage_init(struct aux_app *a);
 /* Make or end workers so that there are `active`. Control thread. */
 int aux_stage_set_active(struct aux_app *a, uint32_t active);
+/* Does it take chunks on their way out? */
+bool aux_stage_is(const struct aux_app *a);
 /* The first aux-app from place `index` on that takes chunks on their way out, or NULL. */
 struct aux_app *aux_next_out(struct aux_host *h, uint32_t index);
 void aux_stage_submit(struct aux_host *h, struct aux_job *j);  /* to the first stage; main thread, never waits */

@@ -117,7 +117,8 @@ static int on_config(struct aux_host *h, const struct fp_auxw_config *m)
 	h->app[m->index] = aux_app_new(h, m->index, (const char *)(m + 1), len);
 	if (!h->app[m->index])
 		return -ENOMEM;
-	h->app[m->index]->required = m->required != 0;
+	h->app[m->index]->required = m->required & FP_AUXW_CONFIG_REQUIRED;
+	h->app[m->index]->bypassed = m->required & FP_AUXW_CONFIG_BYPASSED;
 	if (m->index >= h->napps)
 		h->napps = m->index + 1;
 	return 0;

@@ -48,13 +48,16 @@ void aux_stage_init(struct aux_app *a)
 	}
 }
 
+bool aux_stage_is(const struct aux_app *a)
+{
+	return a && a->plugin && !a->bypassed && (a->plugin->app.chunk_out || a->plugin->app.write);
+}
+
 struct aux_app *aux_next_out(struct aux_host *h, uint32_t index)
 {
 	for (; index < h->napps; index++) {
-		struct aux_app *a = h->app[index];
-
-		if (a && a->plugin && (a->plugin->app.chunk_out || a->plugin->app.write))
-			return a;
+		if (aux_stage_is(h->app[index]))
+			return h->app[index];
 	}
 	return NULL;
 }

@@ -78,7 +78,11 @@ struct fp_auxw_head {
 	uint64_t id;                   /* of the job, event or request; 0: no answer is expected */
 };
 
-struct fp_auxw_config { struct fp_auxw_head h; uint32_t index, required; }; /* text: the declaration, "dedup hash=sha1 cores=1-2" */
+/* text: the declaration, "dedup hash=sha1 cores=1-2". required: bit 0: so declared; bit 1: bypassed, there only to decode what it has coded. One that is
+ * bypassed gets no chunk on its way out and no event, and does not keep the others from starting if it can't. */
+struct fp_auxw_config { struct fp_auxw_head h; uint32_t index, required; };
+#define FP_AUXW_CONFIG_REQUIRED 1u
+#define FP_AUXW_CONFIG_BYPASSED 2u
 struct fp_auxw_start {
 	struct fp_auxw_head h;
 	uint64_t pool_bytes, region_bytes;

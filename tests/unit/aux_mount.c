@@ -103,6 +103,7 @@ int am_start(struct am *m, const char *plugin_dir, const char *cores, const char
 	for (; declared && declared[config.index]; config.index++) {
 		const char *text = declared[config.index];
 
+		config.required = (m->bypassed >> config.index & 1) * FP_AUXW_CONFIG_BYPASSED;
 		am_send(m, &config, FP_AUXW_CONFIG, 0, sizeof(config), text, (uint32_t)strlen(text), NULL, 0);
 	}
 	start.napps = config.index;

@@ -38,7 +38,7 @@ struct am {
 	/* Answers a service: fills status and reply, returns its length. May be called several times (call counts from 0) until eof is set. */
 	uint32_t (*service)(struct am *, const struct fp_auxw_svc *m, const uint8_t *body, uint32_t len, unsigned call, struct fp_auxw_svc *answer,
 			    uint8_t *reply);
-	void *arg;
+	uint32_t bypassed;             /* bit i: declare the i-th one so */
 };
 
 /* Directory of the variant's programs: made of this program's own path. */

@@ -291,6 +291,30 @@ static void test_damaged_and_missing_decoders(void **state)
 	clean_end(&m);
 }
 
+static void test_a_bypassed_aux_app_decodes_and_no_more(void **state)
+{
+	static struct am m = {.bypassed = 2 | 4};
+	struct fp_auxw_stage s = {.name = "probe2", .in_bytes = 100, .out_bytes = 101};
+	char path[4300], first[4300];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/plugins/probe2.so do=xor", am_dir());
+	snprintf(first, sizeof(first), "%s/tests/plugins/probe.so do=xor", am_dir());
+	assert_int_equal(am_start(&m, "/nowhere", "", LIST(first, path, "/nowhere/x.so")), 0);
+	assert_int_equal(m.ready.app[1].has, FP_AUXW_HAS_IN);
+	assert_int_equal(m.ready.app[1].io_flags[FP_AUX_OP_UNLINK], 0);
+	assert_string_equal(m.ready.app[2].name, "");
+	am_wait_log(&m, "what it has coded can't be read: /nowhere/x.so");
+	fill(&m, 0, 16, 5);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->nstages, 1);
+	assert_string_equal(am_stages(d)->name, "probe");
+	memset(am_slot(&m, 0), 'x', 101);
+	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), 0);
+	clean_end(&m);
+}
+
 /* -------------------------------------------------------------- declarations */
 
 static void refused(const char *declared, const char *second, const char *want)
@@ -378,6 +402,7 @@ int main(void)
 		cmocka_unit_test(test_refusal_names_the_aux_app),
 		cmocka_unit_test(test_foreign_pages_and_buffers_are_refused),
 		cmocka_unit_test(test_damaged_and_missing_decoders),
+		cmocka_unit_test(test_a_bypassed_aux_app_decodes_and_no_more),
 		cmocka_unit_test(test_wrong_declarations_are_told_in_a_line),
 		cmocka_unit_test(test_words_of_the_host_reach_the_mount),
 		cmocka_unit_test(test_options_change_while_running),
