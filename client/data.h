@@ -40,6 +40,8 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
 bool cl_data_say_lost(struct cl_mount *m);
 /* After unmounting, before cl_core_stop: store threads end, leases go back. */
 void cl_data_stop(struct cl_mount *m);
+/* Something that an application had written was given up since the start, and told. Until cl_data_free. */
+bool cl_data_has_lost(struct cl_mount *m);
 /* After cl_core_stop and cl_itable_free. */
 void cl_data_free(struct cl_mount *m);
 

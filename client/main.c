@@ -108,6 +108,10 @@ static int finish(struct cl_mount *m)
     cl_core_stop(m);
     cl_shutdown_inodes_go();
     cl_itable_free(m);
+    if (rc == 0 && cl_data_has_lost(m)) {
+        FP_ERROR("written data was lost while this was mounted, as told then: see the errors above");
+        rc = -EIO;
+    }
     cl_data_free(m);
     cl_aux_free(m);
     return rc;

@@ -137,7 +137,8 @@ static void give_up(struct cl_data *d)
 	pthread_mutex_lock(&d->space_lock);
 	pthread_cond_broadcast(&d->space_cond);
 	pthread_mutex_unlock(&d->space_lock);
-	(void)cl_data_say_lost(d->m);
+	if (cl_data_say_lost(d->m))
+		atomic_store(&d->lost, true);
 	cl_inode_each(d->m, give_up_one, NULL);
 }
 
@@ -161,6 +162,11 @@ void cl_data_stop(struct cl_mount *m)
 	cl_admit_fini(&d->readers);
 	d->rcache = NULL;
 	d->pool = NULL;
+}
+
+bool cl_data_has_lost(struct cl_mount *m)
+{
+	return atomic_load(&m->data->lost);
 }
 
 void cl_data_free(struct cl_mount *m)

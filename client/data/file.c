@@ -181,6 +181,7 @@ void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...)
 	va_list ap;
 
 	atomic_fetch_add(&d->lost_bytes, bytes);
+	atomic_store(&d->lost, true);
 	va_start(ap, fmt);
 	note(d, fmt, ap);
 	va_end(ap);
@@ -190,6 +191,8 @@ void cl_file_set_error(struct cl_file *f, int err, const char *what)
 {
 	if (!f->error)
 		f->error = err;
+	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
+		atomic_store(&f->data->lost, true);
 	cl_data_note_error(f->data, "inode %llu: %s: %s; the last close or fsync that succeeded is still good",
 			   (unsigned long long)f->inode->ino, what, fp_strerror(err));
 }

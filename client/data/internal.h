@@ -52,6 +52,7 @@ struct cl_data {
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
 	atomic_ullong chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
+	atomic_bool lost;                  /* something written was given up since the start */
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */

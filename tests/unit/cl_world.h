@@ -78,6 +78,7 @@ struct world_bnf {
     atomic_int lease_err;
     atomic_bool hang_open;     /* who opens the local link waits, until this is false again */
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
+    atomic_bool break_stored;  /* … and it breaks at the next record over the local link */
     atomic_int break_executes; /* … after it was executed */
     atomic_bool hold_connects; /* who connects gets no answer, until this is false again */
     atomic_ulong connects;

@@ -367,7 +367,7 @@ int __wrap_fp_fdlink_call(struct fp_fdlink *link, uint16_t type, const ProtobufC
         r->nfds = 0;
     atomic_fetch_add(&l->calls, 1);
     world_sleep_up_to(world_faults.bnf_delay_us);
-    breaks = breaks_now(l->b);
+    breaks = breaks_now(l->b) || (type == FP__MSG_TYPE__MSG_STORED && atomic_exchange(&l->b->break_stored, false));
     if (breaks && !l->b->break_executes)
         flink_break(l);
     rc = l->up ? local_execute(l, type, msg, r) : -ENOTCONN;

@@ -257,6 +257,127 @@ static void test_limits_readers_and_a_writer_share_the_smallest_pool(void **stat
     end();
 }
 
+/* -------------------------------------------------------------- losses, numbers, threads */
+
+static void new_session(void *arg)
+{
+    atomic_fetch_add(&mnt.w.session, 1); /* the manager has forgotten this mount */
+    cl_data_session_new(arg);
+}
+
+static void test_limits_a_loss_is_remembered_until_the_end(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        begin(true, 65536, MIB, 300);
+        put(0, 1000);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+        assert_false(cl_data_has_lost(&mnt.m));
+        if (how == 0) {
+            b1->store_err = -EIO; /* given up after the deadline */
+        } else if (how == 1) {
+            put(65536, 65536); /* stored, since it is full */
+            for (int i = 0; i < 1000 && mnt.m.data->uncommitted_bytes == 0; i++)
+                usleep(1000);
+            world_on_core(new_session, &mnt.m);
+        } else if (how == 2) {
+            world_faults.mgr_window_max = 1;
+            put(10000, 500);
+        }
+        if (how == 3) { /* nothing was lost: somebody removed the file */
+            put(0, 500);
+            world_unlink(ino);
+        } else {
+            (void)fx_write(&mnt, &h, want, 500, 20000); /* may be what is told of the loss */
+        }
+        (void)cl_data_flush(&mnt.m, h.inode);
+        for (int i = 0; i < 100 && mnt.m.data->dirty_bytes + mnt.m.data->uncommitted_bytes > 0; i++) {
+            usleep(20000);
+            (void)cl_data_flush(&mnt.m, h.inode); /* takes the error */
+        }
+        b1->store_err = 0;
+        assert_int_equal(cl_data_sync_all(&mnt.m, true, fp_now_ms() + 3000), 0); /* nothing is left to write out … */
+        assert_int_equal(cl_data_has_lost(&mnt.m), how != 3);                    /* … since it is gone */
+        end();
+    }
+}
+
+static void test_limits_chunk_numbers_end_and_do_not_begin_anew(void **state)
+{
+    uint32_t at, bnf;
+    uint64_t last;
+
+    (void)state;
+    begin(true, 65536, MIB, 2000);
+    mnt.m.data->chunk_counter = UINT32_MAX;
+    put(0, 65536);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    last = world_chunk_at(ino, 0, &bnf, &at);
+    assert_int_equal(last, 7ull << 32 | UINT32_MAX);
+    assert_int_equal(fx_write(&mnt, &h, want, 65536, 65536), 65536);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -ENOSPC);
+    assert_int_equal(world_chunk_count(), 1);
+    assert_int_equal(world_chunk_at(ino, 0, &bnf, &at), last);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    end();
+}
+
+/* The benefactor has taken the record over, but its answer is lost: the next attempt must not use the number that is there already. */
+static void test_limits_an_attempt_never_uses_the_number_of_another(void **state)
+{
+    uint64_t first, second;
+
+    (void)state;
+    begin(true, 65536, MIB, 5000);
+    put(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0); /* the lease is there */
+    first = mnt.m.data->chunk_counter;
+    b1->break_executes = 1;
+    b1->break_stored = true;
+    put(65536, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    second = mnt.m.data->chunk_counter;
+    assert_true(second >= first + 2); /* one attempt that was executed, one that counts */
+    assert_int_equal(b1->acked, 3);
+    assert_int_equal(world_view(ino, buf, MIB), size);
+    assert_memory_equal(buf, want, size);
+    end();
+}
+
+static pthread_t core_thread, ran_on;
+static atomic_bool ran, core_went_on;
+
+static void slow(void *arg)
+{
+    ran_on = pthread_self();
+    for (int i = 0; i < 2000 && !core_went_on; i++) /* as one that waits for an answer, which the core loop brings */
+        usleep(1000);
+    *(int *)arg = core_went_on;
+    ran = true;
+}
+
+static void on_core(void *arg)
+{
+    core_thread = pthread_self();
+    WORLD_CHECK(cl_data_run(&mnt.m, slow, arg) == 0);
+    core_went_on = true;
+}
+
+static void test_limits_what_may_wait_runs_off_the_core_loop(void **state)
+{
+    int waited_for_core = 0;
+
+    (void)state;
+    begin(true, 65536, MIB, 2000);
+    ran = core_went_on = false;
+    world_on_core(on_core, &waited_for_core);
+    while (!ran)
+        usleep(1000);
+    assert_true(waited_for_core);
+    assert_false(pthread_equal(core_thread, ran_on));
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +386,10 @@ int main(void)
         cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
         cmocka_unit_test(test_limits_64_readers_share_the_smallest_pool),
         cmocka_unit_test(test_limits_readers_and_a_writer_share_the_smallest_pool),
+        cmocka_unit_test(test_limits_a_loss_is_remembered_until_the_end),
+        cmocka_unit_test(test_limits_chunk_numbers_end_and_do_not_begin_anew),
+        cmocka_unit_test(test_limits_an_attempt_never_uses_the_number_of_another),
+        cmocka_unit_test(test_limits_what_may_wait_runs_off_the_core_loop),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
