@@ -379,7 +379,8 @@ static void settle(struct aux_app *a, struct aux_job *j, struct aux_call *c, int
 	if (rc < 0) {
 		j->status = rc;
 		j->status_app = a->index;
-		atomic_fetch_add(&a->stats->errors, 1);
+		if (!atomic_load(&j->cancelled))
+			atomic_fetch_add(&a->stats->errors, 1);
 		return;
 	}
 	if (rc == FP_AUX_REPLACED && c->replaced_bytes > 0) {

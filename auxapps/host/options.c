@@ -3,7 +3,8 @@
  *
  * Called at start-up and for `fpctl auxapps set`; by fp-auxtest and `fp-job check`. Pure but for memory. The option table of programs
  * (fp/opt.h) was not used: its types are fixed when a program is built, those of a plugin when it is loaded. Sizes, times and "did you
- * mean" are the same functions. Values may hold blanks when they are in double quotes. A word without `=` means yes.
+ * mean" are the same functions. Values may hold blanks when they are in double quotes. `required` stands alone, every other word has a value. What
+ * fp-mount says of its part of the words before the host runs (client/aux/declare.c) has the same limits.
  */
 #include "auxapps/host/load.h"
 
@@ -133,25 +134,25 @@ static int own_set(struct aux_words *w, int which, const char *value)
 {
 	switch (which) {
 	case 0: return set_cores(w, value);
-	case 1: return set_count(&w->queue, value, 1, 1024);
-	case 2: return set_time(&w->deadline_ms, value, 100, FP_HOUR_MS(1));
+	case 1: return set_count(&w->queue, value, 1, 256);
+	case 2: return set_time(&w->deadline_ms, value, 10, FP_HOUR_MS(1));
 	case 3: return set_time(&w->idle_ms, value, 100, FP_HOUR_MS(24));
 	case 4: return set_bool(&w->verify, value);
-	case 5: return set_bool(&w->required, value);
-	case 6: return set_count(&w->failures_max, value, 0, 1000);
-	default: return set_count(&w->nodes, value, 1, 1000000);
+	case 5: w->required = true; return value[0] == '\0' ? 0 : -EINVAL;
+	case 6: return set_count(&w->failures_max, value, 1, 100);
+	default: return set_count(&w->nodes, value, 1, 1 << 20);
 	}
 }
 
 static const struct { const char *name, *what; bool can_change; } own[OWN_WORDS] = {
 	{"cores", "a number of cores, 1 to 64, or a range such as 1-3", true},
-	{"queue", "how many chunks may wait, 1 to 1024", true},
-	{"deadline", "a time from 100ms to 1h", true},
+	{"queue", "how many chunks may wait, 1 to 256", true},
+	{"deadline", "a time from 10ms to 1h", true},
 	{"idle", "a time from 100ms to 24h", true},
 	{"verify", "on or off", true},
-	{"required", "yes or no", false},
-	{"failures", "how many failures are borne, 0 to 1000", false},
-	{"nodes", "a number of nodes, 1 to 1000000", false},
+	{"required", "no value, the word alone", false},
+	{"failures", "how many failures are borne, 1 to 100", false},
+	{"nodes", "a number of nodes, 1 to 1048576", false},
 };
 
 static int own_find(const char *name)
@@ -272,16 +273,6 @@ static int unknown(const struct aux_plugin *p, const char *name, char *why)
 	return fail(why, -EINVAL, "%s has no option '%.60s': there are %s", p->app.name, name, list(names, text, sizeof(text)));
 }
 
-/* A word without `=`: yes, in the word that the option takes for it. */
-static const char *plain_value(const struct fp_aux_option *o)
-{
-	for (const char *const *c = o->choices; c && *c; c++) {
-		if (parse_bool(*c) == 1)
-			return *c;
-	}
-	return "yes";
-}
-
 static int apply(struct aux_options *o, struct aux_words *w, char *word, uint64_t *seen_own, uint64_t *seen, char *why)
 {
 	const struct aux_plugin *p = o->plugin;
@@ -296,9 +287,9 @@ static int apply(struct aux_options *o, struct aux_words *w, char *word, uint64_
 		if (*seen_own & (1ull << i))
 			return fail(why, -EINVAL, "%s: '%s' is given twice", p->app.name, word);
 		*seen_own |= 1ull << i;
-		if (own_set(w, i, value ? value : "yes") == 0)
+		if (own_set(w, i, value ? value : "") == 0)
 			return 0;
-		return fail(why, -EINVAL, "%s: %s=%s: give %s", p->app.name, word, value ? value : "", own[i].what);
+		return fail(why, -EINVAL, "%s: %s%s%s: give %s", p->app.name, word, value ? "=" : "", value ? value : "", own[i].what);
 	}
 	i = option_find(p, word);
 	if (i < 0)
@@ -306,12 +297,13 @@ static int apply(struct aux_options *o, struct aux_words *w, char *word, uint64_
 	if (*seen & (1ull << i))
 		return fail(why, -EINVAL, "%s: '%s' is given twice", p->app.name, word);
 	*seen |= 1ull << i;
-	const char *v = value ? value : plain_value(&p->app.options[i]);
-	int rc = check_value(p, &p->app.options[i], v, &number, why);
+	if (!value)
+		return fail(why, -EINVAL, "%s: '%s' has no value: write %s=VALUE", p->app.name, word, word);
+	int rc = check_value(p, &p->app.options[i], value, &number, why);
 
 	if (rc < 0)
 		return rc;
-	char *copy = strdup(v);
+	char *copy = strdup(value);
 
 	if (!copy)
 		return fail(why, -ENOMEM, "out of memory");

@@ -344,6 +344,9 @@ static void test_wrong_declarations_are_told_in_a_line(void **state)
 	refused("probe level=3 level=4", NULL, "'level' is given twice");
 	refused("probe cores=3-1", NULL, "cores=3-1: give a number of cores");
 	refused("probe deadline=5", NULL, "deadline=5: give a time");
+	refused("probe level", NULL, "probe: 'level' has no value: write level=VALUE");
+	refused("probe required=yes", NULL, "required=yes: give no value, the word alone");
+	refused("probe queue", NULL, "probe: queue: give how many chunks may wait");
 	refused("probe key=\"a", NULL, "a double quote is not closed");
 	refused("probe do=nostart", NULL, "aux-app probe does not start");
 	refused("probe", "probe key=x", "aux-app probe is declared twice");
