@@ -88,7 +88,7 @@ int mgr_storedir_take(const char *dir, char *db_path, size_t size)
 
 void mgr_storedir_undo(const char *dir, const char *db_path)
 {
-    static const char *const suffixes[] = {"", "-wal", "-shm"};
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
     char path[4200];
 
     for (size_t i = 0; made_db && i < sizeof suffixes / sizeof *suffixes; i++) {

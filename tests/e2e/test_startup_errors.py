@@ -203,15 +203,14 @@ def test_refused_manager_leaves_nothing(native, there):
     taken.close()
 
 
-def test_refused_manager_leaves_a_store_alone(native, key):
+def test_refused_manager_leaves_a_store_alone(manager):
     taken, where = busy_port()
-    d = subprocess.Popen([bin_path("fp-manager"), f"--dir={native}/m", "--listen=127.0.0.1:0", f"--key={key}"],
-                         stderr=subprocess.DEVNULL)
-    wait_until("a store", 5, lambda: os.path.exists(f"{native}/m/store.db"))
-    wait_until("it to have ended", 10, lambda: d.terminate() or d.poll() is not None)
-    before = sorted(os.listdir(f"{native}/m"))
-    fails("fp-manager", f"--dir={native}/m", f"--listen={where}", f"--key={key}", says=where)
-    assert "store.db" in before and sorted(os.listdir(f"{native}/m")) == before
+    s = manager.store
+    assert manager.term() == 0
+    fails("fp-manager", f"--dir={s.dir}/manager", f"--listen={where}", f"--key={s.key}", says=where)
+    assert "store.db" in os.listdir(f"{s.dir}/manager")
+    s.restart_manager()
+    s.fpctl("status")
     taken.close()
 
 
