@@ -78,7 +78,6 @@ struct aux_job {
 	struct aux_ticket ticket[4];
 	int32_t status;
 	uint32_t status_app;
-	uint64_t late_ns;                      /* when it came to a full first stage; 0: it did not */
 	struct fp_aux_part page_part[];
 };
 
@@ -98,6 +97,7 @@ struct aux_stage {
 	pthread_cond_t space, quiet;
 	struct aux_job *head, **tail;
 	uint32_t queued, limit, waiting_for_space;
+	uint64_t full_since_ns;        /* more wants in than `limit` since then; 0: it is not so */
 	uint32_t running, running_max;
 	bool paused, stop;
 	uint32_t active;               /* workers that may run */

@@ -108,11 +108,19 @@ static struct aux_job *take(struct aux_app *a)
 	atomic_store_explicit(&a->stats->queue, s->queued, memory_order_relaxed);
 	if (s->waiting_for_space > 0)
 		pthread_cond_signal(&s->space);
-	if (j->late_ns) {
-		atomic_fetch_add(&a->stats->wait_ns, fp_now_ns() - j->late_ns);
-		j->late_ns = 0;
+	if (s->full_since_ns && s->queued < s->limit) {
+		atomic_fetch_add(&a->stats->wait_ns, fp_now_ns() - s->full_since_ns);
+		s->full_since_ns = 0;
 	}
 	return j;
+}
+
+/* A chunk comes, and there is no room. */
+static void note_full(struct aux_app *a)
+{
+	atomic_fetch_add(&a->stats->waits, 1);
+	if (a->stage.full_since_ns == 0)
+		a->stage.full_since_ns = fp_now_ns();
 }
 
 static void leave(struct aux_app *a)
@@ -156,14 +164,11 @@ static void hand_over(struct aux_app *a, struct aux_job *j)
 
 	pthread_mutex_lock(&s->lock);
 	if (s->queued >= s->limit && !s->stop) {
-		uint64_t from = fp_now_ns();
-
-		atomic_fetch_add(&a->stats->waits, 1);
+		note_full(a);
 		s->waiting_for_space++;
 		while (s->queued >= s->limit && !s->stop)
 			pthread_cond_wait(&s->space, &s->lock);
 		s->waiting_for_space--;
-		atomic_fetch_add(&a->stats->wait_ns, fp_now_ns() - from);
 	}
 	put(a, j);
 	pthread_mutex_unlock(&s->lock);
@@ -200,10 +205,8 @@ void aux_stage_submit(struct aux_host *h, struct aux_job *j)
 	}
 	s = &a->stage;
 	pthread_mutex_lock(&s->lock);
-	if (s->queued >= s->limit) {
-		j->late_ns = fp_now_ns();
-		atomic_fetch_add(&a->stats->waits, 1);
-	}
+	if (s->queued >= s->limit)
+		note_full(a);
 	put(a, j);
 	pthread_mutex_unlock(&s->lock);
 }
