@@ -30,7 +30,7 @@ struct aux_control {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	bool stop, decode_only;
+	bool stop;
 	struct change *head, **tail;
 	/* of the control thread */
 	struct aux_demand demand[FP_AUXW_APPS_MAX];
@@ -527,14 +527,13 @@ static void *control_thread(void *arg)
 	return NULL;
 }
 
-int aux_control_new(struct aux_host *h, bool decode_only)
+int aux_control_new(struct aux_host *h)
 {
 	struct aux_control *k = calloc(1, sizeof(*k));
 	pthread_condattr_t attr;
 
 	if (!k)
 		return -ENOMEM;
-	k->decode_only = decode_only;
 	pthread_mutex_init(&k->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

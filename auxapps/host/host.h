@@ -312,7 +312,7 @@ void aux_decode_pause(struct aux_app *a, bool pause);
 /* -------------------------------------------------------------- control.c */
 
 /* Makes the control thread, which loads and starts all aux-apps, and says READY or FAILED. */
-int aux_control_new(struct aux_host *h, bool decode_only);
+int aux_control_new(struct aux_host *h);
 void aux_control_change(struct aux_host *h, const struct fp_auxw_change *m);
 /* Ends all aux-apps; returns when they are stopped or 2 s are over. */
 void aux_control_stop(struct aux_host *h);

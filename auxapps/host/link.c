@@ -164,7 +164,7 @@ static int on_start(struct aux_host *h, const struct fp_auxw_start *m)
 	aux_self->cpu = aux_cores_pin(h->cores, -1);
 	if (aux_self->slot)
 		atomic_store(&aux_self->slot->core, aux_self->cpu);
-	return aux_control_new(h, m->decode_only != 0);
+	return aux_control_new(h);
 }
 
 static void on_chunk_out(struct aux_host *h, const struct fp_auxw_chunk_out *m)

@@ -214,6 +214,39 @@ static void test_wrong_verdicts_cost_no_data(void **state)
 	}
 }
 
+static void test_plugins_from_elsewhere_are_verified(void **state)
+{
+	static struct am m;
+	char path[4300];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/plugins/probe.so do=bad", am_dir());
+	assert_int_equal(am_start(&m, "/nowhere", "", LIST(path)), 0);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 0);
+	am_wait_log(&m, "what chunk_out wrote is not undone by chunk_in");
+	clean_end(&m);
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=bad")), 0);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 1);
+	clean_end(&m);
+}
+
+static void test_log_lines_are_bounded(void **state)
+{
+	static struct am m;
+	uint32_t lines = 0;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=verdict")), 0);
+	for (int i = 0; i < 200; i++)
+		assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, 4096, 0))->status, 0);
+	am_run(&m, 50);
+	for (const char *s = m.log; (s = strstr(s, "which is no verdict")); s++)
+		lines++;
+	assert_in_range(lines, 10, 40);
+	assert_int_equal(m.status->stats[0].errors, 200);
+	clean_end(&m);
+}
+
 static void test_too_many_pieces_are_refused(void **state)
 {
 	static struct am m;
@@ -401,6 +434,8 @@ int main(void)
 		cmocka_unit_test(test_nothing_new_ends_the_chain),
 		cmocka_unit_test(test_two_deduplications_are_composed),
 		cmocka_unit_test(test_wrong_verdicts_cost_no_data),
+		cmocka_unit_test(test_plugins_from_elsewhere_are_verified),
+		cmocka_unit_test(test_log_lines_are_bounded),
 		cmocka_unit_test(test_too_many_pieces_are_refused),
 		cmocka_unit_test(test_refusal_names_the_aux_app),
 		cmocka_unit_test(test_foreign_pages_and_buffers_are_refused),
