@@ -176,7 +176,7 @@ def test_finds_its_store(new_store):
 
 
 def test_bounded_when_the_manager_is_silent(store):
-    store.manager.send(signal.SIGSTOP)
+    store.manager.freeze()
     try:
         started = time.monotonic()
         r = fpctl("status", f"--manager={store.addr}", f"--key={store.key}", "--timeout=1s")
@@ -187,7 +187,7 @@ def test_bounded_when_the_manager_is_silent(store):
 
 
 def test_bounded_when_the_mount_hangs(store):
-    store.mounts[0].send(signal.SIGSTOP)
+    store.mounts[0].freeze()
     try:
         started = time.monotonic()
         r = fpctl("status", store.mounts[0].path, "--timeout=1s")

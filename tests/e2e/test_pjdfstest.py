@@ -11,6 +11,8 @@ import subprocess
 
 import pytest
 
+from harness.daemons import SLOW
+
 RESULT = re.compile(r"^(\S+::\S+)\s+(ok|FAILED|skipped|expected failure)\s*$", re.M)
 
 CONFIG = """
@@ -42,7 +44,7 @@ def results(program, config, path):
     # It makes its own directories, and becomes other users in them.
     os.makedirs(path, exist_ok=True)
     os.chmod(path, 0o755)
-    run = subprocess.run([program, "-c", config, "-p", path], capture_output=True, text=True, timeout=200)
+    run = subprocess.run([program, "-c", config, "-p", path], capture_output=True, text=True, timeout=200 * SLOW)
     found = dict(RESULT.findall(run.stdout))
     assert len(found) > 300, run.stdout[-2000:] + run.stderr[-2000:]
     return found

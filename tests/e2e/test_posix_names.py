@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from harness.daemons import SLOW
 from harness.files import (LIBC, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, read_file, renameat2, seed_of_run,
                            write_file)
 
@@ -103,7 +104,7 @@ def test_deep_path(d):
     os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=here))
     assert os.listdir(here) == ["bottom"]
     os.close(here)
-    assert subprocess.run(["rm", "-rf", f"{d}/{'deeper' * 8}"], timeout=30).returncode == 0
+    assert subprocess.run(["rm", "-rf", f"{d}/{'deeper' * 8}"], timeout=30 * SLOW).returncode == 0
 
 
 @pytest.mark.short
@@ -203,7 +204,7 @@ def test_100000_entries(d):
     assert len(names) == count and len(set(names)) == count
     with os.scandir(d) as it:
         assert sum(1 for e in it if e.is_file(follow_symlinks=False)) == count
-    out = subprocess.run(["ls", "-l", d], capture_output=True, timeout=120)
+    out = subprocess.run(["ls", "-l", d], capture_output=True, timeout=120 * SLOW)
     assert out.stdout.count(b"\n") == count + 1
     assert os.path.exists(f"{d}/entry-{count - 1:06d}")
 
@@ -311,9 +312,9 @@ def test_rm_rf_of_a_tree(d):
         os.makedirs(f"{d}/t/{i}/a/b")
         for k in range(20):
             write_file(f"{d}/t/{i}/a/{k}", b"x" * k)
-    assert subprocess.run(["cp", "-a", f"{d}/t", f"{d}/u"], timeout=60).returncode == 0
-    assert subprocess.run(["diff", "-r", f"{d}/t", f"{d}/u"], timeout=60).returncode == 0
-    assert subprocess.run(["rm", "-rf", f"{d}/t", f"{d}/u"], timeout=60).returncode == 0
+    assert subprocess.run(["cp", "-a", f"{d}/t", f"{d}/u"], timeout=60 * SLOW).returncode == 0
+    assert subprocess.run(["diff", "-r", f"{d}/t", f"{d}/u"], timeout=60 * SLOW).returncode == 0
+    assert subprocess.run(["rm", "-rf", f"{d}/t", f"{d}/u"], timeout=60 * SLOW).returncode == 0
     assert os.listdir(d) == []
 
 

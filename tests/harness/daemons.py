@@ -154,6 +154,18 @@ class Daemon:
     def send(self, sig):
         os.kill(self.pid, sig)
 
+    def freeze(self):
+        """SIGSTOP, and no thread runs any more: one that was being woken could still take a request, and never answer it."""
+        self.send(signal.SIGSTOP)
+
+        def stopped():
+            states = []
+            for task in os.listdir(f"/proc/{self.pid}/task"):
+                with open(f"/proc/{self.pid}/task/{task}/stat") as f:
+                    states.append(f.read().rsplit(")", 1)[1].split()[0])
+            return all(state == "T" for state in states)
+        wait_until(f"{self.name} to stop", 10, stopped, 0.002)
+
     def kill(self, sig=signal.SIGKILL, seconds=15):
         """Sends sig, waits for the end, returns the exit code as Popen has it."""
         self.ended_as_told = True
