@@ -131,6 +131,7 @@ static void on_tick(uv_timer_t *timer)
         cl_core_start_result(c, -ETIMEDOUT, "%s",
                              c->start_why[0] ? c->start_why : "the manager did not answer in time");
     cl_requests_tick(c, now_ms);
+    cl_early_tick(c);
     if (++c->ticks % TICKS_PER_STAT == 0 && c->link == CL_LINK_UP)
         cl_link_stats(c);
 }
@@ -236,6 +237,7 @@ int cl_core_start(struct cl_mount *m)
     pthread_mutex_init(&c->start_lock, NULL);
     pthread_cond_init(&c->start_cond, NULL);
     cl_calls_init(&c->calls);
+    cl_early_init(c);
     c->start_deadline_ms = fp_now_ms() + m->opt.start_timeout_ms;
     /* On failure before the thread runs the process ends: nothing is taken back. */
     int rc = init_loop(c);

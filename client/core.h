@@ -32,7 +32,7 @@ uv_loop_t *cl_core_loop(struct cl_mount *m);
 /* The rpc context of the core loop (store key; plain as --data-encryption says): for connections to benefactors. Core loop only. */
 struct fp_rpc *cl_core_rpc(struct cl_mount *m);
 /* While no other mount of the store exists, the number of this period; else 0. Then the kernel may cache names for CL_ALONE_TIMEOUT_S
- * (ops.h), and newdirs.h knows what is not there. Any thread. */
+ * (ops.h), and names.h knows what is in some directories. Any thread. */
 uint32_t cl_core_alone(struct cl_mount *m);
 /* Run fn(arg) on the core loop, in order of posting. Any thread; never blocks; never fails after start. */
 void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
@@ -65,6 +65,11 @@ void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, 
 void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /* End all of these with err, and wait until that is done. Any thread but the core loop. */
 void cl_mgr_fail_lasting(struct cl_mount *m, int err);
+/*
+ * As cl_mgr_call, for a change that a program has been told of already (early.h): no request of this mount goes before it that
+ * comes after this. lasting: as cl_mgr_call_lasting.
+ */
+void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool lasting, cl_mgr_cb cb, void *arg);
 /* End all waits that have an `interrupted`, with err, and wait until that is done. Before the FUSE session goes. Any thread but the core loop. */
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
 /* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */

@@ -15,6 +15,7 @@
 
 #include "client/client.h"
 #include "client/core.h"
+#include "client/names.h"
 #include "client/slots.h"
 #include "fp.pb-c.h"
 #include "fp/key.h"
@@ -40,11 +41,33 @@ struct cl_request {
     bool opens;       /* an answer of 0 means that the manager holds an inode for us */
     bool lasting;     /* never given up for time */
     bool told_late;   /* … but its caller knows that the time is over */
+    struct cl_names_mark mark;
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);
     void *arg;
     size_t len_bytes;
     uint8_t packed[]; /* without slot and slot_seq */
+};
+
+/*
+ * What early.c keeps. on may be switched on by the core loop only; who is inside (users) has seen it on, and whoever
+ * waits for the end of it switches it off and waits until users and inflight are 0.
+ */
+struct cl_early {
+    atomic_bool on;
+    atomic_bool asked;     /* MSG_INODES is under way */
+    atomic_uint users;     /* threads that answer programs from here */
+    atomic_uint inflight;  /* requests whose programs have been told already */
+    atomic_uint uses;      /* only grows: was it used? */
+    atomic_ullong ask_after_ms; /* it was refused: not before */
+    atomic_int failed;     /* first failure that no program has been told of */
+    unsigned idle_uses, idle_ticks;
+    bool lent;             /* the manager knows that we may */
+    pthread_mutex_t lock;
+    uint64_t next, end;    /* lock: numbers for new files */
+    uint64_t next2, end2;  /* lock: the range after that */
+    bool recalled;         /* MSG_ALONE is to be answered: */
+    uint64_t recall_id;
 };
 
 enum cl_link_state {
@@ -92,6 +115,7 @@ struct cl_core {
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
+    struct cl_early early;
 
     pthread_mutex_t release_lock;
     uint64_t *releases;             /* release_lock */
@@ -118,6 +142,12 @@ void cl_core_start_result(struct cl_core *c, int err, const char *fmt, ...)
 void cl_link_connect(struct cl_core *c);
 void cl_link_bye(struct cl_core *c);
 void cl_link_stats(struct cl_core *c);
+
+/* early.c; core loop */
+void cl_early_init(struct cl_core *c);
+void cl_early_off(struct cl_core *c);   /* from here on nothing is answered early */
+void cl_early_check(struct cl_core *c); /* has it ended? Then MSG_ALONE is answered */
+void cl_early_tick(struct cl_core *c);
 
 /* mgr_call.c */
 void cl_requests_pump(struct cl_core *c); /* send what can be sent */

@@ -84,6 +84,9 @@ int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_
 int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whence, uint64_t *out_off);
 ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t off_in, struct cl_handle *out, uint64_t off_out, uint64_t len);
 
+/* A failure that no program is told of: in the log and in fpctl status. Any thread. */
+void cl_data_tell_error(struct cl_mount *m, const char *line);
+
 /* Overlay unpublished size, mtime, blocks; inode->lock held. */
 void cl_data_overlay(struct cl_inode *inode, struct stat *st);
 /* utimens on a file with unpublished writes: the set mtime wins over that of earlier writes; inode->lock held. */

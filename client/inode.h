@@ -38,6 +38,8 @@ struct cl_inode {
 	struct cl_inode *newer, *older; /* table lock: closed ones, by time of closing */
 	bool closed;               /* table lock: is in that list */
 	bool gone;                 /* atomic: the manager lost it while it was open: -EIO */
+	struct cl_creating *creating; /* early.c: its manager has not answered yet that it exists */
+	int create_error;          /* early.c: it never will */
 	pthread_mutex_t lock;      /* protects what follows */
 	uint32_t handles;          /* cl_data_open minus cl_data_release */
 	uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */

@@ -19,6 +19,7 @@
 #include "client/core.h"
 #include "client/daemon.h"
 #include "client/data.h"
+#include "client/early.h"
 #include "client/fuse_session.h"
 #include "client/inode.h"
 #include "client/mountpoint.h"
@@ -102,6 +103,7 @@ static int finish(struct cl_mount *m)
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_fuse_close(m, !unmounted);
+    cl_early_drain(m, limit_ms);
     cl_core_data_stopping(m);
     cl_aux_stop(m);
     cl_data_stop(m);

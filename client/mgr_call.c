@@ -28,6 +28,7 @@
 
 #include "client/core_int.h"
 #include "client/inode.h"
+#include "client/names.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -66,6 +67,8 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
         return &fp__xattr_reply__descriptor;
     case FP__MSG_TYPE__MSG_STATFS:
         return &fp__stat_fs_reply__descriptor;
+    case FP__MSG_TYPE__MSG_INODES:
+        return &fp__inodes_reply__descriptor;
     case FP__MSG_TYPE__MSG_SLICEMAP:
         return &fp__slice_map_reply__descriptor;
     case FP__MSG_TYPE__MSG_COMMIT:
@@ -185,6 +188,7 @@ static void answer(struct cl_request *q, int status, const struct fp_rpc_in *in)
         if (!reply)
             status = -EPROTO;
     }
+    cl_names_answered(&q->mark, true);
     q->cb(q->arg, status, reply);
     if (reply && !q->keeps_reply)
         protobuf_c_message_free_unpacked(reply, NULL);
@@ -204,6 +208,7 @@ static void late_answer(struct cl_request *q, int status, const struct fp_rpc_in
 
 static void give_up(struct cl_request *q, int status)
 {
+    cl_names_answered(&q->mark, false);
     q->cb(q->arg, status, NULL);
 }
 
@@ -225,7 +230,7 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     else
         give_up(q, status);
     free(q);
-    if (c->calls.waiting.head)
+    if (c->calls.waiting.head || c->calls.early.head)
         cl_requests_pump(c);
 }
 
@@ -272,7 +277,8 @@ static bool send_directly(struct cl_core *c, struct cl_request *q)
         return false;
     const struct cl_calls *calls = &c->calls;
     if (c->link == CL_LINK_UP && !c->queue_full && !c->stopping && calls->count < REQUESTS_MAX &&
-        !calls->resend.head && !calls->plain.head && !calls->waiting.head && cl_core_inbox_empty(c)) {
+        !calls->resend.head && !calls->early.head && !calls->plain.head && !calls->waiting.head &&
+        cl_core_inbox_empty(c)) {
         sent = true;
         cl_calls_add(&c->calls, &q->call);
         call = cl_calls_next(&c->calls);
@@ -317,6 +323,7 @@ static struct cl_request *request_new(struct cl_mount *m, uint32_t type, Protobu
         .arg = arg,
         .len_bytes = len,
     };
+    cl_names_sent(type, msg, &q->mark);
     protobuf_c_message_pack(msg, q->packed);
     return q;
 }
@@ -340,6 +347,15 @@ void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
     q->interrupted = interrupted;
     if (!send_directly(m->core, q))
         cl_core_post_item(m->core, &q->item);
+}
+
+void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool lasting, cl_mgr_cb cb,
+                       void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->call.early = true;
+    q->lasting = lasting;
+    cl_core_post_item(m->core, &q->item);
 }
 
 /* -------------------------------------------------------------- waiting for the answer */
@@ -452,6 +468,7 @@ void cl_requests_tick(struct cl_core *c, uint64_t now_ms)
     cl_requests_pump(c);
     tick_list(c, &c->calls.sent, now_ms);
     tick_list(c, &c->calls.resend, now_ms);
+    tick_list(c, &c->calls.early, now_ms);
     tick_list(c, &c->calls.plain, now_ms);
     tick_list(c, &c->calls.waiting, now_ms);
 }
@@ -484,6 +501,7 @@ static void fail_all(void *arg)
     struct fail_all *f = arg;
     fail_list(f, &f->c->calls.sent);
     fail_list(f, &f->c->calls.resend);
+    fail_list(f, &f->c->calls.early);
     fail_list(f, &f->c->calls.plain);
     fail_list(f, &f->c->calls.waiting);
     sem_post(&f->done);

@@ -23,7 +23,7 @@
 #include "client/data.h"
 #include "client/shutdown.h"
 #include "client/inode.h"
-#include "client/newdirs.h"
+#include "client/names.h"
 #include "fp/err.h"
 #include "fp/log.h"
 
@@ -33,6 +33,7 @@
 #define HELLO_MS       5000u
 #define BYE_MS         200u
 #define SLOTS_DEFAULT  64u
+#define WAIT_MORE_MS   6000u /* for a mount that hangs: the manager closes its connection after 5 s */
 
 static void on_retry(uv_timer_t *timer)
 {
@@ -112,7 +113,8 @@ static void set_alone(struct cl_core *c, bool alone)
         atomic_store(&c->alone, ++c->alone_periods);
     } else if (!alone) {
         atomic_store(&c->alone, 0);
-        cl_newdirs_clear();
+        cl_early_off(c);
+        cl_names_clear();
     }
 }
 
@@ -135,11 +137,19 @@ static void link_up(struct cl_core *c)
     }
 }
 
-static void on_waited(uv_timer_t *timer)
+static void wait_for(struct cl_core *c, const char *who)
 {
-    struct cl_core *c = timer->data;
-    if (c->link == CL_LINK_HELLO && c->conn)
-        link_up(c);
+    FP_INFO("waiting for %s, which was the only mount of the store and has to tell the manager what it has done", who);
+    if (c->started)
+        return;
+    c->start_deadline_ms += WAIT_MORE_MS;
+    pthread_mutex_lock(&c->start_lock);
+    if (!c->start_done)
+        snprintf(c->start_why, sizeof c->start_why,
+                 "the manager waits for the mount %.250s, which does not answer: end it, or try again when its session has "
+                 "expired",
+                 who);
+    pthread_mutex_unlock(&c->start_lock);
 }
 
 static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
@@ -161,9 +171,8 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
     set_alone(c, r->alone);
-    /* Another mount was alone until now: what its kernel caches of names expires first. */
-    if (r->wait_ms > 0)
-        uv_timer_start(&c->retry, on_waited, r->wait_ms, 0);
+    if (r->wait)
+        wait_for(c, r->wait_for); /* until MSG_READY */
     else
         link_up(c);
 }
@@ -214,6 +223,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.open_ino = open;
     h.n_open_ino = nopen;
     h.open_known = c->session != 0;
+    h.early = c->early.lent = atomic_load(&c->early.inflight) > 0;
     struct fp_rpc_req req = {
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
     int rc = fp_rpc_call(conn, &req, NULL);
@@ -230,6 +240,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
         return;
     c->conn = NULL;
     set_alone(c, false); /* until the next hello says so */
+    c->early.recalled = false;
     if (was_up && !c->stopping)
         FP_WARN("lost the manager at %s: %s; trying again", c->m->opt.manager_text,
                 why ? why : fp_strerror(err));
@@ -250,12 +261,16 @@ static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
     fp__bnf_table__free_unpacked(t, NULL);
 }
 
+/* Answered when nothing is under way of what being alone has allowed. */
 static void on_alone(struct cl_core *c, const struct fp_rpc_in *in)
 {
     Fp__Alone *a = fp__alone__unpack(NULL, in->msg_len_bytes, in->msg);
     set_alone(c, a && a->alone);
     if (a)
         fp__alone__free_unpacked(a, NULL);
+    c->early.recalled = true;
+    c->early.recall_id = in->id;
+    cl_early_check(c);
 }
 
 static void on_aux_msg(struct cl_core *c, const struct fp_rpc_in *in)
@@ -287,6 +302,10 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_ALONE:
         on_alone(c, in);
+        return;
+    case FP__MSG_TYPE__MSG_READY:
+        if (c->link == CL_LINK_HELLO)
+            link_up(c);
         break;
     case FP__MSG_TYPE__MSG_AUX_MSG:
         on_aux_msg(c, in);

@@ -67,6 +67,8 @@ static struct cl_call_list *list_of(struct cl_calls *c, const struct cl_call *ca
         return &c->plain;
     case CL_CALL_WAITING:
         return &c->waiting;
+    case CL_CALL_EARLY:
+        return &c->early;
     case CL_CALL_RESEND:
         return &c->resend;
     case CL_CALL_SENT:
@@ -89,7 +91,8 @@ void cl_calls_add(struct cl_calls *c, struct cl_call *call)
     call->slot = 0;
     call->slot_seq = 0;
     call->detached = call->sent_before = false;
-    call->state = call->slotted ? CL_CALL_WAITING : CL_CALL_PLAIN;
+    assert(call->slotted || !call->early);
+    call->state = call->early ? CL_CALL_EARLY : call->slotted ? CL_CALL_WAITING : CL_CALL_PLAIN;
     list_append(list_of(c, call), call);
     c->count++;
 }
@@ -101,19 +104,28 @@ static void to_sent(struct cl_calls *c, struct cl_call *call)
     list_append(&c->sent, call);
 }
 
+static struct cl_call *with_slot(struct cl_calls *c, struct cl_call_list *l)
+{
+    if (!l->head || c->nfree == 0)
+        return NULL;
+    struct cl_call *call = cl_call_list_pop(l);
+    call->slot = c->free_slots[--c->nfree];
+    call->slot_seq = ++c->seq[call->slot];
+    return call;
+}
+
 struct cl_call *cl_calls_next(struct cl_calls *c)
 {
     struct cl_call *call;
     if (!c->up)
         return NULL;
     call = cl_call_list_pop(&c->resend);
-    if (!call)
+    if (!call && c->early.head)
+        call = with_slot(c, &c->early); /* NULL: all the others wait too */
+    else if (!call)
         call = cl_call_list_pop(&c->plain);
-    if (!call && c->waiting.head && c->nfree > 0) {
-        call = cl_call_list_pop(&c->waiting);
-        call->slot = c->free_slots[--c->nfree];
-        call->slot_seq = ++c->seq[call->slot];
-    }
+    if (!call && !c->early.head)
+        call = with_slot(c, &c->waiting);
     if (call)
         to_sent(c, call);
     return call;

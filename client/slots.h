@@ -7,7 +7,8 @@
  * handed back.
  *
  *   add ──► plain ───────────────┐
- *      └──► waiting ─(slot free)─┤ next          answered
+ *      ├──► waiting ─(slot free)─┤ next          answered
+ *      └──► early ───(slot free)─┤
  *                     resend ────┴────► sent ───────────────► out
  *                        ▲               │
  *                        └─── down ──────┘      (detached ones: out)
@@ -15,6 +16,9 @@
  * Requests with a slot change state at the manager, which keeps the last number and reply of each slot. So
  * after a broken connection such a request goes again with the same slot and number, and in the order of the
  * first sending.
+ *
+ * Early requests tell the manager of what programs have been told already (early.h). Nothing that was added after one
+ * goes before it, so that no answer of the manager is older than that.
  */
 #ifndef CL_SLOTS_H
 #define CL_SLOTS_H
@@ -29,6 +33,7 @@ enum cl_call_state {
     CL_CALL_NEW,     /* in no list */
     CL_CALL_PLAIN,   /* to be sent, needs no slot */
     CL_CALL_WAITING, /* needs a slot, has none */
+    CL_CALL_EARLY,   /* the same, and nothing may overtake it */
     CL_CALL_RESEND,  /* was sent over a connection that is gone */
     CL_CALL_SENT,
 };
@@ -37,6 +42,7 @@ struct cl_call {
     struct cl_call *prev, *next;
     enum cl_call_state state;
     bool slotted;     /* wants a slot; set by the owner before cl_calls_add */
+    bool early;       /* nothing may overtake it; slotted too; set by the owner before cl_calls_add */
     bool detached;    /* nobody waits any more; kept only until its answer or the end of the connection */
     bool sent_before; /* may have been executed */
     uint32_t slot;    /* 1..nslots while it has one, else 0 */
@@ -48,7 +54,7 @@ struct cl_call_list {
 };
 
 struct cl_calls {
-    struct cl_call_list resend, plain, waiting, sent;
+    struct cl_call_list resend, early, plain, waiting, sent;
     uint32_t nslots;
     uint32_t nfree;
     uint32_t free_slots[CL_SLOTS_MAX]; /* a stack */

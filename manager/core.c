@@ -74,6 +74,7 @@ static const struct handler handlers[] = {
     H(LISTXATTR, listxattr, inode_req, NULL, CLIENT | CTL),
     H(REMOVEXATTR, removexattr, remove_xattr, NULL, CLIENT | REPLAY),
     H(STATFS, statfs, empty, NULL, CLIENT | CTL),
+    H(INODES, inodes, inodes, NULL, CLIENT),
     H(SLICEMAP, slicemap, slice_map, NULL, CLIENT | CTL),
     H(COMMIT, commit, commit, OUT(commit_reply), CLIENT | REPLAY),
     H(PUNCH, punch, punch, OUT(commit_reply), CLIENT | REPLAY),
@@ -292,6 +293,8 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
                                                                                 : NULL;
     ProtobufCMessage *m = NULL;
 
+    if (conn->sess && type == FP__MSG_TYPE__MSG_ALONE)
+        mgr_session_answered(c, conn->sess, status);
     if (!b || !d)
         return;
     if (!status) {

@@ -48,7 +48,11 @@ struct mgr_session {
     uint64_t settled_ms;   /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
     bool expired;          /* silent for too long: its open files are forgotten */
     bool fresh;            /* made in this group */
-    bool may_cache;        /* was told that it is alone */
+    bool may_cache;        /* was told that it is alone, and has not told that it has ended what it may do then */
+    bool asked;            /* MSG_ALONE is under way to it */
+    bool asked_alone;      /* what that says */
+    bool waits;            /* was told to wait for MSG_READY */
+    uint64_t acked_ms;     /* when it ended being alone; 0: never was */
     struct mgr_map opens;  /* inode -> how often */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
     uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
@@ -126,6 +130,7 @@ struct mgr_core {
     uint64_t damages;
     uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
+    uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
     bool durable, busy, reload, in_group;
     bool holds_dead; /* there may be holds of sessions that are gone */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
@@ -171,7 +176,8 @@ int mgr_counters_store(struct mgr_core *c);
 /* 0, -ENOENT, or a failure. */
 int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
 int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in);
-/* Gives it a number and a row. target is of a symbolic link. -ENOSPC: inode limit. */
+/* Gives it a row, a number unless it has one, and the time now unless it has a ctime. target is of a symbolic
+ * link. -ENOSPC: inode limit. */
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len);
 /* A directory that can get entries: -ENOENT, -ENOTDIR. */
 int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
@@ -286,8 +292,11 @@ int mgr_session_load(struct mgr_core *c);
 int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r);
 void mgr_session_lost(struct mgr_core *c, struct mgr_session *s);
 int mgr_session_tick(struct mgr_core *c);
-/* After the COMMIT: tells clients whether they are alone. */
+/* After the COMMIT: tells clients whether they are alone, and those that wait that they need not any more. */
 void mgr_session_pump(struct mgr_core *c);
+/* Its answer to MSG_ALONE. */
+void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status);
+int mgr_early_load(struct mgr_core *c);
 int mgr_session_end(struct mgr_core *c, struct mgr_session *s); /* frees s */
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
@@ -360,6 +369,7 @@ MGR_HANDLER(getxattr);
 MGR_HANDLER(listxattr);
 MGR_HANDLER(removexattr);
 MGR_HANDLER(statfs);
+MGR_HANDLER(inodes);
 MGR_HANDLER(slicemap);
 MGR_HANDLER(commit);
 MGR_HANDLER(punch);

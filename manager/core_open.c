@@ -48,6 +48,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_bnf_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
     rc = rc ? rc : mgr_damage_load(c);
+    rc = rc ? rc : mgr_early_load(c);
     if (rc)
         return mgr_doom(c, rc);
     c->reload = false;
@@ -157,6 +158,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_session_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
     rc = rc ? rc : mgr_damage_load(c);
+    rc = rc ? rc : mgr_early_load(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);

@@ -53,8 +53,11 @@ int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, 
 {
     if (c->n.inodes >= c->o.inodes_max)
         return -ENOSPC;
-    in->ino = c->n.next_ino++;
-    in->atime = in->mtime = in->ctime = in->btime = c->now.ns;
+    if (!in->ino)
+        in->ino = c->n.next_ino++;
+    if (!in->ctime)
+        in->ctime = c->now.ns;
+    in->atime = in->mtime = in->btime = in->ctime;
     c->n.inodes++;
     c->n.dirty = true;
     return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),

@@ -33,6 +33,8 @@ static int check(const Fp__MkNod *m)
     default:
         return -EINVAL;
     }
+    if (m->ino && (!m->open || !m->excl || m->tmpfile))
+        return -EINVAL;
     if (m->tmpfile || m->open)
         return type == 0 || type == S_IFREG ? 0 : -EINVAL;
     return 0;
@@ -41,6 +43,8 @@ static int check(const Fp__MkNod *m)
 static void fill(struct mgr_inode *in, const Fp__MkNod *m, const struct mgr_inode *dir)
 {
     memset(in, 0, sizeof *in);
+    in->ino = m->ino;
+    in->ctime = m->ino ? m->time_ns : 0;
     in->mode = m->mode & (S_IFMT | 07777);
     if (!(in->mode & S_IFMT))
         in->mode |= S_IFREG;
@@ -81,10 +85,19 @@ static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *
     int rc = mgr_dirent_add(c, dir->ino, &m->name, in);
 
     dir->size++;
-    dir->mtime = dir->ctime = c->now.ns;
+    dir->mtime = dir->ctime = in->ctime;
     if (mgr_is(in, S_IFDIR))
         dir->nlink++;
     return rc ? rc : mgr_inode_put(c, dir);
+}
+
+/* A number that the client has chosen: of those that were given out, and of no file. */
+static int check_number(struct mgr_core *c, uint64_t ino)
+{
+    struct mgr_inode in;
+    int rc = ino < c->n.next_ino ? mgr_inode_get(c, ino, &in) : -EINVAL;
+
+    return rc == -ENOENT ? 0 : rc ? rc : -EINVAL;
 }
 
 MGR_HANDLER(mknod)
@@ -105,6 +118,8 @@ MGR_HANDLER(mknod)
         return rc;
     if ((m->open || m->tmpfile) && !rq->sess)
         return -EPERM;
+    if (m->ino && (rc = check_number(c, m->ino)))
+        return rc;
     fill(&in, m, &dir);
     rc = mgr_inode_new(c, &in, m->target.data, mgr_is(&in, S_IFLNK) ? m->target.len : 0);
     if (!rc)

@@ -19,11 +19,14 @@ MGR_HANDLER(unlink)
     Fp__UnlinkReply *r = MGR_NEW(c, Fp__UnlinkReply, fp__unlink_reply__init);
     struct mgr_inode dir, in;
     struct mgr_dirent d;
+    int64_t now = m->ino && m->time_ns ? m->time_ns : c->now.ns;
     int rc = mgr_dir_get(c, m->parent, &dir);
 
     if (!r)
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : mgr_dirent_get(c, m->parent, &m->name, &d);
+    if (!rc && m->ino && m->ino != d.ino)
+        rc = -ENOENT;
     rc = rc ? rc : mgr_inode_get(c, d.ino, &in);
     rc = rc ? rc : check(m, &in);
     if (rc)
@@ -31,7 +34,7 @@ MGR_HANDLER(unlink)
 
     rc = mgr_db_exec(&c->db, DIRENT_DELETE, DBI(m->parent), DBB(m->name.data, m->name.len));
     dir.size--;
-    dir.mtime = dir.ctime = in.ctime = c->now.ns;
+    dir.mtime = dir.ctime = in.ctime = now;
     if (m->dir) {
         dir.nlink--;
         in.nlink = 0;

@@ -15,6 +15,7 @@
  * Answers: one row per (session, slot), in the transaction of the change; see replay below. Failures are not
  * kept: a request that changed nothing may be executed again. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,42 +136,146 @@ int mgr_session_load(struct mgr_core *c)
 
 /* ---------------------------------------------------------------- who is alone */
 
-/* While there is one session only, nobody else can change a name, and the client lets the kernel cache names
- * for a moment: path look-ups are most of all requests. Before a second session does anything, the first is
- * told, and what it has cached has expired (HelloReply.wait_ms). One that has lost its connection gets no
- * answers that it could cache. Sessions that are only expired count: they may come back. */
+/* While there is one session only, nobody else can change a name. The client then lets the kernel cache names for
+ * a moment (path look-ups are most of all requests), and once it has asked for inode numbers (MSG_INODES) it may
+ * answer its programs before we hear of it (c->early_session).
+ *
+ * Before a second session does anything (HelloReply.wait, MSG_READY), the first has answered MSG_ALONE, and what
+ * its kernel caches has expired. One that has lost its connection gets no answers that its kernel could cache;
+ * but what it has told its programs is still to come. It is waited for until it is back, expired, or known to be
+ * dead: somebody else has got its mountpoint. Sessions that are only expired count as others: they may come back. */
 static bool is_alone(const struct mgr_core *c)
 {
     return c->session_count == 1;
 }
 
-static bool others_may_cache(const struct mgr_core *c, const struct mgr_session *me)
+static int early_set(struct mgr_core *c, uint64_t session)
 {
-    for (size_t i = 0; i < c->session_count; i++) {
-        const struct mgr_session *s = c->sessions[i];
+    if (c->early_session == session)
+        return 0;
+    c->early_session = session;
+    return mgr_db_exec(&c->db, META_PUT, DBT("early_session"), DBI(session));
+}
 
-        if (s != me && s->may_cache && (s->conn || c->now.ms - s->seen_ms < MGR_CACHE_MS))
-            return true;
+int mgr_early_load(struct mgr_core *c)
+{
+    int rc = mgr_db_one(&c->db, META_GET, DBT("early_session"));
+
+    c->early_session = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_META_GET, 0) : 0;
+    mgr_db_reset(&c->db, MGR_ST_META_GET);
+    return rc < 0 ? rc : 0;
+}
+
+static bool may_hold_up(const struct mgr_core *c, const struct mgr_session *s)
+{
+    if (s->expired)
+        return false;
+    if (c->early_session == s->id)
+        return true;
+    if (s->may_cache)
+        return s->conn || c->now.ms - s->seen_ms < MGR_CACHE_MS;
+    return s->acked_ms && c->now.ms - s->acked_ms < MGR_CACHE_MS;
+}
+
+/* Whom a session has to wait for; NULL: nobody. */
+static const struct mgr_session *held_up_by(const struct mgr_core *c, const struct mgr_session *me)
+{
+    for (size_t i = 0; i < c->session_count; i++)
+        if (c->sessions[i] != me && may_hold_up(c, c->sessions[i]))
+            return c->sessions[i];
+    return NULL;
+}
+
+/* A mountpoint has one fp-mount: the one that had it before and is not connected is dead. */
+static int bury(struct mgr_core *c, const struct mgr_session *newcomer)
+{
+    const struct mgr_session *s = mgr_session_find(c, c->early_session);
+
+    if (!s || s == newcomer || s->conn || strcmp(s->node, newcomer->node) != 0 ||
+        strcmp(s->mountpoint, newcomer->mountpoint) != 0)
+        return 0;
+    return early_set(c, 0);
+}
+
+static void tell_alone(struct mgr_core *c, struct mgr_session *s)
+{
+    bool alone = is_alone(c), owes = s->may_cache || c->early_session == s->id;
+    Fp__Alone *m;
+
+    if (s->asked || (alone ? s->may_cache : !owes))
+        return;
+    m = MGR_NEW(c, Fp__Alone, fp__alone__init);
+    if (!m) { /* not heard is worse than not connected */
+        s->conn->closing = true;
+        return;
     }
-    return false;
+    m->alone = s->asked_alone = alone;
+    s->asked = true;
+    s->may_cache |= alone;
+    mgr_out(c, MGR_OUT_CALL, s->conn, FP__MSG_TYPE__MSG_ALONE, &m->base);
+}
+
+static void tell_ready(struct mgr_core *c, struct mgr_session *s)
+{
+    Fp__Empty *m;
+
+    if (!s->waits || held_up_by(c, s))
+        return;
+    m = MGR_NEW(c, Fp__Empty, fp__empty__init);
+    if (!m)
+        return; /* at the next tick */
+    s->waits = false;
+    mgr_out(c, MGR_OUT_SEND, s->conn, FP__MSG_TYPE__MSG_READY, &m->base);
 }
 
 void mgr_session_pump(struct mgr_core *c)
 {
     for (size_t i = 0; i < c->session_count; i++) {
         struct mgr_session *s = c->sessions[i];
-        Fp__Alone *m;
 
-        if (!s->conn || s->conn->closing || s->may_cache == is_alone(c))
+        if (!s->conn || s->conn->closing)
             continue;
-        m = MGR_NEW(c, Fp__Alone, fp__alone__init);
-        if (!m) { /* not heard is worse than not connected */
-            s->conn->closing = true;
-            continue;
-        }
-        m->alone = s->may_cache = is_alone(c);
-        mgr_out(c, MGR_OUT_SEND, s->conn, FP__MSG_TYPE__MSG_ALONE, &m->base);
+        tell_alone(c, s);
+        tell_ready(c, s);
     }
+}
+
+void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status)
+{
+    s->asked = false;
+    if (status || s->asked_alone)
+        return; /* if it was not heard: the next pump asks again */
+    s->may_cache = false;
+    s->acked_ms = c->now.ms;
+    if (c->early_session == s->id)
+        early_set(c, 0);
+}
+
+/* The last numbers of a full store are given out one by one, by mgr_inode_new, so that no file is made whose
+ * ENOSPC comes later. */
+MGR_HANDLER(inodes)
+{
+    enum { MOST = 65536 };
+    const Fp__Inodes *m = msg;
+    Fp__InodesReply *r = MGR_NEW(c, Fp__InodesReply, fp__inodes_reply__init);
+    const struct mgr_session *s = rq->sess;
+    uint32_t count = m->count < MOST ? m->count : MOST;
+    int rc = 0;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rq->reply = &r->base;
+    if (m->count == 0)
+        return c->early_session == s->id ? early_set(c, 0) : 0;
+    if (!is_alone(c) || !s->may_cache || s->waits ||
+        c->n.inodes + 4 * (uint64_t)count > c->o.inodes_max)
+        return 0;
+    rc = early_set(c, s->id);
+    r->first = c->n.next_ino;
+    r->count = count;
+    c->n.next_ino += count;
+    c->n.dirty = true;
+    return rc;
 }
 
 /* ---------------------------------------------------------------- open references */
@@ -292,6 +397,28 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
     return 0;
 }
 
+/* A client that has lost its connection has stopped lending answers to its kernel, so hello is the end of that. */
+static void told_by_hello(struct mgr_core *c, struct mgr_session *s, Fp__HelloReply *r)
+{
+    const struct mgr_session *other = held_up_by(c, s);
+
+    r->alone = is_alone(c);
+    if (s->may_cache && !r->alone)
+        s->acked_ms = c->now.ms;
+    s->may_cache = r->alone;
+    s->asked = false;
+    r->wait = s->waits = other != NULL;
+    if (other) {
+        size_t len = strlen(other->node) + strlen(other->mountpoint) + 2;
+
+        r->wait_for = mgr_arena_alloc(&c->arena, len);
+        if (r->wait_for)
+            snprintf(r->wait_for, len, "%s:%s", other->node, other->mountpoint);
+        else
+            r->wait_for = (char *)"another mount";
+    }
+}
+
 int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r)
 {
     struct mgr_session *s = h->session ? mgr_session_find(c, h->session) : NULL;
@@ -316,8 +443,10 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
         set_settled(c, s, c->now.ms + c->o.settle_ms);
     else if (back && s->settled_ms == UINT64_MAX)
         set_settled(c, s, c->now.ms + UNKNOWN_SETTLE_MS);
-    r->wait_ms = others_may_cache(c, s) ? MGR_CACHE_MS : 0;
-    r->alone = s->may_cache = is_alone(c);
+    rc = rc ? rc : bury(c, s);
+    if (!rc && (h->early || c->early_session == s->id))
+        rc = early_set(c, h->early ? s->id : 0);
+    told_by_hello(c, s, r);
     r->session = s->id;
     r->session_is_new = h->session != 0 && !back;
     FP_INFO("session %llu: %s:%s %s", (unsigned long long)s->id, s->node, s->mountpoint,
@@ -330,6 +459,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     int rc = mgr_db_exec(&c->db, REPLY_DELETE, DBI(s->id));
 
     rc = rc ? rc : mgr_db_exec(&c->db, SESSION_DELETE, DBI(s->id));
+    rc = rc ? rc : c->early_session == s->id ? early_set(c, 0) : 0;
     if (rc)
         return rc;
     mgr_session_free(c, s);
@@ -353,12 +483,13 @@ MGR_HANDLER(bye)
 void mgr_session_lost(struct mgr_core *c, struct mgr_session *s)
 {
     s->conn = NULL;
+    s->asked = false;
     s->seen_ms = c->now.ms;
     FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back", (unsigned long long)s->id,
             s->node, s->mountpoint);
 }
 
-static void expire(struct mgr_core *c, struct mgr_session *s)
+static int expire(struct mgr_core *c, struct mgr_session *s)
 {
     FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed",
             (unsigned long long)s->id, s->node, s->mountpoint);
@@ -370,6 +501,7 @@ static void expire(struct mgr_core *c, struct mgr_session *s)
         s->conn->sess = NULL;
         s->conn = NULL;
     }
+    return c->early_session == s->id ? early_set(c, 0) : 0;
 }
 
 int mgr_session_tick(struct mgr_core *c)
@@ -385,8 +517,8 @@ int mgr_session_tick(struct mgr_core *c)
             c->sweep_at_ms = 0;
         }
         if (!s->expired && silent > c->o.session_timeout_ms)
-            expire(c, s);
-        if (s->expired && silent > c->o.session_timeout_ms + c->o.orphan_grace_ms)
+            rc = expire(c, s);
+        if (!rc && s->expired && silent > c->o.session_timeout_ms + c->o.orphan_grace_ms)
             rc = mgr_session_end(c, s);
     }
     return rc;

@@ -370,6 +370,11 @@ void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
 	inode->file = NULL;
 }
 
+void cl_data_tell_error(struct cl_mount *m, const char *line)
+{
+	cl_data_note_error(m->data, "%s", line);
+}
+
 void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 {
 	const struct cl_file *f = inode->file;

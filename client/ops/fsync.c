@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 
+#include "client/early.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
 
@@ -15,7 +16,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct cl_mount *m = cl_mount_of(req);
     struct cl_inode *inode = cl_handle_of(fi)->inode;
-    int rc;
+    int rc, status = 0;
     (void)ino;
     if (cl_inode_is_gone(inode))
         rc = -EIO;
@@ -23,15 +24,27 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         rc = cl_data_fsync(m, inode);
     else
         rc = cl_data_flush(m, inode);
-    cl_reply_status(req, rc);
+    /* What was closed is there: the manager has to have heard of it. */
+    if ((rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))
+        return;
+    cl_reply_status(req, status < 0 ? status : rc);
 }
 
 void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
     struct cl_inode *inode = cl_handle_of(fi)->inode;
+    int rc = cl_inode_is_gone(inode) ? -EIO : cl_data_fsync(cl_mount_of(req), inode);
+    int status = cl_early_wait(inode);
     (void)ino;
     (void)datasync; /* sizes and slices are in one transaction: there is nothing to leave out */
-    cl_reply_status(req, cl_inode_is_gone(inode) ? -EIO : cl_data_fsync(cl_mount_of(req), inode));
+    cl_reply_status(req, status < 0 ? status : rc);
+}
+
+/* Removing a name may have failed after it was answered. */
+static void done_fsyncdir(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    cl_op_done_status(op, status == 0 ? cl_early_failure(op->m) : status, reply);
 }
 
 void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -49,5 +62,5 @@ void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fi
     }
     struct cl_op *op = cl_op_new(req);
     if (op)
-        cl_op_call(op, FP__MSG_TYPE__MSG_SYNC, &msg.base, cl_op_done_status);
+        cl_op_call(op, FP__MSG_TYPE__MSG_SYNC, &msg.base, done_fsyncdir);
 }

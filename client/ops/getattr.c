@@ -9,13 +9,41 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "client/early.h"
+#include "client/names.h"
 #include "client/ops/ops.h"
+
+static bool getattr_known(fuse_req_t req, fuse_ino_t ino)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    struct stat st;
+    Fp__Attr a;
+    if (!cl_early_begin(m))
+        return false;
+    bool known = cl_names_attr(ino, &a);
+    if (known) {
+        cl_attr_stat(m, &a, &st);
+        fuse_reply_attr(req, &st, cl_attr_timeout(m, st.st_mode));
+    }
+    cl_early_end(m);
+    return known;
+}
+
+static void done_getattr(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    if (status == 0 && ((const Fp__AttrReply *)reply)->attr)
+        cl_names_learn(op->attr.stamp, ((const Fp__AttrReply *)reply)->attr);
+    cl_op_done_attr(op, status, reply);
+}
 
 void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
     struct stat st;
     (void)fi;
+    if (getattr_known(req, ino))
+        return;
     if (cl_dircache_get(ino, &st)) {
         fuse_reply_attr(req, &st, cl_attr_timeout(cl_mount_of(req), st.st_mode));
         return;
@@ -23,8 +51,9 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->attr.stamp = cl_names_stamp(ino);
     msg.ino = ino;
-    cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, cl_op_done_attr);
+    cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, done_getattr);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18) /* before, libfuse has no statx: there is no time of birth */

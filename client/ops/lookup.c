@@ -7,7 +7,8 @@
  */
 #include <errno.h>
 
-#include "client/newdirs.h"
+#include "client/early.h"
+#include "client/names.h"
 #include "client/ops/ops.h"
 
 /* Number 0: there is none of this name, and the kernel may remember that. */
@@ -24,15 +25,32 @@ static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_free(op);
 }
 
+/* Answers from what is known of the directory. */
+static bool lookup_known(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    struct fuse_entry_param e;
+    Fp__Attr a;
+    if (!cl_early_begin(m))
+        return false;
+    enum cl_name_state state = cl_names_find(parent, name, &a);
+    if (state == CL_NAME_FILE) {
+        cl_entry_fill(m, &a, &e);
+        fuse_reply_entry(req, &e);
+    } else if (state == CL_NAME_ABSENT) {
+        fuse_reply_entry(req, &nothing);
+    }
+    cl_early_end(m);
+    return state != CL_NAME_UNKNOWN;
+}
+
 void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     Fp__Lookup msg = FP__LOOKUP__INIT;
     if (!cl_name_ok(req, name))
         return;
-    if (cl_core_alone(cl_mount_of(req)) && cl_newdirs_absent(parent, name)) {
-        fuse_reply_entry(req, &nothing);
+    if (lookup_known(req, parent, name))
         return;
-    }
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/newdirs.h"
+#include "client/early.h"
+#include "client/names.h"
 #include "client/ops/ops.h"
 
 /* A new directory is empty; unless it was made before the connection broke, and somebody else was there
@@ -18,8 +19,10 @@ static void done_make(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
     const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
-    if (a && S_ISDIR(a->mode) && op->make.alone != 0 && op->make.alone == cl_core_alone(op->m))
-        cl_newdirs_made(a->ino);
+    if (a && S_ISDIR(a->mode) && op->make.alone != 0 && op->make.alone == cl_core_alone(op->m)) {
+        cl_names_made(a);
+        cl_early_want(op->m);
+    }
     cl_op_done_entry(op, status, reply);
 }
 
@@ -35,7 +38,6 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
         return;
     op->touched = parent;
     op->make.alone = cl_core_alone(op->m);
-    cl_newdirs_name(parent, name);
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.mode = S_ISLNK(mode) ? mode : mode & ~ctx->umask;
@@ -72,7 +74,6 @@ void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
     if (!op)
         return;
     op->touched = parent;
-    cl_newdirs_name(parent, name);
     msg.ino = ino;
     msg.parent = parent;
     msg.name = cl_bytes(name);

@@ -18,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/newdirs.h"
+#include "client/early.h"
+#include "client/names.h"
 #include "client/ops/ops.h"
+#include "fp/clock.h"
 
 static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
 {
@@ -31,10 +33,11 @@ static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
     return h;
 }
 
-/* Give the manager's hold and our reference back. */
+/* Give the manager's hold and our reference back. The hold of a new file comes with the manager's answer. */
 static void let_go(struct cl_mount *m, struct cl_inode *inode)
 {
-    cl_mgr_release(m, inode);
+    if (cl_early_wait(inode) == 0)
+        cl_mgr_release(m, inode);
     cl_inode_put(m, inode);
 }
 
@@ -144,6 +147,67 @@ void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_open);
 }
 
+/* The manager has answered before the program was: too much was under way. */
+static void late_create(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    struct cl_handle *h = cl_handle_of(&op->open.fi);
+    if (status == 0 && ((const Fp__AttrReply *)reply)->attr) {
+        reply_open(op, ((const Fp__AttrReply *)reply)->attr);
+        cl_op_free(op);
+        return;
+    }
+    h->m = op->m;
+    (void)cl_data_run(op->m, drop_handle, h);
+    cl_op_reply_err(op, status < 0 ? status : -EPROTO);
+}
+
+/* A handle of a file that the manager has not heard of. NULL: it cannot be made here. */
+static struct cl_handle *make_known(struct cl_op *op, Fp__MkNod *msg, const char *name, Fp__Attr *a)
+{
+    struct cl_name_new n = {.mode = msg->mode, .uid = msg->uid, .gid = msg->gid, .now_ns = fp_wall_ns()};
+    struct cl_inode *inode;
+    struct cl_handle *h = NULL;
+    if (!cl_names_can_create(msg->parent, name) || (n.ino = cl_early_ino(op->m)) == 0 ||
+        !cl_names_create(msg->parent, name, &n, a, &msg->time_ns))
+        return NULL;
+    inode = cl_inode_intern(op->m, a);
+    h = inode ? handle_new(inode, op->open.fi.flags) : NULL;
+    if (h && cl_data_open(op->m, h, a) == 0)
+        return h;
+    if (inode)
+        cl_inode_put(op->m, inode);
+    free(h);
+    cl_names_forget(msg->parent);
+    return NULL;
+}
+
+/* Answers the program before the manager has heard of it (early.h). False: it cannot be done, and nothing has been. */
+static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
+{
+    struct cl_mount *m = op->m;
+    Fp__MkNod early = *msg;
+    Fp__Attr a;
+    if (!cl_early_begin(m))
+        return false;
+    struct cl_handle *h = make_known(op, &early, name, &a);
+    if (h) {
+        early.ino = a.ino;
+        early.excl = true;
+        cl_open_add(m, &h->open);
+        fill_fi(m, &op->open.fi, h);
+        op->open.fi.noflush = false; /* close waits for the manager's answer */
+        op->touched = 0;
+        cl_dircache_drop(msg->parent);
+        if (cl_early_create(m, h->inode, &early, late_create, op)) {
+            reply_open(op, &a);
+            cl_op_free(op);
+        }
+    }
+    cl_early_end(m);
+    return h != NULL;
+}
+
 static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                    const struct fuse_file_info *fi)
 {
@@ -162,11 +226,10 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     msg.open = true;
     msg.tmpfile = !name;
     msg.excl = !name || (fi->flags & O_EXCL);
-    if (name) {
+    if (name)
         msg.name = cl_bytes(name);
-        cl_newdirs_name(parent, name);
-    }
-    cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, done_open);
+    if (!name || !create_early(op, &msg, name))
+        cl_op_call(op, FP__MSG_TYPE__MSG_MKNOD, &msg.base, done_open);
 }
 
 void cl_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)

@@ -62,8 +62,8 @@ struct cl_op {
         struct { /* getxattr, listxattr */
             size_t size;
         } xattr;
-        struct { /* setattr */
-            uint64_t ino;
+        struct { /* getattr */
+            uint64_t stamp; /* names.h */
         } attr;
     };
 };

@@ -2,28 +2,61 @@
  * unlink, rmdir and rename. Open files that lose their last name live on: the manager counts who holds them
  * (MSG_OPEN).
  */
-#include "client/newdirs.h"
+#include "client/early.h"
+#include "client/names.h"
 #include "client/ops/ops.h"
+#include "fp/clock.h"
+
+static void set_nlink(struct cl_mount *m, uint64_t ino, uint32_t nlink)
+{
+    struct cl_inode *inode = cl_inode_get(m, ino);
+    if (!inode)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    inode->attr.nlink = nlink;
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_put(m, inode);
+}
 
 /* The data path drops what is unpublished of a file that has lost its last name, when it is closed. */
 static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
     const Fp__UnlinkReply *r = (const Fp__UnlinkReply *)reply;
-    struct cl_inode *inode = status == 0 ? cl_inode_get(op->m, r->ino) : NULL;
     if (status == 0) {
+        cl_names_forget(r->ino);
         cl_dircache_drop(r->ino);
         cl_dircache_put(op->m, r->parent);
     } else {
         cl_dircache_drop(op->dir.ino);
     }
-    if (inode) {
-        pthread_mutex_lock(&inode->lock);
-        inode->attr.nlink = r->nlink;
-        pthread_mutex_unlock(&inode->lock);
-        cl_inode_put(op->m, inode);
-    }
+    if (status == 0)
+        set_nlink(op->m, r->ino, r->nlink);
     cl_op_reply_err(op, status);
+}
+
+static void late_unlink(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)reply;
+    cl_op_reply_err(arg, status);
+}
+
+/* Answers the program before the manager has heard of it (early.h). False: it cannot be done, and nothing has been. */
+static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *name)
+{
+    struct cl_mount *m = op->m;
+    Fp__Unlink early = *msg;
+    if (!cl_early_begin(m))
+        return false;
+    bool known = cl_names_remove(msg->parent, name, fp_wall_ns(), &early.ino, &early.time_ns);
+    if (known) {
+        set_nlink(m, early.ino, 0);
+        cl_dircache_drop(msg->parent);
+        if (cl_early_unlink(m, &early, late_unlink, op))
+            cl_op_reply_err(op, 0);
+    }
+    cl_early_end(m);
+    return known;
 }
 
 static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name, bool dir)
@@ -38,7 +71,8 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name, boo
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.dir = dir;
-    cl_op_call(op, FP__MSG_TYPE__MSG_UNLINK, &msg.base, done_unlink);
+    if (dir || !unlink_early(op, &msg, name))
+        cl_op_call(op, FP__MSG_TYPE__MSG_UNLINK, &msg.base, done_unlink);
 }
 
 void cl_op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -61,9 +95,7 @@ void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
-    cl_newdirs_name(new_parent, new_name);
-    cl_newdirs_name(parent, name); /* with RENAME_EXCHANGE and RENAME_WHITEOUT */
-    op->touched = CL_TOUCHES_ALL;  /* a directory that is moved changes too */
+    op->touched = CL_TOUCHES_ALL; /* a directory that is moved changes too */
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.new_parent = new_parent;

@@ -256,6 +256,50 @@ static void test_slots_random_walk_keeps_invariants(void **state)
     free(c);
 }
 
+static void test_slots_nothing_overtakes_an_early_call(void **state)
+{
+    struct cl_calls *c = up(1);
+    struct cl_call first = {.slotted = true, .early = true}, second = {.slotted = true, .early = true};
+    struct cl_call read = {0}, change = {.slotted = true};
+    (void)state;
+    cl_calls_add(c, &first);
+    cl_calls_add(c, &second);
+    cl_calls_add(c, &read);
+    cl_calls_add(c, &change);
+    assert_ptr_equal(cl_calls_next(c), &first);
+    assert_null(cl_calls_next(c)); /* no slot for the second: all wait */
+    cl_calls_done(c, &first);
+    assert_ptr_equal(cl_calls_next(c), &second);
+    assert_ptr_equal(cl_calls_next(c), &read);
+    assert_null(cl_calls_next(c));
+    cl_calls_done(c, &second);
+    assert_ptr_equal(cl_calls_next(c), &change);
+    free(c);
+}
+
+static void test_slots_early_calls_are_sent_again_in_order(void **state)
+{
+    struct cl_calls *c = up(2);
+    struct cl_call call[3] = {{.slotted = true, .early = true}, {.slotted = true, .early = true}, {.slotted = true, .early = true}};
+    struct cl_call read = {0};
+    struct cl_call_list dropped, lost;
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        cl_calls_add(c, &call[i]);
+    cl_calls_add(c, &read);
+    assert_ptr_equal(cl_calls_next(c), &call[0]);
+    assert_ptr_equal(cl_calls_next(c), &call[1]);
+    cl_calls_down(c, &dropped);
+    cl_calls_up(c, 2, false, &lost);
+    assert_ptr_equal(cl_calls_next(c), &call[0]);
+    assert_ptr_equal(cl_calls_next(c), &call[1]);
+    assert_null(cl_calls_next(c));
+    cl_calls_done(c, &call[1]);
+    assert_ptr_equal(cl_calls_next(c), &call[2]);
+    assert_ptr_equal(cl_calls_next(c), &read);
+    free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +313,8 @@ int main(void)
         cmocka_unit_test(test_slots_detached_is_dropped_with_the_connection),
         cmocka_unit_test(test_slots_new_session_gives_up_what_may_have_been_executed),
         cmocka_unit_test(test_slots_new_session_may_have_fewer_slots),
+        cmocka_unit_test(test_slots_nothing_overtakes_an_early_call),
+        cmocka_unit_test(test_slots_early_calls_are_sent_again_in_order),
         cmocka_unit_test(test_slots_random_walk_keeps_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static uint64_t create(uint64_t seq, const char *name, bool tmpfile)
 }
 
 /* Comes back with its number and a list of what it holds. */
-static void come_back(const uint64_t *open_ino, size_t n, bool expect_new)
+static void come_back_early(const uint64_t *open_ino, size_t n, bool expect_new, bool early)
 {
     Fp__Hello h = FP__HELLO__INIT;
     Fp__HelloReply *r;
@@ -87,12 +87,18 @@ static void come_back(const uint64_t *open_ino, size_t n, bool expect_new)
     h.open_known = true;
     h.open_ino = (uint64_t *)open_ino;
     h.n_open_ino = n;
+    h.early = early;
     r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
     assert_non_null(r);
     assert_true(r->session_is_new == expect_new);
     assert_true((r->session != f.session) == expect_new);
     f.session = r->session;
     fix_free(r);
+}
+
+static void come_back(const uint64_t *open_ino, size_t n, bool expect_new)
+{
+    come_back_early(open_ino, n, expect_new, false);
 }
 
 static void release(uint64_t ino)
@@ -306,22 +312,81 @@ static Fp__HelloReply *second_hello(struct mgr_conn *conn)
     return fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
 }
 
-static void test_second_session_waits_for_the_caches_of_the_first(void **state)
+/* conn answers MSG_ALONE. */
+static void answer_alone(struct mgr_conn *conn, int status)
+{
+    Fp__Empty m = FP__EMPTY__INIT;
+
+    fix_answer(&f, conn, FP__MSG_TYPE__MSG_ALONE, status, &m);
+}
+
+static bool told_ready(const struct mgr_conn *conn)
+{
+    return fix_out_find(&f, conn, FP__MSG_TYPE__MSG_READY) != NULL;
+}
+
+/* Hello of a new mount: does it have to wait? */
+static bool second_waits(struct mgr_conn *conn)
+{
+    Fp__HelloReply *r = second_hello(conn);
+    bool waits = r->wait;
+
+    assert_false(r->alone);
+    assert_true(!waits == (r->wait_for[0] == '\0'));
+    fix_free(r);
+    return waits;
+}
+
+/* How many inode numbers conn gets. */
+static uint32_t numbers(struct mgr_conn *conn, uint32_t count, uint64_t *first)
+{
+    Fp__Inodes m = FP__INODES__INIT;
+    Fp__InodesReply *r;
+    uint32_t got;
+
+    m.count = count;
+    r = fix_call(&f, conn, FP__MSG_TYPE__MSG_INODES, &m, &fp__inodes_reply__descriptor);
+    assert_non_null(r);
+    got = r->count;
+    if (first)
+        *first = r->first;
+    fix_free(r);
+    return got;
+}
+
+static void test_second_session_waits_until_the_first_has_ended_being_alone(void **state)
 {
     struct mgr_conn *conn = fix_conn(&f);
-    Fp__HelloReply *r;
 
     (void)state;
     assert_true(mgr_session_find(f.core, f.session)->may_cache);
-    r = second_hello(conn);
-    assert_false(r->alone);
-    assert_true(r->wait_ms > 500);
+    assert_true(second_waits(conn));
     assert_int_equal(told_alone(f.conn), 0);
     assert_int_equal(told_alone(conn), -1);
-    fix_free(r);
-    r = second_hello(fix_conn(&f)); /* nobody caches now */
-    assert_int_equal(r->wait_ms, 0);
-    fix_free(r);
+    for (int i = 0; i < 30; i++) { /* however long that takes */
+        fix_tick(&f, 1000);
+        mgr_session_find(f.core, f.session)->seen_ms = f.now.ms;
+        assert_false(told_ready(conn));
+        assert_int_equal(told_alone(f.conn), -1); /* asked once */
+    }
+    answer_alone(f.conn, 0);
+    assert_false(told_ready(conn)); /* what it has lent to its kernel expires first */
+    fix_tick(&f, 500);
+    assert_false(told_ready(conn));
+    fix_tick(&f, 200);
+    assert_true(told_ready(conn));
+    assert_false(second_waits(fix_conn(&f)));
+}
+
+static void test_question_that_was_not_answered_is_asked_again(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    assert_true(second_waits(conn));
+    answer_alone(f.conn, FP_EDEADLINE);
+    assert_int_equal(told_alone(f.conn), 0);
+    assert_true(mgr_session_find(f.core, f.session)->may_cache);
 }
 
 static void test_last_session_is_told_that_it_is_alone(void **state)
@@ -330,32 +395,166 @@ static void test_last_session_is_told_that_it_is_alone(void **state)
 
     (void)state;
     fix_free(second_hello(conn));
+    answer_alone(f.conn, 0);
     fix_call(&f, conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
     assert_int_equal(told_alone(f.conn), 1);
+    answer_alone(f.conn, 0);
+    assert_true(mgr_session_find(f.core, f.session)->may_cache); /* that was no end of it */
+    assert_int_equal(told_alone(f.conn), -1);
+}
+
+static void test_session_that_waits_is_let_in_when_the_other_ends(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    assert_true(second_waits(conn));
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    assert_true(told_ready(conn));
+    assert_int_equal(told_alone(conn), 1);
 }
 
 static void test_restart_does_not_forget_who_may_cache(void **state)
 {
-    Fp__HelloReply *r;
-
     (void)state;
     restart();
-    r = second_hello(fix_conn(&f)); /* before the first one is back */
-    assert_true(r->wait_ms > 500 && !r->alone);
-    fix_free(r);
+    assert_true(second_waits(fix_conn(&f))); /* before the first one is back */
 }
 
 static void test_lost_session_caches_nothing_for_long(void **state)
 {
-    Fp__HelloReply *r;
-
     (void)state;
     fix_lost(&f, f.conn);
     fix_tick(&f, 2000);
-    r = second_hello(f.conn = fix_conn(&f));
-    assert_true(r->wait_ms == 0 && !r->alone); /* it may come back */
-    f.session = r->session;
+    f.conn = fix_conn(&f);
+    assert_false(second_waits(f.conn)); /* it may come back */
+    f.session = f.conn->sess->id;
+}
+
+static void test_numbers_are_for_who_is_alone(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+    uint64_t first, second;
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, &first), 100);
+    assert_int_equal(numbers(f.conn, 100, &second), 100);
+    assert_true(first >= 16 && second >= first + 100);
+    assert_true(fix_mk(&f, 1, "a", S_IFREG | 0644) >= second + 100);
+    assert_int_equal(f.core->early_session, f.session);
+    assert_int_equal(numbers(f.conn, 0, NULL), 0); /* back */
+    assert_int_equal(f.core->early_session, 0);
+    fix_free(second_hello(conn));
+    assert_int_equal(numbers(f.conn, 100, NULL), 0);
+    assert_int_equal(numbers(conn, 100, NULL), 0);
+}
+
+static void test_session_with_numbers_is_waited_for_when_its_connection_is_lost(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 1000);
+    assert_true(second_waits(conn));
+    fix_tick(&f, 1000);
+    assert_false(told_ready(conn));
+    come_back_early(NULL, 0, false, true); /* it has yet to tell what it has done */
+    assert_int_equal(told_alone(f.conn), 0);
+    fix_tick(&f, 1000);
+    mgr_session_find(f.core, f.session)->seen_ms = f.now.ms;
+    assert_false(told_ready(conn));
+    answer_alone(f.conn, 0);
+    fix_tick(&f, 700);
+    assert_true(told_ready(conn));
+}
+
+static void test_session_that_comes_back_with_nothing_to_tell_is_not_waited_for(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    fix_lost(&f, f.conn);
+    assert_true(second_waits(conn));
+    come_back(NULL, 0, false);
+    fix_tick(&f, 700);
+    assert_true(told_ready(conn));
+}
+
+static void test_session_with_numbers_is_waited_for_until_it_expires(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+    Fp__ClientStats alive = FP__CLIENT_STATS__INIT;
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    restart(); /* is remembered */
+    assert_int_equal(f.core->early_session, f.session);
+    conn = fix_conn(&f);
+    assert_true(second_waits(conn));
+    for (int i = 0; i < 200 && f.core->early_session; i++) {
+        fix_notice(&f, conn, FP__MSG_TYPE__MSG_CLIENT_STATS, &alive);
+        fix_tick(&f, 900);
+        assert_true(told_ready(conn) == !f.core->early_session);
+    }
+    assert_int_equal(f.core->early_session, 0);
+    assert_true(mgr_session_find(f.core, f.session)->expired);
+    f.conn = conn;
+    f.session = conn->sess->id;
+}
+
+static void test_dead_session_is_not_waited_for_by_who_has_its_mountpoint(void **state)
+{
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    fix_lost(&f, f.conn);
+    f.conn = fix_conn(&f);
+    fix_tick(&f, 700);
+    assert_int_not_equal(fix_hello_client(&f, f.conn, 0, NULL), 0); /* the same node and mountpoint */
+    assert_int_equal(f.core->early_session, 0);
+    assert_false(f.conn->sess->waits);
+    f.session = f.conn->sess->id;
+}
+
+static void test_file_with_a_number_of_the_client(void **state)
+{
+    Fp__MkNod m = FP__MK_NOD__INIT;
+    Fp__Unlink u = FP__UNLINK__INIT;
+    Fp__AttrReply *r;
+    uint64_t first;
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 4, &first), 4);
+    m.parent = u.parent = 1;
+    m.name = u.name = fix_bin("a");
+    m.mode = S_IFREG | 0600;
+    m.open = m.excl = true;
+    m.ino = first + 2;
+    m.time_ns = u.time_ns = 123456789;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+    assert_true(r->created && r->attr->ino == first + 2);
+    assert_true(r->attr->mtime_ns == 123456789 && r->attr->btime_ns == 123456789 && r->attr->ctime_ns == 123456789);
+    assert_true(r->parent->mtime_ns == 123456789);
     fix_free(r);
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_MKNOD, &m, NULL);
+    assert_int_equal(f.status, -EEXIST);
+    m.name = fix_bin("b"); /* a number is used once */
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_MKNOD, &m, NULL);
+    assert_int_equal(f.status, -EINVAL);
+    m.ino = first + 1000; /* was never given out */
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_MKNOD, &m, NULL);
+    assert_int_equal(f.status, -EINVAL);
+    u.ino = first + 1; /* the name is of another file now */
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_UNLINK, &u, NULL);
+    assert_int_equal(f.status, -ENOENT);
+    u.ino = first + 2;
+    u.time_ns = 123456999;
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_UNLINK, &u, NULL);
+    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_attr(&f, 1).mtime_ns, 123456999);
 }
 
 static void test_stop_tells_clients_first(void **state)
@@ -405,10 +604,18 @@ int main(void)
         T(test_lost_release_is_made_good_by_hello),
         T(test_replayed_tmpfile_is_still_there),
         T(test_new_connection_takes_the_session_over),
-        T(test_second_session_waits_for_the_caches_of_the_first),
+        T(test_second_session_waits_until_the_first_has_ended_being_alone),
+        T(test_question_that_was_not_answered_is_asked_again),
         T(test_last_session_is_told_that_it_is_alone),
+        T(test_session_that_waits_is_let_in_when_the_other_ends),
         T(test_restart_does_not_forget_who_may_cache),
         T(test_lost_session_caches_nothing_for_long),
+        T(test_numbers_are_for_who_is_alone),
+        T(test_session_with_numbers_is_waited_for_when_its_connection_is_lost),
+        T(test_session_that_comes_back_with_nothing_to_tell_is_not_waited_for),
+        T(test_session_with_numbers_is_waited_for_until_it_expires),
+        T(test_dead_session_is_not_waited_for_by_who_has_its_mountpoint),
+        T(test_file_with_a_number_of_the_client),
         T(test_stop_tells_clients_first),
         T(test_inode_numbers_of_the_last_seconds_are_not_given_out_again),
     };

@@ -1,0 +1,72 @@
+/*
+ * What this mount knows of directories, as long as nobody else can change them.
+ *
+ * A directory that this mount has made while it was the only one of its store is known completely: it was empty, and
+ * all that changes it passes here. So a name that is not in it needs no question to the manager, and a file can be
+ * made in it, or removed, before the manager has heard of it (early.h). That is the case of every checkpoint directory.
+ *
+ * Of each name one of three things is known:
+ *   absent   it is certainly not there
+ *   file     this mount has made it without waiting (cl_names_create); its attributes too, until something touches it
+ *   unknown  anything else: a request that may put or remove it was sent, so the manager is asked, for ever
+ * Forgetting is always right, because what goes to the manager goes in order: its answer is never older than what has
+ * been told here. Everything is forgotten the moment another mount may exist (MSG_ALONE, a lost connection).
+ *
+ * A table per process, without I/O; all functions: any thread, never block for long.
+ */
+#ifndef CL_NAMES_H
+#define CL_NAMES_H
+
+#include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fp.pb-c.h"
+
+enum cl_name_state { CL_NAME_UNKNOWN, CL_NAME_ABSENT, CL_NAME_FILE };
+
+struct cl_name_new {
+    uint64_t ino;
+    uint32_t mode, uid, gid; /* umask applied; what the directory hands down is done here */
+    int64_t now_ns;
+};
+
+/* What a request under way may change: from cl_names_sent to cl_names_answered. */
+struct cl_names_mark {
+    uint64_t dir[2]; /* 0: none */
+    bool all;
+};
+
+/* A directory was made, is empty, and nobody knows of it yet. */
+void cl_names_made(const Fp__Attr *dir);
+/* No directory is known: there is nothing to gain from asking here. */
+bool cl_names_none(void);
+/* CL_NAME_FILE: *a (initialised here) is what the manager would answer. A file whose attributes are not known is
+ * CL_NAME_UNKNOWN. */
+enum cl_name_state cl_names_find(uint64_t dir, const char *name, Fp__Attr *a);
+/* Attributes of a file or of a directory, where they are known exactly. */
+bool cl_names_attr(uint64_t ino, Fp__Attr *a);
+
+/* May cl_names_create succeed? */
+bool cl_names_can_create(uint64_t dir, const char *name);
+/* The name is a new empty file from now on; *a as the manager will make it, all times *time_ns. False: not known to
+ * be absent, or the directory's attributes are not known; then nothing has changed. */
+bool cl_names_create(uint64_t dir, const char *name, const struct cl_name_new *n, Fp__Attr *a, int64_t *time_ns);
+/* The name is absent from now on. False: it is not a file with this one name, as far as we know. */
+bool cl_names_remove(uint64_t dir, const char *name, int64_t now_ns, uint64_t *ino, int64_t *time_ns);
+
+/* Before a request goes to the manager, whatever it is: what it may change is not known any more. *mark is for
+ * cl_names_answered, which is called before anybody hears of the answer. */
+void cl_names_sent(uint32_t type, const ProtobufCMessage *msg, struct cl_names_mark *mark);
+/* certain: it has been executed or has failed, and is not still to be executed. */
+void cl_names_answered(const struct cl_names_mark *mark, bool certain);
+
+/* Attributes of a directory that the manager is asked for: stamp before asking (0: do not care), learn with the
+ * answer. Without effect if something changed the directory meanwhile. */
+uint64_t cl_names_stamp(uint64_t dir);
+void cl_names_learn(uint64_t stamp, const Fp__Attr *a);
+
+void cl_names_forget(uint64_t dir);
+void cl_names_clear(void);
+
+#endif
