@@ -444,35 +444,61 @@ static void test_notes_that_are_too_long_are_refused(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM note_key"), 0);
 }
 
-/* 200 notes of 60000 bytes: no answer is longer than a frame, and together they are all of them. */
+/* n chunks with long notes side by side in one window. */
+static void fill_window(uint64_t win, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t pos = win * CHUNK + i * 64, id = fix_write(&f, ino[0], pos, 64);
+
+        assert_int_not_equal(id, 0);
+    }
+    fix_sql(&f, "INSERT OR IGNORE INTO note SELECT id,zeroblob(60000),x'' FROM chunk");
+    fix_sql(&f, "UPDATE chunk SET noted=1");
+}
+
+/* 200 notes of 60000 bytes, five in a window: no answer is longer than a frame or ends within a window, and together
+ * they are all of them, each once. */
 static void test_answers_about_a_long_file_are_bounded(void **state)
 {
-    enum { N = 200 };
-    uint64_t first = 0, from = 0, seen = 0, parts = 0;
+    enum { WINDOWS = 40, EACH = 5 };
+    uint64_t from = 0, seen = 0, parts = 0;
     bool eof = false;
 
     (void)state;
-    for (uint64_t w = 0; w < N; w++) {
-        uint64_t id = write_noted(w, 60000, 7);
-
-        assert_int_not_equal(id, 0);
-        first = first ? first : id;
-    }
+    for (uint64_t w = 0; w < WINDOWS; w++)
+        fill_window(w, EACH);
     while (!eof) {
         Fp__NotesReply *r = get_notes(f.conn, ino[0], from, false, 0);
 
         assert_true(fp__notes_reply__get_packed_size(r) <= 4u << 20);
         for (size_t i = 0; i < r->n_notes; i++)
-            assert_int_equal(r->notes[i]->chunk, first + seen + i);
+            assert_int_equal(r->notes[i]->chunk, id_of(1 + seen + i));
         seen += r->n_notes;
         parts++;
         eof = r->eof;
-        assert_int_equal(r->win_end, seen);
+        assert_int_equal(r->win_end * EACH, seen);
         from = r->win_end;
         fix_free(r);
     }
-    assert_int_equal(seen, N);
-    assert_int_equal(parts, 3);
+    assert_int_equal(seen, WINDOWS * EACH);
+    assert_int_equal(parts, 4); /* 69 fit, 65 are whole windows */
+}
+
+static void test_window_that_is_too_much_alone_is_cut_short(void **state)
+{
+    Fp__NotesReply *r;
+
+    (void)state;
+    fill_window(0, 100);
+    fill_window(1, 1);
+    r = get_notes(f.conn, ino[0], 0, true, 0);
+    assert_int_equal(r->n_notes, 69);
+    assert_true(r->win_end == 1 && !r->eof);
+    fix_free(r);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM hold"), 69);
+    r = get_notes(f.conn, ino[0], 1, false, 0);
+    assert_true(r->n_notes == 1 && r->eof);
+    fix_free(r);
 }
 
 /* Very many slices: an answer looks at so many, and goes on at a window. */
@@ -568,6 +594,7 @@ int main(void)
         T(test_random_changes_match_the_model),
         T(test_notes_that_are_too_long_are_refused),
         T(test_answers_about_a_long_file_are_bounded),
+        T(test_window_that_is_too_much_alone_is_cut_short),
         T(test_answers_about_many_slices_are_bounded),
         T(test_answer_that_holds_is_the_same_when_asked_again),
         T(test_damaged_chunks_are_not_named),
