@@ -106,6 +106,28 @@ static int admit(struct reader *r, size_t pages)
 	return 0;
 }
 
+/* Pages that p takes: of a coded chunk all, once. */
+static size_t pages_for(const struct cl_read_pin *pin, const struct cl_piece *p, uint32_t blocks)
+{
+	if (!p->chunk.data_len_bytes)
+		return blocks;
+	for (int i = 0; i < pin->nentries; i++)
+		if (pin->entry[i].e->ref.id == p->chunk.id)
+			return 0;
+	return fp_sum_nblocks(p->chunk.data_len_bytes);
+}
+
+/* Give back what was pinned since there were n entries with so many pages. */
+static void unpin_to(struct cl_read_pin *pin, int n, size_t held)
+{
+	while (pin->nentries > n) {
+		pin->nentries--;
+		cl_rcache_unuse(pin->entry[pin->nentries].e, pin->entry[pin->nentries].first, pin->entry[pin->nentries].last);
+		cl_rcache_put(pin->entry[pin->nentries].e);
+	}
+	pin->held = held;
+}
+
 static int read_chunk_piece(struct reader *r, const struct cl_piece *p)
 {
 	uint32_t at = p->src_off, left = p->len, first = at / CL_PAGE_BYTES, last = (at + left - 1) / CL_PAGE_BYTES;
@@ -114,7 +136,7 @@ static int read_chunk_piece(struct reader *r, const struct cl_piece *p)
 
 	if (r->pin->nentries == PINS_MAX)
 		return -E2BIG;
-	rc = admit(r, p->chunk.data_len_bytes ? fp_sum_nblocks(p->chunk.data_len_bytes) : last - first + 1);
+	rc = admit(r, pages_for(r->pin, p, last - first + 1));
 	if (rc < 0)
 		return rc;
 	e = cl_rcache_get(r->d->rcache, &p->chunk);
@@ -280,7 +302,8 @@ static int gather(struct reader *r, struct cl_file *f, uint64_t win, const struc
 static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_t from, uint32_t to)
 {
 	static _Thread_local struct cl_overlay o;
-	int niov = r->niov, rc = 0;
+	int niov = r->niov, npins = r->pin->nentries, rc = 0;
+	size_t held = r->pin->held;
 
 	for (int tries = 0; tries < 3; tries++) {
 		const struct cl_piece *bad = NULL;
@@ -291,6 +314,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
 		if (rc == 0 || rc == -E2BIG)
 			return rc;
 		r->niov = niov;
+		unpin_to(r->pin, npins, held);
 		/* A chunk that is being punched while it is read has a wrong checksum first. */
 		if ((rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && tries < 2) {
 			pthread_mutex_lock(&r->inode->lock);
@@ -316,16 +340,6 @@ static size_t iov_bytes(const struct iovec *iov, int n)
 	return sum;
 }
 
-static void unpin(struct cl_read_pin *pin)
-{
-	for (int i = 0; i < pin->nentries; i++) {
-		cl_rcache_unuse(pin->entry[i].e, pin->entry[i].first, pin->entry[i].last);
-		cl_rcache_put(pin->entry[i].e);
-	}
-	pin->nentries = 0;
-	pin->held = 0;
-}
-
 /* Too many pieces for one reply: what is gathered so far goes into the bounce buffer, and the pins are free again. */
 static int flatten(struct reader *r)
 {
@@ -345,7 +359,7 @@ static int flatten(struct reader *r)
 	r->niov = 0;
 	if (p > r->pin->bounce)
 		rc = put_iov(r, r->pin->bounce, (size_t)(p - r->pin->bounce));
-	unpin(r->pin);
+	unpin_to(r->pin, 0, 0);
 	return rc;
 }
 
@@ -388,7 +402,7 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin)
 {
 	if (!pin)
 		return;
-	unpin(pin);
+	unpin_to(pin, 0, 0);
 	cl_admit_put(&m->data->readers, pin->granted);
 	free(pin->bounce);
 	free(pin);
