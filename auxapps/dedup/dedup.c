@@ -26,6 +26,7 @@
 #include "pieces.h"
 
 #define FILES_MAX 256u
+#define KEYS_PER_MIB 16u               /* each costs the manager 29 bytes and an insert at a random place */
 
 struct dfile {                         /* a file being written */
 	uint64_t serial;               /* lock; 0: free */
@@ -255,23 +256,32 @@ static uint64_t key_of(const struct piece *x)
 	return key;
 }
 
-static uint32_t collect_keys(struct worker *w)
+/* Keys of new pieces: of all, or of one in so many. Which ones follows from their content, so that the same data has the same keys. */
+static uint32_t collect_keys(struct worker *w, uint64_t one_in)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < w->pieces.n && n < FP_AUX_NOTE_KEYS_MAX; i++) {
 		const struct piece *x = &w->pieces.piece[i];
 
-		if (x->kind == PIECE_NEW && x->digested && x->len_bytes >= FP_AUX_PIECE_MIN_BYTES)
+		if (x->kind == PIECE_NEW && x->digested && x->len_bytes >= FP_AUX_PIECE_MIN_BYTES && key_of(x) % one_in == 0)
 			w->keys[n++] = key_of(x);
 	}
 	return n;
 }
 
+/* A chunk is found by one key as well as by all: what is asked for are all pieces, what is kept at the manager are few. */
+static uint32_t collect_kept_keys(struct worker *w, const struct fp_aux_chunk *k)
+{
+	uint32_t few = KEYS_PER_MIB * ((k->len_bytes + (1u << 20) - 1) >> 20), n = collect_keys(w, 1);
+
+	return n <= few ? n : collect_keys(w, (n + few - 1) / few);
+}
+
 static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k)
 {
 	struct loading l = { .d = d, .index = &w->found };
-	uint32_t n = collect_keys(w);
+	uint32_t n = collect_keys(w, 1);
 
 	index_fini(&w->found);
 	if (n > 0 && fp_aux_find(d->host, w->keys, n, take_note, &l) == 0)
@@ -297,7 +307,7 @@ static int tell_pieces(struct fp_aux_call *call, const struct pieces *p)
 	return rc;
 }
 
-static int tell_note(struct dedup *d, struct fp_aux_call *call, struct worker *w, uint8_t generation)
+static int tell_note(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct worker *w, uint8_t generation)
 {
 	struct note_writer note;
 
@@ -310,7 +320,7 @@ static int tell_note(struct dedup *d, struct fp_aux_call *call, struct worker *w
 	}
 	if (note.len_bytes == NOTE_HEADER_BYTES)
 		return 0;
-	return fp_aux_note(call, w->note, note.len_bytes, w->keys, d->whole_store ? collect_keys(w) : 0);
+	return fp_aux_note(call, w->note, note.len_bytes, w->keys, d->whole_store ? collect_kept_keys(w, k) : 0);
 }
 
 static uint64_t bytes_of(const struct pieces *p, enum piece_kind kind)
@@ -377,7 +387,7 @@ static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux
 		return rc;
 	if (look) {
 		note_payoff(d, f, &w->pieces);
-		if (tell_note(d, call, w, f->generation) < 0) /* the next version finds nothing in this chunk */
+		if (tell_note(d, call, k, w, f->generation) < 0) /* the next version finds nothing in this chunk */
 			fp_aux_count(d->host, "notes lost", 1);
 	}
 	return pass ? FP_AUX_PASS : FP_AUX_PIECES;

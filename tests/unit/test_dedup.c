@@ -3,6 +3,7 @@
  * compared byte by byte; what is stored is counted.
  */
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,7 @@ struct model {
 	uint32_t note_bytes, nkeys;
 	uint64_t keys[1024];
 	uint64_t stored_bytes, note_total, compared;
+	bool no_earlier;               /* each version is a file that has none */
 	int64_t on;
 };
 
@@ -153,7 +155,7 @@ static int earlier(struct fp_aux_host *h, uint64_t serial, const char *pattern, 
 	(void)h;
 	assert_int_equal(serial, m.version);
 	assert_null(pattern);
-	if (m.version == 1)
+	if (m.version == 1 || m.no_earlier)
 		return -ENOENT;
 	for (uint32_t i = 0; i < m.nchunks; i++)
 		if (tell(i, each, arg) != 0)
@@ -377,6 +379,27 @@ static void test_zeros_cost_nothing(void **state)
 	free(data);
 }
 
+static void test_scope_store_finds_other_files_by_few_keys(void **state)
+{
+	static const char *const store[][2] = { { "scope", "store" }, { "size", "8KiB" }, { NULL, NULL } };
+	uint8_t *data = image(IMAGE_BYTES);
+
+	(void)state;
+	start(NULL);
+	m.no_earlier = true;
+	write_version(data, IMAGE_BYTES);
+	assert_int_equal(write_version(data, IMAGE_BYTES), IMAGE_BYTES); /* scope=file */
+	stop();
+	start(store);
+	m.no_earlier = true;
+	write_version(data, IMAGE_BYTES);
+	for (uint32_t i = 0; i < m.nchunks; i++)
+		assert_in_range(m.chunk[i].nkeys, 1, 32);
+	assert_int_equal(write_version(data, IMAGE_BYTES), 0);
+	stop();
+	free(data);
+}
+
 static void test_random_edits_are_rebuilt_exactly(void **state)
 {
 	static const char *const small[][2] = { { "size", "4KiB" }, { "scope", "store" }, { NULL, NULL } };
@@ -505,6 +528,7 @@ int main(void)
 		cmocka_unit_test(test_a_changed_page_costs_little),
 		cmocka_unit_test(test_moved_pages_are_found_by_content_only),
 		cmocka_unit_test(test_zeros_cost_nothing),
+		cmocka_unit_test(test_scope_store_finds_other_files_by_few_keys),
 		cmocka_unit_test(test_random_edits_are_rebuilt_exactly),
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_it_turns_itself_off_and_on_again),
