@@ -1,9 +1,18 @@
-# Programs of the tools: ordinary ones, nothing of fpstore is linked into them.
-APPS += $(B)/apps/iobench $(B)/apps/ckptgen
+# Programs of the tools: ordinary ones, nothing of fpstore is linked into them but the chunking that cdcbench measures.
+APPS += $(B)/apps/iobench $(B)/apps/appbench $(B)/apps/cdcbench $(B)/apps/ckptgen
 
-$(B)/apps/iobench: tools/bench/iobench.c
-	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -o $@ $< $(LDFLAGS)
+$(B)/apps/iobench $(B)/apps/appbench: $(B)/apps/%: tools/bench/%.c
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -o $@ $< $(LDFLAGS) -lm
+
+# The chunking as the plugin is built: -O3.
+$(B)/apps/cdcbench: tools/bench/cdcbench.c auxapps/dedup/cdc.c auxapps/dedup/cdc.h
+	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 $(CFLAGS) $(dedup_CFLAGS) -D_GNU_SOURCE= -I . $(WARN) -o $@ $(filter %.c,$^) $(LDFLAGS)
 
 # Checkpoints with a set share of duplicates (tests, benchmarks, and users who want to see what dedup finds).
 $(B)/apps/ckptgen: $(wildcard tools/ckptgen/*.c) tools/ckptgen/ckptgen.h
 	$(call say,MPICC,$@)mkdir -p $(@D) && $(MPICC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -o $@ $(filter %.c,$^)
+
+# What fp-auxhost costs: plays the mount as unit tests do.
+APPS += $(B)/apps/auxchain
+$(B)/apps/auxchain: tools/bench/auxchain.c tests/unit/aux_mount.c tests/unit/aux_mount.h include/fp/auxwire.h include/fp/auxapp.h
+	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -I include -I tests/unit -o $@ $(filter %.c,$^) -lcmocka

@@ -20,17 +20,22 @@
 
 #include "fp/clock.h"
 
+/* Programs are in tests/unit or apps of it. */
 const char *am_dir(void)
 {
 	static char dir[4096];
+	char host[4200];
 
 	if (!dir[0]) {
 		ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
 
 		assert_true(n > 0);
 		dir[n] = '\0';
-		for (int i = 0; i < 3; i++)    /* tests/unit/test_NAME */
+		do {
+			assert_non_null(strrchr(dir, '/'));
 			*strrchr(dir, '/') = '\0';
+			snprintf(host, sizeof(host), "%s/bin/fp-auxhost", dir);
+		} while (access(host, X_OK) != 0);
 	}
 	return dir;
 }

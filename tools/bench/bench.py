@@ -23,6 +23,7 @@ import time
 sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
+import cases_aux  # noqa: E402,F401  (adds to cases.CASES)
 from profiler import Profiler  # noqa: E402
 from store import MIB, BenchError, Store  # noqa: E402
 
