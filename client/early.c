@@ -21,6 +21,7 @@
 #include "client/core_int.h"
 #include "client/data.h"
 #include "client/inode.h"
+#include "client/ops/ops.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -255,7 +256,7 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
     struct waiting_close *w = created(cr, status);
     while (w) {
         struct waiting_close *next = w->next;
-        fuse_reply_err(w->req, fp_err_to_errno(inode->create_error));
+        cl_reply_err(w->req, fp_err_to_errno(inode->create_error));
         free(w);
         w = next;
     }

@@ -205,6 +205,7 @@ int cl_fuse_mount(struct cl_mount *m)
     struct fuse_lowlevel_ops ops;
     fuse_set_log_func(on_fuse_log);
     cl_ops_fill(&ops);
+    cl_ops_watch(m, &ops);
     ops.init = cl_init;
     mounting = true;
     int rc = mount_args(&m->opt, &args);

@@ -166,9 +166,37 @@ static const char *take_name(const char *word, struct cl_aux_decl *d)
 	return NULL;
 }
 
+/* The next word of *at, in place: up to a blank that is not between double quotes, which are taken out. NULL: there is none. */
+static char *next_word(char **at)
+{
+	char *from = *at + strspn(*at, " \t"), *to = from, *p = from;
+	bool quoted = false;
+
+	if (*from == '\0')
+		return NULL;
+	for (; *p && (quoted || (*p != ' ' && *p != '\t')); p++) {
+		if (*p == '"')
+			quoted = !quoted;
+		else
+			*to++ = *p;
+	}
+	*at = *p ? p + 1 : p;
+	*to = '\0';
+	return from;
+}
+
+static bool quotes_end(const char *text)
+{
+	unsigned n = 0;
+
+	for (; *text; text++)
+		n += *text == '"';
+	return n % 2 == 0;
+}
+
 const char *cl_aux_decl_parse(const char *text, struct cl_aux_decl *out)
 {
-	char copy[sizeof(out->text)], *save = NULL, *word;
+	char copy[sizeof(out->text)], *at = copy, *word;
 	const char *why;
 
 	memset(out, 0, sizeof(*out));
@@ -178,13 +206,15 @@ const char *cl_aux_decl_parse(const char *text, struct cl_aux_decl *out)
 	for (const char *p = text; *p; p++)
 		if (iscntrl((unsigned char)*p) && *p != '\t')
 			return "has a control character in it";
+	if (!quotes_end(text))
+		return "has a quote that does not end";
 	strcpy(out->text, text);
 	strcpy(copy, text);
-	word = strtok_r(copy, " \t", &save);
+	word = next_word(&at);
 	if (!word)
 		return "must begin with the name of an aux-app";
 	why = take_name(word, out);
-	while (!why && (word = strtok_r(NULL, " \t", &save)))
+	while (!why && (word = next_word(&at)))
 		why = take_word(word, out);
 	return why;
 }

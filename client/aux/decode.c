@@ -181,7 +181,7 @@ static int explain(const struct fp_auxw_stage *stages, uint32_t nstages, int rc)
 			strcat(names, ", ");
 		strcat(names, stages[i].name); /* ends with a NUL: stages_ok */
 	}
-	if (rc == -ENOENT)
+	if (rc == -ENOPKG || rc == -ENOENT)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, whose plugin is not here: install it, or see --auxapp-dir", names);
 	else if (rc == -ENOKEY)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which has no key here: declare it with --auxapp and its key", names);

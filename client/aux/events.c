@@ -207,6 +207,13 @@ bool cl_aux_events_reserve(struct cl_aux *a)
 	return room;
 }
 
+void cl_aux_events_unreserve(struct cl_aux *a)
+{
+	pthread_mutex_lock(&a->lock);
+	a->events_reserved--;
+	pthread_mutex_unlock(&a->lock);
+}
+
 void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io)
 {
 	for (uint32_t i = 0; i < a->napps; i++) {
@@ -216,9 +223,7 @@ void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io)
 		if (e)
 			cl_aux_call_submit(a, &e->call);
 	}
-	pthread_mutex_lock(&a->lock);
-	a->events_reserved--;
-	pthread_mutex_unlock(&a->lock);
+	cl_aux_events_unreserve(a);
 }
 
 /* -------------------------------------------------------------- sealed files */

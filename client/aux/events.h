@@ -22,6 +22,7 @@ int cl_aux_events_before(struct cl_aux *a, const struct fp_aux_io *io);
 
 /* A place in the queue, for cl_aux_events_after. Blocks while it is full, not for ever: false, then nobody is told. FUSE threads. */
 bool cl_aux_events_reserve(struct cl_aux *a);
+void cl_aux_events_unreserve(struct cl_aux *a);
 /* Tell who wants to know; uses up the place. Pointers in io are borrowed; never blocks. Any thread. */
 void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io);
 

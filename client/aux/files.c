@@ -245,7 +245,8 @@ void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h)
 	if (!f)
 		return;
 	pthread_mutex_lock(&inode->lock);
-	written = f->writers && inode->attr.data_version != f->version;
+	/* One that was made here has got its version with the manager's answer, perhaps after it was opened. */
+	written = f->writers && inode->attr.data_version != f->version && (inode->attr.size_bytes > 0 || !f->name.parent);
 	unlinked = inode->attr.nlink == 0;
 	file.uid = inode->attr.uid;
 	file.gid = inode->attr.gid;

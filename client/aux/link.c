@@ -112,10 +112,12 @@ static int send_config(struct cl_aux *a, uint32_t index)
 {
 	const struct aux_app *p = &a->app[index];
 	uint32_t len = (uint32_t)strlen(p->decl.text);
-	struct fp_auxw_config msg = {
-		.h = { .type = FP_AUXW_CONFIG, .len_bytes = (uint32_t)sizeof(msg) + len }, .index = index, .required = p->decl.required };
+	struct fp_auxw_config msg = { .h = { .type = FP_AUXW_CONFIG, .len_bytes = (uint32_t)sizeof(msg) + len }, .index = index };
 	struct iovec iov[2] = { { &msg, sizeof(msg) }, { (void *)p->decl.text, len } };
 
+	msg.required = p->decl.required ? FP_AUXW_CONFIG_REQUIRED : 0;
+	if (p->bypassed || p->failed)
+		msg.required |= FP_AUXW_CONFIG_BYPASSED; /* there to decode what it has coded */
 	return cl_aux_tx(a, iov, 2);
 }
 
@@ -139,16 +141,11 @@ static int send_start(struct cl_aux *a, uint32_t napps)
 /* lock held. */
 static int introduce(struct cl_aux *a)
 {
-	uint32_t napps = 0;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < a->napps && rc == 0; i++) {
-		if (a->app[i].bypassed || a->app[i].failed)
-			continue;
+	for (uint32_t i = 0; i < a->napps && rc == 0; i++)
 		rc = send_config(a, i);
-		napps++;
-	}
-	return rc == 0 ? send_start(a, napps) : rc;
+	return rc == 0 ? send_start(a, a->napps) : rc;
 }
 
 static void start_host(struct cl_aux *a)

@@ -21,7 +21,7 @@ static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
         cl_op_done_entry(op, status, reply);
         return;
     }
-    fuse_reply_entry(op->req, &nothing);
+    cl_reply_entry(op->req, &nothing);
     cl_op_free(op);
 }
 
@@ -36,9 +36,9 @@ static bool lookup_known(fuse_req_t req, fuse_ino_t parent, const char *name)
     enum cl_name_state state = cl_names_find(parent, name, &a);
     if (state == CL_NAME_FILE) {
         cl_entry_fill(m, &a, &e);
-        fuse_reply_entry(req, &e);
+        cl_reply_entry(req, &e);
     } else if (state == CL_NAME_ABSENT) {
-        fuse_reply_entry(req, &nothing);
+        cl_reply_entry(req, &nothing);
     }
     cl_early_end(m);
     return state != CL_NAME_UNKNOWN;

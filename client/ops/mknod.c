@@ -89,7 +89,7 @@ static void done_readlink(void *arg, int status, const ProtobufCMessage *reply)
         if (t->len < sizeof target) {
             memcpy(target, t->data, t->len);
             target[t->len] = '\0';
-            fuse_reply_readlink(op->req, target);
+            cl_reply_readlink(op->req, target);
             cl_op_free(op);
             return;
         }

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/aux/aux.h"
 #include "client/early.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
@@ -61,16 +62,23 @@ static bool owner_may_open(const struct cl_op *op, const Fp__Attr *a)
     return ctx->uid == 0 || (ctx->uid == a->uid && (a->mode & need) == need);
 }
 
+/* What was written with it is published by now, if it is the last. */
+static void handle_end(struct cl_mount *m, struct cl_handle *h)
+{
+    struct cl_inode *inode = h->inode;
+    cl_open_remove(m, &h->open);
+    cl_data_release(m, h);
+    if (m->aux)
+        cl_aux_file_closed(m, h);
+    let_go(m, inode);
+    free(h);
+}
+
 /* A handle that nobody has got. On a store thread: publishing what others wrote, should this be the last handle, waits for the manager. */
 static void drop_handle(void *arg)
 {
     struct cl_handle *h = arg;
-    struct cl_inode *inode = h->inode;
-    struct cl_mount *m = h->m;
-    cl_open_remove(m, &h->open);
-    cl_data_release(m, h);
-    let_go(m, inode);
-    free(h);
+    handle_end(h->m, h);
 }
 
 static void reply_open(struct cl_op *op, const Fp__Attr *a)
@@ -78,10 +86,10 @@ static void reply_open(struct cl_op *op, const Fp__Attr *a)
     struct fuse_entry_param e;
     int rc;
     if (!op->open.with_entry) {
-        rc = fuse_reply_open(op->req, &op->open.fi);
+        rc = cl_reply_open(op->req, &op->open.fi);
     } else {
         cl_entry_fill(op->m, a, &e);
-        rc = fuse_reply_create(op->req, &e, &op->open.fi);
+        rc = cl_reply_create(op->req, &e, &op->open.fi);
     }
     if (rc == -ENOENT) {
         /* The caller was killed meanwhile: no release will come. */
@@ -113,6 +121,8 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
         return rc;
     }
     cl_open_add(op->m, &h->open);
+    if (op->m->aux)
+        cl_aux_file_opened(op->m, h);
     fill_fi(op->m, &op->open.fi, h);
     reply_open(op, a);
     return 0;
@@ -129,7 +139,7 @@ static void done_open(void *arg, int status, const ProtobufCMessage *reply)
     }
     /* See the top of the file: a name that came between lookup and create. */
     if (op->open.with_entry && (status == -EEXIST || status == -ESTALE) && !(op->open.fi.flags & O_EXCL)) {
-        fuse_reply_err(op->req, ESTALE);
+        cl_reply_err(op->req, ESTALE);
         cl_op_free(op);
         return;
     }
@@ -195,6 +205,8 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
         early.ino = a.ino;
         early.excl = true;
         cl_open_add(m, &h->open);
+        if (m->aux)
+            cl_aux_file_opened(m, h);
         fill_fi(m, &op->open.fi, h);
         op->open.fi.noflush = false; /* close waits for the manager's answer */
         op->touched = 0;
@@ -245,13 +257,7 @@ void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_f
 
 void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-    struct cl_mount *m = cl_mount_of(req);
-    struct cl_handle *h = cl_handle_of(fi);
-    struct cl_inode *inode = h->inode;
     (void)ino;
-    cl_open_remove(m, &h->open);
-    cl_data_release(m, h);
-    let_go(m, inode);
-    free(h);
-    fuse_reply_err(req, 0);
+    handle_end(cl_mount_of(req), cl_handle_of(fi));
+    cl_reply_err(req, 0);
 }

@@ -11,6 +11,7 @@
 
 #define FUSE_USE_VERSION 317
 
+#include <errno.h>
 #include <fuse_lowlevel.h>
 
 #include "client/client.h"
@@ -67,6 +68,86 @@ struct cl_op {
         } attr;
     };
 };
+
+/*
+ * Replies go out by these, so that aux-apps that asked for it learn what the application gets (watch.c). One branch, never taken
+ * on a mount without. result: negative errno, 0, or bytes read or written; ino: of the file that the reply names.
+ */
+extern bool cl_ops_watched;    /* constant after cl_ops_watch */
+void cl_op_replying(fuse_req_t req, int64_t result, uint64_t ino);
+static inline void cl_replying(fuse_req_t req, int64_t result, uint64_t ino)
+{
+    if (__builtin_expect(cl_ops_watched, 0))
+        cl_op_replying(req, result, ino);
+}
+static inline int cl_reply_err(fuse_req_t req, int err)
+{
+    cl_replying(req, -err, 0);
+    return fuse_reply_err(req, err);
+}
+static inline int cl_reply_entry(fuse_req_t req, const struct fuse_entry_param *e)
+{
+    cl_replying(req, e->ino ? 0 : -ENOENT, e->ino);
+    return fuse_reply_entry(req, e);
+}
+static inline int cl_reply_create(fuse_req_t req, const struct fuse_entry_param *e,
+                                  const struct fuse_file_info *fi)
+{
+    cl_replying(req, 0, e->ino);
+    return fuse_reply_create(req, e, fi);
+}
+static inline int cl_reply_attr(fuse_req_t req, const struct stat *st, double timeout_s)
+{
+    cl_replying(req, 0, st->st_ino);
+    return fuse_reply_attr(req, st, timeout_s);
+}
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+static inline int cl_reply_statx(fuse_req_t req, int flags, struct statx *sx, double timeout_s)
+{
+    cl_replying(req, 0, sx->stx_ino);
+    return fuse_reply_statx(req, flags, sx, timeout_s);
+}
+#endif
+static inline int cl_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
+{
+    cl_replying(req, 0, 0);
+    return fuse_reply_open(req, fi);
+}
+static inline int cl_reply_write(fuse_req_t req, size_t n)
+{
+    cl_replying(req, (int64_t)n, 0);
+    return fuse_reply_write(req, n);
+}
+static inline int cl_reply_buf(fuse_req_t req, const char *buf, size_t n)
+{
+    cl_replying(req, (int64_t)n, 0);
+    return fuse_reply_buf(req, buf, n);
+}
+static inline int cl_reply_iov(fuse_req_t req, const struct iovec *iov, int n, size_t bytes)
+{
+    cl_replying(req, (int64_t)bytes, 0);
+    return fuse_reply_iov(req, iov, n);
+}
+static inline int cl_reply_readlink(fuse_req_t req, const char *target)
+{
+    cl_replying(req, 0, 0);
+    return fuse_reply_readlink(req, target);
+}
+static inline int cl_reply_statfs(fuse_req_t req, const struct statvfs *st)
+{
+    cl_replying(req, 0, 0);
+    return fuse_reply_statfs(req, st);
+}
+static inline int cl_reply_xattr(fuse_req_t req, size_t n)
+{
+    cl_replying(req, 0, 0);
+    return fuse_reply_xattr(req, n);
+}
+static inline int cl_reply_lseek(fuse_req_t req, off_t off)
+{
+    cl_replying(req, 0, 0);
+    return fuse_reply_lseek(req, off);
+}
 
 /* reply.c */
 struct cl_op *cl_op_new(fuse_req_t req); /* NULL: out of memory, and the request has been answered */
@@ -140,5 +221,7 @@ void cl_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct
 
 /* All of the above, for fuse_session_new; .init is left to fuse_session.c. */
 void cl_ops_fill(struct fuse_lowlevel_ops *ops);
+/* Put those in the place of others that aux-apps want to be told of. After cl_aux_start, before the mount. */
+void cl_ops_watch(struct cl_mount *m, struct fuse_lowlevel_ops *ops);
 
 #endif

@@ -27,7 +27,7 @@ void cl_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct f
     if (rc < 0)
         cl_reply_status(req, rc);
     else
-        fuse_reply_lseek(req, (off_t)found);
+        cl_reply_lseek(req, (off_t)found);
 }
 
 void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
@@ -47,7 +47,7 @@ void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, stru
     if (n < 0)
         cl_reply_status(req, (int)n);
     else
-        fuse_reply_write(req, (size_t)n);
+        cl_reply_write(req, (size_t)n);
 }
 
 /* There are no inode flags (FS_IOC_GETFLAGS) and nothing else to control. */

@@ -28,9 +28,9 @@ void cl_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
     if (n < 0)
         cl_reply_status(req, (int)n);
     else if (n == 0)
-        fuse_reply_buf(req, NULL, 0);
+        cl_reply_buf(req, NULL, 0);
     else
-        fuse_reply_iov(req, iov, niov);
+        cl_reply_iov(req, iov, niov, (size_t)n);
     if (pin)
         cl_data_read_done(m, pin);
 }
@@ -63,5 +63,5 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     if (n < 0)
         cl_reply_status(req, (int)n);
     else
-        fuse_reply_write(req, (size_t)n);
+        cl_reply_write(req, (size_t)n);
 }

@@ -61,7 +61,7 @@ static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
     cl_inode_hold(op->m, h->inode);
     cl_open_add(op->m, &h->open);
     op->open.fi.fh = (uintptr_t)h;
-    if (fuse_reply_open(op->req, &op->open.fi) == -ENOENT)
+    if (cl_reply_open(op->req, &op->open.fi) == -ENOENT)
         let_go(op->m, h); /* the caller was killed meanwhile: no releasedir will come */
     cl_op_free(op);
 }
@@ -81,7 +81,7 @@ void cl_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     (void)ino;
     let_go(cl_mount_of(req), dir_of(fi));
-    fuse_reply_err(req, 0);
+    cl_reply_err(req, 0);
 }
 
 /* False: it does not fit any more. */
@@ -148,7 +148,7 @@ static void done_readdir(void *arg, int status, const ProtobufCMessage *msg)
         op->dir.h->end = r->next_cookie;
     if (add_dot(&f, ".", op->dir.ino, 1) && add_dot(&f, "..", r->parent ? r->parent : op->dir.ino, 2))
         add_entries(&f, r, op->dir.h->end);
-    fuse_reply_buf(op->req, f.buf, f.used);
+    cl_reply_buf(op->req, f.buf, f.used);
     free(f.buf);
     cl_op_free(op);
 }

@@ -17,7 +17,7 @@
 
 void cl_reply_status(fuse_req_t req, int status)
 {
-    fuse_reply_err(req, fp_err_to_errno(status));
+    cl_reply_err(req, fp_err_to_errno(status));
 }
 
 struct cl_op *cl_op_new(fuse_req_t req)
@@ -97,7 +97,7 @@ void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
     touched(op);
     cl_dircache_put(op->m, ((const Fp__AttrReply *)reply)->parent);
     cl_entry_fill(op->m, a, &e);
-    fuse_reply_entry(op->req, &e);
+    cl_reply_entry(op->req, &e);
     cl_op_free(op);
 }
 
@@ -112,7 +112,7 @@ void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
     }
     touched(op);
     cl_attr_stat(op->m, a, &st);
-    fuse_reply_attr(op->req, &st, cl_attr_timeout(op->m, st.st_mode));
+    cl_reply_attr(op->req, &st, cl_attr_timeout(op->m, st.st_mode));
     cl_op_free(op);
 }
 

@@ -12,6 +12,7 @@
  */
 #include <errno.h>
 
+#include "client/aux/aux.h"
 #include "client/ops/ops.h"
 
 static int64_t ns_of(struct timespec t)
@@ -69,6 +70,8 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg)
         cl_reply_status(req, rc);
         return;
     }
+    if (m->aux && msg->size_bytes == 0)
+        cl_aux_before_truncate(m, inode);
     rc = cl_inode_is_gone(inode) ? -EIO : cl_data_truncate(m, inode, msg);
     if (rc == 0)
         cl_inode_stat(m, inode, &st);
@@ -76,7 +79,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg)
     if (rc < 0)
         cl_reply_status(req, rc);
     else
-        fuse_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
+        cl_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
 }
 
 static void note_mtime(struct cl_mount *m, uint64_t ino)

@@ -24,7 +24,7 @@ static void done_statfs(void *arg, int status, const ProtobufCMessage *reply)
     st.f_ffree = r->free_files;
     st.f_favail = r->free_files;
     st.f_namemax = CL_NAME_MAX_BYTES;
-    fuse_reply_statfs(op->req, &st);
+    cl_reply_statfs(op->req, &st);
     cl_op_free(op);
 }
 

@@ -25,11 +25,11 @@ static int check_name(const char *name)
 static void reply_value(fuse_req_t req, const void *value, size_t len, size_t size)
 {
     if (size == 0)
-        fuse_reply_xattr(req, len);
+        cl_reply_xattr(req, len);
     else if (len > size)
         cl_reply_status(req, -ERANGE);
     else
-        fuse_reply_buf(req, value, len);
+        cl_reply_buf(req, value, len);
 }
 
 static void done_value(void *arg, int status, const ProtobufCMessage *reply)

@@ -52,6 +52,8 @@ static void test_declare_leaves_the_rest_to_the_aux_app(void **state)
 	assert_int_equal(d.failures, CL_AUX_FAILURES);
 	assert_int_equal(d.deadline_ms, 0);
 	assert_false(d.required);
+	assert_null(cl_aux_decl_parse("encrypt key=\"/my keys/required 1\" \"required\"", &d));
+	assert_true(d.required);
 }
 
 static void test_declare_names_what_is_wrong(void **state)
@@ -72,6 +74,7 @@ static void test_declare_names_what_is_wrong(void **state)
 	assert_refused("dedup deadline=1ms", "not from 10 ms");
 	assert_refused("dedup verify=maybe", "on or off");
 	assert_refused("dedup =5", "no name before it");
+	assert_refused("dedup pattern=\"a b", "does not end");
 	assert_refused("dedup\nhash=sha1", "control character");
 }
 
