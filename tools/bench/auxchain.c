@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "aux_mount.h"
+#include "tests/unit/aux_mount.h"
 #include "fp/clock.h"
 
 #define STAGES_MAX 4
