@@ -15,6 +15,18 @@
 #ifndef PROBE_FLAGS
 #define PROBE_FLAGS 0
 #endif
+#ifndef PROBE_ABI
+#define PROBE_ABI FP_AUX_ABI
+#endif
+#ifndef PROBE_SIZE
+#define PROBE_SIZE sizeof(struct fp_aux_app)
+#endif
+#ifndef PROBE_CALLED
+#define PROBE_CALLED PROBE_NAME
+#endif
+#ifndef PROBE_IN
+#define PROBE_IN chunk_in
+#endif
 #define BLOCK 4096u
 
 struct state {
@@ -218,7 +230,7 @@ static int chunk_out(void *state, struct fp_aux_call *call, const struct fp_aux_
 	return rc;
 }
 
-static int chunk_in(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes)
+__attribute__((unused)) static int chunk_in(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes)
 {
 	struct state *s = state;
 
@@ -356,9 +368,9 @@ static const struct fp_aux_option options[] = {
 };
 
 static const struct fp_aux_app app = {
-	.abi = FP_AUX_ABI,
-	.size_bytes = sizeof(app),
-	.name = PROBE_NAME,
+	.abi = PROBE_ABI,
+	.size_bytes = PROBE_SIZE,
+	.name = PROBE_CALLED,
 	.version = "1.0",
 	.summary = "for tests",
 	.flags = FP_AUX_CODES | PROBE_FLAGS,
@@ -367,7 +379,7 @@ static const struct fp_aux_app app = {
 	.stop = stop,
 	.configure = configure,
 	.chunk_out = chunk_out,
-	.chunk_in = chunk_in,
+	.chunk_in = PROBE_IN,
 	.chunk_stored = chunk_stored,
 	.file_sealed = file_sealed,
 	.set_complete = set_complete,

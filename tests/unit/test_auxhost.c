@@ -387,6 +387,35 @@ static void test_wrong_declarations_are_told_in_a_line(void **state)
 	refused("  ", NULL, "say first the name of an aux-app");
 }
 
+static void test_plugins_that_will_not_do_are_told_in_a_line(void **state)
+{
+	static struct am m;
+	char path[4300];
+
+	(void)state;
+	refused("future", NULL, "future.so was not built for ABI 1 of aux-apps");
+	refused("misnamed", NULL, "calls itself 'other': its file must be other.so");
+	refused("coder", NULL, "says FP_AUX_CODES and has no chunk_in");
+	snprintf(path, sizeof(path), "%s/bin/fp-auxhost", am_dir());
+	refused(path, NULL, "fp-auxhost: ");   /* what the loader says of a program */
+	refused("libm.so.6", NULL, "is no name of an aux-app");
+	snprintf(path, sizeof(path), "%s/tests/plugins/misnamed.so", am_dir());
+	assert_int_equal(am_start(&m, NULL, "", LIST(path)), 0);       /* by its path it may */
+	assert_string_equal(m.ready.app[0].name, "other");
+	clean_end(&m);
+}
+
+static void test_a_plugin_of_an_older_header_works(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("older do=xor")), 0);
+	assert_int_equal(m.ready.app[0].io_flags[FP_AUX_OP_UNLINK], 0);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 1);
+	clean_end(&m);
+}
+
 static void test_words_of_the_host_reach_the_mount(void **state)
 {
 	static struct am m;
@@ -442,6 +471,8 @@ int main(void)
 		cmocka_unit_test(test_damaged_and_missing_decoders),
 		cmocka_unit_test(test_a_bypassed_aux_app_decodes_and_no_more),
 		cmocka_unit_test(test_wrong_declarations_are_told_in_a_line),
+		cmocka_unit_test(test_plugins_that_will_not_do_are_told_in_a_line),
+		cmocka_unit_test(test_a_plugin_of_an_older_header_works),
 		cmocka_unit_test(test_words_of_the_host_reach_the_mount),
 		cmocka_unit_test(test_options_change_while_running),
 	};

@@ -100,7 +100,7 @@ static void test_a_call_that_does_not_end_shows_and_the_host_beats(void **state)
 	static struct am m;
 
 	(void)state;
-	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2 do=hang deadline=200ms", "probe3")), 0);
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2 do=hang deadline=1s", "probe3")), 0);
 	am_chunk_out(&m, 0, 1, 1000, 0);
 	am_run(&m, 50);
 	assert_false(over_deadline(&m, 1));
@@ -128,6 +128,7 @@ static void test_a_plugin_learns_of_deadline_and_cancelling(void **state)
 	(void)state;
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=patient deadline=300ms")), 0);
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, 1000, 0))->status, -ETIMEDOUT);
+	assert_int_equal(am_done(&m, am_change(&m, 0, "deadline=1h"), NULL), 0);
 	uint64_t a = am_chunk_out(&m, 0, 1, 1000, 0), b = am_chunk_out(&m, 0, 1, 1000, 1);
 
 	am_run(&m, 20);
