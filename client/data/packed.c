@@ -161,7 +161,7 @@ static int take_note(struct cl_packed *k)
 {
 	const struct cl_aux_job *j = &k->job;
 
-	if (j->note_bytes > FP_AUX_NOTE_MAX_BYTES)
+	if (j->note_bytes > FP_AUX_NOTE_MAX_BYTES || j->nkeys > FP_AUX_NOTE_KEYS_MAX)
 		return -EPROTO;
 	k->tickets = j->tickets;
 	if (j->note_bytes == 0)
