@@ -104,10 +104,12 @@ static int cut_bytes(struct pieces *p, const struct cut_rule *rule, const struct
 		uint32_t end = to;
 		int rc;
 
+		if (rule->kind == CUT_FIXED && to - from > rule->fixed_bytes - from % rule->fixed_bytes)
+			end = from + rule->fixed_bytes - from % rule->fixed_bytes;
 		if (rule->kind == CUT_CONTENT)
 			end = cdc_cut(&rule->cdc, m, from, to);
-		else if (rule->kind == CUT_FIXED && to - from > rule->fixed_bytes - from % rule->fixed_bytes)
-			end = from + rule->fixed_bytes - from % rule->fixed_bytes;
+		if (rule->kind == CUT_CONTENT && to - end < BLOCK_BYTES)
+			end = to; /* a rest too short to be referred to belongs to the piece before it */
 		rc = add(p, from, end - from, PIECE_NEW);
 		if (rc < 0)
 			return rc;
