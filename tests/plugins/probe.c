@@ -99,7 +99,7 @@ static void misbehave(const char *what)
 		sleep(10);
 	} else if (strcmp(what, "hang") == 0) {
 		for (;;)
-			zero++;
+			zero ^= 1;
 	} else if (strcmp(what, "leak") == 0) {
 		leak();
 	}
