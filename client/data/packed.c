@@ -37,9 +37,7 @@ static bool is_whole(const struct cl_wbuf *b)
 
 static uint32_t pieces_max(const struct cl_wbuf *b)
 {
-	uint32_t mib = (b->file->window_bytes + (1u << 20) - 1) >> 20;
-
-	return mib * CL_SLICES_PER_MIB - (b->nranges - 1); /* each further range may cut a piece in two */
+	return ((b->file->window_bytes + (1u << 20) - 1) >> 20) * CL_SLICES_PER_MIB;
 }
 
 int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct cl_wbuf *b))

@@ -12,7 +12,7 @@
 
 struct cl_wbuf;
 
-/* Slices per MiB of a window, so that duplicates do not cost the manager more than they save. */
+/* Pieces per MiB of a window, so that duplicates do not cost the manager more than they save. The host sees to it, too, where it does no harm to notes. */
 #define CL_SLICES_PER_MIB 64u
 
 /* Are these pieces of len bytes, in order and without gaps, their new ones packed in order to new_bytes, and the same ones within that? 0 or -EPROTO. */
