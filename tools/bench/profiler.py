@@ -31,7 +31,7 @@ class Profiler:
             yield
             return
         data = os.path.join(self.directory, f"{name}.data")
-        pids = ",".join(str(d.pid) for d in store.daemons())
+        pids = ",".join(str(p) for d in store.daemons() for p in d.pids())
         record = subprocess.Popen(
             [self.perf, "record", "-q", "-F", "999", "-g", "-o", data, "-p", pids],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -6,6 +6,7 @@ because a benchmark changes the pool, the chunk size and the back end, and resta
 under a store that stays up.
 """
 
+import json
 import os
 import secrets
 import select
@@ -37,10 +38,22 @@ def is_mounted(path):
         return any(line.split()[1] == path for line in f)
 
 
+def be_nice(pid, nice):
+    """Of the process and, where the kernel shares time between sessions first (autogroup), of its session."""
+    if nice == 0:
+        return
+    os.setpriority(os.PRIO_PROCESS, pid, nice)
+    try:
+        with open(f"/proc/{pid}/autogroup", "w") as f:
+            f.write(str(nice))
+    except OSError:
+        pass
+
+
 class Daemon:
     """One program with --ready-fd. `ready` is the line it wrote."""
 
-    def __init__(self, argv, log):
+    def __init__(self, argv, log, nice=0):
         self.name = os.path.basename(argv[0])
         self.log = log
         self.ready = None
@@ -51,6 +64,7 @@ class Daemon:
                 argv + [f"--ready-fd={write_fd}"], pass_fds=[write_fd], stdin=subprocess.DEVNULL,
                 stdout=out, stderr=out, start_new_session=True)
         os.close(write_fd)
+        be_nice(self.pid, nice)
 
     @property
     def pid(self):
@@ -82,6 +96,21 @@ class Daemon:
             return 0.0
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def pids(self):
+        """Of the program and what it has started, such as fp-auxhost."""
+        found = [self.pid]
+        for pid in found:
+            for tid in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{tid}/children") as f:
+                    found += [int(x) for x in f.read().split()]
+        return found
+
+    def run_on(self, cores):
+        """Its threads that were put nowhere alone run on these cores."""
+        for tid in os.listdir(f"/proc/{self.pid}/task"):
+            if len(os.sched_getaffinity(int(tid))) > 1 or len(cores) > 1:
+                os.sched_setaffinity(int(tid), cores)
+
     def status_bytes(self, field):
         with open(f"/proc/{self.pid}/status") as f:
             for line in f:
@@ -107,11 +136,13 @@ class Store:
     """Manager, benefactors, one mount; a context manager. Everything lies below root."""
 
     def __init__(self, bin_dir, root, backend="dir", size=4096 * MIB, pool=128 * MIB, chunk_size=MIB,
-                 benefactors=1, mounted=True):
+                 benefactors=1, mounted=True, mount_args=(), nice=0):
         self.bin = bin_dir
         self.root = root
         self.backend, self.size, self.pool, self.chunk_size = backend, size, pool, chunk_size
         self.want_benefactors, self.want_mount = benefactors, mounted
+        self.mount_args = list(mount_args)
+        self.nice = nice
         self.mnt = os.path.join(root, "mnt")
         self.key = os.path.join(root, "key")
         self.manager = self.mount = None
@@ -139,7 +170,7 @@ class Store:
 
     def start(self, name, number, args):
         log = self.path(f"{name}{number or ''}.log")
-        return Daemon([self.program(name), f"--key={self.key}"] + args, log)
+        return Daemon([self.program(name), f"--key={self.key}"] + args, log, self.nice)
 
     def up(self):
         shutil.rmtree(self.root, ignore_errors=True)
@@ -166,7 +197,7 @@ class Store:
 
     def mount_start(self):
         self.mount = self.start("fp-mount", 0, [
-            f"--manager={self.manager.ready}", f"--pool={self.pool // MIB}MiB", "--foreground", self.mnt])
+            f"--manager={self.manager.ready}", f"--pool={self.pool // MIB}MiB", "--foreground", *self.mount_args, self.mnt])
         self.mount.wait_ready()
         if not is_mounted(self.mnt):
             raise BenchError(f"fp-mount says ready, but nothing is mounted on {self.mnt}")
@@ -183,6 +214,28 @@ class Store:
             self.mount = None
         if is_mounted(self.mnt):
             subprocess.run(["fusermount3", "-uz", self.mnt], stderr=subprocess.DEVNULL, check=False)
+
+    def mount_again(self, args):
+        """The mount with other options, unless it has them already."""
+        if self.mount is None or self.mount_args != list(args):
+            self.mount_stop()
+            self.mount_args = list(args)
+            self.mount_start()
+
+    def keep_off(self, core):
+        """Nothing of the store runs on this core but the threads that were put there alone: those of the service cores."""
+        for d in self.daemons():
+            for tid in os.listdir(f"/proc/{d.pid}/task"):
+                if len(os.sched_getaffinity(int(tid))) > 1:
+                    os.sched_setaffinity(int(tid), set(range(os.cpu_count())) - {core})
+
+    def auxapps(self):
+        """What fpctl auxapps knows, by name. Figures are up to a second old."""
+        r = subprocess.run([self.program("fpctl"), "auxapps", "--json", f"--manager={self.manager.ready}", f"--key={self.key}"],
+                           capture_output=True, text=True, timeout=20, check=False)
+        if r.returncode != 0:
+            raise BenchError(f"fpctl auxapps: {r.stderr.strip()}")
+        return {a["name"]: a for a in json.loads(r.stdout)["auxapps"]}
 
     def down(self):
         self.mount_stop()
