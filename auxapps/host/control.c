@@ -498,7 +498,10 @@ static void *control_thread(void *arg)
 	struct aux_thread self;
 
 	aux_thread_begin(&self, h, FP_AUXW_NO_APP, -1);
-	if (begin(h) == 0)
+	int rc = begin(h);
+
+	aux_guard_drop();
+	if (rc == 0)
 		say_ready(h);
 	pthread_mutex_lock(&k->lock);
 	while (!k->stop) {

@@ -269,6 +269,7 @@ static void *events_thread(void *arg)
 	struct aux_thread self;
 	uint64_t last_idle_ns = 0;
 
+	aux_guard_drop();
 	aux_thread_begin(&self, a->h, a->index, q->cpu);
 	pthread_mutex_lock(&q->lock);
 	while (!q->stop) {

@@ -103,16 +103,22 @@ void aux_guard_status(struct aux_host *h)
 
 /* -------------------------------------------------------------- the process */
 
-static void drop_capabilities(void)
+static void set_capabilities(uint32_t keep)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct none[2];
+	struct __user_cap_data_struct now[2];
 
-	memset(none, 0, sizeof(none));
-	for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	syscall(SYS_capset, &head, none);
+	memset(now, 0, sizeof(now));
+	if (keep && syscall(SYS_capget, &head, now) == 0)
+		keep &= now[0].permitted;
+	memset(now, 0, sizeof(now));
+	now[0].permitted = now[0].effective = keep;
+	syscall(SYS_capset, &head, now);
+}
+
+void aux_guard_drop(void)
+{
+	set_capabilities(0);
 }
 
 static void offer_to_oom_killer(void)
@@ -143,7 +149,11 @@ void aux_guard_init(void)
 	setrlimit(RLIMIT_CORE, &no_core);
 	prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 	offer_to_oom_killer();
-	drop_capabilities();
+	for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+	/* root's aux-apps may be kept in a user's home, and so may their keys: until they have started, what fp-mount could read can be read. */
+	set_capabilities(1u << CAP_DAC_READ_SEARCH);
 	/* Ctrl-C at a mount in the foreground is fp-mount's affair: it needs its aux-apps until it has written all out. The end of the socket is our end. */
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);

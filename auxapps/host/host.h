@@ -205,6 +205,8 @@ struct aux_host {
 
 /* Limits, privileges, signals. First thing in main. */
 void aux_guard_init(void);
+/* The calling thread gives up the last privilege (to read any file, for loading and start) and so do all that it makes. */
+void aux_guard_drop(void);
 /* From here on a fatal signal is noted in the status page. */
 void aux_guard_status(struct aux_host *h);
 /* A thread begins (app FP_AUXW_NO_APP: the host's own) and ends. `t` must live in between. Pins it to cpu, or to all service cores if -1. */

@@ -164,7 +164,9 @@ static int on_start(struct aux_host *h, const struct fp_auxw_start *m)
 	aux_self->cpu = aux_cores_pin(h->cores, -1);
 	if (aux_self->slot)
 		atomic_store(&aux_self->slot->core, aux_self->cpu);
-	return aux_control_new(h);
+	rc = aux_control_new(h);
+	aux_guard_drop();
+	return rc;
 }
 
 static void on_chunk_out(struct aux_host *h, const struct fp_auxw_chunk_out *m)
@@ -285,7 +287,7 @@ int aux_link_run(struct aux_host *h)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
 		if (n < 0)
-			rc = -errno;
+			rc = errno == ECONNRESET ? 1 : -errno; /* fp-mount died with something unread: its end all the same */
 		for (int i = 0; i < n && rc == 0; i++)
 			rc = v[i].msg_len == 0 ? 1 : on_message(h, iov[i].iov_base, v[i].msg_len);
 	}

@@ -65,9 +65,9 @@ void aux_request_begin(struct aux_request *r, struct aux_app *a, uint32_t type)
 	*r = (struct aux_request){.h = a->h, .app = a->index, .type = type, .call = c, .waiter = w};
 	r->id = atomic_fetch_add(&s->next_id, 1);
 	if (c && c->by_progress) {
-		c->since_ns = now;
 		if (c->deadline_ns)
-			c->deadline_ns = now + (c->deadline_ns - c->begun_ns);
+			c->deadline_ns = now + (c->deadline_ns - c->since_ns);
+		c->since_ns = now;
 		if (c->thread->slot)
 			atomic_store(&c->thread->slot->since_ns, now);
 	}
