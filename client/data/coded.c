@@ -2,7 +2,7 @@
  * Loading coded chunks (see coded.h). Called by the read cache on FUSE threads (a reader needs it now) and store threads (read-ahead), for the whole chunk at
  * once: whoever comes meanwhile waits for the cache's blocks.
  *
- * The stored bytes go into memory from the heap and not into pool pages: they are needed for the time of decoding only, and a reader that holds pages while it
+ * The stored bytes go into scratch memory and not into pool pages: they are needed for the time of decoding only, and a reader that holds pages while it
  * waits for more could wait for itself. Their number is bounded instead.
  */
 #include "client/data/coded.h"
@@ -148,6 +148,7 @@ static int decode(struct cl_data *d, const struct cl_rchunk *e, uint8_t *buf, ui
 
 int cl_coded_load(struct cl_data *d, struct cl_rchunk *e, uint8_t **pages, bool wait, uint64_t deadline_ms)
 {
+	size_t bytes = (size_t)fp_sum_nblocks(e->ref.len_bytes) * CL_PAGE_BYTES;
 	uint8_t *buf;
 	int rc;
 
@@ -156,11 +157,11 @@ int cl_coded_load(struct cl_data *d, struct cl_rchunk *e, uint8_t **pages, bool 
 	rc = slot_take(d, wait, deadline_ms);
 	if (rc < 0)
 		return rc;
-	buf = aligned_alloc(4096, (size_t)fp_sum_nblocks(e->ref.len_bytes) * CL_PAGE_BYTES);
+	buf = cl_scratch_get(&d->scratch, bytes);
 	rc = buf ? load_stored(d, e, buf) : -ENOMEM;
 	if (rc == 0)
 		rc = decode(d, e, buf, pages, deadline_ms);
-	free(buf);
+	cl_scratch_put(&d->scratch, buf, bytes);
 	slot_put(d);
 	return rc;
 }

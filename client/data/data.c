@@ -28,6 +28,7 @@ static void tick(void *arg)
 	cl_age_tick(d, now_ms);
 	cl_space_tick(d, now_ms, false);
 	cl_segs_tick(d);
+	cl_scratch_tick(&d->scratch);
 }
 
 static unsigned thread_count(const struct cl_options *o)
@@ -48,6 +49,7 @@ static void init_locks(struct cl_data *d)
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->space_cond, &a);
+	cl_scratch_init(&d->scratch);
 	pthread_mutex_init(&d->coded_lock, NULL);
 	pthread_cond_init(&d->coded_cond, &a);
 	pthread_condattr_destroy(&a);
@@ -181,6 +183,7 @@ void cl_data_free(struct cl_mount *m)
 	pthread_mutex_destroy(&d->space_lock);
 	pthread_mutex_destroy(&d->age_lock);
 	pthread_mutex_destroy(&d->error_lock);
+	cl_scratch_fini(&d->scratch);
 	pthread_mutex_destroy(&d->coded_lock);
 	pthread_cond_destroy(&d->coded_cond);
 	free(d);

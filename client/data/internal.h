@@ -20,6 +20,7 @@
 #include "client/data/jobs.h"
 #include "client/data/pool.h"
 #include "client/data/rcache.h"
+#include "client/data/scratch.h"
 #include "client/data/space.h"
 #include "client/data/wbuf.h"
 #include "fp/clock.h"
@@ -56,6 +57,7 @@ struct cl_data {
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
+	struct cl_scratch scratch;         /* for chunks being packed or decoded */
 	pthread_mutex_t coded_lock;        /* leaf */
 	pthread_cond_t coded_cond;         /* one less is being decoded */
 	unsigned coded_now;                /* coded_lock: chunks being decoded (coded.h) */

@@ -108,15 +108,18 @@ static uint64_t sum_new(const struct cl_packed *k)
 	return XXH3_64bits_digest(&s);
 }
 
+static uint32_t padded_bytes(uint32_t bytes)
+{
+	return fp_record_size_bytes(bytes) - FP_RECORD_HEADER_BYTES;
+}
+
 static int flat_new(struct cl_packed *k, uint32_t bytes)
 {
-	size_t padded = fp_record_size_bytes(bytes) - FP_RECORD_HEADER_BYTES;
-
-	k->flat = aligned_alloc(FP_RECORD_ALIGN_BYTES, padded);
+	k->flat = cl_scratch_get(&k->b->file->data->scratch, padded_bytes(bytes));
 	if (!k->flat)
 		return -ENOMEM;
 	k->flat_bytes = bytes;
-	memset(k->flat + bytes, 0, padded - bytes);
+	memset(k->flat + bytes, 0, padded_bytes(bytes) - bytes);
 	return 0;
 }
 
@@ -236,9 +239,9 @@ int cl_packed_take(struct cl_data *d, struct cl_packed *k)
 	return rc;
 }
 
-void cl_packed_stored(struct cl_packed *k)
+void cl_packed_stored(struct cl_data *d, struct cl_packed *k)
 {
-	free(k->flat);
+	cl_scratch_put(&d->scratch, k->flat, padded_bytes(k->flat_bytes));
 	k->flat = NULL;
 }
 
@@ -250,7 +253,7 @@ void cl_packed_free(struct cl_data *d, struct cl_packed *k)
 		cl_aux_job_fini(d->m, &k->job);
 	cl_aux_pins_put(d->m, k->pins);
 	free(k->pieces);
-	free(k->flat);
+	cl_packed_stored(d, k);
 	free(k->note);
 	free(k->keys);
 	free(k);

@@ -44,7 +44,7 @@ int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct 
 /* Take the result over, once, after ready. Store threads. An error is the file's: an aux-app refused the data (logged by aux/), or what it left can't be kept. */
 int cl_packed_take(struct cl_data *d, struct cl_packed *k);
 /* The chunk is stored: its bytes are not needed any more. */
-void cl_packed_stored(struct cl_packed *k);
+void cl_packed_stored(struct cl_data *d, struct cl_packed *k);
 /* NULL is fine. Not while the aux-apps have it. */
 void cl_packed_free(struct cl_data *d, struct cl_packed *k);
 /* Bytes of notes and keys that a commit of this carries; NULL: 0. */

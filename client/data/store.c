@@ -184,7 +184,7 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 		new_bytes = b->packed->new_bytes;
 		tickets = b->packed->tickets;
 		f->note_bytes += cl_packed_note_bytes(b->packed);
-		cl_packed_stored(b->packed);
+		cl_packed_stored(d, b->packed);
 	}
 	if (!f->unsynced && !(is_nothing(b) && !b->packed->refers)) {
 		f->unsynced = true;
