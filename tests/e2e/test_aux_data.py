@@ -198,3 +198,21 @@ def test_file_cut_to_nothing_is_compared_with_what_it_was(new_store):
     assert used(s) < 10 * MIB
     with open(m.at("state"), "rb") as f:
         assert f.read() == data[:2000] + data
+
+
+def test_holds_do_not_make_a_store_full(new_store):
+    """Chunks of an earlier step that is deleted meanwhile: what the next one does not refer to makes room for it."""
+    s = new_store().up(mounts=0, benefactors=1, size="160MiB")
+    m = s.add_mount("--auxapp", "dedup pays=0%")
+    rnd = random.Random(4)
+    data = rnd.randbytes(70 * MIB)
+    with open(m.at("ckpt.0001"), "wb") as f:
+        f.write(data)
+    new = rnd.randbytes(110 * MIB)
+    with open(m.at("ckpt.0002"), "wb") as f:
+        f.write(data[:2 * MIB])
+        os.fsync(f.fileno())
+        os.unlink(m.at("ckpt.0001"))
+        f.write(new)
+    with open(m.at("ckpt.0002"), "rb") as f:
+        assert f.read() == data[:2 * MIB] + new
