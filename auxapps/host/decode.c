@@ -155,6 +155,7 @@ static void *decoder(void *arg)
 	struct aux_thread self;
 
 	aux_guard_drop();
+	aux_thread_short();
 	aux_thread_begin(&self, h, FP_AUXW_NO_APP, cores > 0 ? aux_cores_cpu(h->cores, me->index % cores) : -1);
 	pthread_mutex_lock(&d->lock);
 	for (;;) {

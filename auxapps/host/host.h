@@ -212,6 +212,8 @@ void aux_guard_status(struct aux_host *h);
 /* A thread begins (app FP_AUXW_NO_APP: the host's own) and ends. `t` must live in between. Pins it to cpu, or to all service cores if -1. */
 void aux_thread_begin(struct aux_thread *t, struct aux_host *h, uint32_t app, int cpu);
 void aux_thread_end(struct aux_thread *t);
+/* The calling thread has short work to do: when it is woken, a stage that computes on the same core makes way at once, not at the end of its slice (3 ms). */
+void aux_thread_short(void);
 
 /* -------------------------------------------------------------- call.c */
 

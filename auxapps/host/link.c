@@ -166,6 +166,7 @@ static int on_start(struct aux_host *h, const struct fp_auxw_start *m)
 		atomic_store(&aux_self->slot->core, aux_self->cpu);
 	rc = aux_control_new(h);
 	aux_guard_drop();
+	aux_thread_short();    /* not before: the thread just made, and all that it makes, would be so too */
 	return rc;
 }
 
