@@ -152,13 +152,13 @@ void cl_aux_call_again(struct cl_aux *a, struct aux_call *c)
 	a->nwaiting[c->kind]++;
 }
 
-void cl_aux_calls_lost(struct cl_aux *a)
+void cl_aux_calls_lost(struct cl_aux *a, bool of_it)
 {
 	struct aux_call *c;
 
 	while ((c = TAILQ_LAST(&a->sent, aux_call_list))) {
 		from_sent(a, c);
-		c->tries++;
+		c->tries += of_it;
 		cl_aux_call_again(a, c);
 	}
 	a->tx_full = false;

@@ -36,7 +36,7 @@
 /* One life of fp-auxhost. */
 struct aux_host {
 	atomic_uint refs;              /* link thread, service requests under way */
-	pid_t pid;
+	_Atomic pid_t pid;             /* 0: it has ended */
 	int jobs_fd, services_fd;
 	struct fp_auxw_status *status; /* mapped; the host writes it */
 	uint64_t started_ms;
@@ -52,7 +52,7 @@ struct aux_call {
 	uint64_t id;                   /* lock */
 	bool sent;                     /* lock */
 	bool oneway;                   /* over when it is sent */
-	uint32_t tries;                /* lock: hosts that died with it */
+	uint32_t tries;                /* lock: hosts that may have died of it */
 	uint64_t sent_ms;              /* lock */
 	/* lock held: build it and give it to aux_tx. 0, -EAGAIN: there is no room now, other errors: never. */
 	int (*send)(struct cl_aux *a, struct aux_call *c);
@@ -198,8 +198,8 @@ void cl_aux_calls_kick(struct cl_aux *a);
 struct aux_call *cl_aux_call_take(struct cl_aux *a, uint64_t id);
 /* lock held: put it in front of those waiting, to be sent again. */
 void cl_aux_call_again(struct cl_aux *a, struct aux_call *c);
-/* lock held: the host is gone: all that was sent waits again. */
-void cl_aux_calls_lost(struct cl_aux *a);
+/* lock held: the host is gone: all that was sent waits again. of_it: it may have died of one of these. */
+void cl_aux_calls_lost(struct cl_aux *a, bool of_it);
 /* lock held: move waiting calls of a kind to dead. */
 void cl_aux_calls_drop(struct cl_aux *a, enum aux_kind kind, struct aux_call_list *dead);
 

@@ -11,11 +11,13 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/aux/events.h"
@@ -198,29 +200,24 @@ static uint32_t pause_ms(struct cl_aux *a, uint64_t lived_ms)
 	return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
 }
 
-/* The process ends; what it had in hand waits for the next one. Returns how it ended. */
-static int end_process(struct cl_aux *a, bool gently)
-{
-	int status = cl_aux_host_end(a->host, gently);
-
-	pthread_mutex_lock(&a->lock);
-	cl_aux_stats_fold(a, a->host->status);
-	a->state = AUX_DOWN;
-	cl_aux_calls_lost(a);
-	pthread_mutex_unlock(&a->lock);
-	return status;
-}
-
-static void host_gone(struct cl_aux *a, bool gently)
+/* The process has ended; what it had in hand waits for the next one. of_it: one of these may be what it died of. */
+static void host_gone(struct cl_aux *a, bool of_it)
 {
 	struct aux_host *h = a->host;
 
-	if (a->state != AUX_DOWN)
-		(void)end_process(a, gently);
 	pthread_mutex_lock(&a->lock);
+	cl_aux_stats_fold(a, h->status);
+	a->state = AUX_DOWN;
 	a->host = NULL;
+	cl_aux_calls_lost(a, of_it);
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_host_put(h);
+}
+
+static void end_gently(struct cl_aux *a)
+{
+	(void)cl_aux_host_end(a->host, true);
+	host_gone(a, false);
 }
 
 /* The host has ended or has to. why: NULL, then it is found out; app: whose fault, with why. */
@@ -229,13 +226,15 @@ static void host_over(struct cl_aux *a, const char *why, int app, bool gently)
 	bool starting = a->state == AUX_STARTING;
 	uint64_t started_ms = a->host->started_ms;
 	char found[400], line[1100];
-	int status = end_process(a, gently);
+	bool killed = false; /* from outside */
+	int status = cl_aux_host_end(a->host, gently);
 
 	if (!why) {
 		app = cl_aux_blame(a, status, found, sizeof(found));
 		why = found;
+		killed = app < 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
 	}
-	host_gone(a, false);
+	host_gone(a, !killed);
 	pthread_mutex_lock(&a->lock);
 	for (uint32_t i = 0; i < a->napps; i++)
 		a->app[i].restarts++;
@@ -319,7 +318,7 @@ static void on_failed(struct cl_aux *a, const struct fp_auxw_failed *f)
 		host_over(a, text, app, true);
 	} else {
 		first_start_is_over(a, -EINVAL, text);
-		host_gone(a, true);
+		end_gently(a);
 	}
 }
 
@@ -443,7 +442,7 @@ static void look_after(struct cl_aux *a)
 
 	cl_aux_own_files_tick(a, now_ms);
 	if (reload(a)) {
-		host_gone(a, true);
+		end_gently(a);
 		return;
 	}
 
@@ -502,7 +501,7 @@ static void *link_thread(void *arg)
 	while (buf && !is_stopping(a))
 		one_turn(a, buf, &looked_ms);
 	if (a->host)
-		host_gone(a, true);
+		end_gently(a);
 	free(buf);
 	return NULL;
 }

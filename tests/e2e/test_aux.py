@@ -54,6 +54,7 @@ def refused(new_store, *args):
     with pytest.raises(AssertionError):
         store.add_mount(*args)
     store.mounts[-1].ended_as_told = True
+    assert store.mounts[-1].wait() == 1
     return store.mounts[-1].text()
 
 

@@ -25,6 +25,7 @@
 #include "client/aux/holds.h"
 #include "client/aux/internal.h"
 #include "client/core.h"
+#include "client/data/internal.h"
 #include "client/data/pool.h"
 
 #define POOL_BYTES (64ull << 20)
@@ -176,7 +177,7 @@ static void decode(const struct fp_auxw_chunk_in *c)
     struct fp_auxw_done d = {.h = {.type = FP_AUXW_DONE, .len_bytes = sizeof d, .id = c->h.id}, .where = 2};
 
     if (strcmp(c->stage[0].name, "fake") != 0)
-        d.status = strcmp(c->stage[0].name, "killer") == 0 ? (raise(SIGKILL), 0) : -ENOENT;
+        d.status = strcmp(c->stage[0].name, "killer") == 0 ? (die_of_app_0(), 0) : -ENOPKG;
     for (uint32_t i = 0; i < c->coded_bytes; i++)
         host_region[c->b + i] = host_region[c->a + i] ^ XOR;
     say(&d, sizeof d);
@@ -409,6 +410,23 @@ static void test_jobs_survive_hosts_that_are_killed(void **state)
     end();
 }
 
+static void kill_host(void)
+{
+    pthread_mutex_lock(&mount_.aux->lock);
+    if (mount_.aux->host)
+        kill(mount_.aux->host->pid, SIGKILL);
+    pthread_mutex_unlock(&mount_.aux->lock);
+}
+
+static void *keep_killing(void *arg)
+{
+    for (int i = 0; i < 5; i++) {
+        usleep(30000);
+        kill_host();
+    }
+    return arg;
+}
+
 static void test_service_is_back_within_a_second(void **state)
 {
     (void)state;
@@ -420,7 +438,7 @@ static void test_service_is_back_within_a_second(void **state)
     wait_done(&j);
     fini(&j);
     usleep(1200000); /* it has lived for a while */
-    kill(mount_.aux->host->pid, SIGKILL);
+    kill_host();
     from_ms = fp_now_ms();
     submit(&j, 2, CHUNK);
     wait_done(&j);
@@ -599,7 +617,7 @@ static void test_decode_by_the_declared_host(void **state)
     (void)state;
     static uint8_t out[CHUNK];
 
-    assert_int_equal(begin("fake x=code"), 0);
+    assert_int_equal(begin("fake x=code failures=9"), 0);
     for (int n = 0; n < 100; n++) {
         memset(out, 0, sizeof out);
         assert_int_equal(decode_one("fake", out, sizeof out - (size_t)n), 0);
@@ -610,6 +628,38 @@ static void test_decode_by_the_declared_host(void **state)
     assert_int_equal(decode_one("killer", out, sizeof out), -EIO); /* and not for ever */
     assert_int_equal(decode_one("fake", out, sizeof out), 0);
     assert_int_equal(mount_.aux->in_room.used, 0);
+    end();
+}
+
+static void test_decode_survives_any_number_of_killed_hosts(void **state)
+{
+    (void)state;
+    static uint8_t out[CHUNK];
+    pthread_t killer;
+
+    assert_int_equal(begin("fake x=code"), 0);
+    assert_int_equal(pthread_create(&killer, NULL, keep_killing, NULL), 0);
+    for (int n = 0; n < 300; n++) {
+        memset(out, 0, sizeof out);
+        assert_int_equal(decode_one("fake", out, sizeof out), 0);
+        for (uint32_t i = 0; i < sizeof out; i += 511)
+            assert_int_equal(out[i], (uint8_t)(i * 13));
+    }
+    pthread_join(killer, NULL);
+    assert_true(stats_of_app()->restarts >= 1);
+    end();
+}
+
+static void test_decode_where_nothing_is_declared(void **state)
+{
+    (void)state;
+    static uint8_t out[CHUNK];
+
+    assert_int_equal(begin(NULL), 0);
+    assert_null(mount_.aux);
+    mount_.data = &(struct cl_data){.pool = pool};
+    assert_int_equal(decode_one("fake", out, sizeof out), 0);
+    assert_int_equal(out[100], (uint8_t)1300);
     end();
 }
 
@@ -632,6 +682,8 @@ int main(void)
         cmocka_unit_test(test_references_to_what_is_gone_are_not),
         cmocka_unit_test(test_a_start_that_fails_says_why),
         cmocka_unit_test(test_decode_by_the_declared_host),
+        cmocka_unit_test(test_decode_survives_any_number_of_killed_hosts),
+        cmocka_unit_test(test_decode_where_nothing_is_declared),
     };
 
     if (getenv("AUX_FAKE_HOST"))
