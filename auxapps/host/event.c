@@ -63,14 +63,15 @@ static const char *text(char **buf, const uint8_t **at, uint32_t len)
 static int run_io(struct aux_app *a, struct aux_event *e, struct aux_call *c)
 {
 	const struct fp_auxw_event *m = (const struct fp_auxw_event *)(const void *)e->msg;
-	uint64_t inside = m->data_region ? 0 : m->data_bytes, all = sizeof(*m) + (uint64_t)m->name_bytes + m->new_name_bytes + inside;
+	bool far = m->data_bytes > FP_AUXW_INLINE_BYTES;
+	uint64_t inside = far ? 0 : m->data_bytes, all = sizeof(*m) + (uint64_t)m->name_bytes + m->new_name_bytes + inside;
 	const struct fp_aux_io_op *op = m->io.op < FP_AUX_OP_COUNT ? &a->plugin->app.io[m->io.op] : NULL;
 	struct fp_aux_io io = m->io;
 	const uint8_t *at = e->msg + sizeof(*m);
 
 	if (all > e->len_bytes || !op || !op->fn)
 		return -EINVAL;
-	if (m->data_region && (m->data_region > a->h->region_bytes || m->data_bytes > a->h->region_bytes - m->data_region))
+	if (far && (m->data_region > a->h->region_bytes || m->data_bytes > a->h->region_bytes - m->data_region))
 		return -EINVAL;
 	char *buf = malloc((size_t)m->name_bytes + m->new_name_bytes + 2), *s = buf;
 
@@ -83,7 +84,7 @@ static int run_io(struct aux_app *a, struct aux_event *e, struct aux_call *c)
 		io.name = NULL;
 	if (m->new_name_bytes == 0)
 		io.new_name = NULL;
-	io.data = m->data_bytes == 0 ? NULL : m->data_region ? a->h->region_ro + m->data_region : at;
+	io.data = m->data_bytes == 0 ? NULL : far ? a->h->region_ro + m->data_region : at;
 	aux_call_begin(c, a, m->wait ? IO_WAIT_MS : atomic_load(&a->deadline_ms), !m->wait);
 	c->cancelled = &e->cancelled;
 	int rc = op->fn(a->state, (struct fp_aux_call *)c, &io);

@@ -26,6 +26,7 @@
 #define FP_AUXW_COUNTERS_MAX 16u
 #define FP_AUXW_STAGES_MAX 8u          /* that may replace data, in one chain */
 #define FP_AUXW_PIECES_MAX 1024u
+#define FP_AUXW_INLINE_BYTES 65536u    /* data of an event that come in its message */
 #define FP_AUXW_KEYS_MAX 1024u         /* of a note */
 #define FP_AUXW_NO_APP 0xffffffffu     /* the host itself */
 
@@ -138,7 +139,7 @@ struct fp_auxw_event {
 	struct fp_aux_io io;           /* pointers are 0 here */
 	uint32_t app, wait;
 	uint32_t name_bytes, new_name_bytes, data_bytes, zero;
-	uint64_t data_region;          /* data_bytes > 64 KiB: where in the region they are; freed when the event is done */
+	uint64_t data_region;          /* data_bytes > FP_AUXW_INLINE_BYTES: where in the region they are; freed when the event is done */
 };
 struct fp_auxw_file { struct fp_auxw_head h; struct fp_aux_file file; uint32_t path_bytes, zero; };
 struct fp_auxw_set { struct fp_auxw_head h; uint64_t step; uint32_t nfiles, zero; };

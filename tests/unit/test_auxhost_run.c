@@ -228,18 +228,19 @@ static void test_it_keeps_no_privilege_and_no_descriptor(void **state)
 
 /* -------------------------------------------------------------- events */
 
-static int io_event(struct am *m, uint32_t op, bool wait, const char *name, const char *data, uint64_t in_region)
+/* len 0: as long as data is. Long data are in the region, where anything may be the place: offset 0, too. */
+static int io_event(struct am *m, uint32_t op, bool wait, const char *name, const char *data, uint32_t len, uint64_t in_region)
 {
-	struct fp_auxw_event e = {.app = 0, .wait = wait, .name_bytes = (uint32_t)strlen(name), .data_bytes = (uint32_t)strlen(data)};
+	struct fp_auxw_event e = {.app = 0, .wait = wait, .name_bytes = (uint32_t)strlen(name), .data_bytes = len ? len : (uint32_t)strlen(data)};
 
 	e.io.size_bytes = sizeof(e.io);
 	e.io.op = op;
 	e.io.off = 10;
 	e.io.len_bytes = e.data_bytes;
 	e.data_region = in_region;
-	if (in_region)
-		memcpy(m->region + in_region, data, e.data_bytes);
-	am_send(m, &e, FP_AUXW_EVENT, ++m->next_id, sizeof(e), name, e.name_bytes, data, in_region ? 0 : e.data_bytes);
+	if (len)
+		memcpy(m->region + in_region, data, strlen(data) + 1);
+	am_send(m, &e, FP_AUXW_EVENT, ++m->next_id, sizeof(e), name, e.name_bytes, data, len ? 0 : e.data_bytes);
 	return am_done(m, m->next_id, NULL);
 }
 
@@ -260,14 +261,17 @@ static void test_events_reach_their_callbacks(void **state)
 
 	(void)state;
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2")), 0);
-	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "keep", "", 0), -EPERM);
-	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "go", "", 0), 0);
+	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "keep", "", 0, 0), -EPERM);
+	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "go", "", 0, 0), 0);
 	am_wait_log(&m, "unlink go, 1");
-	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "some bytes", 0), 0);
+	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "some bytes", 0, 0), 0);
 	am_wait_log(&m, "write 10+10: some bytes");
-	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "far bytes", 4096), 0);
-	am_wait_log(&m, "write 10+9: far bytes");
-	assert_int_equal(io_event(&m, FP_AUX_OP_OPEN, false, "x", "", 0), -EINVAL);    /* it has no callback for that */
+	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "far bytes", 70000, 4096), 0);
+	am_wait_log(&m, "write 10+70000: far bytes");
+	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "first bytes", 70001, 0), 0);
+	am_wait_log(&m, "write 10+70001: first bytes");
+	assert_int_equal(io_event(&m, FP_AUX_OP_WRITE, false, "", "none", 70001, AM_SLOTS * (uint64_t)AM_SLOT - 70000), -EINVAL);
+	assert_int_equal(io_event(&m, FP_AUX_OP_OPEN, false, "x", "", 0, 0), -EINVAL);    /* it has no callback for that */
 	assert_int_equal(am_done(&m, file_event(&m, "a/b", 12345), NULL), 0);
 	am_wait_log(&m, "0 2 sealed a/b of 12345 bytes, 1");
 	am_wait_log(&m, "1 2 sealed a/b of 12345 bytes, 1");
