@@ -12,8 +12,15 @@
 
 struct cl_aux;
 
-/* Are these names of two steps of the same file: equal but for digits, and an ending such as .tmp? Pure. */
-bool cl_aux_same_but_for_digits(const char *x, size_t xlen, const char *y, size_t ylen);
+/* In which numbers of theirs two names differ. */
+struct aux_digits {
+	uint32_t differ;               /* how many */
+	uint32_t group;                /* the last of them, counted from 0 */
+	bool later;                    /* y's is the larger */
+};
+
+/* Are these names of two steps of the same file: equal but for numbers, and an ending such as .tmp? Pure. */
+bool cl_aux_same_but_for_digits(const char *x, size_t xlen, const char *y, size_t ylen, struct aux_digits *d);
 /* One path of an inode, relative to the mount, without a leading slash. */
 int cl_aux_path_of(struct cl_aux *a, uint64_t ino, char *path, size_t size);
 /* What is at this path (relative, symbolic links not followed). *out is the caller's to free. */
