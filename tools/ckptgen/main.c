@@ -104,6 +104,8 @@ static void write_step(struct job *j, int step)
 		filling += MPI_Wtime() - t1; /* the application has its data already: not counted */
 		write_all(j, fd, j->buf, n, base + off, path);
 	}
+	if (j->o.shared)
+		MPI_Barrier(MPI_COMM_WORLD); /* as MPI_File_close and MPI_File_sync, which are collective */
 	if (j->o.fsync && fsync(fd) != 0)
 		die(j, "fsync", path);
 	if (close(fd) != 0)
