@@ -1,0 +1,322 @@
+"""dedup on real mounts: what is stored is the unique share and no more, what is deleted comes back exactly, and nobody reads wrong bytes meanwhile."""
+
+import glob
+import itertools
+import os
+import random
+import re
+import sqlite3
+import subprocess
+
+import pytest
+
+from harness.aux import MIB, TOP, app, text, unique, used, wait_app, wait_empty
+from harness.daemons import SLOW, wait_until
+from harness.files import assert_same, pwrite_all, read_file, write_file
+
+APPS = os.environ.get("FP_APPS") or os.path.join(TOP, "apps")
+MPI = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "apps", "heat3d", "mpi.sh")
+CHUNK = MIB + 4096  # on the device: a chunk of 1 MiB, and the header of its record
+FIXED = "dedup chunking=fixed size=1MiB pays=0%"
+
+
+@pytest.fixture
+def start(new_store):
+    def make(*declared, mounts=1, **kw):
+        s = new_store().up(mounts=0, **kw)
+        for _ in range(mounts):
+            s.add_mount(*[f"--auxapp={d}" for d in declared], wait=False)
+        for m in s.mounts:
+            m.wait_ready()
+        return s
+    return make
+
+
+def ckptgen(path, *options, ranks=2, check=True):
+    """Bytes that were new, of each step."""
+    run = subprocess.run([MPI, str(ranks), os.path.join(APPS, "ckptgen"), "--dir", path, *options], capture_output=True, text=True,
+                         timeout=50 * SLOW)
+    assert not check or run.returncode == 0, run.stdout + run.stderr
+    return [int(n) for n in re.findall(r"new_bytes=(\d+)", run.stdout)]
+
+
+# ---------------------------------------------------------------- the unique share
+
+
+@pytest.mark.parametrize("layout", [[], ["--shared"], ["--in-place"], ["--in-place", "--shared"]], ids=["own", "shared", "own-again", "shared-again"])
+@pytest.mark.parametrize("ratio", ["0", "0.25", "0.5", "0.75", "1"])
+def test_stored_is_exactly_the_unique_share(start, ratio, layout):
+    """Units of 1 MiB, 2 ranks, 3 checkpoints: a unit that is new costs one chunk, all else nothing."""
+    s = start(FIXED)
+    new = ckptgen(s.mounts[0].path, "--size", "8m", "--steps", "3", "--ratio", ratio, "--verify", *layout)
+    assert len(new) == 3 and new[0] == 16 * MIB
+    units = 16 if "--in-place" in layout else sum(new) // MIB  # rewritten: what the versions before had is gone
+    wait_until("the chunks of the versions before to be gone", 10, lambda: used(s) <= units * CHUNK)
+    assert used(s) == units * CHUNK
+    for f in glob.glob(s.mounts[0].at("ckpt*")):
+        os.unlink(f)
+    wait_empty(s)
+
+
+@pytest.mark.parametrize("ratio", [0.25, 0.5, 0.75, 1.0])
+def test_content_defined_chunking_comes_close(start, ratio):
+    """The default, at units of 256 KiB that don't lie where chunks do: an edge of what is new costs at most two pieces and what can't be named
+    with the slices that a map may have."""
+    s = start("dedup")
+    new = ckptgen(s.mounts[0].path, "--size", "16m", "--unit", "256k", "--steps", "3", "--ratio", str(ratio), "--verify", ranks=1)
+    edges = 2 * sum(n // (256 << 10) for n in new[1:])
+    assert used(s) <= (sum(new) + edges * (64 << 10)) * 1.01 + 48 * 4096
+    assert used(s) >= sum(new)
+
+
+@pytest.mark.parametrize("chunking", ["cdc", "fixed size=64KiB"])
+def test_metadata_is_at_most_half_a_percent(start, chunking):
+    s = start(f"dedup chunking={chunking}")
+    empty = s.status()["manager"]["db_bytes"]
+    total = sum(ckptgen(s.mounts[0].path, "--size", "48m", "--unit", "192k", "--steps", "4", "--ratio", "0.5", ranks=1))
+    logical = 4 * 48 * MIB
+    s.mounts[0].unmount()
+    s.manager.term()
+    path = glob.glob(os.path.join(s.dir, "manager", "*.db"))[0]
+    db = sqlite3.connect(path)
+    pages, = db.execute("PRAGMA page_count").fetchone()
+    free, = db.execute("PRAGMA freelist_count").fetchone()
+    db.close()
+    grown = (pages - free) * 4096
+    print(f"{grown} bytes of metadata for {logical} written, {total} stored (an empty one has {empty})")
+    assert grown - 100000 <= 0.005 * logical, f"{grown} for {logical} bytes, {total} of them new"
+
+
+@pytest.mark.short
+def test_zeros_cost_nothing(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    write_file(m.at("z"), bytes(8 * MIB), sync=True)
+    assert used(s) == 0
+    mixed = bytes(MIB // 2) + unique(1, MIB // 2) + bytes(3 * MIB)
+    write_file(m.at("mixed"), mixed, sync=True)
+    assert used(s) <= MIB // 2 + 4096
+    assert_same(read_file(m.at("z")), bytes(8 * MIB))
+    assert_same(read_file(m.at("mixed")), mixed)
+    assert os.stat(m.at("z")).st_size == 8 * MIB
+
+
+@pytest.mark.short
+def test_moved_data_is_found(start):
+    """All pages shifted, as in process images: the default finds them."""
+    s = start("dedup")
+    m, data = s.mounts[0], unique(2, 8 * MIB)
+    write_file(m.at("img_1"), data, sync=True)
+    one = used(s)
+    moved = unique(3, 5 * 4096) + data
+    write_file(m.at("img_2"), moved, sync=True)
+    assert used(s) - one < 0.15 * len(data)
+    assert_same(read_file(m.at("img_2")), moved)
+    layout = s.layout("/img_2")
+    assert layout["shared_chunks"] > 0 and layout["saved_bytes"] > 0
+    fixed = s.add_mount("--auxapp=dedup chunking=fixed size=4KiB")
+    write_file(fixed.at("fix_1"), data, sync=True)
+    before = used(s)
+    write_file(fixed.at("fix_2"), unique(4, 1000) + data, sync=True)
+    assert used(s) - before > len(data), "fixed pieces find nothing that moved by less than a piece: why cdc is the default"
+
+
+def test_the_whole_store_is_compared_with(start):
+    """Names that have nothing in common, in other directories, by another mount."""
+    s = start("dedup scope=store", mounts=2)
+    a, b = s.mounts
+    data = unique(5, 6 * MIB)
+    os.mkdir(a.at("one"))
+    os.mkdir(a.at("two"))
+    write_file(a.at("one", "x"), data, sync=True)
+    before = used(s)
+    write_file(b.at("two", "entirely-different"), data[MIB:] + data[:MIB], sync=True)
+    assert used(s) - before < 0.1 * len(data)
+    os.unlink(a.at("one", "x"))
+    assert_same(read_file(a.at("two", "entirely-different")), data[MIB:] + data[:MIB])
+    os.unlink(b.at("two", "entirely-different"))
+    wait_empty(s)
+
+
+def test_the_step_may_be_in_the_name_of_the_directory(start):
+    """chk_0001/rank_0 and chk_0002/rank_0; and numbers in names that are no steps."""
+    s = start("dedup")
+    m = s.mounts[0]
+    ranks = [unique(60 + r, 2 * MIB) for r in range(3)]
+    for step in range(2):
+        os.makedirs(m.at("run", f"chk_{step:04}"))
+        for r, data in enumerate(ranks):
+            write_file(m.at("run", f"chk_{step:04}", f"rank_{r}"), data, sync=True)
+    assert used(s) == 6 * CHUNK
+    for step in range(8, 12):
+        for r, data in enumerate(ranks):
+            write_file(m.at(f"node3-step{step}.rank{r}.h5"), data, sync=True)
+    assert used(s) == 12 * CHUNK
+
+
+def test_pattern_says_what_the_version_before_is(start):
+    s = start("dedup pattern=state-*.img")
+    m, data = s.mounts[0], unique(6, 4 * MIB)
+    write_file(m.at("state-alpha.img"), data, sync=True)
+    before = used(s)
+    write_file(m.at("state-beta.img"), data, sync=True)
+    write_file(m.at("other-beta.img"), data, sync=True)
+    assert_same(read_file(m.at("state-beta.img")), data)
+    assert used(s) - before <= len(data) * 1.02, "of the two only the one that does not match is stored, at most"
+    s = start("dedup pattern=set-*/state")
+    m = s.mounts[0]
+    for name in ("set-a", "set-b"):
+        os.mkdir(m.at(name))
+        write_file(m.at(name, "state"), data, sync=True)
+    assert used(s) == 4 * CHUNK
+
+
+@pytest.mark.parametrize("hash_", ["sha256", "xxh3", "xxh3 chunking=fixed size=64KiB"])
+def test_other_digests(start, hash_):
+    s = start(f"dedup hash={hash_}")
+    m, data = s.mounts[0], unique(7, 4 * MIB)
+    write_file(m.at("c1"), data, sync=True)
+    one = used(s)
+    write_file(m.at("c2"), data[:2 * MIB] + b"?" + data[2 * MIB + 1:], sync=True)
+    assert used(s) - one < 0.15 * len(data)
+    os.unlink(m.at("c1"))
+    assert_same(read_file(m.at("c2")), data[:2 * MIB] + b"?" + data[2 * MIB + 1:])
+
+
+def test_it_turns_itself_off_and_says_so(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    for step in range(3):
+        write_file(m.at(f"c{step}"), unique(100 + step, 40 * MIB))
+    assert wait_app(s, "dedup", "off", lambda a: a["counters"]["on"] == 0)["counters"]["new bytes"] > 64 * MIB
+    m.wait_log(r"dedup.*off: only", 3)
+
+
+# ---------------------------------------------------------------- deletion
+
+
+def versions(n, size=3 * MIB):
+    """Successive contents: a third changes from each to the next."""
+    rnd = random.Random(8)
+    state, out = bytearray(rnd.randbytes(size)), []
+    for _ in range(n):
+        out.append(bytes(state))
+        for _ in range(4):
+            at = rnd.randrange(size - size // 12)
+            state[at:at + size // 12] = rnd.randbytes(size // 12)
+    return out
+
+
+def test_checkpoints_deleted_in_every_order(start):
+    """Newer ones refer to the chunks of older ones: those that are left are right, and when all are gone every byte is back."""
+    s = start("dedup", mounts=2)
+    m, other = s.mounts
+    states = versions(3)
+    for k, order in enumerate(itertools.permutations(range(3))):
+        for i, data in enumerate(states):
+            write_file(m.at(f"t{k}_{i}"), data, sync=True)
+        left = set(range(3))
+        for i in order:
+            os.unlink((m if i % 2 else other).at(f"t{k}_{i}"))
+            left.remove(i)
+            for n in left:
+                assert_same(read_file(other.at(f"t{k}_{n}")), states[n], f"{n} after {order}")
+    wait_empty(s)
+
+
+def test_deleted_by_another_mount_while_it_is_compared_with(start):
+    """The version before goes at any moment of the next one's writing."""
+    s = start("dedup", mounts=2)
+    m, other = s.mounts
+    states = versions(4, 4 * MIB)
+    for turn in range(10):
+        write_file(m.at("c_0"), states[0], sync=turn % 2 == 0)
+        fd = os.open(m.at("c_1"), os.O_WRONLY | os.O_CREAT)
+        for off in range(0, 4 * MIB, MIB):
+            if off == turn % 5 * MIB:
+                os.unlink(other.at("c_0"))
+            pwrite_all(fd, states[1][off:off + MIB], off)
+        if turn % 5 == 4:
+            os.unlink(other.at("c_0"))
+        os.close(fd)
+        assert_same(read_file(other.at("c_1")), states[1], f"turn {turn}")
+        os.unlink(other.at("c_1"))
+    wait_empty(s)
+
+
+def test_rewritten_in_place(start):
+    """O_TRUNC: the version before is compared with, and then gone. What opens the file meanwhile sees no mixture."""
+    s = start("dedup")
+    m = s.mounts[0]
+    for data in versions(5):
+        write_file(m.at("state"), data, sync=True)
+        assert_same(read_file(m.at("state")), data)
+    assert s.layout("/state")["size_bytes"] == 3 * MIB
+    counters = wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) > 4 * MIB)["counters"]
+    assert counters.get("versions missed", 0) == 0
+    os.unlink(m.at("state"))
+    wait_empty(s)
+
+
+def test_written_beside_and_renamed_over(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    for data in versions(4):
+        write_file(m.at("state.tmp"), data, sync=True)
+        os.rename(m.at("state.tmp"), m.at("state"))
+        assert_same(read_file(m.at("state")), data)
+    assert wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) > 2 * MIB)
+    os.unlink(m.at("state"))
+    wait_empty(s)
+
+
+def test_truncated_and_cloned_parts_keep_their_chunks(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    a, b = versions(2)
+    write_file(m.at("c_1"), a, sync=True)
+    write_file(m.at("c_2"), b, sync=True)
+    os.truncate(m.at("c_1"), MIB + 5)
+    assert_same(read_file(m.at("c_1")), a[:MIB + 5])
+    assert_same(read_file(m.at("c_2")), b)
+    fd = os.open(m.at("c_2"), os.O_RDWR)
+    pwrite_all(fd, text(9, 100000), 2 * MIB - 50000)
+    os.close(fd)
+    want = b[:2 * MIB - 50000] + text(9, 100000) + b[2 * MIB + 50000:]
+    assert_same(read_file(m.at("c_2")), want)
+    os.unlink(m.at("c_1"))
+    assert_same(read_file(m.at("c_2")), want)
+    os.unlink(m.at("c_2"))
+    wait_empty(s)
+
+
+def test_a_full_store_gives_held_space_back(start):
+    """The version before is deleted by the user while the next one, which compares with it, needs its space."""
+    s = start("dedup", size="64MiB", benefactors=1)
+    s.expect(r"full|space")
+    m = s.mounts[0]
+    write_file(m.at("c_1"), unique(10, 40 * MIB), sync=True)
+    fd = os.open(m.at("c_2"), os.O_WRONLY | os.O_CREAT)
+    pwrite_all(fd, unique(11, 2 * MIB), 0)
+    os.fsync(fd)
+    os.unlink(m.at("c_1"))
+    for i in range(1, 20):
+        pwrite_all(fd, unique(11 + i, 2 * MIB), i * 2 * MIB)
+    os.close(fd)
+    assert_same(read_file(m.at("c_2")), b"".join(unique(11 + i, 2 * MIB) for i in range(20)))
+
+
+# ---------------------------------------------------------------- seen by its user
+
+
+def test_what_fpctl_says(start):
+    s = start("dedup")
+    m, data = s.mounts[0], unique(40, 4 * MIB)
+    write_file(m.at("c_1"), data, sync=True)
+    write_file(m.at("c_2"), data, sync=True)
+    one, two = s.layout("/c_1"), s.layout("/c_2")
+    assert one["shared_chunks"] == two["shared_chunks"] == 4
+    assert one["saved_bytes"] + two["saved_bytes"] == 8 * MIB - used(s)
+    a = wait_app(s, "dedup", "both files", lambda a: a["bytes_in"] == 8 * MIB)
+    assert a["bytes_out"] == 4 * MIB and a["counters"]["duplicate bytes"] == 4 * MIB
+    assert app(s, "dedup", m)["state"] == "running"
