@@ -1,6 +1,8 @@
 /*
  * Digests of pieces (see digest.h). Called on the workers of dedup, each with its own context.
  *
+ * Where OpenSSL refuses SHA-1 (FIPS), it is refused here too, also if sha1x2.h could do it.
+ *
  * The digest is fetched once per context: asking OpenSSL by name for each piece of 32 KiB costs as much as 3 KiB of SHA-1.
  */
 #include "digest.h"
@@ -10,8 +12,11 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "sha1x2.h"
+
 struct digest {
 	enum digest_kind kind;
+	bool pairs;
 	EVP_MD *md;
 	EVP_MD_CTX *ctx;
 	XXH3_state_t *xxh;
@@ -40,6 +45,7 @@ struct digest *digest_new(enum digest_kind kind)
 		d->md = EVP_MD_fetch(NULL, kind == DIGEST_SHA1 ? "SHA1" : "SHA256", NULL);
 		d->ctx = d->md ? EVP_MD_CTX_new() : NULL;
 	}
+	d->pairs = kind == DIGEST_SHA1 && sha1x2_is_there();
 	if (d->xxh || d->ctx)
 		return d;
 	digest_free(d);
@@ -59,6 +65,16 @@ uint32_t digest_bytes(enum digest_kind kind)
 bool digest_is_strong(enum digest_kind kind)
 {
 	return kind != DIGEST_XXH3;
+}
+
+bool digest_in_pairs(const struct digest *d)
+{
+	return d->pairs;
+}
+
+void digest_no_pairs(struct digest *d)
+{
+	d->pairs = false;
 }
 
 bool digest_begin(struct digest *d)

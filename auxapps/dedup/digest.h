@@ -1,4 +1,4 @@
-/* Digests of pieces: SHA-1, SHA-256 through OpenSSL, XXH3 of 128 bits. One struct per thread. */
+/* Digests of pieces: SHA-1, SHA-256 through OpenSSL (SHA-1 also by pairs.h), XXH3 of 128 bits. One struct per thread. */
 #ifndef DEDUP_DIGEST_H
 #define DEDUP_DIGEST_H
 
@@ -20,6 +20,11 @@ enum digest_kind digest_kind_of(const struct digest *d);
 uint32_t digest_bytes(enum digest_kind kind);
 /* Equal digests prove equal bytes; else they have to be compared. */
 bool digest_is_strong(enum digest_kind kind);
+
+/* SHA-1 on a processor that has instructions for it: pairs.h is faster than what follows, and gives the same. */
+bool digest_in_pairs(const struct digest *d);
+/* For tests: never. */
+void digest_no_pairs(struct digest *d);
 
 /* Begin, add parts, end: out gets digest_bytes(). False: OpenSSL failed. */
 bool digest_begin(struct digest *d);

@@ -13,13 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pairs.h"
+
 #define BLOCK_BYTES FP_AUX_PIECE_MIN_BYTES
 
-/* Walks the parts of a chunk upwards. */
-struct cursor { const struct fp_aux_chunk *k; uint32_t part, part_off; /* part_off: of its first byte in the chunk */ };
-
-/* The bytes from off on that lie in one piece, at most *len_bytes. off never goes down. */
-static const uint8_t *at(struct cursor *c, uint32_t off, uint32_t *len_bytes)
+const uint8_t *pieces_at(struct pieces_cursor *c, uint32_t off, uint32_t *len_bytes)
 {
 	const struct fp_aux_part *p = &c->k->parts[c->part];
 	uint32_t left;
@@ -40,13 +38,13 @@ static bool is_zero(const uint8_t *p, uint32_t len_bytes)
 }
 
 /* Is the block at off zero? Parts are of whole blocks, but for the chunk's end. */
-static bool block_is_zero(struct cursor *c, uint32_t off, uint32_t len_bytes)
+static bool block_is_zero(struct pieces_cursor *c, uint32_t off, uint32_t len_bytes)
 {
 	const uint8_t *p;
 	uint32_t n = len_bytes;
 	uint64_t first = 0;
 
-	p = at(c, off, &n);
+	p = pieces_at(c, off, &n);
 	memcpy(&first, p, n < 8 ? n : 8);
 	return first == 0 && n == len_bytes && is_zero(p, n);
 }
@@ -121,7 +119,7 @@ static int cut_bytes(struct pieces *p, const struct cut_rule *rule, const struct
 int pieces_cut(struct pieces *p, const struct cut_rule *rule, const struct fp_aux_chunk *k)
 {
 	uint32_t step = rule->kind == CUT_FIXED ? rule->fixed_bytes : BLOCK_BYTES, from = 0, off = 0;
-	struct cursor c = { .k = k };
+	struct pieces_cursor c = { .k = k };
 	struct cdc_map m = { 0 };
 	int rc = rule->kind == CUT_CONTENT ? scan(p, rule, k, &m) : 0;
 
@@ -146,8 +144,12 @@ int pieces_cut(struct pieces *p, const struct cut_rule *rule, const struct fp_au
 
 int pieces_digest(struct pieces *p, struct digest *d, const struct fp_aux_chunk *k)
 {
-	struct cursor c = { .k = k };
+	struct pieces_cursor c = { .k = k };
 
+	if (digest_in_pairs(d)) {
+		pairs_digest(p, k);
+		return 0;
+	}
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct piece *x = &p->piece[i];
 		bool ok = true;
@@ -157,7 +159,7 @@ int pieces_digest(struct pieces *p, struct digest *d, const struct fp_aux_chunk 
 		ok = digest_begin(d);
 		for (uint32_t done = 0; ok && done < x->len_bytes;) {
 			uint32_t n = x->len_bytes - done;
-			const uint8_t *data = at(&c, x->off + done, &n);
+			const uint8_t *data = pieces_at(&c, x->off + done, &n);
 
 			ok = digest_add(d, data, n);
 			done += n;
@@ -171,11 +173,11 @@ int pieces_digest(struct pieces *p, struct digest *d, const struct fp_aux_chunk 
 
 bool pieces_equal(const struct fp_aux_chunk *k, uint32_t off, uint32_t len_bytes, const uint8_t *data)
 {
-	struct cursor c = { .k = k };
+	struct pieces_cursor c = { .k = k };
 
 	for (uint32_t done = 0; done < len_bytes;) {
 		uint32_t n = len_bytes - done;
-		const uint8_t *ours = at(&c, off + done, &n);
+		const uint8_t *ours = pieces_at(&c, off + done, &n);
 
 		if (memcmp(ours, data + done, n) != 0)
 			return false;
@@ -186,11 +188,11 @@ bool pieces_equal(const struct fp_aux_chunk *k, uint32_t off, uint32_t len_bytes
 
 static bool equal_within(const struct fp_aux_chunk *k, uint32_t a, uint32_t b, uint32_t len_bytes)
 {
-	struct cursor ca = { .k = k }, cb = { .k = k };
+	struct pieces_cursor ca = { .k = k }, cb = { .k = k };
 
 	for (uint32_t done = 0; done < len_bytes;) {
 		uint32_t n = len_bytes - done;
-		const uint8_t *pa = at(&ca, a + done, &n), *pb = at(&cb, b + done, &n);
+		const uint8_t *pa = pieces_at(&ca, a + done, &n), *pb = pieces_at(&cb, b + done, &n);
 
 		if (memcmp(pa, pb, n) != 0) /* n: what both have in one piece */
 			return false;

@@ -41,6 +41,12 @@ struct cut_rule {
 	struct cdc cdc;                /* CONTENT */
 };
 
+/* Walks the parts of a chunk upwards. */
+struct pieces_cursor { const struct fp_aux_chunk *k; uint32_t part, part_off; /* part_off: of its first byte in the chunk */ };
+
+/* The bytes from off on that lie in one piece, at most *len_bytes. off never goes down. */
+const uint8_t *pieces_at(struct pieces_cursor *c, uint32_t off, uint32_t *len_bytes);
+
 /* Cut the chunk; what is zero is known then, the rest is NEW. 0 or -ENOMEM. */
 int pieces_cut(struct pieces *p, const struct cut_rule *rule, const struct fp_aux_chunk *k);
 /* Digest what is NEW and has none. 0 or -EIO. */
