@@ -1,13 +1,13 @@
 /*
  * Content-defined chunking (see cdc.h). Called by the aux-app dedup on its workers, and by the benchmark `cdc`.
  *
- * The hash of 32 bytes b[0] .. b[31] is the sum of gear(b[31 - j]) << j modulo 2^32, which is what h = (h << 1) + gear(b) leaves after 32 steps. Its
- * high bits depend on all of them, so the masks take high bits.
+ * A place is judged in two steps. The first looks at the 8 bytes before it: v, a sum of four pairs of bytes, each times an odd number, modulo 2^16, must be
+ * less than first_end, which one place in 1024 to 4096 is. The second takes the gear hash of the 32 bytes before it, the sum of gear(b[31 - j]) << j, of
+ * whose high bits the masks take the rest; they depend on all of the bytes.
  *
- * All places are judged, not only those after the smallest piece: that is what lets SIMD do it. A sum over 32 bytes is a sum of
- * two sums over 16, one of them shifted, and so on down: five steps give the hashes of 8 or 16 places at once, whereas
- * going byte by byte waits for the place before. gear() is arithmetic instead of a table, since looking up 16 entries at once is as slow as one by one.
- * The scalar path has the table and goes through four stretches side by side, so that four chains of additions overlap.
+ * The first step is where the time goes, so it is one that SIMD does well: no step waits for the place before, a multiplication takes two bytes at once, and
+ * 32 places go into one vector. Gear alone for all places, by doubling (a sum over 32 is two sums over 16), was five times slower with AVX-512 and took
+ * as long as SHA-1. Going on from the smallest piece only saves a quarter, and ties each piece to the one before.
  *
  * Maps of bits instead of lists of places: data with short periods can have a place at each byte.
  */
@@ -23,6 +23,14 @@
 #define GEAR_A 0x9e3779b1u
 #define GEAR_B 0x85ebca6bu
 
+/* Of the first step. BASE: so that a byte repeated for long never makes a place: v is 435 and more then. */
+#define FIRST_0 0x9e35u
+#define FIRST_1 0x6b2du
+#define FIRST_2 0xc8a7u
+#define FIRST_3 0x35e9u
+#define FIRST_BASE 0x0ec1u
+#define FIRST_BITS_MAX 12u
+
 typedef void scan_fn(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *data, uint32_t words);
 
 static uint32_t gear(uint8_t b)
@@ -33,20 +41,27 @@ static uint32_t gear(uint8_t b)
 	return x * GEAR_B;
 }
 
+static uint32_t high_bits(unsigned n)
+{
+	return n == 0 ? 0 : ~0u << (32 - n);
+}
+
 void cdc_init(struct cdc *c, uint32_t avg_bytes)
 {
-	unsigned bits = 12;
+	unsigned bits = 12, first;
 
 	while (bits < 20 && 1u << (bits + 1) <= avg_bytes)
 		bits++;
 	c->normal_bytes = 1u << bits;
 	c->min_bytes = bits > 14 ? c->normal_bytes / 4 : CDC_MIN_BYTES;
 	c->max_bytes = c->normal_bytes * 4;
-	c->strict_mask = ~0u << (32 - (bits + 1));
-	c->loose_mask = ~0u << (32 - (bits - 2));
+	first = bits - 2 < FIRST_BITS_MAX ? bits - 2 : FIRST_BITS_MAX;
+	c->first_end = 1u << (16 - first);
+	c->strict_mask = high_bits(bits + 1 - first);
+	c->loose_mask = high_bits(bits - 2 - first);
 }
 
-/* -------------------------------------------------------------- one by one */
+/* -------------------------------------------------------------- one place, one word */
 
 static uint32_t table[256];
 
@@ -55,178 +70,163 @@ static uint32_t hash_at(const uint8_t *end)
 	uint32_t h = 0;
 
 	for (unsigned j = CDC_WINDOW_BYTES; j > 0; j--)
-		h = (h << 1) + gear(end[-(int)j]);
+		h = (h << 1) + table[end[-(int)j]];
 	return h;
 }
 
-/* One place of stretch k: bit `bit` of its words. The strict places are among the loose ones, and those are rare. */
-#define STEP(k)                                                                                                                            \
-	do {                                                                                                                               \
-		h[k] = (h[k] << 1) + table[p[k][bit]];                                                                                     \
-		if (__builtin_expect(h[k] < loose_end, 0)) {                                                                               \
-			l[k] |= 1ull << bit;                                                                                               \
-			s[k] |= (uint64_t)(h[k] < strict_end) << bit;                                                                      \
-		}                                                                                                                          \
-	} while (0)
+typedef uint16_t __attribute__((aligned(1), may_alias)) pair;
 
-/* words of four stretches side by side; data[-32 ..] can be read. Place i is judged by the 32 bytes before it, so the chain runs one byte behind. */
+static inline __attribute__((always_inline)) uint16_t first_of(const uint8_t *end)
+{
+	const pair *p = (const pair *)(const void *)(end - 8);
+
+	return (uint16_t)(FIRST_BASE + FIRST_3 * p[0] + FIRST_2 * p[1] + FIRST_1 * p[2] + FIRST_0 * p[3]);
+}
+
+static inline void judge(const struct cdc *c, uint64_t *strict, uint64_t *loose, unsigned bit, uint32_t h)
+{
+	*strict |= (uint64_t)((h & c->strict_mask) == 0) << bit;
+	*loose |= (uint64_t)((h & c->loose_mask) == 0) << bit;
+}
+
+/* Of the 64 places from p on, `first` are past the first step. Many: data with a short period; then from place to place. */
+static __attribute__((noinline)) void judge_word(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *p, uint64_t first)
+{
+	uint32_t h;
+
+	if (__builtin_popcountll(first) <= 4) {
+		for (; first != 0; first &= first - 1) {
+			unsigned bit = (unsigned)__builtin_ctzll(first);
+
+			judge(c, strict, loose, bit, hash_at(p + bit));
+		}
+		return;
+	}
+	h = hash_at(p);
+	for (unsigned bit = 0; bit < 64; bit++) {
+		if (first >> bit & 1)
+			judge(c, strict, loose, bit, h);
+		h = (h << 1) + table[p[bit]];
+	}
+}
+
+/* -------------------------------------------------------------- all places */
+
+/* Two words, in C that a compiler makes vectors of on any processor: even places and odd ones, since a pair is two bytes. The least of all. */
+static inline __attribute__((always_inline)) uint16_t first_of_128(const uint8_t *p, uint16_t even[64], uint16_t odd[64])
+{
+	uint16_t least = 0xffff;
+
+	for (unsigned i = 0; i < 64; i++) {
+		even[i] = first_of(p + 2 * i);
+		least = even[i] < least ? even[i] : least;
+	}
+	for (unsigned i = 0; i < 64; i++) {
+		odd[i] = first_of(p + 2 * i + 1);
+		least = odd[i] < least ? odd[i] : least;
+	}
+	return least;
+}
+
+static uint64_t places_of(const struct cdc *c, const uint16_t even[32], const uint16_t odd[32])
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < 32; i++)
+		first |= (uint64_t)(even[i] < c->first_end) << 2 * i | (uint64_t)(odd[i] < c->first_end) << (2 * i + 1);
+	return first;
+}
+
+static void scan_one(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *p)
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < 64; i++)
+		first |= (uint64_t)(first_of(p + i) < c->first_end) << i;
+	*strict = *loose = 0;
+	if (first)
+		judge_word(c, strict, loose, p, first);
+}
+
 static void scan_scalar(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *data, uint32_t words)
 {
-	const uint32_t loose_end = -c->loose_mask, strict_end = -c->strict_mask; /* masks of high bits: below it none of them is set */
-	uint32_t quarter = (words + 3) / 4;
-	const uint8_t *p[4];
-	uint32_t h[4], at[4];
+	uint16_t even[64], odd[64];
+	uint32_t w = 0;
 
-	for (unsigned k = 0; k < 4; k++) {
-		at[k] = k * quarter < words ? k * quarter : words;
-		p[k] = data + (size_t)at[k] * 64 - 1;
-		h[k] = hash_at(p[k]);
+	for (; w + 2 <= words; w += 2, data += 128) {
+		strict[w] = strict[w + 1] = loose[w] = loose[w + 1] = 0;
+		if (__builtin_expect(first_of_128(data, even, odd) >= c->first_end, 1))
+			continue;
+		judge_word(c, &strict[w], &loose[w], data, places_of(c, even, odd));
+		judge_word(c, &strict[w + 1], &loose[w + 1], data + 64, places_of(c, even + 32, odd + 32));
 	}
-	for (uint32_t w = 0; w < quarter; w++) {
-		uint64_t s[4] = { 0 }, l[4] = { 0 };
-		unsigned n = 4;
-
-		while (n > 0 && at[n - 1] + w >= words)
-			n--; /* the last stretches are shorter: what is past the end is judged but not kept */
-		if (n == 4) {
-			for (unsigned bit = 0; bit < 64; bit++) {
-				STEP(0);
-				STEP(1);
-				STEP(2);
-				STEP(3);
-			}
-		} else {
-			for (unsigned k = 0; k < n; k++)
-				for (unsigned bit = 0; bit < 64; bit++)
-					STEP(k);
-		}
-		for (unsigned k = 0; k < n; k++) {
-			strict[at[k] + w] = s[k];
-			loose[at[k] + w] = l[k];
-			p[k] += 64;
-		}
-	}
+	if (w < words)
+		scan_one(c, &strict[w], &loose[w], data);
 }
-
-/* -------------------------------------------------------------- 8 and 16 places at once */
 
 #ifdef HAVE_X86
-/* Those of the 64 places from p on, given as bits, that are strict, too. */
-static uint64_t strict_of(const struct cdc *c, const uint8_t *p, uint64_t loose)
+__attribute__((target("avx2"))) static inline __m256i first16(const uint8_t *end)
 {
-	uint64_t strict = 0;
+	__m256i v = _mm256_set1_epi16((short)FIRST_BASE);
 
-	for (; loose != 0; loose &= loose - 1) {
-		unsigned bit = (unsigned)__builtin_ctzll(loose);
-
-		strict |= (uint64_t)((hash_at(p + bit) & c->strict_mask) == 0) << bit;
-	}
-	return strict;
-}
-
-/* Lanes of x moved up by n, filled from the top of the vector before. */
-#define UP8_1(x, b) _mm256_alignr_epi8((x), _mm256_permute2x128_si256((b), (x), 0x21), 12)
-#define UP8_2(x, b) _mm256_alignr_epi8((x), _mm256_permute2x128_si256((b), (x), 0x21), 8)
-#define UP8_4(x, b) _mm256_permute2x128_si256((b), (x), 0x21)
-
-__attribute__((target("avx2"))) static inline __m256i gear8(const uint8_t *p)
-{
-	__m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-
-	x = _mm256_mullo_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(1)), _mm256_set1_epi32((int)GEAR_A));
-	x = _mm256_xor_si256(x, _mm256_srli_epi32(x, 15));
-	return _mm256_mullo_epi32(x, _mm256_set1_epi32((int)GEAR_B));
-}
-
-struct chain8 { __m256i g, h2, h4, h8, h8b, h16, h16b; }; /* of the vector before; h8b, h16b: one and two before */
-
-/* Hashes of the 32 bytes that end with each of p[0..7]. */
-__attribute__((target("avx2"))) static inline __m256i hash8(struct chain8 *s, const uint8_t *p)
-{
-	__m256i g = gear8(p), h2, h4, h8, h16, h32;
-
-	h2 = _mm256_add_epi32(g, _mm256_slli_epi32(UP8_1(g, s->g), 1));
-	h4 = _mm256_add_epi32(h2, _mm256_slli_epi32(UP8_2(h2, s->h2), 2));
-	h8 = _mm256_add_epi32(h4, _mm256_slli_epi32(UP8_4(h4, s->h4), 4));
-	h16 = _mm256_add_epi32(h8, _mm256_slli_epi32(s->h8, 8));
-	h32 = _mm256_add_epi32(h16, _mm256_slli_epi32(s->h16b, 16));
-	s->g = g;
-	s->h2 = h2;
-	s->h4 = h4;
-	s->h8 = h8;
-	s->h16b = s->h16;
-	s->h16 = h16;
-	return h32;
+	v = _mm256_add_epi16(v, _mm256_mullo_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(end - 8)), _mm256_set1_epi16((short)FIRST_3)));
+	v = _mm256_add_epi16(v, _mm256_mullo_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(end - 6)), _mm256_set1_epi16((short)FIRST_2)));
+	v = _mm256_add_epi16(v, _mm256_mullo_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(end - 4)), _mm256_set1_epi16((short)FIRST_1)));
+	return _mm256_add_epi16(v, _mm256_mullo_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(end - 2)), _mm256_set1_epi16((short)FIRST_0)));
 }
 
 __attribute__((target("avx2"))) static void scan_avx2(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *data,
 						      uint32_t words)
 {
-	const __m256i lm = _mm256_set1_epi32((int)c->loose_mask), zero = _mm256_setzero_si256();
-	struct chain8 s = { zero, zero, zero, zero, zero, zero, zero };
-	const uint8_t *p = data - 1;
+	const __m256i last = _mm256_set1_epi16((short)(c->first_end - 1));
 
-	for (int back = 32; back > 0; back -= 8)
-		(void)hash8(&s, p - back);
-	for (uint32_t w = 0; w < words; w++, p += 64) {
-		__m256i hit[8], any = zero;
-		uint64_t lb = 0;
+	for (uint32_t w = 0; w < words; w++, data += 64) {
+		__m256i v[4], least;
 
-		for (unsigned k = 0; k < 8; k++) {
-			hit[k] = _mm256_cmpeq_epi32(_mm256_and_si256(hash8(&s, p + 8 * k), lm), zero);
-			any = _mm256_or_si256(any, hit[k]);
-		}
-		if (__builtin_expect(!_mm256_testz_si256(any, any), 0))
-			for (unsigned k = 0; k < 8; k++)
-				lb |= (uint64_t)(uint8_t)_mm256_movemask_ps(_mm256_castsi256_ps(hit[k])) << 8 * k;
-		loose[w] = lb;
-		strict[w] = lb ? strict_of(c, p + 1, lb) : 0;
+		for (unsigned k = 0; k < 4; k++)
+			v[k] = first16(data + 32 * (k / 2) + k % 2);
+		least = _mm256_min_epu16(_mm256_min_epu16(v[0], v[1]), _mm256_min_epu16(v[2], v[3]));
+		least = _mm256_cmpeq_epi16(_mm256_min_epu16(least, last), least);
+		strict[w] = loose[w] = 0;
+		if (__builtin_expect(!_mm256_testz_si256(least, least), 0))
+			scan_one(c, &strict[w], &loose[w], data);
 	}
 }
 
-__attribute__((target("avx512f"))) static inline __m512i gear16(const uint8_t *p)
+__attribute__((target("avx512bw"))) static inline __mmask32 first32(const uint8_t *end, __m512i limit)
 {
-	__m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+	__m512i v = _mm512_set1_epi16((short)FIRST_BASE);
 
-	x = _mm512_mullo_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(1)), _mm512_set1_epi32((int)GEAR_A));
-	x = _mm512_xor_si512(x, _mm512_srli_epi32(x, 15));
-	return _mm512_mullo_epi32(x, _mm512_set1_epi32((int)GEAR_B));
+	v = _mm512_add_epi16(v, _mm512_mullo_epi16(_mm512_loadu_si512(end - 8), _mm512_set1_epi16((short)FIRST_3)));
+	v = _mm512_add_epi16(v, _mm512_mullo_epi16(_mm512_loadu_si512(end - 6), _mm512_set1_epi16((short)FIRST_2)));
+	v = _mm512_add_epi16(v, _mm512_mullo_epi16(_mm512_loadu_si512(end - 4), _mm512_set1_epi16((short)FIRST_1)));
+	v = _mm512_add_epi16(v, _mm512_mullo_epi16(_mm512_loadu_si512(end - 2), _mm512_set1_epi16((short)FIRST_0)));
+	return _mm512_cmplt_epu16_mask(v, limit);
 }
 
-struct chain16 { __m512i g, h2, h4, h8, h16; };
-
-__attribute__((target("avx512f"))) static inline __m512i hash16(struct chain16 *s, const uint8_t *p)
+/* The 32 bits of x at the even places of 64. */
+static uint64_t spread(uint32_t x)
 {
-	__m512i g = gear16(p), h2, h4, h8, h16, h32;
+	uint64_t y = x;
 
-	h2 = _mm512_add_epi32(g, _mm512_slli_epi32(_mm512_alignr_epi32(g, s->g, 15), 1));
-	h4 = _mm512_add_epi32(h2, _mm512_slli_epi32(_mm512_alignr_epi32(h2, s->h2, 14), 2));
-	h8 = _mm512_add_epi32(h4, _mm512_slli_epi32(_mm512_alignr_epi32(h4, s->h4, 12), 4));
-	h16 = _mm512_add_epi32(h8, _mm512_slli_epi32(_mm512_alignr_epi32(h8, s->h8, 8), 8));
-	h32 = _mm512_add_epi32(h16, _mm512_slli_epi32(s->h16, 16));
-	*s = (struct chain16){ g, h2, h4, h8, h16 };
-	return h32;
+	y = (y | y << 16) & 0x0000ffff0000ffffull;
+	y = (y | y << 8) & 0x00ff00ff00ff00ffull;
+	y = (y | y << 4) & 0x0f0f0f0f0f0f0f0full;
+	y = (y | y << 2) & 0x3333333333333333ull;
+	return (y | y << 1) & 0x5555555555555555ull;
 }
 
-__attribute__((target("avx512f"))) static void scan_avx512(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *data,
-							   uint32_t words)
+__attribute__((target("avx512bw"))) static void scan_avx512(const struct cdc *c, uint64_t *strict, uint64_t *loose, const uint8_t *data,
+							    uint32_t words)
 {
-	const __m512i lm = _mm512_set1_epi32((int)c->loose_mask), zero = _mm512_setzero_si512();
-	struct chain16 s = { zero, zero, zero, zero, zero };
-	const uint8_t *p = data - 1;
+	const __m512i limit = _mm512_set1_epi16((short)c->first_end);
 
-	for (int back = 32; back > 0; back -= 16)
-		(void)hash16(&s, p - back);
-	for (uint32_t w = 0; w < words; w++, p += 64) {
-		__m512i h0 = hash16(&s, p), h1 = hash16(&s, p + 16), h2 = hash16(&s, p + 32), h3 = hash16(&s, p + 48);
-		__m512i least = _mm512_min_epu32(_mm512_min_epu32(h0, h1), _mm512_min_epu32(h2, h3));
-		uint64_t lb = 0;
+	for (uint32_t w = 0; w < words; w++, data += 64) {
+		uint32_t even = first32(data, limit), odd = first32(data + 1, limit);
 
-		if (__builtin_expect(_mm512_testn_epi32_mask(least, lm) != 0, 0))
-			lb = (uint64_t)_mm512_testn_epi32_mask(h0, lm) | (uint64_t)_mm512_testn_epi32_mask(h1, lm) << 16 |
-			     (uint64_t)_mm512_testn_epi32_mask(h2, lm) << 32 | (uint64_t)_mm512_testn_epi32_mask(h3, lm) << 48;
-		loose[w] = lb;
-		strict[w] = lb ? strict_of(c, p + 1, lb) : 0;
+		strict[w] = loose[w] = 0;
+		if (__builtin_expect((even | odd) != 0, 0))
+			judge_word(c, &strict[w], &loose[w], data, spread(even) | spread(odd) << 1);
 	}
 }
 #endif
@@ -238,7 +238,7 @@ static scan_fn *scan_words;
 static scan_fn *pick(int *path)
 {
 #ifdef HAVE_X86
-	if ((*path == 0 || *path == 3) && __builtin_cpu_supports("avx512f"))
+	if ((*path == 0 || *path == 3) && __builtin_cpu_supports("avx512bw"))
 		return *path = 3, scan_avx512;
 	if ((*path == 0 || *path == 2) && __builtin_cpu_supports("avx2"))
 		return *path = 2, scan_avx2;
@@ -259,10 +259,10 @@ __attribute__((constructor)) static void cdc_start(void)
 	(void)cdc_use(0);
 }
 
-static void judge(const struct cdc *c, struct cdc_map *m, uint32_t place, uint32_t h)
+static void judge_place(const struct cdc *c, struct cdc_map *m, uint32_t place, const uint8_t *end)
 {
-	m->strict[place / 64] |= (uint64_t)((h & c->strict_mask) == 0) << place % 64;
-	m->loose[place / 64] |= (uint64_t)((h & c->loose_mask) == 0) << place % 64;
+	if (first_of(end) < c->first_end)
+		judge(c, &m->strict[place / 64], &m->loose[place / 64], place % 64, hash_at(end));
 }
 
 void cdc_scan(const struct cdc *c, struct cdc_map *m, uint32_t at, const uint8_t *data, uint32_t len_bytes, const uint8_t *before)
@@ -277,13 +277,13 @@ void cdc_scan(const struct cdc *c, struct cdc_map *m, uint32_t at, const uint8_t
 	memcpy(edge + CDC_WINDOW_BYTES, data, first);
 	m->strict[at / 64] = m->loose[at / 64] = 0;
 	for (i = before ? 0 : CDC_WINDOW_BYTES; i < first; i++)
-		judge(c, m, at + i, hash_at(edge + CDC_WINDOW_BYTES + i));
-	if (words > 1) /* reads from 33 bytes before byte 64 on */
+		judge_place(c, m, at + i, edge + CDC_WINDOW_BYTES + i);
+	if (words > 1) /* reads from 32 bytes before byte 64 on */
 		scan_words(c, m->strict + at / 64 + 1, m->loose + at / 64 + 1, data + 64, words - 1);
 	if (len_bytes > 64 && len_bytes % 64 != 0) {
 		m->strict[at / 64 + words] = m->loose[at / 64 + words] = 0;
 		for (i = words * 64; i < len_bytes; i++)
-			judge(c, m, at + i, hash_at(data + i));
+			judge_place(c, m, at + i, data + i);
 	}
 }
 

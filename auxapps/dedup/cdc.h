@@ -1,7 +1,7 @@
 /*
  * Content-defined chunking: where to cut data into pieces so that the same bytes are cut the same way wherever they have moved to.
  *
- * In the manner of FastCDC (Xia et al., USENIX ATC 2016): a gear hash of the last 32 bytes, a stricter condition before the wanted
+ * In the manner of FastCDC (Xia et al., USENIX ATC 2016): a gear hash of the last 32 bytes behind a cheaper test of the last 8, a stricter condition before the wanted
  * size and a looser one after it. Pure functions; the SIMD paths find exactly the cuts of the scalar one.
  */
 #ifndef DEDUP_CDC_H
@@ -15,7 +15,7 @@
 
 struct cdc {                           /* sizes in bytes; see cdc_init */
 	uint32_t min_bytes, normal_bytes, max_bytes;
-	uint32_t strict_mask, loose_mask;
+	uint32_t first_end, strict_mask, loose_mask;
 };
 
 /* Places where data may be cut: bit i of a map: between byte i - 1 and byte i. */

@@ -92,6 +92,40 @@ static void test_all_paths_find_the_same_cuts_of_any_length(void **state)
 	free(data);
 }
 
+/* With a period a place can come again and again: many in a word. */
+static void test_all_paths_find_the_same_cuts_in_periodic_data(void **state)
+{
+	enum { LEN = 1000 };
+	uint8_t data[LEN];
+	struct cdc_map map[4];
+	unsigned dense = 0;
+	struct cdc c;
+
+	(void)state;
+	cdc_init(&c, 4096);
+	for (unsigned path = 1; path <= 3; path++)
+		map[path] = map_new(LEN);
+	for (unsigned round = 0; round < 20000; round++) {
+		uint32_t period = 1 + round % 16, places = 0;
+
+		for (uint32_t i = 0; i < LEN; i++)
+			data[i] = i < period ? (uint8_t)next() : data[i - period];
+		for (int path = 1; path <= 3; path++) {
+			cdc_use(path);
+			cdc_scan(&c, &map[path], 0, data, LEN, NULL);
+			same_maps(&map[1], &map[path], LEN);
+		}
+		for (uint32_t i = 0; i < LEN; i++)
+			places += bit(map[1].loose, i);
+		assert_true(period > 1 || places == 0); /* one byte over and over is no place */
+		dense += places > LEN / 32;
+	}
+	assert_true(dense > 0); /* or this has tested nothing */
+	cdc_use(0);
+	for (unsigned path = 1; path <= 3; path++)
+		map_free(&map[path]);
+}
+
 static void test_parts_are_scanned_like_the_whole(void **state)
 {
 	uint8_t *data = random_bytes(DATA_BYTES);
@@ -194,6 +228,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_paths_find_the_same_cuts_of_any_length),
+		cmocka_unit_test(test_all_paths_find_the_same_cuts_in_periodic_data),
 		cmocka_unit_test(test_parts_are_scanned_like_the_whole),
 		cmocka_unit_test(test_pieces_keep_their_sizes),
 		cmocka_unit_test(test_cuts_move_with_the_content),
