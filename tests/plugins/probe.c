@@ -31,7 +31,7 @@
 
 struct state {
 	struct fp_aux_host *host;
-	_Atomic int chunks, inside, most;
+	_Atomic int chunks, inside, most, asked;
 };
 
 static uint64_t now_ns(void)
@@ -184,12 +184,28 @@ static int patient(struct fp_aux_call *call)
 	return fp_aux_left_ms(call) == 0 ? -ETIMEDOUT : -ECANCELED;
 }
 
+/* Asks the table for keys that nobody else asks for; the test's table gives a key back as its value. */
+static int ask(struct state *s)
+{
+	for (int i = 0; i < 8; i++) {
+		uint64_t key[2] = {(uint64_t)atomic_fetch_add(&s->asked, 1), 0x1234567}, value[2] = {0, 0};
+		uint32_t n = sizeof(value);
+		int rc = fp_aux_table_get(s->host, key, sizeof(key), value, &n);
+
+		if (rc < 0 || n != sizeof(key) || memcmp(key, value, n) != 0)
+			return rc < 0 ? rc : -EBADMSG;
+	}
+	return FP_AUX_PASS;
+}
+
 static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
 {
 	if (strcmp(what, "xor") == 0 || strcmp(what, "bad") == 0 || strcmp(what, "long") == 0)
 		return replace(s, call, k, what);
 	if (strcmp(what, "pieces") == 0)
 		return pieces(call, k);
+	if (strcmp(what, "ask") == 0)
+		return ask(s);
 	if (strcmp(what, "many") == 0)
 		return many_pieces(call, k);
 	if (strcmp(what, "gap") == 0) {
@@ -355,7 +371,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "patient", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "patient", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},

@@ -227,18 +227,15 @@ static bool on_jobs(struct am *m)
 	return true;
 }
 
-static void on_service(struct am *m)
+static void answer(struct am *m, const uint8_t *buf, size_t n)
 {
-	static _Alignas(16) uint8_t buf[FP_AUXW_MESSAGE_MAX_BYTES], reply[FP_AUXW_MESSAGE_MAX_BYTES];
-	ssize_t n = recv(m->fd_services, buf, sizeof(buf), MSG_DONTWAIT);
+	static _Alignas(16) uint8_t reply[FP_AUXW_MESSAGE_MAX_BYTES];
 	struct fp_auxw_svc q;
 
-	if (n < (ssize_t)sizeof(q))
-		return;
 	memcpy(&q, buf, sizeof(q));
 	for (unsigned call = 0;; call++) {
 		struct fp_auxw_svc a = {.h = q.h, .status = -ENOTSUP, .eof = 1};
-		uint32_t len = m->service ? m->service(m, &q, buf + sizeof(q), (uint32_t)n - (uint32_t)sizeof(q), call, &a, reply) : 0;
+		uint32_t len = m->service ? m->service(m, &q, buf + sizeof(q), (uint32_t)(n - sizeof(q)), call, &a, reply) : 0;
 		struct iovec iov[2] = {{&a, sizeof(a)}, {reply, len}};
 		struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
 
@@ -247,6 +244,19 @@ static void on_service(struct am *m)
 		if (a.eof)
 			break;
 	}
+}
+
+/* All that have come, the last one first: answers must find who asked. */
+static void on_service(struct am *m)
+{
+	static _Alignas(16) uint8_t buf[8][FP_AUXW_MESSAGE_MAX_BYTES];
+	ssize_t n[8];
+	int count = 0;
+
+	while (count < 8 && (n[count] = recv(m->fd_services, buf[count], sizeof(buf[0]), MSG_DONTWAIT)) >= (ssize_t)sizeof(struct fp_auxw_svc))
+		count++;
+	while (count-- > 0)
+		answer(m, buf[count], (size_t)n[count]);
 }
 
 /* One message of either socket, if one comes within ms. True: there may be more. */

@@ -470,6 +470,41 @@ static void test_files_are_written_in_parts(void **state)
 	clean_end(&m);
 }
 
+/* A table whose value is the key. */
+static uint32_t echo(struct am *m, const struct fp_auxw_svc *q, const uint8_t *body, uint32_t len, unsigned call, struct fp_auxw_svc *a,
+		     uint8_t *reply)
+{
+	Fp__Table *t = fp__table__unpack(NULL, len, body);
+	Fp__TableResult result = FP__TABLE_RESULT__INIT, *results = &result;
+	Fp__TableReply r = FP__TABLE_REPLY__INIT;
+
+	(void)m;
+	(void)call;
+	assert_int_equal(q->h.type, FP_AUXW_SVC_TABLE);
+	assert_string_equal(t->app, "many");
+	a->status = 0;
+	result.value = t->ops[0]->key;
+	r.n_results = 1;
+	r.results = &results;
+	len = pack(&r.base, reply);
+	fp__table__free_unpacked(t, NULL);
+	return len;
+}
+
+static void test_answers_find_who_asked(void **state)
+{
+	static struct am m = {.service = echo};
+	uint64_t id[64];
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("many do=ask cores=4")), 0);
+	for (int i = 0; i < 64; i++)
+		id[i] = am_chunk_out(&m, 0, 1, 4096, (uint32_t)i % 16);
+	for (int i = 0; i < 64; i++)
+		assert_int_equal(am_out_done(&m, id[i])->status, 0);
+	clean_end(&m);
+}
+
 static void test_a_service_that_does_not_answer_is_given_up(void **state)
 {
 	static struct am m = {.service = serve};
@@ -541,6 +576,7 @@ int main(void)
 		cmocka_unit_test(test_idle_comes_when_nothing_else_does),
 		cmocka_unit_test(test_services_are_asked_of_the_mount),
 		cmocka_unit_test(test_files_are_written_in_parts),
+		cmocka_unit_test(test_answers_find_who_asked),
 		cmocka_unit_test(test_a_service_that_does_not_answer_is_given_up),
 		cmocka_unit_test(test_figure2_writes_what_the_table_does_not_know),
 	};
