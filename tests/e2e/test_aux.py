@@ -46,6 +46,10 @@ def fpctl(store, *args):
                           check=True, capture_output=True, text=True, timeout=30 * SLOW).stdout
 
 
+def used_bytes(store):
+    return json.loads(fpctl(store, "status", "--json"))["space"]["used_bytes"]
+
+
 def refused(new_store, *args):
     """The lines of an fp-mount that does not start."""
     store = new_store()
@@ -117,6 +121,29 @@ def test_dedup_refers_to_the_version_before(new_store):
     data[5 * MIB:5 * MIB + 10] = b"0123456789"
     write(mount.at("chk_0002"), data)
     assert read(other.at("chk_0002")) == data
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("layout", ["chk_{step:04}_rank{rank}", "step_{step:04}/rank_{rank}.dat", "chk.{step}.{rank}.tmp"])
+def test_dedup_finds_the_step_before_of_each_rank(new_store, layout):
+    store, mount = store_with(new_store, "--auxapp=dedup")
+    ranks = [bytearray(os.urandom(4 * MIB)) for _ in range(3)]
+
+    def step(n):
+        for rank, data in enumerate(ranks):
+            path = mount.at(layout.format(step=n, rank=rank))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write(path, data)
+            if path.endswith(".tmp"):
+                os.rename(path, path[:-4])
+
+    step(7)
+    first = used_bytes(store)
+    for data in ranks:
+        data[MIB + 100:MIB + 110] = b"0123456789"
+    step(8)
+    second = used_bytes(store) - first
+    assert first > 12 * MIB and second < 2 * MIB, (first, second)
 
 
 # --------------------------------------------------------------------- events
