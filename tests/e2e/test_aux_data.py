@@ -216,3 +216,21 @@ def test_holds_do_not_make_a_store_full(new_store):
         f.write(new)
     with open(m.at("ckpt.0002"), "rb") as f:
         assert f.read() == data[:2 * MIB] + new
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("chunk", ["64KiB", "16MiB"])
+def test_smallest_and_largest_chunks(new_store, chunk):
+    """Encrypted noise of the largest chunk is longer than the largest chunk."""
+    s = new_store().up(mounts=0)
+    m = s.add_mount(*declared(s, CHAINS["all"]))
+    os.setxattr(m.path, "user.fp.chunk_size", chunk.encode())
+    rnd = random.Random(6)
+    noise = rnd.randbytes(33 * MIB)
+    for name in ("a", "b"):
+        with open(m.at(name), "wb") as f:
+            f.write(noise[:20 * MIB] + bytes(3 * MIB) + noise[20 * MIB:] + b"pattern" * 99999)
+    again = s.add_mount(*declared(s, CHAINS["encrypt"]))
+    for name in ("a", "b"):
+        with open(again.at(name), "rb") as f:
+            assert f.read() == noise[:20 * MIB] + bytes(3 * MIB) + noise[20 * MIB:] + b"pattern" * 99999
