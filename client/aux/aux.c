@@ -21,6 +21,7 @@
 #define IN_BYTES (4ull * (FP_AUX_CHUNK_MAX_BYTES + 2 * AUX_UNIT_BYTES))
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of m->aux_decode */
+static bool mount_ends;                                    /* making: no more of them */
 
 static int map_region(struct cl_aux *a)
 {
@@ -155,6 +156,9 @@ int cl_aux_start(struct cl_mount *m, struct cl_pool *pool)
 	struct cl_aux *a = NULL;
 	int rc;
 
+	pthread_mutex_lock(&making);
+	mount_ends = false;
+	pthread_mutex_unlock(&making);
 	if (m->opt.auxapps.count == 0)
 		return 0;
 	rc = make(m, pool, false, &a);
@@ -175,8 +179,12 @@ int cl_aux_start(struct cl_mount *m, struct cl_pool *pool)
 
 void cl_aux_stop(struct cl_mount *m)
 {
-	struct cl_aux *a = m->aux ? m->aux : m->aux_decode;
+	struct cl_aux *a;
 
+	pthread_mutex_lock(&making);
+	mount_ends = true;
+	a = m->aux ? m->aux : m->aux_decode;
+	pthread_mutex_unlock(&making);
 	if (!a)
 		return;
 	if (m->aux)
@@ -201,7 +209,7 @@ struct cl_aux *cl_aux_for_decoding(struct cl_mount *m)
 	if (a)
 		return a;
 	pthread_mutex_lock(&making);
-	if (!m->aux_decode) {
+	if (!m->aux_decode && !mount_ends) {
 		rc = make(m, cl_data_pool(m), true, &m->aux_decode);
 		if (rc < 0)
 			FP_LOG_EVERY(10000, FP_LOG_ERROR, "cannot start a host for aux-apps, which coded chunks are read with: %s", fp_strerror(rc));

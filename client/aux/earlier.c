@@ -4,20 +4,14 @@
  * Service threads; cl_aux_before_truncate on FUSE threads. Looked for in this order:
  *   1. what the file itself was before it was cut to 0: asked for and held before the truncate reaches the manager, and kept until wanted
  *   2. what the file itself is
-<<<<<<< Updated upstream
  *   3. in the same directory, the newest file whose name differs from this one in digits alone (the step number), an ending such as .tmp aside, since
  *      careful writers rename; or, with a pattern, the newest that matches it
  *   4. the file of the same name in a directory beside its own whose name differs in digits alone: chk_0006/state for chk_0007/state
  * 1 and 2 are enough by themselves; of 3 and 4 all that may be the step before is taken, since a name does not say which of its numbers that is. Without a name (a file that was opened, not made) the manager is asked for it.
-=======
- *   3. the file of the same name in the directory of the step before (step_0004/rank_3 for step_0005/rank_3), and
- *   4. the step before in the same directory (steps.h); or, with a pattern, the newest file that matches it
- * Of 3 and 4 both are told of, since a directory may stand for a step or for a run: a de-duplication takes what it can use. Without a name
- * (a file that was opened, not made) the manager is asked for it.
->>>>>>> Stashed changes
  *
  * Names are compared here, not by the manager: it would have to know about step numbers. A directory of NAMES_MAX entries is read in a few messages.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -28,7 +22,6 @@
 #include "client/aux/files.h"
 #include "client/aux/holds.h"
 #include "client/aux/services.h"
-#include "client/aux/steps.h"
 #include "client/core.h"
 #include "client/inode.h"
 
@@ -36,23 +29,16 @@
 #define ANSWERS_MAX 256u    /* of MSG_NOTES for one file: 1 GiB of notes */
 #define NAMES_MAX  65536u   /* entries looked at */
 #define PAGE_NAMES 4096u
-<<<<<<< Updated upstream
 #define CANDIDATES 4u       /* of a class */
 #define CLASSES    4u       /* the name differs in its first, second, third number alone; or in others */
-=======
->>>>>>> Stashed changes
 
-/* -------------------------------------------------------------- candidates */
+/* -------------------------------------------------------------- names */
 
-struct look {
-	const char *own;               /* name that others are compared with */
-	uint64_t own_ino;
-	const char *pattern;           /* "": none */
-	bool directories;              /* look for these, not for files */
-	struct aux_steps steps;
-};
+/* Endings that a file has while it is written. */
+static size_t without_ending(const char *name, size_t len)
+{
+	static const char *const endings[] = { ".tmp", ".part", ".partial", ".new", "~", NULL };
 
-<<<<<<< Updated upstream
 	for (const char *const *e = endings; *e; e++) {
 		size_t n = strlen(*e);
 
@@ -153,39 +139,13 @@ static void look_at(const struct wanted *w, const Fp__DirEntry *e, struct classe
 }
 
 static int look_through(struct cl_aux *a, const struct wanted *w, struct classes *l)
-=======
-static void consider(struct look *l, const Fp__DirEntry *e)
-{
-	char name[256];
-	bool any = false;
-
-	if (e->ino == l->own_ino || !e->attr || e->name.len >= sizeof(name))
-		return;
-	if (l->directories ? !S_ISDIR(e->mode) : !S_ISREG(e->mode) || e->attr->size_bytes == 0)
-		return;
-	memcpy(name, e->name.data, e->name.len);
-	name[e->name.len] = '\0';
-	if (*l->pattern) {
-		any = fnmatch(l->pattern, name, FNM_PERIOD) == 0;
-		if (!any)
-			return;
-	}
-	cl_aux_steps_add(&l->steps, l->own, name, e->ino, e->attr->mtime_ns, any);
-}
-
-static int look_through(struct cl_aux *a, uint64_t dir, struct look *l)
->>>>>>> Stashed changes
 {
 	Fp__ReadDir msg = FP__READ_DIR__INIT;
 	uint32_t seen = 0;
 	bool eof = false;
 
-<<<<<<< Updated upstream
 	memset(l, 0, sizeof(*l));
 	msg.ino = w->parent;
-=======
-	msg.ino = dir;
->>>>>>> Stashed changes
 	msg.max_entries = PAGE_NAMES;
 	msg.plus = true;
 	while (!eof && seen < NAMES_MAX) {
@@ -200,11 +160,7 @@ static int look_through(struct cl_aux *a, uint64_t dir, struct look *l)
 		if (!r)
 			return rc < 0 ? rc : -EPROTO;
 		for (size_t i = 0; i < r->n_entries; i++) {
-<<<<<<< Updated upstream
 			look_at(w, r->entries[i], l);
-=======
-			consider(l, r->entries[i]);
->>>>>>> Stashed changes
 			msg.cookie = r->entries[i]->cookie;
 		}
 		seen += (uint32_t)r->n_entries;
@@ -245,20 +201,11 @@ int cl_aux_path_of(struct cl_aux *a, uint64_t ino, char *path, size_t size)
 	return rc;
 }
 
-<<<<<<< Updated upstream
 /* The directory of an inode, and its name there. The root has none. */
 static int locate(struct cl_aux *a, uint64_t ino, uint64_t *parent, char *name, size_t size)
 {
 	char path[4096], *slash;
 	Fp__AttrReply *r;
-=======
-/* Name and directory of an inode. The root has none. */
-static int name_of(struct cl_aux *a, uint64_t ino, struct aux_file_name *out)
-{
-	char path[4096], *slash;
-	Fp__AttrReply *r;
-	uint64_t parent = 1;
->>>>>>> Stashed changes
 	int rc = cl_aux_path_of(a, ino, path, sizeof(path));
 
 	if (rc < 0)
@@ -273,7 +220,6 @@ static int name_of(struct cl_aux *a, uint64_t ino, struct aux_file_name *out)
 		*parent = r->attr ? r->attr->ino : 0;
 		fp__attr_reply__free_unpacked(r, NULL);
 	}
-<<<<<<< Updated upstream
 	if (strlen(slash ? slash + 1 : path) >= size || *parent == 0)
 		return -ENOENT;
 	strcpy(name, slash ? slash + 1 : path);
@@ -281,23 +227,10 @@ static int name_of(struct cl_aux *a, uint64_t ino, struct aux_file_name *out)
 }
 
 static int child_of(struct cl_aux *a, uint64_t dir, const char *name, uint64_t *ino)
-=======
-	slash = slash ? slash + 1 : path;
-	if (*slash == '\0' || strlen(slash) >= sizeof(out->name) || parent == 0)
-		return -ENOENT;
-	out->ino = ino;
-	out->parent = parent;
-	strcpy(out->name, slash);
-	return 0;
-}
-
-static uint64_t ino_at(struct cl_aux *a, uint64_t parent, const char *name)
->>>>>>> Stashed changes
 {
 	Fp__Lookup msg = FP__LOOKUP__INIT;
 	Fp__AttrReply *r = NULL;
 	uint8_t *packed;
-<<<<<<< Updated upstream
 	size_t len;
 	int rc;
 
@@ -321,44 +254,6 @@ struct notes { struct aux_packed *answer; uint32_t n; };
 
 /* All that there is of one file, held. Returns how many notes there are. */
 static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct notes *to)
-=======
-	uint64_t ino = 0;
-	size_t len;
-
-	msg.parent = parent;
-	msg.name = (ProtobufCBinaryData){ .len = strlen(name), .data = (uint8_t *)name };
-	if (cl_aux_ask(a, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, ASK_MS, &packed, &len) == 0)
-		r = fp__attr_reply__unpack(NULL, len, packed);
-	if (r && r->attr && S_ISREG(r->attr->mode))
-		ino = r->attr->ino;
-	if (r)
-		fp__attr_reply__free_unpacked(r, NULL);
-	free(packed);
-	return ino;
-}
-
-/* The file of the same name in the directory of the step before; 0: there is none. */
-static uint64_t in_directory_before(struct cl_aux *a, const struct aux_file_name *own)
-{
-	struct look l = { .pattern = "", .directories = true };
-	const struct aux_step *before;
-	struct aux_file_name dir;
-
-	if (own->parent == 1 || name_of(a, own->parent, &dir) < 0 || strcspn(dir.name, "0123456789") == strlen(dir.name))
-		return 0;
-	l.own = dir.name;
-	l.own_ino = dir.ino;
-	if (look_through(a, dir.parent, &l) < 0)
-		return 0;
-	before = cl_aux_steps_before(&l.steps);
-	return before ? ino_at(a, before->ino, own->name) : 0;
-}
-
-/* -------------------------------------------------------------- notes of one file */
-
-/* All that there is, held: *answers, *n are the caller's. Returns how many notes there are. */
-static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct aux_packed **answers, uint32_t *n)
->>>>>>> Stashed changes
 {
 	Fp__Notes msg = FP__NOTES__INIT;
 	int found = 0, rc = 0;
@@ -390,17 +285,11 @@ static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct a
 	return rc < 0 ? rc : found;
 }
 
-<<<<<<< Updated upstream
 /* 1: answered. */
 static int reply_all(struct cl_aux *a, struct aux_request *r, const struct notes *notes)
-=======
-/* Without the last word (eof): more may come. Returns how many notes. */
-static int reply_all(struct cl_aux *a, struct aux_request *r, const struct aux_packed *answers, uint32_t n)
->>>>>>> Stashed changes
 {
-	int found = 0, k = 0;
+	int found = 0;
 
-<<<<<<< Updated upstream
 	for (uint32_t i = 0; i < notes->n && found >= 0; i++)
 		found = cl_aux_reply_notes(a, r, notes->answer[i].bytes, notes->answer[i].len_bytes, i + 1 == notes->n, false);
 	return found < 0 ? found : 1;
@@ -499,62 +388,6 @@ static int find_earlier(struct cl_aux *a, struct aux_request *r, struct aux_file
 		rc = reply_all(a, r, &notes);
 	cl_aux_packed_free(notes.answer, notes.n);
 	return rc;
-=======
-	for (uint32_t i = 0; i < n && k >= 0; i++) {
-		k = cl_aux_reply_notes(a, r, answers[i].bytes, answers[i].len_bytes, false, false);
-		found += k > 0 ? k : 0;
-	}
-	return k < 0 ? k : found;
-}
-
-/* How many notes this file has; they have been told. */
-static int try_file(struct cl_aux *a, struct aux_request *r, uint64_t ino)
-{
-	struct aux_packed *answers = NULL;
-	uint32_t n = 0;
-	int found = ino ? fetch_notes(a, ino, r->file_serial, &answers, &n) : 0;
-
-	if (found > 0)
-		found = reply_all(a, r, answers, n);
-	cl_aux_packed_free(answers, n);
-	return found;
-}
-
-static int try_neighbours(struct cl_aux *a, struct aux_request *r, const struct aux_file_name *own, const char *pattern)
-{
-	struct look l = { .own = own->name, .own_ino = own->ino, .pattern = pattern };
-	uint64_t ino[AUX_STEPS_MAX];
-	int found = 0, rc = look_through(a, own->parent, &l);
-	uint32_t n = rc == 0 ? cl_aux_steps_order(&l.steps, ino) : 0;
-
-	for (uint32_t i = 0; i < n && found == 0; i++)
-		found = try_file(a, r, ino[i]);
-	return rc < 0 ? rc : found;
-}
-
-/* All that is told of, without the last word. Returns how many notes, or negative errno. */
-static int tell_earlier(struct cl_aux *a, struct aux_request *r, struct aux_file_name *own, const char *pattern)
-{
-	struct aux_packed *kept;
-	uint32_t n;
-	int found, more;
-
-	kept = cl_aux_files_take_notes(a, r->file_serial, &n);
-	if (kept) {
-		found = reply_all(a, r, kept, n);
-		cl_aux_packed_free(kept, n);
-		return found;
-	}
-	found = try_file(a, r, own->ino);
-	if (found != 0)
-		return found;
-	if (!own->parent && (found = name_of(a, own->ino, own)) < 0)
-		return found;
-	if (!*pattern)
-		found = try_file(a, r, in_directory_before(a, own));
-	more = try_neighbours(a, r, own, pattern);
-	return found > 0 ? found + (more > 0 ? more : 0) : more;
->>>>>>> Stashed changes
 }
 
 void cl_aux_svc_earlier(struct cl_aux *a, struct aux_request *r)
@@ -567,9 +400,10 @@ void cl_aux_svc_earlier(struct cl_aux *a, struct aux_request *r)
 		return;
 	r->file_serial = msg->file_serial;
 	cl_aux_holds_begin(a);
-	rc = cl_aux_files_find(a, msg->file_serial, &own) ? tell_earlier(a, r, &own, msg->pattern) : -ENOENT;
+	rc = cl_aux_files_find(a, msg->file_serial, &own) ? find_earlier(a, r, &own, msg->pattern) : -ENOENT;
 	cl_aux_holds_end(a);
-	cl_aux_reply(r, rc < 0 && rc != -ENOENT ? rc : 0, NULL, 0, true); /* that was all, or there is nothing earlier */
+	if (rc <= 0)
+		cl_aux_reply(r, rc == -ENOENT ? 0 : rc, NULL, 0, true); /* nothing earlier */
 	fp__aux_earlier__free_unpacked(msg, NULL);
 }
 

@@ -4,6 +4,7 @@
 #ifndef CL_AUX_EARLIER_H
 #define CL_AUX_EARLIER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,6 @@
 
 struct cl_aux;
 
-<<<<<<< Updated upstream
 /* In which numbers of theirs two names differ. */
 struct aux_digits {
 	uint32_t differ;               /* how many */
@@ -21,8 +21,6 @@ struct aux_digits {
 
 /* Are these names of two steps of the same file: equal but for numbers, and an ending such as .tmp? Pure. */
 bool cl_aux_same_but_for_digits(const char *x, size_t xlen, const char *y, size_t ylen, struct aux_digits *d);
-=======
->>>>>>> Stashed changes
 /* One path of an inode, relative to the mount, without a leading slash. */
 int cl_aux_path_of(struct cl_aux *a, uint64_t ino, char *path, size_t size);
 /* What is at this path (relative, symbolic links not followed). *out is the caller's to free. */

@@ -65,6 +65,21 @@ static int send_event(struct cl_aux *a, struct aux_call *c)
 	return cl_aux_tx(a, &iov, 1);
 }
 
+/* What the host refuses is not told to the next one either. */
+static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int status)
+{
+	const char *text = (const char *)(c + 1);
+	struct aux_app *p = &a->app[c->app];
+
+	FP_WARN("aux-app %s: %.*s is refused: %s", cl_aux_app_name(p), (int)c->text_bytes, text, fp_strerror(status));
+	for (uint32_t i = 0; i < p->nchanged; i++) {
+		if (strlen(p->changed[i]) == c->text_bytes && memcmp(p->changed[i], text, c->text_bytes) == 0) {
+			memcpy(p->changed[i], p->changed[--p->nchanged], sizeof(p->changed[i]));
+			break;
+		}
+	}
+}
+
 static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
 {
 	struct event *e = (struct event *)c;
@@ -73,6 +88,8 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 	pthread_mutex_lock(&a->lock);
 	e->finished = true;
 	e->status = msg && msg->type == FP_AUXW_DONE ? ((const struct fp_auxw_done *)msg)->status : status;
+	if (msg && e->status < 0 && ((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
+		change_refused(a, (const struct fp_auxw_change *)(const void *)e->msg, e->status);
 	event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);

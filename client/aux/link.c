@@ -150,6 +150,16 @@ static int introduce(struct cl_aux *a)
 	return rc == 0 ? send_start(a, a->napps) : rc;
 }
 
+static void fail_readers(struct cl_aux *a, int status)
+{
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
+
+	pthread_mutex_lock(&a->lock);
+	cl_aux_calls_drop(a, AUX_IN, &dead);
+	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_finish(a, &dead, status);
+}
+
 static void start_host(struct cl_aux *a)
 {
 	struct aux_host *h = NULL;
@@ -160,6 +170,8 @@ static void start_host(struct cl_aux *a)
 		first_start_is_over(a, rc, why);
 		FP_LOG_EVERY(10000, FP_LOG_ERROR, "%s", why);
 		cl_aux_failed(a, -1, why);
+		if (a->napps == 0)
+			fail_readers(a, -EIO);
 		pthread_mutex_lock(&a->lock);
 		a->restart_ms = fp_now_ms() + PAUSE_MAX_MS;
 		pthread_mutex_unlock(&a->lock);
@@ -176,16 +188,6 @@ static void start_host(struct cl_aux *a)
 }
 
 /* -------------------------------------------------------------- end */
-
-static void fail_readers(struct cl_aux *a, int status)
-{
-	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
-
-	pthread_mutex_lock(&a->lock);
-	cl_aux_calls_drop(a, AUX_IN, &dead);
-	pthread_mutex_unlock(&a->lock);
-	cl_aux_calls_finish(a, &dead, status);
-}
 
 static uint32_t pause_ms(struct cl_aux *a, uint64_t lived_ms)
 {
