@@ -271,6 +271,7 @@ static void *events_thread(void *arg)
 	uint64_t last_idle_ns = 0;
 
 	aux_guard_drop();
+	aux_thread_short();    /* an application may wait for it */
 	aux_thread_begin(&self, a->h, a->index, q->cpu);
 	pthread_mutex_lock(&q->lock);
 	while (!q->stop) {
