@@ -21,6 +21,7 @@
 #include "client/aux/svc_file.h"
 #include "client/core.h"
 #include "client/data/internal.h"
+#include "client/data/peek.h"
 #include "client/inode.h"
 
 #define ASK_MS        4000u
@@ -243,33 +244,6 @@ void cl_aux_svc_file_read(struct cl_aux *a, struct aux_request *r)
 	fp__aux_read__free_unpacked(msg, NULL);
 }
 
-/* Bytes of a chunk's data, verified. */
-static int read_chunk(struct cl_aux *a, const struct cl_chunk_ref *ref, uint64_t off, uint8_t *buf, uint32_t len)
-{
-	uint32_t data = ref->data_len_bytes ? ref->data_len_bytes : ref->len_bytes, first, last;
-	struct cl_rchunk *e;
-	int rc;
-
-	if (len == 0 || off >= data || len > data - off)
-		return -EINVAL;
-	e = cl_rcache_get(a->m->data->rcache, ref);
-	if (!e)
-		return -ENOMEM;
-	first = (uint32_t)(off / CL_PAGE_BYTES);
-	last = (uint32_t)((off + len - 1) / CL_PAGE_BYTES);
-	rc = cl_rcache_load(e, first, last, true, fp_now_ms() + ASK_MS);
-	for (uint32_t b = first; rc == 0 && b <= last; b++) {
-		uint64_t from = b == first ? off % CL_PAGE_BYTES : 0, n = CL_PAGE_BYTES - from;
-
-		n = n < len ? n : len;
-		memcpy(buf, cl_rcache_block(e, b) + from, n);
-		buf += n;
-		len -= (uint32_t)n;
-	}
-	cl_rcache_put(e);
-	return rc;
-}
-
 void cl_aux_svc_read_chunk(struct cl_aux *a, struct aux_request *r)
 {
 	Fp__AuxRead *msg = cl_aux_request_unpack(r, &fp__aux_read__descriptor);
@@ -282,7 +256,7 @@ void cl_aux_svc_read_chunk(struct cl_aux *a, struct aux_request *r)
 	buf = msg->len <= PART_MAX ? malloc(msg->len + 1) : NULL;
 	rc = buf ? 0 : -EINVAL;
 	if (rc == 0)
-		rc = cl_aux_holds_ref(a, msg->chunk, &ref) ? read_chunk(a, &ref, msg->off, buf, msg->len) : -ENOENT;
+		rc = cl_aux_holds_ref(a, msg->chunk, &ref) ? cl_peek(a->m->data, &ref, msg->off, buf, msg->len, fp_now_ms() + ASK_MS) : -ENOENT;
 	cl_aux_reply(r, rc, buf, rc == 0 ? msg->len : 0, true);
 	free(buf);
 	fp__aux_read__free_unpacked(msg, NULL);

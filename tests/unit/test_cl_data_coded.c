@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "client/data/peek.h"
 #include "tests/unit/cl_fake_aux.h"
 
 #define MIB (1u << 20)
@@ -522,6 +523,42 @@ static void test_flipped_bit_of_a_coded_chunk_is_seen(void **state)
     fx_close(&mnt, &h);
 }
 
+/* An aux-app that compares bytes must get them while the pool is full of windows that wait for it. */
+static void test_stored_chunks_can_be_looked_at_without_the_pool(void **state)
+{
+    static uint8_t *pages[512];
+    size_t n = cl_pool_pages(mnt.m.data->pool);
+    struct cl_chunk_ref ref[2];
+    struct cl_handle h;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fx_fill(bytes, MIB, 3);
+        fake_aux.codes = fake_aux.always = i == 1;
+        fx_open(&mnt, &h, file_of(bytes, MIB, MIB));
+        read_is(&mnt, &h, bytes, 1, 0);
+        ref[i] = cl_file_win(h.inode->file, 0, false)->slices[0].chunk;
+        assert_int_equal(ref[i].data_len_bytes != 0, i);
+        fx_close(&mnt, &h);
+    }
+    for (int full = 0; full < 2; full++) {
+        (void)cl_rcache_reclaim(mnt.m.data->rcache, SIZE_MAX);
+        assert_true(n <= 512);
+        for (size_t i = 0; full && i < n; i += n / 2)
+            assert_int_equal(cl_pool_get(mnt.m.data->pool, pages + i, n / 2, fp_now_ms() + 1000), 0);
+        for (int i = 0; i < 2; i++)
+            for (uint32_t off = 0; off + 70000 < MIB; off += 60001) {
+                memset(got, 0, 70000);
+                assert_int_equal(cl_peek(mnt.m.data, &ref[i], off, got, 70000, fp_now_ms() + 5000), 0);
+                assert_memory_equal(got, bytes + off, 70000);
+            }
+        assert_int_equal(cl_peek(mnt.m.data, &ref[0], MIB - 5, got, 6, fp_now_ms() + 5000), -EINVAL);
+        assert_int_equal(cl_peek(mnt.m.data, &ref[1], MIB, got, 1, fp_now_ms() + 5000), -EINVAL);
+        if (full)
+            cl_pool_put(mnt.m.data->pool, pages, n);
+    }
+}
+
 /* -------------------------------------------------------------- durability */
 
 /* fsync of a file that only refers to what another mount has stored makes that durable. */
@@ -575,6 +612,7 @@ int main(void)
         T(test_missing_decoder_is_eio_and_no_damage),
         T(test_wrong_decoded_bytes_are_never_read),
         T(test_flipped_bit_of_a_coded_chunk_is_seen),
+        T(test_stored_chunks_can_be_looked_at_without_the_pool),
         T(test_fsync_makes_what_is_referred_to_durable),
     };
 
