@@ -5,7 +5,7 @@
  * before a call is carried out gets the answer. Events of one file stay in order, since all go through one list and one socket. An event under way
  * when the host dies is sent again: an aux-app may see it twice, as it may see a chunk twice.
  *
- * Data of a write is copied when the event is made, because the buffer is libfuse's and gone with the reply; more than INLINE_MAX goes through the region.
+ * Data of a write is copied when the event is made, because the buffer is libfuse's and gone with the reply; more than FP_AUXW_INLINE_BYTES goes through the region.
  */
 #include "client/aux/events.h"
 
@@ -18,7 +18,6 @@
 #include "client/aux/internal.h"
 
 #define SUBSCRIBED   0x80u
-#define INLINE_MAX   65536u
 #define QUEUE_MS     10000u
 #define ANSWER_MS    120000u /* many times every deadline: hosts that die are replaced meanwhile */
 #define TRIES_MAX    3u
@@ -126,7 +125,7 @@ static uint32_t text_bytes(const char *s)
 static struct event *io_event(const struct fp_aux_io *io, uint32_t app, uint8_t flags)
 {
 	bool with_data = io->data && ((flags & FP_AUX_WANT_DATA) || io->op != FP_AUX_OP_WRITE);
-	uint32_t data = with_data ? (uint32_t)io->len_bytes : 0, big = data > INLINE_MAX ? data : 0;
+	uint32_t data = with_data ? (uint32_t)io->len_bytes : 0, big = data > FP_AUXW_INLINE_BYTES ? data : 0;
 	uint32_t name = text_bytes(io->name), new_name = text_bytes(io->new_name);
 	struct event *e = event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
 	struct fp_auxw_event *m;
@@ -370,7 +369,8 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 		set_bypass(a, &a->app[app], strcmp(msg->value, "on") == 0);
 	} else if (app >= 0) {
 		remember(&a->app[app], msg->name, msg->value);
-		e = event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
+		if (!a->app[app].bypassed && !a->app[app].failed) /* else when it is in use again */
+			e = event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
 	}
 	pthread_mutex_unlock(&a->lock);
 	if (!e) {

@@ -161,6 +161,30 @@ def test_trace_sees_calls_in_order(new_store):
 
 
 @pytest.mark.limit(120)
+def test_a_callback_that_is_waited_for_can_refuse(new_store):
+    _, mount = store_with(new_store, *probe())
+    write(mount.at("keep"), b"1")
+    write(mount.at("other"), b"2")
+    with pytest.raises(PermissionError):
+        os.unlink(mount.at("keep"))
+    os.unlink(mount.at("other"))
+    assert os.listdir(mount.at()) == ["keep"]
+
+
+@pytest.mark.limit(120)
+def test_data_of_small_and_large_writes_comes_with_the_event(new_store):
+    _, mount = store_with(new_store, *probe())
+    fd = os.open(mount.at("a"), os.O_CREAT | os.O_WRONLY)
+    for n in range(5):
+        assert os.pwrite(fd, b"small%d" % n, n) == 6
+        assert os.pwrite(fd, (b"large%d" % n) * 40000, 1000000 * n) == 240000
+    os.close(fd)
+    for n in range(5):
+        mount.wait_log(f"write {n}[+]6: small{n}")
+        mount.wait_log(f"write {1000000 * n}[+]240000: large{n}large{n}")
+
+
+@pytest.mark.limit(120)
 def test_histogram_writes_json_beside_a_sealed_file(new_store):
     _, mount = store_with(new_store, example("histogram", "type=double"))
     os.mkdir(mount.at("run"))

@@ -81,9 +81,13 @@ def start(new_store, words, *args):
     return store, mount
 
 
-def auxapps(store):
-    return subprocess.run([os.path.join(BIN, "fpctl"), f"--manager={store.addr}", f"--key={store.key}", "auxapps"],
+def fpctl(store, *args):
+    return subprocess.run([os.path.join(BIN, "fpctl"), f"--manager={store.addr}", f"--key={store.key}", *args],
                           check=True, capture_output=True, text=True, timeout=30 * SLOW).stdout
+
+
+def auxapps(store):
+    return fpctl(store, "auxapps")
 
 
 def again_ms(mount):
@@ -156,6 +160,14 @@ def test_plugin_that_fails_too_often_is_bypassed(new_store):
     time.sleep(0.5)
     load.stop()
     wait_until("fpctl to show it", 10, lambda: "bypassed" in auxapps(store))
+    # mended by hand: what was set while it was bypassed holds, and it codes again
+    for change in ("do=xor", "bypass=off"):
+        fpctl(store, "auxapps", "set", "probe", change)
+    wait_until("fpctl to show it", 10, lambda: "running" in auxapps(store))
+    load = Load(mount)
+    time.sleep(1)
+    load.stop()
+    assert len(re.findall("bypassed: data is stored", mount.text())) == 1
 
 
 @pytest.mark.limit(180)
