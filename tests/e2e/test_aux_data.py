@@ -234,3 +234,19 @@ def test_smallest_and_largest_chunks(new_store, chunk):
     for name in ("a", "b"):
         with open(again.at(name), "rb") as f:
             assert f.read() == noise[:20 * MIB] + bytes(3 * MIB) + noise[20 * MIB:] + b"pattern" * 99999
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("chunk", ["1MiB", "16MiB"])
+def test_chunks_of_another_node(nodes, new_store, chunk):
+    """The benefactor is elsewhere: what aux-apps leave goes, and comes back, over the network."""
+    s = new_store(nodes(2))
+    s.start_manager()
+    s.add_benefactor(node=1)
+    m = s.add_mount(*declared(s, CHAINS["all"]), node=0)
+    os.setxattr(m.path, "user.fp.chunk_size", chunk.encode())
+    seed = seed_of_run()
+    f = Model(m.at("f"), random.Random(seed))
+    f.work(25)
+    f.check(m.at("f"))
+    f.check(s.add_mount(*declared(s, CHAINS["encrypt"]), node=1).at("f"))
