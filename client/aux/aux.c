@@ -56,6 +56,7 @@ static void aux_free(struct cl_aux *a)
 		munmap(a->region, a->region_bytes);
 	if (a->region_fd >= 0)
 		close(a->region_fd);
+	pthread_cond_destroy(&a->room);
 	pthread_cond_destroy(&a->cond);
 	pthread_mutex_destroy(&a->lock);
 	free(a);
@@ -76,6 +77,7 @@ static struct cl_aux *aux_alloc(struct cl_mount *m, struct cl_pool *pool)
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&a->cond, &attr);
+	pthread_cond_init(&a->room, &attr);
 	pthread_condattr_destroy(&attr);
 	TAILQ_INIT(&a->sent);
 	for (int k = 0; k < AUX_KINDS; k++)

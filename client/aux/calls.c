@@ -82,7 +82,8 @@ void cl_aux_calls_pump(struct cl_aux *a, struct aux_call_list *dead)
 		return;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
 		pump_kind(a, order[i], dead);
-	pthread_cond_broadcast(&a->cond); /* room in the queue of events */
+	if (a->room_waiters > 0)
+		pthread_cond_broadcast(&a->room);
 }
 
 void cl_aux_calls_finish(struct cl_aux *a, struct aux_call_list *dead, int status)

@@ -26,7 +26,8 @@
 #include "client/inode.h"
 
 #define ASK_MS     4000u
-#define ANSWERS_MAX 256u    /* of MSG_NOTES for one file: 1 GiB of notes */
+#define ANSWERS_MAX 256u    /* of MSG_NOTES for one request */
+#define NOTES_BYTES_MAX (64u << 20) /* of one file: what is kept for a file that was cut to 0 stays in memory */
 #define NAMES_MAX  65536u   /* entries looked at */
 #define PAGE_NAMES 4096u
 #define CANDIDATES 4u       /* of a class */
@@ -256,6 +257,7 @@ struct notes { struct aux_packed *answer; uint32_t n; };
 static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct notes *to)
 {
 	Fp__Notes msg = FP__NOTES__INIT;
+	size_t bytes = 0;
 	int found = 0, rc = 0;
 	bool eof = false;
 
@@ -265,13 +267,14 @@ static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct n
 		return -ENOMEM;
 	msg.ino = ino;
 	msg.hold = true;
-	while (rc == 0 && !eof && to->n < ANSWERS_MAX) {
+	while (rc == 0 && !eof && to->n < ANSWERS_MAX && bytes < NOTES_BYTES_MAX) {
 		struct aux_packed *p = &to->answer[to->n];
 		Fp__NotesReply *r = NULL;
 
 		rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_NOTES, &msg.base, ASK_MS, &p->bytes, &p->len_bytes);
 		if (rc == 0 && !(r = fp__notes_reply__unpack(NULL, p->len_bytes, p->bytes)))
 			rc = -EPROTO;
+		bytes += p->len_bytes;
 		++to->n;
 		if (!r)
 			break;

@@ -213,8 +213,10 @@ bool cl_aux_events_reserve(struct cl_aux *a)
 	int rc = 0;
 
 	pthread_mutex_lock(&a->lock);
+	a->room_waiters++;
 	while (!(room = a->nwaiting[AUX_EVENT] + a->events_reserved < AUX_EVENTS_QUEUE) && rc == 0)
-		rc = pthread_cond_timedwait(&a->cond, &a->lock, &ts);
+		rc = pthread_cond_timedwait(&a->room, &a->lock, &ts);
+	a->room_waiters--;
 	if (room)
 		a->events_reserved++;
 	pthread_mutex_unlock(&a->lock);
@@ -227,6 +229,8 @@ void cl_aux_events_unreserve(struct cl_aux *a)
 {
 	pthread_mutex_lock(&a->lock);
 	a->events_reserved--;
+	if (a->room_waiters > 0)
+		pthread_cond_signal(&a->room);
 	pthread_mutex_unlock(&a->lock);
 }
 

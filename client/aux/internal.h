@@ -97,7 +97,9 @@ struct cl_aux {
 	uint64_t started_ms;
 
 	pthread_mutex_t lock;
-	pthread_cond_t cond;           /* state, a decoded chunk, room for events */
+	pthread_cond_t cond;           /* state, a decoded chunk, an event that is done */
+	pthread_cond_t room;           /* in the queue of events */
+	uint32_t room_waiters;         /* lock */
 	struct aux_app app[FP_AUXW_APPS_MAX];
 	uint32_t napps;                /* constant */
 	enum aux_state state;          /* lock */

@@ -135,7 +135,7 @@ static void hand_over(struct cl_aux *a, struct out_call *o)
 static bool is_required(const struct cl_aux *a)
 {
 	for (uint32_t i = 0; i < a->napps; i++)
-		if (a->app[i].decl.required || a->app[i].info.required)
+		if ((a->app[i].decl.required || a->app[i].info.required) && !a->app[i].bypassed) /* by hand, then */
 			return true;
 	return false;
 }
