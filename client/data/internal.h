@@ -97,7 +97,7 @@ struct cl_file {                   /* everything under inode->lock */
 	bool kill_suidgid;
 	uint64_t dirty_bytes, uncommitted_bytes;
 	uint64_t note_bytes;               /* of STORED buffers */
-	int error;                         /* what a store or commit failed with; told once, by write, fsync or close */
+	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
 };

@@ -214,7 +214,8 @@ out:
 	return rc;
 }
 
-/* Error of an earlier store, and the bookkeeping every write does. */
+/* Error of an earlier store, and the bookkeeping every write does. The error stays for fsync or close: the kernel may have split one write(2), whose first
+ * part went well; what this one says is then lost in a short count. */
 static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, struct cl_file **out, uint32_t *nstored)
 {
 	struct cl_file *f;
@@ -222,7 +223,7 @@ static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, s
 
 	pthread_mutex_lock(&inode->lock);
 	f = cl_file_get(d, inode);
-	rc = f ? cl_file_take_error(f) : -ENOMEM;
+	rc = f ? f->error : -ENOMEM;
 	if (rc == 0) {
 		f->mtime_ns = fp_wall_ns();
 		f->kill_suidgid |= kill_suidgid;
