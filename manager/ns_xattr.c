@@ -37,7 +37,7 @@ static bool is_name(const ProtobufCBinaryData *n, const char *name)
 
 static enum own own_of(const ProtobufCBinaryData *n)
 {
-    if (!has_prefix(n, "user.fp."))
+    if (!has_prefix(n, "user.fp.") || is_name(n, "user.fp.checksum")) /* kept as any other, for the aux-app of this name */
         return OWN_NONE;
     if (is_name(n, "user.fp.chunk_size"))
         return OWN_CHUNK_SIZE;

@@ -349,6 +349,7 @@ static void test_chunk_size_is_inherited_and_fixed_with_data(void **state)
     assert_int_equal(set_xattr(d, "user.fp.stripe", "0", 0), -EINVAL);
     assert_int_equal(set_xattr(d, "user.fp.stripe", "65", 0), -EINVAL);
     assert_int_equal(set_xattr(d, "user.fp.nonsense", "1", 0), -EINVAL);
+    assert_int_equal(set_xattr(d, "user.fp.checksum", "sha256:00 size=1 version=1", 0), 0); /* of the aux-app, as any other */
     sub = fix_mk(&f, d, "sub", DIR);
     file = fix_mk(&f, sub, "file", REG);
     assert_int_equal(fix_attr(&f, file).chunk_size_bytes, 128 << 10);
