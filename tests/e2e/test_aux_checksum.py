@@ -1,0 +1,115 @@
+"""checksum and fpctl verify: a digest of every file, made on the way or by reading once more; what is right, wrong and unknown is told apart."""
+
+import hashlib
+import json
+import os
+import random
+
+import pytest
+
+from harness.aux import MIB, text, unique
+from harness.daemons import wait_until
+from harness.files import pwrite_all, write_file
+
+XATTR = "user.fp.checksum"
+
+
+@pytest.fixture
+def start(new_store):
+    def make(declared="checksum"):
+        s = new_store().up(mounts=0)
+        s.add_mount(f"--auxapp={declared}")
+        return s
+    return make
+
+
+def digest(path, data=None):
+    """The xattr once it is there, and of this data if given."""
+    def look():
+        try:
+            value = os.getxattr(path, XATTR).decode()
+        except OSError:
+            return None
+        return value if data is None or hashlib.sha256(data).hexdigest() in value else None
+    return wait_until(f"{XATTR} of {path}", 10, look, 0.05)
+
+
+def verify(store, path, check=True):
+    run = store.fpctl("verify", path, "--json", check=False)
+    assert not check or run.returncode == 0, run.stdout + run.stderr
+    return run.returncode, json.loads(run.stdout)
+
+
+@pytest.mark.short
+def test_in_order_out_of_order_and_rewritten(start):
+    s = start()
+    m, data = s.mounts[0], unique(1, 3 * MIB + 123)
+    write_file(m.at("order"), data)
+    assert hashlib.sha256(data).hexdigest() in digest(m.at("order"))
+    fd = os.open(m.at("mixed"), os.O_WRONLY | os.O_CREAT)
+    pieces = list(range(0, len(data), 70001))
+    random.Random(2).shuffle(pieces)
+    for off in pieces:
+        pwrite_all(fd, data[off:off + 70001], off)
+    os.close(fd)
+    digest(m.at("mixed"), data)
+    write_file(m.at("again"), unique(3, 2 * MIB))
+    write_file(m.at("again"), data)
+    digest(m.at("again"), data)
+    fd = os.open(m.at("part"), os.O_RDWR | os.O_CREAT)
+    pwrite_all(fd, data, 0)
+    os.fsync(fd)
+    pwrite_all(fd, b"changed", MIB + 1)
+    os.close(fd)
+    digest(m.at("part"), data[:MIB + 1] + b"changed" + data[MIB + 8:])
+    write_file(m.at("empty"), b"")
+    rc, said = verify(s, m.path)
+    assert said["verified"] >= 4 and said["wrong"] == said["changed"] == said["unreadable"] == 0
+
+
+def test_a_flipped_byte_is_found(start):
+    """Written through another mount, which has no checksum, with the version that the digest is of put back as a program could: the digest is wrong."""
+    s = start()
+    m, data = s.mounts[0], unique(4, 2 * MIB)
+    write_file(m.at("f"), data, sync=True)
+    good = digest(m.at("f"), data)
+    assert verify(s, m.at("f"))[1]["verified"] == 1
+    other = s.add_mount()
+    fd = os.open(other.at("f"), os.O_WRONLY)
+    pwrite_all(fd, bytes([data[MIB] ^ 4]), MIB)
+    os.close(fd)
+    rc, said = verify(s, other.at("f"), check=False)
+    assert said["files"][0]["verdict"] == "changed since" and said["wrong"] == 0, "unknown, not wrong"
+    version = s.layout("/f")["data_version"]
+    old = good.split("version=")[1].split()[0]
+    os.setxattr(other.at("f"), XATTR, good.replace(f"version={old}", f"version={version}").encode())
+    rc, said = verify(s, other.at("f"), check=False)
+    assert rc == 1 and said["wrong"] == 1 and said["files"][0]["verdict"] == "WRONG"
+    rc = s.fpctl("verify", other.path, check=False)
+    assert rc.returncode == 1 and "WRONG" in rc.stdout + rc.stderr
+    write_file(m.at("f"), data, sync=True)
+    digest(m.at("f"), data)
+    assert verify(s, m.path)[1]["verified"] == 1
+
+
+def test_xxh3_and_files_without_digest(start):
+    s = start("checksum digest=xxh3")
+    m = s.mounts[0]
+    write_file(m.at("f"), text(5, MIB + 5))
+    assert digest(m.at("f")).startswith("xxh128:")
+    other = s.add_mount()
+    write_file(other.at("g"), text(6, 100))
+    rc, said = verify(s, m.path)
+    assert (said["verified"], said["no_digest"], said["wrong"]) == (1, 1, 0)
+
+
+def test_beside_dedup_and_compress(new_store):
+    """The digest is of what the application wrote, whatever becomes of it afterwards."""
+    s = new_store().up(mounts=0)
+    m = s.add_mount("--auxapp=checksum", "--auxapp=dedup", "--auxapp=compress")
+    for step in range(3):
+        data = text(7, 2 * MIB) + unique(step, 100000)
+        write_file(m.at(f"c{step}"), data, sync=True)
+        digest(m.at(f"c{step}"), data)
+    other = s.add_mount()
+    assert verify(s, other.path)[1]["verified"] == 3
