@@ -1,0 +1,309 @@
+"""Aux-apps that crash, hang, leak and are killed under load: programs see no error, all bytes are right, and the service is back within a second.
+
+The plugin that misbehaves is tests/plugins/probe.c, told what to do by its options. Rows of the failure table in docs/ARCHITECTURE.md name these tests.
+"""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.aux import MIB, app, host_pid, probe, stored, text, unique, used, wait_app, wait_empty
+from harness.daemons import PACE, SLOW, unmount, wait_until
+from harness.files import assert_same, content, read_file, write_file
+from test_kill import load  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.expect_log(r"aux-?app|fp-auxhost|probe|many")
+
+
+@pytest.fixture
+def start(new_store):
+    def make(*declared, args=(), mounts=1, manager_args=(), **kw):
+        s = new_store().up(mounts=0, manager_args=manager_args)
+        for _ in range(mounts):
+            s.add_mount(*[f"--auxapp={d}" for d in declared], *args, **kw)
+        return s
+    return make
+
+
+def service_is_back(mount, old):
+    wait_until("another host", 5, lambda: host_pid(mount) not in (None, old), 0.005)
+
+
+def restarts_in_log(mount):
+    """Milliseconds from each end of a host to the next one at work."""
+    return [int(n) for n in re.findall(r"fp-auxhost runs again, (\d+) ms", mount.text())]
+
+
+def assert_back_within_a_second(mount, at_least=1):
+    took = restarts_in_log(mount)
+    assert len(took) >= at_least, mount.tail()
+    assert min(took) < 1000 and sorted(took)[len(took) // 2] < 1000 * SLOW, took
+
+
+# ---------------------------------------------------------------- what a plugin does to itself
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("what", ["segv", "abort", "fpe", "stack", "exit", "thread"])
+def test_crash_under_load_is_not_seen(start, load, what):  # noqa: F811
+    """Each host crashes at its sixth chunk, again and again; failures is so large that it is not bypassed."""
+    s = start("dedup", f"{probe()} do={what} after=6 failures=100", "compress")
+    work = load(s, 4)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    assert work.verify() > 3
+    m = s.mounts[0]
+    assert_back_within_a_second(m, 3)
+    a = wait_app(s, "probe", "failures", lambda a: a["failures"] >= 3)
+    assert a["state"] in ("running", "starting")
+    assert app(s, "dedup")["failures"] == 0 and app(s, "compress")["failures"] == 0, "it is known who is to blame"
+    other = s.add_mount()
+    assert work.verify(other.path) > 3
+
+
+@pytest.mark.limit(120)
+def test_a_call_beyond_its_deadline(start, load):  # noqa: F811
+    """It loops for ever."""
+    s = start(f"{probe()} do=hang after=20 deadline=500ms failures=100")
+    work = load(s, 4)
+    work.finish(80)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    assert work.verify() >= 3
+    assert_back_within_a_second(s.mounts[0])
+    s.mounts[0].wait_log(r"longer than its deadline of 500 ms", 3)
+
+
+@pytest.mark.limit(120)
+def test_a_leak_ends_the_host_in_order(start, load):  # noqa: F811
+    s = start(f"{probe()} do=leak after=8 failures=100", args=["--aux-memory=512MiB"])
+    work = load(s, 4)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    work.verify()
+    s.mounts[0].wait_log(r"--aux-memory|memory", 5)
+    assert restarts_in_log(s.mounts[0])
+
+
+@pytest.mark.short
+def test_bypassed_after_so_many_failures_and_taken_in_again(start):
+    s = start(f"{probe()} do=segv failures=3", "compress")
+    m = s.mounts[0]
+    data = text(1, 8 * MIB)
+    write_file(m.at("f"), data, sync=True)
+    assert_same(read_file(m.at("f")), data)
+    a = wait_app(s, "probe", "bypassed", lambda a: a["state"] == "bypassed")
+    assert a["failures"] == 3 and a["why"]
+    m.wait_log(r"probe.*bypassed", 3)
+    assert stored(s, "/f") < len(data) / 4, "the chain goes on without it"
+    assert wait_app(s, "compress", "chunks", lambda a: a["chunks"] >= 8)["state"] == "running"
+    write_file(m.at("g"), data, sync=True)
+    assert app(s, "probe")["failures"] == 3
+    s.fpctl("auxapps", "set", "probe", "do=pass")
+    s.fpctl("auxapps", "set", "probe", "bypass=off")
+    wait_app(s, "probe", "running", lambda a: a["state"] == "running")
+    before = app(s, "probe")["chunks"]
+    write_file(m.at("h"), data, sync=True)
+    wait_app(s, "probe", "chunks again", lambda a: a["chunks"] >= before + 8)
+
+
+@pytest.mark.expect_log(r"could not be stored|written data was lost")
+@pytest.mark.short
+def test_required_and_failed_gives_eio(start):
+    s = start(f"{probe()} do=abort failures=2 required")
+    m = s.mounts[0]
+    with pytest.raises(OSError) as e:
+        write_file(m.at("f"), unique(2, 2 * MIB), sync=True)
+    assert e.value.errno == errno.EIO
+    m.wait_log(r"probe.*required", 3)
+    assert wait_app(s, "probe", "failed", lambda a: a["state"] == "failed")["why"]
+    with pytest.raises(OSError) as e:
+        write_file(m.at("g"), unique(3, 2 * MIB), sync=True)
+    assert e.value.errno == errno.EIO
+    s.fpctl("auxapps", "set", "probe", "do=pass")
+    s.fpctl("auxapps", "set", "probe", "bypass=off")
+    wait_app(s, "probe", "running", lambda a: a["state"] == "running")
+    write_file(m.at("h"), unique(4, 2 * MIB), sync=True)
+    assert_same(read_file(m.at("h")), unique(4, 2 * MIB))
+
+
+def test_a_replacement_that_is_not_undone_is_not_kept(start):
+    """`verify`, the default for plugins of one's own."""
+    s = start(f"{probe()} do=bad failures=3")
+    m, data = s.mounts[0], text(5, 6 * MIB)
+    write_file(m.at("f"), data, sync=True)
+    m.unmount()
+    m.start()
+    assert_same(read_file(m.at("f")), data)
+    other = s.add_mount()
+    assert_same(read_file(other.at("f")), data)
+
+
+@pytest.mark.expect_log(r"can't be read")
+def test_a_crash_while_decoding_gives_eio_and_no_more(start):
+    s = start(f"{probe()} do=xor")
+    m, data = s.mounts[0], text(6, 2 * MIB)
+    write_file(m.at("f"), data, sync=True)
+    other = s.add_mount(f"--auxapp={probe()} do=crash_in failures=2")
+    with pytest.raises(OSError) as e:
+        read_file(other.at("f"))
+    assert e.value.errno == errno.EIO
+    write_file(other.at("g"), content(1, 0, MIB), sync=True)
+    assert_same(read_file(m.at("f")), data)
+    assert_same(read_file(m.at("g")), content(1, 0, MIB))
+
+
+# ---------------------------------------------------------------- what is done to the host
+
+
+@pytest.mark.limit(120)
+def test_host_killed_under_load(start, load):  # noqa: F811
+    s = start("dedup", "compress")
+    m = s.mounts[0]
+    work = load(s, 6)
+    work.ready()
+    for _ in range(4):
+        old = host_pid(m)
+        os.kill(old, signal.SIGKILL)
+        service_is_back(m, old)
+        time.sleep(0.7 * PACE)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    assert work.verify() > 3
+    assert_back_within_a_second(m, 4)
+    assert all(a["state"] == "running" for a in (app(s, "dedup"), app(s, "compress"))), "a kill from outside is nobody's failure, or not three"
+    assert work.verify(s.add_mount().path) > 3
+
+
+@pytest.mark.limit(120)
+def test_host_stopped_under_load(start, load):  # noqa: F811
+    """SIGSTOP: it neither dies nor answers."""
+    s = start("dedup deadline=1s", "compress deadline=1s")
+    m = s.mounts[0]
+    work = load(s, 8)
+    work.ready()
+    old = host_pid(m)
+    os.kill(old, signal.SIGSTOP)
+    wait_until("another host", 20, lambda: host_pid(m) not in (None, old), 0.02)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    work.verify()
+    assert not os.path.exists(f"/proc/{old}"), "the stopped one is ended"
+
+
+def test_the_end_of_the_mount_ends_the_host(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    pid = host_pid(m)
+    m.kill()
+    wait_until("the end of fp-auxhost", 5, lambda: not os.path.exists(f"/proc/{pid}"))
+    unmount(m.path)
+    m.start()
+    pid = host_pid(m)
+    m.unmount()
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+# ---------------------------------------------------------------- deaths in the middle of a de-duplicated checkpoint
+
+
+def version(i, size):
+    """Half of it is as in the version before."""
+    out = bytearray(unique(1000, size))
+    for k in range(0, i + 1):
+        at = (k * 5 % 8) * (size // 8)
+        out[at:at + size // 8] = unique(2000 + k, size // 8)
+    return bytes(out)
+
+
+WRITER = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, os.path.join(sys.argv[1], "fault"))
+from test_aux import version
+from harness.files import write_file
+for i in range(1, 1000):
+    write_file(os.path.join(sys.argv[2], f"ckpt_{i}"), version(i, 4 << 20), sync=True)
+    print(i, flush=True)
+    if i > 2:
+        os.unlink(os.path.join(sys.argv[2], f"ckpt_{i - 2}"))
+"""
+
+
+def writer(path):
+    tests = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+    return subprocess.Popen([sys.executable, "-c", WRITER, os.path.abspath(tests), path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def let_write(p, n):
+    done = 0
+    for _ in range(n):
+        line = p.stdout.readline()
+        assert line, p.stderr.read()
+        done = int(line)
+    return done
+
+
+def verify_versions(mount, last):
+    """All that were not deleted: the last two are there for certain."""
+    for i in (last - 1, last):
+        if i > 0:
+            assert_same(read_file(mount.at(f"ckpt_{i}")), version(i, 4 * MIB), f"version {i}")
+    for name in os.listdir(mount.path):
+        i = int(name.split("_")[1])
+        if i < last:
+            assert_same(read_file(mount.at(name)), version(i, 4 * MIB), name)
+
+
+SHORT = ["--session-timeout=2s", "--orphan-grace=1s"]
+
+
+@pytest.mark.limit(120)
+def test_mount_killed_amid_a_checkpoint_that_refers_to_others(start):
+    """Its holds end with its session; nothing dangles; all space comes back."""
+    s = start("dedup", mounts=2, manager_args=SHORT)
+    m, other = s.mounts
+    for _ in range(3):
+        p = writer(m.path)
+        last = let_write(p, 4)
+        m.kill()
+        p.kill()
+        p.wait()
+        unmount(m.path)
+        verify_versions(other, last)
+        for name in os.listdir(other.path):
+            os.unlink(other.at(name))
+        wait_empty(s, 30)
+        m.start()
+
+
+@pytest.mark.limit(120)
+@pytest.mark.expect_log(r"benefactor|lost")
+@pytest.mark.parametrize("who", ["manager", "benefactor"])
+def test_server_killed_amid_a_checkpoint_that_refers_to_others(start, who):
+    s = start("dedup", "compress", manager_args=SHORT)
+    m = s.mounts[0]
+    p = writer(m.path)
+    last = let_write(p, 3)
+    for i in range(3):
+        d = s.manager if who == "manager" else s.benefactors[i % 2]
+        d.kill()
+        time.sleep(0.3 * PACE)
+        d.start()
+        last = let_write(p, 3)
+    p.kill()
+    p.wait()
+    verify_versions(m, last)
+    assert wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) > 8 * MIB)
+    m.unmount()
+    m.start()
+    verify_versions(m, last)
+    for name in os.listdir(m.path):
+        os.unlink(m.at(name))
+    wait_empty(s, 30)
+    assert used(s) == 0
