@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness.files import seed_of_run
+from harness.files import FALLOC_KEEP_SIZE, FALLOC_PUNCH_HOLE, fallocate, seed_of_run
 
 MIB = 1 << 20
 SIZE = 6 * MIB
@@ -250,3 +250,26 @@ def test_chunks_of_another_node(nodes, new_store, chunk):
     f.work(25)
     f.check(m.at("f"))
     f.check(s.add_mount(*declared(s, CHAINS["encrypt"]), node=1).at("f"))
+
+
+def test_copies_and_holes_of_coded_chunks(new_store):
+    """copy_file_range shares chunks, whatever is in them; a hole cuts data, not coded bytes."""
+    s = new_store().up(mounts=0)
+    m = s.add_mount(*declared(s, CHAINS["all"]))
+    data = bytearray(b"".join(b"line %d\n" % i for i in range(400000)))
+    with open(m.at("a"), "wb") as f:
+        f.write(data)
+    src, dst = os.open(m.at("a"), os.O_RDWR), os.open(m.at("b"), os.O_RDWR | os.O_CREAT, 0o644)
+    done = 0
+    while done < len(data) - 12345:
+        done += os.copy_file_range(src, dst, len(data) - 12345 - done, 12345 + done, 777 + done)
+    fallocate(src, FALLOC_PUNCH_HOLE | FALLOC_KEEP_SIZE, 1000001, 1500000)
+    data_b = bytes(777) + bytes(data[12345:])
+    data[1000001:2500001] = bytes(1500000)
+    assert os.pread(src, len(data) + 1, 0) == data
+    assert os.pread(dst, len(data), 0) == data_b
+    os.close(src)
+    os.close(dst)
+    os.unlink(m.at("a"))
+    with open(m.at("b"), "rb") as f:
+        assert f.read() == data_b
