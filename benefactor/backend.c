@@ -7,6 +7,8 @@
 #include "benefactor/backend.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +44,18 @@ void bnf_file_put(struct bnf_file *f)
         return;
     close(f->fd);
     free(f);
+}
+
+int bnf_file_reopen(const struct bnf_file *f)
+{
+    int fd, flags = fcntl(f->fd, F_GETFL);
+    char path[40];
+
+    if (flags < 0)
+        return -errno;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", f->fd);
+    fd = open(path, (flags & (O_ACCMODE | O_DIRECT)) | O_CLOEXEC);
+    return fd >= 0 ? fd : -errno;
 }
 
 static void iov_advance(struct iovec **iov, int *iovcnt, size_t n)

@@ -37,6 +37,9 @@ struct bnf_backend_ops {
     int (*sync)(struct bnf_backend *b, struct bnf_file *f);
     int (*device_free)(struct bnf_backend *b, uint64_t *bytes); /* what the device can still take */
     int (*probe)(struct bnf_backend *b);                        /* 0: writing works (again) */
+    /* 16 bytes that outlive the process, and need not outlive the node. NULL: nothing here does. */
+    int (*keep)(struct bnf_backend *b, const uint64_t mark[2]);
+    int (*kept)(struct bnf_backend *b, uint64_t mark[2]);
     void (*free)(struct bnf_backend *b);
 };
 
@@ -74,6 +77,10 @@ int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_
 struct bnf_file *bnf_file_new(int fd, bool o_direct, uint64_t segment, uint64_t salt, uint64_t limit_bytes);
 struct bnf_file *bnf_file_get(struct bnf_file *f);
 void bnf_file_put(struct bnf_file *f); /* NULL is fine */
+
+/* A descriptor of f with an error state of its own, for another process: the kernel tells of a write-back that failed once
+ * per open file, not once per holder. The caller's to close, or negative: then f->fd has to do. Does not block. */
+int bnf_file_reopen(const struct bnf_file *f);
 
 /* Header of a new segment at the beginning of its file. */
 int bnf_file_write_header(struct bnf_file *f, const struct fp_segment_header *h);

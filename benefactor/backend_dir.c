@@ -14,6 +14,7 @@
  * holes free space by whole segments only (said once); without fallocate a lease is a promise of this program
  * only.
  */
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,6 +28,8 @@
 
 #include "benefactor/backend.h"
 #include "fp/log.h"
+
+#define MARK_NAME "unsynced-life"
 
 struct dir_backend {
     struct bnf_backend base;
@@ -174,6 +177,35 @@ static int dir_probe(struct bnf_backend *b)
     return rc;
 }
 
+/* A small file that is not synced: the page cache keeps it as long as the kernel runs. */
+static int dir_keep(struct bnf_backend *b, const uint64_t mark[2])
+{
+    uint64_t raw[3] = {htole64(mark[0]), htole64(mark[1]), htole64(mark[0] ^ ~mark[1])};
+    int rc = 0, fd = openat(dir_of(b)->dir_fd, MARK_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd < 0)
+        return -errno;
+    if (pwrite(fd, raw, sizeof(raw), 0) != (ssize_t)sizeof(raw))
+        rc = -EIO;
+    close(fd);
+    return rc;
+}
+
+static int dir_kept(struct bnf_backend *b, uint64_t mark[2])
+{
+    uint64_t raw[3];
+    int fd = openat(dir_of(b)->dir_fd, MARK_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t n = fd >= 0 ? pread(fd, raw, sizeof(raw), 0) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    if (n != (ssize_t)sizeof(raw) || (raw[0] ^ ~raw[1]) != raw[2])
+        return -ENOENT;
+    mark[0] = le64toh(raw[0]);
+    mark[1] = le64toh(raw[1]);
+    return 0;
+}
+
 static void dir_free(struct bnf_backend *b)
 {
     free(dir_of(b));
@@ -188,6 +220,8 @@ static const struct bnf_backend_ops dir_ops = {
     .sync = dir_sync,
     .device_free = dir_device_free,
     .probe = dir_probe,
+    .keep = dir_keep,
+    .kept = dir_kept,
     .free = dir_free,
 };
 

@@ -3,7 +3,8 @@
  *
  * Runs on the loop's thread over fp/fdlink.h; the answers that need the disk (a lease) come later, so each
  * such request keeps a reference to its peer. Everything a peer leased ends with its connection. Chunk data
- * never comes here: the mount reads and writes segments through the descriptors.
+ * never comes here: the mount reads and writes segments through the descriptors. Each descriptor is opened for
+ * its mount: were it ours, an fdatasync of one mount would take the kernel's word of lost data away from all.
  *
  * A reply carries at most 8 descriptors. LOCATE of chunks in more segments than that is answered for the
  * first of the ids only; the caller sees that the list is short and asks again for the rest.
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fp.pb-c.h"
 #include "fp/err.h"
@@ -87,7 +89,7 @@ static void on_leased(void *arg, int status, uint64_t lease)
     Fp__Extent extent = FP__EXTENT__INIT, *extents = &extent;
     struct bnf_extent x;
     struct bnf_file *f = NULL;
-    int rc;
+    int rc, fd = -1, own = -1;
 
     if (status == 0 && !bnf_store_lease_extent(bnf_service_store(c->service), lease, &x))
         status = FP_ELEASE;
@@ -103,8 +105,14 @@ static void on_leased(void *arg, int status, uint64_t lease)
         extent.salt = x.salt;
         extent.o_direct = f->o_direct;
     }
+    if (f)
+        fd = own = bnf_file_reopen(f);
+    if (f && own < 0)
+        fd = f->fd;
     rc = fp_fdlink_reply_to(c->peer, c->id, FP__MSG_TYPE__MSG_LEASE, status, f ? &reply.base : NULL,
-                            f ? &f->fd : NULL, f ? 1 : 0);
+                            f ? &fd : NULL, f ? 1 : 0);
+    if (own >= 0)
+        close(own);
     if (rc && status == 0)
         bnf_service_lease_return(c->service, c->owner, lease, UINT64_MAX);
     fp_fdlink_peer_put(c->peer);
@@ -184,7 +192,7 @@ struct locate {
     uint64_t salts[FP_FDLINK_FDS_MAX];
     protobuf_c_boolean o_direct[FP_FDLINK_FDS_MAX];
     uint32_t slots[FP_FDLINK_FDS_MAX];
-    int fds[FP_FDLINK_FDS_MAX];
+    int fds[FP_FDLINK_FDS_MAX], own[FP_FDLINK_FDS_MAX]; /* own: to be closed, or negative */
     size_t nsegments;
 };
 
@@ -201,7 +209,9 @@ static bool locate_segment(struct locate *a, const struct bnf_service *v, const 
     a->slots[a->nsegments] = at->slot;
     a->salts[a->nsegments] = at->salt;
     a->o_direct[a->nsegments] = f->o_direct;
-    a->fds[a->nsegments++] = f->fd;
+    a->own[a->nsegments] = bnf_file_reopen(f);
+    a->fds[a->nsegments] = a->own[a->nsegments] >= 0 ? a->own[a->nsegments] : f->fd;
+    a->nsegments++;
     return true;
 }
 
@@ -241,6 +251,9 @@ static int locate(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp
         a->reply.o_direct = a->o_direct;
         a->reply.n_salts = a->reply.n_o_direct = a->nsegments;
         fp_fdlink_reply(p, in, 0, &a->reply.base, a->fds, a->nsegments);
+        for (size_t i = 0; i < a->nsegments; i++)
+            if (a->own[i] >= 0)
+                close(a->own[i]);
         rc = 0;
     }
     free(a);
@@ -252,6 +265,7 @@ static int locate(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp
 /* ---------------------------------------------------------------- sync */
 
 struct sync_call {
+    struct bnf_service *service;
     struct fp_fdlink_peer *peer; /* referenced */
     uint64_t id;
 };
@@ -259,25 +273,32 @@ struct sync_call {
 static void on_synced(void *arg, int status)
 {
     struct sync_call *c = arg;
+    Fp__BnfSyncReply reply = FP__BNF_SYNC_REPLY__INIT;
 
-    fp_fdlink_reply_to(c->peer, c->id, FP__MSG_TYPE__MSG_BNF_SYNC, status, NULL, NULL, 0);
+    reply.unsynced_life = bnf_service_unsynced_life(c->service);
+    if (status == -EIO) /* that is what the other life says */
+        status = 0;
+    fp_fdlink_reply_to(c->peer, c->id, FP__MSG_TYPE__MSG_BNF_SYNC, status, &reply.base, NULL, 0);
     fp_fdlink_peer_put(c->peer);
     free(c);
 }
 
 static int sync_all(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_fdlink_in *in)
 {
-    struct sync_call *c = malloc(sizeof(*c));
-    int rc;
+    Fp__BnfSync *m = fp__bnf_sync__unpack(NULL, in->msg_len_bytes, in->msg);
+    struct sync_call *c = m ? malloc(sizeof(*c)) : NULL;
+    int rc = m ? -ENOMEM : -EBADMSG;
 
-    if (!c)
-        return -ENOMEM;
-    *c = (struct sync_call){.peer = fp_fdlink_peer_get(p), .id = in->id};
-    rc = bnf_service_sync(l->service, on_synced, c);
-    if (rc) {
+    if (c) {
+        *c = (struct sync_call){.service = l->service, .peer = fp_fdlink_peer_get(p), .id = in->id};
+        rc = bnf_service_sync_failed(l->service, m->failed, m->n_failed, on_synced, c);
+    }
+    if (c && rc) {
         fp_fdlink_peer_put(c->peer);
         free(c);
     }
+    if (m)
+        fp__bnf_sync__free_unpacked(m, NULL);
     return rc;
 }
 

@@ -230,11 +230,21 @@ static int read_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const stru
     return rc;
 }
 
+static void on_synced(void *arg, int status)
+{
+    struct call *c = arg;
+    Fp__BnfSyncReply reply = FP__BNF_SYNC_REPLY__INIT;
+
+    reply.unsynced_life = bnf_service_unsynced_life(c->remote->service);
+    call_reply(c, status == -EIO ? 0 : status, &reply.base); /* -EIO is what the other life says */
+    call_free(c);
+}
+
 static int sync_all(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link,
                     const struct fp_rpc_in *in)
 {
     struct call *c = call_new(r, conn, in, link->owner);
-    int rc = c ? bnf_service_sync(r->service, on_call_done, c) : -ENOMEM;
+    int rc = c ? bnf_service_sync(r->service, on_synced, c) : -ENOMEM;
 
     if (c && rc)
         call_free(c);

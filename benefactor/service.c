@@ -371,21 +371,29 @@ int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t cou
 
 /* ---------------------------------------------------------------- life */
 
-/* The page cache and a device's own cache live as long as the kernel; memory segments as long as we. */
-static uint64_t unsynced_life(const struct bnf_service *v)
+static uint64_t boot_number(uint64_t otherwise)
 {
     char boot_id[64] = "";
-    int fd;
     ssize_t n = 0;
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 
-    if (v->config.backend->ops->volatile_data)
-        return v->incarnation;
-    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         n = read(fd, boot_id, sizeof(boot_id) - 1);
         close(fd);
     }
-    return n > 0 ? XXH3_64bits(boot_id, (size_t)n) | 1 : v->incarnation;
+    return n > 0 ? XXH3_64bits(boot_id, (size_t)n) | 1 : otherwise;
+}
+
+/* The page cache and a device's own cache live as long as the kernel; memory segments as long as we. */
+static uint64_t unsynced_life(const struct bnf_service *v)
+{
+    uint64_t kept[2];
+    struct bnf_backend *b = v->config.backend;
+
+    if (b->ops->volatile_data)
+        return v->incarnation;
+    /* A sync that failed in a process before this one: mounts that have not heard of it yet must still do. */
+    return b->ops->kept && b->ops->kept(b, kept) == 0 && kept[0] == v->boot ? kept[1] : v->boot;
 }
 
 int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out)
@@ -399,6 +407,7 @@ int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out
         return -ENOMEM;
     v->config = *c;
     v->incarnation = c->random * 0x9e3779b97f4a7c15ull | 1;
+    v->boot = boot_number(v->incarnation);
     v->unsynced_life = unsynced_life(v);
     v->reads_tail = &v->reads_waiting;
     bnf_health_init(&v->health);

@@ -102,8 +102,12 @@ int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, 
                      bnf_read_cb cb, void *arg);
 void bnf_service_read_end(struct bnf_service *v, void *handle);
 
-/* cb when everything stored before this call is on the device. */
+/* cb when everything stored before this call is on the device. -EIO: it could not be synced, and the unsynced life has
+ * changed: what had not been synced before counts as lost. */
 int bnf_service_sync(struct bnf_service *v, bnf_done_cb cb, void *arg);
+/* The same; a mount could not sync these segments through its descriptors. cb gets 0 if the sync itself was well. */
+int bnf_service_sync_failed(struct bnf_service *v, const uint64_t *segments, size_t count, bnf_done_cb cb,
+                            void *arg);
 /* cb when the space of all is free. chunks: borrowed until return. */
 int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t count, bnf_done_cb cb,
                        void *arg);

@@ -15,6 +15,8 @@ struct bnf_service {
     uint64_t next_owner;
     uint64_t incarnation;
     uint64_t unsynced_life;
+    uint64_t boot;   /* the kernel that runs, as a number */
+    uint64_t losses; /* by syncs that failed */
 
     struct bnf_file **files; /* by slot */
     uint32_t nfiles;
@@ -33,6 +35,7 @@ struct bnf_service {
 
     struct waiter *sync_next; /* for the sync that comes after the one that runs */
     bool sync_running;
+    bool loss_reported; /* by a mount: for the next sync to make it known */
 
     struct bnf_read_task *reads_waiting, **reads_tail; /* for a buffer */
 };

@@ -7,12 +7,13 @@
  * reader gets was right when it left this program. A chunk that was deleted while it was read is missing, not
  * damaged.
  *
- * Syncs are grouped: those that arrive while one runs share the next one.
+ * Syncs are grouped: those that arrive while one runs share the next one. One that fails is not tried again.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "benefactor/service_impl.h"
 #include "fp/checksum.h"
@@ -323,23 +324,41 @@ struct sync_task {
     struct bnf_service *service;
     struct waiter *waiters;
     int rc;
+    bool lost;          /* a sync failed, here or at a mount … */
+    uint64_t next_life; /* … and this is the unsynced life then */
     size_t count;
     struct {
         uint32_t slot;
+        int rc;
         struct bnf_file *file;
     } dirty[];
 };
+
+/* Known to the next process too, before anybody is told: a mount that is away now must hear of it from that one. */
+static void keep_life(struct sync_task *t)
+{
+    struct bnf_service *v = t->service;
+    struct bnf_backend *b = v->config.backend;
+    uint64_t mark[2] = {v->boot, t->next_life};
+    int rc = b->ops->keep ? b->ops->keep(b, mark) : 0;
+
+    if (rc)
+        FP_LOG_EVERY(1000, FP_LOG_WARN, "that data was lost can't be noted in the directory of segments: %s",
+                     fp_strerror(rc));
+}
 
 static void sync_run(struct bnf_task *task)
 {
     struct sync_task *t = (struct sync_task *)task;
 
     for (size_t i = 0; i < t->count; i++) {
-        int rc = bnf_backend_sync(t->service->config.backend, t->dirty[i].file);
-
-        if (rc && t->rc == 0)
-            t->rc = rc;
+        t->dirty[i].rc = bnf_backend_sync(t->service->config.backend, t->dirty[i].file);
+        if (t->dirty[i].rc && t->rc == 0)
+            t->rc = t->dirty[i].rc;
     }
+    t->lost |= t->rc != 0;
+    if (t->lost)
+        keep_life(t);
 }
 
 static void complete_all(struct waiter *w, int status)
@@ -355,22 +374,34 @@ static void complete_all(struct waiter *w, int status)
 
 static int sync_start(struct bnf_service *v);
 
+/* The kernel tells once that a sync failed, and counts the pages as clean from then on: another try would succeed with the
+ * data gone. Whoever has acknowledged data here that was not synced learns it by the unsynced life. */
+static void data_lost(struct bnf_service *v, const struct sync_task *t)
+{
+    v->unsynced_life = t->next_life;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->dirty[i].rc)
+            bnf_store_condemn(v->store, t->dirty[i].slot);
+    if (t->rc)
+        service_disk_failed(v, "sync", t->rc);
+    FP_LOG_EVERY(1000, FP_LOG_ERROR,
+                 "segments could not be synced (%s): what was written to this benefactor and not synced counts as lost; "
+                 "fsync of the files gives EIO",
+                 t->rc ? fp_strerror(t->rc) : "a mount says so");
+    v->config.changed(v->config.arg);
+}
+
 static void sync_done(struct bnf_task *task)
 {
     struct sync_task *t = (struct sync_task *)task;
     struct bnf_service *v = t->service;
 
     v->sync_running = false;
-    for (size_t i = 0; i < t->count; i++) {
-        /* The slot may be another segment by now only if this one was unlinked: one sync too many, no harm.
-         */
-        if (t->rc)
-            bnf_store_mark_dirty(v->store, t->dirty[i].slot);
+    if (t->lost)
+        data_lost(v, t);
+    for (size_t i = 0; i < t->count; i++)
         bnf_file_put(t->dirty[i].file);
-    }
-    if (t->rc)
-        service_disk_failed(v, "sync", t->rc);
-    complete_all(t->waiters, t->rc);
+    complete_all(t->waiters, t->rc ? -EIO : 0);
     free(t);
     if (v->sync_next && !v->sync_running && sync_start(v)) {
         struct waiter *w = v->sync_next;
@@ -378,6 +409,14 @@ static void sync_done(struct bnf_task *task)
         v->sync_next = NULL;
         complete_all(w, -ENOMEM);
     }
+    service_pump(v);
+}
+
+static uint64_t next_life(struct bnf_service *v)
+{
+    uint64_t x[3] = {v->unsynced_life, v->incarnation, ++v->losses};
+
+    return XXH3_64bits(x, sizeof(x)) | 1;
 }
 
 static int sync_start(struct bnf_service *v)
@@ -394,6 +433,9 @@ static int sync_start(struct bnf_service *v)
     t->task.run = sync_run;
     t->task.done = sync_done;
     t->service = v;
+    t->lost = v->loss_reported;
+    v->loss_reported = false;
+    t->next_life = next_life(v);
     t->count = n ? bnf_store_take_dirty(v->store, slots, n) : 0;
     for (size_t i = 0; i < t->count; i++) {
         t->dirty[i].slot = slots[i];
@@ -421,4 +463,20 @@ int bnf_service_sync(struct bnf_service *v, bnf_done_cb cb, void *arg)
         return -ENOMEM;
     }
     return 0;
+}
+
+int bnf_service_sync_failed(struct bnf_service *v, const uint64_t *segments, size_t count, bnf_done_cb cb,
+                            void *arg)
+{
+    uint32_t slot;
+
+    for (size_t i = 0; i < count; i++) {
+        /* Known already: what is in it is lost and told, and nothing has come since. */
+        if (!bnf_store_slot(v->store, segments[i], &slot) || !bnf_store_condemn(v->store, slot))
+            continue;
+        bnf_store_mark_dirty(v->store, slot); /* takes the error that the kernel has for our own descriptor */
+        v->loss_reported = true;
+    }
+    service_pump(v);
+    return bnf_service_sync(v, cb, arg);
 }

@@ -392,6 +392,28 @@ void bnf_store_retire(struct bnf_store *s, uint32_t slot)
     store_segment_settle(s, slot);
 }
 
+bool bnf_store_condemn(struct bnf_store *s, uint32_t slot)
+{
+    if (slot >= s->segment_slots || s->segments[slot].state != SEG_READY || s->segments[slot].condemned)
+        return false;
+    s->segments[slot].condemned = true;
+    if (s->current == slot)
+        s->current = NO_SLOT;
+    store_leases_end(s, slot);
+    store_segment_settle(s, slot);
+    return true;
+}
+
+bool bnf_store_slot(const struct bnf_store *s, uint64_t segment, uint32_t *slot)
+{
+    for (uint32_t i = 0; i < s->segment_slots; i++)
+        if (s->segments[i].state == SEG_READY && s->segments[i].id == segment) {
+            *slot = i;
+            return true;
+        }
+    return false;
+}
+
 static void create_done(struct bnf_store *s, uint32_t slot, int status)
 {
     struct bnf_segment *seg = &s->segments[slot];

@@ -186,8 +186,12 @@ size_t bnf_store_inventory(const struct bnf_store *s, uint64_t after, uint64_t *
  * from now on.
  * Returns how many there are; if that is more than max nothing was changed: call again with more room. */
 size_t bnf_store_take_dirty(struct bnf_store *s, uint32_t *slots, size_t max);
-/* fdatasync failed: dirty again. */
+/* To be synced (again), whatever was stored in it. */
 void bnf_store_mark_dirty(struct bnf_store *s, uint32_t slot);
+/* A segment could not be synced: nobody gets a lease in it any more, and those in it end. False: that was so already. */
+bool bnf_store_condemn(struct bnf_store *s, uint32_t slot);
+/* The slot of a segment that is in use. False: there is none. */
+bool bnf_store_slot(const struct bnf_store *s, uint64_t segment, uint32_t *slot);
 
 /* ---- operations and events */
 

@@ -13,6 +13,7 @@ enum segment_state { SEG_NONE = 0, SEG_CREATING, SEG_READY, SEG_UNLINKING };
 struct bnf_segment {
     enum segment_state state;
     bool dirty;
+    bool condemned; /* could not be synced */
     uint64_t id;
     uint64_t salt;
     uint64_t limit_bytes;
@@ -110,6 +111,8 @@ void store_kill_record(struct bnf_store *s, const struct bnf_entry *e);
 void store_enter_record(struct bnf_store *s, uint64_t chunk, uint64_t sum, uint32_t len_bytes, uint32_t slot,
                         uint64_t off_bytes, uint32_t stored_bytes);
 
+/* All leases in this segment end. */
+void store_leases_end(struct bnf_store *s, uint32_t slot);
 /* ALLOC of this lease is over. */
 void store_lease_allocated(struct bnf_store *s, uint64_t lease, int status);
 

@@ -245,6 +245,20 @@ void bnf_store_owner_gone(struct bnf_store *s, uint64_t owner)
     }
 }
 
+void store_leases_end(struct bnf_store *s, uint32_t slot)
+{
+    for (uint32_t i = 0; i < s->lease_slots; i++) {
+        struct bnf_lease *l = &s->leases[i];
+
+        if (l->state == LEASE_NONE || l->slot != slot)
+            continue;
+        if (l->state == LEASE_PENDING)
+            l->doomed = true;
+        else if (l->state == LEASE_OPEN)
+            lease_end(s, l);
+    }
+}
+
 /* ---------------------------------------------------------------- records of a local writer */
 
 static bool is_known(const struct bnf_store *s, const struct bnf_stored *r)

@@ -174,6 +174,8 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     b->used = i->used_bytes;
     b->free = i->free_bytes;
     b->reported_chunks = i->chunks;
+    if (b->life != i->unsynced_life)
+        c->table_dirty = true; /* mounts have to hear of it */
     b->life = i->unsynced_life;
     b->reported = i->state == FP__BNF_STATE__BNF_DOWN ? FP__BNF_STATE__BNF_OK : i->state;
     b->seen_ms = c->now.ms;

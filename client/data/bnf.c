@@ -15,10 +15,13 @@
 #include <unistd.h>
 
 #include "client/data/internal.h"
+#include "fp/fault.h"
 
 #define LOCAL_CALL_MS 2500u
 #define LOCAL_OPEN_MS 1000u
 #define LOCAL_RETRY_MS 1000u
+#define LIVES (sizeof(((struct cl_bnf *)NULL)->life_past) / sizeof(uint64_t))
+#define TELL_MAX 64u /* segments told of at a time */
 
 struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id)
 {
@@ -152,25 +155,67 @@ void cl_bnfs_free(struct cl_data *d)
 	d->bnfs = NULL;
 }
 
+/* Files with data that was not synced before this will be told by fsync. First lost_at: who sees the new count must see this. */
+static void count_loss(struct cl_bnf *b)
+{
+	static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER; /* leaf */
+
+	pthread_mutex_lock(&one_at_a_time);
+	atomic_store(&b->lost_at, atomic_load(&b->data->losses) + 1);
+	atomic_fetch_add(&b->data->losses, 1);
+	pthread_mutex_unlock(&one_at_a_time);
+}
+
+static bool was_life(const struct cl_bnf *b, uint64_t life)
+{
+	for (unsigned i = 0; i < LIVES; i++)
+		if (b->life_past[i] == life)
+			return true;
+	return false;
+}
+
 /* The manager's word and the benefactor's own may come in any order, but no life comes back. */
-void cl_bnf_life(struct cl_bnf *b, uint64_t life)
+bool cl_bnf_life(struct cl_bnf *b, uint64_t life)
 {
 	uint64_t before;
 	bool lost;
 
 	pthread_mutex_lock(&b->life_lock);
 	before = b->life;
-	lost = life != 0 && before != 0 && life != before && life != b->life_before;
+	lost = life != 0 && before != 0 && life != before && !was_life(b, life);
 	if (lost) {
-		b->life_before = before;
-		atomic_store(&b->lost_at, atomic_load(&b->data->losses) + 1); /* first: who sees the new count must see this */
-		atomic_fetch_add(&b->data->losses, 1);
+		b->life_past[b->nlives++ % LIVES] = before;
+		count_loss(b);
 	}
 	if (lost || before == 0)
 		b->life = life;
 	pthread_mutex_unlock(&b->life_lock);
 	if (lost)
-		FP_WARN("benefactor %u lost what was not synced (its node was started again, or it keeps data in memory): fsync will tell the files", b->id);
+		FP_WARN("benefactor %u lost what was not synced (its node was started again, its device failed, or it keeps data in memory): fsync will tell the files",
+			b->id);
+	return lost;
+}
+
+static Fp__BnfHello hello_of(struct cl_bnf *b)
+{
+	Fp__BnfHello h = FP__BNF_HELLO__INIT;
+
+	h.store_uuid.data = b->data->m->store_uuid;
+	h.store_uuid.len = 16;
+	h.session = cl_core_session(b->data->m);
+	h.node = (char *)(uintptr_t)b->data->m->opt.node;
+	return h;
+}
+
+static int take_hello(struct cl_bnf *b, const struct fp_fdlink_reply_buf *r)
+{
+	Fp__BnfHelloReply *reply = fp__bnf_hello_reply__unpack(NULL, r->in.msg_len_bytes, r->in.msg);
+
+	if (!reply)
+		return FP_EBADFRAME;
+	(void)cl_bnf_life(b, reply->unsynced_life);
+	fp__bnf_hello_reply__free_unpacked(reply, NULL);
+	return 0;
 }
 
 /* Say hello on a fresh link; 0 or why the link is of no use. */
@@ -178,23 +223,10 @@ static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
 {
 	uint8_t buf[4096];
 	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
-	Fp__BnfHello h = FP__BNF_HELLO__INIT;
-	Fp__BnfHelloReply *reply;
-	int rc;
+	Fp__BnfHello h = hello_of(b);
+	int rc = fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r);
 
-	h.store_uuid.data = b->data->m->store_uuid;
-	h.store_uuid.len = 16;
-	h.session = cl_core_session(b->data->m);
-	h.node = (char *)(uintptr_t)b->data->m->opt.node;
-	rc = fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r);
-	if (rc < 0)
-		return rc;
-	reply = fp__bnf_hello_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
-	if (!reply)
-		return FP_EBADFRAME;
-	cl_bnf_life(b, reply->unsynced_life);
-	fp__bnf_hello_reply__free_unpacked(reply, NULL);
-	return 0;
+	return rc < 0 ? rc : take_hello(b, &r);
 }
 
 /* A new link to path, greeted; NULL: *rc says why. */
@@ -308,11 +340,34 @@ int cl_bnf_local_lease(struct cl_bnf *b, const Fp__Lease *msg, struct fp_fdlink_
 	return local_call(b, FP__MSG_TYPE__MSG_LEASE, &msg->base, LOCAL_CALL_MS, r, generation);
 }
 
+/* failed: segments that it shall know of. *told (may be NULL): its answer has made files be told of a loss. */
+static int local_sync(struct cl_bnf *b, uint64_t *failed, size_t n, uint32_t timeout_ms, bool *told)
+{
+	Fp__BnfSync q = FP__BNF_SYNC__INIT;
+	uint8_t buf[256];
+	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
+	Fp__BnfSyncReply *reply;
+	bool lost;
+	int rc;
+
+	q.failed = failed;
+	q.n_failed = n;
+	rc = local_call(b, FP__MSG_TYPE__MSG_BNF_SYNC, &q.base, timeout_ms, &r, NULL);
+	if (rc < 0)
+		return rc;
+	reply = fp__bnf_sync_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
+	if (!reply)
+		return FP_EBADFRAME;
+	lost = cl_bnf_life(b, reply->unsynced_life);
+	fp__bnf_sync_reply__free_unpacked(reply, NULL);
+	if (told)
+		*told = lost;
+	return 0;
+}
+
 int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms)
 {
-	Fp__Empty e = FP__EMPTY__INIT;
-
-	return local_call(b, FP__MSG_TYPE__MSG_BNF_SYNC, &e.base, timeout_ms, NULL, NULL);
+	return local_sync(b, NULL, 0, timeout_ms, NULL);
 }
 
 /* -------------------------------------------------------------- segments */
@@ -363,31 +418,97 @@ void cl_seg_put(struct cl_seg *s)
 	}
 }
 
-/* fdatasync of one benefactor's segments. The list is walked by position: it only grows at its head while the lock is free. */
-static int sync_segs(struct cl_bnf *b)
+/* sync_lock held. The next one of the list, which is walked by position: it only grows at its head while the lock is free. s NULL: the first. */
+static struct cl_seg *seg_next(struct cl_bnf *b, struct cl_seg *s)
 {
-	struct cl_seg *s, *next;
-	int rc = 0;
+	struct cl_seg *next;
 
 	pthread_mutex_lock(&b->lock);
-	s = b->segs;
-	if (s)
-		atomic_fetch_add(&s->refs, 1);
+	next = s ? s->next : b->segs;
+	if (next)
+		atomic_fetch_add(&next->refs, 1);
 	pthread_mutex_unlock(&b->lock);
-	while (s) {
-		if (atomic_exchange(&s->unsynced, false) && fdatasync(s->fd) < 0) {
-			rc = -errno;
-			atomic_store(&s->unsynced, true);
-		}
-		pthread_mutex_lock(&b->lock);
-		next = s->next;
-		if (next)
-			atomic_fetch_add(&next->refs, 1);
-		pthread_mutex_unlock(&b->lock);
-		cl_seg_put(s);
-		s = next;
+	cl_seg_put(s);
+	return next;
+}
+
+/* sync_lock held. The benefactor tells all who wrote to these segments by another unsynced_life. True: this mount's files are told by it. */
+static bool tell_failed(struct cl_bnf *b, uint32_t timeout_ms)
+{
+	uint64_t ids[TELL_MAX];
+	size_t n = 0;
+	bool more = false, told = false;
+	int rc;
+
+	for (struct cl_seg *s = seg_next(b, NULL); s; s = seg_next(b, s))
+		if (s->untold && n < TELL_MAX)
+			ids[n++] = s->id;
+		else
+			more |= s->untold;
+	rc = n > 0 ? local_sync(b, ids, n, timeout_ms, &told) : 0;
+	if (rc < 0) {
+		FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u can't be told yet that data on its device is lost: %s", b->id, fp_strerror(rc));
+		return false;
 	}
+	for (struct cl_seg *s = seg_next(b, NULL); s; s = seg_next(b, s))
+		for (size_t i = 0; i < n; i++)
+			s->untold &= s->id != ids[i];
+	b->untold = more;
+	return told;
+}
+
+/*
+ * sync_lock held; its segments were synced here. Another mount, or itself, may have failed at that before: what the device then forgot of its own cache, our
+ * fdatasync does not tell. One that does not answer tells it with its next hello.
+ */
+static void ask_life(struct cl_bnf *b)
+{
+	uint8_t buf[4096];
+	struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
+	Fp__BnfHello h = hello_of(b);
+
+	if (local_call(b, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r, NULL) == 0)
+		(void)take_hello(b, &r);
+}
+
+static int seg_sync(struct cl_seg *s)
+{
+	int rc = FP_FAULT_POINT("cl.fdatasync");
+
+	while (rc == 0 && fdatasync(s->fd) < 0)
+		if (errno != EINTR)
+			rc = -errno;
 	return rc;
+}
+
+/*
+ * sync_lock held. fdatasync of one benefactor's segments. The kernel says once that it failed, and counts the pages as clean from then on, written or not: a
+ * second try would succeed. So nothing is tried again: whatever had not been synced counts as lost, of all files and of all mounts.
+ */
+static void sync_segs(struct cl_bnf *b)
+{
+	bool lost = false, synced = false;
+
+	for (struct cl_seg *s = seg_next(b, NULL); s; s = seg_next(b, s)) {
+		int rc;
+
+		if (!atomic_exchange(&s->unsynced, false))
+			continue;
+		synced = true;
+		rc = seg_sync(s);
+		if (rc == 0)
+			continue;
+		atomic_store(&s->lost, true);
+		s->untold = b->untold = lost = true;
+		cl_data_note_error(b->data, "benefactor %u: a segment could not be synced: %s; what was written there since the last fsync counts as lost",
+				   b->id, fp_strerror(rc));
+	}
+	if (!b->untold && synced)
+		ask_life(b);
+	else if (b->untold && tell_failed(b, b->data->m->opt.io_timeout_ms))
+		lost = false;
+	if (lost)
+		count_loss(b);
 }
 
 /* Who removes a segment cuts it to nothing first (benefactor/backend_dir.c). */
@@ -432,6 +553,8 @@ void cl_segs_tick(struct cl_data *d)
 	for (; b; b = b->next) {
 		if (pthread_mutex_trylock(&b->sync_lock) != 0)
 			continue;
+		if (b->untold)
+			(void)tell_failed(b, LOCAL_CALL_MS);
 		drop_dead_segs(b);
 		pthread_mutex_unlock(&b->sync_lock);
 	}
@@ -440,8 +563,8 @@ void cl_segs_tick(struct cl_data *d)
 /* remote_lock held. */
 static int sync_remote_now(struct cl_bnf *b)
 {
-	Fp__Empty e = FP__EMPTY__INIT;
-	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = b->data->m->opt.io_timeout_ms };
+	Fp__BnfSync q = FP__BNF_SYNC__INIT;
+	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &q.base, .timeout_ms = b->data->m->opt.io_timeout_ms };
 	uint64_t upto = atomic_load(&b->remote_written);
 	int rc = cl_bnf_remote_call_sync(&c, NULL);
 
@@ -501,6 +624,7 @@ void cl_unsynced_add(struct cl_unsynced *failed, uint32_t id)
 
 static int sync_all(struct cl_data *d, bool away, struct cl_unsynced *failed)
 {
+	uint64_t closed = cl_forgotten_serial(d->forgotten);
 	struct cl_bnf *b;
 	bool untried = false;
 	int rc = 0;
@@ -515,10 +639,9 @@ static int sync_all(struct cl_data *d, bool away, struct cl_unsynced *failed)
 		int r;
 
 		pthread_mutex_lock(&b->sync_lock);
-		r = sync_segs(b);
+		sync_segs(b);
 		pthread_mutex_unlock(&b->sync_lock);
-		if (r == 0)
-			r = sync_remote(b, away, &passed_over);
+		r = sync_remote(b, away, &passed_over);
 		untried |= passed_over;
 		if (r < 0 && !passed_over)
 			cl_data_note_error(d, "benefactor %u: data could not be made durable: %s", b->id, fp_strerror(r));
@@ -529,6 +652,8 @@ static int sync_all(struct cl_data *d, bool away, struct cl_unsynced *failed)
 	}
 	if (failed)
 		failed->untried = untried;
+	if (rc == 0)
+		cl_forgotten_synced(d->forgotten, closed, atomic_load(&d->losses));
 	return rc;
 }
 

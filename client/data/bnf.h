@@ -29,6 +29,8 @@ struct cl_seg {                    /* an open segment file of a local benefactor
 	bool o_direct;
 	atomic_uint refs;              /* list holds one */
 	atomic_bool unsynced;          /* written since the last fdatasync */
+	atomic_bool lost;              /* an fdatasync failed: nothing new is written to it */
+	bool untold;                   /* … and the benefactor has not been told; sync_lock */
 };
 
 struct cl_llink {                  /* local link, closed when the last user has gone */
@@ -47,9 +49,11 @@ struct cl_bnf {
 	atomic_ullong free_bytes;
 	atomic_bool prefers_local;     /* same node name */
 	atomic_ullong life;            /* unsynced_life, by hello or by the manager's table; 0 = not told yet */
-	uint64_t life_before;          /* life_lock: the one before: late news of it are no news */
+	uint64_t life_past[8];         /* life_lock: those before: late news of them are no news */
+	unsigned nlives;               /* life_lock */
 	pthread_mutex_t life_lock;     /* leaf */
 	atomic_ullong lost_at;         /* data->losses when this one last lost what it had not synced */
+	bool untold;                   /* sync_lock: it has not heard of a segment that could not be synced */
 	/* Grow when the local link or the TCP connection breaks: leases that came by an older one are void. The other link's are not. */
 	atomic_ullong local_generation, remote_generation;
 	pthread_mutex_t sync_lock;     /* before lock; held over fdatasync: who finds nothing to sync must wait for who is syncing */
@@ -87,8 +91,8 @@ void cl_bnfs_free(struct cl_data *d);
 /* Benefactor by number, or NULL. Any thread. */
 struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id);
 
-/* Its unsynced_life, as it says itself or as the manager heard: if its unsynced data may be gone, files that have such data will be told by fsync. */
-void cl_bnf_life(struct cl_bnf *b, uint64_t life);
+/* Its unsynced_life, as it says itself or as the manager heard: if its unsynced data may be gone, files that have such data will be told by fsync. True: they will. */
+bool cl_bnf_life(struct cl_bnf *b, uint64_t life);
 
 /* True if chunks of this benefactor go through descriptors: opens the local link if need be (blocks up to 1 s). FUSE or store threads. */
 bool cl_bnf_is_local(struct cl_bnf *b);
@@ -103,7 +107,7 @@ int cl_bnf_local_sync(struct cl_bnf *b, uint32_t timeout_ms);
 /* Take over a descriptor that came with a reply (closed if the segment, by id and salt, is open already). One reference for the caller. NULL: no memory. */
 struct cl_seg *cl_seg_add(struct cl_bnf *b, uint64_t id, uint64_t salt, int fd, bool o_direct);
 void cl_seg_put(struct cl_seg *s);
-/* Close segments that nobody uses and the benefactor has removed. The tick calls it. */
+/* Close segments that nobody uses and the benefactor has removed; tell it of those that could not be synced, if that failed. The tick calls it. */
 void cl_segs_tick(struct cl_data *d);
 
 /* A call to a benefactor over TCP. */
@@ -137,7 +141,8 @@ struct cl_unsynced {
 	bool untried;                  /* cl_bnfs_sync_present has passed over some */
 };
 
-/* Everything written by this mount is on the devices: fdatasync of local segments, MSG_BNF_SYNC to remote ones. Blocks. failed may be NULL. */
+/* Everything written by this mount is on the devices, or data->losses tells that it may be lost: fdatasync of local segments, MSG_BNF_SYNC to remote ones.
+   Blocks. failed may be NULL. */
 int cl_bnfs_sync(struct cl_data *d, struct cl_unsynced *failed);
 /* The same, but those that the manager calls down and that have no link are failed without being tried: each try takes seconds. */
 int cl_bnfs_sync_present(struct cl_data *d, struct cl_unsynced *failed);

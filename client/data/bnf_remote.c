@@ -23,6 +23,7 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
 	case FP__MSG_TYPE__MSG_READ: return &fp__chunk_read_reply__descriptor;
 	case FP__MSG_TYPE__MSG_LOCATE: return &fp__locate_reply__descriptor;
 	case FP__MSG_TYPE__MSG_BNF_HELLO: return &fp__bnf_hello_reply__descriptor;
+	case FP__MSG_TYPE__MSG_BNF_SYNC: return &fp__bnf_sync_reply__descriptor;
 	default: return &fp__empty__descriptor;
 	}
 }
@@ -45,6 +46,8 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
 			status = FP_EBADFRAME;
 		c->rx_len_bytes = in->payload_len_bytes;
 		c->generation = c->bnf->remote_generation;
+		if (m && c->type == FP__MSG_TYPE__MSG_BNF_SYNC) /* before the caller looks at what is lost */
+			(void)cl_bnf_life(c->bnf, ((const Fp__BnfSyncReply *)m)->unsynced_life);
 		if (in->payload && in->payload != c->rx)
 			fp_rpc_payload_free(in->payload);
 	}

@@ -60,8 +60,12 @@ int cl_data_new(struct cl_mount *m)
 {
 	struct cl_data *d = calloc(1, sizeof(*d));
 
-	if (!d)
+	if (d)
+		d->forgotten = cl_forgotten_new();
+	if (!d || !d->forgotten) {
+		free(d);
 		return -ENOMEM;
+	}
 	d->m = m;
 	init_locks(d);
 	m->data = d;
@@ -178,6 +182,7 @@ void cl_data_free(struct cl_mount *m)
 	if (!d)
 		return;
 	cl_bnfs_free(d);
+	cl_forgotten_free(d->forgotten);
 	pthread_cond_destroy(&d->space_cond);
 	pthread_mutex_destroy(&d->bnf_lock);
 	pthread_mutex_destroy(&d->space_lock);
@@ -213,6 +218,36 @@ static void publish_one(struct cl_inode *inode, void *arg)
 		e->rc = rc;
 }
 
+struct lost {
+	uint64_t losses;
+	bool any;
+};
+
+static void look_for_loss(struct cl_inode *inode, void *arg)
+{
+	struct lost *l = arg;
+
+	pthread_mutex_lock(&inode->lock);
+	l->any |= inode->file && inode->file->unsynced && inode->file->losses_seen != l->losses;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* Files that have lost data and were not told: told once here, and each of them all the same by its own fsync. */
+static int tell_losses(struct cl_mount *m)
+{
+	struct cl_data *d = m->data;
+	struct lost l = { .losses = atomic_load(&d->losses) };
+
+	if (atomic_exchange(&d->losses_told, l.losses) == l.losses)
+		return 0;
+	cl_inode_each(m, look_for_loss, &l);
+	if (!l.any && !cl_forgotten_lost(d->forgotten, l.losses))
+		return 0;
+	atomic_store(&d->lost, true);
+	cl_data_note_error(d, "a benefactor lost data of files that had not been synced: the fsync of each file tells which");
+	return -EIO;
+}
+
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 {
 	struct each e = { .d = m->data, .durable = durable, .deadline_ms = deadline_ms };
@@ -223,6 +258,8 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 	if (e.rc < 0 || !durable)
 		return e.rc;
 	rc = cl_bnfs_sync(m->data, NULL);
+	if (rc == 0)
+		rc = tell_losses(m);
 	return rc < 0 ? rc : cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
 }
 
@@ -368,7 +405,8 @@ int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg)
 
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
 {
-	(void)m;
+	if (m->data && inode->file && inode->file->unsynced && inode->attr.nlink > 0)
+		cl_forgotten_add(m->data->forgotten, inode->ino, inode->file->losses_seen);
 	cl_file_free(inode->file);
 	inode->file = NULL;
 }

@@ -51,6 +51,8 @@ struct cl_data {
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
+	atomic_ullong losses_told;         /* … when a sync of everything last told of it */
+	struct cl_forgotten *forgotten;    /* closed files with data that is not synced */
 	atomic_ullong chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
 	atomic_bool lost;                  /* something written was given up since the start */
@@ -127,6 +129,16 @@ void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_pressure(void *data);                                          /* pool.h: seal the oldest */
 void cl_age_tick(struct cl_data *d, uint64_t now_ms);
+
+/* forgotten.c: files that are not known any more and had stored data that was not synced; losses_seen as in cl_file */
+struct cl_forgotten *cl_forgotten_new(void);                               /* NULL: no memory */
+void cl_forgotten_free(struct cl_forgotten *t);
+void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, uint64_t losses_seen);
+bool cl_forgotten_has(struct cl_forgotten *t, uint64_t ino);
+bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, uint64_t *losses_seen); /* true: it is one, and is known from here on */
+uint64_t cl_forgotten_serial(struct cl_forgotten *t);                      /* before a sync of all segments … */
+void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losses); /* … which succeeded */
+bool cl_forgotten_lost(struct cl_forgotten *t, uint64_t losses);           /* has one of them lost data? */
 
 /* sync.c */
 /* Without lock, after make_durable and the commit: the manager's transactions, and what other sessions stored of this file, are durable. */

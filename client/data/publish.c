@@ -283,6 +283,10 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 
 	pthread_mutex_lock(&inode->lock);
 	f = inode->file;
+	if (!f && durable && cl_forgotten_has(d->forgotten, inode->ino)) {
+		f = cl_file_get(d, inode);
+		rc = f ? 0 : -ENOMEM;
+	}
 	if (f) {
 		cl_file_seal_all(f);
 		do
@@ -299,7 +303,7 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 			rc = err;
 	}
 	pthread_mutex_unlock(&inode->lock);
-	if (!f && durable) /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
+	if (!f && rc == 0 && durable) /* written and closed before, and forgotten since: its segments may wait for a sync all the same */
 		rc = sync_stored(d, inode);
 	if (rc == 0 && durable)
 		rc = cl_sync_others(d, inode);

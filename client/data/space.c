@@ -26,7 +26,7 @@
 
 static bool lease_is_void(const struct cl_lease *l)
 {
-	return l->generation != (l->local ? l->bnf->local_generation : l->bnf->remote_generation);
+	return l->refused || l->generation != (l->local ? l->bnf->local_generation : l->bnf->remote_generation);
 }
 
 static void lease_free(struct cl_lease *l)
@@ -39,6 +39,12 @@ static void lease_free(struct cl_lease *l)
 static uint64_t ext_free(const struct cl_extent *e)
 {
 	return e->end - e->off - e->promised;
+}
+
+/* A segment that could not be synced is not written any more: what a later sync of it says is worth nothing. */
+static bool ext_is_lost(const struct cl_extent *e)
+{
+	return e->seg && atomic_load(&e->seg->lost);
 }
 
 static uint64_t lease_free_bytes(const struct cl_lease *l)
@@ -56,7 +62,7 @@ static bool take_from(struct cl_bnf *b, uint32_t need, uint64_t now_ms, struct c
 		if (lease_is_void(l))
 			continue;
 		for (uint32_t i = 0; i < l->nextents; i++)
-			if (ext_free(&l->ext[i]) >= need) {
+			if (ext_free(&l->ext[i]) >= need && !ext_is_lost(&l->ext[i])) {
 				l->ext[i].promised += need;
 				l->busy++;
 				l->used_ms = now_ms;
@@ -351,7 +357,7 @@ bool cl_space_place(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint64
 
 	assert(bytes <= r->bytes && bytes % FP_RECORD_ALIGN_BYTES == 0);
 	pthread_mutex_lock(&d->space_lock);
-	ok = !lease_is_void(r->lease);
+	ok = !lease_is_void(r->lease) && !ext_is_lost(e);
 	e->promised -= r->bytes;
 	r->bytes = 0;
 	*off = e->off;
@@ -370,6 +376,16 @@ void cl_space_done(struct cl_data *d, struct cl_resv *r)
 	pthread_mutex_unlock(&d->space_lock);
 	r->lease = NULL;
 	r->bytes = 0;
+}
+
+void cl_space_failed(struct cl_data *d, struct cl_resv *r, int err)
+{
+	if (r->lease && err == FP_ELEASE) {
+		pthread_mutex_lock(&d->space_lock);
+		r->lease->refused = true;
+		pthread_mutex_unlock(&d->space_lock);
+	}
+	cl_space_done(d, r);
 }
 
 void cl_space_avoid(struct cl_data *d, struct cl_bnf *b, int err)
@@ -407,7 +423,7 @@ static bool lease_keep(const struct cl_lease *l, uint64_t now_ms, bool all)
 {
 	if (l->busy > 0)
 		return true;
-	if (all || lease_is_void(l))
+	if (all || lease_is_void(l) || (l->nextents > 0 && ext_is_lost(&l->ext[0])))
 		return false;
 	return now_ms < l->used_ms + LEASE_IDLE_MS && lease_free_bytes(l) >= FP_RECORD_HEADER_BYTES + CL_PAGE_BYTES;
 }

@@ -26,6 +26,7 @@ struct cl_lease {                  /* all under data->space_lock */
 	uint64_t id;
 	bool local;                    /* it came by the local link */
 	uint64_t generation;           /* of the link it came by: void when that broke */
+	bool refused;                  /* the benefactor does not know it any more */
 	uint64_t used_ms;              /* last time of use, for giving it back */
 	uint32_t busy;                 /* reservations and records under way */
 	uint32_t nextents;
@@ -53,6 +54,8 @@ bool cl_space_place(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint64
 void cl_space_done(struct cl_data *d, struct cl_resv *r);
 /* The benefactor failed with err: leave it alone for a moment. */
 void cl_space_avoid(struct cl_data *d, struct cl_bnf *b, int err);
+/* As cl_space_done, and err is why the benefactor did not take the record: FP_ELEASE ends the lease here too. */
+void cl_space_failed(struct cl_data *d, struct cl_resv *r, int err);
 /* Bytes that could be leased now, by the table and the leases held. */
 uint64_t cl_space_free_bytes(struct cl_data *d);
 /* Give back leases that are idle (all of them: at the end). */

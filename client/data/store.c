@@ -242,7 +242,7 @@ static void remote_done(struct cl_rcall *call, int status, const ProtobufCMessag
 			b->avoid_bnf = call->bnf->id;
 			cl_space_avoid(d, call->bnf, status);
 		}
-		cl_space_done(d, &b->resv);
+		cl_space_failed(d, &b->resv, status);
 		cl_store_post(d, b);
 	}
 	free(w);
@@ -291,7 +291,7 @@ static int attempt(struct cl_wbuf *b, struct fp_record_header *h)
 	rc = store_local(b, h, seg, off);
 	if (rc == 0)
 		return stored(b, h, bnf->id) ? 0 : FP_ESESSION;
-	cl_space_done(d, &b->resv);
+	cl_space_failed(d, &b->resv, rc);
 	b->avoid_bnf = bnf->id;
 	cl_space_avoid(d, bnf, rc);
 	FP_LOG_EVERY(1000, FP_LOG_WARN, "benefactor %u could not store a chunk: %s; trying another", bnf->id, fp_strerror(rc));

@@ -41,7 +41,7 @@ static void on_answer(struct cl_rcall *call, int status, const ProtobufCMessage 
 /* Those of other nodes all at once, those of this node meanwhile. */
 static void ask_all(struct cl_data *d, struct ask *a, size_t n)
 {
-	Fp__Empty e = FP__EMPTY__INIT;
+	Fp__BnfSync q = FP__BNF_SYNC__INIT;
 	uint32_t timeout_ms = d->m->opt.io_timeout_ms;
 	sem_t answered;
 
@@ -52,7 +52,7 @@ static void ask_all(struct cl_data *d, struct ask *a, size_t n)
 			continue;
 		a[i].answered = &answered;
 		a[i].call = (struct cl_rcall){
-			.bnf = a[i].bnf, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = timeout_ms, .done = on_answer,
+			.bnf = a[i].bnf, .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &q.base, .timeout_ms = timeout_ms, .done = on_answer,
 		};
 		cl_bnf_remote_call(&a[i].call);
 	}
@@ -65,7 +65,7 @@ static void ask_all(struct cl_data *d, struct ask *a, size_t n)
 	sem_destroy(&answered);
 }
 
-/* Not after an error of its device: a second sync succeeds although the first has lost data. */
+/* Not after an error of its own: a second sync might succeed although the first has lost data. */
 static bool worth_asking_again(const struct ask *a)
 {
 	return a->bnf && a->bnf->state != FP__BNF_STATE__BNF_DOWN &&

@@ -40,6 +40,7 @@ struct world_seg {
     int fd;
     uint64_t next; /* first byte never given away */
     uint8_t *used; /* 4 KiB blocks that hold a record */
+    bool condemned; /* could not be synced */
 };
 
 struct world_lease {
@@ -86,7 +87,9 @@ struct world_bnf {
     atomic_ulong stores;
     atomic_ulong syncs;        /* MSG_BNF_SYNC */
     atomic_ulong acked, synced; /* records ever taken over; how many at the last of these */
-    atomic_int sync_err;
+    atomic_int sync_err;       /* it says no */
+    atomic_int sync_lost;      /* so many syncs from here on fail at its device */
+    atomic_ulong stale;        /* records under leases that it does not know */
     atomic_ullong life;        /* BnfHelloReply.unsynced_life */
     atomic_ullong table_life;  /* … as the manager's table has it */
 };

@@ -262,21 +262,59 @@ int world_bnf_stored(struct world_bnf *b, uint64_t link, const Fp__Stored *s)
     pthread_mutex_lock(&b->lock);
     struct world_lease *l = *lease_of(b, link, s->lease);
 
-    if (!l)
+    if (!l) {
         rc = FP_ELEASE;
+        b->stale++;
+    }
     for (size_t i = 0; rc == 0 && i < s->n_records; i++)
         rc = stored_one(b, l, s->records[i]);
     pthread_mutex_unlock(&b->lock);
     return rc;
 }
 
-int world_bnf_sync(struct world_bnf *b)
+/* b->lock held. No record is taken in it any more. */
+static bool condemn(struct world_bnf *b, uint32_t seg)
+{
+    if (b->segs[seg].condemned)
+        return false;
+    b->segs[seg].condemned = true;
+    b->segs[seg].next = SEG_BYTES;
+    for (struct world_lease **p = &b->leases; *p;) {
+        bool in = false;
+
+        for (uint32_t i = 0; i < (*p)->n; i++)
+            in |= (*p)->ext[i].seg == seg;
+        if (in)
+            lease_end(b, p);
+        else
+            p = &(*p)->next;
+    }
+    return true;
+}
+
+int world_bnf_sync(struct world_bnf *b, const Fp__BnfSync *q)
 {
     unsigned long acked = atomic_load(&b->acked);
+    bool lost = false;
 
-    atomic_fetch_add(&b->syncs, 1);
+    if (q->n_failed == 0)
+        atomic_fetch_add(&b->syncs, 1);
     if (b->sync_err)
         return b->sync_err;
+    pthread_mutex_lock(&b->lock);
+    for (size_t i = 0; i < q->n_failed; i++)
+        for (uint32_t k = 0; k < b->nsegs; k++)
+            if (b->segs[k].id == q->failed[i])
+                lost |= condemn(b, k);
+    if (b->sync_lost > 0) {
+        b->sync_lost--;
+        for (uint32_t k = 0; k < b->nsegs; k++)
+            (void)condemn(b, k);
+        lost = true;
+    }
+    pthread_mutex_unlock(&b->lock);
+    if (lost)
+        b->life += 100;
     atomic_store(&b->synced, acked);
     return 0;
 }

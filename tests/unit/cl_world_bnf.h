@@ -10,7 +10,7 @@ int world_bnf_lease(struct world_bnf *b, uint64_t link, bool local, const Fp__Le
 int world_bnf_lease_return(struct world_bnf *b, uint64_t link, const Fp__LeaseReturn *r);
 int world_bnf_stored(struct world_bnf *b, uint64_t link, const Fp__Stored *s);
 int world_bnf_write(struct world_bnf *b, uint64_t link, const Fp__ChunkWrite *w, const uint8_t *data, size_t len);
-int world_bnf_sync(struct world_bnf *b);
+int world_bnf_sync(struct world_bnf *b, const Fp__BnfSync *q);
 int world_bnf_read(struct world_bnf *b, const Fp__ChunkRead *q, uint8_t *rx, size_t cap, size_t *rx_len, ProtobufCMessage **reply);
 int world_bnf_locate(struct world_bnf *b, uint64_t chunk, Fp__Record *out, uint64_t *salt, int *fd);
 /* Descriptor of a segment, the caller's to close. */

@@ -323,6 +323,8 @@ static int call_locate(struct flink *l, const Fp__ChunkList *q, struct fp_fdlink
 static int local_execute(struct flink *l, uint16_t type, const ProtobufCMessage *msg, struct fp_fdlink_reply_buf *r)
 {
     Fp__BnfHelloReply hello = FP__BNF_HELLO_REPLY__INIT;
+    Fp__BnfSyncReply synced = FP__BNF_SYNC_REPLY__INIT;
+    int rc;
 
     switch (type) {
     case FP__MSG_TYPE__MSG_BNF_HELLO:
@@ -338,7 +340,11 @@ static int local_execute(struct flink *l, uint16_t type, const ProtobufCMessage 
     case FP__MSG_TYPE__MSG_LOCATE:
         return call_locate(l, (const Fp__ChunkList *)msg, r);
     case FP__MSG_TYPE__MSG_BNF_SYNC:
-        return world_bnf_sync(l->b);
+        rc = world_bnf_sync(l->b, (const Fp__BnfSync *)msg);
+        synced.unsynced_life = l->b->life;
+        if (r)
+            put_msg(r, &synced.base);
+        return rc;
     default:
         return FP_EBADMSG_TYPE;
     }
@@ -516,6 +522,7 @@ static void answer_next(void *arg)
 static void remote_execute(struct fconn *c, const struct fp_rpc_req *q, struct fcall *k)
 {
     Fp__BnfHelloReply hello = FP__BNF_HELLO_REPLY__INIT;
+    Fp__BnfSyncReply synced = FP__BNF_SYNC_REPLY__INIT;
     Fp__LeaseReply lr = FP__LEASE_REPLY__INIT;
     struct world_lease lease;
     uint8_t *data = NULL;
@@ -552,7 +559,9 @@ static void remote_execute(struct fconn *c, const struct fp_rpc_req *q, struct f
         break;
     default:
         WORLD_CHECK(q->type == FP__MSG_TYPE__MSG_BNF_SYNC);
-        k->status = world_bnf_sync(c->b);
+        k->status = world_bnf_sync(c->b, (const Fp__BnfSync *)q->msg);
+        synced.unsynced_life = c->b->life;
+        k->reply = world_copy(&synced.base);
         break;
     }
 }

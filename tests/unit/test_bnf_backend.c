@@ -3,6 +3,7 @@
  * zeros, an unlinked segment gives its space back although somebody holds it open.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -163,6 +164,24 @@ static void test_backend_reports_free_space(void **state)
     assert_int_equal(bnf_backend_probe(x->b), 0);
 }
 
+static void test_backend_mark_is_kept_until_it_is_torn(void **state)
+{
+    const uint64_t first[2] = {11, 12}, second[2] = {11, 13};
+    struct fixture *x = *state;
+    uint64_t mark[2];
+    int fd;
+
+    assert_int_equal(x->b->ops->kept(x->b, mark), -ENOENT);
+    assert_int_equal(x->b->ops->keep(x->b, first), 0);
+    assert_int_equal(x->b->ops->keep(x->b, second), 0);
+    assert_int_equal(x->b->ops->kept(x->b, mark), 0);
+    assert_memory_equal(mark, second, sizeof(mark));
+    fd = openat(x->t.dir_fd, "unsynced-life", O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, 3), 1);
+    close(fd);
+    assert_int_equal(x->b->ops->kept(x->b, mark), -ENOENT);
+}
+
 static void test_backend_fault_points_fail_the_call(void **state)
 {
     struct fixture *x = *state;
@@ -198,6 +217,7 @@ int main(void)
         M(test_backend_leaving_a_segment_keeps_its_data),
         D(test_backend_reports_free_space),
         M(test_backend_reports_free_space),
+        D(test_backend_mark_is_kept_until_it_is_torn),
         D(test_backend_fault_points_fail_the_call),
         M(test_backend_fault_points_fail_the_call),
     };

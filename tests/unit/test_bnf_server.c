@@ -4,6 +4,8 @@
  */
 #include "tests/unit/bnf_world.h"
 
+#include <fcntl.h>
+
 /* ---------------------------------------------------------------- tests */
 
 static void test_server_local_record_is_located_and_read(void **state)
@@ -260,6 +262,160 @@ static void test_server_device_errors_refuse_leases_and_end(void **state)
     bnf_file_put(l.file);
 }
 
+static uint64_t life_of(const uint8_t *msg, size_t len)
+{
+    Fp__BnfSyncReply *r = fp__bnf_sync_reply__unpack(NULL, len, msg);
+    uint64_t life;
+
+    assert_non_null(r);
+    life = r->unsynced_life;
+    fp__bnf_sync_reply__free_unpacked(r, NULL);
+    return life;
+}
+
+/* MSG_BNF_SYNC of a mount of the node: the life that it is told. failed: a segment that it could not sync, 0 = none. */
+static uint64_t local_sync(struct bnf_world *x, uint64_t failed)
+{
+    Fp__BnfSync m = FP__BNF_SYNC__INIT;
+    uint8_t buf[100];
+    struct fp_fdlink_reply_buf r = {.buf = buf, .buf_cap_bytes = sizeof(buf)};
+
+    m.failed = &failed;
+    m.n_failed = failed != 0;
+    assert_int_equal(bw_local_call(x, FP__MSG_TYPE__MSG_BNF_SYNC, &m.base, &r), 0);
+    return life_of(r.in.msg, r.in.msg_len_bytes);
+}
+
+static uint64_t remote_sync(struct bnf_world *x)
+{
+    static struct bw_answer a;
+
+    bw_remote_start(x, &a, FP__MSG_TYPE__MSG_BNF_SYNC, NULL, NULL, 0);
+    assert_int_equal(bw_remote_wait(x, &a), 0);
+    return life_of(a.msg, a.msg_len);
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+/* What a process that is started now on the same directory would say. */
+static uint64_t life_of_next_process(struct bnf_world *x)
+{
+    uv_loop_t loop;
+    struct bnf_service *v;
+    struct bnf_service_config c = {.loop = &loop,
+                                   .backend = x->backend,
+                                   .threads = 1,
+                                   .buffer_bytes = BW_MIB,
+                                   .capacity_bytes = BW_SIZE,
+                                   .segment_bytes = 64 * BW_MIB,
+                                   .random = 777,
+                                   .changed = nothing};
+    uint64_t life;
+
+    uv_loop_init(&loop);
+    assert_int_equal(bnf_service_new(&c, &v), 0);
+    life = bnf_service_unsynced_life(v);
+    bnf_service_free(v);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    uv_loop_close(&loop);
+    return life;
+}
+
+static void lease_again(struct bnf_world *x, struct bw_lease *l)
+{
+    uint64_t until = fp_now_ms() + 10000;
+    int rc;
+
+    do { /* the device is asked again after 2 s */
+        usleep(50000);
+        rc = bw_local_lease(x, 4 * BW_MIB, BW_MIB, l);
+    } while (rc == -ENOSPC && fp_now_ms() < until);
+    assert_int_equal(rc, 0);
+}
+
+static void test_server_sync_that_fails_is_a_loss_told_to_all(void **state)
+{
+    struct bnf_world *x = *state;
+    uint64_t bytes, lease, life, lost;
+    struct bw_lease l, l2;
+
+#ifndef FP_FAULT
+    skip();
+#endif
+    bw_local_open(x);
+    bw_remote_open(x);
+    assert_int_equal(bw_local_lease(x, 16 * BW_MIB, BW_MIB, &l), 0);
+    assert_int_equal(bw_local_store(x, &l, 1, BW_MIB), 0);
+    lease = bw_remote_lease(x, 4 * BW_MIB, &bytes);
+    assert_int_equal(bw_remote_write(x, lease, 2, BW_MIB), 0);
+    life = local_sync(x, 0);
+    assert_true(life != 0 && remote_sync(x) == life);
+    assert_int_equal(bw_local_store(x, &l, 3, BW_MIB), 0);
+    fp_log_set_level((enum fp_log_level) - 1);
+    assert_int_equal(fp_fault_set("bnf.fdatasync=EIO:count=1"), 0);
+    lost = remote_sync(x);
+    assert_true(lost != 0 && lost != life);
+    assert_int_equal(fp_fault_fired("bnf.fdatasync"), 1);
+    assert_true(local_sync(x, 0) == lost && remote_sync(x) == lost); /* one loss, whoever asks how often */
+    assert_true(life_of_next_process(x) == lost);
+    assert_int_equal(bw_local_store(x, &l, 4, BW_MIB), FP_ELEASE); /* nothing new comes into that segment */
+    assert_int_equal(bw_remote_write(x, lease, 5, BW_MIB), FP_ELEASE);
+    assert_true(bw_local_read_is(x, 1, BW_MIB));
+    lease_again(x, &l2);
+    fp_log_set_level(FP_LOG_INFO);
+    assert_true(l2.x.segment != l.x.segment);
+    assert_int_equal(bw_local_store(x, &l2, 6, BW_MIB), 0);
+    assert_true(local_sync(x, 0) == lost);
+    bnf_file_put(l.file);
+    bnf_file_put(l2.file);
+}
+
+static void test_server_mount_that_could_not_sync_is_believed_once(void **state)
+{
+    struct bnf_world *x = *state;
+    uint64_t life, lost;
+    struct bw_lease l;
+
+    bw_local_open(x);
+    bw_remote_open(x);
+    assert_int_equal(bw_local_lease(x, 16 * BW_MIB, BW_MIB, &l), 0);
+    assert_int_equal(bw_local_store(x, &l, 1, BW_MIB), 0);
+    life = local_sync(x, 0);
+    assert_true(local_sync(x, l.x.segment + 1000) == life); /* no such segment: it is gone, and all that was in it */
+    fp_log_set_level((enum fp_log_level) - 1);
+    lost = local_sync(x, l.x.segment);
+    fp_log_set_level(FP_LOG_INFO);
+    assert_true(lost != life);
+    assert_true(local_sync(x, l.x.segment) == lost); /* the next mount that meets the same error */
+    assert_true(remote_sync(x) == lost);
+    assert_int_equal(bw_local_store(x, &l, 2, BW_MIB), FP_ELEASE);
+    bnf_file_put(l.file);
+    assert_int_equal(bw_local_lease(x, 4 * BW_MIB, BW_MIB, &l), 0); /* the device itself is well */
+    assert_int_equal(bw_local_store(x, &l, 2, BW_MIB), 0);
+    bnf_file_put(l.file);
+}
+
+/* The kernel tells of a lost write-back once per open file: a mount's fdatasync must not use up what others have to hear. */
+static void test_server_mounts_have_descriptors_of_their_own(void **state)
+{
+    struct bnf_world *x = *state;
+    struct bw_lease l, l2;
+
+    bw_local_open(x);
+    assert_int_equal(bw_local_lease(x, BW_MIB, BW_MIB, &l), 0);
+    assert_int_equal(bw_local_lease(x, BW_MIB, BW_MIB, &l2), 0);
+    assert_int_equal(l.x.segment, l2.x.segment);
+    assert_int_equal(lseek(l.file->fd, 4096, SEEK_SET), 4096);
+    assert_int_equal(lseek(l2.file->fd, 0, SEEK_CUR), 0);
+    assert_int_equal(fcntl(l.file->fd, F_GETFL), fcntl(l2.file->fd, F_GETFL));
+    assert_true(!l.x.o_direct || (fcntl(l.file->fd, F_GETFL) & O_DIRECT));
+    bnf_file_put(l.file);
+    bnf_file_put(l2.file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -287,6 +443,9 @@ int main(void)
         M(test_server_deleted_space_is_free_at_once),
         D(test_server_lease_comes_in_segments),
         D(test_server_device_errors_refuse_leases_and_end),
+        D(test_server_sync_that_fails_is_a_loss_told_to_all),
+        D(test_server_mount_that_could_not_sync_is_believed_once),
+        D(test_server_mounts_have_descriptors_of_their_own),
     };
 
     fp_log_init("test", FP_LOG_INFO);

@@ -377,6 +377,44 @@ static void test_store_dirty_segments_are_told_once(void **state)
     store_end(s);
 }
 
+static void test_store_gives_nothing_more_in_a_condemned_segment(void **state)
+{
+    struct bnf_store *s = store_new(512 * MIB);
+    struct bnf_extent ext, ext2;
+    struct bnf_place at;
+    struct bnf_event ev;
+    struct bnf_stored r;
+    uint32_t slot;
+    uint64_t lease = lease_now(s, 1, true, 8 * MIB, MIB, &ext), remote = lease_now(s, 2, false, 8 * MIB, MIB, &ext2);
+
+    (void)state;
+    assert_int_equal(ext.slot, ext2.slot);
+    r = rec(1, &ext, 0, MIB);
+    assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), 0);
+    assert_int_equal(bnf_store_write_begin(s, 2, remote, 2, 1000, &at), 0); /* under way when it happens */
+    assert_int_equal(bnf_store_lease(s, 3, true, MIB, MIB, 77), 0);        /* and this one too */
+    assert_true(bnf_store_slot(s, ext.segment, &slot));
+    assert_int_equal(slot, ext.slot);
+    assert_true(bnf_store_condemn(s, slot));
+    assert_false(bnf_store_condemn(s, slot));
+    assert_false(bnf_store_slot(s, ext.segment + 1000, &slot));
+    r = rec(3, &ext, MIB, MIB);
+    assert_int_equal(bnf_store_stored(s, 1, lease, &r, 1), FP_ELEASE);
+    assert_int_equal(bnf_store_write_begin(s, 2, remote, 4, 1000, &at), FP_ELEASE);
+    assert_int_equal(bnf_store_write_end(s, remote, 2, &at, 0), 0);
+    finish_all(s);
+    while (bnf_store_pop_event(s, &ev))
+        assert_int_equal(ev.tag == 77 ? ev.status : -ECANCELED, -ECANCELED);
+    check_space(s);
+    assert_int_equal(space_of(s).leased_bytes, 0);
+    assert_int_equal(bnf_store_find(s, 1, &at), 0); /* what is there is read as before */
+    assert_int_equal(bnf_store_find(s, 2, &at), 0);
+    lease_now(s, 1, true, 8 * MIB, MIB, &ext2);
+    assert_true(ext2.segment != ext.segment);
+    check_space(s);
+    store_end(s);
+}
+
 static void test_store_knows_no_lease_of_an_earlier_run(void **state)
 {
     struct bnf_extent ext, ext2;
@@ -440,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_store_empty_segment_is_unlinked),
         cmocka_unit_test(test_store_inventory_is_ascending_and_whole),
         cmocka_unit_test(test_store_dirty_segments_are_told_once),
+        cmocka_unit_test(test_store_gives_nothing_more_in_a_condemned_segment),
         cmocka_unit_test(test_store_knows_no_lease_of_an_earlier_run),
         cmocka_unit_test(test_store_recovered_segments_are_dirty),
     };

@@ -104,7 +104,7 @@ static unsigned known_leases(void)
 
 static int ask_over_tcp(void)
 {
-    Fp__Empty e = FP__EMPTY__INIT;
+    Fp__BnfSync e = FP__BNF_SYNC__INIT;
     struct cl_rcall c = {
         .bnf = cl_bnf_find(mnt.m.data, 1), .type = FP__MSG_TYPE__MSG_BNF_SYNC, .msg = &e.base, .timeout_ms = 1000};
 

@@ -1,6 +1,7 @@
 /*
  * Whose data an fsync makes durable: all that is committed of the file, whoever stored it. Two mounts of the model's store; a mount
  * that was killed and came back is one more. What the mount itself wrote needs nothing that others' data needs: no request more.
+ * And who hears of a sync that failed: everybody who had something to lose by it, once.
  */
 #include "tests/unit/cl_fixture.h"
 
@@ -15,8 +16,24 @@ static struct cl_handle ha, hb;
 static uint8_t data[MIB];
 static uint64_t ino;
 
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+static atomic_int failing_syncs; /* of the mounts: so many from here on */
+
+/* As the kernel does it: an error is told once, and the next one finds clean pages. */
+int __wrap_fdatasync(int fd)
+{
+    if (failing_syncs > 0) {
+        failing_syncs--;
+        errno = EIO;
+        return -1;
+    }
+    return __real_fdatasync(fd);
+}
+
 static void begin(void)
 {
+    failing_syncs = 0;
     memset(&world_faults, 0, sizeof world_faults);
     world_core_start();
     near = world_bnf_add(1, true, 100 * MIB);
@@ -322,6 +339,169 @@ static void test_sync_of_synced_data_survives_a_reboot(void **state)
     end();
 }
 
+/* A second file of mount x with a window on near, or on far. */
+static void put_second(struct fx_mount *x, struct cl_handle *h, bool to_far)
+{
+    fx_open(x, h, world_file_new(MIB, 1));
+    put(x, h, 0, to_far);
+}
+
+static void check_good(struct fx_mount *x, struct cl_handle *h)
+{
+    assert_int_equal(cl_data_fsync(&x->m, h->inode), 0);
+    put(x, h, 1, false);
+    put(x, h, 2, true);
+    assert_int_equal(cl_data_fsync(&x->m, h->inode), 0);
+}
+
+static void test_sync_that_fails_is_told_to_each_file_of_the_mount_once(void **state)
+{
+    struct cl_handle h2, clean;
+
+    (void)state;
+    begin();
+    put_second(&a, &clean, false);
+    assert_int_equal(cl_data_fsync(&a.m, clean.inode), 0);
+    put(&a, &ha, 0, false);
+    put_second(&a, &h2, false);
+    failing_syncs = 1;
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(failing_syncs, 0);
+    assert_int_equal(sync_a(), -EIO); /* the kernel would say that all is well */
+    assert_int_equal(cl_data_fsync(&a.m, clean.inode), 0); /* had nothing to lose */
+    check_good(&a, &h2);
+    check_good(&a, &ha);
+    assert_true(near->nsegs > 1);
+    assert_int_equal(near->stale, 0); /* nobody tried to write there */
+    fx_close(&a, &h2);
+    fx_close(&a, &clean);
+    end();
+}
+
+static void test_sync_that_fails_is_told_to_other_mounts_too(void **state)
+{
+    (void)state;
+    for (int own_error = 0; own_error < 2; own_error++) { /* the pages were lost, or the device's cache: then only the first is told by the kernel */
+        struct cl_handle h2;
+
+        begin();
+        put(&a, &ha, 0, false);
+        put_second(&b, &h2, false);
+        failing_syncs = 1 + own_error;
+        assert_int_equal(sync_a(), -EIO);
+        assert_int_equal(cl_data_fsync(&b.m, h2.inode), -EIO);
+        fx_table(&a); /* late news */
+        fx_table(&b);
+        check_good(&b, &h2);
+        check_good(&a, &ha);
+        fx_close(&b, &h2);
+        end();
+    }
+}
+
+static void test_sync_that_fails_at_the_benefactor_is_told_to_all_mounts_once(void **state)
+{
+    struct cl_handle h2, h3;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, true);
+    put_second(&a, &h2, true);
+    put_second(&b, &h3, true);
+    far->sync_lost = 1;
+    assert_int_equal(sync_a(), -EIO);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(cl_data_fsync(&b.m, h3.inode), -EIO);
+    check_good(&a, &ha);
+    check_good(&a, &h2);
+    check_good(&b, &h3);
+    fx_close(&a, &h2);
+    fx_close(&b, &h3);
+    end();
+}
+
+static void test_sync_that_fails_for_another_mounts_data_is_told_once(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, true);
+    far->sync_lost = 1;
+    assert_int_equal(sync_a(), -EIO);
+    assert_int_equal(sync_a(), 0);
+    assert_int_equal(cl_data_fsync(&b.m, hb.inode), -EIO);
+    check_good(&b, &hb);
+    end();
+}
+
+static void test_sync_that_fails_is_told_to_files_that_were_closed_and_forgotten(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    put_second(&a, &h2, false);
+    cl_data_forget(&a.m, ha.inode);
+    failing_syncs = 1;
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(sync_a(), -EIO);
+    check_good(&a, &ha);
+    cl_data_forget(&a.m, ha.inode); /* synced: nothing is remembered */
+    put(&a, &h2, 1, false);
+    failing_syncs = 1;
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(sync_a(), 0);
+    fx_close(&a, &h2);
+    end();
+}
+
+static int sync_everything(void)
+{
+    return cl_data_sync_all(&a.m, true, fp_now_ms() + 4000);
+}
+
+static void test_sync_of_everything_tells_of_files_that_have_lost_data_once(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    put_second(&a, &h2, false);
+    failing_syncs = 1;
+    assert_int_equal(sync_everything(), -EIO);
+    assert_int_equal(sync_everything(), 0);
+    assert_int_equal(sync_a(), -EIO); /* its own user has to know */
+    reboot(near, 12, true);
+    assert_int_equal(sync_everything(), -EIO);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(sync_everything(), 0);
+    fx_close(&a, &h2);
+    end();
+}
+
+static void test_sync_that_fails_is_told_when_the_benefactor_is_back(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    put_second(&b, &h2, false);
+    near->down = true;
+    world_bnf_break(near);
+    failing_syncs = 1;
+    assert_int_equal(sync_a(), -EIO);
+    near->down = false;
+    usleep(1100000); /* a link is not tried again at once */
+    cl_segs_tick(a.m.data);
+    assert_true(near->life != 11);
+    assert_int_equal(cl_data_fsync(&b.m, h2.inode), -EIO);
+    check_good(&b, &h2);
+    fx_close(&b, &h2);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +517,13 @@ int main(void)
         cmocka_unit_test(test_sync_of_a_file_too_large_to_look_at_asks_all),
         cmocka_unit_test(test_sync_tells_what_a_rebooted_node_may_have_lost_of_another_mounts_data),
         cmocka_unit_test(test_sync_of_synced_data_survives_a_reboot),
+        cmocka_unit_test(test_sync_that_fails_is_told_to_each_file_of_the_mount_once),
+        cmocka_unit_test(test_sync_that_fails_is_told_to_other_mounts_too),
+        cmocka_unit_test(test_sync_that_fails_at_the_benefactor_is_told_to_all_mounts_once),
+        cmocka_unit_test(test_sync_that_fails_for_another_mounts_data_is_told_once),
+        cmocka_unit_test(test_sync_that_fails_is_told_to_files_that_were_closed_and_forgotten),
+        cmocka_unit_test(test_sync_of_everything_tells_of_files_that_have_lost_data_once),
+        cmocka_unit_test(test_sync_that_fails_is_told_when_the_benefactor_is_back),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
