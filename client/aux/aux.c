@@ -153,6 +153,21 @@ static int wait_for_start(struct cl_aux *a)
 	return rc;
 }
 
+/* A chain that makes no sense works, and gains nothing: the user is told. */
+static void warn_of_order(const struct cl_aux *a)
+{
+	for (uint32_t i = 0; i < a->napps; i++)
+		for (uint32_t k = i + 1; k < a->napps; k++) {
+			const char *first = a->app[i].info.name, *then = a->app[k].info.name;
+
+			if ((a->app[i].info.has & FP_AUXW_HAS_IN) && strcmp(then, "dedup") == 0)
+				FP_WARN("--auxapp: dedup comes after %s, which changes the data: it will find no duplicates. Declare it before %s",
+					first, first);
+			else if (strcmp(first, "encrypt") == 0 && (a->app[k].info.has & FP_AUXW_HAS_OUT))
+				FP_WARN("--auxapp: %s comes after encrypt and sees encrypted data only. Declare it before encrypt", then);
+		}
+}
+
 int cl_aux_start(struct cl_mount *m, struct cl_pool *pool)
 {
 	struct cl_aux *a = NULL;
@@ -175,6 +190,7 @@ int cl_aux_start(struct cl_mount *m, struct cl_pool *pool)
 		}
 		return rc;
 	}
+	warn_of_order(a);
 	m->aux = a;
 	return 0;
 }

@@ -64,6 +64,12 @@ static int send_event(struct cl_aux *a, struct aux_call *c)
 	return cl_aux_tx(a, &iov, 1);
 }
 
+/* lock held. What the user gets to see of `fpctl auxapps set`. */
+static void change_is(struct aux_app *p, const char *text, uint32_t text_bytes, const char *outcome)
+{
+	snprintf(p->change, sizeof(p->change), "%.*s: %s", (int)text_bytes, text, outcome);
+}
+
 /* What the host refuses is not told to the next one either. */
 static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int status)
 {
@@ -71,12 +77,22 @@ static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int
 	struct aux_app *p = &a->app[c->app];
 
 	FP_WARN("aux-app %s: %.*s is refused: %s", cl_aux_app_name(p), (int)c->text_bytes, text, fp_strerror(status));
+	change_is(p, text, c->text_bytes, "refused; the log of the mount says why");
 	for (uint32_t i = 0; i < p->nchanged; i++) {
 		if (strlen(p->changed[i]) == c->text_bytes && memcmp(p->changed[i], text, c->text_bytes) == 0) {
 			memcpy(p->changed[i], p->changed[--p->nchanged], sizeof(p->changed[i]));
 			break;
 		}
 	}
+}
+
+/* lock held. answered: by the host; else it has ended, and the next one is told. */
+static void change_done(struct cl_aux *a, const struct fp_auxw_change *c, bool answered, int status)
+{
+	if (answered && status < 0)
+		change_refused(a, c, status);
+	else
+		change_is(&a->app[c->app], (const char *)(c + 1), c->text_bytes, answered ? "done" : "with the next start of the host");
 }
 
 static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
@@ -87,8 +103,8 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 	pthread_mutex_lock(&a->lock);
 	e->finished = true;
 	e->status = msg && msg->type == FP_AUXW_DONE ? ((const struct fp_auxw_done *)msg)->status : status;
-	if (msg && e->status < 0 && ((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
-		change_refused(a, (const struct fp_auxw_change *)(const void *)e->msg, e->status);
+	if (((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
+		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg != NULL, e->status);
 	event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);
@@ -352,6 +368,7 @@ static void set_bypass(struct cl_aux *a, struct aux_app *p, bool on)
 		p->why[0] = '\0';
 	memset(p->failed_ms, 0, sizeof(p->failed_ms));
 	p->counted_from = p->failures;
+	change_is(p, on ? "bypass=on" : "bypass=off", on ? 9 : 10, "done");
 	cl_aux_refresh_wishes(a);
 	a->reload = true; /* the chain is put together when a host starts */
 	FP_INFO("aux-app %s is %s", cl_aux_app_name(p), on ? "bypassed" : "in use again");
@@ -375,6 +392,8 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 		remember(&a->app[app], msg->name, msg->value);
 		if (!a->app[app].bypassed && !a->app[app].failed) /* else when it is in use again */
 			e = event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
+		else
+			snprintf(a->app[app].change, sizeof(a->app[app].change), "%s=%s: when it is in use again", msg->name, msg->value);
 	}
 	pthread_mutex_unlock(&a->lock);
 	if (!e) {

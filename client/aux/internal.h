@@ -77,6 +77,7 @@ struct aux_app {
 	char why[200];                 /* the last failure */
 	char changed[16][160];         /* "name=value" that `fpctl auxapps set` has changed: told to each new host */
 	uint32_t nchanged;
+	char change[300];              /* the last of them, and what came of it: for fpctl */
 	uint64_t failed_ms[100];       /* ring of the last `failures` */
 	uint64_t failures, restarts;
 	uint64_t counted_from;         /* failures before do not count: it was taken in again */

@@ -20,7 +20,7 @@ struct aux_report {
 	Fp__AuxThread threads[FP_AUXW_APPS_MAX][FP_AUXW_THREADS_MAX], *thread_list[FP_AUXW_APPS_MAX][FP_AUXW_THREADS_MAX];
 	Fp__AuxCounter counters[FP_AUXW_APPS_MAX][FP_AUXW_COUNTERS_MAX], *counter_list[FP_AUXW_APPS_MAX][FP_AUXW_COUNTERS_MAX];
 	struct aux_totals totals[FP_AUXW_APPS_MAX];
-	char name[FP_AUXW_APPS_MAX][256], version[FP_AUXW_APPS_MAX][NAME_BYTES], why[FP_AUXW_APPS_MAX][200];
+	char name[FP_AUXW_APPS_MAX][256], version[FP_AUXW_APPS_MAX][NAME_BYTES], why[FP_AUXW_APPS_MAX][200], change[FP_AUXW_APPS_MAX][300];
 };
 
 int cl_aux_stats_new(struct cl_aux *a)
@@ -144,6 +144,8 @@ static void add_texts(struct cl_aux *a, struct aux_report *r, uint32_t i, const 
 	r->stats[i].name = r->name[i];
 	r->stats[i].version = r->version[i];
 	r->stats[i].why = r->why[i];
+	copy_text(r->change[i], sizeof(r->change[i]), p->change, sizeof(p->change));
+	r->stats[i].change = r->change[i];
 	r->stats[i].declared = (char *)p->decl.text;
 	r->stats[i].state = (char *)state_of(a, p);
 }

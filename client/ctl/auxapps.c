@@ -79,6 +79,7 @@ static json_t *json_app(const Fp__CtlClient *c, const Fp__AuxAppStats *a, struct
                           ctl_json_bytes(a->declared, strlen(a->declared)), "mount", (json_int_t)c->session, "mountpoint",
                           ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "node", c->node, "state", a->state, "why",
                           ctl_json_bytes(a->why, strlen(a->why)), "cores", (int)a->cores);
+    json_object_set_new(j, "change", ctl_json_bytes(a->change, strlen(a->change)));
     json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o}",
                              "chunks", (json_int_t)a->chunks, "bytes_in", (json_int_t)a->bytes_in, "bytes_out",
                              (json_int_t)a->bytes_out, "chunks_read", (json_int_t)a->chunks_in, "events",
@@ -188,8 +189,11 @@ static void print_notes(const Fp__CtlStatusReply *r)
         const Fp__CtlClient *c = r->clients[i];
         for (size_t k = 0; c->stats && k < c->stats->n_auxapps; k++) {
             const Fp__AuxAppStats *a = c->stats->auxapps[k];
+            ctl_print_line(a->name, "declared: %s", a->declared);
             if (a->why[0])
                 ctl_print_line(a->name, "%s", a->why);
+            if (a->change[0])
+                ctl_print_line(a->name, "set %s", a->change);
             for (size_t n = 0; n < a->n_counters; n++)
                 ctl_print_line(a->name, "%s: %lld", a->counters[n]->name, (long long)a->counters[n]->value);
         }
@@ -239,6 +243,67 @@ static int watch(const struct ctl_options *o, struct ctl_link *l)
 
 /* ---------------------------------------------------------------- set */
 
+/* Tells, mount by mount, what came of the change; `waiting`: those that have not said so yet. Returns how many have the aux-app. */
+static unsigned outcome(const struct ctl_options *o, const Fp__CtlStatusReply *r, bool tell, unsigned *waiting, unsigned *refused)
+{
+    size_t len = strlen(o->aux_change);
+    unsigned mounts = 0;
+    *waiting = *refused = 0;
+    for (size_t i = 0; i < r->n_clients; i++) {
+        const Fp__CtlClient *c = r->clients[i];
+        for (size_t k = 0; c->connected && c->stats && k < c->stats->n_auxapps; k++) {
+            const Fp__AuxAppStats *a = c->stats->auxapps[k];
+            if (strcmp(a->name, o->aux_name) != 0)
+                continue;
+            mounts++;
+            bool said = strncmp(a->change, o->aux_change, len) == 0 && a->change[len] == ':';
+            *waiting += !said;
+            *refused += said && strncmp(a->change + len, ": refused", 9) == 0;
+            if (tell)
+                printf("%s:%s %s\n", c->node, c->mountpoint, said ? a->change : "has not answered yet: see fpctl auxapps");
+        }
+    }
+    return mounts;
+}
+
+/* The mounts report once a second; what was said of an earlier change of the same words counts as an answer to this one. */
+static int wait_for_outcome(const struct ctl_options *o, struct ctl_link *l)
+{
+    static const struct timespec pause = {0, 500000000};
+    unsigned waiting = 1, refused = 0;
+    for (int tries = 0; tries < 8; tries++) {
+        Fp__CtlStatusReply *r = NULL;
+        nanosleep(&pause, NULL);
+        int rc = ctl_ask_status(l, &r);
+        if (rc < 0)
+            return rc;
+        outcome(o, r, false, &waiting, &refused);
+        if (waiting == 0 || tries == 7)
+            outcome(o, r, true, &waiting, &refused);
+        fp__ctl_status_reply__free_unpacked(r, NULL);
+        if (waiting == 0)
+            break;
+    }
+    if (refused)
+        FP_ERROR("%s: %s is refused", o->aux_name, o->aux_change);
+    return refused ? -EINVAL : ctl_flush();
+}
+
+static int somebody_has(const struct ctl_options *o, struct ctl_link *l)
+{
+    Fp__CtlStatusReply *r = NULL;
+    unsigned waiting, refused;
+    int rc = ctl_ask_status(l, &r);
+    if (rc < 0)
+        return rc;
+    unsigned mounts = outcome(o, r, false, &waiting, &refused);
+    fp__ctl_status_reply__free_unpacked(r, NULL);
+    if (mounts)
+        return 0;
+    FP_ERROR("no mount of this store has an aux-app '%s': see fpctl auxapps", o->aux_name);
+    return -ENOENT;
+}
+
 static int set(const struct ctl_options *o, struct ctl_link *l)
 {
     Fp__AuxSet q = FP__AUX_SET__INIT;
@@ -249,21 +314,18 @@ static int set(const struct ctl_options *o, struct ctl_link *l)
         FP_ERROR("'%s' is not OPTION=VALUE, such as cores=2", o->aux_change);
         return -EINVAL;
     }
+    int rc = somebody_has(o, l);
+    if (rc < 0)
+        return rc;
     snprintf(name, sizeof name, "%.*s", (int)(value - o->aux_change), o->aux_change);
     q.app = (char *)o->aux_name;
     q.name = name;
     q.value = (char *)value + 1;
-    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_AUX_SET, &q.base, &fp__aux_msg_reply__descriptor, &reply);
+    rc = ctl_link_call(l, FP__MSG_TYPE__MSG_AUX_SET, &q.base, &fp__aux_msg_reply__descriptor, &reply);
     if (rc < 0)
         return ctl_link_failed(l, rc, "auxapps set");
-    unsigned mounts = ((Fp__AuxMsgReply *)reply)->mounts;
     protobuf_c_message_free_unpacked(reply, NULL);
-    if (mounts == 0) {
-        FP_ERROR("no mount of this store has an aux-app %s: see fpctl auxapps", o->aux_name);
-        return -ENOENT;
-    }
-    printf("passed on to %u mount%s; fpctl auxapps shows what came of it\n", mounts, mounts == 1 ? "" : "s");
-    return ctl_flush();
+    return wait_for_outcome(o, l);
 }
 
 int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)

@@ -46,7 +46,8 @@ static const struct fp_opt options[] = {
 static const struct fp_opt_table table = {
     .prog = "fpctl",
     .section = "ctl",
-    .summary = "Look at an fpstore, or stop it. The store is the one given by --manager and --key, or the one "
+    .summary = "Look at an fpstore, or stop it. fpctl auxapps set NAME OPTION=VALUE changes an aux-app that runs, fpctl auxapp new "
+               "NAME makes the skeleton of one. The store is the one given by --manager and --key, or the one "
                "mounted at PATH or the current directory, or the only one mounted here.",
     .opts = options,
 };
@@ -76,7 +77,7 @@ static int take_words(struct ctl_options *words, int *argc, char **argv)
     for (int i = 1; i + 1 < *argc; i++) {
         if (strcmp(argv[i], "auxapps") != 0 || strcmp(argv[i + 1], "set") != 0)
             continue;
-        if (i + 3 >= *argc)
+        if (i + 3 >= *argc || !strchr(argv[i + 3], '='))
             return -EINVAL;
         words->aux_name = argv[i + 2];
         words->aux_change = argv[i + 3];
