@@ -225,7 +225,9 @@ static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_
 		as_it_came(a, o);
 		return;
 	}
-	if (!cl_aux_result_parse(job, msg, o->cap_bytes, a->region + o->out_a, a->region + o->out_b, &o->copy)) {
+	/* A call that gave up at its deadline, as it should, refuses nothing: it has failed, as if it had not come back. */
+	if (!cl_aux_result_parse(job, msg, o->cap_bytes, a->region + o->out_a, a->region + o->out_b, &o->copy) || job->status == -ECANCELED ||
+	    job->status == -ETIMEDOUT) {
 		bad_answer(a, o, msg);
 		return;
 	}

@@ -388,7 +388,7 @@ static int drain(struct cl_aux *a, int fd, uint8_t *buf, bool services)
 		else if (!on_job_message(a, h))
 			host_over(a, "it said what makes no sense", -1, false);
 		if (a->nonsense && a->host) /* an answer that no good aux-app gives */
-			host_over(a, "it gave an answer that makes no sense", a->nonsense_app, false);
+			host_over(a, "it gave up at its deadline, or gave an answer that makes no sense", a->nonsense_app, false);
 		a->nonsense = false;
 	}
 	return 1;
