@@ -25,7 +25,7 @@ SECONDS = 50
 MACHINE = r"""
 set -euE
 trap 'exit 77' ERR # no such machine to be had here
-top=$1 bin=$2 script=$3
+top=$1 bin=$2 script=$3 header=$4
 ip link set lo up
 mount -t tmpfs none "$top"
 mkdir "$top/upper" "$top/work" "$top/root"
@@ -37,6 +37,9 @@ mount -t tmpfs none run
 mount -t tmpfs none tmp
 mkdir -p usr/local/bin usr/local/sbin ssd root home
 for p in "$bin"/fp*; do cp "$p" usr/local/bin/; done
+mkdir -p usr/local/lib/fpstore usr/local/include/fp
+cp -r "$bin/../lib/auxapps" usr/local/lib/fpstore/
+cp "$header" usr/local/include/fp/
 ln -sf fp-mount usr/local/bin/fpstore
 ln -sf ../bin/fp-mount usr/local/sbin/mount.fuse.fpstore
 echo '127.0.0.1 localhost node0' > etc/hosts
@@ -119,7 +122,8 @@ def test_example(name, line, prepare, commands, tmp_path, as_root):
     script.write_text(script_of(prepare, commands))
     top.mkdir()
     run = subprocess.run(
-        ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "bash", machine, top, BIN, script],
+        ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "bash", machine, top, BIN, script,
+         os.path.join(TOP, "include/fp/auxapp.h")],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS * SLOW)
     if run.returncode == 77 or run.stdout.startswith("unshare: "):
         pytest.skip(f"a machine of its own cannot be had here: {run.stdout.strip()}")
