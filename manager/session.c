@@ -518,6 +518,8 @@ int mgr_session_tick(struct mgr_core *c)
         }
         if (!s->expired && silent > c->o.session_timeout_ms)
             rc = expire(c, s);
+        if (!rc && s->waits) /* the one it waits for may have lost its connection only now */
+            rc = bury(c, s);
         if (!rc && s->expired && silent > c->o.session_timeout_ms + c->o.orphan_grace_ms)
             rc = mgr_session_end(c, s);
     }

@@ -519,6 +519,25 @@ static void test_dead_session_is_not_waited_for_by_who_has_its_mountpoint(void *
     f.session = f.conn->sess->id;
 }
 
+/* Its node was cut off or booted anew, so that the manager hears of its end after the new mount has come. */
+static void test_dead_session_whose_connection_ends_late_is_not_waited_for(void **state)
+{
+    struct mgr_conn *old = f.conn;
+
+    (void)state;
+    assert_int_equal(numbers(f.conn, 100, NULL), 100);
+    f.conn = fix_conn(&f);
+    assert_int_not_equal(fix_hello_client(&f, f.conn, 0, NULL), 0);
+    fix_tick(&f, 1000);
+    assert_true(f.conn->sess->waits);
+    fix_lost(&f, old);
+    fix_tick(&f, 700);
+    assert_int_equal(f.core->early_session, 0);
+    fix_tick(&f, 100);
+    assert_false(f.conn->sess->waits);
+    f.session = f.conn->sess->id;
+}
+
 static void test_file_with_a_number_of_the_client(void **state)
 {
     Fp__MkNod m = FP__MK_NOD__INIT;
@@ -615,6 +634,7 @@ int main(void)
         T(test_session_that_comes_back_with_nothing_to_tell_is_not_waited_for),
         T(test_session_with_numbers_is_waited_for_until_it_expires),
         T(test_dead_session_is_not_waited_for_by_who_has_its_mountpoint),
+        T(test_dead_session_whose_connection_ends_late_is_not_waited_for),
         T(test_file_with_a_number_of_the_client),
         T(test_stop_tells_clients_first),
         T(test_inode_numbers_of_the_last_seconds_are_not_given_out_again),
