@@ -270,6 +270,7 @@ MGR_HANDLER(inodes)
     if (!is_alone(c) || !s->may_cache || s->waits ||
         c->n.inodes + 4 * (uint64_t)count > c->o.inodes_max)
         return 0;
+    rq->durable = c->early_session != s->id; /* after a power failure, too, somebody may have to wait for this one */
     rc = early_set(c, s->id);
     r->first = c->n.next_ino;
     r->count = count;

@@ -114,6 +114,7 @@ void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *
     rc = end(f);
     free(buf);
     f->status = rc ? rc : r.status;
+    f->durable = r.durable;
     if (!f->status && out) {
         assert_non_null(r.msg);
         assert_ptr_equal(r.msg->descriptor, out);

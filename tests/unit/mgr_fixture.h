@@ -25,6 +25,7 @@ struct fix {
     uint32_t bnf;
     struct mgr_conn *bnf_conn;
     int status;                    /* of the last call */
+    bool durable; /* the last answer waits for a sync */
     struct fix_out outs[FIX_OUTS]; /* of the last call */
     size_t out_count;
 };

@@ -538,6 +538,18 @@ static void test_dead_session_whose_connection_ends_late_is_not_waited_for(void 
     f.session = f.conn->sess->id;
 }
 
+static void test_who_has_numbers_is_known_after_a_power_failure(void **state)
+{
+    Fp__Inodes m = FP__INODES__INIT;
+
+    (void)state;
+    m.count = 10;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_INODES, &m, &fp__inodes_reply__descriptor));
+    assert_true(f.durable); /* answered when it is synced */
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_INODES, &m, &fp__inodes_reply__descriptor));
+    assert_false(f.durable); /* nothing new */
+}
+
 static void test_file_with_a_number_of_the_client(void **state)
 {
     Fp__MkNod m = FP__MK_NOD__INIT;
@@ -635,6 +647,7 @@ int main(void)
         T(test_session_with_numbers_is_waited_for_until_it_expires),
         T(test_dead_session_is_not_waited_for_by_who_has_its_mountpoint),
         T(test_dead_session_whose_connection_ends_late_is_not_waited_for),
+        T(test_who_has_numbers_is_known_after_a_power_failure),
         T(test_file_with_a_number_of_the_client),
         T(test_stop_tells_clients_first),
         T(test_inode_numbers_of_the_last_seconds_are_not_given_out_again),
