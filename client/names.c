@@ -305,6 +305,7 @@ bool cl_names_create(uint64_t dir, const char *name, const struct cl_name_new *n
         if (e) {
             become_file(e, n, &d->attr);
             e->time_ns = *time_ns = change(d, n->now_ns);
+            d->busy++;
             fill(e, a);
             made = true;
         } else {
@@ -327,10 +328,20 @@ bool cl_names_remove(uint64_t dir, const char *name, int64_t now_ns, uint64_t *i
     if (removed) {
         *ino = (*p)->ino;
         *time_ns = change(d, now_ns);
+        d->busy++;
         drop(d, p);
     }
     pthread_mutex_unlock(&lock);
     return removed;
+}
+
+void cl_names_queued(uint64_t dir)
+{
+    pthread_mutex_lock(&lock);
+    struct dir *d = dir_of(dir);
+    if (d)
+        d->busy -= d->busy > 0;
+    pthread_mutex_unlock(&lock);
 }
 
 /* -------------------------------------------------------------- requests */

@@ -54,6 +54,9 @@ bool cl_names_can_create(uint64_t dir, const char *name);
 bool cl_names_create(uint64_t dir, const char *name, const struct cl_name_new *n, Fp__Attr *a, int64_t *time_ns);
 /* The name is absent from now on. False: it is not a file with this one name, as far as we know. */
 bool cl_names_remove(uint64_t dir, const char *name, int64_t now_ns, uint64_t *ino, int64_t *time_ns);
+/* After each of these two, once the request is on its way: what the manager is asked before that, it answers as if this
+ * had not been. */
+void cl_names_queued(uint64_t dir);
 
 /* Before a request goes to the manager, whatever it is: what it may change is not known any more. *mark is for
  * cl_names_answered, which is called before anybody hears of the answer. */

@@ -211,7 +211,9 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
         op->open.fi.noflush = false; /* close waits for the manager's answer */
         op->touched = 0;
         cl_dircache_drop(msg->parent);
-        if (cl_early_create(m, h->inode, &early, late_create, op)) {
+        bool told = cl_early_create(m, h->inode, &early, late_create, op);
+        cl_names_queued(msg->parent);
+        if (told) {
             reply_open(op, &a);
             cl_op_free(op);
         }

@@ -52,7 +52,9 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
     if (known) {
         set_nlink(m, early.ino, 0);
         cl_dircache_drop(msg->parent);
-        if (cl_early_unlink(m, &early, late_unlink, op))
+        bool told = cl_early_unlink(m, &early, late_unlink, op);
+        cl_names_queued(msg->parent);
+        if (told)
             cl_op_reply_err(op, 0);
     }
     cl_early_end(m);

@@ -70,6 +70,8 @@ static bool create(uint64_t dir, const char *name, uint64_t ino, Fp__Attr *a)
     int64_t time_ns = 0;
     bool ok = cl_names_create(dir, name, &n, a, &time_ns);
     assert_true(!ok || time_ns == a->ctime_ns);
+    if (ok)
+        cl_names_queued(dir);
     return ok;
 }
 
@@ -77,7 +79,10 @@ static bool removed(uint64_t dir, const char *name)
 {
     uint64_t ino;
     int64_t time_ns;
-    return cl_names_remove(dir, name, 3000, &ino, &time_ns);
+    bool ok = cl_names_remove(dir, name, 3000, &ino, &time_ns);
+    if (ok)
+        cl_names_queued(dir);
+    return ok;
 }
 
 static ProtobufCBinaryData bytes(const char *s)
@@ -285,6 +290,26 @@ static void test_names_old_attributes_are_not_learnt(void **state)
     assert_false(cl_names_attr(D, &a));
 }
 
+static void test_names_nothing_is_learnt_before_the_request_is_queued(void **state)
+{
+    Fp__Attr dir = made(D, 0755), a;
+    struct cl_names_mark mark;
+    uint64_t stamp, ino;
+    int64_t time_ns;
+    (void)state;
+    assert_true(create(D, "a", 100, &a));
+    mark = send_setattr(D);
+    cl_names_answered(&mark, true);
+    assert_true(cl_names_remove(D, "a", 3000, &ino, &time_ns));
+    stamp = cl_names_stamp(D); /* the manager may be asked now, and not know of the removal */
+    assert_int_equal(stamp, 0);
+    cl_names_queued(D);
+    stamp = cl_names_stamp(D);
+    assert_int_not_equal(stamp, 0);
+    cl_names_learn(stamp, &dir);
+    assert_true(cl_names_attr(D, &a));
+}
+
 static void test_names_outcome_that_nobody_knows_forgets_the_directory(void **state)
 {
     struct cl_names_mark mark;
@@ -426,6 +451,7 @@ int main(void)
         T(test_names_renamed_ones_are_not_known),
         T(test_names_directory_that_changes_is_learnt_again),
         T(test_names_old_attributes_are_not_learnt),
+        T(test_names_nothing_is_learnt_before_the_request_is_queued),
         T(test_names_outcome_that_nobody_knows_forgets_the_directory),
         T(test_names_request_of_an_early_change_changes_nothing),
         T(test_names_many_stay_known),
