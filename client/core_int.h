@@ -55,7 +55,7 @@ struct cl_request {
  */
 struct cl_early {
     atomic_bool on;
-    atomic_bool asked;     /* MSG_INODES is under way */
+    atomic_bool asked;     /* MSG_INODES is under way, whichever way */
     atomic_uint users;     /* threads that answer programs from here */
     atomic_uint inflight;  /* requests whose programs have been told already */
     atomic_uint uses;      /* only grows: was it used? */
@@ -146,6 +146,7 @@ void cl_link_stats(struct cl_core *c);
 /* early.c; core loop */
 void cl_early_init(struct cl_core *c);
 void cl_early_off(struct cl_core *c);   /* from here on nothing is answered early */
+bool cl_early_ended(struct cl_core *c); /* the manager knows all that programs have been told */
 void cl_early_check(struct cl_core *c); /* has it ended? Then MSG_ALONE is answered */
 void cl_early_tick(struct cl_core *c);
 

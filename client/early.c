@@ -88,9 +88,10 @@ static void done_ask(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_core *c = a->c;
     struct cl_early *e = &c->early;
     const Fp__InodesReply *r = (const Fp__InodesReply *)reply;
+    /* Also without numbers to use, the manager may have noted that we may: what is not used is given back. */
+    e->lent |= status != 0 || r->count > 0;
     if (status == 0 && r->count > 0 && a->period == atomic_load(&c->alone) && c->link == CL_LINK_UP) {
         take_numbers(e, r->first, r->count);
-        e->lent = true;
         e->idle_ticks = 0;
         atomic_store(&e->on, true);
     } else {
@@ -154,15 +155,16 @@ void cl_early_off(struct cl_core *c)
     pthread_mutex_unlock(&e->lock);
 }
 
-static bool ended(const struct cl_early *e)
+bool cl_early_ended(struct cl_core *c)
 {
+    const struct cl_early *e = &c->early;
     return atomic_load(&e->users) == 0 && atomic_load(&e->inflight) == 0;
 }
 
 void cl_early_check(struct cl_core *c)
 {
     struct cl_early *e = &c->early;
-    if (!e->recalled || !c->conn || (!atomic_load(&c->alone) && !ended(e)))
+    if (!e->recalled || !c->conn || (!atomic_load(&c->alone) && !cl_early_ended(c)))
         return;
     e->recalled = false;
     (void)fp_rpc_reply(c->conn, &(struct fp_rpc_reply){.id = e->recall_id, .type = FP__MSG_TYPE__MSG_ALONE});
@@ -170,7 +172,8 @@ void cl_early_check(struct cl_core *c)
 
 static void done_give_back(void *arg, int status, const ProtobufCMessage *reply)
 {
-    (void)arg;
+    struct cl_core *c = arg;
+    atomic_store(&c->early.asked, false);
     (void)status; /* if it was not heard: the next hello, or the next time */
     (void)reply;
 }
@@ -186,9 +189,10 @@ void cl_early_tick(struct cl_core *c)
         if (e->idle_ticks >= IDLE_TICKS)
             atomic_store(&e->on, false);
     }
-    if (!atomic_load(&e->on) && e->lent && ended(e) && !atomic_load(&e->asked)) {
+    /* Nobody asks at the same time: were that executed first, we would have the right and the manager would not know. */
+    if (!atomic_load(&e->on) && e->lent && cl_early_ended(c) && !atomic_exchange(&e->asked, true)) {
         e->lent = false;
-        cl_mgr_call(c->m, FP__MSG_TYPE__MSG_INODES, &none.base, done_give_back, NULL);
+        cl_mgr_call(c->m, FP__MSG_TYPE__MSG_INODES, &none.base, done_give_back, c);
     }
     cl_early_check(c);
 }

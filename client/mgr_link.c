@@ -223,7 +223,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.open_ino = open;
     h.n_open_ino = nopen;
     h.open_known = c->session != 0;
-    h.early = c->early.lent = atomic_load(&c->early.inflight) > 0;
+    h.early = c->early.lent = !cl_early_ended(c);
     struct fp_rpc_req req = {
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
     int rc = fp_rpc_call(conn, &req, NULL);
