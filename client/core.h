@@ -67,9 +67,11 @@ void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *ms
 void cl_mgr_fail_lasting(struct cl_mount *m, int err);
 /*
  * As cl_mgr_call, for a change that a program has been told of already (early.h): no request of this mount goes before it that
- * comes after this. lasting: as cl_mgr_call_lasting.
+ * comes after this. interrupted: as for cl_mgr_call_intr; NULL: nobody is to be asked.
  */
-void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool lasting, cl_mgr_cb cb, void *arg);
+void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg),
+                       cl_mgr_cb cb, void *arg);
+void cl_mgr_call_early_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /* End all waits that have an `interrupted`, with err, and wait until that is done. Before the FUSE session goes. Any thread but the core loop. */
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
 /* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */

@@ -42,7 +42,7 @@ struct cl_creating {
     struct cl_inode *inode; /* with a reference */
     uint64_t parent;
     cl_early_late late; /* NULL: the program has its answer */
-    void *arg;
+    struct cl_op *op;   /* with late */
     struct waiting_close *closes; /* created_lock */
 };
 
@@ -50,8 +50,8 @@ struct removing {
     struct cl_mount *m;
     uint64_t parent, ino;
     bool told_late;
-    cl_early_late late;
-    void *arg;
+    cl_early_late late; /* NULL: the program has its answer */
+    struct cl_op *op;
 };
 
 /* Of inode->creating and what it points to, for all inodes: it is held for some instructions. */
@@ -223,13 +223,16 @@ static void one_less(struct cl_core *c)
     cl_early_check(c);
 }
 
-/* What is known of the directory is wrong; the kernel forgets its part by itself, in half a second. */
-static void failed(struct cl_mount *m, uint64_t parent, uint64_t ino, int status, const char *what)
+/* What is known of the directory is wrong; the kernel forgets its part by itself, in half a second. told: what a program
+ * takes for done; NULL: it hears of the failure. */
+static void failed(struct cl_mount *m, uint64_t parent, uint64_t ino, int status, const char *told)
 {
     char line[200];
     cl_names_forget(parent);
+    if (!told)
+        return;
     snprintf(line, sizeof line, "inode %llu in directory %llu: it was told to be %s, which failed: %s",
-             (unsigned long long)ino, (unsigned long long)parent, what, fp_strerror(status));
+             (unsigned long long)ino, (unsigned long long)parent, told, fp_strerror(status));
     cl_data_tell_error(m, line);
 }
 
@@ -256,7 +259,7 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
     if (status == 0)
         cl_inode_hold(m, inode); /* not before: a hello tells what was answered */
     else
-        failed(m, cr->parent, inode->ino, status, "made");
+        failed(m, cr->parent, inode->ino, status, cr->late ? NULL : "made");
     struct waiting_close *w = created(cr, status);
     while (w) {
         struct waiting_close *next = w->next;
@@ -265,7 +268,7 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
         w = next;
     }
     if (cr->late)
-        cr->late(cr->arg, status == 0 ? 0 : inode->create_error, reply);
+        cr->late(cr->op, status == -EINTR ? status : inode->create_error, reply);
     cl_inode_put(m, inode);
     free(cr);
     one_less(m->core);
@@ -276,7 +279,12 @@ static bool too_many(struct cl_mount *m)
     return atomic_fetch_add(&m->core->early.inflight, 1) >= LATE_FROM;
 }
 
-bool cl_early_create(struct cl_mount *m, struct cl_inode *inode, Fp__MkNod *msg, cl_early_late late, void *arg)
+static bool create_interrupted(void *arg)
+{
+    return cl_op_interrupted(((const struct cl_creating *)arg)->op);
+}
+
+bool cl_early_create(struct cl_mount *m, struct cl_inode *inode, Fp__MkNod *msg, cl_early_late late, struct cl_op *op)
 {
     struct cl_creating *cr = calloc(1, sizeof *cr);
     if (!cr) {
@@ -287,29 +295,37 @@ bool cl_early_create(struct cl_mount *m, struct cl_inode *inode, Fp__MkNod *msg,
     *cr = (struct cl_creating){.m = m, .inode = inode, .parent = msg->parent};
     if (wait) {
         cr->late = late;
-        cr->arg = arg;
+        cr->op = op;
     }
     cl_inode_ref(m, inode);
     inode->creating = cr; /* nobody has heard of this inode yet */
-    cl_mgr_call_early(m, FP__MSG_TYPE__MSG_MKNOD, &msg->base, false, done_create, cr);
+    cl_mgr_call_early(m, FP__MSG_TYPE__MSG_MKNOD, &msg->base, wait ? create_interrupted : NULL, done_create, cr);
     return !wait;
+}
+
+/* The program that was told of it has gone on: who syncs a directory next hears of it. */
+static void removal_failed(const struct removing *r, int status)
+{
+    int none = 0;
+    failed(r->m, r->parent, r->ino, status, "removed");
+    atomic_compare_exchange_strong(&r->m->core->early.failed, &none, -EIO);
 }
 
 static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct removing *r = arg;
     struct cl_mount *m = r->m;
-    bool to_come = status == FP_EDEADLINE && !r->told_late; /* see cl_mgr_call_lasting */
-    if (r->late) {
-        r->late(r->arg, status, reply);
-        r->late = NULL;
-    } else if (status != 0) {
-        int none = 0;
-        failed(m, r->parent, r->ino, status, "removed");
-        atomic_compare_exchange_strong(&m->core->early.failed, &none, status);
-    }
+    bool to_come = status == FP_EDEADLINE && !r->told_late && !r->late; /* see cl_mgr_call_lasting */
+    /* ENOENT: making it has failed, which its close tells. */
+    bool is_there = status != 0 && status != -ENOENT && !to_come;
     if (status != 0)
         cl_names_forget(r->parent);
+    if (is_there)
+        cl_inode_set_nlink(m, r->ino, 1);
+    if (r->late)
+        r->late(r->op, status, reply);
+    else if (is_there || to_come)
+        removal_failed(r, status);
     r->told_late = true;
     if (to_come)
         return;
@@ -317,7 +333,12 @@ static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
     one_less(m->core);
 }
 
-bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, void *arg)
+static bool unlink_interrupted(void *arg)
+{
+    return cl_op_interrupted(((const struct removing *)arg)->op);
+}
+
+bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, struct cl_op *op)
 {
     struct removing *r = calloc(1, sizeof *r);
     if (!r) {
@@ -328,9 +349,12 @@ bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, vo
     *r = (struct removing){.m = m, .parent = msg->parent, .ino = msg->ino};
     if (wait) {
         r->late = late;
-        r->arg = arg;
+        r->op = op;
     }
-    cl_mgr_call_early(m, FP__MSG_TYPE__MSG_UNLINK, &msg->base, true, done_unlink, r);
+    if (wait)
+        cl_mgr_call_early(m, FP__MSG_TYPE__MSG_UNLINK, &msg->base, unlink_interrupted, done_unlink, r);
+    else
+        cl_mgr_call_early_lasting(m, FP__MSG_TYPE__MSG_UNLINK, &msg->base, done_unlink, r);
     return !wait;
 }
 

@@ -27,10 +27,12 @@
 #include "fp.pb-c.h"
 
 struct cl_mount;
+struct cl_op;
 struct cl_inode;
 
-/* Called when the manager has answered, on the core loop: where the answer of a program had to wait for it. */
-typedef void (*cl_early_late)(void *arg, int status, const ProtobufCMessage *reply);
+/* Called when the manager has answered, on the core loop: where the answer of a program had to wait for it. status may
+ * be -EINTR. */
+typedef void (*cl_early_late)(struct cl_op *op, int status, const ProtobufCMessage *reply);
 
 /* May programs be answered from what this mount knows? If true, cl_early_end follows once they have been. */
 bool cl_early_begin(struct cl_mount *m);
@@ -42,10 +44,10 @@ void cl_early_want(struct cl_mount *m);
 uint64_t cl_early_ino(struct cl_mount *m);
 /*
  * Tell the manager of a file that has been made, or of a name that has been removed (cl_names_*). True: answer the
- * program now. False: too much is under way, and late(arg) will be called. Between begin and end.
+ * program now. False: too much is under way, and late(op) will be called. Between begin and end.
  */
-bool cl_early_create(struct cl_mount *m, struct cl_inode *inode, Fp__MkNod *msg, cl_early_late late, void *arg);
-bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, void *arg);
+bool cl_early_create(struct cl_mount *m, struct cl_inode *inode, Fp__MkNod *msg, cl_early_late late, struct cl_op *op);
+bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, struct cl_op *op);
 
 /* Wait until the manager has answered that this file exists; 0, or why it does not. Not on the core loop. */
 int cl_early_wait(struct cl_inode *inode);

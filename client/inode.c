@@ -331,6 +331,17 @@ uint64_t cl_inode_held_count(struct cl_mount *m)
     return n;
 }
 
+void cl_inode_set_nlink(struct cl_mount *m, uint64_t ino, uint32_t nlink)
+{
+    struct cl_inode *inode = cl_inode_get(m, ino);
+    if (!inode)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    inode->attr.nlink = nlink;
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_put(m, inode);
+}
+
 void cl_inode_mark_gone(struct cl_mount *m, uint64_t ino)
 {
     struct cl_itable *t = m->inodes;

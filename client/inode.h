@@ -80,6 +80,8 @@ uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(v
 /* Handles that are open, over all inodes. */
 uint64_t cl_inode_held_count(struct cl_mount *m);
 /* The manager does not know this inode any more. */
+/* What is known of it, if it is in use here. */
+void cl_inode_set_nlink(struct cl_mount *m, uint64_t ino, uint32_t nlink);
 void cl_inode_mark_gone(struct cl_mount *m, uint64_t ino);
 static inline bool cl_inode_is_gone(const struct cl_inode *inode)
 {

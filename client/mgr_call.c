@@ -16,7 +16,8 @@
  *                           a lasting one is kept with its slot, so that what is sent again is the same request
  *   application interrupted -EINTR within a second, likewise
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
- * else sent In each case the callback comes exactly once. A request given up while it is under way stays in
+ *                           else sent
+ * In each case the callback comes exactly once. A request given up while it is under way stays in
  * the list, detached, until its answer comes or the connection breaks, because its slot must not be used for
  * another meanwhile. When such a late answer tells that an inode was opened, it is released.
  */
@@ -349,12 +350,19 @@ void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
         cl_core_post_item(m->core, &q->item);
 }
 
-void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool lasting, cl_mgr_cb cb,
-                       void *arg)
+void cl_mgr_call_early(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
+                       bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg)
 {
     struct cl_request *q = request_new(m, type, msg, cb, arg);
     q->call.early = true;
-    q->lasting = lasting;
+    q->interrupted = interrupted;
+    cl_core_post_item(m->core, &q->item);
+}
+
+void cl_mgr_call_early_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->call.early = q->lasting = true;
     cl_core_post_item(m->core, &q->item);
 }
 

@@ -158,9 +158,8 @@ void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 }
 
 /* The manager has answered before the program was: too much was under way. */
-static void late_create(void *arg, int status, const ProtobufCMessage *reply)
+static void late_create(struct cl_op *op, int status, const ProtobufCMessage *reply)
 {
-    struct cl_op *op = arg;
     struct cl_handle *h = cl_handle_of(&op->open.fi);
     if (status == 0 && ((const Fp__AttrReply *)reply)->attr) {
         reply_open(op, ((const Fp__AttrReply *)reply)->attr);

@@ -37,15 +37,14 @@ void cl_op_free(struct cl_op *op)
     free(op);
 }
 
-static bool is_interrupted(void *arg)
+bool cl_op_interrupted(void *op)
 {
-    struct cl_op *op = arg;
-    return fuse_req_interrupted(op->req);
+    return fuse_req_interrupted(((struct cl_op *)op)->req);
 }
 
 void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb)
 {
-    cl_mgr_call_intr(op->m, type, msg, is_interrupted, cb, op);
+    cl_mgr_call_intr(op->m, type, msg, cl_op_interrupted, cb, op);
 }
 
 /* Before the answer: programs of this node must not see what was. */

@@ -7,17 +7,6 @@
 #include "client/ops/ops.h"
 #include "fp/clock.h"
 
-static void set_nlink(struct cl_mount *m, uint64_t ino, uint32_t nlink)
-{
-    struct cl_inode *inode = cl_inode_get(m, ino);
-    if (!inode)
-        return;
-    pthread_mutex_lock(&inode->lock);
-    inode->attr.nlink = nlink;
-    pthread_mutex_unlock(&inode->lock);
-    cl_inode_put(m, inode);
-}
-
 /* The data path drops what is unpublished of a file that has lost its last name, when it is closed. */
 static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
 {
@@ -31,14 +20,14 @@ static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
         cl_dircache_drop(op->dir.ino);
     }
     if (status == 0)
-        set_nlink(op->m, r->ino, r->nlink);
+        cl_inode_set_nlink(op->m, r->ino, r->nlink);
     cl_op_reply_err(op, status);
 }
 
-static void late_unlink(void *arg, int status, const ProtobufCMessage *reply)
+static void late_unlink(struct cl_op *op, int status, const ProtobufCMessage *reply)
 {
     (void)reply;
-    cl_op_reply_err(arg, status);
+    cl_op_reply_err(op, status);
 }
 
 /* Answers the program before the manager has heard of it (early.h). False: it cannot be done, and nothing has been. */
@@ -50,7 +39,7 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
         return false;
     bool known = cl_names_remove(msg->parent, name, fp_wall_ns(), &early.ino, &early.time_ns);
     if (known) {
-        set_nlink(m, early.ino, 0);
+        cl_inode_set_nlink(m, early.ino, 0);
         cl_dircache_drop(msg->parent);
         bool told = cl_early_unlink(m, &early, late_unlink, op);
         cl_names_queued(msg->parent);

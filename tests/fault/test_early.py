@@ -4,6 +4,7 @@ A mount that is alone in its store answers these from what it knows of directori
 which of them were: they come at once.
 """
 
+import errno
 import os
 import signal
 import subprocess
@@ -40,6 +41,24 @@ import os, sys, time
 fds = [os.open(f"{sys.argv[1]}/{i}", os.O_WRONLY | os.O_CREAT) for i in range(20)]
 print("made", flush=True)
 time.sleep(100)
+"""
+
+# Says what it is about to do, until a call that waits is interrupted.
+CROWD = """
+import os, signal, sys
+def stop(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, stop)
+path, remove, fds = sys.argv[1], sys.argv[2] == "unlink", []
+try:
+    for i in range(300):
+        print(i, flush=True)
+        if remove:
+            os.unlink(f"{path}/{i}")
+        else:
+            fds.append(os.open(f"{path}/{i}", os.O_WRONLY | os.O_CREAT))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
 """
 
 
@@ -206,6 +225,25 @@ def test_stopped_manager_other_operations_come_after(store, known):
         assert f.read() == b"data"
     os.unlink(f"{known}/a")
     os.rmdir(known)
+
+
+@pytest.mark.parametrize("call", ["create", "unlink"])
+@pytest.mark.limit(90)
+def test_call_that_waits_behind_too_many_is_interrupted(store, known, call):
+    if call == "unlink":
+        for i in range(300):
+            os.close(os.open(f"{known}/{i}", os.O_WRONLY | os.O_CREAT))
+    with Stopped(store.manager, 4 * SLOW) as stopped:
+        crowd = subprocess.Popen([sys.executable, "-c", CROWD, known, call], stdout=subprocess.PIPE, text=True)
+        count = int(next(line for line in crowd.stdout if line == "128\n"))
+        time.sleep(0.5)
+        crowd.send_signal(signal.SIGINT)
+        assert crowd.stdout.readline() == "interrupted\n"
+        assert not stopped.over()
+    assert crowd.wait(20) == 0
+    # What was told is so; the one that was interrupted may be done or not.
+    there = {int(n) for n in os.listdir(known)} - {count}
+    assert there == (set(range(count)) if call == "create" else set(range(count + 1, 300)))
 
 
 @pytest.mark.limit(60)
@@ -398,8 +436,9 @@ def test_failed_unlink_is_told_by_the_next_fsync_of_a_directory(new_store):
     assert store, "no unlink has failed: the test shows nothing"
     path = store.mounts[0].at("dir")
     d = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    with pytest.raises(OSError):
+    with pytest.raises(OSError) as failed:
         os.fsync(d)
+    assert failed.value.errno == errno.EIO
     os.fsync(d)
     os.close(d)
     wait_until("the status", 5, lambda: "told to be removed" in store.status()["mounts"][0]["last_error"])
