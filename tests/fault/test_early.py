@@ -133,13 +133,14 @@ def known(store):
 
 
 def is_early(store, path):
-    """Is a file there at once although the manager is stopped?"""
+    """Is a file there at once although the manager is stopped? Another name each time: one that the manager has been asked for is never made early."""
+    probe = f"{path}/probe-{time.monotonic_ns()}"
     with Stopped(store.manager) as stopped:
         began = time.monotonic()
-        fd = os.open(f"{path}/probe", os.O_WRONLY | os.O_CREAT)
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT)
         early = time.monotonic() - began < stopped.seconds / 2
     os.close(fd)
-    os.unlink(f"{path}/probe")
+    os.unlink(probe)
     return early
 
 
