@@ -118,7 +118,11 @@ static uint8_t *sv_out_buffer(struct fp_aux_call *call, uint32_t *cap_bytes)
 	c->out = j->where == AUX_IN_A ? AUX_IN_B : AUX_IN_A;
 	if (cap_bytes)
 		*cap_bytes = j->cur_bytes + FP_AUX_EXPAND_MAX_BYTES;
-	return j->out[c->out];
+	if (c->app->plugin->from_dir)
+		return j->out[c->out];
+	if (!c->fenced)
+		c->fenced = aux_fence_buffer(&c->thread->fence, j->cur_bytes + FP_AUX_EXPAND_MAX_BYTES);
+	return c->fenced;
 }
 
 static int sv_replace(struct fp_aux_call *call, uint32_t len_bytes)
@@ -240,10 +244,13 @@ int aux_chunk_in(struct aux_app *a, _Atomic bool *cancelled, const uint8_t *in, 
 		pthread_rwlock_wrlock(&a->in_lock);
 	aux_call_begin(&c, a, atomic_load(&a->deadline_ms), false);
 	c.cancelled = cancelled;
-	int rc = a->plugin->app.chunk_in(a->state, (struct fp_aux_call *)&c, in, in_bytes, out, out_bytes);
+	uint8_t *to = a->plugin->from_dir ? out : aux_fence_buffer(&aux_self->fence, out_bytes);
+	int rc = to ? a->plugin->app.chunk_in(a->state, (struct fp_aux_call *)&c, in, in_bytes, to, out_bytes) : -ENOMEM;
 
 	aux_call_end(&c);
 	pthread_rwlock_unlock(&a->in_lock);
+	if (rc == 0 && to != out)
+		memcpy(out, to, out_bytes);
 	return rc > 0 ? -EILSEQ : rc;
 }
 
@@ -384,6 +391,8 @@ static void settle(struct aux_app *a, struct aux_job *j, struct aux_call *c, int
 		return;
 	}
 	if (rc == FP_AUX_REPLACED && c->replaced_bytes > 0) {
+		if (c->fenced)
+			memcpy(j->out[c->out], c->fenced, c->replaced_bytes);
 		replaced(a, j, c);
 	} else if (rc == FP_AUX_PIECES) {
 		taken = take_pieces(a, j, c);

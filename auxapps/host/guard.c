@@ -233,6 +233,7 @@ void aux_thread_end(struct aux_thread *t)
 	sigaltstack(&off, NULL);
 	free(t->alt_stack);
 	free(t->scratch);
+	aux_fence_fini(&t->fence);
 	free(t->pieces);
 	free(t->spare);
 }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "auxapps/host/cores.h"
+#include "auxapps/host/fence.h"
 #include "auxapps/host/load.h"
 #include "auxapps/host/pieces.h"
 #include "fp/auxwire.h"
@@ -43,6 +44,7 @@ struct aux_thread {
 	void *alt_stack;
 	uint8_t *scratch;              /* for `verify` */
 	uint32_t scratch_bytes;
+	struct aux_fence fence;        /* where foreign plugins write */
 	struct aux_pieces *pieces, *spare; /* of the call, and to compose into */
 };
 extern _Thread_local struct aux_thread *aux_self;
@@ -170,6 +172,7 @@ struct aux_call {
 	/* chunk_out and write */
 	const struct fp_aux_chunk *chunk;
 	enum aux_where out;            /* AUX_IN_PAGES: not asked for yet */
+	uint8_t *fenced;               /* the out buffer of a foreign plugin; NULL: it is in the region */
 	uint32_t replaced_bytes;
 	struct aux_pieces *pieces;     /* NULL: none said */
 	const uint8_t *flat;

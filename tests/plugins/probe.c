@@ -198,6 +198,18 @@ static int ask(struct state *s)
 	return FP_AUX_PASS;
 }
 
+/* Writes one byte more than it may, to 16; what it has written is not even wanted. */
+static int overrun(struct fp_aux_call *call)
+{
+	uint32_t cap = 0;
+	uint8_t *out = fp_aux_out_buffer(call, &cap);
+
+	if (!out)
+		return -ENOMEM;
+	memset(out, 9, cap + 16);
+	return FP_AUX_PASS;
+}
+
 static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
 {
 	if (strcmp(what, "xor") == 0 || strcmp(what, "bad") == 0 || strcmp(what, "long") == 0)
@@ -218,6 +230,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return 17;
 	if (strcmp(what, "poke") == 0)
 		*(volatile uint8_t *)(uintptr_t)k->parts[0].data = 1;
+	if (strcmp(what, "overrun") == 0)
+		return overrun(call);
 	if (strcmp(what, "patient") == 0)
 		return patient(call);
 	if (strcmp(what, "sleep") == 0)
@@ -371,7 +385,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "patient", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},

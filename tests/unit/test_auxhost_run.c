@@ -70,6 +70,16 @@ static void test_a_crash_is_noted_and_ends_the_host(void **state)
 		crashes("probe2 do=stack", SIGSEGV);
 }
 
+/* Of a plugin that did not come with fpstore: others' outputs lie behind its own. */
+static void test_a_foreign_plugin_cannot_write_past_its_buffer(void **state)
+{
+	char path[512];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/plugins/probe2.so do=overrun", am_dir());
+	crashes(path, SIGSEGV);
+}
+
 static void test_a_crash_at_start_is_noted(void **state)
 {
 	static struct am m;
@@ -565,6 +575,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_crash_is_noted_and_ends_the_host),
+		cmocka_unit_test(test_a_foreign_plugin_cannot_write_past_its_buffer),
 		cmocka_unit_test(test_a_crash_at_start_is_noted),
 		cmocka_unit_test(test_a_call_that_does_not_end_shows_and_the_host_beats),
 		cmocka_unit_test(test_a_plugin_learns_of_deadline_and_cancelling),
