@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +21,8 @@
 #define LEASE_FIRST_BYTES (16ull << 20)
 #define LEASE_MAX_BYTES (128ull << 20)
 #define LEASE_IDLE_MS 2000u
+#define LEASE_REMOTE_MS 5000u
+#define LEASE_LATE_MS 120000u          /* a benefactor that takes longer than that has most likely lost the connection, and with it the lease */
 #define FULL_PAUSE_MS 100u
 #define AVOID_PAUSE_MS 500u
 #define BNFS_MAX 4096u
@@ -75,14 +78,14 @@ static bool take_from(struct cl_bnf *b, uint32_t need, uint64_t now_ms, struct c
 
 /* -------------------------------------------------------------- leasing */
 
-static struct cl_lease *lease_new(struct cl_bnf *b, const Fp__LeaseReply *r)
+static struct cl_lease *lease_new(struct cl_bnf *b, uint64_t id)
 {
 	struct cl_lease *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
 	l->bnf = b;
-	l->id = r->lease;
+	l->id = id;
 	l->used_ms = fp_now_ms();
 	return l;
 }
@@ -100,7 +103,7 @@ static int lease_local(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease *
 	if (rc < 0)
 		return rc;
 	reply = fp__lease_reply__unpack(NULL, r.in.msg_len_bytes, r.in.msg);
-	l = reply && reply->n_extents == r.nfds && r.nfds <= CL_LEASE_EXTENTS_MAX ? lease_new(b, reply) : NULL;
+	l = reply && reply->n_extents == r.nfds && r.nfds <= CL_LEASE_EXTENTS_MAX ? lease_new(b, reply->lease) : NULL;
 	rc = l ? 0 : -EPROTO;
 	if (l) {
 		l->local = true;
@@ -127,25 +130,115 @@ static int lease_local(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease *
 	return rc;
 }
 
+/* A lease asked for over TCP. Who asks goes elsewhere after LEASE_REMOTE_MS; an answer that comes later must give the space back, or it would be nobody's
+   until the connection ends. */
+struct asked {
+	struct cl_rcall call;          /* first */
+	Fp__Lease req;
+	Fp__LeaseReturn back;
+	sem_t answered;
+	atomic_bool over;              /* set by the answer and by who goes: the second one frees */
+	int status;
+	uint64_t id, bytes, generation;
+};
+
+static void asked_free(struct asked *a)
+{
+	sem_destroy(&a->answered);
+	free(a);
+}
+
+/* Core loop. */
+static void on_late_returned(struct cl_rcall *call, int status, const ProtobufCMessage *reply)
+{
+	(void)status;
+	(void)reply;
+	asked_free((struct asked *)call);
+}
+
+static void give_back_late(struct asked *a)
+{
+	struct cl_bnf *b = a->call.bnf;
+
+	fp__lease_return__init(&a->back);
+	a->back.lease = a->id;
+	a->back.bytes = a->bytes;
+	a->call = (struct cl_rcall){
+		.bnf = b, .type = FP__MSG_TYPE__MSG_LEASE_RETURN, .msg = &a->back.base, .timeout_ms = 2000, .done = on_late_returned,
+	};
+	cl_bnf_remote_call(&a->call);
+}
+
+/* Core loop. */
+static void on_asked(struct cl_rcall *call, int status, const ProtobufCMessage *reply)
+{
+	struct asked *a = (struct asked *)call;
+	const Fp__LeaseReply *r = (const Fp__LeaseReply *)reply;
+
+	a->status = status;
+	a->generation = call->generation;
+	if (status == 0) {
+		a->id = r->lease;
+		a->bytes = r->bytes;
+	}
+	if (!atomic_exchange(&a->over, true))
+		sem_post(&a->answered);
+	else if (status == 0)
+		give_back_late(a);
+	else
+		asked_free(a);
+}
+
+/* False: not in time, and a is not ours any more. */
+static bool asked_wait(struct asked *a)
+{
+	struct timespec until;
+	int rc;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += LEASE_REMOTE_MS / 1000;
+	do
+		rc = sem_clockwait(&a->answered, CLOCK_MONOTONIC, &until);
+	while (rc < 0 && errno == EINTR);
+	if (rc < 0 && !atomic_exchange(&a->over, true))
+		return false;
+	while (rc < 0 && sem_wait(&a->answered) < 0) /* it comes just now */
+		;
+	return true;
+}
+
 static int lease_remote(struct cl_bnf *b, const Fp__Lease *req, struct cl_lease **out)
 {
-	struct cl_rcall c = { .bnf = b, .type = FP__MSG_TYPE__MSG_LEASE, .msg = &req->base, .timeout_ms = 5000 };
-	ProtobufCMessage *m = NULL;
-	int rc = cl_bnf_remote_call_sync(&c, &m);
+	struct asked *a = calloc(1, sizeof(*a));
+	struct cl_lease *l = NULL;
+	int rc;
 
-	if (rc < 0)
-		return rc;
-	const Fp__LeaseReply *r = (const Fp__LeaseReply *)m;
-	struct cl_lease *l = lease_new(b, r);
-
-	if (l) {
-		l->generation = c.generation;
-		l->nextents = 1;
-		l->ext[0] = (struct cl_extent){ .end = r->bytes };
+	if (!a)
+		return -ENOMEM;
+	sem_init(&a->answered, 0, 0);
+	a->req = *req;
+	a->call = (struct cl_rcall){
+		.bnf = b, .type = FP__MSG_TYPE__MSG_LEASE, .msg = &a->req.base, .timeout_ms = LEASE_LATE_MS, .done = on_asked,
+	};
+	cl_bnf_remote_call(&a->call);
+	if (!asked_wait(a))
+		return FP_EDEADLINE;
+	rc = a->status;
+	if (rc == 0) {
+		l = lease_new(b, a->id);
+		rc = l ? 0 : -ENOMEM;
 	}
-	protobuf_c_message_free_unpacked(m, NULL);
+	if (l) {
+		l->generation = a->generation;
+		l->nextents = 1;
+		l->ext[0] = (struct cl_extent){ .end = a->bytes };
+	}
+	if (a->status == 0 && !l)
+		give_back_late(a);
+	else
+		asked_free(a);
 	*out = l;
-	return l ? 0 : -ENOMEM;
+	return rc;
 }
 
 /* One more lease of b, want bytes or at least need; space_lock not held, b->leasing set by the caller. */

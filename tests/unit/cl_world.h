@@ -81,6 +81,7 @@ struct world_bnf {
     atomic_int break_after;    /* > 0: the link breaks at the n-th call from here */
     atomic_bool break_stored;  /* … and it breaks at the next record over the local link */
     atomic_int break_executes; /* … after it was executed */
+    atomic_bool hold_answers;  /* what is asked over TCP is done, and answered when this is false again */
     atomic_bool hold_connects; /* who connects gets no answer, until this is false again */
     atomic_ulong connects;
     atomic_bool table_down;    /* the manager's table says so */

@@ -512,6 +512,11 @@ static void answer_next(void *arg)
     struct fconn *c = arg;
     struct fcall *k = c->calls;
 
+    if (k && c->b->hold_answers) {
+        usleep(1000);
+        world_post(answer_next, c);
+        return;
+    }
     if (k) {
         c->calls = k->next;
         complete(k);

@@ -111,6 +111,38 @@ static int ask_over_tcp(void)
     return cl_bnf_remote_call_sync(&c, NULL);
 }
 
+static void *answer_later(void *arg)
+{
+    usleep(6500000); /* a lease is waited for 5 s; the next one is asked for then */
+    b1->hold_answers = false;
+    return arg;
+}
+
+static void test_limits_lease_that_comes_too_late_is_given_back(void **state)
+{
+    uint64_t until_ms;
+    pthread_t t;
+
+    (void)state;
+    begin(false, 65536, MIB, 20000);
+    put(0, 1000);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    cl_space_tick(mnt.m.data, fp_now_ms(), true);
+    assert_int_equal(world_bnf_used(b1), world_stored_bytes());
+    b1->hold_answers = true;
+    pthread_create(&t, NULL, answer_later, NULL);
+    put(65536, 1000);
+    pthread_join(t, NULL);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    until_ms = fp_now_ms() + 5000;
+    do {
+        cl_space_tick(mnt.m.data, fp_now_ms(), true);
+        usleep(10000);
+    } while (world_bnf_used(b1) != world_stored_bytes() && fp_now_ms() < until_ms);
+    assert_int_equal(world_bnf_used(b1), world_stored_bytes());
+    end();
+}
+
 static void test_limits_leases_of_one_link_outlive_the_other(void **state)
 {
     (void)state;
@@ -382,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_window_of_too_many_pieces_is_told_and_harms_no_other),
+        cmocka_unit_test(test_limits_lease_that_comes_too_late_is_given_back),
         cmocka_unit_test(test_limits_leases_of_one_link_outlive_the_other),
         cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
         cmocka_unit_test(test_limits_64_readers_share_the_smallest_pool),
