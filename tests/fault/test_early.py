@@ -79,11 +79,11 @@ class Storm:
         return [e for rank in range(RANKS) for e in self.lines(rank, "error")]
 
     def done(self):
-        return sum(len(self.lines(rank, "closed")) for rank in range(RANKS) if os.path.exists(self.journals[rank]))
+        return [len(self.lines(rank, "closed")) if os.path.exists(self.journals[rank]) else 0 for rank in range(RANKS)]
 
     def ready(self, more=300):
-        before = self.done()
-        wait_until("the storm", 30 * SLOW, lambda: self.done() > before + more)
+        before = sum(self.done())
+        wait_until("the storm", 30 * SLOW, lambda: sum(self.done()) > before + more and min(self.done()) > 10)
 
     def kill(self):
         for p in self.procs:
