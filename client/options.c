@@ -13,6 +13,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,23 @@ static char **without_short(int argc, char **argv)
     return copy;
 }
 
+/* Plugins are found from where the user is now, also once we are in the background. Where that has blanks, the whole path has to be given. */
+static void absolute_plugins(struct fp_strlist *auxapps)
+{
+    static char text[FP_AUXW_APPS_MAX][PATH_MAX + 1024];
+    char cwd[PATH_MAX];
+    if (!getcwd(cwd, sizeof cwd) || strpbrk(cwd, " \t\""))
+        return;
+    for (size_t i = 0; i < auxapps->count && i < FP_AUXW_APPS_MAX; i++) {
+        const char *item = auxapps->items[i], *slash = strchr(item, '/');
+        if (!slash || slash == item || strcspn(item, " \t\"") < (size_t)(slash - item))
+            continue;
+        int n = snprintf(text[i], sizeof text[i], "%s/%s", cwd, item);
+        if (n > 0 && (size_t)n < sizeof text[i])
+            auxapps->items[i] = text[i];
+    }
+}
+
 void cl_options_parse(struct cl_options *out, int argc, char **argv)
 {
     static char host[256];
@@ -181,6 +199,7 @@ void cl_options_parse(struct cl_options *out, int argc, char **argv)
     }
     if (out->cores_text && !cl_cores_parse(out->cores_text, &out->cores))
         out->ncores = (unsigned)CPU_COUNT(&out->cores);
+    absolute_plugins(&out->auxapps);
     out->mount_flags = *fp_opts_mount_flags(o);
     for (size_t i = 0; i < out->mount_flags.count; i++) {
         if (strcmp(out->mount_flags.items[i], "allow_other") == 0)

@@ -241,6 +241,22 @@ static int watch(const struct ctl_options *o, struct ctl_link *l)
     return rc;
 }
 
+/* A mount that has just begun reports within a second. */
+static int ask_when_all_have_reported(struct ctl_link *l, Fp__CtlStatusReply **out)
+{
+    static const struct timespec pause = {0, 200000000};
+    for (int tries = 0;; tries++) {
+        bool all = true;
+        int rc = ctl_ask_status(l, out);
+        for (size_t i = 0; rc == 0 && i < (*out)->n_clients; i++)
+            all = all && (!(*out)->clients[i]->connected || (*out)->clients[i]->stats);
+        if (rc < 0 || all || tries == 7)
+            return rc;
+        fp__ctl_status_reply__free_unpacked(*out, NULL);
+        nanosleep(&pause, NULL);
+    }
+}
+
 /* ---------------------------------------------------------------- set */
 
 /* Tells, mount by mount, what came of the change; `waiting`: those that have not said so yet. Returns how many have the aux-app. */
@@ -293,7 +309,7 @@ static int somebody_has(const struct ctl_options *o, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     unsigned waiting, refused;
-    int rc = ctl_ask_status(l, &r);
+    int rc = ask_when_all_have_reported(l, &r);
     if (rc < 0)
         return rc;
     unsigned mounts = outcome(o, r, false, &waiting, &refused);
@@ -336,7 +352,7 @@ int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, stru
         return set(o, l);
     if (o->watch)
         return watch(o, l);
-    int rc = ctl_ask_status(l, &r);
+    int rc = ask_when_all_have_reported(l, &r);
     if (rc < 0)
         return rc;
     rc = o->json ? print_json(r, NULL) : print_text(r, NULL);

@@ -14,6 +14,7 @@
 
 #define STORE_BENEFACTORS_MAX 256
 #define STORE_MOUNTS_MAX      16
+#define STORE_AUXAPPS_MAX     16
 #define STORE_PROCS_MAX       (1 + STORE_BENEFACTORS_MAX + STORE_MOUNTS_MAX)
 
 enum store_command { STORE_UP, STORE_DOWN, STORE_STATUS };
@@ -29,6 +30,8 @@ struct store_options {
     int64_t mounts;
     uint64_t size_bytes; /* of each benefactor */
     uint64_t pool_bytes; /* of each mount */
+    const char *cores;   /* service cores of each mount; NULL: none */
+    struct fp_strlist auxapps; /* of each mount, as fp-mount takes them */
     uint64_t chunk_size_bytes;
     int64_t stripe;
     uint64_t grace_ms; /* from SIGTERM to SIGKILL */

@@ -24,8 +24,8 @@
 /* Arguments under construction; text lives here. */
 struct args {
     unsigned n;
-    char text[16][ARG_BUF];
-    char *argv[17];
+    char text[16 + STORE_AUXAPPS_MAX][ARG_BUF];
+    char *argv[17 + STORE_AUXAPPS_MAX];
 };
 
 static void arg(struct args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -128,6 +128,10 @@ static int start_mount(const struct store_options *o, struct store_state *s, uns
     common_args(&a, o, s, true);
     arg(&a, "--manager=%s", s->manager);
     arg(&a, "--pool=%s", fp_format_size_exact(size, o->pool_bytes));
+    if (o->cores)
+        arg(&a, "--cores=%s", o->cores);
+    for (size_t k = 0; k < o->auxapps.count; k++)
+        arg(&a, "--auxapp=%s", o->auxapps.items[k]);
     arg(&a, "--foreground");
     arg(&a, "--mountpoint=%s", p->mountpoint);
     return store_proc_start(o, p, a.argv);

@@ -1,4 +1,4 @@
-/* Options of ckptgen: --name value or --name=value, sizes with k, m, g (of 1024). */
+/* Options of ckptgen: --name value or --name=value, sizes with k, m, g or KiB, MiB, GiB. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -34,12 +34,17 @@ static bool number(const char *text, uint64_t *out, bool size)
 	*out = strtoull(text, &end, 10);
 	if (end == text || *text == '-' || errno)
 		return false;
-	if (size && *end)
-		shift = *end == 'k' ? 10 : *end == 'm' ? 20 : *end == 'g' ? 30 : 64;
+	if (size && *end) {
+		static const char units[] = "kKmMgG";
+		const char *unit = strchr(units, *end);
+
+		shift = unit ? 10 * (1 + (unsigned)(unit - units) / 2) : 64;
+	}
 	if (shift == 64 || (shift && *out > UINT64_MAX >> shift))
 		return false;
 	*out <<= shift;
-	return end[shift > 0] == '\0';
+	end += shift > 0;
+	return *end == '\0' || (shift > 0 && strcmp(end, "iB") == 0);
 }
 
 static bool ratio(const char *text, double *out)

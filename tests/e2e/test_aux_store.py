@@ -1,0 +1,62 @@
+"""Aux-apps declared through fp-store, and what the user is told of them: wrong changes, chains that make no sense, relative paths."""
+
+import glob
+import json
+import os
+import subprocess
+
+import pytest
+
+from harness.daemons import SLOW, bin_path
+from harness.files import content, read_file, write_file
+
+MIB = 1 << 20
+LIB = os.path.join(os.path.dirname(os.path.dirname(bin_path("fpctl"))), "lib", "auxapps")
+
+
+def run(program, *args, cwd="/"):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("FP_")}
+    return subprocess.run([bin_path(program), *args], capture_output=True, text=True, timeout=60 * SLOW, env=env, cwd=cwd)
+
+
+@pytest.fixture
+def up(native):
+    base, mnt = f"{native}/store", f"{native}/mnt"
+
+    def start(*auxapps, cwd="/"):
+        args = [word for text in auxapps for word in ("--auxapp", text)]
+        return run("fp-store", "up", f"--dir={base}", f"--mount={mnt}", "--benefactors=2", "--size=256MiB", "--pool=64MiB", *args, cwd=cwd)
+
+    start.mnt, start.dir = mnt, base
+    yield start
+    run("fp-store", "down", f"--dir={base}", f"--mount={mnt}")
+
+
+def test_fp_store_declares_aux_apps_and_a_relative_path_is_found(up):
+    r = up("dedup size=64KiB", "examples/rot13.so", cwd=LIB)
+    assert r.returncode == 0, r.stderr
+    write_file(f"{up.mnt}/f", content(1, 0, 3 * MIB), sync=True)
+    assert read_file(f"{up.mnt}/f") == content(1, 0, 3 * MIB)
+    apps = json.loads(run("fpctl", "auxapps", "--json", up.mnt).stdout)["auxapps"]
+    assert [(a["name"], a["state"]) for a in apps] == [("dedup", "running"), ("rot13", "running")]
+    assert apps[0]["declared"] == "dedup size=64KiB" and apps[1]["declared"] == f"{LIB}/examples/rot13.so"
+
+
+def test_what_came_of_a_change_is_told(up):
+    assert up("compress level=1").returncode == 0
+    done = run("fpctl", "auxapps", "set", "compress", "level=3", up.mnt)
+    assert done.returncode == 0 and "level=3: done" in done.stdout, done.stderr
+    for change in ("level=99", "nothing=1", "queue=banana", "cores=0"):
+        refused = run("fpctl", "auxapps", "set", "compress", change, up.mnt)
+        assert refused.returncode == 1 and f"{change} is refused" in refused.stderr, change
+    unknown = run("fpctl", "auxapps", "set", "nosuch", "level=1", up.mnt)
+    assert unknown.returncode == 1 and "no mount of this store has an aux-app 'nosuch'" in unknown.stderr
+    assert run("fpctl", "auxapps", "set", "compress", up.mnt).returncode == 2
+    app, = json.loads(run("fpctl", "auxapps", "--json", up.mnt).stdout)["auxapps"]
+    assert app["change"].startswith("cores=0: refused")
+
+
+def test_a_chain_that_makes_no_sense_is_warned_of(up):
+    assert up("compress", "dedup").returncode == 0
+    logs = [open(path, encoding="utf-8").read() for path in glob.glob(f"{up.dir}/log/*mount*")]
+    assert any("dedup comes after compress" in text for text in logs)
