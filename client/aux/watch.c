@@ -17,6 +17,7 @@
 #include "fp/units.h"
 
 #define BEAT_MS     10000u  /* without a beat: it is stopped or its main thread is stuck */
+#define STILL_MS    2000u   /* without a beat: then nobody is to blame for a deadline */
 #define STUCK_MS    20000u  /* jobs without any answer, and no thread in a callback */
 #define GRACE_MS    100u    /* beyond a deadline */
 #define BUSY_MS     100     /* between two looks */
@@ -138,9 +139,13 @@ const char *cl_aux_watch(struct cl_aux *a, uint64_t now_ms, int *app, char *why,
 	bool busy = false;
 
 	*app = -1;
-	wrong = watch_threads(a, app, why, size, &busy);
+	wrong = watch_beat(a, now_ms, why, size);
 	if (!wrong)
-		wrong = watch_beat(a, now_ms, why, size);
+		wrong = watch_threads(a, app, why, size, &busy);
+	if (wrong && now_ms - a->beat_ms >= STILL_MS) { /* all of it stands still: stopped from outside, not a call that is late */
+		*app = -1;
+		snprintf(why, size, "it gave no sign of life for %u s", (unsigned)((now_ms - a->beat_ms) / 1000));
+	}
 	if (!wrong)
 		wrong = watch_memory(a, app, why, size);
 	if (!wrong && a->state == AUX_UP)
