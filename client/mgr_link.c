@@ -33,7 +33,7 @@
 #define HELLO_MS       5000u
 #define BYE_MS         200u
 #define SLOTS_DEFAULT  64u
-#define WAIT_MORE_MS   6000u /* for a mount that hangs: the manager closes its connection after 5 s */
+#define WAIT_MORE_MS   6000u /* beyond the other's session time-out: it begins when its connection is closed, up to 5 s after it hangs */
 
 static void on_retry(uv_timer_t *timer)
 {
@@ -137,12 +137,14 @@ static void link_up(struct cl_core *c)
     }
 }
 
-static void wait_for(struct cl_core *c, const char *who)
+/* The other may be a node that has lost its power: then it takes until its session has expired, and no mount of that node will hold this up again. */
+static void wait_for(struct cl_core *c, const char *who, uint32_t session_timeout_ms)
 {
-    FP_INFO("waiting for %s, which was the only mount of the store and has to tell the manager what it has done", who);
+    FP_INFO("waiting up to %u s for %s, which was the only mount of the store and has to tell the manager what it has done",
+            (session_timeout_ms + WAIT_MORE_MS) / 1000, who);
     if (c->started)
         return;
-    c->start_deadline_ms += WAIT_MORE_MS;
+    c->start_deadline_ms += session_timeout_ms + WAIT_MORE_MS;
     pthread_mutex_lock(&c->start_lock);
     if (!c->start_done)
         snprintf(c->start_why, sizeof c->start_why,
@@ -172,7 +174,7 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
     set_alone(c, r->alone);
     if (r->wait)
-        wait_for(c, r->wait_for); /* until MSG_READY */
+        wait_for(c, r->wait_for, r->session_timeout_ms); /* until MSG_READY */
     else
         link_up(c);
 }
