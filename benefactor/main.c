@@ -295,6 +295,8 @@ static int on_registered(void *arg, const uint8_t store_uuid[16], uint32_t id)
     int rc = 0;
 
     (void)arg;
+    if (self.stopping) /* told to end while the manager thought about it: the port is closed already, or about to be */
+        return FP_ECANCELLED;
     memcpy(uuid.b, store_uuid, 16);
     if (self.dir.known && !fp_uuid_equal(&self.dir.store, &uuid)) {
         FP_ERROR("--dir %s belongs to another store (%s): check --manager, or give another directory",

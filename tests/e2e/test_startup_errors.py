@@ -388,3 +388,16 @@ def test_help_and_version(program):
     for option in ("--help", "--version"):
         r = subprocess.run([bin_path(program), option], capture_output=True, text=True, timeout=10 * SLOW)
         assert r.returncode == 0 and program in r.stdout and r.stderr == ""
+
+
+def test_benefactor_told_to_end_while_it_starts(native, store):
+    """At any moment: also between its hello to the manager and the answer."""
+    def start(i):
+        return subprocess.Popen([bin_path("fp-benefactor"), f"--dir={native}/b{i}", "--size=64MiB", f"--key={store.key}", f"--node=n{i}",
+                                 f"--manager={store.addr}", "--listen=127.0.0.1:0"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    for i in range(40):
+        p = start(i)
+        time.sleep(0.002 * i)
+        p.terminate()
+        assert p.wait(20 * SLOW) in (0, 1, -signal.SIGTERM)
