@@ -161,6 +161,11 @@ static int prepare(struct cl_aux *a, struct aux_host *h, struct launch *l)
 	l->fd[FP_AUXW_FD_POOL] = high(open(pool, O_RDONLY | O_CLOEXEC));
 	l->fd[FP_AUXW_FD_REGION] = high(dup(a->region_fd));
 	l->fd[0] = high(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	/* In the background nothing may keep the caller's terminal or pipe open: `fp-mount … | cat` ends with fp-mount. */
+	if (!a->m->opt.foreground)
+		l->fd[1] = high(open("/dev/null", O_WRONLY | O_CLOEXEC));
+	if (!a->m->opt.foreground && !a->m->opt.log_file)
+		l->fd[2] = high(open("/dev/null", O_WRONLY | O_CLOEXEC));
 	l->env = clean_environment();
 	if (pipe2(l->report, O_CLOEXEC) < 0)
 		return -errno;
