@@ -48,12 +48,27 @@ def test_installed_programs_run_a_store(installed, native):
             f"rw,pool=16MiB,key={native}/store/key")
         assert_same(read_file(f"{other}/f"), content(1, 0, 3 << 20))
         run("fusermount3", "-u", other)
+        run(f"{installed}/bin/fp-mount", f"--manager={store['manager']['address']}", f"--key={native}/store/key", "--pool=16MiB",
+            "--auxapp=dedup", "--auxapp=compress", f"--auxapp={installed}/lib/fpstore/auxapps/examples/rot13.so", other)
+        write_file(f"{other}/g", b"by aux-apps " * 100000, sync=True)
+        assert_same(read_file(f"{other}/g"), b"by aux-apps " * 100000)
+        run("fusermount3", "-u", other)
     finally:
         if is_mounted(other):
             unmount(other)
         run(f"{installed}/bin/fp-store", "down", *place, check=False)
     assert not is_mounted(mnt)
     assert os.listdir(native) == ["other"]
+
+
+def test_an_aux_app_is_built_with_what_is_installed(installed, tmp_path):
+    """With PREFIX below DESTDIR as the place where it was installed: pkg-config's sysroot."""
+    env = {"PATH": f"{installed}/bin:/usr/bin:/bin", "HOME": "/", "PKG_CONFIG_PATH": f"{installed}/lib/pkgconfig",
+           "PKG_CONFIG_SYSROOT_DIR": installed[:-len(PREFIX)]}
+    for command in (["fpctl", "auxapp", "new", "mine"], ["make", "-C", "mine", "check"]):
+        got = subprocess.run(command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50 * SLOW)
+        assert got.returncode == 0, got.stdout + got.stderr
+    assert " 0 failed" in got.stdout
 
 
 def test_installed_files_do_not_name_the_tree(installed):
@@ -70,7 +85,7 @@ def test_every_installed_program_has_its_page(installed):
     man = f"{installed}/share/man"
     pages = {name[:-2] for folder in os.listdir(man) for name in os.listdir(f"{man}/{folder}")}
     programs = set(os.listdir(f"{installed}/bin")) | set(os.listdir(f"{installed}/sbin"))
-    # Not typed by anybody: what mount(8) calls where it finds no mount.fuse.fpstore, and what fp-mount starts.
-    assert programs - pages <= {"fpstore", "fp-auxhost", "fp-auxtest"}
+    # Not typed by anybody: what mount(8) calls where it finds no mount.fuse.fpstore.
+    assert programs - pages <= {"fpstore"}
     text = subprocess.run(["mandoc", "man8/mount.fuse.fpstore.8"], cwd=man, capture_output=True, text=True, timeout=20 * SLOW).stdout
     assert "fp-mount" in text
