@@ -259,6 +259,14 @@ def let_write(p, n):
     return done
 
 
+def end_of(p, last):
+    """Kills the writer; the last version that it was told is stored."""
+    p.kill()
+    rest = p.stdout.read().split()
+    p.wait()
+    return int(rest[-1]) if rest else last
+
+
 def verify_versions(mount, last):
     """All that were not deleted: the last two are there for certain."""
     for i in (last - 1, last):
@@ -282,8 +290,7 @@ def test_mount_killed_amid_a_checkpoint_that_refers_to_others(start):
         p = writer(m.path)
         last = let_write(p, 4)
         m.kill()
-        p.kill()
-        p.wait()
+        last = end_of(p, last)
         unmount(m.path)
         verify_versions(other, last)
         for name in os.listdir(other.path):
@@ -306,8 +313,7 @@ def test_server_killed_amid_a_checkpoint_that_refers_to_others(start, who):
         time.sleep(0.3 * PACE)
         d.start()
         last = let_write(p, 3)
-    p.kill()
-    p.wait()
+    last = end_of(p, last)
     verify_versions(m, last)
     assert wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) > 8 * MIB)
     m.unmount()
