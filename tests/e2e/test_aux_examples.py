@@ -63,8 +63,9 @@ def test_trace_sees_every_call(start, tmp_path):
         wait_until("all calls", 5, complete)
     except AssertionError:
         raise AssertionError(f"not seen: {missing}") from None
-    assert any(line.startswith("lookup ") and "name=none" in line and f"result=-{errno.ENOENT}" in line for line in lines())
-    assert any(line.startswith("write ") and "len=5000" in line for line in lines())
+    wait_until("the name that is not there", 5, lambda: any(
+        line.startswith("lookup ") and "name=none" in line and f"result=-{errno.ENOENT}" in line for line in lines()))
+    wait_until("the write", 5, lambda: any(line.startswith("write ") and "len=5000" in line for line in lines()))
     assert wait_app(s, "trace", "calls", lambda a: a["counters"].get("calls", 0) >= len(names))["events"] >= len(names)
 
 
