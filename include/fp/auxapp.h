@@ -149,7 +149,7 @@ struct fp_aux_file {
 	uint64_t data_version;         /* grows with every change of the data */
 };
 
-/* A complete checkpoint set: the files of one time step. */
+/* A complete checkpoint set: the files of one time step. No host sends it yet. */
 struct fp_aux_set {
 	uint32_t size_bytes;
 	uint32_t nfiles;
@@ -341,7 +341,7 @@ static inline int fp_aux_hold(struct fp_aux_call *c, uint64_t chunk) { return FP
  * it. 0, or -ENOENT: there is no earlier version.
  */
 static inline int fp_aux_earlier(struct fp_aux_host *h, uint64_t file_serial, const char *pattern, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg); }
-/* The chunks of the whole store whose notes have one of these keys (at most 1024): held for 60 s, or with a file that refers to them. */
+/* The chunks of the whole store whose notes have one of these keys (at most 1024), held until the files open now are closed. */
 static inline int fp_aux_find(struct fp_aux_host *h, const uint64_t *keys, uint32_t nkeys, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg); }
 /* The bytes of a held place, verified. For who trusts no digest. */
 static inline int fp_aux_read_chunk(struct fp_aux_host *h, struct fp_aux_place p, void *buf) { return FP_AUX_CALL(h, read_chunk, -ENOTSUP, p, buf); }
