@@ -8,7 +8,8 @@
  *
  * A new segment gets its name when its header is on the device: ".new" files are left-overs of a crash.
  * Unlinking cuts the file to nothing first: mounts may still hold its descriptor, and would otherwise hold
- * its space.
+ * its space. Before that it becomes a ".new" file again: a crash in between must not leave a segment without a
+ * header, which could not be told from a damaged one.
  *
  * File systems that can't do O_DIRECT (tmpfs before Linux 6.6) are used buffered; those that can't punch
  * holes free space by whole segments only (said once); without fallocate a lease is a promise of this program
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #include "benefactor/backend.h"
+#include "fp/fault.h"
 #include "fp/log.h"
 
 #define MARK_NAME "unsynced-life"
@@ -132,12 +134,19 @@ static int dir_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_byt
 static int dir_unlink(struct bnf_backend *b, struct bnf_file *f)
 {
     struct dir_backend *d = dir_of(b);
-    char name[64];
+    char tmp[64], name[64];
+    int rc;
 
     snprintf(name, sizeof(name), "seg-%016" PRIx64, f->segment);
+    snprintf(tmp, sizeof(tmp), "seg-%016" PRIx64 ".new", f->segment);
+    if (renameat(d->dir_fd, name, d->dir_fd, tmp) && errno != ENOENT) /* ENOENT: a try before this one did it */
+        return -errno;
     if (ftruncate(f->fd, 0))
         return -errno;
-    return unlinkat(d->dir_fd, name, 0) && errno != ENOENT ? -errno : 0;
+    rc = FP_FAULT_POINT("bnf.cut");
+    if (rc)
+        return rc;
+    return unlinkat(d->dir_fd, tmp, 0) && errno != ENOENT ? -errno : 0;
 }
 
 static int dir_sync(struct bnf_backend *b, struct bnf_file *f)

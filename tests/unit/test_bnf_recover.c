@@ -18,6 +18,7 @@
 
 #include "benefactor/recover.h"
 #include "fp/err.h"
+#include "fp/fault.h"
 #include "fp/log.h"
 #include "fp/record.h"
 #include "tests/unit/bnf_util.h"
@@ -354,6 +355,26 @@ static void test_recover_removes_half_made_segments(void **state)
     assert_int_equal(faccessat(x->t.dir_fd, "seg-0000000000000009.new", F_OK, 0), -1);
 }
 
+/* kill -9 between cutting a segment to nothing and taking its name away, which CI once met. */
+static void test_recover_segment_whose_removal_was_cut_short_is_gone(void **state)
+{
+    struct fixture *x = *state;
+    struct bnf_file *f = bnf_new_segment(&x->t, x->b, 9, LIMIT);
+
+#ifdef FP_FAULT
+    assert_int_equal(fp_fault_set("bnf.cut=EIO:count=1"), 0);
+    assert_int_equal(bnf_backend_unlink(x->b, f), -EIO);
+#else
+    assert_int_equal(bnf_backend_unlink(x->b, f), 0);
+#endif
+    recover(x);
+    assert_int_equal(x->res.set_aside, 0);
+    assert_int_equal(x->res.segments, 0);
+    assert_int_equal(faccessat(x->t.dir_fd, "seg-0000000000000009.new", F_OK, 0), -1);
+    assert_int_equal(bnf_backend_unlink(x->b, f), 0); /* the one who failed tries again */
+    bnf_file_put(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +392,7 @@ int main(void)
         T(test_recover_of_two_copies_keeps_the_newer_whole_one),
         T(test_recover_finds_a_record_longer_than_the_largest_chunk),
         T(test_recover_removes_half_made_segments),
+        T(test_recover_segment_whose_removal_was_cut_short_is_gone),
     };
 
     fp_log_init("test", FP_LOG_WARN);
