@@ -11,13 +11,13 @@
  */
 #include "fp/envelope.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include <xxhash.h>
 
+#include "fp/le.h"
 #include "fp/record.h"
 
 #define VERSION      1u
@@ -25,39 +25,6 @@
 #define STAGES_AT    32u
 #define STAGE_BYTES  32u
 #define NAME_BYTES   24u
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static uint32_t get16(const uint8_t *p)
-{
-    return p[0] | (uint32_t)p[1] << 8;
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return le64toh(v);
-}
 
 /* An aux-app's name, then zeros to the end of the field. */
 static bool name_is_good(const char name[NAME_BYTES])
@@ -107,20 +74,20 @@ static uint64_t sum_of(const uint8_t *in, size_t len)
 void fp_envelope_encode(const struct fp_envelope *e, uint8_t *out)
 {
     memset(out, 0, FP_ENVELOPE_BYTES(e->nstages));
-    put32(out, FP_ENVELOPE_MAGIC);
+    fp_put32(out, FP_ENVELOPE_MAGIC);
     out[4] = VERSION;
     out[6] = (uint8_t)e->nstages;
-    put32(out + 8, e->data_bytes);
-    put32(out + 12, e->coded_bytes);
-    put64(out + 16, e->data_sum);
+    fp_put32(out + 8, e->data_bytes);
+    fp_put32(out + 12, e->coded_bytes);
+    fp_put64(out + 16, e->data_sum);
     for (uint32_t i = 0; i < e->nstages; i++) {
         uint8_t *s = out + STAGES_AT + i * STAGE_BYTES;
 
         memcpy(s, e->stage[i].name, NAME_BYTES);
-        put32(s + 24, e->stage[i].in_bytes);
-        put32(s + 28, e->stage[i].out_bytes);
+        fp_put32(s + 24, e->stage[i].in_bytes);
+        fp_put32(s + 28, e->stage[i].out_bytes);
     }
-    put64(out + SUM_AT, sum_of(out, FP_ENVELOPE_BYTES(e->nstages)));
+    fp_put64(out + SUM_AT, sum_of(out, FP_ENVELOPE_BYTES(e->nstages)));
 }
 
 int fp_envelope_decode(const uint8_t *in, size_t have_bytes, size_t stored_bytes, struct fp_envelope *out)
@@ -130,25 +97,25 @@ int fp_envelope_decode(const uint8_t *in, size_t have_bytes, size_t stored_bytes
 
     if (have_bytes > stored_bytes)
         have_bytes = stored_bytes;
-    if (have_bytes < 4 || get32(in) != FP_ENVELOPE_MAGIC)
+    if (have_bytes < 4 || fp_get32(in) != FP_ENVELOPE_MAGIC)
         return -ENODATA;
-    if (have_bytes < STAGES_AT || get16(in + 4) != VERSION)
+    if (have_bytes < STAGES_AT || fp_get16(in + 4) != VERSION)
         return -EILSEQ;
-    n = get16(in + 6);
+    n = fp_get16(in + 6);
     if (n == 0 || n > FP_AUXW_STAGES_MAX || have_bytes < FP_ENVELOPE_BYTES(n) ||
-        get64(in + SUM_AT) != sum_of(in, FP_ENVELOPE_BYTES(n)))
+        fp_get64(in + SUM_AT) != sum_of(in, FP_ENVELOPE_BYTES(n)))
         return -EILSEQ;
     memset(out, 0, sizeof(*out));
     out->nstages = n;
-    out->data_bytes = get32(in + 8);
-    out->coded_bytes = get32(in + 12);
-    out->data_sum = get64(in + 16);
+    out->data_bytes = fp_get32(in + 8);
+    out->coded_bytes = fp_get32(in + 12);
+    out->data_sum = fp_get64(in + 16);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *s = in + STAGES_AT + i * STAGE_BYTES;
 
         memcpy(out->stage[i].name, s, NAME_BYTES);
-        out->stage[i].in_bytes = get32(s + 24);
-        out->stage[i].out_bytes = get32(s + 28);
+        out->stage[i].in_bytes = fp_get32(s + 24);
+        out->stage[i].out_bytes = fp_get32(s + 28);
     }
     rc = fp_envelope_check(out);
     if (rc == 0 && stored_bytes != FP_ENVELOPE_BYTES(n) + (size_t)out->coded_bytes)

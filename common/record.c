@@ -12,7 +12,6 @@
  */
 #include "fp/record.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include <xxhash.h>
 
 #include "fp/checksum.h"
+#include "fp/le.h"
 
 #define SEGMENT_MAGIC 0x31535046u /* "FPS1" */
 #define RECORD_MAGIC  0x31525046u /* "FPR1" */
@@ -27,53 +27,11 @@
 #define SUM_AT        4088u
 #define BLOCK_SUMS_AT 128u
 
-static void put16(uint8_t *p, uint16_t v)
-{
-    v = htole16(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    v = htole32(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    v = htole64(v);
-    memcpy(p, &v, sizeof(v));
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-    uint16_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return le16toh(v);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return le32toh(v);
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return le64toh(v);
-}
-
 static int check_envelope(const uint8_t *in, uint32_t magic)
 {
-    if (get32(in) != magic)
+    if (fp_get32(in) != magic)
         return -ENODATA;
-    if (get16(in + 4) != VERSION || get64(in + SUM_AT) != XXH3_64bits(in, SUM_AT))
+    if (fp_get16(in + 4) != VERSION || fp_get64(in + SUM_AT) != XXH3_64bits(in, SUM_AT))
         return -EILSEQ;
     return 0;
 }
@@ -89,14 +47,14 @@ uint32_t fp_record_size_bytes(uint32_t stored_len_bytes)
 void fp_segment_header_encode(const struct fp_segment_header *h, uint8_t out[FP_SEGMENT_HEADER_BYTES])
 {
     memset(out, 0, FP_SEGMENT_HEADER_BYTES);
-    put32(out, SEGMENT_MAGIC);
-    put16(out + 4, VERSION);
+    fp_put32(out, SEGMENT_MAGIC);
+    fp_put16(out + 4, VERSION);
     memcpy(out + 8, h->store_uuid, 16);
     memcpy(out + 24, h->bnf_uuid, 16);
-    put64(out + 40, h->id);
-    put64(out + 48, h->salt);
-    put64(out + 56, h->limit_bytes);
-    put64(out + SUM_AT, XXH3_64bits(out, SUM_AT));
+    fp_put64(out + 40, h->id);
+    fp_put64(out + 48, h->salt);
+    fp_put64(out + 56, h->limit_bytes);
+    fp_put64(out + SUM_AT, XXH3_64bits(out, SUM_AT));
 }
 
 int fp_segment_header_decode(const uint8_t in[FP_SEGMENT_HEADER_BYTES], struct fp_segment_header *out)
@@ -107,9 +65,9 @@ int fp_segment_header_decode(const uint8_t in[FP_SEGMENT_HEADER_BYTES], struct f
         return rc;
     memcpy(out->store_uuid, in + 8, 16);
     memcpy(out->bnf_uuid, in + 24, 16);
-    out->id = get64(in + 40);
-    out->salt = get64(in + 48);
-    out->limit_bytes = get64(in + 56);
+    out->id = fp_get64(in + 40);
+    out->salt = fp_get64(in + 48);
+    out->limit_bytes = fp_get64(in + 56);
     return out->limit_bytes < FP_SEGMENT_HEADER_BYTES ? -EILSEQ : 0;
 }
 
@@ -118,21 +76,21 @@ void fp_record_header_encode(const struct fp_record_header *h, uint8_t out[FP_RE
     uint32_t blocks = h->blocks < FP_BLOCKS_MAX ? h->blocks : FP_BLOCKS_MAX;
 
     memset(out, 0, FP_RECORD_HEADER_BYTES);
-    put32(out, RECORD_MAGIC);
-    put16(out + 4, VERSION);
-    put16(out + 6, h->codec);
-    put64(out + 8, h->chunk);
-    put64(out + 16, h->segment);
-    put64(out + 24, h->offset);
-    put32(out + 32, h->len_bytes);
-    put32(out + 36, h->stored_len_bytes);
-    put32(out + 40, blocks);
-    put64(out + 48, h->sum);
+    fp_put32(out, RECORD_MAGIC);
+    fp_put16(out + 4, VERSION);
+    fp_put16(out + 6, h->codec);
+    fp_put64(out + 8, h->chunk);
+    fp_put64(out + 16, h->segment);
+    fp_put64(out + 24, h->offset);
+    fp_put32(out + 32, h->len_bytes);
+    fp_put32(out + 36, h->stored_len_bytes);
+    fp_put32(out + 40, blocks);
+    fp_put64(out + 48, h->sum);
     memcpy(out + 56, h->fingerprint, sizeof(h->fingerprint));
-    put64(out + 88, h->salt);
+    fp_put64(out + 88, h->salt);
     for (uint32_t i = 0; i < blocks; i++)
-        put64(out + BLOCK_SUMS_AT + 8 * i, h->block_sums[i]);
-    put64(out + SUM_AT, XXH3_64bits(out, SUM_AT));
+        fp_put64(out + BLOCK_SUMS_AT + 8 * i, h->block_sums[i]);
+    fp_put64(out + SUM_AT, XXH3_64bits(out, SUM_AT));
 }
 
 static bool lengths_are_sane(const struct fp_record_header *h)
@@ -152,20 +110,20 @@ int fp_record_header_decode(const uint8_t in[FP_RECORD_HEADER_BYTES], struct fp_
 
     if (rc)
         return rc;
-    out->codec = get16(in + 6);
-    out->chunk = get64(in + 8);
-    out->segment = get64(in + 16);
-    out->offset = get64(in + 24);
-    out->len_bytes = get32(in + 32);
-    out->stored_len_bytes = get32(in + 36);
-    out->blocks = get32(in + 40);
-    out->sum = get64(in + 48);
+    out->codec = fp_get16(in + 6);
+    out->chunk = fp_get64(in + 8);
+    out->segment = fp_get64(in + 16);
+    out->offset = fp_get64(in + 24);
+    out->len_bytes = fp_get32(in + 32);
+    out->stored_len_bytes = fp_get32(in + 36);
+    out->blocks = fp_get32(in + 40);
+    out->sum = fp_get64(in + 48);
     memcpy(out->fingerprint, in + 56, sizeof(out->fingerprint));
-    out->salt = get64(in + 88);
+    out->salt = fp_get64(in + 88);
     if (!lengths_are_sane(out))
         return -EILSEQ;
     for (uint32_t i = 0; i < out->blocks; i++)
-        out->block_sums[i] = get64(in + BLOCK_SUMS_AT + 8 * i);
+        out->block_sums[i] = fp_get64(in + BLOCK_SUMS_AT + 8 * i);
     return 0;
 }
 

@@ -104,11 +104,6 @@ static int find(struct aux_host *h, const char *name, struct aux_app **out)
 
 /* -------------------------------------------------------------- one chunk */
 
-static bool in_region(const struct aux_host *h, uint64_t off, uint32_t len)
-{
-	return off <= h->region_bytes && len <= h->region_bytes - off;
-}
-
 static int run(struct aux_host *h, struct task *t, uint32_t *app, uint32_t *where)
 {
 	const struct fp_auxw_chunk_in *m = &t->m;
@@ -116,7 +111,7 @@ static int run(struct aux_host *h, struct task *t, uint32_t *app, uint32_t *wher
 	uint32_t len = m->coded_bytes;
 
 	*where = 1;
-	if (!in_region(h, m->a, m->cap_bytes) || !in_region(h, m->b, m->cap_bytes) || m->nstages < 1 || m->nstages > FP_AUXW_STAGES_MAX ||
+	if (!aux_in_region(h, m->a, m->cap_bytes) || !aux_in_region(h, m->b, m->cap_bytes) || m->nstages < 1 || m->nstages > FP_AUXW_STAGES_MAX ||
 	    len > m->cap_bytes)
 		return -EINVAL;
 	for (uint32_t i = m->nstages; i > 0; i--) {

@@ -284,6 +284,12 @@ void aux_stage_stop(struct aux_app *a);
 
 /* -------------------------------------------------------------- job.c */
 
+/* What a message says of the region is not believed. */
+static inline bool aux_in_region(const struct aux_host *h, uint64_t off, uint64_t len)
+{
+	return off <= h->region_bytes && len <= h->region_bytes - off;
+}
+
 /* NULL with *status: -EINVAL, -ENOMEM, -ENOBUFS. */
 struct aux_job *aux_job_new(struct aux_host *h, const struct fp_auxw_chunk_out *m, int *status);
 /* An answer to a job that was none. */

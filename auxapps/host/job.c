@@ -12,11 +12,6 @@
 
 #include "auxapps/host/host.h"
 
-static bool in_region(const struct aux_host *h, uint64_t off, uint64_t len)
-{
-	return off <= h->region_bytes && len <= h->region_bytes - off;
-}
-
 static int check(const struct aux_host *h, const struct fp_auxw_chunk_out *m)
 {
 	uint64_t pages = h->pool_bytes / AUX_PAGE_BYTES;
@@ -28,7 +23,7 @@ static int check(const struct aux_host *h, const struct fp_auxw_chunk_out *m)
 		return -EINVAL;
 	if (m->out_cap_bytes < (uint64_t)m->len_bytes + AUX_PAGE_BYTES)
 		return -EINVAL;
-	if (!in_region(h, m->out_a, m->out_cap_bytes) || !in_region(h, m->out_b, m->out_cap_bytes))
+	if (!aux_in_region(h, m->out_a, m->out_cap_bytes) || !aux_in_region(h, m->out_b, m->out_cap_bytes))
 		return -EINVAL;
 	for (uint32_t i = 0; i < m->npages; i++) {
 		if (page[i] >= pages)
