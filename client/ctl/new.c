@@ -138,6 +138,16 @@ static int write_file(const char *dir, const char *file, const char *text, const
     return -EIO;
 }
 
+/* These come with fpstore. One of the same name would take their place for every chunk that they have coded. */
+static bool is_shipped(const char *name)
+{
+    static const char *const shipped[] = {"checksum", "compress", "dedup", "encrypt", NULL};
+    for (const char *const *s = shipped; *s; s++)
+        if (strcmp(*s, name) == 0)
+            return true;
+    return false;
+}
+
 int ctl_auxapp_new(const char *name)
 {
     char c_file[64];
@@ -145,6 +155,11 @@ int ctl_auxapp_new(const char *name)
         FP_ERROR("'%s' is no name for an aux-app: small letters, digits, _ and -, a letter first, at most %u characters", name,
                  FP_AUX_NAME_MAX);
         return -EINVAL;
+    }
+    if (is_shipped(name)) {
+        FP_ERROR("'%s' is the name of an aux-app that comes with fpstore: chunks name the one that undoes them, so yours needs its own",
+                 name);
+        return -EEXIST;
     }
     if (mkdir(name, 0777) != 0) {
         FP_ERROR("cannot make the folder %s here: %s", name, fp_strerror(-errno));

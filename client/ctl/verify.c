@@ -26,8 +26,8 @@
 #define READ_BYTES (1u << 20)
 #define HEX_MAX 129
 
-enum verdict { VERIFIED, WRONG, CHANGED, NO_DIGEST, UNREADABLE, VERDICTS };
-static const char *const verdict_words[VERDICTS] = {"verified", "WRONG", "changed since", "no digest", "unreadable"};
+enum verdict { VERIFIED, WRONG, CHANGED, NO_DIGEST, BAD_DIGEST, UNREADABLE, VERDICTS };
+static const char *const verdict_words[VERDICTS] = {"verified", "WRONG", "changed since", "no digest", "bad digest", "unreadable"};
 
 struct digest { /* as the xattr says */
     char kind[16];
@@ -55,6 +55,12 @@ static int read_digest(const char *path, struct digest *d)
     if (sscanf(text, "%15[a-z0-9]:%128[0-9a-f] size=%llu version=%llu", d->kind, d->hex, &d->size, &d->version) != 4)
         return -EBADMSG;
     return 0;
+}
+
+static bool is_known(const struct digest *d)
+{
+    size_t n = strlen(d->hex);
+    return (strcmp(d->kind, "sha256") == 0 && n == 64) || (strcmp(d->kind, "xxh128") == 0 && n == 32);
 }
 
 /* Size and version of the data as the manager has it now. */
@@ -136,8 +142,10 @@ static enum verdict verify(const char *path, const char **why)
     int rc = read_digest(path, &d);
     if (rc == -ENODATA)
         return NO_DIGEST;
-    if (rc == 0 && strcmp(d.kind, "sha256") != 0 && strcmp(d.kind, "xxh128") != 0)
-        rc = -EBADMSG;
+    if (rc == -EBADMSG || rc == -ERANGE || (rc == 0 && !is_known(&d))) {
+        *why = XATTR " holds something else than the aux-app checksum writes";
+        return BAD_DIGEST;
+    }
     if (rc == 0)
         rc = v.rc = ask_version(path, &size, &version);
     if (rc == 0 && (size != d.size || version != d.version))
@@ -154,16 +162,22 @@ static enum verdict verify(const char *path, const char **why)
     return v.rc == 0 && version != d.version ? CHANGED : WRONG;
 }
 
+static bool is_alarm(enum verdict what)
+{
+    return what == WRONG || what == BAD_DIGEST || what == UNREADABLE;
+}
+
 static void tell(const char *path, enum verdict what, const char *why)
 {
+    char word[16];
     v.count[what]++;
     if (v.list)
         json_array_append_new(v.list, json_pack("{s:o, s:s, s:s}", "path", ctl_json_bytes(path, strlen(path)), "verdict",
                                                 verdict_words[what], "why", why));
-    else if (what == WRONG || what == UNREADABLE)
-        ctl_print_alarm(verdict_words[what], "%s%s%s", path, *why ? ": " : "", why);
-    else
-        printf("%-13s %s\n", verdict_words[what], path);
+    else {
+        snprintf(word, sizeof word, "%-14s", verdict_words[what]);
+        (is_alarm(what) ? ctl_print_alarm : ctl_print_line)(word, "%s%s%s", path, *why ? ": " : "", why);
+    }
 }
 
 static int visit(const char *path, const struct stat *st, int flag, struct FTW *ftw)
@@ -179,19 +193,24 @@ static int visit(const char *path, const struct stat *st, int flag, struct FTW *
     return v.rc == -ENOENT ? v.rc = 0 : v.rc; /* deleted meanwhile */
 }
 
+static uint64_t alarms(void)
+{
+    return v.count[WRONG] + v.count[BAD_DIGEST] + v.count[UNREADABLE];
+}
+
 static int print_end(void)
 {
     char size[FP_UNITS_BUF];
-    bool bad = v.count[WRONG] + v.count[UNREADABLE] > 0;
     if (v.list)
-        return ctl_json_print(json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "files", v.list, "verified",
+        return ctl_json_print(json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "files", v.list, "verified",
                                         (json_int_t)v.count[VERIFIED], "wrong", (json_int_t)v.count[WRONG], "changed",
-                                        (json_int_t)v.count[CHANGED], "no_digest", (json_int_t)v.count[NO_DIGEST], "unreadable",
-                                        (json_int_t)v.count[UNREADABLE]));
-    (bad ? ctl_print_alarm : ctl_print_line)(
-        "total", "%llu verified (%s read), %llu wrong, %llu changed since, %llu without digest, %llu unreadable",
+                                        (json_int_t)v.count[CHANGED], "no_digest", (json_int_t)v.count[NO_DIGEST], "bad_digest",
+                                        (json_int_t)v.count[BAD_DIGEST], "unreadable", (json_int_t)v.count[UNREADABLE]));
+    (alarms() > 0 ? ctl_print_alarm : ctl_print_line)(
+        "total", "%llu verified (%s read), %llu wrong, %llu changed since, %llu without digest, %llu with a bad digest, %llu unreadable",
         (unsigned long long)v.count[VERIFIED], fp_format_size(size, v.bytes), (unsigned long long)v.count[WRONG],
-        (unsigned long long)v.count[CHANGED], (unsigned long long)v.count[NO_DIGEST], (unsigned long long)v.count[UNREADABLE]);
+        (unsigned long long)v.count[CHANGED], (unsigned long long)v.count[NO_DIGEST], (unsigned long long)v.count[BAD_DIGEST],
+        (unsigned long long)v.count[UNREADABLE]);
     return ctl_flush();
 }
 
@@ -214,11 +233,11 @@ int ctl_verify(const struct ctl_options *o, const struct ctl_store *store, struc
         return v.rc < 0 ? v.rc : -EIO;
     }
     rc = print_end();
-    if (rc == 0 && v.count[VERIFIED] == 0 && v.count[WRONG] + v.count[UNREADABLE] == 0) {
+    if (rc == 0 && v.count[VERIFIED] == 0 && alarms() == 0) {
         FP_ERROR("%s: nothing to verify: no file has a digest that is of its data: fp-mount --auxapp checksum makes them", o->path);
         return -ENODATA;
     }
-    if (rc == 0 && v.count[WRONG] + v.count[UNREADABLE] > 0)
+    if (rc == 0 && alarms() > 0)
         rc = -EIO; /* told above, file by file */
     return rc;
 }

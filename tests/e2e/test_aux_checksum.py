@@ -103,6 +103,19 @@ def test_xxh3_and_files_without_digest(start):
     assert (said["verified"], said["no_digest"], said["wrong"]) == (1, 1, 0)
 
 
+def test_rubbish_in_the_xattr_is_not_unreadable_data(start):
+    s = start()
+    m = s.mounts[0]
+    write_file(m.at("f"), text(8, MIB))
+    good = digest(m.at("f"))
+    for rubbish in ("rubbish", "x" * 1000, good.replace("sha256:", "sha256:0"), good.replace("sha256", "md5")):
+        os.setxattr(m.at("f"), XATTR, rubbish.encode())
+        rc, said = verify(s, m.at("f"), check=False)
+        assert (rc, said["bad_digest"], said["unreadable"]) == (1, 1, 0), (rubbish, said)
+    run = s.fpctl("verify", m.at("f"), check=False)
+    assert run.stdout.startswith(f"bad digest    {m.at('f')}: "), run.stdout
+
+
 def test_beside_dedup_and_compress(new_store):
     """The digest is of what the application wrote, whatever becomes of it afterwards."""
     s = new_store().up(mounts=0)

@@ -138,3 +138,12 @@ def test_the_skeleton_builds_and_passes(tmp_path):
     assert " 0 failed" in run.stdout
     run = subprocess.run([bin_path("fpctl"), "auxapp", "new", "Mine!"], cwd=tmp_path, capture_output=True, text=True, timeout=10 * SLOW)
     assert run.returncode == 1 and "small letters" in run.stderr
+
+
+def test_no_skeleton_with_the_name_of_a_shipped_aux_app(tmp_path):
+    shipped = [f[:-3] for f in os.listdir(LIB) if f.endswith(".so")]
+    assert "dedup" in shipped
+    for name in shipped:
+        run = subprocess.run([bin_path("fpctl"), "auxapp", "new", name], cwd=tmp_path, capture_output=True, text=True, timeout=10 * SLOW)
+        assert run.returncode == 1 and "comes with fpstore" in run.stderr, (name, run.stderr)
+    assert os.listdir(tmp_path) == []
