@@ -104,22 +104,44 @@ void aux_guard_status(struct aux_host *h)
 
 /* -------------------------------------------------------------- the process */
 
-static void set_capabilities(uint32_t keep)
+/* Until the declared aux-apps have started, and for the loader: what fp-mount could read can be read. */
+#define READ_ALL (1u << CAP_DAC_READ_SEARCH)
+
+static uint32_t permitted(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct now[2];
 
 	memset(now, 0, sizeof(now));
-	if (keep && syscall(SYS_capget, &head, now) == 0)
-		keep &= now[0].permitted;
-	memset(now, 0, sizeof(now));
-	now[0].permitted = now[0].effective = keep;
-	syscall(SYS_capset, &head, now);
+	return syscall(SYS_capget, &head, now) == 0 ? now[0].permitted : 0;
+}
+
+/* The calling thread keeps no others than `keep`, and uses `use` of them. */
+static void set_capabilities(uint32_t keep, uint32_t use)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct want[2];
+
+	memset(want, 0, sizeof(want));
+	keep &= keep ? permitted() : 0;
+	want[0].permitted = keep;
+	want[0].effective = keep & use;
+	syscall(SYS_capset, &head, want);
 }
 
 void aux_guard_drop(void)
 {
-	set_capabilities(0);
+	set_capabilities(0, 0);
+}
+
+bool aux_guard_has_reserve(void)
+{
+	return (permitted() & READ_ALL) != 0;
+}
+
+void aux_guard_reserve(bool use)
+{
+	set_capabilities(READ_ALL, use ? READ_ALL : 0);
 }
 
 static void offer_to_oom_killer(void)
@@ -153,8 +175,8 @@ void aux_guard_init(void)
 	for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
 		prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-	/* root's aux-apps may be kept in a user's home, and so may their keys: until they have started, what fp-mount could read can be read. */
-	set_capabilities(1u << CAP_DAC_READ_SEARCH);
+	/* root's aux-apps may be kept in a user's home, and so may their keys. */
+	set_capabilities(READ_ALL, READ_ALL);
 	/* Ctrl-C at a mount in the foreground is fp-mount's affair: it needs its aux-apps until it has written all out. The end of the socket is our end. */
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		signal(ignored[i], SIG_IGN);

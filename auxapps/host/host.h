@@ -6,6 +6,7 @@
  * worker threads           of a stage, one aux-app's chunk_out or write (stage.c). After its own stage a worker runs the next one too, if that stage's
  *                          core is its own, or its work is less than a wake-up costs
  * event thread             of an aux-app: FUSE calls, files, sets, messages, idle, chunk_stored (event.c)
+ * loader thread            of root's host: dlopen, with the privilege that the others have given up (loader.c)
  * decode threads           chunk_in, backwards through all stages of a chunk (decode.c)
  *
  * Locks, all leaves but for stage.lock -> hostlog's: aux_stage.lock, aux_events.lock, aux_app.in_lock (held over chunk_in), aux_jobs.lock,
@@ -199,6 +200,7 @@ struct aux_host {
 	struct aux_app *app[FP_AUXW_APPS_MAX];
 	struct { pthread_mutex_t lock; struct aux_job *head; uint32_t n; } jobs;
 	_Atomic uint64_t last_come_ns; /* a chunk or an event */
+	struct aux_loader *loader;     /* NULL: who wants a plugin loads it */
 	struct aux_control *control;
 	struct aux_decode *decode;
 	struct aux_svc *svc;
@@ -210,6 +212,9 @@ struct aux_host {
 void aux_guard_init(void);
 /* The calling thread gives up the last privilege (to read any file, for loading and start) and so do all that it makes. */
 void aux_guard_drop(void);
+/* Or it keeps it in reserve, and uses it or not. Has it any? */
+void aux_guard_reserve(bool use);
+bool aux_guard_has_reserve(void);
 /* From here on a fatal signal is noted in the status page. */
 void aux_guard_status(struct aux_host *h);
 /* A thread begins (app FP_AUXW_NO_APP: the host's own) and ends. `t` must live in between. Pins it to cpu, or to all service cores if -1. */
@@ -321,6 +326,13 @@ void aux_decode_cancel(struct aux_host *h, uint64_t id, bool all);
 void aux_decode_stop(struct aux_host *h);
 /* Waits until no chunk_in of this aux-app is going on and lets none begin, and the other way. */
 void aux_decode_pause(struct aux_app *a, bool pause);
+
+/* -------------------------------------------------------------- loader.c */
+
+/* Before the last privilege is given up, and before anything of a plugin runs. Makes a thread where there is such a privilege. */
+int aux_loader_new(struct aux_host *h);
+/* aux_plugin_load, from wherever fp-mount could read it. Any thread; waits. */
+int aux_loader_load(struct aux_host *h, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES]);
 
 /* -------------------------------------------------------------- control.c */
 

@@ -164,7 +164,9 @@ static int on_start(struct aux_host *h, const struct fp_auxw_start *m)
 	aux_self->cpu = aux_cores_pin(h->cores, -1);
 	if (aux_self->slot)
 		atomic_store(&aux_self->slot->core, aux_self->cpu);
-	rc = aux_control_new(h);
+	rc = aux_loader_new(h);
+	if (rc == 0)
+		rc = aux_control_new(h);
 	aux_guard_drop();
 	aux_thread_short();    /* not before: the thread just made, and all that it makes, would be so too */
 	return rc;

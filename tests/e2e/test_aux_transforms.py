@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -193,6 +194,45 @@ def test_remote_benefactor(nodes, new_store, key):
     assert s.layout("/c2")["saved_bytes"] > 6.5 * MIB
     cold(m)
     assert_same(read_file(m.at("c1")), data)
+
+
+@pytest.fixture
+def anothers(tmp_path):
+    """A function: a copy of the plugin directory that belongs to another user, behind a directory that is closed to all others."""
+    def make(modes):
+        home = tmp_path / "home"
+        top = os.path.join(home, "lib", "auxapps")
+        shutil.copytree(os.path.dirname(os.path.dirname(example("rot13"))), top)
+        for path, names, files in os.walk(home):
+            for one in [path] + [os.path.join(path, f) for f in files]:
+                os.chown(one, 65534, 65534)
+                if modes == "umask 077":
+                    os.chmod(one, 0o700 if one == path else 0o600)
+        home.chmod(0o700)
+        return top
+    return make
+
+
+@pytest.mark.parametrize("modes", ["home 0700", "umask 077"])
+def test_plugins_of_another_user_are_loaded_when_a_chunk_needs_them(as_root, start, anothers, modes):
+    """Root's mount from a user's tree: what nobody declared is loaded long after the host has given up its privileges."""
+    top = anothers(modes)
+    s = start("compress")
+    data = text(21, 2 * MIB)
+    write_file(s.mounts[0].at("f"), data, sync=True)
+    other = s.add_mount(f"--auxapp-dir={top}", "--auxapp=checksum")
+    assert_same(read_file(other.at("f")), data, "a mount that runs another aux-app")
+    plain = s.add_mount(f"--auxapp-dir={top}")
+    assert host_pid(plain) is None
+    assert_same(read_file(plain.at("f")), data, "a mount that declared nothing")
+    for m in (other, plain):
+        pid = host_pid(m)
+        with open(f"/proc/{pid}/maps") as f:
+            assert f"{top}/compress.so" in f.read()
+        for t in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{t}/status") as f:
+                lines = dict(line.split(":", 1) for line in f)
+            assert int(lines["CapEff"], 16) == 0, f"thread {t} has privileges while no plugin is loaded"
 
 
 # ---------------------------------------------------------------- encrypt
