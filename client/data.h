@@ -3,7 +3,8 @@
  * reading with read-ahead. Implementation in client/data/.
  *
  * All calls are for FUSE threads unless said otherwise and may block for a bounded time (pool full, a benefactor or manager that does not
- * answer): at most opt.io_timeout_ms, then -EIO or what the cause says. Return 0 / byte count or negative errno.
+ * answer): at most opt.io_timeout_ms, then -EIO or what the cause says. Waiting for what is being stored goes on for as long as anything of the mount
+ * goes forward within that time (aux-apps may be slow). Return 0 / byte count or negative errno.
  */
 #ifndef CL_DATA_H
 #define CL_DATA_H
@@ -28,13 +29,15 @@ struct cl_handle {
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
 	uint64_t aux_serial;           /* aux/aux.h: constant after the open; 0 without aux-apps */
+	struct cl_handle *late_next;   /* data/late.c */
+	void (*late_end)(struct cl_mount *m, struct cl_handle *h);
 };
 
 /* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
 int cl_data_new(struct cl_mount *m);
 /* After cl_core_start, before mounting. Allocates and pre-faults the pool, starts the store threads. */
 int cl_data_start(struct cl_mount *m);
-/* Write out and publish everything, bounded by deadline_ms; 0 or the first error (then what is lost has been logged). */
+/* Write out and publish everything, bounded by deadline_ms (0: for each file as fsync is); 0 or the first error (then what is lost has been logged). */
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
 /* A line that says how much of how many files would be lost if the program ended now; false: nothing. Any thread. */
 bool cl_data_say_lost(struct cl_mount *m);
@@ -71,6 +74,15 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 /* The last handle is gone. Unpublished data of an unlinked file (nlink 0) is dropped. */
 void cl_data_release(struct cl_mount *m, struct cl_handle *h);
+/*
+ * To be asked first by who must not wait for what is on its way to the store: true, then end(m, h), which releases it, is called on a thread of data/ when
+ * that has landed, or never, if the mount ends before: h is then one that was left open. False: it need not wait. Any thread.
+ */
+bool cl_data_release_late(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
+/* The mount ends: from deadline_ms on nobody waits for what is being stored. Any thread. */
+void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms);
+/* After cl_data_sync_all, before cl_aux_stop. */
+void cl_data_late_stop(struct cl_mount *m);
 /* The chunk pool: from cl_data_start to cl_data_free. */
 struct cl_pool *cl_data_pool(struct cl_mount *m);
 /* Run fn(arg) on a store thread: for what may block, from the core loop. -ENOMEM: it will not run. */

@@ -102,6 +102,7 @@ static int finish(struct cl_mount *m)
     int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
+    cl_data_late_stop(m);
     cl_fuse_close(m, !unmounted);
     cl_early_drain(m, limit_ms);
     cl_core_data_stopping(m);

@@ -102,7 +102,7 @@ static const struct fp_opt options[] = {
         struct cl_options, manager_timeout_ms, "manager-timeout", "60s", 100, FP_HOUR_MS(24),
         "How long an operation waits for a manager that does not answer before it fails with EIO."),
     FP_OPT_DURATION(struct cl_options, io_timeout_ms, "io-timeout", "60s", 100, FP_HOUR_MS(24),
-                    "How long writing and syncing wait for benefactors before they fail with EIO. Reading of a benefactor that is away gives up after 6 s."),
+                    "How long writing and syncing wait for benefactors and aux-apps with which nothing goes forward, before they fail with EIO. Reading of a benefactor that is away gives up after 6 s."),
     FP_OPT_DURATION(struct cl_options, start_timeout_ms, "start-timeout", "5s", 100, FP_HOUR_MS(1),
                     "How long to try to reach the manager at start."),
     FP_OPT_INT(struct cl_options, threads, "threads", "32", 2, 1024,

@@ -113,7 +113,9 @@ static void *stop_main(void *arg)
     pthread_setname_np(pthread_self(), "stop");
     FP_INFO("ending: writing out what is in the pool");
     cl_mgr_limit_wait(m, GONE_MS);
-    int rc = cl_data_sync_all(m, true, fp_now_ms() + SYNC_MS);
+    uint64_t until_ms = fp_now_ms() + SYNC_MS;
+    cl_data_end_by(m, until_ms); /* for calls that are under way, too: the loop can't end before they do */
+    int rc = cl_data_sync_all(m, true, until_ms);
     atomic_store(&sync_failed, rc < 0);
     if (rc < 0)
         FP_WARN("not everything could be written out yet: %s", fp_strerror(rc));
@@ -141,6 +143,7 @@ static void hurry(struct cl_mount *m)
     uint64_t until_ms = fp_now_ms() + HURRY_MS;
     atomic_store(&hurried, true);
     cl_mgr_limit_wait(m, 1);
+    cl_data_end_by(m, fp_now_ms());
     FP_WARN("asked again: ending quickly");
     if (cl_mountpoint_unmount(m->opt.mountpoint, true) == 0)
         atomic_store(&unmounted, true);

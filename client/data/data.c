@@ -62,7 +62,9 @@ int cl_data_new(struct cl_mount *m)
 
 	if (d)
 		d->forgotten = cl_forgotten_new();
-	if (!d || !d->forgotten) {
+	if (!d || !d->forgotten || cl_late_new(d) < 0) {
+		if (d)
+			cl_forgotten_free(d->forgotten);
 		free(d);
 		return -ENOMEM;
 	}
@@ -155,6 +157,7 @@ void cl_data_stop(struct cl_mount *m)
 	if (!d)
 		return;
 	atomic_store(&d->stopping, true);
+	cl_data_late_stop(m);
 	if (d->jobs) {
 		cl_mgr_fail_lasting(m, FP_ESTOPPING); /* commits without an answer */
 		give_up(d);
@@ -170,6 +173,11 @@ void cl_data_stop(struct cl_mount *m)
 	d->pool = NULL;
 }
 
+void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms)
+{
+	atomic_store(&m->data->end_ms, deadline_ms);
+}
+
 bool cl_data_has_lost(struct cl_mount *m)
 {
 	return atomic_load(&m->data->lost);
@@ -183,6 +191,7 @@ void cl_data_free(struct cl_mount *m)
 		return;
 	cl_bnfs_free(d);
 	cl_forgotten_free(d->forgotten);
+	cl_late_free(d);
 	pthread_cond_destroy(&d->space_cond);
 	pthread_mutex_destroy(&d->bnf_lock);
 	pthread_mutex_destroy(&d->space_lock);
@@ -319,8 +328,8 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 }
 
 /*
- * inode->lock held: drop buffers that nobody will ask for again; returns their bytes. Waits for those being stored or committed, which use them: each of these
- * ends by its own deadline. What a commit names whose answer is late stays: it may have been done.
+ * inode->lock held: drop buffers that nobody will ask for again; returns their bytes. Waits for those being committed, which use them: that ends by its own
+ * deadline. So do those being stored, if there are any in spite of late.c. What a commit names whose answer is late stays: it may have been done.
  */
 static uint64_t discard(struct cl_file *f)
 {
@@ -350,7 +359,6 @@ static bool is_dirty(const struct cl_file *f)
 void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 {
 	struct cl_inode *inode = h->inode;
-	uint64_t deadline_ms = cl_deadline(m->data);
 	bool dirty, unlinked, last;
 
 	pthread_mutex_lock(&inode->lock);
@@ -361,7 +369,7 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h)
 	if (!dirty || !last)
 		return;
 	if (!unlinked) /* written through a mapping after the last close */
-		(void)cl_publish(m->data, inode, false, deadline_ms);
+		(void)cl_publish(m->data, inode, false, CL_BY_PROGRESS);
 	pthread_mutex_lock(&inode->lock);
 	if (is_dirty(inode->file) && inode->handles == 0) {
 		uint64_t lost = discard(inode->file);

@@ -56,6 +56,9 @@ struct cl_data {
 	atomic_ullong chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
 	atomic_bool lost;                  /* something written was given up since the start */
+	atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
+	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
+	struct cl_late *late;              /* late.c */
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
@@ -124,6 +127,10 @@ bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms);
 /* Remove b from its window and free it; pages and reservation are given back. The inode's reference is dropped by cl_file_unref later. */
 void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
 
+/* late.c: last closes that came too early */
+int cl_late_new(struct cl_data *d);
+void cl_late_free(struct cl_data *d);
+
 /* age.c: the list of open buffers */
 void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
@@ -158,7 +165,8 @@ int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64
 /* readahead.c; without lock: the reader of h has come to end_off */
 void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t end_off);
 
-/* publish.c */
+/* publish.c. deadline_ms CL_BY_PROGRESS: wait for what is being stored as long as anything of this mount goes forward within io_timeout. */
+#define CL_BY_PROGRESS 0u
 int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
 /* For a sync of everything: an error is returned, but stays the file's, whose user has to be told of it. */
 int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms);
@@ -171,5 +179,7 @@ void cl_data_note_error(struct cl_data *d, const char *fmt, ...) __attribute__((
 /* The same, and these bytes that an application has written are gone. */
 void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->m->opt.io_timeout_ms; }
+/* Something of this mount has gone forward on its way to the store. */
+static inline void cl_moved(struct cl_data *d) { atomic_store_explicit(&d->moved_ms, fp_now_ms(), memory_order_relaxed); }
 
 #endif

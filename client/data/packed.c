@@ -25,7 +25,9 @@
 static void on_done(struct cl_aux_job *job)
 {
 	struct cl_packed *k = (struct cl_packed *)job;
+
 	k->answered = true;
+	cl_moved(k->b->file->data);
 	k->ready(k->b);
 }
 

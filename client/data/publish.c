@@ -182,14 +182,39 @@ static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 	return rc;
 }
 
-/* inode->lock held: wait until everything sealed so far has been stored. */
+/* When a wait that began at from_ms is over, as things are now. */
+static uint64_t patience_ends(struct cl_data *d, uint64_t from_ms)
+{
+	uint64_t moved_ms = atomic_load(&d->moved_ms), end_ms = atomic_load(&d->end_ms);
+	uint64_t until_ms = (moved_ms > from_ms ? moved_ms : from_ms) + d->m->opt.io_timeout_ms;
+
+	return end_ms && end_ms < until_ms ? end_ms : until_ms;
+}
+
+static void stands_still(struct cl_file *f)
+{
+	cl_data_note_error(f->data, "inode %llu: %llu bytes are not stored in time, and nothing goes forward; they are published if they are stored later",
+			   (unsigned long long)f->inode->ino, (unsigned long long)f->dirty_bytes);
+}
+
+/*
+ * inode->lock held: wait until everything sealed so far has been stored. By progress of the mount and not of the file: the aux-apps take chunks one after the
+ * other, so what is in front of this file's is what it waits for. How often that may be is bounded by the pool: no chunk that comes later is waited for.
+ */
 static int wait_stored(struct cl_file *f, uint64_t deadline_ms)
 {
-	uint64_t upto = f->seal_seq;
+	uint64_t upto = f->seal_seq, from_ms = fp_now_ms();
 
-	while (f->fl_head && f->fl_head->seal_seq <= upto)
-		if (!cl_file_wait(f, deadline_ms) && f->fl_head && f->fl_head->seal_seq <= upto)
+	while (f->fl_head && f->fl_head->seal_seq <= upto) {
+		uint64_t until_ms = deadline_ms != CL_BY_PROGRESS ? deadline_ms : patience_ends(f->data, from_ms);
+
+		if (fp_now_ms() >= until_ms) {
+			if (atomic_load(&f->data->end_ms) == 0)
+				stands_still(f);
 			return -EIO;
+		}
+		(void)cl_file_wait(f, until_ms);
+	}
 	return 0;
 }
 
@@ -290,14 +315,14 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 	if (f) {
 		cl_file_seal_all(f);
 		do
-			rc = wait_writers(f, deadline_ms);
+			rc = wait_writers(f, deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d));
 		while (rc == -EAGAIN);
 		if (rc == 0)
 			rc = wait_stored(f, deadline_ms);
 		if (rc == 0 && durable)
 			rc = make_durable(f);
 		if (rc == 0)
-			rc = commit_stored(f, durable, deadline_ms);
+			rc = commit_stored(f, durable, deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d));
 		err = tell ? cl_file_take_error(f) : f->error;
 		if (err < 0)
 			rc = err;
@@ -322,10 +347,10 @@ int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t de
 
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)
 {
-	return cl_publish(m->data, inode, false, cl_deadline(m->data));
+	return cl_publish(m->data, inode, false, CL_BY_PROGRESS);
 }
 
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode)
 {
-	return cl_publish(m->data, inode, true, cl_deadline(m->data));
+	return cl_publish(m->data, inode, true, CL_BY_PROGRESS);
 }

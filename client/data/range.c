@@ -13,16 +13,15 @@
 /* A request that changes maps: publish, take the turn, call, take over the reply. */
 static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type, ProtobufCMessage *req)
 {
-	uint64_t deadline_ms = cl_deadline(m->data);
 	ProtobufCMessage *reply = NULL;
 	struct cl_file *f;
-	int rc = cl_publish(m->data, inode, false, deadline_ms);
+	int rc = cl_publish(m->data, inode, false, CL_BY_PROGRESS);
 
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&inode->lock);
 	f = cl_file_get(m->data, inode);
-	rc = f ? cl_map_begin(f, deadline_ms) : -ENOMEM;
+	rc = f ? cl_map_begin(f, cl_deadline(m->data)) : -ENOMEM;
 	if (rc < 0)
 		goto out;
 	pthread_mutex_unlock(&inode->lock);
@@ -85,7 +84,7 @@ int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whe
 {
 	Fp__Seek req = FP__SEEK__INIT;
 	ProtobufCMessage *reply = NULL;
-	int rc = cl_publish(m->data, h->inode, false, cl_deadline(m->data));
+	int rc = cl_publish(m->data, h->inode, false, CL_BY_PROGRESS);
 
 	if (rc < 0)
 		return rc;
@@ -104,7 +103,7 @@ ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t of
 {
 	Fp__Clone req = FP__CLONE__INIT;
 	uint64_t size;
-	int rc = cl_publish(m->data, in->inode, false, cl_deadline(m->data));
+	int rc = cl_publish(m->data, in->inode, false, CL_BY_PROGRESS);
 
 	if (rc < 0)
 		return rc;

@@ -191,6 +191,7 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 		f->losses_seen = b->losses;
 	}
 	b->state = CL_WBUF_STORED;
+	cl_moved(d);
 	f->nstored++;
 	f->uncommitted_bytes += b->counted_bytes;
 	atomic_fetch_add(&d->uncommitted_bytes, b->counted_bytes);

@@ -262,7 +262,7 @@ ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, 
 	if (nstored >= CL_UNCOMMITTED_MAX)
 		(void)cl_publish_stored(d, h->inode, false, cl_deadline(d));
 	if (h->flags & (O_SYNC | O_DSYNC)) {
-		rc = cl_publish(d, h->inode, true, cl_deadline(d));
+		rc = cl_publish(d, h->inode, true, CL_BY_PROGRESS);
 		if (rc < 0)
 			return rc;
 	}

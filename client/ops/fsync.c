@@ -54,7 +54,7 @@ void cl_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_fi
     (void)datasync;
     (void)fi;
     if (ino == FUSE_ROOT_ID) {
-        int rc = cl_data_sync_all(m, true, fp_now_ms() + m->opt.io_timeout_ms);
+        int rc = cl_data_sync_all(m, true, 0);
         if (rc < 0) {
             cl_reply_status(req, rc);
             return;

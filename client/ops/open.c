@@ -78,7 +78,8 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
 static void drop_handle(void *arg)
 {
     struct cl_handle *h = arg;
-    handle_end(h->m, h);
+    if (!cl_data_release_late(h->m, h, handle_end))
+        handle_end(h->m, h);
 }
 
 static void reply_open(struct cl_op *op, const Fp__Attr *a)
@@ -258,7 +259,10 @@ void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_f
 
 void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+    struct cl_mount *m = cl_mount_of(req);
+    struct cl_handle *h = cl_handle_of(fi);
     (void)ino;
-    handle_end(cl_mount_of(req), cl_handle_of(fi));
+    if (!cl_data_release_late(m, h, handle_end))
+        handle_end(m, h);
     cl_reply_err(req, 0);
 }

@@ -69,6 +69,7 @@ static struct data known[KNOWN], pending[PENDING];
 static uint32_t nknown, npending;
 static uint64_t tickets, seed_of;
 static atomic_uint alive; /* results not given back */
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 /* -------------------------------------------------------------- coders */
 
@@ -370,6 +371,18 @@ static void work(struct rnd *rnd, struct cl_aux_job *job)
     free(fresh);
 }
 
+static void take_time(void)
+{
+    while (fake_aux.hold)
+        usleep(1000);
+    world_sleep_up_to(fake_aux.delay_us);
+    if (fake_aux.each_us == 0)
+        return;
+    pthread_mutex_lock(&turn);
+    usleep((useconds_t)fake_aux.each_us);
+    pthread_mutex_unlock(&turn);
+}
+
 static void *work_thread(void *arg)
 {
     struct rnd r;
@@ -385,7 +398,7 @@ static void *work_thread(void *arg)
         }
         queue = q->next;
         pthread_mutex_unlock(&lock);
-        world_sleep_up_to(fake_aux.delay_us);
+        take_time();
         work(&r, q->job);
         q->job->done(q->job);
         free(q);
@@ -419,7 +432,7 @@ void __wrap_cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job)
     pthread_mutex_lock(&lock);
     if (!r.s)
         rnd_init(&r, seed_of, 2999);
-    now = rnd_below(&r, 8) == 0;
+    now = rnd_below(&r, 8) == 0 && !fake_aux.hold && fake_aux.each_us == 0;
     if (!now) {
         struct queued **p = &queue;
 

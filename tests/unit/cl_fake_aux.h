@@ -14,6 +14,8 @@
 struct fake_aux {
     atomic_bool on;              /* aux-apps are declared */
     atomic_int delay_us;         /* each takes up to this long */
+    atomic_int each_us;          /* … one after the other, and each as long as this */
+    atomic_bool hold;            /* none is answered until this is false again */
     atomic_bool pieces, codes;   /* what they do, at random */
     atomic_bool always;          /* … each time, and all that can be found is named */
     atomic_bool mask_only;       /* … with the coder that makes it longer */

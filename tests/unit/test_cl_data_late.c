@@ -1,0 +1,220 @@
+/*
+ * Data that takes longer to pass the aux-apps than --io-timeout: close and fsync wait as long as something goes forward, fail in bounded time when nothing
+ * does, and what is stored after that is published.
+ */
+#include "tests/unit/cl_fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "tests/unit/cl_fake_aux.h"
+
+#define MIB        (1u << 20)
+#define CHUNKS     20u
+#define TIMEOUT_MS 600u
+#define EACH_US    60000 /* all of them: twice the time-out */
+
+static struct fx_mount mnt;
+static uint8_t bytes[CHUNKS * MIB], got[CHUNKS * MIB];
+static atomic_uint ended;
+
+static int setup(void **state)
+{
+    (void)state;
+    fake_aux_start(rnd_seed());
+    world_core_start();
+    world_bnf_add(1, true, 400u << 20);
+    fx_start(&mnt, 7, TIMEOUT_MS);
+    ended = 0;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fx_stop(&mnt);
+    fake_aux_stop();
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+    return 0;
+}
+
+static uint64_t begin_file(struct cl_handle *h, size_t len)
+{
+    uint64_t ino = world_file_new(MIB, 1);
+
+    fx_fill(bytes, len, 3);
+    fx_open(&mnt, h, ino);
+    assert_int_equal(fx_write(&mnt, h, bytes, len, 0), len);
+    return ino;
+}
+
+static void view_is(uint64_t ino, size_t len)
+{
+    assert_int_equal(world_view(ino, got, sizeof got), len);
+    assert_memory_equal(got, bytes, len);
+}
+
+static void on_end(struct cl_mount *m, struct cl_handle *h)
+{
+    assert_ptr_equal(m, &mnt.m);
+    fx_close(&mnt, h);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void wait_ended(unsigned n)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+
+    while (ended < n && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_int_equal(ended, n);
+}
+
+static const char *last_error(void)
+{
+    static Fp__ClientStats st;
+
+    fp__client_stats__init(&st);
+    cl_data_stats(&mnt.m, &st);
+    return st.last_error;
+}
+
+static void test_late_slow_aux_apps_are_waited_for(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino, from_ms;
+
+    (void)state;
+    fake_aux.each_us = EACH_US;
+    for (int durable = 0; durable < 2; durable++) {
+        ino = begin_file(&h, sizeof bytes);
+        from_ms = fp_now_ms();
+        assert_int_equal((durable ? cl_data_fsync : cl_data_flush)(&mnt.m, h.inode), 0);
+        assert_true(fp_now_ms() - from_ms > TIMEOUT_MS); /* else nothing is shown */
+        view_is(ino, sizeof bytes);
+        assert_false(cl_data_release_late(&mnt.m, &h, on_end));
+        fx_close(&mnt, &h);
+    }
+    assert_false(cl_data_has_lost(&mnt.m));
+    assert_string_equal(last_error(), "");
+}
+
+/* A file of which nothing is stored for longer than that: what was written before it, to another one, goes forward. */
+static void test_late_others_in_front_count_as_progress(void **state)
+{
+    struct cl_handle h[2];
+    uint64_t ino;
+
+    (void)state;
+    fake_aux.each_us = EACH_US;
+    (void)begin_file(&h[0], sizeof bytes);
+    ino = begin_file(&h[1], MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h[1].inode), 0);
+    view_is(ino, MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h[0].inode), 0);
+    for (int i = 0; i < 2; i++)
+        fx_close(&mnt, &h[i]);
+}
+
+static void test_late_aux_apps_that_stand_still_fail_close_in_time_and_lose_nothing(void **state)
+{
+    struct cl_handle h[3];
+    uint64_t ino[3], from_ms;
+
+    (void)state;
+    fake_aux.hold = true;
+    for (int i = 0; i < 3; i++)
+        ino[i] = begin_file(&h[i], 3 * MIB);
+    for (int i = 0; i < 3; i++) {
+        from_ms = fp_now_ms();
+        assert_int_equal(i == 1 ? cl_data_fsync(&mnt.m, h[i].inode) : cl_data_flush(&mnt.m, h[i].inode), -EIO);
+        assert_in_range(fp_now_ms() - from_ms, TIMEOUT_MS, TIMEOUT_MS + 5000);
+        assert_non_null(strstr(last_error(), "not stored in time"));
+        from_ms = fp_now_ms();
+        assert_true(cl_data_release_late(&mnt.m, &h[i], on_end)); /* no FUSE thread waits */
+        assert_true(fp_now_ms() - from_ms < TIMEOUT_MS);
+    }
+    usleep(TIMEOUT_MS * 1000);
+    assert_int_equal(ended, 0);
+    fake_aux.hold = false;
+    wait_ended(3);
+    for (int i = 0; i < 3; i++)
+        view_is(ino[i], 3 * MIB);
+    assert_false(cl_data_has_lost(&mnt.m));
+}
+
+/* Opened again meanwhile: the last close is another one. */
+static void test_late_close_of_a_file_that_was_opened_again(void **state)
+{
+    struct cl_handle h, again;
+    uint64_t ino;
+
+    (void)state;
+    fake_aux.hold = true;
+    ino = begin_file(&h, 2 * MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
+    assert_true(cl_data_release_late(&mnt.m, &h, on_end));
+    fx_open(&mnt, &again, ino);
+    wait_ended(1);
+    assert_int_equal(fx_read(&mnt, &again, got, MIB, MIB), MIB);
+    assert_memory_equal(got, bytes + MIB, MIB);
+    fake_aux.hold = false;
+    assert_int_equal(cl_data_fsync(&mnt.m, again.inode), 0);
+    view_is(ino, 2 * MIB);
+    fx_close(&mnt, &again);
+}
+
+/* They refuse it in the end: that is told, as at any other time. */
+static void test_late_data_that_is_refused_is_told(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fake_aux.hold = true;
+    ino = begin_file(&h, 2 * MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
+    assert_true(cl_data_release_late(&mnt.m, &h, on_end));
+    fake_aux.status = -EDQUOT;
+    fake_aux.hold = false;
+    wait_ended(1);
+    assert_true(cl_data_has_lost(&mnt.m));
+    assert_non_null(strstr(last_error(), "could not be stored"));
+    assert_int_equal(world_view(ino, got, sizeof got), 0);
+}
+
+/* The mount ends: who waits is let go at that time, whatever goes forward. */
+static void test_late_nobody_waits_beyond_the_end_of_the_mount(void **state)
+{
+    struct cl_handle h;
+    uint64_t from_ms = fp_now_ms();
+
+    (void)state;
+    fake_aux.each_us = EACH_US;
+    (void)begin_file(&h, sizeof bytes);
+    cl_data_end_by(&mnt.m, fp_now_ms() + 100);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
+    assert_true(fp_now_ms() - from_ms < CHUNKS * EACH_US / 1000);
+    cl_data_end_by(&mnt.m, 0);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    fx_close(&mnt, &h);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_late_slow_aux_apps_are_waited_for),
+        TEST(test_late_others_in_front_count_as_progress),
+        TEST(test_late_aux_apps_that_stand_still_fail_close_in_time_and_lose_nothing),
+        TEST(test_late_close_of_a_file_that_was_opened_again),
+        TEST(test_late_data_that_is_refused_is_told),
+        TEST(test_late_nobody_waits_beyond_the_end_of_the_mount),
+    };
+
+    setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
