@@ -30,6 +30,7 @@
 
 #define TICK_MS        100u
 #define TICKS_PER_STAT 10u
+#define SAY_BYE_S      2
 
 struct post {
     struct cl_item item;
@@ -324,6 +325,16 @@ void cl_core_data_started(struct cl_mount *m)
 void cl_core_data_stopping(struct cl_mount *m)
 {
     set_data(m, false);
+}
+
+void cl_core_say_bye(struct cl_mount *m)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += SAY_BYE_S;
+    cl_core_post(m, stop_on_loop, m->core);
+    /* If the loop does not end, somebody's handle is left, and the session ends by itself. */
+    (void)pthread_timedjoin_np(m->core->thread, NULL, &until);
 }
 
 void cl_core_stop(struct cl_mount *m)

@@ -24,6 +24,9 @@ int cl_core_start(struct cl_mount *m);
 /* Say MSG_BYE (bounded), stop the loop, join. No call may be outstanding. */
 void cl_core_stop(struct cl_mount *m);
 
+/* Of a mount that failed to start: say MSG_BYE (bounded) and stop the loop. What others use stays: the process ends. */
+void cl_core_say_bye(struct cl_mount *m);
+
 /* Between these two the core loop asks the data path for statistics and tells it of a new session. Main thread. */
 void cl_core_data_started(struct cl_mount *m);
 void cl_core_data_stopping(struct cl_mount *m);

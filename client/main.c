@@ -3,7 +3,7 @@
  *
  * Order of start: options, mountpoint, fork, signals, core loop (session with the manager), data path (pool),
  * mount, FUSE loop. Each step says in one line what is wrong, and the process ends; nothing is taken back in
- * detail. Exit codes: 0 ended cleanly, 1 failed to start or lost data, 2 wrong use. Order of end: the loop
+ * detail, but that the manager is told goodbye. Exit codes: 0 ended cleanly, 1 failed to start or lost data, 2 wrong use. Order of end: the loop
  * has ended because the mount is gone (umount, fusermount3 -u) or because shutdown.c ended it; requests that
  * wait for the manager are answered, the pool is written out, the session says goodbye.
  */
@@ -60,6 +60,22 @@ static int prepare(struct cl_mount *m, int argc, char **argv)
     return cl_mountpoint_check(&m->opt);
 }
 
+/* The manager knows us: from here on it is told if this fails. */
+static int start_rest(struct cl_mount *m)
+{
+    int rc = cl_data_start(m);
+    if (rc == 0)
+        rc = cl_aux_start(m, cl_data_pool(m));
+    if (rc < 0)
+        return rc;
+    cl_core_data_started(m);
+    cl_daemon_mounting();
+    rc = cl_fuse_mount(m);
+    if (rc == 0)
+        rc = cl_shutdown_start(m);
+    return rc;
+}
+
 static int start(struct cl_mount *m)
 {
     int rc = 0;
@@ -77,17 +93,11 @@ static int start(struct cl_mount *m)
         rc = cl_data_new(m);
     if (rc == 0)
         rc = cl_core_start(m);
-    if (rc == 0)
-        rc = cl_data_start(m);
-    if (rc == 0)
-        rc = cl_aux_start(m, cl_data_pool(m));
     if (rc < 0)
         return rc;
-    cl_core_data_started(m);
-    cl_daemon_mounting();
-    rc = cl_fuse_mount(m);
-    if (rc == 0)
-        rc = cl_shutdown_start(m);
+    rc = start_rest(m);
+    if (rc < 0)
+        cl_core_say_bye(m);
     return rc;
 }
 

@@ -86,7 +86,7 @@ static int start(struct aux_app *a, char why[AUX_WHY_BYTES])
 int aux_app_load(struct aux_host *h, struct aux_app *a, const char *word, const char *declaration, char why[AUX_WHY_BYTES])
 {
 	struct aux_plugin *p;
-	int rc = aux_loader_load(h, word, &p, why);
+	int rc = aux_loader_load(h, a->index, word, &p, why);
 
 	if (rc < 0)
 		return rc;

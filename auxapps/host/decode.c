@@ -58,6 +58,7 @@ static int load(struct aux_host *h, const char *name, struct aux_app **out)
 
 	if (!a)
 		return -ENOMEM;
+	snprintf(h->status->undeclared[index], sizeof(h->status->undeclared[index]), "%s", name);
 	int rc = aux_app_load(h, a, name, name, why);
 
 	if (rc < 0) {
@@ -65,7 +66,7 @@ static int load(struct aux_host *h, const char *name, struct aux_app **out)
 			rc == -ENOENT ? "" : "; or declare it, with the options it needs");
 		free(a->declaration);
 		free(a);
-		return rc == -ENOENT ? -ENOPKG : rc;
+		return rc == -ENOENT ? -ENOPKG : rc == -ENOMEM ? rc : -ELIBACC;
 	}
 	h->app[index] = a;
 	atomic_store(&h->nall, index + 1);

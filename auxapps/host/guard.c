@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "auxapps/host/host.h"
+#include "fp/clock.h"
 
 #define STACK_BYTES (64u << 10)
 #define SHORT_NS 100000u               /* the least slice that Linux gives */
@@ -61,7 +62,7 @@ static uint32_t owner_of(uintptr_t pc)
 	return 0;
 }
 
-static void note_crash(int sig, uintptr_t pc)
+static void note_crash(uint32_t sig, uintptr_t pc)
 {
 	uint32_t app = 0, none = 0;
 
@@ -69,25 +70,26 @@ static void note_crash(int sig, uintptr_t pc)
 		return;
 	if (aux_self && aux_self->slot)
 		app = atomic_load(&aux_self->slot->in_call);
-	if (app == 0)
+	if (app == 0 && pc != 0)
 		app = owner_of(pc);
 	/* The first one counts: what follows may be its consequence. */
 	if (atomic_compare_exchange_strong(&the_host->status->crashed_app, &none, app))
-		atomic_store(&the_host->status->crashed_signal, (uint32_t)sig);
+		atomic_store(&the_host->status->crashed_signal, sig);
 }
 
 static void on_fatal(int sig, siginfo_t *info, void *context)
 {
 	(void)info;
-	note_crash(sig, program_counter(context));
+	note_crash((uint32_t)sig, program_counter(context));
 	signal(sig, SIG_DFL);
 	raise(sig);    /* comes when this handler returns */
 }
 
-static void on_exit_called(void)
+/* The host itself ends by _exit. */
+static void on_exit_called(int code, void *arg)
 {
-	if (aux_self && aux_self->call)
-		note_crash(0, 0);
+	(void)arg;
+	note_crash(FP_AUXW_EXITED + ((uint32_t)code & 0xff), 0);
 }
 
 void aux_guard_status(struct aux_host *h)
@@ -99,7 +101,7 @@ void aux_guard_status(struct aux_host *h)
 	sigemptyset(&sa.sa_mask);
 	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
 		sigaction(sigs[i], &sa, NULL);
-	atexit(on_exit_called);
+	on_exit(on_exit_called, NULL);
 }
 
 /* -------------------------------------------------------------- the process */
@@ -183,6 +185,17 @@ void aux_guard_init(void)
 }
 
 /* -------------------------------------------------------------- threads */
+
+void aux_thread_mark(uint32_t app, uint32_t deadline_ms)
+{
+	struct fp_auxw_thread *slot = aux_self ? aux_self->slot : NULL;
+
+	if (!slot)
+		return;
+	atomic_store_explicit(&slot->deadline_ms, deadline_ms, memory_order_relaxed);
+	atomic_store_explicit(&slot->since_ns, fp_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&slot->in_call, app == FP_AUXW_NO_APP ? 0 : app + 1, memory_order_release);
+}
 
 /* As the kernel has it; glibc has no name for it before 2.41. */
 struct attr { uint32_t size, policy; uint64_t flags; int32_t nice; uint32_t priority; uint64_t runtime_ns, deadline_ns, period_ns; };

@@ -220,6 +220,8 @@ void aux_guard_status(struct aux_host *h);
 /* A thread begins (app FP_AUXW_NO_APP: the host's own) and ends. `t` must live in between. Pins it to cpu, or to all service cores if -1. */
 void aux_thread_begin(struct aux_thread *t, struct aux_host *h, uint32_t app, int cpu);
 void aux_thread_end(struct aux_thread *t);
+/* The calling thread runs code of this aux-app that is no callback: its constructors. FP_AUXW_NO_APP: no longer. */
+void aux_thread_mark(uint32_t app, uint32_t deadline_ms);
 /* The calling thread has short work to do: when it is woken, a stage that computes on the same core makes way at once, not at the end of its slice (3 ms). */
 void aux_thread_short(void);
 
@@ -331,8 +333,8 @@ void aux_decode_pause(struct aux_app *a, bool pause);
 
 /* Before the last privilege is given up, and before anything of a plugin runs. Makes a thread where there is such a privilege. */
 int aux_loader_new(struct aux_host *h);
-/* aux_plugin_load, from wherever fp-mount could read it. Any thread; waits. */
-int aux_loader_load(struct aux_host *h, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES]);
+/* aux_plugin_load, from wherever fp-mount could read it. Any thread; waits. The status page says meanwhile that it is in place `index`. */
+int aux_loader_load(struct aux_host *h, uint32_t index, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES]);
 
 /* -------------------------------------------------------------- control.c */
 

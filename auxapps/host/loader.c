@@ -20,17 +20,30 @@
 
 #include "auxapps/host/host.h"
 
+#define LOAD_MS 30000u                 /* a plugin's constructors */
+
 struct aux_loader {
 	pthread_mutex_t turn;          /* one asks at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t asked, done;
 	/* lock: what is wanted, NULL: nothing, and what has come of it */
 	const char *word;
+	uint32_t index;
 	struct aux_plugin *plugin;
 	char *why;
 	int rc;
 	bool finished;
 };
+
+/* A constructor that crashes or does not end is the fault of the aux-app. */
+static int load(struct aux_host *h, uint32_t index, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES])
+{
+	aux_thread_mark(index, LOAD_MS);
+	int rc = aux_plugin_load(word, h->plugin_dir, out, why);
+
+	aux_thread_mark(FP_AUXW_NO_APP, 0);
+	return rc;
+}
 
 static void *loader_thread(void *arg)
 {
@@ -46,7 +59,7 @@ static void *loader_thread(void *arg)
 		while (!l->word)
 			pthread_cond_wait(&l->asked, &l->lock);
 		aux_guard_reserve(true);
-		l->rc = aux_plugin_load(l->word, h->plugin_dir, &l->plugin, l->why);
+		l->rc = load(h, l->index, l->word, &l->plugin, l->why);
 		aux_guard_reserve(false);
 		l->word = NULL;
 		l->finished = true;
@@ -81,16 +94,17 @@ int aux_loader_new(struct aux_host *h)
 	return 0;
 }
 
-int aux_loader_load(struct aux_host *h, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES])
+int aux_loader_load(struct aux_host *h, uint32_t index, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES])
 {
 	struct aux_loader *l = h->loader;
 
 	if (!l)
-		return aux_plugin_load(word, h->plugin_dir, out, why);
+		return load(h, index, word, out, why);
 	pthread_mutex_lock(&l->turn);
 	pthread_mutex_lock(&l->lock);
 	l->finished = false;
 	l->why = why;
+	l->index = index;
 	l->word = word;
 	pthread_cond_signal(&l->asked);
 	while (!l->finished)

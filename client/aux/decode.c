@@ -183,6 +183,9 @@ static int explain(const struct fp_auxw_stage *stages, uint32_t nstages, int rc)
 	}
 	if (rc == -ENOPKG || rc == -ENOENT)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, whose plugin is not here: install it, or see --auxapp-dir", names);
+	else if (rc == -ELIBACC)
+		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which does not start here undeclared: declare it with --auxapp and the "
+			     "options it needs; the line before says what is wrong", names);
 	else if (rc == -ENOKEY)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which has no key here: declare it with --auxapp and its key", names);
 	else

@@ -182,16 +182,43 @@ static int only_one_in_call(struct cl_aux *a, const struct fp_auxw_status *s)
 	return found;
 }
 
+/* What the host's handlers have noted: its own words for it. */
+static void say_crash(const struct fp_auxw_status *s, char *why, size_t size)
+{
+	uint32_t sig = atomic_load(&s->crashed_signal);
+
+	if (sig >= FP_AUXW_EXITED)
+		snprintf(why, size, "it called exit(%u), which ends the process that all aux-apps share", (sig - FP_AUXW_EXITED) & 0xff);
+	else
+		snprintf(why, size, "it crashed (%s)", strsignal(sig > 0 && sig < 65 ? (int)sig : SIGSEGV));
+}
+
+/* One that nobody declared, loaded to decode: nothing can be counted for it, but it can be named. */
+static bool say_undeclared(struct cl_aux *a, const struct fp_auxw_status *s, char *why, size_t size)
+{
+	uint32_t place = atomic_load(&s->crashed_app) - 1;
+	char name[sizeof(s->undeclared[0])], what[200];
+
+	if (place < a->napps || place >= FP_AUXW_APPS_MAX)
+		return false;
+	memcpy(name, s->undeclared[place], sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	say_crash(s, what, sizeof(what));
+	snprintf(why, size, "aux-app %s, loaded to read what it has coded: %s", name, what);
+	return true;
+}
+
 int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size)
 {
 	const struct fp_auxw_status *s = a->host->status;
 	int app = in_range(a, atomic_load(&s->crashed_app));
-	uint32_t sig = atomic_load(&s->crashed_signal);
 
 	if (app >= 0) {
-		snprintf(why, size, "it crashed (%s)", strsignal(sig > 0 && sig < 65 ? (int)sig : SIGSEGV));
+		say_crash(s, why, size);
 		return app;
 	}
+	if (say_undeclared(a, s, why, size))
+		return -1;
 	if (WIFSIGNALED(wait_status)) {
 		/* Killed from outside, or by the system for want of memory: no aux-app's doing. */
 		if (WTERMSIG(wait_status) != SIGKILL && WTERMSIG(wait_status) != SIGTERM)

@@ -54,6 +54,12 @@ static double busy_percent(struct rates r, uint32_t cores)
     return p > 100 ? 100 : p;
 }
 
+/* What a mount that is away has told last is no news: it may not even run. */
+static const char *state_of(const Fp__CtlClient *c, const Fp__AuxAppStats *a)
+{
+    return c->connected ? a->state : "away";
+}
+
 /* ---------------------------------------------------------------- for programs */
 
 static json_t *json_threads(const Fp__AuxAppStats *a)
@@ -77,7 +83,7 @@ static json_t *json_app(const Fp__CtlClient *c, const Fp__AuxAppStats *a, struct
 {
     json_t *j = json_pack("{s:s, s:o, s:I, s:o, s:s, s:s, s:o, s:i}", "name", a->name, "declared",
                           ctl_json_bytes(a->declared, strlen(a->declared)), "mount", (json_int_t)c->session, "mountpoint",
-                          ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "node", c->node, "state", a->state, "why",
+                          ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "node", c->node, "state", state_of(c, a), "why",
                           ctl_json_bytes(a->why, strlen(a->why)), "cores", (int)a->cores);
     json_object_set_new(j, "change", ctl_json_bytes(a->change, strlen(a->change)));
     json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o}",
@@ -120,7 +126,7 @@ static void app_row(struct fp_table *t, const Fp__CtlClient *c, const Fp__AuxApp
 {
     fp_table_cell(t, "%s:%s", c->node, c->mountpoint);
     fp_table_cell(t, "%s", a->name);
-    fp_table_cell_styled(t, state_style(a->state), "%s", a->state);
+    fp_table_cell_styled(t, state_style(state_of(c, a)), "%s", state_of(c, a));
     fp_table_cell_count(t, a->chunks);
     fp_table_cell_size(t, a->bytes_in);
     fp_table_cell_size(t, a->bytes_out);
@@ -164,7 +170,7 @@ static int print_threads(const Fp__CtlStatusReply *r)
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     for (size_t i = 0; i < r->n_clients; i++) {
         const Fp__CtlClient *c = r->clients[i];
-        for (size_t k = 0; c->stats && k < c->stats->n_auxapps; k++) {
+        for (size_t k = 0; c->connected && c->stats && k < c->stats->n_auxapps; k++) {
             const Fp__AuxAppStats *a = c->stats->auxapps[k];
             for (size_t n = 0; n < a->n_threads; n++) {
                 fp_table_cell(t, "%s:%s", c->node, c->mountpoint);

@@ -15,7 +15,7 @@ struct cl_rchunk;
 #define CL_CODED_AT_A_TIME 8u
 
 /* What is wrong is not the data but this mount: the aux-app or its key is missing (logged by aux/). EIO to applications. */
-#define CL_ECODER (-ENOPKG)
+#define CL_ECODER FP_EAUXAPP
 
 /*
  * All blocks of a coded chunk into pages (64 KiB each). FUSE and store threads. wait: else -EAGAIN if that would have to wait for others. Errors as cl_load_blocks,

@@ -181,12 +181,14 @@ struct fp_auxw_stats {                 /* since the start of the host */
 	char why[96];                  /* last move of cores, or that the aux-app turned itself off: for people */
 	struct { char name[24]; _Atomic int64_t value; _Atomic uint32_t is_gauge, zero; } counter[FP_AUXW_COUNTERS_MAX];
 };
+#define FP_AUXW_EXITED 0x100u          /* beyond all signals */
 struct fp_auxw_status {
 	_Atomic uint64_t beat;         /* grows while the host's main thread runs */
 	_Atomic uint32_t crashed_app;  /* index + 1, set by the handler of a fatal signal */
-	_Atomic uint32_t crashed_signal;
+	_Atomic uint32_t crashed_signal; /* or FP_AUXW_EXITED + N: a plugin has called exit(N) */
 	struct fp_auxw_thread thread[FP_AUXW_THREADS_MAX];
 	struct fp_auxw_stats stats[FP_AUXW_APPS_MAX];
+	char undeclared[FP_AUXW_APPS_MAX][24]; /* name of what is loaded for decoding alone, by place; before it is loaded */
 };
 
 /*

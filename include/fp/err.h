@@ -31,7 +31,10 @@
     X(FP_ENOHOST, -5017, EIO, "host name cannot be resolved: check its spelling, /etc/hosts and DNS")        \
     X(FP_ETWIN, -5018, EIO,                                                                                  \
       "another benefactor of the same identity is connected: --dir was copied, or is in use on two nodes: "  \
-      "stop one of them")
+      "stop one of them")                                                                                    \
+    X(FP_EAUXAPP, -5019, EIO,                                                                                \
+      "the aux-app that coded it cannot undo it here: the log names it; its plugin must be in "              \
+      "--auxapp-dir, or declare it (--auxapp) with its path and the options it needs")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import shutil
+import signal
 import struct
 import subprocess
 import time
@@ -89,7 +91,8 @@ def test_without_the_plugin_there_is_eio_and_a_line_that_names_it(new_store):
     other = store.add_mount(f"--auxapp-dir={store.dir}")
     with pytest.raises(OSError):
         read(other.at("a"))
-    other.wait_log("made by aux-app rot13")
+    other.wait_log("made by aux-app rot13, whose plugin is not here: install it")
+    other.wait_log("the aux-app that coded it cannot undo it here")
     assert read(mount.at("a")) == b"secret" * 1000
 
 
@@ -236,6 +239,51 @@ def test_peers_count_what_each_other_writes(new_store):
 def test_a_mistake_in_a_declaration_ends_the_start_with_a_line(new_store, words, line):
     text = refused(new_store, f"--auxapp={words}", f"--auxapp-dir={BIN}/../lib/auxapps")
     assert line in text, text
+
+
+@pytest.mark.limit(120)
+@pytest.mark.expect_log("fp-mount: ERROR")
+@pytest.mark.parametrize("words, line", [
+    ("probe do=exit_start", r"probe did not start: it called exit\(7\)"),
+    ("probe do=crash_start", r"probe did not start: it crashed \(Segmentation fault\)"),
+    ("stillborn", r"stillborn did not start: it crashed \(Segmentation fault\)"),
+    ("probe do=nostart", "probe does not start"),
+    ("probe do=nothing", "nothing"),
+])
+def test_a_failed_start_names_the_aux_app_and_leaves_no_session(new_store, words, line):
+    store, mount = store_with(new_store)
+    with pytest.raises(AssertionError):
+        store.add_mount(*probe(words)[1:], f"--auxapp={words}")
+    failed = store.mounts[-1]
+    failed.ended_as_told = True
+    assert re.search(line, failed.text()), failed.text()
+    # not "away" for as long as a session is kept that may come back
+    assert [c["pid"] for c in json.loads(fpctl(store, "status", "--json"))["mounts"]] == [mount.pid]
+
+
+@pytest.mark.limit(120)
+def test_a_killed_mounts_aux_apps_are_shown_as_away(new_store):
+    store, mount = store_with(new_store)
+    dead = store.add_mount(*probe())
+    wait_until("the first figures", 10, lambda: "running" in fpctl(store, "auxapps"))
+    dead.kill(signal.SIGKILL)
+    dead.ended_as_told = True
+    shown = wait_until("fpctl to know", 10, lambda: re.search("(?m)^.*probe +away.*$", fpctl(store, "auxapps")))
+    assert "running" not in shown.group(0)
+    assert [a["state"] for a in json.loads(fpctl(store, "auxapps", "--json"))["auxapps"]] == ["away"]
+
+
+@pytest.mark.limit(120)
+@pytest.mark.expect_log("probe", "can't be read")
+def test_a_crash_of_what_nobody_declared_is_told_with_its_name(new_store):
+    store, mount = store_with(new_store, *probe("do=xor"))
+    write(mount.at("a"), b"x" * 100000)
+    mount.unmount()
+    other = store.add_mount(f"--auxapp-dir={store.dir}")
+    shutil.copy(os.path.join(PLUGINS, "stillborn.so"), os.path.join(store.dir, "probe.so"))
+    with pytest.raises(OSError):
+        read(other.at("a"))
+    other.wait_log(r"aux-app probe, loaded to read what it has coded: it crashed \(Segmentation fault\)")
 
 
 @pytest.mark.limit(120)

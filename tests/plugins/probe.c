@@ -276,6 +276,14 @@ __attribute__((unused)) static int chunk_in(void *state, struct fp_aux_call *cal
 
 /* -------------------------------------------------------------- the rest */
 
+#ifdef PROBE_STILLBORN
+/* Before the host sees anything of it. */
+__attribute__((constructor)) static void stillborn(void)
+{
+	misbehave(PROBE_STILLBORN);
+}
+#endif
+
 static void say(struct state *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(struct state *s, const char *fmt, ...)
 {
@@ -299,6 +307,8 @@ static int start(struct fp_aux_host *host, void **state)
 		return -ENOKEY;
 	if (strcmp(fp_aux_option_text(host, "do"), "crash_start") == 0)
 		misbehave("segv");
+	if (strcmp(fp_aux_option_text(host, "do"), "exit_start") == 0)
+		exit(7);
 	return 0;
 }
 
@@ -386,7 +396,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 }
 
 static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "ask", "sleep", "spin", "segv", "fpe",
-				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", NULL};
+				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
 	{.name = "key", .fallback = "K", .help = "first byte: key of xor"},

@@ -47,7 +47,7 @@ static void crashes(const char *second, int sig)
 	am_chunk_out(&m, 0, 1, 1000, 0);
 	int status = am_wait_death(&m);
 
-	if (sig) {
+	if (sig < (int)FP_AUXW_EXITED) {
 		assert_true(WIFSIGNALED(status));
 		assert_int_equal(WTERMSIG(status), sig);
 	} else {
@@ -64,7 +64,7 @@ static void test_a_crash_is_noted_and_ends_the_host(void **state)
 	crashes("probe2 do=segv", SIGSEGV);
 	crashes("probe2 do=fpe", SIGFPE);
 	crashes("probe2 do=abort", SIGABRT);
-	crashes("probe2 do=exit", 0);
+	crashes("probe2 do=exit", FP_AUXW_EXITED);
 	crashes("probe2 do=poke", SIGSEGV);    /* writes to its input */
 	crashes("probe2 do=thread", SIGSEGV);  /* in a thread of its own, whose code tells */
 	if (!SANITIZED)                        /* their frames do not fit their own stack then */
@@ -81,17 +81,29 @@ static void test_a_foreign_plugin_cannot_write_past_its_buffer(void **state)
 	crashes(path, SIGSEGV);
 }
 
-static void test_a_crash_at_start_is_noted(void **state)
+static int ends_at_start(const char *second, uint32_t noted)
 {
 	static struct am m;
 
-	(void)state;
-	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2 do=crash_start")), -1);
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe", second)), -1);
 	int status = am_wait_death(&m);
 
-	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 	assert_int_equal(m.status->crashed_app, 2);
+	assert_int_equal(m.status->crashed_signal, noted);
 	am_stop(&m);
+	return status;
+}
+
+static void test_a_crash_at_start_is_noted(void **state)
+{
+	(void)state;
+	int status = ends_at_start("probe2 do=crash_start", SIGSEGV);
+
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	status = ends_at_start("probe2 do=exit_start", FP_AUXW_EXITED + 7);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	status = ends_at_start("stillborn", SIGSEGV); /* in a constructor: nothing of it is known yet but its place */
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
 /* The thread that fp-mount's watchdog would find: in a call of `app` for longer than its deadline. */
