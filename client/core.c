@@ -38,6 +38,11 @@ struct post {
     void *arg;
 };
 
+const struct fp_keyedsum *cl_core_keyedsum(const struct cl_mount *m)
+{
+    return &m->core->keyedsum;
+}
+
 uv_loop_t *cl_core_loop(struct cl_mount *m)
 {
     return &m->core->loop;
@@ -205,6 +210,11 @@ static int init_rpc(struct cl_core *c)
         FP_ERROR("%s", why);
         return rc;
     }
+    rc = fp_keyedsum_init(&c->keyedsum, c->key);
+    if (rc < 0) {
+        FP_ERROR("cannot derive from the key what sums are made with: OpenSSL has no HMAC-SHA256");
+        return rc;
+    }
     opts.key = c->key;
     opts.plain = !c->m->opt.data_encryption;
     rc = fp_rpc_new(&c->loop, &opts, &c->rpc);
@@ -347,6 +357,7 @@ void cl_core_stop(struct cl_mount *m)
         FP_DEBUG("core loop: %s", fp_strerror(rc));
     close(c->wake_fd);
     fp_key_free(c->key);
+    explicit_bzero(&c->keyedsum, sizeof c->keyedsum);
     pthread_mutex_destroy(&c->loop_lock);
     pthread_mutex_destroy(&c->inbox_lock);
     pthread_mutex_destroy(&c->release_lock);

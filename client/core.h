@@ -16,6 +16,7 @@
 #include <uv.h>
 
 struct cl_mount;
+struct fp_keyedsum;
 struct cl_inode;
 struct fp_rpc;
 
@@ -34,6 +35,8 @@ void cl_core_data_stopping(struct cl_mount *m);
 uv_loop_t *cl_core_loop(struct cl_mount *m);
 /* The rpc context of the core loop (store key; plain as --data-encryption says): for connections to benefactors. Core loop only. */
 struct fp_rpc *cl_core_rpc(struct cl_mount *m);
+/* For sums that tell nothing to who has not the store's key. Constant after cl_core_start. Any thread. */
+const struct fp_keyedsum *cl_core_keyedsum(const struct cl_mount *m);
 /* While no other mount of the store exists, the number of this period; else 0. Then the kernel may cache names for CL_ALONE_TIMEOUT_S
  * (ops.h), and names.h knows what is in some directories. Any thread. */
 uint32_t cl_core_alone(struct cl_mount *m);

@@ -19,6 +19,7 @@
 #include "client/slots.h"
 #include "fp.pb-c.h"
 #include "fp/key.h"
+#include "fp/keyedsum.h"
 #include "fp/rpc.h"
 
 #define CL_RELEASE_BATCH 65536u /* in one message */
@@ -99,6 +100,7 @@ struct cl_core {
     struct cl_item *inbox_head, *inbox_tail; /* inbox_lock */
 
     struct fp_key *key;
+    struct fp_keyedsum keyedsum; /* constant */
     struct fp_rpc *rpc;
     struct fp_rpc_conn *conn;
     enum cl_link_state link;

@@ -21,6 +21,7 @@
 #include "fp/record.h"
 
 #define VERSION      1u
+#define KEYED        1u /* flag */
 #define SUM_AT       24u
 #define STAGES_AT    32u
 #define STAGE_BYTES  32u
@@ -76,6 +77,7 @@ void fp_envelope_encode(const struct fp_envelope *e, uint8_t *out)
     memset(out, 0, FP_ENVELOPE_BYTES(e->nstages));
     fp_put32(out, FP_ENVELOPE_MAGIC);
     out[4] = VERSION;
+    out[5] = e->keyed ? KEYED : 0;
     out[6] = (uint8_t)e->nstages;
     fp_put32(out + 8, e->data_bytes);
     fp_put32(out + 12, e->coded_bytes);
@@ -99,7 +101,7 @@ int fp_envelope_decode(const uint8_t *in, size_t have_bytes, size_t stored_bytes
         have_bytes = stored_bytes;
     if (have_bytes < 4 || fp_get32(in) != FP_ENVELOPE_MAGIC)
         return -ENODATA;
-    if (have_bytes < STAGES_AT || fp_get16(in + 4) != VERSION)
+    if (have_bytes < STAGES_AT || in[4] != VERSION || (in[5] & ~KEYED))
         return -EILSEQ;
     n = fp_get16(in + 6);
     if (n == 0 || n > FP_AUXW_STAGES_MAX || have_bytes < FP_ENVELOPE_BYTES(n) ||
@@ -107,6 +109,7 @@ int fp_envelope_decode(const uint8_t *in, size_t have_bytes, size_t stored_bytes
         return -EILSEQ;
     memset(out, 0, sizeof(*out));
     out->nstages = n;
+    out->keyed = in[5] & KEYED;
     out->data_bytes = fp_get32(in + 8);
     out->coded_bytes = fp_get32(in + 12);
     out->data_sum = fp_get64(in + 16);

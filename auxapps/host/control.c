@@ -121,7 +121,8 @@ uint32_t aux_app_has(const struct aux_app *a)
 	if (a->bypassed)
 		return p->chunk_in ? FP_AUXW_HAS_IN : 0;
 	return (p->chunk_out || p->write ? FP_AUXW_HAS_OUT : 0) | (p->chunk_in ? FP_AUXW_HAS_IN : 0) | (p->file_sealed ? FP_AUXW_HAS_FILE : 0) |
-	       (p->set_complete ? FP_AUXW_HAS_SET : 0) | (p->chunk_stored || p->write ? FP_AUXW_HAS_STORED : 0);
+	       (p->set_complete ? FP_AUXW_HAS_SET : 0) | (p->chunk_stored || p->write ? FP_AUXW_HAS_STORED : 0) |
+	       (p->flags & FP_AUX_HIDES ? FP_AUXW_HAS_HIDES : 0);
 }
 
 /* -------------------------------------------------------------- cores */

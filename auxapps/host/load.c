@@ -151,10 +151,12 @@ static const char *check_table(struct aux_plugin *p, char *buf, size_t buf_bytes
 		return "has no summary";
 	if (a->reserved != 0)
 		return "has not left `reserved` at 0";
-	if (a->flags & ~(FP_AUX_PARALLEL | FP_AUX_CODES))
+	if (a->flags & ~(FP_AUX_PARALLEL | FP_AUX_CODES | FP_AUX_HIDES))
 		return "has a flag that this host does not know: it was built for a newer fpstore";
 	if (a->chunk_out && a->write)
 		return "has chunk_out and write: one of them";
+	if ((a->flags & FP_AUX_HIDES) && !(a->flags & FP_AUX_CODES))
+		return "says FP_AUX_HIDES and not FP_AUX_CODES: it can't replace what it is to hide";
 	if ((a->flags & FP_AUX_CODES) && !a->chunk_in)
 		return "says FP_AUX_CODES and has no chunk_in: nobody could read what it wrote";
 	for (int i = 0; i < FP_AUX_OP_COUNT; i++) {

@@ -159,12 +159,17 @@ static void warn_of_order(const struct cl_aux *a)
 	for (uint32_t i = 0; i < a->napps; i++)
 		for (uint32_t k = i + 1; k < a->napps; k++) {
 			const char *first = a->app[i].info.name, *then = a->app[k].info.name;
+			uint32_t has = a->app[i].info.has, has_then = a->app[k].info.has;
 
-			if ((a->app[i].info.has & FP_AUXW_HAS_IN) && strcmp(then, "dedup") == 0)
+			if ((has & FP_AUXW_HAS_IN) && strcmp(then, "dedup") == 0)
 				FP_WARN("--auxapp: dedup comes after %s, which changes the data: it will find no duplicates. Declare it before %s",
 					first, first);
-			else if (strcmp(first, "encrypt") == 0 && (a->app[k].info.has & FP_AUXW_HAS_OUT))
-				FP_WARN("--auxapp: %s comes after encrypt and sees encrypted data only. Declare it before encrypt", then);
+			else if ((has & FP_AUXW_HAS_HIDES) && (has_then & FP_AUXW_HAS_OUT))
+				FP_WARN("--auxapp: %s comes after %s and sees hidden data only. Declare it before %s", then, first, first);
+			else if ((has & FP_AUXW_HAS_OUT) && !(has & FP_AUXW_HAS_IN) && (has_then & FP_AUXW_HAS_HIDES))
+				FP_WARN("--auxapp: %s comes before %s and sees the plain data: digests or notes that it keeps are in the store as they are, and "
+					"who can read them can check a guess at the data. Leave %s out if that matters",
+					first, then, first);
 		}
 }
 

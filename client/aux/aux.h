@@ -84,6 +84,8 @@ bool cl_aux_chunks(const struct cl_mount *m);
 void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
 /* Gives the result back (not the job). Any thread; never blocks. Once per done, soon: region buffers are few. */
 void cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job);
+/* Is one of these stages' aux-apps there to hide the data? Then nothing beside it may tell of it. Any thread. */
+bool cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages);
 /* The chunk with this job's new data is stored: [off, off + len_bytes) of its data. Any thread; never blocks; may be dropped. */
 void cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t chunk, uint32_t off, uint32_t len_bytes);
 

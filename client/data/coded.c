@@ -12,10 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
-#include <xxhash.h>
-
 #include "client/aux/aux.h"
+#include "client/data/datasum.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
 #include "fp/checksum.h"
@@ -107,14 +105,26 @@ static int data_iov(const struct cl_rchunk *e, uint8_t **pages, struct iovec *io
 	return (int)e->blocks;
 }
 
-static bool is_the_data(const struct fp_envelope *env, const struct iovec *iov, int n)
+/* The mount sees for itself that the bytes are those that were coded. Not if the store has another key since: then what hid the data must answer for it. */
+static int compare(struct cl_data *d, const struct cl_rchunk *e, const struct fp_envelope *env, const struct iovec *coded, const struct iovec *iov, int n)
 {
-	XXH3_state_t s;
+	struct cl_datasum x;
+	uint64_t sum;
+	int rc;
 
-	XXH3_64bits_reset(&s);
+	if (!cl_datasum_can(d->m, env)) {
+		FP_LOG_EVERY(60000, FP_LOG_WARN, "chunk %#llx was stored under another key of the store: only %s has checked its data",
+			     (unsigned long long)e->ref.id, env->stage[env->nstages - 1].name);
+		return 0;
+	}
+	cl_datasum_begin(&x, env->keyed);
 	for (int i = 0; i < n; i++)
-		(void)XXH3_64bits_update(&s, iov[i].iov_base, iov[i].iov_len);
-	return XXH3_64bits_digest(&s) == env->data_sum;
+		cl_datasum_add(&x, iov[i].iov_base, (uint32_t)iov[i].iov_len);
+	rc = cl_datasum_end(&x, d->m, coded->iov_base, (uint32_t)coded->iov_len, &sum);
+	if (rc < 0 || sum == env->data_sum)
+		return rc;
+	FP_LOG_EVERY(1000, FP_LOG_ERROR, "chunk %#llx: what %s decoded is not what was coded", (unsigned long long)e->ref.id, env->stage[0].name);
+	return FP_ECHECKSUM;
 }
 
 static int decode(struct cl_data *d, const struct cl_rchunk *e, uint8_t *buf, uint8_t **pages, uint64_t deadline_ms)
@@ -130,7 +140,7 @@ static int decode(struct cl_data *d, const struct cl_rchunk *e, uint8_t *buf, ui
 	rc = cl_aux_decode(d->m, env.stage, env.nstages, &coded, 1, out, n, deadline_ms);
 	switch (rc) {
 	case 0:
-		break;
+		return compare(d, e, &env, &coded, out, n);
 	case -EILSEQ:
 		return FP_ECHECKSUM;
 	case -ETIMEDOUT:
@@ -140,10 +150,6 @@ static int decode(struct cl_data *d, const struct cl_rchunk *e, uint8_t *buf, ui
 	default:
 		return rc;
 	}
-	if (is_the_data(&env, out, n))
-		return 0;
-	FP_LOG_EVERY(1000, FP_LOG_ERROR, "chunk %#llx: what %s decoded is not what was coded", (unsigned long long)e->ref.id, env.stage[0].name);
-	return FP_ECHECKSUM;
 }
 
 int cl_coded_load(struct cl_data *d, struct cl_rchunk *e, uint8_t **pages, bool wait, uint64_t deadline_ms)

@@ -6,8 +6,8 @@
  * the region's buffers as long as it lives, and what has been summed must not change; and the region is small and wanted by the next window. The copy
  * is a tenth of what any digest costs. A window that is all new and not coded has no copy: its pages are stored as without aux-apps.
  *
- * The sum of the data in the envelope is made from the mount's own pages, never from the host's memory: a coder that went wrong is found at
- * the first read, not believed.
+ * What the host says of the data is compared with the mount's own pages: that pieces are zero or equal (prove.h), here; what coders made of it, by the sum in
+ * the envelope, at the first read (datasum.h).
  */
 #include "client/data/packed.h"
 
@@ -15,9 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_STATIC_LINKING_ONLY /* the state on the stack */
-#include <xxhash.h>
-
+#include "client/data/datasum.h"
 #include "client/data/internal.h"
 #include "client/data/pieces.h"
 #include "fp/envelope.h"
@@ -98,16 +96,7 @@ static void copy_part(void *arg, const uint8_t *p, uint32_t len)
 
 static void sum_part(void *arg, const uint8_t *p, uint32_t len)
 {
-	(void)XXH3_64bits_update(arg, p, len);
-}
-
-static uint64_t sum_new(const struct cl_packed *k)
-{
-	XXH3_state_t s;
-
-	XXH3_64bits_reset(&s);
-	each_new(k, sum_part, &s);
-	return XXH3_64bits_digest(&s);
+	cl_datasum_add(arg, p, len);
 }
 
 static uint32_t padded_bytes(uint32_t bytes)
@@ -136,26 +125,30 @@ static int fill_plain(struct cl_packed *k)
 	return rc;
 }
 
-static int fill_coded(struct cl_packed *k)
+static int fill_coded(struct cl_data *d, struct cl_packed *k)
 {
 	const struct cl_aux_job *j = &k->job;
 	struct fp_envelope e = { .data_bytes = j->new_bytes, .coded_bytes = j->coded_bytes, .nstages = j->nstages };
 	uint32_t head = FP_ENVELOPE_BYTES(j->nstages);
+	struct cl_datasum sum;
 	int rc;
 
 	if (j->nstages > FP_AUXW_STAGES_MAX)
 		return -EPROTO;
 	memcpy(e.stage, j->stages, j->nstages * sizeof(e.stage[0]));
+	e.keyed = cl_aux_hides(d->m, j->stages, j->nstages);
 	if (fp_envelope_check(&e) < 0 || !j->bytes)
 		return -EPROTO;
 	rc = flat_new(k, head + j->coded_bytes);
 	if (rc < 0)
 		return rc;
-	e.data_sum = sum_new(k);
-	fp_envelope_encode(&e, k->flat);
 	memcpy(k->flat + head, j->bytes, j->coded_bytes);
+	cl_datasum_begin(&sum, e.keyed);
+	each_new(k, sum_part, &sum);
+	rc = cl_datasum_end(&sum, d->m, k->flat + head, e.coded_bytes, &e.data_sum);
+	fp_envelope_encode(&e, k->flat);
 	k->data_len_bytes = j->new_bytes;
-	return 0;
+	return rc;
 }
 
 /* -------------------------------------------------------------- taking over */
@@ -210,7 +203,7 @@ static int take_pieces(struct cl_packed *k, bool *packed_anew)
 	return 0;
 }
 
-static int take(struct cl_packed *k)
+static int take(struct cl_data *d, struct cl_packed *k)
 {
 	bool packed_anew;
 	int rc = k->job.status < 0 ? k->job.status : take_pieces(k, &packed_anew);
@@ -220,13 +213,13 @@ static int take(struct cl_packed *k)
 	if (rc < 0 || k->new_bytes == 0)
 		return rc;
 	if (k->job.nstages > 0)
-		return fill_coded(k);
+		return fill_coded(d, k);
 	return k->npieces ? fill_plain(k) : 0;
 }
 
 int cl_packed_take(struct cl_data *d, struct cl_packed *k)
 {
-	int rc = take(k);
+	int rc = take(d, k);
 
 	if (rc == -EPROTO) {
 		FP_LOG_EVERY(1000, FP_LOG_ERROR, "inode %llu: the aux-apps left a window of %u bytes in a way that can't be stored",

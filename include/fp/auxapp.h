@@ -170,6 +170,7 @@ struct fp_aux_message {
 
 #define FP_AUX_PARALLEL 1u             /* chunk_out/write/chunk_in may be called by several threads at once */
 #define FP_AUX_CODES 2u                /* may answer FP_AUX_REPLACED; chunk_in is there */
+#define FP_AUX_HIDES 8u                /* its replacements are to tell nothing of the data without a key: each is of other bytes, and chunk_in knows one that was changed */
 
 struct fp_aux_app {
 	uint32_t abi;                  /* FP_AUX_ABI */

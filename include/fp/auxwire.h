@@ -153,6 +153,7 @@ struct fp_auxw_failed { struct fp_auxw_head h; uint32_t app, zero; };
 #define FP_AUXW_HAS_FILE 4u
 #define FP_AUXW_HAS_SET 8u
 #define FP_AUXW_HAS_STORED 16u
+#define FP_AUXW_HAS_HIDES 32u          /* FP_AUX_HIDES */
 struct fp_auxw_app_info {              /* what fp-mount must know of a loaded aux-app */
 	char name[24], version[24], path[256];
 	uint32_t has;                  /* FP_AUXW_HAS_* */
@@ -193,10 +194,13 @@ struct fp_auxw_status {
 
 /*
  * A coded chunk as it is stored: this envelope, then the coded bytes. To the benefactor it is a chunk like any other. Little-endian.
- *   0 u32 magic 'FPE1'   4 u16 version (1)   6 u16 stages (1..8)
+ *   0 u32 magic 'FPE1'   4 u8 version (1)   5 u8 flags (1: keyed)   6 u16 stages (1..8)
  *   8 u32 data bytes (what comes out)       12 u32 coded bytes (what follows the envelope)
- *  16 u64 XXH3 of the data                  24 u64 XXH3 of this envelope with this field 0
+ *  16 u64 sum of the data                   24 u64 XXH3 of this envelope with this field 0
  *  32 stages: 32 bytes each: char name[24], u32 bytes before the stage, u32 bytes after it
+ * Sum of the data: XXH3-64. Keyed (a stage hides the data, FP_AUX_HIDES): bits 48..63 the number of the secret, bits 0..47 of HMAC-SHA256(secret, u64 low
+ * and u64 high half of the data's XXH3-128, u64 XXH3-64 of the coded bytes); secret = HMAC-SHA256(key of the store, "fpstore sums of hidden data"), its
+ * number the first two bytes of HMAC-SHA256(secret, "number").
  */
 #define FP_ENVELOPE_MAGIC 0x31455046u
 #define FP_ENVELOPE_BYTES(stages) (32u + 32u * (stages))

@@ -6,6 +6,7 @@
 #ifndef FP_ENVELOPE_H
 #define FP_ENVELOPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +15,8 @@
 struct fp_envelope {
 	uint32_t data_bytes;           /* what comes out: 1 .. FP_CHUNK_MAX_BYTES */
 	uint32_t coded_bytes;          /* what follows the envelope */
-	uint64_t data_sum;             /* XXH3 of the data */
+	uint64_t data_sum;             /* keyed: fp/keyedsum.h; else XXH3 of the data */
+	bool keyed;                    /* the data is hidden */
 	uint32_t nstages;              /* 1 .. FP_AUXW_STAGES_MAX */
 	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX]; /* first stage first */
 };

@@ -4,7 +4,11 @@ import errno
 import mmap
 import os
 import random
+<<<<<<< HEAD
 import shutil
+=======
+import re
+>>>>>>> 6621793 (client: sums of data that an aux-app hides are made with the store's key)
 import subprocess
 import sys
 import time
@@ -263,6 +267,41 @@ def test_encrypted_data_needs_the_key(start, key, tmp_path):
     wrong.wait_log(r"encrypt.*(another|wrong) key", 3)
     right = s.add_mount(f"--auxapp=encrypt key={key}")
     assert_same(read_file(right.at("f")), data)
+
+
+def envelopes(store):
+    """The first 32 bytes of each coded chunk on the devices."""
+    found = []
+    for b in store.benefactors:
+        for top, _, names in os.walk(b.dir):
+            for n in names:
+                if os.path.isfile(os.path.join(top, n)):
+                    with open(os.path.join(top, n), "rb") as f:
+                        found += re.findall(rb"FPE1.{28}", f.read(), re.DOTALL)
+    return found
+
+
+def test_sums_beside_encrypted_data_are_keyed(start, key):
+    """Equal data: with a sum of the data alone, both chunks would have the same one."""
+    s = start("compress", f"encrypt key={key}")
+    m, data = s.mounts[0], text(19, MIB)
+    write_file(m.at("f"), data, sync=True)
+    write_file(m.at("g"), data, sync=True)
+    two = envelopes(s)
+    assert len(two) == 2 and all(e[4:6] == b"\x01\x01" for e in two), "version 1, keyed"
+    assert two[0][16:22] != two[1][16:22] and two[0][22:24] == two[1][22:24], "another sum, the same secret"
+    plain = s.add_mount("--auxapp=compress")
+    write_file(plain.at("h"), data, sync=True)
+    assert [e[4:6] for e in envelopes(s)].count(b"\x01\x00") == 1
+    cold(m)
+    assert_same(read_file(m.at("f")) + read_file(m.at("h")), data + data)
+
+
+def test_digests_of_plain_data_beside_encrypted_are_warned_of(start, key):
+    s = start("dedup", "compress", f"encrypt key={key}")
+    s.mounts[0].wait_log(r"WARN: --auxapp: dedup comes before encrypt and sees the plain data", 1)
+    assert "compress comes before" not in s.mounts[0].text()
+    s.add_mount(f"--auxapp=encrypt key={key}", "--auxapp=dedup").wait_log(r"WARN: --auxapp: dedup comes after encrypt", 1)
 
 
 @pytest.mark.expect_log(r"key|encrypt|aux-app")

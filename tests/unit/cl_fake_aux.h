@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "client/aux/aux.h"
+#include "fp/envelope.h"
 
 struct fake_aux {
     atomic_bool on;              /* aux-apps are declared */
@@ -24,6 +25,8 @@ struct fake_aux {
     atomic_int status;           /* chunks are refused with this */
     atomic_int decode_rc;        /* decoding fails with this */
     atomic_bool decode_wrong;    /* it gives wrong bytes */
+    atomic_bool hides;           /* the coders hide the data */
+    struct fp_envelope envelope; /* of the chunk that the world has looked at last */
     /* counted: */
     atomic_uint jobs, coded, decoded, nothing, stored_pieces, same_pieces, zero_pieces, pins;
     atomic_uint told;            /* calls of cl_aux_stored */

@@ -17,6 +17,7 @@
 #include "client/client.h"
 #include "client/core.h"
 #include "fp.pb-c.h"
+#include "fp/keyedsum.h"
 
 #define WORLD_BNFS_MAX 4
 
@@ -30,6 +31,8 @@ struct world_faults {
     atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };
 extern struct world_faults world_faults;
+/* What a mount makes of the store's key. */
+extern struct fp_keyedsum world_keyedsum;
 
 struct world_mount {
     atomic_uint session;

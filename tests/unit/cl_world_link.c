@@ -28,6 +28,7 @@ void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err);
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 void __wrap_cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 uint32_t __wrap_cl_core_session(struct cl_mount *m);
+const struct fp_keyedsum *__wrap_cl_core_keyedsum(const struct cl_mount *m);
 struct fp_rpc *__wrap_cl_core_rpc(struct cl_mount *m);
 int __wrap_fp_fdlink_open(const char *path, uint32_t timeout_ms, struct fp_fdlink **out);
 void __wrap_fp_fdlink_close(struct fp_fdlink *link);
@@ -147,6 +148,14 @@ void world_sleep_up_to(int us)
     us = (int)((unsigned)rand_r(&seed) % (unsigned)us);
     if (us > 20)
         usleep((useconds_t)us);
+}
+
+struct fp_keyedsum world_keyedsum = {.secret = "of the store of these tests", .number = 0x1234};
+
+const struct fp_keyedsum *__wrap_cl_core_keyedsum(const struct cl_mount *m)
+{
+    (void)m;
+    return &world_keyedsum;
 }
 
 uint32_t __wrap_cl_core_session(struct cl_mount *m)

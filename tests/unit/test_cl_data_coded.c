@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "client/data/datasum.h"
 #include "client/data/peek.h"
 #include "tests/unit/cl_fake_aux.h"
 
@@ -506,6 +507,51 @@ static void test_wrong_decoded_bytes_are_never_read(void **state)
     fx_close(&mnt, &h);
 }
 
+/* What stands beside hidden data must not let anyone check a guess at it; and must still find what went wrong. */
+static void test_sum_of_hidden_data_tells_nothing_without_the_key(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino, plain;
+
+    (void)state;
+    fake_aux.codes = fake_aux.mask_only = true;
+    noise(bytes, MIB, 1);
+    plain = XXH3_64bits(bytes, MIB);
+    view_is(file_of(bytes, MIB, MIB), bytes, MIB);
+    assert_true(!fake_aux.envelope.keyed && fake_aux.envelope.data_sum == plain);
+    fake_aux.hides = true;
+    ino = file_of(bytes, MIB, MIB);
+    view_is(ino, bytes, MIB);
+    assert_true(fake_aux.envelope.keyed && (fake_aux.envelope.data_sum & 0xffffffffffff) != (plain & 0xffffffffffff));
+    assert_int_equal(fake_aux.envelope.data_sum >> 48, world_keyedsum.number);
+    fx_open(&mnt, &h, ino);
+    fake_aux.decode_wrong = true;
+    assert_true(fx_read(&mnt, &h, got, 4096, 0) < 0);
+    fake_aux.decode_wrong = false;
+    read_is(&mnt, &h, bytes, MIB, 0);
+    fx_close(&mnt, &h);
+}
+
+/* The secret that the sum was made with is part of it: another one of the same number gives another sum. */
+static void test_sum_of_hidden_data_is_of_the_store_s_key(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fake_aux.codes = fake_aux.mask_only = fake_aux.hides = true;
+    noise(bytes, MIB, 1);
+    ino = file_of(bytes, MIB, MIB);
+    fx_open(&mnt, &h, ino);
+    world_keyedsum.secret[5] ^= 1;
+    assert_true(fx_read(&mnt, &h, got, 4096, 0) < 0);
+    world_keyedsum.number ^= 1; /* the store has got another key: not to be compared, and to be read */
+    read_is(&mnt, &h, bytes, MIB, 0);
+    world_keyedsum.number ^= 1;
+    world_keyedsum.secret[5] ^= 1;
+    fx_close(&mnt, &h);
+}
+
 static void test_flipped_bit_of_a_coded_chunk_is_seen(void **state)
 {
     struct cl_handle h;
@@ -611,6 +657,8 @@ int main(void)
         T(test_memory_for_decoding_is_bounded),
         T(test_missing_decoder_is_eio_and_no_damage),
         T(test_wrong_decoded_bytes_are_never_read),
+        T(test_sum_of_hidden_data_tells_nothing_without_the_key),
+        T(test_sum_of_hidden_data_is_of_the_store_s_key),
         T(test_flipped_bit_of_a_coded_chunk_is_seen),
         T(test_stored_chunks_can_be_looked_at_without_the_pool),
         T(test_fsync_makes_what_is_referred_to_durable),
