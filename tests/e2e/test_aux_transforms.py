@@ -4,11 +4,8 @@ import errno
 import mmap
 import os
 import random
-<<<<<<< HEAD
-import shutil
-=======
 import re
->>>>>>> 6621793 (client: sums of data that an aux-app hides are made with the store's key)
+import shutil
 import subprocess
 import sys
 import time
