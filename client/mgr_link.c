@@ -293,6 +293,17 @@ static void on_aux_set(struct cl_core *c, const struct fp_rpc_in *in)
     fp__aux_set__free_unpacked(set, NULL);
 }
 
+/* Space is short: chunks that only our holds keep are to go. */
+static void on_hold(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__Hold *h = c->data_runs ? fp__hold__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    if (!h)
+        return;
+    if (h->recall)
+        cl_aux_recall(c->m);
+    fp__hold__free_unpacked(h, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -314,6 +325,9 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_AUX_SET:
         on_aux_set(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_HOLD:
+        on_hold(c, in);
         break;
     case FP__MSG_TYPE__MSG_STOP:
         FP_INFO("the manager asks us to end");

@@ -27,7 +27,7 @@
 
 /* ---------------------------------------------------------------- passing on */
 
-static int post(struct mgr_core *c, struct mgr_conn *to, uint16_t type, const ProtobufCMessage *msg)
+int mgr_post(struct mgr_core *c, struct mgr_conn *to, uint16_t type, const ProtobufCMessage *msg)
 {
     if (c->post_count == POSTS_MAX)
         return -EAGAIN;
@@ -58,7 +58,7 @@ static int post_to(struct mgr_core *c, struct mgr_req *rq, const char *node, uin
         if (!s->conn || s->conn->closing)
             continue;
         if (mount ? s->id == mount : s != rq->sess && (!node[0] || strcmp(node, s->node) == 0))
-            rc = post(c, s->conn, type, msg);
+            rc = mgr_post(c, s->conn, type, msg);
     }
     if (rc) {
         c->post_count = before;

@@ -56,6 +56,8 @@ struct mgr_session {
     struct mgr_map opens;  /* inode -> how often */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
     uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
+    uint64_t recall_until_ms; /* asked for its holds, and waited for until then; 0: not */
+    uint64_t recalled_ms;     /* when it answered */
 };
 
 struct mgr_bnf {
@@ -258,6 +260,8 @@ int mgr_garbage_put(struct mgr_core *c, uint64_t id, uint32_t bnf, uint32_t stor
 int mgr_chunk_hold(struct mgr_core *c, uint64_t session, uint64_t chunk);
 /* After a session has ended: c->holds_dead has its holds dropped, step by step. */
 int mgr_holds_sweep(struct mgr_core *c);
+/* Is a session waited for that was asked for what it holds? */
+bool mgr_holds_recalling(const struct mgr_core *c);
 
 struct mgr_note_key {
     uint64_t key, chunk;
@@ -275,6 +279,8 @@ int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r);
 /* ---------------------------------------------------------------- auxtable.c, auxmsg.c */
 
 bool mgr_app_name_ok(const char *app);
+/* A one-way message after this group; msg lives as long as that. */
+int mgr_post(struct mgr_core *c, struct mgr_conn *to, uint16_t type, const ProtobufCMessage *msg);
 /* This connection is going: nothing is sent to it. */
 void mgr_posts_forget(struct mgr_core *c, const struct mgr_conn *conn);
 /* The end of the group: sends what it has to pass on, or forgets it. */

@@ -11,6 +11,11 @@
  * HOLDS_STEP at a time (mgr_holds_sweep), so that others are not kept waiting; which sessions those are is
  * seen from the table itself, so a restart needs no memory of it.
  *
+ * A held chunk that no file refers to takes space that nobody can delete. A mount that is about to refuse a write has all other
+ * sessions asked for theirs (recall): each is told by a one-way MSG_HOLD, releases what no unpublished data of it refers to, and
+ * says that that was all, or is waited for in vain for RECALL_MS. MSG_STATFS says whether anybody is waited for. Nothing is
+ * taken from a session that does not answer: what it refers to is the only copy of data that programs were told is written.
+ *
  * Called by the core's thread, in a group. */
 #include <errno.h>
 
@@ -18,6 +23,8 @@
 
 #define HOLD_IDS_MAX 4096u /* of one message */
 #define HOLDS_STEP   512u
+#define RECALL_MS    2000u
+#define RECALL_PAUSE 500u /* a session that has answered is not asked again sooner */
 
 int mgr_chunk_hold(struct mgr_core *c, uint64_t session, uint64_t chunk)
 {
@@ -39,6 +46,64 @@ static int release(struct mgr_core *c, uint64_t session, uint64_t chunk)
     return rc || !sqlite3_changes(c->db.sq) ? rc : mgr_chunk_unref(c, chunk);
 }
 
+/* ---------------------------------------------------------------- recall */
+
+static bool may_answer(const struct mgr_core *c, const struct mgr_session *s)
+{
+    return s->conn && !s->conn->closing && c->now.ms < s->recall_until_ms;
+}
+
+bool mgr_holds_recalling(const struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->session_count; i++)
+        if (may_answer(c, c->sessions[i]))
+            return true;
+    return false;
+}
+
+static int has_holds(struct mgr_core *c, uint64_t session)
+{
+    int rc = mgr_db_one(&c->db, HOLD_OF, DBI(session), DBI(1));
+
+    if (rc > 0)
+        mgr_db_reset(&c->db, MGR_ST_HOLD_OF);
+    return rc;
+}
+
+static int recall_from(struct mgr_core *c, struct mgr_session *s, const Fp__Hold *ask)
+{
+    int rc;
+
+    if (!s->conn || s->conn->closing || may_answer(c, s) || c->now.ms < s->recalled_ms + RECALL_PAUSE)
+        return 0;
+    rc = has_holds(c, s->id);
+    if (rc <= 0)
+        return rc;
+    if (mgr_post(c, s->conn, FP__MSG_TYPE__MSG_HOLD, &ask->base) == 0)
+        s->recall_until_ms = c->now.ms + RECALL_MS;
+    return 0;
+}
+
+static int recall_from_others(struct mgr_core *c, const struct mgr_session *me)
+{
+    Fp__Hold *ask = MGR_NEW(c, Fp__Hold, fp__hold__init);
+    int rc = ask ? 0 : mgr_doom(c, -ENOMEM);
+
+    if (ask)
+        ask->recall = true;
+    for (size_t i = 0; i < c->session_count && !rc; i++)
+        rc = c->sessions[i] == me ? 0 : recall_from(c, c->sessions[i], ask);
+    return rc;
+}
+
+static void recall_answered(struct mgr_core *c, struct mgr_session *s)
+{
+    s->recall_until_ms = 0;
+    s->recalled_ms = c->now.ms;
+}
+
+/* ---------------------------------------------------------------- the message */
+
 MGR_HANDLER(hold_chunks)
 {
     const Fp__Hold *m = msg;
@@ -55,6 +120,10 @@ MGR_HANDLER(hold_chunks)
             r->ids[r->n_ids++] = m->ids[i];
         rc = rc == -ENOENT ? 0 : rc;
     }
+    if (m->recall && m->release)
+        recall_answered(c, rq->sess);
+    else if (m->recall && !rc)
+        rc = recall_from_others(c, rq->sess);
     rq->reply = &r->base;
     return rc;
 }

@@ -91,6 +91,7 @@ MGR_HANDLER(statfs)
     r->deleting_bytes = sp.garbage_bytes;
     if (c->holds_dead || (c->orphans.used && mgr_unsettled(c)))
         r->deleting_bytes++; /* what only dead sessions hold, or sessions that have to come back: size not known before */
+    r->recalling = mgr_holds_recalling(c);
     r->files = c->o.inodes_max;
     r->free_files = c->o.inodes_max > c->n.inodes ? c->o.inodes_max - c->n.inodes : 0;
     rq->reply = &r->base;

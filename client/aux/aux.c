@@ -211,7 +211,7 @@ void cl_aux_stop(struct cl_mount *m)
 	if (!a)
 		return;
 	if (m->aux)
-		(void)cl_aux_holds_sweep(a, true);
+		(void)cl_aux_holds_release_all(a);
 	end(a);
 }
 

@@ -107,6 +107,8 @@ void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins);
 void cl_aux_session_new(struct cl_mount *m);
 /* A write is about to get ENOSPC: release all holds that nothing pins. True: something was released, space may come. FUSE and store threads; blocks for one message. */
 bool cl_aux_release_holds(struct cl_mount *m);
+/* Core loop: the manager wants holds back, since another mount has no space: the same, and the manager is told when that was all. Also if m->aux is NULL. */
+void cl_aux_recall(struct cl_mount *m);
 
 /* -------------------------------------------------------------- files and calls of applications (ops/) */
 

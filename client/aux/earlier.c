@@ -20,7 +20,6 @@
 
 #include "client/aux/earlier.h"
 #include "client/aux/files.h"
-#include "client/aux/holds.h"
 #include "client/aux/services.h"
 #include "client/core.h"
 #include "client/inode.h"
@@ -271,15 +270,13 @@ static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct n
 		struct aux_packed *p = &to->answer[to->n];
 		Fp__NotesReply *r = NULL;
 
-		rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_NOTES, &msg.base, ASK_MS, &p->bytes, &p->len_bytes);
+		rc = cl_aux_ask_holding(a, FP__MSG_TYPE__MSG_NOTES, &msg.base, serial, ASK_MS, &p->bytes, &p->len_bytes);
 		if (rc == 0 && !(r = fp__notes_reply__unpack(NULL, p->len_bytes, p->bytes)))
 			rc = -EPROTO;
 		bytes += p->len_bytes;
 		++to->n;
 		if (!r)
 			break;
-		for (size_t i = 0; i < r->n_notes; i++)
-			cl_aux_holds_note(a, r->notes[i], serial);
 		found += (int)r->n_notes;
 		eof = r->eof || r->win_end <= msg.win_from;
 		msg.win_from = r->win_end;
@@ -289,12 +286,12 @@ static int fetch_notes(struct cl_aux *a, uint64_t ino, uint64_t serial, struct n
 }
 
 /* 1: answered. */
-static int reply_all(struct cl_aux *a, struct aux_request *r, const struct notes *notes)
+static int reply_all(struct aux_request *r, const struct notes *notes)
 {
 	int found = 0;
 
 	for (uint32_t i = 0; i < notes->n && found >= 0; i++)
-		found = cl_aux_reply_notes(a, r, notes->answer[i].bytes, notes->answer[i].len_bytes, i + 1 == notes->n, false);
+		found = cl_aux_reply_notes(r, notes->answer[i].bytes, notes->answer[i].len_bytes, i + 1 == notes->n);
 	return found < 0 ? found : 1;
 }
 
@@ -388,7 +385,7 @@ static int find_earlier(struct cl_aux *a, struct aux_request *r, struct aux_file
 	if (rc == 0)
 		rc = fetch_others(a, own, pattern, r->file_serial, &notes);
 	if (rc > 0)
-		rc = reply_all(a, r, &notes);
+		rc = reply_all(r, &notes);
 	cl_aux_packed_free(notes.answer, notes.n);
 	return rc;
 }
@@ -402,9 +399,7 @@ void cl_aux_svc_earlier(struct cl_aux *a, struct aux_request *r)
 	if (!msg)
 		return;
 	r->file_serial = msg->file_serial;
-	cl_aux_holds_begin(a);
 	rc = cl_aux_files_find(a, msg->file_serial, &own) ? find_earlier(a, r, &own, msg->pattern) : -ENOENT;
-	cl_aux_holds_end(a);
 	if (rc <= 0)
 		cl_aux_reply(r, rc == -ENOENT ? 0 : rc, NULL, 0, true); /* nothing earlier */
 	fp__aux_earlier__free_unpacked(msg, NULL);
@@ -423,9 +418,7 @@ void cl_aux_before_truncate(struct cl_mount *m, struct cl_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 	if (serial == 0 || serial == CL_AUX_SERIAL_OWN || size == 0 || !cl_aux_chunks(m))
 		return;
-	cl_aux_holds_begin(a);
 	found = fetch_notes(a, inode->ino, serial, &notes);
-	cl_aux_holds_end(a);
 	if (found > 0)
 		cl_aux_files_keep_notes(a, serial, notes.answer, notes.n);
 	else

@@ -24,8 +24,8 @@ struct aux_file {
 	TAILQ_ENTRY(aux_file) link;    /* by serial */
 	struct aux_file *next;         /* hash by inode */
 	uint64_t serial;
-	uint32_t handles;
-	bool writers;                  /* was it open for writing? */
+	uint32_t handles, writers;     /* writers: handles that may write */
+	bool was_written;              /* it had one */
 	uint64_t version;              /* of its data, at the first open */
 	struct aux_file_name name;
 	struct aux_packed *notes;
@@ -98,26 +98,16 @@ void cl_aux_files_free(struct cl_aux *a)
 	a->files = NULL;
 }
 
-uint64_t cl_aux_files_last_serial(struct cl_aux *a)
-{
-	uint64_t n;
-
-	pthread_mutex_lock(&a->files->lock);
-	n = a->files->last;
-	pthread_mutex_unlock(&a->files->lock);
-	return n;
-}
-
-uint64_t cl_aux_files_oldest_serial(struct cl_aux *a)
+bool cl_aux_files_written(struct cl_aux *a, uint64_t serial)
 {
 	struct aux_file *f;
-	uint64_t n;
+	bool written;
 
 	pthread_mutex_lock(&a->files->lock);
-	f = TAILQ_FIRST(&a->files->all);
-	n = f ? f->serial : a->files->last + 1;
+	f = by_serial(a->files, serial);
+	written = f && f->writers > 0;
 	pthread_mutex_unlock(&a->files->lock);
-	return n;
+	return written;
 }
 
 /* -------------------------------------------------------------- open */
@@ -136,6 +126,11 @@ static struct aux_file *file_new(struct aux_files *t, struct aux_file **at, cons
 	return f;
 }
 
+static bool writes(const struct cl_handle *h)
+{
+	return (h->flags & O_ACCMODE) != O_RDONLY;
+}
+
 void cl_aux_file_opened(struct cl_mount *m, struct cl_handle *h)
 {
 	struct aux_files *t = m->aux->files;
@@ -148,7 +143,8 @@ void cl_aux_file_opened(struct cl_mount *m, struct cl_handle *h)
 	f = *at ? *at : file_new(t, at, inode);
 	if (f) {
 		f->handles++;
-		f->writers |= (h->flags & O_ACCMODE) != O_RDONLY;
+		f->writers += writes(h);
+		f->was_written |= writes(h);
 		h->aux_serial = inode->aux_serial = f->serial;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -216,15 +212,18 @@ struct aux_packed *cl_aux_files_take_notes(struct cl_aux *a, uint64_t serial, ui
 
 /* -------------------------------------------------------------- close */
 
-/* The file's last handle is gone: out of the table, if so. */
-static struct aux_file *last_close(struct aux_files *t, uint64_t ino, uint64_t serial)
+/* The file's last handle is gone: out of the table, if so. *last_writer: nobody may write to it any more. */
+static struct aux_file *last_close(struct aux_files *t, const struct cl_handle *h, bool *last_writer)
 {
 	struct aux_file **at, *f;
 
 	pthread_mutex_lock(&t->lock);
-	at = by_ino(t, ino);
+	at = by_ino(t, h->inode->ino);
 	f = *at;
-	if (f && f->serial == serial && --f->handles == 0) {
+	if (f && f->serial != h->aux_serial)
+		f = NULL;
+	*last_writer = f && writes(h) && --f->writers == 0;
+	if (f && --f->handles == 0) {
 		*at = f->next;
 		TAILQ_REMOVE(&t->all, f, link);
 	} else {
@@ -238,15 +237,17 @@ void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h)
 {
 	struct cl_aux *a = m->aux;
 	struct cl_inode *inode = h->inode;
-	struct aux_file *f = h->aux_serial ? last_close(a->files, inode->ino, h->aux_serial) : NULL;
+	bool written, unlinked, last_writer = false;
+	struct aux_file *f = h->aux_serial ? last_close(a->files, h, &last_writer) : NULL;
 	struct fp_aux_file file = { .size_bytes = sizeof(file), .ino = inode->ino, .file_serial = h->aux_serial };
-	bool written, unlinked;
 
+	if (last_writer)
+		cl_aux_holds_closed(a, h->aux_serial);
 	if (!f)
 		return;
 	pthread_mutex_lock(&inode->lock);
 	/* One that was made here has got its version with the manager's answer, perhaps after it was opened. */
-	written = f->writers && inode->attr.data_version != f->version && (inode->attr.size_bytes > 0 || !f->name.parent);
+	written = f->was_written && inode->attr.data_version != f->version && (inode->attr.size_bytes > 0 || !f->name.parent);
 	unlinked = inode->attr.nlink == 0;
 	file.uid = inode->attr.uid;
 	file.gid = inode->attr.gid;
@@ -255,7 +256,6 @@ void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h)
 	file.mtime_ns = inode->attr.mtime_ns;
 	file.data_version = inode->attr.data_version;
 	pthread_mutex_unlock(&inode->lock);
-	(void)cl_aux_holds_sweep(a, false);
 	if (written && !unlinked && atomic_load(&a->wants_files))
 		cl_aux_events_sealed(a, &file);
 	file_free(f);

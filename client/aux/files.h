@@ -19,9 +19,8 @@ struct aux_file_name {
 int cl_aux_files_new(struct cl_aux *a);
 void cl_aux_files_free(struct cl_aux *a);
 
-uint64_t cl_aux_files_last_serial(struct cl_aux *a);
-/* Of all that are open; one more than the last if none is. */
-uint64_t cl_aux_files_oldest_serial(struct cl_aux *a);
+/* Is this file open for writing here? May be called with the lock of holds.c. */
+bool cl_aux_files_written(struct cl_aux *a, uint64_t serial);
 
 /* The file was just made under this name, and is open. Any thread. */
 void cl_aux_files_named(struct cl_aux *a, uint64_t ino, uint64_t parent, const char *name);

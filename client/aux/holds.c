@@ -1,12 +1,19 @@
 /*
  * The table of holds (see holds.h).
  *
- * Any thread. Releasing races with asking: a request that holds a chunk may have been answered by the manager and not be taken in here, when its older
- * hold is swept; then the manager would hold less than we think. So nothing is swept while a request is under way (begin/end). A release is sent
- * after it has left the table, in the order of all requests, so that a later hold of the same chunk comes after it.
+ * Any thread; answers are taken in on the core loop, in the order in which they come. One lock, held for as long as a release takes to be queued, so that
+ * a later hold of the same chunk comes after it at the manager.
+ *
+ * A request that holds a chunk may be on its way while an older hold of that chunk is released. The manager then executes, in the order of sending: hold
+ * (it was held already), release; and the answer to the first, which comes later, is not true any more. So a released chunk stays in the table as GONE
+ * until every request that was begun before the release is answered; such an answer is not believed, and the chunk is released once more, should it be the
+ * other way round. To release nothing while a request is under way was tried: with scope=store there always is one.
  *
  * What is not known here is not believed: a plugin that names a chunk it once saw is asked about at the manager (jobs.c). So a forgotten hold
  * costs a message and never a dangling reference.
+ *
+ * A new session holds nothing. What is pinned stays in the table as UNSURE, with its pins, and is asked for again; the rest is forgotten. So pins taken before
+ * and after are counted at one place, whichever is given back first. A commit needs the chunk, not the hold: one sent before that answer is right as well.
  */
 #include "client/aux/holds.h"
 
@@ -20,25 +27,63 @@
 #include "client/data/overlay.h"
 
 #define BUCKETS      16384u
+#define OWNERS       256u   /* buckets */
 #define RELEASE_MAX  4096u  /* in one message */
 #define ASK_MS       5000u
+#define NOBODY_MS    60000u
+#define EVICT_LOOKS  64u
+
+/* Serials of owners that are no file: one takes holds in, one waits for its end. */
+#define NOBODY_FIRST (UINT64_MAX - 2)
+
+enum state {
+	HELD,                          /* in `held` */
+	GONE,                          /* released, in `gone` */
+	UNSURE,                        /* of a session that is over, and pinned: in no list */
+};
+
+/* A file for whose sake a chunk is held. */
+struct claim {
+	LIST_ENTRY(claim) of_hold, of_owner;
+	struct hold *hold;
+	uint64_t serial;
+};
+LIST_HEAD(claim_list, claim);
 
 struct hold {
-	struct hold *next;
+	struct hold *next;             /* bucket */
+	TAILQ_ENTRY(hold) link;
 	uint64_t chunk;
-	uint64_t serial;               /* needed while a file of this serial or an older one is open */
+	enum state state;
+	uint64_t gone_seq;
 	uint32_t pins;
+	struct claim_list claims;      /* HELD */
 	struct cl_chunk_ref ref;       /* len_bytes 0: not known */
+};
+TAILQ_HEAD(hold_list, hold);
+
+struct owner {
+	struct owner *next;            /* bucket */
+	uint64_t serial;
+	struct claim_list claims;
 };
 
 struct aux_holds {
-	pthread_mutex_t lock;          /* a leaf */
+	pthread_mutex_t lock;          /* a leaf but for that of files.c */
 	struct hold *bucket[BUCKETS];
-	uint32_t count;
-	uint32_t asking;               /* requests under way */
+	struct owner *owner[OWNERS];
+	struct hold_list held, gone;   /* oldest first */
+	uint32_t count;                /* HELD */
+	uint64_t seq;
+	TAILQ_HEAD(, aux_hold_request) requests; /* under way, by seq */
+	uint64_t nobody, nobody_ms;    /* owner of holds of no file now, and since when */
+	uint32_t nout;
+	uint64_t out[RELEASE_MAX];     /* to be released */
 };
 
 struct cl_aux_pins { uint32_t n; uint64_t chunk[]; };
+
+/* -------------------------------------------------------------- the table; lock held */
 
 static struct hold **find(struct aux_holds *t, uint64_t chunk)
 {
@@ -49,98 +94,316 @@ static struct hold **find(struct aux_holds *t, uint64_t chunk)
 	return p;
 }
 
+/* In no list, without claims. */
+static void forget(struct aux_holds *t, struct hold *h)
+{
+	*find(t, h->chunk) = h->next;
+	free(h);
+}
+
+static void ignore(void *arg, int status, const ProtobufCMessage *reply)
+{
+	(void)arg;
+	(void)reply;
+	if (status < 0)
+		FP_DEBUG("holds were not released: %s", fp_strerror(status)); /* they end with the session */
+}
+
+static void send_out(struct cl_aux *a)
+{
+	Fp__Hold msg = FP__HOLD__INIT;
+
+	msg.ids = a->holds->out;
+	msg.n_ids = a->holds->nout;
+	msg.release = true;
+	a->holds->nout = 0;
+	if (msg.n_ids > 0)
+		cl_mgr_call(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, ignore, NULL);
+}
+
+static void unlock(struct cl_aux *a)
+{
+	send_out(a);
+	pthread_mutex_unlock(&a->holds->lock);
+}
+
+static void release(struct cl_aux *a, uint64_t chunk)
+{
+	struct aux_holds *t = a->holds;
+
+	t->out[t->nout++] = chunk;
+	t->seq++;
+	if (t->nout == RELEASE_MAX)
+		send_out(a);
+}
+
+/* HELD, without claims and pins. */
+static void let_go(struct cl_aux *a, struct hold *h)
+{
+	struct aux_holds *t = a->holds;
+
+	release(a, h->chunk);
+	TAILQ_REMOVE(&t->held, h, link);
+	t->count--;
+	if (TAILQ_EMPTY(&t->requests)) {
+		forget(t, h);
+		return;
+	}
+	h->state = GONE;
+	h->gone_seq = t->seq;
+	memset(&h->ref, 0, sizeof(h->ref));
+	TAILQ_INSERT_TAIL(&t->gone, h, link);
+}
+
+static bool is_needed(const struct hold *h)
+{
+	return h->state != HELD || h->pins > 0 || !LIST_EMPTY(&h->claims);
+}
+
+static void drop_claims(struct hold *h)
+{
+	struct claim *c;
+
+	while ((c = LIST_FIRST(&h->claims))) {
+		LIST_REMOVE(c, of_hold);
+		LIST_REMOVE(c, of_owner);
+		free(c);
+	}
+}
+
+static struct owner **owner_of(struct aux_holds *t, uint64_t serial)
+{
+	struct owner **p = &t->owner[serial % OWNERS];
+
+	while (*p && (*p)->serial != serial)
+		p = &(*p)->next;
+	return p;
+}
+
+static void owner_gone(struct cl_aux *a, uint64_t serial)
+{
+	struct owner **p = owner_of(a->holds, serial), *o = *p;
+	struct claim *c;
+
+	while (o && (c = LIST_FIRST(&o->claims))) {
+		struct hold *h = c->hold;
+
+		LIST_REMOVE(c, of_hold);
+		LIST_REMOVE(c, of_owner);
+		free(c);
+		if (!is_needed(h))
+			let_go(a, h);
+	}
+	if (o) {
+		*p = o->next;
+		free(o);
+	}
+}
+
+static void claim(struct aux_holds *t, struct hold *h, uint64_t serial)
+{
+	struct owner **p = owner_of(t, serial);
+	struct claim *c;
+
+	LIST_FOREACH(c, &h->claims, of_hold)
+		if (c->serial == serial)
+			return;
+	if (!*p && (*p = calloc(1, sizeof(**p))))
+		(*p)->serial = serial;
+	c = *p ? malloc(sizeof(*c)) : NULL;
+	if (!c)
+		return;
+	c->hold = h;
+	c->serial = serial;
+	LIST_INSERT_HEAD(&h->claims, c, of_hold);
+	LIST_INSERT_HEAD(&(*p)->claims, c, of_owner);
+}
+
+/* More than the table is for: the oldest go. */
+static void evict(struct cl_aux *a)
+{
+	struct aux_holds *t = a->holds;
+	struct hold *h;
+
+	for (uint32_t i = 0; t->count > CL_AUX_HOLDS_MAX && i < EVICT_LOOKS; i++) {
+		h = TAILQ_FIRST(&t->held);
+		if (h->pins == 0) {
+			drop_claims(h);
+			let_go(a, h);
+			continue;
+		}
+		TAILQ_REMOVE(&t->held, h, link);
+		TAILQ_INSERT_TAIL(&t->held, h, link);
+	}
+}
+
+/* -------------------------------------------------------------- life */
+
 int cl_aux_holds_new(struct cl_aux *a)
 {
-	a->holds = calloc(1, sizeof(*a->holds));
-	if (!a->holds)
+	struct aux_holds *t = a->holds = calloc(1, sizeof(*t));
+
+	if (!t)
 		return -ENOMEM;
-	pthread_mutex_init(&a->holds->lock, NULL);
+	pthread_mutex_init(&t->lock, NULL);
+	TAILQ_INIT(&t->held);
+	TAILQ_INIT(&t->gone);
+	TAILQ_INIT(&t->requests);
+	t->nobody = NOBODY_FIRST;
 	return 0;
 }
 
-static void forget_all(struct aux_holds *t)
+/* What no pin keeps: the session that held it is over. */
+static void forget_unpinned(struct aux_holds *t)
 {
 	for (uint32_t i = 0; i < BUCKETS; i++) {
-		while (t->bucket[i]) {
-			struct hold *h = t->bucket[i];
+		struct hold **p = &t->bucket[i], *h;
 
-			t->bucket[i] = h->next;
-			free(h);
+		while ((h = *p)) {
+			drop_claims(h);
+			if (h->pins > 0) {
+				h->state = UNSURE;
+				p = &h->next;
+			} else {
+				*p = h->next;
+				free(h);
+			}
 		}
 	}
+	TAILQ_INIT(&t->held);
+	TAILQ_INIT(&t->gone);
 	t->count = 0;
 }
 
 void cl_aux_holds_free(struct cl_aux *a)
 {
-	if (!a->holds)
+	struct aux_holds *t = a->holds;
+
+	if (!t)
 		return;
-	forget_all(a->holds);
-	pthread_mutex_destroy(&a->holds->lock);
-	free(a->holds);
+	forget_unpinned(t);
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		while (t->bucket[i])
+			forget(t, t->bucket[i]);
+	for (uint32_t i = 0; i < OWNERS; i++)
+		while (t->owner[i]) {
+			struct owner *o = t->owner[i];
+
+			t->owner[i] = o->next;
+			free(o);
+		}
+	pthread_mutex_destroy(&t->lock);
+	free(t);
 	a->holds = NULL;
 }
 
 /* -------------------------------------------------------------- what is held */
 
-void cl_aux_holds_begin(struct cl_aux *a)
-{
-	pthread_mutex_lock(&a->holds->lock);
-	a->holds->asking++;
-	pthread_mutex_unlock(&a->holds->lock);
-}
-
-void cl_aux_holds_end(struct cl_aux *a)
-{
-	pthread_mutex_lock(&a->holds->lock);
-	a->holds->asking--;
-	pthread_mutex_unlock(&a->holds->lock);
-}
-
-static void add(struct cl_aux *a, uint64_t chunk, uint64_t file_serial, const struct cl_chunk_ref *ref)
+void cl_aux_holds_begin(struct cl_aux *a, struct aux_hold_request *r)
 {
 	struct aux_holds *t = a->holds;
-	uint64_t serial = file_serial ? file_serial : cl_aux_files_last_serial(a);
-	struct hold **p, *h;
 
 	pthread_mutex_lock(&t->lock);
-	p = find(t, chunk);
-	h = *p;
-	if (!h && (h = calloc(1, sizeof(*h)))) {
-		h->chunk = chunk;
-		*p = h;
-		t->count++;
-	}
-	if (h && h->serial < serial)
-		h->serial = serial;
-	if (h && ref)
-		h->ref = *ref;
+	r->seq = t->seq;
+	TAILQ_INSERT_TAIL(&t->requests, r, link);
 	pthread_mutex_unlock(&t->lock);
 }
 
-void cl_aux_holds_add(struct cl_aux *a, uint64_t chunk, uint64_t file_serial)
+/* lock held. NULL: it is not to be believed (and released), or there is no memory (it ends with the session). */
+static struct hold *take_in(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk)
 {
-	add(a, chunk, file_serial, NULL);
+	struct aux_holds *t = a->holds;
+	struct hold **p = find(t, chunk), *h = *p;
+
+	if (h && h->state == HELD)
+		return h;
+	if (h && h->state == GONE && h->gone_seq > r->seq) {
+		release(a, chunk);
+		h->gone_seq = t->seq;
+		TAILQ_REMOVE(&t->gone, h, link);
+		TAILQ_INSERT_TAIL(&t->gone, h, link);
+		return NULL;
+	}
+	if (h && h->state == GONE)
+		TAILQ_REMOVE(&t->gone, h, link);
+	if (!h && (h = *p = calloc(1, sizeof(*h))))
+		h->chunk = chunk;
+	if (!h)
+		return NULL;
+	h->state = HELD;
+	TAILQ_INSERT_TAIL(&t->held, h, link);
+	t->count++;
+	return h;
 }
 
-void cl_aux_holds_note(struct cl_aux *a, const Fp__ChunkNote *note, uint64_t file_serial)
+static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk, const struct cl_chunk_ref *ref, uint64_t owner)
 {
-	struct cl_chunk_ref ref = { .id = note->chunk, .sum = note->sum, .len_bytes = note->len, .bnf = note->bnf, .data_len_bytes = note->coded_len };
+	struct hold *h = take_in(a, r, chunk);
 
-	add(a, note->chunk, file_serial, &ref);
+	if (!h)
+		return;
+	if (ref)
+		h->ref = *ref;
+	if (owner)
+		claim(a->holds, h, owner);
+	if (!is_needed(h))
+		let_go(a, h);
+	evict(a);
+}
+
+/* lock held: for whom it is held. 0: for nobody. */
+static uint64_t owner_for(struct cl_aux *a, const struct aux_hold_request *r, bool wanted)
+{
+	if (r->file_serial && cl_aux_files_written(a, r->file_serial)) /* lock held: it is told of the last close after that */
+		return r->file_serial;
+	return wanted ? a->holds->nobody : 0;
+}
+
+void cl_aux_holds_answered(struct cl_aux *a, struct aux_hold_request *r, const ProtobufCMessage *reply, bool wanted)
+{
+	struct aux_holds *t = a->holds;
+	uint64_t owner, oldest;
+	struct hold *h;
+
+	pthread_mutex_lock(&t->lock);
+	owner = owner_for(a, r, wanted);
+	if (reply && reply->descriptor == &fp__hold_reply__descriptor) {
+		const Fp__HoldReply *m = (const Fp__HoldReply *)reply;
+
+		for (size_t i = 0; i < m->n_ids; i++)
+			held(a, r, m->ids[i], NULL, owner);
+	} else if (reply && reply->descriptor == &fp__notes_reply__descriptor) {
+		const Fp__NotesReply *m = (const Fp__NotesReply *)reply;
+
+		for (size_t i = 0; i < m->n_notes; i++) {
+			const Fp__ChunkNote *n = m->notes[i];
+			struct cl_chunk_ref ref = { .id = n->chunk, .sum = n->sum, .len_bytes = n->len, .bnf = n->bnf, .data_len_bytes = n->coded_len };
+
+			held(a, r, n->chunk, &ref, owner);
+		}
+	}
+	TAILQ_REMOVE(&t->requests, r, link);
+	oldest = TAILQ_EMPTY(&t->requests) ? UINT64_MAX : TAILQ_FIRST(&t->requests)->seq;
+	while ((h = TAILQ_FIRST(&t->gone)) && h->gone_seq <= oldest) {
+		TAILQ_REMOVE(&t->gone, h, link);
+		forget(t, h);
+	}
+	unlock(a);
 }
 
 bool cl_aux_holds_ref(struct cl_aux *a, uint64_t chunk, struct cl_chunk_ref *out)
 {
 	struct aux_holds *t = a->holds;
 	struct hold *h;
+	bool known;
 
 	pthread_mutex_lock(&t->lock);
 	h = *find(t, chunk);
-	if (h)
+	known = h && h->state == HELD && h->ref.len_bytes > 0;
+	if (known)
 		*out = h->ref;
 	pthread_mutex_unlock(&t->lock);
-	return h && out->len_bytes > 0;
+	return known;
 }
 
 struct cl_aux_pins *cl_aux_holds_pin(struct cl_aux *a, const uint64_t *chunks, uint32_t n)
@@ -152,8 +415,11 @@ struct cl_aux_pins *cl_aux_holds_pin(struct cl_aux *a, const uint64_t *chunks, u
 	if (!pins)
 		return NULL;
 	pthread_mutex_lock(&t->lock);
-	for (uint32_t i = 0; i < n && all; i++)
-		all = *find(t, chunks[i]) != NULL;
+	for (uint32_t i = 0; i < n && all; i++) {
+		struct hold *h = *find(t, chunks[i]);
+
+		all = h && h->state == HELD;
+	}
 	for (uint32_t i = 0; i < n && all; i++)
 		(*find(t, chunks[i]))->pins++;
 	pthread_mutex_unlock(&t->lock);
@@ -168,146 +434,145 @@ struct cl_aux_pins *cl_aux_holds_pin(struct cl_aux *a, const uint64_t *chunks, u
 
 void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins)
 {
-	struct aux_holds *t = m->aux ? m->aux->holds : NULL;
+	struct cl_aux *a = pins && m->aux && m->aux->holds ? m->aux : NULL;
 
-	if (!pins)
-		return;
-	if (t) {
-		pthread_mutex_lock(&t->lock);
-		for (uint32_t i = 0; i < pins->n; i++) {
-			struct hold *h = *find(t, pins->chunk[i]);
+	if (a)
+		pthread_mutex_lock(&a->holds->lock);
+	for (uint32_t i = 0; a && i < pins->n; i++) {
+		struct hold *h = *find(a->holds, pins->chunk[i]);
 
-			if (h && h->pins > 0) /* a new session has forgotten all */
-				h->pins--;
-		}
-		pthread_mutex_unlock(&t->lock);
+		h->pins--; /* it is there: what is pinned stays */
+		if (h->pins == 0 && h->state == UNSURE)
+			forget(a->holds, h);
+		else if (!is_needed(h))
+			let_go(a, h);
 	}
+	if (a)
+		unlock(a);
 	free(pins);
 }
 
 int cl_aux_holds_ask(struct cl_aux *a, const uint64_t *chunks, uint32_t n, uint64_t file_serial)
 {
 	Fp__Hold msg = FP__HOLD__INIT;
-	Fp__HoldReply *reply = NULL;
 	uint8_t *packed = NULL;
 	size_t len = 0;
 	int rc;
 
 	msg.n_ids = n;
 	msg.ids = (uint64_t *)chunks;
-	cl_aux_holds_begin(a);
-	rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_HOLD, &msg.base, ASK_MS, &packed, &len);
-	if (rc == 0 && !(reply = fp__hold_reply__unpack(NULL, len, packed)))
-		rc = -EPROTO;
-	for (size_t i = 0; rc == 0 && i < reply->n_ids; i++)
-		cl_aux_holds_add(a, reply->ids[i], file_serial);
-	cl_aux_holds_end(a);
-	if (reply)
-		fp__hold_reply__free_unpacked(reply, NULL);
+	rc = cl_aux_ask_holding(a, FP__MSG_TYPE__MSG_HOLD, &msg.base, file_serial, ASK_MS, &packed, &len);
 	free(packed);
 	return rc;
 }
 
 /* -------------------------------------------------------------- release */
 
-static void ignore(void *arg, int status, const ProtobufCMessage *reply)
+void cl_aux_holds_closed(struct cl_aux *a, uint64_t file_serial)
 {
-	(void)arg;
-	(void)reply;
-	if (status < 0)
-		FP_DEBUG("holds were not released: %s", fp_strerror(status)); /* they end with the session */
+	pthread_mutex_lock(&a->holds->lock);
+	owner_gone(a, file_serial);
+	unlock(a);
 }
 
-/* holds lock held: so that no hold of the same chunk overtakes it. */
-static void send_release(struct cl_aux *a, uint64_t *ids, uint32_t n)
+bool cl_aux_holds_release_all(struct cl_aux *a)
 {
-	Fp__Hold msg = FP__HOLD__INIT;
-
-	msg.ids = ids;
-	msg.n_ids = n;
-	msg.release = true;
-	cl_mgr_call(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, ignore, NULL);
-}
-
-bool cl_aux_holds_sweep(struct cl_aux *a, bool all)
-{
-	static const size_t ids_bytes = RELEASE_MAX * sizeof(uint64_t);
 	struct aux_holds *t = a->holds;
-	uint64_t oldest = all ? UINT64_MAX : cl_aux_files_oldest_serial(a);
-	uint64_t *ids = malloc(ids_bytes);
-	uint32_t n = 0;
+	struct hold *h, *next;
 	bool any = false;
 
 	pthread_mutex_lock(&t->lock);
-	for (uint32_t i = 0; ids && t->asking == 0 && t->count > 0 && i < BUCKETS; i++) {
-		struct hold **p = &t->bucket[i];
-
-		while (*p) {
-			struct hold *h = *p;
-
-			if (h->pins > 0 || h->serial >= oldest) {
-				p = &h->next;
-				continue;
-			}
-			*p = h->next;
-			t->count--;
-			any = true;
-			ids[n++] = h->chunk;
-			free(h);
-			if (n == RELEASE_MAX) {
-				send_release(a, ids, n);
-				n = 0;
-			}
-		}
+	for (h = TAILQ_FIRST(&t->held); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->pins > 0)
+			continue;
+		drop_claims(h);
+		let_go(a, h);
+		any = true;
 	}
-	if (n > 0)
-		send_release(a, ids, n);
-	pthread_mutex_unlock(&t->lock);
-	free(ids);
+	unlock(a);
 	return any;
+}
+
+void cl_aux_holds_tick(struct cl_aux *a, uint64_t now_ms)
+{
+	struct aux_holds *t = a->holds;
+
+	pthread_mutex_lock(&t->lock);
+	if (now_ms - t->nobody_ms >= NOBODY_MS) {
+		t->nobody = NOBODY_FIRST + (t->nobody == NOBODY_FIRST);
+		t->nobody_ms = now_ms;
+		owner_gone(a, t->nobody);
+	}
+	unlock(a);
 }
 
 bool cl_aux_release_holds(struct cl_mount *m)
 {
-	return m->aux && cl_aux_holds_sweep(m->aux, true);
+	return m->aux && cl_aux_holds_release_all(m->aux);
+}
+
+void cl_aux_recall(struct cl_mount *m)
+{
+	Fp__Hold msg = FP__HOLD__INIT;
+
+	(void)cl_aux_release_holds(m);
+	msg.release = true;
+	msg.recall = true;
+	cl_mgr_call(m, FP__MSG_TYPE__MSG_HOLD, &msg.base, ignore, NULL); /* after the releases: that was all */
 }
 
 /* -------------------------------------------------------------- a new session */
 
 struct rehold {
-	struct aux_task task;          /* first */
-	uint32_t n;
-	uint64_t chunk[];
+	struct cl_aux *a;
+	struct aux_hold_request request;
 };
 
-static void hold_pinned_again(struct cl_aux *a, struct aux_task *task)
+static void on_rehold(void *arg, int status, const ProtobufCMessage *reply)
 {
-	struct rehold *r = (struct rehold *)task;
+	struct rehold *r = arg;
 
-	for (uint32_t i = 0; i < r->n; i += RELEASE_MAX)
-		(void)cl_aux_holds_ask(a, r->chunk + i, r->n - i < RELEASE_MAX ? r->n - i : RELEASE_MAX, 0);
+	cl_aux_holds_answered(r->a, &r->request, status == 0 ? reply : NULL, false);
 	free(r);
+}
+
+/* What is pinned by now is held again, or turns out to be gone: then its pins are of no use, which the commit tells. */
+static void ask_again(struct cl_aux *a, uint64_t *ids, uint32_t n)
+{
+	struct rehold *r = calloc(1, sizeof(*r));
+	Fp__Hold msg = FP__HOLD__INIT;
+
+	if (!r)
+		return;
+	r->a = a;
+	cl_aux_holds_begin(a, &r->request);
+	msg.ids = ids;
+	msg.n_ids = n;
+	cl_mgr_call(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_rehold, r);
 }
 
 void cl_aux_session_new(struct cl_mount *m)
 {
-	struct cl_aux *a = m->aux;
-	struct rehold *r;
+	struct aux_holds *t = m->aux ? m->aux->holds : NULL;
+	uint64_t *ids = NULL;
+	uint32_t n = 0;
 
-	if (!a)
+	if (!t)
 		return;
-	pthread_mutex_lock(&a->holds->lock);
-	r = malloc(sizeof(*r) + a->holds->count * sizeof(r->chunk[0]));
-	if (r)
-		r->n = 0;
-	for (uint32_t i = 0; r && i < BUCKETS; i++)
-		for (struct hold *h = a->holds->bucket[i]; h; h = h->next)
-			if (h->pins > 0)
-				r->chunk[r->n++] = h->chunk;
-	forget_all(a->holds);
-	pthread_mutex_unlock(&a->holds->lock);
-	if (!r)
-		return;
-	r->task.run = hold_pinned_again;
-	cl_aux_task_post(a, &r->task);
+	pthread_mutex_lock(&t->lock);
+	t->nout = 0;
+	forget_unpinned(t);
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		for (struct hold *h = t->bucket[i]; h; h = h->next)
+			n++;
+	ids = malloc(n * sizeof(*ids) + 1);
+	n = 0;
+	for (uint32_t i = 0; ids && i < BUCKETS; i++)
+		for (struct hold *h = t->bucket[i]; h; h = h->next)
+			ids[n++] = h->chunk;
+	pthread_mutex_unlock(&t->lock);
+	for (uint32_t i = 0; i < n; i += RELEASE_MAX)
+		ask_again(m->aux, ids + i, n - i < RELEASE_MAX ? n - i : RELEASE_MAX);
+	free(ids);
 }

@@ -225,6 +225,9 @@ void cl_aux_task_post(struct cl_aux *a, struct aux_task *t);
 void cl_aux_service(struct cl_aux *a, struct aux_host *h, const struct fp_auxw_head *req);
 /* A request to the manager, waiting at most timeout_ms. Service threads. *reply: packed, malloced; NULL if status < 0. -EAGAIN: no answer in time. */
 int cl_aux_ask(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint32_t timeout_ms, uint8_t **reply, size_t *reply_bytes);
+/* The same for MSG_HOLD, and MSG_NOTES and MSG_NOTE_FIND with `hold`: what the answer holds, whenever it comes, is in the table of holds (holds.h). */
+int cl_aux_ask_holding(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint64_t file_serial, uint32_t timeout_ms, uint8_t **reply,
+		       size_t *reply_bytes);
 
 /* -------------------------------------------------------------- aux.c */
 

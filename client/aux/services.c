@@ -3,8 +3,8 @@
  *
  * The link thread takes requests in (cl_aux_service) and never waits for them; service threads answer. Most are questions to the manager and are passed on as
  * they are. A manager that does not answer within ASK_MS gives -EAGAIN, although its answer may come later: an aux-app shall be able to do without,
- * before its own deadline makes it a failure. Answers with notes take what is held into holds.c before the host sees it, so that no result
- * that refers to it comes first.
+ * before its own deadline makes it a failure. What an answer holds is taken into holds.c on the core loop, before the host sees it, so that no result
+ * that refers to it comes first; of one that comes too late, too, so that it is released and not held until the mount ends.
  *
  * A request that came from a host that has ended meanwhile is answered to nobody.
  */
@@ -33,6 +33,8 @@ struct asking {
 	int status;
 	uint8_t *reply;
 	size_t len_bytes;
+	struct cl_aux *holder;         /* NULL: it holds nothing */
+	struct aux_hold_request holds;
 };
 
 static void asking_put(struct asking *q)
@@ -52,7 +54,13 @@ static void asking_put(struct asking *q)
 static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
 {
 	struct asking *q = arg;
+	bool wanted;
 
+	pthread_mutex_lock(&q->lock);
+	wanted = q->users > 1;
+	pthread_mutex_unlock(&q->lock);
+	if (q->holder)
+		cl_aux_holds_answered(q->holder, &q->holds, status == 0 ? reply : NULL, wanted);
 	pthread_mutex_lock(&q->lock);
 	q->status = status;
 	if (status == 0 && reply) {
@@ -84,11 +92,10 @@ static struct asking *asking_new(void)
 	return q;
 }
 
-int cl_aux_ask(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint32_t timeout_ms, uint8_t **reply, size_t *reply_bytes)
+static int ask(struct cl_aux *a, struct asking *q, uint32_t type, ProtobufCMessage *msg, uint32_t timeout_ms, uint8_t **reply, size_t *reply_bytes)
 {
 	uint64_t until_ms = fp_now_ms() + timeout_ms;
 	struct timespec ts = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-	struct asking *q = asking_new();
 	int rc = 0;
 
 	*reply = NULL;
@@ -109,6 +116,24 @@ int cl_aux_ask(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint32_t 
 	}
 	asking_put(q);
 	return rc == -ETIMEDOUT ? -EAGAIN : rc;
+}
+
+int cl_aux_ask(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint32_t timeout_ms, uint8_t **reply, size_t *reply_bytes)
+{
+	return ask(a, asking_new(), type, msg, timeout_ms, reply, reply_bytes);
+}
+
+int cl_aux_ask_holding(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, uint64_t file_serial, uint32_t timeout_ms, uint8_t **reply,
+		       size_t *reply_bytes)
+{
+	struct asking *q = asking_new();
+
+	if (q) {
+		q->holder = a;
+		q->holds.file_serial = file_serial;
+		cl_aux_holds_begin(a, &q->holds);
+	}
+	return ask(a, q, type, msg, timeout_ms, reply, reply_bytes);
 }
 
 /* -------------------------------------------------------------- answering the host */
@@ -167,24 +192,15 @@ static void pass_on(struct cl_aux *a, struct aux_request *r, uint32_t type, cons
 static void hold(struct cl_aux *a, struct aux_request *r)
 {
 	Fp__Hold *msg = cl_aux_request_unpack(r, &fp__hold__descriptor);
-	Fp__HoldReply *reply = NULL;
 	uint8_t *packed;
 	size_t len;
 	int rc;
 
 	if (!msg)
 		return;
-	msg->release = false; /* to release is ours: others may refer to it */
-	cl_aux_holds_begin(a);
-	rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_HOLD, &msg->base, ASK_MS, &packed, &len);
-	if (rc == 0 && !(reply = fp__hold_reply__unpack(NULL, len, packed)))
-		rc = -EPROTO;
-	for (size_t i = 0; rc == 0 && i < reply->n_ids; i++)
-		cl_aux_holds_add(a, reply->ids[i], r->file_serial);
-	cl_aux_holds_end(a);
+	msg->release = msg->recall = false; /* to release is ours: others may refer to it */
+	rc = cl_aux_ask_holding(a, FP__MSG_TYPE__MSG_HOLD, &msg->base, r->file_serial, ASK_MS, &packed, &len);
 	cl_aux_reply(r, rc, packed, len, true);
-	if (reply)
-		fp__hold_reply__free_unpacked(reply, NULL);
 	fp__hold__free_unpacked(msg, NULL);
 	free(packed);
 }
@@ -208,7 +224,7 @@ static void reply_part(struct aux_request *r, const Fp__NotesReply *all, size_t 
 	free(packed);
 }
 
-int cl_aux_reply_notes(struct cl_aux *a, struct aux_request *r, const uint8_t *packed, size_t len, bool eof, bool held)
+int cl_aux_reply_notes(struct aux_request *r, const uint8_t *packed, size_t len, bool eof)
 {
 	Fp__NotesReply *n = fp__notes_reply__unpack(NULL, len, packed);
 	size_t from = 0, bytes = 0;
@@ -217,8 +233,6 @@ int cl_aux_reply_notes(struct cl_aux *a, struct aux_request *r, const uint8_t *p
 	if (!n)
 		return -EPROTO;
 	for (size_t i = 0; i < n->n_notes; i++) {
-		if (held)
-			cl_aux_holds_note(a, n->notes[i], r->file_serial);
 		if (i > from && bytes + n->notes[i]->note.len > PART_BYTES) {
 			reply_part(r, n, from, i, false);
 			from = i;
@@ -243,11 +257,9 @@ static void find(struct cl_aux *a, struct aux_request *r)
 	if (!msg)
 		return;
 	msg->hold = true;
-	cl_aux_holds_begin(a);
-	rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_NOTE_FIND, &msg->base, ASK_MS, &packed, &len);
+	rc = cl_aux_ask_holding(a, FP__MSG_TYPE__MSG_NOTE_FIND, &msg->base, r->file_serial, ASK_MS, &packed, &len);
 	if (rc == 0)
-		rc = cl_aux_reply_notes(a, r, packed, len, true, true);
-	cl_aux_holds_end(a);
+		rc = cl_aux_reply_notes(r, packed, len, true);
 	if (rc < 0)
 		cl_aux_reply(r, rc, NULL, 0, true);
 	fp__note_find__free_unpacked(msg, NULL);

@@ -20,10 +20,9 @@ void cl_aux_reply(struct aux_request *r, int status, const void *body, size_t le
 /* The body as a message, without slot; NULL: it was none, and has been answered. */
 void *cl_aux_request_unpack(struct aux_request *r, const ProtobufCMessageDescriptor *type);
 /*
- * Answer with the notes of a packed NotesReply, in parts. held: the manager has just said that it holds them (between cl_aux_holds_begin and _end); else that was
- * taken in before. Returns how many, or negative errno: not answered.
+ * Answer with the notes of a packed NotesReply, in parts; what they name is held already. Returns how many, or negative errno: not answered.
  */
-int cl_aux_reply_notes(struct cl_aux *a, struct aux_request *r, const uint8_t *packed, size_t len, bool eof, bool held);
+int cl_aux_reply_notes(struct aux_request *r, const uint8_t *packed, size_t len, bool eof);
 
 void cl_aux_svc_earlier(struct cl_aux *a, struct aux_request *r);
 void cl_aux_svc_read_chunk(struct cl_aux *a, struct aux_request *r);

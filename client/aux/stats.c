@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/aux/holds.h"
 #include "client/aux/internal.h"
 
 #define NAME_BYTES 24u
@@ -188,6 +189,7 @@ void cl_aux_stats(struct cl_mount *m, Fp__ClientStats *s)
 
 	if (!a)
 		return;
+	cl_aux_holds_tick(a, fp_now_ms());
 	pthread_mutex_lock(&a->lock);
 	for (uint32_t i = 0; i < a->napps; i++)
 		add_app(a, i);

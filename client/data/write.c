@@ -56,18 +56,28 @@ static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, u
 	return rc;
 }
 
-/* Bytes of deleted chunks that benefactors have not freed yet, as the manager knows. */
-static uint64_t deleting_bytes(struct cl_data *d)
+/* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. */
+static bool space_is_coming(struct cl_data *d)
 {
 	Fp__Empty e = FP__EMPTY__INIT;
 	ProtobufCMessage *m = NULL;
-	uint64_t bytes = 0;
+	bool coming = false;
 
 	if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
-		bytes = ((const Fp__StatFsReply *)m)->deleting_bytes;
+		coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
 	if (m)
 		protobuf_c_message_free_unpacked(m, NULL);
-	return bytes;
+	return coming;
+}
+
+/* Chunks that nothing but a hold keeps, of this mount or any other, are deleted now. */
+static void have_holds_released(struct cl_data *d)
+{
+	Fp__Hold h = FP__HOLD__INIT;
+
+	h.recall = true;
+	(void)cl_aux_release_holds(d->m);
+	(void)cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_HOLD, &h.base, NULL);
 }
 
 /*
@@ -82,9 +92,9 @@ static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, uint32_t
 	bool coming = true;
 
 	if (rc == -ENOSPC)
-		(void)cl_aux_release_holds(d->m); /* chunks that nothing but a hold keeps are deleted now */
+		have_holds_released(d);
 	while (rc == -ENOSPC && coming && fp_now_ms() - begun_ms < DELETED_IS_FREE_MS) {
-		coming = deleting_bytes(d) > 0 || fp_now_ms() - begun_ms < 300;
+		coming = space_is_coming(d) || fp_now_ms() - begun_ms < 300;
 		cl_space_tick(d, fp_now_ms(), true); /* ends of leases too short for this record are space as well */
 		usleep(coming ? 50000 : 0);
 		rc = reserve(d, inode, stripe, window_bytes, win, end, b);

@@ -1,12 +1,15 @@
 """dedup on real mounts: what is stored is the unique share and no more, what is deleted comes back exactly, and nobody reads wrong bytes meanwhile."""
 
+import errno
 import glob
 import itertools
 import os
 import random
 import re
+import signal
 import sqlite3
 import subprocess
+import time
 
 import pytest
 
@@ -304,6 +307,74 @@ def test_a_full_store_gives_held_space_back(start):
         pwrite_all(fd, unique(11 + i, 2 * MIB), i * 2 * MIB)
     os.close(fd)
     assert_same(read_file(m.at("c_2")), b"".join(unique(11 + i, 2 * MIB) for i in range(20)))
+
+
+def test_a_log_that_stays_open_keeps_no_checkpoints(start):
+    """What a checkpoint was compared with is released with that checkpoint, whatever else the job has open, and whoever reads it."""
+    s = start("dedup", benefactors=1)
+    m = s.mounts[0]
+    data = unique(10, 16 * MIB)
+    with open(m.at("log"), "w") as log, open(m.at("log")):
+        print("began", file=log, flush=True)
+        write_file(m.at("c_1"), data, sync=True)
+        with open(m.at("c_1"), "rb") as watcher:
+            write_file(m.at("c_2"), data[:MIB] + unique(11, 15 * MIB), sync=True)
+            assert watcher.read() == data
+        print("wrote", file=log, flush=True)
+        os.unlink(m.at("c_1"))
+        wait_until("the space of the first checkpoint", 10, lambda: used(s) < 19 * MIB)
+        fd = os.open(m.at("c_2"), os.O_RDONLY)
+        write_file(m.at("c_3"), unique(12, MIB), sync=True)
+        os.unlink(m.at("c_2"))
+        os.close(fd)
+        wait_until("the space of the second", 10, lambda: used(s) < 3 * MIB)
+
+
+def held_by_one_of_two(start):
+    """40 of 64 MiB that nothing but the first mount's holds keep: a checkpoint compares with them, and they are deleted."""
+    s = start("dedup", size="64MiB", benefactors=1, mounts=2)
+    a = s.mounts[0]
+    s.expect(r"full|space")
+    log = open(a.at("log"), "w")
+    write_file(a.at("c_1"), unique(10, 40 * MIB), sync=True)
+    fd = os.open(a.at("c_2"), os.O_RDWR | os.O_CREAT)
+    pwrite_all(fd, unique(11, 2 * MIB) + unique(10, 40 * MIB)[:3 * MIB], 0)
+    os.fsync(fd)
+    os.unlink(a.at("c_1"))
+    return s, log, fd
+
+
+def test_another_mount_gets_held_space(start):
+    """It fills the store: not ENOSPC while there is space that somebody holds and does not need."""
+    s, log, fd = held_by_one_of_two(start)
+    b, want = s.mounts[1], unique(12, 36 * MIB)
+    write_file(b.at("other"), want, sync=True)
+    assert_same(read_file(b.at("other")), want)
+    pwrite_all(fd, unique(10, 40 * MIB)[10 * MIB:12 * MIB], 5 * MIB)  # compared with the first one, which is gone
+    os.fsync(fd)
+    os.close(fd)
+    log.close()
+    assert_same(read_file(s.mounts[0].at("c_2")), unique(11, 2 * MIB) + unique(10, 40 * MIB)[:3 * MIB] + unique(10, 40 * MIB)[10 * MIB:12 * MIB])
+
+
+def test_a_mount_that_does_not_answer_holds_nobody_up_for_long(start):
+    """What it refers to may be the only copy of what its programs have written: it keeps that, and ENOSPC comes in time."""
+    s, log, fd = held_by_one_of_two(start)
+    a, b = s.mounts
+    begun = time.monotonic()
+    a.freeze()
+    try:
+        with pytest.raises(OSError) as e:
+            write_file(b.at("other"), unique(12, 36 * MIB), sync=True)
+    finally:
+        a.send(signal.SIGCONT)
+    assert e.value.errno == errno.ENOSPC
+    assert time.monotonic() - begun < 20 * SLOW
+    pwrite_all(fd, unique(13, MIB), 5 * MIB)
+    os.fsync(fd)
+    os.close(fd)
+    log.close()
+    assert_same(read_file(a.at("c_2")), unique(11, 2 * MIB) + unique(10, 40 * MIB)[:3 * MIB] + unique(13, MIB))
 
 
 # ---------------------------------------------------------------- seen by its user

@@ -265,6 +265,100 @@ static void test_many_holds_are_dropped_step_by_step(void **state)
     assert_false(f.core->holds_dead);
 }
 
+/* -------------------------------------------------------------- recall */
+
+static bool recalling(void)
+{
+    Fp__StatFsReply *r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_STATFS, NULL, &fp__stat_fs_reply__descriptor);
+    bool is = r->recalling;
+
+    fix_free(r);
+    return is;
+}
+
+/* true: `conn` is asked for its holds. */
+static bool recall(const struct mgr_conn *conn)
+{
+    Fp__Hold m = FP__HOLD__INIT;
+    Fp__HoldReply *r;
+    const struct fix_out *o;
+    Fp__Hold *asked;
+    bool is;
+
+    m.recall = true;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HOLD, &m, &fp__hold_reply__descriptor);
+    assert_non_null(r);
+    fix_free(r);
+    o = fix_out_find(&f, conn, FP__MSG_TYPE__MSG_HOLD);
+    if (!o)
+        return false;
+    asked = fp__hold__unpack(NULL, o->len, o->bytes);
+    is = asked->recall && !asked->release && asked->n_ids == 0;
+    fp__hold__free_unpacked(asked, NULL);
+    return is;
+}
+
+static void answer_recall(struct mgr_conn *conn)
+{
+    Fp__Hold m = FP__HOLD__INIT;
+
+    m.recall = m.release = true;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_HOLD, &m, &fp__hold_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+static void test_recall_asks_those_who_hold_something(void **state)
+{
+    struct mgr_conn *holder = fix_conn(&f), *other = fix_conn(&f);
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    fix_hello_client(&f, holder, 0, NULL);
+    fix_hello_client(&f, other, 0, NULL);
+    fix_tick(&f, 5000);
+    assert_false(recall(holder)); /* nobody holds anything */
+    assert_false(recalling());
+    assert_int_equal(hold_as(holder, 0, &a, 1, false), 1);
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(fix_truncate(&f, ino, 0), 0);
+    assert_true(recall(holder));
+    assert_null(fix_out_find(&f, other, FP__MSG_TYPE__MSG_HOLD));
+    assert_null(fix_out_find(&f, f.conn, FP__MSG_TYPE__MSG_HOLD)); /* who asks knows */
+    assert_true(recalling());
+    assert_false(recall(holder)); /* has been asked */
+    assert_int_equal(release(a), 0);
+    assert_int_equal(hold_as(holder, 0, &a, 1, true), 0);
+    assert_true(recalling());
+    answer_recall(holder);
+    assert_false(recalling());
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
+}
+
+static void test_recall_waits_a_bounded_time(void **state)
+{
+    struct mgr_conn *holder = fix_conn(&f);
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    fix_hello_client(&f, holder, 0, NULL);
+    assert_int_equal(hold_as(holder, 0, &a, 1, false), 1);
+    fix_tick(&f, 5000);
+    assert_true(recall(holder));
+    fix_tick(&f, 1000);
+    assert_true(recalling());
+    fix_tick(&f, 1001);
+    assert_false(recalling());
+    assert_true(recall(holder)); /* again */
+    answer_recall(holder);       /* it needs what it has */
+    assert_false(recall(holder));
+    assert_false(recalling());
+    fix_tick(&f, 500);
+    assert_true(recall(holder));
+    fix_lost(&f, holder);
+    assert_false(recalling());
+    assert_int_equal(refs(), 2);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -277,6 +371,8 @@ int main(void)
         T(test_holds_survive_a_lost_connection_and_a_restart),
         T(test_holds_of_a_dead_session_are_dropped),
         T(test_many_holds_are_dropped_step_by_step),
+        T(test_recall_asks_those_who_hold_something),
+        T(test_recall_waits_a_bounded_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,384 @@
+/*
+ * The table of holds against a model of the manager: which holds end when, what late and stale answers do, and a new session.
+ * The manager executes requests in the order in which they come, and may keep its answers back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/aux/files.h"
+#include "client/aux/holds.h"
+#include "client/aux/internal.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/inode.h"
+
+/* -------------------------------------------------------------- the manager */
+
+#define CHUNKS  1024u /* numbers that its table is exact for */
+#define LATER   8u
+
+static bool exists[CHUNKS], is_held[CHUNKS];
+static uint64_t nreleased, recalled;
+static bool keep_answers;
+
+struct kept { cl_mgr_cb cb; void *arg; Fp__HoldReply *reply; };
+static struct kept kept[LATER];
+static unsigned nkept;
+
+static Fp__HoldReply *execute(const Fp__Hold *h)
+{
+	Fp__HoldReply *r = malloc(sizeof(*r));
+
+	fp__hold_reply__init(r);
+	r->ids = malloc((h->n_ids + 1) * sizeof(*r->ids));
+	for (size_t i = 0; i < h->n_ids; i++) {
+		uint64_t id = h->ids[i];
+
+		if (h->release) {
+			nreleased++;
+			if (id < CHUNKS)
+				is_held[id] = false;
+		} else if (id >= CHUNKS || exists[id]) {
+			r->ids[r->n_ids++] = id;
+			if (id < CHUNKS)
+				is_held[id] = true;
+		}
+	}
+	recalled += h->recall && h->release;
+	return r;
+}
+
+static void answer(const struct kept *k)
+{
+	k->cb(k->arg, 0, &k->reply->base);
+	fp__hold_reply__free_unpacked(k->reply, NULL);
+}
+
+static void answer_kept(void)
+{
+	for (unsigned i = 0; i < nkept; i++)
+		answer(&kept[i]);
+	nkept = 0;
+}
+
+void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+
+void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+	struct kept k = { .cb = cb, .arg = arg };
+
+	(void)m;
+	assert_int_equal(type, FP__MSG_TYPE__MSG_HOLD);
+	k.reply = execute((const Fp__Hold *)msg);
+	if (keep_answers && !((const Fp__Hold *)msg)->release) {
+		assert_true(nkept < LATER);
+		kept[nkept++] = k;
+	} else {
+		answer(&k);
+	}
+}
+
+/* -------------------------------------------------------------- a mount with files */
+
+static struct cl_mount mount_;
+static struct cl_aux aux;
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&mount_, 0, sizeof(mount_));
+	memset(&aux, 0, sizeof(aux));
+	memset(is_held, 0, sizeof(is_held));
+	memset(exists, true, sizeof(exists));
+	nreleased = recalled = nkept = 0;
+	keep_answers = false;
+	aux.m = &mount_;
+	mount_.aux = &aux;
+	assert_int_equal(cl_aux_holds_new(&aux), 0);
+	return cl_aux_files_new(&aux);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	cl_aux_holds_free(&aux);
+	cl_aux_files_free(&aux);
+	return 0;
+}
+
+struct file { struct cl_inode inode; struct cl_handle handle[2]; };
+
+static void file_init(struct file *f, uint64_t ino)
+{
+	memset(f, 0, sizeof(*f));
+	f->inode.ino = ino;
+	pthread_mutex_init(&f->inode.lock, NULL);
+}
+
+/* Its serial. */
+static uint64_t file_open(struct file *f, int i, int flags)
+{
+	f->handle[i].inode = &f->inode;
+	f->handle[i].flags = flags;
+	cl_aux_file_opened(&mount_, &f->handle[i]);
+	return f->handle[i].aux_serial;
+}
+
+static void file_close(struct file *f, int i)
+{
+	cl_aux_file_closed(&mount_, &f->handle[i]);
+}
+
+static void hold(uint64_t chunk, uint64_t serial)
+{
+	assert_int_equal(cl_aux_holds_ask(&aux, &chunk, 1, serial), 0);
+}
+
+static struct cl_aux_pins *pin(uint64_t chunk)
+{
+	return cl_aux_holds_pin(&aux, &chunk, 1);
+}
+
+/* -------------------------------------------------------------- tests */
+
+/* A log that is open for the whole job, and readers of all kinds, keep nobody else's chunks. */
+static void test_holds_end_with_the_files_they_are_for(void **state)
+{
+	struct file log, one, two;
+	uint64_t serial;
+
+	(void)state;
+	file_init(&log, 1);
+	file_init(&one, 2);
+	file_init(&two, 3);
+	hold(10, file_open(&log, 0, O_WRONLY));
+	serial = file_open(&one, 0, O_WRONLY);
+	hold(20, serial);
+	hold(21, serial);
+	assert_int_equal(file_open(&one, 1, O_RDONLY), serial);
+	hold(20, file_open(&two, 0, O_RDWR)); /* 20 is for both */
+	file_close(&one, 0);                  /* the reader stays */
+	assert_true(is_held[10] && is_held[20]);
+	assert_false(is_held[21]);
+	file_close(&two, 0);
+	assert_false(is_held[20]);
+	assert_true(is_held[10]);
+	file_close(&one, 1);
+	file_close(&log, 0);
+	assert_false(is_held[10]);
+}
+
+static void test_pins_outlast_the_file_and_no_longer(void **state)
+{
+	struct cl_aux_pins *a, *b;
+	struct file f;
+
+	(void)state;
+	file_init(&f, 1);
+	hold(5, file_open(&f, 0, O_WRONLY));
+	a = pin(5);
+	b = pin(5);
+	file_close(&f, 0);
+	assert_false(cl_aux_release_holds(&mount_));
+	cl_aux_pins_put(&mount_, a);
+	assert_true(is_held[5]);
+	cl_aux_pins_put(&mount_, b);
+	assert_false(is_held[5]);
+	assert_null(pin(5));
+}
+
+static void test_holds_of_no_file_end_after_a_minute_or_two(void **state)
+{
+	(void)state;
+	cl_aux_holds_tick(&aux, 1000000);
+	hold(7, 0);
+	cl_aux_holds_tick(&aux, 1059000);
+	assert_true(is_held[7]);
+	cl_aux_holds_tick(&aux, 1060000);
+	assert_true(is_held[7]);
+	cl_aux_holds_tick(&aux, 1120000);
+	assert_false(is_held[7]);
+}
+
+/* An answer that nobody waits for any more, of a file that is closed: nobody would ever release it. */
+static void test_late_answers_are_released(void **state)
+{
+	struct aux_hold_request r = { 0 };
+	Fp__HoldReply reply = FP__HOLD_REPLY__INIT;
+	uint64_t ids[2] = { 8, 9 };
+	struct file f;
+
+	(void)state;
+	file_init(&f, 1);
+	r.file_serial = file_open(&f, 0, O_WRONLY);
+	hold(8, 0); /* for other reasons, too */
+	is_held[8] = is_held[9] = true;
+	reply.ids = ids;
+	reply.n_ids = 2;
+	cl_aux_holds_begin(&aux, &r);
+	file_close(&f, 0);
+	cl_aux_holds_answered(&aux, &r, &reply.base, false);
+	assert_false(is_held[9]);
+	assert_true(is_held[8]);
+}
+
+/* Asked for while it is held, and released before the answer is here: the answer is not true any more. */
+static void test_a_release_overtakes_an_answer(void **state)
+{
+	Fp__HoldReply reply = FP__HOLD_REPLY__INIT;
+	struct aux_hold_request asked = { 0 }, others = { 0 };
+	uint64_t id = 5;
+	struct file f;
+
+	(void)state;
+	file_init(&f, 1);
+	asked.file_serial = file_open(&f, 0, O_WRONLY);
+	hold(5, asked.file_serial);
+	reply.ids = &id;
+	reply.n_ids = 1;
+	cl_aux_holds_begin(&aux, &asked); /* executed: it was held already */
+	assert_true(cl_aux_release_holds(&mount_));
+	assert_false(is_held[5]);
+	cl_aux_holds_begin(&aux, &others);
+	cl_aux_holds_answered(&aux, &asked, &reply.base, true);
+	assert_null(pin(5));
+	hold(5, asked.file_serial); /* asked after that: true */
+	assert_true(is_held[5]);
+	file_close(&f, 0); /* although a request is under way */
+	assert_false(is_held[5]);
+	cl_aux_holds_answered(&aux, &others, NULL, true);
+}
+
+/* Pins of the session before are given back after the chunk was held, and pinned, anew. */
+static void test_old_pins_do_not_take_new_ones(void **state)
+{
+	struct cl_aux_pins *old, *new_one;
+	struct file f;
+	uint64_t serial;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(5, serial);
+	old = pin(5);
+	memset(is_held, 0, sizeof(is_held));
+	cl_aux_session_new(&mount_);
+	assert_true(is_held[5]); /* asked for at once */
+	hold(5, serial);
+	new_one = pin(5);
+	cl_aux_pins_put(&mount_, old);
+	assert_false(cl_aux_release_holds(&mount_));
+	assert_true(is_held[5]);
+	cl_aux_pins_put(&mount_, new_one);
+	assert_true(cl_aux_release_holds(&mount_));
+	assert_false(is_held[5]);
+}
+
+static void test_what_is_pinned_is_unsure_until_a_new_session_has_answered(void **state)
+{
+	struct cl_aux_pins *a, *b, *c;
+	struct file f;
+	uint64_t serial;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(5, serial);
+	hold(6, serial);
+	hold(7, serial);
+	a = pin(5);
+	b = pin(6);
+	c = pin(5);
+	exists[6] = false;
+	memset(is_held, 0, sizeof(is_held));
+	keep_answers = true;
+	cl_aux_session_new(&mount_);
+	assert_true(nkept == 1 && !is_held[7]);
+	assert_null(pin(5));
+	cl_aux_pins_put(&mount_, a);
+	keep_answers = false;
+	answer_kept();
+	a = pin(5);
+	assert_non_null(a);
+	assert_null(pin(6));
+	cl_aux_pins_put(&mount_, a);
+	cl_aux_pins_put(&mount_, b);
+	assert_true(is_held[5]);
+	cl_aux_pins_put(&mount_, c);
+	assert_false(is_held[5]); /* for no file: the plugins' places are of the session before */
+}
+
+static void test_the_table_is_bounded(void **state)
+{
+	enum { MORE = 5000 };
+	static uint64_t ids[4096];
+	struct cl_aux_pins *first;
+	struct file f;
+	uint64_t serial;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(5, serial);
+	first = pin(5);
+	for (uint64_t n = 0; n < CL_AUX_HOLDS_MAX + MORE; n += 4096) {
+		for (uint64_t i = 0; i < 4096; i++)
+			ids[i] = CHUNKS + n + i;
+		assert_int_equal(cl_aux_holds_ask(&aux, ids, 4096, serial), 0);
+	}
+	assert_in_range(nreleased, MORE, MORE + 4096);
+	assert_null(pin(CHUNKS)); /* the oldest */
+	assert_true(is_held[5]);  /* but what is pinned */
+	cl_aux_pins_put(&mount_, first);
+	file_close(&f, 0);
+	assert_in_range(nreleased, CL_AUX_HOLDS_MAX + MORE, CL_AUX_HOLDS_MAX + MORE + 4097);
+}
+
+static void test_a_recall_takes_what_is_not_pinned_and_says_so(void **state)
+{
+	struct cl_aux_pins *p;
+	struct file f;
+	uint64_t serial;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(5, serial);
+	hold(6, serial);
+	p = pin(6);
+	cl_aux_recall(&mount_);
+	assert_false(is_held[5]);
+	assert_true(is_held[6]);
+	assert_int_equal(recalled, 1);
+	cl_aux_pins_put(&mount_, p);
+	mount_.aux = NULL; /* a mount without aux-apps answers, too */
+	cl_aux_recall(&mount_);
+	assert_int_equal(recalled, 2);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_holds_end_with_the_files_they_are_for),
+		T(test_pins_outlast_the_file_and_no_longer),
+		T(test_holds_of_no_file_end_after_a_minute_or_two),
+		T(test_late_answers_are_released),
+		T(test_a_release_overtakes_an_answer),
+		T(test_old_pins_do_not_take_new_ones),
+		T(test_what_is_pinned_is_unsure_until_a_new_session_has_answered),
+		T(test_the_table_is_bounded),
+		T(test_a_recall_takes_what_is_not_pinned_and_says_so),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
