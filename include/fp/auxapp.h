@@ -314,7 +314,7 @@ static inline int fp_aux_replace(struct fp_aux_call *c, uint32_t len_bytes) { re
  * Say of which pieces the chunk is made, in order and without gaps from 0 to len_bytes; then return FP_AUX_PIECES. New data goes on to the next stage
  * and the store. Zeros take no space. `same`: equal to the bytes at earlier_off of this chunk, which must be in a new piece. `stored`: equal to a
  * place in a stored chunk, which this call must have held (fp_aux_hold), or got from fp_aux_earlier or fp_aux_find, whose chunks are held while the
- * file is open. Nobody checks the bytes: a wrong answer is wrong data. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that
+ * file is open for writing and nobody needs their space. Nobody checks the bytes: a wrong answer is wrong data. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that
  * replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
  */
 static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_new, -ENOTSUP, off, len); }
@@ -331,18 +331,19 @@ static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint3
 static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys) { return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys); }
 /* Number of this call for chunk_stored. */
 static inline uint64_t fp_aux_ticket(struct fp_aux_call *c) { return FP_AUX_CALL(c, ticket, 0); }
-/* Keep a stored chunk from being deleted until the file of this call is published or its mount ends. -ENOENT: it is gone already. */
+/* Keep a stored chunk from being deleted until the file of this call is closed by its last writer, or space is short and no result has named it yet: then the
+ * result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already. */
 static inline int fp_aux_hold(struct fp_aux_call *c, uint64_t chunk) { return FP_AUX_CALL(c, hold, -ENOTSUP, chunk); }
 
 /* --- what is stored: worker or event thread; blocks for a message to the manager */
 
 /*
  * The chunks with notes of the earlier version of a file being written: of what it held when it was opened or truncated, else of the newest file in the same
- * directory whose name differs only in the step number, else by `pattern` (docs/AUXAPPS.md; NULL: none). The chunks are held until the file's last close. each: nonzero ends
+ * directory whose name differs only in the step number, else by `pattern` (docs/AUXAPPS.md; NULL: none). The chunks are held until the file's last writer closes it. each: nonzero ends
  * it. 0, or -ENOENT: there is no earlier version.
  */
 static inline int fp_aux_earlier(struct fp_aux_host *h, uint64_t file_serial, const char *pattern, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg); }
-/* The chunks of the whole store whose notes have one of these keys (at most 1024), held until the files open now are closed. */
+/* The chunks of the whole store whose notes have one of these keys (at most 1024), held for the chunk of the callback as by fp_aux_hold. */
 static inline int fp_aux_find(struct fp_aux_host *h, const uint64_t *keys, uint32_t nkeys, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg); }
 /* The bytes of a held place, verified. For who trusts no digest. */
 static inline int fp_aux_read_chunk(struct fp_aux_host *h, struct fp_aux_place p, void *buf) { return FP_AUX_CALL(h, read_chunk, -ENOTSUP, p, buf); }
