@@ -14,5 +14,5 @@ $(B)/apps/ckptgen: $(wildcard tools/ckptgen/*.c) tools/ckptgen/ckptgen.h
 
 # What fp-auxhost costs: plays the mount as unit tests do.
 APPS += $(B)/apps/auxchain
-$(B)/apps/auxchain: tools/bench/auxchain.c tests/unit/aux_mount.c tests/unit/aux_mount.h include/fp/auxwire.h include/fp/auxapp.h
+$(B)/apps/auxchain: tools/bench/auxchain.c tests/unit/aux_mount.c common/memfd.c tests/unit/aux_mount.h include/fp/auxwire.h include/fp/auxapp.h
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -I include -I . -o $@ $(filter %.c,$^) -lcmocka

@@ -16,6 +16,7 @@
 #include "client/aux/internal.h"
 #include "client/aux/svc_file.h"
 #include "client/data.h"
+#include "fp/memfd.h"
 
 /* Two buffers for one of the largest chunks, and as much for smaller ones beside it. */
 #define IN_BYTES (4ull * (FP_AUX_CHUNK_MAX_BYTES + 2 * AUX_UNIT_BYTES))
@@ -32,9 +33,10 @@ static int map_region(struct cl_aux *a)
 	if (a->decode_only)
 		out_bytes = AUX_UNIT_BYTES;
 	a->region_bytes = out_bytes + IN_BYTES;
-	a->region_fd = memfd_create("fpstore-aux-region", MFD_CLOEXEC);
-	if (a->region_fd < 0 || ftruncate(a->region_fd, (off_t)a->region_bytes) < 0)
-		return -errno;
+	a->region_fd = fp_memfd_new("fpstore-aux-region", a->region_bytes);
+	rc = a->region_fd < 0 ? a->region_fd : fp_memfd_seal(a->region_fd);
+	if (rc < 0)
+		return rc;
 	at = mmap(NULL, a->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, a->region_fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;

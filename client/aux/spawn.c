@@ -6,7 +6,7 @@
  * async-signal-safe functions only, since other threads may have held any lock.
  *
  * What a plugin must not get: the store's key is in memory of fp-mount, which exec leaves behind; options of fp-mount in the environment (FP_KEY
- * names the key's file) are taken out; all descriptors but ours are closed. The pool is opened anew, read-only, so that no mprotect makes it
+ * names the key's file) are taken out; all descriptors but ours are closed. The pool is opened anew, read-only, and sealed, so that neither mprotect nor another open makes it
  * writable. Running plugins as another user or in a sandbox was left out: aux-apps open files of the application's user by design.
  */
 #include <errno.h>
@@ -25,6 +25,7 @@
 
 #include "client/aux/internal.h"
 #include "client/data/pool.h"
+#include "fp/memfd.h"
 
 #define LOW_FD     64  /* descriptors for the child are kept above what they become */
 #define FDS        8   /* 0, 1, 2 and enum fp_auxw_fd */
@@ -131,13 +132,15 @@ static int seqpacket_pair(int *ours, int *theirs)
 
 static int map_status(struct aux_host *h, int *fd)
 {
+	int rc = fp_memfd_new("fpstore-aux-status", sizeof(struct fp_auxw_status));
 	void *at;
 
-	*fd = high(memfd_create("fpstore-aux-status", MFD_CLOEXEC));
-	if (*fd < 0)
-		return *fd;
-	if (ftruncate(*fd, sizeof(struct fp_auxw_status)) < 0)
-		return -errno;
+	if (rc < 0)
+		return rc;
+	*fd = high(rc);
+	rc = *fd < 0 ? *fd : fp_memfd_seal(*fd);
+	if (rc < 0)
+		return rc;
 	at = mmap(NULL, sizeof(struct fp_auxw_status), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;

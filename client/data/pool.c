@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "fp/clock.h"
+#include "fp/memfd.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -93,14 +94,13 @@ static int map_memory(struct cl_pool *p)
 {
 	size_t bytes = p->npages * CL_PAGE_BYTES;
 	uint8_t *at;
+	int rc;
 
 	if (bytes > memory_available()) /* touching it would end in the hands of the OOM killer */
 		return -ENOMEM;
-	p->fd = memfd_create("fpstore-pool", MFD_CLOEXEC);
+	p->fd = fp_memfd_new("fpstore-pool", bytes);
 	if (p->fd < 0)
-		return -errno;
-	if (ftruncate(p->fd, (off_t)bytes) < 0)
-		return -errno;
+		return p->fd;
 	p->reserved = mmap(NULL, bytes + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p->reserved == MAP_FAILED) {
 		p->reserved = NULL;
@@ -114,7 +114,8 @@ static int map_memory(struct cl_pool *p)
 	}
 	(void)madvise(p->base, bytes, MADV_DONTDUMP);
 	fault_in(p->base, bytes);
-	return 0;
+	rc = fp_memfd_no_more_writers(p->fd); /* the host of aux-apps gets a descriptor */
+	return rc == 0 ? fp_memfd_seal(p->fd) : rc;
 }
 
 int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void (*pressure)(void *arg), void *arg,

@@ -153,6 +153,17 @@ def test_plugin_that_leaks_is_ended_at_its_limit(new_store):
 
 
 @pytest.mark.limit(180)
+def test_plugin_that_cuts_and_overwrites_shared_memory_cannot(new_store):
+    store, mount = start(new_store, "do=seize")
+    load = Load(mount)
+    wait_until("chunks", 30, lambda: load.errors or len(load.files) >= 12)
+    load.stop()
+    text = auxapps(store)
+    assert re.search(r"seized: 0\b", text), text
+    assert len(again_ms(mount)) == 0, "its host has met nothing"
+
+
+@pytest.mark.limit(180)
 def test_plugin_that_fails_too_often_is_bypassed(new_store):
     store, mount = start(new_store, "do=segv after=1")
     load = Load(mount)

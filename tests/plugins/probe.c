@@ -1,4 +1,5 @@
 /* probe: an aux-app for tests, which does to a chunk what the option `do` says. Built under several names (module.mk). */
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +30,7 @@
 #define PROBE_IN chunk_in
 #endif
 #define BLOCK 4096u
+#define POOL_FD 5
 
 struct state {
 	struct fp_aux_host *host;
@@ -103,6 +106,35 @@ static void misbehave(const char *what)
 	} else if (strcmp(what, "leak") == 0) {
 		leak();
 	}
+}
+
+/* Tries to spoil all memory that is shared: how often it could. Of what it may write to (the region, the status page) it leaves the contents. */
+static int seize(void)
+{
+	int done = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		char path[64], *p;
+		int again;
+
+		done += ftruncate(fd, 0) == 0;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		again = open(path, O_RDWR | O_CLOEXEC);
+		if (again < 0)
+			continue;
+		done += ftruncate(again, 0) == 0;
+		p = mmap(NULL, BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0);
+		if (fd == POOL_FD)
+			done += (p != MAP_FAILED) + (pwrite(again, "spoilt", 6, 0) == 6) +
+				(fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 64 << 20) == 0);
+		if (fd == POOL_FD && p != MAP_FAILED)
+			memset(p, 'S', BLOCK);
+		done += fcntl(again, F_ADD_SEALS, F_SEAL_WRITE) == 0;
+		if (p != MAP_FAILED)
+			munmap(p, BLOCK);
+		close(again);
+	}
+	return done;
 }
 
 /* -------------------------------------------------------------- chunks */
@@ -234,6 +266,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return overrun(call);
 	if (strcmp(what, "patient") == 0)
 		return patient(call);
+	if (strcmp(what, "seize") == 0)
+		fp_aux_count(s->host, "seized", seize());
 	if (strcmp(what, "sleep") == 0)
 		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
 	if (strcmp(what, "spin") == 0)
@@ -395,7 +429,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "seize", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},

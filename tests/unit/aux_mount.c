@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "fp/clock.h"
+#include "fp/memfd.h"
 
 /* Programs are in tests/unit or apps of it. */
 const char *am_dir(void)
@@ -58,10 +59,9 @@ static _Noreturn void become_host(int jobs, int services, int pool, int region, 
 
 static int memory(const char *name, size_t bytes, void *map)
 {
-	int fd = memfd_create(name, MFD_CLOEXEC);
+	int fd = fp_memfd_new(name, bytes);
 
 	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	assert_true(p != MAP_FAILED);
