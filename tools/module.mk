@@ -1,5 +1,6 @@
-# Programs of the tools: ordinary ones, nothing of fpstore is linked into them but the chunking that cdcbench measures.
-APPS += $(B)/apps/iobench $(B)/apps/appbench $(B)/apps/cdcbench $(B)/apps/ckptgen
+# Programs of the tools: ordinary ones, nothing of fpstore is linked into them but the chunking that cdcbench and
+# dupratio measure.
+APPS += $(B)/apps/iobench $(B)/apps/appbench $(B)/apps/cdcbench $(B)/apps/ckptgen $(B)/apps/dupratio
 
 $(B)/apps/iobench $(B)/apps/appbench: $(B)/apps/%: tools/bench/%.c
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -o $@ $< $(LDFLAGS) -lm
@@ -7,6 +8,11 @@ $(B)/apps/iobench $(B)/apps/appbench: $(B)/apps/%: tools/bench/%.c
 # The chunking as the plugin is built: -O3.
 $(B)/apps/cdcbench: tools/bench/cdcbench.c auxapps/dedup/cdc.c auxapps/dedup/cdc.h
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 $(CFLAGS) $(dedup_CFLAGS) -D_GNU_SOURCE= -I . $(WARN) -o $@ $(filter %.c,$^) $(LDFLAGS)
+
+# What dedup would find in two files: the plugin's own code, without a store.
+DUPRATIO_C := tools/dupratio/dupratio.c $(patsubst %,auxapps/dedup/%.c,cdc digest index pairs pieces sha1x2)
+$(B)/apps/dupratio: $(DUPRATIO_C) $(wildcard auxapps/dedup/*.h) include/fp/auxapp.h
+	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 $(CFLAGS) $(dedup_CFLAGS) -D_GNU_SOURCE= -I include -I . $(WARN) -o $@ $(filter %.c,$^) $(LDFLAGS) $(call pkg_libs,$(dedup_PKGS))
 
 # Checkpoints with a set share of duplicates (tests, benchmarks, and users who want to see what dedup finds).
 $(B)/apps/ckptgen: $(wildcard tools/ckptgen/*.c) tools/ckptgen/ckptgen.h

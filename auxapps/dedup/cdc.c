@@ -9,6 +9,10 @@
  * 32 places go into one vector. Gear alone for all places, by doubling (a sum over 32 is two sums over 16), was five times slower with AVX-512 and took
  * as long as SHA-1. Going on from the smallest piece only saves a quarter, and ties each piece to the one before.
  *
+ * The masks are nearer to each other than FastCDC's. A chunk's end cuts a piece, and so does its beginning; where data have moved, both are elsewhere than before,
+ * and cuts that depend much on the one before (few strict places, then many loose ones) take three or four pieces to be the same again. On process images
+ * that had moved, that cost a tenth of all duplicates.
+ *
  * Maps of bits instead of lists of places: data with short periods can have a place at each byte.
  */
 #include "cdc.h"
@@ -60,7 +64,7 @@ void cdc_init(struct cdc *c, uint32_t avg_bytes)
 	c->max_bytes = c->normal_bytes * 4;
 	first = bits - 2 < FIRST_BITS_MAX ? bits - 2 : FIRST_BITS_MAX;
 	c->first_end = 1u << (16 - first);
-	c->strict_mask = high_bits(bits + 1 - first);
+	c->strict_mask = high_bits(bits - 1 - first);
 	c->loose_mask = high_bits(bits - 2 - first);
 }
 

@@ -24,7 +24,8 @@ struct cdc_map {
 	uint32_t len_bytes;
 };
 
-/* Pieces of about avg_bytes (4 KiB to 1 MiB, rounded down to a power of two): a quarter of it and CDC_MIN_BYTES at least, four times at most. */
+/* Pieces of about avg_bytes (4 KiB to 1 MiB, rounded down to a power of two; less of it on random data, more on what has periods): a quarter of it and CDC_MIN_BYTES
+ * at least, four times at most. */
 void cdc_init(struct cdc *c, uint32_t avg_bytes);
 
 /*

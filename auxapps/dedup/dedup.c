@@ -506,7 +506,7 @@ static const char *const scopes[] = { "file", "store", NULL };
 static const struct fp_aux_option options[] = {
 	{ .name = "hash", .fallback = "sha1", .choices = hashes, .help = "sha1, sha256, or xxh3: fast, and each duplicate is read and compared byte by byte." },
 	{ .name = "chunking", .fallback = "cdc", .choices = chunkings, .help = "cdc: cut by content, finds what has moved. fixed: equal sizes, finds what is where it was." },
-	{ .name = "size", .fallback = "32KiB", .is_size = true, .min = 4 << 10, .max = 1 << 20, .help = "Of a piece, 4KiB to 1MiB; with cdc the average. Smaller finds more and notes more." },
+	{ .name = "size", .fallback = "16KiB", .is_size = true, .min = 4 << 10, .max = 1 << 20, .help = "Of a piece, 4KiB to 1MiB; with cdc the average. Smaller finds more and notes more." },
 	{ .name = "scope", .fallback = "file", .choices = scopes, .help = "file: compare with the earlier version of the file. store: with everything in the store, too." },
 	{ .name = "pattern", .help = "How names of one file's versions differ: * stands for the step, e.g. chk_*/rank.dat. Default: digits that grow." },
 	{ .name = "pays", .fallback = "2%", .help = "Share of duplicates below which it turns itself off and only samples. 0%: never." },

@@ -3,7 +3,7 @@
  *
  * Where OpenSSL refuses SHA-1 (FIPS), it is refused here too, also if sha1x2.h could do it.
  *
- * The digest is fetched once per context: asking OpenSSL by name for each piece of 32 KiB costs as much as 3 KiB of SHA-1.
+ * The digest is fetched once per context: asking OpenSSL by name for each piece costs as much as 3 KiB of SHA-1.
  */
 #include "digest.h"
 

@@ -3,7 +3,7 @@
  *
  * Little-endian: u8 version (1), u8 kind of digest (digest.h), u8 generation, u8 zero, u32 bytes of the pieces if they are all
  * alike but the last, else 0; then for each piece, as they lie in the chunk: u24 its bytes (only if they are not alike), and the digest.
- * The generation counts the versions of a file, modulo 256. 23 bytes per piece of 32 KiB are 0.07 % of the data.
+ * The generation counts the versions of a file, modulo 256. 23 bytes per piece of 12 KiB (size=16KiB on random data) are 0.19 % of the data.
  */
 #ifndef DEDUP_NOTE_H
 #define DEDUP_NOTE_H

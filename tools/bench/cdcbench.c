@@ -15,7 +15,7 @@
 #define CHUNK_BYTES (1u << 20)
 #define PART_BYTES  (64u << 10)
 #define CHUNKS      256u
-#define AVG_BYTES   (32u << 10) /* dedup's default */
+#define AVG_BYTES   (16u << 10) /* dedup's default */
 
 static double thread_s(void)
 {
