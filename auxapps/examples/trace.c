@@ -14,7 +14,7 @@ struct trace { struct fp_aux_host *host; FILE *file; };
 static const char *const names[FP_AUX_OP_COUNT] = {
 	"lookup", "getattr", "setattr", "truncate", "readlink", "mknod", "mkdir", "unlink", "rmdir", "symlink", "rename", "link", "open",
 	"create", "read", "write", "flush", "release", "fsync", "opendir", "readdir", "releasedir", "fsyncdir", "statfs", "setxattr",
-	"getxattr", "listxattr", "removexattr", "fallocate", "lseek", "copy_file_range",
+	"getxattr", "listxattr", "removexattr", "fallocate", "lseek", "copy_file_range", "ioctl",
 };
 
 static int call(void *state, struct fp_aux_call *c, const struct fp_aux_io *io)

@@ -107,6 +107,7 @@ int aux_app_load(struct aux_host *h, struct aux_app *a, const char *word, const 
 	}
 	a->plugin = p;
 	atomic_store(&a->deadline_ms, a->words.deadline_ms);
+	atomic_store(&a->ask_ms, a->words.ask_ms);
 	atomic_store(&a->idle_ms, a->words.idle_ms);
 	atomic_store(&a->verify, a->words.verify);
 	aux_stage_init(a);
@@ -257,8 +258,7 @@ static void hold(struct aux_app *a, bool on)
 {
 	if (aux_stage_is(a))
 		aux_stage_pause(a, on);
-	if (a->events.started)
-		aux_events_pause(a, on);
+	aux_events_pause(a, on);
 	aux_decode_pause(a, on);
 }
 
@@ -293,6 +293,7 @@ static int change_word(struct aux_host *h, struct aux_app *a, const char *name, 
 	if (rc < 0)
 		return rc;
 	atomic_store(&a->deadline_ms, a->words.deadline_ms);
+	atomic_store(&a->ask_ms, a->words.ask_ms);
 	atomic_store(&a->idle_ms, a->words.idle_ms);
 	atomic_store(&a->verify, a->words.verify);
 	if (!aux_stage_is(a))
@@ -413,13 +414,12 @@ static int begin_app(struct aux_host *h, struct aux_app *a, char why[AUX_WHY_BYT
 	if (rc < 0)
 		return rc;
 	snprintf(why, AUX_WHY_BYTES, "no thread could be made");
-	a->events.cpu = aux_cores_cpu(h->cores, 0);
 	if (aux_stage_is(a)) {
 		set_demand(h, a);
 		rc = set_active(h, a, h->control->demand[a->index].min);
 	}
-	if (rc == 0 && !a->bypassed && aux_events_wanted(a))
-		rc = aux_events_start(a);
+	if (rc == 0 && !a->bypassed)
+		rc = aux_events_start(a, aux_cores_cpu(h->cores, 0));
 	return rc;
 }
 
@@ -455,7 +455,7 @@ static void end(struct aux_host *h)
 	for (uint32_t i = 0; i < h->napps; i++) {
 		if (aux_stage_is(h->app[i]))
 			aux_stage_stop(h->app[i]);
-		if (h->app[i] && h->app[i]->events.started)
+		if (h->app[i])
 			aux_events_stop(h->app[i]);
 	}
 	aux_decode_stop(h);

@@ -1,8 +1,9 @@
 /*
- * The event thread of an aux-app: FUSE calls, sealed files, complete sets, messages of other nodes, stored chunks, idle time. One at a time, in the
- * order in which fp-mount sent them.
+ * The event threads of an aux-app. One for sealed files, complete sets, messages of other nodes, stored chunks, idle time and FUSE calls that are over; another
+ * for FUSE calls that an application waits for, which must not queue up behind a file that takes long. One event at a time on each, in the order in which
+ * fp-mount sent them.
  *
- * Made only for an aux-app that has one of these callbacks. The queue is filled by the main thread, which never waits: what does not fit is refused with
+ * Made only for an aux-app that has such callbacks. A queue is filled by the main thread, which never waits: what does not fit is refused with
  * -EBUSY, and fp-mount, which gives each event a number, holds back before that. A message for several aux-apps is copied for each, and answered when
  * the last one is through.
  */
@@ -14,7 +15,6 @@
 #include "auxapps/host/host.h"
 #include "fp/clock.h"
 
-#define IO_WAIT_MS 2000u
 #define QUIET_NS 100000000ull
 
 /* -------------------------------------------------------------- answers */
@@ -85,7 +85,7 @@ static int run_io(struct aux_app *a, struct aux_event *e, struct aux_call *c)
 	if (m->new_name_bytes == 0)
 		io.new_name = NULL;
 	io.data = m->data_bytes == 0 ? NULL : far ? a->h->region_ro + m->data_region : at;
-	aux_call_begin(c, a, m->wait ? IO_WAIT_MS : atomic_load(&a->deadline_ms), !m->wait);
+	aux_call_begin(c, a, atomic_load(m->wait ? &a->ask_ms : &a->deadline_ms), !m->wait);
 	c->cancelled = &e->cancelled;
 	int rc = op->fn(a->state, (struct fp_aux_call *)c, &io);
 
@@ -233,10 +233,10 @@ static bool idle_due(struct aux_app *a, uint64_t *last_ns, uint64_t *until_ns)
 }
 
 /* The next event, or NULL: it is time for idle, or the end. With the lock. */
-static struct aux_event *next_event(struct aux_app *a, uint64_t *last_idle_ns)
+static struct aux_event *next_event(struct aux_events *q, uint64_t *last_idle_ns)
 {
-	struct aux_events *q = &a->events;
-	bool idle = a->plugin->app.idle != NULL;
+	struct aux_app *a = q->app;
+	bool idle = a->plugin->app.idle && q == &a->events;
 
 	while (!q->stop && (!q->head || q->paused)) {
 		struct timespec ts;
@@ -265,8 +265,8 @@ static struct aux_event *next_event(struct aux_app *a, uint64_t *last_idle_ns)
 
 static void *events_thread(void *arg)
 {
-	struct aux_app *a = arg;
-	struct aux_events *q = &a->events;
+	struct aux_events *q = arg;
+	struct aux_app *a = q->app;
 	struct aux_thread self;
 	uint64_t last_idle_ns = 0;
 
@@ -275,7 +275,7 @@ static void *events_thread(void *arg)
 	aux_thread_begin(&self, a->h, a->index, q->cpu);
 	pthread_mutex_lock(&q->lock);
 	while (!q->stop) {
-		struct aux_event *e = next_event(a, &last_idle_ns);
+		struct aux_event *e = next_event(q, &last_idle_ns);
 
 		if (q->stop && !e)
 			break;
@@ -300,19 +300,27 @@ static void *events_thread(void *arg)
 	return NULL;
 }
 
-bool aux_events_wanted(const struct aux_app *a)
+/* Has it a FUSE call that is waited for, or one that is not? */
+static bool has_io(const struct aux_app *a, bool waited)
 {
 	const struct fp_aux_app *p = &a->plugin->app;
-	bool io = false;
 
-	for (int i = 0; i < FP_AUX_OP_COUNT; i++)
-		io = io || p->io[i].fn;
-	return io || p->write || p->chunk_stored || p->file_sealed || p->set_complete || p->idle || p->message;
+	for (int i = 0; i < FP_AUX_OP_COUNT; i++) {
+		if (p->io[i].fn && ((p->io[i].flags & FP_AUX_WAIT) != 0) == waited)
+			return true;
+	}
+	return false;
 }
 
-void aux_events_init(struct aux_app *a)
+static bool has_events(const struct aux_app *a)
 {
-	struct aux_events *q = &a->events;
+	const struct fp_aux_app *p = &a->plugin->app;
+
+	return has_io(a, false) || p->write || p->chunk_stored || p->file_sealed || p->set_complete || p->idle || p->message;
+}
+
+static void queue_init(struct aux_events *q, struct aux_app *a)
+{
 	pthread_condattr_t attr;
 
 	pthread_mutex_init(&q->lock, NULL);
@@ -322,22 +330,44 @@ void aux_events_init(struct aux_app *a)
 	pthread_cond_init(&q->quiet, &attr);
 	pthread_condattr_destroy(&attr);
 	q->tail = &q->head;
+	q->app = a;
 	q->cpu = -1;
 }
 
-int aux_events_start(struct aux_app *a)
+void aux_events_init(struct aux_app *a)
 {
-	int rc = -pthread_create(&a->events.thread, NULL, events_thread, a);
+	queue_init(&a->events, a);
+	queue_init(&a->asks, a);
+}
 
-	a->events.started = rc == 0;
+static int queue_start(struct aux_events *q, int cpu)
+{
+	q->cpu = cpu;
+	int rc = -pthread_create(&q->thread, NULL, events_thread, q);
+
+	q->started = rc == 0;
+	return rc;
+}
+
+int aux_events_start(struct aux_app *a, int cpu)
+{
+	int rc = has_events(a) ? queue_start(&a->events, cpu) : 0;
+
+	if (rc == 0 && has_io(a, true))
+		rc = queue_start(&a->asks, cpu);
 	return rc;
 }
 
 /* -------------------------------------------------------------- from outside */
 
+static struct aux_events *queue_of(struct aux_app *a, const struct fp_auxw_head *m)
+{
+	return m->type == FP_AUXW_EVENT && ((const struct fp_auxw_event *)(const void *)m)->wait ? &a->asks : &a->events;
+}
+
 void aux_event_submit(struct aux_app *a, const struct fp_auxw_head *m, struct aux_done *done)
 {
-	struct aux_events *q = &a->events;
+	struct aux_events *q = queue_of(a, m);
 	struct aux_event *e = q->started ? malloc(sizeof(*e) + m->len_bytes + 1) : NULL;
 	int rc = q->started ? -ENOMEM : -ENOTSUP;
 
@@ -363,7 +393,7 @@ void aux_event_submit(struct aux_app *a, const struct fp_auxw_head *m, struct au
 	free(e);
 	if (rc == -EBUSY)
 		aux_log(a->h, a->index, FP_AUX_WARN, "%u events wait for it: the next ones are left out", AUX_EVENTS_MAX);
-	aux_done_put(a->h, done, a->index, rc);
+	aux_done_put(a->h, done, FP_AUXW_NO_APP, rc); /* that is not its word */
 }
 
 void aux_event_broadcast(struct aux_host *h, const struct fp_auxw_head *m, uint32_t has)
@@ -382,44 +412,62 @@ void aux_event_broadcast(struct aux_host *h, const struct fp_auxw_head *m, uint3
 		aux_done_put(h, done, FP_AUXW_NO_APP, 0);
 }
 
+static void queue_cancel(struct aux_events *q, uint64_t id, bool all)
+{
+	if (!q->started)
+		return;
+	pthread_mutex_lock(&q->lock);
+	for (struct aux_event *e = q->running ? q->running : q->head; e; e = e == q->running ? q->head : e->next) {
+		if (all || (e->done && e->done->id == id))
+			atomic_store(&e->cancelled, true);
+	}
+	pthread_mutex_unlock(&q->lock);
+}
+
 void aux_event_cancel(struct aux_host *h, uint64_t id, bool all)
 {
 	for (uint32_t i = 0; i < h->napps; i++) {
-		struct aux_events *q = h->app[i] ? &h->app[i]->events : NULL;
-
-		if (!q || !q->started)
+		if (!h->app[i])
 			continue;
-		pthread_mutex_lock(&q->lock);
-		for (struct aux_event *e = q->running ? q->running : q->head; e; e = e == q->running ? q->head : e->next) {
-			if (all || (e->done && e->done->id == id))
-				atomic_store(&e->cancelled, true);
-		}
-		pthread_mutex_unlock(&q->lock);
+		queue_cancel(&h->app[i]->events, id, all);
+		queue_cancel(&h->app[i]->asks, id, all);
 	}
 }
 
-void aux_events_pause(struct aux_app *a, bool pause)
+static void queue_pause(struct aux_events *q, bool pause)
 {
-	struct aux_events *q = &a->events;
-
+	if (!q->started)
+		return;
 	pthread_mutex_lock(&q->lock);
 	q->paused = pause;
-	while (pause && q->busy && !atomic_load(&a->h->stopping))
+	while (pause && q->busy && !atomic_load(&q->app->h->stopping))
 		pthread_cond_wait(&q->quiet, &q->lock);
 	pthread_cond_signal(&q->wake);
 	pthread_mutex_unlock(&q->lock);
 }
 
-void aux_events_stop(struct aux_app *a)
+/* Those that an application waits for last, and so for the shortest time. */
+void aux_events_pause(struct aux_app *a, bool pause)
 {
-	struct aux_events *q = &a->events;
+	queue_pause(&a->events, pause);
+	queue_pause(&a->asks, pause);
+}
 
+static void queue_stop(struct aux_events *q)
+{
+	if (!q->started)
+		return;
 	pthread_mutex_lock(&q->lock);
 	q->stop = true;
 	pthread_cond_broadcast(&q->wake);
 	pthread_cond_broadcast(&q->quiet);
 	pthread_mutex_unlock(&q->lock);
-	if (q->started)
-		pthread_join(q->thread, NULL);
+	pthread_join(q->thread, NULL);
 	q->started = false;
+}
+
+void aux_events_stop(struct aux_app *a)
+{
+	queue_stop(&a->events);
+	queue_stop(&a->asks);
 }

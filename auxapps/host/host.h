@@ -5,7 +5,7 @@
  * control thread           loads and starts aux-apps, changes options and cores, stops them (control.c)
  * worker threads           of a stage, one aux-app's chunk_out or write (stage.c). After its own stage a worker runs the next one too, if that stage's
  *                          core is its own, or its work is less than a wake-up costs
- * event thread             of an aux-app: FUSE calls, files, sets, messages, idle, chunk_stored (event.c)
+ * event thread             of an aux-app: FUSE calls, files, sets, messages, idle, chunk_stored (event.c); another one for FUSE calls that are waited for
  * loader thread            of root's host: dlopen, with the privilege that the others have given up (loader.c)
  * decode threads           chunk_in, backwards through all stages of a chunk (decode.c)
  *
@@ -124,6 +124,7 @@ struct aux_event {
 struct aux_events {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, quiet;
+	struct aux_app *app;
 	struct aux_event *head, **tail, *running;
 	bool busy;                     /* in a callback */
 	uint32_t queued;
@@ -145,7 +146,7 @@ struct aux_app {
 	bool bypassed;                 /* there only to decode */
 	struct aux_plugin *plugin;     /* NULL: no aux-app in this place */
 	struct aux_words words;        /* control thread; what others need of it is below */
-	_Atomic uint32_t deadline_ms, idle_ms;
+	_Atomic uint32_t deadline_ms, ask_ms, idle_ms;
 	_Atomic bool verify;
 	struct aux_options *options;
 	void *state;
@@ -153,7 +154,7 @@ struct aux_app {
 	struct fp_auxw_stats *stats;
 	_Atomic uint32_t ncounters;
 	struct aux_stage stage;
-	struct aux_events events;
+	struct aux_events events, asks; /* asks: FUSE calls that an application waits for */
 	pthread_rwlock_t in_lock;      /* chunk_in: read by several, written where the plugin takes one call at a time, and to keep them out */
 	_Atomic uint64_t next_ticket;
 	struct aux_table *table;       /* of `write`: what enters the hash table when it is stored (figure2.c) */
@@ -308,8 +309,8 @@ void aux_jobs_cancel(struct aux_host *h, uint64_t id, bool all);
 /* -------------------------------------------------------------- event.c */
 
 void aux_events_init(struct aux_app *a);
-bool aux_events_wanted(const struct aux_app *a);
-int aux_events_start(struct aux_app *a);
+/* The threads it needs. */
+int aux_events_start(struct aux_app *a, int cpu);
 /* Queue a message for one aux-app. Answers at once if that can't be. Main thread, never waits. */
 void aux_event_submit(struct aux_app *a, const struct fp_auxw_head *m, struct aux_done *done);
 /* For all of them that have `has`. */

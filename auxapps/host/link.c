@@ -195,7 +195,7 @@ static void to_app(struct aux_host *h, const struct fp_auxw_head *m, uint32_t ap
 	if (a)
 		aux_event_submit(a, m, aux_done_new(m->id, 1));
 	else
-		aux_link_done(h, m->id, app, -ENOTSUP, 0);
+		aux_link_done(h, m->id, FP_AUXW_NO_APP, -ENOTSUP, 0);
 }
 
 static void on_cancel(struct aux_host *h, uint64_t id)

@@ -43,6 +43,7 @@ struct aux_words {
 	bool required;
 	uint32_t queue;                /* chunks that may wait for the stage */
 	uint32_t deadline_ms, idle_ms;
+	uint32_t ask_ms;               /* deadline of calls that an application waits for: `deadline`, if it is given */
 	uint32_t failures_max, nodes;  /* fp-mount's: only checked here. nodes 0: all */
 	bool verify;
 };

@@ -130,12 +130,21 @@ static int set_bool(bool *out, const char *value)
 	return b < 0 ? b : 0;
 }
 
+static int set_deadline(struct aux_words *w, const char *value)
+{
+	int rc = set_time(&w->deadline_ms, value, 10, FP_HOUR_MS(1));
+
+	if (rc == 0)
+		w->ask_ms = w->deadline_ms;
+	return rc;
+}
+
 static int own_set(struct aux_words *w, int which, const char *value)
 {
 	switch (which) {
 	case 0: return set_cores(w, value);
 	case 1: return set_count(&w->queue, value, 1, 256);
-	case 2: return set_time(&w->deadline_ms, value, 10, FP_HOUR_MS(1));
+	case 2: return set_deadline(w, value);
 	case 3: return set_time(&w->idle_ms, value, 100, FP_HOUR_MS(24));
 	case 4: return set_bool(&w->verify, value);
 	case 5: w->required = true; return value[0] == '\0' ? 0 : -EINVAL;
@@ -347,7 +356,7 @@ int aux_options_parse(const struct aux_plugin *p, const char *declaration, struc
 		return fail(why, -ENOMEM, "out of memory");
 	o->plugin = p;
 	o->n = p->noptions;
-	*words = (struct aux_words){.cores_min = 1, .cores_max = 1, .queue = 8, .deadline_ms = 10000, .idle_ms = 1000, .failures_max = 3,
+	*words = (struct aux_words){.cores_min = 1, .cores_max = 1, .queue = 8, .deadline_ms = 10000, .ask_ms = FP_AUX_WAIT_MS, .idle_ms = 1000, .failures_max = 3,
 				    .verify = !p->from_dir};
 	rc = fallbacks(o, why);
 	if (rc == 0)

@@ -76,7 +76,7 @@ static void pump_kind(struct cl_aux *a, enum aux_kind kind, struct aux_call_list
 
 void cl_aux_calls_pump(struct cl_aux *a, struct aux_call_list *dead)
 {
-	static const enum aux_kind order[] = { AUX_IN, AUX_STORED, AUX_EVENT, AUX_OUT };
+	static const enum aux_kind order[] = { AUX_IN, AUX_ASK, AUX_STORED, AUX_EVENT, AUX_OUT };
 
 	if (a->state != AUX_UP)
 		return;

@@ -97,6 +97,11 @@ static const char *take_deadline(const char *value, struct cl_aux_decl *d)
 	return duration("deadline", value, 10, FP_HOUR_MS(1), &d->deadline_ms);
 }
 
+bool cl_aux_decl_deadline(const char *value, uint64_t *out_ms)
+{
+	return !duration("deadline", value, 10, FP_HOUR_MS(1), out_ms);
+}
+
 static const char *take_idle(const char *value, struct cl_aux_decl *d)
 {
 	return duration("idle", value, 100, FP_HOUR_MS(24), &d->idle_ms);

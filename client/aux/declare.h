@@ -16,7 +16,7 @@
 #define CL_AUX_FAILURES        3u    /* within CL_AUX_FAILURES_MS: option `failures` */
 #define CL_AUX_FAILURES_MS     60000u
 #define CL_AUX_DEADLINE_MS     10000u /* chunks: option `deadline` */
-#define CL_AUX_IO_DEADLINE_MS  2000u  /* calls that an application waits for, unless `deadline` is given */
+#define CL_AUX_IO_DEADLINE_MS  FP_AUX_WAIT_MS /* calls that an application waits for, unless `deadline` is given */
 
 struct cl_aux_decl {
 	char text[1024];               /* as declared */
@@ -33,6 +33,8 @@ struct cl_aux_decl {
 
 /* NULL, or why not (static text, of one thread). */
 const char *cl_aux_decl_parse(const char *text, struct cl_aux_decl *out);
+/* The value of `deadline=`: false: it is none, and *out_ms is as it was. */
+bool cl_aux_decl_deadline(const char *value, uint64_t *out_ms);
 /* struct fp_opt.check: the same for one declaration. */
 const char *cl_aux_decl_check(const char *text);
 /* All of them, in order: names differ. Returns how many, or -EINVAL and why. */

@@ -1,5 +1,5 @@
 /*
- * Events for aux-apps (see events.h): built here, queued and sent as calls (calls.c).
+ * Events for aux-apps (see events.h): built here, queued and sent as calls (calls.c). Those that an application waits for are asked in ask.c.
  *
  * Every event has an id, which the host answers: so that no more than it takes are under way (AUX_EVENTS_MAX), data in the region comes back, and who asked
  * before a call is carried out gets the answer. Events of one file stay in order, since all go through one list and one socket. An event under way
@@ -15,27 +15,13 @@
 #include <string.h>
 
 #include "client/aux/earlier.h"
+#include "client/aux/event.h"
 #include "client/aux/internal.h"
 
-#define SUBSCRIBED   0x80u
 #define QUEUE_MS     10000u
-#define ANSWER_MS    120000u /* many times every deadline: hosts that die are replaced meanwhile */
 #define TRIES_MAX    3u
 
-struct event {
-	struct aux_call call;          /* first */
-	uint32_t users;                /* lock */
-	bool finished;                 /* lock */
-	int status;                    /* lock */
-	bool has_room;                 /* lock */
-	uint64_t room_off;
-	uint32_t big_bytes;            /* of data that goes through the region: at the end of msg */
-	uint32_t len_bytes;            /* of the message without these */
-	_Alignas(16) uint8_t msg[];
-};
-
-/* lock held. */
-static void event_put(struct cl_aux *a, struct event *e)
+void cl_aux_event_put(struct cl_aux *a, struct aux_event *e)
 {
 	if (--e->users > 0)
 		return;
@@ -44,13 +30,19 @@ static void event_put(struct cl_aux *a, struct event *e)
 	free(e);
 }
 
+/* lock held: who would be asked does not run any more, and the host that is to come knows it as one that decodes. */
+static bool nobody_there(const struct cl_aux *a, const struct aux_event *e)
+{
+	return e->call.kind == AUX_ASK && (a->app[e->app].bypassed || a->app[e->app].failed);
+}
+
 static int send_event(struct cl_aux *a, struct aux_call *c)
 {
-	struct event *e = (struct event *)c;
+	struct aux_event *e = (struct aux_event *)c;
 	struct fp_auxw_head *h = (struct fp_auxw_head *)(void *)e->msg;
 	struct iovec iov = { e->msg, e->len_bytes };
 
-	if (c->tries >= TRIES_MAX)
+	if (c->tries >= TRIES_MAX || e->left || nobody_there(a, e))
 		return -EIO;
 	if (e->big_bytes > 0 && !e->has_room) {
 		if (!cl_aux_region_get(&a->out_room, e->big_bytes, &e->room_off))
@@ -97,24 +89,26 @@ static void change_done(struct cl_aux *a, const struct fp_auxw_change *c, bool a
 
 static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
 {
-	struct event *e = (struct event *)c;
+	struct aux_event *e = (struct aux_event *)c;
 	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
 
 	pthread_mutex_lock(&a->lock);
 	e->finished = true;
 	e->status = msg && msg->type == FP_AUXW_DONE ? ((const struct fp_auxw_done *)msg)->status : status;
+	if (e->call.kind == AUX_ASK && msg && msg->type == FP_AUXW_DONE)
+		cl_aux_answered(a, e, (const struct fp_auxw_done *)msg);
 	if (((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
 		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg != NULL, e->status);
-	event_put(a, e);
+	cl_aux_event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);
 	pthread_mutex_unlock(&a->lock);
-	cl_aux_calls_finish(a, &dead, -EIO);
+	cl_aux_calls_finish(a, &dead, 0);
 }
 
-static struct event *event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes)
+static struct aux_event *event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes)
 {
-	struct event *e = calloc(1, sizeof(*e) + len_bytes + big_bytes);
+	struct aux_event *e = calloc(1, sizeof(*e) + len_bytes + big_bytes);
 
 	if (!e)
 		return NULL;
@@ -138,12 +132,12 @@ static uint32_t text_bytes(const char *s)
 	return s ? (uint32_t)strlen(s) : 0;
 }
 
-static struct event *io_event(const struct fp_aux_io *io, uint32_t app, uint8_t flags)
+struct aux_event *cl_aux_io_event(const struct fp_aux_io *io, uint32_t app, uint8_t flags)
 {
 	bool with_data = io->data && ((flags & FP_AUX_WANT_DATA) || io->op != FP_AUX_OP_WRITE);
 	uint32_t data = with_data ? (uint32_t)io->len_bytes : 0, big = data > FP_AUXW_INLINE_BYTES ? data : 0;
 	uint32_t name = text_bytes(io->name), new_name = text_bytes(io->new_name);
-	struct event *e = event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
+	struct aux_event *e = event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
 	struct fp_auxw_event *m;
 	uint8_t *at;
 
@@ -156,6 +150,9 @@ static struct event *io_event(const struct fp_aux_io *io, uint32_t app, uint8_t 
 	m->io.data = NULL;
 	m->app = app;
 	m->wait = (flags & FP_AUX_WAIT) != 0;
+	e->app = app;
+	if (m->wait)
+		e->call.kind = AUX_ASK;
 	m->name_bytes = name;
 	m->new_name_bytes = new_name;
 	m->data_bytes = data;
@@ -180,45 +177,7 @@ static uint8_t flags_of(struct cl_aux *a, uint32_t i, uint32_t op)
 	pthread_mutex_lock(&a->lock);
 	flags = p->bypassed || p->failed ? 0 : p->info.io_flags[op];
 	pthread_mutex_unlock(&a->lock);
-	return flags & SUBSCRIBED ? flags : 0;
-}
-
-static int ask(struct cl_aux *a, uint32_t app, struct event *e)
-{
-	uint64_t until_ms = fp_now_ms() + ANSWER_MS;
-	struct timespec ts = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
-	int rc = 0;
-
-	e->users = 2;
-	cl_aux_call_submit(a, &e->call);
-	pthread_mutex_lock(&a->lock);
-	while (!e->finished && rc == 0)
-		rc = pthread_cond_timedwait(&a->cond, &a->lock, &ts);
-	if (e->finished && e->status < 0 && e->status > -4096 && e->status != -EIO)
-		rc = e->status;
-	else if (!e->finished || e->status == -EIO) /* nobody could be asked, or EIO is what it said */
-		rc = a->app[app].decl.required || e->finished ? e->status : 0;
-	else
-		rc = 0;
-	event_put(a, e);
-	pthread_mutex_unlock(&a->lock);
-	return rc;
-}
-
-int cl_aux_events_before(struct cl_aux *a, const struct fp_aux_io *io)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < a->napps && rc == 0; i++) {
-		uint8_t flags = flags_of(a, i, io->op);
-		struct event *e = flags & FP_AUX_WAIT ? io_event(io, i, flags) : NULL;
-
-		if (e)
-			rc = ask(a, i, e);
-		else if (flags & FP_AUX_WAIT)
-			rc = -ENOMEM;
-	}
-	return rc;
+	return flags & AUX_SUBSCRIBED ? flags : 0;
 }
 
 bool cl_aux_events_reserve(struct cl_aux *a)
@@ -254,7 +213,7 @@ void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io)
 {
 	for (uint32_t i = 0; i < a->napps; i++) {
 		uint8_t flags = flags_of(a, i, io->op);
-		struct event *e = flags && !(flags & FP_AUX_WAIT) ? io_event(io, i, flags) : NULL;
+		struct aux_event *e = flags && !(flags & FP_AUX_WAIT) ? cl_aux_io_event(io, i, flags) : NULL;
 
 		if (e)
 			cl_aux_call_submit(a, &e->call);
@@ -274,7 +233,7 @@ static void tell_sealed(struct cl_aux *a, struct aux_task *t)
 	struct sealed *s = (struct sealed *)t;
 	char path[4096] = "";
 	struct fp_auxw_file *m;
-	struct event *e;
+	struct aux_event *e;
 	uint32_t len;
 
 	if (cl_aux_path_of(a, s->file.ino, path, sizeof(path)) < 0)
@@ -317,7 +276,7 @@ void cl_aux_message(struct cl_mount *m, const Fp__AuxMsg *msg)
 	struct cl_aux *a = m->aux;
 	uint32_t node = (uint32_t)strlen(msg->node);
 	struct fp_auxw_message *w;
-	struct event *e;
+	struct aux_event *e;
 	int app;
 
 	if (!a || node > 255 || msg->data.len > FP_AUX_MESSAGE_MAX_BYTES)
@@ -347,6 +306,8 @@ static void remember(struct aux_app *p, const char *name, const char *value)
 	size_t len = strlen(name);
 	uint32_t i;
 
+	if (strcmp(name, "deadline") == 0)
+		(void)cl_aux_decl_deadline(value, &p->deadline_ms); /* how long applications wait for it; one that is not valid is refused by the host */
 	if (len + strlen(value) + 2 > sizeof(p->changed[0]))
 		return;
 	for (i = 0; i < p->nchanged; i++)
@@ -378,7 +339,7 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 {
 	struct cl_aux *a = m->aux;
 	struct fp_auxw_change *w;
-	struct event *e = NULL;
+	struct aux_event *e = NULL;
 	size_t len = strlen(msg->name) + 1 + strlen(msg->value);
 	int app;
 

@@ -43,7 +43,7 @@ struct aux_host {
 };
 
 /* What was sent to the host, or will be, and has an answer or none (oneway). Embedded in what it is about. */
-enum aux_kind { AUX_OUT, AUX_IN, AUX_EVENT, AUX_STORED, AUX_KINDS };
+enum aux_kind { AUX_OUT, AUX_IN, AUX_EVENT, AUX_ASK, AUX_STORED, AUX_KINDS }; /* AUX_ASK: an event that an application waits for */
 
 struct aux_call {
 	TAILQ_ENTRY(aux_call) link;    /* lock: waiting or sent */
@@ -81,6 +81,8 @@ struct aux_app {
 	uint64_t failed_ms[100];       /* ring of the last `failures` */
 	uint64_t failures, restarts;
 	uint64_t counted_from;         /* failures before do not count: it was taken in again */
+	uint64_t deadline_ms;          /* as `fpctl auxapps set` has changed it; 0: as declared */
+	uint64_t asked_ms;             /* when it last answered a call that an application waits for */
 	struct aux_totals totals;
 };
 

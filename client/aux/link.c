@@ -83,6 +83,8 @@ void cl_aux_refresh_wishes(struct cl_aux *a)
 
 		if (p->failed)
 			a->anything_failed = chunks = true; /* writes must come here to fail */
+		for (uint32_t op = 0; p->failed && op < FP_AUX_OP_COUNT; op++)
+			flags[op] |= wishes_of(p->info.io_flags[op]) & AUX_WANTS_BEFORE; /* and so must calls that it would be asked about */
 		if (p->failed || p->bypassed)
 			continue;
 		chunks |= (p->info.has & FP_AUXW_HAS_OUT) != 0;

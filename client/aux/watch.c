@@ -286,6 +286,7 @@ void cl_aux_failed(struct cl_aux *a, int app, const char *why)
 		cl_aux_calls_drop(a, AUX_OUT, &dead);
 	if (!cl_aux_needs_host(a)) {
 		cl_aux_calls_drop(a, AUX_EVENT, &dead);
+		cl_aux_calls_drop(a, AUX_ASK, &dead);
 		cl_aux_calls_drop(a, AUX_STORED, &dead);
 	}
 	pthread_mutex_unlock(&a->lock);

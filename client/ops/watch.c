@@ -79,6 +79,23 @@ static bool remember(fuse_req_t req, const struct fp_aux_io *io, bool tell, bool
     return true;
 }
 
+static bool interrupted(void *req)
+{
+    return fuse_req_interrupted(req);
+}
+
+/* Nobody can take it back: what it gives back would be lost. */
+static bool is_release(uint32_t op)
+{
+    return op == FP_AUX_OP_RELEASE || op == FP_AUX_OP_RELEASEDIR;
+}
+
+/* A program that closes does not try again. */
+static bool is_end(uint32_t op)
+{
+    return op == FP_AUX_OP_FLUSH || is_release(op);
+}
+
 /* False: an aux-app refuses the call, and it has been answered. */
 static bool admit(fuse_req_t req, struct fp_aux_io *io)
 {
@@ -95,8 +112,8 @@ static bool admit(fuse_req_t req, struct fp_aux_io *io)
     io->pid = (uint32_t)ctx->pid;
     io->time_ns = fp_wall_ns();
     if (wants & AUX_WANTS_BEFORE)
-        rc = cl_aux_events_before(a, io);
-    if (rc < 0) {
+        rc = cl_aux_events_before(a, io, is_end(io->op) ? NULL : interrupted, req);
+    if (rc < 0 && !is_release(io->op)) {
         cl_reply_err(req, -rc);
         return false;
     }
@@ -368,6 +385,13 @@ static void w_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, s
     cl_op_copy_file_range(req, ino_in, off_in, fi_in, ino_out, off_out, fi_out, len, flags);
 }
 
+static void w_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
+                    unsigned flags, const void *in_buf, size_t in_bufsz, size_t out_bufsz)
+{
+    WATCHED(FP_AUX_OP_IOCTL, .ino = ino, .flags = cmd);
+    cl_op_ioctl(req, ino, cmd, arg, fi, flags, in_buf, in_bufsz, out_bufsz);
+}
+
 #define WATCH(op_name, field)                                                                                \
     do {                                                                                                     \
         if (cl_aux_events_wanted(a, op_name)) {                                                              \
@@ -417,6 +441,7 @@ static void watch_files(struct cl_aux *a, struct fuse_lowlevel_ops *ops)
     WATCH(FP_AUX_OP_FALLOCATE, fallocate);
     WATCH(FP_AUX_OP_LSEEK, lseek);
     WATCH(FP_AUX_OP_COPY_FILE_RANGE, copy_file_range);
+    WATCH(FP_AUX_OP_IOCTL, ioctl);
 }
 
 void cl_ops_watch(struct cl_mount *m, struct fuse_lowlevel_ops *ops)

@@ -12,7 +12,8 @@
  * lost, but a callback can be called again for a chunk that it has seen.
  *
  * Threads. start, stop and configure: one thread, nothing else runs. message, idle, file_sealed, set_complete and io ops: the
- * stage's event thread, one call at a time. chunk_out, write and chunk_in: the stage's worker threads; one call at a time unless
+ * stage's event thread, one call at a time; io ops with FP_AUX_WAIT: a thread of their own, one call at a time, so that no application waits for
+ * the others. chunk_out, write and chunk_in: the stage's worker threads; one call at a time unless
  * flags has FP_AUX_PARALLEL; chunk_in may run beside chunk_out always, for it decodes with what its arguments say. Callbacks may block (in
  * services, in files of their own), but the deadline runs.
  *
@@ -105,6 +106,7 @@ enum fp_aux_op {
 	FP_AUX_OP_CREATE, FP_AUX_OP_READ, FP_AUX_OP_WRITE, FP_AUX_OP_FLUSH, FP_AUX_OP_RELEASE, FP_AUX_OP_FSYNC, FP_AUX_OP_OPENDIR,
 	FP_AUX_OP_READDIR, FP_AUX_OP_RELEASEDIR, FP_AUX_OP_FSYNCDIR, FP_AUX_OP_STATFS, FP_AUX_OP_SETXATTR, FP_AUX_OP_GETXATTR,
 	FP_AUX_OP_LISTXATTR, FP_AUX_OP_REMOVEXATTR, FP_AUX_OP_FALLOCATE, FP_AUX_OP_LSEEK, FP_AUX_OP_COPY_FILE_RANGE,
+	FP_AUX_OP_IOCTL,               /* flags: the command. The mount has none: result is -ENOTTY */
 	FP_AUX_OP_COUNT
 };
 
@@ -125,8 +127,12 @@ struct fp_aux_io {
 
 /*
  * One callback for one kind of call.
- * flags: FP_AUX_WAIT: called before the call is carried out, and the application waits for it (deadline: option `deadline`); a negative errno
- * refuses the call with it. Without: called afterwards, in order for each file, and the application does not wait, unless the queue is
+ * flags: FP_AUX_WAIT: called before the call is carried out, and the application waits for it (deadline: option `deadline`, FP_AUX_WAIT_MS if it is not
+ * given); a negative errno refuses the call with it. But -ECANCELED and -ETIMEDOUT, which say that it gave up, refuse nothing: they are no answer, like a crash
+ * or a call beyond its deadline. Without an answer the call is carried out, or fails with EIO if the aux-app is required. release and releasedir can't
+ * be refused; where flush is, close fails, and what was written is published with the release. The events of calls before, for ops without FP_AUX_WAIT, may
+ * still be on their way. A signal ends the application's wait after a second (EINTR; not that of flush, release, releasedir): fp_aux_cancelled.
+ * Without FP_AUX_WAIT: called afterwards, in order for each file, and the application does not wait, unless the queue is
  * full; the result of the callback is counted and logged, no more. FP_AUX_WANT_DATA: give the bytes of a write (costs a copy).
  */
 struct fp_aux_io_op {
@@ -134,6 +140,7 @@ struct fp_aux_io_op {
 	uint32_t flags;
 };
 #define FP_AUX_WAIT 1u
+#define FP_AUX_WAIT_MS 2000u
 #define FP_AUX_WANT_DATA 2u
 
 /* -------------------------------------------------------------- files, sets, messages */

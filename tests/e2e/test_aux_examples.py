@@ -40,13 +40,15 @@ def test_trace_sees_every_call(start, tmp_path):
     os.link(m.at("g"), m.at("h"))
     os.truncate(m.at("g"), 7)
     os.listdir(m.path)
+    with open(m.at("g"), "rb") as f:
+        os.isatty(f.fileno())
     read_file(m.at("g"))
     os.unlink(m.at("g"))
     os.rmdir(m.at("d"))
     with pytest.raises(OSError):
         os.open(m.at("none"), os.O_RDONLY)
     names = ["create", "write", "fsync", "flush", "release", "rename", "mkdir", "setxattr", "getxattr", "symlink", "readlink", "link",
-             "truncate", "opendir", "readdir", "open", "read", "unlink", "rmdir", "lookup", "getattr"]
+             "truncate", "opendir", "readdir", "open", "read", "unlink", "rmdir", "lookup", "getattr", "ioctl"]
 
     def lines():
         try:

@@ -5,11 +5,14 @@ The plugin is tests/plugins/probe.c, told what to do by its options.
 
 import errno
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
-from harness.aux import MIB, probe, unique
+from harness.aux import MIB, probe, unique, wait_app
 from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, read_file, write_file
 
@@ -63,3 +66,81 @@ def test_aux_apps_that_stand_still_fail_close_in_time_and_nothing_is_lost(start)
     s.fpctl("auxapps", "set", "probe", "us=0")
     wait_until("the data", 30, lambda: os.path.getsize(other.at("f")) == len(data))
     assert_same(read_file(other.at("f")), data)
+
+
+# ---------------------------------------------------------------- calls that wait for an aux-app: probe is asked before each unlink
+
+
+def timed(f, *args):
+    begun = time.monotonic()
+    f(*args)
+    return time.monotonic() - begun
+
+
+def some_files(mount, *names):
+    for name in names:
+        write_file(mount.at(name), b"x")
+
+
+@pytest.mark.short
+def test_a_call_does_not_wait_for_a_file_that_takes_long(start):
+    s = start(f"{probe()} us=6000000 deadline=20s")
+    m = s.mounts[0]
+    some_files(m, "slow_file", "keep", "go")
+    time.sleep(0.3)
+    assert timed(os.unlink, m.at("go")) < 3 * SLOW
+    with pytest.raises(PermissionError):
+        os.unlink(m.at("keep"))
+
+
+@pytest.mark.parametrize("name", ["hang", "patient"])
+def test_a_call_without_an_answer_goes_on(start, name):
+    """It never comes back, or gives up when it is told that its time is over."""
+    s = start(f"{probe()} deadline=500ms")
+    m = s.mounts[0]
+    some_files(m, name)
+    assert timed(os.unlink, m.at(name)) < 1.5 + 5 * SLOW
+    assert not os.path.exists(m.at(name))
+    m.wait_log(r"no answer to unlink, which goes on", 5)
+    wait_app(s, "probe", "its failure", lambda a: a["failures"] >= 1)
+
+
+@pytest.mark.parametrize("name", ["hang", "patient"])
+def test_a_call_without_an_answer_fails_where_it_is_required(start, name):
+    s = start(f"{probe()} deadline=500ms failures=1 required")
+    m = s.mounts[0]
+    some_files(m, name, "go")
+    for each in (name, "go"):  # the second: it has failed, and is not asked
+        begun = time.monotonic()
+        with pytest.raises(OSError) as e:
+            os.unlink(m.at(each))
+        assert e.value.errno == errno.EIO
+        assert time.monotonic() - begun < 1.5 + 5 * SLOW
+        wait_app(s, "probe", "failed", lambda a: a["state"] == "failed")
+    m.wait_log(r"required and gives no answer to unlink", 5)
+    assert os.path.exists(m.at(name)) and os.path.exists(m.at("go"))
+    s.fpctl("auxapps", "set", "probe", "bypass=off")
+    wait_app(s, "probe", "running", lambda a: a["state"] == "running")
+    wait_until("an answer", 10, lambda: gone(m.at("go")), 0.2)
+
+
+def gone(path):
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+    return not os.path.exists(path)
+
+
+def test_a_call_that_waits_can_be_interrupted(start):
+    """Ctrl-C, also while it is required and has an hour to answer."""
+    s = start(f"{probe()} us=8000000 deadline=1h required")
+    m = s.mounts[0]
+    some_files(m, "slow")
+    p = subprocess.Popen([sys.executable, "-c", "import os, sys; os.unlink(sys.argv[1])", m.at("slow")], stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    begun = time.monotonic()
+    p.send_signal(signal.SIGINT)
+    assert p.wait(20 * SLOW) != 0
+    assert time.monotonic() - begun < 3 * SLOW
+    assert os.path.exists(m.at("slow"))

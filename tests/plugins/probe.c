@@ -390,6 +390,8 @@ static int file_sealed(void *state, struct fp_aux_call *call, const struct fp_au
 	}
 	if (strncmp(file->path, "crash", 5) == 0)
 		misbehave("segv");
+	if (strncmp(file->path, "slow", 4) == 0)
+		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
 	say(s, "sealed %s of %llu bytes, %d", file->path, (unsigned long long)file->len_bytes, fp_aux_left_ms(call) == INT64_MAX);
 	return rc;
 }
@@ -417,7 +419,16 @@ static int message(void *state, struct fp_aux_call *call, const struct fp_aux_me
 
 static int on_unlink(void *state, struct fp_aux_call *call, const struct fp_aux_io *io)
 {
-	say(state, "unlink %s, %d", io->name, fp_aux_left_ms(call) <= 2000);
+	struct state *s = state;
+	int64_t left_ms = fp_aux_left_ms(call);
+
+	if (strcmp(io->name, "hang") == 0)
+		misbehave("hang");
+	if (strcmp(io->name, "slow") == 0)
+		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
+	if (strcmp(io->name, "patient") == 0)
+		return patient(call) < 0 ? -ECANCELED : 0;
+	say(s, "unlink %s, %d, %lld ms", io->name, left_ms <= 2000, (long long)left_ms);
 	return strcmp(io->name, "keep") == 0 ? -EPERM : 0;
 }
 

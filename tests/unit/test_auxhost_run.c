@@ -312,6 +312,49 @@ static void test_events_reach_their_callbacks(void **state)
 	clean_end(&m);
 }
 
+/* A file that takes long is no reason for an application to wait. */
+static void test_calls_that_are_waited_for_have_a_thread_of_their_own(void **state)
+{
+	static struct am m;
+	uint64_t from_ms, file;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe us=3000000")), 0);
+	file = file_event(&m, "slow", 1);
+	am_run(&m, 100);
+	from_ms = fp_now_ms();
+	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "keep", "", 0, 0), -EPERM);
+	assert_true(fp_now_ms() - from_ms < 2000);
+	assert_null(strstr(m.log, "sealed slow"));
+	assert_int_equal(am_done(&m, file, NULL), 0);
+	clean_end(&m);
+}
+
+/* What a callback that is waited for has left when it begins. */
+static long left_ms(const char *declared, const char *change)
+{
+	static struct am m;
+	long ms;
+
+	assert_int_equal(am_start(&m, NULL, "", LIST(declared)), 0);
+	if (change)
+		assert_int_equal(am_done(&m, am_change(&m, 0, change), NULL), 0);
+	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "go", "", 0, 0), 0);
+	am_wait_log(&m, "unlink go, ");
+	ms = strtol(strstr(m.log, "unlink go, ") + strlen("unlink go, 1, "), NULL, 10);
+	clean_end(&m);
+	return ms;
+}
+
+static void test_the_deadline_of_calls_that_are_waited_for_is_the_option(void **state)
+{
+	(void)state;
+	assert_in_range(left_ms("probe", NULL), FP_AUX_WAIT_MS / 2, FP_AUX_WAIT_MS);
+	assert_in_range(left_ms("probe deadline=30s", NULL), 20000, 30000);
+	assert_in_range(left_ms("probe deadline=1500ms", NULL), 100, 1500);
+	assert_in_range(left_ms("probe", "deadline=40s"), 30000, 40000);
+}
+
 static void test_a_crash_in_an_event_is_noted(void **state)
 {
 	static struct am m;
@@ -601,6 +644,8 @@ int main(void)
 		cmocka_unit_test(test_signals_for_the_mount_do_not_end_it),
 		cmocka_unit_test(test_it_keeps_no_privilege_and_no_descriptor),
 		cmocka_unit_test(test_events_reach_their_callbacks),
+		cmocka_unit_test(test_calls_that_are_waited_for_have_a_thread_of_their_own),
+		cmocka_unit_test(test_the_deadline_of_calls_that_are_waited_for_is_the_option),
 		cmocka_unit_test(test_a_crash_in_an_event_is_noted),
 		cmocka_unit_test(test_idle_comes_when_nothing_else_does),
 		cmocka_unit_test(test_services_are_asked_of_the_mount),
