@@ -59,7 +59,7 @@ struct cl_early {
     atomic_bool asked;     /* MSG_INODES is under way, whichever way */
     atomic_uint users;     /* threads that answer programs from here */
     atomic_uint inflight;  /* requests whose programs have been told already */
-    atomic_uint uses;      /* only grows: was it used? */
+    atomic_uint uses;      /* only grows: changes made with it */
     atomic_ullong ask_after_ms; /* it was refused: not before */
     atomic_int failed;     /* first failure that no program has been told of */
     unsigned idle_uses, idle_ticks;

@@ -2,8 +2,10 @@
  * Programs are told of a file made or removed before the manager knows: see early.h.
  *
  * FUSE threads call cl_early_begin to _failure; answers come on the core loop, which also asks for the right to do all
- * this (MSG_INODES), and gives it back when it was not used for a while: a mount that dies with it makes others wait
- * until its session has expired, since the manager cannot know what its programs have been told.
+ * this (MSG_INODES), and gives it back when nothing was changed with it for a while: a mount that dies with it makes
+ * others wait until its session has expired, since the manager cannot know what its programs have been told. So look-ups
+ * use it while it is there and do not keep it. To answer them without it was rejected: a mount that is cut off and has
+ * not noticed would go on telling what another one has changed.
  *
  * Whoever is between begin and end has seen `on`; who switches it off waits until nobody is, and nothing is under way.
  *
@@ -29,7 +31,7 @@
 #define NUMBERS    4096u /* asked for at a time */
 #define NUMBERS_LOW 2048u
 #define LATE_FROM  128u /* half of the slots that a manager gives */
-#define IDLE_TICKS 20u
+#define IDLE_TICKS 10u /* of 100 ms. Shorter, and each pause of a writer would cost the manager a sync */
 #define ASK_AGAIN_MS 1000u
 
 struct waiting_close {
@@ -117,26 +119,23 @@ static void ask(struct cl_mount *m)
     cl_mgr_call(m, FP__MSG_TYPE__MSG_INODES, &msg.base, done_ask, a);
 }
 
-void cl_early_want(struct cl_mount *m)
+void cl_early_want(struct cl_mount *m, uint64_t dir)
 {
     struct cl_early *e = &m->core->early;
-    if (!atomic_load(&e->on) && !atomic_load(&e->asked) && cl_core_alone(m) && !cl_names_none())
+    if (!atomic_load(&e->on) && !atomic_load(&e->asked) && cl_core_alone(m) && cl_names_known(dir))
         ask(m);
 }
 
 bool cl_early_begin(struct cl_mount *m)
 {
     struct cl_early *e = &m->core->early;
-    if (!atomic_load(&e->on)) {
-        cl_early_want(m);
+    if (!atomic_load(&e->on))
         return false;
-    }
     atomic_fetch_add(&e->users, 1);
     if (!atomic_load(&e->on)) {
         atomic_fetch_sub(&e->users, 1);
         return false;
     }
-    atomic_fetch_add_explicit(&e->uses, 1, memory_order_relaxed);
     return true;
 }
 
@@ -184,7 +183,7 @@ void cl_early_tick(struct cl_core *c)
     Fp__Inodes none = FP__INODES__INIT;
     if (atomic_load(&e->on)) {
         unsigned uses = atomic_load(&e->uses);
-        e->idle_ticks = uses == e->idle_uses ? e->idle_ticks + 1 : 0;
+        e->idle_ticks = uses == e->idle_uses && cl_early_ended(c) ? e->idle_ticks + 1 : 0;
         e->idle_uses = uses;
         if (e->idle_ticks >= IDLE_TICKS)
             atomic_store(&e->on, false);
@@ -276,6 +275,7 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
 
 static bool too_many(struct cl_mount *m)
 {
+    atomic_fetch_add_explicit(&m->core->early.uses, 1, memory_order_relaxed);
     return atomic_fetch_add(&m->core->early.inflight, 1) >= LATE_FROM;
 }
 

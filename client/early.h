@@ -34,11 +34,12 @@ struct cl_inode;
  * be -EINTR. */
 typedef void (*cl_early_late)(struct cl_op *op, int status, const ProtobufCMessage *reply);
 
-/* May programs be answered from what this mount knows? If true, cl_early_end follows once they have been. */
+/* May programs be answered from what this mount knows? If true, cl_early_end follows once they have been. Looking does
+ * not ask for the right to that, nor keep it: it is there for a second after each change. */
 bool cl_early_begin(struct cl_mount *m);
 void cl_early_end(struct cl_mount *m);
-/* A directory is known now: get ready. */
-void cl_early_want(struct cl_mount *m);
+/* Something changes in this directory: get ready for the next time, if it is known. */
+void cl_early_want(struct cl_mount *m, uint64_t dir);
 
 /* A number for a new file; 0: there is none now. Between begin and end. */
 uint64_t cl_early_ino(struct cl_mount *m);

@@ -181,6 +181,16 @@ static ProtobufCMessage *unpack(const struct cl_request *q, const struct fp_rpc_
     return protobuf_c_message_unpack(reply_type(q->type), NULL, in->msg_len_bytes, in->msg);
 }
 
+/* Of the directory that it has changed, if the answer has them. */
+static const Fp__Attr *dir_after(const struct cl_request *q, const ProtobufCMessage *reply)
+{
+    if (!reply)
+        return NULL;
+    if (q->type == FP__MSG_TYPE__MSG_MKNOD)
+        return ((const Fp__AttrReply *)reply)->parent;
+    return q->type == FP__MSG_TYPE__MSG_UNLINK ? ((const Fp__UnlinkReply *)reply)->parent : NULL;
+}
+
 static void answer(struct cl_request *q, int status, const struct fp_rpc_in *in)
 {
     ProtobufCMessage *reply = NULL;
@@ -189,7 +199,7 @@ static void answer(struct cl_request *q, int status, const struct fp_rpc_in *in)
         if (!reply)
             status = -EPROTO;
     }
-    cl_names_answered(&q->mark, true);
+    cl_names_answered(&q->mark, true, dir_after(q, reply));
     q->cb(q->arg, status, reply);
     if (reply && !q->keeps_reply)
         protobuf_c_message_free_unpacked(reply, NULL);
@@ -209,7 +219,7 @@ static void late_answer(struct cl_request *q, int status, const struct fp_rpc_in
 
 static void give_up(struct cl_request *q, int status)
 {
-    cl_names_answered(&q->mark, false);
+    cl_names_answered(&q->mark, false, NULL);
     q->cb(q->arg, status, NULL);
 }
 

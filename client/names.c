@@ -8,8 +8,8 @@
  * Names are kept in full: two names with one hash must not be taken for each other when one of them is removed.
  *
  * A directory's attributes are exact or not known at all. They become exact again from a GETATTR during which nothing
- * that changes the directory was under way (busy, changes). Working them out from the answers of other requests was
- * rejected: answers and early changes come in different orders.
+ * that changes the directory was under way (busy, changes), or from the answer of the only change that was. Working them
+ * out from answers of several was rejected: answers and early changes come in different orders.
  */
 #include "client/names.h"
 
@@ -196,6 +196,16 @@ bool cl_names_none(void)
     return atomic_load_explicit(&known, memory_order_relaxed) == 0;
 }
 
+bool cl_names_known(uint64_t dir)
+{
+    if (cl_names_none())
+        return false;
+    pthread_mutex_lock(&lock);
+    bool is = dir_of(dir) != NULL;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 enum cl_name_state cl_names_find(uint64_t dir, const char *name, Fp__Attr *a)
 {
     enum cl_name_state state = CL_NAME_UNKNOWN;
@@ -358,7 +368,9 @@ static struct dir *begin(uint64_t ino, struct cl_names_mark *mark)
     if (d) {
         touch(d);
         d->busy++;
-        mark->dir[mark->dir[0] != 0] = ino;
+        unsigned i = mark->dir[0] != 0;
+        mark->dir[i] = ino;
+        mark->stamp[i] = d->busy == 1 ? d->changes : 0;
     }
     return d;
 }
@@ -464,24 +476,29 @@ void cl_names_sent(uint32_t type, const ProtobufCMessage *msg, struct cl_names_m
     pthread_mutex_unlock(&lock);
 }
 
-static void end(uint64_t ino, bool certain)
+static void end(uint64_t ino, uint64_t stamp, bool certain, const Fp__Attr *after)
 {
     struct dir *d = dir_of(ino);
     if (!d)
         return;
+    bool only = stamp != 0 && d->changes == stamp && d->busy == 1;
     touch(d);
     d->busy -= d->busy > 0;
-    if (!certain)
+    if (!certain) {
         forget(d);
+    } else if (only && after && after->ino == ino) {
+        d->attr = *after;
+        d->exact = true;
+    }
 }
 
-void cl_names_answered(const struct cl_names_mark *mark, bool certain)
+void cl_names_answered(const struct cl_names_mark *mark, bool certain, const Fp__Attr *after)
 {
     if (!mark->all && mark->dir[0] == 0)
         return;
     pthread_mutex_lock(&lock);
     for (unsigned i = 0; i < 2; i++)
-        end(mark->dir[i], certain);
+        end(mark->dir[i], mark->stamp[i], certain, after);
     if (mark->all)
         all_touched();
     pthread_mutex_unlock(&lock);

@@ -33,7 +33,8 @@ struct cl_name_new {
 
 /* What a request under way may change: from cl_names_sent to cl_names_answered. */
 struct cl_names_mark {
-    uint64_t dir[2]; /* 0: none */
+    uint64_t dir[2];   /* 0: none */
+    uint64_t stamp[2]; /* of a directory that nothing else was changing; 0: something was */
     bool all;
 };
 
@@ -41,6 +42,7 @@ struct cl_names_mark {
 void cl_names_made(const Fp__Attr *dir);
 /* No directory is known: there is nothing to gain from asking here. */
 bool cl_names_none(void);
+bool cl_names_known(uint64_t dir);
 /* CL_NAME_FILE: *a (initialised here) is what the manager would answer. A file whose attributes are not known is
  * CL_NAME_UNKNOWN. */
 enum cl_name_state cl_names_find(uint64_t dir, const char *name, Fp__Attr *a);
@@ -61,8 +63,9 @@ void cl_names_queued(uint64_t dir);
 /* Before a request goes to the manager, whatever it is: what it may change is not known any more. *mark is for
  * cl_names_answered, which is called before anybody hears of the answer. */
 void cl_names_sent(uint32_t type, const ProtobufCMessage *msg, struct cl_names_mark *mark);
-/* certain: it has been executed or has failed, and is not still to be executed. */
-void cl_names_answered(const struct cl_names_mark *mark, bool certain);
+/* certain: it has been executed or has failed, and is not still to be executed. after: attributes of the directory from
+ * the answer, NULL: none; they are taken for exact if nothing else has changed it meanwhile. */
+void cl_names_answered(const struct cl_names_mark *mark, bool certain, const Fp__Attr *after);
 
 /* Attributes of a directory that the manager is asked for: stamp before asking (0: do not care), learn with the
  * answer. Without effect if something changed the directory meanwhile. */

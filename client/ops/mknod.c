@@ -21,7 +21,7 @@ static void done_make(void *arg, int status, const ProtobufCMessage *reply)
     const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
     if (a && S_ISDIR(a->mode) && op->make.alone != 0 && op->make.alone == cl_core_alone(op->m)) {
         cl_names_made(a);
-        cl_early_want(op->m);
+        cl_early_want(op->m, a->ino);
     }
     cl_op_done_entry(op, status, reply);
 }

@@ -198,8 +198,10 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
     struct cl_mount *m = op->m;
     Fp__MkNod early = *msg;
     Fp__Attr a;
-    if (!cl_early_begin(m))
+    if (!cl_early_begin(m)) {
+        cl_early_want(m, msg->parent);
         return false;
+    }
     struct cl_handle *h = make_known(op, &early, name, &a);
     if (h) {
         early.ino = a.ino;

@@ -35,8 +35,10 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
 {
     struct cl_mount *m = op->m;
     Fp__Unlink early = *msg;
-    if (!cl_early_begin(m))
+    if (!cl_early_begin(m)) {
+        cl_early_want(m, msg->parent);
         return false;
+    }
     bool known = cl_names_remove(msg->parent, name, fp_wall_ns(), &early.ino, &early.time_ns);
     if (known) {
         cl_inode_set_nlink(m, early.ino, 0);

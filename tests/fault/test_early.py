@@ -43,6 +43,16 @@ print("made", flush=True)
 time.sleep(100)
 """
 
+# Looks at what is there and at what is not, until the mount is dead.
+LOOK = """
+import os, sys
+for i in range(10 ** 9):
+    try:
+        os.stat(f"{sys.argv[1]}/{i % 20}")
+    except FileNotFoundError:
+        pass
+"""
+
 # Says what it is about to do, until a call that waits is interrupted.
 CROWD = """
 import os, signal, sys
@@ -371,6 +381,34 @@ def test_second_mount_waits_for_a_dead_one_until_its_session_has_expired(new_sto
     assert 5 < time.monotonic() - began < 25 * SLOW
     work.verify(second.at("dir"))
     unmount(first.path)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+@pytest.mark.limit(90)
+def test_second_mount_does_not_wait_for_one_that_only_looks(store, known, end):
+    """Looking does not keep the right to answer early, so nothing that a program was told can be missing."""
+    first = store.mounts[0]
+    for i in range(10):
+        os.close(os.open(f"{known}/{i}", os.O_WRONLY | os.O_CREAT))
+    looker = subprocess.Popen([sys.executable, "-c", LOOK, known], stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(2.5 * SLOW)
+        assert looker.poll() is None
+        if end == "killed":
+            first.kill()
+        else:
+            first.send(signal.SIGSTOP)  # as a node that is cut off: its connection is closed after 5 s
+        began = time.monotonic()
+        second = store.add_mount("--start-timeout=60s", wait=False).wait_ready(40)
+        assert time.monotonic() - began < (5 if end == "killed" else 12) * SLOW
+        assert sorted(os.listdir(second.at("dir")), key=int) == [str(i) for i in range(10)]
+    finally:
+        if end == "stopped":
+            first.send(signal.SIGCONT)
+        looker.kill()
+        looker.wait(20)
+    if end == "killed":
+        unmount(first.path)
 
 
 @pytest.mark.limit(60)

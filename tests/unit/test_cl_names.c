@@ -212,7 +212,7 @@ static void test_names_touched_file_is_asked_of_the_manager(void **state)
         cl_names_sent(types[i], m[i], &mark);
         assert_true(unknown(D, "a"));
         assert_false(cl_names_attr(100, &a));
-        cl_names_answered(&mark, true);
+        cl_names_answered(&mark, true, NULL);
         assert_true(unknown(D, "a"));
         assert_true(removed(D, "a")); /* that it is there, and has one name, is known */
     }
@@ -253,7 +253,7 @@ static void test_names_renamed_ones_are_not_known(void **state)
     assert_false(removed(D, "a") || removed(22, "b"));
     assert_false(cl_names_attr(100, &a) || cl_names_attr(101, &a));
     assert_false(cl_names_attr(D, &a) || cl_names_attr(22, &a));
-    cl_names_answered(&mark, true);
+    cl_names_answered(&mark, true, NULL);
     assert_true(unknown(D, "a") && absent(D, "c"));
 }
 
@@ -265,7 +265,7 @@ static void test_names_directory_that_changes_is_learnt_again(void **state)
     assert_false(cl_names_attr(D, &a));
     assert_false(create(D, "a", 100, &a));
     assert_int_equal(cl_names_stamp(D), 0); /* under way */
-    cl_names_answered(&mark, true);
+    cl_names_answered(&mark, true, NULL);
     uint64_t stamp = cl_names_stamp(D);
     assert_int_not_equal(stamp, 0);
     dir.mode = S_IFDIR | 02770;
@@ -275,17 +275,60 @@ static void test_names_directory_that_changes_is_learnt_again(void **state)
     assert_int_equal(cl_names_stamp(D), 0); /* nothing to learn */
 }
 
+/* One process after the other, as the kernel lets them have a directory. */
+static void test_names_answer_of_the_only_change_tells_the_directory(void **state)
+{
+    Fp__Attr dir = made(D, 0755), a;
+    struct cl_names_mark first = send_mknod(D, "x"), second;
+    (void)state;
+    dir.mtime_ns = dir.ctime_ns = 5000;
+    cl_names_answered(&first, true, &dir);
+    assert_true(cl_names_attr(D, &a) && a.mtime_ns == 5000);
+    assert_true(create(D, "a", 100, &a));
+    first = send_mknod(D, "y");
+    second = send_mknod(D, "z"); /* is executed later, which says nothing of when it is answered */
+    cl_names_answered(&second, true, &dir);
+    cl_names_answered(&first, true, &dir);
+    assert_false(cl_names_attr(D, &a));
+    first = send_mknod(D, "y");
+    cl_names_answered(&first, true, &dir);
+    assert_true(cl_names_attr(D, &a));
+}
+
+static void test_names_answer_that_does_not_know_of_an_early_change_tells_nothing(void **state)
+{
+    Fp__Attr dir = made(D, 0755), a;
+    struct cl_names_mark mark;
+    uint64_t ino;
+    int64_t time_ns;
+    (void)state;
+    assert_true(create(D, "a", 100, &a) && create(D, "b", 101, &a));
+    mark = send_mknod(D, "x");
+    assert_true(removed(D, "a")); /* while it is under way */
+    cl_names_answered(&mark, true, &dir);
+    assert_false(cl_names_attr(D, &a));
+    assert_true(cl_names_remove(D, "b", 3000, &ino, &time_ns)); /* before, and goes behind it */
+    mark = send_mknod(D, "y");
+    cl_names_queued(D);
+    cl_names_answered(&mark, true, &dir);
+    assert_false(cl_names_attr(D, &a));
+    mark = send_mknod(D, "z");
+    dir.ino = 21; /* of another directory */
+    cl_names_answered(&mark, true, &dir);
+    assert_false(cl_names_attr(D, &a));
+}
+
 static void test_names_old_attributes_are_not_learnt(void **state)
 {
     Fp__Attr dir = made(D, 0755), a;
     struct cl_names_mark first = send_setattr(D), second;
     (void)state;
-    cl_names_answered(&first, true);
+    cl_names_answered(&first, true, NULL);
     uint64_t stamp = cl_names_stamp(D);
     second = send_mknod(D, "x"); /* after the question, before its answer */
     cl_names_learn(stamp, &dir);
     assert_false(cl_names_attr(D, &a));
-    cl_names_answered(&second, true);
+    cl_names_answered(&second, true, NULL);
     cl_names_learn(stamp, &dir);
     assert_false(cl_names_attr(D, &a));
 }
@@ -299,7 +342,7 @@ static void test_names_nothing_is_learnt_before_the_request_is_queued(void **sta
     (void)state;
     assert_true(create(D, "a", 100, &a));
     mark = send_setattr(D);
-    cl_names_answered(&mark, true);
+    cl_names_answered(&mark, true, NULL);
     assert_true(cl_names_remove(D, "a", 3000, &ino, &time_ns));
     stamp = cl_names_stamp(D); /* the manager may be asked now, and not know of the removal */
     assert_int_equal(stamp, 0);
@@ -316,7 +359,7 @@ static void test_names_outcome_that_nobody_knows_forgets_the_directory(void **st
     (void)state;
     made(D, 0755);
     mark = send_mknod(D, "a");
-    cl_names_answered(&mark, false);
+    cl_names_answered(&mark, false, NULL);
     assert_true(unknown(D, "b"));
     assert_true(cl_names_none());
 }
@@ -450,6 +493,8 @@ int main(void)
         T(test_names_linked_file_is_not_removed_here),
         T(test_names_renamed_ones_are_not_known),
         T(test_names_directory_that_changes_is_learnt_again),
+        T(test_names_answer_of_the_only_change_tells_the_directory),
+        T(test_names_answer_that_does_not_know_of_an_early_change_tells_nothing),
         T(test_names_old_attributes_are_not_learnt),
         T(test_names_nothing_is_learnt_before_the_request_is_queued),
         T(test_names_outcome_that_nobody_knows_forgets_the_directory),
