@@ -24,6 +24,7 @@
 #include "client/shutdown.h"
 #include "client/inode.h"
 #include "client/names.h"
+#include "client/process.h"
 #include "fp/err.h"
 #include "fp/log.h"
 
@@ -209,6 +210,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
 {
     struct cl_core *c = arg;
     Fp__Hello h = FP__HELLO__INIT;
+    Fp__Place place;
     size_t nopen = 0;
     uint64_t *open = c->session ? cl_inode_held_list(c->m, &nopen, forget_batch, c) : NULL;
 
@@ -225,6 +227,8 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.open_ino = open;
     h.n_open_ino = nopen;
     h.open_known = c->session != 0;
+    cl_process_place(&place);
+    h.place = &place;
     h.early = c->early.lent = !cl_early_ended(c);
     struct fp_rpc_req req = {
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};

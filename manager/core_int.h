@@ -19,7 +19,7 @@
 #define MGR_INVENTORY_PAGE 8192u
 #define MGR_DAMAGE_MAX     10000u
 #define MGR_HELLO_MS       2000u /* from a connection to its hello */
-#define MGR_CACHE_MS       600u  /* the 500 ms for which a client that is alone may cache, and some */
+#define MGR_CACHE_MS       1000u /* the 500 ms for which a client that is alone may cache, and as much for its node to wake up */
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
@@ -38,9 +38,15 @@ struct mgr_inode {
     uint64_t data_version, parent;
 };
 
+/* Where a mount's process runs: as in Hello. */
+struct mgr_place {
+    uint64_t machine, boot, mount_ns;
+};
+
 struct mgr_session {
     uint64_t id;
     char *node, *mountpoint, *software;
+    struct mgr_place place;
     uint32_t pid;
     int64_t started_ns;
     struct mgr_conn *conn; /* NULL: not connected */
@@ -48,6 +54,7 @@ struct mgr_session {
     uint64_t settled_ms;   /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
     bool expired;          /* silent for too long: its open files are forgotten */
     bool fresh;            /* made in this group */
+    bool ended;            /* in this group: gone if it is committed */
     bool may_cache;        /* was told that it is alone, and has not told that it has ended what it may do then */
     bool asked;            /* MSG_ALONE is under way to it */
     bool asked_alone;      /* what that says */
@@ -135,6 +142,7 @@ struct mgr_core {
     uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
     bool durable, busy, reload, in_group;
     bool holds_dead; /* there may be holds of sessions that are gone */
+    bool sessions_ended; /* in this group */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
@@ -303,7 +311,8 @@ void mgr_session_pump(struct mgr_core *c);
 /* Its answer to MSG_ALONE. */
 void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status);
 int mgr_early_load(struct mgr_core *c);
-int mgr_session_end(struct mgr_core *c, struct mgr_session *s); /* frees s */
+/* s is not found any more, and freed when the group is committed. */
+int mgr_session_end(struct mgr_core *c, struct mgr_session *s);
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
 int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);

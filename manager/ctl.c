@@ -42,7 +42,7 @@ static int add_clients(struct mgr_core *c, Fp__CtlStatusReply *r)
     if (!r->clients)
         return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < c->session_count; i++) {
-        if (c->sessions[i]->expired)
+        if (c->sessions[i]->expired || c->sessions[i]->ended)
             continue;
         r->clients[r->n_clients] = client(c, c->sessions[i], &room);
         if (!r->clients[r->n_clients])

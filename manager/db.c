@@ -109,6 +109,9 @@ static int settings(struct mgr_db *db, uint64_t cache_bytes)
 static const char *const steps[MGR_DB_VERSION - 1] = {
     "ALTER TABLE chunk ADD COLUMN data INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE chunk ADD COLUMN noted INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE session ADD COLUMN machine INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE session ADD COLUMN boot INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE session ADD COLUMN mount_ns INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

@@ -173,7 +173,10 @@ CREATE TABLE IF NOT EXISTS session (
     mountpoint TEXT NOT NULL,
     pid        INTEGER NOT NULL,
     software   TEXT NOT NULL,
-    started_ns INTEGER NOT NULL
+    started_ns INTEGER NOT NULL,
+    machine    INTEGER NOT NULL DEFAULT 0, -- where its process runs: Hello.place
+    boot       INTEGER NOT NULL DEFAULT 0,
+    mount_ns   INTEGER NOT NULL DEFAULT 0
 );
 
 -- The last answer of each slot of a session, written with the change itself: a request that comes again

@@ -37,7 +37,7 @@ struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id)
         else
             hi = mid;
     }
-    return lo < c->session_count && c->sessions[lo]->id == id ? c->sessions[lo] : NULL;
+    return lo < c->session_count && c->sessions[lo]->id == id && !c->sessions[lo]->ended ? c->sessions[lo] : NULL;
 }
 
 static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
@@ -126,6 +126,9 @@ int mgr_session_load(struct mgr_core *c)
             mgr_db_reset(&c->db, st);
             return -ENOMEM;
         }
+        s->place = (struct mgr_place){.machine = (uint64_t)mgr_col(&c->db, st, 6),
+                                      .boot = (uint64_t)mgr_col(&c->db, st, 7),
+                                      .mount_ns = (uint64_t)mgr_col(&c->db, st, 8)};
         s->pid = (uint32_t)mgr_col(&c->db, st, 3);
         s->started_ns = mgr_col(&c->db, st, 5);
         set_settled(c, s, UINT64_MAX);
@@ -186,15 +189,24 @@ static const struct mgr_session *held_up_by(const struct mgr_core *c, const stru
     return NULL;
 }
 
-/* A mountpoint has one fp-mount: the one that had it before and is not connected is dead. */
+/* A mountpoint has one fp-mount, so who gets it shows that the one before is dead: in the same mount namespace of the
+ * same boot, or when the machine was booted since. Names of nodes and paths alone prove nothing: containers share them. */
+static bool takes_place(const struct mgr_session *s, const struct mgr_session *newcomer)
+{
+    const struct mgr_place *was = &s->place, *is = &newcomer->place;
+
+    if (strcmp(s->node, newcomer->node) != 0 || strcmp(s->mountpoint, newcomer->mountpoint) != 0 || !was->boot || !is->boot)
+        return false;
+    if (was->boot == is->boot)
+        return was->mount_ns && was->mount_ns == is->mount_ns;
+    return was->machine && was->machine == is->machine;
+}
+
 static int bury(struct mgr_core *c, const struct mgr_session *newcomer)
 {
     const struct mgr_session *s = mgr_session_find(c, c->early_session);
 
-    if (!s || s == newcomer || s->conn || strcmp(s->node, newcomer->node) != 0 ||
-        strcmp(s->mountpoint, newcomer->mountpoint) != 0)
-        return 0;
-    return early_set(c, 0);
+    return s && s != newcomer && !s->conn && takes_place(s, newcomer) ? early_set(c, 0) : 0;
 }
 
 static void tell_alone(struct mgr_core *c, struct mgr_session *s)
@@ -322,8 +334,23 @@ int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
     return mgr_map_sub(&c->holders, ino) ? 0 : mgr_orphan_released(c, ino);
 }
 
+/* What this group has ended goes now, or is as if its connection had been lost. */
+static void settle_ended(struct mgr_core *c, bool committed)
+{
+    for (size_t i = c->sessions_ended ? c->session_count : 0; i-- > 0;) {
+        struct mgr_session *s = c->sessions[i];
+
+        if (s->ended && committed)
+            mgr_session_free(c, s);
+        else
+            s->ended = false;
+    }
+    c->sessions_ended = false;
+}
+
 void mgr_session_undo(struct mgr_core *c)
 {
+    settle_ended(c, false);
     while (c->undo_count) {
         const struct mgr_undo *u = &c->undo[--c->undo_count];
         struct mgr_session *s = mgr_session_find(c, u->session);
@@ -347,6 +374,7 @@ void mgr_session_undo(struct mgr_core *c)
 void mgr_session_done(struct mgr_core *c)
 {
     c->undo_count = 0;
+    settle_ended(c, true);
     for (size_t i = c->session_count; i-- > 0 && c->sessions[i]->fresh;)
         c->sessions[i]->fresh = false;
 }
@@ -368,8 +396,10 @@ static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
     s->fresh = true;
     s->pid = h->pid;
     s->started_ns = c->now.ns;
-    mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid),
-                DBT(s->software), DBI(s->started_ns));
+    if (h->place)
+        s->place = (struct mgr_place){h->place->machine, h->place->boot, h->place->mount_ns};
+    mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid), DBT(s->software),
+                DBI(s->started_ns), DBI(s->place.machine), DBI(s->place.boot), DBI(s->place.mount_ns));
     return s;
 }
 
@@ -463,7 +493,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     rc = rc ? rc : c->early_session == s->id ? early_set(c, 0) : 0;
     if (rc)
         return rc;
-    mgr_session_free(c, s);
+    s->ended = c->sessions_ended = true; /* until the transaction is sure, it may come back: mgr_session_done */
     c->holds_dead = true;
     mgr_inventory_want(c, 1000);
     return 0;
@@ -513,6 +543,8 @@ int mgr_session_tick(struct mgr_core *c)
         struct mgr_session *s = c->sessions[i];
         uint64_t silent = c->now.ms - s->seen_ms;
 
+        if (s->ended)
+            continue;
         if (s->settled_ms && s->settled_ms <= c->now.ms) {
             set_settled(c, s, 0);
             c->sweep_at_ms = 0;

@@ -109,9 +109,10 @@
                "chunks,stored,garbage,garbage_bytes) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)")        \
     X(BNF_TOTALS, "UPDATE benefactor SET chunks=?2,stored=?3,garbage=?4,garbage_bytes=?5 WHERE id=?1")       \
     /* sessions */                                                                                           \
-    X(SESSION_LIST, "SELECT id,node,mountpoint,pid,software,started_ns FROM session ORDER BY id")            \
-    X(SESSION_PUT, "INSERT OR REPLACE INTO session(id,node,mountpoint,pid,software,started_ns) "             \
-                   "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
+    X(SESSION_LIST, "SELECT id,node,mountpoint,pid,software,started_ns,machine,boot,mount_ns FROM session "  \
+                    "ORDER BY id")                                                                           \
+    X(SESSION_PUT, "INSERT OR REPLACE INTO session(id,node,mountpoint,pid,software,started_ns,machine,boot," \
+                   "mount_ns) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                           \
     X(SESSION_DELETE, "DELETE FROM session WHERE id=?1")                                                     \
     X(REPLY_GET, "SELECT seq,type,body FROM reply WHERE session=?1 AND slot=?2")                             \
     X(REPLY_PUT, "INSERT OR REPLACE INTO reply(session,slot,seq,type,body) VALUES(?1,?2,?3,?4,?5)")          \

@@ -40,7 +40,12 @@ static int end(struct fix *f)
 {
     struct mgr_out o;
     bool durable;
-    int rc = mgr_core_end(f->core, &durable);
+    int rc;
+
+    if (f->doom)
+        mgr_doom(f->core, f->doom);
+    f->doom = 0;
+    rc = mgr_core_end(f->core, &durable);
 
     while (mgr_core_out_next(f->core, &o)) {
         struct fix_out *q = &f->outs[f->out_count];
@@ -164,6 +169,17 @@ void fix_tick(struct fix *f, uint64_t ms)
         assert_int_equal(end(f), 0);
         mgr_core_reset(f->core);
     }
+}
+
+void fix_tick_failing(struct fix *f, uint64_t ms)
+{
+    fix_clear_outs(f);
+    f->now.ms += ms;
+    f->now.ns += (int64_t)ms * 1000000;
+    begin(f);
+    mgr_core_tick(f->core);
+    (void)end(f);
+    mgr_core_reset(f->core);
 }
 
 uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session, bool *is_new)

@@ -25,6 +25,7 @@ struct fix {
     uint32_t bnf;
     struct mgr_conn *bnf_conn;
     int status;                    /* of the last call */
+    int doom; /* the next group fails with it */
     bool durable; /* the last answer waits for a sync */
     struct fix_out outs[FIX_OUTS]; /* of the last call */
     size_t out_count;
@@ -43,6 +44,7 @@ void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *
 void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg);
 void fix_answer(struct fix *f, struct mgr_conn *conn, uint16_t type, int status, const void *msg);
 void fix_tick(struct fix *f, uint64_t ms);
+void fix_tick_failing(struct fix *f, uint64_t ms); /* once; with doom */
 void fix_clear_outs(struct fix *f);
 /* First frame sent to conn of this type; NULL: none. */
 const struct fix_out *fix_out_find(struct fix *f, const struct mgr_conn *conn, uint16_t type);

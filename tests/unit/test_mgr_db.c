@@ -211,7 +211,9 @@ static void test_open_refuses_other_databases(void **state)
 /* What version 1 did not have is taken away again. */
 static const char to_version_1[] =
     "DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
-    "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted; PRAGMA user_version=1";
+    "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
+    "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
+    "PRAGMA user_version=1";
 
 static void test_database_of_version_1_is_brought_up(void **state)
 {
