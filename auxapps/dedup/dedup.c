@@ -7,8 +7,12 @@
  * With scope=store, digests that the earlier version has not are asked for in the whole store, one message per chunk.
  *
  * Threads: any number of workers. The earlier version's index is loaded by the first chunk of a file (others of the file wait), and only read afterwards.
- * `lock` is for the table of files and for payoff. Chunks of earlier versions are held by the host while the file is open, so a place stays good
- * until it is committed.
+ * `lock` is for the table of files and for payoff. Chunks of earlier versions are held by the host while the file is open for writing, so a place
+ * stays good until it is committed; if space was short meanwhile, the host asks for it again.
+ *
+ * Memory: the indexes of all files together have one budget (`memory`). When it is used up, versions in which nothing was found go first, then those that
+ * have not been asked for some time; if all are in use, what does not fit is not compared with, and is said. To drop the oldest in any case was rejected: of
+ * 64 ranks that write at once, each would throw the next one's out.
  *
  * Duplicates within the file being written are found inside of one chunk only: a chunk that is not published yet can't be referred to.
  */
@@ -16,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cdc.h"
 #include "digest.h"
@@ -26,6 +31,10 @@
 #include "pieces.h"
 
 #define FILES_MAX 256u
+#define FOUND_MAX_BYTES (4u << 20)     /* of what fp_aux_find has told about one chunk */
+#define USELESS_BYTES ((uint64_t)16 << 20) /* so much was looked up in vain */
+#define IDLE_MS 10000u
+#define WARN_MS 60000u
 #define KEYS_PER_MIB 16u               /* each costs the manager 29 bytes and an insert at a random place */
 
 struct dfile {                         /* a file being written */
@@ -33,9 +42,11 @@ struct dfile {                         /* a file being written */
 	uint64_t used;                 /* lock: when, to choose the oldest */
 	unsigned users;                /* lock: workers in it */
 	bool loading;                  /* lock: one of them asks for the earlier version */
-	bool has_earlier;              /* these three: constant once loading is over */
+	bool has_earlier;              /* these three: constant once loading is over, while there are users */
 	uint8_t generation;            /* of this version */
 	struct index earlier;
+	uint64_t looked_bytes, found_bytes; /* lock: in vain or not */
+	uint64_t used_ms;              /* lock */
 };
 
 struct dedup {
@@ -44,7 +55,8 @@ struct dedup {
 	struct cut_rule rule;
 	bool whole_store;
 	const char *pattern;
-	size_t entries_max;            /* of one file's index */
+	struct budget budget;          /* of all files' indexes */
+	uint64_t warned_ms;            /* lock */
 	pthread_mutex_t lock;
 	pthread_cond_t loaded;
 	struct worker *idle;           /* lock */
@@ -57,6 +69,7 @@ struct worker {                        /* what one call needs; kept for the next
 	struct worker *next;
 	struct digest *digest;
 	struct pieces pieces;
+	struct budget found_budget;
 	struct index found;            /* what fp_aux_find told about this chunk */
 	uint8_t *buf;                  /* a stored piece, for comparing */
 	uint32_t buf_bytes;
@@ -68,7 +81,7 @@ static void worker_free(struct worker *w)
 {
 	digest_free(w->digest);
 	pieces_fini(&w->pieces);
-	index_fini(&w->found);
+	index_clear(&w->found);
 	free(w->buf);
 	free(w);
 }
@@ -88,6 +101,8 @@ static struct worker *worker_get(struct dedup *d)
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return NULL;
+	w->found_budget.max_bytes = FOUND_MAX_BYTES;
+	index_init(&w->found, d->kind, &w->found_budget);
 	w->digest = digest_new(d->kind);
 	if (w->digest)
 		return w;
@@ -103,13 +118,80 @@ static void worker_put(struct dedup *d, struct worker *w)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* -------------------------------------------------------------- memory */
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void show_memory(struct dedup *d)
+{
+	fp_aux_gauge(d->host, "index bytes", (int64_t)atomic_load(&d->budget.used_bytes));
+}
+
+/* lock held. The version that is missed least, or NULL. */
+static struct dfile *least_useful(struct dedup *d, uint64_t now)
+{
+	struct dfile *best = NULL;
+	bool best_useless = false;
+
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		struct dfile *f = &d->file[i];
+		bool useless = f->found_bytes == 0 && f->looked_bytes >= USELESS_BYTES;
+
+		if (f->users > 0 || f->earlier.used == 0 || (!useless && now - f->used_ms < IDLE_MS))
+			continue;
+		if (!best || useless > best_useless || (useless == best_useless && f->used < best->used)) {
+			best = f;
+			best_useless = useless;
+		}
+	}
+	return best;
+}
+
+/* False: there is none that can be done without. */
+static bool give_one_up(struct dedup *d)
+{
+	struct dfile *f;
+
+	pthread_mutex_lock(&d->lock);
+	f = least_useful(d, now_ms());
+	if (f) {
+		index_clear(&f->earlier);
+		f->has_earlier = false;
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (f)
+		fp_aux_count(d->host, "versions given up", 1);
+	return f != NULL;
+}
+
+static void say_full(struct dedup *d)
+{
+	uint64_t now = now_ms();
+	bool say;
+
+	fp_aux_count(d->host, "versions cut short", 1);
+	pthread_mutex_lock(&d->lock);
+	say = d->warned_ms == 0 || now - d->warned_ms >= WARN_MS;
+	if (say)
+		d->warned_ms = now;
+	pthread_mutex_unlock(&d->lock);
+	if (say)
+		fp_aux_log(d->host, FP_AUX_WARN, "memory: all of it is in use; parts of earlier versions are not compared with. Give more (see --aux-memory, too), or a larger size");
+}
+
 /* -------------------------------------------------------------- files and their earlier versions */
 
 struct loading {
-	const struct dedup *d;
+	struct dedup *d;
 	struct index *index;
 	uint8_t generation;
-	bool any;
+	bool any, full;
 };
 
 static int take_note(void *arg, const struct fp_aux_noted *n)
@@ -129,8 +211,11 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 
 		if (len < FP_AUX_PIECE_MIN_BYTES)
 			continue;
-		if (l->index->used >= l->d->entries_max || !index_add(l->index, digest, digest_bytes(r.kind), place))
-			return 1;
+		while (!index_add(l->index, digest, place)) {
+			l->full = l->index->budget != &l->d->budget || !give_one_up(l->d);
+			if (l->full)
+				return 1;
+		}
 	}
 	return 0;
 }
@@ -138,8 +223,14 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 {
 	struct loading l = { .d = d, .index = &f->earlier };
-	int rc = fp_aux_earlier(d->host, serial, d->pattern, take_note, &l);
+	int rc;
 
+	index_init(&f->earlier, d->kind, &d->budget);
+	rc = fp_aux_earlier(d->host, serial, d->pattern, take_note, &l);
+	index_trim(&f->earlier);
+	show_memory(d);
+	if (l.full)
+		say_full(d);
 	f->has_earlier = l.any;
 	f->generation = l.any ? l.generation + 1 : 0;
 	if (rc < 0 && rc != -ENOENT) {
@@ -175,8 +266,9 @@ static struct dfile *file_get(struct dedup *d, uint64_t serial)
 		while (f->loading)
 			pthread_cond_wait(&d->loaded, &d->lock); /* bounded: the other's call has a deadline */
 	} else if ((f = free_file(d))) {
-		index_fini(&f->earlier);
+		index_clear(&f->earlier);
 		f->serial = serial;
+		f->looked_bytes = f->found_bytes = 0;
 		f->users = 1;
 		f->loading = true;
 		pthread_mutex_unlock(&d->lock);
@@ -194,6 +286,7 @@ static struct dfile *file_get(struct dedup *d, uint64_t serial)
 static void file_put(struct dedup *d, struct dfile *f)
 {
 	pthread_mutex_lock(&d->lock);
+	f->used_ms = now_ms();
 	f->users--;
 	pthread_mutex_unlock(&d->lock);
 }
@@ -208,11 +301,12 @@ static int released(void *state, struct fp_aux_call *call, const struct fp_aux_f
 		struct dfile *f = &d->file[i];
 
 		if (f->serial == sealed->file_serial && f->users == 0) {
-			index_fini(&f->earlier);
+			index_clear(&f->earlier);
 			f->serial = 0;
 		}
 	}
 	pthread_mutex_unlock(&d->lock);
+	show_memory(d);
 	return 0;
 }
 
@@ -236,14 +330,13 @@ static void look_up(struct dedup *d, struct worker *w, const struct fp_aux_chunk
 {
 	for (uint32_t i = 0; i < w->pieces.n; i++) {
 		struct piece *x = &w->pieces.piece[i];
-		const struct index_entry *e;
+		struct fp_aux_place place;
 
 		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES)
 			continue;
-		e = index_find(in, x->digest, x->len_bytes);
-		if (e && proved(d, w, k, x, e->place)) {
+		if (index_find(in, x->digest, x->len_bytes, &place) && proved(d, w, k, x, place)) {
 			x->kind = PIECE_STORED;
-			x->place = e->place;
+			x->place = place;
 		}
 	}
 }
@@ -283,7 +376,7 @@ static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux
 	struct loading l = { .d = d, .index = &w->found };
 	uint32_t n = collect_keys(w, 1);
 
-	index_fini(&w->found);
+	index_clear(&w->found);
 	if (n > 0 && fp_aux_find(d->host, w->keys, n, take_note, &l) == 0)
 		look_up(d, w, k, &w->found);
 }
@@ -332,7 +425,7 @@ static uint64_t bytes_of(const struct pieces *p, enum piece_kind kind)
 	return n;
 }
 
-static void note_payoff(struct dedup *d, const struct dfile *f, const struct pieces *p)
+static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p)
 {
 	uint64_t found = bytes_of(p, PIECE_STORED) + bytes_of(p, PIECE_SAME), fresh = bytes_of(p, PIECE_NEW);
 	enum payoff_change change = PAYOFF_AS_IT_WAS;
@@ -345,6 +438,8 @@ static void note_payoff(struct dedup *d, const struct dfile *f, const struct pie
 	if (!f->has_earlier && !d->whole_store)
 		return;
 	pthread_mutex_lock(&d->lock);
+	f->looked_bytes += found + fresh;
+	f->found_bytes += bytes_of(p, PIECE_STORED);
 	if (d->payoff.compared_bytes + found + fresh > 0)
 		share = (double)(d->payoff.same_bytes + found) / (double)(d->payoff.compared_bytes + found + fresh);
 	change = payoff_note(&d->payoff, found + fresh, found);
@@ -427,6 +522,8 @@ static const char *refuse_size(const struct dedup *d, int64_t size)
 {
 	if (size < (4 << 10) || size > (1 << 20))
 		return "size: must be 4KiB to 1MiB";
+	if (d->rule.kind == CUT_CONTENT && (size & (size - 1)) != 0)
+		return "size: must be a power of two (4KiB, 8KiB, ... 1MiB) with chunking=cdc";
 	if (d->rule.kind == CUT_FIXED && size % FP_AUX_PIECE_MIN_BYTES != 0)
 		return "size: must be a multiple of 4KiB with chunking=fixed";
 	return NULL;
@@ -444,7 +541,7 @@ static int read_options(struct dedup *d)
 	d->rule.fixed_bytes = (uint32_t)size;
 	d->whole_store = !strcmp(fp_aux_option_text(d->host, "scope"), "store");
 	d->pattern = fp_aux_option_text(d->host, "pattern");
-	d->entries_max = (size_t)fp_aux_option_number(d->host, "memory") / (2 * sizeof(struct index_entry));
+	d->budget.max_bytes = (size_t)fp_aux_option_number(d->host, "memory");
 	why = refuse_size(d, size);
 	if (!why && (end == pays || strcmp(end, "%") != 0 || least < 0 || least > 1))
 		why = "pays: must be a share such as 2%, 0% to 100%";
@@ -462,7 +559,7 @@ static void dedup_stop(void *state)
 	struct dedup *d = state;
 
 	for (unsigned i = 0; i < FILES_MAX; i++)
-		index_fini(&d->file[i].earlier);
+		index_clear(&d->file[i].earlier);
 	while (d->idle) {
 		struct worker *w = d->idle;
 
@@ -506,11 +603,11 @@ static const char *const scopes[] = { "file", "store", NULL };
 static const struct fp_aux_option options[] = {
 	{ .name = "hash", .fallback = "sha1", .choices = hashes, .help = "sha1, sha256, or xxh3: fast, and each duplicate is read and compared byte by byte." },
 	{ .name = "chunking", .fallback = "cdc", .choices = chunkings, .help = "cdc: cut by content, finds what has moved. fixed: equal sizes, finds what is where it was." },
-	{ .name = "size", .fallback = "16KiB", .is_size = true, .min = 4 << 10, .max = 1 << 20, .help = "Of a piece, 4KiB to 1MiB; with cdc the average. Smaller finds more and notes more." },
+	{ .name = "size", .fallback = "16KiB", .is_size = true, .min = 4 << 10, .max = 1 << 20, .help = "Of a piece, 4KiB to 1MiB; with cdc the average, a power of two. Smaller finds more and notes more." },
 	{ .name = "scope", .fallback = "file", .choices = scopes, .help = "file: compare with the earlier version of the file. store: with everything in the store, too." },
 	{ .name = "pattern", .help = "How names of one file's versions differ: * stands for the step, e.g. chk_*/rank.dat. Default: digits that grow." },
 	{ .name = "pays", .fallback = "2%", .help = "Share of duplicates below which it turns itself off and only samples. 0%: never." },
-	{ .name = "memory", .fallback = "256MiB", .is_size = true, .min = 1 << 20, .max = (int64_t)64 << 30, .help = "For the digests of one earlier version; the rest of a larger one is not compared with." },
+	{ .name = "memory", .fallback = "512MiB", .is_size = true, .min = 1 << 20, .max = (int64_t)64 << 30, .help = "For the digests of all earlier versions together; what does not fit is not compared with." },
 	{ .name = NULL },
 };
 

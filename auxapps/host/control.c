@@ -19,6 +19,7 @@
 
 #include "auxapps/host/host.h"
 #include "fp/clock.h"
+#include "fp/units.h"
 
 #define START_MS 30000u
 #define END_MS 2000u
@@ -369,6 +370,20 @@ static void failed(struct aux_host *h, uint32_t app, const char *why)
 	shutdown(h->fd_jobs, SHUT_RD);
 }
 
+/* Aux-apps that say how much they take (an option `memory`) would be ended for it. */
+static void check_memory(struct aux_host *h)
+{
+	char a[FP_UNITS_BUF], b[FP_UNITS_BUF];
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < h->napps; i++)
+		if (h->app[i] && h->app[i]->plugin && !h->app[i]->bypassed)
+			sum += (uint64_t)aux_option_number(h->app[i]->options, "memory");
+	if (h->memory_bytes > 0 && sum >= h->memory_bytes)
+		aux_log(h, FP_AUXW_NO_APP, FP_AUX_WARN, "aux-apps may take %s of memory (memory=), and are ended when they have %s: declare less, or give --aux-memory more",
+			fp_format_size(a, sum), fp_format_size(b, h->memory_bytes));
+}
+
 static void say_ready(struct aux_host *h)
 {
 	struct fp_auxw_ready *m = calloc(1, sizeof(*m));
@@ -396,6 +411,7 @@ static void say_ready(struct aux_host *h)
 	}
 	struct iovec iov = {m, sizeof(*m)};
 
+	check_memory(h);
 	atomic_store(&h->ready, true);
 	aux_link_send(h, &iov, 1);
 	free(m);

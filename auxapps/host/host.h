@@ -189,7 +189,7 @@ struct aux_call {
 struct aux_host {
 	int fd_jobs, fd_services;
 	const uint8_t *pool;
-	uint64_t pool_bytes, region_bytes;
+	uint64_t pool_bytes, region_bytes, memory_bytes;
 	uint8_t *region;               /* written by stages */
 	const uint8_t *region_ro;      /* what stages read */
 	struct fp_auxw_status *status;

@@ -141,6 +141,7 @@ static int map(struct aux_host *h, const struct fp_auxw_start *m)
 		return -errno;
 	h->region_ro = p;
 	h->region_bytes = m->region_bytes;
+	h->memory_bytes = m->memory_bytes;
 	return 0;
 }
 

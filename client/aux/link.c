@@ -133,6 +133,7 @@ static int send_start(struct cl_aux *a, uint32_t napps)
 
 	msg.pool_bytes = (uint64_t)cl_pool_pages(a->pool) * CL_PAGE_BYTES;
 	msg.region_bytes = a->region_bytes;
+	msg.memory_bytes = opt->aux_memory_bytes;
 	msg.napps = napps;
 	msg.decode_only = napps == 0;
 	if (opt->cores_text)

@@ -91,6 +91,7 @@ struct fp_auxw_start {
 	uint32_t napps, decode_only;   /* decode_only: nothing is declared, but a coded chunk was met */
 	char cores[256];               /* service cores, "7" or "1,3-5"; "": none set aside */
 	char node[128], plugin_dir[256];
+	uint64_t memory_bytes;         /* a host that has more is ended; 0: not known */
 };
 
 struct fp_auxw_chunk_out {

@@ -100,7 +100,8 @@ static void spawn(struct am *m)
 
 int am_start(struct am *m, const char *plugin_dir, const char *cores, const char *const *declared)
 {
-	struct fp_auxw_start start = {.pool_bytes = AM_POOL_PAGES * AM_PAGE, .region_bytes = AM_SLOTS * AM_SLOT, .decode_only = declared == NULL};
+	struct fp_auxw_start start = {.pool_bytes = AM_POOL_PAGES * AM_PAGE, .region_bytes = AM_SLOTS * AM_SLOT, .decode_only = declared == NULL,
+		.memory_bytes = m->memory_bytes};
 	struct fp_auxw_config config = {.index = 0};
 
 	memset(m, 0, offsetof(struct am, service));

@@ -39,6 +39,7 @@ struct am {
 	uint32_t (*service)(struct am *, const struct fp_auxw_svc *m, const uint8_t *body, uint32_t len, unsigned call, struct fp_auxw_svc *answer,
 			    uint8_t *reply);
 	uint32_t bypassed;             /* bit i: declare the i-th one so */
+	uint64_t memory_bytes;         /* START's */
 };
 
 /* Directory of the variant's programs: made of this program's own path. */

@@ -106,6 +106,23 @@ static void test_a_crash_at_start_is_noted(void **state)
 	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
+static void test_more_memory_than_the_host_may_have_is_told(void **state)
+{
+	static const char *const declared[] = { "dedup memory=400MiB", NULL };
+	static struct am m = {.memory_bytes = 400u << 20};
+	char dir[512];
+
+	(void)state;
+	snprintf(dir, sizeof(dir), "%.400s/lib/auxapps", am_dir());
+	assert_int_equal(am_start(&m, dir, "", declared), 0);
+	am_wait_log(&m, "aux-apps may take 400 MiB of memory (memory=), and are ended when they have 400 MiB");
+	assert_int_equal(am_stop(&m), 0);
+	m.memory_bytes++;
+	assert_int_equal(am_start(&m, dir, "", declared), 0);
+	assert_null(strstr(m.log, "may take"));
+	assert_int_equal(am_stop(&m), 0);
+}
+
 /* The thread that fp-mount's watchdog would find: in a call of `app` for longer than its deadline. */
 static bool over_deadline(struct am *m, uint32_t app)
 {
@@ -638,6 +655,7 @@ int main(void)
 		cmocka_unit_test(test_a_crash_is_noted_and_ends_the_host),
 		cmocka_unit_test(test_a_foreign_plugin_cannot_write_past_its_buffer),
 		cmocka_unit_test(test_a_crash_at_start_is_noted),
+		cmocka_unit_test(test_more_memory_than_the_host_may_have_is_told),
 		cmocka_unit_test(test_a_call_that_does_not_end_shows_and_the_host_beats),
 		cmocka_unit_test(test_a_plugin_learns_of_deadline_and_cancelling),
 		cmocka_unit_test(test_it_ends_when_the_mount_is_gone),

@@ -10,12 +10,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "auxapps/dedup/note.h"
 #include "auxapps/dedup/payoff.h"
 #include "fp/auxapp.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
 
 #define WINDOW_BYTES (1u << 20)
 #define WINDOWS_MAX 32u
@@ -41,7 +48,8 @@ struct model {
 	uint64_t keys[1024];
 	uint64_t stored_bytes, note_total, compared;
 	bool no_earlier;               /* each version is a file that has none */
-	int64_t on;
+	int64_t on, index_bytes, index_most, cut_short, given_up;
+	uint32_t synthetic;            /* pieces of 4 KiB that each version's earlier one had, with digests that nothing has */
 };
 
 static struct model m;
@@ -75,14 +83,23 @@ static void count(struct fp_aux_host *h, const char *counter, int64_t add)
 {
 	(void)h;
 	assert_string_not_equal(counter, "errors");
-	(void)add;
+	if (strcmp(counter, "versions cut short") == 0)
+		m.cut_short += add;
+	if (strcmp(counter, "versions given up") == 0)
+		m.given_up += add;
 }
 
 static void gauge(struct fp_aux_host *h, const char *counter, int64_t value)
 {
 	(void)h;
-	assert_string_equal(counter, "on");
-	m.on = value;
+	if (strcmp(counter, "on") == 0)
+		m.on = value;
+	else
+		assert_string_equal(counter, "index bytes");
+	if (strcmp(counter, "on") != 0) {
+		m.index_bytes = value;
+		m.index_most = value > m.index_most ? value : m.index_most;
+	}
 }
 
 static void begin_piece(uint32_t off, uint32_t len, int kind)
@@ -150,11 +167,38 @@ static int tell(uint32_t i, int (*each)(void *, const struct fp_aux_noted *), vo
 	return s->note_bytes ? each(arg, &n) : 0;
 }
 
+/* The notes of a large file, as if it had been written before: chunks of 256 pieces whose digests are numbers. */
+static int tell_synthetic(uint64_t serial, int (*each)(void *, const struct fp_aux_noted *), void *arg)
+{
+	static uint8_t buf[FP_AUX_NOTE_MAX_BYTES];
+	uint8_t digest[DIGEST_MAX_BYTES] = { 0 };
+	struct note_writer w;
+	uint64_t x = serial << 32;
+
+	for (uint32_t n = 0; n < m.synthetic; n += 256) {
+		struct fp_aux_noted noted = { .chunk = 1000000 + n, .data_bytes = 256 * 4096, .note = buf };
+
+		note_begin(&w, buf, sizeof(buf), DIGEST_SHA1, 0, 4096);
+		for (uint32_t i = 0; i < 256; i++) {
+			uint64_t spread = ++x * 0x9e3779b97f4a7c15u;
+
+			memcpy(digest, &spread, sizeof(spread));
+			assert_true(note_add(&w, 4096, digest));
+		}
+		noted.note_bytes = w.len_bytes;
+		if (each(arg, &noted) != 0)
+			break;
+	}
+	return 0;
+}
+
 static int earlier(struct fp_aux_host *h, uint64_t serial, const char *pattern, int (*each)(void *, const struct fp_aux_noted *), void *arg)
 {
 	(void)h;
 	assert_int_equal(serial, m.version);
 	assert_null(pattern);
+	if (m.synthetic)
+		return tell_synthetic(serial, each, arg);
 	if (m.version == 1 || m.no_earlier)
 		return -ENOENT;
 	for (uint32_t i = 0; i < m.nchunks; i++)
@@ -473,12 +517,84 @@ static void test_it_turns_itself_off_and_on_again(void **state)
 	free(data);
 }
 
-static void test_a_bad_option_is_refused(void **state)
+static size_t resident_bytes(void)
 {
-	static const char *const bad[][2] = { { "size", "2KiB" }, { "size", "2MiB" }, { "pays", "2" }, { "pays", "200%" } };
+	unsigned long all, resident = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu %lu", &all, &resident), 2);
+	fclose(f);
+	return resident * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* As 64 ranks that rewrite 1 GiB each at 4 KiB: 46 bytes for each of 16 million pieces would be 770 MB. */
+static void test_memory_bounds_all_files_together(void **state)
+{
+	static const char *const small[][2] = { { "memory", "16MiB" }, { "pays", "0%" }, { NULL, NULL } };
+	size_t before, most = 0;
+	uint8_t *data = image(WINDOW_BYTES);
 
 	(void)state;
-	for (unsigned i = 0; i < 4; i++) {
+	start(small);
+	write_version(data, WINDOW_BYTES);
+	before = resident_bytes();
+	m.synthetic = 262144;
+	for (unsigned rank = 0; rank < 64; rank++) { /* opened, and written to by and by: all in use at once */
+		m.version = 100 + rank;
+		write_window(data, WINDOW_BYTES, 0);
+		most = resident_bytes() > most ? resident_bytes() : most;
+		data[rank * 4096]++;
+	}
+	assert_true(m.cut_short > 0);
+	assert_in_range(m.index_most, 12 << 20, 16 << 20); /* it is made use of */
+	if (!SANITIZED)
+		assert_in_range(most - before, 12 << 20, (16 << 20) + 64 * (WINDOW_BYTES + 65536) + (4 << 20)); /* the model stores what is written */
+	for (unsigned rank = 0; rank < 64; rank++) {
+		struct fp_aux_file sealed = { .size_bytes = sizeof(sealed), .file_serial = 100 + rank };
+
+		(void)fp_aux_app(FP_AUX_ABI)->file_sealed(state_of, NULL, &sealed);
+	}
+	assert_int_equal(m.index_bytes, 0);
+	m.synthetic = 0; /* and what fits is found again */
+	m.version = 200;
+	write_version(data, WINDOW_BYTES);
+	assert_int_equal(write_version(data, WINDOW_BYTES), 0);
+	stop();
+	free(data);
+}
+
+/* Those in which nothing was found for 16 MiB make room for one in which something is. */
+static void test_useless_versions_make_room(void **state)
+{
+	static const char *const small[][2] = { { "memory", "2MiB" }, { "pays", "0%" }, { "size", "4KiB" }, { NULL, NULL } };
+	uint8_t *data = image(WINDOW_BYTES), *other = image(WINDOW_BYTES);
+
+	(void)state;
+	start(small);
+	write_version(data, WINDOW_BYTES);
+	m.synthetic = 262144;
+	m.version = 99;
+	for (unsigned i = 0; i < 17; i++) {
+		fill(other, WINDOW_BYTES);
+		write_window(other, WINDOW_BYTES, i * (uint64_t)WINDOW_BYTES);
+	}
+	assert_int_equal(m.cut_short, 1);
+	assert_int_equal(m.given_up, 0);
+	m.synthetic = 0;
+	assert_int_equal(write_version(data, WINDOW_BYTES), 0);
+	assert_int_equal(m.given_up, 1);
+	stop();
+	free(data);
+	free(other);
+}
+
+static void test_a_bad_option_is_refused(void **state)
+{
+	static const char *const bad[][2] = { { "size", "2KiB" }, { "size", "2MiB" }, { "size", "5000" }, { "pays", "2" }, { "pays", "200%" } };
+
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
 		void *s;
 
 		memset(&m, 0, sizeof(m));
@@ -532,6 +648,8 @@ int main(void)
 		cmocka_unit_test(test_random_edits_are_rebuilt_exactly),
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_it_turns_itself_off_and_on_again),
+		cmocka_unit_test(test_memory_bounds_all_files_together),
+		cmocka_unit_test(test_useless_versions_make_room),
 		cmocka_unit_test(test_a_bad_option_is_refused),
 		cmocka_unit_test(test_damaged_notes_end_early),
 	};

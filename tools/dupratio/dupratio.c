@@ -68,14 +68,13 @@ static void look_up(struct pieces *p, const struct index *earlier)
 {
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct piece *x = &p->piece[i];
-		const struct index_entry *e;
+		struct fp_aux_place place;
 
 		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES)
 			continue;
-		e = index_find(earlier, x->digest, x->len_bytes);
-		if (e) {
+		if (index_find(earlier, x->digest, x->len_bytes, &place)) {
 			x->kind = PIECE_STORED;
-			x->place = e->place;
+			x->place = place;
 		}
 	}
 }
@@ -87,7 +86,7 @@ static void keep(const struct pieces *p, uint64_t window, struct index *to)
 		const struct piece *x = &p->piece[i];
 		struct fp_aux_place place = { .chunk = window + 1, .off = x->off, .len_bytes = x->len_bytes };
 
-		if (x->kind == PIECE_NEW && !index_add(to, x->digest, digest_bytes(DIGEST_SHA1), place))
+		if (x->kind == PIECE_NEW && !index_add(to, x->digest, place))
 			die("no memory");
 	}
 }
@@ -140,16 +139,19 @@ int main(int argc, char **argv)
 	printf("%-12s %10s %8s %8s %8s   %% of %.1f MB\n", "pieces", "duplicate", "zero", "new", "dropped", (double)newer.bytes / 1e6);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct cut_rule rule = { .kind = rows[i].kind, .fixed_bytes = rows[i].size_bytes };
-		struct index first = { 0 }, none = { 0 };
+		struct budget all = { .max_bytes = SIZE_MAX / 2 };
+		struct index first, none;
 		double per_cent = 100.0 / (double)newer.bytes;
 		struct sums s;
 
+		index_init(&first, DIGEST_SHA1, &all);
+		index_init(&none, DIGEST_SHA1, &all);
 		cdc_init(&rule.cdc, rows[i].size_bytes);
 		(void)pass(&older, &rule, &none, &first);
 		s = pass(&newer, &rule, &first, NULL);
 		printf("%-12s %10.1f %8.1f %8.1f %8.1f\n", rows[i].name, (double)s.found * per_cent, (double)s.zero * per_cent,
 		       (double)s.fresh * per_cent, (double)s.dropped * per_cent);
-		index_fini(&first);
+		index_clear(&first);
 	}
 	return 0;
 }
