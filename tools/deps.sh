@@ -53,6 +53,7 @@ cmd      ps                            procps
 cmd      mandoc                        mandoc
 cmd      ctags                         universal-ctags
 cmd      dmsetup                       dmsetup
+cmd      cmake                         cmake
 cmd      mkfs.ext4                     e2fsprogs
 '
 

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from harness.aux import apps, stored, text
 from harness.daemons import SLOW, bin_path
 from harness.files import content, read_file, write_file
 
@@ -60,3 +61,30 @@ def test_a_chain_that_makes_no_sense_is_warned_of(up):
     assert up("compress", "dedup").returncode == 0
     logs = [open(path, encoding="utf-8").read() for path in glob.glob(f"{up.dir}/log/*mount*")]
     assert any("dedup comes after compress" in text for text in logs)
+
+
+def test_declared_in_fp_conf(new_store):
+    """Lines of [mount], in their order, quoted as on the command line."""
+    s = new_store().up(mounts=0)
+    conf = os.path.join(s.dir, "fp.conf")
+    write_file(conf, b"[manager]\nchunk-size = 1MiB\n[mount]\nauxapp = dedup size=64KiB\nauxapp = compress level=2 codec=\"lz4\"\n")
+    m = s.add_mount(f"--config={conf}")
+    assert [(a["name"], a["declared"], a["state"]) for a in apps(s)] == [
+        ("dedup", "dedup size=64KiB", "running"), ("compress", 'compress level=2 codec="lz4"', "running")]
+    data = text(1, 3 * MIB)
+    for name in ("step_1", "step_2"):
+        write_file(m.at(name), data, sync=True)
+        assert read_file(m.at(name)) == data
+    assert 0 < stored(s, "/step_1") < len(data) / 2, "compress is at work"
+    assert s.layout("/step_2")["shared_chunks"] == 3, "so is dedup"
+
+
+@pytest.mark.expect_log("fp-mount: ERROR")
+def test_a_mistake_in_fp_conf_ends_the_start_with_a_line(new_store):
+    s = new_store().up(mounts=0)
+    conf = os.path.join(s.dir, "fp.conf")
+    write_file(conf, b"[mount]\nauxapp = dedup\nauxapp = compress levle=2\n")
+    m = s.add_mount(f"--config={conf}", wait=False)
+    m.ended_as_told = True
+    assert m.wait() != 0
+    assert "levle" in m.text() and "level" in m.text(), m.text()

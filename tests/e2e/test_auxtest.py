@@ -15,9 +15,9 @@ SHIPPED = ["dedup", "dedup hash=xxh3 chunking=fixed size=4KiB", "dedup scope=sto
 EXAMPLES = ["figure2", "histogram", "peer", "reject", "rot13", "trace"]
 
 
-def auxtest(plugin, *args, rounds=8):
-    argv = [bin_path("fp-auxtest"), *plugin.split(), "--rounds", str(rounds), *args]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120 * SLOW)
+def auxtest(plugin, *args, rounds=8, before=(), env=()):
+    argv = [*before, bin_path("fp-auxtest"), *plugin.split(), "--rounds", str(rounds), *args]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120 * SLOW, env={**os.environ, **dict(env)})
 
 
 @pytest.mark.parametrize("declared", SHIPPED)
@@ -115,6 +115,39 @@ def test_what_is_wrong_is_said(tmp_path, what):
     run = auxtest(build(tmp_path, body), "--only", only, *(["--seconds", "3"] if what == "loop" else []), rounds=20)
     assert run.returncode == 1 and said in run.stdout, run.stdout
     assert "again: fp-auxtest" in run.stdout
+
+
+RACY = """
+#include <fp/auxapp.h>
+static long total;
+static int start(struct fp_aux_host *h, void **state) { *state = h; return 0; }
+static void stop(void *state) { (void)state; }
+static int out(void *state, struct fp_aux_call *c, const struct fp_aux_chunk *k)
+{
+    (void)state; (void)c;
+    %s;
+    return FP_AUX_PASS;
+}
+static const struct fp_aux_app app = {.abi = FP_AUX_ABI, .size_bytes = sizeof app, .name = "racy", .version = "1", .summary = "adds up",
+                                      .flags = FP_AUX_PARALLEL, .start = start, .stop = stop, .chunk_out = out};
+FP_AUX_APP(app)
+"""
+
+
+@pytest.mark.parametrize("add, races", [("total += k->len_bytes", True),
+                                        ("__atomic_fetch_add(&total, k->len_bytes, __ATOMIC_RELAXED)", False)], ids=["racy", "clean"])
+def test_thread_sanitizer_sees_workers_that_race(tmp_path, add, races):
+    """A plugin that was built for it: its runtime has to be there before fp-auxtest is, as docs/AUXAPPS.md says."""
+    source, so = tmp_path / "racy.c", tmp_path / "racy.so"
+    source.write_text(RACY % add)
+    subprocess.run(["gcc", "-O1", "-g", "-fsanitize=thread", "-shared", "-fPIC", f"-I{TOP}/include", "-o", so, source], check=True, timeout=60 * SLOW)
+    runtime = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    # Some kernels place programs where the sanitizer of some compilers can't follow.
+    fixed = ["setarch", "-R"] if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0 else []
+    run = auxtest(str(so), "--only", "threads", rounds=20, before=fixed, env={"LD_PRELOAD": runtime, "TSAN_OPTIONS": ""})
+    assert run.returncode == races, run.stdout + run.stderr
+    assert ("data race" in run.stderr and "racy.c" in run.stderr) == races, run.stderr
+    assert ("FAILED  threads" in run.stdout and "a sanitizer's report" in run.stdout) == races, run.stdout
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path):

@@ -71,6 +71,37 @@ def test_an_aux_app_is_built_with_what_is_installed(installed, tmp_path):
     assert " 0 failed" in got.stdout
 
 
+CMAKE = """
+cmake_minimum_required(VERSION 3.18)
+project(mine C)
+find_package(fp-auxapp %s REQUIRED)
+fp_add_auxapp(mine mine/mine.c)
+"""
+
+
+def test_an_aux_app_is_built_by_cmake(installed, tmp_path):
+    """find_package finds it below its prefix, and a version that is not there is not found."""
+    env = {"PATH": f"{installed}/bin:/usr/bin:/bin", "HOME": "/"}
+
+    def cmake(version, *commands):
+        (tmp_path / "CMakeLists.txt").write_text(CMAKE % version)
+        for command in commands:
+            got = subprocess.run(command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50 * SLOW)
+            if got.returncode != 0:
+                break
+        return got
+
+    configure = ["cmake", "-S.", "-Bout", f"-DCMAKE_PREFIX_PATH={installed}"]
+    got = cmake("0.1", ["fpctl", "auxapp", "new", "mine"], configure, ["cmake", "--build", "out"],
+                ["fp-auxtest", "out/mine.so", "--rounds", "8"])
+    assert got.returncode == 0, got.stdout + got.stderr
+    assert " 0 failed" in got.stdout
+    symbols = subprocess.run(["nm", "-D", "--defined-only", tmp_path / "out" / "mine.so"], capture_output=True, text=True).stdout.split()
+    assert symbols[2::3] == ["fp_aux_app"], "one exported entry"
+    got = cmake("99", configure)
+    assert got.returncode != 0 and "99" in got.stderr
+
+
 def test_installed_files_do_not_name_the_tree(installed):
     named = []
     for folder, _, names in os.walk(installed):
