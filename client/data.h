@@ -83,6 +83,8 @@ bool cl_data_release_late(struct cl_mount *m, struct cl_handle *h, void (*end)(s
 void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms);
 /* After cl_data_sync_all, before cl_aux_stop. */
 void cl_data_late_stop(struct cl_mount *m);
+/* … then: what is not published by now is lost, and this says how much it is. */
+void cl_data_give_up(struct cl_mount *m);
 /* The chunk pool: from cl_data_start to cl_data_free. */
 struct cl_pool *cl_data_pool(struct cl_mount *m);
 /* Run fn(arg) on a store thread: for what may block, from the core loop. -ENOMEM: it will not run. */

@@ -109,10 +109,12 @@ static int finish(struct cl_mount *m)
     uint32_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
     cl_mgr_limit_wait(m, limit_ms < GONE_MS ? limit_ms : GONE_MS);
     cl_mgr_fail_interruptible(m, FP_ESTOPPING);
+    cl_data_end_by(m, fp_now_ms() + limit_ms);
     int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_data_late_stop(m);
+    cl_data_give_up(m); /* before the aux-apps end, which fails what they have in hand */
     cl_fuse_close(m, !unmounted);
     cl_early_drain(m, limit_ms);
     cl_core_data_stopping(m);

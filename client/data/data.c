@@ -139,14 +139,22 @@ static void give_up_one(struct cl_inode *inode, void *arg)
 	pthread_mutex_unlock(&inode->lock);
 }
 
+void cl_data_give_up(struct cl_mount *m)
+{
+	if (m->data->given_up)
+		return;
+	m->data->given_up = true;
+	if (cl_data_say_lost(m))
+		atomic_store(&m->data->lost, true);
+}
+
 /* Nothing runs any more but the threads of the data path: cl_data_sync_all has done what could be done. */
 static void give_up(struct cl_data *d)
 {
 	pthread_mutex_lock(&d->space_lock);
 	pthread_cond_broadcast(&d->space_cond);
 	pthread_mutex_unlock(&d->space_lock);
-	if (cl_data_say_lost(d->m))
-		atomic_store(&d->lost, true);
+	cl_data_give_up(d->m);
 	cl_inode_each(d->m, give_up_one, NULL);
 }
 

@@ -59,6 +59,7 @@ struct cl_data {
 	atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
 	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
 	struct cl_late *late;              /* late.c */
+	bool given_up;                     /* main thread: what is lost at the end was told */
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */

@@ -313,9 +313,11 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 		rc = f ? 0 : -ENOMEM;
 	}
 	if (f) {
+		uint64_t until_ms = deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d);
+
 		cl_file_seal_all(f);
 		do
-			rc = wait_writers(f, deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d));
+			rc = wait_writers(f, until_ms);
 		while (rc == -EAGAIN);
 		if (rc == 0)
 			rc = wait_stored(f, deadline_ms);
