@@ -331,7 +331,7 @@ int cl_rcache_load(struct cl_rchunk *e, uint32_t first, uint32_t last, bool wait
 			rc = -EIO;
 		pthread_mutex_unlock(&c->lock);
 		if (what == 0 || rc < 0 || (what == -EAGAIN && !wait))
-			return rc;
+			return rc < 0 || what == 0 ? rc : what;
 		if (what == 1) {
 			rc = load_run(e, from, to, wait, deadline_ms);
 			if (rc < 0)

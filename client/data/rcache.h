@@ -25,7 +25,8 @@ struct cl_rchunk *cl_rcache_get(struct cl_rcache *c, const struct cl_chunk_ref *
 void cl_rcache_put(struct cl_rchunk *e);
 
 /*
- * Blocks [first, last] are there and verified, loading what is missing. wait: for pool pages, until the deadline (read-ahead does not: -EAGAIN). FUSE or
+ * Blocks [first, last] are there and verified, loading what is missing. wait: for pool pages, until the deadline (read-ahead does not: -EAGAIN, also for blocks that another is
+ * loading). FUSE or
  * store threads; blocks on I/O. FP_ECHUNK_MISSING: the benefactor does not have the chunk; FP_ECHECKSUM: damaged.
  */
 int cl_rcache_load(struct cl_rchunk *e, uint32_t first, uint32_t last, bool wait, uint64_t deadline_ms);
