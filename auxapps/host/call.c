@@ -152,9 +152,9 @@ static int add_piece(struct fp_aux_call *call, uint32_t kind, uint32_t off, uint
 		if (!c->thread->pieces)
 			return -ENOMEM;
 		c->pieces = c->thread->pieces;
-		aux_pieces_init(c->pieces, c->job->cur_bytes);
+		aux_pieces_init(c->pieces, c->job->cur_bytes, (uint8_t)c->app->index, atomic_load(&c->app->verify));
 	}
-	return aux_pieces_add(c->pieces, kind, off, len, from, chunk);
+	return aux_pieces_add(c->pieces, c->job->no_pieces ? FP_AUXW_PIECE_NEW : kind, off, len, from, chunk);
 }
 
 static int sv_piece_new(struct fp_aux_call *call, uint32_t off, uint32_t len)
@@ -363,6 +363,8 @@ static bool take_pieces(struct aux_app *a, struct aux_job *j, struct aux_call *c
 
 static void keep_note(struct aux_app *a, struct aux_job *j, struct aux_call *c)
 {
+	if (j->no_pieces && c->pieces) /* it knows other offsets than what is stored has */
+		return;
 	if (c->noted) {
 		j->note = c->note;
 		j->keys = c->keys;

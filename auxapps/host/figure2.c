@@ -253,7 +253,7 @@ static int build(struct aux_call *c, struct aux_figure2 *f, uint32_t min_bytes)
 		i = k;
 	}
 	if (c->pieces)
-		aux_pieces_init(c->pieces, f->len);
+		aux_pieces_init(c->pieces, f->len, (uint8_t)c->app->index, atomic_load(&c->app->verify));
 	for (uint32_t i = 0; i < f->npieces && rc == 0; i++) {
 		if (f->piece[i].off > off)
 			rc = aux_services.piece_new(call, off, f->piece[i].off - off);

@@ -63,6 +63,7 @@ struct aux_job {
 	uint64_t id, ino, file_off, file_serial;
 	_Atomic bool cancelled;
 	bool whole;
+	bool no_pieces;                        /* pieces are not believed: all is new */
 	uint32_t len_bytes;                    /* of the window */
 	uint8_t *out[3];                       /* by enum aux_where; [0] is NULL */
 	const uint8_t *in[3];                  /* the same memory, read-only */

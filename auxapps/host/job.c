@@ -89,6 +89,7 @@ struct aux_job *aux_job_new(struct aux_host *h, const struct fp_auxw_chunk_out *
 	j->file_off = m->file_off;
 	j->file_serial = m->file_serial;
 	j->whole = m->whole != 0;
+	j->no_pieces = m->flags & FP_AUXW_OUT_NO_PIECES;
 	j->len_bytes = j->cur_bytes = j->new_bytes = m->len_bytes;
 	j->out[AUX_IN_A] = h->region + m->out_a;
 	j->out[AUX_IN_B] = h->region + m->out_b;

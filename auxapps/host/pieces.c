@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-void aux_pieces_init(struct aux_pieces *p, uint32_t chunk_bytes)
+void aux_pieces_init(struct aux_pieces *p, uint32_t chunk_bytes, uint8_t app, bool doubted)
 {
 	p->n = 0;
 	p->limit = FP_AUX_PIECES_MAX(chunk_bytes);
@@ -20,30 +20,34 @@ void aux_pieces_init(struct aux_pieces *p, uint32_t chunk_bytes)
 	p->chunk_bytes = chunk_bytes;
 	p->covered_bytes = 0;
 	p->new_bytes = 0;
+	p->app = app;
+	p->doubted = doubted;
 }
 
-/* Does a piece of this kind at `at` go on where the last one ends? */
-static bool continues(const struct fp_auxw_piece *last, uint32_t kind, uint32_t at, uint64_t chunk)
+/* Does q go on where the last one ends? */
+static bool continues(const struct fp_auxw_piece *last, const struct fp_auxw_piece *q)
 {
-	if (last->kind != kind)
+	if (last->kind != q->kind || last->app != q->app || last->doubted != q->doubted)
 		return false;
-	if (kind == FP_AUXW_PIECE_ZERO)
+	if (q->kind == FP_AUXW_PIECE_ZERO)
 		return true;
-	return last->at + last->len_bytes == at && (kind != FP_AUXW_PIECE_STORED || last->chunk == chunk);
+	return last->at + last->len_bytes == q->at && (q->kind != FP_AUXW_PIECE_STORED || last->chunk == q->chunk);
 }
 
-static int append(struct aux_pieces *p, uint32_t kind, uint32_t len, uint32_t at, uint64_t chunk)
+/* q->off is set here. */
+static int append(struct aux_pieces *p, const struct fp_auxw_piece *q)
 {
-	if (p->n > 0 && continues(&p->v[p->n - 1], kind, at, chunk)) {
-		p->v[p->n - 1].len_bytes += len;
+	if (p->n > 0 && continues(&p->v[p->n - 1], q)) {
+		p->v[p->n - 1].len_bytes += q->len_bytes;
 	} else {
 		if (p->n >= p->limit)
 			return -ENOSPC;
-		p->v[p->n++] = (struct fp_auxw_piece){.kind = kind, .off = p->covered_bytes, .len_bytes = len, .at = at, .chunk = chunk};
+		p->v[p->n] = *q;
+		p->v[p->n++].off = p->covered_bytes;
 	}
-	p->covered_bytes += len;
-	if (kind == FP_AUXW_PIECE_NEW)
-		p->new_bytes += len;
+	p->covered_bytes += q->len_bytes;
+	if (q->kind == FP_AUXW_PIECE_NEW)
+		p->new_bytes += q->len_bytes;
 	return 0;
 }
 
@@ -69,17 +73,25 @@ int aux_pieces_add(struct aux_pieces *p, uint32_t kind, uint32_t off, uint32_t l
 {
 	if (off != p->covered_bytes || len == 0 || len > p->chunk_bytes - off)
 		return -EINVAL;
-	if (kind == FP_AUXW_PIECE_NEW)
-		return append(p, kind, len, p->new_bytes, 0);
-	if (kind == FP_AUXW_PIECE_ZERO)
-		return append(p, kind, len, 0, 0);
-	if (kind == FP_AUXW_PIECE_STORED)
-		return chunk == 0 || (uint64_t)from + len > UINT32_MAX ? -EINVAL : append(p, kind, len, from, chunk);
-	const struct fp_auxw_piece *e = at_off(p, from);
+	struct fp_auxw_piece q = {.kind = (uint16_t)kind, .app = p->app, .len_bytes = len};
 
-	if (!e || e->kind != FP_AUXW_PIECE_NEW || len > e->len_bytes - (from - e->off))
-		return -EINVAL;
-	return append(p, FP_AUXW_PIECE_SAME, len, e->at + (from - e->off), 0);
+	if (kind == FP_AUXW_PIECE_NEW) {
+		q.at = p->new_bytes;
+	} else if (kind == FP_AUXW_PIECE_STORED) {
+		if (chunk == 0 || (uint64_t)from + len > UINT32_MAX)
+			return -EINVAL;
+		q.doubted = p->doubted;
+		q.at = from;
+		q.chunk = chunk;
+	} else if (kind == FP_AUXW_PIECE_SAME) {
+		const struct fp_auxw_piece *e = at_off(p, from);
+
+		if (!e || e->kind != FP_AUXW_PIECE_NEW || len > e->len_bytes - (from - e->off))
+			return -EINVAL;
+		q.at = e->at + (from - e->off);
+		q.doubted = p->doubted; /* what it is the same as may become a piece of a stored chunk: compose */
+	}
+	return append(p, &q);
 }
 
 int aux_pieces_end(const struct aux_pieces *p)
@@ -94,23 +106,32 @@ uint32_t aux_pieces_new_at(const struct aux_pieces *p, uint32_t off)
 	return e ? e->at + (off - e->off) : 0;
 }
 
-/* Bytes [at, at + len) of the new data of `outer`, as `inner` has them. */
-static int resolve(const struct aux_pieces *inner, bool fresh, uint32_t at, uint32_t len, struct aux_pieces *out)
+/* The stretch of new data that the outer piece o is of, as `inner` has them. */
+static int resolve(const struct aux_pieces *inner, const struct fp_auxw_piece *o, struct aux_pieces *out)
 {
-	const struct fp_auxw_piece *q = at_off(inner, at);
+	const struct fp_auxw_piece *q = at_off(inner, o->at);
+	bool same = o->kind == FP_AUXW_PIECE_SAME;
+	uint32_t at = o->at, len = o->len_bytes;
 
 	for (; len > 0; q++) {
-		uint32_t skip = at - q->off, n = q->len_bytes - skip;
-		uint32_t kind = q->kind == FP_AUXW_PIECE_NEW && !fresh ? FP_AUXW_PIECE_SAME : q->kind;
+		struct fp_auxw_piece x = *q;
+		uint32_t skip = at - q->off;
+		int rc;
 
-		if (n > len)
-			n = len;
-		int rc = append(out, kind, n, q->kind == FP_AUXW_PIECE_ZERO ? 0 : q->at + skip, q->chunk);
-
+		x.len_bytes = q->len_bytes - skip < len ? q->len_bytes - skip : len;
+		if (x.kind == FP_AUXW_PIECE_NEW && same)
+			x.kind = FP_AUXW_PIECE_SAME;
+		if (x.kind != FP_AUXW_PIECE_ZERO)
+			x.at += skip;
+		if (same) { /* what inner says of the first occurrence is looked at there */
+			x.app = o->app;
+			x.doubted |= o->doubted;
+		}
+		rc = append(out, &x);
 		if (rc < 0)
 			return rc;
-		at += n;
-		len -= n;
+		at += x.len_bytes;
+		len -= x.len_bytes;
 	}
 	return 0;
 }
@@ -119,14 +140,14 @@ int aux_pieces_compose(const struct aux_pieces *outer, const struct aux_pieces *
 {
 	int rc = outer->new_bytes == inner->chunk_bytes ? 0 : -EINVAL;
 
-	aux_pieces_init(out, outer->chunk_bytes);
+	aux_pieces_init(out, outer->chunk_bytes, inner->app, inner->doubted);
 	for (uint32_t i = 0; i < outer->n && rc == 0; i++) {
 		const struct fp_auxw_piece *o = &outer->v[i];
 
 		if (o->kind == FP_AUXW_PIECE_ZERO || o->kind == FP_AUXW_PIECE_STORED)
-			rc = append(out, o->kind, o->len_bytes, o->at, o->chunk);
+			rc = append(out, o);
 		else
-			rc = resolve(inner, o->kind == FP_AUXW_PIECE_NEW, o->at, o->len_bytes, out);
+			rc = resolve(inner, o, out);
 	}
 	return rc;
 }

@@ -5,6 +5,7 @@
 #ifndef AUX_PIECES_H
 #define AUX_PIECES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fp/auxwire.h"
@@ -14,10 +15,12 @@ struct aux_pieces {
 	uint32_t chunk_bytes;          /* all of it */
 	uint32_t covered_bytes;        /* pieces so far */
 	uint32_t new_bytes;
+	uint8_t app, doubted;          /* of the pieces that are added */
 	struct fp_auxw_piece v[FP_AUXW_PIECES_MAX];
 };
 
-void aux_pieces_init(struct aux_pieces *p, uint32_t chunk_bytes);
+/* app: whose they are; doubted: what is stored is to be compared with. */
+void aux_pieces_init(struct aux_pieces *p, uint32_t chunk_bytes, uint8_t app, bool doubted);
 /*
  * The next piece. `from`: of SAME the earlier offset in the window, of STORED the offset in `chunk`. Pieces that continue the one before become
  * part of it. -EINVAL: not in order, empty, out of bounds, or SAME of something that is not new; -ENOSPC: too many.

@@ -24,6 +24,7 @@ struct cl_handle;
 struct cl_inode;
 struct cl_pool;
 struct cl_aux;
+struct cl_chunk_ref;
 struct cl_aux_pins;
 
 /* -------------------------------------------------------------- life */
@@ -56,6 +57,7 @@ struct cl_aux_job {
 	uint32_t npages;               /* = len_bytes in pages of 64 KiB, rounded up */
 	bool whole;                    /* all bytes of [file_off, file_off + len_bytes), in order; else packed ranges */
 	uint8_t *const *pages;         /* of the pool */
+	bool no_pieces;                /* all data is to be new: what aux-apps said of which pieces it is was not so */
 	/* Exactly once per submit, on a thread of aux/, with no lock held; sometimes before cl_aux_submit returns. Must not block: hand it to a store thread. */
 	void (*done)(struct cl_aux_job *job);
 
@@ -84,6 +86,13 @@ bool cl_aux_chunks(const struct cl_mount *m);
 void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
 /* Gives the result back (not the job). Any thread; never blocks. Once per done, soon: region buffers are few. */
 void cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job);
+/*
+ * An aux-app has said of a job's data what is not so (what: for people): counts as its failure. Any thread; never blocks. Give the job back and submit it again
+ * with no_pieces.
+ */
+void cl_aux_lied(struct cl_mount *m, uint32_t app, const char *what);
+/* Where a stored chunk is that this session holds. False: it is not held, or not known where. Any thread. */
+bool cl_aux_held(struct cl_mount *m, uint64_t chunk, struct cl_chunk_ref *out);
 /* Is one of these stages' aux-apps there to hide the data? Then nothing beside it may tell of it. Any thread. */
 bool cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages);
 /* The chunk with this job's new data is stored: [off, off + len_bytes) of its data. Any thread; never blocks; may be dropped. */

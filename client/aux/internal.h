@@ -187,6 +187,8 @@ const char *cl_aux_watch(struct cl_aux *a, uint64_t now_ms, int *app, char *why,
 int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size);
 /* Link thread, no lock: count a failure of app (-1: of nobody known), log it, bypass what fails too often. */
 void cl_aux_failed(struct cl_aux *a, int app, const char *why);
+/* Any thread, no lock: the same for what app did with a chunk, for which the host need not end. */
+void cl_aux_misdeed(struct cl_aux *a, uint32_t app, const char *what);
 /* When to look again, in ms. */
 int cl_aux_watch_interval_ms(struct cl_aux *a);
 

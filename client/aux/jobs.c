@@ -75,6 +75,7 @@ static int send_out(struct cl_aux *a, struct aux_call *c)
 		page[i] = cl_pool_page_number(a->pool, job->pages[i]);
 	msg.out_a = o->out_a;
 	msg.out_b = o->out_b;
+	msg.flags = job->no_pieces ? FP_AUXW_OUT_NO_PIECES : 0;
 	msg.h.len_bytes = (uint32_t)(sizeof(msg) + iov[1].iov_len);
 	return cl_aux_tx(a, iov, 2);
 }

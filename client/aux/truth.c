@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "client/aux/holds.h"
 #include "client/aux/internal.h"
 
 bool cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages)
@@ -20,4 +21,15 @@ bool cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32
 			hides |= strncmp(stages[k].name, a->app[i].info.name, sizeof(stages[k].name)) == 0;
 	pthread_mutex_unlock(&a->lock);
 	return hides;
+}
+
+bool cl_aux_held(struct cl_mount *m, uint64_t chunk, struct cl_chunk_ref *out)
+{
+	return m->aux && cl_aux_holds_ref(m->aux, chunk, out);
+}
+
+void cl_aux_lied(struct cl_mount *m, uint32_t app, const char *what)
+{
+	if (m->aux && app < m->aux->napps)
+		cl_aux_misdeed(m->aux, app, what);
 }

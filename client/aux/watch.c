@@ -252,6 +252,14 @@ static bool too_often(const uint64_t *ring, uint64_t count, uint64_t from, uint3
 	return count - from >= n && now_ms - ring[count % n] < CL_AUX_FAILURES_MS;
 }
 
+/* lock held. True: that was one too many. */
+static bool count_failure(struct aux_app *p, const char *why, uint64_t now_ms)
+{
+	p->failed_ms[p->failures++ % p->decl.failures] = now_ms;
+	snprintf(p->why, sizeof(p->why), "%s", why);
+	return too_often(p->failed_ms, p->failures, p->counted_from, p->decl.failures, now_ms);
+}
+
 static void nobodys_fault(struct cl_aux *a, const char *why, uint64_t now_ms)
 {
 	a->unknown_ms[a->unknown_deaths++ % NOBODYS_MAX] = now_ms;
@@ -275,10 +283,8 @@ void cl_aux_failed(struct cl_aux *a, int app, const char *why)
 	if (!p) {
 		nobodys_fault(a, why, now_ms);
 	} else {
-		p->failed_ms[p->failures++ % p->decl.failures] = now_ms;
-		snprintf(p->why, sizeof(p->why), "%s", why);
 		FP_WARN("aux-app %s: %s; its host is started again, nothing is lost", app_of(a, app), why);
-		if (too_often(p->failed_ms, p->failures, p->counted_from, p->decl.failures, now_ms))
+		if (count_failure(p, why, now_ms))
 			give_up(p);
 	}
 	cl_aux_refresh_wishes(a);
@@ -291,4 +297,26 @@ void cl_aux_failed(struct cl_aux *a, int app, const char *why)
 	}
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_calls_finish(a, &dead, 0);
+}
+
+void cl_aux_misdeed(struct cl_aux *a, uint32_t app, const char *what)
+{
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
+	struct aux_app *p = &a->app[app];
+	bool left_out;
+
+	pthread_mutex_lock(&a->lock);
+	left_out = !p->bypassed && !p->failed && count_failure(p, what, fp_now_ms());
+	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s: %s: it is not believed, nothing is lost", cl_aux_app_name(p), what);
+	if (left_out) {
+		give_up(p);
+		a->reload = true;
+		cl_aux_refresh_wishes(a);
+		if (a->anything_failed || !cl_aux_needs_host(a))
+			cl_aux_calls_drop(a, AUX_OUT, &dead);
+	}
+	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_finish(a, &dead, 0);
+	if (left_out)
+		cl_aux_wake(a);
 }

@@ -18,6 +18,7 @@
 #include "client/data/datasum.h"
 #include "client/data/internal.h"
 #include "client/data/pieces.h"
+#include "client/data/prove.h"
 #include "fp/envelope.h"
 
 static void on_done(struct cl_aux_job *job)
@@ -217,10 +218,41 @@ static int take(struct cl_data *d, struct cl_packed *k)
 	return k->npieces ? fill_plain(k) : 0;
 }
 
+/* Once more, with the word that all of it is new. */
+static void ask_again(struct cl_data *d, struct cl_packed *k)
+{
+	const struct cl_aux_job *j = &k->job;
+	struct cl_aux_job again = { .ino = j->ino, .file_off = j->file_off, .file_serial = j->file_serial, .len_bytes = j->len_bytes,
+				    .npages = j->npages, .whole = j->whole, .pages = j->pages, .done = on_done, .no_pieces = true };
+
+	k->answered = false;
+	cl_aux_job_fini(d->m, &k->job);
+	k->job = again;
+	cl_aux_submit(d->m, &k->job); /* k may be gone from here on */
+}
+
+/* 0: it can be believed. 1: not, and the aux-apps have been asked again. */
+static int believe(struct cl_data *d, struct cl_packed *k)
+{
+	struct cl_untrue untrue;
+	int rc = cl_prove_pieces(d, k->job.pages, k->job.pieces, k->job.npieces, &untrue);
+
+	if (rc == -EPROTO)
+		cl_aux_lied(d->m, untrue.app, untrue.what);
+	if (rc == 0 || k->job.no_pieces) /* who was told that all is new can't have said pieces: nonsense */
+		return rc == 0 ? 0 : -EPROTO;
+	ask_again(d, k);
+	return 1;
+}
+
 int cl_packed_take(struct cl_data *d, struct cl_packed *k)
 {
-	int rc = take(d, k);
+	int rc = k->job.status < 0 ? 0 : believe(d, k);
 
+	if (rc > 0)
+		return rc;
+	if (rc == 0)
+		rc = take(d, k);
 	if (rc == -EPROTO) {
 		FP_LOG_EVERY(1000, FP_LOG_ERROR, "inode %llu: the aux-apps left a window of %u bytes in a way that can't be stored",
 			     (unsigned long long)k->job.ino, k->job.len_bytes);

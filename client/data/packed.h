@@ -41,7 +41,11 @@ struct cl_packed {
  * it must not block. -ENOMEM: nothing was done.
  */
 int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct cl_wbuf *b));
-/* Take the result over, once, after ready. Store threads. An error is the file's: an aux-app refused the data (logged by aux/), or what it left can't be kept. */
+/*
+ * Take the result over, after ready; blocks on I/O where stored chunks are to be compared with. Store threads. 0: once. 1: what was said of the data is not so, and the
+ * aux-apps have it again: ready is called again, and the buffer may be gone already. An error is the file's: an aux-app refused the data (logged by aux/), or what it
+ * left can't be kept.
+ */
 int cl_packed_take(struct cl_data *d, struct cl_packed *k);
 /* The chunk is stored: its bytes are not needed any more. */
 void cl_packed_stored(struct cl_data *d, struct cl_packed *k);

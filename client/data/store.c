@@ -341,6 +341,8 @@ static bool take_packed(struct cl_wbuf *b)
 	struct cl_data *d = b->file->data;
 	int rc = b->packed->taken ? 0 : cl_packed_take(d, b->packed);
 
+	if (rc > 0)
+		return false;
 	if (rc < 0) {
 		failed(b, rc);
 		return false;
@@ -366,10 +368,10 @@ static void store_run(struct cl_job *job)
 		failed(b, FP_ESTOPPING);
 		return;
 	}
-	if (b->deadline_ms == 0)
-		b->deadline_ms = cl_deadline(d);
 	if (b->packed && !take_packed(b))
 		return;
+	if (b->deadline_ms == 0)
+		b->deadline_ms = cl_deadline(d);
 	sum_pages(b, &h);
 	do {
 		if (!b->resv.lease)

@@ -321,8 +321,9 @@ static inline int fp_aux_replace(struct fp_aux_call *c, uint32_t len_bytes) { re
  * Say of which pieces the chunk is made, in order and without gaps from 0 to len_bytes; then return FP_AUX_PIECES. New data goes on to the next stage
  * and the store. Zeros take no space. `same`: equal to the bytes at earlier_off of this chunk, which must be in a new piece. `stored`: equal to a
  * place in a stored chunk, which this call must have held (fp_aux_hold), or got from fp_aux_earlier or fp_aux_find, whose chunks are held while the
- * file is open for writing and nobody needs their space. Nobody checks the bytes: a wrong answer is wrong data. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that
- * replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
+ * file is open for writing and nobody needs their space. fp-mount compares zeros and `same` with the data, and `stored` with what
+ * is stored if the aux-app has `verify` (the default for those that did not come with fpstore; all of it is read for that): what is not so is not used, and counts as a
+ * failure. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
  */
 static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_new, -ENOTSUP, off, len); }
 static inline int fp_aux_piece_zero(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_zero, -ENOTSUP, off, len); }

@@ -100,12 +100,16 @@ struct fp_auxw_chunk_out {
 	uint32_t len_bytes, npages, whole, first_app; /* first_app: 0 */
 	/* two buffers in the region, each of out_cap_bytes (>= len_bytes + 64 KiB): stages write into them by turns */
 	uint64_t out_a, out_b;
-	uint32_t out_cap_bytes, zero;
+	uint32_t out_cap_bytes, flags; /* FP_AUXW_OUT_* */
 };
+#define FP_AUXW_OUT_NO_PIECES 2u       /* whatever pieces are said, all data is new: they were not true the last time */
 
 enum fp_auxw_piece_kind { FP_AUXW_PIECE_NEW, FP_AUXW_PIECE_ZERO, FP_AUXW_PIECE_SAME, FP_AUXW_PIECE_STORED };
 struct fp_auxw_piece {
-	uint32_t kind, off, len_bytes;
+	uint16_t kind;
+	uint8_t app;                   /* whose piece it is: index */
+	uint8_t doubted;               /* 1: if it is STORED, what is stored is to be compared with before it is believed (option `verify`) */
+	uint32_t off, len_bytes;
 	uint32_t at;                   /* NEW: offset in the new data. SAME: offset there, too. STORED: offset in `chunk` */
 	uint64_t chunk;
 };

@@ -208,6 +208,38 @@ static int many_pieces(struct fp_aux_call *call, const struct fp_aux_chunk *k)
 	return rc < 0 ? rc : FP_AUX_PIECES;
 }
 
+/* The second half of the chunk is said to be zero, or the same as the first, whatever it is. */
+static int lie(struct fp_aux_call *call, const struct fp_aux_chunk *k, bool zeros)
+{
+	uint32_t half = k->len_bytes / 2;
+	int rc = fp_aux_piece_new(call, 0, k->len_bytes - half);
+
+	if (rc == 0)
+		rc = zeros ? fp_aux_piece_zero(call, k->len_bytes - half, half) : fp_aux_piece_same(call, k->len_bytes - half, half, 0);
+	return rc < 0 ? rc : FP_AUX_PIECES;
+}
+
+static int first_noted(void *arg, const struct fp_aux_noted *n)
+{
+	*(struct fp_aux_place *)arg = (struct fp_aux_place){.chunk = n->chunk, .len_bytes = n->data_bytes};
+	return 1;
+}
+
+/* What the file was before is said to be what it is now. */
+static int stale(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k)
+{
+	struct fp_aux_place place = {.chunk = 0};
+	int rc = fp_aux_earlier(s->host, k->file_serial, NULL, first_noted, &place);
+
+	if ((rc == 0 || rc == 1) && place.chunk && place.len_bytes >= k->len_bytes)
+		rc = fp_aux_piece_stored(call, 0, k->len_bytes, place);
+	else
+		rc = fp_aux_piece_new(call, 0, k->len_bytes);
+	if (rc == 0)
+		rc = fp_aux_note(call, "a note", 6, NULL, 0);
+	return rc < 0 ? rc : FP_AUX_PIECES;
+}
+
 /* Works until it is told that nobody waits. */
 static int patient(struct fp_aux_call *call)
 {
@@ -252,6 +284,10 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return ask(s);
 	if (strcmp(what, "many") == 0)
 		return many_pieces(call, k);
+	if (strcmp(what, "lie_zero") == 0 || strcmp(what, "lie_same") == 0)
+		return lie(call, k, what[4] == 'z');
+	if (strcmp(what, "stale") == 0)
+		return stale(s, call, k);
 	if (strcmp(what, "gap") == 0) {
 		fp_aux_piece_new(call, 0, k->len_bytes - 1);
 		return FP_AUX_PIECES;
@@ -440,7 +476,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "seize", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "seize", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},

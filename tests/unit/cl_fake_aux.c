@@ -29,6 +29,8 @@ void __wrap_cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job);
 void __wrap_cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t chunk, uint32_t off, uint32_t len_bytes);
 int __wrap_cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages, const struct iovec *coded, int ncoded,
                          const struct iovec *out, int nout, uint64_t deadline_ms);
+bool __wrap_cl_aux_held(struct cl_mount *m, uint64_t chunk, struct cl_chunk_ref *out);
+void __wrap_cl_aux_lied(struct cl_mount *m, uint32_t app, const char *what);
 bool __wrap_cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages);
 void __wrap_cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins);
 void __wrap_cl_aux_session_new(struct cl_mount *m);
@@ -307,6 +309,24 @@ static void find_pieces(struct rnd *r, struct cl_aux_job *job, struct result *re
     job->new_bytes = nfresh;
 }
 
+/* The second half of the window is said to be what it is not. */
+static void lie(struct cl_aux_job *job, struct result *res)
+{
+    uint32_t half = job->len_bytes / 2;
+
+    res->piece[0] = (struct fp_auxw_piece){.kind = FP_AUXW_PIECE_NEW, .app = 2, .len_bytes = half};
+    res->piece[1] = (struct fp_auxw_piece){.kind = (uint16_t)fake_aux.lie_kind, .app = 3, .off = half, .len_bytes = job->len_bytes - half};
+    if (fake_aux.lie_kind == FP_AUXW_PIECE_STORED) {
+        res->piece[1].chunk = fake_aux.lie_chunk;
+        res->piece[1].doubted = 1;
+        res->piece[1].at = half;
+    }
+    atomic_fetch_add(&fake_aux.nothing, 1); /* is not stored, if it is found */
+    job->npieces = 2;
+    job->pieces = res->piece;
+    job->new_bytes = half;
+}
+
 /* -------------------------------------------------------------- jobs */
 
 static void remember(struct data *ring, uint32_t cap, uint32_t *n, uint64_t id, const uint8_t *bytes, uint32_t len)
@@ -356,7 +376,9 @@ static void work(struct rnd *rnd, struct cl_aux_job *job)
     memcpy(fresh, d, job->len_bytes);
     pthread_mutex_lock(&lock);
     how = rnd_below(rnd, 4);
-    if (fake_aux.pieces && (fake_aux.always || rnd_below(rnd, 4)))
+    if (!job->no_pieces && atomic_load(&fake_aux.lie) > 0 && atomic_fetch_sub(&fake_aux.lie, 1) > 0)
+        lie(job, r);
+    else if (!job->no_pieces && fake_aux.pieces && (fake_aux.always || rnd_below(rnd, 4)))
         find_pieces(rnd, job, r, d, fresh);
     if (job->new_bytes > 0 && (fake_aux.always || rnd_below(rnd, 2)))
         note(job, r, fresh);
@@ -510,6 +532,20 @@ int __wrap_cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages,
     free(d);
     atomic_fetch_sub(&fake_aux.decoding, 1);
     return rc;
+}
+
+bool __wrap_cl_aux_held(struct cl_mount *m, uint64_t chunk, struct cl_chunk_ref *out)
+{
+    (void)m;
+    *out = fake_aux.lie_ref;
+    return out->id == chunk && out->len_bytes > 0;
+}
+
+void __wrap_cl_aux_lied(struct cl_mount *m, uint32_t app, const char *what)
+{
+    (void)m;
+    WORLD_CHECK(app == 3 && what);
+    atomic_fetch_add(&fake_aux.lied, 1);
 }
 
 bool __wrap_cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages)

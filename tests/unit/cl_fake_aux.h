@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "client/aux/aux.h"
+#include "client/data/overlay.h"
 #include "fp/envelope.h"
 
 struct fake_aux {
@@ -26,6 +27,11 @@ struct fake_aux {
     atomic_int decode_rc;        /* decoding fails with this */
     atomic_bool decode_wrong;    /* it gives wrong bytes */
     atomic_bool hides;           /* the coders hide the data */
+    atomic_int lie;              /* so many windows from here on are said to be … */
+    atomic_uint lie_kind;        /* … zero, the same twice, or what lie_chunk has, and are not */
+    atomic_ullong lie_chunk;
+    struct cl_chunk_ref lie_ref; /* where lie_chunk is; len_bytes 0: that is not known */
+    atomic_uint lied;            /* calls of cl_aux_lied */
     struct fp_envelope envelope; /* of the chunk that the world has looked at last */
     /* counted: */
     atomic_uint jobs, coded, decoded, nothing, stored_pieces, same_pieces, zero_pieces, pins;

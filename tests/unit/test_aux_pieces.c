@@ -21,7 +21,7 @@ static struct aux_pieces p, q, r;
 static void test_pieces_come_in_order_and_cover_all(void **state)
 {
 	(void)state;
-	aux_pieces_init(&p, 100);
+	aux_pieces_init(&p, 100, 0, false);
 	assert_int_equal(aux_pieces_add(&p, NEW, 1, 10, 0, 0), -EINVAL);
 	assert_int_equal(aux_pieces_add(&p, NEW, 0, 0, 0, 0), -EINVAL);
 	assert_int_equal(aux_pieces_add(&p, NEW, 0, 101, 0, 0), -EINVAL);
@@ -39,7 +39,7 @@ static void test_pieces_come_in_order_and_cover_all(void **state)
 static void test_same_is_of_new_bytes_before_it(void **state)
 {
 	(void)state;
-	aux_pieces_init(&p, 1000);
+	aux_pieces_init(&p, 1000, 0, false);
 	assert_int_equal(aux_pieces_add(&p, SAME, 0, 10, 0, 0), -EINVAL);
 	assert_int_equal(aux_pieces_add(&p, ZERO, 0, 100, 0, 0), 0);
 	assert_int_equal(aux_pieces_add(&p, NEW, 100, 100, 0, 0), 0);
@@ -54,7 +54,7 @@ static void test_same_is_of_new_bytes_before_it(void **state)
 static void test_neighbours_become_one(void **state)
 {
 	(void)state;
-	aux_pieces_init(&p, 1000);
+	aux_pieces_init(&p, 1000, 0, false);
 	for (uint32_t off = 0; off < 400; off += 100)
 		assert_int_equal(aux_pieces_add(&p, NEW, off, 100, 0, 0), 0);
 	assert_int_equal(p.n, 1);
@@ -75,12 +75,12 @@ static void test_there_are_64_a_mib(void **state)
 	uint32_t n = 0;
 
 	(void)state;
-	aux_pieces_init(&p, 1u << 20);
+	aux_pieces_init(&p, 1u << 20, 0, false);
 	for (; rc == 0; n++)
 		rc = aux_pieces_add(&p, n % 2 ? ZERO : NEW, n * 100, 100, 0, 0);
 	assert_int_equal(rc, -ENOSPC);
 	assert_int_equal(p.n, 64);
-	aux_pieces_init(&p, 16u << 20);
+	aux_pieces_init(&p, 16u << 20, 0, false);
 	assert_int_equal(p.limit, FP_AUXW_PIECES_MAX);
 }
 
@@ -104,7 +104,7 @@ static void make(struct aux_pieces *v, uint32_t bytes)
 {
 	uint32_t off = 0;
 
-	aux_pieces_init(v, bytes);
+	aux_pieces_init(v, bytes, 0, false);
 	while (off < bytes) {
 		uint32_t len = 1 + rnd(bytes / 8 + 1), kind = rnd(4);
 

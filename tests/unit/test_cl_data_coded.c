@@ -334,6 +334,74 @@ static void test_refused_data_is_an_error_of_the_file(void **state)
     fx_close(&mnt, &h);
 }
 
+/* -------------------------------------------------------------- what is not so */
+
+static void lie_is_found(uint32_t kind, bool found)
+{
+    uint32_t lied = fake_aux.lied, jobs = fake_aux.jobs;
+
+    fake_aux.lie_kind = kind;
+    fake_aux.lie = 2;
+    view_is(file_of(bytes, 2 * MIB, MIB), bytes, 2 * MIB);
+    assert_int_equal(fake_aux.lied - lied, found ? 2 : 0);
+    assert_int_equal(fake_aux.jobs - jobs, found ? 4 : 2);
+}
+
+/* An aux-app with a bug would make zeros of data: what it says is compared with the pages, the window goes to the aux-apps once more, and all is right. */
+static void test_what_aux_apps_say_of_zeros_and_repetitions_is_not_believed(void **state)
+{
+    (void)state;
+    noise(bytes, 2 * MIB, 1);
+    lie_is_found(FP_AUXW_PIECE_ZERO, true);
+    bytes[MIB - 1] = 1;
+    memset(bytes + MIB / 2, 0, MIB / 2 - 1); /* one byte alone */
+    lie_is_found(FP_AUXW_PIECE_ZERO, true);
+    for (int i = 0; i < 2; i++)
+        memcpy(bytes + i * MIB + MIB / 2, bytes + i * MIB, MIB / 2);
+    lie_is_found(FP_AUXW_PIECE_SAME, false);
+    bytes[MIB - 1] ^= 4;
+    bytes[2 * MIB - MIB / 4] ^= 4;
+    lie_is_found(FP_AUXW_PIECE_SAME, true);
+    fake_aux.codes = fake_aux.mask_only = true; /* what a later aux-app has coded is not kept either */
+    lie_is_found(FP_AUXW_PIECE_SAME, true);
+}
+
+/* A foreign plugin's word of what is stored is compared with what is stored. */
+static void test_doubted_pieces_are_read_back_and_compared(void **state)
+{
+    struct cl_handle h;
+    uint32_t lied, jobs;
+
+    (void)state;
+    for (int coded = 0; coded < 2; coded++) {
+        fake_aux.codes = fake_aux.mask_only = coded;
+        noise(bytes, MIB, 1);
+        fx_open(&mnt, &h, file_of(bytes, MIB, MIB));
+        read_is(&mnt, &h, bytes, 1, 0);
+        fake_aux.lie_ref = cl_file_win(h.inode->file, 0, false)->slices[0].chunk;
+        fx_close(&mnt, &h);
+        fake_aux.codes = fake_aux.mask_only = false;
+        fake_aux.lie_chunk = fake_aux.lie_ref.id;
+        fake_aux.lie_kind = FP_AUXW_PIECE_STORED;
+        lied = fake_aux.lied;
+        jobs = fake_aux.jobs;
+        fake_aux.lie = 1;
+        view_is(file_of(bytes, MIB, MIB), bytes, MIB); /* it is so */
+        assert_true(fake_aux.lied == lied && fake_aux.jobs == jobs + 1);
+        bytes[MIB - 7] ^= 1;
+        fake_aux.lie = 1;
+        view_is(file_of(bytes, MIB, MIB), bytes, MIB);
+        assert_true(fake_aux.lied == lied + 1 && fake_aux.jobs == jobs + 3);
+        bytes[MIB - 7] ^= 1;
+        fake_aux.lie_ref.len_bytes = 0; /* can't be read: nobody lies, and it is not believed */
+        fake_aux.lie = 1;
+        view_is(file_of(bytes, MIB, MIB), bytes, MIB);
+        assert_true(fake_aux.lied == lied + 1 && fake_aux.jobs == jobs + 5);
+    }
+}
+
+/* -------------------------------------------------------------- failures */
+
 /* A second attempt on another benefactor does not ask the aux-apps again. */
 static void test_a_store_that_fails_is_repeated_with_the_same_result(void **state)
 {
@@ -605,6 +673,42 @@ static void test_stored_chunks_can_be_looked_at_without_the_pool(void **state)
     }
 }
 
+static void *slow_reader(void *arg)
+{
+    static uint8_t buf[4096];
+
+    WORLD_CHECK(fx_read(&mnt, arg, buf, sizeof buf, 0) == (ssize_t)sizeof buf);
+    return NULL;
+}
+
+/* The blocks are marked as being loaded, and are not there yet. */
+static void test_looking_at_a_chunk_that_is_being_read(void **state)
+{
+    struct cl_chunk_ref ref;
+    struct cl_handle h;
+    pthread_t t;
+
+    (void)state;
+    fake_aux.codes = fake_aux.always = true;
+    fx_fill(bytes, MIB, 3);
+    fx_open(&mnt, &h, file_of(bytes, MIB, MIB));
+    read_is(&mnt, &h, bytes, 1, 0);
+    ref = cl_file_win(h.inode->file, 0, false)->slices[0].chunk;
+    for (int i = 0; i < 20; i++) {
+        (void)cl_rcache_reclaim(mnt.m.data->rcache, SIZE_MAX);
+        fake_aux.delay_us = 20000;
+        WORLD_CHECK(pthread_create(&t, NULL, slow_reader, &h) == 0);
+        while (i > 0 && atomic_load(&fake_aux.decoding) == 0)
+            usleep(100);
+        memset(got, 0, 70000);
+        assert_int_equal(cl_peek(mnt.m.data, &ref, 5, got, 70000, fp_now_ms() + 5000), 0);
+        assert_memory_equal(got, bytes + 5, 70000);
+        pthread_join(t, NULL);
+        fake_aux.delay_us = 0;
+    }
+    fx_close(&mnt, &h);
+}
+
 /* -------------------------------------------------------------- durability */
 
 /* fsync of a file that only refers to what another mount has stored makes that durable. */
@@ -649,6 +753,9 @@ int main(void)
         T(test_unlinked_file_gives_up_what_is_held),
         T(test_jobs_say_where_their_data_is),
         T(test_refused_data_is_an_error_of_the_file),
+        T(test_what_aux_apps_say_of_zeros_and_repetitions_is_not_believed),
+        T(test_doubted_pieces_are_read_back_and_compared),
+        T(test_looking_at_a_chunk_that_is_being_read),
         T(test_a_store_that_fails_is_repeated_with_the_same_result),
         T(test_coded_chunk_longer_than_the_largest_chunk),
         T(test_coded_chunk_of_another_node),
