@@ -135,6 +135,16 @@ static void judge_pieces(const struct window *w, const struct fp_aux_call *c)
 				     c->rebuilt[i], w->data[i]);
 }
 
+/* What must not be left out and codes has nothing to pass: fp-auxhost would fail the write. */
+static void judge_required(const struct subject *s, int verdict)
+{
+	const uint32_t both = FP_AUX_REQUIRED | FP_AUX_CODES;
+
+	if ((s->app->flags & both) == both && verdict >= 0 && verdict != FP_AUX_REPLACED)
+		auxtest_fail("chunk_out answered %d: what says FP_AUX_REQUIRED and FP_AUX_CODES must replace every chunk, or refuse it with a negative errno",
+			     verdict);
+}
+
 /* The new data is stored: later calls may refer to it. */
 static void keep_new(const struct subject *s, void *state, struct fp_aux_host *h, const struct window *w, struct fp_aux_call *c, int verdict)
 {
@@ -182,6 +192,7 @@ int chunk_round_trip(const struct subject *s, void *state, struct fp_aux_host *h
 	window_new(&w, r, 1 + random_below(r, 4));
 	call_begin(&call, h, &w.chunk);
 	verdict = call_out(s, state, &call, &w);
+	judge_required(s, verdict);
 	if (verdict == FP_AUX_REPLACED)
 		judge_replaced(s, state, h, &w, &call);
 	else if (verdict == FP_AUX_PIECES)

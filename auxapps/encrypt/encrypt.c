@@ -1,6 +1,7 @@
 /*
  * Aux-app encrypt: chunks are stored encrypted and authenticated with AES-256-GCM through OpenSSL. The key comes from a file.
  *
+ * It declares itself required: what can't be encrypted is not stored, whatever fails and whatever the declaration says.
  * Runs in fp-auxhost, any number of workers at once. Names, sizes and times of files stay readable: they are the manager's.
  *
  * Plain GCM with random 96-bit nonces must not be used for more than some 2^32 chunks under one key, and two chunks with the same nonce give the key
@@ -292,7 +293,7 @@ static const struct fp_aux_app app = {
 	.name = "encrypt",
 	.version = "1",
 	.summary = "stores chunks encrypted with AES-256-GCM; the key is yours",
-	.flags = FP_AUX_PARALLEL | FP_AUX_CODES | FP_AUX_HIDES,
+	.flags = FP_AUX_PARALLEL | FP_AUX_CODES | FP_AUX_HIDES | FP_AUX_REQUIRED,
 	.options = options,
 	.start = encrypt_start,
 	.stop = encrypt_stop,

@@ -1,7 +1,7 @@
 /* reject: refuses checkpoints with numbers that are not numbers: better a failed write than a restart from garbage.
  *
  * Shows how an aux-app checks data and refuses it: a negative errno from chunk_out reaches the application from write, fsync or close, and the chunk
- * is not stored. Declare it `required`, or a crash of the check would let everything pass.
+ * is not stored. It says FP_AUX_REQUIRED: else a crash of the check would let everything pass.
  */
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +63,6 @@ static const struct fp_aux_option options[] = {
 
 static const struct fp_aux_app app = {
 	.abi = FP_AUX_ABI, .size_bytes = sizeof(app), .name = "reject", .version = "1", .summary = "refuses files of doubles that have a NaN",
-	.flags = FP_AUX_PARALLEL, .options = options, .start = start, .chunk_out = chunk_out,
+	.flags = FP_AUX_PARALLEL | FP_AUX_REQUIRED, .options = options, .start = start, .chunk_out = chunk_out,
 };
 FP_AUX_APP(app)

@@ -7,15 +7,19 @@
  * The two buffers of a job are used by turns: input in the pool's pages -> a, a -> b, b -> a. Stages read them through a read-only mapping. What
  * is new after pieces is packed only when a later stage is there to see it: fp-mount stores it from its own pages.
  *
- * A verdict that can't be carried out (a replacement that does not come back, too many pieces) never costs data: the chunk goes on as it was.
+ * A verdict that can't be carried out (a replacement that does not come back, too many pieces) never costs data: the chunk goes on as it was. But for an
+ * aux-app that is required: then its write fails. `ran` says of whom the chunk was had; fp-mount compares it with whom it must have been.
  */
 #include "auxapps/host/host.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fp/clock.h"
+
+#define WHY_BYTES 160
 
 static struct aux_call *own(struct fp_aux_call *call)
 {
@@ -254,19 +258,22 @@ int aux_chunk_in(struct aux_app *a, _Atomic bool *cancelled, const uint8_t *in, 
 	return rc > 0 ? -EILSEQ : rc;
 }
 
-/* Does chunk_in make of what the stage wrote what it was given? */
+static bool has_scratch(struct aux_thread *t, uint32_t bytes)
+{
+	if (t->scratch_bytes < bytes) {
+		free(t->scratch);
+		t->scratch = malloc(bytes);
+		t->scratch_bytes = t->scratch ? bytes : 0;
+	}
+	return t->scratch_bytes >= bytes;
+}
+
+/* Does chunk_in make of what the stage wrote what it was given? There is scratch for it. */
 static bool comes_back(struct aux_app *a, struct aux_job *j, enum aux_where out, uint32_t out_bytes)
 {
 	struct aux_thread *t = aux_self;
 	uint32_t off = 0;
 
-	if (t->scratch_bytes < j->cur_bytes) {
-		free(t->scratch);
-		t->scratch = malloc(j->cur_bytes);
-		t->scratch_bytes = t->scratch ? j->cur_bytes : 0;
-	}
-	if (!t->scratch)
-		return false;
 	memset(t->scratch, 0xa5, j->cur_bytes);
 	if (aux_chunk_in(a, &j->cancelled, j->in[out], out_bytes, t->scratch, j->cur_bytes) != 0)
 		return false;
@@ -308,15 +315,30 @@ static void pack(struct aux_job *j, const struct aux_pieces *p)
 	set_data(j, to, p->new_bytes);
 }
 
-static void replaced(struct aux_app *a, struct aux_job *j, const struct aux_call *c)
+/* What became of a verdict. LEFT_OUT: nothing is wrong, but the chunk is as it was before. FAILED, UNLUCKY (not its fault), NOT_UNDONE: why is filled. */
+enum settled { DONE, LEFT_OUT, UNLUCKY, FAILED, NOT_UNDONE };
+
+static enum settled take_replacement(struct aux_app *a, struct aux_job *j, struct aux_call *c, char why[WHY_BYTES])
 {
-	if (j->nstages == FP_AUXW_STAGES_MAX)
-		return;
-	if (atomic_load(&a->verify) && !comes_back(a, j, c->out, c->replaced_bytes)) {
-		if (!atomic_load(&j->cancelled))
-			aux_log(a->h, a->index, FP_AUX_ERROR, "what chunk_out wrote is not undone by chunk_in: the chunk is stored as it came");
-		atomic_fetch_add(&a->stats->errors, 1);
-		return;
+	if (c->replaced_bytes == 0) {
+		snprintf(why, WHY_BYTES, "chunk_out answered %d (replaced) without fp_aux_replace", FP_AUX_REPLACED);
+		return FAILED;
+	}
+	if (j->nstages == FP_AUXW_STAGES_MAX) {
+		snprintf(why, WHY_BYTES, "no more than %u aux-apps of a chain can replace data", FP_AUXW_STAGES_MAX);
+		return UNLUCKY;
+	}
+	if (c->fenced)
+		memcpy(j->out[c->out], c->fenced, c->replaced_bytes);
+	bool verify = atomic_load(&a->verify);
+
+	if (verify && !has_scratch(c->thread, j->cur_bytes)) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return UNLUCKY;
+	}
+	if (verify && !comes_back(a, j, c->out, c->replaced_bytes)) {
+		snprintf(why, WHY_BYTES, "what chunk_out wrote is not undone by chunk_in");
+		return NOT_UNDONE;
 	}
 	struct fp_auxw_stage *s = &j->stage[j->nstages++];
 
@@ -324,41 +346,67 @@ static void replaced(struct aux_app *a, struct aux_job *j, const struct aux_call
 	s->in_bytes = j->cur_bytes;
 	s->out_bytes = c->replaced_bytes;
 	set_data(j, c->out, c->replaced_bytes);
+	return DONE;
 }
 
-/* The pieces of this call become those of the job. False: they can't, and the chunk goes on as it came. */
-static bool take_pieces(struct aux_app *a, struct aux_job *j, struct aux_call *c)
+static bool refers(const struct aux_pieces *p)
+{
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->v[i].kind == FP_AUXW_PIECE_STORED)
+			return true;
+	return false;
+}
+
+/* Pieces of an earlier aux-app, and these about what that one left: in `whole`. */
+static enum settled compose(struct aux_app *a, struct aux_job *j, struct aux_call *c, char why[WHY_BYTES])
 {
 	struct aux_thread *t = c->thread;
+
+	if (!t->spare)
+		t->spare = malloc(sizeof(*t->spare));
+	if (!t->spare) {
+		snprintf(why, WHY_BYTES, "out of memory");
+		return UNLUCKY;
+	}
+	if (aux_pieces_compose(j->pieces, c->pieces, t->spare) < 0) {
+		aux_log(a->h, a->index, FP_AUX_INFO, "too many pieces together with those of an earlier aux-app: its own are left out");
+		return LEFT_OUT;
+	}
+	memcpy(j->pieces, t->spare, sizeof(*j->pieces));
+	forget_note(j);
+	return DONE;
+}
+
+/* The pieces of this call become those of the job. */
+static enum settled take_pieces(struct aux_app *a, struct aux_job *j, struct aux_call *c, char why[WHY_BYTES])
+{
 	struct aux_pieces *p = c->pieces;
 
 	if (!p || aux_pieces_end(p) < 0) {
-		aux_log(a->h, a->index, FP_AUX_ERROR, "its pieces do not make up the chunk: it is stored as it came");
-		return false;
+		snprintf(why, WHY_BYTES, "its pieces do not make up the chunk");
+		return FAILED;
 	}
 	if (p->new_bytes == p->chunk_bytes)
-		return true;
-	struct aux_pieces *whole = j->pieces ? j->pieces : malloc(sizeof(*whole));
+		return DONE;
+	if (j->no_stored && refers(p))
+		return LEFT_OUT;
+	if (j->pieces) {
+		enum settled s = compose(a, j, c, why);
 
-	if (!whole)
-		return false;
-	if (!j->pieces) {
-		memcpy(whole, p, sizeof(*p));
+		if (s != DONE)
+			return s;
 	} else {
-		if (!t->spare)
-			t->spare = malloc(sizeof(*t->spare));
-		if (!t->spare || aux_pieces_compose(whole, p, t->spare) < 0) {
-			aux_log(a->h, a->index, FP_AUX_INFO, "too many pieces together with those of an earlier aux-app: its own are left out");
-			return false;
+		j->pieces = malloc(sizeof(*j->pieces));
+		if (!j->pieces) {
+			snprintf(why, WHY_BYTES, "out of memory");
+			return UNLUCKY;
 		}
-		memcpy(whole, t->spare, sizeof(*whole));
-		forget_note(j);
+		memcpy(j->pieces, p, sizeof(*p));
 	}
-	j->pieces = whole;
 	j->new_bytes = p->new_bytes;
 	if (p->new_bytes > 0 && aux_next_out(a->h, a->index + 1))
 		pack(j, p);
-	return true;
+	return DONE;
 }
 
 static void keep_note(struct aux_app *a, struct aux_job *j, struct aux_call *c)
@@ -381,9 +429,42 @@ static void keep_note(struct aux_app *a, struct aux_job *j, struct aux_call *c)
 	}
 }
 
+static enum settled carry_out(struct aux_app *a, struct aux_job *j, struct aux_call *c, int verdict, char why[WHY_BYTES])
+{
+	if (verdict != FP_AUX_REPLACED && (aux_app_required(a) & FP_AUXW_REQUIRED_CODES)) {
+		snprintf(why, WHY_BYTES, "chunk_out answered %d: what says FP_AUX_REQUIRED and FP_AUX_CODES must replace every chunk", verdict);
+		return FAILED;
+	}
+	switch (verdict) {
+	case FP_AUX_PASS: return DONE;
+	case FP_AUX_REPLACED: return take_replacement(a, j, c, why);
+	case FP_AUX_PIECES: return take_pieces(a, j, c, why);
+	}
+	snprintf(why, WHY_BYTES, "chunk_out answered %d, which is no verdict", verdict);
+	return FAILED;
+}
+
+/* An aux-app that must not be left out fails the chunk; another's chunk goes on as it was. */
+static void verdict_failed(struct aux_app *a, struct aux_job *j, enum settled s, const char *why)
+{
+	atomic_fetch_add(&a->stats->errors, 1);
+	if (s == FAILED)
+		j->failed |= 1u << a->index;
+	if (s == NOT_UNDONE && !atomic_load(&j->cancelled))
+		j->failed |= 0x10000u << a->index;
+	if (a->required) {
+		j->status = atomic_load(&j->cancelled) ? -ECANCELED : -EIO;
+		j->status_app = a->index;
+	}
+	if (!atomic_load(&j->cancelled))
+		aux_log(a->h, a->index, FP_AUX_ERROR, "%s: the chunk is %s", why,
+			a->required ? "not stored, and its write fails: the aux-app is required" : "stored as it came");
+}
+
 static void settle(struct aux_app *a, struct aux_job *j, struct aux_call *c, int rc)
 {
-	bool taken = true;
+	char why[WHY_BYTES] = "";
+	enum settled s;
 
 	if (rc < 0) {
 		j->status = rc;
@@ -392,21 +473,14 @@ static void settle(struct aux_app *a, struct aux_job *j, struct aux_call *c, int
 			atomic_fetch_add(&a->stats->errors, 1);
 		return;
 	}
-	if (rc == FP_AUX_REPLACED && c->replaced_bytes > 0) {
-		if (c->fenced)
-			memcpy(j->out[c->out], c->fenced, c->replaced_bytes);
-		replaced(a, j, c);
-	} else if (rc == FP_AUX_PIECES) {
-		taken = take_pieces(a, j, c);
-	} else if (rc != FP_AUX_PASS) {
-		aux_log(a->h, a->index, FP_AUX_ERROR, "chunk_out answered %d%s: the chunk is stored as it came", rc,
-			rc == FP_AUX_REPLACED ? " (replaced) without fp_aux_replace" : ", which is no verdict");
-		taken = false;
+	s = carry_out(a, j, c, rc, why);
+	if (s != DONE && s != LEFT_OUT) {
+		verdict_failed(a, j, s, why);
+		return;
 	}
-	if (taken)
+	j->ran |= 1u << a->index;
+	if (s == DONE)
 		keep_note(a, j, c);
-	else
-		atomic_fetch_add(&a->stats->errors, 1);
 }
 
 /* Running means over about 8 calls, for the choice in stage.c. */

@@ -107,6 +107,7 @@ int aux_app_load(struct aux_host *h, struct aux_app *a, const char *word, const 
 		return rc;
 	}
 	a->plugin = p;
+	a->required = a->required || a->words.required || (p->app.flags & FP_AUX_REQUIRED);
 	atomic_store(&a->deadline_ms, a->words.deadline_ms);
 	atomic_store(&a->ask_ms, a->words.ask_ms);
 	atomic_store(&a->idle_ms, a->words.idle_ms);
@@ -125,6 +126,15 @@ uint32_t aux_app_has(const struct aux_app *a)
 	return (p->chunk_out || p->write ? FP_AUXW_HAS_OUT : 0) | (p->chunk_in ? FP_AUXW_HAS_IN : 0) | (p->file_sealed ? FP_AUXW_HAS_FILE : 0) |
 	       (p->set_complete ? FP_AUXW_HAS_SET : 0) | (p->chunk_stored || p->write ? FP_AUXW_HAS_STORED : 0) |
 	       (p->flags & FP_AUX_HIDES ? FP_AUXW_HAS_HIDES : 0);
+}
+
+uint32_t aux_app_required(const struct aux_app *a)
+{
+	uint32_t flags = a->plugin->app.flags;
+
+	if (!(flags & FP_AUX_REQUIRED))
+		return a->required ? FP_AUXW_REQUIRED : 0;
+	return FP_AUXW_REQUIRED | FP_AUXW_REQUIRED_SELF | (flags & FP_AUX_CODES ? FP_AUXW_REQUIRED_CODES : 0);
 }
 
 /* -------------------------------------------------------------- cores */
@@ -404,7 +414,7 @@ static void say_ready(struct aux_host *h)
 		snprintf(info->path, sizeof(info->path), "%s", a->plugin->path);
 		info->has = aux_app_has(a);
 		info->deadline_ms = a->words.deadline_ms;
-		info->required = a->required || a->words.required;
+		info->required = aux_app_required(a);
 		info->failures_max = a->words.failures_max;
 		for (int op = 0; op < FP_AUX_OP_COUNT; op++)
 			info->io_flags[op] = !a->bypassed && a->plugin->app.io[op].fn ? (uint8_t)(0x80 | a->plugin->app.io[op].flags) : 0;

@@ -74,6 +74,8 @@ struct aux_job {
 	struct fp_aux_part *parts;             /* page_part, or &one */
 	struct fp_aux_part one;
 	uint32_t new_bytes, nstages;
+	uint32_t ran, failed;                  /* as in struct fp_auxw_out_done */
+	bool no_stored;                        /* pieces that refer to stored chunks are left out */
 	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];
 	struct aux_pieces *pieces;             /* NULL: all new */
 	void *note;
@@ -143,7 +145,7 @@ struct aux_app {
 	struct aux_host *h;
 	uint32_t index;
 	char *declaration;             /* owned */
-	bool required;
+	bool required;                 /* as declared, or as it says itself */
 	bool bypassed;                 /* there only to decode */
 	struct aux_plugin *plugin;     /* NULL: no aux-app in this place */
 	struct aux_words words;        /* control thread; what others need of it is below */
@@ -349,6 +351,7 @@ void aux_control_stop(struct aux_host *h);
 int aux_app_load(struct aux_host *h, struct aux_app *a, const char *word, const char *declaration, char why[AUX_WHY_BYTES]);
 struct aux_app *aux_app_new(struct aux_host *h, uint32_t index, const char *declaration, uint32_t declaration_bytes);
 uint32_t aux_app_has(const struct aux_app *a);
+uint32_t aux_app_required(const struct aux_app *a); /* FP_AUXW_REQUIRED_* */
 
 /* -------------------------------------------------------------- link.c */
 

@@ -89,6 +89,7 @@ struct aux_job *aux_job_new(struct aux_host *h, const struct fp_auxw_chunk_out *
 	j->file_off = m->file_off;
 	j->file_serial = m->file_serial;
 	j->whole = m->whole != 0;
+	j->no_stored = m->flags & FP_AUXW_OUT_NO_STORED;
 	j->no_pieces = m->flags & FP_AUXW_OUT_NO_PIECES;
 	j->len_bytes = j->cur_bytes = j->new_bytes = m->len_bytes;
 	j->out[AUX_IN_A] = h->region + m->out_a;
@@ -118,7 +119,8 @@ void aux_job_refuse(struct aux_host *h, uint64_t id, int status)
 
 void aux_job_finish(struct aux_host *h, struct aux_job *j)
 {
-	struct fp_auxw_out_done m = {.h = {.type = FP_AUXW_CHUNK_OUT_DONE, .id = j->id}, .status = j->status, .app = j->status_app};
+	struct fp_auxw_out_done m = {.h = {.type = FP_AUXW_CHUNK_OUT_DONE, .id = j->id}, .status = j->status, .app = j->status_app,
+	                             .failed = j->failed};
 	struct iovec iov[5] = {{&m, sizeof(m)}};
 	int n = 1;
 
@@ -126,6 +128,7 @@ void aux_job_finish(struct aux_host *h, struct aux_job *j)
 	live_remove(h, j);
 	pthread_mutex_unlock(&h->jobs.lock);
 	if (j->status == 0) {
+		m.ran = j->ran;
 		m.npieces = j->pieces ? j->pieces->n : 0;
 		m.new_bytes = j->new_bytes;
 		m.nstages = j->nstages;

@@ -151,7 +151,7 @@ static const char *check_table(struct aux_plugin *p, char *buf, size_t buf_bytes
 		return "has no summary";
 	if (a->reserved != 0)
 		return "has not left `reserved` at 0";
-	if (a->flags & ~(FP_AUX_PARALLEL | FP_AUX_CODES | FP_AUX_HIDES))
+	if (a->flags & ~(FP_AUX_PARALLEL | FP_AUX_CODES | FP_AUX_REQUIRED | FP_AUX_HIDES))
 		return "has a flag that this host does not know: it was built for a newer fpstore";
 	if (a->chunk_out && a->write)
 		return "has chunk_out and write: one of them";

@@ -20,12 +20,6 @@ static const char *const names[FP_AUX_OP_COUNT] = {
 	"getxattr", "listxattr", "removexattr", "fallocate", "lseek", "copy_file_range", "ioctl",
 };
 
-/* lock held. */
-static bool is_required(const struct aux_app *p)
-{
-	return p->decl.required || p->info.required;
-}
-
 void cl_aux_answered(struct cl_aux *a, struct aux_event *e, const struct fp_auxw_done *d)
 {
 	bool gave_up = d->status == -ECANCELED || d->status == -ETIMEDOUT;
@@ -97,7 +91,7 @@ static int ask(struct cl_aux *a, struct aux_event *e, uint32_t op, bool (*interr
 	if (!e->finished)
 		leave(a, e);
 	answered = e->answered;
-	required = is_required(p) && !p->bypassed;
+	required = p->required && !p->bypassed;
 	rc = e->status < 0 ? e->status : 0;
 	cl_aux_event_put(a, e);
 	pthread_mutex_unlock(&a->lock);

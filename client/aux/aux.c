@@ -93,8 +93,10 @@ static int declare(struct cl_aux *a)
 	const char *why = NULL;
 	int n = decl ? cl_aux_decl_all(&a->m->opt.auxapps, decl, &why) : -ENOMEM;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		a->app[i].decl = decl[i];
+		a->app[i].required = decl[i].required ? FP_AUXW_REQUIRED : 0;
+	}
 	free(decl);
 	if (n < 0)
 		FP_ERROR("--auxapp: %s", why ? why : fp_strerror(n));

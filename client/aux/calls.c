@@ -49,8 +49,11 @@ static void from_waiting(struct cl_aux *a, struct aux_call *c)
 	a->nwaiting[c->kind]--;
 }
 
+/* What passes the chain waits for the one that is wanted: a stage that is to be taken in again is not there yet. */
 static bool may_send(const struct cl_aux *a, enum aux_kind kind)
 {
+	if ((kind == AUX_OUT || kind == AUX_EVENT || kind == AUX_ASK) && cl_aux_chain_changes(a))
+		return false;
 	return kind != AUX_EVENT || a->nsent[AUX_EVENT] < AUX_EVENTS_MAX;
 }
 
@@ -78,7 +81,7 @@ void cl_aux_calls_pump(struct cl_aux *a, struct aux_call_list *dead)
 {
 	static const enum aux_kind order[] = { AUX_IN, AUX_ASK, AUX_STORED, AUX_EVENT, AUX_OUT };
 
-	if (a->state != AUX_UP)
+	if (a->state != AUX_UP || !cl_aux_tell_changes(a))
 		return;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
 		pump_kind(a, order[i], dead);
@@ -107,20 +110,30 @@ void cl_aux_calls_kick(struct cl_aux *a)
 }
 
 /* Without a host, and without the hope of one, nobody would ever look at it. */
-static bool hopeless(const struct cl_aux *a, const struct aux_call *c)
+static bool hopeless(const struct cl_aux *a, enum aux_kind kind)
 {
-	return a->stopping || !cl_aux_needs_host(a) || (c->kind == AUX_OUT && a->anything_failed);
+	return a->stopping || !cl_aux_needs_host(a) || (kind == AUX_OUT && a->anything_failed);
 }
 
-void cl_aux_call_submit(struct cl_aux *a, struct aux_call *c)
+void cl_aux_call_again(struct cl_aux *a, struct aux_call *c)
+{
+	TAILQ_INSERT_HEAD(&a->waiting[c->kind], c, link);
+	a->nwaiting[c->kind]++;
+}
+
+static void submit(struct cl_aux *a, struct aux_call *c, bool first)
 {
 	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
 	bool wake;
 
 	pthread_mutex_lock(&a->lock);
-	TAILQ_INSERT_TAIL(&a->waiting[c->kind], c, link);
-	a->nwaiting[c->kind]++;
-	if (hopeless(a, c)) {
+	if (first) {
+		cl_aux_call_again(a, c);
+	} else {
+		TAILQ_INSERT_TAIL(&a->waiting[c->kind], c, link);
+		a->nwaiting[c->kind]++;
+	}
+	if (hopeless(a, c->kind)) {
 		from_waiting(a, c);
 		TAILQ_INSERT_TAIL(&dead, c, link);
 	} else if (a->state == AUX_UP) {
@@ -131,6 +144,16 @@ void cl_aux_call_submit(struct cl_aux *a, struct aux_call *c)
 	cl_aux_calls_finish(a, &dead, 0);
 	if (wake)
 		cl_aux_wake(a);
+}
+
+void cl_aux_call_submit(struct cl_aux *a, struct aux_call *c)
+{
+	submit(a, c, false);
+}
+
+void cl_aux_call_resubmit(struct cl_aux *a, struct aux_call *c)
+{
+	submit(a, c, true);
 }
 
 struct aux_call *cl_aux_call_take(struct cl_aux *a, uint64_t id)
@@ -145,12 +168,6 @@ struct aux_call *cl_aux_call_take(struct cl_aux *a, uint64_t id)
 	a->progress_ms = fp_now_ms();
 	pthread_mutex_unlock(&a->lock);
 	return c;
-}
-
-void cl_aux_call_again(struct cl_aux *a, struct aux_call *c)
-{
-	TAILQ_INSERT_HEAD(&a->waiting[c->kind], c, link);
-	a->nwaiting[c->kind]++;
 }
 
 void cl_aux_calls_lost(struct cl_aux *a, bool of_it)
@@ -173,4 +190,11 @@ void cl_aux_calls_drop(struct cl_aux *a, enum aux_kind kind, struct aux_call_lis
 		from_waiting(a, c);
 		TAILQ_INSERT_TAIL(dead, c, link);
 	}
+}
+
+void cl_aux_calls_drop_hopeless(struct cl_aux *a, struct aux_call_list *dead)
+{
+	for (int k = 0; k < AUX_KINDS; k++)
+		if (k != AUX_IN && hopeless(a, (enum aux_kind)k)) /* who waits for AUX_IN has a deadline, and is what needs a host */
+			cl_aux_calls_drop(a, (enum aux_kind)k, dead);
 }

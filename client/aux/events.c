@@ -73,6 +73,7 @@ static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int
 	for (uint32_t i = 0; i < p->nchanged; i++) {
 		if (strlen(p->changed[i]) == c->text_bytes && memcmp(p->changed[i], text, c->text_bytes) == 0) {
 			memcpy(p->changed[i], p->changed[--p->nchanged], sizeof(p->changed[i]));
+			p->ntold = 0; /* if some are still to be told, the one that was moved may be one of them */
 			break;
 		}
 	}
@@ -321,18 +322,69 @@ static void remember(struct aux_app *p, const char *name, const char *value)
 }
 
 /* lock held. */
-static void set_bypass(struct cl_aux *a, struct aux_app *p, bool on)
+static const char *why_not(const struct aux_app *p, const char *value)
 {
+	bool on = strcmp(value, "on") == 0;
+
+	if (!on && strcmp(value, "off") != 0)
+		return "bypass is on or off";
+	if (on && (p->required & FP_AUXW_REQUIRED_SELF))
+		return "data must not be stored without it; mount without it";
+	return NULL;
+}
+
+/* lock held. Done when a host runs with that chain: it is put together when a host starts, and until then no chunk goes to this one. */
+static void set_bypass(struct cl_aux *a, struct aux_app *p, const char *value, struct aux_call_list *dead)
+{
+	bool on = strcmp(value, "on") == 0;
+	const char *not = why_not(p, value);
+
+	if (not) {
+		snprintf(p->change, sizeof(p->change), "bypass=%s: refused: %s", value, not);
+		FP_WARN("aux-app %s: bypass=%s is refused: %s", cl_aux_app_name(p), value, not);
+		return;
+	}
+	snprintf(p->change, sizeof(p->change), "bypass=%s, when fp-auxhost runs again", value);
+	p->changing = true;
 	p->bypassed = on;
 	p->failed = false;
 	if (!on)
 		p->why[0] = '\0';
 	memset(p->failed_ms, 0, sizeof(p->failed_ms));
 	p->counted_from = p->failures;
-	change_is(p, on ? "bypass=on" : "bypass=off", on ? 9 : 10, "done");
 	cl_aux_refresh_wishes(a);
-	a->reload = true; /* the chain is put together when a host starts */
-	FP_INFO("aux-app %s is %s", cl_aux_app_name(p), on ? "bypassed" : "in use again");
+	a->chain_wanted++;
+	if (a->state == AUX_DOWN && !cl_aux_needs_host(a))
+		cl_aux_chain_is_there(a);
+	cl_aux_calls_drop_hopeless(a, dead);
+	FP_INFO("aux-app %s is %s", cl_aux_app_name(p), on ? "bypassed" : "to be used again");
+}
+
+/* lock held. */
+static int tell_change(struct cl_aux *a, uint32_t app, const char *text)
+{
+	uint32_t len = (uint32_t)strlen(text);
+	struct fp_auxw_change msg = { .h = { .type = FP_AUXW_CHANGE, .len_bytes = (uint32_t)sizeof(msg) + len }, .app = app, .text_bytes = len };
+	struct iovec iov[2] = { { &msg, sizeof(msg) }, { (void *)text, len } };
+
+	return cl_aux_tx(a, iov, 2);
+}
+
+void cl_aux_changes_untold(struct cl_aux *a)
+{
+	a->changes_told = false;
+	for (uint32_t i = 0; i < a->napps; i++)
+		a->app[i].ntold = 0;
+}
+
+bool cl_aux_tell_changes(struct cl_aux *a)
+{
+	for (uint32_t i = 0; i < a->napps && !a->changes_told; i++)
+		for (; a->app[i].ntold < a->app[i].nchanged; a->app[i].ntold++)
+			if (tell_change(a, i, a->app[i].changed[a->app[i].ntold]) == -EAGAIN)
+				return false;
+	a->changes_told = true;
+	return true;
 }
 
 void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
@@ -340,6 +392,7 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 	struct cl_aux *a = m->aux;
 	struct fp_auxw_change *w;
 	struct aux_event *e = NULL;
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
 	size_t len = strlen(msg->name) + 1 + strlen(msg->value);
 	int app;
 
@@ -348,7 +401,7 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 	pthread_mutex_lock(&a->lock);
 	app = app_named(a, msg->app);
 	if (app >= 0 && strcmp(msg->name, "bypass") == 0) {
-		set_bypass(a, &a->app[app], strcmp(msg->value, "on") == 0);
+		set_bypass(a, &a->app[app], msg->value, &dead);
 	} else if (app >= 0) {
 		remember(&a->app[app], msg->name, msg->value);
 		if (!a->app[app].bypassed && !a->app[app].failed) /* else when it is in use again */
@@ -357,6 +410,7 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 			snprintf(a->app[app].change, sizeof(a->app[app].change), "%s=%s: when it is in use again", msg->name, msg->value);
 	}
 	pthread_mutex_unlock(&a->lock);
+	cl_aux_calls_finish(a, &dead, 0);
 	if (!e) {
 		cl_aux_wake(a);
 		return;

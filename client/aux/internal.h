@@ -72,12 +72,15 @@ struct aux_totals {                    /* of hosts that ended */
 struct aux_app {
 	struct cl_aux_decl decl;       /* constant */
 	struct fp_auxw_app_info info;  /* as the last host told; name is "" before */
-	bool bypassed;                 /* failed too often: the chain goes on without */
+	uint32_t required;             /* FP_AUXW_REQUIRED_*: as declared, or as a host has said: never taken back */
+	bool takes_chunks;             /* a host has said so: never taken back */
+	bool bypassed;                 /* failed too often, or by hand: the chain goes on without */
 	bool failed;                   /* the same, but it is required: writes fail */
 	char why[200];                 /* the last failure */
 	char changed[16][160];         /* "name=value" that `fpctl auxapps set` has changed: told to each new host */
-	uint32_t nchanged;
+	uint32_t nchanged, ntold;      /* ntold: how many of them this host knows */
 	char change[300];              /* the last of them, and what came of it: for fpctl */
+	bool changing;                 /* it is to be left out or taken in: done when a host has that chain */
 	uint64_t failed_ms[100];       /* ring of the last `failures` */
 	uint64_t failures, restarts;
 	uint64_t counted_from;         /* failures before do not count: it was taken in again */
@@ -129,7 +132,8 @@ struct cl_aux {
 	bool tx_full;                  /* lock: the socket takes nothing now */
 	uint64_t progress_ms;          /* lock: the last answer */
 	bool anything_failed;          /* lock: a required aux-app has failed */
-	bool reload;                   /* lock: the chain has changed: start the host again */
+	uint32_t chain_wanted, chain_sent; /* lock: number of the chain that is to be, and of the one told to the last host. Unlike: the host is started again */
+	bool changes_told;             /* lock: this host knows all that `fpctl auxapps set` has changed */
 
 	int region_fd;                 /* constant */
 	uint8_t *region;               /* constant: mapped */
@@ -179,6 +183,13 @@ bool cl_aux_needs_host(const struct cl_aux *a);
 /* lock held: apps have come or gone: which calls does anybody want? */
 void cl_aux_refresh_wishes(struct cl_aux *a);
 
+/* -------------------------------------------------------------- events.c: what `fpctl auxapps set` has changed */
+
+/* lock held: a new host knows none of it. */
+void cl_aux_changes_untold(struct cl_aux *a);
+/* lock held: tell it. True: it knows all. */
+bool cl_aux_tell_changes(struct cl_aux *a);
+
 /* -------------------------------------------------------------- watch.c: deadlines, blame, bypass */
 
 /* Link thread: what is wrong with the host (why), or NULL; *app: whose fault, -1: not known. */
@@ -203,18 +214,38 @@ void cl_aux_calls_finish(struct cl_aux *a, struct aux_call_list *dead, int statu
 void cl_aux_calls_kick(struct cl_aux *a);
 /* The answer to id has come: out of the table; NULL: nobody waits for it. No lock. */
 struct aux_call *cl_aux_call_take(struct cl_aux *a, uint64_t id);
-/* lock held: put it in front of those waiting, to be sent again. */
+/* lock held: put it in front of those waiting, to be sent to the next host: this one ends now. */
 void cl_aux_call_again(struct cl_aux *a, struct aux_call *c);
+/* Submit once more what was sent: in front of those waiting. Any thread, no lock. */
+void cl_aux_call_resubmit(struct cl_aux *a, struct aux_call *c);
 /* lock held: the host is gone: all that was sent waits again. of_it: it may have died of one of these. */
 void cl_aux_calls_lost(struct cl_aux *a, bool of_it);
 /* lock held: move waiting calls of a kind to dead. */
 void cl_aux_calls_drop(struct cl_aux *a, enum aux_kind kind, struct aux_call_list *dead);
+/* lock held: the same with all that no host will ever be asked: after apps, the chain or the host have changed. */
+void cl_aux_calls_drop_hopeless(struct cl_aux *a, struct aux_call_list *dead);
 
 /* -------------------------------------------------------------- result.c: answers of the host are checked */
 
-/* True: well-formed and in bounds for this job; fills the result part of job, pointing into a copy (*copy, malloced) and the region. */
-bool cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
-		      void **copy);
+/*
+ * 0: well-formed and in bounds for this job; fills the result part of job, pointing into a copy (*copy, malloced) and the region. -EPROTO: it makes no
+ * sense; -ENOMEM: not the host's fault.
+ */
+int cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
+			void **copy);
+
+/* -------------------------------------------------------------- required.c: what must not be left out. lock held for all */
+
+/* A host is ready and says this of an aux-app. */
+void cl_aux_learn(struct aux_app *p, const struct fp_auxw_app_info *info);
+/* May data be stored as it came, past all aux-apps? */
+bool cl_aux_all_may_pass(const struct cl_aux *a);
+/* The first required aux-app whose stage this good result does not have, or -1. ran: as in struct fp_auxw_out_done. */
+int cl_aux_left_out(const struct cl_aux *a, const struct cl_aux_job *job, uint32_t ran);
+/* The host runs another chain than is wanted: it is started again, and until then gets no chunk and no event. */
+bool cl_aux_chain_changes(const struct cl_aux *a);
+/* The chain that is wanted is there, or none is needed: what was to change has changed. */
+void cl_aux_chain_is_there(struct cl_aux *a);
 
 /* -------------------------------------------------------------- tasks.c: service threads */
 

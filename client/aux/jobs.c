@@ -3,11 +3,12 @@
  *
  * Store threads submit and give results back; answers come on the link thread. A job has two buffers in the region from when it is sent until it is done, when
  * what the result does not need goes back at once. What a result refers to is held before anybody sees it: if the manager has let a chunk go
- * meanwhile (a new session, holds released at space pressure), it is asked again on a service thread, and a chunk that is gone turns the whole result
- * into "as it came". That is always right, because the pages are still there; it costs the duplicate.
+ * meanwhile (a new session, holds released at space pressure), it is asked again on a service thread, and when a chunk is gone the job is sent once more, with
+ * the word that nothing stored is to be referred to. That can be done at any time, because the pages are still there; it costs the duplicate.
  *
  * A result that makes no sense, or a host that dies with the job, sends it again; after TRIES_MAX the chunk is stored as it came, should each
- * host die of it without anybody to blame.
+ * host die of it without anybody to blame. But not where something is required of the data (required.c): then its write fails. For the same reason each
+ * result is looked at for what it must have passed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct out_call {
 	uint32_t cap_bytes;            /* of each; 0: given back */
 	uint64_t kept_off, kept_bytes; /* what the result lies in */
 	void *copy;                    /* of the answer */
+	bool no_stored;                /* what it referred to was gone */
 };
 
 static struct out_call *out_of_call(struct aux_call *c)
@@ -75,7 +77,7 @@ static int send_out(struct cl_aux *a, struct aux_call *c)
 		page[i] = cl_pool_page_number(a->pool, job->pages[i]);
 	msg.out_a = o->out_a;
 	msg.out_b = o->out_b;
-	msg.flags = job->no_pieces ? FP_AUXW_OUT_NO_PIECES : 0;
+	msg.flags = (o->no_stored ? FP_AUXW_OUT_NO_STORED : 0) | (job->no_pieces ? FP_AUXW_OUT_NO_PIECES : 0);
 	msg.h.len_bytes = (uint32_t)(sizeof(msg) + iov[1].iov_len);
 	return cl_aux_tx(a, iov, 2);
 }
@@ -132,42 +134,23 @@ static void hand_over(struct cl_aux *a, struct out_call *o)
 	o->job->done(o->job); /* it may be gone from here on */
 }
 
-/* lock held: to store data as it came is not allowed while something is required of it, such as to be encrypted. */
-static bool is_required(const struct cl_aux *a)
-{
-	for (uint32_t i = 0; i < a->napps; i++)
-		if ((a->app[i].decl.required || a->app[i].info.required) && !a->app[i].bypassed) /* by hand, then */
-			return true;
-	return false;
-}
-
-static void as_it_came(struct cl_aux *a, struct out_call *o)
+/* Past all aux-apps; where that must not be, the write fails with err. */
+static void as_it_came(struct cl_aux *a, struct out_call *o, int err)
 {
 	clear_result(o);
 	pthread_mutex_lock(&a->lock);
-	if (is_required(a))
-		o->job->status = a->stopping ? FP_ESTOPPING : -EIO;
+	if (!cl_aux_all_may_pass(a))
+		o->job->status = a->stopping ? FP_ESTOPPING : err;
 	pthread_mutex_unlock(&a->lock);
 	hand_over(a, o);
 }
 
-/* A chunk that the result refers to is gone: without the result, or, where data may not be stored as it came, once more. */
-static void without_pieces(struct cl_aux *a, struct out_call *o)
+/* A chunk that the result refers to is gone. */
+static void without_stored(struct cl_aux *a, struct out_call *o)
 {
-	bool again;
-
 	clear_result(o);
-	pthread_mutex_lock(&a->lock);
-	again = is_required(a);
-	if (again) {
-		o->call.tries++;
-		cl_aux_call_again(a, &o->call);
-	}
-	pthread_mutex_unlock(&a->lock);
-	if (again)
-		cl_aux_calls_kick(a);
-	else
-		as_it_came(a, o);
+	o->no_stored = true;
+	cl_aux_call_resubmit(a, &o->call);
 }
 
 static uint32_t stored_chunks(const struct cl_aux_job *job, uint64_t *ids)
@@ -192,7 +175,7 @@ static void hold_again(struct cl_aux *a, struct aux_task *t)
 	if (o->job->pins)
 		hand_over(a, o);
 	else
-		without_pieces(a, o);
+		without_stored(a, o);
 }
 
 static void log_refusal(struct cl_aux *a, const struct fp_auxw_out_done *d, const struct cl_aux_job *job)
@@ -214,27 +197,43 @@ static void bad_answer(struct cl_aux *a, struct out_call *o, const struct fp_aux
 	pthread_mutex_unlock(&a->lock);
 }
 
-static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
+/*
+ * False: the result lacks what is required, and is not used. A chain that is being changed explains it: then the job waits for the new one, where the required
+ * stage is, or fails with it. Without such a reason the host has broken its word.
+ */
+static bool is_complete(struct cl_aux *a, struct out_call *o, const struct fp_auxw_out_done *d)
 {
-	struct out_call *o = out_of_call(c);
+	bool changes;
+	int app;
+
+	pthread_mutex_lock(&a->lock);
+	app = cl_aux_left_out(a, o->job, d->ran);
+	changes = cl_aux_chain_changes(a) || (app >= 0 && a->app[app].failed);
+	pthread_mutex_unlock(&a->lock);
+	if (app < 0)
+		return true;
+	if (!changes) {
+		FP_LOG_EVERY(1000, FP_LOG_ERROR, "aux-app %s is required, and a chunk came back without having passed it: it is not stored so",
+			     cl_aux_app_name(&a->app[app]));
+		bad_answer(a, o, &d->h);
+		a->nonsense_app = app;
+		return false;
+	}
+	clear_result(o);
+	cl_aux_call_resubmit(a, &o->call);
+	return false;
+}
+
+static void take_result(struct cl_aux *a, struct out_call *o, const struct fp_auxw_out_done *d)
+{
 	struct cl_aux_job *job = o->job;
 	uint64_t ids[FP_AUXW_PIECES_MAX];
-	uint32_t n;
+	uint32_t n = stored_chunks(job, ids);
 
-	(void)status;
-	if (!msg) {
-		as_it_came(a, o);
+	if (n > 0 && o->no_stored) {
+		bad_answer(a, o, &d->h);
 		return;
 	}
-	/* A call that gave up at its deadline, as it should, refuses nothing: it has failed, as if it had not come back. */
-	if (!cl_aux_result_parse(job, msg, o->cap_bytes, a->region + o->out_a, a->region + o->out_b, &o->copy) || job->status == -ECANCELED ||
-	    job->status == -ETIMEDOUT) {
-		bad_answer(a, o, msg);
-		return;
-	}
-	if (job->status < 0)
-		log_refusal(a, (const struct fp_auxw_out_done *)msg, job);
-	n = stored_chunks(job, ids);
 	if (n > 0)
 		job->pins = cl_aux_holds_pin(a, ids, n);
 	if (n > 0 && !job->pins) {
@@ -243,6 +242,36 @@ static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_
 		return;
 	}
 	hand_over(a, o);
+}
+
+static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
+{
+	const struct fp_auxw_out_done *d = (const struct fp_auxw_out_done *)msg;
+	struct out_call *o = out_of_call(c);
+	struct cl_aux_job *job = o->job;
+	int rc;
+
+	(void)status;
+	if (!msg) {
+		as_it_came(a, o, -EIO);
+		return;
+	}
+	rc = cl_aux_result_parse(job, msg, o->cap_bytes, a->region + o->out_a, a->region + o->out_b, &o->copy);
+	if (rc == -ENOMEM) {
+		as_it_came(a, o, rc);
+		return;
+	}
+	/* A call that gave up at its deadline, as it should, refuses nothing: it has failed, as if it had not come back. */
+	if (rc < 0 || job->status == -ECANCELED || job->status == -ETIMEDOUT) {
+		bad_answer(a, o, msg);
+		return;
+	}
+	if (job->status < 0) {
+		log_refusal(a, d, job);
+		hand_over(a, o);
+	} else if (is_complete(a, o, d)) {
+		take_result(a, o, d);
+	}
 }
 
 /* -------------------------------------------------------------- interface */

@@ -87,7 +87,7 @@ void cl_aux_refresh_wishes(struct cl_aux *a)
 			flags[op] |= wishes_of(p->info.io_flags[op]) & AUX_WANTS_BEFORE; /* and so must calls that it would be asked about */
 		if (p->failed || p->bypassed)
 			continue;
-		chunks |= (p->info.has & FP_AUXW_HAS_OUT) != 0;
+		chunks |= p->takes_chunks;
 		files |= (p->info.has & FP_AUXW_HAS_FILE) != 0;
 		for (uint32_t op = 0; op < FP_AUX_OP_COUNT; op++)
 			flags[op] |= wishes_of(p->info.io_flags[op]);
@@ -148,6 +148,7 @@ static int introduce(struct cl_aux *a)
 {
 	int rc = 0;
 
+	a->chain_sent = a->chain_wanted;
 	for (uint32_t i = 0; i < a->napps && rc == 0; i++)
 		rc = send_config(a, i);
 	return rc == 0 ? send_start(a, a->napps) : rc;
@@ -205,9 +206,10 @@ static uint32_t pause_ms(struct cl_aux *a, uint64_t lived_ms)
 	return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
 }
 
-/* The process has ended; what it had in hand waits for the next one. of_it: one of these may be what it died of. */
+/* The process has ended; what it had in hand waits for the next one, if there will be one. of_it: one of these may be what it died of. */
 static void host_gone(struct cl_aux *a, bool of_it)
 {
+	struct aux_call_list dead = TAILQ_HEAD_INITIALIZER(dead);
 	struct aux_host *h = a->host;
 
 	pthread_mutex_lock(&a->lock);
@@ -215,8 +217,12 @@ static void host_gone(struct cl_aux *a, bool of_it)
 	a->state = AUX_DOWN;
 	a->host = NULL;
 	cl_aux_calls_lost(a, of_it);
+	cl_aux_calls_drop_hopeless(a, &dead);
+	if (!cl_aux_needs_host(a))
+		cl_aux_chain_is_there(a);
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_host_put(h);
+	cl_aux_calls_finish(a, &dead, 0);
 }
 
 static void end_gently(struct cl_aux *a)
@@ -260,20 +266,6 @@ static void host_over(struct cl_aux *a, const char *why, int app, bool gently)
 
 /* -------------------------------------------------------------- what the host says */
 
-static void resend_changes(struct cl_aux *a)
-{
-	for (uint32_t i = 0; i < a->napps; i++) {
-		for (uint32_t k = 0; k < a->app[i].nchanged; k++) {
-			uint32_t len = (uint32_t)strlen(a->app[i].changed[k]);
-			struct fp_auxw_change msg = {
-				.h = { .type = FP_AUXW_CHANGE, .len_bytes = (uint32_t)sizeof(msg) + len }, .app = i, .text_bytes = len };
-			struct iovec iov[2] = { { &msg, sizeof(msg) }, { a->app[i].changed[k], len } };
-
-			(void)cl_aux_tx(a, iov, 2);
-		}
-	}
-}
-
 static bool on_ready(struct cl_aux *a, const struct fp_auxw_ready *r)
 {
 	bool first;
@@ -282,18 +274,15 @@ static bool on_ready(struct cl_aux *a, const struct fp_auxw_ready *r)
 		return false;
 	pthread_mutex_lock(&a->lock);
 	first = !a->started;
-	for (uint32_t i = 0; i < a->napps; i++) {
-		struct fp_auxw_app_info *info = &a->app[i].info;
-
-		if (a->app[i].bypassed || a->app[i].failed)
-			continue;
-		*info = r->app[i];
-		info->name[sizeof(info->name) - 1] = info->version[sizeof(info->version) - 1] = info->path[sizeof(info->path) - 1] = '\0';
-	}
+	for (uint32_t i = 0; i < a->napps && !cl_aux_chain_changes(a); i++)
+		if (!a->app[i].bypassed && !a->app[i].failed)
+			cl_aux_learn(&a->app[i], &r->app[i]);
+	if (!cl_aux_chain_changes(a))
+		cl_aux_chain_is_there(a);
 	a->state = AUX_UP;
 	a->progress_ms = fp_now_ms();
 	cl_aux_refresh_wishes(a);
-	resend_changes(a);
+	cl_aux_changes_untold(a);
 	pthread_mutex_unlock(&a->lock);
 	first_start_is_over(a, 0, "");
 	if (!first)
@@ -427,16 +416,15 @@ static int while_down(struct cl_aux *a)
 	return 0;
 }
 
-/* The chain has changed by hand: not a failure of anybody. */
-static bool reload(struct cl_aux *a)
+/* The chain has changed by hand: the host ends, which is not a failure of anybody. */
+static bool chain_changes(struct cl_aux *a)
 {
-	bool wanted;
+	bool changes;
 
 	pthread_mutex_lock(&a->lock);
-	wanted = a->reload;
-	a->reload = false;
+	changes = cl_aux_chain_changes(a);
 	pthread_mutex_unlock(&a->lock);
-	return wanted;
+	return changes;
 }
 
 static void look_after(struct cl_aux *a)
@@ -446,11 +434,6 @@ static void look_after(struct cl_aux *a)
 	int app;
 
 	cl_aux_own_files_tick(a, now_ms);
-	if (reload(a)) {
-		end_gently(a);
-		return;
-	}
-
 	if (cl_aux_watch(a, now_ms, &app, why, sizeof(why))) {
 		host_over(a, why, app, false);
 		return;
@@ -484,6 +467,8 @@ static void one_turn(struct cl_aux *a, uint8_t *buf, uint64_t *looked_ms)
 		pthread_mutex_unlock(&a->lock);
 		cl_aux_calls_kick(a);
 	}
+	if (a->host && chain_changes(a))
+		end_gently(a);
 	if (p[2].revents && a->host)
 		(void)drain(a, p[2].fd, buf, true);
 	if ((p[1].revents & ~POLLOUT) && a->host && drain(a, p[1].fd, buf, false) == 0 && a->host)

@@ -5,10 +5,12 @@
  * at least be a description of this window: pieces in order and without gaps, offsets in bounds, stages whose lengths fit together. What is not is
  * treated as the host's death, so that a plugin that scribbles over the host's memory costs a restart, not a file.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/aux/internal.h"
+#include "fp/fault.h"
 
 #define CHUNK_DATA_MAX_BYTES (FP_AUX_CHUNK_MAX_BYTES + FP_AUX_EXPAND_MAX_BYTES)
 
@@ -79,21 +81,21 @@ static bool counts_fit(const struct fp_auxw_out_done *d)
 	       d->note_bytes <= FP_AUX_NOTE_MAX_BYTES && d->h.len_bytes == sizeof(*d) + body_bytes(d);
 }
 
-bool cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
-		      void **copy)
+int cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
+			void **copy)
 {
 	const struct fp_auxw_out_done *d = (const struct fp_auxw_out_done *)msg;
 	const uint8_t *at;
 
 	if (msg->type != FP_AUXW_CHUNK_OUT_DONE || msg->len_bytes < sizeof(*d) || !counts_fit(d))
-		return false;
+		return -EPROTO;
 	if (d->status != 0) {
 		job->status = d->status;
-		return d->status < 0 && d->status >= -4095;
+		return d->status < 0 && d->status >= -4095 ? 0 : -EPROTO;
 	}
-	at = malloc(body_bytes(d) + 1);
+	at = FP_FAULT_POINT("cl.aux_answer") < 0 ? NULL : malloc(body_bytes(d) + 1);
 	if (!at)
-		return false;
+		return -ENOMEM;
 	*copy = (void *)at;
 	memcpy(*copy, d + 1, body_bytes(d));
 	job->npieces = d->npieces;
@@ -111,5 +113,5 @@ bool cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg,
 	job->bytes = d->nstages > 0 ? (d->where == 1 ? out_a : out_b) : NULL;
 	memcpy(job->tickets.ticket, d->ticket, sizeof(d->ticket));
 	memcpy(job->tickets.app, d->ticket_app, sizeof(d->ticket_app));
-	return pieces_fit(job, job->pieces, job->npieces, job->new_bytes) && stages_fit(d, job->stages, cap_bytes);
+	return pieces_fit(job, job->pieces, job->npieces, job->new_bytes) && stages_fit(d, job->stages, cap_bytes) ? 0 : -EPROTO;
 }

@@ -96,7 +96,7 @@ static const char *state_of(const struct cl_aux *a, const struct aux_app *p)
 		return "failed";
 	if (p->bypassed)
 		return "bypassed";
-	return a->state == AUX_UP ? "running" : "starting";
+	return a->state == AUX_UP && !cl_aux_chain_changes(a) ? "running" : "starting";
 }
 
 static void add_threads(struct aux_report *r, uint32_t i, const struct fp_auxw_status *s)

@@ -235,7 +235,12 @@ int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size)
 /* lock held. */
 static void give_up(struct aux_app *p)
 {
-	if (p->decl.required || p->info.required) {
+	if (p->changing)
+		snprintf(p->change, sizeof(p->change), "bypass=off: refused: it has failed again");
+	else if (strncmp(p->change, "bypass=", 7) == 0)
+		p->change[0] = '\0'; /* it is not so any more */
+	p->changing = false;
+	if (p->required) {
 		p->failed = true;
 		FP_ERROR("aux-app %s failed too often (%s) and is required: writes fail with EIO; mend it, then `fpctl auxapps set %s bypass=off`",
 			 cl_aux_app_name(p), p->why, cl_aux_app_name(p));
@@ -288,13 +293,7 @@ void cl_aux_failed(struct cl_aux *a, int app, const char *why)
 			give_up(p);
 	}
 	cl_aux_refresh_wishes(a);
-	if (a->anything_failed || !cl_aux_needs_host(a))
-		cl_aux_calls_drop(a, AUX_OUT, &dead);
-	if (!cl_aux_needs_host(a)) {
-		cl_aux_calls_drop(a, AUX_EVENT, &dead);
-		cl_aux_calls_drop(a, AUX_ASK, &dead);
-		cl_aux_calls_drop(a, AUX_STORED, &dead);
-	}
+	cl_aux_calls_drop_hopeless(a, &dead);
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_calls_finish(a, &dead, 0);
 }
@@ -310,10 +309,9 @@ void cl_aux_misdeed(struct cl_aux *a, uint32_t app, const char *what)
 	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s: %s: it is not believed, nothing is lost", cl_aux_app_name(p), what);
 	if (left_out) {
 		give_up(p);
-		a->reload = true;
+		a->chain_wanted++;
 		cl_aux_refresh_wishes(a);
-		if (a->anything_failed || !cl_aux_needs_host(a))
-			cl_aux_calls_drop(a, AUX_OUT, &dead);
+		cl_aux_calls_drop_hopeless(a, &dead);
 	}
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_calls_finish(a, &dead, 0);

@@ -177,6 +177,12 @@ struct fp_aux_message {
 
 #define FP_AUX_PARALLEL 1u             /* chunk_out/write/chunk_in may be called by several threads at once */
 #define FP_AUX_CODES 2u                /* may answer FP_AUX_REPLACED; chunk_in is there */
+/*
+ * Data must not be stored without it: it is `required` whether or not the user says so, and can't be bypassed, not even by hand. When it has failed too
+ * often, or a verdict of its can't be carried out, writes fail with EIO; fp-mount checks of each chunk that it has passed. Together with FP_AUX_CODES: every
+ * chunk must be replaced (FP_AUX_PASS and FP_AUX_PIECES are failures), and is stored only if it was. For what encrypts, or what checks.
+ */
+#define FP_AUX_REQUIRED 4u
 #define FP_AUX_HIDES 8u                /* its replacements are to tell nothing of the data without a key: each is of other bytes, and chunk_in knows one that was changed */
 
 struct fp_aux_app {

@@ -102,6 +102,7 @@ struct fp_auxw_chunk_out {
 	uint64_t out_a, out_b;
 	uint32_t out_cap_bytes, flags; /* FP_AUXW_OUT_* */
 };
+#define FP_AUXW_OUT_NO_STORED 1u       /* pieces that refer to stored chunks are left out: what they referred to the last time is gone */
 #define FP_AUXW_OUT_NO_PIECES 2u       /* whatever pieces are said, all data is new: they were not true the last time */
 
 enum fp_auxw_piece_kind { FP_AUXW_PIECE_NEW, FP_AUXW_PIECE_ZERO, FP_AUXW_PIECE_SAME, FP_AUXW_PIECE_STORED };
@@ -125,7 +126,9 @@ struct fp_auxw_out_done {
 	uint32_t new_bytes;            /* of new data, before coding; 0: nothing is to be stored */
 	uint32_t nstages, coded_bytes; /* 0 stages: not coded. coded_bytes <= new_bytes + FP_AUX_EXPAND_MAX_BYTES */
 	uint32_t where;                /* the coded bytes: 1 in out_a, 2 in out_b. 0: not coded; fp-mount takes what is new from its own pages */
-	uint32_t nkeys, note_bytes, zero;
+	uint32_t nkeys, note_bytes;
+	uint32_t ran;                  /* bit i: aux-app i has had this chunk, and what it said was carried out */
+	uint32_t failed, zero;         /* bit i: aux-app i gave a verdict that can't be carried out; bit 16 + i: its chunk_in does not undo its chunk_out */
 	uint64_t ticket[4];            /* by aux-apps that asked for one; 0: none */
 	uint32_t ticket_app[4];
 };
@@ -160,10 +163,14 @@ struct fp_auxw_failed { struct fp_auxw_head h; uint32_t app, zero; };
 #define FP_AUXW_HAS_SET 8u
 #define FP_AUXW_HAS_STORED 16u
 #define FP_AUXW_HAS_HIDES 32u          /* FP_AUX_HIDES */
+#define FP_AUXW_REQUIRED 1u            /* data must not be stored without it */
+#define FP_AUXW_REQUIRED_SELF 2u       /* by its own word (FP_AUX_REQUIRED): nobody takes that back */
+#define FP_AUXW_REQUIRED_CODES 4u      /* and it replaces every chunk: a stage of its name must be among those of what is stored */
 struct fp_auxw_app_info {              /* what fp-mount must know of a loaded aux-app */
 	char name[24], version[24], path[256];
 	uint32_t has;                  /* FP_AUXW_HAS_* */
-	uint32_t deadline_ms, required, failures_max;
+	uint32_t deadline_ms, failures_max;
+	uint32_t required;             /* FP_AUXW_REQUIRED_* */
 	uint8_t io_flags[64];          /* by enum fp_aux_op: 0x80 | FP_AUX_WAIT | FP_AUX_WANT_DATA, 0: no callback */
 };
 struct fp_auxw_ready { struct fp_auxw_head h; uint32_t abi, napps; struct fp_auxw_app_info app[FP_AUXW_APPS_MAX]; };

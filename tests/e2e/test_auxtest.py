@@ -78,7 +78,7 @@ static int in(void *s, struct fp_aux_call *c, const uint8_t *i, uint32_t n, uint
     return n == m ? 0 : -EILSEQ;
 }
 static const struct fp_aux_app app = {.abi = %s, .size_bytes = sizeof app, .name = "bad", .version = "1", .summary = "bad",
-                                      .flags = FP_AUX_CODES, .chunk_out = out, .chunk_in = in};
+                                      .flags = FP_AUX_CODES | %s, .chunk_out = out, .chunk_in = in};
 %s
 """
 
@@ -96,9 +96,9 @@ WRONG = {
 }
 
 
-def build(tmp_path, body="", abi="FP_AUX_ABI", entry="FP_AUX_APP(app)"):
+def build(tmp_path, body="", abi="FP_AUX_ABI", entry="FP_AUX_APP(app)", flags="0"):
     source, so = tmp_path / "bad.c", tmp_path / "bad.so"
-    source.write_text(BAD % (body, abi, entry))
+    source.write_text(BAD % (body, abi, flags, entry))
     subprocess.run(["gcc", "-O0", "-shared", "-fPIC", "-w", f"-I{TOP}/include", "-o", so, source], check=True, timeout=60 * SLOW)
     return str(so)
 
@@ -148,6 +148,14 @@ def test_thread_sanitizer_sees_workers_that_race(tmp_path, add, races):
     assert run.returncode == races, run.stdout + run.stderr
     assert ("data race" in run.stderr and "racy.c" in run.stderr) == races, run.stderr
     assert ("FAILED  threads" in run.stdout and "a sanitizer's report" in run.stdout) == races, run.stdout
+
+
+@pytest.mark.parametrize("body", ["if (k->len_bytes % 3 == 0) return FP_AUX_PASS;", "fp_aux_piece_new(c, 0, k->len_bytes); return FP_AUX_PIECES;"])
+def test_a_required_coder_must_replace_every_chunk(tmp_path, body):
+    assert auxtest(build(tmp_path, flags="FP_AUX_REQUIRED")).returncode == 0
+    assert auxtest(build(tmp_path, "if (k->len_bytes % 3 == 0) return FP_AUX_PASS;"), "--only", "chunks").returncode == 0
+    run = auxtest(build(tmp_path, body, flags="FP_AUX_REQUIRED"), "--only", "chunks", rounds=20)
+    assert run.returncode == 1 and "must replace every chunk" in run.stdout, run.stdout
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path):

@@ -320,7 +320,8 @@ uint8_t *am_slot(struct am *m, uint32_t i)
 
 uint64_t am_chunk_out(struct am *m, uint32_t first, uint32_t step_pages, uint32_t len, uint32_t slot)
 {
-	struct fp_auxw_chunk_out j = {.ino = 17, .file_off = 1u << 20, .file_serial = 5, .len_bytes = len, .whole = 1, .out_cap_bytes = AM_SLOT};
+	struct fp_auxw_chunk_out j = {.ino = 17, .file_off = 1u << 20, .file_serial = 5, .len_bytes = len, .whole = 1, .out_cap_bytes = AM_SLOT,
+	                              .flags = m->out_flags};
 	uint32_t page[256];
 
 	j.npages = (len + AM_PAGE - 1) / AM_PAGE;

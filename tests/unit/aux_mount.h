@@ -40,6 +40,7 @@ struct am {
 			    uint8_t *reply);
 	uint32_t bypassed;             /* bit i: declare the i-th one so */
 	uint64_t memory_bytes;         /* START's */
+	uint32_t out_flags;            /* of each chunk on its way out */
 };
 
 /* Directory of the variant's programs: made of this program's own path. */

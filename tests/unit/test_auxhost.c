@@ -214,6 +214,84 @@ static void test_wrong_verdicts_cost_no_data(void **state)
 	}
 }
 
+static void refused_with_eio(struct am *m, const char *const *declared, const char *said)
+{
+	assert_int_equal(am_start(m, NULL, "", declared), 0);
+	fill(m, 0, 16, 5);
+	const struct fp_auxw_out_done *d = am_out_done(m, am_chunk_out(m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, -EIO);
+	assert_int_equal(d->h.len_bytes, sizeof(*d));
+	am_wait_log(m, said);
+	am_wait_log(m, "not stored, and its write fails: the aux-app is required");
+	clean_end(m);
+}
+
+/* What costs another aux-app's chunk nothing must not let the chunk of a required one pass. */
+static void test_what_is_required_never_lets_a_chunk_pass_as_it_came(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	refused_with_eio(&m, LIST("probe2", "probe do=gap required"), "its pieces do not make up the chunk");
+	refused_with_eio(&m, LIST("probe do=verdict required", "probe2"), "17, which is no verdict");
+	refused_with_eio(&m, LIST("probe do=bad verify=on required"), "is not undone by chunk_in");
+	refused_with_eio(&m, LIST("strict do=bad verify=on"), "is not undone by chunk_in");
+	refused_with_eio(&m, LIST("strict do=pass"), "must replace every chunk");
+	refused_with_eio(&m, LIST("strict do=pieces"), "must replace every chunk");
+	refused_with_eio(&m, LIST("probe do=xor", "probe2 do=xor", "probe3 do=xor", "probe4 do=xor", "probe5 do=xor", "probe6 do=xor",
+				  "probe7 do=xor", "many do=xor", "strict do=xor"), "no more than 8 aux-apps");
+}
+
+static void test_answers_tell_whom_the_chunk_has_passed(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pass", "probe2 do=verdict", "strict do=xor")), 0);
+	assert_int_equal(m.ready.app[0].required, 0);
+	assert_int_equal(m.ready.app[2].required, FP_AUXW_REQUIRED | FP_AUXW_REQUIRED_SELF | FP_AUXW_REQUIRED_CODES);
+	fill(&m, 0, 16, 5);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->ran, 5);
+	assert_string_equal(am_stages(d)->name, "strict");
+	clean_end(&m);
+	m.bypassed = 4;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pass", "probe2", "strict do=xor")), 0);
+	d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+	assert_int_equal(d->ran, 3);
+	clean_end(&m);
+	m.bypassed = 0;
+}
+
+/* fp-mount says that what was referred to is gone. */
+static void test_references_are_left_out_when_they_must_be(void **state)
+{
+	static struct am m;
+	uint64_t chunk = 0x100000005;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pieces", "probe2 do=xor")), 0);
+	fill(&m, 0, 16, 7);
+	memcpy(m.pool + 8 * 4096, "STOR", 4);
+	memcpy(m.pool + 8 * 4096 + 4, &chunk, 8);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->npieces, 3);
+	m.out_flags = FP_AUXW_OUT_NO_STORED;
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	m.out_flags = 0;
+	assert_int_equal(d->status, 0);
+	assert_int_equal(d->npieces, 0);
+	assert_int_equal(d->new_bytes, MIB);
+	assert_int_equal(d->note_bytes, 0);
+	assert_int_equal(d->nstages, 1);
+	assert_int_equal(d->ran, 3);
+	assert_int_equal(m.status->stats[0].errors, 0);
+	clean_end(&m);
+}
+
 static void test_plugins_from_elsewhere_are_verified(void **state)
 {
 	static struct am m;
@@ -463,6 +541,9 @@ int main(void)
 		cmocka_unit_test(test_nothing_new_ends_the_chain),
 		cmocka_unit_test(test_two_deduplications_are_composed),
 		cmocka_unit_test(test_wrong_verdicts_cost_no_data),
+		cmocka_unit_test(test_what_is_required_never_lets_a_chunk_pass_as_it_came),
+		cmocka_unit_test(test_answers_tell_whom_the_chunk_has_passed),
+		cmocka_unit_test(test_references_are_left_out_when_they_must_be),
 		cmocka_unit_test(test_plugins_from_elsewhere_are_verified),
 		cmocka_unit_test(test_log_lines_are_bounded),
 		cmocka_unit_test(test_too_many_pieces_are_refused),

@@ -2,7 +2,8 @@
  * The mount's side of aux-apps against a host that misbehaves: each job is done exactly once with the right result, whatever the host does.
  *
  * The host is this program, started again by the code under test (opt.auxhost) with the descriptors of auxwire.h; AUX_FAKE_HOST in the environment tells
- * it what it is. What it does is said in the declaration: `crash=5` ends with every fifth chunk, `code` replaces data, and so on.
+ * it what it is. What it does is said in the declaration of the first aux-app: `crash=5` ends with every fifth chunk, `code` replaces data, and so on; a second
+ * one lets everything pass.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +28,7 @@
 #include "client/core.h"
 #include "client/data/internal.h"
 #include "client/data/pool.h"
+#include "fp/fault.h"
 
 #define POOL_BYTES (64ull << 20)
 #define CHUNK      (1u << 20)
@@ -36,6 +38,7 @@
 /* -------------------------------------------------------------- the host */
 
 static char words[2048];
+static bool left_out; /* the first aux-app is bypassed */
 static uint8_t *host_pool, *host_region;
 static struct fp_auxw_status *host_status;
 
@@ -74,10 +77,19 @@ static void say_ready(const struct fp_auxw_start *s)
     atomic_store(&host_status->thread[0].tid, (uint32_t)getpid());
     strcpy(r.app[0].name, "fake");
     r.app[0].has = FP_AUXW_HAS_OUT | FP_AUXW_HAS_STORED;
-    r.app[0].required = strstr(words, "required") != NULL;
+    r.app[0].required = (strstr(words, "required") ? FP_AUXW_REQUIRED : 0) |
+                        (strstr(words, "selfish") ? FP_AUXW_REQUIRED | FP_AUXW_REQUIRED_SELF | FP_AUXW_REQUIRED_CODES : 0);
+    if (left_out)
+        r.app[0].has = FP_AUXW_HAS_IN;
+    strcpy(r.app[1].name, "other");
+    r.app[1].has = FP_AUXW_HAS_OUT;
+    if (strstr(words, "slow"))
+        usleep(200000);
     if (s->decode_only || s->napps == 0)
         r.napps = 0;
     say(&r, sizeof r);
+    if (strstr(words, "slow"))
+        usleep(200000);
 }
 
 static void say_failed(const char *text)
@@ -151,6 +163,8 @@ static void chunk(const struct fp_auxw_chunk_out *c)
     static unsigned n;
     struct answer a = {.d = {.h = {.type = FP_AUXW_CHUNK_OUT_DONE, .len_bytes = sizeof a.d, .id = c->h.id}, .new_bytes = c->len_bytes}};
 
+    a.d.ran = left_out || strstr(words, "skip") ? 2 : 3;
+
     n++;
     atomic_fetch_add(&host_status->stats[0].chunks, 1);
     if (every("crash=", n))
@@ -161,10 +175,10 @@ static void chunk(const struct fp_auxw_chunk_out *c)
         hang();
     if (every("leak=", n))
         leak();
-    if (strstr(words, "code"))
-        code(&a, c, (const uint32_t *)(c + 1));
-    if (strstr(words, "refer"))
+    if (strstr(words, "refer") && !(c->flags & FP_AUXW_OUT_NO_STORED))
         refer(&a, c);
+    else if (strstr(words, "code") && !left_out)
+        code(&a, c, (const uint32_t *)(c + 1));
     if (every("refuse=", n))
         a.d.status = -EILSEQ;
     if (every("nonsense=", n))
@@ -183,6 +197,14 @@ static void decode(const struct fp_auxw_chunk_in *c)
     say(&d, sizeof d);
 }
 
+static void configure(const struct fp_auxw_config *c, int len)
+{
+    if (c->index != 0)
+        return;
+    snprintf(words, sizeof words, "%.*s", len, (const char *)(c + 1));
+    left_out = c->required & FP_AUXW_CONFIG_BYPASSED;
+}
+
 static int host_main(void)
 {
     static union { struct fp_auxw_head h; uint8_t bytes[FP_AUXW_MESSAGE_MAX_BYTES]; } m;
@@ -193,8 +215,9 @@ static int host_main(void)
         if (n <= 0)
             return 0;
         if (m.h.type == FP_AUXW_CONFIG)
-            snprintf(words, sizeof words, "%.*s", (int)(n - (ssize_t)sizeof(struct fp_auxw_config)),
-                     (const char *)m.bytes + sizeof(struct fp_auxw_config));
+            configure((const struct fp_auxw_config *)&m, (int)(n - (ssize_t)sizeof(struct fp_auxw_config)));
+        if (m.h.type == FP_AUXW_CHANGE)
+            atomic_fetch_add(&host_status->stats[0].events, 1);
         if (m.h.type == FP_AUXW_START && strstr(words, "unwilling"))
             say_failed("aux-app fake: option 'colour' is unknown");
         else if (m.h.type == FP_AUXW_START && strstr(words, "stillborn"))
@@ -214,6 +237,7 @@ static int host_main(void)
 
 static atomic_bool manager_has_it;
 static atomic_uint manager_asked, manager_released;
+static atomic_bool manager_waits; /* before it answers */
 
 void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 
@@ -228,6 +252,8 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         atomic_fetch_add(&manager_released, (unsigned)h->n_ids);
     } else {
         atomic_fetch_add(&manager_asked, 1);
+        while (atomic_load(&manager_waits))
+            usleep(1000);
         reply.ids = h->ids;
         reply.n_ids = atomic_load(&manager_has_it) ? h->n_ids : 0;
     }
@@ -251,13 +277,14 @@ static void no_pressure(void *arg)
     (void)arg;
 }
 
-static int begin(const char *declared)
+static int begin_with(const char *declared, const char *other)
 {
-    static const char *texts[1];
+    static const char *texts[2];
 
     memset(&mount_, 0, sizeof mount_);
     texts[0] = declared;
-    mount_.opt.auxapps = (struct fp_strlist){.count = declared ? 1 : 0, .items = texts};
+    texts[1] = other;
+    mount_.opt.auxapps = (struct fp_strlist){.count = other ? 2 : declared ? 1 : 0, .items = texts};
     mount_.opt.auxhost = "/proc/self/exe";
     mount_.opt.auxapp_dir = "/nowhere";
     mount_.opt.node = "here";
@@ -267,6 +294,11 @@ static int begin(const char *declared)
     atomic_store(&manager_released, 0);
     assert_int_equal(cl_pool_new(POOL_BYTES, no_reclaim, no_pressure, NULL, &pool), 0);
     return cl_aux_start(&mount_, pool);
+}
+
+static int begin(const char *declared)
+{
+    return begin_with(declared, NULL);
 }
 
 static void end(void)
@@ -364,7 +396,7 @@ static Fp__AuxAppStats *stats_of_app(void)
 
     fp__client_stats__init(&s);
     cl_aux_stats(&mount_, &s);
-    assert_int_equal(s.n_auxapps, 1);
+    assert_true(s.n_auxapps >= 1);
     return s.auxapps[0];
 }
 
@@ -509,6 +541,206 @@ static void test_bypass_is_taken_back_by_hand(void **state)
     end();
 }
 
+/* -------------------------------------------------------------- what must not be left out */
+
+/* The host that runs when it is taken in again has a chain without it, and goes on for a while. */
+static void test_no_chunk_meets_the_chain_before_the_change(void **state)
+{
+    (void)state;
+    assert_int_equal(begin_with("fake x=code required", "other"), 0);
+    for (int i = 0; i < 5; i++) {
+        set("bypass", "on"); /* the user may take back what the user has said */
+        for (int k = 0; k < 500 && strcmp(stats_of_app()->change, "bypass=on: done") != 0; k++)
+            usleep(10000);
+        run_jobs(assert_as_it_came);
+        set("bypass", "off");
+        assert_string_equal(stats_of_app()->state, "starting");
+        assert_null(strstr(stats_of_app()->change, "done"));
+        run_jobs(assert_coded);
+        assert_string_equal(stats_of_app()->state, "running");
+        assert_string_equal(stats_of_app()->change, "bypass=off: done");
+    }
+    end();
+}
+
+static void assert_coded_or_eio(const struct job *j)
+{
+    if (j->job.status == 0)
+        assert_coded(j);
+    else
+        assert_eio(j);
+}
+
+/* It says itself that it is required: nobody has to declare it so, and nobody can take it out. */
+static void test_what_is_required_of_itself_is_never_bypassed(void **state)
+{
+    (void)state;
+    assert_int_equal(begin_with("fake x=code-selfish crash=50", "other"), 0);
+    set("bypass", "on");
+    assert_non_null(strstr(stats_of_app()->change, "bypass=on: refused"));
+    set("bypass", "maybe");
+    assert_non_null(strstr(stats_of_app()->change, "bypass=maybe: refused"));
+    assert_string_equal(stats_of_app()->state, "running");
+    run_jobs(assert_coded);
+    for (int i = 0; i < 4; i++)
+        run_jobs(assert_coded_or_eio);
+    assert_string_equal(stats_of_app()->state, "failed");
+    run_jobs(assert_eio);
+    set("bypass", "off");
+    run_jobs(assert_coded);
+    end();
+}
+
+static void test_too_many_deaths_of_nobody_store_nothing_plain(void **state)
+{
+    (void)state;
+    assert_int_equal(begin_with("fake x=code-selfish killed=1", "other"), 0);
+    run_jobs(assert_eio);
+    end();
+}
+
+/* Whatever the host says: what lacks the stage is not stored. */
+static void test_answers_that_lack_a_required_stage_are_not_used(void **state)
+{
+    static const char *const wrong[] = {"fake x=skip-required", "fake x=selfish", "fake x=code-selfish-skip"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(begin_with(wrong[i], "other"), 0);
+        run_jobs(assert_eio);
+        assert_string_equal(stats_of_app()->state, "failed");
+        end();
+    }
+}
+
+/* A chunk that a result refers to is gone, and when the manager has said so, the aux-app that is required has failed. */
+static void test_a_job_whose_aux_app_has_failed_meanwhile_is_done(void **state)
+{
+    struct job j, killer;
+
+    (void)state;
+    atomic_store(&manager_has_it, false);
+    atomic_store(&manager_waits, true);
+    assert_int_equal(begin("fake x=refer-required crash=2 failures=1"), 0);
+    submit(&j, 1, CHUNK);
+    while (atomic_load(&manager_asked) == 0)
+        usleep(1000);
+    submit(&killer, 2, CHUNK);
+    wait_done(&killer);
+    assert_eio(&killer);
+    fini(&killer);
+    atomic_store(&manager_waits, false);
+    wait_done(&j);
+    assert_eio(&j);
+    fini(&j);
+    end();
+}
+
+static void *let_the_manager_answer(void *arg)
+{
+    usleep(1000000); /* the link thread has ended */
+    atomic_store(&manager_waits, false);
+    return arg;
+}
+
+static void test_a_job_is_done_when_the_mount_ends_meanwhile(void **state)
+{
+    pthread_t t;
+    struct job j;
+
+    (void)state;
+    atomic_store(&manager_has_it, false);
+    atomic_store(&manager_waits, true);
+    assert_int_equal(begin("fake x=refer-required"), 0);
+    submit(&j, 1, CHUNK);
+    while (atomic_load(&manager_asked) == 0)
+        usleep(1000);
+    pthread_create(&t, NULL, let_the_manager_answer, NULL);
+    cl_aux_stop(&mount_);
+    pthread_join(t, NULL);
+    wait_done(&j);
+    assert_true(j.job.status < 0);
+    fini(&j);
+    cl_aux_free(&mount_);
+    cl_pool_free(pool);
+}
+
+/* Jobs that wait, and the last aux-app is taken out. */
+static void test_bypassing_the_last_one_leaves_no_job_behind(void **state)
+{
+    (void)state;
+    assert_int_equal(begin("fake x=code hang=1 deadline=60s"), 0);
+    for (uint32_t i = 0; i < NJOBS; i++)
+        submit(&jobs[i], (uint8_t)(i * 31), CHUNK);
+    set("bypass", "on");
+    for (uint32_t i = 0; i < NJOBS; i++) {
+        wait_done(&jobs[i]);
+        assert_as_it_came(&jobs[i]);
+        fini(&jobs[i]);
+    }
+    end();
+}
+
+/* More changes than the socket takes at once. */
+static void test_a_new_host_hears_of_all_changes(void **state)
+{
+    char name[16], value[140];
+    int small = 1, tries = 0;
+    pid_t old;
+
+    (void)state;
+    memset(value, 'v', sizeof value);
+    value[sizeof value - 1] = '\0';
+    assert_int_equal(begin("fake x=code-slow"), 0);
+    old = mount_.aux->host->pid;
+    for (int i = 0; i < 16; i++) {
+        snprintf(name, sizeof name, "option%d", i);
+        set(name, value);
+    }
+    while (stats_of_app()->events < 16 && tries++ < 500)
+        usleep(10000);
+    kill_host();
+    for (bool set_it = false; !set_it; usleep(1000)) {
+        pthread_mutex_lock(&mount_.aux->lock);
+        if (mount_.aux->host && mount_.aux->host->pid != old) {
+            assert_int_equal(mount_.aux->state, AUX_STARTING);
+            set_it = setsockopt(mount_.aux->host->jobs_fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0;
+        }
+        pthread_mutex_unlock(&mount_.aux->lock);
+    }
+    for (tries = 0; stats_of_app()->events < 48 && tries < 300; tries++)
+        usleep(10000);
+    assert_in_range(stats_of_app()->events, 48, 64); /* 16 of them counted by the first host, 16 or 32 by the second: what was not answered is sent again, too */
+    end();
+}
+
+#ifdef FP_FAULT
+static void test_want_of_memory_is_not_the_hosts_fault(void **state)
+{
+    struct job j;
+
+    (void)state;
+    assert_int_equal(begin("fake x=code failures=1"), 0);
+    assert_int_equal(fp_fault_set("cl.aux_answer=ENOMEM:count=1"), 0);
+    submit(&j, 1, CHUNK);
+    wait_done(&j);
+    assert_as_it_came(&j);
+    fini(&j);
+    run_jobs(assert_coded);
+    assert_int_equal(stats_of_app()->failures, 0);
+    end();
+    assert_int_equal(begin("fake x=code-required failures=1"), 0);
+    assert_int_equal(fp_fault_set("cl.aux_answer=ENOMEM:count=1"), 0);
+    submit(&j, 1, CHUNK);
+    wait_done(&j);
+    assert_int_equal(j.job.status, -ENOMEM);
+    fini(&j);
+    run_jobs(assert_coded);
+    assert_int_equal(stats_of_app()->failures, 0);
+    end();
+}
+#endif
+
 static void test_calls_beyond_their_deadline_end_the_host(void **state)
 {
     (void)state;
@@ -588,6 +820,9 @@ static void test_references_to_what_is_gone_are_not(void **state)
     assert_int_equal(begin("fake x=refer"), 0);
     atomic_store(&manager_has_it, false);
     run_jobs(assert_as_it_came);
+    end();
+    assert_int_equal(begin("fake x=refer-code-required"), 0); /* they pass the chain once more */
+    run_jobs(assert_coded);
     end();
 }
 
@@ -675,6 +910,17 @@ int main(void)
         cmocka_unit_test(test_too_many_failures_bypass),
         cmocka_unit_test(test_too_many_failures_of_a_required_one_are_errors),
         cmocka_unit_test(test_bypass_is_taken_back_by_hand),
+        cmocka_unit_test(test_no_chunk_meets_the_chain_before_the_change),
+        cmocka_unit_test(test_what_is_required_of_itself_is_never_bypassed),
+        cmocka_unit_test(test_too_many_deaths_of_nobody_store_nothing_plain),
+        cmocka_unit_test(test_answers_that_lack_a_required_stage_are_not_used),
+        cmocka_unit_test(test_a_job_whose_aux_app_has_failed_meanwhile_is_done),
+        cmocka_unit_test(test_a_job_is_done_when_the_mount_ends_meanwhile),
+        cmocka_unit_test(test_bypassing_the_last_one_leaves_no_job_behind),
+        cmocka_unit_test(test_a_new_host_hears_of_all_changes),
+#ifdef FP_FAULT
+        cmocka_unit_test(test_want_of_memory_is_not_the_hosts_fault),
+#endif
         cmocka_unit_test(test_calls_beyond_their_deadline_end_the_host),
         cmocka_unit_test(test_a_host_that_leaks_is_started_again),
         cmocka_unit_test(test_refusal_is_the_writers_error),
