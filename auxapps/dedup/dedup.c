@@ -14,6 +14,10 @@
  * have not been asked for some time; if all are in use, what does not fit is not compared with, and is said. To drop the oldest in any case was rejected: of
  * 64 ranks that write at once, each would throw the next one's out.
  *
+ * Of cheap tests before the strong digest there is one, for zeros. A weak digest first (no match: new for certain) was rejected: what is new needs the
+ * strong one too, for the note that the next version is compared with, and what matches needs it as the proof. With hash=xxh3 the weak one is all, and
+ * the proof is a comparison of the bytes. What costs little where there is nothing to find is payoff.h.
+ *
  * Duplicates within the file being written are found inside of one chunk only: a chunk that is not published yet can't be referred to.
  */
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Digests of pieces: SHA-1, SHA-256 through OpenSSL (SHA-1 also by pairs.h), XXH3 of 128 bits. One struct per thread. */
+/* Digests of pieces: SHA-1 and SHA-256 through OpenSSL (SHA-1 also by pairs.h; sha1x2.h says why), XXH3 of 128 bits. One struct per thread. */
 #ifndef DEDUP_DIGEST_H
 #define DEDUP_DIGEST_H
 

@@ -26,7 +26,7 @@
 
 #define WINDOW_BYTES (1u << 20)
 #define WINDOWS_MAX 32u
-#define CHUNKS_MAX 512u
+#define CHUNKS_MAX 1024u
 
 struct stored { uint8_t *data; uint32_t bytes; uint8_t *note; uint32_t note_bytes; unsigned version; uint64_t keys[1024]; uint32_t nkeys; };
 
@@ -517,6 +517,28 @@ static void test_it_turns_itself_off_and_on_again(void **state)
 	free(data);
 }
 
+#define MOVED_BYTES (WINDOW_BYTES + 17 * 4096u)
+
+/* Of data that moves by whole pages, samples at fixed places show nothing: versions that are looked at whole do. */
+static void test_it_turns_itself_on_again_for_what_moves(void **state)
+{
+	uint8_t *data = image(IMAGE_BYTES + 40 * MOVED_BYTES);
+	unsigned v = 0;
+
+	(void)state;
+	start(NULL);
+	for (; v < 12 && m.on; v++) {
+		fill(data, IMAGE_BYTES);
+		write_version(data, IMAGE_BYTES);
+	}
+	assert_int_equal(m.on, 0);
+	for (v = 0; v < 40 && !m.on; v++)
+		write_version(data + (v + 1) * MOVED_BYTES, IMAGE_BYTES);
+	assert_int_equal(m.on, 1);
+	stop();
+	free(data);
+}
+
 static size_t resident_bytes(void)
 {
 	unsigned long all, resident = 0;
@@ -648,6 +670,7 @@ int main(void)
 		cmocka_unit_test(test_random_edits_are_rebuilt_exactly),
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_it_turns_itself_off_and_on_again),
+		cmocka_unit_test(test_it_turns_itself_on_again_for_what_moves),
 		cmocka_unit_test(test_memory_bounds_all_files_together),
 		cmocka_unit_test(test_useless_versions_make_room),
 		cmocka_unit_test(test_a_bad_option_is_refused),

@@ -44,6 +44,7 @@ class Side:
         self.env, self.store, self.name = env, store, name
         self.free = store.free_bytes()
         self.seed = 0
+        self.last = None
 
     def mount(self, args, app_core=True):
         """app_core: the application's core is set aside for it and what serves its calls; the rest stays off the service core."""
@@ -51,11 +52,11 @@ class Side:
         if app_core:
             self.store.keep_off(service_core())
 
-    def run(self, profile=False, warm=False, **args):
-        """warm: a write of as much just before, that is not measured. A virtual machine gives memory that is free for seconds back to its host, and
+    def run(self, profile=False, warm=False, version=False, **args):
+        """version: it is the next one of a file, whose last one is there until this one is written. warm: a write of as much just before, that is not measured. A virtual machine gives memory that is free for seconds back to its host, and
         then the memory back end measures how it gets it again."""
-        path = os.path.join(self.store.mnt, "f")
         self.seed += 1
+        path = os.path.join(self.store.mnt, f"v_{self.seed:04}" if version else "f")
         if warm:
             self.run(**{k: v for k, v in args.items() if k in ("size", "content")})
         argv = [self.env.app("appbench"), f"--path={path}", f"--cpu={APP_CORE}", f"--seed={self.seed}"]
@@ -65,9 +66,16 @@ class Side:
                 r = run_json(argv)
         else:
             r = run_json(argv)
-        os.unlink(path)
-        self.store.settle(self.free)
+        old, self.last = (self.last, path) if version else (path, self.last)
+        if old:
+            os.unlink(old)
+        if not version:
+            self.store.settle(self.free)
         return r
+
+    def is_on(self):
+        time.sleep(1.5)
+        return self.store.auxapps()["dedup"]["counters"]["on"] != 0
 
     def busy(self, name):
         """Figures of one aux-app, the last run included: bytes in and out, and the speed while it works."""
@@ -137,6 +145,24 @@ def dedup_visible(env):
         for key, args in (("dedup_close_at_once", [DEDUP]), ("plain_close_at_once", [])):
             closing[key] = round(statistics.median(one(args, 0) for _ in range(min(env.runs, 3))))
         yield Result("dedup-visible", "MiB/s", a, b, ("ratio", 0.95), "the same, no aux-app", closing)
+
+
+@case("dedup-off")
+def dedup_off(env):
+    """Unique versions of one file, when dedup has seen enough of them: all that it goes on to sample, in a round of 16 versions."""
+    args = {"size": 2 * env.pool, "hold": True, "fsync": True, "version": True}
+    rates = {}
+    with aux_store(env) as store:
+        side = Side(env, store, "dedup-off")
+        for name, app in (("on", [DEDUP]), ("off", ["--auxapp=dedup"]), ("none", [])):
+            side.mount(on_service_core(*app))
+            for _ in range(3):
+                side.run(**args)
+            if app and side.is_on() != (name == "on"):
+                raise BenchError(f"dedup is not {name}")
+            runs = [side.run(**args) for _ in range(16)]
+            rates[name] = sum(r["bytes"] for r in runs) / sum(r["work_s"] for r in runs) / MIB
+        yield Result("dedup-off", "MiB/s", [rates["off"]], [rates["none"]], None, "no aux-app", {"kept_on": round(rates["on"])})
 
 
 @case("cdc")
