@@ -116,6 +116,7 @@ struct cl_aux {
 	char start_why[1200];
 	uint64_t restart_ms;           /* lock: DOWN: start then */
 	uint64_t starting_until_ms;    /* link thread */
+	uint64_t away_ms;              /* link thread: one is needed and there is none since then; 0: not so */
 	uint32_t quick_deaths;         /* link thread: hosts in a row that lived for less than a second */
 	bool nonsense;                 /* link thread: the answer just handed over was none */
 	int nonsense_app;

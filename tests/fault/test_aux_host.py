@@ -91,7 +91,7 @@ def auxapps(store):
 
 
 def again_ms(mount):
-    """How long each new host took to be ready."""
+    """How long it took from the end of each host until the next one was ready."""
     return [int(ms) for ms in re.findall(r"runs again, (\d+) ms", mount.text())]
 
 
@@ -106,7 +106,7 @@ def test_host_killed_under_load_loses_nothing(new_store):
         wait_until("the next host", 5, lambda: host_of(mount) not in (None, pid) and host_of(mount))
     load.stop()
     wait_until("its word", 5, lambda: len(again_ms(mount)) >= 6)
-    assert sorted(again_ms(mount))[len(again_ms(mount)) // 2] < 1000 * SLOW, again_ms(mount)
+    assert max(again_ms(mount)) < 1000 * SLOW, again_ms(mount)
     other = store.add_mount(f"--auxapp-dir={PLUGINS}")
     path, data = sorted(load.files.items())[0]
     with open(other.at(os.path.basename(path)), "rb") as f:
