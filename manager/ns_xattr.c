@@ -37,7 +37,8 @@ static bool is_name(const ProtobufCBinaryData *n, const char *name)
 
 static enum own own_of(const ProtobufCBinaryData *n)
 {
-    if (!has_prefix(n, "user.fp.") || is_name(n, "user.fp.checksum")) /* kept as any other, for the aux-app of this name */
+    /* These two are kept as any other: what the aux-app of this name found, and what a user says of a checkpoint. */
+    if (!has_prefix(n, "user.fp.") || is_name(n, "user.fp.checksum") || is_name(n, "user.fp.checkpoint"))
         return OWN_NONE;
     if (is_name(n, "user.fp.chunk_size"))
         return OWN_CHUNK_SIZE;

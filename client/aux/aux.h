@@ -128,6 +128,11 @@ void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h);
 /* The file is about to be cut to 0: hold what aux-apps noted about it, so that it can be compared with. FUSE threads; blocks for a message. Only if m->aux. */
 void cl_aux_before_truncate(struct cl_mount *m, struct cl_inode *inode);
 
+/* The xattr CL_AUX_SET_XATTR of a directory or file was set to CL_AUX_SET_COMPLETE: tell aux-apps of the set. Any thread; never blocks. */
+#define CL_AUX_SET_XATTR    "user.fp.checkpoint"
+#define CL_AUX_SET_COMPLETE "complete"
+void cl_aux_set_complete(struct cl_mount *m, uint64_t ino);
+
 /* -------------------------------------------------------------- what the manager says, and what is told to it (core loop) */
 
 void cl_aux_message(struct cl_mount *m, const Fp__AuxMsg *msg);

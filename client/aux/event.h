@@ -23,7 +23,9 @@ struct aux_event {
 	_Alignas(16) uint8_t msg[];
 };
 
-/* events.c. NULL: no memory. flags: fp_aux_io_op.flags. */
+/* events.c. NULL: no memory. len_bytes: of the message. */
+struct aux_event *cl_aux_event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes);
+/* The same of a call. flags: fp_aux_io_op.flags. */
 struct aux_event *cl_aux_io_event(const struct fp_aux_io *io, uint32_t app, uint8_t flags);
 /* lock held. */
 void cl_aux_event_put(struct cl_aux *a, struct aux_event *e);

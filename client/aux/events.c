@@ -107,7 +107,7 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 	cl_aux_calls_finish(a, &dead, 0);
 }
 
-static struct aux_event *event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes)
+struct aux_event *cl_aux_event_new(uint32_t type, uint32_t len_bytes, uint32_t big_bytes)
 {
 	struct aux_event *e = calloc(1, sizeof(*e) + len_bytes + big_bytes);
 
@@ -138,7 +138,7 @@ struct aux_event *cl_aux_io_event(const struct fp_aux_io *io, uint32_t app, uint
 	bool with_data = io->data && ((flags & FP_AUX_WANT_DATA) || io->op != FP_AUX_OP_WRITE);
 	uint32_t data = with_data ? (uint32_t)io->len_bytes : 0, big = data > FP_AUXW_INLINE_BYTES ? data : 0;
 	uint32_t name = text_bytes(io->name), new_name = text_bytes(io->new_name);
-	struct aux_event *e = event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
+	struct aux_event *e = cl_aux_event_new(FP_AUXW_EVENT, (uint32_t)sizeof(struct fp_auxw_event) + name + new_name + (big ? 0 : data), big);
 	struct fp_auxw_event *m;
 	uint8_t *at;
 
@@ -240,7 +240,7 @@ static void tell_sealed(struct cl_aux *a, struct aux_task *t)
 	if (cl_aux_path_of(a, s->file.ino, path, sizeof(path)) < 0)
 		path[0] = '\0';
 	len = (uint32_t)strlen(path);
-	e = event_new(FP_AUXW_FILE, (uint32_t)sizeof(*m) + len, 0);
+	e = cl_aux_event_new(FP_AUXW_FILE, (uint32_t)sizeof(*m) + len, 0);
 	if (e) {
 		m = (struct fp_auxw_file *)(void *)e->msg;
 		m->file = s->file;
@@ -287,7 +287,7 @@ void cl_aux_message(struct cl_mount *m, const Fp__AuxMsg *msg)
 	if (app >= 0 && (a->app[app].bypassed || a->app[app].failed || a->nwaiting[AUX_EVENT] >= AUX_EVENTS_QUEUE))
 		app = -1; /* delivered at most once */
 	pthread_mutex_unlock(&a->lock);
-	e = app < 0 ? NULL : event_new(FP_AUXW_MESSAGE, (uint32_t)(sizeof(*w) + node + msg->data.len), 0);
+	e = app < 0 ? NULL : cl_aux_event_new(FP_AUXW_MESSAGE, (uint32_t)(sizeof(*w) + node + msg->data.len), 0);
 	if (!e)
 		return;
 	w = (struct fp_auxw_message *)(void *)e->msg;
@@ -405,7 +405,7 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 	} else if (app >= 0) {
 		remember(&a->app[app], msg->name, msg->value);
 		if (!a->app[app].bypassed && !a->app[app].failed) /* else when it is in use again */
-			e = event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
+			e = cl_aux_event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
 		else
 			snprintf(a->app[app].change, sizeof(a->app[app].change), "%s=%s: when it is in use again", msg->name, msg->value);
 	}

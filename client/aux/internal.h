@@ -144,6 +144,7 @@ struct cl_aux {
 	atomic_bool chunks;            /* cl_aux_chunks */
 	atomic_uint io_flags[FP_AUX_OP_COUNT]; /* of all aux-apps together, 0: nobody wants it (events.c) */
 	atomic_bool wants_files;       /* somebody has file_sealed */
+	atomic_bool wants_sets;        /* somebody has set_complete */
 
 	int wake_fd;
 	pthread_t link_thread;

@@ -75,7 +75,7 @@ static uint32_t wishes_of(uint8_t io_flags)
 void cl_aux_refresh_wishes(struct cl_aux *a)
 {
 	uint32_t flags[FP_AUX_OP_COUNT] = { 0 };
-	bool chunks = false, files = false;
+	bool chunks = false, files = false, sets = false;
 
 	a->anything_failed = false;
 	for (uint32_t i = 0; i < a->napps; i++) {
@@ -89,11 +89,13 @@ void cl_aux_refresh_wishes(struct cl_aux *a)
 			continue;
 		chunks |= p->takes_chunks;
 		files |= (p->info.has & FP_AUXW_HAS_FILE) != 0;
+		sets |= (p->info.has & FP_AUXW_HAS_SET) != 0;
 		for (uint32_t op = 0; op < FP_AUX_OP_COUNT; op++)
 			flags[op] |= wishes_of(p->info.io_flags[op]);
 	}
 	atomic_store(&a->chunks, chunks);
 	atomic_store(&a->wants_files, files);
+	atomic_store(&a->wants_sets, sets);
 	for (uint32_t op = 0; op < FP_AUX_OP_COUNT; op++)
 		atomic_store(&a->io_flags[op], flags[op]);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "client/aux/aux.h"
 #include "client/ops/ops.h"
 #include "client/xattr_virtual.h"
 
@@ -104,6 +105,20 @@ static struct cl_op *op_new_changing(fuse_req_t req, fuse_ino_t ino, const char 
     return op;
 }
 
+static void done_complete(void *arg, int status, const ProtobufCMessage *reply)
+{
+    const struct cl_op *op = arg;
+    if (status == 0)
+        cl_aux_set_complete(op->m, op->touched);
+    cl_op_done_status(arg, status, reply);
+}
+
+static bool says_complete(const char *name, const char *value, size_t size)
+{
+    return strcmp(name, CL_AUX_SET_XATTR) == 0 && size == strlen(CL_AUX_SET_COMPLETE) &&
+           memcmp(value, CL_AUX_SET_COMPLETE, size) == 0;
+}
+
 void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
                     int flags)
 {
@@ -115,7 +130,8 @@ void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
     msg.name = cl_bytes(name);
     msg.value = (ProtobufCBinaryData){.len = size, .data = (uint8_t *)value};
     msg.flags = (uint32_t)flags;
-    cl_op_call(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base, cl_op_done_status);
+    cl_op_call(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base,
+               says_complete(name, value, size) ? done_complete : cl_op_done_status);
 }
 
 void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

@@ -156,13 +156,14 @@ struct fp_aux_file {
 	uint64_t data_version;         /* grows with every change of the data */
 };
 
-/* A complete checkpoint set: the files of one time step. No host sends it yet. */
+/* A complete checkpoint set: the files of one time step. Somebody has said so: the xattr user.fp.checkpoint of their directory, or of the one file, was set to
+ * "complete" on this mount. */
 struct fp_aux_set {
 	uint32_t size_bytes;
 	uint32_t nfiles;
-	uint64_t step;
-	const char *name;              /* the path with the step, e.g. "run/chk_0007" */
-	const char *const *paths;
+	uint64_t step;                 /* the last number in name; 0: none */
+	const char *name;              /* of the directory, relative to the mount, e.g. "run/chk_0007" */
+	const char *const *paths;      /* nfiles: the regular files in it and below it */
 };
 
 struct fp_aux_message {
@@ -213,6 +214,7 @@ struct fp_aux_app {
 	void (*chunk_stored)(void *state, uint64_t ticket, struct fp_aux_place place);
 
 	int (*file_sealed)(void *state, struct fp_aux_call *call, const struct fp_aux_file *file);
+	/* After all else that was told of these files before, but for file_sealed, which may come later. Again when it is said again. */
 	int (*set_complete)(void *state, struct fp_aux_call *call, const struct fp_aux_set *set);
 	/* For 100 ms no chunk and no event has come to any aux-app of the mount; again every `idle` (option of the host, 1 s) while that lasts. */
 	int (*idle)(void *state, struct fp_aux_call *call);

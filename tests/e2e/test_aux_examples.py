@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -227,3 +228,53 @@ def test_services_for_files(start):
     m.wait_log(r"sealed readme of 8 bytes", 5)
     m.wait_log(r"read 3, first 53 last 55", 3)
     assert_same(read_file(m.at("copy")), b"567")
+
+
+# ---------------------------------------------------------------- complete checkpoints
+
+
+def complete(path, value=b"complete"):
+    os.setxattr(path, "user.fp.checkpoint", value)
+
+
+def test_a_complete_checkpoint_is_told_to_aux_apps(start):
+    """By the mount where it is said, with all files in the directory and below; said again, told again."""
+    s = start(probe(), mounts=2)
+    m, other = s.mounts
+    chk = m.at("run", "chk_0007")
+    os.makedirs(os.path.join(chk, "more"))
+    for name in ("rank_0", "rank_1", "more/rank_2"):
+        write_file(os.path.join(chk, name), b"data of a rank")
+    os.symlink("rank_0", os.path.join(chk, "latest"))
+    complete(chk, b"not yet")
+    complete(chk)
+    said = r"set run/chk_0007 step 7: 3 files, last run/chk_0007/rank_1"
+    first = m.wait_log(said).end()
+    assert os.getxattr(other.at("run", "chk_0007"), "user.fp.checkpoint") == b"complete"
+    complete(chk)
+    m.wait_log(said, start=first)
+    write_file(m.at("result.h5"), b"all of it")
+    complete(m.at("result.h5"))
+    m.wait_log(r"set result.h5 step 5: 1 files, last result.h5")
+    assert len(re.findall(r"\bset run", m.text())) == 2 and "step 7" not in other.text()
+
+
+def test_a_set_that_no_aux_app_can_be_told_is_logged(start):
+    s = start(probe())
+    m = s.mounts[0]
+    os.makedirs(m.at("empty"))
+    complete(m.at("empty"))
+    m.wait_log("no aux-app was told that checkpoint empty is complete: it has no file")
+    os.makedirs(m.at("large"))
+    for i in range(800):
+        os.close(os.open(m.at("large", f"{i:0250}"), os.O_CREAT | os.O_WRONLY))
+    complete(m.at("large"))
+    m.wait_log("no aux-app was told that checkpoint large is complete: it has too many files")
+    complete(m.at("large", f"{7:0250}"))
+    m.wait_log(r"set large/0+7 step 7: 1 files")
+
+
+def test_without_aux_apps_it_is_an_attribute_as_any_other(start):
+    s = start()
+    complete(s.mounts[0].path)
+    assert os.getxattr(s.mounts[0].path, "user.fp.checkpoint") == b"complete"
