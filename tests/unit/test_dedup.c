@@ -532,6 +532,7 @@ static void test_it_turns_itself_on_again_for_what_moves(void **state)
 		write_version(data, IMAGE_BYTES);
 	}
 	assert_int_equal(m.on, 0);
+	fill(data, IMAGE_BYTES); /* the model tells of all that was ever stored */
 	for (v = 0; v < 40 && !m.on; v++)
 		write_version(data + (v + 1) * MOVED_BYTES, IMAGE_BYTES);
 	assert_int_equal(m.on, 1);
