@@ -244,6 +244,17 @@ static void take_result(struct cl_aux *a, struct out_call *o, const struct fp_au
 	hand_over(a, o);
 }
 
+/* What aux-apps made of this chunk that could not be used: a failure of theirs, as a crash would be, though the host is well. */
+static void count_failed(struct cl_aux *a, uint32_t failed)
+{
+	for (uint32_t i = 0; failed != 0 && i < a->napps; i++) {
+		if (failed & 1u << i)
+			cl_aux_misdeed(a, i, "it answered what can't be carried out");
+		if (failed & 0x10000u << i)
+			cl_aux_misdeed(a, i, "its chunk_in does not undo what its chunk_out wrote");
+	}
+}
+
 static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
 {
 	const struct fp_auxw_out_done *d = (const struct fp_auxw_out_done *)msg;
@@ -266,6 +277,7 @@ static void out_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_
 		bad_answer(a, o, msg);
 		return;
 	}
+	count_failed(a, d->failed);
 	if (job->status < 0) {
 		log_refusal(a, d, job);
 		hand_over(a, o);

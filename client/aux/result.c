@@ -10,43 +10,8 @@
 #include <string.h>
 
 #include "client/aux/internal.h"
+#include "client/data/pieces.h"
 #include "fp/fault.h"
-
-#define CHUNK_DATA_MAX_BYTES (FP_AUX_CHUNK_MAX_BYTES + FP_AUX_EXPAND_MAX_BYTES)
-
-static bool piece_fits(const struct cl_aux_job *job, const struct fp_auxw_piece *p, uint32_t at, uint32_t new_so_far, uint32_t new_bytes)
-{
-	if (p->off != at || p->len_bytes == 0 || p->len_bytes > job->len_bytes - at)
-		return false;
-	switch (p->kind) {
-	case FP_AUXW_PIECE_NEW:
-		return p->at == new_so_far && p->len_bytes <= new_bytes - new_so_far;
-	case FP_AUXW_PIECE_ZERO:
-		return true;
-	case FP_AUXW_PIECE_SAME:
-		return p->at < new_bytes && p->len_bytes <= new_bytes - p->at;
-	case FP_AUXW_PIECE_STORED:
-		return p->chunk != 0 && p->at < CHUNK_DATA_MAX_BYTES && p->len_bytes <= CHUNK_DATA_MAX_BYTES - p->at;
-	default:
-		return false;
-	}
-}
-
-static bool pieces_fit(const struct cl_aux_job *job, const struct fp_auxw_piece *p, uint32_t n, uint32_t new_bytes)
-{
-	uint32_t at = 0, new_so_far = 0;
-
-	if (n == 0)
-		return new_bytes == job->len_bytes;
-	for (uint32_t i = 0; i < n; i++) {
-		if (!piece_fits(job, &p[i], at, new_so_far, new_bytes))
-			return false;
-		at += p[i].len_bytes;
-		if (p[i].kind == FP_AUXW_PIECE_NEW)
-			new_so_far += p[i].len_bytes;
-	}
-	return at == job->len_bytes && new_so_far == new_bytes;
-}
 
 static bool name_fits(const char *name)
 {
@@ -113,5 +78,5 @@ int cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, 
 	job->bytes = d->nstages > 0 ? (d->where == 1 ? out_a : out_b) : NULL;
 	memcpy(job->tickets.ticket, d->ticket, sizeof(d->ticket));
 	memcpy(job->tickets.app, d->ticket_app, sizeof(d->ticket_app));
-	return pieces_fit(job, job->pieces, job->npieces, job->new_bytes) && stages_fit(d, job->stages, cap_bytes) ? 0 : -EPROTO;
+	return cl_pieces_check(job->pieces, job->npieces, job->len_bytes, job->new_bytes) == 0 && stages_fit(d, job->stages, cap_bytes) ? 0 : -EPROTO;
 }

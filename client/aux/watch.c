@@ -306,7 +306,7 @@ void cl_aux_misdeed(struct cl_aux *a, uint32_t app, const char *what)
 
 	pthread_mutex_lock(&a->lock);
 	left_out = !p->bypassed && !p->failed && count_failure(p, what, fp_now_ms());
-	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s: %s: it is not believed, nothing is lost", cl_aux_app_name(p), what);
+	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s: %s: the data is not stored so, and it counts as a failure", cl_aux_app_name(p), what);
 	if (left_out) {
 		give_up(p);
 		a->chain_wanted++;

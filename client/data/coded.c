@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "client/aux/aux.h"
+#include "client/core.h"
 #include "client/data/datasum.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
@@ -112,7 +113,7 @@ static int compare(struct cl_data *d, const struct cl_rchunk *e, const struct fp
 	uint64_t sum;
 	int rc;
 
-	if (!cl_datasum_can(d->m, env)) {
+	if (!cl_datasum_can(cl_core_keyedsum(d->m), env)) {
 		FP_LOG_EVERY(60000, FP_LOG_WARN, "chunk %#llx was stored under another key of the store: only %s has checked its data",
 			     (unsigned long long)e->ref.id, env->stage[env->nstages - 1].name);
 		return 0;
@@ -120,7 +121,7 @@ static int compare(struct cl_data *d, const struct cl_rchunk *e, const struct fp
 	cl_datasum_begin(&x, env->keyed);
 	for (int i = 0; i < n; i++)
 		cl_datasum_add(&x, iov[i].iov_base, (uint32_t)iov[i].iov_len);
-	rc = cl_datasum_end(&x, d->m, coded->iov_base, (uint32_t)coded->iov_len, &sum);
+	rc = cl_datasum_end(&x, cl_core_keyedsum(d->m), coded->iov_base, (uint32_t)coded->iov_len, &sum);
 	if (rc < 0 || sum == env->data_sum)
 		return rc;
 	FP_LOG_EVERY(1000, FP_LOG_ERROR, "chunk %#llx: what %s decoded is not what was coded", (unsigned long long)e->ref.id, env->stage[0].name);

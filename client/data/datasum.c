@@ -9,7 +9,6 @@
  */
 #include "client/data/datasum.h"
 
-#include "client/core.h"
 #include "fp/keyedsum.h"
 #include "fp/le.h"
 
@@ -30,7 +29,7 @@ void cl_datasum_add(struct cl_datasum *x, const void *p, uint32_t len)
 		(void)XXH3_64bits_update(&x->s, p, len);
 }
 
-int cl_datasum_end(struct cl_datasum *x, const struct cl_mount *m, const uint8_t *coded, uint32_t coded_bytes, uint64_t *out)
+int cl_datasum_end(struct cl_datasum *x, const struct fp_keyedsum *k, const uint8_t *coded, uint32_t coded_bytes, uint64_t *out)
 {
 	uint8_t msg[24];
 	XXH128_hash_t h;
@@ -43,10 +42,10 @@ int cl_datasum_end(struct cl_datasum *x, const struct cl_mount *m, const uint8_t
 	fp_put64(msg, h.low64);
 	fp_put64(msg + 8, h.high64);
 	fp_put64(msg + 16, XXH3_64bits(coded, coded_bytes));
-	return fp_keyedsum(cl_core_keyedsum(m), msg, sizeof(msg), out);
+	return fp_keyedsum(k, msg, sizeof(msg), out);
 }
 
-bool cl_datasum_can(const struct cl_mount *m, const struct fp_envelope *e)
+bool cl_datasum_can(const struct fp_keyedsum *k, const struct fp_envelope *e)
 {
-	return !e->keyed || fp_keyedsum_is_ours(cl_core_keyedsum(m), e->data_sum);
+	return !e->keyed || fp_keyedsum_is_ours(k, e->data_sum);
 }

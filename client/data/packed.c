@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/core.h"
 #include "client/data/datasum.h"
 #include "client/data/internal.h"
 #include "client/data/pieces.h"
@@ -146,7 +147,7 @@ static int fill_coded(struct cl_data *d, struct cl_packed *k)
 	memcpy(k->flat + head, j->bytes, j->coded_bytes);
 	cl_datasum_begin(&sum, e.keyed);
 	each_new(k, sum_part, &sum);
-	rc = cl_datasum_end(&sum, d->m, k->flat + head, e.coded_bytes, &e.data_sum);
+	rc = cl_datasum_end(&sum, cl_core_keyedsum(d->m), k->flat + head, e.coded_bytes, &e.data_sum);
 	fp_envelope_encode(&e, k->flat);
 	k->data_len_bytes = j->new_bytes;
 	return rc;
@@ -186,9 +187,7 @@ static int take_pieces(struct cl_packed *k, bool *packed_anew)
 	*packed_anew = false;
 	k->new_bytes = n ? j->new_bytes : j->len_bytes;
 	if (n == 0)
-		return j->nstages > 0 && j->new_bytes != j->len_bytes ? -EPROTO : 0;
-	if (cl_pieces_check(j->pieces, n, j->len_bytes, j->new_bytes) < 0)
-		return -EPROTO;
+		return 0;
 	k->pieces = malloc(n * sizeof(*k->pieces));
 	if (!k->pieces)
 		return -ENOMEM;

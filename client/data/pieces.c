@@ -1,6 +1,6 @@
 /*
- * Pieces of windows (see pieces.h). Called by store threads when a result is taken over, and under the inode's lock by readers and commits; no I/O, no
- * lock, no allocation.
+ * Pieces of windows (see pieces.h). Called by aux/'s link thread (cl_pieces_check), by store threads when a result is taken over, and under the inode's lock
+ * by readers and commits; no I/O, no lock, no allocation.
  *
  * Pieces stay in terms of the sealed chunk and are crossed with the buffer's ranges each time they are needed: a truncate may cut ranges at any
  * moment, also while the aux-apps work, and so has nothing to do with pieces.
@@ -14,27 +14,39 @@
 #include "client/data/packed.h"
 #include "client/data/wbuf.h"
 
+/* new_so_far: of the pieces before. */
+static bool fits(const struct fp_auxw_piece *p, uint32_t at, uint32_t len, uint32_t new_so_far, uint32_t new_bytes)
+{
+	if (p->off != at || p->len_bytes == 0 || p->len_bytes > len - at)
+		return false;
+	switch (p->kind) {
+	case FP_AUXW_PIECE_NEW:
+		return p->at == new_so_far && p->len_bytes <= new_bytes - new_so_far;
+	case FP_AUXW_PIECE_ZERO:
+		return true;
+	case FP_AUXW_PIECE_SAME:
+		return p->at < new_bytes && p->len_bytes <= new_bytes - p->at;
+	case FP_AUXW_PIECE_STORED:
+		return p->chunk != 0 && p->at < FP_AUX_CHUNK_MAX_BYTES && p->len_bytes <= FP_AUX_CHUNK_MAX_BYTES - p->at;
+	default:
+		return false;
+	}
+}
+
 int cl_pieces_check(const struct fp_auxw_piece *p, uint32_t n, uint32_t len, uint32_t new_bytes)
 {
-	uint32_t at = 0, packed = 0;
+	uint32_t at = 0, new_so_far = 0;
 
 	if (n > FP_AUXW_PIECES_MAX)
 		return -EPROTO;
 	for (uint32_t i = 0; i < n; i++) {
-		if (p[i].off != at || p[i].len_bytes == 0 || p[i].len_bytes > len - at)
+		if (!fits(&p[i], at, len, new_so_far, new_bytes))
 			return -EPROTO;
 		at += p[i].len_bytes;
-		if (p[i].kind > FP_AUXW_PIECE_STORED || (p[i].kind == FP_AUXW_PIECE_STORED && p[i].chunk == 0))
-			return -EPROTO;
-		if (p[i].kind == FP_AUXW_PIECE_SAME && (p[i].at > new_bytes || p[i].len_bytes > new_bytes - p[i].at))
-			return -EPROTO;
-		if (p[i].kind != FP_AUXW_PIECE_NEW)
-			continue;
-		if (p[i].at != packed)
-			return -EPROTO;
-		packed += p[i].len_bytes;
+		if (p[i].kind == FP_AUXW_PIECE_NEW)
+			new_so_far += p[i].len_bytes;
 	}
-	return at == len && packed == new_bytes ? 0 : -EPROTO;
+	return n == 0 ? (new_bytes == len ? 0 : -EPROTO) : at == len && new_so_far == new_bytes ? 0 : -EPROTO;
 }
 
 static bool goes_on(const struct fp_auxw_piece *p, const struct fp_auxw_piece *q)

@@ -15,7 +15,8 @@ struct cl_wbuf;
 /* Pieces per MiB of a window, so that duplicates do not cost the manager more than they save. The host sees to it, too, where it does no harm to notes. */
 #define CL_SLICES_PER_MIB 64u
 
-/* Are these pieces of len bytes, in order and without gaps, their new ones packed in order to new_bytes, and the same ones within that? 0 or -EPROTO. */
+/* Are these pieces of len bytes, in order and without gaps, their new ones packed in order to new_bytes, and the same ones within that? n 0: all of it is
+ * new. 0 or -EPROTO. */
 int cl_pieces_check(const struct fp_auxw_piece *p, uint32_t n, uint32_t len, uint32_t new_bytes);
 
 /* Join neighbours that go on where the one before ends. Returns how many are left. */

@@ -61,6 +61,21 @@ def test_stored_pieces_of_foreign_plugins_are_compared(start):  # noqa: F811
     assert_same(read_file(m.at("f_2")), new)
 
 
+@pytest.mark.parametrize("deed", ["bad", "verdict", "forgets", "gap"])
+def test_answers_that_cannot_be_used_are_failures(start, deed):  # noqa: F811
+    """A replacement that its chunk_in does not undo, a verdict that is none, one without what belongs to it, pieces with a gap."""
+    s = start(f"{probe()} do={deed} failures=4", "compress")
+    m, data = s.mounts[0], text(7, 12 * MIB)
+    write_file(m.at("f"), data, sync=True)
+    a = wait_app(s, "probe", "bypassed", lambda a: a["state"] == "bypassed")
+    assert a["failures"] == 4 and ("chunk_in" if deed == "bad" else "carried out") in a["why"], a
+    assert m.text().count("ERROR: aux-app probe") <= 12 and used(s) < len(data) / 3
+    write_file(m.at("g"), data, sync=True)
+    assert app(s, "compress")["failures"] == 0
+    cold(m)
+    assert_same(read_file(m.at("f")) + read_file(m.at("g")), data + data)
+
+
 def test_who_takes_verify_away_believes(start):  # noqa: F811
     """What the guide says of verify=off: this is what the comparison is for."""
     s = start(f"{probe()} do=stale verify=off")

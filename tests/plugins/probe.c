@@ -296,6 +296,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return k->parts[0].data[0] == 'E' ? -EDQUOT : FP_AUX_PASS;
 	if (strcmp(what, "verdict") == 0)
 		return 17;
+	if (strcmp(what, "forgets") == 0)
+		return FP_AUX_REPLACED;
 	if (strcmp(what, "poke") == 0)
 		*(volatile uint8_t *)(uintptr_t)k->parts[0].data = 1;
 	if (strcmp(what, "overrun") == 0)
@@ -476,7 +478,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "seize", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},

@@ -164,7 +164,7 @@ static int decode_stored(const uint8_t *stored, uint32_t len, uint8_t *out, uint
     cl_datasum_begin(&x, e.keyed);
     cl_datasum_add(&x, out, data_len);
     if (rc == 0)
-        rc = cl_datasum_end(&x, NULL, stored + FP_ENVELOPE_BYTES(e.nstages), e.coded_bytes, &sum);
+        rc = cl_datasum_end(&x, &world_keyedsum, stored + FP_ENVELOPE_BYTES(e.nstages), e.coded_bytes, &sum);
     fake_aux.envelope = e;
     return rc == 0 && sum != e.data_sum ? -EILSEQ : rc;
 }

@@ -14,6 +14,7 @@
 #include "aux_mount.h"
 
 #define MIB (1u << 20)
+#define PIECE(a, k, o, n, at_, c) {.kind = FP_AUXW_PIECE_##k, .app = (a), .off = (o), .len_bytes = (n), .at = (at_), .chunk = (c)}
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 static void fill(struct am *m, uint32_t first, uint32_t pages, uint32_t seed)
@@ -120,10 +121,10 @@ static void test_pieces_are_told_and_new_ones_packed_for_the_next(void **state)
 	memcpy(m.pool + 8 * 4096 + 4, &chunk, 8);
 	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
 	const struct fp_auxw_piece want[] = {
-		{FP_AUXW_PIECE_NEW, 0, 4096, 0, 0},                 {FP_AUXW_PIECE_ZERO, 4096, 8192, 0, 0},
-		{FP_AUXW_PIECE_NEW, 3 * 4096, 8192, 4096, 0},       {FP_AUXW_PIECE_SAME, 5 * 4096, 4096, 0, 0},
-		{FP_AUXW_PIECE_NEW, 6 * 4096, 8192, 3 * 4096, 0},   {FP_AUXW_PIECE_STORED, 8 * 4096, 4096, 4096, chunk},
-		{FP_AUXW_PIECE_NEW, 9 * 4096, MIB - 9 * 4096, 5 * 4096, 0},
+		PIECE(0, NEW, 0, 4096, 0, 0),                 PIECE(0, ZERO, 4096, 8192, 0, 0),
+		PIECE(0, NEW, 3 * 4096, 8192, 4096, 0),       PIECE(0, SAME, 5 * 4096, 4096, 0, 0),
+		PIECE(0, NEW, 6 * 4096, 8192, 3 * 4096, 0),   PIECE(0, STORED, 8 * 4096, 4096, 4096, chunk),
+		PIECE(0, NEW, 9 * 4096, MIB - 9 * 4096, 5 * 4096, 0),
 	};
 
 	assert_int_equal(d->status, 0);
@@ -177,15 +178,61 @@ static void test_two_deduplications_are_composed(void **state)
 	memcpy(m.pool + 4 * 4096, m.pool, 4096);
 	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, 8 * 4096, 0));
 	const struct fp_auxw_piece want[] = {
-		{FP_AUXW_PIECE_NEW, 0, 4096, 0, 0},         {FP_AUXW_PIECE_ZERO, 4096, 4096, 0, 0},
-		{FP_AUXW_PIECE_NEW, 2 * 4096, 4096, 4096, 0}, {FP_AUXW_PIECE_ZERO, 3 * 4096, 4096, 0, 0},
-		{FP_AUXW_PIECE_SAME, 4 * 4096, 4096, 0, 0}, {FP_AUXW_PIECE_ZERO, 5 * 4096, 4096, 0, 0},
-		{FP_AUXW_PIECE_NEW, 6 * 4096, 4096, 8192, 0}, {FP_AUXW_PIECE_ZERO, 7 * 4096, 4096, 0, 0},
+		PIECE(1, NEW, 0, 4096, 0, 0),         PIECE(0, ZERO, 4096, 4096, 0, 0),
+		PIECE(1, NEW, 2 * 4096, 4096, 4096, 0), PIECE(0, ZERO, 3 * 4096, 4096, 0, 0),
+		PIECE(1, SAME, 4 * 4096, 4096, 0, 0), PIECE(0, ZERO, 5 * 4096, 4096, 0, 0),
+		PIECE(1, NEW, 6 * 4096, 4096, 8192, 0), PIECE(0, ZERO, 7 * 4096, 4096, 0, 0),
 	};
 
 	assert_int_equal(d->npieces, 8);
 	assert_memory_equal(am_pieces(d), want, sizeof(want));
 	assert_int_equal(d->new_bytes, 3 * 4096);
+	clean_end(&m);
+}
+
+/* What is stored is to be compared with for an aux-app that has `verify`, also where another one's piece is the same as that. */
+static void test_pieces_say_whose_they_are_and_what_is_doubted(void **state)
+{
+	static struct am m;
+	uint64_t chunk = 0x100000005;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=lie_same verify=on", "probe2 do=pieces")), 0);
+	fill(&m, 0, 2, 3);
+	memcpy(m.pool + 4096, "STOR", 4);
+	memcpy(m.pool + 4096 + 4, &chunk, 8);
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, 4 * 4096, 0));
+	const struct fp_auxw_piece *p = am_pieces(d);
+	const struct fp_auxw_piece want[] = {
+		PIECE(1, NEW, 0, 4096, 0, 0),        PIECE(1, STORED, 4096, 4096, 4096, chunk),
+		PIECE(0, SAME, 2 * 4096, 4096, 0, 0), PIECE(0, STORED, 3 * 4096, 4096, 4096, chunk),
+	};
+
+	assert_int_equal(d->npieces, 4);
+	assert_true(p[2].doubted && p[3].doubted && !p[0].doubted && !p[1].doubted);
+	for (int i = 0; i < 4; i++) {
+		struct fp_auxw_piece q = p[i];
+
+		q.doubted = 0;
+		assert_memory_equal(&q, &want[i], sizeof(q));
+	}
+	clean_end(&m);
+}
+
+/* Pieces that were not true the last time: the window comes again, and all of it is new. */
+static void test_without_pieces_all_is_new(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pieces", "probe2 do=xor")), 0);
+	memset(m.pool, 0, MIB);
+	m.out_flags = FP_AUXW_OUT_NO_PIECES;
+	const struct fp_auxw_out_done *d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+
+	assert_int_equal(d->status, 0);
+	assert_true(d->npieces == 0 && d->new_bytes == MIB && d->nstages == 1);
+	assert_true(d->note_bytes == 0 && d->nkeys == 0 && d->ticket[0] == 0);
 	clean_end(&m);
 }
 
@@ -540,6 +587,8 @@ int main(void)
 		cmocka_unit_test(test_pieces_are_told_and_new_ones_packed_for_the_next),
 		cmocka_unit_test(test_nothing_new_ends_the_chain),
 		cmocka_unit_test(test_two_deduplications_are_composed),
+		cmocka_unit_test(test_pieces_say_whose_they_are_and_what_is_doubted),
+		cmocka_unit_test(test_without_pieces_all_is_new),
 		cmocka_unit_test(test_wrong_verdicts_cost_no_data),
 		cmocka_unit_test(test_what_is_required_never_lets_a_chunk_pass_as_it_came),
 		cmocka_unit_test(test_answers_tell_whom_the_chunk_has_passed),

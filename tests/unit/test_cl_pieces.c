@@ -18,6 +18,8 @@
 
 #define LEN 100000u
 
+#define P(k, o, n, a, c) {.kind = (k), .off = (o), .len_bytes = (n), .at = (a), .chunk = (c)}
+
 enum { N = FP_AUXW_PIECE_NEW, Z = FP_AUXW_PIECE_ZERO, S = FP_AUXW_PIECE_SAME, T = FP_AUXW_PIECE_STORED };
 
 static uint8_t store[8][LEN]; /* "stored chunks" 1..7 */
@@ -85,7 +87,7 @@ static int setup(void **state)
 
 static void test_pieces_that_do_not_fit_are_refused(void **state)
 {
-    struct fp_auxw_piece good[4] = {{N, 0, 100, 0, 0}, {Z, 100, 50, 0, 0}, {S, 150, 60, 40, 0}, {N, 210, 90, 100, 0}}, p[4];
+    struct fp_auxw_piece good[4] = {P(N, 0, 100, 0, 0), P(Z, 100, 50, 0, 0), P(S, 150, 60, 40, 0), P(N, 210, 90, 100, 0)}, p[4];
 
     (void)state;
     assert_int_equal(cl_pieces_check(good, 4, 300, 190), 0);
@@ -112,8 +114,8 @@ static void test_pieces_that_do_not_fit_are_refused(void **state)
 
 static void test_pieces_that_go_on_are_joined(void **state)
 {
-    struct fp_auxw_piece p[] = {{N, 0, 10, 0, 0},  {N, 10, 10, 10, 0}, {Z, 20, 5, 0, 0},  {Z, 25, 5, 7, 0},  {T, 30, 5, 100, 3}, {T, 35, 5, 105, 3},
-                                {T, 40, 5, 110, 4}, {T, 45, 5, 116, 4}, {S, 50, 5, 0, 0}, {S, 55, 5, 5, 0}, {N, 60, 5, 20, 0}};
+    struct fp_auxw_piece p[] = {P(N, 0, 10, 0, 0),  P(N, 10, 10, 10, 0), P(Z, 20, 5, 0, 0),  P(Z, 25, 5, 7, 0),  P(T, 30, 5, 100, 3), P(T, 35, 5, 105, 3),
+                                P(T, 40, 5, 110, 4), P(T, 45, 5, 116, 4), P(S, 50, 5, 0, 0), P(S, 55, 5, 5, 0), P(N, 60, 5, 20, 0)};
 
     (void)state;
     assert_int_equal(cl_pieces_merge(p, 11), 7);
@@ -161,8 +163,8 @@ static void test_fewer_pieces_are_the_same_bytes(void **state)
 
 static void test_the_shortest_duplicates_go_first(void **state)
 {
-    struct fp_auxw_piece p[] = {{N, 0, 10, 0, 0},   {Z, 10, 5, 0, 0},    {N, 15, 10, 10, 0}, {T, 25, 500, 7, 2},
-                                {N, 525, 10, 20, 0}, {T, 535, 6, 90, 3}, {N, 541, 10, 30, 0}};
+    struct fp_auxw_piece p[] = {P(N, 0, 10, 0, 0),   P(Z, 10, 5, 0, 0),    P(N, 15, 10, 10, 0), P(T, 25, 500, 7, 2),
+                                P(N, 525, 10, 20, 0), P(T, 535, 6, 90, 3), P(N, 541, 10, 30, 0)};
     uint32_t fresh = 40;
 
     (void)state;
