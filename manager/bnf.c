@@ -5,6 +5,10 @@
  * client after its hello and at each change; space that changes without a change of state goes out every
  * SPACE_PUSH_MS.
  *
+ * Vouching: nobody shall refer anew to a chunk that may not be there. A benefactor is vouched for while it is connected, well, and an inventory has
+ * shown since its hello that it has what it had. When that ends, or damage is found, a new number of doubt goes out with the table, and
+ * mounts ask again about what they hold (hold.c). After a restart of ours the number is new, too: it begins with the time.
+ *
  * Deletes: rows of garbage are sent in batches, one batch per benefactor under way at a time, in the order of
  * chunk ids; a row goes only when the benefactor says that the chunk takes no space any more. So it does not
  * matter which of the two dies when. What a benefactor does not confirm is tried again a second later, after
@@ -44,6 +48,27 @@ static const char *state_name(Fp__BnfState s)
 Fp__BnfState mgr_bnf_state(const struct mgr_bnf *b)
 {
     return b->conn && !b->silent ? b->reported : FP__BNF_STATE__BNF_DOWN;
+}
+
+static bool is_well(Fp__BnfState s)
+{
+    return s == FP__BNF_STATE__BNF_OK || s == FP__BNF_STATE__BNF_FULL || s == FP__BNF_STATE__BNF_READONLY;
+}
+
+bool mgr_bnf_away(const struct mgr_bnf *b)
+{
+    return mgr_bnf_state(b) == FP__BNF_STATE__BNF_DOWN || b->unchecked;
+}
+
+bool mgr_bnf_vouched(const struct mgr_bnf *b)
+{
+    return is_well(mgr_bnf_state(b)) && !b->unchecked;
+}
+
+void mgr_doubt(struct mgr_core *c)
+{
+    c->doubt = (uint64_t)c->now.ns > c->doubt ? (uint64_t)c->now.ns : c->doubt + 1;
+    c->table_dirty = true;
 }
 
 void mgr_bnf_free(struct mgr_bnf *b)
@@ -181,6 +206,8 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     b->seen_ms = c->now.ms;
     b->silent = false;
     if (mgr_bnf_state(b) != before) {
+        if (!is_well(mgr_bnf_state(b)))
+            mgr_doubt(c);
         c->table_dirty = true;
         FP_INFO("benefactor %u (%s, %s): %s%s%s", b->id, b->node, b->addr, state_name(b->reported),
                 b->error[0] ? ": " : "", b->error);
@@ -238,7 +265,8 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     b->del_at_ms = b->inv_at_ms = c->now.ms;
     b->del_after = b->inv_after = b->inv_orphans = b->inv_missing = 0;
     b->inv_wanted = true;
-    c->table_dirty = true;
+    b->unchecked = b->chunks > 0;
+    mgr_doubt(c);
     r->bnf_id = b->id;
     return mgr_db_exec(&c->db, BNF_PUT, DBI(b->id), DBB(b->uuid, 16), DBT(b->node), DBT(b->addr),
                        DBT(b->local_path), DBT(b->backend), DBI(b->capacity), DBI(b->seen_ns), DBI(b->chunks),
@@ -258,7 +286,7 @@ void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b)
 {
     b->conn = NULL;
     b->del_out = b->inv_out = false;
-    c->table_dirty = true;
+    mgr_doubt(c);
     FP_WARN("benefactor %u (%s, %s): connection lost", b->id, b->node, b->addr);
 }
 
@@ -270,7 +298,7 @@ void mgr_bnf_tick(struct mgr_core *c)
         if (!b->conn || b->silent || c->now.ms - b->seen_ms <= c->o.bnf_timeout_ms)
             continue;
         b->silent = true;
-        c->table_dirty = true;
+        mgr_doubt(c);
         FP_WARN("benefactor %u (%s, %s): no keep-alive for %llu ms, taken for down", b->id, b->node, b->addr,
                 (unsigned long long)(c->now.ms - b->seen_ms));
     }
@@ -345,6 +373,9 @@ static void pump_table(struct mgr_core *c)
             t = MGR_NEW(c, Fp__BnfTable, fp__bnf_table__init);
             if (!t)
                 return;
+            if (!c->doubt)
+                mgr_doubt(c);
+            t->doubt = c->doubt;
             t->n_benefactors = mgr_bnf_infos(c, &t->benefactors);
         }
         conn->table_sent = true;

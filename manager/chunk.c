@@ -23,6 +23,14 @@ int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
     return 0;
 }
 
+int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch)
+{
+    const struct mgr_bnf *b = mgr_bnf_find(c, ch->bnf);
+    int rc = c->damages ? mgr_damage_has(c, ch->id) : 0;
+
+    return rc ? (rc < 0 ? rc : 0) : b && mgr_bnf_vouched(b);
+}
+
 int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
 {
     struct mgr_bnf *b = mgr_bnf_find(c, ch->bnf);

@@ -5,6 +5,11 @@
  * cut like any other without its chunk falling to zero in between. Offsets of slices in a chunk count in bytes
  * of data, whatever form the chunk is stored in.
  *
+ * An older chunk that a slice names may have become bad since the mount was told that it is held: then the bytes that the mount had of it are
+ * gone. A slice whose chunk is gone, or too short, is left out. One whose chunk is damaged is put, so that the range reads as an error and not
+ * as what was there before. One whose benefactor is away is not put at first (FP_EAWAY): it may be back in a moment, and only then
+ * is it known that the chunk is there. Each of these chunks is named in the answer, and the others of the commit do not suffer.
+ *
  * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
  * that is known already (a commit that was executed, whose answer and replay slot are both lost) is taken as
  * what it is. */
@@ -14,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "fp/auxwire.h"
+#include "fp/err.h"
 #include "manager/core_int.h"
 
 /* A chunk that the message is about: a new one, or an older one that a slice names once more. */
@@ -23,12 +29,15 @@ struct named {
     uint32_t refs; /* by slices of the message */
     uint32_t data; /* bytes that slices may name */
     bool known;    /* in the chunk table already */
+    bool bad;      /* older: its slices don't read as the mount thinks */
 };
 
 /* Both by id, ascending. */
 struct commit {
     struct named *fresh, *older;
     size_t n_fresh, n_older;
+    Fp__Slice **slices; /* those to be put */
+    size_t n_slices;
 };
 
 static int by_id(const void *a, const void *b)
@@ -85,6 +94,7 @@ static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struc
     return rc;
 }
 
+/* 1: it is left out. */
 static int check_slice(const struct mgr_inode *in, struct commit *k, const Fp__Slice *s)
 {
     struct named *n;
@@ -96,8 +106,14 @@ static int check_slice(const struct mgr_inode *in, struct commit *k, const Fp__S
         return 0;
     n = find(k->fresh, k->n_fresh, s->chunk);
     n = n ? n : find(k->older, k->n_older, s->chunk);
-    n->refs++;
-    return (uint64_t)s->chunk_off + s->len > n->data ? -EINVAL : 0;
+    if ((uint64_t)s->chunk_off + s->len <= n->data) {
+        n->refs++;
+        return 0;
+    }
+    if (n->m)
+        return -EINVAL;
+    n->bad = true;
+    return 1;
 }
 
 static int take_fresh(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *m,
@@ -115,10 +131,30 @@ static int take_fresh(struct mgr_core *c, const struct mgr_req *rq, const Fp__Co
     return rc;
 }
 
+/* Data 0: it is gone. */
+static int check_older(struct mgr_core *c, const Fp__Commit *m, struct named *n)
+{
+    const struct mgr_bnf *b;
+    struct mgr_chunk have;
+    int rc = mgr_chunk_get(c, n->id, &have);
+
+    if (rc) {
+        n->bad = true;
+        return rc == -ENOENT ? 0 : rc;
+    }
+    n->known = true;
+    n->data = mgr_chunk_data(&have);
+    b = mgr_bnf_find(c, have.bnf);
+    rc = c->damages ? mgr_damage_has(c, n->id) : 0;
+    n->bad = rc || !b || mgr_bnf_away(b);
+    if (rc == 0 && n->bad && !m->anyway)
+        return FP_EAWAY;
+    return rc < 0 ? rc : 0;
+}
+
 /* De-duplicated windows name the same few chunks many times: each is looked up once. */
 static int take_older(struct mgr_core *c, const Fp__Commit *m, struct commit *k)
 {
-    struct mgr_chunk have;
     size_t n = 0;
     int rc = 0;
 
@@ -134,11 +170,10 @@ static int take_older(struct mgr_core *c, const Fp__Commit *m, struct commit *k)
     for (size_t i = 0; i < n && !rc; i++) {
         if (i && k->older[i].id == k->older[k->n_older - 1].id)
             continue;
-        rc = mgr_chunk_get(c, k->older[i].id, &have);
-        if (!rc)
-            k->older[k->n_older++] = (struct named){.id = have.id, .data = mgr_chunk_data(&have), .known = true};
+        k->older[k->n_older] = k->older[i];
+        rc = check_older(c, m, &k->older[k->n_older++]);
     }
-    return rc == -ENOENT ? -EINVAL : rc;
+    return rc;
 }
 
 static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in,
@@ -150,9 +185,12 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
         return -EINVAL;
     rc = take_fresh(c, rq, m, in, k);
     rc = rc ? rc : take_older(c, m, k);
-    for (size_t i = 0; i < m->n_slices && !rc; i++)
+    for (size_t i = 0; i < m->n_slices && rc >= 0; i++) {
         rc = check_slice(in, k, m->slices[i]);
-    return rc ? rc : mgr_slices_fit(c, in, m->slices, m->n_slices);
+        if (rc == 0)
+            k->slices[k->n_slices++] = m->slices[i];
+    }
+    return rc < 0 ? rc : mgr_slices_fit(c, in, k->slices, k->n_slices);
 }
 
 static int put_chunk(struct mgr_core *c, const struct named *n)
@@ -205,7 +243,7 @@ static int put_chunks(struct mgr_core *c, const struct commit *k)
     for (size_t i = 0; i < k->n_fresh && !rc; i++)
         rc = put_chunk(c, &k->fresh[i]);
     for (size_t i = 0; i < k->n_older && !rc; i++)
-        rc = mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
+        rc = !k->older[i].refs ? 0 : mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
     return rc ? rc : put_keys(c, k);
 }
 
@@ -249,16 +287,29 @@ static int reply(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode 
     return 0;
 }
 
+static int name_bad(struct mgr_core *c, const struct mgr_req *rq, const struct commit *k)
+{
+    Fp__CommitReply *r = (Fp__CommitReply *)rq->reply;
+
+    if (!(r->bad_chunks = mgr_arena_alloc(&c->arena, (k->n_older + 1) * sizeof *r->bad_chunks)))
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < k->n_older; i++)
+        if (k->older[i].bad)
+            r->bad_chunks[r->n_bad_chunks++] = k->older[i].id;
+    return 0;
+}
+
 MGR_HANDLER(commit)
 {
     const Fp__Commit *m = msg;
     struct commit k = {
-        .fresh = mgr_arena_alloc(&c->arena, (m->n_chunks + m->n_slices + 1) * sizeof *k.fresh)};
+        .fresh = mgr_arena_alloc(&c->arena, (m->n_chunks + m->n_slices + 1) * sizeof *k.fresh),
+        .slices = mgr_arena_alloc(&c->arena, (m->n_slices + 1) * sizeof(*k.slices))};
     struct mgr_inode in;
     uint64_t before, size;
     int rc = mgr_inode_get(c, m->ino, &in);
 
-    if (!k.fresh)
+    if (!k.fresh || !k.slices)
         return mgr_doom(c, -ENOMEM);
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
@@ -268,7 +319,7 @@ MGR_HANDLER(commit)
     before = in.data_version;
     size = in.size;
     rc = put_chunks(c, &k);
-    rc = rc ? rc : mgr_slices_put(c, &in, m->slices, m->n_slices);
+    rc = rc ? rc : mgr_slices_put(c, &in, k.slices, k.n_slices);
     extend(m, &in);
     if (m->n_slices || in.size != size)
         in.data_version++;
@@ -281,7 +332,8 @@ MGR_HANDLER(commit)
         rc = mgr_kill_suidgid(c, &in);
     rc = rc ? rc : mgr_inode_put(c, &in);
     rq->durable = m->durable;
-    return rc ? rc : reply(c, rq, &in, before);
+    rc = rc ? rc : reply(c, rq, &in, before);
+    return rc ? rc : name_bad(c, rq, &k);
 }
 
 /* Lives here because its answer is the same: fallocate's punch, zero and grow. */

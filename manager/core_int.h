@@ -87,6 +87,7 @@ struct mgr_bnf {
     /* inventory: one page under way at a time */
     bool inv_wanted, inv_again, inv_out;
     uint64_t inv_after, inv_at_ms, inv_orphans, inv_missing;
+    bool unchecked; /* no inventory since it said hello: it may lack chunks that it had */
     uint64_t *inv_new; /* chunks committed since the page was asked for */
     size_t inv_new_count, inv_new_cap;
     bool inv_new_lost;
@@ -144,6 +145,7 @@ struct mgr_core {
     bool holds_dead; /* there may be holds of sessions that are gone */
     bool sessions_ended; /* in this group */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
+    uint64_t doubt; /* BnfTable.doubt */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
     uint64_t stop_ms; /* 0: not stopping */
@@ -256,6 +258,8 @@ static inline uint32_t mgr_chunk_data(const struct mgr_chunk *ch)
     return ch->data ? ch->data : ch->len;
 }
 int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch); /* 0, -ENOENT */
+/* 1: it may be referred to anew; 0: it is damaged, or its benefactor away or failing; or a failure. */
+int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch);
 int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch);
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);
 /* One reference less; at 0 the chunk becomes garbage. */
@@ -340,6 +344,12 @@ void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b);
 void mgr_bnf_tick(struct mgr_core *c);
 int mgr_bnf_store(struct mgr_core *c); /* totals that changed, before the COMMIT */
 Fp__BnfState mgr_bnf_state(const struct mgr_bnf *b);
+/* Not connected, or not known yet to have what it had. */
+bool mgr_bnf_away(const struct mgr_bnf *b);
+/* What is on it may be referred to anew. */
+bool mgr_bnf_vouched(const struct mgr_bnf *b);
+/* What we have vouched for until now is to be asked again. */
+void mgr_doubt(struct mgr_core *c);
 /* All benefactors, in memory of the group; returns their number. */
 size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out);
 void mgr_bnf_pump(struct mgr_core *c); /* table, deletes, inventory */

@@ -46,6 +46,8 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     for (size_t i = 0; i < n && !rc; i++)
         rc = mgr_db_exec(&c->db, DAMAGE_PUT, DBI(chunk), DBI(at[i].ino), DBI(at[i].off), DBI(at[i].len),
                          DBI(bnf), DBI(missing), DBT(reason), DBI(c->now.ns));
+    if (n)
+        mgr_doubt(c);
     c->damages += n; /* too many when rows were there already: counted again at the end of the inventory */
     return rc;
 }

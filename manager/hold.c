@@ -7,6 +7,9 @@
  * too late. Rejected: holds in memory, told again by hello as open files are: chunks would have to be kept for
  * all sessions until each has come back after a restart.
  *
+ * What is damaged, or on a benefactor that is away (bnf.c), is not held anew, and not said to be held: the mount still has the bytes, and
+ * stores them. A hold that there is already stays: others may refer to the chunk by it, and it may come back.
+ *
  * Holds end by release, BYE, or the death of the session. What is left of a session that is gone is dropped
  * HOLDS_STEP at a time (mgr_holds_sweep), so that others are not kept waiting; which sessions those are is
  * seen from the table itself, so a restart needs no memory of it.
@@ -104,6 +107,27 @@ static void recall_answered(struct mgr_core *c, struct mgr_session *s)
 
 /* ---------------------------------------------------------------- the message */
 
+/* Adds it to the answer, if it may be referred to. */
+static int hold_one(struct mgr_core *c, const struct mgr_req *rq, uint64_t chunk, Fp__HoldReply *r)
+{
+    struct mgr_chunk ch;
+    int rc = mgr_chunk_get(c, chunk, &ch);
+
+    if (rc == -ENOENT) {
+        r->gone[r->n_gone++] = chunk;
+        return 0;
+    }
+    rc = rc ? rc : mgr_chunk_vouched(c, &ch);
+    if (rc <= 0)
+        return rc;
+    rc = mgr_chunk_hold(c, rq->sess->id, chunk);
+    if (rc)
+        return rc;
+    r->ids[r->n_ids++] = chunk;
+    r->data_len[r->n_data_len++] = mgr_chunk_data(&ch);
+    return 0;
+}
+
 MGR_HANDLER(hold_chunks)
 {
     const Fp__Hold *m = msg;
@@ -112,12 +136,12 @@ MGR_HANDLER(hold_chunks)
 
     if (m->n_ids > HOLD_IDS_MAX)
         return -E2BIG;
-    if (!r || !(r->ids = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->ids)))
+    if (!r || !(r->ids = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->ids)) ||
+        !(r->data_len = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->data_len)) ||
+        !(r->gone = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->gone)))
         return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < m->n_ids && !rc; i++) {
-        rc = m->release ? release(c, rq->sess->id, m->ids[i]) : mgr_chunk_hold(c, rq->sess->id, m->ids[i]);
-        if (!rc && !m->release)
-            r->ids[r->n_ids++] = m->ids[i];
+        rc = m->release ? release(c, rq->sess->id, m->ids[i]) : hold_one(c, rq, m->ids[i], r);
         rc = rc == -ENOENT ? 0 : rc;
     }
     if (m->recall && m->release)

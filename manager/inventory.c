@@ -159,6 +159,7 @@ static void finish(struct mgr_core *c, struct mgr_bnf *b)
     if (b->inv_orphans)
         FP_INFO("benefactor %u: %llu chunks of dead sessions are deleted", b->id,
                 (unsigned long long)b->inv_orphans);
+    b->unchecked = false;
     b->inv_wanted = b->inv_again;
     b->inv_again = false;
     b->inv_at_ms = c->now.ms;

@@ -5,8 +5,8 @@
  * and a store without aux-apps pays two bits per chunk. The keys stand in the note's row once more (8 bytes
  * each), so that its deletion finds them without an index by chunk, which would double their cost.
  *
- * Answers are bounded in chunks, in bytes, and in rows looked at. A chunk that is known to be damaged is never
- * named: nobody shall refer to it anew. With `hold`, what is named is held by the session (hold.c). An answer that is
+ * Answers are bounded in chunks, in bytes, and in rows looked at. A chunk that is known to be damaged, or on a
+ * benefactor that is away (bnf.c), is never named: nobody shall refer to it anew. With `hold`, what is named is held by the session (hold.c). An answer that is
  * kept for a replay has the numbers of chunks only; since they are held, it can be filled in again.
  *
  * Called by the core's thread, in a group. */
@@ -126,6 +126,7 @@ static int fill(struct mgr_core *c, Fp__ChunkNote *n)
 static int add(struct mgr_core *c, struct answer *a, uint64_t chunk)
 {
     Fp__ChunkNote *n = NULL;
+    const struct mgr_bnf *b;
     int rc;
 
     if (mgr_map_get(&a->seen, chunk))
@@ -139,6 +140,9 @@ static int add(struct mgr_core *c, struct answer *a, uint64_t chunk)
     rc = fill(c, n);
     if (rc <= 0)
         return rc;
+    b = mgr_bnf_find(c, n->bnf);
+    if (!b || !mgr_bnf_vouched(b))
+        return 0;
     a->full = a->r->n_notes == NOTES_MAX || a->bytes + n->note.len + NOTE_HEAD_BYTES > NOTES_BYTES_MAX;
     if (a->full)
         return 0;

@@ -34,7 +34,9 @@
       "stop one of them")                                                                                    \
     X(FP_EAUXAPP, -5019, EIO,                                                                                \
       "the aux-app that coded it cannot undo it here: the log names it; its plugin must be in "              \
-      "--auxapp-dir, or declare it (--auxapp) with its path and the options it needs")
+      "--auxapp-dir, or declare it (--auxapp) with its path and the options it needs")                       \
+    X(FP_EAWAY, -5020, EIO,                                                                                  \
+      "stored data that is to be referred to is on a benefactor that is away: start it, see fpctl benefactors")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

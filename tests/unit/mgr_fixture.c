@@ -229,6 +229,36 @@ uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, 
     return id;
 }
 
+void fix_keepalive(struct fix *f)
+{
+    Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
+    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+
+    i.node = "n1";
+    i.addr = "127.0.0.1:1";
+    i.capacity_bytes = i.free_bytes = 1u << 30;
+    i.state = FP__BNF_STATE__BNF_OK;
+    k.info = &i;
+    fix_notice(f, f->bnf_conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);
+}
+
+void fix_inventory(struct fix *f, uint64_t but)
+{
+    enum { MAX = 4096 };
+    Fp__InventoryReply r = FP__INVENTORY_REPLY__INIT;
+    struct mgr_db *db = &f->core->db;
+    static uint64_t ids[MAX];
+    int rc = mgr_db_one(db, CHUNK_OF_BNF, DBI(f->bnf), DBI(0), DBI(INT64_MAX), DBI(MAX));
+
+    for (; rc > 0; rc = mgr_db_step(db, MGR_ST_CHUNK_OF_BNF))
+        if ((uint64_t)mgr_col(db, MGR_ST_CHUNK_OF_BNF, 0) != but)
+            ids[r.n_ids++] = (uint64_t)mgr_col(db, MGR_ST_CHUNK_OF_BNF, 0);
+    assert_int_equal(rc, 0);
+    r.ids = ids;
+    r.eof = true;
+    fix_answer(f, f->bnf_conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &r);
+}
+
 void fix_open(struct fix *f, const char *path, bool bare)
 {
     struct mgr_core_opts o = {.store_uuid = {1, 2, 3}};

@@ -54,6 +54,10 @@ void fix_free(void *msg);
 uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session, bool *is_new);
 uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity);
 
+void fix_keepalive(struct fix *f);
+/* The benefactor's inventory, in one page: it has what it should, but for one (0: all). */
+void fix_inventory(struct fix *f, uint64_t but);
+
 /* Short forms of slot 1 of f->conn: inode number or 0; f->status says why. */
 uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode);
 int fix_unlink(struct fix *f, uint64_t parent, const char *name, bool dir);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "fp/err.h"
 #include "mgr_fixture.h"
 
 #define ROOT MGR_ROOT_INO
@@ -55,6 +56,7 @@ static void restart(bool stay_away)
     f.next_chunk = old.next_chunk;
     f.bnf_conn = fix_conn(&f);
     f.bnf = fix_hello_bnf(&f, f.bnf_conn, 7, 1u << 30);
+    fix_inventory(&f, 0);
     f.conn = fix_conn(&f);
     f.session = fix_hello_client(&f, f.conn, stay_away ? 0 : old.session, &is_new);
     assert_true(stay_away || !is_new);
@@ -95,20 +97,61 @@ static int64_t refs(void)
     return fix_sql(&f, "SELECT ifnull(max(refs),0) FROM chunk");
 }
 
-/* Names an older chunk in a commit. */
-static int name_again(uint64_t of, uint64_t win, uint64_t chunk)
+static uint64_t bad[8]; /* of the last commit */
+static size_t nbad;
+
+/* Names older chunks in a commit, one in each window from win on. */
+static int name_these(uint64_t of, uint64_t win, const uint64_t *chunk, size_t n, bool anyway)
 {
     Fp__Commit m = FP__COMMIT__INIT;
-    Fp__Slice s = FP__SLICE__INIT, *ss = &s;
+    Fp__Slice s[8], *ss[8];
+    Fp__CommitReply *r;
 
-    s.win = win;
-    s.len = LEN;
-    s.chunk = chunk;
+    for (size_t i = 0; i < n; i++) {
+        fp__slice__init(ss[i] = &s[i]);
+        s[i].win = win + i;
+        s[i].len = LEN;
+        s[i].chunk = chunk[i];
+    }
     m.ino = of;
-    m.slices = &ss;
-    m.n_slices = 1;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    m.slices = ss;
+    m.n_slices = n;
+    m.anyway = anyway;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor);
+    nbad = r ? r->n_bad_chunks : 0;
+    for (size_t i = 0; i < nbad; i++)
+        bad[i] = r->bad_chunks[i];
+    fix_free(r);
     return f.status;
+}
+
+static int name_again(uint64_t of, uint64_t win, uint64_t chunk)
+{
+    return name_these(of, win, &chunk, 1, false);
+}
+
+static size_t slices_of(uint64_t chunk)
+{
+    char sql[100];
+
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM slice WHERE chunk=%llu", (unsigned long long)chunk);
+    return (size_t)fix_sql(&f, sql);
+}
+
+static void damage(uint64_t chunk)
+{
+    Fp__BadChunk m = FP__BAD_CHUNK__INIT;
+
+    m.chunk = chunk;
+    m.bnf = f.bnf;
+    m.ino = ino;
+    fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_BADCHUNK, &m);
+}
+
+static void bnf_back(void)
+{
+    f.bnf_conn = fix_conn(&f);
+    assert_int_equal(fix_hello_bnf(&f, f.bnf_conn, 7, 1u << 30), f.bnf);
 }
 
 static void test_hold_counts_once_and_only_what_exists(void **state)
@@ -144,7 +187,8 @@ static void test_held_chunk_outlives_its_file_until_released(void **state)
     assert_int_equal(fix_truncate(&f, b, 0), 0);
     assert_int_equal(fix_sql(&f, "SELECT chunk FROM garbage"), (int64_t)a);
     assert_int_equal(hold(a), 0); /* too late */
-    assert_int_equal(name_again(b, 3, a), -EINVAL);
+    assert_int_equal(name_again(b, 3, a), 0);
+    assert_true(nbad == 1 && bad[0] == a && slices_of(a) == 0);
 }
 
 static void test_two_sessions_hold_the_same_chunk(void **state)
@@ -202,6 +246,7 @@ static void test_holds_survive_a_lost_connection_and_a_restart(void **state)
     assert_int_equal(refs(), 1);
     restart(false);
     fix_tick(&f, 3000);
+    fix_keepalive(&f);
     assert_int_equal(refs(), 1);
     assert_int_equal(hold(a), 1);
     assert_int_equal(refs(), 1);
@@ -359,6 +404,111 @@ static void test_recall_waits_a_bounded_time(void **state)
     assert_int_equal(refs(), 2);
 }
 
+/* ---------------------------------------------------------------- what may not be referred to */
+
+static uint64_t doubt(void)
+{
+    const struct fix_out *o = fix_out_find(&f, f.conn, FP__MSG_TYPE__MSG_BNF_TABLE);
+    Fp__BnfTable *t = o ? fp__bnf_table__unpack(NULL, o->len, o->bytes) : NULL;
+    uint64_t n = t ? t->doubt : 0;
+
+    fp__bnf_table__free_unpacked(t, NULL);
+    return n;
+}
+
+/* Mounts are told at once, so that they ask again what they hold. */
+static void test_doubt_is_told_when_something_may_have_become_bad(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), before, now;
+
+    (void)state;
+    fix_lost(&f, f.bnf_conn);
+    assert_true((before = doubt()) != 0);
+    bnf_back();
+    now = doubt();
+    assert_true(now != 0 && now != before);
+    fix_inventory(&f, 0);
+    before = now;
+    damage(a);
+    now = doubt();
+    assert_true(now != 0 && now != before);
+}
+
+static void test_chunk_of_a_benefactor_that_is_away_is_not_held_anew(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    assert_int_equal(hold(a), 1);
+    fix_lost(&f, f.bnf_conn);
+    assert_int_equal(hold(a), 0);
+    assert_int_equal(refs(), 2); /* it may come back */
+    bnf_back();
+    assert_int_equal(hold(a), 0); /* with what it has not synced, or without */
+    fix_inventory(&f, 0);
+    assert_int_equal(hold(a), 1);
+    fix_tick(&f, 60000); /* silent */
+    assert_int_equal(hold(a), 0);
+}
+
+static void test_damaged_chunk_is_not_held_anew(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN);
+
+    (void)state;
+    assert_int_equal(hold(a), 1);
+    damage(a);
+    assert_int_equal(hold(a), 0);
+    assert_int_equal(refs(), 2);
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    fix_inventory(&f, a);
+    assert_int_equal(hold(a), 0);
+}
+
+static void test_commit_names_what_is_gone_and_leaves_it_out(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), shorter = fix_write(&f, ino, (1u << 20), LEN - 1);
+    uint64_t b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), list[4] = {a, a + 77, shorter, a};
+
+    (void)state;
+    assert_int_equal(name_these(b, 0, list, 4, false), 0);
+    assert_int_equal(nbad, 2);
+    assert_true((bad[0] == a + 77 && bad[1] == shorter) || (bad[1] == a + 77 && bad[0] == shorter));
+    assert_int_equal(slices_of(a), 3);
+    assert_int_equal(slices_of(shorter), 1);
+    assert_int_equal(refs(), 3);
+}
+
+static void test_commit_names_what_is_damaged_and_puts_it(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), c = fix_write(&f, ino, (1u << 20), LEN);
+    uint64_t b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), list[2] = {a, c};
+
+    (void)state;
+    damage(c);
+    assert_int_equal(name_these(b, 0, list, 2, false), 0);
+    assert_true(nbad == 1 && bad[0] == c);
+    assert_int_equal(slices_of(c), 2);
+}
+
+static void test_commit_waits_for_a_benefactor_that_is_away(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644);
+
+    (void)state;
+    fix_lost(&f, f.bnf_conn);
+    assert_int_equal(name_again(b, 0, a), FP_EAWAY);
+    assert_int_equal(slices_of(a), 1);
+    assert_int_equal(name_these(b, 0, &a, 1, true), 0);
+    assert_true(nbad == 1 && bad[0] == a && slices_of(a) == 2);
+    bnf_back();
+    assert_int_equal(name_again(b, 1, a), FP_EAWAY);
+    fix_inventory(&f, 0);
+    assert_int_equal(name_again(b, 1, a), 0);
+    assert_true(nbad == 0 && slices_of(a) == 3);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -373,6 +523,12 @@ int main(void)
         T(test_many_holds_are_dropped_step_by_step),
         T(test_recall_asks_those_who_hold_something),
         T(test_recall_waits_a_bounded_time),
+        T(test_doubt_is_told_when_something_may_have_become_bad),
+        T(test_chunk_of_a_benefactor_that_is_away_is_not_held_anew),
+        T(test_damaged_chunk_is_not_held_anew),
+        T(test_commit_names_what_is_gone_and_leaves_it_out),
+        T(test_commit_names_what_is_damaged_and_puts_it),
+        T(test_commit_waits_for_a_benefactor_that_is_away),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
