@@ -390,6 +390,8 @@ static enum settled take_pieces(struct aux_app *a, struct aux_job *j, struct aux
 		return DONE;
 	if (j->no_stored && refers(p))
 		return LEFT_OUT;
+	if (refers(p))
+		j->stored_app = a->index + 1;
 	if (j->pieces) {
 		enum settled s = compose(a, j, c, why);
 

@@ -63,6 +63,7 @@ struct aux_job {
 	uint64_t id, ino, file_off, file_serial;
 	_Atomic bool cancelled;
 	bool whole;
+	uint32_t stored_app;                   /* 1 + index of the aux-app that referred to stored chunks; 0: none */
 	bool no_pieces;                        /* pieces are not believed: all is new */
 	uint32_t len_bytes;                    /* of the window */
 	uint8_t *out[3];                       /* by enum aux_where; [0] is NULL */

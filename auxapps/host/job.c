@@ -136,6 +136,7 @@ void aux_job_finish(struct aux_host *h, struct aux_job *j)
 		m.where = j->nstages > 0 ? (uint32_t)j->where : 0;
 		m.nkeys = j->nkeys;
 		m.note_bytes = j->note_bytes;
+		m.stored_app = j->stored_app;
 		for (int i = 0; i < 4; i++) {
 			m.ticket[i] = j->ticket[i].number;
 			m.ticket_app[i] = j->ticket[i].app;

@@ -128,7 +128,8 @@ struct fp_auxw_out_done {
 	uint32_t where;                /* the coded bytes: 1 in out_a, 2 in out_b. 0: not coded; fp-mount takes what is new from its own pages */
 	uint32_t nkeys, note_bytes;
 	uint32_t ran;                  /* bit i: aux-app i has had this chunk, and what it said was carried out */
-	uint32_t failed, zero;         /* bit i: aux-app i gave a verdict that can't be carried out; bit 16 + i: its chunk_in does not undo its chunk_out */
+	uint32_t stored_app;           /* 1 + index of the aux-app that referred to stored chunks; 0: none did */
+	uint32_t failed;               /* bit i: aux-app i gave a verdict that can't be carried out; bit 16 + i: its chunk_in does not undo its chunk_out */
 	uint64_t ticket[4];            /* by aux-apps that asked for one; 0: none */
 	uint32_t ticket_app[4];
 };
