@@ -8,6 +8,7 @@
 #ifndef CL_CLIENT_H
 #define CL_CLIENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,6 +35,7 @@ struct cl_mount {
 	struct cl_aux *aux;        /* aux/aux.h: NULL if no aux-app is declared; constant between start and end */
 	struct cl_aux *aux_decode; /* the same for a mount without: made when a coded chunk is met */
 	uint8_t store_uuid[16];    /* constant after the first hello */
+	atomic_ullong doubt;       /* of the last BnfTable: stored chunks may have become bad when it changes (aux/holds.h) */
 	uint32_t default_chunk_size_bytes;
 	uint32_t max_write_bytes;  /* as negotiated in FUSE_INIT */
 	struct cl_feature features[8];

@@ -263,6 +263,7 @@ static void on_table(struct cl_core *c, const struct fp_rpc_in *in)
     Fp__BnfTable *t = fp__bnf_table__unpack(NULL, in->msg_len_bytes, in->msg);
     if (!t)
         return;
+    atomic_store(&c->m->doubt, t->doubt);
     cl_data_bnf_table(c->m, t);
     fp__bnf_table__free_unpacked(t, NULL);
 }

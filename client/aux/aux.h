@@ -55,6 +55,7 @@ struct cl_aux_job {
 	uint64_t file_serial;          /* inode->aux_serial when the window was sealed */
 	uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES */
 	uint32_t npages;               /* = len_bytes in pages of 64 KiB, rounded up */
+	bool no_stored;                /* the result must not refer to stored chunks */
 	bool whole;                    /* all bytes of [file_off, file_off + len_bytes), in order; else packed ranges */
 	uint8_t *const *pages;         /* of the pool */
 	bool no_pieces;                /* all data is to be new: what aux-apps said of which pieces it is was not so */
@@ -110,6 +111,14 @@ int cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32
 
 /* -------------------------------------------------------------- holds: stored chunks that this session may still refer to */
 
+/*
+ * Does the manager still vouch for these chunks (holds.h)? To be asked before the pages of data that refers to them are given back. NULL: true. Any thread, with an
+ * inode->lock or without; never blocks.
+ */
+bool cl_aux_pins_good(struct cl_mount *m, const struct cl_aux_pins *pins);
+/* The same, and the manager is asked if it is too long ago that it was. *pins may be others then. False: store the data without referring to them. Store
+ * threads; blocks for a message. */
+bool cl_aux_pins_check(struct cl_mount *m, struct cl_aux_pins **pins);
 /* NULL is fine. Any thread; never blocks. */
 void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins);
 /* Core loop: the manager has forgotten our session, and with it what was held. Pinned chunks are held again if they are still there. */

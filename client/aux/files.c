@@ -164,6 +164,17 @@ void cl_aux_files_named(struct cl_aux *a, uint64_t ino, uint64_t parent, const c
 	pthread_mutex_unlock(&a->files->lock);
 }
 
+uint64_t cl_aux_files_last_serial(struct cl_aux *a)
+{
+	struct aux_files *t = a->files;
+	uint64_t last;
+
+	pthread_mutex_lock(&t->lock);
+	last = t->last;
+	pthread_mutex_unlock(&t->lock);
+	return last;
+}
+
 bool cl_aux_files_find(struct cl_aux *a, uint64_t serial, struct aux_file_name *out)
 {
 	struct aux_file *f;

@@ -24,6 +24,8 @@ bool cl_aux_files_written(struct cl_aux *a, uint64_t serial);
 
 /* The file was just made under this name, and is open. Any thread. */
 void cl_aux_files_named(struct cl_aux *a, uint64_t ino, uint64_t parent, const char *name);
+/* The newest. Any thread. */
+uint64_t cl_aux_files_last_serial(struct cl_aux *a);
 /* False: no open file has this serial. */
 bool cl_aux_files_find(struct cl_aux *a, uint64_t serial, struct aux_file_name *out);
 

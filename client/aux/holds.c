@@ -58,6 +58,8 @@ struct hold {
 	uint64_t gone_seq;
 	uint32_t pins;
 	struct claim_list claims;      /* HELD */
+	uint32_t data_bytes;           /* HELD, these two: bytes of data of the chunk */
+	uint64_t doubt;                /* the manager vouched for it when this was its number */
 	struct cl_chunk_ref ref;       /* len_bytes 0: not known */
 };
 TAILQ_HEAD(hold_list, hold);
@@ -77,6 +79,7 @@ struct aux_holds {
 	uint64_t seq;
 	TAILQ_HEAD(, aux_hold_request) requests; /* under way, by seq */
 	uint64_t nobody, nobody_ms;    /* owner of holds of no file now, and since when */
+	uint64_t let_go_serial;        /* of files up to this one, chunks may have been let go that are still named */
 	uint32_t nout;
 	uint64_t out[RELEASE_MAX];     /* to be released */
 };
@@ -219,6 +222,12 @@ static void claim(struct aux_holds *t, struct hold *h, uint64_t serial)
 	LIST_INSERT_HEAD(&(*p)->claims, c, of_owner);
 }
 
+/* From here on somebody who names a chunk that is gone may be right to have known it. */
+static void note_let_go(struct cl_aux *a)
+{
+	a->holds->let_go_serial = cl_aux_files_last_serial(a);
+}
+
 /* More than the table is for: the oldest go. */
 static void evict(struct cl_aux *a)
 {
@@ -230,6 +239,7 @@ static void evict(struct cl_aux *a)
 		if (h->pins == 0) {
 			drop_claims(h);
 			let_go(a, h);
+			note_let_go(a);
 			continue;
 		}
 		TAILQ_REMOVE(&t->held, h, link);
@@ -305,6 +315,7 @@ void cl_aux_holds_begin(struct cl_aux *a, struct aux_hold_request *r)
 
 	pthread_mutex_lock(&t->lock);
 	r->seq = t->seq;
+	r->doubt = atomic_load(&a->m->doubt);
 	TAILQ_INSERT_TAIL(&t->requests, r, link);
 	pthread_mutex_unlock(&t->lock);
 }
@@ -336,12 +347,14 @@ static struct hold *take_in(struct cl_aux *a, const struct aux_hold_request *r, 
 	return h;
 }
 
-static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk, const struct cl_chunk_ref *ref, uint64_t owner)
+static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk, uint32_t data_bytes, const struct cl_chunk_ref *ref, uint64_t owner)
 {
 	struct hold *h = take_in(a, r, chunk);
 
 	if (!h)
 		return;
+	h->data_bytes = data_bytes;
+	h->doubt = r->doubt;
 	if (ref)
 		h->ref = *ref;
 	if (owner)
@@ -371,7 +384,7 @@ void cl_aux_holds_answered(struct cl_aux *a, struct aux_hold_request *r, const P
 		const Fp__HoldReply *m = (const Fp__HoldReply *)reply;
 
 		for (size_t i = 0; i < m->n_ids; i++)
-			held(a, r, m->ids[i], NULL, owner);
+			held(a, r, m->ids[i], i < m->n_data_len ? m->data_len[i] : 0, NULL, owner);
 	} else if (reply && reply->descriptor == &fp__notes_reply__descriptor) {
 		const Fp__NotesReply *m = (const Fp__NotesReply *)reply;
 
@@ -379,7 +392,7 @@ void cl_aux_holds_answered(struct cl_aux *a, struct aux_hold_request *r, const P
 			const Fp__ChunkNote *n = m->notes[i];
 			struct cl_chunk_ref ref = { .id = n->chunk, .sum = n->sum, .len_bytes = n->len, .bnf = n->bnf, .data_len_bytes = n->coded_len };
 
-			held(a, r, n->chunk, &ref, owner);
+			held(a, r, n->chunk, n->data_len, &ref, owner);
 		}
 	}
 	TAILQ_REMOVE(&t->requests, r, link);
@@ -406,30 +419,118 @@ bool cl_aux_holds_ref(struct cl_aux *a, uint64_t chunk, struct cl_chunk_ref *out
 	return known;
 }
 
-struct cl_aux_pins *cl_aux_holds_pin(struct cl_aux *a, const uint64_t *chunks, uint32_t n)
+/* lock held. */
+static struct hold *vouched(struct aux_holds *t, uint64_t chunk, uint64_t doubt)
+{
+	struct hold *h = *find(t, chunk);
+
+	return h && h->state == HELD && h->doubt == doubt ? h : NULL;
+}
+
+/* lock held: 0, or as cl_aux_holds_pin. */
+static int may_refer(struct aux_holds *t, const struct fp_auxw_piece *p, uint64_t doubt)
+{
+	const struct hold *h = vouched(t, p->chunk, doubt);
+
+	if (!h)
+		return -EAGAIN;
+	return p->at <= h->data_bytes && p->len_bytes <= h->data_bytes - p->at ? 0 : -ERANGE;
+}
+
+static struct cl_aux_pins *pins_new(uint32_t n)
 {
 	struct cl_aux_pins *pins = malloc(sizeof(*pins) + n * sizeof(pins->chunk[0]));
-	struct aux_holds *t = a->holds;
-	bool all = true;
 
-	if (!pins)
-		return NULL;
-	pthread_mutex_lock(&t->lock);
-	for (uint32_t i = 0; i < n && all; i++) {
-		struct hold *h = *find(t, chunks[i]);
-
-		all = h && h->state == HELD;
-	}
-	for (uint32_t i = 0; i < n && all; i++)
-		(*find(t, chunks[i]))->pins++;
-	pthread_mutex_unlock(&t->lock);
-	if (!all) {
-		free(pins);
-		return NULL;
-	}
-	pins->n = n;
-	memcpy(pins->chunk, chunks, n * sizeof(pins->chunk[0]));
+	if (pins)
+		pins->n = 0;
 	return pins;
+}
+
+/* lock held: a chunk that is held. */
+static void pin_one(struct aux_holds *t, struct cl_aux_pins *pins, uint64_t chunk)
+{
+	(*find(t, chunk))->pins++;
+	pins->chunk[pins->n++] = chunk;
+}
+
+int cl_aux_holds_pin(struct cl_aux *a, const struct fp_auxw_piece *pieces, uint32_t n, struct cl_aux_pins **out)
+{
+	uint64_t doubt = atomic_load(&a->m->doubt);
+	struct cl_aux_pins *pins = NULL;
+	struct aux_holds *t = a->holds;
+	uint32_t stored = 0;
+	int rc = 0;
+
+	*out = NULL;
+	for (uint32_t i = 0; i < n; i++)
+		stored += pieces[i].kind == FP_AUXW_PIECE_STORED;
+	if (stored == 0)
+		return 0;
+	pins = pins_new(stored);
+	if (!pins)
+		return -ENOMEM;
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		if (pieces[i].kind == FP_AUXW_PIECE_STORED)
+			rc = may_refer(t, &pieces[i], doubt);
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		if (pieces[i].kind == FP_AUXW_PIECE_STORED && (pins->n == 0 || pins->chunk[pins->n - 1] != pieces[i].chunk))
+			pin_one(t, pins, pieces[i].chunk);
+	pthread_mutex_unlock(&t->lock);
+	if (rc < 0)
+		free(pins);
+	else
+		*out = pins;
+	return rc;
+}
+
+bool cl_aux_pins_good(struct cl_mount *m, const struct cl_aux_pins *pins)
+{
+	struct aux_holds *t = m->aux ? m->aux->holds : NULL;
+	uint64_t doubt = atomic_load(&m->doubt);
+	bool good = true;
+
+	if (!pins || !t)
+		return true;
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < pins->n && good; i++)
+		good = vouched(t, pins->chunk[i], doubt) != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return good;
+}
+
+/* Pins on the same chunks as they are held now: those of a session before count no more. NULL: one is not; no memory. */
+static struct cl_aux_pins *pin_anew(struct aux_holds *t, const struct cl_aux_pins *old, uint64_t doubt)
+{
+	struct cl_aux_pins *pins = pins_new(old->n);
+	bool all = pins != NULL;
+
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < old->n && all; i++)
+		all = vouched(t, old->chunk[i], doubt) != NULL;
+	for (uint32_t i = 0; i < old->n && all; i++)
+		pin_one(t, pins, old->chunk[i]);
+	pthread_mutex_unlock(&t->lock);
+	if (all)
+		return pins;
+	free(pins);
+	return NULL;
+}
+
+bool cl_aux_pins_check(struct cl_mount *m, struct cl_aux_pins **pins)
+{
+	struct cl_aux_pins *old = *pins, *fresh = NULL;
+	bool wrong;
+
+	if (cl_aux_pins_good(m, old))
+		return true;
+	if (cl_aux_holds_ask(m->aux, old->chunk, old->n, 0, &wrong) == 0)
+		fresh = pin_anew(m->aux->holds, old, atomic_load(&m->doubt));
+	if (!fresh)
+		return false;
+	cl_aux_pins_put(m, old);
+	*pins = fresh;
+	return true;
 }
 
 void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins)
@@ -452,16 +553,24 @@ void cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins)
 	free(pins);
 }
 
-int cl_aux_holds_ask(struct cl_aux *a, const uint64_t *chunks, uint32_t n, uint64_t file_serial)
+int cl_aux_holds_ask(struct cl_aux *a, const uint64_t *chunks, uint32_t n, uint64_t file_serial, bool *wrong)
 {
 	Fp__Hold msg = FP__HOLD__INIT;
+	Fp__HoldReply *reply = NULL;
 	uint8_t *packed = NULL;
 	size_t len = 0;
 	int rc;
 
+	*wrong = false;
 	msg.n_ids = n;
 	msg.ids = (uint64_t *)chunks;
 	rc = cl_aux_ask_holding(a, FP__MSG_TYPE__MSG_HOLD, &msg.base, file_serial, ASK_MS, &packed, &len);
+	if (rc == 0 && (reply = fp__hold_reply__unpack(NULL, len, packed))) {
+		pthread_mutex_lock(&a->holds->lock);
+		*wrong = reply->n_gone > 0 && file_serial > a->holds->let_go_serial;
+		pthread_mutex_unlock(&a->holds->lock);
+		fp__hold_reply__free_unpacked(reply, NULL);
+	}
 	free(packed);
 	return rc;
 }
@@ -490,6 +599,8 @@ bool cl_aux_holds_release_all(struct cl_aux *a)
 		let_go(a, h);
 		any = true;
 	}
+	if (any)
+		note_let_go(a);
 	unlock(a);
 	return any;
 }
@@ -563,6 +674,7 @@ void cl_aux_session_new(struct cl_mount *m)
 	pthread_mutex_lock(&t->lock);
 	t->nout = 0;
 	forget_unpinned(t);
+	note_let_go(m->aux);
 	for (uint32_t i = 0; i < BUCKETS; i++)
 		for (struct hold *h = t->bucket[i]; h; h = h->next)
 			n++;

@@ -2,9 +2,11 @@
  * Chunks on their way to the store: from cl_aux_submit to the checked result.
  *
  * Store threads submit and give results back; answers come on the link thread. A job has two buffers in the region from when it is sent until it is done, when
- * what the result does not need goes back at once. What a result refers to is held before anybody sees it: if the manager has let a chunk go
- * meanwhile (a new session, holds released at space pressure), it is asked again on a service thread, and when a chunk is gone the job is sent once more, with
- * the word that nothing stored is to be referred to. That can be done at any time, because the pages are still there; it costs the duplicate.
+ * what the result does not need goes back at once. What a result refers to is held, and vouched for, before anybody sees it: if that is not sure (a
+ * new session, holds released at space pressure, a benefactor that went away: holds.h), the manager is asked again on a service thread. If it does not vouch for
+ * a chunk, or does not answer, the job is sent once more, with the word that nothing stored is to be referred to. That can be done at any time, because the
+ * pages are still there; it costs the duplicate. An aux-app that named a place beyond the end of a chunk, or a chunk that is not there although it was
+ * never let go, has failed.
  *
  * A result that makes no sense, or a host that dies with the job, sends it again; after TRIES_MAX the chunk is stored as it came, should each
  * host die of it without anybody to blame. But not where something is required of the data (required.c): then its write fails. For the same reason each
@@ -29,7 +31,9 @@ struct out_call {
 	uint32_t cap_bytes;            /* of each; 0: given back */
 	uint64_t kept_off, kept_bytes; /* what the result lies in */
 	void *copy;                    /* of the answer */
-	bool no_stored;                /* what it referred to was gone */
+	bool no_stored;                /* what it referred to was not vouched for */
+	bool wrong;                    /* … and should not have been named, by wrong_app (as in auxwire.h) */
+	uint32_t stored_app, wrong_app;
 };
 
 static struct out_call *out_of_call(struct aux_call *c)
@@ -145,11 +149,13 @@ static void as_it_came(struct cl_aux *a, struct out_call *o, int err)
 	hand_over(a, o);
 }
 
-/* A chunk that the result refers to is gone. */
-static void without_stored(struct cl_aux *a, struct out_call *o)
+/* The manager does not vouch for a chunk that the result refers to. No host has died of it: no try is counted. */
+static void without_stored(struct cl_aux *a, struct out_call *o, bool wrong)
 {
 	clear_result(o);
 	o->no_stored = true;
+	o->wrong = wrong;
+	o->wrong_app = o->stored_app;
 	cl_aux_call_resubmit(a, &o->call);
 }
 
@@ -158,24 +164,26 @@ static uint32_t stored_chunks(const struct cl_aux_job *job, uint64_t *ids)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < job->npieces; i++)
-		if (job->pieces[i].kind == FP_AUXW_PIECE_STORED)
+		if (job->pieces[i].kind == FP_AUXW_PIECE_STORED && (n == 0 || ids[n - 1] != job->pieces[i].chunk))
 			ids[n++] = job->pieces[i].chunk;
 	return n;
 }
 
-/* Service thread: chunks that the result refers to are not held, or not any more. */
+/* Service thread: chunks that the result refers to are not held, or were vouched for too long ago. */
 static void hold_again(struct cl_aux *a, struct aux_task *t)
 {
 	struct out_call *o = out_of_task(t);
+	struct cl_aux_job *job = o->job;
 	uint64_t ids[FP_AUXW_PIECES_MAX];
-	uint32_t n = stored_chunks(o->job, ids);
+	bool wrong;
+	int rc = cl_aux_holds_ask(a, ids, stored_chunks(job, ids), job->file_serial, &wrong);
 
-	if (cl_aux_holds_ask(a, ids, n, o->job->file_serial) == 0)
-		o->job->pins = cl_aux_holds_pin(a, ids, n);
-	if (o->job->pins)
+	if (rc == 0)
+		rc = cl_aux_holds_pin(a, job->pieces, job->npieces, &job->pins);
+	if (rc == 0)
 		hand_over(a, o);
 	else
-		without_stored(a, o);
+		without_stored(a, o, wrong || rc == -ERANGE);
 }
 
 static void log_refusal(struct cl_aux *a, const struct fp_auxw_out_done *d, const struct cl_aux_job *job)
@@ -224,19 +232,30 @@ static bool is_complete(struct cl_aux *a, struct out_call *o, const struct fp_au
 	return false;
 }
 
+/* Link thread: cl_aux_failed is not for others. */
+static void blame(struct cl_aux *a, struct out_call *o)
+{
+	int app = o->wrong_app > 0 && o->wrong_app <= a->napps ? (int)o->wrong_app - 1 : -1;
+
+	o->wrong = false;
+	cl_aux_failed(a, app, "it referred to a stored chunk that is not there, or is shorter");
+}
+
 static void take_result(struct cl_aux *a, struct out_call *o, const struct fp_auxw_out_done *d)
 {
 	struct cl_aux_job *job = o->job;
 	uint64_t ids[FP_AUXW_PIECES_MAX];
-	uint32_t n = stored_chunks(job, ids);
+	int rc;
 
-	if (n > 0 && o->no_stored) {
+	if (o->wrong)
+		blame(a, o);
+	if (o->no_stored && stored_chunks(job, ids) > 0) {
 		bad_answer(a, o, &d->h);
 		return;
 	}
-	if (n > 0)
-		job->pins = cl_aux_holds_pin(a, ids, n);
-	if (n > 0 && !job->pins) {
+	o->stored_app = d->stored_app;
+	rc = cl_aux_holds_pin(a, job->pieces, job->npieces, &job->pins);
+	if (rc < 0) {
 		o->task.run = hold_again;
 		cl_aux_task_post(a, &o->task);
 		return;
@@ -306,6 +325,7 @@ void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job)
 		return;
 	}
 	o->job = job;
+	o->no_stored = job->no_stored;
 	o->cap_bytes = (job->len_bytes + AUX_UNIT_BYTES - 1) / AUX_UNIT_BYTES * AUX_UNIT_BYTES + AUX_UNIT_BYTES;
 	o->call = (struct aux_call){ .kind = AUX_OUT, .send = send_out, .done = out_done };
 	cl_aux_call_submit(a, &o->call); /* nobody left to take it: done at once */

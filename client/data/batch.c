@@ -123,6 +123,7 @@ static void begin(struct cl_batch *t, struct cl_file *f)
 	t->msg.ino = f->inode->ino;
 	t->msg.mtime_ns = f->mtime_ns;
 	t->msg.kill_suidgid = f->kill_suidgid;
+	t->msg.anyway = t->anyway;
 	t->file = f;
 	t->refers = t->done = t->late = t->left = false;
 	t->nbufs = t->note_bytes = 0;

@@ -42,7 +42,7 @@ static uint32_t pieces_max(const struct cl_wbuf *b)
 	return ((b->file->window_bytes + (1u << 20) - 1) >> 20) * CL_SLICES_PER_MIB;
 }
 
-int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct cl_wbuf *b))
+int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, bool no_stored, void (*ready)(struct cl_wbuf *b))
 {
 	struct cl_packed *k = calloc(1, sizeof(*k));
 	uint64_t base = b->win * b->file->window_bytes;
@@ -52,6 +52,7 @@ int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct 
 	k->b = b;
 	k->job.ino = b->file->inode->ino;
 	k->job.file_serial = b->file->inode->aux_serial;
+	k->job.no_stored = no_stored;
 	k->job.whole = is_whole(b);
 	k->job.file_off = k->job.whole ? base + b->range[0].off : base;
 	k->job.len_bytes = b->chunk_len;

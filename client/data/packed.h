@@ -38,9 +38,9 @@ struct cl_packed {
 
 /*
  * inode->lock held: give a SEALED buffer to the aux-apps. ready(b) is called when they are done with it, on a thread of aux/, maybe before this returns;
- * it must not block. -ENOMEM: nothing was done.
+ * it must not block. no_stored: nothing of it may be referred to in stored chunks. -ENOMEM: nothing was done.
  */
-int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, void (*ready)(struct cl_wbuf *b));
+int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, bool no_stored, void (*ready)(struct cl_wbuf *b));
 /*
  * Take the result over, after ready; blocks on I/O where stored chunks are to be compared with. Store threads. 0: once. 1: what was said of the data is not so, and the
  * aux-apps have it again: ready is called again, and the buffer may be gone already. An error is the file's: an aux-app refused the data (logged by aux/), or what it

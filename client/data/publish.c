@@ -13,10 +13,46 @@
 #include "client/data/batch.h"
 #include "client/data/internal.h"
 
+#define AWAY_MS 300u /* until the next look whether a benefactor is back */
+
+static bool is_bad(const Fp__CommitReply *r, uint64_t chunk)
+{
+	for (size_t i = 0; i < r->n_bad_chunks; i++)
+		if (r->bad_chunks[i] == chunk)
+			return true;
+	return false;
+}
+
+/*
+ * inode->lock held: stored chunks that slices named can't be read. When the pages of these windows were given back the manager vouched for them (store.c), so they
+ * have become bad since; nobody has the bytes any more. The rest of the commit is good.
+ */
+static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp__CommitReply *r)
+{
+	uint64_t lost = 0, first = UINT64_MAX;
+
+	for (size_t i = 0; i < t->msg.n_slices; i++) {
+		const Fp__Slice *s = &t->slice[i];
+		uint64_t off = s->win * f->window_bytes + s->off;
+
+		if (s->chunk == 0 || !is_bad(r, s->chunk))
+			continue;
+		lost += s->len;
+		if (off < first)
+			first = off;
+	}
+	if (!f->error)
+		f->error = -EIO;
+	cl_data_lost(f->data, lost, "inode %llu: %llu bytes from %llu on are the same as stored ones that are damaged or on a benefactor that is away: write them again (fpctl status)",
+		     (unsigned long long)f->inode->ino, (unsigned long long)lost, (unsigned long long)first);
+}
+
 /* inode->lock held: the manager has these. */
 static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitReply *r)
 {
 	cl_map_changed(f, r);
+	if (r->n_bad_chunks > 0)
+		bad_references(f, t, r);
 	if (t->refers)
 		f->others_version = 0; /* the chunks may be anybody's */
 	for (size_t i = 0; i < t->nbufs; i++) {
@@ -65,12 +101,18 @@ static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
 	t->one_window = true;
 }
 
-/* inode->lock held. */
-static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
+/* inode->lock held. True: the buffers are there as before. */
+static bool not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
 	if (rc == -EFBIG) {
 		too_many_pieces(f, t);
-		return;
+		return true;
+	}
+	if (rc == FP_EAWAY || (rc == -EINVAL && !t->one_window)) {
+		for (size_t i = 0; i < t->nbufs; i++)
+			t->buf[i]->committing = false;
+		t->one_window |= rc == -EINVAL; /* one that is wrong shall not take the others with it */
+		return true;
 	}
 	for (size_t i = 0; i < t->nbufs; i++) {
 		t->buf[i]->committing = false;
@@ -82,15 +124,16 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 	else
 		cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino,
 				   fp_strerror(rc));
+	return !refused(rc);
 }
 
-/* inode->lock held: a commit that nobody waits for any more has been answered. */
-static void answered_late(struct cl_file *f, struct cl_batch *t, int status)
+/* inode->lock held: a commit that nobody waits for any more has been answered. kept: not_committed. */
+static void answered_late(struct cl_file *f, struct cl_batch *t, bool kept)
 {
 	uint64_t lost = 0;
 
 	f->commit_late = false;
-	if (status < 0 && !refused(status) && f->inode->handles == 0)
+	if (kept && f->inode->handles == 0)
 		for (size_t i = 0; i < t->nbufs; i++) { /* no close will try again */
 			lost += t->buf[i]->nranges > 0 ? t->buf[i]->counted_bytes : 0;
 			cl_file_drop_buf(f, t->win[i], t->buf[i]);
@@ -108,7 +151,7 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 	struct cl_file *f = t->file;
 	struct cl_mount *m = f->data->m;
 	struct cl_inode *inode = f->inode;
-	bool left;
+	bool left, kept = false;
 
 	pthread_mutex_lock(&inode->lock);
 	left = t->left;
@@ -116,13 +159,13 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 		t->late = true;
 	} else {
 		if (status < 0)
-			not_committed(f, t, status);
+			kept = not_committed(f, t, status);
 		else
 			committed(f, t, (const Fp__CommitReply *)reply);
-		t->rc = status < 0 && status != -EFBIG ? status : 1; /* too many pieces: there is more to try */
+		t->rc = status < 0 && status != -EFBIG && status != -EINVAL ? status : 1; /* too many pieces, one bad window: there is more to try */
 		t->done = true;
 		if (left)
-			answered_late(f, t, status);
+			answered_late(f, t, kept);
 	}
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&inode->lock); /* t may be gone from here on, unless it was left */
@@ -158,6 +201,21 @@ static int commit_batch(struct cl_file *f, struct cl_batch *t, bool durable)
 	return -ETIMEDOUT;
 }
 
+/*
+ * inode->lock held: what the commit refers to is on a benefactor that is away. It may be only starting again; until then it is not known whether the data is
+ * there. Then, or after the deadline, 1: on. In the end it is told anyway, so that it is there when the benefactor is, and the file has an error.
+ */
+static int wait_away(struct cl_file *f, struct cl_batch *t, uint64_t deadline_ms)
+{
+	uint64_t now_ms = fp_now_ms();
+
+	FP_LOG_EVERY(5000, FP_LOG_WARN, "inode %llu: %s", (unsigned long long)f->inode->ino, fp_strerror(FP_EAWAY));
+	t->anyway = now_ms >= deadline_ms || atomic_load(&f->data->stopping);
+	if (!t->anyway)
+		(void)cl_file_wait(f, now_ms + AWAY_MS < deadline_ms ? now_ms + AWAY_MS : deadline_ms);
+	return 1;
+}
+
 /* inode->lock held. */
 static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 {
@@ -171,9 +229,11 @@ static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 		return -ENOMEM;
 	rc = cl_map_begin(f, deadline_ms);
 	if (rc == 0) {
-		do
+		do {
 			rc = commit_batch(f, t, durable);
-		while (rc == 1);
+			if (rc == FP_EAWAY && !t->left)
+				rc = wait_away(f, t, deadline_ms);
+		} while (rc == 1);
 		if (t->left)
 			return rc;
 		cl_map_end(f);

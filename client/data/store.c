@@ -9,6 +9,11 @@
  *
  * If aux-apps are declared, the buffer comes here by way of them (packed.h), and what is stored may be other bytes than its pages, or nothing. Their result is
  * taken over once: a second attempt elsewhere stores the same.
+ *
+ * A buffer that refers to stored chunks in place of its own bytes gives its pages back only while the manager vouches for all of these chunks (cl_aux_pins_good).
+ * A benefactor that died since the aux-apps compared has them ask again, before and after the write; what is not vouched for any more sends the
+ * buffer to the aux-apps once more, to be stored without referring to anything. Rejected: to keep the pages until the commit, which may be
+ * as long as the file is open.
  */
 #include <assert.h>
 #include <errno.h>
@@ -155,9 +160,15 @@ static bool session_is_old(const struct cl_wbuf *b, uint64_t chunk)
 	return (uint32_t)(chunk >> 32) != cl_core_session(b->file->data->m);
 }
 
+/* What b refers to in place of its own bytes is there, and can be read. */
+static bool may_let_go(const struct cl_wbuf *b)
+{
+	return !b->packed || cl_aux_pins_good(b->file->data->m, b->packed->pins);
+}
+
 /*
  * The record is on the benefactor. False: under a session that has been forgotten meanwhile; asked with the lock held, because cl_data_session_new, which
- * comes after the new number, looks at each file once.
+ * comes after the new number, looks at each file once. Or b refers to what may not be there: it is to be done again.
  */
 static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t bnf)
 {
@@ -170,7 +181,7 @@ static bool stored(struct cl_wbuf *b, const struct fp_record_header *h, uint32_t
 
 	cl_space_done(d, &b->resv);
 	pthread_mutex_lock(&inode->lock);
-	if (session_is_old(b, h->chunk)) {
+	if (session_is_old(b, h->chunk) || !may_let_go(b)) {
 		pthread_mutex_unlock(&inode->lock);
 		return false;
 	}
@@ -324,15 +335,44 @@ static int next_chunk(struct cl_data *d, uint64_t *chunk)
 	return 0;
 }
 
+static void ready(struct cl_wbuf *b)
+{
+	cl_store_post(b->file->data, b);
+}
+
+/* True: what b refers to is good. Else it goes to the aux-apps again, or has failed, and is not the caller's any more. */
+static bool references_are_good(struct cl_wbuf *b)
+{
+	struct cl_data *d = b->file->data;
+	struct cl_inode *inode = b->file->inode;
+	struct cl_packed *old = b->packed;
+	int rc;
+
+	if (!old || !old->refers || cl_aux_pins_check(d->m, &old->pins))
+		return true;
+	FP_LOG_EVERY(1000, FP_LOG_INFO, "inode %llu: what was found stored is damaged or on a benefactor that is away: it is stored once more",
+		     (unsigned long long)inode->ino);
+	pthread_mutex_lock(&inode->lock);
+	b->packed = NULL;
+	rc = cl_packed_submit(d, b, true, ready);
+	pthread_mutex_unlock(&inode->lock); /* b may be gone from here on, unless rc < 0 */
+	cl_packed_free(d, old);
+	if (rc < 0)
+		failed(b, rc);
+	return false;
+}
+
 /* Zeros and duplicates only: nothing is written. */
 static void store_nothing(struct cl_wbuf *b)
 {
 	struct cl_data *d = b->file->data;
 	struct fp_record_header h;
 
-	do
+	do {
+		if (!references_are_good(b))
+			return;
 		h.chunk = (uint64_t)cl_core_session(d->m) << 32;
-	while (!stored(b, &h, 0));
+	} while (!stored(b, &h, 0));
 }
 
 /* The aux-apps' result, when b is here for the first time: true if there is something to store. */
@@ -374,6 +414,8 @@ static void store_run(struct cl_job *job)
 		b->deadline_ms = cl_deadline(d);
 	sum_pages(b, &h);
 	do {
+		if (!references_are_good(b))
+			return;
 		if (!b->resv.lease)
 			rc = reserve_again(b);
 		if (rc < 0)
@@ -399,11 +441,6 @@ void cl_store_post(struct cl_data *d, struct cl_wbuf *b)
 	cl_jobs_post(d->jobs, &b->job, false);
 }
 
-static void ready(struct cl_wbuf *b)
-{
-	cl_store_post(b->file->data, b);
-}
-
 static void no_memory_run(struct cl_job *job)
 {
 	failed((struct cl_wbuf *)job, -ENOMEM);
@@ -416,7 +453,7 @@ void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b)
 		return;
 	}
 	b->losses = atomic_load(&d->losses); /* chunks that are referred to may be lost from here on */
-	if (cl_packed_submit(d, b, ready) < 0) {
+	if (cl_packed_submit(d, b, false, ready) < 0) {
 		b->job.run = no_memory_run;
 		cl_jobs_post(d->jobs, &b->job, false);
 	}

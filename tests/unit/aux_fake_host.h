@@ -122,6 +122,7 @@ static inline void refer(struct answer *a, const struct fp_auxw_chunk_out *c)
 
     a->d.npieces = 2;
     a->d.new_bytes = 65536;
+    a->d.stored_app = 1;
     add(a, p, sizeof p);
 }
 
@@ -165,7 +166,7 @@ static inline void chunk(const struct fp_auxw_chunk_out *c)
         hang();
     if (every("leak=", n))
         leak();
-    if (strstr(words, "refer") && !(c->flags & FP_AUXW_OUT_NO_STORED))
+    if (strstr(words, "refer") && (!(c->flags & FP_AUXW_OUT_NO_STORED) || strstr(words, "stubborn")))
         refer(&a, c);
     else if (strstr(words, "code") && !left_out)
         code(&a, c, (const uint32_t *)(c + 1));

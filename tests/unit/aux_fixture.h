@@ -22,7 +22,9 @@
 
 /* -------------------------------------------------------------- the manager: holds chunks, or not */
 
-static atomic_bool manager_has_it;
+static atomic_bool manager_has_it, manager_knows_it; /* knows it: but does not vouch for it */
+static atomic_uint manager_data_len = CHUNK;
+static atomic_bool manager_silent;
 static atomic_uint manager_asked, manager_released;
 static atomic_bool manager_waits; /* before it answers */
 
@@ -32,6 +34,7 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
 {
     const Fp__Hold *h = (const Fp__Hold *)msg;
     Fp__HoldReply reply = FP__HOLD_REPLY__INIT;
+    uint32_t data_len[4];
 
     (void)m;
     assert_int_equal(type, FP__MSG_TYPE__MSG_HOLD);
@@ -42,9 +45,15 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         while (atomic_load(&manager_waits))
             usleep(1000);
         reply.ids = h->ids;
-        reply.n_ids = atomic_load(&manager_has_it) ? h->n_ids : 0;
+        reply.n_ids = reply.n_data_len = atomic_load(&manager_has_it) ? h->n_ids : 0;
+        for (size_t i = 0; i < reply.n_ids; i++)
+            data_len[i] = atomic_load(&manager_data_len);
+        reply.data_len = data_len;
+        reply.gone = h->ids;
+        reply.n_gone = atomic_load(&manager_knows_it) ? 0 : h->n_ids - reply.n_ids;
     }
-    cb(arg, 0, &reply.base);
+    if (!atomic_load(&manager_silent))
+        cb(arg, 0, &reply.base);
 }
 
 /* -------------------------------------------------------------- the mount */
@@ -112,10 +121,11 @@ static inline uint8_t byte_at(const struct job *j, uint32_t i)
     return (uint8_t)(j->seed + i * 7 + (i >> 9));
 }
 
-static inline void submit(struct job *j, uint8_t seed, uint32_t len)
+static inline void submit_of(struct job *j, uint8_t seed, uint32_t len, uint64_t serial)
 {
     memset(j, 0, sizeof *j);
     j->seed = seed;
+    j->job.file_serial = serial;
     j->job.len_bytes = len;
     j->job.npages = (len + 65535) / 65536;
     j->job.whole = true;
@@ -125,6 +135,11 @@ static inline void submit(struct job *j, uint8_t seed, uint32_t len)
     for (uint32_t i = 0; i < len; i++)
         j->pages[i / 65536][i % 65536] = byte_at(j, i);
     cl_aux_submit(&mount_, &j->job);
+}
+
+static inline void submit(struct job *j, uint8_t seed, uint32_t len)
+{
+    submit_of(j, seed, len, 0);
 }
 
 static inline void wait_done(struct job *j)

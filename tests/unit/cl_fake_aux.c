@@ -32,6 +32,8 @@ int __wrap_cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages,
 bool __wrap_cl_aux_held(struct cl_mount *m, uint64_t chunk, struct cl_chunk_ref *out);
 void __wrap_cl_aux_lied(struct cl_mount *m, uint32_t app, const char *what);
 bool __wrap_cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages);
+bool __wrap_cl_aux_pins_good(struct cl_mount *m, const struct cl_aux_pins *pins);
+bool __wrap_cl_aux_pins_check(struct cl_mount *m, struct cl_aux_pins **pins);
 void __wrap_cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins);
 void __wrap_cl_aux_session_new(struct cl_mount *m);
 bool __wrap_cl_aux_release_holds(struct cl_mount *m);
@@ -39,6 +41,7 @@ bool __wrap_cl_aux_release_holds(struct cl_mount *m);
 struct fake_aux fake_aux;
 
 struct cl_aux_pins {
+    unsigned doubt;
     uint32_t n;
     uint64_t chunk[FP_AUXW_PIECES_MAX];
 };
@@ -226,6 +229,7 @@ static bool pin(struct cl_aux_job *job, uint64_t chunk)
         return false;
     if (!p) {
         p = job->pins = calloc(1, sizeof *p);
+        p->doubt = atomic_load(&fake_aux.doubt);
         atomic_fetch_add(&fake_aux.pins, 1);
     }
     p->chunk[p->n++] = chunk;
@@ -241,13 +245,13 @@ static uint32_t duplicate(struct rnd *r, struct cl_aux_job *job, const uint8_t *
     *out = (struct fp_auxw_piece){.kind = FP_AUXW_PIECE_ZERO};
     if (len >= fake_aux.piece_min && len > 0)
         return len;
-    if (which == 0 || fake_aux.always) {
+    if (which == 0 || fake_aux.always || job->no_stored) {
         *out = (struct fp_auxw_piece){.kind = FP_AUXW_PIECE_SAME};
         len = found_in(fresh, nfresh, p, n, &out->at);
         if (len >= fake_aux.piece_min && len > 0)
             return len;
     }
-    for (uint32_t i = 0; i < nknown && (which == 1 || fake_aux.always); i++) {
+    for (uint32_t i = 0; i < nknown && (which == 1 || fake_aux.always) && !job->no_stored; i++) {
         const struct data *k = &known[fake_aux.always ? i : rnd_below(r, nknown)];
 
         *out = (struct fp_auxw_piece){.kind = FP_AUXW_PIECE_STORED, .chunk = k->id};
@@ -450,6 +454,7 @@ void __wrap_cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job)
 
     (void)m;
     WORLD_CHECK(job->done && job->status == 0 && !job->priv);
+    atomic_fetch_add(&fake_aux.again, job->no_stored);
     atomic_fetch_add(&fake_aux.jobs, 1);
     atomic_fetch_add(&alive, 1);
     fake_aux.last_whole = job->whole;
@@ -552,6 +557,24 @@ bool __wrap_cl_aux_hides(struct cl_mount *m, const struct fp_auxw_stage *stages,
 {
     (void)m;
     return nstages > 0 && stages && fake_aux.hides;
+}
+
+bool __wrap_cl_aux_pins_good(struct cl_mount *m, const struct cl_aux_pins *pins)
+{
+    (void)m;
+    return !pins || pins->doubt == atomic_load(&fake_aux.doubt);
+}
+
+bool __wrap_cl_aux_pins_check(struct cl_mount *m, struct cl_aux_pins **pins)
+{
+    unsigned doubt = atomic_load(&fake_aux.doubt);
+
+    if (__wrap_cl_aux_pins_good(m, *pins))
+        return true;
+    if (atomic_load(&fake_aux.distrust))
+        return false;
+    (*pins)->doubt = doubt;
+    return true;
 }
 
 void __wrap_cl_aux_pins_put(struct cl_mount *m, struct cl_aux_pins *pins)

@@ -33,7 +33,10 @@ struct fake_aux {
     struct cl_chunk_ref lie_ref; /* where lie_chunk is; len_bytes 0: that is not known */
     atomic_uint lied;            /* calls of cl_aux_lied */
     struct fp_envelope envelope; /* of the chunk that the world has looked at last */
+    atomic_uint doubt;           /* changes: what is pinned is to be asked about again */
+    atomic_bool distrust;        /* … and is not vouched for any more */
     /* counted: */
+    atomic_uint again;           /* jobs that must not refer to anything */
     atomic_uint jobs, coded, decoded, nothing, stored_pieces, same_pieces, zero_pieces, pins;
     atomic_uint told;            /* calls of cl_aux_stored */
     atomic_uint last_whole;      /* of the last job */

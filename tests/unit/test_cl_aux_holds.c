@@ -25,6 +25,7 @@
 
 #define CHUNKS  1024u /* numbers that its table is exact for */
 #define LATER   8u
+#define LEN     4096u /* of data, in each chunk */
 
 static bool exists[CHUNKS], is_held[CHUNKS];
 static uint64_t nreleased, recalled;
@@ -40,6 +41,7 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 
 	fp__hold_reply__init(r);
 	r->ids = malloc((h->n_ids + 1) * sizeof(*r->ids));
+	r->data_len = malloc((h->n_ids + 1) * sizeof(*r->data_len));
 	for (size_t i = 0; i < h->n_ids; i++) {
 		uint64_t id = h->ids[i];
 
@@ -49,6 +51,7 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 				is_held[id] = false;
 		} else if (id >= CHUNKS || exists[id]) {
 			r->ids[r->n_ids++] = id;
+			r->data_len[r->n_data_len++] = LEN;
 			if (id < CHUNKS)
 				is_held[id] = true;
 		}
@@ -140,12 +143,18 @@ static void file_close(struct file *f, int i)
 
 static void hold(uint64_t chunk, uint64_t serial)
 {
-	assert_int_equal(cl_aux_holds_ask(&aux, &chunk, 1, serial), 0);
+	bool wrong;
+
+	assert_int_equal(cl_aux_holds_ask(&aux, &chunk, 1, serial, &wrong), 0);
 }
 
 static struct cl_aux_pins *pin(uint64_t chunk)
 {
-	return cl_aux_holds_pin(&aux, &chunk, 1);
+	struct fp_auxw_piece p = { .kind = FP_AUXW_PIECE_STORED, .len_bytes = LEN, .chunk = chunk };
+	struct cl_aux_pins *pins;
+
+	(void)cl_aux_holds_pin(&aux, &p, 1, &pins);
+	return pins;
 }
 
 /* -------------------------------------------------------------- tests */
@@ -324,6 +333,7 @@ static void test_the_table_is_bounded(void **state)
 	struct cl_aux_pins *first;
 	struct file f;
 	uint64_t serial;
+	bool wrong;
 
 	(void)state;
 	file_init(&f, 1);
@@ -333,7 +343,7 @@ static void test_the_table_is_bounded(void **state)
 	for (uint64_t n = 0; n < CL_AUX_HOLDS_MAX + MORE; n += 4096) {
 		for (uint64_t i = 0; i < 4096; i++)
 			ids[i] = CHUNKS + n + i;
-		assert_int_equal(cl_aux_holds_ask(&aux, ids, 4096, serial), 0);
+		assert_int_equal(cl_aux_holds_ask(&aux, ids, 4096, serial, &wrong), 0);
 	}
 	assert_in_range(nreleased, MORE, MORE + 4096);
 	assert_null(pin(CHUNKS)); /* the oldest */

@@ -170,42 +170,6 @@ static void test_refusal_is_the_writers_error(void **state)
     end();
 }
 
-static void test_references_are_held_before_they_are_handed_over(void **state)
-{
-    (void)state;
-    struct cl_aux_pins *pins;
-    struct job j;
-
-    assert_int_equal(begin("fake x=refer"), 0);
-    atomic_store(&manager_has_it, true);
-    submit(&j, 1, CHUNK);
-    wait_done(&j);
-    assert_int_equal(j.job.npieces, 2);
-    assert_int_equal(j.job.new_bytes, 65536);
-    assert_non_null(j.job.pins);
-    assert_int_equal(atomic_load(&manager_asked), 1);
-    pins = j.job.pins;
-    j.job.pins = NULL;
-    fini(&j);
-    assert_false(cl_aux_release_holds(&mount_)); /* pinned */
-    cl_aux_pins_put(&mount_, pins);
-    assert_true(cl_aux_release_holds(&mount_));
-    assert_int_equal(atomic_load(&manager_released), 1);
-    end();
-}
-
-static void test_references_to_what_is_gone_are_not(void **state)
-{
-    (void)state;
-    assert_int_equal(begin("fake x=refer"), 0);
-    atomic_store(&manager_has_it, false);
-    run_jobs(assert_as_it_came);
-    end();
-    assert_int_equal(begin("fake x=refer-code-required"), 0); /* they pass the chain once more */
-    run_jobs(assert_coded);
-    end();
-}
-
 static void test_a_start_that_fails_says_why(void **state)
 {
     (void)state;
@@ -293,8 +257,6 @@ int main(void)
         cmocka_unit_test(test_calls_beyond_their_deadline_end_the_host),
         cmocka_unit_test(test_a_host_that_leaks_is_started_again),
         cmocka_unit_test(test_refusal_is_the_writers_error),
-        cmocka_unit_test(test_references_are_held_before_they_are_handed_over),
-        cmocka_unit_test(test_references_to_what_is_gone_are_not),
         cmocka_unit_test(test_a_start_that_fails_says_why),
         cmocka_unit_test(test_decode_by_the_declared_host),
         cmocka_unit_test(test_decode_survives_any_number_of_killed_hosts),
