@@ -361,6 +361,7 @@ static void test_recall_asks_those_who_hold_something(void **state)
     fix_hello_client(&f, holder, 0, NULL);
     fix_hello_client(&f, other, 0, NULL);
     fix_tick(&f, 5000);
+    fix_keepalive(&f);
     assert_false(recall(holder)); /* nobody holds anything */
     assert_false(recalling());
     assert_int_equal(hold_as(holder, 0, &a, 1, false), 1);
