@@ -110,6 +110,7 @@ static void recall_answered(struct mgr_core *c, struct mgr_session *s)
 /* Adds it to the answer, if it may be referred to. */
 static int hold_one(struct mgr_core *c, const struct mgr_req *rq, uint64_t chunk, Fp__HoldReply *r)
 {
+    Fp__ChunkNote *n;
     struct mgr_chunk ch;
     int rc = mgr_chunk_get(c, chunk, &ch);
 
@@ -123,8 +124,16 @@ static int hold_one(struct mgr_core *c, const struct mgr_req *rq, uint64_t chunk
     rc = mgr_chunk_hold(c, rq->sess->id, chunk);
     if (rc)
         return rc;
+    if (!(n = MGR_NEW(c, Fp__ChunkNote, fp__chunk_note__init)))
+        return mgr_doom(c, -ENOMEM);
+    n->chunk = chunk;
+    n->len = ch.len;
+    n->coded_len = ch.data;
+    n->data_len = mgr_chunk_data(&ch);
+    n->sum = ch.sum;
+    n->bnf = ch.bnf;
     r->ids[r->n_ids++] = chunk;
-    r->data_len[r->n_data_len++] = mgr_chunk_data(&ch);
+    r->chunks[r->n_chunks++] = n;
     return 0;
 }
 
@@ -137,7 +146,7 @@ MGR_HANDLER(hold_chunks)
     if (m->n_ids > HOLD_IDS_MAX)
         return -E2BIG;
     if (!r || !(r->ids = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->ids)) ||
-        !(r->data_len = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->data_len)) ||
+        !(r->chunks = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->chunks)) ||
         !(r->gone = mgr_arena_alloc(&c->arena, (m->n_ids + 1) * sizeof *r->gone)))
         return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < m->n_ids && !rc; i++) {

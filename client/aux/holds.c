@@ -347,16 +347,18 @@ static struct hold *take_in(struct cl_aux *a, const struct aux_hold_request *r, 
 	return h;
 }
 
-static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk, uint32_t data_bytes, const struct cl_chunk_ref *ref, uint64_t owner)
+/* n: NULL if no more is known than its number. */
+static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t chunk, const Fp__ChunkNote *n, uint64_t owner)
 {
 	struct hold *h = take_in(a, r, chunk);
 
 	if (!h)
 		return;
-	h->data_bytes = data_bytes;
 	h->doubt = r->doubt;
-	if (ref)
-		h->ref = *ref;
+	if (n) {
+		h->data_bytes = n->data_len;
+		h->ref = (struct cl_chunk_ref){ .id = n->chunk, .sum = n->sum, .len_bytes = n->len, .bnf = n->bnf, .data_len_bytes = n->coded_len };
+	}
 	if (owner)
 		claim(a->holds, h, owner);
 	if (!is_needed(h))
@@ -384,16 +386,12 @@ void cl_aux_holds_answered(struct cl_aux *a, struct aux_hold_request *r, const P
 		const Fp__HoldReply *m = (const Fp__HoldReply *)reply;
 
 		for (size_t i = 0; i < m->n_ids; i++)
-			held(a, r, m->ids[i], i < m->n_data_len ? m->data_len[i] : 0, NULL, owner);
+			held(a, r, m->ids[i], i < m->n_chunks ? m->chunks[i] : NULL, owner);
 	} else if (reply && reply->descriptor == &fp__notes_reply__descriptor) {
 		const Fp__NotesReply *m = (const Fp__NotesReply *)reply;
 
-		for (size_t i = 0; i < m->n_notes; i++) {
-			const Fp__ChunkNote *n = m->notes[i];
-			struct cl_chunk_ref ref = { .id = n->chunk, .sum = n->sum, .len_bytes = n->len, .bnf = n->bnf, .data_len_bytes = n->coded_len };
-
-			held(a, r, n->chunk, n->data_len, &ref, owner);
-		}
+		for (size_t i = 0; i < m->n_notes; i++)
+			held(a, r, m->notes[i]->chunk, m->notes[i], owner);
 	}
 	TAILQ_REMOVE(&t->requests, r, link);
 	oldest = TAILQ_EMPTY(&t->requests) ? UINT64_MAX : TAILQ_FIRST(&t->requests)->seq;

@@ -34,7 +34,7 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
 {
     const Fp__Hold *h = (const Fp__Hold *)msg;
     Fp__HoldReply reply = FP__HOLD_REPLY__INIT;
-    uint32_t data_len[4];
+    Fp__ChunkNote note = FP__CHUNK_NOTE__INIT, *notes[4] = {&note, &note, &note, &note};
 
     (void)m;
     assert_int_equal(type, FP__MSG_TYPE__MSG_HOLD);
@@ -45,10 +45,10 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         while (atomic_load(&manager_waits))
             usleep(1000);
         reply.ids = h->ids;
-        reply.n_ids = reply.n_data_len = atomic_load(&manager_has_it) ? h->n_ids : 0;
-        for (size_t i = 0; i < reply.n_ids; i++)
-            data_len[i] = atomic_load(&manager_data_len);
-        reply.data_len = data_len;
+        reply.n_ids = reply.n_chunks = atomic_load(&manager_has_it) ? h->n_ids : 0;
+        note.chunk = STORED_ID;
+        note.data_len = atomic_load(&manager_data_len);
+        reply.chunks = notes;
         reply.gone = h->ids;
         reply.n_gone = atomic_load(&manager_knows_it) ? 0 : h->n_ids - reply.n_ids;
     }

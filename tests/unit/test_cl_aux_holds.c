@@ -41,7 +41,7 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 
 	fp__hold_reply__init(r);
 	r->ids = malloc((h->n_ids + 1) * sizeof(*r->ids));
-	r->data_len = malloc((h->n_ids + 1) * sizeof(*r->data_len));
+	r->chunks = malloc((h->n_ids + 1) * sizeof(*r->chunks));
 	for (size_t i = 0; i < h->n_ids; i++) {
 		uint64_t id = h->ids[i];
 
@@ -51,7 +51,10 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 				is_held[id] = false;
 		} else if (id >= CHUNKS || exists[id]) {
 			r->ids[r->n_ids++] = id;
-			r->data_len[r->n_data_len++] = LEN;
+			r->chunks[r->n_chunks] = malloc(sizeof(**r->chunks));
+			fp__chunk_note__init(r->chunks[r->n_chunks]);
+			r->chunks[r->n_chunks]->chunk = id;
+			r->chunks[r->n_chunks++]->data_len = LEN;
 			if (id < CHUNKS)
 				is_held[id] = true;
 		}
