@@ -54,6 +54,7 @@ static void say_ready(const struct fp_auxw_start *s)
     strcpy(r.app[0].name, "fake");
     r.app[0].io_flags[FP_AUX_OP_UNLINK] = 0x80 | FP_AUX_WAIT;
     r.app[0].io_flags[FP_AUX_OP_MKDIR] = 0x80;
+    r.app[0].required = strstr(words, "=itself") ? FP_AUXW_REQUIRED_SELF : 0;
     say(&r, sizeof r);
 }
 
@@ -61,7 +62,7 @@ static void on_event(const struct fp_auxw_event *e)
 {
     struct fp_auxw_done d = {.h = {.type = FP_AUXW_DONE, .len_bytes = sizeof d, .id = e->h.id}};
 
-    if (!e->wait || strstr(words, "=silent"))
+    if (!e->wait || strstr(words, "silent"))
         return;
     if (strstr(words, "=dies"))
         raise(SIGKILL);
@@ -178,13 +179,15 @@ static void test_ask_the_answer_is_the_applications(void **state)
     }
 }
 
-/* Its deadline and a second: then the call goes on, or fails where it is required. */
+/* Its deadline and a second: then the call goes on, or fails where it is required, by who declared it or by itself. */
 static void test_ask_without_an_answer_nobody_waits_for_long(void **state)
 {
+    static const char *const declared[] = {"fake deadline=300ms x=silent", "fake required deadline=300ms x=silent", "fake deadline=300ms x=itself,silent"};
+
     (void)state;
-    for (int required = 0; required < 2; required++) {
-        begin(required ? "fake required deadline=300ms x=silent" : "fake deadline=300ms x=silent");
-        assert_int_equal(ask(NULL, NULL), required ? -EIO : 0);
+    for (int i = 0; i < 3; i++) {
+        begin(declared[i]);
+        assert_int_equal(ask(NULL, NULL), i > 0 ? -EIO : 0);
         assert_in_range(took_ms, 1300, 1300 + LATE_MS);
         end();
     }
@@ -323,6 +326,24 @@ static void test_ask_is_not_behind_what_nobody_waits_for(void **state)
     end();
 }
 
+/* The queue of what nobody waits for is full, and the aux-app stands still: each call waits for a place, and then is not told. */
+static void test_events_that_are_not_kept_up_with_hold_a_call_up_for_ten_seconds(void **state)
+{
+    struct fp_aux_io io = {.size_bytes = sizeof io, .op = FP_AUX_OP_MKDIR, .name = "dir"};
+    uint64_t from_ms;
+
+    (void)state;
+    begin("fake deadline=1h");
+    for (unsigned i = 0; i < AUX_EVENTS_MAX + AUX_EVENTS_QUEUE; i++) {
+        assert_true(cl_aux_events_reserve(mount_.aux));
+        cl_aux_events_after(mount_.aux, &io);
+    }
+    from_ms = fp_now_ms();
+    assert_false(cl_aux_events_reserve(mount_.aux));
+    assert_in_range(fp_now_ms() - from_ms, 10000, 10000 + LATE_MS);
+    end();
+}
+
 static void *ask_thread(void *arg)
 {
     struct fp_aux_io io = {.size_bytes = sizeof io, .op = FP_AUX_OP_UNLINK, .name = "file"};
@@ -365,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_ask_a_signal_ends_the_wait),
         cmocka_unit_test(test_ask_is_not_behind_what_nobody_waits_for),
         cmocka_unit_test(test_ask_many_at_once_wait_for_their_turn),
+        cmocka_unit_test(test_events_that_are_not_kept_up_with_hold_a_call_up_for_ten_seconds),
     };
 
     if (getenv("AUX_FAKE_HOST"))
