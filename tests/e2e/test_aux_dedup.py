@@ -423,6 +423,58 @@ def test_a_mount_that_does_not_answer_holds_nobody_up_for_long(start):
     assert_same(read_file(a.at("c_2")), unique(11, 2 * MIB) + unique(10, 40 * MIB)[:3 * MIB] + unique(13, MIB))
 
 
+# ---------------------------------------------------------------- memory and other options
+
+
+def test_memory_is_for_all_files_together(start):
+    """48 files of 9 MiB that are mostly holes, open at once, in pieces of 4 KiB: 48 * 512 * 45 bytes. What fits into 1 MiB is found."""
+    s = start("dedup chunking=fixed size=4KiB memory=1MiB pays=0%")
+    s.expect("memory: all of it is in use")
+    m, n = s.mounts[0], 48
+    before = {}
+
+    def sparse(rank):
+        return unique(100 + rank, 2 * MIB)
+
+    for step in (1, 2):
+        fds = [os.open(m.at(f"c_{step}.rank{r}"), os.O_WRONLY | os.O_CREAT) for r in range(n)]
+        for at in (0, 1):
+            for r, fd in enumerate(fds):
+                pwrite_all(fd, sparse(r)[at * MIB:(at + 1) * MIB], at * 8 * MIB)
+        for fd in fds:
+            os.fsync(fd)
+        counters = wait_app(s, "dedup", "this step", lambda a: a["bytes_in"] == step * n * 2 * MIB)["counters"]
+        assert counters.get("index bytes", 0) <= MIB
+        for fd in fds:
+            os.close(fd)
+        before[step] = counters
+    assert before[2]["versions cut short"] > 0
+    assert before[2]["duplicate bytes"] > 16 * MIB
+    for r in (0, n - 1):
+        assert_same(read_file(m.at(f"c_2.rank{r}")), sparse(r)[:MIB] + bytes(7 * MIB) + sparse(r)[MIB:])
+
+
+@pytest.mark.expect_log("fp-mount: ERROR")
+@pytest.mark.parametrize("words, line", [
+    ("dedup memory=1PiB", "give a size from 1MiB to 64GiB"),
+    ("dedup size=2MiB", "give a size from 4KiB to 1MiB"),
+    ("dedup size=5000", "power of two"),
+    ("dedup chunking=fixed size=5000", "multiple of 4KiB"),
+])
+def test_sizes_that_make_no_sense_are_refused(new_store, words, line):
+    s = new_store().up(mounts=0)
+    with pytest.raises(AssertionError):
+        s.add_mount(f"--auxapp={words}")
+    s.mounts[-1].ended_as_told = True
+    assert line in s.mounts[-1].text()
+
+
+def test_more_memory_than_the_host_may_have_is_told(new_store):
+    s = new_store().up(mounts=0)
+    s.expect("aux-apps may take")
+    s.add_mount("--auxapp=dedup memory=200MiB", "--aux-memory=128MiB").wait_log("aux-apps may take 200 MiB of memory .*128 MiB")
+
+
 # ---------------------------------------------------------------- seen by its user
 
 
