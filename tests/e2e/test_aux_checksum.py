@@ -14,15 +14,6 @@ from harness.files import pwrite_all, write_file
 XATTR = "user.fp.checksum"
 
 
-@pytest.fixture
-def start(new_store):
-    def make(declared="checksum"):
-        s = new_store().up(mounts=0)
-        s.add_mount(f"--auxapp={declared}")
-        return s
-    return make
-
-
 def digest(path, data=None):
     """The xattr once it is there, and of this data if given."""
     def look():
@@ -42,7 +33,7 @@ def verify(store, path, check=True):
 
 @pytest.mark.short
 def test_in_order_out_of_order_and_rewritten(start):
-    s = start()
+    s = start("checksum")
     m, data = s.mounts[0], unique(1, 3 * MIB + 123)
     write_file(m.at("order"), data)
     assert hashlib.sha256(data).hexdigest() in digest(m.at("order"))
@@ -69,7 +60,7 @@ def test_in_order_out_of_order_and_rewritten(start):
 
 def test_a_flipped_byte_is_found(start):
     """Written through another mount, which has no checksum, with the version that the digest is of put back as a program could: the digest is wrong."""
-    s = start()
+    s = start("checksum")
     m, data = s.mounts[0], unique(4, 2 * MIB)
     write_file(m.at("f"), data, sync=True)
     good = digest(m.at("f"), data)
@@ -104,7 +95,7 @@ def test_xxh3_and_files_without_digest(start):
 
 
 def test_rubbish_in_the_xattr_is_not_unreadable_data(start):
-    s = start()
+    s = start("checksum")
     m = s.mounts[0]
     write_file(m.at("f"), text(8, MIB))
     good = digest(m.at("f"))

@@ -24,18 +24,6 @@ CHUNK = MIB + 4096  # on the device: a chunk of 1 MiB, and the header of its rec
 FIXED = "dedup chunking=fixed size=1MiB pays=0%"
 
 
-@pytest.fixture
-def start(new_store):
-    def make(*declared, mounts=1, **kw):
-        s = new_store().up(mounts=0, **kw)
-        for _ in range(mounts):
-            s.add_mount(*[f"--auxapp={d}" for d in declared], wait=False)
-        for m in s.mounts:
-            m.wait_ready()
-        return s
-    return make
-
-
 def ckptgen(path, *options, ranks=2, check=True):
     """Bytes that were new, of each step."""
     run = subprocess.run([MPI, str(ranks), os.path.join(APPS, "ckptgen"), "--dir", path, *options], capture_output=True, text=True,

@@ -17,16 +17,6 @@ from harness.daemons import bin_path, wait_until
 from harness.files import assert_same, pwrite_all, read_file, write_file
 
 
-@pytest.fixture
-def start(new_store):
-    def make(*declared, mounts=1, args=()):
-        s = new_store().up(mounts=0)
-        for _ in range(mounts):
-            s.add_mount(*[f"--auxapp={d}" for d in declared], *args)
-        return s
-    return make
-
-
 @pytest.mark.short
 def test_trace_sees_every_call(start, tmp_path):
     s = start(f"{example('trace')} file={tmp_path}/calls")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.aux import MIB, app, probe, text, unique, used, wait_app
 from harness.files import assert_same, read_file, write_file
-from test_aux_transforms import cold, key, start  # noqa: F401  (fixtures)
+from test_aux_transforms import cold, key  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.expect_log(r"aux-?app|fp-auxhost|probe")
 

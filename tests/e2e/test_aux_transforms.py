@@ -18,16 +18,6 @@ from harness.files import Twin, assert_same, content, pread_all, pwrite_all, rea
 
 
 @pytest.fixture
-def start(new_store):
-    """A function: a store of 2 benefactors, and a mount with these aux-apps; *args in front go to the manager."""
-    def make(*declared, manager_args=(), **kw):
-        s = new_store().up(mounts=0, manager_args=manager_args)
-        s.add_mount(*[f"--auxapp={d}" for d in declared], **kw)
-        return s
-    return make
-
-
-@pytest.fixture
 def key(tmp_path):
     return make_key(tmp_path / "data.key", "5a")
 

@@ -13,22 +13,12 @@ import time
 
 import pytest
 
-from harness.aux import MIB, app, host_pid, probe, stored, text, unique, used, wait_app, wait_empty
+from harness.aux import MIB, PROBES, app, apps, host_pid, probe, stored, text, unique, used, wait_app, wait_empty
 from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.files import assert_same, content, read_file, write_file
 from test_kill import load  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.expect_log(r"aux-?app|fp-auxhost|probe|many")
-
-
-@pytest.fixture
-def start(new_store):
-    def make(*declared, args=(), mounts=1, manager_args=(), **kw):
-        s = new_store().up(mounts=0, manager_args=manager_args)
-        for _ in range(mounts):
-            s.add_mount(*[f"--auxapp={d}" for d in declared], *args, **kw)
-        return s
-    return make
 
 
 def restarts_in_log(mount):
@@ -56,7 +46,7 @@ def kill_and_wait(mount):
 
 
 @pytest.mark.limit(120)
-@pytest.mark.parametrize("what", ["segv", "stack", "thread"])
+@pytest.mark.parametrize("what", ["segv", "abort", "exit", "stack", "thread"])
 def test_crash_under_load_is_not_seen(start, load, what):  # noqa: F811
     """Each host crashes at its sixth chunk, again and again; failures is so large that it is not bypassed."""
     s = start("dedup", f"{probe()} do={what} after=6 failures=100", "compress")
@@ -102,13 +92,25 @@ def test_a_leak_ends_the_host_in_order(start, load):  # noqa: F811
     work.finish(60)
     assert work.lines("error") == [] and work.lines("bad") == []
     work.verify()
-    s.mounts[0].wait_log(r"--aux-memory|memory", 5)
+    s.mounts[0].wait_log("more than --aux-memory", 5)
     assert restarts_in_log(s.mounts[0])
+
+
+@pytest.mark.limit(120)
+def test_memory_that_is_shared_can_be_neither_cut_nor_overwritten(start, load):  # noqa: F811
+    """By a plugin that tries."""
+    s = start(f"{probe()} do=seize")
+    work = load(s, 4)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    assert work.verify() > 3
+    a = wait_app(s, "probe", "chunks", lambda a: a["chunks"] >= 12)
+    assert a["counters"]["seized"] == 0 and restarts_in_log(s.mounts[0]) == [], "its host has met nothing"
 
 
 @pytest.mark.short
 def test_bypassed_after_so_many_failures_and_taken_in_again(start):
-    s = start(f"{probe()} do=segv failures=3", "compress")
+    s = start(f"{probe()} do=segv", "compress")
     m = s.mounts[0]
     data = text(1, 8 * MIB)
     write_file(m.at("f"), data, sync=True)
@@ -120,12 +122,15 @@ def test_bypassed_after_so_many_failures_and_taken_in_again(start):
     assert wait_app(s, "compress", "chunks", lambda a: a["chunks"] >= 8)["state"] == "running"
     write_file(m.at("g"), data, sync=True)
     assert app(s, "probe")["failures"] == 3
-    s.fpctl("auxapps", "set", "probe", "do=pass")
+    s.fpctl("auxapps", "set", "probe", "do=xor")
     s.fpctl("auxapps", "set", "probe", "bypass=off")
     wait_app(s, "probe", "running", lambda a: a["state"] == "running")
-    before = app(s, "probe")["chunks"]
+    before = app(s, "probe")
     write_file(m.at("h"), data, sync=True)
-    wait_app(s, "probe", "chunks again", lambda a: a["chunks"] >= before + 8)
+    a = wait_app(s, "probe", "chunks again", lambda a: a["chunks"] >= before["chunks"] + 8)
+    assert a["bytes_out"] - before["bytes_out"] > a["bytes_in"] - before["bytes_in"], "what was set meanwhile holds: it codes"
+    assert_same(read_file(s.add_mount(f"--auxapp={probe()}").at("h")), data)
+    assert len(re.findall("bypassed: data is stored", m.text())) == 1, "said once"
 
 
 @pytest.mark.expect_log(r"could not be stored|written data was lost")
@@ -136,7 +141,7 @@ def test_required_and_failed_gives_eio(start):
     with pytest.raises(OSError) as e:
         write_file(m.at("f"), unique(2, 2 * MIB), sync=True)
     assert e.value.errno == errno.EIO
-    m.wait_log(r"probe.*required", 3)
+    m.wait_log(r"probe.*is required: writes fail with EIO", 3)
     assert wait_app(s, "probe", "failed", lambda a: a["state"] == "failed")["why"]
     with pytest.raises(OSError) as e:
         write_file(m.at("g"), unique(3, 2 * MIB), sync=True)
@@ -178,8 +183,10 @@ def test_a_crash_while_decoding_gives_eio_and_no_more(start):
 
 
 @pytest.mark.limit(120)
-def test_host_killed_under_load(start, load):  # noqa: F811
-    s = start("dedup", "compress")
+@pytest.mark.parametrize("chain", [["dedup", "compress"], ["probe do=xor"]], ids=["dedup", "own"])
+def test_host_killed_under_load(start, load, chain):  # noqa: F811
+    find = [f"--auxapp-dir={PROBES}"] if chain[0].startswith("probe") else []
+    s = start(*chain, args=find)
     m = s.mounts[0]
     work = load(s, 6)
     work.ready()
@@ -191,14 +198,15 @@ def test_host_killed_under_load(start, load):  # noqa: F811
     work.finish(60)
     assert work.lines("error") == [] and work.lines("bad") == []
     assert work.verify() > 3
-    assert all(a["state"] == "running" for a in (app(s, "dedup"), app(s, "compress"))), "a kill from outside is nobody's failure, or not three"
-    assert work.verify(s.add_mount().path) > 3
+    assert all(a["state"] == "running" for a in apps(s)), "a kill from outside is nobody's failure, or not three"
+    assert work.verify(s.add_mount(*find).path) > 3
 
 
 @pytest.mark.limit(120)
-def test_host_stopped_under_load(start, load):  # noqa: F811
-    """SIGSTOP: it neither dies nor answers."""
-    s = start("dedup deadline=1s", "compress deadline=1s")
+@pytest.mark.parametrize("deadline", ["deadline=1s", "deadline=60s"])
+def test_host_stopped_under_load(start, load, deadline):  # noqa: F811
+    """SIGSTOP: it neither dies nor answers; the deadline of a call ends it, or that it gives no sign of life."""
+    s = start(f"dedup {deadline}", f"compress {deadline}")
     m = s.mounts[0]
     work = load(s, 8)
     work.ready()
@@ -209,6 +217,7 @@ def test_host_stopped_under_load(start, load):  # noqa: F811
     assert work.lines("error") == [] and work.lines("bad") == []
     work.verify()
     assert not os.path.exists(f"/proc/{old}"), "the stopped one is ended"
+    m.wait_log("no sign of life|its deadline of 1000 ms" if deadline == "deadline=1s" else "no sign of life", 3)
 
 
 def test_the_end_of_the_mount_ends_the_host(start):

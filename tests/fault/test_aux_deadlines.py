@@ -19,15 +19,6 @@ from harness.files import assert_same, read_file, write_file
 pytestmark = pytest.mark.expect_log(r"aux-?app|fp-auxhost|probe")
 
 
-@pytest.fixture
-def start(new_store):
-    def make(*declared, args=()):
-        s = new_store().up(mounts=0)
-        s.add_mount(*[f"--auxapp={d}" for d in declared], *args)
-        return s
-    return make
-
-
 # ---------------------------------------------------------------- chunks
 
 

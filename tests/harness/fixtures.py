@@ -182,6 +182,19 @@ def new_store(request):
 
 
 @pytest.fixture
+def start(new_store):
+    """A function: a store, and a mount or more that declare these aux-apps; args are the mount's, all else is Store.up's."""
+    def make(*declared, mounts=1, args=(), pool="64MiB", **kw):
+        s = new_store().up(mounts=0, **kw)
+        for _ in range(mounts):
+            s.add_mount(*[f"--auxapp={d}" for d in declared], *args, pool=pool, wait=False)
+        for m in s.mounts:
+            m.wait_ready()
+        return s
+    return make
+
+
+@pytest.fixture
 def store(new_store):
     return new_store().up()
 
