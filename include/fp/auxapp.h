@@ -64,7 +64,7 @@ struct fp_aux_option {
 	const char *help;              /* one line */
 	const char *const *choices;    /* NULL, or the words allowed, ended by NULL */
 	int64_t min, max;              /* for numbers; both 0: not a number */
-	bool is_size;                  /* number of bytes: 64KiB, 1MiB, ... */
+	bool is_size;                  /* number of bytes: 64KiB, 1MiB, ... One named `memory` is what the aux-app may take in all: the user is warned if it is too much */
 	bool can_change;               /* `fpctl auxapps set NAME option=value` may change it while running: configure is called */
 };
 
