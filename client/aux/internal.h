@@ -2,7 +2,7 @@
  * What the files of client/aux/ share.
  *
  * Threads: the link thread (one; owns the host process, polls both sockets, watches), service threads (a few; answer the host's requests and may
- * block), and everybody who submits. Locks: `lock` (calls, region, state, apps), then leaves: files_lock, holds_lock, task_lock. `lock` may be
+ * block), and everybody who submits. Locks: `lock` (calls, region, state, apps), then the lock of holds.c, and leaves: those of files.c and tasks.c. `lock` may be
  * taken with an inode->lock held, never the other way round. Callbacks (`done`) run without a lock of ours.
  */
 #ifndef CL_AUX_INTERNAL_H

@@ -9,6 +9,7 @@ import re
 import signal
 import sqlite3
 import subprocess
+import threading
 import time
 
 import pytest
@@ -409,6 +410,39 @@ def test_a_mount_that_does_not_answer_holds_nobody_up_for_long(start):
     os.close(fd)
     log.close()
     assert_same(read_file(a.at("c_2")), unique(11, 2 * MIB) + unique(10, 40 * MIB)[:3 * MIB] + unique(13, MIB))
+
+
+@pytest.mark.parametrize("scope", ["file", "store"])
+def test_two_jobs_in_a_store_that_is_just_large_enough(start, scope):
+    """Each deletes its last checkpoint when half of the next one is written. What both hold of deleted ones is more than the space that is left."""
+    s = start(f"dedup scope={scope} pays=0%", size="72MiB", benefactors=1, mounts=2)
+    s.expect(r"full|space")
+    failed = []
+
+    def job(m, base):
+        last = None
+        try:
+            for step in range(8):
+                data = unique(base + step, 9 * MIB) + unique(base, 3 * MIB)
+                fd = os.open(m.at(f"{base}_{step}"), os.O_RDWR | os.O_CREAT)
+                pwrite_all(fd, data[:6 * MIB], 0)
+                os.fsync(fd)
+                if last:
+                    os.unlink(last)
+                pwrite_all(fd, data[6 * MIB:], 6 * MIB)
+                os.close(fd)
+                last = m.at(f"{base}_{step}")
+                assert_same(read_file(last), data)
+        except BaseException as e:
+            failed.append(e)
+
+    with open(s.mounts[0].at("log"), "w"), open(s.mounts[1].at("log2"), "w"):
+        jobs = [threading.Thread(target=job, args=(m, 1000 * (i + 1))) for i, m in enumerate(s.mounts)]
+        for t in jobs:
+            t.start()
+        for t in jobs:
+            t.join()
+    assert not failed, failed
 
 
 # ---------------------------------------------------------------- memory and other options
