@@ -192,6 +192,25 @@ def test_the_step_may_be_in_the_name_of_the_directory(start):
     assert used(s) == 12 * CHUNK
 
 
+@pytest.mark.parametrize("layout", ["chk_{step:04}_rank{rank}", "step_{step:04}/rank_{rank}.dat", "chk.{step}.{rank}.tmp"])
+def test_the_step_before_of_each_rank_is_found(start, layout):
+    """Also by writers that rename when they are done."""
+    s = start("dedup")
+    ranks = [unique(70 + r, 4 * MIB) for r in range(3)]
+
+    def write_step(step):
+        for rank, data in enumerate(ranks):
+            path = s.mounts[0].at(layout.format(step=step, rank=rank))
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            write_file(path, data, sync=True)
+            if path.endswith(".tmp"):
+                os.rename(path, path[:-4])
+        return used(s)
+    first = write_step(7)
+    ranks = [data[:MIB + 100] + b"0123456789" + data[MIB + 110:] for data in ranks]
+    assert first == 12 * CHUNK and write_step(8) - first < MIB
+
+
 def test_pattern_says_what_the_version_before_is(start):
     s = start("dedup pattern=state-*.img")
     m, data = s.mounts[0], unique(6, 4 * MIB)

@@ -58,8 +58,32 @@ def test_trace_sees_every_call(start, tmp_path):
         raise AssertionError(f"not seen: {missing}") from None
     wait_until("the name that is not there", 5, lambda: any(
         line.startswith("lookup ") and "name=none" in line and f"result=-{errno.ENOENT}" in line for line in lines()))
+    places = [next(i for i, line in enumerate(lines()) if line.startswith(n + " ")) for n in ("create", "write", "fsync", "rename", "unlink", "rmdir")]
+    assert places == sorted(places), "in the order of the calls"
     wait_until("the write", 5, lambda: any(line.startswith("write ") and "len=5000" in line for line in lines()))
     assert wait_app(s, "trace", "calls", lambda a: a["counters"].get("calls", 0) >= len(names))["events"] >= len(names)
+
+
+def test_a_callback_that_is_waited_for_can_refuse(start):
+    m = start(probe()).mounts[0]
+    write_file(m.at("keep"), b"1")
+    write_file(m.at("other"), b"2")
+    with pytest.raises(PermissionError):
+        os.unlink(m.at("keep"))
+    os.unlink(m.at("other"))
+    assert os.listdir(m.at()) == ["keep"]
+
+
+def test_data_of_small_and_large_writes_comes_with_the_call(start):
+    m = start(probe()).mounts[0]
+    fd = os.open(m.at("a"), os.O_CREAT | os.O_WRONLY)
+    for n in range(5):
+        assert os.pwrite(fd, b"small%d" % n, n) == 6
+        assert os.pwrite(fd, (b"large%d" % n) * 40000, 1000000 * n) == 240000
+    os.close(fd)
+    for n in range(5):
+        m.wait_log(f"write {n}[+]6: small{n}")
+        m.wait_log(f"write {1000000 * n}[+]240000: large{n}large{n}")
 
 
 def test_histogram_writes_its_file_beside(start):

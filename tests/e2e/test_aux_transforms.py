@@ -323,15 +323,25 @@ def test_chain_of_dedup_compress_encrypt(start, key):
 # ---------------------------------------------------------------- an aux-app of one's own
 
 
-def test_rot13(start):
-    s = start(example("rot13"))
-    m, data = s.mounts[0], text(18, 2 * MIB + 1)
+@pytest.mark.parametrize("chain", [[example("rot13")], [example("rot13"), "compress"]], ids=["alone", "compress"])
+def test_rot13(start, chain):
+    """Undone in the reverse order; overwritten in the middle; read by a mount that finds it by its name, also when the writer is gone."""
+    s = start(*chain)
+    m, data = s.mounts[0], text(18, 3 * MIB + 12345)
     write_file(m.at("f"), data, sync=True)
+    assert_same(read_file(m.at("f")), data)
+    fd = os.open(m.at("f"), os.O_RDWR)
+    pwrite_all(fd, b"x" * 2000, MIB - 777)
+    os.close(fd)
+    data = data[:MIB - 777] + b"x" * 2000 + data[MIB + 1223:]
     assert_same(read_file(m.at("f")), data)
     cold(m)
     assert_same(read_file(m.at("f")), data)
-    with_dir = s.add_mount(f"--auxapp-dir={os.path.dirname(example('rot13'))}")
-    assert_same(read_file(with_dir.at("f")), data, "a mount that finds it by its name")
+    if len(chain) == 1:
+        with_dir = s.add_mount(f"--auxapp-dir={os.path.dirname(example('rot13'))}")
+        assert_same(read_file(with_dir.at("f")), data, "a mount that finds it by its name")
+        m.unmount()
+        assert_same(read_file(with_dir.at("f")), data, "the writer is gone")
 
 
 @pytest.mark.expect_log(r"rot13|can't be read")
