@@ -3,7 +3,8 @@
  *
  * An aux-app says of a stretch of data that it is zero, that it stands earlier in the window, or that it is stored already, and the data is then not stored.
  * That is the one place where a bug in a plugin could make wrong data of right: what coders make is compared with a sum, and what is new
- * comes from the mount's own pages. So zeros and repetitions are always compared: all bytes are here, and this is a tenth of what finding them cost.
+ * comes from the mount's own pages. So zeros and repetitions are always compared: all bytes are here, and this is a tenth of what finding them
+ * cost (a MiB that is zero 0.2 ms, its SHA-1 1.7 ms, on a loaded machine), and less than writing them.
  *
  * To compare with what is stored means to read it. That is done for aux-apps with `verify`, which are all that did not come with fpstore; the others' digests
  * are strong, or compared by themselves (dedup hash=xxh3). Checking digests that plugins hand over was rejected: the mount would have to know
@@ -21,7 +22,7 @@
 #include "client/data/wbuf.h"
 
 #define ZEROS_BYTES 4096u
-#define READ_MS     10000u
+#define READ_MS     10000u /* for all of a window */
 
 static const uint8_t zeros[ZEROS_BYTES];
 
@@ -100,18 +101,18 @@ static bool is_same(uint8_t *const *pages, const struct fp_auxw_piece *p, uint32
 }
 
 /* 1: it is so, 0: it is not, -EAGAIN. */
-static int is_stored(struct cl_data *d, uint8_t *const *pages, const struct fp_auxw_piece *p)
+static int is_stored(struct cl_data *d, uint8_t *const *pages, const struct fp_auxw_piece *p, uint64_t until_ms)
 {
 	struct cl_chunk_ref ref;
 	uint8_t *buf;
 	int rc;
 
-	if (!cl_aux_held(d->m, p->chunk, &ref))
+	if (fp_now_ms() >= until_ms || !cl_aux_held(d->m, p->chunk, &ref))
 		return -EAGAIN;
 	buf = cl_scratch_get(&d->scratch, p->len_bytes);
 	if (!buf)
 		return -EAGAIN;
-	rc = cl_peek(d, &ref, p->at, buf, p->len_bytes, fp_now_ms() + READ_MS);
+	rc = cl_peek(d, &ref, p->at, buf, p->len_bytes, until_ms);
 	if (rc == 0)
 		rc = is_bytes(pages, p->off, buf, p->len_bytes);
 	else
@@ -122,6 +123,8 @@ static int is_stored(struct cl_data *d, uint8_t *const *pages, const struct fp_a
 
 int cl_prove_pieces(struct cl_data *d, uint8_t *const *pages, const struct fp_auxw_piece *p, uint32_t n, struct cl_untrue *out)
 {
+	uint64_t until_ms = fp_now_ms() + READ_MS;
+
 	for (uint32_t i = 0; i < n; i++) {
 		int so = 1;
 
@@ -135,7 +138,7 @@ int cl_prove_pieces(struct cl_data *d, uint8_t *const *pages, const struct fp_au
 			out->what = "it says that data repeats other data of its window, and it does not";
 			break;
 		case FP_AUXW_PIECE_STORED:
-			so = p[i].doubted ? is_stored(d, pages, &p[i]) : 1;
+			so = p[i].doubted ? is_stored(d, pages, &p[i], until_ms) : 1;
 			out->what = "it says that data is stored already where other data is";
 			break;
 		default:
