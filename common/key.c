@@ -5,8 +5,8 @@
  * A key has a page of its own: mlock() keeps it off the swap device, MADV_DONTDUMP out of core files, and
  * explicit_bzero() before munmap() out of the next owner's memory. The text of the file is read into the
  * same page and wiped after decoding, so no copy is ever on the stack or heap; stdio would keep one in
- * its buffer. prctl(PR_SET_DUMPABLE) was rejected: it takes /proc/self/fd and core files of everything
- * else away with it. Where mlock is not allowed (RLIMIT_MEMLOCK 0) the key is used all the same, with a
+ * its buffer. prctl(PR_SET_DUMPABLE) was rejected: it takes core files of everything else and debuggers away
+ * with it; fp-mount does so once it runs aux-apps (client/aux/spawn.c). Where mlock is not allowed (RLIMIT_MEMLOCK 0) the key is used all the same, with a
  * line in the log: refusing to start would be the worse service.
  *
  * Messages tell what is wrong with a file, never what is in it. */

@@ -29,6 +29,7 @@
 
 #define AUX_START_MS     15000u  /* for all aux-apps together to start */
 #define AUX_STOP_MS      2000u   /* for them to stop */
+#define AUX_ORPHANS_MAX  4u
 #define AUX_EVENTS_MAX   512u    /* events that were sent and are not done */
 #define AUX_EVENTS_QUEUE 2048u   /* and that wait to be sent; then applications wait */
 #define AUX_HASH         1024u
@@ -121,6 +122,9 @@ struct cl_aux {
 	bool nonsense;                 /* link thread: the answer just handed over was none */
 	int nonsense_app;
 	uint64_t beat, beat_ms;        /* link thread: of this host, and since when */
+	pid_t orphan[AUX_ORPHANS_MAX]; /* link thread: hosts that were killed and have not ended */
+	uint32_t norphans;             /* link thread */
+	bool region_shared;            /* link thread: one of them can write to the region */
 	uint64_t unknown_ms[32];       /* link thread: ring of deaths that nobody is to blame for */
 	uint64_t unknown_deaths;
 
@@ -136,8 +140,8 @@ struct cl_aux {
 	uint32_t chain_wanted, chain_sent; /* lock: number of the chain that is to be, and of the one told to the last host. Unlike: the host is started again */
 	bool changes_told;             /* lock: this host knows all that `fpctl auxapps set` has changed */
 
-	int region_fd;                 /* constant */
-	uint8_t *region;               /* constant: mapped */
+	int region_fd;                 /* link thread (end.c) */
+	uint8_t *region;               /* constant: mapped; written with the lock */
 	uint64_t region_bytes;
 	struct aux_region out_room, in_room; /* lock */
 
@@ -169,9 +173,16 @@ struct cl_aux {
 void cl_aux_find_programs(struct cl_aux *a);
 /* 0, or negative errno with a line in why. *out has one reference. */
 int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_size);
-/* End it, at once or (gently) with time to stop, and wait for its end, so that nobody writes to the region any more. Returns the status of waitpid. */
-int cl_aux_host_end(struct aux_host *h, bool gently);
 void cl_aux_host_put(struct aux_host *h);
+
+/* -------------------------------------------------------------- end.c: its end */
+
+/* End it, at once or (gently) with time to stop. Waits for its end, at most 4 s: when this returns, it writes to our region no more. The status of waitpid. */
+int cl_aux_host_end(struct cl_aux *a, struct aux_host *h, bool gently);
+/* Those that did not end: are they gone? */
+void cl_aux_orphans_reap(struct cl_aux *a);
+/* Too many of them, or no region for another host: negative errno, with a line in why. */
+int cl_aux_may_spawn(struct cl_aux *a, char *why, size_t why_size);
 
 /* -------------------------------------------------------------- link.c: the thread */
 

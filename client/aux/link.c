@@ -28,6 +28,7 @@
 #define QUICK_MS       1000u  /* a host that lived for less has failed to live */
 #define PAUSE_MIN_MS   20u
 #define PAUSE_MAX_MS   500u   /* with the start of a host less than a second */
+#define ORPHANS_MS     1000
 #define MESSAGES_A_TURN 256
 
 void cl_aux_wake(struct cl_aux *a)
@@ -237,7 +238,7 @@ static void host_away(struct cl_aux *a)
 static void end_gently(struct cl_aux *a)
 {
 	host_away(a);
-	(void)cl_aux_host_end(a->host, true);
+	(void)cl_aux_host_end(a, a->host, true);
 	host_gone(a, false);
 }
 
@@ -251,7 +252,7 @@ static void host_over(struct cl_aux *a, const char *why, int app, bool gently)
 	int status;
 
 	host_away(a);
-	status = cl_aux_host_end(a->host, gently);
+	status = cl_aux_host_end(a, a->host, gently);
 	if (!why) {
 		app = cl_aux_blame(a, status, found, sizeof(found));
 		why = found;
@@ -423,7 +424,7 @@ static int while_down(struct cl_aux *a)
 	pthread_mutex_unlock(&a->lock);
 	if (!needed) {
 		a->away_ms = 0;
-		return -1;
+		return a->norphans > 0 ? ORPHANS_MS : -1;
 	}
 	host_away(a);
 	if (now_ms < at_ms)
@@ -466,6 +467,8 @@ static void one_turn(struct cl_aux *a, uint8_t *buf, uint64_t *looked_ms)
 	int timeout_ms = a->host ? cl_aux_watch_interval_ms(a) : while_down(a);
 	uint64_t count;
 
+	if (a->norphans > 0)
+		cl_aux_orphans_reap(a);
 	if (a->host) {
 		p[1].fd = a->host->jobs_fd;
 		p[2].fd = a->host->services_fd;

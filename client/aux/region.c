@@ -77,6 +77,16 @@ bool cl_aux_region_get(struct aux_region *r, uint64_t bytes, uint64_t *off)
 	return true;
 }
 
+void cl_aux_region_copy(const struct aux_region *r, uint8_t *to, const uint8_t *from)
+{
+	for (uint32_t i = 0; i < r->units; i++) {
+		uint64_t off = r->base + (uint64_t)i * AUX_UNIT_BYTES;
+
+		if (bit(r, i))
+			memcpy(to + off, from + off, AUX_UNIT_BYTES);
+	}
+}
+
 void cl_aux_region_put(struct aux_region *r, uint64_t off, uint64_t bytes)
 {
 	assert(off >= r->base && (off - r->base) % AUX_UNIT_BYTES == 0);

@@ -20,6 +20,8 @@ int cl_aux_region_init(struct aux_region *r, uint64_t base, uint64_t bytes);
 void cl_aux_region_fini(struct aux_region *r);
 /* False: there is no such room now. bytes > 0, rounded up to units. */
 bool cl_aux_region_get(struct aux_region *r, uint64_t bytes, uint64_t *off);
+/* What is in use, from one mapping of the region to another. */
+void cl_aux_region_copy(const struct aux_region *r, uint8_t *to, const uint8_t *from);
 /* Give [off, off + bytes) back: all of what was got, or its end. */
 void cl_aux_region_put(struct aux_region *r, uint64_t off, uint64_t bytes);
 

@@ -1,16 +1,23 @@
 /*
- * The process of fp-auxhost: start it with exactly the descriptors of auxwire.h, and end it.
+ * The process of fp-auxhost: start it with exactly the descriptors of auxwire.h (its end: end.c).
  *
  * Called on the link thread. fork and exec, not posix_spawn, which can't say PR_SET_PDEATHSIG: the host must not outlive fp-mount, whatever ends it. That
  * signal is tied to the thread that forks, and the link thread lives as long as the aux side does. Between fork and exec the child calls
  * async-signal-safe functions only, since other threads may have held any lock.
  *
- * What a plugin must not get: the store's key is in memory of fp-mount, which exec leaves behind; options of fp-mount in the environment (FP_KEY
- * names the key's file) are taken out; all descriptors but ours are closed. The pool is opened anew, read-only, and sealed, so that neither mprotect nor another open makes it
- * writable. Running plugins as another user or in a sandbox was left out: aux-apps open files of the application's user by design.
+ * What a plugin does not get: the memory of fp-mount, with the store's key. exec leaves it behind; that the process is not dumpable closes /proc/PID/mem and
+ * ptrace to processes of the same user, and the store's key is in no core file. Nor the options of fp-mount in the environment (FP_KEY names the key's
+ * file), nor any descriptor but ours. The pool is opened anew, read-only, and sealed, so that neither mprotect nor another open makes it writable.
+ *
+ * What it does get: all that the user of the mount may read and write, the file with the store's key too, since aux-apps open files of that user by
+ * design: plugins are trusted that far, and the user is told so (docs/AUXAPPS.md). Rejected: Landlock, which can say what may be opened and not what may not, so
+ * that all files beside the key would have to be named before anybody makes them; /dev/null mounted over the key in a mount namespace, since
+ * a user without privileges may not make one everywhere, and who means harm has that user's other processes, start-up files and agents left; another user
+ * for plugins, or a sandbox, which ends the files.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,20 +215,24 @@ failed:
 	_exit(127);
 }
 
-static int launched(struct aux_host *h, struct launch *l)
+static int launched(struct cl_aux *a, struct aux_host *h, struct launch *l)
 {
+	struct pollfd p = { .fd = l->report[0], .events = POLLIN };
+	uint64_t until_ms = fp_now_ms() + AUX_START_MS, now_ms;
+	ssize_t n = -1;
 	int err = 0;
-	ssize_t n;
 
 	close(l->report[1]);
 	l->report[1] = -1;
-	do {
+	/* The program may lie on a file system that does not answer. */
+	while ((now_ms = fp_now_ms()) < until_ms && poll(&p, 1, (int)(until_ms - now_ms)) < 0 && errno == EINTR)
+		;
+	if (p.revents)
 		n = read(l->report[0], &err, sizeof(err));
-	} while (n < 0 && errno == EINTR);
 	if (n == 0)
 		return 0; /* closed by exec */
-	(void)cl_aux_host_end(h, false);
-	return n == sizeof(err) ? -err : -EIO;
+	(void)cl_aux_host_end(a, h, false);
+	return n == sizeof(err) ? -err : p.revents ? -EIO : -ETIMEDOUT;
 }
 
 static void launch_fini(struct launch *l)
@@ -247,23 +258,36 @@ static struct aux_host *host_new(void)
 	return h;
 }
 
+/* Before a process of the same user runs what others have written. It stays so: memory has what it had before. */
+static void keep_to_ourselves(void)
+{
+	if (prctl(PR_SET_DUMPABLE, 0) < 0)
+		FP_WARN("aux-apps may look into the memory of fp-mount: %s", strerror(errno));
+}
+
 int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_size)
 {
 	static char name[] = "fp-auxhost";
 	struct launch l = { .report = { -1, -1 }, .argv = { name, NULL }, .parent = getpid() };
-	struct aux_host *h = host_new();
-	int rc;
+	struct aux_host *h;
+	int rc = cl_aux_may_spawn(a, why, why_size);
 
-	if (!h)
+	if (rc < 0)
+		return rc;
+	h = host_new();
+	if (!h) {
+		snprintf(why, why_size, "cannot start %s: out of memory", a->host_path);
 		return -ENOMEM;
+	}
 	for (int i = 0; i < FDS; i++)
 		l.fd[i] = -1;
+	keep_to_ourselves();
 	rc = prepare(a, h, &l);
 	if (rc == 0) {
 		h->pid = fork();
 		if (h->pid == 0)
 			child(&l, a->host_path);
-		rc = h->pid < 0 ? -errno : launched(h, &l);
+		rc = h->pid < 0 ? -errno : launched(a, h, &l);
 	}
 	launch_fini(&l);
 	if (rc < 0) {
@@ -275,40 +299,6 @@ int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_
 	}
 	*out = h;
 	return 0;
-}
-
-static bool reap(struct aux_host *h, uint64_t wait_ms, int *status)
-{
-	uint64_t until_ms = fp_now_ms() + wait_ms;
-	pid_t pid;
-
-	for (;;) {
-		pid = waitpid(h->pid, status, WNOHANG);
-		if (pid == h->pid || (pid < 0 && errno != EINTR))
-			return true;
-		if (fp_now_ms() >= until_ms)
-			return false;
-		usleep(500);
-	}
-}
-
-int cl_aux_host_end(struct aux_host *h, bool gently)
-{
-	int status = 0;
-	bool ended = false;
-
-	if (h->pid <= 0)
-		return 0;
-	if (gently && h->jobs_fd >= 0) {
-		(void)shutdown(h->jobs_fd, SHUT_WR);
-		ended = reap(h, AUX_STOP_MS, &status);
-	}
-	if (!ended)
-		(void)kill(h->pid, SIGKILL);
-	while (!ended && !reap(h, 5000, &status))
-		FP_LOG_EVERY(10000, FP_LOG_WARN, "fp-auxhost (process %d) does not end: waiting for it", (int)h->pid);
-	h->pid = 0;
-	return status;
 }
 
 void cl_aux_host_put(struct aux_host *h)

@@ -96,6 +96,39 @@ def test_a_leak_ends_the_host_in_order(start, load):  # noqa: F811
     assert restarts_in_log(s.mounts[0])
 
 
+@pytest.mark.limit(240)
+@pytest.mark.expect_log("lost its connection", "silent for too long")
+def test_a_host_that_waits_in_the_kernel_is_left_behind(start, new_store):
+    """The plugin opens a file of a server that is away: another store's mount, which has taken the call from the kernel and is stopped then."""
+    server = new_store().up(benefactors=1)
+    away = server.mounts[0]
+    write_file(away.at("f"), b"x")
+    away.unmount()
+    away.start()
+    s = start(f"{probe()} do=open path={away.at('f')} deadline=2s failures=2")
+    m, data = s.mounts[0], text(8, 3 * MIB)
+    first = host_pid(m)
+    os.kill(server.manager.pid, signal.SIGSTOP)
+    try:
+        writer = subprocess.Popen(["dd", f"of={m.at('f')}", "bs=1M", "conv=fsync", "status=none"], stdin=subprocess.PIPE)
+        writer.stdin.write(data)
+        writer.stdin.close()
+        time.sleep(PACE)
+        os.kill(away.pid, signal.SIGSTOP)
+        m.wait_log(rf"process {first}\) was killed and does not end", 30)
+        m.wait_log("bypassed: data is stored without it", 30)
+        assert writer.wait(60 * SLOW) == 0
+        assert_same(read_file(m.at("f")), data)
+        begun = time.monotonic()
+        m.unmount()
+        assert time.monotonic() - begun < 15 * SLOW
+        assert os.path.exists(f"/proc/{first}"), "the one left behind has ended, and this test has shown nothing"
+    finally:
+        os.kill(away.pid, signal.SIGCONT)
+        os.kill(server.manager.pid, signal.SIGCONT)
+    wait_until("the end of what was left behind", 30, lambda: not os.path.exists(f"/proc/{first}"))
+
+
 @pytest.mark.limit(120)
 def test_memory_that_is_shared_can_be_neither_cut_nor_overwritten(start, load):  # noqa: F811
     """By a plugin that tries."""

@@ -304,6 +304,12 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return overrun(call);
 	if (strcmp(what, "patient") == 0)
 		return patient(call);
+	if (strcmp(what, "open") == 0) {
+		int fd = open(fp_aux_option_text(s->host, "path"), O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0)
+			close(fd);
+	}
 	if (strcmp(what, "seize") == 0)
 		fp_aux_count(s->host, "seized", seize());
 	if (strcmp(what, "sleep") == 0)
@@ -478,11 +484,12 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "open", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
 	{.name = "key", .fallback = "K", .help = "first byte: key of xor"},
+	{.name = "path", .fallback = "/dev/null", .help = "what open opens"},
 	{.name = "us", .fallback = "0", .help = "microseconds of a call", .min = 0, .max = 10000000, .can_change = true},
 	{.name = "after", .fallback = "0", .help = "misbehave from this chunk on", .min = 0, .max = 1000000},
 	{.name = "level", .fallback = "3", .help = "a number", .min = 1, .max = 22, .can_change = true},
