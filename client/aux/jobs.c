@@ -232,13 +232,14 @@ static bool is_complete(struct cl_aux *a, struct out_call *o, const struct fp_au
 	return false;
 }
 
-/* Link thread: cl_aux_failed is not for others. */
+/* The host is well, and the chain changes if it was once too often: a misdeed, not a death. */
 static void blame(struct cl_aux *a, struct out_call *o)
 {
 	int app = o->wrong_app > 0 && o->wrong_app <= a->napps ? (int)o->wrong_app - 1 : -1;
 
 	o->wrong = false;
-	cl_aux_failed(a, app, "it referred to a stored chunk that is not there, or is shorter");
+	if (app >= 0)
+		cl_aux_misdeed(a, (uint32_t)app, "it referred to a stored chunk that is not there, or is shorter");
 }
 
 static void take_result(struct cl_aux *a, struct out_call *o, const struct fp_auxw_out_done *d)
