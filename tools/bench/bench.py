@@ -122,7 +122,7 @@ def load_now():
 
 def parse():
     p = argparse.ArgumentParser(prog="bench.py", description="Benchmarks of fpstore: see tools/bench/README.md.")
-    p.add_argument("names", nargs="*", help="which benchmarks; all by default (or those in $BENCH, comma-separated)")
+    p.add_argument("names", nargs="*", help="which benchmarks, or how their names begin; all by default (or those in $BENCH, comma-separated)")
     p.add_argument("--list", action="store_true", help="names, and nothing else")
     p.add_argument("--runs", type=int, default=7, help="how often each is run; median of these (7)")
     p.add_argument("--pool", type=int, default=128, metavar="MIB", help="pool of the mount; files are 4 x that (128)")
@@ -137,9 +137,13 @@ def parse():
     options.chosen = options.names or [n for n in os.environ.get("BENCH", "").split(",") if n]
     options.names = options.names_each_
     known = cases.all_names()
-    wrong = [n for n in options.chosen if n not in known]
-    if wrong:
-        p.error(f"no benchmark {wrong[0]}: there are {', '.join(known)}")
+    chosen = []
+    for name in options.chosen:  # aux-overhead is aux-overhead-1, -2 and -4
+        meant = [n for n in known if n == name] or [n for n in known if n.startswith(name + "-")]
+        if not meant:
+            p.error(f"no benchmark {name}: there are {', '.join(known)}")
+        chosen += meant
+    options.chosen = chosen
     if options.runs < 1 or options.pool < 16:
         p.error("--runs is at least 1, --pool at least 16")
     return options
