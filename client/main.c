@@ -88,6 +88,7 @@ static int start(struct cl_mount *m)
     if (m->opt.log_file && (rc = cl_daemon_log_to(m->opt.log_file)) < 0)
         return rc;
     cl_shutdown_block_signals();
+    cl_cores_tell(&m->opt);
     rc = cl_itable_new(&m->inodes);
     if (rc == 0)
         rc = cl_data_new(m);

@@ -56,5 +56,7 @@ void cl_options_parse(struct cl_options *out, int argc, char **argv);
 
 /* "0,2-5" into a CPU set. NULL, or static text that says what is wrong. */
 const char *cl_cores_parse(const char *text, cpu_set_t *set);
+/* cores.c: log whether others may run on the service cores. */
+void cl_cores_tell(const struct cl_options *o);
 
 #endif

@@ -30,3 +30,13 @@ def test_the_thread_that_serves_the_host_runs_on_service_cores(new_store, cores)
         f.write(bytes(range(256)) * (MIB // 256))
     with open(os.path.join(mount.path, "f"), "rb") as f:
         assert f.read() == bytes(range(256)) * (MIB // 256)
+
+
+def test_whether_the_service_cores_are_ours_alone_is_told(new_store):
+    core = max(os.sched_getaffinity(0))
+    store = new_store().up(mounts=0)
+    with open("/sys/devices/system/cpu/isolated", encoding="ascii") as f:
+        isolated = f.read().strip()
+    mount = store.add_mount(f"--cores={core}")
+    mount.wait_log(f"service cores {core}: " + ("other programs may run there, too" if not isolated else ""))
+    assert "service cores" not in store.add_mount().text()
