@@ -179,7 +179,7 @@ $(foreach p,$(HAVE),$(eval $(call prog_rule,$(p))))
 
 # --- tests ------------------------------------------------------------------
 
-# Every C test links all libraries, the helpers beside it, and cmocka.
+# Every C test links all libraries, what it needs of the helpers beside it, and cmocka.
 define test_rule
 $(O)/tests/$(1): $(O)/obj/tests/$(1).o $(2) $(call lib_a,$(LIBS))
 	$$(call say,LINK,$$@)$$(call link,$(PKGS_all) cmocka)
@@ -189,8 +189,14 @@ SIM_HELP  := $(call obj_of,$(filter-out $(TESTS_SIM),$(wildcard tests/sim/*.c)))
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(TESTS_UNIT))
 SIM_BINS  := $(patsubst %.c,$(O)/%,$(TESTS_SIM))
 TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM)) $(UNIT_HELP) $(SIM_HELP)
-$(foreach t,$(TESTS_UNIT),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(UNIT_HELP))))
-$(foreach t,$(TESTS_SIM),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(SIM_HELP))))
+define test_help_rule
+$(O)/tests/lib$(1).a: $(2)
+	$$(call say,AR,$$@)mkdir -p $$(@D) && rm -f $$@ && ar rcs $$@ $$^
+endef
+$(eval $(call test_help_rule,unit,$(UNIT_HELP)))
+$(eval $(call test_help_rule,sim,$(SIM_HELP)))
+$(foreach t,$(TESTS_UNIT),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(O)/tests/libunit.a)))
+$(foreach t,$(TESTS_SIM),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(O)/tests/libsim.a)))
 
 # T=name builds and runs one: make check-unit T=place is tests/unit/test_place.c
 ifneq ($(T),)

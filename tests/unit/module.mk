@@ -1,4 +1,4 @@
-# Each test_<module>.c is one program; other .c files here are linked into all.
+# Each test_<module>.c is one program; other .c files here are a library for all.
 TESTS_UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
 # The data path of fp-mount against models of the manager and of benefactors (cl_world.h): what it calls is replaced by the linker.
