@@ -59,6 +59,24 @@ def test_aux_apps_that_stand_still_fail_close_in_time_and_nothing_is_lost(start)
     assert_same(read_file(other.at("f")), data)
 
 
+@pytest.mark.limit(120)
+@pytest.mark.expect_log(r"not stored in time|written out|are lost|could not be stored|written data was lost")
+def test_the_end_of_a_mount_whose_aux_apps_stand_still(start):
+    """They never come back. The mount ends all the same, after 30 s of waiting, with 1, and says how much is lost."""
+    s = start(f"{probe()} do=hang deadline=1h", args=["--io-timeout=500ms"])
+    m = s.mounts[0]
+    for i in range(3):
+        with pytest.raises(OSError) as e:
+            write_file(m.at(f"f{i}"), unique(i, 2 * MIB))
+        assert e.value.errno == errno.EIO
+    m.ended_as_told = True
+    subprocess.run(["fusermount3", "-u", m.path], check=True, timeout=20 * SLOW)
+    begun = time.monotonic()
+    assert m.wait(60) == 1, m.tail()
+    assert time.monotonic() - begun < 35 + 5 * SLOW
+    m.wait_log(r"6 MiB of 3 files that no close or fsync had confirmed are lost", 1)
+
+
 # ---------------------------------------------------------------- calls that wait for an aux-app: probe is asked before each unlink
 
 
