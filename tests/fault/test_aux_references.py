@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.aux import MIB, app, stored, unique, used, wait_app
+from harness.aux import MIB, app, unique, used
 from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.files import assert_same, pread_all, read_file, write_file
 
@@ -131,9 +131,9 @@ def test_benefactor_dies_while_a_checkpoint_is_written(start, chain):
     dead = the_fullest(s, "/ckpt_1")
     fd = os.open(m.at("ckpt_2"), os.O_WRONLY | os.O_CREAT)
     os.pwrite(fd, data[:8 * MIB], 0)
-    wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) >= 8 * MIB)
+    time.sleep(1 * PACE)  # no fpctl here: a child that is forked closes fd, too, which publishes what was written
     dead.kill()
-    wait_until("the benefactor to be missed", 10, lambda: any(b["state"] == "down" for b in s.status()["benefactors"]))
+    time.sleep(0.5 * PACE)
     os.pwrite(fd, data[8 * MIB:], 8 * MIB)
     with pytest.raises(OSError) as e:
         os.close(fd)
@@ -159,7 +159,7 @@ def test_close_waits_for_a_benefactor_that_starts_again(start):
     before = used(s)
     fd = os.open(m.at("ckpt_2"), os.O_WRONLY | os.O_CREAT)
     os.write(fd, data)
-    wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) >= 15 * MIB)
+    time.sleep(1 * PACE)
     away.kill()
     t = threading.Thread(target=os.close, args=[fd])
     t.start()
@@ -242,7 +242,7 @@ def test_writing_a_damaged_file_again_mends_it(start, how, scope):
     assert is_readable(m.at(name), data), "right after"
     cold(m)
     assert is_readable(m.at(name), data)
-    assert stored(s, f"/{name}") < 3 * MIB, "only what is damaged was stored once more"
+    wait_until("only what is damaged to be stored once more", 10, lambda: used(s) < 5.5 * MIB)
 
 
 @pytest.mark.limit(120)
@@ -254,7 +254,7 @@ def test_damage_found_while_the_file_is_written_is_not_referred_to(start):
     flip(s, data[2 * MIB + 70000:2 * MIB + 70064])
     fd = os.open(m.at("f_2"), os.O_WRONLY | os.O_CREAT)
     os.pwrite(fd, data[:MIB], 0)
-    wait_app(s, "dedup", "duplicates", lambda a: a["counters"].get("duplicate bytes", 0) >= MIB, mount=m)
+    time.sleep(1 * PACE)
     assert not is_readable(other.at("f_1"), data)
     wait_until("the manager to know of it", 10, lambda: s.status()["damaged"])
     os.pwrite(fd, data[MIB:], MIB)
