@@ -431,6 +431,8 @@ static void *work_thread(void *arg)
         pthread_mutex_unlock(&lock);
         take_time();
         work(&r, q->job);
+        if (fake_aux.doubts && q->job->pins)
+            atomic_fetch_add(&fake_aux.doubt, 1);
         q->job->done(q->job);
         free(q);
         pthread_mutex_lock(&lock);
@@ -480,6 +482,8 @@ void __wrap_cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job)
 
         rnd_init(&mine, seed_of, atomic_load(&fake_aux.jobs));
         work(&mine, job);
+        if (fake_aux.doubts && job->pins)
+            atomic_fetch_add(&fake_aux.doubt, 1);
         job->done(job);
         free(q);
     }

@@ -34,6 +34,7 @@ struct fake_aux {
     atomic_uint lied;            /* calls of cl_aux_lied */
     struct fp_envelope envelope; /* of the chunk that the world has looked at last */
     atomic_uint doubt;           /* changes: what is pinned is to be asked about again */
+    atomic_bool doubts;          /* … with each job that refers to something, when it is done */
     atomic_bool distrust;        /* … and is not vouched for any more */
     /* counted: */
     atomic_uint again;           /* jobs that must not refer to anything */

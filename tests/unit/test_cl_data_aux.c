@@ -68,6 +68,33 @@ static void test_aux_full_store(void **state)
     check_counts(true, true);
 }
 
+static atomic_bool doubting;
+
+/* Now the manager vouches for what is pinned, now it does not. */
+static void *doubt_thread(void *arg)
+{
+    while (doubting) {
+        fake_aux.distrust = !fake_aux.distrust;
+        atomic_fetch_add(&fake_aux.doubt, 1);
+        usleep(500);
+    }
+    return arg;
+}
+
+static void test_aux_doubt(void **state)
+{
+    pthread_t t;
+
+    (void)state;
+    doubting = true;
+    assert_int_equal(pthread_create(&t, NULL, doubt_thread, NULL), 0);
+    run((struct how){.threads = THREADS, .ops = OPS, .mounts = 2, .local = true, .delay_us = 300, .pieces = true, .codes = true});
+    doubting = false;
+    pthread_join(t, NULL);
+    check_counts(true, true);
+    assert_true(fake_aux.again > 0);
+}
+
 static void test_aux_chaos(void **state)
 {
     (void)state;
@@ -85,6 +112,7 @@ int main(void)
         cmocka_unit_test(test_aux_two_mounts),
         cmocka_unit_test(test_aux_small_pool),
         cmocka_unit_test(test_aux_full_store),
+        cmocka_unit_test(test_aux_doubt),
         cmocka_unit_test(test_aux_chaos),
     };
 

@@ -185,6 +185,28 @@ static void test_only_what_is_new_is_stored(void **state)
 }
 
 /* The same data twice in one window. */
+/* What is referred to is asked about before the pages go; not vouched for, it is stored, with all that is done to new data. */
+static void test_what_is_not_vouched_for_is_stored_anew(void **state)
+{
+    (void)state;
+    for (int distrust = 0; distrust < 2; distrust++) {
+        uint64_t before, ino;
+
+        find_all();
+        fake_aux.new_every = 0;
+        noise(bytes, MIB, 7 + (uint64_t)distrust);
+        (void)file_of(bytes, MIB, MIB);
+        before = world_stored_bytes();
+        fake_aux.doubts = true;
+        fake_aux.distrust = distrust;
+        ino = file_of(bytes, MIB, MIB);
+        assert_int_equal(fake_aux.again, distrust);
+        assert_in_range(world_stored_bytes() - before, distrust ? MIB : 0, distrust ? MIB + 3 * 4096 : 3 * 4096);
+        view_is(ino, bytes, MIB);
+        fake_aux.doubts = fake_aux.distrust = false;
+    }
+}
+
 static void test_what_is_equal_within_a_window_is_stored_once(void **state)
 {
     uint64_t ino;
@@ -746,6 +768,7 @@ int main(void)
         T(test_zeros_over_data_are_read_before_they_are_published),
         T(test_duplicates_are_references_and_store_nothing),
         T(test_only_what_is_new_is_stored),
+        T(test_what_is_not_vouched_for_is_stored_anew),
         T(test_what_is_equal_within_a_window_is_stored_once),
         T(test_slices_of_a_window_are_bounded),
         T(test_references_are_read_before_they_are_published),
