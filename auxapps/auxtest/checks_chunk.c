@@ -241,12 +241,26 @@ void check_errors(const struct subject *s)
 	host_free(&h);
 }
 
+/* FP_AUX_HIDES: equal data must not show. */
+static void judge_twice(const struct subject *s, void *state, struct fp_aux_host *h, struct window *w, const struct fp_aux_call *first)
+{
+	struct fp_aux_call call;
+
+	call_begin(&call, h, &w->chunk);
+	if (call_out(s, state, &call, w) == FP_AUX_REPLACED && call.replaced_bytes == first->replaced_bytes &&
+	    memcmp(call.out.data, first->out.data, call.replaced_bytes) == 0)
+		auxtest_fail("says FP_AUX_HIDES, and makes the same bytes of the same %u bytes twice", w->chunk.len_bytes);
+	call_end(&call);
+}
+
 /* What chunk_in gets may be damaged, or from another version: it must say so, or give something, and stay within its buffers. */
 void check_damage(const struct subject *s)
 {
 	struct fp_aux_host h;
 	struct random r = { s->seed };
+	bool hides = s->app->flags & FP_AUX_HIDES;
 	void *state;
+	int rc;
 
 	host_new(&h, s);
 	state = subject_start(s, &h);
@@ -257,13 +271,17 @@ void check_damage(const struct subject *s)
 		window_new(&w, &r, 1);
 		call_begin(&call, &h, &w.chunk);
 		if (call_out(s, state, &call, &w) == FP_AUX_REPLACED) {
+			if (hides)
+				judge_twice(s, state, &h, &w, &call);
 			for (unsigned k = 0; k < 8; k++) {
 				uint32_t bytes = k % 3 == 0 ? 1 + (uint32_t)random_below(&r, call.replaced_bytes) : call.replaced_bytes;
 				struct buffer out;
 
 				call.out.data[random_below(&r, bytes)] ^= (uint8_t)(1 + random_below(&r, 255));
 				buffer_new(&out, k % 3 == 1 ? any_length(&r) : w.chunk.len_bytes);
-				(void)call_in(s, state, &h, call.out.data, bytes, &out);
+				rc = call_in(s, state, &h, call.out.data, bytes, &out);
+				if (rc == 0 && hides && (out.len_bytes != w.chunk.len_bytes || memcmp(out.data, w.data, out.len_bytes) != 0))
+					auxtest_fail("says FP_AUX_HIDES, and its chunk_in takes bytes that were changed");
 				buffer_free(&out);
 			}
 		}

@@ -117,6 +117,12 @@ def test_what_is_wrong_is_said(tmp_path, what):
     assert "again: fp-auxtest" in run.stdout
 
 
+@pytest.mark.parametrize("body, said", [("", "the same bytes of the same"), ("static uint8_t n; o[0] ^= ++n;", "takes bytes that were changed")])
+def test_who_says_it_hides_data_must(tmp_path, body, said):
+    run = auxtest(build(tmp_path, body, flags="FP_AUX_HIDES"), "--only", "damage", rounds=20)
+    assert run.returncode == 1 and "FP_AUX_HIDES" in run.stdout and said in run.stdout, run.stdout
+
+
 RACY = """
 #include <fp/auxapp.h>
 static long total;
