@@ -25,6 +25,7 @@
 struct world_faults {
     atomic_int mgr_lost_before; /* so many manager requests are lost, not executed */
     atomic_int mgr_lost_after;  /* … executed, and the answer is lost */
+    atomic_int mgr_hangs;       /* … of those that last nobody hears, until world_mgr_back */
     atomic_int mgr_delay_us;    /* each takes up to this long */
     atomic_int bnf_delay_us;
     atomic_int mgr_window_max;  /* slices of one window; 0: any number */

@@ -531,7 +531,7 @@ static int lasting_execute(struct lasting *l)
 static void lasting_run(void *arg)
 {
     struct lasting *l = arg, **p = &unanswered;
-    bool lost = take_one(&world_faults.mgr_lost_before);
+    bool hangs = take_one(&world_faults.mgr_hangs), lost = hangs || take_one(&world_faults.mgr_lost_before);
     int rc = 0;
 
     world_sleep_up_to(world_faults.mgr_delay_us);
@@ -547,7 +547,8 @@ static void lasting_run(void *arg)
     while (*p)
         p = &(*p)->next;
     *p = l;
-    l->cb(l->arg, FP_EDEADLINE, NULL);
+    if (!hangs)
+        l->cb(l->arg, FP_EDEADLINE, NULL);
 }
 
 void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
