@@ -1,0 +1,107 @@
+/* Opens whose program has gone before the answer (client/ops/open.c), over the models of cl_world.h. */
+#include "tests/unit/cl_fixture.h"
+
+#include <fcntl.h>
+
+#include "client/ops/ops.h"
+
+#define LEN 300000u
+
+void __wrap_cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb,
+                             void *arg);
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode);
+void *__wrap_fuse_req_userdata(fuse_req_t req);
+int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi);
+
+static struct fx_mount mnt;
+static struct cl_handle first;
+static cl_mgr_cb answer;
+static void *answer_arg;
+static Fp__Attr attr;
+static atomic_int released;
+
+void __wrap_cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb,
+                             void *arg)
+{
+    (void)m;
+    (void)msg;
+    (void)interrupted;
+    assert_int_equal(type, FP__MSG_TYPE__MSG_OPEN);
+    answer = cb;
+    answer_arg = arg;
+}
+
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode)
+{
+    (void)m;
+    (void)inode;
+    atomic_fetch_add(&released, 1);
+}
+
+void *__wrap_fuse_req_userdata(fuse_req_t req)
+{
+    (void)req;
+    return &mnt.m;
+}
+
+/* The kernel does not know the request any more; and the one who wrote has gone too, so that what he wrote is the last handle's to publish. */
+int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
+{
+    (void)req;
+    (void)fi;
+    cl_data_release(&mnt.m, &first);
+    return -ENOENT;
+}
+
+static void answer_open(void *arg)
+{
+    Fp__AttrReply reply = FP__ATTR_REPLY__INIT;
+
+    (void)arg;
+    reply.attr = &attr;
+    answer(answer_arg, 0, &reply.base);
+}
+
+static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **state)
+{
+    static uint8_t data[LEN], seen[LEN];
+    struct fuse_file_info fi = {.flags = O_RDONLY};
+    uint64_t ino, until_ms;
+
+    (void)state;
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 4000);
+    ino = world_file_new(256u << 10, 1);
+    fx_open(&mnt, &first, ino);
+    fx_fill(data, LEN, 3);
+    assert_int_equal(fx_write(&mnt, &first, data, LEN, 0), LEN);
+    world_attr(ino, &attr);
+    cl_op_open(NULL, ino, &fi);
+    assert_non_null(answer);
+    world_on_core(answer_open, NULL); /* publishing needs it: there it would wait for itself */
+    until_ms = fp_now_ms() + 20000;
+    while (!released && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_int_equal(released, 1);
+    assert_int_equal(world_view(ino, seen, LEN), LEN);
+    assert_memory_equal(seen, data, LEN);
+    fx_check_file_quiet(&first);
+    assert_int_equal(first.inode->handles, 0);
+    cl_inode_put(&mnt.m, first.inode);
+    fx_stop(&mnt);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
+    };
+
+    alarm(200); /* what waits for itself waits for ever */
+    setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
