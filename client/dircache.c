@@ -13,7 +13,8 @@
 #include "client/inode.h"
 #include "fp/clock.h"
 
-#define ENTRIES 64u
+#define ENTRY_BITS 6u
+#define ENTRIES    (1u << ENTRY_BITS)
 
 struct entry {
     uint64_t ino; /* 0: empty */
@@ -26,7 +27,7 @@ static struct entry entries[ENTRIES]; /* lock */
 
 static struct entry *slot_of(uint64_t ino)
 {
-    return &entries[(ino * 0x9e3779b97f4a7c15u) >> 58];
+    return &entries[cl_ino_slot(ino, ENTRY_BITS)];
 }
 
 void cl_dircache_put(struct cl_mount *m, const Fp__Attr *a)

@@ -24,6 +24,12 @@ struct cl_itable;
 
 #define CL_BLKSIZE_BYTES (1u << 20) /* st_blksize of files: programs write in pieces of this size */
 
+/* The place of a number in a table of 2^bits. */
+static inline size_t cl_ino_slot(uint64_t ino, unsigned bits)
+{
+	return (size_t)((ino * 0x9e3779b97f4a7c15u) >> (64 - bits));
+}
+
 struct cl_attr {               /* attributes as the manager last told them */
 	uint64_t ino, size_bytes, blocks, rdev, data_version, generation;
 	uint32_t mode, nlink, uid, gid, chunk_size_bytes, stripe;

@@ -20,9 +20,13 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#define DIRS        64u
+#include "client/inode.h"
+
+#define DIR_BITS    6u
+#define DIRS        (1u << DIR_BITS)
 #define FIRST_CAP   64u
-#define INO_BUCKETS (1u << 14)
+#define INO_BITS    14u
+#define INO_BUCKETS (1u << INO_BITS)
 #define ENTRIES_MAX (1u << 17) /* of all directories: some 15 MiB */
 
 struct entry {
@@ -40,6 +44,8 @@ struct dir {
     uint64_t ino; /* 0: unused */
     uint64_t changes;
     uint32_t busy; /* requests under way that may change its attributes */
+    bool shown;       /* the kernel keeps attributes, or will when it has read the answer */
+    int64_t told_ns;  /* time of the last change that was told early */
     bool exact;    /* attr is what the manager will have executed all that was sent has */
     uint32_t count, cap;
     struct entry **buckets;
@@ -55,7 +61,7 @@ static atomic_uint known;                  /* directories */
 
 static struct dir *place_of(uint64_t ino)
 {
-    return &dirs[(ino * 0x9e3779b97f4a7c15u) >> 58];
+    return &dirs[cl_ino_slot(ino, DIR_BITS)];
 }
 
 static struct dir *dir_of(uint64_t ino)
@@ -66,7 +72,7 @@ static struct dir *dir_of(uint64_t ino)
 
 static struct entry **ino_bucket(uint64_t ino)
 {
-    return &by_ino[(ino * 0x9e3779b97f4a7c15u) >> 50];
+    return &by_ino[cl_ino_slot(ino, INO_BITS)];
 }
 
 static uint64_t hash_of(const char *name)
@@ -269,11 +275,12 @@ static void touch(struct dir *d)
 static int64_t change(struct dir *d, int64_t now_ns)
 {
     d->changes = ++stamps;
-    if (!d->exact)
-        return now_ns;
-    if (now_ns < d->attr.ctime_ns)
-        now_ns = d->attr.ctime_ns;
-    d->attr.mtime_ns = d->attr.ctime_ns = now_ns;
+    if (d->exact) {
+        if (now_ns < d->attr.ctime_ns)
+            now_ns = d->attr.ctime_ns;
+        d->attr.mtime_ns = d->attr.ctime_ns = now_ns;
+    }
+    d->told_ns = now_ns;
     return now_ns;
 }
 
@@ -526,6 +533,32 @@ void cl_names_learn(uint64_t stamp, const Fp__Attr *a)
         d->exact = true;
     }
     pthread_mutex_unlock(&lock);
+}
+
+/* -------------------------------------------------------------- the kernel's copy */
+
+bool cl_names_show(uint64_t dir, int64_t ctime_ns)
+{
+    if (cl_names_none())
+        return true;
+    pthread_mutex_lock(&lock);
+    struct dir *d = dir_of(dir);
+    bool newest = !d || ctime_ns >= d->told_ns;
+    if (d && newest)
+        d->shown = true;
+    pthread_mutex_unlock(&lock);
+    return newest;
+}
+
+bool cl_names_hide(uint64_t dir)
+{
+    pthread_mutex_lock(&lock);
+    struct dir *d = dir_of(dir);
+    bool shown = d && d->shown;
+    if (shown)
+        d->shown = false;
+    pthread_mutex_unlock(&lock);
+    return shown;
 }
 
 void cl_names_forget(uint64_t dir)

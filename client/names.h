@@ -72,6 +72,15 @@ void cl_names_answered(const struct cl_names_mark *mark, bool certain, const Fp_
 uint64_t cl_names_stamp(uint64_t dir);
 void cl_names_learn(uint64_t stamp, const Fp__Attr *a);
 
+/*
+ * The kernel may keep attributes of a directory for long, and an answer to it may overtake a change that was told before:
+ * it has been made before the change, or wakes its program up later. So whoever tells the kernel to keep them asks first:
+ * false: programs know of a later change already (ctime_ns: of the answer). And whoever has changed something early asks
+ * whether there is anything to take back from the kernel, before the program goes on.
+ */
+bool cl_names_show(uint64_t dir, int64_t ctime_ns);
+bool cl_names_hide(uint64_t dir);
+
 void cl_names_forget(uint64_t dir);
 void cl_names_clear(void);
 

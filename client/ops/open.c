@@ -213,6 +213,7 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
         op->open.fi.noflush = false; /* close waits for the manager's answer */
         op->touched = 0;
         cl_dircache_drop(msg->parent);
+        cl_hide_attr(m, msg->parent);
         bool told = cl_early_create(m, h->inode, &early, late_create, op);
         cl_names_queued(msg->parent);
         if (told) {

@@ -161,7 +161,10 @@ void cl_op_done_status(void *op, int status,
 void cl_op_done_entry(void *op, int status, const ProtobufCMessage *reply); /* AttrReply as an entry */
 void cl_op_done_attr(void *op, int status, const ProtobufCMessage *reply);  /* AttrReply as attributes */
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
-double cl_attr_timeout(struct cl_mount *m, mode_t mode);
+double cl_attr_timeout(struct cl_mount *m, const struct stat *st);
+/* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has
+ * gone on yet. */
+void cl_hide_attr(struct cl_mount *m, uint64_t dir);
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e);
 /* False: the name is too long, and the request has been answered. */
 bool cl_name_ok(fuse_req_t req, const char *name);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/names.h"
 #include "client/ops/ops.h"
 
 void cl_reply_status(fuse_req_t req, int status)
@@ -69,9 +70,20 @@ void cl_op_done_status(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_reply_err(arg, status);
 }
 
-double cl_attr_timeout(struct cl_mount *m, mode_t mode)
+double cl_attr_timeout(struct cl_mount *m, const struct stat *st)
 {
-    return S_ISDIR(mode) && cl_core_alone(m) ? CL_ALONE_TIMEOUT_S : CL_ATTR_TIMEOUT_S;
+    if (!S_ISDIR(st->st_mode) || !cl_core_alone(m))
+        return CL_ATTR_TIMEOUT_S;
+    int64_t ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
+    return cl_names_show(st->st_ino, ctime_ns) ? CL_ALONE_TIMEOUT_S : 0;
+}
+
+/* Attributes alone (offset < 0): the kernel takes no lock that who waits for us may hold, and what it has asked for before
+ * is not kept either. */
+void cl_hide_attr(struct cl_mount *m, uint64_t dir)
+{
+    if (cl_names_hide(dir))
+        (void)fuse_lowlevel_notify_inval_inode(m->se, dir, -1, 0);
 }
 
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e)
@@ -81,7 +93,7 @@ void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_para
     e->ino = a->ino;
     e->generation = a->generation;
     e->entry_timeout = cl_core_alone(m) ? CL_ALONE_TIMEOUT_S : 0;
-    e->attr_timeout = cl_attr_timeout(m, a->mode);
+    e->attr_timeout = cl_attr_timeout(m, &e->attr);
 }
 
 void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
@@ -111,7 +123,7 @@ void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
     }
     touched(op);
     cl_attr_stat(op->m, a, &st);
-    cl_reply_attr(op->req, &st, cl_attr_timeout(op->m, st.st_mode));
+    cl_reply_attr(op->req, &st, cl_attr_timeout(op->m, &st));
     cl_op_free(op);
 }
 

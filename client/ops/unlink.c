@@ -43,6 +43,7 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
     if (known) {
         cl_inode_set_nlink(m, early.ino, 0);
         cl_dircache_drop(msg->parent);
+        cl_hide_attr(m, msg->parent);
         bool told = cl_early_unlink(m, &early, late_unlink, op);
         cl_names_queued(msg->parent);
         if (told)

@@ -238,6 +238,37 @@ def test_stopped_manager_other_operations_come_after(store, known):
     os.rmdir(known)
 
 
+def look_and_remove(store, known, fd, name):
+    """The manager is asked for the directory, and before its answer comes a file is removed early. Nanoseconds that the directory then seems to be newer than
+    that; None: it was not early."""
+    time.sleep(0.6)  # until the kernel has to ask again by what name it knows the directory
+    os.stat(os.path.dirname(known))  # and has nothing else to ask before
+    os.unlink(f"other-{name}", dir_fd=fd)
+    os.fstat(fd)
+    with Stopped(store.manager) as stopped:
+        looker = threading.Thread(target=os.stat, args=(known,))
+        looker.start()
+        time.sleep(0.1)
+        began = time.time_ns()
+        os.unlink(name, dir_fd=fd)
+        early = not stopped.over()
+        looker.join()
+        return os.fstat(fd).st_mtime_ns - began if early else None
+
+
+@pytest.mark.limit(90)
+def test_directory_that_was_looked_at_before_an_unlink_is_not_seen_as_before(store, known):
+    fd = os.open(known, os.O_RDONLY | os.O_DIRECTORY)
+    for i in range(6):
+        for name in (f"{i}", f"other-{i}"):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, dir_fd=fd))
+    newer = [look_and_remove(store, known, fd, str(i)) for i in range(6)]
+    os.close(fd)
+    newer = [ns for ns in newer if ns is not None]
+    assert newer, "none was early: the test shows nothing"
+    assert min(newer) >= 0, f"its time is {-min(newer) / 1e6:.1f} ms before the removal"
+
+
 @pytest.mark.parametrize("call", ["create", "unlink"])
 @pytest.mark.limit(90)
 def test_call_that_waits_behind_too_many_is_interrupted(store, known, call):

@@ -318,6 +318,27 @@ static void test_names_answer_that_does_not_know_of_an_early_change_tells_nothin
     assert_false(cl_names_attr(D, &a));
 }
 
+static void test_names_kernel_keeps_no_attributes_from_before_an_early_change(void **state)
+{
+    Fp__Attr a;
+    (void)state;
+    assert_true(cl_names_show(D, 1) && !cl_names_hide(D)); /* not known: nothing is changed early in it */
+    made(D, 0755);
+    assert_false(cl_names_hide(D));
+    assert_true(cl_names_show(D, 1000));
+    assert_true(create(D, "a", 100, &a)); /* at 2000 */
+    assert_true(cl_names_hide(D));
+    assert_false(cl_names_hide(D)); /* once */
+    assert_false(cl_names_show(D, 1000)); /* the answer was made before, and comes after */
+    assert_false(cl_names_hide(D));
+    assert_true(cl_names_show(D, 2000));
+    send_setattr(D); /* its attributes are not known any more */
+    assert_true(removed(D, "a")); /* at 3000 */
+    assert_true(cl_names_hide(D));
+    assert_false(cl_names_show(D, 2999));
+    assert_true(cl_names_show(D, 3000) && cl_names_show(21, 1));
+}
+
 static void test_names_old_attributes_are_not_learnt(void **state)
 {
     Fp__Attr dir = made(D, 0755), a;
@@ -495,6 +516,7 @@ int main(void)
         T(test_names_directory_that_changes_is_learnt_again),
         T(test_names_answer_of_the_only_change_tells_the_directory),
         T(test_names_answer_that_does_not_know_of_an_early_change_tells_nothing),
+        T(test_names_kernel_keeps_no_attributes_from_before_an_early_change),
         T(test_names_old_attributes_are_not_learnt),
         T(test_names_nothing_is_learnt_before_the_request_is_queued),
         T(test_names_outcome_that_nobody_knows_forgets_the_directory),
