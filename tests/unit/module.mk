@@ -21,4 +21,4 @@ $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wante
 
 # One operation over the data path, without a kernel.
 CL_OPEN_WRAP := cl_mgr_call_intr cl_mgr_release fuse_req_userdata fuse_reply_open
-$(O)/tests/unit/test_cl_ops_open: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(CL_OPEN_WRAP:%=-Wl,--wrap=%)
+$(O)/tests/unit/test_cl_data_release: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(CL_OPEN_WRAP:%=-Wl,--wrap=%)

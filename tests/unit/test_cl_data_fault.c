@@ -380,54 +380,6 @@ static void test_fault_lost_truncate_leaves_a_true_map(void **state)
     end();
 }
 
-static void *flush_it(void *arg)
-{
-    assert_int_equal(cl_data_flush(&mnt.m, arg), 0);
-    return NULL;
-}
-
-static atomic_bool manager_is_back;
-
-static void *bring_manager_back(void *arg)
-{
-    usleep(300000);
-    manager_is_back = true;
-    world_mgr_back();
-    return arg;
-}
-
-/* fsync of the root, or many windows that wait, may be publishing it just then: what a commit names is not dropped under its hands. */
-static void test_fault_unlinked_file_is_released_while_it_is_committed(void **state)
-{
-    for (int round = 0; round < 2; round++) {
-        struct cl_inode *inode;
-        pthread_t flusher, healer;
-
-        (void)state;
-        begin(true, 100 * MIB, 256u << 10, 20000);
-        put_all(0, 2 * MIB + 1000);
-        inode = h.inode;
-        cl_inode_ref(&mnt.m, inode);
-        manager_is_back = false;
-        world_faults.mgr_hangs = 1;
-        pthread_create(&flusher, NULL, flush_it, inode);
-        while (world_faults.mgr_hangs)
-            usleep(1000);
-        cl_inode_set_nlink(&mnt.m, ino, 0);
-        if (round == 1)
-            put_all(3 * MIB, 5000); /* what is not part of the commit goes */
-        pthread_create(&healer, NULL, bring_manager_back, NULL);
-        fx_close(&mnt, &h);
-        assert_true(manager_is_back);
-        pthread_join(healer, NULL);
-        pthread_join(flusher, NULL);
-        cl_inode_put(&mnt.m, inode);
-        ino = world_file_new(256u << 10, 1);
-        fx_open(&mnt, &h, ino);
-        end();
-    }
-}
-
 static void core_new_session(void *arg)
 {
     atomic_fetch_add(&mnt.w.session, 1);
@@ -826,7 +778,6 @@ int main(void)
         cmocka_unit_test(test_fault_lost_commit_is_told_and_sent_again),
         cmocka_unit_test(test_fault_commit_that_was_executed_is_not_named_anew),
         cmocka_unit_test(test_fault_lost_truncate_leaves_a_true_map),
-        cmocka_unit_test(test_fault_unlinked_file_is_released_while_it_is_committed),
         cmocka_unit_test(test_fault_forgotten_session_is_never_a_silent_loss),
         cmocka_unit_test(test_fault_loss_found_by_an_early_commit_is_told_by_the_next_close),
         cmocka_unit_test(test_fault_replaced_chunk_makes_the_map_be_fetched_again),

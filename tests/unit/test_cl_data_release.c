@@ -1,4 +1,4 @@
-/* Opens whose program has gone before the answer (client/ops/open.c), over the models of cl_world.h. */
+/* Last handles of files: one that nobody got (client/ops/open.c), and those of files without a name; over the models of cl_world.h. */
 #include "tests/unit/cl_fixture.h"
 
 #include <fcntl.h>
@@ -95,9 +95,79 @@ static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **sta
     world_mgr_reset();
 }
 
+/* -------------------------------------------------------------- without a name */
+
+static void *flush_it(void *arg)
+{
+    assert_int_equal(cl_data_flush(&mnt.m, arg), 0);
+    return NULL;
+}
+
+static atomic_bool manager_is_back;
+
+static void *bring_manager_back(void *arg)
+{
+    usleep(300000);
+    manager_is_back = true;
+    world_mgr_back();
+    return arg;
+}
+
+static void write_at(uint64_t off, uint32_t len)
+{
+    static uint8_t data[LEN];
+
+    fx_fill(data, len, (uint32_t)off);
+    assert_int_equal(fx_write(&mnt, &first, data, len, off), len);
+}
+
+/* fsync of the root, or many windows that wait, may be publishing it just then: what a commit names is not dropped under its hands. */
+static void release_while_committed(bool more)
+{
+    struct cl_inode *inode;
+    pthread_t flusher, healer;
+    uint64_t ino;
+
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 20000);
+    ino = world_file_new(256u << 10, 1);
+    fx_open(&mnt, &first, ino);
+    for (unsigned i = 0; i < 8; i++)
+        write_at((uint64_t)i * LEN, LEN);
+    inode = first.inode;
+    cl_inode_ref(&mnt.m, inode);
+    manager_is_back = false;
+    world_faults.mgr_hangs = 1;
+    pthread_create(&flusher, NULL, flush_it, inode);
+    while (world_faults.mgr_hangs)
+        usleep(1000);
+    cl_inode_set_nlink(&mnt.m, ino, 0);
+    if (more) /* what is not part of the commit goes */
+        write_at(3u << 20, 5000);
+    pthread_create(&healer, NULL, bring_manager_back, NULL);
+    fx_close(&mnt, &first);
+    assert_true(manager_is_back);
+    pthread_join(healer, NULL);
+    pthread_join(flusher, NULL);
+    cl_inode_put(&mnt.m, inode);
+    fx_stop(&mnt);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+}
+
+static void test_unlinked_file_is_released_while_it_is_committed(void **state)
+{
+    (void)state;
+    release_while_committed(false);
+    release_while_committed(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unlinked_file_is_released_while_it_is_committed),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
 
