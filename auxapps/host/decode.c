@@ -58,7 +58,7 @@ static int load(struct aux_host *h, const char *name, struct aux_app **out)
 
 	if (!a)
 		return -ENOMEM;
-	snprintf(h->status->undeclared[index], sizeof(h->status->undeclared[index]), "%s", name);
+	snprintf(h->status->undeclared[index], sizeof(h->status->undeclared[index]), "%.*s", (int)sizeof(h->status->undeclared[index]) - 1, name);
 	int rc = aux_app_load(h, a, name, name, why);
 
 	if (rc < 0) {
