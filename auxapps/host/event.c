@@ -270,6 +270,7 @@ static void *events_thread(void *arg)
 	struct aux_thread self;
 	uint64_t last_idle_ns = 0;
 
+	pthread_setname_np(pthread_self(), "aux-events");
 	aux_guard_drop();
 	aux_thread_short();    /* an application may wait for it */
 	aux_thread_begin(&self, a->h, a->index, q->cpu);

@@ -220,6 +220,7 @@ static void *worker(void *arg)
 	struct aux_stage *s = &a->stage;
 	struct aux_thread self;
 
+	pthread_setname_np(pthread_self(), "aux-stage");
 	aux_guard_drop();
 	aux_thread_begin(&self, a->h, a->index, w->cpu);
 	pthread_mutex_lock(&s->lock);

@@ -1,6 +1,7 @@
 /* A mount as fp-auxhost sees one: see aux_mount.h. */
 #include "aux_mount.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -163,6 +164,14 @@ int am_stop(struct am *m)
 		free(a);
 	}
 	return m->wait_status;
+}
+
+void am_stop_clean(struct am *m)
+{
+	int status = am_stop(m);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* -------------------------------------------------------------- messages */
@@ -418,4 +427,42 @@ int64_t am_counter(struct am *m, uint32_t app, const char *name)
 			return m->status->stats[app].counter[i].value;
 	}
 	return -1;
+}
+
+void am_thread_says(pid_t pid, const char *tid, const char *name, char *out, size_t n)
+{
+	char path[300], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/status", pid, tid);
+	FILE *f = fopen(path, "r");
+
+	out[0] = '\0';
+	while (f && fgets(line, sizeof(line), f)) {
+		const char *value = line + strlen(name);
+
+		if (strncmp(line, name, strlen(name)) != 0)
+			continue;
+		value += strspn(value, " \t");
+		snprintf(out, n, "%.*s", (int)strcspn(value, "\n"), value);
+	}
+	if (f) /* else it has ended */
+		fclose(f);
+}
+
+uint32_t am_sum_threads(pid_t pid, uint32_t (*fn)(pid_t pid, const char *tid, void *arg), void *arg)
+{
+	struct dirent *e;
+	uint32_t sum = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	DIR *d = opendir(path);
+
+	assert_non_null(d);
+	while ((e = readdir(d))) {
+		if (e->d_name[0] != '.')
+			sum += fn(pid, e->d_name, arg);
+	}
+	closedir(d);
+	return sum;
 }

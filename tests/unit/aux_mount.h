@@ -49,8 +49,15 @@ const char *am_dir(void);
 int am_start(struct am *m, const char *plugin_dir, const char *cores, const char *const *declared);
 /* Ends the host by STOP and returns its wait status; frees all. */
 int am_stop(struct am *m);
+/* am_stop of a host that is to end with 0. */
+void am_stop_clean(struct am *m);
 /* Waits for the host to die by itself. */
 int am_wait_death(struct am *m);
+
+/* A line of /proc/PID/task/TID/status: what comes after "Name:" and blanks, "" if there is no such line. */
+void am_thread_says(pid_t pid, const char *tid, const char *name, char *out, size_t n);
+/* Over all threads of a process: the sum of what fn says. */
+uint32_t am_sum_threads(pid_t pid, uint32_t (*fn)(pid_t pid, const char *tid, void *arg), void *arg);
 
 /* Submit a window whose data is in pages [first, first + n) of the pool; step: distance of pages (1: in one piece). Buffers are slots 2 * slot and one behind. */
 uint64_t am_chunk_out(struct am *m, uint32_t first, uint32_t step, uint32_t len, uint32_t slot);

@@ -122,6 +122,17 @@ static inline void fx_close(struct fx_mount *x, struct cl_handle *h)
     h->inode = NULL;
 }
 
+/* The last file of the last mount, and all of the world with it. */
+static inline void fx_end(struct fx_mount *x, struct cl_handle *h)
+{
+    fx_check_file_quiet(h);
+    fx_close(x, h);
+    fx_stop(x);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+}
+
 static inline ssize_t fx_read(struct fx_mount *x, struct cl_handle *h, uint8_t *buf, size_t len, uint64_t off)
 {
     struct iovec iov[128];

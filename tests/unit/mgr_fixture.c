@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "fp/log.h"
@@ -285,6 +286,18 @@ void fix_close(struct fix *f)
         free(c->user);
     mgr_core_free(f->core);
     fix_clear_outs(f);
+}
+
+void fix_close_and_remove(struct fix *f, const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[128];
+
+    fix_close(f);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        unlink(name);
+    }
 }
 
 uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode)

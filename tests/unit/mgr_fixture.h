@@ -34,6 +34,8 @@ struct fix {
 /* Opens path (":memory:"), with a client and a benefactor of 1 GiB connected unless bare. */
 void fix_open(struct fix *f, const char *path, bool bare);
 void fix_close(struct fix *f);
+/* And the files of the database. */
+void fix_close_and_remove(struct fix *f, const char *path);
 
 struct mgr_conn *fix_conn(struct fix *f);
 void fix_lost(struct fix *f, struct mgr_conn *conn);

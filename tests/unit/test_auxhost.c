@@ -25,14 +25,6 @@ static void fill(struct am *m, uint32_t first, uint32_t pages, uint32_t seed)
 	}
 }
 
-static void clean_end(struct am *m)
-{
-	int status = am_stop(m);
-
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 /* -------------------------------------------------------------- chunks out */
 
 static void test_pass_leaves_the_pages(void **state)
@@ -57,7 +49,7 @@ static void test_pass_leaves_the_pages(void **state)
 	assert_int_equal(m.status->stats[0].bytes_in, MIB);
 	assert_int_equal(am_counter(&m, 0, "seen"), MIB);
 	am_wait_log(&m, "0 2 starts on node7 with do=pass level=7\n");
-	clean_end(&m);
+	am_stop_clean(&m);
 	assert_non_null(strstr(m.log, "stops after 1 chunks"));
 }
 
@@ -103,7 +95,7 @@ static void test_replaced_chunks_come_back(void **state)
 	there_and_back(&m, 1, 1, names, 3);
 	assert_int_equal(am_counter(&m, 0, "coded"), -1);
 	assert_int_equal(am_counter(&m, 1, "coded"), 4);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_pieces_are_told_and_new_ones_packed_for_the_next(void **state)
@@ -148,7 +140,7 @@ static void test_pieces_are_told_and_new_ones_packed_for_the_next(void **state)
 
 	am_send(&m, &s, FP_AUXW_STORED, 0, sizeof(s), NULL, 0, NULL, 0);
 	am_wait_log(&m, "stored 1: chunk 99 0+1032192");
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_nothing_new_ends_the_chain(void **state)
@@ -164,7 +156,7 @@ static void test_nothing_new_ends_the_chain(void **state)
 	assert_int_equal(d->npieces, 1);
 	assert_int_equal(d->nstages, 0);
 	assert_int_equal(m.status->stats[1].chunks, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_two_deduplications_are_composed(void **state)
@@ -187,7 +179,7 @@ static void test_two_deduplications_are_composed(void **state)
 	assert_int_equal(d->npieces, 8);
 	assert_memory_equal(am_pieces(d), want, sizeof(want));
 	assert_int_equal(d->new_bytes, 3 * 4096);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* What is stored is to be compared with for an aux-app that has `verify`, also where another one's piece is the same as that. */
@@ -216,7 +208,7 @@ static void test_pieces_say_whose_they_are_and_what_is_doubted(void **state)
 		q.doubted = 0;
 		assert_memory_equal(&q, &want[i], sizeof(q));
 	}
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* Pieces that were not true the last time: the window comes again, and all of it is new. */
@@ -233,7 +225,7 @@ static void test_without_pieces_all_is_new(void **state)
 	assert_int_equal(d->status, 0);
 	assert_true(d->npieces == 0 && d->new_bytes == MIB && d->nstages == 1);
 	assert_true(d->note_bytes == 0 && d->nkeys == 0 && d->ticket[0] == 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- verdicts that are wrong */
@@ -257,7 +249,7 @@ static void test_wrong_verdicts_cost_no_data(void **state)
 		am_run(&m, 20);
 		if (status[i] == 0)
 			assert_non_null(strstr(m.log, "stored as it came"));
-		clean_end(&m);
+		am_stop_clean(&m);
 	}
 }
 
@@ -271,7 +263,7 @@ static void refused_with_eio(struct am *m, const char *const *declared, const ch
 	assert_int_equal(d->h.len_bytes, sizeof(*d));
 	am_wait_log(m, said);
 	am_wait_log(m, "not stored, and its write fails: the aux-app is required");
-	clean_end(m);
+	am_stop_clean(m);
 }
 
 /* What costs another aux-app's chunk nothing must not let the chunk of a required one pass. */
@@ -304,12 +296,12 @@ static void test_answers_tell_whom_the_chunk_has_passed(void **state)
 	assert_int_equal(d->status, 0);
 	assert_int_equal(d->ran, 5);
 	assert_string_equal(am_stages(d)->name, "strict");
-	clean_end(&m);
+	am_stop_clean(&m);
 	m.bypassed = 4;
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=pass", "probe2", "strict do=xor")), 0);
 	d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
 	assert_int_equal(d->ran, 3);
-	clean_end(&m);
+	am_stop_clean(&m);
 	m.bypassed = 0;
 }
 
@@ -336,7 +328,7 @@ static void test_references_are_left_out_when_they_must_be(void **state)
 	assert_int_equal(d->nstages, 1);
 	assert_int_equal(d->ran, 3);
 	assert_int_equal(m.status->stats[0].errors, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_plugins_from_elsewhere_are_verified(void **state)
@@ -349,10 +341,10 @@ static void test_plugins_from_elsewhere_are_verified(void **state)
 	assert_int_equal(am_start(&m, "/nowhere", "", LIST(path)), 0);
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 0);
 	am_wait_log(&m, "what chunk_out wrote is not undone by chunk_in");
-	clean_end(&m);
+	am_stop_clean(&m);
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=bad")), 0);
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_log_lines_are_bounded(void **state)
@@ -369,7 +361,7 @@ static void test_log_lines_are_bounded(void **state)
 		lines++;
 	assert_in_range(lines, 10, 40);
 	assert_int_equal(m.status->stats[0].errors, 200);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_too_many_pieces_are_refused(void **state)
@@ -384,7 +376,7 @@ static void test_too_many_pieces_are_refused(void **state)
 	d = am_out_done(&m, am_chunk_out(&m, 0, 1, 64 * 4096, 0));
 	assert_int_equal(d->status, 0);
 	assert_int_equal(d->npieces, 64);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_refusal_names_the_aux_app(void **state)
@@ -403,7 +395,7 @@ static void test_refusal_names_the_aux_app(void **state)
 	d = am_out_done(&m, good);
 	assert_int_equal(d->status, 0);
 	assert_int_equal(m.status->stats[2].chunks, 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_foreign_pages_and_buffers_are_refused(void **state)
@@ -423,7 +415,7 @@ static void test_foreign_pages_and_buffers_are_refused(void **state)
 	j.out_b = AM_SLOT;
 	am_send(&m, &j, FP_AUXW_CHUNK_OUT, 1002, sizeof(j), &page, 4, NULL, 0);
 	assert_int_equal(am_out_done(&m, 1002)->status, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- chunks in */
@@ -446,7 +438,7 @@ static void test_damaged_and_missing_decoders(void **state)
 	am_wait_log(&m, "aux-app 'nobody' is needed to read what it has coded: there is no aux-app 'nobody' in");
 	memcpy(s.name, "../x", 5);
 	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), -EILSEQ);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_a_bypassed_aux_app_decodes_and_no_more(void **state)
@@ -470,7 +462,7 @@ static void test_a_bypassed_aux_app_decodes_and_no_more(void **state)
 	assert_string_equal(am_stages(d)->name, "probe");
 	memset(am_slot(&m, 0), 'x', 101);
 	assert_int_equal(am_done(&m, am_chunk_in(&m, 0, &s, 1, 101), NULL), 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- declarations */
@@ -484,7 +476,7 @@ static void refused(const char *declared, const char *second, const char *want)
 	if (!strstr(m.failed, want))
 		fail_msg("'%s' gives '%s', not '%s'", declared, m.failed, want);
 	assert_int_equal(m.failed_app, second ? 1 : 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_wrong_declarations_are_told_in_a_line(void **state)
@@ -527,7 +519,7 @@ static void test_plugins_that_will_not_do_are_told_in_a_line(void **state)
 	snprintf(path, sizeof(path), "%s/tests/plugins/misnamed.so", am_dir());
 	assert_int_equal(am_start(&m, NULL, "", LIST(path)), 0);       /* by its path it may */
 	assert_string_equal(m.ready.app[0].name, "other");
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_a_plugin_of_an_older_header_works(void **state)
@@ -538,7 +530,7 @@ static void test_a_plugin_of_an_older_header_works(void **state)
 	assert_int_equal(am_start(&m, NULL, "", LIST("older do=xor")), 0);
 	assert_int_equal(m.ready.app[0].io_flags[FP_AUX_OP_UNLINK], 0);
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->nstages, 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_words_of_the_host_reach_the_mount(void **state)
@@ -553,7 +545,7 @@ static void test_words_of_the_host_reach_the_mount(void **state)
 	assert_int_equal(m.ready.app[0].deadline_ms, 3000);
 	assert_int_equal(m.ready.app[0].failures_max, 9);
 	assert_int_equal(m.ready.app[0].required, 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_options_change_while_running(void **state)
@@ -576,7 +568,7 @@ static void test_options_change_while_running(void **state)
 	assert_int_equal(am_done(&m, am_change(&m, 5, "level=4"), NULL), -ENOENT);
 	for (uint64_t id = 2; id < 10; id++)
 		assert_int_equal(am_out_done(&m, id)->status, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 int main(void)

@@ -1,5 +1,4 @@
 /* fp-auxhost on service cores: where its threads run, how cores move, what the chain costs. */
-#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -28,49 +27,18 @@
 
 static int cpu_a, cpu_b;       /* two that this process may use; cpu_b is -1 where there is one */
 
-static void clean_end(struct am *m)
+/* May it run on these cores, as the kernel lists them? on NULL: it is there. */
+static uint32_t is_on(pid_t pid, const char *tid, void *on)
 {
-	int status = am_stop(m);
+	char list[128];
 
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+	am_thread_says(pid, tid, "Cpus_allowed_list:", list, sizeof(list));
+	return !on || strcmp(list, on) == 0;
 }
 
-/* The list of cores that a thread may run on, as the kernel says it. */
-static void allowed(pid_t pid, const char *tid, char *out, size_t n)
+static uint32_t count_threads(pid_t pid, char *on)
 {
-	char path[300], line[512];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%s/status", pid, tid);
-	FILE *f = fopen(path, "r");
-
-	out[0] = '\0';
-	while (f && fgets(line, sizeof(line), f)) {
-		if (strncmp(line, "Cpus_allowed_list:", 18) == 0)
-			snprintf(out, n, "%.*s", (int)strcspn(line + 19, "\n"), line + 19);
-	}
-	if (f)
-		fclose(f);
-}
-
-static uint32_t count_threads(pid_t pid, const char *on)
-{
-	char path[64], list[128];
-	struct dirent *e;
-	uint32_t n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	DIR *d = opendir(path);
-
-	assert_non_null(d);
-	while ((e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		allowed(pid, e->d_name, list, sizeof(list));
-		n += !on || strcmp(list, on) == 0;
-	}
-	closedir(d);
-	return n;
+	return am_sum_threads(pid, is_on, on);
 }
 
 /* The core of the n-th worker of `app`, by the status page, checked against the kernel; -2: there is no such worker. */
@@ -78,12 +46,15 @@ static int worker_core(struct am *m, uint32_t app, uint32_t n)
 {
 	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
 		const struct fp_auxw_thread *t = &m->status->thread[i];
-		char tid[16], list[128], want[16];
+		char tid[16], name[32], list[128], want[16];
 
-		if (t->tid == 0 || t->app != app || n-- > 0)
+		if (t->tid == 0 || t->app != app)
 			continue;
 		snprintf(tid, sizeof(tid), "%u", t->tid);
-		allowed(m->pid, tid, list, sizeof(list));
+		am_thread_says(m->pid, tid, "Name:", name, sizeof(name));
+		if (strcmp(name, "aux-stage") != 0 || n-- > 0) /* its threads for events are others */
+			continue;
+		am_thread_says(m->pid, tid, "Cpus_allowed_list:", list, sizeof(list));
 		snprintf(want, sizeof(want), "%d", t->core);
 		if (t->core >= 0)
 			assert_string_equal(list, want);
@@ -114,7 +85,7 @@ static void test_all_threads_are_on_the_service_core(void **state)
 		assert_int_equal(count_threads(m.pid, core), count_threads(m.pid, NULL));
 	assert_int_equal(first_core(&m, 0), cpu_a);
 	assert_int_equal(first_core(&m, 1), cpu_a);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_stages_are_spread_over_service_cores(void **state)
@@ -131,7 +102,7 @@ static void test_stages_are_spread_over_service_cores(void **state)
 
 	assert_true((first == cpu_a && second == cpu_b) || (first == cpu_b && second == cpu_a));
 	assert_int_equal(first_core(&m, 2), first);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_without_service_cores_nothing_is_pinned(void **state)
@@ -142,14 +113,14 @@ static void test_without_service_cores_nothing_is_pinned(void **state)
 	(void)state;
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe")), 0);
 	snprintf(pid, sizeof(pid), "%d", getpid());
-	allowed(getpid(), pid, mine, sizeof(mine));
+	am_thread_says(getpid(), pid, "Cpus_allowed_list:", mine, sizeof(mine));
 	assert_int_equal(count_threads(m.pid, mine), count_threads(m.pid, NULL));
 	assert_int_equal(first_core(&m, 0), -1);
-	clean_end(&m);
+	am_stop_clean(&m);
 	assert_int_equal(am_start(&m, NULL, "4000", LIST("probe")), 0);
 	assert_int_equal(first_core(&m, 0), -1);
 	am_wait_log(&m, "none of service cores 4000 may be used");
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void wait_cores(struct am *m, uint32_t app, uint32_t cores)
@@ -179,8 +150,7 @@ static void test_cores_come_while_chunks_wait_and_go_when_idle(void **state)
 	int a = first_core(&m, 0), b;
 
 	for (uint64_t until = fp_now_ms() + AM_WAIT_MS;; am_run(&m, 1)) {
-		/* events of the aux-app are on a thread of its own: the third */
-		b = worker_core(&m, 0, 1) == a ? worker_core(&m, 0, 2) : worker_core(&m, 0, 1);
+		b = worker_core(&m, 0, 1);
 		if (b >= 0 && b != a)
 			break;
 		assert_true(fp_now_ms() < until);
@@ -192,7 +162,7 @@ static void test_cores_come_while_chunks_wait_and_go_when_idle(void **state)
 	wait_cores(&m, 0, 1);
 	am_wait_log(&m, "0 2 1 core, was 2: nothing waited for");
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->status, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_cores_are_moved_by_hand(void **state)
@@ -219,7 +189,7 @@ static void test_cores_are_moved_by_hand(void **state)
 	assert_int_equal(am_done(&m, am_change(&m, 1, "cores=2"), NULL), 0);
 	am_wait_log(&m, "takes one chunk at a time: more than one core does not help it");
 	assert_int_equal(m.status->stats[1].cores, 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_serial_aux_apps_are_called_one_chunk_at_a_time(void **state)
@@ -239,7 +209,7 @@ static void test_serial_aux_apps_are_called_one_chunk_at_a_time(void **state)
 	assert_int_equal(am_counter(&m, 1, "most"), 1);
 	assert_int_equal(am_counter(&m, 2, "most"), 1);
 	assert_int_equal(m.status->stats[2].chunks, 240);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_a_full_queue_holds_up_the_stage_before(void **state)
@@ -256,7 +226,7 @@ static void test_a_full_queue_holds_up_the_stage_before(void **state)
 	assert_int_equal(m.status->stats[1].queue_max, 2);
 	assert_true(m.status->stats[1].waits >= 5);
 	assert_true(m.status->stats[1].wait_ns > 20000000);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- what it costs */
@@ -298,7 +268,7 @@ static double measure(const char *cores, const char *const *declared, uint32_t i
 	double us = (double)(fp_now_ns() - from) / 1000.0 / chunks;
 
 	*cpu = (cpu_us(m.pid) - before) / chunks;
-	clean_end(&m);
+	am_stop_clean(&m);
 	return us;
 }
 

@@ -1,5 +1,4 @@
 /* fp-auxhost, the real program: what happens while it runs. Crashes, deadlines, cancelling, events, services, the end of the mount. */
-#include <dirent.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <setjmp.h>
@@ -28,14 +27,6 @@
 #else
 #define SANITIZED 0
 #endif
-
-static void clean_end(struct am *m)
-{
-	int status = am_stop(m);
-
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
-}
 
 /* -------------------------------------------------------------- misbehaving plugins */
 
@@ -157,7 +148,7 @@ static void test_a_call_that_does_not_end_shows_and_the_host_beats(void **state)
 	/* A plugin that hangs does not keep the host from ending, either. */
 	uint64_t from = fp_now_ms();
 
-	clean_end(&m);
+	am_stop_clean(&m);
 	assert_true(fp_now_ms() - from < 4000);
 }
 
@@ -177,7 +168,7 @@ static void test_a_plugin_learns_of_deadline_and_cancelling(void **state)
 	am_send(&m, &cancel, FP_AUXW_CANCEL, a, sizeof(cancel), NULL, 0, NULL, 0);
 	assert_int_equal(am_out_done(&m, a)->status, -ECANCELED);
 	assert_int_equal(am_out_done(&m, b)->status, -ECANCELED);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_it_ends_when_the_mount_is_gone(void **state)
@@ -203,54 +194,27 @@ static void test_signals_for_the_mount_do_not_end_it(void **state)
 	kill(m.pid, SIGTERM);
 	kill(m.pid, SIGHUP);
 	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, 1000, 0))->status, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
-static void field(pid_t pid, const char *tid, const char *name, char *out, size_t n)
+/* Whether a thread may do more than its user. One of root's keeps in reserve that it may read all, for plugins loaded later (loader.c). */
+static uint32_t may_more(pid_t pid, const char *tid, void *arg)
 {
-	char path[300], line[512];
+	char text[512];
 
-	snprintf(path, sizeof(path), "/proc/%d/task/%s/status", pid, tid);
-	FILE *f = fopen(path, "r");
+	(void)arg;
+	am_thread_says(pid, tid, "NoNewPrivs:", text, sizeof(text));
+	bool may = atoi(text) != 1;
 
-	assert_non_null(f);
-	out[0] = '\0';
-	while (fgets(line, sizeof(line), f)) {
-		if (strncmp(line, name, strlen(name)) == 0)
-			snprintf(out, n, "%s", line + strlen(name));
-	}
-	fclose(f);
-}
+	am_thread_says(pid, tid, "CapBnd:", text, sizeof(text));
+	may = may || (geteuid() == 0 && strtoull(text, NULL, 16) != 0);
+	am_thread_says(pid, tid, "CapEff:", text, sizeof(text));
+	may = may || strtoull(text, NULL, 16) != 0;
+	am_thread_says(pid, tid, "CapPrm:", text, sizeof(text));
+	uint64_t reserve = strtoull(text, NULL, 16);
 
-/* Threads that may do more than their user. One of root's keeps in reserve that it may read all, for plugins loaded later (loader.c). */
-static uint32_t privileged(pid_t pid)
-{
-	char text[512], path[64];
-	struct dirent *e;
-	uint32_t n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	DIR *d = opendir(path);
-
-	assert_non_null(d);
-	while ((e = readdir(d))) {
-		if (e->d_name[0] == '.')
-			continue;
-		field(pid, e->d_name, "NoNewPrivs:", text, sizeof(text));
-		bool may = atoi(text) != 1;
-
-		field(pid, e->d_name, "CapBnd:", text, sizeof(text));
-		may = may || (geteuid() == 0 && strtoull(text, NULL, 16) != 0);
-		field(pid, e->d_name, "CapEff:", text, sizeof(text));
-		may = may || strtoull(text, NULL, 16) != 0;
-		field(pid, e->d_name, "CapPrm:", text, sizeof(text));
-		uint64_t reserve = strtoull(text, NULL, 16);
-
-		field(pid, e->d_name, "Name:", text, sizeof(text));
-		n += may || reserve & ~(strstr(text, "aux-loader") ? 1ull << CAP_DAC_READ_SEARCH : 0);
-	}
-	closedir(d);
-	return n;
+	am_thread_says(pid, tid, "Name:", text, sizeof(text));
+	return may || reserve & ~(strstr(text, "aux-loader") ? 1ull << CAP_DAC_READ_SEARCH : 0);
 }
 
 static void test_it_keeps_no_privilege_and_no_descriptor(void **state)
@@ -264,11 +228,11 @@ static void test_it_keeps_no_privilege_and_no_descriptor(void **state)
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe")), 0);
 	close(extra);
 	/* Each thread does so when it begins. A sanitizer's own thread is made before main. */
-	for (uint64_t until = fp_now_ms() + AM_WAIT_MS; !SANITIZED && privileged(m.pid) > 0; am_run(&m, 5))
+	for (uint64_t until = fp_now_ms() + AM_WAIT_MS; !SANITIZED && am_sum_threads(m.pid, may_more, NULL) > 0; am_run(&m, 5))
 		assert_true(fp_now_ms() < until);
 	snprintf(path, sizeof(path), "/proc/%d/fd/700", m.pid);
 	assert_int_not_equal(access(path, F_OK), 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- events */
@@ -326,7 +290,7 @@ static void test_events_reach_their_callbacks(void **state)
 	am_send(&m, &msg, FP_AUXW_MESSAGE, ++m.next_id, sizeof(msg), "node9", 5, "hi", 2);
 	assert_int_equal(am_done(&m, m.next_id, NULL), 0);
 	am_wait_log(&m, "message of node9 (12): hi");
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* A file that takes long is no reason for an application to wait. */
@@ -344,7 +308,7 @@ static void test_calls_that_are_waited_for_have_a_thread_of_their_own(void **sta
 	assert_true(fp_now_ms() - from_ms < 2000);
 	assert_null(strstr(m.log, "sealed slow"));
 	assert_int_equal(am_done(&m, file, NULL), 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* What a callback that is waited for has left when it begins. */
@@ -359,7 +323,7 @@ static long left_ms(const char *declared, const char *change)
 	assert_int_equal(io_event(&m, FP_AUX_OP_UNLINK, true, "go", "", 0, 0), 0);
 	am_wait_log(&m, "unlink go, ");
 	ms = strtol(strstr(m.log, "unlink go, ") + strlen("unlink go, 1, "), NULL, 10);
-	clean_end(&m);
+	am_stop_clean(&m);
 	return ms;
 }
 
@@ -400,7 +364,7 @@ static void test_idle_comes_when_nothing_else_does(void **state)
 	for (uint64_t until = fp_now_ms() + AM_WAIT_MS; am_counter(&m, 0, "idle") < before + 3; am_run(&m, 20))
 		assert_true(fp_now_ms() < until);
 	assert_true(am_counter(&m, 1, "idle") <= before + 1);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- services */
@@ -540,7 +504,7 @@ static void test_services_are_asked_of_the_mount(void **state)
 	assert_int_equal(am_done(&m, file_event(&m, "read", 1), NULL), 0);
 	assert_non_null(strstr(m.log, "read 299995, first 5 last 54"));
 	assert_int_equal(store.reads, 6);      /* two aux-apps, each three parts */
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_files_are_written_in_parts(void **state)
@@ -555,7 +519,7 @@ static void test_files_are_written_in_parts(void **state)
 	assert_int_equal(store.writes, 1);
 	for (uint32_t i = 0; i < store.wrote_bytes[0]; i++)
 		assert_int_equal(store.wrote[0][i], (i + 5) % 251);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* A table whose value is the key. */
@@ -590,7 +554,7 @@ static void test_answers_find_who_asked(void **state)
 		id[i] = am_chunk_out(&m, 0, 1, 4096, (uint32_t)i % 16);
 	for (int i = 0; i < 64; i++)
 		assert_int_equal(am_out_done(&m, id[i])->status, 0);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 static void test_a_service_that_does_not_answer_is_given_up(void **state)
@@ -602,7 +566,7 @@ static void test_a_service_that_does_not_answer_is_given_up(void **state)
 	store.silent = true;
 	assert_int_equal(am_start(&m, NULL, "", LIST("probe deadline=600ms")), 0);
 	assert_int_equal(am_done(&m, file_event(&m, "ask it", 1), NULL), -EAGAIN);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 /* -------------------------------------------------------------- Figure 2 */
@@ -646,7 +610,7 @@ static void test_figure2_writes_what_the_table_does_not_know(void **state)
 	store.hold_gone = true;                /* the table is older than its chunk */
 	d = am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
 	assert_int_equal(d->new_bytes, unique);
-	clean_end(&m);
+	am_stop_clean(&m);
 }
 
 int main(void)

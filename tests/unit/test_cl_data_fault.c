@@ -59,12 +59,7 @@ static void second_bnf(bool local, uint64_t capacity)
 
 static void end(void)
 {
-    fx_check_file_quiet(&h);
-    fx_close(&mnt, &h);
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_end(&mnt, &h);
     free(want);
     free(buf);
 }

@@ -30,12 +30,7 @@ static void begin(bool local, uint32_t window, uint64_t size_max, uint64_t io_ti
 
 static void end(void)
 {
-    fx_check_file_quiet(&h);
-    fx_close(&mnt, &h);
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_end(&mnt, &h);
     free(want);
     free(buf);
 }

@@ -31,16 +31,9 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    char name[96];
-
     (void)state;
     fix_check(&f);
-    fix_close(&f);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%s%s", path, ends[i]);
-        unlink(name);
-    }
+    fix_close_and_remove(&f, path);
     return 0;
 }
 
