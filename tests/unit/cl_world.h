@@ -29,6 +29,10 @@ struct world_faults {
     atomic_int mgr_delay_us;    /* each takes up to this long */
     atomic_int bnf_delay_us;
     atomic_int mgr_window_max;  /* slices of one window; 0: any number */
+    atomic_uint mgr_refuse_win;  /* > 0: a COMMIT with slices of window n - 1 is refused: EINVAL */
+    atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */
+    atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
+    atomic_uint mgr_away_asked;  /* counted */
     atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };
 extern struct world_faults world_faults;

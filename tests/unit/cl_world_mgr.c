@@ -155,14 +155,20 @@ static void fill_attr(const struct mfile *f, Fp__Attr *a)
     a->mtime_ns = f->mtime_ns;
 }
 
-static int reply_commit(const struct mfile *f, uint64_t version_before, ProtobufCMessage **out)
+/* m: NULL, or what is answered. */
+static int reply_commit(const struct mfile *f, uint64_t version_before, const Fp__Commit *m, ProtobufCMessage **out)
 {
     Fp__CommitReply r = FP__COMMIT_REPLY__INIT;
+    uint64_t bad[8];
     Fp__Attr a;
 
     fill_attr(f, &a);
     r.attr = &a;
     r.version_before = version_before;
+    r.bad_chunks = bad;
+    for (size_t i = 0; m && i < m->n_slices && r.n_bad_chunks < 8; i++)
+        if (m->slices[i]->win + 1 == world_faults.mgr_bad_win)
+            bad[r.n_bad_chunks++] = m->slices[i]->chunk;
     *out = world_copy(&r.base);
     return 0;
 }
@@ -234,9 +240,16 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
             world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
         return -ENOENT;
     }
-    for (size_t i = 0; i < r->n_slices; i++)
+    for (size_t i = 0; i < r->n_slices; i++) {
         if (!window_fits(f, r, r->slices[i]->win))
             return -EFBIG;
+        if (r->slices[i]->win + 1 == world_faults.mgr_refuse_win)
+            return -EINVAL;
+    }
+    if (world_faults.mgr_away && !r->anyway) {
+        world_faults.mgr_away_asked++;
+        return FP_EAWAY;
+    }
     for (size_t i = 0; i < r->n_chunks; i++) {
         add_chunk(r, r->chunks[i]);
         chunk_of(r->chunks[i]->id)->refs++; /* not to be deleted while slices come */
@@ -263,7 +276,7 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
     if (r->mtime_ns)
         f->mtime_ns = r->mtime_ns;
     f->version++;
-    return reply_commit(f, before, out);
+    return reply_commit(f, before, r, out);
 }
 
 static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
@@ -332,7 +345,7 @@ static int punch(const Fp__Punch *r, ProtobufCMessage **out)
     if (r->size_bytes > f->size)
         f->size = r->size_bytes;
     f->version++;
-    return reply_commit(f, before, out);
+    return reply_commit(f, before, NULL, out);
 }
 
 static int clone_range(const Fp__Clone *r, ProtobufCMessage **out)
@@ -372,7 +385,7 @@ static int clone_range(const Fp__Clone *r, ProtobufCMessage **out)
     if (r->dst_off + r->len > to->size)
         to->size = r->dst_off + r->len;
     to->version++;
-    return reply_commit(to, before, out);
+    return reply_commit(to, before, NULL, out);
 }
 
 static int seek(const Fp__Seek *r, ProtobufCMessage **out)

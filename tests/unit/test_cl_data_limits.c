@@ -71,6 +71,77 @@ static void test_limits_window_of_too_many_pieces_is_told_and_harms_no_other(voi
     end();
 }
 
+/* -------------------------------------------------------------- commits */
+
+/* One window that the manager can't take costs that window, of which the writer is told, and no other. */
+static void test_limits_commit_refused_for_a_window_harms_no_other(void **state)
+{
+    (void)state;
+    begin(true, 65536, 10 * 65536, 5000);
+    put(0, 10 * 65536);
+    world_faults.mgr_refuse_win = 4 + 1;
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EINVAL);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    world_faults.mgr_refuse_win = 0;
+    assert_int_equal(world_view(ino, buf, 10 * 65536), size);
+    memset(want + 4 * 65536, 0, 65536);
+    assert_memory_equal(buf, want, size);
+    put(4 * 65536, 65536);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    end();
+}
+
+/* What was referred to has become bad since the pages were given back: EIO, once, and the rest is good. */
+static void test_limits_commit_that_names_bad_chunks_is_an_error(void **state)
+{
+    (void)state;
+    begin(true, 65536, 10 * 65536, 5000);
+    put(0, 10 * 65536);
+    world_faults.mgr_bad_win = 7 + 1;
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
+    assert_int_equal(mnt.m.data->lost_bytes, 65536);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    assert_int_equal(world_view(ino, buf, 10 * 65536), size);
+    assert_memory_equal(buf, want, size);
+    end();
+}
+
+static void *back_soon(void *arg)
+{
+    usleep(700000);
+    world_faults.mgr_away = false;
+    return arg;
+}
+
+/* A benefactor that is only starting again is waited for; one that is not, until the deadline, and then it is told. */
+static void test_limits_commit_waits_for_what_is_away(void **state)
+{
+    uint64_t from_ms;
+    pthread_t t;
+
+    (void)state;
+    begin(true, 65536, 10 * 65536, 2000);
+    put(0, 3 * 65536);
+    world_faults.mgr_away = true;
+    assert_int_equal(pthread_create(&t, NULL, back_soon, NULL), 0);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    pthread_join(t, NULL);
+    assert_true(world_faults.mgr_away_asked > 1);
+    assert_int_equal(mnt.m.data->lost_bytes, 0);
+
+    put(3 * 65536, 65536);
+    world_faults.mgr_away = true;
+    world_faults.mgr_bad_win = 3 + 1;
+    from_ms = fp_now_ms();
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
+    assert_in_range(fp_now_ms() - from_ms, 1900, 6000);
+    world_faults.mgr_away = false;
+    world_faults.mgr_bad_win = 0;
+    assert_int_equal(world_view(ino, buf, 10 * 65536), size);
+    assert_memory_equal(buf, want, size); /* it is there when the benefactor is */
+    end();
+}
+
 /* -------------------------------------------------------------- links */
 
 static unsigned leases(struct world_bnf *b)
@@ -409,6 +480,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_window_of_too_many_pieces_is_told_and_harms_no_other),
+        cmocka_unit_test(test_limits_commit_refused_for_a_window_harms_no_other),
+        cmocka_unit_test(test_limits_commit_that_names_bad_chunks_is_an_error),
+        cmocka_unit_test(test_limits_commit_waits_for_what_is_away),
         cmocka_unit_test(test_limits_lease_that_comes_too_late_is_given_back),
         cmocka_unit_test(test_limits_leases_of_one_link_outlive_the_other),
         cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
