@@ -51,7 +51,7 @@ static int map_new(uint64_t bytes, int *fd, uint8_t **at)
 /* Results are read without a lock while this goes on: they find the same bytes before and after. Written is with the lock alone. */
 static int renew_region(struct cl_aux *a)
 {
-	uint8_t *fresh;
+	uint8_t *fresh = NULL;
 	int fd, rc = map_new(a->region_bytes, &fd, &fresh);
 
 	if (rc < 0)
