@@ -18,6 +18,7 @@ $make -j"$jobs" FAULT=1 all unit-tests sim-tests || exit 1
 bad=0 lines=()
 for part in "$@"; do
     echo "== $part"
+    rm -f "$logs/$part.log" # may be another user's
     $make "$part" 2>&1 | tee "$logs/$part.log"
     rc=${PIPESTATUS[0]}
     last=$(grep -E "^$part: " "$logs/$part.log" | tail -n 1)

@@ -6,6 +6,7 @@
 set -u
 name=$1 limit_s=$2
 shift 2
+umask 022
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}

@@ -56,6 +56,7 @@ if [ "$(id -u)" -ne 0 ] && sudo -n true 2>/dev/null; then
     done
     run_pytest sudo -n env "${vars[@]}" -- "$@"
 else
+    [ "$(id -u)" -eq 0 ] || echo "-- without root: sudo asks for a password, or is not there (sudo -v, then again): tests that need root are skipped"
     run_pytest -- "$@"
 fi
 echo "$line"

@@ -216,6 +216,13 @@ main() {
 
 # Two runs at the same time would install the same things: the second waits.
 mkdir -p "$DEPS"
+for own in "$DEPS" "$DEPS/lock"; do
+    [ ! -e "$own" ] || [ -w "$own" ] || {
+        say "$own belongs to $(stat -c %U "$own"), who ran make here before:"
+        say "  sudo chown -R $(id -un) $DEPS, and the build folder, or take them away"
+        exit 1
+    }
+done
 exec 9>"$DEPS/lock"
 command -v flock >/dev/null && ! flock -w 1800 9 && { say "another make deps holds $DEPS/lock"; exit 1; }
 main "$@"

@@ -96,7 +96,7 @@ check_machine() {
 choose_mount() {
     if [ -z "$mnt" ]; then
         mnt=/AggregateSSDstore
-        [ "$(id -u)" = 0 ] || [ -O $mnt ] || mnt=$HOME/tmp/AggregateSSDstore
+        [ "$(id -u)" = 0 ] || [ -O $mnt ] || mnt=${HOME:-/tmp}/tmp/AggregateSSDstore
     fi
     case $mnt in /*) ;; *) mnt=$PWD/$mnt ;; esac
     # What a crash left mounted cannot be looked at, so not even mkdir -p would do.

@@ -35,6 +35,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "short: runs under the sanitizers too")
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
     config.addinivalue_line("markers", "expect_log(pattern...): ERROR lines that belong to the test")
+    os.umask(0o022)  # other users look into what is made here, whatever files of this user are like
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip, mkfs.ext4, losetup: not in the PATH of every root shell
     missing = [p for p in ("fp-manager", "fp-benefactor", "fp-mount", "fpctl", "fp-store")
                if not os.access(daemons.bin_path(p), os.X_OK)]
