@@ -3,8 +3,8 @@
  *
  * close publishes: an open that comes after it, on any mount, sees the data. With --close sync it is an
  * fsync. fsync of a directory makes every change durable that the manager has answered. fsync of the root
- * writes out and syncs everything of this mount as well: Linux does not pass syncfs(2) and sync(2) on to FUSE
- * file systems, so this is how a program can say it (docs/ARCHITECTURE.md).
+ * writes out and syncs everything of this mount as well: Linux does not pass syncfs(2) and sync(2) on to
+ * FUSE file systems without a block device, so this is how a program can say it (docs/ARCHITECTURE.md, Decisions).
  */
 #include <errno.h>
 
