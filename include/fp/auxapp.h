@@ -331,7 +331,8 @@ static inline int fp_aux_replace(struct fp_aux_call *c, uint32_t len_bytes) { re
  * place in a stored chunk, which this call must have held (fp_aux_hold), or got from fp_aux_earlier or fp_aux_find, whose chunks are held while the
  * file is open for writing and nobody needs their space. fp-mount compares zeros and `same` with the data, and `stored` with what
  * is stored if the aux-app has `verify` (the default for those that did not come with fpstore; all of it is read for that): what is not so is not used, and counts as a
- * failure. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
+ * failure. So does a place that is not there although it was held, or is beyond the end of its chunk. A stored chunk that turns out to be damaged or away is not: the
+ * callback has the data again, and what it says is stored is taken as new. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
  */
 static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_new, -ENOTSUP, off, len); }
 static inline int fp_aux_piece_zero(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_zero, -ENOTSUP, off, len); }
@@ -348,7 +349,8 @@ static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t 
 /* Number of this call for chunk_stored. */
 static inline uint64_t fp_aux_ticket(struct fp_aux_call *c) { return FP_AUX_CALL(c, ticket, 0); }
 /* Keep a stored chunk from being deleted until the file of this call is closed by its last writer, or space is short and no result has named it yet: then the
- * result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already. */
+ * result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already, is known to be
+ * damaged, or lies on a benefactor that is away. */
 static inline int fp_aux_hold(struct fp_aux_call *c, uint64_t chunk) { return FP_AUX_CALL(c, hold, -ENOTSUP, chunk); }
 
 /* --- what is stored: worker or event thread; blocks for a message to the manager */

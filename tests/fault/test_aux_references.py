@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.aux import MIB, app, unique, used
+from harness.aux import MIB, app, example, unique, used
 from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.files import assert_same, pread_all, read_file, write_file
 
@@ -227,9 +227,9 @@ def is_readable(path, data):
 
 @pytest.mark.limit(120)
 @pytest.mark.parametrize("how", ["cut to nothing", "in place", "new name"])
-@pytest.mark.parametrize("scope", ["file", "store"])
-def test_writing_a_damaged_file_again_mends_it(start, how, scope):
-    s = start(2, f"{DEDUP} scope={scope}")
+@pytest.mark.parametrize("who", ["file", "store", "figure2"])
+def test_writing_a_damaged_file_again_mends_it(start, how, who):
+    s = start(2, example("figure2") if who == "figure2" else f"{DEDUP} scope={who}")
     m, data = s.mounts[0], unique(4, 4 * MIB)
     write_file(m.at("f_1"), data, sync=True)
     cold(m)
