@@ -58,6 +58,8 @@ static void aux_free(struct cl_aux *a)
 		munmap(a->region, a->region_bytes);
 	if (a->region_fd >= 0)
 		close(a->region_fd);
+	if (a->wake_fd >= 0) /* not before: whoever submits late still wakes the link thread that is gone */
+		close(a->wake_fd);
 	pthread_cond_destroy(&a->room);
 	pthread_cond_destroy(&a->cond);
 	pthread_mutex_destroy(&a->lock);

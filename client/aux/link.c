@@ -554,7 +554,4 @@ void cl_aux_link_stop(struct cl_aux *a)
 		cl_aux_calls_drop(a, (enum aux_kind)k, &dead);
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_calls_finish(a, &dead, FP_ESTOPPING);
-	if (a->wake_fd >= 0)
-		close(a->wake_fd);
-	a->wake_fd = -1;
 }

@@ -25,6 +25,11 @@
 
 #define CHUNK      (1u << 20)
 #define XOR        0x5a
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define AUX_MEMORY (512u << 20) /* a sanitizer has as much for itself as the host */
+#else
+#define AUX_MEMORY (128u << 20)
+#endif
 #define STORED_ID  0x700000001ull
 
 static char words[2048];
@@ -138,8 +143,8 @@ static inline void leak(void)
 {
     static void *volatile lost; /* else the compiler sees that nobody looks */
 
-    lost = malloc(200u << 20);
-    memset(lost, 1, 200u << 20);
+    lost = malloc(AUX_MEMORY + (72u << 20));
+    memset(lost, 1, AUX_MEMORY + (72u << 20));
 }
 
 /* Waits in the kernel, as far as fp-mount can see; and when nobody hears it any more, it writes to all that it can. */

@@ -84,7 +84,7 @@ static inline int begin_with(const char *declared, const char *other)
     mount_.opt.auxhost = "/proc/self/exe";
     mount_.opt.auxapp_dir = "/nowhere";
     mount_.opt.node = "here";
-    mount_.opt.aux_memory_bytes = 128u << 20;
+    mount_.opt.aux_memory_bytes = AUX_MEMORY;
     mount_.opt.aux_region_bytes = 36u << 20;
     atomic_store(&manager_asked, 0);
     atomic_store(&manager_released, 0);
