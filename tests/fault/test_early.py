@@ -36,8 +36,11 @@ for i in range(int(sys.argv[4])):
         break
 """
 RANKS = 6
+# These two say that they run, and begin when they are told to: the right to answer early is there for a second after a change only.
 HOLD = """
 import os, sys, time
+print("runs", flush=True)
+sys.stdin.readline()
 fds = [os.open(f"{sys.argv[1]}/{i}", os.O_WRONLY | os.O_CREAT) for i in range(20)]
 print("made", flush=True)
 time.sleep(100)
@@ -60,6 +63,8 @@ def stop(*_):
     raise KeyboardInterrupt
 signal.signal(signal.SIGINT, stop)
 path, remove, fds = sys.argv[1], sys.argv[2] == "unlink", []
+print("runs", flush=True)
+sys.stdin.readline()
 try:
     for i in range(300):
         print(i, flush=True)
@@ -152,6 +157,19 @@ def is_early(store, path):
     os.close(fd)
     os.unlink(probe)
     return early
+
+
+def started(store, path, *args):
+    """A program that begins with what it does by a newline, and its first calls are answered early."""
+    p = subprocess.Popen([sys.executable, "-c", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "runs\n"
+    wait_until("files to be made early", 10 * SLOW, lambda: is_early(store, path), 0.2)
+    return p
+
+
+def go(p):
+    p.stdin.write("\n")
+    p.stdin.flush()
 
 
 class Stopped:
@@ -275,8 +293,9 @@ def test_call_that_waits_behind_too_many_is_interrupted(store, known, call):
     if call == "unlink":
         for i in range(300):
             os.close(os.open(f"{known}/{i}", os.O_WRONLY | os.O_CREAT))
+    crowd = started(store, known, CROWD, known, call)
     with Stopped(store.manager, 4 * SLOW) as stopped:
-        crowd = subprocess.Popen([sys.executable, "-c", CROWD, known, call], stdout=subprocess.PIPE, text=True)
+        go(crowd)
         count = int(next(line for line in crowd.stdout if line == "128\n"))
         time.sleep(0.5)
         crowd.send_signal(signal.SIGINT)
@@ -379,9 +398,10 @@ def test_second_mount_in_a_storm_sees_all_that_was_closed(store, known, storm):
 @pytest.mark.limit(90)
 def test_second_mount_waits_for_what_the_first_has_told_its_programs(store, known):
     first = store.mounts[0]
+    holder = started(store, known, HOLD, known)
     with Stopped(store.manager, 1 * SLOW):
-        holder = subprocess.Popen([sys.executable, "-c", HOLD, known], stdout=subprocess.PIPE)
-        assert holder.stdout.readline() == b"made\n"
+        go(holder)
+        assert holder.stdout.readline() == "made\n"
         first.send(signal.SIGSTOP)  # has told it of these, and the manager not yet
     try:
         second = store.add_mount("--start-timeout=60s", wait=False)
