@@ -475,8 +475,10 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     else if (back && s->settled_ms == UINT64_MAX)
         set_settled(c, s, c->now.ms + UNKNOWN_SETTLE_MS);
     rc = rc ? rc : bury(c, s);
-    if (!rc && (h->early || c->early_session == s->id))
+    if (!rc && (h->early || c->early_session == s->id)) {
+        rq->durable = h->early && c->early_session != s->id; /* as where numbers are given */
         rc = early_set(c, h->early ? s->id : 0);
+    }
     told_by_hello(c, s, r);
     r->session = s->id;
     r->session_is_new = h->session != 0 && !back;

@@ -596,6 +596,13 @@ static void test_who_has_numbers_is_known_after_a_power_failure(void **state)
     assert_true(f.durable); /* answered when it is synced */
     fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_INODES, &m, &fp__inodes_reply__descriptor));
     assert_false(f.durable); /* nothing new */
+    m.count = 0;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_INODES, &m, &fp__inodes_reply__descriptor));
+    assert_int_equal(f.core->early_session, 0);
+    fix_lost(&f, f.conn); /* its connection, before it knew that it had given them back */
+    come_back_early(NULL, 0, false, true);
+    assert_true(f.durable);
+    assert_int_equal(f.core->early_session, f.session);
 }
 
 static void test_file_with_a_number_of_the_client(void **state)
