@@ -6,6 +6,9 @@
  * first chunk is met that it has coded, maybe hours later. So one thread of root's host keeps the privilege in reserve, takes it up for the time of
  * a load, and runs nothing of a plugin but its constructors; start() of a plugin loaded so late runs on the thread that asked, without.
  *
+ * That guards against mistakes, not against a plugin that wants the privilege: threads that it makes in a constructor or in the start() of a declared one
+ * inherit it, and code in the same address space can have this thread run a signal handler. root's aux-apps have root's files anyway.
+ *
  * Rejected: a descriptor of the plugin directory, kept open and loaded from by /proc/self/fd/N/NAME.so. It gets past a closed directory above, but not into a
  * closed plugin directory or a file of mode 0600, and not to libraries of the plugin's own beside it. Copies of all plugins in memory files: a system
  * may forbid to run those (vm.memfd_noexec), a plugin installed later is not among them, and crashes in them have no file's name. Loading all there

@@ -92,7 +92,7 @@ static int ask(struct cl_aux *a, struct aux_event *e, uint32_t op, bool (*interr
 		leave(a, e);
 	answered = e->answered;
 	required = p->required && !p->bypassed;
-	rc = e->status < 0 ? e->status : 0;
+	rc = e->status < 0 ? cl_aux_refusal(e->status) : 0;
 	cl_aux_event_put(a, e);
 	pthread_mutex_unlock(&a->lock);
 	if (signal)

@@ -241,6 +241,11 @@ void cl_aux_calls_drop_hopeless(struct cl_aux *a, struct aux_call_list *dead);
 /* -------------------------------------------------------------- result.c: answers of the host are checked */
 
 /*
+ * What an application gets where an aux-app refuses with this errno. Not EINTR and EAGAIN, with which programs try again for ever, nor a number that is no
+ * errno of applications: the kernel takes those above 511 for a mistake of the mount, and its caller waits on.
+ */
+int cl_aux_refusal(int status);
+/*
  * 0: well-formed and in bounds for this job; fills the result part of job, pointing into a copy (*copy, malloced) and the region. -EPROTO: it makes no
  * sense; -ENOMEM: not the host's fault.
  */

@@ -188,8 +188,8 @@ static void hold_again(struct cl_aux *a, struct aux_task *t)
 
 static void log_refusal(struct cl_aux *a, const struct fp_auxw_out_done *d, const struct cl_aux_job *job)
 {
-	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s refused data of inode %llu at %llu: %s", d->app < a->napps ? cl_aux_app_name(&a->app[d->app]) : "?",
-		     (unsigned long long)job->ino, (unsigned long long)job->file_off, fp_strerror(job->status));
+	FP_LOG_EVERY(1000, FP_LOG_WARN, "aux-app %s refused data of inode %llu at %llu with %d: %s", d->app < a->napps ? cl_aux_app_name(&a->app[d->app]) : "?",
+		     (unsigned long long)job->ino, (unsigned long long)job->file_off, d->status, fp_strerror(job->status));
 }
 
 static void bad_answer(struct cl_aux *a, struct out_call *o, const struct fp_auxw_head *msg)

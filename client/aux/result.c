@@ -46,6 +46,11 @@ static bool counts_fit(const struct fp_auxw_out_done *d)
 	       d->note_bytes <= FP_AUX_NOTE_MAX_BYTES && d->h.len_bytes == sizeof(*d) + body_bytes(d);
 }
 
+int cl_aux_refusal(int status)
+{
+	return status == -EINTR || status == -EAGAIN || status < -EHWPOISON ? -EIO : status;
+}
+
 int cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, uint32_t cap_bytes, const uint8_t *out_a, const uint8_t *out_b,
 			void **copy)
 {
@@ -55,7 +60,7 @@ int cl_aux_result_parse(struct cl_aux_job *job, const struct fp_auxw_head *msg, 
 	if (msg->type != FP_AUXW_CHUNK_OUT_DONE || msg->len_bytes < sizeof(*d) || !counts_fit(d))
 		return -EPROTO;
 	if (d->status != 0) {
-		job->status = d->status;
+		job->status = cl_aux_refusal(d->status);
 		return d->status < 0 && d->status >= -4095 ? 0 : -EPROTO;
 	}
 	at = FP_FAULT_POINT("cl.aux_answer") < 0 ? NULL : malloc(body_bytes(d) + 1);

@@ -202,7 +202,8 @@ struct fp_aux_app {
 	/* An option with can_change has a new value (fp_aux_option_text). Negative errno: refused, the old value is back. */
 	int (*configure)(void *state, const char *name);
 
-	/* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close). */
+	/* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close; -EINTR, -EAGAIN
+	 * and what is no errno of applications as EIO). */
 	int (*chunk_out)(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *chunk);
 	/* The same in the words of the paper's Figure 2 (instead of chunk_out): look at data with fp_aux_get_chunk, fp_aux_data_write, fp_aux_hashtable_*.
 	 * What was not written by fp_aux_data_write must have been found in the hash table. 0 or negative errno. */

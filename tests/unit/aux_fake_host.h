@@ -193,6 +193,8 @@ static inline void chunk(const struct fp_auxw_chunk_out *c)
         code(&a, c, (const uint32_t *)(c + 1));
     if (every("refuse=", n))
         a.d.status = -EILSEQ;
+    if (every("interrupt=", n))
+        a.d.status = -EINTR;
     if (every("nonsense=", n))
         a.d.new_bytes++;
     say(&a, a.d.h.len_bytes);

@@ -167,6 +167,7 @@ static void test_ask_the_answer_is_the_applications(void **state)
 {
     static const struct { const char *declared; int rc; } cases[] = {
         {"fake", 0}, {"fake x=errno=1", -EPERM}, {"fake x=errno=5", -EIO}, {"fake required x=errno=122", -EDQUOT}, {"fake required", 0},
+        {"fake x=errno=4", -EIO},       {"fake x=errno=11", -EIO},   {"fake x=errno=512", -EIO},
     };
 
     (void)state;

@@ -170,6 +170,12 @@ static void test_refusal_is_the_writers_error(void **state)
     assert_int_equal(j.job.status, -EILSEQ);
     fini(&j);
     end();
+    assert_int_equal(begin("fake interrupt=1"), 0); /* programs would try again for ever */
+    submit(&j, 1, CHUNK);
+    wait_done(&j);
+    assert_int_equal(j.job.status, -EIO);
+    fini(&j);
+    end();
 }
 
 static void test_a_start_that_fails_says_why(void **state)
