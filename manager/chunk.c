@@ -26,7 +26,7 @@ int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
 int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch)
 {
     const struct mgr_bnf *b = mgr_bnf_find(c, ch->bnf);
-    int rc = c->damages ? mgr_damage_has(c, ch->id) : 0;
+    int rc = mgr_damage_has(c, ch->id);
 
     return rc ? (rc < 0 ? rc : 0) : b && mgr_bnf_vouched(b);
 }
@@ -92,5 +92,5 @@ int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
     rc = rc ? rc : mgr_garbage_put(c, id, ch.bnf, ch.stored);
     if (!rc && ch.noted)
         rc = mgr_note_drop(c, id);
-    return rc || !c->damages ? rc : mgr_damage_drop(c, id);
+    return rc ? rc : mgr_damage_drop(c, id);
 }

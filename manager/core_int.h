@@ -17,7 +17,7 @@
 #define MGR_BNF_MAX        4096u
 #define MGR_DELETE_BATCH   1024u
 #define MGR_INVENTORY_PAGE 8192u
-#define MGR_DAMAGE_MAX     10000u
+#define MGR_DAMAGE_MAX     10000u /* rows of damage; bad_chunk has no bound */
 #define MGR_HELLO_MS       2000u /* from a connection to its hello */
 #define MGR_CACHE_MS       1000u /* the 500 ms for which a client that is alone may cache, and as much for its node to wake up */
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
@@ -137,7 +137,8 @@ struct mgr_core {
     size_t post_count, post_cap;
     struct mgr_out *outs;
     size_t out_count, out_cap, out_pos;
-    uint64_t damages;
+    uint64_t bad_chunks; /* rows of bad_chunk: 0 spares the look-ups */
+    uint64_t damages;    /* rows of damage */
     uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
     uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
@@ -369,7 +370,8 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
 int mgr_damage_load(struct mgr_core *c);
 int mgr_damage_drop(struct mgr_core *c, uint64_t chunk);
 int mgr_damage_found(struct mgr_core *c, uint64_t chunk);
-int mgr_damage_has(struct mgr_core *c, uint64_t chunk); /* 1, 0, or a failure */
+/* 1: nobody may refer to it anew; 0; or a failure. */
+int mgr_damage_has(struct mgr_core *c, uint64_t chunk);
 
 /* ---------------------------------------------------------------- handlers, one per message type */
 

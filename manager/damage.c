@@ -1,6 +1,12 @@
-/* What is lost or wrong, as rows for fpctl status: found by readers (MSG_BADCHUNK) or by an inventory that
- * lacks a chunk. One row per place in a file. They go with the chunk, or when a later inventory has the chunk
- * again. */
+/* What is lost or wrong, found by readers (MSG_BADCHUNK) or by an inventory that lacks a chunk. It goes with the
+ * chunk, or when a later inventory has the chunk again.
+ *
+ * bad_chunk is the truth: one row per chunk, whether a file names it or only a hold keeps it, and without a
+ * bound, because nobody may refer to such a chunk anew (hold.c, note.c, commit.c). damage is what fpctl status
+ * shows: one row per place in a file, MGR_DAMAGE_MAX of them. Rejected: a flag in the row of chunk, which all
+ * chunks of a store that is well would pay for; rows of damage alone, which a chunk without a file has not.
+ *
+ * Called by the core's thread, in a group. */
 #include <errno.h>
 
 #include "fp/log.h"
@@ -8,18 +14,39 @@
 
 #define PLACES_MAX 16
 
-int mgr_damage_load(struct mgr_core *c)
+static int count(struct mgr_core *c, enum mgr_stmt st, int rc, uint64_t *n)
 {
-    int rc = mgr_db_one(&c->db, DAMAGE_COUNT);
-
     if (rc > 0) {
-        c->damages = (uint64_t)mgr_col(&c->db, MGR_ST_DAMAGE_COUNT, 0);
-        mgr_db_reset(&c->db, MGR_ST_DAMAGE_COUNT);
+        *n = (uint64_t)mgr_col(&c->db, st, 0);
+        mgr_db_reset(&c->db, st);
     }
     return rc < 0 ? rc : 0;
 }
 
-int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason)
+int mgr_damage_load(struct mgr_core *c)
+{
+    int rc = count(c, MGR_ST_DAMAGE_COUNT, mgr_db_one(&c->db, DAMAGE_COUNT), &c->damages);
+
+    return rc ? rc : count(c, MGR_ST_BAD_COUNT, mgr_db_one(&c->db, BAD_COUNT), &c->bad_chunks);
+}
+
+static void less(struct mgr_core *c, uint64_t *counter)
+{
+    uint64_t n = (uint64_t)sqlite3_changes(c->db.sq);
+
+    *counter -= n < *counter ? n : *counter;
+}
+
+static int drop_places(struct mgr_core *c, uint64_t chunk)
+{
+    int rc = mgr_db_exec(&c->db, DAMAGE_DROP, DBI(chunk));
+
+    if (!rc)
+        less(c, &c->damages);
+    return rc;
+}
+
+static int put_places(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_OF_CHUNK;
     struct {
@@ -30,8 +57,6 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     size_t n = 0;
     int rc;
 
-    if (c->damages >= MGR_DAMAGE_MAX)
-        return 0;
     for (rc = mgr_db_one(&c->db, SLICE_OF_CHUNK, DBI(chunk)); rc > 0 && n < PLACES_MAX; n++) {
         at[n].ino = (uint64_t)mgr_col(&c->db, st, 0);
         at[n].off = (uint64_t)mgr_col(&c->db, st, 1); /* window, until we know its size */
@@ -46,47 +71,54 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     for (size_t i = 0; i < n && !rc; i++)
         rc = mgr_db_exec(&c->db, DAMAGE_PUT, DBI(chunk), DBI(at[i].ino), DBI(at[i].off), DBI(at[i].len),
                          DBI(bnf), DBI(missing), DBT(reason), DBI(c->now.ns));
-    if (n)
-        mgr_doubt(c);
-    c->damages += n; /* too many when rows were there already: counted again at the end of the inventory */
+    c->damages += n;
     return rc;
 }
 
-static void less(struct mgr_core *c)
+int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason)
 {
-    uint64_t n = (uint64_t)sqlite3_changes(c->db.sq);
+    int known = mgr_damage_has(c, chunk);
+    int rc = known < 0 ? known : mgr_db_exec(&c->db, BAD_PUT, DBI(chunk), DBI(missing));
 
-    c->damages -= n < c->damages ? n : c->damages;
+    if (rc)
+        return rc;
+    c->bad_chunks += !known;
+    mgr_doubt(c);
+    rc = known ? drop_places(c, chunk) : 0; /* they may be others by now */
+    return rc || c->damages >= MGR_DAMAGE_MAX ? rc : put_places(c, chunk, bnf, missing, reason);
+}
+
+static int no_more(struct mgr_core *c, uint64_t chunk, int rc)
+{
+    if (rc || !sqlite3_changes(c->db.sq))
+        return rc;
+    less(c, &c->bad_chunks);
+    return drop_places(c, chunk);
 }
 
 int mgr_damage_drop(struct mgr_core *c, uint64_t chunk)
 {
-    int rc = mgr_db_exec(&c->db, DAMAGE_DROP, DBI(chunk));
-
-    less(c);
-    return rc;
+    return c->bad_chunks ? no_more(c, chunk, mgr_db_exec(&c->db, BAD_DROP, DBI(chunk))) : 0;
 }
 
 int mgr_damage_found(struct mgr_core *c, uint64_t chunk)
 {
-    int rc = mgr_db_exec(&c->db, DAMAGE_FOUND, DBI(chunk));
-
-    less(c);
-    return rc;
+    return c->bad_chunks ? no_more(c, chunk, mgr_db_exec(&c->db, BAD_FOUND, DBI(chunk))) : 0;
 }
 
 int mgr_damage_has(struct mgr_core *c, uint64_t chunk)
 {
-    int rc = mgr_db_one(&c->db, DAMAGE_HAS, DBI(chunk));
+    int rc = c->bad_chunks ? mgr_db_one(&c->db, BAD_HAS, DBI(chunk)) : 0;
 
-    mgr_db_reset(&c->db, MGR_ST_DAMAGE_HAS);
+    if (rc > 0)
+        mgr_db_reset(&c->db, MGR_ST_BAD_HAS);
     return rc;
 }
 
 MGR_HANDLER(badchunk)
 {
     const Fp__BadChunk *m = msg;
-    uint64_t before = c->damages;
+    uint64_t before = c->bad_chunks;
     struct mgr_chunk ch;
     int rc = mgr_chunk_get(c, m->chunk, &ch);
 
@@ -94,8 +126,7 @@ MGR_HANDLER(badchunk)
     if (rc)
         return rc == -ENOENT ? 0 : rc; /* overwritten or deleted since */
     rc = mgr_damage_chunk(c, m->chunk, ch.bnf, false, m->reason);
-    rc = rc ? rc : mgr_damage_load(c);
-    if (!rc && c->damages > before)
+    if (!rc && c->bad_chunks > before && before < MGR_DAMAGE_MAX)
         FP_ERROR("chunk %llx of inode %llu on benefactor %u is damaged (%.200s): see fpctl status",
                  (unsigned long long)m->chunk, (unsigned long long)m->ino, ch.bnf, m->reason);
     return rc;

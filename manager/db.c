@@ -112,6 +112,8 @@ static const char *const steps[MGR_DB_VERSION - 1] = {
     "ALTER TABLE session ADD COLUMN machine INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE session ADD COLUMN boot INTEGER NOT NULL DEFAULT 0;"
     "ALTER TABLE session ADD COLUMN mount_ns INTEGER NOT NULL DEFAULT 0;",
+    "CREATE TABLE bad_chunk (chunk INTEGER PRIMARY KEY, missing INTEGER NOT NULL);"
+    "INSERT INTO bad_chunk SELECT chunk,min(missing) FROM damage GROUP BY chunk;",
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

@@ -3,7 +3,8 @@
  *
  *   there, in no table, of a dead session    an orphan: becomes garbage
  *   there, in no table, of a living session  may be committed yet: left alone
- *   in the chunk table, not there            lost: rows in damage
+ *   in the chunk table, not there            lost: a row in bad_chunk, and rows in damage
+ *   in both, and was lost                    found again: these rows go
  *
  * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of
  * the moment at which the benefactor made it: a chunk may be stored and committed between that moment and our
@@ -120,8 +121,7 @@ static int compare(struct mgr_core *c, struct mgr_bnf *b, const uint64_t *ids, s
         } else if (i == n_ids || have[j] < ids[i]) {
             rc = lost(c, b, have[j++]);
         } else {
-            rc = c->damages ? mgr_damage_found(c, ids[i]) : 0;
-            i++;
+            rc = mgr_damage_found(c, ids[i++]);
             j++;
         }
     }
@@ -189,5 +189,5 @@ int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const 
     if (hi != INT64_MAX)
         return 0;
     finish(c, b);
-    return mgr_damage_load(c);
+    return 0;
 }

@@ -8,6 +8,8 @@
 -- brought up to this version when it is opened: columns are added (db.c), and then this file is run, which makes
 -- the tables that it lacks. It can't be opened by the older release afterwards. What a version added:
 --     2  chunk.data, chunk.noted, note, note_key, hold, aux_table, aux_entry
+--     3  session.machine, session.boot, session.mount_ns
+--     4  bad_chunk
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store).
 CREATE TABLE IF NOT EXISTS meta (
@@ -190,7 +192,15 @@ CREATE TABLE IF NOT EXISTS reply (
     PRIMARY KEY (session, slot)
 ) WITHOUT ROWID;
 
--- What is known to be lost or wrong, for fpctl status. Rows go when the chunk goes.
+-- Chunks known to be lost or wrong: nobody may refer to them anew. All of them, with or without a file, and however many;
+-- a store that is well has no row. A row goes with its chunk, or when an inventory has a missing one again.
+CREATE TABLE IF NOT EXISTS bad_chunk (
+    chunk   INTEGER PRIMARY KEY,
+    missing INTEGER NOT NULL          -- 1: an inventory did not have it; 0: a reader found it wrong
+);
+
+-- Where in files the data of these chunks is, for fpctl status: not of all, if there are very many. Rows go when that of
+-- bad_chunk goes.
 CREATE TABLE IF NOT EXISTS damage (
     chunk   INTEGER NOT NULL,
     ino     INTEGER NOT NULL,

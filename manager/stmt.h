@@ -121,10 +121,13 @@
     X(DAMAGE_PUT, "INSERT OR REPLACE INTO damage(chunk,ino,off,len,bnf,missing,reason,seen_ns) "             \
                   "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                         \
     X(DAMAGE_LIST, "SELECT chunk,ino,off,len,bnf,reason,seen_ns FROM damage LIMIT ?1")                       \
-    X(DAMAGE_HAS, "SELECT 1 FROM damage WHERE chunk=?1 LIMIT 1")                                             \
     X(DAMAGE_COUNT, "SELECT count(*) FROM damage")                                                           \
     X(DAMAGE_DROP, "DELETE FROM damage WHERE chunk=?1")                                                      \
-    X(DAMAGE_FOUND, "DELETE FROM damage WHERE chunk=?1 AND missing=1")
+    X(BAD_PUT, "INSERT OR REPLACE INTO bad_chunk(chunk,missing) VALUES(?1,?2)")                              \
+    X(BAD_HAS, "SELECT 1 FROM bad_chunk WHERE chunk=?1")                                                     \
+    X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
+    X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
+    X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")
 
 enum mgr_stmt {
 #define MGR_STMT_ENUM(name, text) MGR_ST_##name,

@@ -439,6 +439,10 @@ void fix_check(struct fix *f)
                 "(SELECT count(*) FROM hold WHERE chunk=c.id)"),
         0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM hold WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM bad_chunk WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM damage WHERE chunk NOT IN (SELECT chunk FROM bad_chunk)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM bad_chunk"), f->core->bad_chunks);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM damage"), f->core->damages);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE noted != (id IN (SELECT chunk FROM note))"), 0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM note WHERE chunk NOT IN (SELECT id FROM chunk)"), 0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM note_key WHERE chunk NOT IN (SELECT chunk FROM note)"), 0);

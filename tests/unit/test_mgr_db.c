@@ -210,7 +210,7 @@ static void test_open_refuses_other_databases(void **state)
 
 /* What version 1 did not have is taken away again. */
 static const char to_version_1[] =
-    "DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
+    "DROP TABLE bad_chunk; DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
     "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
     "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
     "PRAGMA user_version=1";
@@ -233,6 +233,30 @@ static void test_database_of_version_1_is_brought_up(void **state)
     fix_check(&f);
     fix_close(&f);
     fix_open(&f, db, false); /* once */
+    fix_check(&f);
+    fix_close(&f);
+}
+
+/* Damage was known by its places in files alone. */
+static void test_damage_of_version_3_is_taken_over(void **state)
+{
+    uint64_t a, chunk;
+
+    (void)state;
+    fix_open(&f, db, false);
+    a = fix_mk(&f, MGR_ROOT_INO, "a", REG);
+    chunk = fix_write(&f, a, 0, 5000);
+    fix_write(&f, a, 5000, 5000);
+    fix_close(&f);
+    sql(db, "DROP TABLE bad_chunk; INSERT INTO damage SELECT chunk,ino,off,len,1,1,'',0 FROM slice WHERE off=0;"
+            "INSERT INTO damage SELECT chunk,ino,off+1,len,1,0,'',0 FROM slice WHERE off=0; PRAGMA user_version=3");
+    fix_open(&f, db, false);
+    assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk WHERE missing=0"), 1);
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM bad_chunk"), (int64_t)chunk);
+    fix_check(&f);
+    assert_int_equal(fix_truncate(&f, a, 0), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM damage"), 0);
     fix_check(&f);
     fix_close(&f);
 }
@@ -269,6 +293,7 @@ int main(void)
         T(test_store_keeps_identity_and_defaults),
         T(test_open_refuses_other_databases),
         T(test_database_of_version_1_is_brought_up),
+        T(test_damage_of_version_3_is_taken_over),
         T(test_failed_migration_leaves_the_older_database_as_it_is),
     };
 

@@ -460,6 +460,106 @@ static void test_damaged_chunk_is_not_held_anew(void **state)
     assert_int_equal(hold(a), 0);
 }
 
+/* Held, and no file has it any more. */
+static uint64_t only_held(uint64_t win)
+{
+    uint64_t a = fix_write(&f, ino, win << 20, LEN);
+
+    assert_int_equal(hold(a), 1);
+    assert_int_not_equal(fix_write(&f, ino, win << 20, LEN), 0);
+    assert_int_equal(slices_of(a), 0);
+    return a;
+}
+
+/* Neither by a hold nor by a commit. */
+static void check_bad(uint64_t of, uint64_t win, uint64_t chunk)
+{
+    assert_int_equal(hold(chunk), 0);
+    assert_int_equal(name_again(of, win, chunk), 0);
+    assert_true(nbad == 1 && bad[0] == chunk);
+}
+
+/* A reader may have had its map from before, or the mount that holds it reads it back. */
+static void test_damage_of_a_chunk_that_only_a_hold_keeps(void **state)
+{
+    uint64_t a = only_held(0), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), before = doubt(), now;
+
+    (void)state;
+    damage(a);
+    now = doubt();
+    assert_true(now != 0 && now != before);
+    check_bad(b, 0, a);
+    restart(false);
+    check_bad(b, 1, a);
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    fix_inventory(&f, 0); /* it is there; that does not make it right */
+    check_bad(b, 2, a);
+    assert_int_equal(fix_truncate(&f, b, 0), 0);
+    assert_int_equal(fix_sql(&f, "SELECT chunk FROM bad_chunk"), (int64_t)a);
+    assert_int_equal(release(a), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk"), 0);
+}
+
+static void test_loss_of_a_chunk_that_only_a_hold_keeps(void **state)
+{
+    uint64_t a = only_held(0), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), before, now;
+
+    (void)state;
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    before = doubt();
+    fix_inventory(&f, a);
+    now = doubt();
+    assert_true(now != 0 && now != before);
+    check_bad(b, 0, a);
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    fix_inventory(&f, a);
+    check_bad(b, 1, a);
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    fix_inventory(&f, 0); /* found again */
+    assert_int_equal(hold(a), 1);
+    assert_int_equal(name_again(b, 2, a), 0);
+    assert_int_equal(nbad, 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk"), 0);
+}
+
+/* What is shown is bounded, what is known is not. */
+static void test_damage_beyond_what_is_shown(void **state)
+{
+    uint64_t x = fix_write(&f, ino, 0, LEN), a = fix_write(&f, ino, 1 << 20, LEN), w = fix_write(&f, ino, 2 << 20, LEN);
+    uint64_t h = only_held(3), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), before, now;
+    char many[300];
+
+    (void)state;
+    damage(x);
+    snprintf(many, sizeof many,
+             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<%u) "
+             "INSERT INTO damage SELECT chunk,ino,off+i,len,bnf,missing,reason,seen_ns FROM damage CROSS JOIN n",
+             MGR_DAMAGE_MAX);
+    fix_sql(&f, many);
+    restart(false);
+    assert_true(f.core->damages > MGR_DAMAGE_MAX);
+    before = doubt();
+    damage(a);
+    now = doubt();
+    assert_true(now != 0 && now != before);
+    damage(h);
+    check_bad(b, 0, a);
+    check_bad(b, 1, h);
+    assert_int_equal(hold(w), 1);
+    fix_lost(&f, f.bnf_conn);
+    bnf_back();
+    fix_inventory(&f, w);
+    check_bad(b, 2, w);
+    restart(false);
+    check_bad(b, 3, a);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk"), 3); /* w is back */
+    assert_int_equal(hold(w), 1);
+}
+
 static void test_commit_names_what_is_gone_and_leaves_it_out(void **state)
 {
     uint64_t a = fix_write(&f, ino, 0, LEN), shorter = fix_write(&f, ino, (1u << 20), LEN - 1);
@@ -520,6 +620,9 @@ int main(void)
         T(test_doubt_is_told_when_something_may_have_become_bad),
         T(test_chunk_of_a_benefactor_that_is_away_is_not_held_anew),
         T(test_damaged_chunk_is_not_held_anew),
+        T(test_damage_of_a_chunk_that_only_a_hold_keeps),
+        T(test_loss_of_a_chunk_that_only_a_hold_keeps),
+        T(test_damage_beyond_what_is_shown),
         T(test_commit_names_what_is_gone_and_leaves_it_out),
         T(test_commit_names_what_is_damaged_and_puts_it),
         T(test_commit_waits_for_a_benefactor_that_is_away),

@@ -579,6 +579,27 @@ static void test_damaged_chunks_are_not_named(void **state)
     fix_free(r);
 }
 
+/* Found by its key: a hold keeps it, no file does. */
+static void test_damaged_chunk_without_a_file_is_not_found(void **state)
+{
+    uint64_t key = 7, a = write_noted(0, 10, key), win = 0, none = 0;
+    Fp__BadChunk bad = FP__BAD_CHUNK__INIT;
+    Fp__NotesReply *r;
+
+    (void)state;
+    r = find_notes(f.conn, &key, 1, true, 0);
+    assert_int_equal(r->n_notes, 1);
+    fix_free(r);
+    assert_int_equal(commit(ino[0], &win, &none, 1, NULL, 0), 0);
+    bad.chunk = a;
+    bad.bnf = f.bnf;
+    bad.ino = ino[0];
+    fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_BADCHUNK, &bad);
+    r = find_notes(f.conn, &key, 1, true, 0);
+    assert_int_equal(r->n_notes, 0);
+    fix_free(r);
+}
+
 static size_t named(uint64_t key)
 {
     Fp__NotesReply *r = get_notes(f.conn, ino[0], 0, true, 0);
@@ -627,6 +648,7 @@ int main(void)
         T(test_answers_about_many_slices_are_bounded),
         T(test_answer_that_holds_is_the_same_when_asked_again),
         T(test_damaged_chunks_are_not_named),
+        T(test_damaged_chunk_without_a_file_is_not_found),
         T(test_chunks_of_a_benefactor_that_is_away_are_not_named),
         T(test_notes_of_what_is_no_file),
     };
