@@ -69,7 +69,13 @@ void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, 
  * answered or forgotten the session. When opt.manager_timeout_ms is over, cb is called with FP_EDEADLINE first, and once more at the end.
  */
 void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
-/* End all of these with err, and wait until that is done. Any thread but the core loop. */
+/*
+ * As cl_mgr_call, for a request whose answer must be taken, however late, because it tells what the manager keeps for this session. Once it was sent it is sent
+ * again, as the same request, until the manager has answered or forgotten the session; only then is cb called. One that could not be sent in
+ * opt.manager_timeout_ms was not executed, and is given up as any other.
+ */
+void cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/* End all lasting ones with err, and wait until that is done. Any thread but the core loop. */
 void cl_mgr_fail_lasting(struct cl_mount *m, int err);
 /*
  * As cl_mgr_call, for a change that a program has been told of already (early.h): no request of this mount goes before it that

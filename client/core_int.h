@@ -42,6 +42,7 @@ struct cl_request {
     bool opens;       /* an answer of 0 means that the manager holds an inode for us */
     bool lasting;     /* never given up for time */
     bool told_late;   /* … but its caller knows that the time is over */
+    bool answered;    /* once sent, never given up for time */
     struct cl_names_mark mark;
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);

@@ -13,7 +13,9 @@
  * What becomes of a request whose answer does not come:
  *   connection breaks       sent again after the next hello, same slot and number (slots.c)
  *   its time is over        -ETIMEDOUT; if it was sent it may still be executed, which nobody waits for;
- *                           a lasting one is kept with its slot, so that what is sent again is the same request
+ *                           a lasting one is kept with its slot, so that what is sent again is the same request;
+ *                           one that was sent and whose answer must be taken is not given up, its caller
+ *                           does not wait for it
  *   application interrupted -EINTR within a second, likewise
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  *                           else sent
@@ -351,6 +353,13 @@ void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *ms
     cl_core_post_item(m->core, &q->item);
 }
 
+void cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->answered = true;
+    cl_core_post_item(m->core, &q->item);
+}
+
 void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,
                       bool (*interrupted)(void *arg), cl_mgr_cb cb, void *arg)
 {
@@ -462,7 +471,7 @@ static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms
         struct cl_request *q = request_of(p);
         uint64_t age_ms = now_ms - q->born_ms;
         next = p->next;
-        if (p->detached || q->told_late || age_ms < INTERRUPT_MS)
+        if (p->detached || q->told_late || age_ms < INTERRUPT_MS || (q->answered && p->sent_before))
             continue;
         if (age_ms >= timeout_ms) {
             FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s has not answered for %llu s: EIO",

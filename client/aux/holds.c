@@ -12,6 +12,10 @@
  * What is not known here is not believed: a plugin that names a chunk it once saw is asked about at the manager (jobs.c). So a forgotten hold
  * costs a message and never a dangling reference.
  *
+ * Requests are answered however late (cl_mgr_call_answered), so nothing is held that the table does not know of. A release that fails was not executed: its
+ * chunks are back in the table, for nobody, and are released again in a minute or two. By then they may have been released by another request: so
+ * nothing refers to them until they are asked for anew (not_before).
+ *
  * A new session holds nothing. What is pinned stays in the table as UNSURE, with its pins, and is asked for again; the rest is forgotten. So pins taken before
  * and after are counted at one place, whichever is given back first. A commit needs the chunk, not the hold: one sent before that answer is right as well.
  */
@@ -32,6 +36,8 @@
 #define ASK_MS       5000u
 #define NOBODY_MS    60000u
 #define EVICT_LOOKS  64u
+
+#define NOT_VOUCHED UINT64_MAX
 
 /* Serials of owners that are no file: one takes holds in, one waits for its end. */
 #define NOBODY_FIRST (UINT64_MAX - 2)
@@ -59,7 +65,8 @@ struct hold {
 	uint32_t pins;
 	struct claim_list claims;      /* HELD */
 	uint32_t data_bytes;           /* HELD, these two: bytes of data of the chunk */
-	uint64_t doubt;                /* the manager vouched for it when this was its number */
+	uint64_t doubt;                /* the manager vouched for it when this was its number; NOT_VOUCHED */
+	uint64_t not_before;           /* HELD: what was asked before this, by seq, does not tell whether it is held */
 	struct cl_chunk_ref ref;       /* len_bytes 0: not known */
 };
 TAILQ_HEAD(hold_list, hold);
@@ -86,6 +93,13 @@ struct aux_holds {
 
 struct cl_aux_pins { uint32_t n; uint64_t chunk[]; };
 
+/* A release under way. */
+struct releasing {
+	struct cl_aux *a;
+	uint32_t n;
+	uint64_t chunk[];
+};
+
 /* -------------------------------------------------------------- the table; lock held */
 
 static struct hold **find(struct aux_holds *t, uint64_t chunk)
@@ -104,24 +118,27 @@ static void forget(struct aux_holds *t, struct hold *h)
 	free(h);
 }
 
-static void ignore(void *arg, int status, const ProtobufCMessage *reply)
-{
-	(void)arg;
-	(void)reply;
-	if (status < 0)
-		FP_DEBUG("holds were not released: %s", fp_strerror(status)); /* they end with the session */
-}
+static void on_release(void *arg, int status, const ProtobufCMessage *reply);
 
 static void send_out(struct cl_aux *a)
 {
+	struct aux_holds *t = a->holds;
 	Fp__Hold msg = FP__HOLD__INIT;
+	struct releasing *r;
 
-	msg.ids = a->holds->out;
-	msg.n_ids = a->holds->nout;
+	if (t->nout == 0)
+		return;
+	r = malloc(sizeof(*r) + t->nout * sizeof(r->chunk[0]));
+	if (r) { /* else: should it fail, they are held until the session ends */
+		r->a = a;
+		r->n = t->nout;
+		memcpy(r->chunk, t->out, t->nout * sizeof(r->chunk[0]));
+	}
+	msg.ids = t->out;
+	msg.n_ids = t->nout;
 	msg.release = true;
-	a->holds->nout = 0;
-	if (msg.n_ids > 0)
-		cl_mgr_call(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, ignore, NULL);
+	t->nout = 0;
+	cl_mgr_call_answered(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_release, r);
 }
 
 static void unlock(struct cl_aux *a)
@@ -183,6 +200,23 @@ static struct owner **owner_of(struct aux_holds *t, uint64_t serial)
 	return p;
 }
 
+/* From here on somebody who names a chunk that is gone, for a file up to this one, may be right to have known it. */
+static void note_let_go_up_to(struct cl_aux *a, uint64_t serial)
+{
+	struct aux_holds *t = a->holds;
+
+	if (serial >= NOBODY_FIRST)
+		serial = cl_aux_files_last_serial(a);
+	if (serial > t->let_go_serial)
+		t->let_go_serial = serial;
+}
+
+static void note_let_go(struct cl_aux *a)
+{
+	note_let_go_up_to(a, NOBODY_FIRST);
+}
+
+/* The file may stay open, with its serial: who reads it keeps it, and a writer may come again. */
 static void owner_gone(struct cl_aux *a, uint64_t serial)
 {
 	struct owner **p = owner_of(a->holds, serial), *o = *p;
@@ -198,6 +232,7 @@ static void owner_gone(struct cl_aux *a, uint64_t serial)
 			let_go(a, h);
 	}
 	if (o) {
+		note_let_go_up_to(a, serial);
 		*p = o->next;
 		free(o);
 	}
@@ -220,12 +255,6 @@ static void claim(struct aux_holds *t, struct hold *h, uint64_t serial)
 	c->serial = serial;
 	LIST_INSERT_HEAD(&h->claims, c, of_hold);
 	LIST_INSERT_HEAD(&(*p)->claims, c, of_owner);
-}
-
-/* From here on somebody who names a chunk that is gone may be right to have known it. */
-static void note_let_go(struct cl_aux *a)
-{
-	a->holds->let_go_serial = cl_aux_files_last_serial(a);
 }
 
 /* More than the table is for: the oldest go. */
@@ -342,6 +371,7 @@ static struct hold *take_in(struct cl_aux *a, const struct aux_hold_request *r, 
 	if (!h)
 		return NULL;
 	h->state = HELD;
+	h->not_before = 0;
 	TAILQ_INSERT_TAIL(&t->held, h, link);
 	t->count++;
 	return h;
@@ -354,7 +384,8 @@ static void held(struct cl_aux *a, const struct aux_hold_request *r, uint64_t ch
 
 	if (!h)
 		return;
-	h->doubt = r->doubt;
+	if (r->seq >= h->not_before)
+		h->doubt = r->doubt;
 	if (n) {
 		h->data_bytes = n->data_len;
 		h->ref = (struct cl_chunk_ref){ .id = n->chunk, .sum = n->sum, .len_bytes = n->len, .bnf = n->bnf, .data_len_bytes = n->coded_len };
@@ -575,6 +606,45 @@ int cl_aux_holds_ask(struct cl_aux *a, const uint64_t *chunks, uint32_t n, uint6
 
 /* -------------------------------------------------------------- release */
 
+/* lock held. What is in the table is released with it, some time. */
+static void held_still(struct cl_aux *a, const struct aux_hold_request *now, uint64_t chunk)
+{
+	struct aux_holds *t = a->holds;
+	struct hold *h = *find(t, chunk);
+
+	if ((h && h->state != GONE) || !(h = take_in(a, now, chunk)))
+		return;
+	h->doubt = NOT_VOUCHED;
+	h->not_before = now->seq;
+	claim(t, h, t->nobody);
+}
+
+/* Core loop. A session that is over, as this one soon is when the mount ends, holds nothing. */
+static void on_release(void *arg, int status, const ProtobufCMessage *reply)
+{
+	struct releasing *r = arg;
+	struct aux_hold_request now = { 0 };
+
+	(void)reply;
+	if (r && status < 0 && status != FP_ESESSION && status != FP_ESTOPPING) {
+		FP_DEBUG("holds were not released, once more in a minute: %s", fp_strerror(status));
+		pthread_mutex_lock(&r->a->holds->lock);
+		now.seq = ++r->a->holds->seq;
+		for (uint32_t i = 0; i < r->n; i++)
+			held_still(r->a, &now, r->chunk[i]);
+		unlock(r->a);
+	}
+	free(r);
+}
+
+static void on_recalled(void *arg, int status, const ProtobufCMessage *reply)
+{
+	(void)arg;
+	(void)reply;
+	if (status < 0)
+		FP_DEBUG("the manager was not told that all is released: %s", fp_strerror(status)); /* it waits 2 s */
+}
+
 void cl_aux_holds_closed(struct cl_aux *a, uint64_t file_serial)
 {
 	pthread_mutex_lock(&a->holds->lock);
@@ -628,7 +698,7 @@ void cl_aux_recall(struct cl_mount *m)
 	(void)cl_aux_release_holds(m);
 	msg.release = true;
 	msg.recall = true;
-	cl_mgr_call(m, FP__MSG_TYPE__MSG_HOLD, &msg.base, ignore, NULL); /* after the releases: that was all */
+	cl_mgr_call(m, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_recalled, NULL); /* after the releases: that was all */
 }
 
 /* -------------------------------------------------------------- a new session */
@@ -658,7 +728,7 @@ static void ask_again(struct cl_aux *a, uint64_t *ids, uint32_t n)
 	cl_aux_holds_begin(a, &r->request);
 	msg.ids = ids;
 	msg.n_ids = n;
-	cl_mgr_call(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_rehold, r);
+	cl_mgr_call_answered(a->m, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_rehold, r);
 }
 
 void cl_aux_session_new(struct cl_mount *m)

@@ -4,7 +4,8 @@
  * The link thread takes requests in (cl_aux_service) and never waits for them; service threads answer. Most are questions to the manager and are passed on as
  * they are. A manager that does not answer within ASK_MS gives -EAGAIN, although its answer may come later: an aux-app shall be able to do without,
  * before its own deadline makes it a failure. What an answer holds is taken into holds.c on the core loop, before the host sees it, so that no result
- * that refers to it comes first; of one that comes too late, too, so that it is released and not held until the mount ends.
+ * that refers to it comes first; of one that comes too late, too, so that it is released and not held until the mount ends: such a request
+ * is never given up once it was sent (cl_mgr_call_answered).
  *
  * A request that came from a host that has ended meanwhile is answered to nobody.
  */
@@ -102,7 +103,10 @@ static int ask(struct cl_aux *a, struct asking *q, uint32_t type, ProtobufCMessa
 	*reply_bytes = 0;
 	if (!q)
 		return -ENOMEM;
-	cl_mgr_call(a->m, type, msg, on_answer, q);
+	if (q->holder)
+		cl_mgr_call_answered(a->m, type, msg, on_answer, q);
+	else
+		cl_mgr_call(a->m, type, msg, on_answer, q);
 	pthread_mutex_lock(&q->lock);
 	while (!q->done && rc == 0)
 		rc = pthread_cond_timedwait(&q->cond, &q->lock, &ts);

@@ -56,6 +56,13 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         cb(arg, 0, &reply.base);
 }
 
+void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+
+void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    __wrap_cl_mgr_call(m, type, msg, cb, arg);
+}
+
 /* -------------------------------------------------------------- the mount */
 
 static struct cl_mount mount_;

@@ -12,9 +12,12 @@ CL_AUX_WRAP := cl_aux_chunks cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_
 $(addprefix $(O)/tests/unit/test_cl_data,_aux _coded _late): ALL_LDFLAGS += $(CL_AUX_WRAP:%=-Wl,--wrap=%)
 
 # The mount's side of aux-apps against a host that is this program, and a manager that holds chunks or not.
-$(addprefix $(O)/tests/unit/test_cl_aux,_jobs _holds _refs _required _end): ALL_LDFLAGS += -Wl,--wrap=cl_mgr_call
+$(addprefix $(O)/tests/unit/test_cl_aux,_jobs _holds _refs _required _end): ALL_LDFLAGS += -Wl,--wrap=cl_mgr_call -Wl,--wrap=cl_mgr_call_answered
 # And one that does not end when it is killed.
 $(O)/tests/unit/test_cl_aux_end: ALL_LDFLAGS += -Wl,--wrap=kill -Wl,--wrap=waitpid
+
+# Requests to the manager without a loop and a connection.
+$(O)/tests/unit/test_cl_mgr_call: ALL_LDFLAGS += -Wl,--wrap=cl_core_post_item -Wl,--wrap=fp_rpc_call
 
 # Which operations aux-apps are told of, whatever they ask for.
 $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wanted

@@ -17,6 +17,7 @@
 #include "client/aux/files.h"
 #include "client/aux/holds.h"
 #include "client/aux/internal.h"
+#include "client/aux/services.h"
 #include "client/core.h"
 #include "client/data.h"
 #include "client/inode.h"
@@ -30,8 +31,10 @@
 static bool exists[CHUNKS], is_held[CHUNKS];
 static uint64_t nreleased, recalled;
 static bool keep_answers;
+static bool silent;               /* until answer_kept: a plain call is given up, one whose answer must be taken is not */
+static int release_status;        /* of releases, which are not executed if it is not 0; told by answer_kept */
 
-struct kept { cl_mgr_cb cb; void *arg; Fp__HoldReply *reply; };
+struct kept { cl_mgr_cb cb; void *arg; Fp__HoldReply *reply; int status; };
 static struct kept kept[LATER];
 static unsigned nkept;
 
@@ -42,6 +45,7 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 	fp__hold_reply__init(r);
 	r->ids = malloc((h->n_ids + 1) * sizeof(*r->ids));
 	r->chunks = malloc((h->n_ids + 1) * sizeof(*r->chunks));
+	r->gone = malloc((h->n_ids + 1) * sizeof(*r->gone));
 	for (size_t i = 0; i < h->n_ids; i++) {
 		uint64_t id = h->ids[i];
 
@@ -49,7 +53,9 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 			nreleased++;
 			if (id < CHUNKS)
 				is_held[id] = false;
-		} else if (id >= CHUNKS || exists[id]) {
+		} else if (id < CHUNKS && !exists[id]) {
+			r->gone[r->n_gone++] = id;
+		} else {
 			r->ids[r->n_ids++] = id;
 			r->chunks[r->n_chunks] = malloc(sizeof(**r->chunks));
 			fp__chunk_note__init(r->chunks[r->n_chunks]);
@@ -65,8 +71,9 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 
 static void answer(const struct kept *k)
 {
-	k->cb(k->arg, 0, &k->reply->base);
-	fp__hold_reply__free_unpacked(k->reply, NULL);
+	k->cb(k->arg, k->status, k->status ? NULL : &k->reply->base);
+	if (k->reply)
+		fp__hold_reply__free_unpacked(k->reply, NULL);
 }
 
 static void answer_kept(void)
@@ -76,21 +83,38 @@ static void answer_kept(void)
 	nkept = 0;
 }
 
-void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
-
-void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+static void call(uint32_t type, ProtobufCMessage *msg, struct kept k, bool given_up)
 {
-	struct kept k = { .cb = cb, .arg = arg };
+	const Fp__Hold *h = (const Fp__Hold *)msg;
 
-	(void)m;
 	assert_int_equal(type, FP__MSG_TYPE__MSG_HOLD);
-	k.reply = execute((const Fp__Hold *)msg);
-	if (keep_answers && !((const Fp__Hold *)msg)->release) {
+	k.status = h->release ? release_status : 0;
+	if (k.status == 0)
+		k.reply = execute(h);
+	if (given_up) { /* and executed later */
+		k.cb(k.arg, -ETIMEDOUT, NULL);
+		fp__hold_reply__free_unpacked(k.reply, NULL);
+	} else if (k.status || silent || (keep_answers && !h->release)) {
 		assert_true(nkept < LATER);
 		kept[nkept++] = k;
 	} else {
 		answer(&k);
 	}
+}
+
+void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+
+void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+	(void)m;
+	call(type, msg, (struct kept){ .cb = cb, .arg = arg }, silent);
+}
+
+void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+	(void)m;
+	call(type, msg, (struct kept){ .cb = cb, .arg = arg }, false);
 }
 
 /* -------------------------------------------------------------- a mount with files */
@@ -106,7 +130,8 @@ static int setup(void **state)
 	memset(is_held, 0, sizeof(is_held));
 	memset(exists, true, sizeof(exists));
 	nreleased = recalled = nkept = 0;
-	keep_answers = false;
+	keep_answers = silent = false;
+	release_status = 0;
 	aux.m = &mount_;
 	mount_.aux = &aux;
 	assert_int_equal(cl_aux_holds_new(&aux), 0);
@@ -241,6 +266,127 @@ static void test_late_answers_are_released(void **state)
 	cl_aux_holds_answered(&aux, &r, &reply.base, false);
 	assert_false(is_held[9]);
 	assert_true(is_held[8]);
+}
+
+/* A manager that is away for longer than anybody waits: what it holds when it is back is known, and released. */
+static void test_what_a_manager_holds_after_the_timeout_is_released(void **state)
+{
+	Fp__Hold msg = FP__HOLD__INIT;
+	uint64_t id = 5, serial;
+	uint8_t *packed;
+	struct file f;
+	size_t len;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	msg.ids = &id;
+	msg.n_ids = 1;
+	silent = true;
+	assert_int_equal(cl_aux_ask_holding(&aux, FP__MSG_TYPE__MSG_HOLD, &msg.base, serial, 1, &packed, &len), -EAGAIN);
+	file_close(&f, 0);
+	assert_true(is_held[5]);
+	silent = false;
+	answer_kept();
+	assert_false(is_held[5]);
+}
+
+/* One that the manager could not execute: the chunks are held still, and nobody else would ever release them. */
+static void test_a_release_that_fails_is_made_again(void **state)
+{
+	Fp__HoldReply reply = FP__HOLD_REPLY__INIT;
+	struct aux_hold_request before = { 0 };
+	uint64_t id = 5, serial;
+	struct file f;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	cl_aux_holds_tick(&aux, 1000000);
+	hold(5, serial);
+	hold(6, serial);
+	before.file_serial = serial;
+	cl_aux_holds_begin(&aux, &before);
+	release_status = -EIO;
+	assert_true(cl_aux_release_holds(&mount_));
+	release_status = 0;
+	hold(6, serial); /* before the failure is known: this one is for the file again */
+	answer_kept();
+	assert_true(is_held[5] && is_held[6]);
+	assert_null(pin(5)); /* it may be, but that is not certain */
+	reply.ids = &id;
+	reply.n_ids = 1;
+	cl_aux_holds_answered(&aux, &before, &reply.base, false); /* from before: no proof */
+	assert_null(pin(5));
+	cl_aux_holds_tick(&aux, 1060000);
+	cl_aux_holds_tick(&aux, 1120000);
+	cl_aux_holds_tick(&aux, 1180000);
+	assert_true(is_held[6]);
+	file_close(&f, 0);
+	assert_false(is_held[5] || is_held[6]);
+}
+
+/* A session that the manager has forgotten holds nothing: there is nothing to release again. */
+static void test_a_release_of_a_forgotten_session_is_over(void **state)
+{
+	(void)state;
+	cl_aux_holds_tick(&aux, 1000000);
+	hold(5, 0);
+	release_status = FP_ESESSION;
+	assert_true(cl_aux_release_holds(&mount_));
+	release_status = 0;
+	answer_kept();
+	assert_false(cl_aux_release_holds(&mount_));
+}
+
+static bool is_blamed(uint64_t chunk, uint64_t serial)
+{
+	bool wrong;
+
+	assert_int_equal(cl_aux_holds_ask(&aux, &chunk, 1, serial, &wrong), 0);
+	return wrong;
+}
+
+/* A reader keeps the file's serial, and with it what aux-apps know of the file; its writer has closed it, and writes again. */
+static void test_nobody_is_blamed_for_what_a_close_let_go(void **state)
+{
+	struct file f, other;
+	uint64_t serial, others;
+
+	(void)state;
+	file_init(&f, 1);
+	file_init(&other, 2);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(5, serial);
+	exists[7] = false;
+	assert_true(is_blamed(7, serial)); /* that was never there */
+	assert_int_equal(file_open(&f, 1, O_RDONLY), serial);
+	others = file_open(&other, 0, O_WRONLY);
+	file_close(&f, 0);
+	assert_false(is_held[5]);
+	assert_int_equal(file_open(&f, 0, O_WRONLY), serial);
+	exists[5] = false;
+	assert_false(is_blamed(5, serial));
+	assert_true(is_blamed(7, others)); /* nothing that was held for it has been let go */
+}
+
+/* The same, of what was asked for when nobody wrote: it is kept for a minute or two. */
+static void test_nobody_is_blamed_for_what_time_let_go(void **state)
+{
+	uint64_t serial;
+	struct file f;
+
+	(void)state;
+	cl_aux_holds_tick(&aux, 1000000);
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_RDONLY);
+	hold(5, serial);
+	(void)file_open(&f, 1, O_WRONLY);
+	cl_aux_holds_tick(&aux, 1060000);
+	cl_aux_holds_tick(&aux, 1120000);
+	assert_false(is_held[5]);
+	exists[5] = false;
+	assert_false(is_blamed(5, serial));
 }
 
 /* Asked for while it is held, and released before the answer is here: the answer is not true any more. */
@@ -386,6 +532,11 @@ int main(void)
 		T(test_pins_outlast_the_file_and_no_longer),
 		T(test_holds_of_no_file_end_after_a_minute_or_two),
 		T(test_late_answers_are_released),
+		T(test_what_a_manager_holds_after_the_timeout_is_released),
+		T(test_a_release_that_fails_is_made_again),
+		T(test_a_release_of_a_forgotten_session_is_over),
+		T(test_nobody_is_blamed_for_what_a_close_let_go),
+		T(test_nobody_is_blamed_for_what_time_let_go),
 		T(test_a_release_overtakes_an_answer),
 		T(test_old_pins_do_not_take_new_ones),
 		T(test_what_is_pinned_is_unsure_until_a_new_session_has_answered),

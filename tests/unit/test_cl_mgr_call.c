@@ -1,0 +1,186 @@
+/*
+ * What becomes of requests to the manager whose answers take longer than --manager-timeout (client/mgr_call.c): no loop, no socket; the connection and the
+ * clock are this program's.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client/core_int.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+
+#define SENT_MAX 8u
+
+static struct cl_mount mount_;
+static struct cl_core core;
+static struct fp_rpc_req sent[SENT_MAX]; /* over this connection */
+static unsigned nsent, ncalled;
+static int last_status;
+static bool had_reply;
+
+void __wrap_cl_core_post_item(struct cl_core *c, struct cl_item *item);
+int __wrap_fp_rpc_call(struct fp_rpc_conn *conn, const struct fp_rpc_req *req, uint64_t *id);
+
+void __wrap_cl_core_post_item(struct cl_core *c, struct cl_item *item)
+{
+    (void)c;
+    item->fn(item->arg);
+}
+
+int __wrap_fp_rpc_call(struct fp_rpc_conn *conn, const struct fp_rpc_req *req, uint64_t *id)
+{
+    (void)conn;
+    (void)id;
+    assert_true(nsent < SENT_MAX);
+    sent[nsent++] = *req;
+    return 0;
+}
+
+static void connection_up(bool new_session)
+{
+    nsent = 0;
+    core.link = CL_LINK_UP;
+    cl_requests_up(&core, 4, new_session);
+}
+
+static void connection_down(void)
+{
+    core.link = CL_LINK_DOWN;
+    cl_requests_down(&core);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&mount_, 0, sizeof mount_);
+    memset(&core, 0, sizeof core);
+    cl_calls_init(&core.calls);
+    core.m = &mount_;
+    mount_.core = &core;
+    mount_.opt.manager_timeout_ms = 60000;
+    strcpy(mount_.opt.manager_text, "here");
+    nsent = ncalled = 0;
+    had_reply = false;
+    connection_up(true);
+    return 0;
+}
+
+static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)arg;
+    ncalled++;
+    last_status = status;
+    had_reply = reply != NULL;
+}
+
+static void hold(bool answered)
+{
+    Fp__Hold msg = FP__HOLD__INIT;
+    uint64_t id = 5;
+
+    msg.ids = &id;
+    msg.n_ids = 1;
+    (answered ? cl_mgr_call_answered : cl_mgr_call)(&mount_, FP__MSG_TYPE__MSG_HOLD, &msg.base, on_answer, NULL);
+    cl_requests_tick(&core, fp_now_ms());
+}
+
+static void time_is_over(void)
+{
+    cl_requests_tick(&core, fp_now_ms() + 61000);
+}
+
+/* An empty message of any type. */
+static void manager_answers(unsigned i)
+{
+    struct fp_rpc_in in = {0};
+
+    assert_true(i < nsent);
+    sent[i].cb(sent[i].arg, 0, &in);
+}
+
+static void test_an_answer_that_must_be_taken_is(void **state)
+{
+    (void)state;
+    hold(true);
+    assert_int_equal(nsent, 1);
+    time_is_over();
+    assert_int_equal(ncalled, 0);
+    manager_answers(0);
+    assert_int_equal(ncalled, 1);
+    assert_true(last_status == 0 && had_reply);
+    assert_int_equal(core.calls.count, 0);
+}
+
+static void test_it_is_sent_again_over_the_next_connection(void **state)
+{
+    (void)state;
+    hold(true);
+    time_is_over();
+    connection_down();
+    time_is_over();
+    assert_int_equal(ncalled, 0);
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_true(ncalled == 1 && had_reply);
+}
+
+static void test_a_forgotten_session_ends_it(void **state)
+{
+    (void)state;
+    hold(true);
+    connection_down();
+    time_is_over();
+    connection_up(true);
+    assert_int_equal(nsent, 0);
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(last_status, FP_ESESSION);
+}
+
+/* So a manager that is away for hours does not make them pile up. */
+static void test_what_was_never_sent_is_given_up(void **state)
+{
+    (void)state;
+    connection_down();
+    hold(true);
+    time_is_over();
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(last_status, -ETIMEDOUT);
+    assert_int_equal(core.calls.count, 0);
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+static void test_any_other_is_given_up(void **state)
+{
+    (void)state;
+    hold(false);
+    time_is_over();
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(last_status, -ETIMEDOUT);
+    manager_answers(0);
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(core.calls.count, 0);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        T(test_an_answer_that_must_be_taken_is),
+        T(test_it_is_sent_again_over_the_next_connection),
+        T(test_a_forgotten_session_ends_it),
+        T(test_what_was_never_sent_is_given_up),
+        T(test_any_other_is_given_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
