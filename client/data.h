@@ -72,13 +72,12 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 /* Stored, on the device, and the manager's transaction durable. */
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
-/* The last handle is gone. Unpublished data of an unlinked file (nlink 0) is dropped. */
-void cl_data_release(struct cl_mount *m, struct cl_handle *h);
 /*
- * To be asked first by who must not wait for what is on its way to the store: true, then end(m, h), which releases it, is called on a thread of data/ when
- * that has landed, or never, if the mount ends before: h is then one that was left open. False: it need not wait. Any thread.
+ * h is released, then end(m, h) called, which frees it. What the last handle leaves unpublished is published before; of an unlinked file (nlink 0) it is dropped.
+ * While some of that is on its way to the store the handle stays, and end is called later, on a thread of data/; or never, if the mount ends before: h is then
+ * one that was left open. Any thread but the core loop.
  */
-bool cl_data_release_late(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
+void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
 /* The mount ends: from deadline_ms on nobody waits for what is being stored. Any thread. */
 void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms);
 /* After cl_data_sync_all, before cl_aux_stop. */

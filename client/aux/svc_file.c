@@ -64,18 +64,24 @@ static int open_own(struct cl_aux *a, const Fp__Attr *attr, int flags, struct cl
 		free(h);
 		return rc;
 	}
+	cl_open_add(a->m, &h->open);
 	*out = h;
 	return 0;
 }
 
-static void close_own(struct cl_aux *a, struct cl_handle *h)
+static void own_released(struct cl_mount *m, struct cl_handle *h)
 {
 	struct cl_inode *inode = h->inode;
 
-	cl_data_release(a->m, h);
-	cl_mgr_release(a->m, inode);
-	cl_inode_put(a->m, inode);
+	cl_open_remove(m, &h->open);
+	cl_mgr_release(m, inode);
+	cl_inode_put(m, inode);
 	free(h);
+}
+
+static void close_own(struct cl_aux *a, struct cl_handle *h)
+{
+	cl_data_release(a->m, h, own_released);
 }
 
 static int open_ino(struct cl_aux *a, uint64_t ino, struct cl_handle **out)

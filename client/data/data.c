@@ -335,16 +335,11 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 	return 0;
 }
 
-/*
- * inode->lock held: drop buffers that nobody will ask for again; returns their bytes. Waits for those being committed, which use them: that ends by its own
- * deadline. So do those being stored, if there are any in spite of late.c. What a commit names whose answer is late stays: it may have been done.
- */
+/* inode->lock held: drop buffers that nobody will ask for again; returns their bytes. What a commit names stays: it may have been done. */
 static uint64_t discard(struct cl_file *f)
 {
 	uint64_t bytes = 0;
 
-	while (f->fl_head || (f->committing && !f->commit_late))
-		(void)cl_file_wait(f, fp_now_ms() + 1000);
 	for (uint32_t i = 0; i < f->nwins; i++) {
 		struct cl_wbuf *b, *next;
 
@@ -364,29 +359,68 @@ static bool is_dirty(const struct cl_file *f)
 	return f && f->nopen + f->ninflight + f->nstored > 0;
 }
 
-void cl_data_release(struct cl_mount *m, struct cl_handle *h)
+/* inode->lock held: there is another handle, which will do what is to be done, or nothing is. */
+static bool nothing_to_do(const struct cl_inode *inode)
 {
-	struct cl_inode *inode = h->inode;
-	bool dirty, unlinked, last;
+	return inode->handles > 1 || !is_dirty(inode->file);
+}
 
-	pthread_mutex_lock(&inode->lock);
-	last = --inode->handles == 0;
-	unlinked = inode->attr.nlink == 0;
-	dirty = is_dirty(inode->file);
-	pthread_mutex_unlock(&inode->lock);
-	if (!dirty || !last)
-		return;
-	if (!unlinked) /* written through a mapping after the last close */
-		(void)cl_publish(m->data, inode, false, CL_BY_PROGRESS);
-	pthread_mutex_lock(&inode->lock);
-	if (is_dirty(inode->file) && inode->handles == 0) {
-		uint64_t lost = discard(inode->file);
+/* inode->lock held: a commit uses buffers; that ends by its own deadline. */
+static void wait_committed(struct cl_inode *inode)
+{
+	struct cl_file *f = inode->file;
 
-		if (!unlinked && lost > 0)
-			cl_data_lost(m->data, lost, "inode %llu: %llu bytes that could not be published are lost with the last close",
-				     (unsigned long long)inode->ino, (unsigned long long)lost);
+	while (!nothing_to_do(inode) && f->committing && !f->commit_late)
+		(void)cl_file_wait(f, fp_now_ms() + 1000);
+}
+
+/* inode->lock held, the last handle, dirty: publish what was written through a mapping after the last close. False: some of it is not stored. */
+static bool publish_rest(struct cl_data *d, struct cl_inode *inode)
+{
+	struct cl_file *f = inode->file;
+	bool unlinked = inode->attr.nlink == 0;
+	uint64_t upto, lost;
+
+	if (f->fl_head)
+		return false;
+	if (!unlinked)
+		cl_file_seal_all(f);
+	upto = f->seal_seq;
+	if (!unlinked) {
+		pthread_mutex_unlock(&inode->lock);
+		(void)cl_publish(d, inode, false, CL_BY_PROGRESS);
+		pthread_mutex_lock(&inode->lock);
 	}
+	wait_committed(inode);
+	if (nothing_to_do(inode))
+		return true;
+	if (f->fl_head || (!unlinked && (f->nopen > 0 || f->seal_seq != upto))) /* or was written, and closed, meanwhile */
+		return false;
+	lost = discard(f);
+	if (!unlinked && lost > 0)
+		cl_data_lost(d, lost, "inode %llu: %llu bytes that could not be published are lost with the last close",
+			     (unsigned long long)inode->ino, (unsigned long long)lost);
+	return true;
+}
+
+bool cl_release_try(struct cl_data *d, struct cl_inode *inode)
+{
+	bool done;
+
+	pthread_mutex_lock(&inode->lock);
+	done = nothing_to_do(inode) || publish_rest(d, inode);
+	if (done)
+		inode->handles--;
 	pthread_mutex_unlock(&inode->lock);
+	return done;
+}
+
+void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
+{
+	if (cl_release_try(m->data, h->inode))
+		end(m, h);
+	else
+		cl_late_add(m, h, end);
 }
 
 struct run_job {

@@ -15,6 +15,8 @@
 #include "client/data/internal.h"
 #include "client/data/packed.h"
 
+#define LOOK_MS 200u
+
 struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 {
 	pthread_condattr_t a;
@@ -203,6 +205,13 @@ bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms)
 	struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
 
 	return pthread_cond_timedwait(&f->cond, &f->inode->lock, &ts) != ETIMEDOUT;
+}
+
+void cl_file_wait_a_while(struct cl_file *f, uint64_t deadline_ms)
+{
+	uint64_t look_ms = fp_now_ms() + LOOK_MS;
+
+	(void)cl_file_wait(f, look_ms < deadline_ms ? look_ms : deadline_ms);
 }
 
 /* -------------------------------------------------------------- buffers */

@@ -125,12 +125,19 @@ void cl_file_seal_all(struct cl_file *f);
 void cl_file_landed(struct cl_file *f, struct cl_wbuf *b);
 /* Wait on f->cond up to deadline_ms; false when it is over. */
 bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms);
+/* The same for less than a second, to see whether the mount ends. */
+void cl_file_wait_a_while(struct cl_file *f, uint64_t deadline_ms);
 /* Remove b from its window and free it; pages and reservation are given back. The inode's reference is dropped by cl_file_unref later. */
 void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
+
+/* data.c; without lock. Publish what is left, if it is the last handle, and count it no more. False: something is on its way to the store; nothing has changed. */
+bool cl_release_try(struct cl_data *d, struct cl_inode *inode);
 
 /* late.c: last closes that came too early */
 int cl_late_new(struct cl_data *d);
 void cl_late_free(struct cl_data *d);
+/* cl_release_try again, and then end. */
+void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
 
 /* age.c: the list of open buffers */
 void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
@@ -180,6 +187,13 @@ void cl_data_note_error(struct cl_data *d, const char *fmt, ...) __attribute__((
 /* The same, and these bytes that an application has written are gone. */
 void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->m->opt.io_timeout_ms; }
+/* deadline_ms, or the end of the mount if that comes first. */
+static inline uint64_t cl_by_end(struct cl_data *d, uint64_t deadline_ms)
+{
+	uint64_t end_ms = atomic_load(&d->end_ms);
+
+	return end_ms && end_ms < deadline_ms ? end_ms : deadline_ms;
+}
 /* Something of this mount has gone forward on its way to the store. */
 static inline void cl_moved(struct cl_data *d) { atomic_store_explicit(&d->moved_ms, fp_now_ms(), memory_order_relaxed); }
 

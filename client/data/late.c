@@ -1,10 +1,11 @@
 /*
  * Last closes that came while data of the file was still on its way to the store, because its close could not wait for it (or nobody waited: written
- * through a mapping, a program that was killed). The handle stays until all of that has landed; then it ends like any other, which publishes what was
- * stored. So nothing that was accepted is dropped for having taken long.
+ * through a mapping, a program that was killed). The handle stays, and counts, until all of that has landed; then it ends like any other, which publishes
+ * what was stored. So nothing that was accepted is dropped for having taken long.
  *
  * One thread, made when it is first needed, looks at the list every TICK_MS. To wait in the release itself was rejected: it takes a FUSE thread for as
- * long as aux-apps stand still, and store threads, on which handles end too, are what is waited for.
+ * long as aux-apps stand still, and store threads, on which handles end too, are what is waited for. If no thread can be had, handles stay in the list
+ * until the next one asks for it; the end of the mount publishes what was stored all the same.
  *
  * Whatever is on its way lands: aux-apps answer, or are ended by their deadlines and bypassed, or the mount ends; a benefactor has --io-timeout.
  */
@@ -67,19 +68,32 @@ static struct cl_handle *take_ready(struct cl_late *l)
 	return h;
 }
 
+/* lock held. */
+static void append(struct cl_late *l, struct cl_handle *h)
+{
+	h->late_next = NULL;
+	*l->tail = h;
+	l->tail = &h->late_next;
+}
+
 static void *late_thread(void *arg)
 {
 	struct cl_mount *m = arg;
 	struct cl_late *l = m->data->late;
 	struct cl_handle *h;
+	bool done;
 
 	pthread_mutex_lock(&l->lock);
 	while (!l->stop) {
 		h = take_ready(l);
 		if (h) {
 			pthread_mutex_unlock(&l->lock);
-			h->late_end(m, h);
+			done = cl_release_try(m->data, h->inode);
+			if (done)
+				h->late_end(m, h);
 			pthread_mutex_lock(&l->lock);
+			if (!done)
+				append(l, h);
 		} else {
 			uint64_t at_ms = fp_now_ms() + TICK_MS;
 			struct timespec ts = { .tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000 };
@@ -94,26 +108,17 @@ static void *late_thread(void *arg)
 	return NULL;
 }
 
-bool cl_data_release_late(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
+void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
 {
 	struct cl_late *l = m->data->late;
-	bool taken = false;
 
-	if (!must_wait(h->inode))
-		return false;
 	pthread_mutex_lock(&l->lock);
 	if (!l->started && !l->stop)
 		l->started = pthread_create(&l->thread, NULL, late_thread, m) == 0;
-	if (l->started && !l->stop) {
-		h->late_end = end;
-		h->late_next = NULL;
-		*l->tail = h;
-		l->tail = &h->late_next;
-		pthread_cond_signal(&l->cond);
-		taken = true;
-	}
+	h->late_end = end;
+	append(l, h);
+	pthread_cond_signal(&l->cond);
 	pthread_mutex_unlock(&l->lock);
-	return taken;
 }
 
 void cl_data_late_stop(struct cl_mount *m)

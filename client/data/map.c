@@ -12,9 +12,13 @@
 
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms)
 {
-	while (f->committing)
-		if (!cl_file_wait(f, deadline_ms) && f->committing)
+	while (f->committing) {
+		uint64_t until_ms = cl_by_end(f->data, deadline_ms);
+
+		if (fp_now_ms() >= until_ms)
 			return -EIO;
+		cl_file_wait_a_while(f, until_ms);
+	}
 	f->committing = true;
 	return 0;
 }

@@ -203,12 +203,13 @@ static int commit_batch(struct cl_file *f, struct cl_batch *t, bool durable)
 
 /*
  * inode->lock held: what the commit refers to is on a benefactor that is away. It may be only starting again; until then it is not known whether the data is
- * there. Then, or after the deadline, 1: on. In the end it is told anyway, so that it is there when the benefactor is, and the file has an error.
+ * there. Then, or after the deadline, or when the mount ends, 1: on. In the end it is told anyway, so that it is there when the benefactor is, and the file has an error.
  */
 static int wait_away(struct cl_file *f, struct cl_batch *t, uint64_t deadline_ms)
 {
 	uint64_t now_ms = fp_now_ms();
 
+	deadline_ms = cl_by_end(f->data, deadline_ms);
 	FP_LOG_EVERY(5000, FP_LOG_WARN, "inode %llu: %s", (unsigned long long)f->inode->ino, fp_strerror(FP_EAWAY));
 	t->anyway = now_ms >= deadline_ms || atomic_load(&f->data->stopping);
 	if (!t->anyway)
@@ -245,10 +246,9 @@ static int commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
 /* When a wait that began at from_ms is over, as things are now. */
 static uint64_t patience_ends(struct cl_data *d, uint64_t from_ms)
 {
-	uint64_t moved_ms = atomic_load(&d->moved_ms), end_ms = atomic_load(&d->end_ms);
-	uint64_t until_ms = (moved_ms > from_ms ? moved_ms : from_ms) + d->m->opt.io_timeout_ms;
+	uint64_t moved_ms = atomic_load(&d->moved_ms);
 
-	return end_ms && end_ms < until_ms ? end_ms : until_ms;
+	return cl_by_end(d, (moved_ms > from_ms ? moved_ms : from_ms) + d->m->opt.io_timeout_ms);
 }
 
 static void stands_still(struct cl_file *f)
@@ -273,7 +273,7 @@ static int wait_stored(struct cl_file *f, uint64_t deadline_ms)
 				stands_still(f);
 			return -EIO;
 		}
-		(void)cl_file_wait(f, until_ms);
+		cl_file_wait_a_while(f, until_ms);
 	}
 	return 0;
 }

@@ -354,6 +354,7 @@ static bool references_are_good(struct cl_wbuf *b)
 		     (unsigned long long)inode->ino);
 	pthread_mutex_lock(&inode->lock);
 	b->packed = NULL;
+	b->deadline_ms = 0; /* theirs is not the benefactors' time */
 	rc = cl_packed_submit(d, b, true, ready);
 	pthread_mutex_unlock(&inode->lock); /* b may be gone from here on, unless rc < 0 */
 	cl_packed_free(d, old);

@@ -62,12 +62,11 @@ static bool owner_may_open(const struct cl_op *op, const Fp__Attr *a)
     return ctx->uid == 0 || (ctx->uid == a->uid && (a->mode & need) == need);
 }
 
-/* What was written with it is published by now, if it is the last. */
+/* It is released: what was written with it is published by now, if it was the last. */
 static void handle_end(struct cl_mount *m, struct cl_handle *h)
 {
     struct cl_inode *inode = h->inode;
     cl_open_remove(m, &h->open);
-    cl_data_release(m, h);
     if (m->aux)
         cl_aux_file_closed(m, h);
     let_go(m, inode);
@@ -78,8 +77,7 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
 static void drop_handle(void *arg)
 {
     struct cl_handle *h = arg;
-    if (!cl_data_release_late(h->m, h, handle_end))
-        handle_end(h->m, h);
+    cl_data_release(h->m, h, handle_end);
 }
 
 static void reply_open(struct cl_op *op, const Fp__Attr *a)
@@ -265,7 +263,6 @@ void cl_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct cl_mount *m = cl_mount_of(req);
     struct cl_handle *h = cl_handle_of(fi);
     (void)ino;
-    if (!cl_data_release_late(m, h, handle_end))
-        handle_end(m, h);
+    cl_data_release(m, h, handle_end);
     cl_reply_err(req, 0);
 }

@@ -115,11 +115,18 @@ static inline void fx_open(struct fx_mount *x, struct cl_handle *h, uint64_t ino
     WORLD_CHECK(h->inode && cl_data_open(&x->m, h, &a) == 0);
 }
 
+static inline void fx_closed(struct cl_mount *m, struct cl_handle *h)
+{
+    cl_inode_put(m, h->inode);
+    __atomic_store_n(&h->inode, NULL, __ATOMIC_RELEASE);
+}
+
+/* Until it is over, on whatever thread. */
 static inline void fx_close(struct fx_mount *x, struct cl_handle *h)
 {
-    cl_data_release(&x->m, h);
-    cl_inode_put(&x->m, h->inode);
-    h->inode = NULL;
+    cl_data_release(&x->m, h, fx_closed);
+    while (__atomic_load_n(&h->inode, __ATOMIC_ACQUIRE))
+        usleep(1000);
 }
 
 /* The last file of the last mount, and all of the world with it. */

@@ -44,12 +44,18 @@ void *__wrap_fuse_req_userdata(fuse_req_t req)
     return &mnt.m;
 }
 
+static void keep(struct cl_mount *m, struct cl_handle *h)
+{
+    assert_ptr_equal(m, &mnt.m);
+    assert_ptr_equal(h, &first);
+}
+
 /* The kernel does not know the request any more; and the one who wrote has gone too, so that what he wrote is the last handle's to publish. */
 int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
 {
     (void)req;
     (void)fi;
-    cl_data_release(&mnt.m, &first);
+    cl_data_release(&mnt.m, &first, keep);
     return -ENOENT;
 }
 
