@@ -305,6 +305,7 @@ static void test_a_release_that_fails_is_made_again(void **state)
 	cl_aux_holds_tick(&aux, 1000000);
 	hold(5, serial);
 	hold(6, serial);
+	hold(9, serial);
 	before.file_serial = serial;
 	cl_aux_holds_begin(&aux, &before);
 	release_status = -EIO;
@@ -312,7 +313,7 @@ static void test_a_release_that_fails_is_made_again(void **state)
 	release_status = 0;
 	hold(6, serial); /* before the failure is known: this one is for the file again */
 	answer_kept();
-	assert_true(is_held[5] && is_held[6]);
+	assert_true(is_held[5] && is_held[6] && is_held[9]);
 	assert_null(pin(5)); /* it may be, but that is not certain */
 	reply.ids = &id;
 	reply.n_ids = 1;
@@ -322,6 +323,7 @@ static void test_a_release_that_fails_is_made_again(void **state)
 	cl_aux_holds_tick(&aux, 1120000);
 	cl_aux_holds_tick(&aux, 1180000);
 	assert_true(is_held[6]);
+	assert_false(is_held[9]);
 	file_close(&f, 0);
 	assert_false(is_held[5] || is_held[6]);
 }
