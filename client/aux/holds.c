@@ -78,7 +78,7 @@ struct owner {
 };
 
 struct aux_holds {
-	pthread_mutex_t lock;          /* a leaf but for that of files.c */
+	pthread_mutex_t lock;          /* above those of files.c, of names.c, and of the core's inbox */
 	struct hold *bucket[BUCKETS];
 	struct owner *owner[OWNERS];
 	struct hold_list held, gone;   /* oldest first */
