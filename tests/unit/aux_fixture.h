@@ -28,6 +28,11 @@ static atomic_bool manager_silent;
 static atomic_uint manager_asked, manager_released;
 static atomic_bool manager_waits; /* before it answers */
 
+/* What a silent one leaves unanswered, until the mount ends. */
+#define UNANSWERED_MAX 64u
+static struct { cl_mgr_cb cb; void *arg; } unanswered[UNANSWERED_MAX];
+static atomic_uint nunanswered;
+
 void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 
 void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
@@ -52,8 +57,15 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         reply.gone = h->ids;
         reply.n_gone = atomic_load(&manager_knows_it) ? 0 : h->n_ids - reply.n_ids;
     }
-    if (!atomic_load(&manager_silent))
-        cb(arg, 0, &reply.base);
+    if (atomic_load(&manager_silent)) {
+        unsigned i = atomic_fetch_add(&nunanswered, 1);
+
+        assert_true(i < UNANSWERED_MAX);
+        unanswered[i].cb = cb;
+        unanswered[i].arg = arg;
+        return;
+    }
+    cb(arg, 0, &reply.base);
 }
 
 void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
@@ -107,6 +119,9 @@ static inline int begin(const char *declared)
 static inline void end(void)
 {
     cl_aux_stop(&mount_);
+    for (unsigned i = 0; i < atomic_load(&nunanswered); i++)
+        unanswered[i].cb(unanswered[i].arg, FP_ESTOPPING, NULL);
+    atomic_store(&nunanswered, 0);
     cl_aux_free(&mount_);
     cl_pool_free(pool);
 }
