@@ -124,22 +124,30 @@ static int on_config(struct aux_host *h, const struct fp_auxw_config *m)
 	return 0;
 }
 
+/* Not for children that a plugin makes: they would write where the next host writes, and keep the memory. */
+static int map_one(uint64_t bytes, int prot, int fd, void **out)
+{
+	void *p = mmap(NULL, bytes, prot, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED || madvise(p, bytes, MADV_DONTFORK) < 0)
+		return -errno;
+	*out = p;
+	return 0;
+}
+
 static int map(struct aux_host *h, const struct fp_auxw_start *m)
 {
-	void *p = mmap(NULL, m->pool_bytes, PROT_READ, MAP_SHARED, FP_AUXW_FD_POOL, 0);
+	void *pool = NULL, *region = NULL, *region_ro = NULL;
+	int rc = map_one(m->pool_bytes, PROT_READ, FP_AUXW_FD_POOL, &pool);
 
-	if (p == MAP_FAILED)
-		return -errno;
-	h->pool = p;
+	rc = rc ? rc : map_one(m->region_bytes, PROT_READ | PROT_WRITE, FP_AUXW_FD_REGION, &region);
+	rc = rc ? rc : map_one(m->region_bytes, PROT_READ, FP_AUXW_FD_REGION, &region_ro);
+	if (rc)
+		return rc;
+	h->pool = pool;
 	h->pool_bytes = m->pool_bytes;
-	p = mmap(NULL, m->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, FP_AUXW_FD_REGION, 0);
-	if (p == MAP_FAILED)
-		return -errno;
-	h->region = p;
-	p = mmap(NULL, m->region_bytes, PROT_READ, MAP_SHARED, FP_AUXW_FD_REGION, 0);
-	if (p == MAP_FAILED)
-		return -errno;
-	h->region_ro = p;
+	h->region = region;
+	h->region_ro = region_ro;
 	h->region_bytes = m->region_bytes;
 	h->memory_bytes = m->memory_bytes;
 	return 0;

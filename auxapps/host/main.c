@@ -4,6 +4,7 @@
  * Not for people to start. It ends when fp-mount says so or its socket ends; what it had in hand is then fp-mount's to do again.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,6 +25,8 @@ static int inherited(void)
 			return -EBADF;
 		if (fd == FP_AUXW_FD_STATUS && (size_t)st.st_size < sizeof(struct fp_auxw_status))
 			return -EBADF;
+		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) /* not for programs that a plugin starts */
+			return -errno;
 	}
 	return 0;
 }
@@ -50,6 +53,7 @@ int main(int argc, char **argv)
 		FP_ERROR("no status page: %s", strerror(errno));
 		return 1;
 	}
+	(void)madvise(p, sizeof(struct fp_auxw_status), MADV_DONTFORK);
 	h.status = p;
 	pthread_mutex_init(&h.jobs.lock, NULL);
 	aux_services_init();

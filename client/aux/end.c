@@ -121,15 +121,26 @@ int cl_aux_may_spawn(struct cl_aux *a, char *why, size_t why_size)
 
 /* -------------------------------------------------------------- the end */
 
+/* Not waited for yet: until then its number, which is that of the group, is nobody else's. */
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ? errno != EINTR : info.si_pid == pid;
+}
+
+/* With the children that a plugin may have made: they hold memory of ours, and its sockets. */
 static bool reap(const struct aux_host *h, uint64_t wait_ms, int *status)
 {
 	uint64_t until_ms = fp_now_ms() + wait_ms;
-	pid_t pid;
 
 	for (;;) {
-		pid = waitpid(h->pid, status, WNOHANG);
-		if (pid == h->pid || (pid < 0 && errno != EINTR))
+		if (has_ended(h->pid)) {
+			(void)kill(-h->pid, SIGKILL);
+			while (waitpid(h->pid, status, 0) < 0 && errno == EINTR)
+				;
 			return true;
+		}
 		if (fp_now_ms() >= until_ms)
 			return false;
 		usleep(500);

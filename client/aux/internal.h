@@ -39,6 +39,7 @@ struct aux_host {
 	atomic_uint refs;              /* link thread, service requests under way */
 	_Atomic pid_t pid;             /* 0: it has ended */
 	int jobs_fd, services_fd;
+	int pid_fd;                    /* readable when the process has ended, also if a child of it holds the sockets; -1: none */
 	struct fp_auxw_status *status; /* mapped; the host writes it */
 	uint64_t started_ms;
 };

@@ -461,9 +461,16 @@ static void look_after(struct cl_aux *a)
 	}
 }
 
+/* The process is gone, all that it said has been read, and somebody holds its sockets open: a child. */
+static bool has_ended(const struct cl_aux *a, const struct pollfd p[4])
+{
+	return p[3].revents && a->host && a->host->pid_fd == p[3].fd && !(p[1].revents & ~POLLOUT) && !p[2].revents;
+}
+
 static void one_turn(struct cl_aux *a, uint8_t *buf, uint64_t *looked_ms)
 {
-	struct pollfd p[3] = { { .fd = a->wake_fd, .events = POLLIN }, { .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN } };
+	struct pollfd p[4] = { { .fd = a->wake_fd, .events = POLLIN }, { .fd = -1, .events = POLLIN }, { .fd = -1, .events = POLLIN },
+			       { .fd = -1, .events = POLLIN } };
 	int timeout_ms = a->host ? cl_aux_watch_interval_ms(a) : while_down(a);
 	uint64_t count;
 
@@ -472,12 +479,13 @@ static void one_turn(struct cl_aux *a, uint8_t *buf, uint64_t *looked_ms)
 	if (a->host) {
 		p[1].fd = a->host->jobs_fd;
 		p[2].fd = a->host->services_fd;
+		p[3].fd = a->host->pid_fd;
 		pthread_mutex_lock(&a->lock);
 		if (a->tx_full)
 			p[1].events |= POLLOUT;
 		pthread_mutex_unlock(&a->lock);
 	}
-	(void)poll(p, 3, timeout_ms);
+	(void)poll(p, 4, timeout_ms);
 	if (p[0].revents && read(a->wake_fd, &count, sizeof(count)) < 0)
 		return;
 	if (p[1].revents & POLLOUT) {
@@ -491,6 +499,8 @@ static void one_turn(struct cl_aux *a, uint8_t *buf, uint64_t *looked_ms)
 	if (p[2].revents && a->host)
 		(void)drain(a, p[2].fd, buf, true);
 	if ((p[1].revents & ~POLLOUT) && a->host && drain(a, p[1].fd, buf, false) == 0 && a->host)
+		host_over(a, NULL, -1, false);
+	if (has_ended(a, p))
 		host_over(a, NULL, -1, false);
 	if (a->host && fp_now_ms() - *looked_ms >= (uint64_t)(timeout_ms > 0 ? timeout_ms : 0)) {
 		*looked_ms = fp_now_ms();

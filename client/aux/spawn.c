@@ -252,7 +252,7 @@ static struct aux_host *host_new(void)
 
 	if (h) {
 		atomic_init(&h->refs, 1);
-		h->jobs_fd = h->services_fd = -1;
+		h->jobs_fd = h->services_fd = h->pid_fd = -1;
 		h->started_ms = fp_now_ms();
 	}
 	return h;
@@ -288,6 +288,8 @@ int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_
 		if (h->pid == 0)
 			child(&l, a->host_path);
 		rc = h->pid < 0 ? -errno : launched(a, h, &l);
+		if (rc == 0)
+			h->pid_fd = (int)syscall(SYS_pidfd_open, (pid_t)h->pid, 0u);
 	}
 	launch_fini(&l);
 	if (rc < 0) {
@@ -309,6 +311,8 @@ void cl_aux_host_put(struct aux_host *h)
 		close(h->jobs_fd);
 	if (h->services_fd >= 0)
 		close(h->services_fd);
+	if (h->pid_fd >= 0)
+		close(h->pid_fd);
 	if (h->status)
 		munmap(h->status, sizeof(*h->status));
 	free(h);

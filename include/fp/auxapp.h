@@ -17,6 +17,9 @@
  * flags has FP_AUX_PARALLEL; chunk_in may run beside chunk_out always, for it decodes with what its arguments say. Callbacks may block (in
  * services, in files of their own), but the deadline runs.
  *
+ * Processes. A plugin may start programs (posix_spawn, system); they end with the host at the latest. A child that goes on without exec has nothing of what
+ * callbacks get, and may call no service.
+ *
  * Memory. What a callback gets is valid until it returns. Input is mapped read-only: to write there ends the host.
  *
  * Errors. Callbacks return 0 (or a verdict) or a negative errno. Services likewise; -ECANCELED: the call is over (deadline, end of

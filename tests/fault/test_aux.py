@@ -42,11 +42,23 @@ def kill_and_wait(mount):
     return took
 
 
+def named(name):
+    """Processes of this name."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as f:
+                found += [pid] if f.read().strip() == name else []
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
 # ---------------------------------------------------------------- what a plugin does to itself
 
 
 @pytest.mark.limit(120)
-@pytest.mark.parametrize("what", ["segv", "abort", "exit", "stack", "thread"])
+@pytest.mark.parametrize("what", ["segv", "abort", "exit", "stack", "thread", "orphan"])
 def test_crash_under_load_is_not_seen(start, load, what):  # noqa: F811
     """Each host crashes at its sixth chunk, again and again; failures is so large that it is not bypassed."""
     s = start("dedup", f"{probe()} do={what} after=6 failures=100", "compress")
@@ -251,6 +263,23 @@ def test_host_stopped_under_load(start, load, deadline):  # noqa: F811
     work.verify()
     assert not os.path.exists(f"/proc/{old}"), "the stopped one is ended"
     m.wait_log("no sign of life|its deadline of 1000 ms" if deadline == "deadline=1s" else "no sign of life", 3)
+
+
+@pytest.mark.limit(120)
+def test_children_of_a_plugin_end_with_the_host(start):
+    """They hold its sockets: its end is seen at once all the same, and none is left when the mount has ended."""
+    s = start(f"{probe()} do=orphan", "compress")
+    m = s.mounts[0]
+    data = text(1, 8 * MIB)
+    begun = time.monotonic()
+    write_file(m.at("f"), data, sync=True)
+    assert_same(read_file(m.at("f")), data)
+    a = wait_app(s, "probe", "bypassed", lambda a: a["state"] == "bypassed")
+    assert a["failures"] == 3 and time.monotonic() - begun < 8 * SLOW, "a host that gives no sign of life takes 9 s, three times"
+    m.ended_as_told = True
+    unmount(m.path)
+    assert m.wait(10) == 0
+    wait_until("the end of all children", 5, lambda: not named(f"orphan-{m.pid}"))
 
 
 def test_the_end_of_the_mount_ends_the_host(start):

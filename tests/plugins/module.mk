@@ -23,4 +23,4 @@ $(PROBE_SO): $(O)/tests/plugins/%.so: tests/plugins/probe.c include/fp/auxapp.h 
 	  -DPROBE_NAME='"$*"' $(PROBE_FLAGS_$*) -o $@ $<
 
 # Tests that run fp-auxhost need it and the plugins, beside what they link.
-$(O)/tests/unit/test_auxhost $(O)/tests/unit/test_auxhost_run $(O)/tests/unit/test_auxhost_cores: | $(O)/bin/fp-auxhost $(PROBE_SO) $(EXAMPLE_SO)
+$(O)/tests/unit/test_auxhost $(O)/tests/unit/test_auxhost_run $(O)/tests/unit/test_auxhost_cores: | $(O)/bin/fp-auxhost $(PROBE_SO) $(PLUGIN_SO) $(EXAMPLE_SO)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -82,6 +83,19 @@ static void leak(void)
 	}
 }
 
+/* One that goes on for ever, with the number of fp-mount in its name. */
+static void make_child(void)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "orphan-%d", (int)getppid());
+	if (fork() != 0)
+		return;
+	prctl(PR_SET_NAME, name);
+	for (;;)
+		pause();
+}
+
 /* Ends the process or never returns, but for `leak`. */
 static void misbehave(const char *what)
 {
@@ -105,6 +119,9 @@ static void misbehave(const char *what)
 			zero ^= 1;
 	} else if (strcmp(what, "leak") == 0) {
 		leak();
+	} else if (strcmp(what, "orphan") == 0) {
+		make_child();
+		abort();
 	}
 }
 
@@ -485,7 +502,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 }
 
 static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "open", "ask", "sleep", "spin", "segv", "fpe",
-				    "abort", "exit", "stack", "thread", "hang", "leak", "crash_in", "nostart", "crash_start", "exit_start", NULL};
+				    "abort", "exit", "stack", "thread", "hang", "leak", "orphan", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
 	{.name = "key", .fallback = "K", .help = "first byte: key of xor"},

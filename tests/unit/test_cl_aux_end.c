@@ -20,7 +20,7 @@ pid_t __wrap_waitpid(pid_t pid, int *status, int flags);
 
 int __wrap_kill(pid_t pid, int sig)
 {
-    if (sig != SIGKILL || atomic_load(&immortals) == 0)
+    if (sig != SIGKILL || pid < 0 || atomic_load(&immortals) == 0)
         return __real_kill(pid, sig);
     atomic_fetch_sub(&immortals, 1);
     immortal[atomic_load(&nimmortal)] = pid;
