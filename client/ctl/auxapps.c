@@ -255,7 +255,7 @@ static int ask_when_all_have_reported(struct ctl_link *l, Fp__CtlStatusReply **o
         bool all = true;
         int rc = ctl_ask_status(l, out);
         for (size_t i = 0; rc == 0 && i < (*out)->n_clients; i++)
-            all = all && (!(*out)->clients[i]->connected || (*out)->clients[i]->stats);
+            all = all && (!(*out)->clients[i]->connected || ((*out)->clients[i]->stats && (*out)->clients[i]->stats->n_features > 0));
         if (rc < 0 || all || tries == 7)
             return rc;
         fp__ctl_status_reply__free_unpacked(*out, NULL);
