@@ -434,7 +434,7 @@ def test_a_mount_that_does_not_answer_holds_nobody_up_for_long(start):
 @pytest.mark.parametrize("scope", ["file", "store"])
 def test_two_jobs_in_a_store_that_is_just_large_enough(start, scope):
     """Each deletes its last checkpoint when half of the next one is written. What both hold of deleted ones is more than the space that is left."""
-    s = start(f"dedup scope={scope} pays=0%", size="72MiB", benefactors=1, mounts=2)
+    s = start(f"dedup scope={scope} pays=0%", size="96MiB", benefactors=1, mounts=2)
     s.expect(r"full|space")
     failed = []
 
