@@ -146,7 +146,7 @@ static void test_bypassing_the_last_one_leaves_no_job_behind(void **state)
 /* More changes than the socket takes at once. */
 static void test_a_new_host_hears_of_all_changes(void **state)
 {
-    char name[16], value[140];
+    char name[24], value[140];
     int small = 1, tries = 0;
     pid_t old;
 
