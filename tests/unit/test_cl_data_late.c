@@ -18,15 +18,27 @@ static struct fx_mount mnt;
 static uint8_t bytes[CHUNKS * MIB], got[CHUNKS * MIB];
 static atomic_uint ended;
 
-static int setup(void **state)
+static int start(uint64_t io_timeout_ms)
 {
-    (void)state;
     fake_aux_start(rnd_seed());
     world_core_start();
     world_bnf_add(1, true, 400u << 20);
-    fx_start(&mnt, 7, TIMEOUT_MS);
+    fx_start(&mnt, 7, io_timeout_ms);
     ended = 0;
     return 0;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return start(TIMEOUT_MS);
+}
+
+/* --io-timeout is far away. */
+static int setup_patient(void **state)
+{
+    (void)state;
+    return start(20000);
 }
 
 static int teardown(void **state)
@@ -266,13 +278,12 @@ static void *waiter_thread(void *arg)
     return NULL;
 }
 
-/* The end of the mount is told while w waits: then it is let go soon, though --io-timeout is far away. */
+/* The end of the mount is told while w waits: then it is let go soon. */
 static void ends_with_the_mount(struct waiter *w)
 {
     uint64_t from_ms;
     pthread_t t;
 
-    mnt.m.opt.io_timeout_ms = 20000;
     assert_int_equal(pthread_create(&t, NULL, waiter_thread, w), 0);
     usleep(300000);
     from_ms = fp_now_ms();
@@ -404,8 +415,8 @@ int main(void)
         TEST(test_late_data_that_is_refused_is_told),
         TEST(test_late_handles_that_are_released_at_the_same_time),
         TEST(test_late_data_that_is_sealed_by_the_last_close),
-        TEST(test_late_the_end_of_the_mount_is_seen_by_who_waits),
-        TEST(test_late_the_end_of_the_mount_does_not_wait_for_a_benefactor),
+        cmocka_unit_test_setup_teardown(test_late_the_end_of_the_mount_is_seen_by_who_waits, setup_patient, teardown),
+        cmocka_unit_test_setup_teardown(test_late_the_end_of_the_mount_does_not_wait_for_a_benefactor, setup_patient, teardown),
         TEST(test_late_second_time_at_the_aux_apps),
         TEST(test_late_nobody_waits_beyond_the_end_of_the_mount),
     };

@@ -490,7 +490,7 @@ static void test_removed_directory_takes_nothing(void **state)
 static void test_random_operations_keep_counts_right(void **state)
 {
     uint64_t dirs[4] = {ROOT};
-    char a[8], b[8];
+    char a[16], b[16];
 
     (void)state;
     srandom(7);
