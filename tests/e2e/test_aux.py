@@ -28,6 +28,7 @@ def test_a_failed_start_names_the_aux_app_and_leaves_no_session(start, words, li
         store.add_mount(f"--auxapp-dir={PROBES}", f"--auxapp={words}")
     failed = store.mounts[-1]
     failed.ended_as_told = True
+    assert failed.wait() != 0
     assert re.search(line, failed.text()), failed.text()
     # not "away" for as long as a session is kept that may come back
     assert [c["pid"] for c in store.status()["mounts"]] == [mount.pid]

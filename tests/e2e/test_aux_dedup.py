@@ -506,8 +506,10 @@ def test_sizes_that_make_no_sense_are_refused(new_store, words, line):
     s = new_store().up(mounts=0)
     with pytest.raises(AssertionError):
         s.add_mount(f"--auxapp={words}")
-    s.mounts[-1].ended_as_told = True
-    assert line in s.mounts[-1].text()
+    failed = s.mounts[-1]
+    failed.ended_as_told = True
+    assert failed.wait() != 0
+    assert line in failed.text()
 
 
 def test_more_memory_than_the_host_may_have_is_told(new_store):
