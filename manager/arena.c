@@ -95,6 +95,13 @@ void *mgr_arena_copy(struct mgr_arena *a, const void *p, size_t size)
     return q && size ? memcpy(q, p, size) : q;
 }
 
+char *mgr_arena_text(struct mgr_arena *a, const char *text)
+{
+    char *copy = text ? mgr_arena_copy(a, text, strlen(text) + 1) : NULL;
+
+    return copy ? copy : (char *)"";
+}
+
 void mgr_arena_reset(struct mgr_arena *a)
 {
     free_after(a->first->next);

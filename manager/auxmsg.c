@@ -141,22 +141,30 @@ bool mgr_stats_fit(const Fp__ClientStats *m, size_t len)
     return ok;
 }
 
-const Fp__ClientStats *mgr_stats_within(struct mgr_core *c, const Fp__ClientStats *m, size_t *room)
+/* The next report of this mount, or its end, may come in the same group, before the reply is packed. */
+static Fp__ClientStats *stats_copy(struct mgr_core *c, const Fp__ClientStats *m, size_t len)
 {
-    size_t len = m ? fp__client_stats__get_packed_size(m) : 0;
-    Fp__ClientStats *less;
+    uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
 
-    if (len <= *room) {
-        *room -= len;
-        return m;
-    }
-    less = mgr_arena_copy(&c->arena, m, sizeof *m);
-    if (!less)
+    return buf ? fp__client_stats__unpack(&c->arena.pb, fp__client_stats__pack(m, buf), buf) : NULL;
+}
+
+Fp__ClientStats *mgr_stats_within(struct mgr_core *c, const Fp__ClientStats *m, size_t *room)
+{
+    Fp__ClientStats less;
+    size_t len;
+
+    if (!m)
         return NULL;
-    less->n_auxapps = 0;
-    len = fp__client_stats__get_packed_size(less);
+    len = fp__client_stats__get_packed_size(m);
+    if (len > *room) {
+        less = *m;
+        less.n_auxapps = 0;
+        m = &less;
+        len = fp__client_stats__get_packed_size(m);
+    }
     if (len > *room)
         return NULL;
     *room -= len;
-    return less;
+    return stats_copy(c, m, len);
 }

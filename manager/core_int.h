@@ -300,8 +300,8 @@ void mgr_posts_forget(struct mgr_core *c, const struct mgr_conn *conn);
 void mgr_posts_pump(struct mgr_core *c, bool send);
 /* Is a report of this packed length one that a mount of ours could make? */
 bool mgr_stats_fit(const Fp__ClientStats *m, size_t len);
-/* The report, without its aux-apps or NULL if it is longer than *room, which it makes smaller. */
-const Fp__ClientStats *mgr_stats_within(struct mgr_core *c, const Fp__ClientStats *m, size_t *room);
+/* A copy of the report that lasts as long as the group, without its aux-apps, or NULL, if it is longer than *room, which it makes smaller. */
+Fp__ClientStats *mgr_stats_within(struct mgr_core *c, const Fp__ClientStats *m, size_t *room);
 
 /* ---------------------------------------------------------------- session.c */
 

@@ -24,12 +24,12 @@ static Fp__CtlClient *client(struct mgr_core *c, const struct mgr_session *s, si
     if (!k)
         return NULL;
     k->session = s->id;
-    k->node = s->node;
-    k->mountpoint = s->mountpoint;
+    k->node = mgr_arena_text(&c->arena, s->node);
+    k->mountpoint = mgr_arena_text(&c->arena, s->mountpoint);
     k->pid = s->pid;
     k->connected = s->conn != NULL;
-    k->stats = (Fp__ClientStats *)mgr_stats_within(c, s->stats, room);
-    k->software = s->software;
+    k->stats = mgr_stats_within(c, s->stats, room);
+    k->software = mgr_arena_text(&c->arena, s->software);
     k->aux_dropped = s->aux_dropped;
     return k;
 }

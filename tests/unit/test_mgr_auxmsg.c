@@ -317,6 +317,36 @@ static void test_status_is_bounded(void **state)
     free(r);
 }
 
+/* In one group: somebody asks for the status, then a mount reports anew and goes. The reply is packed after all of that. */
+static void test_status_is_of_when_it_was_asked_for(void **state)
+{
+    struct report *r = report_new(1);
+    const Fp__CtlStatusReply *st;
+    const Fp__ClientStats *stats;
+    struct mgr_reply status, bye;
+    uint8_t *buf = malloc(1 << 20);
+    bool durable;
+
+    (void)state;
+    fix_notice(&f, conn[0], FP__MSG_TYPE__MSG_CLIENT_STATS, &r->m);
+    mgr_core_begin(f.core, f.now);
+    mgr_core_request(f.core, ctl, FP__MSG_TYPE__MSG_CTL_STATUS, NULL, 0, &status);
+    r->m.n_auxapps = 0;
+    mgr_core_notice(f.core, conn[0], FP__MSG_TYPE__MSG_CLIENT_STATS, buf, fp__client_stats__pack(&r->m, buf));
+    mgr_core_request(f.core, conn[0], FP__MSG_TYPE__MSG_BYE, NULL, 0, &bye);
+    assert_int_equal(mgr_core_end(f.core, &durable), 0);
+    assert_int_equal(status.status, 0);
+    st = (const Fp__CtlStatusReply *)(const void *)status.msg;
+    assert_string_equal(st->clients[0]->node, "a");
+    stats = st->clients[0]->stats;
+    assert_ptr_equal(stats->base.descriptor, &fp__client_stats__descriptor);
+    assert_int_equal(stats->n_auxapps, 1);
+    assert_int_equal(stats->auxapps[0]->n_threads, 64);
+    mgr_core_reset(f.core);
+    free(buf);
+    free(r);
+}
+
 static void test_lost_messages_are_counted(void **state)
 {
     Fp__CtlStatusReply *st;
@@ -338,7 +368,7 @@ int main(void)
         T(test_those_who_are_away_get_nothing),    T(test_message_goes_with_its_group),
         T(test_what_is_too_long_is_refused),       T(test_options_are_set_by_control_only),
         T(test_reports_are_bounded),               T(test_status_is_bounded),
-        T(test_lost_messages_are_counted),
+        T(test_status_is_of_when_it_was_asked_for), T(test_lost_messages_are_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
