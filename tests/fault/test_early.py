@@ -57,26 +57,6 @@ for i in range(10 ** 9):
 """
 
 # Says what it is about to do, until a call that waits is interrupted.
-CROWD = """
-import os, signal, sys
-def stop(*_):
-    raise KeyboardInterrupt
-signal.signal(signal.SIGINT, stop)
-path, remove, fds = sys.argv[1], sys.argv[2] == "unlink", []
-print("runs", flush=True)
-sys.stdin.readline()
-try:
-    for i in range(300):
-        print(i, flush=True)
-        if remove:
-            os.unlink(f"{path}/{i}")
-        else:
-            fds.append(os.open(f"{path}/{i}", os.O_WRONLY | os.O_CREAT))
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
 class Storm:
     def __init__(self, store, path, count=10 ** 9):
         self.journals = [os.path.join(store.dir, f"storm-{rank}") for rank in range(RANKS)]
@@ -285,41 +265,6 @@ def test_directory_that_was_looked_at_before_an_unlink_is_not_seen_as_before(sto
     newer = [ns for ns in newer if ns is not None]
     assert newer, "none was early: the test shows nothing"
     assert min(newer) >= 0, f"its time is {-min(newer) / 1e6:.1f} ms before the removal"
-
-
-def interrupted_behind_too_many(store, known, call):
-    """The number of the call that was interrupted; None: on a busy machine the right to answer early had gone back before the first."""
-    if call == "unlink":
-        for i in range(300):
-            os.close(os.open(f"{known}/{i}", os.O_WRONLY | os.O_CREAT))
-    crowd = started(store, known, CROWD, known, call)
-    with Stopped(store.manager, 4 * SLOW) as stopped:
-        go(crowd)
-        count = int(next(line for line in crowd.stdout if line == "128\n"))
-        if stopped.over():
-            crowd.kill()
-            crowd.wait(20)
-            return None
-        time.sleep(0.5)
-        crowd.send_signal(signal.SIGINT)
-        assert crowd.stdout.readline() == "interrupted\n"
-        assert not stopped.over()
-    assert crowd.wait(20) == 0
-    return count
-
-
-@pytest.mark.parametrize("call", ["create"])
-@pytest.mark.limit(120)
-def test_call_that_waits_behind_too_many_is_interrupted(store, known, call):
-    count = interrupted_behind_too_many(store, known, call)
-    for _ in range(3):
-        if count is None:
-            for name in os.listdir(known):
-                os.unlink(f"{known}/{name}")
-            count = interrupted_behind_too_many(store, known, call)
-    # What was told is so; the one that was interrupted may be done or not.
-    there = {int(n) for n in os.listdir(known)} - {count}
-    assert there == (set(range(count)) if call == "create" else set(range(count + 1, 300)))
 
 
 @pytest.mark.limit(60)
