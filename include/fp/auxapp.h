@@ -17,8 +17,8 @@
  * flags has FP_AUX_PARALLEL; chunk_in may run beside chunk_out always, for it decodes with what its arguments say. Callbacks may block (in
  * services, in files of their own), but the deadline runs.
  *
- * Processes. A plugin may start programs (posix_spawn, system); they end with the host at the latest. A child that goes on without exec has nothing of what
- * callbacks get, and may call no service.
+ * Processes. A plugin may start programs (posix_spawn, system); they end with the host at the latest. A child that goes on without exec has nothing
+ * of what callbacks get, and may call no service.
  *
  * Memory. What a callback gets is valid until it returns. Input is mapped read-only: to write there ends the host.
  *
@@ -60,14 +60,17 @@ struct fp_aux_call;                    /* one callback in progress; valid until 
 
 /* -------------------------------------------------------------- options */
 
-/* One option of the aux-app: `name=value` in its declaration. Values are checked before start is called, by the host, `fp-job check` and fp-auxtest. */
+/* One option of the aux-app: `name=value` in its declaration. Values are checked before start is called, by the host, `fp-job check` and
+ * fp-auxtest. */
 struct fp_aux_option {
-	const char *name;              /* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... */
+	/* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... */
+	const char *name;
 	const char *fallback;          /* value when it is not given; NULL: none (get returns NULL) */
 	const char *help;              /* one line */
 	const char *const *choices;    /* NULL, or the words allowed, ended by NULL */
 	int64_t min, max;              /* for numbers; both 0: not a number */
-	bool is_size;                  /* number of bytes: 64KiB, 1MiB, ... One named `memory` is what the aux-app may take in all: the user is warned if it is too much */
+	/* number of bytes: 64KiB, 1MiB, ... One named `memory` is what the aux-app may take in all: the user is warned if it is too much */
+	bool is_size;
 	bool can_change;               /* `fpctl auxapps set NAME option=value` may change it while running: configure is called */
 };
 
@@ -130,11 +133,12 @@ struct fp_aux_io {
 
 /*
  * One callback for one kind of call.
- * flags: FP_AUX_WAIT: called before the call is carried out, and the application waits for it (deadline: option `deadline`, FP_AUX_WAIT_MS if it is not
- * given); a negative errno refuses the call with it. But -ECANCELED and -ETIMEDOUT, which say that it gave up, refuse nothing: they are no answer, like a crash
- * or a call beyond its deadline. Without an answer the call is carried out, or fails with EIO if the aux-app is required. release and releasedir can't
- * be refused; where flush is, close fails, and what was written is published with the release. The events of calls before, for ops without FP_AUX_WAIT, may
- * still be on their way. A signal ends the application's wait after a second (EINTR; not that of flush, release, releasedir): fp_aux_cancelled.
+ * flags: FP_AUX_WAIT: called before the call is carried out, and the application waits for it (deadline: option `deadline`, FP_AUX_WAIT_MS if it is
+ * not given); a negative errno refuses the call with it. But -ECANCELED and -ETIMEDOUT, which say that it gave up, refuse nothing: they are no
+ * answer, like a crash or a call beyond its deadline. Without an answer the call is carried out, or fails with EIO if the aux-app is required.
+ * release and releasedir can't be refused; where flush is, close fails, and what was written is published with the release. The events of calls
+ * before, for ops without FP_AUX_WAIT, may still be on their way. A signal ends the application's wait after a second (EINTR; not that of flush,
+ * release, releasedir): fp_aux_cancelled.
  * Without FP_AUX_WAIT: called afterwards, in order for each file, and the application does not wait, unless the queue is
  * full; the result of the callback is counted and logged, no more. FP_AUX_WANT_DATA: give the bytes of a write (costs a copy).
  */
@@ -159,8 +163,8 @@ struct fp_aux_file {
 	uint64_t data_version;         /* grows with every change of the data */
 };
 
-/* A complete checkpoint set: the files of one time step. Somebody has said so: the xattr user.fp.checkpoint of their directory, or of the one file, was set to
- * "complete" on this mount. */
+/* A complete checkpoint set: the files of one time step. Somebody has said so: the xattr user.fp.checkpoint of their directory, or of the one file,
+ * was set to "complete" on this mount. */
 struct fp_aux_set {
 	uint32_t size_bytes;
 	uint32_t nfiles;
@@ -182,12 +186,14 @@ struct fp_aux_message {
 #define FP_AUX_PARALLEL 1u             /* chunk_out/write/chunk_in may be called by several threads at once */
 #define FP_AUX_CODES 2u                /* may answer FP_AUX_REPLACED; chunk_in is there */
 /*
- * Data must not be stored without it: it is `required` whether or not the user says so, and can't be bypassed, not even by hand. When it has failed too
- * often, or a verdict of its can't be carried out, writes fail with EIO; fp-mount checks of each chunk that it has passed. Together with FP_AUX_CODES: every
- * chunk must be replaced (FP_AUX_PASS and FP_AUX_PIECES are failures), and is stored only if it was. For what encrypts, or what checks.
+ * Data must not be stored without it: it is `required` whether or not the user says so, and can't be bypassed, not even by hand. When it has failed
+ * too often, or a verdict of its can't be carried out, writes fail with EIO; fp-mount checks of each chunk that it has passed. Together with
+ * FP_AUX_CODES: every chunk must be replaced (FP_AUX_PASS and FP_AUX_PIECES are failures), and is stored only if it was. For what encrypts, or what
+ * checks.
  */
 #define FP_AUX_REQUIRED 4u
-#define FP_AUX_HIDES 8u                /* its replacements are to tell nothing of the data without a key: each is of other bytes, and chunk_in knows one that was changed */
+/* Its replacements are to tell nothing of the data without a key: each is of other bytes, and chunk_in knows one that was changed. */
+#define FP_AUX_HIDES 8u
 
 struct fp_aux_app {
 	uint32_t abi;                  /* FP_AUX_ABI */
@@ -205,16 +211,17 @@ struct fp_aux_app {
 	/* An option with can_change has a new value (fp_aux_option_text). Negative errno: refused, the old value is back. */
 	int (*configure)(void *state, const char *name);
 
-	/* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close; -EINTR, -EAGAIN
-	 * and what is no errno of applications as EIO). */
+	/* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close;
+	 * -EINTR, -EAGAIN and what is no errno of applications as EIO). */
 	int (*chunk_out)(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *chunk);
-	/* The same in the words of the paper's Figure 2 (instead of chunk_out): look at data with fp_aux_get_chunk, fp_aux_data_write, fp_aux_hashtable_*.
-	 * What was not written by fp_aux_data_write must have been found in the hash table. 0 or negative errno. */
+	/* The same in the words of the paper's Figure 2 (instead of chunk_out): look at data with fp_aux_get_chunk, fp_aux_data_write,
+	 * fp_aux_hashtable_*. What was not written by fp_aux_data_write must have been found in the hash table. 0 or negative errno. */
 	int (*write)(void *state, struct fp_aux_call *call, void *output_buffer, uint32_t size_bytes);
 	/* Undo fp_aux_replace: in[in_bytes] is what it was given, out gets exactly out_bytes. Must not depend on options but those it
 	 * needs as a key: another mount may have other options, or none. -EILSEQ: damaged; -ENOKEY: the key is missing. */
 	int (*chunk_in)(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes);
-	/* The chunk whose chunk_out had `ticket` (fp_aux_ticket) is stored, and from `place` on lies what that callback let pass as new data. May be NULL. */
+	/* The chunk whose chunk_out had `ticket` (fp_aux_ticket) is stored, and from `place` on lies what that callback let pass as new data. May be
+	 * NULL. */
 	void (*chunk_stored)(void *state, uint64_t ticket, struct fp_aux_place place);
 
 	int (*file_sealed)(void *state, struct fp_aux_call *call, const struct fp_aux_file *file);
@@ -315,8 +322,8 @@ static inline void fp_aux_gauge(struct fp_aux_host *h, const char *counter, int6
 }
 /* True once nobody waits for this call any more: return -ECANCELED. Long loops ask every millisecond or so. */
 static inline bool fp_aux_cancelled(struct fp_aux_call *c) { return FP_AUX_CALL(c, cancelled, false); }
-/* Milliseconds to the deadline; INT64_MAX: there is none, but for standing still (file_sealed, set_complete, message, idle: `deadline` runs from the last
- * service asked for). Past it the host is ended and the aux-app counts a failure. */
+/* Milliseconds to the deadline; INT64_MAX: there is none, but for standing still (file_sealed, set_complete, message, idle: `deadline` runs from the
+ * last service asked for). Past it the host is ended and the aux-app counts a failure. */
 static inline int64_t fp_aux_left_ms(struct fp_aux_call *c) { return FP_AUX_CALL(c, left_ms, INT64_MAX); }
 
 /* --- chunk_out */
@@ -333,78 +340,147 @@ static inline int fp_aux_replace(struct fp_aux_call *c, uint32_t len_bytes) { re
  * Say of which pieces the chunk is made, in order and without gaps from 0 to len_bytes; then return FP_AUX_PIECES. New data goes on to the next stage
  * and the store. Zeros take no space. `same`: equal to the bytes at earlier_off of this chunk, which must be in a new piece. `stored`: equal to a
  * place in a stored chunk, which this call must have held (fp_aux_hold), or got from fp_aux_earlier or fp_aux_find, whose chunks are held while the
- * file is open for writing and nobody needs their space. fp-mount compares zeros and `same` with the data, and `stored` with what
- * is stored if the aux-app has `verify` (the default for those that did not come with fpstore; all of it is read for that): what is not so is not used, and counts as a
- * failure. So does a place that is not there although it was held, or is beyond the end of its chunk. A stored chunk that turns out to be damaged or away is not: the
- * callback has the data again, and what it says is stored is taken as new. -EINVAL: not in order, or out of bounds; -ENOTSUP: after a stage that replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
+ * file is open for writing and nobody needs their space. fp-mount compares zeros and `same` with the data, and `stored` with what is stored if the
+ * aux-app has `verify` (the default for those that did not come with fpstore; all of it is read for that): what is not so is not used, and counts as
+ * a failure. So does a place that is not there although it was held, or is beyond the end of its chunk. A stored chunk that turns out to be damaged
+ * or away is not: the callback has the data again, and what it says is stored is taken as new. -EINVAL: not in order, or out of bounds; -ENOTSUP:
+ * after a stage that replaced the data; -ENOSPC: more than FP_AUX_PIECES_MAX (say of short duplicates beforehand that they are new).
  */
 static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_new, -ENOTSUP, off, len); }
 static inline int fp_aux_piece_zero(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_zero, -ENOTSUP, off, len); }
-static inline int fp_aux_piece_same(struct fp_aux_call *c, uint32_t off, uint32_t len, uint32_t earlier_off) { return FP_AUX_CALL(c, piece_same, -ENOTSUP, off, len, earlier_off); }
-static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint32_t len, struct fp_aux_place p) { return FP_AUX_CALL(c, piece_stored, -ENOTSUP, off, len, p); }
+static inline int fp_aux_piece_same(struct fp_aux_call *c, uint32_t off, uint32_t len, uint32_t earlier_off)
+{
+	return FP_AUX_CALL(c, piece_same, -ENOTSUP, off, len, earlier_off);
+}
+
+static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint32_t len, struct fp_aux_place p)
+{
+	return FP_AUX_CALL(c, piece_stored, -ENOTSUP, off, len, p);
+}
 
 /*
- * Bytes of the aux-app's own about the new data of this chunk, e.g. its digests: kept by the manager with the stored chunk, gone with it. Up
- * to FP_AUX_NOTE_MAX_BYTES. Offsets in it should count in the new data (the first new piece begins at 0). keys: numbers by which fp_aux_find of
- * any node finds the chunk (each costs the manager about 30 bytes, at most FP_AUX_NOTE_KEYS_MAX; nkeys 0: only fp_aux_earlier finds it). One aux-app of a chain may
- * make notes: -EBUSY for a second.
+ * Bytes of the aux-app's own about the new data of this chunk, e.g. its digests: kept by the manager with the stored chunk, gone with it. Up to
+ * FP_AUX_NOTE_MAX_BYTES. Offsets in it should count in the new data (the first new piece begins at 0). keys: numbers by which fp_aux_find of any node
+ * finds the chunk (each costs the manager about 30 bytes, at most FP_AUX_NOTE_KEYS_MAX; nkeys 0: only fp_aux_earlier finds it). One aux-app of a
+ * chain may make notes: -EBUSY for a second.
  */
-static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys) { return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys); }
+static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys)
+{
+	return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys);
+}
+
 /* Number of this call for chunk_stored. */
 static inline uint64_t fp_aux_ticket(struct fp_aux_call *c) { return FP_AUX_CALL(c, ticket, 0); }
-/* Keep a stored chunk from being deleted until the file of this call is closed by its last writer, or space is short and no result has named it yet: then the
- * result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already, is known to be
- * damaged, or lies on a benefactor that is away. */
+/* Keep a stored chunk from being deleted until the file of this call is closed by its last writer, or space is short and no result has named it yet:
+ * then the result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already, is known to be damaged, or lies on a benefactor
+ * that is away. */
 static inline int fp_aux_hold(struct fp_aux_call *c, uint64_t chunk) { return FP_AUX_CALL(c, hold, -ENOTSUP, chunk); }
 
 /* --- what is stored: worker or event thread; blocks for a message to the manager */
 
 /*
- * The chunks with notes of the earlier version of a file being written: of what it held when it was opened or truncated, else of the newest file in the same
- * directory whose name differs only in the step number, else by `pattern` (docs/AUXAPPS.md; NULL: none). The chunks are held until the file's last writer closes it. each: nonzero ends
- * it. 0, or -ENOENT: there is no earlier version.
+ * The chunks with notes of the earlier version of a file being written: of what it held when it was opened or truncated, else of the newest file in
+ * the same directory whose name differs only in the step number, else by `pattern` (docs/AUXAPPS.md; NULL: none). The chunks are held until the
+ * file's last writer closes it. each: nonzero ends it. 0, or -ENOENT: there is no earlier version.
  */
-static inline int fp_aux_earlier(struct fp_aux_host *h, uint64_t file_serial, const char *pattern, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg); }
+static inline int fp_aux_earlier(struct fp_aux_host *h, uint64_t file_serial, const char *pattern,
+				 int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
+{
+	return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg);
+}
+
 /* The chunks of the whole store whose notes have one of these keys (at most 1024), held for the chunk of the callback as by fp_aux_hold. */
-static inline int fp_aux_find(struct fp_aux_host *h, const uint64_t *keys, uint32_t nkeys, int (*each)(void *arg, const struct fp_aux_noted *), void *arg) { return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg); }
+static inline int fp_aux_find(struct fp_aux_host *h, const uint64_t *keys, uint32_t nkeys,
+			      int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
+{
+	return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg);
+}
+
 /* The bytes of a held place, verified. For who trusts no digest. */
 static inline int fp_aux_read_chunk(struct fp_aux_host *h, struct fp_aux_place p, void *buf) { return FP_AUX_CALL(h, read_chunk, -ENOTSUP, p, buf); }
 
 /* --- `write`, in the words of Figure 2 */
 
 /* The next piece of the output, at most want_bytes (a multiple of FP_AUX_PIECE_MIN_BYTES), *len_bytes long; NULL: that was all. */
-static inline void *fp_aux_get_chunk(struct fp_aux_call *c, void **output_buffer, uint32_t want_bytes, uint32_t *len_bytes) { return FP_AUX_CALL(c, get_chunk, NULL, output_buffer, want_bytes, len_bytes); }
+static inline void *fp_aux_get_chunk(struct fp_aux_call *c, void **output_buffer, uint32_t want_bytes, uint32_t *len_bytes)
+{
+	return FP_AUX_CALL(c, get_chunk, NULL, output_buffer, want_bytes, len_bytes);
+}
+
 /* This piece is new: it is to be stored. */
 static inline int fp_aux_data_write(struct fp_aux_call *c, const void *chunk) { return FP_AUX_CALL(c, data_write, -ENOTSUP, chunk); }
 /* 1: the table of this aux-app, shared by all files and nodes, knows a stored piece of this hash, which is held from here on. 0: no. */
-static inline int fp_aux_hashtable_get(struct fp_aux_call *c, const void *hash, uint32_t hash_bytes) { return FP_AUX_CALL(c, hashtable_get, -ENOTSUP, hash, hash_bytes); }
+static inline int fp_aux_hashtable_get(struct fp_aux_call *c, const void *hash, uint32_t hash_bytes)
+{
+	return FP_AUX_CALL(c, hashtable_get, -ENOTSUP, hash, hash_bytes);
+}
+
 /* Note the piece under its hash: a new one enters the table when it is stored, a known one refers to what is there. *result: as in Figure 2,
  * negative if the piece could not be written; then nothing is done. */
-static inline int fp_aux_hashtable_update(struct fp_aux_call *c, int *result, const void *chunk, const void *hash, uint32_t hash_bytes) { return FP_AUX_CALL(c, hashtable_update, -ENOTSUP, result, chunk, hash, hash_bytes); }
+static inline int fp_aux_hashtable_update(struct fp_aux_call *c, int *result, const void *chunk, const void *hash, uint32_t hash_bytes)
+{
+	return FP_AUX_CALL(c, hashtable_update, -ENOTSUP, result, chunk, hash, hash_bytes);
+}
 
 /* --- the aux-app's table: shared by all nodes of the store, kept by the manager, durable with the next fsync. Any thread; blocks. */
 
 /* *value_bytes: room, then length. -ENOENT; -ERANGE: it is longer (length in *value_bytes). */
-static inline int fp_aux_table_get(struct fp_aux_host *h, const void *key, uint32_t key_bytes, void *value, uint32_t *value_bytes) { return FP_AUX_CALL(h, table_get, -ENOTSUP, key, key_bytes, value, value_bytes); }
+static inline int fp_aux_table_get(struct fp_aux_host *h, const void *key, uint32_t key_bytes, void *value, uint32_t *value_bytes)
+{
+	return FP_AUX_CALL(h, table_get, -ENOTSUP, key, key_bytes, value, value_bytes);
+}
+
 /* only_new: -EEXIST if the key is there: exactly one of all nodes succeeds. */
-static inline int fp_aux_table_put(struct fp_aux_host *h, const void *key, uint32_t key_bytes, const void *value, uint32_t value_bytes, bool only_new) { return FP_AUX_CALL(h, table_put, -ENOTSUP, key, key_bytes, value, value_bytes, only_new); }
-static inline int fp_aux_table_remove(struct fp_aux_host *h, const void *key, uint32_t key_bytes) { return FP_AUX_CALL(h, table_remove, -ENOTSUP, key, key_bytes); }
+static inline int fp_aux_table_put(struct fp_aux_host *h, const void *key, uint32_t key_bytes, const void *value, uint32_t value_bytes, bool only_new)
+{
+	return FP_AUX_CALL(h, table_put, -ENOTSUP, key, key_bytes, value, value_bytes, only_new);
+}
+
+static inline int fp_aux_table_remove(struct fp_aux_host *h, const void *key, uint32_t key_bytes)
+{
+	return FP_AUX_CALL(h, table_remove, -ENOTSUP, key, key_bytes);
+}
 
 /* --- files of the store: any thread; blocks. Calls made here are not seen by io ops and pass no aux-app. */
 
 /* Bytes read, 0 at the end. Sees what this node has written. len <= 1 MiB. */
-static inline ssize_t fp_aux_file_read(struct fp_aux_host *h, uint64_t ino, uint64_t off, void *buf, uint32_t len) { return FP_AUX_CALL(h, file_read, -ENOTSUP, ino, off, buf, len); }
-/* Make or replace a whole file (len <= 1 MiB) beside others; path relative to the mount; owner as the mount's user. Atomic: readers see the old or the new one. */
-static inline int fp_aux_file_write(struct fp_aux_host *h, const char *path, const void *data, uint32_t len, uint32_t mode) { return FP_AUX_CALL(h, file_write, -ENOTSUP, path, data, len, mode); }
+static inline ssize_t fp_aux_file_read(struct fp_aux_host *h, uint64_t ino, uint64_t off, void *buf, uint32_t len)
+{
+	return FP_AUX_CALL(h, file_read, -ENOTSUP, ino, off, buf, len);
+}
+
+/* Make or replace a whole file (len <= 1 MiB) beside others; path relative to the mount; owner as the mount's user. Atomic: readers see the old or
+ * the new one. */
+static inline int fp_aux_file_write(struct fp_aux_host *h, const char *path, const void *data, uint32_t len, uint32_t mode)
+{
+	return FP_AUX_CALL(h, file_write, -ENOTSUP, path, data, len, mode);
+}
+
 /* out->path is the argument. out->size_bytes must be set. */
-static inline int fp_aux_file_find(struct fp_aux_host *h, const char *path, struct fp_aux_file *out) { return FP_AUX_CALL(h, file_find, -ENOTSUP, path, out); }
-static inline ssize_t fp_aux_xattr_get(struct fp_aux_host *h, uint64_t ino, const char *name, void *value, uint32_t cap_bytes) { return FP_AUX_CALL(h, xattr_get, -ENOTSUP, ino, name, value, cap_bytes); }
-static inline int fp_aux_xattr_set(struct fp_aux_host *h, uint64_t ino, const char *name, const void *value, uint32_t len) { return FP_AUX_CALL(h, xattr_set, -ENOTSUP, ino, name, value, len); }
+static inline int fp_aux_file_find(struct fp_aux_host *h, const char *path, struct fp_aux_file *out)
+{
+	return FP_AUX_CALL(h, file_find, -ENOTSUP, path, out);
+}
+
+static inline ssize_t fp_aux_xattr_get(struct fp_aux_host *h, uint64_t ino, const char *name, void *value, uint32_t cap_bytes)
+{
+	return FP_AUX_CALL(h, xattr_get, -ENOTSUP, ino, name, value, cap_bytes);
+}
+
+static inline int fp_aux_xattr_set(struct fp_aux_host *h, uint64_t ino, const char *name, const void *value, uint32_t len)
+{
+	return FP_AUX_CALL(h, xattr_set, -ENOTSUP, ino, name, value, len);
+}
 
 /* --- other nodes */
 
-/* To the same aux-app on a node (NULL: on all others), or on one mount (number, 0: by node). 0 or more: how many mounts it went to; delivered at most once, in order from one sender. */
-static inline int fp_aux_send(struct fp_aux_host *h, const char *node, uint64_t mount, const void *data, uint32_t len) { return FP_AUX_CALL(h, send, -ENOTSUP, node, mount, data, len); }
+/* To the same aux-app on a node (NULL: on all others), or on one mount (number, 0: by node). 0 or more: how many mounts it went to; delivered at most
+ * once, in order from one sender. */
+static inline int fp_aux_send(struct fp_aux_host *h, const char *node, uint64_t mount, const void *data, uint32_t len)
+{
+	return FP_AUX_CALL(h, send, -ENOTSUP, node, mount, data, len);
+}
+
 static inline const char *fp_aux_node(struct fp_aux_host *h) { return FP_AUX_CALL(h, node, ""); }
 
 #ifdef __cplusplus
