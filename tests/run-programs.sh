@@ -2,7 +2,8 @@
 # Runs C test programs one after the other, each with a time limit, and closes
 # with one line that counts tests. Called by make check-unit and check-sim:
 #     run-programs.sh <name> <seconds> <program>...
-# The output of a program is shown only when it fails (V=1: always).
+# The output of a program is shown only when it fails (V=1: always). With CI=true
+# a test that is skipped fails its program: what does not run is not green.
 set -u
 name=$1 limit_s=$2
 shift 2
@@ -33,6 +34,10 @@ for prog in "$@"; do
     [ "$rc" -eq 124 ] && why="no end within ${limit_s} s"
     if [ "$rc" -eq 0 ] && grep -qE 'WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:' "$log"; then
         rc=1 why="sanitizer report"
+    fi
+    skipped=$(sed -nE 's/^\[ +SKIPPED +\] ([^ ]+)$/\1/p' "$log" | sort -u | tr '\n' ' ')
+    if [ "$rc" -eq 0 ] && [ -n "$skipped" ] && [ "${CI:-false}" != false ] && [ "${CI:-0}" != 0 ]; then
+        rc=1 why="skipped, which CI does not allow: ${skipped% }"
     fi
     if [ "$rc" -eq 0 ]; then
         ok=$((ok + 1))
