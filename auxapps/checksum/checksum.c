@@ -163,7 +163,7 @@ static int read_whole(struct checksum *c, struct fp_aux_call *call, const struct
 		ssize_t n = fp_aux_file_read(c->host, file->ino, off, buf, READ_BYTES);
 
 		if (n <= 0)
-			rc = n < 0 ? (int)n : -EAGAIN; /* shorter than it was: somebody writes it again, and will seal it again */
+			rc = n < 0 ? (int)n : -ESTALE; /* shorter than it was */
 		else if (fp_aux_cancelled(call))
 			rc = -ECANCELED;
 		else
@@ -214,6 +214,11 @@ static int checksum_sealed(void *state, struct fp_aux_call *call, const struct f
 			 (unsigned long long)file->data_version);
 		rc = fp_aux_xattr_set(c->host, file->ino, XATTR, value, (uint32_t)strlen(value));
 		fp_aux_count(c->host, "files", rc == 0);
+	}
+	if (rc == -ESTALE) {
+		/* Opened again at once and cut: nothing is wrong. Who did that will close it, and it is sealed with its new version. */
+		fp_aux_log(c->host, FP_AUX_DEBUG, "a file was written again before it was read; its digest follows with its next close");
+		return 0;
 	}
 	return rc == -ENOENT ? 0 : rc; /* deleted meanwhile */
 }

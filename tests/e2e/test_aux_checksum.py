@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import random
+import time
 
 import pytest
 
-from harness.aux import MIB, text, unique
+from harness.aux import MIB, text, unique, wait_app
 from harness.daemons import wait_until
 from harness.files import pwrite_all, write_file
 
@@ -117,3 +118,33 @@ def test_beside_dedup_and_compress(new_store):
         digest(m.at(f"c{step}"), data)
     other = s.add_mount()
     assert verify(s, other.path)[1]["verified"] == 3
+
+
+def test_files_that_are_opened_again_at_once(start):
+    """Cut before they could be read for their digest: that is no failure, and the digest of what they are in the end is right."""
+    s = start("checksum")
+    m = s.mounts[0]
+    for turn in range(10):
+        for name in "abcd":
+            path, data = m.at(name), unique(turn, MIB)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            pwrite_all(fd, data[MIB // 2:], MIB // 2)
+            pwrite_all(fd, data[:MIB // 2], 0)
+            os.close(fd)
+            held = os.open(path, os.O_WRONLY | os.O_TRUNC)
+            if turn % 3 == 0:
+                time.sleep(0.05)
+            os.close(held)
+    for i, name in enumerate("abcd"):
+        fd = os.open(m.at(name), os.O_WRONLY | os.O_TRUNC)
+        data = unique(100 + i, MIB + i)
+        pwrite_all(fd, data[500:], 500)
+        pwrite_all(fd, data[:500], 0)
+        os.close(fd)
+    for i, name in enumerate("abcd"):
+        digest(m.at(name), unique(100 + i, MIB + i))
+    rc, said = verify(s, m.path)
+    assert said["verified"] == 4
+    counters = wait_app(s, "checksum", "read again", lambda a: a["counters"].get("read again", 0) > 4)["counters"]
+    assert counters["files"] >= 4
+    assert "callback failed" not in m.text()
