@@ -26,6 +26,7 @@
 #include "client/names.h"
 #include "client/process.h"
 #include "fp/err.h"
+#include "fp/fault.h"
 #include "fp/log.h"
 
 #define BACKOFF_MIN_MS 50u
@@ -401,6 +402,8 @@ void cl_link_stats(struct cl_core *c)
     Fp__ClientStats s = FP__CLIENT_STATS__INIT;
     Fp__Feature features[8], *pointers[8];
     struct cl_mount *m = c->m;
+    if (FP_FAULT_POINT("cl.report") < 0)
+        return;
     if (c->data_runs) {
         cl_data_stats(m, &s);
         cl_aux_stats(m, &s);

@@ -13,6 +13,8 @@
 #include "fp/table.h"
 
 #define LOOK_MS 1000
+#define LOOK_FIRST_MS 200
+#define REPORT_WAIT_MS 6000 /* for the first report of a mount */
 
 /* The same aux-app of the same mount in an earlier look, or NULL. */
 static const Fp__AuxAppStats *earlier(const Fp__CtlStatusReply *old, uint64_t session, const char *declared)
@@ -206,13 +208,25 @@ static void print_notes(const Fp__CtlStatusReply *r)
     }
 }
 
+/* Since it was mounted: the report before that knows neither aux-apps nor features. One that is away will not. */
+static bool has_reported(const Fp__CtlClient *c)
+{
+    return !c->connected || (c->stats && c->stats->n_features > 0);
+}
+
 static int print_text(const Fp__CtlStatusReply *r, const Fp__CtlStatusReply *old)
 {
-    size_t apps = 0;
-    for (size_t i = 0; i < r->n_clients; i++)
+    size_t apps = 0, silent = 0;
+    for (size_t i = 0; i < r->n_clients; i++) {
         apps += r->clients[i]->stats ? r->clients[i]->stats->n_auxapps : 0;
+        if (!has_reported(r->clients[i])) {
+            silent++;
+            printf("%s:%s has not reported yet, and may have aux-apps: ask again.\n", r->clients[i]->node, r->clients[i]->mountpoint);
+        }
+    }
     if (apps == 0) {
-        puts("No mount of this store has declared aux-apps: fp-mount --auxapp dedup ...");
+        if (silent == 0)
+            puts("No mount of this store has declared aux-apps: fp-mount --auxapp dedup ...");
         return ctl_flush();
     }
     int rc = print_apps(r, old);
@@ -247,16 +261,16 @@ static int watch(const struct ctl_options *o, struct ctl_link *l)
     return rc;
 }
 
-/* A mount that has just begun reports within a second. */
+/* A mount that has just begun reports within a second; on a busy machine it takes longer. */
 static int ask_when_all_have_reported(struct ctl_link *l, Fp__CtlStatusReply **out)
 {
-    static const struct timespec pause = {0, 200000000};
+    static const struct timespec pause = {0, LOOK_FIRST_MS * 1000000L};
     for (int tries = 0;; tries++) {
         bool all = true;
         int rc = ctl_ask_status(l, out);
         for (size_t i = 0; rc == 0 && i < (*out)->n_clients; i++)
-            all = all && (!(*out)->clients[i]->connected || ((*out)->clients[i]->stats && (*out)->clients[i]->stats->n_features > 0));
-        if (rc < 0 || all || tries == 7)
+            all = all && has_reported((*out)->clients[i]);
+        if (rc < 0 || all || tries == REPORT_WAIT_MS / LOOK_FIRST_MS)
             return rc;
         fp__ctl_status_reply__free_unpacked(*out, NULL);
         nanosleep(&pause, NULL);

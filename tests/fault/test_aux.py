@@ -399,3 +399,21 @@ def test_server_killed_amid_a_checkpoint_that_refers_to_others(start, who):
         os.unlink(m.at(name))
     wait_empty(s, 30)
     assert used(s) == 0
+
+
+# ---------------------------------------------------------------- fpctl while a mount begins
+
+
+def test_fpctl_waits_for_a_mount_that_has_just_begun(new_store):
+    store = new_store().up(mounts=0)
+    mount = store.add_mount("--auxapp=dedup", fault="cl.report=EIO:count=4")
+    shown = store.fpctl("auxapps").stdout
+    assert "dedup" in shown and "No mount" not in shown, shown
+    assert mount.text().count("fault fired: cl.report") == 4
+
+
+def test_a_mount_that_does_not_report_is_not_taken_for_one_without_aux_apps(new_store):
+    store = new_store().up(mounts=0)
+    mount = store.add_mount("--auxapp=dedup", fault="cl.report=EIO")
+    shown = store.fpctl("auxapps").stdout
+    assert f"{mount.path} has not reported yet" in shown and "No mount" not in shown, shown
