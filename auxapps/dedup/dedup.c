@@ -533,6 +533,14 @@ static const char *refuse_size(const struct dedup *d, int64_t size)
 	return NULL;
 }
 
+/* Without one of these it is the name of one file, with which all that is beside it would be compared and never with versions of its own. */
+static const char *refuse_pattern(const char *pattern)
+{
+	if (!pattern || !*pattern || strpbrk(pattern, "*?["))
+		return NULL;
+	return "pattern: * must stand for the step in it, as in state-*.img or set-*/state; without one it is the name of a single file";
+}
+
 static int read_options(struct dedup *d)
 {
 	const char *hash = fp_aux_option_text(d->host, "hash"), *pays = fp_aux_option_text(d->host, "pays"), *why;
@@ -547,6 +555,8 @@ static int read_options(struct dedup *d)
 	d->pattern = fp_aux_option_text(d->host, "pattern");
 	d->budget.max_bytes = (size_t)fp_aux_option_number(d->host, "memory");
 	why = refuse_size(d, size);
+	if (!why)
+		why = refuse_pattern(d->pattern);
 	if (!why && (end == pays || strcmp(end, "%") != 0 || least < 0 || least > 1))
 		why = "pays: must be a share such as 2%, 0% to 100%";
 	if (why) {

@@ -69,17 +69,18 @@ struct aux_app *aux_app_new(struct aux_host *h, uint32_t index, const char *decl
 
 static int start(struct aux_app *a, char why[AUX_WHY_BYTES])
 {
+	char said[AUX_WHY_BYTES] = "";
 	struct aux_call c;
 	int rc = 0;
 
 	if (a->plugin->app.start) {
 		aux_call_begin(&c, a, START_MS, false);
+		c.said = said;
 		rc = a->plugin->app.start(&a->host, &a->state);
 		aux_call_end(&c);
 	}
 	if (rc < 0)
-		snprintf(why, AUX_WHY_BYTES, "aux-app %s does not start: %s (what it says itself is in the log)", a->plugin->app.name,
-			 strerror(-rc));
+		snprintf(why, AUX_WHY_BYTES, "aux-app %s does not start: %.600s", a->plugin->app.name, said[0] ? said : strerror(-rc));
 	a->started = rc >= 0;
 	return rc < 0 ? rc : 0;
 }
@@ -275,18 +276,19 @@ static void hold(struct aux_app *a, bool on)
 
 static int change_option(struct aux_app *a, const char *name, const char *value, char why[AUX_WHY_BYTES])
 {
+	char said[AUX_WHY_BYTES] = "", *old = NULL;
 	struct aux_call c;
-	char *old = NULL;
 
 	hold(a, true);
 	int rc = aux_option_set(a->options, name, value, &old, why);
 
 	if (rc == 0 && a->plugin->app.configure && !atomic_load(&a->h->stopping)) {
 		aux_call_begin(&c, a, atomic_load(&a->deadline_ms), false);
+		c.said = said;
 		rc = a->plugin->app.configure(a->state, name);
 		aux_call_end(&c);
 		if (rc < 0) {
-			snprintf(why, AUX_WHY_BYTES, "%s: %s=%s is refused by it: %s", a->plugin->app.name, name, value, strerror(-rc));
+			snprintf(why, AUX_WHY_BYTES, "%s: %s=%s is refused by it: %.500s", a->plugin->app.name, name, value, said[0] ? said : strerror(-rc));
 			aux_option_restore(a->options, name, old);
 			old = NULL;
 		}
@@ -343,9 +345,14 @@ static void change(struct aux_host *h, struct change *c)
 		if (rc == 0 && strcmp(c->text, "cores") != 0)
 			aux_log(h, a->index, FP_AUX_INFO, "%s=%s, set by hand", c->text, value);
 	}
-	if (rc < 0)
-		aux_log(h, a->index, FP_AUX_WARN, "%s", why[0] ? why : "give NAME=VALUE");
-	aux_link_done(h, c->id, c->app, rc, 0);
+	if (rc < 0 && !why[0])
+		snprintf(why, sizeof(why), "%s", value ? strerror(-rc) : "give NAME=VALUE");
+	if (rc < 0) {
+		aux_log(h, a->index, FP_AUX_WARN, "%s", why);
+		aux_link_refused(h, c->id, c->app, rc, why);
+	} else {
+		aux_link_done(h, c->id, c->app, rc, 0);
+	}
 }
 
 void aux_control_change(struct aux_host *h, const struct fp_auxw_change *m)

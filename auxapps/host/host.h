@@ -188,6 +188,7 @@ struct aux_call {
 	bool noted;
 	uint64_t ticket;
 	struct aux_figure2 *f2;
+	char *said;                    /* AUX_WHY_BYTES: the last error or warning that the plugin has logged in it; NULL: nobody asks */
 };
 
 struct aux_host {
@@ -361,6 +362,8 @@ int aux_link_run(struct aux_host *h);
 struct iovec;
 int aux_link_send(struct aux_host *h, struct iovec *iov, int n);
 void aux_link_done(struct aux_host *h, uint64_t id, uint32_t app, int status, uint32_t where);
+/* The same of a CHANGE that is refused, and why. */
+void aux_link_refused(struct aux_host *h, uint64_t id, uint32_t app, int status, const char *why);
 /* A line for the log of the mount. app FP_AUXW_NO_APP: from the host. */
 void aux_log(struct aux_host *h, uint32_t app, int level, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void aux_log_text(struct aux_host *h, uint32_t app, int level, const char *text);

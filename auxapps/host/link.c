@@ -61,6 +61,15 @@ void aux_link_done(struct aux_host *h, uint64_t id, uint32_t app, int status, ui
 		aux_link_send(h, &iov, 1);
 }
 
+void aux_link_refused(struct aux_host *h, uint64_t id, uint32_t app, int status, const char *why)
+{
+	struct fp_auxw_done m = {.h = {.type = FP_AUXW_DONE, .id = id}, .status = status, .app = app};
+	struct iovec iov[2] = {{&m, sizeof(m)}, {(void *)(uintptr_t)why, strlen(why)}};
+
+	if (id != 0)
+		aux_link_send(h, iov, 2);
+}
+
 /* May another line of this aux-app go out? *dropped: how many did not, in the time before. */
 static bool may_log(struct aux_app *a, uint32_t *dropped)
 {

@@ -5,6 +5,7 @@
  * Any thread. Counters are in the status page, so that fp-mount has them when the host dies; a name takes its place there once and for all.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "auxapps/host/host.h"
@@ -23,6 +24,10 @@ static int64_t sv_option_number(struct fp_aux_host *host, const char *name)
 
 static void sv_log(struct fp_aux_host *host, int level, const char *text)
 {
+	struct aux_call *c = aux_self ? aux_self->call : NULL;
+
+	if (c && c->said && c->app == host->app && level <= FP_AUX_WARN)
+		snprintf(c->said, AUX_WHY_BYTES, "%.*s", AUX_WHY_BYTES - 1, text);
 	aux_log_text(host->app->h, host->app->index, level, text);
 }
 

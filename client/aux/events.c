@@ -63,13 +63,17 @@ static void change_is(struct aux_app *p, const char *text, uint32_t text_bytes, 
 }
 
 /* What the host refuses is not told to the next one either. */
-static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int status)
+static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, const struct fp_auxw_head *answer, int status)
 {
-	const char *text = (const char *)(c + 1);
+	size_t len = answer->len_bytes > sizeof(struct fp_auxw_done) ? answer->len_bytes - sizeof(struct fp_auxw_done) : 0;
+	const char *text = (const char *)(c + 1), *why = len > 0 ? (const char *)answer + sizeof(struct fp_auxw_done) : fp_strerror(status);
 	struct aux_app *p = &a->app[c->app];
+	char refused[240];
 
-	FP_WARN("aux-app %s: %.*s is refused: %s", cl_aux_app_name(p), (int)c->text_bytes, text, fp_strerror(status));
-	change_is(p, text, c->text_bytes, "refused; the log of the mount says why");
+	len = len > 0 ? strnlen(why, len) : strlen(why);
+	snprintf(refused, sizeof(refused), "refused: %.*s", (int)(len < 220 ? len : 220), why);
+	FP_WARN("aux-app %s: %.*s is %s", cl_aux_app_name(p), (int)c->text_bytes, text, refused);
+	change_is(p, text, c->text_bytes, refused);
 	for (uint32_t i = 0; i < p->nchanged; i++) {
 		if (strlen(p->changed[i]) == c->text_bytes && memcmp(p->changed[i], text, c->text_bytes) == 0) {
 			memcpy(p->changed[i], p->changed[--p->nchanged], sizeof(p->changed[i]));
@@ -79,13 +83,13 @@ static void change_refused(struct cl_aux *a, const struct fp_auxw_change *c, int
 	}
 }
 
-/* lock held. answered: by the host; else it has ended, and the next one is told. */
-static void change_done(struct cl_aux *a, const struct fp_auxw_change *c, bool answered, int status)
+/* lock held. answer: of the host; NULL: it has ended, and the next one is told. */
+static void change_done(struct cl_aux *a, const struct fp_auxw_change *c, const struct fp_auxw_head *answer, int status)
 {
-	if (answered && status < 0)
-		change_refused(a, c, status);
+	if (answer && status < 0)
+		change_refused(a, c, answer, status);
 	else
-		change_is(&a->app[c->app], (const char *)(c + 1), c->text_bytes, answered ? "done" : "with the next start of the host");
+		change_is(&a->app[c->app], (const char *)(c + 1), c->text_bytes, answer ? "done" : "with the next start of the host");
 }
 
 static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
@@ -99,7 +103,7 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 	if (e->call.kind == AUX_ASK && msg && msg->type == FP_AUXW_DONE)
 		cl_aux_answered(a, e, (const struct fp_auxw_done *)msg);
 	if (((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
-		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg != NULL, e->status);
+		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg, e->status);
 	cl_aux_event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);

@@ -81,7 +81,7 @@ struct aux_app {
 	char why[200];                 /* the last failure */
 	char changed[16][160];         /* "name=value" that `fpctl auxapps set` has changed: told to each new host */
 	uint32_t nchanged, ntold;      /* ntold: how many of them this host knows */
-	char change[300];              /* the last of them, and what came of it: for fpctl */
+	char change[420];              /* the last of them, and what came of it: for fpctl */
 	bool changing;                 /* it is to be left out or taken in: done when a host has that chain */
 	uint64_t failed_ms[100];       /* ring of the last `failures` */
 	uint64_t failures, restarts;

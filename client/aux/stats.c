@@ -21,7 +21,7 @@ struct aux_report {
 	Fp__AuxThread threads[FP_AUXW_APPS_MAX][FP_AUXW_THREADS_MAX], *thread_list[FP_AUXW_APPS_MAX][FP_AUXW_THREADS_MAX];
 	Fp__AuxCounter counters[FP_AUXW_APPS_MAX][FP_AUXW_COUNTERS_MAX], *counter_list[FP_AUXW_APPS_MAX][FP_AUXW_COUNTERS_MAX];
 	struct aux_totals totals[FP_AUXW_APPS_MAX];
-	char name[FP_AUXW_APPS_MAX][256], version[FP_AUXW_APPS_MAX][NAME_BYTES], why[FP_AUXW_APPS_MAX][200], change[FP_AUXW_APPS_MAX][300];
+	char name[FP_AUXW_APPS_MAX][256], version[FP_AUXW_APPS_MAX][NAME_BYTES], why[FP_AUXW_APPS_MAX][200], change[FP_AUXW_APPS_MAX][sizeof(((struct aux_app *)0)->change)];
 };
 
 int cl_aux_stats_new(struct cl_aux *a)

@@ -58,7 +58,7 @@ enum fp_auxw_type {
 	FP_AUXW_FAILED,                /* struct fp_auxw_failed + text: a line for the user; the host ends */
 	FP_AUXW_CHUNK_OUT_DONE,        /* struct fp_auxw_out_done + pieces + stages + keys + note */
 	FP_AUXW_DONE,                  /* struct fp_auxw_done: of CHUNK_IN, CHANGE, and of EVENT, FILE, SET, MESSAGE with an id other than 0. app FP_AUXW_NO_APP:
-	                                * of an EVENT: the aux-app was not asked */
+	                                * of an EVENT: the aux-app was not asked. CHANGE that is refused: + text, why */
 	FP_AUXW_LOG,                   /* struct fp_auxw_log + text */
 	/* services: requests of the host, answered with the same type and id. Bodies are messages of fp.proto as said. */
 	FP_AUXW_SVC_EARLIER = 100,     /* AuxEarlier -> NotesReply (several answers, the last with eof) */

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness.aux import PROBES, apps, host_pid, probe
+from harness.aux import PROBES, TOP, apps, host_pid, probe
 from harness.daemons import wait_until
 from harness.files import read_file, write_file
 
@@ -18,7 +18,8 @@ from harness.files import read_file, write_file
     ("probe do=exit_start", r"probe did not start: it called exit\(7\)"),
     ("probe do=crash_start", r"probe did not start: it crashed \(Segmentation fault\)"),
     ("stillborn", r"stillborn did not start: it crashed \(Segmentation fault\)"),
-    ("probe do=nostart", "probe does not start"),
+    ("probe do=nostart", "probe does not start: there is no key under the mat"),
+    (os.path.join(TOP, "lib", "auxapps", "dedup.so") + " pattern=abc", r"dedup does not start: pattern: \* must stand for the step"),
     ("probe do=nothing", "nothing"),
 ])
 def test_a_failed_start_names_the_aux_app_and_leaves_no_session(start, words, line):

@@ -190,7 +190,7 @@ def test_fpctl_auxapps_set(start):
     wait_app(s, "dedup", "2 cores", lambda a: a["cores"] == 2)
     for name, change in (("compress", "level=99"), ("compress", "hush=1"), ("dedup", "hash=sha256"), ("dedup", "cores=0")):
         at = len(m.text())
-        assert s.fpctl("auxapps", "set", name, change, check=False).returncode == 1  # the log of the mount says why
+        assert s.fpctl("auxapps", "set", name, change, check=False).returncode == 1
         m.wait_log(rf"{name}.*{change.split('=')[0]}", 3, at)
     assert s.fpctl("auxapps", "set", "dedup", "cores", check=False).returncode != 0
     assert app(s, "dedup")["cores"] == 2

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -47,9 +48,11 @@ def test_what_came_of_a_change_is_told(up):
     assert up("compress level=1").returncode == 0
     done = run("fpctl", "auxapps", "set", "compress", "level=3", up.mnt)
     assert done.returncode == 0 and "level=3: done" in done.stdout, done.stderr
-    for change in ("level=99", "nothing=1", "queue=banana", "cores=0"):
+    for change, why in (("level=99", "level=99: give a number from -7 to 19"), ("nothing=1", "nothing"),
+                        ("queue=banana", "queue=banana: give how many chunks may wait"), ("cores=0", "cores=0: give a number of cores")):
         refused = run("fpctl", "auxapps", "set", "compress", change, up.mnt)
         assert refused.returncode == 1 and f"{change} is refused" in refused.stderr, change
+        assert re.search(rf"{change}: refused: .*{why}", refused.stdout), refused.stdout
     unknown = run("fpctl", "auxapps", "set", "nosuch", "level=1", up.mnt)
     assert unknown.returncode == 1 and "no mount of this store has an aux-app 'nosuch'" in unknown.stderr
     assert run("fpctl", "auxapps", "set", "compress", up.mnt).returncode == 2

@@ -399,7 +399,7 @@ static int start(struct fp_aux_host *host, void **state)
 	*state = s;
 	say(s, "starts on %s with do=%s level=%lld", fp_aux_node(host), fp_aux_option_text(host, "do"), (long long)fp_aux_option_number(host, "level"));
 	if (strcmp(fp_aux_option_text(host, "do"), "nostart") == 0)
-		return -ENOKEY;
+		return fp_aux_log(host, FP_AUX_ERROR, "there is no key under the mat"), -ENOKEY;
 	if (strcmp(fp_aux_option_text(host, "do"), "crash_start") == 0)
 		misbehave("segv");
 	if (strcmp(fp_aux_option_text(host, "do"), "exit_start") == 0)
@@ -422,7 +422,9 @@ static int configure(void *state, const char *name)
 	if (s->inside)
 		say(s, "configure beside chunk_out");
 	say(s, "%s is %s", name, fp_aux_option_text(s->host, name));
-	return fp_aux_option_number(s->host, "level") == 13 ? -EINVAL : 0;
+	if (fp_aux_option_number(s->host, "level") == 13)
+		return fp_aux_log(s->host, FP_AUX_WARN, "13 is one too many"), -EINVAL;
+	return fp_aux_option_number(s->host, "level") == 17 ? -EDOM : 0;
 }
 
 static void chunk_stored(void *state, uint64_t ticket, struct fp_aux_place place)

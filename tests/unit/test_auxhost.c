@@ -498,7 +498,7 @@ static void test_wrong_declarations_are_told_in_a_line(void **state)
 	refused("probe required=yes", NULL, "required=yes: give no value, the word alone");
 	refused("probe queue", NULL, "probe: queue: give how many chunks may wait");
 	refused("probe key=\"a", NULL, "a double quote is not closed");
-	refused("probe do=nostart", NULL, "aux-app probe does not start");
+	refused("probe do=nostart", NULL, "aux-app probe does not start: there is no key under the mat");
 	refused("probe", "probe key=x", "aux-app probe is declared twice");
 	refused("/nowhere/x.so", NULL, "/nowhere/x.so: No such file or directory");
 	refused("  ", NULL, "say first the name of an aux-app");
@@ -545,6 +545,36 @@ static void test_words_of_the_host_reach_the_mount(void **state)
 	assert_int_equal(m.ready.app[0].deadline_ms, 3000);
 	assert_int_equal(m.ready.app[0].failures_max, 9);
 	assert_int_equal(m.ready.app[0].required, 1);
+	am_stop_clean(&m);
+}
+
+/* The answer to a change that is refused says why; what is in the log is not seen by who has asked. */
+static void change_refused(struct am *m, const char *change, int status, const char *why)
+{
+	struct am_answer *a = am_take(m, am_change(m, 1, change), AM_WAIT_MS);
+	char text[1024];
+
+	assert_non_null(a);
+	assert_int_equal(((const struct fp_auxw_done *)(const void *)a->buf)->status, status);
+	assert_in_range(a->len, sizeof(struct fp_auxw_done), sizeof(struct fp_auxw_done) + sizeof(text) - 1);
+	snprintf(text, sizeof(text), "%.*s", (int)(a->len - sizeof(struct fp_auxw_done)), (const char *)a->buf + sizeof(struct fp_auxw_done));
+	if (!strstr(text, why))
+		fail_msg("%s: '%s' is not in '%s'", change, why, text);
+	free(a);
+}
+
+static void test_a_refused_change_says_why(void **state)
+{
+	static struct am m;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "probe2")), 0);
+	change_refused(&m, "level=99", -EINVAL, "level=99: give a number from 1 to 22");
+	change_refused(&m, "level=13", -EINVAL, "probe2: level=13 is refused by it: 13 is one too many");
+	change_refused(&m, "level=17", -EDOM, "probe2: level=17 is refused by it: Numerical argument out of domain");
+	change_refused(&m, "cores=0", -EINVAL, "cores=0: give a number of cores");
+	change_refused(&m, "nonsense", -EINVAL, "give NAME=VALUE");
+	assert_int_equal(am_done(&m, am_change(&m, 1, "level=4"), NULL), 0);
 	am_stop_clean(&m);
 }
 
@@ -597,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_a_plugin_of_an_older_header_works),
 		cmocka_unit_test(test_words_of_the_host_reach_the_mount),
 		cmocka_unit_test(test_options_change_while_running),
+		cmocka_unit_test(test_a_refused_change_says_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
