@@ -10,7 +10,7 @@ $(B)/apps/cdcbench: tools/bench/cdcbench.c auxapps/dedup/cdc.c auxapps/dedup/cdc
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) -std=gnu11 $(CFLAGS) $(dedup_CFLAGS) -D_GNU_SOURCE= -I . $(WARN) -o $@ $(filter %.c,$^) $(LDFLAGS)
 
 # What dedup would find in two files: the plugin's own code, without a store.
-DUPRATIO_C := tools/dupratio/dupratio.c $(patsubst %,auxapps/dedup/%.c,cdc digest index pairs pieces sha1x2)
+DUPRATIO_C := tools/dupratio/dupratio.c $(patsubst %,auxapps/dedup/%.c,cdc digest index lanes pieces sha1x16 sha1x2)
 $(B)/apps/dupratio: $(DUPRATIO_C) $(wildcard auxapps/dedup/*.h) include/fp/auxapp.h
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 $(CFLAGS) $(dedup_CFLAGS) -D_GNU_SOURCE= -I include -I . $(WARN) -o $@ $(filter %.c,$^) $(LDFLAGS) $(call pkg_libs,$(dedup_PKGS))
 

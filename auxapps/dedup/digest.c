@@ -1,7 +1,7 @@
 /*
  * Digests of pieces (see digest.h). Called on the workers of dedup, each with its own context.
  *
- * Where OpenSSL refuses SHA-1 (FIPS), it is refused here too, also if sha1x2.h could do it.
+ * Where OpenSSL refuses SHA-1 (FIPS), it is refused here too, also if lanes.h could do it.
  *
  * The digest is fetched once per context: asking OpenSSL by name for each piece costs as much as 3 KiB of SHA-1.
  */
@@ -12,11 +12,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "sha1x2.h"
+#include "lanes.h"
 
 struct digest {
 	enum digest_kind kind;
-	bool pairs;
+	unsigned lanes;
 	EVP_MD *md;
 	EVP_MD_CTX *ctx;
 	XXH3_state_t *xxh;
@@ -45,7 +45,7 @@ struct digest *digest_new(enum digest_kind kind)
 		d->md = EVP_MD_fetch(NULL, kind == DIGEST_SHA1 ? "SHA1" : "SHA256", NULL);
 		d->ctx = d->md ? EVP_MD_CTX_new() : NULL;
 	}
-	d->pairs = kind == DIGEST_SHA1 && sha1x2_is_there();
+	d->lanes = kind == DIGEST_SHA1 ? lanes_here() : 0;
 	if (d->xxh || d->ctx)
 		return d;
 	digest_free(d);
@@ -67,14 +67,15 @@ bool digest_is_strong(enum digest_kind kind)
 	return kind != DIGEST_XXH3;
 }
 
-bool digest_in_pairs(const struct digest *d)
+unsigned digest_lanes(const struct digest *d)
 {
-	return d->pairs;
+	return d->lanes;
 }
 
-void digest_no_pairs(struct digest *d)
+void digest_limit_lanes(struct digest *d, unsigned lanes)
 {
-	d->pairs = false;
+	if (d->lanes > lanes)
+		d->lanes = lanes;
 }
 
 bool digest_begin(struct digest *d)

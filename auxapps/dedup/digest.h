@@ -1,4 +1,4 @@
-/* Digests of pieces: SHA-1 and SHA-256 through OpenSSL (SHA-1 also by pairs.h; sha1x2.h says why), XXH3 of 128 bits. One struct per thread. */
+/* Digests of pieces: SHA-1 and SHA-256 through OpenSSL (SHA-1 also by lanes.h; sha1x2.h says why), XXH3 of 128 bits. One struct per thread. */
 #ifndef DEDUP_DIGEST_H
 #define DEDUP_DIGEST_H
 
@@ -21,10 +21,10 @@ uint32_t digest_bytes(enum digest_kind kind);
 /* Equal digests prove equal bytes; else they have to be compared. */
 bool digest_is_strong(enum digest_kind kind);
 
-/* SHA-1 on a processor that has instructions for it: pairs.h is faster than what follows, and gives the same. */
-bool digest_in_pairs(const struct digest *d);
-/* For tests: never. */
-void digest_no_pairs(struct digest *d);
+/* How many pieces lanes.h digests at a time, which is faster than what follows and gives the same; 0: none (another digest, another processor). */
+unsigned digest_lanes(const struct digest *d);
+/* For tests: at most so many, of 16, 2 and 0. */
+void digest_limit_lanes(struct digest *d, unsigned lanes);
 
 /* Begin, add parts, end: out gets digest_bytes(). False: OpenSSL failed. */
 bool digest_begin(struct digest *d);

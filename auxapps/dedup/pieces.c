@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pairs.h"
+#include "lanes.h"
 
 #define BLOCK_BYTES FP_AUX_PIECE_MIN_BYTES
 
@@ -146,8 +146,8 @@ int pieces_digest(struct pieces *p, struct digest *d, const struct fp_aux_chunk 
 {
 	struct pieces_cursor c = { .k = k };
 
-	if (digest_in_pairs(d)) {
-		pairs_digest(p, k);
+	if (digest_lanes(d) > 0) {
+		lanes_digest(p, k, digest_lanes(d));
 		return 0;
 	}
 	for (uint32_t i = 0; i < p->n; i++) {
