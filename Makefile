@@ -270,6 +270,7 @@ INST := $(DESTDIR)$(PREFIX)
 install: all man
 	install -d $(INST)/bin $(INST)/sbin $(INST)/share/doc/fpstore $(INST)/share/man $(INST)/include/fp
 	$(if $(BINS),install -m 755 $(BINS) $(INST)/bin)
+	$(if $(APPS),install -m 755 $(B)/apps/fpior $(INST)/bin)
 	$(if $(filter fp-mount,$(HAVE)),ln -sf fp-mount $(INST)/bin/fpstore)
 	$(if $(filter fp-mount,$(HAVE)),ln -sf ../bin/fp-mount $(INST)/sbin/mount.fuse.fpstore)
 	install -m 644 LICENSE $(wildcard README.md docs/*.md) $(INST)/share/doc/fpstore
@@ -280,7 +281,7 @@ install: all man
 	  install -D -m 644 $$l $(INST)/share/doc/fpstore/libfuse/$${l##*/} || exit 1; done
 
 uninstall:
-	rm -f $(addprefix $(INST)/bin/,$(PROGS) fpstore) $(INST)/sbin/mount.fuse.fpstore
+	rm -f $(addprefix $(INST)/bin/,$(PROGS) fpstore fpior) $(INST)/sbin/mount.fuse.fpstore
 	rm -f $(addprefix $(INST)/share/man/,$(foreach p,$(MAN_PAGES),man$(subst .,,$(suffix $(p)))/$(notdir $(p))))
 	rm -f $(INST)/include/fp/auxapp.h
 	rm -rf $(INST)/share/doc/fpstore

@@ -44,6 +44,12 @@ python   pytest                        python3-pytest
 cmd      mpicc                         libopenmpi-dev
 cmd      mpirun                        openmpi-bin
 cmd      h5pcc                         libhdf5-openmpi-dev
+pc       pnetcdf                       libpnetcdf-dev
+pc       netcdf-mpi                    libnetcdf-mpi-dev
+cmd      gfortran                      gfortran
+python   mpi4py                        python3-mpi4py
+file     /usr/lib/python3/dist-packages/h5py/_debian_h5py_mpi  python3-h5py-mpi
+file     /usr/lib/python3/dist-packages/h5py/__init__.py       python3-h5py
 cmd      h5dump                        hdf5-tools
 cmd      setfattr                      attr
 cmd      ip                            iproute2

@@ -22,3 +22,9 @@ $(B)/apps/ckptgen: $(wildcard tools/ckptgen/*.c) tools/ckptgen/ckptgen.h
 APPS += $(B)/apps/auxchain
 $(B)/apps/auxchain: tools/bench/auxchain.c tests/unit/aux_mount.c common/memfd.c tests/unit/aux_mount.h include/fp/auxwire.h include/fp/auxapp.h
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -I include -I . -o $@ $(filter %.c,$^) -lcmocka
+
+# Parallel I/O with IOR's command line: POSIX, MPI-IO, HDF5, PnetCDF, netCDF-4. Debian keeps the header of the parallel netCDF beside the library.
+APPS += $(B)/apps/fpior
+FPIOR_FLAGS = -I $(shell $(PKG_CONFIG) --variable=libdir netcdf-mpi)/netcdf/mpi/include $(shell $(PKG_CONFIG) --cflags --libs netcdf-mpi pnetcdf hdf5-openmpi)
+$(B)/apps/fpior: $(wildcard tools/fpior/*.c) tools/fpior/fpior.h
+	$(call say,MPICC,$@)mkdir -p $(@D) && $(MPICC) -std=gnu11 -O2 -g -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE= -DFP_VERSION='"$(VERSION)"' $(WARN) -o $@ $(filter %.c,$^) $(FPIOR_FLAGS) -lm

@@ -1,0 +1,93 @@
+/* Which options go together. Apart from options.c, which knows each option alone. Every rank comes to the same answer; one prints. */
+#include <string.h>
+#include <strings.h>
+
+#include "fpior.h"
+
+const struct api *api_find(const char *name)
+{
+	static const struct api *const all[] = { &io_posix, &io_mpiio, &io_hdf5, &io_ncmpi, &io_netcdf4 };
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+		if (strcasecmp(all[i]->name, name) == 0)
+			return all[i];
+	return NULL;
+}
+
+static const char *wrong_api(const struct params *p)
+{
+	const struct api *api = api_find(p->api);
+	bool mpiio = api == &io_mpiio, posix = api == &io_posix, hdf5 = api == &io_hdf5;
+
+	if (!api)
+		return "-a is one of POSIX, MPIIO, HDF5, NCMPI and NETCDF4";
+	if (p->collective && posix)
+		return "-c (collective): POSIX has no collective calls";
+	if ((p->preallocate || p->file_view) && !mpiio)
+		return "-p and -V are of MPIIO alone";
+	if ((p->single_attempt || p->odirect) && !posix)
+		return "-x and --posix.odirect are of POSIX alone";
+	if ((p->alignment != 1 || p->no_fill || p->chunk_size || p->collective_metadata) && !hdf5)
+		return "-J, -n, --hdf5.chunkSize and --hdf5.collectiveMetadata are of HDF5 alone";
+	if ((p->show_hints || p->hints_file) && posix)
+		return "-H and -U: POSIX has no hints";
+	if (p->fsync_per_write && !posix && !p->collective && !p->file_per_proc)
+		return "-Y: a sync of all tasks' file needs -c, but for POSIX";
+	return NULL;
+}
+
+static const char *wrong_data(const struct params *p)
+{
+	static const char *const packets[] = { "timestamp", "t", "offset", "o", "incompressible", "i" };
+	bool known = false;
+
+	for (size_t i = 0; i < sizeof packets / sizeof packets[0]; i++)
+		known |= strcasecmp(packets[i], p->packet) == 0;
+	if (!known)
+		return "-l is timestamp, offset or incompressible";
+	if ((p->check_write || p->check_read) && !p->write && !p->signature) {
+		if (strncasecmp(p->packet, "i", 1) == 0)
+			return "to verify incompressible data of an earlier run, give both the same -G N";
+		if (strncasecmp(p->packet, "t", 1) == 0 && p->transfer_size < 32)
+			return "to verify data of an earlier run by transfers below 32 bytes, give both the same -G N";
+	}
+	return NULL;
+}
+
+static const char *wrong(const struct params *p, int tasks)
+{
+	int64_t n = p->num_tasks ? p->num_tasks : tasks;
+
+	if (p->block_size % p->transfer_size)
+		return "blockSize (-b) is a multiple of transferSize (-t)";
+	if (p->block_size > INT64_MAX / p->segment_count / n)
+		return "the file is too large for its offsets";
+	if (p->num_tasks > tasks)
+		return "-N: there are not so many tasks";
+	if (p->reorder && p->reorder_random)
+		return "-C or -Z, not both";
+	if (p->random_offset && p->file_view)
+		return "-z: a file view (-V) is read and written in order";
+	if (p->unique_dir && !p->file_per_proc)
+		return "-u is for -F";
+	if (p->deadline_s && p->collective)
+		return "-D: a task that ends alone would leave the others in a collective call (-c)";
+	if (p->wear_out && !p->deadline_s)
+		return "stoneWallingWearOut is for -D";
+	if (strchr(p->test_file, '@') && !p->file_per_proc)
+		return "-o A@B is for -F";
+	if (strcasecmp(p->summary_format, "default") != 0 && strcasecmp(p->summary_format, "JSON") != 0)
+		return "summaryFormat is default or JSON";
+	return NULL;
+}
+
+bool params_check(const struct params *p, int tasks, bool print)
+{
+	const char *what = wrong_api(p);
+
+	what = what ? what : wrong_data(p);
+	what = what ? what : wrong(p, tasks);
+	if (what && print)
+		fprintf(stderr, "fpior: %s\n", what);
+	return !what;
+}
