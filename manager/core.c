@@ -17,6 +17,7 @@
 #include "fp/log.h"
 #include "fp/record.h"
 #include "manager/core_int.h"
+#include "manager/locks.h"
 
 /* What messages with replay protection begin with. */
 struct slotted {
@@ -75,6 +76,7 @@ static const struct handler handlers[] = {
     H(REMOVEXATTR, removexattr, remove_xattr, NULL, CLIENT | REPLAY),
     H(STATFS, statfs, empty, NULL, CLIENT | CTL),
     H(INODES, inodes, inodes, NULL, CLIENT),
+    H(LOCK, lock, lock, NULL, CLIENT),
     H(SLICEMAP, slicemap, slice_map, NULL, CLIENT | CTL),
     H(COMMIT, commit, commit, OUT(commit_reply), CLIENT | REPLAY),
     H(PUNCH, punch, punch, OUT(commit_reply), CLIENT | REPLAY),
@@ -356,6 +358,7 @@ void mgr_core_tick(struct mgr_core *c)
     mgr_session_tick(c);
     mgr_bnf_tick(c);
     mgr_holds_sweep(c);
+    mgr_locks_due(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);
@@ -425,12 +428,14 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     mgr_posts_pump(c, !err);
     if (err) {
         mgr_session_undo(c);
+        mgr_locks_undo(c->locks);
         c->reload = true;
         pump_closing(c);
         return err;
     }
     mgr_session_done(c);
     mgr_session_pump(c);
+    mgr_locks_pump(c);
     mgr_stop_pump(c);
     mgr_bnf_pump(c);
     pump_closing(c);

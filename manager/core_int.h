@@ -147,6 +147,7 @@ struct mgr_core {
     bool sessions_ended; /* in this group */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
     uint64_t doubt; /* BnfTable.doubt */
+    struct mgr_locks *locks;
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
     uint64_t stop_ms; /* 0: not stopping */
@@ -336,6 +337,18 @@ int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uin
 int mgr_replay_put(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
                    const ProtobufCMessage *reply);
 
+/* ---------------------------------------------------------------- lockmsg.c */
+
+int mgr_locks_read(struct mgr_core *c); /* as the database has them */
+/* Its waits end: it asks again. */
+void mgr_locks_conn_lost(struct mgr_core *c, uint64_t session);
+int mgr_locks_session_end(struct mgr_core *c, uint64_t session);
+/* All that it does not say it holds goes. */
+int mgr_locks_hello(struct mgr_core *c, uint64_t session, const Fp__Hello *h, Fp__HelloReply *r);
+void mgr_locks_due(struct mgr_core *c);
+/* After the COMMIT: ends of waits, and recalls. */
+void mgr_locks_pump(struct mgr_core *c);
+
 /* ---------------------------------------------------------------- bnf.c, inventory.c, damage.c */
 
 struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id);
@@ -397,6 +410,7 @@ MGR_HANDLER(listxattr);
 MGR_HANDLER(removexattr);
 MGR_HANDLER(statfs);
 MGR_HANDLER(inodes);
+MGR_HANDLER(lock);
 MGR_HANDLER(slicemap);
 MGR_HANDLER(commit);
 MGR_HANDLER(punch);

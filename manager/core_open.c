@@ -8,6 +8,7 @@
 
 #include "fp/record.h"
 #include "manager/core_int.h"
+#include "manager/locks.h"
 
 #define DEFAULT_CHUNK_BYTES (1u << 20)
 #define INO_SKIP            (1u << 20) /* more than are made in the seconds until the kernel writes the WAL out */
@@ -49,6 +50,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_orphan_load(c);
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
+    rc = rc ? rc : mgr_locks_read(c);
     if (rc)
         return mgr_doom(c, rc);
     c->reload = false;
@@ -159,6 +161,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_orphan_load(c);
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
+    rc = rc ? rc : mgr_locks_read(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);
@@ -194,11 +197,13 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
         free(c);
         return -ENOMEM;
     }
+    c->locks = mgr_locks_new();
     c->o = *opts;
     defaults(&c->o);
     c->now = c->start = now;
-    rc = mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why);
+    rc = c->locks ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_locks_free(c->locks);
         mgr_arena_fini(&c->arena);
         free(c);
         return rc;
@@ -229,6 +234,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_db_close(&c->db);
     mgr_map_fini(&c->holders);
     mgr_map_fini(&c->orphans);
+    mgr_locks_free(c->locks);
     mgr_arena_fini(&c->arena);
     free(c->sessions);
     free(c->bnfs);

@@ -114,6 +114,7 @@ static const char *const steps[MGR_DB_VERSION - 1] = {
     "ALTER TABLE session ADD COLUMN mount_ns INTEGER NOT NULL DEFAULT 0;",
     "CREATE TABLE bad_chunk (chunk INTEGER PRIMARY KEY, missing INTEGER NOT NULL);"
     "INSERT INTO bad_chunk SELECT chunk,min(missing) FROM damage GROUP BY chunk;",
+    "", /* the schema makes the table */
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

@@ -10,6 +10,7 @@
 --     2  chunk.data, chunk.noted, note, note_key, hold, aux_table, aux_entry
 --     3  session.machine, session.boot, session.mount_ns
 --     4  bad_chunk
+--     5  lock
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store).
 CREATE TABLE IF NOT EXISTS meta (
@@ -211,4 +212,18 @@ CREATE TABLE IF NOT EXISTS damage (
     reason  TEXT NOT NULL,
     seen_ns INTEGER NOT NULL,
     PRIMARY KEY (chunk, ino, off)
+) WITHOUT ROWID;
+
+-- Ranges of files that are locked. Those of one owner are disjoint. Here so that they outlast a restart of the manager;
+-- who waits for one asks again.
+CREATE TABLE IF NOT EXISTS lock (
+    ino       INTEGER NOT NULL,
+    kind      INTEGER NOT NULL,       -- 0: fcntl, 1: flock, 2: the right to append
+    session   INTEGER NOT NULL,
+    owner     INTEGER NOT NULL,       -- as its mount names it, as a signed integer
+    start     INTEGER NOT NULL,
+    last      INTEGER NOT NULL,       -- the last byte; 2^63 - 1: to the end, wherever that is
+    exclusive INTEGER NOT NULL,
+    pid       INTEGER NOT NULL,       -- of the process, on its node
+    PRIMARY KEY (ino, kind, session, owner, start)
 ) WITHOUT ROWID;

@@ -470,6 +470,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     s->expired = false;
     if (h->open_known)
         rc = take_opens(c, s, h, r);
+    rc = rc ? rc : mgr_locks_hello(c, s->id, h, r);
     if (back && h->open_known)
         set_settled(c, s, c->now.ms + c->o.settle_ms);
     else if (back && s->settled_ms == UINT64_MAX)
@@ -493,6 +494,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
 
     rc = rc ? rc : mgr_db_exec(&c->db, SESSION_DELETE, DBI(s->id));
     rc = rc ? rc : c->early_session == s->id ? early_set(c, 0) : 0;
+    rc = rc ? rc : mgr_locks_session_end(c, s->id);
     if (rc)
         return rc;
     s->ended = c->sessions_ended = true; /* until the transaction is sure, it may come back: mgr_session_done */
@@ -518,14 +520,17 @@ void mgr_session_lost(struct mgr_core *c, struct mgr_session *s)
     s->conn = NULL;
     s->asked = false;
     s->seen_ms = c->now.ms;
+    mgr_locks_conn_lost(c, s->id);
     FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back", (unsigned long long)s->id,
             s->node, s->mountpoint);
 }
 
 static int expire(struct mgr_core *c, struct mgr_session *s)
 {
-    FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed",
+    FP_WARN("session %llu: %s:%s was silent for too long: its open files are closed, and its locks are free",
             (unsigned long long)s->id, s->node, s->mountpoint);
+    if (mgr_locks_session_end(c, s->id))
+        return -EIO; /* the group is doomed */
     drop_holds(c, s);
     set_settled(c, s, 0);
     s->expired = true;

@@ -113,6 +113,10 @@
                     "ORDER BY id")                                                                           \
     X(SESSION_PUT, "INSERT OR REPLACE INTO session(id,node,mountpoint,pid,software,started_ns,machine,boot," \
                    "mount_ns) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                           \
+    X(LOCK_PUT, "INSERT OR REPLACE INTO lock(ino,kind,session,owner,start,last,exclusive,pid) "              \
+                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                           \
+    X(LOCK_DELETE, "DELETE FROM lock WHERE ino=?1 AND kind=?2 AND session=?3 AND owner=?4 AND start=?5")     \
+    X(LOCK_LIST, "SELECT ino,kind,session,owner,start,last,exclusive,pid FROM lock")                         \
     X(SESSION_DELETE, "DELETE FROM session WHERE id=?1")                                                     \
     X(REPLY_GET, "SELECT seq,type,body FROM reply WHERE session=?1 AND slot=?2")                             \
     X(REPLY_PUT, "INSERT OR REPLACE INTO reply(session,slot,seq,type,body) VALUES(?1,?2,?3,?4,?5)")          \

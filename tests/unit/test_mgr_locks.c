@@ -1,0 +1,778 @@
+/* Locks as a state machine (manager/locks.h): against a model that knows every byte, and what each of its rules is for. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "manager/locks.h"
+
+static struct mgr_locks *t;
+static uint64_t now = 1000, tickets;
+
+static int setup(void **state)
+{
+    (void)state;
+    t = mgr_locks_new();
+    return t ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mgr_locks_free(t);
+    return 0;
+}
+
+static struct mgr_lock range(uint64_t session, uint64_t owner, uint64_t start, uint64_t end, bool exclusive)
+{
+    return (struct mgr_lock){
+        .session = session, .owner = owner, .start = start, .end = end, .exclusive = exclusive, .pid = (uint32_t)owner};
+}
+
+static struct mgr_lock whole(uint64_t session, uint64_t owner, bool exclusive)
+{
+    return range(session, owner, 0, MGR_LOCK_EOF, exclusive);
+}
+
+static void flush_changes(void)
+{
+    struct mgr_lock_change ch;
+
+    while (mgr_locks_change_next(t, &ch))
+        ;
+}
+
+static int lock(uint64_t ino, struct mgr_lock l, bool wait)
+{
+    int rc = mgr_locks_set(t, ino, &l, ++tickets, wait, now);
+
+    flush_changes();
+    return rc;
+}
+
+static int unlock(uint64_t ino, struct mgr_lock l)
+{
+    int rc = mgr_locks_unset(t, ino, &l, now);
+
+    flush_changes();
+    return rc;
+}
+
+static int flock_(uint64_t session, uint64_t owner, bool exclusive, bool wait)
+{
+    struct mgr_lock l = whole(session, owner, exclusive);
+
+    l.kind = MGR_LOCK_FLOCK;
+    return lock(7, l, wait);
+}
+
+/* The next wait that has ended; -1: none. Its status is in *status. */
+static int64_t ended(int *status)
+{
+    struct mgr_lock_done d;
+
+    mgr_locks_commit(t);
+    if (!mgr_locks_done_next(t, &d))
+        return -1;
+    *status = d.status;
+    return (int64_t)d.ticket;
+}
+
+static void assert_granted(uint64_t ticket)
+{
+    int status = 1;
+
+    assert_int_equal(ended(&status), ticket);
+    assert_int_equal(status, 0);
+}
+
+static void assert_nobody(void)
+{
+    int status;
+
+    assert_int_equal(ended(&status), -1);
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static void test_locks_exclude_and_share(void **state)
+{
+    (void)state;
+    assert_int_equal(lock(1, range(1, 1, 0, 9, false), false), 0);
+    assert_int_equal(lock(1, range(2, 1, 5, 20, false), false), 0);
+    assert_int_equal(lock(1, range(2, 2, 9, 9, true), false), -EAGAIN);
+    assert_int_equal(lock(1, range(2, 2, 21, MGR_LOCK_EOF, true), false), 0);
+    assert_int_equal(lock(1, range(1, 1, 0, 4, true), false), 0); /* its own is no obstacle */
+    assert_int_equal(lock(1, range(1, 1, 5, 9, true), false), -EAGAIN);
+    assert_int_equal(lock(2, range(2, 2, 0, 100, true), false), 0); /* another file */
+    assert_int_equal(mgr_locks_held(t), 5);
+}
+
+static void test_locks_tell_who_holds_it(void **state)
+{
+    struct mgr_lock ask = range(1, 1, 0, 100, true), h;
+
+    (void)state;
+    lock(1, range(2, 5, 40, 49, true), false);
+    lock(1, range(2, 6, 10, 19, false), false);
+    assert_true(mgr_locks_test(t, 1, &ask, &h));
+    assert_true(h.start == 10 && h.end == 19 && !h.exclusive && h.pid == 6);
+    ask.exclusive = false;
+    assert_true(mgr_locks_test(t, 1, &ask, &h));
+    assert_true(h.start == 40 && h.exclusive && h.pid == 5);
+    ask = range(2, 5, 40, 60, true);
+    assert_false(mgr_locks_test(t, 1, &ask, &h));
+}
+
+static void test_locks_grant_in_order_of_asking(void **state)
+{
+    (void)state;
+    assert_int_equal(lock(1, whole(1, 1, true), true), 0);
+    for (uint64_t i = 2; i < 6; i++)
+        assert_int_equal(lock(1, whole(i, i, true), true), MGR_LOCK_QUEUED);
+    assert_int_equal(mgr_locks_waiting(t), 4);
+    uint64_t first = tickets - 3;
+    for (uint64_t i = 1; i < 5; i++) {
+        unlock(1, whole(i, i, false));
+        assert_granted(first + i - 1);
+        assert_nobody();
+    }
+}
+
+static void test_locks_readers_do_not_pass_a_writer(void **state)
+{
+    (void)state;
+    assert_int_equal(lock(1, whole(1, 1, false), true), 0);
+    assert_int_equal(lock(1, whole(2, 2, true), true), MGR_LOCK_QUEUED);
+    uint64_t writer = tickets;
+    assert_int_equal(lock(1, whole(3, 3, false), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, whole(4, 4, false), false), 0); /* one that does not wait: what POSIX says */
+    unlock(1, whole(4, 4, false));
+    assert_nobody();
+    unlock(1, whole(1, 1, false));
+    assert_granted(writer);
+    assert_nobody();
+    unlock(1, whole(2, 2, false));
+    assert_granted(writer + 1);
+}
+
+static void test_locks_waiting_behind_a_waiter_has_an_end(void **state)
+{
+    (void)state;
+    lock(1, whole(1, 1, false), true);
+    lock(1, whole(2, 2, true), true);
+    assert_int_equal(lock(1, whole(3, 3, false), true), MGR_LOCK_QUEUED);
+    uint64_t reader = tickets;
+    now += MGR_LOCK_FAIR_MS - 1;
+    mgr_locks_tick(t, now);
+    assert_nobody();
+    now += 1;
+    mgr_locks_tick(t, now);
+    assert_granted(reader); /* what it holds may be what the first reader waits for */
+    assert_nobody();
+}
+
+static void test_locks_an_upgrade_does_not_wait_behind_who_waits_for_it(void **state)
+{
+    (void)state;
+    assert_int_equal(lock(1, whole(1, 1, false), true), 0);
+    assert_int_equal(lock(1, whole(2, 2, true), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, whole(1, 1, true), true), 0);
+}
+
+static void test_locks_cycle_of_two(void **state)
+{
+    (void)state;
+    lock(1, whole(1, 1, true), true);
+    lock(2, whole(2, 2, true), true);
+    assert_int_equal(lock(2, whole(1, 1, true), true), MGR_LOCK_QUEUED);
+    uint64_t first = tickets;
+    assert_int_equal(lock(1, whole(2, 2, true), false), -EAGAIN); /* who does not wait is in no cycle */
+    assert_int_equal(lock(1, whole(2, 2, true), true), -EDEADLK);
+    assert_nobody();
+    unlock(2, whole(2, 2, true));
+    assert_granted(first);
+}
+
+static void test_locks_cycle_of_three_over_sessions(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 3; i++)
+        assert_int_equal(lock(1, range(i + 1, 9, i, i, true), true), 0);
+    assert_int_equal(lock(1, range(1, 9, 1, 1, true), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, range(2, 9, 2, 2, false), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, range(3, 9, 0, 0, true), true), -EDEADLK);
+    assert_int_equal(lock(1, range(4, 9, 0, 0, true), true), MGR_LOCK_QUEUED); /* who holds nothing closes no cycle */
+}
+
+static void test_locks_both_upgrade(void **state)
+{
+    (void)state;
+    lock(1, whole(1, 1, false), true);
+    lock(1, whole(2, 2, false), true);
+    assert_int_equal(lock(1, whole(1, 1, true), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, whole(2, 2, true), true), -EDEADLK);
+}
+
+/* A waits for B's range 1 with one thread; another of its threads then gets what B waits for. */
+static void test_locks_cycle_that_a_grant_closes(void **state)
+{
+    int status = 0;
+
+    (void)state;
+    lock(1, range(2, 2, 1, 1, true), true);
+    lock(1, range(3, 3, 5, 5, true), true);
+    assert_int_equal(lock(1, range(1, 1, 1, 1, true), true), MGR_LOCK_QUEUED);
+    assert_int_equal(lock(1, range(1, 1, 5, 5, true), true), MGR_LOCK_QUEUED);
+    uint64_t a5 = tickets;
+    assert_int_equal(lock(1, range(2, 2, 5, 5, true), true), MGR_LOCK_QUEUED);
+    uint64_t b5 = tickets;
+    unlock(1, range(3, 3, 5, 5, true));
+    assert_granted(a5);
+    assert_int_equal(ended(&status), b5);
+    assert_int_equal(status, -EDEADLK);
+}
+
+static void test_locks_flock_converts_without_a_deadlock(void **state)
+{
+    (void)state;
+    assert_int_equal(flock_(1, 1, false, false), 0);
+    assert_int_equal(flock_(2, 2, false, false), 0);
+    assert_int_equal(flock_(1, 1, true, true), MGR_LOCK_QUEUED); /* and has given the shared one up */
+    uint64_t first = tickets;
+    assert_int_equal(flock_(2, 2, true, true), MGR_LOCK_QUEUED);
+    assert_granted(first);
+    assert_int_equal(flock_(1, 1, false, false), 0);
+    assert_nobody();
+    assert_int_equal(lock(7, whole(3, 3, true), false), 0); /* fcntl's are others */
+}
+
+static void test_locks_of_a_file_being_closed_are_waited_for(void **state)
+{
+    struct mgr_lock_id id = {.ino = 7, .session = 1, .owner = 1, .kind = MGR_LOCK_FLOCK};
+    struct mgr_lock l = whole(1, 1, true);
+    int status;
+
+    (void)state;
+    l.kind = MGR_LOCK_FLOCK;
+    flock_(1, 1, true, false);
+    assert_int_equal(flock_(2, 2, true, false), -EAGAIN);
+    mgr_locks_closing(t, &id, now);
+    assert_int_equal(flock_(2, 2, true, false), MGR_LOCK_QUEUED);
+    unlock(7, l);
+    assert_granted(tickets);
+    id = (struct mgr_lock_id){.ino = 7, .session = 2, .owner = 2, .kind = MGR_LOCK_FLOCK};
+    mgr_locks_closing(t, &id, now);
+    assert_int_equal(flock_(3, 3, true, false), MGR_LOCK_QUEUED);
+    now += MGR_LOCK_CLOSING_MS - 1;
+    mgr_locks_tick(t, now);
+    assert_nobody();
+    now += 1;
+    mgr_locks_tick(t, now);
+    assert_int_equal(ended(&status), tickets); /* another descriptor keeps it */
+    assert_int_equal(status, -EAGAIN);
+    assert_int_equal(flock_(3, 3, true, false), -EAGAIN);
+}
+
+static void test_locks_wait_is_cancelled(void **state)
+{
+    int status = 0;
+
+    (void)state;
+    lock(1, whole(1, 1, false), true);
+    lock(1, whole(2, 2, true), true);
+    uint64_t writer = tickets;
+    lock(1, whole(3, 3, false), true);
+    assert_false(mgr_locks_cancel(t, 3, writer, now));
+    assert_true(mgr_locks_cancel(t, 2, writer, now));
+    assert_int_equal(ended(&status), writer);
+    assert_int_equal(status, -EINTR);
+    assert_granted(writer + 1); /* nothing stands before it any more */
+    assert_false(mgr_locks_cancel(t, 2, writer, now));
+}
+
+static void test_locks_the_same_request_again(void **state)
+{
+    struct mgr_lock l = whole(2, 2, true);
+
+    (void)state;
+    lock(1, whole(1, 1, true), true);
+    assert_int_equal(lock(1, l, true), MGR_LOCK_QUEUED);
+    assert_int_equal(mgr_locks_set(t, 1, &l, tickets, true, now), MGR_LOCK_QUEUED);
+    assert_int_equal(mgr_locks_waiting(t), 1);
+    unlock(1, whole(1, 1, true));
+    assert_granted(tickets);
+    assert_int_equal(mgr_locks_set(t, 1, &l, tickets, true, now), 0);
+    assert_int_equal(mgr_locks_held(t), 1);
+}
+
+static void test_locks_end_of_a_session(void **state)
+{
+    int status = 0;
+
+    (void)state;
+    lock(1, whole(1, 1, true), true);
+    lock(2, whole(1, 2, true), true);
+    lock(1, whole(2, 1, true), true);
+    uint64_t a = tickets;
+    lock(2, whole(1, 3, true), true);
+    lock(2, whole(2, 2, false), true);
+    assert_int_equal(mgr_locks_end(t, 1, now), 0);
+    flush_changes();
+    assert_int_equal(mgr_locks_held(t), 2);
+    assert_int_equal(mgr_locks_waiting(t), 0);
+    int64_t one = ended(&status), two = ended(&status); /* of two files: in any order */
+    assert_true(one + two == (int64_t)(2 * a + 2) && one != two && status == 0);
+    assert_nobody();
+}
+
+static void test_locks_hello_keeps_what_it_says(void **state)
+{
+    struct mgr_lock_id ids[] = {{.ino = 1, .session = 1, .owner = 1}, {.ino = 3, .session = 1, .owner = 1}};
+    bool missing[2];
+
+    (void)state;
+    lock(1, range(1, 1, 0, 0, true), true);
+    lock(1, range(1, 1, 9, 9, true), true);
+    lock(2, range(1, 1, 0, 0, true), true); /* granted, but the answer was lost */
+    lock(2, range(2, 2, 0, 0, true), true);
+    uint64_t other = tickets;
+    lock(1, range(3, 3, 0, 0, true), true);
+    lock(2, range(1, 5, 0, 0, true), true); /* it will ask again */
+    assert_int_equal(mgr_locks_keep(t, 1, ids, 2, missing, now), 0);
+    flush_changes();
+    assert_false(missing[0]);
+    assert_true(missing[1]);
+    assert_granted(other);
+    assert_nobody();
+    assert_int_equal(mgr_locks_held(t), 3);
+    assert_int_equal(mgr_locks_waiting(t), 1);
+    assert_int_equal(mgr_locks_keep(t, 1, NULL, 0, NULL, now), 0);
+    flush_changes();
+    assert_granted(other + 1);
+}
+
+static void test_locks_right_to_append_is_called_back(void **state)
+{
+    struct mgr_lock l = whole(1, 0, true);
+    struct mgr_lock_id id = {.ino = 1, .session = 1, .kind = MGR_LOCK_APPEND};
+    struct mgr_lock_recall r;
+    bool missing;
+
+    (void)state;
+    l.kind = MGR_LOCK_APPEND;
+    assert_int_equal(lock(1, l, true), 0);
+    l.session = 2;
+    assert_int_equal(lock(1, l, true), MGR_LOCK_QUEUED);
+    uint64_t second = tickets;
+    assert_true(mgr_locks_recall_next(t, &r));
+    assert_true(r.session == 1 && r.ino == 1);
+    assert_false(mgr_locks_recall_next(t, &r));
+    assert_int_equal(mgr_locks_keep(t, 1, &id, 1, &missing, now), 0); /* it may not have heard it */
+    assert_true(mgr_locks_recall_next(t, &r));
+    l.session = 3;
+    assert_int_equal(lock(1, l, true), MGR_LOCK_QUEUED);
+    l.session = 1;
+    unlock(1, l);
+    assert_granted(second);
+    assert_true(mgr_locks_recall_next(t, &r)); /* and is to go on to the third */
+    while (r.session == 1)
+        assert_true(mgr_locks_recall_next(t, &r));
+    assert_int_equal(r.session, 2);
+}
+
+static void test_locks_limits(void **state)
+{
+    enum { SESSION = 500, INODE = 700 };
+
+    (void)state;
+    mgr_locks_limit(t, SESSION, INODE);
+    for (uint64_t i = 0; i < SESSION; i++)
+        assert_int_equal(lock(1 + i % 2, range(1, 1, 2 * i, 2 * i, true), false), 0);
+    assert_int_equal(lock(3, range(1, 1, 0, 0, true), false), -ENOLCK);
+    assert_int_equal(lock(1, range(1, 2, 0, 0, true), true), -ENOLCK); /* waits count, too */
+    assert_int_equal(lock(1, range(1, 1, 0, 0, true), false), 0); /* it has it */
+    assert_int_equal(lock(1, range(2, 1, 1, 1, true), false), 0);
+    assert_int_equal(unlock(1, range(1, 1, 0, 0, true)), 0);
+    assert_int_equal(lock(3, range(1, 1, 0, 10, true), false), 0);
+    assert_int_equal(unlock(3, range(1, 1, 5, 5, true)), -ENOLCK); /* two of one */
+    assert_int_equal(unlock(3, range(1, 1, 0, 5, true)), 0);
+    for (uint64_t i = 0; i < INODE; i++)
+        assert_int_equal(lock(9, range(10 + i % 4, 1, 2 * i, 2 * i, true), false), 0);
+    assert_int_equal(lock(9, range(20, 1, 1, 1, true), false), -ENOLCK);
+}
+
+/* ---------------------------------------------------------------- against a model */
+
+enum { FILES = 2, OWNERS = 9, BYTES = 24, WAITS = 64, ROWS = 2000 };
+
+struct model_wait {
+    int file, owner, kind, start, end, excl;
+    uint64_t ticket, since;
+};
+struct model {
+    uint8_t byte[FILES][2][OWNERS][BYTES + 1]; /* 0, 1 shared, 2 exclusive; the last is all that follows */
+    struct model_wait wait[WAITS];
+    int nwaits;
+};
+static struct model now_, sure;
+static struct mgr_lock_change row[ROWS], sure_row[ROWS];
+static int nrows, nsure_rows;
+static struct {
+    uint64_t ticket;
+    int status;
+} want[WAITS];
+static int nwant;
+static uint32_t seed;
+
+static uint32_t rnd(uint32_t n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) % n;
+}
+
+static bool m_held_conflict(const struct model *m, const struct model_wait *w)
+{
+    for (int o = 0; o < OWNERS; o++)
+        for (int b = w->start; b <= w->end && o != w->owner; b++)
+            if (m->byte[w->file][w->kind][o][b] + w->excl > 1 && m->byte[w->file][w->kind][o][b])
+                return true;
+    return false;
+}
+
+static bool m_waits_on(const struct model *m, const struct model_wait *w, int o)
+{
+    for (int b = w->start; b <= w->end && o != w->owner; b++)
+        if (m->byte[w->file][w->kind][o][b] && (m->byte[w->file][w->kind][o][b] == 2 || w->excl))
+            return true;
+    return false;
+}
+
+static bool m_reaches(const struct model *m, const struct model_wait *w, int target, int depth)
+{
+    for (int o = 0; o < OWNERS; o++) {
+        if (!m_waits_on(m, w, o))
+            continue;
+        if (o == target)
+            return true;
+        for (int i = 0; i < m->nwaits && depth < OWNERS + 1; i++)
+            if (m->wait[i].owner == o && m->wait[i].kind == 0 && m_reaches(m, &m->wait[i], target, depth + 1))
+                return true;
+    }
+    return false;
+}
+
+static bool m_behind(const struct model *m, const struct model_wait *w, int upto)
+{
+    for (int b = 0; b <= BYTES; b++)
+        if (m->byte[w->file][w->kind][w->owner][b])
+            return false;
+    for (int i = 0; i < upto; i++) {
+        const struct model_wait *x = &m->wait[i];
+
+        if (x->file == w->file && x->kind == w->kind && x->owner != w->owner && x->start <= w->end && w->start <= x->end &&
+            (x->excl || w->excl))
+            return now - w->since < MGR_LOCK_FAIR_MS;
+    }
+    return false;
+}
+
+static void m_apply(struct model *m, const struct model_wait *w, int what)
+{
+    for (int b = w->start; b <= w->end; b++)
+        m->byte[w->file][w->kind][w->owner][b] = (uint8_t)what;
+}
+
+static void m_remove_wait(struct model *m, int i)
+{
+    memmove(&m->wait[i], &m->wait[i + 1], (size_t)(m->nwaits - i - 1) * sizeof m->wait[0]);
+    m->nwaits--;
+}
+
+static void m_wake(struct model *m)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < m->nwaits; i++) {
+            struct model_wait w = m->wait[i];
+
+            if (m_held_conflict(m, &w) || m_behind(m, &w, i))
+                continue;
+            m_apply(m, &w, 1 + w.excl);
+            want[nwant].ticket = w.ticket;
+            want[nwant++].status = 0;
+            m_remove_wait(m, i--);
+            again = true;
+        }
+    }
+}
+
+static int m_set(struct model *m, struct model_wait *w, bool wait)
+{
+    bool held;
+
+    if (w->kind == 1)
+        for (int b = 0; b <= BYTES; b++)
+            if (m->byte[w->file][1][w->owner][b] && m->byte[w->file][1][w->owner][b] != 1 + w->excl)
+                m->byte[w->file][1][w->owner][b] = 0;
+    held = m_held_conflict(m, w);
+    if (!held && (!wait || !m_behind(m, w, m->nwaits))) {
+        m_apply(m, w, 1 + w->excl);
+        return 0;
+    }
+    if (!wait)
+        return -EAGAIN;
+    if (held && w->kind == 0 && m_reaches(m, w, w->owner, 0))
+        return -EDEADLK;
+    m->wait[m->nwaits++] = *w;
+    return MGR_LOCK_QUEUED;
+}
+
+static struct mgr_lock real(const struct model_wait *w)
+{
+    return (struct mgr_lock){.session = 1 + (uint64_t)w->owner % 3,
+                             .owner = 100 + (uint64_t)w->owner / 3,
+                             .start = (uint64_t)w->start,
+                             .end = w->end == BYTES ? MGR_LOCK_EOF : (uint64_t)w->end,
+                             .kind = (uint8_t)w->kind,
+                             .exclusive = w->excl != 0};
+}
+
+/* What the database would have. */
+static void take_changes(void)
+{
+    struct mgr_lock_change ch;
+    int i;
+
+    while (mgr_locks_change_next(t, &ch)) {
+        for (i = 0; i < nrows; i++)
+            if (row[i].ino == ch.ino && row[i].l.kind == ch.l.kind && row[i].l.session == ch.l.session &&
+                row[i].l.owner == ch.l.owner && row[i].l.start == ch.l.start)
+                break;
+        if (ch.add) {
+            assert_int_equal(i, nrows);
+            row[nrows++] = ch;
+        } else {
+            assert_true(i < nrows);
+            row[i] = row[--nrows];
+        }
+        assert_true(nrows < ROWS);
+    }
+}
+
+static void compare(void)
+{
+    uint8_t got[FILES][2][OWNERS][BYTES + 1];
+
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < nrows; i++) {
+        const struct mgr_lock *l = &row[i].l;
+        int o = (int)((l->owner - 100) * 3 + l->session - 1);
+
+        for (uint64_t b = l->start; b <= BYTES && b <= l->end; b++) {
+            assert_int_equal(got[row[i].ino - 1][l->kind][o][b], 0);
+            got[row[i].ino - 1][l->kind][o][b] = (uint8_t)(1 + l->exclusive);
+        }
+        for (int j = 0; j < nrows; j++) /* neighbours of one type are one */
+            assert_false(j != i && row[j].ino == row[i].ino && row[j].l.kind == l->kind && row[j].l.session == l->session &&
+                         row[j].l.owner == l->owner && row[j].l.exclusive == l->exclusive &&
+                         row[j].l.start == l->end + 1);
+    }
+    assert_memory_equal(got, now_.byte, sizeof got);
+    assert_int_equal(mgr_locks_held(t), nrows);
+    assert_int_equal(mgr_locks_waiting(t), now_.nwaits);
+}
+
+static void commit(void)
+{
+    struct mgr_lock_done d;
+
+    mgr_locks_commit(t);
+    for (int i = 0; mgr_locks_done_next(t, &d); i++) {
+        int j = 0;
+
+        while (j < nwant && want[j].ticket != d.ticket)
+            j++;
+        assert_true(j < nwant);
+        assert_int_equal(want[j].status, d.status);
+        want[j] = want[--nwant];
+    }
+    assert_int_equal(nwant, 0);
+    sure = now_;
+    memcpy(sure_row, row, sizeof row);
+    nsure_rows = nrows;
+}
+
+static void undo(void)
+{
+    mgr_locks_undo(t);
+    mgr_locks_clear(t);
+    now_ = sure;
+    memcpy(row, sure_row, sizeof row);
+    nrows = nsure_rows;
+    nwant = 0;
+    for (int i = 0; i < nrows; i++)
+        assert_int_equal(mgr_locks_load(t, row[i].ino, &row[i].l), 0);
+    mgr_locks_tick(t, now);
+    take_changes();
+    m_wake(&now_);
+}
+
+static void random_set(void)
+{
+    struct model_wait w = {.file = (int)rnd(FILES), .owner = (int)rnd(OWNERS), .kind = rnd(4) == 0, .start = (int)rnd(BYTES),
+                           .excl = (int)rnd(2), .ticket = ++tickets, .since = now};
+    bool wait = rnd(3) != 0;
+    struct mgr_lock l;
+    int want_rc;
+
+    for (int i = 0; i < now_.nwaits; i++)
+        if (now_.wait[i].owner == w.owner)
+            return; /* one thread */
+    w.end = rnd(5) == 0 ? BYTES : w.start + (int)rnd((uint32_t)(BYTES - w.start));
+    if (w.kind == 1) {
+        w.start = 0;
+        w.end = BYTES;
+    }
+    l = real(&w);
+    want_rc = m_set(&now_, &w, wait);
+    assert_int_equal(mgr_locks_set(t, (uint64_t)w.file + 1, &l, w.ticket, wait, now), want_rc);
+    m_wake(&now_);
+}
+
+static void random_unset(void)
+{
+    struct model_wait w = {.file = (int)rnd(FILES), .owner = (int)rnd(OWNERS), .kind = rnd(4) == 0, .start = (int)rnd(BYTES)};
+    struct mgr_lock l;
+
+    w.end = rnd(3) == 0 ? BYTES : w.start + (int)rnd((uint32_t)(BYTES - w.start));
+    if (rnd(3) == 0 || w.kind == 1) {
+        w.start = 0;
+        w.end = BYTES;
+    }
+    l = real(&w);
+    m_apply(&now_, &w, 0);
+    assert_int_equal(mgr_locks_unset(t, (uint64_t)w.file + 1, &l, now), 0);
+    m_wake(&now_);
+}
+
+static void random_cancel(void)
+{
+    int i = now_.nwaits ? (int)rnd((uint32_t)now_.nwaits) : 0;
+    struct model_wait w = now_.wait[i];
+
+    if (!now_.nwaits)
+        return;
+    m_remove_wait(&now_, i);
+    want[nwant].ticket = w.ticket;
+    want[nwant++].status = -EINTR;
+    m_wake(&now_);
+    assert_true(mgr_locks_cancel(t, real(&w).session, w.ticket, now));
+}
+
+static void random_end(void)
+{
+    uint64_t session = 1 + rnd(3);
+
+    for (int i = now_.nwaits; i-- > 0;)
+        if (real(&now_.wait[i]).session == session)
+            m_remove_wait(&now_, i);
+    for (int i = sure.nwaits; i-- > 0;) /* its connection stays gone, whatever becomes of the group */
+        if (real(&sure.wait[i]).session == session)
+            m_remove_wait(&sure, i);
+    for (int f = 0; f < FILES; f++)
+        for (int k = 0; k < 2; k++)
+            for (int o = (int)session - 1; o < OWNERS; o += 3)
+                memset(now_.byte[f][k][o], 0, BYTES + 1);
+    m_wake(&now_);
+    assert_int_equal(mgr_locks_end(t, session, now), 0);
+}
+
+static void run_seed(uint32_t s)
+{
+    seed = s;
+    memset(&now_, 0, sizeof now_);
+    sure = now_;
+    nrows = nsure_rows = nwant = 0;
+    for (int step = 0; step < 400; step++) {
+        switch (rnd(16)) {
+        case 0:
+            random_cancel();
+            break;
+        case 1:
+            if (rnd(4) == 0)
+                random_end();
+            break;
+        case 2:
+            commit(); /* time goes on between groups */
+            now += rnd(600);
+            mgr_locks_tick(t, now);
+            m_wake(&now_);
+            break;
+        case 3:
+            if (rnd(3) == 0)
+                undo();
+            break;
+        case 4:
+        case 5:
+        case 6:
+        case 7:
+            random_unset();
+            break;
+        default:
+            random_set();
+        }
+        take_changes();
+        compare();
+        if (rnd(2))
+            commit();
+    }
+}
+
+static void test_locks_random_against_a_model(void **state)
+{
+    const char *one = getenv("FP_SEED");
+
+    (void)state;
+    for (uint32_t s = one ? (uint32_t)atoi(one) : 1; s <= (one ? (uint32_t)atoi(one) : 400); s++) {
+        struct mgr_locks *mine = t;
+
+        t = mgr_locks_new();
+        if (getenv("FP_VERBOSE"))
+            fprintf(stderr, "FP_SEED=%u\n", s);
+        run_seed(s);
+        mgr_locks_free(t);
+        t = mine;
+    }
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_locks_exclude_and_share),
+        T(test_locks_tell_who_holds_it),
+        T(test_locks_grant_in_order_of_asking),
+        T(test_locks_readers_do_not_pass_a_writer),
+        T(test_locks_waiting_behind_a_waiter_has_an_end),
+        T(test_locks_an_upgrade_does_not_wait_behind_who_waits_for_it),
+        T(test_locks_cycle_of_two),
+        T(test_locks_cycle_of_three_over_sessions),
+        T(test_locks_both_upgrade),
+        T(test_locks_cycle_that_a_grant_closes),
+        T(test_locks_flock_converts_without_a_deadlock),
+        T(test_locks_of_a_file_being_closed_are_waited_for),
+        T(test_locks_wait_is_cancelled),
+        T(test_locks_the_same_request_again),
+        T(test_locks_end_of_a_session),
+        T(test_locks_hello_keeps_what_it_says),
+        T(test_locks_right_to_append_is_called_back),
+        T(test_locks_limits),
+        T(test_locks_random_against_a_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
