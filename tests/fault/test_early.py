@@ -4,6 +4,7 @@ A mount that is alone in its store answers these from what it knows of directori
 which of them were: they come at once.
 """
 
+import contextlib
 import errno
 import os
 import signal
@@ -16,8 +17,8 @@ import pytest
 
 from harness.daemons import SLOW, is_mounted, unmount, wait_until
 
-AT_ONCE_S = 1.0 * SLOW
 STOPPED_S = 1.5
+TOLD = 128  # that many changes may be under way with their programs told (LATE_FROM in client/early.c)
 
 # Each process makes file after file, and removes each second but the last ones: "closed N" and "removed N" in its journal follow the calls.
 STORM = """
@@ -56,7 +57,25 @@ for i in range(10 ** 9):
         pass
 """
 
-# Says what it is about to do, until a call that waits is interrupted.
+# Says what it is about to do, until a call that waits is interrupted. From a descriptor: for a path the manager is asked, again and again, where it begins.
+CROWD = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+at, remove, fds = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY), sys.argv[2] == "unlink", []
+print("runs", flush=True)
+sys.stdin.readline()
+try:
+    for i in range(300):
+        print(i, flush=True)
+        if remove:
+            os.unlink(f"{i}", dir_fd=at)
+        else:
+            fds.append(os.open(f"{i}", os.O_WRONLY | os.O_CREAT, dir_fd=at))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
 class Storm:
     def __init__(self, store, path, count=10 ** 9):
         self.journals = [os.path.join(store.dir, f"storm-{rank}") for rank in range(RANKS)]
@@ -123,27 +142,41 @@ def known(store):
     """A directory that the only mount of the store has made."""
     path = store.mounts[0].at("dir")
     os.mkdir(path)
-    wait_until("files to be made early", 10 * SLOW, lambda: is_early(store, path), 0.2)
+    wait_early(store, path)
     return path
 
 
-def is_early(store, path):
-    """Is a file there at once although the manager is stopped? Another name each time: one that the manager has been asked for is never made early."""
-    probe = f"{path}/probe-{time.monotonic_ns()}"
-    with Stopped(store.manager) as stopped:
-        began = time.monotonic()
-        fd = os.open(probe, os.O_WRONLY | os.O_CREAT)
-        early = time.monotonic() - began < stopped.seconds / 2
-    os.close(fd)
-    os.unlink(probe)
-    return early
+def session_store(new_store, timeout):
+    """A store whose manager forgets a dead mount after that time, its only mount, and a directory that this has made."""
+    store = new_store()
+    store.start_manager(f"--session-timeout={timeout}")
+    store.add_benefactor()
+    first = store.add_mount()
+    os.mkdir(first.at("dir"))
+    return store, first, first.at("dir")
 
 
-def started(store, path, *args):
-    """A program that begins with what it does by a newline, and its first calls are answered early."""
+@contextlib.contextmanager
+def stopped_early(store, path, seconds=STOPPED_S):
+    """The manager is stopped, and of all changes one is under way that was told early: a file in path. That keeps the right to answer early while the manager
+    is stopped, whatever else this machine is busy with."""
+    with contextlib.ExitStack() as stack:
+        def probed():
+            probe = stack.enter_context(Probed(store.manager, path, seconds))
+            return probe if probe.early else stack.close()
+
+        yield wait_until("files to be made early", 10 * SLOW, probed, 0.2)
+
+
+def wait_early(store, path):
+    with stopped_early(store, path):
+        pass
+
+
+def started(*args):
+    """A program that begins with what it does by a newline."""
     p = subprocess.Popen([sys.executable, "-c", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert p.stdout.readline() == "runs\n"
-    wait_until("files to be made early", 10 * SLOW, lambda: is_early(store, path), 0.2)
     return p
 
 
@@ -159,17 +192,51 @@ class Stopped:
         self.daemon, self.seconds = daemon, seconds
 
     def __enter__(self):
-        self.daemon.send(signal.SIGSTOP)
-        self.timer = threading.Timer(self.seconds, self.daemon.send, [signal.SIGCONT])
-        self.timer.start()
-        self.began = time.monotonic()
+        self.daemon.freeze()
+        self.begin(self.seconds)
         return self
+
+    def begin(self, seconds):
+        self.began = time.monotonic()
+        self.timer = threading.Timer(seconds, self.daemon.send, [signal.SIGCONT])
+        self.timer.start()
+
+    def cancel(self):
+        self.timer.cancel()
+        self.timer.join()
 
     def over(self):
         return time.monotonic() - self.began > self.seconds * 0.9
 
     def __exit__(self, *_):
-        self.timer.join()
+        self.cancel()
+        self.daemon.send(signal.SIGCONT)
+
+
+class Probed(Stopped):
+    """The manager stopped, and a file made that may have been early. Another name each time: one that the manager has been asked for is never made early."""
+
+    def __init__(self, manager, path, seconds):
+        super().__init__(manager, seconds)
+        self.path, self.name = path, f"probe-{time.monotonic_ns()}"
+
+    def __enter__(self):
+        self.at = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(self.at)  # what was told before has been answered: it would be under way too
+        self.daemon.freeze()
+        self.begin(STOPPED_S)
+        self.fd = os.open(self.name, os.O_WRONLY | os.O_CREAT, dir_fd=self.at)
+        self.cancel()
+        self.early = time.monotonic() - self.began < STOPPED_S
+        if self.early:
+            self.begin(self.seconds)
+        return self
+
+    def __exit__(self, *_):
+        super().__exit__()
+        os.close(self.fd)
+        os.unlink(self.name, dir_fd=self.at)
+        os.close(self.at)
 
 
 @pytest.mark.short
@@ -267,6 +334,32 @@ def test_directory_that_was_looked_at_before_an_unlink_is_not_seen_as_before(sto
     assert min(newer) >= 0, f"its time is {-min(newer) / 1e6:.1f} ms before the removal"
 
 
+@pytest.mark.parametrize("call", ["create", "unlink"])
+@pytest.mark.limit(90)
+def test_call_that_waits_behind_too_many_is_interrupted(store, known, call):
+    if call == "unlink":
+        with stopped_early(store, known) as stopped:  # which ends while one of these waits
+            fds = [os.open(f"{i}", os.O_WRONLY | os.O_CREAT, dir_fd=stopped.at) for i in range(300)]
+        for fd in fds:
+            os.close(fd)
+    crowd = started(CROWD, known, call)
+    try:
+        with stopped_early(store, known, 4 * SLOW) as stopped:
+            go(crowd)
+            assert [int(crowd.stdout.readline()) for _ in range(TOLD)] == list(range(TOLD)) and not stopped.over()
+            time.sleep(0.5)
+            crowd.send_signal(signal.SIGINT)
+            assert crowd.stdout.readline() == "interrupted\n"
+            assert not stopped.over()
+        assert crowd.wait(20) == 0
+    finally:
+        crowd.kill()
+        crowd.wait(20)
+    # What was told is so; the one that was interrupted may be done or not. It is the last of TOLD, as there is the one of stopped_early.
+    there = {int(n) for n in os.listdir(known)} - {TOLD - 1}
+    assert there == set(range(TOLD - 1) if call == "create" else range(TOLD, 300))
+
+
 @pytest.mark.limit(60)
 def test_open_file_that_was_removed_early_keeps_its_data(store, known):
     fd = os.open(f"{known}/a", os.O_RDWR | os.O_CREAT)
@@ -358,7 +451,8 @@ def test_second_mount_in_a_storm_sees_all_that_was_closed(store, known, storm):
 @pytest.mark.limit(90)
 def test_second_mount_waits_for_what_the_first_has_told_its_programs(store, known):
     first = store.mounts[0]
-    holder = started(store, known, HOLD, known)
+    holder = started(HOLD, known)
+    wait_early(store, known)
     with Stopped(store.manager, 1 * SLOW):
         go(holder)
         assert holder.stdout.readline() == "made\n"
@@ -377,12 +471,7 @@ def test_second_mount_waits_for_what_the_first_has_told_its_programs(store, know
 
 @pytest.mark.limit(60)
 def test_second_mount_waits_for_a_dead_one_until_its_session_has_expired(new_store, storm):
-    store = new_store()
-    store.start_manager("--session-timeout=9s")
-    store.add_benefactor()
-    first = store.add_mount()
-    path = first.at("dir")
-    os.mkdir(path)
+    store, first, path = session_store(new_store, "9s")
     work = storm(store, path)
     work.ready(500)
     first.kill()
@@ -398,13 +487,8 @@ def test_second_mount_waits_for_a_dead_one_until_its_session_has_expired(new_sto
 @pytest.mark.limit(90)
 def test_second_mount_does_not_wait_for_one_that_only_looks(new_store, end):
     """Looking does not keep the right to answer early, so nothing that a program was told can be missing."""
-    store = new_store()
-    store.start_manager("--session-timeout=1h")
-    store.add_benefactor()
-    first = store.add_mount()
-    known = first.at("dir")
-    os.mkdir(known)
-    wait_until("files to be made early", 10 * SLOW, lambda: is_early(store, known), 0.2)
+    store, first, known = session_store(new_store, "1h")
+    wait_early(store, known)
     for i in range(10):
         os.close(os.open(f"{known}/{i}", os.O_WRONLY | os.O_CREAT))
     looker = subprocess.Popen([sys.executable, "-c", LOOK, known], stderr=subprocess.DEVNULL)
