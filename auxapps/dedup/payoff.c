@@ -12,13 +12,22 @@
 
 void payoff_init(struct payoff *p, double least)
 {
-	*p = (struct payoff){ .least = least, .on = true };
+	*p = (struct payoff){ .least = least, .on = true, .versions = PAYOFF_VERSIONS };
 }
 
-bool payoff_wants(const struct payoff *p, uint64_t file_off, uint8_t generation)
+bool payoff_wants(struct payoff *p, uint64_t file_off, uint8_t generation)
 {
-	if (p->on || generation % PAYOFF_VERSIONS < 2)
+	unsigned turn = generation % p->versions;
+
+	if (p->on)
 		return true;
+	if (turn == 1 || turn == 2)
+		return p->whole = true;
+	if (p->whole && turn != 0) { /* 0: a file that is a version behind others */
+		p->whole = false;
+		if (p->versions < PAYOFF_VERSIONS_MAX)
+			p->versions *= 2;
+	}
 	return file_off / PAYOFF_SAMPLE_STEP_BYTES % PAYOFF_SAMPLE == 0;
 }
 
@@ -30,6 +39,8 @@ double payoff_share(const struct payoff *p)
 static enum payoff_change change(struct payoff *p, bool on)
 {
 	p->on = on;
+	p->whole = false;
+	p->versions = PAYOFF_VERSIONS;
 	p->compared_bytes = p->same_bytes = 0;
 	return on ? PAYOFF_TURNED_ON : PAYOFF_TURNED_OFF;
 }

@@ -540,6 +540,43 @@ static void test_it_turns_itself_on_again_for_what_moves(void **state)
 	free(data);
 }
 
+/* One window of each version after the other, when it is off: those looked at of a version. */
+static unsigned looked_at(struct payoff *p, unsigned version, unsigned windows)
+{
+	unsigned n = 0;
+
+	for (unsigned w = 0; w < windows; w++)
+		n += payoff_wants(p, (uint64_t)w * PAYOFF_SAMPLE_STEP_BYTES, (uint8_t)version);
+	return n;
+}
+
+static void test_off_it_looks_ever_more_rarely_and_at_pairs(void **state)
+{
+	unsigned pairs = 0, windows = 0;
+	struct payoff p;
+
+	(void)state;
+	payoff_init(&p, 0.02);
+	assert_int_equal(payoff_note(&p, 64 << 20, 0), PAYOFF_TURNED_OFF);
+	for (unsigned v = 0; v < 256; v++) {
+		unsigned n = looked_at(&p, v, 32);
+
+		windows += n;
+		if (n < 32)
+			continue;
+		assert_int_not_equal(v, 0); /* a file without an earlier version: nothing could be found */
+		assert_int_equal(looked_at(&p, ++v, 32), 32); /* two that follow each other: else nothing is found of what moves */
+		windows += 32;
+		pairs++;
+	}
+	assert_in_range(pairs, 4, 6);
+	assert_true(windows < 256 * 32 / 9);
+	assert_int_equal(payoff_note(&p, 16 << 20, 16 << 20), PAYOFF_TURNED_ON);
+	assert_int_equal(looked_at(&p, 5, 32), 32);
+	assert_int_equal(payoff_note(&p, 1 << 30, 0), PAYOFF_TURNED_OFF);
+	assert_int_equal(looked_at(&p, 17, 32), 32); /* often again */
+}
+
 static size_t resident_bytes(void)
 {
 	unsigned long all, resident = 0;
@@ -672,6 +709,7 @@ int main(void)
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_it_turns_itself_off_and_on_again),
 		cmocka_unit_test(test_it_turns_itself_on_again_for_what_moves),
+		cmocka_unit_test(test_off_it_looks_ever_more_rarely_and_at_pairs),
 		cmocka_unit_test(test_memory_bounds_all_files_together),
 		cmocka_unit_test(test_useless_versions_make_room),
 		cmocka_unit_test(test_a_bad_option_is_refused),
