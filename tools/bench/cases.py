@@ -25,12 +25,16 @@ def case(*names):
 
 
 class Result:
-    """ours and ref: one figure per run. goal: ("ratio", x), ("least", x), ("most", x) or None: report."""
+    """ours and ref: one figure per run. goal: ("ratio", x), ("least", x), ("most", x) or None: report.
 
-    def __init__(self, name, unit, ours, ref, goal, ref_name, extra=None):
+    paired: the runs of both took turns; the ratio is the median of those of each pair, so that what slows a machine for seconds is in both or in
+    a few pairs."""
+
+    def __init__(self, name, unit, ours, ref, goal, ref_name, extra=None, paired=False):
         self.name, self.unit, self.goal, self.ref_name = name, unit, goal, ref_name
         self.ours, self.ref = list(ours), list(ref)
         self.extra = extra or {}
+        self.pair_ratios = [x / y for x, y in zip(self.ours, self.ref)] if paired else []
 
     @property
     def value(self):
@@ -42,6 +46,8 @@ class Result:
 
     @property
     def ratio(self):
+        if self.pair_ratios:
+            return statistics.median(self.pair_ratios)
         return self.value / self.ref_value if self.ref and self.ref_value else None
 
     @property
@@ -56,12 +62,21 @@ class Result:
     def as_json(self):
         def short(x):
             return None if x is None else float(f"{x:.6g}")
+
+        def spread(name, figures):
+            """The half in the middle lies between these."""
+            if len(figures) < 4:
+                return {}
+            low, _, high = statistics.quantiles(figures, n=4)
+            return {f"{name}_p25": short(low), f"{name}_p75": short(high)}
+
         return {
             "name": self.name, "unit": self.unit, "ours": short(self.value), "ref": short(self.ref_value),
             "ratio": short(self.ratio), "runs": len(self.ours), "min": short(min(self.ours)),
             "max": short(max(self.ours)), "ref_min": short(min(self.ref, default=None)),
             "ref_max": short(max(self.ref, default=None)), "ref_name": self.ref_name,
             "target": None if not self.goal else {"kind": self.goal[0], "value": self.goal[1]}, "pass": self.passed,
+            **spread("ours", self.ours), **spread("ref", self.ref), **spread("ratio", self.pair_ratios),
             "ours_runs": [short(x) for x in self.ours], "ref_runs": [short(x) for x in self.ref], **self.extra,
         }
 

@@ -4,8 +4,12 @@ The application is appbench. With `hold` it has all its data in the mount before
 that what is measured is the service cores alone: on two cores an application that writes meanwhile takes
 a part of what is measured, and is often the slower of both. Data is unique, and dedup may not turn
 itself off (pays=0%): what it costs where it finds nothing is the most it can cost.
+
+What is compared takes turns by the second: two mounts of one store, and one application that writes to one and to the other. Before each turn as
+much memory as it will need is taken and let go (`spare`), for the sake of virtual machines.
 """
 
+import contextlib
 import json
 import os
 import statistics
@@ -31,47 +35,42 @@ def on_service_core(*more):
 
 
 def run_json(argv):
-    r = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
     if r.returncode != 0:
         raise BenchError(r.stderr.strip() or f"{os.path.basename(argv[0])}: exit {r.returncode}")
-    return json.loads(r.stdout)
+    return [json.loads(line) for line in r.stdout.splitlines()]
 
 
 class Side:
-    """An application on one store, whose mount may change between runs."""
+    """An application on one store, which has one mount or two (beside)."""
 
     def __init__(self, env, store, name):
         self.env, self.store, self.name = env, store, name
-        self.free = store.free_bytes()
         self.seed = 0
-        self.last = None
 
-    def mount(self, args, app_core=True):
+    def mount(self, args, beside=None, app_core=True):
         """app_core: the application's core is set aside for it and what serves its calls; the rest stays off the service core."""
         self.store.mount_again(args)
+        if beside is not None:
+            self.store.mount_beside(beside)
         if app_core:
             self.store.keep_off(service_core())
 
-    def run(self, profile=False, warm=False, version=False, **args):
-        """version: it is the next one of a file, whose last one is there until this one is written. warm: a write of as much just before, that is not measured. A virtual machine gives memory that is free for seconds back to its host, and
-        then the memory back end measures how it gets it again."""
+    def run(self, profile=False, **args):
+        """Figures of each file that was written: those on the mount, and those on the one beside it."""
         self.seed += 1
-        path = os.path.join(self.store.mnt, f"v_{self.seed:04}" if version else "f")
-        if warm:
-            self.run(**{k: v for k, v in args.items() if k in ("size", "content")})
-        argv = [self.env.app("appbench"), f"--path={path}", f"--cpu={APP_CORE}", f"--seed={self.seed}"]
-        argv += [f"--{k}" if v is True else f"--{k}={v}" for k, v in args.items()]
-        if profile:
-            with self.env.profile(self.store, self.name):
-                r = run_json(argv)
-        else:
-            r = run_json(argv)
-        old, self.last = (self.last, path) if version else (path, self.last)
-        if old:
-            os.unlink(old)
-        if not version:
-            self.store.settle(self.free)
-        return r
+        args.setdefault("spare", args["size"] + self.env.pool)
+        paths = [os.path.join(self.store.mnt, f"here{self.seed}")]
+        if self.store.beside:
+            paths.append(os.path.join(self.store.mnt_beside, f"beside{self.seed}"))
+        argv = [self.env.app("appbench"), f"--cpu={APP_CORE}", f"--seed={self.seed}", *(f"--path={p}" for p in paths)]
+        argv += [f"--{k}" if v is True else f"--{k}={v}" for k, v in args.items() if v is not False]
+        with self.env.profile(self.store, self.name) if profile else contextlib.nullcontext():
+            runs = run_json(argv)
+        return [[r for r in runs if r["path"] == i] for i in range(len(paths))]
+
+    def run_one(self, **args):
+        return self.run(**args)[0][0]
 
     def is_on(self):
         time.sleep(1.5)
@@ -87,6 +86,11 @@ class Side:
 def aux_store(env, backend="memory"):
     """Room for the largest of these benchmarks in the pool."""
     return env.store(backend=backend, pool=5 * env.pool, size=16 * env.pool)
+
+
+def samples(env):
+    """They are short: so there are more of them."""
+    return 2 * env.runs - 1
 
 
 def worked(r):
@@ -110,13 +114,19 @@ def sha1_unique(env, name, backend, goal):
     with aux_store(env, backend) as store:
         side = Side(env, store, name)
         side.mount(on_service_core(DEDUP))
-        args = {"size": 4 * env.pool, "hold": True, "fsync": True, "warm": True}
-        a, b = alternate(env.runs, lambda i: worked(side.run(profile=True, **args)), lambda i: openssl_sha1(service_core()))
+        args = {"size": 4 * env.pool, "hold": True, "fsync": True}
+        side.run(**args)
+        a, b = alternate(samples(env), lambda i: worked(side.run_one(profile=True, **args)), lambda i: openssl_sha1(service_core()))
         stage = side.busy("dedup")["mibs"]
         side.mount(on_service_core())
-        plain = worked(side.run(**args))
+        side.run(**args)
+        plain = [worked(r) for r in side.run(rounds=3, **args)[0]]
+        store.pool = env.pool
+        side.mount(on_service_core(DEDUP))
+        through = [r["bytes"] / (r["write_s"] + r["work_s"]) / MIB for r in side.run(size=8 * env.pool, fsync=True, rounds=5)[0]]
         yield Result(name, "MiB/s", a, b, goal, "openssl speed sha1",
-                     {"stage_alone": round(stage), "store_alone": round(plain)})
+                     {"stage_alone": round(stage), "store_alone": round(statistics.median(plain)),
+                      "while_writing": round(statistics.median(through)), "while_writing_runs": [round(x) for x in through]}, paired=True)
 
 
 @case("dedup-sha1-unique")
@@ -134,35 +144,45 @@ def dedup_sha1_dir(env):
 def dedup_visible(env):
     with aux_store(env) as store:
         side = Side(env, store, "dedup-visible")
+        side.mount(on_service_core(DEDUP), beside=on_service_core())
         size, closing = 2 * env.pool, {}
 
-        def one(args, compute_ms):
-            side.mount(on_service_core(*args))
-            r = side.run(size=size, compute=compute_ms, warm=True)
-            return size / (r["write_s"] + r["close_s"]) / MIB
+        def seen(runs):
+            return [r["bytes"] / (r["write_s"] + r["close_s"]) / MIB for r in runs]
 
-        a, b = alternate(env.runs, lambda i: one([DEDUP], 500), lambda i: one([], 500))
-        for key, args in (("dedup_close_at_once", [DEDUP]), ("plain_close_at_once", [])):
-            closing[key] = round(statistics.median(one(args, 0) for _ in range(min(env.runs, 3))))
-        yield Result("dedup-visible", "MiB/s", a, b, ("ratio", 0.95), "the same, no aux-app", closing)
+        side.run(size=size)
+        a, b = side.run(profile=True, size=size, compute=400, rounds=samples(env))
+        for key, runs in zip(("dedup_close_at_once", "plain_close_at_once"), side.run(size=size, rounds=3)):
+            closing[key] = round(statistics.median(seen(runs)))
+        yield Result("dedup-visible", "MiB/s", seen(a), seen(b), ("ratio", 0.95), "the same, no aux-app", closing, paired=True)
 
 
 @case("dedup-off")
 def dedup_off(env):
     """Unique versions of one file, when dedup has seen enough of them: all that it goes on to sample, in a round of 16 versions."""
-    args = {"size": 2 * env.pool, "hold": True, "fsync": True, "version": True}
-    rates = {}
-    with aux_store(env) as store:
-        side = Side(env, store, "dedup-off")
-        for name, app in (("on", [DEDUP]), ("off", ["--auxapp=dedup"]), ("none", [])):
-            side.mount(on_service_core(*app))
-            for _ in range(3):
-                side.run(**args)
-            if app and side.is_on() != (name == "on"):
-                raise BenchError(f"dedup is not {name}")
-            runs = [side.run(**args) for _ in range(16)]
-            rates[name] = sum(r["bytes"] for r in runs) / sum(r["work_s"] for r in runs) / MIB
-        yield Result("dedup-off", "MiB/s", [rates["off"]], [rates["none"]], None, "no aux-app", {"kept_on": round(rates["on"])})
+    args = {"size": 2 * env.pool, "hold": True, "fsync": True, "keep": True}
+
+    def compare(app, on):
+        """In 16 versions: the speed with it, without."""
+        with aux_store(env) as store:
+            side = Side(env, store, "dedup-off")
+            side.mount(on_service_core(app), beside=on_service_core())
+            side.run(rounds=4, **args)
+            if side.is_on() != on:
+                raise BenchError(f"dedup is {'off' if on else 'on'}")
+            return side.run(profile=not on, rounds=16, **args)
+
+    def median(runs):
+        return statistics.median(worked(r) for r in runs)
+
+    off, none = compare("--auxapp=dedup", False)
+    on, none_too = compare(DEDUP, True)
+    whole, sampled = off[1:3], off[:1] + off[3:]
+    rate = len(off) / (len(whole) / median(whole) + len(sampled) / median(sampled))
+    yield Result("dedup-off", "MiB/s", [rate], [median(none)], None, "no aux-app",
+                 {"sampled_ratio": round(median(sampled) / median(none), 3), "whole_ratio": round(median(whole) / median(none), 3),
+                  "versions": [round(worked(r)) for r in off], "versions_without": [round(worked(r)) for r in none],
+                  "kept_on": round(median(on)), "kept_on_ratio": round(median(on) / median(none_too), 3)})
 
 
 @case("cdc")
@@ -170,7 +190,7 @@ def cdc(env):
     rates = {}
     for _ in range(env.runs):
         for path in range(4):
-            r = run_json(["taskset", "-c", str(service_core()), env.app("cdcbench"), str(path)])
+            r = run_json(["taskset", "-c", str(service_core()), env.app("cdcbench"), str(path)])[0]
             if path == 0:
                 rates.setdefault("in use", []).append(r["bytes"] / r["seconds"] / 1e6)
             rates.setdefault(r["path"], []).append(r["bytes"] / r["seconds"] / 1e6)
@@ -183,25 +203,22 @@ def cdc(env):
 
 @case("aux-2cores")
 def aux_2cores(env):
-    core = service_core()
     chain = [DEDUP, "--auxapp=compress cores=1-2"]
     with aux_store(env) as store:
         side = Side(env, store, "aux-2cores")
-
-        def one(cores):
-            side.mount([f"--cores={cores}", *chain], app_core=False)
-            return worked(side.run(profile=cores != str(core), size=4 * env.pool, hold=True, fsync=True, warm=True, content="floats"))
-
-        a, b = alternate(env.runs, lambda i: one(f"{APP_CORE},{core}"), lambda i: one(f"{core}"))
+        side.mount([f"--cores={APP_CORE},{service_core()}", *chain], beside=on_service_core(*chain), app_core=False)
+        args = {"size": 2 * env.pool, "hold": True, "fsync": True, "content": "floats"}
+        side.run(**args)
+        two, one = side.run(profile=True, rounds=samples(env), **args)
         stages = {f"{name}_alone": round(side.busy(name)["mibs"]) for name in ("dedup", "compress")}
-        yield Result("aux-2cores", "MiB/s", a, b, ("ratio", 1.6), "one service core", stages)
+        yield Result("aux-2cores", "MiB/s", [worked(r) for r in two], [worked(r) for r in one], ("ratio", 1.6), "one service core", stages, paired=True)
 
 
 @case("perturbation")
 def perturbation(env):
     with aux_store(env) as store:
         side = Side(env, store, "perturbation")
-        args = {"size": 4 * env.pool, "hold": True, "warm": True, "compute": 60}
+        args = {"size": 4 * env.pool, "hold": True, "compute": 60}
         while_running = {True: [], False: []}
 
         def slowed(pinned):
@@ -209,7 +226,7 @@ def perturbation(env):
             for d in store.daemons():
                 if d is not store.mount:  # on other nodes, where there are any
                     d.run_on({service_core()} if pinned else set(range(os.cpu_count())))
-            r = side.run(**args)
+            r = side.run_one(**args)
             if pinned and r["wait_s"] < 0.005:
                 raise BenchError("the pipeline had ended before the computing: --pool is too small")
             while_running[pinned].append(100 * (1 - r["busy_cpu_rate"] / r["idle_cpu_rate"]))
@@ -226,7 +243,9 @@ def compress_floats(env):
     with aux_store(env) as store:
         side = Side(env, store, "compress-floats")
         side.mount(on_service_core("--auxapp=compress"))
-        a = [worked(side.run(profile=True, size=2 * env.pool, hold=True, fsync=True, warm=True, content="floats")) for _ in range(env.runs)]
+        args = {"size": 2 * env.pool, "hold": True, "fsync": True, "content": "floats"}
+        side.run(**args)
+        a = [worked(r) for r in side.run(profile=True, rounds=samples(env), **args)[0]]
         busy = side.busy("compress")
         yield Result("compress-floats", "MiB/s", a, [], None, "",
                      {"ratio_in_out": round(busy["in"] / max(busy["out"], 1), 3), "stage_alone": round(busy["mibs"])})

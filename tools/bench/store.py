@@ -144,8 +144,9 @@ class Store:
         self.mount_args = list(mount_args)
         self.nice = nice
         self.mnt = os.path.join(root, "mnt")
+        self.mnt_beside = os.path.join(root, "mnt2")
         self.key = os.path.join(root, "key")
-        self.manager = self.mount = None
+        self.manager = self.mount = self.beside = None
         self.benefactors = []
 
     def __enter__(self):
@@ -195,25 +196,43 @@ class Store:
             f"--dir={self.path('mgr')}", "--listen=127.0.0.1:0", f"--chunk-size={self.chunk_size // 1024}KiB"])
         self.manager.wait_ready()
 
-    def mount_start(self):
-        self.mount = self.start("fp-mount", 0, [
-            f"--manager={self.manager.ready}", f"--pool={self.pool // MIB}MiB", "--foreground", *self.mount_args, self.mnt])
-        self.mount.wait_ready()
-        if not is_mounted(self.mnt):
-            raise BenchError(f"fp-mount says ready, but nothing is mounted on {self.mnt}")
+    def start_mount(self, number, mnt, args):
+        os.makedirs(mnt, exist_ok=True)
+        mount = self.start("fp-mount", number, [
+            f"--manager={self.manager.ready}", f"--pool={self.pool // MIB}MiB", "--foreground", *args, mnt])
+        try:
+            mount.wait_ready()
+        except BenchError:
+            mount.stop()
+            raise
+        if not is_mounted(mnt):
+            mount.stop()
+            raise BenchError(f"fp-mount says ready, but nothing is mounted on {mnt}")
+        return mount
 
-    def mount_stop(self):
-        if is_mounted(self.mnt):
-            subprocess.run(["fusermount3", "-u", self.mnt], stderr=subprocess.DEVNULL, check=False)
-        if self.mount:
+    @staticmethod
+    def stop_mount(mount, mnt):
+        if is_mounted(mnt):
+            subprocess.run(["fusermount3", "-u", mnt], stderr=subprocess.DEVNULL, check=False)
+        if mount:
             try:
-                self.mount.proc.wait(STOP_S)
+                mount.proc.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 pass
-            self.mount.stop()
-            self.mount = None
-        if is_mounted(self.mnt):
-            subprocess.run(["fusermount3", "-uz", self.mnt], stderr=subprocess.DEVNULL, check=False)
+            mount.stop()
+        if is_mounted(mnt):
+            subprocess.run(["fusermount3", "-uz", mnt], stderr=subprocess.DEVNULL, check=False)
+
+    def mount_start(self):
+        self.mount = self.start_mount(0, self.mnt, self.mount_args)
+
+    def mount_stop(self):
+        self.stop_mount(self.mount, self.mnt)
+        self.mount = None
+
+    def mount_beside(self, args):
+        """A second mount of the store, on mnt_beside: what is compared can take turns without a remount."""
+        self.beside = self.start_mount(2, self.mnt_beside, args)
 
     def mount_again(self, args):
         """The mount with other options, unless it has them already."""
@@ -230,14 +249,16 @@ class Store:
                     os.sched_setaffinity(int(tid), set(range(os.cpu_count())) - {core})
 
     def auxapps(self):
-        """What fpctl auxapps knows, by name. Figures are up to a second old."""
+        """What fpctl auxapps knows of those of the mount (not of the one beside it), by name. Figures are up to a second old."""
         r = subprocess.run([self.program("fpctl"), "auxapps", "--json", f"--manager={self.manager.ready}", f"--key={self.key}"],
                            capture_output=True, text=True, timeout=20, check=False)
         if r.returncode != 0:
             raise BenchError(f"fpctl auxapps: {r.stderr.strip()}")
-        return {a["name"]: a for a in json.loads(r.stdout)["auxapps"]}
+        return {a["name"]: a for a in json.loads(r.stdout)["auxapps"] if a["mountpoint"] == self.mnt}
 
     def down(self):
+        self.stop_mount(self.beside, self.mnt_beside)
+        self.beside = None
         self.mount_stop()
         for b in self.benefactors:
             b.stop()
@@ -247,7 +268,7 @@ class Store:
             self.manager = None
 
     def daemons(self):
-        return [d for d in [self.manager, *self.benefactors, self.mount] if d]
+        return [d for d in [self.manager, *self.benefactors, self.mount, self.beside] if d]
 
     def cpu_s(self):
         return {d.name: d.cpu_s() for d in self.daemons()}
