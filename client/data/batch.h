@@ -20,7 +20,7 @@ struct cl_batch {
 	bool one_window;               /* in each request: the manager has refused one of several */
 	bool anyway;                   /* chunks that slices name may be away */
 	bool refers;                   /* slices name chunks that others may have stored */
-	int rc;                        /* inode->lock, these four: how it ended (publish.c) */
+	int rc;                        /* inode->lock, these four: how it ended (commit.c) */
 	bool done;
 	bool late;                     /* --manager-timeout is over */
 	bool left;                     /* nobody waits: the answer frees the batch */

@@ -179,7 +179,9 @@ int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t
 /* For a sync of everything: an error is returned, but stays the file's, whose user has to be told of it. */
 int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms);
 int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
-/* inode->lock held: wait until no other thread talks to the manager about the map, then be that thread. -EIO after the deadline. */
+/* commit.c; inode->lock held, released meanwhile: tell the manager what is stored. */
+int cl_commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms);
+/* map.c; inode->lock held: wait until no other thread talks to the manager about the map, then be that thread. -EIO after the deadline. */
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
 void cl_map_end(struct cl_file *f);
 
