@@ -29,8 +29,11 @@ struct cl_handle {
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
 	uint64_t aux_serial;           /* aux/aux.h: constant after the open; 0 without aux-apps */
-	struct cl_handle *late_next;   /* data/late.c */
+	struct cl_handle *late_next;   /* data/late.c: it was released, and waits for its end */
 	void (*late_end)(struct cl_mount *m, struct cl_handle *h);
+	uint64_t late_again_ms;        /* data/release.c: the next try … */
+	uint64_t late_by_ms;           /* … and the time of the last; 0: none has failed */
+	bool late_anyway;              /* … which was it */
 };
 
 /* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
@@ -74,8 +77,8 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 /*
  * h is released, then end(m, h) called, which frees it. What the last handle leaves unpublished is published before; of an unlinked file (nlink 0) it is dropped.
- * While some of that is on its way to the store the handle stays, and end is called later, on a thread of data/; or never, if the mount ends before: h is then
- * one that was left open. Any thread but the core loop.
+ * Nobody waits for that: the handle stays, and end is called later, on a thread of data/; or never, if the mount ends before: h is then one that was left open.
+ * Any thread but the core loop.
  */
 void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
 /* The mount ends: from deadline_ms on nobody waits for what is being stored. Any thread. */

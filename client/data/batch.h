@@ -24,6 +24,7 @@ struct cl_batch {
 	bool done;
 	bool late;                     /* --manager-timeout is over */
 	bool left;                     /* nobody waits: the answer frees the batch */
+	bool unwaited;                 /* … from the beginning: constant */
 	size_t nbufs;
 	struct cl_wbuf *buf[CL_COMMIT_BUFS_MAX];
 	struct cl_win *win[CL_COMMIT_BUFS_MAX];

@@ -1,6 +1,6 @@
 /*
- * The commits of a file: what is stored is told to the manager with MSG_COMMIT, by who publishes (publish.c), on the thread of that one. The answers come on
- * the core loop.
+ * The commits of a file: what is stored is told to the manager with MSG_COMMIT, by who publishes (publish.c), who waits for the answer, or by the last handle
+ * (release.c), which does not. The answers come on the core loop.
  *
  * One request names as many buffers as fit (batch.c). What the manager does with them decides what becomes of each: it is known to the manager and gone from
  * here, refused and told as lost, or still here, to be tried again.
@@ -49,6 +49,7 @@ static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp
 /* inode->lock held: the manager has these. */
 static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitReply *r)
 {
+	f->late_rc = 0;
 	cl_map_changed(f, r);
 	if (r->n_bad_chunks > 0)
 		bad_references(f, t, r);
@@ -100,18 +101,18 @@ static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
 	t->one_window = true;
 }
 
-/* inode->lock held. True: the buffers are there as before. */
-static bool not_committed(struct cl_file *f, struct cl_batch *t, int rc)
+/* inode->lock held: but for what is refused, the buffers are there as before. */
+static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
 	if (rc == -EFBIG) {
 		too_many_pieces(f, t);
-		return true;
+		return;
 	}
 	if (rc == FP_EAWAY || (rc == -EINVAL && !t->one_window)) {
 		for (size_t i = 0; i < t->nbufs; i++)
 			t->buf[i]->committing = false;
 		t->one_window |= rc == -EINVAL; /* one that is wrong shall not take the others with it */
-		return true;
+		return;
 	}
 	for (size_t i = 0; i < t->nbufs; i++) {
 		t->buf[i]->committing = false;
@@ -123,24 +124,33 @@ static bool not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 	else
 		cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino,
 				   fp_strerror(rc));
-	return !refused(rc);
 }
 
-/* inode->lock held: a commit that nobody waits for any more has been answered. kept: not_committed. */
-static void answered_late(struct cl_file *f, struct cl_batch *t, bool kept)
+static void say_away(const struct cl_file *f)
 {
-	uint64_t lost = 0;
+	FP_LOG_EVERY(5000, FP_LOG_WARN, "inode %llu: %s", (unsigned long long)f->inode->ino, fp_strerror(FP_EAWAY));
+}
 
+/* inode->lock held: a commit that nobody waits for, or not any more, has been answered. Whoever has the last handle goes on from here (release.c). */
+static void answered_late(struct cl_file *f, const struct cl_batch *t)
+{
+	if (t->rc == FP_EAWAY)
+		say_away(f);
 	f->commit_late = false;
-	if (kept && f->inode->handles == 0)
-		for (size_t i = 0; i < t->nbufs; i++) { /* no close will try again */
-			lost += t->buf[i]->nranges > 0 ? t->buf[i]->counted_bytes : 0;
-			cl_file_drop_buf(f, t->win[i], t->buf[i]);
-		}
-	if (lost > 0)
-		cl_data_lost(f->data, lost, "inode %llu: %llu bytes that could not be published are lost: it is closed",
-			     (unsigned long long)f->inode->ino, (unsigned long long)lost);
+	f->late_rc = t->rc < 0 ? t->rc : 0;
+	f->late_one_window = t->one_window && f->nstored > 0;
 	cl_map_end(f);
+}
+
+/* The manager takes too long. Who waits stops waiting; the request stays. */
+static void takes_long(struct cl_file *f, struct cl_batch *t)
+{
+	pthread_mutex_lock(&f->inode->lock);
+	t->late = true;
+	cl_data_note_error(f->data, "inode %llu: written data is not published in time: the manager does not answer; it is as soon as it does",
+			   (unsigned long long)f->inode->ino);
+	pthread_cond_broadcast(&f->cond);
+	pthread_mutex_unlock(&f->inode->lock);
 }
 
 /* Core loop. FP_EDEADLINE comes first, if the manager takes too long (cl_mgr_call_lasting). */
@@ -148,30 +158,31 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
 {
 	struct cl_batch *t = arg;
 	struct cl_file *f = t->file;
-	struct cl_mount *m = f->data->m;
+	struct cl_data *d = f->data;
 	struct cl_inode *inode = f->inode;
-	bool left, kept = false;
+	bool left, unwaited = t->unwaited;
 
-	pthread_mutex_lock(&inode->lock);
-	left = t->left;
 	if (status == FP_EDEADLINE) {
-		t->late = true;
-	} else {
-		if (status < 0)
-			kept = not_committed(f, t, status);
-		else
-			committed(f, t, (const Fp__CommitReply *)reply);
-		t->rc = status < 0 && status != -EFBIG && status != -EINVAL ? status : 1; /* too many pieces, one bad window: there is more to try */
-		t->done = true;
-		if (left)
-			answered_late(f, t, kept);
+		takes_long(f, t);
+		return;
 	}
+	pthread_mutex_lock(&inode->lock);
+	if (status < 0)
+		not_committed(f, t, status);
+	else
+		committed(f, t, (const Fp__CommitReply *)reply);
+	t->rc = status < 0 && status != -EFBIG && status != -EINVAL ? status : 1; /* too many pieces, one bad window: there is more to try */
+	t->done = true;
+	left = t->left;
+	if (left)
+		answered_late(f, t);
 	pthread_cond_broadcast(&f->cond);
 	pthread_mutex_unlock(&inode->lock); /* t may be gone from here on, unless it was left */
 	if (left)
 		cl_batch_free(t);
-	if (status != FP_EDEADLINE)
-		cl_inode_put(m, inode);
+	cl_inode_put(d->m, inode);
+	if (unwaited)
+		cl_late_answered(d);
 }
 
 /*
@@ -195,9 +206,32 @@ static int commit_batch(struct cl_file *f, struct cl_batch *t, bool durable)
 	if (t->done)
 		return t->rc;
 	t->left = f->commit_late = true;
-	cl_data_note_error(f->data, "inode %llu: written data is not published in time: the manager does not answer; it is as soon as it does",
-			   (unsigned long long)inode->ino);
 	return -ETIMEDOUT;
+}
+
+int cl_commit_send(struct cl_file *f, bool anyway)
+{
+	struct cl_inode *inode = f->inode;
+	struct cl_data *d = f->data;
+	struct cl_batch *t = cl_batch_new();
+	int rc;
+
+	if (!t)
+		return -ENOMEM;
+	t->one_window = f->late_one_window;
+	t->anyway = anyway;
+	rc = cl_batch_collect(t, f);
+	if (rc <= 0) {
+		cl_batch_free(t);
+		return rc;
+	}
+	f->committing = f->commit_late = t->left = t->unwaited = true;
+	atomic_fetch_add(&d->late_commits, 1);
+	pthread_mutex_unlock(&inode->lock);
+	cl_inode_ref(d->m, inode); /* the answer's */
+	cl_mgr_call_lasting(d->m, FP__MSG_TYPE__MSG_COMMIT, &t->msg.base, on_commit, t);
+	pthread_mutex_lock(&inode->lock); /* t may be gone */
+	return 1;
 }
 
 /*
@@ -209,7 +243,7 @@ static int wait_away(struct cl_file *f, struct cl_batch *t, uint64_t deadline_ms
 	uint64_t now_ms = fp_now_ms();
 
 	deadline_ms = cl_by_end(f->data, deadline_ms);
-	FP_LOG_EVERY(5000, FP_LOG_WARN, "inode %llu: %s", (unsigned long long)f->inode->ino, fp_strerror(FP_EAWAY));
+	say_away(f);
 	t->anyway = now_ms >= deadline_ms || atomic_load(&f->data->stopping);
 	if (!t->anyway)
 		(void)cl_file_wait(f, now_ms + AWAY_MS < deadline_ms ? now_ms + AWAY_MS : deadline_ms);

@@ -1,5 +1,5 @@
 /*
- * The data path as a whole: start and stop, open and release, the overlay for stat, statistics. See data.h for who calls what.
+ * The data path as a whole: start and stop, open, the overlay for stat, statistics. See data.h for who calls what.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -92,6 +92,8 @@ int cl_data_start(struct cl_mount *m)
 	rc = cl_rcache_new(d, &d->rcache);
 	if (rc == 0)
 		rc = cl_jobs_new(thread_count(o), o->ncores > 0 ? &o->cores : NULL, TICK_MS, tick, d, &d->jobs);
+	if (rc == 0)
+		rc = cl_late_start(m);
 	return rc;
 }
 
@@ -335,94 +337,6 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 	return 0;
 }
 
-/* inode->lock held: drop buffers that nobody will ask for again; returns their bytes. What a commit names stays: it may have been done. */
-static uint64_t discard(struct cl_file *f)
-{
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < f->nwins; i++) {
-		struct cl_wbuf *b, *next;
-
-		for (b = f->wins[i]->bufs; b; b = next) {
-			next = b->next;
-			if (b->committing || (b->state != CL_WBUF_OPEN && b->state != CL_WBUF_STORED))
-				continue;
-			bytes += cl_wbuf_bytes(b);
-			cl_file_drop_buf(f, f->wins[i], b);
-		}
-	}
-	return bytes;
-}
-
-static bool is_dirty(const struct cl_file *f)
-{
-	return f && f->nopen + f->ninflight + f->nstored > 0;
-}
-
-/* inode->lock held: there is another handle, which will do what is to be done, or nothing is. */
-static bool nothing_to_do(const struct cl_inode *inode)
-{
-	return inode->handles > 1 || !is_dirty(inode->file);
-}
-
-/* inode->lock held: a commit uses buffers; that ends by its own deadline. */
-static void wait_committed(struct cl_inode *inode)
-{
-	struct cl_file *f = inode->file;
-
-	while (!nothing_to_do(inode) && f->committing && !f->commit_late)
-		(void)cl_file_wait(f, fp_now_ms() + 1000);
-}
-
-/* inode->lock held, the last handle, dirty: publish what was written through a mapping after the last close. False: some of it is not stored. */
-static bool publish_rest(struct cl_data *d, struct cl_inode *inode)
-{
-	struct cl_file *f = inode->file;
-	bool unlinked = inode->attr.nlink == 0;
-	uint64_t upto, lost;
-
-	if (f->fl_head)
-		return false;
-	if (!unlinked)
-		cl_file_seal_all(f);
-	upto = f->seal_seq;
-	if (!unlinked) {
-		pthread_mutex_unlock(&inode->lock);
-		(void)cl_publish(d, inode, false, CL_BY_PROGRESS);
-		pthread_mutex_lock(&inode->lock);
-	}
-	wait_committed(inode);
-	if (nothing_to_do(inode))
-		return true;
-	if (f->fl_head || (!unlinked && (f->nopen > 0 || f->seal_seq != upto))) /* or was written, and closed, meanwhile */
-		return false;
-	lost = discard(f);
-	if (!unlinked && lost > 0)
-		cl_data_lost(d, lost, "inode %llu: %llu bytes that could not be published are lost with the last close",
-			     (unsigned long long)inode->ino, (unsigned long long)lost);
-	return true;
-}
-
-bool cl_release_try(struct cl_data *d, struct cl_inode *inode)
-{
-	bool done;
-
-	pthread_mutex_lock(&inode->lock);
-	done = nothing_to_do(inode) || publish_rest(d, inode);
-	if (done)
-		inode->handles--;
-	pthread_mutex_unlock(&inode->lock);
-	return done;
-}
-
-void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
-{
-	if (cl_release_try(m->data, h->inode))
-		end(m, h);
-	else
-		cl_late_add(m, h, end);
-}
-
 struct run_job {
 	struct cl_job job;             /* first */
 	void (*fn)(void *arg);
@@ -470,7 +384,7 @@ void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 {
 	const struct cl_file *f = inode->file;
 
-	if (!is_dirty(f))
+	if (!cl_file_is_dirty(f))
 		return;
 	st->st_size = (off_t)cl_file_size_bytes(f);
 	st->st_blocks += (blkcnt_t)((f->dirty_bytes + f->uncommitted_bytes + 511) / 512);

@@ -59,6 +59,7 @@ struct cl_data {
 	atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
 	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
 	struct cl_late *late;              /* late.c */
+	atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
 	bool given_up;                     /* main thread: what is lost at the end was told */
 	pthread_mutex_t error_lock;
 	char last_error[256];              /* error_lock */
@@ -106,7 +107,15 @@ struct cl_file {                   /* everything under inode->lock */
 	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
+	int late_rc;                       /* the last such answer: an error for which it is to be tried again; 0: nothing is in the way */
+	bool late_one_window;              /* … window by window */
 };
+
+/* inode->lock held: something of it is not published. */
+static inline bool cl_file_is_dirty(const struct cl_file *f)
+{
+	return f && f->nopen + f->ninflight + f->nstored > 0;
+}
 
 /* file.c: windows and buffers; all with inode->lock held */
 struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode);   /* makes it; NULL: no memory */
@@ -130,14 +139,22 @@ void cl_file_wait_a_while(struct cl_file *f, uint64_t deadline_ms);
 /* Remove b from its window and free it; pages and reservation are given back. The inode's reference is dropped by cl_file_unref later. */
 void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
 
-/* data.c; without lock. Publish what is left, if it is the last handle, and count it no more. False: something is on its way to the store; nothing has changed. */
-bool cl_release_try(struct cl_data *d, struct cl_inode *inode);
+/* release.c; without lock: what is next for a handle that was released. */
+enum cl_release {
+	CL_RELEASE_DONE,               /* it counts no more: to be ended */
+	CL_RELEASE_WAITS,              /* for what is on its way */
+	CL_RELEASE_TURN,               /* for may_commit */
+};
+enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit);
 
-/* late.c: last closes that came too early */
+/* late.c: handles that were released and wait */
 int cl_late_new(struct cl_data *d);
 void cl_late_free(struct cl_data *d);
-/* cl_release_try again, and then end. */
+int cl_late_start(struct cl_mount *m);
+/* cl_release_step, until it is done, and then end. */
 void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
+/* One of late_commits has ended. */
+void cl_late_answered(struct cl_data *d);
 
 /* age.c: the list of open buffers */
 void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
@@ -181,6 +198,11 @@ int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t de
 int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
 /* commit.c; inode->lock held, released meanwhile: tell the manager what is stored. */
 int cl_commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms);
+/*
+ * The same for one batch, while nobody else has the map; nobody waits for the answer, after which f->late_rc says how it went. anyway: also what refers to
+ * chunks of a benefactor that is away. 1: sent; 0: nothing is stored; -ENOMEM.
+ */
+int cl_commit_send(struct cl_file *f, bool anyway);
 /* map.c; inode->lock held: wait until no other thread talks to the manager about the map, then be that thread. -EIO after the deadline. */
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
 void cl_map_end(struct cl_file *f);

@@ -1,28 +1,123 @@
 /*
- * Last closes that came while data of the file was still on its way to the store, because its close could not wait for it (or nobody waited: written
- * through a mapping, a program that was killed). The handle stays, and counts, until all of that has landed; then it ends like any other, which publishes
- * what was stored. So nothing that was accepted is dropped for having taken long.
+ * Handles that were released while something of their file was still to be published: they stay, and count, until it is. Who opens the file again meanwhile
+ * finds it as it was left. So nothing that was accepted is dropped for having taken long.
  *
- * One thread, made when it is first needed, looks at the list every TICK_MS. To wait in the release itself was rejected: it takes a FUSE thread for as
- * long as aux-apps stand still, and store threads, on which handles end too, are what is waited for. If no thread can be had, handles stay in the list
- * until the next one asks for it; the end of the mount publishes what was stored all the same.
+ * One thread, "late", goes through the list when one comes, when the commits that it has sent are answered, and every TICK_MS; it never waits for one of them
+ * (release.c). To wait in the release itself was rejected: it takes a FUSE thread for as long as aux-apps stand still or a benefactor is away, and store
+ * threads, on which handles end too, are what is waited for.
  *
- * Whatever is on its way lands: aux-apps answer, or are ended by their deadlines and bypassed, or the mount ends; a benefactor has --io-timeout.
+ * At the end of the mount cl_data_sync_all publishes what is left, with one deadline for all; what stays in the list was left open.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "client/data/internal.h"
 
-#define TICK_MS 50u
+#define TICK_MS     50u
+#define COMMITS_MAX 64u /* under way at a time: what they take of memory, and of the manager's turn */
+
+struct list {
+	struct cl_handle *head, **tail;
+};
 
 struct cl_late {
-	pthread_mutex_t lock;
-	pthread_cond_t cond;           /* stop */
-	struct cl_handle *head, **tail; /* lock */
+	pthread_mutex_t lock;          /* a leaf */
+	pthread_cond_t cond;           /* look, stop */
+	struct list list;              /* lock */
 	bool started, stop;            /* lock */
+	bool look;                     /* lock: not only at the next tick */
 	pthread_t thread;
 };
+
+static void empty(struct list *l)
+{
+	l->head = NULL;
+	l->tail = &l->head;
+}
+
+static void append(struct list *l, struct cl_handle *h)
+{
+	h->late_next = NULL;
+	*l->tail = h;
+	l->tail = &h->late_next;
+}
+
+/* What is in src goes behind what is in dst. */
+static void join(struct list *dst, struct list *src)
+{
+	if (!src->head)
+		return;
+	*dst->tail = src->head;
+	dst->tail = src->tail;
+	empty(src);
+}
+
+/* All of them, once; those that did not come to their turn are the first of the next time. */
+static void go_through(struct cl_mount *m, struct list *l)
+{
+	struct cl_handle *h = l->head, *next;
+	struct list rest;
+
+	empty(l);
+	empty(&rest);
+	for (; h; h = next) {
+		next = h->late_next;
+		switch (cl_release_step(m->data, h, atomic_load(&m->data->late_commits) < COMMITS_MAX)) {
+		case CL_RELEASE_DONE:
+			h->late_end(m, h);
+			break;
+		case CL_RELEASE_WAITS:
+			append(&rest, h);
+			break;
+		case CL_RELEASE_TURN:
+			append(l, h);
+			break;
+		}
+	}
+	join(l, &rest);
+}
+
+/* lock held. */
+static void wait_a_tick(struct cl_late *l)
+{
+	uint64_t at_ms = fp_now_ms() + TICK_MS;
+	struct timespec ts = { .tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000 };
+
+	if (l->list.head)
+		pthread_cond_timedwait(&l->cond, &l->lock, &ts);
+	else
+		pthread_cond_wait(&l->cond, &l->lock);
+}
+
+/* lock held; not over the steps: those that come meanwhile go behind. */
+static void turn(struct cl_mount *m, struct cl_late *l)
+{
+	struct list all;
+
+	l->look = false;
+	empty(&all);
+	join(&all, &l->list);
+	pthread_mutex_unlock(&l->lock);
+	go_through(m, &all);
+	pthread_mutex_lock(&l->lock);
+	join(&all, &l->list);
+	join(&l->list, &all);
+}
+
+static void *late_thread(void *arg)
+{
+	struct cl_mount *m = arg;
+	struct cl_late *l = m->data->late;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->stop) {
+		if (!l->look)
+			wait_a_tick(l);
+		turn(m, l);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
 
 int cl_late_new(struct cl_data *d)
 {
@@ -36,87 +131,42 @@ int cl_late_new(struct cl_data *d)
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->cond, &a);
 	pthread_condattr_destroy(&a);
-	l->tail = &l->head;
+	empty(&l->list);
 	d->late = l;
 	return 0;
 }
 
-/* It is the last handle, and something is on its way to the store. */
-static bool must_wait(struct cl_inode *inode)
+int cl_late_start(struct cl_mount *m)
 {
-	bool wait;
-
-	pthread_mutex_lock(&inode->lock);
-	wait = inode->handles == 1 && inode->file && inode->file->fl_head;
-	pthread_mutex_unlock(&inode->lock);
-	return wait;
-}
-
-/* lock held: take one that need not wait any more out of the list. */
-static struct cl_handle *take_ready(struct cl_late *l)
-{
-	struct cl_handle **p = &l->head, *h;
-
-	while (*p && must_wait((*p)->inode))
-		p = &(*p)->late_next;
-	h = *p;
-	if (!h)
-		return NULL;
-	*p = h->late_next;
-	if (l->tail == &h->late_next)
-		l->tail = p;
-	return h;
-}
-
-/* lock held. */
-static void append(struct cl_late *l, struct cl_handle *h)
-{
-	h->late_next = NULL;
-	*l->tail = h;
-	l->tail = &h->late_next;
-}
-
-static void *late_thread(void *arg)
-{
-	struct cl_mount *m = arg;
 	struct cl_late *l = m->data->late;
-	struct cl_handle *h;
-	bool done;
+	int rc = -pthread_create(&l->thread, NULL, late_thread, m);
 
-	pthread_mutex_lock(&l->lock);
-	while (!l->stop) {
-		h = take_ready(l);
-		if (h) {
-			pthread_mutex_unlock(&l->lock);
-			done = cl_release_try(m->data, h->inode);
-			if (done)
-				h->late_end(m, h);
-			pthread_mutex_lock(&l->lock);
-			if (!done)
-				append(l, h);
-		} else {
-			uint64_t at_ms = fp_now_ms() + TICK_MS;
-			struct timespec ts = { .tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000 };
-
-			if (l->head)
-				pthread_cond_timedwait(&l->cond, &l->lock, &ts);
-			else
-				pthread_cond_wait(&l->cond, &l->lock);
-		}
-	}
-	pthread_mutex_unlock(&l->lock);
-	return NULL;
+	l->started = rc == 0;
+	if (l->started)
+		pthread_setname_np(l->thread, "late");
+	return rc;
 }
 
 void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
 {
 	struct cl_late *l = m->data->late;
 
-	pthread_mutex_lock(&l->lock);
-	if (!l->started && !l->stop)
-		l->started = pthread_create(&l->thread, NULL, late_thread, m) == 0;
 	h->late_end = end;
-	append(l, h);
+	pthread_mutex_lock(&l->lock);
+	append(&l->list, h);
+	l->look = true;
+	pthread_cond_signal(&l->cond);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void cl_late_answered(struct cl_data *d)
+{
+	struct cl_late *l = d->late;
+
+	if (atomic_fetch_sub(&d->late_commits, 1) > 1)
+		return; /* the last of them tells, or the next tick */
+	pthread_mutex_lock(&l->lock);
+	l->look = true;
 	pthread_cond_signal(&l->cond);
 	pthread_mutex_unlock(&l->lock);
 }

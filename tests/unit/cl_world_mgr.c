@@ -14,7 +14,7 @@
 #include "fp/err.h"
 #include "fp/record.h"
 
-#define FILES_MAX 64
+#define FILES_MAX 1024
 
 struct mslice {
     uint64_t off, len, chunk;

@@ -608,48 +608,6 @@ static void test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs(void 
     end();
 }
 
-static void test_fault_what_the_last_close_could_not_publish_is_told_in_the_status(void **state)
-{
-    unsigned long long errors;
-
-    (void)state;
-    begin(true, 100 * MIB, MIB, 1000);
-    put_all(0, 1000);
-    world_faults.mgr_lost_before = 1;
-    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -ETIMEDOUT);
-    fx_fill(buf, 1000, 3);
-    assert_int_equal(fx_write(&mnt, &h, buf, 1000, 3 * MIB), 1000); /* after that commit was made */
-    errors = mnt.m.data->errors;
-    fx_close(&mnt, &h);
-    assert_true(mnt.m.data->errors > errors);
-    assert_non_null(strstr(mnt.m.data->last_error, "1000 bytes that could not be published are lost with the last close"));
-    world_mgr_back(); /* what was sent is published all the same */
-    fx_open(&mnt, &h, ino);
-    check_view();
-    check_read(&mnt, &h);
-    end();
-}
-
-static void test_fault_commit_may_be_answered_after_the_last_close(void **state)
-{
-    (void)state;
-    for (int executed = 0; executed < 2; executed++) {
-        begin(true, 100 * MIB, MIB, 1000);
-        put_all(0, 3 * MIB);
-        *(executed ? &world_faults.mgr_lost_after : &world_faults.mgr_lost_before) = 1;
-        assert_int_equal(cl_data_flush(&mnt.m, h.inode), -ETIMEDOUT);
-        fx_close(&mnt, &h);
-        assert_int_equal(mnt.m.data->lost_bytes, 0);
-        assert_int_equal(mnt.m.data->uncommitted_bytes, 3 * MIB); /* still at risk */
-        world_mgr_back();
-        fx_check_quiet(&mnt);
-        check_view();
-        fx_open(&mnt, &h, ino);
-        check_read(&mnt, &h);
-        end();
-    }
-}
-
 static void test_fault_unlinked_file_leaves_nothing(void **state)
 {
     (void)state;
@@ -782,8 +740,6 @@ int main(void)
         cmocka_unit_test(test_fault_fsync_waits_for_the_fsync_of_another_thread),
         cmocka_unit_test(test_fault_fsync_tells_what_a_rebooted_node_had_not_synced),
         cmocka_unit_test(test_fault_fsync_of_a_file_that_was_closed_and_forgotten_syncs),
-        cmocka_unit_test(test_fault_what_the_last_close_could_not_publish_is_told_in_the_status),
-        cmocka_unit_test(test_fault_commit_may_be_answered_after_the_last_close),
         cmocka_unit_test(test_fault_unlinked_file_leaves_nothing),
         cmocka_unit_test(test_fault_unlinked_file_may_be_released_while_all_is_synced),
         cmocka_unit_test(test_fault_largest_chunks_go_both_ways),

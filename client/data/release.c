@@ -1,0 +1,112 @@
+/*
+ * The end of a handle. What the last one of a file leaves unpublished (written through a mapping, by a program that was killed, or with a close that could
+ * not wait for it) is published before it ends.
+ *
+ * Nothing here waits: cl_release_step does what can be done now, first on the thread that releases, then, if something is on its way, on that of late.c, again
+ * and again. A thousand such handles wait side by side, and each has its own deadline, which counts from its own first failure.
+ *
+ *   open buffers -> sealed -> (store threads, aux-apps) -> stored -> commit (commit.c) -> answered -> done
+ *                                                            ^---------- to be tried again ---'
+ *
+ * What is on its way to the store ends by itself: aux-apps answer, or are ended by their deadlines and bypassed; a benefactor has --io-timeout. A commit ends
+ * when the manager answers, as soon as it is back. One for which a benefactor is away is tried for --io-timeout, then told to the manager all the same, which
+ * leaves out what can't be had; any other failure is tried for as long, then what is left is told as lost.
+ *
+ * To publish as close does, with a thread that waits, was rejected: with many files it needs as many threads, or their deadlines add up.
+ */
+#include "client/data/internal.h"
+
+#define AGAIN_MS 1000u /* until a commit that failed is tried again */
+
+/* inode->lock held: drop what is not published; returns its bytes. */
+static uint64_t discard(struct cl_file *f)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < f->nwins; i++)
+		while (f->wins[i]->bufs) {
+			bytes += cl_wbuf_bytes(f->wins[i]->bufs);
+			cl_file_drop_buf(f, f->wins[i], f->wins[i]->bufs);
+		}
+	return bytes;
+}
+
+static void give_up(struct cl_file *f)
+{
+	uint64_t lost = discard(f);
+
+	if (lost > 0)
+		cl_data_lost(f->data, lost, "inode %llu: %llu bytes that could not be published are lost with the last close: %s",
+			     (unsigned long long)f->inode->ino, (unsigned long long)lost, fp_strerror(f->late_rc));
+	f->late_rc = 0;
+}
+
+/* inode->lock held, let go over the call: all of it is stored, and nobody has the map. */
+static enum cl_release commit(struct cl_file *f, struct cl_handle *h, bool may_commit)
+{
+	uint64_t now_ms = fp_now_ms();
+	bool over;
+	int rc;
+
+	if (f->late_rc < 0 && h->late_by_ms == 0)
+		h->late_by_ms = now_ms + f->data->m->opt.io_timeout_ms;
+	over = f->late_rc < 0 && now_ms >= h->late_by_ms;
+	if (over && (f->late_rc != FP_EAWAY || h->late_anyway)) {
+		give_up(f);
+		return CL_RELEASE_DONE;
+	}
+	if (f->late_rc < 0 && now_ms < h->late_again_ms && !over)
+		return CL_RELEASE_WAITS;
+	if (!may_commit)
+		return CL_RELEASE_TURN;
+	h->late_again_ms = now_ms + AGAIN_MS;
+	h->late_anyway = over;
+	rc = cl_commit_send(f, over);
+	if (rc < 0)
+		f->late_rc = rc;
+	return CL_RELEASE_WAITS;
+}
+
+/* inode->lock held: the last handle of a file with something unpublished. */
+static enum cl_release last(struct cl_file *f, struct cl_handle *h, bool may_commit)
+{
+	bool unlinked = f->inode->attr.nlink == 0;
+
+	if (!unlinked)
+		cl_file_seal_all(f);
+	if (f->fl_head || f->committing)
+		return CL_RELEASE_WAITS;
+	if (unlinked) {
+		(void)discard(f);
+		return CL_RELEASE_DONE;
+	}
+	if (!cl_file_is_dirty(f))
+		return CL_RELEASE_DONE;
+	if (f->nopen > 0)
+		return CL_RELEASE_WAITS; /* somebody still copies into it */
+	return commit(f, h, may_commit);
+}
+
+enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit)
+{
+	struct cl_inode *inode = h->inode;
+	enum cl_release rc = CL_RELEASE_DONE;
+
+	if (atomic_load(&d->end_ms) != 0)
+		may_commit = false; /* cl_data_sync_all does it for all files, and has a time for it */
+	pthread_mutex_lock(&inode->lock);
+	if (inode->handles == 1 && cl_file_is_dirty(inode->file)) /* else another one does what is to be done, or nothing is */
+		rc = last(inode->file, h, may_commit);
+	if (rc == CL_RELEASE_DONE && --inode->handles == 0 && h->late_end && inode->file)
+		(void)cl_file_take_error(inode->file); /* no close will: the log and the status have told it, and the end of the mount does */
+	pthread_mutex_unlock(&inode->lock);
+	return rc;
+}
+
+void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
+{
+	if (cl_release_step(m->data, h, false) == CL_RELEASE_DONE)
+		end(m, h);
+	else
+		cl_late_add(m, h, end);
+}
