@@ -2,8 +2,8 @@
  * Service cores: see cores.h. Called by the control thread, and by each thread of the host for itself when it begins.
  *
  * hwloc says which of the cores exist, may be used, and share a physical core: two stages of a pipeline get two physical cores before
- * they get the two hardware threads of one. cpusets of the whole process are the launcher's affair; here each thread is bound by itself, and
- * threads that a plugin makes inherit it.
+ * they get the two hardware threads of one. Here each thread is bound by itself, and threads that a plugin makes inherit it; what keeps those from going
+ * elsewhere is the cpuset of the process, if there is one (client/aux/cpuset.c).
  *
  * The decision looks at what waits, not at how busy a thread is: an aux-app that keeps up needs no more, however busy. It gives back what it got
  * after two seconds in which fewer cores would have done, so that the rhythm of checkpoints (seconds) does not make cores go to and fro.

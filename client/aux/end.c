@@ -167,5 +167,6 @@ int cl_aux_host_end(struct cl_aux *a, struct aux_host *h, bool gently)
 		status = SIGKILL; /* as waitpid will say */
 	}
 	h->pid = 0;
+	cl_cpuset_leave(&a->cpuset, &cl_cpuset_kernel);
 	return status;
 }

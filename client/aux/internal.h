@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 
 #include "client/aux/aux.h"
+#include "client/aux/cpuset.h"
 #include "client/aux/declare.h"
 #include "client/aux/region.h"
 #include "client/client.h"
@@ -126,6 +127,9 @@ struct cl_aux {
 	pid_t orphan[AUX_ORPHANS_MAX]; /* link thread: hosts that were killed and have not ended */
 	uint32_t norphans;             /* link thread */
 	bool region_shared;            /* link thread: one of them can write to the region */
+	struct cl_cpuset cpuset;       /* link thread: of the host */
+	bool cpuset_told;              /* link thread: whether there is one, and why not */
+	bool confined;                 /* lock: the host is in it */
 	uint64_t unknown_ms[32];       /* link thread: ring of deaths that nobody is to blame for */
 	uint64_t unknown_deaths;
 

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,6 +266,34 @@ static void keep_to_ourselves(void)
 		FP_WARN("aux-apps may look into the memory of fp-mount: %s", strerror(errno));
 }
 
+/* It has loaded no plugin yet: that comes with START. Without a cpuset it runs as well, and what keeps a plugin's own threads on the cores is its good will. */
+static void confine(struct cl_aux *a, struct aux_host *h)
+{
+	const struct cl_options *opt = &a->m->opt;
+	bool was = a->confined;
+	cpu_set_t mine, cores;
+	char why[400];
+	int rc;
+
+	if (opt->ncores == 0)
+		return;
+	/* Those of --cores that this process may use: the link thread is pinned to them. */
+	if (sched_getaffinity(0, sizeof(mine), &mine) < 0)
+		mine = opt->cores;
+	CPU_AND(&cores, &opt->cores, &mine);
+	rc = cl_cpuset_enter(&a->cpuset, &cl_cpuset_kernel, h->pid, &cores, why, sizeof(why));
+	pthread_mutex_lock(&a->lock);
+	a->confined = rc == 0;
+	pthread_mutex_unlock(&a->lock);
+	if (a->cpuset_told && was == (rc == 0))
+		return;
+	a->cpuset_told = true;
+	if (rc == 0)
+		FP_INFO("fp-auxhost is in a cpuset of its own: no thread of a plugin can leave the service cores (%s)", a->cpuset.dir);
+	else
+		FP_INFO("fp-auxhost has no cpuset of its own: %s; its threads are pinned, but those that plugins make can leave the service cores", why);
+}
+
 int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_size)
 {
 	static char name[] = "fp-auxhost";
@@ -299,6 +328,7 @@ int cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size_t why_
 		cl_aux_host_put(h);
 		return rc;
 	}
+	confine(a, h);
 	*out = h;
 	return 0;
 }

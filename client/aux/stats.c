@@ -166,6 +166,7 @@ static void add_app(struct cl_aux *a, uint32_t i)
 		out->queue = atomic_load(&s->stats[i].queue);
 		out->queue_max = atomic_load(&s->stats[i].queue_max);
 		out->cores = atomic_load(&s->stats[i].cores);
+		out->cpuset = a->confined;
 	}
 	add_texts(a, r, i, s);
 	add_counters(r, i);

@@ -87,6 +87,7 @@ static json_t *json_app(const Fp__CtlClient *c, const Fp__AuxAppStats *a, struct
                           ctl_json_bytes(a->declared, strlen(a->declared)), "mount", (json_int_t)c->session, "mountpoint",
                           ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "node", c->node, "state", state_of(c, a), "why",
                           ctl_json_bytes(a->why, strlen(a->why)), "cores", (int)a->cores);
+    json_object_set_new(j, "cpuset", json_boolean(a->cpuset));
     json_object_set_new(j, "change", ctl_json_bytes(a->change, strlen(a->change)));
     json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o}",
                              "chunks", (json_int_t)a->chunks, "bytes_in", (json_int_t)a->bytes_in, "bytes_out",
@@ -124,6 +125,12 @@ static enum fp_style state_style(const char *state)
     return strcmp(state, "starting") == 0 ? FP_STYLE_WARN : FP_STYLE_BAD;
 }
 
+/* Beside cores: what keeps the aux-app there. */
+static const char *cpuset_word(const Fp__AuxAppStats *a)
+{
+    return a->cpuset ? " cpuset" : "";
+}
+
 static void app_row(struct fp_table *t, const Fp__CtlClient *c, const Fp__AuxAppStats *a, struct rates r)
 {
     fp_table_cell(t, "%s:%s", c->node, c->mountpoint);
@@ -138,7 +145,7 @@ static void app_row(struct fp_table *t, const Fp__CtlClient *c, const Fp__AuxApp
         fp_table_cell(t, "%s", a->bytes_in ? "all" : "-");
     fp_table_cell(t, "%.1f", mb_per_s(r));
     fp_table_cell(t, "%.0f %%", busy_percent(r, a->cores));
-    fp_table_cell(t, "%u", a->cores);
+    fp_table_cell(t, "%u%s", a->cores, cpuset_word(a));
     fp_table_cell(t, "%u/%u", a->queue, a->queue_max);
     fp_table_cell_count(t, a->waits);
     fp_table_cell_duration(t, a->wait_ns / 1000000);
@@ -181,7 +188,7 @@ static int print_threads(const Fp__CtlStatusReply *r)
                 if (a->threads[n]->core < 0)
                     fp_table_cell(t, "any");
                 else
-                    fp_table_cell(t, "%d", a->threads[n]->core);
+                    fp_table_cell(t, "%d%s", a->threads[n]->core, cpuset_word(a));
                 fp_table_cell_duration(t, a->threads[n]->busy_ns / 1000000);
             }
         }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -291,6 +292,32 @@ static int overrun(struct fp_aux_call *call)
 	return FP_AUX_PASS;
 }
 
+/* As libraries do that pin threads of their own: a new thread asks for all cores but the one it is on, and works a while. */
+static void *elsewhere(void *arg)
+{
+	struct state *s = arg;
+	cpu_set_t set;
+	int rc;
+
+	CPU_ZERO(&set);
+	for (long i = 0; i < sysconf(_SC_NPROCESSORS_CONF) && i < CPU_SETSIZE; i++)
+		CPU_SET(i, &set);
+	CPU_CLR(sched_getcpu(), &set);
+	rc = sched_setaffinity(0, sizeof(set), &set);
+	spin(2000);
+	fp_aux_count(s->host, rc == 0 ? "strayed" : "stayed", 1);
+	fp_aux_gauge(s->host, "core", sched_getcpu());
+	return NULL;
+}
+
+static void stray(struct state *s)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, elsewhere, s) == 0)
+		pthread_join(t, NULL);
+}
+
 static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
 {
 	if (strcmp(what, "xor") == 0 || strcmp(what, "bad") == 0 || strcmp(what, "long") == 0)
@@ -329,6 +356,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 	}
 	if (strcmp(what, "seize") == 0)
 		fp_aux_count(s->host, "seized", seize());
+	if (strcmp(what, "stray") == 0)
+		stray(s);
 	if (strcmp(what, "sleep") == 0)
 		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
 	if (strcmp(what, "spin") == 0)
@@ -503,7 +532,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 	return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "open", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "stray", "open", "ask", "sleep", "spin", "segv", "fpe",
 				    "abort", "exit", "stack", "thread", "hang", "leak", "orphan", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
