@@ -287,6 +287,8 @@ int mgr_note_put(struct mgr_core *c, const Fp__Chunk *m);
 int mgr_notes_put_keys(struct mgr_core *c, struct mgr_note_key *list, size_t n);
 /* The chunk is going. */
 int mgr_note_drop(struct mgr_core *c, uint64_t chunk);
+/* Of the chunk's data, the bytes that no file with a name refers to; adds to *rows what it has looked at. 0, or a failure. */
+int mgr_chunk_unused(struct mgr_core *c, uint64_t chunk, uint32_t data, uint32_t *rows, uint32_t *unused);
 /* A kept answer that has chunks only. */
 int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r);
 

@@ -5,7 +5,8 @@
  * and a store without aux-apps pays two bits per chunk. The keys stand in the note's row once more (8 bytes
  * each), so that its deletion finds them without an index by chunk, which would double their cost.
  *
- * Answers are bounded in chunks, in bytes, and in rows looked at. A chunk that is known to be damaged, or on a
+ * Answers are bounded in chunks, in bytes, and in rows looked at (of the file, and by use.c to tell how much of each
+ * chunk files refer to). A chunk that is known to be damaged, or on a
  * benefactor that is away (bnf.c), is never named: nobody shall refer to it anew. With `hold`, what is named is held by the session (hold.c). An answer that is
  * kept for a replay has the numbers of chunks only; since they are held, it can be filled in again.
  *
@@ -22,6 +23,7 @@
 #define NOTES_BYTES_MAX ((4u << 20) - 4096u) /* of a message; the rest of the frame's limit is for its head */
 #define NOTE_HEAD_BYTES 64u                  /* what a note costs in a message beside its bytes */
 #define NOTES_ROWS_MAX  16384u               /* slices looked at for one answer */
+#define USE_ROWS_MAX    65536u               /* slices of any file looked at for it */
 #define FIND_KEYS_MAX   1024u
 #define FIND_PER_KEY    8u /* the newest */
 
@@ -91,6 +93,7 @@ struct answer {
     Fp__NotesReply *r;
     struct mgr_map seen; /* chunks */
     size_t bytes;
+    uint32_t rows; /* of use.c */
     bool full;
 };
 
@@ -102,8 +105,8 @@ static int begin(struct mgr_core *c, struct answer *a)
     return 0;
 }
 
-/* Fills note and length in from the tables. 1, 0: there is no note, or a failure. */
-static int fill(struct mgr_core *c, Fp__ChunkNote *n)
+/* Fills note, lengths and use in from the tables. 1, 0: there is no note, or a failure. */
+static int fill(struct mgr_core *c, Fp__ChunkNote *n, uint32_t *rows)
 {
     const enum mgr_stmt st = MGR_ST_NOTE_GET;
     const void *p;
@@ -119,7 +122,26 @@ static int fill(struct mgr_core *c, Fp__ChunkNote *n)
     n->sum = (uint64_t)mgr_col(&c->db, st, 3);
     n->bnf = (uint32_t)mgr_col(&c->db, st, 4);
     mgr_db_reset(&c->db, st);
-    return n->note.data ? 1 : mgr_doom(c, -ENOMEM);
+    if (!n->note.data)
+        return mgr_doom(c, -ENOMEM);
+    rc = mgr_chunk_unused(c, n->chunk, n->data_len, rows, &n->unused_len);
+    return rc < 0 ? rc : 1;
+}
+
+/* For who wants to know whether what it stores anew has room. Garbage goes by itself, and a benefactor that says it is full
+ * has given its space to mounts, which need not have used it. */
+static uint64_t free_bytes(const struct mgr_core *c)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        const struct mgr_bnf *b = c->bnfs[i];
+        Fp__BnfState state = mgr_bnf_state(b);
+
+        if ((state == FP__BNF_STATE__BNF_OK || state == FP__BNF_STATE__BNF_FULL) && b->capacity > b->stored)
+            sum += b->capacity - b->stored;
+    }
+    return sum;
 }
 
 /* Adds a chunk if it has a note and is not there yet; sets full instead when there is no room. */
@@ -137,13 +159,13 @@ static int add(struct mgr_core *c, struct answer *a, uint64_t chunk)
     if ((rc = mgr_damage_has(c, chunk)) != 0)
         return rc < 0 ? rc : 0;
     n->chunk = chunk;
-    rc = fill(c, n);
+    rc = fill(c, n, &a->rows);
     if (rc <= 0)
         return rc;
     b = mgr_bnf_find(c, n->bnf);
     if (!b || !mgr_bnf_vouched(b))
         return 0;
-    a->full = a->r->n_notes == NOTES_MAX || a->bytes + n->note.len + NOTE_HEAD_BYTES > NOTES_BYTES_MAX;
+    a->full = a->rows > USE_ROWS_MAX || a->r->n_notes == NOTES_MAX || a->bytes + n->note.len + NOTE_HEAD_BYTES > NOTES_BYTES_MAX;
     if (a->full)
         return 0;
     a->bytes += n->note.len + NOTE_HEAD_BYTES;
@@ -159,6 +181,7 @@ static int finish(struct mgr_core *c, struct mgr_req *rq, struct answer *a, bool
     int rc = 0;
 
     mgr_map_fini(&a->seen);
+    r->free_bytes = free_bytes(c);
     rq->reply = &r->base;
     rq->forget = !hold;
     for (size_t i = 0; hold && i < r->n_notes && !rc; i++)
@@ -180,10 +203,11 @@ static int finish(struct mgr_core *c, struct mgr_req *rq, struct answer *a, bool
 
 int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r)
 {
+    uint32_t rows = 0;
     size_t n = 0;
 
     for (size_t i = 0; i < r->n_notes; i++) {
-        int rc = fill(c, r->notes[i]);
+        int rc = fill(c, r->notes[i], &rows);
 
         if (rc < 0)
             return rc;
@@ -191,6 +215,7 @@ int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r)
             r->notes[n++] = r->notes[i];
     }
     r->n_notes = n;
+    r->free_bytes = free_bytes(c);
     return 0;
 }
 

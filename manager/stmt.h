@@ -60,6 +60,7 @@
     X(SLICE_MAP, "SELECT s.win,s.off,s.len,s.chunk,s.chunk_off,c.len,c.sum,c.bnf,c.data FROM slice s "     \
                  "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 AND s.win<?3 "             \
                  "ORDER BY s.win,s.off")                                                                     \
+    X(SLICE_USE, "SELECT chunk_off,len,ino FROM slice WHERE chunk=?1")                                       \
     X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
     /* r: slices of all files that name the chunk; n: those of this file */                                  \
     X(SLICE_SUMS, "SELECT sum(n),count(*),sum(stored),sum(r>n),sum(bytes),sum(stored*n/r) FROM ("            \

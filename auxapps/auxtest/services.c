@@ -230,11 +230,12 @@ static int hold(struct fp_aux_call *c, uint64_t chunk)
 	return rc < 0 ? rc : chunk > 0 && chunk <= c->host->nchunks ? 0 : -ENOENT;
 }
 
-/* Tells of one chunk from a copy whose last byte is followed by a guard. */
+/* Tells of one chunk from a copy whose last byte is followed by a guard. Of some, little is in use. */
 static int tell(const struct stored *s, uint64_t chunk, int (*each)(void *, const struct fp_aux_noted *), void *arg)
 {
 	struct buffer b;
-	struct fp_aux_noted n = { .chunk = chunk, .data_bytes = s->len_bytes, .note_bytes = s->note_bytes };
+	struct fp_aux_noted n = { .chunk = chunk, .data_bytes = s->len_bytes, .note_bytes = s->note_bytes, .free_bytes = (uint64_t)1 << 30,
+				  .unused_bytes = chunk % 4 == 3 ? s->len_bytes / 4 * 3 : 0 };
 	int rc;
 
 	buffer_new(&b, s->note_bytes);

@@ -8,7 +8,7 @@
  *
  * Threads: any number of workers. The earlier version's index is loaded by the first chunk of a file (others of the file wait), and only read afterwards.
  * `lock` is for the table of files and for payoff. Chunks of earlier versions are held by the host while the file is open for writing, so a place
- * stays good until it is committed; if space was short meanwhile, the host asks for it again.
+ * stays good until it is committed; if space was short meanwhile, the host asks for it again. Of which chunks too little is in use to keep them for it, says thin.h.
  *
  * Memory: the indexes of all files together have one budget (`memory`). When it is used up, versions in which nothing was found go first, then those that
  * have not been asked for some time; if all are in use, what does not fit is not compared with, and is said. To drop the oldest in any case was rejected: of
@@ -33,6 +33,7 @@
 #include "note.h"
 #include "payoff.h"
 #include "pieces.h"
+#include "thin.h"
 
 #define FILES_MAX 256u
 #define FOUND_MAX_BYTES (4u << 20)     /* of what fp_aux_find has told about one chunk */
@@ -49,6 +50,7 @@ struct dfile {                         /* a file being written */
 	bool has_earlier;              /* these three: constant once loading is over, while there are users */
 	uint8_t generation;            /* of this version */
 	struct index earlier;
+	struct thin thin;              /* of its chunks; as earlier */
 	uint64_t looked_bytes, found_bytes; /* lock: in vain or not */
 	uint64_t used_ms;              /* lock */
 };
@@ -59,6 +61,7 @@ struct dedup {
 	struct cut_rule rule;
 	bool whole_store;
 	const char *pattern;
+	double thin_share;
 	struct budget budget;          /* of all files' indexes */
 	uint64_t warned_ms;            /* lock */
 	pthread_mutex_t lock;
@@ -74,7 +77,8 @@ struct worker {                        /* what one call needs; kept for the next
 	struct digest *digest;
 	struct pieces pieces;
 	struct budget found_budget;
-	struct index found;            /* what fp_aux_find told about this chunk */
+	struct index found;            /* what fp_aux_find told about this chunk, these two */
+	struct thin found_thin;
 	uint8_t *buf;                  /* a stored piece, for comparing */
 	uint32_t buf_bytes;
 	uint8_t note[FP_AUX_NOTE_MAX_BYTES];
@@ -86,6 +90,7 @@ static void worker_free(struct worker *w)
 	digest_free(w->digest);
 	pieces_fini(&w->pieces);
 	index_clear(&w->found);
+	thin_clear(&w->found_thin);
 	free(w->buf);
 	free(w);
 }
@@ -107,6 +112,7 @@ static struct worker *worker_get(struct dedup *d)
 		return NULL;
 	w->found_budget.max_bytes = FOUND_MAX_BYTES;
 	index_init(&w->found, d->kind, &w->found_budget);
+	thin_init(&w->found_thin, d->thin_share);
 	w->digest = digest_new(d->kind);
 	if (w->digest)
 		return w;
@@ -194,6 +200,7 @@ static void say_full(struct dedup *d)
 struct loading {
 	struct dedup *d;
 	struct index *index;
+	struct thin *thin;
 	uint8_t generation;
 	bool any, full;
 };
@@ -204,18 +211,21 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 	struct note_reader r;
 	const uint8_t *digest;
 	uint32_t off, len;
+	bool doubtful;
 
 	if (!note_open(&r, n->note, n->note_bytes, n->data_bytes) || r.kind != l->d->kind)
 		return 0;
 	if (!l->any || (uint8_t)(r.generation - l->generation) < 128)
 		l->generation = r.generation; /* chunks of older versions may be among them: the newest counts */
 	l->any = true;
+	doubtful = thin_may_be(l->thin, n->data_bytes, n->unused_bytes);
+	thin_tell(l->thin, n->chunk, n->data_bytes, n->unused_bytes, n->free_bytes);
 	while (note_next(&r, &off, &len, &digest)) {
 		struct fp_aux_place place = { .chunk = n->chunk, .off = off, .len_bytes = len };
 
 		if (len < FP_AUX_PIECE_MIN_BYTES)
 			continue;
-		while (!index_add(l->index, digest, place)) {
+		while (!index_add(l->index, digest, place, doubtful)) {
 			l->full = l->index->budget != &l->d->budget || !give_one_up(l->d);
 			if (l->full)
 				return 1;
@@ -226,12 +236,14 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 
 static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 {
-	struct loading l = { .d = d, .index = &f->earlier };
+	struct loading l = { .d = d, .index = &f->earlier, .thin = &f->thin };
 	int rc;
 
 	index_init(&f->earlier, d->kind, &d->budget);
+	thin_init(&f->thin, d->thin_share);
 	rc = fp_aux_earlier(d->host, serial, d->pattern, take_note, &l);
 	index_trim(&f->earlier);
+	thin_decide(&f->thin);
 	show_memory(d);
 	if (l.full)
 		say_full(d);
@@ -241,6 +253,12 @@ static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 		fp_aux_log(d->host, FP_AUX_WARN, "the earlier version of a file could not be asked for: it is stored without looking for duplicates");
 		fp_aux_count(d->host, "versions missed", 1);
 	}
+}
+
+static void forget_earlier(struct dfile *f)
+{
+	index_clear(&f->earlier);
+	thin_clear(&f->thin);
 }
 
 /* lock held. NULL: all are in use. */
@@ -270,7 +288,7 @@ static struct dfile *file_get(struct dedup *d, uint64_t serial)
 		while (f->loading)
 			pthread_cond_wait(&d->loaded, &d->lock); /* bounded: the other's call has a deadline */
 	} else if ((f = free_file(d))) {
-		index_clear(&f->earlier);
+		forget_earlier(f);
 		f->serial = serial;
 		f->looked_bytes = f->found_bytes = 0;
 		f->users = 1;
@@ -305,7 +323,7 @@ static int released(void *state, struct fp_aux_call *call, const struct fp_aux_f
 		struct dfile *f = &d->file[i];
 
 		if (f->serial == sealed->file_serial && f->users == 0) {
-			index_clear(&f->earlier);
+			forget_earlier(f);
 			f->serial = 0;
 		}
 	}
@@ -330,15 +348,17 @@ static bool proved(struct dedup *d, struct worker *w, const struct fp_aux_chunk 
 }
 
 /* The piece that continues a run, if there is one in the index of the same digest elsewhere, is not looked for: the first entry is as good as any. */
-static void look_up(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k, const struct index *in)
+static void look_up(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k, const struct index *in, const struct thin *thin)
 {
 	for (uint32_t i = 0; i < w->pieces.n; i++) {
 		struct piece *x = &w->pieces.piece[i];
 		struct fp_aux_place place;
+		bool doubtful;
 
-		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES)
+		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES || !index_find(in, x->digest, x->len_bytes, &place, &doubtful))
 			continue;
-		if (index_find(in, x->digest, x->len_bytes, &place) && proved(d, w, k, x, place)) {
+		x->thin = doubtful && thin_is(thin, place.chunk);
+		if (!x->thin && proved(d, w, k, x, place)) {
 			x->kind = PIECE_STORED;
 			x->place = place;
 		}
@@ -377,12 +397,15 @@ static uint32_t collect_kept_keys(struct worker *w, const struct fp_aux_chunk *k
 
 static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k)
 {
-	struct loading l = { .d = d, .index = &w->found };
+	struct loading l = { .d = d, .index = &w->found, .thin = &w->found_thin };
 	uint32_t n = collect_keys(w, 1);
 
 	index_clear(&w->found);
-	if (n > 0 && fp_aux_find(d->host, w->keys, n, take_note, &l) == 0)
-		look_up(d, w, k, &w->found);
+	thin_clear(&w->found_thin);
+	if (n == 0 || fp_aux_find(d->host, w->keys, n, take_note, &l) != 0)
+		return;
+	thin_decide(&w->found_thin);
+	look_up(d, w, k, &w->found, &w->found_thin);
 }
 
 /* -------------------------------------------------------------- telling */
@@ -429,6 +452,15 @@ static uint64_t bytes_of(const struct pieces *p, enum piece_kind kind)
 	return n;
 }
 
+static uint64_t bytes_anew(const struct pieces *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		n += p->piece[i].kind == PIECE_NEW && p->piece[i].thin ? p->piece[i].len_bytes : 0;
+	return n;
+}
+
 static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p)
 {
 	uint64_t found = bytes_of(p, PIECE_STORED) + bytes_of(p, PIECE_SAME), fresh = bytes_of(p, PIECE_NEW);
@@ -439,6 +471,7 @@ static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p
 	fp_aux_count(d->host, "duplicate bytes", (int64_t)found);
 	fp_aux_count(d->host, "zero bytes", (int64_t)bytes_of(p, PIECE_ZERO));
 	fp_aux_count(d->host, "new bytes", (int64_t)fresh);
+	fp_aux_count(d->host, "stored anew bytes", (int64_t)bytes_anew(p));
 	if (!f->has_earlier && !d->whole_store)
 		return;
 	pthread_mutex_lock(&d->lock);
@@ -468,7 +501,7 @@ static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux
 	if (rc == 0 && look) {
 		rc = pieces_digest(&w->pieces, w->digest, k);
 		if (rc == 0 && f->has_earlier)
-			look_up(d, w, k, &f->earlier);
+			look_up(d, w, k, &f->earlier, &f->thin);
 		if (rc == 0 && d->whole_store)
 			look_up_store(d, w, k);
 		if (rc == 0)
@@ -541,12 +574,21 @@ static const char *refuse_pattern(const char *pattern)
 	return "pattern: * must stand for the step in it, as in state-*.img or set-*/state; without one it is the name of a single file";
 }
 
+/* Of an option such as 2%. Negative: it is no share. */
+static double read_share(const struct dedup *d, const char *name)
+{
+	const char *text = fp_aux_option_text(d->host, name);
+	char *end = NULL;
+	double share = text ? strtod(text, &end) / 100 : -1;
+
+	return text && end != text && strcmp(end, "%") == 0 && share >= 0 && share <= 1 ? share : -1;
+}
+
 static int read_options(struct dedup *d)
 {
-	const char *hash = fp_aux_option_text(d->host, "hash"), *pays = fp_aux_option_text(d->host, "pays"), *why;
+	const char *hash = fp_aux_option_text(d->host, "hash"), *why;
 	int64_t size = fp_aux_option_number(d->host, "size");
-	char *end = NULL;
-	double least = strtod(pays ? pays : "2%", &end) / 100;
+	double least = read_share(d, "pays");
 
 	d->kind = !strcmp(hash, "sha256") ? DIGEST_SHA256 : !strcmp(hash, "xxh3") ? DIGEST_XXH3 : DIGEST_SHA1;
 	d->rule.kind = !strcmp(fp_aux_option_text(d->host, "chunking"), "fixed") ? CUT_FIXED : CUT_CONTENT;
@@ -557,8 +599,11 @@ static int read_options(struct dedup *d)
 	why = refuse_size(d, size);
 	if (!why)
 		why = refuse_pattern(d->pattern);
-	if (!why && (end == pays || strcmp(end, "%") != 0 || least < 0 || least > 1))
+	d->thin_share = read_share(d, "thin");
+	if (!why && least < 0)
 		why = "pays: must be a share such as 2%, 0% to 100%";
+	if (!why && d->thin_share < 0)
+		why = "thin: must be a share such as 50%, 0% to 100%";
 	if (why) {
 		fp_aux_log(d->host, FP_AUX_ERROR, why);
 		return -EINVAL;
@@ -573,7 +618,7 @@ static void dedup_stop(void *state)
 	struct dedup *d = state;
 
 	for (unsigned i = 0; i < FILES_MAX; i++)
-		index_clear(&d->file[i].earlier);
+		forget_earlier(&d->file[i]);
 	while (d->idle) {
 		struct worker *w = d->idle;
 
@@ -621,6 +666,7 @@ static const struct fp_aux_option options[] = {
 	{ .name = "scope", .fallback = "file", .choices = scopes, .help = "file: compare with the earlier version of the file. store: with everything in the store, too." },
 	{ .name = "pattern", .help = "How names of one file's versions differ: * stands for the step, e.g. chk_*/rank.dat. Default: digits that grow." },
 	{ .name = "pays", .fallback = "2%", .help = "Share of duplicates below which it turns itself off and only samples. 0%: never." },
+	{ .name = "thin", .fallback = "50%", .help = "A stored chunk of which files use less is not referred to: what is equal to it is stored anew, so that it can go. 0%: never." },
 	{ .name = "memory", .fallback = "512MiB", .is_size = true, .min = 1 << 20, .max = (int64_t)64 << 30, .help = "For the digests of all earlier versions together; what does not fit is not compared with." },
 	{ .name = NULL },
 };

@@ -15,6 +15,7 @@
 #define CAP_MIN   256u
 #define SLOTS_MIN 512u
 #define PLACE     sizeof(struct fp_aux_place)
+#define DOUBTFUL  0x80000000u /* in a place's length, which is that of a piece */
 
 static bool take(struct index *x, size_t bytes)
 {
@@ -99,15 +100,21 @@ static bool grow_slots(struct index *x)
 	return true;
 }
 
-bool index_add(struct index *x, const uint8_t *digest, struct fp_aux_place place)
+bool index_add(struct index *x, const uint8_t *digest, struct fp_aux_place place, bool doubtful)
 {
+	struct fp_aux_place there;
 	uint32_t *slot;
 
+	place.len_bytes |= doubtful ? DOUBTFUL : 0;
 	if ((x->used == x->cap && !grow_entries(x)) || (x->used >= x->nslots / 4 * 3 && !grow_slots(x)))
 		return false;
 	slot = probe(x, digest);
-	if (*slot != 0)
+	if (*slot != 0) {
+		memcpy(&there, entry_at(x, *slot - 1), PLACE);
+		if (!doubtful && there.len_bytes & DOUBTFUL)
+			memcpy(entry_at(x, *slot - 1), &place, PLACE);
 		return true;
+	}
 	memcpy(entry_at(x, x->used), &place, PLACE);
 	memcpy(entry_at(x, x->used) + PLACE, digest, x->digest_bytes);
 	*slot = ++x->used;
@@ -125,13 +132,15 @@ void index_trim(struct index *x)
 	x->cap = x->used;
 }
 
-bool index_find(const struct index *x, const uint8_t *digest, uint32_t piece_bytes, struct fp_aux_place *out)
+bool index_find(const struct index *x, const uint8_t *digest, uint32_t piece_bytes, struct fp_aux_place *out, bool *doubtful)
 {
 	uint32_t found = x->nslots ? *probe(x, digest) : 0;
 
 	if (found == 0)
 		return false;
 	memcpy(out, entry_at(x, found - 1), PLACE);
+	*doubtful = out->len_bytes & DOUBTFUL;
+	out->len_bytes &= ~DOUBTFUL;
 	return out->len_bytes == piece_bytes;
 }
 

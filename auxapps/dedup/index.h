@@ -25,12 +25,12 @@ struct index {
 };
 
 void index_init(struct index *x, enum digest_kind kind, struct budget *budget);
-/* The first of equal ones stays. False: the budget is used up, or there is no memory. */
-bool index_add(struct index *x, const uint8_t *digest, struct fp_aux_place place);
+/* The first of equal ones stays, unless that is doubtful and this one is not. False: the budget is used up, or there is no memory. */
+bool index_add(struct index *x, const uint8_t *digest, struct fp_aux_place place, bool doubtful);
 /* No more is added: what is too much goes back to the budget. */
 void index_trim(struct index *x);
 /* False: it is not there. A piece of another length does not count. */
-bool index_find(const struct index *x, const uint8_t *digest, uint32_t piece_bytes, struct fp_aux_place *out);
+bool index_find(const struct index *x, const uint8_t *digest, uint32_t piece_bytes, struct fp_aux_place *out, bool *doubtful);
 /* Of the budget. */
 size_t index_bytes(const struct index *x);
 /* Empty again, as after index_init. */

@@ -66,7 +66,7 @@ static int add(struct pieces *p, uint32_t off, uint32_t len_bytes, enum piece_ki
 	x->off = off;
 	x->len_bytes = len_bytes;
 	x->kind = kind;
-	x->digested = false;
+	x->digested = x->thin = false;
 	return 0;
 }
 

@@ -19,6 +19,7 @@ struct piece {
 	uint32_t off, len_bytes;
 	enum piece_kind kind;
 	bool digested;
+	bool thin;                     /* NEW, and stored in a chunk that is not referred to for its thinness (thin.h) */
 	uint32_t earlier_off;          /* SAME */
 	struct fp_aux_place place;     /* STORED */
 	uint8_t digest[DIGEST_MAX_BYTES];

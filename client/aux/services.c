@@ -218,6 +218,7 @@ static void reply_part(struct aux_request *r, const Fp__NotesReply *all, size_t 
 	uint8_t *packed;
 	size_t len;
 
+	part.free_bytes = all->free_bytes;
 	part.notes = all->notes + from;
 	part.n_notes = to - from;
 	len = fp__notes_reply__get_packed_size(&part);

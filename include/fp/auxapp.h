@@ -245,8 +245,14 @@ typedef const struct fp_aux_app *fp_aux_app_fn(uint32_t abi);
 
 enum fp_aux_level { FP_AUX_ERROR, FP_AUX_WARN, FP_AUX_INFO, FP_AUX_DEBUG };
 
-/* A version of a file that its chunks with notes can be had of: what fp_aux_earlier found. */
-struct fp_aux_noted { uint64_t chunk; uint32_t data_bytes, note_bytes; const uint8_t *note; };
+/* A stored chunk with its note, as fp_aux_earlier and fp_aux_find tell of it. */
+struct fp_aux_noted {
+	uint64_t chunk;
+	uint32_t data_bytes, note_bytes;
+	const uint8_t *note;
+	uint32_t unused_bytes;         /* of its data_bytes: no file of the store refers to them. They stay for as long as one does to any of the others */
+	uint64_t free_bytes;           /* in the store, when it was asked; 0: none, or not known */
+};
 
 /* Table of functions, behind the inline functions below. Not called by name: a NULL one is -ENOTSUP. */
 struct fp_aux_services {

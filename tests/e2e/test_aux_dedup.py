@@ -240,6 +240,49 @@ def test_other_digests(start, hash_):
     assert_same(read_file(m.at("c2")), data[:2 * MIB] + b"?" + data[2 * MIB + 1:])
 
 
+def one_is_kept(mount, name, size, steps=16):
+    """Each version under its name, then the one before it is deleted; a fifth changes, in small places everywhere. Yields after each."""
+    rnd = random.Random(9)
+    data = bytearray(rnd.randbytes(size))
+    for step in range(steps):
+        for _ in range(4 * size // MIB):
+            at = rnd.randrange(size // 4096 - 8) * 4096
+            data[at:at + 32768] = rnd.randbytes(32768)
+        write_file(mount.at(name(step)), bytes(data))
+        if step and name(step - 1) != name(step):
+            os.unlink(mount.at(name(step - 1)))
+        yield step
+    assert_same(read_file(mount.at(name(steps - 1))), bytes(data))
+
+
+@pytest.mark.parametrize("declared", [[], ["dedup"], ["dedup scope=store"], ["dedup", "compress"]], ids=["none", "dedup", "store", "compressed"])
+def test_what_fits_without_dedup_fits_with_it(start, declared):
+    """Old chunks that are in use for little more and more must not fill the store: 26 MiB in 64, so that two versions have room."""
+    s = start(*declared, benefactors=1, size="64MiB")
+    for _ in one_is_kept(s.mounts[0], lambda step: f"chk_{step:04}", 26 * MIB):
+        pass
+    if declared:
+        wait_app(s, "dedup", "thin chunks", lambda a: a["counters"]["stored anew bytes"] > 26 * MIB)
+    wait_until("the versions before to be gone", 10, lambda: used(s) <= 1.6 * 26 * MIB)
+
+
+@pytest.mark.parametrize("name", ["chk_{:04}", "chk"], ids=["new-names", "one-name"])
+def test_space_is_bounded_where_one_version_is_kept(start, name):
+    """Also under one name: what of a chunk is in use is what was before the truncation."""
+    s = start("dedup")
+    for step in one_is_kept(s.mounts[0], name.format, 16 * MIB):
+        wait_until("the version before to be gone", 10, lambda: used(s) <= 1.75 * 16 * MIB)
+        assert step != 1 or used(s) < 1.4 * 16 * MIB, "the second version finds all that it has of the first"
+
+
+def test_thin_chunks_are_referred_to_if_that_is_wanted(start):
+    s = start("dedup thin=0%")
+    for _ in one_is_kept(s.mounts[0], "chk_{:04}".format, 16 * MIB):
+        pass
+    assert used(s) > 1.75 * 16 * MIB
+    assert wait_app(s, "dedup", "figures", lambda a: a["counters"]["new bytes"] > 0)["counters"]["stored anew bytes"] == 0
+
+
 def test_it_turns_itself_off_and_says_so(start):
     s = start("dedup")
     m = s.mounts[0]

@@ -48,7 +48,9 @@ struct model {
 	uint64_t keys[1024];
 	uint64_t stored_bytes, note_total, compared;
 	bool no_earlier;               /* each version is a file that has none */
-	int64_t on, index_bytes, index_most, cut_short, given_up;
+	int64_t on, index_bytes, index_most, cut_short, given_up, anew;
+	const uint8_t *used_percent;   /* of the first eight chunks; NULL, and of others: 100 */
+	uint64_t free_bytes;           /* in the store */
 	uint32_t synthetic;            /* pieces of 4 KiB that each version's earlier one had, with digests that nothing has */
 };
 
@@ -87,6 +89,8 @@ static void count(struct fp_aux_host *h, const char *counter, int64_t add)
 		m.cut_short += add;
 	if (strcmp(counter, "versions given up") == 0)
 		m.given_up += add;
+	if (strcmp(counter, "stored anew bytes") == 0)
+		m.anew += add;
 }
 
 static void gauge(struct fp_aux_host *h, const char *counter, int64_t value)
@@ -162,8 +166,10 @@ static int note(struct fp_aux_call *c, const void *data, uint32_t len, const uin
 static int tell(uint32_t i, int (*each)(void *, const struct fp_aux_noted *), void *arg)
 {
 	const struct stored *s = &m.chunk[i];
-	struct fp_aux_noted n = { .chunk = i + 1, .data_bytes = s->bytes, .note_bytes = s->note_bytes, .note = s->note };
+	struct fp_aux_noted n = { .chunk = i + 1, .data_bytes = s->bytes, .note_bytes = s->note_bytes, .note = s->note, .free_bytes = m.free_bytes };
 
+	if (m.used_percent && i < 8)
+		n.unused_bytes = s->bytes / 100 * (100 - m.used_percent[i]);
 	return s->note_bytes ? each(arg, &n) : 0;
 }
 
@@ -482,6 +488,50 @@ static void test_random_edits_are_rebuilt_exactly(void **state)
 	free(data);
 }
 
+/* What the same data costs once more, and whether it is found the third time, in new chunks beside the old ones. */
+static uint64_t again_with(const char *thin, const char *scope, uint64_t free_bytes)
+{
+	static const uint8_t used[8] = { 100, 60, 51, 49, 30, 10, 80, 100 };
+	const char *const options[][2] = { { "thin", thin }, { "scope", scope }, { NULL, NULL } };
+	uint8_t *data = image(IMAGE_BYTES);
+	uint64_t again;
+
+	start(options);
+	write_version(data, IMAGE_BYTES);
+	m.used_percent = used;
+	m.free_bytes = free_bytes;
+	m.no_earlier = strcmp(scope, "store") == 0;
+	again = write_version(data, IMAGE_BYTES);
+	if (!m.no_earlier)
+		assert_int_equal(m.anew, again);
+	assert_int_equal(write_version(data, IMAGE_BYTES), 0);
+	stop();
+	free(data);
+	return again;
+}
+
+static void test_what_thin_chunks_have_is_stored_anew(void **state)
+{
+	const uint64_t plenty = (uint64_t)1 << 40;
+
+	(void)state;
+	assert_int_equal(again_with("50%", "file", plenty), 3 * WINDOW_BYTES); /* 49, 30 and 10 % */
+	assert_int_equal(again_with("25%", "file", plenty), WINDOW_BYTES);
+	assert_int_equal(again_with("100%", "file", plenty), 6 * WINDOW_BYTES);
+	assert_int_equal(again_with("0%", "file", plenty), 0);
+	assert_int_equal(again_with("50%", "store", plenty), 3 * WINDOW_BYTES);
+}
+
+/* 4.8 of the 8 MiB are in use. */
+static void test_when_space_is_short_more_is_stored_anew_but_no_more_than_a_third_of_it(void **state)
+{
+	(void)state;
+	assert_int_equal(again_with("50%", "file", 9 * WINDOW_BYTES / 2), 4 * WINDOW_BYTES); /* 10, 30, 49 and 51 %: 1.4 MiB; not 60 % */
+	assert_int_equal(again_with("50%", "file", 5 * WINDOW_BYTES / 4), 2 * WINDOW_BYTES); /* 10 and 30 %: 0.4 MiB */
+	assert_int_equal(again_with("50%", "file", WINDOW_BYTES / 4), 0);
+	assert_int_equal(again_with("50%", "file", 0), 0);
+}
+
 static void test_pieces_stay_within_the_limit(void **state)
 {
 	static const char *const fixed[][2] = { { "chunking", "fixed" }, { "size", "4KiB" }, { NULL, NULL } };
@@ -651,10 +701,11 @@ static void test_useless_versions_make_room(void **state)
 
 static void test_a_bad_option_is_refused(void **state)
 {
-	static const char *const bad[][2] = { { "size", "2KiB" }, { "size", "2MiB" }, { "size", "5000" }, { "pays", "2" }, { "pays", "200%" } };
+	static const char *const bad[][2] = { { "size", "2KiB" }, { "size", "2MiB" }, { "size", "5000" }, { "pays", "2" }, { "pays", "200%" },
+					     { "pays", "nan%" }, { "thin", "50" }, { "thin", "-1%" } };
 
 	(void)state;
-	for (unsigned i = 0; i < 5; i++) {
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		void *s;
 
 		memset(&m, 0, sizeof(m));
@@ -706,6 +757,8 @@ int main(void)
 		cmocka_unit_test(test_zeros_cost_nothing),
 		cmocka_unit_test(test_scope_store_finds_other_files_by_few_keys),
 		cmocka_unit_test(test_random_edits_are_rebuilt_exactly),
+		cmocka_unit_test(test_what_thin_chunks_have_is_stored_anew),
+		cmocka_unit_test(test_when_space_is_short_more_is_stored_anew_but_no_more_than_a_third_of_it),
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_it_turns_itself_off_and_on_again),
 		cmocka_unit_test(test_it_turns_itself_on_again_for_what_moves),

@@ -560,6 +560,69 @@ static void test_answer_that_holds_is_the_same_when_asked_again(void **state)
     assert_int_equal(fix_sql(&f, "SELECT seq FROM reply WHERE slot=3"), 6);
 }
 
+/* By both ways of asking. */
+static uint32_t unused(uint64_t key)
+{
+    Fp__NotesReply *r = find_notes(f.conn, &key, 1, false, 0);
+    uint32_t n;
+
+    assert_int_equal(r->n_notes, 1);
+    n = r->notes[0]->unused_len;
+    assert_int_equal(r->free_bytes, (1u << 30) - (uint64_t)fix_sql(&f, "SELECT sum(stored) FROM chunk"));
+    fix_free(r);
+    return n;
+}
+
+static void test_answers_tell_what_of_a_chunk_no_file_refers_to(void **state)
+{
+    Fp__Open o = FP__OPEN__INIT;
+    uint64_t a = write_noted(0, 10, 7), win = 3;
+    Fp__NotesReply *r;
+
+    (void)state;
+    assert_int_equal(unused(7), 0);
+    fix_write(&f, ino[0], 0, 4096);
+    fix_write(&f, ino[0], 8192, 4096);
+    fix_write(&f, ino[0], CHUNK - 100, 100);
+    assert_int_equal(unused(7), 8292);
+    r = get_notes(f.conn, ino[0], 0, false, 0);
+    assert_true(r->n_notes == 1 && r->notes[0]->chunk == a && r->notes[0]->unused_len == 8292);
+    fix_free(r);
+    assert_int_equal(commit(ino[1], &win, &a, 1, NULL, 0), 0); /* whole in another file: bytes that both have count once */
+    assert_int_equal(unused(7), 0);
+    fix_write(&f, ino[1], 3 * CHUNK, 8192);
+    assert_int_equal(unused(7), 4096);
+    o.ino = ino[1]; /* unlinked, and held open: it does not count any more */
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_OPEN, &o, &fp__attr_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "b", false), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM orphan"), 1);
+    assert_int_equal(unused(7), 8292);
+    assert_int_equal(hold_one(0, a, false), 1);
+    assert_int_equal(fix_truncate(&f, ino[0], 0), 0);
+    assert_int_equal(unused(7), CHUNK); /* a hold is no use */
+}
+
+/* Coded ones count in bytes of data. What is in very many pieces counts as used, and no answer looks at more than so many. */
+static void test_what_is_too_much_to_look_at_counts_as_used(void **state)
+{
+    uint64_t id = write_noted(0, 10, 7);
+    char sql[200];
+
+    (void)state;
+    fix_sql(&f, "UPDATE chunk SET len=100,data=65536");
+    assert_int_equal(fix_truncate(&f, ino[0], 0x4000), 0);
+    assert_int_equal(unused(7), CHUNK - 0x4000);
+    snprintf(sql, sizeof sql, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1100) INSERT INTO slice "
+                              "SELECT %llu,0,i*8,4,%llu,i*8 FROM n",
+             (unsigned long long)ino[1], (unsigned long long)id);
+    fix_sql(&f, sql);
+    assert_int_equal(unused(7), 0);
+    snprintf(sql, sizeof sql, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
+    fix_sql(&f, sql);
+    assert_int_equal(unused(7), CHUNK - 0x4000);
+}
+
 static void test_damaged_chunks_are_not_named(void **state)
 {
     uint64_t key = 7, a = write_noted(0, 10, key), b = write_noted(1, 10, key);
@@ -647,6 +710,8 @@ int main(void)
         T(test_window_that_is_too_much_alone_is_cut_short),
         T(test_answers_about_many_slices_are_bounded),
         T(test_answer_that_holds_is_the_same_when_asked_again),
+        T(test_answers_tell_what_of_a_chunk_no_file_refers_to),
+        T(test_what_is_too_much_to_look_at_counts_as_used),
         T(test_damaged_chunks_are_not_named),
         T(test_damaged_chunk_without_a_file_is_not_found),
         T(test_chunks_of_a_benefactor_that_is_away_are_not_named),

@@ -69,10 +69,11 @@ static void look_up(struct pieces *p, const struct index *earlier)
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct piece *x = &p->piece[i];
 		struct fp_aux_place place;
+		bool doubtful;
 
 		if (x->kind != PIECE_NEW || x->len_bytes < FP_AUX_PIECE_MIN_BYTES)
 			continue;
-		if (index_find(earlier, x->digest, x->len_bytes, &place)) {
+		if (index_find(earlier, x->digest, x->len_bytes, &place, &doubtful)) {
 			x->kind = PIECE_STORED;
 			x->place = place;
 		}
@@ -86,7 +87,7 @@ static void keep(const struct pieces *p, uint64_t window, struct index *to)
 		const struct piece *x = &p->piece[i];
 		struct fp_aux_place place = { .chunk = window + 1, .off = x->off, .len_bytes = x->len_bytes };
 
-		if (x->kind == PIECE_NEW && !index_add(to, x->digest, place))
+		if (x->kind == PIECE_NEW && !index_add(to, x->digest, place, false))
 			die("no memory");
 	}
 }
