@@ -19,6 +19,7 @@ struct cl_core;
 struct cl_itable;
 struct cl_data;
 struct cl_aux;
+struct cl_locks;
 
 struct cl_feature {            /* a kernel or library feature that was probed; for fpctl status */
 	const char *name;
@@ -32,6 +33,7 @@ struct cl_mount {
 	struct cl_core *core;      /* core.h */
 	struct cl_itable *inodes;  /* inode.h */
 	struct cl_data *data;      /* data.h */
+	struct cl_locks *locks;    /* locks.h: NULL with --locks local; constant between start and end */
 	struct cl_aux *aux;        /* aux/aux.h: NULL if no aux-app is declared; constant between start and end */
 	struct cl_aux *aux_decode; /* the same for a mount without: made when a coded chunk is met */
 	uint8_t store_uuid[16];    /* constant after the first hello */

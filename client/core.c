@@ -24,6 +24,7 @@
 #include "client/core_int.h"
 #include "client/data.h"
 #include "client/inode.h"
+#include "client/locks.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -137,6 +138,7 @@ static void on_tick(uv_timer_t *timer)
         cl_core_start_result(c, -ETIMEDOUT, "%s",
                              c->start_why[0] ? c->start_why : "the manager did not answer in time");
     cl_requests_tick(c, now_ms);
+    cl_locks_tick(c->m, now_ms);
     cl_early_tick(c);
     if (++c->ticks % TICKS_PER_STAT == 0 && c->link == CL_LINK_UP)
         cl_link_stats(c);

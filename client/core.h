@@ -75,6 +75,8 @@ void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *ms
  * opt.manager_timeout_ms was not executed, and is given up as any other.
  */
 void cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/* The same for an operation, from its FUSE thread, which holds no lock: sent by this thread if it can be. */
+void cl_mgr_call_answered_soon(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /* End all lasting ones with err, and wait until that is done. Any thread but the core loop. */
 void cl_mgr_fail_lasting(struct cl_mount *m, int err);
 /*

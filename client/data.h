@@ -25,6 +25,7 @@ struct cl_handle {
 	struct cl_inode *inode;        /* holds a ref */
 	struct cl_mount *m;            /* set only where a handle is all that is passed on */
 	int flags;                     /* open flags */
+	bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
@@ -73,6 +74,10 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
+/* As close, where nobody is to be told of an error now: for locks that go. Nothing to write out costs nothing. */
+void cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
+/* A lock was granted: a is what the file is now. True: others have changed it since it was last looked at here. Any thread; does not block. */
+bool cl_data_locked(struct cl_mount *m, struct cl_inode *inode, const Fp__Attr *a);
 /* Stored, on the device, and the manager's transaction durable. */
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 /*

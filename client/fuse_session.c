@@ -141,6 +141,7 @@ static void cl_init(void *userdata, struct fuse_conn_info *conn)
         FUSE_CAP_READDIRPLUS,     FUSE_CAP_READDIRPLUS_AUTO,
         FUSE_CAP_CACHE_SYMLINKS,  FUSE_CAP_ASYNC_DIO,
     };
+    static const uint64_t locks[] = {FUSE_CAP_POSIX_LOCKS, FUSE_CAP_FLOCK_LOCKS};
     static const uint64_t unwanted[] = {
         FUSE_CAP_ATOMIC_O_TRUNC, FUSE_CAP_SPLICE_READ,     FUSE_CAP_SPLICE_WRITE,
         FUSE_CAP_SPLICE_MOVE,    FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_OVER_IO_URING,
@@ -148,6 +149,12 @@ static void cl_init(void *userdata, struct fuse_conn_info *conn)
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (conn->capable_ext & wanted[i])
             fuse_set_feature_flag(conn, wanted[i]);
+    }
+    for (size_t i = 0; i < sizeof locks / sizeof *locks; i++) {
+        if (m->locks && (conn->capable_ext & locks[i]))
+            fuse_set_feature_flag(conn, locks[i]);
+        else
+            fuse_unset_feature_flag(conn, locks[i]);
     }
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         fuse_unset_feature_flag(conn, unwanted[i]);
@@ -205,6 +212,11 @@ int cl_fuse_mount(struct cl_mount *m)
     struct fuse_lowlevel_ops ops;
     fuse_set_log_func(on_fuse_log);
     cl_ops_fill(&ops);
+    if (!m->locks) { /* the kernel keeps them, for programs of this mount */
+        ops.getlk = NULL;
+        ops.setlk = NULL;
+        ops.flock = NULL;
+    }
     cl_ops_watch(m, &ops);
     ops.init = cl_init;
     mounting = true;

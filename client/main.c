@@ -22,6 +22,7 @@
 #include "client/early.h"
 #include "client/fuse_session.h"
 #include "client/inode.h"
+#include "client/locks.h"
 #include "client/mountpoint.h"
 #include "client/shutdown.h"
 #include "fp/clock.h"
@@ -93,6 +94,8 @@ static int start(struct cl_mount *m)
     if (rc == 0)
         rc = cl_data_new(m);
     if (rc == 0)
+        rc = cl_locks_new(m);
+    if (rc == 0)
         rc = cl_core_start(m);
     if (rc < 0)
         return rc;
@@ -110,6 +113,7 @@ static int finish(struct cl_mount *m)
     uint32_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
     cl_mgr_limit_wait(m, limit_ms < GONE_MS ? limit_ms : GONE_MS);
     cl_mgr_fail_interruptible(m, FP_ESTOPPING);
+    cl_locks_stop(m, FP_ESTOPPING);
     cl_data_end_by(m, fp_now_ms() + limit_ms);
     int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
     if (rc < 0)
@@ -128,6 +132,7 @@ static int finish(struct cl_mount *m)
         FP_ERROR("written data was lost while this was mounted, as told then: see the errors above");
         rc = -EIO;
     }
+    cl_locks_free(m);
     cl_data_free(m);
     cl_aux_free(m);
     return rc;

@@ -70,6 +70,8 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
         return &fp__xattr_reply__descriptor;
     case FP__MSG_TYPE__MSG_STATFS:
         return &fp__stat_fs_reply__descriptor;
+    case FP__MSG_TYPE__MSG_LOCK:
+        return &fp__lock_reply__descriptor;
     case FP__MSG_TYPE__MSG_INODES:
         return &fp__inodes_reply__descriptor;
     case FP__MSG_TYPE__MSG_SLICEMAP:
@@ -358,6 +360,14 @@ void cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *m
     struct cl_request *q = request_new(m, type, msg, cb, arg);
     q->answered = true;
     cl_core_post_item(m->core, &q->item);
+}
+
+void cl_mgr_call_answered_soon(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->answered = true;
+    if (!send_directly(m->core, q))
+        cl_core_post_item(m->core, &q->item);
 }
 
 void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg,

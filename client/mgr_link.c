@@ -23,6 +23,7 @@
 #include "client/data.h"
 #include "client/shutdown.h"
 #include "client/inode.h"
+#include "client/locks.h"
 #include "client/names.h"
 #include "client/process.h"
 #include "fp/err.h"
@@ -131,6 +132,7 @@ static void link_up(struct cl_core *c)
     if (!first)
         FP_INFO("connected to the manager again%s", new_session ? ", which has forgotten our session" : "");
     cl_requests_up(c, c->slots, new_session);
+    cl_locks_up(c->m);
     if (new_session && c->data_runs)
         cl_data_session_new(c->m);
     if (first) {
@@ -163,6 +165,7 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
                 (unsigned long long)r->gone_ino[i]);
         cl_inode_mark_gone(c->m, r->gone_ino[i]);
     }
+    cl_locks_lost(c->m, r->lost_locks, r->n_lost_locks);
     if (!c->uuid_known) {
         memcpy(c->m->store_uuid, r->store_uuid.data, sizeof c->m->store_uuid);
         fp_rpc_set_uuid(c->rpc, r->store_uuid.data);
@@ -228,6 +231,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.open_ino = open;
     h.n_open_ino = nopen;
     h.open_known = c->session != 0;
+    h.locks = cl_locks_hello(c->m, &h.n_locks);
     cl_process_place(&place);
     h.place = &place;
     h.early = c->early.lent = !cl_early_ended(c);
@@ -235,6 +239,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
     int rc = fp_rpc_call(conn, &req, NULL);
     free(open);
+    free(h.locks);
     if (rc < 0)
         fp_rpc_conn_close(conn, rc);
 }
@@ -254,6 +259,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     else if (err != 0)
         note_failure(c, err, why);
     cl_requests_down(c);
+    cl_locks_down(c->m);
     connect_later(c);
 }
 
@@ -310,6 +316,15 @@ static void on_hold(struct cl_core *c, const struct fp_rpc_in *in)
     fp__hold__free_unpacked(h, NULL);
 }
 
+static void on_grant(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__LockGrant *g = fp__lock_grant__unpack(NULL, in->msg_len_bytes, in->msg);
+    if (!g)
+        return;
+    cl_locks_granted(c->m, g);
+    fp__lock_grant__free_unpacked(g, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -334,6 +349,9 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_HOLD:
         on_hold(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_LOCK_GRANT:
+        on_grant(c, in);
         break;
     case FP__MSG_TYPE__MSG_STOP:
         FP_INFO("the manager asks us to end");

@@ -25,6 +25,7 @@
 #define OPTS_MAX 48
 
 static const char *const close_names[] = {"publish", "sync", NULL};
+static const char *const locks_names[] = {"store", "local", NULL};
 
 const char *cl_cores_parse(const char *text, cpu_set_t *set)
 {
@@ -98,6 +99,10 @@ static const struct fp_opt options[] = {
         struct cl_options, close_mode, "close", "publish", close_names,
         "What close(2) waits for: until other mounts can see the data, or until it is on the device as "
         "after fsync(2)."),
+    FP_OPT_ENUM(
+        struct cl_options, locks, "locks", "store", locks_names,
+        "Whom locks by fcntl(2) and flock(2) exclude, and O_APPEND goes together with: programs of all mounts, or (faster, "
+        "local) of this mount only."),
     FP_OPT_DURATION(
         struct cl_options, manager_timeout_ms, "manager-timeout", "60s", 100, FP_HOUR_MS(24),
         "How long an operation waits for a manager that does not answer before it fails with EIO."),

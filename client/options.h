@@ -8,6 +8,11 @@
 
 #include "fp/opt.h"
 
+enum cl_locks_mode {
+    CL_LOCKS_STORE, /* kept by the manager, for all mounts */
+    CL_LOCKS_LOCAL, /* kept by this node's kernel */
+};
+
 enum cl_close_mode {
     CL_CLOSE_PUBLISH, /* close(2) returns when other mounts can see the data */
     CL_CLOSE_SYNC,    /* close(2) does what fsync(2) does */
@@ -38,6 +43,7 @@ struct cl_options {
     int64_t store_threads; /* 0: by the number of service cores */
     int64_t ready_fd;
     int close_mode; /* enum cl_close_mode */
+    int locks;      /* enum cl_locks_mode */
     int log_level;
     bool data_encryption;
     bool allow_other;

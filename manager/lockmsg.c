@@ -139,11 +139,12 @@ static int set(struct mgr_core *c, const Fp__Lock *m, const struct mgr_lock *l, 
     return 0;
 }
 
-static int unset(struct mgr_core *c, const Fp__Lock *m, const struct mgr_lock *l)
+static int unset(struct mgr_core *c, const Fp__Lock *m, const struct mgr_lock *l, Fp__LockReply *r)
 {
     int rc = mgr_locks_unset(c->locks, m->ino, l, c->now.ms);
     int end = store_changes(c);
 
+    r->held = mgr_locks_owns(c->locks, m->ino, l);
     return end ? end : rc;
 }
 
@@ -197,7 +198,7 @@ MGR_HANDLER(lock)
     case FP__LOCK_OP__LOCK_SET:
         return m->ticket ? set(c, m, &l, r) : -EINVAL;
     case FP__LOCK_OP__LOCK_UNSET:
-        return unset(c, m, &l);
+        return unset(c, m, &l, r);
     case FP__LOCK_OP__LOCK_GET:
         get(c, rq->sess, m, &l, r);
         return 0;

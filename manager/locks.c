@@ -229,6 +229,13 @@ const struct mgr_lock *mgr_locks_held_by(const struct mgr_lockfile *f, const str
     return NULL;
 }
 
+bool mgr_locks_owns(const struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l)
+{
+    const struct mgr_lockfile *f = mgr_lockfile_find(t, ino);
+
+    return f && mgr_locks_held_by(f, l);
+}
+
 bool mgr_locks_test(const struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l, struct mgr_lock *out)
 {
     const struct mgr_lockfile *f = mgr_lockfile_find(t, ino);

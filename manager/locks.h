@@ -65,6 +65,8 @@ int mgr_locks_set(struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l, u
                   uint64_t now_ms);
 /* Gives back what its owner holds in its range. 0, -ENOLCK, -ENOMEM. */
 int mgr_locks_unset(struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l, uint64_t now_ms);
+/* Does the owner of l hold anything of the file, of l's kind? */
+bool mgr_locks_owns(const struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l);
 /* What stands in the way of l (the first by its start); false: nothing. */
 bool mgr_locks_test(const struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l, struct mgr_lock *out);
 /* Ends a wait with -EINTR; false: there is none of this number (any more). */

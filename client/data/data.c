@@ -337,6 +337,35 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 	return 0;
 }
 
+bool cl_data_locked(struct cl_mount *m, struct cl_inode *inode, const Fp__Attr *a)
+{
+	struct cl_file *f;
+	bool changed;
+
+	(void)m;
+	pthread_mutex_lock(&inode->lock);
+	f = inode->file;
+	changed = a->data_version > inode->attr.data_version || (f && a->data_version > f->map_version);
+	if (f && a->data_version > f->map_version) {
+		cl_file_forget_map(f);
+		f->map_version = a->data_version;
+	}
+	cl_inode_attr_update(inode, a);
+	pthread_mutex_unlock(&inode->lock);
+	return changed;
+}
+
+void cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode)
+{
+	bool dirty;
+
+	pthread_mutex_lock(&inode->lock);
+	dirty = inode->file && inode->file->nopen + inode->file->ninflight + inode->file->nstored > 0;
+	pthread_mutex_unlock(&inode->lock);
+	if (dirty)
+		(void)cl_publish_for_others(m->data, inode, CL_BY_PROGRESS);
+}
+
 struct run_job {
 	struct cl_job job;             /* first */
 	void (*fn)(void *arg);

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "client/early.h"
+#include "client/locks.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
 
@@ -18,12 +19,15 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     struct cl_inode *inode = cl_handle_of(fi)->inode;
     int rc, status = 0;
     (void)ino;
-    if (cl_inode_is_gone(inode))
+    if (cl_handle_of(fi)->quiet)
+        rc = 0;
+    else if (cl_inode_is_gone(inode))
         rc = -EIO;
     else if (m->opt.close_mode == CL_CLOSE_SYNC)
         rc = cl_data_fsync(m, inode);
     else
         rc = cl_data_flush(m, inode);
+    cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);
     /* What was closed is there: the manager has to have heard of it. */
     if ((rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))
         return;

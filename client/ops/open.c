@@ -20,6 +20,7 @@
 
 #include "client/aux/aux.h"
 #include "client/early.h"
+#include "client/locks.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
@@ -48,7 +49,8 @@ static void fill_fi(struct cl_mount *m, struct fuse_file_info *fi, struct cl_han
     fi->direct_io = m->opt.direct_io;
     fi->parallel_direct_writes = m->opt.direct_io;
     fi->keep_cache = 0;
-    fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY; /* closing it publishes nothing */
+    h->quiet = (fi->flags & O_ACCMODE) == O_RDONLY; /* closing it publishes nothing */
+    fi->noflush = h->quiet && !m->locks; /* … but gives locks back */
 }
 
 /* The existing file that a create found: may this caller open it without the kernel having looked? */
@@ -67,6 +69,7 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
 {
     struct cl_inode *inode = h->inode;
     cl_open_remove(m, &h->open);
+    cl_locks_release(m, h);
     if (m->aux)
         cl_aux_file_closed(m, h);
     let_go(m, inode);
@@ -208,7 +211,7 @@ static bool create_early(struct cl_op *op, Fp__MkNod *msg, const char *name)
         if (m->aux)
             cl_aux_file_opened(m, h);
         fill_fi(m, &op->open.fi, h);
-        op->open.fi.noflush = false; /* close waits for the manager's answer */
+        op->open.fi.noflush = h->quiet = false; /* close waits for the manager's answer */
         op->touched = 0;
         cl_dircache_drop(msg->parent);
         cl_hide_attr(m, msg->parent);

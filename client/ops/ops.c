@@ -1,6 +1,6 @@
 /*
  * The table of operations. What is missing is missing on purpose: access (the kernel checks,
- * default_permissions), getlk, setlk and flock (the kernel keeps locks of the node's processes), bmap, poll.
+ * default_permissions), bmap, poll. getlk, setlk and flock are left out with --locks local (fuse_session.c).
  */
 #include "client/ops/ops.h"
 
@@ -22,5 +22,6 @@ void cl_ops_fill(struct fuse_lowlevel_ops *ops)
         .statfs = cl_op_statfs, .setxattr = cl_op_setxattr, .getxattr = cl_op_getxattr,
         .listxattr = cl_op_listxattr, .removexattr = cl_op_removexattr, .fallocate = cl_op_fallocate,
         .lseek = cl_op_lseek, .copy_file_range = cl_op_copy_file_range, .ioctl = cl_op_ioctl,
+        .getlk = cl_op_getlk, .setlk = cl_op_setlk, .flock = cl_op_flock,
     };
 }

@@ -63,6 +63,10 @@ struct cl_op {
         struct { /* getxattr, listxattr */
             size_t size;
         } xattr;
+        struct { /* setlk, flock: unlocking */
+            uint64_t ino, owner;
+            Fp__LockKind kind;
+        } lock;
         struct { /* getattr */
             uint64_t stamp; /* names.h */
         } attr;
@@ -222,6 +226,10 @@ void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, stru
                            int flags);
 void cl_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned cmd, void *arg, struct fuse_file_info *fi,
                  unsigned flags, const void *in_buf, size_t in_bufsz, size_t out_bufsz);
+
+void cl_op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+void cl_op_setlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int sleep);
+void cl_op_flock(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, int how);
 
 /* All of the above, for fuse_session_new; .init is left to fuse_session.c. */
 void cl_ops_fill(struct fuse_lowlevel_ops *ops);
