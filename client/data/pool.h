@@ -23,7 +23,7 @@ int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void 
 		struct cl_pool **out);
 void cl_pool_free(struct cl_pool *pool);
 
-/* Take n pages, all or none. Blocks until deadline_ms (fp_now_ms clock); -ETIMEDOUT then; 0 if taken. n <= half the pool. */
+/* Take n pages, all or none, in the order of coming. Blocks until deadline_ms (fp_now_ms clock); -ETIMEDOUT then; 0 if taken. n <= half the pool. */
 int cl_pool_get(struct cl_pool *pool, uint8_t **pages, size_t n, uint64_t deadline_ms);
 /* The same without waiting: -EAGAIN. keep_free: pages that must be left for writers. */
 int cl_pool_try_get(struct cl_pool *pool, uint8_t **pages, size_t n, size_t keep_free);

@@ -37,9 +37,13 @@ static size_t reclaim(void *arg, size_t want)
     return n;
 }
 
+static _Thread_local atomic_bool *in_queue; /* of this thread: pressure is called by who waits */
+
 static void pressure(void *arg)
 {
     (void)arg;
+    if (in_queue)
+        atomic_store(in_queue, true);
     atomic_fetch_add(&pressures, 1);
 }
 
@@ -142,6 +146,113 @@ static void test_pool_waiter_is_woken(void **state)
     cl_pool_put(pool, more, PAGES);
 }
 
+/* One that waits for n pages on a thread of its own. */
+struct wanted {
+    pthread_t thread;
+    size_t n;
+    uint64_t deadline_ms;
+    uint8_t *pages[PAGES];
+    _Atomic int rc; /* 1: it waits */
+    atomic_bool in_queue;
+};
+
+static void *want(void *arg)
+{
+    struct wanted *w = arg;
+
+    in_queue = &w->in_queue;
+    atomic_store(&w->rc, cl_pool_get(pool, w->pages, w->n, w->deadline_ms));
+    return NULL;
+}
+
+static void wait_for(struct wanted *w, size_t n, uint64_t ms)
+{
+    uint64_t until = fp_now_ms() + 20000;
+
+    w->n = n;
+    w->deadline_ms = fp_now_ms() + ms;
+    atomic_store(&w->rc, 1);
+    atomic_store(&w->in_queue, false);
+    assert_int_equal(pthread_create(&w->thread, NULL, want, w), 0);
+    while (!atomic_load(&w->in_queue)) {
+        assert_true(fp_now_ms() < until);
+        sched_yield();
+    }
+}
+
+static void got(struct wanted *w)
+{
+    pthread_join(w->thread, NULL);
+    assert_int_equal(atomic_load(&w->rc), 0);
+    cl_pool_put(pool, w->pages, w->n);
+}
+
+static void test_pool_large_request_is_not_passed_by_small_ones(void **state)
+{
+    uint8_t *a[PAGES], *one[1];
+    static struct wanted large;
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, fp_now_ms()), 0);
+    wait_for(&large, 17, 60000);
+    for (size_t i = 0; i < 16; i++) {
+        cl_pool_put(pool, a + i, 1);
+        assert_int_equal(cl_pool_get(pool, one, 1, fp_now_ms()), -ETIMEDOUT); /* there is one, but not for who has just come */
+        assert_int_equal(cl_pool_try_get(pool, one, 1, 0), -EAGAIN);
+    }
+    assert_int_equal(atomic_load(&large.rc), 1);
+    cl_pool_put(pool, a + 16, 2);
+    pthread_join(large.thread, NULL);
+    assert_int_equal(atomic_load(&large.rc), 0);
+    assert_int_equal(cl_pool_get(pool, one, 1, fp_now_ms()), 0); /* the 18th */
+    assert_int_equal(cl_pool_free_pages(pool), 0);
+    cl_pool_put(pool, large.pages, 17);
+    cl_pool_put(pool, one, 1);
+    cl_pool_put(pool, a + 18, PAGES - 18);
+}
+
+static void test_pool_serves_in_the_order_of_coming(void **state)
+{
+    static struct wanted w[4];
+    static const size_t n[4] = {20, 1, 30, 2};
+    uint8_t *a[PAGES];
+    size_t at = 0;
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, fp_now_ms()), 0);
+    for (int i = 0; i < 4; i++)
+        wait_for(&w[i], n[i], 60000);
+    for (int i = 0; i < 4; i++) {
+        for (size_t k = 0; k < n[i]; k++) {
+            for (int later = i; later < 4; later++)
+                assert_int_equal(atomic_load(&w[later].rc), 1);
+            cl_pool_put(pool, a + at++, 1);
+        }
+        pthread_join(w[i].thread, NULL);
+        assert_int_equal(atomic_load(&w[i].rc), 0);
+    }
+    assert_int_equal(cl_pool_free_pages(pool), 0);
+    for (int i = 0; i < 4; i++)
+        cl_pool_put(pool, w[i].pages, n[i]);
+    cl_pool_put(pool, a + at, PAGES - at);
+}
+
+static void test_pool_who_gives_up_lets_the_next_one_in(void **state)
+{
+    static struct wanted large, small;
+    uint8_t *a[PAGES];
+
+    (void)state;
+    assert_int_equal(cl_pool_get(pool, a, PAGES, fp_now_ms()), 0);
+    wait_for(&large, 30, 300);
+    wait_for(&small, 3, 60000);
+    cl_pool_put(pool, a, 5);
+    pthread_join(large.thread, NULL);
+    assert_int_equal(atomic_load(&large.rc), -ETIMEDOUT);
+    got(&small);
+    cl_pool_put(pool, a + 5, PAGES - 5);
+}
+
 static void *hammer(void *arg)
 {
     uint64_t me = (uint64_t)(uintptr_t)arg;
@@ -196,6 +307,9 @@ int main(void)
         T(test_pool_wait_ends_at_its_deadline),
         T(test_pool_takes_back_cached_pages_before_pressure),
         T(test_pool_waiter_is_woken),
+        T(test_pool_large_request_is_not_passed_by_small_ones),
+        T(test_pool_serves_in_the_order_of_coming),
+        T(test_pool_who_gives_up_lets_the_next_one_in),
         T(test_pool_page_is_never_in_two_hands),
     };
 
