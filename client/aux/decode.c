@@ -47,7 +47,7 @@ static int send_in(struct cl_aux *a, struct aux_call *call)
 	struct iovec iov = { &msg, sizeof(msg) };
 	uint8_t *at;
 
-	if (call->tries >= TRIES_MAX || c->users < 2)
+	if (call->tries >= TRIES_MAX || c->users < 2 || cl_aux_coder_refused(a, c->stage, c->nstages))
 		return -EIO;
 	if (!c->has_room && !cl_aux_region_get(&a->in_room, 2ull * c->cap_bytes, &c->off))
 		return -EAGAIN;
@@ -186,6 +186,9 @@ static int explain(const struct fp_auxw_stage *stages, uint32_t nstages, int rc)
 	else if (rc == -ELIBACC)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which does not start here undeclared: declare it with --auxapp and the "
 			     "options it needs; the line before says what is wrong", names);
+	else if (rc == -ELIBBAD)
+		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which has failed too often when it was to read such: it is not tried now",
+			     names);
 	else if (rc == -ENOKEY)
 		FP_LOG_EVERY(5000, FP_LOG_ERROR, "a chunk was made by aux-app %s, which has no key here: declare it with --auxapp and its key", names);
 	else
@@ -199,11 +202,17 @@ int cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32
 	struct cl_aux *a = cl_aux_for_decoding(m);
 	uint64_t out_bytes = iov_bytes(out, nout);
 	struct in_call *c;
+	bool refused;
 
 	if (!a)
 		return -EIO;
 	if (!stages_ok(stages, nstages, iov_bytes(coded, ncoded), out_bytes))
 		return -EILSEQ;
+	pthread_mutex_lock(&a->lock);
+	refused = cl_aux_coder_refused(a, stages, nstages);
+	pthread_mutex_unlock(&a->lock);
+	if (refused)
+		return explain(stages, nstages, -ELIBBAD);
 	c = in_new(stages, nstages, coded, ncoded, out_bytes);
 	if (!c)
 		return -ENOMEM;

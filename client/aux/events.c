@@ -352,8 +352,10 @@ static void set_bypass(struct cl_aux *a, struct aux_app *p, const char *value, s
 	p->changing = true;
 	p->bypassed = on;
 	p->failed = false;
-	if (!on)
+	if (!on) {
 		p->why[0] = '\0';
+		cl_aux_coder_forgive(a, cl_aux_app_name(p));
+	}
 	memset(p->failed_ms, 0, sizeof(p->failed_ms));
 	p->counted_from = p->failures;
 	cl_aux_refresh_wishes(a);

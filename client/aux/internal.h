@@ -92,6 +92,14 @@ struct aux_app {
 	struct aux_totals totals;
 };
 
+/* One that hosts have died of when chunks were read that it had coded: nobody has declared it, or it is bypassed already. */
+struct aux_coder {
+	char name[24];                 /* "": free */
+	uint64_t died_ms[CL_AUX_FAILURES]; /* ring */
+	uint64_t deaths, counted_from;
+	uint64_t refused_until_ms;     /* no host is asked for what needs it */
+};
+
 enum aux_state {
 	AUX_DOWN,      /* no host: none is needed, or it is started at restart_ms */
 	AUX_STARTING,  /* CONFIG and START are sent */
@@ -130,6 +138,8 @@ struct cl_aux {
 	struct cl_cpuset cpuset;       /* link thread: of the host */
 	bool cpuset_told;              /* link thread: whether there is one, and why not */
 	bool confined;                 /* lock: the host is in it */
+	char culprit[24];              /* link thread: undeclared, and to blame for the end of this host; "": none */
+	struct aux_coder coder[FP_AUXW_APPS_MAX]; /* lock */
 	uint64_t unknown_ms[32];       /* link thread: ring of deaths that nobody is to blame for */
 	uint64_t unknown_deaths;
 
@@ -218,6 +228,10 @@ int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size);
 void cl_aux_failed(struct cl_aux *a, int app, const char *why);
 /* Any thread, no lock: the same for what app did with a chunk, for which the host need not end. */
 void cl_aux_misdeed(struct cl_aux *a, uint32_t app, const char *what);
+/* lock held: too many hosts have died of one of these stages a short time ago. */
+bool cl_aux_coder_refused(const struct cl_aux *a, const struct fp_auxw_stage *stages, uint32_t nstages);
+/* lock held: it is to be tried again. */
+void cl_aux_coder_forgive(struct cl_aux *a, const char *name);
 /* When to look again, in ms. */
 int cl_aux_watch_interval_ms(struct cl_aux *a);
 

@@ -270,6 +270,7 @@ static void host_over(struct cl_aux *a, const char *why, int app, bool gently)
 		else
 			snprintf(line, sizeof(line), "fp-auxhost did not start: %s", why);
 		first_start_is_over(a, -EIO, line);
+		a->culprit[0] = '\0';
 		return;
 	}
 	if (starting && a->napps == 0)

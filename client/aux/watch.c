@@ -6,6 +6,7 @@
  *
  * The memory counted is what the host has for itself (resident less shared): pool and region are the mount's.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #define GRACE_MS    100u    /* beyond a deadline */
 #define BUSY_MS     100     /* between two looks */
 #define QUIET_MS    500
+#define REFUSED_MS  600000u
 #define NOBODYS_MAX 20u     /* ends of the host within a minute that nobody is to blame for */
 
 static const char *app_of(struct cl_aux *a, int app)
@@ -32,6 +34,20 @@ static const char *app_of(struct cl_aux *a, int app)
 static int in_range(struct cl_aux *a, uint32_t in_call)
 {
 	return in_call >= 1 && in_call <= a->napps ? (int)in_call - 1 : -1;
+}
+
+/* One that nobody declared, loaded to decode, is named in a->culprit; what it does counts for nobody else. */
+static bool is_undeclared(struct cl_aux *a, uint32_t in_call)
+{
+	uint32_t place = in_call - 1;
+
+	if (in_call == 0 || place < a->napps || place >= FP_AUXW_APPS_MAX)
+		return false;
+	snprintf(a->culprit, sizeof(a->culprit), "%.*s", (int)sizeof(a->culprit) - 1, a->host->status->undeclared[place]);
+	for (char *p = a->culprit; *p; p++) /* of a page that plugins can write to */
+		if (!isalnum((unsigned char)*p) && *p != '-' && *p != '_')
+			*p = '?';
+	return a->culprit[0] != '\0';
 }
 
 /* -------------------------------------------------------------- is it well? */
@@ -62,7 +78,11 @@ static const char *watch_threads(struct cl_aux *a, int *app, char *why, size_t s
 		if (!over_deadline(t, now_ns, &deadline_ms) || atomic_load(&t->in_call) != in_call)
 			continue;
 		*app = in_range(a, in_call);
-		snprintf(why, size, "a call of it took longer than its deadline of %u ms", deadline_ms);
+		if (is_undeclared(a, in_call))
+			snprintf(why, size, "aux-app %s, loaded to read what it has coded: a call of it took longer than its deadline of %u ms", a->culprit,
+				 deadline_ms);
+		else
+			snprintf(why, size, "a call of it took longer than its deadline of %u ms", deadline_ms);
 		return why;
 	}
 	return NULL;
@@ -165,19 +185,19 @@ int cl_aux_watch_interval_ms(struct cl_aux *a)
 
 /* -------------------------------------------------------------- who was it? */
 
-/* The aux-app whose callback runs, if there is only one such. */
-static int only_one_in_call(struct cl_aux *a, const struct fp_auxw_status *s)
+/* Place + 1 of the aux-app whose callback runs, if there is only one such; 0: there is none, or there are others. */
+static uint32_t only_one_in_call(const struct fp_auxw_status *s)
 {
-	int found = -1;
+	uint32_t found = 0;
 
 	for (uint32_t i = 0; i < FP_AUXW_THREADS_MAX; i++) {
-		int app = atomic_load(&s->thread[i].tid) ? in_range(a, atomic_load(&s->thread[i].in_call)) : -1;
+		uint32_t in_call = atomic_load(&s->thread[i].tid) ? atomic_load(&s->thread[i].in_call) : 0;
 
-		if (app < 0)
+		if (in_call == 0 || in_call > FP_AUXW_APPS_MAX)
 			continue;
-		if (found >= 0 && found != app)
-			return -1;
-		found = app;
+		if (found > 0 && found != in_call)
+			return 0;
+		found = in_call;
 	}
 	return found;
 }
@@ -193,41 +213,28 @@ static void say_crash(const struct fp_auxw_status *s, char *why, size_t size)
 		snprintf(why, size, "it crashed (%s)", strsignal(sig > 0 && sig < 65 ? (int)sig : SIGSEGV));
 }
 
-/* One that nobody declared, loaded to decode: nothing can be counted for it, but it can be named. */
-static bool say_undeclared(struct cl_aux *a, const struct fp_auxw_status *s, char *why, size_t size)
-{
-	uint32_t place = atomic_load(&s->crashed_app) - 1;
-	char name[sizeof(s->undeclared[0])], what[200];
-
-	if (place < a->napps || place >= FP_AUXW_APPS_MAX)
-		return false;
-	memcpy(name, s->undeclared[place], sizeof(name));
-	name[sizeof(name) - 1] = '\0';
-	say_crash(s, what, sizeof(what));
-	snprintf(why, size, "aux-app %s, loaded to read what it has coded: %s", name, what);
-	return true;
-}
-
 int cl_aux_blame(struct cl_aux *a, int wait_status, char *why, size_t size)
 {
 	const struct fp_auxw_status *s = a->host->status;
-	int app = in_range(a, atomic_load(&s->crashed_app));
+	uint32_t who = atomic_load(&s->crashed_app);
+	char what[200];
 
-	if (app >= 0) {
-		say_crash(s, why, size);
-		return app;
-	}
-	if (say_undeclared(a, s, why, size))
-		return -1;
-	if (WIFSIGNALED(wait_status)) {
+	if (who > 0) {
+		say_crash(s, what, sizeof(what));
+	} else if (WIFSIGNALED(wait_status)) {
 		/* Killed from outside, or by the system for want of memory: no aux-app's doing. */
 		if (WTERMSIG(wait_status) != SIGKILL && WTERMSIG(wait_status) != SIGTERM)
-			app = only_one_in_call(a, s);
-		snprintf(why, size, "it was ended by a signal (%s)", strsignal(WTERMSIG(wait_status)));
-		return app;
+			who = only_one_in_call(s);
+		snprintf(what, sizeof(what), "it was ended by a signal (%s)", strsignal(WTERMSIG(wait_status)));
+	} else {
+		who = only_one_in_call(s);
+		snprintf(what, sizeof(what), "it ended by itself (exit code %d)", WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
 	}
-	snprintf(why, size, "it ended by itself (exit code %d)", WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1);
-	return only_one_in_call(a, s);
+	if (is_undeclared(a, who))
+		snprintf(why, size, "aux-app %s, loaded to read what it has coded: %s", a->culprit, what);
+	else
+		snprintf(why, size, "%s", what);
+	return in_range(a, who);
 }
 
 /* -------------------------------------------------------------- too often? */
@@ -265,6 +272,57 @@ static bool count_failure(struct aux_app *p, const char *why, uint64_t now_ms)
 	return too_often(p->failed_ms, p->failures, p->counted_from, p->decl.failures, now_ms);
 }
 
+/* lock held. Its own record, or that of one whose last death is longest ago. */
+static struct aux_coder *coder_of(struct cl_aux *a, const char *name)
+{
+	struct aux_coder *oldest = &a->coder[0];
+
+	for (uint32_t i = 0; i < FP_AUXW_APPS_MAX; i++) {
+		struct aux_coder *c = &a->coder[i];
+
+		if (strcmp(c->name, name) == 0)
+			return c;
+		if (c->deaths == 0 || (oldest->deaths > 0 && c->died_ms[(c->deaths - 1) % CL_AUX_FAILURES] <
+								    oldest->died_ms[(oldest->deaths - 1) % CL_AUX_FAILURES]))
+			oldest = c;
+	}
+	memset(oldest, 0, sizeof(*oldest));
+	snprintf(oldest->name, sizeof(oldest->name), "%s", name);
+	return oldest;
+}
+
+/* lock held. */
+static void coder_failed(struct cl_aux *a, const char *name, uint64_t now_ms)
+{
+	struct aux_coder *c = coder_of(a, name);
+
+	c->died_ms[c->deaths++ % CL_AUX_FAILURES] = now_ms;
+	if (!too_often(c->died_ms, c->deaths, c->counted_from, CL_AUX_FAILURES, now_ms))
+		return;
+	c->counted_from = c->deaths;
+	c->refused_until_ms = now_ms + REFUSED_MS;
+	FP_ERROR("aux-app %s failed too often when it was to read what it has coded: such data can't be read for %u minutes (EIO), so that others go on; "
+		 "mend it, and mount again", name, REFUSED_MS / 60000u);
+}
+
+bool cl_aux_coder_refused(const struct cl_aux *a, const struct fp_auxw_stage *stages, uint32_t nstages)
+{
+	uint64_t now_ms = fp_now_ms();
+
+	for (uint32_t i = 0; i < FP_AUXW_APPS_MAX; i++)
+		for (uint32_t k = 0; k < nstages && now_ms < a->coder[i].refused_until_ms; k++)
+			if (strcmp(a->coder[i].name, stages[k].name) == 0)
+				return true;
+	return false;
+}
+
+void cl_aux_coder_forgive(struct cl_aux *a, const char *name)
+{
+	for (uint32_t i = 0; i < FP_AUXW_APPS_MAX; i++)
+		if (strcmp(a->coder[i].name, name) == 0)
+			memset(&a->coder[i], 0, sizeof(a->coder[i]));
+}
+
 static void nobodys_fault(struct cl_aux *a, const char *why, uint64_t now_ms)
 {
 	a->unknown_ms[a->unknown_deaths++ % NOBODYS_MAX] = now_ms;
@@ -285,13 +343,21 @@ void cl_aux_failed(struct cl_aux *a, int app, const char *why)
 	struct aux_app *p = app >= 0 ? &a->app[app] : NULL;
 
 	pthread_mutex_lock(&a->lock);
-	if (!p) {
-		nobodys_fault(a, why, now_ms);
-	} else {
+	if (p) {
+		bool left_out = p->bypassed || p->failed;
+
 		FP_WARN("aux-app %s: %s; its host is started again, nothing is lost", app_of(a, app), why);
-		if (count_failure(p, why, now_ms))
+		if (count_failure(p, why, now_ms) && !left_out)
 			give_up(p);
+		else if (left_out) /* all that it is there for is to decode */
+			coder_failed(a, cl_aux_app_name(p), now_ms);
+	} else if (a->culprit[0]) {
+		FP_WARN("fp-auxhost: %s; it is started again", why);
+		coder_failed(a, a->culprit, now_ms);
+	} else {
+		nobodys_fault(a, why, now_ms);
 	}
+	a->culprit[0] = '\0';
 	cl_aux_refresh_wishes(a);
 	cl_aux_calls_drop_hopeless(a, &dead);
 	pthread_mutex_unlock(&a->lock);

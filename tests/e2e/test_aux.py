@@ -1,14 +1,16 @@
 """The host of aux-apps as a part of its mount: it starts and ends with it, and what went wrong is told with the name of the aux-app."""
 
+import errno
 import os
 import re
 import shutil
 import signal
+import time
 
 import pytest
 
-from harness.aux import PROBES, TOP, apps, host_pid, probe
-from harness.daemons import wait_until
+from harness.aux import PROBES, TOP, apps, host_pid, probe, wait_app
+from harness.daemons import SLOW, wait_until
 from harness.files import read_file, write_file
 
 
@@ -59,6 +61,33 @@ def test_a_crash_of_what_nobody_declared_is_told_with_its_name(start):
     with pytest.raises(OSError):
         read_file(other.at("a"))
     other.wait_log(r"aux-app probe, loaded to read what it has coded: it crashed \(Segmentation fault\)")
+
+
+@pytest.mark.limit(240)
+@pytest.mark.expect_log("probe", "can't be read")
+def test_crashes_of_what_nobody_declared_count_for_it_alone(start):
+    """One that can't be loaded takes the host along each time. It is given up itself: EIO for what needs it. What is declared beside it goes on."""
+    store = start("probe do=xor", args=[f"--auxapp-dir={PROBES}"])
+    mount = store.mounts[0]
+    write_file(mount.at("a"), b"x" * 100000)
+    mount.unmount()
+    other = store.add_mount(f"--auxapp-dir={store.dir}", f"--auxapp={os.path.join(PROBES, 'probe2.so')} do=pass")
+    shutil.copy(os.path.join(PROBES, "stillborn.so"), os.path.join(store.dir, "probe.so"))
+    for turn in range(25):
+        begun = time.monotonic()
+        with pytest.raises(OSError) as e:
+            read_file(other.at("a"))
+        assert e.value.errno == errno.EIO
+        if turn > 3:
+            assert time.monotonic() - begun < 2 * SLOW, "it is not tried any more"
+    text = other.text()
+    assert len(re.findall("aux-app probe failed too often when it was to read what it has coded", text)) == 1
+    assert 3 <= len(re.findall(r"loaded to read what it has coded: it crashed", text)) <= 4
+    assert "bypassed" not in text
+    write_file(other.at("b"), b"y" * 100000, sync=True)
+    declared = wait_app(store, "probe2", "the file", lambda a: a["chunks"] > 0, mount=other)
+    assert (declared["state"], declared["failures"]) == ("running", 0)
+    assert read_file(other.at("b")) == b"y" * 100000
 
 
 @pytest.mark.limit(120)
