@@ -1,5 +1,5 @@
 /* The chunk table and the way out of it: a chunk that no slice names and no session holds any more becomes a row of
- * garbage, in the same transaction; bnf.c has it deleted. */
+ * garbage, in the same transaction; bnf.c has it deleted. One of no benefactor, which stands for a chunk that is lost (commit.c), just goes. */
 #include <errno.h>
 
 #include "manager/core_int.h"
@@ -89,7 +89,8 @@ int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
         b->dirty = true;
     }
     rc = mgr_db_exec(&c->db, CHUNK_DELETE, DBI(id));
-    rc = rc ? rc : mgr_garbage_put(c, id, ch.bnf, ch.stored);
+    if (!rc && ch.bnf)
+        rc = mgr_garbage_put(c, id, ch.bnf, ch.stored);
     if (!rc && ch.noted)
         rc = mgr_note_drop(c, id);
     return rc ? rc : mgr_damage_drop(c, id);

@@ -6,8 +6,10 @@
  * of data, whatever form the chunk is stored in.
  *
  * An older chunk that a slice names may have become bad since the mount was told that it is held: then the bytes that the mount had of it are
- * gone. A slice whose chunk is gone, or too short, is left out. One whose chunk is damaged is put, so that the range reads as an error and not
- * as what was there before. One whose benefactor is away is not put at first (FP_EAWAY): it may be back in a moment, and only then
+ * gone. A slice whose chunk is damaged is put, so that the range reads as an error and not
+ * as what was there before. One whose chunk is gone, or too short, is put for the same reason, with a lost chunk in its place: one of no
+ * benefactor, that is damaged from the beginning and goes with its last slice. Rejected: to leave it out, since only the writer's close tells, and other nodes
+ * would read old data or zeros. One whose benefactor is away is not put at first (FP_EAWAY): it may be back in a moment, and only then
  * is it known that the chunk is there. Each of these chunks is named in the answer, and the others of the commit do not suffer.
  *
  * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
@@ -20,6 +22,7 @@
 
 #include "fp/auxwire.h"
 #include "fp/err.h"
+#include "fp/log.h"
 #include "manager/core_int.h"
 
 /* A chunk that the message is about: a new one, or an older one that a slice names once more. */
@@ -30,6 +33,8 @@ struct named {
     uint32_t data; /* bytes that slices may name */
     bool known;    /* in the chunk table already */
     bool bad;      /* older: its slices don't read as the mount thinks */
+    uint64_t lost; /* older: the chunk that stands for it where it is gone; 0: none */
+    uint32_t lost_refs;
 };
 
 /* Both by id, ascending. */
@@ -38,6 +43,7 @@ struct commit {
     size_t n_fresh, n_older;
     Fp__Slice **slices; /* those to be put */
     size_t n_slices;
+    uint64_t next_lost; /* 0: not known */
 };
 
 static int by_id(const void *a, const void *b)
@@ -94,9 +100,41 @@ static int check_chunk(struct mgr_core *c, const struct mgr_req *rq, const struc
     return rc;
 }
 
-/* 1: it is left out. */
-static int check_slice(const struct mgr_inode *in, struct commit *k, const Fp__Slice *s)
+/* A chunk that no benefactor has. Its number is below those of all sessions. */
+static int new_lost(struct mgr_core *c, struct commit *k, uint64_t *id)
 {
+    int rc = k->next_lost ? 0 : mgr_db_one(&c->db, CHUNK_LOST, DBI(MGR_LOST_END));
+
+    if (rc < 0)
+        return rc;
+    if (!k->next_lost) {
+        k->next_lost = (uint64_t)mgr_col(&c->db, MGR_ST_CHUNK_LOST, 0) + 1;
+        mgr_db_reset(&c->db, MGR_ST_CHUNK_LOST);
+    }
+    *id = k->next_lost++;
+    return *id < MGR_LOST_END ? 0 : -ENOSPC;
+}
+
+static int put_lost(struct mgr_core *c, struct commit *k, struct named *n, Fp__Slice **at)
+{
+    Fp__Slice *s = MGR_NEW(c, Fp__Slice, fp__slice__init);
+    int rc = n->lost ? 0 : new_lost(c, k, &n->lost);
+
+    if (rc || !s)
+        return rc ? rc : mgr_doom(c, -ENOMEM);
+    s->win = (*at)->win;
+    s->off = s->chunk_off = (*at)->off;
+    s->len = (*at)->len;
+    s->chunk = n->lost;
+    n->bad = true;
+    n->lost_refs++;
+    *at = s;
+    return 0;
+}
+
+static int check_slice(struct mgr_core *c, const struct mgr_inode *in, struct commit *k, Fp__Slice **at)
+{
+    const Fp__Slice *s = *at;
     struct named *n;
 
     if (s->len == 0 || (uint64_t)s->off + s->len > in->chunk_size ||
@@ -110,10 +148,7 @@ static int check_slice(const struct mgr_inode *in, struct commit *k, const Fp__S
         n->refs++;
         return 0;
     }
-    if (n->m)
-        return -EINVAL;
-    n->bad = true;
-    return 1;
+    return n->m ? -EINVAL : put_lost(c, k, n, at);
 }
 
 static int take_fresh(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *m,
@@ -185,12 +220,12 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
         return -EINVAL;
     rc = take_fresh(c, rq, m, in, k);
     rc = rc ? rc : take_older(c, m, k);
-    for (size_t i = 0; i < m->n_slices && rc >= 0; i++) {
-        rc = check_slice(in, k, m->slices[i]);
-        if (rc == 0)
-            k->slices[k->n_slices++] = m->slices[i];
+    for (size_t i = 0; i < m->n_slices && !rc; i++) {
+        k->slices[i] = m->slices[i];
+        rc = check_slice(c, in, k, &k->slices[i]);
     }
-    return rc < 0 ? rc : mgr_slices_fit(c, in, k->slices, k->n_slices);
+    k->n_slices = m->n_slices;
+    return rc ? rc : mgr_slices_fit(c, in, k->slices, k->n_slices);
 }
 
 static int put_chunk(struct mgr_core *c, const struct named *n)
@@ -236,7 +271,33 @@ static int put_keys(struct mgr_core *c, const struct commit *k)
     return mgr_notes_put_keys(c, list, n);
 }
 
-static int put_chunks(struct mgr_core *c, const struct commit *k)
+static int insert_lost(struct mgr_core *c, const struct named *n, const struct mgr_inode *in)
+{
+    struct mgr_chunk ch = {.id = n->lost, .len = in->chunk_size, .refs = n->lost_refs};
+
+    return n->lost ? mgr_chunk_insert(c, &ch) : 0;
+}
+
+/* After the slices were put: a later one of the same commit may have covered them. */
+static int note_lost(struct mgr_core *c, const struct commit *k, uint64_t ino)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < k->n_older && !rc; i++) {
+        const struct named *n = &k->older[i];
+        struct mgr_chunk ch;
+
+        if (!n->lost)
+            continue;
+        FP_LOG_EVERY(1000, FP_LOG_ERROR, "inode %llu: chunk %llx, which new data was to share, is gone: that data is lost, see fpctl status", (unsigned long long)ino,
+                 (unsigned long long)n->id);
+        rc = mgr_chunk_get(c, n->lost, &ch);
+        rc = rc == -ENOENT ? 0 : rc ? rc : mgr_damage_chunk(c, n->lost, 0, false, "the chunk that it was to share is gone");
+    }
+    return rc;
+}
+
+static int put_chunks(struct mgr_core *c, const struct commit *k, const struct mgr_inode *in)
 {
     int rc = 0;
 
@@ -244,6 +305,8 @@ static int put_chunks(struct mgr_core *c, const struct commit *k)
         rc = put_chunk(c, &k->fresh[i]);
     for (size_t i = 0; i < k->n_older && !rc; i++)
         rc = !k->older[i].refs ? 0 : mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
+    for (size_t i = 0; i < k->n_older && !rc; i++)
+        rc = insert_lost(c, &k->older[i], in);
     return rc ? rc : put_keys(c, k);
 }
 
@@ -318,8 +381,9 @@ MGR_HANDLER(commit)
         return rc;
     before = in.data_version;
     size = in.size;
-    rc = put_chunks(c, &k);
+    rc = put_chunks(c, &k, &in);
     rc = rc ? rc : mgr_slices_put(c, &in, k.slices, k.n_slices);
+    rc = rc ? rc : note_lost(c, &k, in.ino);
     extend(m, &in);
     if (m->n_slices || in.size != size)
         in.data_version++;

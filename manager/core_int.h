@@ -20,6 +20,7 @@
 #define MGR_DAMAGE_MAX     10000u /* rows of damage; bad_chunk has no bound */
 #define MGR_HELLO_MS       2000u /* from a connection to its hello */
 #define MGR_CACHE_MS       1000u /* the 500 ms for which a client that is alone may cache, and as much for its node to wake up */
+#define MGR_LOST_END       (UINT64_C(1) << 32) /* chunks below stand for lost ones; those of session 1 begin there */
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 

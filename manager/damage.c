@@ -125,6 +125,8 @@ MGR_HANDLER(badchunk)
     (void)rq;
     if (rc)
         return rc == -ENOENT ? 0 : rc; /* overwritten or deleted since */
+    if (!ch.bnf)
+        return 0; /* it stands for a lost one, and more was known of that */
     rc = mgr_damage_chunk(c, m->chunk, ch.bnf, false, m->reason);
     if (!rc && c->bad_chunks > before && before < MGR_DAMAGE_MAX)
         FP_ERROR("chunk %llx of inode %llu on benefactor %u is damaged (%.200s): see fpctl status",

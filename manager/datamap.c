@@ -166,7 +166,7 @@ static int look_at(struct mgr_core *c, const struct mgr_req *rq, struct others *
         return 1;
     o->last = chunk;
     rc = mgr_chunk_get(c, chunk, &ch);
-    if (rc || ch.bnf > c->bnf_count)
+    if (rc || !ch.bnf || ch.bnf > c->bnf_count)
         return rc == -ENOENT ? 0 : rc;
     o->count += !o->seen[ch.bnf];
     o->seen[ch.bnf] = true;

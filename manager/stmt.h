@@ -74,6 +74,7 @@
                     "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                       \
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
+    X(CHUNK_LOST, "SELECT ifnull(max(id),0) FROM chunk WHERE id<?1")                                         \
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \
     /* notes */                                                                                              \
     X(NOTE_PUT, "INSERT INTO note(chunk,note,keys) VALUES(?1,?2,?3)")                                        \

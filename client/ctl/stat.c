@@ -23,7 +23,7 @@
 struct range {
     uint64_t off, len, chunks;
     uint64_t chunk; /* id, when the range is one slice */
-    uint32_t bnf;   /* 0 = hole */
+    uint32_t bnf;   /* 0 = hole, or lost */
 };
 
 struct layout {
@@ -40,7 +40,7 @@ struct layout {
 static int push(struct layout *f, const struct range *r)
 {
     struct range *last = f->count ? &f->ranges[f->count - 1] : NULL;
-    if (last && !f->all && last->bnf == r->bnf && last->off + last->len == r->off) {
+    if (last && !f->all && last->bnf == r->bnf && !last->chunks == !r->chunks && last->off + last->len == r->off) {
         last->len += r->len;
         last->chunks += r->chunks && r->chunk != last->chunk;
         last->chunk = r->chunk;
@@ -181,7 +181,7 @@ static json_t *json_ranges(const struct layout *f)
         const struct range *r = &f->ranges[i];
         const Fp__BnfInfo *b = bnf_of(f, r->bnf);
         json_t *j = json_pack("{s:I, s:I, s:b, s:I}", "offset_bytes", (json_int_t)r->off, "length_bytes",
-                              (json_int_t)r->len, "hole", r->bnf == 0, "chunks", (json_int_t)r->chunks);
+                              (json_int_t)r->len, "hole", r->chunks == 0, "chunks", (json_int_t)r->chunks);
         if (r->bnf) {
             json_object_set_new(j, "benefactor", json_integer(r->bnf));
             json_object_set_new(j, "node", b ? ctl_json_bytes(b->node, strlen(b->node)) : json_null());
@@ -189,6 +189,8 @@ static json_t *json_ranges(const struct layout *f)
             if (f->all)
                 json_object_set_new(j, "chunk", json_integer((json_int_t)r->chunk));
         }
+        else if (r->chunks)
+            json_object_set_new(j, "state", json_string("lost"));
         json_array_append_new(list, j);
     }
     return list;
@@ -270,7 +272,7 @@ static void range_row(struct fp_table *t, const struct layout *f, const struct r
     const Fp__BnfInfo *b = bnf_of(f, r->bnf);
     fp_table_cell_count(t, r->off);
     fp_table_cell(t, "%s", fp_format_size_exact(buf, r->len));
-    if (r->bnf == 0) {
+    if (r->chunks == 0) {
         fp_table_cell(t, "%s", "");
         fp_table_cell_styled(t, FP_STYLE_DIM, "hole");
         fp_table_cell(t, "%s", "");
@@ -281,6 +283,12 @@ static void range_row(struct fp_table *t, const struct layout *f, const struct r
         fp_table_cell(t, "%llx", (unsigned long long)r->chunk);
     else
         fp_table_cell_count(t, r->chunks);
+    if (r->bnf == 0) {
+        fp_table_cell(t, "%s", "");
+        fp_table_cell(t, "%s", "");
+        fp_table_cell_styled(t, FP_STYLE_BAD, "lost");
+        return;
+    }
     fp_table_cell(t, "%u", r->bnf);
     fp_table_cell(t, "%s", b ? b->node : "?");
     fp_table_cell_styled(t, b ? (enum fp_style)ctl_bnf_style((int)b->state) : FP_STYLE_BAD, "%s",

@@ -299,6 +299,8 @@ int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32
 	bool known;
 	uint64_t off;
 
+	if (e->ref.bnf == 0)
+		return FP_ECHUNK_MISSING; /* lost, as the manager knows: nothing to wait for */
 	if (!b)
 		return FP_ENOBENEFACTOR;
 	struct cl_seg *s = known_place(e, &off, &known);

@@ -560,7 +560,18 @@ static void test_damage_beyond_what_is_shown(void **state)
     assert_int_equal(hold(w), 1);
 }
 
-static void test_commit_names_what_is_gone_and_leaves_it_out(void **state)
+/* n windows from first on read as an error to everybody, and fpctl status tells of them. */
+static void check_lost(uint64_t of, uint64_t first, uint64_t n)
+{
+    char sql[300];
+
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk JOIN bad_chunk b ON b.chunk=c.id JOIN damage d ON "
+                              "d.chunk=c.id AND d.ino=s.ino WHERE s.ino=%llu AND s.win>=%llu AND c.bnf=0 AND d.len=s.len AND d.off=s.win<<20",
+             (unsigned long long)of, (unsigned long long)first);
+    assert_int_equal(fix_sql(&f, sql), n);
+}
+
+static void test_commit_names_what_is_gone_and_its_range_is_damaged(void **state)
 {
     uint64_t a = fix_write(&f, ino, 0, LEN), shorter = fix_write(&f, ino, (1u << 20), LEN - 1);
     uint64_t b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), list[4] = {a, a + 77, shorter, a};
@@ -572,6 +583,40 @@ static void test_commit_names_what_is_gone_and_leaves_it_out(void **state)
     assert_int_equal(slices_of(a), 3);
     assert_int_equal(slices_of(shorter), 1);
     assert_int_equal(refs(), 3);
+    check_lost(b, 1, 2);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM damage"), 2);
+    fix_check(&f);
+    assert_true(fix_write(&f, b, (1u << 20), LEN) != 0); /* overwritten: well again */
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM damage"), 1);
+    assert_int_equal(fix_truncate(&f, b, 2u << 20), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM damage"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk WHERE bnf=0"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage WHERE bnf=0"), 0);
+}
+
+/* What was there before does not show through; a reader's report changes nothing; a later slice of the commit wins; two files have two chunks. */
+static void test_range_of_a_lost_chunk_is_not_what_was_there_before(void **state)
+{
+    uint64_t a = fix_write(&f, ino, 0, LEN), b = fix_mk(&f, ROOT, "b", S_IFREG | 0644), c = fix_mk(&f, ROOT, "c", S_IFREG | 0644);
+    uint64_t old = fix_write(&f, b, 0, LEN), gone = a + 77, lost;
+
+    (void)state;
+    assert_int_equal(name_again(b, 0, gone), 0);
+    assert_true(nbad == 1 && bad[0] == gone && slices_of(old) == 0);
+    check_lost(b, 0, 1);
+    lost = (uint64_t)fix_sql(&f, "SELECT chunk FROM damage");
+    damage(lost);
+    check_lost(b, 0, 1);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM damage WHERE reason LIKE '%gone'"), 1);
+    assert_int_equal(hold(lost), 0);
+    assert_int_equal(name_these(c, 0, (uint64_t[]){gone, gone}, 2, false), 0);
+    check_lost(c, 0, 2);
+    check_lost(b, 0, 1);
+    assert_int_equal(fix_unlink(&f, ROOT, "b", false), 0);
+    check_lost(c, 0, 2);
+    assert_int_equal(fix_unlink(&f, ROOT, "c", false), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk"), 0);
+    fix_check(&f);
 }
 
 static void test_commit_names_what_is_damaged_and_puts_it(void **state)
@@ -623,7 +668,8 @@ int main(void)
         T(test_damage_of_a_chunk_that_only_a_hold_keeps),
         T(test_loss_of_a_chunk_that_only_a_hold_keeps),
         T(test_damage_beyond_what_is_shown),
-        T(test_commit_names_what_is_gone_and_leaves_it_out),
+        T(test_commit_names_what_is_gone_and_its_range_is_damaged),
+        T(test_range_of_a_lost_chunk_is_not_what_was_there_before),
         T(test_commit_names_what_is_damaged_and_puts_it),
         T(test_commit_waits_for_a_benefactor_that_is_away),
     };

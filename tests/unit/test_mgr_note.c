@@ -239,8 +239,7 @@ static void op_commit(void)
     }
     assert_int_equal(commit(ino[file], wins, chunk, n, fresh, 3), 0);
     for (size_t i = 0; i < n; i++)
-        if (there[i]) /* else the slice is left out */
-            map[file][wins[i]] = chunk[i];
+        map[file][wins[i]] = there[i] ? chunk[i] : 0; /* else a lost chunk stands there, that the model does not know */
 }
 
 static void op_truncate(void)
@@ -346,7 +345,7 @@ static void compare(void)
             keys += !twice;
         }
     }
-    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk"), chunks);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk WHERE bnf>0"), chunks);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM note"), notes);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM note_key"), keys);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM hold"), holds);
