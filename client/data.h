@@ -61,6 +61,8 @@ void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out);
 
 /* A file was opened or created (once per handle): a is what the manager answered. Drops cached data that another mount has made old. */
 int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a);
+/* The manager says that the file is at this version: what is cached of an older one is dropped. inode->lock held. */
+void cl_data_news(struct cl_inode *inode, uint64_t data_version);
 ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
 
 /*

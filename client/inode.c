@@ -406,6 +406,8 @@ void cl_inode_attr_update(struct cl_inode *inode, const Fp__Attr *a)
         inode->attr.blocks = old.blocks;
         inode->attr.mtime_ns = old.mtime_ns;
     }
+    /* A size that programs are told has the data that belongs to it. */
+    cl_data_news(inode, a->data_version);
 }
 
 /* Seconds are rounded down, so that times before 1970 keep 0 <= nanoseconds. */

@@ -329,10 +329,7 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 	(void)m;
 	pthread_mutex_lock(&inode->lock);
 	inode->handles++;
-	if (inode->file && a->data_version > inode->file->map_version) {
-		cl_file_forget_map(inode->file);
-		inode->file->map_version = a->data_version;
-	}
+	cl_data_news(inode, a->data_version);
 	pthread_mutex_unlock(&inode->lock);
 	return 0;
 }

@@ -137,6 +137,16 @@ void cl_file_forget_map(struct cl_file *f)
 	}
 }
 
+void cl_data_news(struct cl_inode *inode, uint64_t data_version)
+{
+	struct cl_file *f = inode->file;
+
+	if (!f || data_version <= f->map_version)
+		return;
+	cl_file_forget_map(f);
+	f->map_version = data_version;
+}
+
 struct cl_wbuf *cl_win_open_buf(struct cl_win *w)
 {
 	struct cl_wbuf *b = w->bufs;

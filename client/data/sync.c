@@ -185,8 +185,28 @@ static int sync_named(struct cl_data *d, struct cl_inode *inode, const Fp__SyncR
 	return rc;
 }
 
+/* Others have published since: whoever syncs sees it from here on, with the file open. Such is MPI_File_sync. */
+static int look_again(struct cl_data *d, struct cl_inode *inode)
+{
+	Fp__InodeReq req = FP__INODE_REQ__INIT;
+	ProtobufCMessage *m = NULL;
+	int rc;
+
+	req.ino = inode->ino;
+	rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_GETATTR, &req.base, &m);
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc; /* removed, and nobody's but ours */
+	pthread_mutex_lock(&inode->lock);
+	if (((const Fp__AttrReply *)m)->attr)
+		cl_inode_attr_update(inode, ((const Fp__AttrReply *)m)->attr);
+	pthread_mutex_unlock(&inode->lock);
+	protobuf_c_message_free_unpacked(m, NULL);
+	return 0;
+}
+
 int cl_sync_others(struct cl_data *d, struct cl_inode *inode)
 {
+	bool older;
 	Fp__Sync req = FP__SYNC__INIT;
 	ProtobufCMessage *m = NULL;
 	const Fp__SyncReply *r;
@@ -216,7 +236,10 @@ int cl_sync_others(struct cl_data *d, struct cl_inode *inode)
 		f->others_version = r->data_version;
 	if (f && (rc == 0 || since == losses))
 		f->others_losses = losses;
+	older = f && r->data_version > f->map_version;
 	pthread_mutex_unlock(&inode->lock);
 	protobuf_c_message_free_unpacked(m, NULL);
+	if (rc == 0 && older)
+		rc = look_again(d, inode);
 	return rc;
 }

@@ -441,6 +441,17 @@ static int sync_file(uint32_t session, const Fp__Sync *r, ProtobufCMessage **out
     return 0;
 }
 
+static int get_attr(const Fp__InodeReq *r, ProtobufCMessage **out)
+{
+    Fp__AttrReply a = FP__ATTR_REPLY__INIT;
+    Fp__Attr attr;
+
+    fill_attr(file_of(r->ino), &attr);
+    a.attr = &attr;
+    *out = world_copy(&a.base);
+    return 0;
+}
+
 static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **out)
 {
 
@@ -457,6 +468,8 @@ static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg,
         return clone_range((const Fp__Clone *)msg, out);
     case FP__MSG_TYPE__MSG_SEEK:
         return seek((const Fp__Seek *)msg, out);
+    case FP__MSG_TYPE__MSG_GETATTR:
+        return get_attr((const Fp__InodeReq *)msg, out);
     case FP__MSG_TYPE__MSG_SYNC:
         return sync_file(session, (const Fp__Sync *)msg, out);
     default:
