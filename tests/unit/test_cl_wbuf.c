@@ -282,6 +282,34 @@ static void test_wbuf_overlay_names_buffer_then_chunk(void **state)
     cl_wbuf_free(b);
 }
 
+/* Large copies go another way than small ones: whatever their length and place, what is written is there, and nothing beside it is touched. */
+static void test_wbuf_copies_any_length_to_any_place(void **state)
+{
+    static const uint32_t lens[] = {1, 4096, 16383, 16384, 16385, 16447, 65535, 65536, 65537, 131072, 200001};
+    static const uint32_t places[] = {0, 1, 8, 16, 48, 64, 4096, 49152, 65520, 65535};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        for (unsigned k = 0; k < sizeof(places) / sizeof(places[0]); k++) {
+            struct cl_wbuf *b = cl_wbuf_new(NULL, 0, 1u << 20);
+            uint32_t at = places[k], len = lens[i];
+            const uint8_t *page = pool.base;
+
+            for (uint32_t j = 0; j < 5; j++)
+                b->page[j] = pool.base + (size_t)j * CL_PAGE_BYTES;
+            memset(pool.base, OLD, 5 * CL_PAGE_BYTES);
+            for (uint32_t j = 0; j < len; j++)
+                data[j + i] = (uint8_t)(j * 7 + j / 251 + i + k);
+            cl_wbuf_copy_in(b, at, data + i, len); /* from any place too */
+            assert_memory_equal(page + at, data + i, len);
+            assert_true(at == 0 || page[at - 1] == OLD);
+            assert_int_equal(page[at + len], OLD);
+            memset(b->page, 0, 5 * sizeof(b->page[0]));
+            free(b);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_wbuf_truncate_after_seal_keeps_the_rest),
         cmocka_unit_test(test_wbuf_refuses_the_range_too_many),
         cmocka_unit_test(test_wbuf_overlay_names_buffer_then_chunk),
+        cmocka_unit_test(test_wbuf_copies_any_length_to_any_place),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
