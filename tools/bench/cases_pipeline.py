@@ -56,13 +56,12 @@ class Side:
         if app_core:
             self.store.keep_off(service_core())
 
-    def run(self, profile=False, **args):
-        """Figures of each file that was written: those on the mount, and those on the one beside it."""
+    def run(self, profile=False, only=None, **args):
+        """Figures of each file that was written: those on the mount, and those on the one beside it (only: 0 or 1: one of them)."""
         self.seed += 1
         args.setdefault("spare", args["size"] + self.env.pool)
-        paths = [os.path.join(self.store.mnt, f"here{self.seed}")]
-        if self.store.beside:
-            paths.append(os.path.join(self.store.mnt_beside, f"beside{self.seed}"))
+        mounts = [self.store.mnt] + ([self.store.mnt_beside] if self.store.beside else [])
+        paths = [os.path.join(m, f"{'ab'[i]}{self.seed}") for i, m in enumerate(mounts) if only in (None, i)]
         argv = [self.env.app("appbench"), f"--cpu={APP_CORE}", f"--seed={self.seed}", *(f"--path={p}" for p in paths)]
         argv += [f"--{k}" if v is True else f"--{k}={v}" for k, v in args.items() if v is not False]
         with self.env.profile(self.store, self.name) if profile else contextlib.nullcontext():
@@ -203,15 +202,28 @@ def cdc(env):
 
 @case("aux-2cores")
 def aux_2cores(env):
+    """Manager and benefactor run on the service cores too: with one of them they would else have the other core for themselves, and take a part of both
+    with two."""
     chain = [DEDUP, "--auxapp=compress cores=1-2"]
     with aux_store(env) as store:
         side = Side(env, store, "aux-2cores")
-        side.mount([f"--cores={APP_CORE},{service_core()}", *chain], beside=on_service_core(*chain), app_core=False)
-        args = {"size": 2 * env.pool, "hold": True, "fsync": True, "content": "floats"}
-        side.run(**args)
-        two, one = side.run(profile=True, rounds=samples(env), **args)
-        stages = {f"{name}_alone": round(side.busy(name)["mibs"]) for name in ("dedup", "compress")}
-        yield Result("aux-2cores", "MiB/s", [worked(r) for r in two], [worked(r) for r in one], ("ratio", 1.6), "one service core", stages, paired=True)
+        cores = ({APP_CORE, service_core()}, {service_core()})
+        two, one = ([f"--cores={','.join(map(str, sorted(c)))}", *chain] for c in cores)
+        side.mount(two, beside=one, app_core=False)
+
+        def speed(which):
+            for d in (store.manager, *store.benefactors):
+                d.run_on(cores[which])
+            return worked(side.run_one(profile=which == 0, only=which, size=2 * env.pool, hold=True, fsync=True, content="floats"))
+
+        for which in (0, 1):
+            speed(which)
+        a, b = alternate(samples(env), lambda i: speed(0), lambda i: speed(1))
+        more = {f"{name}_alone": round(side.busy(name)["mibs"]) for name in ("dedup", "compress")}
+        cores = (cores[0], {APP_CORE})
+        elsewhere = [speed(0) / speed(1) for _ in range(min(samples(env), 5))]
+        more["store_beside_one_core_ratio"] = round(statistics.median(elsewhere), 3)
+        yield Result("aux-2cores", "MiB/s", a, b, ("ratio", 1.6), "one service core", more, paired=True)
 
 
 @case("perturbation")
