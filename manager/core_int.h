@@ -111,9 +111,8 @@ struct mgr_post {
     const ProtobufCMessage *msg; /* memory of the group */
 };
 
-struct mgr_undo {
+struct mgr_undo { /* a hold of this group */
     uint64_t session, ino;
-    bool add;
 };
 
 struct mgr_core {
@@ -324,7 +323,8 @@ int mgr_early_load(struct mgr_core *c);
 int mgr_session_end(struct mgr_core *c, struct mgr_session *s);
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
-int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+/* Nobody is told when this fails, so it stays done when its group fails. */
+void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
 /* The group failed: holds and sessions made in it are taken back. */
 void mgr_session_undo(struct mgr_core *c);
 /* The group is committed. */

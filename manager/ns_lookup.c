@@ -69,12 +69,11 @@ MGR_HANDLER(open)
 MGR_HANDLER(release)
 {
     const Fp__Release *m = msg;
-    int rc = 0;
 
-    for (size_t i = 0; i < m->n_ino && !rc; i++)
+    for (size_t i = 0; i < m->n_ino; i++)
         if (m->ino[i])
-            rc = mgr_unhold(c, rq->sess, m->ino[i]);
-    return rc;
+            mgr_unhold(c, rq->sess, m->ino[i]);
+    return 0;
 }
 
 MGR_HANDLER(statfs)

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
@@ -214,7 +215,7 @@ static void tell_alone(struct mgr_core *c, struct mgr_session *s)
     bool alone = is_alone(c), owes = s->may_cache || c->early_session == s->id;
     Fp__Alone *m;
 
-    if (s->asked || (alone ? s->may_cache : !owes))
+    if (s->asked || (alone ? s->may_cache : !owes) || FP_BUG("mgr-forgets-to-recall-alone"))
         return;
     m = MGR_NEW(c, Fp__Alone, fp__alone__init);
     if (!m) { /* not heard is worse than not connected */
@@ -293,7 +294,7 @@ MGR_HANDLER(inodes)
 
 /* ---------------------------------------------------------------- open references */
 
-static int remember(struct mgr_core *c, uint64_t session, uint64_t ino, bool add)
+static int remember(struct mgr_core *c, uint64_t session, uint64_t ino)
 {
     if (c->undo_count == c->undo_cap) {
         size_t cap = c->undo_cap ? c->undo_cap * 2 : 256;
@@ -304,7 +305,7 @@ static int remember(struct mgr_core *c, uint64_t session, uint64_t ino, bool add
         c->undo = p;
         c->undo_cap = cap;
     }
-    c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino, .add = add};
+    c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino};
     return 0;
 }
 
@@ -321,17 +322,16 @@ int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
 {
     if (!s)
         return -EPERM;
-    return remember(c, s->id, ino, true) || add_hold(c, s, ino) ? mgr_doom(c, -ENOMEM) : 0;
+    return remember(c, s->id, ino) || add_hold(c, s, ino) ? mgr_doom(c, -ENOMEM) : 0;
 }
 
-int mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
 {
     if (!s || !mgr_map_get(&s->opens, ino))
-        return 0;
-    if (remember(c, s->id, ino, false))
-        return mgr_doom(c, -ENOMEM);
+        return;
     mgr_map_sub(&s->opens, ino);
-    return mgr_map_sub(&c->holders, ino) ? 0 : mgr_orphan_released(c, ino);
+    if (!mgr_map_sub(&c->holders, ino))
+        (void)mgr_orphan_released(c, ino); /* if the group fails, the sweep finds the orphan */
 }
 
 /* What this group has ended goes now, or is as if its connection had been lost. */
@@ -355,13 +355,7 @@ void mgr_session_undo(struct mgr_core *c)
         const struct mgr_undo *u = &c->undo[--c->undo_count];
         struct mgr_session *s = mgr_session_find(c, u->session);
 
-        if (!s)
-            continue;
-        if (!u->add) {
-            if (add_hold(c, s, u->ino))
-                FP_ERROR("out of memory: open file %llu of session %llu is forgotten",
-                         (unsigned long long)u->ino, (unsigned long long)s->id);
-        } else if (mgr_map_get(&s->opens, u->ino)) {
+        if (s && mgr_map_get(&s->opens, u->ino)) {
             mgr_map_sub(&s->opens, u->ino);
             mgr_map_sub(&c->holders, u->ino);
         }

@@ -1,4 +1,5 @@
 /* See mgr_fixture.h. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,6 +143,20 @@ void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void 
     begin(f);
     mgr_core_notice(f->core, conn, type, buf, len);
     assert_int_equal(end(f), 0);
+    mgr_core_reset(f->core);
+    free(buf);
+}
+
+void fix_notice_failing(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg)
+{
+    size_t len;
+    uint8_t *buf = pack(msg, &len);
+
+    fix_clear_outs(f);
+    begin(f);
+    mgr_core_notice(f->core, conn, type, buf, len);
+    f->doom = -ENOSPC;
+    assert_int_equal(end(f), -ENOSPC);
     mgr_core_reset(f->core);
     free(buf);
 }

@@ -44,6 +44,7 @@ void fix_lost(struct fix *f, struct mgr_conn *conn);
 void *fix_call(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg,
                const ProtobufCMessageDescriptor *out);
 void fix_notice(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg);
+void fix_notice_failing(struct fix *f, struct mgr_conn *conn, uint16_t type, const void *msg); /* its group: a full disk */
 void fix_answer(struct fix *f, struct mgr_conn *conn, uint16_t type, int status, const void *msg);
 void fix_tick(struct fix *f, uint64_t ms);
 void fix_tick_failing(struct fix *f, uint64_t ms); /* once; with doom */

@@ -268,6 +268,24 @@ static void test_lost_release_is_made_good_by_hello(void **state)
     assert_int_equal(fix_attr(&f, a).ino, 0);
 }
 
+/* A full disk, say: the mount is not told, and will not say it again. */
+static void test_release_in_a_group_that_fails_counts(void **state)
+{
+    uint64_t a = create(1, "a", false), b = create(2, "b", false), both[2] = {a, b};
+    Fp__Release m = FP__RELEASE__INIT;
+
+    (void)state;
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    assert_int_equal(fix_unlink(&f, ROOT, "b", false), 0);
+    m.n_ino = 2;
+    m.ino = both;
+    fix_notice_failing(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM orphan"), 2);
+    fix_tick(&f, 2000);
+    assert_int_equal(fix_attr(&f, a).ino, 0);
+    assert_int_equal(fix_attr(&f, b).ino, 0);
+}
+
 static void test_replayed_tmpfile_is_still_there(void **state)
 {
     uint64_t a = create(7, "", true);
@@ -729,6 +747,7 @@ int main(void)
         T(test_open_unlinked_file_survives_a_restart),
         T(test_restart_takes_no_open_file_before_its_session_has_told),
         T(test_lost_release_is_made_good_by_hello),
+        T(test_release_in_a_group_that_fails_counts),
         T(test_replayed_tmpfile_is_still_there),
         T(test_new_connection_takes_the_session_over),
         T(test_second_session_waits_until_the_first_has_ended_being_alone),
