@@ -131,6 +131,8 @@ static void link_up(struct cl_core *c)
     c->queue_full = false;
     if (!first)
         FP_INFO("connected to the manager again%s", new_session ? ", which has forgotten our session" : "");
+    if (!first && c->data_runs)
+        cl_data_manager_back(c->m); /* before anything is asked anew */
     cl_requests_up(c, c->slots, new_session);
     cl_locks_up(c->m);
     if (new_session && c->data_runs)

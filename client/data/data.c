@@ -9,6 +9,7 @@
 
 #include "client/aux/aux.h"
 #include "client/data/internal.h"
+#include "fp/bug.h"
 
 #define TICK_MS 500u
 #define POOL_MIN_PAGES 512u            /* two windows of the largest chunk size */
@@ -299,6 +300,24 @@ static uint32_t drop_stored(struct cl_file *f)
 		}
 	}
 	return lost;
+}
+
+static void manager_back_one(struct cl_inode *inode, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&inode->lock);
+	inode->attr.data_version = 0;
+	if (inode->file) {
+		cl_file_forget_map(inode->file);
+		inode->file->map_version = inode->file->others_version = 0;
+	}
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_data_manager_back(struct cl_mount *m)
+{
+	if (!FP_BUG("mount-compares-versions-of-two-managers"))
+		cl_inode_each(m, manager_back_one, NULL);
 }
 
 static void session_new_one(struct cl_inode *inode, void *arg)

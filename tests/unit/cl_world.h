@@ -153,6 +153,8 @@ uint64_t world_bad_chunks(void); /* how many were reported */
 uint64_t world_chunk_count(void);
 uint64_t world_stored_bytes(void); /* of all chunks, with headers */
 uint64_t world_slice_count(uint64_t ino);
+/* As a manager that lost its last commits with the power of its node: the file is as it was at its version 1, but for its size. */
+void world_mgr_go_back(uint64_t ino, uint64_t size);
 void world_mgr_reset(void);
 int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
 uint64_t world_mgr_calls(void); /* requests so far */

@@ -641,6 +641,15 @@ void world_mgr_send(uint32_t type, const ProtobufCMessage *msg)
 
 /* -------------------------------------------------------------- for the tests */
 
+void world_mgr_go_back(uint64_t ino, uint64_t size)
+{
+    pthread_mutex_lock(&lock);
+    cut(file_of(ino), 0, UINT64_MAX);
+    file_of(ino)->size = size;
+    file_of(ino)->version = 1;
+    pthread_mutex_unlock(&lock);
+}
+
 void world_mgr_reset(void)
 {
     for (size_t i = 0; i < nfiles; i++)

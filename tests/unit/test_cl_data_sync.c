@@ -91,6 +91,38 @@ static void test_sync_covers_what_another_mount_closed(void **state)
     end();
 }
 
+static void manager_back(void *arg)
+{
+    cl_data_manager_back(arg);
+}
+
+static void check_window_1(const uint8_t *want)
+{
+    static uint8_t got[1000];
+    struct cl_handle h;
+
+    fx_open(&a, &h, ino);
+    assert_int_equal(fx_read(&a, &h, got, sizeof got, MIB), sizeof got);
+    assert_memory_equal(got, want, sizeof got);
+    fx_close(&a, &h);
+}
+
+/* The node of the manager has lost its power: a version that was seen comes a second time, with other data. */
+static void test_sync_manager_that_lost_its_last_commits_is_believed(void **state)
+{
+    (void)state;
+    begin();
+    put(&b, &hb, 1, false);
+    check_window_1(data);
+    world_mgr_go_back(ino, 0);
+    world_on_core(manager_back, &a.m);
+    world_on_core(manager_back, &b.m);
+    assert_int_equal(fx_write(&b, &hb, data + 1, 1000, MIB), 1000);
+    assert_int_equal(cl_data_flush(&b.m, hb.inode), 0);
+    check_window_1(data + 1);
+    end();
+}
+
 static void test_sync_covers_what_was_written_before_a_kill_and_remount(void **state)
 {
     struct fx_mount again;
@@ -506,6 +538,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sync_covers_what_another_mount_closed),
+        cmocka_unit_test(test_sync_manager_that_lost_its_last_commits_is_believed),
         cmocka_unit_test(test_sync_covers_what_was_written_before_a_kill_and_remount),
         cmocka_unit_test(test_sync_of_a_file_of_one_mount_asks_nobody),
         cmocka_unit_test(test_sync_asks_once_for_what_has_not_changed),
