@@ -257,7 +257,7 @@ static int dispatch(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link 
                     const struct fp_rpc_in *in)
 {
     if (!r->service)
-        return -EAGAIN;
+        return -ECONNREFUSED; /* as if it did not listen yet, which is what it is to a mount: that tries again, and its programs see EIO at most */
     if (in->type == FP__MSG_TYPE__MSG_BNF_HELLO)
         return hello(r, conn, link, in);
     if (!link->owner)

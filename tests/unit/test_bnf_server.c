@@ -233,6 +233,31 @@ static void test_server_lease_comes_in_segments(void **state)
     assert_true(n < 64);
 }
 
+static void stop_serving(struct bnf_world *x)
+{
+    bnf_remote_serve(x->remote, NULL);
+}
+
+static void go_on_serving(struct bnf_world *x)
+{
+    bnf_remote_serve(x->remote, x->service);
+}
+
+/* It listens before the manager knows it. What it says then may reach a program, which must not take it for its own O_NONBLOCK. */
+static void test_server_that_does_not_serve_yet_refuses_as_if_it_did_not_listen(void **state)
+{
+    struct bnf_world *x = *state;
+    Fp__BnfSync m = FP__BNF_SYNC__INIT;
+    struct bw_answer a;
+
+    bw_remote_open(x);
+    bw_on_server(x, stop_serving);
+    bw_remote_start(x, &a, FP__MSG_TYPE__MSG_BNF_SYNC, &m.base, NULL, 0);
+    assert_int_equal(bw_remote_wait(x, &a), -ECONNREFUSED);
+    assert_int_equal(fp_err_to_errno(a.status), EIO);
+    bw_on_server(x, go_on_serving);
+}
+
 static void test_server_device_errors_refuse_leases_and_end(void **state)
 {
     struct bnf_world *x = *state;
@@ -442,6 +467,7 @@ int main(void)
         D(test_server_deleted_space_is_free_at_once),
         M(test_server_deleted_space_is_free_at_once),
         D(test_server_lease_comes_in_segments),
+        D(test_server_that_does_not_serve_yet_refuses_as_if_it_did_not_listen),
         D(test_server_device_errors_refuse_leases_and_end),
         D(test_server_sync_that_fails_is_a_loss_told_to_all),
         D(test_server_mount_that_could_not_sync_is_believed_once),
