@@ -130,7 +130,7 @@ LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
 MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
 DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
 
-.PHONY: all help deps deps-build check check-unit check-sim check-e2e check-fault asan tsan bench quickstart \
+.PHONY: all help deps deps-build check check-unit check-sim sim-night check-sim-mutants check-e2e check-fault asan tsan bench quickstart \
         format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -208,16 +208,19 @@ sim-tests: $(SIM_BINS)
 apps: $(APPS)
 
 UNIT_SECONDS ?= $(if $(SAN),600,400)
-SIM_SECONDS  ?= $(if $(SAN),1500,1200)
 SUB := $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(SAN)
 
 ifneq ($(FAULT),)
 check-unit: unit-tests
 	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(UNIT_BINS)
 check-sim: sim-tests
-	@tests/run-programs.sh check-sim $(SIM_SECONDS) $(SIM_BINS)
+	@$(if $(SIM_BINS),tests/sim/check.sh $(SIM_BINS) $(JOBS),echo "check-sim: 0 seeds: not with a sanitizer")
+sim-night: sim-tests
+	@$(SIM_BINS) --seed $$(date +%s) --jobs $(JOBS) --seconds $(or $(SECONDS),3600) --keep-going
+check-sim-mutants: sim-tests
+	@tests/sim/mutants.sh $(SIM_BINS) $(JOBS)
 else
-check-unit check-sim:
+check-unit check-sim sim-night check-sim-mutants:
 	+@$(SUB) FAULT=1 $@
 endif
 
@@ -300,7 +303,8 @@ help:
 	  'make all          build (make deps first); V=1 shows commands, WERROR=1 makes warnings errors' \
 	  'make deps         packages by apt (root or sudo), libfuse where the system has an old one, and' \
   '                  pjdfstest by cargo, which only make check wants; make deps-build leaves that out' \
-	  'make check-unit | check-sim   T=name runs one, ONLY="common manager" builds no more than these' \
+	  'make check-unit   T=name runs one, ONLY="common manager" builds no more than these' \
+  'make check-sim    a store with faults, in a simulator; sim-night SECONDS=n; check-sim-mutants' \
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
 	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
 	  'make bench        BENCH=name,... runs a choice; result in $(B)/bench.json' \

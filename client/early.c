@@ -24,6 +24,7 @@
 #include "client/data.h"
 #include "client/inode.h"
 #include "client/ops/ops.h"
+#include "fp/bug.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -363,7 +364,7 @@ bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, st
 int cl_early_wait(struct cl_inode *inode)
 {
     pthread_mutex_lock(&created_lock);
-    while (inode->creating)
+    while (inode->creating && !FP_BUG("mount-closes-before-the-manager-knows"))
         pthread_cond_wait(&created_cond, &created_lock);
     int err = inode->create_error;
     pthread_mutex_unlock(&created_lock);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/record.h"
@@ -235,7 +236,7 @@ static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, 
     ProtobufCBinaryData body = {0, NULL};
     int rc;
 
-    if (!(h->flags & REPLAY) || !s->slot)
+    if (!(h->flags & REPLAY) || !s->slot || FP_BUG("mgr-executes-twice"))
         return h->fn(c, rq, msg);
     rc = mgr_replay_get(c, rq->sess, s->slot, s->slot_seq, type, &body);
     if (rc > 0)

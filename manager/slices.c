@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "fp/bug.h"
 #include "manager/core_int.h"
 
 enum { BATCH = 256 };
@@ -49,7 +50,7 @@ static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece 
                          .chunk = p->chunk,
                          .off = to,
                          .len = end - to,
-                         .chunk_off = p->chunk_off + (to - p->off)};
+                         .chunk_off = p->chunk_off + (to - p->off) - FP_BUG("mgr-slice-off-by-one")};
     int rc;
 
     in->mapped -= (right ? to : end) - (left ? from : p->off);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "client/data/internal.h"
+#include "fp/bug.h"
 #include "fp/checksum.h"
 #include "fp/fault.h"
 
@@ -46,7 +47,7 @@ static int verify(const struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t
 		uint64_t sum;
 
 		fp_sum_blocks(pages[i - from], block_len(e, i), &sum);
-		if (sum != e->block[i].sum)
+		if (sum != e->block[i].sum && !FP_BUG("mount-does-not-verify"))
 			return FP_ECHECKSUM;
 	}
 	return 0;

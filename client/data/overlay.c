@@ -4,6 +4,7 @@
  * A sorted array and not a tree: a window rarely consists of more than a handful of pieces, and the array is on the reader's stack.
  */
 #include "client/data/overlay.h"
+#include "fp/bug.h"
 
 #include <errno.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static int clear_range(struct cl_overlay *o, uint32_t off, uint32_t end, uint32_
 		if (q_end > end) { /* the new piece lies inside: keep what is behind it */
 			struct cl_piece tail = *q;
 
-			cut_front(&tail, end);
+			cut_front(&tail, end + FP_BUG("overlay-off-by-one"));
 			if (insert_at(o, i + 1, &tail) < 0)
 				return -E2BIG;
 		}

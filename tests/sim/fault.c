@@ -1,0 +1,232 @@
+/*
+ * Faults: what goes wrong in a run, and when, chosen by the seed before it begins. Each seed has some kinds of faults and not others, so that a rare
+ * combination is not drowned by a frequent one. Some come at a time, others at a message or at an operation of a disk, where they do most harm.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/model.h"
+#include "tests/sim/sim.h"
+
+#define PLAN_MAX 24
+
+enum kind { KILL, KILL_AT_MESSAGE, KILL_AT_DISK, POWER, CUT, BLOCK_ONE_WAY, BLOCK, ISOLATE, SLOW_NET, BROKEN_DISK, FULL_DISK, SLOW_DISK, ROT, CLOCK, PAUSE, TERM, KINDS };
+
+struct fault {
+    enum kind kind;
+    uint64_t at; /* time, message or operation */
+    struct sim_node *a, *b;
+    bool done;
+};
+
+static const char *const names[KINDS] = {"kill", "kill at a message", "kill at a disk operation", "power loss", "cut", "one-way block", "block", "isolate", "slow network",
+                                         "broken disk", "full disk", "slow disk", "bit rot", "clock", "pause", "SIGTERM"};
+static const unsigned least_level[KINDS] = {2, 2, 2, 3, 1, 1, 1, 1, 1, 3, 3, 2, 3, 2, 2, 2};
+
+static struct fault plan[PLAN_MAX];
+static unsigned nplan;
+
+static struct sim_proc *any_proc(void)
+{
+    return &sim.procs[sim_below(SIM_RNG_FAULT, sim.nprocs)];
+}
+
+static struct sim_node *any_node(void)
+{
+    return &sim.nodes[sim_below(SIM_RNG_FAULT, sim.nnodes)];
+}
+
+static uint64_t some_seconds(uint64_t most_ms)
+{
+    return sim.now_ns + SIM_MS * (50 + sim_below(SIM_RNG_FAULT, most_ms));
+}
+
+/* ------------------------------------------------------------------ ends of faults that last */
+
+static void end_block(void *arg)
+{
+    struct fault *f = arg;
+
+    sim_trace("network between node %d and %d is well again", f->a->id, f->b->id);
+    sim_net_block(f->a, f->b, false);
+    sim_net_block(f->b, f->a, false);
+}
+
+static void end_isolate(void *arg)
+{
+    struct fault *f = arg;
+
+    sim_trace("network of node %d is well again", f->a->id);
+    for (unsigned i = 0; i < sim.nnodes; i++) {
+        sim_net_block(f->a, &sim.nodes[i], false);
+        sim_net_block(&sim.nodes[i], f->a, false);
+    }
+}
+
+static void end_disk(void *arg)
+{
+    struct fault *f = arg;
+
+    sim_trace("disk of node %d is well again", f->a->id);
+    f->a->broken_disk = f->a->full_disk = false;
+    f->a->slow_disk_ns = 0;
+}
+
+static void end_slow(void *arg)
+{
+    (void)arg;
+    sim_net_slow_ns = 0;
+}
+
+/* ------------------------------------------------------------------ what happens */
+
+static void disk_fault(struct fault *f)
+{
+    if (f->kind == BROKEN_DISK) {
+        f->a->broken_disk = true;
+        model_damaged();
+    }
+    if (f->kind == FULL_DISK)
+        f->a->full_disk = true;
+    if (f->kind == SLOW_DISK)
+        f->a->slow_disk_ns = SIM_MS * (1 + sim_below(SIM_RNG_FAULT, 3000));
+    sim_at(some_seconds(8000), end_disk, f);
+}
+
+static void net_fault(struct fault *f)
+{
+    if (f->kind == CUT) {
+        sim_net_cut(f->a, f->b);
+    } else if (f->kind == SLOW_NET) {
+        sim_net_slow_ns = SIM_MS * (1 + sim_below(SIM_RNG_FAULT, 400));
+        sim_at(some_seconds(5000), end_slow, NULL);
+    } else if (f->kind == ISOLATE) {
+        for (unsigned i = 0; i < sim.nnodes; i++)
+            if (&sim.nodes[i] != f->a) {
+                sim_net_block(f->a, &sim.nodes[i], true);
+                sim_net_block(&sim.nodes[i], f->a, true);
+            }
+        sim_at(some_seconds(20000), end_isolate, f);
+    } else if (f->a != f->b) {
+        sim_net_block(f->a, f->b, true);
+        if (f->kind == BLOCK)
+            sim_net_block(f->b, f->a, true);
+        sim_at(some_seconds(20000), end_block, f);
+    }
+}
+
+static void happen(void *arg)
+{
+    struct fault *f = arg;
+    struct sim_proc *p = any_proc();
+
+    if (sim.healed || f->done)
+        return;
+    f->done = true;
+    sim_trace("FAULT %s: node %d, node %d, %s", names[f->kind], f->a->id, f->b->id, p->name);
+    switch (f->kind) {
+    case KILL:
+        sim_proc_kill(p, "killed");
+        break;
+    case POWER:
+        sim_node_power_loss(f->a);
+        break;
+    case ROT:
+        if (sim_disk_rot(f->a))
+            model_damaged();
+        break;
+    case CLOCK:
+        f->a->wall_ns += (int64_t)sim_below(SIM_RNG_FAULT, 7200 * SIM_S) - (int64_t)(3600 * SIM_S);
+        break;
+    case PAUSE:
+        p->paused_until = some_seconds(9000);
+        break;
+    case TERM:
+        sim_proc_term(p);
+        break;
+    case BROKEN_DISK:
+    case FULL_DISK:
+    case SLOW_DISK:
+        disk_fault(f);
+        break;
+    default:
+        net_fault(f);
+    }
+}
+
+void sim_fault_message(struct sim_proc *from, struct sim_proc *to)
+{
+    for (unsigned i = 0; i < nplan; i++) {
+        struct fault *f = &plan[i];
+
+        if (f->done || f->kind != KILL_AT_MESSAGE || sim.healed || f->at > sim.messages)
+            continue;
+        f->done = true;
+        switch (sim_below(SIM_RNG_FAULT, 3)) {
+        case 0:
+            sim_proc_kill(any_proc(), "at a message");
+            break;
+        case 1:
+            if (to)
+                sim_proc_kill(to, "before a message comes");
+            break;
+        default:
+            if (from)
+                sim_proc_kill(from, "after it has sent a message");
+        }
+    }
+}
+
+void sim_fault_disk(void)
+{
+    for (unsigned i = 0; i < nplan; i++) {
+        struct fault *f = &plan[i];
+
+        if (f->done || f->kind != KILL_AT_DISK || sim.healed || f->at > sim.disk_ops || !sim_self || !sim_self->proc)
+            continue;
+        f->done = true;
+        sim_trace("%s dies in the middle of an operation of its disk", sim_self->proc->name);
+        sim_self->proc->dying = true;
+    }
+}
+
+void sim_fault_plan(unsigned level)
+{
+    bool on[KINDS];
+    unsigned n = level ? (unsigned)sim_below(SIM_RNG_FAULT, PLAN_MAX + 1) : 0;
+
+    for (int k = 0; k < KINDS; k++)
+        on[k] = level >= least_level[k] && sim_chance(SIM_RNG_FAULT, 500000);
+    for (unsigned i = 0; i < n; i++) {
+        struct fault *f = &plan[nplan];
+
+        f->kind = (enum kind)sim_below(SIM_RNG_FAULT, KINDS);
+        f->a = any_node();
+        f->b = any_node();
+        if (!on[f->kind])
+            continue;
+        nplan++;
+        if (f->kind == KILL_AT_MESSAGE) {
+            f->at = 50 + sim_below(SIM_RNG_FAULT, 1500);
+        } else if (f->kind == KILL_AT_DISK) {
+            f->at = 50 + sim_below(SIM_RNG_FAULT, 600);
+        } else {
+            f->at = sim.now_ns + sim_below(SIM_RNG_FAULT, 14 * SIM_S);
+            sim_at(f->at, happen, f);
+        }
+    }
+}
+
+void sim_fault_heal(void)
+{
+    sim_trace("everything is healed");
+    sim.healed = true;
+    sim_net_slow_ns = 0;
+    sim_net_heal();
+    for (unsigned i = 0; i < sim.nnodes; i++) {
+        sim.nodes[i].broken_disk = sim.nodes[i].full_disk = false;
+        sim.nodes[i].slow_disk_ns = 0;
+    }
+    for (unsigned i = 0; i < sim.nprocs; i++)
+        sim.procs[i].paused_until = 0;
+}

@@ -1,0 +1,68 @@
+/* What the kernel's FUSE is to programs of a node: see fuse.c (requests) and vfs.c (system calls). */
+#ifndef TESTS_SIM_FUSE_H
+#define TESTS_SIM_FUSE_H
+
+#define FUSE_USE_VERSION 317
+#include <fuse_lowlevel.h>
+
+#include "tests/sim/sim.h"
+
+enum sim_op {
+    SIM_LOOKUP, SIM_FORGET, SIM_GETATTR, SIM_SETATTR, SIM_MKDIR, SIM_UNLINK, SIM_RMDIR, SIM_RENAME, SIM_LINK, SIM_OPEN, SIM_CREATE, SIM_READ,
+    SIM_WRITE, SIM_FLUSH, SIM_RELEASE, SIM_FSYNC, SIM_OPENDIR, SIM_READDIR, SIM_RELEASEDIR, SIM_FSYNCDIR
+};
+
+/* One request and its answer. The caller's memory until done; but for those that nobody waits for, which are freed by who answers. */
+struct fuse_req {
+    struct fuse_req *next;
+    struct sim_fuse *fuse;
+    enum sim_op op;
+    bool done, nobody_waits;
+    int err; /* positive, as the kernel has it */
+    fuse_ino_t ino, ino2;
+    char name[64], name2[64];
+    unsigned flags;
+    int to_set;
+    mode_t mode;
+    struct stat attr;
+    off_t off;
+    size_t size;
+    const void *data; /* of a write */
+    void *into;       /* of a read */
+    ssize_t count;    /* read or written */
+    struct fuse_file_info fi;
+    struct fuse_entry_param entry;
+};
+
+/* Sends it to the mount and waits. Its errno. */
+int sim_fuse_call(struct sim_proc *mount, struct fuse_req *r);
+void sim_fuse_send(struct sim_proc *mount, const struct fuse_req *r); /* nobody waits */
+
+/* ------------------------------------------------------------------ system calls (vfs.c): 0, or what stands for the answer, or negative errno */
+
+struct sim_open {
+    struct sim_proc *mount;
+    unsigned start; /* of the mount: a file does not outlive it */
+    uint64_t ino;
+    int flags;
+    struct fuse_file_info fi;
+};
+
+int vfs_open(struct sim_proc *m, const char *path, int flags, struct sim_open **out);
+ssize_t vfs_pread(struct sim_open *f, void *buf, size_t len, off_t off);
+ssize_t vfs_pwrite(struct sim_open *f, const void *buf, size_t len, off_t off);
+int vfs_ftruncate(struct sim_open *f, off_t size);
+int vfs_fsync(struct sim_open *f);
+int vfs_fstat(struct sim_open *f, struct stat *st);
+int vfs_close(struct sim_open *f); /* what close(2) says; the file is freed in any case */
+int vfs_stat(struct sim_proc *m, const char *path, struct stat *st);
+int vfs_unlink(struct sim_proc *m, const char *path);
+int vfs_mkdir(struct sim_proc *m, const char *path);
+int vfs_rmdir(struct sim_proc *m, const char *path);
+int vfs_rename(struct sim_proc *m, const char *from, const char *to);
+int vfs_link(struct sim_proc *m, const char *from, const char *to);
+int vfs_fsyncdir(struct sim_proc *m, const char *path);
+/* Names of a directory, each ended by NUL; the number of names. */
+int vfs_readdir(struct sim_proc *m, const char *path, char *buf, size_t size);
+
+#endif

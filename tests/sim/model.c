@@ -1,0 +1,349 @@
+/*
+ * Contents of files, as the contract has them. Each write has bytes of its own, so that a read tells which write it saw; of each byte that was read it is asked
+ * whether the reader could have seen that write. A write is out of question when a later one surely hides it.
+ *
+ *   surely seen by a read:  ended before it, and of the reader's own mount, or published before the reader opened the file;
+ *                           and not lost, or possibly lost: by a failed call, the death of its mount before it was published, a power loss before it was durable
+ *   later than another:     by the same mount, after it; or begun after the other was published
+ *
+ * Truncation is a write of nothing from a place on. Errors are always better than wrong bytes; whether they may be is asked separately.
+ */
+#include "tests/sim/model.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STRAY_NS   (40 * SIM_S) /* what a dead mount had under way may still arrive so long */
+#define COVERS_MAX 512
+
+struct model_write {
+    struct model_write *next;
+    uint32_t id;
+    const struct sim_proc *mount;
+    unsigned start; /* of the mount */
+    uint64_t off, end;
+    bool cut; /* a truncation to off */
+    bool ended, durable, dead;
+    bool failed; /* its application was told of a loss, or has died */
+    bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
+    bool lossy;  /* has been either: reading it may fail */
+    uint64_t from_ns, end_ns, published_ns, dead_ns;
+};
+
+struct reader {
+    const struct sim_proc *mount;
+    uint64_t opened_ns, from_ns;
+};
+
+static struct model_file *files;
+static uint32_t write_ids;
+static bool damaged;
+
+static int byte_of(uint32_t id, uint64_t at)
+{
+    uint64_t x = (id * UINT64_C(0x9E3779B97F4A7C15)) ^ (at * UINT64_C(0xC2B2AE3D27D4EB4F));
+
+    return 1 + (int)((x >> 40) % 255);
+}
+
+struct model_file *model_file(uint64_t ino)
+{
+    struct model_file *f = files;
+
+    while (f && f->ino != ino)
+        f = f->next;
+    if (!f) {
+        f = calloc(1, sizeof *f);
+        f->ino = ino;
+        f->next = files;
+        files = f;
+    }
+    return f;
+}
+
+bool model_knows(uint64_t ino)
+{
+    for (struct model_file *f = files; f; f = f->next)
+        if (f->ino == ino)
+            return true;
+    return false;
+}
+
+uint64_t model_size(const struct model_file *f)
+{
+    uint64_t size = 0;
+
+    for (const struct model_write *w = f->writes; w; w = w->next) {
+        uint64_t end = w->cut ? w->off : w->end;
+
+        size = end > size ? end : size;
+    }
+    return size;
+}
+
+/* ------------------------------------------------------------------ writes */
+
+struct model_write *model_write_begin(struct model_file *f, const struct sim_proc *m, uint64_t off, uint64_t len, uint8_t *buf)
+{
+    struct model_write *w = calloc(1, sizeof *w);
+
+    *w = (struct model_write){.next = f->writes, .id = ++write_ids, .mount = m, .start = m->starts, .off = off, .cut = !buf, .end = buf ? off + len : UINT64_MAX, .from_ns = sim.now_ns};
+    f->writes = w;
+    for (uint64_t i = 0; buf && i < len; i++)
+        buf[i] = (uint8_t)byte_of(w->id, off + i);
+    return w;
+}
+
+static void fail_write(struct model_write *w)
+{
+    w->failed = w->lossy = true;
+}
+
+/* An error of any call on a file may be the news of what was lost before. */
+static void fail_own(struct model_file *f, const struct sim_proc *m, bool published_too)
+{
+    for (struct model_write *w = f->writes; w; w = w->next)
+        if (w->mount == m && w->start == m->starts && !w->durable && (published_too || !w->published_ns))
+            fail_write(w);
+}
+
+void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
+{
+    w->ended = true;
+    w->end_ns = sim.now_ns;
+    if (rc < 0) {
+        fail_write(w);
+        fail_own(f, w->mount, true);
+    } else if (w->cut) {
+        w->published_ns = sim.now_ns; /* by the manager itself */
+    }
+    if (w->start != w->mount->starts || !w->mount->up) {
+        fail_write(w);
+        w->dead = true;
+        w->dead_ns = sim.now_ns;
+    }
+}
+
+void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable)
+{
+    if (rc)
+        fail_own(f, m, true);
+    for (struct model_write *w = f->writes; w && !rc; w = w->next) {
+        bool own = w->mount == m && w->start == m->starts;
+
+        if (!w->ended || w->end_ns > from_ns || w->failed)
+            continue;
+        if (own && !w->published_ns)
+            w->published_ns = sim.now_ns;
+        if (durable && own)
+            w->shaken = false;
+        if (durable && !w->shaken && w->published_ns && (own || w->published_ns <= from_ns))
+            w->durable = true;
+    }
+}
+
+void model_mount_died(const struct sim_proc *m)
+{
+    for (struct model_file *f = files; f; f = f->next)
+        for (struct model_write *w = f->writes; w; w = w->next)
+            if (w->mount == m && w->start == m->starts && !w->dead) {
+                w->dead = true;
+                w->dead_ns = sim.now_ns;
+                if (!w->published_ns)
+                    fail_write(w);
+            }
+}
+
+void model_power_lost(const struct sim_node *n)
+{
+    /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
+    for (struct model_file *f = files; f; f = f->next)
+        for (struct model_write *w = f->writes; w; w = w->next)
+            if (!w->durable) {
+                if (n == sim.procs[0].node)
+                    w->failed = true; /* fsync does not tell that the manager has forgotten what was closed: docs/SIMULATOR.md */
+                else
+                    w->shaken = w->lossy = true;
+            }
+}
+
+bool model_may_have_lost(const struct model_file *f)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (w->lossy || w->shaken || w->failed)
+            return true;
+    return damaged;
+}
+
+void model_damaged(void)
+{
+    damaged = true;
+}
+
+bool model_error_ok(int err)
+{
+    if (err == ENOTCONN || err == EIO || err == ENOSPC || err == EINTR)
+        return !sim.healed;
+    return false;
+}
+
+/* ------------------------------------------------------------------ reads */
+
+static bool surely_seen(const struct model_write *w, const struct reader *r)
+{
+    if (w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns)
+        return false;
+    if (w->mount == r->mount && w->start == r->mount->starts)
+        return true;
+    return w->published_ns && w->published_ns < r->opened_ns;
+}
+
+static bool later(const struct model_write *w, const struct model_write *than)
+{
+    if (!than->ended)
+        return false;
+    if (w->mount == than->mount && w->start == than->start)
+        return than->end_ns < w->from_ns;
+    if (than->published_ns)
+        return than->published_ns < w->from_ns;
+    return than->dead && than->dead_ns + STRAY_NS < w->from_ns;
+}
+
+static bool covers(const struct model_write *w, uint64_t at)
+{
+    return w->off <= at && at < w->end;
+}
+
+/* Writes that the reader may see at this byte; true in *nothing if it may see none. */
+static unsigned candidates(const struct model_file *f, const struct reader *r, uint64_t at, const struct model_write **out, bool *nothing)
+{
+    const struct model_write *all[COVERS_MAX];
+    unsigned n = 0, count = 0;
+
+    *nothing = true;
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (covers(w, at)) {
+            if (n == COVERS_MAX)
+                sim_fail("more than %d writes of one byte", COVERS_MAX);
+            all[n++] = w;
+        }
+    for (unsigned i = 0; i < n; i++) {
+        bool hidden = false;
+
+        *nothing = *nothing && !surely_seen(all[i], r);
+        for (unsigned k = 0; k < n && !hidden; k++)
+            hidden = k != i && surely_seen(all[k], r) && later(all[k], all[i]);
+        if (!hidden)
+            out[count++] = all[i];
+    }
+    return count;
+}
+
+/* The file may end at or before this byte. */
+static bool may_end(const struct model_file *f, const struct reader *r, uint64_t at)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next) {
+        bool cut_after = false;
+
+        if (!surely_seen(w, r) || (w->cut ? w->off <= at : w->end <= at))
+            continue;
+        for (const struct model_write *t = f->writes; t && !cut_after; t = t->next)
+            cut_after = t->cut && t->off <= at && !later(w, t);
+        if (!cut_after)
+            return false;
+    }
+    return true;
+}
+
+static const char *tell(const struct model_write *w, char buf[160])
+{
+    snprintf(buf, 160, "%s %u by %s/%u at %llu..%lld, %.6f-%.6f s%s%s%s", w->cut ? "cut" : "write", w->id, w->mount->name, w->start, (unsigned long long)w->off,
+             w->cut ? -1LL : (long long)w->end, (double)(w->from_ns - SIM_S) / 1e9, w->ended ? (double)(w->end_ns - SIM_S) / 1e9 : 0.0, w->published_ns ? ", published" : "",
+             w->durable ? ", durable" : "", w->failed ? ", failed" : w->shaken ? ", shaken" : "");
+    return buf;
+}
+
+static _Noreturn void wrong(const struct model_file *f, const struct reader *r, uint64_t at, int got, const struct model_write **c, unsigned n, bool nothing)
+{
+    char line[160], first[160] = "none", *saw = "of no write";
+
+    for (unsigned i = 0; i < n; i++) {
+        sim_trace("  could be: %s", tell(c[i], line));
+        if (i == 0)
+            snprintf(first, sizeof first, "%s", line);
+    }
+    sim_trace("  could be nothing: %s", nothing ? "yes" : "no");
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (covers(w, at)) {
+            sim_trace("  covers it: %s", tell(w, line));
+            if (!w->cut && got == byte_of(w->id, at) && got == byte_of(w->id, at)) {
+                saw = "of a write that is out of question";
+                sim_trace("  looks like this one");
+            }
+        }
+    if (got == 0)
+        saw = "a hole";
+    else if (got == MODEL_ABSENT)
+        saw = "the end of the file";
+    sim_fail("wrong data: %s reads inode %llu at %llu: %s (%d); %u writes could be there, the latest: %s", r->mount->name, (unsigned long long)f->ino, (unsigned long long)at, saw, got, n, first);
+}
+
+static bool matches(const struct model_write **c, unsigned n, bool nothing, uint64_t at, int got)
+{
+    if (got == 0 && nothing)
+        return true;
+    for (unsigned i = 0; i < n; i++)
+        if (got == (c[i]->cut ? 0 : byte_of(c[i]->id, at)))
+            return true;
+    return false;
+}
+
+/* From here to the next place where another set of writes lies. */
+static uint64_t next_border(const struct model_file *f, uint64_t at, uint64_t end)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next) {
+        if (w->off > at && w->off < end)
+            end = w->off;
+        if (w->end > at && w->end < end)
+            end = w->end;
+    }
+    return end;
+}
+
+static bool lossy_range(const struct model_file *f, uint64_t off, uint64_t end)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (w->lossy && w->off < end && w->end > off)
+            return true;
+    return false;
+}
+
+void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc)
+{
+    struct reader r = {.mount = m, .opened_ns = opened_ns, .from_ns = from_ns};
+    const struct model_write *c[COVERS_MAX];
+    uint64_t end = off + (rc > 0 ? (uint64_t)rc : 0), next;
+    bool nothing;
+
+    if (rc < 0) {
+        if (!model_error_ok((int)-rc) && !(rc == -EIO && (damaged || lossy_range(f, off, off + want))))
+            sim_fail("%s reads inode %llu at %llu, %zu bytes: %s, and nothing of it may be lost", m->name, (unsigned long long)f->ino, (unsigned long long)off, want, strerror((int)-rc));
+        return;
+    }
+    if ((size_t)rc > want)
+        sim_fail("a read of %zu bytes gives %zd", want, rc);
+    for (uint64_t at = off; at < end; at = next) {
+        unsigned n = candidates(f, &r, at, c, &nothing);
+
+        next = next_border(f, at, end);
+        for (uint64_t k = at; k < next; k++)
+            if (!matches(c, n, nothing, k, buf[k - off]))
+                wrong(f, &r, k, buf[k - off], c, n, nothing);
+    }
+    if (rc == 0 && !may_end(f, &r, end)) { /* less than was wanted is no end of the file, which 0 is */
+        unsigned n = candidates(f, &r, end, c, &nothing);
+
+        wrong(f, &r, end, MODEL_ABSENT, c, n, nothing);
+    }
+}

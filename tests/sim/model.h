@@ -1,0 +1,72 @@
+/*
+ * The model: a plain file system in memory that knows the contract of docs/ARCHITECTURE.md, Consistency. It is told what applications did and what they
+ * saw, and ends the run when they saw what the contract does not allow. See model.c (contents) and names.c.
+ */
+#ifndef TESTS_SIM_MODEL_H
+#define TESTS_SIM_MODEL_H
+
+#include "tests/sim/sim.h"
+
+#define MODEL_ABSENT 256 /* a byte beyond the end of the file */
+
+struct model_write;
+
+struct model_file {
+    struct model_file *next;
+    uint64_t ino;
+    struct model_write *writes; /* newest first */
+};
+
+/* A file by its inode number; made when it is not known. */
+struct model_file *model_file(uint64_t ino);
+bool model_knows(uint64_t ino);
+
+/* A write of len bytes at off has begun; its bytes are filled in. Truncation: buf NULL, from off on there is nothing. */
+struct model_write *model_write_begin(struct model_file *f, const struct sim_proc *m, uint64_t off, uint64_t len, uint8_t *buf);
+void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc); /* what the call returned */
+
+/* close or fsync of a file, begun at from_ns, said rc. */
+void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable);
+
+/* What was read at off, by a file that was opened at opened_ns; the read began at from_ns. rc: bytes, or negative errno. */
+void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc);
+
+void model_mount_died(const struct sim_proc *m);
+void model_power_lost(const struct sim_node *n);
+void model_damaged(void);             /* a disk gave back or will give back errors: any read may fail */
+bool model_may_have_lost(const struct model_file *f); /* close and fsync may say so */
+bool model_error_ok(int err);         /* an operation may fail with this now */
+uint64_t model_size(const struct model_file *f); /* at most this, with some room */
+
+/* ------------------------------------------------------------------ names: see names.c */
+
+struct name;
+
+#define MODEL_DIR ((struct model_file *)(uintptr_t)1) /* a directory; others are files, NULL nothing */
+
+void names_init(void);
+unsigned names_count(void);
+struct name *name_of(unsigned i);
+const char *name_path(const struct name *n);
+bool name_is_dir(const struct name *n);
+void name_lock(struct name *n, struct name *n2); /* n2 may be NULL; one operation at a time on a name */
+void name_unlock(struct name *n, struct name *n2, const struct sim_proc *m, bool changed);
+bool name_may_be(const struct name *n, bool there);
+bool name_is_surely(const struct name *n, bool there);
+/* What an operation found; ends the run if that can't be. */
+void name_is(struct name *n, struct model_file *f);
+void name_is_new(struct name *n, struct model_file *f);   /* made by this operation */
+void name_exists(struct name *n);
+void name_gone(struct name *n); /* removed by this operation */
+void name_maybe(struct name *n, struct model_file *f);    /* or this, now */
+void name_maybe_new(struct name *n);                       /* or something that nobody has seen */
+void name_moved(struct name *from, struct name *to, bool sure);
+void name_linked(struct name *from, struct name *to, bool sure);
+void names_durable(uint64_t from_ns);
+void names_mount_died(const struct sim_proc *m);
+void names_power_lost(void);
+/* A directory was listed; list: names, each ended by NUL. versions: taken before. */
+void names_snapshot(uint64_t *versions);
+void names_listed(const char *dir, const char *list, int count, const uint64_t *versions);
+
+#endif

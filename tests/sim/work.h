@@ -1,0 +1,17 @@
+/* The workload: applications of several nodes, and the check at the end. See work.c. */
+#ifndef TESTS_SIM_WORK_H
+#define TESTS_SIM_WORK_H
+
+#include <stdint.h>
+
+struct work_counts { /* all uint64_t: they are added up */
+    uint64_t opens, creates, reads, writes, truncates, fsyncs, closes, unlinks, renames, links, dirs, lists, errors, bytes_checked, kills, powers;
+};
+
+extern struct work_counts work_counts;
+
+void work_start(unsigned level);
+void work_counts_print(const struct work_counts *c);
+_Noreturn void sim_end(void);
+
+#endif
