@@ -1,0 +1,145 @@
+"""Parallel I/O stacks on several nodes, really run: Open MPI's OMPIO and ROMIO, HDF5, PnetCDF, netCDF-4, h5py, Fortran.
+
+Ranks are on two nodes, with a mount each (harness/mpijob.py). What a rank wrote is verified by a rank of the other
+node, every byte.
+"""
+
+import os
+import subprocess
+
+import pytest
+
+from harness import nodes as netns
+from harness.daemons import SLOW, Store
+from harness.fixtures import LIVE, check, revive, stop
+from harness.mpijob import Cluster, app, good, io_components
+
+FPIOR = app("fpior")
+VERIFY = ["-w", "-W", "-r", "-R", "-C"]
+RECORDS = ["-b", "188004", "-t", "47001", "-s", "6"]
+BLOCKS = ["-b", "4m", "-t", "1m", "-s", "3"]
+IO = io_components()
+
+pytestmark = pytest.mark.usefixtures("as_root")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root, or sudo that asks for no password")
+    nodes = netns.Nodes(2)
+    s = Store(nodes)
+    LIVE.append(s)
+    try:
+        s.start_manager(node=0)
+        for i in range(2):
+            s.add_benefactor(node=i, size="1GiB", wait=False)
+            s.add_mount(node=i, pool="32MiB", wait=False)
+        for d in s.benefactors + s.mounts:
+            d.wait_ready()
+        c = Cluster(s)
+        c.store = s
+        yield c
+        check(stop(s))
+    finally:
+        if s in LIVE:
+            s.remove()
+            LIVE.remove(s)
+        nodes.remove()
+
+
+@pytest.fixture
+def place(cluster, request):
+    """A fresh folder: its path for ranks."""
+    revive(cluster.store)
+    name = request.node.name.translate(str.maketrans("[]/ =:", "------"))[:60]
+    os.mkdir(cluster.seen_by(0, name))
+    return cluster.at(name)
+
+
+def test_ranks_are_on_nodes_of_their_own(cluster, place):
+    out = good(cluster.run("sh", "-c", f"echo $(hostname) $(readlink /proc/self/ns/net) > {place}/$OMPI_COMM_WORLD_RANK && echo is $(hostname)"),
+               "is node0", "is node1")
+    assert out.count("is node") == 4
+    seen = {open(cluster.seen_by(1, os.path.basename(place), str(r)), encoding="ascii").read() for r in range(4)}
+    assert len(seen) == 2 and {s.split()[0] for s in seen} == {"node0", "node1"}
+    assert len({s.split()[1] for s in seen}) == 2
+
+
+@pytest.mark.parametrize("io", IO)
+@pytest.mark.parametrize("how", ["", "-c", "-V", "-V -c"])
+def test_mpiio(cluster, place, io, how):
+    for sizes in (RECORDS, BLOCKS):
+        good(cluster.run(FPIOR, "-a", "MPIIO", *VERIFY, *sizes, *how.split(), "-o", f"{place}/f", env={"OMPI_MCA_io": io}), "nodes +: 2")
+
+
+@pytest.mark.parametrize("api", ["POSIX", "POSIX -F", "HDF5", "HDF5 -c", "NCMPI", "NCMPI -c", "NETCDF4", "NETCDF4 -c"])
+def test_apis(cluster, place, api):
+    for sizes in (RECORDS, BLOCKS):
+        good(cluster.run(FPIOR, "-a", *api.split(), *VERIFY, *sizes, "-o", f"{place}/f"))
+
+
+@pytest.mark.parametrize("io", IO)
+@pytest.mark.parametrize("case", ["nested", "nested independent", "holes", "holes independent", "sync"])
+def test_file_types(cluster, place, io, case):
+    """Nested strides by one call; pieces of all ranks in turn; what is synced is seen by who has the file open. ROMIO's independent
+    writes are by data sieving: it locks a range, reads it, changes its pieces and writes all of it."""
+    name, *more = case.split()
+    good(cluster.run(app("mpistack"), name, f"{place}/f", *more, env={"OMPI_MCA_io": io}), "all right")
+
+
+@pytest.mark.parametrize("io", IO)
+@pytest.mark.parametrize("meta", ["", "collmeta"])
+def test_hdf5_compressed(cluster, place, io, meta):
+    """Chunks that ranks share, compressed. ROMIO is told to write no more than it is given: its collective writes read what lies between the
+    pieces and write that too, without a lock, over what a rank of the other node has just written and not published."""
+    hints = cluster.seen_by(0, os.path.basename(place), "hints")
+    with open(hints, "w", encoding="ascii") as f:
+        f.write("romio_cb_write disable\nromio_ds_write disable\n")
+    good(cluster.run(app("mpistack"), "chunked", f"{place}/f", meta, env={"OMPI_MCA_io": io, "ROMIO_HINTS": f"{place}/hints"}), "all right")
+
+
+def test_hdf5_metadata(cluster, place):
+    """Chunked by fpior, with metadata of all ranks at once, and with each rank's own."""
+    for how in (["--hdf5.collectiveMetadata", "-J", "64k"], ["-n"]):
+        good(cluster.run(FPIOR, "-a", "HDF5", "-c", *VERIFY, "-e", *RECORDS, "--hdf5.chunkSize=100003", *how, "-o", f"{place}/f"))
+
+
+def test_fortran(cluster, place, tmp_path):
+    """Unformatted: sequential, stream, and direct access to one file of all ranks. Read by the rank that is two further, on the other node."""
+    program, source = tmp_path / "records", os.path.join(os.path.dirname(__file__), "..", "apps", "records.f90")
+    subprocess.run(["gfortran", "-O1", "-Wall", "-Werror", "-o", program, source], check=True, cwd=tmp_path, timeout=50 * SLOW)
+    ranks = 4
+    for seed in (1, 2):
+        for what, shift in (("write", 0), ("read", 2)):
+            out = good(cluster.run("sh", "-c", f"{program} {what} {place}/f $(((OMPI_COMM_WORLD_RANK + {shift}) % {ranks})) {ranks} {seed}"))
+            assert out.count(f"{what} all right") == ranks
+
+
+H5PY = """
+import sys
+from mpi4py import MPI
+import h5py, numpy
+path, comm = sys.argv[1], MPI.COMM_WORLD
+me, all = comm.rank, comm.size
+def rows(rank):
+    return numpy.arange(7 * 4703, dtype="f8").reshape(7, 4703) * (rank + 1)
+with h5py.File(path, "w", driver="mpio", comm=comm) as f:
+    plain = f.create_dataset("plain", (7 * all, 4703), dtype="f8")
+    packed = f.create_dataset("group/packed", (7 * all, 4703), dtype="f8", chunks=(5, 1000), compression="gzip", shuffle=True)
+    f["group"].attrs["ranks"] = all
+    f.flush(); comm.Barrier(); f.flush()
+    plain[7 * me:7 * me + 7] = rows(me)
+    with packed.collective:
+        packed[7 * me:7 * me + 7] = rows(me)
+with h5py.File(path, "r", driver="mpio", comm=comm) as f:
+    assert f["group"].attrs["ranks"] == all
+    for rank in range(all):
+        for name in ("plain", "group/packed"):
+            assert (f[name][7 * rank:7 * rank + 7] == rows(rank)).all(), f"WRONG DATA: {name} of {rank}, read by {me}"
+print("all right")
+"""
+
+
+def test_h5py(cluster, place):
+    assert good(cluster.run("/usr/bin/python3", "-m", "mpi4py", "-c", H5PY, f"{place}/f")).count("all right") == 4
