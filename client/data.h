@@ -80,7 +80,9 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 /* As close, where nobody is to be told of an error now: for locks that go. Nothing to write out costs nothing. */
-void cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
+int cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
+/* The end of the file as this node sees it; inode->lock held. */
+uint64_t cl_data_size_bytes(const struct cl_inode *inode);
 /* A lock was granted: a is what the file is now. True: others have changed it since it was last looked at here. Any thread; does not block. */
 bool cl_data_locked(struct cl_mount *m, struct cl_inode *inode, const Fp__Attr *a);
 /* Stored, on the device, and the manager's transaction durable. */

@@ -13,6 +13,7 @@
  * Closed inodes with a cl_file stay for a while (CLOSED_MAX, oldest out first), because a file that is
  * written, closed and opened again wants its map of slices.
  */
+#include "client/append.h"
 #include "client/inode.h"
 
 #include <assert.h>
@@ -64,6 +65,7 @@ static void inode_free(struct cl_mount *m, struct cl_inode *inode)
     if (inode->file)
         cl_data_forget(m, inode);
     pthread_mutex_destroy(&inode->lock);
+    cl_append_free(inode);
     free(inode);
 }
 

@@ -51,6 +51,7 @@ struct cl_inode {
 	uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */
 	struct cl_attr attr;
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
+	struct cl_append *append;  /* append.h: NULL until this mount appends */
 };
 
 /* First in what fi->fh points to, for files and directories: what is open when the mount goes gets no release. */

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/append.h"
 #include "client/client.h"
 #include "client/core.h"
 #include "client/data.h"
@@ -44,6 +45,7 @@ struct held {
 
 struct work {
     struct work *next;
+    uint64_t at_ms;
     void (*fn)(void *arg);
     void *arg;
 };
@@ -59,7 +61,7 @@ struct cl_locks {
     bool stopping, up; /* up: core loop */
     int stop_error;
     pthread_cond_t cond; /* work */
-    struct work *head, **tail;
+    struct work *head, **tail; /* in the order of coming */
     bool started, ended;
     pthread_t thread;
 };
@@ -370,10 +372,13 @@ void cl_locks_lost(struct cl_mount *m, Fp__LockId *const *ids, size_t n)
     for (size_t i = 0; i < n && m->locks; i++) {
         if (!take(m->locks, ids[i]->ino, ids[i]->kind, ids[i]->owner))
             continue; /* of two handles */
+        if (ids[i]->kind == FP__LOCK_KIND__LOCK_APPEND)
+            cl_append_lost(m, ids[i]->ino);
         snprintf(line, sizeof line,
-                 "inode %llu: a lock that a program here holds is lost, and others may have it: the manager did not hear of this mount for "
+                 "inode %llu: %s is lost, and others may have it: the manager did not hear of this mount for "
                  "its session's time-out, or has lost its last seconds",
-                 (unsigned long long)ids[i]->ino);
+                 (unsigned long long)ids[i]->ino,
+                 ids[i]->kind == FP__LOCK_KIND__LOCK_APPEND ? "the right to append" : "a lock that a program here holds");
         cl_data_tell_error(m, line);
     }
 }
@@ -455,22 +460,44 @@ void cl_locks_tick(struct cl_mount *m, uint64_t now_ms)
 
 /* -------------------------------------------------------------- begin, end, and the thread */
 
+/* lock held: takes the first that is due out. NULL: none, and *at_ms says when one will be (0: never). */
+static struct work *due(struct cl_locks *t, uint64_t *at_ms)
+{
+    uint64_t now_ms = fp_now_ms();
+    struct work *w;
+
+    *at_ms = 0;
+    for (struct work **p = &t->head; (w = *p); p = &w->next) {
+        if (w->at_ms <= now_ms || t->ended) {
+            *p = w->next;
+            if (t->tail == &w->next)
+                t->tail = p;
+            return w;
+        }
+        *at_ms = *at_ms && *at_ms < w->at_ms ? *at_ms : w->at_ms;
+    }
+    return NULL;
+}
+
 static void *thread_main(void *arg)
 {
     struct cl_locks *t = arg;
     struct work *w;
+    uint64_t at_ms;
 
     pthread_setname_np(pthread_self(), "locks");
     pthread_mutex_lock(&t->lock);
     for (;;) {
-        while (!t->head && !t->ended)
-            pthread_cond_wait(&t->cond, &t->lock);
-        w = t->head;
+        while (!(w = due(t, &at_ms)) && !t->ended) {
+            struct timespec ts = {.tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000};
+
+            if (at_ms)
+                pthread_cond_timedwait(&t->cond, &t->lock, &ts);
+            else
+                pthread_cond_wait(&t->cond, &t->lock);
+        }
         if (!w)
             break;
-        t->head = w->next;
-        if (!t->head)
-            t->tail = &t->head;
         pthread_mutex_unlock(&t->lock);
         w->fn(w->arg);
         free(w);
@@ -480,27 +507,35 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-void cl_locks_run(struct cl_mount *m, void (*fn)(void *arg), void *arg)
+bool cl_locks_run_at(struct cl_mount *m, uint64_t at_ms, void (*fn)(void *arg), void *arg)
 {
     struct cl_locks *t = m->locks;
     struct work *w = malloc(sizeof *w);
+    bool ended;
 
     if (!w) {
         FP_ERROR("out of memory: cannot finish a lock");
         abort();
     }
-    *w = (struct work){.fn = fn, .arg = arg};
+    *w = (struct work){.at_ms = at_ms, .fn = fn, .arg = arg};
     pthread_mutex_lock(&t->lock);
-    if (!t->started)
-        t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
-    *t->tail = w;
-    t->tail = &w->next;
-    pthread_cond_signal(&t->cond);
+    ended = t->ended;
+    if (!ended) {
+        if (!t->started)
+            t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
+        *t->tail = w;
+        t->tail = &w->next;
+        pthread_cond_signal(&t->cond);
+    }
     pthread_mutex_unlock(&t->lock);
+    if (ended)
+        free(w);
+    return !ended;
 }
 
 int cl_locks_new(struct cl_mount *m)
 {
+    pthread_condattr_t a;
     struct cl_locks *t;
 
     if (m->opt.locks == CL_LOCKS_LOCAL)
@@ -509,7 +544,10 @@ int cl_locks_new(struct cl_mount *m)
     if (!t)
         return -ENOMEM;
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->cond, NULL);
+    pthread_condattr_init(&a);
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->cond, &a);
+    pthread_condattr_destroy(&a);
     TAILQ_INIT(&t->ops);
     t->tail = &t->head;
     m->locks = t;

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/append.h"
 #include "client/aux/aux.h"
 #include "client/core_int.h"
 #include "client/data.h"
@@ -327,6 +328,15 @@ static void on_grant(struct cl_core *c, const struct fp_rpc_in *in)
     fp__lock_grant__free_unpacked(g, NULL);
 }
 
+static void on_recall(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__InodeReq *r = fp__inode_req__unpack(NULL, in->msg_len_bytes, in->msg);
+    if (!r)
+        return;
+    cl_append_recalled(c->m, r->ino);
+    fp__inode_req__free_unpacked(r, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -351,6 +361,9 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_HOLD:
         on_hold(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_LOCK_RECALL:
+        on_recall(c, in);
         break;
     case FP__MSG_TYPE__MSG_LOCK_GRANT:
         on_grant(c, in);

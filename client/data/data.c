@@ -371,15 +371,19 @@ bool cl_data_locked(struct cl_mount *m, struct cl_inode *inode, const Fp__Attr *
 	return changed;
 }
 
-void cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode)
+int cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode)
 {
 	bool dirty;
 
 	pthread_mutex_lock(&inode->lock);
-	dirty = inode->file && inode->file->nopen + inode->file->ninflight + inode->file->nstored > 0;
+	dirty = cl_file_is_dirty(inode->file);
 	pthread_mutex_unlock(&inode->lock);
-	if (dirty)
-		(void)cl_publish_for_others(m->data, inode, CL_BY_PROGRESS);
+	return dirty ? cl_publish_for_others(m->data, inode, CL_BY_PROGRESS) : 0;
+}
+
+uint64_t cl_data_size_bytes(const struct cl_inode *inode)
+{
+	return inode->file ? cl_file_size_bytes(inode->file) : inode->attr.size_bytes;
 }
 
 struct run_job {

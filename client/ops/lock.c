@@ -44,8 +44,9 @@ static void done_set(struct cl_lock_op *op, int status, const Fp__Attr *a)
         f = malloc(sizeof *f);
         if (f) {
             *f = (struct fresh){.m = op->m, .req = req, .ino = op->msg.ino};
-            cl_locks_run(op->m, drop_pages, f);
-            return;
+            if (cl_locks_run_at(op->m, 0, drop_pages, f))
+                return;
+            free(f);
         }
     }
     cl_reply_status(req, status);
@@ -70,7 +71,7 @@ static void done_unset(void *arg, int status, const ProtobufCMessage *reply)
 static void publish(struct cl_mount *m, struct cl_handle *h)
 {
     if (!cl_inode_is_gone(h->inode))
-        cl_data_publish_written(m, h->inode);
+        (void)cl_data_publish_written(m, h->inode);
 }
 
 static void set(fuse_req_t req, struct cl_handle *h, const Fp__Lock *msg)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/append.h"
 #include "client/aux/aux.h"
 #include "client/early.h"
 #include "client/locks.h"
@@ -70,6 +71,7 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
     struct cl_inode *inode = h->inode;
     cl_open_remove(m, &h->open);
     cl_locks_release(m, h);
+    cl_append_closed(m, inode);
     if (m->aux)
         cl_aux_file_closed(m, h);
     let_go(m, inode);

@@ -6,8 +6,10 @@
  * device; the pages stay pinned until then. Splice was measured (design.md): slower than the copy.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/uio.h>
 
+#include "client/append.h"
 #include "client/ops/ops.h"
 
 #define READ_IOV_MAX 128
@@ -50,16 +52,30 @@ static bool kill_suidgid(fuse_req_t req, const struct fuse_file_info *fi)
 #endif
 }
 
+static bool interrupted(void *req)
+{
+    return fuse_req_interrupted(req);
+}
+
+/* The end of the file is where the manager says, not where the kernel remembers it. */
+static bool appends(const struct cl_mount *m, const struct fuse_file_info *fi)
+{
+    return (fi->flags & O_APPEND) && m->locks && m->opt.direct_io && !fi->writepage;
+}
+
 void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
                  struct fuse_file_info *fi)
 {
     struct cl_handle *h = cl_handle_of(fi);
+    struct cl_mount *m = cl_mount_of(req);
     ssize_t n;
     (void)ino;
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
+    else if (appends(m, fi))
+        n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), interrupted, req);
     else
-        n = cl_data_write(cl_mount_of(req), h, buf, size, (uint64_t)off, kill_suidgid(req, fi));
+        n = cl_data_write(m, h, buf, size, (uint64_t)off, kill_suidgid(req, fi));
     if (n < 0)
         cl_reply_status(req, (int)n);
     else

@@ -1,0 +1,340 @@
+/*
+ * O_APPEND of several mounts: see append.h.
+ *
+ *   NONE --first write--> ASKED --granted--> HELD --recalled, no write under way, published--> NONE
+ *
+ * The grant says how long the file is, published is all that others have appended, and from then on nobody else appends: so the end is where this
+ * mount sees it. The kernel's idea of the end may be old, and is not used. It is also where the kernel leaves the file's position, so that
+ * lseek(SEEK_CUR) after a write may be wrong while several mounts append; a FUSE server can't tell it.
+ *
+ * A write(2) of more than the kernel puts into one request comes in pieces, of which all but the last are as long as can be. After such a piece
+ * the right is kept for MORE_MS, for the next one of the same handle, so that other mounts do not come in between. Nothing tells such a piece from
+ * a whole write of that size. So that a program which makes these does not keep others out, that is over TURN_MS after the recall.
+ *
+ * Looked at: the manager hands out room at the end for each write. That is a round trip for every write of every mount, or holes where a
+ * mount dies; and a write would have to be published before the next one of another mount is answered, or it is not known where the end is.
+ *
+ * Each turn lasts KEEP_MS at least. So two mounts that append small records write some at each turn, not one.
+ *
+ * FUSE threads write; the core loop brings grants and recalls; the thread of locks.h publishes and gives back. All of it is under inode->lock.
+ */
+#include "client/append.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "client/core.h"
+#include "client/data.h"
+#include "client/inode.h"
+#include "client/locks.h"
+#include "fp/clock.h"
+#include "fp/log.h"
+
+#define MORE_MS 1000u
+#define TURN_MS 5000u
+#define KEEP_MS 5u  /* at least, so that a turn is worth its round trips */
+#define PAGE    4096u
+#define LOOK_MS 100u /* between looks whether a writer that waits was interrupted */
+
+struct cl_append {
+    pthread_cond_t cond; /* something has changed */
+    enum { NONE, ASKED, HELD } state;
+    bool busy;     /* a write is under way */
+    bool recalled; /* another mount waits */
+    bool giving;   /* the thread publishes; no write begins */
+    int error;     /* why the last asking failed */
+    uint64_t asked;               /* how often */
+    const struct cl_handle *more; /* whose next piece may come, */
+    uint64_t more_until_ms;       /* … until then */
+    uint64_t keep_until_ms;       /* of this turn */
+    uint64_t recalled_ms;
+};
+
+/* inode->lock held. NULL: no memory. */
+static struct cl_append *append_of(struct cl_inode *inode)
+{
+    pthread_condattr_t a;
+
+    if (inode->append)
+        return inode->append;
+    inode->append = calloc(1, sizeof *inode->append);
+    if (!inode->append)
+        return NULL;
+    pthread_condattr_init(&a);
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_cond_init(&inode->append->cond, &a);
+    pthread_condattr_destroy(&a);
+    return inode->append;
+}
+
+void cl_append_free(struct cl_inode *inode)
+{
+    if (!inode->append)
+        return;
+    pthread_cond_destroy(&inode->append->cond);
+    free(inode->append);
+    inode->append = NULL;
+}
+
+/* -------------------------------------------------------------- giving back */
+
+struct giving {
+    struct cl_mount *m;
+    struct cl_inode *inode; /* with a reference */
+};
+
+static void nobody(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)arg;
+    (void)status;
+    (void)reply;
+}
+
+/* Before any request for it that is sent later. */
+static void send_unset(struct cl_mount *m, uint64_t ino)
+{
+    Fp__Lock msg = FP__LOCK__INIT;
+
+    msg.ino = ino;
+    msg.kind = FP__LOCK_KIND__LOCK_APPEND;
+    msg.op = FP__LOCK_OP__LOCK_UNSET;
+    msg.end = INT64_MAX;
+    cl_locks_forget(m, ino, msg.kind, 0);
+    cl_mgr_call(m, FP__MSG_TYPE__MSG_LOCK, &msg.base, nobody, NULL);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* inode->lock held: until when it is not given back, for this handle (NULL: for any). */
+static uint64_t stays_until_ms(const struct cl_append *a, const struct cl_handle *h)
+{
+    uint64_t turn_ms = a->recalled_ms + TURN_MS;
+
+    if (!a->more || (h && a->more != h))
+        return a->keep_until_ms;
+    return later(a->keep_until_ms, a->more_until_ms < turn_ms ? a->more_until_ms : turn_ms);
+}
+
+/* The thread of locks.h. What can't be published is not left to be written over: then it is not given back, and who wants it fails in its own time. */
+static void give(void *arg)
+{
+    struct giving *g = arg;
+    struct cl_inode *inode = g->inode;
+    struct cl_append *a = inode->append;
+    uint64_t at_ms;
+    bool mine;
+
+    pthread_mutex_lock(&inode->lock);
+    mine = a->state == HELD && a->recalled && !a->busy && !a->giving;
+    at_ms = mine ? stays_until_ms(a, NULL) : 0;
+    if (at_ms <= fp_now_ms())
+        at_ms = 0;
+    a->giving |= mine && !at_ms;
+    pthread_mutex_unlock(&inode->lock);
+    if (at_ms && cl_locks_run_at(g->m, at_ms, give, g))
+        return;
+    if (mine && !at_ms) {
+        bool published = cl_data_publish_written(g->m, inode) == 0;
+        if (published)
+            send_unset(g->m, inode->ino);
+        pthread_mutex_lock(&inode->lock);
+        a->giving = a->recalled = false;
+        a->more = NULL;
+        if (published)
+            a->state = NONE;
+        pthread_cond_broadcast(&a->cond);
+        pthread_mutex_unlock(&inode->lock);
+    }
+    cl_inode_put(g->m, inode);
+    free(g);
+}
+
+static void give_soon(struct cl_mount *m, struct cl_inode *inode)
+{
+    struct giving *g = malloc(sizeof *g);
+
+    if (!g)
+        return; /* the next write's end tries again */
+    *g = (struct giving){.m = m, .inode = inode};
+    cl_inode_ref(m, inode);
+    if (!cl_locks_run_at(m, 0, give, g)) { /* the mount ends, and its locks with it */
+        cl_inode_put(m, inode);
+        free(g);
+    }
+}
+
+/* One that comes while it is not held is old: it was given back meanwhile. To answer it would give back what may be granted next. */
+void cl_append_recalled(struct cl_mount *m, uint64_t ino)
+{
+    struct cl_inode *inode = m->locks ? cl_inode_get(m, ino) : NULL;
+    bool now = false;
+
+    if (!inode)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    if (inode->append && inode->append->state == HELD) {
+        inode->append->recalled_ms = inode->append->recalled ? inode->append->recalled_ms : fp_now_ms();
+        inode->append->recalled = true;
+        now = !inode->append->busy; /* else when that write ends */
+    }
+    pthread_mutex_unlock(&inode->lock);
+    if (now)
+        give_soon(m, inode);
+    cl_inode_put(m, inode);
+}
+
+void cl_append_lost(struct cl_mount *m, uint64_t ino)
+{
+    struct cl_inode *inode = cl_inode_get(m, ino);
+
+    if (!inode)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    if (inode->append && inode->append->state == HELD) {
+        inode->append->state = NONE;
+        inode->append->recalled = false;
+        pthread_cond_broadcast(&inode->append->cond);
+    }
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_put(m, inode);
+}
+
+void cl_append_closed(struct cl_mount *m, struct cl_inode *inode)
+{
+    bool last;
+
+    pthread_mutex_lock(&inode->lock);
+    last = inode->append && inode->handles == 0 && inode->append->state == HELD && !inode->append->giving;
+    if (last) {
+        inode->append->state = NONE;
+        inode->append->recalled = false;
+        send_unset(m, inode->ino); /* locked: nobody asks for it before this */
+    }
+    pthread_mutex_unlock(&inode->lock);
+}
+
+/* -------------------------------------------------------------- writing */
+
+/* Core loop. */
+static void on_asked(struct cl_lock_op *op, int status, const Fp__Attr *a)
+{
+    struct cl_inode *inode = op->arg;
+
+    if (status == 0)
+        (void)cl_data_locked(op->m, inode, a);
+    pthread_mutex_lock(&inode->lock);
+    inode->append->state = status == 0 ? HELD : NONE;
+    inode->append->error = status;
+    inode->append->keep_until_ms = fp_now_ms() + KEEP_MS;
+    inode->append->asked++;
+    pthread_cond_broadcast(&inode->append->cond);
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_put(op->m, inode);
+}
+
+/* inode->lock held; let go to send. */
+static int ask(struct cl_mount *m, struct cl_inode *inode)
+{
+    struct cl_lock_op *op = calloc(1, sizeof *op);
+
+    if (!op)
+        return -ENOMEM;
+    inode->append->state = ASKED;
+    inode->append->recalled = false;
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_ref(m, inode);
+    op->m = m;
+    fp__lock__init(&op->msg);
+    op->msg.ino = inode->ino;
+    op->msg.kind = FP__LOCK_KIND__LOCK_APPEND;
+    op->msg.exclusive = true;
+    op->msg.wait = true;
+    op->msg.end = INT64_MAX;
+    op->done = on_asked;
+    op->arg = inode;
+    cl_locks_ask(op);
+    pthread_mutex_lock(&inode->lock);
+    return 0;
+}
+
+static void wait_a_moment(struct cl_inode *inode)
+{
+    uint64_t at_ms = fp_now_ms() + LOOK_MS;
+    struct timespec ts = {.tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000};
+
+    pthread_cond_timedwait(&inode->append->cond, &inode->lock, &ts);
+}
+
+/* inode->lock held: until this write may go to the end. */
+static int begin(struct cl_mount *m, struct cl_handle *h, bool (*interrupted)(void *arg), void *arg)
+{
+    struct cl_inode *inode = h->inode;
+    struct cl_append *a = append_of(inode);
+    uint64_t until_ms = fp_now_ms() + m->opt.io_timeout_ms, asked = a ? a->asked : 0;
+    bool mine = false;
+    int rc = a ? 0 : -ENOMEM;
+
+    while (rc == 0) {
+        if (a->state == HELD && !a->busy && !a->giving && (!a->recalled || fp_now_ms() < stays_until_ms(a, h))) {
+            a->busy = true;
+            return 0;
+        }
+        if (mine && a->asked != asked && a->error)
+            rc = a->error;
+        else if (a->state == NONE && !a->giving) {
+            asked = a->asked;
+            mine = true;
+            rc = ask(m, inode);
+        } else if (interrupted(arg))
+            rc = -EINTR;
+        else if (fp_now_ms() >= until_ms) {
+            FP_LOG_EVERY(10000, FP_LOG_ERROR, "inode %llu: another mount has the right to append, and does not give it back: EIO",
+                         (unsigned long long)inode->ino);
+            rc = -EIO;
+        } else
+            wait_a_moment(inode);
+    }
+    return rc;
+}
+
+/* inode->lock held. True: it is to be given back. */
+static bool end(struct cl_mount *m, struct cl_handle *h, size_t done)
+{
+    struct cl_append *a = h->inode->append;
+
+    a->busy = false;
+    a->more = done + PAGE > m->max_write_bytes ? h : NULL; /* the program's memory may begin within a page */
+    a->more_until_ms = fp_now_ms() + MORE_MS;
+    pthread_cond_broadcast(&a->cond);
+    return a->recalled && a->state == HELD;
+}
+
+ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, bool kill_suidgid,
+                        bool (*interrupted)(void *arg), void *arg)
+{
+    struct cl_inode *inode = h->inode;
+    uint64_t off = 0;
+    ssize_t n;
+    bool recalled;
+    int rc;
+
+    pthread_mutex_lock(&inode->lock);
+    rc = begin(m, h, interrupted, arg);
+    if (rc == 0)
+        off = cl_data_size_bytes(inode);
+    pthread_mutex_unlock(&inode->lock);
+    if (rc < 0)
+        return rc;
+    n = cl_data_write(m, h, buf, len, off, kill_suidgid);
+    pthread_mutex_lock(&inode->lock);
+    recalled = end(m, h, n < 0 ? 0 : (size_t)n);
+    pthread_mutex_unlock(&inode->lock);
+    if (recalled)
+        give_soon(m, inode);
+    return n;
+}

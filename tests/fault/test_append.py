@@ -1,0 +1,56 @@
+"""O_APPEND of several mounts when a mount or the manager dies."""
+
+import os
+import time
+
+import pytest
+
+from harness.append import appender, check, parse
+from harness.daemons import unmount
+from harness.files import read_file, write_file
+
+
+@pytest.fixture
+def pair(new_store):
+    def make(*manager):
+        s = new_store()
+        s.start_manager(*manager)
+        s.add_benefactor()
+        s.add_mount()
+        s.add_mount()
+        write_file(s.mounts[0].at("f"), b"")
+        return s
+    return make
+
+
+@pytest.mark.limit(120)
+def test_manager_started_again_while_two_mounts_append(pair):
+    s = pair()
+    pids = [appender(s.mounts[i].at("f"), i, 20000, lambda w, n: 1 + n * 7 % 300) for i in range(2)]
+    for _ in range(2):
+        time.sleep(0.5)
+        s.manager.kill()
+        s.restart_manager()
+    assert [os.waitpid(p, 0)[1] for p in pids] == [0] * 2
+    check(s.mounts[1].at("f"), 2, 20000)
+
+
+@pytest.mark.limit(120)
+def test_mount_killed_that_has_the_right_to_append(pair):
+    s = pair("--session-timeout=3s")
+    s.expect("lost|silent|closed")
+    path = s.mounts[1].at("f")
+    dead = appender(s.mounts[0].at("f"), 0, 10 ** 6, lambda w, n: 100, fsync_every=50)
+    time.sleep(1)
+    s.mounts[0].kill()
+    os.waitpid(dead, 0)
+    unmount(s.mounts[0].path)
+    begun = time.monotonic()
+    alive = appender(path, 1, 500, lambda w, n: 200)
+    assert os.waitpid(alive, 0)[1] == 0
+    assert time.monotonic() - begun < 20, "when its session has ended"
+    seen = parse(read_file(path))
+    assert [n for w, n in seen if w == 1] == list(range(500))
+    first = [n for w, n in seen if w == 0]
+    assert len(first) >= 50 and first == list(range(len(first))), "what it had synced"
+    assert seen == sorted(seen), "what came after it is behind it"
