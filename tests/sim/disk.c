@@ -332,7 +332,7 @@ static void lose_block(struct sim_file *f, struct undo *u, void *arg)
 void sim_disk_power_loss(struct sim_node *n)
 {
     for (struct sim_file *f = files; f; f = f->next) {
-        struct loss l = {.keep_ppm = sim_chance(SIM_RNG_DISK, 300000) ? 0 : (unsigned)sim_below(SIM_RNG_DISK, 1000001), .end = f->durable_size};
+        struct loss l = {.keep_ppm = sim_chance(SIM_RNG_DISK, 600000) ? 0 : (unsigned)sim_below(SIM_RNG_DISK, 1000001), .end = f->durable_size};
         struct stat st;
 
         if (f->node != n || !f->nundo)

@@ -468,6 +468,13 @@ int fuse_reply_xattr(fuse_req_t req, size_t count)
     return not_used();
 }
 
+int fuse_reply_lock(fuse_req_t req, const struct flock *lock)
+{
+    (void)req;
+    (void)lock;
+    return not_used();
+}
+
 int fuse_reply_lseek(fuse_req_t req, off_t off)
 {
     (void)req;

@@ -16,6 +16,7 @@
 
 #define STRAY_NS   (40 * SIM_S) /* what a dead mount had under way may still arrive so long */
 #define COVERS_MAX 512
+#define WINDOW     65536u /* --chunk-size of sim_store.c */
 
 struct model_write {
     struct model_write *next;
@@ -311,11 +312,21 @@ static uint64_t next_border(const struct model_file *f, uint64_t at, uint64_t en
     return end;
 }
 
-static bool lossy_range(const struct model_file *f, uint64_t off, uint64_t end)
+/* Programs read on behind what a read gave (work.c), so an error is of the window where it begins: may that have lost something, which nothing durable has replaced? */
+static bool lossy_window(const struct model_file *f, const struct reader *r, uint64_t off, uint64_t end)
 {
-    for (const struct model_write *w = f->writes; w; w = w->next)
-        if (w->lossy && w->off < end && w->end > off)
-            return true;
+    const struct model_write *c[COVERS_MAX];
+    uint64_t window_end = (off / WINDOW + 1) * WINDOW;
+    bool nothing;
+
+    end = end < window_end ? end : window_end;
+    for (uint64_t at = off; at < end; at = next_border(f, at, end)) {
+        unsigned n = candidates(f, r, at, c, &nothing);
+
+        for (unsigned i = 0; i < n; i++)
+            if (c[i]->lossy)
+                return true;
+    }
     return false;
 }
 
@@ -327,7 +338,7 @@ void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_
     bool nothing;
 
     if (rc < 0) {
-        if (!model_error_ok((int)-rc) && !(rc == -EIO && (damaged || lossy_range(f, off, off + want))))
+        if (!model_error_ok((int)-rc) && !(rc == -EIO && (damaged || lossy_window(f, &r, off, off + want))))
             sim_fail("%s reads inode %llu at %llu, %zu bytes: %s, and nothing of it may be lost", m->name, (unsigned long long)f->ino, (unsigned long long)off, want, strerror((int)-rc));
         return;
     }
