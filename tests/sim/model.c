@@ -113,6 +113,8 @@ void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
 {
     w->ended = true;
     w->end_ns = sim.now_ns;
+    if (rc > 0 && !w->cut)
+        w->end = w->off + (uint64_t)rc; /* less than was given: something failed behind it */
     if (rc < 0) {
         fail_write(w);
         fail_own(f, w->mount, true);
