@@ -391,10 +391,12 @@ static uint64_t unsynced_life(const struct bnf_service *v)
     uint64_t kept[2];
     struct bnf_backend *b = v->config.backend;
 
+    if (FP_BUG("bnf-hides-a-boot"))
+        return 1;
     if (b->ops->volatile_data)
         return v->incarnation;
     /* A sync that failed in a process before this one: mounts that have not heard of it yet must still do. */
-    return b->ops->kept && b->ops->kept(b, kept) == 0 && (kept[0] == v->boot || FP_BUG("bnf-hides-a-boot")) ? kept[1] : v->boot;
+    return b->ops->kept && b->ops->kept(b, kept) == 0 && kept[0] == v->boot ? kept[1] : v->boot;
 }
 
 int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out)

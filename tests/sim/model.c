@@ -39,7 +39,7 @@ struct reader {
 
 static struct model_file *files;
 static uint32_t write_ids;
-static bool damaged;
+static bool damaged, manager_forgot;
 
 static int byte_of(uint32_t id, uint64_t at)
 {
@@ -160,6 +160,7 @@ void model_mount_died(const struct sim_proc *m)
 
 void model_power_lost(const struct sim_node *n)
 {
+    manager_forgot |= n == sim.procs[0].node;
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
     for (struct model_file *f = files; f; f = f->next)
         for (struct model_write *w = f->writes; w; w = w->next)
@@ -186,6 +187,8 @@ void model_damaged(void)
 
 bool model_error_ok(int err)
 {
+    if (err == ENOENT && manager_forgot) /* a file that is open, and whose making was lost */
+        return true;
     if (err == ENOTCONN || err == EIO || err == ENOSPC || err == EINTR)
         return !sim.healed;
     return false;
