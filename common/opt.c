@@ -67,6 +67,9 @@ int opt_fail(struct fp_opts *o, int err, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(o->error, sizeof o->error, fmt, ap);
     va_end(ap);
+    for (char *p = o->error; *p; p++) /* what a user or a file gave is in it, and it is to be one line */
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = '?';
     return err;
 }
 
