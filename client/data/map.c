@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "client/data/internal.h"
+#include "fp/record.h"
 
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms)
 {
@@ -65,6 +66,33 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
 	return 0;
 }
 
+/*
+ * Is this an answer to what was asked: windows from win on, slices in order that lie side by side in them, each within its chunk? All that reads a map
+ * relies on it; a manager that says else has a bug or a broken database, and no byte is read by such a map.
+ */
+static bool makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r)
+{
+	uint64_t end = 0; /* of the slice before, in its window */
+
+	if (r->win_end <= win || r->win_end - win > count)
+		return false;
+	for (size_t i = 0; i < r->n_slices; i++) {
+		const Fp__Slice *s = r->slices[i];
+
+		if (s->win < win || s->win >= r->win_end || (i > 0 && s->win < r->slices[i - 1]->win))
+			return false;
+		if (i == 0 || s->win != r->slices[i - 1]->win)
+			end = 0;
+		if (s->off < end || s->len == 0 || (uint64_t)s->off + s->len > f->window_bytes)
+			return false;
+		if (s->chunk_len > FP_STORED_MAX_BYTES || s->data_len > FP_CHUNK_MAX_BYTES ||
+		    (uint64_t)s->chunk_off + s->len > (s->data_len ? s->data_len : s->chunk_len))
+			return false;
+		end = (uint64_t)s->off + s->len;
+	}
+	return true;
+}
+
 /* inode->lock held. */
 static int take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r)
 {
@@ -109,8 +137,12 @@ int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64
 		if (rc < 0)
 			break;
 		pthread_mutex_lock(&inode->lock);
-		rc = take_over(inode->file, win, (const Fp__SliceMapReply *)m);
+		rc = makes_sense(inode->file, win, count, (const Fp__SliceMapReply *)m) ? take_over(inode->file, win, (const Fp__SliceMapReply *)m) : -EPROTO;
 		pthread_mutex_unlock(&inode->lock);
+		if (rc == -EPROTO) {
+			cl_data_note_error(d, "inode %llu: what the manager says of its data makes no sense: see its log", (unsigned long long)inode->ino);
+			rc = -EIO;
+		}
 		protobuf_c_message_free_unpacked(m, NULL);
 	}
 	return rc;
