@@ -11,6 +11,7 @@
 #     FAULT=1        $(B)/fault    fault points compiled in (-DFP_FAULT)
 #     SAN=address    $(B)/asan     AddressSanitizer + UBSan, fault points in
 #     SAN=thread     $(B)/tsan     ThreadSanitizer, fault points in
+#     SAN=fuzz       $(B)/fuzz     clang with libFuzzer, AddressSanitizer + UBSan: for make fuzz, which builds no programs
 # Targets that need another variant than the one asked for call make again.
 #
 # Only libfuse lives outside of B, in DEPS, so that all output folders share it.
@@ -48,12 +49,19 @@ O         := $(B)/tsan
 FAULT     := 1
 CFLAGS    ?= -O1 -g
 SAN_FLAGS := -fsanitize=thread -fno-omit-frame-pointer
+else ifeq ($(SAN),fuzz)
+O         := $(B)/fuzz
+FAULT     := 1
+CLANG     ?= clang
+CC        := $(CLANG)
+CFLAGS    ?= -O1 -g
+SAN_FLAGS := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-unknown-warning-option
 else ifeq ($(SAN),)
 O         := $(B)$(if $(FAULT),/fault)
 CFLAGS    ?= -O2 -g
 SAN_FLAGS :=
 else
-$(error SAN=$(SAN): use address, thread or nothing)
+$(error SAN=$(SAN): use address, thread, fuzz or nothing)
 endif
 
 # --- flags ------------------------------------------------------------------
@@ -102,6 +110,7 @@ LIBS  :=
 PROGS :=
 TESTS_UNIT :=
 TESTS_SIM  :=
+TESTS_FUZZ :=
 APPS  :=
 
 .DEFAULT_GOAL := all
@@ -130,7 +139,7 @@ LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
 MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
 DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
 
-.PHONY: all help deps deps-build check check-unit check-sim sim-night check-sim-mutants check-e2e check-fault asan tsan bench quickstart \
+.PHONY: all help deps deps-build check check-unit check-sim sim-night check-sim-mutants check-fuzz fuzz fuzz-tests check-e2e check-fault asan tsan bench quickstart \
         format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -188,7 +197,11 @@ UNIT_HELP := $(call obj_of,$(filter-out $(TESTS_UNIT),$(wildcard tests/unit/*.c)
 SIM_HELP  := $(call obj_of,$(filter-out $(TESTS_SIM),$(wildcard tests/sim/*.c)))
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(TESTS_UNIT))
 SIM_BINS  := $(patsubst %.c,$(O)/%,$(TESTS_SIM))
-TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM)) $(UNIT_HELP) $(SIM_HELP)
+FUZZ_HELP := $(call obj_of,$(filter-out $(TESTS_FUZZ) tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
+FUZZ_BINS := $(patsubst %.c,$(O)/%,$(TESTS_FUZZ))
+# libFuzzer has a main() of its own; else replay.c is it.
+FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(O)/obj/tests/fuzz/replay.o)
+TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM) $(TESTS_FUZZ)) $(UNIT_HELP) $(SIM_HELP) $(FUZZ_HELP) $(FUZZ_MAIN)
 define test_help_rule
 $(O)/tests/lib$(1).a: $(2)
 	$$(call say,AR,$$@)mkdir -p $$(@D) && rm -f $$@ && ar rcs $$@ $$^
@@ -197,14 +210,19 @@ $(eval $(call test_help_rule,unit,$(UNIT_HELP)))
 $(eval $(call test_help_rule,sim,$(SIM_HELP)))
 $(foreach t,$(TESTS_UNIT),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(O)/tests/libunit.a)))
 $(foreach t,$(TESTS_SIM),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(O)/tests/libsim.a)))
+$(eval $(call test_help_rule,fuzz,$(FUZZ_HELP)))
+$(foreach t,$(TESTS_FUZZ),$(eval $(call test_rule,$(patsubst tests/%.c,%,$(t)),$(FUZZ_MAIN) $(O)/tests/libfuzz.a $(O)/tests/libunit.a)))
+$(FUZZ_BINS): ALL_LDFLAGS += -Wl,--wrap=fp_log -Wl,--wrap=fp_log_limited $(if $(filter fuzz,$(SAN)),-fsanitize=fuzzer)
 
 # T=name builds and runs one: make check-unit T=place is tests/unit/test_place.c
 ifneq ($(T),)
 UNIT_BINS := $(addprefix $(O)/tests/unit/test_,$(T))
 SIM_BINS  := $(addprefix $(O)/tests/sim/sim_,$(T))
+FUZZ_BINS := $(addprefix $(O)/tests/fuzz/fuzz_,$(T))
 endif
 unit-tests: $(UNIT_BINS)
 sim-tests: $(SIM_BINS)
+fuzz-tests: $(FUZZ_BINS)
 apps: $(APPS)
 
 UNIT_SECONDS ?= $(if $(SAN),600,400)
@@ -219,10 +237,21 @@ sim-night: sim-tests
 	@$(SIM_BINS) --seed $$(date +%s) --jobs $(JOBS) --seconds $(or $(SECONDS),3600) --keep-going
 check-sim-mutants: sim-tests
 	@tests/sim/mutants.sh $(SIM_BINS) $(JOBS)
+check-fuzz: fuzz-tests
+	@FP_FUZZ=tests/fuzz tests/run-programs.sh check-fuzz 120 $(FUZZ_BINS)
 else
-check-unit check-sim sim-night check-sim-mutants:
+check-unit check-fuzz check-sim sim-night check-sim-mutants:
 	+@$(SUB) FAULT=1 $@
 endif
+
+# New inputs, for FUZZ_SECONDS in all: with clang, which make deps does not install.
+FUZZ_SECONDS ?= 600
+FUZZ_JOBS    ?= 2
+fuzz:
+	+@$(SUB) deps-build
+	@DEPS=$(DEPS) tools/deps.sh fuzz
+	+@$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=fuzz WERROR= $(J) fuzz-tests
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) tests/fuzz/run.sh $(B)/fuzz $(if $(T),$(T),$(patsubst tests/fuzz/fuzz_%.c,%,$(TESTS_FUZZ)))
 
 # PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'
 PYTEST_ARGS ?=
@@ -240,12 +269,12 @@ check-fault:
 SHORT_ARGS = -m short $(PYTEST_ARGS)
 sanitized = $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(1)
 asan tsan: deps-build
-	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) $(J) all unit-tests
-	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit
+	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) $(J) all unit-tests $(if $(filter asan,$@),fuzz-tests)
+	+@$(call sanitized,$(if $(filter asan,$@),address,thread)) check-unit $(if $(filter asan,$@),check-fuzz)
 	@$(call pytest,$(B)/$@/bin) $@ tests/e2e $(SHORT_ARGS)
 
 # Everything, in an order that fails early; all parts run even when one fails.
-PARTS ?= style check-unit check-sim check-e2e check-fault
+PARTS ?= style check-unit check-sim check-fuzz check-e2e check-fault
 check:
 	+@$(SUB) deps
 	@B=$(B) tests/run-parts.sh "$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS)" "$(JOBS)" $(PARTS)
@@ -306,7 +335,9 @@ help:
 	  'make check-unit   T=name runs one, ONLY="common manager" builds no more than these' \
   'make check-sim    a store with faults, in a simulator; sim-night SECONDS=n; check-sim-mutants' \
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
-	  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
+	  'make fuzz         new inputs against every harness of tests/fuzz, FUZZ_SECONDS=600 in all; make check-fuzz' \
+  '                  runs the stored ones, and is a part of make check; T=name takes one' \
+  'make asan | tsan  sanitizer build, unit tests and short end-to-end tests' \
 	  'make bench        BENCH=name,... runs a choice; result in $(B)/bench.json' \
 	  'make install      DESTDIR= PREFIX=/usr/local; make man makes the man pages alone' \
 	  'make format | style | clean' \

@@ -13,7 +13,7 @@ MAKEFLAGS=$(printf '%s' "${MAKEFLAGS:-}" | sed -E 's/--jobserver-[a-z]+=[^ ]+//g
 export MAKEFLAGS
 
 $make -j"$jobs" all || exit 1
-$make -j"$jobs" FAULT=1 all unit-tests sim-tests || exit 1
+$make -j"$jobs" FAULT=1 all unit-tests sim-tests fuzz-tests || exit 1
 
 bad=0 lines=()
 for part in "$@"; do

@@ -8,7 +8,7 @@
 # built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
 # the machine are only read.
 #
-#     deps.sh [tests]    with "tests", also what only make check wants: pjdfstest
+#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest; "fuzz": also clang, for make fuzz
 #
 # Environment: DEPS (folder for libfuse), FUSE_MIN (version).
 set -u
@@ -73,6 +73,12 @@ cmd      meson                         meson
 cmd      ninja                         ninja-build
 pc       liburing                      liburing-dev
 pc       numa                          libnuma-dev
+'
+
+# Wanted only by make fuzz: clang with libFuzzer and the sanitizers.
+table_fuzz='
+cmd      clang                         clang
+file     /usr/share/doc/libclang-rt-dev libclang-rt-dev
 '
 
 say() { echo "deps: $*"; }
@@ -175,6 +181,7 @@ install_packages() { # package...
 
 main() {
     local left packages version
+    [ "${1:-}" != fuzz ] || table+=$table_fuzz
     left=$(missing "$table")
     if ! is_debian; then
         system_fuse_ok || own_fuse_ok || left+=$'\n'"pc fuse3>=$FUSE_MIN -"

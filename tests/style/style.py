@@ -41,6 +41,7 @@ ALLOWED = {
 AUXHOST = ("auxapps/host/", "auxapps/auxtest/")  # the host, and the program that loads plugins as it does
 PLUGIN_HEADER = "include/fp/auxapp.h"
 
+FUZZ_INPUT = re.compile(r"^tests/fuzz/(corpus|regress)/")
 GENERATED = re.compile(r"(\.pb-c\.[ch]|\.o|\.a|\.d|\.so(\.\d+)*|\.pyc)$|^build[^/]*/|(^|/)core$")
 TEXT_EXEMPT = re.compile(r"^(LICENSE|papers/)")
 
@@ -172,6 +173,9 @@ def check_generated(files):
     for name in files:
         if GENERATED.search(name):
             yield name, 1, "is generated, and does not belong into the repository"
+        elif FUZZ_INPUT.match(name):
+            if len(read(name)) > 4096:
+                yield name, 1, "is too long for an input of a fuzzing harness: 4 KiB"
         elif b"\0" in read(name)[:8192]:
             yield name, 1, "is a binary file"
 
