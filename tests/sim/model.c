@@ -177,7 +177,7 @@ bool model_may_have_lost(const struct model_file *f)
     for (const struct model_write *w = f->writes; w; w = w->next)
         if (w->lossy || w->shaken || w->failed)
             return true;
-    return damaged;
+    return damaged || manager_forgot; /* that it was made, too */
 }
 
 void model_damaged(void)
