@@ -3,10 +3,13 @@
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
-from harness.mpijob import app, good, here
+from harness.daemons import SLOW
+from harness.mpijob import app, environment, good, here
 
 FPIOR = app("fpior")
 SIZES = ["-b", "188004", "-t", "47001", "-s", "3"]
@@ -93,3 +96,16 @@ def test_table_and_json_say_the_same_bytes(native):
     assert head.split() == "access bw(MiB/s) IOPS Latency(s) block(KiB) xfer(KiB) open(s) wr/rd(s) close(s) total(s) iter".split()
     row = next(line for line in table.splitlines() if line.startswith("write ")).split()
     assert len(row) == len(head.split()) and row[4:6] == ["1024", "64.00"] and float(row[1]) > 0
+
+
+def test_sweep(native):
+    """One comparison of sweep.py: a row for each run, in the table and in the CSV."""
+    script = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "fpior", "sweep.py")
+    done = subprocess.run([sys.executable, script, native, "--fpior", FPIOR, "--quick", "--tasks=2", "--only=files", f"--out={native}/out",
+                           "--mpirun=mpirun --oversubscribe --bind-to none -n"], env=environment(), capture_output=True, text=True, timeout=50 * SLOW)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(f"{native}/out/files.csv", encoding="utf-8") as f:
+        rows = [line.split(",") for line in f.read().splitlines()[1:]]
+    assert [r[:2] for r in rows] == [["1", "a file each"], ["2", "a file each"], ["1", "one file"], ["2", "one file"]]
+    assert all(float(x) > 0 for r in rows for x in r[2:])
+    assert os.listdir(native) == ["out"]
