@@ -16,6 +16,7 @@
 #include "manager/core_int.h"
 
 #define PLACES_MAX 1024u
+#define ROWS_MAX   4096u /* also of those that take no place: of files without a name, or next to each other */
 
 struct place {
     uint32_t off, end;
@@ -47,8 +48,8 @@ int mgr_chunk_unused(struct mgr_core *c, uint64_t chunk, uint32_t data, uint32_t
 {
     const enum mgr_stmt st = MGR_ST_SLICE_USE;
     struct place p[PLACES_MAX];
+    uint32_t used, seen = 0;
     size_t n = 0;
-    uint32_t used;
     int rc;
 
     *unused = 0;
@@ -57,6 +58,8 @@ int mgr_chunk_unused(struct mgr_core *c, uint64_t chunk, uint32_t data, uint32_t
 
         at.end = at.off + (uint32_t)mgr_col(&c->db, st, 1);
         ++*rows;
+        if (++seen > ROWS_MAX)
+            break;
         if (c->orphans.used && mgr_map_get(&c->orphans, (uint64_t)mgr_col(&c->db, st, 2)))
             continue;
         if (n && p[n - 1].end == at.off)

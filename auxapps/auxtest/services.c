@@ -234,8 +234,8 @@ static int hold(struct fp_aux_call *c, uint64_t chunk)
 static int tell(const struct stored *s, uint64_t chunk, int (*each)(void *, const struct fp_aux_noted *), void *arg)
 {
 	struct buffer b;
-	struct fp_aux_noted n = { .chunk = chunk, .data_bytes = s->len_bytes, .note_bytes = s->note_bytes, .free_bytes = (uint64_t)1 << 30,
-				  .unused_bytes = chunk % 4 == 3 ? s->len_bytes / 4 * 3 : 0 };
+	struct fp_aux_noted n = { .size_bytes = sizeof(n), .chunk = chunk, .data_bytes = s->len_bytes, .note_bytes = s->note_bytes,
+				  .free_bytes = (uint64_t)1 << 30, .unused_bytes = chunk % 4 == 3 ? s->len_bytes / 4 * 3 : 0 };
 	int rc;
 
 	buffer_new(&b, s->note_bytes);

@@ -5,8 +5,8 @@
  * average, and the store takes 1.4 times the file. Chunks of a first version become thin at about the same time, so it can be 1.5 or 1.6 for a while.
  *
  * When less than the file's size is free, the next version might not fit: then chunks are thin that are in use to less than halfway between
- * `share` and all of it. But what is stored anew takes space now, and gives it back later: so never more than FREE_PART of what is free is, the
- * thinnest chunks first, and when nothing is free, everything is referred to.
+ * `share` and all of it. But what is stored anew takes space now, and gives it back later: so never more than FREE_PART of what is free is by one file, the
+ * thinnest chunks first, and when nothing is free, everything is referred to. Files that are written at the same time do not know of each other.
  *
  * In a simulation with 5 to 40 % changed in each version, one version kept, and stores of 2 to 4 times the file (2 is what it takes without dedup), all of
  * 60 versions fitted, and the most that was in use, with both versions, was 1.4 to 2.1 times the file. With `share` alone they did not at 40 % and a store of
@@ -71,15 +71,31 @@ static int by_chunk(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* A chunk at the seam of two answers of the manager was told twice. */
+static void drop_doubles(struct thin *t)
+{
+	uint32_t n = 1;
+
+	qsort(t->list, t->n, sizeof(*t->list), by_chunk);
+	for (uint32_t i = 1; i < t->n; i++)
+		if (t->list[i].chunk == t->list[n - 1].chunk)
+			t->used_bytes -= t->list[i].used_bytes;
+		else
+			t->list[n++] = t->list[i];
+	t->n = n;
+}
+
 void thin_decide(struct thin *t)
 {
-	double limit = t->free_bytes < t->used_bytes ? tight_share(t) : t->share;
 	uint64_t most = t->free_bytes / FREE_PART, anew = 0;
+	double limit;
 	uint32_t n = 0;
 
 	t->decided = true;
 	if (t->n == 0)
 		return;
+	drop_doubles(t);
+	limit = t->free_bytes < t->used_bytes ? tight_share(t) : t->share;
 	qsort(t->list, t->n, sizeof(*t->list), by_share);
 	while (n < t->n && share_of(&t->list[n]) < limit && anew + t->list[n].used_bytes <= most)
 		anew += t->list[n++].used_bytes;

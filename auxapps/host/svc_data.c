@@ -57,8 +57,8 @@ static int each_note(const struct aux_answer *a, each_fn *each, void *arg, uint3
 
 	for (size_t i = 0; r && i < r->n_notes && rc == 0; i++) {
 		const Fp__ChunkNote *n = r->notes[i];
-		struct fp_aux_noted noted = {.chunk = n->chunk, .data_bytes = n->data_len, .note_bytes = (uint32_t)n->note.len, .note = n->note.data,
-					     .free_bytes = r->free_bytes};
+		struct fp_aux_noted noted = {.size_bytes = sizeof(noted), .chunk = n->chunk, .data_bytes = n->data_len,
+					     .note_bytes = (uint32_t)n->note.len, .note = n->note.data, .free_bytes = r->free_bytes};
 
 		noted.unused_bytes = n->unused_len < n->data_len ? n->unused_len : n->data_len;
 		++*found;

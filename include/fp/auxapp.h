@@ -247,6 +247,7 @@ enum fp_aux_level { FP_AUX_ERROR, FP_AUX_WARN, FP_AUX_INFO, FP_AUX_DEBUG };
 
 /* A stored chunk with its note, as fp_aux_earlier and fp_aux_find tell of it. */
 struct fp_aux_noted {
+	uint32_t size_bytes;
 	uint64_t chunk;
 	uint32_t data_bytes, note_bytes;
 	const uint8_t *note;

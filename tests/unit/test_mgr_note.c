@@ -620,6 +620,14 @@ static void test_what_is_too_much_to_look_at_counts_as_used(void **state)
     snprintf(sql, sizeof sql, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
     fix_sql(&f, sql);
     assert_int_equal(unused(7), CHUNK - 0x4000);
+    /* Next to each other they are one place, and yet many rows. */
+    snprintf(sql, sizeof sql, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<5000) INSERT INTO slice "
+                              "SELECT %llu,0,i*4,4,%llu,i*4 FROM n",
+             (unsigned long long)ino[1], (unsigned long long)id);
+    fix_sql(&f, sql);
+    assert_int_equal(unused(7), 0);
+    snprintf(sql, sizeof sql, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
+    fix_sql(&f, sql);
 }
 
 static void test_damaged_chunks_are_not_named(void **state)
