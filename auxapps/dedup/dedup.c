@@ -43,7 +43,7 @@
 #define KEYS_PER_MIB 16u               /* each costs the manager 29 bytes and an insert at a random place */
 
 struct dfile {                         /* a file being written */
-	uint64_t serial;               /* lock; 0: free */
+	uint64_t serial, ino;          /* lock; serial 0: free */
 	uint64_t used;                 /* lock: when, to choose the oldest */
 	unsigned users;                /* lock: workers in it */
 	bool loading;                  /* lock: one of them asks for the earlier version */
@@ -275,7 +275,37 @@ static struct dfile *free_file(struct dedup *d)
 	return best;
 }
 
-static struct dfile *file_get(struct dedup *d, uint64_t serial)
+/* lock held. An older version of a file of which another one is written: its close has not been told of, as long as somebody has the file open. */
+static void forget_versions(struct dedup *d, uint64_t ino)
+{
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		struct dfile *f = &d->file[i];
+
+		if (f->serial != 0 && f->ino == ino && f->users == 0) {
+			forget_earlier(f);
+			f->serial = 0;
+		}
+	}
+}
+
+static struct dfile *file_begin(struct dedup *d, uint64_t ino, uint64_t serial)
+{
+	struct dfile *f;
+
+	forget_versions(d, ino);
+	f = free_file(d);
+	if (!f)
+		return NULL;
+	forget_earlier(f);
+	f->serial = serial;
+	f->ino = ino;
+	f->looked_bytes = f->found_bytes = 0;
+	f->users = 1;
+	f->loading = true;
+	return f;
+}
+
+static struct dfile *file_get(struct dedup *d, uint64_t ino, uint64_t serial)
 {
 	struct dfile *f = NULL;
 
@@ -287,12 +317,7 @@ static struct dfile *file_get(struct dedup *d, uint64_t serial)
 		f->users++;
 		while (f->loading)
 			pthread_cond_wait(&d->loaded, &d->lock); /* bounded: the other's call has a deadline */
-	} else if ((f = free_file(d))) {
-		forget_earlier(f);
-		f->serial = serial;
-		f->looked_bytes = f->found_bytes = 0;
-		f->users = 1;
-		f->loading = true;
+	} else if ((f = file_begin(d, ino, serial))) {
 		pthread_mutex_unlock(&d->lock);
 		load_earlier(d, f, serial);
 		pthread_mutex_lock(&d->lock);
@@ -538,7 +563,7 @@ static int dedup_out(void *state, struct fp_aux_call *call, const struct fp_aux_
 	w = worker_get(d);
 	if (!w)
 		return FP_AUX_PASS;
-	f = file_get(d, k->file_serial);
+	f = file_get(d, k->ino, k->file_serial);
 	if (f) {
 		pthread_mutex_lock(&d->lock);
 		look = payoff_wants(&d->payoff, k->file_off, f->generation);

@@ -20,6 +20,7 @@
 
 #include "client/aux/earlier.h"
 #include "client/aux/files.h"
+#include "client/aux/holds.h"
 #include "client/aux/services.h"
 #include "client/core.h"
 #include "client/inode.h"
@@ -409,18 +410,22 @@ void cl_aux_before_truncate(struct cl_mount *m, struct cl_inode *inode)
 {
 	struct cl_aux *a = m->aux;
 	struct notes notes = { 0 };
-	uint64_t serial, size;
+	uint64_t before, serial, size;
 	int found;
 
 	pthread_mutex_lock(&inode->lock);
-	serial = inode->aux_serial;
+	before = inode->aux_serial;
 	size = inode->attr.size_bytes;
 	pthread_mutex_unlock(&inode->lock);
-	if (serial == 0 || serial == CL_AUX_SERIAL_OWN || size == 0 || !cl_aux_chunks(m))
+	if (before == 0 || before == CL_AUX_SERIAL_OWN || size == 0 || !cl_aux_chunks(m))
+		return;
+	serial = cl_aux_files_renew(a, inode); /* others may have it open still, and an aux-app has asked for the version before that one */
+	if (serial == 0)
 		return;
 	found = fetch_notes(a, inode->ino, serial, &notes);
 	if (found > 0)
 		cl_aux_files_keep_notes(a, serial, notes.answer, notes.n);
 	else
 		cl_aux_packed_free(notes.answer, notes.n);
+	cl_aux_holds_closed(a, before); /* after the new holds: what both have stays */
 }

@@ -2,7 +2,8 @@
  * The table of open files (see files.h), and what follows from the last close: holds are released, and aux-apps are told of a sealed file.
  *
  * cl_aux_file_opened runs on the core loop, cl_aux_file_closed on FUSE or store threads. A file that is opened again while its last close is still being
- * published keeps its serial: it was never closed as far as anybody can tell. A file counts as written if the manager's version of its data has
+ * published keeps its serial: it was never closed as far as anybody can tell. A cut to 0 renews the serial all the same, since a reader may keep
+ * the file open for ever, and an aux-app compares with what was there when it first met the serial. A file counts as written if the manager's version of its data has
  * changed between; so nothing is paid for in write(2).
  */
 #include "client/aux/files.h"
@@ -23,7 +24,7 @@
 struct aux_file {
 	TAILQ_ENTRY(aux_file) link;    /* by serial */
 	struct aux_file *next;         /* hash by inode */
-	uint64_t serial;
+	uint64_t first, serial;        /* at the first open, and now; its handles have any of these */
 	uint32_t handles, writers;     /* writers: handles that may write */
 	bool was_written;              /* it had one */
 	uint64_t version;              /* of its data, at the first open */
@@ -118,12 +119,23 @@ static struct aux_file *file_new(struct aux_files *t, struct aux_file **at, cons
 
 	if (!f)
 		return NULL;
-	f->serial = ++t->last;
+	f->first = f->serial = ++t->last;
 	f->name.ino = inode->ino;
 	f->version = inode->attr.data_version;
 	*at = f;
 	TAILQ_INSERT_TAIL(&t->all, f, link);
 	return f;
+}
+
+/* lock held: a version of it begins. */
+static void renew(struct aux_files *t, struct aux_file *f)
+{
+	cl_aux_packed_free(f->notes, f->nnotes);
+	f->notes = NULL;
+	f->nnotes = 0;
+	f->serial = ++t->last;
+	TAILQ_REMOVE(&t->all, f, link);
+	TAILQ_INSERT_TAIL(&t->all, f, link);
 }
 
 static bool writes(const struct cl_handle *h)
@@ -149,6 +161,23 @@ void cl_aux_file_opened(struct cl_mount *m, struct cl_handle *h)
 	}
 	pthread_mutex_unlock(&t->lock);
 	pthread_mutex_unlock(&inode->lock);
+}
+
+uint64_t cl_aux_files_renew(struct cl_aux *a, struct cl_inode *inode)
+{
+	struct aux_file *f;
+	uint64_t serial = 0;
+
+	pthread_mutex_lock(&inode->lock);
+	pthread_mutex_lock(&a->files->lock);
+	f = *by_ino(a->files, inode->ino);
+	if (f) {
+		renew(a->files, f);
+		serial = inode->aux_serial = f->serial;
+	}
+	pthread_mutex_unlock(&a->files->lock);
+	pthread_mutex_unlock(&inode->lock);
+	return serial;
 }
 
 void cl_aux_files_named(struct cl_aux *a, uint64_t ino, uint64_t parent, const char *name)
@@ -223,16 +252,17 @@ struct aux_packed *cl_aux_files_take_notes(struct cl_aux *a, uint64_t serial, ui
 
 /* -------------------------------------------------------------- close */
 
-/* The file's last handle is gone: out of the table, if so. *last_writer: nobody may write to it any more. */
-static struct aux_file *last_close(struct aux_files *t, const struct cl_handle *h, bool *last_writer)
+/* The file's last handle is gone: out of the table, if so. *serial: now. *last_writer: nobody may write to it any more. */
+static struct aux_file *last_close(struct aux_files *t, const struct cl_handle *h, uint64_t *serial, bool *last_writer)
 {
 	struct aux_file **at, *f;
 
 	pthread_mutex_lock(&t->lock);
 	at = by_ino(t, h->inode->ino);
 	f = *at;
-	if (f && f->serial != h->aux_serial)
+	if (f && (h->aux_serial < f->first || h->aux_serial > f->serial))
 		f = NULL;
+	*serial = f ? f->serial : h->aux_serial;
 	*last_writer = f && writes(h) && --f->writers == 0;
 	if (f && --f->handles == 0) {
 		*at = f->next;
@@ -249,11 +279,11 @@ void cl_aux_file_closed(struct cl_mount *m, struct cl_handle *h)
 	struct cl_aux *a = m->aux;
 	struct cl_inode *inode = h->inode;
 	bool written, unlinked, last_writer = false;
-	struct aux_file *f = h->aux_serial ? last_close(a->files, h, &last_writer) : NULL;
-	struct fp_aux_file file = { .size_bytes = sizeof(file), .ino = inode->ino, .file_serial = h->aux_serial };
+	struct fp_aux_file file = { .size_bytes = sizeof(file), .ino = inode->ino };
+	struct aux_file *f = h->aux_serial ? last_close(a->files, h, &file.file_serial, &last_writer) : NULL;
 
 	if (last_writer)
-		cl_aux_holds_closed(a, h->aux_serial);
+		cl_aux_holds_closed(a, file.file_serial);
 	if (!f)
 		return;
 	pthread_mutex_lock(&inode->lock);

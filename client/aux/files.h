@@ -1,5 +1,6 @@
 /*
- * Files that are open on this mount, as aux-apps see them: a serial number from the first open of a closed file until its last close is published.
+ * Files that are open on this mount, as aux-apps see them: a serial number from the first open of a closed file until its last close is published,
+ * or it is cut to 0.
  */
 #ifndef CL_AUX_FILES_H
 #define CL_AUX_FILES_H
@@ -10,6 +11,7 @@
 #include "fp.pb-c.h"
 
 struct cl_aux;
+struct cl_inode;
 
 struct aux_file_name {
 	uint64_t ino, parent;          /* parent 0: not known */
@@ -24,6 +26,8 @@ bool cl_aux_files_written(struct cl_aux *a, uint64_t serial);
 
 /* The file was just made under this name, and is open. Any thread. */
 void cl_aux_files_named(struct cl_aux *a, uint64_t ino, uint64_t parent, const char *name);
+/* The file is about to be cut to 0: its serial from here on; 0: it is not open. Notes that nobody took are gone. Takes inode->lock. Any thread. */
+uint64_t cl_aux_files_renew(struct cl_aux *a, struct cl_inode *inode);
 /* The newest. Any thread. */
 uint64_t cl_aux_files_last_serial(struct cl_aux *a);
 /* False: no open file has this serial. */

@@ -358,6 +358,22 @@ def test_rewritten_in_place(start):
     wait_empty(s)
 
 
+def test_rewritten_while_somebody_has_it_open(start):
+    """O_TRUNC again and again without a pause: each version is compared with the one before, although the file is never closed by all."""
+    s = start("dedup")
+    m = s.mounts[0]
+    write_file(m.at("state"), unique(1, MIB))
+    reader = os.open(m.at("state"), os.O_RDONLY)
+    for data in versions(20):
+        write_file(m.at("state"), data)
+    os.close(reader)
+    assert_same(read_file(m.at("state")), data)
+    got = wait_app(s, "dedup", "all versions", lambda a: a["bytes_in"] == 61 * MIB)["counters"]
+    assert got["duplicate bytes"] > 0.5 * 60 * MIB, got  # of two thirds; the rest is thin, or at the edge of what is new
+    os.unlink(m.at("state"))
+    wait_empty(s)
+
+
 def test_written_beside_and_renamed_over(start):
     s = start("dedup")
     m = s.mounts[0]

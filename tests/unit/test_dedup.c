@@ -291,7 +291,7 @@ static void keep(void)
 static void write_window(const uint8_t *data, uint32_t bytes, uint64_t off)
 {
 	struct fp_aux_part part[16];
-	struct fp_aux_chunk k = { .size_bytes = sizeof(k), .len_bytes = bytes, .whole = true, .parts = part, .file_off = off, .file_serial = m.version };
+	struct fp_aux_chunk k = { .size_bytes = sizeof(k), .len_bytes = bytes, .whole = true, .parts = part, .file_off = off, .ino = m.version, .file_serial = m.version };
 	int verdict;
 
 	for (uint32_t at = 0; at < bytes; at += 65536) {
