@@ -42,7 +42,7 @@ static ssize_t wire_readv(struct fp_transport *t, const struct iovec *iov, int n
     struct wire *w = (struct wire *)t;
     size_t max = 1 + fuzz_u8(w->in) * (size_t)17, got = 0;
 
-    if (x.how & 8)
+    if (x.how & 8 || fuzz_left(w->in) == 0) /* and not byte by byte when nothing more is said */
         max = STREAM_MAX;
     if (w->at == w->len)
         return w->over ? 0 : -EAGAIN;
