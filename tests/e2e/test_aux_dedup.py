@@ -63,7 +63,7 @@ def test_content_defined_chunking_comes_close(start, ratio):
 
 
 @pytest.mark.parametrize("options", ["", "chunking=fixed size=64KiB", "scope=store", "scope=store chunking=fixed size=64KiB"])
-@pytest.mark.parametrize("ratio", ["0", "0.5", "1"])
+@pytest.mark.parametrize("ratio", ["0", "0.25", "0.5", "0.75", "1"])
 def test_metadata_is_at_most_half_a_percent(start, options, ratio):
     """All of the manager's data base, the tables of an empty one too."""
     s = start(f"dedup {options}")
