@@ -2,6 +2,7 @@
 
     links              a relative link leads to a file
     tests              tests/….py::name and tests/….c::name are tests
+    contract           every rule in docs/CONSISTENCY.md has a number of its own and names a test
     functions          a `name_like_this` in docs/ARCHITECTURE.md is a name in a source file
     file map           every .c file of the programs stands in the map of docs/ARCHITECTURE.md
     messages           every message of fp.proto stands in docs/PROTOCOL.md, with its number
@@ -15,10 +16,12 @@ import subprocess
 
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 PROTOCOL = "docs/PROTOCOL.md"
+CONSISTENCY = "docs/CONSISTENCY.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
 NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
 PLACEHOLDER = re.compile(r"^@(options|conf) ([a-z-]+)@$")
+RULE = re.compile(r"[A-Z]\d+")
 MAPPED = {"manager", "benefactor", "client", "common"}
 
 
@@ -61,6 +64,21 @@ def check_tests(files):
                 yield name, number, f"{path} is not there"
             elif not re.search(rf"^\s*(def|static void) {test}\(", text_of(path), re.M):
                 yield name, number, f"{path} has no test {test}"
+
+
+def check_contract(files):
+    if CONSISTENCY not in files:
+        return
+    seen = set()
+    for name, number, line in pages([CONSISTENCY]):
+        cells = [c.strip() for c in line.split("|")]
+        if not line.startswith("|") or cells[1] in ("rule", "---"):
+            continue
+        if not RULE.fullmatch(cells[1]) or cells[1] in seen:
+            yield name, number, f"{cells[1]} is not a number that only this rule has"
+        seen.add(cells[1])
+        if not TEST.search(cells[-2]):
+            yield name, number, f"rule {cells[1]} names no test"
 
 
 def check_functions(files):
@@ -116,4 +134,4 @@ def check_man(files):
                 yield name, 1, finding
 
 
-CHECKS = (check_links, check_tests, check_functions, check_file_map, check_messages, check_man)
+CHECKS = (check_links, check_tests, check_contract, check_functions, check_file_map, check_messages, check_man)
