@@ -78,6 +78,7 @@ static const struct handler handlers[] = {
     H(STATFS, statfs, empty, NULL, CLIENT | CTL),
     H(INODES, inodes, inodes, NULL, CLIENT),
     H(LOCK, lock, lock, NULL, CLIENT),
+    H(RECALL, recall, recall, NULL, CLIENT | ONEWAY),
     H(SLICEMAP, slicemap, slice_map, NULL, CLIENT | CTL),
     H(COMMIT, commit, commit, OUT(commit_reply), CLIENT | REPLAY),
     H(PUNCH, punch, punch, OUT(commit_reply), CLIENT | REPLAY),
@@ -222,8 +223,10 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
     }
     rq->reply = out;
     rq->durable = h->fn == mgr_commit && ((const Fp__Commit *)msg)->durable;
-    if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr)
+    if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr) {
+        ((Fp__AttrReply *)out)->behind = false; /* the lease ended with the connection, since the client could not name it */
         return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
+    }
     if (h->fn == mgr_notes || h->fn == mgr_note_find)
         return mgr_notes_replay(c, (Fp__NotesReply *)out);
     return 0;
@@ -360,6 +363,7 @@ void mgr_core_tick(struct mgr_core *c)
     mgr_bnf_tick(c);
     mgr_holds_sweep(c);
     mgr_locks_due(c);
+    mgr_leases_tick(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);
@@ -437,6 +441,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     mgr_session_done(c);
     mgr_session_pump(c);
     mgr_locks_pump(c);
+    mgr_leases_pump(c);
     mgr_stop_pump(c);
     mgr_bnf_pump(c);
     pump_closing(c);

@@ -6,6 +6,8 @@
 #ifndef MGR_CORE_INT_H
 #define MGR_CORE_INT_H
 
+#include <sys/queue.h>
+
 #include "fp.pb-c.h"
 #include "manager/arena.h"
 #include "manager/core.h"
@@ -66,6 +68,8 @@ struct mgr_session {
     uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
     uint64_t recall_until_ms; /* asked for its holds, and waited for until then; 0: not */
     uint64_t recalled_ms;     /* when it answered */
+    bool behind;              /* it asks for leases: until it has come back to a new manager, it may have some */
+    LIST_HEAD(, mgr_lease) leases;
 };
 
 struct mgr_bnf {
@@ -148,6 +152,7 @@ struct mgr_core {
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
     uint64_t doubt; /* BnfTable.doubt */
     struct mgr_locks *locks;
+    struct mgr_leases *leases;
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     uint64_t table_at_ms, sweep_at_ms, tick_ms;
     uint64_t stop_ms; /* 0: not stopping */
@@ -198,6 +203,8 @@ int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
 /* Fills columns col.. of a row made with MGR_INODE_COLS. */
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in);
 Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in);
+/* The session opens it, and wants its lease or not. Reply AttrReply. */
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool behind);
 /* Reply AttrReply. */
 int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool created);
 /* Drops setuid, setgid (where the group may execute) and capabilities, as a write does. */
@@ -352,6 +359,28 @@ void mgr_locks_due(struct mgr_core *c);
 /* After the COMMIT: ends of waits, and recalls. */
 void mgr_locks_pump(struct mgr_core *c);
 
+/* ---------------------------------------------------------------- lease.c */
+
+struct mgr_leases *mgr_leases_new(void); /* NULL: out of memory */
+void mgr_leases_free(struct mgr_leases *t);
+/* Whether a session asks for leases is kept: who has may hold some when we are started again. */
+int mgr_leases_session_new(struct mgr_core *c, struct mgr_session *s, bool behind);
+int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s);
+int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s);
+/* A session says what leases it has, after what it has open. */
+void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h);
+/* Opening or cutting ino: 0, or FP_ERECALL while another session has, or may have, the lease; it is recalled. */
+int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* It has opened ino, and wants the lease or not: has it got it? */
+bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wanted);
+/* It has the file open no more. */
+void mgr_lease_released(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* … or nothing at all. */
+void mgr_leases_drop(struct mgr_core *c, struct mgr_session *s);
+void mgr_leases_tick(struct mgr_core *c);
+/* After the COMMIT: recalls, and their ends. */
+void mgr_leases_pump(struct mgr_core *c);
+
 /* ---------------------------------------------------------------- bnf.c, inventory.c, damage.c */
 
 struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id);
@@ -414,6 +443,7 @@ MGR_HANDLER(removexattr);
 MGR_HANDLER(statfs);
 MGR_HANDLER(inodes);
 MGR_HANDLER(lock);
+MGR_HANDLER(recall);
 MGR_HANDLER(slicemap);
 MGR_HANDLER(commit);
 MGR_HANDLER(punch);

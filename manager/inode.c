@@ -123,6 +123,17 @@ int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
     return 0;
 }
 
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool behind)
+{
+    int rc = mgr_lease_check(c, rq->sess, in->ino);
+
+    rc = rc ? rc : mgr_hold(c, rq->sess, in->ino);
+    rc = rc ? rc : mgr_reply_attr(c, rq, in, false);
+    if (!rc)
+        ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in->ino, behind);
+    return rc;
+}
+
 int mgr_kill_suidgid(struct mgr_core *c, struct mgr_inode *in)
 {
     static const char cap[] = "security.capability";

@@ -75,8 +75,7 @@ static int existing(struct mgr_core *c, struct mgr_req *rq, const Fp__MkNod *m, 
     if (m->excl || !m->open || d->type != S_IFREG >> 12)
         return -EEXIST;
     rc = mgr_inode_get(c, d->ino, &in);
-    rc = rc ? rc : mgr_hold(c, rq->sess, d->ino);
-    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+    return rc ? rc : mgr_reply_open(c, rq, &in, m->behind);
 }
 
 static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *dir,
@@ -127,6 +126,8 @@ MGR_HANDLER(mknod)
     if (!rc && (m->open || m->tmpfile))
         rc = mgr_hold(c, rq->sess, in.ino);
     rc = rc ? rc : mgr_reply_attr(c, rq, &in, true);
+    if (!rc && m->open)
+        ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in.ino, m->behind);
     if (!rc && !m->tmpfile) /* what the kernel of the client asks next */
         ((Fp__AttrReply *)rq->reply)->parent = mgr_attr(c, &dir);
     return rc;

@@ -61,9 +61,7 @@ MGR_HANDLER(open)
 
     if (!rc)
         rc = mgr_inode_usable(c, &in);
-    if (!rc)
-        rc = mgr_hold(c, rq->sess, m->ino);
-    return rc ? rc : mgr_reply_attr(c, rq, &in, false);
+    return rc ? rc : mgr_reply_open(c, rq, &in, m->behind);
 }
 
 MGR_HANDLER(release)

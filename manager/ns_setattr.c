@@ -56,6 +56,8 @@ MGR_HANDLER(setattr)
 
     rc = rc ? rc : mgr_inode_usable(c, &in);
     rc = rc ? rc : check(m, &in);
+    if (!rc && m->valid & FP__SET_ATTR_VALID__SET_SIZE)
+        rc = mgr_lease_check(c, rq->sess, m->ino);
     if (rc)
         return rc;
     if (m->valid & FP__SET_ATTR_VALID__SET_SIZE)

@@ -12,7 +12,8 @@
 --     4  bad_chunk
 --     5  lock
 
--- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store).
+-- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
+-- 'behind:<session>' for each session that asks for leases of files (lease.c).
 CREATE TABLE IF NOT EXISTS meta (
     key   TEXT PRIMARY KEY,
     value

@@ -89,6 +89,7 @@ static void drop_holds(struct mgr_core *c, struct mgr_session *s)
         while (val--)
             mgr_map_sub(&c->holders, ino);
     mgr_map_fini(&s->opens);
+    mgr_leases_drop(c, s);
     c->sweep_at_ms = 0;
 }
 
@@ -135,6 +136,8 @@ int mgr_session_load(struct mgr_core *c)
         set_settled(c, s, UINT64_MAX);
         s->may_cache = true; /* we do not know */
     }
+    for (size_t i = 0; i < c->session_count && !rc; i++)
+        rc = mgr_leases_session_load(c, c->sessions[i]);
     return rc;
 }
 
@@ -329,7 +332,8 @@ void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
 {
     if (!s || !mgr_map_get(&s->opens, ino))
         return;
-    mgr_map_sub(&s->opens, ino);
+    if (!mgr_map_sub(&s->opens, ino))
+        mgr_lease_released(c, s, ino);
     if (!mgr_map_sub(&c->holders, ino))
         (void)mgr_orphan_released(c, ino); /* if the group fails, the sweep finds the orphan */
 }
@@ -356,7 +360,8 @@ void mgr_session_undo(struct mgr_core *c)
         struct mgr_session *s = mgr_session_find(c, u->session);
 
         if (s && mgr_map_get(&s->opens, u->ino)) {
-            mgr_map_sub(&s->opens, u->ino);
+            if (!mgr_map_sub(&s->opens, u->ino))
+                mgr_lease_released(c, s, u->ino);
             mgr_map_sub(&c->holders, u->ino);
         }
     }
@@ -394,6 +399,7 @@ static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
         s->place = (struct mgr_place){h->place->machine, h->place->boot, h->place->mount_ns};
     mgr_db_exec(&c->db, SESSION_PUT, DBI(s->id), DBT(s->node), DBT(s->mountpoint), DBI(s->pid), DBT(s->software),
                 DBI(s->started_ns), DBI(s->place.machine), DBI(s->place.boot), DBI(s->place.mount_ns));
+    mgr_leases_session_new(c, s, h->behind); /* a failure dooms the group */
     return s;
 }
 
@@ -464,6 +470,8 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     s->expired = false;
     if (h->open_known)
         rc = take_opens(c, s, h, r);
+    if (!rc && h->open_known)
+        mgr_leases_hello(c, s, h);
     rc = rc ? rc : mgr_locks_hello(c, s->id, h, r);
     if (back && h->open_known)
         set_settled(c, s, c->now.ms + c->o.settle_ms);
@@ -489,6 +497,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     rc = rc ? rc : mgr_db_exec(&c->db, SESSION_DELETE, DBI(s->id));
     rc = rc ? rc : c->early_session == s->id ? early_set(c, 0) : 0;
     rc = rc ? rc : mgr_locks_session_end(c, s->id);
+    rc = rc ? rc : mgr_leases_session_end(c, s);
     if (rc)
         return rc;
     s->ended = c->sessions_ended = true; /* until the transaction is sure, it may come back: mgr_session_done */

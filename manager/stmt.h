@@ -15,6 +15,7 @@
     /* meta and counters */                                                                                  \
     X(META_GET, "SELECT value FROM meta WHERE key=?1")                                                       \
     X(META_PUT, "INSERT OR REPLACE INTO meta(key,value) VALUES(?1,?2)")                                      \
+    X(META_DELETE, "DELETE FROM meta WHERE key=?1")                                                          \
     X(COUNTERS_GET, "SELECT next_ino,next_cookie,next_session,next_bnf,inodes,chunks,slices FROM counters")  \
     X(COUNTERS_PUT, "INSERT OR REPLACE INTO counters VALUES(1,?1,?2,?3,?4,?5,?6,?7)")                        \
     /* inodes */                                                                                             \

@@ -36,7 +36,9 @@
       "the aux-app that coded it cannot undo it here: the log names it; its plugin must be in "              \
       "--auxapp-dir, or declare it (--auxapp) with its path and the options it needs")                       \
     X(FP_EAWAY, -5020, EIO,                                                                                  \
-      "stored data that is to be referred to is on a benefactor that is away: start it, see fpctl benefactors")
+      "stored data that is to be referred to is on a benefactor that is away: start it, see fpctl benefactors") \
+    X(FP_ERECALL, -5021, EIO,                                                                                \
+      "another mount has closed it and not published it yet, and does not do so in time: see fpctl status")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

@@ -28,7 +28,7 @@ static const struct kind {
     K(MKNOD, mk_nod), K(COMMIT, commit), K(MKNOD, mk_nod), K(COMMIT, commit), K(LOOKUP, lookup), K(GETATTR, inode_req),
     K(SETATTR, set_attr), K(UNLINK, unlink), K(RENAME, rename), K(LINK, link), K(READLINK, inode_req), K(READDIR, read_dir),
     K(OPEN, open), N(RELEASE, release), K(SETXATTR, set_xattr), K(GETXATTR, get_xattr), K(LISTXATTR, inode_req),
-    K(REMOVEXATTR, remove_xattr), K(STATFS, empty), K(INODES, inodes), K(LOCK, lock), K(LOCK, lock), K(SLICEMAP, slice_map),
+    K(REMOVEXATTR, remove_xattr), K(STATFS, empty), K(INODES, inodes), K(LOCK, lock), K(LOCK, lock), N(RECALL, recall), K(SLICEMAP, slice_map),
     K(PUNCH, punch), K(SEEK, seek), K(CLONE, clone), N(BADCHUNK, bad_chunk), K(SYNC, sync), K(HOLD, hold), K(NOTES, notes),
     K(NOTE_FIND, note_find), K(TABLE, table), K(AUX_MSG, aux_msg), K(AUX_SET, aux_set), N(CLIENT_STATS, client_stats),
     N(KEEPALIVE, keep_alive), K(CTL_STATUS, empty), K(CTL_LAYOUT, ctl_layout), K(CTL_STOP, empty), K(HELLO, hello), K(BYE, empty),

@@ -1,0 +1,390 @@
+/* Leases of files: the right of one mount to answer close(2) before what was closed is published ("behind").
+ *
+ *             opened for writing, and nobody else has it open
+ *   NONE ------------------------------------------------------> HELD --last release, session ends--> NONE
+ *                                                                 |
+ *                     another session opens or cuts the file      | FP_ERECALL to who wants it, MSG_RECALL to who has it
+ *                                                                 v
+ *   NONE <--ENDED_MS-- ENDED <--MSG_RECALL done, release, end-- RECALLED --it comes back with it (hello)--> HELD
+ *
+ * While a session has the lease, no other one has the file open: whoever wants to is refused first. So data, sizes and locks of a file
+ * are never looked at behind the back of the holder, and only opening and cutting have to ask here. Names need no lease.
+ *
+ * Who is refused asks again, every now and then, and at once when it is told that the recall is done. Nothing of it waits here, so that
+ * nothing is lost with a connection, and a restart finds nothing to go on with. Rejected: to keep the request, and answer it later. It
+ * needs a place for its answer through restarts of both ends, and says no sooner what is to be said.
+ * For ENDED_MS nobody gets the lease, so that who waited comes to its turn before one who opens the file over and over again.
+ *
+ * Leases are in memory only. Their holder says in its hello what it has. Until all sessions that ask for leases have come back to a new
+ * manager, or expired, any of them may have the lease of any file, so nobody else opens one. Which sessions these are is in the table
+ * meta. Rejected: a row for each lease, two changes more for each file written.
+ * A session that expired has lost its leases: what it holds behind is seen when it is back, as after any cut.
+ *
+ * Called by the core's thread, in a group; the pump after it. Nothing here has to be undone with a group: a lease that its holder was not
+ * told of is recalled like any other, and it answers that it keeps nothing. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "manager/core_int.h"
+
+#define ENDED_MS     1000u
+#define WAITERS_MAX  16u  /* told at once; others ask again in their own time */
+#define BUCKETS_MIN  256u
+#define KEY_MAX      32u
+
+struct mgr_lease {
+    struct mgr_lease *next; /* of its bucket */
+    uint64_t ino;
+    struct mgr_session *holder; /* NULL: ended */
+    LIST_ENTRY(mgr_lease) of_session;
+    TAILQ_ENTRY(mgr_lease) listed; /* to_recall or ended */
+    bool in_recalls;
+    uint64_t serial;   /* of the recall; 0: not recalled */
+    bool told;         /* … and MSG_RECALL is on its way */
+    uint64_t until_ms; /* ended: forgotten then */
+    uint32_t nwaiters;
+    uint64_t waiters[WAITERS_MAX]; /* sessions */
+};
+
+struct say { /* MSG_RECALL without a lease to it */
+    uint64_t session, ino;
+    bool done;
+};
+
+struct mgr_leases {
+    struct mgr_lease **bucket;
+    size_t buckets, count;
+    TAILQ_HEAD(, mgr_lease) to_recall, ended;
+    struct say *says;
+    size_t nsays, says_cap;
+    uint64_t serial;
+};
+
+/* ---------------------------------------------------------------- the table */
+
+static struct mgr_lease **place_of(const struct mgr_leases *t, uint64_t ino)
+{
+    struct mgr_lease **p = &t->bucket[(size_t)((ino * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & (t->buckets - 1)];
+
+    while (*p && (*p)->ino != ino)
+        p = &(*p)->next;
+    return p;
+}
+
+/* A table that can't grow is slower. */
+static void grow(struct mgr_leases *t)
+{
+    struct mgr_leases bigger = {.buckets = t->buckets * 2};
+
+    bigger.bucket = calloc(bigger.buckets, sizeof(struct mgr_lease *));
+    if (!bigger.bucket)
+        return;
+    for (size_t i = 0; i < t->buckets; i++)
+        while (t->bucket[i]) {
+            struct mgr_lease *l = t->bucket[i], **p;
+
+            t->bucket[i] = l->next;
+            l->next = NULL;
+            p = place_of(&bigger, l->ino);
+            *p = l;
+        }
+    free(t->bucket);
+    t->bucket = bigger.bucket;
+    t->buckets = bigger.buckets;
+}
+
+static struct mgr_lease *lease_new(struct mgr_leases *t, uint64_t ino)
+{
+    struct mgr_lease *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return NULL;
+    if (t->count >= t->buckets)
+        grow(t);
+    l->ino = ino;
+    *place_of(t, ino) = l;
+    t->count++;
+    return l;
+}
+
+static void lease_free(struct mgr_leases *t, struct mgr_lease *l)
+{
+    *place_of(t, l->ino) = l->next;
+    t->count--;
+    free(l);
+}
+
+/* What can't be said for want of memory is asked for again by who wants it. */
+static void say(struct mgr_leases *t, uint64_t session, uint64_t ino, bool done)
+{
+    if (t->nsays == t->says_cap) {
+        size_t cap = t->says_cap ? t->says_cap * 2 : 64;
+        struct say *p = realloc(t->says, cap * sizeof *p);
+
+        if (!p)
+            return;
+        t->says = p;
+        t->says_cap = cap;
+    }
+    t->says[t->nsays++] = (struct say){.session = session, .ino = ino, .done = done};
+}
+
+static void not_to_recall(struct mgr_leases *t, struct mgr_lease *l)
+{
+    if (l->in_recalls)
+        TAILQ_REMOVE(&t->to_recall, l, listed);
+    l->in_recalls = false;
+}
+
+/* The holder has it no more. */
+static void end(struct mgr_core *c, struct mgr_lease *l)
+{
+    struct mgr_leases *t = c->leases;
+
+    LIST_REMOVE(l, of_session);
+    not_to_recall(t, l);
+    l->holder = NULL;
+    if (!l->serial) {
+        lease_free(t, l);
+        return;
+    }
+    for (uint32_t i = 0; i < l->nwaiters; i++)
+        say(t, l->waiters[i], l->ino, true);
+    l->nwaiters = 0;
+    l->until_ms = c->now.ms + ENDED_MS;
+    TAILQ_INSERT_TAIL(&t->ended, l, listed);
+}
+
+static void begin(struct mgr_leases *t, struct mgr_lease *l, struct mgr_session *s)
+{
+    if (l->until_ms)
+        TAILQ_REMOVE(&t->ended, l, listed);
+    l->until_ms = 0;
+    l->serial = 0;
+    l->told = false;
+    l->holder = s;
+    LIST_INSERT_HEAD(&s->leases, l, of_session);
+}
+
+/* ---------------------------------------------------------------- opening */
+
+/* A session that has not come back to this manager may hold any file. */
+static bool unknown(const struct mgr_core *c, const struct mgr_session *me)
+{
+    for (size_t i = 0; mgr_unsettled(c) && i < c->session_count; i++) {
+        const struct mgr_session *s = c->sessions[i];
+
+        if (s != me && s->behind && s->settled_ms == UINT64_MAX && !s->expired && !s->ended)
+            return true;
+    }
+    return false;
+}
+
+static void wait_for(struct mgr_lease *l, uint64_t session)
+{
+    for (uint32_t i = 0; i < l->nwaiters; i++)
+        if (l->waiters[i] == session)
+            return;
+    if (l->nwaiters < WAITERS_MAX)
+        l->waiters[l->nwaiters++] = session;
+}
+
+static void recall(struct mgr_leases *t, struct mgr_lease *l)
+{
+    if (!l->serial)
+        l->serial = ++t->serial;
+    if (l->told || l->in_recalls)
+        return;
+    l->in_recalls = true;
+    TAILQ_INSERT_TAIL(&t->to_recall, l, listed);
+}
+
+int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+
+    if (l && l->holder && l->holder != s) {
+        recall(c->leases, l);
+        wait_for(l, s->id);
+        return FP_ERECALL;
+    }
+    return unknown(c, s) ? FP_ERECALL : 0;
+}
+
+static bool open_elsewhere(const struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    return mgr_map_get(&c->holders, ino) != mgr_map_get(&s->opens, ino);
+}
+
+bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wanted)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+
+    if (l)
+        return l->holder == s && !l->serial;
+    if (!wanted || mgr_unsettled(c) || open_elsewhere(c, s, ino))
+        return false;
+    l = lease_new(c->leases, ino);
+    if (l)
+        begin(c->leases, l, s);
+    return l != NULL;
+}
+
+/* ---------------------------------------------------------------- ends */
+
+void mgr_lease_released(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+
+    if (l && l->holder == s)
+        end(c, l);
+}
+
+void mgr_leases_drop(struct mgr_core *c, struct mgr_session *s)
+{
+    while (!LIST_EMPTY(&s->leases))
+        end(c, LIST_FIRST(&s->leases));
+}
+
+MGR_HANDLER(recall)
+{
+    const Fp__Recall *m = msg;
+    struct mgr_lease *l = *place_of(c->leases, m->ino);
+
+    if (m->done && m->serial && l && l->holder == rq->sess && l->serial == m->serial)
+        end(c, l);
+    return 0;
+}
+
+void mgr_leases_tick(struct mgr_core *c)
+{
+    struct mgr_leases *t = c->leases;
+    struct mgr_lease *l;
+
+    while ((l = TAILQ_FIRST(&t->ended)) && l->until_ms <= c->now.ms) {
+        TAILQ_REMOVE(&t->ended, l, listed);
+        lease_free(t, l);
+    }
+}
+
+/* ---------------------------------------------------------------- sessions */
+
+static const char *key_of(const struct mgr_session *s, char key[KEY_MAX])
+{
+    snprintf(key, KEY_MAX, "behind:%llu", (unsigned long long)s->id);
+    return key;
+}
+
+int mgr_leases_session_new(struct mgr_core *c, struct mgr_session *s, bool behind)
+{
+    char key[KEY_MAX];
+
+    s->behind = behind;
+    return behind ? mgr_db_exec(&c->db, META_PUT, DBT(key_of(s, key)), DBI(1)) : 0;
+}
+
+int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s)
+{
+    char key[KEY_MAX];
+    int rc = mgr_db_one(&c->db, META_GET, DBT(key_of(s, key)));
+
+    s->behind = rc > 0;
+    mgr_db_reset(&c->db, MGR_ST_META_GET);
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s)
+{
+    char key[KEY_MAX];
+
+    return s->behind ? mgr_db_exec(&c->db, META_DELETE, DBT(key_of(s, key))) : 0;
+}
+
+/* What it has lost meanwhile it is told to publish: others may have opened the file, since its session had expired. */
+void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h)
+{
+    for (size_t i = 0; i < h->n_behind_ino; i++) {
+        uint64_t ino = h->behind_ino[i];
+        struct mgr_lease *l = ino ? *place_of(c->leases, ino) : NULL;
+
+        if (!ino || (l && l->holder == s))
+            continue;
+        if (!l && mgr_map_get(&s->opens, ino) && !open_elsewhere(c, s, ino))
+            l = lease_new(c->leases, ino);
+        if (!l || l->holder || !mgr_map_get(&s->opens, ino) || open_elsewhere(c, s, ino))
+            say(c->leases, s->id, ino, false);
+        else
+            begin(c->leases, l, s);
+    }
+}
+
+/* ---------------------------------------------------------------- after the COMMIT */
+
+/* False: it can't be told now. */
+static bool tell(struct mgr_core *c, const struct mgr_session *s, uint64_t ino, bool done, uint64_t serial)
+{
+    Fp__Recall *m = s && s->conn && !s->conn->closing ? MGR_NEW(c, Fp__Recall, fp__recall__init) : NULL;
+
+    if (!m)
+        return false;
+    m->ino = ino;
+    m->done = done;
+    m->serial = serial;
+    mgr_out(c, MGR_OUT_SEND, s->conn, FP__MSG_TYPE__MSG_RECALL, &m->base);
+    return true;
+}
+
+void mgr_leases_pump(struct mgr_core *c)
+{
+    struct mgr_leases *t = c->leases;
+    struct mgr_lease *l;
+
+    while ((l = TAILQ_FIRST(&t->to_recall))) {
+        not_to_recall(t, l);
+        l->told = tell(c, l->holder, l->ino, false, l->serial); /* else who wants it asks again */
+    }
+    for (size_t i = 0; i < t->nsays; i++) {
+        const struct say *s = &t->says[i];
+
+        (void)tell(c, mgr_session_find(c, s->session), s->ino, s->done, 0);
+    }
+    t->nsays = 0;
+}
+
+/* ---------------------------------------------------------------- begin and end */
+
+struct mgr_leases *mgr_leases_new(void)
+{
+    struct mgr_leases *t = calloc(1, sizeof *t);
+
+    if (!t)
+        return NULL;
+    t->buckets = BUCKETS_MIN;
+    t->bucket = calloc(t->buckets, sizeof(struct mgr_lease *));
+    if (!t->bucket) {
+        free(t);
+        return NULL;
+    }
+    TAILQ_INIT(&t->to_recall);
+    TAILQ_INIT(&t->ended);
+    return t;
+}
+
+void mgr_leases_free(struct mgr_leases *t)
+{
+    for (size_t i = 0; t && i < t->buckets; i++)
+        while (t->bucket[i]) {
+            struct mgr_lease *l = t->bucket[i];
+
+            t->bucket[i] = l->next;
+            free(l);
+        }
+    if (!t)
+        return;
+    free(t->bucket);
+    free(t->says);
+    free(t);
+}

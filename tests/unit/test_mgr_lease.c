@@ -1,0 +1,426 @@
+/* Leases of files (manager/lease.c): who gets one, how it is recalled, and what sessions, connections and restarts do to it. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "mgr_fixture.h"
+
+#define ROOT MGR_ROOT_INO
+#define REG  (S_IFREG | 0644)
+
+static struct fix f;
+static char path[64];
+static struct peer {
+    struct mgr_conn *conn;
+    uint64_t session;
+} a, b; /* a asks for leases, b does not */
+static uint64_t ino;
+
+/* Says hello on a new connection, with what it has open and has leases of. */
+static void hello(struct peer *p, bool behind, const uint64_t *open, size_t nopen, const uint64_t *leases, size_t nleases)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__HelloReply *r;
+
+    p->conn = fix_conn(&f);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.node = (char *)"n";
+    h.mountpoint = (char *)"/m";
+    h.session = p->session;
+    h.behind = behind;
+    h.open_known = p->session != 0;
+    h.open_ino = (uint64_t *)open;
+    h.n_open_ino = nopen;
+    h.behind_ino = (uint64_t *)leases;
+    h.n_behind_ino = nleases;
+    r = fix_call(&f, p->conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
+    assert_non_null(r);
+    p->session = r->session;
+    fix_free(r);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/test-mgr-lease-%d.db", (int)getpid());
+    fix_open(&f, path, false);
+    ino = fix_mk(&f, ROOT, "f", REG);
+    a = b = (struct peer){0};
+    hello(&a, true, NULL, 0, NULL, 0);
+    hello(&b, false, NULL, 0, NULL, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_check(&f);
+    fix_close_and_remove(&f, path);
+    return 0;
+}
+
+/* 1: with the lease, 0: without; or why not. */
+static int open_(const struct peer *p, bool behind)
+{
+    Fp__Open m = FP__OPEN__INIT;
+    Fp__AttrReply *r;
+    int rc;
+
+    m.ino = ino;
+    m.behind = behind;
+    r = fix_call(&f, p->conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor);
+    rc = r ? r->behind : f.status;
+    fix_free(r);
+    return rc;
+}
+
+static void release(const struct peer *p)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_ino = 1;
+    m.ino = &ino;
+    fix_notice(&f, p->conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+/* Serial of the MSG_RECALL that the last call sent to p; 0: it says that one is done; -1: there is none; -2: one without a serial. */
+static int64_t told(const struct peer *p)
+{
+    const struct fix_out *o = fix_out_find(&f, p->conn, FP__MSG_TYPE__MSG_RECALL);
+    Fp__Recall *m = o ? fp__recall__unpack(NULL, o->len, o->bytes) : NULL;
+    int64_t rc = m ? m->done ? 0 : m->serial ? (int64_t)m->serial : -2 : -1;
+
+    if (m)
+        assert_int_equal(m->ino, ino);
+    if (m && m->done)
+        assert_int_equal(m->serial, 0);
+    fix_free(m);
+    return rc;
+}
+
+static void done(const struct peer *p, int64_t serial)
+{
+    Fp__Recall m = FP__RECALL__INIT;
+
+    m.ino = ino;
+    m.done = true;
+    m.serial = (uint64_t)serial;
+    fix_notice(&f, p->conn, FP__MSG_TYPE__MSG_RECALL, &m);
+}
+
+static int cut(const struct peer *p, uint64_t seq)
+{
+    Fp__SetAttr m = FP__SET_ATTR__INIT;
+
+    m.slot = 2;
+    m.slot_seq = seq;
+    m.ino = ino;
+    m.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_SETATTR, &m, &fp__attr_reply__descriptor));
+    return f.status;
+}
+
+/* Over ENDED_MS, and no keep-alive is missed. */
+static void a_while(void)
+{
+    fix_tick(&f, 1500);
+}
+
+static void test_lease_for_who_is_the_only_one(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_(&a, false), 1); /* it has it already */
+    release(&a);
+    assert_int_equal(open_(&a, true), 1);
+    release(&a);
+    release(&a);
+    assert_int_equal(open_(&a, false), 0); /* ended with the last release, and is not wanted now */
+    release(&a);
+    assert_int_equal(open_(&b, false), 0);
+    assert_int_equal(told(&a), -1);
+    assert_int_equal(open_(&a, true), 0); /* b has it open */
+    release(&b);
+    assert_int_equal(open_(&a, true), 1);
+}
+
+static void test_new_file_has_the_lease(void **state)
+{
+    Fp__MkNod m = FP__MK_NOD__INIT;
+    Fp__AttrReply *r;
+
+    (void)state;
+    m.slot = 3;
+    m.slot_seq = 1;
+    m.parent = ROOT;
+    m.name = fix_bin("new");
+    m.mode = REG;
+    m.open = m.behind = true;
+    for (int i = 0; i < 2; i++) {
+        r = fix_call(&f, a.conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+        assert_non_null(r);
+        assert_int_equal(r->behind, i == 0); /* the answer that is sent again gives none: it could have been recalled since */
+        ino = r->attr->ino;
+        fix_free(r);
+    }
+    /* without O_EXCL, the other one opens what is there */
+    r = fix_call(&f, b.conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+    assert_null(r);
+    assert_int_equal(f.status, FP_ERECALL);
+    assert_true(told(&a) > 0);
+}
+
+static void test_open_elsewhere_recalls(void **state)
+{
+    int64_t serial;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    serial = told(&a);
+    assert_true(serial > 0);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    assert_int_equal(told(&a), -1); /* once */
+    assert_int_equal(open_(&a, true), 0);
+    release(&a);
+    done(&a, serial + 1); /* of another recall */
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    done(&b, serial); /* of who has not got it */
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    done(&a, serial);
+    assert_int_equal(told(&b), 0);
+    assert_int_equal(open_(&a, true), 0); /* b comes first */
+    assert_int_equal(open_(&b, false), 0);
+    release(&b);
+    a_while();
+    assert_int_equal(open_(&a, true), 1);
+    done(&a, serial); /* the answer to an old recall ends no new lease */
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+}
+
+static void test_cutting_elsewhere_recalls(void **state)
+{
+    int64_t serial;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(cut(&a, 1), 0);
+    assert_int_equal(cut(&b, 1), FP_ERECALL);
+    serial = told(&a);
+    assert_true(serial > 0);
+    done(&a, serial);
+    assert_int_equal(cut(&b, 1), 0); /* a failure is not kept for the slot */
+}
+
+static void test_release_is_as_good_as_an_answer(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    release(&a);
+    assert_int_equal(told(&b), 0);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_session_that_ends_frees_its_leases(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    fix_call(&f, a.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
+    assert_int_equal(told(&b), 0);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_silent_holder_is_waited_for_until_its_session_has_expired(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    for (int s = 0; s < 50; s++) {
+        assert_int_equal(open_(&b, false), FP_ERECALL);
+        fix_tick(&f, 1000);
+    }
+    for (int s = 0; s < 20; s++) {
+        (void)fix_call(&f, b.conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+        fix_tick(&f, 1000);
+    }
+    assert_int_equal(open_(&b, false), 0);
+}
+
+/* It is cut off, and others open the file when its session has expired: back again, it is told to publish. */
+static void test_holder_that_was_away_for_too_long(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    fix_lost(&f, a.conn);
+    for (int s = 0; s < 65; s++) {
+        (void)fix_call(&f, b.conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+        fix_tick(&f, 1000);
+    }
+    assert_int_equal(open_(&b, false), 0);
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(told(&a), -2);
+    release(&b);
+    fix_tick(&f, 3000); /* settled */
+    assert_int_equal(open_(&a, true), 1);
+}
+
+static void test_holder_comes_back_and_is_recalled_anew(void **state)
+{
+    int64_t first, second;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    fix_lost(&f, a.conn);
+    assert_int_equal(open_(&b, false), FP_ERECALL); /* nobody can be told */
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    first = told(&a);
+    assert_true(first > 0);
+    fix_lost(&f, a.conn); /* before it heard of that */
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    second = told(&a);
+    assert_true(second > first);
+    done(&a, first);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    done(&a, second);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_what_it_does_not_say_in_its_hello_is_gone(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    fix_lost(&f, a.conn);
+    hello(&a, true, &ino, 1, NULL, 0);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void restart(void)
+{
+    struct fix old = f;
+
+    fix_close(&f);
+    fix_open(&f, path, true);
+    f.seq = old.seq;
+    f.next_chunk = old.next_chunk;
+    f.bnf = old.bnf;
+}
+
+static void test_restart_waits_for_those_that_may_have_leases(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    release(&b);
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&b, false), FP_ERECALL); /* a may have it */
+    assert_int_equal(cut(&b, 1), FP_ERECALL);
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    assert_true(told(&a) > 0);
+    release(&a);
+    release(&a);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_restart_waits_for_the_dead_until_they_expire(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+    for (int s = 0; s < 65; s++) {
+        (void)fix_call(&f, b.conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+        fix_tick(&f, 1000);
+    }
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_restart_without_leases_waits_for_nobody(void **state)
+{
+    (void)state;
+    fix_call(&f, a.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL); /* … and a, which asks for leases, has gone */
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&b, false), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM meta WHERE key LIKE 'behind:%'"), 0);
+}
+
+static void test_nobody_gets_one_before_all_is_known(void **state)
+{
+    (void)state;
+    restart(); /* b, which is not back, may have the file open */
+    hello(&a, true, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&a, true), 0);
+}
+
+/* The open is taken back, and so is what came with it. */
+static void test_group_that_fails_gives_no_lease(void **state)
+{
+    (void)state;
+    f.doom = -ENOSPC;
+    assert_int_equal(open_(&a, true), -ENOSPC);
+    assert_int_equal(open_(&b, false), 0);
+}
+
+static void test_many_leases(void **state)
+{
+    enum { N = 3000 };
+    static uint64_t all[N];
+
+    (void)state;
+    for (size_t i = 0; i < N; i++) {
+        char name[16];
+
+        snprintf(name, sizeof name, "n%zu", i);
+        all[i] = ino = fix_mk(&f, ROOT, name, REG);
+        assert_int_equal(open_(&a, true), 1);
+    }
+    for (size_t i = 0; i < N; i += 7) {
+        ino = all[i];
+        assert_int_equal(open_(&b, false), FP_ERECALL);
+        done(&a, told(&a));
+        assert_int_equal(open_(&b, false), 0);
+    }
+    a_while();
+    ino = all[1];
+    assert_int_equal(open_(&b, false), FP_ERECALL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_lease_for_who_is_the_only_one),
+        T(test_new_file_has_the_lease),
+        T(test_open_elsewhere_recalls),
+        T(test_cutting_elsewhere_recalls),
+        T(test_release_is_as_good_as_an_answer),
+        T(test_session_that_ends_frees_its_leases),
+        T(test_silent_holder_is_waited_for_until_its_session_has_expired),
+        T(test_holder_that_was_away_for_too_long),
+        T(test_holder_comes_back_and_is_recalled_anew),
+        T(test_what_it_does_not_say_in_its_hello_is_gone),
+        T(test_restart_waits_for_those_that_may_have_leases),
+        T(test_restart_waits_for_the_dead_until_they_expire),
+        T(test_restart_without_leases_waits_for_nobody),
+        T(test_nobody_gets_one_before_all_is_known),
+        T(test_group_that_fails_gives_no_lease),
+        T(test_many_leases),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
