@@ -43,8 +43,6 @@ int cl_data_new(struct cl_mount *m);
 int cl_data_start(struct cl_mount *m);
 /* Write out and publish everything, bounded by deadline_ms (0: for each file as fsync is); 0 or the first error (then what is lost has been logged). */
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
-/* A line that says how much of how many files would be lost if the program ended now; false: nothing. Any thread. */
-bool cl_data_say_lost(struct cl_mount *m);
 /* After unmounting, before cl_core_stop: store threads end, leases go back. */
 void cl_data_stop(struct cl_mount *m);
 /* Something that an application had written was given up since the start, and told. Until cl_data_free. */
@@ -97,8 +95,8 @@ void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct
 void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms);
 /* After cl_data_sync_all, before cl_aux_stop. */
 void cl_data_late_stop(struct cl_mount *m);
-/* … then: what is not published by now is lost, and this says how much it is. */
-void cl_data_give_up(struct cl_mount *m);
+/* … then: what is not published by now is lost. A line says how much of how many files the end of the mount has lost; once. False: nothing. Any thread. */
+bool cl_data_give_up(struct cl_mount *m);
 /* The chunk pool: from cl_data_start to cl_data_free. */
 struct cl_pool *cl_data_pool(struct cl_mount *m);
 /* Run fn(arg) on a store thread: for what may block, from the core loop. -ENOMEM: it will not run. */

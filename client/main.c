@@ -119,7 +119,7 @@ static int finish(struct cl_mount *m)
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_data_late_stop(m);
-    cl_data_give_up(m); /* before the aux-apps end, which fails what they have in hand */
+    bool told = cl_data_give_up(m); /* before the aux-apps end, which fails what they have in hand */
     cl_fuse_close(m, !unmounted);
     cl_early_drain(m, limit_ms);
     cl_core_data_stopping(m);
@@ -129,7 +129,8 @@ static int finish(struct cl_mount *m)
     cl_shutdown_inodes_go();
     cl_itable_free(m);
     if (rc == 0 && cl_data_has_lost(m)) {
-        FP_ERROR("written data was lost while this was mounted, as told then: see the errors above");
+        if (!told)
+            FP_ERROR("written data was lost while this was mounted, as told then: see the errors above");
         rc = -EIO;
     }
     cl_locks_free(m);

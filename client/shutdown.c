@@ -151,7 +151,7 @@ static void hurry(struct cl_mount *m)
     while (fp_now_ms() < until_ms)
         usleep(STEP_US);
     pthread_mutex_lock(&inodes_lock);
-    if (inodes_gone || !cl_data_say_lost(m))
+    if (inodes_gone || !cl_data_give_up(m))
         FP_WARN("leaving without an orderly end");
     _exit(1);
 }

@@ -42,7 +42,7 @@ static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp
 	}
 	if (!f->error)
 		f->error = -EIO;
-	cl_data_lost(f->data, lost, "inode %llu: %llu bytes from %llu on are the same as stored ones that are damaged or on a benefactor that is away: write them again (fpctl status)",
+	cl_file_lost(f, lost, "inode %llu: %llu bytes from %llu on are the same as stored ones that are damaged or on a benefactor that is away: write them again (fpctl status)",
 		     (unsigned long long)f->inode->ino, (unsigned long long)lost, (unsigned long long)first);
 }
 
@@ -91,12 +91,13 @@ static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
 		if (!t->one_window)
 			continue;
 		lost += t->buf[i]->counted_bytes;
+		cl_file_uncount(f, t->buf[i]);
 		cl_wbuf_truncate(t->buf[i], 0);
 	}
 	if (t->one_window && !f->error)
 		f->error = -EFBIG;
 	if (t->one_window)
-		cl_data_lost(f->data, lost, "inode %llu: bytes from %llu on were written in too many small pieces for one chunk, and are not taken: give its directory smaller chunks (user.fp.chunk_size)",
+		cl_file_lost(f, lost, "inode %llu: bytes from %llu on were written in too many small pieces for one chunk, and are not taken: give its directory smaller chunks (user.fp.chunk_size)",
 			     (unsigned long long)f->inode->ino, (unsigned long long)(t->win[0]->win * f->window_bytes));
 	t->one_window = true;
 }
@@ -104,6 +105,8 @@ static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
 /* inode->lock held: but for what is refused, the buffers are there as before. */
 static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
+	uint64_t lost = 0;
+
 	if (rc == -EFBIG) {
 		too_many_pieces(f, t);
 		return;
@@ -116,11 +119,13 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 	}
 	for (size_t i = 0; i < t->nbufs; i++) {
 		t->buf[i]->committing = false;
-		if (refused(rc))
-			cl_file_drop_buf(f, t->win[i], t->buf[i]);
+		if (!refused(rc))
+			continue;
+		lost += t->buf[i]->counted_bytes;
+		cl_file_drop_buf(f, t->win[i], t->buf[i]);
 	}
 	if (refused(rc)) /* kept by the file: this commit may be one whose result nobody looks at */
-		cl_file_set_error(f, rc, "written data was refused by the manager");
+		cl_file_set_error(f, rc, lost, "written data was refused by the manager");
 	else
 		cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino,
 				   fp_strerror(rc));

@@ -47,6 +47,7 @@ static void init_locks(struct cl_data *d)
 	pthread_mutex_init(&d->space_lock, NULL);
 	pthread_mutex_init(&d->age_lock, NULL);
 	pthread_mutex_init(&d->error_lock, NULL);
+	pthread_mutex_init(&d->end_lock, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->space_cond, &a);
@@ -98,32 +99,6 @@ int cl_data_start(struct cl_mount *m)
 	return rc;
 }
 
-struct at_risk {
-	uint64_t bytes, files;
-};
-
-static void add_at_risk(struct cl_inode *inode, void *arg)
-{
-	struct at_risk *sum = arg;
-	uint64_t dirty_bytes, uncommitted_bytes;
-
-	cl_data_at_risk(inode, &dirty_bytes, &uncommitted_bytes);
-	sum->bytes += dirty_bytes + uncommitted_bytes;
-	sum->files += dirty_bytes + uncommitted_bytes > 0;
-}
-
-bool cl_data_say_lost(struct cl_mount *m)
-{
-	char size[FP_UNITS_BUF];
-	struct at_risk lost = { 0, 0 };
-
-	cl_inode_each(m, add_at_risk, &lost);
-	if (lost.files > 0)
-		FP_ERROR("%s of %llu file%s that no close or fsync had confirmed are lost", fp_format_size(size, lost.bytes),
-			 (unsigned long long)lost.files, lost.files == 1 ? "" : "s");
-	return lost.files > 0;
-}
-
 /* inode->lock taken here: what could not be written out by now is given up. */
 static void give_up_one(struct cl_inode *inode, void *arg)
 {
@@ -142,22 +117,13 @@ static void give_up_one(struct cl_inode *inode, void *arg)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-void cl_data_give_up(struct cl_mount *m)
-{
-	if (m->data->given_up)
-		return;
-	m->data->given_up = true;
-	if (cl_data_say_lost(m))
-		atomic_store(&m->data->lost, true);
-}
-
 /* Nothing runs any more but the threads of the data path: cl_data_sync_all has done what could be done. */
 static void give_up(struct cl_data *d)
 {
 	pthread_mutex_lock(&d->space_lock);
 	pthread_cond_broadcast(&d->space_cond);
 	pthread_mutex_unlock(&d->space_lock);
-	cl_data_give_up(d->m);
+	(void)cl_data_give_up(d->m);
 	cl_inode_each(d->m, give_up_one, NULL);
 }
 
@@ -189,11 +155,6 @@ void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms)
 	atomic_store(&m->data->end_ms, deadline_ms);
 }
 
-bool cl_data_has_lost(struct cl_mount *m)
-{
-	return atomic_load(&m->data->lost);
-}
-
 void cl_data_free(struct cl_mount *m)
 {
 	struct cl_data *d = m->data;
@@ -208,6 +169,7 @@ void cl_data_free(struct cl_mount *m)
 	pthread_mutex_destroy(&d->space_lock);
 	pthread_mutex_destroy(&d->age_lock);
 	pthread_mutex_destroy(&d->error_lock);
+	pthread_mutex_destroy(&d->end_lock);
 	cl_scratch_fini(&d->scratch);
 	pthread_mutex_destroy(&d->coded_lock);
 	pthread_cond_destroy(&d->coded_cond);
@@ -283,10 +245,10 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 	return rc < 0 ? rc : cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
 }
 
-/* inode->lock held: forget what was stored under a session that the manager does not know any more; returns how many. */
-static uint32_t drop_stored(struct cl_file *f)
+/* inode->lock held: forget what was stored under a session that the manager does not know any more; returns its bytes. */
+static uint64_t drop_stored(struct cl_file *f)
 {
-	uint32_t lost = 0;
+	uint64_t lost = 0;
 
 	for (uint32_t i = 0; i < f->nwins; i++) {
 		struct cl_wbuf *b, *next;
@@ -294,8 +256,8 @@ static uint32_t drop_stored(struct cl_file *f)
 		for (b = f->wins[i]->bufs; b; b = next) {
 			next = b->next;
 			if (b->state == CL_WBUF_STORED && !b->committing) {
+				lost += b->counted_bytes;
 				cl_file_drop_buf(f, f->wins[i], b);
-				lost++;
 			}
 		}
 	}
@@ -325,8 +287,10 @@ static void session_new_one(struct cl_inode *inode, void *arg)
 	(void)arg;
 	pthread_mutex_lock(&inode->lock);
 	if (inode->file) {
-		if (drop_stored(inode->file) > 0)
-			cl_file_set_error(inode->file, -EIO, "the manager forgot this mount for too long; unpublished data is lost");
+		uint64_t lost = drop_stored(inode->file);
+
+		if (lost > 0)
+			cl_file_set_error(inode->file, -EIO, lost, "the manager forgot this mount for too long; unpublished data is lost");
 		cl_file_forget_map(inode->file);
 		inode->file->map_version = 0;
 	}

@@ -6,8 +6,6 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -171,45 +169,6 @@ int cl_file_take_error(struct cl_file *f)
 	return err;
 }
 
-static void note(struct cl_data *d, const char *fmt, va_list ap)
-{
-	atomic_fetch_add(&d->errors, 1);
-	pthread_mutex_lock(&d->error_lock);
-	vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
-	FP_LOG_EVERY(200, FP_LOG_ERROR, "%s", d->last_error);
-	pthread_mutex_unlock(&d->error_lock);
-}
-
-void cl_data_note_error(struct cl_data *d, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	note(d, fmt, ap);
-	va_end(ap);
-}
-
-void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...)
-{
-	va_list ap;
-
-	atomic_fetch_add(&d->lost_bytes, bytes);
-	atomic_store(&d->lost, true);
-	va_start(ap, fmt);
-	note(d, fmt, ap);
-	va_end(ap);
-}
-
-void cl_file_set_error(struct cl_file *f, int err, const char *what)
-{
-	if (!f->error)
-		f->error = err;
-	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
-		atomic_store(&f->data->lost, true);
-	cl_data_note_error(f->data, "inode %llu: %s: %s; the last close or fsync that succeeded is still good",
-			   (unsigned long long)f->inode->ino, what, fp_strerror(err));
-}
-
 bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms)
 {
 	struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
@@ -225,6 +184,13 @@ void cl_file_wait_a_while(struct cl_file *f, uint64_t deadline_ms)
 }
 
 /* -------------------------------------------------------------- buffers */
+
+void cl_file_uncount(struct cl_file *f, struct cl_wbuf *b)
+{
+	f->uncommitted_bytes -= b->counted_bytes;
+	atomic_fetch_sub(&f->data->uncommitted_bytes, b->counted_bytes);
+	b->counted_bytes = 0;
+}
 
 void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 {
@@ -242,8 +208,7 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 	if (b->state == CL_WBUF_STORED) {
 		f->nstored--;
 		f->note_bytes -= cl_packed_note_bytes(b->packed);
-		f->uncommitted_bytes -= b->counted_bytes;
-		atomic_fetch_sub(&d->uncommitted_bytes, b->counted_bytes);
+		cl_file_uncount(f, b);
 	} else if (b->state == CL_WBUF_OPEN) {
 		f->dirty_bytes -= bytes;
 		atomic_fetch_sub(&d->dirty_bytes, bytes);

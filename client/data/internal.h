@@ -60,8 +60,11 @@ struct cl_data {
 	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
 	struct cl_late *late;              /* late.c */
 	atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
-	bool given_up;                     /* main thread: what is lost at the end was told */
+	pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
+	bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
+	atomic_ullong end_bytes, end_files; /* lost since the mount ends */
 	pthread_mutex_t error_lock;
+	bool closed;                       /* error_lock: the closing line was said */
 	char last_error[256];              /* error_lock */
 	char last_error_copy[256];         /* core loop */
 	struct cl_scratch scratch;         /* for chunks being packed or decoded */
@@ -104,6 +107,7 @@ struct cl_file {                   /* everything under inode->lock */
 	bool kill_suidgid;
 	uint64_t dirty_bytes, uncommitted_bytes;
 	uint64_t note_bytes;               /* of STORED buffers */
+	bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
 	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
@@ -126,12 +130,13 @@ void cl_file_forget_map(struct cl_file *f);                                /* sl
 struct cl_wbuf *cl_win_open_buf(struct cl_win *w);                         /* the buffer that takes writes, or NULL */
 uint64_t cl_file_size_bytes(const struct cl_file *f);                      /* as this node sees it */
 int cl_file_take_error(struct cl_file *f);
-void cl_file_set_error(struct cl_file *f, int err, const char *what);
 /* Ask for sealing: at once if nobody copies into it now, else by the last that does. May free an empty buffer. */
 void cl_file_seal(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
 void cl_file_seal_all(struct cl_file *f);
 /* b was SEALED and is not any more: out of the list and the accounts of dirty bytes. */
 void cl_file_landed(struct cl_file *f, struct cl_wbuf *b);
+/* b is STORED, and what it has is known to be lost: it is not at risk any more. */
+void cl_file_uncount(struct cl_file *f, struct cl_wbuf *b);
 /* Wait on f->cond up to deadline_ms; false when it is over. */
 bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms);
 /* The same for less than a second, to see whether the mount ends. */
@@ -207,9 +212,12 @@ int cl_commit_send(struct cl_file *f, bool anyway);
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
 void cl_map_end(struct cl_file *f);
 
+/* lost.c */
 void cl_data_note_error(struct cl_data *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The same, and these bytes that an application has written are gone. */
-void cl_data_lost(struct cl_data *d, uint64_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* inode->lock held: the same, and these bytes that an application has written are gone. */
+void cl_file_lost(struct cl_file *f, uint64_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* inode->lock held: … and the file's user is to be told. -ENOENT: they are not missed. */
+void cl_file_set_error(struct cl_file *f, int err, uint64_t bytes, const char *what);
 static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->m->opt.io_timeout_ms; }
 /* deadline_ms, or the end of the mount if that comes first. */
 static inline uint64_t cl_by_end(struct cl_data *d, uint64_t deadline_ms)

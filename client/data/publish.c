@@ -108,7 +108,7 @@ static int make_durable(struct cl_file *f)
 	pthread_mutex_lock(&inode->lock);
 	if (rc == 0 && f->unsynced && f->losses_seen != losses) {
 		f->losses_seen = f->others_losses = losses; /* told once, whoever stored what is lost */
-		cl_file_set_error(f, -EIO, "a benefactor lost data that had not been synced");
+		cl_file_set_error(f, -EIO, 0, "a benefactor lost data that had not been synced");
 		return -EIO;
 	}
 	if (rc == 0 && f->seal_seq == sealed)

@@ -36,7 +36,7 @@ static void give_up(struct cl_file *f)
 	uint64_t lost = discard(f);
 
 	if (lost > 0)
-		cl_data_lost(f->data, lost, "inode %llu: %llu bytes that could not be published are lost with the last close: %s",
+		cl_file_lost(f, lost, "inode %llu: %llu bytes that could not be published are lost with the last close: %s",
 			     (unsigned long long)f->inode->ino, (unsigned long long)lost, fp_strerror(f->late_rc));
 	f->late_rc = 0;
 }

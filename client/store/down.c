@@ -46,7 +46,7 @@ static bool relay_loss(const struct store_options *o, const struct store_state *
     bool lost = false;
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
-        if (p->role != STORE_MOUNT || !store_log_last(o, p, FP_LOG_ERROR, text, sizeof text))
+        if (p->role != STORE_MOUNT || !store_log_loss(o, p, text, sizeof text))
             continue;
         FP_WARN("%s: %s", store_proc_name(p, name), text);
         lost = true;

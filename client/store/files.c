@@ -211,6 +211,8 @@ void store_remove_all(const struct store_options *o, bool dir_too)
 
 /* ---------------------------------------------------------------- logs */
 
+#define ERROR_MARK ": ERROR: "
+
 void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX])
 {
     const char *program = store_role_program(p->role);
@@ -220,8 +222,9 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
         store_path(o, buf, "log/%s-%u.log", program, p->index);
 }
 
-/* What comes after mark in the last line that has it. "" counts for every line. */
-static bool last_line(const struct store_options *o, const struct store_proc *p, const char *mark, char *text, size_t room)
+/* What comes after mark in the last line that has it, and `with` behind it. "" counts for every line. */
+static bool last_line(const struct store_options *o, const struct store_proc *p, const char *mark, const char *with, char *text,
+                      size_t room)
 {
     char path[PATH_MAX], line[1024];
     bool found = false;
@@ -234,7 +237,7 @@ static bool last_line(const struct store_options *o, const struct store_proc *p,
     while (fgets(line, sizeof line, f)) {
         const char *at = strstr(line, mark);
         line[strcspn(line, "\n")] = '\0';
-        if (!at || !line[0])
+        if (!at || !line[0] || !strstr(at, with))
             continue;
         snprintf(text, room, "%s", at + strlen(mark));
         found = true;
@@ -243,16 +246,21 @@ static bool last_line(const struct store_options *o, const struct store_proc *p,
     return found;
 }
 
+bool store_log_loss(const struct store_options *o, const struct store_proc *p, char *text, size_t room)
+{
+    return last_line(o, p, ERROR_MARK, " had confirmed are lost", text, room) || last_line(o, p, ERROR_MARK, "", text, room);
+}
+
 bool store_log_last(const struct store_options *o, const struct store_proc *p, enum fp_log_level level, char *text,
                     size_t room)
 {
-    return last_line(o, p, level == FP_LOG_ERROR ? ": ERROR: " : ": WARN: ", text, room);
+    return last_line(o, p, level == FP_LOG_ERROR ? ERROR_MARK : ": WARN: ", "", text, room);
 }
 
 void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room)
 {
     if (!store_log_last(o, p, FP_LOG_ERROR, cause, room))
-        last_line(o, p, "", cause, room);
+        last_line(o, p, "", "", cause, room);
 }
 
 void store_log_mark(const struct store_options *o, struct store_proc *p)

@@ -84,6 +84,8 @@ void store_log_cause(const struct store_options *o, const struct store_proc *p, 
 /* The text of the last line of this kind (FP_LOG_ERROR, FP_LOG_WARN) of this run; false if there is none. */
 bool store_log_last(const struct store_options *o, const struct store_proc *p, enum fp_log_level level, char *text,
                     size_t room);
+/* The line that says what a mount has lost at its end, or else the last ERROR line of this run; false if there is neither. */
+bool store_log_loss(const struct store_options *o, const struct store_proc *p, char *text, size_t room);
 /* What comes after this is what store_log_last and store_log_cause look at. */
 void store_log_mark(const struct store_options *o, struct store_proc *p);
 void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX]);
