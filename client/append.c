@@ -16,12 +16,13 @@
  *
  * Each turn lasts KEEP_MS at least. So two mounts that append small records write some at each turn, not one.
  *
- * FUSE threads write; the core loop brings grants and recalls; the thread of locks.h publishes and gives back. All of it is under inode->lock.
+ * FUSE threads write; the core loop brings grants and recalls; the thread of lockwork.h publishes, by steps, and gives back. All of it is under inode->lock.
  */
 #include "client/append.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "client/client.h"
@@ -29,6 +30,7 @@
 #include "client/data.h"
 #include "client/inode.h"
 #include "client/locks.h"
+#include "client/lockwork.h"
 #include "fp/clock.h"
 #include "fp/log.h"
 
@@ -37,19 +39,26 @@
 #define KEEP_MS 5u  /* at least, so that a turn is worth its round trips */
 #define PAGE    4096u
 #define LOOK_MS 100u /* between looks whether a writer that waits was interrupted */
+#define STEP_MS 128u /* the longest pause between steps of publishing; the first is 1 ms */
 
 struct cl_append {
     pthread_cond_t cond; /* something has changed */
     enum { NONE, ASKED, HELD } state;
     bool busy;     /* a write is under way */
     bool recalled; /* another mount waits */
-    bool giving;   /* the thread publishes; no write begins */
+    bool giving;   /* it is being published; no write begins */
+    bool queued;   /* give will run; with a reference to the inode */
     int error;     /* why the last asking failed */
     uint64_t asked;               /* how often */
     const struct cl_handle *more; /* whose next piece may come, */
     uint64_t more_until_ms;       /* … until then */
     uint64_t keep_until_ms;       /* of this turn */
     uint64_t recalled_ms;
+    struct cl_mount *m; /* these are give's */
+    struct cl_inode *inode;
+    struct cl_work work;
+    struct cl_publishing publishing;
+    uint64_t pause_ms;
 };
 
 /* inode->lock held. NULL: no memory. */
@@ -79,11 +88,6 @@ void cl_append_free(struct cl_inode *inode)
 }
 
 /* -------------------------------------------------------------- giving back */
-
-struct giving {
-    struct cl_mount *m;
-    struct cl_inode *inode; /* with a reference */
-};
 
 static void nobody(void *arg, int status, const ProtobufCMessage *reply)
 {
@@ -120,52 +124,83 @@ static uint64_t stays_until_ms(const struct cl_append *a, const struct cl_handle
     return later(a->keep_until_ms, a->more_until_ms < turn_ms ? a->more_until_ms : turn_ms);
 }
 
-/* The thread of locks.h. What can't be published is not left to be written over: then it is not given back, and who wants it fails in its own time. */
-static void give(void *arg)
+/* inode->lock held. True: publishing may go on; else *at_ms says when it may begin (0: there is nothing to do). */
+static bool may_give(struct cl_append *a, uint64_t *at_ms)
 {
-    struct giving *g = arg;
-    struct cl_inode *inode = g->inode;
-    struct cl_append *a = inode->append;
+    *at_ms = 0;
+    if (a->giving)
+        return true;
+    if (a->state != HELD || !a->recalled || a->busy)
+        return false;
+    *at_ms = stays_until_ms(a, NULL);
+    if (*at_ms > fp_now_ms())
+        return false;
+    a->publishing = (struct cl_publishing){0};
+    a->pause_ms = 1;
+    return a->giving = true;
+}
+
+static void give(struct cl_work *w);
+
+/* Pauses get longer, and end at the same time for all files, so that many that wait for long are looked at in one go. */
+static bool give_after_pause(struct cl_append *a)
+{
+    uint64_t at_ms = (fp_now_ms() / a->pause_ms + 1) * a->pause_ms;
+
+    a->pause_ms *= a->pause_ms < STEP_MS ? 2 : 1;
+    return cl_lockwork_at(a->m->lockwork, at_ms, &a->work, give);
+}
+
+/* What can't be published is not left to be written over: then it is not given back, and who wants it fails in its own time. */
+static void give(struct cl_work *w)
+{
+    struct cl_append *a = (struct cl_append *)(void *)((char *)w - offsetof(struct cl_append, work));
+    struct cl_inode *inode = a->inode;
+    struct cl_mount *m = a->m;
     uint64_t at_ms;
-    bool mine;
+    bool now, again;
+    int rc = -EAGAIN;
 
     pthread_mutex_lock(&inode->lock);
-    mine = a->state == HELD && a->recalled && !a->busy && !a->giving;
-    at_ms = mine ? stays_until_ms(a, NULL) : 0;
-    if (at_ms <= fp_now_ms())
-        at_ms = 0;
-    a->giving |= mine && !at_ms;
+    now = may_give(a, &at_ms);
+    again = !now && at_ms && cl_lockwork_at(m->lockwork, at_ms, w, give);
+    a->queued = now || again;
     pthread_mutex_unlock(&inode->lock);
-    if (at_ms && cl_locks_run_at(g->m, at_ms, give, g))
+    if (again)
         return;
-    if (mine && !at_ms) {
-        bool published = cl_data_publish_written(g->m, inode) == 0;
-        if (published)
-            send_unset(g->m, inode->ino);
+    if (now) {
+        rc = cl_data_publish_step(m, inode, &a->publishing);
+        if (rc == 1 && give_after_pause(a))
+            return;
+        if (rc == 0)
+            send_unset(m, inode->ino);
         pthread_mutex_lock(&inode->lock);
-        a->giving = a->recalled = false;
+        a->queued = a->giving = a->recalled = false;
         a->more = NULL;
-        if (published)
+        if (rc == 0)
             a->state = NONE;
         pthread_cond_broadcast(&a->cond);
         pthread_mutex_unlock(&inode->lock);
     }
-    cl_inode_put(g->m, inode);
-    free(g);
+    cl_inode_put(m, inode);
 }
 
 static void give_soon(struct cl_mount *m, struct cl_inode *inode)
 {
-    struct giving *g = malloc(sizeof *g);
+    struct cl_append *a = inode->append;
+    bool taken;
 
-    if (!g)
-        return; /* the next write's end tries again */
-    *g = (struct giving){.m = m, .inode = inode};
+    pthread_mutex_lock(&inode->lock);
+    taken = !a->queued;
+    a->queued = true;
+    a->m = m;
+    a->inode = inode;
+    pthread_mutex_unlock(&inode->lock);
+    if (!taken)
+        return;
     cl_inode_ref(m, inode);
-    if (!cl_locks_run_at(m, 0, give, g)) { /* the mount ends, and its locks with it */
+    if (!cl_lockwork_at(m->lockwork, 0, &a->work, give)) /* the mount ends, and its locks with it */
         cl_inode_put(m, inode);
-        free(g);
-    }
 }
 
 /* One that comes while it is not held is old: it was given back meanwhile. To answer it would give back what may be granted next. */

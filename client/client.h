@@ -20,6 +20,7 @@ struct cl_itable;
 struct cl_data;
 struct cl_aux;
 struct cl_locks;
+struct cl_lockwork;
 
 struct cl_feature {            /* a kernel or library feature that was probed; for fpctl status */
 	const char *name;
@@ -34,6 +35,7 @@ struct cl_mount {
 	struct cl_itable *inodes;  /* inode.h */
 	struct cl_data *data;      /* data.h */
 	struct cl_locks *locks;    /* locks.h: NULL with --locks local; constant between start and end */
+	struct cl_lockwork *lockwork; /* lockwork.h: with locks */
 	struct cl_aux *aux;        /* aux/aux.h: NULL if no aux-app is declared; constant between start and end */
 	struct cl_aux *aux_decode; /* the same for a mount without: made when a coded chunk is met */
 	uint8_t store_uuid[16];    /* constant after the first hello */

@@ -79,6 +79,14 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 /* As close, where nobody is to be told of an error now: for locks that go. Nothing to write out costs nothing. */
 int cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
+/* The same by who must not wait. Zeroed before the first step; 1: something is on its way, to be called again; 0: what was written before the first step is
+ * published; else it can't be. Any thread. */
+struct cl_publishing {
+	uint64_t since_ms, again_ms, upto;
+	int state;
+	bool sent, anyway;
+};
+int cl_data_publish_step(struct cl_mount *m, struct cl_inode *inode, struct cl_publishing *p);
 /* The end of the file as this node sees it; inode->lock held. */
 uint64_t cl_data_size_bytes(const struct cl_inode *inode);
 /* A lock was granted: a is what the file is now. True: others have changed it since it was last looked at here. Any thread; does not block. */

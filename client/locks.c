@@ -29,6 +29,7 @@
 #include "client/client.h"
 #include "client/core.h"
 #include "client/data.h"
+#include "client/lockwork.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -43,13 +44,6 @@ struct held {
     const struct cl_handle *h;
 };
 
-struct work {
-    struct work *next;
-    uint64_t at_ms;
-    void (*fn)(void *arg);
-    void *arg;
-};
-
 TAILQ_HEAD(ops, cl_lock_op);
 
 struct cl_locks {
@@ -60,10 +54,6 @@ struct cl_locks {
     uint64_t ticket;
     bool stopping, up; /* up: core loop */
     int stop_error;
-    pthread_cond_t cond; /* work */
-    struct work *head, **tail; /* in the order of coming */
-    bool started, ended;
-    pthread_t thread;
 };
 
 /* -------------------------------------------------------------- what is held */
@@ -458,98 +448,23 @@ void cl_locks_tick(struct cl_mount *m, uint64_t now_ms)
         each(m, tick_one, now_ms);
 }
 
-/* -------------------------------------------------------------- begin, end, and the thread */
-
-/* lock held: takes the first that is due out. NULL: none, and *at_ms says when one will be (0: never). */
-static struct work *due(struct cl_locks *t, uint64_t *at_ms)
-{
-    uint64_t now_ms = fp_now_ms();
-    struct work *w;
-
-    *at_ms = 0;
-    for (struct work **p = &t->head; (w = *p); p = &w->next) {
-        if (w->at_ms <= now_ms || t->ended) {
-            *p = w->next;
-            if (t->tail == &w->next)
-                t->tail = p;
-            return w;
-        }
-        *at_ms = *at_ms && *at_ms < w->at_ms ? *at_ms : w->at_ms;
-    }
-    return NULL;
-}
-
-static void *thread_main(void *arg)
-{
-    struct cl_locks *t = arg;
-    struct work *w;
-    uint64_t at_ms;
-
-    pthread_setname_np(pthread_self(), "locks");
-    pthread_mutex_lock(&t->lock);
-    for (;;) {
-        while (!(w = due(t, &at_ms)) && !t->ended) {
-            struct timespec ts = {.tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000};
-
-            if (at_ms)
-                pthread_cond_timedwait(&t->cond, &t->lock, &ts);
-            else
-                pthread_cond_wait(&t->cond, &t->lock);
-        }
-        if (!w)
-            break;
-        pthread_mutex_unlock(&t->lock);
-        w->fn(w->arg);
-        free(w);
-        pthread_mutex_lock(&t->lock);
-    }
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
-}
-
-bool cl_locks_run_at(struct cl_mount *m, uint64_t at_ms, void (*fn)(void *arg), void *arg)
-{
-    struct cl_locks *t = m->locks;
-    struct work *w = malloc(sizeof *w);
-    bool ended;
-
-    if (!w) {
-        FP_ERROR("out of memory: cannot finish a lock");
-        abort();
-    }
-    *w = (struct work){.at_ms = at_ms, .fn = fn, .arg = arg};
-    pthread_mutex_lock(&t->lock);
-    ended = t->ended;
-    if (!ended) {
-        if (!t->started)
-            t->started = pthread_create(&t->thread, NULL, thread_main, t) == 0;
-        *t->tail = w;
-        t->tail = &w->next;
-        pthread_cond_signal(&t->cond);
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (ended)
-        free(w);
-    return !ended;
-}
+/* -------------------------------------------------------------- begin and end */
 
 int cl_locks_new(struct cl_mount *m)
 {
-    pthread_condattr_t a;
     struct cl_locks *t;
 
     if (m->opt.locks == CL_LOCKS_LOCAL)
         return 0;
     t = calloc(1, sizeof *t);
-    if (!t)
+    m->lockwork = t ? cl_lockwork_new() : NULL;
+    if (!m->lockwork) {
+        FP_ERROR("out of memory or threads: cannot keep locks");
+        free(t);
         return -ENOMEM;
+    }
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&a);
-    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->cond, &a);
-    pthread_condattr_destroy(&a);
     TAILQ_INIT(&t->ops);
-    t->tail = &t->head;
     m->locks = t;
     return 0;
 }
@@ -578,7 +493,6 @@ void cl_locks_stop(struct cl_mount *m, int err)
 {
     struct cl_locks *t = m->locks;
     struct stop s = {.m = m};
-    bool started;
 
     if (!t)
         return;
@@ -591,13 +505,7 @@ void cl_locks_stop(struct cl_mount *m, int err)
     while (sem_wait(&s.done) < 0)
         ; /* EINTR */
     sem_destroy(&s.done);
-    pthread_mutex_lock(&t->lock);
-    t->ended = true;
-    started = t->started;
-    pthread_cond_signal(&t->cond);
-    pthread_mutex_unlock(&t->lock);
-    if (started)
-        pthread_join(t->thread, NULL);
+    cl_lockwork_stop(m->lockwork);
 }
 
 void cl_locks_free(struct cl_mount *m)
@@ -617,7 +525,8 @@ void cl_locks_free(struct cl_mount *m)
             free(e);
         }
     pthread_mutex_destroy(&t->lock);
-    pthread_cond_destroy(&t->cond);
+    cl_lockwork_free(m->lockwork);
     free(t);
     m->locks = NULL;
+    m->lockwork = NULL;
 }

@@ -35,7 +35,7 @@ struct cl_lock_op {
 };
 
 int cl_locks_new(struct cl_mount *m);
-/* End all requests with err, and wait until that is done; then the thread of cl_locks_run_at. Any thread but the core loop. */
+/* End all requests with err, and wait until that is done; then m->lockwork. Any thread but the core loop. */
 void cl_locks_stop(struct cl_mount *m, int err);
 void cl_locks_free(struct cl_mount *m);
 
@@ -50,10 +50,6 @@ void cl_locks_forget(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64
 void cl_locks_close(struct cl_mount *m, const struct cl_handle *h, uint64_t owner);
 /* The last descriptor of h is gone: all that was locked with it goes. Any thread; does not wait. */
 void cl_locks_release(struct cl_mount *m, const struct cl_handle *h);
-
-/* Run fn(arg) at this time (fp_now_ms; 0: now) on a thread of its own for all such work: for what may block on programs or the kernel. When the
- * mount ends, what is left runs at once. False: it has ended, and fn will not run. */
-bool cl_locks_run_at(struct cl_mount *m, uint64_t at_ms, void (*fn)(void *arg), void *arg);
 
 /* Core loop. Names of all that is held, for Hello (malloced, with one more pointer each; NULL: nothing), and its answer. */
 Fp__LockId **cl_locks_hello(struct cl_mount *m, size_t *n);

@@ -175,7 +175,6 @@ static void send_releases(struct cl_core *c, uint64_t *list, size_t n)
     Fp__Release r = FP__RELEASE__INIT;
     r.ino = list;
     r.n_ino = n;
-    /* Without a connection they are not needed: the next hello says what is open. */
     if (c->link == CL_LINK_UP && n > 0)
         (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
 }
@@ -592,11 +591,15 @@ void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
 
 void cl_requests_release_now(struct cl_core *c)
 {
+    uint64_t *list = NULL;
+    size_t n = 0;
     pthread_mutex_lock(&c->release_lock);
-    uint64_t *list = c->releases;
-    size_t n = c->nreleases;
-    c->releases = NULL;
-    c->nreleases = c->releases_cap = 0;
+    if (c->link == CL_LINK_UP) { /* else they wait: the hello on its way may name them as open (link_up) */
+        list = c->releases;
+        n = c->nreleases;
+        c->releases = NULL;
+        c->nreleases = c->releases_cap = 0;
+    }
     c->release_armed = false;
     pthread_mutex_unlock(&c->release_lock);
     for (size_t i = 0; i < n; i += CL_RELEASE_BATCH)

@@ -135,6 +135,7 @@ static void link_up(struct cl_core *c)
     if (!first && c->data_runs)
         cl_data_manager_back(c->m); /* before anything is asked anew */
     cl_requests_up(c, c->slots, new_session);
+    cl_requests_release_now(c); /* what was closed since the hello said that it is open */
     cl_locks_up(c->m);
     if (new_session && c->data_runs)
         cl_data_session_new(c->m);

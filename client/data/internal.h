@@ -153,6 +153,7 @@ enum cl_release {
 enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit);
 
 /* late.c: handles that were released and wait */
+#define CL_COMMITS_MAX 64u /* late_commits: what they take of memory, and of the manager's turn */
 int cl_late_new(struct cl_data *d);
 void cl_late_free(struct cl_data *d);
 int cl_late_start(struct cl_mount *m);
@@ -201,6 +202,10 @@ int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t
 /* For a sync of everything: an error is returned, but stays the file's, whose user has to be told of it. */
 int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms);
 int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
+/* When a wait for storing that began at from_ms is over, as things are now. */
+uint64_t cl_patience_ends(struct cl_data *d, uint64_t from_ms);
+/* It is: says so (inode->lock held). -EIO. */
+int cl_stands_still(struct cl_file *f);
 /* commit.c; inode->lock held, released meanwhile: tell the manager what is stored. */
 int cl_commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms);
 /*

@@ -13,8 +13,7 @@
 
 #include "client/data/internal.h"
 
-#define TICK_MS     50u
-#define COMMITS_MAX 64u /* under way at a time: what they take of memory, and of the manager's turn */
+#define TICK_MS 50u
 
 struct list {
 	struct cl_handle *head, **tail;
@@ -62,7 +61,7 @@ static void go_through(struct cl_mount *m, struct list *l)
 	empty(&rest);
 	for (; h; h = next) {
 		next = h->late_next;
-		switch (cl_release_step(m->data, h, atomic_load(&m->data->late_commits) < COMMITS_MAX)) {
+		switch (cl_release_step(m->data, h, atomic_load(&m->data->late_commits) < CL_COMMITS_MAX)) {
 		case CL_RELEASE_DONE:
 			h->late_end(m, h);
 			break;

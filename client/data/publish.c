@@ -10,18 +10,20 @@
 
 #include "client/data/internal.h"
 
-/* When a wait that began at from_ms is over, as things are now. */
-static uint64_t patience_ends(struct cl_data *d, uint64_t from_ms)
+uint64_t cl_patience_ends(struct cl_data *d, uint64_t from_ms)
 {
 	uint64_t moved_ms = atomic_load(&d->moved_ms);
 
 	return cl_by_end(d, (moved_ms > from_ms ? moved_ms : from_ms) + d->m->opt.io_timeout_ms);
 }
 
-static void stands_still(struct cl_file *f)
+int cl_stands_still(struct cl_file *f)
 {
+	if (atomic_load(&f->data->end_ms) != 0)
+		return -EIO;
 	cl_data_note_error(f->data, "inode %llu: %llu bytes are not stored in time, and nothing goes forward; they are published if they are stored later",
 			   (unsigned long long)f->inode->ino, (unsigned long long)f->dirty_bytes);
+	return -EIO;
 }
 
 /*
@@ -33,13 +35,10 @@ static int wait_stored(struct cl_file *f, uint64_t deadline_ms)
 	uint64_t upto = f->seal_seq, from_ms = fp_now_ms();
 
 	while (f->fl_head && f->fl_head->seal_seq <= upto) {
-		uint64_t until_ms = deadline_ms != CL_BY_PROGRESS ? deadline_ms : patience_ends(f->data, from_ms);
+		uint64_t until_ms = deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_patience_ends(f->data, from_ms);
 
-		if (fp_now_ms() >= until_ms) {
-			if (atomic_load(&f->data->end_ms) == 0)
-				stands_still(f);
-			return -EIO;
-		}
+		if (fp_now_ms() >= until_ms)
+			return cl_stands_still(f);
 		cl_file_wait_a_while(f, until_ms);
 	}
 	return 0;

@@ -28,8 +28,8 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     else
         rc = cl_data_flush(m, inode);
     cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);
-    /* What was closed is there: the manager has to have heard of it. */
-    if ((rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))
+    /* What was closed is there: the manager has to have heard of it. Of what was opened for reading only it has, when it was opened. */
+    if (!cl_handle_of(fi)->quiet && (rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))
         return;
     cl_reply_status(req, status < 0 ? status : rc);
 }

@@ -1,7 +1,7 @@
 /*
  * getlk, setlk, flock: locks that hold on all mounts (client/locks.h has what waits and what is held).
  *
- * On FUSE threads; answers come on the core loop, or on the thread of locks.h when the kernel has pages to drop first.
+ * On FUSE threads; answers come on the core loop, or on a thread of lockwork.h when the kernel has pages to drop first.
  *
  * What was written under a lock is seen by the next holder, on whatever node: to give a lock back, or a part of it, or to take another type,
  * publishes the file first; and who gets one learns with it what the file is now, and forgets the map, pages and attributes that are older.
@@ -17,44 +17,40 @@
 #include <sys/file.h>
 
 #include "client/locks.h"
+#include "client/lockwork.h"
 #include "client/ops/ops.h"
 
 /* -------------------------------------------------------------- the answer */
 
-struct fresh {
+/* Made with the request, so that an answer needs no memory. */
+struct asked {
+    struct cl_work work;
     struct cl_mount *m;
     fuse_req_t req;
     uint64_t ino;
 };
 
 /* This may wait for pages that programs are reading or writing through a mapping. */
-static void drop_pages(void *arg)
+static void drop_pages(struct cl_work *w)
 {
-    struct fresh *f = arg;
-    (void)fuse_lowlevel_notify_inval_inode(f->m->se, f->ino, 0, 0);
-    cl_reply_status(f->req, 0);
-    free(f);
+    struct asked *a = (struct asked *)(void *)w; /* its first member */
+    (void)fuse_lowlevel_notify_inval_inode(a->m->se, a->ino, 0, 0);
+    cl_reply_status(a->req, 0);
+    free(a);
 }
 
-static void done_set(struct cl_lock_op *op, int status, const Fp__Attr *a)
+static void done_set(struct cl_lock_op *op, int status, const Fp__Attr *attr)
 {
-    fuse_req_t req = op->arg;
-    struct fresh *f;
-    if (status == 0 && cl_data_locked(op->m, op->h->inode, a)) {
-        f = malloc(sizeof *f);
-        if (f) {
-            *f = (struct fresh){.m = op->m, .req = req, .ino = op->msg.ino};
-            if (cl_locks_run_at(op->m, 0, drop_pages, f))
-                return;
-            free(f);
-        }
-    }
-    cl_reply_status(req, status);
+    struct asked *a = op->arg;
+    if (status == 0 && cl_data_locked(op->m, op->h->inode, attr) && cl_lockwork_blocking(a->m->lockwork, &a->work, drop_pages))
+        return;
+    cl_reply_status(a->req, status);
+    free(a);
 }
 
 static bool interrupted(struct cl_lock_op *op)
 {
-    return fuse_req_interrupted(op->arg);
+    return fuse_req_interrupted(((struct asked *)op->arg)->req);
 }
 
 static void done_unset(void *arg, int status, const ProtobufCMessage *reply)
@@ -78,6 +74,7 @@ static void set(fuse_req_t req, struct cl_handle *h, const Fp__Lock *msg)
 {
     struct cl_mount *m = cl_mount_of(req);
     struct cl_lock_op *op;
+    struct asked *a;
     if (cl_inode_is_gone(h->inode)) {
         cl_reply_status(req, -EIO);
         return;
@@ -85,16 +82,20 @@ static void set(fuse_req_t req, struct cl_handle *h, const Fp__Lock *msg)
     if (cl_locks_owns(m, msg->ino, msg->kind, msg->owner))
         publish(m, h); /* it may become a lesser one */
     op = calloc(1, sizeof *op);
-    if (!op) {
+    a = calloc(1, sizeof *a);
+    if (!op || !a) {
+        free(op);
+        free(a);
         cl_reply_status(req, -ENOLCK);
         return;
     }
+    *a = (struct asked){.m = m, .req = req, .ino = msg->ino};
     op->m = m;
     op->h = h;
     op->msg = *msg;
     op->done = done_set;
     op->interrupted = interrupted;
-    op->arg = req;
+    op->arg = a;
     cl_locks_ask(op);
 }
 

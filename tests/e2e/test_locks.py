@@ -10,43 +10,12 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN
 
 import pytest
 
-from harness import fixtures
 from harness.files import read_file, write_file
-from harness.fixtures import revive
-from harness.lockers import Lockers, eventually
+from harness.lockers import eventually
 
 BUSY = (-errno.EAGAIN, -errno.EACCES)
 TRY = LOCK_EX | LOCK_NB
-
-
-@pytest.fixture(scope="module")
-def two():
-    s = fixtures.Store()
-    fixtures.LIVE.append(s)
-    try:
-        s.up(mounts=2)
-    except BaseException:
-        s.remove()
-        fixtures.LIVE.remove(s)
-        raise
-    yield s
-    fixtures.check(fixtures.stop(s))
-
-
-@pytest.fixture
-def dirs(two, request):
-    """One new directory, as each mount sees it."""
-    revive(two)
-    name = request.node.name.replace("[", "-").replace("]", "")
-    os.mkdir(two.mounts[0].at(name))
-    return [m.at(name) for m in two.mounts]
-
-
-@pytest.fixture
-def lockers():
-    made = Lockers()
-    yield made
-    made.end()
+MOUNTS = 2
 
 
 @pytest.fixture

@@ -6,35 +6,10 @@ import random
 import pytest
 
 from harness.daemons import wait_until
-from harness.fixtures import revive
 from harness.files import assert_same, content, pread_all, pwrite_all, read_file, seed_of_run, write_file
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def four():
-    """A store with four mounts of this node."""
-    from harness import fixtures
-    s = fixtures.Store()
-    fixtures.LIVE.append(s)
-    try:
-        s.up(mounts=4)
-    except BaseException:
-        s.remove()
-        fixtures.LIVE.remove(s)
-        raise
-    yield s
-    fixtures.check(fixtures.stop(s))
-
-
-@pytest.fixture
-def dirs(four, request):
-    """One new directory, as each mount sees it."""
-    revive(four)
-    name = request.node.name.replace("[", "-").replace("]", "").replace("/", "-")
-    os.mkdir(four.mounts[0].at(name))
-    return [m.at(name) for m in four.mounts]
+MOUNTS = 4
 
 
 @pytest.mark.short

@@ -8,20 +8,12 @@ from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN
 
 import pytest
 
-from harness.daemons import wait_until
-from harness.files import write_file
+from harness.daemons import SLOW, wait_until
+from harness.files import read_file, write_file
 from harness.fixtures import settle
-from harness.lockers import Lockers
 
 BUSY = (-errno.EAGAIN, -errno.EACCES)
 TRY = LOCK_EX | LOCK_NB
-
-
-@pytest.fixture
-def lockers():
-    made = Lockers()
-    yield made
-    made.end()
 
 
 @pytest.fixture
@@ -155,3 +147,53 @@ def test_mount_that_was_away_for_a_moment_keeps_its_locks(pair):
     assert "is lost" not in s.mounts[0].tail()
     assert a.do("lock", LOCK_UN) == 0
     assert b.do("lock", TRY) == 0
+
+
+APPENDED = 12
+NAMES = [f"a{i}" for i in range(APPENDED)] + ["good"]
+
+
+@pytest.mark.limit(120)
+def test_locks_and_appends_beside_files_that_cannot_be_published(pair, lockers):
+    """Another mount wants to append to many files of which this one has lines that a benefactor does not take. That holds up neither the locks of other
+    files, whose pages are old, nor other appended files; and when the benefactor is back, all of them go on."""
+    s, a, b = pair(mount=["--io-timeout=40s"])
+    s.expect("benefactor|not stored|away|has not answered")
+    here, there = s.mounts
+    fds = []
+    for name in NAMES:
+        write_file(here.at(name), b"")
+        fds.append(os.open(here.at(name), os.O_WRONLY | os.O_APPEND))
+        os.write(fds[-1], b"a line\n")
+    for fd in fds:
+        os.fsync(fd)
+    write_file(there.at("mine"), bytes(100), sync=True)  # so that it has room for what it appends
+    pages = lockers(here.at("f"))
+    assert pages.do("read", 100) == bytes(100)
+    appending = [lockers() for _ in range(APPENDED + 1)]
+    for p, name in zip(appending, NAMES):
+        p.do("open", there.at(name), "f", os.O_WRONLY | os.O_APPEND)
+    s.benefactors[0].freeze()
+    for fd in fds[:-1]:
+        os.write(fd, b"a line that is kept here\n")
+    for p in appending[:-1]:
+        p.begin("write", b"another line\n")
+    assert not appending[0].done(1), "else nothing is shown"
+    assert b.do("lock", LOCK_EX) == 0
+    pages.begin("lock", LOCK_EX)
+    assert not pages.done(0.3)
+    os.truncate(there.at("f"), 50)  # what has changed has to be forgotten before the lock is had
+    assert b.do("lock", LOCK_UN) == 0
+    assert pages.result(10 * SLOW) == 0
+    assert appending[-1].do("write", b"another line\n", seconds=10 * SLOW) == 13
+    assert not any(p.done() for p in appending[:-1])
+    s.benefactors[0].send(signal.SIGCONT)
+    begun = time.monotonic()
+    assert [p.result(30 * SLOW) for p in appending[:-1]] == [13] * APPENDED
+    assert time.monotonic() - begun < 30 * SLOW
+    for fd, p in zip(fds, appending):
+        os.close(fd)
+        assert p.do("close", seconds=30 * SLOW) == 0
+    for name in NAMES[:-1]:
+        assert read_file(there.at(name)) == b"a line\na line that is kept here\nanother line\n"
+    assert read_file(there.at("good")) == b"a line\nanother line\n"

@@ -9,10 +9,13 @@ also after Ctrl-C.
     new_store a function: an empty Store; the test starts what it wants
     shared    the same as store, for all tests of a module; d is a fresh directory in it for each test. With FP_TEST_DIR
               set d is there instead: test_posix_*.py on a native file system, to test the tests
+    several   a store with MOUNTS (of the module) mounts of this node, for all tests of a module; dirs: a fresh directory in it, by each mount
     nodes     a function: n network namespaces; new_store(nodes) puts daemons there
 """
 
+import contextlib
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -23,6 +26,7 @@ import pytest
 
 from . import daemons, nodes as netns
 from .daemons import PACE, SLOW, Store
+from .lockers import Lockers
 
 LIVE = []  # every Store that exists
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
@@ -225,21 +229,33 @@ def mount(manager, benefactors):
     return add
 
 
-@pytest.fixture(scope="module")
-def shared():
-    if ELSEWHERE:
-        yield None
-        return
+@contextlib.contextmanager
+def store_for_a_module(**up):
     s = Store()
     LIVE.append(s)
     try:
-        s.up()
+        s.up(**up)
     except BaseException:
         s.remove()
         LIVE.remove(s)
         raise
     yield s
     check(stop(s))
+
+
+@pytest.fixture(scope="module")
+def shared():
+    if ELSEWHERE:
+        yield None
+        return
+    with store_for_a_module() as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def several(request):
+    with store_for_a_module(mounts=request.module.MOUNTS) as s:
+        yield s
 
 
 def revive(store):
@@ -259,6 +275,23 @@ def d(shared):
     os.chmod(path, 0o755)
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def dirs(several, request):
+    """A fresh directory in it, as each mount sees it."""
+    revive(several)
+    name = re.sub(r"[^\w-]", "-", request.node.name)
+    os.mkdir(several.mounts[0].at(name))
+    return [m.at(name) for m in several.mounts]
+
+
+@pytest.fixture
+def lockers():
+    """A function: a process that locks what it is told to."""
+    made = Lockers()
+    yield made
+    made.end()
 
 
 @pytest.fixture

@@ -59,6 +59,27 @@ int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
     return -ENOENT;
 }
 
+int __wrap_fuse_reply_err(fuse_req_t req, int err);
+bool __wrap_cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status);
+
+static unsigned nflushed, nreplied;
+
+int __wrap_fuse_reply_err(fuse_req_t req, int err)
+{
+    (void)req;
+    nreplied += err == 0;
+    return 0;
+}
+
+bool __wrap_cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status)
+{
+    (void)inode;
+    (void)req;
+    *status = 0;
+    nflushed++;
+    return false;
+}
+
 static void answer_open(void *arg)
 {
     Fp__AttrReply reply = FP__ATTR_REPLY__INIT;
@@ -99,6 +120,26 @@ static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **sta
     world_core_stop();
     world_bnf_fini();
     world_mgr_reset();
+}
+
+/* Locks want to hear of it; nothing else has to do with it. */
+static void test_closing_what_was_only_read_waits_for_nothing(void **state)
+{
+    struct fuse_file_info fi = {.flags = O_RDONLY, .fh = (uintptr_t)&first};
+
+    (void)state;
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 4000);
+    fx_open(&mnt, &first, world_file_new(256u << 10, 1));
+    for (int quiet = 0; quiet < 2; quiet++) {
+        nflushed = nreplied = 0;
+        first.quiet = quiet;
+        cl_op_flush(NULL, first.inode->ino, &fi);
+        assert_int_equal(nflushed, !quiet);
+        assert_int_equal(nreplied, 1);
+    }
+    fx_end(&mnt, &first);
 }
 
 /* -------------------------------------------------------------- without a name */
@@ -174,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unlinked_file_is_released_while_it_is_committed),
+        cmocka_unit_test(test_closing_what_was_only_read_waits_for_nothing),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
 

@@ -44,6 +44,17 @@ int __wrap_fp_rpc_call(struct fp_rpc_conn *conn, const struct fp_rpc_req *req, u
     return 0;
 }
 
+static unsigned nreleased;
+
+int __wrap_fp_rpc_send(struct fp_rpc_conn *conn, uint16_t type, const ProtobufCMessage *msg);
+int __wrap_fp_rpc_send(struct fp_rpc_conn *conn, uint16_t type, const ProtobufCMessage *msg)
+{
+    (void)conn;
+    assert_int_equal(type, FP__MSG_TYPE__MSG_RELEASE);
+    nreleased += (unsigned)((const Fp__Release *)msg)->n_ino;
+    return 0;
+}
+
 static void connection_up(bool new_session)
 {
     nsent = 0;
@@ -104,6 +115,29 @@ static void manager_answers(unsigned i)
 
     assert_true(i < nsent);
     sent[i].cb(sent[i].arg, 0, &in);
+}
+
+/* What is closed while the hello is on its way, which says that it is open, is told once the hello was taken. */
+static void test_a_release_during_the_hello_is_told_after_it(void **state)
+{
+    (void)state;
+    nreleased = 0;
+    pthread_mutex_init(&core.release_lock, NULL);
+    core.link = CL_LINK_HELLO;
+    core.releases = malloc(3 * sizeof *core.releases);
+    for (core.nreleases = 0; core.nreleases < 3; core.nreleases++)
+        core.releases[core.nreleases] = 40 + core.nreleases;
+    core.releases_cap = 3;
+    core.release_armed = true;
+    cl_requests_release_now(&core);
+    assert_int_equal(nreleased, 0);
+    assert_false(core.release_armed); /* the next one arms the timer again */
+    core.link = CL_LINK_UP;
+    cl_requests_release_now(&core);
+    assert_int_equal(nreleased, 3);
+    cl_requests_release_now(&core);
+    assert_int_equal(nreleased, 3);
+    pthread_mutex_destroy(&core.release_lock);
 }
 
 static void test_an_answer_that_must_be_taken_is(void **state)
@@ -175,6 +209,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, setup)
     const struct CMUnitTest tests[] = {
+        T(test_a_release_during_the_hello_is_told_after_it),
         T(test_an_answer_that_must_be_taken_is),
         T(test_it_is_sent_again_over_the_next_connection),
         T(test_a_forgotten_session_ends_it),
