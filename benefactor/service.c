@@ -13,14 +13,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <xxhash.h>
 
 #include "benefactor/service_impl.h"
+#include "fp/boot.h"
 #include "fp/bug.h"
 #include "fp/clock.h"
 #include "fp/err.h"
@@ -372,19 +370,6 @@ int bnf_service_delete(struct bnf_service *v, const uint64_t *chunks, size_t cou
 
 /* ---------------------------------------------------------------- life */
 
-static uint64_t boot_number(uint64_t otherwise)
-{
-    char boot_id[64] = "";
-    ssize_t n = 0;
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        n = read(fd, boot_id, sizeof(boot_id) - 1);
-        close(fd);
-    }
-    return n > 0 ? XXH3_64bits(boot_id, (size_t)n) | 1 : otherwise;
-}
-
 /* The page cache and a device's own cache live as long as the kernel; memory segments as long as we. */
 static uint64_t unsynced_life(const struct bnf_service *v)
 {
@@ -410,7 +395,8 @@ int bnf_service_new(const struct bnf_service_config *c, struct bnf_service **out
         return -ENOMEM;
     v->config = *c;
     v->incarnation = c->random * 0x9e3779b97f4a7c15ull | 1;
-    v->boot = boot_number(v->incarnation);
+    v->boot = fp_boot_number();
+    v->boot = v->boot ? v->boot : v->incarnation;
     v->unsynced_life = unsynced_life(v);
     v->reads_tail = &v->reads_waiting;
     bnf_health_init(&v->health);

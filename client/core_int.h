@@ -109,6 +109,7 @@ struct cl_core {
     uint64_t session;          /* 0: none yet */
     atomic_uint session_shown; /* the same, for other threads */
     bool uuid_known;
+    uint64_t mgr_life; /* HelloReply.unsynced_life; 0: none heard of */
     bool session_new;  /* the manager has forgotten the session before: for link_up */
     uint32_t slots;    /* of this session */
     atomic_uint alone; /* no other session exists: the number of this period; else 0 */

@@ -55,6 +55,8 @@ void cl_data_bnf_table(struct cl_mount *m, const Fp__BnfTable *t);
 /* Core loop: the connection to the manager is back, maybe to one that lost its last commits with the power of its node. Then versions of files begin again at
  * less than what was seen: none is compared with what is known from before. */
 void cl_data_manager_back(struct cl_mount *m);
+/* Core loop, before that: it has. What it had confirmed and nobody had synced may be gone; the next fsync of each file concerned says so. */
+void cl_data_manager_lost(struct cl_mount *m);
 /* Core loop: the manager forgot our session; what was stored and not committed is stored again under the new one. */
 void cl_data_session_new(struct cl_mount *m);
 /* Fill pool_*, dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, last_error (pointer valid until the next call). Core loop. */

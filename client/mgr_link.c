@@ -178,6 +178,9 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     }
     /* Remembered until link_up, also when the connection breaks before. */
     c->session_new |= c->session != 0 && (r->session_is_new || r->session != c->session);
+    if (c->mgr_life && r->unsynced_life && r->unsynced_life != c->mgr_life && c->data_runs)
+        cl_data_manager_lost(c->m);
+    c->mgr_life = r->unsynced_life ? r->unsynced_life : c->mgr_life;
     c->session = r->session;
     c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);

@@ -46,6 +46,8 @@ struct mgr_core_opts {
     uint32_t stripe;             /* likewise, 1 */
     uint8_t store_uuid[16];      /* of a new store; an existing one keeps its own */
     uint32_t root_uid, root_gid; /* owner of the root directory of a new store */
+    uint64_t boot;               /* of the kernel that keeps the database's pages; 0: another one each time */
+    uint64_t new_life;           /* a random number: see life.c; 0: the time */
     const char *software;        /* version text, borrowed */
 };
 
@@ -73,6 +75,8 @@ struct mgr_out {
 /* Opens or creates the database. why: one line for the user. db_path may be ":memory:". */
 int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_core_opts *opts,
                  struct mgr_now now, char why[MGR_DB_WHY_MAX]);
+/* After the last group: what was answered is all there, also for those who have not synced it. 0, or it is as after a crash. */
+int mgr_core_ended(struct mgr_core *core);
 /* Connections that are left are forgotten; sessions stay in the database. */
 void mgr_core_free(struct mgr_core *core);
 

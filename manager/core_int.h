@@ -145,6 +145,7 @@ struct mgr_core {
     uint64_t damages;    /* rows of damage */
     uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
+    uint64_t life;          /* life.c */
     uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
     bool durable, busy, reload, in_group;
     bool holds_dead; /* there may be holds of sessions that are gone */
@@ -326,6 +327,7 @@ void mgr_session_pump(struct mgr_core *c);
 /* Its answer to MSG_ALONE. */
 void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status);
 int mgr_early_load(struct mgr_core *c);
+int mgr_life_load(struct mgr_core *c);
 /* s is not found any more, and freed when the group is committed. */
 int mgr_session_end(struct mgr_core *c, struct mgr_session *s);
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);

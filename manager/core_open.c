@@ -162,6 +162,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
+    rc = rc ? rc : mgr_life_load(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fp/boot.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
@@ -62,6 +63,7 @@ static int open_core(const struct mgr_options *o, const char *db_path, struct mg
         .root_uid = geteuid(),
         .root_gid = getegid(),
         .software = FP_VERSION,
+        .boot = fp_boot_number(),
     };
     struct mgr_now now = {.ms = fp_now_ms(), .ns = fp_wall_ns()};
     struct fp_uuid uuid;
@@ -70,6 +72,8 @@ static int open_core(const struct mgr_options *o, const char *db_path, struct mg
 
     fp_uuid_generate(&uuid);
     memcpy(co.store_uuid, uuid.b, sizeof co.store_uuid);
+    fp_uuid_generate(&uuid);
+    memcpy(&co.new_life, uuid.b, sizeof co.new_life);
     rc = mgr_core_new(core, db_path, &co, now, why);
     if (rc)
         FP_ERROR("%s", why);
@@ -122,7 +126,9 @@ int main(int argc, char **argv)
     rc = rc ? rc : open_core(&o, db_path, &core);
     rc = rc ? rc : serve(&o, key, core, db_path);
     if (core) {
-        int err = mgr_db_checkpoint(mgr_core_db(core), true);
+        int err = mgr_core_ended(core);
+
+        err = err ? err : mgr_db_checkpoint(mgr_core_db(core), true);
 
         if (err)
             FP_WARN("the WAL could not be written back (%s): it is kept and read at the next start",

@@ -485,6 +485,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     told_by_hello(c, s, r);
     r->session = s->id;
     r->session_is_new = h->session != 0 && !back;
+    r->unsynced_life = c->life;
     FP_INFO("session %llu: %s:%s %s", (unsigned long long)s->id, s->node, s->mountpoint,
             back ? "is back" : "connected");
     return rc;

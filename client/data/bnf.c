@@ -654,7 +654,7 @@ static int sync_all(struct cl_data *d, bool away, struct cl_unsynced *failed)
 	if (failed)
 		failed->untried = untried;
 	if (rc == 0)
-		cl_forgotten_synced(d->forgotten, closed, atomic_load(&d->losses));
+		cl_forgotten_synced(d->forgotten, closed, atomic_load(&d->losses), atomic_load(&d->changes_synced));
 	return rc;
 }
 

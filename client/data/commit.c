@@ -50,6 +50,7 @@ static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp
 static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitReply *r)
 {
 	f->late_rc = 0;
+	cl_file_changed(f, atomic_load(&f->data->lives)); /* on the loop that would have heard of another */
 	cl_map_changed(f, r);
 	if (r->n_bad_chunks > 0)
 		bad_references(f, t, r);

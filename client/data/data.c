@@ -210,7 +210,7 @@ static void look_for_loss(struct cl_inode *inode, void *arg)
 	struct lost *l = arg;
 
 	pthread_mutex_lock(&inode->lock);
-	l->any |= inode->file && inode->file->unsynced && inode->file->losses_seen != l->losses;
+	l->any |= inode->file && (inode->file->forgotten_by_manager || (inode->file->unsynced && inode->file->losses_seen != l->losses));
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -219,14 +219,15 @@ static int tell_losses(struct cl_mount *m)
 {
 	struct cl_data *d = m->data;
 	struct lost l = { .losses = atomic_load(&d->losses) };
+	uint64_t all = l.losses + atomic_load(&d->lives); /* both only grow */
 
-	if (atomic_exchange(&d->losses_told, l.losses) == l.losses)
+	if (atomic_exchange(&d->losses_told, all) == all)
 		return 0;
 	cl_inode_each(m, look_for_loss, &l);
 	if (!l.any && !cl_forgotten_lost(d->forgotten, l.losses))
 		return 0;
 	atomic_store(&d->lost, true);
-	cl_data_note_error(d, "a benefactor lost data of files that had not been synced: the fsync of each file tells which");
+	cl_data_note_error(d, "a benefactor, or the manager, lost what had not been synced of files: the fsync of each file tells which");
 	return -EIO;
 }
 
@@ -234,15 +235,20 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 {
 	struct each e = { .d = m->data, .durable = durable, .deadline_ms = deadline_ms };
 	Fp__Sync msg = FP__SYNC__INIT;
+	uint64_t changes;
 	int rc;
 
 	cl_inode_each(m, publish_one, &e);
 	if (e.rc < 0 || !durable)
 		return e.rc;
 	rc = cl_bnfs_sync(m->data, NULL);
+	changes = atomic_load(&m->data->changes);
 	if (rc == 0)
-		rc = tell_losses(m);
-	return rc < 0 ? rc : cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
+		rc = cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SYNC, &msg.base, NULL);
+	if (rc < 0)
+		return rc;
+	cl_changes_synced(m->data, changes);
+	return tell_losses(m);
 }
 
 /* inode->lock held: forget what was stored under a session that the manager does not know any more; returns its bytes. */
@@ -382,8 +388,11 @@ int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg)
 
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode)
 {
-	if (m->data && inode->file && inode->file->unsynced && inode->attr.nlink > 0)
-		cl_forgotten_add(m->data->forgotten, inode->ino, inode->file->losses_seen);
+	const struct cl_file *f = m->data ? inode->file : NULL;
+
+	if (f && inode->attr.nlink > 0 &&
+	    (f->unsynced || f->forgotten_by_manager || f->last_change > atomic_load(&m->data->changes_synced)))
+		cl_forgotten_add(m->data->forgotten, inode->ino, &(struct cl_left){ f->unsynced, f->forgotten_by_manager, f->losses_seen, f->last_change });
 	cl_file_free(inode->file);
 	inode->file = NULL;
 }

@@ -19,6 +19,7 @@ struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 {
 	pthread_condattr_t a;
 	struct cl_file *f = inode->file;
+	struct cl_left left;
 
 	if (f)
 		return f;
@@ -32,7 +33,11 @@ struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 	if (inode->attr.size_bytes == 0)
 		f->others_version = inode->attr.data_version; /* there was nothing that others could have stored */
 	f->others_losses = atomic_load(&d->losses);
-	f->unsynced = cl_forgotten_take(d->forgotten, inode->ino, &f->losses_seen);
+	cl_forgotten_take(d->forgotten, inode->ino, &left);
+	f->unsynced = left.unsynced;
+	f->losses_seen = left.losses_seen;
+	f->last_change = left.last_change;
+	f->forgotten_by_manager = left.forgotten_by_manager;
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&f->cond, &a);

@@ -1,6 +1,6 @@
 /*
- * Files that were closed and have left the inode table while what they had stored was not synced. If that is lost later, their next fsync must say so: by
- * then the table knows nothing of them. Called with or without an inode's lock, by any thread; the lock here is a leaf.
+ * Files that were closed and have left the inode table while what they had stored, or told the manager, was not synced. If that is lost later, their next
+ * fsync must say so: by then the table knows nothing of them. Called with or without an inode's lock, by any thread; the lock here is a leaf.
  *
  * What is noted of a file goes when everything of this mount was synced, which every fsync does, or when the file is known again. Keeping the inodes
  * themselves was rejected: they are ten times as large, and a mount may close a million files before it syncs one. Beyond ENTRIES_MAX, files that are not known
@@ -15,14 +15,15 @@
 
 struct entry {
 	struct entry *next;
-	uint64_t ino, losses_seen, serial;
+	uint64_t ino, serial;
+	struct cl_left left;
 };
 
 struct cl_forgotten {
 	pthread_mutex_t lock;
 	struct entry *bucket[BUCKETS];
 	uint64_t n, serial;
-	struct entry rest;             /* those beyond ENTRIES_MAX: serial of the last, losses_seen of the first; serial 0: none */
+	struct entry rest;             /* those beyond ENTRIES_MAX: serial and change of the last, losses_seen of the first; serial 0: none */
 };
 
 struct cl_forgotten *cl_forgotten_new(void)
@@ -56,7 +57,18 @@ static struct entry **find(struct cl_forgotten *t, uint64_t ino)
 	return p;
 }
 
-void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, uint64_t losses_seen)
+/* What holds for one of several: the worst of all. */
+static void join(struct cl_left *all, const struct cl_left *one)
+{
+	if (!all->unsynced)
+		all->losses_seen = one->losses_seen;
+	all->unsynced |= one->unsynced;
+	all->forgotten_by_manager |= one->forgotten_by_manager;
+	if (one->last_change > all->last_change)
+		all->last_change = one->last_change;
+}
+
+void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, const struct cl_left *left)
 {
 	struct entry **p, *e;
 
@@ -65,13 +77,14 @@ void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, uint64_t losses_seen
 	e = *p || t->n >= ENTRIES_MAX ? *p : calloc(1, sizeof(*e));
 	if (!e) {
 		if (t->rest.serial == 0)
-			t->rest.losses_seen = losses_seen;
+			t->rest.left = (struct cl_left){ 0 };
+		join(&t->rest.left, left);
 		t->rest.serial = ++t->serial;
 	} else {
 		t->n += !*p;
 		*p = e;
 		e->ino = ino;
-		e->losses_seen = losses_seen;
+		e->left = *left;
 		e->serial = ++t->serial;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -87,7 +100,7 @@ bool cl_forgotten_has(struct cl_forgotten *t, uint64_t ino)
 	return has;
 }
 
-bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, uint64_t *losses_seen)
+bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, struct cl_left *left)
 {
 	struct entry **p, *e;
 	bool has;
@@ -96,8 +109,7 @@ bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, uint64_t *losses_se
 	p = find(t, ino);
 	e = *p;
 	has = e || t->rest.serial > 0;
-	if (has)
-		*losses_seen = e ? e->losses_seen : t->rest.losses_seen;
+	*left = e ? e->left : has ? t->rest.left : (struct cl_left){ 0 };
 	if (e) {
 		*p = e->next;
 		free(e);
@@ -117,14 +129,22 @@ uint64_t cl_forgotten_serial(struct cl_forgotten *t)
 	return serial;
 }
 
-void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losses)
+/* What was stored is on the devices; true: and there is nothing else to tell. */
+static bool is_over(struct entry *e, uint64_t serial, uint64_t losses, uint64_t changes_synced)
+{
+	if (e->serial <= serial && e->left.losses_seen == losses) /* else closed since, or lost and not told */
+		e->left.unsynced = false;
+	return !e->left.unsynced && !e->left.forgotten_by_manager && e->left.last_change <= changes_synced;
+}
+
+void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losses, uint64_t changes_synced)
 {
 	pthread_mutex_lock(&t->lock);
 	for (uint32_t i = 0; i < BUCKETS && t->n > 0; i++)
 		for (struct entry **p = &t->bucket[i]; *p;) {
 			struct entry *e = *p;
 
-			if (e->serial > serial || e->losses_seen != losses) { /* closed since, or lost and not told */
+			if (!is_over(e, serial, losses, changes_synced)) {
 				p = &e->next;
 				continue;
 			}
@@ -132,9 +152,25 @@ void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losse
 			free(e);
 			t->n--;
 		}
-	if (t->rest.serial <= serial && t->rest.losses_seen == losses)
+	if (is_over(&t->rest, serial, losses, changes_synced))
 		t->rest.serial = 0;
 	pthread_mutex_unlock(&t->lock);
+}
+
+void cl_forgotten_by_manager(struct cl_forgotten *t, uint64_t changes_synced)
+{
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < BUCKETS && t->n > 0; i++)
+		for (struct entry *e = t->bucket[i]; e; e = e->next)
+			e->left.forgotten_by_manager |= e->left.last_change > changes_synced;
+	if (t->rest.serial > 0)
+		t->rest.left.forgotten_by_manager |= t->rest.left.last_change > changes_synced;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static bool has_lost(const struct entry *e, uint64_t losses)
+{
+	return e->left.forgotten_by_manager || (e->left.unsynced && e->left.losses_seen != losses);
 }
 
 bool cl_forgotten_lost(struct cl_forgotten *t, uint64_t losses)
@@ -142,10 +178,10 @@ bool cl_forgotten_lost(struct cl_forgotten *t, uint64_t losses)
 	bool lost;
 
 	pthread_mutex_lock(&t->lock);
-	lost = t->rest.serial > 0 && t->rest.losses_seen != losses;
+	lost = t->rest.serial > 0 && has_lost(&t->rest, losses);
 	for (uint32_t i = 0; i < BUCKETS && !lost; i++)
 		for (struct entry *e = t->bucket[i]; e && !lost; e = e->next)
-			lost = e->losses_seen != losses;
+			lost = has_lost(e, losses);
 	pthread_mutex_unlock(&t->lock);
 	return lost;
 }

@@ -51,7 +51,10 @@ struct cl_data {
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
-	atomic_ullong losses_told;         /* … when a sync of everything last told of it */
+	atomic_ullong losses_told;         /* … with lives, when a sync of everything last told of it */
+	atomic_ullong changes;             /* of files, confirmed by the manager (life.c) … */
+	atomic_ullong changes_synced;      /* … and durable there, up to this one */
+	atomic_ullong lives;               /* how often the manager lost what it had not synced */
 	struct cl_forgotten *forgotten;    /* closed files with data that is not synced */
 	atomic_ullong chunk_counter;
 	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
@@ -100,6 +103,8 @@ struct cl_file {                   /* everything under inode->lock */
 	uint64_t seal_seq;
 	bool unsynced;                     /* data was stored since the last fsync */
 	uint64_t losses_seen;              /* data->losses when unsynced became true, or at the last fsync */
+	uint64_t last_change;              /* life.c: number of the last change that the manager has confirmed; 0: none */
+	bool forgotten_by_manager;         /* … it, or one before it, may be lost there, which the next fsync tells */
 	uint64_t others_version;           /* what other sessions stored up to this data_version is on the devices; 0 = not known */
 	uint64_t others_losses;            /* data->losses when that was so, or when the file became known here */
 	uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
@@ -168,14 +173,27 @@ void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_pressure(void *data);                                          /* pool.h: seal the oldest */
 void cl_age_tick(struct cl_data *d, uint64_t now_ms);
 
-/* forgotten.c: files that are not known any more and had stored data that was not synced; losses_seen as in cl_file */
+/* life.c */
+/* inode->lock held: the manager has confirmed a change that was asked for when there had been so many lives. */
+void cl_file_changed(struct cl_file *f, uint64_t lives);
+/* A sync that was sent when there had been so many changes has succeeded. */
+void cl_changes_synced(struct cl_data *d, uint64_t upto);
+/* inode->lock held; true, once: the manager may have forgotten a change of this file. */
+bool cl_file_tell_forgotten(struct cl_file *f);
+
+/* forgotten.c: files that are not known any more, but for what an fsync of them must know */
+struct cl_left {
+	bool unsynced, forgotten_by_manager; /* these four as in cl_file */
+	uint64_t losses_seen, last_change;
+};
 struct cl_forgotten *cl_forgotten_new(void);                               /* NULL: no memory */
 void cl_forgotten_free(struct cl_forgotten *t);
-void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, uint64_t losses_seen);
+void cl_forgotten_add(struct cl_forgotten *t, uint64_t ino, const struct cl_left *left);
 bool cl_forgotten_has(struct cl_forgotten *t, uint64_t ino);
-bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, uint64_t *losses_seen); /* true: it is one, and is known from here on */
+bool cl_forgotten_take(struct cl_forgotten *t, uint64_t ino, struct cl_left *left);  /* true: it is one, and is known from here on */
 uint64_t cl_forgotten_serial(struct cl_forgotten *t);                      /* before a sync of all segments … */
-void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losses); /* … which succeeded */
+void cl_forgotten_synced(struct cl_forgotten *t, uint64_t serial, uint64_t losses, uint64_t changes_synced); /* … which succeeded */
+void cl_forgotten_by_manager(struct cl_forgotten *t, uint64_t changes_synced); /* all later changes may be lost */
 bool cl_forgotten_lost(struct cl_forgotten *t, uint64_t losses);           /* has one of them lost data? */
 
 /* sync.c */

@@ -160,6 +160,11 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 		rc = sync_stored(d, inode);
 	if (rc == 0 && durable)
 		rc = cl_sync_others(d, inode);
+	if (rc == 0 && durable) {
+		pthread_mutex_lock(&inode->lock);
+		rc = inode->file && cl_file_tell_forgotten(inode->file) ? -EIO : 0;
+		pthread_mutex_unlock(&inode->lock);
+	}
 	return rc;
 }
 

@@ -15,6 +15,7 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 {
 	ProtobufCMessage *reply = NULL;
 	struct cl_file *f;
+	uint64_t lives;
 	int rc = cl_publish(m->data, inode, false, CL_BY_PROGRESS);
 
 	if (rc < 0)
@@ -24,12 +25,15 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 	rc = f ? cl_map_begin(f, cl_deadline(m->data)) : -ENOMEM;
 	if (rc < 0)
 		goto out;
+	lives = atomic_load(&m->data->lives);
 	pthread_mutex_unlock(&inode->lock);
 	rc = cl_mgr_call_sync(m, type, req, &reply);
 	pthread_mutex_lock(&inode->lock);
 	cl_file_forget_map(f); /* also after an error: it may have been done all the same */
-	if (rc == 0)
+	if (rc == 0) {
+		cl_file_changed(f, lives);
 		cl_map_changed(f, (const Fp__CommitReply *)reply);
+	}
 	if (type == FP__MSG_TYPE__MSG_CLONE)
 		f->others_version = 0; /* the chunks of the source may be anybody's */
 	cl_map_end(f);

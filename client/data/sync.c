@@ -213,7 +213,7 @@ int cl_sync_others(struct cl_data *d, struct cl_inode *inode)
 	Fp__Sync req = FP__SYNC__INIT;
 	ProtobufCMessage *m = NULL;
 	const Fp__SyncReply *r;
-	uint64_t since, losses;
+	uint64_t since, losses, changes = atomic_load(&d->changes);
 	struct cl_file *f;
 	int rc;
 
@@ -225,6 +225,7 @@ int cl_sync_others(struct cl_data *d, struct cl_inode *inode)
 	rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SYNC, &req.base, &m);
 	if (rc < 0)
 		return rc;
+	cl_changes_synced(d, changes);
 	r = (const Fp__SyncReply *)m;
 	rc = sync_named(d, inode, r);
 	losses = atomic_load(&d->losses);

@@ -57,7 +57,7 @@ static void take_over(struct cl_file *f, const Fp__AttrReply *r)
 
 int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *req)
 {
-	uint64_t deadline_ms = cl_deadline(m->data);
+	uint64_t deadline_ms = cl_deadline(m->data), lives;
 	ProtobufCMessage *reply = NULL;
 	struct cl_file *f;
 	int rc;
@@ -69,12 +69,14 @@ int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *re
 		goto out;
 	cut(f, req->size_bytes);
 	f->mtime_ns = 0;
+	lives = atomic_load(&m->data->lives);
 	pthread_mutex_unlock(&inode->lock);
 	rc = cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_SETATTR, &req->base, &reply);
 	pthread_mutex_lock(&inode->lock);
-	if (rc == 0)
+	if (rc == 0) {
+		cl_file_changed(f, lives);
 		take_over(f, (const Fp__AttrReply *)reply);
-	else
+	} else
 		cl_file_forget_map(f); /* it may have been done all the same */
 	cl_map_end(f);
 out:

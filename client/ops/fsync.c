@@ -31,7 +31,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     /* What was closed is there: the manager has to have heard of it. Of what was opened for reading only it has, when it was opened. */
     if (!cl_handle_of(fi)->quiet && (rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))
         return;
-    cl_reply_status(req, status < 0 ? status : rc);
+    cl_reply_status(req, status < 0 ? status : cl_open_status(rc));
 }
 
 void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -41,7 +41,7 @@ void cl_op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
     int status = cl_early_wait(inode);
     (void)ino;
     (void)datasync; /* sizes and slices are in one transaction: there is nothing to leave out */
-    cl_reply_status(req, status < 0 ? status : rc);
+    cl_reply_status(req, status < 0 ? status : cl_open_status(rc));
 }
 
 /* Removing a name may have failed after it was answered. */

@@ -164,6 +164,11 @@ void cl_op_done_status(void *op, int status,
                        const ProtobufCMessage *reply); /* callbacks: reply with the status alone */
 void cl_op_done_entry(void *op, int status, const ProtobufCMessage *reply); /* AttrReply as an entry */
 void cl_op_done_attr(void *op, int status, const ProtobufCMessage *reply);  /* AttrReply as attributes */
+/* Of a call on an open file: the manager keeps what is open, so one that it does not know was lost with it, or after the session had expired. */
+static inline int cl_open_status(int rc)
+{
+	return rc == -ENOENT ? -EIO : rc;
+}
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
 double cl_attr_timeout(struct cl_mount *m, const struct stat *st);
 /* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has

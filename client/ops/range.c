@@ -14,7 +14,7 @@ void cl_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t 
     if (cl_inode_is_gone(h->inode))
         cl_reply_status(req, -EIO);
     else
-        cl_reply_status(req, cl_data_fallocate(cl_mount_of(req), h, mode, (uint64_t)off, (uint64_t)len));
+        cl_reply_status(req, cl_open_status(cl_data_fallocate(cl_mount_of(req), h, mode, (uint64_t)off, (uint64_t)len)));
 }
 
 void cl_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -25,7 +25,7 @@ void cl_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct f
     int rc =
         cl_inode_is_gone(h->inode) ? -EIO : cl_data_lseek(cl_mount_of(req), h, (uint64_t)off, whence, &found);
     if (rc < 0)
-        cl_reply_status(req, rc);
+        cl_reply_status(req, cl_open_status(rc));
     else
         cl_reply_lseek(req, (off_t)found);
 }
@@ -45,7 +45,7 @@ void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, stru
     else
         n = cl_data_copy_range(cl_mount_of(req), in, (uint64_t)off_in, out, (uint64_t)off_out, len);
     if (n < 0)
-        cl_reply_status(req, (int)n);
+        cl_reply_status(req, cl_open_status((int)n));
     else
         cl_reply_write(req, (size_t)n);
 }

@@ -28,7 +28,7 @@ void cl_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
     else
         n = cl_data_read(m, h, size, (uint64_t)off, iov, &niov, &pin);
     if (n < 0)
-        cl_reply_status(req, (int)n);
+        cl_reply_status(req, cl_open_status((int)n));
     else if (n == 0)
         cl_reply_buf(req, NULL, 0);
     else
@@ -77,7 +77,7 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     else
         n = cl_data_write(m, h, buf, size, (uint64_t)off, kill_suidgid(req, fi));
     if (n < 0)
-        cl_reply_status(req, (int)n);
+        cl_reply_status(req, cl_open_status((int)n));
     else
         cl_reply_write(req, (size_t)n);
 }

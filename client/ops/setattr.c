@@ -60,14 +60,14 @@ static void fill(Fp__SetAttr *msg, uint64_t ino, const struct stat *attr, int to
         msg->valid = FP__SET_ATTR_VALID__SET_CTIME | FP__SET_ATTR_VALID__SET_KILL_SUIDGID;
 }
 
-static void truncate_now(fuse_req_t req, Fp__SetAttr *msg)
+static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
 {
     struct cl_mount *m = cl_mount_of(req);
     struct cl_inode *inode;
     struct stat st;
     int rc = cl_inode_fetch(m, msg->ino, &inode);
     if (rc < 0) {
-        cl_reply_status(req, rc);
+        cl_reply_status(req, open ? cl_open_status(rc) : rc);
         return;
     }
     if (m->aux && msg->size_bytes == 0)
@@ -77,7 +77,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg)
         cl_inode_stat(m, inode, &st);
     cl_inode_put(m, inode);
     if (rc < 0)
-        cl_reply_status(req, rc);
+        cl_reply_status(req, open ? cl_open_status(rc) : rc);
     else
         cl_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
 }
@@ -97,10 +97,9 @@ static void note_mtime(struct cl_mount *m, uint64_t ino)
 void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
     Fp__SetAttr msg = FP__SET_ATTR__INIT;
-    (void)fi;
     fill(&msg, ino, attr, to_set);
     if (msg.valid & FP__SET_ATTR_VALID__SET_SIZE) {
-        truncate_now(req, &msg);
+        truncate_now(req, &msg, fi != NULL);
         return;
     }
     struct cl_op *op = cl_op_new(req);

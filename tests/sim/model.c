@@ -162,14 +162,14 @@ void model_power_lost(const struct sim_node *n)
 {
     manager_forgot |= n == sim.procs[0].node;
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
-    for (struct model_file *f = files; f; f = f->next)
+    for (struct model_file *f = files; f; f = f->next) {
+        f->in_doubt |= f->writes != NULL;
         for (struct model_write *w = f->writes; w; w = w->next)
             if (!w->durable) {
-                if (n == sim.procs[0].node)
-                    w->failed = true; /* fsync does not tell that the manager has forgotten what was closed: docs/SIMULATOR.md */
-                else
-                    w->shaken = w->lossy = true;
+                w->shaken = true;
+                w->lossy |= n != sim.procs[0].node;
             }
+    }
 }
 
 bool model_may_have_lost(const struct model_file *f)
@@ -177,7 +177,7 @@ bool model_may_have_lost(const struct model_file *f)
     for (const struct model_write *w = f->writes; w; w = w->next)
         if (w->lossy || w->shaken || w->failed)
             return true;
-    return damaged || manager_forgot; /* that it was made, too */
+    return damaged || f->in_doubt || manager_forgot; /* that it was made, too */
 }
 
 void model_damaged(void)
@@ -187,8 +187,6 @@ void model_damaged(void)
 
 bool model_error_ok(int err)
 {
-    if (err == ENOENT && manager_forgot) /* a file that is open, and whose making was lost */
-        return true;
     if (err == ENOTCONN || err == EIO || err == ENOSPC || err == EINTR)
         return !sim.healed;
     return false;

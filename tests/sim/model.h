@@ -15,6 +15,7 @@ struct model_file {
     struct model_file *next;
     uint64_t ino;
     struct model_write *writes; /* newest first */
+    bool in_doubt; /* a node lost its power since it was written: a mount that does not know what others have synced says so in fsync, once */
 };
 
 /* A file by its inode number; made when it is not known. */

@@ -22,7 +22,7 @@
 #include "tests/sim/sim.h"
 #include "tests/sim/work.h"
 
-#define LIMIT_S  60 /* of real time, for one seed */
+#define LIMIT_S  240 /* of real time, for one seed */
 #define JOBS_MAX 64
 
 struct result { /* what a child reports */

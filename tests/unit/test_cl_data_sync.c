@@ -534,6 +534,95 @@ static void test_sync_that_fails_is_told_when_the_benefactor_is_back(void **stat
     end();
 }
 
+static void manager_lost(void *arg)
+{
+    cl_data_manager_lost(arg);
+    cl_data_manager_back(arg);
+}
+
+static void lose_commits(void)
+{
+    world_on_core(manager_lost, &a.m);
+}
+
+static void test_sync_tells_what_the_manager_may_have_forgotten_once(void **state)
+{
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    lose_commits();
+    assert_int_equal(sync_a(), -EIO);
+    assert_int_equal(sync_a(), 0);
+    put(&a, &ha, 1, false); /* … and after it, everything is as ever */
+    assert_int_equal(sync_a(), 0);
+    lose_commits();
+    assert_int_equal(sync_a(), 0);
+    check_good(&a, &ha);
+    end();
+}
+
+static void test_sync_of_another_file_covers_what_the_manager_has_of_this_one(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    put_second(&a, &h2, false);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), 0);
+    put(&a, &h2, 1, false);
+    lose_commits();
+    assert_int_equal(sync_a(), 0);
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    fx_close(&a, &h2);
+    end();
+}
+
+static void test_sync_tells_what_the_manager_forgot_of_closed_and_forgotten_files(void **state)
+{
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    put_second(&a, &h2, false);
+    cl_data_forget(&a.m, ha.inode);
+    lose_commits();
+    assert_int_equal(cl_data_fsync(&a.m, h2.inode), -EIO);
+    assert_int_equal(sync_a(), -EIO);
+    cl_data_forget(&a.m, ha.inode);
+    lose_commits();
+    assert_int_equal(sync_a(), 0);
+    check_good(&a, &ha);
+    put(&a, &ha, 1, false);
+    cl_data_forget(&a.m, ha.inode);
+    assert_int_equal(sync_everything(), 0); /* covers it, by whatever it was sent */
+    lose_commits();
+    assert_int_equal(sync_everything(), 0);
+    assert_int_equal(sync_a(), 0);
+    fx_close(&a, &h2);
+    end();
+}
+
+static void test_sync_tells_of_a_truncation_that_the_manager_forgot(void **state)
+{
+    Fp__SetAttr req = FP__SET_ATTR__INIT;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, false);
+    assert_int_equal(sync_a(), 0);
+    req.ino = ino;
+    req.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    req.size_bytes = 10;
+    assert_int_equal(cl_data_truncate(&a.m, ha.inode, &req), 0);
+    lose_commits();
+    assert_int_equal(sync_everything(), -EIO);
+    assert_int_equal(sync_everything(), 0);
+    assert_int_equal(sync_a(), -EIO);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -557,6 +646,10 @@ int main(void)
         cmocka_unit_test(test_sync_that_fails_is_told_to_files_that_were_closed_and_forgotten),
         cmocka_unit_test(test_sync_of_everything_tells_of_files_that_have_lost_data_once),
         cmocka_unit_test(test_sync_that_fails_is_told_when_the_benefactor_is_back),
+        cmocka_unit_test(test_sync_tells_what_the_manager_may_have_forgotten_once),
+        cmocka_unit_test(test_sync_of_another_file_covers_what_the_manager_has_of_this_one),
+        cmocka_unit_test(test_sync_tells_what_the_manager_forgot_of_closed_and_forgotten_files),
+        cmocka_unit_test(test_sync_tells_of_a_truncation_that_the_manager_forgot),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
