@@ -1,9 +1,7 @@
 /* Benefactors: soft state from hello and keep-alive, one row each with the totals of what we keep on them.
  *
  * States as clients see them (BnfTable): what the benefactor reports about itself (ok, full, read-only,
- * failing) while it is connected and was heard within bnf_timeout_ms, else down. The table goes to every
- * client after its hello and at each change; space that changes without a change of state goes out every
- * SPACE_PUSH_MS.
+ * failing) while it is connected and was heard within bnf_timeout_ms, else down. bnftable.c tells it.
  *
  * Vouching: nobody shall refer anew to a chunk that may not be there. A benefactor is vouched for while it is connected, well, and an inventory has
  * shown since its hello that it has what it had. When that ends, or damage is found, a new number of doubt goes out with the table, and
@@ -21,7 +19,6 @@
 #include "fp/log.h"
 #include "manager/core_int.h"
 
-#define SPACE_PUSH_MS    1000u
 #define RECENTLY_SEEN_NS (600 * INT64_C(1000000000))
 
 struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id)
@@ -69,6 +66,22 @@ void mgr_doubt(struct mgr_core *c)
 {
     c->doubt = (uint64_t)c->now.ns > c->doubt ? (uint64_t)c->now.ns : c->doubt + 1;
     c->table_dirty = true;
+}
+
+/* Whoever changes what the end of a group looks at says so: to look at thousands of benefactors in each group costs more than the group. */
+void mgr_bnf_touch(struct mgr_core *c, struct mgr_bnf *b)
+{
+    if (b->touched)
+        return;
+    b->touched = true;
+    b->next_touched = c->touched;
+    c->touched = b;
+}
+
+void mgr_bnf_dirty(struct mgr_core *c, struct mgr_bnf *b)
+{
+    b->dirty = true;
+    mgr_bnf_touch(c, b);
 }
 
 void mgr_bnf_free(struct mgr_bnf *b)
@@ -172,9 +185,7 @@ int mgr_bnf_store(struct mgr_core *c)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < c->bnf_count && !rc; i++) {
-        struct mgr_bnf *b = c->bnfs[i];
-
+    for (struct mgr_bnf *b = c->touched; b && !rc; b = b->next_touched) {
         if (b->dirty)
             rc = mgr_db_exec(&c->db, BNF_TOTALS, DBI(b->id), DBI(b->chunks), DBI(b->stored), DBI(b->garbage),
                              DBI(b->garbage_bytes));
@@ -194,13 +205,13 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
         !set_text(&b->error, i->error))
         return -ENOMEM;
     if (b->capacity != i->capacity_bytes || b->used != i->used_bytes || b->free != i->free_bytes)
-        c->space_dirty = true;
+        mgr_table_space(c, b);
     b->capacity = i->capacity_bytes;
     b->used = i->used_bytes;
     b->free = i->free_bytes;
     b->reported_chunks = i->chunks;
     if (b->life != i->unsynced_life)
-        c->table_dirty = true; /* mounts have to hear of it */
+        mgr_table_changed(c, b); /* mounts have to hear of it */
     b->life = i->unsynced_life;
     b->reported = i->state == FP__BNF_STATE__BNF_DOWN ? FP__BNF_STATE__BNF_OK : i->state;
     b->seen_ms = c->now.ms;
@@ -208,7 +219,8 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     if (mgr_bnf_state(b) != before) {
         if (!is_well(mgr_bnf_state(b)))
             mgr_doubt(c);
-        c->table_dirty = true;
+        mgr_table_changed(c, b);
+        mgr_bnf_touch(c, b);
         FP_INFO("benefactor %u (%s, %s): %s%s%s", b->id, b->node, b->addr, state_name(b->reported),
                 b->error[0] ? ": " : "", b->error);
     }
@@ -252,7 +264,7 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     }
     if (b->conn && b->conn != rq->conn) {
         b->conn->bnf = NULL;
-        b->conn->closing = true;
+        mgr_conn_close(c, b->conn);
     }
     b->conn = rq->conn;
     b->pid = h->pid;
@@ -266,6 +278,8 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     b->del_after = b->inv_after = b->inv_orphans = b->inv_missing = 0;
     b->inv_wanted = true;
     b->unchecked = b->chunks > 0;
+    mgr_bnf_touch(c, b);
+    mgr_table_changed(c, b);
     mgr_doubt(c);
     r->bnf_id = b->id;
     return mgr_db_exec(&c->db, BNF_PUT, DBI(b->id), DBB(b->uuid, 16), DBT(b->node), DBT(b->addr),
@@ -286,18 +300,21 @@ void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b)
 {
     b->conn = NULL;
     b->del_out = b->inv_out = false;
+    mgr_table_changed(c, b);
     mgr_doubt(c);
     FP_WARN("benefactor %u (%s, %s): connection lost", b->id, b->node, b->addr);
 }
 
 void mgr_bnf_tick(struct mgr_core *c)
 {
+    c->touch_all = true; /* for what is due by time */
     for (size_t i = 0; i < c->bnf_count; i++) {
         struct mgr_bnf *b = c->bnfs[i];
 
         if (!b->conn || b->silent || c->now.ms - b->seen_ms <= c->o.bnf_timeout_ms)
             continue;
         b->silent = true;
+        mgr_table_changed(c, b);
         mgr_doubt(c);
         FP_WARN("benefactor %u (%s, %s): no keep-alive for %llu ms, taken for down", b->id, b->node, b->addr,
                 (unsigned long long)(c->now.ms - b->seen_ms));
@@ -324,68 +341,7 @@ void mgr_space(const struct mgr_core *c, struct mgr_space *sp)
     }
 }
 
-static Fp__BnfInfo *info(struct mgr_core *c, const struct mgr_bnf *b)
-{
-    Fp__BnfInfo *i = MGR_NEW(c, Fp__BnfInfo, fp__bnf_info__init);
-
-    if (!i)
-        return NULL;
-    i->uuid.data = (uint8_t *)b->uuid;
-    i->uuid.len = 16;
-    i->id = b->id;
-    i->node = mgr_arena_text(&c->arena, b->node);
-    i->addr = mgr_arena_text(&c->arena, b->addr);
-    i->local_path = mgr_arena_text(&c->arena, b->local_path);
-    i->backend = mgr_arena_text(&c->arena, b->backend);
-    i->capacity_bytes = b->capacity;
-    i->used_bytes = b->conn ? b->used : b->stored + b->garbage_bytes;
-    i->free_bytes = b->conn ? b->free : 0;
-    i->state = mgr_bnf_state(b);
-    i->error = mgr_arena_text(&c->arena, b->conn && b->silent ? "no keep-alive" : b->error);
-    i->chunks = b->conn ? b->reported_chunks : b->chunks;
-    i->unsynced_life = b->life;
-    return i;
-}
-
-size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out)
-{
-    size_t n = 0;
-
-    *out = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof(**out));
-    for (size_t i = 0; *out && i < c->bnf_count; i++) {
-        (*out)[n] = info(c, c->bnfs[i]);
-        n += (*out)[n] != NULL;
-    }
-    return n;
-}
-
 /* ---------------------------------------------------------------- after the COMMIT: frames to send */
-
-static void pump_table(struct mgr_core *c)
-{
-    bool all = c->table_dirty || (c->space_dirty && c->now.ms >= c->table_at_ms);
-    Fp__BnfTable *t = NULL;
-
-    for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
-        if (!conn->sess || conn->closing || (!all && conn->table_sent))
-            continue;
-        if (!t) {
-            t = MGR_NEW(c, Fp__BnfTable, fp__bnf_table__init);
-            if (!t)
-                return;
-            if (!c->doubt)
-                mgr_doubt(c);
-            t->doubt = c->doubt;
-            t->n_benefactors = mgr_bnf_infos(c, &t->benefactors);
-        }
-        conn->table_sent = true;
-        mgr_out(c, MGR_OUT_SEND, conn, FP__MSG_TYPE__MSG_BNF_TABLE, &t->base);
-    }
-    if (all) {
-        c->table_dirty = c->space_dirty = false;
-        c->table_at_ms = c->now.ms + SPACE_PUSH_MS;
-    }
-}
 
 static void pump_deletes(struct mgr_core *c, struct mgr_bnf *b)
 {
@@ -418,6 +374,7 @@ int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp_
     int rc = 0;
 
     b->del_out = false;
+    mgr_bnf_touch(c, b);
     if (status || !l) {
         b->del_after = 0;
         b->del_at_ms = c->now.ms + 1000;
@@ -434,7 +391,7 @@ int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp_
         rc = mgr_db_exec(&c->db, GARBAGE_DELETE, DBI(b->id), DBI(l->ids[i]));
         b->garbage--;
         b->garbage_bytes -= stored;
-        b->dirty = true;
+        mgr_bnf_dirty(c, b);
         n++;
     }
     if (n == b->del_sent)
@@ -442,15 +399,25 @@ int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp_
     return rc;
 }
 
+static void pump_one(struct mgr_core *c, struct mgr_bnf *b)
+{
+    if (!b->conn || b->conn->closing || b->silent)
+        return;
+    pump_deletes(c, b);
+    mgr_inventory_pump(c, b);
+}
+
 void mgr_bnf_pump(struct mgr_core *c)
 {
-    pump_table(c);
-    for (size_t i = 0; i < c->bnf_count; i++) {
-        struct mgr_bnf *b = c->bnfs[i];
+    mgr_table_pump(c);
+    while (c->touched) {
+        struct mgr_bnf *b = c->touched;
 
-        if (!b->conn || b->conn->closing || b->silent)
-            continue;
-        pump_deletes(c, b);
-        mgr_inventory_pump(c, b);
+        c->touched = b->next_touched;
+        b->touched = false;
+        pump_one(c, b);
     }
+    for (size_t i = 0; i < c->bnf_count && c->touch_all; i++)
+        pump_one(c, c->bnfs[i]);
+    c->touch_all = false;
 }

@@ -41,7 +41,7 @@ int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
     if (b) {
         b->chunks++;
         b->stored += ch->stored;
-        b->dirty = true;
+        mgr_bnf_dirty(c, b);
         mgr_inventory_committed(b, ch->id);
     }
     return mgr_db_exec(&c->db, CHUNK_INSERT, DBI(ch->id), DBI(ch->len), DBI(ch->stored), DBI(ch->sum),
@@ -66,7 +66,7 @@ int mgr_garbage_put(struct mgr_core *c, uint64_t id, uint32_t bnf, uint32_t stor
     if (b) {
         b->garbage++;
         b->garbage_bytes += stored;
-        b->dirty = true;
+        mgr_bnf_dirty(c, b);
     }
     return mgr_db_exec(&c->db, GARBAGE_PUT, DBI(bnf), DBI(id), DBI(stored));
 }
@@ -89,7 +89,7 @@ int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
     if (b) {
         b->chunks--;
         b->stored -= ch.stored;
-        b->dirty = true;
+        mgr_bnf_dirty(c, b);
     }
     rc = mgr_db_exec(&c->db, CHUNK_DELETE, DBI(id));
     if (!rc && ch.bnf)

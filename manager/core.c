@@ -358,7 +358,7 @@ void mgr_core_tick(struct mgr_core *c)
     }
     for (struct mgr_conn *conn = c->conns; conn; conn = conn->next)
         if (conn->role == FP__ROLE__ROLE_UNSET && c->now.ms - conn->born_ms > MGR_HELLO_MS)
-            conn->closing = true;
+            mgr_conn_close(c, conn);
     mgr_session_tick(c);
     mgr_bnf_tick(c);
     mgr_holds_sweep(c);
@@ -407,12 +407,13 @@ void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, 
 
 static void pump_closing(struct mgr_core *c)
 {
-    for (struct mgr_conn *conn = c->conns; conn; conn = conn->next) {
+    for (struct mgr_conn *conn = c->conns; conn && c->closing; conn = conn->next) {
         if (!conn->closing || conn->close_sent)
             continue;
         conn->close_sent = true;
         mgr_out(c, MGR_OUT_CLOSE, conn, 0, NULL);
     }
+    c->closing = false;
 }
 
 int mgr_core_end(struct mgr_core *c, bool *durable)

@@ -16,7 +16,7 @@
 #define MGR_NAME_MAX       255u
 #define MGR_LINK_MAX       65000u
 #define MGR_SESSION_MAX    0x7fffffffu /* chunk ids are signed in the database */
-#define MGR_BNF_MAX        4096u
+#define MGR_BNF_MAX        65536u
 #define MGR_DELETE_BATCH   1024u
 #define MGR_INVENTORY_PAGE 8192u
 #define MGR_DAMAGE_MAX     10000u /* rows of damage; bad_chunk has no bound */
@@ -72,6 +72,8 @@ struct mgr_session {
     LIST_HEAD(, mgr_lease) leases;
 };
 
+enum mgr_news { MGR_NEWS_NONE, MGR_NEWS_SPACE, MGR_NEWS_STATE };
+
 struct mgr_bnf {
     uint32_t id;
     uint8_t uuid[16];
@@ -86,6 +88,9 @@ struct mgr_bnf {
     int64_t seen_ns;
     uint64_t chunks, stored, garbage, garbage_bytes; /* as in its row */
     bool dirty;
+    enum mgr_news news;           /* not yet told in a table */
+    bool touched;                 /* in the list of the core */
+    struct mgr_bnf *next_touched;
     /* deletes: one batch under way at a time */
     bool del_out;
     uint64_t del_after, del_at_ms, del_sent;
@@ -155,7 +160,13 @@ struct mgr_core {
     struct mgr_locks *locks;
     struct mgr_leases *leases;
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
-    uint64_t table_at_ms, sweep_at_ms, tick_ms;
+    bool table_owed;               /* some client has not been told the table */
+    size_t news_next;              /* where to go on telling */
+    uint64_t table_at_ms, space_at_ms, sweep_at_ms, tick_ms;
+    struct mgr_bnf *touched; /* benefactors that the end of the group looks at */
+    bool touch_all;
+    bool closing;          /* some connection is to be closed */
+    bool stirred;          /* sessions: who is alone, who waits may be another one */
     uint64_t stop_ms; /* 0: not stopping */
     bool stop_bnfs;
 };
@@ -172,6 +183,12 @@ struct mgr_req {
 
 /* ---------------------------------------------------------------- core.c */
 
+/* The connection is to be closed, after this group. */
+static inline void mgr_conn_close(struct mgr_core *c, struct mgr_conn *conn)
+{
+    conn->closing = true;
+    c->closing = true;
+}
 /* A message in memory of the group; NULL: out of memory. init is the generated init function. */
 #define MGR_NEW(core, type, init)                                                                            \
     __extension__({                                                                                          \
@@ -401,6 +418,13 @@ void mgr_doubt(struct mgr_core *c);
 /* All benefactors, in memory of the group; returns their number. */
 size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out);
 void mgr_bnf_pump(struct mgr_core *c); /* table, deletes, inventory */
+/* The end of the group is to look at it: something of its deletes or its inventory has changed; or its totals. */
+void mgr_bnf_touch(struct mgr_core *c, struct mgr_bnf *b);
+void mgr_bnf_dirty(struct mgr_core *c, struct mgr_bnf *b);
+/* What mounts know of it is old: tell them now; or some time, if it is only its space. */
+void mgr_table_changed(struct mgr_core *c, struct mgr_bnf *b);
+void mgr_table_space(struct mgr_core *c, struct mgr_bnf *b);
+void mgr_table_pump(struct mgr_core *c);
 void mgr_bnf_free(struct mgr_bnf *b);
 int mgr_bnf_deleted(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp__ChunkList *l);
 struct mgr_space {

@@ -26,6 +26,7 @@ void mgr_inventory_want(struct mgr_core *c, uint64_t delay_ms)
     for (size_t i = 0; i < c->bnf_count; i++) {
         struct mgr_bnf *b = c->bnfs[i];
 
+        mgr_bnf_touch(c, b);
         if (b->inv_wanted && (b->inv_out || b->inv_after)) {
             b->inv_again = true;
         } else {
@@ -70,12 +71,17 @@ void mgr_inventory_pump(struct mgr_core *c, struct mgr_bnf *b)
     mgr_out(c, MGR_OUT_CALL, b->conn, FP__MSG_TYPE__MSG_INVENTORY, &m->base);
 }
 
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The list was sorted by mgr_inventory_page. */
 static bool is_new(const struct mgr_bnf *b, uint64_t chunk)
 {
-    for (size_t i = 0; i < b->inv_new_count; i++)
-        if (b->inv_new[i] == chunk)
-            return true;
-    return false;
+    return b->inv_new_count && bsearch(&chunk, b->inv_new, b->inv_new_count, sizeof chunk, by_id);
 }
 
 static int stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
@@ -172,6 +178,7 @@ int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const 
     int rc;
 
     b->inv_out = false;
+    mgr_bnf_touch(c, b);
     if (status || !r || b->inv_new_lost) {
         b->inv_at_ms = c->now.ms + (status ? 1000 : 0);
         return 0;
@@ -182,6 +189,8 @@ int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const 
             b->inv_at_ms = c->now.ms + 60000;
             return 0;
         }
+    if (b->inv_new_count)
+        qsort(b->inv_new, b->inv_new_count, sizeof *b->inv_new, by_id);
     rc = range(c, b, r, &hi);
     if (rc)
         return rc;

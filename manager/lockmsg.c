@@ -232,7 +232,7 @@ static void tell_done(struct mgr_core *c, const struct mgr_lock_done *d)
         return;
     g = MGR_NEW(c, Fp__LockGrant, fp__lock_grant__init);
     if (!g || (d->status == 0 && attr_of(c, d->ino, &g->attr) == -ENOMEM)) {
-        conn->closing = true;
+        mgr_conn_close(c, conn);
         return;
     }
     g->ticket = d->ticket;
@@ -253,7 +253,7 @@ void mgr_locks_pump(struct mgr_core *c)
         Fp__InodeReq *m = conn ? MGR_NEW(c, Fp__InodeReq, fp__inode_req__init) : NULL;
 
         if (conn && !m)
-            conn->closing = true; /* at its hello it is told again */
+            mgr_conn_close(c, conn); /* at its hello it is told again */
         if (!m)
             continue;
         m->ino = rec.ino;

@@ -66,6 +66,7 @@ static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const ch
     }
     if (!s)
         return NULL;
+    c->stirred = true;
     s->id = id;
     s->node = strdup(node);
     s->mountpoint = strdup(mountpoint);
@@ -97,6 +98,7 @@ void mgr_session_free(struct mgr_core *c, struct mgr_session *s)
 {
     size_t i = 0;
 
+    c->stirred = true;
     while (i < c->session_count && c->sessions[i] != s)
         i++;
     if (i < c->session_count) {
@@ -161,6 +163,7 @@ static int early_set(struct mgr_core *c, uint64_t session)
     if (c->early_session == session)
         return 0;
     c->early_session = session;
+    c->stirred = true;
     return mgr_db_exec(&c->db, META_PUT, DBT("early_session"), DBI(session));
 }
 
@@ -222,7 +225,7 @@ static void tell_alone(struct mgr_core *c, struct mgr_session *s)
         return;
     m = MGR_NEW(c, Fp__Alone, fp__alone__init);
     if (!m) { /* not heard is worse than not connected */
-        s->conn->closing = true;
+        mgr_conn_close(c, s->conn);
         return;
     }
     m->alone = s->asked_alone = alone;
@@ -246,7 +249,10 @@ static void tell_ready(struct mgr_core *c, struct mgr_session *s)
 
 void mgr_session_pump(struct mgr_core *c)
 {
-    for (size_t i = 0; i < c->session_count; i++) {
+    bool stirred = c->stirred;
+
+    c->stirred = false;
+    for (size_t i = 0; i < c->session_count && stirred; i++) {
         struct mgr_session *s = c->sessions[i];
 
         if (!s->conn || s->conn->closing)
@@ -259,6 +265,7 @@ void mgr_session_pump(struct mgr_core *c)
 void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status)
 {
     s->asked = false;
+    c->stirred = true;
     if (status || s->asked_alone)
         return; /* if it was not heard: the next pump asks again */
     s->may_cache = false;
@@ -462,10 +469,11 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
         return c->n.next_session > MGR_SESSION_MAX ? -ENOSPC : mgr_doom(c, -ENOMEM);
     if (s->conn && s->conn != rq->conn) { /* the old connection is dead, we just have not heard of it */
         s->conn->sess = NULL;
-        s->conn->closing = true;
+        mgr_conn_close(c, s->conn);
     }
     s->conn = rq->conn;
     rq->conn->sess = s;
+    c->stirred = c->table_owed = true;
     s->seen_ms = c->now.ms;
     s->expired = false;
     if (h->open_known)
@@ -523,6 +531,7 @@ void mgr_session_lost(struct mgr_core *c, struct mgr_session *s)
 {
     s->conn = NULL;
     s->asked = false;
+    c->stirred = true;
     s->seen_ms = c->now.ms;
     mgr_locks_conn_lost(c, s->id);
     FP_WARN("session %llu: %s:%s lost its connection: waiting for it to come back", (unsigned long long)s->id,
@@ -539,7 +548,7 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
     set_settled(c, s, 0);
     s->expired = true;
     if (s->conn) {
-        s->conn->closing = true;
+        mgr_conn_close(c, s->conn);
         s->conn->sess = NULL;
         s->conn = NULL;
     }
@@ -550,6 +559,7 @@ int mgr_session_tick(struct mgr_core *c)
 {
     int rc = 0;
 
+    c->stirred = true; /* for what time alone changes */
     for (size_t i = c->session_count; i-- > 0 && !rc;) {
         struct mgr_session *s = c->sessions[i];
         uint64_t silent = c->now.ms - s->seen_ms;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "fp/fault.h"
+#include "fp/frame.h"
 #include "mgr_fixture.h"
 
 #define ROOT   MGR_ROOT_INO
@@ -82,6 +83,123 @@ static void test_table_goes_out_at_changes(void **state)
     t = table_of_last_call();
     assert_int_equal(t->benefactors[0]->state, FP__BNF_STATE__BNF_DOWN);
     fix_free(t);
+}
+
+/* Entries of all tables that conn was sent in the last call. */
+static size_t entries_for(const struct mgr_conn *conn, size_t *messages)
+{
+    size_t n = 0;
+
+    *messages = 0;
+    for (size_t i = 0; i < f.out_count; i++) {
+        Fp__BnfTable *t;
+
+        if (f.outs[i].conn != conn || f.outs[i].type != MSG(BNF_TABLE))
+            continue;
+        assert_true(f.outs[i].len <= FP_FRAME_MSG_MAX_BYTES);
+        t = fp__bnf_table__unpack(NULL, f.outs[i].len, f.outs[i].bytes);
+        n += t->n_benefactors;
+        ++*messages;
+        fix_free(t);
+    }
+    return n;
+}
+
+static void hello_numbered(struct mgr_conn *conn, uint32_t number)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    uint8_t uuid[16] = {9};
+
+    memcpy(uuid + 4, &number, sizeof number);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_BENEFACTOR;
+    h.benefactor = &i;
+    i.uuid = (ProtobufCBinaryData){16, uuid};
+    i.node = h.node = (char *)"a-node-with-a-name-of-some-length.cluster.example.org";
+    i.addr = (char *)"192.168.100.100:7500";
+    i.local_path = (char *)"/run/fpstore/a-directory-of-a-user/a-store-with-a-name/benefactor.sock";
+    i.backend = (char *)"dir";
+    i.capacity_bytes = i.free_bytes = UINT64_C(1) << 42;
+    fix_free(fix_call(&f, conn, MSG(HELLO), &h, &fp__hello_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+static void test_table_holds_only_what_has_changed(void **state)
+{
+    struct mgr_conn *mount = fix_conn(&f);
+    size_t messages;
+
+    (void)state;
+    for (uint32_t i = 0; i < 20; i++)
+        hello_numbered(fix_conn(&f), i);
+    assert_int_equal(entries_for(f.conn, &messages), 1); /* of the last one */
+    fix_hello_client(&f, mount, 0, NULL);
+    assert_int_equal(entries_for(mount, &messages), 21);
+    assert_int_equal(entries_for(f.conn, &messages), 0);
+    keepalive(FP__BNF_STATE__BNF_FULL, 0);
+    assert_int_equal(entries_for(mount, &messages), 1);
+    assert_int_equal(entries_for(f.conn, &messages), 1);
+    fix_tick(&f, 1500); /* nothing is told twice */
+    assert_int_equal(entries_for(mount, &messages), 0);
+}
+
+/* Also where there are more benefactors than fit into a frame. */
+static void test_table_of_many_comes_in_several_messages(void **state)
+{
+    enum { MANY = 12000 };
+    struct mgr_conn *mount = fix_conn(&f);
+    size_t messages;
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++)
+        hello_numbered(fix_conn(&f), i);
+    fix_hello_client(&f, mount, 0, NULL);
+    assert_int_equal(entries_for(mount, &messages), MANY + 1);
+    assert_in_range(messages, 2, 10);
+}
+
+/* Keep-alives of all, in one group, whose frames are not looked at. */
+static void space_changes_everywhere(struct mgr_conn *const *conns, size_t n, uint64_t free_bytes)
+{
+    Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
+    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    uint8_t buf[256];
+    bool durable;
+
+    i.capacity_bytes = UINT64_C(1) << 42;
+    i.free_bytes = free_bytes;
+    k.info = &i;
+    f.now.ms++;
+    mgr_core_begin(f.core, f.now);
+    for (size_t j = 0; j < n; j++)
+        mgr_core_notice(f.core, conns[j], MSG(KEEPALIVE), buf, fp__keep_alive__pack(&k, buf));
+    assert_int_equal(mgr_core_end(f.core, &durable), 0);
+    mgr_core_reset(f.core);
+}
+
+/* 50 mounts and 10,000 benefactors: what would be 500,000 entries a second is 250,000. A change of state does not wait for its turn. */
+static void test_space_is_told_in_turns_where_much_is_to_be_told(void **state)
+{
+    enum { BNFS = 10000, MOUNTS = 50 };
+    static struct mgr_conn *bnfs[BNFS];
+    size_t messages, n, sum = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < BNFS; i++)
+        hello_numbered(bnfs[i] = fix_conn(&f), i);
+    for (uint32_t i = 0; i < MOUNTS; i++)
+        fix_hello_client(&f, fix_conn(&f), 0, NULL);
+    for (uint64_t i = 0; i < 16; i++) {
+        space_changes_everywhere(bnfs, BNFS, 1000 + i);
+        fix_tick(&f, 500);
+        n = entries_for(f.conn, &messages);
+        assert_in_range(n, 0, 250000 / MOUNTS + 1);
+        sum += n;
+    }
+    assert_in_range(sum, 6 * 250000 / (MOUNTS + 2), 8 * 250000 / MOUNTS);
+    keepalive(FP__BNF_STATE__BNF_FULL, 0);
+    assert_non_null(fix_out_find(&f, f.conn, MSG(BNF_TABLE)));
 }
 
 static void test_benefactor_keeps_its_number(void **state)
@@ -377,6 +495,9 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_table_goes_out_at_changes),
+        T(test_table_holds_only_what_has_changed),
+        T(test_table_of_many_comes_in_several_messages),
+        T(test_space_is_told_in_turns_where_much_is_to_be_told),
         T(test_benefactor_keeps_its_number),
         T(test_deletes_go_out_at_once_and_until_confirmed),
         T(test_unconfirmed_delete_is_tried_again),
