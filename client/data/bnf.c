@@ -22,6 +22,7 @@
 #define LOCAL_OPEN_MS 1000u
 #define LOCAL_RETRY_MS 1000u
 #define LIVES (sizeof(((struct cl_bnf *)NULL)->life_past) / sizeof(uint64_t))
+#define IDS_MAX (1u << 20) /* numbers of benefactors, far more than a manager gives */
 #define TELL_MAX 64u /* segments told of at a time */
 
 struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id)
@@ -29,10 +30,30 @@ struct cl_bnf *cl_bnf_find(struct cl_data *d, uint32_t id)
 	struct cl_bnf *b;
 
 	pthread_mutex_lock(&d->bnf_lock);
-	for (b = d->bnfs; b && b->id != id; b = b->next)
-		;
+	b = id < d->bnf_ids_cap ? d->bnf_ids[id] : NULL;
 	pthread_mutex_unlock(&d->bnf_lock);
 	return b;
+}
+
+/* bnf_lock held. The manager gives numbers from 1 on, without holes; false: out of memory, or a number that it would not give. */
+static bool reserve_id(struct cl_data *d, uint32_t id)
+{
+	size_t cap = d->bnf_ids_cap ? d->bnf_ids_cap : 64;
+	struct cl_bnf **ids;
+
+	if (id < d->bnf_ids_cap)
+		return true;
+	if (id >= IDS_MAX)
+		return false;
+	while (cap <= id)
+		cap *= 2;
+	ids = realloc(d->bnf_ids, cap * sizeof(*ids));
+	if (!ids)
+		return false;
+	memset(ids + d->bnf_ids_cap, 0, (cap - d->bnf_ids_cap) * sizeof(*ids));
+	d->bnf_ids = ids;
+	d->bnf_ids_cap = cap;
+	return true;
 }
 
 static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
@@ -42,6 +63,12 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	if (b)
 		return b;
 	b = calloc(1, sizeof(*b));
+	pthread_mutex_lock(&d->bnf_lock);
+	if (b && !reserve_id(d, id)) {
+		free(b);
+		b = NULL;
+	}
+	pthread_mutex_unlock(&d->bnf_lock);
 	if (!b)
 		return NULL;
 	b->id = id;
@@ -55,6 +82,7 @@ static struct cl_bnf *find_or_make(struct cl_data *d, uint32_t id)
 	pthread_mutex_lock(&d->bnf_lock);
 	b->next = d->bnfs;
 	d->bnfs = b;
+	d->bnf_ids[id] = b;
 	d->nbnfs++;
 	pthread_mutex_unlock(&d->bnf_lock);
 	return b;
@@ -153,7 +181,10 @@ void cl_bnfs_free(struct cl_data *d)
 		pthread_mutex_destroy(&b->life_lock);
 		free(b);
 	}
+	free(d->bnf_ids);
 	d->bnfs = NULL;
+	d->bnf_ids = NULL;
+	d->bnf_ids_cap = 0;
 }
 
 /* Files with data that was not synced before this will be told by fsync. First lost_at: who sees the new count must see this. */

@@ -45,6 +45,8 @@ struct cl_data {
 	struct cl_admit readers;           /* pages that reads may hold */
 	pthread_mutex_t bnf_lock;
 	struct cl_bnf *bnfs;               /* bnf_lock */
+	struct cl_bnf **bnf_ids;           /* the same by number; NULL: not known. bnf_lock */
+	size_t bnf_ids_cap;
 	uint32_t nbnfs;                    /* bnf_lock */
 	pthread_mutex_t space_lock;
 	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */

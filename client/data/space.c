@@ -340,14 +340,14 @@ struct candidates {
 	uint32_t nusable;      /* … and none has just failed */
 };
 
-/* space_lock held. */
-static void candidates_fill(struct cl_data *d, struct candidates *c, uint32_t avoid, uint64_t now_ms)
+/* Both locks held. */
+static void candidates_add(struct cl_data *d, struct candidates *c, bool local, uint32_t avoid, uint64_t now_ms)
 {
-	c->n = c->nup = c->nusable = 0;
-	pthread_mutex_lock(&d->bnf_lock);
 	for (struct cl_bnf *b = d->bnfs; b && c->n < BNFS_MAX; b = b->next) {
 		bool up = b->state == FP__BNF_STATE__BNF_OK || b->state == FP__BNF_STATE__BNF_FULL;
 
+		if (b->prefers_local != local)
+			continue;
 		c->bnf[c->n] = b;
 		c->place[c->n] = (struct cl_place_bnf){
 			.id = b->id,
@@ -358,6 +358,15 @@ static void candidates_fill(struct cl_data *d, struct candidates *c, uint32_t av
 		c->nusable += c->place[c->n].usable;
 		c->n++;
 	}
+}
+
+/* space_lock held. */
+static void candidates_fill(struct cl_data *d, struct candidates *c, uint32_t avoid, uint64_t now_ms)
+{
+	c->n = c->nup = c->nusable = 0;
+	pthread_mutex_lock(&d->bnf_lock);
+	candidates_add(d, c, true, avoid, now_ms); /* of very many, not all are looked at */
+	candidates_add(d, c, false, avoid, now_ms);
 	pthread_mutex_unlock(&d->bnf_lock);
 }
 

@@ -481,6 +481,43 @@ static void test_limits_what_may_wait_runs_off_the_core_loop(void **state)
     end();
 }
 
+/* -------------------------------------------------------------- a table of very many */
+
+/* More than are looked at for a place, all of them away; and a number that no manager gives. */
+static void table_of_many(void *arg)
+{
+    enum { MANY = 6000 };
+    static Fp__BnfInfo info[MANY], *list[MANY];
+    Fp__BnfTable t = FP__BNF_TABLE__INIT;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        fp__bnf_info__init(&info[i]);
+        info[i].id = i + 1 < MANY ? 1000 + i : UINT32_MAX;
+        info[i].node = (char *)"n9";
+        info[i].state = FP__BNF_STATE__BNF_DOWN;
+        list[i] = &info[i];
+    }
+    t.benefactors = list;
+    t.n_benefactors = MANY;
+    cl_data_bnf_table(arg, &t);
+}
+
+static void test_limits_the_benefactor_of_this_node_is_found_among_very_many(void **state)
+{
+    (void)state;
+    begin(true, MIB, 4 * MIB, 3000);
+    world_on_core(table_of_many, &mnt.m);
+    assert_int_equal(cl_bnf_find(mnt.m.data, 1)->id, 1);
+    assert_int_equal(cl_bnf_find(mnt.m.data, 6998)->id, 6998);
+    assert_null(cl_bnf_find(mnt.m.data, 999));
+    assert_null(cl_bnf_find(mnt.m.data, UINT32_MAX));
+    put(0, 4 * MIB);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    assert_int_equal(world_view(ino, buf, 4 * MIB), size);
+    assert_memory_equal(buf, want, size);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_limits_chunk_numbers_end_and_do_not_begin_anew),
         cmocka_unit_test(test_limits_an_attempt_never_uses_the_number_of_another),
         cmocka_unit_test(test_limits_what_may_wait_runs_off_the_core_loop),
+        cmocka_unit_test(test_limits_the_benefactor_of_this_node_is_found_among_very_many),
     };
 
     setenv("CMOCKA_TEST_ABORT", "1", 0); /* a failed check leaves threads behind */
