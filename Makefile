@@ -139,7 +139,7 @@ LIB_OBJ  := $(foreach l,$(LIBS),$(call obj_of,$(call lib_src,$(l))))
 MAIN_OBJ := $(foreach p,$(HAVE),$(call obj_of,$($(p)_MAIN)))
 DEP_FILES = $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(PROTO_O) $(TEST_OBJ))
 
-.PHONY: all help deps deps-build check check-unit check-sim sim-night check-sim-mutants check-fuzz fuzz fuzz-tests check-e2e check-fault asan tsan bench quickstart \
+.PHONY: all help deps deps-build check check-unit check-sim sim-night sim-scale check-sim-mutants check-fuzz fuzz fuzz-tests check-e2e check-fault asan tsan bench quickstart \
         format style install uninstall clean apps unit-tests sim-tests fault-bins FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -197,11 +197,15 @@ UNIT_HELP := $(call obj_of,$(filter-out $(TESTS_UNIT),$(wildcard tests/unit/*.c)
 SIM_HELP  := $(call obj_of,$(filter-out $(TESTS_SIM),$(wildcard tests/sim/*.c)))
 UNIT_BINS := $(patsubst %.c,$(O)/%,$(TESTS_UNIT))
 SIM_BINS  := $(patsubst %.c,$(O)/%,$(TESTS_SIM))
+SCALE_OBJ := $(call obj_of,$(wildcard tests/sim/scale/*.c))
+SCALE_BIN := $(O)/tests/sim/scale/sim_scale
 FUZZ_HELP := $(call obj_of,$(filter-out $(TESTS_FUZZ) tests/fuzz/replay.c,$(wildcard tests/fuzz/*.c)))
 FUZZ_BINS := $(patsubst %.c,$(O)/%,$(TESTS_FUZZ))
 # libFuzzer has a main() of its own; else replay.c is it.
 FUZZ_MAIN := $(if $(filter fuzz,$(SAN)),,$(O)/obj/tests/fuzz/replay.o)
-TEST_OBJ  := $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM) $(TESTS_FUZZ)) $(UNIT_HELP) $(SIM_HELP) $(FUZZ_HELP) $(FUZZ_MAIN)
+$(SCALE_BIN): $(SCALE_OBJ) $(call lib_a,$(LIBS))
+	$(call say,LINK,$@)$(call link,$(PKGS_all))
+TEST_OBJ  := $(SCALE_OBJ) $(call obj_of,$(TESTS_UNIT) $(TESTS_SIM) $(TESTS_FUZZ)) $(UNIT_HELP) $(SIM_HELP) $(FUZZ_HELP) $(FUZZ_MAIN)
 define test_help_rule
 $(O)/tests/lib$(1).a: $(2)
 	$$(call say,AR,$$@)mkdir -p $$(@D) && rm -f $$@ && ar rcs $$@ $$^
@@ -221,7 +225,7 @@ SIM_BINS  := $(addprefix $(O)/tests/sim/sim_,$(T))
 FUZZ_BINS := $(addprefix $(O)/tests/fuzz/fuzz_,$(T))
 endif
 unit-tests: $(UNIT_BINS)
-sim-tests: $(SIM_BINS)
+sim-tests: $(SIM_BINS) $(if $(SIM_BINS),$(SCALE_BIN))
 fuzz-tests: $(FUZZ_BINS)
 apps: $(APPS)
 
@@ -232,7 +236,7 @@ ifneq ($(FAULT),)
 check-unit: unit-tests
 	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(UNIT_BINS)
 check-sim: sim-tests
-	@$(if $(SIM_BINS),tests/sim/check.sh $(SIM_BINS) $(JOBS),echo "check-sim: 0 seeds: not with a sanitizer")
+	@$(if $(SIM_BINS),tests/sim/scale/check.sh $(SIM_BINS) $(SCALE_BIN) && tests/sim/check.sh $(SIM_BINS) $(JOBS),echo "check-sim: 0 seeds: not with a sanitizer")
 sim-night: sim-tests
 	@$(SIM_BINS) --seed $$(date +%s) --jobs $(JOBS) --seconds $(or $(SECONDS),3600) --keep-going
 check-sim-mutants: sim-tests
@@ -245,6 +249,11 @@ check-unit check-fuzz check-sim sim-night check-sim-mutants:
 endif
 
 # New inputs, for FUZZ_SECONDS in all: with clang, which make deps does not install.
+# As it is built for use; the database is removed at the end.
+sim-scale: $(SCALE_BIN)
+	@$(SCALE_BIN) --nodes $(or $(NODES),1000) --ranks $(or $(RANKS),16) --windows $(or $(WINDOWS),16) --group $(or $(GROUP),256) \
+	  --dir $(or $(DIR),/tmp) $(if $(SHARED),--shared)
+
 FUZZ_SECONDS ?= 600
 FUZZ_JOBS    ?= 2
 fuzz:
@@ -334,6 +343,7 @@ help:
   '                  pjdfstest by cargo, which only make check wants; make deps-build leaves that out' \
 	  'make check-unit   T=name runs one, ONLY="common manager" builds no more than these' \
   'make check-sim    a store with faults, in a simulator; sim-night SECONDS=n; check-sim-mutants' \
+	  'make sim-scale    one manager and very many nodes: NODES= RANKS= WINDOWS= SHARED=1 GROUP= DIR= (docs/SCALING.md)' \
 	  'make check-e2e | check-fault  PYTEST_ARGS="-k name -x"' \
 	  'make fuzz         new inputs against every harness of tests/fuzz, FUZZ_SECONDS=600 in all; make check-fuzz' \
   '                  runs the stored ones, and is a part of make check; T=name takes one' \

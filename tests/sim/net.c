@@ -60,8 +60,7 @@ struct sim_sock {
     struct sim_sock *backlog[BACKLOG_MAX];
     unsigned nbacklog;
     struct packet *packets, **packets_last;
-    uint8_t head[FP_FRAME_HEADER_BYTES]; /* of the frame that is being sent */
-    size_t head_len, frame_left;
+    struct sim_frames frames; /* as they are sent */
     unsigned refs;
 };
 
@@ -100,6 +99,7 @@ static void put(struct sim_sock *s)
         free(g);
     }
     free(s->rx);
+    free(s->frames.msg);
     free(s);
 }
 
@@ -460,42 +460,9 @@ void sim_fds_close_all(struct sim_proc *p, bool silent)
     }
 }
 
-/* ------------------------------------------------------------------ frames, as they are sent */
-
-static void frame_begins(struct sim_sock *s)
-{
-    struct fp_frame f;
-
-    s->head_len = 0;
-    if (fp_frame_decode(s->head, &f))
-        sim_fail("%s sends what is not a frame", s->proc ? s->proc->name : "?");
-    s->frame_left = f.msg_len_bytes + f.payload_len_bytes;
-    sim.messages++;
-    sim_note((uint64_t)f.type << 32 ^ f.id ^ (uint64_t)f.flags << 48);
-    if (f.type < 0xFF00)
-        sim_trace("%s > %s: %s%s #%llu%s %d, %u + %u bytes", s->proc ? s->proc->name : "?", s->peer && s->peer->proc ? s->peer->proc->name : "?",
-                  sim_message_name(f.type), f.flags & FP_FRAME_REPLY ? " reply" : "", (unsigned long long)f.id,
-                  f.flags & FP_FRAME_REPLY ? " status" : "", f.status, f.msg_len_bytes, f.payload_len_bytes);
-    sim_fault_message(s->proc, s->peer ? s->peer->proc : NULL);
-}
-
 void sim_sock_sends(struct sim_sock *s, const uint8_t *p, size_t len)
 {
-    while (len) {
-        size_t n = s->frame_left ? s->frame_left : sizeof s->head - s->head_len;
-
-        n = n < len ? n : len;
-        if (s->frame_left) {
-            s->frame_left -= n;
-        } else {
-            memcpy(s->head + s->head_len, p, n);
-            s->head_len += n;
-        }
-        p += n;
-        len -= n;
-        if (s->head_len == sizeof s->head)
-            frame_begins(s);
-    }
+    sim_frames_send(&s->frames, s->proc, s->peer ? s->peer->proc : NULL, p, len);
 }
 
 /* ------------------------------------------------------------------ functions of the C library */

@@ -18,8 +18,8 @@
 #define SIM_S         UINT64_C(1000000000)
 #define SIM_NEVER     UINT64_MAX
 #define SIM_WATCH_MAX 64
-#define SIM_NODES_MAX 8
-#define SIM_PROCS_MAX 24
+#define SIM_NODES_MAX 20
+#define SIM_PROCS_MAX 40
 #define SIM_ARGS_MAX  24
 
 struct sim_sock;

@@ -37,6 +37,7 @@ struct options {
     bool trace, twice, keep_going;
     const char *out;
     const char *bug;
+    struct checkpoint checkpoint; /* nodes 0: seeds */
 };
 
 struct job {
@@ -188,7 +189,7 @@ static void arguments(struct sim_proc *p)
         sim_proc_arg(p, "--store-threads=2");
         sim_proc_arg(p, "--start-timeout=1h");
         sim_proc_arg(p, "--read-ahead=%s", sim_chance(SIM_RNG_WORK, 500000) ? "256KiB" : "0");
-        sim_proc_arg(p, "--close=%s", sim_chance(SIM_RNG_WORK, 100000) ? "sync" : "publish");
+        sim_proc_arg(p, "--close=%s", sim_chance(SIM_RNG_WORK, 100000) && !opt.checkpoint.nodes ? "sync" : "publish");
         sim_proc_arg(p, "/mnt/%s", p->name);
     }
 }
@@ -226,7 +227,7 @@ static _Noreturn void run_seed(uint64_t seed)
     pin(seed);
     sim_sched_init(seed);
     sim.trace = opt.trace;
-    sim.nnodes = 3 + (unsigned)sim_below(SIM_RNG_FAULT, 2);
+    sim.nnodes = opt.checkpoint.nodes ? opt.checkpoint.nodes + 1 : 3 + (unsigned)sim_below(SIM_RNG_FAULT, 2);
     sim.preempt_ppm = sim_chance(SIM_RNG_FAULT, 500000) ? 0 : (unsigned)sim_below(SIM_RNG_FAULT, 30000);
     sim_disk_init();
     make_store();
@@ -238,7 +239,10 @@ static _Noreturn void run_seed(uint64_t seed)
         else
             sim_proc_start(&sim.procs[i]);
     }
-    work_start(opt.level);
+    if (opt.checkpoint.nodes)
+        checkpoint_start(&opt.checkpoint);
+    else
+        work_start(opt.level);
     sim_run();
 }
 
@@ -401,14 +405,14 @@ static int run_one(void)
 
 static _Noreturn void usage(int code)
 {
-    printf("Usage: sim_store [--seed N] [--runs N] [--jobs N] [--seconds N] [--level 0-3] [--trace] [--twice] [--keep-going] [--out DIR] [--bug NAME]\n");
+    printf("Usage: sim_store [--seed N] [--runs N] [--jobs N] [--seconds N] [--level 0-3] [--trace] [--twice] [--keep-going] [--out DIR] [--bug NAME] [--checkpoint NODES:RANKS:WINDOWS[:shared]]\n");
     exit(code);
 }
 
 static void parse(int argc, char **argv)
 {
     static const struct option longs[] = {{"seed", 1, 0, 's'},  {"runs", 1, 0, 'r'},  {"jobs", 1, 0, 'j'},       {"seconds", 1, 0, 't'}, {"level", 1, 0, 'l'}, {"trace", 0, 0, 'x'},
-                                          {"twice", 0, 0, '2'}, {"keep-going", 0, 0, 'k'}, {"out", 1, 0, 'o'}, {"bug", 1, 0, 'b'},   {"help", 0, 0, 'h'},  {0, 0, 0, 0}};
+                                          {"twice", 0, 0, '2'}, {"keep-going", 0, 0, 'k'}, {"out", 1, 0, 'o'}, {"bug", 1, 0, 'b'},   {"help", 0, 0, 'h'},  {"checkpoint", 1, 0, 'c'}, {0, 0, 0, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -426,6 +430,8 @@ static void parse(int argc, char **argv)
             opt.out = optarg;
         else if (c == 'b')
             opt.bug = optarg;
+        else if (c == 'c' && checkpoint_parse(optarg, &opt.checkpoint))
+            opt.level = 0;
         else if (c == 'x')
             opt.trace = true;
         else if (c == '2')

@@ -2,6 +2,7 @@
 #ifndef TESTS_SIM_WORK_H
 #define TESTS_SIM_WORK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct work_counts { /* all uint64_t: they are added up */
@@ -11,6 +12,14 @@ struct work_counts { /* all uint64_t: they are added up */
 extern struct work_counts work_counts;
 
 void work_start(unsigned level);
+
+/* Instead of work_start (checkpoint.c). */
+struct checkpoint {
+    unsigned nodes, ranks, windows; /* ranks on each node, windows that each writes */
+    bool shared;                    /* one file of all, in turns */
+};
+bool checkpoint_parse(const char *text, struct checkpoint *out); /* NODES:RANKS:WINDOWS[:shared] */
+void checkpoint_start(const struct checkpoint *what);
 void work_counts_print(const struct work_counts *c);
 _Noreturn void sim_end(void);
 
