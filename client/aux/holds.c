@@ -706,6 +706,8 @@ void cl_aux_recall(struct cl_mount *m)
 struct rehold {
 	struct cl_aux *a;
 	struct aux_hold_request request;
+	uint32_t n;
+	uint64_t chunk[];
 };
 
 static void on_rehold(void *arg, int status, const ProtobufCMessage *reply)
@@ -713,18 +715,22 @@ static void on_rehold(void *arg, int status, const ProtobufCMessage *reply)
 	struct rehold *r = arg;
 
 	cl_aux_holds_answered(r->a, &r->request, status == 0 ? reply : NULL, false);
+	if (status == -EPROTO)
+		cl_aux_holds_not_told(r->a, r->chunk, r->n);
 	free(r);
 }
 
 /* What is pinned by now is held again, or turns out to be gone: then its pins are of no use, which the commit tells. */
 static void ask_again(struct cl_aux *a, uint64_t *ids, uint32_t n)
 {
-	struct rehold *r = calloc(1, sizeof(*r));
+	struct rehold *r = calloc(1, sizeof(*r) + n * sizeof(r->chunk[0]));
 	Fp__Hold msg = FP__HOLD__INIT;
 
 	if (!r)
 		return;
 	r->a = a;
+	r->n = n;
+	memcpy(r->chunk, ids, n * sizeof(ids[0]));
 	cl_aux_holds_begin(a, &r->request);
 	msg.ids = ids;
 	msg.n_ids = n;

@@ -44,6 +44,14 @@ void cl_aux_holds_begin(struct cl_aux *a, struct aux_hold_request *r);
  */
 void cl_aux_holds_answered(struct cl_aux *a, struct aux_hold_request *r, const ProtobufCMessage *reply, bool wanted);
 
+/*
+ * unread.c. Core loop, after that with NULL, when the answer can't be read (-EPROTO): the packed request, of MSG_HOLD, MSG_NOTES or MSG_NOTE_FIND. What it holds
+ * is released, or asked for again to be.
+ */
+void cl_aux_holds_unread(struct cl_aux *a, uint32_t type, const uint8_t *msg, size_t len);
+/* These may be held: what is not needed is released, and what is counts as held by a manager that vouches for nothing. */
+void cl_aux_holds_not_told(struct cl_aux *a, const uint64_t *ids, size_t n);
+
 /* False: it is not held, or not known where it is. */
 bool cl_aux_holds_ref(struct cl_aux *a, uint64_t chunk, struct cl_chunk_ref *out);
 /*

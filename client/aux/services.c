@@ -36,6 +36,9 @@ struct asking {
 	size_t len_bytes;
 	struct cl_aux *holder;         /* NULL: it holds nothing */
 	struct aux_hold_request holds;
+	uint32_t type;                 /* with holder, these three: the request */
+	uint8_t *msg;                  /* NULL: no memory */
+	size_t msg_bytes;
 };
 
 static void asking_put(struct asking *q)
@@ -48,6 +51,7 @@ static void asking_put(struct asking *q)
 	pthread_cond_destroy(&q->cond);
 	pthread_mutex_destroy(&q->lock);
 	free(q->reply);
+	free(q->msg);
 	free(q);
 }
 
@@ -62,6 +66,8 @@ static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
 	pthread_mutex_unlock(&q->lock);
 	if (q->holder)
 		cl_aux_holds_answered(q->holder, &q->holds, status == 0 ? reply : NULL, wanted);
+	if (q->holder && status == -EPROTO && q->msg)
+		cl_aux_holds_unread(q->holder, q->type, q->msg, q->msg_bytes);
 	pthread_mutex_lock(&q->lock);
 	q->status = status;
 	if (status == 0 && reply) {
@@ -134,6 +140,11 @@ int cl_aux_ask_holding(struct cl_aux *a, uint32_t type, ProtobufCMessage *msg, u
 
 	if (q) {
 		q->holder = a;
+		q->type = type;
+		q->msg_bytes = protobuf_c_message_get_packed_size(msg);
+		q->msg = malloc(q->msg_bytes + 1);
+		if (q->msg)
+			protobuf_c_message_pack(msg, q->msg);
 		q->holds.file_serial = file_serial;
 		cl_aux_holds_begin(a, &q->holds);
 	}

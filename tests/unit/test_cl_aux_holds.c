@@ -32,11 +32,34 @@ static bool exists[CHUNKS], is_held[CHUNKS];
 static uint64_t nreleased, recalled;
 static bool keep_answers;
 static bool silent;               /* until answer_kept: a plain call is given up, one whose answer must be taken is not */
+static unsigned unread;           /* so many answers that hold can't be read */
+static unsigned nnotes;           /* MSG_NOTES */
 static int release_status;        /* of releases, which are not executed if it is not 0; told by answer_kept */
 
-struct kept { cl_mgr_cb cb; void *arg; Fp__HoldReply *reply; int status; };
+struct kept { cl_mgr_cb cb; void *arg; ProtobufCMessage *reply; int status; };
 static struct kept kept[LATER];
 static unsigned nkept;
+
+/* The file's chunks are 30 to 32. */
+static Fp__NotesReply *execute_notes(const Fp__Notes *m)
+{
+	Fp__NotesReply *r = malloc(sizeof(*r));
+
+	nnotes++;
+	assert_true(m->ino == 77 && m->hold);
+	fp__notes_reply__init(r);
+	r->notes = malloc(3 * sizeof(*r->notes));
+	for (; r->n_notes < 3; r->n_notes++) {
+		Fp__ChunkNote *c = malloc(sizeof(*c));
+
+		fp__chunk_note__init(c);
+		c->chunk = 30 + r->n_notes;
+		c->data_len = LEN;
+		is_held[c->chunk] = true;
+		r->notes[r->n_notes] = c;
+	}
+	return r;
+}
 
 static Fp__HoldReply *execute(const Fp__Hold *h)
 {
@@ -71,9 +94,9 @@ static Fp__HoldReply *execute(const Fp__Hold *h)
 
 static void answer(const struct kept *k)
 {
-	k->cb(k->arg, k->status, k->status ? NULL : &k->reply->base);
+	k->cb(k->arg, k->status, k->status ? NULL : k->reply);
 	if (k->reply)
-		fp__hold_reply__free_unpacked(k->reply, NULL);
+		protobuf_c_message_free_unpacked(k->reply, NULL);
 }
 
 static void answer_kept(void)
@@ -86,15 +109,20 @@ static void answer_kept(void)
 static void call(uint32_t type, ProtobufCMessage *msg, struct kept k, bool given_up)
 {
 	const Fp__Hold *h = (const Fp__Hold *)msg;
+	bool releases = type == FP__MSG_TYPE__MSG_HOLD && h->release;
 
-	assert_int_equal(type, FP__MSG_TYPE__MSG_HOLD);
-	k.status = h->release ? release_status : 0;
+	assert_true(type == FP__MSG_TYPE__MSG_HOLD || type == FP__MSG_TYPE__MSG_NOTES);
+	k.status = releases ? release_status : 0;
 	if (k.status == 0)
-		k.reply = execute(h);
+		k.reply = type == FP__MSG_TYPE__MSG_NOTES ? &execute_notes((const Fp__Notes *)msg)->base : &execute(h)->base;
+	if (unread > 0 && !releases) {
+		unread--;
+		k.status = -EPROTO;
+	}
 	if (given_up) { /* and executed later */
 		k.cb(k.arg, -ETIMEDOUT, NULL);
-		fp__hold_reply__free_unpacked(k.reply, NULL);
-	} else if (k.status || silent || (keep_answers && !h->release)) {
+		protobuf_c_message_free_unpacked(k.reply, NULL);
+	} else if ((k.status && k.status != -EPROTO) || silent || (keep_answers && !releases)) {
 		assert_true(nkept < LATER);
 		kept[nkept++] = k;
 	} else {
@@ -129,7 +157,7 @@ static int setup(void **state)
 	memset(&aux, 0, sizeof(aux));
 	memset(is_held, 0, sizeof(is_held));
 	memset(exists, true, sizeof(exists));
-	nreleased = recalled = nkept = 0;
+	nreleased = recalled = nkept = unread = nnotes = 0;
 	keep_answers = silent = false;
 	release_status = 0;
 	aux.m = &mount_;
@@ -477,6 +505,77 @@ static void test_what_is_pinned_is_unsure_until_a_new_session_has_answered(void 
 	assert_false(is_held[5]); /* for no file: the plugins' places are of the session before */
 }
 
+/* An answer that can't be read: the manager holds what it says, and nobody would ever release it. */
+static void test_what_is_held_by_an_answer_that_cannot_be_read_is_released(void **state)
+{
+	uint64_t ids[2] = { 5, 6 }, serial;
+	struct cl_aux_pins *old;
+	struct file f;
+	bool wrong;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(6, serial); /* and is needed */
+	old = pin(6);
+	unread = 1;
+	assert_int_equal(cl_aux_holds_ask(&aux, ids, 2, serial, &wrong), -EPROTO);
+	assert_false(is_held[5]);
+	assert_true(is_held[6]);
+	assert_null(pin(6)); /* whether it is good, nobody has said */
+	hold(6, serial);
+	cl_aux_pins_put(&mount_, old);
+	cl_aux_pins_put(&mount_, pin(6));
+	file_close(&f, 0);
+	assert_false(is_held[6]);
+}
+
+static void test_what_is_pinned_is_released_though_the_new_session_cannot_be_understood(void **state)
+{
+	struct cl_aux_pins *p;
+	struct file f;
+
+	(void)state;
+	file_init(&f, 1);
+	hold(5, file_open(&f, 0, O_WRONLY));
+	p = pin(5);
+	is_held[5] = false;
+	unread = 1;
+	cl_aux_session_new(&mount_);
+	assert_true(is_held[5]);
+	assert_null(pin(5));
+	cl_aux_pins_put(&mount_, p);
+	assert_false(is_held[5]);
+}
+
+/* Such a request does not say what it holds: it is made again. */
+static void test_what_cannot_be_read_and_was_not_named_is_asked_again(void **state)
+{
+	Fp__Notes msg = FP__NOTES__INIT;
+	uint8_t *packed;
+	uint64_t serial;
+	struct file f;
+	size_t len;
+
+	(void)state;
+	file_init(&f, 1);
+	serial = file_open(&f, 0, O_WRONLY);
+	hold(31, serial); /* and is needed */
+	msg.ino = 77;
+	msg.hold = true;
+	unread = 1;
+	assert_int_equal(cl_aux_ask_holding(&aux, FP__MSG_TYPE__MSG_NOTES, &msg.base, serial, 4000, &packed, &len), -EPROTO);
+	assert_int_equal(nnotes, 2);
+	assert_false(is_held[30] || is_held[32]);
+	assert_true(is_held[31]);
+	unread = 100;
+	assert_int_equal(cl_aux_ask_holding(&aux, FP__MSG_TYPE__MSG_NOTES, &msg.base, serial, 4000, &packed, &len), -EPROTO);
+	assert_int_equal(nnotes, 6); /* not for ever */
+	unread = 0;
+	file_close(&f, 0);
+	assert_false(is_held[31]);
+}
+
 static void test_the_table_is_bounded(void **state)
 {
 	enum { MORE = 5000 };
@@ -533,6 +632,9 @@ int main(void)
 		T(test_holds_end_with_the_files_they_are_for),
 		T(test_pins_outlast_the_file_and_no_longer),
 		T(test_holds_of_no_file_end_after_a_minute_or_two),
+		T(test_what_is_held_by_an_answer_that_cannot_be_read_is_released),
+		T(test_what_is_pinned_is_released_though_the_new_session_cannot_be_understood),
+		T(test_what_cannot_be_read_and_was_not_named_is_asked_again),
 		T(test_late_answers_are_released),
 		T(test_what_a_manager_holds_after_the_timeout_is_released),
 		T(test_a_release_that_fails_is_made_again),
