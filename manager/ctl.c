@@ -186,7 +186,8 @@ static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct m
 }
 
 /* What the file costs: of each chunk that it names, the share that its slices are of all slices that name it. So the
- * costs of all files together are what is stored, and what is saved is what the file would take more by itself. */
+ * costs of all files together are what is stored, and what is saved is what the file would take more by itself; not
+ * what of it is lost. */
 static int add_counts(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlLayoutReply *r)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_SUMS;

@@ -64,10 +64,12 @@
     X(SLICE_USE, "SELECT chunk_off,len,ino FROM slice WHERE chunk=?1")                                       \
     X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
     /* r: slices of all files that name the chunk; n: those of this file */                                  \
-    X(SLICE_SUMS, "SELECT sum(n),count(*),sum(stored),sum(r>n),sum(bytes),sum(stored*n/r) FROM ("            \
-                  "SELECT m.n,m.bytes,c.stored,CASE WHEN c.refs>m.n THEN c.refs-(SELECT count(*) FROM hold " \
-                  "WHERE chunk=c.id) ELSE c.refs END AS r FROM (SELECT chunk,count(*) AS n,sum(len) AS "     \
-                  "bytes FROM (SELECT chunk,len FROM slice WHERE ino=?1 ORDER BY win,off LIMIT ?2) "         \
+    /* what is lost is not saved: it costs what it was */                                                     \
+    X(SLICE_SUMS, "SELECT sum(n),count(*),sum(stored),sum(r>n),sum(bytes),"                                  \
+                  "sum(CASE WHEN bnf=0 THEN bytes ELSE stored*n/r END) FROM ("                               \
+                  "SELECT m.n,m.bytes,c.bnf,c.stored,CASE WHEN c.refs>m.n THEN "                             \
+                  "c.refs-(SELECT count(*) FROM hold WHERE chunk=c.id) ELSE c.refs END AS r FROM "           \
+                  "(SELECT chunk,count(*) AS n,sum(len) AS bytes FROM (SELECT chunk,len FROM slice WHERE ino=?1 ORDER BY win,off LIMIT ?2) " \
                   "GROUP BY chunk) m CROSS JOIN chunk c ON c.id=m.chunk)")                                   \
     /* chunks */                                                                                             \
     X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf,data,noted FROM chunk WHERE id=?1")                         \

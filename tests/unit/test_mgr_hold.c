@@ -594,6 +594,19 @@ static void test_commit_names_what_is_gone_and_its_range_is_damaged(void **state
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM garbage WHERE bnf=0"), 0);
 }
 
+static void saves_nothing(uint64_t of)
+{
+    Fp__CtlLayout m = FP__CTL_LAYOUT__INIT;
+    Fp__CtlLayoutReply *r;
+
+    m.ino = of;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CTL_LAYOUT, &m, &fp__ctl_layout_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->slice_count, 2);
+    assert_true(r->stored_bytes == 0 && r->saved_bytes == 0 && !r->partial);
+    fix_free(r);
+}
+
 /* What was there before does not show through; a reader's report changes nothing; a later slice of the commit wins; two files have two chunks. */
 static void test_range_of_a_lost_chunk_is_not_what_was_there_before(void **state)
 {
@@ -611,6 +624,7 @@ static void test_range_of_a_lost_chunk_is_not_what_was_there_before(void **state
     assert_int_equal(hold(lost), 0);
     assert_int_equal(name_these(c, 0, (uint64_t[]){gone, gone}, 2, false), 0);
     check_lost(c, 0, 2);
+    saves_nothing(c);
     check_lost(b, 0, 1);
     assert_int_equal(fix_unlink(&f, ROOT, "b", false), 0);
     check_lost(c, 0, 2);
