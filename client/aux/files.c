@@ -2,8 +2,9 @@
  * The table of open files (see files.h), and what follows from the last close: holds are released, and aux-apps are told of a sealed file.
  *
  * cl_aux_file_opened runs on the core loop, cl_aux_file_closed on FUSE or store threads. A file that is opened again while its last close is still being
- * published keeps its serial: it was never closed as far as anybody can tell. A cut to 0 renews the serial all the same, since a reader may keep
- * the file open for ever, and an aux-app compares with what was there when it first met the serial. A file counts as written if the manager's version of its data has
+ * published keeps its serial: it was never closed as far as anybody can tell. But a reader may keep the file open for ever, and an aux-app compares with what
+ * was there when it first met the serial. So a cut to 0 renews it all the same, and so does an open for writing while nobody has the file open for that: a
+ * version of it begins. (Not the open that follows a cut, whose notes are kept for it.) A file counts as written if the manager's version of its data has
  * changed between; so nothing is paid for in write(2).
  */
 #include "client/aux/files.h"
@@ -27,6 +28,7 @@ struct aux_file {
 	uint64_t first, serial;        /* at the first open, and now; its handles have any of these */
 	uint32_t handles, writers;     /* writers: handles that may write */
 	bool was_written;              /* it had one */
+	bool fresh;                    /* nobody has had it open for writing with this serial */
 	uint64_t version;              /* of its data, at the first open */
 	struct aux_file_name name;
 	struct aux_packed *notes;
@@ -120,6 +122,7 @@ static struct aux_file *file_new(struct aux_files *t, struct aux_file **at, cons
 	if (!f)
 		return NULL;
 	f->first = f->serial = ++t->last;
+	f->fresh = true;
 	f->name.ino = inode->ino;
 	f->version = inode->attr.data_version;
 	*at = f;
@@ -134,6 +137,7 @@ static void renew(struct aux_files *t, struct aux_file *f)
 	f->notes = NULL;
 	f->nnotes = 0;
 	f->serial = ++t->last;
+	f->fresh = f->writers == 0;
 	TAILQ_REMOVE(&t->all, f, link);
 	TAILQ_INSERT_TAIL(&t->all, f, link);
 }
@@ -153,7 +157,10 @@ void cl_aux_file_opened(struct cl_mount *m, struct cl_handle *h)
 	pthread_mutex_lock(&t->lock);
 	at = by_ino(t, inode->ino);
 	f = *at ? *at : file_new(t, at, inode);
+	if (f && writes(h) && f->writers == 0 && !f->fresh)
+		renew(t, f);
 	if (f) {
+		f->fresh &= !writes(h);
 		f->handles++;
 		f->writers += writes(h);
 		f->was_written |= writes(h);

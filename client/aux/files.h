@@ -1,6 +1,6 @@
 /*
  * Files that are open on this mount, as aux-apps see them: a serial number from the first open of a closed file until its last close is published,
- * or it is cut to 0.
+ * or it is cut to 0, or opened for writing while it is open for reading alone.
  */
 #ifndef CL_AUX_FILES_H
 #define CL_AUX_FILES_H

@@ -91,7 +91,8 @@ struct fp_aux_chunk {
 	const struct fp_aux_part *parts; /* in order; all but the last are of multiples of 64 KiB */
 	uint64_t ino;                  /* the file */
 	uint64_t file_off;             /* of the window, bytes */
-	uint64_t file_serial;          /* same from an open of a file, closed before, until its last close or a cut to 0; never used twice by a mount */
+	/* of this version of it: until the last close, a cut to 0, or an open for writing when only readers have it open; a mount uses none twice */
+	uint64_t file_serial;
 };
 
 /* A place in a stored chunk, as the services give it. */

@@ -54,9 +54,19 @@ def test_in_order_out_of_order_and_rewritten(start):
     pwrite_all(fd, b"changed", MIB + 1)
     os.close(fd)
     digest(m.at("part"), data[:MIB + 1] + b"changed" + data[MIB + 8:])
+    write_file(m.at("read"), data)
+    reader = os.open(m.at("read"), os.O_RDONLY)
+    fd = os.open(m.at("read"), os.O_WRONLY)  # another version of it begins, which is not digested from its beginning
+    pwrite_all(fd, unique(4, MIB), 0)
+    os.close(fd)
+    fd = os.open(m.at("read"), os.O_WRONLY)
+    pwrite_all(fd, unique(5, 100), len(data))
+    os.close(fd)
+    os.close(reader)
+    digest(m.at("read"), unique(4, MIB) + data[MIB:] + unique(5, 100))
     write_file(m.at("empty"), b"")
     rc, said = verify(s, m.path)
-    assert said["verified"] >= 4 and said["wrong"] == said["changed"] == said["unreadable"] == 0
+    assert said["verified"] >= 5 and said["wrong"] == said["changed"] == said["unreadable"] == 0
 
 
 def test_a_flipped_byte_is_found(start):

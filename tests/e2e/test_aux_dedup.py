@@ -374,6 +374,26 @@ def test_rewritten_while_somebody_has_it_open(start):
     wait_empty(s)
 
 
+@pytest.mark.parametrize("flags", [0, os.O_TRUNC])
+def test_rewritten_from_its_beginning_beside_a_reader(start, flags):
+    """Without O_TRUNC, too: each version is compared with the one before, which is in place, although the file is never closed by all."""
+    s = start("dedup")
+    m = s.mounts[0]
+    states = versions(12)
+    write_file(m.at("state"), states[0])
+    reader = os.open(m.at("state"), os.O_RDONLY)
+    for data in states:
+        fd = os.open(m.at("state"), os.O_WRONLY | flags)
+        pwrite_all(fd, data, 0)
+        os.close(fd)
+        assert_same(os.pread(reader, len(data), 0), data)
+    os.close(reader)
+    got = wait_app(s, "dedup", "all versions", lambda a: a["bytes_in"] == 39 * MIB)["counters"]
+    assert got["duplicate bytes"] > 0.5 * 36 * MIB, got
+    os.unlink(m.at("state"))
+    wait_empty(s)
+
+
 def test_written_beside_and_renamed_over(start):
     s = start("dedup")
     m = s.mounts[0]
