@@ -528,6 +528,16 @@ static int send_message(struct fp_aux_host *h, const char *node, uint64_t mount,
 	return rc < 0 ? rc : 3;
 }
 
+/* What need not come comes all the same: that is always allowed. */
+static int skip_chunks(struct fp_aux_host *h, const struct fp_aux_skip *s)
+{
+	if (s->size_bytes < sizeof(*s))
+		auxtest_fail("fp_aux_skip: size_bytes is not set");
+	if (s->come > s->of || (s->of > 0 && s->step_bytes == 0))
+		auxtest_fail("fp_aux_skip: %u of %u places of %llu bytes", s->come, s->of, (unsigned long long)s->step_bytes);
+	return trouble(h);
+}
+
 static const char *node_name(struct fp_aux_host *h)
 {
 	(void)h;
@@ -541,5 +551,5 @@ const struct fp_aux_services auxtest_services = {
 	.note = note, .ticket = ticket, .hold = hold, .earlier = earlier, .find = find, .read_chunk = read_chunk, .get_chunk = get_chunk,
 	.data_write = data_write, .hashtable_get = hashtable_get, .hashtable_update = hashtable_update, .table_get = table_get,
 	.table_put = table_put, .table_remove = table_remove, .file_read = file_read, .file_write = file_write, .file_find = file_find,
-	.xattr_get = xattr_get, .xattr_set = xattr_set, .send = send_message, .node = node_name,
+	.xattr_get = xattr_get, .xattr_set = xattr_set, .send = send_message, .node = node_name, .skip = skip_chunks,
 };

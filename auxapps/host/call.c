@@ -406,7 +406,7 @@ static enum settled take_pieces(struct aux_app *a, struct aux_job *j, struct aux
 		memcpy(j->pieces, p, sizeof(*p));
 	}
 	j->new_bytes = p->new_bytes;
-	if (p->new_bytes > 0 && aux_next_out(a->h, a->index + 1))
+	if (p->new_bytes > 0 && aux_next_out(a->h, a->index + 1, j))
 		pack(j, p);
 	return DONE;
 }
@@ -502,6 +502,7 @@ void aux_chunk_out(struct aux_app *a, struct aux_job *j)
 	int rc;
 	uint32_t in_bytes = j->cur_bytes;
 
+	k.passed_bytes = j->passed_bytes[a->index];
 	k.len_bytes = j->cur_bytes;
 	k.parts = j->parts;
 	k.nparts = j->nparts;

@@ -71,12 +71,15 @@ struct aux_job {
 	uint32_t out_cap_bytes;
 	/* the data as the last stage left it */
 	enum aux_where where;
-	uint32_t cur_bytes, nparts;
+	uint32_t cur_bytes, nparts, npage_parts;
 	struct fp_aux_part *parts;             /* page_part, or &one */
 	struct fp_aux_part one;
 	uint32_t new_bytes, nstages;
 	uint32_t ran, failed;                  /* as in struct fp_auxw_out_done */
 	bool no_stored;                        /* pieces that refer to stored chunks are left out */
+	uint32_t skip;                         /* bit i: aux-app i is passed over */
+	enum { AUX_ZEROS_UNKNOWN, AUX_ZEROS, AUX_NO_ZEROS } zeros; /* has it a block of them? */
+	uint64_t passed_bytes[FP_AUXW_APPS_MAX];
 	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];
 	struct aux_pieces *pieces;             /* NULL: all new */
 	void *note;
@@ -152,6 +155,7 @@ struct aux_app {
 	struct aux_words words;        /* control thread; what others need of it is below */
 	_Atomic uint32_t deadline_ms, ask_ms, idle_ms;
 	_Atomic bool verify;
+	_Atomic bool skip_but_zeros;   /* FP_AUX_SKIP_BUT_ZEROS was its last word */
 	struct aux_options *options;
 	void *state;
 	bool started;
@@ -287,10 +291,12 @@ void aux_figure2_stored(struct aux_app *a, uint64_t ticket, struct fp_aux_place 
 void aux_stage_init(struct aux_app *a);
 /* Make or end workers so that there are `active`. Control thread. */
 int aux_stage_set_active(struct aux_app *a, uint32_t active);
+/* May fp_aux_skip keep chunks from it? */
+bool aux_may_skip(const struct aux_app *a);
 /* Does it take chunks on their way out? */
 bool aux_stage_is(const struct aux_app *a);
-/* The first aux-app from place `index` on that takes chunks on their way out, or NULL. */
-struct aux_app *aux_next_out(struct aux_host *h, uint32_t index);
+/* The first aux-app from place `index` on that takes this chunk on its way out, or NULL. */
+struct aux_app *aux_next_out(struct aux_host *h, uint32_t index, struct aux_job *j);
 void aux_stage_submit(struct aux_host *h, struct aux_job *j);  /* to the first stage; main thread, never waits */
 void aux_stage_pause(struct aux_app *a, bool pause);           /* returns when no call of this stage is going on */
 void aux_stage_stop(struct aux_app *a);

@@ -50,6 +50,7 @@ static void set_parts(const struct aux_host *h, const struct fp_auxw_chunk_out *
 		left -= n;
 	}
 	j->parts = j->page_part;
+	j->npage_parts = j->nparts;
 }
 
 static void live_add(struct aux_host *h, struct aux_job *j)
@@ -91,6 +92,8 @@ struct aux_job *aux_job_new(struct aux_host *h, const struct fp_auxw_chunk_out *
 	j->whole = m->whole != 0;
 	j->no_stored = m->flags & FP_AUXW_OUT_NO_STORED;
 	j->no_pieces = m->flags & FP_AUXW_OUT_NO_PIECES;
+	j->skip = m->skip;
+	memcpy(j->passed_bytes, m->passed_bytes, sizeof(j->passed_bytes));
 	j->len_bytes = j->cur_bytes = j->new_bytes = m->len_bytes;
 	j->out[AUX_IN_A] = h->region + m->out_a;
 	j->out[AUX_IN_B] = h->region + m->out_b;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "auxapps/host/host.h"
 
@@ -77,6 +78,25 @@ static void sv_gauge(struct fp_aux_host *host, const char *name, int64_t value)
 		atomic_store_explicit(&host->app->stats->counter[i].value, value, memory_order_relaxed);
 }
 
+/* Filled by a plugin that knows less of it. */
+static int sv_skip(struct fp_aux_host *host, const struct fp_aux_skip *said)
+{
+	struct aux_app *a = host->app;
+	struct fp_aux_skip s = {0};
+
+	memcpy(&s, said, said->size_bytes < sizeof(s) ? said->size_bytes : sizeof(s));
+	if (!aux_may_skip(a))
+		return -ENOTSUP;
+	if (s.come > s.of || (s.of > 0 && s.step_bytes == 0))
+		return -EINVAL;
+	atomic_store(&a->skip_but_zeros, (s.flags & FP_AUX_SKIP_BUT_ZEROS) != 0);
+	struct fp_auxw_skip m = {.h = {.type = FP_AUXW_SKIP}, .app = a->index, .flags = s.flags, .of = s.of, .come = s.come,
+	                         .bytes = s.bytes, .step_bytes = s.step_bytes};
+	struct iovec iov = {&m, sizeof(m)};
+
+	return aux_link_send(a->h, &iov, 1);
+}
+
 static const char *sv_node(struct fp_aux_host *host)
 {
 	return host->app->h->node;
@@ -94,6 +114,7 @@ void aux_services_init(void)
 	s->count = sv_count;
 	s->gauge = sv_gauge;
 	s->node = sv_node;
+	s->skip = sv_skip;
 	aux_call_fill(s);
 	aux_figure2_fill(s);
 	aux_svc_fill(s);

@@ -8,6 +8,9 @@
  * call at a time stays one call at a time. A stage whose calls wait for services (`blocked_ns`) is left to its own thread, so that its
  * waiting costs the stages before it nothing.
  *
+ * A stage that has said it has nothing to do (fp_aux_skip) is passed over, chunk by chunk, as fp-mount says, which counts them. Those that all stages say so of do not come
+ * here at all.
+ *
  * The queue of the first stage is filled by the main thread, which never waits: fp-mount bounds what is on its way. The others are bounded by `queue`; a
  * worker that finds the next one full waits, which in the end fp-mount and the application feel. That is counted as the full stage's doing.
  */
@@ -17,6 +20,7 @@
 
 #include "auxapps/host/host.h"
 #include "fp/clock.h"
+#include "fp/zeros.h"
 
 #define CHEAP_NS 40000u
 
@@ -48,15 +52,40 @@ void aux_stage_init(struct aux_app *a)
 	}
 }
 
+bool aux_may_skip(const struct aux_app *a)
+{
+	return !aux_app_required(a) && !a->plugin->app.chunk_in && !(a->plugin->app.flags & FP_AUX_CODES);
+}
+
 bool aux_stage_is(const struct aux_app *a)
 {
 	return a && a->plugin && !a->bypassed && (a->plugin->app.chunk_out || a->plugin->app.write);
 }
 
-struct aux_app *aux_next_out(struct aux_host *h, uint32_t index)
+static bool has_zeros(struct aux_job *j)
+{
+	bool found = false;
+
+	if (j->zeros == AUX_ZEROS_UNKNOWN) {
+		for (uint32_t i = 0; i < j->npage_parts && !found; i++)
+			found = fp_zeros_any_block(j->page_part[i].data, j->page_part[i].len_bytes);
+		j->zeros = found ? AUX_ZEROS : AUX_NO_ZEROS;
+	}
+	return j->zeros == AUX_ZEROS;
+}
+
+/* As it has asked for itself. Never one that changes the data or must see it, whoever says so. */
+static bool is_passed_over(const struct aux_app *a, struct aux_job *j)
+{
+	if (!(j->skip & 1u << a->index) || !aux_may_skip(a))
+		return false;
+	return !(atomic_load_explicit(&a->skip_but_zeros, memory_order_relaxed) && has_zeros(j));
+}
+
+struct aux_app *aux_next_out(struct aux_host *h, uint32_t index, struct aux_job *j)
 {
 	for (; index < h->napps; index++) {
-		if (aux_stage_is(h->app[index]))
+		if (aux_stage_is(h->app[index]) && !is_passed_over(h->app[index], j))
 			return h->app[index];
 	}
 	return NULL;
@@ -180,7 +209,7 @@ static void run(struct aux_app *a, struct aux_job *j)
 	for (;;) {
 		aux_chunk_out(a, j);
 		leave(a);
-		struct aux_app *next = j->status < 0 || j->new_bytes == 0 ? NULL : aux_next_out(a->h, a->index + 1);
+		struct aux_app *next = j->status < 0 || j->new_bytes == 0 ? NULL : aux_next_out(a->h, a->index + 1, j);
 
 		if (!next) {
 			aux_job_finish(a->h, j);
@@ -196,7 +225,7 @@ static void run(struct aux_app *a, struct aux_job *j)
 
 void aux_stage_submit(struct aux_host *h, struct aux_job *j)
 {
-	struct aux_app *a = aux_next_out(h, 0);
+	struct aux_app *a = aux_next_out(h, 0, j);
 	struct aux_stage *s;
 
 	if (!a) {

@@ -83,6 +83,14 @@ struct cl_aux_job {
 
 /* Some declared aux-app takes chunks and is not bypassed. One load; any thread. */
 bool cl_aux_chunks(const struct cl_mount *m);
+/* May cl_aux_passes_over say so? One load; any thread. */
+bool cl_aux_may_pass_over(const struct cl_mount *m);
+/*
+ * Has no aux-app anything to do with these bytes at file_off (as in struct cl_aux_job) at present? OVER: they are to be stored as they came, and count as passed over. BUT_ZEROS: the same if
+ * they have no block of zeros (fp/zeros.h): look, and ask again with no_zeros. Only if m->aux. Any thread; never blocks.
+ */
+enum cl_aux_over { CL_AUX_COMES, CL_AUX_OVER, CL_AUX_OVER_BUT_ZEROS };
+enum cl_aux_over cl_aux_passes_over(struct cl_mount *m, uint64_t file_off, uint32_t len_bytes, bool no_zeros);
 /* Never blocks: what finds no room waits in a list, in order; the pool, whose pages it holds, bounds that. Only if m->aux. Any thread. */
 void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
 /* Gives the result back (not the job). Any thread; never blocks. Once per done, soon: region buffers are few. */

@@ -102,8 +102,11 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 	e->status = msg && msg->type == FP_AUXW_DONE ? ((const struct fp_auxw_done *)msg)->status : status;
 	if (e->call.kind == AUX_ASK && msg && msg->type == FP_AUXW_DONE)
 		cl_aux_answered(a, e, (const struct fp_auxw_done *)msg);
-	if (((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE)
+	if (((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_CHANGE) {
+		a->nchanging--;
+		cl_aux_skip_end(a); /* what was said on the way may have been said before it was made */
 		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg, e->status);
+	}
 	cl_aux_event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);
@@ -360,6 +363,7 @@ static void set_bypass(struct cl_aux *a, struct aux_app *p, const char *value, s
 	p->counted_from = p->failures;
 	cl_aux_refresh_wishes(a);
 	a->chain_wanted++;
+	cl_aux_skip_end(a);
 	if (a->state == AUX_DOWN && !cl_aux_needs_host(a))
 		cl_aux_chain_is_there(a);
 	cl_aux_calls_drop_hopeless(a, dead);
@@ -414,6 +418,8 @@ void cl_aux_set(struct cl_mount *m, const Fp__AuxSet *msg)
 			e = cl_aux_event_new(FP_AUXW_CHANGE, (uint32_t)(sizeof(*w) + len), 0);
 		else
 			snprintf(a->app[app].change, sizeof(a->app[app].change), "%s=%s: when it is in use again", msg->name, msg->value);
+		a->nchanging += e != NULL;
+		cl_aux_skip_end(a);
 	}
 	pthread_mutex_unlock(&a->lock);
 	cl_aux_calls_finish(a, &dead, 0);

@@ -71,6 +71,9 @@ struct aux_totals {                    /* of hosts that ended */
 	uint32_t ncounters;
 };
 
+/* What an aux-app has said last of chunks that need not come (skip.c). */
+struct aux_skip { uint64_t left_bytes, step_bytes; uint32_t of, come; bool but_zeros; };
+
 /* A declared aux-app. lock, but for decl. */
 struct aux_app {
 	struct cl_aux_decl decl;       /* constant */
@@ -90,6 +93,8 @@ struct aux_app {
 	uint64_t deadline_ms;          /* as `fpctl auxapps set` has changed it; 0: as declared */
 	uint64_t asked_ms;             /* when it last answered a call that an application waits for */
 	struct aux_totals totals;
+	struct aux_skip skip;
+	uint64_t passed_chunks, passed_bytes; /* for it, since the mount began */
 };
 
 /* One that hosts have died of when chunks were read that it had coded: nobody has declared it, or it is bypassed already. */
@@ -161,6 +166,8 @@ struct cl_aux {
 	struct aux_region out_room, in_room; /* lock */
 
 	atomic_bool chunks;            /* cl_aux_chunks */
+	atomic_bool skips;             /* some chunks need not go to some aux-app (skip.c) */
+	uint32_t nchanging;            /* lock: changes of options on their way: until they are made, nobody is passed over */
 	atomic_uint io_flags[FP_AUX_OP_COUNT]; /* of all aux-apps together, 0: nobody wants it (events.c) */
 	atomic_bool wants_files;       /* somebody has file_sealed */
 	atomic_bool wants_sets;        /* somebody has set_complete */
@@ -283,6 +290,15 @@ int cl_aux_left_out(const struct cl_aux *a, const struct cl_aux_job *job, uint32
 bool cl_aux_chain_changes(const struct cl_aux *a);
 /* The chain that is wanted is there, or none is needed: what was to change has changed. */
 void cl_aux_chain_is_there(struct cl_aux *a);
+
+/* -------------------------------------------------------------- skip.c: what need not be done. lock held for the first two */
+
+/* Nobody is passed over any more, until he says so again. */
+void cl_aux_skip_end(struct cl_aux *a);
+/* A chunk that goes to the host: bit i: aux-app i is passed over. count: it is the first time that this is asked. */
+uint32_t cl_aux_skips(struct cl_aux *a, const struct cl_aux_job *job, bool count);
+/* Link thread: an aux-app says so. */
+void cl_aux_skip_said(struct cl_aux *a, const struct fp_auxw_skip *m);
 
 /* -------------------------------------------------------------- tasks.c: service threads */
 

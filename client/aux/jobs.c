@@ -31,6 +31,7 @@ struct out_call {
 	uint32_t cap_bytes;            /* of each; 0: given back */
 	uint64_t kept_off, kept_bytes; /* what the result lies in */
 	void *copy;                    /* of the answer */
+	bool counted;                  /* lock: what stages are passed over */
 	bool no_stored;                /* what it referred to was not vouched for */
 	bool wrong;                    /* … and should not have been named, by wrong_app (as in auxwire.h) */
 	uint32_t stored_app, wrong_app;
@@ -72,6 +73,7 @@ static int send_out(struct cl_aux *a, struct aux_call *c)
 		.h = { .type = FP_AUXW_CHUNK_OUT, .id = c->id }, .ino = job->ino, .file_off = job->file_off, .file_serial = job->file_serial,
 		.len_bytes = job->len_bytes, .npages = job->npages, .whole = job->whole, .out_cap_bytes = o->cap_bytes };
 	struct iovec iov[2] = { { &msg, sizeof(msg) }, { page, job->npages * sizeof(page[0]) } };
+	int rc;
 
 	if (c->tries > TRIES_MAX)
 		return -ELOOP;
@@ -83,7 +85,15 @@ static int send_out(struct cl_aux *a, struct aux_call *c)
 	msg.out_b = o->out_b;
 	msg.flags = (o->no_stored ? FP_AUXW_OUT_NO_STORED : 0) | (job->no_pieces ? FP_AUXW_OUT_NO_PIECES : 0);
 	msg.h.len_bytes = (uint32_t)(sizeof(msg) + iov[1].iov_len);
-	return cl_aux_tx(a, iov, 2);
+	msg.skip = o->no_stored ? 0 : cl_aux_skips(a, job, false);
+	for (uint32_t i = 0; i < a->napps; i++)
+		msg.passed_bytes[i] = a->app[i].passed_bytes;
+	rc = cl_aux_tx(a, iov, 2);
+	if (rc == 0 && msg.skip && !o->counted) {
+		(void)cl_aux_skips(a, job, true);
+		o->counted = true;
+	}
+	return rc;
 }
 
 /* -------------------------------------------------------------- and back */

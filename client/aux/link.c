@@ -217,6 +217,7 @@ static void host_gone(struct cl_aux *a, bool of_it)
 
 	pthread_mutex_lock(&a->lock);
 	cl_aux_stats_fold(a, h->status);
+	cl_aux_skip_end(a);
 	a->state = AUX_DOWN;
 	a->host = NULL;
 	cl_aux_calls_lost(a, of_it);
@@ -360,6 +361,11 @@ static bool on_job_message(struct cl_aux *a, const struct fp_auxw_head *h)
 		if (h->len_bytes < sizeof(struct fp_auxw_log))
 			return false;
 		on_log(a, (const struct fp_auxw_log *)h);
+		return true;
+	case FP_AUXW_SKIP:
+		if (h->len_bytes != sizeof(struct fp_auxw_skip))
+			return false;
+		cl_aux_skip_said(a, (const struct fp_auxw_skip *)h);
 		return true;
 	case FP_AUXW_DONE:
 		if (h->len_bytes < sizeof(struct fp_auxw_done))

@@ -174,6 +174,8 @@ static void add_app(struct cl_aux *a, uint32_t i)
 	out->bytes_in = r->totals[i].bytes_in;
 	out->bytes_out = r->totals[i].bytes_out;
 	out->chunks_in = r->totals[i].chunks_in;
+	out->passed_chunks = a->app[i].passed_chunks;
+	out->passed_bytes = a->app[i].passed_bytes;
 	out->events = r->totals[i].events;
 	out->busy_ns = r->totals[i].busy_ns;
 	out->waits = r->totals[i].waits;

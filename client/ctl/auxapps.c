@@ -88,6 +88,8 @@ static json_t *json_app(const Fp__CtlClient *c, const Fp__AuxAppStats *a, struct
                           ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "node", c->node, "state", state_of(c, a), "why",
                           ctl_json_bytes(a->why, strlen(a->why)), "cores", (int)a->cores);
     json_object_set_new(j, "cpuset", json_boolean(a->cpuset));
+    json_object_set_new(j, "passed_chunks", json_integer((json_int_t)a->passed_chunks));
+    json_object_set_new(j, "passed_bytes", json_integer((json_int_t)a->passed_bytes));
     json_object_set_new(j, "change", ctl_json_bytes(a->change, strlen(a->change)));
     json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:I, s:I, s:I, s:f, s:f, s:s, s:o, s:o}",
                              "chunks", (json_int_t)a->chunks, "bytes_in", (json_int_t)a->bytes_in, "bytes_out",
@@ -209,6 +211,9 @@ static void print_notes(const Fp__CtlStatusReply *r)
                 ctl_print_line(a->name, "%s", a->why);
             if (a->change[0])
                 ctl_print_line(a->name, "set %s", a->change);
+            if (a->passed_chunks)
+                ctl_print_line(a->name, "passed over, since it had nothing to do: %llu chunks, %llu bytes",
+                               (unsigned long long)a->passed_chunks, (unsigned long long)a->passed_bytes);
             for (size_t n = 0; n < a->n_counters; n++)
                 ctl_print_line(a->name, "%s: %lld", a->counters[n]->name, (long long)a->counters[n]->value);
         }

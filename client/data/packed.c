@@ -37,6 +37,12 @@ static bool is_whole(const struct cl_wbuf *b)
 	return b->nranges == 1 && b->range[0].chunk_off == 0 && b->range[0].len == b->chunk_len;
 }
 
+/* Of byte 0 of the sealed chunk, if that is a part of the file as it is; else of its window. */
+uint64_t cl_packed_file_off(const struct cl_wbuf *b)
+{
+	return b->win * b->file->window_bytes + (is_whole(b) ? b->range[0].off : 0);
+}
+
 static uint32_t pieces_max(const struct cl_wbuf *b)
 {
 	return ((b->file->window_bytes + (1u << 20) - 1) >> 20) * CL_SLICES_PER_MIB;
@@ -45,7 +51,6 @@ static uint32_t pieces_max(const struct cl_wbuf *b)
 int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, bool no_stored, void (*ready)(struct cl_wbuf *b))
 {
 	struct cl_packed *k = calloc(1, sizeof(*k));
-	uint64_t base = b->win * b->file->window_bytes;
 
 	if (!k)
 		return -ENOMEM;
@@ -54,7 +59,7 @@ int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, bool no_stored, void 
 	k->job.file_serial = b->file->inode->aux_serial;
 	k->job.no_stored = no_stored;
 	k->job.whole = is_whole(b);
-	k->job.file_off = k->job.whole ? base + b->range[0].off : base;
+	k->job.file_off = cl_packed_file_off(b);
 	k->job.len_bytes = b->chunk_len;
 	k->job.npages = (b->chunk_len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
 	k->job.pages = b->page + b->base;

@@ -47,6 +47,8 @@ int cl_packed_submit(struct cl_data *d, struct cl_wbuf *b, bool no_stored, void 
  * left can't be kept.
  */
 int cl_packed_take(struct cl_data *d, struct cl_packed *k);
+/* Where in the file it is, for aux-apps. inode->lock held. */
+uint64_t cl_packed_file_off(const struct cl_wbuf *b);
 /* The chunk is stored: its bytes are not needed any more. */
 void cl_packed_stored(struct cl_data *d, struct cl_packed *k);
 /* NULL is fine. Not while the aux-apps have it. */

@@ -10,6 +10,9 @@
  * If aux-apps are declared, the buffer comes here by way of them (packed.h), and what is stored may be other bytes than its pages, or nothing. Their result is
  * taken over once: a second attempt elsewhere stores the same.
  *
+ * While aux-apps say that they have nothing to do, a buffer is asked about here, on the store thread, which is about to read all of it anyway: is it passed over, and
+ * stored as without aux-apps, or does it go to them after all?
+ *
  * A buffer that refers to stored chunks in place of its own bytes gives its pages back only while the manager vouches for all of these chunks (cl_aux_pins_good).
  * A benefactor that died since the aux-apps compared has them ask again, before and after the write; what is not vouched for any more sends the
  * buffer to the aux-apps once more, to be stored without referring to anything. Rejected: to keep the pages until the commit, which may be
@@ -26,6 +29,7 @@
 #include "client/data/packed.h"
 #include "fp/checksum.h"
 #include "fp/fault.h"
+#include "fp/zeros.h"
 
 static uint32_t blocks_of(const struct cl_wbuf *b)
 {
@@ -397,6 +401,44 @@ static bool take_packed(struct cl_wbuf *b)
 	return true;
 }
 
+static bool has_zeros(const struct cl_wbuf *b)
+{
+	uint32_t left = b->chunk_len;
+
+	for (uint32_t i = 0; i < blocks_of(b); i++) {
+		uint32_t n = left < CL_PAGE_BYTES ? left : CL_PAGE_BYTES;
+
+		if (fp_zeros_any_block(b->page[b->base + i], n))
+			return true;
+		left -= n;
+	}
+	return false;
+}
+
+/* For as long as aux-apps have nothing to do. */
+static bool passes_over(const struct cl_wbuf *b)
+{
+	struct cl_mount *m = b->file->data->m;
+	enum cl_aux_over over = cl_aux_passes_over(m, b->asked_off, b->chunk_len, false);
+
+	if (over == CL_AUX_OVER_BUT_ZEROS && !has_zeros(b))
+		over = cl_aux_passes_over(m, b->asked_off, b->chunk_len, true);
+	return over == CL_AUX_OVER;
+}
+
+/* It is the aux-apps' now, or has failed. */
+static void to_aux_apps(struct cl_wbuf *b)
+{
+	struct cl_inode *inode = b->file->inode;
+	int rc;
+
+	pthread_mutex_lock(&inode->lock);
+	rc = cl_packed_submit(b->file->data, b, false, ready);
+	pthread_mutex_unlock(&inode->lock); /* b may be gone from here on, unless rc < 0 */
+	if (rc < 0)
+		failed(b, rc);
+}
+
 static void store_run(struct cl_job *job)
 {
 	struct cl_wbuf *b = (struct cl_wbuf *)job;
@@ -408,6 +450,13 @@ static void store_run(struct cl_job *job)
 	if (atomic_load(&d->stopping)) {
 		failed(b, FP_ESTOPPING);
 		return;
+	}
+	if (b->is_asked_about) {
+		b->is_asked_about = false;
+		if (!passes_over(b)) {
+			to_aux_apps(b);
+			return;
+		}
 	}
 	if (b->packed && !take_packed(b))
 		return;
@@ -454,6 +503,12 @@ void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b)
 		return;
 	}
 	b->losses = atomic_load(&d->losses); /* chunks that are referred to may be lost from here on */
+	if (cl_aux_may_pass_over(d->m)) {
+		b->is_asked_about = true;
+		b->asked_off = cl_packed_file_off(b);
+		cl_store_post(d, b);
+		return;
+	}
 	if (cl_packed_submit(d, b, false, ready) < 0) {
 		b->job.run = no_memory_run;
 		cl_jobs_post(d->jobs, &b->job, false);

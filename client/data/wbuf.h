@@ -40,6 +40,8 @@ struct cl_wbuf {
 	bool committing;               /* in a MSG_COMMIT under way */
 	uint32_t avoid_bnf;            /* store: number of the benefactor that failed last */
 	uint64_t losses;               /* store: data->losses before the attempt */
+	bool is_asked_about;           /* store: may it be passed over by aux-apps? */
+	uint64_t asked_off;            /* … and where in the file it is for them */
 	uint64_t deadline_ms;          /* store: give up then; 0 = not begun */
 	struct cl_file *file;
 	uint64_t win;

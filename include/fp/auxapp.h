@@ -93,7 +93,14 @@ struct fp_aux_chunk {
 	uint64_t file_off;             /* of the window, bytes */
 	/* of this version of it: until the last close, a cut to 0, or an open for writing when only readers have it open; a mount uses none twice */
 	uint64_t file_serial;
+	uint64_t passed_bytes;         /* that were never given to this aux-app because of fp_aux_skip, in all since the mount began */
 };
+
+/* passed_bytes, if the host is new enough. */
+static inline uint64_t fp_aux_passed_bytes(const struct fp_aux_chunk *k)
+{
+	return k->size_bytes > offsetof(struct fp_aux_chunk, passed_bytes) ? k->passed_bytes : 0;
+}
 
 /* A place in a stored chunk, as the services give it. */
 struct fp_aux_place { uint64_t chunk; uint32_t off, len_bytes; };
@@ -246,6 +253,18 @@ typedef const struct fp_aux_app *fp_aux_app_fn(uint32_t abi);
 
 enum fp_aux_level { FP_AUX_ERROR, FP_AUX_WARN, FP_AUX_INFO, FP_AUX_DEBUG };
 
+/*
+ * Chunks that need not come: all, or those of which file_off / step_bytes % of is not below `come`, until `bytes` of them have been passed over.
+ */
+struct fp_aux_skip {
+	uint32_t size_bytes;
+	uint32_t flags;                /* FP_AUX_SKIP_* */
+	uint64_t bytes;                /* 0: none, all chunks come */
+	uint64_t step_bytes;           /* any number but 0 if `of` is not 0 */
+	uint32_t of, come;             /* of 0: no place comes. come <= of */
+};
+#define FP_AUX_SKIP_BUT_ZEROS 1u       /* but chunks that have 4 KiB of zeros, at a multiple of 4 KiB in them, come all the same */
+
 /* A stored chunk with its note, as fp_aux_earlier and fp_aux_find tell of it. */
 struct fp_aux_noted {
 	uint32_t size_bytes;
@@ -295,6 +314,7 @@ struct fp_aux_services {
 	int (*xattr_set)(struct fp_aux_host *, uint64_t ino, const char *name, const void *value, uint32_t len);
 	int (*send)(struct fp_aux_host *, const char *node, uint64_t mount, const void *data, uint32_t len);
 	const char *(*node)(struct fp_aux_host *);
+	int (*skip)(struct fp_aux_host *, const struct fp_aux_skip *);
 };
 
 /* First member of struct fp_aux_host and struct fp_aux_call; the rest is the host's. */
@@ -383,6 +403,15 @@ static inline uint64_t fp_aux_ticket(struct fp_aux_call *c) { return FP_AUX_CALL
  * then the result is stored as it came. Without a file: for a minute. -ENOENT: it is gone already, is known to be damaged, or lies on a benefactor
  * that is away. */
 static inline int fp_aux_hold(struct fp_aux_call *c, uint64_t chunk) { return FP_AUX_CALL(c, hold, -ENOTSUP, chunk); }
+
+/*
+ * Nothing to do at present: chunks on their way out that `skip` says need not come, and cost nothing, if all stages of the chain say so of them: fp-mount stores them
+ * as without aux-apps; else this stage alone is passed over. What is under way comes still. The last word counts. It ends by itself after so many bytes, and
+ * with any change of an option or of the chain, and with the host; then all chunks come, and it has to be said again. passed_bytes of the next chunk
+ * says how much it was. All other callbacks are called as ever (but what is passed over keeps `idle` from nobody). Any thread; does not block. -ENOTSUP: not for what has
+ * FP_AUX_CODES, a chunk_in or FP_AUX_REQUIRED, or was declared `required`: each chunk passes it. -EINVAL: step_bytes or come makes no sense.
+ */
+static inline int fp_aux_skip(struct fp_aux_host *h, const struct fp_aux_skip *skip) { return FP_AUX_CALL(h, skip, -ENOTSUP, skip); }
 
 /* --- what is stored: worker or event thread; blocks for a message to the manager */
 

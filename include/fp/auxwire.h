@@ -60,6 +60,7 @@ enum fp_auxw_type {
 	FP_AUXW_DONE,                  /* struct fp_auxw_done: of CHUNK_IN, CHANGE, and of EVENT, FILE, SET, MESSAGE with an id other than 0. app FP_AUXW_NO_APP:
 	                                * of an EVENT: the aux-app was not asked. CHANGE that is refused: + text, why */
 	FP_AUXW_LOG,                   /* struct fp_auxw_log + text */
+	FP_AUXW_SKIP,                  /* struct fp_auxw_skip: an aux-app wants to be passed over for a while */
 	/* services: requests of the host, answered with the same type and id. Bodies are messages of fp.proto as said. */
 	FP_AUXW_SVC_EARLIER = 100,     /* AuxEarlier -> NotesReply (several answers, the last with eof) */
 	FP_AUXW_SVC_FIND,              /* NoteFind -> NotesReply */
@@ -97,10 +98,12 @@ struct fp_auxw_start {
 struct fp_auxw_chunk_out {
 	struct fp_auxw_head h;
 	uint64_t ino, file_off, file_serial;
-	uint32_t len_bytes, npages, whole, first_app; /* first_app: 0 */
+	uint32_t len_bytes, npages, whole;
+	uint32_t skip;                 /* bit i: aux-app i is passed over (FP_AUXW_SKIP) */
 	/* two buffers in the region, each of out_cap_bytes (>= len_bytes + 64 KiB): stages write into them by turns */
 	uint64_t out_a, out_b;
 	uint32_t out_cap_bytes, flags; /* FP_AUXW_OUT_* */
+	uint64_t passed_bytes[FP_AUXW_APPS_MAX]; /* by aux-app, since the mount began */
 };
 #define FP_AUXW_OUT_NO_STORED 1u       /* pieces that refer to stored chunks are left out: what they referred to the last time is gone */
 #define FP_AUXW_OUT_NO_PIECES 2u       /* whatever pieces are said, all data is new: they were not true the last time */
@@ -157,6 +160,7 @@ struct fp_auxw_message { struct fp_auxw_head h; uint64_t mount; uint32_t app, no
 struct fp_auxw_change { struct fp_auxw_head h; uint32_t app, text_bytes; };
 struct fp_auxw_log { struct fp_auxw_head h; uint32_t app, level; };
 struct fp_auxw_failed { struct fp_auxw_head h; uint32_t app, zero; };
+struct fp_auxw_skip { struct fp_auxw_head h; uint32_t app, flags, of, come; uint64_t bytes, step_bytes; }; /* as in struct fp_aux_skip */
 
 #define FP_AUXW_HAS_OUT 1u             /* chunk_out or write */
 #define FP_AUXW_HAS_IN 2u

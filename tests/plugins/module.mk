@@ -1,10 +1,11 @@
 # Plugins for tests: they do what they are told, good and bad. $(O)/tests/plugins is a plugin directory.
 # One source gives several: aux-apps of one chain must have different names. probe is called by one thread at a time, many by several.
-# strict says that it is required. future has an ABI of its own, older knows no FUSE calls, misnamed calls itself otherwise, coder says it codes and
+# resting replaces no data, so that it may have nothing to do. strict says that it is required. future has an ABI of its own, older knows no FUSE calls, misnamed calls itself otherwise, coder says it codes and
 # can't decode, stillborn crashes while it is loaded.
-PROBE_NAMES := probe probe2 probe3 probe4 probe5 probe6 probe7 many strict future older misnamed coder stillborn
+PROBE_NAMES := probe probe2 probe3 probe4 probe5 probe6 probe7 many resting strict future older misnamed coder stillborn
 PROBE_SO    := $(PROBE_NAMES:%=$(O)/tests/plugins/%.so)
 PROBE_FLAGS_many     := -DPROBE_FLAGS=FP_AUX_PARALLEL
+PROBE_FLAGS_resting  := -DPROBE_CODES=0 -DPROBE_IN=NULL
 PROBE_FLAGS_strict   := -DPROBE_FLAGS=FP_AUX_REQUIRED
 PROBE_FLAGS_future   := -DPROBE_ABI=99
 PROBE_FLAGS_older    := '-DPROBE_SIZE=offsetof(struct fp_aux_app, io)'

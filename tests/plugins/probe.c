@@ -28,6 +28,9 @@
 #ifndef PROBE_CALLED
 #define PROBE_CALLED PROBE_NAME
 #endif
+#ifndef PROBE_CODES
+#define PROBE_CODES FP_AUX_CODES
+#endif
 #ifndef PROBE_IN
 #define PROBE_IN chunk_in
 #endif
@@ -318,6 +321,18 @@ static void stray(struct state *s)
 		pthread_join(t, NULL);
 }
 
+/* It wants nothing but zeros for a while. */
+static void rest(struct state *s, const struct fp_aux_chunk *k)
+{
+	struct fp_aux_skip skip = {.size_bytes = sizeof(skip), .flags = FP_AUX_SKIP_BUT_ZEROS, .bytes = 3 << 20, .step_bytes = 4096, .of = 9, .come = 2};
+
+	fp_aux_gauge(s->host, "rests", fp_aux_skip(s->host, &skip));
+	fp_aux_gauge(s->host, "passed", (int64_t)fp_aux_passed_bytes(k));
+	skip.step_bytes = 0;
+	if (fp_aux_skip(s->host, &skip) != -EINVAL && fp_aux_skip(s->host, &skip) != -ENOTSUP)
+		abort();
+}
+
 static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_chunk *k, const char *what)
 {
 	if (strcmp(what, "xor") == 0 || strcmp(what, "bad") == 0 || strcmp(what, "long") == 0)
@@ -348,6 +363,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
 		return overrun(call);
 	if (strcmp(what, "patient") == 0)
 		return patient(call);
+	if (strcmp(what, "rest") == 0)
+		rest(s, k);
 	if (strcmp(what, "open") == 0) {
 		int fd = open(fp_aux_option_text(s->host, "path"), O_RDONLY | O_CLOEXEC);
 
@@ -533,7 +550,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
 }
 
 static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "stray", "open", "ask", "sleep", "spin", "segv", "fpe",
-				    "abort", "exit", "stack", "thread", "hang", "leak", "orphan", "crash_in", "nostart", "crash_start", "exit_start", NULL};
+				    "abort", "exit", "stack", "thread", "hang", "leak", "orphan", "rest", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
 	{.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
 	{.name = "key", .fallback = "K", .help = "first byte: key of xor"},
@@ -551,7 +568,7 @@ static const struct fp_aux_app app = {
 	.name = PROBE_CALLED,
 	.version = "1.0",
 	.summary = "for tests",
-	.flags = FP_AUX_CODES | PROBE_FLAGS,
+	.flags = PROBE_CODES | PROBE_FLAGS,
 	.options = options,
 	.start = start,
 	.stop = stop,

@@ -72,6 +72,8 @@ static inline void say_ready(const struct fp_auxw_start *s)
     atomic_store(&host_status->thread[0].tid, (uint32_t)getpid());
     strcpy(r.app[0].name, "fake");
     r.app[0].has = FP_AUXW_HAS_OUT | FP_AUXW_HAS_STORED;
+    if (strstr(words, "inverse"))
+        r.app[0].has |= FP_AUXW_HAS_IN;
     r.app[0].required = (strstr(words, "required") ? FP_AUXW_REQUIRED : 0) |
                         (strstr(words, "selfish") ? FP_AUXW_REQUIRED | FP_AUXW_REQUIRED_SELF | FP_AUXW_REQUIRED_CODES : 0);
     if (left_out)
@@ -168,6 +170,14 @@ static inline bool every(const char *word, unsigned n)
     return k != 0 && n % k == 0;
 }
 
+/* It has nothing to do for so many MiB. */
+static inline void rest(unsigned mib)
+{
+    struct fp_auxw_skip s = {.h = {.type = FP_AUXW_SKIP, .len_bytes = sizeof s}, .bytes = (uint64_t)mib << 20};
+
+    say(&s, sizeof s);
+}
+
 static inline void chunk(const struct fp_auxw_chunk_out *c)
 {
     static unsigned n;
@@ -176,7 +186,11 @@ static inline void chunk(const struct fp_auxw_chunk_out *c)
     a.d.ran = left_out || strstr(words, "skip") ? 2 : 3;
 
     n++;
-    atomic_fetch_add(&host_status->stats[0].chunks, 1);
+    atomic_fetch_add(&host_status->stats[0].chunks, !(c->skip & 1));
+    if (c->skip & 1)
+        a.d.ran &= ~1u;
+    if (number_of("rest="))
+        rest(number_of("rest="));
     if (every("crash=", n))
         die_of_app_0();
     if (every("killed=", n))

@@ -215,6 +215,9 @@ static bool on_jobs(struct am *m)
 	assert_int_equal(h.len_bytes, n);
 	if (h.type == FP_AUXW_LOG) {
 		on_log(m, buf, (uint32_t)n);
+	} else if (h.type == FP_AUXW_SKIP) {
+		assert_int_equal(n, sizeof(m->said));
+		memcpy(&m->said, buf, sizeof(m->said));
 	} else if (h.type == FP_AUXW_READY) {
 		assert_int_equal(n, sizeof(m->ready));
 		memcpy(&m->ready, buf, sizeof(m->ready));
@@ -330,12 +333,14 @@ uint8_t *am_slot(struct am *m, uint32_t i)
 uint64_t am_chunk_out(struct am *m, uint32_t first, uint32_t step_pages, uint32_t len, uint32_t slot)
 {
 	struct fp_auxw_chunk_out j = {.ino = 17, .file_off = 1u << 20, .file_serial = 5, .len_bytes = len, .whole = 1, .out_cap_bytes = AM_SLOT,
-	                              .flags = m->out_flags};
+	                              .flags = m->out_flags, .skip = m->skip};
 	uint32_t page[256];
 
 	j.npages = (len + AM_PAGE - 1) / AM_PAGE;
 	for (uint32_t i = 0; i < j.npages; i++)
 		page[i] = first + i * step_pages;
+	for (uint32_t i = 0; i < FP_AUXW_APPS_MAX; i++)
+		j.passed_bytes[i] = m->passed_bytes;
 	j.out_a = (uint64_t)(2 * slot) * AM_SLOT;
 	j.out_b = j.out_a + AM_SLOT;
 	am_send(m, &j, FP_AUXW_CHUNK_OUT, ++m->next_id, sizeof(j), page, j.npages * 4, NULL, 0);

@@ -40,7 +40,10 @@ struct am {
 			    uint8_t *reply);
 	uint32_t bypassed;             /* bit i: declare the i-th one so */
 	uint64_t memory_bytes;         /* START's */
-	uint32_t out_flags;            /* of each chunk on its way out */
+	uint32_t out_flags;            /* of each chunk on its way out, these three */
+	uint32_t skip;
+	uint64_t passed_bytes;         /* of all aux-apps */
+	struct fp_auxw_skip said;      /* the last one */
 };
 
 /* Directory of the variant's programs: made of this program's own path. */

@@ -24,6 +24,8 @@
 #define PROBE 24u /* bytes that must be equal before the rest is looked at */
 
 bool __wrap_cl_aux_chunks(const struct cl_mount *m);
+bool __wrap_cl_aux_may_pass_over(const struct cl_mount *m);
+enum cl_aux_over __wrap_cl_aux_passes_over(struct cl_mount *m, uint64_t file_off, uint32_t len_bytes, bool no_zeros);
 void __wrap_cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
 void __wrap_cl_aux_job_fini(struct cl_mount *m, struct cl_aux_job *job);
 void __wrap_cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t chunk, uint32_t off, uint32_t len_bytes);
@@ -445,6 +447,26 @@ bool __wrap_cl_aux_chunks(const struct cl_mount *m)
 {
     (void)m;
     return fake_aux.on;
+}
+
+bool __wrap_cl_aux_may_pass_over(const struct cl_mount *m)
+{
+    (void)m;
+    return fake_aux.rest;
+}
+
+enum cl_aux_over __wrap_cl_aux_passes_over(struct cl_mount *m, uint64_t file_off, uint32_t len_bytes, bool no_zeros)
+{
+    (void)m;
+    WORLD_CHECK(len_bytes > 0);
+    if (!fake_aux.rest || (!no_zeros && (file_off / 65536 + atomic_fetch_add(&fake_aux.rest_asked, 1)) % 3 == 0))
+        return CL_AUX_COMES;
+    if (fake_aux.rest_zeros && !no_zeros) {
+        atomic_fetch_add(&fake_aux.asked_zeros, 1);
+        return CL_AUX_OVER_BUT_ZEROS;
+    }
+    atomic_fetch_add(&fake_aux.passed, 1);
+    return CL_AUX_OVER;
 }
 
 /* One in eight is done before this returns, with the caller's locks held. */

@@ -20,6 +20,8 @@ struct fake_aux {
     atomic_bool hold;            /* none is answered until this is false again */
     atomic_bool pieces, codes;   /* what they do, at random */
     atomic_bool always;          /* … each time, and all that can be found is named */
+    atomic_bool rest, rest_zeros; /* at random they have nothing to do, but with zeros */
+    atomic_uint passed, asked_zeros, rest_asked; /* counted: windows of which they had nothing; of which zeros were asked about */
     atomic_bool mask_only;       /* … with the coder that makes it longer */
     atomic_uint piece_min;       /* shorter duplicates are not named */
     atomic_uint new_every;       /* > 0: a piece of this length is new, the next of this length a duplicate if it can be */

@@ -613,6 +613,58 @@ static void test_figure2_writes_what_the_table_does_not_know(void **state)
 	am_stop_clean(&m);
 }
 
+/* -------------------------------------------------------------- nothing to do */
+
+static void one_chunk(struct am *m)
+{
+	assert_int_equal(am_out_done(m, am_chunk_out(m, 0, 1, MIB, 0))->status, 0);
+}
+
+static void test_a_stage_that_has_nothing_to_do_is_passed_over(void **state)
+{
+	static struct am m = {.passed_bytes = 12345};
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe", "resting do=rest", "probe3 do=xor")), 0);
+	memset(m.pool, 'x', MIB);
+	one_chunk(&m);
+	am_run(&m, 50);
+	assert_int_equal(am_counter(&m, 1, "rests"), 0);
+	assert_int_equal(am_counter(&m, 1, "passed"), 12345);
+	assert_true(m.said.app == 1 && m.said.bytes == 3 << 20 && m.said.step_bytes == 4096 && m.said.of == 9 && m.said.come == 2 &&
+		    m.said.flags == FP_AUX_SKIP_BUT_ZEROS);
+	m.skip = 2;
+	assert_int_equal(am_stages(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0)))->in_bytes, MIB); /* the others have it */
+	assert_int_equal(am_counter(&m, 0, "seen"), 2 * MIB);
+	assert_int_equal(am_counter(&m, 1, "seen"), MIB);
+	assert_int_equal(am_counter(&m, 2, "seen"), 2 * MIB);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->ran, 1 | 4);
+	memset(m.pool + 3 * AM_PAGE + 4096, 0, 4096); /* but zeros it wants */
+	one_chunk(&m);
+	assert_int_equal(am_counter(&m, 1, "seen"), 2 * MIB);
+	m.skip = 1 | 2 | 4;
+	assert_int_equal(am_stages(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0)))->in_bytes, MIB); /* what codes is never left out */
+	am_stop_clean(&m);
+}
+
+static void test_who_must_see_all_data_can_t_be_passed_over(void **state)
+{
+	static const char *const declared[] = {"resting do=rest required", "strict do=rest", "probe do=rest"};
+	static struct am m;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		memset(&m, 0, sizeof(m));
+		assert_int_equal(am_start(&m, NULL, "", LIST(declared[i])), 0);
+		m.skip = 1;
+		(void)am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0));
+		am_run(&m, 50);
+		assert_int_equal(am_counter(&m, 0, "rests"), -ENOTSUP);
+		assert_int_equal(m.said.bytes, 0);
+		am_stop_clean(&m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -635,6 +687,8 @@ int main(void)
 		cmocka_unit_test(test_answers_find_who_asked),
 		cmocka_unit_test(test_a_service_that_does_not_answer_is_given_up),
 		cmocka_unit_test(test_figure2_writes_what_the_table_does_not_know),
+		cmocka_unit_test(test_a_stage_that_has_nothing_to_do_is_passed_over),
+		cmocka_unit_test(test_who_must_see_all_data_can_t_be_passed_over),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

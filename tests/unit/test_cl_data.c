@@ -441,6 +441,7 @@ struct how {
     size_t pool_pages; /* 0: all */
     uint64_t capacity; /* of each of the three benefactors; 0: plenty */
     bool pieces, codes; /* what aux-apps do */
+    bool rest;          /* … but not with all windows */
 };
 
 static void drive(const struct how *how)
@@ -474,6 +475,7 @@ static void run(struct how how)
     fake_aux.delay_us = how.delay_us;
     fake_aux.pieces = how.pieces;
     fake_aux.codes = how.codes;
+    fake_aux.rest = fake_aux.rest_zeros = how.rest;
 #endif
     world_core_start();
     for (uint32_t id = 1; id <= 3; id++)
