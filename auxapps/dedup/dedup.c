@@ -40,6 +40,7 @@
 #define USELESS_BYTES ((uint64_t)16 << 20) /* so much was looked up in vain */
 #define IDLE_MS 10000u
 #define WARN_MS 60000u
+#define UNWANTED 64u                   /* of so many chunks that need not have come, one is a reason to say so again */
 #define KEYS_PER_MIB 16u               /* each costs the manager 29 bytes and an insert at a random place */
 
 struct dfile {                         /* a file being written */
@@ -47,8 +48,7 @@ struct dfile {                         /* a file being written */
 	uint64_t used;                 /* lock: when, to choose the oldest */
 	unsigned users;                /* lock: workers in it */
 	bool loading;                  /* lock: one of them asks for the earlier version */
-	bool has_earlier;              /* these three: constant once loading is over, while there are users */
-	uint8_t generation;            /* of this version */
+	bool has_earlier;              /* these two: constant once loading is over, while there are users */
 	struct index earlier;
 	struct thin thin;              /* of its chunks; as earlier */
 	uint64_t looked_bytes, found_bytes; /* lock: in vain or not */
@@ -69,6 +69,10 @@ struct dedup {
 	struct worker *idle;           /* lock */
 	uint64_t clock;                /* lock */
 	struct payoff payoff;          /* lock */
+	uint64_t come_bytes, passed_bytes; /* lock: of all chunks; that never came */
+	unsigned unwanted;             /* lock: chunks that came though they need not have */
+	pthread_mutex_t telling;       /* one at a time tells the host what need not come; taken before lock */
+	bool told;                     /* telling: something need not */
 	struct dfile file[FILES_MAX];
 };
 
@@ -201,7 +205,6 @@ struct loading {
 	struct dedup *d;
 	struct index *index;
 	struct thin *thin;
-	uint8_t generation;
 	bool any, full;
 };
 
@@ -215,8 +218,6 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 
 	if (!note_open(&r, n->note, n->note_bytes, n->data_bytes) || r.kind != l->d->kind)
 		return 0;
-	if (!l->any || (uint8_t)(r.generation - l->generation) < 128)
-		l->generation = r.generation; /* chunks of older versions may be among them: the newest counts */
 	l->any = true;
 	doubtful = thin_may_be(l->thin, n->data_bytes, n->unused_bytes);
 	thin_tell(l->thin, n->chunk, n->data_bytes, n->unused_bytes, n->free_bytes);
@@ -248,7 +249,6 @@ static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 	if (l.full)
 		say_full(d);
 	f->has_earlier = l.any;
-	f->generation = l.any ? l.generation + 1 : 0;
 	if (rc < 0 && rc != -ENOENT) {
 		fp_aux_log(d->host, FP_AUX_WARN, "the earlier version of a file could not be asked for: it is stored without looking for duplicates");
 		fp_aux_count(d->host, "versions missed", 1);
@@ -452,11 +452,11 @@ static int tell_pieces(struct fp_aux_call *call, const struct pieces *p)
 	return rc;
 }
 
-static int tell_note(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct worker *w, uint8_t generation)
+static int tell_note(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct worker *w)
 {
 	struct note_writer note;
 
-	note_begin(&note, w->note, sizeof(w->note), d->kind, generation, d->rule.kind == CUT_FIXED ? d->rule.fixed_bytes : 0);
+	note_begin(&note, w->note, sizeof(w->note), d->kind, d->rule.kind == CUT_FIXED ? d->rule.fixed_bytes : 0);
 	for (uint32_t i = 0; i < w->pieces.n; i++) {
 		const struct piece *x = &w->pieces.piece[i];
 
@@ -486,39 +486,101 @@ static uint64_t bytes_anew(const struct pieces *p)
 	return n;
 }
 
+/* lock held. What has been written in all, as far as one knows. */
+static uint64_t written_bytes(const struct dedup *d)
+{
+	return d->come_bytes + d->passed_bytes;
+}
+
+/* The host is told which chunks need not come, as it is now. Where that can't be (`required`), all of them come. */
+static void tell_skip(struct dedup *d)
+{
+	struct fp_aux_skip skip = { .size_bytes = sizeof(skip), .flags = FP_AUX_SKIP_BUT_ZEROS };
+
+	pthread_mutex_lock(&d->telling);
+	pthread_mutex_lock(&d->lock);
+	if (d->payoff.state == PAYOFF_PAUSING && d->payoff.until_bytes > written_bytes(d)) {
+		skip.bytes = d->payoff.until_bytes - written_bytes(d);
+	} else if (d->payoff.state == PAYOFF_LOOKING) {
+		skip.bytes = UINT64_MAX;
+		skip.step_bytes = PAYOFF_RUN_BYTES;
+		skip.of = PAYOFF_RUN_OF;
+		skip.come = 1;
+	}
+	pthread_mutex_unlock(&d->lock);
+	if ((skip.bytes > 0 || d->told) && fp_aux_skip(d->host, &skip) == 0)
+		d->told = skip.bytes > 0;
+	pthread_mutex_unlock(&d->telling);
+}
+
+static void changed(struct dedup *d, enum payoff_change change, double share)
+{
+	double least;
+	char line[200];
+
+	if (change == PAYOFF_AS_IT_WAS)
+		return;
+	tell_skip(d);
+	if (change != PAYOFF_TURNED_ON && change != PAYOFF_TURNED_OFF)
+		return;
+	pthread_mutex_lock(&d->lock);
+	least = d->payoff.least;
+	pthread_mutex_unlock(&d->lock);
+	fp_aux_gauge(d->host, "on", change == PAYOFF_TURNED_ON);
+	snprintf(line, sizeof(line), change == PAYOFF_TURNED_ON ? "on again: %.1f %% of the samples were duplicates"
+		 : "off: only %.1f %% were duplicates (pays=%g%%); samples go on, and turn it on again", share * 100, least * 100);
+	fp_aux_log(d->host, FP_AUX_INFO, line);
+}
+
 static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p)
 {
 	uint64_t found = bytes_of(p, PIECE_STORED) + bytes_of(p, PIECE_SAME), fresh = bytes_of(p, PIECE_NEW);
-	enum payoff_change change = PAYOFF_AS_IT_WAS;
+	struct payoff before;
+	enum payoff_change change;
 	double share = 0;
-	char line[200];
 
 	fp_aux_count(d->host, "duplicate bytes", (int64_t)found);
 	fp_aux_count(d->host, "zero bytes", (int64_t)bytes_of(p, PIECE_ZERO));
 	fp_aux_count(d->host, "new bytes", (int64_t)fresh);
 	fp_aux_count(d->host, "stored anew bytes", (int64_t)bytes_anew(p));
-	if (!f->has_earlier && !d->whole_store)
-		return;
 	pthread_mutex_lock(&d->lock);
 	f->looked_bytes += found + fresh;
 	f->found_bytes += bytes_of(p, PIECE_STORED);
-	if (d->payoff.compared_bytes + found + fresh > 0)
-		share = (double)(d->payoff.same_bytes + found) / (double)(d->payoff.compared_bytes + found + fresh);
-	change = payoff_note(&d->payoff, found + fresh, found);
+	before = d->payoff;
+	if (before.compared_bytes + found + fresh > 0)
+		share = (double)(before.same_bytes + found) / (double)(before.compared_bytes + found + fresh);
+	change = payoff_note(&d->payoff, found + fresh, found, !f->has_earlier, d->whole_store, written_bytes(d));
 	pthread_mutex_unlock(&d->lock);
-	if (change == PAYOFF_AS_IT_WAS)
-		return;
-	fp_aux_gauge(d->host, "on", change == PAYOFF_TURNED_ON);
-	snprintf(line, sizeof(line), change == PAYOFF_TURNED_ON ? "on again: %.1f %% of the samples were duplicates"
-		 : "off: only %.1f %% were duplicates (pays=%g%%); samples go on, and turn it on again", share * 100, d->payoff.least * 100);
-	fp_aux_log(d->host, FP_AUX_INFO, line);
+	changed(d, change, share);
+}
+
+/* A chunk has come. Is it to be looked at? */
+static bool is_wanted(struct dedup *d, const struct fp_aux_chunk *k)
+{
+	enum payoff_change change;
+	bool wanted, again;
+
+	pthread_mutex_lock(&d->lock);
+	d->come_bytes += k->len_bytes;
+	if (fp_aux_passed_bytes(k) > d->passed_bytes) /* workers overtake each other */
+		d->passed_bytes = fp_aux_passed_bytes(k);
+	change = payoff_goes_on(&d->payoff, written_bytes(d));
+	wanted = payoff_wants(&d->payoff, k->file_off);
+	again = !wanted && ++d->unwanted % UNWANTED == 0;
+	pthread_mutex_unlock(&d->lock);
+	changed(d, change, 0);
+	if (again)
+		tell_skip(d); /* what was told has been forgotten, it seems */
+	return wanted;
 }
 
 /* -------------------------------------------------------------- a chunk */
 
-static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct dfile *f, struct worker *w, bool look)
+/* f NULL: zeros are all that is looked for. */
+static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct dfile *f, struct worker *w)
 {
 	static const struct cut_rule zeros = { .kind = CUT_ZEROS };
+	bool look = f != NULL;
 	int rc = pieces_cut(&w->pieces, look ? &d->rule : &zeros, k);
 	uint32_t runs;
 	bool pass;
@@ -544,33 +606,36 @@ static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux
 		return rc;
 	if (look) {
 		note_payoff(d, f, &w->pieces);
-		if (tell_note(d, call, k, w, f->generation) < 0) /* the next version finds nothing in this chunk */
+		if (tell_note(d, call, k, w) < 0) /* the next version finds nothing in this chunk */
 			fp_aux_count(d->host, "notes lost", 1);
 	}
 	return pass ? FP_AUX_PASS : FP_AUX_PIECES;
+}
+
+static int look_at(struct dedup *d, struct fp_aux_call *call, const struct fp_aux_chunk *k, struct worker *w)
+{
+	struct dfile *f = file_get(d, k->ino, k->file_serial);
+	int rc;
+
+	if (!f)
+		return FP_AUX_PASS;
+	rc = handle(d, call, k, f, w);
+	file_put(d, f);
+	return rc;
 }
 
 static int dedup_out(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *k)
 {
 	struct dedup *d = state;
 	struct worker *w;
-	struct dfile *f;
-	bool look;
-	int rc = FP_AUX_PASS;
+	int rc;
 
 	if (k->coded)
 		return FP_AUX_PASS; /* declared after a stage that codes: nothing is equal any more */
 	w = worker_get(d);
 	if (!w)
 		return FP_AUX_PASS;
-	f = file_get(d, k->ino, k->file_serial);
-	if (f) {
-		pthread_mutex_lock(&d->lock);
-		look = payoff_wants(&d->payoff, k->file_off, f->generation);
-		pthread_mutex_unlock(&d->lock);
-		rc = handle(d, call, k, f, w, look);
-		file_put(d, f);
-	}
+	rc = is_wanted(d, k) ? look_at(d, call, k, w) : handle(d, call, k, NULL, w);
 	worker_put(d, w);
 	if (rc >= 0)
 		return rc;
@@ -651,6 +716,7 @@ static void dedup_stop(void *state)
 		worker_free(w);
 	}
 	pthread_cond_destroy(&d->loaded);
+	pthread_mutex_destroy(&d->telling);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -665,6 +731,7 @@ static int dedup_start(struct fp_aux_host *host, void **state)
 		return -ENOMEM;
 	d->host = host;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->telling, NULL);
 	pthread_cond_init(&d->loaded, NULL);
 	rc = read_options(d);
 	first = rc == 0 ? worker_get(d) : NULL;

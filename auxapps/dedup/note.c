@@ -23,13 +23,12 @@ static uint32_t get_le(const uint8_t *p, unsigned bytes)
 	return v;
 }
 
-void note_begin(struct note_writer *w, uint8_t *buf, uint32_t cap_bytes, enum digest_kind kind, uint8_t generation, uint32_t alike_bytes)
+void note_begin(struct note_writer *w, uint8_t *buf, uint32_t cap_bytes, enum digest_kind kind, uint32_t alike_bytes)
 {
 	*w = (struct note_writer){ .buf = buf, .cap_bytes = cap_bytes, .len_bytes = NOTE_HEADER_BYTES, .alike_bytes = alike_bytes, .kind = kind };
 	buf[0] = NOTE_VERSION;
 	buf[1] = (uint8_t)kind;
-	buf[2] = generation;
-	buf[3] = 0;
+	buf[2] = buf[3] = 0;
 	put_le(buf + 4, alike_bytes, 4);
 }
 
@@ -50,7 +49,7 @@ bool note_open(struct note_reader *r, const uint8_t *note, uint32_t note_bytes, 
 	if (note_bytes < NOTE_HEADER_BYTES || note[0] != NOTE_VERSION || note[1] < DIGEST_SHA1 || note[1] > DIGEST_XXH3)
 		return false;
 	*r = (struct note_reader){ .at = note + NOTE_HEADER_BYTES, .end = note + note_bytes, .data_bytes = data_bytes,
-				   .alike_bytes = get_le(note + 4, 4), .kind = (enum digest_kind)note[1], .generation = note[2] };
+				   .alike_bytes = get_le(note + 4, 4), .kind = (enum digest_kind)note[1] };
 	return true;
 }
 

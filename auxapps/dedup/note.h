@@ -1,9 +1,9 @@
 /*
  * The note of dedup on a stored chunk: the digests of the pieces that it is made of.
  *
- * Little-endian: u8 version (1), u8 kind of digest (digest.h), u8 generation, u8 zero, u32 bytes of the pieces if they are all
+ * Little-endian: u8 version (1), u8 kind of digest (digest.h), u16 0 (older ones: any), u32 bytes of the pieces if they are all
  * alike but the last, else 0; then for each piece, as they lie in the chunk: u24 its bytes (only if they are not alike), and the digest.
- * The generation counts the versions of a file, modulo 256. 23 bytes per piece of 12 KiB (size=16KiB on random data) are 0.19 % of the data.
+ * 23 bytes per piece of 12 KiB (size=16KiB on random data) are 0.19 % of the data.
  */
 #ifndef DEDUP_NOTE_H
 #define DEDUP_NOTE_H
@@ -24,7 +24,7 @@ struct note_writer {
 };
 
 /* alike_bytes: size of all pieces but the last, 0: each its own. */
-void note_begin(struct note_writer *w, uint8_t *buf, uint32_t cap_bytes, enum digest_kind kind, uint8_t generation, uint32_t alike_bytes);
+void note_begin(struct note_writer *w, uint8_t *buf, uint32_t cap_bytes, enum digest_kind kind, uint32_t alike_bytes);
 /* False: it is full; the pieces so far make a good note. */
 bool note_add(struct note_writer *w, uint32_t piece_bytes, const uint8_t *digest);
 
@@ -33,7 +33,6 @@ struct note_reader {
 	uint32_t off, data_bytes;      /* next piece, end of the chunk's data */
 	uint32_t alike_bytes;
 	enum digest_kind kind;
-	uint8_t generation;
 };
 
 /* False: not a note of ours, or of a later version. */

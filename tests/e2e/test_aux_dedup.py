@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from harness.aux import MIB, TOP, app, text, unique, used, wait_app, wait_empty
+from harness.aux import MIB, TOP, app, text, turn_dedup_off, unique, used, wait_app, wait_empty
 from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, pwrite_all, read_file, write_file
 from harness.images import Image
@@ -290,6 +290,93 @@ def test_it_turns_itself_off_and_says_so(start):
         write_file(m.at(f"c{step}"), unique(100 + step, 40 * MIB))
     assert wait_app(s, "dedup", "off", lambda a: a["counters"]["on"] == 0)["counters"]["new bytes"] > 64 * MIB
     m.wait_log(r"dedup.*off: only", 3)
+
+
+PAUSE = 512 * MIB  # docs/AUXAPPS.md, dedup: the first one after it has turned itself off
+
+
+def test_off_the_host_gets_no_window_until_duplicates_are_looked_for_and_found(start):
+    s = start("dedup", mounts=2)
+    m, other = s.mounts
+    a = turn_dedup_off(s, m)
+    assert app(s, "dedup", other)["counters"]["on"] == 1  # each for itself
+    small = [unique(i, MIB // 2) for i in range(20)]
+    for i, data in enumerate(small):
+        write_file(m.at(f"small{i}"), data)
+    write_file(m.at("big"), unique(9, 32 * MIB), sync=True)
+    wait_app(s, "dedup", "passed over", lambda b: b["passed_chunks"] >= a["passed_chunks"] + 52, mount=m)
+    now = app(s, "dedup", m)
+    assert (now["chunks"], now["bytes_in"]) == (a["chunks"], a["bytes_in"])
+    assert now["passed_bytes"] - a["passed_bytes"] == 42 * MIB
+    for i, data in enumerate(small):
+        assert_same(read_file(other.at(f"small{i}")), data)
+    assert_same(read_file(other.at("big")), unique(9, 32 * MIB))
+    write_file(m.at("zeros"), unique(1, MIB) + bytes(3 * MIB) + unique(2, MIB), sync=True)
+    assert s.layout(m.at("zeros"))["stored_bytes"] <= 2 * CHUNK
+    assert_same(read_file(other.at("zeros")), unique(1, MIB) + bytes(3 * MIB) + unique(2, MIB))
+    for f in glob.glob(m.at("small*")) + [m.at("big"), m.at("zeros")]:
+        os.unlink(f)
+    # duplicates: found within the pause, and three versions
+    data = unique(10, 32 * MIB)
+    for version in range(1 + (PAUSE + 128 * MIB) // len(data) + 6):
+        write_file(m.at("same"), data, sync=True)
+        if version > 12 and version % 3 == 0:
+            time.sleep(1.1)
+            if app(s, "dedup", m)["counters"]["on"] == 1:
+                break
+    else:
+        raise AssertionError(f"not found again: {app(s, 'dedup', m)}")
+    m.wait_log(r"dedup.*on again", 3)
+    passed = app(s, "dedup", m)["passed_chunks"]
+    before = used(s)
+    write_file(m.at("same_1"), data, sync=True)
+    write_file(m.at("same_2"), data, sync=True)
+    assert used(s) - before <= len(data) + 2 * MIB
+    assert_same(read_file(other.at("same_2")), data)
+    time.sleep(1.1)
+    assert app(s, "dedup", m)["passed_chunks"] == passed
+
+
+@pytest.mark.parametrize("chain", [("dedup", "compress"), ("dedup", "checksum")])
+def test_off_the_other_stages_get_every_window(start, chain):
+    s = start(*chain)
+    m = s.mounts[0]
+    turn_dedup_off(s, m)
+    first, second = app(s, "dedup"), app(s, chain[1])
+    data = text(1, 16 * MIB)
+    write_file(m.at("t"), data, sync=True)
+    wait_app(s, chain[1], "the windows", lambda a: a["chunks"] >= second["chunks"] + 16)
+    wait_app(s, "dedup", "passed over", lambda a: a["passed_chunks"] >= first["passed_chunks"] + 16)
+    assert app(s, "dedup")["chunks"] == first["chunks"]
+    assert app(s, chain[1])["passed_chunks"] == 0
+    if chain[1] == "compress":
+        assert s.layout(m.at("t"))["stored_bytes"] < len(data) / 4
+    else:
+        assert s.fpctl("verify", m.at("t")).returncode == 0
+        assert os.getxattr(m.at("t"), "user.fp.checksum")
+    assert_same(read_file(m.at("t")), data)
+
+
+def test_off_a_change_by_hand_brings_all_windows_back(start):
+    s = start("dedup")
+    m = s.mounts[0]
+    a = turn_dedup_off(s, m)
+    s.fpctl("auxapps", "set", "dedup", "deadline=9s")
+    write_file(m.at("x"), unique(3, 8 * MIB), sync=True)
+    wait_app(s, "dedup", "windows again", lambda b: b["chunks"] >= a["chunks"] + 8)
+    # it is off, and says so again
+    for i in range(16):
+        write_file(m.at(f"x{i}"), unique(30 + i, 8 * MIB), sync=True)
+    wait_app(s, "dedup", "passed over again", lambda b: b["passed_chunks"] >= a["passed_chunks"] + 32)
+
+
+def test_required_each_window_passes_it_though_it_is_off(start):
+    s = start("dedup required")
+    m = s.mounts[0]
+    for step in range(6):
+        write_file(m.at(f"c{step}"), unique(100 + step, 32 * MIB), sync=True)
+    a = wait_app(s, "dedup", "off", lambda a: a["counters"]["on"] == 0 and a["chunks"] >= 192)
+    assert a["passed_chunks"] == 0
 
 
 # ---------------------------------------------------------------- deletion

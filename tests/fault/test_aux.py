@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.aux import MIB, PROBES, app, apps, host_pid, probe, stored, text, unique, used, wait_app, wait_empty
+from harness.aux import MIB, PROBES, app, apps, host_pid, probe, stored, text, turn_dedup_off, unique, used, wait_app, wait_empty
 from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.files import assert_same, content, read_file, write_file
 from test_kill import load  # noqa: F401  (a fixture)
@@ -263,6 +263,30 @@ def test_host_stopped_under_load(start, load, deadline):  # noqa: F811
     work.verify()
     assert not os.path.exists(f"/proc/{old}"), "the stopped one is ended"
     m.wait_log("no sign of life|its deadline of 1000 ms" if deadline == "deadline=1s" else "no sign of life", 3)
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("chain", [("dedup",), ("dedup", f"{probe('resting')} required")], ids=["alone", "beside-required"])
+def test_host_killed_while_it_is_passed_over(start, load, chain):  # noqa: F811
+    """dedup is off, and the mount stores past the host: its death is nothing to data on the way. What is required sees all of it, before and after."""
+    s = start(*chain)
+    m = s.mounts[0]
+    a = turn_dedup_off(s, m)
+    work = load(s, 2)
+    wait_app(s, "dedup", "passed over", lambda b: b["passed_chunks"] > a["passed_chunks"] + 20, 20)
+    for _ in range(2):
+        kill_and_wait(m)
+    wait_app(s, "dedup", "windows again: the new one is on", lambda b: b["chunks"] > a["chunks"] + 5, 20)
+    work.finish(60)
+    assert work.lines("error") == [] and work.lines("bad") == []
+    assert work.verify() > 3
+    assert app(s, "dedup")["failures"] == 0 and app(s, "dedup")["state"] == "running"
+    if len(chain) > 1:
+        wait_app(s, "resting", "every byte", lambda b: b["counters"]["seen"] >= b["bytes_in"] > 16 * MIB)
+        assert app(s, "resting")["passed_chunks"] == 0
+        assert app(s, "resting")["bytes_in"] >= a["passed_bytes"]
+    other = s.add_mount()
+    assert work.verify(other.path) > 3
 
 
 @pytest.mark.limit(120)

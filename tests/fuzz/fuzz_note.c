@@ -39,7 +39,7 @@ static void write_and_read(struct fuzz_in *in)
     struct note_writer w;
     struct note_reader r;
 
-    note_begin(&w, buf, cap, kind, fuzz_u8(in), alike);
+    note_begin(&w, buf, cap, kind, alike);
     for (;;) {
         said[n] = alike ? alike : 1u + fuzz_u16(in);
         digest[0] = (uint8_t)n;

@@ -3,9 +3,11 @@
 import json
 import os
 import random
+import struct
+import time
 
 from .daemons import MIB, bin_path, wait_until
-from .files import assert_same, content, read_file
+from .files import assert_same, content, read_file, write_file
 
 TOP = os.path.dirname(os.path.dirname(bin_path("fp-auxhost")))
 PROBES = os.path.join(TOP, "tests", "plugins")
@@ -62,6 +64,24 @@ def text(seed, size):
     line = b"step %08d of run %d: residual 0.%08d after the usual number of iterations\n"
     n = size // 70 + 2
     return b"".join(line % (i, seed, i * 7919 % 100000000) for i in range(n))[:size]
+
+
+def turn_dedup_off(store, mount):
+    """Unique versions of one file, until dedup on this mount is off, and passed over; its figures then."""
+    data, a = bytearray(unique(5000 + mount.pid, 16 * MIB)), None
+    for step in range(30):
+        data[:] = data[MIB + 4099:] + data[:MIB + 4099]
+        for at in range(0, len(data), 4096):
+            data[at:at + 8] = struct.pack("<II", step, mount.pid + at)
+        write_file(mount.at(f"off{mount.pid}_{step}"), data, sync=True)
+        if step:
+            os.unlink(mount.at(f"off{mount.pid}_{step - 1}"))
+        time.sleep(1.1)
+        a = app(store, "dedup", mount)
+        if a["counters"]["on"] == 0 and a["passed_chunks"]:
+            os.unlink(mount.at(f"off{mount.pid}_{step}"))
+            return a
+    raise AssertionError(f"it is on: {a}")
 
 
 def stored(store, path):
