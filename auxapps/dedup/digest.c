@@ -16,7 +16,7 @@
 
 struct digest {
 	enum digest_kind kind;
-	unsigned lanes;
+	enum sha1_lanes lanes;
 	EVP_MD *md;
 	EVP_MD_CTX *ctx;
 	XXH3_state_t *xxh;
@@ -45,7 +45,7 @@ struct digest *digest_new(enum digest_kind kind)
 		d->md = EVP_MD_fetch(NULL, kind == DIGEST_SHA1 ? "SHA1" : "SHA256", NULL);
 		d->ctx = d->md ? EVP_MD_CTX_new() : NULL;
 	}
-	d->lanes = kind == DIGEST_SHA1 ? lanes_here() : 0;
+	d->lanes = kind == DIGEST_SHA1 ? lanes_here() : LANES_NONE;
 	if (d->xxh || d->ctx)
 		return d;
 	digest_free(d);
@@ -67,15 +67,17 @@ bool digest_is_strong(enum digest_kind kind)
 	return kind != DIGEST_XXH3;
 }
 
-unsigned digest_lanes(const struct digest *d)
+enum sha1_lanes digest_lanes(const struct digest *d)
 {
 	return d->lanes;
 }
 
-void digest_limit_lanes(struct digest *d, unsigned lanes)
+bool digest_use_lanes(struct digest *d, enum sha1_lanes how)
 {
-	if (d->lanes > lanes)
-		d->lanes = lanes;
+	if (how != LANES_NONE && (d->kind != DIGEST_SHA1 || !lanes_can(how)))
+		return false;
+	d->lanes = how;
+	return true;
 }
 
 bool digest_begin(struct digest *d)

@@ -21,10 +21,16 @@ uint32_t digest_bytes(enum digest_kind kind);
 /* Equal digests prove equal bytes; else they have to be compared. */
 bool digest_is_strong(enum digest_kind kind);
 
-/* How many pieces lanes.h digests at a time, which is faster than what follows and gives the same; 0: none (another digest, another processor). */
-unsigned digest_lanes(const struct digest *d);
-/* For tests: at most so many, of 16, 2 and 0. */
-void digest_limit_lanes(struct digest *d, unsigned lanes);
+/* How lanes.h digests several pieces at a time, which is faster than what follows and gives the same; NONE: not at all (another digest, another processor). */
+enum sha1_lanes {
+	LANES_NONE,
+	LANES_2,                       /* SHA-NI */
+	LANES_16_ALONE,                /* AVX-512 */
+	LANES_16,                      /* AVX-512, and SHA-NI for the last ones */
+};
+enum sha1_lanes digest_lanes(const struct digest *d);
+/* For tests: this way. False: this processor or this digest can't. */
+bool digest_use_lanes(struct digest *d, enum sha1_lanes how);
 
 /* Begin, add parts, end: out gets digest_bytes(). False: OpenSSL failed. */
 bool digest_begin(struct digest *d);

@@ -6,7 +6,8 @@
  * as many blocks as the shortest span has. Pieces of equal length side by side would be simpler, but those of dedup are of all lengths.
  *
  * Long pieces are taken first, so that the short ones fill up at the end. When there are fewer than FEW_LANES left, sixteen at a time take longer than
- * two at a time do one pair after the other.
+ * two at a time do one pair after the other, where the processor has instructions for that. Where it has none (AVX-512 without SHA-NI: Skylake-SP, Cascade
+ * Lake), sixteen go on to the last one: OpenSSL can't take over in the middle of a piece.
  */
 #include "lanes.h"
 
@@ -185,13 +186,23 @@ static void go_by_sixteen(struct lanes *s, const unsigned *busy, unsigned n)
 		went(&s->lane[busy[i]], blocks);
 }
 
-unsigned lanes_here(void)
+bool lanes_can(enum sha1_lanes how)
 {
-	return !sha1x2_is_there() ? 0 : sha1x16_is_there() ? 16 : 2;
+	return (how != LANES_2 && how != LANES_16 ? true : sha1x2_is_there()) && (how < LANES_16_ALONE || sha1x16_is_there());
 }
 
-void lanes_digest(struct pieces *p, const struct fp_aux_chunk *k, unsigned lanes)
+enum sha1_lanes lanes_here(void)
 {
+	enum sha1_lanes how = LANES_16;
+
+	while (!lanes_can(how))
+		how--;
+	return how;
+}
+
+void lanes_digest(struct pieces *p, const struct fp_aux_chunk *k, enum sha1_lanes how)
+{
+	unsigned lanes = how == LANES_2 ? 2 : SHA1X16_LANES;
 	struct lanes s = { .p = p, .least_bytes = lanes > 2 ? longest(p) / 2 : 0 };
 	unsigned busy[SHA1X16_LANES], n;
 
@@ -206,7 +217,7 @@ void lanes_digest(struct pieces *p, const struct fp_aux_chunk *k, unsigned lanes
 		}
 		if (n == 0)
 			return;
-		if (n >= FEW_LANES)
+		if (n >= FEW_LANES || how == LANES_16_ALONE)
 			go_by_sixteen(&s, busy, n);
 		else
 			go_by_two(&s, busy, n);

@@ -4,9 +4,11 @@
 
 #include "pieces.h"
 
-/* How many at a time this processor can do: 0 (use OpenSSL), 2 or 16. */
-unsigned lanes_here(void);
-/* Digest what is NEW and has none. lanes: 2 or 16, at most lanes_here(). */
-void lanes_digest(struct pieces *p, const struct fp_aux_chunk *k, unsigned lanes);
+/* The best that this processor can do. */
+enum sha1_lanes lanes_here(void);
+/* Can it do this? */
+bool lanes_can(enum sha1_lanes how);
+/* Digest what is NEW and has none. how: not NONE, and lanes_can. */
+void lanes_digest(struct pieces *p, const struct fp_aux_chunk *k, enum sha1_lanes how);
 
 #endif

@@ -146,7 +146,7 @@ int pieces_digest(struct pieces *p, struct digest *d, const struct fp_aux_chunk 
 {
 	struct pieces_cursor c = { .k = k };
 
-	if (digest_lanes(d) > 0) {
+	if (digest_lanes(d) != LANES_NONE) {
 		lanes_digest(p, k, digest_lanes(d));
 		return 0;
 	}
