@@ -45,10 +45,12 @@ static bool has_stored(const struct cl_file *f, uint64_t upto)
 static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 {
 	struct cl_data *d = f->data;
-	bool over = now_ms >= cl_by_end(d, p->since_ms + d->m->opt.io_timeout_ms);
+	uint64_t io_ms = d->m->opt.io_timeout_ms;
+	bool over = now_ms >= cl_by_end(d, p->since_ms + io_ms);
+	int wait = now_ms < cl_by_end(d, p->since_ms + io_ms + d->m->opt.manager_timeout_ms) ? 1 : -ETIMEDOUT;
 
 	if (f->committing)
-		return now_ms < cl_by_end(d, p->since_ms + d->m->opt.io_timeout_ms + d->m->opt.manager_timeout_ms) ? 1 : -ETIMEDOUT;
+		return wait;
 	if (!has_stored(f, p->upto))
 		return 0;
 	if (p->sent && f->late_rc < 0) {
@@ -58,7 +60,7 @@ static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 			return 1;
 	}
 	if (atomic_load(&d->end_ms) != 0 || atomic_load(&d->late_commits) >= CL_COMMITS_MAX)
-		return over ? -ETIMEDOUT : 1; /* at the end of the mount cl_data_sync_all does it for all files */
+		return wait; /* at the end of the mount cl_data_sync_all does it for all files */
 	p->again_ms = now_ms + AWAY_MS;
 	p->anyway = p->sent && over;
 	p->sent = true;
