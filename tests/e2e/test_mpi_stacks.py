@@ -88,6 +88,21 @@ def test_file_types(cluster, place, io, case):
     good(cluster.run(app("mpistack"), name, f"{place}/f", *more, env={"OMPI_MCA_io": io}), "all right")
 
 
+ROMIO = [io for io in IO if io.startswith("romio")]
+
+
+@pytest.mark.parametrize("io", ROMIO)
+def test_atomic_mode(cluster, place, io):
+    """ROMIO's: a lock around each access. What was written under it is published with the unlock, and seen with the next lock."""
+    good(cluster.run(app("mpistack"), "atomic", f"{place}/f", env={"OMPI_MCA_io": io}), "all right")
+
+
+@pytest.mark.parametrize("io", IO)
+def test_shared_file_pointers(cluster, place, io):
+    """Kept in a file of their own, which is locked for each step: ROMIO's, and OMPIO's where ranks share no memory."""
+    good(cluster.run(app("mpistack"), "shared", f"{place}/f", env={"OMPI_MCA_io": io}), "all right")
+
+
 @pytest.mark.parametrize("io", IO)
 @pytest.mark.parametrize("meta", ["", "collmeta"])
 def test_hdf5_compressed(cluster, place, io, meta):
@@ -103,6 +118,56 @@ def test_hdf5_metadata(cluster, place):
     """Chunked by fpior, with metadata of all ranks at once, and with each rank's own."""
     for how in (["--hdf5.collectiveMetadata", "-J", "64k"], ["-n"]):
         good(cluster.run(FPIOR, "-a", "HDF5", "-c", *VERIFY, "-e", *RECORDS, "--hdf5.chunkSize=100003", *how, "-o", f"{place}/f"))
+
+
+H5LOCK = """
+import sys, h5py
+path, mode = sys.argv[1:]
+try:
+    with h5py.File(path, mode) as f:
+        if mode == "w":
+            f["n"] = 0
+        elif mode == "r+":
+            f["n"][()] += 1
+            f.flush()
+        print("open", f["n"][()], flush=True)
+        sys.stdin.readline()
+except BlockingIOError as e:
+    print("locked" if "lock" in str(e) else e, flush=True)
+"""
+
+
+class H5:
+    """A process that has the file open until it is told to close it."""
+
+    def __init__(self, path, mode):
+        env = {**os.environ, "HDF5_USE_FILE_LOCKING": "TRUE"}
+        self.proc = subprocess.Popen(["/usr/bin/python3", "-c", H5LOCK, path, mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                     env=env)
+        self.said = self.proc.stdout.readline().strip()
+
+    def close(self):
+        self.proc.communicate("\n", timeout=30 * SLOW)
+        assert self.proc.returncode == 0
+        return self.said
+
+
+def test_hdf5_file_locking(cluster, place):
+    """Serial HDF5 locks a file for as long as it has it open: one writer or any number of readers, on whatever node."""
+    here, there = [cluster.seen_by(i, os.path.basename(place), "locked.h5") for i in range(2)]
+    assert H5(here, "w").close() == "open 0"
+    for i in range(1, 4):
+        one, other = (here, there) if i % 2 else (there, here)
+        writer = H5(one, "r+")
+        assert writer.said == f"open {i}"
+        assert H5(other, "r").close() == "locked" and H5(other, "r+").close() == "locked" and H5(one, "r").close() == "locked"
+        writer.close()
+        readers = [H5(path, "r") for path in (other, one, other)]
+        assert [r.said for r in readers] == [f"open {i}"] * 3, "what the writer left, on either node"
+        assert H5(one, "r+").close() == "locked" and H5(other, "r+").close() == "locked"
+        for r in readers:
+            r.close()
+    good(cluster.run(FPIOR, "-a", "HDF5", "-c", *VERIFY, *RECORDS, "-o", f"{place}/f", env={"HDF5_USE_FILE_LOCKING": "TRUE"}))
 
 
 def test_fortran(cluster, place, tmp_path):
