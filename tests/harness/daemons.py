@@ -40,6 +40,8 @@ SLOW = Patience()
 SCRATCH = os.environ.get("FP_SCRATCH", "/var/tmp")
 MIB = 1 << 20
 
+SANITIZED = re.compile(r"^(WARNING: ThreadSanitizer|==\d+==ERROR: )")  # the first line of a report
+REPORT_LINES = 80
 BAD_LINE = re.compile(r"^fp[a-z-]*: ERROR: |AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error: |^SUMMARY: ")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
@@ -225,10 +227,16 @@ class Daemon:
         return "\n".join(self.text().splitlines()[-lines:])
 
     def new_bad_lines(self):
-        """ERROR and sanitizer lines since the last call."""
+        """ERROR lines and sanitizers' reports since the last call; a race may show only once in a hundred runs, so its stacks are kept."""
         text = self.text()
-        new, self.seen = text[self.seen:], len(text)
-        return [f"{self.name}: {line}" for line in new.splitlines() if BAD_LINE.search(line)]
+        lines, self.seen = text[self.seen:].splitlines(), len(text)
+        bad, report_ends = [], 0
+        for i, line in enumerate(lines):
+            if SANITIZED.search(line):
+                report_ends = i + REPORT_LINES
+            if i < report_ends or BAD_LINE.search(line):
+                bad.append(f"{self.name}: {line}")
+        return bad
 
     def wait_log(self, pattern, seconds=5, start=0):
         found = re.compile(pattern)
