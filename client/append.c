@@ -365,7 +365,7 @@ ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf
     pthread_mutex_unlock(&inode->lock);
     if (rc < 0)
         return rc;
-    n = cl_data_write(m, h, buf, len, off, kill_suidgid);
+    n = h->strict ? cl_data_append(m, h, buf, len, kill_suidgid) : cl_data_write(m, h, buf, len, off, kill_suidgid);
     pthread_mutex_lock(&inode->lock);
     recalled = end(m, h, n < 0 ? 0 : (size_t)n);
     pthread_mutex_unlock(&inode->lock);

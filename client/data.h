@@ -26,6 +26,7 @@ struct cl_handle {
 	struct cl_mount *m;            /* set only where a handle is all that is passed on */
 	int flags;                     /* open flags */
 	bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
+	bool strict;                   /* constant after the open: data/strict.c */
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
@@ -66,6 +67,10 @@ void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out);
 int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a);
 /* The manager says that the file is at this version: what is cached of an older one is dropped. inode->lock held. */
 void cl_data_news(struct cl_inode *inode, uint64_t data_version);
+/* Single-copy consistency (data/strict.c): by user.fp.strict, or --strict. It can't change while the file is open. inode->lock not held. */
+bool cl_data_is_strict(struct cl_mount *m, struct cl_inode *inode);
+/* write(2) with O_APPEND to a strict file: to the end, wherever the manager finds it. Whole, or not at all. */
+ssize_t cl_data_append(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, bool kill_suidgid);
 ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
 
 /*

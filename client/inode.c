@@ -391,6 +391,7 @@ static void attr_from_msg(struct cl_attr *to, const Fp__Attr *a)
         .gid = a->gid,
         .chunk_size_bytes = a->chunk_size_bytes,
         .stripe = a->stripe,
+        .strict = a->strict,
         .atime_ns = a->atime_ns,
         .mtime_ns = a->mtime_ns,
         .ctime_ns = a->ctime_ns,

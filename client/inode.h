@@ -33,6 +33,7 @@ static inline size_t cl_ino_slot(uint64_t ino, unsigned bits)
 struct cl_attr {               /* attributes as the manager last told them */
 	uint64_t ino, size_bytes, blocks, rdev, data_version, generation;
 	uint32_t mode, nlink, uid, gid, chunk_size_bytes, stripe;
+	bool strict;
 	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
 };
 

@@ -36,6 +36,7 @@ struct entry {
     uint64_t ino; /* 0: unknown */
     int64_t time_ns;
     uint32_t mode, uid, gid, chunk_size_bytes, stripe;
+    bool strict;
     bool exact; /* nothing has touched the file since it was made */
     char name[];
 };
@@ -189,6 +190,7 @@ static void fill(const struct entry *e, Fp__Attr *a)
     a->atime_ns = a->mtime_ns = a->ctime_ns = a->btime_ns = e->time_ns;
     a->chunk_size_bytes = e->chunk_size_bytes;
     a->stripe = e->stripe;
+    a->strict = e->strict;
     a->data_version = a->generation = 1;
 }
 
@@ -308,6 +310,7 @@ static void become_file(struct entry *e, const struct cl_name_new *n, const Fp__
     e->gid = dir->mode & S_ISGID ? dir->gid : n->gid;
     e->chunk_size_bytes = dir->chunk_size_bytes;
     e->stripe = dir->stripe;
+    e->strict = dir->strict;
     e->exact = true;
 }
 

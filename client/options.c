@@ -99,6 +99,10 @@ static const struct fp_opt options[] = {
         struct cl_options, close_mode, "close", "publish", close_names,
         "What close(2) waits for: until other mounts can see the data, or until it is on the device as "
         "after fsync(2)."),
+    FP_OPT_BOOL(
+        struct cl_options, strict, "strict", "off",
+        "Single-copy consistency for all files, as the attribute user.fp.strict gives it to those of a directory: a read sees every write that "
+        "has returned on any node. Slower. Give it to all mounts that share the files, or to none."),
     FP_OPT_ENUM(
         struct cl_options, locks, "locks", "store", locks_names,
         "Whom locks by fcntl(2) and flock(2) exclude, and O_APPEND goes together with: programs of all mounts, or (faster, "

@@ -48,6 +48,7 @@ struct cl_options {
     bool data_encryption;
     bool allow_other;
     bool direct_io;
+    bool strict;
     bool foreground;
     struct fp_strlist mount_flags; /* words of mount -o that are the kernel's */
 };

@@ -168,6 +168,7 @@ MGR_HANDLER(clone)
         dst.mtime = dst.ctime = c->now.ns;
         rc = rc ? rc : mgr_inode_put(c, &dst);
     }
+    r->copied_bytes = len;
     if (!rc && !(r->attr = mgr_attr(c, &dst)))
         return mgr_doom(c, -ENOMEM);
     rq->reply = &r->base;

@@ -12,6 +12,9 @@
  * would read old data or zeros. One whose benefactor is away is not put at first (FP_EAWAY): it may be back in a moment, and only then
  * is it known that the chunk is there. Each of these chunks is named in the answer, and the others of the commit do not suffer.
  *
+ * A commit that appends is first made into one that names places, by the size that the file has now: so it goes to the end whoever else extends
+ * the file, without a mount having to know where that is. Its slices may lie across the bounds of windows then, and become two.
+ *
  * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
  * that is known already (a commit that was executed, whose answer and replay slot are both lost) is taken as
  * what it is. */
@@ -363,21 +366,72 @@ static int name_bad(struct mgr_core *c, const struct mgr_req *rq, const struct c
     return 0;
 }
 
+/* Slice s, which counts from the end of the file, at its place. */
+static int place_one(struct mgr_core *c, const Fp__Slice *s, const struct mgr_inode *in, Fp__Commit *to)
+{
+    uint64_t size = in->chunk_size, pos;
+    uint32_t done = 0;
+
+    if (s->len == 0 || (uint64_t)s->off + s->len > size || s->win > (uint64_t)INT64_MAX / size - 1)
+        return -EINVAL;
+    pos = s->win * size + s->off;
+    if (pos > (uint64_t)INT64_MAX - in->size - s->len)
+        return -EFBIG;
+    for (pos += in->size; done < s->len; to->n_slices++) {
+        Fp__Slice *p = MGR_NEW(c, Fp__Slice, fp__slice__init);
+
+        if (!p)
+            return mgr_doom(c, -ENOMEM);
+        p->win = (pos + done) / size;
+        p->off = (uint32_t)((pos + done) % size);
+        p->len = s->len - done < size - p->off ? s->len - done : (uint32_t)(size - p->off);
+        p->chunk = s->chunk;
+        p->chunk_off = s->chunk ? s->chunk_off + done : 0;
+        done += p->len;
+        to->slices[to->n_slices] = p;
+    }
+    return 0;
+}
+
+static int place_at_end(struct mgr_core *c, const Fp__Commit *m, const struct mgr_inode *in, Fp__Commit *to)
+{
+    int rc = 0;
+
+    *to = *m;
+    to->n_slices = 0;
+    to->slices = mgr_arena_alloc(&c->arena, (2 * m->n_slices + 1) * sizeof *to->slices);
+    if (!to->slices)
+        return mgr_doom(c, -ENOMEM);
+    if (m->size_bytes > (uint64_t)INT64_MAX - in->size)
+        return -EFBIG;
+    to->size_bytes = m->size_bytes ? in->size + m->size_bytes : 0;
+    for (size_t i = 0; i < m->n_slices && !rc; i++)
+        rc = place_one(c, m->slices[i], in, to);
+    return rc;
+}
+
 MGR_HANDLER(commit)
 {
     const Fp__Commit *m = msg;
-    struct commit k = {
-        .fresh = mgr_arena_alloc(&c->arena, (m->n_chunks + m->n_slices + 1) * sizeof *k.fresh),
-        .slices = mgr_arena_alloc(&c->arena, (m->n_slices + 1) * sizeof(*k.slices))};
+    struct commit k = {0};
+    Fp__Commit placed;
     struct mgr_inode in;
     uint64_t before, size;
     int rc = mgr_inode_get(c, m->ino, &in);
 
-    if (!k.fresh || !k.slices)
-        return mgr_doom(c, -ENOMEM);
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
-    rc = rc ? rc : check(c, rq, m, &in, &k);
+    if (!rc && m->append) {
+        rc = mgr_is(&in, S_IFREG) ? place_at_end(c, m, &in, &placed) : -EINVAL;
+        m = &placed;
+    }
+    if (rc)
+        return rc;
+    k.fresh = mgr_arena_alloc(&c->arena, (m->n_chunks + m->n_slices + 1) * sizeof *k.fresh);
+    k.slices = mgr_arena_alloc(&c->arena, (m->n_slices + 1) * sizeof(*k.slices));
+    if (!k.fresh || !k.slices)
+        return mgr_doom(c, -ENOMEM);
+    rc = check(c, rq, m, &in, &k);
     if (rc)
         return rc;
     before = in.data_version;

@@ -32,6 +32,8 @@ struct mgr_counters {
     bool dirty;
 };
 
+#define MGR_STRICT 1u
+
 struct mgr_inode {
     uint64_t ino;
     uint32_t mode, nlink, uid, gid;
@@ -39,6 +41,7 @@ struct mgr_inode {
     int64_t atime, mtime, ctime, btime;
     uint32_t chunk_size, stripe;
     uint64_t data_version, parent;
+    uint32_t flags; /* MGR_STRICT */
 };
 
 /* Where a mount's process runs: as in Hello. */

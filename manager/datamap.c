@@ -59,7 +59,7 @@ MGR_HANDLER(slicemap)
                        ? INT64_MAX
                        : m->win_from + m->win_count;
     struct mgr_inode in;
-    size_t cap = 0;
+    size_t cap = 0, first = 0;
     int rc = mgr_inode_get(c, m->ino, &in);
 
     if (!rc && !mgr_is(&in, S_IFREG))
@@ -71,20 +71,23 @@ MGR_HANDLER(slicemap)
     r->data_version = in.data_version;
     r->size_bytes = in.size;
     r->win_end = end;
+    r->same = m->known_version && m->known_version == in.data_version;
     rq->reply = &r->base;
-    if (m->win_from >= end)
+    if (m->win_from >= end || r->same)
         return 0;
     for (rc = mgr_db_one(&c->db, SLICE_MAP, DBI(m->ino), DBI(m->win_from), DBI(end)); rc > 0;
          rc = mgr_db_step(&c->db, st)) {
         uint64_t win = (uint64_t)mgr_col(&c->db, st, 0);
         bool next = r->n_slices && win != r->slices[r->n_slices - 1]->win;
 
-        if (r->n_slices >= SLICES_SOFT_MAX && next) {
+        first = next ? r->n_slices : first;
+        if (r->n_slices >= MGR_WINDOW_MAX || (next && !m->whole && r->n_slices >= SLICES_SOFT_MAX)) {
+            r->n_slices = first; /* up to this window */
             r->win_end = win;
-            rc = 0;
+            rc = first ? 0 : -EFBIG;
             break;
         }
-        rc = r->n_slices >= MGR_WINDOW_MAX ? -EFBIG : append(c, r, &cap, slice_row(c));
+        rc = append(c, r, &cap, slice_row(c));
         if (rc)
             break;
     }

@@ -116,6 +116,7 @@ static const char *const steps[MGR_DB_VERSION - 1] = {
     "CREATE TABLE bad_chunk (chunk INTEGER PRIMARY KEY, missing INTEGER NOT NULL);"
     "INSERT INTO bad_chunk SELECT chunk,min(missing) FROM damage GROUP BY chunk;",
     "", /* the schema makes the table */
+    "ALTER TABLE inode ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

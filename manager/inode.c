@@ -28,6 +28,7 @@ void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct m
     in->stripe = (uint32_t)mgr_col(db, st, col + 13);
     in->data_version = (uint64_t)mgr_col(db, st, col + 14);
     in->parent = (uint64_t)mgr_col(db, st, col + 15);
+    in->flags = (uint32_t)mgr_col(db, st, col + 16);
 }
 
 int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
@@ -46,7 +47,7 @@ int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in)
     return mgr_db_exec(&c->db, INODE_UPDATE, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
                        DBI(in->gid), DBI(in->size), DBI(in->mapped), DBI(in->atime), DBI(in->mtime),
                        DBI(in->ctime), DBI(in->chunk_size), DBI(in->stripe), DBI(in->data_version),
-                       DBI(in->parent));
+                       DBI(in->parent), DBI(in->flags));
 }
 
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len)
@@ -63,7 +64,7 @@ int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, 
     return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
                        DBI(in->gid), DBI(in->rdev), DBI(in->size), DBI(in->mapped), DBI(in->atime),
                        DBI(in->mtime), DBI(in->ctime), DBI(in->btime), DBI(in->chunk_size), DBI(in->stripe),
-                       DBI(in->data_version), DBI(in->parent), DBB(target, target_len));
+                       DBI(in->data_version), DBI(in->parent), DBB(target, target_len), DBI(in->flags));
 }
 
 int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
@@ -103,6 +104,7 @@ Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in)
     a->chunk_size_bytes = in->chunk_size;
     a->stripe = in->stripe;
     a->data_version = in->data_version;
+    a->strict = in->flags & MGR_STRICT;
     a->generation = 1; /* numbers are never used twice */
     if (mgr_is(in, S_IFDIR))
         a->size_bytes = 4096;

@@ -1,8 +1,8 @@
 /* MSG_MKNOD: new files, directories, symbolic links, devices, and files without a name (O_TMPFILE).
  *
  * The kernel has checked permissions and applied the umask; what it leaves to the file system is done here:
- * setgid directories hand down their group (and the bit, to directories), as on ext4. Chunk size and stripe
- * are fixed now, from the directory. */
+ * setgid directories hand down their group (and the bit, to directories), as on ext4. Chunk size, stripe
+ * and strictness are fixed now, from the directory. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
@@ -62,6 +62,7 @@ static void fill(struct mgr_inode *in, const Fp__MkNod *m, const struct mgr_inod
     in->nlink = m->tmpfile ? 0 : mgr_is(in, S_IFDIR) ? 2 : 1;
     in->chunk_size = dir->chunk_size;
     in->stripe = dir->stripe;
+    in->flags = dir->flags & MGR_STRICT;
     in->data_version = 1;
     in->parent = dir->ino;
 }

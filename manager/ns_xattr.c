@@ -1,9 +1,12 @@
 /* Extended attributes.
  *
- * Two are ours and virtual: user.fp.chunk_size and user.fp.stripe, columns of the inode. Every file and
+ * Some are ours and virtual: user.fp.chunk_size and user.fp.stripe, columns of the inode. Every file and
  * directory has them (from its directory at creation), so they are not listed: a copy to another file system
  * should not take them along. Set on a directory they hold for what is made in it from then on; on a file
  * only while it is empty. Taken away, they are the store's defaults again.
+ *
+ * A third, user.fp.strict, is kept and inherited in the same way. A file can be given it or lose it while nobody has it open: a mount
+ * that has it open would go on as before, with what it keeps of the file.
  *
  * ACLs (system.*) are refused: the kernel's permission check would not obey them. */
 #include <errno.h>
@@ -21,7 +24,7 @@
 #define LIST_MAX_BYTES  65536u
 #define STRIPE_MAX      64
 
-enum own { OWN_NONE, OWN_CHUNK_SIZE, OWN_STRIPE, OWN_UNKNOWN };
+enum own { OWN_NONE, OWN_CHUNK_SIZE, OWN_STRIPE, OWN_STRICT, OWN_UNKNOWN };
 
 static bool has_prefix(const ProtobufCBinaryData *n, const char *prefix)
 {
@@ -42,6 +45,8 @@ static enum own own_of(const ProtobufCBinaryData *n)
         return OWN_NONE;
     if (is_name(n, "user.fp.chunk_size"))
         return OWN_CHUNK_SIZE;
+    if (is_name(n, "user.fp.strict"))
+        return OWN_STRICT;
     return is_name(n, "user.fp.stripe") ? OWN_STRIPE : OWN_UNKNOWN;
 }
 
@@ -52,7 +57,7 @@ static int check_name(const ProtobufCBinaryData *n)
     return has_prefix(n, "system.") ? -EOPNOTSUPP : 0;
 }
 
-/* ---------------------------------------------------------------- our own two */
+/* ---------------------------------------------------------------- our own */
 
 static int parse(enum own which, const ProtobufCBinaryData *v, uint32_t *out)
 {
@@ -71,25 +76,38 @@ static int parse(enum own which, const ProtobufCBinaryData *v, uint32_t *out)
         *out = (uint32_t)size;
         return 0;
     }
-    if (fp_parse_int(text, &n, NULL) || n < 1 || n > STRIPE_MAX)
+    if (fp_parse_int(text, &n, NULL) || n < (which == OWN_STRIPE) || n > (which == OWN_STRIPE ? STRIPE_MAX : 1))
         return -EINVAL;
     *out = (uint32_t)n;
     return 0;
+}
+
+/* Sessions that are not back after a restart of the manager may have it open. */
+static bool may_be_open(struct mgr_core *c, const struct mgr_inode *in)
+{
+    return mgr_map_get(&c->holders, in->ino) || mgr_unsettled(c);
 }
 
 static int set_own(struct mgr_core *c, struct mgr_inode *in, enum own which, uint32_t value)
 {
     if (!mgr_is(in, S_IFREG) && !mgr_is(in, S_IFDIR))
         return -EPERM;
-    if (mgr_is(in, S_IFREG) && (in->size || in->mapped))
+    if (mgr_is(in, S_IFREG) && (which == OWN_STRICT ? may_be_open(c, in) : in->size || in->mapped))
         return -EBUSY;
     if (which == OWN_CHUNK_SIZE)
         in->chunk_size = value;
-    else
+    else if (which == OWN_STRIPE)
         in->stripe = value;
+    else
+        in->flags = value ? in->flags | MGR_STRICT : in->flags & ~MGR_STRICT;
     in->data_version++;
     in->ctime = c->now.ns;
     return mgr_inode_put(c, in);
+}
+
+static uint32_t own_value(enum own which, const struct mgr_inode *in)
+{
+    return which == OWN_CHUNK_SIZE ? in->chunk_size : which == OWN_STRIPE ? in->stripe : in->flags & MGR_STRICT;
 }
 
 static int get_own(struct mgr_core *c, Fp__XattrReply *r, enum own which, const struct mgr_inode *in)
@@ -100,7 +118,7 @@ static int get_own(struct mgr_core *c, Fp__XattrReply *r, enum own which, const 
         return -ENODATA;
     if (!text)
         return mgr_doom(c, -ENOMEM);
-    r->value.len = (size_t)snprintf(text, 16, "%u", which == OWN_CHUNK_SIZE ? in->chunk_size : in->stripe);
+    r->value.len = (size_t)snprintf(text, 16, "%u", own_value(which, in));
     r->value.data = (uint8_t *)text;
     return 0;
 }
@@ -230,7 +248,7 @@ MGR_HANDLER(removexattr)
     if (which == OWN_UNKNOWN)
         return -ENODATA;
     if (which != OWN_NONE)
-        return set_own(c, &in, which, which == OWN_CHUNK_SIZE ? c->chunk_size : c->stripe);
+        return set_own(c, &in, which, which == OWN_CHUNK_SIZE ? c->chunk_size : which == OWN_STRIPE ? c->stripe : 0);
     rc = mgr_db_one(&c->db, XATTR_GET, DBI(m->ino), DBB(m->name.data, m->name.len));
     if (rc <= 0)
         return rc ? rc : -ENODATA;

@@ -11,6 +11,7 @@
 --     3  session.machine, session.boot, session.mount_ns
 --     4  bad_chunk
 --     5  lock
+--     6  inode.flags
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
 -- 'behind:<session>' for each session that asks for leases of files (lease.c).
@@ -50,7 +51,8 @@ CREATE TABLE IF NOT EXISTS inode (
     stripe       INTEGER NOT NULL,
     data_version INTEGER NOT NULL,    -- grows with every change of slices or size
     parent       INTEGER NOT NULL,    -- of a directory; of others: where the name was last seen (a hint)
-    target       BLOB                 -- of a symbolic link
+    target       BLOB,                -- of a symbolic link
+    flags        INTEGER NOT NULL DEFAULT 0 -- 1: strict; of a directory: for what is made in it
 );
 
 -- Names. The cookie is the position in readdir: given in order of creation, never changed, never used

@@ -16,6 +16,7 @@
 #define SLICES_FIRST 1024u
 #define SLICES_MAX 8192u
 #define NOTES_MAX_BYTES (1u << 20)
+#define WHOLE_NOTES_MAX_BYTES (3u << 20) /* of the 4 MiB of a message */
 
 struct cl_batch *cl_batch_new(void)
 {
@@ -39,6 +40,8 @@ static bool has_room(const struct cl_batch *t, const struct cl_wbuf *b)
 {
 	if (t->nbufs == 0)
 		return true;
+	if (t->whole)
+		return t->nbufs < CL_COMMIT_BUFS_MAX && t->note_bytes + cl_packed_note_bytes(b->packed) <= WHOLE_NOTES_MAX_BYTES;
 	return t->nbufs < CL_COMMIT_BUFS_MAX && t->msg.n_slices + slices_of(b) <= SLICES_MAX &&
 	       t->note_bytes + cl_packed_note_bytes(b->packed) <= NOTES_MAX_BYTES;
 }

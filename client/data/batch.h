@@ -18,6 +18,7 @@ struct cl_batch {
 	size_t note_bytes;
 	struct cl_file *file;
 	bool one_window;               /* in each request: the manager has refused one of several */
+	bool whole;                    /* all that is stored in this one: strict.c */
 	bool anyway;                   /* chunks that slices name may be away */
 	bool refers;                   /* slices name chunks that others may have stored */
 	int rc;                        /* inode->lock, these four: how it ended (commit.c) */

@@ -29,6 +29,7 @@ static void tick(void *arg)
 	cl_age_tick(d, now_ms);
 	cl_space_tick(d, now_ms, false);
 	cl_segs_tick(d);
+	cl_strict_tick(d, false);
 	cl_scratch_tick(&d->scratch);
 }
 
@@ -48,6 +49,7 @@ static void init_locks(struct cl_data *d)
 	pthread_mutex_init(&d->age_lock, NULL);
 	pthread_mutex_init(&d->error_lock, NULL);
 	pthread_mutex_init(&d->end_lock, NULL);
+	pthread_mutex_init(&d->strict_lock, NULL);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->space_cond, &a);
@@ -138,6 +140,7 @@ void cl_data_stop(struct cl_mount *m)
 	if (d->jobs) {
 		cl_mgr_fail_lasting(m, FP_ESTOPPING); /* commits without an answer */
 		give_up(d);
+		cl_strict_tick(d, true);
 		cl_jobs_free(d->jobs);
 		d->jobs = NULL;
 		cl_space_tick(d, fp_now_ms(), true);
@@ -170,6 +173,7 @@ void cl_data_free(struct cl_mount *m)
 	pthread_mutex_destroy(&d->age_lock);
 	pthread_mutex_destroy(&d->error_lock);
 	pthread_mutex_destroy(&d->end_lock);
+	pthread_mutex_destroy(&d->strict_lock);
 	cl_scratch_fini(&d->scratch);
 	pthread_mutex_destroy(&d->coded_lock);
 	pthread_cond_destroy(&d->coded_cond);
@@ -315,7 +319,7 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 {
 	struct cl_inode *inode = h->inode;
 
-	(void)m;
+	h->strict = m->opt.strict || a->strict;
 	pthread_mutex_lock(&inode->lock);
 	inode->handles++;
 	cl_data_news(inode, a->data_version);

@@ -15,20 +15,33 @@
 
 #define LOOK_MS 200u
 
-struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
+struct cl_file *cl_file_new(struct cl_data *d, struct cl_inode *inode)
 {
 	pthread_condattr_t a;
-	struct cl_file *f = inode->file;
-	struct cl_left left;
+	struct cl_file *f = calloc(1, sizeof(*f));
 
-	if (f)
-		return f;
-	f = calloc(1, sizeof(*f));
 	if (!f)
 		return NULL;
 	f->inode = inode;
 	f->data = d;
 	f->window_bytes = inode->attr.chunk_size_bytes ? inode->attr.chunk_size_bytes : d->m->default_chunk_size_bytes;
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(&f->cond, &a);
+	pthread_condattr_destroy(&a);
+	return f;
+}
+
+struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
+{
+	struct cl_file *f = inode->file;
+	struct cl_left left;
+
+	if (f)
+		return f;
+	f = cl_file_new(d, inode);
+	if (!f)
+		return NULL;
 	f->map_version = inode->attr.data_version;
 	if (inode->attr.size_bytes == 0)
 		f->others_version = inode->attr.data_version; /* there was nothing that others could have stored */
@@ -38,10 +51,6 @@ struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode)
 	f->losses_seen = left.losses_seen;
 	f->last_change = left.last_change;
 	f->forgotten_by_manager = left.forgotten_by_manager;
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&f->cond, &a);
-	pthread_condattr_destroy(&a);
 	inode->file = f;
 	return f;
 }

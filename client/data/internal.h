@@ -64,6 +64,8 @@ struct cl_data {
 	atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
 	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
 	struct cl_late *late;              /* late.c */
+	pthread_mutex_t strict_lock;       /* a leaf */
+	struct cl_strict *strict_left;     /* strict_lock: strict.c */
 	atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
 	pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
 	bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
@@ -120,6 +122,7 @@ struct cl_file {                   /* everything under inode->lock */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
 	int late_rc;                       /* the last such answer: an error for which it is to be tried again; 0: nothing is in the way */
 	bool late_one_window;              /* … window by window */
+	uint32_t strict_late;              /* strict.c: its commits that the manager has not answered in time */
 };
 
 /* inode->lock held: something of it is not published. */
@@ -130,6 +133,7 @@ static inline bool cl_file_is_dirty(const struct cl_file *f)
 
 /* file.c: windows and buffers; all with inode->lock held */
 struct cl_file *cl_file_get(struct cl_data *d, struct cl_inode *inode);   /* makes it; NULL: no memory */
+struct cl_file *cl_file_new(struct cl_data *d, struct cl_inode *inode);   /* one that the inode does not know of (strict.c); NULL: no memory */
 void cl_file_free(struct cl_file *f);
 struct cl_win *cl_file_win(struct cl_file *f, uint64_t win, bool make);
 uint32_t cl_file_first_win(const struct cl_file *f, uint64_t win);         /* index of the first window >= win */
@@ -212,6 +216,38 @@ void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b);                /* th
 /* inode->lock held: the manager's answer to a change that this mount made. */
 void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r);
 int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count);
+/* Is r an answer to that request? */
+bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r);
+/* inode->lock held: what r says of windows from win on is known from now on. -EAGAIN: it is older than what is known. */
+int cl_map_take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r);
+/* One slice as it is kept here. */
+struct cl_slice cl_slice_of(const Fp__Slice *s);
+
+/* write.c; without lock: one window's part of a write goes into f, which is the inode's file or one of cl_file_new. */
+int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len);
+
+/* strict.c; without lock. append: off counts from the end of the file. */
+ssize_t cl_strict_write(struct cl_data *d, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool append, bool kill_suidgid);
+/* What the manager says of the size: known here afterwards. */
+int cl_strict_attr(struct cl_data *d, struct cl_inode *inode);
+/* Writes that nobody waits for any more have been stored, and go. end: all of them, since the store threads end: waits for them. */
+void cl_strict_tick(struct cl_data *d, bool end);
+
+/* snapshot.c: the slices of some windows at one version of a file */
+struct cl_snapshot {
+	uint64_t version, size_bytes;
+	uint64_t win, win_end;             /* it covers [win, win_end) */
+	size_t n;
+	struct cl_snap_slice {
+		uint64_t win;
+		struct cl_slice slice;
+	} *slices;                         /* by (win, off) */
+};
+/* Without lock: of the windows from win on, up to win_end, as the manager has them now. They may be fewer: at least one, unless it fails. */
+int cl_snapshot_get(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t win_end, struct cl_snapshot *s);
+void cl_snapshot_free(struct cl_snapshot *s);
+/* Lay one window's slices into o. 0, -E2BIG. */
+int cl_snapshot_plan(const struct cl_snapshot *s, uint64_t win, struct cl_overlay *o);
 
 /* readahead.c; without lock: the reader of h has come to end_off */
 void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t end_off);

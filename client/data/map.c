@@ -13,7 +13,7 @@
 
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms)
 {
-	while (f->committing) {
+	while (f->committing || f->strict_late > 0) {
 		uint64_t until_ms = cl_by_end(f->data, deadline_ms);
 
 		if (fp_now_ms() >= until_ms)
@@ -42,6 +42,14 @@ void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
 	cl_inode_attr_update(f->inode, r->attr);
 }
 
+struct cl_slice cl_slice_of(const Fp__Slice *p)
+{
+	return (struct cl_slice){
+		.off = p->off, .len = p->len, .chunk_off = p->chunk_off,
+		.chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf, .data_len_bytes = p->data_len },
+	};
+}
+
 static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from, size_t to)
 {
 	struct cl_slice *s = NULL;
@@ -51,14 +59,8 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
 		if (!s)
 			return -ENOMEM;
 	}
-	for (size_t i = from; i < to; i++) {
-		const Fp__Slice *p = r->slices[i];
-
-		s[i - from] = (struct cl_slice){
-			.off = p->off, .len = p->len, .chunk_off = p->chunk_off,
-			.chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf, .data_len_bytes = p->data_len },
-		};
-	}
+	for (size_t i = from; i < to; i++)
+		s[i - from] = cl_slice_of(r->slices[i]);
 	free(w->slices);
 	w->slices = s;
 	w->nslices = (uint32_t)(to - from);
@@ -70,7 +72,7 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
  * Is this an answer to what was asked: windows from win on, slices in order that lie side by side in them, each within its chunk? All that reads a map
  * relies on it; a manager that says else has a bug or a broken database, and no byte is read by such a map.
  */
-static bool makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r)
+bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r)
 {
 	uint64_t end = 0; /* of the slice before, in its window */
 
@@ -93,8 +95,7 @@ static bool makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, c
 	return true;
 }
 
-/* inode->lock held. */
-static int take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r)
+int cl_map_take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r)
 {
 	size_t i = 0;
 
@@ -137,7 +138,7 @@ int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64
 		if (rc < 0)
 			break;
 		pthread_mutex_lock(&inode->lock);
-		rc = makes_sense(inode->file, win, count, (const Fp__SliceMapReply *)m) ? take_over(inode->file, win, (const Fp__SliceMapReply *)m) : -EPROTO;
+		rc = cl_map_makes_sense(inode->file, win, count, (const Fp__SliceMapReply *)m) ? cl_map_take_over(inode->file, win, (const Fp__SliceMapReply *)m) : -EPROTO;
 		pthread_mutex_unlock(&inode->lock);
 		if (rc == -EPROTO) {
 			cl_data_note_error(d, "inode %llu: what the manager says of its data makes no sense: see its log", (unsigned long long)inode->ino);

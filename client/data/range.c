@@ -10,8 +10,8 @@
 
 #include "client/data/internal.h"
 
-/* A request that changes maps: publish, take the turn, call, take over the reply. */
-static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type, ProtobufCMessage *req)
+/* A request that changes maps: publish, take the turn, call, take over the reply. copied may be NULL. */
+static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type, ProtobufCMessage *req, uint64_t *copied)
 {
 	ProtobufCMessage *reply = NULL;
 	struct cl_file *f;
@@ -34,6 +34,8 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 		cl_file_changed(f, lives);
 		cl_map_changed(f, (const Fp__CommitReply *)reply);
 	}
+	if (rc == 0 && copied)
+		*copied = ((const Fp__CommitReply *)reply)->copied_bytes;
 	if (type == FP__MSG_TYPE__MSG_CLONE)
 		f->others_version = 0; /* the chunks of the source may be anybody's */
 	cl_map_end(f);
@@ -60,6 +62,7 @@ int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_
 {
 	Fp__Punch req = FP__PUNCH__INIT;
 	bool keep = mode & FALLOC_FL_KEEP_SIZE;
+	int rc;
 
 	if (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		return -EOPNOTSUPP;
@@ -70,8 +73,11 @@ int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_
 	if (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) {
 		req.len = len;
 		req.size_bytes = keep ? 0 : off + len;
-		return change_map(m, h->inode, FP__MSG_TYPE__MSG_PUNCH, &req.base);
+		return change_map(m, h->inode, FP__MSG_TYPE__MSG_PUNCH, &req.base, NULL);
 	}
+	rc = h->strict ? cl_strict_attr(m->data, h->inode) : 0;
+	if (rc < 0)
+		return rc;
 	if (off + len > size_of(m, h->inode) || keep) { /* space for what is not there yet */
 		uint64_t have = size_of(m, h->inode), from = off > have ? off : have;
 
@@ -81,7 +87,7 @@ int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_
 	if (keep || off + len <= size_of(m, h->inode))
 		return 0;
 	req.size_bytes = off + len;
-	return change_map(m, h->inode, FP__MSG_TYPE__MSG_PUNCH, &req.base);
+	return change_map(m, h->inode, FP__MSG_TYPE__MSG_PUNCH, &req.base, NULL);
 }
 
 int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whence, uint64_t *out_off)
@@ -109,6 +115,8 @@ ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t of
 	uint64_t size;
 	int rc = cl_publish(m->data, in->inode, false, CL_BY_PROGRESS);
 
+	if (rc == 0 && in->strict)
+		rc = cl_strict_attr(m->data, in->inode);
 	if (rc < 0)
 		return rc;
 	size = size_of(m, in->inode);
@@ -125,6 +133,6 @@ ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t of
 	req.dst_ino = out->inode->ino;
 	req.dst_off = off_out;
 	req.len = len;
-	rc = change_map(m, out->inode, FP__MSG_TYPE__MSG_CLONE, &req.base);
+	rc = change_map(m, out->inode, FP__MSG_TYPE__MSG_CLONE, &req.base, &len); /* less, if somebody has cut the source meanwhile */
 	return rc < 0 ? rc : (ssize_t)len;
 }

@@ -44,6 +44,9 @@ struct reader {                    /* one read under way */
 	int niov, iov_max;
 	uint64_t off;                  /* of the read */
 	uint64_t deadline_ms;
+	const struct cl_snapshot *snap; /* strict: of what is read; else NULL */
+	bool may_begin_anew;           /* … if one of its chunks is gone */
+	bool begin_anew;               /* it is */
 };
 
 static const uint8_t zeros[CL_PAGE_BYTES];
@@ -226,6 +229,10 @@ static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t
 	unsigned nlearned = 0;
 	int rc = 0;
 
+	if (r->snap) {
+		cl_overlay_init(o, from, to);
+		return cl_snapshot_plan(r->snap, win, o);
+	}
 	for (int tries = 0; tries < 10;) {
 		pthread_mutex_lock(&r->inode->lock);
 		w = cl_file_win(f, win, true);
@@ -316,7 +323,10 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
 		r->niov = niov;
 		unpin_to(r->pin, npins, held);
 		/* A chunk that is being punched while it is read has a wrong checksum first. */
-		if ((rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && tries < 2) {
+		r->begin_anew = (rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && r->may_begin_anew;
+		if (r->begin_anew)
+			break;
+		if ((rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && tries < 2 && !r->snap) {
 			pthread_mutex_lock(&r->inode->lock);
 			cl_file_forget_map(f);
 			pthread_mutex_unlock(&r->inode->lock);
@@ -408,6 +418,70 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin)
 	free(pin);
 }
 
+/* len bytes that are there. The pin is r->pin afterwards; NULL: it has failed. */
+static ssize_t read_pinned(struct reader *r, struct cl_handle *h, struct cl_file *f, size_t len)
+{
+	ssize_t got;
+
+	r->niov = 0;
+	r->pin = calloc(1, sizeof(*r->pin));
+	if (!r->pin)
+		return -ENOMEM;
+	r->pin->len = len;
+	cl_readahead(r->d, h, r->off, r->off + len);
+	got = read_all(r, f, len);
+	if (got < 0 || r->begin_anew) {
+		cl_data_read_done(r->d->m, r->pin);
+		r->pin = NULL;
+	}
+	return got;
+}
+
+/* Up to which window the manager is asked: for a sequential reader, as far as is read ahead. */
+static uint64_t last_window(struct reader *r, const struct cl_handle *h, const struct cl_file *f, size_t len)
+{
+	uint64_t end = r->off + len;
+
+	pthread_mutex_lock(&r->inode->lock);
+	if (h->sequential > 0 && r->off == h->next_off)
+		end += r->d->m->opt.read_ahead_bytes;
+	pthread_mutex_unlock(&r->inode->lock);
+	return (end - 1) / f->window_bytes;
+}
+
+/* A snapshot's bytes. What is gone of it was overwritten since; if the file is still at the same version, it is lost. */
+static ssize_t read_strict(struct reader *r, struct cl_handle *h, struct cl_file *f, size_t len)
+{
+	uint64_t version = 0;
+	unsigned same = 0;
+
+	if (r->off > INT64_MAX - len)
+		return -EINVAL;
+	for (;;) {
+		struct cl_snapshot s;
+		size_t n = len;
+		ssize_t got = cl_snapshot_get(r->d, r->inode, r->off / f->window_bytes, last_window(r, h, f, len) + 1, &s);
+
+		if (got < 0)
+			return got;
+		if (n > s.win_end * f->window_bytes - r->off) /* in very many pieces: a short read */
+			n = s.win_end * f->window_bytes - r->off;
+		if (r->off >= s.size_bytes)
+			n = 0;
+		else if (n > s.size_bytes - r->off)
+			n = s.size_bytes - r->off;
+		same = s.version == version ? same + 1 : 0;
+		version = s.version;
+		r->snap = &s;
+		r->begin_anew = false;
+		r->may_begin_anew = same < 2 && fp_now_ms() < r->deadline_ms;
+		got = n == 0 ? 0 : read_pinned(r, h, f, n);
+		cl_snapshot_free(&s);
+		if (!r->begin_anew)
+			return got;
+	}
+}
+
 ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64_t off, struct iovec *iov, int *niov, struct cl_read_pin **pin)
 {
 	struct cl_data *d = m->data;
@@ -418,26 +492,21 @@ ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64
 
 	*pin = NULL;
 	*niov = 0;
+	if (len == 0)
+		return 0;
 	pthread_mutex_lock(&h->inode->lock);
 	f = cl_file_get(d, h->inode);
 	size = f ? cl_file_size_bytes(f) : 0;
 	pthread_mutex_unlock(&h->inode->lock);
 	if (!f)
 		return -ENOMEM;
-	if (off >= size)
+	if (!h->strict && off >= size)
 		return 0;
-	if (len > size - off)
+	if (!h->strict && len > size - off)
 		len = size - off;
-	r.pin = calloc(1, sizeof(*r.pin));
-	if (!r.pin)
-		return -ENOMEM;
-	r.pin->len = len;
-	cl_readahead(d, h, off, off + len);
-	got = read_all(&r, f, len);
-	if (got < 0) {
-		cl_data_read_done(m, r.pin);
+	got = h->strict ? read_strict(&r, h, f, len) : read_pinned(&r, h, f, len);
+	if (got <= 0)
 		return got;
-	}
 	*pin = r.pin;
 	*niov = r.niov;
 	atomic_fetch_add(&d->read_bytes, (unsigned long long)got);

@@ -184,9 +184,9 @@ static void written(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b, uint
 		cl_file_seal(f, w, b);
 }
 
-/* One window's part of a write. */
-static int write_window(struct cl_data *d, struct cl_inode *inode, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len)
+int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len)
 {
+	struct cl_inode *inode = f->inode;
 	struct supply s = { .npages = (off + len - 1) / CL_PAGE_BYTES - off / CL_PAGE_BYTES + 1 };
 	uint32_t used;
 	struct cl_wbuf *b = NULL;
@@ -256,13 +256,15 @@ ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, 
 		return 0;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
+	if (h->strict)
+		return cl_strict_write(d, h, buf, len, off, false, kill_suidgid);
 	rc = begin(d, h->inode, kill_suidgid, &f, &nstored);
 	while (rc == 0 && done < len) {
 		uint32_t in_win = (uint32_t)((off + done) % f->window_bytes), n = f->window_bytes - in_win;
 
 		if (n > len - done)
 			n = (uint32_t)(len - done);
-		rc = write_window(d, h->inode, f, (off + done) / f->window_bytes, in_win, buf + done, n);
+		rc = cl_write_window(d, f, (off + done) / f->window_bytes, in_win, buf + done, n);
 		if (rc == 0)
 			done += n;
 	}

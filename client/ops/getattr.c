@@ -23,7 +23,7 @@ static bool getattr_known(fuse_req_t req, fuse_ino_t ino)
     bool known = cl_names_attr(ino, &a);
     if (known) {
         cl_attr_stat(m, &a, &st);
-        cl_reply_attr(req, &st, cl_attr_timeout(m, &st));
+        cl_reply_attr(req, &st, cl_attr_timeout(m, &st, a.strict));
     }
     cl_early_end(m);
     return known;
@@ -45,7 +45,7 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     if (getattr_known(req, ino))
         return;
     if (cl_dircache_get(ino, &st)) {
-        cl_reply_attr(req, &st, cl_attr_timeout(cl_mount_of(req), &st));
+        cl_reply_attr(req, &st, cl_attr_timeout(cl_mount_of(req), &st, false));
         return;
     }
     struct cl_op *op = cl_op_new(req);
@@ -96,7 +96,7 @@ static void done_statx(void *arg, int status, const ProtobufCMessage *reply)
     }
     cl_attr_stat(op->m, a, &st);
     statx_from_stat(&st, a->btime_ns, &sx);
-    cl_reply_statx(op->req, 0, &sx, cl_attr_timeout(op->m, &st));
+    cl_reply_statx(op->req, 0, &sx, cl_attr_timeout(op->m, &st, a->strict));
     cl_op_free(op);
 }
 

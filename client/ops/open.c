@@ -47,8 +47,8 @@ static void let_go(struct cl_mount *m, struct cl_inode *inode)
 static void fill_fi(struct cl_mount *m, struct fuse_file_info *fi, struct cl_handle *h)
 {
     fi->fh = (uintptr_t)h;
-    fi->direct_io = m->opt.direct_io;
-    fi->parallel_direct_writes = m->opt.direct_io;
+    fi->direct_io = m->opt.direct_io || h->strict;
+    fi->parallel_direct_writes = m->opt.direct_io && !h->strict; /* strict: pieces of two long writes of this node are not mixed */
     fi->keep_cache = 0;
     h->quiet = (fi->flags & O_ACCMODE) == O_RDONLY; /* closing it publishes nothing */
     fi->noflush = h->quiet && !m->locks; /* … but gives locks back */

@@ -31,7 +31,7 @@
  * for names (also for names that do not exist) and attributes of directories. A second mount waits, at its
  * start, until that has expired (MSG_ALONE). Else names not at all, so that those of other mounts are seen at
  * once, and attributes for one operation (the kernel rounds up to a clock tick), which saves the GETATTR
- * after each LOOKUP of a stat(2).
+ * after each LOOKUP of a stat(2). Attributes of strict files for no time at all.
  */
 #define CL_ALONE_TIMEOUT_S 0.5
 #define CL_ATTR_TIMEOUT_S  0.001
@@ -170,7 +170,8 @@ static inline int cl_open_status(int rc)
 	return rc == -ENOENT ? -EIO : rc;
 }
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
-double cl_attr_timeout(struct cl_mount *m, const struct stat *st);
+/* strict: of the inode. */
+double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict);
 /* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has
  * gone on yet. */
 void cl_hide_attr(struct cl_mount *m, uint64_t dir);

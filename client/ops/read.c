@@ -58,9 +58,9 @@ static bool interrupted(void *req)
 }
 
 /* The end of the file is where the manager says, not where the kernel remembers it. */
-static bool appends(const struct cl_mount *m, const struct fuse_file_info *fi)
+static bool appends(const struct cl_mount *m, const struct cl_handle *h, const struct fuse_file_info *fi)
 {
-    return (fi->flags & O_APPEND) && m->locks && m->opt.direct_io && !fi->writepage;
+    return (fi->flags & O_APPEND) && m->locks && (m->opt.direct_io || h->strict) && !fi->writepage;
 }
 
 void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
@@ -72,8 +72,10 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     (void)ino;
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
-    else if (appends(m, fi))
+    else if (appends(m, h, fi))
         n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), interrupted, req);
+    else if ((fi->flags & O_APPEND) && !fi->writepage && h->strict)
+        n = cl_data_append(m, h, buf, size, kill_suidgid(req, fi));
     else
         n = cl_data_write(m, h, buf, size, (uint64_t)off, kill_suidgid(req, fi));
     if (n < 0)

@@ -70,8 +70,10 @@ void cl_op_done_status(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_reply_err(arg, status);
 }
 
-double cl_attr_timeout(struct cl_mount *m, const struct stat *st)
+double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict)
 {
+    if (!S_ISDIR(st->st_mode) && (strict || m->opt.strict))
+        return 0; /* the size is another one as soon as any node has written */
     if (!S_ISDIR(st->st_mode) || !cl_core_alone(m))
         return CL_ATTR_TIMEOUT_S;
     int64_t ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
@@ -93,7 +95,7 @@ void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_para
     e->ino = a->ino;
     e->generation = a->generation;
     e->entry_timeout = cl_core_alone(m) ? CL_ALONE_TIMEOUT_S : 0;
-    e->attr_timeout = cl_attr_timeout(m, &e->attr);
+    e->attr_timeout = cl_attr_timeout(m, &e->attr, a->strict);
 }
 
 void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
@@ -123,7 +125,7 @@ void cl_op_done_attr(void *arg, int status, const ProtobufCMessage *reply)
     }
     touched(op);
     cl_attr_stat(op->m, a, &st);
-    cl_reply_attr(op->req, &st, cl_attr_timeout(op->m, &st));
+    cl_reply_attr(op->req, &st, cl_attr_timeout(op->m, &st, a->strict));
     cl_op_free(op);
 }
 

@@ -65,6 +65,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
     struct cl_mount *m = cl_mount_of(req);
     struct cl_inode *inode;
     struct stat st;
+    bool strict = false;
     int rc = cl_inode_fetch(m, msg->ino, &inode);
     if (rc < 0) {
         cl_reply_status(req, open ? cl_open_status(rc) : rc);
@@ -73,13 +74,15 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
     if (m->aux && msg->size_bytes == 0)
         cl_aux_before_truncate(m, inode);
     rc = cl_inode_is_gone(inode) ? -EIO : cl_data_truncate(m, inode, msg);
-    if (rc == 0)
+    if (rc == 0) {
         cl_inode_stat(m, inode, &st);
+        strict = cl_data_is_strict(m, inode);
+    }
     cl_inode_put(m, inode);
     if (rc < 0)
         cl_reply_status(req, open ? cl_open_status(rc) : rc);
     else
-        cl_reply_attr(req, &st, CL_ATTR_TIMEOUT_S);
+        cl_reply_attr(req, &st, cl_attr_timeout(m, &st, strict));
 }
 
 static void note_mtime(struct cl_mount *m, uint64_t ino)

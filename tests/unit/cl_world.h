@@ -33,6 +33,9 @@ struct world_faults {
     atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */
     atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
     atomic_uint mgr_away_asked;  /* counted */
+    atomic_bool mgr_strict;     /* all files are strict */
+    atomic_uint mgr_commits;    /* counted: executed, with slices … */
+    atomic_uint mgr_slices_told; /* … and slices in answers to SLICEMAP */
     atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };
 extern struct world_faults world_faults;

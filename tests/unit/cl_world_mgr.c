@@ -142,6 +142,14 @@ static void cut(struct mfile *f, uint64_t from, uint64_t to)
     }
 }
 
+static void insert_by_windows(struct mfile *f, struct mslice s)
+{
+    for (uint64_t k; s.len > 0; s.off += k, s.chunk_off += (uint32_t)k, s.len -= k) {
+        k = s.len < f->window - s.off % f->window ? s.len : f->window - s.off % f->window;
+        insert(f, (struct mslice){s.off, k, s.chunk, s.chunk_off});
+    }
+}
+
 static void fill_attr(const struct mfile *f, Fp__Attr *a)
 {
     fp__attr__init(a);
@@ -151,6 +159,7 @@ static void fill_attr(const struct mfile *f, Fp__Attr *a)
     a->size_bytes = f->size;
     a->chunk_size_bytes = f->window;
     a->stripe = f->stripe;
+    a->strict = world_faults.mgr_strict;
     a->data_version = f->version;
     a->mtime_ns = f->mtime_ns;
 }
@@ -233,7 +242,7 @@ static bool window_fits(const struct mfile *f, const Fp__Commit *r, uint64_t win
 static int commit(const Fp__Commit *r, ProtobufCMessage **out)
 {
     struct mfile *f = file_of(r->ino);
-    uint64_t before = f->version;
+    uint64_t before = f->version, base = r->append ? f->size : 0;
 
     if (f->gone) {
         for (size_t i = 0; i < r->n_chunks; i++)
@@ -250,6 +259,7 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
         world_faults.mgr_away_asked++;
         return FP_EAWAY;
     }
+    world_faults.mgr_commits += r->n_slices > 0;
     for (size_t i = 0; i < r->n_chunks; i++) {
         add_chunk(r, r->chunks[i]);
         chunk_of(r->chunks[i]->id)->refs++; /* not to be deleted while slices come */
@@ -257,7 +267,7 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
     for (size_t i = 0; i < r->n_slices; i++) {
         const Fp__Slice *s = r->slices[i];
         struct mchunk *c = chunk_of(s->chunk);
-        uint64_t off = s->win * f->window + s->off;
+        uint64_t off = base + s->win * f->window + s->off;
 
         WORLD_CHECK(s->len > 0 && (uint64_t)s->off + s->len <= f->window);
         WORLD_CHECK(s->chunk == 0 || (c && (uint64_t)s->chunk_off + s->len <= data_bytes(c)));
@@ -266,13 +276,13 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
         cut(f, off, off + s->len);
         if (!c)
             continue;
+        insert_by_windows(f, (struct mslice){off, s->len, s->chunk, s->chunk_off});
         c->refs--;
-        insert(f, (struct mslice){off, s->len, s->chunk, s->chunk_off});
     }
     for (size_t i = 0; i < r->n_chunks; i++)
         unref(r->chunks[i]->id);
-    if (r->size_bytes > f->size)
-        f->size = r->size_bytes;
+    if (r->size_bytes && base + r->size_bytes > f->size)
+        f->size = base + r->size_bytes;
     if (r->mtime_ns)
         f->mtime_ns = r->mtime_ns;
     f->version++;
@@ -283,7 +293,7 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
 {
     struct mfile *f = file_of(r->ino);
     Fp__SliceMapReply a = FP__SLICE_MAP_REPLY__INIT;
-    uint64_t count = r->win_count > 3 ? 1 + (r->win_from + f->version) % r->win_count : r->win_count;
+    uint64_t count = r->win_count > 3 && !r->whole ? 1 + (r->win_from + f->version) % r->win_count : r->win_count;
     Fp__Slice *s = calloc(f->n + 1, sizeof *s), **list = calloc(f->n + 1, sizeof *list);
 
     WORLD_CHECK(count > 0);
@@ -291,7 +301,8 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
     a.data_version = f->version;
     a.size_bytes = f->size;
     a.win_end = r->win_from + count;
-    for (size_t i = 0; i < f->n; i++) {
+    a.same = r->known_version == f->version;
+    for (size_t i = 0; i < f->n && !a.same; i++) {
         const struct mslice *p = &f->s[i];
         const struct mchunk *c = chunk_of(p->chunk);
         uint64_t win = p->off / f->window;
@@ -312,6 +323,7 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
         q->bnf = c->bnf;
         list[a.n_slices++] = q;
     }
+    world_faults.mgr_slices_told += a.n_slices;
     *out = world_copy(&a.base);
     free(s);
     free(list);
@@ -367,25 +379,16 @@ static int clone_range(const Fp__Clone *r, ProtobufCMessage **out)
     }
     cut(to, r->dst_off, r->dst_off + r->len);
     for (size_t i = 0; i < n; i++) {
-        struct mslice s = take[i];
-
-        while (s.len > 0) { /* a slice stays in its window */
-            uint64_t k = to->window - s.off % to->window;
-
-            if (k > s.len)
-                k = s.len;
-            insert(to, (struct mslice){s.off, k, s.chunk, s.chunk_off});
-            s.off += k;
-            s.chunk_off += (uint32_t)k;
-            s.len -= k;
-        }
-        unref(s.chunk);
+        insert_by_windows(to, take[i]);
+        unref(take[i].chunk);
     }
     free(take);
     if (r->dst_off + r->len > to->size)
         to->size = r->dst_off + r->len;
     to->version++;
-    return reply_commit(to, before, NULL, out);
+    reply_commit(to, before, NULL, out);
+    ((Fp__CommitReply *)*out)->copied_bytes = r->len;
+    return 0;
 }
 
 static int seek(const Fp__Seek *r, ProtobufCMessage **out)
