@@ -58,10 +58,8 @@ class Worker:
         try:
             n = os.pwrite(fd, filled(stamp, size), off)
         except OSError:
-            if not self.may_fail:
-                raise
             self.calls.append((begin, NEVER, reg, stamp, True))  # it may have been made, or be made later
-            return
+            raise
         assert n == size
         self.calls.append((begin, time.monotonic(), reg, stamp, True))
 
@@ -69,12 +67,7 @@ class Worker:
         """Several registers that lie side by side are read by one call."""
         base, end = self.registers[first][0], sum(self.registers[last])
         begin = time.monotonic()
-        try:
-            data = os.pread(fd, end - base, base)
-        except OSError:
-            if not self.may_fail:
-                raise
-            return
+        data = os.pread(fd, end - base, base)
         done = time.monotonic()
         data += bytes(end - base - len(data))
         for reg in range(first, last + 1):
@@ -82,7 +75,13 @@ class Worker:
             self.calls.append((begin, done, reg, stamp_of(data[off - base:off - base + size], size), False))
 
     def run(self):
-        fd = os.open(self.path, os.O_RDWR)
+        try:
+            self.work(os.open(self.path, os.O_RDWR))
+        except OSError:
+            if not self.may_fail:
+                raise
+
+    def work(self, fd):
         while time.monotonic() < self.until:
             reg = self.rnd.randrange(len(self.registers))
             if self.rnd.random() < 0.4:
@@ -92,8 +91,8 @@ class Worker:
         os.close(fd)
 
 
-def start(paths, registers, seconds, seed, may_fail=False):
-    """One process for each path: [(pid, pipe)]."""
+def start(paths, registers, seconds, seed, may_fail=False, first=0):
+    """One process for each path, numbered from `first` on: [(pid, pipe)]. may_fail: its first call that fails is its last."""
     out, until = [], time.monotonic() + seconds
     for i, path in enumerate(paths):
         r, w = os.pipe()
@@ -102,7 +101,7 @@ def start(paths, registers, seconds, seed, may_fail=False):
             rc = 1
             try:
                 os.close(r)
-                worker = Worker(path, i, registers, until, seed, may_fail)
+                worker = Worker(path, first + i, registers, until, seed, may_fail)
                 worker.run()
                 with os.fdopen(w, "wb") as f:
                     pickle.dump(worker.calls, f)
