@@ -182,6 +182,8 @@ static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
     if (status == 0 && !op->told)
         kept = remember(t, op);
     pthread_mutex_unlock(&t->lock);
+    if (op->msg.kind == FP__LOCK_KIND__LOCK_FLOCK && (status == -EAGAIN || status == -EINTR))
+        (void)take(t, op->msg.ino, op->msg.kind, op->msg.owner); /* what it had, of the other type, went first */
     if (status == 0 && (op->told || !kept))
         give_back(op);
     if (!op->told)

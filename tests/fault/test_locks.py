@@ -86,6 +86,22 @@ def test_manager_killed_while_locks_are_held_and_waited_for(pair):
         assert b.do("flock", TRY) == 0 and b.do("flock", LOCK_UN) == 0
 
 
+def test_flock_that_was_not_converted_is_gone_and_nobody_is_told_that_it_was_lost(pair):
+    """As flock(2) says: what was held goes before the other type is had."""
+    s, a, b = pair()
+    assert a.do("flock", LOCK_SH) == 0 and b.do("flock", LOCK_SH) == 0
+    assert a.do("flock", TRY) in BUSY
+    assert b.do("flock", TRY) == 0
+    s.manager.kill()
+    s.restart_manager()
+    assert a.do("flock", LOCK_SH | LOCK_NB) in BUSY
+    assert "is lost" not in s.mounts[0].tail()
+    a.do("alarm", 0.5)
+    assert a.do("flock", LOCK_EX, seconds=5) == -errno.EINTR
+    assert b.do("flock", LOCK_UN) == 0
+    assert b.do("flock", TRY) == 0, "nothing is left of it"
+
+
 def test_manager_away(pair):
     """A call that does not want to wait fails in time; one that waits goes on, can be interrupted, and gets it when the manager is back."""
     s, a, b = pair(mount=["--manager-timeout=2s"])
