@@ -91,6 +91,54 @@ def test_deadlock_between_mounts(ab):
 
 
 @pytest.mark.short
+def test_deadlock_of_three(ab, lockers, dirs):
+    three = [*ab, lockers(f"{dirs[0]}/f")]
+    for i, p in enumerate(three):
+        assert p.do("lock", LOCK_EX, i, 1) == 0
+    for i in range(2):
+        three[i].begin("lock", LOCK_EX, i + 1, 1)
+        assert not three[i].done(0.3)
+    assert three[2].do("lock", LOCK_EX, 0, 1) == -errno.EDEADLK
+    assert three[2].do("lock", LOCK_UN, 2, 1) == 0
+    assert three[1].result() == 0
+    assert three[1].do("lock", LOCK_UN) == 0
+    assert three[0].result() == 0
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("how", ["lock", "flock"])
+def test_locks_are_the_file_s_whatever_its_name(ab, dirs, lockers, how):
+    a, b = ab
+    assert a.do(how, LOCK_EX) == 0
+    os.rename(f"{dirs[1]}/f", f"{dirs[1]}/g")
+    assert b.do(how, TRY) in BUSY and lockers(f"{dirs[1]}/g").do(how, TRY) in BUSY
+    write_file(f"{dirs[1]}/f", b"another file")
+    assert lockers(f"{dirs[1]}/f").do(how, TRY) == 0
+    os.unlink(f"{dirs[1]}/g")
+    assert b.do(how, TRY) in BUSY
+    b.begin(how, LOCK_EX)
+    assert not b.done(0.3)
+    a.end()
+    assert b.result() == 0, "it has no name any more"
+    assert b.do(how, LOCK_UN) == 0 and b.do("close") == 0
+
+
+@pytest.mark.short
+def test_upgrade_of_a_part_keeps_the_rest(ab):
+    a, b = ab
+    assert a.do("lock", LOCK_SH, 0, 100) == 0
+    assert a.do("lock", LOCK_EX, 40, 20) == 0
+    assert b.do("lock", LOCK_SH | LOCK_NB, 0, 40) == 0 and b.do("lock", LOCK_SH | LOCK_NB, 60, 0) == 0
+    assert b.do("lock", LOCK_SH | LOCK_NB, 59, 1) in BUSY
+    assert b.do("lock", TRY, 60, 1) in BUSY and b.do("lock", TRY, 100, 1) == 0
+    assert a.do("lock", TRY, 39, 1) in BUSY, "the other shares it"
+    assert b.do("lock", LOCK_UN, 100, 1) == 0
+    assert a.do("lock", LOCK_SH | LOCK_NB, 0, 0) == 0 and b.do("lock", LOCK_SH | LOCK_NB, 40, 20) == 0
+    assert a.do("lock", LOCK_UN) == 0
+    assert b.do("who")[0] == fcntl.F_UNLCK
+
+
+@pytest.mark.short
 @pytest.mark.parametrize("how", ["lock", "flock"])
 def test_a_signal_ends_the_wait(ab, how):
     a, b = ab
