@@ -54,6 +54,11 @@ struct fp_rpc *cl_core_rpc(struct cl_mount *m)
     return m->core->rpc;
 }
 
+bool cl_core_connected(struct cl_mount *m)
+{
+    return atomic_load(&m->core->up);
+}
+
 uint32_t cl_core_session(struct cl_mount *m)
 {
     return atomic_load_explicit(&m->core->session_shown, memory_order_acquire);

@@ -42,6 +42,8 @@ const struct fp_keyedsum *cl_core_keyedsum(const struct cl_mount *m);
 uint32_t cl_core_alone(struct cl_mount *m);
 /* Run fn(arg) on the core loop, in order of posting. Any thread; never blocks; never fails after start. */
 void cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
+/* The session stands and is connected, as far as is known here. Any thread. */
+bool cl_core_connected(struct cl_mount *m);
 /* 32-bit number of the session that stands now; changes only if the manager forgot us. Any thread. */
 uint32_t cl_core_session(struct cl_mount *m);
 
@@ -77,6 +79,8 @@ void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *ms
 void cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /* The same for an operation, from its FUSE thread, which holds no lock: sent by this thread if it can be. */
 void cl_mgr_call_answered_soon(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/* Core loop, in a callback: the answer came only after another mount had published the file, so that attributes which were asked for before may be old. */
+bool cl_mgr_was_refused(struct cl_mount *m);
 /* End all lasting ones with err, and wait until that is done. Any thread but the core loop. */
 void cl_mgr_fail_lasting(struct cl_mount *m, int err);
 /*

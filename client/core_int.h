@@ -43,6 +43,7 @@ struct cl_request {
     bool lasting;     /* never given up for time */
     bool told_late;   /* … but its caller knows that the time is over */
     bool answered;    /* once sent, never given up for time */
+    bool refused;     /* with FP_ERECALL, at least once */
     struct cl_names_mark mark;
     cl_mgr_cb cb;
     bool (*interrupted)(void *arg);
@@ -108,6 +109,7 @@ struct cl_core {
     uint32_t backoff_ms;
     uint64_t session;          /* 0: none yet */
     atomic_uint session_shown; /* the same, for other threads */
+    atomic_bool up;            /* link is CL_LINK_UP: likewise */
     bool uuid_known;
     uint64_t mgr_life; /* HelloReply.unsynced_life; 0: none heard of */
     bool session_new;  /* the manager has forgotten the session before: for link_up */
@@ -119,6 +121,7 @@ struct cl_core {
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
+    bool was_refused; /* the request whose callback runs */
     struct cl_early early;
 
     pthread_mutex_t release_lock;
@@ -156,6 +159,7 @@ void cl_early_tick(struct cl_core *c);
 
 /* mgr_call.c */
 void cl_requests_pump(struct cl_core *c); /* send what can be sent */
+void cl_requests_again(struct cl_core *c); /* … and what was refused */
 void cl_requests_up(struct cl_core *c, uint32_t nslots, bool new_session);
 void cl_requests_down(struct cl_core *c);
 void cl_requests_tick(struct cl_core *c, uint64_t now_ms);

@@ -84,6 +84,15 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
+/*
+ * The same, if this mount has the lease of the file (--close behind): returns at once, and it is published soon after, or before the lease goes back. *rc: 0, or
+ * an error of an earlier time. False: it can't be had, and nothing was done.
+ */
+bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc);
+/* Core loop: the manager's answer to an open says whether this mount has the lease. */
+void cl_data_lease(struct cl_inode *inode, bool lease);
+/* Core loop: the manager wants it back, by this number. */
+void cl_data_recalled(struct cl_mount *m, uint64_t ino, uint64_t serial);
 /* As close, where nobody is to be told of an error now: for locks that go. Nothing to write out costs nothing. */
 int cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
 /* The same by who must not wait. Zeroed before the first step; 1: something is on its way, to be called again; 0: what was written before the first step is

@@ -256,9 +256,10 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_creating *cr = arg;
     struct cl_mount *m = cr->m;
     struct cl_inode *inode = cr->inode;
-    if (status == 0)
+    if (status == 0) {
         cl_inode_hold(m, inode); /* not before: a hello tells what was answered */
-    else
+        cl_data_lease(inode, ((const Fp__AttrReply *)reply)->behind);
+    } else
         failed(m, cr->parent, inode->ino, status, cr->late ? NULL : "made");
     struct waiting_close *w = created(cr, status);
     while (w) {

@@ -324,6 +324,24 @@ uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(v
     return list;
 }
 
+uint64_t *cl_inode_leased_list(struct cl_mount *m, size_t *n)
+{
+    struct cl_itable *t = m->inodes;
+    pthread_mutex_lock(&t->lock);
+    uint64_t *list = t->count ? malloc(t->count * sizeof *list) : NULL;
+    *n = 0;
+    for (size_t b = 0; list && b < t->nbuckets; b++) {
+        for (struct cl_inode *inode = t->buckets[b]; inode; inode = inode->next) {
+            pthread_mutex_lock(&inode->lock);
+            if (inode->held > 0 && (inode->lease || inode->behind))
+                list[(*n)++] = inode->ino;
+            pthread_mutex_unlock(&inode->lock);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return list;
+}
+
 uint64_t cl_inode_held_count(struct cl_mount *m)
 {
     struct cl_itable *t = m->inodes;

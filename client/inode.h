@@ -53,6 +53,12 @@ struct cl_inode {
 	struct cl_attr attr;
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
 	struct cl_append *append;  /* append.h: NULL until this mount appends */
+	bool lease;                /* close may return before it is published. Changed on the core loop only, with the lock */
+	bool behind;               /* … and has (data/behind.c) */
+	bool behind_again;         /* … once more since that is being published */
+	bool untold;               /* … so that errors may be there that no close has told */
+	bool recalled;             /* another mount waits for what is behind */
+	uint64_t recall_serial;    /* MSG_RECALL to be answered when all that was closed is published; 0: none */
 };
 
 /* First in what fi->fh points to, for files and directories: what is open when the mount goes gets no release. */
@@ -85,6 +91,8 @@ void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode);
 void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lock)(void *arg), void *arg);
 /* Every held number, as often as it is held (malloced; NULL if there is none), for Hello. under_lock(arg) runs with the table locked. */
 uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(void *arg), void *arg);
+/* Every number that has something behind close, or may have (likewise; NULL, too, if there is no memory). Core loop. */
+uint64_t *cl_inode_leased_list(struct cl_mount *m, size_t *n);
 /* Handles that are open, over all inodes. */
 uint64_t cl_inode_held_count(struct cl_mount *m);
 /* The manager does not know this inode any more. */

@@ -17,6 +17,8 @@
  *                           one that was sent and whose answer must be taken is not given up, its caller
  *                           does not wait for it
  *   application interrupted -EINTR within a second, likewise
+ *   refused (FP_ERECALL)    another mount has to publish the file first: asked again at each tick, and when the manager says
+ *                           that it has; FP_ERECALL after --io-timeout
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  *                           else sent
  * In each case the callback comes exactly once. A request given up while it is under way stays in
@@ -236,7 +238,13 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     if (in)
         fp_rpc_payload_free(in->payload);
     bool detached = q->call.detached;
+    if (status == FP_ERECALL && !detached && !q->call.early) {
+        q->refused = true;
+        cl_calls_refuse(&c->calls, &q->call);
+        return;
+    }
     cl_calls_done(&c->calls, &q->call);
+    c->was_refused = q->refused;
     if (detached)
         late_answer(q, status, in);
     else if (in)
@@ -497,10 +505,38 @@ static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms
     }
 }
 
+void cl_requests_again(struct cl_core *c)
+{
+    cl_calls_again(&c->calls);
+    cl_requests_pump(c);
+}
+
+bool cl_mgr_was_refused(struct cl_mount *m)
+{
+    return m->core->was_refused;
+}
+
+/* The other mount has had its time. */
+static void tick_refused(struct cl_core *c, uint64_t now_ms)
+{
+    struct cl_call *next;
+    for (struct cl_call *p = c->calls.refused.head; p; p = next) {
+        struct cl_request *q = request_of(p);
+        next = p->next;
+        if (now_ms - q->born_ms < c->m->opt.io_timeout_ms)
+            continue;
+        FP_LOG_EVERY(10000, FP_LOG_ERROR, "a file could not be opened or cut: %s", fp_strerror(FP_ERECALL));
+        abandon(c, q, FP_ERECALL);
+    }
+}
+
 void cl_requests_tick(struct cl_core *c, uint64_t now_ms)
 {
     if (c->calls.count == 0)
         return;
+    tick_refused(c, now_ms);
+    tick_list(c, &c->calls.refused, now_ms);
+    cl_calls_again(&c->calls);
     cl_requests_pump(c);
     tick_list(c, &c->calls.sent, now_ms);
     tick_list(c, &c->calls.resend, now_ms);
@@ -540,6 +576,7 @@ static void fail_all(void *arg)
     fail_list(f, &f->c->calls.early);
     fail_list(f, &f->c->calls.plain);
     fail_list(f, &f->c->calls.waiting);
+    fail_list(f, &f->c->calls.refused);
     sem_post(&f->done);
 }
 

@@ -128,6 +128,7 @@ static void link_up(struct cl_core *c)
     bool first = !c->started, new_session = c->session_new;
     c->session_new = false;
     c->link = CL_LINK_UP;
+    atomic_store(&c->up, true);
     c->backoff_ms = BACKOFF_MIN_MS;
     c->queue_full = false;
     if (!first)
@@ -238,6 +239,8 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.open_ino = open;
     h.n_open_ino = nopen;
     h.open_known = c->session != 0;
+    h.behind = c->m->opt.close_mode == CL_CLOSE_BEHIND;
+    h.behind_ino = c->session ? cl_inode_leased_list(c->m, &h.n_behind_ino) : NULL;
     h.locks = cl_locks_hello(c->m, &h.n_locks);
     cl_process_place(&place);
     h.place = &place;
@@ -246,6 +249,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
     int rc = fp_rpc_call(conn, &req, NULL);
     free(open);
+    free(h.behind_ino);
     free(h.locks);
     if (rc < 0)
         fp_rpc_conn_close(conn, rc);
@@ -258,6 +262,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     if (conn != c->conn)
         return;
     c->conn = NULL;
+    atomic_store(&c->up, false);
     set_alone(c, false); /* until the next hello says so */
     c->early.recalled = false;
     if (was_up && !c->stopping)
@@ -341,6 +346,19 @@ static void on_recall(struct cl_core *c, const struct fp_rpc_in *in)
     fp__inode_req__free_unpacked(r, NULL);
 }
 
+/* Another mount wants a file of which we have the lease; or has published one that we want. */
+static void on_lease(struct cl_core *c, const struct fp_rpc_in *in)
+{
+    Fp__Recall *r = fp__recall__unpack(NULL, in->msg_len_bytes, in->msg);
+    if (!r)
+        return;
+    if (r->done)
+        cl_requests_again(c);
+    else
+        cl_data_recalled(c->m, r->ino, r->serial);
+    fp__recall__free_unpacked(r, NULL);
+}
+
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct cl_core *c = arg;
@@ -368,6 +386,9 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         break;
     case FP__MSG_TYPE__MSG_LOCK_RECALL:
         on_recall(c, in);
+        break;
+    case FP__MSG_TYPE__MSG_RECALL:
+        on_lease(c, in);
         break;
     case FP__MSG_TYPE__MSG_LOCK_GRANT:
         on_grant(c, in);

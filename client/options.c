@@ -24,7 +24,7 @@
 
 #define OPTS_MAX 48
 
-static const char *const close_names[] = {"publish", "sync", NULL};
+static const char *const close_names[] = {"publish", "sync", "behind", NULL};
 static const char *const locks_names[] = {"store", "local", NULL};
 
 const char *cl_cores_parse(const char *text, cpu_set_t *set)
@@ -97,8 +97,8 @@ static const struct fp_opt options[] = {
                 "How far to read ahead of a sequential reader. 0: not at all."),
     FP_OPT_ENUM(
         struct cl_options, close_mode, "close", "publish", close_names,
-        "What close(2) waits for: until other mounts can see the data, or until it is on the device as "
-        "after fsync(2)."),
+        "What close(2) waits for: until other mounts can see the data (publish), until it is on the device as "
+        "after fsync(2) (sync), or for nothing: another mount that opens the file waits instead (behind)."),
     FP_OPT_BOOL(
         struct cl_options, strict, "strict", "off",
         "Single-copy consistency for all files, as the attribute user.fp.strict gives it to those of a directory: a read sees every write that "

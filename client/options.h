@@ -16,6 +16,7 @@ enum cl_locks_mode {
 enum cl_close_mode {
     CL_CLOSE_PUBLISH, /* close(2) returns when other mounts can see the data */
     CL_CLOSE_SYNC,    /* close(2) does what fsync(2) does */
+    CL_CLOSE_BEHIND,  /* close(2) returns at once; who opens the file elsewhere has it published first */
 };
 
 /* Constant after cl_options_parse. Strings live as long as the process. */

@@ -73,6 +73,8 @@ static struct cl_call_list *list_of(struct cl_calls *c, const struct cl_call *ca
         return &c->resend;
     case CL_CALL_SENT:
         return &c->sent;
+    case CL_CALL_REFUSED:
+        return &c->refused;
     case CL_CALL_NEW:
         break;
     }
@@ -158,6 +160,26 @@ void cl_calls_done(struct cl_calls *c, struct cl_call *call)
 {
     list_remove(list_of(c, call), call);
     leave(c, call);
+}
+
+void cl_calls_refuse(struct cl_calls *c, struct cl_call *call)
+{
+    assert(call->state == CL_CALL_SENT && !call->early);
+    list_remove(&c->sent, call);
+    give_slot_back(c, call);
+    call->slot_seq = 0;
+    call->sent_before = false;
+    call->state = CL_CALL_REFUSED;
+    list_append(&c->refused, call);
+}
+
+void cl_calls_again(struct cl_calls *c)
+{
+    struct cl_call *call;
+    while ((call = cl_call_list_pop(&c->refused))) {
+        call->state = call->slotted ? CL_CALL_WAITING : CL_CALL_PLAIN;
+        list_append(list_of(c, call), call);
+    }
 }
 
 bool cl_calls_detach(struct cl_calls *c, struct cl_call *call)

@@ -12,6 +12,8 @@
  *                     resend ────┴────► sent ───────────────► out
  *                        ▲               │
  *                        └─── down ──────┘      (detached ones: out)
+ *                                        │ refuse
+ *   plain, waiting ◄──── again ── refused┘
  *
  * Requests with a slot change state at the manager, which keeps the last number and reply of each slot. So
  * after a broken connection such a request goes again with the same slot and number, and in the order of the
@@ -36,6 +38,7 @@ enum cl_call_state {
     CL_CALL_EARLY,   /* the same, and nothing may overtake it */
     CL_CALL_RESEND,  /* was sent over a connection that is gone */
     CL_CALL_SENT,
+    CL_CALL_REFUSED, /* was not executed: to be asked again */
 };
 
 struct cl_call {
@@ -54,7 +57,7 @@ struct cl_call_list {
 };
 
 struct cl_calls {
-    struct cl_call_list resend, early, plain, waiting, sent;
+    struct cl_call_list resend, early, plain, waiting, sent, refused;
     uint32_t nslots;
     uint32_t nfree;
     uint32_t free_slots[CL_SLOTS_MAX]; /* a stack */
@@ -76,6 +79,11 @@ void cl_calls_unsend(struct cl_calls *c, struct cl_call *call);
 
 /* Answered, or given up for good: leaves, and its slot is free for the next number. */
 void cl_calls_done(struct cl_calls *c, struct cl_call *call);
+
+/* A sent one was answered that it can't be executed now. It gives its slot back, and waits. */
+void cl_calls_refuse(struct cl_calls *c, struct cl_call *call);
+/* Those go again, as new requests. */
+void cl_calls_again(struct cl_calls *c);
 
 /* The caller of this request goes away. True: it has left the lists (it was never sent, or can be forgotten).
  * False: it is under way; it stays, detached, until cl_calls_done or cl_calls_down. */

@@ -91,6 +91,8 @@ bool cl_aux_may_pass_over(const struct cl_mount *m);
  */
 enum cl_aux_over { CL_AUX_COMES, CL_AUX_OVER, CL_AUX_OVER_BUT_ZEROS };
 enum cl_aux_over cl_aux_passes_over(struct cl_mount *m, uint64_t file_off, uint32_t len_bytes, bool no_zeros);
+/* May data be refused on its way, by an aux-app that is required, or is not one of ours? Its word has to reach the program. Any thread. */
+bool cl_aux_may_refuse(struct cl_mount *m);
 /* Never blocks: what finds no room waits in a list, in order; the pool, whose pages it holds, bounds that. Only if m->aux. Any thread. */
 void cl_aux_submit(struct cl_mount *m, struct cl_aux_job *job);
 /* Gives the result back (not the job). Any thread; never blocks. Once per done, soon: region buffers are few. */

@@ -35,6 +35,30 @@ bool cl_aux_all_may_pass(const struct cl_aux *a)
 	return true;
 }
 
+static bool is_ours(const char *name)
+{
+	static const char *const ours[] = { "checksum", "compress", "dedup" };
+
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		if (strcmp(name, ours[i]) == 0)
+			return true;
+	return false;
+}
+
+bool cl_aux_may_refuse(struct cl_mount *m)
+{
+	struct cl_aux *a = m->aux;
+	bool may = false;
+
+	if (!a || a->decode_only)
+		return false;
+	pthread_mutex_lock(&a->lock);
+	for (uint32_t i = 0; i < a->napps && !may; i++)
+		may = a->app[i].required ? !a->app[i].bypassed : a->app[i].takes_chunks && !is_ours(a->app[i].decl.name);
+	pthread_mutex_unlock(&a->lock);
+	return may;
+}
+
 static bool has_stage(const struct cl_aux_job *job, const char *name)
 {
 	for (uint32_t i = 0; i < job->nstages; i++)

@@ -66,9 +66,11 @@ int cl_data_new(struct cl_mount *m)
 
 	if (d)
 		d->forgotten = cl_forgotten_new();
-	if (!d || !d->forgotten || cl_late_new(d) < 0) {
-		if (d)
+	if (!d || !d->forgotten || cl_behind_new(d) < 0 || cl_late_new(d) < 0) {
+		if (d) {
 			cl_forgotten_free(d->forgotten);
+			cl_behind_free(d);
+		}
 		free(d);
 		return -ENOMEM;
 	}
@@ -167,6 +169,7 @@ void cl_data_free(struct cl_mount *m)
 	cl_bnfs_free(d);
 	cl_forgotten_free(d->forgotten);
 	cl_late_free(d);
+	cl_behind_free(d);
 	pthread_cond_destroy(&d->space_cond);
 	pthread_mutex_destroy(&d->bnf_lock);
 	pthread_mutex_destroy(&d->space_lock);
@@ -296,6 +299,7 @@ static void session_new_one(struct cl_inode *inode, void *arg)
 {
 	(void)arg;
 	pthread_mutex_lock(&inode->lock);
+	inode->lease = false;
 	if (inode->file) {
 		uint64_t lost = drop_stored(inode->file);
 
@@ -318,7 +322,10 @@ void cl_data_session_new(struct cl_mount *m)
 int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
 {
 	struct cl_inode *inode = h->inode;
+	int rc = cl_behind_take_error(m->data, inode->ino);
 
+	if (rc < 0)
+		return rc; /* what was written and closed here, and could not be published: told once */
 	h->strict = m->opt.strict || a->strict;
 	pthread_mutex_lock(&inode->lock);
 	inode->handles++;

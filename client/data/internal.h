@@ -66,6 +66,7 @@ struct cl_data {
 	struct cl_late *late;              /* late.c */
 	pthread_mutex_t strict_lock;       /* a leaf */
 	struct cl_strict *strict_left;     /* strict_lock: strict.c */
+	struct cl_behind *behind;          /* behind.c */
 	atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
 	pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
 	bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
@@ -170,8 +171,21 @@ void cl_late_free(struct cl_data *d);
 int cl_late_start(struct cl_mount *m);
 /* cl_release_step, until it is done, and then end. */
 void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
+/* Now, not at the next tick. With an inode's lock or without. */
+void cl_late_look(struct cl_data *d);
 /* One of late_commits has ended. */
 void cl_late_answered(struct cl_data *d);
+
+/* behind.c: files that were closed and are still to be published */
+int cl_behind_new(struct cl_data *d);
+void cl_behind_free(struct cl_data *d);
+void cl_behind_steps(struct cl_data *d);           /* on late.c's thread: does what can be done now */
+bool cl_behind_any(const struct cl_data *d);       /* is there something to be done? */
+bool cl_behind_wanted(const struct cl_data *d);    /* … for which another mount waits? */
+void cl_behind_stop(struct cl_data *d);            /* that thread has ended */
+/* inode->lock held: the last handle ends with the file's error, which nobody was told of. Taken from the file. */
+void cl_behind_keep_error(struct cl_data *d, struct cl_inode *inode);
+int cl_behind_take_error(struct cl_data *d, uint64_t ino);
 
 /* age.c: the list of open buffers */
 void cl_age_add(struct cl_data *d, struct cl_wbuf *b);

@@ -13,7 +13,8 @@
 
 #include "client/data/internal.h"
 
-#define TICK_MS 50u
+#define TICK_MS   50u
+#define WANTED_MS 1u  /* while another mount waits for a file of this one */
 
 struct list {
 	struct cl_handle *head, **tail;
@@ -77,12 +78,13 @@ static void go_through(struct cl_mount *m, struct list *l)
 }
 
 /* lock held. */
-static void wait_a_tick(struct cl_late *l)
+static void wait_a_tick(struct cl_mount *m, struct cl_late *l)
 {
-	uint64_t at_ms = fp_now_ms() + TICK_MS;
+	struct cl_data *d = m->data;
+	uint64_t at_ms = fp_now_ms() + (cl_behind_wanted(d) ? WANTED_MS : TICK_MS);
 	struct timespec ts = { .tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000 };
 
-	if (l->list.head)
+	if (l->list.head || cl_behind_any(d))
 		pthread_cond_timedwait(&l->cond, &l->lock, &ts);
 	else
 		pthread_cond_wait(&l->cond, &l->lock);
@@ -97,6 +99,7 @@ static void turn(struct cl_mount *m, struct cl_late *l)
 	empty(&all);
 	join(&all, &l->list);
 	pthread_mutex_unlock(&l->lock);
+	cl_behind_steps(m->data);
 	go_through(m, &all);
 	pthread_mutex_lock(&l->lock);
 	join(&all, &l->list);
@@ -111,7 +114,7 @@ static void *late_thread(void *arg)
 	pthread_mutex_lock(&l->lock);
 	while (!l->stop) {
 		if (!l->look)
-			wait_a_tick(l);
+			wait_a_tick(m, l);
 		turn(m, l);
 	}
 	pthread_mutex_unlock(&l->lock);
@@ -158,16 +161,20 @@ void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_
 	pthread_mutex_unlock(&l->lock);
 }
 
-void cl_late_answered(struct cl_data *d)
+void cl_late_look(struct cl_data *d)
 {
 	struct cl_late *l = d->late;
 
-	if (atomic_fetch_sub(&d->late_commits, 1) > 1)
-		return; /* the last of them tells, or the next tick */
 	pthread_mutex_lock(&l->lock);
 	l->look = true;
 	pthread_cond_signal(&l->cond);
 	pthread_mutex_unlock(&l->lock);
+}
+
+void cl_late_answered(struct cl_data *d)
+{
+	if (atomic_fetch_sub(&d->late_commits, 1) == 1)
+		cl_late_look(d); /* the last of them tells, or the next tick */
 }
 
 void cl_data_late_stop(struct cl_mount *m)
@@ -183,6 +190,7 @@ void cl_data_late_stop(struct cl_mount *m)
 	pthread_mutex_unlock(&l->lock);
 	if (started)
 		pthread_join(l->thread, NULL);
+	cl_behind_stop(m->data);
 }
 
 void cl_late_free(struct cl_data *d)

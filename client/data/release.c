@@ -18,6 +18,17 @@
 
 #define AGAIN_MS 1000u /* until a commit that failed is tried again */
 
+/* inode->lock held: drop what is in no store and on no way to one. Without a handle, nobody copies into it. */
+static void drop_open(struct cl_file *f)
+{
+	for (uint32_t i = 0; i < f->nwins; i++) {
+		struct cl_wbuf *b = cl_win_open_buf(f->wins[i]);
+
+		if (b && b->writers == 0)
+			cl_file_drop_buf(f, f->wins[i], b);
+	}
+}
+
 /* inode->lock held: drop what is not published; returns its bytes. */
 static uint64_t discard(struct cl_file *f)
 {
@@ -35,9 +46,11 @@ static void give_up(struct cl_file *f)
 {
 	uint64_t lost = discard(f);
 
-	if (lost > 0)
+	if (lost > 0 && f->inode->attr.nlink > 0)
 		cl_file_lost(f, lost, "inode %llu: %llu bytes that could not be published are lost with the last close: %s",
 			     (unsigned long long)f->inode->ino, (unsigned long long)lost, fp_strerror(f->late_rc));
+	if (lost > 0 && f->inode->untold && !f->error)
+		f->error = f->late_rc;
 	f->late_rc = 0;
 }
 
@@ -67,19 +80,20 @@ static enum cl_release commit(struct cl_file *f, struct cl_handle *h, bool may_c
 	return CL_RELEASE_WAITS;
 }
 
-/* inode->lock held: the last handle of a file with something unpublished. */
+/*
+ * inode->lock held: the last handle of a file with something unpublished. What is stored of a file that was unlinked is published, too: the manager takes the
+ * chunks and deletes them with the file, at the release; else their space would be taken until this mount ends.
+ */
 static enum cl_release last(struct cl_file *f, struct cl_handle *h, bool may_commit)
 {
 	bool unlinked = f->inode->attr.nlink == 0;
 
-	if (!unlinked)
+	if (unlinked)
+		drop_open(f);
+	else
 		cl_file_seal_all(f);
 	if (f->fl_head || f->committing)
 		return CL_RELEASE_WAITS;
-	if (unlinked) {
-		(void)discard(f);
-		return CL_RELEASE_DONE;
-	}
 	if (!cl_file_is_dirty(f))
 		return CL_RELEASE_DONE;
 	if (f->nopen > 0)
@@ -98,7 +112,7 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
 	if (inode->handles == 1 && cl_file_is_dirty(inode->file)) /* else another one does what is to be done, or nothing is */
 		rc = last(inode->file, h, may_commit);
 	if (rc == CL_RELEASE_DONE && --inode->handles == 0 && h->late_end && inode->file)
-		(void)cl_file_take_error(inode->file); /* no close will: the log and the status have told it, and the end of the mount does */
+		cl_behind_keep_error(d, inode); /* no close will tell it: the log and the status have, and the end of the mount does */
 	pthread_mutex_unlock(&inode->lock);
 	return rc;
 }

@@ -2,22 +2,35 @@
  * flush (close), fsync, fsyncdir.
  *
  * close publishes: an open that comes after it, on any mount, sees the data. With --close sync it is an
- * fsync. fsync of a directory makes every change durable that the manager has answered. fsync of the root
+ * fsync; with --close behind it waits for nothing if it can (data/behind.c). fsync of a directory makes every change durable that the manager has answered. fsync of the root
  * writes out and syncs everything of this mount as well: Linux does not pass syncfs(2) and sync(2) on to
  * FUSE file systems without a block device, so this is how a program can say it (docs/ARCHITECTURE.md, Decisions).
  */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "client/early.h"
 #include "client/locks.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
 
+/* The lease comes with the manager's answer to a create. What has nothing to publish waits for that elsewhere, if at all. */
+static bool close_behind(struct cl_mount *m, const struct cl_handle *h, int *rc)
+{
+    uint64_t dirty_bytes, uncommitted_bytes;
+    if (m->opt.close_mode != CL_CLOSE_BEHIND || h->flags & (O_SYNC | O_DSYNC))
+        return false;
+    cl_data_at_risk(h->inode, &dirty_bytes, &uncommitted_bytes);
+    if (dirty_bytes + uncommitted_bytes > 0 && cl_early_wait(h->inode) != 0)
+        return false;
+    return cl_data_close_behind(m, h->inode, rc);
+}
+
 void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct cl_mount *m = cl_mount_of(req);
     struct cl_inode *inode = cl_handle_of(fi)->inode;
-    int rc, status = 0;
+    int rc = 0, status = 0;
     (void)ino;
     if (cl_handle_of(fi)->quiet)
         rc = 0;
@@ -25,7 +38,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         rc = -EIO;
     else if (m->opt.close_mode == CL_CLOSE_SYNC)
         rc = cl_data_fsync(m, inode);
-    else
+    else if (!close_behind(m, cl_handle_of(fi), &rc))
         rc = cl_data_flush(m, inode);
     cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);
     /* What was closed is there: the manager has to have heard of it. Of what was opened for reading only it has, when it was opened. */

@@ -113,6 +113,9 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     if (!inode)
         return -ENOMEM;
     cl_inode_hold(op->m, inode);
+    cl_data_lease(inode, reply->behind);
+    if (cl_mgr_was_refused(op->m)) /* the kernel may have looked before the other mount published */
+        (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
     if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
         let_go(op->m, inode);
         return -ESTALE;
@@ -130,6 +133,11 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     fill_fi(op->m, &op->open.fi, h);
     reply_open(op, a);
     return 0;
+}
+
+static bool wants_lease(const struct cl_mount *m, int flags)
+{
+    return m->opt.close_mode == CL_CLOSE_BEHIND && (flags & O_ACCMODE) != O_RDONLY;
 }
 
 static void done_open(void *arg, int status, const ProtobufCMessage *reply)
@@ -158,6 +166,7 @@ void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         return;
     op->open.fi = *fi;
     msg.ino = ino;
+    msg.behind = wants_lease(op->m, fi->flags);
     cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_open);
 }
 
@@ -244,6 +253,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     msg.uid = ctx->uid;
     msg.gid = ctx->gid;
     msg.open = true;
+    msg.behind = wants_lease(op->m, fi->flags);
     msg.tmpfile = !name;
     msg.excl = !name || (fi->flags & O_EXCL);
     if (name)

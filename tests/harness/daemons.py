@@ -91,6 +91,9 @@ def free_name(prefix):
             n += 1
 
 
+WHOLE_RUN = ("FP_CLOSE",)  # options that a run of all tests may be given: FP_CLOSE=behind make check-e2e
+
+
 class Daemon:
     """One process. name is unique in its store; args go behind what every daemon gets."""
 
@@ -113,7 +116,7 @@ class Daemon:
 
     def start(self, wait=True, seconds=10):
         r, w = os.pipe()
-        env = {k: v for k, v in os.environ.items() if not k.startswith("FP_")}
+        env = {k: v for k, v in os.environ.items() if not k.startswith("FP_") or k in WHOLE_RUN}
         env.update(self.env)
         if self.fault:
             env["FP_FAULTS"] = self.fault

@@ -165,6 +165,7 @@ uint64_t world_mgr_calls(void); /* requests so far */
 void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 void world_mgr_back(void);
 void world_mgr_fail_lasting(struct cl_mount *m, int err);
+extern atomic_ulong world_recalled; /* serial of the recall that was answered last */
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg);
 ProtobufCMessage *world_copy(const ProtobufCMessage *msg);
 

@@ -4,8 +4,10 @@ TESTS_UNIT := $(sort $(wildcard tests/unit/test_*.c))
 # The data path of fp-mount against models of the manager and of benefactors (cl_world.h): what it calls is replaced by the linker.
 CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_fail_lasting cl_mgr_send cl_core_post cl_core_session cl_core_rpc cl_core_keyedsum fp_fdlink_open fp_fdlink_close fp_fdlink_shutdown \
            fp_fdlink_is_up fp_fdlink_call fp_rpc_connect fp_rpc_call fp_rpc_conn_close
-$(addprefix $(O)/tests/unit/test_cl_data,_fault _sync _limits _aux _coded _late _last _lost _step _strict) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
+$(addprefix $(O)/tests/unit/test_cl_data,_fault _sync _limits _aux _coded _late _last _lost _step _strict _behind) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
 $(addprefix $(O)/tests/unit/test_cl_data,_fault _sync): ALL_LDFLAGS += -Wl,--wrap=fdatasync
+
+$(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected
 
 # The same with models of aux-apps (cl_fake_aux.h).
 CL_AUX_WRAP := cl_aux_chunks cl_aux_may_pass_over cl_aux_passes_over cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_decode cl_aux_held cl_aux_hides cl_aux_lied cl_aux_pins_good cl_aux_pins_check cl_aux_pins_put cl_aux_session_new cl_aux_release_holds
@@ -23,5 +25,5 @@ $(O)/tests/unit/test_cl_mgr_call: ALL_LDFLAGS += -Wl,--wrap=cl_core_post_item -W
 $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wanted
 
 # One operation over the data path, without a kernel.
-CL_OPEN_WRAP := cl_mgr_call_intr cl_mgr_release fuse_req_userdata fuse_reply_open fuse_reply_err cl_early_flush
+CL_OPEN_WRAP := cl_mgr_call_intr cl_mgr_release fuse_req_userdata fuse_reply_open fuse_reply_err cl_early_flush cl_mgr_was_refused
 $(O)/tests/unit/test_cl_data_release: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(CL_OPEN_WRAP:%=-Wl,--wrap=%)

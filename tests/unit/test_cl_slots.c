@@ -300,6 +300,38 @@ static void test_slots_early_calls_are_sent_again_in_order(void **state)
     free(c);
 }
 
+static void test_slots_refused_goes_again_as_a_new_request(void **state)
+{
+    struct cl_calls *c = up(1);
+    struct cl_call a = {.slotted = true}, b = {.slotted = true}, read = {0};
+    struct cl_call_list lost, dropped;
+    (void)state;
+    cl_calls_add(c, &a);
+    cl_calls_add(c, &b);
+    cl_calls_add(c, &read);
+    assert_ptr_equal(cl_calls_next(c), &read);
+    assert_ptr_equal(cl_calls_next(c), &a);
+    cl_calls_refuse(c, &a);
+    cl_calls_refuse(c, &read);
+    assert_ptr_equal(cl_calls_next(c), &b); /* the slot is free for others */
+    assert_int_equal(b.slot_seq, 2);
+    assert_null(cl_calls_next(c));
+    cl_calls_down(c, &dropped);
+    cl_calls_up(c, 1, true, &lost); /* it was not executed: a new session does not matter to it */
+    assert_ptr_equal(cl_call_list_pop(&lost), &b);
+    assert_null(lost.head);
+    assert_null(cl_calls_next(c));
+    cl_calls_again(c);
+    assert_ptr_equal(cl_calls_next(c), &read);
+    assert_ptr_equal(cl_calls_next(c), &a);
+    assert_int_equal(a.slot, 1);
+    cl_calls_refuse(c, &a);
+    assert_true(cl_calls_detach(c, &a)); /* nothing is under way */
+    cl_calls_done(c, &read);
+    assert_int_equal(c->count, 0);
+    free(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_slots_new_session_may_have_fewer_slots),
         cmocka_unit_test(test_slots_nothing_overtakes_an_early_call),
         cmocka_unit_test(test_slots_early_calls_are_sent_again_in_order),
+        cmocka_unit_test(test_slots_refused_goes_again_as_a_new_request),
         cmocka_unit_test(test_slots_random_walk_keeps_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

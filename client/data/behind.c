@@ -1,0 +1,296 @@
+/*
+ * Write-behind over close(2): `--close behind`. A mount that has the lease of a file (manager/lease.c) answers close at once; what was closed is published in
+ * the background, at once, and before the lease goes back to the manager, when another mount wants the file.
+ *
+ *   close --lease--> behind --published--> (nothing is left of it)
+ *     |                 `-- MSG_RECALL: no lease from here on; published, then MSG_RECALL done
+ *     `-- no lease, not connected, or an aux-app that may refuse the data: publishes before it returns
+ *
+ * The lease is for new closes only; what is behind when it is recalled stays behind until it is published. So all that has to be right is decided under
+ * inode->lock: a close either sees the lease and is seen by the recall, or waits as without one. A hello names what is behind, too, so that the manager
+ * keeps others waiting for it; a mount that is not connected makes nothing new to wait for, since its session may have expired.
+ *
+ * Published by steps (step.c), on the thread of late.c, which does the same for last handles: files wait side by side. The handle stays until its last
+ * close is through (release.c), and with it what the manager knows to be open; this here is for closes of files that stay open, for the answer to a recall, and
+ * for being quick about it. What can't be published is tried again until release.c gives it up.
+ *
+ * An error that no close could tell is told by the next close or fsync of the file, if it is open still, or else by the next open here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "client/aux/aux.h"
+#include "client/data/internal.h"
+
+#define AGAIN_MS   1000u /* until what can't be published is tried again */
+#define FAILED_MAX 1024u /* files whose error is kept; of older ones it stands in the log and in fpctl status */
+
+struct item {
+	struct item *next;
+	struct cl_inode *inode;        /* with a reference */
+	struct cl_publishing p;
+	uint64_t again_ms;
+};
+
+struct failed {
+	uint64_t ino;
+	int err;
+};
+
+struct cl_behind {
+	pthread_mutex_t lock;          /* a leaf */
+	struct item *items;            /* lock: new ones; all others are late.c's thread's */
+	struct item *old;              /* that thread, and the end */
+	atomic_uint n, recalled;       /* files; those that others wait for */
+	struct failed failed[FAILED_MAX]; /* lock: ring */
+	uint32_t nfailed;              /* lock: ever */
+};
+
+int cl_behind_new(struct cl_data *d)
+{
+	d->behind = calloc(1, sizeof(*d->behind));
+	if (!d->behind)
+		return -ENOMEM;
+	pthread_mutex_init(&d->behind->lock, NULL);
+	return 0;
+}
+
+void cl_behind_free(struct cl_data *d)
+{
+	if (!d->behind)
+		return;
+	pthread_mutex_destroy(&d->behind->lock);
+	free(d->behind);
+	d->behind = NULL;
+}
+
+/* -------------------------------------------------------------- errors */
+
+/* inode->lock held. */
+void cl_behind_keep_error(struct cl_data *d, struct cl_inode *inode)
+{
+	struct cl_behind *b = d->behind;
+	int err = inode->file ? cl_file_take_error(inode->file) : 0;
+
+	if (err == 0 || err == -ENOENT || !inode->untold || inode->attr.nlink == 0)
+		return;
+	pthread_mutex_lock(&b->lock);
+	b->failed[b->nfailed++ % FAILED_MAX] = (struct failed){ .ino = inode->ino, .err = err };
+	pthread_mutex_unlock(&b->lock);
+}
+
+int cl_behind_take_error(struct cl_data *d, uint64_t ino)
+{
+	struct cl_behind *b = d->behind;
+	int err = 0;
+
+	pthread_mutex_lock(&b->lock);
+	for (uint32_t i = 0; i < b->nfailed && i < FAILED_MAX; i++)
+		if (b->failed[i].ino == ino) {
+			err = err ? err : b->failed[i].err;
+			b->failed[i].ino = 0;
+		}
+	pthread_mutex_unlock(&b->lock);
+	return err;
+}
+
+/* -------------------------------------------------------------- closing */
+
+static void add(struct cl_data *d, struct item *it)
+{
+	struct cl_behind *b = d->behind;
+
+	cl_inode_ref(d->m, it->inode);
+	atomic_fetch_add(&b->n, 1);
+	pthread_mutex_lock(&b->lock);
+	it->next = b->items;
+	b->items = it;
+	pthread_mutex_unlock(&b->lock);
+	cl_late_look(d);
+}
+
+bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc)
+{
+	struct cl_data *d = m->data;
+	struct item *it;
+	bool dirty, fresh;
+
+	if (!cl_core_connected(m) || atomic_load(&d->end_ms) != 0 || cl_aux_may_refuse(m))
+		return false;
+	it = calloc(1, sizeof(*it));
+	if (!it)
+		return false;
+	it->inode = inode;
+	pthread_mutex_lock(&inode->lock);
+	if (!inode->lease) {
+		pthread_mutex_unlock(&inode->lock);
+		free(it);
+		return false;
+	}
+	dirty = cl_file_is_dirty(inode->file);
+	fresh = dirty && !inode->behind;
+	if (dirty) {
+		cl_file_seal_all(inode->file);
+		inode->behind_again |= inode->behind;
+		inode->behind = inode->untold = true;
+	}
+	*rc = inode->file ? cl_file_take_error(inode->file) : 0;
+	pthread_mutex_unlock(&inode->lock);
+	if (fresh)
+		add(d, it);
+	else
+		free(it);
+	return true;
+}
+
+void cl_data_lease(struct cl_inode *inode, bool lease)
+{
+	pthread_mutex_lock(&inode->lock);
+	inode->lease = lease;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* -------------------------------------------------------------- recalls */
+
+static void answer(struct cl_mount *m, uint64_t ino, uint64_t serial)
+{
+	Fp__Recall r = FP__RECALL__INIT;
+
+	if (serial == 0)
+		return;
+	r.ino = ino;
+	r.done = true;
+	r.serial = serial;
+	cl_mgr_send(m, FP__MSG_TYPE__MSG_RECALL, &r.base);
+}
+
+void cl_data_recalled(struct cl_mount *m, uint64_t ino, uint64_t serial)
+{
+	struct cl_inode *inode = cl_inode_get(m, ino);
+	bool behind = false;
+
+	if (inode) {
+		pthread_mutex_lock(&inode->lock);
+		inode->lease = false;
+		behind = inode->behind;
+		if (behind && !inode->recalled)
+			atomic_fetch_add(&m->data->behind->recalled, 1);
+		if (behind) {
+			inode->recalled = true;
+			inode->recall_serial = serial;
+		}
+		pthread_mutex_unlock(&inode->lock);
+		cl_inode_put(m, inode);
+	}
+	if (behind)
+		cl_late_look(m->data);
+	else
+		answer(m, ino, serial);
+}
+
+/* -------------------------------------------------------------- the thread of late.c */
+
+/* All that was closed is published, or given up. False: more was closed meanwhile. */
+static bool end(struct cl_data *d, struct item *it)
+{
+	struct cl_inode *inode = it->inode;
+	uint64_t serial;
+
+	pthread_mutex_lock(&inode->lock);
+	if (inode->behind_again) {
+		inode->behind_again = false;
+		it->p = (struct cl_publishing){ 0 };
+		pthread_mutex_unlock(&inode->lock);
+		return false;
+	}
+	inode->behind = false;
+	serial = inode->recall_serial;
+	if (inode->recalled)
+		atomic_fetch_sub(&d->behind->recalled, 1);
+	inode->recalled = false;
+	inode->recall_serial = 0;
+	if (inode->handles == 0)
+		cl_behind_keep_error(d, inode);
+	pthread_mutex_unlock(&inode->lock);
+	answer(d->m, inode->ino, serial);
+	return true;
+}
+
+/* True: it is through. */
+static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
+{
+	struct cl_inode *inode = it->inode;
+	bool unlinked;
+	int rc;
+
+	if (now_ms < it->again_ms)
+		return false;
+	pthread_mutex_lock(&inode->lock);
+	unlinked = inode->attr.nlink == 0;
+	pthread_mutex_unlock(&inode->lock);
+	/* Nobody can open it any more: who has it open here does without, and the last handle drops what is left (release.c). */
+	rc = unlinked ? 0 : cl_data_publish_step(d->m, inode, &it->p);
+	if (rc == 1)
+		return false;
+	if (rc == 0)
+		return end(d, it);
+	it->p = (struct cl_publishing){ 0 };
+	it->again_ms = now_ms + AGAIN_MS;
+	return false;
+}
+
+void cl_behind_steps(struct cl_data *d)
+{
+	struct cl_behind *b = d->behind;
+	uint64_t now_ms = fp_now_ms();
+	struct item **p = &b->old;
+
+	while (*p)
+		p = &(*p)->next;
+	pthread_mutex_lock(&b->lock);
+	*p = b->items;
+	b->items = NULL;
+	pthread_mutex_unlock(&b->lock);
+	for (p = &b->old; *p;) {
+		struct item *it = *p;
+
+		if (!step(d, it, now_ms)) {
+			p = &it->next;
+			continue;
+		}
+		*p = it->next;
+		atomic_fetch_sub(&b->n, 1);
+		cl_inode_put(d->m, it->inode);
+		free(it);
+	}
+}
+
+bool cl_behind_any(const struct cl_data *d)
+{
+	return atomic_load(&d->behind->n) > 0;
+}
+
+bool cl_behind_wanted(const struct cl_data *d)
+{
+	return atomic_load(&d->behind->recalled) > 0;
+}
+
+static void drop(struct cl_data *d, struct item *it)
+{
+	while (it) {
+		struct item *next = it->next;
+
+		cl_inode_put(d->m, it->inode);
+		free(it);
+		it = next;
+	}
+}
+
+void cl_behind_stop(struct cl_data *d)
+{
+	struct cl_behind *b = d->behind;
+
+	drop(d, b->old);
+	drop(d, b->items);
+	b->old = b->items = NULL;
+}

@@ -1,0 +1,75 @@
+"""--close behind under faults: whoever dies or stands still, an open elsewhere ends in bounded time, and with a version that was published."""
+
+import errno
+import os
+import time
+
+import pytest
+
+from harness.daemons import PACE, wait_until
+from harness.files import assert_same, content, read_file, write_file
+from harness.promises import difference, promised
+
+MIB = 1 << 20
+CONT = 18
+
+
+@pytest.fixture
+def two(new_store):
+    """Two mounts; sessions end after 5 s."""
+    return new_store().up(mounts=2, manager_args=["--session-timeout=5s"], mount_args=["--close=behind", "--io-timeout=20s"])
+
+
+def written_behind(s, benefactors_frozen=True):
+    """A file published with one content, and closed on the first mount with another that can't be stored."""
+    a = s.mounts[0].at("f")
+    old, new = content(1, 0, MIB), content(2, 0, 300_001)
+    write_file(a, old, sync=True)
+    for b in s.benefactors:
+        b.freeze()
+    fd = os.open(a, os.O_WRONLY)
+    os.pwrite(fd, new, 0)
+    os.close(fd)
+    return old, new + old[len(new):]
+
+
+def let_go(s):
+    for b in s.benefactors:
+        b.send(CONT)
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+def test_holder_killed_the_last_published_version_is_seen_when_its_session_has_ended(two):
+    old, _ = written_behind(two)
+    two.mounts[0].kill()
+    let_go(two)
+    begun = time.monotonic()
+    assert_same(read_file(two.mounts[1].at("f")), old)
+    assert time.monotonic() - begun < 15 * PACE
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+def test_holder_that_stands_still_is_waited_for_for_a_bounded_time(two):
+    old, new = written_behind(two)
+    two.mounts[0].freeze()
+    let_go(two)
+    try:
+        begun = time.monotonic()
+        try:
+            got = read_file(two.mounts[1].at("f"))
+            assert_same(got, old)
+        except OSError as e:
+            assert e.errno == errno.EIO
+        assert time.monotonic() - begun < 40 * PACE
+    finally:
+        two.mounts[0].send(CONT)
+    wait_until("what it had is published", 30, lambda: read_file(two.mounts[1].at("f")) == new)
+
+
+@pytest.mark.expect_log("benefactor", "inode", "manager")
+def test_manager_killed_between_close_and_open(two):
+    _, new = written_behind(two)
+    two.manager.kill()
+    two.restart_manager()
+    let_go(two)
+    assert_same(read_file(two.mounts[1].at("f")), new)

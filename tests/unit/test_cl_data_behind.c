@@ -1,0 +1,236 @@
+/* --close behind (client/data/behind.c): close waits for nothing, a recall is answered when all that was closed is published, and errors that come after close. */
+#include "tests/unit/cl_fixture.h"
+
+#include <errno.h>
+
+#define WINDOW     (64u << 10)
+#define LEN        (3u * WINDOW + 1000)
+#define TIMEOUT_MS 1500u
+
+bool __wrap_cl_core_connected(struct cl_mount *m);
+
+static struct fx_mount mnt;
+static uint8_t bytes[LEN], got[LEN + 1];
+static atomic_uint ended;
+static bool connected;
+
+bool __wrap_cl_core_connected(struct cl_mount *m)
+{
+    (void)m;
+    return connected;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&world_faults, 0, sizeof world_faults);
+    world_core_start();
+    world_bnf_add(1, true, 400u << 20);
+    fx_start(&mnt, 7, TIMEOUT_MS);
+    fx_fill(bytes, sizeof bytes, 5);
+    world_recalled = 0;
+    ended = 0;
+    connected = true;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fx_stop(&mnt);
+    world_core_stop();
+    world_bnf_fini();
+    world_mgr_reset();
+    return 0;
+}
+
+static void on_end(struct cl_mount *m, struct cl_handle *h)
+{
+    fx_closed(m, h);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void wait_for(atomic_uint *n, unsigned want)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+
+    while (*n != want && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_int_equal(*n, want);
+}
+
+static void wait_recalled(unsigned long serial)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+
+    while (world_recalled != serial && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_int_equal(world_recalled, serial);
+}
+
+/* An open file with something written, of which this mount has the lease. */
+static uint64_t written(struct cl_handle *h)
+{
+    uint64_t ino = world_file_new(WINDOW, 1);
+
+    fx_open(&mnt, h, ino);
+    cl_data_lease(h->inode, true);
+    assert_int_equal(fx_write(&mnt, h, bytes, LEN, 0), LEN);
+    return ino;
+}
+
+static void close_(struct cl_handle *h, bool behind)
+{
+    int rc = -1;
+
+    assert_int_equal(cl_data_close_behind(&mnt.m, h->inode, &rc), behind);
+    assert_int_equal(rc, behind ? 0 : -1);
+}
+
+static void view_is(uint64_t ino, uint64_t len)
+{
+    assert_int_equal(world_view(ino, got, sizeof got), len);
+    assert_memory_equal(got, bytes, len);
+}
+
+/* The manager does not answer: nothing can be published, and close does not care. */
+static void test_behind_close_waits_for_nothing(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_faults.mgr_lost_before = 100000;
+    close_(&h, true);
+    assert_int_equal(world_view(ino, got, sizeof got), 0);
+    assert_true(h.inode->behind);
+    cl_data_release(&mnt.m, &h, on_end);
+    usleep(100000);
+    assert_int_equal(ended, 0);
+    world_faults.mgr_lost_before = 0;
+    world_mgr_back();
+    wait_for(&ended, 1);
+    view_is(ino, LEN);
+}
+
+/* It is answered when that is there, not before; from then on close waits. */
+static void test_behind_recall_publishes(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_faults.mgr_lost_before = 100000;
+    close_(&h, true);
+    cl_data_recalled(&mnt.m, ino, 9);
+    usleep(200000);
+    assert_int_equal(world_recalled, 0);
+    world_faults.mgr_lost_before = 0;
+    world_mgr_back();
+    wait_recalled(9);
+    view_is(ino, LEN);
+    assert_false(h.inode->behind);
+    close_(&h, false);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
+/* What is open and was not closed stays as it is: its last good version is the published one. */
+static void test_behind_recall_of_what_was_not_closed(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    cl_data_recalled(&mnt.m, ino, 3);
+    wait_recalled(3);
+    assert_int_equal(world_view(ino, got, sizeof got), 0);
+    cl_data_recalled(&mnt.m, ino + 1000, 4); /* of a file that is not known here */
+    wait_recalled(4);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+    view_is(ino, LEN);
+}
+
+static void test_behind_needs_a_lease_and_a_connection(void **state)
+{
+    struct cl_handle h;
+
+    (void)state;
+    (void)written(&h);
+    connected = false;
+    close_(&h, false);
+    connected = true;
+    cl_data_lease(h.inode, false);
+    close_(&h, false);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
+/* A second close while the first is being published: the answer comes after both. */
+static void test_behind_closed_again_meanwhile(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_faults.mgr_delay_us = 20000;
+    for (int i = 0; i < 20; i++) {
+        fx_fill(bytes, sizeof bytes, (uint64_t)(i + 6));
+        assert_int_equal(fx_write(&mnt, &h, bytes, LEN, 0), LEN);
+        close_(&h, true);
+        if (i % 3 == 2) {
+            cl_data_recalled(&mnt.m, ino, (uint64_t)(i + 1));
+            wait_recalled((unsigned long)(i + 1));
+            view_is(ino, LEN);
+            cl_data_lease(h.inode, true);
+        }
+    }
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+    view_is(ino, LEN);
+}
+
+/* Nobody can be told by a close that is over: the next open here is, once. */
+static void test_behind_error_after_close_is_told_by_the_next_open(void **state)
+{
+    struct cl_handle h;
+    Fp__Attr a;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+    assert_true(cl_data_has_lost(&mnt.m));
+    world_bnf(1)->store_err = 0;
+    world_attr(ino, &a);
+    memset(&h, 0, sizeof h);
+    h.inode = cl_inode_intern(&mnt.m, &a);
+    assert_int_equal(cl_data_open(&mnt.m, &h, &a), -EIO);
+    cl_inode_put(&mnt.m, h.inode);
+    fx_open(&mnt, &h, ino);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+        T(test_behind_close_waits_for_nothing),
+        T(test_behind_recall_publishes),
+        T(test_behind_recall_of_what_was_not_closed),
+        T(test_behind_needs_a_lease_and_a_connection),
+        T(test_behind_closed_again_meanwhile),
+        T(test_behind_error_after_close_is_told_by_the_next_open),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
