@@ -195,6 +195,20 @@ def write_memory(env):
                           ("ratio", 0.8), {}, {})
 
 
+@case("write-behind-tmpfs", "write-behind-page-cache")
+def write_behind(env):
+    """Files that fit the pool, closed before they are stored (--close behind): memory against memory."""
+    size = env.pool // 2
+    for name, ref_name, native, least in (
+            ("write-behind-tmpfs", "tmpfs", f"/dev/shm/fp-bench-{os.getpid()}", 1.0),
+            ("write-behind-page-cache", "native page cache", env.native, 0.8)):
+        with env.store(size=16 * size, mount_args=["--close=behind"]) as store:
+            ours = Ours(env, store, name)
+            a, b = alternate(env.runs, lambda i: ours.write(size=size), lambda i: native_write(env, native, size=size))
+            ours.check(size=size)
+            yield Result(name, "MiB/s", a, b, ("ratio", least), ref_name, ours.cpu_extra())
+
+
 @case("write-64k-1w")
 def write_64k(env):
     with env.store() as store:
