@@ -424,7 +424,8 @@ void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 	if (f->mtime_ns) {
 		st->st_mtim.tv_sec = f->mtime_ns / 1000000000;
 		st->st_mtim.tv_nsec = f->mtime_ns % 1000000000;
-		st->st_ctim = st->st_mtim;
+		if (st->st_ctim.tv_sec < st->st_mtim.tv_sec || (st->st_ctim.tv_sec == st->st_mtim.tv_sec && st->st_ctim.tv_nsec < st->st_mtim.tv_nsec))
+			st->st_ctim = st->st_mtim; /* else something was changed since that the manager has been told of */
 	}
 	if (f->kill_suidgid)
 		st->st_mode &= ~(mode_t)(S_ISUID | ((st->st_mode & S_IXGRP) ? S_ISGID : 0));

@@ -20,6 +20,8 @@
 
 #define LOCATE_MAX 64
 
+atomic_ulong world_recalled;
+
 struct world_faults world_faults;
 
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
@@ -192,7 +194,10 @@ void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err)
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
 {
     (void)m;
-    world_mgr_send(type, msg);
+    if (type == FP__MSG_TYPE__MSG_RECALL)
+        atomic_store(&world_recalled, ((const Fp__Recall *)msg)->serial);
+    else
+        world_mgr_send(type, msg);
 }
 
 /* -------------------------------------------------------------- local links */

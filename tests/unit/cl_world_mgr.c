@@ -633,15 +633,9 @@ void world_mgr_fail_lasting(struct cl_mount *m, int err)
     world_on_core(fail_lasting, &f);
 }
 
-atomic_ulong world_recalled;
-
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg)
 {
-    if (type == FP__MSG_TYPE__MSG_RECALL) {
-        WORLD_CHECK(((const Fp__Recall *)msg)->done);
-        atomic_store(&world_recalled, ((const Fp__Recall *)msg)->serial);
-        return;
-    }
+    (void)msg;
     WORLD_CHECK(type == FP__MSG_TYPE__MSG_BADCHUNK);
     pthread_mutex_lock(&lock);
     nbad++;
