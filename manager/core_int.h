@@ -156,6 +156,7 @@ struct mgr_core {
     uint64_t life;          /* life.c */
     uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
     bool durable, busy, reload, in_group;
+    uint64_t hold_sessions, hold_sessions_ms; /* hold.c: how many, and when that was counted */
     bool holds_dead; /* there may be holds of sessions that are gone */
     bool sessions_ended; /* in this group */
     bool new_number; /* this group gives out a number that chunk ids or maps will name */
@@ -304,6 +305,8 @@ int mgr_chunk_hold(struct mgr_core *c, uint64_t session, uint64_t chunk);
 int mgr_holds_sweep(struct mgr_core *c);
 /* Is a session waited for that was asked for what it holds? */
 bool mgr_holds_recalling(const struct mgr_core *c);
+/* Sessions that hold chunks, as it was a second ago; at least 1. */
+uint64_t mgr_holders(struct mgr_core *c);
 
 struct mgr_note_key {
     uint64_t key, chunk;

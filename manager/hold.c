@@ -26,6 +26,8 @@
 
 #define HOLD_IDS_MAX 4096u /* of one message */
 #define HOLDS_STEP   512u
+#define HOLDERS_MS   1000u
+#define HOLDERS_MAX  64u
 #define RECALL_MS    2000u
 #define RECALL_PAUSE 500u /* a session that has answered is not asked again sooner */
 
@@ -159,6 +161,26 @@ MGR_HANDLER(hold_chunks)
         rc = recall_from_others(c, rq->sess);
     rq->reply = &r->base;
     return rc;
+}
+
+/* ---------------------------------------------------------------- how many hold something */
+
+/* One look-up for each, so not for each answer; nor for more than make a difference. An error of the database shows elsewhere. */
+uint64_t mgr_holders(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_HOLD_NEXT;
+    uint64_t session = 0, n = 0;
+
+    if (c->hold_sessions && c->now.ms < c->hold_sessions_ms + HOLDERS_MS)
+        return c->hold_sessions;
+    while (n < HOLDERS_MAX && mgr_db_one(&c->db, HOLD_NEXT, DBI(session)) > 0) {
+        session = (uint64_t)mgr_col(&c->db, st, 0);
+        mgr_db_reset(&c->db, st);
+        n++;
+    }
+    c->hold_sessions = n ? n : 1;
+    c->hold_sessions_ms = c->now.ms;
+    return c->hold_sessions;
 }
 
 /* ---------------------------------------------------------------- sessions that are gone */

@@ -129,8 +129,9 @@ static int fill(struct mgr_core *c, Fp__ChunkNote *n, uint32_t *rows)
 }
 
 /* For who wants to know whether what it stores anew has room. Garbage goes by itself, and a benefactor that says it is full
- * has given its space to mounts, which need not have used it. */
-static uint64_t free_bytes(const struct mgr_core *c)
+ * has given its space to mounts, which need not have used it. Each mount that holds chunks is told its part: they ask at
+ * the same moment, when they write a step together. */
+static uint64_t all_free_bytes(const struct mgr_core *c)
 {
     uint64_t sum = 0;
 
@@ -181,7 +182,7 @@ static int finish(struct mgr_core *c, struct mgr_req *rq, struct answer *a, bool
     int rc = 0;
 
     mgr_map_fini(&a->seen);
-    r->free_bytes = free_bytes(c);
+    r->free_bytes = all_free_bytes(c) / mgr_holders(c);
     rq->reply = &r->base;
     rq->forget = !hold;
     for (size_t i = 0; hold && i < r->n_notes && !rc; i++)
@@ -215,7 +216,7 @@ int mgr_notes_replay(struct mgr_core *c, Fp__NotesReply *r)
             r->notes[n++] = r->notes[i];
     }
     r->n_notes = n;
-    r->free_bytes = free_bytes(c);
+    r->free_bytes = all_free_bytes(c) / mgr_holders(c);
     return 0;
 }
 

@@ -51,6 +51,8 @@ struct dfile {                         /* a file being written */
 	bool has_earlier;              /* these two: constant once loading is over, while there are users */
 	struct index earlier;
 	struct thin thin;              /* of its chunks; as earlier */
+	uint64_t in_use_bytes;         /* lock: of the earlier version */
+	uint64_t anew_bytes;           /* lock: of thin chunks, may be stored anew */
 	uint64_t looked_bytes, found_bytes; /* lock: in vain or not */
 	uint64_t used_ms;              /* lock */
 };
@@ -235,6 +237,41 @@ static int take_note(void *arg, const struct fp_aux_noted *n)
 	return 0;
 }
 
+/* lock held. Files that are being written: the end of one that is deleted before it is closed is not told. */
+static struct thin_others others(const struct dedup *d, const struct dfile *f)
+{
+	struct thin_others sum = { 0, 0 };
+	uint64_t now = now_ms();
+
+	for (unsigned i = 0; i < FILES_MAX; i++) {
+		const struct dfile *o = &d->file[i];
+
+		if (o->serial != 0 && o != f && (o->users > 0 || now - o->used_ms < IDLE_MS)) {
+			sum.used_bytes += o->in_use_bytes;
+			sum.anew_bytes += o->anew_bytes;
+		}
+	}
+	return sum;
+}
+
+/* One after the other: who comes later knows what those before may store anew. w: what was found for one chunk. What is free was asked for it, so that what is
+ * stored anew by it is not taken twice. */
+static void decide_thin(struct dedup *d, struct dfile *f, struct worker *w)
+{
+	struct thin *t = w ? &w->found_thin : &f->thin;
+	struct thin_others o;
+	uint64_t anew;
+
+	pthread_mutex_lock(&d->lock);
+	o = others(d, f);
+	anew = thin_decide(t, thin_most(t->free_bytes, &o), &o);
+	if (!w) {
+		f->anew_bytes = anew;
+		f->in_use_bytes = t->used_bytes;
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
 static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 {
 	struct loading l = { .d = d, .index = &f->earlier, .thin = &f->thin };
@@ -244,7 +281,7 @@ static void load_earlier(struct dedup *d, struct dfile *f, uint64_t serial)
 	thin_init(&f->thin, d->thin_share);
 	rc = fp_aux_earlier(d->host, serial, d->pattern, take_note, &l);
 	index_trim(&f->earlier);
-	thin_decide(&f->thin);
+	decide_thin(d, f, NULL);
 	show_memory(d);
 	if (l.full)
 		say_full(d);
@@ -259,6 +296,7 @@ static void forget_earlier(struct dfile *f)
 {
 	index_clear(&f->earlier);
 	thin_clear(&f->thin);
+	f->anew_bytes = f->in_use_bytes = 0;
 }
 
 /* lock held. NULL: all are in use. */
@@ -420,7 +458,7 @@ static uint32_t collect_kept_keys(struct worker *w, const struct fp_aux_chunk *k
 	return n <= few ? n : collect_keys(w, (n + few - 1) / few);
 }
 
-static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux_chunk *k)
+static void look_up_store(struct dedup *d, struct worker *w, struct dfile *f, const struct fp_aux_chunk *k)
 {
 	struct loading l = { .d = d, .index = &w->found, .thin = &w->found_thin };
 	uint32_t n = collect_keys(w, 1);
@@ -429,7 +467,7 @@ static void look_up_store(struct dedup *d, struct worker *w, const struct fp_aux
 	thin_clear(&w->found_thin);
 	if (n == 0 || fp_aux_find(d->host, w->keys, n, take_note, &l) != 0)
 		return;
-	thin_decide(&w->found_thin);
+	decide_thin(d, f, w);
 	look_up(d, w, k, &w->found, &w->found_thin);
 }
 
@@ -466,24 +504,6 @@ static int tell_note(struct dedup *d, struct fp_aux_call *call, const struct fp_
 	if (note.len_bytes == NOTE_HEADER_BYTES)
 		return 0;
 	return fp_aux_note(call, w->note, note.len_bytes, w->keys, d->whole_store ? collect_kept_keys(w, k) : 0);
-}
-
-static uint64_t bytes_of(const struct pieces *p, enum piece_kind kind)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < p->n; i++)
-		n += p->piece[i].kind == kind ? p->piece[i].len_bytes : 0;
-	return n;
-}
-
-static uint64_t bytes_anew(const struct pieces *p)
-{
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < p->n; i++)
-		n += p->piece[i].kind == PIECE_NEW && p->piece[i].thin ? p->piece[i].len_bytes : 0;
-	return n;
 }
 
 /* lock held. What has been written in all, as far as one knows. */
@@ -534,18 +554,18 @@ static void changed(struct dedup *d, enum payoff_change change, double share)
 
 static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p)
 {
-	uint64_t found = bytes_of(p, PIECE_STORED) + bytes_of(p, PIECE_SAME), fresh = bytes_of(p, PIECE_NEW);
+	uint64_t found = pieces_bytes(p, PIECE_STORED) + pieces_bytes(p, PIECE_SAME), fresh = pieces_bytes(p, PIECE_NEW);
 	struct payoff before;
 	enum payoff_change change;
 	double share = 0;
 
 	fp_aux_count(d->host, "duplicate bytes", (int64_t)found);
-	fp_aux_count(d->host, "zero bytes", (int64_t)bytes_of(p, PIECE_ZERO));
+	fp_aux_count(d->host, "zero bytes", (int64_t)pieces_bytes(p, PIECE_ZERO));
 	fp_aux_count(d->host, "new bytes", (int64_t)fresh);
-	fp_aux_count(d->host, "stored anew bytes", (int64_t)bytes_anew(p));
+	fp_aux_count(d->host, "stored anew bytes", (int64_t)pieces_anew(p));
 	pthread_mutex_lock(&d->lock);
 	f->looked_bytes += found + fresh;
-	f->found_bytes += bytes_of(p, PIECE_STORED);
+	f->found_bytes += pieces_bytes(p, PIECE_STORED);
 	before = d->payoff;
 	if (before.compared_bytes + found + fresh > 0)
 		share = (double)(before.same_bytes + found) / (double)(before.compared_bytes + found + fresh);
@@ -590,7 +610,7 @@ static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux
 		if (rc == 0 && f->has_earlier)
 			look_up(d, w, k, &f->earlier, &f->thin);
 		if (rc == 0 && d->whole_store)
-			look_up_store(d, w, k);
+			look_up_store(d, w, f, k);
 		if (rc == 0)
 			rc = pieces_same(&w->pieces, k, !digest_is_strong(d->kind));
 	}

@@ -285,3 +285,21 @@ void pieces_fini(struct pieces *p)
 	free(p->seen);
 	*p = (struct pieces){ 0 };
 }
+
+uint64_t pieces_bytes(const struct pieces *p, enum piece_kind kind)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		n += p->piece[i].kind == kind ? p->piece[i].len_bytes : 0;
+	return n;
+}
+
+uint64_t pieces_anew(const struct pieces *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		n += p->piece[i].kind == PIECE_NEW && p->piece[i].thin ? p->piece[i].len_bytes : 0;
+	return n;
+}

@@ -61,5 +61,8 @@ bool pieces_continue(const struct piece *a, const struct piece *b);
 /* Are bytes [off, off + len) of the chunk these? */
 bool pieces_equal(const struct fp_aux_chunk *k, uint32_t off, uint32_t len_bytes, const uint8_t *data);
 void pieces_fini(struct pieces *p);
+/* Bytes of this kind; those that are new because what has them is thin. */
+uint64_t pieces_bytes(const struct pieces *p, enum piece_kind kind);
+uint64_t pieces_anew(const struct pieces *p);
 
 #endif

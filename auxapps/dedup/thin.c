@@ -4,9 +4,10 @@
  * By itself a chunk is thin when less than `share` of it (a half) is in use. Where changes are spread evenly, chunks are then in use to 72 % on
  * average, and the store takes 1.4 times the file. Chunks of a first version become thin at about the same time, so it can be 1.5 or 1.6 for a while.
  *
- * When less than the file's size is free, the next version might not fit: then chunks are thin that are in use to less than halfway between
- * `share` and all of it. But what is stored anew takes space now, and gives it back later: so never more than FREE_PART of what is free is by one file, the
- * thinnest chunks first, and when nothing is free, everything is referred to. Files that are written at the same time do not know of each other.
+ * When less is free than the size of the files that are being written, their next versions might not fit: then chunks are thin that are in use to less than halfway
+ * between `share` and all of it. But what is stored anew takes space now, and gives it back later: so never more than one FREE_PART of what is free is by one file,
+ * the thinnest chunks first, and when nothing is free, everything is referred to. What is free is what the manager says, which gives each mount its part, less
+ * what other files of this mount may store anew: ranks that write a step together ask at the same moment, before anything of it is taken.
  *
  * In a simulation with 5 to 40 % changed in each version, one version kept, and stores of 2 to 4 times the file (2 is what it takes without dedup), all of
  * 60 versions fitted, and the most that was in use, with both versions, was 1.4 to 2.1 times the file. With `share` alone they did not at 40 % and a store of
@@ -85,22 +86,28 @@ static void drop_doubles(struct thin *t)
 	t->n = n;
 }
 
-void thin_decide(struct thin *t)
+uint64_t thin_most(uint64_t free_bytes, const struct thin_others *others)
 {
-	uint64_t most = t->free_bytes / FREE_PART, anew = 0;
+	return free_bytes > others->anew_bytes ? (free_bytes - others->anew_bytes) / FREE_PART : 0;
+}
+
+uint64_t thin_decide(struct thin *t, uint64_t most, const struct thin_others *others)
+{
+	uint64_t anew = 0;
 	double limit;
 	uint32_t n = 0;
 
 	t->decided = true;
 	if (t->n == 0)
-		return;
+		return 0;
 	drop_doubles(t);
-	limit = t->free_bytes < t->used_bytes ? tight_share(t) : t->share;
+	limit = t->free_bytes < t->used_bytes + others->used_bytes ? tight_share(t) : t->share;
 	qsort(t->list, t->n, sizeof(*t->list), by_share);
 	while (n < t->n && share_of(&t->list[n]) < limit && anew + t->list[n].used_bytes <= most)
 		anew += t->list[n++].used_bytes;
 	t->n = n;
 	qsort(t->list, t->n, sizeof(*t->list), by_chunk);
+	return anew;
 }
 
 bool thin_is(const struct thin *t, uint64_t chunk)

@@ -25,13 +25,18 @@ struct thin {
 	uint64_t free_bytes;           /* the least that was told */
 };
 
+/* Files that are being written beside this one: what they have in use of earlier versions, and what of it they may store anew. */
+struct thin_others { uint64_t used_bytes, anew_bytes; };
+
 void thin_init(struct thin *t, double share);
 /* A chunk of the earlier version. Where there is no memory, it is no thin one. */
 void thin_tell(struct thin *t, uint64_t chunk, uint32_t data_bytes, uint32_t unused_bytes, uint64_t free_bytes);
 /* True: it may turn out to be thin. Before thin_decide. */
 bool thin_may_be(const struct thin *t, uint32_t data_bytes, uint32_t unused_bytes);
-/* All were told: which of them are thin? */
-void thin_decide(struct thin *t);
+/* So much may be stored anew by one file. */
+uint64_t thin_most(uint64_t free_bytes, const struct thin_others *others);
+/* All were told: which of them are thin? Not more than `most` bytes; returns how many. */
+uint64_t thin_decide(struct thin *t, uint64_t most, const struct thin_others *others);
 /* After that. */
 bool thin_is(const struct thin *t, uint64_t chunk);
 void thin_clear(struct thin *t);

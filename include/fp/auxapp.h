@@ -272,7 +272,7 @@ struct fp_aux_noted {
 	uint32_t data_bytes, note_bytes;
 	const uint8_t *note;
 	uint32_t unused_bytes;         /* of its data_bytes: no file of the store refers to them. They stay for as long as one does to any of the others */
-	uint64_t free_bytes;           /* in the store, when it was asked; 0: none, or not known */
+	uint64_t free_bytes;           /* in the store, when it was asked, the part of this mount; 0: none, or not known */
 };
 
 /* Table of functions, behind the inline functions below. Not called by name: a NULL one is -ENOTSUP. */

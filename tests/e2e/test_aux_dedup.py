@@ -1,5 +1,6 @@
 """dedup on real mounts: what is stored is the unique share and no more, what is deleted comes back exactly, and nobody reads wrong bytes meanwhile."""
 
+import concurrent.futures
 import errno
 import glob
 import itertools
@@ -264,6 +265,35 @@ def test_what_fits_without_dedup_fits_with_it(start, declared):
     if declared:
         wait_app(s, "dedup", "thin chunks", lambda a: a["counters"]["stored anew bytes"] > 26 * MIB)
     wait_until("the versions before to be gone", 10, lambda: used(s) <= 1.6 * 26 * MIB)
+
+
+def at_once(n, fn):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        return list(pool.map(fn, range(n)))
+
+
+def test_what_ranks_write_together_fits_with_dedup(start):
+    """Of the first step a little less than half of each chunk is left, so that each of four ranks would store it anew: there is room for three."""
+    s = start("dedup", benefactors=1, size="80MiB")
+    m, size, ready = s.mounts[0], 10 * MIB, threading.Barrier(4)
+    first = [unique(rank, size) for rank in range(4)]
+    at_once(4, lambda rank: write_file(m.at(f"c_1_{rank}"), first[rank], sync=True))
+    second = [b"".join(unique(100 + 16 * rank + i, MIB * 54 // 100) + data[i * MIB + MIB * 54 // 100:(i + 1) * MIB] for i in range(10))
+              for rank, data in enumerate(first)]
+    at_once(4, lambda rank: write_file(m.at(f"c_2_{rank}"), second[rank], sync=True))
+    for rank in range(4):
+        os.unlink(m.at(f"c_1_{rank}"))
+
+    def third(rank):
+        fd = os.open(m.at(f"c_3_{rank}"), os.O_WRONLY | os.O_CREAT)
+        ready.wait(30)
+        pwrite_all(fd, second[rank], 0)
+        os.close(fd)
+
+    at_once(4, third)
+    for rank in range(4):
+        assert_same(read_file(m.at(f"c_3_{rank}")), second[rank])
+    assert wait_app(s, "dedup", "figures", lambda a: a["bytes_in"] == 120 * MIB)["counters"]["stored anew bytes"] > MIB
 
 
 @pytest.mark.parametrize("name", ["chk_{:04}", "chk"], ids=["new-names", "one-name"])

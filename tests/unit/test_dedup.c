@@ -188,6 +188,7 @@ static void test_when_space_is_short_more_is_stored_anew_but_no_more_than_a_thir
 /* As one at the seam of two answers of the manager is. 2, 2, 1: without 2 counting once, there is no room for 1. */
 static void test_a_chunk_that_is_told_twice_counts_once(void **state)
 {
+	const struct thin_others nobody = { 0, 0 };
 	struct thin t;
 
 	(void)state;
@@ -195,10 +196,39 @@ static void test_a_chunk_that_is_told_twice_counts_once(void **state)
 	thin_tell(&t, 2, 100, 70, 210);
 	thin_tell(&t, 2, 100, 70, 210);
 	thin_tell(&t, 1, 100, 60, 210);
-	thin_decide(&t);
+	assert_int_equal(thin_decide(&t, thin_most(t.free_bytes, &nobody), &nobody), 70);
 	assert_true(thin_is(&t, 1) && thin_is(&t, 2));
 	assert_int_equal(t.used_bytes, 70);
 	thin_clear(&t);
+}
+
+/* Eight ranks that write a step at the same moment, and are told the same of what is free. Of each 275 bytes are in chunks of 55 %, 100 in such of 20. */
+static uint64_t eight_ranks(uint64_t free_bytes, uint64_t *anew)
+{
+	struct thin_others before = { 0, 0 };
+	struct thin t;
+
+	for (unsigned rank = 0; rank < 8; rank++) {
+		thin_init(&t, 0.5);
+		for (uint64_t chunk = 1; chunk <= 10; chunk++)
+			thin_tell(&t, chunk, 100, chunk <= 5 ? 45 : 80, free_bytes);
+		anew[rank] = thin_decide(&t, thin_most(t.free_bytes, &before), &before);
+		before.anew_bytes += anew[rank];
+		before.used_bytes += t.used_bytes;
+		thin_clear(&t);
+	}
+	return before.anew_bytes;
+}
+
+static void test_files_that_are_written_together_share_what_is_free(void **state)
+{
+	uint64_t anew[8];
+
+	(void)state;
+	assert_true(eight_ranks(300, anew) <= 300); /* a third for each would be 800 */
+	assert_true(anew[0] == 100 && anew[1] == 60);
+	assert_true(eight_ranks(1500, anew) <= 1500);
+	assert_true(anew[3] == 100 && anew[4] > 100); /* there is room for the next versions of four, and not of five */
 }
 
 static void test_pieces_stay_within_the_limit(void **state)
@@ -349,6 +379,7 @@ int main(void)
 		cmocka_unit_test(test_random_edits_are_rebuilt_exactly),
 		cmocka_unit_test(test_what_thin_chunks_have_is_stored_anew),
 		cmocka_unit_test(test_a_chunk_that_is_told_twice_counts_once),
+		cmocka_unit_test(test_files_that_are_written_together_share_what_is_free),
 		cmocka_unit_test(test_when_space_is_short_more_is_stored_anew_but_no_more_than_a_third_of_it),
 		cmocka_unit_test(test_pieces_stay_within_the_limit),
 		cmocka_unit_test(test_memory_bounds_all_files_together),

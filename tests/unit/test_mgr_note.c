@@ -572,6 +572,23 @@ static uint32_t unused(uint64_t key)
     return n;
 }
 
+/* Mounts that write a step together ask at the same moment: each is told its part. */
+static void test_mounts_that_hold_chunks_share_what_is_free(void **state)
+{
+    uint64_t key = 7, all;
+    Fp__NotesReply *r;
+
+    (void)state;
+    (void)write_noted(0, 10, 7);
+    all = (1u << 30) - (uint64_t)fix_sql(&f, "SELECT sum(stored) FROM chunk");
+    fix_free(find_notes(f.conn, &key, 1, true, 1));
+    fix_free(find_notes(conn[1], &key, 1, true, 1));
+    fix_tick(&f, 1001);
+    r = find_notes(f.conn, &key, 1, false, 0);
+    assert_int_equal(r->free_bytes, all / 2);
+    fix_free(r);
+}
+
 static void test_answers_tell_what_of_a_chunk_no_file_refers_to(void **state)
 {
     Fp__Open o = FP__OPEN__INIT;
@@ -717,6 +734,7 @@ int main(void)
         T(test_window_that_is_too_much_alone_is_cut_short),
         T(test_answers_about_many_slices_are_bounded),
         T(test_answer_that_holds_is_the_same_when_asked_again),
+        T(test_mounts_that_hold_chunks_share_what_is_free),
         T(test_answers_tell_what_of_a_chunk_no_file_refers_to),
         T(test_what_is_too_much_to_look_at_counts_as_used),
         T(test_damaged_chunks_are_not_named),
