@@ -6,12 +6,13 @@ A chunk that is found stored is only referred to where its bytes are safe. Rows 
 import errno
 import os
 import random
+import signal
 import threading
 import time
 
 import pytest
 
-from harness.aux import MIB, app, example, unique, used
+from harness.aux import MIB, app, example, unique, used, wait_empty
 from harness.daemons import PACE, SLOW, unmount, wait_until
 from harness.files import assert_same, pread_all, read_file, write_file
 
@@ -288,3 +289,23 @@ def test_deaths_at_random(start):
     for i, want in good.items():
         assert_same(read_file(m.at(f"ckpt_{i}")), want, f"checkpoint {i}")
     assert len(good) >= 4
+
+
+@pytest.mark.limit(120)
+@pytest.mark.expect_log("manager at .* has not answered", "could not be asked for")
+def test_what_a_manager_holds_after_nobody_waits_any_more_is_released(start):
+    """It stands still for longer than --manager-timeout, then does what it was asked for: with the files gone, nothing is held, though the mount is there."""
+    s = start(1, "dedup", args=["--manager-timeout=1s"])
+    m, data = s.mounts[0], unique(61, 4 * MIB)
+    write_file(m.at("f"), unique(60, 4 * MIB), sync=True)
+    fd = os.open(m.at("f"), os.O_WRONLY)
+    os.kill(s.manager.pid, signal.SIGSTOP)
+    try:
+        os.pwrite(fd, data, 0)
+        m.wait_log("the earlier version of a file could not be asked for", 20)
+    finally:
+        os.kill(s.manager.pid, signal.SIGCONT)
+    os.close(fd)
+    assert_same(read_file(m.at("f")), data)
+    os.unlink(m.at("f"))
+    wait_empty(s)
