@@ -240,7 +240,8 @@ static void send_outs(struct mgr_server *s)
 
         if (o.durable && !ticket)
             ticket = mgr_worker_ask(&s->sync);
-        if (o.durable && !FP_BUG("mgr-deletes-before-sync") && keep_late(s, &o, ticket))
+        o.durable &= !FP_BUG("mgr-deletes-before-sync");
+        if (o.durable && keep_late(s, &o, ticket))
             continue;
         if (o.durable) /* as in call_peer */
             fp_rpc_conn_close(peer->conn, 0);

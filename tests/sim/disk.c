@@ -640,6 +640,20 @@ int ftruncate(int fd, off_t size)
     return (int)syscall(SYS_ftruncate, fd, size);
 }
 
+/* Holes stay holes: most of what is punched is leased space that nobody has written to. */
+static void before_punch(struct sim_file *f, int fd, uint64_t off, uint64_t end)
+{
+    long was = syscall(SYS_lseek, fd, 0, SEEK_CUR), data, hole;
+
+    while (off < end && (data = syscall(SYS_lseek, fd, off, SEEK_DATA)) >= 0 && (uint64_t)data < end) {
+        hole = syscall(SYS_lseek, fd, data, SEEK_HOLE);
+        hole = hole < 0 || (uint64_t)hole > end ? (long)end : hole;
+        before_write(f, fd, (uint64_t)data, (uint64_t)(hole - data));
+        off = (uint64_t)hole;
+    }
+    syscall(SYS_lseek, fd, was, SEEK_SET);
+}
+
 int fallocate(int fd, int mode, off_t off, off_t len)
 {
     struct sim_file *f = file_of(fd);
@@ -654,7 +668,7 @@ int fallocate(int fd, int mode, off_t off, off_t len)
         return (int)failed(err);
     if (!(mode & FALLOC_FL_PUNCH_HOLE))
         return 0; /* memory is the simulator's own */
-    before_write(f, fd, (uint64_t)off, (uint64_t)len);
+    before_punch(f, fd, (uint64_t)off, (uint64_t)off + (uint64_t)len);
     return (int)syscall(SYS_fallocate, fd, mode, off, len);
 }
 

@@ -25,6 +25,8 @@ static const unsigned least_level[KINDS] = {2, 2, 2, 3, 1, 1, 1, 1, 1, 3, 3, 2, 
 
 static struct fault plan[PLAN_MAX];
 static unsigned nplan;
+static unsigned strikes[SIM_STRIKES]; /* so many of each are left */
+static unsigned strike_ppm;
 
 static struct sim_proc *any_proc(void)
 {
@@ -190,6 +192,42 @@ void sim_fault_disk(void)
     }
 }
 
+/* ------------------------------------------------------------------ where it does harm */
+
+static void lose_power(void *arg)
+{
+    if (!sim.healed)
+        sim_node_power_loss(arg);
+}
+
+static void kill_it(void *arg)
+{
+    if (!sim.healed)
+        sim_proc_kill(arg, "after an answer");
+}
+
+/* A random time hits the moment between an answer and what should have come before it once in a thousand runs. So some runs have faults that follow an answer. */
+void sim_fault_strike(enum sim_strike s, struct sim_proc *m)
+{
+    if (!strikes[s] || sim.healed || !sim_chance(SIM_RNG_FAULT, strike_ppm))
+        return;
+    strikes[s]--;
+    if (s == SIM_AFTER_FSYNC)
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 20 * SIM_MS), lose_power, &sim.nodes[1 + sim_below(SIM_RNG_FAULT, sim.nnodes - 1)]);
+    else if (s == SIM_AFTER_CHANGE)
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 200 * SIM_MS), lose_power, &sim.nodes[0]);
+    else
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, SIM_MS), kill_it, m);
+}
+
+static void plan_strikes(unsigned level)
+{
+    strike_ppm = (unsigned)sim_below(SIM_RNG_FAULT, 300000);
+    for (int s = 0; s < SIM_STRIKES; s++)
+        if (level >= (s == SIM_AFTER_CREATION ? 2 : 3) && sim_chance(SIM_RNG_FAULT, 300000))
+            strikes[s] = 1 + (unsigned)sim_below(SIM_RNG_FAULT, 3);
+}
+
 void sim_fault_plan(unsigned level)
 {
     bool on[KINDS];
@@ -197,6 +235,7 @@ void sim_fault_plan(unsigned level)
 
     for (int k = 0; k < KINDS; k++)
         on[k] = level >= least_level[k] && sim_chance(SIM_RNG_FAULT, 500000);
+    plan_strikes(level);
     for (unsigned i = 0; i < n; i++) {
         struct fault *f = &plan[nplan];
 

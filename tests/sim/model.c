@@ -180,13 +180,23 @@ bool model_may_have_lost(const struct model_file *f)
     return damaged || f->in_doubt || manager_forgot; /* that it was made, too */
 }
 
+bool model_has_unpublished(const struct model_file *f)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (!w->published_ns)
+            return true;
+    return false;
+}
+
 void model_damaged(void)
 {
     damaged = true;
 }
 
-bool model_error_ok(int err)
+bool model_error_ok(int err, bool open)
 {
+    if (err == ENOENT && !open && manager_forgot) /* what was found by its name, and lost then */
+        return true;
     if (err == ENOTCONN || err == EIO || err == ENOSPC || err == EINTR)
         return !sim.healed;
     return false;
@@ -341,7 +351,7 @@ void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_
     bool nothing;
 
     if (rc < 0) {
-        if (!model_error_ok((int)-rc) && !(rc == -EIO && (damaged || lossy_window(f, &r, off, off + want))))
+        if (!model_error_ok((int)-rc, true) && !(rc == -EIO && (damaged || lossy_window(f, &r, off, off + want))))
             sim_fail("%s reads inode %llu at %llu, %zu bytes: %s, and nothing of it may be lost", m->name, (unsigned long long)f->ino, (unsigned long long)off, want, strerror((int)-rc));
         return;
     }

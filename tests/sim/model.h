@@ -15,6 +15,7 @@ struct model_file {
     struct model_file *next;
     uint64_t ino;
     struct model_write *writes; /* newest first */
+    bool unsure;   /* that it was made: no close has said so */
     bool in_doubt; /* a node lost its power since it was written: a mount that does not know what others have synced says so in fsync, once */
 };
 
@@ -36,7 +37,8 @@ void model_mount_died(const struct sim_proc *m);
 void model_power_lost(const struct sim_node *n);
 void model_damaged(void);             /* a disk gave back or will give back errors: any read may fail */
 bool model_may_have_lost(const struct model_file *f); /* close and fsync may say so */
-bool model_error_ok(int err);         /* an operation may fail with this now */
+bool model_has_unpublished(const struct model_file *f);
+bool model_error_ok(int err, bool open); /* an operation, on a file that is open or on a name, may fail with this now */
 uint64_t model_size(const struct model_file *f); /* at most this, with some room */
 
 /* ------------------------------------------------------------------ names: see names.c */
@@ -57,6 +59,9 @@ bool name_is_surely(const struct name *n, bool there);
 /* What an operation found; ends the run if that can't be. */
 void name_is(struct name *n, struct model_file *f);
 void name_is_new(struct name *n, struct model_file *f);   /* made by this operation */
+uint64_t name_version(const struct name *n);
+/* The file that was made when the name had this version was closed: the manager knows of it. */
+void name_confirmed(struct name *n, struct model_file *f, uint64_t version);
 void name_exists(struct name *n);
 void name_gone(struct name *n); /* removed by this operation */
 void name_maybe(struct name *n, struct model_file *f);    /* or this, now */

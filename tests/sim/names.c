@@ -190,6 +190,19 @@ void name_is_new(struct name *n, struct model_file *f)
         put(n->may, &n->n, NULL);
 }
 
+uint64_t name_version(const struct name *n)
+{
+    return n->version;
+}
+
+void name_confirmed(struct name *n, struct model_file *f, uint64_t version)
+{
+    if (n->locked || n->version != version)
+        return; /* others have been there since */
+    settles(n, f);
+    n->by = NULL; /* no death of its mount takes it back */
+}
+
 void name_exists(struct name *n)
 {
     unsigned k = 0;
@@ -318,10 +331,10 @@ void names_listed(const char *dir, const char *list, int count, const uint64_t *
             continue;
         for (int k = 0; k < count; k++, at += strlen(at) + 1)
             seen += strcmp(at, n->path + len + 1) == 0;
+        if (n->locked || n->version != versions[i])
+            continue; /* removed and made again, it may be listed twice */
         if (seen > 1)
             sim_fail("%s is listed %d times", n->path, seen);
-        if (n->locked || n->version != versions[i])
-            continue;
         if (seen && name_is_surely(n, false))
             impossible(n, "an entry of its directory");
         if (!seen && name_is_surely(n, true))

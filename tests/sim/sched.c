@@ -308,7 +308,7 @@ void sim_yield(void)
 /* Where another thread might come between. */
 void sim_maybe_yield(void)
 {
-    if (sim_self && sim_chance(SIM_RNG_SCHED, sim.preempt_ppm))
+    if (sim_self && sim_chance(SIM_RNG_SCHED, sim.preempt_ppm) && !(sim_self->proc && sim_self->proc->dying)) /* it would end here, with SQLite's locks */
         sim_yield();
 }
 

@@ -177,6 +177,8 @@ void sim_fuse_gone(struct sim_proc *p);
 void sim_fault_plan(unsigned level);
 void sim_fault_message(struct sim_proc *from, struct sim_proc *to); /* at each message */
 void sim_fault_disk(void);                                           /* at each write and sync */
+enum sim_strike { SIM_AFTER_FSYNC, SIM_AFTER_CHANGE, SIM_AFTER_CREATION, SIM_STRIKES };
+void sim_fault_strike(enum sim_strike s, struct sim_proc *m); /* an application of m was just told that this is done */
 void sim_fault_heal(void);
 bool sim_bug(const char *name);
 

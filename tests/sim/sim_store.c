@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -167,6 +168,7 @@ static void arguments(struct sim_proc *p)
         sim_proc_arg(p, "--dir=%s/mgr", p->node->dir);
         sim_proc_arg(p, "--listen=10.0.0.1:7420");
         sim_proc_arg(p, "--chunk-size=64KiB");
+        sim_proc_arg(p, "--stripe=%d", sim_chance(SIM_RNG_WORK, 500000) ? 3 : 1); /* 3: over all nodes */
         sim_proc_arg(p, "--session-timeout=20s");
         sim_proc_arg(p, "--orphan-grace=5s");
         sim_proc_arg(p, "--cache=1MiB");
@@ -464,6 +466,8 @@ int main(int argc, char **argv)
     ssize_t n;
 
     without_aslr(argv);
+    mallopt(M_ARENA_MAX, 1); /* one thread runs at a time: arenas of their own would only have to grow, each by itself */
+    mallopt(M_TOP_PAD, 4 << 20);
     parse(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';

@@ -26,6 +26,8 @@ struct handle {
     uint64_t opened_ns;
     unsigned start;
     bool writable;
+    struct name *made; /* by this open; NULL: not, or it was told that it is there */
+    uint64_t version;  /* of that name then */
 };
 
 struct app {
@@ -54,7 +56,7 @@ static void check_error(const struct app *a, const char *what, const char *path,
         return;
     work_counts.errors++;
     sim_trace("%s %s: %s", what, path, strerror(-rc));
-    if (!model_error_ok(-rc) || (fault_level == 0 && a->ops))
+    if (!model_error_ok(-rc, !path[0]) || (fault_level == 0 && a->ops))
         sim_fail("%s: %s %s fails: %s", a->mount->name, what, path, strerror(-rc));
 }
 
@@ -69,6 +71,12 @@ static struct name *any_name(bool dir)
 }
 
 /* ------------------------------------------------------------------ files */
+
+/* What close and fsync tell long after the fault. ENOSPC: what was accepted, or made before the manager had heard of it, found no room. */
+static bool may_tell_loss(const struct model_file *f, int rc)
+{
+    return (rc == -EIO && model_may_have_lost(f)) || (rc == -ENOSPC && (f->unsure || model_has_unpublished(f)));
+}
 
 static void close_handle(struct app *a, struct handle *h)
 {
@@ -85,7 +93,14 @@ static void close_handle(struct app *a, struct handle *h)
         return;
     if (h->writable)
         model_published(h->model, a->mount, from, rc, false);
-    if (rc != -EIO || !model_may_have_lost(h->model))
+    if (rc == 0 && h->made) {
+        name_confirmed(h->made, h->model, h->version);
+        h->model->unsure = false;
+        sim_fault_strike(SIM_AFTER_CREATION, a->mount);
+    }
+    if (rc == 0 && h->writable)
+        sim_fault_strike(SIM_AFTER_CHANGE, a->mount);
+    if (!may_tell_loss(h->model, rc))
         check_error(a, "close", "", rc);
 }
 
@@ -121,6 +136,7 @@ static void do_open(struct app *a)
     bool changed = false, known;
 
     close_handle(a, h);
+    h->made = NULL;
     name_lock(n, NULL);
     h->opened_ns = sim.now_ns;
     h->start = a->mount->starts;
@@ -143,6 +159,11 @@ static void do_open(struct app *a)
         open_failed(a, n, flags, rc, &changed);
     }
     name_unlock(n, NULL, a->mount, changed);
+    if (rc == 0 && changed) {
+        h->made = n;
+        h->model->unsure = true;
+        h->version = name_version(n);
+    }
 }
 
 static void do_write(struct app *a)
@@ -205,6 +226,8 @@ static void do_truncate(struct app *a)
     rc = vfs_ftruncate(h->f, (off_t)size);
     sim_trace("truncate inode %llu to %llu: %d", (unsigned long long)h->model->ino, (unsigned long long)size, rc);
     model_write_end(h->model, w, rc);
+    if (rc == 0)
+        sim_fault_strike(SIM_AFTER_CHANGE, a->mount);
     work_counts.truncates++;
     check_error(a, "truncate", "", rc);
 }
@@ -223,8 +246,10 @@ static void do_fsync(struct app *a)
         model_published(h->model, a->mount, from, rc, true);
     if (rc == 0)
         names_durable(from);
+    if (rc == 0)
+        sim_fault_strike(SIM_AFTER_FSYNC, a->mount);
     work_counts.fsyncs++;
-    if (rc != -EIO || !model_may_have_lost(h->model))
+    if (!may_tell_loss(h->model, rc))
         check_error(a, "fsync", "", rc);
 }
 
@@ -247,6 +272,7 @@ static void do_unlink(struct app *a)
     if (rc == 0) {
         name_exists(n);
         name_gone(n);
+        sim_fault_strike(SIM_AFTER_CHANGE, a->mount);
     } else if (rc == -ENOENT) {
         name_is(n, NULL);
     } else {
