@@ -394,8 +394,8 @@ int mgr_db_checkpoint_aside(const char *path)
     sqlite3 *sq = NULL;
     int rc = sqlite3_open_v2(path, &sq, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
 
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(sq, "PRAGMA wal_autocheckpoint=0", NULL, NULL, NULL);
+    if (rc == SQLITE_OK) /* a connection that has read nothing does not know of the WAL, and its checkpoint does nothing */
+        rc = sqlite3_exec(sq, "PRAGMA wal_autocheckpoint=0; SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(sq, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     sqlite3_close(sq);
