@@ -109,7 +109,7 @@ static void test_aux_that_have_nothing_to_do(void **state)
     run((struct how){.threads = THREADS, .ops = OPS, .mounts = 2, .local = true, .delay_us = 300, .chaos = true, .pieces = true, .codes = true, .rest = true});
     check_counts(false, false);
     fprintf(stderr, "passed over %u, asked about zeros %u\n", fake_aux.passed, fake_aux.asked_zeros);
-    assert_true(fake_aux.passed > 20 && fake_aux.asked_zeros > fake_aux.passed);
+    assert_true(fake_aux.passed > 20 && fake_aux.asked_zeros >= fake_aux.passed); /* few windows have zeros */
 }
 
 int main(void)
