@@ -122,7 +122,7 @@ struct side {
     bool writes;
     uint8_t base;
     atomic_bool *stop;
-    unsigned n;
+    atomic_uint n;
 };
 
 static void *run_side(void *arg)
