@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import struct
 import threading
 import time
 
@@ -101,31 +102,39 @@ def test_ping_pong_of_two_processes(dirs):
 
 @pytest.mark.limit(180)
 def test_a_record_is_seen_whole(dirs):
-    """Records over 16 windows, each of one number, are never seen half; nor is an older one seen after a newer one."""
-    rounds = 120
+    """Records over 16 windows, each of one number, are never seen half; nor is an older one seen after a newer one. Until both readers have seen enough."""
     fds = open_all(dirs)
     pwrite_all(fds[0], bytes(WHOLE), 1000)
     close_all(fds)
-    done = f"{dirs[0]}/done"
+
+    def write(fd):
+        for r in range(1, 65536):
+            assert os.pwrite(fd, struct.pack("<H", r) * (WHOLE // 2), 1000) == WHOLE
+            if all(os.path.exists(f"{dirs[0]}/enough{i}") for i in (1, 2)):
+                break
+        write_file(f"{dirs[0]}/ending", b"%d" % r)
+        os.rename(f"{dirs[0]}/ending", f"{dirs[0]}/last")
+
+    def read(fd, i):
+        last, seen, over = 0, set(), False
+        while not over:
+            over = os.path.exists(f"{dirs[i]}/last")
+            got = os.pread(fd, WHOLE, 1000)
+            assert len(got) == WHOLE and got == got[:2] * (WHOLE // 2), "a mixture"
+            now = struct.unpack("<H", got[:2])[0]
+            assert now >= last, f"{now} after {last}"
+            last = now
+            seen.add(now)
+            if len(seen) == 20:
+                write_file(f"{dirs[i]}/enough{i}", b"")
+        assert last == int(read_file(f"{dirs[i]}/last"))
 
     def run(i):
         fd = os.open(f"{dirs[i]}/f", os.O_RDWR)
         if i == 0:
-            for r in range(1, rounds):
-                assert os.pwrite(fd, bytes([r]) * WHOLE, 1000) == WHOLE
-            write_file(done, b"")
-            return
-        last, seen = 0, set()
-        while True:
-            over = os.path.exists(f"{dirs[i]}/done")
-            got = os.pread(fd, WHOLE, 1000)
-            assert len(got) == WHOLE and got == got[:1] * WHOLE, "a mixture"
-            assert got[0] >= last, "an older one"
-            last = got[0]
-            seen.add(last)
-            if over:
-                break
-        assert last == rounds - 1 and len(seen) > 3
+            write(fd)
+        else:
+            read(fd, i)
     each(3, run)
 
 
