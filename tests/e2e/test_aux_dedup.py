@@ -347,6 +347,7 @@ def test_off_the_host_gets_no_window_until_duplicates_are_looked_for_and_found(s
     for f in glob.glob(m.at("small*")) + [m.at("big"), m.at("zeros")]:
         os.unlink(f)
     # duplicates: found within the pause, and three versions
+    come = a["bytes_in"] + a["passed_bytes"] + 47 * MIB  # what was written till now
     data = unique(10, 32 * MIB)
     for version in range(1 + (PAUSE + 128 * MIB) // len(data) + 6):
         write_file(m.at("same"), data, sync=True)
@@ -357,14 +358,15 @@ def test_off_the_host_gets_no_window_until_duplicates_are_looked_for_and_found(s
     else:
         raise AssertionError(f"not found again: {app(s, 'dedup', m)}")
     m.wait_log(r"dedup.*on again", 3)
-    passed = app(s, "dedup", m)["passed_chunks"]
+    come += (version + 1) * len(data)
+    passed = wait_app(s, "dedup", "all versions", lambda b: b["bytes_in"] + b["passed_bytes"] >= come, mount=m)["passed_chunks"]
     before = used(s)
     write_file(m.at("same_1"), data, sync=True)
     write_file(m.at("same_2"), data, sync=True)
     assert used(s) - before <= len(data) + 2 * MIB
     assert_same(read_file(other.at("same_2")), data)
-    time.sleep(1.1)
-    assert app(s, "dedup", m)["passed_chunks"] == passed
+    come += 2 * len(data)
+    assert wait_app(s, "dedup", "both", lambda b: b["bytes_in"] + b["passed_bytes"] >= come, mount=m)["passed_chunks"] == passed
 
 
 @pytest.mark.parametrize("chain", [("dedup", "compress"), ("dedup", "checksum")])

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.daemons import PACE, wait_until
+from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, content, pwrite_all, read_file, seed_of_run, write_file
 
 MIB = 1 << 20
@@ -77,7 +77,7 @@ def test_close_waits_for_nothing(two):
         fd = os.open(a, os.O_WRONLY)
         pwrite_all(fd, data[:500000], 0)
         os.close(fd)
-        assert time.monotonic() - begun < 5 * PACE  # publishing would take until --io-timeout, 20 s
+        assert time.monotonic() - begun < 5 * SLOW  # publishing would take until --io-timeout, 20 s
         assert at_risk(a) == 500000
         assert_same(read_file(a), data[:500000])
     finally:
@@ -172,7 +172,7 @@ def test_one_who_opens_over_and_over_again_keeps_nobody_out(ab):
         for _ in range(10):
             begun = time.monotonic()
             read_file(f"{b}/f")
-            assert time.monotonic() - begun < 10 * PACE
+            assert time.monotonic() - begun < 10 * SLOW
     finally:
         stop.set()
         t.join()

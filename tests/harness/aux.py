@@ -68,7 +68,8 @@ def text(seed, size):
 
 def turn_dedup_off(store, mount):
     """Unique versions of one file, until dedup on this mount is off, and passed over; its figures then."""
-    data, a = bytearray(unique(5000 + mount.pid, 16 * MIB)), None
+    size, a = 16 * MIB, None
+    data = bytearray(unique(5000 + mount.pid, size))
     for step in range(30):
         data[:] = data[MIB + 4099:] + data[:MIB + 4099]
         for at in range(0, len(data), 4096):
@@ -76,8 +77,8 @@ def turn_dedup_off(store, mount):
         write_file(mount.at(f"off{mount.pid}_{step}"), data, sync=True)
         if step:
             os.unlink(mount.at(f"off{mount.pid}_{step - 1}"))
-        time.sleep(1.1)
-        a = app(store, "dedup", mount)
+        seen = (step + 1) * size  # each window comes or is passed over; figures come each second
+        a = wait_app(store, "dedup", f"all {seen} bytes", lambda b: b["bytes_in"] + b["passed_bytes"] >= seen, 10, mount)
         if a["counters"]["on"] == 0 and a["passed_chunks"]:
             os.unlink(mount.at(f"off{mount.pid}_{step}"))
             return a

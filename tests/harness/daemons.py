@@ -40,7 +40,7 @@ SLOW = Patience()
 SCRATCH = os.environ.get("FP_SCRATCH", "/var/tmp")
 MIB = 1 << 20
 
-SANITIZED = re.compile(r"^(WARNING: ThreadSanitizer|==\d+==ERROR: )")  # the first line of a report
+REPORT_BEGINS = re.compile(r"^(WARNING: ThreadSanitizer|==\d+==ERROR: )")  # a sanitizer's
 REPORT_LINES = 80
 BAD_LINE = re.compile(r"^fp[a-z-]*: ERROR: |AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error: |^SUMMARY: ")
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -235,7 +235,7 @@ class Daemon:
         lines, self.seen = text[self.seen:].splitlines(), len(text)
         bad, report_ends = [], 0
         for i, line in enumerate(lines):
-            if SANITIZED.search(line):
+            if REPORT_BEGINS.search(line):
                 report_ends = i + REPORT_LINES
             if i < report_ends or BAD_LINE.search(line):
                 bad.append(f"{self.name}: {line}")
