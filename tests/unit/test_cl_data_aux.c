@@ -12,7 +12,8 @@ static void check_counts(bool pieces, bool codes)
             fake_aux.decoded, fake_aux.nothing, fake_aux.zero_pieces, fake_aux.same_pieces, fake_aux.stored_pieces);
     assert_true(fake_aux.jobs > 20);
     if (pieces) {
-        assert_true(fake_aux.nothing > 0 && fake_aux.zero_pieces > 20 && fake_aux.same_pieces > 20);
+        assert_true(fake_aux.zero_pieces > 5 && fake_aux.same_pieces > 5);
+        assert_true(fake_aux.nothing > 0 || fake_aux.jobs < 600); /* one in some 60, at random */
         assert_true(fake_aux.stored_pieces > 0);
     }
     if (codes)
