@@ -27,6 +27,7 @@ struct cl_handle {
 	int flags;                     /* open flags */
 	bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
 	bool strict;                   /* constant after the open: data/strict.c */
+	bool close_told;               /* a close of one of its descriptors has told an error of the file; inode->lock */
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
@@ -84,6 +85,11 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
+/*
+ * As cl_data_flush, for close(2) of a descriptor of h: an error is told, and is still there for an fsync of the others. A child that executes another program
+ * closes what it has inherited, and nobody looks at what that says. The release of h takes the error away.
+ */
+int cl_data_close(struct cl_mount *m, struct cl_handle *h);
 /*
  * The same, if this mount has the lease of the file (--close behind): returns at once, and it is published soon after, or before the lease goes back. *rc: 0, or
  * an error of an earlier time. False: it can't be had, and nothing was done.

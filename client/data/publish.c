@@ -126,7 +126,7 @@ int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, u
 	return rc;
 }
 
-/* tell: the caller takes the file's error over. */
+/* tell: the caller takes the file's error over. Else it stays, though it is returned. */
 static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool tell, uint64_t deadline_ms)
 {
 	struct cl_file *f;
@@ -181,6 +181,18 @@ int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t de
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)
 {
 	return cl_publish(m->data, inode, false, CL_BY_PROGRESS);
+}
+
+int cl_data_close(struct cl_mount *m, struct cl_handle *h)
+{
+	int rc = publish(m->data, h->inode, false, false, CL_BY_PROGRESS);
+
+	if (rc < 0) {
+		pthread_mutex_lock(&h->inode->lock);
+		h->close_told = true;
+		pthread_mutex_unlock(&h->inode->lock);
+	}
+	return rc;
 }
 
 int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode)

@@ -119,6 +119,10 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
 
 void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h))
 {
+	pthread_mutex_lock(&h->inode->lock);
+	if (h->close_told && h->inode->file)
+		(void)cl_file_take_error(h->inode->file);
+	pthread_mutex_unlock(&h->inode->lock);
 	if (cl_release_step(m->data, h, false) == CL_RELEASE_DONE)
 		end(m, h);
 	else

@@ -39,7 +39,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     else if (m->opt.close_mode == CL_CLOSE_SYNC)
         rc = cl_data_fsync(m, inode);
     else if (!close_behind(m, cl_handle_of(fi), &rc))
-        rc = cl_data_flush(m, inode);
+        rc = cl_data_close(m, cl_handle_of(fi));
     cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);
     /* What was closed is there: the manager has to have heard of it. Of what was opened for reading only it has, when it was opened. */
     if (!cl_handle_of(fi)->quiet && (rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))

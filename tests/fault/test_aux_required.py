@@ -275,6 +275,21 @@ def test_no_plain_data_is_ever_stored(chain):
     print(f"seed {seed}: {sum(len(w.kept) for w in writers)} files, {sum(w.errors for w in writers)} errors; {len(chaos.done)} deeds")
 
 
+def test_a_child_that_executes_a_program_does_not_take_the_error_along(chain):
+    """The descriptor it has inherited is closed then, and nobody sees what that says: fsync has to say it all the same."""
+    s = chain()
+    w = Writer(s.mounts[0], 0)
+    Chaos(s, 1).until_encrypt_has_failed()
+    w.finish()
+    fd = os.open(s.mounts[0].at("f"), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    os.write(fd, blocks(1, 1))
+    subprocess.run(["true"], check=True, close_fds=False)
+    with pytest.raises(OSError, match="Errno 5"):
+        os.fsync(fd)
+    os.close(fd)
+    unmount(s.mounts[0])
+
+
 @pytest.mark.limit(240)
 @pytest.mark.parametrize("word", ["", "required"])
 def test_no_plain_data_while_encrypt_is_taken_in_again(chain, word):

@@ -149,6 +149,41 @@ static void test_closing_what_was_only_read_waits_for_nothing(void **state)
     fx_end(&mnt, &first);
 }
 
+static void store_fails(struct cl_inode *inode)
+{
+    pthread_mutex_lock(&inode->lock);
+    cl_file_set_error(inode->file, -EIO, 0, "as if data could not be stored");
+    pthread_mutex_unlock(&inode->lock);
+}
+
+/* A child of a program that writes has inherited the descriptor, and closes it by executing another program: whatever that close says, nobody sees it. */
+static void test_close_of_an_inherited_descriptor_leaves_the_error_to_fsync(void **state)
+{
+    static uint8_t data[LEN];
+    struct cl_handle second;
+    uint64_t ino;
+
+    (void)state;
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 4000);
+    ino = world_file_new(256u << 10, 1);
+    fx_open(&mnt, &first, ino);
+    assert_int_equal(fx_write(&mnt, &first, data, LEN, 0), LEN);
+    store_fails(first.inode);
+    assert_int_equal(cl_data_close(&mnt.m, &first), -EIO);
+    assert_int_equal(cl_data_close(&mnt.m, &first), -EIO);
+    assert_int_equal(cl_data_fsync(&mnt.m, first.inode), -EIO);
+    assert_int_equal(cl_data_fsync(&mnt.m, first.inode), 0);
+    store_fails(first.inode);
+    assert_int_equal(cl_data_close(&mnt.m, &first), -EIO);
+    fx_open(&mnt, &second, ino);
+    cl_data_release(&mnt.m, &first, keep); /* that close was the last one, and has told it */
+    cl_inode_put(&mnt.m, first.inode);
+    assert_int_equal(cl_data_fsync(&mnt.m, second.inode), 0);
+    fx_end(&mnt, &second);
+}
+
 /* -------------------------------------------------------------- without a name */
 
 static void *flush_it(void *arg)
@@ -223,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unlinked_file_is_released_while_it_is_committed),
         cmocka_unit_test(test_closing_what_was_only_read_waits_for_nothing),
+        cmocka_unit_test(test_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
 
