@@ -193,8 +193,10 @@ static void give_soon(struct cl_mount *m, struct cl_inode *inode)
     pthread_mutex_lock(&inode->lock);
     taken = !a->queued;
     a->queued = true;
-    a->m = m;
-    a->inode = inode;
+    if (taken) { /* else give() may be reading them */
+        a->m = m;
+        a->inode = inode;
+    }
     pthread_mutex_unlock(&inode->lock);
     if (!taken)
         return;
