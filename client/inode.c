@@ -24,6 +24,7 @@
 #include "client/client.h"
 #include "client/core.h"
 #include "client/data.h"
+#include "fp/fault.h"
 
 #define BUCKETS_MIN 1024u
 #define CLOSED_MAX  1024u
@@ -307,11 +308,20 @@ void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lo
     pthread_mutex_unlock(&t->lock);
 }
 
-uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(void *arg), void *arg)
+/* Room for n, which may be none. fault: of the call's fault point. */
+static int list_new(uint64_t **list, size_t n, int fault)
+{
+    *list = n == 0 || fault < 0 ? NULL : malloc(n * sizeof **list);
+    return n == 0 || *list ? 0 : -ENOMEM;
+}
+
+int cl_inode_held_list(struct cl_mount *m, uint64_t **out, size_t *n, void (*under_lock)(void *arg), void *arg)
 {
     struct cl_itable *t = m->inodes;
+    uint64_t *list;
     pthread_mutex_lock(&t->lock);
-    uint64_t *list = t->held ? malloc(t->held * sizeof *list) : NULL;
+    int rc = list_new(out, t->held, FP_FAULT_POINT("cl.hello_held"));
+    list = *out;
     *n = 0;
     for (size_t b = 0; list && b < t->nbuckets; b++) {
         for (struct cl_inode *inode = t->buckets[b]; inode; inode = inode->next) {
@@ -321,14 +331,16 @@ uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(v
     }
     under_lock(arg);
     pthread_mutex_unlock(&t->lock);
-    return list;
+    return rc;
 }
 
-uint64_t *cl_inode_leased_list(struct cl_mount *m, size_t *n)
+int cl_inode_leased_list(struct cl_mount *m, uint64_t **out, size_t *n)
 {
     struct cl_itable *t = m->inodes;
+    uint64_t *list;
     pthread_mutex_lock(&t->lock);
-    uint64_t *list = t->count ? malloc(t->count * sizeof *list) : NULL;
+    int rc = list_new(out, t->count, FP_FAULT_POINT("cl.hello_leased"));
+    list = *out;
     *n = 0;
     for (size_t b = 0; list && b < t->nbuckets; b++) {
         for (struct cl_inode *inode = t->buckets[b]; inode; inode = inode->next) {
@@ -339,7 +351,7 @@ uint64_t *cl_inode_leased_list(struct cl_mount *m, size_t *n)
         }
     }
     pthread_mutex_unlock(&t->lock);
-    return list;
+    return rc;
 }
 
 uint64_t cl_inode_held_count(struct cl_mount *m)

@@ -89,10 +89,11 @@ void cl_open_remove(struct cl_mount *m, struct cl_open *o);
 void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode);
 /* A handle is released; under_lock(arg) runs with the table locked. Called by cl_mgr_release. */
 void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lock)(void *arg), void *arg);
-/* Every held number, as often as it is held (malloced; NULL if there is none), for Hello. under_lock(arg) runs with the table locked. */
-uint64_t *cl_inode_held_list(struct cl_mount *m, size_t *n, void (*under_lock)(void *arg), void *arg);
-/* Every number that has something behind close, or may have (likewise; NULL, too, if there is no memory). Core loop. */
-uint64_t *cl_inode_leased_list(struct cl_mount *m, size_t *n);
+/* Every held number, as often as it is held (malloced; NULL if there is none), for Hello. under_lock(arg) runs with the table locked. Or -ENOMEM: no
+ * hello must go then, for what it does not name the manager takes as given back. */
+int cl_inode_held_list(struct cl_mount *m, uint64_t **out, size_t *n, void (*under_lock)(void *arg), void *arg);
+/* Every number that has something behind close, or may have (likewise). Core loop. */
+int cl_inode_leased_list(struct cl_mount *m, uint64_t **out, size_t *n);
 /* Handles that are open, over all inodes. */
 uint64_t cl_inode_held_count(struct cl_mount *m);
 /* The manager does not know this inode any more. */

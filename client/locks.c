@@ -32,6 +32,7 @@
 #include "client/lockwork.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/fault.h"
 #include "fp/log.h"
 
 #define BUCKETS   256u
@@ -333,17 +334,20 @@ void cl_locks_release(struct cl_mount *m, const struct cl_handle *h)
 
 /* -------------------------------------------------------------- the connection */
 
-Fp__LockId **cl_locks_hello(struct cl_mount *m, size_t *n)
+int cl_locks_hello(struct cl_mount *m, Fp__LockId ***out, size_t *n)
 {
     struct cl_locks *t = m->locks;
     Fp__LockId **list = NULL, *id;
+    int rc;
 
+    *out = NULL;
     *n = 0;
     if (!t)
-        return NULL;
+        return 0;
     pthread_mutex_lock(&t->lock);
-    if (t->nheld)
+    if (t->nheld && FP_FAULT_POINT("cl.hello_locks") == 0)
         list = malloc(t->nheld * (sizeof *list + sizeof *id));
+    rc = t->nheld && !list ? -ENOMEM : 0;
     id = list ? (Fp__LockId *)(list + t->nheld) : NULL;
     for (size_t i = 0; id && i < BUCKETS; i++)
         for (const struct held *e = t->bucket[i]; e; e = e->next, id++) {
@@ -354,7 +358,8 @@ Fp__LockId **cl_locks_hello(struct cl_mount *m, size_t *n)
             list[(*n)++] = id;
         }
     pthread_mutex_unlock(&t->lock);
-    return list;
+    *out = list;
+    return rc;
 }
 
 void cl_locks_lost(struct cl_mount *m, Fp__LockId *const *ids, size_t n)

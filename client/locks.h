@@ -51,8 +51,8 @@ void cl_locks_close(struct cl_mount *m, const struct cl_handle *h, uint64_t owne
 /* The last descriptor of h is gone: all that was locked with it goes. Any thread; does not wait. */
 void cl_locks_release(struct cl_mount *m, const struct cl_handle *h);
 
-/* Core loop. Names of all that is held, for Hello (malloced, with one more pointer each; NULL: nothing), and its answer. */
-Fp__LockId **cl_locks_hello(struct cl_mount *m, size_t *n);
+/* Core loop. Names of all that is held, for Hello (malloced, with one more pointer each; NULL: nothing), and its answer. Or -ENOMEM: no hello must go then. */
+int cl_locks_hello(struct cl_mount *m, Fp__LockId ***out, size_t *n);
 void cl_locks_lost(struct cl_mount *m, Fp__LockId *const *ids, size_t n);
 void cl_locks_down(struct cl_mount *m);
 void cl_locks_up(struct cl_mount *m);

@@ -218,13 +218,21 @@ static void on_hello(void *arg, int status, const struct fp_rpc_in *in)
     }
 }
 
+/* What this mount holds. An incomplete list would be taken as the whole: what it leaves out is given to others. */
+static int tell_held(struct cl_core *c, Fp__Hello *h)
+{
+    int rc = c->session ? cl_inode_held_list(c->m, &h->open_ino, &h->n_open_ino, forget_batch, c) : 0;
+    if (rc == 0 && c->session)
+        rc = cl_inode_leased_list(c->m, &h->behind_ino, &h->n_behind_ino);
+    return rc < 0 ? rc : cl_locks_hello(c->m, &h->locks, &h->n_locks);
+}
+
 static void on_up(struct fp_rpc_conn *conn, void *arg)
 {
     struct cl_core *c = arg;
     Fp__Hello h = FP__HELLO__INIT;
     Fp__Place place;
-    size_t nopen = 0;
-    uint64_t *open = c->session ? cl_inode_held_list(c->m, &nopen, forget_batch, c) : NULL;
+    int rc = tell_held(c, &h);
 
     c->link = CL_LINK_HELLO;
     h.protocol = FP_FRAME_VERSION;
@@ -236,19 +244,15 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.pid = (uint32_t)getpid();
     h.mountpoint = (char *)c->m->opt.mountpoint;
     h.software = (char *)"fpstore " FP_VERSION;
-    h.open_ino = open;
-    h.n_open_ino = nopen;
     h.open_known = c->session != 0;
     h.behind = c->m->opt.close_mode == CL_CLOSE_BEHIND;
-    h.behind_ino = c->session ? cl_inode_leased_list(c->m, &h.n_behind_ino) : NULL;
-    h.locks = cl_locks_hello(c->m, &h.n_locks);
     cl_process_place(&place);
     h.place = &place;
     h.early = c->early.lent = !cl_early_ended(c);
     struct fp_rpc_req req = {
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
-    int rc = fp_rpc_call(conn, &req, NULL);
-    free(open);
+    rc = rc < 0 ? rc : fp_rpc_call(conn, &req, NULL);
+    free(h.open_ino);
     free(h.behind_ino);
     free(h.locks);
     if (rc < 0)

@@ -86,6 +86,30 @@ def test_manager_killed_while_locks_are_held_and_waited_for(pair):
         assert b.do("flock", TRY) == 0 and b.do("flock", LOCK_UN) == 0
 
 
+@pytest.mark.parametrize("point", ["cl.hello_locks", "cl.hello_held"])
+def test_mount_without_memory_to_say_what_it_holds_says_no_hello(new_store, lockers, point):
+    """What a hello does not name goes to others: locks, and files without a name that are open."""
+    s = new_store()
+    s.start_manager()
+    s.add_benefactor()
+    s.add_mount(fault=f"{point}=ENOMEM:count=2")
+    s.add_mount()
+    write_file(s.mounts[0].at("f"), b"data")
+    a, b = [lockers(m.at("f")) for m in s.mounts]
+    assert a.do("flock", LOCK_EX) == 0
+    write_file(s.mounts[0].at("gone"), b"open")
+    with open(s.mounts[0].at("gone"), "rb", buffering=0) as f:
+        os.unlink(s.mounts[1].at("gone"))
+        s.manager.kill()
+        s.restart_manager()
+        s.mounts[0].wait_log(f"fault fired: {point}", 20)
+        assert f.read(10) == b"open"
+        assert b.do("flock", TRY) in BUSY
+        assert a.do("flock", LOCK_UN) == 0
+        assert b.do("flock", TRY) == 0
+    assert "is lost" not in s.mounts[0].text()
+
+
 def test_flock_that_was_not_converted_is_gone_and_nobody_is_told_that_it_was_lost(pair):
     """As flock(2) says: what was held goes before the other type is had."""
     s, a, b = pair()

@@ -16,6 +16,7 @@
 #include "client/core.h"
 #include "client/data.h"
 #include "client/inode.h"
+#include "fp/fault.h"
 
 static unsigned forgotten;
 static char file_mark; /* stands for a struct cl_file */
@@ -154,6 +155,31 @@ static void test_inode_table_grows(void **state)
     assert_null(cl_inode_get(m, 1));
 }
 
+/* A hello that left something out would give it away. */
+static void test_inode_lists_for_hello_are_whole_or_none(void **state)
+{
+    struct cl_mount *m = *state;
+    Fp__Attr a = attr(7);
+    struct cl_inode *one = cl_inode_intern(m, &a);
+    uint64_t *list;
+    size_t n;
+    cl_inode_hold(m, one);
+    one->lease = true;
+    assert_int_equal(fp_fault_set("cl.hello_held=ENOMEM:count=1,cl.hello_leased=ENOMEM:count=1"), 0);
+    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), -ENOMEM);
+    assert_int_equal(cl_inode_leased_list(m, &list, &n), -ENOMEM);
+    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
+    assert_true(n == 1 && list[0] == 7);
+    free(list);
+    assert_int_equal(cl_inode_leased_list(m, &list, &n), 0);
+    assert_true(n == 1 && list[0] == 7);
+    free(list);
+    assert_int_equal(fp_fault_set(NULL), 0);
+    one->lease = false;
+    cl_inode_unhold(m, one, nothing, NULL);
+    cl_inode_put(m, one);
+}
+
 static void test_inode_held_ones_are_listed_as_often_as_held(void **state)
 {
     struct cl_mount *m = *state;
@@ -164,7 +190,8 @@ static void test_inode_held_ones_are_listed_as_often_as_held(void **state)
     cl_inode_hold(m, one);
     cl_inode_hold(m, two);
     assert_int_equal(cl_inode_held_count(m), 3);
-    uint64_t *list = cl_inode_held_list(m, &n, nothing, NULL);
+    uint64_t *list;
+    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
     assert_int_equal(n, 3);
     for (size_t i = 0; i < n; i++)
         sevens += list[i] == 7;
@@ -173,7 +200,8 @@ static void test_inode_held_ones_are_listed_as_often_as_held(void **state)
     cl_inode_unhold(m, one, nothing, NULL);
     cl_inode_unhold(m, one, nothing, NULL);
     cl_inode_unhold(m, two, nothing, NULL);
-    assert_null(cl_inode_held_list(m, &n, nothing, NULL));
+    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
+    assert_null(list);
     assert_int_equal(n, 0);
     cl_inode_put(m, one);
     cl_inode_put(m, two);
@@ -291,6 +319,7 @@ int main(void)
         T(test_inode_closed_with_data_stays_until_forgotten),
         T(test_inode_closed_ones_are_bounded),
         T(test_inode_table_grows),
+        T(test_inode_lists_for_hello_are_whole_or_none),
         T(test_inode_held_ones_are_listed_as_often_as_held),
         T(test_inode_gone_leaves_with_its_last_handle),
         T(test_inode_fetch_asks_the_manager_once),
