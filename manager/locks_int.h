@@ -46,6 +46,7 @@ struct mgr_locks {
     size_t nwaits;
     struct mgr_lockbucket by_owner[MGR_LOCK_BUCKETS], by_ticket[MGR_LOCK_BUCKETS];
     uint64_t seq, committed_seq, mark;
+    uint64_t looks; /* at who waits, and whether it may have it now */
     bool look; /* a group was undone: somebody's turn may have come without a word */
     struct mgr_lock_change *changes;
     size_t nchanges, changes_cap, change_pos;

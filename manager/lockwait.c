@@ -20,6 +20,17 @@
 
 #include "manager/locks_int.h"
 
+struct span { /* both ends are in it; none: start > end */
+    uint64_t start, end;
+};
+#define NOWHERE    ((struct span){UINT64_MAX, 0})
+#define EVERYWHERE ((struct span){0, UINT64_MAX})
+
+static struct span span_of(const struct mgr_lock *l)
+{
+    return (struct span){l->start, l->end};
+}
+
 /* ---------------------------------------------------------------- those that wait */
 
 static struct mgr_lockbucket *owner_bucket(struct mgr_locks *t, const struct mgr_lock *l)
@@ -146,8 +157,9 @@ static bool others_first(const struct mgr_lockfile *f, const struct mgr_lock *l,
 }
 
 /* Is its turn now? */
-static bool may_have(struct mgr_lockwait *w, uint64_t now_ms)
+static bool may_have(struct mgr_locks *t, struct mgr_lockwait *w, uint64_t now_ms)
 {
+    t->looks++;
     w->behind = false;
     if (mgr_locks_holder(w->file, &w->l))
         return false;
@@ -180,9 +192,23 @@ static void recall_holders(struct mgr_locks *t, const struct mgr_lockfile *f, co
             recall(t, f, f->held[l->kind].at[i].session);
 }
 
-/* Ranges of this kind have become free, or somebody has waited for long: who is next. An owner that gets less than it had lets
- * others in that came before it, so it is looked at until nothing changes. check: somebody who waits elsewhere got something. */
-static void wake(struct mgr_locks *t, struct mgr_lockfile *f, int kind, bool check, uint64_t now_ms)
+/* Makes of s what is in both, and between them. */
+static void widen(struct span *s, const struct mgr_lock *l)
+{
+    s->start = l->start < s->start ? l->start : s->start;
+    s->end = l->end > s->end ? l->end : s->end;
+}
+
+static bool touches(const struct span *s, const struct mgr_lock *l)
+{
+    return l->start <= s->end && s->start <= l->end;
+}
+
+/* Bytes of this kind have become free, or somebody has waited for long: who is next, of those that want any of them. An owner that gets less than it had lets
+ * others in that came before it, so it is looked at until nothing changes; what one of those that wait gets, or gives up, counts from then on, too. An owner
+ * that waits for more than one thing is not held up by others any more when it has one (may_have), and what it waits for may be anywhere.
+ * check: somebody who waits elsewhere got something. */
+static void wake(struct mgr_locks *t, struct mgr_lockfile *f, int kind, struct span freed, bool check, uint64_t now_ms)
 {
     struct mgr_lockwait *w, *next;
     bool again = true;
@@ -191,9 +217,9 @@ static void wake(struct mgr_locks *t, struct mgr_lockfile *f, int kind, bool che
         again = false;
         for (w = TAILQ_FIRST(&f->waits); w; w = next) {
             next = TAILQ_NEXT(w, in_file);
-            if (w->l.kind != kind)
+            if (w->l.kind != kind || !(check || touches(&freed, &w->l)))
                 continue;
-            if (may_have(w, now_ms)) {
+            if (may_have(t, w, now_ms)) {
                 int rc = mgr_locks_set_range(t, f, &w->l, false);
 
                 end_wait(t, w, rc == -ENOMEM ? -ENOLCK : rc);
@@ -202,7 +228,10 @@ static void wake(struct mgr_locks *t, struct mgr_lockfile *f, int kind, bool che
             } else if (check && deadlock(t, f, &w->l)) {
                 end_wait(t, w, -EDEADLK);
                 again = true;
+            } else {
+                continue;
             }
+            widen(&freed, &w->l);
         }
     }
     if (kind == MGR_LOCK_APPEND) /* of those who have just got it */
@@ -286,7 +315,7 @@ int mgr_locks_set(struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l, u
     rc = convert(t, f, l);
     rc = rc ? rc : ask(t, f, l, ticket, wait, now_ms);
     if (t->nchanges != before) /* it may be less than before */
-        wake(t, f, l->kind, !rc && waits(t, l), now_ms);
+        wake(t, f, l->kind, span_of(l), !rc && waits(t, l), now_ms);
     mgr_lockfile_put(t, f);
     return rc;
 }
@@ -297,7 +326,7 @@ int mgr_locks_unset(struct mgr_locks *t, uint64_t ino, const struct mgr_lock *l,
     int rc = f ? mgr_locks_set_range(t, f, l, true) : 0;
 
     if (f && !rc)
-        wake(t, f, l->kind, false, now_ms);
+        wake(t, f, l->kind, span_of(l), false, now_ms);
     if (f)
         mgr_lockfile_put(t, f);
     return rc;
@@ -310,7 +339,7 @@ bool mgr_locks_cancel(struct mgr_locks *t, uint64_t session, uint64_t ticket, ui
     if (!w)
         return false;
     end_wait(t, w, -EINTR);
-    wake(t, w->file, w->l.kind, false, now_ms);
+    wake(t, w->file, w->l.kind, span_of(&w->l), false, now_ms);
     return true;
 }
 
@@ -332,7 +361,7 @@ void mgr_locks_lost(struct mgr_locks *t, uint64_t session, uint64_t now_ms)
     }
     for (w = gone; w; w = next) { /* those behind it */
         next = w->stack;
-        wake(t, w->file, w->l.kind, false, now_ms);
+        wake(t, w->file, w->l.kind, span_of(&w->l), false, now_ms);
         wait_free(t, w);
     }
 }
@@ -341,7 +370,7 @@ void mgr_locks_lost(struct mgr_locks *t, uint64_t session, uint64_t now_ms)
 static int drop_from(struct mgr_locks *t, struct mgr_lockfile *f, uint64_t session, uint64_t now_ms)
 {
     for (int k = 0; k < MGR_LOCK_KINDS; k++) {
-        bool any = false;
+        struct span freed = NOWHERE;
 
         for (uint32_t i = 0; i < f->held[k].n;) {
             if (f->held[k].at[i].session != session || f->held[k].at[i].kept) {
@@ -350,11 +379,11 @@ static int drop_from(struct mgr_locks *t, struct mgr_lockfile *f, uint64_t sessi
             }
             if (mgr_locks_reserve(t, 1))
                 return -ENOMEM;
+            widen(&freed, &f->held[k].at[i]);
             mgr_locks_take(t, f, k, i);
-            any = true;
         }
-        if (any)
-            wake(t, f, k, false, now_ms);
+        if (freed.start <= freed.end)
+            wake(t, f, k, freed, false, now_ms);
     }
     return 0;
 }
@@ -427,7 +456,7 @@ void mgr_locks_tick(struct mgr_locks *t, uint64_t now_ms)
     for (size_t i = 0; look && i < t->buckets; i++)
         for (struct mgr_lockfile *f = t->bucket[i]; f; f = f->next)
             for (int k = 0; k < MGR_LOCK_KINDS; k++)
-                wake(t, f, k, false, now_ms);
+                wake(t, f, k, EVERYWHERE, false, now_ms);
 
     while (again) { /* a wake ends waits, so the walk begins anew */
         again = false;
@@ -438,7 +467,7 @@ void mgr_locks_tick(struct mgr_locks *t, uint64_t now_ms)
                 continue;
             if (over)
                 end_wait(t, w, -EAGAIN);
-            wake(t, w->file, w->l.kind, false, now_ms);
+            wake(t, w->file, w->l.kind, span_of(&w->l), false, now_ms);
             again = true;
             break;
         }

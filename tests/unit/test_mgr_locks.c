@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "manager/locks.h"
+#include "manager/locks_int.h"
 
 static struct mgr_locks *t;
 static uint64_t now = 1000, tickets;
@@ -383,6 +383,48 @@ static void test_locks_right_to_append_is_called_back(void **state)
     while (r.session == 1)
         assert_true(mgr_locks_recall_next(t, &r));
     assert_int_equal(r.session, 2);
+}
+
+/* Each look goes through what is held of the file: with all that wait, an unlock would cost their number times that of the ranges. */
+static void test_locks_an_unlock_looks_only_at_who_waits_for_these_bytes(void **state)
+{
+    const unsigned n = 500;
+    uint64_t first = tickets + 2; /* each has taken two */
+
+    (void)state;
+    for (unsigned i = 0; i < n; i++) {
+        assert_int_equal(lock(1, range(1, i + 1, 10 * i, 10 * i + 9, true), false), 0);
+        assert_int_equal(lock(1, range(2, i + 1, 10 * i + 5, 10 * i + 5, true), true), MGR_LOCK_QUEUED);
+    }
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t looks = t->looks;
+
+        assert_int_equal(unlock(1, range(1, i + 1, 10 * i, 10 * i + 4, true)), 0);
+        assert_int_equal(t->looks, looks);
+        assert_int_equal(unlock(1, range(1, i + 1, 10 * i, 10 * i + 9, true)), 0);
+        assert_in_range(t->looks - looks, 1, 2);
+        assert_granted(first + 2 * i);
+    }
+    assert_nobody();
+}
+
+/* Who has something of the file does not wait behind others; what it waits for is elsewhere than what it was just given. */
+static void test_locks_a_grant_lets_its_owner_pass_elsewhere(void **state)
+{
+    uint64_t first;
+
+    (void)state;
+    assert_int_equal(lock(1, range(1, 1, 0, 9, true), false), 0);    /* what B waits for first */
+    assert_int_equal(lock(1, range(1, 2, 105, 109, true), false), 0); /* keeps C, and so B behind C, waiting */
+    assert_int_equal(lock(1, range(2, 3, 100, 109, true), true), MGR_LOCK_QUEUED); /* C */
+    assert_int_equal(lock(1, range(3, 4, 0, 4, true), true), MGR_LOCK_QUEUED);     /* B */
+    first = tickets;
+    assert_int_equal(lock(1, range(3, 4, 100, 104, true), true), MGR_LOCK_QUEUED); /* B, another thread: free but for C, who came before */
+    assert_nobody();
+    assert_int_equal(unlock(1, range(1, 1, 0, 9, true)), 0);
+    assert_granted(first);
+    assert_granted(first + 1);
+    assert_nobody();
 }
 
 static void test_locks_limits(void **state)
@@ -771,6 +813,8 @@ int main(void)
         T(test_locks_end_of_a_session),
         T(test_locks_hello_keeps_what_it_says),
         T(test_locks_right_to_append_is_called_back),
+        T(test_locks_an_unlock_looks_only_at_who_waits_for_these_bytes),
+        T(test_locks_a_grant_lets_its_owner_pass_elsewhere),
         T(test_locks_limits),
         T(test_locks_random_against_a_model),
     };
