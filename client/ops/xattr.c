@@ -5,12 +5,16 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/aux/aux.h"
 #include "client/ops/ops.h"
 #include "client/xattr_virtual.h"
+#include "fp/clock.h"
 
 #define XATTR_NAME_MAX_BYTES 255u
+#define BUSY_MS      1000u
+#define PAUSE_MAX_MS 32u
 
 /* 0, or why there is no attribute of this name. */
 static int check_name(const char *name)
@@ -105,6 +109,29 @@ static struct cl_op *op_new_changing(fuse_req_t req, fuse_ino_t ino, const char 
     return op;
 }
 
+/*
+ * user.fp.strict of a file can't be changed while somebody has it open: EBUSY. The kernel tells of the last close of a file after close(2) has returned, and
+ * this or another mount tells the manager a moment later. So EBUSY is the answer when it has been for BUSY_MS; without that, a script that makes a file and
+ * sets this on it fails every second time. On a FUSE thread, which waits: it is done seldom.
+ */
+static void call_strict(struct cl_op *op, uint32_t type, ProtobufCMessage *msg)
+{
+    uint64_t until_ms = fp_now_ms() + BUSY_MS;
+    unsigned pause_ms = 1;
+    int rc = cl_mgr_call_sync(op->m, type, msg, NULL);
+    while (rc == -EBUSY && fp_now_ms() < until_ms && !cl_op_interrupted(op)) {
+        usleep(pause_ms * 1000);
+        pause_ms = pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
+        rc = cl_mgr_call_sync(op->m, type, msg, NULL);
+    }
+    cl_op_done_status(op, rc, NULL);
+}
+
+static bool is_strict(const char *name)
+{
+    return strcmp(name, "user.fp.strict") == 0;
+}
+
 static void done_complete(void *arg, int status, const ProtobufCMessage *reply)
 {
     const struct cl_op *op = arg;
@@ -130,8 +157,11 @@ void cl_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
     msg.name = cl_bytes(name);
     msg.value = (ProtobufCBinaryData){.len = size, .data = (uint8_t *)value};
     msg.flags = (uint32_t)flags;
-    cl_op_call(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base,
-               says_complete(name, value, size) ? done_complete : cl_op_done_status);
+    if (is_strict(name))
+        call_strict(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base);
+    else
+        cl_op_call(op, FP__MSG_TYPE__MSG_SETXATTR, &msg.base,
+                   says_complete(name, value, size) ? done_complete : cl_op_done_status);
 }
 
 void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
@@ -142,5 +172,8 @@ void cl_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
         return;
     msg.ino = ino;
     msg.name = cl_bytes(name);
-    cl_op_call(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base, cl_op_done_status);
+    if (is_strict(name))
+        call_strict(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base);
+    else
+        cl_op_call(op, FP__MSG_TYPE__MSG_REMOVEXATTR, &msg.base, cl_op_done_status);
 }
