@@ -118,6 +118,7 @@ struct cl_file {                   /* everything under inode->lock */
 	uint64_t dirty_bytes, uncommitted_bytes;
 	uint64_t note_bytes;               /* of STORED buffers */
 	bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
+	bool own;                          /* constant: of one strict write, which says itself what becomes of it */
 	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */

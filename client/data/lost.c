@@ -6,6 +6,8 @@
  * still run: a commit that is failed for want of an answer, a buffer that a store thread gives back. So nothing of that file counts after it, and nothing is
  * logged as an error behind it: who reads the end of a log, as fp-store does, finds the sum.
  *
+ * A strict write (strict.c) that fails has not been made, and its caller knows: nothing is lost by it.
+ *
  * To add up at the end what is still in the buffers, and no more, was rejected: a store that fails while the mount ends drops them before.
  *
  * Called by any thread. The lock over the closing line is above the inodes' locks; that of the error's text is a leaf.
@@ -42,6 +44,8 @@ static void count(struct cl_file *f, uint64_t bytes)
 {
 	struct cl_data *d = f->data;
 
+	if (f->own)
+		return;
 	atomic_store(&d->lost, true);
 	if (bytes == 0 || f->closed)
 		return;
@@ -69,8 +73,8 @@ void cl_file_set_error(struct cl_file *f, int err, uint64_t bytes, const char *w
 		f->error = err;
 	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
 		count(f, bytes);
-	cl_data_note_error(f->data, "inode %llu: %s: %s; the last close or fsync that succeeded is still good",
-			   (unsigned long long)f->inode->ino, what, fp_strerror(err));
+	cl_data_note_error(f->data, "inode %llu: %s: %s; %s", (unsigned long long)f->inode->ino, what, fp_strerror(err),
+			   f->own ? "that write was not made" : "the last close or fsync that succeeded is still good");
 }
 
 bool cl_data_has_lost(struct cl_mount *m)

@@ -86,6 +86,7 @@ static struct cl_strict *write_new(struct cl_data *d, struct cl_inode *inode, bo
 		free(w);
 		return NULL;
 	}
+	w->f->own = true;
 	w->t->whole = true;
 	w->f->mtime_ns = fp_wall_ns();
 	w->f->kill_suidgid = kill_suidgid;
@@ -107,6 +108,22 @@ static void write_free(struct cl_strict *w)
 	free(w);
 }
 
+/* It has failed, and aux-apps or store threads still have some of it, or what is stored could not be told: the next tick. */
+static void leave(struct cl_strict *w)
+{
+	cl_inode_ref(w->d->m, w->f->inode);
+	pthread_mutex_lock(&w->d->strict_lock);
+	w->next = w->d->strict_left;
+	w->d->strict_left = w;
+	pthread_mutex_unlock(&w->d->strict_lock);
+}
+
+/* The manager has not taken it, and may do so later. */
+static bool to_be_told_again(int status)
+{
+	return status == FP_EAWAY || status == -ENOMEM || status == -ENOBUFS || status == -ENOSPC;
+}
+
 /* Core loop. */
 static void on_discarded(void *arg, int status, const ProtobufCMessage *reply)
 {
@@ -117,7 +134,10 @@ static void on_discarded(void *arg, int status, const ProtobufCMessage *reply)
 	(void)reply;
 	if (status == FP_EDEADLINE)
 		return; /* it comes once more */
-	write_free(w);
+	if (to_be_told_again(status) && !atomic_load(&w->d->stopping))
+		leave(w);
+	else
+		write_free(w);
 	cl_inode_put(m, inode);
 }
 
@@ -136,6 +156,7 @@ static void discard(struct cl_strict *w)
 			b->committing = false;
 			cl_wbuf_truncate(b, 0);
 		}
+	w->t->anyway = true; /* no slice of it is put, so it is of no matter who is away */
 	rc = cl_batch_collect(w->t, f);
 	pthread_mutex_unlock(&inode->lock);
 	if (rc <= 0 || atomic_load(&w->d->stopping)) {
@@ -144,16 +165,6 @@ static void discard(struct cl_strict *w)
 	}
 	cl_inode_ref(w->d->m, inode); /* the answer's */
 	cl_mgr_call_lasting(w->d->m, FP__MSG_TYPE__MSG_COMMIT, &w->t->msg.base, on_discarded, w);
-}
-
-/* It has failed, and aux-apps or store threads still have some of it. */
-static void leave(struct cl_strict *w)
-{
-	cl_inode_ref(w->d->m, w->f->inode);
-	pthread_mutex_lock(&w->d->strict_lock);
-	w->next = w->d->strict_left;
-	w->d->strict_left = w;
-	pthread_mutex_unlock(&w->d->strict_lock);
 }
 
 static bool is_stored(struct cl_strict *w, bool wait)

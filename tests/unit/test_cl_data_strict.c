@@ -194,6 +194,7 @@ static void test_strict_write_that_can_not_be_stored_leaves_nothing(void **state
     assert_int_equal(fp_err_to_errno((int)put(0, 2, RECORD, OFF)), EIO); /* of the device, or that nobody is left to take it */
     world_bnf(1)->store_err = 0;
     assert_int_equal(cl_data_flush(&mnt[0].m, h[0].inode), 0); /* it was told */
+    assert_false(cl_data_has_lost(&mnt[0].m)); /* nor is the mount's end a bad one */
     assert_int_equal(get(1, RECORD, OFF), RECORD);
     is_all(1, RECORD);
     settle(0);
@@ -253,6 +254,16 @@ static void test_strict_append_whose_answer_is_lost_is_made_once(void **state)
     assert_int_equal(get(1, RECORD, 0), 1000);
 }
 
+static uint64_t nrecs(uint32_t bnf)
+{
+    struct world_bnf *b = world_bnf(bnf);
+
+    pthread_mutex_lock(&b->lock);
+    uint64_t n = b->nrecs;
+    pthread_mutex_unlock(&b->lock);
+    return n;
+}
+
 /* What it refers to is on a benefactor that is away: it may come back. */
 static void test_strict_write_beside_a_benefactor_that_is_away(void **state)
 {
@@ -260,6 +271,8 @@ static void test_strict_write_beside_a_benefactor_that_is_away(void **state)
     world_faults.mgr_away = true;
     assert_int_equal(put(0, 1, RECORD, OFF), FP_EAWAY);
     assert_true(world_faults.mgr_away_asked > 2);
+    settle(0);
+    assert_int_equal(nrecs(1), 0); /* what was stored of it is gone, though it is still away */
     world_faults.mgr_away = false;
     assert_int_equal(get(1, RECORD, 0), 0);
 }
