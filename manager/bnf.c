@@ -347,6 +347,8 @@ static void pump_deletes(struct mgr_core *c, struct mgr_bnf *b)
 {
     const enum mgr_stmt st = MGR_ST_GARBAGE_LIST;
     Fp__ChunkList *l;
+    uint64_t last = 0;
+    bool grace;
     int rc;
 
     if (!b->garbage || b->del_out || c->now.ms < b->del_at_ms)
@@ -354,9 +356,17 @@ static void pump_deletes(struct mgr_core *c, struct mgr_bnf *b)
     l = MGR_NEW(c, Fp__ChunkList, fp__chunk_list__init);
     if (!l || !(l->ids = mgr_arena_alloc(&c->arena, MGR_DELETE_BATCH * sizeof *l->ids)))
         return;
+    grace = mgr_grace_any(c, b);
     for (rc = mgr_db_one(&c->db, GARBAGE_LIST, DBI(b->id), DBI(b->del_after), DBI(MGR_DELETE_BATCH)); rc > 0;
-         rc = mgr_db_step(&c->db, st))
-        l->ids[l->n_ids++] = (uint64_t)mgr_col(&c->db, st, 0);
+         rc = mgr_db_step(&c->db, st)) {
+        last = (uint64_t)mgr_col(&c->db, st, 0);
+        if (!grace || !mgr_grace_has(c, last))
+            l->ids[l->n_ids++] = last;
+    }
+    if (last && !l->n_ids) { /* the next ones at the next tick */
+        b->del_after = last;
+        return;
+    }
     if (!l->n_ids) { /* through: those that were not confirmed once more, in a second */
         b->del_at_ms = c->now.ms + 1000;
         b->del_after = 0;
@@ -364,7 +374,7 @@ static void pump_deletes(struct mgr_core *c, struct mgr_bnf *b)
     }
     b->del_out = true;
     mgr_out(c, MGR_OUT_CALL, b->conn, FP__MSG_TYPE__MSG_DELETE, &l->base);
-    b->del_after = l->ids[l->n_ids - 1];
+    b->del_after = last;
     b->del_sent = l->n_ids;
 }
 

@@ -163,6 +163,7 @@ struct mgr_core {
     uint64_t doubt; /* BnfTable.doubt */
     struct mgr_locks *locks;
     struct mgr_leases *leases;
+    struct mgr_grace *grace;
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     bool table_owed;               /* some client has not been told the table */
     size_t news_next;              /* where to go on telling */
@@ -250,6 +251,18 @@ int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryDat
                    const struct mgr_inode *in);
 /* Path of an inode from the root, for people, in memory of the group; "" when it has no name. */
 ProtobufCBinaryData mgr_path(struct mgr_core *c, uint64_t ino);
+
+/* ---------------------------------------------------------------- grace.c */
+
+struct mgr_grace *mgr_grace_new(void); /* NULL: out of memory */
+void mgr_grace_free(struct mgr_grace *g);
+/* A strict read has been told what this file consists of. */
+void mgr_grace_read(struct mgr_core *c, uint64_t ino);
+/* A slice of this file named the chunk, and does not any more. */
+void mgr_grace_freed(struct mgr_core *c, uint64_t ino, uint64_t chunk);
+/* Does anything that may be on this benefactor wait to be deleted? Then: this one? */
+bool mgr_grace_any(struct mgr_core *c, const struct mgr_bnf *b);
+bool mgr_grace_has(const struct mgr_core *c, uint64_t chunk);
 
 /* ---------------------------------------------------------------- orphan.c */
 

@@ -203,8 +203,10 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     defaults(&c->o);
     c->now = c->start = now;
     c->leases = mgr_leases_new();
-    rc = c->locks && c->leases ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    c->grace = mgr_grace_new();
+    rc = c->locks && c->leases && c->grace ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_grace_free(c->grace);
         mgr_leases_free(c->leases);
         mgr_locks_free(c->locks);
         mgr_arena_fini(&c->arena);
@@ -237,6 +239,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_db_close(&c->db);
     mgr_map_fini(&c->holders);
     mgr_map_fini(&c->orphans);
+    mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);
     mgr_locks_free(c->locks);
     mgr_arena_fini(&c->arena);

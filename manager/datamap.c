@@ -73,6 +73,8 @@ MGR_HANDLER(slicemap)
     r->win_end = end;
     r->same = m->known_version && m->known_version == in.data_version;
     rq->reply = &r->base;
+    if (m->whole)
+        mgr_grace_read(c, m->ino);
     if (m->win_from >= end || r->same)
         return 0;
     for (rc = mgr_db_one(&c->db, SLICE_MAP, DBI(m->ino), DBI(m->win_from), DBI(end)); rc > 0;

@@ -40,6 +40,12 @@ static int delete (struct mgr_core *c, uint64_t ino, const struct piece *p)
     return mgr_db_exec(&c->db, SLICE_DELETE, DBI(ino), DBI(p->win), DBI(p->off));
 }
 
+static int unref(struct mgr_core *c, const struct mgr_inode *in, uint64_t chunk)
+{
+    mgr_grace_freed(c, in->ino, chunk);
+    return mgr_chunk_unref(c, chunk);
+}
+
 /* Takes [from, to) of a window away from one slice that overlaps it. */
 static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece *p, uint32_t from,
                    uint32_t to)
@@ -63,7 +69,7 @@ static int cut_one(struct mgr_core *c, struct mgr_inode *in, const struct piece 
     if (!rc && left && right)
         rc = mgr_chunk_ref(c, p->chunk, 1);
     if (!rc && !left && !right)
-        rc = mgr_chunk_unref(c, p->chunk);
+        rc = unref(c, in, p->chunk);
     return rc;
 }
 
@@ -118,7 +124,7 @@ static int64_t drop_windows(struct mgr_core *c, struct mgr_inode *in, uint64_t f
     for (uint32_t i = 0; i < n && !rc; i++) {
         in->mapped -= list[i].len;
         rc = delete (c, in->ino, &list[i]);
-        rc = rc ? rc : mgr_chunk_unref(c, list[i].chunk);
+        rc = rc ? rc : unref(c, in, list[i].chunk);
     }
     return rc ? rc : (int64_t)n;
 }

@@ -223,6 +223,70 @@ static void test_commit_that_appends_goes_to_the_end(void **state)
     assert_int_equal(append(MGR_ROOT_INO, id + 20, 100, &c), -EINVAL);
 }
 
+/* Is the benefactor told to delete it, by what was sent last? Then it has. */
+static bool deletes(uint64_t chunk)
+{
+    const struct fix_out *o = fix_out_find(&f, f.bnf_conn, FP__MSG_TYPE__MSG_DELETE);
+    Fp__ChunkList *l = o ? fp__chunk_list__unpack(NULL, o->len, o->bytes) : NULL;
+    bool found = false;
+
+    for (size_t i = 0; l && i < l->n_ids; i++)
+        found |= l->ids[i] == chunk;
+    if (l)
+        fix_answer(&f, f.bnf_conn, FP__MSG_TYPE__MSG_DELETE, 0, l);
+    if (l)
+        fp__chunk_list__free_unpacked(l, NULL);
+    return found;
+}
+
+static bool deleted_within(uint64_t chunk, unsigned ms)
+{
+    for (bool is = deletes(chunk);; is = deletes(chunk)) {
+        if (is || ms < 500)
+            return is;
+        fix_keepalive(&f);
+        fix_tick(&f, 500);
+        ms -= 500;
+    }
+}
+
+/* A read of it may be under way. What nobody reads like that goes at once, also of the same benefactor. */
+static void test_what_is_read_strictly_is_deleted_a_little_later(void **state)
+{
+    uint64_t other = fix_mk(&f, ROOT, "other", REG), old = fix_write(&f, file, 0, 1000), of_other = fix_write(&f, other, 0, 1000);
+
+    (void)state;
+    fix_free(get_strict(file, 1, 0));
+    assert_true(fix_write(&f, file, 0, 1000));
+    assert_false(deletes(old));
+    assert_true(fix_write(&f, other, 0, 1000));
+    assert_true(deleted_within(of_other, 1500));
+    assert_false(deletes(old));
+    assert_true(deleted_within(old, 4000));
+
+    old = fix_write(&f, file, 0, 1000); /* still within the time */
+    assert_true(old && fix_write(&f, file, 0, 1000));
+    assert_false(deleted_within(old, 1000));
+    assert_true(deleted_within(old, 4000));
+    assert_false(deleted_within(1, 25000)); /* not read any more for long */
+    old = fix_write(&f, file, 0, 1000);
+    assert_true(old && !deletes(old)); /* but the one before it */
+    assert_true(fix_write(&f, file, 0, 1000));
+    assert_true(deleted_within(old, 1500));
+}
+
+/* Where space is short nothing waits. */
+static void test_what_is_read_strictly_goes_at_once_where_space_is_short(void **state)
+{
+    uint64_t old = fix_write(&f, file, 0, 1000);
+
+    (void)state;
+    fix_free(get_strict(file, 1, 0));
+    mgr_bnf_find(f.core, f.bnf)->capacity = 5 * 4096;
+    assert_true(old && fix_write(&f, file, 0, 1000));
+    assert_true(deleted_within(old, 500));
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -232,6 +296,8 @@ int main(void)
         T(test_map_at_a_version_that_is_known_has_no_slices),
         T(test_map_that_is_asked_for_as_a_whole),
         T(test_commit_that_appends_goes_to_the_end),
+        T(test_what_is_read_strictly_is_deleted_a_little_later),
+        T(test_what_is_read_strictly_goes_at_once_where_space_is_short),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
