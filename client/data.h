@@ -45,6 +45,8 @@ int cl_data_new(struct cl_mount *m);
 int cl_data_start(struct cl_mount *m);
 /* Write out and publish everything, bounded by deadline_ms (0: for each file as fsync is); 0 or the first error (then what is lost has been logged). */
 int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms);
+/* The same when the mount ends, durable: whether everything that was left could be written out. What was lost before has been told (cl_data_has_lost). */
+int cl_data_sync_at_end(struct cl_mount *m, uint64_t deadline_ms);
 /* After unmounting, before cl_core_stop: store threads end, leases go back. */
 void cl_data_stop(struct cl_mount *m);
 /* Something that an application had written was given up since the start, and told. Until cl_data_free. */
@@ -123,7 +125,7 @@ int cl_data_fsync(struct cl_mount *m, struct cl_inode *inode);
 void cl_data_release(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
 /* The mount ends: from deadline_ms on nobody waits for what is being stored. Any thread. */
 void cl_data_end_by(struct cl_mount *m, uint64_t deadline_ms);
-/* After cl_data_sync_all, before cl_aux_stop. */
+/* After cl_data_sync_at_end, before cl_aux_stop. */
 void cl_data_late_stop(struct cl_mount *m);
 /* … then: what is not published by now is lost. A line says how much of how many files the end of the mount has lost; once. False: nothing. Any thread. */
 bool cl_data_give_up(struct cl_mount *m);

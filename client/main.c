@@ -115,7 +115,7 @@ static int finish(struct cl_mount *m)
     cl_mgr_fail_interruptible(m, FP_ESTOPPING);
     cl_locks_stop(m, FP_ESTOPPING);
     cl_data_end_by(m, fp_now_ms() + limit_ms);
-    int rc = cl_data_sync_all(m, true, fp_now_ms() + limit_ms);
+    int rc = cl_data_sync_at_end(m, fp_now_ms() + limit_ms);
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_data_late_stop(m);

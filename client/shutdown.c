@@ -115,7 +115,7 @@ static void *stop_main(void *arg)
     cl_mgr_limit_wait(m, GONE_MS);
     uint64_t until_ms = fp_now_ms() + SYNC_MS;
     cl_data_end_by(m, until_ms); /* for calls that are under way, too: the loop can't end before they do */
-    int rc = cl_data_sync_all(m, true, until_ms);
+    int rc = cl_data_sync_at_end(m, until_ms);
     atomic_store(&sync_failed, rc < 0);
     if (rc < 0)
         FP_WARN("not everything could be written out yet: %s", fp_strerror(rc));

@@ -34,7 +34,7 @@ struct cl_aux_pins;
  * says what to do. pool: outlives cl_aux_stop.
  */
 int cl_aux_start(struct cl_mount *m, struct cl_pool *pool);
-/* After cl_data_sync_all. Releases what is held, ends the host and all threads; what is submitted from here on fails. Before cl_data_stop and cl_core_stop. */
+/* After cl_data_sync_at_end. Releases what is held, ends the host and all threads; what is submitted from here on fails. Before cl_data_stop and cl_core_stop. */
 void cl_aux_stop(struct cl_mount *m);
 /* After cl_data_free. */
 void cl_aux_free(struct cl_mount *m);

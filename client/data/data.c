@@ -121,7 +121,7 @@ static void give_up_one(struct cl_inode *inode, void *arg)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-/* Nothing runs any more but the threads of the data path: cl_data_sync_all has done what could be done. */
+/* Nothing runs any more but the threads of the data path: cl_data_sync_at_end has done what could be done. */
 static void give_up(struct cl_data *d)
 {
 	pthread_mutex_lock(&d->space_lock);
@@ -193,7 +193,7 @@ void cl_data_bnf_table(struct cl_mount *m, const Fp__BnfTable *t)
 
 struct each {
 	struct cl_data *d;
-	bool durable;
+	bool end;
 	uint64_t deadline_ms;
 	int rc;
 };
@@ -201,7 +201,7 @@ struct each {
 static void publish_one(struct cl_inode *inode, void *arg)
 {
 	struct each *e = arg;
-	int rc = cl_publish_for_others(e->d, inode, e->deadline_ms);
+	int rc = e->end ? cl_publish_at_end(e->d, inode, e->deadline_ms) : cl_publish_for_others(e->d, inode, e->deadline_ms);
 
 	if (rc < 0)
 		e->rc = rc;
@@ -238,16 +238,15 @@ static int tell_losses(struct cl_mount *m)
 	return -EIO;
 }
 
-int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
+static int sync_all(struct cl_mount *m, struct each *e, bool durable)
 {
-	struct each e = { .d = m->data, .durable = durable, .deadline_ms = deadline_ms };
 	Fp__Sync msg = FP__SYNC__INIT;
 	uint64_t changes;
 	int rc;
 
-	cl_inode_each(m, publish_one, &e);
-	if (e.rc < 0 || !durable)
-		return e.rc;
+	cl_inode_each(m, publish_one, e);
+	if (e->rc < 0 || !durable)
+		return e->rc;
 	rc = cl_bnfs_sync(m->data, NULL);
 	changes = atomic_load(&m->data->changes);
 	if (rc == 0)
@@ -256,6 +255,20 @@ int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
 		return rc;
 	cl_changes_synced(m->data, changes);
 	return tell_losses(m);
+}
+
+int cl_data_sync_all(struct cl_mount *m, bool durable, uint64_t deadline_ms)
+{
+	struct each e = { .d = m->data, .deadline_ms = deadline_ms };
+
+	return sync_all(m, &e, durable);
+}
+
+int cl_data_sync_at_end(struct cl_mount *m, uint64_t deadline_ms)
+{
+	struct each e = { .d = m->data, .end = true, .deadline_ms = deadline_ms };
+
+	return sync_all(m, &e, true);
 }
 
 /* inode->lock held: forget what was stored under a session that the manager does not know any more; returns its bytes. */

@@ -272,6 +272,7 @@ void cl_readahead(struct cl_data *d, struct cl_handle *h, uint64_t off, uint64_t
 int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
 /* For a sync of everything: an error is returned, but stays the file's, whose user has to be told of it. */
 int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms);
+int cl_publish_at_end(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms); /* likewise; an error that the file had before is none */
 int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms);
 /* When a wait for storing that began at from_ms is over, as things are now. */
 uint64_t cl_patience_ends(struct cl_data *d, uint64_t from_ms);

@@ -6,7 +6,7 @@
  * (release.c). To wait in the release itself was rejected: it takes a FUSE thread for as long as aux-apps stand still or a benefactor is away, and store
  * threads, on which handles end too, are what is waited for.
  *
- * At the end of the mount cl_data_sync_all publishes what is left, with one deadline for all; what stays in the list was left open.
+ * At the end of the mount cl_data_sync_at_end publishes what is left, with one deadline for all; what stays in the list was left open.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -126,8 +126,22 @@ int cl_publish_stored(struct cl_data *d, struct cl_inode *inode, bool durable, u
 	return rc;
 }
 
-/* tell: the caller takes the file's error over. Else it stays, though it is returned. */
-static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool tell, uint64_t deadline_ms)
+/* What becomes of the file's error. */
+enum its_error {
+	TAKEN,                         /* the caller's from now on */
+	LEFT,                          /* the caller has it, and the next one */
+	NEW                            /* the same, if there was none before */
+};
+
+/* inode->lock held. */
+static int error_of(struct cl_file *f, enum its_error what, int before)
+{
+	if (what == TAKEN)
+		return cl_file_take_error(f);
+	return what == NEW && before < 0 ? 0 : f->error;
+}
+
+static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, enum its_error what, uint64_t deadline_ms)
 {
 	struct cl_file *f;
 	int rc = 0, err;
@@ -140,6 +154,7 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 	}
 	if (f) {
 		uint64_t until_ms = deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d);
+		int before = f->error;
 
 		cl_file_seal_all(f);
 		do
@@ -151,7 +166,7 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 			rc = make_durable(f);
 		if (rc == 0)
 			rc = cl_commit_stored(f, durable, deadline_ms != CL_BY_PROGRESS ? deadline_ms : cl_deadline(d));
-		err = tell ? cl_file_take_error(f) : f->error;
+		err = error_of(f, what, before);
 		if (err < 0)
 			rc = err;
 	}
@@ -170,12 +185,17 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, bool
 
 int cl_publish(struct cl_data *d, struct cl_inode *inode, bool durable, uint64_t deadline_ms)
 {
-	return publish(d, inode, durable, true, deadline_ms);
+	return publish(d, inode, durable, TAKEN, deadline_ms);
 }
 
 int cl_publish_for_others(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms)
 {
-	return publish(d, inode, false, false, deadline_ms);
+	return publish(d, inode, false, LEFT, deadline_ms);
+}
+
+int cl_publish_at_end(struct cl_data *d, struct cl_inode *inode, uint64_t deadline_ms)
+{
+	return publish(d, inode, false, NEW, deadline_ms);
 }
 
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)
@@ -185,7 +205,7 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode)
 
 int cl_data_close(struct cl_mount *m, struct cl_handle *h)
 {
-	int rc = publish(m->data, h->inode, false, false, CL_BY_PROGRESS);
+	int rc = publish(m->data, h->inode, false, LEFT, CL_BY_PROGRESS);
 
 	if (rc < 0) {
 		pthread_mutex_lock(&h->inode->lock);

@@ -107,7 +107,7 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
 	enum cl_release rc = CL_RELEASE_DONE;
 
 	if (atomic_load(&d->end_ms) != 0)
-		may_commit = false; /* cl_data_sync_all does it for all files, and has a time for it */
+		may_commit = false; /* cl_data_sync_at_end does it for all files, and has a time for it */
 	pthread_mutex_lock(&inode->lock);
 	if (inode->handles == 1 && cl_file_is_dirty(inode->file)) /* else another one does what is to be done, or nothing is */
 		rc = last(inode->file, h, may_commit);

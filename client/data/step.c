@@ -60,7 +60,7 @@ static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 			return 1;
 	}
 	if (atomic_load(&d->end_ms) != 0 || atomic_load(&d->late_commits) >= CL_COMMITS_MAX)
-		return wait; /* at the end of the mount cl_data_sync_all does it for all files */
+		return wait; /* at the end of the mount cl_data_sync_at_end does it for all files */
 	p->again_ms = now_ms + AWAY_MS;
 	p->anyway = p->sent && over;
 	p->sent = true;

@@ -76,7 +76,7 @@ static void end(bool sync)
 {
     cl_data_end_by(&mnt.m, fp_now_ms() + TIMEOUT_MS);
     if (sync)
-        (void)cl_data_sync_all(&mnt.m, true, fp_now_ms() + TIMEOUT_MS);
+        (void)cl_data_sync_at_end(&mnt.m, fp_now_ms() + TIMEOUT_MS);
     cl_data_late_stop(&mnt.m);
     (void)cl_data_give_up(&mnt.m);
     cl_data_stop(&mnt.m);
@@ -207,6 +207,22 @@ static void test_lost_before_the_end_is_not_told_as_lost_with_it(void **state)
     assert_int_equal(lines(CLOSING, last, sizeof last), 0);
 }
 
+/* It is written out twice: when the signal comes, and when the loop has ended. What the first could not do for ever is nothing that is left. */
+static void test_lost_at_the_first_try_is_not_told_again_by_the_second(void **state)
+{
+    struct cl_handle h;
+
+    (void)state;
+    world_faults.mgr_bad_win = 1;
+    (void)written(&h, WINDOW);
+    cl_data_end_by(&mnt.m, fp_now_ms() + TIMEOUT_MS);
+    assert_int_equal(cl_data_sync_at_end(&mnt.m, fp_now_ms() + TIMEOUT_MS), -EIO);
+    assert_int_equal(cl_data_sync_all(&mnt.m, false, fp_now_ms() + TIMEOUT_MS), -EIO); /* an fsync would say so */
+    assert_int_equal(cl_data_sync_at_end(&mnt.m, fp_now_ms() + TIMEOUT_MS), 0);
+    end(false);
+    assert_true(cl_data_has_lost(&mnt.m));
+}
+
 /* Wherever the end comes between: what is not in the file is in the line, and nothing that is. */
 static void test_lost_is_what_is_not_there(void **state)
 {
@@ -248,6 +264,7 @@ int main(void)
         TEST(test_lost_by_a_manager_that_refuses),
         TEST(test_lost_in_too_many_pieces),
         TEST(test_lost_before_the_end_is_not_told_as_lost_with_it),
+        TEST(test_lost_at_the_first_try_is_not_told_again_by_the_second),
         TEST(test_lost_is_what_is_not_there),
         TEST(test_lost_is_what_is_not_there),
         TEST(test_lost_is_what_is_not_there),
