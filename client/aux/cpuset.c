@@ -124,6 +124,22 @@ static bool own_path(const struct cl_cpuset_sys *sys, const char *controller, ch
 	return found;
 }
 
+/* mountinfo has blanks, tabs, line ends and backslashes as \ and three octal digits. */
+static void decode(char *s)
+{
+	char *out = s;
+
+	while (*s) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 4;
+		} else {
+			*out++ = *s++;
+		}
+	}
+	*out = '\0';
+}
+
 /* Where that is in the file system: out->dir. False: that part of the hierarchy is mounted nowhere here. */
 static bool mounted_at(const struct cl_cpuset_sys *sys, const char *path, struct place *out)
 {
@@ -140,6 +156,8 @@ static bool mounted_at(const struct cl_cpuset_sys *sys, const char *path, struct
 			continue;
 		if (out->v2 ? strcmp(type, "cgroup2") != 0 : strcmp(type, "cgroup") != 0 || !has_word(options, "cpuset", ","))
 			continue;
+		decode(root);
+		decode(point);
 		len = strcmp(root, "/") == 0 ? 0 : strlen(root);
 		if (strncmp(path, root, len) != 0 || (path[len] != '/' && path[len] != '\0') || strstr(path, "/.."))
 			continue;
@@ -188,15 +206,42 @@ static bool gives_to_children(const struct place *p, char *why, size_t why_size)
 	return false;
 }
 
-static bool has_limits(const struct place *own)
+static bool is_limit(const struct place *own, const char *name, bool empty_is_none)
 {
-	static const char *const files[] = { "memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", NULL };
 	char text[64];
 
-	for (const char *const *f = files; *f; f++)
-		if (read_text(own->dir, *f, text, sizeof(text)) == 0 && strncmp(text, "max", 3) != 0)
+	return read_text(own->dir, name, text, sizeof(text)) == 0 && (empty_is_none ? text[0] != '\0' : strncmp(text, "max", 3) != 0);
+}
+
+/* One file for each size of page. */
+static bool limits_huge_pages(const struct place *own)
+{
+	DIR *d = opendir(own->dir);
+	struct dirent *e;
+	bool found = false;
+
+	while (d && !found && (e = readdir(d))) {
+		const char *dot = strrchr(e->d_name, '.');
+
+		found = dot && strncmp(e->d_name, "hugetlb.", 8) == 0 && strcmp(dot, ".max") == 0 && is_limit(own, e->d_name, false);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static bool has_limits(const struct place *own)
+{
+	static const char *const max[] = { "memory.max", "memory.high", "memory.swap.max", "pids.max", "cpu.max", NULL };
+	static const char *const lists[] = { "cpuset.mems", "io.max", NULL }; /* the memory nodes of a NUMA job; one line for each device */
+
+	for (const char *const *f = max; *f; f++)
+		if (is_limit(own, *f, false))
 			return true;
-	return false;
+	for (const char *const *f = lists; *f; f++)
+		if (is_limit(own, *f, true))
+			return true;
+	return limits_huge_pages(own);
 }
 
 /* own becomes the cgroup in which to make it. */

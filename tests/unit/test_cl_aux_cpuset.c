@@ -293,6 +293,51 @@ static void test_v2_beside_us_where_our_parent_gives_cpuset(void **state)
     assert_int_equal(made, 2);
 }
 
+/* Beside us they would not hold for the host: the memory nodes of a NUMA job, a device's bandwidth, huge pages. */
+static void test_v2_not_beside_us_where_we_have_limits(void **state)
+{
+    static const struct {
+        const char *name, *none, *limit;
+    } files[] = {{"cpuset.mems", "\n", "1\n"},
+                 {"io.max", "", "8:0 rbps=max wbps=1048576 riops=max wiops=max\n"},
+                 {"hugetlb.2MB.max", "max\n", "0\n"},
+                 {"memory.high", "max\n", "4096\n"},
+                 {"pids.max", "max\n", "10\n"}};
+    struct cl_cpuset c = {0};
+    char leaf[300];
+
+    (void)state;
+    make_v2("cpuset memory\n", "\n");
+    path_of(leaf, "/v2/job/leaf");
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        put(leaf, files[i].name, files[i].limit);
+        assert_refused("3", "/v2/job/leaf has limits");
+        put(leaf, files[i].name, files[i].none);
+        assert_int_equal(enter(&c, "3"), 0);
+        host_ends(&c);
+        cl_cpuset_leave(&c, &sys);
+    }
+}
+
+static void test_mounted_at_a_path_with_blanks(void **state)
+{
+    struct cl_cpuset c = {0};
+    char dir[300], line[700];
+
+    (void)state;
+    path_of(dir, "/a b\\");
+    assert_int_equal(mkdir(dir, 0755), 0);
+    snprintf(line, sizeof line, "31 20 0:2 / %s/a\\040b\\134 rw - cgroup cgroup rw,cpuset\n", top);
+    put(mountinfo_file, "", line);
+    put(cgroup_file, "", "3:cpuset:/\n");
+    put(dir, "cpuset.effective_cpus", "0-3\n");
+    put(dir, "cpuset.effective_mems", "0\n");
+    assert_int_equal(enter(&c, "1"), 0);
+    assert_memory_equal(c.dir, dir, strlen(dir));
+    host_ends(&c);
+    cl_cpuset_leave(&c, &sys);
+}
+
 static void test_v2_is_not_turned_on_where_there_are_processes(void **state)
 {
     char leaf[300];
@@ -400,6 +445,8 @@ int main(void)
         T(test_only_cores_that_may_be_used_there),
         T(test_refused_with_the_reason_and_nothing_left),
         T(test_v2_beside_us_where_our_parent_gives_cpuset),
+        T(test_v2_not_beside_us_where_we_have_limits),
+        T(test_mounted_at_a_path_with_blanks),
         T(test_v2_is_not_turned_on_where_there_are_processes),
         T(test_v2_below_us_where_we_are_a_threaded_domain_or_the_root),
         T(test_what_killed_mounts_have_left_is_removed_and_nothing_else),
