@@ -97,6 +97,10 @@ int cl_data_close(struct cl_mount *m, struct cl_handle *h);
  * an error of an earlier time. False: it can't be had, and nothing was done.
  */
 bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc);
+/* A file gets a name: what was closed of it is published before. Is there anything of any file? Of one; of all. 0, or why a name must not be given. May block. */
+bool cl_data_any_behind(struct cl_mount *m);
+int cl_data_publish_closed(struct cl_mount *m, uint64_t ino);
+int cl_data_publish_all_closed(struct cl_mount *m);
 /* Core loop: the manager's answer to an open says whether this mount has the lease. */
 void cl_data_lease(struct cl_inode *inode, bool lease);
 /* Core loop: the manager wants it back, by this number. */

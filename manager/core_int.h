@@ -409,6 +409,8 @@ int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s);
 void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h);
 /* Opening or cutting ino: 0, or FP_ERECALL while another session has, or may have, the lease; it is recalled. */
 int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* Another name for ino: the same, but for those that may have it after a restart, which are not waited for. */
+int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* It has opened ino, and wants the lease or not: has it got it? */
 bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wanted);
 /* It has the file open no more. */

@@ -8,7 +8,8 @@
  *   NONE <--ENDED_MS-- ENDED <--MSG_RECALL done, release, end-- RECALLED --it comes back with it (hello)--> HELD
  *
  * While a session has the lease, no other one has the file open: whoever wants to is refused first. So data, sizes and locks of a file
- * are never looked at behind the back of the holder, and only opening and cutting have to ask here. Names need no lease.
+ * are never looked at behind the back of the holder, and only opening and cutting have to ask here. Names need no lease; but who gives another name to a file that
+ * has a holder waits for what was closed, too, so that a name is not given to data that its holder may take to its grave. Holders publish before they do so themselves.
  *
  * Who is refused asks again, every now and then, and at once when it is told that the recall is done. Nothing of it waits here, so that
  * nothing is lost with a connection, and a restart finds nothing to go on with. Rejected: to keep the request, and answer it later. It
@@ -202,16 +203,22 @@ static void recall(struct mgr_leases *t, struct mgr_lease *l)
     TAILQ_INSERT_TAIL(&t->to_recall, l, listed);
 }
 
-int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
 {
     struct mgr_lease *l = *place_of(c->leases, ino);
 
-    if (l && l->holder && l->holder != s) {
-        recall(c->leases, l);
-        wait_for(l, s->id);
-        return FP_ERECALL;
-    }
-    return unknown(c, s) ? FP_ERECALL : 0;
+    if (!l || !l->holder || l->holder == s)
+        return 0;
+    recall(c->leases, l);
+    wait_for(l, s->id);
+    return FP_ERECALL;
+}
+
+int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    int rc = mgr_lease_check_known(c, s, ino);
+
+    return rc == 0 && unknown(c, s) ? FP_ERECALL : rc;
 }
 
 static bool open_elsewhere(const struct mgr_core *c, const struct mgr_session *s, uint64_t ino)

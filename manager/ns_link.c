@@ -21,6 +21,7 @@ MGR_HANDLER(link)
         rc = mgr_dirent_get(c, m->parent, &m->name, &d);
         rc = rc == 0 ? -EEXIST : rc == -ENOENT ? mgr_name_check(&m->name) : rc;
     }
+    rc = rc ? rc : mgr_lease_check_known(c, rq->sess, in.ino);
     if (rc)
         return rc;
 

@@ -182,7 +182,6 @@ MGR_HANDLER(rename)
     struct move v;
     int rc;
 
-    (void)rq;
     if (m->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT) ||
         (m->flags & RENAME_EXCHANGE && m->flags & (RENAME_NOREPLACE | RENAME_WHITEOUT)))
         return -EINVAL;
@@ -193,6 +192,11 @@ MGR_HANDLER(rename)
         return rc;
     if (v.have_dst && v.src.ino == v.dst.ino)
         return 0; /* two names of one file: POSIX wants nothing done */
+    rc = mgr_lease_check_known(c, rq->sess, v.src.ino);
+    if (!rc && m->flags & RENAME_EXCHANGE)
+        rc = mgr_lease_check_known(c, rq->sess, v.dst.ino);
+    if (rc)
+        return rc;
     v.od->mtime = v.od->ctime = v.nd->mtime = v.nd->ctime = v.src.ctime = c->now.ns;
     rc = m->flags & RENAME_EXCHANGE ? exchange(c, m, &v) : replace(c, m, &v);
     v.src.parent = v.nd->ino;

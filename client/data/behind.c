@@ -14,7 +14,12 @@
  * close is through (release.c), and with it what the manager knows to be open; this here is for closes of files that stay open, for the answer to a recall, and
  * for being quick about it. What can't be published is tried again until release.c gives it up.
  *
- * An error that no close could tell is told by the next close or fsync of the file, if it is open still, or else by the next open here.
+ * A name that is given to a file (rename, link) may take the place of another one, whose data goes with that. So what was closed of the file is published before the
+ * manager hears of the name, by who renames; of all files, where a directory gets a new name. Rejected: to let the manager do it later, with the commit; the name would be
+ * seen by others before, or would have to wait there for a mount that may be dead.
+ *
+ * An error that no close could tell is told by the next close or fsync of the file, if it is open still, or else by the next open here; until then it also is the error
+ * of whoever renames the file.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -79,7 +84,7 @@ void cl_behind_keep_error(struct cl_data *d, struct cl_inode *inode)
 	pthread_mutex_unlock(&b->lock);
 }
 
-int cl_behind_take_error(struct cl_data *d, uint64_t ino)
+static int error_of(struct cl_data *d, uint64_t ino, bool take)
 {
 	struct cl_behind *b = d->behind;
 	int err = 0;
@@ -88,10 +93,77 @@ int cl_behind_take_error(struct cl_data *d, uint64_t ino)
 	for (uint32_t i = 0; i < b->nfailed && i < FAILED_MAX; i++)
 		if (b->failed[i].ino == ino) {
 			err = err ? err : b->failed[i].err;
-			b->failed[i].ino = 0;
+			b->failed[i].ino = take ? 0 : ino;
 		}
 	pthread_mutex_unlock(&b->lock);
 	return err;
+}
+
+int cl_behind_take_error(struct cl_data *d, uint64_t ino)
+{
+	return error_of(d, ino, true);
+}
+
+static bool has_failed(struct cl_behind *b)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&b->lock);
+	for (uint32_t i = 0; i < b->nfailed && i < FAILED_MAX && !any; i++)
+		any = b->failed[i].ino != 0;
+	pthread_mutex_unlock(&b->lock);
+	return any;
+}
+
+/* -------------------------------------------------------------- names */
+
+bool cl_data_any_behind(struct cl_mount *m)
+{
+	return m->opt.close_mode == CL_CLOSE_BEHIND && (cl_behind_any(m->data) || has_failed(m->data->behind));
+}
+
+static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
+{
+	bool closed;
+
+	pthread_mutex_lock(&inode->lock);
+	closed = inode->untold && cl_file_is_dirty(inode->file);
+	pthread_mutex_unlock(&inode->lock);
+	return closed ? cl_publish_for_others(m->data, inode, CL_BY_PROGRESS) : 0;
+}
+
+int cl_data_publish_closed(struct cl_mount *m, uint64_t ino)
+{
+	int rc = error_of(m->data, ino, false);
+	struct cl_inode *inode = rc == 0 ? cl_inode_get(m, ino) : NULL;
+
+	if (inode) {
+		rc = publish_closed(m, inode);
+		cl_inode_put(m, inode);
+	}
+	return rc;
+}
+
+struct all {
+	struct cl_mount *m;
+	int rc;
+};
+
+static void publish_one(struct cl_inode *inode, void *arg)
+{
+	struct all *a = arg;
+	int rc = publish_closed(a->m, inode);
+
+	if (rc < 0)
+		a->rc = rc;
+}
+
+int cl_data_publish_all_closed(struct cl_mount *m)
+{
+	struct all a = { .m = m };
+
+	cl_inode_each(m, publish_one, &a);
+	return a.rc;
 }
 
 /* -------------------------------------------------------------- closing */

@@ -70,6 +70,11 @@ void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
     Fp__Link msg = FP__LINK__INIT;
     if (!cl_name_ok(req, name))
         return;
+    int rc = cl_data_any_behind(cl_mount_of(req)) ? cl_data_publish_closed(cl_mount_of(req), ino) : 0; /* as before a rename */
+    if (rc < 0) {
+        cl_reply_status(req, cl_open_status(rc));
+        return;
+    }
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;

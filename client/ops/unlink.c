@@ -2,6 +2,9 @@
  * unlink, rmdir and rename. Open files that lose their last name live on: the manager counts who holds them
  * (MSG_OPEN).
  */
+#include <stdio.h>
+#include <sys/stat.h>
+
 #include "client/early.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
@@ -79,13 +82,43 @@ void cl_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     remove_name(req, parent, name, true);
 }
 
+/* With --close behind, what was closed of this name is published before the name changes (data/behind.c). Asked of the manager as the rename is: behind all that was
+ * sent before. What can't be looked up has nothing here, and the rename says why. */
+static int publish_named(struct cl_mount *m, fuse_ino_t parent, const char *name)
+{
+    Fp__Lookup msg = FP__LOOKUP__INIT;
+    ProtobufCMessage *reply = NULL;
+    msg.parent = parent;
+    msg.name = cl_bytes(name);
+    int rc = cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, &reply);
+    const Fp__Attr *a = rc == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    rc = 0;
+    if (a && S_ISDIR(a->mode))
+        rc = cl_data_publish_all_closed(m); /* whatever lies in it gets a new name with it */
+    else if (a)
+        rc = cl_data_publish_closed(m, a->ino);
+    if (reply)
+        protobuf_c_message_free_unpacked(reply, NULL);
+    return rc;
+}
+
 void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                   const char *new_name, unsigned flags)
 {
     Fp__Rename msg = FP__RENAME__INIT;
     const struct fuse_ctx *ctx = fuse_req_ctx(req);
+    int rc = 0;
     if (!cl_name_ok(req, name) || !cl_name_ok(req, new_name))
         return;
+    if (cl_data_any_behind(cl_mount_of(req))) {
+        rc = publish_named(cl_mount_of(req), parent, name);
+        if (rc == 0 && flags & RENAME_EXCHANGE)
+            rc = publish_named(cl_mount_of(req), new_parent, new_name);
+    }
+    if (rc < 0) {
+        cl_reply_status(req, cl_open_status(rc));
+        return;
+    }
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;

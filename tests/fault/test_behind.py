@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -64,6 +66,40 @@ def test_holder_that_stands_still_is_waited_for_for_a_bounded_time(two):
     finally:
         two.mounts[0].send(CONT)
     wait_until("what it had is published", 30, lambda: read_file(two.mounts[1].at("f")) == new)
+
+
+def renamed_behind(s):
+    """The usual way to replace a file, without fsync; the data can't be stored. The thread, which renames, and what there was and will be."""
+    a = s.mounts[0]
+    old, new = content(1, 0, MIB), content(2, 0, 3 * MIB)
+    write_file(a.at("f"), old, sync=True)
+    for b in s.benefactors:
+        b.freeze()
+    fd = os.open(a.at("f.tmp"), os.O_WRONLY | os.O_CREAT, 0o644)
+    os.pwrite(fd, new, 0)
+    os.close(fd)
+    renaming = subprocess.Popen([sys.executable, "-c", "import os, sys; os.rename(sys.argv[1], sys.argv[2])", a.at("f.tmp"), a.at("f")], stderr=subprocess.DEVNULL)
+    return renaming, old, new
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+def test_mount_killed_while_it_renames_leaves_the_old_file(two):
+    renaming, old, _ = renamed_behind(two)
+    with pytest.raises(subprocess.TimeoutExpired):
+        renaming.wait(2)
+    two.mounts[0].kill()
+    renaming.wait(60)
+    let_go(two)
+    assert_same(read_file(two.mounts[1].at("f")), old)
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+def test_mount_killed_after_a_rename_leaves_the_new_file(two):
+    renaming, _, new = renamed_behind(two)
+    let_go(two)
+    assert renaming.wait(60) == 0
+    two.mounts[0].kill()
+    assert_same(read_file(two.mounts[1].at("f")), new)
 
 
 @pytest.mark.expect_log("benefactor", "inode", "manager")

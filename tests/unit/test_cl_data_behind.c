@@ -68,6 +68,15 @@ static void wait_recalled(unsigned long serial)
     assert_int_equal(world_recalled, serial);
 }
 
+static void wait_none(void)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+
+    while (cl_data_any_behind(&mnt.m) && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_false(cl_data_any_behind(&mnt.m));
+}
+
 /* An open file with something written, of which this mount has the lease. */
 static uint64_t written(struct cl_handle *h)
 {
@@ -195,6 +204,55 @@ static void test_behind_closed_again_meanwhile(void **state)
     view_is(ino, LEN);
 }
 
+struct naming {
+    uint64_t ino;
+    atomic_uint done;
+    int rc;
+};
+
+static void *name_it(void *arg)
+{
+    struct naming *n = arg;
+
+    n->rc = n->ino ? cl_data_publish_closed(&mnt.m, n->ino) : cl_data_publish_all_closed(&mnt.m);
+    atomic_store(&n->done, 1);
+    return NULL;
+}
+
+/* What was closed of a file is published before it gets another name; of all files, before a directory does. */
+static void test_behind_a_name_comes_after_what_was_closed(void **state)
+{
+    struct cl_handle h;
+    pthread_t t;
+
+    (void)state;
+    mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
+    for (int all = 0; all < 2; all++) {
+        struct naming n = {0};
+        uint64_t ino;
+
+        assert_false(cl_data_any_behind(&mnt.m));
+        ino = written(&h);
+        world_bnf(1)->store_err = -EIO;
+        assert_int_equal(cl_data_publish_closed(&mnt.m, ino), 0); /* it is open, and what was not closed is not waited for */
+        assert_int_equal(world_view(ino, got, sizeof got), 0);
+        close_(&h, true);
+        assert_true(cl_data_any_behind(&mnt.m));
+        n.ino = all ? 0 : ino;
+        assert_int_equal(pthread_create(&t, NULL, name_it, &n), 0);
+        usleep(200000);
+        assert_int_equal(n.done, 0);
+        world_bnf(1)->store_err = 0;
+        pthread_join(t, NULL);
+        assert_int_equal(n.rc, 0);
+        view_is(ino, LEN);
+        cl_data_release(&mnt.m, &h, on_end);
+        wait_for(&ended, (unsigned)all + 1);
+        wait_none();
+    }
+    mnt.m.opt.close_mode = CL_CLOSE_PUBLISH;
+}
+
 /* Nobody can be told by a close that is over: the next open here is, once. */
 static void test_behind_error_after_close_is_told_by_the_next_open(void **state)
 {
@@ -229,6 +287,7 @@ int main(void)
         T(test_behind_recall_of_what_was_not_closed),
         T(test_behind_needs_a_lease_and_a_connection),
         T(test_behind_closed_again_meanwhile),
+        T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_error_after_close_is_told_by_the_next_open),
     };
 

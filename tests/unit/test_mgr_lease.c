@@ -22,7 +22,7 @@ static struct peer {
     struct mgr_conn *conn;
     uint64_t session;
 } a, b; /* a asks for leases, b does not */
-static uint64_t ino;
+static uint64_t ino, renames;
 
 /* Says hello on a new connection, with what it has open and has leases of. */
 static void hello(struct peer *p, bool behind, const uint64_t *open, size_t nopen, const uint64_t *leases, size_t nleases)
@@ -221,6 +221,67 @@ static void test_cutting_elsewhere_recalls(void **state)
     assert_int_equal(cut(&b, 1), 0); /* a failure is not kept for the slot */
 }
 
+static void restart(void)
+{
+    struct fix old = f;
+
+    fix_close(&f);
+    fix_open(&f, path, true);
+    f.seq = old.seq;
+    f.next_chunk = old.next_chunk;
+    f.bnf = old.bnf;
+}
+
+static int rename_(const struct peer *p, const char *from, const char *to, uint32_t flags)
+{
+    Fp__Rename m = FP__RENAME__INIT;
+
+    m.slot = 4;
+    m.slot_seq = ++renames;
+    m.parent = m.new_parent = ROOT;
+    m.name = fix_bin(from);
+    m.new_name = fix_bin(to);
+    m.flags = flags;
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_RENAME, &m, NULL));
+    return f.status;
+}
+
+static int link_(const struct peer *p, const char *name)
+{
+    Fp__Link m = FP__LINK__INIT;
+
+    m.slot = 4;
+    m.slot_seq = ++renames;
+    m.ino = ino;
+    m.parent = ROOT;
+    m.name = fix_bin(name);
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_LINK, &m, &fp__attr_reply__descriptor));
+    return f.status;
+}
+
+/* A name that another mount gives to the file: what was closed comes first. The holder sees to that itself. */
+static void test_other_names_given_elsewhere_recall(void **state)
+{
+    int64_t serial;
+
+    (void)state;
+    (void)fix_mk(&f, ROOT, "other", REG);
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(rename_(&a, "f", "g", 0), 0);
+    assert_int_equal(rename_(&b, "g", "h", 0), FP_ERECALL);
+    serial = told(&a);
+    assert_true(serial > 0);
+    assert_int_equal(rename_(&b, "other", "g", 2 /* RENAME_EXCHANGE */), FP_ERECALL);
+    assert_int_equal(link_(&b, "l"), FP_ERECALL);
+    done(&a, serial);
+    assert_int_equal(rename_(&b, "g", "h", 0), 0);
+    assert_int_equal(link_(&b, "l"), 0);
+    restart();
+    hello(&b, false, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&b, false), FP_ERECALL); /* a is not back */
+    assert_int_equal(rename_(&b, "h", "i", 0), 0);
+}
+
 static void test_release_is_as_good_as_an_answer(void **state)
 {
     (void)state;
@@ -304,17 +365,6 @@ static void test_what_it_does_not_say_in_its_hello_is_gone(void **state)
     fix_lost(&f, a.conn);
     hello(&a, true, &ino, 1, NULL, 0);
     assert_int_equal(open_(&b, false), 0);
-}
-
-static void restart(void)
-{
-    struct fix old = f;
-
-    fix_close(&f);
-    fix_open(&f, path, true);
-    f.seq = old.seq;
-    f.next_chunk = old.next_chunk;
-    f.bnf = old.bnf;
 }
 
 static void test_restart_waits_for_those_that_may_have_leases(void **state)
@@ -408,6 +458,7 @@ int main(void)
         T(test_new_file_has_the_lease),
         T(test_open_elsewhere_recalls),
         T(test_cutting_elsewhere_recalls),
+        T(test_other_names_given_elsewhere_recall),
         T(test_release_is_as_good_as_an_answer),
         T(test_session_that_ends_frees_its_leases),
         T(test_silent_holder_is_waited_for_until_its_session_has_expired),
