@@ -39,6 +39,7 @@ struct cl_mount {
 	struct cl_aux *aux;        /* aux/aux.h: NULL if no aux-app is declared; constant between start and end */
 	struct cl_aux *aux_decode; /* the same for a mount without: made when a coded chunk is met */
 	uint8_t store_uuid[16];    /* constant after the first hello */
+	atomic_ullong lease_time;  /* of the last hello: as long as it is the same, leases last */
 	atomic_ullong doubt;       /* of the last BnfTable: stored chunks may have become bad when it changes (aux/holds.h) */
 	uint32_t default_chunk_size_bytes;
 	uint32_t max_write_bytes;  /* as negotiated in FUSE_INIT */

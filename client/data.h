@@ -102,7 +102,9 @@ bool cl_data_any_behind(struct cl_mount *m);
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino);
 int cl_data_publish_all_closed(struct cl_mount *m);
 /* Core loop: the manager's answer to an open says whether this mount has the lease. */
-void cl_data_lease(struct cl_inode *inode, bool lease);
+void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version);
+/* Core loop: all leases are lost, since the session had expired. What is behind is published if nobody else has written the file since. */
+void cl_data_leases_lost(struct cl_mount *m);
 /* Core loop: the manager wants it back, by this number. */
 void cl_data_recalled(struct cl_mount *m, uint64_t ino, uint64_t serial);
 /* As close, where nobody is to be told of an error now: for locks that go. Nothing to write out costs nothing. */

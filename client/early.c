@@ -258,7 +258,8 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_inode *inode = cr->inode;
     if (status == 0) {
         cl_inode_hold(m, inode); /* not before: a hello tells what was answered */
-        cl_data_lease(inode, ((const Fp__AttrReply *)reply)->behind);
+        const Fp__Attr *a = ((const Fp__AttrReply *)reply)->attr;
+        cl_data_lease(inode, a && ((const Fp__AttrReply *)reply)->behind, a ? a->data_version : 0);
     } else
         failed(m, cr->parent, inode->ino, status, cr->late ? NULL : "made");
     struct waiting_close *w = created(cr, status);

@@ -345,7 +345,7 @@ int cl_inode_leased_list(struct cl_mount *m, uint64_t **out, size_t *n)
     for (size_t b = 0; list && b < t->nbuckets; b++) {
         for (struct cl_inode *inode = t->buckets[b]; inode; inode = inode->next) {
             pthread_mutex_lock(&inode->lock);
-            if (inode->held > 0 && (inode->lease || inode->behind))
+            if (inode->held > 0 && (inode->lease || inode->behind) && !inode->taken)
                 list[(*n)++] = inode->ino;
             pthread_mutex_unlock(&inode->lock);
         }
@@ -439,6 +439,8 @@ void cl_inode_attr_update(struct cl_inode *inode, const Fp__Attr *a)
         inode->attr.blocks = old.blocks;
         inode->attr.mtime_ns = old.mtime_ns;
     }
+    if (inode->lease && a->data_version > inode->based_on) /* nobody else can have changed it */
+        inode->based_on = a->data_version;
     /* A size that programs are told has the data that belongs to it. */
     cl_data_news(inode, a->data_version);
 }

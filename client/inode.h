@@ -54,6 +54,8 @@ struct cl_inode {
 	struct cl_file *file;      /* data.h: NULL until data is read or written */
 	struct cl_append *append;  /* append.h: NULL until this mount appends */
 	bool lease;                /* close may return before it is published. Changed on the core loop only, with the lock */
+	uint64_t based_on;         /* … of which lease: the file's data_version, as of the last answer of the manager while it lasted */
+	bool taken;                /* the lease was taken away with something behind: others may have written the file */
 	bool behind;               /* … and has (data/behind.c) */
 	bool behind_again;         /* … once more since that is being published */
 	bool untold;               /* … so that errors may be there that no close has told */

@@ -182,6 +182,9 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     if (c->mgr_life && r->unsynced_life && r->unsynced_life != c->mgr_life && c->data_runs)
         cl_data_manager_lost(c->m);
     c->mgr_life = r->unsynced_life ? r->unsynced_life : c->mgr_life;
+    if (c->started && c->data_runs && r->lease_time != atomic_load(&c->m->lease_time))
+        cl_data_leases_lost(c->m); /* before any close can look at them */
+    atomic_store(&c->m->lease_time, r->lease_time);
     c->session = r->session;
     c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);
@@ -246,6 +249,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
     h.software = (char *)"fpstore " FP_VERSION;
     h.open_known = c->session != 0;
     h.behind = c->m->opt.close_mode == CL_CLOSE_BEHIND;
+    h.lease_time = atomic_load(&c->m->lease_time);
     cl_process_place(&place);
     h.place = &place;
     h.early = c->early.lent = !cl_early_ended(c);

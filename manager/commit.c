@@ -343,6 +343,22 @@ static int drop_chunks(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit 
     return rc ? rc : -ENOENT;
 }
 
+/* It was closed under a lease that the session has lost since, and the file is not any more what it was then. */
+static bool is_overtaken(const struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in)
+{
+    return m->based_on && m->based_on != in->data_version && m->lease_time != rq->sess->lease_time;
+}
+
+static int refuse_overtaken(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m)
+{
+    const struct mgr_session *s = rq->sess;
+    int rc = drop_chunks(c, rq, m);
+
+    FP_LOG_EVERY(1000, FP_LOG_WARN, "inode %llu: what %s:%s had closed before it was cut off is refused: the file was opened or written by others since",
+                 (unsigned long long)m->ino, s->node, s->mountpoint);
+    return rc == -ENOENT ? FP_EOVERTAKEN : rc;
+}
+
 static int reply(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, uint64_t before)
 {
     Fp__CommitReply *r = MGR_NEW(c, Fp__CommitReply, fp__commit_reply__init);
@@ -421,6 +437,8 @@ MGR_HANDLER(commit)
 
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
+    if (!rc && is_overtaken(rq, m, &in))
+        return refuse_overtaken(c, rq, m);
     if (!rc && m->append) {
         rc = mgr_is(&in, S_IFREG) ? place_at_end(c, m, &in, &placed) : -EINVAL;
         m = &placed;

@@ -72,6 +72,7 @@ struct mgr_session {
     uint64_t recall_until_ms; /* asked for its holds, and waited for until then; 0: not */
     uint64_t recalled_ms;     /* when it answered */
     bool behind;              /* it asks for leases: until it has come back to a new manager, it may have some */
+    uint64_t lease_time;      /* of a session that does: another each time that it expires, and for each session */
     LIST_HEAD(, mgr_lease) leases;
 };
 
@@ -227,7 +228,7 @@ int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in);
 Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in);
 /* The session opens it, and wants its lease or not. Reply AttrReply. */
-int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool behind);
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool write, bool behind);
 /* Reply AttrReply. */
 int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool created);
 /* Drops setuid, setgid (where the group may execute) and capabilities, as a write does. */
@@ -405,6 +406,10 @@ void mgr_leases_free(struct mgr_leases *t);
 int mgr_leases_session_new(struct mgr_core *c, struct mgr_session *s, bool behind);
 int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s);
 int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s);
+/* A session has lost its leases, and may come back with data that was closed under them. */
+int mgr_leases_expire(struct mgr_core *c, struct mgr_session *s);
+/* May one do so that is not back? Then an open for writing changes the version of the file, so that what it has is not taken any more. */
+bool mgr_leases_may_return(const struct mgr_core *c);
 /* A session says what leases it has, after what it has open. */
 void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h);
 /* Opening or cutting ino: 0, or FP_ERECALL while another session has, or may have, the lease; it is recalled. */

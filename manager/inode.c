@@ -125,9 +125,16 @@ int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
     return 0;
 }
 
-int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool behind)
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool write, bool behind)
 {
+    struct mgr_inode newer = *in;
     int rc = mgr_lease_check(c, rq->sess, in->ino);
+
+    if (!rc && write && mgr_leases_may_return(c)) {
+        newer.data_version++;
+        rc = mgr_inode_put(c, &newer);
+        in = &newer;
+    }
 
     rc = rc ? rc : mgr_hold(c, rq->sess, in->ino);
     rc = rc ? rc : mgr_reply_attr(c, rq, in, false);

@@ -19,7 +19,10 @@
  * Leases are in memory only. Their holder says in its hello what it has. Until all sessions that ask for leases have come back to a new
  * manager, or expired, any of them may have the lease of any file, so nobody else opens one. Which sessions these are is in the table
  * meta. Rejected: a row for each lease, two changes more for each file written.
- * A session that expired has lost its leases: what it holds behind is seen when it is back, as after any cut.
+ * A session that expired has lost its leases, and gets a new lease time, which is in the table, too. What was closed under leases before it comes with the old
+ * one, or none, and with the version of the file that it was based on: it is taken if the file is at that version still, and else refused
+ * (FP_EOVERTAKEN, commit.c). While such a session may come back, an open for writing changes the version, since what is written then is not known
+ * yet. Rejected: to refuse it always. Mostly nobody wants the file in the meantime, and it would be lost for a node that stood still.
  *
  * Called by the core's thread, in a group; the pump after it. Nothing here has to be undone with a group: a lease that its holder was not
  * told of is recalled like any other, and it answers that it keeps nothing. */
@@ -290,7 +293,24 @@ int mgr_leases_session_new(struct mgr_core *c, struct mgr_session *s, bool behin
     char key[KEY_MAX];
 
     s->behind = behind;
-    return behind ? mgr_db_exec(&c->db, META_PUT, DBT(key_of(s, key)), DBI(1)) : 0;
+    s->lease_time = s->id << 24 | 1;
+    return behind ? mgr_db_exec(&c->db, META_PUT, DBT(key_of(s, key)), DBI(s->lease_time)) : 0;
+}
+
+int mgr_leases_expire(struct mgr_core *c, struct mgr_session *s)
+{
+    char key[KEY_MAX];
+
+    s->lease_time++;
+    return s->behind ? mgr_db_exec(&c->db, META_PUT, DBT(key_of(s, key)), DBI(s->lease_time)) : 0;
+}
+
+bool mgr_leases_may_return(const struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->session_count; i++)
+        if (c->sessions[i]->behind && c->sessions[i]->expired && !c->sessions[i]->ended)
+            return true;
+    return false;
 }
 
 int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s)
@@ -299,6 +319,7 @@ int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s)
     int rc = mgr_db_one(&c->db, META_GET, DBT(key_of(s, key)));
 
     s->behind = rc > 0;
+    s->lease_time = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_META_GET, 0) : s->id << 24 | 1;
     mgr_db_reset(&c->db, MGR_ST_META_GET);
     return rc < 0 ? rc : 0;
 }
@@ -310,15 +331,22 @@ int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s)
     return s->behind ? mgr_db_exec(&c->db, META_DELETE, DBT(key_of(s, key))) : 0;
 }
 
-/* What it has lost meanwhile it is told to publish: others may have opened the file, since its session had expired. */
+/* What it has lost meanwhile it is told to publish: others may have opened the file, since its session had expired. It keeps saying the old lease time until it
+ * has taken the answer. */
 void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h)
 {
+    bool lost = h->lease_time != s->lease_time;
+
     for (size_t i = 0; i < h->n_behind_ino; i++) {
         uint64_t ino = h->behind_ino[i];
         struct mgr_lease *l = ino ? *place_of(c->leases, ino) : NULL;
 
         if (!ino || (l && l->holder == s))
             continue;
+        if (lost) {
+            say(c->leases, s->id, ino, false);
+            continue;
+        }
         if (!l && mgr_map_get(&s->opens, ino) && !open_elsewhere(c, s, ino))
             l = lease_new(c->leases, ino);
         if (!l || l->holder || !mgr_map_get(&s->opens, ino) || open_elsewhere(c, s, ino))

@@ -76,7 +76,7 @@ static int existing(struct mgr_core *c, struct mgr_req *rq, const Fp__MkNod *m, 
     if (m->excl || !m->open || d->type != S_IFREG >> 12)
         return -EEXIST;
     rc = mgr_inode_get(c, d->ino, &in);
-    return rc ? rc : mgr_reply_open(c, rq, &in, m->behind);
+    return rc ? rc : mgr_reply_open(c, rq, &in, true, m->behind);
 }
 
 static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *dir,

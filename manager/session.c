@@ -494,6 +494,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     r->session = s->id;
     r->session_is_new = h->session != 0 && !back;
     r->unsynced_life = c->life;
+    r->lease_time = s->lease_time;
     FP_INFO("session %llu: %s:%s %s", (unsigned long long)s->id, s->node, s->mountpoint,
             back ? "is back" : "connected");
     return rc;
@@ -544,6 +545,8 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
             (unsigned long long)s->id, s->node, s->mountpoint);
     if (mgr_locks_session_end(c, s->id))
         return -EIO; /* the group is doomed */
+    if (mgr_leases_expire(c, s))
+        return -EIO;
     drop_holds(c, s);
     set_settled(c, s, 0);
     s->expired = true;

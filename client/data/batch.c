@@ -127,6 +127,7 @@ static void begin(struct cl_batch *t, struct cl_file *f)
 	t->msg.mtime_ns = f->mtime_ns;
 	t->msg.kill_suidgid = f->kill_suidgid;
 	t->msg.anyway = t->anyway;
+	cl_behind_base(f, &t->msg);
 	t->file = f;
 	t->refers = t->done = t->late = t->left = false;
 	t->nbufs = t->note_bytes = 0;

@@ -10,6 +10,10 @@
  * inode->lock: a close either sees the lease and is seen by the recall, or waits as without one. A hello names what is behind, too, so that the manager
  * keeps others waiting for it; a mount that is not connected makes nothing new to wait for, since its session may have expired.
  *
+ * A session that expires has lost its leases, and others may have opened and written the file since. So each commit of what was closed behind says on what version of
+ * the file it is based, and in which lease time; the manager refuses it where that is over and the file is another one (FP_EOVERTAKEN). It is
+ * lost then, which is told as any error that no close could tell. What was behind stays apart from new leases of the file until it is gone.
+ *
  * Published by steps (step.c), on the thread of late.c, which does the same for last handles: files wait side by side. The handle stays until its last
  * close is through (release.c), and with it what the manager knows to be open; this here is for closes of files that stay open, for the answer to a recall, and
  * for being quick about it. What can't be published is tried again until release.c gives it up.
@@ -215,11 +219,38 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc)
 	return true;
 }
 
-void cl_data_lease(struct cl_inode *inode, bool lease)
+void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version)
 {
 	pthread_mutex_lock(&inode->lock);
-	inode->lease = lease;
+	inode->taken = inode->taken && cl_file_is_dirty(inode->file);
+	inode->lease = lease && !inode->taken; /* what is left of the time before is not to go out under a new one */
+	if (inode->lease)
+		inode->based_on = data_version;
 	pthread_mutex_unlock(&inode->lock);
+}
+
+static void lost_one(struct cl_inode *inode, void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&inode->lock);
+	inode->taken |= inode->behind;
+	inode->lease = false;
+	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_data_leases_lost(struct cl_mount *m)
+{
+	cl_inode_each(m, lost_one, NULL);
+}
+
+void cl_behind_base(const struct cl_file *f, Fp__Commit *msg)
+{
+	const struct cl_inode *inode = f->inode;
+
+	if (f != inode->file || !inode->untold || !(inode->lease || inode->behind || inode->taken))
+		return;
+	msg->based_on = inode->based_on;
+	msg->lease_time = inode->taken ? 0 : atomic_load(&f->data->m->lease_time);
 }
 
 /* -------------------------------------------------------------- recalls */

@@ -73,10 +73,10 @@ static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitRep
 	}
 }
 
-/* The manager refused for good (the file is gone, the session was forgotten): these bytes have no place any more. */
+/* The manager refused for good (the file is gone, the session was forgotten, others have written it since): these bytes have no place any more. */
 static bool refused(int rc)
 {
-	return rc == -ENOENT || rc == -EINVAL || rc == FP_ESESSION || rc == -EPERM;
+	return rc == -ENOENT || rc == -EINVAL || rc == FP_ESESSION || rc == FP_EOVERTAKEN || rc == -EPERM;
 }
 
 /*

@@ -186,6 +186,7 @@ bool cl_behind_wanted(const struct cl_data *d);    /* … for which another moun
 void cl_behind_stop(struct cl_data *d);            /* that thread has ended */
 /* inode->lock held: the last handle ends with the file's error, which nobody was told of. Taken from the file. */
 void cl_behind_keep_error(struct cl_data *d, struct cl_inode *inode);
+void cl_behind_base(const struct cl_file *f, Fp__Commit *msg); /* what it is based on, if it was closed behind; inode->lock held */
 int cl_behind_take_error(struct cl_data *d, uint64_t ino);
 
 /* age.c: the list of open buffers */

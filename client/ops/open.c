@@ -113,7 +113,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     if (!inode)
         return -ENOMEM;
     cl_inode_hold(op->m, inode);
-    cl_data_lease(inode, reply->behind);
+    cl_data_lease(inode, reply->behind, a->data_version);
     if (cl_mgr_was_refused(op->m)) /* the kernel may have looked before the other mount published */
         (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
     if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
@@ -167,6 +167,7 @@ void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     op->open.fi = *fi;
     msg.ino = ino;
     msg.behind = wants_lease(op->m, fi->flags);
+    msg.write = (fi->flags & O_ACCMODE) != O_RDONLY;
     cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_open);
 }
 

@@ -38,7 +38,10 @@
     X(FP_EAWAY, -5020, EIO,                                                                                  \
       "stored data that is to be referred to is on a benefactor that is away: start it, see fpctl benefactors") \
     X(FP_ERECALL, -5021, EIO,                                                                                \
-      "another mount has closed it and not published it yet, and does not do so in time: see fpctl status")
+      "another mount has closed it and not published it yet, and does not do so in time: see fpctl status")        \
+    X(FP_EOVERTAKEN, -5022, EIO,                                                                             \
+      "the file was written by another mount while this one was cut off: what had been closed here before is not published")  \
+    X(FP_EPUBLISHING, -5023, EIO, "another mount has closed it and is publishing it")
 
 enum fp_err {
 #define FP_ERR_ENUM(name, code, err, text) name = (code),

@@ -28,6 +28,7 @@ struct world_faults {
     atomic_int mgr_hangs;       /* … of those that last nobody hears, until world_mgr_back */
     atomic_int mgr_delay_us;    /* each takes up to this long */
     atomic_int bnf_delay_us;
+    atomic_ullong mgr_lease_time; /* of the mounts' session */
     atomic_int mgr_window_max;  /* slices of one window; 0: any number */
     atomic_uint mgr_refuse_win;  /* > 0: a COMMIT with slices of window n - 1 is refused: EINVAL */
     atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */

@@ -249,6 +249,11 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
             world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
         return -ENOENT;
     }
+    if (r->based_on && r->based_on != f->version && r->lease_time != world_faults.mgr_lease_time) {
+        for (size_t i = 0; i < r->n_chunks; i++)
+            world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
+        return FP_EOVERTAKEN;
+    }
     for (size_t i = 0; i < r->n_slices; i++) {
         if (!window_fits(f, r, r->slices[i]->win))
             return -EFBIG;

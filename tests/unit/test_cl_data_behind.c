@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "client/data/internal.h"
+
 #define WINDOW     (64u << 10)
 #define LEN        (3u * WINDOW + 1000)
 #define TIMEOUT_MS 1500u
@@ -77,13 +79,30 @@ static void wait_none(void)
     assert_false(cl_data_any_behind(&mnt.m));
 }
 
+static uint64_t version_of(uint64_t ino)
+{
+    Fp__Attr a;
+
+    world_attr(ino, &a);
+    return a.data_version;
+}
+
+static void wait_for_no_item(void)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+
+    while (cl_behind_any(mnt.m.data) && fp_now_ms() < until_ms)
+        usleep(1000);
+    assert_false(cl_behind_any(mnt.m.data));
+}
+
 /* An open file with something written, of which this mount has the lease. */
 static uint64_t written(struct cl_handle *h)
 {
     uint64_t ino = world_file_new(WINDOW, 1);
 
     fx_open(&mnt, h, ino);
-    cl_data_lease(h->inode, true);
+    cl_data_lease(h->inode, true, version_of(ino));
     assert_int_equal(fx_write(&mnt, h, bytes, LEN, 0), LEN);
     return ino;
 }
@@ -173,7 +192,7 @@ static void test_behind_needs_a_lease_and_a_connection(void **state)
     connected = false;
     close_(&h, false);
     connected = true;
-    cl_data_lease(h.inode, false);
+    cl_data_lease(h.inode, false, 0);
     close_(&h, false);
     cl_data_release(&mnt.m, &h, on_end);
     wait_for(&ended, 1);
@@ -196,7 +215,7 @@ static void test_behind_closed_again_meanwhile(void **state)
             cl_data_recalled(&mnt.m, ino, (uint64_t)(i + 1));
             wait_recalled((unsigned long)(i + 1));
             view_is(ino, LEN);
-            cl_data_lease(h.inode, true);
+            cl_data_lease(h.inode, true, version_of(ino));
         }
     }
     cl_data_release(&mnt.m, &h, on_end);
@@ -253,6 +272,97 @@ static void test_behind_a_name_comes_after_what_was_closed(void **state)
     mnt.m.opt.close_mode = CL_CLOSE_PUBLISH;
 }
 
+/* Errors are told by it. */
+static int open_again(uint64_t ino)
+{
+    struct cl_handle h;
+    Fp__Attr a;
+    int rc;
+
+    world_attr(ino, &a);
+    memset(&h, 0, sizeof h);
+    h.inode = cl_inode_intern(&mnt.m, &a);
+    rc = fp_err_to_errno(cl_data_open(&mnt.m, &h, &a));
+    if (rc == 0)
+        assert_int_equal(cl_release_step(mnt.m.data, &h, false), CL_RELEASE_DONE);
+    cl_inode_put(&mnt.m, h.inode);
+    return rc;
+}
+
+static void cut_elsewhere(uint64_t ino, uint64_t size)
+{
+    Fp__SetAttr m = FP__SET_ATTR__INIT;
+    ProtobufCMessage *reply = NULL;
+
+    m.ino = ino;
+    m.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    m.size_bytes = size;
+    assert_int_equal(world_mgr_call(99, FP__MSG_TYPE__MSG_SETATTR, &m.base, &reply), 0);
+    protobuf_c_message_free_unpacked(reply, NULL);
+}
+
+/* The session expires with something behind; its file is published with the content 5 before. */
+static uint64_t cut_off(struct cl_handle *h)
+{
+    uint64_t ino;
+
+    world_faults.mgr_lease_time = mnt.m.lease_time = 7;
+    ino = written(h);
+    close_(h, true);
+    wait_none(); /* published: the base moves with it */
+    view_is(ino, LEN);
+    world_bnf(1)->store_err = -EIO;
+    fx_fill(bytes, sizeof bytes, 6);
+    assert_int_equal(fx_write(&mnt, h, bytes, LEN, 0), LEN);
+    close_(h, true);
+    cl_data_release(&mnt.m, h, on_end);
+    world_faults.mgr_lease_time = 8;
+    return ino;
+}
+
+static void back(void)
+{
+    cl_data_leases_lost(&mnt.m);
+    mnt.m.lease_time = 8;
+    world_bnf(1)->store_err = 0;
+}
+
+/* Others have changed the file: what had been closed before it must not go over that. */
+static void test_behind_does_not_go_over_what_others_wrote_meanwhile(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = cut_off(&h);
+    cut_elsewhere(ino, 1000);
+    back();
+    wait_for(&ended, 1);
+    wait_for_no_item();
+    fx_fill(bytes, sizeof bytes, 5);
+    view_is(ino, 1000);
+    assert_true(cl_data_has_lost(&mnt.m));
+    assert_int_equal(fp_err_to_errno(cl_data_publish_closed(&mnt.m, ino)), EIO); /* no rename before it was told */
+    assert_int_equal(open_again(ino), EIO);
+    assert_int_equal(open_again(ino), 0);
+    assert_int_equal(cl_data_publish_closed(&mnt.m, ino), 0);
+}
+
+/* Nobody did: nothing is lost. */
+static void test_behind_is_published_after_the_lease_was_lost(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = cut_off(&h);
+    back();
+    wait_for(&ended, 1);
+    wait_none();
+    view_is(ino, LEN);
+    assert_int_equal(open_again(ino), 0);
+}
+
 /* Nobody can be told by a close that is over: the next open here is, once. */
 static void test_behind_error_after_close_is_told_by_the_next_open(void **state)
 {
@@ -288,6 +398,8 @@ int main(void)
         T(test_behind_needs_a_lease_and_a_connection),
         T(test_behind_closed_again_meanwhile),
         T(test_behind_a_name_comes_after_what_was_closed),
+        T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
+        T(test_behind_is_published_after_the_lease_was_lost),
         T(test_behind_error_after_close_is_told_by_the_next_open),
     };
 

@@ -20,7 +20,7 @@ static struct fix f;
 static char path[64];
 static struct peer {
     struct mgr_conn *conn;
-    uint64_t session;
+    uint64_t session, lease_time;
 } a, b; /* a asks for leases, b does not */
 static uint64_t ino, renames;
 
@@ -42,9 +42,11 @@ static void hello(struct peer *p, bool behind, const uint64_t *open, size_t nope
     h.n_open_ino = nopen;
     h.behind_ino = (uint64_t *)leases;
     h.n_behind_ino = nleases;
+    h.lease_time = p->lease_time;
     r = fix_call(&f, p->conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
     assert_non_null(r);
     p->session = r->session;
+    p->lease_time = r->lease_time;
     fix_free(r);
 }
 
@@ -69,18 +71,24 @@ static int teardown(void **state)
 }
 
 /* 1: with the lease, 0: without; or why not. */
-static int open_(const struct peer *p, bool behind)
+static int open_as(const struct peer *p, bool write, bool behind)
 {
     Fp__Open m = FP__OPEN__INIT;
     Fp__AttrReply *r;
     int rc;
 
     m.ino = ino;
+    m.write = write;
     m.behind = behind;
     r = fix_call(&f, p->conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor);
     rc = r ? r->behind : f.status;
     fix_free(r);
     return rc;
+}
+
+static int open_(const struct peer *p, bool behind)
+{
+    return open_as(p, behind, behind);
 }
 
 static void release(const struct peer *p)
@@ -335,6 +343,85 @@ static void test_holder_that_was_away_for_too_long(void **state)
     assert_int_equal(open_(&a, true), 1);
 }
 
+static uint64_t version(void)
+{
+    return fix_attr(&f, ino).data_version;
+}
+
+static int commit(const struct peer *p, uint64_t based_on, uint64_t lease_time)
+{
+    Fp__Commit m = FP__COMMIT__INIT;
+
+    m.slot = 5;
+    m.slot_seq = ++renames;
+    m.ino = ino;
+    m.size_bytes = 1000 + renames;
+    m.based_on = based_on;
+    m.lease_time = lease_time;
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+static void expire(struct peer *p)
+{
+    fix_lost(&f, p->conn);
+    for (int s = 0; s < 65; s++) {
+        (void)fix_call(&f, b.conn, FP__MSG_TYPE__MSG_STATFS, NULL, NULL);
+        fix_tick(&f, 1000);
+    }
+}
+
+/* What it had closed is taken if nobody has opened the file for writing, or changed it, since its lease was lost; also by a manager that was started again. */
+static void test_what_was_closed_under_a_lost_lease(void **state)
+{
+    (void)state;
+    for (int writes = 0; writes < 3; writes++) {
+        uint64_t was, before;
+
+        assert_int_equal(open_(&a, true), 1);
+        was = a.lease_time;
+        assert_int_equal(commit(&a, version() + 5, was), 0); /* while it has the lease nobody asks */
+        before = version();
+        expire(&a);
+        assert_int_equal(open_as(&b, writes == 1, false), 0);
+        if (writes == 2)
+            assert_int_equal(commit(&b, 0, 0), 0);
+        release(&b);
+        if (writes) {
+            restart();
+            hello(&b, false, NULL, 0, NULL, 0);
+        }
+        hello(&a, true, &ino, 1, &ino, 1);
+        assert_true(a.lease_time != was);
+        assert_int_equal(told(&a), -2); /* and has got none back */
+        assert_int_equal(open_(&b, false), 0);
+        release(&b);
+        assert_int_equal(commit(&a, before, 0), writes ? FP_EOVERTAKEN : 0);
+        assert_int_equal(commit(&a, before, was), FP_EOVERTAKEN); /* it was under way; of the first round it is another version now */
+        assert_int_equal(commit(&a, version(), was), 0);
+        release(&a);
+        fix_tick(&f, 5000); /* settled */
+    }
+}
+
+/* The answer to its hello may not have come: it says the same again, and is answered the same. */
+static void test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it(void **state)
+{
+    struct peer deaf = a;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    expire(&a);
+    deaf = a;
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(told(&a), -2);
+    a = deaf;
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(told(&a), -2);
+    hello(&a, true, &ino, 1, &ino, 1);
+    assert_int_equal(told(&a), -1);
+}
+
 static void test_holder_comes_back_and_is_recalled_anew(void **state)
 {
     int64_t first, second;
@@ -459,6 +546,8 @@ int main(void)
         T(test_open_elsewhere_recalls),
         T(test_cutting_elsewhere_recalls),
         T(test_other_names_given_elsewhere_recall),
+        T(test_what_was_closed_under_a_lost_lease),
+        T(test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it),
         T(test_release_is_as_good_as_an_answer),
         T(test_session_that_ends_frees_its_leases),
         T(test_silent_holder_is_waited_for_until_its_session_has_expired),
