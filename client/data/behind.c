@@ -16,7 +16,9 @@
  *
  * Published by steps (step.c), on the thread of late.c, which does the same for last handles: files wait side by side. The handle stays until its last
  * close is through (release.c), and with it what the manager knows to be open; this here is for closes of files that stay open, for the answer to a recall, and
- * for being quick about it. What can't be published is tried again until release.c gives it up.
+ * for being quick about it. What can't be stored (store.c) or published is tried again as long as the mount lives, and the lease stays, so that an open elsewhere
+ * fails (FP_ERECALL) and does not see what was before. It stays in the pool; a full pool is told to who writes more. Rejected: to give it up after
+ * --io-timeout, as what close waits for is: close has said that all is well, and benefactors come back.
  *
  * A name that is given to a file (rename, link) may take the place of another one, whose data goes with that. So what was closed of the file is published before the
  * manager hears of the name, by who renames; of all files, where a directory gets a new name. Rejected: to let the manager do it later, with the commit; the name would be

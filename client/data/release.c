@@ -64,6 +64,10 @@ static enum cl_release commit(struct cl_file *f, struct cl_handle *h, bool may_c
 	if (f->late_rc < 0 && h->late_by_ms == 0)
 		h->late_by_ms = now_ms + f->data->m->opt.io_timeout_ms;
 	over = f->late_rc < 0 && now_ms >= h->late_by_ms;
+	if (over && (f->late_rc != FP_EAWAY || h->late_anyway) && f->inode->behind && f->inode->attr.nlink > 0) {
+		h->late_by_ms = now_ms + f->data->m->opt.io_timeout_ms; /* no close tells it: it is never given up */
+		h->late_anyway = over = false;
+	}
 	if (over && (f->late_rc != FP_EAWAY || h->late_anyway)) {
 		give_up(f);
 		return CL_RELEASE_DONE;

@@ -3,7 +3,8 @@
  *
  * Runs on store threads; a remote write ends on the core loop. A buffer's bytes stay in the pool until a benefactor has acknowledged
  * them, so a benefactor that fails or goes away costs a second write elsewhere and nothing else. Only when io_timeout is over, or every
- * benefactor refuses, is the file's data given up: the file keeps the error for the next write, fsync or close.
+ * benefactor refuses, is the file's data given up: the file keeps the error for the next write, fsync or close. What a close has not waited for (behind.c) is
+ * not given up as long as the mount lives: it is tried again and again, and who wants the file elsewhere is not let in.
  *
  * Own node: header and data go by one O_DIRECT pwritev from the pool into the leased extent, then the benefactor is told.
  *
@@ -439,11 +440,32 @@ static void to_aux_apps(struct cl_wbuf *b)
 		failed(b, rc);
 }
 
+/* It was closed, and no close tells that it can't be stored: so it stays in the pool. True: it is not the caller's any more. */
+static bool kept(struct cl_wbuf *b, int err)
+{
+	struct cl_file *f = b->file;
+	struct cl_data *d = f->data;
+	struct cl_inode *inode = f->inode;
+	bool keeps;
+
+	pthread_mutex_lock(&inode->lock);
+	keeps = inode->behind && inode->attr.nlink > 0 && atomic_load(&d->end_ms) == 0 && !atomic_load(&d->stopping);
+	pthread_mutex_unlock(&inode->lock);
+	if (!keeps)
+		return false;
+	cl_data_note_error(d, "inode %llu: what was closed can't be stored: %s; it is kept, and tried again", (unsigned long long)inode->ino, fp_strerror(err));
+	b->deadline_ms = 0;
+	b->avoid_bnf = 0;
+	cl_store_post(d, b);
+	return true;
+}
+
 static void store_run(struct cl_job *job)
 {
 	struct cl_wbuf *b = (struct cl_wbuf *)job;
 	struct cl_data *d = b->file->data;
 	struct fp_record_header h;
+	bool numbered = true;
 	int rc = 0;
 
 	memset(&h, 0, offsetof(struct fp_record_header, block_sums));
@@ -470,7 +492,8 @@ static void store_run(struct cl_job *job)
 			rc = reserve_again(b);
 		if (rc < 0)
 			break;
-		if (next_chunk(d, &h.chunk) < 0) {
+		numbered = next_chunk(d, &h.chunk) == 0;
+		if (!numbered) {
 			rc = -ENOSPC;
 			break;
 		}
@@ -482,7 +505,9 @@ static void store_run(struct cl_job *job)
 		if (rc == -ENOSPC || rc == 1)
 			rc = 0;
 	} while (fp_now_ms() < b->deadline_ms && !atomic_load(&d->stopping) && (rc = 0) == 0);
-	failed(b, rc < 0 ? rc : -EIO);
+	rc = rc < 0 ? rc : -EIO;
+	if (!numbered || !kept(b, rc))
+		failed(b, rc);
 }
 
 void cl_store_post(struct cl_data *d, struct cl_wbuf *b)

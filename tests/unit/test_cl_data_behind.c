@@ -8,6 +8,7 @@
 #define WINDOW     (64u << 10)
 #define LEN        (3u * WINDOW + 1000)
 #define TIMEOUT_MS 1500u
+#define CUT        5000u
 
 bool __wrap_cl_core_connected(struct cl_mount *m);
 
@@ -29,6 +30,7 @@ static int setup(void **state)
     world_core_start();
     world_bnf_add(1, true, 400u << 20);
     fx_start(&mnt, 7, TIMEOUT_MS);
+    mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
     fx_fill(bytes, sizeof bytes, 5);
     world_recalled = 0;
     ended = 0;
@@ -245,7 +247,6 @@ static void test_behind_a_name_comes_after_what_was_closed(void **state)
     pthread_t t;
 
     (void)state;
-    mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
     for (int all = 0; all < 2; all++) {
         struct naming n = {0};
         uint64_t ino;
@@ -269,7 +270,6 @@ static void test_behind_a_name_comes_after_what_was_closed(void **state)
         wait_for(&ended, (unsigned)all + 1);
         wait_none();
     }
-    mnt.m.opt.close_mode = CL_CLOSE_PUBLISH;
 }
 
 /* Errors are told by it. */
@@ -311,9 +311,9 @@ static uint64_t cut_off(struct cl_handle *h)
     close_(h, true);
     wait_none(); /* published: the base moves with it */
     view_is(ino, LEN);
+    fx_fill(bytes, CUT, 6);
+    assert_int_equal(fx_write(&mnt, h, bytes, CUT, 0), CUT); /* part of a window: not sealed before the close */
     world_bnf(1)->store_err = -EIO;
-    fx_fill(bytes, sizeof bytes, 6);
-    assert_int_equal(fx_write(&mnt, h, bytes, LEN, 0), LEN);
     close_(h, true);
     cl_data_release(&mnt.m, h, on_end);
     world_faults.mgr_lease_time = 8;
@@ -363,11 +363,11 @@ static void test_behind_is_published_after_the_lease_was_lost(void **state)
     assert_int_equal(open_again(ino), 0);
 }
 
-/* Nobody can be told by a close that is over: the next open here is, once. */
-static void test_behind_error_after_close_is_told_by_the_next_open(void **state)
+/* For longer than --io-timeout: nobody can be told by a close that is over, so it is not given up. Who has the file recalled waits. */
+static void test_behind_what_was_closed_is_not_given_up(void **state)
 {
+    uint64_t dirty, uncommitted;
     struct cl_handle h;
-    Fp__Attr a;
     uint64_t ino;
 
     (void)state;
@@ -375,17 +375,38 @@ static void test_behind_error_after_close_is_told_by_the_next_open(void **state)
     world_bnf(1)->store_err = -EIO;
     close_(&h, true);
     cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 1);
-    assert_true(cl_data_has_lost(&mnt.m));
+    cl_data_recalled(&mnt.m, ino, 3);
+    usleep(3 * TIMEOUT_MS * 1000);
+    assert_int_equal(ended, 0);
+    assert_int_equal(world_recalled, 0);
+    assert_false(cl_data_has_lost(&mnt.m));
+    cl_data_at_risk(h.inode, &dirty, &uncommitted);
+    assert_true(dirty > 0);
     world_bnf(1)->store_err = 0;
-    world_attr(ino, &a);
-    memset(&h, 0, sizeof h);
-    h.inode = cl_inode_intern(&mnt.m, &a);
-    assert_int_equal(fp_err_to_errno(cl_data_open(&mnt.m, &h, &a)), EIO); /* of the device, or that nobody is left to take it */
-    cl_inode_put(&mnt.m, h.inode);
-    fx_open(&mnt, &h, ino);
+    wait_for(&ended, 1);
+    wait_recalled(3);
+    view_is(ino, LEN);
+    assert_int_equal(open_again(ino), 0);
+}
+
+/* Once its last name is gone nobody wants it. */
+static void test_behind_what_was_unlinked_is_given_up(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
     cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 2);
+    usleep(TIMEOUT_MS * 1000 / 2);
+    world_unlink(ino);
+    pthread_mutex_lock(&h.inode->lock);
+    h.inode->attr.nlink = 0;
+    pthread_mutex_unlock(&h.inode->lock);
+    wait_for(&ended, 1);
+    wait_none();
 }
 
 int main(void)
@@ -400,7 +421,8 @@ int main(void)
         T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
         T(test_behind_is_published_after_the_lease_was_lost),
-        T(test_behind_error_after_close_is_told_by_the_next_open),
+        T(test_behind_what_was_closed_is_not_given_up),
+        T(test_behind_what_was_unlinked_is_given_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

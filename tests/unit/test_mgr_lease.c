@@ -345,7 +345,16 @@ static void test_holder_that_was_away_for_too_long(void **state)
 
 static uint64_t version(void)
 {
-    return fix_attr(&f, ino).data_version;
+    Fp__InodeReq m = FP__INODE_REQ__INIT;
+    Fp__AttrReply *r;
+    uint64_t v;
+
+    m.ino = ino;
+    r = fix_call(&f, b.conn, FP__MSG_TYPE__MSG_GETATTR, &m, &fp__attr_reply__descriptor);
+    assert_non_null(r);
+    v = r->attr->data_version;
+    fix_free(r);
+    return v;
 }
 
 static int commit(const struct peer *p, uint64_t based_on, uint64_t lease_time)
