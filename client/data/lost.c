@@ -18,6 +18,12 @@
 
 #include "client/data/internal.h"
 
+/* The calls that say that what was written is there. */
+static const char *confirms(const struct cl_data *d)
+{
+	return d->m->opt.close_mode == CL_CLOSE_BEHIND ? "fsync" : "close or fsync";
+}
+
 static void note(struct cl_data *d, const char *fmt, va_list ap)
 {
 	atomic_fetch_add(&d->errors, 1);
@@ -73,8 +79,12 @@ void cl_file_set_error(struct cl_file *f, int err, uint64_t bytes, const char *w
 		f->error = err;
 	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
 		count(f, bytes);
-	cl_data_note_error(f->data, "inode %llu: %s: %s; %s", (unsigned long long)f->inode->ino, what, fp_strerror(err),
-			   f->own ? "that write was not made" : "the last close or fsync that succeeded is still good");
+	if (f->own)
+		cl_data_note_error(f->data, "inode %llu: %s: %s; that write was not made", (unsigned long long)f->inode->ino, what,
+				   fp_strerror(err));
+	else
+		cl_data_note_error(f->data, "inode %llu: %s: %s; the last %s that succeeded is still good",
+				   (unsigned long long)f->inode->ino, what, fp_strerror(err), confirms(f->data));
 }
 
 bool cl_data_has_lost(struct cl_mount *m)
@@ -111,8 +121,8 @@ static void say(struct cl_data *d)
 	atomic_store(&d->lost, true);
 	pthread_mutex_lock(&d->error_lock);
 	d->closed = true;
-	FP_ERROR("%s of %llu file%s that no close or fsync had confirmed are lost", fp_format_size(size, bytes), (unsigned long long)files,
-		 files == 1 ? "" : "s");
+	FP_ERROR("%s of %llu file%s that no %s had confirmed are lost", fp_format_size(size, bytes), (unsigned long long)files,
+		 files == 1 ? "" : "s", confirms(d));
 	pthread_mutex_unlock(&d->error_lock);
 }
 
