@@ -170,6 +170,8 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
 int cl_late_new(struct cl_data *d);
 void cl_late_free(struct cl_data *d);
 int cl_late_start(struct cl_mount *m);
+/* Time until the next look at files that others wait for, after the last such time; moved: something has gone forward since. */
+uint32_t cl_late_next_ms(uint32_t last_ms, bool moved);
 /* cl_release_step, until it is done, and then end. */
 void cl_late_add(struct cl_mount *m, struct cl_handle *h, void (*end)(struct cl_mount *m, struct cl_handle *h));
 /* Now, not at the next tick. With an inode's lock or without. */

@@ -14,7 +14,7 @@
 #include "client/data/internal.h"
 
 #define TICK_MS   50u
-#define WANTED_MS 1u  /* while another mount waits for a file of this one */
+#define WANTED_MS 1u  /* while another mount waits for a file of this one, and something goes forward */
 
 struct list {
 	struct cl_handle *head, **tail;
@@ -26,6 +26,8 @@ struct cl_late {
 	struct list list;              /* lock */
 	bool started, stop;            /* lock */
 	bool look;                     /* lock: not only at the next tick */
+	uint32_t wanted_ms;            /* lock: the last such wait … */
+	uint64_t moved_ms;             /* lock: … and what had gone forward by then */
 	pthread_t thread;
 };
 
@@ -77,11 +79,26 @@ static void go_through(struct cl_mount *m, struct list *l)
 	join(l, &rest);
 }
 
+uint32_t cl_late_next_ms(uint32_t last_ms, bool moved)
+{
+	if (moved || last_ms == 0)
+		return WANTED_MS;
+	return last_ms < TICK_MS / 2 ? 2 * last_ms : TICK_MS;
+}
+
+/* lock held: until the next look at what others wait for. All files are looked at: not each millisecond while nothing can be done. */
+static uint32_t wanted_ms(struct cl_late *l, uint64_t moved_ms)
+{
+	l->wanted_ms = cl_late_next_ms(l->wanted_ms, moved_ms != l->moved_ms);
+	l->moved_ms = moved_ms;
+	return l->wanted_ms;
+}
+
 /* lock held. */
 static void wait_a_tick(struct cl_mount *m, struct cl_late *l)
 {
 	struct cl_data *d = m->data;
-	uint64_t at_ms = fp_now_ms() + (cl_behind_wanted(d) ? WANTED_MS : TICK_MS);
+	uint64_t at_ms = fp_now_ms() + (cl_behind_wanted(d) ? wanted_ms(l, atomic_load(&d->moved_ms)) : TICK_MS);
 	struct timespec ts = { .tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000 };
 
 	if (l->list.head || cl_behind_any(d))
