@@ -23,6 +23,7 @@
 #include "fp/rpc.h"
 
 #define CL_RELEASE_BATCH 65536u /* in one message */
+#define CL_SESSION_MORE_MS 6000u /* beyond a session's time-out: it begins when its connection is closed, up to 5 s after it hangs */
 
 /* Work for the core loop: the caller's memory until fn has been called. */
 struct cl_item {
@@ -37,6 +38,7 @@ struct cl_request {
     struct cl_item item;
     struct cl_mount *m;
     uint64_t born_ms;
+    uint64_t wait_ms; /* refused: what it waits for has gone forward then, or it began to wait */
     uint32_t type;
     bool keeps_reply; /* cb takes the reply over */
     bool opens;       /* an answer of 0 means that the manager holds an inode for us */
@@ -121,6 +123,7 @@ struct cl_core {
     atomic_uint wait_limit_ms; /* 0: none; see cl_mgr_limit_wait */
     bool data_runs;            /* between cl_core_data_started and _stopping */
     struct cl_calls calls;
+    uint32_t session_timeout_ms; /* of the manager: from its last hello */
     bool was_refused; /* the request whose callback runs */
     struct cl_early early;
 

@@ -18,7 +18,8 @@
  *                           does not wait for it
  *   application interrupted -EINTR within a second, likewise
  *   refused (FP_ERECALL)    another mount has to publish the file first: asked again at each tick, and when the manager says
- *                           that it has; FP_ERECALL after --io-timeout
+ *                           that it has; FP_ERECALL when that mount has not gone forward (FP_EPUBLISHING) for --io-timeout, or
+ *                           the time that its session takes to end, if that is longer: who is dead is not to be an error
  *   session forgotten       with a slot and sent before: -EIO, since nobody knows whether it was executed;
  *                           else sent
  * In each case the callback comes exactly once. A request given up while it is under way stays in
@@ -238,7 +239,9 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     if (in)
         fp_rpc_payload_free(in->payload);
     bool detached = q->call.detached;
-    if (status == FP_ERECALL && !detached && !q->call.early) {
+    if ((status == FP_ERECALL || status == FP_EPUBLISHING) && !detached && !q->call.early) {
+        q->wait_ms = status == FP_EPUBLISHING || !q->refused ? fp_now_ms() : q->wait_ms;
+        q->born_ms = fp_now_ms(); /* the manager answers */
         q->refused = true;
         cl_calls_refuse(&c->calls, &q->call);
         return;
@@ -519,11 +522,14 @@ bool cl_mgr_was_refused(struct cl_mount *m)
 /* The other mount has had its time. */
 static void tick_refused(struct cl_core *c, uint64_t now_ms)
 {
+    uint64_t limit_ms = c->session_timeout_ms + CL_SESSION_MORE_MS;
     struct cl_call *next;
+    if (limit_ms < c->m->opt.io_timeout_ms)
+        limit_ms = c->m->opt.io_timeout_ms;
     for (struct cl_call *p = c->calls.refused.head; p; p = next) {
         struct cl_request *q = request_of(p);
         next = p->next;
-        if (now_ms - q->born_ms < c->m->opt.io_timeout_ms)
+        if (now_ms < q->wait_ms + limit_ms)
             continue;
         FP_LOG_EVERY(10000, FP_LOG_ERROR, "a file could not be opened or cut: %s", fp_strerror(FP_ERECALL));
         abandon(c, q, FP_ERECALL);

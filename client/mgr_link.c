@@ -37,7 +37,6 @@
 #define HELLO_MS       5000u
 #define BYE_MS         200u
 #define SLOTS_DEFAULT  64u
-#define WAIT_MORE_MS   6000u /* beyond the other's session time-out: it begins when its connection is closed, up to 5 s after it hangs */
 
 static void on_retry(uv_timer_t *timer)
 {
@@ -150,10 +149,10 @@ static void link_up(struct cl_core *c)
 static void wait_for(struct cl_core *c, const char *who, uint32_t session_timeout_ms)
 {
     FP_INFO("waiting up to %u s for %s, which was the only mount of the store and has to tell the manager what it has done",
-            (session_timeout_ms + WAIT_MORE_MS) / 1000, who);
+            (session_timeout_ms + CL_SESSION_MORE_MS) / 1000, who);
     if (c->started)
         return;
-    c->start_deadline_ms += session_timeout_ms + WAIT_MORE_MS;
+    c->start_deadline_ms += session_timeout_ms + CL_SESSION_MORE_MS;
     pthread_mutex_lock(&c->start_lock);
     if (!c->start_done)
         snprintf(c->start_why, sizeof c->start_why,
@@ -185,6 +184,7 @@ static void accept_hello(struct cl_core *c, const Fp__HelloReply *r)
     if (c->started && c->data_runs && r->lease_time != atomic_load(&c->m->lease_time))
         cl_data_leases_lost(c->m); /* before any close can look at them */
     atomic_store(&c->m->lease_time, r->lease_time);
+    c->session_timeout_ms = r->session_timeout_ms;
     c->session = r->session;
     c->slots = r->slots ? r->slots : SLOTS_DEFAULT;
     atomic_store_explicit(&c->session_shown, (unsigned)r->session, memory_order_release);

@@ -165,6 +165,8 @@ struct mgr_core {
     struct mgr_locks *locks;
     struct mgr_leases *leases;
     struct mgr_grace *grace;
+    uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
+    uint64_t loaded_ms;   /* when the sessions of the manager before were read */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     bool table_owed;               /* some client has not been told the table */
     size_t news_next;              /* where to go on telling */
@@ -410,9 +412,15 @@ int mgr_leases_session_end(struct mgr_core *c, const struct mgr_session *s);
 int mgr_leases_expire(struct mgr_core *c, struct mgr_session *s);
 /* May one do so that is not back? Then an open for writing changes the version of the file, so that what it has is not taken any more. */
 bool mgr_leases_may_return(const struct mgr_core *c);
+/* It has not come back since the restart, and may have leases. */
+static inline bool mgr_lease_is_away(const struct mgr_session *s)
+{
+    return s->behind && s->settled_ms == UINT64_MAX;
+}
 /* A session says what leases it has, after what it has open. */
 void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello *h);
-/* Opening or cutting ino: 0, or FP_ERECALL while another session has, or may have, the lease; it is recalled. */
+/* Opening or cutting ino: 0, or FP_ERECALL while another session has, or may have, the lease; it is recalled.
+ * FP_EPUBLISHING: likewise, and that session has gone forward, or was lost, a moment ago. */
 int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* Another name for ino: the same, but for those that may have it after a restart, which are not waited for. */
 int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);

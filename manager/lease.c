@@ -35,6 +35,7 @@
 #include "manager/core_int.h"
 
 #define ENDED_MS     1000u
+#define MOVED_MS     3000u /* a holder that has gone forward within this time does so */
 #define WAITERS_MAX  16u  /* told at once; others ask again in their own time */
 #define BUCKETS_MIN  256u
 #define KEY_MAX      32u
@@ -49,6 +50,7 @@ struct mgr_lease {
     uint64_t serial;   /* of the recall; 0: not recalled */
     bool told;         /* … and MSG_RECALL is on its way */
     uint64_t until_ms; /* ended: forgotten then */
+    uint64_t moved_ms; /* recalled: the holder has last said that it goes forward */
     uint32_t nwaiters;
     uint64_t waiters[WAITERS_MAX]; /* sessions */
 };
@@ -167,7 +169,7 @@ static void begin(struct mgr_leases *t, struct mgr_lease *l, struct mgr_session 
     if (l->until_ms)
         TAILQ_REMOVE(&t->ended, l, listed);
     l->until_ms = 0;
-    l->serial = 0;
+    l->serial = l->moved_ms = 0;
     l->told = false;
     l->holder = s;
     LIST_INSERT_HEAD(&s->leases, l, of_session);
@@ -178,13 +180,13 @@ static void begin(struct mgr_leases *t, struct mgr_lease *l, struct mgr_session 
 /* A session that has not come back to this manager may hold any file. */
 static bool unknown(const struct mgr_core *c, const struct mgr_session *me)
 {
-    for (size_t i = 0; mgr_unsettled(c) && i < c->session_count; i++) {
-        const struct mgr_session *s = c->sessions[i];
+    return c->behind_away > mgr_lease_is_away(me);
+}
 
-        if (s != me && s->behind && s->settled_ms == UINT64_MAX && !s->expired && !s->ended)
-            return true;
-    }
-    return false;
+/* Is what is waited for since then on its way to its end? Who waits counts its time from the last such answer. */
+static int refusal(const struct mgr_core *c, uint64_t since_ms)
+{
+    return since_ms && c->now.ms - since_ms < MOVED_MS ? FP_EPUBLISHING : FP_ERECALL;
 }
 
 static void wait_for(struct mgr_lease *l, uint64_t session)
@@ -214,14 +216,16 @@ int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint6
         return 0;
     recall(c->leases, l);
     wait_for(l, s->id);
-    return FP_ERECALL;
+    if (!l->holder->conn) /* the time of its session counts from when it was lost */
+        return refusal(c, l->holder->seen_ms);
+    return refusal(c, l->moved_ms);
 }
 
 int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
 {
     int rc = mgr_lease_check_known(c, s, ino);
 
-    return rc == 0 && unknown(c, s) ? FP_ERECALL : rc;
+    return rc == 0 && unknown(c, s) ? refusal(c, c->loaded_ms) : rc;
 }
 
 static bool open_elsewhere(const struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
@@ -264,8 +268,12 @@ MGR_HANDLER(recall)
     const Fp__Recall *m = msg;
     struct mgr_lease *l = *place_of(c->leases, m->ino);
 
-    if (m->done && m->serial && l && l->holder == rq->sess && l->serial == m->serial)
+    if (!m->serial || !l || l->holder != rq->sess || l->serial != m->serial)
+        return 0;
+    if (m->done)
         end(c, l);
+    else
+        l->moved_ms = c->now.ms;
     return 0;
 }
 
@@ -320,6 +328,7 @@ int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s)
 
     s->behind = rc > 0;
     s->lease_time = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_META_GET, 0) : s->id << 24 | 1;
+    c->behind_away += mgr_lease_is_away(s);
     mgr_db_reset(&c->db, MGR_ST_META_GET);
     return rc < 0 ? rc : 0;
 }

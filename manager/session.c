@@ -44,7 +44,9 @@ struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id)
 static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
 {
     c->unsettled += (ms != 0) - (s->settled_ms != 0);
+    c->behind_away -= mgr_lease_is_away(s);
     s->settled_ms = ms;
+    c->behind_away += mgr_lease_is_away(s);
 }
 
 /* A session in memory. Strings are copied. */
@@ -138,6 +140,7 @@ int mgr_session_load(struct mgr_core *c)
         set_settled(c, s, UINT64_MAX);
         s->may_cache = true; /* we do not know */
     }
+    c->loaded_ms = c->session_count ? c->now.ms : 0;
     for (size_t i = 0; i < c->session_count && !rc; i++)
         rc = mgr_leases_session_load(c, c->sessions[i]);
     return rc;

@@ -34,6 +34,7 @@
 #include "client/data/internal.h"
 
 #define AGAIN_MS   1000u /* until what can't be published is tried again */
+#define TELL_MS    1000u /* how often others are told that what they wait for goes forward; below MOVED_MS of manager/lease.c */
 #define FAILED_MAX 1024u /* files whose error is kept; of older ones it stands in the log and in fpctl status */
 
 struct item {
@@ -41,6 +42,7 @@ struct item {
 	struct cl_inode *inode;        /* with a reference */
 	struct cl_publishing p;
 	uint64_t again_ms;
+	uint64_t tell_ms, told_ms;     /* recalled: that it goes forward was told up to told_ms, and is again after tell_ms */
 };
 
 struct failed {
@@ -321,6 +323,25 @@ static bool end(struct cl_data *d, struct item *it)
 	return true;
 }
 
+/* Who waits for it elsewhere waits for as long as anything of this mount goes forward, as close would. */
+static void tell_forward(struct cl_data *d, struct item *it, uint64_t now_ms)
+{
+	uint64_t moved_ms = atomic_load(&d->moved_ms);
+	Fp__Recall r = FP__RECALL__INIT;
+
+	if (now_ms < it->tell_ms || moved_ms <= it->told_ms)
+		return;
+	pthread_mutex_lock(&it->inode->lock);
+	r.serial = it->inode->recall_serial;
+	pthread_mutex_unlock(&it->inode->lock);
+	if (r.serial == 0)
+		return;
+	it->tell_ms = now_ms + TELL_MS;
+	it->told_ms = moved_ms;
+	r.ino = it->inode->ino;
+	cl_mgr_send(d->m, FP__MSG_TYPE__MSG_RECALL, &r.base);
+}
+
 /* True: it is through. */
 static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 {
@@ -328,6 +349,7 @@ static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 	bool unlinked;
 	int rc;
 
+	tell_forward(d, it, now_ms);
 	if (now_ms < it->again_ms)
 		return false;
 	pthread_mutex_lock(&inode->lock);

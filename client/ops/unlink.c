@@ -83,7 +83,7 @@ void cl_op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 }
 
 /* With --close behind, what was closed of this name is published before the name changes (data/behind.c). Asked of the manager as the rename is: behind all that was
- * sent before. What can't be looked up has nothing here, and the rename says why. */
+ * sent before. A name that is not there is what the rename says, too; any other failure ends it, since the data may be there. */
 static int publish_named(struct cl_mount *m, fuse_ino_t parent, const char *name)
 {
     Fp__Lookup msg = FP__LOOKUP__INIT;
@@ -92,7 +92,7 @@ static int publish_named(struct cl_mount *m, fuse_ino_t parent, const char *name
     msg.name = cl_bytes(name);
     int rc = cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, &reply);
     const Fp__Attr *a = rc == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
-    rc = 0;
+    rc = rc == -ENOENT ? 0 : rc;
     if (a && S_ISDIR(a->mode))
         rc = cl_data_publish_all_closed(m); /* whatever lies in it gets a new name with it */
     else if (a)

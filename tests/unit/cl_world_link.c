@@ -21,6 +21,7 @@
 #define LOCATE_MAX 64
 
 atomic_ulong world_recalled;
+atomic_uint world_forward;
 
 struct world_faults world_faults;
 
@@ -194,7 +195,9 @@ void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err)
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
 {
     (void)m;
-    if (type == FP__MSG_TYPE__MSG_RECALL)
+    if (type == FP__MSG_TYPE__MSG_RECALL && !((const Fp__Recall *)msg)->done)
+        atomic_fetch_add(&world_forward, 1);
+    else if (type == FP__MSG_TYPE__MSG_RECALL)
         atomic_store(&world_recalled, ((const Fp__Recall *)msg)->serial);
     else
         world_mgr_send(type, msg);

@@ -167,6 +167,51 @@ static void test_behind_recall_publishes(void **state)
     wait_for(&ended, 1);
 }
 
+/* It takes its time, and whoever waits hears of it: the file can't be published, but others of the mount are stored. */
+static void test_behind_says_that_it_goes_forward(void **state)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+    struct cl_handle h, other;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    world_faults.mgr_lost_before = 100000;
+    close_(&h, true);
+    cl_data_recalled(&mnt.m, ino, 9);
+    world_forward = 0;
+    fx_open(&mnt, &other, world_file_new(WINDOW, 1));
+    for (uint64_t off = 0; world_forward < 3 && fp_now_ms() < until_ms; off += WINDOW) {
+        assert_int_equal(fx_write(&mnt, &other, bytes, WINDOW, off % (64 * WINDOW)), WINDOW);
+        usleep(100000);
+    }
+    assert_true(world_forward >= 3);
+    usleep(1500000);
+    world_forward = 0;
+    usleep(1500000);
+    assert_int_equal(world_forward, 0); /* nothing does */
+    world_faults.mgr_lost_before = 0;
+    world_mgr_back();
+    wait_recalled(9);
+    cl_data_release(&mnt.m, &h, on_end);
+    cl_data_release(&mnt.m, &other, on_end);
+    wait_for(&ended, 2);
+}
+
+static void test_behind_looks_less_often_while_nothing_moves(void **state)
+{
+    uint32_t ms = 0, sum = 0;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        ms = cl_late_next_ms(ms, false);
+        sum += ms;
+        assert_true(ms >= 1 && ms <= 50);
+    }
+    assert_true(sum > 600);
+    assert_int_equal(cl_late_next_ms(ms, true), 1);
+}
+
 /* What is open and was not closed stays as it is: its last good version is the published one. */
 static void test_behind_recall_of_what_was_not_closed(void **state)
 {
@@ -415,6 +460,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_behind_close_waits_for_nothing),
         T(test_behind_recall_publishes),
+        T(test_behind_says_that_it_goes_forward),
+        cmocka_unit_test(test_behind_looks_less_often_while_nothing_moves),
         T(test_behind_recall_of_what_was_not_closed),
         T(test_behind_needs_a_lease_and_a_connection),
         T(test_behind_closed_again_meanwhile),

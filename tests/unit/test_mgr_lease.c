@@ -86,9 +86,15 @@ static int open_as(const struct peer *p, bool write, bool behind)
     return rc;
 }
 
+/* Both mean: ask again. */
+static int refused(int status)
+{
+    return status == FP_EPUBLISHING ? FP_ERECALL : status;
+}
+
 static int open_(const struct peer *p, bool behind)
 {
-    return open_as(p, behind, behind);
+    return refused(open_as(p, behind, behind));
 }
 
 static void release(const struct peer *p)
@@ -134,7 +140,7 @@ static int cut(const struct peer *p, uint64_t seq)
     m.ino = ino;
     m.valid = FP__SET_ATTR_VALID__SET_SIZE;
     fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_SETATTR, &m, &fp__attr_reply__descriptor));
-    return f.status;
+    return refused(f.status);
 }
 
 /* Over ENDED_MS, and no keep-alive is missed. */
@@ -213,6 +219,40 @@ static void test_open_elsewhere_recalls(void **state)
     assert_int_equal(open_(&a, true), 1);
     done(&a, serial); /* the answer to an old recall ends no new lease */
     assert_int_equal(open_(&b, false), FP_ERECALL);
+}
+
+static void forward(const struct peer *p, int64_t serial)
+{
+    Fp__Recall m = FP__RECALL__INIT;
+
+    m.ino = ino;
+    m.serial = (uint64_t)serial;
+    fix_notice(&f, p->conn, FP__MSG_TYPE__MSG_RECALL, &m);
+}
+
+/* Who waits counts from when the holder has last said that it goes forward, or was lost: it is told then. */
+static void test_who_waits_is_told_that_it_goes_forward(void **state)
+{
+    int64_t serial;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(open_as(&b, false, false), FP_ERECALL);
+    serial = told(&a);
+    forward(&a, serial + 1);
+    forward(&b, serial);
+    assert_int_equal(open_as(&b, false, false), FP_ERECALL);
+    forward(&a, serial);
+    assert_int_equal(open_as(&b, false, false), FP_EPUBLISHING);
+    fix_tick(&f, 4000);
+    assert_int_equal(open_as(&b, false, false), FP_ERECALL);
+    forward(&a, serial);
+    assert_int_equal(open_as(&b, false, false), FP_EPUBLISHING);
+    fix_tick(&f, 4000);
+    fix_lost(&f, a.conn);
+    assert_int_equal(open_as(&b, false, false), FP_EPUBLISHING);
+    fix_tick(&f, 4000);
+    assert_int_equal(open_as(&b, false, false), FP_ERECALL);
 }
 
 static void test_cutting_elsewhere_recalls(void **state)
@@ -553,6 +593,7 @@ int main(void)
         T(test_lease_for_who_is_the_only_one),
         T(test_new_file_has_the_lease),
         T(test_open_elsewhere_recalls),
+        T(test_who_waits_is_told_that_it_goes_forward),
         T(test_cutting_elsewhere_recalls),
         T(test_other_names_given_elsewhere_recall),
         T(test_what_was_closed_under_a_lost_lease),
