@@ -102,6 +102,69 @@ def test_mount_killed_after_a_rename_leaves_the_new_file(two):
     assert_same(read_file(two.mounts[1].at("f")), new)
 
 
+@pytest.fixture
+def hurried(new_store):
+    """What can't be stored is an error after 4 s, and sessions end after 5 s: who waits for the end of one waits for longer than for a benefactor."""
+    return new_store().up(mounts=2, manager_args=["--session-timeout=5s"], mount_args=["--close=behind", "--io-timeout=4s"])
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+def test_holder_killed_while_another_mount_waits_for_it(hurried):
+    old, _ = written_behind(hurried)
+    reading = subprocess.Popen(["cat", hurried.mounts[1].at("f")], stdout=subprocess.PIPE)
+    time.sleep(1.5)
+    hurried.mounts[0].kill()
+    let_go(hurried)
+    got, _ = reading.communicate(timeout=60)
+    assert reading.returncode == 0
+    assert_same(got, old)
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened", "closed")
+def test_what_was_closed_is_kept_until_it_can_be_stored(hurried):
+    """For longer than --io-timeout and --session-timeout; who opens it elsewhere never sees what was before."""
+    _, new = written_behind(hurried)
+    with pytest.raises(OSError) as e:
+        read_file(hurried.mounts[1].at("f"))
+    assert e.value.errno == errno.EIO
+    time.sleep(5)
+    let_go(hurried)
+
+    def there():
+        try:
+            return read_file(hurried.mounts[1].at("f"))
+        except OSError as e:
+            assert e.errno == errno.EIO
+            return None
+    assert_same(wait_until("it is stored", 60, there), new)
+    assert_same(read_file(hurried.mounts[0].at("f")), new)
+
+
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened", "refused", "manager")
+def test_holder_that_was_cut_off_does_not_go_over_what_others_wrote(two):
+    old, _ = written_behind(two)
+    a, b = two.mounts
+    newer = content(3, 0, 100_000)
+    a.freeze()
+    try:
+        let_go(two)
+        fd = os.open(b.at("f"), os.O_RDWR)  # when the session of the other has ended
+        assert_same(os.pread(fd, MIB, 0), old)
+        os.pwrite(fd, newer, 0)
+        os.close(fd)
+    finally:
+        a.send(CONT)
+    want = newer + old[len(newer):]
+    a.wait_log("is not published", 60)
+    two.manager.wait_log("had closed before it was cut off is refused", 5)
+    assert_same(read_file(b.at("f")), want)
+    with pytest.raises(OSError) as e:
+        read_file(a.at("f"))
+    assert e.value.errno == errno.EIO  # once
+    for m in (a, b):
+        assert_same(read_file(m.at("f")), want)
+
+
 @pytest.mark.expect_log("benefactor", "inode", "manager")
 def test_manager_killed_between_close_and_open(two):
     _, new = written_behind(two)
