@@ -71,18 +71,20 @@ def test_holder_that_stands_still_is_waited_for_for_a_bounded_time(two):
 def renamed_behind(s):
     """The usual way to replace a file, without fsync; the data can't be stored. The thread, which renames, and what there was and will be."""
     a = s.mounts[0]
-    old, new = content(1, 0, MIB), content(2, 0, 3 * MIB)
-    write_file(a.at("f"), old, sync=True)
+    old, new = content(1, 0, 8 * MIB), content(2, 0, 500_001)
+    write_file(a.at("f"), old, sync=True)  # space is leased of every benefactor
     for b in s.benefactors:
         b.freeze()
     fd = os.open(a.at("f.tmp"), os.O_WRONLY | os.O_CREAT, 0o644)
     os.pwrite(fd, new, 0)
     os.close(fd)
-    renaming = subprocess.Popen([sys.executable, "-c", "import os, sys; os.rename(sys.argv[1], sys.argv[2])", a.at("f.tmp"), a.at("f")], stderr=subprocess.DEVNULL)
+    renaming = subprocess.Popen([sys.executable, "-c", "import os, sys; os.rename(sys.argv[1], sys.argv[2])", a.at("f.tmp"), a.at("f")],
+                                stderr=subprocess.DEVNULL)
     return renaming, old, new
 
 
 @pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+@pytest.mark.limit(180)
 def test_mount_killed_while_it_renames_leaves_the_old_file(two):
     renaming, old, _ = renamed_behind(two)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -94,6 +96,7 @@ def test_mount_killed_while_it_renames_leaves_the_old_file(two):
 
 
 @pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+@pytest.mark.limit(180)
 def test_mount_killed_after_a_rename_leaves_the_new_file(two):
     renaming, _, new = renamed_behind(two)
     let_go(two)
@@ -109,6 +112,7 @@ def hurried(new_store):
 
 
 @pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+@pytest.mark.limit(180)
 def test_holder_killed_while_another_mount_waits_for_it(hurried):
     old, _ = written_behind(hurried)
     reading = subprocess.Popen(["cat", hurried.mounts[1].at("f")], stdout=subprocess.PIPE)
@@ -121,6 +125,7 @@ def test_holder_killed_while_another_mount_waits_for_it(hurried):
 
 
 @pytest.mark.expect_log("benefactor", "inode", "could not be opened", "closed")
+@pytest.mark.limit(180)
 def test_what_was_closed_is_kept_until_it_can_be_stored(hurried):
     """For longer than --io-timeout and --session-timeout; who opens it elsewhere never sees what was before."""
     _, new = written_behind(hurried)
@@ -140,7 +145,8 @@ def test_what_was_closed_is_kept_until_it_can_be_stored(hurried):
     assert_same(read_file(hurried.mounts[0].at("f")), new)
 
 
-@pytest.mark.expect_log("benefactor", "inode", "could not be opened", "refused", "manager")
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened", "refused", "manager", "written data was lost")
+@pytest.mark.limit(180)
 def test_holder_that_was_cut_off_does_not_go_over_what_others_wrote(two):
     old, _ = written_behind(two)
     a, b = two.mounts
