@@ -244,15 +244,10 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
     struct mfile *f = file_of(r->ino);
     uint64_t before = f->version, base = r->append ? f->size : 0;
 
-    if (f->gone) {
+    if (f->gone || (r->based_on && r->based_on != f->version && r->lease_time != world_faults.mgr_lease_time)) {
         for (size_t i = 0; i < r->n_chunks; i++)
             world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
-        return -ENOENT;
-    }
-    if (r->based_on && r->based_on != f->version && r->lease_time != world_faults.mgr_lease_time) {
-        for (size_t i = 0; i < r->n_chunks; i++)
-            world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
-        return FP_EOVERTAKEN;
+        return f->gone ? -ENOENT : FP_EOVERTAKEN;
     }
     for (size_t i = 0; i < r->n_slices; i++) {
         if (!window_fits(f, r, r->slices[i]->win))
