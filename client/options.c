@@ -107,6 +107,10 @@ static const struct fp_opt options[] = {
         struct cl_options, locks, "locks", "store", locks_names,
         "Whom locks by fcntl(2) and flock(2) exclude, and O_APPEND goes together with: programs of all mounts, or (faster, "
         "local) of this mount only."),
+    FP_OPT_BOOL(
+        struct cl_options, fold, "fold", "off",
+        "Store pieces of files anew, in the background, when small writes into them have left chunks of which much is not in use "
+        "any more: for programs that change large files in place. Not with aux-apps that take chunks."),
     FP_OPT_DURATION(
         struct cl_options, manager_timeout_ms, "manager-timeout", "60s", 100, FP_HOUR_MS(24),
         "How long an operation waits for a manager that does not answer before it fails with EIO."),

@@ -45,6 +45,7 @@ struct cl_options {
     int64_t ready_fd;
     int close_mode; /* enum cl_close_mode */
     int locks;      /* enum cl_locks_mode */
+    bool fold;
     int log_level;
     bool data_encryption;
     bool allow_other;

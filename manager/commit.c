@@ -17,7 +17,9 @@
  *
  * If the file is gone the chunks are nobody's: they become garbage at once and the answer is -ENOENT. A chunk
  * that is known already (a commit that was executed, whose answer and replay slot are both lost) is taken as
- * what it is. */
+ * what it is.
+ *
+ * A fold (fold.c) takes the same way: if it is lost, its chunks become garbage here, and nothing else happens. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,6 +50,7 @@ struct commit {
     Fp__Slice **slices; /* those to be put */
     size_t n_slices;
     uint64_t next_lost; /* 0: not known */
+    bool fold_lost;
 };
 
 static int by_id(const void *a, const void *b)
@@ -215,12 +218,27 @@ static int take_older(struct mgr_core *c, const Fp__Commit *m, struct commit *k)
     return rc;
 }
 
+/* A fold of a window that was changed meanwhile: its chunks are like any that no slice names. */
+static int check_fold(struct mgr_core *c, const Fp__Commit *m, struct commit *k)
+{
+    bool same = false;
+    int rc = k->n_older ? -EINVAL : mgr_fold_check(c, m, &same);
+
+    if (rc || same || FP_BUG("mgr-folds-what-was-written"))
+        return rc;
+    k->fold_lost = true;
+    k->n_slices = 0;
+    for (size_t i = 0; i < k->n_fresh; i++)
+        k->fresh[i].refs = 0;
+    return 0;
+}
+
 static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in,
                  struct commit *k)
 {
     int rc;
 
-    if (!mgr_is(in, S_IFREG) || m->size_bytes > INT64_MAX)
+    if (!mgr_is(in, S_IFREG) || m->size_bytes > INT64_MAX || (m->fold && (m->size_bytes || m->mtime_ns || m->kill_suidgid)))
         return -EINVAL;
     rc = take_fresh(c, rq, m, in, k);
     rc = rc ? rc : take_older(c, m, k);
@@ -229,7 +247,8 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
         rc = check_slice(c, in, k, &k->slices[i]);
     }
     k->n_slices = m->n_slices;
-    return rc ? rc : mgr_slices_fit(c, in, k->slices, k->n_slices);
+    rc = rc ? rc : mgr_slices_fit(c, in, k->slices, k->n_slices);
+    return rc || !m->fold ? rc : check_fold(c, m, k);
 }
 
 static int put_chunk(struct mgr_core *c, const struct named *n)
@@ -426,6 +445,17 @@ static int place_at_end(struct mgr_core *c, const Fp__Commit *m, const struct mg
     return rc;
 }
 
+/* What else the answer has. */
+static int tell(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in,
+                const struct commit *k)
+{
+    Fp__CommitReply *r = (Fp__CommitReply *)rq->reply;
+    int rc = name_bad(c, rq, k);
+
+    r->fold_lost = k->fold_lost;
+    return rc || m->fold ? rc : mgr_fold_hints(c, in, k->slices, k->n_slices, r);
+}
+
 MGR_HANDLER(commit)
 {
     const Fp__Commit *m = msg;
@@ -457,8 +487,9 @@ MGR_HANDLER(commit)
     rc = put_chunks(c, &k, &in);
     rc = rc ? rc : mgr_slices_put(c, &in, k.slices, k.n_slices);
     rc = rc ? rc : note_lost(c, &k, in.ino);
-    extend(m, &in);
-    if (m->n_slices || in.size != size)
+    if (!m->fold)
+        extend(m, &in);
+    if (k.n_slices || in.size != size)
         in.data_version += !FP_BUG("mgr-version-stays");
     if (m->mtime_ns) {
         in.mtime = m->mtime_ns;
@@ -470,7 +501,7 @@ MGR_HANDLER(commit)
     rc = rc ? rc : mgr_inode_put(c, &in);
     rq->durable = m->durable;
     rc = rc ? rc : reply(c, rq, &in, before);
-    return rc ? rc : name_bad(c, rq, &k);
+    return rc ? rc : tell(c, rq, m, &in, &k);
 }
 
 /* Lives here because its answer is the same: fallocate's punch, zero and grow. */

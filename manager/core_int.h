@@ -293,6 +293,33 @@ int mgr_slices_fit(struct mgr_core *c, const struct mgr_inode *in, Fp__Slice *co
 /* The same for `more` slices in one window. */
 int mgr_window_fits(struct mgr_core *c, const struct mgr_inode *in, uint64_t win, uint64_t more);
 
+/* ---------------------------------------------------------------- fold.c */
+
+#define MGR_FOLD_RANGES   31u   /* of a window, that one new chunk takes (client/data/fold.c) */
+#define MGR_FOLD_GAIN_MIN 8192u /* bytes on a benefactor for which nobody is told of a window */
+#define MGR_FOLD_SLICES   1024u /* … unless it is of so many slices */
+
+struct mgr_fold_row;
+struct mgr_fold {
+    uint64_t win, sum;       /* of its map */
+    uint64_t bytes, gain;    /* that a new chunk takes; by which that is less than what the old ones do */
+    uint32_t slices, ranges; /* that would go, and come */
+    size_t nrows;
+    struct mgr_fold_row *row; /* the arena's */
+    bool more;                /* it has more than max slices: nothing else is set */
+};
+
+int mgr_fold_look(struct mgr_core *c, uint64_t ino, uint64_t win, uint32_t max, struct mgr_fold *w);
+/* Worth telling a mount of; whether and when it is done, the mount decides. */
+bool mgr_fold_pays(const struct mgr_fold *w);
+Fp__Fold *mgr_fold_tell(struct mgr_core *c, const struct mgr_fold *w);
+/* MSG_SLICEMAP with fold: r has the window's slices. */
+int mgr_fold_map(struct mgr_core *c, uint64_t ino, uint64_t win, Fp__SliceMapReply *r);
+/* After slices were put: r->folds. */
+int mgr_fold_hints(struct mgr_core *c, const struct mgr_inode *in, Fp__Slice *const *s, size_t n, Fp__CommitReply *r);
+/* Is the window's map still the one that was folded? -EINVAL: the message makes no sense. */
+int mgr_fold_check(struct mgr_core *c, const Fp__Commit *m, bool *same);
+
 struct mgr_chunk {
     uint64_t id, sum;
     uint32_t len, stored, refs, bnf;

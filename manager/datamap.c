@@ -62,7 +62,7 @@ MGR_HANDLER(slicemap)
     size_t cap = 0, first = 0;
     int rc = mgr_inode_get(c, m->ino, &in);
 
-    if (!rc && !mgr_is(&in, S_IFREG))
+    if (!rc && (!mgr_is(&in, S_IFREG) || (m->fold && m->win_count != 1)))
         rc = -EINVAL;
     if (rc)
         return rc;
@@ -94,7 +94,7 @@ MGR_HANDLER(slicemap)
             break;
     }
     mgr_db_reset(&c->db, st);
-    return rc;
+    return rc || !m->fold ? rc : mgr_fold_map(c, m->ino, m->win_from, r);
 }
 
 /* The first byte from off on that is mapped (or is not, for a hole); size when there is none. */

@@ -62,6 +62,8 @@
     X(SLICE_MAP, "SELECT s.win,s.off,s.len,s.chunk,s.chunk_off,c.len,c.sum,c.bnf,c.data FROM slice s "     \
                  "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 AND s.win<?3 "             \
                  "ORDER BY s.win,s.off")                                                                     \
+    X(SLICE_FOLD, "SELECT s.off,s.len,s.chunk,s.chunk_off,c.stored,c.refs,c.len,c.bnf*(c.data=0) FROM "     \
+                  "slice s LEFT JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win=?2 ORDER BY s.off")    \
     X(SLICE_USE, "SELECT chunk_off,len,ino FROM slice WHERE chunk=?1")                                       \
     X(SLICE_OF_CHUNK, "SELECT ino,win,off,len FROM slice WHERE chunk=?1 LIMIT 16")                           \
     /* r: slices of all files that name the chunk; n: those of this file */                                  \

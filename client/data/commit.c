@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/data/batch.h"
+#include "client/data/fold.h"
 #include "client/data/internal.h"
 
 #define AWAY_MS 300u /* until the next look whether a benefactor is back */
@@ -52,6 +53,7 @@ static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitRep
 	f->late_rc = 0;
 	cl_file_changed(f, atomic_load(&f->data->lives)); /* on the loop that would have heard of another */
 	cl_map_changed(f, r);
+	cl_fold_hints(f, r);
 	if (r->n_bad_chunks > 0)
 		bad_references(f, t, r);
 	if (t->refers)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/aux/aux.h"
+#include "client/data/fold.h"
 #include "client/data/internal.h"
 #include "fp/bug.h"
 
@@ -66,10 +67,11 @@ int cl_data_new(struct cl_mount *m)
 
 	if (d)
 		d->forgotten = cl_forgotten_new();
-	if (!d || !d->forgotten || cl_behind_new(d) < 0 || cl_late_new(d) < 0) {
+	if (!d || !d->forgotten || cl_behind_new(d) < 0 || cl_late_new(d) < 0 || cl_fold_new(d) < 0) {
 		if (d) {
 			cl_forgotten_free(d->forgotten);
 			cl_behind_free(d);
+			cl_late_free(d);
 		}
 		free(d);
 		return -ENOMEM;
@@ -100,6 +102,8 @@ int cl_data_start(struct cl_mount *m)
 		rc = cl_jobs_new(thread_count(o), o->ncores > 0 ? &o->cores : NULL, TICK_MS, tick, d, &d->jobs);
 	if (rc == 0)
 		rc = cl_late_start(m);
+	if (rc == 0)
+		rc = cl_fold_start(m);
 	return rc;
 }
 
@@ -141,6 +145,7 @@ void cl_data_stop(struct cl_mount *m)
 	cl_data_late_stop(m);
 	if (d->jobs) {
 		cl_mgr_fail_lasting(m, FP_ESTOPPING); /* commits without an answer */
+		cl_fold_stop(d);
 		give_up(d);
 		cl_strict_tick(d, true);
 		cl_jobs_free(d->jobs);
@@ -170,6 +175,7 @@ void cl_data_free(struct cl_mount *m)
 	cl_forgotten_free(d->forgotten);
 	cl_late_free(d);
 	cl_behind_free(d);
+	cl_fold_free(d);
 	pthread_cond_destroy(&d->space_cond);
 	pthread_mutex_destroy(&d->bnf_lock);
 	pthread_mutex_destroy(&d->space_lock);

@@ -12,6 +12,7 @@
 
 #include "client/data/internal.h"
 #include "client/data/packed.h"
+#include "client/data/reserve.h"
 
 #define LOOK_MS 200u
 
@@ -223,7 +224,7 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 		f->nstored--;
 		f->note_bytes -= cl_packed_note_bytes(b->packed);
 		cl_file_uncount(f, b);
-	} else if (b->state == CL_WBUF_OPEN) {
+	} else if (b->state == CL_WBUF_OPEN && !f->fold) {
 		f->dirty_bytes -= bytes;
 		atomic_fetch_sub(&d->dirty_bytes, bytes);
 	}
@@ -246,8 +247,9 @@ static void seal_now(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
 		return;
 	}
 	cl_age_remove(f->data, b);
-	b->counted_bytes = cl_wbuf_bytes(b);
+	b->counted_bytes = f->fold ? 0 : cl_wbuf_bytes(b);
 	n = cl_wbuf_seal(b, spare);
+	cl_reserve_sealed(f->data, b);
 	f->nopen--;
 	f->ninflight++;
 	b->seal_seq = ++f->seal_seq;

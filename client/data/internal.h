@@ -52,6 +52,7 @@ struct cl_data {
 	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
+	uint64_t trim_pass;                /* age_lock */
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
 	atomic_ullong losses_told;         /* … with lives, when a sync of everything last told of it */
 	atomic_ullong changes;             /* of files, confirmed by the manager (life.c) … */
@@ -71,6 +72,8 @@ struct cl_data {
 	pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
 	bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
 	atomic_ullong end_bytes, end_files; /* lost since the mount ends */
+	atomic_ullong short_until_ms;      /* reservations are for what is written (reserve.c) */
+	struct cl_fold *fold;              /* fold.c */
 	pthread_mutex_t error_lock;
 	bool closed;                       /* error_lock: the closing line was said */
 	char last_error[256];              /* error_lock */
@@ -122,6 +125,7 @@ struct cl_file {                   /* everything under inode->lock */
 	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
+	bool fold;                         /* not the inode's own file, but one that fold.c stores with: nothing of it is an application's */
 	int late_rc;                       /* the last such answer: an error for which it is to be tried again; 0: nothing is in the way */
 	bool late_one_window;              /* … window by window */
 	uint32_t strict_late;              /* strict.c: its commits that the manager has not answered in time */
@@ -196,6 +200,7 @@ void cl_age_add(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_remove(struct cl_data *d, struct cl_wbuf *b);
 void cl_age_pressure(void *data);                                          /* pool.h: seal the oldest */
 void cl_age_tick(struct cl_data *d, uint64_t now_ms);
+void cl_age_trim(struct cl_data *d);                                       /* reservations of all that are in the list now: to what they have */
 
 /* life.c */
 /* inode->lock held: the manager has confirmed a change that was asked for when there had been so many lives. */

@@ -77,6 +77,8 @@ void cl_file_set_error(struct cl_file *f, int err, uint64_t bytes, const char *w
 {
 	if (!f->error)
 		f->error = err;
+	if (f->fold) /* what was to be stored is stored already */
+		return;
 	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
 		count(f, bytes);
 	if (f->own)

@@ -453,6 +453,32 @@ void cl_space_release(struct cl_data *d, struct cl_resv *r)
 	r->lease = NULL;
 }
 
+bool cl_space_grow(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint32_t spare)
+{
+	bool ok;
+
+	if (bytes <= r->bytes)
+		return true;
+	pthread_mutex_lock(&d->space_lock);
+	ok = !lease_is_void(r->lease) && ext_free(&r->lease->ext[r->ext]) >= bytes - r->bytes + (uint64_t)spare;
+	if (ok) {
+		r->lease->ext[r->ext].promised += bytes - r->bytes;
+		r->bytes = bytes;
+	}
+	pthread_mutex_unlock(&d->space_lock);
+	return ok;
+}
+
+void cl_space_shrink(struct cl_data *d, struct cl_resv *r, uint32_t bytes)
+{
+	if (!r->lease || bytes >= r->bytes)
+		return;
+	pthread_mutex_lock(&d->space_lock);
+	r->lease->ext[r->ext].promised -= r->bytes - bytes;
+	r->bytes = bytes;
+	pthread_mutex_unlock(&d->space_lock);
+}
+
 bool cl_space_place(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint64_t *off)
 {
 	struct cl_extent *e = &r->lease->ext[r->ext];

@@ -48,6 +48,10 @@ int cl_space_reserve(struct cl_data *d, uint64_t ino, uint64_t win, uint32_t str
 		     uint64_t deadline_ms, struct cl_resv *out);
 /* Give a reservation back unused. NULL lease is fine. */
 void cl_space_release(struct cl_data *d, struct cl_resv *r);
+/* Make it larger where it is; false: there is no room, with `spare` left. */
+bool cl_space_grow(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint32_t spare);
+/* Make it smaller, if it is larger. */
+void cl_space_shrink(struct cl_data *d, struct cl_resv *r, uint32_t bytes);
 /* Turn a reservation into a place: bytes <= r->bytes; *off in the segment. The difference is free again. False: the lease is void (link broke). */
 bool cl_space_place(struct cl_data *d, struct cl_resv *r, uint32_t bytes, uint64_t *off);
 /* The record is stored or has failed: the lease may go. */

@@ -523,7 +523,7 @@ static void no_memory_run(struct cl_job *job)
 
 void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b)
 {
-	if (!cl_aux_chunks(d->m) || b->file->inode->aux_serial == CL_AUX_SERIAL_OWN) {
+	if (!cl_aux_chunks(d->m) || b->file->fold || b->file->inode->aux_serial == CL_AUX_SERIAL_OWN) {
 		cl_store_post(d, b);
 		return;
 	}

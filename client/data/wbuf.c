@@ -21,9 +21,6 @@
 #include "client/data/pieces.h"
 #include "client/data/pool.h"
 
-/* Gaps of up to this size in all are stored as zeros rather than packed away: one device block. */
-#define WASTE_MAX_BYTES 4096u
-
 struct cl_wbuf *cl_wbuf_new(struct cl_file *file, uint64_t win, uint32_t window_bytes)
 {
 	uint32_t npages = (window_bytes + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
@@ -173,6 +170,20 @@ uint64_t cl_wbuf_bytes(const struct cl_wbuf *b)
 	return sum;
 }
 
+uint32_t cl_wbuf_needs(const struct cl_wbuf *b, uint32_t off, uint32_t len, uint32_t window_bytes)
+{
+	uint64_t bytes = cl_wbuf_bytes(b) + b->copying + len;
+
+	for (uint32_t i = 0; i < b->nranges; i++) { /* what is written again */
+		uint32_t from = b->range[i].off > off ? b->range[i].off : off, end = b->range[i].off + b->range[i].len;
+
+		if (end > off + len)
+			end = off + len;
+		bytes -= end > from ? end - from : 0;
+	}
+	return bytes < window_bytes ? (uint32_t)bytes : window_bytes;
+}
+
 /* Zero [from, to) of the window where pages are. */
 static void zero_gap(struct cl_wbuf *b, uint32_t from, uint32_t to)
 {
@@ -280,7 +291,7 @@ uint32_t cl_wbuf_seal(struct cl_wbuf *b, uint8_t **spare)
 	uint64_t waste = last->off + last->len - start - cl_wbuf_bytes(b);
 
 	assert(b->state == CL_WBUF_OPEN && b->writers == 0 && b->nranges > 0);
-	if (waste <= WASTE_MAX_BYTES && gaps_have_pages(b))
+	if (waste <= CL_WBUF_WASTE_MAX_BYTES && gaps_have_pages(b))
 		lay_out_in_place(b);
 	else
 		lay_out_packed(b);

@@ -21,6 +21,8 @@
 #include "client/data/space.h"
 
 #define CL_WBUF_RANGES_MAX 32u
+/* Gaps of up to this size in all are stored as zeros rather than packed away: one device block. */
+#define CL_WBUF_WASTE_MAX_BYTES 4096u
 #define CL_WBUF_PAGES_MAX 256u   /* 16 MiB, the largest chunk */
 
 struct cl_file;
@@ -50,10 +52,12 @@ struct cl_wbuf {
 	bool seal_wanted;
 	uint64_t opened_ms;            /* for age */
 	bool aged;                     /* in the list of open buffers; its lock */
+	uint64_t trim_pass;            /* its lock: the last cl_age_trim that was here */
 	uint64_t counted_bytes;        /* bytes in the file's and mount's accounts since sealing */
 	struct cl_wbuf *age_prev, *age_next; /* list of open buffers, lock of the data path */
 	struct cl_resv resv;           /* reserved space */
-	uint32_t limit;                /* bytes of the window [0, limit) that the reservation pays for */
+	uint32_t paid;                 /* open: bytes of data that the reservation is for (reserve.c) */
+	uint32_t copying;              /* bytes that writers are copying now */
 	uint32_t nranges;
 	struct cl_range range[CL_WBUF_RANGES_MAX];
 	uint32_t base;                 /* sealed: first page of the chunk */
@@ -81,6 +85,8 @@ bool cl_wbuf_add_range(struct cl_wbuf *b, uint32_t off, uint32_t len);
 bool cl_wbuf_would_overflow(const struct cl_wbuf *b, uint32_t off, uint32_t len);
 bool cl_wbuf_is_full(const struct cl_wbuf *b, uint32_t window_bytes);
 uint64_t cl_wbuf_bytes(const struct cl_wbuf *b);
+/* Bytes that it has, at most, if [off, off+len) is written too. */
+uint32_t cl_wbuf_needs(const struct cl_wbuf *b, uint32_t off, uint32_t len, uint32_t window_bytes);
 
 /*
  * Fix the layout. Pages that the chunk does not need are moved to spare[] (room for npages) and their number returned. Bytes of the chunk

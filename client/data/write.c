@@ -10,14 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "client/aux/aux.h"
 #include "client/data/internal.h"
-#include "fp/auxwire.h"
-
-/* How long a write into a full store waits for what is being deleted. */
-#define DELETED_IS_FREE_MS 5000u
+#include "client/data/reserve.h"
 
 /* What a write to one window brings along, taken before the lock. */
 struct supply {
@@ -27,89 +22,15 @@ struct supply {
 	uint32_t stripe;                   /* of the file */
 };
 
-static uint32_t round_up_page(uint32_t n)
+static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t len, struct supply *s)
 {
-	return (n + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES * CL_PAGE_BYTES;
-}
-
-/* Of so many bytes of data, in whatever form aux-apps leave them. */
-static uint32_t record_bytes(const struct cl_data *d, uint32_t len)
-{
-	return fp_record_size_bytes(len + (cl_aux_chunks(d->m) ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0));
-}
-
-/*
- * Space for a new buffer of the window: for all of it, or when that is not to be had, for what this write needs. The last
- * megabyte of a nearly full store can still be used.
- */
-static int reserve(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, uint32_t window_bytes, uint64_t win, uint32_t end,
-		   struct cl_wbuf *b)
-{
-	uint64_t deadline_ms = cl_deadline(d);
-	int rc = cl_space_reserve(d, inode->ino, win, stripe, record_bytes(d, window_bytes), 0, deadline_ms, &b->resv);
-
-	b->limit = window_bytes;
-	if (rc == -ENOSPC && round_up_page(end) < window_bytes) {
-		b->limit = round_up_page(end);
-		rc = cl_space_reserve(d, inode->ino, win, stripe, record_bytes(d, b->limit), 0, deadline_ms, &b->resv);
-	}
-	return rc;
-}
-
-/* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. */
-static bool space_is_coming(struct cl_data *d)
-{
-	Fp__Empty e = FP__EMPTY__INIT;
-	ProtobufCMessage *m = NULL;
-	bool coming = false;
-
-	if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
-		coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
-	if (m)
-		protobuf_c_message_free_unpacked(m, NULL);
-	return coming;
-}
-
-/* Chunks that nothing but a hold keeps, of this mount or any other, are deleted now. */
-static void have_holds_released(struct cl_data *d)
-{
-	Fp__Hold h = FP__HOLD__INIT;
-
-	h.recall = true;
-	(void)cl_aux_release_holds(d->m);
-	(void)cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_HOLD, &h.base, NULL);
-}
-
-/*
- * "Delete the oldest checkpoint, write the next": what was deleted is free within 2 s, so a store is not full before that is over. The first 300 ms are
- * waited in any case: the manager takes a large file to pieces in steps, and counts only those done.
- */
-static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, uint32_t stripe, uint32_t window_bytes, uint64_t win, uint32_t end,
-			     struct cl_wbuf *b)
-{
-	uint64_t begun_ms = fp_now_ms();
-	int rc = reserve(d, inode, stripe, window_bytes, win, end, b);
-	bool coming = true;
-
-	if (rc == -ENOSPC)
-		have_holds_released(d);
-	while (rc == -ENOSPC && coming && fp_now_ms() - begun_ms < DELETED_IS_FREE_MS) {
-		coming = space_is_coming(d) || fp_now_ms() - begun_ms < 300;
-		cl_space_tick(d, fp_now_ms(), true); /* ends of leases too short for this record are space as well */
-		usleep(coming ? 50000 : 0);
-		rc = reserve(d, inode, stripe, window_bytes, win, end, b);
-	}
-	return rc;
-}
-
-static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t end, struct supply *s)
-{
+	const struct cl_reserve_for r = { .win = win, .window_bytes = window_bytes, .stripe = s->stripe };
 	int rc;
 
 	s->fresh = cl_wbuf_new(NULL, win, window_bytes);
 	if (!s->fresh)
 		return -ENOMEM;
-	rc = reserve_patiently(d, inode, s->stripe, window_bytes, win, end, s->fresh);
+	rc = cl_reserve(d, inode, &r, len, s->fresh);
 	if (rc < 0) {
 		cl_wbuf_free(s->fresh);
 		s->fresh = NULL;
@@ -148,8 +69,8 @@ static int choose_buf(struct cl_file *f, struct cl_win *w, uint32_t off, uint32_
 {
 	struct cl_wbuf *b = cl_win_open_buf(w);
 
-	if (b && (off + len > b->limit || (b->writers == 0 && cl_wbuf_would_overflow(b, off, len)) ||
-		  b->nranges + b->writers >= CL_WBUF_RANGES_MAX - 1)) {
+	if (b && ((b->writers == 0 && cl_wbuf_would_overflow(b, off, len)) || b->nranges + b->writers >= CL_WBUF_RANGES_MAX - 1 ||
+		  !cl_reserve_more(f->data, b, cl_wbuf_needs(b, off, len, f->window_bytes), f->window_bytes))) {
 		cl_file_seal(f, w, b);
 		b = NULL;
 	}
@@ -180,6 +101,7 @@ static void written(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b, uint
 	if (end > f->end_written)
 		f->end_written = end;
 	b->writers--;
+	b->copying -= len;
 	if (b->seal_wanted || cl_wbuf_is_full(b, f->window_bytes))
 		cl_file_seal(f, w, b);
 }
@@ -203,7 +125,7 @@ int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t
 			break;
 		s.stripe = inode->attr.stripe;
 		pthread_mutex_unlock(&inode->lock);
-		rc = supply_buffer(d, inode, f->window_bytes, win, off + len, &s);
+		rc = supply_buffer(d, inode, f->window_bytes, win, len, &s);
 		pthread_mutex_lock(&inode->lock);
 		if (rc < 0)
 			break;
@@ -214,6 +136,7 @@ int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t
 	memmove(s.pages, s.pages + used, (s.npages - used) * sizeof(s.pages[0]));
 	s.npages -= used;
 	b->writers++;
+	b->copying += len;
 	pthread_mutex_unlock(&inode->lock);
 	cl_wbuf_copy_in(b, off, buf, len);
 	pthread_mutex_lock(&inode->lock);

@@ -32,6 +32,7 @@ struct world_faults {
     atomic_int mgr_window_max;  /* slices of one window; 0: any number */
     atomic_uint mgr_refuse_win;  /* > 0: a COMMIT with slices of window n - 1 is refused: EINVAL */
     atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */
+    atomic_bool mgr_folds;       /* COMMIT tells of windows of which chunks take more than they need */
     atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
     atomic_uint mgr_away_asked;  /* counted */
     atomic_bool mgr_strict;     /* all files are strict */
@@ -153,6 +154,9 @@ bool world_mgr_hold(uint64_t chunk);
 void world_mgr_release(uint64_t chunk);
 /* Stored bytes of a coded chunk -> its data; NULL: there are no coded chunks. */
 extern int (*world_decode)(const uint8_t *stored, uint32_t len, uint8_t *out, uint32_t data_len);
+/* Called before a fold is committed, on the thread that does. */
+extern void (*world_before_fold)(void);
+uint64_t world_folds(uint64_t *lost); /* how many were committed; *lost: of them, those of windows that had changed */
 uint64_t world_bad_chunks(void); /* how many were reported */
 uint64_t world_chunk_count(void);
 uint64_t world_stored_bytes(void); /* of all chunks, with headers */

@@ -704,3 +704,15 @@ void world_table(struct world_table *w)
         info[i].free_bytes = b[i]->capacity - world_bnf_used(b[i]);
     }
 }
+
+ProtobufCMessage *world_copy(const ProtobufCMessage *msg)
+{
+    size_t len = protobuf_c_message_get_packed_size(msg);
+    uint8_t *buf = malloc(len + 1);
+
+    protobuf_c_message_pack(msg, buf);
+    ProtobufCMessage *out = protobuf_c_message_unpack(msg->descriptor, NULL, len, buf);
+
+    free(buf);
+    return out;
+}

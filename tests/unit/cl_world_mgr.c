@@ -50,18 +50,6 @@ void world_failed(const char *file, int line, const char *what)
     abort();
 }
 
-ProtobufCMessage *world_copy(const ProtobufCMessage *msg)
-{
-    size_t len = protobuf_c_message_get_packed_size(msg);
-    uint8_t *buf = malloc(len + 1);
-
-    protobuf_c_message_pack(msg, buf);
-    ProtobufCMessage *out = protobuf_c_message_unpack(msg->descriptor, NULL, len, buf);
-
-    free(buf);
-    return out;
-}
-
 static struct mfile *file_of(uint64_t ino)
 {
     WORLD_CHECK(ino >= 2 && ino < 2 + nfiles);
@@ -165,9 +153,12 @@ static void fill_attr(const struct mfile *f, Fp__Attr *a)
 }
 
 /* m: NULL, or what is answered. */
+#include "tests/unit/cl_world_fold.h"
+
 static int reply_commit(const struct mfile *f, uint64_t version_before, const Fp__Commit *m, ProtobufCMessage **out)
 {
     Fp__CommitReply r = FP__COMMIT_REPLY__INIT;
+    Fp__Fold fold[FOLDS_MAX], *list[FOLDS_MAX];
     uint64_t bad[8];
     Fp__Attr a;
 
@@ -175,6 +166,8 @@ static int reply_commit(const struct mfile *f, uint64_t version_before, const Fp
     r.attr = &a;
     r.version_before = version_before;
     r.bad_chunks = bad;
+    r.folds = list;
+    r.n_folds = m && world_faults.mgr_folds && !m->fold ? fold_hints(f, m, fold, list) : 0;
     for (size_t i = 0; m && i < m->n_slices && r.n_bad_chunks < 8; i++)
         if (m->slices[i]->win + 1 == world_faults.mgr_bad_win)
             bad[r.n_bad_chunks++] = m->slices[i]->chunk;
@@ -249,6 +242,8 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
             world_bnf_delete(r->chunks[i]->bnf, r->chunks[i]->id);
         return f->gone ? -ENOENT : FP_EOVERTAKEN;
     }
+    if (r->fold && fold_is_lost(f, r))
+        return drop_fold(f, r, out);
     for (size_t i = 0; i < r->n_slices; i++) {
         if (!window_fits(f, r, r->slices[i]->win))
             return -EFBIG;
@@ -293,6 +288,7 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
 {
     struct mfile *f = file_of(r->ino);
     Fp__SliceMapReply a = FP__SLICE_MAP_REPLY__INIT;
+    Fp__Fold fold;
     uint64_t count = r->win_count > 3 && !r->whole ? 1 + (r->win_from + f->version) % r->win_count : r->win_count;
     Fp__Slice *s = calloc(f->n + 1, sizeof *s), **list = calloc(f->n + 1, sizeof *list);
 
@@ -321,9 +317,11 @@ static int slice_map(const Fp__SliceMap *r, ProtobufCMessage **out)
         q->data_len = c->data_len;
         q->chunk_sum = c->sum;
         q->bnf = c->bnf;
+        q->folds = r->fold && is_own(f, p);
         list[a.n_slices++] = q;
     }
     world_faults.mgr_slices_told += a.n_slices;
+    a.fold = r->fold ? fold_at(f, r->win_from, &fold) : NULL;
     *out = world_copy(&a.base);
     free(s);
     free(list);
@@ -585,6 +583,8 @@ void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage
     struct lasting *l = calloc(1, sizeof *l);
 
     WORLD_CHECK(type == FP__MSG_TYPE__MSG_COMMIT);
+    if (((const Fp__Commit *)msg)->fold && world_before_fold)
+        world_before_fold();
     *l = (struct lasting){.m = m, .type = type, .msg = world_copy(msg), .cb = cb, .arg = arg};
     world_post(lasting_run, l);
 }
@@ -666,7 +666,7 @@ void world_mgr_reset(void)
             chunks[i] = c->next;
             free(c);
         }
-    nchunks = nbad = ncalls = 0;
+    nchunks = nbad = ncalls = nfolds = nfolds_lost = 0;
 }
 
 uint64_t world_file_new(uint32_t chunk_size_bytes, uint32_t stripe)
