@@ -7,7 +7,7 @@
  * With scope=store, digests that the earlier version has not are asked for in the whole store, one message per chunk.
  *
  * Threads: any number of workers. The earlier version's index is loaded by the first chunk of a file (others of the file wait), and only read afterwards.
- * `lock` is for the table of files and for payoff. Chunks of earlier versions are held by the host while the file is open for writing, so a place
+ * `lock` is for the table of files. Chunks of earlier versions are held by the host while the file is open for writing, so a place
  * stays good until it is committed; if space was short meanwhile, the host asks for it again. Of which chunks too little is in use to keep them for it, says thin.h.
  *
  * Memory: the indexes of all files together have one budget (`memory`). When it is used up, versions in which nothing was found go first, then those that
@@ -16,7 +16,7 @@
  *
  * Of cheap tests before the strong digest there is one, for zeros. A weak digest first (no match: new for certain) was rejected: what is new needs the
  * strong one too, for the note that the next version is compared with, and what matches needs it as the proof. With hash=xxh3 the weak one is all, and
- * the proof is a comparison of the bytes. What costs little where there is nothing to find is payoff.h.
+ * the proof is a comparison of the bytes. That it costs little where there is nothing to find is worth.h's.
  *
  * Duplicates within the file being written are found inside of one chunk only: a chunk that is not published yet can't be referred to.
  */
@@ -31,16 +31,15 @@
 #include "fp/auxapp.h"
 #include "index.h"
 #include "note.h"
-#include "payoff.h"
 #include "pieces.h"
 #include "thin.h"
+#include "worth.h"
 
 #define FILES_MAX 256u
 #define FOUND_MAX_BYTES (4u << 20)     /* of what fp_aux_find has told about one chunk */
 #define USELESS_BYTES ((uint64_t)16 << 20) /* so much was looked up in vain */
 #define IDLE_MS 10000u
 #define WARN_MS 60000u
-#define UNWANTED 64u                   /* of so many chunks that need not have come, one is a reason to say so again */
 #define KEYS_PER_MIB 16u               /* each costs the manager 29 bytes and an insert at a random place */
 
 struct dfile {                         /* a file being written */
@@ -70,11 +69,7 @@ struct dedup {
 	pthread_cond_t loaded;
 	struct worker *idle;           /* lock */
 	uint64_t clock;                /* lock */
-	struct payoff payoff;          /* lock */
-	uint64_t come_bytes, passed_bytes; /* lock: of all chunks; that never came */
-	unsigned unwanted;             /* lock: chunks that came though they need not have */
-	pthread_mutex_t telling;       /* one at a time tells the host what need not come; taken before lock */
-	bool told;                     /* telling: something need not */
+	struct worth worth;            /* has locks of its own */
 	struct dfile file[FILES_MAX];
 };
 
@@ -506,58 +501,9 @@ static int tell_note(struct dedup *d, struct fp_aux_call *call, const struct fp_
 	return fp_aux_note(call, w->note, note.len_bytes, w->keys, d->whole_store ? collect_kept_keys(w, k) : 0);
 }
 
-/* lock held. What has been written in all, as far as one knows. */
-static uint64_t written_bytes(const struct dedup *d)
-{
-	return d->come_bytes + d->passed_bytes;
-}
-
-/* The host is told which chunks need not come, as it is now. Where that can't be (`required`), all of them come. */
-static void tell_skip(struct dedup *d)
-{
-	struct fp_aux_skip skip = { .size_bytes = sizeof(skip), .flags = FP_AUX_SKIP_BUT_ZEROS };
-
-	pthread_mutex_lock(&d->telling);
-	pthread_mutex_lock(&d->lock);
-	if (d->payoff.state == PAYOFF_PAUSING && d->payoff.until_bytes > written_bytes(d)) {
-		skip.bytes = d->payoff.until_bytes - written_bytes(d);
-	} else if (d->payoff.state == PAYOFF_LOOKING) {
-		skip.bytes = UINT64_MAX;
-		skip.step_bytes = PAYOFF_RUN_BYTES;
-		skip.of = PAYOFF_RUN_OF;
-		skip.come = 1;
-	}
-	pthread_mutex_unlock(&d->lock);
-	if ((skip.bytes > 0 || d->told) && fp_aux_skip(d->host, &skip) == 0)
-		d->told = skip.bytes > 0;
-	pthread_mutex_unlock(&d->telling);
-}
-
-static void changed(struct dedup *d, enum payoff_change change, double share)
-{
-	double least;
-	char line[200];
-
-	if (change == PAYOFF_AS_IT_WAS)
-		return;
-	tell_skip(d);
-	if (change != PAYOFF_TURNED_ON && change != PAYOFF_TURNED_OFF)
-		return;
-	pthread_mutex_lock(&d->lock);
-	least = d->payoff.least;
-	pthread_mutex_unlock(&d->lock);
-	fp_aux_gauge(d->host, "on", change == PAYOFF_TURNED_ON);
-	snprintf(line, sizeof(line), change == PAYOFF_TURNED_ON ? "on again: %.1f %% of the samples were duplicates"
-		 : "off: only %.1f %% were duplicates (pays=%g%%); samples go on, and turn it on again", share * 100, least * 100);
-	fp_aux_log(d->host, FP_AUX_INFO, line);
-}
-
-static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p)
+static void note_worth(struct dedup *d, struct dfile *f, const struct pieces *p)
 {
 	uint64_t found = pieces_bytes(p, PIECE_STORED) + pieces_bytes(p, PIECE_SAME), fresh = pieces_bytes(p, PIECE_NEW);
-	struct payoff before;
-	enum payoff_change change;
-	double share = 0;
 
 	fp_aux_count(d->host, "duplicate bytes", (int64_t)found);
 	fp_aux_count(d->host, "zero bytes", (int64_t)pieces_bytes(p, PIECE_ZERO));
@@ -566,32 +512,8 @@ static void note_payoff(struct dedup *d, struct dfile *f, const struct pieces *p
 	pthread_mutex_lock(&d->lock);
 	f->looked_bytes += found + fresh;
 	f->found_bytes += pieces_bytes(p, PIECE_STORED);
-	before = d->payoff;
-	if (before.compared_bytes + found + fresh > 0)
-		share = (double)(before.same_bytes + found) / (double)(before.compared_bytes + found + fresh);
-	change = payoff_note(&d->payoff, found + fresh, found, !f->has_earlier, d->whole_store, written_bytes(d));
 	pthread_mutex_unlock(&d->lock);
-	changed(d, change, share);
-}
-
-/* A chunk has come. Is it to be looked at? */
-static bool is_wanted(struct dedup *d, const struct fp_aux_chunk *k)
-{
-	enum payoff_change change;
-	bool wanted, again;
-
-	pthread_mutex_lock(&d->lock);
-	d->come_bytes += k->len_bytes;
-	if (fp_aux_passed_bytes(k) > d->passed_bytes) /* workers overtake each other */
-		d->passed_bytes = fp_aux_passed_bytes(k);
-	change = payoff_goes_on(&d->payoff, written_bytes(d));
-	wanted = payoff_wants(&d->payoff, k->file_off);
-	again = !wanted && ++d->unwanted % UNWANTED == 0;
-	pthread_mutex_unlock(&d->lock);
-	changed(d, change, 0);
-	if (again)
-		tell_skip(d); /* what was told has been forgotten, it seems */
-	return wanted;
+	worth_note(&d->worth, found + fresh, found, !f->has_earlier, d->whole_store);
 }
 
 /* -------------------------------------------------------------- a chunk */
@@ -625,7 +547,7 @@ static int handle(struct dedup *d, struct fp_aux_call *call, const struct fp_aux
 	if (rc < 0)
 		return rc;
 	if (look) {
-		note_payoff(d, f, &w->pieces);
+		note_worth(d, f, &w->pieces);
 		if (tell_note(d, call, k, w) < 0) /* the next version finds nothing in this chunk */
 			fp_aux_count(d->host, "notes lost", 1);
 	}
@@ -655,7 +577,7 @@ static int dedup_out(void *state, struct fp_aux_call *call, const struct fp_aux_
 	w = worker_get(d);
 	if (!w)
 		return FP_AUX_PASS;
-	rc = is_wanted(d, k) ? look_at(d, call, k, w) : handle(d, call, k, NULL, w);
+	rc = worth_wants(&d->worth, k) ? look_at(d, call, k, w) : handle(d, call, k, NULL, w);
 	worker_put(d, w);
 	if (rc >= 0)
 		return rc;
@@ -719,7 +641,7 @@ static int read_options(struct dedup *d)
 		return -EINVAL;
 	}
 	cdc_init(&d->rule.cdc, (uint32_t)size);
-	payoff_init(&d->payoff, least);
+	worth_init(&d->worth, d->host, least);
 	return 0;
 }
 
@@ -736,7 +658,7 @@ static void dedup_stop(void *state)
 		worker_free(w);
 	}
 	pthread_cond_destroy(&d->loaded);
-	pthread_mutex_destroy(&d->telling);
+	worth_fini(&d->worth);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -751,7 +673,6 @@ static int dedup_start(struct fp_aux_host *host, void **state)
 		return -ENOMEM;
 	d->host = host;
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_mutex_init(&d->telling, NULL);
 	pthread_cond_init(&d->loaded, NULL);
 	rc = read_options(d);
 	first = rc == 0 ? worker_get(d) : NULL;
