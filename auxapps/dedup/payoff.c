@@ -5,7 +5,8 @@
  * does not decide for its rest, and 16 MiB of samples before turning on, with twice the share, so that it does not go to and fro. The first pause is short: what
  * has begun without duplicates goes on with them more often than what has been without them for long.
  *
- * A look that never meets a second version ends after LOOK_BYTES, and the next one after twice as many: a step of a job can be larger than that.
+ * A look that never meets a second version ends after LOOK_BYTES, and the next one after twice as many: a step of a job can be larger than that. For the same reason
+ * it takes ALONE_OFF_BYTES of such files to turn off: what the first step of a large node writes is alone, too.
  */
 #include "payoff.h"
 
@@ -14,6 +15,7 @@
 #define FORGET_BYTES ((uint64_t)256 << 20)
 #define LOOK_BYTES ((uint64_t)4 << 30)
 #define LOOK_MOST_BYTES ((uint64_t)64 << 30)
+#define ALONE_OFF_BYTES ((uint64_t)512 << 30)
 
 void payoff_init(struct payoff *p, double least)
 {
@@ -22,7 +24,8 @@ void payoff_init(struct payoff *p, double least)
 
 bool payoff_wants(const struct payoff *p, uint64_t file_off)
 {
-	return p->state == PAYOFF_ON || (p->state == PAYOFF_LOOKING && file_off / PAYOFF_RUN_BYTES % PAYOFF_RUN_OF == 0);
+	return p->state == PAYOFF_ON ||
+	       (p->state == PAYOFF_LOOKING && (p->wide || file_off / PAYOFF_RUN_BYTES % PAYOFF_RUN_OF == 0));
 }
 
 double payoff_share(const struct payoff *p)
@@ -45,9 +48,15 @@ static enum payoff_change turn_off(struct payoff *p, uint64_t written_bytes)
 
 enum payoff_change payoff_goes_on(struct payoff *p, uint64_t written_bytes)
 {
+	if (p->state == PAYOFF_LOOKING && !p->wide && p->looked_bytes == 0 && written_bytes >= p->look_from_bytes + PAYOFF_BLIND_BYTES) {
+		p->wide = true;
+		return PAYOFF_LOOKS;
+	}
 	if (p->state != PAYOFF_PAUSING || written_bytes < p->until_bytes)
 		return PAYOFF_AS_IT_WAS;
 	p->state = PAYOFF_LOOKING;
+	p->wide = false;
+	p->look_from_bytes = written_bytes;
 	p->looked_bytes = p->alone_bytes = p->compared_bytes = p->same_bytes = 0;
 	return PAYOFF_LOOKS;
 }
@@ -66,7 +75,7 @@ static enum payoff_change make_pause(struct payoff *p, uint64_t written_bytes)
 	return PAYOFF_PAUSES;
 }
 
-static enum payoff_change look_note(struct payoff *p, uint64_t written_bytes)
+static enum payoff_change look_note(struct payoff *p, bool first, uint64_t written_bytes)
 {
 	uint64_t again = p->looked_bytes - p->alone_bytes;
 
@@ -74,11 +83,13 @@ static enum payoff_change look_note(struct payoff *p, uint64_t written_bytes)
 		return turn_on(p);
 	if ((again >= ON_AFTER_BYTES && again >= p->alone_bytes) || p->looked_bytes >= p->look_max_bytes)
 		return make_pause(p, written_bytes);
-	return PAYOFF_AS_IT_WAS;
+	return first ? PAYOFF_LOOKS : PAYOFF_AS_IT_WAS;
 }
 
 enum payoff_change payoff_note(struct payoff *p, uint64_t looked_bytes, uint64_t same_bytes, bool alone, bool could, uint64_t written_bytes)
 {
+	bool first = p->looked_bytes == 0 && looked_bytes > 0;
+
 	if (p->state == PAYOFF_PAUSING)
 		return PAYOFF_AS_IT_WAS; /* it was begun before the pause */
 	p->looked_bytes += looked_bytes;
@@ -86,8 +97,10 @@ enum payoff_change payoff_note(struct payoff *p, uint64_t looked_bytes, uint64_t
 	p->compared_bytes += !alone || could ? looked_bytes : 0;
 	p->same_bytes += !alone || could ? same_bytes : 0;
 	if (p->state == PAYOFF_LOOKING)
-		return look_note(p, written_bytes);
-	if (p->compared_bytes >= OFF_AFTER_BYTES && payoff_share(p) < p->least)
+		return look_note(p, first, written_bytes);
+	if (same_bytes > 0 || !alone)
+		p->alone_bytes = 0;
+	if ((p->compared_bytes >= OFF_AFTER_BYTES && payoff_share(p) < p->least) || (p->least > 0 && p->alone_bytes >= ALONE_OFF_BYTES))
 		return turn_off(p, written_bytes);
 	if (p->compared_bytes > FORGET_BYTES) {
 		p->compared_bytes /= 2;

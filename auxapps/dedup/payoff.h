@@ -6,6 +6,9 @@
  * had nothing to be compared with, i.e. at two versions of everything that is written again and again. What a look finds turns it on again. Else a pause follows of
  * PAYOFF_PAUSE times what the look has looked at, and of twice and four times as much as long as looks show nothing.
  *
+ * A mount may write nothing at those places: of a file of all ranks it has every eighth block. So a look that has seen nothing in PAYOFF_BLIND_BYTES goes on with all that
+ * is written, until it ends as above.
+ *
  * So what it costs is a fixed part of the time, whatever is written: large files or small ones, by one rank or by many; and a look is long enough for all of them. It is
  * one state for all files of a mount: they are mostly of one job, and duplicates of one are a reason to look at all. For each file its own was there before: versions
  * counted file by file, of which two in sixteen were looked at. It needed something of each version, so that the first window of each file was digested, which of a
@@ -22,6 +25,7 @@
 #define PAYOFF_PAUSE 64u
 #define PAYOFF_PAUSE_MAX 256u
 #define PAYOFF_PAUSE_MIN_BYTES ((uint64_t)512 << 20)
+#define PAYOFF_BLIND_BYTES ((uint64_t)512 << 20)
 
 enum payoff_state { PAYOFF_ON, PAYOFF_PAUSING, PAYOFF_LOOKING };
 
@@ -30,7 +34,10 @@ struct payoff {
 	enum payoff_state state;
 	uint64_t compared_bytes, same_bytes; /* since it is on or off; the past counts less and less */
 	uint64_t until_bytes;          /* PAUSING: of all that has been written, when the next look begins */
-	uint64_t looked_bytes, alone_bytes; /* LOOKING: in this look; of those, of files without an earlier version */
+	uint64_t looked_bytes; /* LOOKING: in this look */
+	uint64_t alone_bytes;  /* of files without an earlier version. LOOKING: of those; ON: since one had one, or a duplicate was found */
+	uint64_t look_from_bytes; /* LOOKING: of all that has been written, when it began */
+	bool wide;             /* LOOKING: at everything */
 	uint64_t look_max_bytes;       /* then a look ends in any case */
 	unsigned pause;                /* times what was looked at */
 };

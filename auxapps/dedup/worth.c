@@ -40,8 +40,8 @@ static struct fp_aux_skip skip_now(const struct worth *w)
 
 	if (p->state == PAYOFF_PAUSING && p->until_bytes > written_bytes(w)) {
 		skip.bytes = p->until_bytes - written_bytes(w);
-	} else if (p->state == PAYOFF_LOOKING) {
-		skip.bytes = UINT64_MAX;
+	} else if (p->state == PAYOFF_LOOKING && !p->wide) {
+		skip.bytes = p->looked_bytes > 0 ? UINT64_MAX : PAYOFF_BLIND_BYTES;
 		skip.step_bytes = PAYOFF_RUN_BYTES;
 		skip.of = PAYOFF_RUN_OF;
 		skip.come = 1;

@@ -199,6 +199,46 @@ static void test_a_look_ends_where_nothing_is_written_twice(void **state)
 	assert_in_range(longest[2] >> 20, 16000, 16384);
 }
 
+/* Ranks that take turns in a shared file: this mount has blocks of 4 MiB of it, and none of the places that looks begin with. */
+static void test_off_places_that_looks_do_not_begin_with_are_found(void **state)
+{
+	const uint64_t step = 64 * PAYOFF_RUN_BYTES;
+	uint64_t written = 0;
+	unsigned told = 0;
+	struct payoff p;
+
+	(void)state;
+	payoff_init(&p, 0.02);
+	assert_int_equal(payoff_note(&p, 64 * MIB, 0, false, false, 0), PAYOFF_TURNED_OFF);
+	while (p.state != PAYOFF_ON && written < PAYOFF_PAUSE_MIN_BYTES + PAYOFF_BLIND_BYTES + 2 * step)
+		for (uint64_t off = 3 * PAYOFF_RUN_BYTES; off < step * PAYOFF_RUN_OF && p.state != PAYOFF_ON; off += PAYOFF_RUN_OF * PAYOFF_RUN_BYTES) {
+			written += PAYOFF_RUN_BYTES;
+			told += payoff_goes_on(&p, written) == PAYOFF_LOOKS;
+			if (payoff_wants(&p, off))
+				told += payoff_note(&p, PAYOFF_RUN_BYTES, PAYOFF_RUN_BYTES, false, false, written) == PAYOFF_LOOKS;
+		}
+	assert_int_equal(p.state, PAYOFF_ON);
+	assert_int_equal(told, 3); /* it looks, everywhere, and the host need not ask any more whether it does */
+}
+
+/* Where no file ever has an earlier version it is of no use, either; but one step of a large node is not enough to know. */
+static void test_it_turns_itself_off_where_nothing_is_written_twice(void **state)
+{
+	const uint64_t gib = 1024 * MIB;
+	struct payoff p;
+
+	(void)state;
+	payoff_init(&p, 0.02);
+	for (unsigned i = 0; i < 500; i++)
+		assert_int_equal(payoff_note(&p, gib, 0, true, false, i * gib), PAYOFF_AS_IT_WAS);
+	assert_int_equal(payoff_note(&p, MIB, MIB, false, false, 500 * gib), PAYOFF_AS_IT_WAS); /* one that has */
+	for (unsigned i = 0; i < 511; i++)
+		assert_int_equal(payoff_note(&p, gib, 0, true, false, (501 + i) * gib), PAYOFF_AS_IT_WAS);
+	assert_int_equal(payoff_note(&p, gib, 0, true, false, 1012 * gib), PAYOFF_TURNED_OFF);
+	payoff_init(&p, 0); /* always on */
+	assert_int_equal(payoff_note(&p, 600 * gib, 0, true, false, 600 * gib), PAYOFF_AS_IT_WAS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +248,8 @@ int main(void)
 		cmocka_unit_test(test_off_zeros_come_and_cost_nothing),
 		cmocka_unit_test(test_off_it_says_so_again),
 		cmocka_unit_test(test_off_what_is_looked_at_and_how_soon_it_is_found),
+		cmocka_unit_test(test_off_places_that_looks_do_not_begin_with_are_found),
+		cmocka_unit_test(test_it_turns_itself_off_where_nothing_is_written_twice),
 		cmocka_unit_test(test_a_look_ends_where_nothing_is_written_twice),
 	};
 
