@@ -77,7 +77,7 @@ struct aux_job {
 	uint32_t new_bytes, nstages;
 	uint32_t ran, failed;                  /* as in struct fp_auxw_out_done */
 	bool no_stored;                        /* pieces that refer to stored chunks are left out */
-	uint32_t skip;                         /* bit i: aux-app i is passed over */
+	uint32_t skip;                         /* bit i: aux-app i is passed over; settled when it is submitted */
 	enum { AUX_ZEROS_UNKNOWN, AUX_ZEROS, AUX_NO_ZEROS } zeros; /* has it a block of them? */
 	uint64_t passed_bytes[FP_AUXW_APPS_MAX];
 	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];

@@ -82,10 +82,19 @@ static bool is_passed_over(const struct aux_app *a, struct aux_job *j)
 	return !(atomic_load_explicit(&a->skip_but_zeros, memory_order_relaxed) && has_zeros(j));
 }
 
+/* Once for each chunk: a stage prepares the data for the one that follows, so who follows must not change meanwhile. */
+static void settle_skip(struct aux_host *h, struct aux_job *j)
+{
+	for (uint32_t i = 0; i < h->napps; i++) {
+		if (aux_stage_is(h->app[i]) && !is_passed_over(h->app[i], j))
+			j->skip &= ~(1u << i);
+	}
+}
+
 struct aux_app *aux_next_out(struct aux_host *h, uint32_t index, struct aux_job *j)
 {
 	for (; index < h->napps; index++) {
-		if (aux_stage_is(h->app[index]) && !is_passed_over(h->app[index], j))
+		if (aux_stage_is(h->app[index]) && !(j->skip & 1u << index))
 			return h->app[index];
 	}
 	return NULL;
@@ -225,9 +234,11 @@ static void run(struct aux_app *a, struct aux_job *j)
 
 void aux_stage_submit(struct aux_host *h, struct aux_job *j)
 {
-	struct aux_app *a = aux_next_out(h, 0, j);
+	struct aux_app *a;
 	struct aux_stage *s;
 
+	settle_skip(h, j);
+	a = aux_next_out(h, 0, j);
 	if (!a) {
 		aux_job_finish(h, j);
 		return;

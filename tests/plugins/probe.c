@@ -499,6 +499,11 @@ static int file_sealed(void *state, struct fp_aux_call *call, const struct fp_au
 	}
 	if (strncmp(file->path, "crash", 5) == 0)
 		misbehave("segv");
+	if (strncmp(file->path, "rest", 4) == 0) {
+		struct fp_aux_skip skip = {.size_bytes = sizeof(skip), .bytes = 3 << 20,
+					   .flags = strcmp(file->path, "rest but zeros") == 0 ? FP_AUX_SKIP_BUT_ZEROS : 0};
+		say(s, "rests: %d", fp_aux_skip(s->host, &skip));
+	}
 	if (strncmp(file->path, "slow", 4) == 0)
 		usleep((useconds_t)fp_aux_option_number(s->host, "us"));
 	say(s, "sealed %s of %llu bytes, %d", file->path, (unsigned long long)file->len_bytes, fp_aux_left_ms(call) == INT64_MAX);

@@ -647,6 +647,26 @@ static void test_a_stage_that_has_nothing_to_do_is_passed_over(void **state)
 	am_stop_clean(&m);
 }
 
+/* What a stage says while a chunk is in the one before it is of later chunks: it was made ready for those that follow. */
+static void test_who_takes_a_chunk_is_decided_when_it_comes(void **state)
+{
+	static struct am m;
+	uint64_t chunk;
+
+	(void)state;
+	assert_int_equal(am_start(&m, NULL, "", LIST("probe do=sleep us=500000", "resting")), 0);
+	memset(m.pool, 'x', MIB);
+	memset(m.pool + 3 * AM_PAGE + 4096, 0, 4096);
+	assert_int_equal(am_done(&m, file_event(&m, "rest but zeros", 1), NULL), 0);
+	m.skip = 2;
+	chunk = am_chunk_out(&m, 0, 1, MIB, 0);
+	assert_int_equal(am_done(&m, file_event(&m, "rest", 1), NULL), 0);
+	assert_int_equal(am_out_done(&m, chunk)->ran, 1 | 2);
+	assert_int_equal(am_counter(&m, 1, "seen"), MIB);
+	assert_int_equal(am_out_done(&m, am_chunk_out(&m, 0, 1, MIB, 0))->ran, 1);
+	am_stop_clean(&m);
+}
+
 static void test_who_must_see_all_data_can_t_be_passed_over(void **state)
 {
 	static const char *const declared[] = {"resting do=rest required", "strict do=rest", "probe do=rest"};
@@ -688,6 +708,7 @@ int main(void)
 		cmocka_unit_test(test_a_service_that_does_not_answer_is_given_up),
 		cmocka_unit_test(test_figure2_writes_what_the_table_does_not_know),
 		cmocka_unit_test(test_a_stage_that_has_nothing_to_do_is_passed_over),
+		cmocka_unit_test(test_who_takes_a_chunk_is_decided_when_it_comes),
 		cmocka_unit_test(test_who_must_see_all_data_can_t_be_passed_over),
 	};
 
