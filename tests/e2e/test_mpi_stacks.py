@@ -103,6 +103,39 @@ def test_shared_file_pointers(cluster, place, io):
     good(cluster.run(app("mpistack"), "shared", f"{place}/f", env={"OMPI_MCA_io": io}), "all right")
 
 
+@pytest.fixture
+def strict(cluster, place):
+    """The same, for strict files: nothing below is opened again, synced, or told by hints what not to do."""
+    os.setxattr(cluster.seen_by(0, os.path.basename(place)), "user.fp.strict", b"1")
+    return place
+
+
+@pytest.mark.parametrize("io", IO)
+@pytest.mark.parametrize("case", ["seen", "overlap", "overlap atomic", "pointer", "sieve", "sieve independent", "chunked nosync", "chunked nosync collmeta"])
+def test_strict(cluster, strict, io, case):
+    """MPI's atomic mode and more, from the store: a read that begins after a write returned sees it, and overlapping writes are one after the other. Shared
+    file pointers; ROMIO's collective writes with holes, which read what lies between; HDF5's chunks that ranks share, right after they are made."""
+    name, *more = case.split()
+    good(cluster.run(app("mpistack"), name, f"{strict}/f", *more, env={"OMPI_MCA_io": io}), "all right")
+
+
+@pytest.mark.parametrize("io", ROMIO)
+def test_strict_atomic_calls_of_many_pieces(cluster, strict, io):
+    good(cluster.run(app("mpistack"), "overlap", f"{strict}/f", "atomic", "strided", env={"OMPI_MCA_io": io}), "all right")
+
+
+@pytest.mark.parametrize("api", ["MPIIO -c -V", "HDF5 -c --hdf5.chunkSize=100003"])
+def test_strict_apis(cluster, strict, api):
+    good(cluster.run(FPIOR, "-a", *api.split(), *VERIFY, *RECORDS, "-o", f"{strict}/f"))
+
+
+@pytest.mark.parametrize("case", ["seen", "overlap", "sieve"])
+def test_files_that_are_not_strict_need_a_sync(cluster, place, case):
+    """What these cases are worth: close-to-open is not enough for them."""
+    done = cluster.run(app("mpistack"), case, f"{place}/f", env={"OMPI_MCA_io": ROMIO[0]})
+    assert done.returncode != 0 and "WRONG DATA" in done.stdout, done.stdout[-3000:]
+
+
 @pytest.mark.parametrize("io", IO)
 @pytest.mark.parametrize("meta", ["", "collmeta"])
 def test_hdf5_compressed(cluster, place, io, meta):

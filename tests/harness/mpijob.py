@@ -26,7 +26,7 @@ host=$1
 shift
 . "$(dirname "$0")/$host"
 exec nsenter "--net=/run/netns/$netns" unshare --uts --mount --propagation private bash -c '
-hostname "$0" && mount --bind "$1" "$2" && cd / && exec bash -c "$3"' "$host" "$from" "$to" "$*"
+mount -t tmpfs none /dev/shm && hostname "$0" && mount --bind "$1" "$2" && cd / && exec bash -c "$3"' "$host" "$from" "$to" "$*"
 """
 
 
@@ -111,12 +111,12 @@ class Cluster:
             "OMPI_MCA_plm": "rsh", "PRTE_MCA_plm": "ssh", "OMPI_MCA_btl": "self,tcp" if per_node == 1 else
             "self,vader,tcp" if version() < 5 else "self,sm,tcp",
             "OMPI_MCA_oob_tcp_if_include": "eth0", "OMPI_MCA_btl_tcp_if_include": "eth0", "PRTE_MCA_prte_if_include": "eth0",
-            "PMIX_MCA_ptl_tcp_if_include": "eth0", "OMPI_MCA_orte_tmpdir_base": "/tmp"})
+            "PMIX_MCA_ptl_tcp_if_include": "eth0", "OMPI_MCA_orte_tmpdir_base": "/dev/shm", "PRTE_MCA_prte_tmpdir_base": "/dev/shm"})
         words = ["--oversubscribe"] if version() < 5 else ["--map-by", ":OVERSUBSCRIBE"]
         netns = open(os.path.join(self.dir, "node0"), encoding="ascii").read().split()[0].split("=")[1]
         # mpirun has a host name of its own: to it node0 is a host like the others, reached by the agent.
         before = ["nsenter", f"--net=/run/netns/{netns}", "unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-                  "--propagation", "private", "bash", "-c", 'hostname head && exec "$0" "$@"']
+                  "--propagation", "private", "bash", "-c", 'mount -t tmpfs none /dev/shm && hostname head && exec "$0" "$@"']
         return launch(["mpirun", "--host", hosts, "-n", str(per_node * len(self.mounts)), *words, "--bind-to", "none", *argv],
                       environment({**more, **(env or {})}), seconds, before)
 

@@ -1,0 +1,121 @@
+/* File types, and reading what others have synced while the file stays open. See main.c. */
+#include "mpistack.h"
+
+/* The whole file, in pieces; round_of says which round each piece of `unit` bytes is of. */
+static void verify(uint64_t size, uint64_t unit, int (*round_of)(uint64_t piece))
+{
+	MPI_File f = open_mpi(MPI_MODE_RDONLY);
+	uint8_t *buf = memory(unit);
+	MPI_Offset there;
+
+	ok(MPI_File_get_size(f, &there), "MPI_File_get_size");
+	if ((uint64_t)there != size)
+		die("%lld bytes, should be %llu", (long long)there, (unsigned long long)size);
+	for (uint64_t off = 0; off < size; off += unit) {
+		uint64_t n = size - off < unit ? size - off : unit;
+
+		memset(buf, 0x5a, n);
+		ok(MPI_File_read_at(f, (MPI_Offset)off, buf, (int)n, MPI_BYTE, MPI_STATUS_IGNORE), "MPI_File_read_at");
+		compare(buf, off, n, round_of(off / unit), "after opening again");
+	}
+	free(buf);
+	ok(MPI_File_close(&f), "MPI_File_close");
+}
+
+static int first_round(uint64_t piece)
+{
+	(void)piece;
+	return 0;
+}
+
+void nested(void)
+{
+	int all[3] = { 30, 41, 4701 }, part[3], start[3], grid[2] = { 0, 0 }, me[2];
+	MPI_File f = open_mpi(MPI_MODE_RDWR | MPI_MODE_CREATE);
+	MPI_Datatype type;
+	uint8_t *buf, *p;
+
+	MPI_Dims_create(ranks, 2, grid);
+	me[0] = rank / grid[1];
+	me[1] = rank % grid[1];
+	part[0] = all[0];
+	start[0] = 0;
+	for (int d = 0; d < 2; d++) {
+		start[d + 1] = all[d + 1] * me[d] / grid[d];
+		part[d + 1] = all[d + 1] * (me[d] + 1) / grid[d] - start[d + 1];
+	}
+	ok(MPI_Type_create_subarray(3, all, part, start, MPI_ORDER_C, MPI_BYTE, &type), "MPI_Type_create_subarray");
+	ok(MPI_Type_commit(&type), "MPI_Type_commit");
+	p = buf = memory((size_t)part[0] * (size_t)part[1] * (size_t)part[2]);
+	for (int z = 0; z < part[0]; z++)
+		for (int y = 0; y < part[1]; y++)
+			for (int x = 0; x < part[2]; x++)
+				*p++ = byte_at(((uint64_t)z * (uint64_t)all[1] + (uint64_t)(start[1] + y)) * (uint64_t)all[2] + (uint64_t)(start[2] + x), 0);
+	write_view(f, 0, type, buf, (int)(p - buf));
+	MPI_Type_free(&type);
+	free(buf);
+	ok(MPI_File_close(&f), "MPI_File_close");
+	verify((uint64_t)all[0] * (uint64_t)all[1] * (uint64_t)all[2], (uint64_t)all[1] * (uint64_t)all[2], first_round);
+}
+
+enum { RECORDS = 24 };
+
+/* Every second record of each rank is of the second round. */
+static int of_holes(uint64_t piece)
+{
+	return piece / (uint64_t)ranks % 2 == 0;
+}
+
+/* Each rank's records first, first + step, ... of its own, by one call. */
+static void put_records(MPI_File f, int step, int round)
+{
+	int count = RECORDS / step;
+	uint64_t stride = (uint64_t)RECORD * (uint64_t)ranks;
+	MPI_Datatype type;
+	uint8_t *buf = memory((size_t)count * RECORD);
+
+	for (int i = 0; i < count; i++)
+		for (uint64_t k = 0; k < RECORD; k++)
+			buf[(uint64_t)i * RECORD + k] = byte_at((uint64_t)(i * step) * stride + (uint64_t)rank * RECORD + k, round);
+	ok(MPI_Type_create_hvector(count, RECORD, (MPI_Aint)stride * step, MPI_BYTE, &type), "MPI_Type_create_hvector");
+	ok(MPI_Type_commit(&type), "MPI_Type_commit");
+	write_view(f, (MPI_Offset)rank * RECORD, type, buf, count * RECORD);
+	MPI_Type_free(&type);
+	free(buf);
+}
+
+void holes(void)
+{
+	MPI_File f = open_mpi(MPI_MODE_RDWR | MPI_MODE_CREATE);
+
+	put_records(f, 1, 0);
+	ok(MPI_File_close(&f), "MPI_File_close");
+	verify((uint64_t)RECORD * RECORDS * (uint64_t)ranks, RECORD, first_round);
+	f = open_mpi(MPI_MODE_RDWR);
+	put_records(f, 2, 1);
+	ok(MPI_File_close(&f), "MPI_File_close");
+	verify((uint64_t)RECORD * RECORDS * (uint64_t)ranks, RECORD, of_holes);
+}
+
+void sync_rounds(void)
+{
+	enum { ROUNDS = 30 };
+	MPI_File f = open_mpi(MPI_MODE_RDWR | MPI_MODE_CREATE);
+	uint8_t *buf = memory(RECORD);
+	int other = (rank + (ranks + 1) / 2) % ranks;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		for (uint64_t k = 0; k < RECORD; k++)
+			buf[k] = byte_at((uint64_t)rank * RECORD + k, round);
+		ok(MPI_File_write_at(f, (MPI_Offset)rank * RECORD, buf, RECORD, MPI_BYTE, MPI_STATUS_IGNORE), "MPI_File_write_at");
+		ok(MPI_File_sync(f), "MPI_File_sync");
+		MPI_Barrier(MPI_COMM_WORLD);
+		ok(MPI_File_sync(f), "MPI_File_sync");
+		memset(buf, 0x5a, RECORD);
+		ok(MPI_File_read_at(f, (MPI_Offset)other * RECORD, buf, RECORD, MPI_BYTE, MPI_STATUS_IGNORE), "MPI_File_read_at");
+		compare(buf, (uint64_t)other * RECORD, RECORD, round, "with the file open");
+		MPI_Barrier(MPI_COMM_WORLD); /* nobody writes what others still read */
+	}
+	free(buf);
+	ok(MPI_File_close(&f), "MPI_File_close");
+}
