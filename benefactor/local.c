@@ -330,9 +330,9 @@ static int dispatch(struct bnf_local *l, struct fp_fdlink_peer *p, const struct 
 
 static void on_request(struct fp_fdlink_peer *p, const struct fp_fdlink_in *in, void *arg)
 {
-    int rc = dispatch(arg, p, in);
+    int rc = in->flags & FP_FRAME_ONEWAY ? 0 : dispatch(arg, p, in); /* everything here has an answer: what wants none is not done */
 
-    if (rc && !(in->flags & FP_FRAME_ONEWAY))
+    if (rc)
         fp_fdlink_reply(p, in, rc, NULL, NULL, 0);
 }
 

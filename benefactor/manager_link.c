@@ -209,17 +209,18 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
     int rc = FP_EBADMSG_TYPE;
 
     fp_rpc_payload_free(in->payload);
+    if (in->flags & FP_FRAME_ONEWAY) /* everything here has an answer: what wants none is not done */
+        return;
     if (in->type == FP__MSG_TYPE__MSG_DELETE) {
         rc = delete_chunks(l, conn, in);
     } else if (in->type == FP__MSG_TYPE__MSG_INVENTORY) {
         rc = inventory(l, conn, in);
     } else if (in->type == FP__MSG_TYPE__MSG_STOP) {
         rc = 0;
-        if (!(in->flags & FP_FRAME_ONEWAY))
-            fp_rpc_reply_msg(conn, in, 0, NULL);
+        fp_rpc_reply_msg(conn, in, 0, NULL);
         l->config.stop(l->config.arg);
     }
-    if (rc && !(in->flags & FP_FRAME_ONEWAY))
+    if (rc)
         fp_rpc_reply_msg(conn, in, rc, NULL);
 }
 

@@ -306,16 +306,21 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
     struct bnf_remote *r = arg;
     struct link *link = fp_rpc_conn_data(conn);
     void *record = link ? link->record : NULL;
-    int rc;
+    bool oneway = in->flags & FP_FRAME_ONEWAY; /* everything here has an answer: what wants none is not done */
+    int rc = 0;
 
     if (record && in->payload == (uint8_t *)record + FP_RECORD_HEADER_BYTES) {
         link->record = NULL;
-        rc = write_chunk(r, conn, link, in, record);
+        if (oneway)
+            bnf_service_buffer_put(r->service, record, (uint32_t)in->payload_len_bytes);
+        else
+            rc = write_chunk(r, conn, link, in, record);
     } else {
         fp_rpc_payload_free(in->payload);
-        rc = link ? dispatch(r, conn, link, in) : -ENOMEM;
+        if (!oneway)
+            rc = link ? dispatch(r, conn, link, in) : -ENOMEM;
     }
-    if (rc && !(in->flags & FP_FRAME_ONEWAY))
+    if (rc)
         fp_rpc_reply_msg(conn, in, rc, NULL);
 }
 

@@ -176,7 +176,7 @@ static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
     struct cl_locks *t = op->m->locks;
     bool kept = true;
 
-    if (status == 0 && !a)
+    if (status > 0 || (status == 0 && !a)) /* what no manager says */
         status = -EPROTO;
     pthread_mutex_lock(&t->lock);
     TAILQ_REMOVE(&t->ops, op, link);

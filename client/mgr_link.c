@@ -302,6 +302,8 @@ static void on_alone(struct cl_core *c, const struct fp_rpc_in *in)
     set_alone(c, a && a->alone);
     if (a)
         fp__alone__free_unpacked(a, NULL);
+    if (c->early.recalled) /* asked anew before it has ended: only the last question says what is to end */
+        (void)fp_rpc_reply(c->conn, &(struct fp_rpc_reply){.id = c->early.recall_id, .type = in->type, .status = -EAGAIN});
     c->early.recalled = true;
     c->early.recall_id = in->id;
     cl_early_check(c);
@@ -377,7 +379,8 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         on_table(c, in);
         break;
     case FP__MSG_TYPE__MSG_ALONE:
-        on_alone(c, in);
+        if (!(in->flags & FP_FRAME_ONEWAY)) /* its answer is what matters: without one it is not done */
+            on_alone(c, in);
         return;
     case FP__MSG_TYPE__MSG_READY:
         if (c->link == CL_LINK_HELLO)
