@@ -42,6 +42,8 @@ struct fuzz_pool {
     uint64_t seq;        /* last number of a slot: counts up */
     uint64_t ino_max;    /* inodes 1 .. ino_max exist, perhaps */
     uint32_t chunk_max;  /* chunks session << 32 | 1 .. chunk_max */
+    uint64_t lease[4];   /* as a benefactor has given them; all 0: none are known */
+    uint64_t segment[4]; /* likewise */
 };
 
 /* A message of this type in wire format into out; fields by name from the pool, or any value. Sometimes damaged. Returns its bytes,

@@ -10,33 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/kinds.h"
 #include "tests/unit/mgr_fixture.h"
 
 #define STEPS_MAX 48
 #define CONNS     6
 #define ASKED_MAX 8
 
-static const struct kind {
-    uint16_t type;
-    const ProtobufCMessageDescriptor *d;
-    bool notice;
-} kinds[] = {
-#define K(T, d) {FP__MSG_TYPE__MSG_##T, &fp__##d##__descriptor, false}
-#define N(T, d) {FP__MSG_TYPE__MSG_##T, &fp__##d##__descriptor, true}
-    /* The first ones are what bytes 0.. of an input give: names first, so that there are files. */
-    K(MKNOD, mk_nod), K(COMMIT, commit), K(MKNOD, mk_nod), K(COMMIT, commit), K(LOOKUP, lookup), K(GETATTR, inode_req),
-    K(SETATTR, set_attr), K(UNLINK, unlink), K(RENAME, rename), K(LINK, link), K(READLINK, inode_req), K(READDIR, read_dir),
-    K(OPEN, open), N(RELEASE, release), K(SETXATTR, set_xattr), K(GETXATTR, get_xattr), K(LISTXATTR, inode_req),
-    K(REMOVEXATTR, remove_xattr), K(STATFS, empty), K(INODES, inodes), K(LOCK, lock), K(LOCK, lock), N(RECALL, recall), K(SLICEMAP, slice_map),
-    K(PUNCH, punch), K(SEEK, seek), K(CLONE, clone), N(BADCHUNK, bad_chunk), K(SYNC, sync), K(HOLD, hold), K(NOTES, notes),
-    K(NOTE_FIND, note_find), K(TABLE, table), K(AUX_MSG, aux_msg), K(AUX_SET, aux_set), N(CLIENT_STATS, client_stats),
-    N(KEEPALIVE, keep_alive), K(CTL_STATUS, empty), K(CTL_LAYOUT, ctl_layout), K(CTL_STOP, empty), K(HELLO, hello), K(BYE, empty),
-    /* Not for the manager, but it may be sent them. */
-    K(LEASE, lease), N(LOCK_GRANT, lock_grant), K(INVENTORY, inventory),
-#undef K
-#undef N
-};
+#define KINDS_MAX 80
+static const struct fuzz_kind *kinds[KINDS_MAX];
+static size_t nkinds;
 
 struct world {
     struct mgr_core *core;
@@ -167,7 +150,6 @@ static void start(struct world *w)
 static void answer(struct world *w, struct fuzz_in *in)
 {
     struct asked q = {w->conn[2], FP__MSG_TYPE__MSG_DELETE};
-    const ProtobufCMessageDescriptor *d = &fp__empty__descriptor;
     uint8_t how = fuzz_u8(in);
     size_t n;
 
@@ -175,11 +157,7 @@ static void answer(struct world *w, struct fuzz_in *in)
         q = w->asked[0];
         memmove(w->asked, w->asked + 1, --w->nasked * sizeof *w->asked);
     }
-    if (q.type == FP__MSG_TYPE__MSG_DELETE)
-        d = &fp__chunk_list__descriptor;
-    else if (q.type == FP__MSG_TYPE__MSG_INVENTORY)
-        d = &fp__inventory_reply__descriptor;
-    n = fuzz_message(in, d, &w->pool, w->buf, sizeof w->buf);
+    n = fuzz_message(in, fuzz_reply_of(q.type), &w->pool, w->buf, sizeof w->buf);
     mgr_core_answer(w->core, q.conn, q.type, how < 200 ? 0 : -(int)(how % 128), w->buf, n);
 }
 
@@ -197,14 +175,14 @@ static void step(struct world *w, struct fuzz_in *in)
 {
     uint8_t what = fuzz_u8(in), who = fuzz_u8(in);
     size_t at = who < 180 ? who % 2 : who % CONNS;
-    const struct kind *k = &kinds[what % (sizeof kinds / sizeof *kinds)];
+    const struct fuzz_kind *k = kinds[what % nkinds];
     struct mgr_reply r = {0};
     size_t n;
 
     begin(w);
     if (what < 220) {
-        n = fuzz_message(in, k->d, &w->pool, w->buf, sizeof w->buf);
-        if (k->notice != (who == 179))
+        n = fuzz_message(in, k->msg, &w->pool, w->buf, sizeof w->buf);
+        if (!(k->to & NOTICE) == (who == 179))
             mgr_core_notice(w->core, w->conn[at], k->type, w->buf, n);
         else
             request(w, w->conn[at], k->type, w->buf, n, &r);
@@ -236,6 +214,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct world *w = calloc(1, sizeof *w);
     struct fix f = {0};
 
+    if (nkinds == 0)
+        nkinds = fuzz_kinds(TO_MANAGER, kinds, KINDS_MAX);
     start(w);
     for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++)
         step(w, &in);

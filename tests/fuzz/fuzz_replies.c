@@ -11,7 +11,7 @@
 #include <linux/falloc.h>
 #include <pthread.h>
 
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/kinds.h"
 #include "tests/unit/cl_fixture.h"
 
 #define STEPS_MAX 12
@@ -33,26 +33,6 @@ static struct {
 } x = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -------------------------------------------------------------- the manager */
-
-static const ProtobufCMessageDescriptor *reply_of(uint32_t type)
-{
-    switch (type) {
-    case FP__MSG_TYPE__MSG_SLICEMAP:
-        return &fp__slice_map_reply__descriptor;
-    case FP__MSG_TYPE__MSG_COMMIT:
-    case FP__MSG_TYPE__MSG_PUNCH:
-    case FP__MSG_TYPE__MSG_CLONE:
-        return &fp__commit_reply__descriptor;
-    case FP__MSG_TYPE__MSG_SEEK:
-        return &fp__seek_reply__descriptor;
-    case FP__MSG_TYPE__MSG_SYNC:
-        return &fp__sync_reply__descriptor;
-    case FP__MSG_TYPE__MSG_HOLD:
-        return &fp__hold_reply__descriptor;
-    default:
-        return &fp__attr_reply__descriptor;
-    }
-}
 
 /* A map of what is stored, with mistakes as the input says. */
 static ProtobufCMessage *slice_map(struct fuzz_in *in, const Fp__SliceMap *q)
@@ -106,9 +86,9 @@ static int answer(uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage *
     } else if (type == FP__MSG_TYPE__MSG_SLICEMAP && fuzz_u8(x.in) < 220) {
         *reply = slice_map(x.in, (const Fp__SliceMap *)msg);
     } else {
-        size_t n = fuzz_message(x.in, reply_of(type), &x.pool, buf, sizeof buf);
+        size_t n = fuzz_message(x.in, fuzz_reply_of(type), &x.pool, buf, sizeof buf);
 
-        *reply = protobuf_c_message_unpack(reply_of(type), NULL, n, buf);
+        *reply = protobuf_c_message_unpack(fuzz_reply_of(type), NULL, n, buf);
         rc = *reply ? 0 : -EBADMSG; /* as mgr_call.c has it */
     }
     pthread_mutex_unlock(&x.lock);

@@ -69,6 +69,10 @@ static uint64_t number_for(struct fuzz_in *in, const char *name, struct fuzz_poo
         return how < 200 ? ++pool->seq : pool->seq;
     if (is_one_of(name, chunks))
         return pool->session[how % 2] << 32 | (1 + how / 2 % pool->chunk_max);
+    if (pool->segment[0] && strcmp(name, "lease") == 0)
+        return pool->lease[how % 4];
+    if (pool->segment[0] && (strcmp(name, "segment") == 0 || strcmp(name, "failed") == 0))
+        return pool->segment[how % 4];
     if (strcmp(name, "session") == 0)
         return pool->session[how % 4];
     if (strcmp(name, "protocol") == 0)

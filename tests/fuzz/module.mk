@@ -3,3 +3,14 @@ TESTS_FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
 # The data path of fp-mount over the models of tests/unit/cl_world.h, whose manager answers what the input says.
 $(O)/tests/fuzz/fuzz_replies: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) -Wl,--wrap=world_mgr_call -Wl,--wrap=world_mgr_lasting
+
+# Programs over connections without a network (wire.h).
+WIRE_WRAP := fp_rpc_listen fp_rpc_connect fp_rpc_call fp_rpc_send fp_rpc_reply fp_rpc_reply_msg fp_rpc_conn_get fp_rpc_conn_put fp_rpc_conn_set_data \
+             fp_rpc_conn_data fp_rpc_conn_pause fp_rpc_conn_resume fp_rpc_conn_close fp_rpc_conn_finish fp_rpc_conn_peer fp_rpc_conn_local \
+             fp_rpc_listener_close fp_rpc_listener_port fp_rpc_flush fp_rpc_set_uuid uv_timer_init uv_timer_start uv_timer_stop uv_timer_get_due_in \
+             uv_close clock_gettime
+BNF_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_oldest_ms bnf_disk_free fp_fdlink_listen fp_fdlink_server_close fp_fdlink_reply \
+            fp_fdlink_reply_to fp_fdlink_peer_get fp_fdlink_peer_put fp_fdlink_peer_set_data fp_fdlink_peer_data fp_fdlink_peer_pid
+$(O)/tests/fuzz/fuzz_benefactor: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(BNF_WRAP:%=-Wl,--wrap=%)
+CLIENT_WRAP := cl_lockwork_new cl_lockwork_stop cl_lockwork_free cl_lockwork_at cl_lockwork_blocking cl_shutdown_request cl_process_place sem_wait
+$(O)/tests/fuzz/fuzz_client: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(CLIENT_WRAP:%=-Wl,--wrap=%)

@@ -1,0 +1,29 @@
+/*
+ * Every type of message, and which harness sends it. A type that is not in this table makes make check-fuzz fail (fuzz_kinds_check).
+ */
+#ifndef TESTS_FUZZ_KINDS_H
+#define TESTS_FUZZ_KINDS_H
+
+#include "tests/fuzz/fuzz.h"
+
+enum {
+    TO_MANAGER = 1,    /* fuzz_manager */
+    TO_BENEFACTOR = 2, /* fuzz_benefactor */
+    TO_CLIENT = 4,     /* fuzz_client: what the manager says unasked */
+    NOTICE = 8,        /* to the manager: one-way */
+};
+
+struct fuzz_kind {
+    uint16_t type;
+    unsigned to;
+    const ProtobufCMessageDescriptor *msg, *reply; /* reply: NULL where none is looked at */
+};
+
+/* Those that go to this program, in the order of the table. Returns how many there are, at most max. */
+size_t fuzz_kinds(unsigned to, const struct fuzz_kind **out, size_t max);
+/* What such a request is answered with. */
+const ProtobufCMessageDescriptor *fuzz_reply_of(uint32_t type);
+/* Ends the process if a type of fp.proto has no line in the table. */
+void fuzz_kinds_check(void);
+
+#endif
