@@ -11,6 +11,7 @@ import pytest
 
 from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, content, pwrite_all, read_file, seed_of_run, write_file
+from harness.fixtures import store_for_a_module
 
 MIB = 1 << 20
 BEHIND = ["--close=behind"]
@@ -18,17 +19,8 @@ BEHIND = ["--close=behind"]
 
 @pytest.fixture(scope="module")
 def store2():
-    from harness import fixtures
-    s = fixtures.Store()
-    fixtures.LIVE.append(s)
-    try:
-        s.up(mounts=2, mount_args=BEHIND)
-    except BaseException:
-        s.remove()
-        fixtures.LIVE.remove(s)
-        raise
-    yield s
-    fixtures.check(fixtures.stop(s))
+    with store_for_a_module(mounts=2, mount_args=BEHIND) as s:
+        yield s
 
 
 @pytest.fixture

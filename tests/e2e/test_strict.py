@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from harness import fixtures
 from harness.files import pread_all, pwrite_all, read_file, seed_of_run, write_file
-from harness.fixtures import revive
+from harness.fixtures import revive, store_for_a_module
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -19,16 +18,8 @@ WHOLE = MIB - 4096  # what every kernel puts into one request, wherever the memo
 
 @pytest.fixture(scope="module")
 def three():
-    s = fixtures.Store()
-    fixtures.LIVE.append(s)
-    try:
-        s.up(mounts=3)
-    except BaseException:
-        s.remove()
-        fixtures.LIVE.remove(s)
-        raise
-    yield s
-    fixtures.check(fixtures.stop(s))
+    with store_for_a_module(mounts=3) as s:
+        yield s
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import os
 
 import pytest
 
-from harness import fixtures, history
+from harness import history
 from harness.daemons import PACE
 from harness.files import seed_of_run, write_file
+from harness.fixtures import store_for_a_module
 
 SIZES = [8, 47001, 4096, 8, 100000, 65536, 13, 47001, 1000, 300000, 8, 20000]
 SECONDS = 4
@@ -14,16 +15,8 @@ SECONDS = 4
 
 @pytest.fixture(scope="module")
 def three():
-    s = fixtures.Store()
-    fixtures.LIVE.append(s)
-    try:
-        s.up(mounts=3)
-    except BaseException:
-        s.remove()
-        fixtures.LIVE.remove(s)
-        raise
-    yield s
-    fixtures.check(fixtures.stop(s))
+    with store_for_a_module(mounts=3) as s:
+        yield s
 
 
 def run(store, name, strict, processes, registers, seconds):

@@ -501,3 +501,49 @@ void fix_check(struct fix *f)
     assert_int_equal(
         fix_sql(f, "SELECT count(*) FROM orphan WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink=0)"), 0);
 }
+
+int fix_set_xattr(struct fix *f, uint64_t ino, const char *name, const char *value, uint32_t flags)
+{
+    Fp__SetXattr m = FP__SET_XATTR__INIT;
+
+    m.ino = ino;
+    m.name = fix_bin(name);
+    m.value = fix_bin(value);
+    m.flags = flags;
+    fix_call(f, f->conn, FP__MSG_TYPE__MSG_SETXATTR, &m, NULL);
+    return f->status;
+}
+
+int fix_get_xattr(struct fix *f, uint64_t ino, const char *name, const char *expect)
+{
+    Fp__GetXattr m = FP__GET_XATTR__INIT;
+    Fp__XattrReply *r;
+
+    m.ino = ino;
+    m.name = fix_bin(name);
+    r = fix_call(f, f->conn, FP__MSG_TYPE__MSG_GETXATTR, &m, &fp__xattr_reply__descriptor);
+    if (r) {
+        assert_int_equal(r->value.len, strlen(expect));
+        assert_memory_equal(r->value.data, expect, r->value.len);
+    }
+    fix_free(r);
+    return f->status;
+}
+
+void fix_fill_map(struct fix *f, const char *name, uint32_t windows, uint32_t slices)
+{
+    char sql[400];
+
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<%u) INSERT INTO slice SELECT (SELECT ino FROM dirent "
+             "WHERE name=CAST('%s' AS BLOB)),i/%u,i%%%u,1,i+1,0 FROM n", windows * slices - 1, name, slices, slices);
+    assert_int_equal(fix_sql(f, sql), -1);
+    snprintf(sql, sizeof sql, "UPDATE inode SET mapped=%u WHERE ino=(SELECT ino FROM slice)", windows * slices);
+    fix_sql(f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT chunk,1,4096,0,1,1 FROM slice");
+    fix_sql(f, sql);
+    snprintf(sql, sizeof sql, "UPDATE counters SET slices=%u,chunks=%u", windows * slices, windows * slices);
+    fix_sql(f, sql);
+    snprintf(sql, sizeof sql, "UPDATE benefactor SET chunks=%u,stored=%u*4096", windows * slices, windows * slices);
+    fix_sql(f, sql);
+    assert_int_equal(mgr_reload(f->core), 0);
+}

@@ -70,6 +70,11 @@ Fp__Attr fix_attr(struct fix *f, uint64_t ino); /* .ino 0: not there */
 int fix_truncate(struct fix *f, uint64_t ino, uint64_t size);
 /* Commits one new chunk of len bytes at byte pos (inside one window). Returns the chunk's id, 0: failed. */
 uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len);
+/* flags as in MSG_SETXATTR. get: it is what is expected, or there is none. Return f->status. */
+int fix_set_xattr(struct fix *f, uint64_t ino, const char *name, const char *value, uint32_t flags);
+int fix_get_xattr(struct fix *f, uint64_t ino, const char *name, const char *expect);
+/* The file of this name, which has no data, has so many windows of so many slices of one byte each, each of a chunk of its own. The core is loaded anew. */
+void fix_fill_map(struct fix *f, const char *name, uint32_t windows, uint32_t slices);
 ProtobufCBinaryData fix_bin(const char *s);
 /* Integer answer of a query on the core's database. */
 int64_t fix_sql(struct fix *f, const char *sql);

@@ -32,13 +32,10 @@ static int setup(void **state)
     memset(map, 0, sizeof map);
     memset(held, 0, sizeof held);
     for (uint32_t i = 0; i < FILES; i++) {
-        Fp__SetXattr x = FP__SET_XATTR__INIT;
         char name[2] = {(char)('a' + i), 0};
 
-        ino[i] = x.ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
-        x.name = fix_bin("user.fp.chunk_size");
-        x.value = fix_bin("64KiB");
-        fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &x, NULL);
+        ino[i] = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
+        fix_set_xattr(&f, ino[i], "user.fp.chunk_size", "64KiB", 0);
     }
     conn[0] = f.conn;
     conn[1] = fix_conn(&f);

@@ -275,34 +275,6 @@ static void test_readdir_positions_survive_changes(void **state)
         assert_true(seen[i]);
 }
 
-static int set_xattr(uint64_t ino, const char *name, const char *value, uint32_t flags)
-{
-    Fp__SetXattr m = FP__SET_XATTR__INIT;
-
-    m.ino = ino;
-    m.name = fix_bin(name);
-    m.value = fix_bin(value);
-    m.flags = flags;
-    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &m, NULL);
-    return f.status;
-}
-
-static int get_xattr(uint64_t ino, const char *name, const char *expect)
-{
-    Fp__GetXattr m = FP__GET_XATTR__INIT;
-    Fp__XattrReply *r;
-
-    m.ino = ino;
-    m.name = fix_bin(name);
-    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_GETXATTR, &m, &fp__xattr_reply__descriptor);
-    if (r) {
-        assert_int_equal(r->value.len, strlen(expect));
-        assert_memory_equal(r->value.data, expect, r->value.len);
-    }
-    fix_free(r);
-    return f.status;
-}
-
 static void test_xattr_set_get_list_remove(void **state)
 {
     Fp__InodeReq q = FP__INODE_REQ__INIT;
@@ -311,15 +283,15 @@ static void test_xattr_set_get_list_remove(void **state)
     uint64_t a = fix_mk(&f, ROOT, "a", REG);
 
     (void)state;
-    assert_int_equal(set_xattr(a, "user.x", "1", 2), -ENODATA);
-    assert_int_equal(set_xattr(a, "user.x", "1", 1), 0);
-    assert_int_equal(set_xattr(a, "user.x", "2", 1), -EEXIST);
-    assert_int_equal(set_xattr(a, "user.x", "22", 2), 0);
-    assert_int_equal(set_xattr(a, "user.y", "", 0), 0);
-    assert_int_equal(get_xattr(a, "user.x", "22"), 0);
-    assert_int_equal(get_xattr(a, "user.y", ""), 0);
-    assert_int_equal(get_xattr(a, "user.z", ""), -ENODATA);
-    assert_int_equal(set_xattr(a, "system.posix_acl_access", "x", 0), -EOPNOTSUPP);
+    assert_int_equal(fix_set_xattr(&f, a, "user.x", "1", 2), -ENODATA);
+    assert_int_equal(fix_set_xattr(&f, a, "user.x", "1", 1), 0);
+    assert_int_equal(fix_set_xattr(&f, a, "user.x", "2", 1), -EEXIST);
+    assert_int_equal(fix_set_xattr(&f, a, "user.x", "22", 2), 0);
+    assert_int_equal(fix_set_xattr(&f, a, "user.y", "", 0), 0);
+    assert_int_equal(fix_get_xattr(&f, a, "user.x", "22"), 0);
+    assert_int_equal(fix_get_xattr(&f, a, "user.y", ""), 0);
+    assert_int_equal(fix_get_xattr(&f, a, "user.z", ""), -ENODATA);
+    assert_int_equal(fix_set_xattr(&f, a, "system.posix_acl_access", "x", 0), -EOPNOTSUPP);
     q.ino = a;
     r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_LISTXATTR, &q, &fp__xattr_reply__descriptor);
     assert_int_equal(r->value.len, 14);
@@ -340,24 +312,24 @@ static void test_chunk_size_is_inherited_and_fixed_with_data(void **state)
     uint64_t d = fix_mk(&f, ROOT, "d", DIR), sub, file;
 
     (void)state;
-    assert_int_equal(set_xattr(d, "user.fp.chunk_size", "128KiB", 0), 0);
-    assert_int_equal(set_xattr(d, "user.fp.stripe", "4", 0), 0);
-    assert_int_equal(set_xattr(d, "user.fp.chunk_size", "100000", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.chunk_size", "32KiB", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.chunk_size", "32MiB", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.chunk_size", "1M", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.stripe", "0", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.stripe", "65", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.nonsense", "1", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.checksum", "sha256:00 size=1 version=1", 0), 0); /* of the aux-app, as any other */
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.chunk_size", "128KiB", 0), 0);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.stripe", "4", 0), 0);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.chunk_size", "100000", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.chunk_size", "32KiB", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.chunk_size", "32MiB", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.chunk_size", "1M", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.stripe", "0", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.stripe", "65", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.nonsense", "1", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.checksum", "sha256:00 size=1 version=1", 0), 0); /* of the aux-app, as any other */
     sub = fix_mk(&f, d, "sub", DIR);
     file = fix_mk(&f, sub, "file", REG);
     assert_int_equal(fix_attr(&f, file).chunk_size_bytes, 128 << 10);
     assert_int_equal(fix_attr(&f, file).stripe, 4);
-    assert_int_equal(get_xattr(file, "user.fp.chunk_size", "131072"), 0);
-    assert_int_equal(set_xattr(file, "user.fp.chunk_size", "65536", 0), 0);
+    assert_int_equal(fix_get_xattr(&f, file, "user.fp.chunk_size", "131072"), 0);
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "65536", 0), 0);
     assert_true(fix_write(&f, file, 0, 1000));
-    assert_int_equal(set_xattr(file, "user.fp.chunk_size", "131072", 0), -EBUSY);
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "131072", 0), -EBUSY);
     assert_int_equal(fix_attr(&f, file).chunk_size_bytes, 65536);
 }
 

@@ -31,15 +31,9 @@ static struct model file[2];
 
 static void new_file(struct model *m, const char *name)
 {
-    Fp__SetXattr x = FP__SET_XATTR__INIT;
-
     memset(m, 0, sizeof *m);
     m->ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
-    x.ino = m->ino;
-    x.name = fix_bin("user.fp.chunk_size");
-    x.value = fix_bin("64KiB");
-    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &x, NULL);
-    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_set_xattr(&f, m->ino, "user.fp.chunk_size", "64KiB", 0), 0);
 }
 
 static int setup(void **state)
@@ -562,15 +556,7 @@ static void test_map_of_a_long_file_comes_in_parts(void **state)
     uint64_t win = 0, seen = 0;
 
     (void)state;
-    assert_int_equal(fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<9999) "
-                                 "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS "
-                                 "BLOB)),i,0,100,i+1,0 FROM n"),
-                     -1);
-    fix_sql(&f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT chunk,100,4096,0,1,1 FROM slice");
-    fix_sql(&f, "UPDATE inode SET mapped=1000000 WHERE ino=(SELECT ino FROM slice)");
-    fix_sql(&f, "UPDATE counters SET slices=10000,chunks=10000");
-    fix_sql(&f, "UPDATE benefactor SET chunks=10000,stored=40960000");
-    assert_int_equal(mgr_reload(f.core), 0);
+    fix_fill_map(&f, "a", 10000, 1);
     while (win < 10000) {
         Fp__SliceMapReply *r = get_map(file[0].ino, win, 20000);
 
@@ -710,14 +696,9 @@ static int punch(uint64_t ino, uint64_t off, uint64_t len)
 
 static uint64_t comb_file(const char *name)
 {
-    Fp__SetXattr x = FP__SET_XATTR__INIT;
     uint64_t ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
 
-    x.ino = ino;
-    x.name = fix_bin("user.fp.chunk_size");
-    x.value = fix_bin("128KiB");
-    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &x, NULL);
-    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_set_xattr(&f, ino, "user.fp.chunk_size", "128KiB", 0), 0);
     return ino;
 }
 

@@ -19,40 +19,12 @@
 static struct fix f;
 static uint64_t file;
 
-static int set_xattr(uint64_t ino, const char *name, const char *value, uint32_t flags)
-{
-    Fp__SetXattr m = FP__SET_XATTR__INIT;
-
-    m.ino = ino;
-    m.name = fix_bin(name);
-    m.value = fix_bin(value);
-    m.flags = flags;
-    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SETXATTR, &m, NULL);
-    return f.status;
-}
-
-static int get_xattr(uint64_t ino, const char *name, const char *expect)
-{
-    Fp__GetXattr m = FP__GET_XATTR__INIT;
-    Fp__XattrReply *r;
-
-    m.ino = ino;
-    m.name = fix_bin(name);
-    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_GETXATTR, &m, &fp__xattr_reply__descriptor);
-    if (r) {
-        assert_int_equal(r->value.len, strlen(expect));
-        assert_memory_equal(r->value.data, expect, r->value.len);
-    }
-    fix_free(r);
-    return f.status;
-}
-
 static int setup(void **state)
 {
     (void)state;
     fix_open(&f, ":memory:", false);
     file = fix_mk(&f, ROOT, "a", REG);
-    assert_int_equal(set_xattr(file, "user.fp.chunk_size", "64KiB", 0), 0);
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
     return 0;
 }
 
@@ -80,24 +52,24 @@ static void test_strict_is_inherited_and_stays_while_the_file_is_open(void **sta
     uint64_t d = fix_mk(&f, ROOT, "d", DIR), sub, in, other = fix_mk(&f, ROOT, "other", REG), version;
 
     (void)state;
-    assert_int_equal(get_xattr(d, "user.fp.strict", "0"), 0);
-    assert_int_equal(set_xattr(d, "user.fp.strict", "2", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.strict", "-1", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.strict", "on", 0), -EINVAL);
-    assert_int_equal(set_xattr(d, "user.fp.strict", "1", 0), 0);
+    assert_int_equal(fix_get_xattr(&f, d, "user.fp.strict", "0"), 0);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.strict", "2", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.strict", "-1", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.strict", "on", 0), -EINVAL);
+    assert_int_equal(fix_set_xattr(&f, d, "user.fp.strict", "1", 0), 0);
     sub = fix_mk(&f, d, "sub", DIR);
     in = fix_mk(&f, sub, "file", REG);
     assert_true(fix_attr(&f, sub).strict && fix_attr(&f, in).strict && !fix_attr(&f, other).strict);
-    assert_int_equal(get_xattr(in, "user.fp.strict", "1"), 0);
+    assert_int_equal(fix_get_xattr(&f, in, "user.fp.strict", "1"), 0);
 
     assert_true(fix_write(&f, other, 0, 1000));
     assert_int_equal(open_file(other), 0);
-    assert_int_equal(set_xattr(other, "user.fp.strict", "1", 0), -EBUSY);
+    assert_int_equal(fix_set_xattr(&f, other, "user.fp.strict", "1", 0), -EBUSY);
     rel.ino = &other;
     rel.n_ino = 1;
     fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &rel);
     version = fix_attr(&f, other).data_version;
-    assert_int_equal(set_xattr(other, "user.fp.strict", "1", 0), 0); /* it has data, which is no matter here */
+    assert_int_equal(fix_set_xattr(&f, other, "user.fp.strict", "1", 0), 0); /* it has data, which is no matter here */
     assert_true(fix_attr(&f, other).strict && fix_attr(&f, other).data_version > version);
     rm.ino = other;
     rm.name = fix_bin("user.fp.strict");
@@ -147,15 +119,7 @@ static void test_map_that_is_asked_for_as_a_whole(void **state)
     Fp__SliceMapReply *r;
 
     (void)state;
-    assert_int_equal(fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<79999) "
-                                 "INSERT INTO slice SELECT (SELECT ino FROM dirent WHERE name=CAST('a' AS "
-                                 "BLOB)),i/10000,i%10000,1,i+1,0 FROM n"),
-                     -1);
-    fix_sql(&f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT chunk,1,4096,0,1,1 FROM slice");
-    fix_sql(&f, "UPDATE inode SET mapped=80000 WHERE ino=(SELECT ino FROM slice)");
-    fix_sql(&f, "UPDATE counters SET slices=80000,chunks=80000");
-    fix_sql(&f, "UPDATE benefactor SET chunks=80000,stored=80000*4096");
-    assert_int_equal(mgr_reload(f.core), 0);
+    fix_fill_map(&f, "a", 8, 10000);
     r = get_strict(file, 6, 0);
     assert_true(r->n_slices == 60000 && r->win_end == 6);
     fix_free(r);
