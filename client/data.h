@@ -27,7 +27,7 @@ struct cl_handle {
 	int flags;                     /* open flags */
 	bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
 	bool strict;                   /* constant after the open: data/strict.c */
-	bool close_told;               /* a close of one of its descriptors has told an error of the file; inode->lock */
+	bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
 	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
 	uint32_t sequential;           /* read-ahead: how many reads in a row */
 	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
@@ -94,9 +94,9 @@ int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 int cl_data_close(struct cl_mount *m, struct cl_handle *h);
 /*
  * The same, if this mount has the lease of the file (--close behind): returns at once, and it is published soon after, or before the lease goes back. *rc: 0, or
- * an error of an earlier time. False: it can't be had, and nothing was done.
+ * an error of an earlier time, which is told as cl_data_close does. False: it can't be had, and nothing was done.
  */
-bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc);
+bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc);
 /* A file gets a name: what was closed of it is published before. Is there anything of any file? Of one; of all. 0, or why a name must not be given. May block. */
 bool cl_data_any_behind(struct cl_mount *m);
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino);

@@ -189,8 +189,9 @@ static void add(struct cl_data *d, struct item *it)
 	cl_late_look(d);
 }
 
-bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc)
+bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 {
+	struct cl_inode *inode = h->inode;
 	struct cl_data *d = m->data;
 	struct item *it;
 	bool dirty, fresh;
@@ -214,7 +215,8 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_inode *inode, int *rc)
 		inode->behind_again |= inode->behind;
 		inode->behind = inode->untold = true;
 	}
-	*rc = inode->file ? cl_file_take_error(inode->file) : 0;
+	*rc = inode->file ? inode->file->error : 0;
+	h->close_told = *rc < 0;
 	pthread_mutex_unlock(&inode->lock);
 	if (fresh)
 		add(d, it);

@@ -207,11 +207,9 @@ int cl_data_close(struct cl_mount *m, struct cl_handle *h)
 {
 	int rc = publish(m->data, h->inode, false, LEFT, CL_BY_PROGRESS);
 
-	if (rc < 0) {
-		pthread_mutex_lock(&h->inode->lock);
-		h->close_told = true;
-		pthread_mutex_unlock(&h->inode->lock);
-	}
+	pthread_mutex_lock(&h->inode->lock);
+	h->close_told = rc < 0;
+	pthread_mutex_unlock(&h->inode->lock);
 	return rc;
 }
 

@@ -15,7 +15,7 @@
 #include "fp/clock.h"
 
 /* The lease comes with the manager's answer to a create. What has nothing to publish waits for that elsewhere, if at all. */
-static bool close_behind(struct cl_mount *m, const struct cl_handle *h, int *rc)
+static bool close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 {
     uint64_t dirty_bytes, uncommitted_bytes;
     if (m->opt.close_mode != CL_CLOSE_BEHIND || h->flags & (O_SYNC | O_DSYNC))
@@ -23,7 +23,7 @@ static bool close_behind(struct cl_mount *m, const struct cl_handle *h, int *rc)
     cl_data_at_risk(h->inode, &dirty_bytes, &uncommitted_bytes);
     if (dirty_bytes + uncommitted_bytes > 0 && cl_early_wait(h->inode) != 0)
         return false;
-    return cl_data_close_behind(m, h->inode, rc);
+    return cl_data_close_behind(m, h, rc);
 }
 
 void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

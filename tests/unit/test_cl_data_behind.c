@@ -113,7 +113,7 @@ static void close_(struct cl_handle *h, bool behind)
 {
     int rc = -1;
 
-    assert_int_equal(cl_data_close_behind(&mnt.m, h->inode, &rc), behind);
+    assert_int_equal(cl_data_close_behind(&mnt.m, h, &rc), behind);
     assert_int_equal(rc, behind ? 0 : -1);
 }
 
@@ -408,6 +408,47 @@ static void test_behind_is_published_after_the_lease_was_lost(void **state)
     assert_int_equal(open_again(ino), 0);
 }
 
+static void store_fails(struct cl_inode *inode)
+{
+    pthread_mutex_lock(&inode->lock);
+    cl_file_set_error(inode->file, -EIO, 0, "as if data could not be stored");
+    pthread_mutex_unlock(&inode->lock);
+}
+
+static void close_says(struct cl_handle *h, int want)
+{
+    int rc = 1;
+
+    assert_true(cl_data_close_behind(&mnt.m, h, &rc));
+    assert_int_equal(rc, want);
+}
+
+/* The child of a program that writes closes what it has inherited by executing another program: nobody sees what that says. */
+static void test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsync(void **state)
+{
+    struct cl_handle h, second;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    store_fails(h.inode);
+    close_says(&h, -EIO);
+    close_says(&h, -EIO);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), -EIO);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    close_says(&h, 0);
+    store_fails(h.inode); /* after the last close: the next open is told */
+    fx_open(&mnt, &second, ino);
+    cl_data_release(&mnt.m, &h, on_end);
+    assert_int_equal(cl_data_fsync(&mnt.m, second.inode), -EIO);
+    store_fails(second.inode);
+    close_says(&second, -EIO);
+    cl_data_release(&mnt.m, &second, on_end); /* that close was the last one, and has told it */
+    wait_for(&ended, 2);
+    wait_none();
+    assert_int_equal(open_again(ino), 0);
+}
+
 /* For longer than --io-timeout: nobody can be told by a close that is over, so it is not given up. Who has the file recalled waits. */
 static void test_behind_what_was_closed_is_not_given_up(void **state)
 {
@@ -468,6 +509,7 @@ int main(void)
         T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
         T(test_behind_is_published_after_the_lease_was_lost),
+        T(test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         T(test_behind_what_was_closed_is_not_given_up),
         T(test_behind_what_was_unlinked_is_given_up),
     };
