@@ -531,7 +531,7 @@ static void tick_refused(struct cl_core *c, uint64_t now_ms)
         next = p->next;
         if (now_ms < q->wait_ms + limit_ms)
             continue;
-        FP_LOG_EVERY(10000, FP_LOG_ERROR, "a file could not be opened or cut: %s", fp_strerror(FP_ERECALL));
+        FP_LOG_EVERY(10000, FP_LOG_ERROR, "a file could not be opened, cut or given another time: %s", fp_strerror(FP_ERECALL));
         abandon(c, q, FP_ERECALL);
     }
 }

@@ -1,7 +1,11 @@
 /* MSG_SETATTR: chmod, chown, truncate, utimes.
  *
  * chown drops setuid and setgid of what is not a directory, whoever calls it, as Linux file systems do; where
- * the kernel has worked out the mode itself it is in the same request and wins. */
+ * the kernel has worked out the mode itself it is in the same request and wins.
+ *
+ * What another session has closed and not published yet brings its own mtime, and clears set-id bits: a time or such bits set after that close come after it,
+ * so it is recalled first, as for a change of size. Rejected: to remember that a time was set by hand, and let commits of before leave it. Which commits these
+ * are is known to their session only. */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -18,6 +22,14 @@ static int check(const Fp__SetAttr *m, const struct mgr_inode *in)
     if (!mgr_is(in, S_IFREG))
         return -EINVAL;
     return m->size_bytes > INT64_MAX ? -EFBIG : 0;
+}
+
+/* Would a commit of what was closed before undo it? */
+static bool comes_after_data(const Fp__SetAttr *m, const struct mgr_inode *in)
+{
+    const uint32_t undone = FP__SET_ATTR_VALID__SET_SIZE | FP__SET_ATTR_VALID__SET_MTIME | FP__SET_ATTR_VALID__SET_MTIME_NOW;
+
+    return mgr_is(in, S_IFREG) && (m->valid & undone || (m->valid & FP__SET_ATTR_VALID__SET_MODE && m->mode & (S_ISUID | S_ISGID)));
 }
 
 static int set_size(struct mgr_core *c, struct mgr_inode *in, uint64_t size)
@@ -56,7 +68,7 @@ MGR_HANDLER(setattr)
 
     rc = rc ? rc : mgr_inode_usable(c, &in);
     rc = rc ? rc : check(m, &in);
-    if (!rc && m->valid & FP__SET_ATTR_VALID__SET_SIZE)
+    if (!rc && comes_after_data(m, &in))
         rc = mgr_lease_check(c, rq->sess, m->ino);
     if (rc)
         return rc;

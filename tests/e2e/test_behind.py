@@ -113,6 +113,18 @@ def test_truncate_elsewhere_comes_after_what_was_closed(ab):
         assert_same(read_file(f"{b}/f"), content(i, 0, 1_000_003), f"round {i}")
 
 
+def test_times_set_elsewhere_come_after_what_was_closed(ab):
+    a, b = ab
+    for i in range(20):
+        write_file(f"{a}/f{i}", content(i, 0, 50_000))
+        os.utime(f"{b}/f{i}", ns=(10**18, 10**18 + i))
+    for i in range(20):
+        for d in a, b:
+            with open(f"{d}/f{i}", "rb") as f:  # all is published then
+                assert os.fstat(f.fileno()).st_mtime_ns == 10**18 + i, f"round {i}"
+                assert_same(f.read(), content(i, 0, 50_000), f"round {i}")
+
+
 def test_writers_in_turns(ab):
     """Each opens, changes its part and closes; whoever comes next sees it."""
     rnd = random.Random(seed_of_run())

@@ -131,16 +131,23 @@ static void done(const struct peer *p, int64_t serial)
     fix_notice(&f, p->conn, FP__MSG_TYPE__MSG_RECALL, &m);
 }
 
-static int cut(const struct peer *p, uint64_t seq)
+static int set(const struct peer *p, uint64_t seq, uint32_t valid, uint32_t mode)
 {
     Fp__SetAttr m = FP__SET_ATTR__INIT;
 
     m.slot = 2;
     m.slot_seq = seq;
     m.ino = ino;
-    m.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    m.valid = valid;
+    m.mode = mode;
+    m.mtime_ns = 1000;
     fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_SETATTR, &m, &fp__attr_reply__descriptor));
     return refused(f.status);
+}
+
+static int cut(const struct peer *p, uint64_t seq)
+{
+    return set(p, seq, FP__SET_ATTR_VALID__SET_SIZE, 0);
 }
 
 /* Over ENDED_MS, and no keep-alive is missed. */
@@ -267,6 +274,27 @@ static void test_cutting_elsewhere_recalls(void **state)
     assert_true(serial > 0);
     done(&a, serial);
     assert_int_equal(cut(&b, 1), 0); /* a failure is not kept for the slot */
+}
+
+/* What was closed before brings a time, and clears set-id bits. */
+static void test_times_and_bits_set_elsewhere_recall(void **state)
+{
+    uint64_t seq = 0;
+
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(set(&a, 1, FP__SET_ATTR_VALID__SET_MTIME, 0), 0);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MODE, 0600), 0);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_ATIME | FP__SET_ATTR_VALID__SET_UID, 0), 0);
+    assert_int_equal(told(&a), -1);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MTIME, 0), FP_ERECALL);
+    assert_true(told(&a) > 0);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MTIME_NOW, 0), FP_ERECALL);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MODE, 04700), FP_ERECALL);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MODE, 02700), FP_ERECALL);
+    release(&a);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MTIME, 0), 0);
+    assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MODE, 04700), 0);
 }
 
 static void restart(void)
@@ -595,6 +623,7 @@ int main(void)
         T(test_open_elsewhere_recalls),
         T(test_who_waits_is_told_that_it_goes_forward),
         T(test_cutting_elsewhere_recalls),
+        T(test_times_and_bits_set_elsewhere_recall),
         T(test_other_names_given_elsewhere_recall),
         T(test_what_was_closed_under_a_lost_lease),
         T(test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it),
