@@ -38,6 +38,7 @@ static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp
 		if (s->chunk == 0 || !is_bad(r, s->chunk))
 			continue;
 		lost += s->len;
+		cl_gone_add(&f->gone, off, off + s->len);
 		if (off < first)
 			first = off;
 	}
@@ -95,6 +96,7 @@ static void too_many_pieces(struct cl_file *f, struct cl_batch *t)
 			continue;
 		lost += t->buf[i]->counted_bytes;
 		cl_file_uncount(f, t->buf[i]);
+		cl_file_gone(f, t->buf[i]);
 		cl_wbuf_truncate(t->buf[i], 0);
 	}
 	if (t->one_window && !f->error)
@@ -125,6 +127,7 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 		if (!refused(rc))
 			continue;
 		lost += t->buf[i]->counted_bytes;
+		cl_file_gone(f, t->buf[i]);
 		cl_file_drop_buf(f, t->win[i], t->buf[i]);
 	}
 	if (refused(rc)) /* kept by the file: this commit may be one whose result nobody looks at */

@@ -289,6 +289,7 @@ static uint64_t drop_stored(struct cl_file *f)
 			next = b->next;
 			if (b->state == CL_WBUF_STORED && !b->committing) {
 				lost += b->counted_bytes;
+				cl_file_gone(f, b);
 				cl_file_drop_buf(f, f->wins[i], b);
 			}
 		}
@@ -436,7 +437,7 @@ void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 {
 	const struct cl_file *f = inode->file;
 
-	if (!cl_file_is_dirty(f))
+	if (!cl_file_is_dirty(f) && !(f && f->gone.n > 0))
 		return;
 	st->st_size = (off_t)cl_file_size_bytes(f);
 	st->st_blocks += (blkcnt_t)((f->dirty_bytes + f->uncommitted_bytes + 511) / 512);

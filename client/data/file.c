@@ -171,8 +171,10 @@ struct cl_wbuf *cl_win_open_buf(struct cl_win *w)
 
 uint64_t cl_file_size_bytes(const struct cl_file *f)
 {
-	uint64_t size = f->inode->attr.size_bytes;
+	uint64_t size = f->inode->attr.size_bytes, gone = cl_gone_end(&f->gone);
 
+	if (gone > size)
+		size = gone;
 	return f->end_written > size ? f->end_written : size;
 }
 
@@ -181,6 +183,7 @@ int cl_file_take_error(struct cl_file *f)
 	int err = f->error;
 
 	f->error = 0;
+	f->gone.n = 0;
 	return err;
 }
 
@@ -205,6 +208,16 @@ void cl_file_uncount(struct cl_file *f, struct cl_wbuf *b)
 	f->uncommitted_bytes -= b->counted_bytes;
 	atomic_fetch_sub(&f->data->uncommitted_bytes, b->counted_bytes);
 	b->counted_bytes = 0;
+}
+
+void cl_file_gone(struct cl_file *f, const struct cl_wbuf *b)
+{
+	uint64_t base = b->win * f->window_bytes;
+
+	if (f->own || f->fold)
+		return;
+	for (uint32_t i = 0; i < b->nranges; i++)
+		cl_gone_add(&f->gone, base + b->range[i].off, base + b->range[i].off + b->range[i].len);
 }
 
 void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)

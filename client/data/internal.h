@@ -17,6 +17,7 @@
 #include "client/data.h"
 #include "client/data/admit.h"
 #include "client/data/bnf.h"
+#include "client/data/gone.h"
 #include "client/data/jobs.h"
 #include "client/data/pool.h"
 #include "client/data/rcache.h"
@@ -123,6 +124,7 @@ struct cl_file {                   /* everything under inode->lock */
 	bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
 	bool own;                          /* constant: of one strict write, which says itself what becomes of it */
 	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
+	struct cl_gone gone;               /* what that has cost: read as EIO, and still part of the size, for as long */
 	bool committing;                   /* a thread talks to the manager about this file's map */
 	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
 	bool fold;                         /* not the inode's own file, but one that fold.c stores with: nothing of it is an application's */
@@ -152,6 +154,8 @@ void cl_file_seal(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
 void cl_file_seal_all(struct cl_file *f);
 /* b was SEALED and is not any more: out of the list and the accounts of dirty bytes. */
 void cl_file_landed(struct cl_file *f, struct cl_wbuf *b);
+/* What b has is lost, and the file has an error that says so, or is about to get it. Before b is dropped. */
+void cl_file_gone(struct cl_file *f, const struct cl_wbuf *b);
 /* b is STORED, and what it has is known to be lost: it is not at risk any more. */
 void cl_file_uncount(struct cl_file *f, struct cl_wbuf *b);
 /* Wait on f->cond up to deadline_ms; false when it is over. */

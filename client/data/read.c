@@ -236,6 +236,10 @@ static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t
 	for (int tries = 0; tries < 10;) {
 		pthread_mutex_lock(&r->inode->lock);
 		w = cl_file_win(f, win, true);
+		if (cl_gone_any(&f->gone, win * f->window_bytes + from, win * f->window_bytes + to)) { /* no program shall take what was before for it */
+			pthread_mutex_unlock(&r->inode->lock);
+			return -EIO;
+		}
 		if (w && w->known) {
 			cl_overlay_init(o, from, to);
 			rc = plan(w, o);

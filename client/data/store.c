@@ -230,6 +230,7 @@ static void failed(struct cl_wbuf *b, int err)
 	pthread_mutex_lock(&inode->lock);
 	cl_file_landed(f, b);
 	cl_file_set_error(f, err, b->counted_bytes, "data could not be stored");
+	cl_file_gone(f, b);
 	b->state = CL_WBUF_FAILED;
 	cl_file_drop_buf(f, cl_file_win(f, b->win, false), b);
 	pthread_mutex_unlock(&inode->lock);

@@ -41,6 +41,7 @@ static void cut(struct cl_file *f, uint64_t size)
 	}
 	if (f->end_written > size)
 		f->end_written = size;
+	cl_gone_cut(&f->gone, size);
 }
 
 /* The manager's attributes after the change; data_version moved by one if nobody else was there. */
