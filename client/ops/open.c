@@ -12,9 +12,14 @@
  * manager then opens the existing file. The kernel has not checked its permissions; where the owner's bits do
  * not already allow what is asked, or O_TRUNC is set, we answer ESTALE, which makes the kernel walk the path
  * again, find the file, and open it the usual way. No program ever sees it.
+ *
+ * open races with them, too: what the kernel's lookup found may have been replaced by a rename, removed, or
+ * lost with the power of the manager's node. The name may be there all the same, as another file: ESTALE, once,
+ * so that the kernel looks again; ENOENT is the lookup's to say, or ours if it happens twice.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +30,12 @@
 #include "client/names.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
+
+#define WALKERS  64u
+#define WALK_MS  1000u /* within which the kernel is back: later it is another open of that thread */
+
+/* Threads that were told to walk again: number + 1, and when (ms). One that is pushed out is told twice. */
+static _Atomic uint64_t walkers[WALKERS];
 
 static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
 {
@@ -140,12 +151,40 @@ static bool wants_lease(const struct cl_mount *m, int flags)
     return m->opt.close_mode == CL_CLOSE_BEHIND && (flags & O_ACCMODE) != O_RDONLY;
 }
 
+/* False: it has been told already, and is not to be told twice. */
+static bool may_walk_again(const struct cl_op *op)
+{
+    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1, now_ms = (uint32_t)fp_now_ms();
+    _Atomic uint64_t *w = &walkers[who % WALKERS];
+    uint64_t was = atomic_exchange(w, (uint64_t)who << 32 | now_ms);
+    if (was >> 32 != who || now_ms - (uint32_t)was > WALK_MS)
+        return true;
+    atomic_store(w, 0);
+    return false;
+}
+
+/* The open that it was told for has ended well. */
+static void has_walked(const struct cl_op *op)
+{
+    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1;
+    _Atomic uint64_t *w = &walkers[who % WALKERS];
+    if (atomic_load(w) >> 32 == who)
+        atomic_store(w, 0);
+}
+
 static void done_open(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
-    if (status == 0)
-        status = opened(op, (const Fp__AttrReply *)reply);
     if (status == 0) {
+        has_walked(op);
+        status = opened(op, (const Fp__AttrReply *)reply);
+    }
+    if (status == 0) {
+        cl_op_free(op);
+        return;
+    }
+    if (!op->open.with_entry && status == -ENOENT && may_walk_again(op)) {
+        cl_reply_err(op->req, ESTALE);
         cl_op_free(op);
         return;
     }

@@ -60,6 +60,7 @@ int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
 }
 
 int __wrap_fuse_reply_err(fuse_req_t req, int err);
+const struct fuse_ctx *__wrap_fuse_req_ctx(fuse_req_t req);
 bool __wrap_cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status);
 bool __wrap_cl_mgr_was_refused(struct cl_mount *m);
 
@@ -70,12 +71,21 @@ bool __wrap_cl_mgr_was_refused(struct cl_mount *m)
 }
 
 static unsigned nflushed, nreplied;
+static int told;
+static struct fuse_ctx caller;
 
 int __wrap_fuse_reply_err(fuse_req_t req, int err)
 {
     (void)req;
     nreplied += err == 0;
+    told = err;
     return 0;
+}
+
+const struct fuse_ctx *__wrap_fuse_req_ctx(fuse_req_t req)
+{
+    (void)req;
+    return &caller;
 }
 
 bool __wrap_cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status)
@@ -127,6 +137,30 @@ static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **sta
     world_core_stop();
     world_bnf_fini();
     world_mgr_reset();
+}
+
+static int open_what_is_gone(int tid)
+{
+    struct fuse_file_info fi = {.flags = O_RDONLY};
+
+    caller.pid = tid;
+    told = 0;
+    cl_op_open(NULL, 4711, &fi);
+    answer(answer_arg, -ENOENT, NULL);
+    return told;
+}
+
+/* What the kernel's lookup has found is gone, but the name may be another file by now: it looks again, once, and what it finds then is told. */
+static void test_open_of_what_was_replaced_meanwhile_looks_again_once(void **state)
+{
+    (void)state;
+    mnt.m.core = (struct cl_core *)(void *)&mnt.w;
+    assert_int_equal(open_what_is_gone(10), ESTALE);
+    assert_int_equal(open_what_is_gone(11), ESTALE);
+    assert_int_equal(open_what_is_gone(10), ENOENT); /* no program sees ESTALE */
+    assert_int_equal(open_what_is_gone(10), ESTALE);
+    sleep(2); /* it never came back: the next one is another open */
+    assert_int_equal(open_what_is_gone(11), ESTALE);
 }
 
 /* Locks want to hear of it; nothing else has to do with it. */
@@ -259,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_unlinked_file_is_released_while_it_is_committed),
         cmocka_unit_test(test_closing_what_was_only_read_waits_for_nothing),
         cmocka_unit_test(test_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
+        cmocka_unit_test(test_open_of_what_was_replaced_meanwhile_looks_again_once),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
 
