@@ -87,6 +87,7 @@ ssize_t writev(int fd, const struct iovec *iov, int count)
         if (count == 2) { /* the ready line: --ready-fd 2 */
             sim_trace("%s is ready", sim_self->proc->name);
             sim_self->proc->ready = true;
+            sim_self->proc->ready_ns = sim.now_ns;
             return (ssize_t)(iov[0].iov_len + iov[1].iov_len);
         }
         for (int i = 0; i < count; i++) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define STRAY_NS   (40 * SIM_S) /* what a dead mount had under way may still arrive so long */
+#define NEWS_NS    (40 * SIM_S) /* until all mounts have heard that a benefactor lost something, when directions are blocked */
 #define COVERS_MAX 512
 #define WINDOW     65536u /* --chunk-size of sim_store.c */
 
@@ -48,6 +49,18 @@ static int byte_of(uint32_t id, uint64_t at)
     return 1 + (int)((x >> 40) % 255);
 }
 
+/* A node has lost its power, and mounts may hear of it only now: they can't tell whether a file was there before. */
+static bool loss_is_news(void)
+{
+    for (unsigned i = 0; i < sim.nprocs; i++) {
+        const struct sim_proc *p = &sim.procs[i];
+
+        if (p->kind == SIM_BENEFACTOR && (p->node->boots > 1 || !p->node->up) && (!p->up || !p->ready || sim.now_ns < p->ready_ns + NEWS_NS))
+            return true;
+    }
+    return false;
+}
+
 struct model_file *model_file(uint64_t ino)
 {
     struct model_file *f = files;
@@ -57,6 +70,7 @@ struct model_file *model_file(uint64_t ino)
     if (!f) {
         f = calloc(1, sizeof *f);
         f->ino = ino;
+        f->in_doubt = loss_is_news();
         f->next = files;
         files = f;
     }

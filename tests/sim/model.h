@@ -16,7 +16,7 @@ struct model_file {
     uint64_t ino;
     struct model_write *writes; /* newest first */
     bool unsure;   /* that it was made: no close has said so */
-    bool in_doubt; /* a node lost its power since it was written: a mount that does not know what others have synced says so in fsync, once */
+    bool in_doubt; /* a node lost its power since it was written, or mounts heard of it since it was made: a mount that does not know what others have synced says so in fsync, once */
 };
 
 /* A file by its inode number; made when it is not known. */

@@ -57,6 +57,7 @@ struct sim_proc {
     bool up;
     bool dying;    /* killed inside of SQLite: its writes are lost, and it ends when that returns */
     bool ready;    /* has said so by its ready line */
+    uint64_t ready_ns; /* when it did so last */
     bool told_end; /* SIGTERM was sent */
     unsigned starts;
     int exit_code;
