@@ -230,7 +230,7 @@ static void reply_part(struct aux_request *r, const Fp__NotesReply *all, size_t 
 	size_t len;
 
 	part.free_bytes = all->free_bytes;
-	part.notes = all->notes + from;
+	part.notes = from < to ? all->notes + from : NULL;
 	part.n_notes = to - from;
 	len = fp__notes_reply__get_packed_size(&part);
 	packed = malloc(len + 1);

@@ -311,7 +311,8 @@ static char *text_of(ProtobufCBinaryData b)
 	char *s = malloc(b.len + 1);
 
 	if (s) {
-		memcpy(s, b.data, b.len);
+		if (b.len > 0)
+			memcpy(s, b.data, b.len);
 		s[b.len] = '\0';
 	}
 	return s;
@@ -473,7 +474,8 @@ static int add_part(struct aux_write *w, const Fp__AuxWrite *msg)
 	more = realloc(w->bytes, end + 1);
 	if (!more)
 		return -ENOMEM;
-	memcpy(more + msg->off, msg->data.data, msg->data.len);
+	if (msg->data.len > 0)
+		memcpy(more + msg->off, msg->data.data, msg->data.len);
 	w->bytes = more;
 	w->len_bytes = (uint32_t)end;
 	return 0;
