@@ -14,3 +14,8 @@ BNF_WRAP := bnf_disk_new bnf_disk_submit bnf_disk_pending bnf_disk_oldest_ms bnf
 $(O)/tests/fuzz/fuzz_benefactor: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(BNF_WRAP:%=-Wl,--wrap=%)
 CLIENT_WRAP := cl_lockwork_new cl_lockwork_stop cl_lockwork_free cl_lockwork_at cl_lockwork_blocking cl_shutdown_request cl_process_place sem_wait
 $(O)/tests/fuzz/fuzz_client: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(CLIENT_WRAP:%=-Wl,--wrap=%)
+AUX_WRAP := pthread_create pthread_join pthread_cond_wait pthread_cond_timedwait poll cl_aux_tasks_start cl_aux_tasks_stop cl_aux_task_post cl_aux_spawn \
+            cl_aux_host_put cl_aux_host_end cl_mgr_call cl_mgr_call_answered cl_mgr_call_sync cl_mgr_send cl_mgr_release cl_core_session cl_data_open \
+            cl_data_write cl_data_read cl_data_read_done cl_data_flush cl_data_release cl_aux_svc_read_chunk
+$(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_WRAP:%=-Wl,--wrap=%)
+$(O)/tests/fuzz/fuzz_manager: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close

@@ -10,8 +10,8 @@ shift
 here=$(cd "$(dirname "$0")" && pwd)
 jobs=${FUZZ_JOBS:-2} each=$((${FUZZ_SECONDS:-600} * ${FUZZ_JOBS:-2} / $#))
 [ "$each" -gt 0 ] || each=1
-# A quarantine of 256 MiB is more than inputs of a kilobyte need, and makes them slow.
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=16:allocator_may_return_null=1}
+# A quarantine of 256 MiB is more than inputs of a kilobyte need, and makes them slow; so do long stacks of every allocation.
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=4:malloc_context_size=8:allocator_may_return_null=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 mkdir -p "$out/corpus" "$out/found" "$out/log"
 
