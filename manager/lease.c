@@ -30,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
@@ -212,7 +213,7 @@ int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint6
 {
     struct mgr_lease *l = *place_of(c->leases, ino);
 
-    if (!l || !l->holder || l->holder == s)
+    if (!l || !l->holder || l->holder == s || FP_BUG("mgr-forgets-a-recall"))
         return 0;
     recall(c->leases, l);
     wait_for(l, s->id);

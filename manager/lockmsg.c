@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
@@ -54,6 +55,8 @@ int mgr_locks_read(struct mgr_core *c)
                              .exclusive = mgr_col(&c->db, st, 6) != 0,
                              .pid = (uint32_t)mgr_col(&c->db, st, 7)};
 
+        if (FP_BUG("mgr-drops-a-lock-at-its-start") && l.start % 2 == 0)
+            continue;
         if (mgr_locks_load(c->locks, (uint64_t)mgr_col(&c->db, st, 0), &l)) {
             mgr_db_reset(&c->db, st);
             return -ENOMEM;

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp/bug.h"
 #include "manager/locks_int.h"
 
 /* ---------------------------------------------------------------- files */
@@ -216,7 +217,7 @@ int mgr_locks_set_range(struct mgr_locks *t, struct mgr_lockfile *f, const struc
 const struct mgr_lock *mgr_locks_holder(const struct mgr_lockfile *f, const struct mgr_lock *l)
 {
     for (uint32_t i = 0; i < f->held[l->kind].n; i++)
-        if (mgr_lock_conflict(&f->held[l->kind].at[i], l))
+        if (mgr_lock_conflict(&f->held[l->kind].at[i], l) && !(FP_BUG("mgr-grants-a-lock-twice") && l->start % 64 == 0))
             return &f->held[l->kind].at[i];
     return NULL;
 }

@@ -32,6 +32,7 @@
 
 #include "client/aux/aux.h"
 #include "client/data/internal.h"
+#include "fp/bug.h"
 
 #define AGAIN_MS   1000u /* until what can't be published is tried again */
 #define TELL_MS    1000u /* how often others are told that what they wait for goes forward; below MOVED_MS of manager/lease.c */
@@ -137,7 +138,7 @@ static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
 	pthread_mutex_lock(&inode->lock);
 	closed = inode->untold && cl_file_is_dirty(inode->file);
 	pthread_mutex_unlock(&inode->lock);
-	return closed ? cl_publish_for_others(m->data, inode, CL_BY_PROGRESS) : 0;
+	return closed && !FP_BUG("mount-renames-what-it-has-not-published") ? cl_publish_for_others(m->data, inode, CL_BY_PROGRESS) : 0;
 }
 
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino)
@@ -281,7 +282,7 @@ void cl_data_recalled(struct cl_mount *m, uint64_t ino, uint64_t serial)
 	if (inode) {
 		pthread_mutex_lock(&inode->lock);
 		inode->lease = false;
-		behind = inode->behind;
+		behind = inode->behind && !FP_BUG("mount-answers-a-recall-early");
 		if (behind && !inode->recalled)
 			atomic_fetch_add(&m->data->behind->recalled, 1);
 		if (behind) {

@@ -44,7 +44,7 @@ static void done_set(struct cl_lock_op *op, int status, const Fp__Attr *attr)
     struct asked *a = op->arg;
     if (status == 0 && cl_data_locked(op->m, op->h->inode, attr) && cl_lockwork_blocking(a->m->lockwork, &a->work, drop_pages))
         return;
-    cl_reply_status(a->req, status);
+    cl_reply_status(a->req, cl_open_status(status));
     free(a);
 }
 
@@ -58,7 +58,7 @@ static void done_unset(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_op *op = arg;
     if (status == 0 && !((const Fp__LockReply *)reply)->held)
         cl_locks_forget(op->m, op->lock.ino, op->lock.kind, op->lock.owner);
-    cl_op_reply_err(op, status);
+    cl_op_reply_err(op, cl_open_status(status));
 }
 
 /* -------------------------------------------------------------- requests */
@@ -157,7 +157,7 @@ static void done_getlk(void *arg, int status, const ProtobufCMessage *reply)
     const Fp__LockReply *r = (const Fp__LockReply *)reply;
     struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
     if (status < 0) {
-        cl_op_reply_err(op, status);
+        cl_op_reply_err(op, cl_open_status(status));
         return;
     }
     if (r->held) {

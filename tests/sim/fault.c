@@ -84,6 +84,7 @@ static void end_slow(void *arg)
 
 static void disk_fault(struct fault *f)
 {
+    f->a->had_bad_disk |= f->kind != SLOW_DISK;
     if (f->kind == BROKEN_DISK) {
         f->a->broken_disk = true;
         model_damaged();
@@ -206,6 +207,35 @@ static void kill_it(void *arg)
         sim_proc_kill(arg, "after an answer");
 }
 
+static void end_slow_disk(void *arg)
+{
+    ((struct sim_node *)arg)->slow_disk_ns = 0;
+}
+
+static void slow_for_a_while(struct sim_node *n)
+{
+    sim_trace("FAULT slow disk of node %d, after a close that does not wait", n->id);
+    n->slow_disk_ns = SIM_MS * (20 + sim_below(SIM_RNG_FAULT, 500));
+    sim_at(sim.now_ns + SIM_S, end_slow_disk, n);
+}
+
+static void hear_again(void *arg)
+{
+    if (!sim.healed)
+        sim_net_block(sim.procs[0].node, arg, false);
+}
+
+/* What the manager tells other nodes comes late. */
+static void deafen_others(const struct sim_proc *m)
+{
+    for (unsigned i = 1; i < sim.nnodes; i++)
+        if (&sim.nodes[i] != m->node) {
+            sim_trace("FAULT node %d hears nothing of the manager for a moment", (int)i);
+            sim_net_block(sim.procs[0].node, &sim.nodes[i], true);
+            sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 400 * SIM_MS), hear_again, &sim.nodes[i]);
+        }
+}
+
 /* A random time hits the moment between an answer and what should have come before it once in a thousand runs. So some runs have faults that follow an answer. */
 void sim_fault_strike(enum sim_strike s, struct sim_proc *m)
 {
@@ -216,16 +246,28 @@ void sim_fault_strike(enum sim_strike s, struct sim_proc *m)
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 20 * SIM_MS), lose_power, &sim.nodes[1 + sim_below(SIM_RNG_FAULT, sim.nnodes - 1)]);
     else if (s == SIM_AFTER_CHANGE)
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 200 * SIM_MS), lose_power, &sim.nodes[0]);
-    else
+    else if (s == SIM_AFTER_STRICT)
+        deafen_others(m);
+    else if (s != SIM_AFTER_BEHIND)
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, SIM_MS), kill_it, m);
+    else
+        slow_for_a_while(m->node);
 }
 
 static void plan_strikes(unsigned level)
 {
     strike_ppm = (unsigned)sim_below(SIM_RNG_FAULT, 300000);
-    for (int s = 0; s < SIM_STRIKES; s++)
+    for (int s = 0; s < SIM_AFTER_BEHIND; s++)
         if (level >= (s == SIM_AFTER_CREATION ? 2 : 3) && sim_chance(SIM_RNG_FAULT, 300000))
             strikes[s] = 1 + (unsigned)sim_below(SIM_RNG_FAULT, 3);
+    for (unsigned i = 0; i < sim.nprocs && level; i++)
+        if (sim.procs[i].strict)
+            strikes[SIM_AFTER_STRICT] = 8;
+    for (unsigned i = 0; i < sim.nprocs && level; i++)
+        if (sim.procs[i].behind) {
+            strikes[SIM_AFTER_BEHIND] = 6;
+            strikes[SIM_AFTER_RENAME] = level >= 2 && sim.seed % 2;
+        }
 }
 
 void sim_fault_plan(unsigned level)
@@ -254,6 +296,9 @@ void sim_fault_plan(unsigned level)
             sim_at(f->at, happen, f);
         }
     }
+    sim.quiet = nplan == 0;
+    for (int s = 0; s < SIM_STRIKES; s++)
+        sim.quiet &= strikes[s] == 0;
 }
 
 void sim_fault_heal(void)

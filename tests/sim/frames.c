@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/sim/model.h"
 #include "tests/sim/net.h"
 
 void (*sim_on_frame)(const struct sim_proc *from, const struct sim_proc *to, const struct fp_frame *f, const uint8_t *msg);
@@ -45,6 +46,8 @@ static void begins(struct sim_frames *s, struct sim_proc *from, struct sim_proc 
         sim_trace("%s > %s: %s%s #%llu%s %d, %u + %u bytes", from ? from->name : "?", to ? to->name : "?", sim_message_name(f->type),
                   f->flags & FP_FRAME_REPLY ? " reply" : "", (unsigned long long)f->id, f->flags & FP_FRAME_REPLY ? " status" : "", f->status, f->msg_len_bytes,
                   f->payload_len_bytes);
+    if (from && to && from->kind == SIM_MANAGER && to->kind == SIM_MOUNT)
+        model_heard(to);
     sim_fault_message(from, to);
 }
 

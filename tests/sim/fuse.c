@@ -57,12 +57,18 @@ static void queue(struct sim_proc *mount, struct fuse_req *r)
 
 int sim_fuse_call(struct sim_proc *mount, struct fuse_req *r)
 {
+    return sim_fuse_call_until(mount, r, SIM_NEVER);
+}
+
+int sim_fuse_call_until(struct sim_proc *mount, struct fuse_req *r, uint64_t until_ns)
+{
     if (!mount->up || !mount->ready || !mount->fuse || mount->fuse->ended)
         return ENOTCONN;
-    r->done = r->nobody_waits = false;
+    r->done = r->nobody_waits = r->interrupted = false;
     queue(mount, r);
     while (!r->done)
-        sim_block(r, SIM_NEVER);
+        if (!sim_block(r, r->interrupted ? SIM_NEVER : until_ns))
+            r->interrupted = true;
     return r->err;
 }
 
@@ -167,6 +173,12 @@ static void run_request(struct fuse_req *r)
         break;
     case SIM_FSYNCDIR:
         o->fsyncdir(r, r->ino, 0, &r->fi);
+        break;
+    case SIM_SETLK:
+        o->setlk(r, r->ino, &r->fi, &r->lock, r->sleep);
+        break;
+    case SIM_FLOCK:
+        o->flock(r, r->ino, &r->fi, (int)r->flags);
         break;
     default:
         run_name_op(r);
@@ -346,8 +358,7 @@ void *fuse_req_userdata(fuse_req_t req)
 
 int fuse_req_interrupted(fuse_req_t req)
 {
-    (void)req;
-    return 0;
+    return req->interrupted;
 }
 
 int fuse_reply_err(fuse_req_t req, int err)

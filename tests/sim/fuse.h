@@ -3,13 +3,15 @@
 #define TESTS_SIM_FUSE_H
 
 #define FUSE_USE_VERSION 317
+#include <fcntl.h>
 #include <fuse_lowlevel.h>
 
 #include "tests/sim/sim.h"
 
 enum sim_op {
     SIM_LOOKUP, SIM_FORGET, SIM_GETATTR, SIM_SETATTR, SIM_MKDIR, SIM_UNLINK, SIM_RMDIR, SIM_RENAME, SIM_LINK, SIM_OPEN, SIM_CREATE, SIM_READ,
-    SIM_WRITE, SIM_FLUSH, SIM_RELEASE, SIM_FSYNC, SIM_OPENDIR, SIM_READDIR, SIM_RELEASEDIR, SIM_FSYNCDIR
+    SIM_WRITE, SIM_FLUSH, SIM_RELEASE, SIM_FSYNC, SIM_OPENDIR, SIM_READDIR, SIM_RELEASEDIR, SIM_FSYNCDIR,
+    SIM_SETLK, SIM_FLOCK
 };
 
 /* One request and its answer. The caller's memory until done; but for those that nobody waits for, which are freed by who answers. */
@@ -18,6 +20,9 @@ struct fuse_req {
     struct sim_fuse *fuse;
     enum sim_op op;
     bool done, nobody_waits;
+    bool interrupted; /* the program has got a signal */
+    bool sleep;       /* of a lock: it waits for it */
+    struct flock lock;
     int err; /* positive, as the kernel has it */
     fuse_ino_t ino, ino2;
     char name[64], name2[64];
@@ -36,6 +41,8 @@ struct fuse_req {
 
 /* Sends it to the mount and waits. Its errno. */
 int sim_fuse_call(struct sim_proc *mount, struct fuse_req *r);
+/* Until then; then the program gets a signal, and waits on. */
+int sim_fuse_call_until(struct sim_proc *mount, struct fuse_req *r, uint64_t until_ns);
 void sim_fuse_send(struct sim_proc *mount, const struct fuse_req *r); /* nobody waits */
 
 /* ------------------------------------------------------------------ system calls (vfs.c): 0, or what stands for the answer, or negative errno */
@@ -44,6 +51,8 @@ struct sim_open {
     struct sim_proc *mount;
     unsigned start; /* of the mount: a file does not outlive it */
     uint64_t ino;
+    uint64_t id;      /* of the open file: it owns locks by flock(2) */
+    uint64_t process; /* that has it: it owns those by fcntl(2) */
     int flags;
     struct fuse_file_info fi;
 };
@@ -51,8 +60,12 @@ struct sim_open {
 int vfs_open(struct sim_proc *m, const char *path, int flags, struct sim_open **out);
 ssize_t vfs_pread(struct sim_open *f, void *buf, size_t len, off_t off);
 ssize_t vfs_pwrite(struct sim_open *f, const void *buf, size_t len, off_t off);
+ssize_t vfs_append(struct sim_open *f, const void *buf, size_t len); /* write(2) of a file that was opened with O_APPEND */
 int vfs_ftruncate(struct sim_open *f, off_t size);
 int vfs_fsync(struct sim_open *f);
+/* fcntl(2) with F_SETLK or F_SETLKW, and flock(2). wait_ns 0: it does not wait; else a signal comes after that. type: F_RDLCK, F_WRLCK, F_UNLCK. */
+int vfs_lock(struct sim_open *f, int type, off_t off, off_t len, uint64_t wait_ns);
+int vfs_flock(struct sim_open *f, int type, uint64_t wait_ns);
 int vfs_fstat(struct sim_open *f, struct stat *st);
 int vfs_close(struct sim_open *f); /* what close(2) says; the file is freed in any case */
 int vfs_stat(struct sim_proc *m, const char *path, struct stat *st);

@@ -6,9 +6,17 @@
  *                           and not lost, or possibly lost: by a failed call, the death of its mount before it was published, a power loss before it was durable
  *   later than another:     by the same mount, after it; or begun after the other was published
  *
+ * With --close behind, close says that it is seen elsewhere, but it is published later: until it surely is ("solid"), it goes with its mount, or with a session that may have expired.
+ * By that the manager's frames to the mount are told: who has not heard of it for long may have been given up.
+ *
+ * In strict files each write is published when it returns, and each read is an open.
+ *
  * Truncation is a write of nothing from a place on. Errors are always better than wrong bytes; whether they may be is asked separately.
  */
 #include "tests/sim/model.h"
+
+#include "tests/sim/locks.h"
+#include "tests/sim/work.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +26,7 @@
 #define NEWS_NS    (40 * SIM_S) /* until all mounts have heard that a benefactor lost something, when directions are blocked */
 #define COVERS_MAX 512
 #define WINDOW     65536u /* --chunk-size of sim_store.c */
+#define CUT_NS     (12 * SIM_S) /* --session-timeout of sim_store.c, less what a mount may keep silent */
 
 struct model_write {
     struct model_write *next;
@@ -27,20 +36,23 @@ struct model_write {
     uint64_t off, end;
     bool cut; /* a truncation to off */
     bool ended, durable, dead;
+    bool solid;  /* the manager has it; not so what was closed behind */
     bool failed; /* its application was told of a loss, or has died */
     bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
     bool lossy;  /* has been either: reading it may fail */
-    uint64_t from_ns, end_ns, published_ns, dead_ns;
+    uint64_t from_ns, end_ns, published_ns, given_ns, dead_ns;
 };
 
 struct reader {
     const struct sim_proc *mount;
-    uint64_t opened_ns, from_ns;
+    uint64_t opened_ns, given_ns, from_ns;
 };
 
 static struct model_file *files;
 static uint32_t write_ids;
 static bool damaged, manager_forgot;
+static uint64_t heard_ns[SIM_PROCS_MAX];
+static bool cut_off[SIM_PROCS_MAX];
 
 static int byte_of(uint32_t id, uint64_t at)
 {
@@ -115,6 +127,36 @@ static void fail_write(struct model_write *w)
     w->failed = w->lossy = true;
 }
 
+/* Mounts that may have lost their sessions: what they have closed behind may be overtaken, and so may what they write to the same files until an fsync says that it is there. */
+static void look_for_cuts(void)
+{
+    for (unsigned i = 0; i < sim.nprocs; i++) {
+        const struct sim_proc *m = &sim.procs[i];
+
+        if (m->kind != SIM_MOUNT || !m->up || cut_off[i] || sim.now_ns < heard_ns[i] + CUT_NS)
+            continue;
+        cut_off[i] = true;
+        sim_trace("may have lost its session: %s", m->name);
+        locks_mount_lost(m);
+        appends_cut_off(m);
+        if (!m->behind)
+            continue;
+        for (struct model_file *f = files; f; f = f->next)
+            for (struct model_write *w = f->writes; w; w = w->next)
+                if (w->mount == m && w->start == m->starts && !w->solid) {
+                    fail_write(w);
+                    f->overtaken |= UINT64_C(1) << i;
+                }
+    }
+}
+
+void model_heard(const struct sim_proc *m)
+{
+    look_for_cuts();
+    heard_ns[m->id] = sim.now_ns;
+    cut_off[m->id] = false;
+}
+
 /* An error of any call on a file may be the news of what was lost before. */
 static void fail_own(struct model_file *f, const struct sim_proc *m, bool published_too)
 {
@@ -125,6 +167,7 @@ static void fail_own(struct model_file *f, const struct sim_proc *m, bool publis
 
 void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
 {
+    look_for_cuts();
     w->ended = true;
     w->end_ns = sim.now_ns;
     if (rc > 0 && !w->cut)
@@ -134,6 +177,13 @@ void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
         fail_own(f, w->mount, true);
     } else if (w->cut) {
         w->published_ns = sim.now_ns; /* by the manager itself */
+        w->solid = true;
+    } else if (w->mount->strict) {
+        w->published_ns = sim.now_ns;
+        w->solid = true;
+    } else if ((w->mount->behind && cut_off[w->mount->id]) || f->overtaken >> w->mount->id & 1) {
+        fail_write(w);
+        f->overtaken |= UINT64_C(1) << w->mount->id;
     }
     if (w->start != w->mount->starts || !w->mount->up) {
         fail_write(w);
@@ -144,8 +194,11 @@ void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
 
 void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable)
 {
+    look_for_cuts();
     if (rc)
         fail_own(f, m, true);
+    else if (durable && !cut_off[m->id])
+        f->overtaken &= ~(UINT64_C(1) << m->id);
     for (struct model_write *w = f->writes; w && !rc; w = w->next) {
         bool own = w->mount == m && w->start == m->starts;
 
@@ -153,6 +206,8 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
             continue;
         if (own && !w->published_ns)
             w->published_ns = sim.now_ns;
+        if (own && (durable || !m->behind))
+            w->solid = true;
         if (durable && own)
             w->shaken = false;
         if (durable && !w->shaken && w->published_ns && (own || w->published_ns <= from_ns))
@@ -160,14 +215,31 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
     }
 }
 
+void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns)
+{
+    for (struct model_write *w = f->writes; w; w = w->next)
+        if (w->mount == m && w->start == m->starts && w->ended && w->end_ns <= from_ns && !w->given_ns)
+            w->given_ns = from_ns;
+}
+
+void model_taken(struct model_file *f, const struct sim_proc *m, uint64_t from_ns)
+{
+    look_for_cuts();
+    for (struct model_write *w = f->writes; w; w = w->next)
+        if (w->mount != m && w->published_ns && w->published_ns < from_ns && !w->failed)
+            w->solid = true;
+}
+
 void model_mount_died(const struct sim_proc *m)
 {
+    locks_mount_lost(m);
+    appends_mount_died(m);
     for (struct model_file *f = files; f; f = f->next)
         for (struct model_write *w = f->writes; w; w = w->next)
             if (w->mount == m && w->start == m->starts && !w->dead) {
                 w->dead = true;
                 w->dead_ns = sim.now_ns;
-                if (!w->published_ns)
+                if (!w->solid)
                     fail_write(w);
             }
 }
@@ -175,6 +247,9 @@ void model_mount_died(const struct sim_proc *m)
 void model_power_lost(const struct sim_node *n)
 {
     manager_forgot |= n == sim.procs[0].node;
+    if (n == sim.procs[0].node)
+        locks_power_lost();
+    appends_power_lost(n);
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
     for (struct model_file *f = files; f; f = f->next) {
         f->in_doubt |= f->writes != NULL;
@@ -205,6 +280,7 @@ bool model_has_unpublished(const struct model_file *f)
 void model_damaged(void)
 {
     damaged = true;
+    appends_damaged();
 }
 
 bool model_error_ok(int err, bool open)
@@ -222,9 +298,11 @@ static bool surely_seen(const struct model_write *w, const struct reader *r)
 {
     if (w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns)
         return false;
+    if (r->mount->strict)
+        return w->published_ns != 0;
     if (w->mount == r->mount && w->start == r->mount->starts)
         return true;
-    return w->published_ns && w->published_ns < r->opened_ns;
+    return (w->published_ns && w->published_ns < r->opened_ns) || (w->given_ns && w->given_ns <= r->given_ns);
 }
 
 static bool later(const struct model_write *w, const struct model_write *than)
@@ -357,13 +435,14 @@ static bool lossy_window(const struct model_file *f, const struct reader *r, uin
     return false;
 }
 
-void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc)
+void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t given_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc)
 {
-    struct reader r = {.mount = m, .opened_ns = opened_ns, .from_ns = from_ns};
+    struct reader r = {.mount = m, .opened_ns = opened_ns, .given_ns = given_ns, .from_ns = from_ns};
     const struct model_write *c[COVERS_MAX];
     uint64_t end = off + (rc > 0 ? (uint64_t)rc : 0), next;
     bool nothing;
 
+    look_for_cuts();
     if (rc < 0) {
         if (!model_error_ok((int)-rc, true) && !(rc == -EIO && (damaged || lossy_window(f, &r, off, off + want))))
             sim_fail("%s reads inode %llu at %llu, %zu bytes: %s, and nothing of it may be lost", m->name, (unsigned long long)f->ino, (unsigned long long)off, want, strerror((int)-rc));

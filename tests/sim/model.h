@@ -15,6 +15,7 @@ struct model_file {
     struct model_file *next;
     uint64_t ino;
     struct model_write *writes; /* newest first */
+    uint64_t overtaken; /* by mount: it may have lost its session while it had written, and no fsync has said since that all is there */
     bool unsure;   /* that it was made: no close has said so */
     bool in_doubt; /* a node lost its power since it was written, or mounts heard of it since it was made: a mount that does not know what others have synced says so in fsync, once */
 };
@@ -30,8 +31,15 @@ void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc); /
 /* close or fsync of a file, begun at from_ns, said rc. */
 void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable);
 
-/* What was read at off, by a file that was opened at opened_ns; the read began at from_ns. rc: bytes, or negative errno. */
-void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc);
+/* m has opened it, or given it another name, and began that at from_ns: what others had closed then has been published. NULL: of all mounts. */
+void model_taken(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);
+void model_heard(const struct sim_proc *m); /* the manager sends something to this mount: its session is alive */
+
+/* m has given back a lock of this file, which it began at from_ns: what it had written then is seen by who gets that lock next. */
+void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);
+
+/* What was read at off, by a file that was opened at opened_ns, under a lock that others had given back at given_ns; the read began at from_ns. rc: bytes, or negative errno. */
+void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t given_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc);
 
 void model_mount_died(const struct sim_proc *m);
 void model_power_lost(const struct sim_node *n);
@@ -59,6 +67,7 @@ bool name_is_surely(const struct name *n, bool there);
 /* What an operation found; ends the run if that can't be. */
 void name_is(struct name *n, struct model_file *f);
 void name_is_new(struct name *n, struct model_file *f);   /* made by this operation */
+struct model_file *name_file(const struct name *n); /* if it is surely this one, else NULL */
 uint64_t name_version(const struct name *n);
 /* The file that was made when the name had this version was closed: the manager knows of it. */
 void name_confirmed(struct name *n, struct model_file *f, uint64_t version);

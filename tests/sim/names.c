@@ -18,6 +18,7 @@
 struct name {
     char path[32];
     bool dir, locked;
+    bool shaken; /* a loss came while an operation was on it, which may have looked before and changed after, or the other way round */
     struct model_file *may[STATES], *was[STATES]; /* was: since the last time that it was durable */
     unsigned n, nwas;
     uint64_t changed_ns, version;
@@ -76,6 +77,7 @@ static void lock_one(struct name *n)
     while (n->locked)
         sim_block(n, SIM_NEVER);
     n->locked = true;
+    n->shaken = false;
 }
 
 void name_lock(struct name *n, struct name *n2)
@@ -87,9 +89,13 @@ void name_lock(struct name *n, struct name *n2)
         lock_one(low == n ? n2 : n);
 }
 
+static void may_be_as_it_was(struct name *n);
+
 static void unlock_one(struct name *n, const struct sim_proc *m, bool changed)
 {
     n->locked = false;
+    if (n->shaken)
+        may_be_as_it_was(n);
     if (changed) {
         n->version++;
         n->changed_ns = sim.now_ns;
@@ -138,6 +144,8 @@ static void becomes(struct name *n, struct model_file *f)
 
 static void settles(struct name *n, struct model_file *f)
 {
+    if (n->shaken)
+        return;
     n->n = 1;
     n->may[0] = f;
 }
@@ -188,6 +196,11 @@ void name_is_new(struct name *n, struct model_file *f)
     becomes(n, f);
     if (f > NEW && may_be_early())
         put(n->may, &n->n, NULL);
+}
+
+struct model_file *name_file(const struct name *n)
+{
+    return n->n == 1 && n->may[0] > NEW ? n->may[0] : NULL;
 }
 
 uint64_t name_version(const struct name *n)
@@ -294,6 +307,7 @@ static void may_be_as_it_was(struct name *n)
 {
     for (unsigned i = 0; i < n->nwas; i++)
         put(n->may, &n->n, n->was[i]);
+    n->shaken = n->locked;
     n->version++;
 }
 

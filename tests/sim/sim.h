@@ -42,6 +42,7 @@ struct sim_node {
     bool up;
     bool broken_disk;      /* reads, writes and syncs may fail now */
     bool full_disk;
+    bool had_bad_disk;     /* one of both, once */
     uint64_t slow_disk_ns; /* each operation may take so long */
     unsigned boots;
     int64_t wall_ns, mono_ns; /* what its clocks are ahead of virtual time */
@@ -59,6 +60,8 @@ struct sim_proc {
     bool ready;    /* has said so by its ready line */
     uint64_t ready_ns; /* when it did so last */
     bool told_end; /* SIGTERM was sent */
+    bool behind;   /* --close behind */
+    bool strict;   /* --strict */
     unsigned starts;
     int exit_code;
     uint64_t paused_until;
@@ -94,6 +97,7 @@ struct sim_world {
     uint64_t hash;      /* of all that happened */
     bool trace;
     bool healed;        /* no faults from here on */
+    bool quiet;         /* there are none at all */
     unsigned preempt_ppm;
     struct sim_node nodes[SIM_NODES_MAX];
     unsigned nnodes;
@@ -178,7 +182,7 @@ void sim_fuse_gone(struct sim_proc *p);
 void sim_fault_plan(unsigned level);
 void sim_fault_message(struct sim_proc *from, struct sim_proc *to); /* at each message */
 void sim_fault_disk(void);                                           /* at each write and sync */
-enum sim_strike { SIM_AFTER_FSYNC, SIM_AFTER_CHANGE, SIM_AFTER_CREATION, SIM_STRIKES };
+enum sim_strike { SIM_AFTER_FSYNC, SIM_AFTER_CHANGE, SIM_AFTER_CREATION, SIM_AFTER_BEHIND, SIM_AFTER_RENAME, SIM_AFTER_STRICT, SIM_STRIKES };
 void sim_fault_strike(enum sim_strike s, struct sim_proc *m); /* an application of m was just told that this is done */
 void sim_fault_heal(void);
 bool sim_bug(const char *name);

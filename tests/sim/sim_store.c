@@ -51,6 +51,8 @@ struct job {
 static struct options opt = {.seed = 1, .runs = 1, .jobs = 1, .level = 3, .out = NULL};
 static int report_fd = -1;
 static bool hasty; /* windows are folded as soon as they can be: no bug, but it makes them collide with writes */
+static bool behind; /* --close behind */
+static bool strict; /* --strict: all mounts of a seed, or none */
 static char self[512], here[512];
 
 /* ------------------------------------------------------------------ in the child */
@@ -158,6 +160,15 @@ static void make_store(void)
     }
 }
 
+/* A third of the seeds close behind, most of their mounts. */
+static void how_to_close(struct sim_proc *p)
+{
+    bool sync = sim_chance(SIM_RNG_WORK, 100000) && !opt.checkpoint.nodes;
+
+    p->behind = behind && !sync && sim_chance(SIM_RNG_WORK, 800000);
+    sim_proc_arg(p, "--close=%s", sync ? "sync" : p->behind ? "behind" : "publish");
+}
+
 static void arguments(struct sim_proc *p)
 {
     sim_proc_arg(p, "%s", p->name);
@@ -187,13 +198,16 @@ static void arguments(struct sim_proc *p)
         sim_proc_arg(p, "--start-timeout=1h");
         sim_proc_arg(p, "--data-encryption=off");
     } else {
+        p->strict = strict;
+        if (strict)
+            sim_proc_arg(p, "--strict");
         sim_proc_arg(p, "--pool=16MiB");
         sim_proc_arg(p, "--fold=%s", hasty ? "on" : "off");
         sim_proc_arg(p, "--foreground");
         sim_proc_arg(p, "--store-threads=2");
         sim_proc_arg(p, "--start-timeout=1h");
         sim_proc_arg(p, "--read-ahead=%s", sim_chance(SIM_RNG_WORK, 500000) ? "256KiB" : "0");
-        sim_proc_arg(p, "--close=%s", sim_chance(SIM_RNG_WORK, 100000) && !opt.checkpoint.nodes ? "sync" : "publish");
+        how_to_close(p);
         sim_proc_arg(p, "/mnt/%s", p->name);
     }
 }
@@ -232,6 +246,8 @@ static _Noreturn void run_seed(uint64_t seed)
     sim_sched_init(seed);
     sim.trace = opt.trace;
     hasty = seed % 2 && !opt.checkpoint.nodes;
+    behind = seed % 3 == 0 && !opt.checkpoint.nodes;
+    strict = seed % 5 == 1 && !opt.checkpoint.nodes;
     sim.nnodes = opt.checkpoint.nodes ? opt.checkpoint.nodes + 1 : 3 + (unsigned)sim_below(SIM_RNG_FAULT, 2);
     sim.preempt_ppm = sim_chance(SIM_RNG_FAULT, 500000) ? 0 : (unsigned)sim_below(SIM_RNG_FAULT, 30000);
     sim_disk_init();

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "tests/sim/fuse.h"
 
@@ -281,9 +282,10 @@ int vfs_readdir(struct sim_proc *m, const char *path, char *buf, size_t size)
 
 static struct sim_open *file_new(struct sim_proc *m, const struct fuse_req *r, uint64_t ino, int flags)
 {
+    static uint64_t ids;
     struct sim_open *f = calloc(1, sizeof *f);
 
-    *f = (struct sim_open){.mount = m, .start = m->starts, .ino = ino, .flags = flags, .fi = r->fi};
+    *f = (struct sim_open){.id = ++ids, .mount = m, .start = m->starts, .ino = ino, .flags = flags, .fi = r->fi};
     f->fi.flags = flags & ~(O_CREAT | O_EXCL | O_TRUNC);
     return f;
 }
@@ -376,6 +378,21 @@ ssize_t vfs_pwrite(struct sim_open *f, const void *buf, size_t len, off_t off)
     return rc ? rc : r.count;
 }
 
+/* The place is the end that this node knows of, which the mount is not to believe. */
+ssize_t vfs_append(struct sim_open *f, const void *buf, size_t len)
+{
+    struct fuse_req r = {.op = SIM_WRITE, .data = buf, .size = len};
+    struct ilock *l = lock_inode(f->mount, f->ino, true);
+    int rc;
+
+    r.off = (off_t)l->size;
+    rc = call(f, &r);
+    if (rc == 0)
+        l->size += (uint64_t)r.count;
+    unlock_inode(l);
+    return rc ? rc : r.count;
+}
+
 int vfs_ftruncate(struct sim_open *f, off_t size)
 {
     struct fuse_req r = {.op = SIM_SETATTR, .to_set = FUSE_SET_ATTR_SIZE, .attr = {.st_size = size}};
@@ -394,6 +411,31 @@ int vfs_fsync(struct sim_open *f)
     return call(f, &r);
 }
 
+static int call_locking(struct sim_open *f, struct fuse_req *r, uint64_t wait_ns)
+{
+    if (f->start != f->mount->starts)
+        return -ENOTCONN;
+    r->ino = f->ino;
+    r->fi = f->fi;
+    r->fi.lock_owner = r->op == SIM_SETLK ? f->process : f->id;
+    return -sim_fuse_call_until(f->mount, r, wait_ns ? sim.now_ns + wait_ns : SIM_NEVER);
+}
+
+int vfs_lock(struct sim_open *f, int type, off_t off, off_t len, uint64_t wait_ns)
+{
+    struct fuse_req r = {.op = SIM_SETLK, .sleep = wait_ns != 0, .lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = off, .l_len = len, .l_pid = (pid_t)f->process}};
+
+    return call_locking(f, &r, wait_ns);
+}
+
+int vfs_flock(struct sim_open *f, int type, uint64_t wait_ns)
+{
+    struct fuse_req r = {.op = SIM_FLOCK};
+
+    r.flags = (unsigned)(type == F_UNLCK ? LOCK_UN : type == F_RDLCK ? LOCK_SH : LOCK_EX) | (wait_ns ? 0 : LOCK_NB);
+    return call_locking(f, &r, wait_ns);
+}
+
 int vfs_fstat(struct sim_open *f, struct stat *st)
 {
     struct fuse_req r = {.op = SIM_GETATTR};
@@ -406,8 +448,12 @@ int vfs_fstat(struct sim_open *f, struct stat *st)
 int vfs_close(struct sim_open *f)
 {
     struct fuse_req r = {.op = SIM_FLUSH};
-    int rc = f->fi.noflush ? 0 : call(f, &r);
+    int rc;
 
+    f->fi.lock_owner = f->process;
+    rc = f->fi.noflush ? 0 : call(f, &r);
+    f->fi.lock_owner = f->id;
+    f->fi.flock_release = true;
     r.op = SIM_RELEASE;
     r.ino = f->ino;
     r.fi = f->fi;

@@ -10,47 +10,42 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tests/sim/app.h"
 #include "tests/sim/check_db.h"
-#include "tests/sim/fuse.h"
-#include "tests/sim/model.h"
 
-#define HANDLES   3
-#define FILE_MAX  (300u << 10)
-#define WRITE_MAX (100u << 10)
-#define APPS      2
-#define READ_ROOM (400u << 10)
-
-struct handle {
-    struct sim_open *f;
-    struct model_file *model;
-    uint64_t opened_ns;
-    unsigned start;
-    bool writable;
-    struct name *made; /* by this open; NULL: not, or it was told that it is there */
-    uint64_t version;  /* of that name then */
-};
-
-struct app {
-    struct sim_proc *mount;
-    struct handle h[HANDLES];
-    unsigned ops;
-    bool done;
-    uint8_t *buf;
-};
+#define APPS   2
+#define HOT_NS (100 * SIM_MS)
 
 struct work_counts work_counts;
 
 static struct app apps[SIM_PROCS_MAX * APPS];
 static unsigned napps;
 static unsigned fault_level;
+static struct name *hot; /* what was written was closed by this name a moment ago: others should look */
+static uint64_t hot_ns;
+static bool with_locks; /* programs use them, in half of the seeds */
 
 static uint64_t pick(uint64_t n)
 {
     return sim_below(SIM_RNG_WORK, n);
 }
 
-/* An error that no fault explains ends the run. */
-static void check_error(const struct app *a, const char *what, const char *path, int rc)
+uint64_t app_pick(uint64_t n)
+{
+    return pick(n);
+}
+
+unsigned apps_waiting(const struct app *but, struct lock_want *out, unsigned max)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < napps && n < max; i++)
+        if (&apps[i] != but && apps[i].waits)
+            out[n++] = *apps[i].waits;
+    return n;
+}
+
+void app_error(const struct app *a, const char *what, const char *path, int rc)
 {
     if (rc >= 0)
         return;
@@ -70,6 +65,18 @@ static struct name *any_name(bool dir)
     return n;
 }
 
+static struct name *look_at(void)
+{
+    return hot && sim.now_ns < hot_ns + HOT_NS && pick(2) ? hot : NULL;
+}
+
+static struct name *hot_name(void)
+{
+    struct name *n = look_at();
+
+    return n ? n : any_name(false);
+}
+
 /* ------------------------------------------------------------------ files */
 
 /* What close and fsync tell long after the fault. ENOSPC: what was accepted, or made before the manager had heard of it, found no room. */
@@ -85,6 +92,9 @@ static void close_handle(struct app *a, struct handle *h)
 
     if (!h->f)
         return;
+    if (h->writable && a->mount->behind)
+        sim_fault_strike(SIM_AFTER_BEHIND, a->mount);
+    lock_closed(a->mount, h->model->ino, a->id, h->f->id);
     rc = vfs_close(h->f);
     h->f = NULL;
     sim_trace("close inode %llu: %d", (unsigned long long)h->model->ino, rc);
@@ -98,16 +108,25 @@ static void close_handle(struct app *a, struct handle *h)
         h->model->unsure = false;
         sim_fault_strike(SIM_AFTER_CREATION, a->mount);
     }
+    if (h->writable) {
+        hot = h->name;
+        hot_ns = sim.now_ns;
+    }
     if (rc == 0 && h->writable)
         sim_fault_strike(SIM_AFTER_CHANGE, a->mount);
     if (!may_tell_loss(h->model, rc))
-        check_error(a, "close", "", rc);
+        app_error(a, "close", "", rc);
 }
 
-static struct handle *any_handle(struct app *a)
+struct handle *app_handle(struct app *a)
 {
-    struct handle *h = &a->h[pick(HANDLES)];
+    const struct name *n = look_at();
+    unsigned k = (unsigned)pick(HANDLES);
+    struct handle *h;
 
+    for (unsigned i = 0; n && i < HANDLES; i++)
+        k = a->h[i].f && a->h[i].name == n ? i : k;
+    h = &a->h[k];
     return h->f && h->start == a->mount->starts ? h : NULL;
 }
 
@@ -122,7 +141,7 @@ static void open_failed(struct app *a, struct name *n, int flags, int rc, bool *
             name_maybe_new(n);
             *changed = true;
         }
-        check_error(a, "open", name_path(n), rc);
+        app_error(a, "open", name_path(n), rc);
     }
 }
 
@@ -130,13 +149,14 @@ static void do_open(struct app *a)
 {
     static const int choices[] = {O_RDONLY, O_RDWR, O_RDWR | O_CREAT, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL, O_RDWR | O_CREAT};
     struct handle *h = &a->h[pick(HANDLES)];
-    struct name *n = any_name(false);
+    struct name *n = hot_name();
     int flags = choices[pick(sizeof choices / sizeof *choices)], rc;
     struct sim_open *f = NULL;
     bool changed = false, known;
 
     close_handle(a, h);
     h->made = NULL;
+    h->given_ns = 0;
     name_lock(n, NULL);
     h->opened_ns = sim.now_ns;
     h->start = a->mount->starts;
@@ -153,7 +173,10 @@ static void do_open(struct app *a)
             work_counts.creates++;
             changed = true;
         }
+        model_taken(h->model, a->mount, h->opened_ns);
         h->f = f;
+        f->process = a->id;
+        h->name = n;
         h->writable = (flags & O_ACCMODE) != O_RDONLY;
     } else {
         open_failed(a, n, flags, rc, &changed);
@@ -168,7 +191,7 @@ static void do_open(struct app *a)
 
 static void do_write(struct app *a)
 {
-    struct handle *h = any_handle(a);
+    struct handle *h = app_handle(a);
     struct model_write *w;
     uint64_t off, len;
     ssize_t rc;
@@ -183,8 +206,13 @@ static void do_write(struct app *a)
     if (rc == 0 || rc > (ssize_t)len || (rc > 0 && (size_t)rc < len && sim.healed))
         sim_fail("%s: a write of %llu bytes takes %zd", a->mount->name, (unsigned long long)len, rc);
     model_write_end(h->model, w, rc);
+    if (a->mount->strict) {
+        hot = h->name;
+        hot_ns = sim.now_ns;
+        sim_fault_strike(SIM_AFTER_STRICT, a->mount);
+    }
     work_counts.writes++;
-    check_error(a, "write", "", rc < 0 ? (int)rc : 0);
+    app_error(a, "write", "", rc < 0 ? (int)rc : 0);
 }
 
 static void read_handle(struct app *a, struct handle *h, uint64_t off, size_t len)
@@ -196,7 +224,7 @@ static void read_handle(struct app *a, struct handle *h, uint64_t off, size_t le
 
         rc = vfs_pread(h->f, a->buf, len, (off_t)off);
         sim_trace("read inode %llu %llu+%zu: %zd", (unsigned long long)h->model->ino, (unsigned long long)off, len, rc);
-        model_read(h->model, a->mount, h->opened_ns, from, off, len, a->buf, rc);
+        model_read(h->model, a->mount, h->opened_ns, h->given_ns, from, off, len, a->buf, rc);
         work_counts.reads++;
         work_counts.bytes_checked += rc > 0 ? (uint64_t)rc : 0;
         work_counts.errors += rc < 0;
@@ -207,7 +235,7 @@ static void read_handle(struct app *a, struct handle *h, uint64_t off, size_t le
 
 static void do_read(struct app *a)
 {
-    struct handle *h = any_handle(a);
+    struct handle *h = app_handle(a);
 
     if (h && (h->f->flags & O_ACCMODE) != O_WRONLY)
         read_handle(a, h, pick(2) ? 0 : pick(FILE_MAX), pick(2) ? READ_ROOM : 1 + pick(WRITE_MAX));
@@ -215,7 +243,7 @@ static void do_read(struct app *a)
 
 static void do_truncate(struct app *a)
 {
-    struct handle *h = any_handle(a);
+    struct handle *h = app_handle(a);
     struct model_write *w;
     uint64_t size = pick(3) ? pick(FILE_MAX) : 0;
     int rc;
@@ -229,12 +257,18 @@ static void do_truncate(struct app *a)
     if (rc == 0)
         sim_fault_strike(SIM_AFTER_CHANGE, a->mount);
     work_counts.truncates++;
-    check_error(a, "truncate", "", rc);
+    app_error(a, "truncate", "", rc);
+}
+
+static void all_durable(uint64_t from)
+{
+    names_durable(from);
+    locks_durable(from);
 }
 
 static void do_fsync(struct app *a)
 {
-    struct handle *h = any_handle(a);
+    struct handle *h = app_handle(a);
     uint64_t from = sim.now_ns;
     int rc;
 
@@ -245,17 +279,12 @@ static void do_fsync(struct app *a)
     if (h->start == a->mount->starts)
         model_published(h->model, a->mount, from, rc, true);
     if (rc == 0)
-        names_durable(from);
+        all_durable(from);
     if (rc == 0)
         sim_fault_strike(SIM_AFTER_FSYNC, a->mount);
     work_counts.fsyncs++;
     if (!may_tell_loss(h->model, rc))
-        check_error(a, "fsync", "", rc);
-}
-
-static void do_close(struct app *a)
-{
-    close_handle(a, &a->h[pick(HANDLES)]);
+        app_error(a, "fsync", "", rc);
 }
 
 /* ------------------------------------------------------------------ names */
@@ -277,7 +306,7 @@ static void do_unlink(struct app *a)
         name_is(n, NULL);
     } else {
         name_maybe(n, NULL);
-        check_error(a, "remove", name_path(n), rc);
+        app_error(a, "remove", name_path(n), rc);
     }
     name_unlock(n, NULL, a->mount, true);
     work_counts.unlinks++;
@@ -298,21 +327,29 @@ static void do_mkdir(struct app *a)
     else
         name_maybe(n, MODEL_DIR);
     if (rc && rc != -EEXIST)
-        check_error(a, "mkdir", name_path(n), rc);
+        app_error(a, "mkdir", name_path(n), rc);
     name_unlock(n, NULL, a->mount, rc != -EEXIST);
     work_counts.dirs++;
 }
 
 static void do_rename(struct app *a)
 {
-    struct name *n = any_name(false), *to = any_name(false);
+    struct name *n = hot_name(), *to = any_name(false);
+    struct model_file *f;
+    uint64_t from;
     int rc;
 
     if (n == to)
         return;
     name_lock(n, to);
+    f = name_file(n);
+    from = sim.now_ns;
     rc = vfs_rename(a->mount, name_path(n), name_path(to));
     sim_trace("rename %s to %s: %d", name_path(n), name_path(to), rc);
+    if (rc == 0 && f && f != name_file(to))
+        model_taken(f, NULL, from);
+    if (rc == 0)
+        sim_fault_strike(SIM_AFTER_RENAME, a->mount);
     if (rc == 0)
         name_moved(n, to, true);
     else if (rc == -ENOENT)
@@ -320,21 +357,39 @@ static void do_rename(struct app *a)
     else
         name_moved(n, to, false);
     if (rc && rc != -ENOENT)
-        check_error(a, "rename", name_path(n), rc);
+        app_error(a, "rename", name_path(n), rc);
     name_unlock(n, to, a->mount, rc != -ENOENT);
     work_counts.renames++;
 }
 
+/* Some programs give what they have written its name at once. */
+static void do_close(struct app *a)
+{
+    uint64_t closes = work_counts.closes;
+
+    close_handle(a, &a->h[pick(HANDLES)]);
+    if (work_counts.closes == closes || hot_ns != sim.now_ns || pick(2))
+        return;
+    sim_sleep_ns(1 + pick(SIM_MS / 10));
+    do_rename(a);
+}
+
 static void do_link(struct app *a)
 {
-    struct name *n = any_name(false), *to = any_name(false);
+    struct name *n = hot_name(), *to = any_name(false);
+    struct model_file *f;
+    uint64_t from;
     int rc;
 
     if (n == to)
         return;
     name_lock(n, to);
+    f = name_file(n);
+    from = sim.now_ns;
     rc = vfs_link(a->mount, name_path(n), name_path(to));
     sim_trace("link %s to %s: %d", name_path(n), name_path(to), rc);
+    if (rc == 0 && f)
+        model_taken(f, NULL, from);
     if (rc == 0)
         name_linked(n, to, true);
     else if (rc == -ENOENT)
@@ -344,7 +399,7 @@ static void do_link(struct app *a)
     else
         name_linked(n, to, false);
     if (rc && rc != -ENOENT && rc != -EEXIST)
-        check_error(a, "link", name_path(n), rc);
+        app_error(a, "link", name_path(n), rc);
     name_unlock(n, to, a->mount, rc != -ENOENT && rc != -EEXIST);
     work_counts.links++;
 }
@@ -360,7 +415,7 @@ static void do_list(struct app *a)
         rc = vfs_fsyncdir(a->mount, dir);
         sim_trace("fsync of directory %s: %d", dir, rc);
         if (rc == 0)
-            names_durable(from);
+            all_durable(from);
     } else {
         names_snapshot(versions);
         rc = vfs_readdir(a->mount, dir, list, sizeof list);
@@ -368,7 +423,7 @@ static void do_list(struct app *a)
         if (rc >= 0)
             names_listed(dir, list, rc, versions);
     }
-    check_error(a, "list", dir, rc);
+    app_error(a, "list", dir, rc);
     work_counts.lists++;
 }
 
@@ -395,8 +450,8 @@ static void one_op(struct app *a)
     static const struct {
         unsigned weight;
         void (*fn)(struct app *);
-    } ops[] = {{18, do_open}, {30, do_write}, {18, do_read}, {5, do_truncate}, {8, do_fsync}, {10, do_close}, {5, do_unlink}, {2, do_mkdir}, {5, do_rename}, {3, do_link}, {4, do_list}};
-    uint64_t k = pick(108);
+    } ops[] = {{18, do_open}, {30, do_write}, {18, do_read}, {5, do_truncate}, {8, do_fsync}, {10, do_close}, {5, do_unlink}, {2, do_mkdir}, {5, do_rename}, {3, do_link}, {4, do_list}, {8, app_append}, {12, app_lock}};
+    uint64_t k = pick(with_locks ? 128 : 116);
 
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         if (k < ops[i].weight) {
@@ -422,6 +477,8 @@ static void *app_main(void *arg)
             sim_sleep_ns(pick(pick(10) ? 100 * SIM_MS : 3 * SIM_S));
     }
     sim_trace("through");
+    if (pick(2))
+        app_append_end(a);
     for (unsigned i = 0; i < HANDLES; i++)
         if (pick(2))
             close_handle(a, &a->h[i]);
@@ -430,6 +487,20 @@ static void *app_main(void *arg)
 }
 
 /* ------------------------------------------------------------------ the end */
+
+/* All programs have closed it, and what sessions that have ended held is free. (A manager that can't write can't free what a close gives back: it goes with the session.) */
+static void verify_locks(const struct app *a, const struct name *n, struct sim_open *f)
+{
+    int rc;
+
+    if (sim.nodes[0].had_bad_disk)
+        return;
+    f->process = a->id;
+    rc = vfs_lock(f, F_WRLCK, 0, 0, 60 * SIM_S);
+    rc = rc ? rc : vfs_flock(f, F_WRLCK, 60 * SIM_S);
+    if (rc)
+        sim_fail("%s: a lock of %s, which nobody else has open: %s", a->mount->name, name_path(n), strerror(-rc));
+}
 
 static void verify_name(struct app *a, struct name *n)
 {
@@ -440,20 +511,27 @@ static void verify_name(struct app *a, struct name *n)
     if (name_is_dir(n)) {
         rc = vfs_stat(a->mount, name_path(n), &st);
         if (rc && rc != -ENOENT)
-            check_error(a, "stat", name_path(n), rc);
+            app_error(a, "stat", name_path(n), rc);
         name_is(n, rc ? NULL : MODEL_DIR);
         return;
     }
     h.opened_ns = sim.now_ns;
     rc = vfs_open(a->mount, name_path(n), O_RDONLY, &h.f);
+    if (rc == -EIO && a->mount->behind && name_file(n) && model_may_have_lost(name_file(n))) { /* what no close could tell, once */
+        model_published(name_file(n), a->mount, h.opened_ns, rc, false);
+        h.opened_ns = sim.now_ns;
+        rc = vfs_open(a->mount, name_path(n), O_RDONLY, &h.f);
+    }
     if (rc == -ENOENT) {
         name_is(n, NULL);
         return;
     }
-    check_error(a, "open", name_path(n), rc);
+    app_error(a, "open", name_path(n), rc);
     h.model = model_file(h.f->ino);
     name_is(n, h.model);
     read_handle(a, &h, 0, READ_ROOM);
+    if (with_locks)
+        verify_locks(a, n, h.f);
     close_handle(a, &h);
 }
 
@@ -464,7 +542,7 @@ static void remove_all(struct app *a)
         int rc = name_is_dir(n) ? vfs_rmdir(a->mount, name_path(n)) : vfs_unlink(a->mount, name_path(n));
 
         if (rc && rc != -ENOENT)
-            check_error(a, "remove", name_path(n), rc);
+            app_error(a, "remove", name_path(n), rc);
         if ((rc == -ENOENT) != name_is_surely(n, false))
             sim_fail("removing %s, which was seen a moment ago or not: %d", name_path(n), rc);
     }
@@ -484,6 +562,7 @@ static void make_dirs(void)
     }
     if (vfs_fsyncdir(apps[0].mount, ""))
         sim_fail("the first fsync fails");
+    appends_start(apps[0].mount);
 }
 
 static void wait_apps(void)
@@ -518,6 +597,10 @@ static void *director_main(void *arg)
     for (unsigned i = 0; i < napps; i++)
         for (unsigned k = 0; k < HANDLES; k++)
             close_handle(&apps[i], &apps[i].h[k]);
+    for (unsigned i = 0; i < napps; i++)
+        app_append_end(&apps[i]);
+    for (unsigned i = 0; i < napps; i += APPS)
+        appends_verify(apps[i].mount);
     for (unsigned i = 0; i < names_count(); i++) {
         unsigned k = (unsigned)pick(napps);
 
@@ -525,6 +608,7 @@ static void *director_main(void *arg)
         verify_name(&apps[(k + APPS) % napps], name_of(i));
     }
     remove_all(&apps[pick(napps)]);
+    appends_remove(apps[0].mount);
     for (unsigned i = 0; i < 12 && !check_db(&sim.nodes[0], i == 11); i++)
         sim_sleep_ns(5 * SIM_S);
     sim_end();
@@ -535,19 +619,20 @@ void work_start(unsigned level)
     unsigned ops = 20 + (unsigned)pick(120);
 
     fault_level = level;
+    with_locks = pick(2);
     names_init();
     for (unsigned i = 0; i < sim.nprocs; i++)
         for (unsigned k = 0; k < APPS && sim.procs[i].kind == SIM_MOUNT; k++)
-            apps[napps++] = (struct app){.mount = &sim.procs[i], .ops = ops};
+            apps[napps] = (struct app){.mount = &sim.procs[i], .id = 1 + napps, .ops = ops}, napps++;
     sim_task_new(NULL, NULL, "director", director_main, NULL);
 }
 
 void work_counts_print(const struct work_counts *c)
 {
-    printf("  %llu opens (%llu creates), %llu reads, %llu writes, %llu truncates, %llu fsyncs, %llu closes, %llu unlinks, %llu renames, %llu links, %llu mkdirs, %llu lists; %llu errors; %.1f MiB compared; "
+    printf("  %llu opens (%llu creates), %llu reads, %llu writes, %llu truncates, %llu fsyncs, %llu closes, %llu unlinks, %llu renames, %llu links, %llu mkdirs, %llu lists, %llu locks, %llu appends; %llu errors; %.1f MiB compared; "
            "%llu kills, %llu power losses\n",
            (unsigned long long)c->opens, (unsigned long long)c->creates, (unsigned long long)c->reads, (unsigned long long)c->writes, (unsigned long long)c->truncates,
            (unsigned long long)c->fsyncs, (unsigned long long)c->closes, (unsigned long long)c->unlinks, (unsigned long long)c->renames, (unsigned long long)c->links,
-           (unsigned long long)c->dirs, (unsigned long long)c->lists, (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
+           (unsigned long long)c->dirs, (unsigned long long)c->lists, (unsigned long long)c->locks, (unsigned long long)c->appends, (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
            (unsigned long long)c->powers);
 }

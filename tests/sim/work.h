@@ -5,11 +5,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sim_node;
+struct sim_proc;
+
 struct work_counts { /* all uint64_t: they are added up */
-    uint64_t opens, creates, reads, writes, truncates, fsyncs, closes, unlinks, renames, links, dirs, lists, errors, bytes_checked, kills, powers;
+    uint64_t opens, creates, reads, writes, truncates, fsyncs, closes, unlinks, renames, links, dirs, lists, locks, appends, errors, bytes_checked, kills, powers;
 };
 
 extern struct work_counts work_counts;
+
+/* What happened to logs (work_append.c): see model.h for the same of files. */
+void appends_mount_died(const struct sim_proc *m);
+void appends_cut_off(const struct sim_proc *m);
+void appends_power_lost(const struct sim_node *n);
+void appends_damaged(void);
 
 void work_start(unsigned level);
 
