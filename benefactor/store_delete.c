@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "benefactor/store_impl.h"
+#include "fp/bug.h"
 
 static int by_place(const void *pa, const void *pb)
 {
@@ -35,6 +36,8 @@ static void free_records(struct bnf_store *s, const struct bnf_entry *first, con
         total += (uint64_t)e->pages * PAGE;
     s->segments[slot].live_bytes -= total;
     s->segments[slot].live_records -= (uint32_t)(end - first);
+    if (FP_BUG("bnf-reuses-a-freed-segment") && slot == s->current && s->segments[slot].live_records == 0)
+        s->segments[slot].cursor_bytes = PAGE; /* which leases may have */
     if (store_segment_is_idle(s, slot)) {
         store_segment_unlink(s, slot, total, t);
         return;

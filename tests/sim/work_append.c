@@ -114,7 +114,7 @@ static void close_log(struct app *a)
     if (a->log_start != a->mount->starts)
         return;
     published(l, a->mount, from, rc, false);
-    if (rc != -ENOENT && !(sim.healed && rc == -EIO && (power_lost || damaged || l->doubt)))
+    if ((rc != -EIO && rc != -ENOSPC) || sim.quiet) /* else what went wrong long before is told now */
         app_error(a, "close", "", rc);
 }
 
