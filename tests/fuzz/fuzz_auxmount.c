@@ -672,6 +672,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         if (x.job[i].used)
             job_fini(&x.job[i]);
     }
+    while (x.nasked > 0)
+        manager_answers();
     FUZZ_CHECK(x.a->out_room.used == 0 && x.a->in_room.used == 0);
     cl_aux_free(&x.m);
     cl_itable_free(&x.m);
