@@ -453,7 +453,7 @@ static int tell(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *
     int rc = name_bad(c, rq, k);
 
     r->fold_lost = k->fold_lost;
-    return rc || m->fold ? rc : mgr_fold_hints(c, in, k->slices, k->n_slices, r);
+    return rc || m->fold || !m->tell_folds ? rc : mgr_fold_hints(c, in, k->slices, k->n_slices, r);
 }
 
 MGR_HANDLER(commit)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/fold.h"
 #include "client/data/packed.h"
 #include "client/data/pieces.h"
 
@@ -127,6 +128,7 @@ static void begin(struct cl_batch *t, struct cl_file *f)
 	t->msg.mtime_ns = f->mtime_ns;
 	t->msg.kill_suidgid = f->kill_suidgid;
 	t->msg.anyway = t->anyway;
+	t->msg.tell_folds = cl_fold_wants_hints(f->data);
 	cl_behind_base(f, &t->msg);
 	t->file = f;
 	t->refers = t->done = t->late = t->left = false;

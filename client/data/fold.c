@@ -160,12 +160,17 @@ static void note(struct cl_fold *x, const struct cl_file *f, const Fp__Fold *h)
 	put_in(x, e);
 }
 
+bool cl_fold_wants_hints(const struct cl_data *d)
+{
+	return d->m->opt.fold && !cl_aux_chunks(d->m);
+}
+
 void cl_fold_hints(const struct cl_file *f, const Fp__CommitReply *r)
 {
 	struct cl_fold *x = f->data->fold;
 	bool first;
 
-	if (r->n_folds == 0 || !f->data->m->opt.fold || cl_aux_chunks(f->data->m))
+	if (r->n_folds == 0 || !cl_fold_wants_hints(f->data))
 		return;
 	pthread_mutex_lock(&x->lock);
 	first = x->n == 0;

@@ -19,6 +19,8 @@ int cl_fold_start(struct cl_mount *m);
 void cl_fold_stop(struct cl_data *d);
 void cl_fold_free(struct cl_data *d);
 
+/* Does this mount fold, so that the manager is to say what is worth it? Any thread, any lock. */
+bool cl_fold_wants_hints(const struct cl_data *d);
 /* What the manager says of windows that this mount has written to. Any thread, inode->lock held. */
 void cl_fold_hints(const struct cl_file *f, const Fp__CommitReply *r);
 /* Space is short: nothing is waited for but space. Any thread, any lock. */

@@ -167,7 +167,7 @@ static int reply_commit(const struct mfile *f, uint64_t version_before, const Fp
     r.version_before = version_before;
     r.bad_chunks = bad;
     r.folds = list;
-    r.n_folds = m && world_faults.mgr_folds && !m->fold ? fold_hints(f, m, fold, list) : 0;
+    r.n_folds = m && world_faults.mgr_folds && !m->fold && m->tell_folds ? fold_hints(f, m, fold, list) : 0;
     for (size_t i = 0; m && i < m->n_slices && r.n_bad_chunks < 8; i++)
         if (m->slices[i]->win + 1 == world_faults.mgr_bad_win)
             bad[r.n_bad_chunks++] = m->slices[i]->chunk;

@@ -14,6 +14,7 @@
 #define KIB 1024u
 
 static struct fix f;
+static bool asks = true;
 static uint64_t ino;
 
 static int setup(void **state)
@@ -57,6 +58,7 @@ static Fp__CommitReply *commit(Fp__Slice *s, size_t n, uint32_t len, uint64_t fo
     m.slices = ss;
     m.fold = fold_sum != 0;
     m.fold_map_sum = fold_sum;
+    m.tell_folds = asks;
     return fix_call(&f, f.conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor);
 }
 
@@ -307,6 +309,21 @@ static void test_fold_that_makes_no_sense_is_refused(void **state)
     fix_free(map);
 }
 
+/* Looking takes time, so that it is for those who ask. */
+static void test_fold_is_told_of_only_when_asked(void **state)
+{
+    Fp__Fold h;
+
+    (void)state;
+    put(0, 0, MIB);
+    asks = false;
+    h = put(0, 0, MIB - 4096);
+    assert_int_equal(h.gain_bytes, 0);
+    asks = true;
+    h = put(0, 0, MIB - 8192);
+    assert_true(h.gain_bytes > MIB);
+}
+
 /* One commit looks at so many slices, of other windows each time. */
 static void test_fold_looks_at_other_windows_each_time(void **state)
 {
@@ -346,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fold_holds_when_another_window_was_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_leaves_what_others_share, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_that_makes_no_sense_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fold_is_told_of_only_when_asked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_looks_at_other_windows_each_time, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
