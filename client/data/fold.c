@@ -51,8 +51,9 @@
 #define SLICES_MIN    1024u
 #define RANGES_MAX    1024u
 #define PAGES_WAIT_MS 1000u
-/* In the simulator, for half of the seeds: so that windows are folded while programs write to them. */
+/* In the simulator, for half of the seeds: so that windows are folded while programs write to them; and slowly, so that others are faster. */
 #define AT_ONCE FP_BUG("mount-folds-at-once")
+#define OTHERS_US 400000u
 
 struct entry {
 	TAILQ_ENTRY(entry) by_time;    /* when it was written to last, oldest first */
@@ -529,6 +530,8 @@ static int fold(struct cl_data *d, struct entry *e, bool hurry, bool gained)
 	if (rc == 0) {
 		rc = store(&j);
 		stored = j.f->nstored > 0;
+		if (AT_ONCE)
+			usleep(OTHERS_US);
 		rc = rc < 0 ? rc : sync_new(&j);
 		rc = rc < 0 ? rc : commit(&j, true);
 		if (rc < 0 && stored && j.rc == 0)
