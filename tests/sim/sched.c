@@ -34,6 +34,7 @@ static uint32_t ntasks;
 static struct event *events; /* a heap */
 static size_t nevents, events_cap;
 static uint64_t event_order;
+static unsigned waiters[1024]; /* how many wait for anything of this hash: most that wake wake nobody, and need not look at all tasks */
 
 /* ------------------------------------------------------------------ random numbers: splitmix64 */
 
@@ -284,6 +285,11 @@ _Noreturn void sim_run(void)
 
 /* ------------------------------------------------------------------ waiting */
 
+static unsigned *waiters_for(const void *on)
+{
+    return &waiters[((uintptr_t)on >> 3) * UINT64_C(0x9E3779B97F4A7C15) >> 54];
+}
+
 bool sim_block(const void *on, uint64_t until_ns)
 {
     struct sim_task *me = sim_self;
@@ -291,9 +297,11 @@ bool sim_block(const void *on, uint64_t until_ns)
     sim_proc_check_dying();
     me->state = SIM_BLOCKED;
     me->on = on;
+    ++*waiters_for(on); /* of a task that is killed it stays */
     me->until_ns = until_ns;
     me->timed_out = false;
     switch_away(me);
+    --*waiters_for(on);
     me->on = NULL;
     me->until_ns = SIM_NEVER;
     return !me->timed_out;
@@ -325,6 +333,8 @@ void sim_wake_task(struct sim_task *t)
 
 void sim_wake_all(const void *on)
 {
+    if (!*waiters_for(on))
+        return;
     for (struct sim_task *t = tasks; t; t = t->next)
         if (t->state == SIM_BLOCKED && t->on == on)
             t->state = SIM_READY;
@@ -334,7 +344,7 @@ void sim_wake_one(const void *on)
 {
     unsigned n = 0;
 
-    for (struct sim_task *t = tasks; t; t = t->next)
+    for (struct sim_task *t = *waiters_for(on) ? tasks : NULL; t; t = t->next)
         n += t->state == SIM_BLOCKED && t->on == on;
     uint64_t k = sim_below(SIM_RNG_SCHED, n);
 
