@@ -15,7 +15,7 @@
  *
  * What is held is remembered by file, kind and owner, not by range: enough to know what a close gives back, and what to tell the manager
  * when it was away. An owner leaves the table before its last unlock is sent. So if that is never heard, the next hello does not name it, and
- * it is free.
+ * it is free. One that the manager refuses (its disk is full) is owed, and sent again each second: no program would do it any more.
  */
 #include "client/locks.h"
 
@@ -36,6 +36,7 @@
 #include "fp/log.h"
 
 #define BUCKETS   256u
+#define OWED_MS   1000u /* from one try to the next */
 #define CANCEL_MS 1000u /* an answer to it that comes within this time is worth waiting for */
 
 struct held {
@@ -43,6 +44,15 @@ struct held {
     uint64_t ino, owner;
     Fp__LockKind kind;
     const struct cl_handle *h;
+};
+
+/* A last unlock that was refused. The manager's, until a program asks for that owner again, or the next hello. */
+struct owed {
+    struct owed *next;
+    struct cl_mount *m;
+    uint64_t ino, owner;
+    Fp__LockKind kind;
+    bool sent; /* it waits for the answer, and who asks for that owner waits for this */
 };
 
 TAILQ_HEAD(ops, cl_lock_op);
@@ -53,6 +63,8 @@ struct cl_locks {
     struct held *bucket[BUCKETS];
     size_t nheld;
     uint64_t ticket;
+    struct owed *owed;
+    uint64_t owed_ms; /* core loop: of the last try */
     bool stopping, up; /* up: core loop */
     int stop_error;
 };
@@ -149,6 +161,67 @@ static Fp__Lock all_of(uint64_t ino, Fp__LockKind kind, uint64_t owner, Fp__Lock
     return msg;
 }
 
+/* lock held. */
+static bool asked_again(struct cl_locks *t, const struct owed *o)
+{
+    const struct cl_lock_op *op;
+
+    for (const struct held *e = *bucket(t, o->ino); e; e = e->next)
+        if (is(e, o->ino, o->kind, o->owner))
+            return true;
+    TAILQ_FOREACH(op, &t->ops, link)
+        if (op->msg.ino == o->ino && op->msg.kind == o->kind && op->msg.owner == o->owner)
+            return true;
+    return false;
+}
+
+/* The unlock of all that this owner had has ended. */
+static void unlocked(struct owed *o, int status)
+{
+    struct cl_locks *t = o->m->locks;
+
+    pthread_mutex_lock(&t->lock);
+    if (status < 0 && !asked_again(t, o)) {
+        o->next = t->owed;
+        t->owed = o;
+        o = NULL;
+    }
+    pthread_mutex_unlock(&t->lock);
+    free(o);
+}
+
+static void on_unlocked(void *arg, int status, const ProtobufCMessage *reply)
+{
+    (void)reply;
+    unlocked(arg, status);
+}
+
+/* NULL: no memory, and a refusal stays until the next hello. */
+static struct owed *owed_new(struct cl_mount *m, const Fp__Lock *msg)
+{
+    struct owed *o = malloc(sizeof *o);
+
+    if (o)
+        *o = (struct owed){.m = m, .ino = msg->ino, .owner = msg->owner, .kind = msg->kind};
+    return o;
+}
+
+static void unlock(struct cl_mount *m, Fp__Lock *msg)
+{
+    struct owed *o = owed_new(m, msg);
+
+    cl_mgr_call(m, FP__MSG_TYPE__MSG_LOCK, &msg->base, o ? on_unlocked : nobody, o);
+}
+
+static void unlock_and_wait(struct cl_mount *m, Fp__Lock *msg)
+{
+    struct owed *o = owed_new(m, msg);
+    int rc = cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_LOCK, &msg->base, NULL);
+
+    if (o)
+        unlocked(o, rc);
+}
+
 static void send_again(struct cl_lock_op *op)
 {
     op->state = CL_LOCK_ASKED;
@@ -168,7 +241,15 @@ static void give_back(struct cl_lock_op *op)
     if (cl_locks_owns(op->m, op->msg.ino, op->msg.kind, op->msg.owner))
         return;
     op->msg.op = FP__LOCK_OP__LOCK_UNSET;
-    cl_mgr_call(op->m, FP__MSG_TYPE__MSG_LOCK, &op->msg.base, nobody, NULL);
+    unlock(op->m, &op->msg);
+}
+
+/* flock(2) from one type to the other: what its owner had went first. Known with the answer to the request: what another request of the same open
+ * file is granted after that, stays. */
+static void converted(const struct cl_lock_op *op)
+{
+    if (op->msg.kind == FP__LOCK_KIND__LOCK_FLOCK)
+        (void)take(op->m->locks, op->msg.ino, op->msg.kind, op->msg.owner);
 }
 
 static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
@@ -183,8 +264,6 @@ static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
     if (status == 0 && !op->told)
         kept = remember(t, op);
     pthread_mutex_unlock(&t->lock);
-    if (op->msg.kind == FP__LOCK_KIND__LOCK_FLOCK && (status == -EAGAIN || status == -EINTR))
-        (void)take(t, op->msg.ino, op->msg.kind, op->msg.owner); /* what it had, of the other type, went first */
     if (status == 0 && (op->told || !kept))
         give_back(op);
     if (!op->told)
@@ -205,6 +284,19 @@ static struct cl_lock_op *find(struct cl_locks *t, uint64_t ticket)
     pthread_mutex_lock(&t->lock);
     TAILQ_FOREACH(op, &t->ops, link)
         if (op->msg.ticket == ticket)
+            break;
+    pthread_mutex_unlock(&t->lock);
+    return op;
+}
+
+/* Core loop. One of these that waits for its owner's unlock, or for the manager. */
+static struct cl_lock_op *find_lost(struct cl_locks *t, const struct owed *o)
+{
+    struct cl_lock_op *op;
+
+    pthread_mutex_lock(&t->lock);
+    TAILQ_FOREACH(op, &t->ops, link)
+        if (op->state == CL_LOCK_LOST && op->msg.ino == o->ino && op->msg.kind == o->kind && op->msg.owner == o->owner)
             break;
     pthread_mutex_unlock(&t->lock);
     return op;
@@ -242,6 +334,8 @@ static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_lock_op *op = arg;
     const Fp__LockReply *r = (const Fp__LockReply *)reply;
 
+    if ((status == 0 && r->queued) || status == -EAGAIN)
+        converted(op);
     if (status == 0 && r->queued) {
         op->state = CL_LOCK_QUEUED;
         if (op->told)
@@ -253,11 +347,25 @@ static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
     }
 }
 
+/* lock held. The owner has asked again, so what it had is its own once more. False: its unlock is under way, and the request goes when that is over. */
+static bool owed_no_more(struct cl_locks *t, const Fp__Lock *msg)
+{
+    for (struct owed **p = &t->owed, *o; (o = *p); p = &o->next)
+        if (o->ino == msg->ino && o->kind == msg->kind && o->owner == msg->owner) {
+            if (o->sent)
+                return false;
+            *p = o->next;
+            free(o);
+            return true;
+        }
+    return true;
+}
+
 void cl_locks_ask(struct cl_lock_op *op)
 {
     struct cl_mount *m = op->m;
     struct cl_locks *t = m->locks;
-    bool stopping;
+    bool stopping, waits;
 
     op->msg.op = FP__LOCK_OP__LOCK_SET;
     op->born_ms = fp_now_ms();
@@ -266,9 +374,14 @@ void cl_locks_ask(struct cl_lock_op *op)
     pthread_mutex_lock(&t->lock);
     stopping = t->stopping;
     op->msg.ticket = ++t->ticket;
+    waits = !stopping && !owed_no_more(t, &op->msg);
+    if (waits)
+        op->state = CL_LOCK_LOST;
     if (!stopping)
         TAILQ_INSERT_TAIL(&t->ops, op, link);
     pthread_mutex_unlock(&t->lock);
+    if (waits)
+        return;
     if (stopping) {
         op->done(op, FP_ESTOPPING, NULL);
         free(op);
@@ -285,6 +398,74 @@ void cl_locks_granted(struct cl_mount *m, const Fp__LockGrant *g)
         over(op, g->status, g->attr);
 }
 
+/* -------------------------------------------------------------- unlocks that were refused */
+
+/* Core loop. Who has asked for this owner meanwhile goes on, whatever came of it. */
+static void on_sent_again(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct owed *o = arg, **p;
+    struct cl_mount *m = o->m;
+    struct cl_locks *t = m->locks;
+    struct cl_lock_op *op;
+
+    (void)reply;
+    pthread_mutex_lock(&t->lock);
+    o->sent = false;
+    if (status == 0 || asked_again(t, o)) {
+        for (p = &t->owed; *p != o; p = &(*p)->next)
+            ;
+        *p = o->next;
+    } else {
+        o = NULL;
+    }
+    pthread_mutex_unlock(&t->lock);
+    while (o && t->up && (op = find_lost(t, o)))
+        send_again(op);
+    free(o);
+}
+
+/* Core loop. */
+static struct owed *to_send(struct cl_locks *t)
+{
+    struct owed *o;
+
+    pthread_mutex_lock(&t->lock);
+    for (o = t->owed; o && o->sent; o = o->next)
+        ;
+    if (o)
+        o->sent = true;
+    pthread_mutex_unlock(&t->lock);
+    return o;
+}
+
+/* Core loop. */
+static void send_owed(struct cl_mount *m, uint64_t now_ms)
+{
+    struct cl_locks *t = m->locks;
+    struct owed *o;
+    Fp__Lock msg;
+
+    if (!t->up || now_ms - t->owed_ms < OWED_MS)
+        return;
+    t->owed_ms = now_ms;
+    while ((o = to_send(t))) {
+        msg = all_of(o->ino, o->kind, o->owner, FP__LOCK_OP__LOCK_UNSET);
+        cl_mgr_call(m, FP__MSG_TYPE__MSG_LOCK, &msg.base, on_sent_again, o);
+    }
+}
+
+/* lock held: a hello names what is held, and what it does not name goes. */
+static void forget_owed(struct cl_locks *t, bool all)
+{
+    for (struct owed **p = &t->owed, *o; (o = *p);)
+        if (o->sent && !all) {
+            p = &o->next;
+        } else {
+            *p = o->next;
+            free(o);
+        }
+}
+
 /* -------------------------------------------------------------- closing */
 
 void cl_locks_close(struct cl_mount *m, const struct cl_handle *h, uint64_t owner)
@@ -299,7 +480,7 @@ void cl_locks_close(struct cl_mount *m, const struct cl_handle *h, uint64_t owne
         return;
     if (take(t, ino, FP__LOCK_KIND__LOCK_RECORD, owner)) {
         msg = all_of(ino, FP__LOCK_KIND__LOCK_RECORD, owner, FP__LOCK_OP__LOCK_UNSET);
-        (void)cl_mgr_call_sync(m, FP__MSG_TYPE__MSG_LOCK, &msg.base, NULL);
+        unlock_and_wait(m, &msg);
     }
     /* The kernel says later whether this was the last descriptor; who tries to get these locks now waits for that. */
     pthread_mutex_lock(&t->lock);
@@ -328,7 +509,7 @@ void cl_locks_release(struct cl_mount *m, const struct cl_handle *h)
         if (!e)
             return;
         (void)take(t, ino, msg.kind, msg.owner);
-        cl_mgr_call(m, FP__MSG_TYPE__MSG_LOCK, &msg.base, nobody, NULL);
+        unlock(m, &msg);
     }
 }
 
@@ -345,6 +526,7 @@ int cl_locks_hello(struct cl_mount *m, Fp__LockId ***out, size_t *n)
     if (!t)
         return 0;
     pthread_mutex_lock(&t->lock);
+    forget_owed(t, false);
     if (t->nheld && FP_FAULT_POINT("cl.hello_locks") == 0)
         list = malloc(t->nheld * (sizeof *list + sizeof *id));
     rc = t->nheld && !list ? -ENOMEM : 0;
@@ -451,8 +633,10 @@ static void tick_one(struct cl_lock_op *op, uint64_t now_ms)
 
 void cl_locks_tick(struct cl_mount *m, uint64_t now_ms)
 {
-    if (m->locks)
-        each(m, tick_one, now_ms);
+    if (!m->locks)
+        return;
+    each(m, tick_one, now_ms);
+    send_owed(m, now_ms);
 }
 
 /* -------------------------------------------------------------- begin and end */
@@ -531,6 +715,7 @@ void cl_locks_free(struct cl_mount *m)
             next = e->next;
             free(e);
         }
+    forget_owed(t, true);
     pthread_mutex_destroy(&t->lock);
     cl_lockwork_free(m->lockwork);
     free(t);

@@ -169,6 +169,7 @@ MGR_HANDLER(clone)
         rc = rc ? rc : mgr_inode_put(c, &dst);
     }
     r->copied_bytes = len;
+    r->copied_nothing = len == 0;
     if (!rc && !(r->attr = mgr_attr(c, &dst)))
         return mgr_doom(c, -ENOMEM);
     rq->reply = &r->base;

@@ -102,7 +102,7 @@ static void close_one(struct cl_inode *inode, void *arg)
 	(void)arg;
 	pthread_mutex_lock(&inode->lock);
 	f = inode->file;
-	if (f && f->dirty_bytes + f->uncommitted_bytes > 0) {
+	if (f && inode->attr.nlink > 0 && f->dirty_bytes + f->uncommitted_bytes > 0) { /* else it ends with the last close anyway */
 		atomic_fetch_add(&f->data->lost_bytes, f->dirty_bytes + f->uncommitted_bytes);
 		atomic_fetch_add(&f->data->end_bytes, f->dirty_bytes + f->uncommitted_bytes);
 		atomic_fetch_add(&f->data->end_files, !f->lost_at_end);

@@ -10,7 +10,13 @@
 
 #include "client/data/internal.h"
 
-/* A request that changes maps: publish, take the turn, call, take over the reply. copied may be NULL. */
+/* A manager of before there was copied_bytes says nothing of it: it has copied all. */
+static uint64_t copied_of(const Fp__CommitReply *r, uint64_t asked)
+{
+	return r->copied_bytes > 0 || r->copied_nothing ? r->copied_bytes : asked;
+}
+
+/* A request that changes maps: publish, take the turn, call, take over the reply. copied may be NULL; else what is asked for, and then what there was. */
 static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type, ProtobufCMessage *req, uint64_t *copied)
 {
 	ProtobufCMessage *reply = NULL;
@@ -35,7 +41,7 @@ static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type,
 		cl_map_changed(f, (const Fp__CommitReply *)reply);
 	}
 	if (rc == 0 && copied)
-		*copied = ((const Fp__CommitReply *)reply)->copied_bytes;
+		*copied = copied_of((const Fp__CommitReply *)reply, *copied);
 	if (type == FP__MSG_TYPE__MSG_CLONE)
 		f->others_version = 0; /* the chunks of the source may be anybody's */
 	cl_map_end(f);

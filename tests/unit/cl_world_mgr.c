@@ -385,7 +385,7 @@ static int clone_range(const Fp__Clone *r, ProtobufCMessage **out)
         to->size = r->dst_off + r->len;
     to->version++;
     reply_commit(to, before, NULL, out);
-    ((Fp__CommitReply *)*out)->copied_bytes = r->len;
+    ((Fp__CommitReply *)*out)->copied_bytes = world_faults.mgr_old ? 0 : r->len;
     return 0;
 }
 

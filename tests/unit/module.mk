@@ -21,6 +21,10 @@ $(O)/tests/unit/test_cl_aux_end: ALL_LDFLAGS += -Wl,--wrap=kill -Wl,--wrap=waitp
 # Requests to the manager without a loop and a connection.
 $(O)/tests/unit/test_cl_mgr_call: ALL_LDFLAGS += -Wl,--wrap=cl_core_post_item -Wl,--wrap=fp_rpc_call -Wl,--wrap=fp_rpc_send
 
+# Locks of programs, against a manager that is this program.
+CL_LOCKS_WRAP := cl_mgr_call cl_mgr_call_answered cl_mgr_call_answered_soon cl_mgr_call_sync
+$(O)/tests/unit/test_cl_locks: ALL_LDFLAGS += $(CL_LOCKS_WRAP:%=-Wl,--wrap=%)
+
 # Which operations aux-apps are told of, whatever they ask for.
 $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wanted
 

@@ -251,6 +251,22 @@ static void test_lost_is_what_is_not_there(void **state)
     assert_int_equal(mnt.m.data->end_bytes, missing);
 }
 
+/* Nobody could have read it any more. */
+static void test_lost_of_a_file_without_a_name_is_no_loss(void **state)
+{
+    struct cl_handle h;
+    char last[1024];
+
+    (void)state;
+    (void)written(&h, 1000);
+    pthread_mutex_lock(&h.inode->lock);
+    h.inode->attr.nlink = 0;
+    pthread_mutex_unlock(&h.inode->lock);
+    end(false);
+    assert_false(cl_data_has_lost(&mnt.m));
+    assert_int_equal(lines(CLOSING, last, sizeof last), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -262,6 +278,7 @@ int main(void)
         TEST(test_lost_by_a_store_that_fails),
         TEST(test_lost_in_each_way_at_once),
         TEST(test_lost_by_a_manager_that_refuses),
+        TEST(test_lost_of_a_file_without_a_name_is_no_loss),
         TEST(test_lost_in_too_many_pieces),
         TEST(test_lost_before_the_end_is_not_told_as_lost_with_it),
         TEST(test_lost_at_the_first_try_is_not_told_again_by_the_second),

@@ -623,6 +623,24 @@ static void test_sync_tells_of_a_truncation_that_the_manager_forgot(void **state
     end();
 }
 
+/* A field that a manager of before does not know is not a copy of nothing: cp would make an empty file of it. */
+static void test_copy_by_a_manager_that_does_not_say_how_much(void **state)
+{
+    uint64_t ino2;
+    struct cl_handle h2;
+
+    (void)state;
+    begin();
+    put(&a, &ha, 0, true);
+    ino2 = world_file_new(MIB, 1);
+    fx_open(&a, &h2, ino2);
+    world_faults.mgr_old = true;
+    assert_int_equal(cl_data_copy_range(&a.m, &ha, 0, &h2, 0, 1000), 1000);
+    world_faults.mgr_old = false;
+    fx_close(&a, &h2);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_sync_of_a_file_of_one_mount_asks_nobody),
         cmocka_unit_test(test_sync_asks_once_for_what_has_not_changed),
         cmocka_unit_test(test_sync_of_a_copy_covers_the_chunks_of_its_source),
+        cmocka_unit_test(test_copy_by_a_manager_that_does_not_say_how_much),
         cmocka_unit_test(test_sync_tells_that_another_mounts_data_could_not_be_synced),
         cmocka_unit_test(test_sync_goes_on_after_a_broken_link),
         cmocka_unit_test(test_sync_does_not_wait_for_a_benefactor_that_the_file_does_not_use),

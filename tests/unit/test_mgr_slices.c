@@ -259,6 +259,7 @@ static void op_clone(struct model *src, struct model *dst)
     Fp__Clone k = FP__CLONE__INIT;
     uint64_t from = (uint64_t)random() % CELLS, to = (uint64_t)random() % CELLS;
     uint64_t n = (uint64_t)random() % (CELLS - (from > to ? from : to)), got;
+    Fp__CommitReply *r;
 
     k.slot = 1;
     k.slot_seq = ++f.seq;
@@ -267,9 +268,11 @@ static void op_clone(struct model *src, struct model *dst)
     k.dst_ino = dst->ino;
     k.dst_off = to * GRAIN;
     k.len = n * GRAIN;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &k, &fp__commit_reply__descriptor));
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &k, &fp__commit_reply__descriptor);
     got = from * GRAIN >= src->size ? 0 : (src->size - from * GRAIN) / GRAIN;
     got = got < n ? got : n;
+    assert_true(!r || (r->copied_bytes == got * GRAIN && r->copied_nothing == (got == 0)));
+    fix_free(r);
     if (src == dst && from < to + got && to < from + got) {
         assert_int_equal(f.status, -EINVAL);
         return;
