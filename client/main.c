@@ -119,6 +119,7 @@ static int finish(struct cl_mount *m)
     if (rc < 0)
         FP_ERROR("not everything could be written out: %s", fp_strerror(rc));
     cl_data_late_stop(m);
+    cl_aux_sealed_wait(m, fp_now_ms() + limit_ms);
     bool told = cl_data_give_up(m); /* before the aux-apps end, which fails what they have in hand */
     cl_fuse_close(m, !unmounted);
     cl_early_drain(m, limit_ms);

@@ -34,6 +34,8 @@ struct cl_aux_pins;
  * says what to do. pool: outlives cl_aux_stop.
  */
 int cl_aux_start(struct cl_mount *m, struct cl_pool *pool);
+/* At the end, when no file is open any more: until all that want to know have been told of the files that were sealed, and are done with them, or until_ms. */
+void cl_aux_sealed_wait(struct cl_mount *m, uint64_t until_ms);
 /* After cl_data_sync_at_end. Releases what is held, ends the host and all threads; what is submitted from here on fails. Before cl_data_stop and cl_core_stop. */
 void cl_aux_stop(struct cl_mount *m);
 /* After cl_data_free. */

@@ -92,6 +92,11 @@ static void change_done(struct cl_aux *a, const struct fp_auxw_change *c, const 
 		change_is(&a->app[c->app], (const char *)(c + 1), c->text_bytes, answer ? "done" : "with the next start of the host");
 }
 
+static bool is_sealed(const struct aux_event *e)
+{
+	return ((const struct fp_auxw_head *)(const void *)e->msg)->type == FP_AUXW_FILE;
+}
+
 static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_auxw_head *msg, int status)
 {
 	struct aux_event *e = (struct aux_event *)c;
@@ -107,6 +112,7 @@ static void event_done(struct cl_aux *a, struct aux_call *c, const struct fp_aux
 		cl_aux_skip_end(a); /* what was said on the way may have been said before it was made */
 		change_done(a, (const struct fp_auxw_change *)(const void *)e->msg, msg, e->status);
 	}
+	a->nsealed -= is_sealed(e);
 	cl_aux_event_put(a, e);
 	cl_aux_calls_pump(a, &dead);
 	pthread_cond_broadcast(&a->cond);
@@ -236,6 +242,14 @@ struct sealed {
 	struct fp_aux_file file;
 };
 
+static void count_sealed(struct cl_aux *a, int by)
+{
+	pthread_mutex_lock(&a->lock);
+	a->nsealed += (uint32_t)by;
+	pthread_cond_broadcast(&a->cond);
+	pthread_mutex_unlock(&a->lock);
+}
+
 static void tell_sealed(struct cl_aux *a, struct aux_task *t)
 {
 	struct sealed *s = (struct sealed *)t;
@@ -254,6 +268,8 @@ static void tell_sealed(struct cl_aux *a, struct aux_task *t)
 		m->path_bytes = len;
 		memcpy(m + 1, path, len);
 		cl_aux_call_submit(a, &e->call);
+	} else {
+		count_sealed(a, -1);
 	}
 	free(s);
 }
@@ -266,7 +282,24 @@ void cl_aux_events_sealed(struct cl_aux *a, const struct fp_aux_file *file)
 		return;
 	s->task.run = tell_sealed;
 	s->file = *file;
+	count_sealed(a, 1);
 	cl_aux_task_post(a, &s->task);
+}
+
+void cl_aux_sealed_wait(struct cl_mount *m, uint64_t until_ms)
+{
+	struct timespec ts = { .tv_sec = (time_t)(until_ms / 1000), .tv_nsec = (long)(until_ms % 1000) * 1000000 };
+	struct cl_aux *a = m->aux;
+	int rc = 0;
+
+	if (!a)
+		return;
+	pthread_mutex_lock(&a->lock);
+	while (a->nsealed > 0 && rc == 0)
+		rc = pthread_cond_timedwait(&a->cond, &a->lock, &ts);
+	if (a->nsealed > 0)
+		FP_WARN("aux-apps were not through with %u files that were closed last: a digest of them may be missing (fpctl verify)", a->nsealed);
+	pthread_mutex_unlock(&a->lock);
 }
 
 /* -------------------------------------------------------------- what the manager passes on */

@@ -32,7 +32,7 @@ void cl_aux_events_unreserve(struct cl_aux *a);
 /* Tell who wants to know; uses up the place. Pointers in io are borrowed; never blocks. Any thread. */
 void cl_aux_events_after(struct cl_aux *a, const struct fp_aux_io *io);
 
-/* A file was sealed: finds its path and tells. Any thread; never blocks. */
+/* A file was sealed: finds its path and tells. Any thread, without an inode's lock; never blocks. */
 void cl_aux_events_sealed(struct cl_aux *a, const struct fp_aux_file *file);
 
 #endif

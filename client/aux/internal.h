@@ -168,6 +168,7 @@ struct cl_aux {
 	atomic_bool chunks;            /* cl_aux_chunks */
 	atomic_bool skips;             /* some chunks need not go to some aux-app (skip.c) */
 	uint32_t nchanging;            /* lock: changes of options on their way: until they are made, nobody is passed over */
+	uint32_t nsealed;              /* lock: sealed files that somebody is still to be told of, or has not answered for */
 	atomic_uint io_flags[FP_AUX_OP_COUNT]; /* of all aux-apps together, 0: nobody wants it (events.c) */
 	atomic_bool wants_files;       /* somebody has file_sealed */
 	atomic_bool wants_sets;        /* somebody has set_complete */

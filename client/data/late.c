@@ -6,7 +6,8 @@
  * (release.c). To wait in the release itself was rejected: it takes a FUSE thread for as long as aux-apps stand still or a benefactor is away, and store
  * threads, on which handles end too, are what is waited for.
  *
- * At the end of the mount cl_data_sync_at_end publishes what is left, with one deadline for all; what stays in the list was left open.
+ * At the end of the mount cl_data_sync_at_end publishes what is left, with one deadline for all. Handles of which nothing is left end then as any (aux-apps hear of
+ * the file); what stays in the list was left open.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -194,6 +195,21 @@ void cl_late_answered(struct cl_data *d)
 		cl_late_look(d); /* the last of them tells, or the next tick */
 }
 
+/* The thread has ended; all is published that could be. */
+static void end_what_can(struct cl_mount *m, struct cl_late *l)
+{
+	struct list all;
+
+	pthread_mutex_lock(&l->lock);
+	empty(&all);
+	join(&all, &l->list);
+	pthread_mutex_unlock(&l->lock);
+	go_through(m, &all);
+	pthread_mutex_lock(&l->lock);
+	join(&l->list, &all);
+	pthread_mutex_unlock(&l->lock);
+}
+
 void cl_data_late_stop(struct cl_mount *m)
 {
 	struct cl_late *l = m->data->late;
@@ -205,8 +221,10 @@ void cl_data_late_stop(struct cl_mount *m)
 	l->started = false;
 	pthread_cond_signal(&l->cond);
 	pthread_mutex_unlock(&l->lock);
-	if (started)
+	if (started) {
 		pthread_join(l->thread, NULL);
+		end_what_can(m, l);
+	}
 	cl_behind_stop(m->data);
 }
 

@@ -158,3 +158,23 @@ def test_files_that_are_opened_again_at_once(start):
     counters = wait_app(s, "checksum", "read again", lambda a: a["counters"].get("read again", 0) > 4)["counters"]
     assert counters["files"] >= 4
     assert "callback failed" not in m.text()
+
+
+@pytest.mark.parametrize("close", ["publish", "behind"])
+def test_files_closed_just_before_unmount_have_a_digest(start, close):
+    s = start("checksum", args=[f"--close={close}"])
+    m, other = s.mounts[0], s.add_mount()
+    for turn in range(3):
+        os.mkdir(m.at(f"d{turn}"))
+        write_file(m.at(f"d{turn}/big"), unique(turn, 20 * MIB))
+        for i in range(18):
+            write_file(m.at(f"d{turn}/f{i}"), unique(20 * turn + i, 10_000 + i))
+        fd = os.open(m.at(f"d{turn}/mixed"), os.O_WRONLY | os.O_CREAT)  # to be read once more
+        pwrite_all(fd, unique(turn, 5 * MIB), 5 * MIB)
+        pwrite_all(fd, unique(turn, 5 * MIB), 0)
+        os.close(fd)
+        m.unmount()
+        rc, said = verify(s, other.at(f"d{turn}"))
+        assert (said["verified"], said["no_digest"]) == (20, 0), f"round {turn}: {said}"
+        if turn < 2:
+            m = s.add_mount("--auxapp=checksum", f"--close={close}")
