@@ -433,6 +433,16 @@ void cl_data_tell_error(struct cl_mount *m, const char *line)
 	cl_data_note_error(m->data, "%s", line);
 }
 
+/* inode->lock held: what it will take, as far as is known. What is written in place of something else takes nothing more, and what was cut off takes nothing. */
+static blkcnt_t blocks_of(const struct cl_file *f, const struct stat *st)
+{
+	blkcnt_t n = st->st_blocks + (blkcnt_t)((f->dirty_bytes + f->uncommitted_bytes + 511) / 512), most = (st->st_size + 511) / 512;
+
+	if (most < st->st_blocks)
+		most = st->st_blocks;
+	return n < most ? n : most;
+}
+
 void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 {
 	const struct cl_file *f = inode->file;
@@ -440,7 +450,7 @@ void cl_data_overlay(struct cl_inode *inode, struct stat *st)
 	if (!cl_file_is_dirty(f) && !(f && f->gone.n > 0))
 		return;
 	st->st_size = (off_t)cl_file_size_bytes(f);
-	st->st_blocks += (blkcnt_t)((f->dirty_bytes + f->uncommitted_bytes + 511) / 512);
+	st->st_blocks = blocks_of(f, st);
 	if (f->mtime_ns) {
 		st->st_mtim.tv_sec = f->mtime_ns / 1000000000;
 		st->st_mtim.tv_nsec = f->mtime_ns % 1000000000;

@@ -19,8 +19,18 @@ def test_open_after_close_sees_everything(dirs):
         data = content(i, 0, rnd.choice([0, 1, 5000, MIB, 3 * MIB + 7]))
         writer, reader = rnd.sample(dirs, 2)
         write_file(f"{writer}/f", data)
-        assert os.stat(f"{reader}/f").st_size == len(data)
-        assert_same(read_file(f"{reader}/f"), data, f"round {i}")
+        with open(f"{reader}/f", "rb") as f:
+            assert os.fstat(f.fileno()).st_size == os.stat(f"{reader}/f").st_size == len(data)
+            assert_same(f.read(), data, f"round {i}")
+
+
+def test_stat_after_close_sees_the_size(new_store):
+    """Without an open: what --close behind does not promise."""
+    s = new_store().up(mounts=2, mount_args=["--close=publish"])
+    a, b = (m.at("f") for m in s.mounts)
+    for i in range(20):
+        write_file(a, bytes(1000 * i))
+        assert os.stat(b).st_size == 1000 * i, f"round {i}"
 
 
 @pytest.mark.short

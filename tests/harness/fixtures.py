@@ -9,7 +9,8 @@ also after Ctrl-C.
     new_store a function: an empty Store; the test starts what it wants
     shared    the same as store, for all tests of a module; d is a fresh directory in it for each test. With FP_TEST_DIR
               set d is there instead: test_posix_*.py on a native file system, to test the tests
-    several   a store with MOUNTS (of the module) mounts of this node, for all tests of a module; dirs: a fresh directory in it, by each mount
+    several   a store with MOUNTS (of the module) mounts of this node (and shared: with MOUNT_ARGS, if it has any), for all
+              tests of a module; dirs: a fresh directory in it, by each mount
     nodes     a function: n network namespaces; new_store(nodes) puts daemons there
 """
 
@@ -243,18 +244,23 @@ def store_for_a_module(**up):
     check(stop(s))
 
 
+def mount_args(request):
+    """Of the module; --close stands over FP_CLOSE."""
+    return getattr(request.module, "MOUNT_ARGS", ())
+
+
 @pytest.fixture(scope="module")
-def shared():
+def shared(request):
     if ELSEWHERE:
         yield None
         return
-    with store_for_a_module() as s:
+    with store_for_a_module(mount_args=mount_args(request)) as s:
         yield s
 
 
 @pytest.fixture(scope="module")
 def several(request):
-    with store_for_a_module(mounts=request.module.MOUNTS) as s:
+    with store_for_a_module(mounts=request.module.MOUNTS, mount_args=mount_args(request)) as s:
         yield s
 
 
