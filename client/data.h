@@ -115,6 +115,7 @@ struct cl_publishing {
 	uint64_t since_ms, again_ms, upto;
 	int state;
 	bool sent, anyway;
+	bool closed_only;              /* set by the caller: no more than was written before the last close (cl_inode.closed_upto) */
 };
 int cl_data_publish_step(struct cl_mount *m, struct cl_inode *inode, struct cl_publishing *p);
 /* The end of the file as this node sees it; inode->lock held. */

@@ -59,6 +59,7 @@ struct cl_inode {
 	bool behind;               /* … and has (data/behind.c) */
 	bool behind_again;         /* … once more since that is being published */
 	bool untold;               /* … so that errors may be there that no close has told */
+	uint64_t closed_upto;      /* … all that was written before the last such close was sealed by then (seal_seq) */
 	bool recalled;             /* another mount waits for what is behind */
 	uint64_t recall_serial;    /* MSG_RECALL to be answered when all that was closed is published; 0: none */
 };

@@ -21,7 +21,11 @@
 
 struct cl_batch *cl_batch_new(void)
 {
-	return calloc(1, sizeof(struct cl_batch));
+	struct cl_batch *t = calloc(1, sizeof(*t));
+
+	if (t)
+		t->upto = UINT64_MAX;
+	return t;
 }
 
 void cl_batch_free(struct cl_batch *t)
@@ -150,7 +154,7 @@ int cl_batch_collect(struct cl_batch *t, struct cl_file *f)
 
 	begin(t, f);
 	for (uint32_t i = 0; i < f->nwins && f->nstored > 0 && !full; i++)
-		for (struct cl_wbuf *b = f->wins[i]->bufs; b && b->state == CL_WBUF_STORED && !full; b = b->next) {
+		for (struct cl_wbuf *b = f->wins[i]->bufs; b && b->state == CL_WBUF_STORED && b->seal_seq <= t->upto && !full; b = b->next) {
 			full = !has_room(t, b) || (t->one_window && t->nbufs > 0 && t->win[0] != f->wins[i]);
 			if (!full && reserve_slices(t, slices_of(b)) < 0) {
 				if (t->nbufs == 0)

@@ -17,6 +17,7 @@ struct cl_batch {
 	size_t slices_cap;
 	size_t note_bytes;
 	struct cl_file *file;
+	uint64_t upto;                 /* only what was sealed by then (seal_seq) */
 	bool one_window;               /* in each request: the manager has refused one of several */
 	bool whole;                    /* all that is stored in this one: strict.c */
 	bool anyway;                   /* chunks that slices name may be away */

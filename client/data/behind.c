@@ -190,6 +190,12 @@ static void add(struct cl_data *d, struct item *it)
 	cl_late_look(d);
 }
 
+/* inode->lock held, all is to be sealed. Somebody may copy into what also has bytes of who closes: that is sealed when it is done, and comes along. */
+static uint64_t sealed_upto(const struct cl_file *f)
+{
+	return f->nopen > 0 ? UINT64_MAX : f->seal_seq;
+}
+
 bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 {
 	struct cl_inode *inode = h->inode;
@@ -203,6 +209,7 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 	if (!it)
 		return false;
 	it->inode = inode;
+	it->p.closed_only = true;
 	pthread_mutex_lock(&inode->lock);
 	if (!inode->lease) {
 		pthread_mutex_unlock(&inode->lock);
@@ -215,6 +222,7 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 		cl_file_seal_all(inode->file);
 		inode->behind_again |= inode->behind;
 		inode->behind = inode->untold = true;
+		inode->closed_upto = sealed_upto(inode->file);
 	}
 	*rc = inode->file ? inode->file->error : 0;
 	h->close_told = *rc < 0;
@@ -309,7 +317,7 @@ static bool end(struct cl_data *d, struct item *it)
 	pthread_mutex_lock(&inode->lock);
 	if (inode->behind_again) {
 		inode->behind_again = false;
-		it->p = (struct cl_publishing){ 0 };
+		it->p = (struct cl_publishing){ .closed_only = true };
 		pthread_mutex_unlock(&inode->lock);
 		return false;
 	}
@@ -364,7 +372,7 @@ static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 		return false;
 	if (rc == 0)
 		return end(d, it);
-	it->p = (struct cl_publishing){ 0 };
+	it->p = (struct cl_publishing){ .closed_only = true };
 	it->again_ms = now_ms + AGAIN_MS;
 	return false;
 }

@@ -220,7 +220,7 @@ static int commit_batch(struct cl_file *f, struct cl_batch *t, bool durable)
 	return -ETIMEDOUT;
 }
 
-int cl_commit_send(struct cl_file *f, bool anyway)
+int cl_commit_send(struct cl_file *f, bool anyway, uint64_t upto)
 {
 	struct cl_inode *inode = f->inode;
 	struct cl_data *d = f->data;
@@ -231,6 +231,7 @@ int cl_commit_send(struct cl_file *f, bool anyway)
 		return -ENOMEM;
 	t->one_window = f->late_one_window;
 	t->anyway = anyway;
+	t->upto = upto;
 	rc = cl_batch_collect(t, f);
 	if (rc <= 0) {
 		cl_batch_free(t);

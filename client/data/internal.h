@@ -294,9 +294,9 @@ int cl_stands_still(struct cl_file *f);
 int cl_commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms);
 /*
  * The same for one batch, while nobody else has the map; nobody waits for the answer, after which f->late_rc says how it went. anyway: also what refers to
- * chunks of a benefactor that is away. 1: sent; 0: nothing is stored; -ENOMEM.
+ * chunks of a benefactor that is away. upto: only what was sealed by then (seal_seq). 1: sent; 0: nothing is stored; -ENOMEM.
  */
-int cl_commit_send(struct cl_file *f, bool anyway);
+int cl_commit_send(struct cl_file *f, bool anyway, uint64_t upto);
 /* map.c; inode->lock held: wait until no other thread talks to the manager about the map, then be that thread. -EIO after the deadline. */
 int cl_map_begin(struct cl_file *f, uint64_t deadline_ms);
 void cl_map_end(struct cl_file *f);

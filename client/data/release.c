@@ -78,7 +78,7 @@ static enum cl_release commit(struct cl_file *f, struct cl_handle *h, bool may_c
 		return CL_RELEASE_TURN;
 	h->late_again_ms = now_ms + AGAIN_MS;
 	h->late_anyway = over;
-	rc = cl_commit_send(f, over);
+	rc = cl_commit_send(f, over, UINT64_MAX);
 	if (rc < 0)
 		f->late_rc = rc;
 	return CL_RELEASE_WAITS;

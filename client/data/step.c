@@ -7,6 +7,7 @@
  * Each step does what can be done now. What publish.c waits for with a thread is waited for here by being called again, with the same deadlines: storing
  * has --io-timeout from the last time that anything of the mount went forward; a commit for which a benefactor is away is tried for --io-timeout, then told
  * all the same; a manager that does not answer has --manager-timeout on top. What is written after the first step is not waited for.
+ * What was written after the close (behind.c: closed_only) is not told either: a program that begins to rewrite the file in place and dies shall not leave a part of that.
  *
  * cl_release_step does the same for last handles, and more: it must not let go of what can't be published. To share one state machine was looked at; what they
  * do when something fails is all that is long in either.
@@ -64,7 +65,7 @@ static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 	p->again_ms = now_ms + AWAY_MS;
 	p->anyway = p->sent && over;
 	p->sent = true;
-	return cl_commit_send(f, p->anyway);
+	return cl_commit_send(f, p->anyway, p->closed_only ? p->upto : UINT64_MAX);
 }
 
 /* inode->lock held. */
@@ -74,13 +75,14 @@ static int step(struct cl_file *f, struct cl_publishing *p)
 	int rc;
 
 	if (p->since_ms == 0) {
-		cl_file_seal_all(f);
+		if (!p->closed_only)
+			cl_file_seal_all(f);
 		p->since_ms = now_ms;
 	}
 	if (p->state == WRITERS) {
 		if (has_writers(f))
 			return now_ms < p->since_ms + f->data->m->opt.io_timeout_ms ? 1 : -EIO;
-		p->upto = f->seal_seq;
+		p->upto = p->closed_only && f->inode->closed_upto < f->seal_seq ? f->inode->closed_upto : f->seal_seq;
 		p->since_ms = now_ms;
 		p->state = STORING;
 	}

@@ -270,6 +270,33 @@ static void test_behind_closed_again_meanwhile(void **state)
     view_is(ino, LEN);
 }
 
+/* A program that has begun to rewrite the file and dies leaves what it had closed: what it wrote since is not told with it. */
+static void test_behind_what_was_written_after_the_close_stays_here(void **state)
+{
+    static uint8_t next[2 * WINDOW];
+    uint64_t dirty, uncommitted;
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fx_fill(next, sizeof next, 9);
+    ino = written(&h);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    assert_int_equal(fx_write(&mnt, &h, next, sizeof next, 0), sizeof next); /* whole windows: they are stored at once, too */
+    world_bnf(1)->store_err = 0;
+    wait_for_no_item();
+    view_is(ino, LEN);
+    close_(&h, true);
+    wait_for_no_item();
+    memcpy(bytes, next, sizeof next);
+    view_is(ino, LEN);
+    cl_data_at_risk(h.inode, &dirty, &uncommitted);
+    assert_int_equal(dirty + uncommitted, 0);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
 struct naming {
     uint64_t ino;
     atomic_uint done;
@@ -506,6 +533,7 @@ int main(void)
         T(test_behind_recall_of_what_was_not_closed),
         T(test_behind_needs_a_lease_and_a_connection),
         T(test_behind_closed_again_meanwhile),
+        T(test_behind_what_was_written_after_the_close_stays_here),
         T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
         T(test_behind_is_published_after_the_lease_was_lost),
