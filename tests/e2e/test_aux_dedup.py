@@ -23,6 +23,7 @@ from harness.images import Image
 APPS = os.environ.get("FP_APPS") or os.path.join(TOP, "apps")
 MPI = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "apps", "heat3d", "mpi.sh")
 CHUNK = MIB + 4096  # on the device: a chunk of 1 MiB, and the header of its record
+MOUNT_ARGS = ["--close=publish"]  # with behind, what is rewritten without a pause finds less of the version before
 FIXED = "dedup chunking=fixed size=1MiB pays=0%"
 
 

@@ -187,13 +187,18 @@ def new_store(request):
     check([p for store in made for p in stop(store)])
 
 
+def mount_args(request):
+    """Of the module; --close stands over FP_CLOSE."""
+    return getattr(request.module, "MOUNT_ARGS", ())
+
+
 @pytest.fixture
-def start(new_store):
+def start(new_store, request):
     """A function: a store, and a mount or more that declare these aux-apps; args are the mount's, all else is Store.up's."""
     def make(*declared, mounts=1, args=(), pool="64MiB", **kw):
         s = new_store().up(mounts=0, **kw)
         for _ in range(mounts):
-            s.add_mount(*[f"--auxapp={d}" for d in declared], *args, pool=pool, wait=False)
+            s.add_mount(*[f"--auxapp={d}" for d in declared], *mount_args(request), *args, pool=pool, wait=False)
         for m in s.mounts:
             m.wait_ready()
         return s
@@ -242,11 +247,6 @@ def store_for_a_module(**up):
         raise
     yield s
     check(stop(s))
-
-
-def mount_args(request):
-    """Of the module; --close stands over FP_CLOSE."""
-    return getattr(request.module, "MOUNT_ARGS", ())
 
 
 @pytest.fixture(scope="module")
