@@ -209,6 +209,34 @@ def write_behind(env):
             yield Result(name, "MiB/s", a, b, ("ratio", least), ref_name, ours.cpu_extra())
 
 
+@case("recall")
+def recall(env):
+    """From the first write of a file to its open on another mount: closed with its data in the pool, and synced before it is closed."""
+    size = env.pool // 2
+    piece = os.urandom(MIB)
+    with env.store(size=16 * size, mount_args=["--close=behind"]) as store:
+        store.mount_beside(["--close=behind"])
+
+        def hand_over(i, sync):
+            name = f"f{i}-{sync}"
+            begun = time.monotonic()
+            fd = os.open(os.path.join(store.mnt, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            for _ in range(size // MIB):
+                os.write(fd, piece)
+            if sync:
+                os.fsync(fd)
+            os.close(fd)
+            fd = os.open(os.path.join(store.mnt_beside, name), os.O_RDONLY)
+            took = time.monotonic() - begun
+            if os.fstat(fd).st_size != size or os.pread(fd, MIB, size - MIB) != piece:
+                raise BenchError("recall: the other mount does not see what was closed")
+            os.close(fd)
+            os.unlink(os.path.join(store.mnt, name))
+            return size / took / MIB
+        a, b = alternate(env.runs, lambda i: hand_over(i, False), lambda i: hand_over(i, True))
+        yield Result("recall", "MiB/s", a, b, ("ratio", 0.9), "fsync before close", paired=True)
+
+
 @case("write-64k-1w")
 def write_64k(env):
     with env.store() as store:
