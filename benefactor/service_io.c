@@ -471,8 +471,9 @@ int bnf_service_sync_failed(struct bnf_service *v, const uint64_t *segments, siz
     uint32_t slot;
 
     for (size_t i = 0; i < count; i++) {
-        /* Known already: what is in it is lost and told, and nothing has come since. */
-        if (!bnf_store_slot(v->store, segments[i], &slot) || !bnf_store_condemn(v->store, slot))
+        /* No file: it could not be made, and is going; no mount can have it. Or known already: what is in it is lost and told,
+         * and nothing has come since. */
+        if (!bnf_store_slot(v->store, segments[i], &slot) || !bnf_service_file(v, slot) || !bnf_store_condemn(v->store, slot))
             continue;
         bnf_store_mark_dirty(v->store, slot); /* takes the error that the kernel has for our own descriptor */
         v->loss_reported = true;

@@ -106,7 +106,7 @@ void wire_up(struct wire_conn *c)
 
 bool wire_is_up(const struct wire_conn *c)
 {
-    return c->used && c->up && !c->closing;
+    return c && c->used && c->up && !c->closing;
 }
 
 void wire_request(struct wire_conn *c, uint16_t type, bool oneway, const uint8_t *msg, size_t len, const uint8_t *payload, size_t payload_len, bool cut)
@@ -144,7 +144,7 @@ void wire_request(struct wire_conn *c, uint16_t type, bool oneway, const uint8_t
 
 uint64_t wire_last_id(const struct wire_conn *c)
 {
-    return c->last_id;
+    return c ? c->last_id : 0;
 }
 
 uint16_t wire_asked(const struct wire_conn *c)
@@ -175,7 +175,7 @@ void wire_answer(struct wire_conn *c, int status, const uint8_t *msg, size_t len
 
 void wire_close(struct wire_conn *c, int err)
 {
-    if (!c->used || c->closing)
+    if (!c || !c->used || c->closing)
         return;
     c->closing = true;
     c->err = err;

@@ -23,7 +23,7 @@ extern void (*wire_on_reply)(struct wire_conn *c, const struct fp_rpc_reply *r);
 
 /* Nothing is there. Before each input; everything of the one before must be closed. */
 void wire_reset(void);
-/* A stranger connects to where the program listens last. NULL: there are too many connections. */
+/* A stranger connects to where the program listens last. NULL: there are too many connections; all that is done with it then does nothing. */
 struct wire_conn *wire_accept(void);
 /* The connection that the program asked for last, not closed yet; NULL. */
 struct wire_conn *wire_connecting(void);
