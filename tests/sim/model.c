@@ -252,7 +252,7 @@ void model_power_lost(const struct sim_node *n)
     appends_power_lost(n);
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
     for (struct model_file *f = files; f; f = f->next) {
-        f->in_doubt |= f->writes != NULL;
+        f->in_doubt = true;
         for (struct model_write *w = f->writes; w; w = w->next)
             if (!w->durable) {
                 w->shaken = true;
