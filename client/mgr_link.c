@@ -478,6 +478,9 @@ void cl_link_stats(struct cl_core *c)
         cl_aux_stats(m, &s);
     }
     s.open_files = cl_inode_held_count(m);
+    s.close = (char *)cl_options_close(&m->opt);
+    s.locks = (char *)cl_options_locks(&m->opt);
+    s.strict = m->opt.strict;
     unsigned n = __atomic_load_n(&m->nfeatures, __ATOMIC_ACQUIRE);
     for (unsigned i = 0; i < n; i++) {
         fp__feature__init(&features[i]);

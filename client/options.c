@@ -27,6 +27,16 @@
 static const char *const close_names[] = {"publish", "sync", "behind", NULL};
 static const char *const locks_names[] = {"store", "local", NULL};
 
+const char *cl_options_close(const struct cl_options *o)
+{
+    return close_names[o->close_mode];
+}
+
+const char *cl_options_locks(const struct cl_options *o)
+{
+    return locks_names[o->locks];
+}
+
 const char *cl_cores_parse(const char *text, cpu_set_t *set)
 {
     const char *p = text;

@@ -63,6 +63,10 @@ struct cl_options {
  */
 void cl_options_parse(struct cl_options *out, int argc, char **argv);
 
+/* The words of --close and --locks. Static text. */
+const char *cl_options_close(const struct cl_options *o);
+const char *cl_options_locks(const struct cl_options *o);
+
 /* "0,2-5" into a CPU set. NULL, or static text that says what is wrong. */
 const char *cl_cores_parse(const char *text, cpu_set_t *set);
 /* cores.c: log whether others may run on the service cores. */

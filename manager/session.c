@@ -586,12 +586,29 @@ int mgr_session_tick(struct mgr_core *c)
     return rc;
 }
 
+/* Which files are strict would depend on who asks. Said once, when the second of two such mounts reports for the first time. */
+static void warn_of_options(const struct mgr_core *c, const struct mgr_session *s)
+{
+    for (size_t i = 0; i < c->session_count; i++) {
+        const struct mgr_session *other = c->sessions[i];
+
+        if (other == s || !other->conn || !other->stats || !other->stats->close[0] || other->stats->strict == s->stats->strict)
+            continue;
+        FP_WARN("%s:%s has --strict and %s:%s has not: for files that are not strict by themselves, programs of the second do not see each write of "
+                "others at once: give it to all mounts that share files, or to none",
+                (s->stats->strict ? s : other)->node, (s->stats->strict ? s : other)->mountpoint, (s->stats->strict ? other : s)->node,
+                (s->stats->strict ? other : s)->mountpoint);
+        return;
+    }
+}
+
 MGR_HANDLER(client_stats)
 {
     const Fp__ClientStats *m = msg;
     size_t len = fp__client_stats__get_packed_size(m);
     uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
     struct mgr_session *s = rq->sess;
+    bool first = !s->stats;
 
     if (!mgr_stats_fit(m, len))
         return -EMSGSIZE;
@@ -601,6 +618,8 @@ MGR_HANDLER(client_stats)
     if (s->stats)
         fp__client_stats__free_unpacked(s->stats, NULL);
     s->stats = fp__client_stats__unpack(NULL, len, buf);
+    if (first && s->stats && s->stats->close[0])
+        warn_of_options(c, s);
     return 0;
 }
 

@@ -223,13 +223,13 @@ static int print_json(const struct layout *f)
     const Fp__CtlLayoutReply *r = f->first;
     const Fp__Attr *a = r->attr;
     return ctl_json_print(json_pack(
-        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "path",
+        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "path",
         ctl_json_bytes(r->path.data, r->path.len), "ino", (json_int_t)a->ino, "kind", kind(a->mode), "mode",
         (int)(a->mode & 07777), "nlink", (int)a->nlink, "uid", (int)a->uid, "gid", (int)a->gid, "size_bytes",
         (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "chunk_size_bytes",
         (json_int_t)a->chunk_size_bytes, "stripe", (int)a->stripe, "chunks", (json_int_t)r->chunk_count, "slices",
         (json_int_t)r->slice_count, "shared_chunks", (json_int_t)r->shared_chunks, "saved_bytes",
-        (json_int_t)r->saved_bytes, "data_version", (json_int_t)a->data_version, "at_risk",
+        (json_int_t)r->saved_bytes, "data_version", (json_int_t)a->data_version, "strict", a->strict, "at_risk",
         json_at_risk(f), "damaged", json_damage(f), "ranges", json_ranges(f)));
 }
 
@@ -250,6 +250,8 @@ static void print_head(const struct layout *f, const struct ctl_options *o)
     ctl_print_line("chunks", "%llu of at most %s, in %llu slices%s", (unsigned long long)r->chunk_count,
                    fp_format_size_exact(chunk, a->chunk_size_bytes), (unsigned long long)r->slice_count,
                    a->stripe > 1 ? ", striped" : "");
+    if (a->strict)
+        ctl_print_line("strict", "every read sees every write that has returned, on any mount");
     if (r->shared_chunks || r->saved_bytes)
         ctl_print_line("shared", "%llu chunks with other files or versions; aux-apps and sharing save %s",
                        (unsigned long long)r->shared_chunks, fp_format_size(size, r->saved_bytes));

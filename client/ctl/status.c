@@ -38,10 +38,10 @@ static json_t *json_client(const Fp__CtlClient *c)
 {
     Fp__ClientStats none = FP__CLIENT_STATS__INIT;
     const Fp__ClientStats *s = c->stats ? c->stats : &none;
-    json_t *j = json_pack("{s:I, s:o, s:o, s:i, s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "session",
+    json_t *j = json_pack("{s:I, s:o, s:o, s:i, s:b, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "session",
                           (json_int_t)c->session, "node", ctl_json_bytes(c->node, strlen(c->node)), "mountpoint",
                           ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "pid", (int)c->pid, "connected",
-                          c->connected, "software", c->software, "pool_bytes", (json_int_t)s->pool_bytes,
+                          c->connected, "software", c->software, "close", s->close, "locks", s->locks, "strict", s->strict, "pool_bytes", (json_int_t)s->pool_bytes,
                           "pool_used_bytes", (json_int_t)s->pool_used_bytes, "dirty_bytes",
                           (json_int_t)s->dirty_bytes, "uncommitted_bytes", (json_int_t)s->uncommitted_bytes,
                           "open_files", (json_int_t)s->open_files, "read_bytes", (json_int_t)s->read_bytes,
@@ -59,6 +59,20 @@ static json_t *json_damage(const Fp__Damage *d)
                      ctl_json_bytes(d->reason, strlen(d->reason)), "seen_ns", (json_int_t)d->seen_ns);
 }
 
+/* An option that is for all mounts or for none. */
+static bool strict_differs(const Fp__CtlStatusReply *r)
+{
+    bool on = false, off = false;
+    for (size_t i = 0; i < r->n_clients; i++) {
+        const Fp__ClientStats *s = r->clients[i]->stats;
+        if (!r->clients[i]->connected || !s || !s->close[0])
+            continue;
+        on |= s->strict;
+        off |= !s->strict;
+    }
+    return on && off;
+}
+
 static int print_json(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     char uuid[FP_UUID_BUF];
@@ -70,13 +84,13 @@ static int print_json(const Fp__CtlStatusReply *r, const struct ctl_store *store
     for (size_t i = 0; i < r->n_damaged; i++)
         json_array_append_new(damaged, json_damage(r->damaged[i]));
     return ctl_json_print(json_pack(
-        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "store",
+        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o}", "store",
         uuid_text(uuid, &r->store_uuid), "manager", "address", ctl_manager_addr(r, store), "pid",
         (json_int_t)r->pid, "uptime_ms", (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
         "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r), "free_bytes",
         (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes, "chunks", (json_int_t)r->chunks, "slices",
         (json_int_t)r->slices, "garbage_chunks", (json_int_t)r->garbage_chunks, "garbage_bytes",
-        (json_int_t)r->garbage_bytes, "mounts", mounts, "benefactors", bnfs, "damaged", damaged));
+        (json_int_t)r->garbage_bytes, "mounts", mounts, "strict_differs", strict_differs(r), "benefactors", bnfs, "damaged", damaged));
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -111,7 +125,8 @@ static void at_risk_cell(struct fp_table *t, uint64_t bytes)
 static int print_mounts(const Fp__CtlStatusReply *r)
 {
     static const struct fp_table_col cols[] = {
-        {"node", false},  {"mountpoint", false},  {"pid", true},        {"state", false}, {"pool used", true},
+        {"node", false},  {"mountpoint", false},  {"pid", true},        {"state", false}, {"close", false},
+        {"strict", false}, {"locks", false},      {"pool used", true},
         {"of", true},     {"dirty", true},        {"uncommitted", true}, {"open", true},   {"errors", true},
         {"last error", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
@@ -124,6 +139,9 @@ static int print_mounts(const Fp__CtlStatusReply *r)
         fp_table_cell(t, "%u", c->pid);
         fp_table_cell_styled(t, c->connected ? FP_STYLE_GOOD : FP_STYLE_BAD, "%s",
                              c->connected ? "connected" : "away");
+        fp_table_cell(t, "%s", s->close);
+        fp_table_cell(t, "%s", !s->close[0] ? "" : s->strict ? "on" : "off");
+        fp_table_cell(t, "%s", s->locks);
         fp_table_cell_size(t, s->pool_used_bytes);
         fp_table_cell_size(t, s->pool_bytes);
         at_risk_cell(t, s->dirty_bytes);
@@ -195,6 +213,8 @@ static int print_text(const Fp__CtlStatusReply *r, const struct ctl_store *store
     if (r->n_clients) {
         ctl_print_title("MOUNTS");
         rc |= print_mounts(r);
+        if (strict_differs(r))
+            ctl_print_alarm("--strict", "is not the same for all mounts: what is seen of files that others write depends on who looks");
         ctl_print_title("FUSE FEATURES");
         rc |= print_features(r);
     }

@@ -211,6 +211,8 @@ static int print_end(void)
         (unsigned long long)v.count[VERIFIED], fp_format_size(size, v.bytes), (unsigned long long)v.count[WRONG],
         (unsigned long long)v.count[CHANGED], (unsigned long long)v.count[NO_DIGEST], (unsigned long long)v.count[BAD_DIGEST],
         (unsigned long long)v.count[UNREADABLE]);
+    if (v.count[CHANGED] > 0)
+        ctl_print_line("changed", "by a mount without checksum, by truncate(2) by name, or open for writing: the next close of a writer makes a new digest");
     return ctl_flush();
 }
 

@@ -94,6 +94,22 @@ def test_a_flipped_byte_is_found(start):
     assert verify(s, m.path)[1]["verified"] == 1
 
 
+def test_truncate_by_name_leaves_the_old_digest_until_a_writer_closes(start):
+    s = start("checksum")
+    m, data = s.mounts[0], unique(9, MIB)
+    write_file(m.at("f"), data)
+    digest(m.at("f"), data)
+    os.truncate(m.at("f"), MIB // 2)
+    rc, said = verify(s, m.at("f"), check=False)
+    assert (said["changed"], said["wrong"]) == (1, 0)
+    assert "truncate(2) by name" in s.fpctl("verify", m.at("f"), check=False).stdout
+    fd = os.open(m.at("f"), os.O_WRONLY)
+    pwrite_all(fd, b"x", MIB // 2)
+    os.close(fd)
+    digest(m.at("f"), data[:MIB // 2] + b"x")
+    assert verify(s, m.path)[1]["verified"] == 1
+
+
 def test_xxh3_and_files_without_digest(start):
     s = start("checksum digest=xxh3")
     m = s.mounts[0]

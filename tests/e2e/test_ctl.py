@@ -44,6 +44,35 @@ def test_status_says_what_is_there(store):
     assert "\033" not in text, "no colours where it is no terminal"
 
 
+def test_status_shows_options_that_matter_to_other_mounts(manager, benefactors):
+    """And warns, in the manager's log too, where --strict is not the same for all."""
+    benefactors(1)
+    s = manager.store
+    a = s.add_mount("--strict=off", "--close=publish", "--locks=store")
+
+    def mounts(n):
+        return s.wait_status("the options of the mounts", 5, lambda s: len(s["mounts"]) == n and all(m["close"] for m in s["mounts"]) and s)
+    got = mounts(1)
+    assert [(m["close"], m["strict"], m["locks"]) for m in got["mounts"]] == [("publish", False, "store")] and not got["strict_differs"]
+    b = s.add_mount("--strict=off", "--close=sync", "--locks=local")
+    assert not mounts(2)["strict_differs"] and "--strict" not in s.fpctl("status").stdout and "--strict" not in manager.text()
+    c = s.add_mount("--strict=on", "--close=behind", "--locks=store")
+    got = mounts(3)
+    assert {m["mountpoint"]: (m["close"], m["strict"], m["locks"]) for m in got["mounts"]} == {
+        a.path: ("publish", False, "store"), b.path: ("sync", False, "local"), c.path: ("behind", True, "store")}
+    assert got["strict_differs"]
+    text = s.fpctl("status").stdout
+    assert re.search(r"--strict +is not the same for all mounts", text)
+    assert re.search(rf"{re.escape(c.path)} .* connected +behind +on +store ", text) and re.search(rf"{re.escape(b.path)} .* connected +sync +off +local ", text)
+    manager.wait_log(rf"WARN.*{re.escape(c.path)} has --strict and .*({re.escape(a.path)}|{re.escape(b.path)}) has not")
+    os.mkdir(a.at("d"))
+    os.setxattr(a.at("d"), "user.fp.strict", b"1")
+    for name, strict in (("d/f", True), ("f", False)):
+        write_file(a.at(name), b"x")
+        assert json.loads(s.fpctl("stat", a.at(name), "--json").stdout)["strict"] == strict
+        assert ("every read sees every write" in s.fpctl("stat", a.at(name)).stdout) == strict
+
+
 def test_status_shows_bytes_at_risk(store):
     fd = os.open(store.mounts[0].at("f"), os.O_WRONLY | os.O_CREAT, 0o644)
     pwrite_all(fd, content(1, 0, 300000), 0)
