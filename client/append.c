@@ -90,13 +90,6 @@ void cl_append_free(struct cl_inode *inode)
 
 /* -------------------------------------------------------------- giving back */
 
-static void nobody(void *arg, int status, const ProtobufCMessage *reply)
-{
-    (void)arg;
-    (void)status;
-    (void)reply;
-}
-
 /* Before any request for it that is sent later. */
 static void send_unset(struct cl_mount *m, uint64_t ino)
 {
@@ -107,7 +100,7 @@ static void send_unset(struct cl_mount *m, uint64_t ino)
     msg.op = FP__LOCK_OP__LOCK_UNSET;
     msg.end = INT64_MAX;
     cl_locks_forget(m, ino, msg.kind, 0);
-    cl_mgr_call(m, FP__MSG_TYPE__MSG_LOCK, &msg.base, nobody, NULL);
+    cl_locks_unlock(m, &msg);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)

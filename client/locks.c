@@ -206,7 +206,7 @@ static struct owed *owed_new(struct cl_mount *m, const Fp__Lock *msg)
     return o;
 }
 
-static void unlock(struct cl_mount *m, Fp__Lock *msg)
+void cl_locks_unlock(struct cl_mount *m, Fp__Lock *msg)
 {
     struct owed *o = owed_new(m, msg);
 
@@ -241,7 +241,7 @@ static void give_back(struct cl_lock_op *op)
     if (cl_locks_owns(op->m, op->msg.ino, op->msg.kind, op->msg.owner))
         return;
     op->msg.op = FP__LOCK_OP__LOCK_UNSET;
-    unlock(op->m, &op->msg);
+    cl_locks_unlock(op->m, &op->msg);
 }
 
 /* flock(2) from one type to the other: what its owner had went first. Known with the answer to the request: what another request of the same open
@@ -509,7 +509,7 @@ void cl_locks_release(struct cl_mount *m, const struct cl_handle *h)
         if (!e)
             return;
         (void)take(t, ino, msg.kind, msg.owner);
-        unlock(m, &msg);
+        cl_locks_unlock(m, &msg);
     }
 }
 

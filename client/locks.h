@@ -46,6 +46,10 @@ bool cl_locks_owns(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t
 /* The manager says that this owner holds nothing of this file any more. Any thread. */
 void cl_locks_forget(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t owner);
 
+/* Send an UNSET of all that this owner has of the file, which is not in the table any more: again until the manager has taken it, unless the owner asks
+ * for something before. Any thread; does not wait. */
+void cl_locks_unlock(struct cl_mount *m, Fp__Lock *msg);
+
 /* A descriptor of h was closed by the process `owner`: what it holds of the file by fcntl is free when this returns. A FUSE thread. */
 void cl_locks_close(struct cl_mount *m, const struct cl_handle *h, uint64_t owner);
 /* The last descriptor of h is gone: all that was locked with it goes. Any thread; does not wait. */

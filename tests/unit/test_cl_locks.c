@@ -285,6 +285,32 @@ static void test_who_asks_again_keeps_what_it_gets(void **state)
     assert_true(owns(RECORD));
 }
 
+/* Of the right to append the file is the owner. Nobody else could append for as long as the manager thinks that it is here. */
+static void test_right_to_append_that_could_not_be_given_back_is_again(void **state)
+{
+    unsigned n;
+
+    (void)state;
+    for (unsigned turn = 0; turn < 2; turn++) {
+        Fp__Lock msg = FP__LOCK__INIT;
+
+        msg.ino = INO;
+        msg.kind = FP__LOCK_KIND__LOCK_APPEND;
+        msg.op = FP__LOCK_OP__LOCK_UNSET;
+        msg.end = INT64_MAX;
+        n = ncalls;
+        cl_locks_unlock(&mnt, &msg);
+        answer(n, -ENOSPC, false, false);
+        cl_locks_tick(&mnt, 10000 * (turn + 1));
+        assert_int_equal(ncalls, n + 2);
+        assert_true(calls[n + 1].msg.kind == FP__LOCK_KIND__LOCK_APPEND && calls[n + 1].msg.op == FP__LOCK_OP__LOCK_UNSET && calls[n + 1].msg.owner == 0);
+        answer(n + 1, 0, false, false);
+    }
+    n = ncalls;
+    cl_locks_tick(&mnt, 40000);
+    assert_int_equal(ncalls, n);
+}
+
 /* A hello names what is held, and the rest goes. */
 static void test_hello_ends_what_is_owed(void **state)
 {
@@ -316,6 +342,7 @@ int main(void)
         TEST(test_unlock_of_a_close_that_is_refused_is_sent_again),
         TEST(test_unlock_that_is_refused_of_two_kinds),
         TEST(test_who_asks_again_keeps_what_it_gets),
+        TEST(test_right_to_append_that_could_not_be_given_back_is_again),
         TEST(test_hello_ends_what_is_owed),
     };
 
