@@ -73,7 +73,7 @@ def test_mpiio(cluster, place, io, how):
         good(cluster.run(FPIOR, "-a", "MPIIO", *VERIFY, *sizes, *how.split(), "-o", f"{place}/f", env={"OMPI_MCA_io": io}), "nodes +: 2")
 
 
-@pytest.mark.parametrize("api", ["POSIX", "POSIX -F", "HDF5", "HDF5 -c", "NCMPI", "NCMPI -c", "NETCDF4", "NETCDF4 -c"])
+@pytest.mark.parametrize("api", ["POSIX", "POSIX -F", "POSIX -z", "MPIIO -z", "HDF5", "HDF5 -c", "NCMPI", "NCMPI -c", "NETCDF4", "NETCDF4 -c"])
 def test_apis(cluster, place, api):
     for sizes in (RECORDS, BLOCKS):
         good(cluster.run(FPIOR, "-a", *api.split(), *VERIFY, *sizes, "-o", f"{place}/f"))
