@@ -94,6 +94,12 @@ def load(request):
         one.kill()
 
 
+@pytest.fixture
+def published(new_store):
+    """A store whose close promises what these tests look for; with behind, test_behind_kill.py does."""
+    return new_store().up(mount_args=["--close=publish"])
+
+
 def pause(seconds):
     time.sleep(seconds * PACE)
 
@@ -198,7 +204,8 @@ def test_benefactor_terminated_loses_nothing(store, load):
 
 @pytest.mark.short
 @pytest.mark.limit(90)
-def test_client_killed_synced_and_closed_files_are_there_after_remount(store, load):
+def test_client_killed_synced_and_closed_files_are_there_after_remount(published, load):
+    store = published
     work = load(store, 60)
     work.ready(20)
     mount = store.mounts[0]
@@ -227,7 +234,8 @@ def test_client_terminated_publishes_what_was_written(store):
 
 
 @pytest.mark.limit(120)
-def test_everything_killed_at_once_what_was_synced_is_there(store, load):
+def test_everything_killed_at_once_what_was_synced_is_there(published, load):
+    store = published
     for _ in range(2):
         work = load(store, 60)
         work.ready(20)
