@@ -387,7 +387,7 @@ def test_torn_last_record(new_store, how):
     s = new_store()
     s.start_manager()
     s.add_benefactor()
-    m = s.add_mount()
+    m = s.add_mount("--close=publish")
     write_file(m.at("synced"), content(1, 0, 10 * MIB), sync=True)
     fd = os.open(m.at("torn"), os.O_WRONLY | os.O_CREAT, 0o644)
     pwrite_all(fd, content(2, 0, 3 * MIB), 0)
