@@ -252,7 +252,7 @@ void model_power_lost(const struct sim_node *n)
     appends_power_lost(n);
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
     for (struct model_file *f = files; f; f = f->next) {
-        f->in_doubt = true;
+        f->in_doubt = true; /* of one that was empty, too: who has it open does not know what others write to it and sync afterwards */
         for (struct model_write *w = f->writes; w; w = w->next)
             if (!w->durable) {
                 w->shaken = true;

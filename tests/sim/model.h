@@ -17,7 +17,7 @@ struct model_file {
     struct model_write *writes; /* newest first */
     uint64_t overtaken; /* by mount: it may have lost its session while it had written, and no fsync has said since that all is there */
     bool unsure;   /* that it was made: no close has said so */
-    bool in_doubt; /* a node lost its power since it was made, or mounts heard of it since then: a mount that does not know what others have synced says so in fsync, once */
+    bool in_doubt; /* a node lost its power, or mounts heard of it, since it was made: a mount that does not know what others have synced says so in fsync, once */
 };
 
 /* A file by its inode number; made when it is not known. */
