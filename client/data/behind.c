@@ -322,6 +322,7 @@ static bool end(struct cl_data *d, struct item *it)
 		return false;
 	}
 	inode->behind = false;
+	inode->taken = false; /* what is written from now on is not of the time before */
 	serial = inode->recall_serial;
 	if (inode->recalled)
 		atomic_fetch_sub(&d->behind->recalled, 1);

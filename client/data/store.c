@@ -32,6 +32,8 @@
 #include "fp/fault.h"
 #include "fp/zeros.h"
 
+#define KEPT_US 50000u /* until what is kept is tried again: a store that is full says so at once */
+
 static uint32_t blocks_of(const struct cl_wbuf *b)
 {
 	return (b->chunk_len + CL_PAGE_BYTES - 1) / CL_PAGE_BYTES;
@@ -457,6 +459,7 @@ static bool kept(struct cl_wbuf *b, int err)
 	cl_data_note_error(d, "inode %llu: what was closed can't be stored: %s; it is kept, and tried again", (unsigned long long)inode->ino, fp_strerror(err));
 	b->deadline_ms = 0;
 	b->avoid_bnf = 0;
+	usleep(KEPT_US);
 	cl_store_post(d, b);
 	return true;
 }

@@ -435,6 +435,29 @@ static void test_behind_is_published_after_the_lease_was_lost(void **state)
     assert_int_equal(open_again(ino), 0);
 }
 
+/* What had been closed is published; what is written to the same open file from then on is like what any mount writes, whoever else writes to the file. */
+static void test_behind_what_is_written_after_that_is_not_refused(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    world_faults.mgr_lease_time = mnt.m.lease_time = 7;
+    ino = written(&h);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    world_faults.mgr_lease_time = 8;
+    back();
+    wait_for_no_item();
+    view_is(ino, LEN);
+    cut_elsewhere(ino, LEN); /* another version */
+    assert_int_equal(fx_write(&mnt, &h, bytes, CUT, 0), CUT);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    view_is(ino, LEN);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
 static void store_fails(struct cl_inode *inode)
 {
     pthread_mutex_lock(&inode->lock);
@@ -502,6 +525,30 @@ static void test_behind_what_was_closed_is_not_given_up(void **state)
     assert_int_equal(open_again(ino), 0);
 }
 
+/* All that is left is full: to be tried again is not to be tried without a pause. */
+static void test_behind_what_has_no_space_does_not_take_the_processor(void **state)
+{
+    struct world_bnf *b = world_bnf(1);
+    struct cl_handle h;
+    uint64_t ino;
+    uint64_t errors;
+
+    (void)state;
+    ino = written(&h);
+    b->lease_err = -ENOSPC;
+    world_bnf_break(b); /* what was leased is not any more */
+    close_(&h, true);
+    usleep(200 * 1000);
+    errors = mnt.m.data->errors;
+    usleep(1000 * 1000);
+    assert_in_range(mnt.m.data->errors - errors, 0, 200);
+    b->lease_err = 0;
+    wait_none();
+    view_is(ino, LEN);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
 /* Once its last name is gone nobody wants it. */
 static void test_behind_what_was_unlinked_is_given_up(void **state)
 {
@@ -537,8 +584,10 @@ int main(void)
         T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
         T(test_behind_is_published_after_the_lease_was_lost),
+        T(test_behind_what_is_written_after_that_is_not_refused),
         T(test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         T(test_behind_what_was_closed_is_not_given_up),
+        T(test_behind_what_has_no_space_does_not_take_the_processor),
         T(test_behind_what_was_unlinked_is_given_up),
     };
 
