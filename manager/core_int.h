@@ -166,6 +166,7 @@ struct mgr_core {
     struct mgr_leases *leases;
     struct mgr_grace *grace;
     uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
+    uint32_t behind_expired; /* sessions with behind that have expired, and may come back */
     uint64_t loaded_ms;   /* when the sessions of the manager before were read */
     bool table_dirty, space_dirty; /* benefactors: tell the clients now, or some time */
     bool table_owed;               /* some client has not been told the table */

@@ -316,10 +316,7 @@ int mgr_leases_expire(struct mgr_core *c, struct mgr_session *s)
 
 bool mgr_leases_may_return(const struct mgr_core *c)
 {
-    for (size_t i = 0; i < c->session_count; i++)
-        if (c->sessions[i]->behind && c->sessions[i]->expired && !c->sessions[i]->ended)
-            return true;
-    return false;
+    return c->behind_expired > 0;
 }
 
 int mgr_leases_session_load(struct mgr_core *c, struct mgr_session *s)

@@ -49,6 +49,13 @@ static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
     c->behind_away += mgr_lease_is_away(s);
 }
 
+/* Opens for writing ask whether there is one: it is counted. */
+static void set_expired(struct mgr_core *c, struct mgr_session *s, bool expired)
+{
+    c->behind_expired += (expired && s->behind) - (s->expired && s->behind);
+    s->expired = expired;
+}
+
 /* A session in memory. Strings are copied. */
 static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const char *node,
                                        const char *mountpoint, const char *software)
@@ -108,6 +115,7 @@ void mgr_session_free(struct mgr_core *c, struct mgr_session *s)
         c->session_count--;
     }
     set_settled(c, s, 0);
+    set_expired(c, s, false);
     drop_holds(c, s);
     if (s->conn)
         s->conn->sess = NULL;
@@ -478,7 +486,7 @@ int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h
     rq->conn->sess = s;
     c->stirred = c->table_owed = true;
     s->seen_ms = c->now.ms;
-    s->expired = false;
+    set_expired(c, s, false);
     if (h->open_known)
         rc = take_opens(c, s, h, r);
     if (!rc && h->open_known)
@@ -552,7 +560,7 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
         return -EIO;
     drop_holds(c, s);
     set_settled(c, s, 0);
-    s->expired = true;
+    set_expired(c, s, true);
     if (s->conn) {
         mgr_conn_close(c, s->conn);
         s->conn->sess = NULL;
