@@ -120,16 +120,24 @@ static void have_holds_released(struct cl_data *d)
 	(void)cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_HOLD, &h.base, NULL);
 }
 
+struct publishing {
+	struct cl_data *d;
+	uint64_t until_ms;             /* one time for all files: what is kept for want of a benefactor would take its own, each */
+};
+
 static void publish_one(struct cl_inode *inode, void *arg)
 {
-	struct cl_data *d = arg;
+	const struct publishing *p = arg;
 	bool dirty;
+
+	if (fp_now_ms() >= p->until_ms)
+		return;
 
 	pthread_mutex_lock(&inode->lock);
 	dirty = cl_file_is_dirty(inode->file) && inode->attr.nlink > 0;
 	pthread_mutex_unlock(&inode->lock);
 	if (dirty)
-		(void)cl_publish_for_others(d, inode, cl_deadline(d)); /* an error stays the file's */
+		(void)cl_publish_for_others(p->d, inode, p->until_ms); /* an error stays the file's */
 }
 
 /*
@@ -158,11 +166,13 @@ static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, const st
 
 int cl_reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
+	struct publishing p = { .d = d };
 	int rc = reserve(d, inode, r, data, b);
 
 	if (rc != -ENOSPC)
 		return rc;
 	have_holds_released(d);
-	cl_inode_each(d->m, publish_one, d);
+	p.until_ms = cl_deadline(d);
+	cl_inode_each(d->m, publish_one, &p);
 	return reserve_patiently(d, inode, r, data, b);
 }
