@@ -452,6 +452,8 @@ void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
 int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* Another name for ino: the same, but for those that may have it after a restart, which are not waited for. */
 int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* Another name for the directory dir: the same for all files below it. Takes time in proportion to all leases of others. */
+int mgr_lease_check_below(struct mgr_core *c, const struct mgr_session *s, uint64_t dir);
 /* It has opened ino, and wants the lease or not: has it got it? */
 bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wanted);
 /* It has the file open no more. */

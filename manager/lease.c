@@ -209,17 +209,67 @@ static void recall(struct mgr_leases *t, struct mgr_lease *l)
     TAILQ_INSERT_TAIL(&t->to_recall, l, listed);
 }
 
-int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+static int ask_back(struct mgr_core *c, const struct mgr_session *s, struct mgr_lease *l)
 {
-    struct mgr_lease *l = *place_of(c->leases, ino);
-
-    if (!l || !l->holder || l->holder == s || FP_BUG("mgr-forgets-a-recall"))
-        return 0;
     recall(c->leases, l);
     wait_for(l, s->id);
     if (!l->holder->conn) /* the time of its session counts from when it was lost */
         return refusal(c, l->holder->seen_ms);
     return refusal(c, l->moved_ms);
+}
+
+int mgr_lease_check_known(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+
+    return l && l->holder && l->holder != s && !FP_BUG("mgr-forgets-a-recall") ? ask_back(c, s, l) : 0;
+}
+
+struct below {
+    uint64_t dir, parent; /* parent: of the file before, mostly of the next one, too */
+    bool is;
+};
+
+/* By where the file's name was last seen: one of several names counts. */
+static int find_below(struct mgr_core *c, uint64_t ino, struct below *b)
+{
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, ino, &in);
+    uint64_t up;
+
+    if (rc || in.parent == b->parent)
+        return rc;
+    up = in.parent;
+    b->parent = up;
+    b->is = false;
+    while (!rc && up && up != MGR_ROOT_INO && up != b->dir) {
+        rc = mgr_inode_get(c, up, &in);
+        up = in.parent;
+    }
+    b->is = !rc && up == b->dir;
+    return rc;
+}
+
+int mgr_lease_check_below(struct mgr_core *c, const struct mgr_session *s, uint64_t dir)
+{
+    struct below b = {.dir = dir};
+    struct mgr_lease *l;
+    int rc = 0;
+
+    for (size_t i = 0; i < c->session_count; i++) {
+        if (c->sessions[i] == s)
+            continue;
+        LIST_FOREACH(l, &c->sessions[i]->leases, of_session) {
+            int one = find_below(c, l->ino, &b);
+
+            if (one && one != -ENOENT) /* that it has no name any more, or its directory has none */
+                return one;
+            if (!one && b.is)
+                one = ask_back(c, s, l);
+            rc = rc == FP_EPUBLISHING || one == -ENOENT || !one ? rc : one; /* as long as any of them goes forward, all do */
+        }
+    }
+    return rc;
 }
 
 int mgr_lease_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)

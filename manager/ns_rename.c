@@ -176,6 +176,12 @@ static int replace(struct mgr_core *c, const Fp__Rename *m, struct move *v)
     return v->dst.nlink ? mgr_inode_put(c, &v->dst) : mgr_inode_unlinked(c, &v->dst);
 }
 
+/* What others have closed of it, or of what is in it, comes before its new name. */
+static int check_leases(struct mgr_core *c, const struct mgr_session *s, const struct mgr_inode *in)
+{
+    return mgr_is(in, S_IFDIR) ? mgr_lease_check_below(c, s, in->ino) : mgr_lease_check_known(c, s, in->ino);
+}
+
 MGR_HANDLER(rename)
 {
     const Fp__Rename *m = msg;
@@ -192,9 +198,9 @@ MGR_HANDLER(rename)
         return rc;
     if (v.have_dst && v.src.ino == v.dst.ino)
         return 0; /* two names of one file: POSIX wants nothing done */
-    rc = mgr_lease_check_known(c, rq->sess, v.src.ino);
+    rc = check_leases(c, rq->sess, &v.src);
     if (!rc && m->flags & RENAME_EXCHANGE)
-        rc = mgr_lease_check_known(c, rq->sess, v.dst.ino);
+        rc = check_leases(c, rq->sess, &v.dst);
     if (rc)
         return rc;
     v.od->mtime = v.od->ctime = v.nd->mtime = v.nd->ctime = v.src.ctime = c->now.ns;

@@ -105,6 +105,28 @@ def test_mount_killed_after_a_rename_leaves_the_new_file(two):
     assert_same(read_file(two.mounts[1].at("f")), new)
 
 
+@pytest.mark.expect_log("benefactor", "inode", "could not be opened")
+@pytest.mark.limit(180)
+def test_directory_that_another_mount_renames_has_what_was_closed_in_it(two):
+    """Each rank writes its file, and one of them renames the directory when all have: then the others' mounts may die."""
+    a, b = two.mounts
+    os.makedirs(a.at("ck.tmp/sub"))
+    write_file(a.at("warm"), content(1, 0, 8 * MIB), sync=True)  # space is leased of every benefactor
+    names = ["rank0", "rank1", "sub/rank2"]
+    for x in two.benefactors:
+        x.freeze()
+    for i, name in enumerate(names):
+        write_file(a.at(f"ck.tmp/{name}"), content(i, 0, 400_001))
+    renaming = subprocess.Popen([sys.executable, "-c", "import os, sys; os.rename(sys.argv[1], sys.argv[2])", b.at("ck.tmp"), b.at("ck")])
+    with pytest.raises(subprocess.TimeoutExpired):
+        renaming.wait(2)
+    let_go(two)
+    assert renaming.wait(60) == 0
+    a.kill()
+    for i, name in enumerate(names):
+        assert_same(read_file(b.at(f"ck/{name}")), content(i, 0, 400_001))
+
+
 @pytest.fixture
 def hurried(new_store):
     """What can't be stored is an error after 4 s, and sessions end after 5 s: who waits for the end of one waits for longer than for a benefactor."""

@@ -358,6 +358,32 @@ static void test_other_names_given_elsewhere_recall(void **state)
     assert_int_equal(rename_(&b, "h", "i", 0), 0);
 }
 
+/* Of a directory: of all that is in it, at any depth, and of nothing else. */
+static void test_another_name_of_a_directory_recalls_what_is_below(void **state)
+{
+    uint64_t d, sub, file[3];
+
+    (void)state;
+    d = fix_mk(&f, ROOT, "d", S_IFDIR | 0755);
+    sub = fix_mk(&f, d, "sub", S_IFDIR | 0755);
+    file[0] = fix_mk(&f, ROOT, "beside", REG);
+    file[1] = fix_mk(&f, d, "in", REG);
+    file[2] = fix_mk(&f, sub, "below", REG);
+    for (int i = 0; i < 3; i++) {
+        ino = file[i];
+        assert_int_equal(open_(&a, true), 1);
+    }
+    assert_int_equal(rename_(&a, "d", "e", 0), 0); /* its own it sees to itself */
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(refused(rename_(&b, "e", "g", 0)), FP_ERECALL);
+        ino = file[i];
+        release(&a);
+    }
+    assert_int_equal(rename_(&b, "e", "g", 0), 0);
+    ino = file[0];
+    assert_int_equal(open_(&b, false), FP_ERECALL); /* a has kept that one */
+}
+
 static void test_release_is_as_good_as_an_answer(void **state)
 {
     (void)state;
@@ -625,6 +651,7 @@ int main(void)
         T(test_cutting_elsewhere_recalls),
         T(test_times_and_bits_set_elsewhere_recall),
         T(test_other_names_given_elsewhere_recall),
+        T(test_another_name_of_a_directory_recalls_what_is_below),
         T(test_what_was_closed_under_a_lost_lease),
         T(test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it),
         T(test_release_is_as_good_as_an_answer),
