@@ -249,6 +249,12 @@ void name_maybe_new(struct name *n)
     put(n->may, &n->n, NEW);
 }
 
+/* Two names of one file? One whose file nobody has seen may have been linked to any. */
+static bool may_be_one(const struct model_file *a, const struct model_file *b)
+{
+    return a && b && (a == b || a == NEW || b == NEW);
+}
+
 void name_moved(struct name *from, struct name *to, bool sure)
 {
     struct name was = *from;
@@ -260,7 +266,7 @@ void name_moved(struct name *from, struct name *to, bool sure)
 
         for (unsigned i = 0; i < to->n; i++)
             for (unsigned k = 0; k < from->n; k++)
-                same |= to->may[i] && to->may[i] == from->may[k];
+                same |= may_be_one(to->may[i], from->may[k]);
         name_exists(from);
         was = *from;
         becomes(from, NULL);
