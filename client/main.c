@@ -108,7 +108,6 @@ static int start(struct cl_mount *m)
 /* The loop has ended: see the top of the file. */
 static int finish(struct cl_mount *m)
 {
-    cl_shutdown_loop_ended();
     bool unmounted = cl_shutdown_unmounted();
     uint32_t limit_ms = cl_shutdown_hurried() ? HURRY_SYNC_MS : END_SYNC_MS;
     cl_mgr_limit_wait(m, limit_ms < GONE_MS ? limit_ms : GONE_MS);
@@ -146,6 +145,9 @@ int main(int argc, char **argv)
     if (prepare(m, argc, argv) < 0 || start(m) < 0)
         _exit(1);
     int rc = cl_fuse_loop(m);
+    cl_shutdown_loop_ended();
+    if (rc < 0 && cl_shutdown_unmounted()) /* a connection that was unmounted here may end with any error, as ECONNABORTED */
+        rc = 0;
     if (rc < 0)
         FP_ERROR("the kernel's FUSE connection failed: %s", fp_strerror(rc));
     if (finish(m) < 0 || rc < 0)
