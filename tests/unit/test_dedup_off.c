@@ -88,7 +88,6 @@ static void test_off_zeros_come_and_cost_nothing(void **state)
 	memset(data + 3 * WINDOW_BYTES + 8192, 0, 65536);
 	m.said = 0;
 	m.come = 0;
-	m.nchunks = 0;
 	m.stored_bytes = 0;
 	assert_int_equal(write_version(data, IMAGE_BYTES), WINDOW_BYTES - 65536);
 	assert_int_equal(m.come, WINDOW_BYTES);
