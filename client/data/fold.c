@@ -84,6 +84,7 @@ struct job {
 	struct cl_data *d;
 	struct cl_inode *inode;
 	uint64_t win;
+	uint32_t stripe;               /* of the inode, as when it began */
 	bool hurry, gained;            /* gained: what the last one gave back may be on its way still */
 	struct cl_file *f;             /* its own */
 	struct cl_win *w;
@@ -286,7 +287,7 @@ static int seal(struct job *j)
 	if (!b->resv.lease) {
 		uint32_t most = (uint32_t)cl_wbuf_bytes(b) + CL_WBUF_WASTE_MAX_BYTES;
 
-		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->inode->attr.stripe, fp_record_size_bytes(most), 0,
+		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->stripe, fp_record_size_bytes(most), 0,
 				      cl_deadline(j->d), &b->resv);
 	}
 	pthread_mutex_lock(&j->inode->lock);
@@ -346,11 +347,11 @@ static int reserve_first(struct job *j)
 	if (most > whole)
 		most = whole;
 	if (rc == 0)
-		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->inode->attr.stripe, most, 0, cl_deadline(j->d), &j->b->resv);
+		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->stripe, most, 0, cl_deadline(j->d), &j->b->resv);
 	for (int tries = 0; rc == -ENOSPC && tries < SPACE_TRIES && (tries == 0 || j->gained) && !atomic_load(&j->d->stopping); tries++) {
 		cl_space_tick(j->d, fp_now_ms(), true); /* it may be there, in ends of leases */
 		usleep(j->gained ? SPACE_PAUSE_US : 0);
-		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->inode->attr.stripe, most, 0, cl_deadline(j->d), &j->b->resv);
+		rc = cl_space_reserve(j->d, j->inode->ino, j->win, j->stripe, most, 0, cl_deadline(j->d), &j->b->resv);
 	}
 	return rc;
 }
@@ -474,6 +475,7 @@ static void job_end(struct job *j)
 static int own_file(struct job *j)
 {
 	pthread_condattr_t a;
+	bool gone;
 
 	j->f = calloc(1, sizeof(*j->f));
 	if (!j->f)
@@ -481,13 +483,17 @@ static int own_file(struct job *j)
 	j->f->inode = j->inode;
 	j->f->data = j->d;
 	j->f->fold = true;
+	pthread_mutex_lock(&j->inode->lock);
+	j->stripe = j->inode->attr.stripe;
 	j->f->window_bytes = j->inode->attr.chunk_size_bytes ? j->inode->attr.chunk_size_bytes : j->d->m->default_chunk_size_bytes;
+	gone = j->inode->attr.nlink == 0;
+	pthread_mutex_unlock(&j->inode->lock);
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&j->f->cond, &a);
 	pthread_condattr_destroy(&a);
-	j->w = cl_file_win(j->f, j->win, true);
-	return j->w ? 0 : -ENOMEM;
+	j->w = gone ? NULL : cl_file_win(j->f, j->win, true);
+	return gone ? -ENOENT : j->w ? 0 : -ENOMEM;
 }
 
 /* The window's map, as the manager has it now, and what folding it would be. */
@@ -515,8 +521,6 @@ static int fold(struct cl_data *d, struct entry *e, bool hurry, bool gained)
 
 	sem_init(&j.answered, 0, 0);
 	rc = cl_inode_fetch(d->m, e->ino, &j.inode);
-	if (rc == 0 && j.inode->attr.nlink == 0)
-		rc = -ENOENT;
 	rc = rc < 0 ? rc : own_file(&j);
 	rc = rc < 0 ? rc : ask_map(&j);
 	if (rc == 0) {
