@@ -625,7 +625,8 @@ static void *fold_thread(void *arg)
 			low = is_low(d);
 			pthread_mutex_lock(&x->lock);
 		}
-		e = atomic_load(&d->end_ms) == 0 && !cl_aux_chunks(d->m) ? next(x, hurry, low) : NULL;
+		/* Aux-apps are not there yet when this thread begins, but when a file is written. */
+		e = x->n > 0 && atomic_load(&d->end_ms) == 0 && !cl_aux_chunks(d->m) ? next(x, hurry, low) : NULL;
 		if (e)
 			fold_one(d, x, e, hurry);
 		else if (atomic_load(&d->stopping))
