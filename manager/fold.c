@@ -7,7 +7,7 @@
  * What others share, or a session holds, is left as it is: a copy of it would free nothing. So are coded chunks (they may be encrypted, and the mount need not have the
  * aux-app), and lost ones.
  *
- * A mount hears of a window with the answer to its commit (mgr_fold_hints), and asks for its map (MSG_SLICEMAP with `fold`). The map's sum covers each slice, where it
+ * A mount that folds hears of a window with the answer to its commit (mgr_fold_hints), and asks for its map (MSG_SLICEMAP with `fold`). The map's sum covers each slice, where it
  * lies, and whether the chunk is shared. Chunk numbers are never given twice and chunks never change, so a window that has the same sum when the new chunk is committed has the
  * same bytes: whatever else happened (a write or a truncate by anybody, another fold, a clone), it has another one, and the fold is lost, which costs nobody anything.
  * The data_version of the file was rejected for it: other windows may be written all the time.
