@@ -44,6 +44,7 @@ struct item {
 	struct cl_publishing p;
 	uint64_t again_ms;
 	uint64_t tell_ms, told_ms;     /* recalled: that it goes forward was told up to told_ms, and is again after tell_ms */
+	bool failed;                   /* once: it is tried again, but nobody is to wait for that as long as anything else goes forward */
 };
 
 struct failed {
@@ -318,6 +319,7 @@ static bool end(struct cl_data *d, struct item *it)
 	if (inode->behind_again) {
 		inode->behind_again = false;
 		it->p = (struct cl_publishing){ .closed_only = true };
+		it->failed = false;
 		pthread_mutex_unlock(&inode->lock);
 		return false;
 	}
@@ -341,7 +343,7 @@ static void tell_forward(struct cl_data *d, struct item *it, uint64_t now_ms)
 	uint64_t moved_ms = atomic_load(&d->moved_ms);
 	Fp__Recall r = FP__RECALL__INIT;
 
-	if (now_ms < it->tell_ms || moved_ms <= it->told_ms)
+	if (it->failed || now_ms < it->tell_ms || moved_ms <= it->told_ms)
 		return;
 	pthread_mutex_lock(&it->inode->lock);
 	r.serial = it->inode->recall_serial;
@@ -375,6 +377,7 @@ static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 		return end(d, it);
 	it->p = (struct cl_publishing){ .closed_only = true };
 	it->again_ms = now_ms + AGAIN_MS;
+	it->failed |= rc != -ETIMEDOUT && rc != FP_EAWAY; /* who does not answer, or is away, comes back */
 	return false;
 }
 

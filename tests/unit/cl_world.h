@@ -33,6 +33,7 @@ struct world_faults {
     atomic_uint mgr_refuse_win;  /* > 0: a COMMIT with slices of window n - 1 is refused: EINVAL */
     atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */
     atomic_bool mgr_folds;       /* COMMIT tells of windows of which chunks take more than they need */
+    atomic_int mgr_commit_err;  /* each COMMIT fails with this */
     atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
     atomic_uint mgr_away_asked;  /* counted */
     atomic_bool mgr_strict;     /* all files are strict */

@@ -254,6 +254,8 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
         world_faults.mgr_away_asked++;
         return FP_EAWAY;
     }
+    if (world_faults.mgr_commit_err)
+        return world_faults.mgr_commit_err;
     world_faults.mgr_commits += r->n_slices > 0;
     for (size_t i = 0; i < r->n_chunks; i++) {
         add_chunk(r, r->chunks[i]);

@@ -322,6 +322,34 @@ static void test_behind_what_was_written_after_the_close_stays_here(void **state
     wait_for(&ended, 1);
 }
 
+/* What the manager does not take is no reason to wait for as long as other files of the mount are stored: that may be for ever. */
+static void test_behind_what_fails_does_not_go_forward(void **state)
+{
+    uint64_t until_ms = fp_now_ms() + 20000;
+    struct cl_handle h, other;
+    uint64_t ino;
+    unsigned long told = 0;
+
+    (void)state;
+    ino = written(&h);
+    world_faults.mgr_commit_err = -ENOSPC;
+    close_(&h, true);
+    cl_data_recalled(&mnt.m, ino, 9);
+    fx_open(&mnt, &other, world_file_new(WINDOW, 1));
+    for (uint64_t off = 0, i = 0; i < 60 && fp_now_ms() < until_ms; off += WINDOW, i++) {
+        assert_int_equal(fx_write(&mnt, &other, bytes, WINDOW, off % (64 * WINDOW)), WINDOW);
+        usleep(50000);
+        told = i == 30 ? world_forward : told;
+    }
+    assert_int_equal(world_forward, told);
+    assert_int_equal(world_recalled, 0);
+    world_faults.mgr_commit_err = 0;
+    wait_recalled(9);
+    cl_data_release(&mnt.m, &h, on_end);
+    cl_data_release(&mnt.m, &other, on_end);
+    wait_for(&ended, 2);
+}
+
 struct naming {
     uint64_t ino;
     atomic_uint done;
@@ -603,6 +631,7 @@ int main(void)
         T(test_behind_close_waits_for_nothing),
         T(test_behind_recall_publishes),
         T(test_behind_says_that_it_goes_forward),
+        T(test_behind_what_fails_does_not_go_forward),
         cmocka_unit_test(test_behind_looks_less_often_while_nothing_moves),
         T(test_behind_recall_of_what_was_not_closed),
         T(test_behind_needs_a_lease_and_a_connection),
