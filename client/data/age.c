@@ -5,6 +5,8 @@
  * The list has a lock of its own below the inode's, so the inode of the oldest buffer is found with the list's lock, referenced, and only
  * then locked itself: by then the buffer may be gone, which does no harm, since sealing looks the window up again.
  */
+#include <stdlib.h>
+
 #include "client/data/internal.h"
 #include "client/data/reserve.h"
 
@@ -93,46 +95,44 @@ struct found {
 	uint64_t win;
 };
 
-/* Some that this pass has not come to yet, with references. */
-static unsigned some_of_pass(struct cl_data *d, uint64_t pass, struct found *out, unsigned max)
+/* All that there are now, with references (malloced; NULL: none, or no memory). */
+static struct found *all_open(struct cl_data *d, size_t *n)
 {
-	unsigned n = 0;
+	struct found *out;
+	size_t count = 0;
 
+	*n = 0;
 	pthread_mutex_lock(&d->age_lock);
-	for (struct cl_wbuf *b = d->oldest; b && n < max; b = b->age_next) {
-		if (b->trim_pass >= pass)
-			continue;
-		b->trim_pass = pass;
-		out[n++] = (struct found){ b->file->inode, b->win };
+	for (const struct cl_wbuf *b = d->oldest; b; b = b->age_next)
+		count++;
+	out = count ? malloc(count * sizeof(*out)) : NULL;
+	for (struct cl_wbuf *b = d->oldest; b && out; b = b->age_next) {
+		out[(*n)++] = (struct found){ b->file->inode, b->win };
 		cl_inode_ref(d->m, b->file->inode);
 	}
 	pthread_mutex_unlock(&d->age_lock);
-	return n;
+	return out;
 }
 
 void cl_age_trim(struct cl_data *d)
 {
-	struct found found[64];
-	uint64_t pass;
-	unsigned n;
+	size_t n;
+	struct found *found = all_open(d, &n);
 
-	pthread_mutex_lock(&d->age_lock);
-	pass = ++d->trim_pass;
-	pthread_mutex_unlock(&d->age_lock);
-	while ((n = some_of_pass(d, pass, found, 64)) > 0)
-		for (unsigned i = 0; i < n; i++) {
-			struct cl_inode *inode = found[i].inode;
-			struct cl_win *w;
-			struct cl_wbuf *b;
+	for (size_t i = 0; i < n; i++) {
+		struct cl_inode *inode = found[i].inode;
+		struct cl_win *w;
+		struct cl_wbuf *b;
 
-			pthread_mutex_lock(&inode->lock);
-			w = inode->file ? cl_file_win(inode->file, found[i].win, false) : NULL;
-			b = w ? cl_win_open_buf(w) : NULL;
-			if (b)
-				cl_reserve_trim(d, b, inode->file->window_bytes);
-			pthread_mutex_unlock(&inode->lock);
-			cl_inode_put(d->m, inode);
-		}
+		pthread_mutex_lock(&inode->lock);
+		w = inode->file ? cl_file_win(inode->file, found[i].win, false) : NULL;
+		b = w ? cl_win_open_buf(w) : NULL;
+		if (b)
+			cl_reserve_trim(d, b, inode->file->window_bytes);
+		pthread_mutex_unlock(&inode->lock);
+		cl_inode_put(d->m, inode);
+	}
+	free(found);
 }
 
 void cl_age_tick(struct cl_data *d, uint64_t now_ms)

@@ -53,7 +53,6 @@ struct cl_data {
 	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
 	pthread_mutex_t age_lock;          /* open buffers, oldest first */
 	struct cl_wbuf *oldest, *newest;
-	uint64_t trim_pass;                /* age_lock */
 	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
 	atomic_ullong losses_told;         /* … with lives, when a sync of everything last told of it */
 	atomic_ullong changes;             /* of files, confirmed by the manager (life.c) … */

@@ -52,7 +52,6 @@ struct cl_wbuf {
 	bool seal_wanted;
 	uint64_t opened_ms;            /* for age */
 	bool aged;                     /* in the list of open buffers; its lock */
-	uint64_t trim_pass;            /* its lock: the last cl_age_trim that was here */
 	uint64_t counted_bytes;        /* bytes in the file's and mount's accounts since sealing */
 	struct cl_wbuf *age_prev, *age_next; /* list of open buffers, lock of the data path */
 	struct cl_resv resv;           /* reserved space */
