@@ -108,7 +108,8 @@ static const struct fp_opt options[] = {
     FP_OPT_ENUM(
         struct cl_options, close_mode, "close", "publish", close_names,
         "What close(2) waits for: until other mounts can see the data (publish), until it is on the device as "
-        "after fsync(2) (sync), or for nothing: another mount that opens the file waits instead (behind)."),
+        "after fsync(2) (sync), or for nothing: another mount that opens the file waits instead (behind). With behind, what was closed is lost "
+        "with the mount, unless it was synced, renamed or linked, or opened elsewhere, since."),
     FP_OPT_BOOL(
         struct cl_options, strict, "strict", "off",
         "Single-copy consistency for all files, as the attribute user.fp.strict gives it to those of a directory: a read sees every write that "
