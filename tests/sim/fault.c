@@ -84,7 +84,6 @@ static void end_slow(void *arg)
 
 static void disk_fault(struct fault *f)
 {
-    f->a->had_bad_disk |= f->kind != SLOW_DISK;
     if (f->kind == BROKEN_DISK) {
         f->a->broken_disk = true;
         model_damaged();

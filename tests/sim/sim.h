@@ -42,7 +42,6 @@ struct sim_node {
     bool up;
     bool broken_disk;      /* reads, writes and syncs may fail now */
     bool full_disk;
-    bool had_bad_disk;     /* one of both, once */
     uint64_t slow_disk_ns; /* each operation may take so long */
     unsigned boots;
     int64_t wall_ns, mono_ns; /* what its clocks are ahead of virtual time */

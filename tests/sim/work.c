@@ -493,8 +493,6 @@ static void verify_locks(const struct app *a, const struct name *n, struct sim_o
 {
     int rc;
 
-    if (sim.nodes[0].had_bad_disk)
-        return;
     f->process = a->id;
     rc = vfs_lock(f, F_WRLCK, 0, 0, 60 * SIM_S);
     rc = rc ? rc : vfs_flock(f, F_WRLCK, 60 * SIM_S);
@@ -567,7 +565,7 @@ static void make_dirs(void)
 
 static void wait_apps(void)
 {
-    uint64_t until = sim.now_ns + (sim.nodes[0].had_bad_disk ? 3600 : 900) * SIM_S; /* where the right to append could not be given back, each append fails in its time */
+    uint64_t until = sim.now_ns + 900 * SIM_S;
 
     for (unsigned i = 0; i < napps; i++)
         while (!apps[i].done) {
