@@ -294,7 +294,8 @@ def test_what_ranks_write_together_fits_with_dedup(start):
     at_once(4, third)
     for rank in range(4):
         assert_same(read_file(m.at(f"c_3_{rank}")), second[rank])
-    assert wait_app(s, "dedup", "figures", lambda a: a["bytes_in"] == 120 * MIB)["counters"]["stored anew bytes"] > MIB
+    # Holds are given up for want of space: what was to refer to them is given to the aux-app again.
+    assert wait_app(s, "dedup", "figures", lambda a: a["bytes_in"] >= 120 * MIB)["counters"]["stored anew bytes"] > MIB
 
 
 @pytest.mark.parametrize("name", ["chk_{:04}", "chk"], ids=["new-names", "one-name"])

@@ -34,10 +34,12 @@ def app(store, name, mount=None):
 
 def wait_app(store, name, what, test, seconds=5, mount=None):
     """Until test(figures) holds; the figures."""
+    found = []
+
     def look():
-        found = [a for a in apps(store) if a["name"] == name and (mount is None or a["mountpoint"] == mount.path)]
+        found[:] = [a for a in apps(store) if a["name"] == name and (mount is None or a["mountpoint"] == mount.path)]
         return found[0] if len(found) == 1 and test(found[0]) else None
-    return wait_until(f"{name}: {what}", seconds, look, 0.1)
+    return wait_until(lambda: f"{name}: {what}; last: {found}", seconds, look, 0.1)
 
 
 def host_pid(mount):

@@ -53,7 +53,7 @@ def bin_path(name):
 
 
 def wait_until(what, seconds, test, step=0.02):
-    """Polls test() until it gives something true, and returns that."""
+    """Polls test() until it gives something true, and returns that; what: words, or what makes them when it fails."""
     begun = time.monotonic()
     while True:
         got = test()
@@ -61,7 +61,7 @@ def wait_until(what, seconds, test, step=0.02):
             return got
         took = time.monotonic() - begun
         if took > seconds and took > seconds * SLOW:
-            raise AssertionError(f"not within {took:.1f} s: {what}")
+            raise AssertionError(f"not within {took:.1f} s: {what() if callable(what) else what}")
         time.sleep(step)
 
 
