@@ -108,6 +108,19 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* inode->lock held, so that nobody asks for it before this. Its last writer has closed the file, or was killed while it waited: the inode may be forgotten from
+ * here on, and then nobody would be there to hear a recall. */
+static void give_back_unused(struct cl_mount *m, struct cl_inode *inode)
+{
+    struct cl_append *a = inode->append;
+
+    if (!a || inode->handles > 0 || a->state != HELD || a->giving)
+        return;
+    a->state = NONE;
+    a->recalled = false;
+    send_unset(m, inode->ino);
+}
+
 /* inode->lock held: until when it is not given back, for this handle (NULL: for any). */
 static uint64_t stays_until_ms(const struct cl_append *a, const struct cl_handle *h)
 {
@@ -173,6 +186,7 @@ static void give(struct cl_work *w)
         a->more = NULL;
         if (rc == 0)
             a->state = NONE;
+        give_back_unused(m, inode); /* nobody could tell an error any more */
         pthread_cond_broadcast(&a->cond);
         pthread_mutex_unlock(&inode->lock);
     }
@@ -237,15 +251,8 @@ void cl_append_lost(struct cl_mount *m, uint64_t ino)
 
 void cl_append_closed(struct cl_mount *m, struct cl_inode *inode)
 {
-    bool last;
-
     pthread_mutex_lock(&inode->lock);
-    last = inode->append && inode->handles == 0 && inode->append->state == HELD && !inode->append->giving;
-    if (last) {
-        inode->append->state = NONE;
-        inode->append->recalled = false;
-        send_unset(m, inode->ino); /* locked: nobody asks for it before this */
-    }
+    give_back_unused(m, inode);
     pthread_mutex_unlock(&inode->lock);
 }
 
@@ -263,6 +270,7 @@ static void on_asked(struct cl_lock_op *op, int status, const Fp__Attr *a)
     inode->append->error = status;
     inode->append->keep_until_ms = fp_now_ms() + KEEP_MS;
     inode->append->asked++;
+    give_back_unused(op->m, inode);
     pthread_cond_broadcast(&inode->append->cond);
     pthread_mutex_unlock(&inode->lock);
     cl_inode_put(op->m, inode);

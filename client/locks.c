@@ -132,6 +132,21 @@ bool cl_locks_owns(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t
     return e != NULL;
 }
 
+bool cl_locks_close_drops(struct cl_mount *m, const struct cl_handle *h, uint64_t owner)
+{
+    struct cl_locks *t = m->locks;
+    uint64_t ino = h->inode->ino;
+    const struct held *e = NULL;
+
+    if (!t)
+        return false;
+    pthread_mutex_lock(&t->lock);
+    for (e = *bucket(t, ino); e && e->h != h && !is(e, ino, FP__LOCK_KIND__LOCK_RECORD, owner); e = e->next)
+        ;
+    pthread_mutex_unlock(&t->lock);
+    return e != NULL;
+}
+
 void cl_locks_forget(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t owner)
 {
     if (m->locks)

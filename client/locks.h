@@ -43,6 +43,8 @@ void cl_locks_free(struct cl_mount *m);
 void cl_locks_ask(struct cl_lock_op *op);
 /* Does this owner hold something of this file, as far as this mount was told? Any thread. */
 bool cl_locks_owns(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t owner);
+/* Would a close of h by the process `owner` give a lock back, or perhaps? Any thread. */
+bool cl_locks_close_drops(struct cl_mount *m, const struct cl_handle *h, uint64_t owner);
 /* The manager says that this owner holds nothing of this file any more. Any thread. */
 void cl_locks_forget(struct cl_mount *m, uint64_t ino, Fp__LockKind kind, uint64_t owner);
 

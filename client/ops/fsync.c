@@ -26,6 +26,14 @@ static bool close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
     return cl_data_close_behind(m, h, rc);
 }
 
+/* A descriptor for reading has nothing to publish, but for the next holder of a lock that goes with it: the program may have written through another one.
+ * An error is the other one's. */
+static void publish_locked(struct cl_mount *m, struct cl_handle *h, uint64_t owner)
+{
+    if (!cl_inode_is_gone(h->inode) && cl_locks_close_drops(m, h, owner))
+        (void)cl_data_publish_written(m, h->inode);
+}
+
 void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct cl_mount *m = cl_mount_of(req);
@@ -33,7 +41,7 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     int rc = 0, status = 0;
     (void)ino;
     if (cl_handle_of(fi)->quiet)
-        rc = 0;
+        publish_locked(m, cl_handle_of(fi), fi->lock_owner);
     else if (cl_inode_is_gone(inode))
         rc = -EIO;
     else if (m->opt.close_mode == CL_CLOSE_SYNC)

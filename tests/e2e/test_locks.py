@@ -238,6 +238,22 @@ def test_what_was_written_under_a_lock_is_seen_under_the_next(ab):
     assert b.do("read", 8, 200) == b"by flock", "a lesser lock shows it, too"
 
 
+@pytest.mark.short
+@pytest.mark.parametrize("how", ["lock", "flock"])
+def test_what_was_written_is_seen_when_a_descriptor_for_reading_is_closed(ab, dirs, how):
+    """What it was written through stays open; fcntl's lock goes with any descriptor of the file, flock's with its own."""
+    a, b = ab
+    a.do("open", f"{dirs[0]}/f", "reads", os.O_RDONLY)
+    if how == "flock":
+        a.do("flock", LOCK_EX, "reads")
+    else:
+        a.do("lock", LOCK_EX)
+    a.do("write", b"written", 500)
+    a.do("close", "reads")
+    assert b.do(how, LOCK_EX) == 0
+    assert b.do("read", 7, 500) == b"written"
+
+
 @pytest.mark.limit(120)
 def test_counter(dirs, lockers):
     """Four processes on two mounts, 1,000 times each: reading, adding one and writing under a lock loses nothing."""

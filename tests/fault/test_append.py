@@ -1,6 +1,9 @@
 """O_APPEND of several mounts when a mount or the manager dies."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -8,6 +11,8 @@ import pytest
 from harness.append import appender, check, parse
 from harness.daemons import unmount
 from harness.files import read_file, write_file
+
+WAITS = "import os, sys; fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND); sys.stdin.read(1); os.write(fd, b'x')"
 
 
 @pytest.fixture
@@ -54,3 +59,31 @@ def test_mount_killed_that_has_the_right_to_append(pair):
     first = [n for w, n in seen if w == 0]
     assert len(first) >= 50 and first == list(range(len(first))), "what it had synced"
     assert seen == sorted(seen), "what came after it is behind it"
+
+
+@pytest.mark.limit(120)
+def test_writer_killed_while_it_waits_for_the_right_to_append(pair):
+    """The right comes to nobody then, and does not stay there."""
+    s = pair()
+    a, b = s.mounts
+    waits = subprocess.Popen([sys.executable, "-c", WAITS, a.at("f")], stdin=subprocess.PIPE)
+    time.sleep(0.5)
+    fd = os.open(b.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"1")
+    os.kill(b.pid, signal.SIGSTOP)  # so it does not give it back
+    try:
+        waits.stdin.write(b"1")
+        waits.stdin.flush()
+        time.sleep(1.5)
+        assert waits.poll() is None
+        waits.kill()
+        waits.wait()
+        time.sleep(0.5)
+    finally:
+        os.kill(b.pid, signal.SIGCONT)
+    time.sleep(1)
+    begun = time.monotonic()
+    os.write(fd, b"2")
+    os.close(fd)
+    assert time.monotonic() - begun < 20
+    assert read_file(a.at("f")) == b"12"
