@@ -7,11 +7,8 @@
  * when everybody has gone no lease and no buffer is left.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "benefactor/local.h"
 #include "benefactor/manager_link.h"
@@ -22,6 +19,7 @@
 #include "fp/err.h"
 #include "fp/fdlink.h"
 #include "tests/fuzz/kinds.h"
+#include "tests/fuzz/memfile.h"
 #include "tests/fuzz/wire.h"
 
 #define STEPS_MAX 48
@@ -100,13 +98,17 @@ static bool fails(void)
 
 static int be_create(struct bnf_backend *b, const struct fp_segment_header *h, struct bnf_file **out)
 {
-    int fd = fails() ? -1 : memfd_create("fuzz", MFD_CLOEXEC);
+    uint8_t header[FP_SEGMENT_HEADER_BYTES];
+    int fd;
 
     (void)b;
-    if (fd < 0)
+    if (fails())
         return -ENOSPC;
+    fd = memfile_new();
+    fp_segment_header_encode(h, header);
+    memfile_write(fd, header, sizeof header, 0);
     *out = bnf_file_new(fd, false, h->id, h->salt, h->limit_bytes);
-    FUZZ_CHECK(*out && bnf_file_write_header(*out, h) == 0);
+    FUZZ_CHECK(*out);
     x.pool.segment[x.nsegments % 4] = h->id;
     for (size_t i = 1; i < 4 && x.nsegments == 0; i++)
         x.pool.segment[i] = h->id + i;
@@ -118,7 +120,7 @@ static int be_create(struct bnf_backend *b, const struct fp_segment_header *h, s
 static int be_alloc(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
 {
     (void)b;
-    FUZZ_CHECK(f && off_bytes + len_bytes <= f->limit_bytes);
+    FUZZ_CHECK(f && off_bytes + len_bytes <= f->limit_bytes && memfile_is(f->fd));
     return fails() ? -ENOSPC : 0;
 }
 
@@ -126,7 +128,7 @@ static int be_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_byte
 {
     (void)b;
     FUZZ_CHECK(off_bytes >= FP_SEGMENT_HEADER_BYTES && off_bytes + len_bytes <= f->limit_bytes);
-    FUZZ_CHECK(fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off_bytes, (off_t)len_bytes) == 0);
+    memfile_punch(f->fd, off_bytes, len_bytes);
     return fails() ? -EIO : 0;
 }
 
@@ -267,7 +269,7 @@ int __wrap_fp_fdlink_reply_to(struct fp_fdlink_peer *peer, uint64_t id, uint16_t
     if (!peer->up)
         return -ENOTCONN;
     for (size_t i = 0; i < nfds; i++)
-        FUZZ_CHECK(fcntl(fds[i], F_GETFD) >= 0);
+        FUZZ_CHECK(memfile_is(fds[i]));
     if (status == 0 && msg)
         FUZZ_CHECK(protobuf_c_message_get_packed_size(msg) < FP_FDLINK_MSG_MAX_BYTES);
     if (status == 0 && type == FP__MSG_TYPE__MSG_LEASE) {
@@ -431,11 +433,12 @@ static void start(struct fuzz_in *in, uint8_t how)
     struct bnf_manager_config m = {.loop = &loop, .manager = "m:1", .node = "n1", .port = 2, .local_path = "s", .backend = "fuzz",
                                    .start_timeout_ms = 60000, .registered = on_registered, .failed = on_stop, .stop = on_stop};
 
-    memset(&x, 0, sizeof x);
+    memset(&x, 0, offsetof(__typeof__(x), buf));
     x.in = in;
     x.backend.ops = &be_ops;
     x.pool = (struct fuzz_pool){.session = {1, 2, 3, 0}, .ino_max = 8, .chunk_max = CHUNKS};
     wire_reset();
+    memfile_reset();
     wire_on_reply = on_reply;
     FUZZ_CHECK(bnf_service_new(&c, &x.service) == 0);
     FUZZ_CHECK(bnf_remote_new(NULL, ":0", bnf_id, NULL, &x.remote) == 0);
@@ -518,7 +521,7 @@ static void end(void)
     bnf_service_free(x.service);
     for (unsigned i = 0; i < x.nsegments; i++)
         bnf_file_put(x.segment[i]);
-    FUZZ_CHECK(wire_left() == 0);
+    FUZZ_CHECK(wire_left() == 0 && memfile_open() == 0);
 }
 
 /* -------------------------------------------------------------- steps */
@@ -545,8 +548,8 @@ static void believe_less(uint16_t type, const uint8_t *msg, size_t len)
 
 static void any_message(struct fuzz_in *in, uint8_t who)
 {
-    const struct fuzz_kind *kinds[80];
-    size_t nkinds = fuzz_kinds(who % 32 == 29 ? ~0u : TO_BENEFACTOR, kinds, 80);
+    const struct fuzz_kind *const *kinds;
+    size_t nkinds = fuzz_kinds_of(who % 32 == 29 ? ~0u : TO_BENEFACTOR, &kinds);
     const struct fuzz_kind *k = kinds[fuzz_below(in, (uint32_t)nkinds)];
     size_t n = fuzz_message(in, k->msg, &x.pool, x.buf, sizeof x.buf);
     size_t payload = k->type == FP__MSG_TYPE__MSG_WRITE || who >= 240 ? 1 + fuzz_u16(in) % 5000 : 0;
@@ -601,7 +604,6 @@ static void put_record(const Fp__Record *r, uint64_t salt, uint64_t *sum)
     struct fp_record_header h = {.chunk = r->chunk, .segment = r->segment, .offset = r->off, .salt = salt, .len_bytes = r->len,
                                  .stored_len_bytes = r->len};
     uint8_t *rec = aligned_alloc(4096, r->stored_bytes);
-    struct iovec iov = {rec, r->stored_bytes};
 
     memset(rec, 0, r->stored_bytes);
     memset(rec + FP_RECORD_HEADER_BYTES, byte_of(r->chunk), r->len);
@@ -610,7 +612,7 @@ static void put_record(const Fp__Record *r, uint64_t salt, uint64_t *sum)
     *sum = h.sum;
     for (unsigned i = 0; i < x.nsegments; i++)
         if (x.segment[i]->segment == r->segment)
-            FUZZ_CHECK(bnf_file_write(x.segment[i], &iov, 1, r->off) == 0);
+            memfile_write(x.segment[i]->fd, rec, r->stored_bytes, r->off);
     free(rec);
 }
 

@@ -172,8 +172,8 @@ static bool has_names(const ProtobufCMessage *msg)
 
 static void ask(struct fuzz_in *in, uint8_t who)
 {
-    const struct fuzz_kind *kinds[80];
-    size_t nkinds = fuzz_kinds(TO_MANAGER, kinds, 80);
+    const struct fuzz_kind *const *kinds;
+    size_t nkinds = fuzz_kinds_of(TO_MANAGER, &kinds);
     const struct fuzz_kind *q = kinds[fuzz_below(in, (uint32_t)nkinds)];
     size_t n = fuzz_message(in, q->msg, &x.pool, x.buf, sizeof x.buf);
     ProtobufCMessage *msg = protobuf_c_message_unpack(q->msg, NULL, n, x.buf);
@@ -348,8 +348,8 @@ static void grant(struct fuzz_in *in)
 
 static void told(struct fuzz_in *in, uint8_t who)
 {
-    const struct fuzz_kind *kinds[80];
-    size_t nkinds = fuzz_kinds(who % 32 == 29 ? ~0u : TO_CLIENT, kinds, 80), n;
+    const struct fuzz_kind *const *kinds;
+    size_t nkinds = fuzz_kinds_of(who % 32 == 29 ? ~0u : TO_CLIENT, &kinds), n;
     const struct fuzz_kind *k = kinds[fuzz_below(in, (uint32_t)nkinds)];
 
     if (!x.conn)
@@ -432,7 +432,7 @@ static void start(struct fuzz_in *in, uint8_t how)
     static int wake_fd = -1;
     struct cl_core *c = &x.core;
 
-    memset(&x, 0, sizeof x);
+    memset(&x, 0, offsetof(__typeof__(x), buf));
     wire_reset();
     if (wake_fd < 0)
         wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -17,8 +17,7 @@
 #define CONNS     6
 #define ASKED_MAX 8
 
-#define KINDS_MAX 80
-static const struct fuzz_kind *kinds[KINDS_MAX];
+static const struct fuzz_kind *const *kinds;
 static size_t nkinds;
 
 struct world {
@@ -214,8 +213,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct world *w = calloc(1, sizeof *w);
     struct fix f = {0};
 
-    if (nkinds == 0)
-        nkinds = fuzz_kinds(TO_MANAGER, kinds, KINDS_MAX);
+    nkinds = fuzz_kinds_of(TO_MANAGER, &kinds);
     start(w);
     for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++)
         step(w, &in);

@@ -1,7 +1,7 @@
 /*
  * The start of a benefactor over segments that a crash, a bad disk or somebody has changed (benefactor/recover.c, common/record.c).
  *
- * Two segment files in memory (/dev/shm, else TMPDIR), made as the input says: records, torn and repeated ones, bytes that were turned, headers
+ * Two segment files in memory (memfile.h; only their names are in a folder), made as the input says: records, torn and repeated ones, bytes that were turned, headers
  * of another place, a file that is cut off. What was not touched must be found; a second recovery must find the same and nothing torn, for
  * the first has given back everything else.
  */
@@ -14,7 +14,7 @@
 
 #include "benefactor/recover.h"
 #include "fp/record.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/memfile.h"
 
 #define LIMIT    (256u << 10)
 #define PAGE     FP_RECORD_ALIGN_BYTES
@@ -23,7 +23,8 @@
 static struct {
     char path[64];
     int dir_fd;
-    struct bnf_backend *backend;
+    struct bnf_backend backend;
+    int fd[SEGMENTS];
     struct bnf_file *file[8];
     uint8_t image[SEGMENTS][LIMIT];
     uint32_t used[SEGMENTS];          /* bytes of the image that were written */
@@ -31,34 +32,51 @@ static struct {
     uint8_t uuid[2][16];
 } x;
 
-static void remove_all(void)
-{
-    for (unsigned i = 0; i < SEGMENTS; i++) {
-        char name[32];
-
-        snprintf(name, sizeof name, "seg-%016x", i + 1);
-        unlinkat(x.dir_fd, name, 0);
-    }
-}
+static const char *const names[SEGMENTS] = {"seg-0000000000000001", "seg-0000000000000002"};
 
 static void at_end(void)
 {
-    remove_all();
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        unlinkat(x.dir_fd, names[i], 0);
     rmdir(x.path);
+}
+
+/* -------------------------------------------------------------- the back end */
+
+int __wrap_bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_only, struct bnf_file **out);
+
+int __wrap_bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_only, struct bnf_file **out)
+{
+    unsigned at = name[19] - '1';
+
+    FUZZ_CHECK(b == &x.backend && at < SEGMENTS);
+    *read_only = false;
+    *out = bnf_file_new(memfile_dup(x.fd[at]), false, 0, 0, 0);
+    FUZZ_CHECK(*out);
+    return 0;
+}
+
+static int be_punch(struct bnf_backend *b, struct bnf_file *f, uint64_t off_bytes, uint64_t len_bytes)
+{
+    (void)b;
+    FUZZ_CHECK(off_bytes >= FP_SEGMENT_HEADER_BYTES && off_bytes + len_bytes <= f->limit_bytes);
+    memfile_punch(f->fd, off_bytes, len_bytes);
+    return 0;
 }
 
 static void init(void)
 {
+    static const struct bnf_backend_ops ops = {.name = "fuzz", .punch = be_punch};
     const char *tmp = getenv("TMPDIR");
 
-    if (x.backend)
+    if (x.path[0])
         return;
-    if (access("/dev/shm", W_OK) == 0)
-        tmp = "/dev/shm";
     snprintf(x.path, sizeof x.path, "%.40s/fpfuzz-XXXXXX", tmp ? tmp : "/tmp");
     FUZZ_CHECK(mkdtemp(x.path));
     x.dir_fd = open(x.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    FUZZ_CHECK(x.dir_fd >= 0 && bnf_backend_dir_new(x.dir_fd, &x.backend) == 0);
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        close(openat(x.dir_fd, names[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    x.backend.ops = &ops;
     memset(x.uuid, 7, sizeof x.uuid);
     atexit(at_end);
 }
@@ -127,19 +145,13 @@ static void change(struct fuzz_in *in, unsigned seg)
 
 static void write_files(void)
 {
-    remove_all();
+    memfile_reset();
     for (unsigned i = 0; i < SEGMENTS; i++) {
-        char name[32];
-        int fd;
-
-        snprintf(name, sizeof name, "seg-%016x", i + 1);
-        fd = openat(x.dir_fd, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-        FUZZ_CHECK(fd >= 0);
         if (x.used[i] > x.cut[i])
             x.used[i] = x.cut[i];
-        FUZZ_CHECK(pwrite(fd, x.image[i], x.used[i], 0) == (ssize_t)x.used[i]);
-        FUZZ_CHECK(ftruncate(fd, x.cut[i]) == 0);
-        close(fd);
+        x.fd[i] = memfile_new();
+        memfile_write(x.fd[i], x.image[i], x.used[i], 0);
+        memfile_truncate(x.fd[i], x.cut[i]);
     }
 }
 
@@ -153,7 +165,7 @@ static void on_found(void *arg, uint32_t slot, struct bnf_file *f)
 static struct bnf_store *recover(struct bnf_recover_result *res)
 {
     struct bnf_store_config config = {.capacity_bytes = 64u << 20, .segment_bytes = 32u << 20};
-    struct bnf_recover_config c = {.backend = x.backend, .dir_fd = x.dir_fd, .store_uuid = x.uuid[0], .bnf_uuid = x.uuid[1], .threads = 1,
+    struct bnf_recover_config c = {.backend = &x.backend, .dir_fd = x.dir_fd, .store_uuid = x.uuid[0], .bnf_uuid = x.uuid[1], .threads = 1,
                                    .found = on_found};
     struct bnf_store *s;
 
@@ -224,5 +236,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     FUZZ_CHECK(second.records == first.records && second.bytes == first.bytes && second.set_aside == first.set_aside);
     FUZZ_CHECK(second.torn == 0 && second.duplicates == 0);
     bnf_store_free(s);
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        close(x.fd[i]);
+    FUZZ_CHECK(memfile_open() == 0);
     return 0;
 }

@@ -71,14 +71,24 @@ static const struct fuzz_kind kinds[] = {
 
 #define NKINDS (sizeof kinds / sizeof *kinds)
 
-size_t fuzz_kinds(unsigned to, const struct fuzz_kind **out, size_t max)
+size_t fuzz_kinds_of(unsigned to, const struct fuzz_kind *const **out)
 {
-    size_t n = 0;
+    static struct list {
+        unsigned to;
+        size_t n;
+        const struct fuzz_kind *kind[NKINDS];
+    } lists[4];
+    struct list *l = lists;
 
-    for (size_t i = 0; i < NKINDS; i++)
-        if (kinds[i].to & to && n < max)
-            out[n++] = &kinds[i];
-    return n;
+    while (l->to && l->to != to)
+        l++;
+    FUZZ_CHECK(l < lists + 4);
+    l->to = to;
+    for (size_t i = 0; i < NKINDS && (l->n == 0 || i > 0); i++) /* once */
+        if (kinds[i].to & to)
+            l->kind[l->n++] = &kinds[i];
+    *out = l->kind;
+    return l->n;
 }
 
 const ProtobufCMessageDescriptor *fuzz_reply_of(uint32_t type)

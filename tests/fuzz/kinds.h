@@ -19,8 +19,8 @@ struct fuzz_kind {
     const ProtobufCMessageDescriptor *msg, *reply; /* reply: NULL where none is looked at */
 };
 
-/* Those that go to this program, in the order of the table. Returns how many there are, at most max. */
-size_t fuzz_kinds(unsigned to, const struct fuzz_kind **out, size_t max);
+/* Those that go to this program, in the order of the table; kept. Returns how many there are. */
+size_t fuzz_kinds_of(unsigned to, const struct fuzz_kind *const **out);
 /* What such a request is answered with. */
 const ProtobufCMessageDescriptor *fuzz_reply_of(uint32_t type);
 /* Ends the process if a type of fp.proto has no line in the table. */

@@ -52,38 +52,87 @@ static bool is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-/* A number for the field of this name: mostly one that means something. */
-static uint64_t number_for(struct fuzz_in *in, const char *name, struct fuzz_pool *pool)
+/* What a field is about, by its name. */
+enum number { N_ANY, N_INO, N_SLOT, N_SLOT_SEQ, N_CHUNK, N_LEASE, N_SEGMENT, N_SESSION, N_PROTOCOL, N_MODE, N_VALID, N_SMALL };
+enum text { T_ANY, T_UUID, T_NODE, T_APP, T_NOTE };
+
+static enum number number_of(const char *name)
 {
     static const char *const chunks[] = {"chunk", "id", "ids", "bad_chunks", "gone", NULL};
     static const char *const small[] = {"win", "win_from", "win_count", "bnf", "bnf_id", "kind", "role", "stripe", "op", "ticket", "owner", NULL};
+    static const struct {
+        const char *name;
+        enum number is;
+    } one[] = {{"slot", N_SLOT},       {"slot_seq", N_SLOT_SEQ}, {"lease", N_LEASE},       {"segment", N_SEGMENT}, {"failed", N_SEGMENT},
+               {"session", N_SESSION}, {"protocol", N_PROTOCOL}, {"mode", N_MODE},         {"valid", N_VALID}};
+
+    if (ends_with(name, "ino") || ends_with(name, "parent"))
+        return N_INO;
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        if (strcmp(name, one[i].name) == 0)
+            return one[i].is;
+    return is_one_of(name, chunks) ? N_CHUNK : is_one_of(name, small) ? N_SMALL : N_ANY;
+}
+
+static enum text text_of(const char *name)
+{
+    static const char *const nodes[] = {"node", "addr", NULL}, *const notes[] = {"note", "value", "key", NULL};
+
+    if (strcmp(name, "uuid") == 0 || ends_with(name, "_uuid"))
+        return T_UUID;
+    return is_one_of(name, nodes) ? T_NODE : strcmp(name, "app") == 0 ? T_APP : is_one_of(name, notes) ? T_NOTE : T_ANY;
+}
+
+/* Remembered: to compare names anew for each field takes longer than what the program does with the message. */
+static const struct about {
+    const char *name; /* of the descriptor: the pointer tells */
+    enum number number;
+    enum text text;
+} *about(const char *name)
+{
+    static struct about known[2048];
+    size_t at = ((uintptr_t)name * UINT64_C(0x9E3779B97F4A7C15)) >> 53;
+
+    while (known[at].name && known[at].name != name)
+        at = (at + 1) % 2048;
+    if (!known[at].name)
+        known[at] = (struct about){name, number_of(name), text_of(name)};
+    return &known[at];
+}
+
+/* A number for the field of this name: mostly one that means something. */
+static uint64_t number_for(struct fuzz_in *in, const char *name, struct fuzz_pool *pool)
+{
     uint8_t how = fuzz_u8(in);
 
     if (how >= 232)
         return fuzz_number(in);
-    if (ends_with(name, "ino") || ends_with(name, "parent"))
+    switch (about(name)->number) {
+    case N_INO:
         return 1 + how % pool->ino_max;
-    if (strcmp(name, "slot") == 0)
+    case N_SLOT:
         return 1 + how % 3;
-    if (strcmp(name, "slot_seq") == 0)
+    case N_SLOT_SEQ:
         return how < 200 ? ++pool->seq : pool->seq;
-    if (is_one_of(name, chunks))
+    case N_CHUNK:
         return pool->session[how % 2] << 32 | (1 + how / 2 % pool->chunk_max);
-    if (pool->segment[0] && strcmp(name, "lease") == 0)
-        return pool->lease[how % 4];
-    if (pool->segment[0] && (strcmp(name, "segment") == 0 || strcmp(name, "failed") == 0))
-        return pool->segment[how % 4];
-    if (strcmp(name, "session") == 0)
+    case N_LEASE:
+        return pool->segment[0] ? pool->lease[how % 4] : fuzz_number(in);
+    case N_SEGMENT:
+        return pool->segment[0] ? pool->segment[how % 4] : fuzz_number(in);
+    case N_SESSION:
         return pool->session[how % 4];
-    if (strcmp(name, "protocol") == 0)
+    case N_PROTOCOL:
         return how < 220;
-    if (strcmp(name, "mode") == 0)
+    case N_MODE:
         return (uint64_t[]){0100644, 0100644, 040755, 0120777, 0010600, 0020600, 0140600, 06755}[how % 8];
-    if (strcmp(name, "valid") == 0)
+    case N_VALID:
         return how;
-    if (is_one_of(name, small))
+    case N_SMALL:
         return how % 5;
-    return fuzz_number(in);
+    default:
+        return fuzz_number(in);
+    }
 }
 
 static void text_for(struct fuzz_in *in, const char *name, struct to *t)
@@ -92,6 +141,7 @@ static void text_for(struct fuzz_in *in, const char *name, struct to *t)
     static const char *const nodes[] = {"n1", "n2", "", "127.0.0.1:1"};
     static const char *const xattrs[] = {"user.a", "user.b", "trusted.x", "security.capability", "system.posix_acl_access", "user."};
     uint8_t how = fuzz_u8(in);
+    enum text text = about(name)->text;
     uint8_t raw[64];
     const char *s;
 
@@ -104,16 +154,16 @@ static void text_for(struct fuzz_in *in, const char *name, struct to *t)
             put(t, fill, sizeof fill);
         return;
     }
-    if (strcmp(name, "uuid") == 0 || ends_with(name, "_uuid")) {
+    if (text == T_UUID) {
         memset(raw, how % 3, 16);
         put(t, raw, how < 220 ? 16 : how % 17);
         return;
     }
-    if (strcmp(name, "node") == 0 || strcmp(name, "addr") == 0)
+    if (text == T_NODE)
         s = nodes[how % 4];
-    else if (strcmp(name, "app") == 0)
+    else if (text == T_APP)
         s = how % 2 ? "dedup" : "x";
-    else if (strcmp(name, "note") == 0 || strcmp(name, "value") == 0 || strcmp(name, "key") == 0)
+    else if (text == T_NOTE)
         s = names[how % 6];
     else
         s = how < 180 ? names[how % 8] : how < 210 ? xattrs[how % 6] : names[how % 13];

@@ -10,9 +10,9 @@ shift
 here=$(cd "$(dirname "$0")" && pwd)
 jobs=${FUZZ_JOBS:-2} each=$((${FUZZ_SECONDS:-600} * ${FUZZ_JOBS:-2} / $#))
 [ "$each" -gt 0 ] || each=1
-# A quarantine of 256 MiB is more than inputs of a kilobyte need, and makes them slow; so do long stacks of every allocation, and counting
+# A quarantine of 256 MiB is more than inputs of a kilobyte need, and makes them slow; so do long stacks of every allocation, filling it, and counting
 # how rare each feature of a long input is (entropic: a third of the time).
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=4:malloc_context_size=8:allocator_may_return_null=1}
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=1:thread_local_quarantine_size_kb=64:malloc_context_size=2:max_malloc_fill_size=64:allocator_may_return_null=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 mkdir -p "$out/corpus" "$out/found" "$out/log"
 

@@ -23,6 +23,7 @@ struct wire_conn {
     void *arg, *data;
     uint64_t last_id;
     bool open[IDS_MAX]; /* requests of the peer without an answer */
+    unsigned nopen;
     struct {
         uint16_t type;
         fp_rpc_reply_cb cb;
@@ -54,8 +55,7 @@ static uint64_t now_ms;
 
 void wire_reset(void)
 {
-    FUZZ_CHECK(wire_left() == 0);
-    memset(conns, 0, sizeof conns);
+    FUZZ_CHECK(wire_left() == 0); /* and conn_new() clears the rest */
     memset(timers, 0, sizeof timers);
     listens = NULL;
     connecting = NULL;
@@ -66,7 +66,12 @@ static struct wire_conn *conn_new(const struct fp_rpc_handler *h, void *arg)
 {
     for (size_t i = 0; i < WIRE_CONNS_MAX; i++)
         if (!conns[i].used) {
-            conns[i] = (struct wire_conn){.used = true, .refs = 1, .h = h, .arg = arg};
+            memset(&conns[i], 0, offsetof(struct wire_conn, sent));
+            conns[i].used = true;
+            conns[i].refs = 1;
+            conns[i].h = h;
+            conns[i].arg = arg;
+            conns[i].nsent = 0;
             return &conns[i];
         }
     return NULL;
@@ -137,6 +142,7 @@ void wire_request(struct wire_conn *c, uint16_t type, bool oneway, const uint8_t
         wire_close(c, FP_EPEER_GONE);
     } else {
         c->open[in.id] = !oneway;
+        c->nopen += !oneway;
         c->h->on_request(RPC(c), &in, c->arg);
     }
     free(exact);
@@ -225,8 +231,7 @@ unsigned wire_unanswered(void)
     unsigned n = 0;
 
     for (size_t i = 0; i < WIRE_CONNS_MAX; i++)
-        for (unsigned k = 0; wire_is_up(&conns[i]) && k < IDS_MAX; k++)
-            n += conns[i].open[k];
+        n += wire_is_up(&conns[i]) ? conns[i].nopen : 0;
     return n;
 }
 
@@ -332,6 +337,7 @@ int __wrap_fp_rpc_reply(struct fp_rpc_conn *conn, const struct fp_rpc_reply *r)
     FUZZ_CHECK(c->used && r->status <= 0 && r->id < IDS_MAX);
     FUZZ_CHECK(c->open[r->id]);
     c->open[r->id] = false;
+    c->nopen--;
     if (up) {
         pack(r->status == 0 ? r->msg : NULL);
         if (wire_on_reply)
