@@ -21,12 +21,10 @@ static const char *wrong_api(const struct params *p)
 
 	if (!api)
 		return "-a is one of POSIX, MPIIO, HDF5, NCMPI and NETCDF4";
-	if (p->collective && posix)
-		return "-c (collective): POSIX has no collective calls";
 	if ((p->preallocate || p->file_view) && !mpiio)
 		return "-p and -V are of MPIIO alone";
-	if ((p->single_attempt || p->odirect) && !posix)
-		return "-x and --posix.odirect are of POSIX alone";
+	if ((p->single_attempt || p->odirect || p->range_locks) && !posix)
+		return "-x, --posix.odirect and --posix.rangelocks are of POSIX alone";
 	if ((p->alignment != 1 || p->no_fill || p->chunk_size || p->collective_metadata) && !hdf5)
 		return "-J, -n, --hdf5.chunkSize and --hdf5.collectiveMetadata are of HDF5 alone";
 	if ((p->show_hints || p->hints_file) && posix)
@@ -38,19 +36,36 @@ static const char *wrong_api(const struct params *p)
 
 static const char *wrong_data(const struct params *p)
 {
-	static const char *const packets[] = { "timestamp", "t", "offset", "o", "incompressible", "i" };
+	static const char *const packets[] = { "timestamp", "t", "offset", "o", "incompressible", "i", "random", "r" };
 	bool known = false;
 
 	for (size_t i = 0; i < sizeof packets / sizeof packets[0]; i++)
 		known |= strcasecmp(packets[i], p->packet) == 0;
 	if (!known)
-		return "-l is timestamp, offset or incompressible";
+		return "-l is timestamp, offset, incompressible or random";
 	if ((p->check_write || p->check_read) && !p->write && !p->signature) {
-		if (strncasecmp(p->packet, "i", 1) == 0)
-			return "to verify incompressible data of an earlier run, give both the same -G N";
+		if (strncasecmp(p->packet, "i", 1) == 0 || strncasecmp(p->packet, "r", 1) == 0)
+			return "to verify incompressible or random data of an earlier run, give both the same -G N";
 		if (strncasecmp(p->packet, "t", 1) == 0 && p->transfer_size < 32)
 			return "to verify data of an earlier run by transfers below 32 bytes, give both the same -G N";
 	}
+	return NULL;
+}
+
+static const char *wrong_end(const struct params *p)
+{
+	int64_t memory;
+
+	if (p->memory_per_node && !params_memory(p->memory_per_node, &memory))
+		return "-M takes a size, or a share such as 75%";
+	if (p->wear_out && !p->deadline_s)
+		return "stoneWallingWearOut is for -D";
+	if (p->status_file && p->write && !p->wear_out)
+		return "stoneWallingStatusFile: what is written is counted with stoneWallingWearOut=1";
+	if (p->random_offset > 1 && (p->check_write || p->check_read))
+		return "-z -z: blocks that nobody has written cannot be verified";
+	if (strcasecmp(p->summary_format, "default") != 0 && strcasecmp(p->summary_format, "JSON") != 0 && strcasecmp(p->summary_format, "CSV") != 0)
+		return "summaryFormat is default, JSON or CSV";
 	return NULL;
 }
 
@@ -62,29 +77,24 @@ static const char *wrong(const struct params *p, int tasks)
 		return "blockSize (-b) is a multiple of transferSize (-t)";
 	if (p->block_size > INT64_MAX / p->segment_count / n)
 		return "the file is too large for its offsets";
-	if (p->num_tasks > tasks)
-		return "-N: there are not so many tasks";
 	if (p->reorder && p->reorder_random)
 		return "-C or -Z, not both";
 	if (p->random_offset && p->file_view)
 		return "-z: a file view (-V) is read and written in order";
 	if (p->unique_dir && !p->file_per_proc)
 		return "-u is for -F";
-	if (p->deadline_s && p->collective)
-		return "-D: a task that ends alone would leave the others in a collective call (-c)";
-	if (p->wear_out && !p->deadline_s)
-		return "stoneWallingWearOut is for -D";
-	if (strchr(p->test_file, '@') && !p->file_per_proc)
-		return "-o A@B is for -F";
-	if (strcasecmp(p->summary_format, "default") != 0 && strcasecmp(p->summary_format, "JSON") != 0)
-		return "summaryFormat is default or JSON";
-	return NULL;
+	return wrong_end(p);
 }
 
-bool params_check(const struct params *p, int tasks, bool print)
+bool params_check(struct params *p, int tasks, bool print)
 {
 	const char *what = wrong_api(p);
 
+	if (p->num_tasks > tasks) {
+		if (print)
+			fprintf(stderr, "fpior: -N: there are only %d tasks\n", tasks);
+		p->num_tasks = tasks;
+	}
 	what = what ? what : wrong_data(p);
 	what = what ? what : wrong(p, tasks);
 	if (what && print)

@@ -11,35 +11,44 @@
 /* ---- options.c: named as IOR's directives. Flags are 0 or 1. */
 
 struct params {
-	const char *api, *test_file, *hints_file, *packet, *summary_file, *summary_format;
+	const char *api, *test_file, *hints_file, *packet, *summary_file, *summary_format, *script, *status_file, *ranks_file, *memory_per_node;
 	int64_t block_size, transfer_size, segment_count, alignment, chunk_size; /* bytes, bytes, -, bytes, elements of the dataset */
 	int64_t num_tasks, repetitions, delay_s, deadline_s, max_minutes, task_offset, ref_num;
 	int64_t order_seed, offset_seed, signature;
+	int64_t outlier_s, delay_us, memory_per_task, wear_out_transfers;
 	int64_t write, read, check_write, check_read;
 	int64_t file_per_proc, unique_dir, multi_file, use_existing, keep, keep_with_error, quit_on_error;
 	int64_t reorder, reorder_random, random_offset, barriers, collective, fsync, fsync_per_write, single_attempt, odirect;
-	int64_t preallocate, file_view, show_hints, no_fill, collective_metadata, wear_out, verbose;
+	int64_t preallocate, file_view, show_hints, no_fill, collective_metadata, wear_out, range_locks, ior_data, verbose;
 	int64_t help, man;
 };
 
 /* argv into *p. False: a line on stderr, if print. p->help and p->man: nothing else was looked at. */
 bool params_parse(struct params *p, int argc, char **argv, bool print);
-/* What belongs together, and what can't be; tasks: of MPI_COMM_WORLD. */
-bool params_check(const struct params *p, int tasks, bool print);
+/* NAME=VALUE,... into *p: -O, and a line of a script. What p points to then lives as long as the process. */
+bool params_directives(struct params *p, const char *text, bool print);
+/* A size, or a share of this node's memory such as 75%. */
+bool params_memory(const char *text, int64_t *bytes);
+/* script.c: the tests of p->script, or p alone; *count of them, for the caller to free. NULL: as above. */
+struct params *params_tests(const struct params *p, int *count, bool print);
+/* What belongs together, and what can't be; tasks: of MPI_COMM_WORLD, to which num_tasks is cut. */
+bool params_check(struct params *p, int tasks, bool print);
 void params_help(FILE *out);
 void params_man(FILE *out);
 
 /* ---- pattern.c: where each transfer goes, and what is in it. Pure. */
 
-enum packet { PACKET_TIMESTAMP, PACKET_OFFSET, PACKET_INCOMPRESSIBLE };
+enum packet { PACKET_TIMESTAMP, PACKET_OFFSET, PACKET_INCOMPRESSIBLE, PACKET_RANDOM };
 
 struct pattern {
 	uint64_t transfer, block, segments, tasks;
 	uint64_t per_block, per_task;  /* transfers */
 	uint64_t *random;              /* the place of each transfer of a file, or NULL */
-	bool own_files;
+	bool own_files, any_order;     /* any_order: -z -z, blocks may be drawn twice */
+	bool ior_data;                 /* pattern_ior.c */
 	enum packet packet;
 	uint32_t signature;
+	uint64_t seed, there;          /* of any_order; there: blocks of a file that is read, 0: as it is written */
 };
 
 /* False: no memory for the random order. */
@@ -48,11 +57,14 @@ void pattern_fini(struct pattern *t);
 uint64_t pattern_file_bytes(const struct pattern *t);
 /* Offset of transfer i of what belongs to this task. */
 uint64_t pattern_offset(const struct pattern *t, int task, uint64_t i);
-/* What this task writes at [off, off + len). */
+/* What this task writes at [off, off + len): a transfer. */
 void pattern_fill(const struct pattern *t, int task, uint64_t off, void *buf, uint64_t len);
 /* The signature of data of an earlier run, from a piece of it; false: it is too short. */
 bool pattern_learn(struct pattern *t, uint64_t off, const void *buf, uint64_t len);
 uint64_t pattern_mix(uint64_t x);
+/* pattern_ior.c: the same as IOR 4 writes it. */
+void pattern_fill_ior(const struct pattern *t, int task, uint64_t off, void *buf, uint64_t len);
+bool pattern_learn_ior(struct pattern *t, const void *buf, uint64_t len);
 
 /* ---- one file that is open. Calls that fail end the job (fatal). */
 
@@ -97,10 +109,12 @@ struct result {
 	int repetition;
 	double open_s, io_s, close_s, total_s, latency_s, deadline_s;
 	double bytes;                  /* of all tasks */
+	double deadline_bytes;         /* of a task, when the deadline came */
 };
 
 struct job {
 	struct params p;
+	int id;                        /* of the test in its script */
 	struct pattern pattern;
 	const struct api *api;
 	MPI_Comm comm;                 /* the tasks that take part */
@@ -132,17 +146,29 @@ void clock_init(struct job *j);
 double clock_now(const struct job *j);
 double clock_of_thread(void);
 
-/* ---- report.c, report_json.c: rank 0 alone */
+/* ranks.c: what single ranks took (-j, saveRankPerformanceDetailsCSV). All ranks call them. */
+void ranks_begin(const struct job *j);
+void ranks_result(const struct job *j, const struct result *r, const double marks[6]);
 
+/* ---- report.c, report_summary.c, report_json.c: rank 0 alone */
+
+/* Of the run, with its first test; of each test; of the run, with all tests. */
+void report_open(struct job *first);
 void report_begin(struct job *j);
 void report_result(struct job *j, const struct result *r);
-void report_end(struct job *j, uint64_t errors);
-void report_json(const struct job *j, FILE *out);
+void report_test_end(const struct job *j);
+void report_close(const struct job *tests, int count, uint64_t errors);
+void report_json(const struct job *tests, int count, FILE *out);
+void report_summary(const struct job *tests, int count, FILE *out);
+void report_place(const struct job *j, FILE *out, bool json);
+/* "262144 bytes", "1.50 MiB": IOR's way. */
+void report_size(char text[32], double bytes);
 const char *phase_name(enum phase phase);
 double result_mibs(const struct result *r);
+double result_ops(const struct job *j, const struct result *r);
 
 struct summary {
-	double max, min, mean, deviation, max_ops, min_ops, mean_ops, deviation_ops, mean_s, deadline_s;
+	double max, min, mean, deviation, max_ops, min_ops, mean_ops, deviation_ops, mean_s, deadline_s, deadline_mibs, bytes;
 	int count;
 };
 

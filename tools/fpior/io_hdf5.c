@@ -83,7 +83,7 @@ static void open_file(struct file *f)
 	if (!f->datasets)
 		fatal(f, "no memory");
 	for (uint64_t s = 0; s < t->segments; s++) {
-		snprintf(name, sizeof name, "Dataset-%04llu.0000", (unsigned long long)s);
+		snprintf(name, sizeof name, "Dataset-0000.%04llu", (unsigned long long)s);
 		f->datasets[s] = fresh ? create_dataset(f, name) : check(f, H5Dopen2(f->id, name, H5P_DEFAULT), "H5Dopen2");
 	}
 }

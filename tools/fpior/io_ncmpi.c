@@ -12,7 +12,7 @@ static void check(const struct file *f, int rc, const char *what)
 static void define(struct file *f)
 {
 	const struct pattern *t = &f->job->pattern;
-	const char *const names[3] = { "block", "transfer", "byte" };
+	const char *const names[3] = { "segments_times_np", "number_of_transfers", "transfer_size" };
 	MPI_Offset sizes[3] = { (MPI_Offset)(pattern_file_bytes(t) / t->block), (MPI_Offset)t->per_block, (MPI_Offset)t->transfer };
 	int dims[3];
 

@@ -15,7 +15,21 @@ static void open_file(struct file *f)
 		fatal(f, "open: %s", strerror(errno));
 }
 
-static void xfer(struct file *f, void *buf, uint64_t off)
+/* Waits for those who have the range; a task has one range at a time, so nobody waits in a circle. */
+static void lock(struct file *f, short type, uint64_t off)
+{
+	struct flock l = { .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)off, .l_len = (off_t)f->job->pattern.transfer };
+	int rc;
+
+	if (!f->job->p.range_locks)
+		return;
+	while ((rc = fcntl(f->fd, F_SETLKW, &l)) != 0 && errno == EINTR)
+		;
+	if (rc != 0)
+		fatal(f, "lock of %llu: %s", (unsigned long long)off, strerror(errno));
+}
+
+static void move(struct file *f, void *buf, uint64_t off)
 {
 	uint64_t size = f->job->pattern.transfer, done = 0;
 
@@ -33,6 +47,13 @@ static void xfer(struct file *f, void *buf, uint64_t off)
 		if (done < size && f->job->p.single_attempt)
 			fatal(f, "%llu bytes of %llu at %llu (-x)", (unsigned long long)done, (unsigned long long)size, (unsigned long long)off);
 	}
+}
+
+static void xfer(struct file *f, void *buf, uint64_t off)
+{
+	lock(f, f->writing ? F_WRLCK : F_RDLCK, off);
+	move(f, buf, off);
+	lock(f, F_UNLCK, off);
 }
 
 static void sync_file(struct file *f)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "fpior.h"
 
@@ -25,36 +26,40 @@ struct spec {
 
 #define AT(field) offsetof(struct params, field)
 #define BIG INT64_MAX
+#define BLANKS " \t\r\n"
 
 static const struct spec table[] = {
 	{ 'a', "api", "NAME", TEXT, AT(api), 0, 0, "POSIX, MPIIO, HDF5, NCMPI or NETCDF4 (not IOR's: netCDF-4 in parallel)" },
 	{ 'A', "refNum", "N", NUMBER, AT(ref_num), 0, BIG, "a number of yours, which the summary repeats" },
 	{ 'b', "blockSize", "SIZE", SIZE, AT(block_size), 1, BIG, "what a task has in one piece in each segment; 1m unless set" },
 	{ 'c', "collective", NULL, FLAG, AT(collective), 0, 1, "collective calls; not POSIX" },
-	{ 'C', "reorderTasks", NULL, FLAG, AT(reorder), 0, 1, "each task reads back what a task of the next node wrote" },
+	{ 'C', "reorderTasks", NULL, COUNT, AT(reorder), 0, 1000, "each task reads back what a task of the next node wrote" },
 	{ 'd', "interTestDelay", "N", NUMBER, AT(delay_s), 0, 100000, "seconds to wait before each write and read phase" },
 	{ 'D', "deadlineForStonewalling", "N", NUMBER, AT(deadline_s), 0, 1000000, "end each write and read phase after so many seconds" },
 	{ 'e', "fsync", NULL, FLAG, AT(fsync), 0, 1, "fsync, or what the API has for it, before a written file is closed" },
 	{ 'E', "useExistingTestFile", NULL, FLAG, AT(use_existing), 0, 1, "write into a file that is there instead of removing it first" },
+	{ 'f', "scriptFile", "PATH", TEXT, AT(script), 0, 0, "tests one after the other: lines of NAME=VALUE,... and RUN between IOR START and IOR STOP" },
 	{ 'F', "filePerProc", NULL, FLAG, AT(file_per_proc), 0, 1, "a file for each task" },
 	{ 'g', "intraTestBarriers", NULL, FLAG, AT(barriers), 0, 1, "barriers between open, transfers and close" },
 	{ 'G', "setTimeStampSignature", "N", NUMBER, AT(signature), 0, UINT32_MAX, "signature of the data: to verify it in a later run" },
 	{ 'h', "help", NULL, FLAG, AT(help), 0, 1, "this" },
 	{ 'H', "showHints", NULL, FLAG, AT(show_hints), 0, 1, "print the MPI-IO hints of each file that is opened" },
 	{ 'i', "repetitions", "N", NUMBER, AT(repetitions), 1, 1000000, "how often the test is run" },
+	{ 'j', "outlierThreshold", "N", NUMBER, AT(outlier_s), 0, 1000000, "warn of tasks that are more than so many seconds from the mean" },
 	{ 'J', "setAlignment", "SIZE", SIZE, AT(alignment), 1, BIG, "HDF5: alignment of objects in the file" },
 	{ 'k', "keepFile", NULL, FLAG, AT(keep), 0, 1, "leave the test file" },
 	{ 'K', "keepFileWithError", NULL, FLAG, AT(keep_with_error), 0, 1, "leave it if its data is wrong" },
-	{ 'l', "dataPacketType", "TYPE", TEXT, AT(packet), 0, 0, "timestamp (t), offset (o) or incompressible (i): what is written" },
+	{ 'l', "dataPacketType", "TYPE", TEXT, AT(packet), 0, 0, "timestamp (t), offset (o), incompressible (i) or random (r): what is written" },
 	{ 'm', "multiFile", NULL, FLAG, AT(multi_file), 0, 1, "another file for each repetition" },
+	{ 'M', "memoryPerNode", "SIZE", TEXT, AT(memory_per_node), 0, 0, "memory that the tasks of a node hold meanwhile: a size, or a share such as 75%" },
 	{ 'n', "noFill", NULL, FLAG, AT(no_fill), 0, 1, "HDF5: no fill values" },
 	{ 'N', "numTasks", "N", NUMBER, AT(num_tasks), 0, INT32_MAX, "tasks that take part; 0: all" },
 	{ 'o', "testFile", "PATH", TEXT, AT(test_file), 0, 0, "the file; with -F, A@B@C gives them to the tasks in turn" },
 	{ 'p', "preallocate", NULL, FLAG, AT(preallocate), 0, 1, "MPIIO: preallocate the file" },
 	{ 'q', "quitOnError", NULL, FLAG, AT(quit_on_error), 0, 1, "end with the first byte that is wrong" },
-	{ 'Q', "taskPerNodeOffset", "N", NUMBER, AT(task_offset), 0, INT32_MAX, "-C: nodes to go on; -Z: tasks to go on at least" },
+	{ 'Q', "taskPerNodeOffset", "N", NUMBER, AT(task_offset), 0, INT32_MAX, "-C: nodes to go on; -Z: tasks to go on at least; 1 unless set" },
 	{ 'r', "readFile", NULL, FLAG, AT(read), 0, 1, "read; -w and -r unless one of -w, -r, -W, -R is given" },
-	{ 'R', "checkRead", NULL, FLAG, AT(check_read), 0, 1, "after reading, read again and compare every byte" },
+	{ 'R', "checkRead", NULL, FLAG, AT(check_read), 0, 1, "compare every byte: with -r, in a second pass; alone, in the timed one" },
 	{ 's', "segmentCount", "N", NUMBER, AT(segment_count), 1, BIG, "segments: each holds a block of every task" },
 	{ 't', "transferSize", "SIZE", SIZE, AT(transfer_size), 1, INT32_MAX, "of one call; 256k unless set; blockSize is a multiple of it" },
 	{ 'T', "maxTimeDuration", "N", NUMBER, AT(max_minutes), 0, 1000000, "begin no phase after so many minutes" },
@@ -67,15 +72,22 @@ static const struct spec table[] = {
 	{ 'x', "singleXferAttempt", NULL, FLAG, AT(single_attempt), 0, 1, "POSIX: a transfer that is cut short is an error" },
 	{ 'X', "reorderTasksRandomSeed", "N", NUMBER, AT(order_seed), INT32_MIN, INT32_MAX, "of -Z; negative: another one for each repetition" },
 	{ 'Y', "fsyncPerWrite", NULL, FLAG, AT(fsync_per_write), 0, 1, "fsync after each write" },
-	{ 'z', "randomOffset", NULL, FLAG, AT(random_offset), 0, 1, "transfers in random order, all over the file" },
-	{ 'Z', "reorderTasksRandom", NULL, FLAG, AT(reorder_random), 0, 1, "each task reads back what a random other one wrote" },
+	{ 'z', "randomOffset", NULL, COUNT, AT(random_offset), 0, 2, "transfers in random order, all over the file; twice: blocks drawn at random, some never" },
+	{ 'Z', "reorderTasksRandom", NULL, COUNT, AT(reorder_random), 0, 2, "each task reads back what a random other one wrote" },
 	{ 0, "posix.odirect", NULL, FLAG, AT(odirect), 0, 1, "POSIX: O_DIRECT" },
+	{ 0, "posix.rangelocks", NULL, FLAG, AT(range_locks), 0, 1, "POSIX: an fcntl lock of its range around each transfer" },
 	{ 0, "random-offset-seed", "N", NUMBER, AT(offset_seed), 0, BIG, "of -z" },
 	{ 0, "hdf5.collectiveMetadata", NULL, FLAG, AT(collective_metadata), 0, 1, "HDF5: metadata is read and written collectively" },
 	{ 0, "hdf5.chunkSize", "N", NUMBER, AT(chunk_size), 0, BIG, "HDF5: chunked datasets, elements of a chunk" },
 	{ 0, "stoneWallingWearOut", NULL, FLAG, AT(wear_out), 0, 1, "with -D: all go on until they have as much as the fastest" },
-	{ 0, "summaryFormat", "FORMAT", TEXT, AT(summary_format), 0, 0, "default or JSON" },
-	{ 0, "summaryFile", "PATH", TEXT, AT(summary_file), 0, 0, "where the summary goes instead of to the terminal" },
+	{ 0, "stoneWallingWearOutIterations", "N", NUMBER, AT(wear_out_transfers), 0, BIG, "each task has so many transfers at most" },
+	{ 0, "stoneWallingStatusFile", "PATH", TEXT, AT(status_file), 0, 0, "keeps how many transfers were written, for a later run that reads" },
+	{ 0, "interIODelay", "N", NUMBER, AT(delay_us), 0, BIG, "microseconds to wait after each transfer" },
+	{ 0, "memoryPerTask", "SIZE", SIZE, AT(memory_per_task), 0, BIG, "memory that each task holds meanwhile" },
+	{ 0, "saveRankPerformanceDetailsCSV", "PATH", TEXT, AT(ranks_file), 0, 0, "a line for each task and phase" },
+	{ 0, "summaryFormat", "FORMAT", TEXT, AT(summary_format), 0, 0, "default, JSON or CSV" },
+	{ 0, "summaryFile", "PATH", TEXT, AT(summary_file), 0, 0, "where results go instead of to the terminal" },
+	{ 0, "iorData", NULL, FLAG, AT(ior_data), 0, 1, "the bytes that IOR 4 writes (not IOR's): for files of one that the other reads" },
 	{ 0, "print-man-options", NULL, FLAG, AT(man), 0, 1, NULL },
 };
 
@@ -84,12 +96,10 @@ static const struct {
 	char letter;
 	const char *name;
 } foreign[] = {
-	{ 'f', "scriptFile" }, { 'I', "individualDataSets" }, { 'j', "outlierThreshold" }, { 'M', "memoryPerNode" },
-	{ 'P', "useSharedFilePointer" }, { 'S', "useStridedDatatype" }, { 'y', "dualMount" }, { 0, "memoryPerTask" },
+	{ 'I', "individualDataSets" }, { 'P', "useSharedFilePointer" }, { 'S', "useStridedDatatype" }, { 'y', "dualMount" },
 	{ 0, "platform" }, { 0, "dryRun" }, { 0, "randomPrefill" }, { 0, "warningAsErrors" }, { 0, "minTimeDuration" },
 	{ 0, "gpuDirect" }, { 0, "allocateBufferOnGPU" }, { 0, "summaryAlways" }, { 0, "savePerOpDataCSV" }, { 0, "numNodes" },
-	{ 0, "saveRankPerformanceDetailsCSV" }, { 0, "stoneWallingStatusFile" }, { 0, "stoneWallingWearOutIterations" },
-	{ 0, "interIODelay" }, { 0, "numTasksOnNode0" }, { 0, "storeFileOffset" }, { 0, "posix.rangelocks" },
+	{ 0, "numTasksOnNode0" }, { 0, "storeFileOffset" },
 };
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -141,7 +151,7 @@ static bool unknown(char letter, const char *name, bool print)
 
 static bool number(const char *text, int64_t *out, bool size)
 {
-	static const char units[] = "kKmMgGtT";
+	static const char units[] = "kKmMgGtTpP";
 	char *end;
 	const char *unit;
 	unsigned shift = 0;
@@ -161,6 +171,17 @@ static bool number(const char *text, int64_t *out, bool size)
 	return *end == '\0' || (shift > 0 && strcasecmp(end, "iB") == 0);
 }
 
+bool params_memory(const char *text, int64_t *bytes)
+{
+	char *end;
+	double share = strtod(text, &end);
+
+	if (strcmp(end, "%") != 0)
+		return number(text, bytes, true) && *bytes >= 0;
+	*bytes = (int64_t)(share / 100 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE));
+	return share >= 0 && share <= 100;
+}
+
 static bool set(struct params *p, const struct spec *s, const char *value, bool print)
 {
 	void *at = (char *)p + s->at;
@@ -170,7 +191,7 @@ static bool set(struct params *p, const struct spec *s, const char *value, bool 
 		*(const char **)at = value;
 		return true;
 	}
-	if (s->kind != TEXT && number(value, &n, s->kind == SIZE) && n >= s->min && n <= s->max) {
+	if (s->kind != TEXT && number(value, &n, s->kind == SIZE || s->kind == NUMBER) && n >= s->min && n <= s->max) {
 		*(int64_t *)at = n;
 		return true;
 	}
@@ -192,8 +213,18 @@ static bool takes_value(const struct spec *s)
 	return s->kind != FLAG && s->kind != COUNT;
 }
 
-/* -O name=value,name=value */
-static bool directives(struct params *p, const char *text, bool print)
+static char *trim(char *text)
+{
+	char *end;
+
+	text += strspn(text, BLANKS);
+	for (end = text + strlen(text); end > text && strchr(BLANKS, end[-1]); end--)
+		end[-1] = '\0';
+	return text;
+}
+
+/* -O name=value,name=value; in scripts with blanks around them. */
+bool params_directives(struct params *p, const char *text, bool print)
 {
 	char *state = NULL, *list = strdup(text); /* values point into it */
 
@@ -207,10 +238,10 @@ static bool directives(struct params *p, const char *text, bool print)
 			return false;
 		}
 		*value++ = '\0';
-		s = by_name(one);
+		s = by_name(trim(one));
 		if (!s)
-			return unknown(0, one, print);
-		if (!set(p, s, value, print))
+			return unknown(0, trim(one), print);
+		if (!set(p, s, trim(value), print))
 			return false;
 	}
 	return true;
@@ -237,7 +268,7 @@ static bool long_option(struct params *p, char **argv, int *i, bool print)
 	return set(p, s, value, print);
 }
 
-/* -wWr, -b 1m, -b1m, -b=1m */
+/* -wWr, -b 1m, -b1m, -b=1m, -k=0 */
 static bool short_options(struct params *p, char **argv, int *i, bool print)
 {
 	for (char *at = argv[*i] + 1; *at; at++) {
@@ -246,7 +277,7 @@ static bool short_options(struct params *p, char **argv, int *i, bool print)
 
 		if (!s && *at != 'O')
 			return unknown(*at, NULL, print);
-		if (s && !takes_value(s)) {
+		if (s && !takes_value(s) && at[1] != '=') {
 			raise_flag(p, s);
 			continue;
 		}
@@ -256,7 +287,7 @@ static bool short_options(struct params *p, char **argv, int *i, bool print)
 				fprintf(stderr, "fpior: -%c wants a value\n", *at);
 			return false;
 		}
-		return s ? set(p, s, value, print) : directives(p, value, print);
+		return s ? set(p, s, value, print) : params_directives(p, value, print);
 	}
 	return true;
 }
@@ -264,7 +295,8 @@ static bool short_options(struct params *p, char **argv, int *i, bool print)
 bool params_parse(struct params *p, int argc, char **argv, bool print)
 {
 	*p = (struct params){ .api = "POSIX", .test_file = "testFile", .packet = "timestamp", .summary_format = "default",
-			      .block_size = 1 << 20, .transfer_size = 256 << 10, .segment_count = 1, .repetitions = 1, .alignment = 1 };
+			      .block_size = 1 << 20, .transfer_size = 256 << 10, .segment_count = 1, .repetitions = 1, .alignment = 1,
+			      .task_offset = 1 };
 	for (int i = 1; i < argc && !p->help; i++) {
 		bool good;
 
@@ -277,8 +309,6 @@ bool params_parse(struct params *p, int argc, char **argv, bool print)
 		if (!good)
 			return false;
 	}
-	if (!p->write && !p->read && !p->check_write && !p->check_read)
-		p->write = p->read = 1;
 	return true;
 }
 

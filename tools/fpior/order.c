@@ -16,10 +16,10 @@ static bool leaves_nodes(const struct job *j, int shift)
 
 void order_init(struct job *j)
 {
-	int nodes_on = j->p.task_offset ? (int)(j->p.task_offset % j->tasks) : 1;
+	int nodes_on = (int)(j->p.task_offset % j->tasks);
 	int first = (int)((int64_t)nodes_on * j->tasks_per_node % j->tasks);
 
-	if (!j->p.reorder || j->tasks == 1)
+	if (!j->p.reorder || !nodes_on || j->tasks == 1)
 		return;
 	for (int i = 0; i < j->tasks && !j->shift; i++)
 		if (leaves_nodes(j, (first + i) % j->tasks))
@@ -45,7 +45,7 @@ static void draw(struct job *j, uint64_t seed)
 
 static bool far_enough(const struct job *j)
 {
-	int least = j->p.task_offset ? (int)(j->p.task_offset % j->tasks) : 1;
+	int least = (int)(j->p.task_offset % j->tasks);
 
 	for (int r = 0; r < j->tasks; r++)
 		if ((j->turn[r] + j->tasks - r) % j->tasks < least)

@@ -40,13 +40,15 @@ bool pattern_init(struct pattern *t, const struct params *p, int tasks)
 {
 	*t = (struct pattern){
 		.transfer = (uint64_t)p->transfer_size, .block = (uint64_t)p->block_size, .segments = (uint64_t)p->segment_count,
-		.tasks = (uint64_t)tasks, .own_files = p->file_per_proc, .signature = (uint32_t)p->signature,
+		.tasks = (uint64_t)tasks, .own_files = p->file_per_proc, .signature = (uint32_t)p->signature, .ior_data = p->ior_data,
+		.any_order = p->random_offset > 1, .seed = (uint64_t)p->offset_seed,
 	};
 	t->packet = *p->packet == 'o' || *p->packet == 'O' ? PACKET_OFFSET :
-		    *p->packet == 'i' || *p->packet == 'I' ? PACKET_INCOMPRESSIBLE : PACKET_TIMESTAMP;
+		    *p->packet == 'i' || *p->packet == 'I' ? PACKET_INCOMPRESSIBLE :
+		    *p->packet == 'r' || *p->packet == 'R' ? PACKET_RANDOM : PACKET_TIMESTAMP;
 	t->per_block = t->block / t->transfer;
 	t->per_task = t->per_block * t->segments;
-	return !p->random_offset || shuffle(t, (uint64_t)p->offset_seed);
+	return p->random_offset != 1 || shuffle(t, (uint64_t)p->offset_seed);
 }
 
 void pattern_fini(struct pattern *t)
@@ -59,10 +61,20 @@ uint64_t pattern_file_bytes(const struct pattern *t)
 	return t->block * t->segments * (t->own_files ? 1 : t->tasks);
 }
 
+/* -z -z: the blocks of a file, drawn anew for each that a task has; its transfers in order. */
+static uint64_t any_block(const struct pattern *t, int task, uint64_t n)
+{
+	uint64_t blocks = t->there ? t->there : t->segments * (t->own_files ? 1 : t->tasks);
+
+	return pattern_mix(t->seed ^ pattern_mix((uint64_t)task << 40 ^ n)) % blocks * t->block;
+}
+
 uint64_t pattern_offset(const struct pattern *t, int task, uint64_t i)
 {
 	uint64_t segment = i / t->per_block, in_block = i % t->per_block * t->transfer;
 
+	if (t->any_order)
+		return any_block(t, task, segment) + in_block;
 	if (t->random)
 		return t->random[(t->own_files ? 0 : (uint64_t)task * t->per_task) + i] * t->transfer;
 	return t->own_files ? i * t->transfer : (segment * t->tasks + (uint64_t)task) * t->block + in_block;
@@ -100,6 +112,10 @@ static inline __attribute__((always_inline)) void fill(const struct pattern *t, 
 
 void pattern_fill(const struct pattern *t, int task, uint64_t off, void *buf, uint64_t len)
 {
+	if (t->ior_data) {
+		pattern_fill_ior(t, task, off, buf, len);
+		return;
+	}
 	switch (t->packet) {
 	case PACKET_TIMESTAMP:
 		fill(t, PACKET_TIMESTAMP, task, off, buf, len);
@@ -108,6 +124,7 @@ void pattern_fill(const struct pattern *t, int task, uint64_t off, void *buf, ui
 		fill(t, PACKET_OFFSET, task, off, buf, len);
 		break;
 	case PACKET_INCOMPRESSIBLE:
+	case PACKET_RANDOM:
 		fill(t, PACKET_INCOMPRESSIBLE, task, off, buf, len);
 		break;
 	}
@@ -117,6 +134,8 @@ bool pattern_learn(struct pattern *t, uint64_t off, const void *buf, uint64_t le
 {
 	uint64_t skip = (16 - off % 16) % 16, v;
 
+	if (t->ior_data)
+		return pattern_learn_ior(t, buf, len);
 	if (skip + 8 > len)
 		return false;
 	memcpy(&v, (const uint8_t *)buf + skip, 8);

@@ -2,14 +2,16 @@
  * One phase of the test: all tasks open, transfer, close; write, read, or one that verifies.
  *
  * As in IOR: open, wr/rd and close run from the first task that begins to the last that ends, and bandwidth is by the whole. Comparing takes
- * time, so verifying is a phase of its own, which is not timed. Making the data takes time too, which an application has spent before it
- * writes: this rank's processor time for it is taken off. Not the time by the clock, in which, with more ranks than cores, others write.
+ * time, so verifying is a phase of its own, which is not timed; but for -R without -r, which is the timed read as in IOR 4. Making the data takes
+ * time too, which an application has spent before it writes: this rank's processor time for it, and for comparing, is taken off. Not the time by
+ * the clock, in which, with more ranks than cores, others write.
  */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fpior.h"
@@ -46,7 +48,7 @@ static int name_of_many(const char *list, int n, const char **name)
 static void path_of(const struct job *j, int task, int repetition, char path[4096])
 {
 	const char *name, *slash;
-	int len = name_of_many(j->p.test_file, task, &name), n, dir;
+	int len = name_of_many(j->p.test_file, j->p.file_per_proc ? task : 0, &name), n, dir;
 
 	slash = memrchr(name, '/', (size_t)len);
 	dir = j->p.unique_dir && slash ? (int)(slash + 1 - name) : 0;
@@ -106,7 +108,8 @@ static uint64_t compare(struct job *j, const struct file *f, uint64_t off, uint6
 	uint64_t size = j->pattern.transfer, wrong = 0, first = 0;
 	char want[17], got[17];
 
-	if (i == 0 && !j->p.write && !j->p.signature && j->pattern.packet == PACKET_TIMESTAMP)
+	if (i == 0 && !j->p.write && !j->p.signature &&
+	    (j->pattern.packet == PACKET_TIMESTAMP || (j->p.ior_data && j->pattern.packet == PACKET_OFFSET)))
 		pattern_learn(&j->pattern, off, j->buf, size);
 	pattern_fill(&j->pattern, f->task, off, j->expected, size);
 	if (memcmp(j->buf, j->expected, size) == 0)
@@ -128,17 +131,36 @@ static uint64_t compare(struct job *j, const struct file *f, uint64_t off, uint6
 	return 1;
 }
 
+/* With collective calls all end together: as rank 0 says. */
+static bool time_over(const struct job *j, double deadline)
+{
+	int over = deadline > 0 && clock_now(j) > deadline;
+
+	if (deadline > 0 && j->p.collective && !j->p.file_per_proc)
+		MPI_Bcast(&over, 1, MPI_INT, 0, j->comm);
+	return over;
+}
+
+static void rest(const struct job *j, bool timed)
+{
+	struct timespec t = { .tv_sec = (time_t)(j->p.delay_us / 1000000), .tv_nsec = (long)(j->p.delay_us % 1000000) * 1000 };
+
+	if (timed && j->p.delay_us)
+		nanosleep(&t, NULL);
+}
+
 /* Transfers of one task: all of it, or what was done within the deadline. Returns how many. */
 static uint64_t transfers(struct job *j, struct file *f, enum phase phase, uint64_t from, uint64_t to, double deadline, double *filling)
 {
 	uint64_t size = j->pattern.transfer, wrong = 0, i;
-	bool check = phase == PHASE_CHECK_WRITE || phase == PHASE_CHECK_READ;
+	bool in_time = phase == PHASE_READ && j->p.check_read && !j->p.read;
+	bool check = phase == PHASE_CHECK_WRITE || phase == PHASE_CHECK_READ || in_time;
 
 	for (i = from; i < to; i++) {
 		uint64_t off = pattern_offset(&j->pattern, f->task, i);
 		double cpu = clock_of_thread();
 
-		if (deadline > 0 && clock_now(j) > deadline)
+		if (time_over(j, deadline))
 			break;
 		if (f->writing)
 			pattern_fill(&j->pattern, f->task, off, j->buf, size);
@@ -151,8 +173,11 @@ static uint64_t transfers(struct job *j, struct file *f, enum phase phase, uint6
 		j->api->xfer(f, j->buf, off);
 		if (f->writing && j->p.fsync_per_write)
 			j->api->sync(f);
+		rest(j, phase == PHASE_WRITE || phase == PHASE_READ);
+		cpu = clock_of_thread();
 		if (check && compare(j, f, off, i, wrong))
 			wrong++;
+		*filling += clock_of_thread() - cpu;
 	}
 	j->errors += wrong;
 	return i - from;
@@ -161,15 +186,18 @@ static uint64_t transfers(struct job *j, struct file *f, enum phase phase, uint6
 /* With a deadline: as far as each came; with stoneWallingWearOut, then up to where the fastest came. */
 static uint64_t all_transfers(struct job *j, struct file *f, enum phase phase, struct result *r, double *filling)
 {
-	uint64_t to = phase == PHASE_WRITE ? j->pattern.per_task : j->written[f->task], done, most;
+	uint64_t to = phase == PHASE_WRITE ? j->pattern.per_task : j->written[f->task], most_of_all = (uint64_t)j->p.wear_out_transfers, done, most;
 	bool timed = phase == PHASE_WRITE || phase == PHASE_READ;
 	double begun = clock_now(j), mine;
 
+	if (most_of_all && most_of_all < to)
+		to = most_of_all;
 	done = transfers(j, f, phase, 0, to, timed && j->p.deadline_s ? begun + (double)j->p.deadline_s : 0, filling);
 	if (!j->p.deadline_s || !timed)
 		return done;
 	mine = clock_now(j) - begun;
 	MPI_Allreduce(&mine, &r->deadline_s, 1, MPI_DOUBLE, MPI_MAX, j->comm);
+	r->deadline_bytes = (double)done * (double)j->pattern.transfer;
 	if (!j->p.wear_out)
 		return done;
 	MPI_Allreduce(&done, &most, 1, MPI_UINT64_T, MPI_MAX, j->comm);
@@ -213,11 +241,22 @@ static void reduce(struct job *j, struct result *r, const double marks[6], uint6
 	MPI_Allreduce(marks, first, 6, MPI_DOUBLE, MPI_MIN, j->comm);
 	MPI_Allreduce(marks, last, 6, MPI_DOUBLE, MPI_MAX, j->comm);
 	MPI_Allreduce(&bytes, &r->bytes, 1, MPI_DOUBLE, MPI_SUM, j->comm);
+	MPI_Allreduce(MPI_IN_PLACE, &r->deadline_bytes, 1, MPI_DOUBLE, MPI_SUM, j->comm);
+	r->deadline_bytes /= j->tasks;
 	MPI_Allreduce(&latency, &r->latency_s, 1, MPI_DOUBLE, MPI_MAX, j->comm);
 	r->open_s = last[1] - first[0];
 	r->io_s = last[3] - first[2];
 	r->close_s = last[5] - first[4];
 	r->total_s = last[5] - first[0];
+}
+
+/* -z -z of a file that is there: of the blocks that it has. */
+static void count_blocks(struct job *j, const char *path)
+{
+	struct stat st;
+
+	if (j->pattern.any_order && stat(path, &st) == 0 && (j->api == &io_posix || j->api == &io_mpiio))
+		j->pattern.there = (uint64_t)st.st_size / j->pattern.block;
 }
 
 void phase_run(struct job *j, enum phase phase, int repetition)
@@ -237,10 +276,14 @@ void phase_run(struct job *j, enum phase phase, int repetition)
 		remove_own(j, repetition, false);
 	if (j->p.verbose >= 3)
 		printf("fpior: rank %d: %s of %s, data of task %d\n", j->rank, phase_name(phase), path, f.task);
+	if (phase != PHASE_WRITE)
+		count_blocks(j, path);
 	done = access_file(j, &f, phase, marks, &r);
 	if (phase == PHASE_WRITE)
 		MPI_Allgather(&done, 1, MPI_UINT64_T, j->written, 1, MPI_UINT64_T, j->comm);
 	reduce(j, &r, marks, done);
+	if (phase == PHASE_WRITE || phase == PHASE_READ)
+		ranks_result(j, &r, marks);
 	if (j->rank == 0)
 		report_result(j, &r);
 }

@@ -1,4 +1,4 @@
-/* What rank 0 prints: IOR's head, table and summary, so that what reads IOR's output reads this. With summaryFormat=JSON, report_json.c instead. */
+/* What rank 0 prints: IOR's head and table, so that what reads IOR's output reads this; or IOR's CSV. Summary and JSON: report_summary.c, report_json.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "fpior.h"
 
 #define MIB 1048576.0
+#define GIB (MIB * 1024)
 
 static const struct {
 	enum phase phase;
@@ -18,6 +19,9 @@ static const struct {
 	{ PHASE_WRITE, "write" }, { PHASE_CHECK_WRITE, "check write" }, { PHASE_READ, "read" }, { PHASE_CHECK_READ, "check read" },
 	{ PHASE_REMOVE, "remove" },
 };
+
+static FILE *out;               /* summaryFile, or stdout; the first test says which, as it does for the format */
+static enum { TABLE, JSON, CSV } format;
 
 const char *phase_name(enum phase phase)
 {
@@ -29,94 +33,73 @@ double result_mibs(const struct result *r)
 	return r->total_s > 0 ? r->bytes / MIB / r->total_s : 0;
 }
 
-static double rate(const struct job *j, const struct result *r)
+double result_ops(const struct job *j, const struct result *r)
 {
 	return r->io_s > 0 ? r->bytes / (double)j->pattern.transfer / r->io_s : 0;
 }
 
-struct summary summary_of(const struct job *j, enum phase phase)
-{
-	struct summary s = { 0 };
-	double squares = 0, squares_ops = 0;
-
-	for (int i = 0; i < j->result_count; i++) {
-		const struct result *r = &j->results[i];
-		double bw = result_mibs(r), ops = rate(j, r);
-
-		if (r->phase != phase)
-			continue;
-		s.max = !s.count || bw > s.max ? bw : s.max;
-		s.min = !s.count || bw < s.min ? bw : s.min;
-		s.max_ops = !s.count || ops > s.max_ops ? ops : s.max_ops;
-		s.min_ops = !s.count || ops < s.min_ops ? ops : s.min_ops;
-		s.mean += bw;
-		s.mean_ops += ops;
-		s.mean_s += r->total_s;
-		s.deadline_s += r->deadline_s;
-		squares += bw * bw;
-		squares_ops += ops * ops;
-		s.count++;
-	}
-	if (!s.count)
-		return s;
-	s.mean /= s.count;
-	s.mean_ops /= s.count;
-	s.mean_s /= s.count;
-	s.deadline_s /= s.count;
-	s.deviation = sqrt(fmax(0, squares / s.count - s.mean * s.mean));
-	s.deviation_ops = sqrt(fmax(0, squares_ops / s.count - s.mean_ops * s.mean_ops));
-	return s;
-}
-
-static bool in_json(const struct job *j)
-{
-	return strcasecmp(j->p.summary_format, "JSON") == 0;
-}
-
 static void line(const char *name, const char *text)
 {
-	printf("%-20s: %s\n", name, text);
+	fprintf(out, "%-20s: %s\n", name, text);
+}
+
+void report_size(char text[32], double bytes)
+{
+	static const char *const units[] = { "MiB", "GiB", "TiB" };
+	int unit = -1;
+
+	for (double limit = MIB; unit < 2 && bytes >= limit; limit *= 1024)
+		unit++;
+	if (unit < 0) {
+		snprintf(text, 32, "%.0f bytes", bytes);
+		return;
+	}
+	bytes /= pow(1024, unit + 2);
+	snprintf(text, 32, bytes == floor(bytes) ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
 }
 
 static void line_size(const char *name, double bytes)
 {
-	static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-	char text[64];
-	int unit = 0;
+	char text[32];
 
-	for (; bytes >= 1024 && unit < 4; unit++)
-		bytes /= 1024;
-	snprintf(text, sizeof text, bytes == floor(bytes) ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
+	report_size(text, bytes);
 	line(name, text);
 }
 
 static void line_number(const char *name, long long n)
 {
-	printf("%-20s: %lld\n", name, n);
+	fprintf(out, "%-20s: %lld\n", name, n);
 }
 
-static void print_place(const struct job *j)
+void report_place(const struct job *j, FILE *to, bool json)
 {
+	const char *path = j->p.test_file;
 	char dir[4096], *slash;
 	struct statvfs v;
+	double part, inodes;
 
-	snprintf(dir, sizeof dir, "%s", j->p.test_file);
+	snprintf(dir, sizeof dir, "%s", path);
 	slash = strrchr(dir, '/');
 	if (slash)
 		slash[slash == dir] = '\0';
 	else
 		snprintf(dir, sizeof dir, ".");
-	line("Path", dir);
-	if (statvfs(dir, &v) == 0 && v.f_blocks)
-		printf("%-20s: %.1f GiB   Used FS: %.1f%%\n", "FS", (double)v.f_blocks * (double)v.f_frsize / MIB / 1024,
-		       100.0 * (double)(v.f_blocks - v.f_bfree) / (double)v.f_blocks);
+	if (!json)
+		fprintf(to, "%-20s: %s\n", "Path", path);
+	if (statvfs(dir, &v) != 0 || !v.f_blocks)
+		return;
+	part = 100.0 * (double)(v.f_blocks - v.f_bfree) / (double)v.f_blocks;
+	inodes = v.f_files ? 100.0 * (double)(v.f_files - v.f_ffree) / (double)v.f_files : 0;
+	fprintf(to, json ? "\"Capacity\": \"%.1f GiB\", \"Used Capacity\": \"%.1f%%\", \"Inodes\": \"%.1f Mi\", \"Used Inodes\": \"%.1f%%\", " :
+			   "FS                  : %.1f GiB   Used FS: %.1f%%   Inodes: %.1f Mi   Used Inodes: %.1f%%\n",
+		(double)v.f_blocks * (double)v.f_frsize / GIB, part, (double)v.f_files / MIB, inodes);
 }
 
 static void print_options(const struct job *j)
 {
 	const struct params *p = &j->p;
 
-	printf("\nOptions: \n");
+	fprintf(out, "\nOptions: \n");
 	line("api", j->api->name);
 	line("apiVersion", j->api->version());
 	line("test filename", p->test_file);
@@ -125,68 +108,112 @@ static void print_options(const struct job *j)
 	line_number("segments", p->segment_count);
 	line("ordering in a file", p->random_offset ? "random" : "sequential");
 	line("ordering inter file", p->reorder ? "constant task offset" : p->reorder_random ? "random task offset" : "no tasks offsets");
+	if (p->reorder || p->reorder_random)
+		line_number("task offset", p->task_offset);
 	if (p->reorder)
-		line_number("task offset", j->shift);
+		line_number("ranks shifted by", j->shift);
+	if (p->reorder_random)
+		line_number("reorder random seed", p->order_seed);
 	line_number("nodes", j->nodes);
 	line_number("tasks", j->tasks);
 	line_number("clients per node", j->tasks_per_node);
+	if (p->memory_per_task)
+		line_size("memoryPerTask", (double)p->memory_per_task);
+	if (p->memory_per_node)
+		line("memoryPerNode", p->memory_per_node);
+	line("memoryBuffer", "CPU");
+	line("dataAccess", "CPU");
+	line("GPUDirect", "0");
 	line_number("repetitions", p->repetitions);
 	line_size("xfersize", (double)p->transfer_size);
 	line_size("blocksize", (double)p->block_size);
 	line_size("aggregate filesize", (double)p->block_size * (double)p->segment_count * j->tasks);
-	if (p->deadline_s)
+	if (p->verbose)
+		line_number("verbose", p->verbose);
+	if (p->deadline_s) {
 		line_number("stonewallingTime", p->deadline_s);
+		line_number("stoneWallingWearOut", p->wear_out);
+	}
+}
+
+static void when_text(char text[64], time_t t)
+{
+	strftime(text, 64, "%a %b %e %H:%M:%S %Y", localtime(&t));
+}
+
+void report_open(struct job *first)
+{
+	const struct params *p = &first->p;
+	time_t now = time(NULL);
+	struct utsname host;
+	char when[64];
+
+	format = strcasecmp(p->summary_format, "JSON") == 0 ? JSON : strcasecmp(p->summary_format, "CSV") == 0 ? CSV : TABLE;
+	out = p->summary_file ? fopen(p->summary_file, "w") : stdout;
+	if (!out)
+		fatal(&(struct file){ .job = first, .path = p->summary_file }, "results cannot be written there");
+	if (format == CSV)
+		fprintf(out, "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n");
+	if (format != TABLE)
+		return;
+	when_text(when, now);
+	fprintf(out, "fpior-%s: MPI Coordinated Test of Parallel I/O\n", FP_VERSION);
+	line("Began", when);
+	fprintf(out, "%-20s:", "Command line");
+	for (char **a = first->argv; *a; a++)
+		fprintf(out, " %s", *a);
+	fprintf(out, "\n");
+	if (uname(&host) == 0)
+		fprintf(out, "%-20s: %s %s\n", "Machine", host.sysname, host.nodename);
 }
 
 void report_begin(struct job *j)
 {
-	struct utsname host;
 	char when[64];
 
-	if (in_json(j))
+	if (format != TABLE)
 		return;
-	strftime(when, sizeof when, "%a %b %e %H:%M:%S %Y", localtime(&j->began));
-	printf("fpior-%s: MPI Coordinated Test of Parallel I/O\n", FP_VERSION);
-	line("Began", when);
-	printf("%-20s:", "Command line");
-	for (char **a = j->argv; *a; a++)
-		printf(" %s", *a);
-	printf("\n");
-	if (uname(&host) == 0)
-		printf("%-20s: %s %s\n", "Machine", host.sysname, host.nodename);
-	line("TestID", "0");
+	when_text(when, j->began);
+	if (j->id)
+		fprintf(out, "\n");
+	line_number("TestID", j->id);
 	line("StartTime", when);
-	print_place(j);
+	report_place(j, out, false);
 	print_options(j);
-	printf("\nResults: \n\n");
-	printf("%-10s%-11s%-11s%-12s%-11s%-11s%-11s%-11s%-11s%-11s%s\n", "access", "bw(MiB/s)", "IOPS", "Latency(s)", "block(KiB)", "xfer(KiB)",
-	       "open(s)", "wr/rd(s)", "close(s)", "total(s)", "iter");
-	printf("%-10s%-11s%-11s%-12s%-11s%-11s%-11s%-11s%-11s%-11s%s\n", "------", "---------", "----", "----------", "----------", "---------",
-	       "--------", "--------", "--------", "--------", "----");
-	fflush(stdout);
+	fprintf(out, "\nResults: \n\n");
+	fprintf(out, "%-10s%-11s%-11s%-12s%-11s%-11s%-11s%-11s%-11s%-11s%s\n", "access", "bw(MiB/s)", "IOPS", "Latency(s)", "block(KiB)", "xfer(KiB)",
+		"open(s)", "wr/rd(s)", "close(s)", "total(s)", "iter");
+	fprintf(out, "%-10s%-11s%-11s%-12s%-11s%-11s%-11s%-11s%-11s%-11s%s\n", "------", "---------", "----", "----------", "----------", "---------",
+		"--------", "--------", "--------", "--------", "----");
+	fflush(out);
 }
 
 static void print_figure(double x, int width)
 {
 	char text[32];
 
-	snprintf(text, sizeof text, x >= 1000 ? "%.0f" : x >= 1 ? "%.2f" : "%.6f", x);
-	printf("%-*s", width, text);
+	snprintf(text, sizeof text, "%.*f", x < 1 ? 6 : x < 3600 ? 2 : 0, x);
+	fprintf(out, "%-*s", width, text);
 }
 
 static void print_row(const struct job *j, const struct result *r)
 {
-	const double cells[] = { result_mibs(r), rate(j, r), r->latency_s, (double)j->pattern.block / 1024, (double)j->pattern.transfer / 1024,
+	const double cells[] = { result_mibs(r), result_ops(j, r), r->latency_s, (double)j->pattern.block / 1024, (double)j->pattern.transfer / 1024,
 				 r->open_s, r->io_s, r->close_s, r->total_s };
 	const int widths[] = { 11, 11, 12, 11, 11, 11, 11, 11, 11 };
 
-	printf("%-10s", phase_name(r->phase));
+	if (format == CSV) {
+		fprintf(out, "%s,%.4f,%.4f,%.6f,%.4f,%.4f,%.6f,%.6f,%.6f,%.6f,%d,%d\n", phase_name(r->phase), cells[0], cells[1], cells[2], cells[3],
+			cells[4], cells[5], cells[6], cells[7], cells[8], j->tasks, r->repetition);
+		return;
+	}
+	fprintf(out, "%-10s", phase_name(r->phase));
 	for (int i = 0; i < 9; i++)
 		if (r->phase == PHASE_REMOVE && i < 8)
-			printf("%-*s", widths[i], "-");
+			fprintf(out, "%-*s", widths[i], "-");
 		else
 			print_figure(cells[i], widths[i]);
-	printf("%d\n", r->repetition);
+	fprintf(out, "%d\n", r->repetition);
 }
 
 void report_result(struct job *j, const struct result *r)
@@ -195,66 +222,36 @@ void report_result(struct job *j, const struct result *r)
 
 	if (timed)
 		j->results[j->result_count++] = *r;
-	if (in_json(j))
-		return;
-	if (timed || r->phase == PHASE_REMOVE)
+	if ((timed && format != JSON) || (r->phase == PHASE_REMOVE && format == TABLE && j->p.verbose))
 		print_row(j, r);
-	else if (j->p.verbose >= 1)
-		printf("%s: %.0f bytes compared, iteration %d\n", phase_name(r->phase), r->bytes, r->repetition);
-	fflush(stdout);
+	else if (r->phase != PHASE_REMOVE && format == TABLE && j->p.verbose)
+		fprintf(out, "%s: %.0f bytes compared, iteration %d\n", phase_name(r->phase), r->bytes, r->repetition);
+	fflush(out);
 }
 
-static void print_summary_row(const struct job *j, enum phase phase, FILE *out)
-{
-	const struct params *p = &j->p;
-	struct summary s = summary_of(j, phase);
-
-	if (!s.count)
-		return;
-	fprintf(out, "%-9s %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.2f %10.5f ", phase_name(phase), s.max, s.min, s.mean, s.deviation,
-		s.max_ops, s.min_ops, s.mean_ops, s.deviation_ops, s.mean_s);
-	if (p->deadline_s)
-		fprintf(out, "%12.2f ", s.deadline_s);
-	else
-		fprintf(out, "%12s ", "NA");
-	fprintf(out, "%5d %6d %3d %4lld %3lld %5lld %8d %9lld %4lld %6lld %8lld %8lld %9.1f %-7s %6lld\n", 0, j->tasks, j->tasks_per_node,
-		(long long)p->repetitions, (long long)p->file_per_proc, (long long)p->reorder, j->shift, (long long)p->reorder_random,
-		(long long)p->order_seed, (long long)p->segment_count, (long long)p->block_size, (long long)p->transfer_size,
-		(double)p->block_size * (double)p->segment_count * j->tasks / MIB, j->api->name, (long long)p->ref_num);
-}
-
-static void print_summary(const struct job *j, FILE *out)
+void report_test_end(const struct job *j)
 {
 	struct summary w = summary_of(j, PHASE_WRITE), r = summary_of(j, PHASE_READ);
 
-	if (w.count)
+	if (format == TABLE && w.count)
 		fprintf(out, "Max Write: %.2f MiB/sec (%.2f MB/sec)\n", w.max, w.max * MIB / 1e6);
-	if (r.count)
+	if (format == TABLE && r.count)
 		fprintf(out, "Max Read:  %.2f MiB/sec (%.2f MB/sec)\n", r.max, r.max * MIB / 1e6);
-	fprintf(out, "\nSummary of all tests:\n");
-	fprintf(out, "%-9s %10s %10s %10s %10s %10s %10s %10s %10s %10s %12s %5s %6s %3s %4s %3s %5s %8s %9s %4s %6s %8s %8s %9s %-7s %6s\n", "Operation",
-		"Max(MiB)", "Min(MiB)", "Mean(MiB)", "StdDev", "Max(OPs)", "Min(OPs)", "Mean(OPs)", "StdDev", "Mean(s)", "Stonewall(s)", "Test#",
-		"#Tasks", "tPN", "reps", "fPP", "reord", "reordoff", "reordrand", "seed", "segcnt", "blksiz", "xsize", "aggs(MiB)", "API", "RefNum");
-	print_summary_row(j, PHASE_WRITE, out);
-	print_summary_row(j, PHASE_READ, out);
 }
 
-void report_end(struct job *j, uint64_t errors)
+void report_close(const struct job *tests, int count, uint64_t errors)
 {
-	FILE *out = j->p.summary_file ? fopen(j->p.summary_file, "w") : stdout;
 	time_t now = time(NULL);
 
-	if (!out)
-		fatal(&(struct file){ .job = j, .path = j->p.summary_file }, "the summary cannot be written there");
-	if (in_json(j))
-		report_json(j, out);
-	else
-		print_summary(j, out);
-	if (out != stdout && fclose(out) != 0)
-		fatal(&(struct file){ .job = j, .path = j->p.summary_file }, "the summary could not be written");
+	if (format == JSON)
+		report_json(tests, count, out);
+	if (format == TABLE) {
+		report_summary(tests, count, out);
+		fprintf(out, "Finished            : %s", ctime(&now));
+	}
+	if (out != stdout ? fclose(out) != 0 : fflush(out) != 0)
+		fatal(&(struct file){ .job = &tests[0], .path = tests[0].p.summary_file ? tests[0].p.summary_file : "stdout" },
+		      "results could not be written");
 	if (errors)
 		fprintf(stderr, "fpior: WRONG DATA in %llu transfers\n", (unsigned long long)errors);
-	if (!in_json(j))
-		printf("Finished            : %s", ctime(&now));
-	fflush(stdout);
 }

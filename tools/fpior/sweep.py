@@ -9,7 +9,7 @@
     ranks     more and more tasks (figure 6)
     apis      POSIX, MPI-IO, HDF5, PnetCDF, netCDF-4 (figures 7 and 8)
 
-Prints a table per comparison, writes FOLDER/NAME.csv, and FOLDER/NAME.png where matplotlib is there. Each figure is the best of
+Prints a table per comparison, writes it to FOLDER/NAME.csv, and a plot of it to FOLDER/NAME.svg (plot.py). Each figure is the best of
 --repetitions. Words of the launcher are --mpirun's: "mpirun --oversubscribe -n" unless set. Exit: 0; 1: a run failed.
 """
 
@@ -21,6 +21,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+
+import plot
 
 APIS = ("POSIX", "MPIIO", "HDF5", "NCMPI", "NETCDF4")
 
@@ -36,8 +38,8 @@ def text(n):
 def comparisons(o):
     """name: (what varies, [(its value, the line of the plot, tasks, options)])"""
     block, own = ["-b", text(o.block), "-t", "1m"], [("a file each", ["-F"]), ("one file", [])]
-    sizes = [o.block >> k for k in (4, 3, 2, 1, 0)] + [o.block * 2]
-    calls = [1 << k for k in range(12, 25, 2) if 1 << k <= o.block]
+    sizes = [o.block >> k for k in ((4, 1) if o.quick else (4, 3, 2, 1, 0))] + [o.block * 2]
+    calls = [1 << k for k in range(12, 25, 4 if o.quick else 2) if 1 << k <= o.block]
     counts = [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= o.tasks]
     return {
         "size": ("bytes per task", [(b, "a file each", o.tasks, ["-F", "-b", text(b), "-t", text(min(b, 1 << 20))]) for b in sizes]),
@@ -58,29 +60,8 @@ def run(o, tasks, options):
         if done.returncode != 0:
             sys.exit(f"sweep: {shlex.join(argv)}: exit {done.returncode}\n{done.stderr[-2000:]}")
         with open(summary, encoding="utf-8") as f:
-            best = json.load(f)["tests"][0]["max"][0]
+            best = json.load(f)["tests"][0]["max"]
     return best["writeMiB"], best["readMiB"]
-
-
-def plot(path, name, varies, rows):
-    try:
-        import matplotlib
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        return False
-    figure, sides = pyplot.subplots(1, 2, figsize=(10, 4), sharex=True)
-    for side, column, what in ((sides[0], 2, "write"), (sides[1], 3, "read")):
-        for line in dict.fromkeys(r[1] for r in rows):
-            points = [(r[0], r[column]) for r in rows if r[1] == line]
-            side.plot(*zip(*points), marker="o", label=line)
-        side.set(title=f"{name}: {what}", xlabel=varies, ylabel="MiB/s", ylim=(0, None))
-        side.set_xscale("log", base=2)
-        side.legend()
-    figure.tight_layout()
-    figure.savefig(path)
-    pyplot.close(figure)
-    return True
 
 
 def main():
@@ -112,8 +93,8 @@ def main():
             print(f"{value:>16}  {line:12} {rows[-1][2]:>12.1f} {rows[-1][3]:>12.1f}", flush=True)
         with open(os.path.join(o.out, f"{name}.csv"), "w", newline="", encoding="utf-8") as f:
             csv.writer(f).writerows([(varies, "line", "write MiB/s", "read MiB/s"), *rows])
-        if not plot(os.path.join(o.out, f"{name}.png"), name, varies, rows):
-            print("(no plot: matplotlib is not there)")
+        with open(os.path.join(o.out, f"{name}.svg"), "w", encoding="utf-8") as f:
+            f.write(plot.svg(name, varies, rows, ("write MiB/s", "read MiB/s")))
     return 0
 
 
