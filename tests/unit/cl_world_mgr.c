@@ -3,7 +3,7 @@
  * Simple on purpose: one lock, arrays, every change by cutting and inserting. A chunk that loses its last slice is deleted from its
  * benefactor at once, which is earlier than a real manager would and so the hardest case for readers.
  */
-#include "tests/unit/cl_world.h"
+#include "tests/unit/cl_world_mgr.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -480,7 +480,7 @@ static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg,
     }
 }
 
-static bool take_one(atomic_int *n)
+bool world_take_one(atomic_int *n)
 {
     int v = atomic_load(n);
 
@@ -488,6 +488,17 @@ static bool take_one(atomic_int *n)
         if (atomic_compare_exchange_weak(n, &v, v - 1))
             return true;
     return false;
+}
+
+int world_mgr_execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply)
+{
+    int rc;
+
+    pthread_mutex_lock(&lock);
+    ncalls++;
+    rc = execute(session, type, msg, reply);
+    pthread_mutex_unlock(&lock);
+    return rc;
 }
 
 int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply)
@@ -498,141 +509,20 @@ int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg,
     if (reply)
         *reply = NULL;
     world_sleep_up_to(world_faults.mgr_delay_us);
-    if (take_one(&world_faults.mgr_lost_before)) {
+    if (world_take_one(&world_faults.mgr_lost_before)) {
         protobuf_c_message_free_unpacked(sent, NULL);
         return FP_EDEADLINE;
     }
-    pthread_mutex_lock(&lock);
-    ncalls++;
-    rc = execute(session, type, sent, &out);
-    pthread_mutex_unlock(&lock);
+    rc = world_mgr_execute(session, type, sent, &out);
     world_sleep_up_to(world_faults.mgr_delay_us);
     protobuf_c_message_free_unpacked(sent, NULL);
-    if (rc == 0 && take_one(&world_faults.mgr_lost_after))
+    if (rc == 0 && world_take_one(&world_faults.mgr_lost_after))
         rc = FP_EDEADLINE;
     if (rc == 0 && reply)
         *reply = out;
     else if (out)
         protobuf_c_message_free_unpacked(out, NULL);
     return rc;
-}
-
-/* -------------------------------------------------------------- lasting requests; core loop */
-
-struct lasting {
-    struct lasting *next;
-    struct cl_mount *m;
-    uint32_t type;
-    ProtobufCMessage *msg, *reply;
-    cl_mgr_cb cb;
-    void *arg;
-    bool executed; /* … and its answer was lost: sent again, it gets the same one */
-};
-
-static struct lasting *unanswered;
-
-static void lasting_end(struct lasting *l, int rc)
-{
-    l->cb(l->arg, rc, rc == 0 ? l->reply : NULL);
-    if (l->reply)
-        protobuf_c_message_free_unpacked(l->reply, NULL);
-    protobuf_c_message_free_unpacked(l->msg, NULL);
-    free(l);
-}
-
-static int lasting_execute(struct lasting *l)
-{
-    uint32_t session = atomic_load(&((struct world_mount *)(void *)l->m->core)->session);
-    const Fp__Commit *c = (const Fp__Commit *)l->msg;
-    int rc;
-
-    /* The real client ends a commit of a forgotten session like this. */
-    for (size_t i = 0; i < c->n_chunks; i++)
-        if (c->chunks[i]->id >> 32 != session)
-            return FP_ESESSION;
-    pthread_mutex_lock(&lock);
-    ncalls++;
-    rc = execute(session, l->type, l->msg, &l->reply);
-    pthread_mutex_unlock(&lock);
-    return rc;
-}
-
-static void lasting_run(void *arg)
-{
-    struct lasting *l = arg, **p = &unanswered;
-    bool hangs = take_one(&world_faults.mgr_hangs), lost = hangs || take_one(&world_faults.mgr_lost_before);
-    int rc = 0;
-
-    world_sleep_up_to(world_faults.mgr_delay_us);
-    if (!lost) {
-        rc = lasting_execute(l);
-        l->executed = rc == 0;
-        lost = l->executed && take_one(&world_faults.mgr_lost_after);
-    }
-    if (!lost) {
-        lasting_end(l, rc);
-        return;
-    }
-    while (*p)
-        p = &(*p)->next;
-    *p = l;
-    if (!hangs)
-        l->cb(l->arg, FP_EDEADLINE, NULL);
-}
-
-void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
-{
-    struct lasting *l = calloc(1, sizeof *l);
-
-    WORLD_CHECK(type == FP__MSG_TYPE__MSG_COMMIT);
-    if (((const Fp__Commit *)msg)->fold && world_before_fold)
-        world_before_fold();
-    *l = (struct lasting){.m = m, .type = type, .msg = world_copy(msg), .cb = cb, .arg = arg};
-    world_post(lasting_run, l);
-}
-
-static void answer_all(void *arg)
-{
-    (void)arg;
-    while (unanswered) {
-        struct lasting *l = unanswered;
-
-        unanswered = l->next;
-        lasting_end(l, l->executed ? 0 : lasting_execute(l));
-    }
-}
-
-void world_mgr_back(void)
-{
-    world_on_core(answer_all, NULL);
-}
-
-struct lasting_fail {
-    struct cl_mount *m;
-    int err;
-};
-
-static void fail_lasting(void *arg)
-{
-    const struct lasting_fail *f = arg;
-
-    for (struct lasting **p = &unanswered; *p;) {
-        struct lasting *l = *p;
-
-        if (l->m != f->m) {
-            p = &l->next;
-            continue;
-        }
-        *p = l->next;
-        lasting_end(l, f->err);
-    }
-}
-
-void world_mgr_fail_lasting(struct cl_mount *m, int err)
-{
-    struct lasting_fail f = {m, err};
-
-    world_on_core(fail_lasting, &f);
 }
 
 void world_mgr_send(uint32_t type, const ProtobufCMessage *msg)
