@@ -151,6 +151,9 @@ ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t of
 
 /* A failure that no program is told of: in the log and in fpctl status. Any thread. */
 void cl_data_tell_error(struct cl_mount *m, const char *line);
+/* A program's lock of this file was lost, and others may have it. What is written and not published goes over what they write, so the next write, fsync or close
+ * gives EIO, once. Any thread. */
+void cl_data_lock_lost(struct cl_mount *m, uint64_t ino);
 
 /* Overlay unpublished size, mtime, blocks; inode->lock held. */
 void cl_data_overlay(struct cl_inode *inode, struct stat *st);

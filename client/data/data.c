@@ -433,6 +433,19 @@ void cl_data_tell_error(struct cl_mount *m, const char *line)
 	cl_data_note_error(m->data, "%s", line);
 }
 
+void cl_data_lock_lost(struct cl_mount *m, uint64_t ino)
+{
+	struct cl_inode *inode = cl_inode_get(m, ino);
+
+	if (!inode)
+		return;
+	pthread_mutex_lock(&inode->lock);
+	if (cl_file_is_dirty(inode->file) && !inode->file->error)
+		inode->file->error = -EIO;
+	pthread_mutex_unlock(&inode->lock);
+	cl_inode_put(m, inode);
+}
+
 /* inode->lock held: what it will take, as far as is known. What is written in place of something else takes nothing more, and what was cut off takes nothing. */
 static blkcnt_t blocks_of(const struct cl_file *f, const struct stat *st)
 {

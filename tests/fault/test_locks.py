@@ -172,6 +172,20 @@ def test_mount_that_was_away_for_too_long_says_that_it_lost_its_locks(pair):
     assert a.do("lock", TRY) == 0
 
 
+def test_program_is_told_that_what_it_wrote_under_a_lock_was_not_protected(pair):
+    s, a, b = pair(manager=["--session-timeout=2s", "--orphan-grace=30s"])
+    s.expect("lost|closed|silent|lock")
+    assert a.do("lock", LOCK_EX) == 0
+    assert a.do("write", b"under a lock") == 12
+    b.begin("lock", LOCK_EX)
+    assert not b.done(0.3)
+    s.mounts[0].send(signal.SIGSTOP)
+    assert b.result(30) == 0
+    s.mounts[0].send(signal.SIGCONT)
+    wait_until("the line in the log", 20, lambda: "a lock that a program here holds is lost" in s.mounts[0].tail())
+    assert a.do("close") == -errno.EIO
+
+
 def test_mount_that_was_away_for_a_moment_keeps_its_locks(pair):
     s, a, b = pair(manager=["--session-timeout=30s"])
     s.expect("lost the manager|lost its connection")
