@@ -79,16 +79,28 @@ def test_apis(cluster, place, api):
         good(cluster.run(FPIOR, "-a", *api.split(), *VERIFY, *sizes, "-o", f"{place}/f"))
 
 
+ROMIO = [io for io in IO if io.startswith("romio")]
+
+
+@pytest.mark.parametrize("io", ROMIO)
+@pytest.mark.parametrize("api", ["HDF5", "HDF5 -c", "NCMPI", "NCMPI -c", "NETCDF4 -c"])
+def test_apis_over_romio(cluster, place, io, api):
+    """What the libraries do by MPI-IO, by the other MPI-IO."""
+    good(cluster.run(FPIOR, "-a", *api.split(), *VERIFY, *RECORDS, "-o", f"{place}/f", env={"OMPI_MCA_io": io}))
+
+
+def test_range_locks_around_each_transfer(cluster, place):
+    """IOR's --posix.rangelocks: all that a rank writes is seen by who locks the range next, while all have the file open."""
+    good(cluster.run(FPIOR, "--posix.rangelocks", "-z", *VERIFY, *RECORDS, "-o", f"{place}/f"))
+
+
 @pytest.mark.parametrize("io", IO)
 @pytest.mark.parametrize("case", ["nested", "nested independent", "holes", "holes independent", "sync"])
 def test_file_types(cluster, place, io, case):
     """Nested strides by one call; pieces of all ranks in turn; what is synced is seen by who has the file open. ROMIO's independent
-    writes are by data sieving: it locks a range, reads it, changes its pieces and writes all of it."""
+    writes are by data sieving: it locks a range, reads it, changes its pieces and writes all of it; so are its reads."""
     name, *more = case.split()
     good(cluster.run(app("mpistack"), name, f"{place}/f", *more, env={"OMPI_MCA_io": io}), "all right")
-
-
-ROMIO = [io for io in IO if io.startswith("romio")]
 
 
 @pytest.mark.parametrize("io", ROMIO)
@@ -147,10 +159,27 @@ def test_hdf5_compressed(cluster, place, io, meta):
     good(cluster.run(app("mpistack"), "chunked", f"{place}/f", meta, env={"OMPI_MCA_io": io, "ROMIO_HINTS": f"{place}/hints"}), "all right")
 
 
+METADATA = ["-c --hdf5.chunkSize=100003 --hdf5.collectiveMetadata -J 64k", "-c --hdf5.chunkSize=100003 -n", "--hdf5.collectiveMetadata"]
+
+
 def test_hdf5_metadata(cluster, place):
-    """Chunked by fpior, with metadata of all ranks at once, and with each rank's own."""
-    for how in (["--hdf5.collectiveMetadata", "-J", "64k"], ["-n"]):
-        good(cluster.run(FPIOR, "-a", "HDF5", "-c", *VERIFY, "-e", *RECORDS, "--hdf5.chunkSize=100003", *how, "-o", f"{place}/f"))
+    """Of all ranks at once, and of each rank; beside data of all at once, and of each alone."""
+    for how in METADATA:
+        good(cluster.run(FPIOR, "-a", "HDF5", *VERIFY, "-e", *RECORDS, *how.split(), "-o", f"{place}/f", env={"OMPI_MCA_io": "ompio"}))
+
+
+@pytest.mark.parametrize("io", ROMIO)
+def test_hdf5_metadata_over_romio(cluster, strict, io):
+    """Collective metadata are ROMIO's collective writes with holes, and in the holes is data: strict files, or the hints that keep it from them. With chunks
+    that ranks share, right after they are made: strict files."""
+    for how in METADATA:
+        good(cluster.run(FPIOR, "-a", "HDF5", *VERIFY, "-e", *RECORDS, *how.split(), "-o", f"{strict}/f", env={"OMPI_MCA_io": io}))
+    plain = strict + "-plain"
+    os.mkdir(cluster.seen_by(0, os.path.basename(plain)))
+    with open(cluster.seen_by(0, os.path.basename(plain), "hints"), "w", encoding="ascii") as f:
+        f.write("romio_cb_write disable\nromio_ds_write disable\n")
+    good(cluster.run(FPIOR, "-a", "HDF5", *VERIFY, "-e", *RECORDS, "--hdf5.collectiveMetadata", "-o", f"{plain}/f",
+                     env={"OMPI_MCA_io": io, "ROMIO_HINTS": f"{plain}/hints"}))
 
 
 H5LOCK = """
@@ -239,5 +268,6 @@ print("all right")
 """
 
 
-def test_h5py(cluster, place):
-    assert good(cluster.run("/usr/bin/python3", "-m", "mpi4py", "-c", H5PY, f"{place}/f")).count("all right") == 4
+@pytest.mark.parametrize("io", IO)
+def test_h5py(cluster, place, io):
+    assert good(cluster.run("/usr/bin/python3", "-m", "mpi4py", "-c", H5PY, f"{place}/f", env={"OMPI_MCA_io": io})).count("all right") == 4

@@ -2,8 +2,8 @@
  * mpistack CASE FILE [WORD...]: what parallel applications do beyond fpior: file types in many dimensions, one call of many pieces, reading what
  * others have just written without opening again, compressed datasets. An MPI program; nothing of fpstore is linked into it.
  *
- *     nested    a 3-D array of bytes, split among the ranks in two dimensions, by one call with a subarray as file view
- *     holes     records of all ranks in turn, by one call; then every second of them again: what lies between must stay
+ *     nested    a 3-D array of bytes, split among the ranks in two dimensions, written and read by one call with a subarray as file view
+ *     holes     records of all ranks in turn, by one call; then every second of them again: what lies between must stay. Read by one call, too
  *     sync      rounds of: write, MPI_File_sync, barrier, MPI_File_sync, read what a rank of the other half wrote; the file stays open
  *     atomic    MPI_File_set_atomicity: all write the same bytes at once, and one of them is seen whole; what one has written, all see, without a sync
  *     shared    MPI_File_write_shared and _ordered, MPI_File_read_shared: each record once, whole, and in the order of ranks where that is asked for
