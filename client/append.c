@@ -49,6 +49,7 @@ struct cl_append {
     bool recalled; /* another mount waits */
     bool giving;   /* it is being published; no write begins */
     bool queued;   /* give will run; with a reference to the inode */
+    unsigned begins; /* calls of begin under way: somebody wants it */
     int error;     /* why the last asking failed */
     uint64_t asked;               /* how often */
     const struct cl_handle *more; /* whose next piece may come, */
@@ -108,13 +109,13 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* inode->lock held, so that nobody asks for it before this. Its last writer has closed the file, or was killed while it waited: the inode may be forgotten from
- * here on, and then nobody would be there to hear a recall. */
+/* inode->lock held, so that nobody asks for it before this. Its last writer has closed the file, or was killed while it waited, or it was had for a truncate: the inode
+ * may be forgotten from here on, and then nobody would be there to hear a recall. */
 static void give_back_unused(struct cl_mount *m, struct cl_inode *inode)
 {
     struct cl_append *a = inode->append;
 
-    if (!a || inode->handles > 0 || a->state != HELD || a->giving)
+    if (!a || inode->handles > 0 || a->begins > 0 || a->busy || a->state != HELD || a->giving)
         return;
     a->state = NONE;
     a->recalled = false;
@@ -309,24 +310,17 @@ static void wait_a_moment(struct cl_inode *inode)
     pthread_cond_timedwait(&inode->append->cond, &inode->lock, &ts);
 }
 
-/* inode->lock held: until this write may go to the end. */
-static int begin(struct cl_mount *m, struct cl_handle *h, bool (*interrupted)(void *arg), void *arg)
+/* inode->lock held: until this mount has the right, and nothing else of it uses it. */
+static int wait_for_turn(struct cl_mount *m, struct cl_inode *inode, const struct cl_handle *h, bool (*interrupted)(void *arg), void *arg)
 {
-    struct cl_inode *inode = h->inode;
-    struct cl_append *a = append_of(inode);
-    uint64_t until_ms = fp_now_ms() + m->opt.io_timeout_ms, asked = a ? a->asked : 0;
+    struct cl_append *a = inode->append;
+    uint64_t until_ms = fp_now_ms() + m->opt.io_timeout_ms, asked = a->asked;
     bool mine = false;
-    int rc = a ? 0 : -ENOMEM;
+    int rc = 0;
 
-    if (a && FP_BUG("mount-appends-at-the-end-that-it-knows")) {
-        a->busy = true;
-        return 0;
-    }
     while (rc == 0) {
-        if (a->state == HELD && !a->busy && !a->giving && (!a->recalled || fp_now_ms() < stays_until_ms(a, h))) {
-            a->busy = true;
+        if (a->state == HELD && !a->busy && !a->giving && (!a->recalled || fp_now_ms() < stays_until_ms(a, h)))
             return 0;
-        }
         if (mine && a->asked != asked && a->error)
             rc = a->error;
         else if (a->state == NONE && !a->giving) {
@@ -345,14 +339,33 @@ static int begin(struct cl_mount *m, struct cl_handle *h, bool (*interrupted)(vo
     return rc;
 }
 
-/* inode->lock held. True: it is to be given back. */
-static bool end(struct cl_mount *m, struct cl_handle *h, size_t done)
+/* inode->lock held: until this write, or a truncate (h: NULL), may have the end for itself. */
+static int begin(struct cl_mount *m, struct cl_inode *inode, const struct cl_handle *h, bool (*interrupted)(void *arg), void *arg)
 {
-    struct cl_append *a = h->inode->append;
+    struct cl_append *a = append_of(inode);
+    int rc = 0;
+
+    if (!a)
+        return -ENOMEM;
+    if (!FP_BUG("mount-appends-at-the-end-that-it-knows")) {
+        a->begins++;
+        rc = wait_for_turn(m, inode, h, interrupted, arg);
+        a->begins--;
+    }
+    a->busy |= rc == 0;
+    give_back_unused(m, inode);
+    return rc;
+}
+
+/* inode->lock held. True: it is to be given back. */
+static bool end(struct cl_mount *m, struct cl_inode *inode, const struct cl_handle *h, size_t done)
+{
+    struct cl_append *a = inode->append;
 
     a->busy = false;
     a->more = done + PAGE > m->max_write_bytes ? h : NULL; /* the program's memory may begin within a page */
     a->more_until_ms = fp_now_ms() + MORE_MS;
+    give_back_unused(m, inode);
     pthread_cond_broadcast(&a->cond);
     return a->recalled && a->state == HELD;
 }
@@ -367,7 +380,7 @@ ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf
     int rc;
 
     pthread_mutex_lock(&inode->lock);
-    rc = begin(m, h, interrupted, arg);
+    rc = begin(m, inode, h, interrupted, arg);
     if (rc == 0)
         off = cl_data_size_bytes(inode);
     pthread_mutex_unlock(&inode->lock);
@@ -375,9 +388,30 @@ ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf
         return rc;
     n = h->strict ? cl_data_append(m, h, buf, len, kill_suidgid) : cl_data_write(m, h, buf, len, off, kill_suidgid);
     pthread_mutex_lock(&inode->lock);
-    recalled = end(m, h, n < 0 ? 0 : (size_t)n);
+    recalled = end(m, inode, h, n < 0 ? 0 : (size_t)n);
     pthread_mutex_unlock(&inode->lock);
     if (recalled)
         give_soon(m, inode);
     return n;
+}
+
+int cl_append_begin(struct cl_mount *m, struct cl_inode *inode, bool (*interrupted)(void *arg), void *arg)
+{
+    int rc;
+
+    pthread_mutex_lock(&inode->lock);
+    rc = begin(m, inode, NULL, interrupted, arg);
+    pthread_mutex_unlock(&inode->lock);
+    return rc;
+}
+
+void cl_append_end(struct cl_mount *m, struct cl_inode *inode)
+{
+    bool recalled;
+
+    pthread_mutex_lock(&inode->lock);
+    recalled = end(m, inode, NULL, 0);
+    pthread_mutex_unlock(&inode->lock);
+    if (recalled)
+        give_soon(m, inode);
 }

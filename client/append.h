@@ -19,6 +19,10 @@ struct cl_mount;
 /* write(2) of a handle with O_APPEND: bytes, or negative errno: -EINTR when interrupted(arg). A FUSE thread. */
 ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, bool kill_suidgid,
                         bool (*interrupted)(void *arg), void *arg);
+/* The right to append for something else that moves the end: waits for it as a write does, at most --io-timeout. 0, and then cl_append_end; or -EINTR, -EIO, -ENOMEM.
+ * Not with --locks local. A FUSE thread. */
+int cl_append_begin(struct cl_mount *m, struct cl_inode *inode, bool (*interrupted)(void *arg), void *arg);
+void cl_append_end(struct cl_mount *m, struct cl_inode *inode);
 /* Another mount wants to append. Core loop. */
 void cl_append_recalled(struct cl_mount *m, uint64_t ino);
 /* The manager has given it to others without our word (cl_locks_lost). Core loop. */

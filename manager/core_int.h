@@ -427,6 +427,8 @@ int mgr_locks_hello(struct mgr_core *c, uint64_t session, const Fp__Hello *h, Fp
 void mgr_locks_due(struct mgr_core *c);
 /* After the COMMIT: ends of waits, and recalls. */
 void mgr_locks_pump(struct mgr_core *c);
+/* Has a session other than this one the right to append to the file? */
+bool mgr_others_append(const struct mgr_core *c, const struct mgr_session *me, uint64_t ino);
 
 /* ---------------------------------------------------------------- lease.c */
 

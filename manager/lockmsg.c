@@ -173,6 +173,14 @@ static void get(struct mgr_core *c, const struct mgr_session *me, const Fp__Lock
         r->node = (char *)"";
 }
 
+bool mgr_others_append(const struct mgr_core *c, const struct mgr_session *me, uint64_t ino)
+{
+    const struct mgr_lock all = {.session = me->id, .end = MGR_LOCK_EOF, .kind = MGR_LOCK_APPEND, .exclusive = true};
+    struct mgr_lock other;
+
+    return mgr_locks_test(c->locks, ino, &all, &other);
+}
+
 static void closing(struct mgr_core *c, const Fp__Lock *m, const struct mgr_lock *l)
 {
     struct mgr_lock_id id = {.ino = m->ino, .session = l->session, .owner = l->owner, .kind = l->kind};

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "fp/bug.h"
+#include "fp/err.h"
 #include "manager/core_int.h"
 
 static int check(const Fp__SetAttr *m, const struct mgr_inode *in)
@@ -70,6 +71,8 @@ MGR_HANDLER(setattr)
     rc = rc ? rc : check(m, &in);
     if (!rc && comes_after_data(m, &in))
         rc = mgr_lease_check(c, rq->sess, m->ino);
+    if (!rc && m->valid & FP__SET_ATTR_VALID__SET_SIZE && m->takes_turns && mgr_others_append(c, rq->sess, m->ino))
+        rc = FP_EAPPENDING;
     if (rc)
         return rc;
     if (m->valid & FP__SET_ATTR_VALID__SET_SIZE)

@@ -158,7 +158,8 @@ struct cl_op *cl_op_new(fuse_req_t req); /* NULL: out of memory, and the request
 void cl_op_free(struct cl_op *op);
 /* Send; cb gets op. */
 void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb);
-bool cl_op_interrupted(void *op); /* by a signal */
+bool cl_op_interrupted(void *op);   /* by a signal */
+bool cl_req_interrupted(void *req); /* the same of a fuse_req_t */
 void cl_op_reply_err(struct cl_op *op, int status); /* and frees op */
 void cl_op_done_status(void *op, int status,
                        const ProtobufCMessage *reply); /* callbacks: reply with the status alone */

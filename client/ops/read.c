@@ -52,11 +52,6 @@ static bool kill_suidgid(fuse_req_t req, const struct fuse_file_info *fi)
 #endif
 }
 
-static bool interrupted(void *req)
-{
-    return fuse_req_interrupted(req);
-}
-
 /* The end of the file is where the manager says, not where the kernel remembers it. */
 static bool appends(const struct cl_mount *m, const struct cl_handle *h, const struct fuse_file_info *fi)
 {
@@ -73,7 +68,7 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
     else if (appends(m, h, fi))
-        n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), interrupted, req);
+        n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), cl_req_interrupted, req);
     else if ((fi->flags & O_APPEND) && !fi->writepage && h->strict)
         n = cl_data_append(m, h, buf, size, kill_suidgid(req, fi));
     else

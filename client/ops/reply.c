@@ -38,9 +38,14 @@ void cl_op_free(struct cl_op *op)
     free(op);
 }
 
+bool cl_req_interrupted(void *req)
+{
+    return fuse_req_interrupted(req);
+}
+
 bool cl_op_interrupted(void *op)
 {
-    return fuse_req_interrupted(((struct cl_op *)op)->req);
+    return cl_req_interrupted(((struct cl_op *)op)->req);
 }
 
 void cl_op_call(struct cl_op *op, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb)

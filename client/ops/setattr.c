@@ -7,11 +7,15 @@
  * when the caller lacks CAP_FSETID, which comes as FUSE_SET_ATTR_KILL_SUID. chown(-1, -1) comes with no
  * attribute at all; ext4 moves ctime then and clears the bits, so do we.
  *
+ * While another mount has the right to append to the file, it knows where the end is, and appends there what comes next. So a size is set
+ * in this mount's turn then (FP_EAPPENDING, client/append.h): what was appended before is published, and cut off; what comes after goes to the new end.
+ *
  * A set mtime must win over that of writes which were accepted before and are published later:
  * cl_data_mtime_was_set, called before the message is queued, so that commits queued after it carry no mtime.
  */
 #include <errno.h>
 
+#include "client/append.h"
 #include "client/aux/aux.h"
 #include "client/ops/ops.h"
 
@@ -60,6 +64,23 @@ static void fill(Fp__SetAttr *msg, uint64_t ino, const struct stat *attr, int to
         msg->valid = FP__SET_ATTR_VALID__SET_CTIME | FP__SET_ATTR_VALID__SET_KILL_SUIDGID;
 }
 
+static int truncate_in_turn(fuse_req_t req, struct cl_inode *inode, Fp__SetAttr *msg)
+{
+    struct cl_mount *m = cl_mount_of(req);
+    int rc;
+
+    msg->takes_turns = m->locks != NULL;
+    rc = cl_data_truncate(m, inode, msg);
+    if (rc != FP_EAPPENDING)
+        return rc;
+    rc = cl_append_begin(m, inode, cl_req_interrupted, req);
+    if (rc < 0)
+        return rc;
+    rc = cl_data_truncate(m, inode, msg);
+    cl_append_end(m, inode);
+    return rc;
+}
+
 static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
 {
     struct cl_mount *m = cl_mount_of(req);
@@ -73,7 +94,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
     }
     if (m->aux && msg->size_bytes == 0)
         cl_aux_before_truncate(m, inode);
-    rc = cl_inode_is_gone(inode) ? -EIO : cl_data_truncate(m, inode, msg);
+    rc = cl_inode_is_gone(inode) ? -EIO : truncate_in_turn(req, inode, msg);
     if (rc == 0) {
         cl_inode_stat(m, inode, &st);
         strict = cl_data_is_strict(m, inode);

@@ -79,11 +79,6 @@ static bool remember(fuse_req_t req, const struct fp_aux_io *io, bool tell, bool
     return true;
 }
 
-static bool interrupted(void *req)
-{
-    return fuse_req_interrupted(req);
-}
-
 /* Nobody can take it back: what it gives back would be lost. */
 static bool is_release(uint32_t op)
 {
@@ -112,7 +107,7 @@ static bool admit(fuse_req_t req, struct fp_aux_io *io)
     io->pid = (uint32_t)ctx->pid;
     io->time_ns = fp_wall_ns();
     if (wants & AUX_WANTS_BEFORE)
-        rc = cl_aux_events_before(a, io, is_end(io->op) ? NULL : interrupted, req);
+        rc = cl_aux_events_before(a, io, is_end(io->op) ? NULL : cl_req_interrupted, req);
     if (rc < 0 && !is_release(io->op)) {
         cl_reply_err(req, -rc);
         return false;

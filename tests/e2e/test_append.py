@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness.append import appender, check
+from harness.append import appender, check, parse
 from harness.files import read_file, write_file
 
 MIB = 1 << 20
@@ -65,3 +65,35 @@ def test_truncate_and_a_new_descriptor(two):
     os.pwrite(fd, b"!", 0)  # Linux appends, whatever the offset
     os.close(fd)
     assert read_file(path[1]) == b"firthird!"
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("how", ["truncate", "open"])
+def test_file_is_cut_by_another_mount(two, how):
+    """As logs are rotated: what comes next goes to the new end, though the mount that appends had the right to, and knew another end."""
+    path = [m.at("log") for m in two.mounts]
+    fd = os.open(path[0], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for i in range(5):
+        os.write(fd, b"before")
+        if how == "truncate":
+            os.truncate(path[1], 2)
+        else:
+            os.close(os.open(path[1], os.O_WRONLY | os.O_TRUNC))
+        os.write(fd, b"after%d" % i)
+        os.fsync(fd)
+        assert read_file(path[1]) == (b"be" if how == "truncate" else b"") + b"after%d" % i
+    os.close(fd)
+
+
+@pytest.mark.limit(120)
+def test_file_is_cut_while_others_append_without_a_pause(two):
+    """A truncate comes to its turn, and every record after it is whole."""
+    path = [m.at("log") for m in two.mounts]
+    write_file(path[0], b"")
+    pid = appender(path[0], 0, 4000, lambda w, n: 64)
+    for _ in range(20):
+        os.truncate(path[1], 0)
+    assert os.waitpid(pid, 0)[1] == 0
+    data = read_file(path[1])
+    records = [n for _, n in parse(data)]
+    assert records == list(range(4000 - len(records), 4000)), "what was cut off is what came first"
