@@ -366,7 +366,7 @@ bool cl_early_unlink(struct cl_mount *m, Fp__Unlink *msg, cl_early_late late, st
 int cl_early_wait(struct cl_inode *inode)
 {
     pthread_mutex_lock(&created_lock);
-    while (inode->creating && !FP_BUG("mount-closes-before-the-manager-knows"))
+    while (inode->creating)
         pthread_cond_wait(&created_cond, &created_lock);
     int err = inode->create_error;
     pthread_mutex_unlock(&created_lock);
@@ -376,7 +376,7 @@ int cl_early_wait(struct cl_inode *inode)
 bool cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status)
 {
     pthread_mutex_lock(&created_lock);
-    struct cl_creating *cr = inode->creating;
+    struct cl_creating *cr = FP_BUG("mount-closes-before-the-manager-knows") ? NULL : inode->creating;
     struct waiting_close *w = cr ? malloc(sizeof *w) : NULL;
     if (w) {
         *w = (struct waiting_close){.next = cr->closes, .req = req};

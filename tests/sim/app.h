@@ -37,12 +37,30 @@ struct app {
 };
 
 uint64_t app_pick(uint64_t n);
+struct name *app_name(enum name_kind kind);
 /* An error that no fault explains ends the run. */
 void app_error(const struct app *a, const char *what, const char *path, int rc);
 struct handle *app_handle(struct app *a); /* any that is open; NULL */
 unsigned apps_waiting(const struct app *but, struct lock_want *out, unsigned max);
 
-void app_lock(struct app *a); /* work_locks.c */
+void app_open(struct app *a, struct handle *h, struct name *n, int flags);
+void app_close(struct app *a, struct handle *h);
+void app_write(struct app *a, struct handle *h); /* anything anywhere */
+void app_read(struct app *a, struct handle *h, uint64_t off, size_t len);
+void app_truncate(struct app *a, struct handle *h, uint64_t size);
+void app_sync(struct app *a, struct handle *h);
+void app_rename(struct app *a, struct name *n, struct name *to, unsigned flags);
+
+void app_strike(struct app *a); /* work_strikes.c */
+void app_lock(struct app *a);   /* work_locks.c */
+void app_allocate(struct app *a); /* work_range.c */
+void app_copy(struct app *a);
+void app_seek(struct app *a);
+void app_store(struct app *a);
+void app_link(struct app *a); /* work_links.c */
+void link_look(struct app *a, struct name *n);
+void app_xattr(struct app *a);  /* work_xattr.c */
+void xattrs_durable(uint64_t from_ns);
 
 /* ------------------------------------------------------------------ logs (work_append.c) */
 

@@ -26,7 +26,7 @@ static const unsigned least_level[KINDS] = {2, 2, 2, 3, 1, 1, 1, 1, 1, 3, 3, 2, 
 static struct fault plan[PLAN_MAX];
 static unsigned nplan;
 static unsigned strikes[SIM_STRIKES]; /* so many of each are left */
-static unsigned strike_ppm;
+static unsigned strike_ppm[SIM_STRIKES];
 
 static struct sim_proc *any_proc(void)
 {
@@ -206,6 +206,17 @@ static void kill_it(void *arg)
         sim_proc_kill(arg, "after an answer");
 }
 
+/* With what it has sent and the manager has not had yet. */
+static void kill_cut_off(void *arg)
+{
+    struct sim_proc *m = arg;
+
+    if (sim.healed)
+        return;
+    sim_net_cut(m->node, sim.procs[0].node);
+    sim_proc_kill(m, "cut off, after an answer");
+}
+
 static void end_slow_disk(void *arg)
 {
     ((struct sim_node *)arg)->slow_disk_ns = 0;
@@ -213,7 +224,7 @@ static void end_slow_disk(void *arg)
 
 static void slow_for_a_while(struct sim_node *n)
 {
-    sim_trace("FAULT slow disk of node %d, after a close that does not wait", n->id);
+    sim_trace("FAULT slow disk of node %d for a while", n->id);
     n->slow_disk_ns = SIM_MS * (20 + sim_below(SIM_RNG_FAULT, 500));
     sim_at(sim.now_ns + SIM_S, end_slow_disk, n);
 }
@@ -235,11 +246,51 @@ static void deafen_others(const struct sim_proc *m)
         }
 }
 
-/* A random time hits the moment between an answer and what should have come before it once in a thousand runs. So some runs have faults that follow an answer. */
-void sim_fault_strike(enum sim_strike s, struct sim_proc *m)
+/* What this node tells the manager comes late. */
+static void speak_again(void *arg)
 {
-    if (!strikes[s] || sim.healed || !sim_chance(SIM_RNG_FAULT, strike_ppm))
-        return;
+    if (!sim.healed)
+        sim_net_block(arg, sim.procs[0].node, false);
+}
+
+static void silence(struct sim_node *n)
+{
+    sim_trace("FAULT the manager hears nothing of node %d for a moment", n->id);
+    sim_net_block(n, sim.procs[0].node, true);
+    sim_at(sim.now_ns + SIM_MS * (50 + sim_below(SIM_RNG_FAULT, 400)), speak_again, n);
+}
+
+/* Of a benefactor, but not this one. */
+static struct sim_node *other_node(const struct sim_node *n)
+{
+    unsigned i = 1 + (unsigned)sim_below(SIM_RNG_FAULT, sim.nnodes - 1);
+
+    return &sim.nodes[&sim.nodes[i] == n ? 1 + i % (sim.nnodes - 1) : i];
+}
+
+/* Nothing can be stored for a while. */
+static void pause_benefactors(void)
+{
+    uint64_t until = sim.now_ns + SIM_MS * (50 + sim_below(SIM_RNG_FAULT, 300));
+
+    sim_trace("FAULT all benefactors stand still for a while");
+    for (unsigned i = 0; i < sim.nprocs; i++)
+        if (sim.procs[i].kind == SIM_BENEFACTOR && sim.procs[i].paused_until < until)
+            sim.procs[i].paused_until = until;
+}
+
+/* The disk of the manager is slow when it sends what its transaction has to precede, and then its node loses power. */
+static void lose_a_transaction(struct sim_node *n)
+{
+    slow_for_a_while(n);
+    sim_at(sim.now_ns + 2 * SIM_MS + sim_below(SIM_RNG_FAULT, 10 * SIM_MS), lose_power, n);
+}
+
+/* A random time hits the moment between an answer and what should have come before it once in a thousand runs. So some runs have faults that follow an answer. */
+bool sim_fault_strike(enum sim_strike s, struct sim_proc *m)
+{
+    if (!strikes[s] || sim.healed || !sim_chance(SIM_RNG_FAULT, strike_ppm[s]))
+        return false;
     strikes[s]--;
     if (s == SIM_AFTER_FSYNC)
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 20 * SIM_MS), lose_power, &sim.nodes[1 + sim_below(SIM_RNG_FAULT, sim.nnodes - 1)]);
@@ -247,15 +298,33 @@ void sim_fault_strike(enum sim_strike s, struct sim_proc *m)
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 200 * SIM_MS), lose_power, &sim.nodes[0]);
     else if (s == SIM_AFTER_STRICT)
         deafen_others(m);
-    else if (s != SIM_AFTER_BEHIND)
-        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, SIM_MS), kill_it, m);
-    else
+    else if (s == SIM_BEFORE_REPLACING)
+        pause_benefactors();
+    else if (s == SIM_AFTER_MAKING)
+        silence(m->node);
+    else if (s == SIM_BEFORE_DELETION)
+        strikes[SIM_AT_DELETION] = 1;
+    else if (s == SIM_AFTER_SYNC_OF_OTHERS)
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 2 * SIM_MS), lose_power, m->node);
+    else if (s == SIM_AFTER_CLOSING)
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 2 * SIM_MS), lose_power, other_node(m->node));
+    else if (s == SIM_AT_DELETION)
+        lose_a_transaction(m->node);
+    else if (s == SIM_AFTER_TOUCH)
+        sim_at(sim.now_ns, kill_cut_off, m);
+    else if (s == SIM_AFTER_BEHIND)
         slow_for_a_while(m->node);
+    else
+        sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, SIM_MS), kill_it, m);
+    return true;
 }
 
 static void plan_strikes(unsigned level)
 {
-    strike_ppm = (unsigned)sim_below(SIM_RNG_FAULT, 300000);
+    unsigned ppm = (unsigned)sim_below(SIM_RNG_FAULT, 300000);
+
+    for (int s = 0; s < SIM_STRIKES; s++)
+        strike_ppm[s] = s >= SIM_BEFORE_REPLACING ? 500000 : ppm;
     for (int s = 0; s < SIM_AFTER_BEHIND; s++)
         if (level >= (s == SIM_AFTER_CREATION ? 2 : 3) && sim_chance(SIM_RNG_FAULT, 300000))
             strikes[s] = 1 + (unsigned)sim_below(SIM_RNG_FAULT, 3);
@@ -266,7 +335,17 @@ static void plan_strikes(unsigned level)
         if (sim.procs[i].behind) {
             strikes[SIM_AFTER_BEHIND] = 6;
             strikes[SIM_AFTER_RENAME] = level >= 2 && sim.seed % 2;
+            strikes[SIM_BEFORE_REPLACING] = strikes[SIM_AFTER_REPLACING] = level >= 2 ? 2 : 0;
         }
+    if (level >= 2)
+        strikes[SIM_AFTER_MAKING] = strikes[SIM_AFTER_TOUCH] = 3;
+    strike_ppm[SIM_AT_DELETION] = 1000000;
+    if (level >= 3 && sim_chance(SIM_RNG_FAULT, 400000))
+        strikes[SIM_BEFORE_DELETION] = 2;
+    if (level >= 3 && sim_chance(SIM_RNG_FAULT, 400000))
+        strikes[SIM_AFTER_SYNC_OF_OTHERS] = 2;
+    if (level >= 3 && sim.striped && sim_chance(SIM_RNG_FAULT, 600000))
+        strikes[SIM_AFTER_CLOSING] = 2;
 }
 
 void sim_fault_plan(unsigned level)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp.pb-c.h"
 #include "tests/sim/model.h"
 #include "tests/sim/net.h"
 
@@ -48,6 +49,8 @@ static void begins(struct sim_frames *s, struct sim_proc *from, struct sim_proc 
                   f->payload_len_bytes);
     if (from && to && from->kind == SIM_MANAGER && to->kind == SIM_MOUNT)
         model_heard(to);
+    if (from && from->kind == SIM_MANAGER && f->type == FP__MSG_TYPE__MSG_DELETE && !(f->flags & FP_FRAME_REPLY))
+        sim_fault_strike(SIM_AT_DELETION, from);
     sim_fault_message(from, to);
 }
 

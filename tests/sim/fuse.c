@@ -102,6 +102,32 @@ void sim_fuse_gone(struct sim_proc *p)
         finish(f->taken[f->ntaken - 1], ENOTCONN);
 }
 
+static void run_xattr_op(struct fuse_req *r)
+{
+    const struct fuse_lowlevel_ops *o = &r->fuse->ops;
+
+    if (r->op == SIM_SETXATTR)
+        o->setxattr(r, r->ino, r->name, r->data, r->size, 0);
+    else if (r->op == SIM_GETXATTR)
+        o->getxattr(r, r->ino, r->name, r->size);
+    else if (r->op == SIM_LISTXATTR)
+        o->listxattr(r, r->ino, r->size);
+    else
+        o->removexattr(r, r->ino, r->name);
+}
+
+static void run_range_op(struct fuse_req *r)
+{
+    const struct fuse_lowlevel_ops *o = &r->fuse->ops;
+
+    if (r->op == SIM_FALLOCATE)
+        o->fallocate(r, r->ino, r->how, r->off, (off_t)r->size, &r->fi);
+    else if (r->op == SIM_LSEEK)
+        o->lseek(r, r->ino, r->off, r->how, &r->fi);
+    else
+        o->copy_file_range(r, r->ino, r->off, &r->fi, r->ino2, r->off2, &r->fi2, r->size, 0);
+}
+
 static void run_name_op(struct fuse_req *r)
 {
     const struct fuse_lowlevel_ops *o = &r->fuse->ops;
@@ -124,6 +150,15 @@ static void run_name_op(struct fuse_req *r)
         break;
     case SIM_LINK:
         o->link(r, r->ino, r->ino2, r->name);
+        break;
+    case SIM_SYMLINK:
+        o->symlink(r, r->data, r->ino, r->name);
+        break;
+    case SIM_READLINK:
+        o->readlink(r, r->ino);
+        break;
+    case SIM_STATFS:
+        o->statfs(r, r->ino);
         break;
     default:
         o->create(r, r->ino, r->name, r->mode, &r->fi);
@@ -179,6 +214,17 @@ static void run_request(struct fuse_req *r)
         break;
     case SIM_FLOCK:
         o->flock(r, r->ino, &r->fi, (int)r->flags);
+        break;
+    case SIM_SETXATTR:
+    case SIM_GETXATTR:
+    case SIM_LISTXATTR:
+    case SIM_REMOVEXATTR:
+        run_xattr_op(r);
+        break;
+    case SIM_FALLOCATE:
+    case SIM_LSEEK:
+    case SIM_COPY:
+        run_range_op(r);
         break;
     default:
         run_name_op(r);
@@ -460,16 +506,19 @@ static int not_used(void)
 
 int fuse_reply_readlink(fuse_req_t req, const char *link)
 {
-    (void)req;
-    (void)link;
-    return not_used();
+    if (strlen(link) >= req->size)
+        sim_fail("a symbolic link of %zu bytes", strlen(link));
+    memcpy(req->into, link, strlen(link) + 1);
+    req->count = (ssize_t)strlen(link);
+    finish(req, 0);
+    return 0;
 }
 
 int fuse_reply_statfs(fuse_req_t req, const struct statvfs *st)
 {
-    (void)req;
-    (void)st;
-    return not_used();
+    req->fs = *st;
+    finish(req, 0);
+    return 0;
 }
 
 int fuse_reply_xattr(fuse_req_t req, size_t count)
@@ -488,9 +537,9 @@ int fuse_reply_lock(fuse_req_t req, const struct flock *lock)
 
 int fuse_reply_lseek(fuse_req_t req, off_t off)
 {
-    (void)req;
-    (void)off;
-    return not_used();
+    req->off = off;
+    finish(req, 0);
+    return 0;
 }
 
 int fuse_reply_statx(fuse_req_t req, int flags, struct statx *st, double timeout)

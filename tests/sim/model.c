@@ -11,7 +11,10 @@
  *
  * In strict files each write is published when it returns, and each read is an open.
  *
- * Truncation is a write of nothing from a place on. Errors are always better than wrong bytes; whether they may be is asked separately.
+ * Truncation is a write of nothing from a place on, a punched hole one of zeros, fallocate moves the end alone. A copy (copy_file_range) is a write of what a reader of the source could
+ * have seen while it was made: it names the writes. The manager does all of these itself, so they are published when they return; but fallocate within what this node
+ * has written asks nobody.
+ * Errors are always better than wrong bytes; whether they may be is asked separately.
  */
 #include "tests/sim/model.h"
 
@@ -34,13 +37,25 @@ struct model_write {
     const struct sim_proc *mount;
     unsigned start; /* of the mount */
     uint64_t off, end;
-    bool cut; /* a truncation to off */
+    enum model_kind kind;
+    bool keeps_size; /* of zeros */
+    struct copied *copied; /* what a copy may have: NULL: anything (it has not ended, or failed) */
     bool ended, durable, dead;
     bool solid;  /* the manager has it; not so what was closed behind */
     bool failed; /* its application was told of a loss, or has died */
     bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
     bool lossy;  /* has been either: reading it may fail */
+    bool copies_a_loss; /* what it was copied from was so */
     uint64_t from_ns, end_ns, published_ns, given_ns, dead_ns;
+};
+
+/* A part of a copy, of whose source the same writes could be seen everywhere. */
+struct copied {
+    struct copied *next;
+    uint64_t off, end, from; /* from: of the source, what is at off */
+    bool nothing;
+    unsigned n;
+    const struct model_write *w[];
 };
 
 struct reader {
@@ -59,6 +74,30 @@ static int byte_of(uint32_t id, uint64_t at)
     uint64_t x = (id * UINT64_C(0x9E3779B97F4A7C15)) ^ (at * UINT64_C(0xC2B2AE3D27D4EB4F));
 
     return 1 + (int)((x >> 40) % 255);
+}
+
+/* Could this write have left this byte there? */
+static bool may_be(const struct model_write *w, uint64_t at, int got)
+{
+    if (w->kind == MODEL_WRITE)
+        return got == byte_of(w->id, at);
+    if (w->kind != MODEL_COPY)
+        return got == 0;
+    for (const struct copied *c = w->copied; c; c = c->next) {
+        bool found = c->off <= at && at < c->end && c->nothing && got == 0;
+
+        for (unsigned i = 0; i < c->n && !found && c->off <= at && at < c->end; i++)
+            found = may_be(c->w[i], at - c->off + c->from, got);
+        if (found)
+            return true;
+    }
+    return !w->copied;
+}
+
+/* Where a file that has it, and nothing later, ends at least. */
+static uint64_t ends_at(const struct model_write *w)
+{
+    return w->kind == MODEL_CUT ? w->off : w->keeps_size || w->off == w->end ? 0 : w->end;
 }
 
 /* A node has lost its power, and mounts may hear of it only now: they can't tell whether a file was there before. */
@@ -102,22 +141,28 @@ uint64_t model_size(const struct model_file *f)
     uint64_t size = 0;
 
     for (const struct model_write *w = f->writes; w; w = w->next) {
-        uint64_t end = w->cut ? w->off : w->end;
-
-        size = end > size ? end : size;
+        size = ends_at(w) > size ? ends_at(w) : size;
     }
     return size;
 }
 
 /* ------------------------------------------------------------------ writes */
 
-struct model_write *model_write_begin(struct model_file *f, const struct sim_proc *m, uint64_t off, uint64_t len, uint8_t *buf)
+struct model_write *model_change_begin(struct model_file *f, const struct sim_proc *m, enum model_kind kind, uint64_t off, uint64_t len, bool keeps_size)
 {
     struct model_write *w = calloc(1, sizeof *w);
 
-    *w = (struct model_write){.next = f->writes, .id = ++write_ids, .mount = m, .start = m->starts, .off = off, .cut = !buf, .end = buf ? off + len : UINT64_MAX, .from_ns = sim.now_ns};
+    *w = (struct model_write){.next = f->writes, .id = ++write_ids, .mount = m, .start = m->starts, .kind = kind, .keeps_size = keeps_size, .off = off,
+                              .end = kind == MODEL_CUT ? UINT64_MAX : off + len, .from_ns = sim.now_ns};
     f->writes = w;
-    for (uint64_t i = 0; buf && i < len; i++)
+    return w;
+}
+
+struct model_write *model_write_begin(struct model_file *f, const struct sim_proc *m, uint64_t off, uint64_t len, uint8_t *buf)
+{
+    struct model_write *w = model_change_begin(f, m, MODEL_WRITE, off, len, false);
+
+    for (uint64_t i = 0; i < len; i++)
         buf[i] = (uint8_t)byte_of(w->id, off + i);
     return w;
 }
@@ -170,12 +215,12 @@ void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc)
     look_for_cuts();
     w->ended = true;
     w->end_ns = sim.now_ns;
-    if (rc > 0 && !w->cut)
+    if (rc >= 0 && (w->kind == MODEL_WRITE || w->kind == MODEL_COPY))
         w->end = w->off + (uint64_t)rc; /* less than was given: something failed behind it */
     if (rc < 0) {
         fail_write(w);
         fail_own(f, w->mount, true);
-    } else if (w->cut) {
+    } else if (w->kind != MODEL_WRITE && w->kind != MODEL_GROWTH) {
         w->published_ns = sim.now_ns; /* by the manager itself */
         w->solid = true;
     } else if (w->mount->strict) {
@@ -209,7 +254,7 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
         if (own && (durable || !m->behind))
             w->solid = true;
         if (durable && own)
-            w->shaken = false;
+            w->shaken = w->lossy = false;
         if (durable && !w->shaken && w->published_ns && (own || w->published_ns <= from_ns))
             w->durable = true;
     }
@@ -247,8 +292,10 @@ void model_mount_died(const struct sim_proc *m)
 void model_power_lost(const struct sim_node *n)
 {
     manager_forgot |= n == sim.procs[0].node;
-    if (n == sim.procs[0].node)
+    if (n == sim.procs[0].node) {
         locks_power_lost();
+        xattrs_power_lost();
+    }
     appends_power_lost(n);
     /* Any node may have had any chunk; but the manager's has none, and what it forgets is as if it had never been. */
     for (struct model_file *f = files; f; f = f->next) {
@@ -264,7 +311,7 @@ void model_power_lost(const struct sim_node *n)
 bool model_may_have_lost(const struct model_file *f)
 {
     for (const struct model_write *w = f->writes; w; w = w->next)
-        if (w->lossy || w->shaken || w->failed)
+        if (w->lossy || w->shaken || w->failed || w->copies_a_loss)
             return true;
     return damaged || f->in_doubt || manager_forgot; /* that it was made, too */
 }
@@ -318,7 +365,7 @@ static bool later(const struct model_write *w, const struct model_write *than)
 
 static bool covers(const struct model_write *w, uint64_t at)
 {
-    return w->off <= at && at < w->end;
+    return w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
 }
 
 /* Writes that the reader may see at this byte; true in *nothing if it may see none. */
@@ -352,10 +399,10 @@ static bool may_end(const struct model_file *f, const struct reader *r, uint64_t
     for (const struct model_write *w = f->writes; w; w = w->next) {
         bool cut_after = false;
 
-        if (!surely_seen(w, r) || (w->cut ? w->off <= at : w->end <= at))
+        if (!surely_seen(w, r) || ends_at(w) <= at)
             continue;
         for (const struct model_write *t = f->writes; t && !cut_after; t = t->next)
-            cut_after = t->cut && t->off <= at && !later(w, t);
+            cut_after = t->kind == MODEL_CUT && t->off <= at && !later(w, t);
         if (!cut_after)
             return false;
     }
@@ -364,8 +411,10 @@ static bool may_end(const struct model_file *f, const struct reader *r, uint64_t
 
 static const char *tell(const struct model_write *w, char buf[160])
 {
-    snprintf(buf, 160, "%s %u by %s/%u at %llu..%lld, %.6f-%.6f s%s%s%s", w->cut ? "cut" : "write", w->id, w->mount->name, w->start, (unsigned long long)w->off,
-             w->cut ? -1LL : (long long)w->end, (double)(w->from_ns - SIM_S) / 1e9, w->ended ? (double)(w->end_ns - SIM_S) / 1e9 : 0.0, w->published_ns ? ", published" : "",
+    static const char *const kinds[] = {"write", "cut", "zeros", "growth", "copy"};
+
+    snprintf(buf, 160, "%s %u by %s/%u at %llu..%lld, %.6f-%.6f s%s%s%s", kinds[w->kind], w->id, w->mount->name, w->start, (unsigned long long)w->off,
+             w->kind == MODEL_CUT ? -1LL : (long long)w->end, (double)(w->from_ns - SIM_S) / 1e9, w->ended ? (double)(w->end_ns - SIM_S) / 1e9 : 0.0, w->published_ns ? ", published" : "",
              w->durable ? ", durable" : "", w->failed ? ", failed" : w->shaken ? ", shaken" : "");
     return buf;
 }
@@ -383,7 +432,7 @@ static _Noreturn void wrong(const struct model_file *f, const struct reader *r, 
     for (const struct model_write *w = f->writes; w; w = w->next)
         if (covers(w, at)) {
             sim_trace("  covers it: %s", tell(w, line));
-            if (!w->cut && got == byte_of(w->id, at) && got == byte_of(w->id, at)) {
+            if (w->kind == MODEL_WRITE && got == byte_of(w->id, at)) {
                 saw = "of a write that is out of question";
                 sim_trace("  looks like this one");
             }
@@ -400,7 +449,7 @@ static bool matches(const struct model_write **c, unsigned n, bool nothing, uint
     if (got == 0 && nothing)
         return true;
     for (unsigned i = 0; i < n; i++)
-        if (got == (c[i]->cut ? 0 : byte_of(c[i]->id, at)))
+        if (may_be(c[i], at, got))
             return true;
     return false;
 }
@@ -429,7 +478,7 @@ static bool lossy_window(const struct model_file *f, const struct reader *r, uin
         unsigned n = candidates(f, r, at, c, &nothing);
 
         for (unsigned i = 0; i < n; i++)
-            if (c[i]->lossy)
+            if (c[i]->lossy || c[i]->copies_a_loss)
                 return true;
     }
     return false;
@@ -462,5 +511,49 @@ void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_
         unsigned n = candidates(f, &r, end, c, &nothing);
 
         wrong(f, &r, end, MODEL_ABSENT, c, n, nothing);
+    }
+}
+
+/* ------------------------------------------------------------------ copies and holes */
+
+void model_copied(struct model_file *f, struct model_write *w, struct model_file *from, uint64_t from_off, uint64_t opened_ns, uint64_t given_ns, ssize_t rc)
+{
+    struct reader r = {.mount = w->mount, .opened_ns = opened_ns, .given_ns = given_ns, .from_ns = w->from_ns};
+    const struct model_write *c[COVERS_MAX];
+    uint64_t end = from_off + (rc > 0 ? (uint64_t)rc : 0), next;
+
+    model_write_end(f, w, rc);
+    if (rc < 0)
+        fail_own(from, w->mount, true);
+    if (rc == 0 && !may_end(from, &r, from_off))
+        sim_fail("%s copies nothing of inode %llu at %llu, which does not end there", w->mount->name, (unsigned long long)from->ino, (unsigned long long)from_off);
+    f->in_doubt |= from->in_doubt;
+    for (uint64_t at = from_off; at < end; at = next) {
+        bool nothing;
+        unsigned n = candidates(from, &r, at, c, &nothing);
+        struct copied *part = calloc(1, sizeof *part + n * sizeof *c);
+
+        next = next_border(from, at, end);
+        *part = (struct copied){.next = w->copied, .off = w->off + (at - from_off), .end = w->off + (next - from_off), .from = at, .nothing = nothing, .n = n};
+        memcpy(part->w, c, n * sizeof *c);
+        for (unsigned i = 0; i < n; i++)
+            w->copies_a_loss |= c[i]->lossy || c[i]->copies_a_loss;
+        w->copied = part;
+    }
+}
+
+void model_no_data(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t given_ns, uint64_t from_ns, uint64_t off, uint64_t end)
+{
+    struct reader r = {.mount = m, .opened_ns = opened_ns, .given_ns = given_ns, .from_ns = from_ns};
+    const struct model_write *c[COVERS_MAX];
+    bool nothing;
+
+    look_for_cuts();
+    end = end < model_size(f) ? end : model_size(f);
+    for (uint64_t at = off; at < end; at = next_border(f, at, end)) {
+        unsigned n = candidates(f, &r, at, c, &nothing);
+
+        if (!matches(c, n, nothing, at, 0) && !may_end(f, &r, at))
+            wrong(f, &r, at, 0, c, n, nothing);
     }
 }

@@ -11,6 +11,8 @@
 
 struct model_write;
 
+enum model_kind { MODEL_WRITE, MODEL_CUT, MODEL_ZEROS, MODEL_GROWTH, MODEL_COPY };
+
 struct model_file {
     struct model_file *next;
     uint64_t ino;
@@ -24,9 +26,13 @@ struct model_file {
 struct model_file *model_file(uint64_t ino);
 bool model_knows(uint64_t ino);
 
-/* A write of len bytes at off has begun; its bytes are filled in. Truncation: buf NULL, from off on there is nothing. */
+/* A write of len bytes at off has begun; its bytes are filled in. */
 struct model_write *model_write_begin(struct model_file *f, const struct sim_proc *m, uint64_t off, uint64_t len, uint8_t *buf);
+/* The same of what is not written: from off on there is nothing (MODEL_CUT), zeros, the file has at least off + len bytes, a copy. keeps_size: zeros behind the end are none. */
+struct model_write *model_change_begin(struct model_file *f, const struct sim_proc *m, enum model_kind kind, uint64_t off, uint64_t len, bool keeps_size);
 void model_write_end(struct model_file *f, struct model_write *w, ssize_t rc); /* what the call returned */
+/* The same of a copy; the source was open as model_read has it. */
+void model_copied(struct model_file *f, struct model_write *w, struct model_file *from, uint64_t from_off, uint64_t opened_ns, uint64_t given_ns, ssize_t rc);
 
 /* close or fsync of a file, begun at from_ns, said rc. */
 void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable);
@@ -40,6 +46,9 @@ void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t f
 
 /* What was read at off, by a file that was opened at opened_ns, under a lock that others had given back at given_ns; the read began at from_ns. rc: bytes, or negative errno. */
 void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t given_ns, uint64_t from_ns, uint64_t off, size_t want, const uint8_t *buf, ssize_t rc);
+
+/* SEEK_DATA has found nothing from off up to end. */
+void model_no_data(struct model_file *f, const struct sim_proc *m, uint64_t opened_ns, uint64_t given_ns, uint64_t from_ns, uint64_t off, uint64_t end);
 
 void model_mount_died(const struct sim_proc *m);
 void model_power_lost(const struct sim_node *n);
@@ -59,7 +68,9 @@ void names_init(void);
 unsigned names_count(void);
 struct name *name_of(unsigned i);
 const char *name_path(const struct name *n);
-bool name_is_dir(const struct name *n);
+enum name_kind { NAME_FILE, NAME_DIR, NAME_LINK };
+
+enum name_kind name_kind(const struct name *n); /* what it is used for */
 void name_lock(struct name *n, struct name *n2); /* n2 may be NULL; one operation at a time on a name */
 void name_unlock(struct name *n, struct name *n2, const struct sim_proc *m, bool changed);
 bool name_may_be(const struct name *n, bool there);
@@ -76,6 +87,8 @@ void name_gone(struct name *n); /* removed by this operation */
 void name_maybe(struct name *n, struct model_file *f);    /* or this, now */
 void name_maybe_new(struct name *n);                       /* or something that nobody has seen */
 void name_moved(struct name *from, struct name *to, bool sure);
+void name_swapped(struct name *a, struct name *b);
+void name_was_free(const struct name *n); /* an operation found so */
 void name_linked(struct name *from, struct name *to, bool sure);
 void names_durable(uint64_t from_ns);
 void names_mount_died(const struct sim_proc *m);

@@ -10,14 +10,15 @@
 
 #include "tests/sim/model.h"
 
-#define NAMES     18
+#define NAMES     22
 #define STATES    12
 #define NEW       ((struct model_file *)(uintptr_t)2) /* something that nobody has seen */
 #define EARLY_NS  (10 * SIM_S)                        /* what a mount answered before the manager had heard of it */
 
 struct name {
     char path[32];
-    bool dir, locked;
+    enum name_kind kind;
+    bool locked;
     bool shaken; /* a loss came while an operation was on it, which may have looked before and changed after, or the other way round */
     struct model_file *may[STATES], *was[STATES]; /* was: since the last time that it was durable */
     unsigned n, nwas;
@@ -35,8 +36,12 @@ void names_init(void)
         for (unsigned i = 0; i < 7; i++)
             snprintf(names[k++].path, 32, "%s/f%u", d ? "b" : "a", i);
         for (unsigned i = 0; i < 2; i++) {
-            names[k].dir = true;
+            names[k].kind = NAME_DIR;
             snprintf(names[k++].path, 32, "%s/s%u", d ? "b" : "a", i);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            names[k].kind = NAME_LINK;
+            snprintf(names[k++].path, 32, "%s/l%u", d ? "b" : "a", i);
         }
     }
     for (unsigned i = 0; i < NAMES; i++)
@@ -58,9 +63,9 @@ const char *name_path(const struct name *n)
     return n->path;
 }
 
-bool name_is_dir(const struct name *n)
+enum name_kind name_kind(const struct name *n)
 {
-    return n->dir;
+    return n->kind;
 }
 
 /* A mount that is alone in the store answers creates and unlinks before the manager has heard of them; if that fails, close tells. */
@@ -283,6 +288,29 @@ void name_moved(struct name *from, struct name *to, bool sure)
     for (unsigned i = 0; i < was.n; i++)
         if (was.may[i])
             put(to->may, &to->n, was.may[i]);
+}
+
+void name_swapped(struct name *a, struct name *b)
+{
+    struct name was = *a;
+
+    name_exists(a);
+    name_exists(b);
+    for (unsigned i = 0; i < a->n; i++)
+        put(a->was, &a->nwas, a->may[i]);
+    for (unsigned i = 0; i < b->n; i++)
+        put(b->was, &b->nwas, b->may[i]);
+    was = *a;
+    memcpy(a->may, b->may, sizeof a->may);
+    a->n = b->n;
+    memcpy(b->may, was.may, sizeof b->may);
+    b->n = was.n;
+}
+
+void name_was_free(const struct name *n)
+{
+    if (!has(n, NULL) && !has(n, NEW))
+        impossible(n, "nothing, where something was put");
 }
 
 void name_linked(struct name *from, struct name *to, bool sure)

@@ -180,7 +180,8 @@ static void arguments(struct sim_proc *p)
         sim_proc_arg(p, "--dir=%s/mgr", p->node->dir);
         sim_proc_arg(p, "--listen=10.0.0.1:7420");
         sim_proc_arg(p, "--chunk-size=64KiB");
-        sim_proc_arg(p, "--stripe=%d", sim_chance(SIM_RNG_WORK, 500000) ? 3 : 1); /* 3: over all nodes */
+        sim.striped = sim_chance(SIM_RNG_WORK, 500000);
+        sim_proc_arg(p, "--stripe=%d", sim.striped ? 3 : 1); /* 3: over all nodes */
         sim_proc_arg(p, "--session-timeout=20s");
         sim_proc_arg(p, "--orphan-grace=5s");
         sim_proc_arg(p, "--cache=1MiB");
@@ -238,6 +239,7 @@ static void pin(uint64_t seed)
 
 static _Noreturn void run_seed(uint64_t seed)
 {
+    bool alone;
     static const int signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -254,8 +256,9 @@ static _Noreturn void run_seed(uint64_t seed)
     make_store();
     for (unsigned i = 0; i < sim.nprocs; i++)
         arguments(&sim.procs[i]);
+    alone = opt.level > 1 && sim_chance(SIM_RNG_FAULT, 100000);
     for (unsigned i = 0; i < sim.nprocs; i++) { /* in some runs the first mount is alone for a while */
-        if (opt.level > 1 && i > sim.nnodes && sim_chance(SIM_RNG_FAULT, 200000))
+        if (opt.level > 1 && i > sim.nnodes && (alone || sim_chance(SIM_RNG_FAULT, 200000)))
             sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, 8 * SIM_S), start_late, &sim.procs[i]);
         else
             sim_proc_start(&sim.procs[i]);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
 
 #include "tests/sim/fuse.h"
 
@@ -118,9 +120,10 @@ int vfs_stat(struct sim_proc *m, const char *path, struct stat *st)
 
 /* ------------------------------------------------------------------ names */
 
-static int change(struct sim_proc *m, const char *path, enum sim_op op, mode_t mode)
+static int change(struct sim_proc *m, const char *path, enum sim_op op, mode_t mode, const char *target, uint64_t *ino)
 {
-    struct fuse_req r = {.op = op, .mode = mode}, found;
+    struct fuse_req r = {.op = op, .mode = mode, .data = target}, found;
+    bool makes = op == SIM_MKDIR || op == SIM_SYMLINK;
     struct ilock *l;
     uint64_t dir;
     int rc = walk(m, path, &dir, r.name);
@@ -129,36 +132,65 @@ static int change(struct sim_proc *m, const char *path, enum sim_op op, mode_t m
         return rc;
     l = lock_inode(m, dir, true);
     rc = lookup(m, dir, r.name, &found);
-    if (op == SIM_MKDIR && rc == 0)
+    if (makes && rc == 0)
         rc = -EEXIST;
-    else if (op == SIM_MKDIR && rc == -ENOENT)
+    else if (makes && rc == -ENOENT)
         rc = 0;
     if (rc == 0) {
         r.ino = dir;
         rc = -sim_fuse_call(m, &r);
     }
     unlock_inode(l);
+    if (rc == 0 && ino)
+        *ino = r.entry.ino;
     return rc;
 }
 
 int vfs_unlink(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_UNLINK, 0);
+    return change(m, path, SIM_UNLINK, 0, NULL, NULL);
 }
 
 int vfs_mkdir(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_MKDIR, 0755);
+    return change(m, path, SIM_MKDIR, 0755, NULL, NULL);
 }
 
 int vfs_rmdir(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_RMDIR, 0);
+    return change(m, path, SIM_RMDIR, 0, NULL, NULL);
 }
 
-int vfs_rename(struct sim_proc *m, const char *from, const char *to)
+int vfs_symlink(struct sim_proc *m, const char *target, const char *path, uint64_t *ino)
 {
-    struct fuse_req r = {.op = SIM_RENAME}, found;
+    return change(m, path, SIM_SYMLINK, 0, target, ino);
+}
+
+int vfs_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, uint64_t *ino)
+{
+    struct stat st;
+    int rc = vfs_stat(m, path, &st);
+    struct fuse_req r = {.op = SIM_READLINK, .into = buf, .size = size};
+
+    if (rc)
+        return rc;
+    *ino = r.ino = st.st_ino;
+    rc = -sim_fuse_call(m, &r);
+    return rc ? rc : (int)r.count;
+}
+
+int vfs_statfs(struct sim_proc *m, struct statvfs *fs)
+{
+    struct fuse_req r = {.op = SIM_STATFS, .ino = ROOT};
+    int rc = -sim_fuse_call(m, &r);
+
+    *fs = r.fs;
+    return rc;
+}
+
+int vfs_rename(struct sim_proc *m, const char *from, const char *to, unsigned flags)
+{
+    struct fuse_req r = {.op = SIM_RENAME, .flags = flags}, found;
     struct ilock *a, *b = NULL;
     uint64_t dir, dir2;
     int rc = walk(m, from, &dir, r.name);
@@ -173,7 +205,7 @@ int vfs_rename(struct sim_proc *m, const char *from, const char *to)
     rc = lookup(m, dir, r.name, &found);
     if (rc == 0) {
         rc = lookup(m, dir2, r.name2, &found);
-        rc = rc == -ENOENT ? 0 : rc;
+        rc = rc == 0 && (flags & RENAME_NOREPLACE) ? -EEXIST : rc == -ENOENT && !(flags & RENAME_EXCHANGE) ? 0 : rc;
     }
     if (rc == 0) {
         r.ino = dir;
@@ -405,6 +437,72 @@ int vfs_ftruncate(struct sim_open *f, off_t size)
     return rc;
 }
 
+static void grows(struct ilock *l, uint64_t end)
+{
+    l->size = end > l->size ? end : l->size;
+}
+
+int vfs_fallocate(struct sim_open *f, int mode, off_t off, off_t len)
+{
+    struct fuse_req r = {.op = SIM_FALLOCATE, .how = mode, .off = off, .size = (size_t)len};
+    struct ilock *l = lock_inode(f->mount, f->ino, true);
+    int rc = call(f, &r);
+
+    if (rc == 0 && !(mode & FALLOC_FL_KEEP_SIZE))
+        grows(l, (uint64_t)(off + len));
+    unlock_inode(l);
+    return rc;
+}
+
+off_t vfs_lseek(struct sim_open *f, off_t off, int whence)
+{
+    struct fuse_req r = {.op = SIM_LSEEK, .off = off, .how = whence};
+    int rc = call(f, &r);
+
+    return rc ? rc : r.off;
+}
+
+ssize_t vfs_copy(struct sim_open *in, off_t off_in, struct sim_open *out, off_t off_out, size_t len)
+{
+    struct fuse_req r = {.op = SIM_COPY, .off = off_in, .ino2 = out->ino, .fi2 = out->fi, .off2 = off_out, .size = len};
+    struct ilock *l = lock_inode(out->mount, out->ino, true);
+    int rc = out->start == out->mount->starts ? call(in, &r) : -ENOTCONN;
+
+    if (rc == 0)
+        grows(l, (uint64_t)off_out + (uint64_t)r.count);
+    unlock_inode(l);
+    return rc ? rc : r.count;
+}
+
+/* Pages go by themselves, from no program: whoever has the file open for writing lends its handle. Truncation waits for them, as the kernel has it. */
+ssize_t vfs_store(struct sim_open *f, const void *buf, size_t len, off_t off)
+{
+    struct fuse_req r = {.op = SIM_WRITE, .data = buf, .size = len, .off = off};
+    struct ilock *l = lock_inode(f->mount, f->ino, false);
+    int rc = 0;
+
+    r.count = 0;
+    if ((uint64_t)off + len <= l->size) {
+        r.ino = f->ino;
+        r.fi = f->fi;
+        r.fi.writepage = true;
+        r.fi.lock_owner = 0;
+        rc = f->start == f->mount->starts ? -sim_fuse_call(f->mount, &r) : -ENOTCONN;
+    }
+    unlock_inode(l);
+    return rc ? rc : r.count;
+}
+
+int vfs_fsetattr(struct sim_open *f, int to_set, const struct stat *st)
+{
+    struct fuse_req r = {.op = SIM_SETATTR, .to_set = to_set, .attr = *st};
+    struct ilock *l = lock_inode(f->mount, f->ino, true);
+    int rc = call(f, &r);
+
+    unlock_inode(l);
+    return rc;
+}
+
 int vfs_fsync(struct sim_open *f)
 {
     struct fuse_req r = {.op = SIM_FSYNC};
@@ -443,6 +541,49 @@ int vfs_fstat(struct sim_open *f, struct stat *st)
 
     *st = r.attr;
     return rc;
+}
+
+static struct fuse_req xattr(enum sim_op op, const char *name)
+{
+    struct fuse_req r = {.op = op};
+
+    snprintf(r.name, sizeof r.name, "%s", name);
+    return r;
+}
+
+int vfs_setxattr(struct sim_open *f, const char *name, const char *value, size_t len)
+{
+    struct fuse_req r = xattr(SIM_SETXATTR, name);
+
+    r.data = value;
+    r.size = len;
+    return call(f, &r);
+}
+
+int vfs_removexattr(struct sim_open *f, const char *name)
+{
+    struct fuse_req r = xattr(SIM_REMOVEXATTR, name);
+
+    return call(f, &r);
+}
+
+ssize_t vfs_getxattr(struct sim_open *f, const char *name, char *buf, size_t size)
+{
+    struct fuse_req r = xattr(SIM_GETXATTR, name);
+    int rc;
+
+    r.into = buf;
+    r.size = size;
+    rc = call(f, &r);
+    return rc ? rc : r.count;
+}
+
+ssize_t vfs_listxattr(struct sim_open *f, char *buf, size_t size)
+{
+    struct fuse_req r = {.op = SIM_LISTXATTR, .into = buf, .size = size};
+    int rc = call(f, &r);
+
+    return rc ? rc : r.count;
 }
 
 int vfs_close(struct sim_open *f)

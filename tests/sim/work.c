@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <linux/fs.h>
 
 #include "tests/sim/app.h"
 #include "tests/sim/check_db.h"
@@ -55,13 +56,13 @@ void app_error(const struct app *a, const char *what, const char *path, int rc)
         sim_fail("%s: %s %s fails: %s", a->mount->name, what, path, strerror(-rc));
 }
 
-static struct name *any_name(bool dir)
+struct name *app_name(enum name_kind kind)
 {
     struct name *n;
 
     do
         n = name_of((unsigned)pick(names_count()));
-    while (name_is_dir(n) != dir);
+    while (name_kind(n) != kind);
     return n;
 }
 
@@ -74,7 +75,7 @@ static struct name *hot_name(void)
 {
     struct name *n = look_at();
 
-    return n ? n : any_name(false);
+    return n ? n : app_name(NAME_FILE);
 }
 
 /* ------------------------------------------------------------------ files */
@@ -85,7 +86,7 @@ static bool may_tell_loss(const struct model_file *f, int rc)
     return (rc == -EIO && model_may_have_lost(f)) || (rc == -ENOSPC && (f->unsure || model_has_unpublished(f)));
 }
 
-static void close_handle(struct app *a, struct handle *h)
+void app_close(struct app *a, struct handle *h)
 {
     uint64_t from = sim.now_ns;
     int rc;
@@ -145,16 +146,13 @@ static void open_failed(struct app *a, struct name *n, int flags, int rc, bool *
     }
 }
 
-static void do_open(struct app *a)
+void app_open(struct app *a, struct handle *h, struct name *n, int flags)
 {
-    static const int choices[] = {O_RDONLY, O_RDWR, O_RDWR | O_CREAT, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL, O_RDWR | O_CREAT};
-    struct handle *h = &a->h[pick(HANDLES)];
-    struct name *n = hot_name();
-    int flags = choices[pick(sizeof choices / sizeof *choices)], rc;
+    int rc;
     struct sim_open *f = NULL;
     bool changed = false, known;
 
-    close_handle(a, h);
+    app_close(a, h);
     h->made = NULL;
     h->given_ns = 0;
     name_lock(n, NULL);
@@ -189,14 +187,25 @@ static void do_open(struct app *a)
     }
 }
 
-static void do_write(struct app *a)
+/* Some sync at once what others have just written. */
+static void do_open(struct app *a)
 {
-    struct handle *h = app_handle(a);
+    static const int choices[] = {O_RDONLY, O_RDWR, O_RDWR | O_CREAT, O_WRONLY | O_CREAT, O_RDWR | O_CREAT | O_EXCL, O_RDWR | O_CREAT};
+    struct handle *h = &a->h[pick(HANDLES)];
+    struct name *n = hot_name();
+
+    app_open(a, h, n, choices[pick(sizeof choices / sizeof *choices)]);
+    if (h->f && n == hot && pick(3) == 0)
+        app_sync(a, h);
+}
+
+void app_write(struct app *a, struct handle *h)
+{
     struct model_write *w;
     uint64_t off, len;
     ssize_t rc;
 
-    if (!h || !h->writable)
+    if (!h->f || !h->writable)
         return;
     off = pick(4) ? pick(FILE_MAX) : pick(5) * (64u << 10);
     len = pick(3) ? 1 + pick(3000) : 1 + pick(WRITE_MAX);
@@ -215,7 +224,15 @@ static void do_write(struct app *a)
     app_error(a, "write", "", rc < 0 ? (int)rc : 0);
 }
 
-static void read_handle(struct app *a, struct handle *h, uint64_t off, size_t len)
+static void do_write(struct app *a)
+{
+    struct handle *h = app_handle(a);
+
+    if (h)
+        app_write(a, h);
+}
+
+void app_read(struct app *a, struct handle *h, uint64_t off, size_t len)
 {
     ssize_t rc;
 
@@ -238,19 +255,15 @@ static void do_read(struct app *a)
     struct handle *h = app_handle(a);
 
     if (h && (h->f->flags & O_ACCMODE) != O_WRONLY)
-        read_handle(a, h, pick(2) ? 0 : pick(FILE_MAX), pick(2) ? READ_ROOM : 1 + pick(WRITE_MAX));
+        app_read(a, h, pick(2) ? 0 : pick(FILE_MAX), pick(2) ? READ_ROOM : 1 + pick(WRITE_MAX));
 }
 
-static void do_truncate(struct app *a)
+void app_truncate(struct app *a, struct handle *h, uint64_t size)
 {
-    struct handle *h = app_handle(a);
     struct model_write *w;
-    uint64_t size = pick(3) ? pick(FILE_MAX) : 0;
     int rc;
 
-    if (!h || !h->writable)
-        return;
-    w = model_write_begin(h->model, a->mount, size, 0, NULL);
+    w = model_change_begin(h->model, a->mount, MODEL_CUT, size, 0, false);
     rc = vfs_ftruncate(h->f, (off_t)size);
     sim_trace("truncate inode %llu to %llu: %d", (unsigned long long)h->model->ino, (unsigned long long)size, rc);
     model_write_end(h->model, w, rc);
@@ -260,19 +273,27 @@ static void do_truncate(struct app *a)
     app_error(a, "truncate", "", rc);
 }
 
+static void do_truncate(struct app *a)
+{
+    struct handle *h = app_handle(a);
+
+    if (h && h->writable)
+        app_truncate(a, h, pick(3) ? pick(FILE_MAX) : 0);
+}
+
 static void all_durable(uint64_t from)
 {
     names_durable(from);
     locks_durable(from);
+    xattrs_durable(from);
 }
 
-static void do_fsync(struct app *a)
+void app_sync(struct app *a, struct handle *h)
 {
-    struct handle *h = app_handle(a);
     uint64_t from = sim.now_ns;
     int rc;
 
-    if (!h || !h->writable)
+    if (!h->writable)
         return;
     rc = vfs_fsync(h->f);
     sim_trace("fsync inode %llu: %d", (unsigned long long)h->model->ino, rc);
@@ -287,12 +308,20 @@ static void do_fsync(struct app *a)
         app_error(a, "fsync", "", rc);
 }
 
+static void do_fsync(struct app *a)
+{
+    struct handle *h = app_handle(a);
+
+    if (h)
+        app_sync(a, h);
+}
+
 /* ------------------------------------------------------------------ names */
 
 static void do_unlink(struct app *a)
 {
     bool dir = pick(5) == 0;
-    struct name *n = any_name(dir);
+    struct name *n = app_name(dir ? NAME_DIR : app_pick(6) ? NAME_FILE : NAME_LINK);
     int rc;
 
     name_lock(n, NULL);
@@ -314,7 +343,7 @@ static void do_unlink(struct app *a)
 
 static void do_mkdir(struct app *a)
 {
-    struct name *n = any_name(true);
+    struct name *n = app_name(NAME_DIR);
     int rc;
 
     name_lock(n, NULL);
@@ -332,10 +361,38 @@ static void do_mkdir(struct app *a)
     work_counts.dirs++;
 }
 
-static void do_rename(struct app *a)
+/* What a rename that has failed tells, or that has not been heard of. */
+static void rename_failed(const struct app *a, struct name *n, struct name *to, unsigned flags, int rc)
 {
-    struct name *n = hot_name(), *to = any_name(false);
-    struct model_file *f;
+    if (rc == -EEXIST && flags == RENAME_NOREPLACE) {
+        name_exists(to);
+    } else if (rc == -ENOENT && flags != RENAME_EXCHANGE) {
+        name_is(n, NULL);
+    } else if (rc == -ENOENT && name_may_be(n, false)) {
+        sim_trace("either may be missing");
+    } else if (rc == -ENOENT) {
+        name_is(to, NULL);
+    } else {
+        name_moved(n, to, false);
+        if (flags == RENAME_EXCHANGE)
+            name_moved(to, n, false);
+        app_error(a, "rename", name_path(n), rc);
+    }
+}
+
+static void renamed(struct name *n, struct name *to, unsigned flags)
+{
+    if (flags == RENAME_NOREPLACE)
+        name_was_free(to);
+    if (flags == RENAME_EXCHANGE)
+        name_swapped(n, to);
+    else
+        name_moved(n, to, true);
+}
+
+void app_rename(struct app *a, struct name *n, struct name *to, unsigned flags)
+{
+    struct model_file *f, *f2;
     uint64_t from;
     int rc;
 
@@ -343,23 +400,30 @@ static void do_rename(struct app *a)
         return;
     name_lock(n, to);
     f = name_file(n);
+    f2 = name_file(to);
     from = sim.now_ns;
-    rc = vfs_rename(a->mount, name_path(n), name_path(to));
-    sim_trace("rename %s to %s: %d", name_path(n), name_path(to), rc);
-    if (rc == 0 && f && f != name_file(to))
+    rc = vfs_rename(a->mount, name_path(n), name_path(to), flags);
+    sim_trace("rename %s to %s, flags %u: %d", name_path(n), name_path(to), flags, rc);
+    if (rc == 0 && f && f != f2)
         model_taken(f, NULL, from);
+    if (rc == 0 && f2 && f != f2 && flags == RENAME_EXCHANGE)
+        model_taken(f2, NULL, from);
     if (rc == 0)
         sim_fault_strike(SIM_AFTER_RENAME, a->mount);
     if (rc == 0)
-        name_moved(n, to, true);
-    else if (rc == -ENOENT)
-        name_is(n, NULL);
+        renamed(n, to, flags);
     else
-        name_moved(n, to, false);
-    if (rc && rc != -ENOENT)
-        app_error(a, "rename", name_path(n), rc);
-    name_unlock(n, to, a->mount, rc != -ENOENT);
+        rename_failed(a, n, to, flags, rc);
+    name_unlock(n, to, a->mount, rc != -ENOENT && rc != -EEXIST);
     work_counts.renames++;
+}
+
+static void do_rename(struct app *a)
+{
+    bool link = app_pick(8) == 0;
+    struct name *n = link ? app_name(NAME_LINK) : hot_name(), *to = app_name(link ? NAME_LINK : NAME_FILE);
+
+    app_rename(a, n, to, app_pick(4) ? 0 : app_pick(2) ? RENAME_NOREPLACE : RENAME_EXCHANGE);
 }
 
 /* Some programs give what they have written its name at once. */
@@ -367,7 +431,7 @@ static void do_close(struct app *a)
 {
     uint64_t closes = work_counts.closes;
 
-    close_handle(a, &a->h[pick(HANDLES)]);
+    app_close(a, &a->h[pick(HANDLES)]);
     if (work_counts.closes == closes || hot_ns != sim.now_ns || pick(2))
         return;
     sim_sleep_ns(1 + pick(SIM_MS / 10));
@@ -376,7 +440,8 @@ static void do_close(struct app *a)
 
 static void do_link(struct app *a)
 {
-    struct name *n = hot_name(), *to = any_name(false);
+    bool link = app_pick(8) == 0;
+    struct name *n = link ? app_name(NAME_LINK) : hot_name(), *to = app_name(link ? NAME_LINK : NAME_FILE);
     struct model_file *f;
     uint64_t from;
     int rc;
@@ -442,7 +507,7 @@ static void forget_handles(struct app *a)
 {
     for (unsigned i = 0; i < HANDLES; i++)
         if (a->h[i].f && a->h[i].start != a->mount->starts)
-            close_handle(a, &a->h[i]);
+            app_close(a, &a->h[i]);
 }
 
 static void one_op(struct app *a)
@@ -450,8 +515,9 @@ static void one_op(struct app *a)
     static const struct {
         unsigned weight;
         void (*fn)(struct app *);
-    } ops[] = {{18, do_open}, {30, do_write}, {18, do_read}, {5, do_truncate}, {8, do_fsync}, {10, do_close}, {5, do_unlink}, {2, do_mkdir}, {5, do_rename}, {3, do_link}, {4, do_list}, {5, app_append}, {12, app_lock}};
-    uint64_t k = pick(with_locks ? 125 : 113);
+    } ops[] = {{18, do_open}, {30, do_write}, {18, do_read}, {5, do_truncate}, {8, do_fsync}, {10, do_close}, {5, do_unlink}, {2, do_mkdir}, {5, do_rename}, {3, do_link}, {4, do_list}, {5, app_append}, {5, app_xattr}, {4, app_link},
+             {12, app_strike}, {4, app_allocate}, {5, app_copy}, {2, app_seek}, {3, app_store}, {12, app_lock}};
+    uint64_t k = pick(with_locks ? 160 : 148);
 
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         if (k < ops[i].weight) {
@@ -481,7 +547,7 @@ static void *app_main(void *arg)
         app_append_end(a);
     for (unsigned i = 0; i < HANDLES; i++)
         if (pick(2))
-            close_handle(a, &a->h[i]);
+            app_close(a, &a->h[i]);
     a->done = true;
     return NULL;
 }
@@ -506,7 +572,11 @@ static void verify_name(struct app *a, struct name *n)
     struct stat st;
     int rc;
 
-    if (name_is_dir(n)) {
+    if (name_kind(n) == NAME_LINK) {
+        link_look(a, n);
+        return;
+    }
+    if (name_kind(n) == NAME_DIR) {
         rc = vfs_stat(a->mount, name_path(n), &st);
         if (rc && rc != -ENOENT)
             app_error(a, "stat", name_path(n), rc);
@@ -527,17 +597,17 @@ static void verify_name(struct app *a, struct name *n)
     app_error(a, "open", name_path(n), rc);
     h.model = model_file(h.f->ino);
     name_is(n, h.model);
-    read_handle(a, &h, 0, READ_ROOM);
+    app_read(a, &h, 0, READ_ROOM);
     if (with_locks)
         verify_locks(a, n, h.f);
-    close_handle(a, &h);
+    app_close(a, &h);
 }
 
 static void remove_all(struct app *a)
 {
     for (unsigned i = 0; i < names_count(); i++) {
         const struct name *n = name_of(i);
-        int rc = name_is_dir(n) ? vfs_rmdir(a->mount, name_path(n)) : vfs_unlink(a->mount, name_path(n));
+        int rc = name_kind(n) == NAME_DIR ? vfs_rmdir(a->mount, name_path(n)) : vfs_unlink(a->mount, name_path(n));
 
         if (rc && rc != -ENOENT)
             app_error(a, "remove", name_path(n), rc);
@@ -594,7 +664,7 @@ static void *director_main(void *arg)
     sim_sleep_ns(15 * SIM_S);
     for (unsigned i = 0; i < napps; i++)
         for (unsigned k = 0; k < HANDLES; k++)
-            close_handle(&apps[i], &apps[i].h[k]);
+            app_close(&apps[i], &apps[i].h[k]);
     for (unsigned i = 0; i < napps; i++)
         app_append_end(&apps[i]);
     for (unsigned i = 0; i < napps; i += APPS)
@@ -627,10 +697,11 @@ void work_start(unsigned level)
 
 void work_counts_print(const struct work_counts *c)
 {
-    printf("  %llu opens (%llu creates), %llu reads, %llu writes, %llu truncates, %llu fsyncs, %llu closes, %llu unlinks, %llu renames, %llu links, %llu mkdirs, %llu lists, %llu locks, %llu appends; %llu errors; %.1f MiB compared; "
+    printf("  %llu opens (%llu creates), %llu reads, %llu writes, %llu truncates, %llu fsyncs, %llu closes, %llu unlinks, %llu renames, %llu links, %llu mkdirs, %llu lists, %llu locks, %llu appends, %llu attributes, %llu ranges, %llu symlinks; %llu errors; %.1f MiB compared; "
            "%llu kills, %llu power losses\n",
            (unsigned long long)c->opens, (unsigned long long)c->creates, (unsigned long long)c->reads, (unsigned long long)c->writes, (unsigned long long)c->truncates,
            (unsigned long long)c->fsyncs, (unsigned long long)c->closes, (unsigned long long)c->unlinks, (unsigned long long)c->renames, (unsigned long long)c->links,
-           (unsigned long long)c->dirs, (unsigned long long)c->lists, (unsigned long long)c->locks, (unsigned long long)c->appends, (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
+           (unsigned long long)c->dirs, (unsigned long long)c->lists, (unsigned long long)c->locks, (unsigned long long)c->appends, (unsigned long long)c->xattrs, (unsigned long long)c->ranges, (unsigned long long)c->symlinks,
+           (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
            (unsigned long long)c->powers);
 }
