@@ -4,7 +4,7 @@
 # SIM_SEED, SIM_RUNS and SIM_SECONDS say where to begin, how many seeds at most, and for how long.
 set -u
 sim=$1 jobs=$2
-seed=${SIM_SEED:-1} runs=${SIM_RUNS:-1000} seconds=${SIM_SECONDS:-150}
+seed=${SIM_SEED:-1} runs=${SIM_RUNS:-3000} seconds=${SIM_SECONDS:-180}
 umask 022
 
 bad=0 log=$(mktemp)

@@ -77,7 +77,9 @@ struct sim_task {
     struct sim_node *node;
     char name[20];
     uint32_t id;
-    int turn; /* futex */
+    int turn;              /* futex */
+    void *sp;              /* where its registers lie while another one runs; its thread pointer */
+    unsigned long pointer;
     enum { SIM_READY, SIM_BLOCKED, SIM_DONE, SIM_DEAD } state;
     const void *on; /* what it waits for */
     uint64_t until_ns;
@@ -122,6 +124,8 @@ bool sim_modules_load(const char *dir, unsigned managers, unsigned benefactors, 
 /* ------------------------------------------------------------------ scheduler (sched.c) */
 
 void sim_sched_init(uint64_t seed);
+void sim_wait_first_turn(struct sim_task *t); /* switch.c: by a thread that was made, on itself */
+void sim_switch(struct sim_task *from, struct sim_task *to);
 struct sim_task *sim_task_new(struct sim_proc *p, struct sim_node *n, const char *name, void *(*fn)(void *), void *arg);
 /* Waits until it is woken (true) or until_ns (false). */
 bool sim_block(const void *on, uint64_t until_ns);
