@@ -504,7 +504,7 @@ void model_read(struct model_file *f, const struct sim_proc *m, uint64_t opened_
 
         next = next_border(f, at, end);
         for (uint64_t k = at; k < next; k++)
-            if (!matches(c, n, nothing, k, buf[k - off]))
+            if ((n == 0 || c[0]->kind != MODEL_WRITE || buf[k - off] != byte_of(c[0]->id, k)) && !matches(c, n, nothing, k, buf[k - off]))
                 wrong(f, &r, k, buf[k - off], c, n, nothing);
     }
     if (rc == 0 && !may_end(f, &r, end)) { /* less than was wanted is no end of the file, which 0 is */

@@ -17,6 +17,7 @@
 #include "tests/sim/sim.h"
 
 #define STEPS_MAX UINT64_C(20000000)
+#define TASKS_MAX 4096
 #define TIME_MAX  (SIM_S * 4000)
 
 struct event {
@@ -135,26 +136,28 @@ static bool can_run(const struct sim_task *t)
     return t->state == SIM_READY && !(t->proc && t->proc->paused_until > sim.now_ns);
 }
 
-static uint64_t next_time(void)
+/* One look at all of them: those whose time has come are ready. How many can run, and if none, when one will. */
+static unsigned look_at_tasks(struct sim_task **can, uint64_t *next)
 {
-    uint64_t at = nevents ? events[0].at : SIM_NEVER;
+    unsigned n = 0;
 
+    *next = nevents ? events[0].at : SIM_NEVER;
     for (struct sim_task *t = tasks; t; t = t->next) {
-        if (t->state == SIM_BLOCKED && t->until_ns < at)
-            at = t->until_ns;
-        if (t->state == SIM_READY && t->proc && t->proc->paused_until < at)
-            at = t->proc->paused_until;
-    }
-    return at;
-}
-
-static void time_out_tasks(void)
-{
-    for (struct sim_task *t = tasks; t; t = t->next)
         if (t->state == SIM_BLOCKED && t->until_ns <= sim.now_ns) {
             t->state = SIM_READY;
             t->timed_out = true;
         }
+        if (t->state == SIM_BLOCKED) {
+            *next = t->until_ns < *next ? t->until_ns : *next;
+        } else if (can_run(t)) {
+            if (n == TASKS_MAX)
+                sim_fail("more threads can run than there should be");
+            can[n++] = t;
+        } else if (t->state == SIM_READY && t->proc->paused_until < *next) {
+            *next = t->proc->paused_until;
+        }
+    }
+    return n;
 }
 
 static void forget_dead(void)
@@ -168,8 +171,10 @@ static void forget_dead(void)
 
 static struct sim_task *choose(void)
 {
+    static struct sim_task *can[TASKS_MAX];
+
     for (;;) {
-        unsigned n = 0;
+        unsigned n;
         uint64_t at;
 
         while (nevents && events[0].at <= sim.now_ns) {
@@ -177,17 +182,9 @@ static struct sim_task *choose(void)
 
             e.fn(e.arg);
         }
-        time_out_tasks();
-        for (struct sim_task *t = tasks; t; t = t->next)
-            n += can_run(t);
-        if (n) {
-            uint64_t k = sim_below(SIM_RNG_SCHED, n);
-
-            for (struct sim_task *t = tasks; t; t = t->next)
-                if (can_run(t) && k-- == 0)
-                    return t;
-        }
-        at = next_time();
+        n = look_at_tasks(can, &at);
+        if (n)
+            return can[sim_below(SIM_RNG_SCHED, n)];
         if (at == SIM_NEVER)
             sim_fail("everybody waits, and nothing will happen");
         if (at > sim.now_ns)
