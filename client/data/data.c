@@ -116,8 +116,16 @@ static void give_up_one(struct cl_inode *inode, void *arg)
 	pthread_mutex_lock(&inode->lock);
 	f = inode->file;
 	if (f) {
-		while (f->fl_head) /* `stopping` ends them: soon, or with the call to a remote benefactor that is under way */
-			(void)cl_file_wait(f, fp_now_ms() + 1000);
+		/* `stopping` ends what is on its way: soon, or with the call to a remote benefactor that is under way. Who waited for that may then have sent a commit, which has these buffers. */
+		while (f->fl_head || f->committing) {
+			if (f->committing) {
+				pthread_mutex_unlock(&inode->lock);
+				cl_mgr_fail_lasting(f->data->m, FP_ESTOPPING);
+				pthread_mutex_lock(&inode->lock);
+			}
+			if (f->fl_head || f->committing)
+				(void)cl_file_wait(f, fp_now_ms() + 1000);
+		}
 		for (uint32_t i = 0; i < f->nwins; i++)
 			while (f->wins[i]->bufs)
 				cl_file_drop_buf(f, f->wins[i], f->wins[i]->bufs);

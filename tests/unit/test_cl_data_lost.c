@@ -251,6 +251,35 @@ static void test_lost_is_what_is_not_there(void **state)
     assert_int_equal(mnt.m.data->end_bytes, missing);
 }
 
+static void *flush(void *arg)
+{
+    struct cl_handle *h = arg;
+
+    (void)cl_data_flush(&mnt.m, h->inode);
+    return NULL;
+}
+
+/* Somebody waits for what is on its way to the store, as the end of the mount does, and then commits it. */
+static void test_lost_beside_commits_that_are_sent_at_the_end(void **state)
+{
+    struct cl_handle h[16];
+    pthread_t who[16];
+
+    (void)state;
+    for (unsigned i = 0; i < 16; i++)
+        (void)written(&h[i], WINDOW - 1);
+    world_faults.bnf_delay_us = world_faults.mgr_delay_us = 30000;
+    for (unsigned i = 0; i < 16; i++)
+        assert_int_equal(pthread_create(&who[i], NULL, flush, &h[i]), 0);
+    usleep(5000);
+    cl_data_late_stop(&mnt.m);
+    cl_data_stop(&mnt.m);
+    for (unsigned i = 0; i < 16; i++) {
+        pthread_join(who[i], NULL);
+        assert_int_equal(h[i].inode->file->nstored + h[i].inode->file->ninflight, 0);
+    }
+}
+
 /* Nobody could have read it any more. */
 static void test_lost_of_a_file_without_a_name_is_no_loss(void **state)
 {
@@ -280,6 +309,7 @@ int main(void)
         TEST(test_lost_by_a_manager_that_refuses),
         TEST(test_lost_of_a_file_without_a_name_is_no_loss),
         TEST(test_lost_in_too_many_pieces),
+        TEST(test_lost_beside_commits_that_are_sent_at_the_end),
         TEST(test_lost_before_the_end_is_not_told_as_lost_with_it),
         TEST(test_lost_at_the_first_try_is_not_told_again_by_the_second),
         TEST(test_lost_is_what_is_not_there),
