@@ -393,6 +393,12 @@ static unsigned candidates(const struct model_file *f, const struct reader *r, u
     return count;
 }
 
+/* A growth that was none for its node: it had not heard of this cut. */
+static bool was_within(const struct model_write *w, const struct model_write *cut)
+{
+    return w->kind == MODEL_GROWTH && !w->mount->strict && (cut->mount != w->mount || cut->start != w->start);
+}
+
 /* The file may end at or before this byte. */
 static bool may_end(const struct model_file *f, const struct reader *r, uint64_t at)
 {
@@ -402,7 +408,7 @@ static bool may_end(const struct model_file *f, const struct reader *r, uint64_t
         if (!surely_seen(w, r) || ends_at(w) <= at)
             continue;
         for (const struct model_write *t = f->writes; t && !cut_after; t = t->next)
-            cut_after = t->kind == MODEL_CUT && t->off <= at && !later(w, t);
+            cut_after = t->kind == MODEL_CUT && t->off <= at && (!later(w, t) || was_within(w, t));
         if (!cut_after)
             return false;
     }
