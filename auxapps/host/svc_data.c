@@ -188,12 +188,13 @@ static int sv_read_chunk(struct fp_aux_host *host, struct fp_aux_place place, vo
 
 /* -------------------------------------------------------------- the table */
 
-/* Sends the operations; the results must be as many. *out is freed by the caller with drop(). */
+/* Sends the operations; the results must be as many. *out is freed by the caller with drop(); NULL after an error. */
 static int table_ops(struct aux_app *a, Fp__TableOp **ops, size_t n, Fp__TableReply **out)
 {
 	Fp__Table m = FP__TABLE__INIT;
 	struct aux_answer *answer;
 
+	*out = NULL;
 	m.app = (char *)(uintptr_t)a->plugin->app.name;
 	m.n_ops = n;
 	m.ops = ops;
@@ -206,6 +207,7 @@ static int table_ops(struct aux_app *a, Fp__TableOp **ops, size_t n, Fp__TableRe
 	if (*out && (*out)->n_results == n)
 		return 0;
 	drop(*out);
+	*out = NULL;
 	return -EPROTO;
 }
 

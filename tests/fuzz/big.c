@@ -5,6 +5,8 @@
  * and free of all that is linked are replaced by the linker. A block is of exactly its size, and poisoned while nobody has it, so what is written beyond
  * it or after its end is seen as before; so is one that is lost, for the table does not keep the address of what somebody has.
  *
+ * A program that leaves the freeing to its end (fp-auxhost) would fill the memory with what each input has left: fuzz_blocks_begin() and _end() free it.
+ *
  * Any thread of a harness.
  */
 #include <pthread.h>
@@ -28,6 +30,8 @@ void *__real_aligned_alloc(size_t align, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 void __real_free(void *p);
 void __wrap_free(void *p);
+char *__wrap_strndup(const char *s, size_t max);
+char *__wrap_strdup(const char *s);
 void __asan_poison_memory_region(void const volatile *p, size_t size) __attribute__((weak));
 void __asan_unpoison_memory_region(void const volatile *p, size_t size) __attribute__((weak));
 
@@ -76,9 +80,93 @@ static struct kept *find(const void *p)
     return NULL;
 }
 
+/* -------------------------------------------------------------- what an input leaves */
+
+#define NOTED_MAX 8192u /* a power of 2 */
+
+static void **noted; /* NULL: nobody wants to know */
+static size_t nnoted;
+
+static size_t noted_at(const void *p)
+{
+    size_t at = ((uintptr_t)p >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 51;
+
+    while (noted[at] && noted[at] != p)
+        at = (at + 1) % NOTED_MAX;
+    return at;
+}
+
+static void *note(void *p)
+{
+    if (noted && p) {
+        FUZZ_CHECK(nnoted < NOTED_MAX / 2);
+        noted[noted_at(p)] = p;
+        nnoted++;
+    }
+    return p;
+}
+
+static void unnote(const void *p)
+{
+    size_t hole, at;
+
+    if (!noted || !p || !noted[hole = noted_at(p)])
+        return;
+    noted[hole] = NULL;
+    nnoted--;
+    for (at = (hole + 1) % NOTED_MAX; noted[at]; at = (at + 1) % NOTED_MAX) { /* those behind it are to be found yet */
+        void *q = noted[at];
+
+        noted[at] = NULL;
+        noted[noted_at(q)] = q;
+    }
+}
+
+void fuzz_blocks_begin(void)
+{
+    static void *table[NOTED_MAX];
+
+    noted = table;
+}
+
+size_t fuzz_blocks_end(void)
+{
+    void **table = noted;
+    size_t n = nnoted;
+
+    noted = NULL;
+    for (size_t i = 0; i < NOTED_MAX && nnoted > 0; i++)
+        if (table[i]) {
+            __wrap_free(table[i]);
+            table[i] = NULL;
+            nnoted--;
+        }
+    return n;
+}
+
+/* -------------------------------------------------------------- what is replaced */
+
 void *__wrap_malloc(size_t size)
 {
-    return size < BIG ? __real_malloc(size) : take(0, size);
+    return note(size < BIG ? __real_malloc(size) : take(0, size));
+}
+
+/* Of libc's own, which calls no malloc of ours. */
+char *__wrap_strndup(const char *s, size_t max)
+{
+    size_t n = strnlen(s, max);
+    char *copy = __wrap_malloc(n + 1);
+
+    if (copy) {
+        memcpy(copy, s, n);
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+char *__wrap_strdup(const char *s)
+{
+    return __wrap_strndup(s, strlen(s));
 }
 
 void *__wrap_calloc(size_t n, size_t size)
@@ -86,16 +174,16 @@ void *__wrap_calloc(size_t n, size_t size)
     void *p;
 
     if (n == 0 || n > SIZE_MAX / 2 / (size ? size : 1) || n * size < BIG)
-        return __real_calloc(n, size);
+        return note(__real_calloc(n, size));
     p = take(0, n * size);
     if (p)
         memset(p, 0, n * size);
-    return p;
+    return note(p);
 }
 
 void *__wrap_aligned_alloc(size_t align, size_t size)
 {
-    return size < BIG ? __real_aligned_alloc(align, size) : take(align, size);
+    return note(size < BIG ? __real_aligned_alloc(align, size) : take(align, size));
 }
 
 void *__wrap_realloc(void *p, size_t size)
@@ -108,8 +196,12 @@ void *__wrap_realloc(void *p, size_t size)
     k = find(p);
     old = k ? k->size : 0;
     pthread_mutex_unlock(&lock);
-    if (!old)
-        return __real_realloc(p, size);
+    if (!old) {
+        unnote(p);
+        more = __real_realloc(p, size);
+        note(more ? more : p);
+        return more;
+    }
     more = __wrap_malloc(size);
     if (more) {
         memcpy(more, p, size < old ? size : old);
@@ -122,6 +214,7 @@ void __wrap_free(void *p)
 {
     struct kept *k;
 
+    unnote(p);
     if ((uintptr_t)p < lowest) {
         __real_free(p);
         return;

@@ -50,6 +50,10 @@ struct fuzz_pool {
  * at most cap. */
 size_t fuzz_message(struct fuzz_in *in, const ProtobufCMessageDescriptor *d, struct fuzz_pool *pool, uint8_t *out, size_t cap);
 
+/* What is allocated from here on and not freed by fuzz_blocks_end() is freed there. Returns how many blocks there were. Harnesses on one thread. */
+void fuzz_blocks_begin(void);
+size_t fuzz_blocks_end(void);
+
 /* A finding that no sanitizer sees. */
 #define FUZZ_CHECK(cond)                                   \
     do {                                                   \

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fp.pb-c.h"
+#include "fp/auxwire.h"
 
 #define K(T, to, msg, reply) {FP__MSG_TYPE__MSG_##T, to, &fp__##msg##__descriptor, &fp__##reply##__descriptor}
 
@@ -97,6 +98,30 @@ const ProtobufCMessageDescriptor *fuzz_reply_of(uint32_t type)
         if (kinds[i].type == type)
             return kinds[i].reply;
     return &fp__empty__descriptor;
+}
+
+/* The first ones are what most bytes of an input give. */
+const struct fuzz_aux_kind fuzz_aux_kinds[] = {
+    {FP_AUXW_CHUNK_OUT, sizeof(struct fp_auxw_chunk_out)}, {FP_AUXW_CHUNK_IN, sizeof(struct fp_auxw_chunk_in)},
+    {FP_AUXW_STORED, sizeof(struct fp_auxw_stored)},       {FP_AUXW_EVENT, sizeof(struct fp_auxw_event)},
+    {FP_AUXW_FILE, sizeof(struct fp_auxw_file)},           {FP_AUXW_SET, sizeof(struct fp_auxw_set)},
+    {FP_AUXW_MESSAGE, sizeof(struct fp_auxw_message)},     {FP_AUXW_CHANGE, sizeof(struct fp_auxw_change)},
+    {FP_AUXW_CANCEL, sizeof(struct fp_auxw_done)},         {FP_AUXW_CONFIG, sizeof(struct fp_auxw_config)},
+    {FP_AUXW_START, sizeof(struct fp_auxw_start)},         {FP_AUXW_STOP, sizeof(struct fp_auxw_head)},
+};
+const size_t fuzz_aux_nkinds = sizeof fuzz_aux_kinds / sizeof *fuzz_aux_kinds;
+_Static_assert(sizeof fuzz_aux_kinds / sizeof *fuzz_aux_kinds == FP_AUXW_READY - FP_AUXW_CONFIG, "a new message to the host: a line above");
+
+const ProtobufCMessageDescriptor *fuzz_aux_reply_of(uint32_t service)
+{
+    static const ProtobufCMessageDescriptor *const replies[] = {
+        &fp__notes_reply__descriptor, &fp__notes_reply__descriptor, &fp__hold_reply__descriptor,  NULL,
+        &fp__table_reply__descriptor, NULL,                         &fp__empty__descriptor,       &fp__attr_reply__descriptor,
+        &fp__xattr_reply__descriptor, &fp__empty__descriptor,       &fp__aux_msg_reply__descriptor};
+
+    _Static_assert(FP_AUXW_SVC_SEND - FP_AUXW_SVC_EARLIER == 10, "a new service: its answer above");
+    service -= FP_AUXW_SVC_EARLIER;
+    return service < sizeof replies / sizeof *replies ? replies[service] : &fp__empty__descriptor;
 }
 
 void fuzz_kinds_check(void)

@@ -21,6 +21,16 @@ struct fuzz_kind {
 
 /* Those that go to this program, in the order of the table; kept. Returns how many there are. */
 size_t fuzz_kinds_of(unsigned to, const struct fuzz_kind *const **out);
+/* What fp-mount says to its host of aux-apps (fuzz_auxhost): the struct that the message begins with. */
+struct fuzz_aux_kind {
+    uint32_t type;
+    size_t bytes;
+};
+extern const struct fuzz_aux_kind fuzz_aux_kinds[];
+extern const size_t fuzz_aux_nkinds;
+/* What it answers to this service; NULL: raw bytes. */
+const ProtobufCMessageDescriptor *fuzz_aux_reply_of(uint32_t service);
+
 /* What such a request is answered with. */
 const ProtobufCMessageDescriptor *fuzz_reply_of(uint32_t type);
 /* Ends the process if a type of fp.proto has no line in the table. */

@@ -23,5 +23,13 @@ $(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_
 $(O)/tests/fuzz/fuzz_manager: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
                                         -Wl,--wrap=sqlite3_finalize
 
+# fp-auxhost's main thread; all others take turns with it (threads.h).
+THREADS_WRAP := pthread_create pthread_join pthread_timedjoin_np pthread_setname_np pthread_cond_wait pthread_cond_timedwait pthread_cond_signal \
+                pthread_cond_broadcast pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock
+AUXHOST_WRAP := recvmmsg recv sendmsg poll setsockopt shutdown mmap64 madvise sigaltstack clock_gettime aux_plugin_load aux_plugin_free aux_guard_drop \
+                aux_guard_has_reserve aux_thread_short aux_cores_new aux_cores_count aux_cores_width aux_cores_cpu aux_cores_pin aux_cores_choose
+$(O)/tests/fuzz/fuzz_auxhost: ALL_LDFLAGS += $(THREADS_WRAP:%=-Wl,--wrap=%) $(AUXHOST_WRAP:%=-Wl,--wrap=%)
+
 # Big blocks are kept from input to input (big.c).
-$(O)/tests/fuzz/fuzz_%: ALL_LDFLAGS += -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free
+$(O)/tests/fuzz/fuzz_%: ALL_LDFLAGS += -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc -Wl,--wrap=free \
+                                 -Wl,--wrap=strdup -Wl,--wrap=strndup
