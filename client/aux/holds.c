@@ -83,6 +83,7 @@ struct aux_holds {
 	struct owner *owner[OWNERS];
 	struct hold_list held, gone;   /* oldest first */
 	uint32_t count;                /* HELD */
+	uint32_t all;                  /* in buckets: where there are none, none is looked at */
 	uint64_t seq;
 	TAILQ_HEAD(, aux_hold_request) requests; /* under way, by seq */
 	uint64_t nobody, nobody_ms;    /* owner of holds of no file now, and since when */
@@ -115,6 +116,7 @@ static struct hold **find(struct aux_holds *t, uint64_t chunk)
 static void forget(struct aux_holds *t, struct hold *h)
 {
 	*find(t, h->chunk) = h->next;
+	t->all--;
 	free(h);
 }
 
@@ -295,16 +297,17 @@ int cl_aux_holds_new(struct cl_aux *a)
 /* What no pin keeps: the session that held it is over. */
 static void forget_unpinned(struct aux_holds *t)
 {
-	for (uint32_t i = 0; i < BUCKETS; i++) {
+	for (uint32_t i = 0, left = t->all; left > 0; i++) {
 		struct hold **p = &t->bucket[i], *h;
 
-		while ((h = *p)) {
+		for (; (h = *p); left--) {
 			drop_claims(h);
 			if (h->pins > 0) {
 				h->state = UNSURE;
 				p = &h->next;
 			} else {
 				*p = h->next;
+				t->all--;
 				free(h);
 			}
 		}
@@ -321,7 +324,7 @@ void cl_aux_holds_free(struct cl_aux *a)
 	if (!t)
 		return;
 	forget_unpinned(t);
-	for (uint32_t i = 0; i < BUCKETS; i++)
+	for (uint32_t i = 0; t->all > 0; i++)
 		while (t->bucket[i])
 			forget(t, t->bucket[i]);
 	for (uint32_t i = 0; i < OWNERS; i++)
@@ -366,8 +369,10 @@ static struct hold *take_in(struct cl_aux *a, const struct aux_hold_request *r, 
 	}
 	if (h && h->state == GONE)
 		TAILQ_REMOVE(&t->gone, h, link);
-	if (!h && (h = *p = calloc(1, sizeof(*h))))
+	if (!h && (h = *p = calloc(1, sizeof(*h)))) {
 		h->chunk = chunk;
+		t->all++;
+	}
 	if (!h)
 		return NULL;
 	h->state = HELD;
@@ -749,12 +754,8 @@ void cl_aux_session_new(struct cl_mount *m)
 	t->nout = 0;
 	forget_unpinned(t);
 	note_let_go(m->aux);
-	for (uint32_t i = 0; i < BUCKETS; i++)
-		for (struct hold *h = t->bucket[i]; h; h = h->next)
-			n++;
-	ids = malloc(n * sizeof(*ids) + 1);
-	n = 0;
-	for (uint32_t i = 0; ids && i < BUCKETS; i++)
+	ids = malloc(t->all * sizeof(*ids) + 1);
+	for (uint32_t i = 0; ids && n < t->all; i++)
 		for (struct hold *h = t->bucket[i]; h; h = h->next)
 			ids[n++] = h->chunk;
 	pthread_mutex_unlock(&t->lock);

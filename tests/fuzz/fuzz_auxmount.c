@@ -22,6 +22,7 @@
 #include "client/data/pool.h"
 #include "client/inode.h"
 #include "tests/fuzz/kinds.h"
+#include "tests/fuzz/memsock.h"
 #include "tests/fuzz/wire.h"
 
 #define STEPS_MAX   40
@@ -66,7 +67,6 @@ int __wrap_pthread_join(pthread_t t, void **out);
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *ts);
 int __wrap_poll(struct pollfd *p, nfds_t n, int timeout_ms);
-int __real_poll(struct pollfd *p, nfds_t n, int timeout_ms);
 int __wrap_cl_aux_tasks_start(struct cl_aux *a);
 void __wrap_cl_aux_tasks_stop(struct cl_aux *a);
 void __wrap_cl_aux_task_post(struct cl_aux *a, struct aux_task *t);
@@ -157,8 +157,8 @@ int __wrap_cl_aux_spawn(struct cl_aux *a, struct aux_host **out, char *why, size
         return -ENOENT;
     }
     host_closes();
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, jobs) == 0);
-    FUZZ_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, services) == 0);
+    memsock_pair(jobs);
+    memsock_pair(services);
     h = calloc(1, sizeof *h);
     memset(&x.status, 0, sizeof x.status);
     *h = (struct aux_host){.refs = 1, .pid = getpid(), .jobs_fd = jobs[0], .services_fd = services[0], .pid_fd = -1, .status = &x.status,
@@ -610,14 +610,14 @@ int __wrap_poll(struct pollfd *p, nfds_t n, int timeout_ms)
 {
     (void)timeout_ms;
     if (n != 4)
-        return __real_poll(p, n, 0);
+        return memsock_poll(p, n);
     host_reads();
     manager_answers();
     if (fuzz_left(x.in) == 0 || x.steps++ == STEPS_MAX)
         x.a->stopping = true;
     else
         step(x.in);
-    return __real_poll(p, n, 0);
+    return memsock_poll(p, n);
 }
 
 /* -------------------------------------------------------------- start and end */
@@ -640,6 +640,7 @@ static void start(struct fuzz_in *in, uint8_t how)
 
     memset(&x, 0, offsetof(__typeof__(x), buf));
     wire_reset();
+    memsock_reset();
     x.pool = pool;
     x.in = in;
     x.jobs_fd = x.services_fd = -1;
@@ -678,6 +679,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     cl_aux_free(&x.m);
     cl_itable_free(&x.m);
     host_closes();
+    FUZZ_CHECK(memsock_open() == 0);
     FUZZ_CHECK(cl_pool_free_pages(x.pool) == cl_pool_pages(x.pool));
     return 0;
 }

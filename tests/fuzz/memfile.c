@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "benefactor/backend.h"
+#include "tests/fuzz/fds.h"
 
-#define FIRST_FD  1000000
 #define FDS_MAX   1024
 #define FILES_MAX 64
 #define PAGE      4096u
@@ -36,8 +36,6 @@ static uint8_t **unused; /* pages: the first bytes are the next one */
 int __wrap_bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes);
 int __wrap_bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_bytes);
 int __wrap_bnf_file_reopen(const struct bnf_file *f);
-int __real_close(int fd);
-int __wrap_close(int fd);
 off_t __real_lseek64(int fd, off_t off, int whence);
 off_t __wrap_lseek64(int fd, off_t off, int whence);
 int __real_fstat64(int fd, struct stat *st);
@@ -66,9 +64,18 @@ static uint8_t *page_get(void)
     return p;
 }
 
+static int fd_close(int fd)
+{
+    FUZZ_CHECK(memfile_is(fd)); /* and not twice */
+    fds[fd - FUZZ_FIRST_FD].of = NULL;
+    nopen--;
+    return 0;
+}
+
 void memfile_reset(void)
 {
     FUZZ_CHECK(nopen == 0);
+    fuzz_close = fd_close;
     while (nfiles > 0) {
         struct file *f = file[--nfiles];
 
@@ -85,13 +92,13 @@ static int fd_new(struct file *f)
     FUZZ_CHECK(nfds < FDS_MAX);
     nopen++;
     fds[nfds].of = f;
-    return FIRST_FD + nfds++;
+    return FUZZ_FIRST_FD + nfds++;
 }
 
 static struct file *file_of(int fd)
 {
     FUZZ_CHECK(memfile_is(fd));
-    return fds[fd - FIRST_FD].of;
+    return fds[fd - FUZZ_FIRST_FD].of;
 }
 
 int memfile_new(void)
@@ -109,7 +116,7 @@ int memfile_dup(int fd)
 
 bool memfile_is(int fd)
 {
-    return fd >= FIRST_FD && fd < FIRST_FD + nfds && fds[fd - FIRST_FD].of;
+    return fd >= FUZZ_FIRST_FD && fd < FUZZ_FIRST_FD + nfds && fds[fd - FUZZ_FIRST_FD].of;
 }
 
 unsigned memfile_open(void)
@@ -197,22 +204,12 @@ int __wrap_bnf_file_reopen(const struct bnf_file *f)
     return memfile_dup(f->fd);
 }
 
-int __wrap_close(int fd)
-{
-    if (fd < FIRST_FD)
-        return __real_close(fd);
-    FUZZ_CHECK(memfile_is(fd)); /* and not twice */
-    fds[fd - FIRST_FD].of = NULL;
-    nopen--;
-    return 0;
-}
-
 off_t __wrap_lseek64(int fd, off_t off, int whence)
 {
     const struct file *f;
     uint64_t at;
 
-    if (fd < FIRST_FD)
+    if (fd < FUZZ_FIRST_FD)
         return __real_lseek64(fd, off, whence);
     f = file_of(fd);
     FUZZ_CHECK(whence == SEEK_DATA && off >= 0);
@@ -225,7 +222,7 @@ off_t __wrap_lseek64(int fd, off_t off, int whence)
 
 int __wrap_fstat64(int fd, struct stat *st)
 {
-    if (fd < FIRST_FD)
+    if (fd < FUZZ_FIRST_FD)
         return __real_fstat64(fd, st);
     memset(st, 0, sizeof *st);
     st->st_size = (off_t)file_of(fd)->size;

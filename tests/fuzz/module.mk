@@ -19,7 +19,8 @@ $(O)/tests/fuzz/fuzz_client: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(CLIENT
 AUX_WRAP := pthread_create pthread_join pthread_cond_wait pthread_cond_timedwait poll cl_aux_tasks_start cl_aux_tasks_stop cl_aux_task_post cl_aux_spawn \
             cl_aux_host_put cl_aux_host_end cl_mgr_call cl_mgr_call_answered cl_mgr_call_sync cl_mgr_send cl_mgr_release cl_core_session cl_data_open \
             cl_data_write cl_data_read cl_data_read_done cl_data_flush cl_data_release cl_aux_svc_read_chunk
-$(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_WRAP:%=-Wl,--wrap=%)
+MEMSOCK_WRAP := close read write recv send sendmsg eventfd fp_memfd_new fp_memfd_seal mmap64 munmap
+$(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_WRAP:%=-Wl,--wrap=%) $(MEMSOCK_WRAP:%=-Wl,--wrap=%)
 $(O)/tests/fuzz/fuzz_manager: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
                                         -Wl,--wrap=sqlite3_finalize
 
