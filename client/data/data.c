@@ -312,7 +312,7 @@ static void manager_back_one(struct cl_inode *inode, void *arg)
 	inode->attr.data_version = 0;
 	if (inode->file) {
 		cl_file_forget_map(inode->file);
-		inode->file->map_version = inode->file->others_version = 0;
+		inode->file->map_version = inode->file->own_version = inode->file->others_version = 0;
 	}
 	pthread_mutex_unlock(&inode->lock);
 }

@@ -408,7 +408,7 @@ static void map_is(struct job *j, const Fp__CommitReply *r)
 	}
 	if (r->version_before == f->others_version)
 		f->others_version = r->attr->data_version;
-	f->map_version = r->attr->data_version;
+	f->map_version = f->own_version = r->attr->data_version;
 	cl_inode_attr_update(j->inode, r->attr);
 }
 

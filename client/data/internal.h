@@ -106,6 +106,7 @@ struct cl_file {                   /* everything under inode->lock */
 	struct cl_win **wins;              /* by win */
 	uint32_t nwins, wins_cap;
 	uint64_t map_version;
+	uint64_t own_version;              /* after the last change that this mount has made: what is older lacks something that it has told as done */
 	uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
 	struct cl_wbuf *fl_head, *fl_tail; /* SEALED buffers in the order of sealing */
 	uint64_t seal_seq;
@@ -241,7 +242,14 @@ void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b);                /* th
 /* map.c: the manager's slices; without lock; asks for windows [win, …) unless known. */
 /* inode->lock held: the manager's answer to a change that this mount made. */
 void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r);
-int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count);
+/* What is done with an answer that is not kept, at once. */
+struct cl_map_use {
+	int (*fn)(void *arg, struct cl_win *w); /* inode->lock held; w has its slices */
+	void *arg;
+	bool used;                     /* it was called, and cl_map_fetch returns what it returned */
+};
+/* Without lock. 0: the windows are known; -EAGAIN: not yet, ask again. */
+int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count, struct cl_map_use *use);
 /* Is r an answer to that request? */
 bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r);
 /* inode->lock held: what r says of windows from win on is known from now on. -EAGAIN: it is older than what is known. */

@@ -38,7 +38,7 @@ void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
 		cl_file_forget_map(f); /* another mount was there in between */
 	if (r->version_before == f->others_version)
 		f->others_version = r->attr->data_version;
-	f->map_version = r->attr->data_version;
+	f->map_version = f->own_version = r->attr->data_version;
 	if (r->version_before == f->inode->based_on)
 		f->inode->based_on = r->attr->data_version; /* nobody else was, also if the lease is gone */
 	cl_inode_attr_update(f->inode, r->attr);
@@ -125,28 +125,54 @@ int cl_map_take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r
 	return 0;
 }
 
-int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count)
+/* inode->lock held: an answer that is not kept, since a lock, an open or a stat has told of a newer version meanwhile. Who asked for it may use it all the same: it is
+ * newer than what was known when it was asked for, and has what this mount has published itself. */
+static int use_once(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r, struct cl_map_use *use)
+{
+	struct cl_win *w = cl_file_win(f, win, true);
+	size_t n = 0;
+	int rc;
+
+	if (!w || w->known)
+		return w ? -EAGAIN : -ENOMEM;
+	while (n < r->n_slices && r->slices[n]->win == win)
+		n++;
+	rc = set_slices(w, r, 0, n);
+	if (rc < 0)
+		return rc;
+	rc = use->fn(use->arg, w);
+	free(w->slices);
+	w->slices = NULL;
+	w->nslices = 0;
+	w->known = false;
+	use->used = true;
+	return rc;
+}
+
+int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count, struct cl_map_use *use)
 {
 	Fp__SliceMap req = FP__SLICE_MAP__INIT;
-	int rc = -EAGAIN;
+	ProtobufCMessage *m = NULL;
+	const Fp__SliceMapReply *r;
+	int rc;
 
 	req.ino = inode->ino;
 	req.win_from = win;
 	req.win_count = count;
-	for (int tries = 0; rc == -EAGAIN && tries < 5; tries++) {
-		ProtobufCMessage *m = NULL;
-
-		rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
-		if (rc < 0)
-			break;
-		pthread_mutex_lock(&inode->lock);
-		rc = cl_map_makes_sense(inode->file, win, count, (const Fp__SliceMapReply *)m) ? cl_map_take_over(inode->file, win, (const Fp__SliceMapReply *)m) : -EPROTO;
-		pthread_mutex_unlock(&inode->lock);
-		if (rc == -EPROTO) {
-			cl_data_note_error(d, "inode %llu: what the manager says of its data makes no sense: see its log", (unsigned long long)inode->ino);
-			rc = -EIO;
-		}
-		protobuf_c_message_free_unpacked(m, NULL);
+	use->used = false;
+	rc = cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
+	if (rc < 0)
+		return rc;
+	r = (const Fp__SliceMapReply *)m;
+	pthread_mutex_lock(&inode->lock);
+	rc = cl_map_makes_sense(inode->file, win, count, r) ? cl_map_take_over(inode->file, win, r) : -EPROTO;
+	if (rc == -EAGAIN && r->data_version >= inode->file->own_version)
+		rc = use_once(inode->file, win, r, use);
+	pthread_mutex_unlock(&inode->lock);
+	if (rc == -EPROTO && !use->used) {
+		cl_data_note_error(d, "inode %llu: what the manager says of its data makes no sense: see its log", (unsigned long long)inode->ino);
+		rc = -EIO;
 	}
+	protobuf_c_message_free_unpacked(m, NULL);
 	return rc;
 }

@@ -222,49 +222,72 @@ static int learn_unknown(struct reader *r, struct cl_file *f, bool again)
 	return rc;
 }
 
-/* The plan of [from, to) of a window, with the map known. Takes and releases inode->lock. */
+struct planning {
+	struct reader *r;
+	struct cl_file *f;
+	uint64_t win;
+	uint32_t from, to;             /* of the window */
+	struct cl_overlay *o;
+};
+
+enum { REFERS = 1 };                   /* to chunks of which only the number is known */
+
+/* inode->lock held, w has its slices. */
+static int plan_window(void *arg, struct cl_win *w)
+{
+	struct planning *p = arg;
+	uint64_t base = p->win * p->f->window_bytes;
+	int rc;
+
+	if (cl_gone_any(&p->f->gone, base + p->from, base + p->to)) /* no program shall take what was before for it */
+		return -EIO;
+	cl_overlay_init(p->o, p->from, p->to);
+	rc = plan(w, p->o);
+	if (rc == 0 && has_unknown(p->o))
+		return REFERS;
+	return rc == 0 ? copy_buffered(p->r, p->o, base) : rc;
+}
+
+/* Takes and releases inode->lock. -EAGAIN: look again. */
+static int try_plan(struct planning *p)
+{
+	struct reader *r = p->r;
+	struct cl_map_use use = { .fn = plan_window, .arg = p };
+	struct cl_win *w;
+	int rc = -EAGAIN;
+
+	pthread_mutex_lock(&r->inode->lock);
+	w = cl_file_win(p->f, p->win, true);
+	if (w && w->known)
+		rc = plan_window(p, w);
+	pthread_mutex_unlock(&r->inode->lock);
+	if (!w)
+		return -ENOMEM;
+	if (rc != -EAGAIN)
+		return rc;
+	rc = cl_map_fetch(r->d, r->inode, p->win, MAP_FETCH_WINDOWS, &use);
+	return rc == 0 && !use.used ? -EAGAIN : rc;
+}
+
+/* The plan of [from, to) of a window, with the map known. A map that changes all the time is asked for again and again, but not for ever. */
 static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t from, uint32_t to, struct cl_overlay *o)
 {
-	struct cl_win *w;
+	struct planning p = { .r = r, .f = f, .win = win, .from = from, .to = to, .o = o };
 	unsigned nlearned = 0;
-	int rc = 0;
+	int rc;
 
 	if (r->snap) {
 		cl_overlay_init(o, from, to);
 		return cl_snapshot_plan(r->snap, win, o);
 	}
-	for (int tries = 0; tries < 10;) {
-		pthread_mutex_lock(&r->inode->lock);
-		w = cl_file_win(f, win, true);
-		if (cl_gone_any(&f->gone, win * f->window_bytes + from, win * f->window_bytes + to)) { /* no program shall take what was before for it */
-			pthread_mutex_unlock(&r->inode->lock);
-			return -EIO;
+	do {
+		rc = try_plan(&p);
+		if (rc == REFERS) {
+			rc = learn_unknown(r, f, nlearned++ > 0);
+			rc = rc == 0 ? -EAGAIN : rc;
 		}
-		if (w && w->known) {
-			cl_overlay_init(o, from, to);
-			rc = plan(w, o);
-			if (rc == 0 && has_unknown(o))
-				rc = -EAGAIN;
-			if (rc == 0)
-				rc = copy_buffered(r, o, win * f->window_bytes);
-			pthread_mutex_unlock(&r->inode->lock);
-			if (rc == -EAGAIN)
-				rc = learn_unknown(r, f, nlearned++ > 0);
-			else
-				return rc;
-			if (rc < 0)
-				return rc;
-			continue;
-		}
-		pthread_mutex_unlock(&r->inode->lock);
-		if (!w)
-			return -ENOMEM;
-		tries++;
-		rc = cl_map_fetch(r->d, r->inode, win, MAP_FETCH_WINDOWS);
-		if (rc < 0)
-			return rc;
-	}
-	return -EIO;
+	} while (rc == -EAGAIN && fp_now_ms() < r->deadline_ms);
+	return rc == -EAGAIN ? -EIO : rc;
 }
 
 /* -------------------------------------------------------------- one range of a window */

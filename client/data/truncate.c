@@ -50,7 +50,7 @@ static void take_over(struct cl_file *f, const Fp__AttrReply *r)
 	cl_file_forget_map(f);
 	if (!r->attr)
 		return;
-	f->map_version = r->attr->data_version;
+	f->map_version = f->own_version = r->attr->data_version;
 	if (r->attr->size_bytes == 0)
 		f->others_version = r->attr->data_version; /* nothing of anybody's is left */
 	cl_inode_attr_update(f->inode, r->attr);

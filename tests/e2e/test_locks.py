@@ -5,11 +5,13 @@ import fcntl
 import os
 import sqlite3
 import subprocess
+import sys
 import time
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN
 
 import pytest
 
+from harness.daemons import SLOW
 from harness.files import read_file, write_file
 from harness.lockers import eventually
 
@@ -263,6 +265,28 @@ def test_counter(dirs, lockers):
         p.begin("count", 1000)
     assert [p.result(100) for p in four] == [0] * 4
     assert int(read_file(f"{dirs[1]}/n")) == 4000
+
+
+SIEVE = """
+import fcntl, os, sys, time
+fd, i = os.open(sys.argv[1], os.O_RDWR), int(sys.argv[2])
+until, off, k = time.monotonic() + float(sys.argv[3]), i * 5003, 0
+while time.monotonic() < until:
+    fcntl.lockf(fd, fcntl.LOCK_EX, 5003, off)
+    got = os.pread(fd, 5003, off)
+    assert got == bytes([k % 251]) * 5003, (k, got[:4], len(got))
+    k += 1
+    os.pwrite(fd, bytes([k % 251]) * 5003, off)
+    fcntl.lockf(fd, fcntl.LOCK_UN, 5003, off)
+"""
+
+
+@pytest.mark.limit(120)
+def test_many_processes_read_and_write_under_locks_of_their_own_ranges(dirs):
+    """As ROMIO's data sieving does: 32 on each mount. What the others publish all the time holds no read up, let alone fails it."""
+    write_file(f"{dirs[0]}/f", bytes(5003 * 64))
+    all_ = [subprocess.Popen([sys.executable, "-c", SIEVE, f"{dirs[i % 2]}/f", str(i), "12"]) for i in range(64)]
+    assert [p.wait(60 * SLOW) for p in all_] == [0] * 64
 
 
 ADD = """
