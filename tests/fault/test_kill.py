@@ -272,3 +272,26 @@ def test_space_of_a_killed_client_comes_back(new_store):
     unmount(store.mounts[0].path)
     wait_until("unpublished chunks to be collected", 40,
                lambda: store.status()["benefactors"][0]["used_bytes"] < 8 << 20)
+
+
+@pytest.mark.limit(90)
+def test_client_killed_what_was_being_rewritten_is_as_it_was(published):
+    """In place, neither closed nor synced: less than a window, and more than the pool's age lets lie."""
+    store = published
+    m = store.mounts[0]
+    code = ("import os,sys,time\nfd=os.open(sys.argv[1],os.O_RDWR)\nos.pwrite(fd,b'n'*int(sys.argv[2]),1000)\n"
+            "print('written',flush=True)\ntime.sleep(60)")
+    for name, size in (("small", 5000), ("large", 20 << 20)):
+        path = m.at(name)
+        with open(path, "wb") as f:
+            f.write(b"o" * (24 << 20))
+        p = subprocess.Popen([sys.executable, "-c", code, path, str(size)], stdout=subprocess.PIPE)
+        assert p.stdout.readline() == b"written\n"
+        pause(3)  # it is stored
+        m.kill()
+        p.kill()
+        p.wait(20)
+        unmount(m.path)
+        m.start()
+        with open(path, "rb") as f:
+            assert f.read() == b"o" * (24 << 20), name
