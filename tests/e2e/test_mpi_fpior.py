@@ -84,6 +84,15 @@ def test_what_is_not_done_is_refused(native, options, said):
     assert done.returncode == 2 and said in done.stdout and os.listdir(native) == []
 
 
+@pytest.mark.parametrize("api, said", [
+    ("POSIX", "-p and -V are of MPIIO alone"), ("MPIIO", "-J, -n, --hdf5.chunkSize"), ("HDF5", "-p and -V are of MPIIO alone")])
+def test_options_of_another_api_are_passed_over(native, api, said):
+    """One command line for all APIs, as IOR takes it."""
+    more = ["--mpiio.preallocate", "--hdf5.setAlignment=4k", "--hdf5.noFill", "--mpiio.showHints"]
+    out = good(here(2, FPIOR, "-a", api, "-wWrR", "-C", "-b", "64k", "-t", "16k", *more, "-o", f"{native}/f"), f"passed over with {api}: {re.escape(said)}")
+    assert rows_of(out) == [("write", 0), ("read", 0)] and ("hints of" in out) == (api != "POSIX")
+
+
 def rows_of(out):
     """access, iteration of each row of the table."""
     return [(r[0], int(r[-1])) for r in (line.split() for line in out.splitlines()) if r and r[0] in ("write", "read", "remove") and len(r) == 11]

@@ -14,22 +14,29 @@ const struct api *api_find(const char *name)
 	return NULL;
 }
 
+/* Of another API: nothing of it is done, as in IOR, whose users go through the APIs with one command line. */
+static const char *idle(const struct params *p)
+{
+	const struct api *api = api_find(p->api);
+
+	if ((p->preallocate || p->file_view) && api != &io_mpiio)
+		return "-p and -V are of MPIIO alone";
+	if ((p->single_attempt || p->odirect || p->range_locks) && api != &io_posix)
+		return "-x, --posix.odirect and --posix.rangelocks are of POSIX alone";
+	if ((p->alignment != 1 || p->no_fill || p->chunk_size || p->collective_metadata) && api != &io_hdf5)
+		return "-J, -n, --hdf5.chunkSize and --hdf5.collectiveMetadata are of HDF5 alone";
+	if ((p->show_hints || p->hints_file) && api == &io_posix)
+		return "-H and -U: POSIX has no hints";
+	return NULL;
+}
+
 static const char *wrong_api(const struct params *p)
 {
 	const struct api *api = api_find(p->api);
-	bool mpiio = api == &io_mpiio, posix = api == &io_posix, hdf5 = api == &io_hdf5;
 
 	if (!api)
 		return "-a is one of POSIX, MPIIO, HDF5, NCMPI and NETCDF4";
-	if ((p->preallocate || p->file_view) && !mpiio)
-		return "-p and -V are of MPIIO alone";
-	if ((p->single_attempt || p->odirect || p->range_locks) && !posix)
-		return "-x, --posix.odirect and --posix.rangelocks are of POSIX alone";
-	if ((p->alignment != 1 || p->no_fill || p->chunk_size || p->collective_metadata) && !hdf5)
-		return "-J, -n, --hdf5.chunkSize and --hdf5.collectiveMetadata are of HDF5 alone";
-	if ((p->show_hints || p->hints_file) && posix)
-		return "-H and -U: POSIX has no hints";
-	if (p->fsync_per_write && !posix && !p->collective && !p->file_per_proc)
+	if (p->fsync_per_write && api != &io_posix && !p->collective && !p->file_per_proc)
 		return "-Y: a sync of all tasks' file needs -c, but for POSIX";
 	return NULL;
 }
@@ -79,7 +86,7 @@ static const char *wrong(const struct params *p, int tasks)
 		return "the file is too large for its offsets";
 	if (p->reorder && p->reorder_random)
 		return "-C or -Z, not both";
-	if (p->random_offset && p->file_view)
+	if (p->random_offset && p->file_view && api_find(p->api) == &io_mpiio)
 		return "-z: a file view (-V) is read and written in order";
 	if (p->unique_dir && !p->file_per_proc)
 		return "-u is for -F";
@@ -99,5 +106,7 @@ bool params_check(struct params *p, int tasks, bool print)
 	what = what ? what : wrong(p, tasks);
 	if (what && print)
 		fprintf(stderr, "fpior: %s\n", what);
+	else if (print && idle(p))
+		fprintf(stderr, "fpior: passed over with %s: %s\n", p->api, idle(p));
 	return !what;
 }
