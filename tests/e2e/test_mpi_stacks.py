@@ -90,7 +90,7 @@ def test_apis_over_romio(cluster, place, io, api):
 
 
 def test_range_locks_around_each_transfer(cluster, place):
-    """IOR's --posix.rangelocks: all that a rank writes is seen by who locks the range next, while all have the file open."""
+    """IOR's --posix.rangelocks: an fcntl lock of the manager for each transfer, of ranks on both nodes, in random order."""
     good(cluster.run(FPIOR, "--posix.rangelocks", "-z", *VERIFY, *RECORDS, "-o", f"{place}/f"))
 
 
