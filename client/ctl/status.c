@@ -38,7 +38,7 @@ static json_t *json_client(const Fp__CtlClient *c)
 {
     Fp__ClientStats none = FP__CLIENT_STATS__INIT;
     const Fp__ClientStats *s = c->stats ? c->stats : &none;
-    json_t *j = json_pack("{s:I, s:o, s:o, s:i, s:b, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "session",
+    json_t *j = json_pack("{s:I, s:o, s:o, s:i, s:b, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}", "session",
                           (json_int_t)c->session, "node", ctl_json_bytes(c->node, strlen(c->node)), "mountpoint",
                           ctl_json_bytes(c->mountpoint, strlen(c->mountpoint)), "pid", (int)c->pid, "connected",
                           c->connected, "software", c->software, "close", s->close, "locks", s->locks, "strict", s->strict, "pool_bytes", (json_int_t)s->pool_bytes,
@@ -46,8 +46,8 @@ static json_t *json_client(const Fp__CtlClient *c)
                           (json_int_t)s->dirty_bytes, "uncommitted_bytes", (json_int_t)s->uncommitted_bytes,
                           "open_files", (json_int_t)s->open_files, "read_bytes", (json_int_t)s->read_bytes,
                           "written_bytes", (json_int_t)s->written_bytes, "errors", (json_int_t)s->errors,
-                          "last_error", ctl_json_bytes(s->last_error, strlen(s->last_error)), "features",
-                          json_features(c->stats));
+                          "last_error", ctl_json_bytes(s->last_error, strlen(s->last_error)), "last_error_ns",
+                          (json_int_t)s->last_error_ns, "features", json_features(c->stats));
     return j;
 }
 
@@ -122,13 +122,24 @@ static void at_risk_cell(struct fp_table *t, uint64_t bytes)
     fp_table_cell_styled(t, bytes ? FP_STYLE_WARN : FP_STYLE_NONE, "%s", fp_format_size(buf, bytes));
 }
 
+/* Nothing for 0. */
+static void time_cell(struct fp_table *t, int64_t ns)
+{
+    char buf[32] = "";
+    time_t s = (time_t)(ns / 1000000000);
+    struct tm tm;
+    if (ns && localtime_r(&s, &tm))
+        strftime(buf, sizeof buf, "%Y-%m-%d %H:%M:%S", &tm);
+    fp_table_cell(t, "%s", buf);
+}
+
 static int print_mounts(const Fp__CtlStatusReply *r)
 {
     static const struct fp_table_col cols[] = {
         {"node", false},  {"mountpoint", false},  {"pid", true},        {"state", false}, {"close", false},
         {"strict", false}, {"locks", false},      {"pool used", true},
         {"of", true},     {"dirty", true},        {"uncommitted", true}, {"open", true},   {"errors", true},
-        {"last error", false}};
+        {"at", false},    {"last error", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     Fp__ClientStats none = FP__CLIENT_STATS__INIT;
     for (size_t i = 0; i < r->n_clients; i++) {
@@ -148,6 +159,7 @@ static int print_mounts(const Fp__CtlStatusReply *r)
         at_risk_cell(t, s->uncommitted_bytes);
         fp_table_cell_count(t, s->open_files);
         fp_table_cell_count(t, s->errors);
+        time_cell(t, s->last_error_ns);
         fp_table_cell(t, "%s", s->last_error);
     }
     int rc = fp_table_print(t, stdout);
@@ -175,16 +187,6 @@ static int print_features(const Fp__CtlStatusReply *r)
     return rc;
 }
 
-static void seen_cell(struct fp_table *t, int64_t ns)
-{
-    char buf[32] = "";
-    time_t s = (time_t)(ns / 1000000000);
-    struct tm tm;
-    if (localtime_r(&s, &tm))
-        strftime(buf, sizeof buf, "%Y-%m-%d %H:%M:%S", &tm);
-    fp_table_cell(t, "%s", buf);
-}
-
 static int print_damaged(const Fp__CtlStatusReply *r)
 {
     static const struct fp_table_col cols[] = {{"file", false},       {"inode", true},    {"offset", true},
@@ -198,7 +200,7 @@ static int print_damaged(const Fp__CtlStatusReply *r)
         fp_table_cell_count(t, d->off);
         fp_table_cell_count(t, d->len);
         fp_table_cell(t, "%u", d->bnf);
-        seen_cell(t, d->seen_ns);
+        time_cell(t, d->seen_ns);
         fp_table_cell(t, "%s", d->reason);
     }
     int rc = fp_table_print(t, stdout);

@@ -510,5 +510,6 @@ void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out)
 	pthread_mutex_lock(&d->error_lock);
 	memcpy(d->last_error_copy, d->last_error, sizeof(d->last_error));
 	pthread_mutex_unlock(&d->error_lock);
+	out->last_error_ns = d->last_error_ns;
 	out->last_error = d->last_error_copy;
 }

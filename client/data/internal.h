@@ -77,6 +77,7 @@ struct cl_data {
 	pthread_mutex_t error_lock;
 	bool closed;                       /* error_lock: the closing line was said */
 	char last_error[256];              /* error_lock */
+	int64_t last_error_ns;             /* error_lock: since 1970 */
 	char last_error_copy[256];         /* core loop */
 	struct cl_scratch scratch;         /* for chunks being packed or decoded */
 	pthread_mutex_t coded_lock;        /* leaf */

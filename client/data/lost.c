@@ -29,6 +29,7 @@ static void note(struct cl_data *d, const char *fmt, va_list ap)
 	atomic_fetch_add(&d->errors, 1);
 	pthread_mutex_lock(&d->error_lock);
 	vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
+	d->last_error_ns = fp_wall_ns();
 	if (d->closed)
 		FP_LOG_EVERY(200, FP_LOG_INFO, "%s", d->last_error);
 	else

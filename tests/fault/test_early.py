@@ -580,6 +580,9 @@ def test_failed_unlink_is_told_by_the_next_fsync_of_a_directory(new_store):
     os.fsync(d)
     os.close(d)
     wait_until("the status", 5, lambda: "told to be removed" in store.status()["mounts"][0]["last_error"])
+    at = store.status()["mounts"][0]["last_error_ns"] / 1e9
+    assert time.time() - 60 < at <= time.time()
+    assert f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}  inode" in store.fpctl("status").stdout
     wait_until("the file to be seen again", 5, lambda: os.listdir(path) == ["f"] and os.path.exists(f"{path}/f"))
     os.unlink(f"{path}/f")
     assert os.listdir(path) == []

@@ -84,12 +84,17 @@ static void wait_ended(unsigned n)
     assert_int_equal(ended, n);
 }
 
+/* It has its time, too. */
 static const char *last_error(void)
 {
     static Fp__ClientStats st;
 
     fp__client_stats__init(&st);
     cl_data_stats(&mnt.m, &st);
+    if (st.last_error[0])
+        assert_in_range(fp_wall_ns() - st.last_error_ns, 0, 60 * INT64_C(1000000000));
+    else
+        assert_int_equal(st.last_error_ns, 0);
     return st.last_error;
 }
 
