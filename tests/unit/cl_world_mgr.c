@@ -33,8 +33,7 @@ struct mfile {
 struct mchunk {
     struct mchunk *next;
     uint64_t id, sum;
-    uint32_t len, data_len, stored_bytes, bnf;
-    uint32_t refs;
+    uint32_t len, data_len, stored_bytes, bnf, refs;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
