@@ -125,7 +125,7 @@ def test_benefactor_and_manager_dead_between_two_checkpoints(start):
 @pytest.mark.parametrize("chain", [[DEDUP], [DEDUP, "compress required"]], ids=["dedup", "required"])
 def test_benefactor_dies_while_a_checkpoint_is_written(start, chain):
     """What was referred to before is lost with it, and close says so; what is written after is stored, although the aux-app knows the dead chunks."""
-    s = start(2, *chain, args=["--io-timeout=4s"])
+    s = start(2, *chain, args=["--io-timeout=4s", "--close=publish"])
     m, data = s.mounts[0], unique(2, 16 * MIB)
     set_stripe(m, 2)
     write_file(m.at("ckpt_1"), data, sync=True)
@@ -152,7 +152,7 @@ def test_benefactor_dies_while_a_checkpoint_is_written(start, chain):
 @pytest.mark.limit(120)
 def test_close_waits_for_a_benefactor_that_starts_again(start):
     """A short absence is no error: close waits until it is known that what is referred to is there."""
-    s = start(2, DEDUP)
+    s = start(2, DEDUP, args=["--close=publish"])
     m, data = s.mounts[0], unique(3, 16 * MIB)
     set_stripe(m, 2)
     write_file(m.at("ckpt_1"), data, sync=True)

@@ -110,6 +110,10 @@ class Stress:
                 if e[0] == "move":
                     key, size, _ = files[e[1]]
                     files[e[2]] = [key, size, False]
+                else:  # a rename of it may have failed before, and left both names in doubt: none of them has to be there
+                    for other, f in files.items():
+                        if f[0] == files[e[1]][0] and other != e[1]:
+                            f[1] = files[e[1]][1] = -1
             elif e[0] == "moved":
                 files.pop(e[1], None)
                 files[e[2]][2] = kept == "close"
