@@ -173,6 +173,7 @@ int cl_reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_reserv
 		return rc;
 	have_holds_released(d);
 	p.until_ms = cl_deadline(d);
-	cl_inode_each(d->m, publish_one, &p);
+	if (inode->aux_serial != CL_AUX_SERIAL_OWN) /* an aux-app that writes would wait for chunks that wait for it */
+		cl_inode_each(d->m, publish_one, &p);
 	return reserve_patiently(d, inode, r, data, b);
 }

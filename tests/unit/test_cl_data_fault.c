@@ -9,6 +9,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+#include "client/aux/aux.h"
+
 #define MIB (1u << 20)
 #define SIZE_BYTES (8u * MIB)
 
@@ -110,6 +112,40 @@ static void random_writes(unsigned n, uint32_t len_max)
 }
 
 /* -------------------------------------------------------------- space */
+
+/* A write that finds no space has the other files of the mount published; not one by an aux-app, which they may be waiting for. */
+static void no_space_publishes_others(bool own)
+{
+    struct cl_handle second;
+    uint64_t dirty, uncommitted;
+
+    begin(true, 4 * MIB, 256u << 10, 4000);
+    fx_open(&mnt, &second, world_file_new(256u << 10, 1));
+    assert_int_equal(fx_write(&mnt, &second, want, 1000, 0), 1000);
+    h.inode->aux_serial = own ? CL_AUX_SERIAL_OWN : 0;
+    while (put(size, 100000) > 0)
+        ;
+    cl_data_at_risk(second.inode, &dirty, &uncommitted);
+    assert_int_equal(dirty + uncommitted > 0, own);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(cl_data_flush(&mnt.m, i ? h.inode : second.inode), 0);
+        fx_check_file_quiet(i ? &h : &second);
+    }
+    fx_close(&mnt, &second);
+    end();
+}
+
+static void test_fault_no_space_publishes_other_files(void **state)
+{
+    (void)state;
+    no_space_publishes_others(false);
+}
+
+static void test_fault_no_space_for_an_aux_app_publishes_nothing(void **state)
+{
+    (void)state;
+    no_space_publishes_others(true);
+}
 
 static void fill_until_full(bool local)
 {
@@ -719,6 +755,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fault_full_store_is_told_by_write_not_by_close),
+        cmocka_unit_test(test_fault_no_space_publishes_other_files),
+        cmocka_unit_test(test_fault_no_space_for_an_aux_app_publishes_nothing),
         cmocka_unit_test(test_fault_the_last_of_a_full_store_can_be_used),
         cmocka_unit_test(test_fault_refused_leases_go_to_the_next_benefactor),
         cmocka_unit_test(test_fault_benefactor_away_for_a_moment_is_not_enospc),
