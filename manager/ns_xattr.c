@@ -50,6 +50,11 @@ static enum own own_of(const ProtobufCBinaryData *n)
     return is_name(n, "user.fp.stripe") ? OWN_STRIPE : OWN_UNKNOWN;
 }
 
+static bool is_cap(const ProtobufCBinaryData *n)
+{
+    return is_name(n, "security.capability");
+}
+
 static int check_name(const ProtobufCBinaryData *n)
 {
     if (n->len == 0 || n->len > NAME_MAX_BYTES || memchr(n->data, 0, n->len))
@@ -156,7 +161,6 @@ MGR_HANDLER(setxattr)
     uint32_t value;
     int rc = check_name(&m->name);
 
-    (void)rq;
     rc = rc ? rc : mgr_inode_get(c, m->ino, &in);
     if (rc)
         return rc;
@@ -169,6 +173,8 @@ MGR_HANDLER(setxattr)
     if (m->value.len > VALUE_MAX_BYTES)
         return -E2BIG;
     rc = check_set(c, m);
+    if (!rc && is_cap(&m->name)) /* what was closed before takes it away when it is published: as set-id bits (ns_setattr.c) */
+        rc = mgr_lease_check(c, rq->sess, m->ino);
     rc = rc ? rc
             : mgr_db_exec(&c->db, XATTR_PUT, DBI(m->ino), DBB(m->name.data, m->name.len),
                           DBB(m->value.data, m->value.len));

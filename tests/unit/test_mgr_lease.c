@@ -297,6 +297,33 @@ static void test_times_and_bits_set_elsewhere_recall(void **state)
     assert_int_equal(set(&b, ++seq, FP__SET_ATTR_VALID__SET_MODE, 04700), 0);
 }
 
+static int set_xattr(const struct peer *p, uint64_t seq, const char *name)
+{
+    Fp__SetXattr m = FP__SET_XATTR__INIT;
+
+    m.slot = 2;
+    m.slot_seq = seq;
+    m.ino = ino;
+    m.name = m.value = fix_bin(name);
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_SETXATTR, &m, NULL));
+    return refused(f.status);
+}
+
+/* As set-id bits: what was closed before would take them away. */
+static void test_capabilities_set_elsewhere_recall(void **state)
+{
+    (void)state;
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(set_xattr(&a, 1, "security.capability"), 0);
+    assert_int_equal(set_xattr(&b, 1, "security.selinux"), 0);
+    assert_int_equal(set_xattr(&b, 2, "user.x"), 0);
+    assert_int_equal(told(&a), -1);
+    assert_int_equal(set_xattr(&b, 3, "security.capability"), FP_ERECALL);
+    assert_true(told(&a) > 0);
+    release(&a);
+    assert_int_equal(set_xattr(&b, 3, "security.capability"), 0);
+}
+
 static void restart(void)
 {
     struct fix old = f;
@@ -670,3 +697,4 @@ int main(void)
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        T(test_capabilities_set_elsewhere_recall),
