@@ -36,6 +36,7 @@
 
 #define AGAIN_MS   1000u /* until what can't be published is tried again */
 #define TELL_MS    1000u /* how often others are told that what they wait for goes forward; below MOVED_MS of manager/lease.c */
+#define LOOK_MS    20u   /* who waits for what is being published looks again after this */
 #define FAILED_MAX 1024u /* files whose error is kept; of older ones it stands in the log and in fpctl status */
 
 struct item {
@@ -139,9 +140,24 @@ static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
 	pthread_mutex_lock(&inode->lock);
 	closed = inode->untold && cl_file_is_dirty(inode->file);
 	pthread_mutex_unlock(&inode->lock);
-	return closed && !FP_BUG("mount-renames-what-it-has-not-published") ? cl_publish_for_others(m->data, inode, CL_BY_PROGRESS) : 0;
+static void wait_a_look(struct cl_inode *inode)
+{
+	pthread_mutex_lock(&inode->lock);
+	if (inode->file)
+		cl_file_wait_a_while(inode->file, fp_now_ms() + LOOK_MS);
+	pthread_mutex_unlock(&inode->lock);
 }
 
+/* Not what was written since: who renames one file, or the directory above it, does not mean that. */
+	if (!closed || FP_BUG("mount-renames-what-it-has-not-published"))
+		return 0;
+	while ((rc = cl_data_publish_step(m, inode, &p)) == 1)
+		wait_a_look(inode);
+	return rc;
+}
+	struct cl_publishing p = { .closed_only = true };
+
+	int rc;
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino)
 {
 	int rc = error_of(m->data, ino, false);

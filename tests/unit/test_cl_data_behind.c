@@ -387,6 +387,33 @@ static void test_behind_a_name_comes_after_what_was_closed(void **state)
         assert_int_equal(pthread_create(&t, NULL, name_it, &n), 0);
         usleep(200000);
         assert_int_equal(n.done, 0);
+/* Nor by who gives it, or a directory above it, another name. */
+static void test_behind_a_name_leaves_what_was_written_after_the_close(void **state)
+{
+    static uint8_t next[2 * WINDOW];
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fx_fill(next, sizeof next, 9);
+    ino = written_held(&h);
+    for (int all = 0; all < 2; all++) {
+        close_(&h, true);
+        assert_int_equal(fx_write(&mnt, &h, next, sizeof next, 0), sizeof next);
+        world_bnf(1)->hold_answers = false;
+        assert_int_equal(all ? cl_data_publish_all_closed(&mnt.m) : cl_data_publish_closed(&mnt.m, ino), 0);
+        view_is(ino, LEN);
+        wait_for_no_item();
+        view_is(ino, LEN);
+        memcpy(bytes, next, sizeof next);
+        fx_fill(next, sizeof next, 10);
+        world_bnf(1)->hold_answers = true;
+    }
+    world_bnf(1)->hold_answers = false;
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
         world_bnf(1)->store_err = 0;
         pthread_join(t, NULL);
         assert_int_equal(n.rc, 0);
@@ -649,3 +676,4 @@ int main(void)
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        R(test_behind_a_name_leaves_what_was_written_after_the_close),
