@@ -343,6 +343,43 @@ static int next_chunk(struct cl_data *d, uint64_t *chunk)
 	return 0;
 }
 
+/* It was closed, and no close tells that it can't be stored: so it stays in the pool. True: it is not the caller's any more. */
+static bool kept(struct cl_wbuf *b, int err)
+{
+	struct cl_file *f = b->file;
+	struct cl_data *d = f->data;
+	struct cl_inode *inode = f->inode;
+	bool keeps;
+
+	pthread_mutex_lock(&inode->lock);
+	keeps = inode->behind && inode->attr.nlink > 0 && atomic_load(&d->end_ms) == 0 && !atomic_load(&d->stopping);
+	pthread_mutex_unlock(&inode->lock);
+	if (!keeps)
+		return false;
+	cl_data_note_error(d, "inode %llu: what was closed can't be stored: %s; it is kept, and tried again", (unsigned long long)inode->ino, fp_strerror(err));
+	b->deadline_ms = 0;
+	b->avoid_bnf = 0;
+	usleep(KEPT_US);
+	cl_store_post(d, b);
+	return true;
+}
+
+/* The same for what failed on its way through the aux-apps: it goes to them anew, or has failed. */
+static void failed_to_pass(struct cl_wbuf *b, int err)
+{
+	struct cl_file *f = b->file;
+	struct cl_packed *old;
+
+	pthread_mutex_lock(&f->inode->lock);
+	old = b->packed;
+	b->packed = NULL;
+	b->passes_anew = true;
+	pthread_mutex_unlock(&f->inode->lock);
+	cl_packed_free(f->data, old);
+	if (!kept(b, err))
+		failed(b, err);
+}
+
 static void ready(struct cl_wbuf *b)
 {
 	cl_store_post(b->file->data, b);
@@ -367,7 +404,7 @@ static bool references_are_good(struct cl_wbuf *b)
 	pthread_mutex_unlock(&inode->lock); /* b may be gone from here on, unless rc < 0 */
 	cl_packed_free(d, old);
 	if (rc < 0)
-		failed(b, rc);
+		failed_to_pass(b, rc);
 	return false;
 }
 
@@ -393,7 +430,7 @@ static bool take_packed(struct cl_wbuf *b)
 	if (rc > 0)
 		return false;
 	if (rc < 0) {
-		failed(b, rc);
+		failed_to_pass(b, rc);
 		return false;
 	}
 	if (is_nothing(b)) {
@@ -436,32 +473,12 @@ static void to_aux_apps(struct cl_wbuf *b)
 	struct cl_inode *inode = b->file->inode;
 	int rc;
 
+	b->passes_anew = false;
 	pthread_mutex_lock(&inode->lock);
 	rc = cl_packed_submit(b->file->data, b, false, ready);
 	pthread_mutex_unlock(&inode->lock); /* b may be gone from here on, unless rc < 0 */
 	if (rc < 0)
-		failed(b, rc);
-}
-
-/* It was closed, and no close tells that it can't be stored: so it stays in the pool. True: it is not the caller's any more. */
-static bool kept(struct cl_wbuf *b, int err)
-{
-	struct cl_file *f = b->file;
-	struct cl_data *d = f->data;
-	struct cl_inode *inode = f->inode;
-	bool keeps;
-
-	pthread_mutex_lock(&inode->lock);
-	keeps = inode->behind && inode->attr.nlink > 0 && atomic_load(&d->end_ms) == 0 && !atomic_load(&d->stopping);
-	pthread_mutex_unlock(&inode->lock);
-	if (!keeps)
-		return false;
-	cl_data_note_error(d, "inode %llu: what was closed can't be stored: %s; it is kept, and tried again", (unsigned long long)inode->ino, fp_strerror(err));
-	b->deadline_ms = 0;
-	b->avoid_bnf = 0;
-	usleep(KEPT_US);
-	cl_store_post(d, b);
-	return true;
+		failed_to_pass(b, rc);
 }
 
 static void store_run(struct cl_job *job)
@@ -477,12 +494,12 @@ static void store_run(struct cl_job *job)
 		failed(b, FP_ESTOPPING);
 		return;
 	}
-	if (b->is_asked_about) {
+	if (b->is_asked_about && passes_over(b))
 		b->is_asked_about = false;
-		if (!passes_over(b)) {
-			to_aux_apps(b);
-			return;
-		}
+	if (b->is_asked_about || b->passes_anew) {
+		b->is_asked_about = false;
+		to_aux_apps(b);
+		return;
 	}
 	if (b->packed && !take_packed(b))
 		return;
@@ -522,7 +539,7 @@ void cl_store_post(struct cl_data *d, struct cl_wbuf *b)
 
 static void no_memory_run(struct cl_job *job)
 {
-	failed((struct cl_wbuf *)job, -ENOMEM);
+	failed_to_pass((struct cl_wbuf *)job, -ENOMEM);
 }
 
 void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b)

@@ -43,6 +43,7 @@ struct cl_wbuf {
 	uint32_t avoid_bnf;            /* store: number of the benefactor that failed last */
 	uint64_t losses;               /* store: data->losses before the attempt */
 	bool is_asked_about;           /* store: may it be passed over by aux-apps? */
+	bool passes_anew;              /* store: it goes to the aux-apps (once more) */
 	uint64_t asked_off;            /* … and where in the file it is for them */
 	uint64_t deadline_ms;          /* store: give up then; 0 = not begun */
 	struct cl_file *file;

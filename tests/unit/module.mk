@@ -11,7 +11,7 @@ $(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected
 
 # The same with models of aux-apps (cl_fake_aux.h).
 CL_AUX_WRAP := cl_aux_chunks cl_aux_may_pass_over cl_aux_passes_over cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_decode cl_aux_held cl_aux_hides cl_aux_lied cl_aux_pins_good cl_aux_pins_check cl_aux_pins_put cl_aux_session_new cl_aux_release_holds
-$(addprefix $(O)/tests/unit/test_cl_data,_aux _coded _late): ALL_LDFLAGS += $(CL_AUX_WRAP:%=-Wl,--wrap=%)
+$(addprefix $(O)/tests/unit/test_cl_data,_aux _coded _late _behind): ALL_LDFLAGS += $(CL_AUX_WRAP:%=-Wl,--wrap=%)
 
 # The mount's side of aux-apps against a host that is this program, and a manager that holds chunks or not.
 $(addprefix $(O)/tests/unit/test_cl_aux,_jobs _holds _refs _required _end _skip): ALL_LDFLAGS += -Wl,--wrap=cl_mgr_call -Wl,--wrap=cl_mgr_call_answered

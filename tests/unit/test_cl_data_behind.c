@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "client/data/internal.h"
+#include "tests/unit/cl_fake_aux.h"
 
 #define WINDOW     (64u << 10)
 #define LEN        (3u * WINDOW + 1000)
@@ -677,3 +678,28 @@ int main(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
         R(test_behind_a_name_leaves_what_was_written_after_the_close),
+/* What the aux-apps can't have, for want of memory or since one fails, is not given up either: it goes to them until they take it. */
+static void test_behind_what_aux_apps_did_not_take_is_not_given_up(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fake_aux_start(3);
+    fake_aux.on = fake_aux.codes = fake_aux.always = true;
+    ino = written(&h);
+    fake_aux.status = -ENOMEM;
+    close_(&h, true);
+    usleep(500 * 1000);
+    assert_int_equal(world_view(ino, got, sizeof got), 0);
+    assert_false(cl_data_has_lost(&mnt.m));
+    fake_aux.status = 0;
+    wait_for_no_item();
+    view_is(ino, LEN);
+    assert_true(fake_aux.coded > 0);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+    fake_aux_stop();
+}
+
+        T(test_behind_what_aux_apps_did_not_take_is_not_given_up),
