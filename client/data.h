@@ -101,6 +101,10 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc);
 bool cl_data_any_behind(struct cl_mount *m);
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino);
 int cl_data_publish_all_closed(struct cl_mount *m);
+/* Its last name was removed: an error that no close could tell is nobody's any more. */
+void cl_data_unlinked(struct cl_mount *m, uint64_t ino);
+/* The version that what was closed and is not published is based on; 0: there is no such thing. */
+uint64_t cl_data_behind_base(struct cl_mount *m, uint64_t ino);
 /* Core loop: the manager's answer to an open says whether this mount has the lease. */
 void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version);
 /* Core loop: all leases are lost, since the session had expired. What is behind is published if nobody else has written the file since. */

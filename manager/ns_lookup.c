@@ -61,7 +61,7 @@ MGR_HANDLER(open)
 
     if (!rc)
         rc = mgr_inode_usable(c, &in);
-    return rc ? rc : mgr_reply_open(c, rq, &in, m->write, m->behind);
+    return rc ? rc : mgr_reply_open(c, rq, &in, m->write && (!m->based_on || m->based_on != in.data_version), m->behind);
 }
 
 MGR_HANDLER(release)

@@ -117,6 +117,11 @@ int cl_behind_take_error(struct cl_data *d, uint64_t ino)
 
 static bool has_failed(struct cl_behind *b)
 {
+void cl_data_unlinked(struct cl_mount *m, uint64_t ino)
+{
+	(void)error_of(m->data, ino, true);
+}
+
 	bool any = false;
 
 	pthread_mutex_lock(&b->lock);
@@ -280,6 +285,21 @@ void cl_behind_base(const struct cl_file *f, Fp__Commit *msg)
 	const struct cl_inode *inode = f->inode;
 
 	if (f != inode->file || !inode->untold || !(inode->lease || inode->behind || inode->taken))
+uint64_t cl_data_behind_base(struct cl_mount *m, uint64_t ino)
+{
+	struct cl_inode *inode = m->opt.close_mode == CL_CLOSE_BEHIND ? cl_inode_get(m, ino) : NULL;
+	uint64_t version = 0;
+
+	if (!inode)
+		return 0;
+	pthread_mutex_lock(&inode->lock);
+	if (inode->behind)
+		version = inode->based_on;
+	pthread_mutex_unlock(&inode->lock);
+	cl_inode_put(m, inode);
+	return version;
+}
+
 		return;
 	msg->based_on = inode->based_on;
 	msg->lease_time = inode->taken ? 0 : atomic_load(&f->data->m->lease_time);

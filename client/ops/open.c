@@ -218,6 +218,7 @@ static void late_create(struct cl_op *op, int status, const ProtobufCMessage *re
         reply_open(op, ((const Fp__AttrReply *)reply)->attr);
         cl_op_free(op);
         return;
+    msg.based_on = msg.write ? cl_data_behind_base(op->m, ino) : 0;
     }
     h->m = op->m;
     (void)cl_data_run(op->m, drop_handle, h);

@@ -24,6 +24,8 @@ static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
     }
     if (status == 0)
         cl_inode_set_nlink(op->m, r->ino, r->nlink);
+    if (status == 0 && r->nlink == 0)
+        cl_data_unlinked(op->m, r->ino);
     cl_op_reply_err(op, status);
 }
 
@@ -45,6 +47,7 @@ static bool unlink_early(struct cl_op *op, const Fp__Unlink *msg, const char *na
     bool known = cl_names_remove(msg->parent, name, fp_wall_ns(), &early.ino, &early.time_ns);
     if (known) {
         cl_inode_set_nlink(m, early.ino, 0);
+        cl_data_unlinked(m, early.ino);
         cl_dircache_drop(msg->parent);
         cl_hide_attr(m, msg->parent);
         bool told = cl_early_unlink(m, &early, late_unlink, op);

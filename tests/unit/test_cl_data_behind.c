@@ -548,6 +548,45 @@ static void store_fails(struct cl_inode *inode)
 
 static void close_says(struct cl_handle *h, int want)
 {
+/* An error of a file that is not there any more is nobody's: renames need not look for it. */
+static void test_behind_error_ends_with_the_file(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = cut_off(&h);
+    cut_elsewhere(ino, 1000);
+    back();
+    wait_for(&ended, 1);
+    wait_for_no_item();
+    assert_true(cl_data_any_behind(&mnt.m));
+    cl_data_unlinked(&mnt.m, ino + 1);
+    assert_true(cl_data_any_behind(&mnt.m));
+    cl_data_unlinked(&mnt.m, ino);
+    assert_false(cl_data_any_behind(&mnt.m));
+}
+
+/* Who opens the file again says so to the manager: its own data is no reason to take that of others for older (test_mgr_lease.c). */
+static void test_behind_says_what_it_is_based_on(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = written(&h);
+    assert_int_equal(cl_data_behind_base(&mnt.m, ino), 0);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    assert_int_equal(cl_data_behind_base(&mnt.m, ino), version_of(ino));
+    assert_int_equal(cl_data_behind_base(&mnt.m, ino + 1), 0);
+    world_bnf(1)->store_err = 0;
+    wait_for_no_item();
+    assert_int_equal(cl_data_behind_base(&mnt.m, ino), 0);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
     int rc = 1;
 
     assert_true(cl_data_close_behind(&mnt.m, h, &rc));
@@ -703,3 +742,5 @@ static void test_behind_what_aux_apps_did_not_take_is_not_given_up(void **state)
 }
 
         T(test_behind_what_aux_apps_did_not_take_is_not_given_up),
+        T(test_behind_error_ends_with_the_file),
+        T(test_behind_says_what_it_is_based_on),

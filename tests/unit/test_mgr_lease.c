@@ -534,6 +534,41 @@ static void test_what_was_closed_under_a_lost_lease(void **state)
     }
 }
 
+static void open_to_write(const struct peer *p, uint64_t based_on)
+{
+    Fp__Open m = FP__OPEN__INIT;
+
+    m.ino = ino;
+    m.write = m.behind = true;
+    m.based_on = based_on;
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+/* Two were cut off, and one is back: that it opens its own file again, of which no other can have anything, is no reason to refuse what it had closed. */
+static void test_opening_ones_own_file_does_not_overtake_it(void **state)
+{
+    struct peer away = {0};
+    uint64_t before;
+
+    (void)state;
+    hello(&away, true, NULL, 0, NULL, 0);
+    assert_int_equal(open_(&a, true), 1);
+    assert_int_equal(commit(&a, 0, 0), 0);
+    before = version();
+    fix_lost(&f, away.conn);
+    expire(&a);
+    hello(&a, true, &ino, 1, &ino, 1);
+    open_to_write(&a, before);
+    assert_int_equal(version(), before);
+    assert_int_equal(commit(&a, before, 0), 0);
+    open_to_write(&a, before); /* of a version that is over: another one may be based on this one */
+    assert_true(version() > before + 1);
+    before = version();
+    open_to_write(&a, 0);
+    assert_true(version() > before);
+}
+
 /* The answer to its hello may not have come: it says the same again, and is answered the same. */
 static void test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it(void **state)
 {
@@ -677,9 +712,11 @@ int main(void)
         T(test_who_waits_is_told_that_it_goes_forward),
         T(test_cutting_elsewhere_recalls),
         T(test_times_and_bits_set_elsewhere_recall),
+        T(test_capabilities_set_elsewhere_recall),
         T(test_other_names_given_elsewhere_recall),
         T(test_another_name_of_a_directory_recalls_what_is_below),
         T(test_what_was_closed_under_a_lost_lease),
+        T(test_opening_ones_own_file_does_not_overtake_it),
         T(test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it),
         T(test_release_is_as_good_as_an_answer),
         T(test_session_that_ends_frees_its_leases),
@@ -697,4 +734,3 @@ int main(void)
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        T(test_capabilities_set_elsewhere_recall),
