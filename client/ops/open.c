@@ -16,6 +16,9 @@
  * open races with them, too: what the kernel's lookup found may have been replaced by a rename, removed, or
  * lost with the power of the manager's node. The name may be there all the same, as another file: ESTALE, once,
  * so that the kernel looks again; ENOENT is the lookup's to say, or ours if it happens twice.
+ *
+ * What the lookup found may also have had another size: an open that had to wait for another mount to publish the file (manager/lease.c) is told ESTALE, too, so that
+ * the kernel has the size of now before the first copy_file_range or sendfile, which go no further than the size that it knows.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +37,8 @@
 #define WALKERS  64u
 #define WALK_MS  1000u /* within which the kernel is back: later it is another open of that thread */
 
-/* Threads that were told to walk again: number + 1, and when (ms). One that is pushed out is told twice. */
+/* Threads that were told to walk again: number + 1, and when (ms). What they are back for may itself take long: it is the time of its coming that counts. One that is
+ * pushed out is told twice. */
 static _Atomic uint64_t walkers[WALKERS];
 
 static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
@@ -114,6 +118,30 @@ static void reply_open(struct cl_op *op, const Fp__Attr *a)
     }
 }
 
+/* False: it has been told already, and is not to be told twice. All programs of a namespace that we do not see are 0: each is told, and the kernel itself does
+ * not look more than twice. */
+static bool may_walk_again(const struct cl_op *op)
+{
+    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1, now_ms = (uint32_t)fp_now_ms();
+    if (who == 1)
+        return true;
+    _Atomic uint64_t *w = &walkers[who % WALKERS];
+    uint64_t was = atomic_exchange(w, (uint64_t)who << 32 | now_ms);
+    if (was >> 32 != who || (uint32_t)(op->open.came_ms - was) > WALK_MS)
+        return true;
+    atomic_store(w, 0);
+    return false;
+}
+
+/* The open that it was told for has ended well. */
+static void has_walked(const struct cl_op *op)
+{
+    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1;
+    _Atomic uint64_t *w = &walkers[who % WALKERS];
+    if (atomic_load(w) >> 32 == who)
+        atomic_store(w, 0);
+}
+
 static int opened(struct cl_op *op, const Fp__AttrReply *reply)
 {
     const Fp__Attr *a = reply->attr;
@@ -125,8 +153,13 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
         return -ENOMEM;
     cl_inode_hold(op->m, inode);
     cl_data_lease(inode, reply->behind, a->data_version);
-    if (cl_mgr_was_refused(op->m)) /* the kernel may have looked before the other mount published */
+    if (cl_mgr_was_refused(op->m)) { /* the kernel may have looked before the other mount published */
         (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
+        if (fuse_req_ctx(op->req)->pid && may_walk_again(op)) {
+            let_go(op->m, inode);
+            return -ESTALE;
+        }
+    }
     if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
         let_go(op->m, inode);
         return -ESTALE;
@@ -142,6 +175,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     if (op->m->aux)
         cl_aux_file_opened(op->m, h);
     fill_fi(op->m, &op->open.fi, h);
+    has_walked(op);
     reply_open(op, a);
     return 0;
 }
@@ -151,39 +185,15 @@ static bool wants_lease(const struct cl_mount *m, int flags)
     return m->opt.close_mode == CL_CLOSE_BEHIND && (flags & O_ACCMODE) != O_RDONLY;
 }
 
-/* False: it has been told already, and is not to be told twice. */
-static bool may_walk_again(const struct cl_op *op)
-{
-    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1, now_ms = (uint32_t)fp_now_ms();
-    _Atomic uint64_t *w = &walkers[who % WALKERS];
-    uint64_t was = atomic_exchange(w, (uint64_t)who << 32 | now_ms);
-    if (was >> 32 != who || now_ms - (uint32_t)was > WALK_MS)
-        return true;
-    atomic_store(w, 0);
-    return false;
-}
-
-/* The open that it was told for has ended well. */
-static void has_walked(const struct cl_op *op)
-{
-    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1;
-    _Atomic uint64_t *w = &walkers[who % WALKERS];
-    if (atomic_load(w) >> 32 == who)
-        atomic_store(w, 0);
-}
-
 static void done_open(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
-    if (status == 0) {
-        has_walked(op);
-        status = opened(op, (const Fp__AttrReply *)reply);
-    }
+    status = status == 0 ? opened(op, (const Fp__AttrReply *)reply) : status;
     if (status == 0) {
         cl_op_free(op);
         return;
     }
-    if (!op->open.with_entry && status == -ENOENT && may_walk_again(op)) {
+    if (!op->open.with_entry && (status == -ESTALE || (status == -ENOENT && may_walk_again(op)))) {
         cl_reply_err(op->req, ESTALE);
         cl_op_free(op);
         return;
@@ -204,9 +214,11 @@ void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     if (!op)
         return;
     op->open.fi = *fi;
+    op->open.came_ms = (uint32_t)fp_now_ms();
     msg.ino = ino;
     msg.behind = wants_lease(op->m, fi->flags);
     msg.write = (fi->flags & O_ACCMODE) != O_RDONLY;
+    msg.based_on = msg.write ? cl_data_behind_base(op->m, ino) : 0;
     cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_open);
 }
 
@@ -218,7 +230,6 @@ static void late_create(struct cl_op *op, int status, const ProtobufCMessage *re
         reply_open(op, ((const Fp__AttrReply *)reply)->attr);
         cl_op_free(op);
         return;
-    msg.based_on = msg.write ? cl_data_behind_base(op->m, ino) : 0;
     }
     h->m = op->m;
     (void)cl_data_run(op->m, drop_handle, h);
@@ -287,6 +298,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     if (!op)
         return;
     op->open.fi = *fi;
+    op->open.came_ms = (uint32_t)fp_now_ms();
     op->open.with_entry = true;
     op->touched = name ? parent : 0;
     msg.parent = parent;

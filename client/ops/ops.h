@@ -52,6 +52,7 @@ struct cl_op {
         struct { /* open, create, tmpfile */
             struct fuse_file_info fi;
             bool with_entry; /* reply to create */
+            uint32_t came_ms; /* when it came (fp_now_ms) */
         } open;
         struct { /* readdir */
             struct dir_handle *h;

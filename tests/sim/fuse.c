@@ -25,7 +25,6 @@ struct fuse_loop_config {
     int unused;
 };
 
-static const struct fuse_ctx who = {.uid = 0, .gid = 0, .pid = 77, .umask = 022};
 
 /* ------------------------------------------------------------------ requests */
 
@@ -65,6 +64,7 @@ int sim_fuse_call_until(struct sim_proc *mount, struct fuse_req *r, uint64_t unt
     if (!mount->up || !mount->ready || !mount->fuse || mount->fuse->ended)
         return ENOTCONN;
     r->done = r->nobody_waits = r->interrupted = false;
+    r->thread = sim_self->id + 1;
     queue(mount, r);
     while (!r->done)
         if (!sim_block(r, r->interrupted ? SIM_NEVER : until_ns))
@@ -393,8 +393,8 @@ int fuse_lowlevel_notify_inval_inode(struct fuse_session *se, fuse_ino_t ino, of
 
 const struct fuse_ctx *fuse_req_ctx(fuse_req_t req)
 {
-    (void)req;
-    return &who;
+    req->who = (struct fuse_ctx){.pid = (pid_t)req->thread, .umask = 022};
+    return &req->who;
 }
 
 void *fuse_req_userdata(fuse_req_t req)

@@ -19,6 +19,8 @@ static cl_mgr_cb answer;
 static void *answer_arg;
 static Fp__Attr attr;
 static atomic_int released;
+static bool keep_opened;
+static struct cl_handle *opened;
 
 void __wrap_cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb,
                              void *arg)
@@ -54,7 +56,10 @@ static void keep(struct cl_mount *m, struct cl_handle *h)
 int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi)
 {
     (void)req;
-    (void)fi;
+    if (keep_opened) {
+        opened = (struct cl_handle *)(uintptr_t)fi->fh;
+        return 0;
+    }
     cl_data_release(&mnt.m, &first, keep);
     return -ENOENT;
 }
@@ -64,10 +69,12 @@ const struct fuse_ctx *__wrap_fuse_req_ctx(fuse_req_t req);
 bool __wrap_cl_early_flush(struct cl_inode *inode, fuse_req_t req, int *status);
 bool __wrap_cl_mgr_was_refused(struct cl_mount *m);
 
+static bool was_refused;
+
 bool __wrap_cl_mgr_was_refused(struct cl_mount *m)
 {
     (void)m;
-    return false;
+    return was_refused;
 }
 
 static unsigned nflushed, nreplied;
@@ -113,6 +120,7 @@ static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **sta
     uint64_t ino, until_ms;
 
     (void)state;
+    released = 0;
     world_core_start();
     world_bnf_add(1, true, 100u << 20);
     fx_start(&mnt, 7, 4000);
@@ -159,8 +167,51 @@ static void test_open_of_what_was_replaced_meanwhile_looks_again_once(void **sta
     assert_int_equal(open_what_is_gone(11), ESTALE);
     assert_int_equal(open_what_is_gone(10), ENOENT); /* no program sees ESTALE */
     assert_int_equal(open_what_is_gone(10), ESTALE);
+    for (int i = 0; i < 3; i++) /* programs of a namespace that this mount does not see */
+        assert_int_equal(open_what_is_gone(0), ESTALE);
     sleep(2); /* it never came back: the next one is another open */
     assert_int_equal(open_what_is_gone(11), ESTALE);
+}
+
+static int open_told(int tid, uint64_t ino)
+{
+    struct fuse_file_info fi = {.flags = O_RDONLY};
+    int had = released;
+
+    caller.pid = tid;
+    told = 0;
+    world_attr(ino, &attr);
+    cl_op_open(NULL, ino, &fi);
+    opened = NULL;
+    world_on_core(answer_open, NULL);
+    assert_int_equal(released - had, told == ESTALE); /* given back then */
+    assert_int_equal(!opened, told == ESTALE);
+    if (opened)
+        cl_op_release(NULL, ino, &(struct fuse_file_info){.fh = (uintptr_t)opened});
+    return told;
+}
+
+/* It had to wait for another mount, so the kernel may know an old size: it looks again, once. */
+static void test_open_that_waited_for_another_mount_looks_again_once(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 4000);
+    ino = world_file_new(256u << 10, 1);
+    fx_open(&mnt, &first, ino);
+    was_refused = keep_opened = true;
+    assert_int_equal(open_told(20, ino), ESTALE);
+    was_refused = false;
+    assert_int_equal(open_told(20, ino), 0);
+    was_refused = true;
+    assert_int_equal(open_told(20, ino), ESTALE);
+    assert_int_equal(open_told(20, ino), 0); /* once more: no program sees ESTALE */
+    assert_int_equal(open_told(0, ino), 0);
+    was_refused = keep_opened = false;
+    fx_end(&mnt, &first);
 }
 
 /* Locks want to hear of it; nothing else has to do with it. */
@@ -294,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_closing_what_was_only_read_waits_for_nothing),
         cmocka_unit_test(test_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         cmocka_unit_test(test_open_of_what_was_replaced_meanwhile_looks_again_once),
+        cmocka_unit_test(test_open_that_waited_for_another_mount_looks_again_once),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
 
