@@ -60,6 +60,8 @@ struct cl_inode {
 	bool behind_again;         /* … once more since that is being published */
 	bool untold;               /* … so that errors may be there that no close has told */
 	uint64_t closed_upto;      /* … all that was written before the last such close was sealed by then (seal_seq) */
+	uint64_t closed_size;      /* … and had made the file so large */
+	int64_t closed_mtime_ns;   /* … at that time; 0: it was set by hand */
 	bool recalled;             /* another mount waits for what is behind */
 	uint64_t recall_serial;    /* MSG_RECALL to be answered when all that was closed is published; 0: none */
 };

@@ -79,6 +79,7 @@ static const struct handler handlers[] = {
     H(INODES, inodes, inodes, NULL, CLIENT),
     H(LOCK, lock, lock, NULL, CLIENT),
     H(RECALL, recall, recall, NULL, CLIENT | ONEWAY),
+    H(CLOSED, closed, closed, NULL, CLIENT | ONEWAY),
     H(SLICEMAP, slicemap, slice_map, NULL, CLIENT | CTL),
     H(COMMIT, commit, commit, OUT(commit_reply), CLIENT | REPLAY),
     H(PUNCH, punch, punch, OUT(commit_reply), CLIENT | REPLAY),

@@ -462,6 +462,10 @@ bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, boo
 void mgr_lease_released(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* … or nothing at all. */
 void mgr_leases_drop(struct mgr_core *c, struct mgr_session *s);
+/* What s is told of a file's attributes: with what the holder has closed and not published, if that is another session. */
+void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__Attr *a);
+/* The holder has set the file's time, or its size: what it has said before is over. */
+void mgr_lease_was_set(struct mgr_core *c, uint64_t ino, bool size);
 void mgr_leases_tick(struct mgr_core *c);
 /* After the COMMIT: recalls, and their ends. */
 void mgr_leases_pump(struct mgr_core *c);
@@ -536,6 +540,7 @@ MGR_HANDLER(statfs);
 MGR_HANDLER(inodes);
 MGR_HANDLER(lock);
 MGR_HANDLER(recall);
+MGR_HANDLER(closed);
 MGR_HANDLER(slicemap);
 MGR_HANDLER(commit);
 MGR_HANDLER(punch);

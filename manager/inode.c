@@ -120,6 +120,7 @@ int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
     r->attr = mgr_attr(c, in);
     if (!r->attr)
         return mgr_doom(c, -ENOMEM);
+    mgr_lease_attr(c, rq->sess, r->attr);
     r->created = created;
     rq->reply = &r->base;
     return 0;

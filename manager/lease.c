@@ -16,6 +16,10 @@
  * needs a place for its answer through restarts of both ends, and says no sooner what is to be said.
  * For ENDED_MS nobody gets the lease, so that who waited comes to its turn before one who opens the file over and over again.
  *
+ * Who only asks for attributes waits for nothing. The holder says with each close how large the file is by then (MSG_CLOSED), and that is what others are
+ * told. It is so much as was promised: if the holder dies, it is what was published again. Rejected: to recall for that, too; `ls -l` would have all
+ * files of a directory published, one after the other, each time.
+ *
  * Leases are in memory only. Their holder says in its hello what it has. Until all sessions that ask for leases have come back to a new
  * manager, or expired, any of them may have the lease of any file, so nobody else opens one. Which sessions these are is in the table
  * meta. Rejected: a row for each lease, two changes more for each file written.
@@ -52,6 +56,8 @@ struct mgr_lease {
     bool told;         /* … and MSG_RECALL is on its way */
     uint64_t until_ms; /* ended: forgotten then */
     uint64_t moved_ms; /* recalled: the holder has last said that it goes forward */
+    uint64_t closed_size; /* … and that it has closed and not published what makes the file so large */
+    int64_t closed_mtime; /* … at that time */
     uint32_t nwaiters;
     uint64_t waiters[WAITERS_MAX]; /* sessions */
 };
@@ -170,7 +176,8 @@ static void begin(struct mgr_leases *t, struct mgr_lease *l, struct mgr_session 
     if (l->until_ms)
         TAILQ_REMOVE(&t->ended, l, listed);
     l->until_ms = 0;
-    l->serial = l->moved_ms = 0;
+    l->serial = l->moved_ms = l->closed_size = 0;
+    l->closed_mtime = 0;
     l->told = false;
     l->holder = s;
     LIST_INSERT_HEAD(&s->leases, l, of_session);
@@ -326,6 +333,43 @@ MGR_HANDLER(recall)
     else
         l->moved_ms = c->now.ms;
     return 0;
+}
+
+MGR_HANDLER(closed)
+{
+    const Fp__Closed *m = msg;
+    struct mgr_lease *l = *place_of(c->leases, m->ino);
+
+    if (!l || l->holder != rq->sess || m->size_bytes > INT64_MAX)
+        return 0;
+    l->closed_size = m->size_bytes;
+    l->closed_mtime = m->mtime_ns;
+    return 0;
+}
+
+void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__Attr *a)
+{
+    const struct mgr_lease *l = c->leases->count ? *place_of(c->leases, a->ino) : NULL;
+
+    if (!l || !l->holder || l->holder == s)
+        return;
+    if (l->closed_size > a->size_bytes)
+        a->size_bytes = l->closed_size;
+    if (l->closed_mtime > a->mtime_ns)
+        a->mtime_ns = l->closed_mtime;
+    if (l->closed_mtime > a->ctime_ns)
+        a->ctime_ns = l->closed_mtime;
+}
+
+void mgr_lease_was_set(struct mgr_core *c, uint64_t ino, bool size)
+{
+    struct mgr_lease *l = *place_of(c->leases, ino);
+
+    if (!l)
+        return;
+    l->closed_mtime = 0;
+    if (size)
+        l->closed_size = 0;
 }
 
 void mgr_leases_tick(struct mgr_core *c)

@@ -34,7 +34,7 @@ static Fp__DirEntry *plain_row(struct mgr_core *c)
     return e;
 }
 
-static Fp__DirEntry *plus_row(struct mgr_core *c)
+static Fp__DirEntry *plus_row(struct mgr_core *c, const struct mgr_session *s)
 {
     const enum mgr_stmt st = MGR_ST_DIRENT_LIST_PLUS;
     struct mgr_inode in;
@@ -49,7 +49,10 @@ static Fp__DirEntry *plus_row(struct mgr_core *c)
     e->ino = in.ino;
     e->mode = in.mode;
     e->attr = mgr_attr(c, &in);
-    return e->attr ? e : NULL;
+    if (!e->attr)
+        return NULL;
+    mgr_lease_attr(c, s, e->attr);
+    return e;
 }
 
 MGR_HANDLER(readdir)
@@ -74,7 +77,7 @@ MGR_HANDLER(readdir)
     rc = m->plus ? mgr_db_one(&c->db, DIRENT_LIST_PLUS, DBI(m->ino), DBI(m->cookie), DBI(max))
                  : mgr_db_one(&c->db, DIRENT_LIST, DBI(m->ino), DBI(m->cookie), DBI(max));
     for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
-        Fp__DirEntry *e = m->plus ? plus_row(c) : plain_row(c);
+        Fp__DirEntry *e = m->plus ? plus_row(c, rq->sess) : plain_row(c);
 
         if (!e) {
             mgr_db_reset(&c->db, st);

@@ -62,7 +62,8 @@ static void set_times(struct mgr_core *c, const Fp__SetAttr *m, struct mgr_inode
 
 MGR_HANDLER(setattr)
 {
-    const uint32_t owner = FP__SET_ATTR_VALID__SET_UID | FP__SET_ATTR_VALID__SET_GID;
+    const uint32_t owner = FP__SET_ATTR_VALID__SET_UID | FP__SET_ATTR_VALID__SET_GID, size = FP__SET_ATTR_VALID__SET_SIZE;
+    const uint32_t times = FP__SET_ATTR_VALID__SET_MTIME | FP__SET_ATTR_VALID__SET_MTIME_NOW;
     const Fp__SetAttr *m = msg;
     struct mgr_inode in;
     int rc = mgr_inode_get(c, m->ino, &in);
@@ -89,5 +90,7 @@ MGR_HANDLER(setattr)
         set_times(c, m, &in);
     if (!rc && m->valid)
         rc = mgr_inode_put(c, &in);
+    if (!rc && m->valid & (size | times))
+        mgr_lease_was_set(c, m->ino, m->valid & size);
     return rc ? rc : mgr_reply_attr(c, rq, &in, false);
 }

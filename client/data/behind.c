@@ -45,6 +45,7 @@ struct item {
 	struct cl_publishing p;
 	uint64_t again_ms;
 	uint64_t tell_ms, told_ms;     /* recalled: that it goes forward was told up to told_ms, and is again after tell_ms */
+	uint32_t told_link;            /* its size was told to the manager over this connection */
 	bool failed;                   /* once: it is tried again, but nobody is to wait for that as long as anything else goes forward */
 };
 
@@ -58,6 +59,7 @@ struct cl_behind {
 	struct item *items;            /* lock: new ones; all others are late.c's thread's */
 	struct item *old;              /* that thread, and the end */
 	atomic_uint n, recalled;       /* files; those that others wait for */
+	atomic_uint links;             /* connections to the manager, until now */
 	struct failed failed[FAILED_MAX]; /* lock: ring */
 	uint32_t nfailed;              /* lock: ever */
 };
@@ -115,13 +117,13 @@ int cl_behind_take_error(struct cl_data *d, uint64_t ino)
 	return error_of(d, ino, true);
 }
 
-static bool has_failed(struct cl_behind *b)
-{
 void cl_data_unlinked(struct cl_mount *m, uint64_t ino)
 {
 	(void)error_of(m->data, ino, true);
 }
 
+static bool has_failed(struct cl_behind *b)
+{
 	bool any = false;
 
 	pthread_mutex_lock(&b->lock);
@@ -138,13 +140,6 @@ bool cl_data_any_behind(struct cl_mount *m)
 	return m->opt.close_mode == CL_CLOSE_BEHIND && (cl_behind_any(m->data) || has_failed(m->data->behind));
 }
 
-static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
-{
-	bool closed;
-
-	pthread_mutex_lock(&inode->lock);
-	closed = inode->untold && cl_file_is_dirty(inode->file);
-	pthread_mutex_unlock(&inode->lock);
 static void wait_a_look(struct cl_inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
@@ -154,15 +149,22 @@ static void wait_a_look(struct cl_inode *inode)
 }
 
 /* Not what was written since: who renames one file, or the directory above it, does not mean that. */
+static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
+{
+	struct cl_publishing p = { .closed_only = true };
+	bool closed;
+	int rc;
+
+	pthread_mutex_lock(&inode->lock);
+	closed = inode->untold && cl_file_is_dirty(inode->file);
+	pthread_mutex_unlock(&inode->lock);
 	if (!closed || FP_BUG("mount-renames-what-it-has-not-published"))
 		return 0;
 	while ((rc = cl_data_publish_step(m, inode, &p)) == 1)
 		wait_a_look(inode);
 	return rc;
 }
-	struct cl_publishing p = { .closed_only = true };
 
-	int rc;
 int cl_data_publish_closed(struct cl_mount *m, uint64_t ino)
 {
 	int rc = error_of(m->data, ino, false);
@@ -218,11 +220,37 @@ static uint64_t sealed_upto(const struct cl_file *f)
 	return f->nopen > 0 ? UINT64_MAX : f->seal_seq;
 }
 
+/* For who asks for its attributes elsewhere. */
+static void tell_closed(struct cl_mount *m, uint64_t ino, uint64_t size_bytes, int64_t mtime_ns)
+{
+	Fp__Closed c = FP__CLOSED__INIT;
+
+	c.ino = ino;
+	c.size_bytes = size_bytes;
+	c.mtime_ns = mtime_ns;
+	cl_mgr_send(m, FP__MSG_TYPE__MSG_CLOSED, &c.base);
+}
+
+/* inode->lock held. */
+static void note_closed(struct cl_inode *inode)
+{
+	struct cl_file *f = inode->file;
+
+	cl_file_seal_all(f);
+	inode->behind_again |= inode->behind;
+	inode->behind = inode->untold = true;
+	inode->closed_upto = sealed_upto(f);
+	inode->closed_size = cl_file_size_bytes(f);
+	inode->closed_mtime_ns = f->mtime_ns;
+}
+
 bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 {
 	struct cl_inode *inode = h->inode;
 	struct cl_data *d = m->data;
 	struct item *it;
+	uint64_t size_bytes;
+	int64_t mtime_ns;
 	bool dirty, fresh;
 
 	if (!cl_core_connected(m) || atomic_load(&d->end_ms) != 0 || cl_aux_may_refuse(m))
@@ -232,6 +260,7 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 		return false;
 	it->inode = inode;
 	it->p.closed_only = true;
+	it->told_link = atomic_load(&d->behind->links);
 	pthread_mutex_lock(&inode->lock);
 	if (!inode->lease) {
 		pthread_mutex_unlock(&inode->lock);
@@ -240,20 +269,35 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
 	}
 	dirty = cl_file_is_dirty(inode->file);
 	fresh = dirty && !inode->behind;
-	if (dirty) {
-		cl_file_seal_all(inode->file);
-		inode->behind_again |= inode->behind;
-		inode->behind = inode->untold = true;
-		inode->closed_upto = sealed_upto(inode->file);
-	}
+	if (dirty)
+		note_closed(inode);
+	size_bytes = inode->closed_size;
+	mtime_ns = inode->closed_mtime_ns;
 	*rc = inode->file ? inode->file->error : 0;
 	h->close_told = *rc < 0;
 	pthread_mutex_unlock(&inode->lock);
+	if (dirty)
+		tell_closed(m, inode->ino, size_bytes, mtime_ns);
 	if (fresh)
 		add(d, it);
 	else
 		free(it);
 	return true;
+}
+
+uint64_t cl_data_behind_base(struct cl_mount *m, uint64_t ino)
+{
+	struct cl_inode *inode = m->opt.close_mode == CL_CLOSE_BEHIND ? cl_inode_get(m, ino) : NULL;
+	uint64_t version = 0;
+
+	if (!inode)
+		return 0;
+	pthread_mutex_lock(&inode->lock);
+	if (inode->behind)
+		version = inode->based_on;
+	pthread_mutex_unlock(&inode->lock);
+	cl_inode_put(m, inode);
+	return version;
 }
 
 void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version)
@@ -264,6 +308,12 @@ void cl_data_lease(struct cl_inode *inode, bool lease, uint64_t data_version)
 	if (inode->lease)
 		inode->based_on = data_version;
 	pthread_mutex_unlock(&inode->lock);
+}
+
+void cl_behind_tell_again(struct cl_data *d)
+{
+	atomic_fetch_add(&d->behind->links, 1);
+	cl_late_look(d);
 }
 
 static void lost_one(struct cl_inode *inode, void *arg)
@@ -285,21 +335,6 @@ void cl_behind_base(const struct cl_file *f, Fp__Commit *msg)
 	const struct cl_inode *inode = f->inode;
 
 	if (f != inode->file || !inode->untold || !(inode->lease || inode->behind || inode->taken))
-uint64_t cl_data_behind_base(struct cl_mount *m, uint64_t ino)
-{
-	struct cl_inode *inode = m->opt.close_mode == CL_CLOSE_BEHIND ? cl_inode_get(m, ino) : NULL;
-	uint64_t version = 0;
-
-	if (!inode)
-		return 0;
-	pthread_mutex_lock(&inode->lock);
-	if (inode->behind)
-		version = inode->based_on;
-	pthread_mutex_unlock(&inode->lock);
-	cl_inode_put(m, inode);
-	return version;
-}
-
 		return;
 	msg->based_on = inode->based_on;
 	msg->lease_time = inode->taken ? 0 : atomic_load(&f->data->m->lease_time);
@@ -350,6 +385,7 @@ static bool end(struct cl_data *d, struct item *it)
 {
 	struct cl_inode *inode = it->inode;
 	uint64_t serial;
+	bool lost;
 
 	pthread_mutex_lock(&inode->lock);
 	if (inode->behind_again) {
@@ -366,9 +402,12 @@ static bool end(struct cl_data *d, struct item *it)
 		atomic_fetch_sub(&d->behind->recalled, 1);
 	inode->recalled = false;
 	inode->recall_serial = 0;
+	lost = inode->file && inode->file->error < 0;
 	if (inode->handles == 0)
 		cl_behind_keep_error(d, inode);
 	pthread_mutex_unlock(&inode->lock);
+	if (lost) /* it has not become what was told */
+		tell_closed(d->m, inode->ino, 0, 0);
 	answer(d->m, inode->ino, serial);
 	return true;
 }
@@ -392,6 +431,24 @@ static void tell_forward(struct cl_data *d, struct item *it, uint64_t now_ms)
 	cl_mgr_send(d->m, FP__MSG_TYPE__MSG_RECALL, &r.base);
 }
 
+/* A manager that was started again does not know. */
+static void tell_again(struct cl_data *d, struct item *it)
+{
+	uint32_t link = atomic_load(&d->behind->links);
+	struct cl_inode *inode = it->inode;
+	uint64_t size_bytes;
+	int64_t mtime_ns;
+
+	if (it->told_link == link)
+		return;
+	it->told_link = link;
+	pthread_mutex_lock(&inode->lock);
+	size_bytes = inode->closed_size;
+	mtime_ns = inode->closed_mtime_ns;
+	pthread_mutex_unlock(&inode->lock);
+	tell_closed(d->m, inode->ino, size_bytes, mtime_ns);
+}
+
 /* True: it is through. */
 static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 {
@@ -400,6 +457,7 @@ static bool step(struct cl_data *d, struct item *it, uint64_t now_ms)
 	int rc;
 
 	tell_forward(d, it, now_ms);
+	tell_again(d, it);
 	if (now_ms < it->again_ms)
 		return false;
 	pthread_mutex_lock(&inode->lock);

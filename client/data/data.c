@@ -321,6 +321,7 @@ void cl_data_manager_back(struct cl_mount *m)
 {
 	if (!FP_BUG("mount-compares-versions-of-two-managers"))
 		cl_inode_each(m, manager_back_one, NULL);
+	cl_behind_tell_again(m->data);
 }
 
 static void session_new_one(struct cl_inode *inode, void *arg)
@@ -509,7 +510,7 @@ void cl_data_stats(struct cl_mount *m, Fp__ClientStats *out)
 	out->errors = atomic_load(&d->errors);
 	pthread_mutex_lock(&d->error_lock);
 	memcpy(d->last_error_copy, d->last_error, sizeof(d->last_error));
-	pthread_mutex_unlock(&d->error_lock);
 	out->last_error_ns = d->last_error_ns;
+	pthread_mutex_unlock(&d->error_lock);
 	out->last_error = d->last_error_copy;
 }

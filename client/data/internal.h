@@ -194,6 +194,7 @@ void cl_behind_free(struct cl_data *d);
 void cl_behind_steps(struct cl_data *d);           /* on late.c's thread: does what can be done now */
 bool cl_behind_any(const struct cl_data *d);       /* is there something to be done? */
 bool cl_behind_wanted(const struct cl_data *d);    /* … for which another mount waits? */
+void cl_behind_tell_again(struct cl_data *d);      /* the manager may not know any more what was closed */
 void cl_behind_stop(struct cl_data *d);            /* that thread has ended */
 /* inode->lock held: the last handle ends with the file's error, which nobody was told of. Taken from the file. */
 void cl_behind_keep_error(struct cl_data *d, struct cl_inode *inode);

@@ -96,6 +96,50 @@ def test_size_at_open(ab):
             assert os.fstat(f.fileno()).st_size == os.lseek(f.fileno(), 0, os.SEEK_END) == i * 10_007
 
 
+@pytest.mark.limit(120)
+def test_stat_elsewhere_sees_what_was_closed(two):
+    """Size and time, while nothing can be published; also in a listing, and when the manager was started again."""
+    a, b = two.mounts
+    os.mkdir(a.at("d"))
+    write_file(a.at("d/f"), b"first")
+    wait_until("it is published", 10, lambda: at_risk(a.at("d/f")) == 0)
+    for x in two.benefactors:
+        x.freeze()
+    try:
+        write_file(a.at("d/f"), content(1, 0, 300_001))
+        was = os.stat(a.at("d/f"))
+        assert was.st_size == 300_001
+
+        def is_seen():
+            seen = [os.stat(b.at("d/f")), *(e.stat() for e in os.scandir(b.at("d")))]
+            return [(x.st_size, x.st_mtime_ns) for x in seen] == 2 * [(was.st_size, was.st_mtime_ns)]
+        wait_until("it is seen", 10, is_seen)
+        two.manager.term()
+        two.restart_manager()
+        wait_until("it is seen again", 30, is_seen)
+        os.utime(a.at("d/f"), ns=(10**18, 10**18))
+        wait_until("the time is that which was set", 10, lambda: os.stat(b.at("d/f")).st_mtime_ns == 10**18)
+        assert os.stat(b.at("d/f")).st_size == 300_001
+    finally:
+        for x in two.benefactors:
+            x.send(18)
+    assert_same(read_file(b.at("d/f")), content(1, 0, 300_001))
+
+
+def test_copies_elsewhere_are_whole(ab):
+    """By calls that go no further than the size that their own kernel knows, and without asking for it."""
+    a, b = ab
+    for i in range(1, 60):
+        n = i * 10_007 % 65_537 + 4096 * (i % 3) + i % 2
+        write_file(f"{a}/f", content(i, 0, n))
+        src, dst = os.open(f"{b}/f", os.O_RDONLY), os.open(f"{b}/copy", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        got = (os.copy_file_range(src, dst, 10 * MIB) if i % 2 else os.sendfile(dst, src, 0, 10 * MIB))
+        assert got == n, f"round {i}: of {n} bytes"
+        assert_same(os.pread(dst, 10 * MIB, 0), content(i, 0, n), f"round {i}")
+        os.close(src)
+        os.close(dst)
+
+
 def test_many_files(ab):
     a, b = ab
     for i in range(300):

@@ -50,6 +50,22 @@ def test_holder_killed_the_last_published_version_is_seen_when_its_session_has_e
     assert time.monotonic() - begun < 15 * SLOW
 
 
+@pytest.mark.expect_log("benefactor", "inode")
+def test_size_that_was_told_goes_with_its_mount(two):
+    """stat elsewhere waits for nothing: it is told what was closed, for as long as that may come, and then what there is."""
+    old, new = written_behind(two)
+    path = two.mounts[1].at("f")
+    new += content(3, 0, 1000)
+    fd = os.open(two.mounts[0].at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, new[-1000:])
+    os.close(fd)
+    wait_until("the size is seen", 10, lambda: os.stat(path).st_size == len(new))
+    two.mounts[0].kill()
+    let_go(two)
+    wait_until("the size is that of what was published", 30, lambda: os.stat(path).st_size == len(old))
+    assert_same(read_file(path), old)
+
+
 @pytest.mark.expect_log("benefactor", "inode", "could not be opened")
 def test_holder_that_stands_still_is_waited_for_for_a_bounded_time(two):
     old, new = written_behind(two)

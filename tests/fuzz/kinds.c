@@ -30,6 +30,7 @@ static const struct fuzz_kind kinds[] = {
     K(STATFS, TO_MANAGER, empty, stat_fs_reply),
     K(INODES, TO_MANAGER, inodes, inodes_reply),
     K(LOCK, TO_MANAGER, lock, lock_reply),
+    K(CLOSED, TO_MANAGER | NOTICE, closed, empty),
     K(RECALL, TO_MANAGER | TO_CLIENT | NOTICE, recall, empty),
     K(SLICEMAP, TO_MANAGER, slice_map, slice_map_reply),
     K(PUNCH, TO_MANAGER, punch, commit_reply),

@@ -22,6 +22,9 @@
 
 atomic_ulong world_recalled;
 atomic_uint world_forward;
+atomic_uint world_closed;
+atomic_ullong world_closed_size;
+atomic_llong world_closed_mtime;
 
 struct world_faults world_faults;
 
@@ -192,6 +195,13 @@ void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err)
     world_mgr_fail_lasting(m, err);
 }
 
+static void told_closed(const Fp__Closed *c)
+{
+    atomic_store(&world_closed_size, c->size_bytes);
+    atomic_store(&world_closed_mtime, c->mtime_ns);
+    atomic_fetch_add(&world_closed, 1);
+}
+
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
 {
     (void)m;
@@ -199,6 +209,8 @@ void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
         atomic_fetch_add(&world_forward, 1);
     else if (type == FP__MSG_TYPE__MSG_RECALL)
         atomic_store(&world_recalled, ((const Fp__Recall *)msg)->serial);
+    else if (type == FP__MSG_TYPE__MSG_CLOSED)
+        told_closed((const Fp__Closed *)msg);
     else
         world_mgr_send(type, msg);
 }

@@ -57,11 +57,10 @@ static struct mfile *file_of(uint64_t ino)
 
 static struct mchunk *chunk_of(uint64_t id)
 {
-    struct mchunk *c = chunks[id % 4096];
-
-    while (c && c->id != id)
-        c = c->next;
-    return c;
+    for (struct mchunk *c = chunks[id % 4096]; c; c = c->next)
+        if (c->id == id)
+            return c;
+    return NULL;
 }
 
 static void chunk_delete(struct mchunk *c)

@@ -171,6 +171,70 @@ static void test_behind_close_waits_for_nothing(void **state)
     view_is(ino, LEN);
 }
 
+static void store_fails(struct cl_inode *inode)
+{
+    pthread_mutex_lock(&inode->lock);
+    cl_file_set_error(inode->file, -EIO, 0, "as if data could not be stored");
+    pthread_mutex_unlock(&inode->lock);
+}
+
+/* Errors are told by it. */
+static int open_again(uint64_t ino)
+{
+    struct cl_handle h;
+    Fp__Attr a;
+    int rc;
+
+    world_attr(ino, &a);
+    memset(&h, 0, sizeof h);
+    h.inode = cl_inode_intern(&mnt.m, &a);
+    rc = fp_err_to_errno(cl_data_open(&mnt.m, &h, &a));
+    if (rc == 0)
+        assert_int_equal(cl_release_step(mnt.m.data, &h, false), CL_RELEASE_DONE);
+    cl_inode_put(&mnt.m, h.inode);
+    return rc;
+}
+
+static void check_closed(unsigned n, uint64_t size, int64_t mtime_ns)
+{
+    assert_int_equal(world_closed, n);
+    assert_int_equal(world_closed_size, size);
+    assert_int_equal(world_closed_mtime, mtime_ns);
+}
+
+/* Who asks for its size elsewhere is told it; again, if the manager was started again; and that it is nothing, if it was lost. */
+static void test_behind_tells_its_size(void **state)
+{
+    struct cl_handle h;
+    int64_t mtime_ns;
+
+    (void)state;
+    (void)written(&h);
+    world_closed = 0;
+    mtime_ns = h.inode->file->mtime_ns;
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    check_closed(1, LEN, mtime_ns);
+    usleep(200000);
+    check_closed(1, LEN, mtime_ns); /* once */
+    cl_data_manager_back(&mnt.m);
+    wait_for(&world_closed, 2);
+    check_closed(2, LEN, mtime_ns);
+    world_bnf(1)->store_err = 0;
+    wait_for_no_item();
+    check_closed(2, LEN, mtime_ns);
+    assert_int_equal(fx_write(&mnt, &h, bytes, WINDOW, LEN), WINDOW);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    assert_int_equal(world_closed_size, LEN + WINDOW);
+    store_fails(h.inode);
+    world_bnf(1)->store_err = 0;
+    wait_for(&world_closed, 4);
+    check_closed(4, 0, 0);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
 /* It is answered when that is there, not before; from then on close waits. */
 static void test_behind_recall_publishes(void **state)
 {
@@ -323,6 +387,33 @@ static void test_behind_what_was_written_after_the_close_stays_here(void **state
     wait_for(&ended, 1);
 }
 
+/* Nor by who gives it, or a directory above it, another name. */
+static void test_behind_a_name_leaves_what_was_written_after_the_close(void **state)
+{
+    static uint8_t next[2 * WINDOW];
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fx_fill(next, sizeof next, 9);
+    ino = written_held(&h);
+    for (int all = 0; all < 2; all++) {
+        close_(&h, true);
+        assert_int_equal(fx_write(&mnt, &h, next, sizeof next, 0), sizeof next);
+        world_bnf(1)->hold_answers = false;
+        assert_int_equal(all ? cl_data_publish_all_closed(&mnt.m) : cl_data_publish_closed(&mnt.m, ino), 0);
+        view_is(ino, LEN);
+        wait_for_no_item();
+        view_is(ino, LEN);
+        memcpy(bytes, next, sizeof next);
+        fx_fill(next, sizeof next, 10);
+        world_bnf(1)->hold_answers = true;
+    }
+    world_bnf(1)->hold_answers = false;
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
 /* What the manager does not take is no reason to wait for as long as other files of the mount are stored: that may be for ever. */
 static void test_behind_what_fails_does_not_go_forward(void **state)
 {
@@ -388,33 +479,6 @@ static void test_behind_a_name_comes_after_what_was_closed(void **state)
         assert_int_equal(pthread_create(&t, NULL, name_it, &n), 0);
         usleep(200000);
         assert_int_equal(n.done, 0);
-/* Nor by who gives it, or a directory above it, another name. */
-static void test_behind_a_name_leaves_what_was_written_after_the_close(void **state)
-{
-    static uint8_t next[2 * WINDOW];
-    struct cl_handle h;
-    uint64_t ino;
-
-    (void)state;
-    fx_fill(next, sizeof next, 9);
-    ino = written_held(&h);
-    for (int all = 0; all < 2; all++) {
-        close_(&h, true);
-        assert_int_equal(fx_write(&mnt, &h, next, sizeof next, 0), sizeof next);
-        world_bnf(1)->hold_answers = false;
-        assert_int_equal(all ? cl_data_publish_all_closed(&mnt.m) : cl_data_publish_closed(&mnt.m, ino), 0);
-        view_is(ino, LEN);
-        wait_for_no_item();
-        view_is(ino, LEN);
-        memcpy(bytes, next, sizeof next);
-        fx_fill(next, sizeof next, 10);
-        world_bnf(1)->hold_answers = true;
-    }
-    world_bnf(1)->hold_answers = false;
-    cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 1);
-}
-
         world_bnf(1)->store_err = 0;
         pthread_join(t, NULL);
         assert_int_equal(n.rc, 0);
@@ -423,23 +487,6 @@ static void test_behind_a_name_leaves_what_was_written_after_the_close(void **st
         wait_for(&ended, (unsigned)all + 1);
         wait_none();
     }
-}
-
-/* Errors are told by it. */
-static int open_again(uint64_t ino)
-{
-    struct cl_handle h;
-    Fp__Attr a;
-    int rc;
-
-    world_attr(ino, &a);
-    memset(&h, 0, sizeof h);
-    h.inode = cl_inode_intern(&mnt.m, &a);
-    rc = fp_err_to_errno(cl_data_open(&mnt.m, &h, &a));
-    if (rc == 0)
-        assert_int_equal(cl_release_step(mnt.m.data, &h, false), CL_RELEASE_DONE);
-    cl_inode_put(&mnt.m, h.inode);
-    return rc;
 }
 
 static void cut_elsewhere(uint64_t ino, uint64_t size)
@@ -501,53 +548,6 @@ static void test_behind_does_not_go_over_what_others_wrote_meanwhile(void **stat
     assert_int_equal(cl_data_publish_closed(&mnt.m, ino), 0);
 }
 
-/* Nobody did: nothing is lost. */
-static void test_behind_is_published_after_the_lease_was_lost(void **state)
-{
-    struct cl_handle h;
-    uint64_t ino;
-
-    (void)state;
-    ino = cut_off(&h);
-    back();
-    wait_for(&ended, 1);
-    wait_none();
-    view_is(ino, LEN);
-    assert_int_equal(open_again(ino), 0);
-}
-
-/* What had been closed is published; what is written to the same open file from then on is like what any mount writes, whoever else writes to the file. */
-static void test_behind_what_is_written_after_that_is_not_refused(void **state)
-{
-    struct cl_handle h;
-    uint64_t ino;
-
-    (void)state;
-    world_faults.mgr_lease_time = mnt.m.lease_time = 7;
-    ino = written(&h);
-    world_bnf(1)->store_err = -EIO;
-    close_(&h, true);
-    world_faults.mgr_lease_time = 8;
-    back();
-    wait_for_no_item();
-    view_is(ino, LEN);
-    cut_elsewhere(ino, LEN); /* another version */
-    assert_int_equal(fx_write(&mnt, &h, bytes, CUT, 0), CUT);
-    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
-    view_is(ino, LEN);
-    cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 1);
-}
-
-static void store_fails(struct cl_inode *inode)
-{
-    pthread_mutex_lock(&inode->lock);
-    cl_file_set_error(inode->file, -EIO, 0, "as if data could not be stored");
-    pthread_mutex_unlock(&inode->lock);
-}
-
-static void close_says(struct cl_handle *h, int want)
-{
 /* An error of a file that is not there any more is nobody's: renames need not look for it. */
 static void test_behind_error_ends_with_the_file(void **state)
 {
@@ -587,6 +587,46 @@ static void test_behind_says_what_it_is_based_on(void **state)
     wait_for(&ended, 1);
 }
 
+/* Nobody did: nothing is lost. */
+static void test_behind_is_published_after_the_lease_was_lost(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    ino = cut_off(&h);
+    back();
+    wait_for(&ended, 1);
+    wait_none();
+    view_is(ino, LEN);
+    assert_int_equal(open_again(ino), 0);
+}
+
+/* What had been closed is published; what is written to the same open file from then on is like what any mount writes, whoever else writes to the file. */
+static void test_behind_what_is_written_after_that_is_not_refused(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    world_faults.mgr_lease_time = mnt.m.lease_time = 7;
+    ino = written(&h);
+    world_bnf(1)->store_err = -EIO;
+    close_(&h, true);
+    world_faults.mgr_lease_time = 8;
+    back();
+    wait_for_no_item();
+    view_is(ino, LEN);
+    cut_elsewhere(ino, LEN); /* another version */
+    assert_int_equal(fx_write(&mnt, &h, bytes, CUT, 0), CUT);
+    assert_int_equal(cl_data_fsync(&mnt.m, h.inode), 0);
+    view_is(ino, LEN);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+}
+
+static void close_says(struct cl_handle *h, int want)
+{
     int rc = 1;
 
     assert_true(cl_data_close_behind(&mnt.m, h, &rc));
@@ -645,6 +685,30 @@ static void test_behind_what_was_closed_is_not_given_up(void **state)
     assert_int_equal(open_again(ino), 0);
 }
 
+/* What the aux-apps can't have, for want of memory or since one fails, is not given up either: it goes to them until they take it. */
+static void test_behind_what_aux_apps_did_not_take_is_not_given_up(void **state)
+{
+    struct cl_handle h;
+    uint64_t ino;
+
+    (void)state;
+    fake_aux_start(3);
+    fake_aux.on = fake_aux.codes = fake_aux.always = true;
+    ino = written(&h);
+    fake_aux.status = -ENOMEM;
+    close_(&h, true);
+    usleep(500 * 1000);
+    assert_int_equal(world_view(ino, got, sizeof got), 0);
+    assert_false(cl_data_has_lost(&mnt.m));
+    fake_aux.status = 0;
+    wait_for_no_item();
+    view_is(ino, LEN);
+    assert_true(fake_aux.coded > 0);
+    cl_data_release(&mnt.m, &h, on_end);
+    wait_for(&ended, 1);
+    fake_aux_stop();
+}
+
 /* All that is left is full: to be tried again is not to be tried without a pause. */
 static void test_behind_what_has_no_space_does_not_take_the_processor(void **state)
 {
@@ -696,6 +760,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
         T(test_behind_close_waits_for_nothing),
+        T(test_behind_tells_its_size),
         T(test_behind_recall_publishes),
         T(test_behind_says_that_it_goes_forward),
         T(test_behind_what_fails_does_not_go_forward),
@@ -704,43 +769,19 @@ int main(void)
         T(test_behind_needs_a_lease_and_a_connection),
         T(test_behind_closed_again_meanwhile),
         R(test_behind_what_was_written_after_the_close_stays_here),
+        R(test_behind_a_name_leaves_what_was_written_after_the_close),
         T(test_behind_a_name_comes_after_what_was_closed),
         T(test_behind_does_not_go_over_what_others_wrote_meanwhile),
+        T(test_behind_error_ends_with_the_file),
+        T(test_behind_says_what_it_is_based_on),
         T(test_behind_is_published_after_the_lease_was_lost),
         T(test_behind_what_is_written_after_that_is_not_refused),
         T(test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         T(test_behind_what_was_closed_is_not_given_up),
+        T(test_behind_what_aux_apps_did_not_take_is_not_given_up),
         R(test_behind_what_has_no_space_does_not_take_the_processor),
         T(test_behind_what_was_unlinked_is_given_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        R(test_behind_a_name_leaves_what_was_written_after_the_close),
-/* What the aux-apps can't have, for want of memory or since one fails, is not given up either: it goes to them until they take it. */
-static void test_behind_what_aux_apps_did_not_take_is_not_given_up(void **state)
-{
-    struct cl_handle h;
-    uint64_t ino;
-
-    (void)state;
-    fake_aux_start(3);
-    fake_aux.on = fake_aux.codes = fake_aux.always = true;
-    ino = written(&h);
-    fake_aux.status = -ENOMEM;
-    close_(&h, true);
-    usleep(500 * 1000);
-    assert_int_equal(world_view(ino, got, sizeof got), 0);
-    assert_false(cl_data_has_lost(&mnt.m));
-    fake_aux.status = 0;
-    wait_for_no_item();
-    view_is(ino, LEN);
-    assert_true(fake_aux.coded > 0);
-    cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 1);
-    fake_aux_stop();
-}
-
-        T(test_behind_what_aux_apps_did_not_take_is_not_given_up),
-        T(test_behind_error_ends_with_the_file),
-        T(test_behind_says_what_it_is_based_on),
