@@ -7,6 +7,9 @@ import errno
 import os
 import random
 import signal
+import sqlite3
+import subprocess
+import sys
 import threading
 import time
 
@@ -309,3 +312,92 @@ def test_what_a_manager_holds_after_nobody_waits_any_more_is_released(start):
     assert_same(read_file(m.at("f")), data)
     os.unlink(m.at("f"))
     wait_empty(s)
+
+
+HOLDER = """import os, sys
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT, 0o644)
+with open(sys.argv[2], "rb") as f:
+    assert os.pwrite(fd, f.read(), 0) == os.stat(sys.argv[2]).st_size
+print("written", flush=True)
+sys.stdin.readline()
+try:
+    os.close(fd)
+    print(0, flush=True)
+except OSError as e:
+    print(e.errno, flush=True)
+"""
+
+
+class Holder:
+    """A program of its own that has written a file and not closed it: each fork of ours would close it, too, and so publish it."""
+
+    def __init__(self, path, data, scratch):
+        with open(scratch, "wb") as f:
+            f.write(data)
+        self.proc = subprocess.Popen([sys.executable, "-c", HOLDER, path, scratch], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self.proc.stdout.readline() == "written\n"
+
+    def close(self):
+        self.proc.stdin.write("\n")
+        self.proc.stdin.close()
+        said = int(self.proc.stdout.readline())
+        self.proc.wait(20)
+        self.proc.stdout.close()
+        return said
+
+
+def forget_chunks(db, name):
+    """The manager's database as if a file had never been written: its chunks are gone, and so is what was held of them."""
+    c = sqlite3.connect(db)
+    ino, = c.execute("SELECT ino FROM dirent WHERE name = ?", (name,)).fetchone()
+    rows, = c.execute("SELECT count(*) FROM slice WHERE ino = ?", (ino,)).fetchone()
+    chunks = c.execute("SELECT id, bnf, stored FROM chunk WHERE id IN (SELECT chunk FROM slice WHERE ino = ?)", (ino,)).fetchall()
+    for chunk, bnf, stored in chunks:
+        for table, column in ("chunk", "id"), ("hold", "chunk"), ("note", "chunk"), ("note_key", "chunk"):
+            c.execute(f"DELETE FROM {table} WHERE {column} = ?", (chunk,))
+        c.execute("UPDATE benefactor SET chunks = chunks - 1, stored = stored - ? WHERE id = ?", (stored, bnf))
+    c.execute("DELETE FROM slice WHERE ino = ?", (ino,))
+    c.execute("UPDATE inode SET mapped = 0 WHERE ino = ?", (ino,))
+    c.execute("UPDATE counters SET slices = slices - ?, chunks = chunks - ?", (rows, len(chunks)))
+    c.commit()
+    c.close()
+    return len(chunks)
+
+
+def is_stored(path, n):
+    """All of it, and not published."""
+    dirty, uncommitted = (int(x) for x in os.getxattr(path, "user.fp.at_risk").split())
+    return dirty == 0 and uncommitted >= n
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("before", ["a new file", "older data"])
+def test_what_a_commit_refers_to_is_gone(start, before):
+    """By a real COMMIT: the range is EIO on every node, and neither zeros nor what was there before, until it is overwritten."""
+    s = start(1, f"{DEDUP} scope=store", args=["--close=publish"], mounts=2)
+    m, other = s.mounts
+    data, old, new = unique(71, 4 * MIB), unique(72, 4 * MIB), unique(73, 4 * MIB)
+    write_file(m.at("ckpt"), data, sync=True)
+    if before == "older data":
+        write_file(m.at("f"), old, sync=True)
+    space = used(s)
+    holder = Holder(m.at("f"), data, os.path.join(s.dir, "scratch"))
+    wait_until("all to be sealed, and to refer to the checkpoint", 30, lambda: is_stored(m.at("f"), len(data)))
+    assert used(s) <= space + MIB
+    s.manager.term()
+    assert forget_chunks(os.path.join(s.dir, "manager", "store.db"), b"ckpt") > 0
+    s.restart_manager()
+    assert holder.close() == errno.EIO
+    for x in other, m:
+        for off in 0, MIB + 17, 4 * MIB - 100:
+            with open(x.at("f"), "rb", buffering=0) as f, pytest.raises(OSError) as e:
+                os.pread(f.fileno(), 100, off)
+            assert e.value.errno == errno.EIO
+    assert len(s.status()["damaged"]) > 0
+    assert write_told(m.at("f"), new) == 0
+    for x in other, m:
+        assert_same(read_file(x.at("f")), new)
+    s.wait_status("no damage any more", 20, lambda t: not t["damaged"])
+    unmount(m.path)
+    m.ended_as_told = True
+    assert m.wait() == 1, "it has lost something, and told so"
