@@ -582,7 +582,7 @@ static void write_chunk(struct fuzz_in *in, uint8_t who)
 {
     Fp__ChunkWrite m = FP__CHUNK_WRITE__INIT;
     struct wire_conn *c = x.conn[who % 2];
-    uint64_t sums[2], chunk = chunk_id(fuzz_u8(in));
+    uint64_t sums[2], chunk = chunk_id(fuzz_u8(in)), id = wire_last_id(c) + 1;
 
     m.chunk = chunk;
     m.lease = x.pool.lease[who / 2 % 4];
@@ -593,9 +593,11 @@ static void write_chunk(struct fuzz_in *in, uint8_t who)
         sums[0]++;
     m.block_sums = sums;
     m.n_block_sums = fp_sum_nblocks(m.len);
-    if (wire_last_id(c) + 1 < 256)
-        x.write_of[who % 2][wire_last_id(c) + 1] = (uint8_t)((chunk & 15) + 1);
+    if (id < 256)
+        x.write_of[who % 2][id] = (uint8_t)((chunk & 15) + 1);
     wire_request(c, FP__MSG_TYPE__MSG_WRITE, false, x.buf, fp__chunk_write__pack(&m, x.buf), x.data, m.len, who % 32 == 30);
+    if (id < 256 && wire_last_id(c) != id) /* it was not sent: the id is another request's */
+        x.write_of[who % 2][id] = 0;
 }
 
 /* A record as a mount writes it through its descriptor. */
@@ -642,7 +644,7 @@ static void store_local(struct fuzz_in *in, uint8_t who)
     m.lease = x.held[at].lease;
     m.records = &list;
     m.n_records = 1;
-    if (x.peer[peer].last_id + 1 < 256) /* as local_request */
+    if (x.peer[peer].up && x.peer[peer].last_id + 1 < 256) /* as local_request */
         x.stored_of[peer][x.peer[peer].last_id + 1] = (uint8_t)((r.chunk & 15) + 1);
     local_request(&x.peer[peer], FP__MSG_TYPE__MSG_STORED, false, x.buf, fp__stored__pack(&m, x.buf));
 }
@@ -684,6 +686,16 @@ static void come_and_go(struct fuzz_in *in, uint8_t who)
     (void)in;
 }
 
+/* The next connection may get the place of one that is closed. */
+static void forget_closed(void)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (x.conn[i] && !wire_is_up(x.conn[i])) {
+            x.conn[i] = NULL;
+            memset(x.write_of[i], 0, sizeof x.write_of[0]);
+        }
+}
+
 static void step(struct fuzz_in *in)
 {
     uint8_t what = fuzz_u8(in), who = fuzz_u8(in);
@@ -710,7 +722,9 @@ static void step(struct fuzz_in *in)
         with_manager(in, who);
     else
         x.fails = who % 8;
+    forget_closed();
     wire_turn();
+    forget_closed();
     if (what % 8 == 7)
         bnf_store_check(x.service->store);
 }
