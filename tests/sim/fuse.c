@@ -25,7 +25,6 @@ struct fuse_loop_config {
     int unused;
 };
 
-
 /* ------------------------------------------------------------------ requests */
 
 static void finish(struct fuse_req *r, int err)
@@ -48,6 +47,7 @@ static void queue(struct sim_proc *mount, struct fuse_req *r)
     struct sim_fuse *f = mount->fuse;
 
     r->fuse = f;
+    r->who = (struct fuse_ctx){.pid = sim_self ? (pid_t)sim_self->id + 1 : 0, .umask = 022};
     r->next = NULL;
     *f->last = r;
     f->last = &r->next;
@@ -64,7 +64,6 @@ int sim_fuse_call_until(struct sim_proc *mount, struct fuse_req *r, uint64_t unt
     if (!mount->up || !mount->ready || !mount->fuse || mount->fuse->ended)
         return ENOTCONN;
     r->done = r->nobody_waits = r->interrupted = false;
-    r->thread = sim_self->id + 1;
     queue(mount, r);
     while (!r->done)
         if (!sim_block(r, r->interrupted ? SIM_NEVER : until_ns))
@@ -393,7 +392,6 @@ int fuse_lowlevel_notify_inval_inode(struct fuse_session *se, fuse_ino_t ino, of
 
 const struct fuse_ctx *fuse_req_ctx(fuse_req_t req)
 {
-    req->who = (struct fuse_ctx){.pid = (pid_t)req->thread, .umask = 022};
     return &req->who;
 }
 

@@ -37,8 +37,7 @@ struct fuse_req {
     const void *data; /* of a write */
     void *into;       /* of a read */
     ssize_t count;    /* read or written */
-    uint32_t thread;  /* whose call it is; 0: nobody's */
-    struct fuse_ctx who;
+    struct fuse_ctx who; /* pid: of the thread that asks, from 1 on; 0: nobody's */
     struct fuse_file_info fi, fi2;
     struct fuse_entry_param entry;
     struct statvfs fs;

@@ -102,7 +102,14 @@ static int walk(struct sim_proc *m, const char *path, uint64_t *dir, char name[6
     return 0;
 }
 
-int vfs_stat(struct sim_proc *m, const char *path, struct stat *st)
+/* What the kernel does with ESTALE. */
+#define TWICE(call)                                                                                          \
+    ({                                                                                                       \
+        int twice_rc = call;                                                                                 \
+        twice_rc == -ESTALE ? call : twice_rc;                                                               \
+    })
+
+static int try_stat(struct sim_proc *m, const char *path, struct stat *st)
 {
     struct fuse_req r;
     uint64_t dir;
@@ -116,6 +123,11 @@ int vfs_stat(struct sim_proc *m, const char *path, struct stat *st)
     if (st)
         *st = r.attr;
     return 0;
+}
+
+int vfs_stat(struct sim_proc *m, const char *path, struct stat *st)
+{
+    return TWICE(try_stat(m, path, st));
 }
 
 /* ------------------------------------------------------------------ names */
@@ -148,22 +160,22 @@ static int change(struct sim_proc *m, const char *path, enum sim_op op, mode_t m
 
 int vfs_unlink(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_UNLINK, 0, NULL, NULL);
+    return TWICE(change(m, path, SIM_UNLINK, 0, NULL, NULL));
 }
 
 int vfs_mkdir(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_MKDIR, 0755, NULL, NULL);
+    return TWICE(change(m, path, SIM_MKDIR, 0755, NULL, NULL));
 }
 
 int vfs_rmdir(struct sim_proc *m, const char *path)
 {
-    return change(m, path, SIM_RMDIR, 0, NULL, NULL);
+    return TWICE(change(m, path, SIM_RMDIR, 0, NULL, NULL));
 }
 
 int vfs_symlink(struct sim_proc *m, const char *target, const char *path, uint64_t *ino)
 {
-    return change(m, path, SIM_SYMLINK, 0, target, ino);
+    return TWICE(change(m, path, SIM_SYMLINK, 0, target, ino));
 }
 
 int vfs_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, uint64_t *ino)
@@ -188,9 +200,10 @@ int vfs_statfs(struct sim_proc *m, struct statvfs *fs)
     return rc;
 }
 
-int vfs_rename(struct sim_proc *m, const char *from, const char *to, unsigned flags)
+static int try_rename(struct sim_proc *m, const char *from, const char *to, unsigned flags)
 {
-    struct fuse_req r = {.op = SIM_RENAME, .flags = flags}, found;
+    struct fuse_req r = {.op = SIM_RENAME, .flags = flags}, found, found2;
+    bool same = false;
     struct ilock *a, *b = NULL;
     uint64_t dir, dir2;
     int rc = walk(m, from, &dir, r.name);
@@ -204,10 +217,11 @@ int vfs_rename(struct sim_proc *m, const char *from, const char *to, unsigned fl
         b = lock_inode(m, dir < dir2 ? dir2 : dir, true);
     rc = lookup(m, dir, r.name, &found);
     if (rc == 0) {
-        rc = lookup(m, dir2, r.name2, &found);
+        rc = lookup(m, dir2, r.name2, &found2);
+        same = rc == 0 && found.entry.ino == found2.entry.ino; /* nothing to do */
         rc = rc == 0 && (flags & RENAME_NOREPLACE) ? -EEXIST : rc == -ENOENT && !(flags & RENAME_EXCHANGE) ? 0 : rc;
     }
-    if (rc == 0) {
+    if (rc == 0 && !same) {
         r.ino = dir;
         r.ino2 = dir2;
         rc = -sim_fuse_call(m, &r);
@@ -218,7 +232,12 @@ int vfs_rename(struct sim_proc *m, const char *from, const char *to, unsigned fl
     return rc;
 }
 
-int vfs_link(struct sim_proc *m, const char *from, const char *to)
+int vfs_rename(struct sim_proc *m, const char *from, const char *to, unsigned flags)
+{
+    return TWICE(try_rename(m, from, to, flags));
+}
+
+static int try_link(struct sim_proc *m, const char *from, const char *to)
 {
     struct fuse_req r = {.op = SIM_LINK}, found;
     struct ilock *l;
@@ -242,6 +261,11 @@ int vfs_link(struct sim_proc *m, const char *from, const char *to)
     }
     unlock_inode(l);
     return rc;
+}
+
+int vfs_link(struct sim_proc *m, const char *from, const char *to)
+{
+    return TWICE(try_link(m, from, to));
 }
 
 static int open_dir(struct sim_proc *m, const char *path, struct fuse_req *r)
@@ -331,13 +355,19 @@ static int create(struct sim_proc *m, uint64_t dir, struct fuse_req *r, int flag
     return -sim_fuse_call(m, r);
 }
 
-static int try_open(struct sim_proc *m, uint64_t dir, const char *name, int flags, struct sim_open **out)
+static int try_open(struct sim_proc *m, const char *path, int flags, struct sim_open **out)
 {
     struct fuse_req r;
-    struct ilock *l = flags & O_CREAT ? lock_inode(m, dir, true) : NULL;
-    int rc = lookup(m, dir, name, &r);
+    struct ilock *l;
+    char name[64];
+    uint64_t dir, ino;
+    int rc = walk(m, path, &dir, name);
+
+    if (rc)
+        return rc;
+    l = flags & O_CREAT ? lock_inode(m, dir, true) : NULL;
+    rc = lookup(m, dir, name, &r);
     bool made = rc == -ENOENT && (flags & O_CREAT);
-    uint64_t ino;
 
     if (made)
         rc = create(m, dir, &r, flags);
@@ -369,14 +399,7 @@ static int try_open(struct sim_proc *m, uint64_t dir, const char *name, int flag
 
 int vfs_open(struct sim_proc *m, const char *path, int flags, struct sim_open **out)
 {
-    char name[64];
-    uint64_t dir;
-    int rc = walk(m, path, &dir, name);
-
-    if (rc)
-        return rc;
-    rc = try_open(m, dir, name, flags, out);
-    return rc == -ESTALE ? try_open(m, dir, name, flags, out) : rc;
+    return TWICE(try_open(m, path, flags, out));
 }
 
 static int call(struct sim_open *f, struct fuse_req *r)
