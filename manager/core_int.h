@@ -227,6 +227,8 @@ int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in);
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len);
 /* A directory that can get entries: -ENOENT, -ENOTDIR. */
 int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
+/* The kernel of a client is to take a name of this directory away from `found` (0: whatever it is), but the name is of `ino` (0: of none). -ESTALE: let it look again. */
+int mgr_check_found(struct mgr_core *c, const struct mgr_inode *dir, uint64_t found, uint64_t ino);
 /* Fills columns col.. of a row made with MGR_INODE_COLS. */
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in);
 Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in);

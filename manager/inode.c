@@ -78,6 +78,21 @@ int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
     return in->nlink ? 0 : -ENOENT; /* removed, but somebody is still in it */
 }
 
+int mgr_check_found(struct mgr_core *c, const struct mgr_inode *dir, uint64_t found, uint64_t ino)
+{
+    struct mgr_inode in;
+    int rc;
+
+    if (found == 0 || found == ino)
+        return 0;
+    if (dir->mode & S_ISVTX)
+        return -ESTALE; /* it has looked at another owner */
+    rc = mgr_inode_get(c, found, &in);
+    if (rc == -ENOENT)
+        return 0;
+    return rc ? rc : mgr_is(&in, S_IFDIR) && in.nlink ? -ESTALE : 0; /* that directory lives on: the kernel would take it for removed */
+}
+
 int mgr_inode_usable(struct mgr_core *c, const struct mgr_inode *in)
 {
     return in->nlink == 0 && mgr_map_get(&c->orphans, in->ino) == 2 ? -ENOENT : 0;

@@ -29,6 +29,7 @@ MGR_HANDLER(unlink)
         rc = -ENOENT;
     rc = rc ? rc : mgr_inode_get(c, d.ino, &in);
     rc = rc ? rc : check(m, &in);
+    rc = rc ? rc : mgr_check_found(c, &dir, m->found, in.ino);
     if (rc)
         return rc;
 

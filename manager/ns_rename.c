@@ -104,6 +104,14 @@ static int check(struct mgr_core *c, const Fp__Rename *m, const struct move *v)
     return check_loops(c, m, v);
 }
 
+/* Is it what the kernel has allowed to be moved, or replaced? */
+static int check_found(struct mgr_core *c, const Fp__Rename *m, const struct move *v)
+{
+    if (m->found && m->found != v->src.ino && (v->od->mode & S_ISVTX || (mgr_is(&v->src, S_IFDIR) && v->od != v->nd)))
+        return -ESTALE;
+    return mgr_check_found(c, v->nd, m->new_found, v->have_dst ? v->dst.ino : 0);
+}
+
 static int set_entry(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name,
                      const struct mgr_inode *in)
 {
@@ -194,6 +202,7 @@ MGR_HANDLER(rename)
     memset(&v, 0, sizeof v);
     rc = load(c, m, &v);
     rc = rc ? rc : check(c, m, &v);
+    rc = rc ? rc : check_found(c, m, &v);
     if (rc)
         return rc;
     if (v.have_dst && v.src.ino == v.dst.ino)

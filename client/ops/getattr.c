@@ -42,7 +42,7 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
     struct stat st;
     (void)fi;
-    if (getattr_known(req, ino))
+    if (cl_is_stand_in(req, ino) || getattr_known(req, ino))
         return;
     if (cl_dircache_get(ino, &st)) {
         cl_reply_attr(req, &st, cl_attr_timeout(cl_mount_of(req), &st, false));
@@ -52,7 +52,7 @@ void cl_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
     if (!op)
         return;
     op->attr.stamp = cl_names_stamp(ino);
-    msg.ino = ino;
+    op->node = msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, done_getattr);
 }
 
@@ -103,13 +103,13 @@ static void done_statx(void *arg, int status, const ProtobufCMessage *reply)
 void cl_op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
 {
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = cl_is_stand_in(req, ino) ? NULL : cl_op_new(req);
     (void)flags;
     (void)mask;
     (void)fi;
     if (!op)
         return;
-    msg.ino = ino;
+    op->node = msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_GETATTR, &msg.base, done_statx);
 }
 

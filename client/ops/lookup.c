@@ -6,10 +6,13 @@
  * up, so FORGET matters only for what was open before (inode.h).
  */
 #include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "client/early.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
+#include "client/walk.h"
 
 /* Number 0: there is none of this name, and the kernel may remember that. */
 static const struct fuse_entry_param nothing = {.entry_timeout = CL_ALONE_TIMEOUT_S};
@@ -17,6 +20,9 @@ static const struct fuse_entry_param nothing = {.entry_timeout = CL_ALONE_TIMEOU
 static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct cl_op *op = arg;
+    const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
+    if (!cl_core_alone(op->m) && (a || status == -ENOENT))
+        op->stand_in = cl_walk_told(cl_tid(op->req), op->look.parent, op->look.name, a ? a->ino : 0, a && S_ISDIR(a->mode));
     if (status != -ENOENT || !cl_core_alone(op->m)) {
         cl_op_done_entry(op, status, reply);
         return;
@@ -47,13 +53,15 @@ static bool lookup_known(fuse_req_t req, fuse_ino_t parent, const char *name)
 void cl_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     Fp__Lookup msg = FP__LOOKUP__INIT;
-    if (!cl_name_ok(req, name))
+    if (cl_is_stand_in(req, parent) || !cl_name_ok(req, name))
         return;
     if (lookup_known(req, parent, name))
         return;
     struct cl_op *op = cl_op_new(req);
     if (!op)
         return;
+    op->look.parent = parent;
+    memcpy(op->look.name, name, strlen(name) + 1);
     msg.parent = parent;
     msg.name = cl_bytes(name);
     cl_op_call(op, FP__MSG_TYPE__MSG_LOOKUP, &msg.base, done_lookup);

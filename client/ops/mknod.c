@@ -12,6 +12,7 @@
 #include "client/early.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
+#include "client/walk.h"
 
 /* A new directory is empty; unless it was made before the connection broke, and somebody else was there
  * since. */
@@ -23,6 +24,7 @@ static void done_make(void *arg, int status, const ProtobufCMessage *reply)
         cl_names_made(a);
         cl_early_want(op->m, a->ino);
     }
+    op->stand_in = a && S_ISDIR(a->mode);
     cl_op_done_entry(op, status, reply);
 }
 
@@ -38,6 +40,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
         return;
     op->touched = parent;
     op->make.alone = cl_core_alone(op->m);
+    cl_walk_forget(cl_tid(req));
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.mode = S_ISLNK(mode) ? mode : mode & ~ctx->umask;
@@ -68,8 +71,9 @@ void cl_op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const 
 void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
     Fp__Link msg = FP__LINK__INIT;
-    if (!cl_name_ok(req, name))
+    if (cl_is_stand_in(req, ino) || !cl_name_ok(req, name))
         return;
+    cl_walk_forget(cl_tid(req));
     int rc = cl_data_any_behind(cl_mount_of(req)) ? cl_data_publish_closed(cl_mount_of(req), ino) : 0; /* as before a rename */
     if (rc < 0) {
         cl_reply_status(req, cl_open_status(rc));
@@ -106,9 +110,9 @@ static void done_readlink(void *arg, int status, const ProtobufCMessage *reply)
 void cl_op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
     Fp__InodeReq msg = FP__INODE_REQ__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = cl_is_stand_in(req, ino) ? NULL : cl_op_new(req);
     if (!op)
         return;
-    msg.ino = ino;
+    op->node = msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_READLINK, &msg.base, done_readlink);
 }

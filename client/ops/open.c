@@ -32,10 +32,11 @@
 #include "client/locks.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
+#include "client/walk.h"
 #include "fp/clock.h"
 
 #define WALKERS  64u
-#define WALK_MS  1000u /* within which the kernel is back: later it is another open of that thread */
+#define WALK_MS  60000u /* within which the kernel is back, also where its look-up waits for the manager: later it is another open of that thread */
 
 /* Threads that were told to walk again: number + 1, and when (ms). What they are back for may itself take long: it is the time of its coming that counts. One that is
  * pushed out is told twice. */
@@ -210,7 +211,7 @@ static void done_open(void *arg, int status, const ProtobufCMessage *reply)
 void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     Fp__Open msg = FP__OPEN__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = cl_is_stand_in(req, ino) ? NULL : cl_op_new(req);
     if (!op)
         return;
     op->open.fi = *fi;
@@ -301,6 +302,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
     op->open.came_ms = (uint32_t)fp_now_ms();
     op->open.with_entry = true;
     op->touched = name ? parent : 0;
+    cl_walk_forget(cl_tid(req));
     msg.parent = parent;
     msg.mode = S_IFREG | (mode & 07777 & ~ctx->umask);
     msg.uid = ctx->uid;

@@ -38,6 +38,17 @@
 
 #define CL_TOUCHES_ALL     UINT64_MAX
 
+/*
+ * A stand-in: a node id that says "there is something of this name", to a kernel that would do by itself what only the manager can decide if it were told what.
+ * The attributes are right, names are changed as ever (those requests have the name, not the node id), and any request for the node itself is answered ESTALE,
+ * once: the kernel walks the path again and is told the real one. A stand-in is given, while there are other mounts,
+ * - to a look-up of a second name of the inode that the same thread has just found under another: rename(2) of one to the other would do nothing
+ *   without asking, though the inode may have been moved from one to the other between the two look-ups;
+ * - to mkdir: another mount may have moved the new directory before the kernel has made its entry, and a thread of this node may have found it there. The kernel
+ *   has one entry for a directory at most, fails to move it if somebody else renames, and would make another directory.
+ */
+#define CL_STAND_IN        (UINT64_C(1) << 63)
+
 struct dir_handle; /* readdir.c */
 
 /* An operation that waits for the manager. */
@@ -45,7 +56,13 @@ struct cl_op {
     fuse_req_t req;
     struct cl_mount *m;
     uint64_t touched; /* inode whose attributes this changes, for dircache.h; CL_TOUCHES_ALL; 0: none */
+    uint64_t node;    /* inode that the kernel has found by its name, and asks for by its number; 0: asks by name */
+    bool stand_in;    /* the entry of the reply is one */
     union {
+        struct { /* lookup */
+            uint64_t parent;
+            char name[CL_NAME_MAX_BYTES + 1];
+        } look;
         struct {            /* mknod, mkdir, symlink */
             uint32_t alone; /* cl_core_alone when it was sent */
         } make;
@@ -92,7 +109,7 @@ static inline int cl_reply_err(fuse_req_t req, int err)
 }
 static inline int cl_reply_entry(fuse_req_t req, const struct fuse_entry_param *e)
 {
-    cl_replying(req, e->ino ? 0 : -ENOENT, e->ino);
+    cl_replying(req, e->ino ? 0 : -ENOENT, e->ino & ~CL_STAND_IN);
     return fuse_reply_entry(req, e);
 }
 static inline int cl_reply_create(fuse_req_t req, const struct fuse_entry_param *e,
@@ -172,6 +189,12 @@ static inline int cl_open_status(int rc)
 	return rc == -ENOENT ? -EIO : rc;
 }
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
+/* Of a call on an inode: what the kernel has found by a name a moment ago and is gone since is ESTALE, so that it looks again. */
+void cl_reply_node_status(fuse_req_t req, uint64_t ino, int status);
+/* True: the request is for a stand-in, and has been answered. */
+bool cl_is_stand_in(fuse_req_t req, fuse_ino_t ino);
+/* The thread that asks, for walk.h. */
+uint32_t cl_tid(fuse_req_t req);
 /* strict: of the inode. */
 double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict);
 /* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has

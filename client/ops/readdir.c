@@ -69,11 +69,11 @@ static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
 void cl_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     Fp__Open msg = FP__OPEN__INIT;
-    struct cl_op *op = cl_op_new(req);
+    struct cl_op *op = cl_is_stand_in(req, ino) ? NULL : cl_op_new(req);
     if (!op)
         return;
     op->open.fi = *fi;
-    msg.ino = ino;
+    op->node = msg.ino = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_OPEN, &msg.base, done_opendir);
 }
 

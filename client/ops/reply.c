@@ -15,10 +15,33 @@
 
 #include "client/names.h"
 #include "client/ops/ops.h"
+#include "client/walk.h"
 
 void cl_reply_status(fuse_req_t req, int status)
 {
     cl_reply_err(req, fp_err_to_errno(status));
+}
+
+uint32_t cl_tid(fuse_req_t req)
+{
+    return (uint32_t)fuse_req_ctx(req)->pid;
+}
+
+void cl_reply_node_status(fuse_req_t req, uint64_t ino, int status)
+{
+    if (status == -ENOENT && ino && cl_walk_came_to(cl_tid(req), ino))
+        cl_reply_err(req, ESTALE);
+    else
+        cl_reply_status(req, status);
+}
+
+bool cl_is_stand_in(fuse_req_t req, fuse_ino_t ino)
+{
+    if (!(ino & CL_STAND_IN))
+        return false;
+    cl_walk_forget(cl_tid(req));
+    cl_reply_err(req, ESTALE);
+    return true;
 }
 
 struct cl_op *cl_op_new(fuse_req_t req)
@@ -65,7 +88,7 @@ static void touched(const struct cl_op *op)
 void cl_op_reply_err(struct cl_op *op, int status)
 {
     touched(op);
-    cl_reply_status(op->req, status);
+    cl_reply_node_status(op->req, op->node, status);
     cl_op_free(op);
 }
 
@@ -115,6 +138,10 @@ void cl_op_done_entry(void *arg, int status, const ProtobufCMessage *reply)
     touched(op);
     cl_dircache_put(op->m, ((const Fp__AttrReply *)reply)->parent);
     cl_entry_fill(op->m, a, &e);
+    if (op->stand_in && e.entry_timeout == 0) {
+        e.ino |= CL_STAND_IN;
+        e.attr_timeout = 0;
+    }
     cl_reply_entry(op->req, &e);
     cl_op_free(op);
 }

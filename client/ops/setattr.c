@@ -89,7 +89,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
     bool strict = false;
     int rc = cl_inode_fetch(m, msg->ino, &inode);
     if (rc < 0) {
-        cl_reply_status(req, open ? cl_open_status(rc) : rc);
+        cl_reply_node_status(req, msg->ino, open ? cl_open_status(rc) : rc);
         return;
     }
     if (m->aux && msg->size_bytes == 0)
@@ -101,7 +101,7 @@ static void truncate_now(fuse_req_t req, Fp__SetAttr *msg, bool open)
     }
     cl_inode_put(m, inode);
     if (rc < 0)
-        cl_reply_status(req, open ? cl_open_status(rc) : rc);
+        cl_reply_node_status(req, msg->ino, open ? cl_open_status(rc) : rc);
     else
         cl_reply_attr(req, &st, cl_attr_timeout(m, &st, strict));
 }
@@ -121,6 +121,8 @@ static void note_mtime(struct cl_mount *m, uint64_t ino)
 void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, struct fuse_file_info *fi)
 {
     Fp__SetAttr msg = FP__SET_ATTR__INIT;
+    if (cl_is_stand_in(req, ino))
+        return;
     fill(&msg, ino, attr, to_set);
     if (msg.valid & FP__SET_ATTR_VALID__SET_SIZE) {
         truncate_now(req, &msg, fi != NULL);
@@ -131,6 +133,6 @@ void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set
         return;
     if (msg.valid & (FP__SET_ATTR_VALID__SET_MTIME | FP__SET_ATTR_VALID__SET_MTIME_NOW))
         note_mtime(op->m, ino);
-    op->touched = ino;
+    op->touched = op->node = ino;
     cl_op_call(op, FP__MSG_TYPE__MSG_SETATTR, &msg.base, cl_op_done_attr);
 }

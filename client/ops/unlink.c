@@ -8,7 +8,20 @@
 #include "client/early.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
+#include "client/walk.h"
 #include "fp/clock.h"
+
+/* ESTALE: it is not what the kernel has found, which is to look again. */
+static void done_names(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    if (status != -ESTALE) {
+        cl_op_done_status(op, status, reply);
+        return;
+    }
+    cl_reply_err(op->req, ESTALE);
+    cl_op_free(op);
+}
 
 /* The data path drops what is unpublished of a file that has lost its last name, when it is closed. */
 static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
@@ -26,7 +39,16 @@ static void done_unlink(void *arg, int status, const ProtobufCMessage *reply)
         cl_inode_set_nlink(op->m, r->ino, r->nlink);
     if (status == 0 && r->nlink == 0)
         cl_data_unlinked(op->m, r->ino);
-    cl_op_reply_err(op, status);
+    done_names(op, status, reply);
+}
+
+/* What the kernel has found under a name that is to lose it, where the manager must know. With success the kernel takes a directory that it has found for removed,
+ * for ever, though another mount may have moved it and it is another one that was removed; and by owners of what it has found it has allowed the change. */
+static uint64_t found(fuse_req_t req, fuse_ino_t parent, const char *name, bool source)
+{
+    bool dir;
+    uint64_t ino = cl_walk_found(cl_tid(req), parent, name, &dir);
+    return (dir && !source) || fuse_req_ctx(req)->uid != 0 ? ino : 0;
 }
 
 static void late_unlink(struct cl_op *op, int status, const ProtobufCMessage *reply)
@@ -71,6 +93,8 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name, boo
     msg.parent = parent;
     msg.name = cl_bytes(name);
     msg.dir = dir;
+    msg.found = found(req, parent, name, false);
+    cl_walk_forget(cl_tid(req));
     if (dir || !unlink_early(op, &msg, name))
         cl_op_call(op, FP__MSG_TYPE__MSG_UNLINK, &msg.base, done_unlink);
 }
@@ -131,7 +155,10 @@ void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
     msg.new_parent = new_parent;
     msg.new_name = cl_bytes(new_name);
     msg.flags = flags;
+    msg.found = found(req, parent, name, true);
+    msg.new_found = flags & RENAME_EXCHANGE ? 0 : found(req, new_parent, new_name, false);
+    cl_walk_forget(cl_tid(req));
     msg.uid = ctx->uid; /* of the whiteout, if one is asked for */
     msg.gid = ctx->gid;
-    cl_op_call(op, FP__MSG_TYPE__MSG_RENAME, &msg.base, cl_op_done_status);
+    cl_op_call(op, FP__MSG_TYPE__MSG_RENAME, &msg.base, done_names);
 }

@@ -102,6 +102,8 @@ static bool admit(fuse_req_t req, struct fp_aux_io *io)
     if (!wants && !named)
         return true;
     io->size_bytes = sizeof *io;
+    io->ino &= ~CL_STAND_IN;
+    io->parent &= ~CL_STAND_IN;
     io->uid = ctx->uid;
     io->gid = ctx->gid;
     io->pid = (uint32_t)ctx->pid;

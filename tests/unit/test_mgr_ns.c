@@ -210,6 +210,69 @@ static void test_rename_of_two_names_of_one_file_does_nothing(void **state)
     assert_int_equal(fix_attr(&f, a).nlink, 2);
 }
 
+/* fix_rename and fix_unlink of a client that says what its kernel has found. */
+static int rename_found(uint64_t p1, const char *n1, uint64_t found, uint64_t p2, const char *n2, uint64_t new_found)
+{
+    Fp__Rename m = FP__RENAME__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.parent = p1;
+    m.name = fix_bin(n1);
+    m.new_parent = p2;
+    m.new_name = fix_bin(n2);
+    m.found = found;
+    m.new_found = new_found;
+    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_RENAME, &m, NULL);
+    return f.status;
+}
+
+static int remove_found(uint64_t parent, const char *name, bool dir, uint64_t found)
+{
+    Fp__Unlink m = FP__UNLINK__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.parent = parent;
+    m.name = fix_bin(name);
+    m.dir = dir;
+    m.found = found;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_UNLINK, &m, &fp__unlink_reply__descriptor));
+    return f.status;
+}
+
+static void test_directory_that_the_kernel_has_found_is_not_taken_for_the_one_removed(void **state)
+{
+    uint64_t moved = fix_mk(&f, ROOT, "moved", DIR), x = fix_mk(&f, ROOT, "x", DIR), file = fix_mk(&f, ROOT, "file", REG), gone;
+
+    (void)state;
+    fix_mk(&f, ROOT, "s", DIR);
+    gone = fix_mk(&f, ROOT, "gone", DIR);
+    assert_int_equal(fix_unlink(&f, ROOT, "gone", true), 0);
+    assert_int_equal(remove_found(ROOT, "x", true, moved), -ESTALE);
+    assert_int_equal(rename_found(ROOT, "s", 0, ROOT, "x", moved), -ESTALE);
+    assert_int_equal(rename_found(ROOT, "s", 0, ROOT, "none", moved), -ESTALE);
+    assert_int_equal(fix_lookup(&f, ROOT, "x"), x);
+    assert_int_equal(rename_found(ROOT, "s", 0, ROOT, "x", gone), 0); /* it is gone indeed */
+    assert_int_equal(remove_found(ROOT, "x", true, file), 0);        /* nothing is kept of a file */
+    assert_int_equal(remove_found(ROOT, "moved", true, moved), 0);
+}
+
+static void test_what_the_kernel_has_allowed_is_what_is_changed(void **state)
+{
+    uint64_t t = fix_mk(&f, ROOT, "t", DIR | S_ISVTX), a = fix_mk(&f, t, "a", REG), b = fix_mk(&f, t, "b", REG), d = fix_mk(&f, ROOT, "d", DIR);
+
+    (void)state;
+    assert_int_equal(remove_found(t, "a", false, b), -ESTALE);
+    assert_int_equal(rename_found(t, "a", b, t, "c", 0), -ESTALE);
+    assert_int_equal(rename_found(t, "a", a, t, "b", a), -ESTALE);
+    assert_int_equal(rename_found(t, "a", a, t, "b", b), 0);
+    assert_int_equal(remove_found(t, "b", false, a), 0);
+    fix_mk(&f, ROOT, "e", DIR);
+    assert_int_equal(rename_found(ROOT, "e", t, d, "e", 0), -ESTALE); /* write permission of the directory that is moved */
+    assert_int_equal(rename_found(ROOT, "e", t, ROOT, "f", 0), 0);    /* not needed in one directory */
+}
+
 static void test_rename_exchange_and_whiteout(void **state)
 {
     uint64_t d = fix_mk(&f, ROOT, "d", DIR), a = fix_mk(&f, ROOT, "a", REG), s = fix_mk(&f, d, "s", DIR), w;
@@ -521,6 +584,8 @@ int main(void)
         T(test_rename_replaces_and_counts),
         T(test_rename_refuses),
         T(test_rename_of_two_names_of_one_file_does_nothing),
+        T(test_directory_that_the_kernel_has_found_is_not_taken_for_the_one_removed),
+        T(test_what_the_kernel_has_allowed_is_what_is_changed),
         T(test_rename_exchange_and_whiteout),
         T(test_readdir_positions_survive_changes),
         T(test_xattr_set_get_list_remove),
