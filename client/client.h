@@ -43,6 +43,7 @@ struct cl_mount {
 	atomic_ullong doubt;       /* of the last BnfTable: stored chunks may have become bad when it changes (aux/holds.h) */
 	uint32_t default_chunk_size_bytes;
 	uint32_t max_write_bytes;  /* as negotiated in FUSE_INIT */
+	bool receives;             /* receive.h; constant between mount and unmount */
 	struct cl_feature features[8];
 	unsigned nfeatures;
 };

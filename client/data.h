@@ -75,6 +75,8 @@ bool cl_data_is_strict(struct cl_mount *m, struct cl_inode *inode);
 /* write(2) with O_APPEND to a strict file: to the end, wherever the manager finds it. Whole, or not at all. */
 ssize_t cl_data_append(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, bool kill_suidgid);
 ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
+/* The same, not to a strict file, with the bytes in pages of the pool that are lent to the caller (pool.h): some are others afterwards. */
+ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, size_t len, uint64_t off, bool kill_suidgid);
 
 /*
  * Reads up to len bytes at off. The bytes are in *iov (at most *niov pieces, in pool buffers held by *pin, or static zeros); give the pin

@@ -29,6 +29,7 @@
 #include "client/client.h"
 #include "client/daemon.h"
 #include "client/ops/ops.h"
+#include "client/receive.h"
 #include "client/shutdown.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -127,6 +128,8 @@ static void probe(struct cl_mount *m, const struct fuse_conn_info *conn)
                 ? NULL
                 : "this kernel has none (Linux 6.6 has): shared mappings "
                   "need --direct-io off");
+    feature(m, &n, "writes received into the pool",
+            m->receives ? NULL : "this libfuse was built without custom I/O: what is written is copied once more");
     __atomic_store_n(&m->nfeatures, n, __ATOMIC_RELEASE);
 }
 
@@ -225,6 +228,7 @@ int cl_fuse_mount(struct cl_mount *m)
         m->se = fuse_session_new(&args, &ops, sizeof ops, m);
         rc = m->se ? fuse_session_mount(m->se, m->opt.mountpoint) : -EINVAL;
     }
+    m->receives = rc == 0 && cl_receive_setup(m->se) == 0;
     mounting = false;
     fuse_opt_free_args(&args);
     if (rc != 0)

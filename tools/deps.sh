@@ -103,6 +103,9 @@ missing() { # table: prints its lines that are not satisfied
 system_fuse_ok() { PKG_CONFIG_PATH='' pkg-config --exists "fuse3 >= $FUSE_MIN" 2>/dev/null; }
 own_fuse_ok() { PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --exists "fuse3 >= $FUSE_MIN" 2>/dev/null; }
 
+# One of our own, from before it was built with custom I/O (tools/libfuse.sh). Its absence is an error message in the library.
+own_fuse_old() { grep -qs 'custom io is not enabled' "$DEPS/libfuse/lib/libfuse3.a"; }
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
@@ -213,6 +216,12 @@ main() {
             install_packages $packages || return 1
         fi
         DEPS=$DEPS FUSE_MIN=$FUSE_MIN tools/libfuse.sh || return 1
+    fi
+
+    # Writing is slower without, and nothing else: so it is no error if that can't be had now.
+    if ! system_fuse_ok && own_fuse_old; then
+        say "libfuse is built once more, so that writing takes a copy less"
+        DEPS=$DEPS FUSE_MIN=$FUSE_MIN tools/libfuse.sh || say "libfuse stays as it is"
     fi
 
     left=$(missing "$table")

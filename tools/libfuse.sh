@@ -11,7 +11,8 @@
 #
 # Static, so that programs find it wherever they are installed; symbol versions
 # off, since they mean nothing there. bindir names where the library looks for
-# fusermount3, which has to be the system's own, setuid one.
+# fusermount3, which has to be the system's own, setuid one. With custom I/O, where
+# that is an option (3.18): fp-mount reads from the device into its pool by it.
 #
 # Environment: DEPS, FUSE_MIN.
 set -u
@@ -78,14 +79,15 @@ versions() {
 }
 
 build() { # version
-    local work=$tmp/src/$1 new=$DEPS/libfuse.new
+    local work=$tmp/src/$1 new=$DEPS/libfuse.new custom=()
     rm -rf "$work" "$new"
     mkdir -p "$work" && cd "$work" &&
         apt_here apt-get -q source --download-only "fuse3=$1" &&
-        dpkg-source -x fuse3_*.dsc tree &&
-        meson setup out tree --prefix="$new" --libdir=lib --bindir=/usr/bin \
+        dpkg-source -x fuse3_*.dsc tree || return 1
+    grep -qs enable-custom-io tree/meson_options.txt && custom=(-Denable-custom-io=true)
+    meson setup out tree --prefix="$new" --libdir=lib --bindir=/usr/bin \
             -Ddefault_library=static -Dutils=false -Dexamples=false -Dtests=false \
-            -Duseroot=false -Ddisable-libc-symbol-version=true -Dpkgconfig.relocatable=true &&
+            -Duseroot=false -Ddisable-libc-symbol-version=true -Dpkgconfig.relocatable=true "${custom[@]}" &&
         ninja -C out &&
         meson install -C out --no-rebuild &&
         cp tree/LICENSE "$new/LICENSE" &&

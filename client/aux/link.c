@@ -134,7 +134,7 @@ static int send_start(struct cl_aux *a, uint32_t napps)
 	struct fp_auxw_start msg = { .h = { .type = FP_AUXW_START, .len_bytes = sizeof(msg) } };
 	struct iovec iov = { &msg, sizeof(msg) };
 
-	msg.pool_bytes = (uint64_t)cl_pool_pages(a->pool) * CL_PAGE_BYTES;
+	msg.pool_bytes = cl_pool_mapped_bytes(a->pool);
 	msg.region_bytes = a->region_bytes;
 	msg.memory_bytes = opt->aux_memory_bytes;
 	msg.napps = napps;

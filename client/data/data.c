@@ -10,6 +10,7 @@
 #include "client/aux/aux.h"
 #include "client/data/fold.h"
 #include "client/data/internal.h"
+#include "client/receive.h"
 #include "fp/bug.h"
 
 #define TICK_MS 500u
@@ -91,7 +92,7 @@ int cl_data_start(struct cl_mount *m)
 
 	if (bytes < POOL_MIN_PAGES * CL_PAGE_BYTES)
 		bytes = POOL_MIN_PAGES * CL_PAGE_BYTES;
-	rc = cl_pool_new(bytes, reclaim, cl_age_pressure, d, &d->pool);
+	rc = cl_pool_new_lending(bytes, (size_t)o->threads * CL_RECEIVE_PAGES_MAX, reclaim, cl_age_pressure, d, &d->pool);
 	if (rc < 0) {
 		FP_ERROR("a pool of %llu bytes can't be had (%s): give a smaller --pool", (unsigned long long)bytes, fp_strerror(rc));
 		return rc;

@@ -14,6 +14,9 @@
  * It is of huge pages where the kernel can (Linux 6.1, whatever the setting of shmem_enabled): direct I/O from 4 KiB pages hands the device 256
  * segments per MiB. Measured on a virtio disk, 1 MiB at a time: reads 1.0 -> 3.1 GB/s, writes 2.6 -> 3.6 GB/s; and 512 MiB are
  * ready in 0.1 s instead of 0.9 s. hugetlbfs would need memory that the administrator has set aside.
+ *
+ * Pages to lend lie behind the others in the same memfd, from the next place where a huge page may begin, since they may become pages of the pool and have to be
+ * as good for direct I/O and for the host.
  */
 #include "client/data/pool.h"
 
@@ -51,6 +54,7 @@ struct cl_pool {
 	uint8_t *reserved;          /* address space: bytes + HUGE_BYTES, so that base can be aligned */
 	uint8_t *base;
 	size_t npages;
+	size_t mapped_bytes;        /* with those to lend */
 	int fd;
 	size_t (*reclaim)(void *arg, size_t want);
 	void (*pressure)(void *arg);
@@ -59,6 +63,8 @@ struct cl_pool {
 	uint8_t **stack;            /* lock */
 	size_t nfree;               /* lock */
 	STAILQ_HEAD(, waiter) queue; /* lock: while there is one, nobody takes pages but through it */
+	uint8_t **to_lend;          /* lock: a stack */
+	size_t nto_lend;            /* lock */
 };
 
 /* CLOCK_MONOTONIC for the waits: a step of the wall clock must not shorten or lengthen a deadline. */
@@ -104,11 +110,11 @@ static uint64_t memory_available(void)
 
 static int map_memory(struct cl_pool *p)
 {
-	size_t bytes = p->npages * CL_PAGE_BYTES;
+	size_t pool_bytes = p->npages * CL_PAGE_BYTES, bytes = p->mapped_bytes;
 	uint8_t *at;
 	int rc;
 
-	if (bytes > memory_available()) /* touching it would end in the hands of the OOM killer */
+	if (pool_bytes > memory_available()) /* touching it would end in the hands of the OOM killer */
 		return -ENOMEM;
 	p->fd = fp_memfd_new("fpstore-pool", bytes);
 	if (p->fd < 0)
@@ -125,13 +131,24 @@ static int map_memory(struct cl_pool *p)
 		return -errno;
 	}
 	(void)madvise(p->base, bytes, MADV_DONTDUMP);
-	fault_in(p->base, bytes);
+	fault_in(p->base, pool_bytes);
 	rc = fp_memfd_no_more_writers(p->fd); /* the host of aux-apps gets a descriptor */
 	return rc == 0 ? fp_memfd_seal(p->fd) : rc;
 }
 
+static size_t huge_up(size_t bytes)
+{
+	return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+}
+
 int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void (*pressure)(void *arg), void *arg,
 		struct cl_pool **out)
+{
+	return cl_pool_new_lending(bytes, 0, reclaim, pressure, arg, out);
+}
+
+int cl_pool_new_lending(uint64_t bytes, size_t to_lend, size_t (*reclaim)(void *arg, size_t want), void (*pressure)(void *arg), void *arg,
+			struct cl_pool **out)
 {
 	struct cl_pool *p = calloc(1, sizeof(*p));
 	int rc = -ENOMEM;
@@ -140,13 +157,18 @@ int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void 
 		return -ENOMEM;
 	p->fd = -1;
 	p->npages = bytes / CL_PAGE_BYTES;
+	p->nto_lend = to_lend;
+	p->mapped_bytes = p->npages * CL_PAGE_BYTES;
+	if (to_lend > 0)
+		p->mapped_bytes = huge_up(p->mapped_bytes) + huge_up(to_lend * CL_PAGE_BYTES);
 	p->reclaim = reclaim;
 	p->pressure = pressure;
 	p->arg = arg;
 	pthread_mutex_init(&p->lock, NULL);
 	STAILQ_INIT(&p->queue);
 	p->stack = calloc(p->npages, sizeof(*p->stack));
-	if (!p->stack)
+	p->to_lend = calloc(to_lend + 1, sizeof(*p->to_lend));
+	if (!p->stack || !p->to_lend)
 		goto out;
 	rc = map_memory(p);
 	if (rc < 0)
@@ -154,6 +176,8 @@ int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void 
 	for (size_t i = 0; i < p->npages; i++)
 		p->stack[i] = p->base + (p->npages - 1 - i) * CL_PAGE_BYTES;
 	p->nfree = p->npages;
+	for (size_t i = 0; i < to_lend; i++)
+		p->to_lend[i] = p->base + huge_up(p->npages * CL_PAGE_BYTES) + (to_lend - 1 - i) * CL_PAGE_BYTES;
 	*out = p;
 	return 0;
 out:
@@ -166,10 +190,11 @@ void cl_pool_free(struct cl_pool *p)
 	if (!p)
 		return;
 	if (p->reserved)
-		munmap(p->reserved, p->npages * CL_PAGE_BYTES + HUGE_BYTES);
+		munmap(p->reserved, p->mapped_bytes + HUGE_BYTES);
 	if (p->fd >= 0)
 		close(p->fd);
 	free(p->stack);
+	free(p->to_lend);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
@@ -271,16 +296,48 @@ void cl_pool_put(struct cl_pool *p, uint8_t *const *pages, size_t n)
 	pthread_mutex_unlock(&p->lock);
 }
 
+int cl_pool_lend(struct cl_pool *p, uint8_t **pages, size_t n)
+{
+	int rc = -EAGAIN;
+
+	pthread_mutex_lock(&p->lock);
+	if (n <= p->nto_lend) {
+		for (size_t i = 0; i < n; i++)
+			pages[i] = p->to_lend[--p->nto_lend];
+		rc = 0;
+	}
+	pthread_mutex_unlock(&p->lock);
+	for (size_t i = 0; rc == 0 && i < n; i++) {
+		*(volatile uint8_t *)pages[i] = 0;
+		if ((size_t)(pages[i] - p->base) % HUGE_BYTES == 0)
+			(void)madvise(pages[i], HUGE_BYTES, MADV_COLLAPSE); /* others may have pages of it: it changes no bytes */
+	}
+	return rc;
+}
+
+void cl_pool_take_back(struct cl_pool *p, uint8_t *const *pages, size_t n)
+{
+	pthread_mutex_lock(&p->lock);
+	for (size_t i = 0; i < n; i++)
+		p->to_lend[p->nto_lend++] = pages[i];
+	pthread_mutex_unlock(&p->lock);
+}
+
 int cl_pool_fd(const struct cl_pool *p)
 {
 	return p->fd;
+}
+
+uint64_t cl_pool_mapped_bytes(const struct cl_pool *p)
+{
+	return p->mapped_bytes;
 }
 
 uint32_t cl_pool_page_number(const struct cl_pool *p, const uint8_t *page)
 {
 	size_t off = (size_t)(page - p->base);
 
-	assert(page >= p->base && off % CL_PAGE_BYTES == 0 && off / CL_PAGE_BYTES < p->npages);
+	assert(page >= p->base && off % CL_PAGE_BYTES == 0 && off < p->mapped_bytes);
 	return (uint32_t)(off / CL_PAGE_BYTES);
 }
 

@@ -58,19 +58,46 @@ uint32_t cl_wbuf_attach(struct cl_wbuf *b, uint32_t off, uint32_t len, uint8_t *
 	return n;
 }
 
+uint32_t cl_wbuf_attach_received(struct cl_wbuf *b, uint32_t off, uint32_t len, uint8_t **pages, uint8_t **received, bool *taken)
+{
+	uint32_t first = off / CL_PAGE_BYTES, n = 0;
+
+	assert(off % CL_PAGE_BYTES == 0);
+	for (uint32_t i = first; i <= (off + len - 1) / CL_PAGE_BYTES; i++) {
+		uint32_t k = i - first;
+
+		taken[k] = !b->page[i] && (k + 1) * CL_PAGE_BYTES <= len;
+		if (taken[k]) {
+			b->page[i] = received[k];
+			received[k] = pages[n++];
+		} else if (!b->page[i]) {
+			b->page[i] = pages[n++];
+		}
+	}
+	return n;
+}
+
 #define LARGE_COPY_BYTES (16u << 10)
 
 #if defined(__x86_64__)
 static void copy(uint8_t *dst, const uint8_t *src, uint32_t len)
 {
-	uint32_t n = len >= LARGE_COPY_BYTES && (uintptr_t)dst % sizeof(__m128i) == 0 ? len & ~63u : 0;
+	uint32_t head = (uint32_t)(-(uintptr_t)dst % sizeof(__m128i)), n;
 
+	if (len < LARGE_COPY_BYTES) {
+		memcpy(dst, src, len);
+		return;
+	}
+	memcpy(dst, src, head);
+	dst += head;
+	src += head;
+	len -= head;
+	n = len & ~63u;
 	for (uint32_t i = 0; i < n; i += 64) {
 		for (uint32_t k = i; k < i + 64; k += sizeof(__m128i))
 			_mm_stream_si128((__m128i *)(void *)(dst + k), _mm_loadu_si128((const __m128i *)(const void *)(src + k)));
 	}
-	if (n > 0)
-		_mm_sfence(); /* such stores are not ordered by a lock that is let go */
+	_mm_sfence(); /* such stores are not ordered by a lock that is let go */
 	memcpy(dst + n, src + n, len - n);
 }
 #else

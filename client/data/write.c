@@ -4,6 +4,10 @@
  * Pages and leased space are taken before the inode is locked, since both may have to wait; then the window is looked up, the pages put in
  * place, and the bytes copied without the lock (`writers` keeps the buffer from being sealed meanwhile), so that ranks writing to one shared file
  * copy in parallel. The reply goes out as soon as the bytes are in the pool: writing to the device is the store threads' matter.
+ *
+ * Bytes that the kernel has put into pages of the pool (client/receive.c) are not copied where whole pages of them become whole new pages of a window: the page that
+ * was taken for it and the one with the bytes change places. So who writes has waited for the pool as everybody does, and who receives has as many
+ * pages as before. Never with a page that is there already: another writer may be copying into it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +24,13 @@ struct supply {
 	uint32_t npages;
 	struct cl_wbuf *fresh;             /* a new buffer with a reservation */
 	uint32_t stripe;                   /* of the file */
+};
+
+/* Where the bytes are: from place `at` on, of what is at buf or in pages. */
+struct source {
+	const char *buf;
+	uint8_t **page;                    /* NULL: buf */
+	size_t at;
 };
 
 static int supply_buffer(struct cl_data *d, struct cl_inode *inode, uint32_t window_bytes, uint64_t win, uint32_t len, struct supply *s)
@@ -106,11 +117,51 @@ static void written(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b, uint
 		cl_file_seal(f, w, b);
 }
 
-int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len)
+/* inode->lock held: pages where there are none. True: all bytes are in now. */
+static bool attach(struct cl_wbuf *b, uint32_t off, uint32_t len, const struct source *from, struct supply *s, bool *taken)
+{
+	uint32_t n = s->npages, used;
+	bool all = false;
+
+	if (from->page && off % CL_PAGE_BYTES == 0 && from->at % CL_PAGE_BYTES == 0) {
+		used = cl_wbuf_attach_received(b, off, len, s->pages, from->page + from->at / CL_PAGE_BYTES, taken);
+		for (all = true; n > 0 && all; n--)
+			all = taken[n - 1];
+	} else {
+		used = cl_wbuf_attach(b, off, len, s->pages);
+	}
+	memmove(s->pages, s->pages + used, (s->npages - used) * sizeof(s->pages[0]));
+	s->npages -= used;
+	return all;
+}
+
+/* Without the lock: what was not taken as it is. */
+static void copy_in(struct cl_wbuf *b, uint32_t off, uint32_t len, const struct source *from, const bool *taken)
+{
+	size_t at = from->at;
+
+	if (!from->page) {
+		cl_wbuf_copy_in(b, off, from->buf + at, len);
+		return;
+	}
+	while (len > 0) {
+		uint32_t in_page = (uint32_t)(at % CL_PAGE_BYTES), n = CL_PAGE_BYTES - in_page;
+
+		if (n > len)
+			n = len;
+		if (!taken[(at - from->at) / CL_PAGE_BYTES])
+			cl_wbuf_copy_in(b, off, from->page[at / CL_PAGE_BYTES] + in_page, n);
+		at += n;
+		off += n;
+		len -= n;
+	}
+}
+
+static int write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const struct source *from, uint32_t len)
 {
 	struct cl_inode *inode = f->inode;
 	struct supply s = { .npages = (off + len - 1) / CL_PAGE_BYTES - off / CL_PAGE_BYTES + 1 };
-	uint32_t used;
+	bool taken[CL_WBUF_PAGES_MAX + 1] = { false };
 	struct cl_wbuf *b = NULL;
 	struct cl_win *w;
 	int rc = cl_pool_get(d->pool, s.pages, s.npages, cl_deadline(d));
@@ -132,19 +183,25 @@ int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t
 	}
 	if (rc < 0)
 		goto out;
-	used = cl_wbuf_attach(b, off, len, s.pages);
-	memmove(s.pages, s.pages + used, (s.npages - used) * sizeof(s.pages[0]));
-	s.npages -= used;
 	b->writers++;
 	b->copying += len;
-	pthread_mutex_unlock(&inode->lock);
-	cl_wbuf_copy_in(b, off, buf, len);
-	pthread_mutex_lock(&inode->lock);
+	if (!attach(b, off, len, from, &s, taken)) {
+		pthread_mutex_unlock(&inode->lock);
+		copy_in(b, off, len, from, taken);
+		pthread_mutex_lock(&inode->lock);
+	}
 	written(f, cl_file_win(f, win, false), b, win, off, len);
 out:
 	pthread_mutex_unlock(&inode->lock);
 	supply_return(d, &s);
 	return rc;
+}
+
+int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len)
+{
+	const struct source from = { .buf = buf };
+
+	return write_window(d, f, win, off, &from, len);
 }
 
 /* Error of an earlier store, and the bookkeeping every write does. The error stays for fsync or close: the kernel may have split one write(2), whose first
@@ -167,11 +224,11 @@ static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, s
 	return rc;
 }
 
-ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid)
+static ssize_t write_all(struct cl_mount *m, struct cl_handle *h, struct source *from, size_t len, uint64_t off, bool kill_suidgid)
 {
 	struct cl_data *d = m->data;
 	struct cl_file *f;
-	uint32_t nstored;
+	uint32_t nstored = 0;
 	size_t done = 0;
 	int rc;
 
@@ -179,17 +236,15 @@ ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, 
 		return 0;
 	if (off > INT64_MAX - len)
 		return -EFBIG;
-	if (h->strict)
-		return cl_strict_write(d, h, buf, len, off, false, kill_suidgid);
 	rc = begin(d, h->inode, kill_suidgid, &f, &nstored);
 	while (rc == 0 && done < len) {
 		uint32_t in_win = (uint32_t)((off + done) % f->window_bytes), n = f->window_bytes - in_win;
 
 		if (n > len - done)
 			n = (uint32_t)(len - done);
-		rc = cl_write_window(d, f, (off + done) / f->window_bytes, in_win, buf + done, n);
+		rc = write_window(d, f, (off + done) / f->window_bytes, in_win, from, n);
 		if (rc == 0)
-			done += n;
+			from->at = done += n;
 	}
 	atomic_fetch_add(&d->written_bytes, done);
 	if (done == 0)
@@ -202,4 +257,20 @@ ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, 
 			return rc;
 	}
 	return (ssize_t)done;
+}
+
+ssize_t cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid)
+{
+	struct source from = { .buf = buf };
+
+	if (h->strict && len > 0 && off <= INT64_MAX - len)
+		return cl_strict_write(m->data, h, buf, len, off, false, kill_suidgid);
+	return write_all(m, h, &from, len, off, kill_suidgid);
+}
+
+ssize_t cl_data_write_pages(struct cl_mount *m, struct cl_handle *h, uint8_t **pages, size_t len, uint64_t off, bool kill_suidgid)
+{
+	struct source from = { .page = pages };
+
+	return write_all(m, h, &from, len, off, kill_suidgid);
 }

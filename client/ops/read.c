@@ -1,8 +1,8 @@
 /*
  * read and write: bytes between the kernel and the chunk pool.
  *
- * A write is copied into the pool and answered at once; the libfuse buffer belongs to this thread until then,
- * so nothing of it outlives the call. A read is answered from pool pages by one gathering writev on the
+ * A write is answered once it is in the pool: copied from the libfuse buffer, which belongs to this thread until then, so
+ * that nothing of it outlives the call; or put there by the kernel (client/receive.c). A read is answered from pool pages by one gathering writev on the
  * device; the pages stay pinned until then. Splice was measured (design.md): slower than the copy.
  */
 #include <errno.h>
@@ -11,6 +11,7 @@
 
 #include "client/append.h"
 #include "client/ops/ops.h"
+#include "client/receive.h"
 
 #define READ_IOV_MAX 128
 
@@ -63,10 +64,16 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
 {
     struct cl_handle *h = cl_handle_of(fi);
     struct cl_mount *m = cl_mount_of(req);
+    bool anywhere = !h->strict && !appends(m, h, fi);
+    uint8_t **pages = anywhere ? cl_received_pages(buf) : NULL;
     ssize_t n;
     (void)ino;
+    if (!pages)
+        cl_received_flat(buf);
     if (cl_inode_is_gone(h->inode))
         n = -EIO;
+    else if (pages)
+        n = cl_data_write_pages(m, h, pages, size, (uint64_t)off, kill_suidgid(req, fi));
     else if (appends(m, h, fi))
         n = cl_append_write(m, h, buf, size, kill_suidgid(req, fi), cl_req_interrupted, req);
     else if ((fi->flags & O_APPEND) && !fi->writepage && h->strict)

@@ -276,6 +276,22 @@ int fuse_session_mount(struct fuse_session *se, const char *mountpoint)
     return 0;
 }
 
+/* Requests come here, from no device. */
+int fuse_session_fd(struct fuse_session *se)
+{
+    (void)se;
+    return -1;
+}
+
+int fuse_session_custom_io_317(struct fuse_session *se, const struct fuse_custom_io *io, size_t op_size, int fd)
+{
+    (void)se;
+    (void)io;
+    (void)op_size;
+    (void)fd;
+    return -ENOTSUP;
+}
+
 int fuse_session_loop_mt_312(struct fuse_session *se, struct fuse_loop_config *config)
 {
     struct sim_fuse *f = (struct sim_fuse *)(void *)se;

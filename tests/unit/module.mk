@@ -31,3 +31,6 @@ $(O)/tests/unit/test_cl_ops_watch: ALL_LDFLAGS += -Wl,--wrap=cl_aux_events_wante
 # One operation over the data path, without a kernel.
 CL_OPEN_WRAP := cl_mgr_call_intr cl_mgr_release fuse_req_userdata fuse_req_ctx fuse_reply_open fuse_reply_err cl_early_flush cl_mgr_was_refused
 $(O)/tests/unit/test_cl_data_release: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(CL_OPEN_WRAP:%=-Wl,--wrap=%)
+
+# Requests of a kernel that is this program.
+$(O)/tests/unit/test_cl_receive: ALL_LDFLAGS += -Wl,--wrap=cl_data_pool -Wl,--wrap=fuse_session_fd -Wl,--wrap=fuse_session_custom_io_317

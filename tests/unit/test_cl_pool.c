@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -299,6 +300,41 @@ static void test_pool_page_is_never_in_two_hands(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A lent page and one of the pool change places: nothing else does, and whoever maps the file finds both. */
+static void test_pool_lends_pages_that_may_take_the_place_of_its_own(void **state)
+{
+    uint8_t *lent[8], *own[PAGES], *more[3], *exchanged;
+    struct cl_pool *p;
+
+    (void)state;
+    assert_int_equal(cl_pool_new_lending((PAGES + 1) * CL_PAGE_BYTES, 10, reclaim, pressure, &pool, &p), 0);
+    assert_int_equal(cl_pool_pages(p), PAGES + 1);
+    assert_int_equal(lseek(cl_pool_fd(p), 0, SEEK_END), cl_pool_mapped_bytes(p));
+    assert_int_equal(cl_pool_lend(p, lent, 8), 0);
+    assert_int_equal(cl_pool_lend(p, more, 3), -EAGAIN);
+    assert_int_equal(cl_pool_free_pages(p), PAGES + 1);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_true((uint64_t)(cl_pool_page_number(p, lent[i]) + 1) * CL_PAGE_BYTES <= cl_pool_mapped_bytes(p));
+        memset(lent[i], (int)(i + 1), CL_PAGE_BYTES);
+    }
+    assert_int_equal(cl_pool_get(p, own, PAGES, fp_now_ms()), 0);
+    for (unsigned i = 0; i < PAGES; i++)
+        memset(own[i], 0xFF, CL_PAGE_BYTES);
+    exchanged = own[5];
+    own[5] = lent[2];
+    lent[2] = exchanged;
+    cl_pool_put(p, own, PAGES);
+    assert_int_equal(cl_pool_free_pages(p), PAGES + 1);
+    for (unsigned i = 0; i < 8; i++)
+        assert_true(lent[i][0] == (i == 2 ? 0xFF : i + 1) && lent[i][CL_PAGE_BYTES - 1] == lent[i][0]);
+    cl_pool_take_back(p, lent, 8);
+    assert_int_equal(cl_pool_lend(p, lent, 8), 0); /* those that others had are faulted in once more */
+    assert_int_equal(cl_pool_lend(p, more, 2), 0);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(lent[i][CL_PAGE_BYTES - 1], lent[i] == exchanged ? 0xFF : lent[i][1]);
+    cl_pool_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +347,7 @@ int main(void)
         T(test_pool_serves_in_the_order_of_coming),
         T(test_pool_who_gives_up_lets_the_next_one_in),
         T(test_pool_page_is_never_in_two_hands),
+        T(test_pool_lends_pages_that_may_take_the_place_of_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
