@@ -585,8 +585,9 @@ static void verify_name(struct app *a, struct name *n)
     }
     h.opened_ns = sim.now_ns;
     rc = vfs_open(a->mount, name_path(n), O_RDONLY, &h.f);
-    if (rc == -EIO && a->mount->behind && name_file(n) && model_may_have_lost(name_file(n))) { /* what no close could tell, once */
-        model_published(name_file(n), a->mount, h.opened_ns, rc, false);
+    if (rc == -EIO && a->mount->behind && (with_locks || (name_file(n) && model_may_have_lost(name_file(n))))) { /* what no close could tell, once: a lock that was lost, too */
+        if (name_file(n))
+            model_published(name_file(n), a->mount, h.opened_ns, rc, false);
         h.opened_ns = sim.now_ns;
         rc = vfs_open(a->mount, name_path(n), O_RDONLY, &h.f);
     }
