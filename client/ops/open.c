@@ -36,7 +36,7 @@
 #include "fp/clock.h"
 
 #define WALKERS  64u
-#define WALK_MS  60000u /* within which the kernel is back, also where its look-up waits for the manager: later it is another open of that thread */
+#define WALK_MS  100000u /* within which the kernel is back, though its look-up may have waited for the manager: later it is another open of that thread */
 
 /* Threads that were told to walk again: number + 1, and when (ms). What they are back for may itself take long: it is the time of its coming that counts. One that is
  * pushed out is told twice. */
@@ -134,11 +134,12 @@ static bool may_walk_again(const struct cl_op *op)
     return false;
 }
 
-/* The open that it was told for has ended well. */
+/* The open that it was told for has ended well. What is asked of the file from here on is asked through the descriptor, and the kernel does not look again. */
 static void has_walked(const struct cl_op *op)
 {
     uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1;
     _Atomic uint64_t *w = &walkers[who % WALKERS];
+    cl_walk_forget(cl_tid(op->req));
     if (atomic_load(w) >> 32 == who)
         atomic_store(w, 0);
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "client/ops/ops.h"
+#include "client/walk.h"
 
 #define NAME_BUF        (CL_NAME_MAX_BYTES + 1)
 #define ENTRY_MIN_BYTES 32u /* of the kernel's format, with a name of 8 bytes */
@@ -61,6 +62,7 @@ static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
     cl_inode_hold(op->m, h->inode);
     cl_open_add(op->m, &h->open);
     op->open.fi.fh = (uintptr_t)h;
+    cl_walk_forget(cl_tid(op->req)); /* what comes through the descriptor has not come by a name */
     if (cl_reply_open(op->req, &op->open.fi) == -ENOENT)
         let_go(op->m, h); /* the caller was killed meanwhile: no releasedir will come */
     cl_op_free(op);
