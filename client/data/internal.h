@@ -249,6 +249,7 @@ struct cl_map_use {
 	int (*fn)(void *arg, struct cl_win *w); /* inode->lock held; w has its slices */
 	void *arg;
 	bool used;                     /* it was called, and cl_map_fetch returns what it returned */
+	uint64_t size_bytes;           /* … of the file at that version */
 };
 /* Without lock. 0: the windows are known; -EAGAIN: not yet, ask again. */
 int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count, struct cl_map_use *use);

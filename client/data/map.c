@@ -146,6 +146,7 @@ static int use_once(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r,
 	w->nslices = 0;
 	w->known = false;
 	use->used = true;
+	use->size_bytes = r->size_bytes > f->end_written ? r->size_bytes : f->end_written;
 	return rc;
 }
 

@@ -47,6 +47,7 @@ struct reader {                    /* one read under way */
 	const struct cl_snapshot *snap; /* strict: of what is read; else NULL */
 	bool may_begin_anew;           /* … if one of its chunks is gone */
 	bool begin_anew;               /* it is */
+	uint64_t end;                  /* not strict: the smallest size that the file had when a plan was made */
 };
 
 static const uint8_t zeros[CL_PAGE_BYTES];
@@ -239,6 +240,8 @@ static int plan_window(void *arg, struct cl_win *w)
 	uint64_t base = p->win * p->f->window_bytes;
 	int rc;
 
+	if (cl_file_size_bytes(p->f) < p->r->end) /* cut since the size was looked up: what is not there any more is not zeros */
+		p->r->end = cl_file_size_bytes(p->f);
 	if (cl_gone_any(&p->f->gone, base + p->from, base + p->to)) /* no program shall take what was before for it */
 		return -EIO;
 	cl_overlay_init(p->o, p->from, p->to);
@@ -266,6 +269,8 @@ static int try_plan(struct planning *p)
 	if (rc != -EAGAIN)
 		return rc;
 	rc = cl_map_fetch(r->d, r->inode, p->win, MAP_FETCH_WINDOWS, &use);
+	if (use.used && use.size_bytes < r->end)
+		r->end = use.size_bytes;
 	return rc == 0 && !use.used ? -EAGAIN : rc;
 }
 
@@ -464,6 +469,25 @@ static ssize_t read_pinned(struct reader *r, struct cl_handle *h, struct cl_file
 	return got;
 }
 
+/* Another program has truncated the file while it was read: only the first bytes of what is gathered are its. */
+static ssize_t cut(struct reader *r, uint64_t len)
+{
+	uint64_t left = len;
+	int n = 0;
+
+	for (; left > 0; n++) {
+		if (r->iov[n].iov_len > left)
+			r->iov[n].iov_len = left;
+		left -= r->iov[n].iov_len;
+	}
+	r->niov = n;
+	if (len == 0) {
+		cl_data_read_done(r->d->m, r->pin);
+		r->pin = NULL;
+	}
+	return (ssize_t)len;
+}
+
 /* Up to which window the manager is asked: for a sequential reader, as far as is read ahead. */
 static uint64_t last_window(struct reader *r, const struct cl_handle *h, const struct cl_file *f, size_t len)
 {
@@ -531,7 +555,10 @@ ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64
 		return 0;
 	if (!h->strict && len > size - off)
 		len = size - off;
+	r.end = size;
 	got = h->strict ? read_strict(&r, h, f, len) : read_pinned(&r, h, f, len);
+	if (got > 0 && !h->strict && r.end < off + (uint64_t)got)
+		got = cut(&r, r.end > off ? r.end - off : 0);
 	if (got <= 0)
 		return got;
 	*pin = r.pin;

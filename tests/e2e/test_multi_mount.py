@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 import time
 
 import pytest
@@ -258,3 +259,26 @@ def test_all_is_there_after_every_mount_was_unmounted(new_store):
     for m in s.mounts:
         for i in range(2):
             assert_same(read_file(m.at(f"f{i}")), content(i, 0, 5 * MIB + i))
+
+
+def rewrite_until(path, data, end):
+    while time.monotonic() < end:
+        write_file(path, data)
+
+
+@pytest.mark.parametrize("size", [5, 300000])
+@pytest.mark.parametrize("reader", [0, 1], ids=["same-mount", "other-mount"])
+def test_read_of_a_file_that_is_rewritten_has_no_zeros(dirs, reader, size):
+    """It is empty between open and write, and then read as empty or in part, never as zeros up to the size of before."""
+    data = b"h" * size
+    write_file(f"{dirs[0]}/latest", data)
+    end = time.monotonic() + 3
+    writer = threading.Thread(target=rewrite_until, args=(f"{dirs[0]}/latest", data, end))
+    writer.start()
+    reads = 0
+    while time.monotonic() < end:
+        got = read_file(f"{dirs[reader]}/latest")
+        assert not got.strip(b"h"), f"read {reads}: {len(got)} bytes, {got.count(0)} of them zeros"
+        reads += 1
+    writer.join()
+    assert reads > 50
