@@ -1,5 +1,6 @@
 """O_APPEND of several mounts when a mount or the manager dies."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from harness.append import appender, check, parse
-from harness.daemons import unmount
+from harness.daemons import unmount, wait_until
 from harness.files import read_file, write_file
 
 WAITS = "import os, sys; fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND); sys.stdin.read(1); os.write(fd, b'x')"
@@ -87,3 +88,27 @@ def test_writer_killed_while_it_waits_for_the_right_to_append(pair):
     os.close(fd)
     assert time.monotonic() - begun < 20
     assert read_file(a.at("f")) == b"12"
+
+
+@pytest.mark.limit(120)
+def test_mount_that_was_cut_off_tells_that_it_had_no_right_to_append(pair):
+    """What it had appended and not published may go over what others appended meanwhile: that is not said to be well."""
+    s = pair("--session-timeout=2s", "--orphan-grace=30s")
+    s.expect("lost|closed|silent|lock|append")
+    a, b = s.mounts
+    fd = os.open(a.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"1")
+    os.fsync(fd)
+    os.write(fd, b"2")
+    a.send(signal.SIGSTOP)
+    try:
+        write = os.open(b.at("f"), os.O_WRONLY | os.O_APPEND)
+        os.write(write, b"3")
+        os.close(write)
+    finally:
+        a.send(signal.SIGCONT)
+    wait_until("the line in the log", 20, lambda: "the right to append is lost" in a.tail())
+    with pytest.raises(OSError) as e:
+        os.fsync(fd)
+    assert e.value.errno == errno.EIO
+    os.close(fd)
