@@ -21,22 +21,22 @@ struct cl_mount;
 
 /* State of one open file description; fi->fh points to it. Made by open/create/tmpfile, freed by release. */
 struct cl_handle {
-	struct cl_open open;           /* first */
-	struct cl_inode *inode;        /* holds a ref */
-	struct cl_mount *m;            /* set only where a handle is all that is passed on */
-	int flags;                     /* open flags */
-	bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
-	bool strict;                   /* constant after the open: data/strict.c */
-	bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
-	uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
-	uint32_t sequential;           /* read-ahead: how many reads in a row */
-	uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
-	uint64_t aux_serial;           /* aux/aux.h: constant after the open; 0 without aux-apps */
-	struct cl_handle *late_next;   /* data/late.c: it was released, and waits for its end */
-	void (*late_end)(struct cl_mount *m, struct cl_handle *h);
-	uint64_t late_again_ms;        /* data/release.c: the next try … */
-	uint64_t late_by_ms;           /* … and the time of the last; 0: none has failed */
-	bool late_anyway;              /* … which was it */
+    struct cl_open open;           /* first */
+    struct cl_inode *inode;        /* holds a ref */
+    struct cl_mount *m;            /* set only where a handle is all that is passed on */
+    int flags;                     /* open flags */
+    bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
+    bool strict;                   /* constant after the open: data/strict.c */
+    bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
+    uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
+    uint32_t sequential;           /* read-ahead: how many reads in a row */
+    uint64_t ahead_win;            /* read-ahead: first window not yet asked for */
+    uint64_t aux_serial;           /* aux/aux.h: constant after the open; 0 without aux-apps */
+    struct cl_handle *late_next;   /* data/late.c: it was released, and waits for its end */
+    void (*late_end)(struct cl_mount *m, struct cl_handle *h);
+    uint64_t late_again_ms;        /* data/release.c: the next try … */
+    uint64_t late_by_ms;           /* … and the time of the last; 0: none has failed */
+    bool late_anyway;              /* … which was it */
 };
 
 /* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
@@ -118,10 +118,10 @@ int cl_data_publish_written(struct cl_mount *m, struct cl_inode *inode);
 /* The same by who must not wait. Zeroed before the first step; 1: something is on its way, to be called again; 0: what was written before the first step is
  * published; else it can't be. Any thread. */
 struct cl_publishing {
-	uint64_t since_ms, again_ms, upto;
-	int state;
-	bool sent, anyway;
-	bool closed_only;              /* set by the caller: no more than was written before the last close (cl_inode.closed_upto) */
+    uint64_t since_ms, again_ms, upto;
+    int state;
+    bool sent, anyway;
+    bool closed_only;              /* set by the caller: no more than was written before the last close (cl_inode.closed_upto) */
 };
 int cl_data_publish_step(struct cl_mount *m, struct cl_inode *inode, struct cl_publishing *p);
 /* The end of the file as this node sees it; inode->lock held. */

@@ -27,48 +27,48 @@ struct cl_itable;
 /* The place of a number in a table of 2^bits. */
 static inline size_t cl_ino_slot(uint64_t ino, unsigned bits)
 {
-	return (size_t)((ino * 0x9e3779b97f4a7c15u) >> (64 - bits));
+    return (size_t)((ino * 0x9e3779b97f4a7c15u) >> (64 - bits));
 }
 
 struct cl_attr {               /* attributes as the manager last told them */
-	uint64_t ino, size_bytes, blocks, rdev, data_version, generation;
-	uint32_t mode, nlink, uid, gid, chunk_size_bytes, stripe;
-	bool strict;
-	int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
+    uint64_t ino, size_bytes, blocks, rdev, data_version, generation;
+    uint32_t mode, nlink, uid, gid, chunk_size_bytes, stripe;
+    bool strict;
+    int64_t atime_ns, mtime_ns, ctime_ns, btime_ns;
 };
 
 struct cl_inode {
-	uint64_t ino;
-	uint32_t refs;             /* table lock: handles, data path, requests under way */
-	uint32_t held;             /* table lock: how often the manager holds it open for us (Hello.open_ino) */
-	struct cl_inode *next;     /* table lock: hash chain */
-	struct cl_inode *newer, *older; /* table lock: closed ones, by time of closing */
-	bool closed;               /* table lock: is in that list */
-	bool gone;                 /* atomic: the manager lost it while it was open: -EIO */
-	struct cl_creating *creating; /* early.c: its manager has not answered yet that it exists */
-	int create_error;          /* early.c: it never will */
-	pthread_mutex_t lock;      /* protects what follows */
-	uint32_t handles;          /* cl_data_open minus cl_data_release */
-	uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */
-	struct cl_attr attr;
-	struct cl_file *file;      /* data.h: NULL until data is read or written */
-	struct cl_append *append;  /* append.h: NULL until this mount appends */
-	bool lease;                /* close may return before it is published. Changed on the core loop only, with the lock */
-	uint64_t based_on;         /* … of which lease: the file's data_version, as of the last answer of the manager while it lasted */
-	bool taken;                /* the lease was taken away with something behind: others may have written the file */
-	bool behind;               /* … and has (data/behind.c) */
-	bool behind_again;         /* … once more since that is being published */
-	bool untold;               /* … so that errors may be there that no close has told */
-	uint64_t closed_upto;      /* … all that was written before the last such close was sealed by then (seal_seq) */
-	uint64_t closed_size;      /* … and had made the file so large */
-	int64_t closed_mtime_ns;   /* … at that time; 0: it was set by hand */
-	bool recalled;             /* another mount waits for what is behind */
-	uint64_t recall_serial;    /* MSG_RECALL to be answered when all that was closed is published; 0: none */
+    uint64_t ino;
+    uint32_t refs;             /* table lock: handles, data path, requests under way */
+    uint32_t held;             /* table lock: how often the manager holds it open for us (Hello.open_ino) */
+    struct cl_inode *next;     /* table lock: hash chain */
+    struct cl_inode *newer, *older; /* table lock: closed ones, by time of closing */
+    bool closed;               /* table lock: is in that list */
+    bool gone;                 /* atomic: the manager lost it while it was open: -EIO */
+    struct cl_creating *creating; /* early.c: its manager has not answered yet that it exists */
+    int create_error;          /* early.c: it never will */
+    pthread_mutex_t lock;      /* protects what follows */
+    uint32_t handles;          /* cl_data_open minus cl_data_release */
+    uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */
+    struct cl_attr attr;
+    struct cl_file *file;      /* data.h: NULL until data is read or written */
+    struct cl_append *append;  /* append.h: NULL until this mount appends */
+    bool lease;                /* close may return before it is published. Changed on the core loop only, with the lock */
+    uint64_t based_on;         /* … of which lease: the file's data_version, as of the last answer of the manager while it lasted */
+    bool taken;                /* the lease was taken away with something behind: others may have written the file */
+    bool behind;               /* … and has (data/behind.c) */
+    bool behind_again;         /* … once more since that is being published */
+    bool untold;               /* … so that errors may be there that no close has told */
+    uint64_t closed_upto;      /* … all that was written before the last such close was sealed by then (seal_seq) */
+    uint64_t closed_size;      /* … and had made the file so large */
+    int64_t closed_mtime_ns;   /* … at that time; 0: it was set by hand */
+    bool recalled;             /* another mount waits for what is behind */
+    uint64_t recall_serial;    /* MSG_RECALL to be answered when all that was closed is published; 0: none */
 };
 
 /* First in what fi->fh points to, for files and directories: what is open when the mount goes gets no release. */
 struct cl_open {
-	LIST_ENTRY(cl_open) link;  /* table lock */
+    LIST_ENTRY(cl_open) link;  /* table lock */
 };
 
 int cl_itable_new(struct cl_itable **out);
@@ -107,7 +107,7 @@ void cl_inode_set_nlink(struct cl_mount *m, uint64_t ino, uint32_t nlink);
 void cl_inode_mark_gone(struct cl_mount *m, uint64_t ino);
 static inline bool cl_inode_is_gone(const struct cl_inode *inode)
 {
-	return __atomic_load_n(&inode->gone, __ATOMIC_RELAXED);
+    return __atomic_load_n(&inode->gone, __ATOMIC_RELAXED);
 }
 
 /* Calls fn for every inode in the table, one after the other, each referenced, without a lock held. */

@@ -42,51 +42,51 @@ struct stored { uint8_t *data; uint32_t len_bytes, note_bytes, nkeys; uint8_t *n
 struct entry { uint8_t key[FP_AUX_KEY_MAX_BYTES], value[FP_AUX_VALUE_MAX_BYTES]; uint32_t key_bytes, value_bytes; bool used; };
 
 struct fp_aux_host {
-	struct fp_aux_handle handle;
-	struct aux_options *options;
-	pthread_mutex_t lock;          /* all below */
-	struct stored chunk[CHUNKS_MAX];
-	uint32_t nchunks;
-	struct entry table[TABLE_MAX];
-	struct random random;
-	unsigned fail_percent;         /* of services that answer with an error */
-	bool verbose;
-	uint64_t counted, sent;
-	const uint8_t *file;           /* what file_read gives */
-	uint64_t file_bytes;
+    struct fp_aux_handle handle;
+    struct aux_options *options;
+    pthread_mutex_t lock;          /* all below */
+    struct stored chunk[CHUNKS_MAX];
+    uint32_t nchunks;
+    struct entry table[TABLE_MAX];
+    struct random random;
+    unsigned fail_percent;         /* of services that answer with an error */
+    bool verbose;
+    uint64_t counted, sent;
+    const uint8_t *file;           /* what file_read gives */
+    uint64_t file_bytes;
 };
 
 struct fp_aux_call {
-	struct fp_aux_handle handle;
-	struct fp_aux_host *host;
-	_Atomic bool cancelled;
-	const struct fp_aux_chunk *chunk;
-	struct buffer out;             /* made when it is asked for */
-	uint32_t replaced_bytes;
-	uint8_t *flat;
-	uint8_t *rebuilt;              /* what the pieces say, to be compared */
-	uint8_t *fresh;                /* new data */
-	uint32_t told, npieces, fresh_bytes, runs;
-	int last_kind;
-	uint32_t last_end;
-	struct stored note;
-	uint32_t at;                   /* write: how far get_chunk has come */
-	uint32_t piece_len;            /* write: of the piece in hand */
-	bool written;
-	uint64_t ticket;
+    struct fp_aux_handle handle;
+    struct fp_aux_host *host;
+    _Atomic bool cancelled;
+    const struct fp_aux_chunk *chunk;
+    struct buffer out;             /* made when it is asked for */
+    uint32_t replaced_bytes;
+    uint8_t *flat;
+    uint8_t *rebuilt;              /* what the pieces say, to be compared */
+    uint8_t *fresh;                /* new data */
+    uint32_t told, npieces, fresh_bytes, runs;
+    int last_kind;
+    uint32_t last_end;
+    struct stored note;
+    uint32_t at;                   /* write: how far get_chunk has come */
+    uint32_t piece_len;            /* write: of the piece in hand */
+    bool written;
+    uint64_t ticket;
 };
 
 extern const struct fp_aux_services auxtest_services;
 
 /* The plugin, loaded, with the options of the command line. */
 struct subject {
-	const char *path;
-	char declaration[2048];
-	struct aux_plugin *plugin;
-	const struct fp_aux_app *app;
-	uint64_t seed;
-	unsigned rounds, seconds;      /* seconds: that a check may take */
-	bool verbose;
+    const char *path;
+    char declaration[2048];
+    struct aux_plugin *plugin;
+    const struct fp_aux_app *app;
+    uint64_t seed;
+    unsigned rounds, seconds;      /* seconds: that a check may take */
+    bool verbose;
 };
 
 void host_new(struct fp_aux_host *h, const struct subject *s);

@@ -14,14 +14,14 @@
 #define CDC_MIN_BYTES 4096u            /* FP_AUX_PIECE_MIN_BYTES: smaller pieces can't be referred to */
 
 struct cdc {                           /* sizes in bytes; see cdc_init */
-	uint32_t min_bytes, normal_bytes, max_bytes;
-	uint32_t first_end, strict_mask, loose_mask;
+    uint32_t min_bytes, normal_bytes, max_bytes;
+    uint32_t first_end, strict_mask, loose_mask;
 };
 
 /* Places where data may be cut: bit i of a map: between byte i - 1 and byte i. */
 struct cdc_map {
-	uint64_t *strict, *loose;      /* (len_bytes + 63) / 64 words each */
-	uint32_t len_bytes;
+    uint64_t *strict, *loose;      /* (len_bytes + 63) / 64 words each */
+    uint32_t len_bytes;
 };
 
 /* Pieces of about avg_bytes (4 KiB to 1 MiB, rounded down to a power of two; less of it on random data, more on what has periods): a quarter of it and CDC_MIN_BYTES

@@ -23,10 +23,10 @@ bool digest_is_strong(enum digest_kind kind);
 
 /* How lanes.h digests several pieces at a time, which is faster than what follows and gives the same; NONE: not at all (another digest, another processor). */
 enum sha1_lanes {
-	LANES_NONE,
-	LANES_2,                       /* SHA-NI */
-	LANES_16_ALONE,                /* AVX-512 */
-	LANES_16,                      /* AVX-512, and SHA-NI for the last ones */
+    LANES_NONE,
+    LANES_2,                       /* SHA-NI */
+    LANES_16_ALONE,                /* AVX-512 */
+    LANES_16,                      /* AVX-512, and SHA-NI for the last ones */
 };
 enum sha1_lanes digest_lanes(const struct digest *d);
 /* For tests: this way. False: this processor or this digest can't. */

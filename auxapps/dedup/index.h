@@ -17,11 +17,11 @@
 struct budget { atomic_size_t used_bytes; size_t max_bytes; };
 
 struct index {
-	struct budget *budget;
-	uint32_t digest_bytes, used;
-	uint8_t *entry;                /* place and digest, one behind the other */
-	uint32_t *slot;                /* entry + 1; 0: free */
-	size_t cap, nslots;            /* nslots: 0 or a power of two */
+    struct budget *budget;
+    uint32_t digest_bytes, used;
+    uint8_t *entry;                /* place and digest, one behind the other */
+    uint32_t *slot;                /* entry + 1; 0: free */
+    size_t cap, nslots;            /* nslots: 0 or a power of two */
 };
 
 void index_init(struct index *x, enum digest_kind kind, struct budget *budget);

@@ -17,10 +17,10 @@
 #define NOTE_HEADER_BYTES 8u
 
 struct note_writer {
-	uint8_t *buf;
-	uint32_t cap_bytes, len_bytes;
-	uint32_t alike_bytes;          /* 0: pieces differ */
-	enum digest_kind kind;
+    uint8_t *buf;
+    uint32_t cap_bytes, len_bytes;
+    uint32_t alike_bytes;          /* 0: pieces differ */
+    enum digest_kind kind;
 };
 
 /* alike_bytes: size of all pieces but the last, 0: each its own. */
@@ -29,10 +29,10 @@ void note_begin(struct note_writer *w, uint8_t *buf, uint32_t cap_bytes, enum di
 bool note_add(struct note_writer *w, uint32_t piece_bytes, const uint8_t *digest);
 
 struct note_reader {
-	const uint8_t *at, *end;
-	uint32_t off, data_bytes;      /* next piece, end of the chunk's data */
-	uint32_t alike_bytes;
-	enum digest_kind kind;
+    const uint8_t *at, *end;
+    uint32_t off, data_bytes;      /* next piece, end of the chunk's data */
+    uint32_t alike_bytes;
+    enum digest_kind kind;
 };
 
 /* False: not a note of ours, or of a later version. */

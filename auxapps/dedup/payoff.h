@@ -30,16 +30,16 @@
 enum payoff_state { PAYOFF_ON, PAYOFF_PAUSING, PAYOFF_LOOKING };
 
 struct payoff {
-	double least;                  /* share of duplicates that pays; 0: always on */
-	enum payoff_state state;
-	uint64_t compared_bytes, same_bytes; /* since it is on or off; the past counts less and less */
-	uint64_t until_bytes;          /* PAUSING: of all that has been written, when the next look begins */
-	uint64_t looked_bytes; /* LOOKING: in this look */
-	uint64_t alone_bytes;  /* of files without an earlier version. LOOKING: of those; ON: since one had one, or a duplicate was found */
-	uint64_t look_from_bytes; /* LOOKING: of all that has been written, when it began */
-	bool wide;             /* LOOKING: at everything */
-	uint64_t look_max_bytes;       /* then a look ends in any case */
-	unsigned pause;                /* times what was looked at */
+    double least;                  /* share of duplicates that pays; 0: always on */
+    enum payoff_state state;
+    uint64_t compared_bytes, same_bytes; /* since it is on or off; the past counts less and less */
+    uint64_t until_bytes;          /* PAUSING: of all that has been written, when the next look begins */
+    uint64_t looked_bytes; /* LOOKING: in this look */
+    uint64_t alone_bytes;  /* of files without an earlier version. LOOKING: of those; ON: since one had one, or a duplicate was found */
+    uint64_t look_from_bytes; /* LOOKING: of all that has been written, when it began */
+    bool wide;             /* LOOKING: at everything */
+    uint64_t look_max_bytes;       /* then a look ends in any case */
+    unsigned pause;                /* times what was looked at */
 };
 
 enum payoff_change { PAYOFF_AS_IT_WAS, PAYOFF_TURNED_OFF, PAYOFF_TURNED_ON, PAYOFF_PAUSES, PAYOFF_LOOKS };

@@ -16,30 +16,30 @@
 enum piece_kind { PIECE_NEW, PIECE_ZERO, PIECE_SAME, PIECE_STORED };
 
 struct piece {
-	uint32_t off, len_bytes;
-	enum piece_kind kind;
-	bool digested;
-	bool thin;                     /* NEW, and stored in a chunk that is not referred to for its thinness (thin.h) */
-	uint32_t earlier_off;          /* SAME */
-	struct fp_aux_place place;     /* STORED */
-	uint8_t digest[DIGEST_MAX_BYTES];
+    uint32_t off, len_bytes;
+    enum piece_kind kind;
+    bool digested;
+    bool thin;                     /* NEW, and stored in a chunk that is not referred to for its thinness (thin.h) */
+    uint32_t earlier_off;          /* SAME */
+    struct fp_aux_place place;     /* STORED */
+    uint8_t digest[DIGEST_MAX_BYTES];
 };
 
 struct pieces {
-	struct piece *piece;
-	uint32_t n, cap;
-	uint64_t *maps;                /* two bit maps of cdc.h */
-	size_t map_words;
-	uint32_t *seen;                /* hash table of this chunk's own new pieces, n + 1 each */
-	uint32_t seen_cap;
+    struct piece *piece;
+    uint32_t n, cap;
+    uint64_t *maps;                /* two bit maps of cdc.h */
+    size_t map_words;
+    uint32_t *seen;                /* hash table of this chunk's own new pieces, n + 1 each */
+    uint32_t seen_cap;
 };
 
 enum cut_kind { CUT_CONTENT, CUT_FIXED, CUT_ZEROS }; /* ZEROS: what is between zeros stays in one piece */
 
 struct cut_rule {
-	enum cut_kind kind;
-	uint32_t fixed_bytes;          /* FIXED: multiple of 4 KiB */
-	struct cdc cdc;                /* CONTENT */
+    enum cut_kind kind;
+    uint32_t fixed_bytes;          /* FIXED: multiple of 4 KiB */
+    struct cdc cdc;                /* CONTENT */
 };
 
 /* Walks the parts of a chunk upwards. */

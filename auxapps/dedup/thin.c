@@ -21,104 +21,104 @@
 
 void thin_init(struct thin *t, double share)
 {
-	*t = (struct thin){ .share = share, .free_bytes = UINT64_MAX };
+    *t = (struct thin){ .share = share, .free_bytes = UINT64_MAX };
 }
 
 static double tight_share(const struct thin *t)
 {
-	return t->share > 0 ? (1 + t->share) / 2 : 0;
+    return t->share > 0 ? (1 + t->share) / 2 : 0;
 }
 
 bool thin_may_be(const struct thin *t, uint32_t data_bytes, uint32_t unused_bytes)
 {
-	return unused_bytes > 0 && data_bytes - unused_bytes < tight_share(t) * data_bytes;
+    return unused_bytes > 0 && data_bytes - unused_bytes < tight_share(t) * data_bytes;
 }
 
 void thin_tell(struct thin *t, uint64_t chunk, uint32_t data_bytes, uint32_t unused_bytes, uint64_t free_bytes)
 {
-	t->used_bytes += data_bytes - unused_bytes;
-	if (free_bytes < t->free_bytes)
-		t->free_bytes = free_bytes;
-	if (!thin_may_be(t, data_bytes, unused_bytes))
-		return;
-	if (t->n == t->cap) {
-		uint32_t cap = t->cap ? t->cap * 2 : 64;
-		struct thin_chunk *more = realloc(t->list, cap * sizeof(*more));
+    t->used_bytes += data_bytes - unused_bytes;
+    if (free_bytes < t->free_bytes)
+        t->free_bytes = free_bytes;
+    if (!thin_may_be(t, data_bytes, unused_bytes))
+        return;
+    if (t->n == t->cap) {
+        uint32_t cap = t->cap ? t->cap * 2 : 64;
+        struct thin_chunk *more = realloc(t->list, cap * sizeof(*more));
 
-		if (!more)
-			return;
-		t->list = more;
-		t->cap = cap;
-	}
-	t->list[t->n++] = (struct thin_chunk){ .chunk = chunk, .data_bytes = data_bytes, .used_bytes = data_bytes - unused_bytes };
+        if (!more)
+            return;
+        t->list = more;
+        t->cap = cap;
+    }
+    t->list[t->n++] = (struct thin_chunk){ .chunk = chunk, .data_bytes = data_bytes, .used_bytes = data_bytes - unused_bytes };
 }
 
 static double share_of(const struct thin_chunk *c)
 {
-	return (double)c->used_bytes / c->data_bytes;
+    return (double)c->used_bytes / c->data_bytes;
 }
 
 static int by_share(const void *a, const void *b)
 {
-	double x = share_of(a), y = share_of(b);
+    double x = share_of(a), y = share_of(b);
 
-	return x < y ? -1 : x > y;
+    return x < y ? -1 : x > y;
 }
 
 static int by_chunk(const void *a, const void *b)
 {
-	uint64_t x = ((const struct thin_chunk *)a)->chunk, y = ((const struct thin_chunk *)b)->chunk;
+    uint64_t x = ((const struct thin_chunk *)a)->chunk, y = ((const struct thin_chunk *)b)->chunk;
 
-	return x < y ? -1 : x > y;
+    return x < y ? -1 : x > y;
 }
 
 /* A chunk at the seam of two answers of the manager was told twice. */
 static void drop_doubles(struct thin *t)
 {
-	uint32_t n = 1;
+    uint32_t n = 1;
 
-	qsort(t->list, t->n, sizeof(*t->list), by_chunk);
-	for (uint32_t i = 1; i < t->n; i++)
-		if (t->list[i].chunk == t->list[n - 1].chunk)
-			t->used_bytes -= t->list[i].used_bytes;
-		else
-			t->list[n++] = t->list[i];
-	t->n = n;
+    qsort(t->list, t->n, sizeof(*t->list), by_chunk);
+    for (uint32_t i = 1; i < t->n; i++)
+        if (t->list[i].chunk == t->list[n - 1].chunk)
+            t->used_bytes -= t->list[i].used_bytes;
+        else
+            t->list[n++] = t->list[i];
+    t->n = n;
 }
 
 uint64_t thin_most(uint64_t free_bytes, const struct thin_others *others)
 {
-	return free_bytes > others->anew_bytes ? (free_bytes - others->anew_bytes) / FREE_PART : 0;
+    return free_bytes > others->anew_bytes ? (free_bytes - others->anew_bytes) / FREE_PART : 0;
 }
 
 uint64_t thin_decide(struct thin *t, uint64_t most, const struct thin_others *others)
 {
-	uint64_t anew = 0;
-	double limit;
-	uint32_t n = 0;
+    uint64_t anew = 0;
+    double limit;
+    uint32_t n = 0;
 
-	t->decided = true;
-	if (t->n == 0)
-		return 0;
-	drop_doubles(t);
-	limit = t->free_bytes < t->used_bytes + others->used_bytes ? tight_share(t) : t->share;
-	qsort(t->list, t->n, sizeof(*t->list), by_share);
-	while (n < t->n && share_of(&t->list[n]) < limit && anew + t->list[n].used_bytes <= most)
-		anew += t->list[n++].used_bytes;
-	t->n = n;
-	qsort(t->list, t->n, sizeof(*t->list), by_chunk);
-	return anew;
+    t->decided = true;
+    if (t->n == 0)
+        return 0;
+    drop_doubles(t);
+    limit = t->free_bytes < t->used_bytes + others->used_bytes ? tight_share(t) : t->share;
+    qsort(t->list, t->n, sizeof(*t->list), by_share);
+    while (n < t->n && share_of(&t->list[n]) < limit && anew + t->list[n].used_bytes <= most)
+        anew += t->list[n++].used_bytes;
+    t->n = n;
+    qsort(t->list, t->n, sizeof(*t->list), by_chunk);
+    return anew;
 }
 
 bool thin_is(const struct thin *t, uint64_t chunk)
 {
-	struct thin_chunk key = { .chunk = chunk };
+    struct thin_chunk key = { .chunk = chunk };
 
-	return t->n > 0 && t->decided && bsearch(&key, t->list, t->n, sizeof(key), by_chunk) != NULL;
+    return t->n > 0 && t->decided && bsearch(&key, t->list, t->n, sizeof(key), by_chunk) != NULL;
 }
 
 void thin_clear(struct thin *t)
 {
-	free(t->list);
-	thin_init(t, t->share);
+    free(t->list);
+    thin_init(t, t->share);
 }

@@ -17,12 +17,12 @@
 struct thin_chunk { uint64_t chunk; uint32_t data_bytes, used_bytes; };
 
 struct thin {
-	double share;                  /* less than this of a chunk in use is too little; 0: nothing is */
-	struct thin_chunk *list;
-	uint32_t n, cap;
-	bool decided;                  /* list: those that are not referred to, by chunk */
-	uint64_t used_bytes;           /* of all chunks told */
-	uint64_t free_bytes;           /* the least that was told */
+    double share;                  /* less than this of a chunk in use is too little; 0: nothing is */
+    struct thin_chunk *list;
+    uint32_t n, cap;
+    bool decided;                  /* list: those that are not referred to, by chunk */
+    uint64_t used_bytes;           /* of all chunks told */
+    uint64_t free_bytes;           /* the least that was told */
 };
 
 /* Files that are being written beside this one: what they have in use of earlier versions, and what of it they may store anew. */

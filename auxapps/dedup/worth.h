@@ -10,13 +10,13 @@
 #include "payoff.h"
 
 struct worth {
-	struct fp_aux_host *host;
-	pthread_mutex_t lock;          /* a leaf; for what follows */
-	struct payoff payoff;
-	uint64_t come_bytes, passed_bytes; /* of all chunks; that never came */
-	unsigned unwanted;             /* chunks that came though they need not have */
-	pthread_mutex_t telling;       /* one at a time tells the host what need not come; taken before lock */
-	bool told;                     /* telling: something need not */
+    struct fp_aux_host *host;
+    pthread_mutex_t lock;          /* a leaf; for what follows */
+    struct payoff payoff;
+    uint64_t come_bytes, passed_bytes; /* of all chunks; that never came */
+    unsigned unwanted;             /* chunks that came though they need not have */
+    pthread_mutex_t telling;       /* one at a time tells the host what need not come; taken before lock */
+    bool told;                     /* telling: something need not */
 };
 
 /* least: the share of duplicates that pays, 0 to 1. Once, before any of the others; worth_fini also for one that is all zeros. */

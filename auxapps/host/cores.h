@@ -35,10 +35,10 @@ int aux_cores_choose(const struct aux_cores *c, const uint32_t *mine, const uint
 #define AUX_CALM_MS 2000u
 
 struct aux_demand {                    /* of one aux-app, kept by the caller from tick to tick */
-	uint32_t min, max, active;
-	uint32_t full_ticks;           /* chunks have waited for so many ticks */
-	uint64_t calm_since_ms;        /* nothing has waited, and fewer cores would do; 0: not so */
-	uint64_t moved_ms;
+    uint32_t min, max, active;
+    uint32_t full_ticks;           /* chunks have waited for so many ticks */
+    uint64_t calm_since_ms;        /* nothing has waited, and fewer cores would do; 0: not so */
+    uint64_t moved_ms;
 };
 
 /*
@@ -46,6 +46,6 @@ struct aux_demand {                    /* of one aux-app, kept by the caller fro
  * that none of its threads is on and that is not busy itself. +1: one core more, -1: one less, 0: as it is. why (96 bytes) says the reason.
  */
 int aux_cores_decide(struct aux_demand *d, uint64_t now_ms, uint32_t queue, uint32_t limit, uint32_t busy_permille, bool spare,
-		     char why[96]);
+             char why[96]);
 
 #endif

@@ -16,33 +16,33 @@
 
 void aux_fence_fini(struct aux_fence *f)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	if (f->map)
-		munmap(f->map, page + f->body_bytes + FENCE_BYTES);
-	*f = (struct aux_fence){0};
+    if (f->map)
+        munmap(f->map, page + f->body_bytes + FENCE_BYTES);
+    *f = (struct aux_fence){0};
 }
 
 static void make(struct aux_fence *f, size_t body_bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	void *map = mmap(NULL, page + body_bytes + FENCE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *map = mmap(NULL, page + body_bytes + FENCE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (map == MAP_FAILED)
-		return;
-	f->map = map;
-	f->body_bytes = body_bytes;
-	if (mprotect(f->map + page, body_bytes, PROT_READ | PROT_WRITE) != 0)
-		aux_fence_fini(f);
+    if (map == MAP_FAILED)
+        return;
+    f->map = map;
+    f->body_bytes = body_bytes;
+    if (mprotect(f->map + page, body_bytes, PROT_READ | PROT_WRITE) != 0)
+        aux_fence_fini(f);
 }
 
 uint8_t *aux_fence_buffer(struct aux_fence *f, uint32_t cap_bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), cap = ((size_t)cap_bytes + 15) & ~(size_t)15, body = (cap + page - 1) / page * page;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), cap = ((size_t)cap_bytes + 15) & ~(size_t)15, body = (cap + page - 1) / page * page;
 
-	if (f->body_bytes < body) {
-		aux_fence_fini(f);
-		make(f, body);
-	}
-	return f->map ? f->map + page + f->body_bytes - cap : NULL;
+    if (f->body_bytes < body) {
+        aux_fence_fini(f);
+        make(f, body);
+    }
+    return f->map ? f->map + page + f->body_bytes - cap : NULL;
 }

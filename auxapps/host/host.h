@@ -38,15 +38,15 @@ struct aux_app;
 
 /* A thread of the host, as fp-mount sees it in the status page. */
 struct aux_thread {
-	struct aux_host *h;
-	struct fp_auxw_thread *slot;   /* NULL: no slot was left */
-	struct aux_call *call;         /* the callback it is in: only read by itself */
-	int cpu;                       /* -1: any of the service cores */
-	void *alt_stack;
-	uint8_t *scratch;              /* for `verify` */
-	uint32_t scratch_bytes;
-	struct aux_fence fence;        /* where foreign plugins write */
-	struct aux_pieces *pieces, *spare; /* of the call, and to compose into */
+    struct aux_host *h;
+    struct fp_auxw_thread *slot;   /* NULL: no slot was left */
+    struct aux_call *call;         /* the callback it is in: only read by itself */
+    int cpu;                       /* -1: any of the service cores */
+    void *alt_stack;
+    uint8_t *scratch;              /* for `verify` */
+    uint32_t scratch_bytes;
+    struct aux_fence fence;        /* where foreign plugins write */
+    struct aux_pieces *pieces, *spare; /* of the call, and to compose into */
 };
 extern _Thread_local struct aux_thread *aux_self;
 
@@ -58,62 +58,62 @@ struct aux_ticket { uint64_t number; uint32_t app; };
 
 /* A window on its way to the store. Owned by whoever has it in hand or by the queue it is in. */
 struct aux_job {
-	struct aux_job *next;                  /* queue of a stage */
-	struct aux_job *live_prev, *live_next; /* aux_jobs.lock */
-	uint64_t id, ino, file_off, file_serial;
-	_Atomic bool cancelled;
-	bool whole;
-	uint32_t stored_app;                   /* 1 + index of the aux-app that referred to stored chunks; 0: none */
-	bool no_pieces;                        /* pieces are not believed: all is new */
-	uint32_t len_bytes;                    /* of the window */
-	uint8_t *out[3];                       /* by enum aux_where; [0] is NULL */
-	const uint8_t *in[3];                  /* the same memory, read-only */
-	uint32_t out_cap_bytes;
-	/* the data as the last stage left it */
-	enum aux_where where;
-	uint32_t cur_bytes, nparts, npage_parts;
-	struct fp_aux_part *parts;             /* page_part, or &one */
-	struct fp_aux_part one;
-	uint32_t new_bytes, nstages;
-	uint32_t ran, failed;                  /* as in struct fp_auxw_out_done */
-	bool no_stored;                        /* pieces that refer to stored chunks are left out */
-	uint32_t skip;                         /* bit i: aux-app i is passed over; settled when it is submitted */
-	enum { AUX_ZEROS_UNKNOWN, AUX_ZEROS, AUX_NO_ZEROS } zeros; /* has it a block of them? */
-	uint64_t passed_bytes[FP_AUXW_APPS_MAX];
-	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];
-	struct aux_pieces *pieces;             /* NULL: all new */
-	void *note;
-	uint64_t *keys;
-	uint32_t note_bytes, nkeys;
-	struct aux_ticket ticket[4];
-	int32_t status;
-	uint32_t status_app;
-	struct fp_aux_part page_part[];
+    struct aux_job *next;                  /* queue of a stage */
+    struct aux_job *live_prev, *live_next; /* aux_jobs.lock */
+    uint64_t id, ino, file_off, file_serial;
+    _Atomic bool cancelled;
+    bool whole;
+    uint32_t stored_app;                   /* 1 + index of the aux-app that referred to stored chunks; 0: none */
+    bool no_pieces;                        /* pieces are not believed: all is new */
+    uint32_t len_bytes;                    /* of the window */
+    uint8_t *out[3];                       /* by enum aux_where; [0] is NULL */
+    const uint8_t *in[3];                  /* the same memory, read-only */
+    uint32_t out_cap_bytes;
+    /* the data as the last stage left it */
+    enum aux_where where;
+    uint32_t cur_bytes, nparts, npage_parts;
+    struct fp_aux_part *parts;             /* page_part, or &one */
+    struct fp_aux_part one;
+    uint32_t new_bytes, nstages;
+    uint32_t ran, failed;                  /* as in struct fp_auxw_out_done */
+    bool no_stored;                        /* pieces that refer to stored chunks are left out */
+    uint32_t skip;                         /* bit i: aux-app i is passed over; settled when it is submitted */
+    enum { AUX_ZEROS_UNKNOWN, AUX_ZEROS, AUX_NO_ZEROS } zeros; /* has it a block of them? */
+    uint64_t passed_bytes[FP_AUXW_APPS_MAX];
+    struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX];
+    struct aux_pieces *pieces;             /* NULL: all new */
+    void *note;
+    uint64_t *keys;
+    uint32_t note_bytes, nkeys;
+    struct aux_ticket ticket[4];
+    int32_t status;
+    uint32_t status_app;
+    struct fp_aux_part page_part[];
 };
 
 /* -------------------------------------------------------------- stages */
 
 struct aux_worker {
-	pthread_t thread;
-	pthread_cond_t wake;
-	struct aux_app *app;
-	uint32_t index;
-	bool started, idle, gone;      /* stage.lock; gone: has ended, to be joined */
-	int cpu;
+    pthread_t thread;
+    pthread_cond_t wake;
+    struct aux_app *app;
+    uint32_t index;
+    bool started, idle, gone;      /* stage.lock; gone: has ended, to be joined */
+    int cpu;
 };
 
 struct aux_stage {
-	pthread_mutex_t lock;
-	pthread_cond_t space, quiet;
-	struct aux_job *head, **tail;
-	uint32_t queued, limit, waiting_for_space;
-	uint64_t full_since_ns;        /* more wants in than `limit` since then; 0: it is not so */
-	uint32_t running, running_max;
-	bool paused, stop;
-	uint32_t active;               /* workers that may run */
-	struct aux_worker worker[AUX_WORKERS_MAX];
-	_Atomic int cpu;               /* of its only worker; -1: none, or several */
-	_Atomic uint64_t cost_ns, blocked_ns; /* of a call, running means */
+    pthread_mutex_t lock;
+    pthread_cond_t space, quiet;
+    struct aux_job *head, **tail;
+    uint32_t queued, limit, waiting_for_space;
+    uint64_t full_since_ns;        /* more wants in than `limit` since then; 0: it is not so */
+    uint32_t running, running_max;
+    bool paused, stop;
+    uint32_t active;               /* workers that may run */
+    struct aux_worker worker[AUX_WORKERS_MAX];
+    _Atomic int cpu;               /* of its only worker; -1: none, or several */
+    _Atomic uint64_t cost_ns, blocked_ns; /* of a call, running means */
 };
 
 /* -------------------------------------------------------------- events */
@@ -121,23 +121,23 @@ struct aux_stage {
 struct aux_done { _Atomic uint32_t refs; uint64_t id; _Atomic int32_t status; _Atomic uint32_t app; };
 
 struct aux_event {
-	struct aux_event *next;
-	struct aux_done *done;         /* NULL: nobody wants an answer */
-	_Atomic bool cancelled;
-	uint32_t len_bytes;
-	_Alignas(16) uint8_t msg[];    /* the message, and a NUL behind it */
+    struct aux_event *next;
+    struct aux_done *done;         /* NULL: nobody wants an answer */
+    _Atomic bool cancelled;
+    uint32_t len_bytes;
+    _Alignas(16) uint8_t msg[];    /* the message, and a NUL behind it */
 };
 
 struct aux_events {
-	pthread_mutex_t lock;
-	pthread_cond_t wake, quiet;
-	struct aux_app *app;
-	struct aux_event *head, **tail, *running;
-	bool busy;                     /* in a callback */
-	uint32_t queued;
-	bool paused, stop, started;
-	int cpu;
-	pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake, quiet;
+    struct aux_app *app;
+    struct aux_event *head, **tail, *running;
+    bool busy;                     /* in a callback */
+    uint32_t queued;
+    bool paused, stop, started;
+    int cpu;
+    pthread_t thread;
 };
 
 /* -------------------------------------------------------------- aux-apps */
@@ -145,75 +145,75 @@ struct aux_events {
 struct fp_aux_host { struct fp_aux_handle handle; struct aux_app *app; };
 
 struct aux_app {
-	struct fp_aux_host host;       /* what the plugin gets */
-	struct aux_host *h;
-	uint32_t index;
-	char *declaration;             /* owned */
-	bool required;                 /* as declared, or as it says itself */
-	bool bypassed;                 /* there only to decode */
-	struct aux_plugin *plugin;     /* NULL: no aux-app in this place */
-	struct aux_words words;        /* control thread; what others need of it is below */
-	_Atomic uint32_t deadline_ms, ask_ms, idle_ms;
-	_Atomic bool verify;
-	_Atomic bool skip_but_zeros;   /* FP_AUX_SKIP_BUT_ZEROS was its last word */
-	struct aux_options *options;
-	void *state;
-	bool started;
-	struct fp_auxw_stats *stats;
-	_Atomic uint32_t ncounters;
-	struct aux_stage stage;
-	struct aux_events events, asks; /* asks: FUSE calls that an application waits for */
-	pthread_rwlock_t in_lock;      /* chunk_in: read by several, written where the plugin takes one call at a time, and to keep them out */
-	_Atomic uint64_t next_ticket;
-	struct aux_table *table;       /* of `write`: what enters the hash table when it is stored (figure2.c) */
-	struct aux_loglimit { _Atomic uint64_t from_ms; _Atomic uint32_t lines, dropped; } loglimit;
+    struct fp_aux_host host;       /* what the plugin gets */
+    struct aux_host *h;
+    uint32_t index;
+    char *declaration;             /* owned */
+    bool required;                 /* as declared, or as it says itself */
+    bool bypassed;                 /* there only to decode */
+    struct aux_plugin *plugin;     /* NULL: no aux-app in this place */
+    struct aux_words words;        /* control thread; what others need of it is below */
+    _Atomic uint32_t deadline_ms, ask_ms, idle_ms;
+    _Atomic bool verify;
+    _Atomic bool skip_but_zeros;   /* FP_AUX_SKIP_BUT_ZEROS was its last word */
+    struct aux_options *options;
+    void *state;
+    bool started;
+    struct fp_auxw_stats *stats;
+    _Atomic uint32_t ncounters;
+    struct aux_stage stage;
+    struct aux_events events, asks; /* asks: FUSE calls that an application waits for */
+    pthread_rwlock_t in_lock;      /* chunk_in: read by several, written where the plugin takes one call at a time, and to keep them out */
+    _Atomic uint64_t next_ticket;
+    struct aux_table *table;       /* of `write`: what enters the hash table when it is stored (figure2.c) */
+    struct aux_loglimit { _Atomic uint64_t from_ms; _Atomic uint32_t lines, dropped; } loglimit;
 };
 
 /* One callback in progress. To plugins: an opaque struct fp_aux_call. */
 struct aux_call {
-	struct fp_aux_handle handle;   /* first: a struct fp_aux_call * points here */
-	struct aux_app *app;
-	struct aux_thread *thread;     /* that runs it */
-	struct aux_job *job;           /* NULL: not about a chunk on its way out */
-	_Atomic bool *cancelled;       /* of the job or event; NULL: none */
-	bool by_progress;              /* the deadline runs from the last service asked for */
-	uint64_t since_ns, begun_ns, deadline_ns, blocked_ns;
-	uint64_t file_serial;
-	/* chunk_out and write */
-	const struct fp_aux_chunk *chunk;
-	enum aux_where out;            /* AUX_IN_PAGES: not asked for yet */
-	uint8_t *fenced;               /* the out buffer of a foreign plugin; NULL: it is in the region */
-	uint32_t replaced_bytes;
-	struct aux_pieces *pieces;     /* NULL: none said */
-	const uint8_t *flat;
-	void *note;
-	uint64_t *keys;
-	uint32_t note_bytes, nkeys;
-	bool noted;
-	uint64_t ticket;
-	struct aux_figure2 *f2;
-	char *said;                    /* AUX_WHY_BYTES: the last error or warning that the plugin has logged in it; NULL: nobody asks */
+    struct fp_aux_handle handle;   /* first: a struct fp_aux_call * points here */
+    struct aux_app *app;
+    struct aux_thread *thread;     /* that runs it */
+    struct aux_job *job;           /* NULL: not about a chunk on its way out */
+    _Atomic bool *cancelled;       /* of the job or event; NULL: none */
+    bool by_progress;              /* the deadline runs from the last service asked for */
+    uint64_t since_ns, begun_ns, deadline_ns, blocked_ns;
+    uint64_t file_serial;
+    /* chunk_out and write */
+    const struct fp_aux_chunk *chunk;
+    enum aux_where out;            /* AUX_IN_PAGES: not asked for yet */
+    uint8_t *fenced;               /* the out buffer of a foreign plugin; NULL: it is in the region */
+    uint32_t replaced_bytes;
+    struct aux_pieces *pieces;     /* NULL: none said */
+    const uint8_t *flat;
+    void *note;
+    uint64_t *keys;
+    uint32_t note_bytes, nkeys;
+    bool noted;
+    uint64_t ticket;
+    struct aux_figure2 *f2;
+    char *said;                    /* AUX_WHY_BYTES: the last error or warning that the plugin has logged in it; NULL: nobody asks */
 };
 
 struct aux_host {
-	int fd_jobs, fd_services;
-	const uint8_t *pool;
-	uint64_t pool_bytes, region_bytes, memory_bytes;
-	uint8_t *region;               /* written by stages */
-	const uint8_t *region_ro;      /* what stages read */
-	struct fp_auxw_status *status;
-	char plugin_dir[AUX_PATH_BYTES], node[128];
-	struct aux_cores *cores;
-	_Atomic bool ready, stopping;
-	uint32_t napps;                /* declared: places 0 .. napps - 1; behind them those loaded for decoding */
-	_Atomic uint32_t nall;
-	struct aux_app *app[FP_AUXW_APPS_MAX];
-	struct { pthread_mutex_t lock; struct aux_job *head; uint32_t n; } jobs;
-	_Atomic uint64_t last_come_ns; /* a chunk or an event */
-	struct aux_loader *loader;     /* NULL: who wants a plugin loads it */
-	struct aux_control *control;
-	struct aux_decode *decode;
-	struct aux_svc *svc;
+    int fd_jobs, fd_services;
+    const uint8_t *pool;
+    uint64_t pool_bytes, region_bytes, memory_bytes;
+    uint8_t *region;               /* written by stages */
+    const uint8_t *region_ro;      /* what stages read */
+    struct fp_auxw_status *status;
+    char plugin_dir[AUX_PATH_BYTES], node[128];
+    struct aux_cores *cores;
+    _Atomic bool ready, stopping;
+    uint32_t napps;                /* declared: places 0 .. napps - 1; behind them those loaded for decoding */
+    _Atomic uint32_t nall;
+    struct aux_app *app[FP_AUXW_APPS_MAX];
+    struct { pthread_mutex_t lock; struct aux_job *head; uint32_t n; } jobs;
+    _Atomic uint64_t last_come_ns; /* a chunk or an event */
+    struct aux_loader *loader;     /* NULL: who wants a plugin loads it */
+    struct aux_control *control;
+    struct aux_decode *decode;
+    struct aux_svc *svc;
 };
 
 /* -------------------------------------------------------------- guard.c */
@@ -257,12 +257,12 @@ void aux_svc_fill(struct fp_aux_services *s);      /* notes, chunks, the table *
 void aux_svc_fill_files(struct fp_aux_services *s);
 /* One request. body: a packed message, owned by the caller; 0 or a negative errno. */
 struct aux_request {
-	struct aux_host *h;
-	uint32_t app, type;
-	uint64_t id, file_serial;
-	struct aux_call *call;         /* it is made in; NULL: on a thread of the plugin's own */
-	uint64_t until_ns;
-	void *waiter;
+    struct aux_host *h;
+    uint32_t app, type;
+    uint64_t id, file_serial;
+    struct aux_call *call;         /* it is made in; NULL: on a thread of the plugin's own */
+    uint64_t until_ns;
+    void *waiter;
 };
 struct aux_answer { struct aux_answer *next; int32_t status; bool eof; uint32_t body_bytes; _Alignas(8) uint8_t body[]; };
 /* Begin; then send and wait as often as needed; then end. Answers are freed by the caller. */
@@ -306,7 +306,7 @@ void aux_stage_stop(struct aux_app *a);
 /* What a message says of the region is not believed. */
 static inline bool aux_in_region(const struct aux_host *h, uint64_t off, uint64_t len)
 {
-	return off <= h->region_bytes && len <= h->region_bytes - off;
+    return off <= h->region_bytes && len <= h->region_bytes - off;
 }
 
 /* NULL with *status: -EINVAL, -ENOMEM, -ENOBUFS. */

@@ -16,13 +16,13 @@
 #define AUX_TEXT_RANGES 4
 
 struct aux_plugin {
-	void *dl;
-	char path[AUX_PATH_BYTES];     /* absolute, symbolic links followed */
-	bool from_dir;                 /* found by its name in the plugin directory */
-	struct fp_aux_app app;         /* what the plugin exports, as far as it goes; 0 and NULL beyond */
-	uint32_t noptions;
-	uint32_t nranges;              /* where its code lies: tells whose a crash is */
-	struct { uintptr_t from, to; } range[AUX_TEXT_RANGES];
+    void *dl;
+    char path[AUX_PATH_BYTES];     /* absolute, symbolic links followed */
+    bool from_dir;                 /* found by its name in the plugin directory */
+    struct fp_aux_app app;         /* what the plugin exports, as far as it goes; 0 and NULL beyond */
+    uint32_t noptions;
+    uint32_t nranges;              /* where its code lies: tells whose a crash is */
+    struct { uintptr_t from, to; } range[AUX_TEXT_RANGES];
 };
 
 /*
@@ -39,27 +39,27 @@ bool aux_name_ok(const char *name);
 bool aux_word_is_own(const char *name);
 /* The words of a declaration that are the host's own. */
 struct aux_words {
-	uint32_t cores_min, cores_max; /* cores=N or cores=A-B */
-	bool required;
-	uint32_t queue;                /* chunks that may wait for the stage */
-	uint32_t deadline_ms, idle_ms;
-	uint32_t ask_ms;               /* deadline of calls that an application waits for: `deadline`, if it is given */
-	uint32_t failures_max, nodes;  /* fp-mount's: only checked here. nodes 0: all */
-	bool verify;
+    uint32_t cores_min, cores_max; /* cores=N or cores=A-B */
+    bool required;
+    uint32_t queue;                /* chunks that may wait for the stage */
+    uint32_t deadline_ms, idle_ms;
+    uint32_t ask_ms;               /* deadline of calls that an application waits for: `deadline`, if it is given */
+    uint32_t failures_max, nodes;  /* fp-mount's: only checked here. nodes 0: all */
+    bool verify;
 };
 
 /* Values of a plugin's own options. */
 struct aux_options {
-	const struct aux_plugin *plugin;
-	uint32_t n;
-	struct { _Atomic(char *) text; _Atomic int64_t number; } value[];
+    const struct aux_plugin *plugin;
+    uint32_t n;
+    struct { _Atomic(char *) text; _Atomic int64_t number; } value[];
 };
 
 /* First word of a declaration: a name or a path. -EINVAL: there is none, or it is too long. */
 int aux_declared_word(const char *declaration, char *word, uint32_t word_bytes);
 /* Checks all of a declaration against the plugin. *out is owned by the caller. -EINVAL with `why`. */
 int aux_options_parse(const struct aux_plugin *p, const char *declaration, struct aux_words *words, struct aux_options **out,
-		      char why[AUX_WHY_BYTES]);
+              char why[AUX_WHY_BYTES]);
 void aux_options_free(struct aux_options *o);
 /* NULL: no such option, or it has no value. */
 const char *aux_option_text(const struct aux_options *o, const char *name);

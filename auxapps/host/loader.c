@@ -26,97 +26,97 @@
 #define LOAD_MS 30000u                 /* a plugin's constructors */
 
 struct aux_loader {
-	pthread_mutex_t turn;          /* one asks at a time */
-	pthread_mutex_t lock;
-	pthread_cond_t asked, done;
-	/* lock: what is wanted, NULL: nothing, and what has come of it */
-	const char *word;
-	uint32_t index;
-	struct aux_plugin *plugin;
-	char *why;
-	int rc;
-	bool finished;
+    pthread_mutex_t turn;          /* one asks at a time */
+    pthread_mutex_t lock;
+    pthread_cond_t asked, done;
+    /* lock: what is wanted, NULL: nothing, and what has come of it */
+    const char *word;
+    uint32_t index;
+    struct aux_plugin *plugin;
+    char *why;
+    int rc;
+    bool finished;
 };
 
 /* A constructor that crashes or does not end is the fault of the aux-app. */
 static int load(struct aux_host *h, uint32_t index, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES])
 {
-	aux_thread_mark(index, LOAD_MS);
-	int rc = aux_plugin_load(word, h->plugin_dir, out, why);
+    aux_thread_mark(index, LOAD_MS);
+    int rc = aux_plugin_load(word, h->plugin_dir, out, why);
 
-	aux_thread_mark(FP_AUXW_NO_APP, 0);
-	return rc;
+    aux_thread_mark(FP_AUXW_NO_APP, 0);
+    return rc;
 }
 
 static void *loader_thread(void *arg)
 {
-	struct aux_host *h = arg;
-	struct aux_loader *l = h->loader;
-	struct aux_thread self;
+    struct aux_host *h = arg;
+    struct aux_loader *l = h->loader;
+    struct aux_thread self;
 
-	aux_guard_reserve(false);
-	pthread_setname_np(pthread_self(), "aux-loader");
-	aux_thread_begin(&self, h, FP_AUXW_NO_APP, -1);
-	pthread_mutex_lock(&l->lock);
-	for (;;) {
-		while (!l->word)
-			pthread_cond_wait(&l->asked, &l->lock);
-		aux_guard_reserve(true);
-		l->rc = load(h, l->index, l->word, &l->plugin, l->why);
-		aux_guard_reserve(false);
-		l->word = NULL;
-		l->finished = true;
-		pthread_cond_signal(&l->done);
-	}
-	return NULL;
+    aux_guard_reserve(false);
+    pthread_setname_np(pthread_self(), "aux-loader");
+    aux_thread_begin(&self, h, FP_AUXW_NO_APP, -1);
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (!l->word)
+            pthread_cond_wait(&l->asked, &l->lock);
+        aux_guard_reserve(true);
+        l->rc = load(h, l->index, l->word, &l->plugin, l->why);
+        aux_guard_reserve(false);
+        l->word = NULL;
+        l->finished = true;
+        pthread_cond_signal(&l->done);
+    }
+    return NULL;
 }
 
 int aux_loader_new(struct aux_host *h)
 {
-	struct aux_loader *l;
-	pthread_t thread;
+    struct aux_loader *l;
+    pthread_t thread;
 
-	if (!aux_guard_has_reserve())
-		return 0;
-	l = calloc(1, sizeof(*l));
-	if (!l)
-		return -ENOMEM;
-	pthread_mutex_init(&l->turn, NULL);
-	pthread_mutex_init(&l->lock, NULL);
-	pthread_cond_init(&l->asked, NULL);
-	pthread_cond_init(&l->done, NULL);
-	h->loader = l;
-	int rc = -pthread_create(&thread, NULL, loader_thread, h);
+    if (!aux_guard_has_reserve())
+        return 0;
+    l = calloc(1, sizeof(*l));
+    if (!l)
+        return -ENOMEM;
+    pthread_mutex_init(&l->turn, NULL);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->asked, NULL);
+    pthread_cond_init(&l->done, NULL);
+    h->loader = l;
+    int rc = -pthread_create(&thread, NULL, loader_thread, h);
 
-	if (rc < 0) {
-		h->loader = NULL;
-		free(l);
-		return rc;
-	}
-	pthread_detach(thread);        /* ends with the process */
-	return 0;
+    if (rc < 0) {
+        h->loader = NULL;
+        free(l);
+        return rc;
+    }
+    pthread_detach(thread);        /* ends with the process */
+    return 0;
 }
 
 int aux_loader_load(struct aux_host *h, uint32_t index, const char *word, struct aux_plugin **out, char why[AUX_WHY_BYTES])
 {
-	struct aux_loader *l = h->loader;
+    struct aux_loader *l = h->loader;
 
-	if (!l)
-		return load(h, index, word, out, why);
-	pthread_mutex_lock(&l->turn);
-	pthread_mutex_lock(&l->lock);
-	l->finished = false;
-	l->why = why;
-	l->index = index;
-	l->word = word;
-	pthread_cond_signal(&l->asked);
-	while (!l->finished)
-		pthread_cond_wait(&l->done, &l->lock);
-	int rc = l->rc;
+    if (!l)
+        return load(h, index, word, out, why);
+    pthread_mutex_lock(&l->turn);
+    pthread_mutex_lock(&l->lock);
+    l->finished = false;
+    l->why = why;
+    l->index = index;
+    l->word = word;
+    pthread_cond_signal(&l->asked);
+    while (!l->finished)
+        pthread_cond_wait(&l->done, &l->lock);
+    int rc = l->rc;
 
-	if (rc == 0)
-		*out = l->plugin;
-	pthread_mutex_unlock(&l->lock);
-	pthread_mutex_unlock(&l->turn);
-	return rc;
+    if (rc == 0)
+        *out = l->plugin;
+    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&l->turn);
+    return rc;
 }

@@ -11,12 +11,12 @@
 #include "fp/auxwire.h"
 
 struct aux_pieces {
-	uint32_t n, limit;             /* at most FP_AUXW_PIECES_MAX */
-	uint32_t chunk_bytes;          /* all of it */
-	uint32_t covered_bytes;        /* pieces so far */
-	uint32_t new_bytes;
-	uint8_t app, doubted;          /* of the pieces that are added */
-	struct fp_auxw_piece v[FP_AUXW_PIECES_MAX];
+    uint32_t n, limit;             /* at most FP_AUXW_PIECES_MAX */
+    uint32_t chunk_bytes;          /* all of it */
+    uint32_t covered_bytes;        /* pieces so far */
+    uint32_t new_bytes;
+    uint8_t app, doubted;          /* of the pieces that are added */
+    struct fp_auxw_piece v[FP_AUXW_PIECES_MAX];
 };
 
 /* app: whose they are; doubted: what is stored is to be compared with. */

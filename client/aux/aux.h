@@ -53,34 +53,34 @@ struct cl_aux_tickets { uint64_t ticket[4]; uint32_t app[4]; }; /* 0: none */
  * contents must not change between cl_aux_submit and done.
  */
 struct cl_aux_job {
-	uint64_t ino, file_off;        /* file_off: of byte 0 of the data, i.e. of the window when `whole` */
-	uint64_t file_serial;          /* inode->aux_serial when the window was sealed */
-	uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES */
-	uint32_t npages;               /* = len_bytes in pages of 64 KiB, rounded up */
-	bool no_stored;                /* the result must not refer to stored chunks */
-	bool whole;                    /* all bytes of [file_off, file_off + len_bytes), in order; else packed ranges */
-	uint8_t *const *pages;         /* of the pool */
-	bool no_pieces;                /* all data is to be new: what aux-apps said of which pieces it is was not so */
-	/* Exactly once per submit, on a thread of aux/, with no lock held; sometimes before cl_aux_submit returns. Must not block: hand it to a store thread. */
-	void (*done)(struct cl_aux_job *job);
+    uint64_t ino, file_off;        /* file_off: of byte 0 of the data, i.e. of the window when `whole` */
+    uint64_t file_serial;          /* inode->aux_serial when the window was sealed */
+    uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES */
+    uint32_t npages;               /* = len_bytes in pages of 64 KiB, rounded up */
+    bool no_stored;                /* the result must not refer to stored chunks */
+    bool whole;                    /* all bytes of [file_off, file_off + len_bytes), in order; else packed ranges */
+    uint8_t *const *pages;         /* of the pool */
+    bool no_pieces;                /* all data is to be new: what aux-apps said of which pieces it is was not so */
+    /* Exactly once per submit, on a thread of aux/, with no lock held; sometimes before cl_aux_submit returns. Must not block: hand it to a store thread. */
+    void (*done)(struct cl_aux_job *job);
 
-	/* The result, valid from done to cl_aux_job_fini. All of it has been checked: pieces are in order without gaps, in bounds, and the
-	 * chunks they refer to are held. */
-	int status;                    /* 0, or negative errno: an aux-app refused the data (logged), and the file's write fails with it */
-	uint32_t npieces;              /* 0: all of it is new */
-	const struct fp_auxw_piece *pieces;
-	uint32_t new_bytes;            /* of new data, before coding: pieces of kind NEW in order. 0: nothing is to be stored */
-	uint32_t nstages;              /* 0: not coded: the new data is in the caller's pages, where pieces say */
-	const struct fp_auxw_stage *stages;
-	const uint8_t *bytes;          /* nstages > 0: coded_bytes of coded data, in one piece, aligned to 64 KiB; else NULL */
-	uint32_t coded_bytes;
-	const uint8_t *note;           /* for Chunk.note, when something new is stored */
-	uint32_t note_bytes, nkeys;
-	const uint64_t *keys;
-	struct cl_aux_tickets tickets; /* for cl_aux_stored */
-	struct cl_aux_pins *pins;      /* NULL, or what keeps STORED chunks held: the caller takes it (and sets it NULL here) and gives it to cl_aux_pins_put
-	                                * when its commit was answered, or it wants the pieces no more. Else cl_aux_job_fini does. */
-	void *priv;                    /* of aux/ */
+    /* The result, valid from done to cl_aux_job_fini. All of it has been checked: pieces are in order without gaps, in bounds, and the
+     * chunks they refer to are held. */
+    int status;                    /* 0, or negative errno: an aux-app refused the data (logged), and the file's write fails with it */
+    uint32_t npieces;              /* 0: all of it is new */
+    const struct fp_auxw_piece *pieces;
+    uint32_t new_bytes;            /* of new data, before coding: pieces of kind NEW in order. 0: nothing is to be stored */
+    uint32_t nstages;              /* 0: not coded: the new data is in the caller's pages, where pieces say */
+    const struct fp_auxw_stage *stages;
+    const uint8_t *bytes;          /* nstages > 0: coded_bytes of coded data, in one piece, aligned to 64 KiB; else NULL */
+    uint32_t coded_bytes;
+    const uint8_t *note;           /* for Chunk.note, when something new is stored */
+    uint32_t note_bytes, nkeys;
+    const uint64_t *keys;
+    struct cl_aux_tickets tickets; /* for cl_aux_stored */
+    struct cl_aux_pins *pins;      /* NULL, or what keeps STORED chunks held: the caller takes it (and sets it NULL here) and gives it to cl_aux_pins_put
+                                    * when its commit was answered, or it wants the pieces no more. Else cl_aux_job_fini does. */
+    void *priv;                    /* of aux/ */
 };
 
 /* Some declared aux-app takes chunks and is not bypassed. One load; any thread. */
@@ -119,7 +119,7 @@ void cl_aux_stored(struct cl_mount *m, const struct cl_aux_tickets *t, uint64_t 
  * -EIO: the aux-app is missing, or has no key, or fails (logged, with its name); -EILSEQ: damaged; -ETIMEDOUT.
  */
 int cl_aux_decode(struct cl_mount *m, const struct fp_auxw_stage *stages, uint32_t nstages, const struct iovec *coded, int ncoded,
-		  const struct iovec *out, int nout, uint64_t deadline_ms);
+          const struct iovec *out, int nout, uint64_t deadline_ms);
 
 /* -------------------------------------------------------------- holds: stored chunks that this session may still refer to */
 

@@ -10,16 +10,16 @@
 
 /* What the kernel does when a cgroup is made and removed, and where it says which there are. Unlike the real ones in tests alone. */
 struct cl_cpuset_sys {
-	const char *self_cgroup, *self_mountinfo; /* /proc/self/... */
-	int (*make)(const char *dir);          /* as mkdir(2), with the files that are in a new cgroup */
-	int (*remove)(const char *dir);        /* as rmdir(2) */
+    const char *self_cgroup, *self_mountinfo; /* /proc/self/... */
+    int (*make)(const char *dir);          /* as mkdir(2), with the files that are in a new cgroup */
+    int (*remove)(const char *dir);        /* as rmdir(2) */
 };
 extern const struct cl_cpuset_sys cl_cpuset_kernel;
 
 /* One for each mount; all zero is none. */
 struct cl_cpuset {
-	char dir[2048];                        /* ""; the host is in none */
-	int lock_fd;                           /* of dir: says that its mount lives */
+    char dir[2048];                        /* ""; the host is in none */
+    int lock_fd;                           /* of dir: says that its mount lives */
 };
 
 /*

@@ -19,16 +19,16 @@
 #define CL_AUX_IO_DEADLINE_MS  FP_AUX_WAIT_MS /* calls that an application waits for, unless `deadline` is given */
 
 struct cl_aux_decl {
-	char text[1024];               /* as declared */
-	char name[256];                /* as in the first word: a name, or a path with a slash; what people call it until the plugin says its name */
-	uint32_t cores_min, cores_max; /* 0: not given */
-	uint32_t queue;                /* 0: not given */
-	uint32_t failures;
-	uint32_t nodes;                /* 0: on all */
-	uint64_t deadline_ms;          /* 0: not given */
-	uint64_t idle_ms;              /* 0: not given */
-	bool required;
-	bool verify_given, verify;
+    char text[1024];               /* as declared */
+    char name[256];                /* as in the first word: a name, or a path with a slash; what people call it until the plugin says its name */
+    uint32_t cores_min, cores_max; /* 0: not given */
+    uint32_t queue;                /* 0: not given */
+    uint32_t failures;
+    uint32_t nodes;                /* 0: on all */
+    uint64_t deadline_ms;          /* 0: not given */
+    uint64_t idle_ms;              /* 0: not given */
+    bool required;
+    bool verify_given, verify;
 };
 
 /* NULL, or why not (static text, of one thread). */

@@ -14,9 +14,9 @@ struct cl_aux;
 
 /* In which numbers of theirs two names differ. */
 struct aux_digits {
-	uint32_t differ;               /* how many */
-	uint32_t group;                /* the last of them, counted from 0 */
-	bool later;                    /* y's is the larger */
+    uint32_t differ;               /* how many */
+    uint32_t group;                /* the last of them, counted from 0 */
+    bool later;                    /* y's is the larger */
 };
 
 /* Are these names of two steps of the same file: equal but for numbers, and an ending such as .tmp? Pure. */

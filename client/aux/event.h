@@ -9,18 +9,18 @@
 #define AUX_SUBSCRIBED 0x80u           /* in fp_auxw_app_info.io_flags: there is a callback */
 
 struct aux_event {
-	struct aux_call call;          /* first */
-	uint32_t app;                  /* of a call of an application */
-	uint32_t users;                /* lock */
-	bool finished;                 /* lock */
-	bool answered;                 /* lock: AUX_ASK: by the aux-app, with status */
-	bool left;                     /* lock: AUX_ASK: nobody waits for it any more */
-	int status;                    /* lock */
-	bool has_room;                 /* lock */
-	uint64_t room_off;
-	uint32_t big_bytes;            /* of data that goes through the region: at the end of msg */
-	uint32_t len_bytes;            /* of the message without these */
-	_Alignas(16) uint8_t msg[];
+    struct aux_call call;          /* first */
+    uint32_t app;                  /* of a call of an application */
+    uint32_t users;                /* lock */
+    bool finished;                 /* lock */
+    bool answered;                 /* lock: AUX_ASK: by the aux-app, with status */
+    bool left;                     /* lock: AUX_ASK: nobody waits for it any more */
+    int status;                    /* lock */
+    bool has_room;                 /* lock */
+    uint64_t room_off;
+    uint32_t big_bytes;            /* of data that goes through the region: at the end of msg */
+    uint32_t len_bytes;            /* of the message without these */
+    _Alignas(16) uint8_t msg[];
 };
 
 /* events.c. NULL: no memory. len_bytes: of the message. */

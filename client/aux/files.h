@@ -14,8 +14,8 @@ struct cl_aux;
 struct cl_inode;
 
 struct aux_file_name {
-	uint64_t ino, parent;          /* parent 0: not known */
-	char name[256];
+    uint64_t ino, parent;          /* parent 0: not known */
+    char name[256];
 };
 
 int cl_aux_files_new(struct cl_aux *a);

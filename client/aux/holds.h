@@ -30,10 +30,10 @@ void cl_aux_holds_free(struct cl_aux *a);
 
 /* A request that makes holds: from before it is sent until its answer is here, however late. */
 struct aux_hold_request {
-	TAILQ_ENTRY(aux_hold_request) link;
-	uint64_t seq;
-	uint64_t file_serial;          /* 0: of no file */
-	uint64_t doubt;                /* m->doubt before it was sent */
+    TAILQ_ENTRY(aux_hold_request) link;
+    uint64_t seq;
+    uint64_t file_serial;          /* 0: of no file */
+    uint64_t doubt;                /* m->doubt before it was sent */
 };
 
 /* Before the request is sent. Any thread. */

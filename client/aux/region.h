@@ -10,10 +10,10 @@
 #define AUX_UNIT_BYTES 65536u
 
 struct aux_region {
-	uint64_t base;                 /* of the first unit in the region */
-	uint32_t units, used;
-	uint32_t next;                 /* where to begin to look */
-	uint64_t *map;                 /* a bit for each unit: in use */
+    uint64_t base;                 /* of the first unit in the region */
+    uint32_t units, used;
+    uint32_t next;                 /* where to begin to look */
+    uint64_t *map;                 /* a bit for each unit: in use */
 };
 
 int cl_aux_region_init(struct aux_region *r, uint64_t base, uint64_t bytes);

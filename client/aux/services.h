@@ -7,12 +7,12 @@
 #include "client/aux/internal.h"
 
 struct aux_request {
-	struct aux_task task;          /* first */
-	struct aux_host *host;         /* referenced: who asks */
-	uint32_t type, app;
-	uint64_t id, file_serial;
-	size_t len_bytes;
-	uint8_t body[];
+    struct aux_task task;          /* first */
+    struct aux_host *host;         /* referenced: who asks */
+    uint32_t type, app;
+    uint64_t id, file_serial;
+    size_t len_bytes;
+    uint8_t body[];
 };
 
 /* One answer; eof: the last. Blocks for a host that does not listen, but not for ever. */

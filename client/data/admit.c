@@ -13,81 +13,81 @@
 #include <time.h>
 
 struct cl_admit_waiter {
-	struct cl_admit_waiter *next;
-	size_t n;
-	bool granted;
-	pthread_cond_t cond;
+    struct cl_admit_waiter *next;
+    size_t n;
+    bool granted;
+    pthread_cond_t cond;
 };
 
 void cl_admit_init(struct cl_admit *a, size_t pages)
 {
-	*a = (struct cl_admit){ .cap = pages };
-	a->tail = &a->head;
-	pthread_mutex_init(&a->lock, NULL);
+    *a = (struct cl_admit){ .cap = pages };
+    a->tail = &a->head;
+    pthread_mutex_init(&a->lock, NULL);
 }
 
 void cl_admit_fini(struct cl_admit *a)
 {
-	pthread_mutex_destroy(&a->lock);
+    pthread_mutex_destroy(&a->lock);
 }
 
 /* lock held. */
 static void grant(struct cl_admit *a)
 {
-	struct cl_admit_waiter *w;
+    struct cl_admit_waiter *w;
 
-	while ((w = a->head) != NULL && a->used + w->n <= a->cap) {
-		a->head = w->next;
-		if (!a->head)
-			a->tail = &a->head;
-		a->used += w->n;
-		w->granted = true;
-		pthread_cond_signal(&w->cond);
-	}
+    while ((w = a->head) != NULL && a->used + w->n <= a->cap) {
+        a->head = w->next;
+        if (!a->head)
+            a->tail = &a->head;
+        a->used += w->n;
+        w->granted = true;
+        pthread_cond_signal(&w->cond);
+    }
 }
 
 /* lock held. */
 static void leave(struct cl_admit *a, struct cl_admit_waiter *w)
 {
-	struct cl_admit_waiter **p = &a->head;
+    struct cl_admit_waiter **p = &a->head;
 
-	while (*p != w)
-		p = &(*p)->next;
-	*p = w->next;
-	if (!w->next)
-		a->tail = p;
-	grant(a); /* those behind it may fit */
+    while (*p != w)
+        p = &(*p)->next;
+    *p = w->next;
+    if (!w->next)
+        a->tail = p;
+    grant(a); /* those behind it may fit */
 }
 
 int cl_admit_get(struct cl_admit *a, size_t n, uint64_t deadline_ms)
 {
-	struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
-	struct cl_admit_waiter w = { .n = n < a->cap ? n : a->cap };
-	pthread_condattr_t attr;
-	int rc = 0;
+    struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
+    struct cl_admit_waiter w = { .n = n < a->cap ? n : a->cap };
+    pthread_condattr_t attr;
+    int rc = 0;
 
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w.cond, &attr);
-	pthread_condattr_destroy(&attr);
-	pthread_mutex_lock(&a->lock);
-	*a->tail = &w;
-	a->tail = &w.next;
-	grant(a);
-	while (!w.granted && rc == 0)
-		rc = -pthread_cond_timedwait(&w.cond, &a->lock, &ts);
-	if (!w.granted)
-		leave(a, &w);
-	rc = w.granted ? 0 : -ETIMEDOUT;
-	pthread_mutex_unlock(&a->lock);
-	pthread_cond_destroy(&w.cond);
-	return rc;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w.cond, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_lock(&a->lock);
+    *a->tail = &w;
+    a->tail = &w.next;
+    grant(a);
+    while (!w.granted && rc == 0)
+        rc = -pthread_cond_timedwait(&w.cond, &a->lock, &ts);
+    if (!w.granted)
+        leave(a, &w);
+    rc = w.granted ? 0 : -ETIMEDOUT;
+    pthread_mutex_unlock(&a->lock);
+    pthread_cond_destroy(&w.cond);
+    return rc;
 }
 
 void cl_admit_put(struct cl_admit *a, size_t n)
 {
-	pthread_mutex_lock(&a->lock);
-	a->used -= n < a->cap ? n : a->cap;
-	grant(a);
-	pthread_mutex_unlock(&a->lock);
+    pthread_mutex_lock(&a->lock);
+    a->used -= n < a->cap ? n : a->cap;
+    grant(a);
+    pthread_mutex_unlock(&a->lock);
 }

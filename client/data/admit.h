@@ -11,9 +11,9 @@
 struct cl_admit_waiter;
 
 struct cl_admit {
-	pthread_mutex_t lock;
-	size_t cap, used;                      /* lock */
-	struct cl_admit_waiter *head, **tail;  /* lock: oldest first */
+    pthread_mutex_t lock;
+    size_t cap, used;                      /* lock */
+    struct cl_admit_waiter *head, **tail;  /* lock: oldest first */
 };
 
 void cl_admit_init(struct cl_admit *a, size_t pages);

@@ -14,38 +14,38 @@
 
 void cl_datasum_begin(struct cl_datasum *x, bool keyed)
 {
-	x->keyed = keyed;
-	if (keyed)
-		XXH3_128bits_reset(&x->s);
-	else
-		XXH3_64bits_reset(&x->s);
+    x->keyed = keyed;
+    if (keyed)
+        XXH3_128bits_reset(&x->s);
+    else
+        XXH3_64bits_reset(&x->s);
 }
 
 void cl_datasum_add(struct cl_datasum *x, const void *p, uint32_t len)
 {
-	if (x->keyed)
-		(void)XXH3_128bits_update(&x->s, p, len);
-	else
-		(void)XXH3_64bits_update(&x->s, p, len);
+    if (x->keyed)
+        (void)XXH3_128bits_update(&x->s, p, len);
+    else
+        (void)XXH3_64bits_update(&x->s, p, len);
 }
 
 int cl_datasum_end(struct cl_datasum *x, const struct fp_keyedsum *k, const uint8_t *coded, uint32_t coded_bytes, uint64_t *out)
 {
-	uint8_t msg[24];
-	XXH128_hash_t h;
+    uint8_t msg[24];
+    XXH128_hash_t h;
 
-	if (!x->keyed) {
-		*out = XXH3_64bits_digest(&x->s);
-		return 0;
-	}
-	h = XXH3_128bits_digest(&x->s);
-	fp_put64(msg, h.low64);
-	fp_put64(msg + 8, h.high64);
-	fp_put64(msg + 16, XXH3_64bits(coded, coded_bytes));
-	return fp_keyedsum(k, msg, sizeof(msg), out);
+    if (!x->keyed) {
+        *out = XXH3_64bits_digest(&x->s);
+        return 0;
+    }
+    h = XXH3_128bits_digest(&x->s);
+    fp_put64(msg, h.low64);
+    fp_put64(msg + 8, h.high64);
+    fp_put64(msg + 16, XXH3_64bits(coded, coded_bytes));
+    return fp_keyedsum(k, msg, sizeof(msg), out);
 }
 
 bool cl_datasum_can(const struct fp_keyedsum *k, const struct fp_envelope *e)
 {
-	return !e->keyed || fp_keyedsum_is_ours(k, e->data_sum);
+    return !e->keyed || fp_keyedsum_is_ours(k, e->data_sum);
 }

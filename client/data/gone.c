@@ -16,63 +16,63 @@
 
 static void remove_at(struct cl_gone *g, uint32_t i)
 {
-	g->n--;
-	memmove(&g->range[i], &g->range[i + 1], (g->n - i) * sizeof(g->range[0]));
+    g->n--;
+    memmove(&g->range[i], &g->range[i + 1], (g->n - i) * sizeof(g->range[0]));
 }
 
 /* Make room: the two with the least between them become one. */
 static void join_nearest(struct cl_gone *g)
 {
-	uint32_t best = 0;
+    uint32_t best = 0;
 
-	for (uint32_t i = 1; i + 1 < g->n; i++)
-		if (g->range[i + 1].off - g->range[i].end < g->range[best + 1].off - g->range[best].end)
-			best = i;
-	g->range[best].end = g->range[best + 1].end;
-	remove_at(g, best + 1);
+    for (uint32_t i = 1; i + 1 < g->n; i++)
+        if (g->range[i + 1].off - g->range[i].end < g->range[best + 1].off - g->range[best].end)
+            best = i;
+    g->range[best].end = g->range[best + 1].end;
+    remove_at(g, best + 1);
 }
 
 void cl_gone_add(struct cl_gone *g, uint64_t off, uint64_t end)
 {
-	uint32_t i = 0;
+    uint32_t i = 0;
 
-	if (off >= end)
-		return;
-	while (i < g->n && g->range[i].end < off)
-		i++;
-	while (i < g->n && g->range[i].off <= end) { /* touches it */
-		off = g->range[i].off < off ? g->range[i].off : off;
-		end = g->range[i].end > end ? g->range[i].end : end;
-		remove_at(g, i);
-	}
-	if (g->n == CL_GONE_MAX) {
-		join_nearest(g);
-		cl_gone_add(g, off, end);
-		return;
-	}
-	memmove(&g->range[i + 1], &g->range[i], (g->n - i) * sizeof(g->range[0]));
-	g->range[i].off = off;
-	g->range[i].end = end;
-	g->n++;
+    if (off >= end)
+        return;
+    while (i < g->n && g->range[i].end < off)
+        i++;
+    while (i < g->n && g->range[i].off <= end) { /* touches it */
+        off = g->range[i].off < off ? g->range[i].off : off;
+        end = g->range[i].end > end ? g->range[i].end : end;
+        remove_at(g, i);
+    }
+    if (g->n == CL_GONE_MAX) {
+        join_nearest(g);
+        cl_gone_add(g, off, end);
+        return;
+    }
+    memmove(&g->range[i + 1], &g->range[i], (g->n - i) * sizeof(g->range[0]));
+    g->range[i].off = off;
+    g->range[i].end = end;
+    g->n++;
 }
 
 void cl_gone_cut(struct cl_gone *g, uint64_t size_bytes)
 {
-	while (g->n > 0 && g->range[g->n - 1].off >= size_bytes)
-		g->n--;
-	if (g->n > 0 && g->range[g->n - 1].end > size_bytes)
-		g->range[g->n - 1].end = size_bytes;
+    while (g->n > 0 && g->range[g->n - 1].off >= size_bytes)
+        g->n--;
+    if (g->n > 0 && g->range[g->n - 1].end > size_bytes)
+        g->range[g->n - 1].end = size_bytes;
 }
 
 bool cl_gone_any(const struct cl_gone *g, uint64_t off, uint64_t end)
 {
-	for (uint32_t i = 0; i < g->n; i++)
-		if (g->range[i].off < end && off < g->range[i].end)
-			return true;
-	return false;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->range[i].off < end && off < g->range[i].end)
+            return true;
+    return false;
 }
 
 uint64_t cl_gone_end(const struct cl_gone *g)
 {
-	return g->n > 0 ? g->range[g->n - 1].end : 0;
+    return g->n > 0 ? g->range[g->n - 1].end : 0;
 }

@@ -11,10 +11,10 @@
 #define CL_GONE_MAX 8u
 
 struct cl_gone {                   /* disjoint, by off */
-	uint32_t n;
-	struct {
-		uint64_t off, end;
-	} range[CL_GONE_MAX];
+    uint32_t n;
+    struct {
+        uint64_t off, end;
+    } range[CL_GONE_MAX];
 };
 
 /* Where there is no room for one more, two of them become one, with what is between them. */

@@ -39,105 +39,105 @@
 #define CL_WINDOW_AGE_MS 5000u
 
 struct cl_data {
-	struct cl_mount *m;
-	struct cl_pool *pool;
-	struct cl_jobs *jobs;
-	struct cl_rcache *rcache;
-	struct cl_admit readers;           /* pages that reads may hold */
-	pthread_mutex_t bnf_lock;
-	struct cl_bnf *bnfs;               /* bnf_lock */
-	struct cl_bnf **bnf_ids;           /* the same by number; NULL: not known. bnf_lock */
-	size_t bnf_ids_cap;
-	uint32_t nbnfs;                    /* bnf_lock */
-	pthread_mutex_t space_lock;
-	pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
-	pthread_mutex_t age_lock;          /* open buffers, oldest first */
-	struct cl_wbuf *oldest, *newest;
-	atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
-	atomic_ullong losses_told;         /* … with lives, when a sync of everything last told of it */
-	atomic_ullong changes;             /* of files, confirmed by the manager (life.c) … */
-	atomic_ullong changes_synced;      /* … and durable there, up to this one */
-	atomic_ullong lives;               /* how often the manager lost what it had not synced */
-	struct cl_forgotten *forgotten;    /* closed files with data that is not synced */
-	atomic_ullong chunk_counter;
-	atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
-	atomic_bool lost;                  /* something written was given up since the start */
-	atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
-	atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
-	struct cl_late *late;              /* late.c */
-	pthread_mutex_t strict_lock;       /* a leaf */
-	struct cl_strict *strict_left;     /* strict_lock: strict.c */
-	struct cl_behind *behind;          /* behind.c */
-	atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
-	pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
-	bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
-	atomic_ullong end_bytes, end_files; /* lost since the mount ends */
-	atomic_ullong short_until_ms;      /* reservations are for what is written (reserve.c) */
-	struct cl_fold *fold;              /* fold.c */
-	pthread_mutex_t error_lock;
-	bool closed;                       /* error_lock: the closing line was said */
-	char last_error[256];              /* error_lock */
-	int64_t last_error_ns;             /* error_lock: since 1970 */
-	char last_error_copy[256];         /* core loop */
-	struct cl_scratch scratch;         /* for chunks being packed or decoded */
-	pthread_mutex_t coded_lock;        /* leaf */
-	pthread_cond_t coded_cond;         /* one less is being decoded */
-	unsigned coded_now;                /* coded_lock: chunks being decoded (coded.h) */
-	atomic_bool stopping;
+    struct cl_mount *m;
+    struct cl_pool *pool;
+    struct cl_jobs *jobs;
+    struct cl_rcache *rcache;
+    struct cl_admit readers;           /* pages that reads may hold */
+    pthread_mutex_t bnf_lock;
+    struct cl_bnf *bnfs;               /* bnf_lock */
+    struct cl_bnf **bnf_ids;           /* the same by number; NULL: not known. bnf_lock */
+    size_t bnf_ids_cap;
+    uint32_t nbnfs;                    /* bnf_lock */
+    pthread_mutex_t space_lock;
+    pthread_cond_t space_cond;         /* a lease came or failed, or the table changed */
+    pthread_mutex_t age_lock;          /* open buffers, oldest first */
+    struct cl_wbuf *oldest, *newest;
+    atomic_ullong losses;              /* how often a benefactor lost what it had not synced */
+    atomic_ullong losses_told;         /* … with lives, when a sync of everything last told of it */
+    atomic_ullong changes;             /* of files, confirmed by the manager (life.c) … */
+    atomic_ullong changes_synced;      /* … and durable there, up to this one */
+    atomic_ullong lives;               /* how often the manager lost what it had not synced */
+    struct cl_forgotten *forgotten;    /* closed files with data that is not synced */
+    atomic_ullong chunk_counter;
+    atomic_ullong dirty_bytes, uncommitted_bytes, read_bytes, written_bytes, errors, lost_bytes;
+    atomic_bool lost;                  /* something written was given up since the start */
+    atomic_ullong moved_ms;            /* when the aux-apps last answered for a chunk, or one was stored */
+    atomic_ullong end_ms;              /* the mount ends: nobody waits for longer than this. 0: it does not */
+    struct cl_late *late;              /* late.c */
+    pthread_mutex_t strict_lock;       /* a leaf */
+    struct cl_strict *strict_left;     /* strict_lock: strict.c */
+    struct cl_behind *behind;          /* behind.c */
+    atomic_uint late_commits;          /* under way without anybody who waits (commit.c) */
+    pthread_mutex_t end_lock;          /* lost.c: above the inodes' */
+    bool given_up;                     /* end_lock: the closing line was said, or there was nothing to say */
+    atomic_ullong end_bytes, end_files; /* lost since the mount ends */
+    atomic_ullong short_until_ms;      /* reservations are for what is written (reserve.c) */
+    struct cl_fold *fold;              /* fold.c */
+    pthread_mutex_t error_lock;
+    bool closed;                       /* error_lock: the closing line was said */
+    char last_error[256];              /* error_lock */
+    int64_t last_error_ns;             /* error_lock: since 1970 */
+    char last_error_copy[256];         /* core loop */
+    struct cl_scratch scratch;         /* for chunks being packed or decoded */
+    pthread_mutex_t coded_lock;        /* leaf */
+    pthread_cond_t coded_cond;         /* one less is being decoded */
+    unsigned coded_now;                /* coded_lock: chunks being decoded (coded.h) */
+    atomic_bool stopping;
 };
 
 struct cl_slice {                  /* bytes of a window in a stored chunk, as the manager told */
-	uint32_t off, len, chunk_off;
-	struct cl_chunk_ref chunk;
+    uint32_t off, len, chunk_off;
+    struct cl_chunk_ref chunk;
 };
 
 struct cl_win {
-	uint64_t win;
-	bool known;                        /* slices are the manager's at file->map_version */
-	uint32_t nslices;
-	struct cl_slice *slices;           /* disjoint, by off */
-	struct cl_wbuf *bufs;              /* oldest first */
+    uint64_t win;
+    bool known;                        /* slices are the manager's at file->map_version */
+    uint32_t nslices;
+    struct cl_slice *slices;           /* disjoint, by off */
+    struct cl_wbuf *bufs;              /* oldest first */
 };
 
 struct cl_file {                   /* everything under inode->lock */
-	struct cl_inode *inode;
-	struct cl_data *data;
-	uint32_t window_bytes;
-	pthread_cond_t cond;               /* a buffer changed state, a commit ended */
-	struct cl_win **wins;              /* by win */
-	uint32_t nwins, wins_cap;
-	uint64_t map_version;
-	uint64_t own_version;              /* after the last change that this mount has made: what is older lacks something that it has told as done */
-	uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
-	struct cl_wbuf *fl_head, *fl_tail; /* SEALED buffers in the order of sealing */
-	uint64_t seal_seq;
-	bool unsynced;                     /* data was stored since the last fsync */
-	uint64_t losses_seen;              /* data->losses when unsynced became true, or at the last fsync */
-	uint64_t last_change;              /* life.c: number of the last change that the manager has confirmed; 0: none */
-	bool forgotten_by_manager;         /* … it, or one before it, may be lost there, which the next fsync tells */
-	uint64_t others_version;           /* what other sessions stored up to this data_version is on the devices; 0 = not known */
-	uint64_t others_losses;            /* data->losses when that was so, or when the file became known here */
-	uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
-	int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
-	bool kill_suidgid;
-	uint64_t dirty_bytes, uncommitted_bytes;
-	uint64_t note_bytes;               /* of STORED buffers */
-	bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
-	bool own;                          /* constant: of one strict write, which says itself what becomes of it */
-	int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
-	struct cl_gone gone;               /* what that has cost: read as EIO, and still part of the size, for as long */
-	bool committing;                   /* a thread talks to the manager about this file's map */
-	bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
-	bool fold;                         /* not the inode's own file, but one that fold.c stores with: nothing of it is an application's */
-	int late_rc;                       /* the last such answer: an error for which it is to be tried again; 0: nothing is in the way */
-	bool late_one_window;              /* … window by window */
-	uint32_t strict_late;              /* strict.c: its commits that the manager has not answered in time */
+    struct cl_inode *inode;
+    struct cl_data *data;
+    uint32_t window_bytes;
+    pthread_cond_t cond;               /* a buffer changed state, a commit ended */
+    struct cl_win **wins;              /* by win */
+    uint32_t nwins, wins_cap;
+    uint64_t map_version;
+    uint64_t own_version;              /* after the last change that this mount has made: what is older lacks something that it has told as done */
+    uint32_t nopen, ninflight, nstored; /* buffers OPEN, SEALED, STORED */
+    struct cl_wbuf *fl_head, *fl_tail; /* SEALED buffers in the order of sealing */
+    uint64_t seal_seq;
+    bool unsynced;                     /* data was stored since the last fsync */
+    uint64_t losses_seen;              /* data->losses when unsynced became true, or at the last fsync */
+    uint64_t last_change;              /* life.c: number of the last change that the manager has confirmed; 0: none */
+    bool forgotten_by_manager;         /* … it, or one before it, may be lost there, which the next fsync tells */
+    uint64_t others_version;           /* what other sessions stored up to this data_version is on the devices; 0 = not known */
+    uint64_t others_losses;            /* data->losses when that was so, or when the file became known here */
+    uint64_t end_written;              /* end of the furthest unpublished byte, 0 = none */
+    int64_t mtime_ns;                  /* of the last unpublished write, 0 = none or set by hand since */
+    bool kill_suidgid;
+    uint64_t dirty_bytes, uncommitted_bytes;
+    uint64_t note_bytes;               /* of STORED buffers */
+    bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
+    bool own;                          /* constant: of one strict write, which says itself what becomes of it */
+    int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
+    struct cl_gone gone;               /* what that has cost: read as EIO, and still part of the size, for as long */
+    bool committing;                   /* a thread talks to the manager about this file's map */
+    bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */
+    bool fold;                         /* not the inode's own file, but one that fold.c stores with: nothing of it is an application's */
+    int late_rc;                       /* the last such answer: an error for which it is to be tried again; 0: nothing is in the way */
+    bool late_one_window;              /* … window by window */
+    uint32_t strict_late;              /* strict.c: its commits that the manager has not answered in time */
 };
 
 /* inode->lock held: something of it is not published. */
 static inline bool cl_file_is_dirty(const struct cl_file *f)
 {
-	return f && f->nopen + f->ninflight + f->nstored > 0;
+    return f && f->nopen + f->ninflight + f->nstored > 0;
 }
 
 /* file.c: windows and buffers; all with inode->lock held */
@@ -168,9 +168,9 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b);
 
 /* release.c; without lock: what is next for a handle that was released. */
 enum cl_release {
-	CL_RELEASE_DONE,               /* it counts no more: to be ended */
-	CL_RELEASE_WAITS,              /* for what is on its way */
-	CL_RELEASE_TURN,               /* for may_commit */
+    CL_RELEASE_DONE,               /* it counts no more: to be ended */
+    CL_RELEASE_WAITS,              /* for what is on its way */
+    CL_RELEASE_TURN,               /* for may_commit */
 };
 enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit);
 
@@ -218,8 +218,8 @@ bool cl_file_tell_forgotten(struct cl_file *f);
 
 /* forgotten.c: files that are not known any more, but for what an fsync of them must know */
 struct cl_left {
-	bool unsynced, forgotten_by_manager; /* these four as in cl_file */
-	uint64_t losses_seen, last_change;
+    bool unsynced, forgotten_by_manager; /* these four as in cl_file */
+    uint64_t losses_seen, last_change;
 };
 struct cl_forgotten *cl_forgotten_new(void);                               /* NULL: no memory */
 void cl_forgotten_free(struct cl_forgotten *t);
@@ -246,10 +246,10 @@ void cl_store_sealed(struct cl_data *d, struct cl_wbuf *b);                /* th
 void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r);
 /* What is done with an answer that is not kept, at once. */
 struct cl_map_use {
-	int (*fn)(void *arg, struct cl_win *w); /* inode->lock held; w has its slices */
-	void *arg;
-	bool used;                     /* it was called, and cl_map_fetch returns what it returned */
-	uint64_t size_bytes;           /* … of the file at that version */
+    int (*fn)(void *arg, struct cl_win *w); /* inode->lock held; w has its slices */
+    void *arg;
+    bool used;                     /* it was called, and cl_map_fetch returns what it returned */
+    uint64_t size_bytes;           /* … of the file at that version */
 };
 /* Without lock. 0: the windows are known; -EAGAIN: not yet, ask again. */
 int cl_map_fetch(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t count, struct cl_map_use *use);
@@ -272,13 +272,13 @@ void cl_strict_tick(struct cl_data *d, bool end);
 
 /* snapshot.c: the slices of some windows at one version of a file */
 struct cl_snapshot {
-	uint64_t version, size_bytes;
-	uint64_t win, win_end;             /* it covers [win, win_end) */
-	size_t n;
-	struct cl_snap_slice {
-		uint64_t win;
-		struct cl_slice slice;
-	} *slices;                         /* by (win, off) */
+    uint64_t version, size_bytes;
+    uint64_t win, win_end;             /* it covers [win, win_end) */
+    size_t n;
+    struct cl_snap_slice {
+        uint64_t win;
+        struct cl_slice slice;
+    } *slices;                         /* by (win, off) */
 };
 /* Without lock: of the windows from win on, up to win_end, as the manager has them now. They may be fewer: at least one, unless it fails. */
 int cl_snapshot_get(struct cl_data *d, struct cl_inode *inode, uint64_t win, uint64_t win_end, struct cl_snapshot *s);
@@ -321,9 +321,9 @@ static inline uint64_t cl_deadline(struct cl_data *d) { return fp_now_ms() + d->
 /* deadline_ms, or the end of the mount if that comes first. */
 static inline uint64_t cl_by_end(struct cl_data *d, uint64_t deadline_ms)
 {
-	uint64_t end_ms = atomic_load(&d->end_ms);
+    uint64_t end_ms = atomic_load(&d->end_ms);
 
-	return end_ms && end_ms < deadline_ms ? end_ms : deadline_ms;
+    return end_ms && end_ms < deadline_ms ? end_ms : deadline_ms;
 }
 /* Something of this mount has gone forward on its way to the store. */
 static inline void cl_moved(struct cl_data *d) { atomic_store_explicit(&d->moved_ms, fp_now_ms(), memory_order_relaxed); }

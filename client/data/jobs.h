@@ -11,8 +11,8 @@
 
 struct cl_jobs;
 struct cl_job {
-	struct cl_job *next;
-	void (*run)(struct cl_job *job);   /* on a store thread; may block on disk and network, bounded */
+    struct cl_job *next;
+    void (*run)(struct cl_job *job);   /* on a store thread; may block on disk and network, bounded */
 };
 
 /* cpus: where the threads run (NULL: anywhere; copied). tick runs on one thread every tick_ms. */

@@ -16,22 +16,22 @@ struct cl_rcache;
 #define CL_LOCATE_MAX 64u
 
 struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
-	struct cl_rchunk *next;            /* cache lock: hash chain */
-	struct cl_rchunk *lru_prev, *lru_next; /* cache lock: when unpinned */
-	struct cl_rcache *cache;
-	struct cl_chunk_ref ref;           /* constant */
-	uint32_t pins;                     /* cache lock */
-	uint32_t blocks;                   /* constant */
-	pthread_mutex_t lock;              /* the next three and the sums */
-	struct cl_seg *seg;                /* where the record is, once located */
-	uint64_t off;                      /* of the record header in the segment */
-	bool sums_known;                   /* block[].sum are set and do not change any more */
-	struct {
-		uint8_t *page;                 /* cache lock */
-		bool loading;                  /* cache lock */
-		uint32_t users;                /* cache lock: reads that point to the page, or are about to */
-		uint64_t sum;
-	} block[];
+    struct cl_rchunk *next;            /* cache lock: hash chain */
+    struct cl_rchunk *lru_prev, *lru_next; /* cache lock: when unpinned */
+    struct cl_rcache *cache;
+    struct cl_chunk_ref ref;           /* constant */
+    uint32_t pins;                     /* cache lock */
+    uint32_t blocks;                   /* constant */
+    pthread_mutex_t lock;              /* the next three and the sums */
+    struct cl_seg *seg;                /* where the record is, once located */
+    uint64_t off;                      /* of the record header in the segment */
+    bool sums_known;                   /* block[].sum are set and do not change any more */
+    struct {
+        uint8_t *page;                 /* cache lock */
+        bool loading;                  /* cache lock */
+        uint32_t users;                /* cache lock: reads that point to the page, or are about to */
+        uint64_t sum;
+    } block[];
 };
 
 /* Read blocks [from, to] into pages (64 KiB each), verified. Errors as cl_rcache_load. */

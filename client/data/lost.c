@@ -21,126 +21,126 @@
 /* The calls that say that what was written is there. */
 static const char *confirms(const struct cl_data *d)
 {
-	return d->m->opt.close_mode == CL_CLOSE_BEHIND ? "fsync" : "close or fsync";
+    return d->m->opt.close_mode == CL_CLOSE_BEHIND ? "fsync" : "close or fsync";
 }
 
 static void note(struct cl_data *d, const char *fmt, va_list ap)
 {
-	atomic_fetch_add(&d->errors, 1);
-	pthread_mutex_lock(&d->error_lock);
-	vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
-	d->last_error_ns = fp_wall_ns();
-	if (d->closed)
-		FP_LOG_EVERY(200, FP_LOG_INFO, "%s", d->last_error);
-	else
-		FP_LOG_EVERY(200, FP_LOG_ERROR, "%s", d->last_error);
-	pthread_mutex_unlock(&d->error_lock);
+    atomic_fetch_add(&d->errors, 1);
+    pthread_mutex_lock(&d->error_lock);
+    vsnprintf(d->last_error, sizeof(d->last_error), fmt, ap);
+    d->last_error_ns = fp_wall_ns();
+    if (d->closed)
+        FP_LOG_EVERY(200, FP_LOG_INFO, "%s", d->last_error);
+    else
+        FP_LOG_EVERY(200, FP_LOG_ERROR, "%s", d->last_error);
+    pthread_mutex_unlock(&d->error_lock);
 }
 
 void cl_data_note_error(struct cl_data *d, const char *fmt, ...)
 {
-	va_list ap;
+    va_list ap;
 
-	va_start(ap, fmt);
-	note(d, fmt, ap);
-	va_end(ap);
+    va_start(ap, fmt);
+    note(d, fmt, ap);
+    va_end(ap);
 }
 
 /* inode->lock held. */
 static void count(struct cl_file *f, uint64_t bytes)
 {
-	struct cl_data *d = f->data;
+    struct cl_data *d = f->data;
 
-	if (f->own)
-		return;
-	atomic_store(&d->lost, true);
-	if (bytes == 0 || f->closed)
-		return;
-	atomic_fetch_add(&d->lost_bytes, bytes);
-	if (atomic_load(&d->end_ms) == 0 && !atomic_load(&d->stopping))
-		return;
-	atomic_fetch_add(&d->end_bytes, bytes);
-	atomic_fetch_add(&d->end_files, !f->lost_at_end);
-	f->lost_at_end = true;
+    if (f->own)
+        return;
+    atomic_store(&d->lost, true);
+    if (bytes == 0 || f->closed)
+        return;
+    atomic_fetch_add(&d->lost_bytes, bytes);
+    if (atomic_load(&d->end_ms) == 0 && !atomic_load(&d->stopping))
+        return;
+    atomic_fetch_add(&d->end_bytes, bytes);
+    atomic_fetch_add(&d->end_files, !f->lost_at_end);
+    f->lost_at_end = true;
 }
 
 void cl_file_lost(struct cl_file *f, uint64_t bytes, const char *fmt, ...)
 {
-	va_list ap;
+    va_list ap;
 
-	count(f, bytes);
-	va_start(ap, fmt);
-	note(f->data, fmt, ap);
-	va_end(ap);
+    count(f, bytes);
+    va_start(ap, fmt);
+    note(f->data, fmt, ap);
+    va_end(ap);
 }
 
 void cl_file_set_error(struct cl_file *f, int err, uint64_t bytes, const char *what)
 {
-	if (!f->error)
-		f->error = err;
-	if (f->fold) /* what was to be stored is stored already */
-		return;
-	if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
-		count(f, bytes);
-	if (f->own)
-		cl_data_note_error(f->data, "inode %llu: %s: %s; that write was not made", (unsigned long long)f->inode->ino, what,
-				   fp_strerror(err));
-	else
-		cl_data_note_error(f->data, "inode %llu: %s: %s; the last %s that succeeded is still good",
-				   (unsigned long long)f->inode->ino, what, fp_strerror(err), confirms(f->data));
+    if (!f->error)
+        f->error = err;
+    if (f->fold) /* what was to be stored is stored already */
+        return;
+    if (err != -ENOENT) /* another mount has removed the file: nothing is missing */
+        count(f, bytes);
+    if (f->own)
+        cl_data_note_error(f->data, "inode %llu: %s: %s; that write was not made", (unsigned long long)f->inode->ino, what,
+                   fp_strerror(err));
+    else
+        cl_data_note_error(f->data, "inode %llu: %s: %s; the last %s that succeeded is still good",
+                   (unsigned long long)f->inode->ino, what, fp_strerror(err), confirms(f->data));
 }
 
 bool cl_data_has_lost(struct cl_mount *m)
 {
-	return atomic_load(&m->data->lost);
+    return atomic_load(&m->data->lost);
 }
 
 /* Is lost with the closing line; nothing of it counts any more. */
 static void close_one(struct cl_inode *inode, void *arg)
 {
-	struct cl_file *f;
+    struct cl_file *f;
 
-	(void)arg;
-	pthread_mutex_lock(&inode->lock);
-	f = inode->file;
-	if (f && inode->attr.nlink > 0 && f->dirty_bytes + f->uncommitted_bytes > 0) { /* else it ends with the last close anyway */
-		atomic_fetch_add(&f->data->lost_bytes, f->dirty_bytes + f->uncommitted_bytes);
-		atomic_fetch_add(&f->data->end_bytes, f->dirty_bytes + f->uncommitted_bytes);
-		atomic_fetch_add(&f->data->end_files, !f->lost_at_end);
-	}
-	if (f)
-		f->closed = true;
-	pthread_mutex_unlock(&inode->lock);
+    (void)arg;
+    pthread_mutex_lock(&inode->lock);
+    f = inode->file;
+    if (f && inode->attr.nlink > 0 && f->dirty_bytes + f->uncommitted_bytes > 0) { /* else it ends with the last close anyway */
+        atomic_fetch_add(&f->data->lost_bytes, f->dirty_bytes + f->uncommitted_bytes);
+        atomic_fetch_add(&f->data->end_bytes, f->dirty_bytes + f->uncommitted_bytes);
+        atomic_fetch_add(&f->data->end_files, !f->lost_at_end);
+    }
+    if (f)
+        f->closed = true;
+    pthread_mutex_unlock(&inode->lock);
 }
 
 /* error_lock held from the line on: no error that is under way is logged behind it. */
 static void say(struct cl_data *d)
 {
-	uint64_t bytes = atomic_load(&d->end_bytes), files = atomic_load(&d->end_files);
-	char size[FP_UNITS_BUF];
+    uint64_t bytes = atomic_load(&d->end_bytes), files = atomic_load(&d->end_files);
+    char size[FP_UNITS_BUF];
 
-	if (bytes == 0)
-		return;
-	atomic_store(&d->lost, true);
-	pthread_mutex_lock(&d->error_lock);
-	d->closed = true;
-	FP_ERROR("%s of %llu file%s that no %s had confirmed are lost", fp_format_size(size, bytes), (unsigned long long)files,
-		 files == 1 ? "" : "s", confirms(d));
-	pthread_mutex_unlock(&d->error_lock);
+    if (bytes == 0)
+        return;
+    atomic_store(&d->lost, true);
+    pthread_mutex_lock(&d->error_lock);
+    d->closed = true;
+    FP_ERROR("%s of %llu file%s that no %s had confirmed are lost", fp_format_size(size, bytes), (unsigned long long)files,
+         files == 1 ? "" : "s", confirms(d));
+    pthread_mutex_unlock(&d->error_lock);
 }
 
 bool cl_data_give_up(struct cl_mount *m)
 {
-	struct cl_data *d = m->data;
-	bool lost;
+    struct cl_data *d = m->data;
+    bool lost;
 
-	pthread_mutex_lock(&d->end_lock);
-	if (!d->given_up) {
-		cl_inode_each(m, close_one, NULL);
-		say(d);
-	}
-	d->given_up = true;
-	lost = atomic_load(&d->end_bytes) > 0;
-	pthread_mutex_unlock(&d->end_lock);
-	return lost;
+    pthread_mutex_lock(&d->end_lock);
+    if (!d->given_up) {
+        cl_inode_each(m, close_one, NULL);
+        say(d);
+    }
+    d->given_up = true;
+    lost = atomic_load(&d->end_bytes) > 0;
+    pthread_mutex_unlock(&d->end_lock);
+    return lost;
 }

@@ -15,24 +15,24 @@
 struct cl_wbuf;
 
 struct cl_chunk_ref {          /* a stored chunk, all that a reader needs to know of it */
-	uint64_t id;
-	uint64_t sum;
-	uint32_t len_bytes;    /* as stored; 0: only the number is known (read.c) */
-	uint32_t bnf;
-	uint32_t data_len_bytes; /* coded: bytes of data; 0: not coded, len_bytes are */
+    uint64_t id;
+    uint64_t sum;
+    uint32_t len_bytes;    /* as stored; 0: only the number is known (read.c) */
+    uint32_t bnf;
+    uint32_t data_len_bytes; /* coded: bytes of data; 0: not coded, len_bytes are */
 };
 
 struct cl_piece {
-	uint32_t off, len;         /* bytes of the window */
-	uint32_t src_off;          /* where they are in the data of the chunk, or in the buffer */
-	struct cl_wbuf *buf;       /* data still in the pool; else NULL and chunk says where */
-	struct cl_chunk_ref chunk; /* number 0: zeros */
+    uint32_t off, len;         /* bytes of the window */
+    uint32_t src_off;          /* where they are in the data of the chunk, or in the buffer */
+    struct cl_wbuf *buf;       /* data still in the pool; else NULL and chunk says where */
+    struct cl_chunk_ref chunk; /* number 0: zeros */
 };
 
 struct cl_overlay {
-	uint32_t from, to;         /* the bytes asked for */
-	uint32_t n;
-	struct cl_piece piece[CL_OVERLAY_MAX];
+    uint32_t from, to;         /* the bytes asked for */
+    uint32_t n;
+    struct cl_piece piece[CL_OVERLAY_MAX];
 };
 
 void cl_overlay_init(struct cl_overlay *o, uint32_t from, uint32_t to);

@@ -16,24 +16,24 @@ struct cl_data;
 struct cl_wbuf;
 
 struct cl_packed {
-	struct cl_aux_job job;             /* first: aux/'s until it is done */
-	struct cl_wbuf *b;
-	void (*ready)(struct cl_wbuf *b);
-	uint32_t pieces_max;               /* so that the window does not become too many slices */
-	bool answered;                     /* job has a result that was not given back */
-	bool taken;                        /* what follows is set: store threads only before the buffer is STORED, then constant */
-	uint32_t npieces;                  /* 0: the data of the chunk is that of the sealed buffer */
-	struct fp_auxw_piece *pieces;
-	bool refers;                       /* one is of a stored chunk */
-	uint32_t new_bytes;                /* of data in the chunk; 0: nothing is stored */
-	uint32_t data_len_bytes;           /* coded: = new_bytes; else 0 */
-	uint8_t *flat;                     /* what is stored: flat_bytes, then zeros up to a device block; NULL: the buffer's pages */
-	uint32_t flat_bytes;
-	uint8_t *note;
-	uint64_t *keys;
-	uint32_t note_bytes, nkeys;
-	struct cl_aux_tickets tickets;
-	struct cl_aux_pins *pins;
+    struct cl_aux_job job;             /* first: aux/'s until it is done */
+    struct cl_wbuf *b;
+    void (*ready)(struct cl_wbuf *b);
+    uint32_t pieces_max;               /* so that the window does not become too many slices */
+    bool answered;                     /* job has a result that was not given back */
+    bool taken;                        /* what follows is set: store threads only before the buffer is STORED, then constant */
+    uint32_t npieces;                  /* 0: the data of the chunk is that of the sealed buffer */
+    struct fp_auxw_piece *pieces;
+    bool refers;                       /* one is of a stored chunk */
+    uint32_t new_bytes;                /* of data in the chunk; 0: nothing is stored */
+    uint32_t data_len_bytes;           /* coded: = new_bytes; else 0 */
+    uint8_t *flat;                     /* what is stored: flat_bytes, then zeros up to a device block; NULL: the buffer's pages */
+    uint32_t flat_bytes;
+    uint8_t *note;
+    uint64_t *keys;
+    uint32_t note_bytes, nkeys;
+    struct cl_aux_tickets tickets;
+    struct cl_aux_pins *pins;
 };
 
 /*

@@ -30,15 +30,15 @@ uint32_t cl_pieces_limit(struct fp_auxw_piece *p, uint32_t n, uint32_t max, uint
 
 /* A stretch of a stored buffer's window: one slice. */
 struct cl_bit {
-	uint32_t off, len;     /* of the window */
-	uint32_t src_off;      /* where it is in the data of its chunk */
-	uint64_t chunk;        /* 0: zeros */
+    uint32_t off, len;     /* of the window */
+    uint32_t src_off;      /* where it is in the data of its chunk */
+    uint64_t chunk;        /* 0: zeros */
 };
 
 /* Walks the written ranges of a STORED buffer, cut by its pieces: from the beginning with { .b = b }. */
 struct cl_bits {
-	const struct cl_wbuf *b;
-	uint32_t range, piece, at;
+    const struct cl_wbuf *b;
+    uint32_t range, piece, at;
 };
 bool cl_bits_next(struct cl_bits *it, struct cl_bit *out);
 

@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 struct cl_place_bnf {
-	uint32_t id;
-	bool local;
-	bool usable;           /* up and not full, as far as is known */
+    uint32_t id;
+    bool local;
+    bool usable;           /* up and not full, as far as is known */
 };
 
 /*

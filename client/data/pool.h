@@ -23,10 +23,10 @@ struct cl_pool;
  * windows that are only partly filled. Both are called without a lock of the pool. *out is owned by the caller. 0, -ENOMEM, or errno of memfd.
  */
 int cl_pool_new(uint64_t bytes, size_t (*reclaim)(void *arg, size_t want), void (*pressure)(void *arg), void *arg,
-		struct cl_pool **out);
+        struct cl_pool **out);
 /* The same with as many pages to lend. */
 int cl_pool_new_lending(uint64_t bytes, size_t to_lend, size_t (*reclaim)(void *arg, size_t want), void (*pressure)(void *arg), void *arg,
-			struct cl_pool **out);
+            struct cl_pool **out);
 void cl_pool_free(struct cl_pool *pool);
 
 /* Take n pages, all or none, in the order of coming. Blocks until deadline_ms (fp_now_ms clock); -ETIMEDOUT then; 0 if taken. n <= half the pool. */

@@ -31,113 +31,113 @@
 /* Of so many bytes of data, in whatever form aux-apps leave them. */
 static uint32_t record_bytes(const struct cl_data *d, uint32_t len)
 {
-	return fp_record_size_bytes(len + (cl_aux_chunks(d->m) ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0));
+    return fp_record_size_bytes(len + (cl_aux_chunks(d->m) ? FP_AUX_EXPAND_MAX_BYTES + FP_ENVELOPE_MAX_BYTES : 0));
 }
 
 /* Of a buffer with so many bytes in it: it may be laid out with gaps. */
 static uint32_t exact_bytes(const struct cl_data *d, uint32_t data, uint32_t window_bytes)
 {
-	return record_bytes(d, data < window_bytes - CL_WBUF_WASTE_MAX_BYTES ? data + CL_WBUF_WASTE_MAX_BYTES : window_bytes);
+    return record_bytes(d, data < window_bytes - CL_WBUF_WASTE_MAX_BYTES ? data + CL_WBUF_WASTE_MAX_BYTES : window_bytes);
 }
 
 bool cl_reserve_more(struct cl_data *d, struct cl_wbuf *b, uint32_t data, uint32_t window_bytes)
 {
-	if (data <= b->paid)
-		return true;
-	if (!cl_space_grow(d, &b->resv, exact_bytes(d, data, window_bytes), cl_fold_spare_bytes(d)))
-		return false;
-	b->paid = data;
-	return true;
+    if (data <= b->paid)
+        return true;
+    if (!cl_space_grow(d, &b->resv, exact_bytes(d, data, window_bytes), cl_fold_spare_bytes(d)))
+        return false;
+    b->paid = data;
+    return true;
 }
 
 void cl_reserve_trim(struct cl_data *d, struct cl_wbuf *b, uint32_t window_bytes)
 {
-	uint32_t data = (uint32_t)cl_wbuf_bytes(b) + b->copying;
+    uint32_t data = (uint32_t)cl_wbuf_bytes(b) + b->copying;
 
-	if (data >= b->paid)
-		return;
-	cl_space_shrink(d, &b->resv, exact_bytes(d, data, window_bytes));
-	b->paid = data;
+    if (data >= b->paid)
+        return;
+    cl_space_shrink(d, &b->resv, exact_bytes(d, data, window_bytes));
+    b->paid = data;
 }
 
 void cl_reserve_sealed(struct cl_data *d, struct cl_wbuf *b)
 {
-	cl_space_shrink(d, &b->resv, record_bytes(d, b->chunk_len));
+    cl_space_shrink(d, &b->resv, record_bytes(d, b->chunk_len));
 }
 
 static bool is_short(struct cl_data *d)
 {
-	return fp_now_ms() < atomic_load(&d->short_until_ms);
+    return fp_now_ms() < atomic_load(&d->short_until_ms);
 }
 
 /* For a new buffer that begins with so many bytes. */
 static int reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
-	uint32_t exact = exact_bytes(d, data, r->window_bytes), whole = record_bytes(d, r->window_bytes), spare = cl_fold_spare_bytes(d);
-	uint64_t deadline_ms = cl_deadline(d);
-	int rc;
+    uint32_t exact = exact_bytes(d, data, r->window_bytes), whole = record_bytes(d, r->window_bytes), spare = cl_fold_spare_bytes(d);
+    uint64_t deadline_ms = cl_deadline(d);
+    int rc;
 
-	if (!is_short(d)) {
-		b->paid = r->window_bytes;
-		rc = cl_space_reserve(d, inode->ino, r->win, r->stripe, whole + spare, 0, deadline_ms, &b->resv);
-		if (rc == 0)
-			cl_space_shrink(d, &b->resv, whole);
-		if (rc != -ENOSPC)
-			return rc;
-		atomic_store(&d->short_until_ms, fp_now_ms() + SHORT_MS);
-		cl_age_trim(d);
-		cl_fold_hurry(d);
-	}
-	spare = cl_fold_spare_bytes(d);
-	b->paid = data;
-	rc = cl_space_reserve(d, inode->ino, r->win, r->stripe, exact + spare, 0, deadline_ms, &b->resv);
-	if (rc == 0)
-		cl_space_shrink(d, &b->resv, exact);
-	return rc;
+    if (!is_short(d)) {
+        b->paid = r->window_bytes;
+        rc = cl_space_reserve(d, inode->ino, r->win, r->stripe, whole + spare, 0, deadline_ms, &b->resv);
+        if (rc == 0)
+            cl_space_shrink(d, &b->resv, whole);
+        if (rc != -ENOSPC)
+            return rc;
+        atomic_store(&d->short_until_ms, fp_now_ms() + SHORT_MS);
+        cl_age_trim(d);
+        cl_fold_hurry(d);
+    }
+    spare = cl_fold_spare_bytes(d);
+    b->paid = data;
+    rc = cl_space_reserve(d, inode->ino, r->win, r->stripe, exact + spare, 0, deadline_ms, &b->resv);
+    if (rc == 0)
+        cl_space_shrink(d, &b->resv, exact);
+    return rc;
 }
 
 /* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. */
 static bool space_is_coming(struct cl_data *d)
 {
-	Fp__Empty e = FP__EMPTY__INIT;
-	ProtobufCMessage *m = NULL;
-	bool coming = false;
+    Fp__Empty e = FP__EMPTY__INIT;
+    ProtobufCMessage *m = NULL;
+    bool coming = false;
 
-	if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
-		coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
-	if (m)
-		protobuf_c_message_free_unpacked(m, NULL);
-	return coming;
+    if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
+        coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
+    if (m)
+        protobuf_c_message_free_unpacked(m, NULL);
+    return coming;
 }
 
 /* Chunks that nothing but a hold keeps, of this mount or any other, are deleted now. */
 static void have_holds_released(struct cl_data *d)
 {
-	Fp__Hold h = FP__HOLD__INIT;
+    Fp__Hold h = FP__HOLD__INIT;
 
-	h.recall = true;
-	(void)cl_aux_release_holds(d->m);
-	(void)cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_HOLD, &h.base, NULL);
+    h.recall = true;
+    (void)cl_aux_release_holds(d->m);
+    (void)cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_HOLD, &h.base, NULL);
 }
 
 struct publishing {
-	struct cl_data *d;
-	uint64_t until_ms;             /* one time for all files: what is kept for want of a benefactor would take its own, each */
+    struct cl_data *d;
+    uint64_t until_ms;             /* one time for all files: what is kept for want of a benefactor would take its own, each */
 };
 
 static void publish_one(struct cl_inode *inode, void *arg)
 {
-	const struct publishing *p = arg;
-	bool dirty;
+    const struct publishing *p = arg;
+    bool dirty;
 
-	if (fp_now_ms() >= p->until_ms)
-		return;
+    if (fp_now_ms() >= p->until_ms)
+        return;
 
-	pthread_mutex_lock(&inode->lock);
-	dirty = cl_file_is_dirty(inode->file) && inode->attr.nlink > 0;
-	pthread_mutex_unlock(&inode->lock);
-	if (dirty)
-		(void)cl_publish_for_others(p->d, inode, p->until_ms); /* an error stays the file's */
+    pthread_mutex_lock(&inode->lock);
+    dirty = cl_file_is_dirty(inode->file) && inode->attr.nlink > 0;
+    pthread_mutex_unlock(&inode->lock);
+    if (dirty)
+        (void)cl_publish_for_others(p->d, inode, p->until_ms); /* an error stays the file's */
 }
 
 /*
@@ -146,34 +146,34 @@ static void publish_one(struct cl_inode *inode, void *arg)
  */
 static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
-	uint64_t begun_ms = fp_now_ms(), now_ms = begun_ms, gained_ms = begun_ms;
-	bool coming = true;
-	int rc = -ENOSPC;
+    uint64_t begun_ms = fp_now_ms(), now_ms = begun_ms, gained_ms = begun_ms;
+    bool coming = true;
+    int rc = -ENOSPC;
 
-	while (rc == -ENOSPC && coming) {
-		cl_space_tick(d, now_ms, true); /* ends of leases too short for this record are space as well */
-		if (cl_fold_now(d, FOLD_WAIT_MS))
-			gained_ms = fp_now_ms();
-		now_ms = fp_now_ms();
-		coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d) || now_ms - begun_ms < 300) &&
-			 now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
-		cl_space_tick(d, now_ms, true);
-		usleep(coming ? 50000 : 0);
-		rc = reserve(d, inode, r, data, b);
-	}
-	return rc;
+    while (rc == -ENOSPC && coming) {
+        cl_space_tick(d, now_ms, true); /* ends of leases too short for this record are space as well */
+        if (cl_fold_now(d, FOLD_WAIT_MS))
+            gained_ms = fp_now_ms();
+        now_ms = fp_now_ms();
+        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d) || now_ms - begun_ms < 300) &&
+             now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
+        cl_space_tick(d, now_ms, true);
+        usleep(coming ? 50000 : 0);
+        rc = reserve(d, inode, r, data, b);
+    }
+    return rc;
 }
 
 int cl_reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
-	struct publishing p = { .d = d };
-	int rc = reserve(d, inode, r, data, b);
+    struct publishing p = { .d = d };
+    int rc = reserve(d, inode, r, data, b);
 
-	if (rc != -ENOSPC)
-		return rc;
-	have_holds_released(d);
-	p.until_ms = cl_deadline(d);
-	if (inode->aux_serial != CL_AUX_SERIAL_OWN) /* an aux-app that writes would wait for chunks that wait for it */
-		cl_inode_each(d->m, publish_one, &p);
-	return reserve_patiently(d, inode, r, data, b);
+    if (rc != -ENOSPC)
+        return rc;
+    have_holds_released(d);
+    p.until_ms = cl_deadline(d);
+    if (inode->aux_serial != CL_AUX_SERIAL_OWN) /* an aux-app that writes would wait for chunks that wait for it */
+        cl_inode_each(d->m, publish_one, &p);
+    return reserve_patiently(d, inode, r, data, b);
 }

@@ -12,8 +12,8 @@ struct cl_inode;
 struct cl_wbuf;
 
 struct cl_reserve_for {            /* a new buffer's place */
-	uint64_t win;
-	uint32_t window_bytes, stripe;
+    uint64_t win;
+    uint32_t window_bytes, stripe;
 };
 
 /* For a new buffer that begins with `data` bytes; sets b->resv and b->paid. Without lock; blocks: see cl_space_reserve. -ENOSPC: the store is full. */

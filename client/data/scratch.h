@@ -11,11 +11,11 @@
 #define CL_SCRATCH_KEPT_MAX 16u
 
 struct cl_scratch {
-	pthread_mutex_t lock;
-	struct {
-		void *kept[CL_SCRATCH_KEPT_MAX];       /* lock: that used last is the last */
-		unsigned nkept, least;                 /* lock: now, and the fewest since the last tick: those nobody wanted */
-	} class[CL_SCRATCH_CLASSES];
+    pthread_mutex_t lock;
+    struct {
+        void *kept[CL_SCRATCH_KEPT_MAX];       /* lock: that used last is the last */
+        unsigned nkept, least;                 /* lock: now, and the fewest since the last tick: those nobody wanted */
+    } class[CL_SCRATCH_CLASSES];
 };
 
 void cl_scratch_init(struct cl_scratch *s);

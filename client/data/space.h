@@ -15,29 +15,29 @@ struct cl_seg;
 #define CL_LEASE_EXTENTS_MAX 8u
 
 struct cl_extent {
-	struct cl_seg *seg;            /* NULL: remote lease, only bytes count */
-	uint64_t off, end;             /* next byte to use, first byte beyond */
-	uint64_t promised;             /* reserved and not yet placed */
+    struct cl_seg *seg;            /* NULL: remote lease, only bytes count */
+    uint64_t off, end;             /* next byte to use, first byte beyond */
+    uint64_t promised;             /* reserved and not yet placed */
 };
 
 struct cl_lease {                  /* all under data->space_lock */
-	struct cl_lease *next;
-	struct cl_bnf *bnf;
-	uint64_t id;
-	bool local;                    /* it came by the local link */
-	uint64_t generation;           /* of the link it came by: void when that broke */
-	bool refused;                  /* the benefactor does not know it any more */
-	uint64_t used_ms;              /* last time of use, for giving it back */
-	uint32_t busy;                 /* reservations and records under way */
-	uint32_t nextents;
-	struct cl_extent ext[CL_LEASE_EXTENTS_MAX];
+    struct cl_lease *next;
+    struct cl_bnf *bnf;
+    uint64_t id;
+    bool local;                    /* it came by the local link */
+    uint64_t generation;           /* of the link it came by: void when that broke */
+    bool refused;                  /* the benefactor does not know it any more */
+    uint64_t used_ms;              /* last time of use, for giving it back */
+    uint32_t busy;                 /* reservations and records under way */
+    uint32_t nextents;
+    struct cl_extent ext[CL_LEASE_EXTENTS_MAX];
 };
 
 /* A part of a lease, reserved for one record. lease NULL: none. */
 struct cl_resv {
-	struct cl_lease *lease;
-	uint32_t ext;
-	uint32_t bytes;
+    struct cl_lease *lease;
+    uint32_t ext;
+    uint32_t bytes;
 };
 
 /*
@@ -45,7 +45,7 @@ struct cl_resv {
  * 0; -ENOSPC: every benefactor that is up is full; FP_ENOBENEFACTOR: none is up; avoid: number of one not to take (it just failed), 0 = none.
  */
 int cl_space_reserve(struct cl_data *d, uint64_t ino, uint64_t win, uint32_t stripe, uint32_t need, uint32_t avoid,
-		     uint64_t deadline_ms, struct cl_resv *out);
+             uint64_t deadline_ms, struct cl_resv *out);
 /* Give a reservation back unused. NULL lease is fine. */
 void cl_space_release(struct cl_data *d, struct cl_resv *r);
 /* Make it larger where it is; false: there is no room, with `spare` left. */

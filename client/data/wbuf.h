@@ -31,42 +31,42 @@ struct cl_packed;
 enum cl_wbuf_state { CL_WBUF_OPEN, CL_WBUF_SEALED, CL_WBUF_STORED, CL_WBUF_FAILED };
 
 struct cl_range {              /* written bytes of the window; after sealing also where they are in the chunk */
-	uint32_t off, len, chunk_off;
+    uint32_t off, len, chunk_off;
 };
 
 struct cl_wbuf {
-	struct cl_job job;             /* first: the job that stores it */
-	struct cl_wbuf *next;          /* newer buffer of the same window */
-	struct cl_wbuf *fl_prev, *fl_next; /* sealed, not stored: list of the file, by seal_seq */
-	uint64_t seal_seq;
-	bool committing;               /* in a MSG_COMMIT under way */
-	uint32_t avoid_bnf;            /* store: number of the benefactor that failed last */
-	uint64_t losses;               /* store: data->losses before the attempt */
-	bool is_asked_about;           /* store: may it be passed over by aux-apps? */
-	bool passes_anew;              /* store: it goes to the aux-apps (once more) */
-	uint64_t asked_off;            /* … and where in the file it is for them */
-	uint64_t deadline_ms;          /* store: give up then; 0 = not begun */
-	struct cl_file *file;
-	uint64_t win;
-	enum cl_wbuf_state state;
-	uint32_t writers;              /* threads copying into pages now: sealing waits for them */
-	bool seal_wanted;
-	uint64_t opened_ms;            /* for age */
-	bool aged;                     /* in the list of open buffers; its lock */
-	uint64_t counted_bytes;        /* bytes in the file's and mount's accounts since sealing */
-	struct cl_wbuf *age_prev, *age_next; /* list of open buffers, lock of the data path */
-	struct cl_resv resv;           /* reserved space */
-	uint32_t paid;                 /* open: bytes of data that the reservation is for (reserve.c) */
-	uint32_t copying;              /* bytes that writers are copying now */
-	uint32_t nranges;
-	struct cl_range range[CL_WBUF_RANGES_MAX];
-	uint32_t base;                 /* sealed: first page of the chunk */
-	uint32_t chunk_len;            /* sealed: bytes of the chunk */
-	struct cl_chunk_ref chunk;     /* stored; number 0: there was nothing to store */
-	struct cl_packed *packed;      /* what aux-apps made of it (packed.h); NULL: it is stored as it was sealed */
-	uint32_t stored_bytes;         /* stored: on the benefactor, header included */
-	uint32_t npages;
-	uint8_t *page[];
+    struct cl_job job;             /* first: the job that stores it */
+    struct cl_wbuf *next;          /* newer buffer of the same window */
+    struct cl_wbuf *fl_prev, *fl_next; /* sealed, not stored: list of the file, by seal_seq */
+    uint64_t seal_seq;
+    bool committing;               /* in a MSG_COMMIT under way */
+    uint32_t avoid_bnf;            /* store: number of the benefactor that failed last */
+    uint64_t losses;               /* store: data->losses before the attempt */
+    bool is_asked_about;           /* store: may it be passed over by aux-apps? */
+    bool passes_anew;              /* store: it goes to the aux-apps (once more) */
+    uint64_t asked_off;            /* … and where in the file it is for them */
+    uint64_t deadline_ms;          /* store: give up then; 0 = not begun */
+    struct cl_file *file;
+    uint64_t win;
+    enum cl_wbuf_state state;
+    uint32_t writers;              /* threads copying into pages now: sealing waits for them */
+    bool seal_wanted;
+    uint64_t opened_ms;            /* for age */
+    bool aged;                     /* in the list of open buffers; its lock */
+    uint64_t counted_bytes;        /* bytes in the file's and mount's accounts since sealing */
+    struct cl_wbuf *age_prev, *age_next; /* list of open buffers, lock of the data path */
+    struct cl_resv resv;           /* reserved space */
+    uint32_t paid;                 /* open: bytes of data that the reservation is for (reserve.c) */
+    uint32_t copying;              /* bytes that writers are copying now */
+    uint32_t nranges;
+    struct cl_range range[CL_WBUF_RANGES_MAX];
+    uint32_t base;                 /* sealed: first page of the chunk */
+    uint32_t chunk_len;            /* sealed: bytes of the chunk */
+    struct cl_chunk_ref chunk;     /* stored; number 0: there was nothing to store */
+    struct cl_packed *packed;      /* what aux-apps made of it (packed.h); NULL: it is stored as it was sealed */
+    uint32_t stored_bytes;         /* stored: on the benefactor, header included */
+    uint32_t npages;
+    uint8_t *page[];
 };
 
 /* window_bytes: chunk size of the file. NULL: out of memory. */

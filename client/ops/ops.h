@@ -186,7 +186,7 @@ void cl_op_done_attr(void *op, int status, const ProtobufCMessage *reply);  /* A
 /* Of a call on an open file: the manager keeps what is open, so one that it does not know was lost with it, or after the session had expired. */
 static inline int cl_open_status(int rc)
 {
-	return rc == -ENOENT ? -EIO : rc;
+    return rc == -ENOENT ? -EIO : rc;
 }
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
 /* Of a call on an inode: what the kernel has found by a name a moment ago and is gone since is ESTALE, so that it looks again. */

@@ -63,15 +63,15 @@ struct fp_aux_call;                    /* one callback in progress; valid until 
 /* One option of the aux-app: `name=value` in its declaration. Values are checked before start is called, by the host, `fp-job check` and
  * fp-auxtest. */
 struct fp_aux_option {
-	/* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... */
-	const char *name;
-	const char *fallback;          /* value when it is not given; NULL: none (get returns NULL) */
-	const char *help;              /* one line */
-	const char *const *choices;    /* NULL, or the words allowed, ended by NULL */
-	int64_t min, max;              /* for numbers; both 0: not a number */
-	/* number of bytes: 64KiB, 1MiB, ... One named `memory` is what the aux-app may take in all: the user is warned if it is too much */
-	bool is_size;
-	bool can_change;               /* `fpctl auxapps set NAME option=value` may change it while running: configure is called */
+    /* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... */
+    const char *name;
+    const char *fallback;          /* value when it is not given; NULL: none (get returns NULL) */
+    const char *help;              /* one line */
+    const char *const *choices;    /* NULL, or the words allowed, ended by NULL */
+    int64_t min, max;              /* for numbers; both 0: not a number */
+    /* number of bytes: 64KiB, 1MiB, ... One named `memory` is what the aux-app may take in all: the user is warned if it is too much */
+    bool is_size;
+    bool can_change;               /* `fpctl auxapps set NAME option=value` may change it while running: configure is called */
 };
 
 /* -------------------------------------------------------------- data */
@@ -83,23 +83,23 @@ struct fp_aux_part { const uint8_t *data; uint32_t len_bytes; };
  * application's bytes, or the unique rest after a de-duplication, or a coded form (`coded`).
  */
 struct fp_aux_chunk {
-	uint32_t size_bytes;
-	uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES (+ FP_AUX_EXPAND_MAX_BYTES when coded) */
-	uint32_t nparts;
-	bool coded;                    /* an earlier stage has replaced it: not the application's bytes any more */
-	bool whole;                    /* all bytes of [file_off, file_off + len_bytes) of the file, in order. false: packed ranges */
-	const struct fp_aux_part *parts; /* in order; all but the last are of multiples of 64 KiB */
-	uint64_t ino;                  /* the file */
-	uint64_t file_off;             /* of the window, bytes */
-	/* of this version of it: until the last close, a cut to 0, or an open for writing when only readers have it open; a mount uses none twice */
-	uint64_t file_serial;
-	uint64_t passed_bytes;         /* that were never given to this aux-app because of fp_aux_skip, in all since the mount began */
+    uint32_t size_bytes;
+    uint32_t len_bytes;            /* 1 .. FP_AUX_CHUNK_MAX_BYTES (+ FP_AUX_EXPAND_MAX_BYTES when coded) */
+    uint32_t nparts;
+    bool coded;                    /* an earlier stage has replaced it: not the application's bytes any more */
+    bool whole;                    /* all bytes of [file_off, file_off + len_bytes) of the file, in order. false: packed ranges */
+    const struct fp_aux_part *parts; /* in order; all but the last are of multiples of 64 KiB */
+    uint64_t ino;                  /* the file */
+    uint64_t file_off;             /* of the window, bytes */
+    /* of this version of it: until the last close, a cut to 0, or an open for writing when only readers have it open; a mount uses none twice */
+    uint64_t file_serial;
+    uint64_t passed_bytes;         /* that were never given to this aux-app because of fp_aux_skip, in all since the mount began */
 };
 
 /* passed_bytes, if the host is new enough. */
 static inline uint64_t fp_aux_passed_bytes(const struct fp_aux_chunk *k)
 {
-	return k->size_bytes > offsetof(struct fp_aux_chunk, passed_bytes) ? k->passed_bytes : 0;
+    return k->size_bytes > offsetof(struct fp_aux_chunk, passed_bytes) ? k->passed_bytes : 0;
 }
 
 /* A place in a stored chunk, as the services give it. */
@@ -107,36 +107,36 @@ struct fp_aux_place { uint64_t chunk; uint32_t off, len_bytes; };
 
 /* What becomes of a chunk. */
 enum fp_aux_verdict {
-	FP_AUX_PASS = 0,               /* as it is to the next stage */
-	FP_AUX_REPLACED = 1,           /* fp_aux_replace was called: its output goes on. chunk_in must be there to undo it */
-	FP_AUX_PIECES = 2,             /* fp_aux_piece_* were called: what is new goes on, the rest refers to what is stored */
+    FP_AUX_PASS = 0,               /* as it is to the next stage */
+    FP_AUX_REPLACED = 1,           /* fp_aux_replace was called: its output goes on. chunk_in must be there to undo it */
+    FP_AUX_PIECES = 2,             /* fp_aux_piece_* were called: what is new goes on, the rest refers to what is stored */
 };
 
 /* -------------------------------------------------------------- FUSE calls */
 
 enum fp_aux_op {
-	FP_AUX_OP_LOOKUP, FP_AUX_OP_GETATTR, FP_AUX_OP_SETATTR, FP_AUX_OP_TRUNCATE, FP_AUX_OP_READLINK, FP_AUX_OP_MKNOD,
-	FP_AUX_OP_MKDIR, FP_AUX_OP_UNLINK, FP_AUX_OP_RMDIR, FP_AUX_OP_SYMLINK, FP_AUX_OP_RENAME, FP_AUX_OP_LINK, FP_AUX_OP_OPEN,
-	FP_AUX_OP_CREATE, FP_AUX_OP_READ, FP_AUX_OP_WRITE, FP_AUX_OP_FLUSH, FP_AUX_OP_RELEASE, FP_AUX_OP_FSYNC, FP_AUX_OP_OPENDIR,
-	FP_AUX_OP_READDIR, FP_AUX_OP_RELEASEDIR, FP_AUX_OP_FSYNCDIR, FP_AUX_OP_STATFS, FP_AUX_OP_SETXATTR, FP_AUX_OP_GETXATTR,
-	FP_AUX_OP_LISTXATTR, FP_AUX_OP_REMOVEXATTR, FP_AUX_OP_FALLOCATE, FP_AUX_OP_LSEEK, FP_AUX_OP_COPY_FILE_RANGE,
-	FP_AUX_OP_IOCTL,               /* flags: the command. The mount has none: result is -ENOTTY */
-	FP_AUX_OP_COUNT
+    FP_AUX_OP_LOOKUP, FP_AUX_OP_GETATTR, FP_AUX_OP_SETATTR, FP_AUX_OP_TRUNCATE, FP_AUX_OP_READLINK, FP_AUX_OP_MKNOD,
+    FP_AUX_OP_MKDIR, FP_AUX_OP_UNLINK, FP_AUX_OP_RMDIR, FP_AUX_OP_SYMLINK, FP_AUX_OP_RENAME, FP_AUX_OP_LINK, FP_AUX_OP_OPEN,
+    FP_AUX_OP_CREATE, FP_AUX_OP_READ, FP_AUX_OP_WRITE, FP_AUX_OP_FLUSH, FP_AUX_OP_RELEASE, FP_AUX_OP_FSYNC, FP_AUX_OP_OPENDIR,
+    FP_AUX_OP_READDIR, FP_AUX_OP_RELEASEDIR, FP_AUX_OP_FSYNCDIR, FP_AUX_OP_STATFS, FP_AUX_OP_SETXATTR, FP_AUX_OP_GETXATTR,
+    FP_AUX_OP_LISTXATTR, FP_AUX_OP_REMOVEXATTR, FP_AUX_OP_FALLOCATE, FP_AUX_OP_LSEEK, FP_AUX_OP_COPY_FILE_RANGE,
+    FP_AUX_OP_IOCTL,               /* flags: the command. The mount has none: result is -ENOTTY */
+    FP_AUX_OP_COUNT
 };
 
 /* One call of an application on the mount. Fields that a call has not are 0 or NULL. */
 struct fp_aux_io {
-	uint32_t size_bytes;
-	uint32_t op;                   /* enum fp_aux_op */
-	int32_t result;                /* 0 or negative errno, what the application gets; with FP_AUX_WAIT: 0, not done yet */
-	uint32_t uid, gid, pid;        /* of the caller */
-	uint32_t mode, flags;          /* open flags, rename flags, fallocate mode, ... as in the system call */
-	uint64_t ino, parent, new_parent; /* ino: of the file; 0 when it is not known yet (create) */
-	const char *name, *new_name;   /* one component each; name of the xattr for xattr calls; target of a symlink in new_name */
-	uint64_t off, len_bytes;       /* read, write, truncate (off = new size), fallocate, lseek, copy */
-	uint64_t src_ino, src_off;     /* copy_file_range */
-	const uint8_t *data;           /* write with FP_AUX_WANT_DATA: the len_bytes written; setxattr: the value */
-	int64_t time_ns;               /* CLOCK_REALTIME when the call came */
+    uint32_t size_bytes;
+    uint32_t op;                   /* enum fp_aux_op */
+    int32_t result;                /* 0 or negative errno, what the application gets; with FP_AUX_WAIT: 0, not done yet */
+    uint32_t uid, gid, pid;        /* of the caller */
+    uint32_t mode, flags;          /* open flags, rename flags, fallocate mode, ... as in the system call */
+    uint64_t ino, parent, new_parent; /* ino: of the file; 0 when it is not known yet (create) */
+    const char *name, *new_name;   /* one component each; name of the xattr for xattr calls; target of a symlink in new_name */
+    uint64_t off, len_bytes;       /* read, write, truncate (off = new size), fallocate, lseek, copy */
+    uint64_t src_ino, src_off;     /* copy_file_range */
+    const uint8_t *data;           /* write with FP_AUX_WANT_DATA: the len_bytes written; setxattr: the value */
+    int64_t time_ns;               /* CLOCK_REALTIME when the call came */
 };
 
 /*
@@ -151,8 +151,8 @@ struct fp_aux_io {
  * full; the result of the callback is counted and logged, no more. FP_AUX_WANT_DATA: give the bytes of a write (costs a copy).
  */
 struct fp_aux_io_op {
-	int (*fn)(void *state, struct fp_aux_call *call, const struct fp_aux_io *io);
-	uint32_t flags;
+    int (*fn)(void *state, struct fp_aux_call *call, const struct fp_aux_io *io);
+    uint32_t flags;
 };
 #define FP_AUX_WAIT 1u
 #define FP_AUX_WAIT_MS 2000u
@@ -162,31 +162,31 @@ struct fp_aux_io_op {
 
 /* A file that was written and whose last descriptor on this mount is closed; its data is published. */
 struct fp_aux_file {
-	uint32_t size_bytes;
-	uint32_t uid, gid, mode;
-	uint64_t ino, file_serial;
-	uint64_t len_bytes;
-	const char *path;              /* relative to the mount, without a leading slash; one of its names, "" if it has none */
-	int64_t mtime_ns;
-	uint64_t data_version;         /* grows with every change of the data */
+    uint32_t size_bytes;
+    uint32_t uid, gid, mode;
+    uint64_t ino, file_serial;
+    uint64_t len_bytes;
+    const char *path;              /* relative to the mount, without a leading slash; one of its names, "" if it has none */
+    int64_t mtime_ns;
+    uint64_t data_version;         /* grows with every change of the data */
 };
 
 /* A complete checkpoint set: the files of one time step. Somebody has said so: the xattr user.fp.checkpoint of their directory, or of the one file,
  * was set to "complete" on this mount. */
 struct fp_aux_set {
-	uint32_t size_bytes;
-	uint32_t nfiles;
-	uint64_t step;                 /* the last number in name; 0: none */
-	const char *name;              /* of the directory, relative to the mount, e.g. "run/chk_0007" */
-	const char *const *paths;      /* nfiles: the regular files in it and below it */
+    uint32_t size_bytes;
+    uint32_t nfiles;
+    uint64_t step;                 /* the last number in name; 0: none */
+    const char *name;              /* of the directory, relative to the mount, e.g. "run/chk_0007" */
+    const char *const *paths;      /* nfiles: the regular files in it and below it */
 };
 
 struct fp_aux_message {
-	uint32_t size_bytes;
-	uint32_t len_bytes;
-	const char *node;              /* of the sender */
-	uint64_t mount;                /* of the sender: number to answer to */
-	const uint8_t *data;
+    uint32_t size_bytes;
+    uint32_t len_bytes;
+    const char *node;              /* of the sender */
+    uint64_t mount;                /* of the sender: number to answer to */
+    const uint8_t *data;
 };
 
 /* -------------------------------------------------------------- the aux-app */
@@ -204,50 +204,50 @@ struct fp_aux_message {
 #define FP_AUX_HIDES 8u
 
 struct fp_aux_app {
-	uint32_t abi;                  /* FP_AUX_ABI */
-	uint32_t size_bytes;           /* sizeof(struct fp_aux_app) */
-	const char *name;              /* for people, logs and stored chunks: a later version must decode what this one wrote */
-	const char *version;
-	const char *summary;           /* one line */
-	uint32_t flags;
-	uint32_t reserved;             /* 0 */
-	const struct fp_aux_option *options; /* NULL: none */
+    uint32_t abi;                  /* FP_AUX_ABI */
+    uint32_t size_bytes;           /* sizeof(struct fp_aux_app) */
+    const char *name;              /* for people, logs and stored chunks: a later version must decode what this one wrote */
+    const char *version;
+    const char *summary;           /* one line */
+    uint32_t flags;
+    uint32_t reserved;             /* 0 */
+    const struct fp_aux_option *options; /* NULL: none */
 
-	/* *state is given to all other callbacks. A negative errno (log why, fp_aux_log) fails the start of the mount. */
-	int (*start)(struct fp_aux_host *host, void **state);
-	void (*stop)(void *state);
-	/* An option with can_change has a new value (fp_aux_option_text). Negative errno: refused, the old value is back. */
-	int (*configure)(void *state, const char *name);
+    /* *state is given to all other callbacks. A negative errno (log why, fp_aux_log) fails the start of the mount. */
+    int (*start)(struct fp_aux_host *host, void **state);
+    void (*stop)(void *state);
+    /* An option with can_change has a new value (fp_aux_option_text). Negative errno: refused, the old value is back. */
+    int (*configure)(void *state, const char *name);
 
-	/* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close;
-	 * -EINTR, -EAGAIN and what is no errno of applications as EIO). */
-	int (*chunk_out)(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *chunk);
-	/* The same in the words of the paper's Figure 2 (instead of chunk_out): look at data with fp_aux_get_chunk, fp_aux_data_write,
-	 * fp_aux_hashtable_*. What was not written by fp_aux_data_write must have been found in the hash table. 0 or negative errno. */
-	int (*write)(void *state, struct fp_aux_call *call, void *output_buffer, uint32_t size_bytes);
-	/* Undo fp_aux_replace: in[in_bytes] is what it was given, out gets exactly out_bytes. Must not depend on options but those it
-	 * needs as a key: another mount may have other options, or none. -EILSEQ: damaged; -ENOKEY: the key is missing. */
-	int (*chunk_in)(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes);
-	/* The chunk whose chunk_out had `ticket` (fp_aux_ticket) is stored, and from `place` on lies what that callback let pass as new data. May be
-	 * NULL. */
-	void (*chunk_stored)(void *state, uint64_t ticket, struct fp_aux_place place);
+    /* A sealed chunk on its way to the store. A verdict, or a negative errno: the write is refused with it (seen by write, fsync or close;
+     * -EINTR, -EAGAIN and what is no errno of applications as EIO). */
+    int (*chunk_out)(void *state, struct fp_aux_call *call, const struct fp_aux_chunk *chunk);
+    /* The same in the words of the paper's Figure 2 (instead of chunk_out): look at data with fp_aux_get_chunk, fp_aux_data_write,
+     * fp_aux_hashtable_*. What was not written by fp_aux_data_write must have been found in the hash table. 0 or negative errno. */
+    int (*write)(void *state, struct fp_aux_call *call, void *output_buffer, uint32_t size_bytes);
+    /* Undo fp_aux_replace: in[in_bytes] is what it was given, out gets exactly out_bytes. Must not depend on options but those it
+     * needs as a key: another mount may have other options, or none. -EILSEQ: damaged; -ENOKEY: the key is missing. */
+    int (*chunk_in)(void *state, struct fp_aux_call *call, const uint8_t *in, uint32_t in_bytes, uint8_t *out, uint32_t out_bytes);
+    /* The chunk whose chunk_out had `ticket` (fp_aux_ticket) is stored, and from `place` on lies what that callback let pass as new data. May be
+     * NULL. */
+    void (*chunk_stored)(void *state, uint64_t ticket, struct fp_aux_place place);
 
-	int (*file_sealed)(void *state, struct fp_aux_call *call, const struct fp_aux_file *file);
-	/* After all else that was told of these files before, but for file_sealed, which may come later. Again when it is said again. */
-	int (*set_complete)(void *state, struct fp_aux_call *call, const struct fp_aux_set *set);
-	/* For 100 ms no chunk and no event has come to any aux-app of the mount; again every `idle` (option of the host, 1 s) while that lasts. */
-	int (*idle)(void *state, struct fp_aux_call *call);
-	int (*message)(void *state, struct fp_aux_call *call, const struct fp_aux_message *msg);
+    int (*file_sealed)(void *state, struct fp_aux_call *call, const struct fp_aux_file *file);
+    /* After all else that was told of these files before, but for file_sealed, which may come later. Again when it is said again. */
+    int (*set_complete)(void *state, struct fp_aux_call *call, const struct fp_aux_set *set);
+    /* For 100 ms no chunk and no event has come to any aux-app of the mount; again every `idle` (option of the host, 1 s) while that lasts. */
+    int (*idle)(void *state, struct fp_aux_call *call);
+    int (*message)(void *state, struct fp_aux_call *call, const struct fp_aux_message *msg);
 
-	struct fp_aux_io_op io[FP_AUX_OP_COUNT]; /* by enum fp_aux_op; grows only at the end of the enum */
+    struct fp_aux_io_op io[FP_AUX_OP_COUNT]; /* by enum fp_aux_op; grows only at the end of the enum */
 };
 
 /* The exported function: NULL if the plugin can't serve this ABI. */
 typedef const struct fp_aux_app *fp_aux_app_fn(uint32_t abi);
 #define FP_AUX_ENTRY "fp_aux_app"
 #define FP_AUX_APP(app) \
-	__attribute__((visibility("default"))) const struct fp_aux_app *fp_aux_app(uint32_t abi); \
-	const struct fp_aux_app *fp_aux_app(uint32_t abi) { return abi == FP_AUX_ABI ? &(app) : NULL; }
+    __attribute__((visibility("default"))) const struct fp_aux_app *fp_aux_app(uint32_t abi); \
+    const struct fp_aux_app *fp_aux_app(uint32_t abi) { return abi == FP_AUX_ABI ? &(app) : NULL; }
 
 /* -------------------------------------------------------------- services of the host */
 
@@ -257,73 +257,73 @@ enum fp_aux_level { FP_AUX_ERROR, FP_AUX_WARN, FP_AUX_INFO, FP_AUX_DEBUG };
  * Chunks that need not come: all, or those of which file_off / step_bytes % of is not below `come`, until `bytes` of them have been passed over.
  */
 struct fp_aux_skip {
-	uint32_t size_bytes;
-	uint32_t flags;                /* FP_AUX_SKIP_* */
-	uint64_t bytes;                /* 0: none, all chunks come */
-	uint64_t step_bytes;           /* any number but 0 if `of` is not 0 */
-	uint32_t of, come;             /* of 0: no place comes. come <= of */
+    uint32_t size_bytes;
+    uint32_t flags;                /* FP_AUX_SKIP_* */
+    uint64_t bytes;                /* 0: none, all chunks come */
+    uint64_t step_bytes;           /* any number but 0 if `of` is not 0 */
+    uint32_t of, come;             /* of 0: no place comes. come <= of */
 };
 #define FP_AUX_SKIP_BUT_ZEROS 1u       /* but chunks that have 4 KiB of zeros, at a multiple of 4 KiB in them, come all the same */
 
 /* A stored chunk with its note, as fp_aux_earlier and fp_aux_find tell of it. */
 struct fp_aux_noted {
-	uint32_t size_bytes;
-	uint64_t chunk;
-	uint32_t data_bytes, note_bytes;
-	const uint8_t *note;
-	uint32_t unused_bytes;         /* of its data_bytes: no file of the store refers to them. They stay for as long as one does to any of the others */
-	uint64_t free_bytes;           /* in the store, when it was asked, the part of this mount; 0: none, or not known */
+    uint32_t size_bytes;
+    uint64_t chunk;
+    uint32_t data_bytes, note_bytes;
+    const uint8_t *note;
+    uint32_t unused_bytes;         /* of its data_bytes: no file of the store refers to them. They stay for as long as one does to any of the others */
+    uint64_t free_bytes;           /* in the store, when it was asked, the part of this mount; 0: none, or not known */
 };
 
 /* Table of functions, behind the inline functions below. Not called by name: a NULL one is -ENOTSUP. */
 struct fp_aux_services {
-	uint32_t size_bytes, abi;
-	const char *(*option_text)(struct fp_aux_host *, const char *name);
-	int64_t (*option_number)(struct fp_aux_host *, const char *name);
-	void (*log)(struct fp_aux_host *, int level, const char *text);
-	void (*count)(struct fp_aux_host *, const char *counter, int64_t add);
-	void (*gauge)(struct fp_aux_host *, const char *counter, int64_t value);
-	bool (*cancelled)(struct fp_aux_call *);
-	int64_t (*left_ms)(struct fp_aux_call *);
-	const uint8_t *(*flat)(struct fp_aux_call *, const struct fp_aux_chunk *);
-	uint8_t *(*out_buffer)(struct fp_aux_call *, uint32_t *cap_bytes);
-	int (*replace)(struct fp_aux_call *, uint32_t len_bytes);
-	int (*piece_new)(struct fp_aux_call *, uint32_t off, uint32_t len);
-	int (*piece_zero)(struct fp_aux_call *, uint32_t off, uint32_t len);
-	int (*piece_same)(struct fp_aux_call *, uint32_t off, uint32_t len, uint32_t earlier_off);
-	int (*piece_stored)(struct fp_aux_call *, uint32_t off, uint32_t len, struct fp_aux_place);
-	int (*note)(struct fp_aux_call *, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys);
-	uint64_t (*ticket)(struct fp_aux_call *);
-	int (*hold)(struct fp_aux_call *, uint64_t chunk);
-	int (*earlier)(struct fp_aux_host *, uint64_t file_serial, const char *pattern,
-		       int (*each)(void *arg, const struct fp_aux_noted *), void *arg);
-	int (*find)(struct fp_aux_host *, const uint64_t *keys, uint32_t nkeys,
-		    int (*each)(void *arg, const struct fp_aux_noted *), void *arg);
-	int (*read_chunk)(struct fp_aux_host *, struct fp_aux_place, void *buf);
-	void *(*get_chunk)(struct fp_aux_call *, void **output_buffer, uint32_t want_bytes, uint32_t *len_bytes);
-	int (*data_write)(struct fp_aux_call *, const void *chunk);
-	int (*hashtable_get)(struct fp_aux_call *, const void *hash, uint32_t hash_bytes);
-	int (*hashtable_update)(struct fp_aux_call *, int *result, const void *chunk, const void *hash, uint32_t hash_bytes);
-	int (*table_get)(struct fp_aux_host *, const void *key, uint32_t key_bytes, void *value, uint32_t *value_bytes);
-	int (*table_put)(struct fp_aux_host *, const void *key, uint32_t key_bytes, const void *value, uint32_t value_bytes, bool only_new);
-	int (*table_remove)(struct fp_aux_host *, const void *key, uint32_t key_bytes);
-	ssize_t (*file_read)(struct fp_aux_host *, uint64_t ino, uint64_t off, void *buf, uint32_t len);
-	int (*file_write)(struct fp_aux_host *, const char *path, const void *data, uint32_t len, uint32_t mode);
-	int (*file_find)(struct fp_aux_host *, const char *path, struct fp_aux_file *out);
-	ssize_t (*xattr_get)(struct fp_aux_host *, uint64_t ino, const char *name, void *value, uint32_t cap_bytes);
-	int (*xattr_set)(struct fp_aux_host *, uint64_t ino, const char *name, const void *value, uint32_t len);
-	int (*send)(struct fp_aux_host *, const char *node, uint64_t mount, const void *data, uint32_t len);
-	const char *(*node)(struct fp_aux_host *);
-	int (*skip)(struct fp_aux_host *, const struct fp_aux_skip *);
+    uint32_t size_bytes, abi;
+    const char *(*option_text)(struct fp_aux_host *, const char *name);
+    int64_t (*option_number)(struct fp_aux_host *, const char *name);
+    void (*log)(struct fp_aux_host *, int level, const char *text);
+    void (*count)(struct fp_aux_host *, const char *counter, int64_t add);
+    void (*gauge)(struct fp_aux_host *, const char *counter, int64_t value);
+    bool (*cancelled)(struct fp_aux_call *);
+    int64_t (*left_ms)(struct fp_aux_call *);
+    const uint8_t *(*flat)(struct fp_aux_call *, const struct fp_aux_chunk *);
+    uint8_t *(*out_buffer)(struct fp_aux_call *, uint32_t *cap_bytes);
+    int (*replace)(struct fp_aux_call *, uint32_t len_bytes);
+    int (*piece_new)(struct fp_aux_call *, uint32_t off, uint32_t len);
+    int (*piece_zero)(struct fp_aux_call *, uint32_t off, uint32_t len);
+    int (*piece_same)(struct fp_aux_call *, uint32_t off, uint32_t len, uint32_t earlier_off);
+    int (*piece_stored)(struct fp_aux_call *, uint32_t off, uint32_t len, struct fp_aux_place);
+    int (*note)(struct fp_aux_call *, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys);
+    uint64_t (*ticket)(struct fp_aux_call *);
+    int (*hold)(struct fp_aux_call *, uint64_t chunk);
+    int (*earlier)(struct fp_aux_host *, uint64_t file_serial, const char *pattern,
+               int (*each)(void *arg, const struct fp_aux_noted *), void *arg);
+    int (*find)(struct fp_aux_host *, const uint64_t *keys, uint32_t nkeys,
+            int (*each)(void *arg, const struct fp_aux_noted *), void *arg);
+    int (*read_chunk)(struct fp_aux_host *, struct fp_aux_place, void *buf);
+    void *(*get_chunk)(struct fp_aux_call *, void **output_buffer, uint32_t want_bytes, uint32_t *len_bytes);
+    int (*data_write)(struct fp_aux_call *, const void *chunk);
+    int (*hashtable_get)(struct fp_aux_call *, const void *hash, uint32_t hash_bytes);
+    int (*hashtable_update)(struct fp_aux_call *, int *result, const void *chunk, const void *hash, uint32_t hash_bytes);
+    int (*table_get)(struct fp_aux_host *, const void *key, uint32_t key_bytes, void *value, uint32_t *value_bytes);
+    int (*table_put)(struct fp_aux_host *, const void *key, uint32_t key_bytes, const void *value, uint32_t value_bytes, bool only_new);
+    int (*table_remove)(struct fp_aux_host *, const void *key, uint32_t key_bytes);
+    ssize_t (*file_read)(struct fp_aux_host *, uint64_t ino, uint64_t off, void *buf, uint32_t len);
+    int (*file_write)(struct fp_aux_host *, const char *path, const void *data, uint32_t len, uint32_t mode);
+    int (*file_find)(struct fp_aux_host *, const char *path, struct fp_aux_file *out);
+    ssize_t (*xattr_get)(struct fp_aux_host *, uint64_t ino, const char *name, void *value, uint32_t cap_bytes);
+    int (*xattr_set)(struct fp_aux_host *, uint64_t ino, const char *name, const void *value, uint32_t len);
+    int (*send)(struct fp_aux_host *, const char *node, uint64_t mount, const void *data, uint32_t len);
+    const char *(*node)(struct fp_aux_host *);
+    int (*skip)(struct fp_aux_host *, const struct fp_aux_skip *);
 };
 
 /* First member of struct fp_aux_host and struct fp_aux_call; the rest is the host's. */
 struct fp_aux_handle { const struct fp_aux_services *services; };
 #define FP_AUX_SERVICE(handle, fn) \
-	(((const struct fp_aux_handle *)(const void *)(handle))->services->size_bytes > offsetof(struct fp_aux_services, fn) \
-		 ? ((const struct fp_aux_handle *)(const void *)(handle))->services->fn : NULL)
+    (((const struct fp_aux_handle *)(const void *)(handle))->services->size_bytes > offsetof(struct fp_aux_services, fn) \
+         ? ((const struct fp_aux_handle *)(const void *)(handle))->services->fn : NULL)
 #define FP_AUX_CALL(handle, fn, none, ...) \
-	(FP_AUX_SERVICE(handle, fn) ? FP_AUX_SERVICE(handle, fn)((handle), ##__VA_ARGS__) : (none))
+    (FP_AUX_SERVICE(handle, fn) ? FP_AUX_SERVICE(handle, fn)((handle), ##__VA_ARGS__) : (none))
 
 /* --- options, log, counters: any thread */
 
@@ -334,19 +334,19 @@ static inline int64_t fp_aux_option_number(struct fp_aux_host *h, const char *na
 /* One line for the log of the mount, without newline. Rate-limited by the host. */
 static inline void fp_aux_log(struct fp_aux_host *h, enum fp_aux_level level, const char *text)
 {
-	if (FP_AUX_SERVICE(h, log))
-		FP_AUX_SERVICE(h, log)(h, level, text);
+    if (FP_AUX_SERVICE(h, log))
+        FP_AUX_SERVICE(h, log)(h, level, text);
 }
 /* Counters and gauges show in `fpctl auxapps` under this name (at most 16 of an aux-app). Counters survive a restart of the host. */
 static inline void fp_aux_count(struct fp_aux_host *h, const char *counter, int64_t add)
 {
-	if (FP_AUX_SERVICE(h, count))
-		FP_AUX_SERVICE(h, count)(h, counter, add);
+    if (FP_AUX_SERVICE(h, count))
+        FP_AUX_SERVICE(h, count)(h, counter, add);
 }
 static inline void fp_aux_gauge(struct fp_aux_host *h, const char *counter, int64_t value)
 {
-	if (FP_AUX_SERVICE(h, gauge))
-		FP_AUX_SERVICE(h, gauge)(h, counter, value);
+    if (FP_AUX_SERVICE(h, gauge))
+        FP_AUX_SERVICE(h, gauge)(h, counter, value);
 }
 /* True once nobody waits for this call any more: return -ECANCELED. Long loops ask every millisecond or so. */
 static inline bool fp_aux_cancelled(struct fp_aux_call *c) { return FP_AUX_CALL(c, cancelled, false); }
@@ -378,12 +378,12 @@ static inline int fp_aux_piece_new(struct fp_aux_call *c, uint32_t off, uint32_t
 static inline int fp_aux_piece_zero(struct fp_aux_call *c, uint32_t off, uint32_t len) { return FP_AUX_CALL(c, piece_zero, -ENOTSUP, off, len); }
 static inline int fp_aux_piece_same(struct fp_aux_call *c, uint32_t off, uint32_t len, uint32_t earlier_off)
 {
-	return FP_AUX_CALL(c, piece_same, -ENOTSUP, off, len, earlier_off);
+    return FP_AUX_CALL(c, piece_same, -ENOTSUP, off, len, earlier_off);
 }
 
 static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint32_t len, struct fp_aux_place p)
 {
-	return FP_AUX_CALL(c, piece_stored, -ENOTSUP, off, len, p);
+    return FP_AUX_CALL(c, piece_stored, -ENOTSUP, off, len, p);
 }
 
 /*
@@ -394,7 +394,7 @@ static inline int fp_aux_piece_stored(struct fp_aux_call *c, uint32_t off, uint3
  */
 static inline int fp_aux_note(struct fp_aux_call *c, const void *note, uint32_t len, const uint64_t *keys, uint32_t nkeys)
 {
-	return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys);
+    return FP_AUX_CALL(c, note, -ENOTSUP, note, len, keys, nkeys);
 }
 
 /* Number of this call for chunk_stored. */
@@ -421,16 +421,16 @@ static inline int fp_aux_skip(struct fp_aux_host *h, const struct fp_aux_skip *s
  * file's last writer closes it. each: nonzero ends it. 0, or -ENOENT: there is no earlier version.
  */
 static inline int fp_aux_earlier(struct fp_aux_host *h, uint64_t file_serial, const char *pattern,
-				 int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
+                 int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
 {
-	return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg);
+    return FP_AUX_CALL(h, earlier, -ENOTSUP, file_serial, pattern, each, arg);
 }
 
 /* The chunks of the whole store whose notes have one of these keys (at most 1024), held for the chunk of the callback as by fp_aux_hold. */
 static inline int fp_aux_find(struct fp_aux_host *h, const uint64_t *keys, uint32_t nkeys,
-			      int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
+                  int (*each)(void *arg, const struct fp_aux_noted *), void *arg)
 {
-	return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg);
+    return FP_AUX_CALL(h, find, -ENOTSUP, keys, nkeys, each, arg);
 }
 
 /* The bytes of a held place, verified. For who trusts no digest. */
@@ -441,7 +441,7 @@ static inline int fp_aux_read_chunk(struct fp_aux_host *h, struct fp_aux_place p
 /* The next piece of the output, at most want_bytes (a multiple of FP_AUX_PIECE_MIN_BYTES), *len_bytes long; NULL: that was all. */
 static inline void *fp_aux_get_chunk(struct fp_aux_call *c, void **output_buffer, uint32_t want_bytes, uint32_t *len_bytes)
 {
-	return FP_AUX_CALL(c, get_chunk, NULL, output_buffer, want_bytes, len_bytes);
+    return FP_AUX_CALL(c, get_chunk, NULL, output_buffer, want_bytes, len_bytes);
 }
 
 /* This piece is new: it is to be stored. */
@@ -449,14 +449,14 @@ static inline int fp_aux_data_write(struct fp_aux_call *c, const void *chunk) { 
 /* 1: the table of this aux-app, shared by all files and nodes, knows a stored piece of this hash, which is held from here on. 0: no. */
 static inline int fp_aux_hashtable_get(struct fp_aux_call *c, const void *hash, uint32_t hash_bytes)
 {
-	return FP_AUX_CALL(c, hashtable_get, -ENOTSUP, hash, hash_bytes);
+    return FP_AUX_CALL(c, hashtable_get, -ENOTSUP, hash, hash_bytes);
 }
 
 /* Note the piece under its hash: a new one enters the table when it is stored, a known one refers to what is there. *result: as in Figure 2,
  * negative if the piece could not be written; then nothing is done. */
 static inline int fp_aux_hashtable_update(struct fp_aux_call *c, int *result, const void *chunk, const void *hash, uint32_t hash_bytes)
 {
-	return FP_AUX_CALL(c, hashtable_update, -ENOTSUP, result, chunk, hash, hash_bytes);
+    return FP_AUX_CALL(c, hashtable_update, -ENOTSUP, result, chunk, hash, hash_bytes);
 }
 
 /* --- the aux-app's table: shared by all nodes of the store, kept by the manager, durable with the next fsync. Any thread; blocks. */
@@ -464,18 +464,18 @@ static inline int fp_aux_hashtable_update(struct fp_aux_call *c, int *result, co
 /* *value_bytes: room, then length. -ENOENT; -ERANGE: it is longer (length in *value_bytes). */
 static inline int fp_aux_table_get(struct fp_aux_host *h, const void *key, uint32_t key_bytes, void *value, uint32_t *value_bytes)
 {
-	return FP_AUX_CALL(h, table_get, -ENOTSUP, key, key_bytes, value, value_bytes);
+    return FP_AUX_CALL(h, table_get, -ENOTSUP, key, key_bytes, value, value_bytes);
 }
 
 /* only_new: -EEXIST if the key is there: exactly one of all nodes succeeds. */
 static inline int fp_aux_table_put(struct fp_aux_host *h, const void *key, uint32_t key_bytes, const void *value, uint32_t value_bytes, bool only_new)
 {
-	return FP_AUX_CALL(h, table_put, -ENOTSUP, key, key_bytes, value, value_bytes, only_new);
+    return FP_AUX_CALL(h, table_put, -ENOTSUP, key, key_bytes, value, value_bytes, only_new);
 }
 
 static inline int fp_aux_table_remove(struct fp_aux_host *h, const void *key, uint32_t key_bytes)
 {
-	return FP_AUX_CALL(h, table_remove, -ENOTSUP, key, key_bytes);
+    return FP_AUX_CALL(h, table_remove, -ENOTSUP, key, key_bytes);
 }
 
 /* --- files of the store: any thread; blocks. Calls made here are not seen by io ops and pass no aux-app. */
@@ -483,30 +483,30 @@ static inline int fp_aux_table_remove(struct fp_aux_host *h, const void *key, ui
 /* Bytes read, 0 at the end. Sees what this node has written. len <= 1 MiB. */
 static inline ssize_t fp_aux_file_read(struct fp_aux_host *h, uint64_t ino, uint64_t off, void *buf, uint32_t len)
 {
-	return FP_AUX_CALL(h, file_read, -ENOTSUP, ino, off, buf, len);
+    return FP_AUX_CALL(h, file_read, -ENOTSUP, ino, off, buf, len);
 }
 
 /* Make or replace a whole file (len <= 1 MiB) beside others; path relative to the mount; owner as the mount's user. Atomic: readers see the old or
  * the new one. */
 static inline int fp_aux_file_write(struct fp_aux_host *h, const char *path, const void *data, uint32_t len, uint32_t mode)
 {
-	return FP_AUX_CALL(h, file_write, -ENOTSUP, path, data, len, mode);
+    return FP_AUX_CALL(h, file_write, -ENOTSUP, path, data, len, mode);
 }
 
 /* out->path is the argument. out->size_bytes must be set. */
 static inline int fp_aux_file_find(struct fp_aux_host *h, const char *path, struct fp_aux_file *out)
 {
-	return FP_AUX_CALL(h, file_find, -ENOTSUP, path, out);
+    return FP_AUX_CALL(h, file_find, -ENOTSUP, path, out);
 }
 
 static inline ssize_t fp_aux_xattr_get(struct fp_aux_host *h, uint64_t ino, const char *name, void *value, uint32_t cap_bytes)
 {
-	return FP_AUX_CALL(h, xattr_get, -ENOTSUP, ino, name, value, cap_bytes);
+    return FP_AUX_CALL(h, xattr_get, -ENOTSUP, ino, name, value, cap_bytes);
 }
 
 static inline int fp_aux_xattr_set(struct fp_aux_host *h, uint64_t ino, const char *name, const void *value, uint32_t len)
 {
-	return FP_AUX_CALL(h, xattr_set, -ENOTSUP, ino, name, value, len);
+    return FP_AUX_CALL(h, xattr_set, -ENOTSUP, ino, name, value, len);
 }
 
 /* --- other nodes */
@@ -515,7 +515,7 @@ static inline int fp_aux_xattr_set(struct fp_aux_host *h, uint64_t ino, const ch
  * once, in order from one sender. */
 static inline int fp_aux_send(struct fp_aux_host *h, const char *node, uint64_t mount, const void *data, uint32_t len)
 {
-	return FP_AUX_CALL(h, send, -ENOTSUP, node, mount, data, len);
+    return FP_AUX_CALL(h, send, -ENOTSUP, node, mount, data, len);
 }
 
 static inline const char *fp_aux_node(struct fp_aux_host *h) { return FP_AUX_CALL(h, node, ""); }

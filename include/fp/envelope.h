@@ -13,12 +13,12 @@
 #include "fp/auxwire.h"
 
 struct fp_envelope {
-	uint32_t data_bytes;           /* what comes out: 1 .. FP_CHUNK_MAX_BYTES */
-	uint32_t coded_bytes;          /* what follows the envelope */
-	uint64_t data_sum;             /* keyed: fp/keyedsum.h; else XXH3 of the data */
-	bool keyed;                    /* the data is hidden */
-	uint32_t nstages;              /* 1 .. FP_AUXW_STAGES_MAX */
-	struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX]; /* first stage first */
+    uint32_t data_bytes;           /* what comes out: 1 .. FP_CHUNK_MAX_BYTES */
+    uint32_t coded_bytes;          /* what follows the envelope */
+    uint64_t data_sum;             /* keyed: fp/keyedsum.h; else XXH3 of the data */
+    bool keyed;                    /* the data is hidden */
+    uint32_t nstages;              /* 1 .. FP_AUXW_STAGES_MAX */
+    struct fp_auxw_stage stage[FP_AUXW_STAGES_MAX]; /* first stage first */
 };
 
 /* Are these bounds and stages such as fp_envelope_decode takes? What a host says must be asked this before it is encoded. */

@@ -43,25 +43,25 @@
 #define FP_CODEC_NONE 0u
 
 struct fp_segment_header {
-	uint8_t store_uuid[16];
-	uint8_t bnf_uuid[16];
-	uint64_t id;
-	uint64_t salt;
-	uint64_t limit_bytes;
+    uint8_t store_uuid[16];
+    uint8_t bnf_uuid[16];
+    uint64_t id;
+    uint64_t salt;
+    uint64_t limit_bytes;
 };
 
 struct fp_record_header {
-	uint64_t chunk;
-	uint64_t segment;
-	uint64_t offset;
-	uint64_t salt;
-	uint32_t len_bytes;
-	uint32_t stored_len_bytes;
-	uint16_t codec;
-	uint32_t blocks;
-	uint64_t sum;
-	uint8_t fingerprint[32];
-	uint64_t block_sums[FP_BLOCKS_MAX];
+    uint64_t chunk;
+    uint64_t segment;
+    uint64_t offset;
+    uint64_t salt;
+    uint32_t len_bytes;
+    uint32_t stored_len_bytes;
+    uint16_t codec;
+    uint32_t blocks;
+    uint64_t sum;
+    uint8_t fingerprint[32];
+    uint64_t block_sums[FP_BLOCKS_MAX];
 };
 
 /* Bytes that a chunk of stored_len_bytes takes on the device: header and padding included. */

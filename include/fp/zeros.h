@@ -11,7 +11,7 @@
 
 static inline bool fp_zeros_is_block(const uint8_t *p)
 {
-	return p[0] == 0 && memcmp(p, p + 1, FP_ZEROS_BLOCK_BYTES - 1) == 0;
+    return p[0] == 0 && memcmp(p, p + 1, FP_ZEROS_BLOCK_BYTES - 1) == 0;
 }
 
 /*
@@ -20,15 +20,15 @@ static inline bool fp_zeros_is_block(const uint8_t *p)
  */
 static inline bool fp_zeros_any_block(const uint8_t *p, size_t len_bytes)
 {
-	for (size_t off = 0; off + FP_ZEROS_BLOCK_BYTES <= len_bytes; off += FP_ZEROS_BLOCK_BYTES) {
-		uint64_t first, middle;
+    for (size_t off = 0; off + FP_ZEROS_BLOCK_BYTES <= len_bytes; off += FP_ZEROS_BLOCK_BYTES) {
+        uint64_t first, middle;
 
-		memcpy(&first, p + off, sizeof(first));
-		memcpy(&middle, p + off + FP_ZEROS_BLOCK_BYTES / 2, sizeof(middle));
-		if (first == 0 && middle == 0 && fp_zeros_is_block(p + off))
-			return true;
-	}
-	return false;
+        memcpy(&first, p + off, sizeof(first));
+        memcpy(&middle, p + off + FP_ZEROS_BLOCK_BYTES / 2, sizeof(middle));
+        if (first == 0 && middle == 0 && fp_zeros_is_block(p + off))
+            return true;
+    }
+    return false;
 }
 
 #endif

@@ -169,6 +169,16 @@ def check_opening_comment(files):
                 yield name, 1, "does not open with a comment that says what it is for"
 
 
+def check_indentation(files):
+    """Four spaces, as .clang-format has it."""
+    for name in files:
+        if name.endswith((".c", ".h")):
+            for number, line in enumerate(lines_of(name), 1):
+                if line.startswith("\t"):
+                    yield name, number, "begins with a tab: four spaces for each level"
+                    break
+
+
 def check_generated(files):
     for name in files:
         if GENERATED.search(name):
@@ -181,7 +191,7 @@ def check_generated(files):
 
 
 CHECKS = (check_includes, check_file_length, check_function_length, check_leftovers,
-          check_opening_comment, check_generated) + check_docs.CHECKS
+          check_opening_comment, check_indentation, check_generated) + check_docs.CHECKS
 
 
 def main():

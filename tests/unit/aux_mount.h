@@ -18,32 +18,32 @@
 #define AM_WAIT_MS 10000
 
 struct am_answer {
-	struct am_answer *next;
-	uint32_t len;
-	_Alignas(16) uint8_t buf[];
+    struct am_answer *next;
+    uint32_t len;
+    _Alignas(16) uint8_t buf[];
 };
 
 struct am {
-	pid_t pid;
-	int fd_jobs, fd_services, wait_status;
-	bool reaped;
-	uint8_t *pool, *region;
-	struct fp_auxw_status *status;
-	struct fp_auxw_ready ready;
-	char failed[1024];             /* the line of FAILED */
-	uint32_t failed_app;
-	char log[65536];               /* all lines, each "app level text" */
-	struct am_answer *answers;
-	uint64_t next_id;
-	/* Answers a service: fills status and reply, returns its length. May be called several times (call counts from 0) until eof is set. */
-	uint32_t (*service)(struct am *, const struct fp_auxw_svc *m, const uint8_t *body, uint32_t len, unsigned call, struct fp_auxw_svc *answer,
-			    uint8_t *reply);
-	uint32_t bypassed;             /* bit i: declare the i-th one so */
-	uint64_t memory_bytes;         /* START's */
-	uint32_t out_flags;            /* of each chunk on its way out, these three */
-	uint32_t skip;
-	uint64_t passed_bytes;         /* of all aux-apps */
-	struct fp_auxw_skip said;      /* the last one */
+    pid_t pid;
+    int fd_jobs, fd_services, wait_status;
+    bool reaped;
+    uint8_t *pool, *region;
+    struct fp_auxw_status *status;
+    struct fp_auxw_ready ready;
+    char failed[1024];             /* the line of FAILED */
+    uint32_t failed_app;
+    char log[65536];               /* all lines, each "app level text" */
+    struct am_answer *answers;
+    uint64_t next_id;
+    /* Answers a service: fills status and reply, returns its length. May be called several times (call counts from 0) until eof is set. */
+    uint32_t (*service)(struct am *, const struct fp_auxw_svc *m, const uint8_t *body, uint32_t len, unsigned call, struct fp_auxw_svc *answer,
+                uint8_t *reply);
+    uint32_t bypassed;             /* bit i: declare the i-th one so */
+    uint64_t memory_bytes;         /* START's */
+    uint32_t out_flags;            /* of each chunk on its way out, these three */
+    uint32_t skip;
+    uint64_t passed_bytes;         /* of all aux-apps */
+    struct fp_auxw_skip said;      /* the last one */
 };
 
 /* Directory of the variant's programs: made of this program's own path. */

@@ -6,16 +6,16 @@
 #include <stdint.h>
 
 struct options {
-	const char *dir;
-	uint64_t size_bytes;           /* of one rank's part of a checkpoint */
-	uint64_t unit_bytes;           /* what is a duplicate or new as a whole */
-	uint64_t transfer_bytes;       /* of one write or read */
-	uint64_t seed;
-	double ratio;                  /* of duplicates of the step before, 0 to 1 */
-	int steps;
-	int compute_ms;
-	int keep;                      /* checkpoints; 0: all */
-	bool shared, in_place, fsync, verify, verify_only;
+    const char *dir;
+    uint64_t size_bytes;           /* of one rank's part of a checkpoint */
+    uint64_t unit_bytes;           /* what is a duplicate or new as a whole */
+    uint64_t transfer_bytes;       /* of one write or read */
+    uint64_t seed;
+    double ratio;                  /* of duplicates of the step before, 0 to 1 */
+    int steps;
+    int compute_ms;
+    int keep;                      /* checkpoints; 0: all */
+    bool shared, in_place, fsync, verify, verify_only;
 };
 
 /* argv into *o, or a line on stderr and false. Every rank gets the same answer; only rank 0 prints. */
@@ -24,10 +24,10 @@ bool options_parse(struct options *o, int argc, char **argv, bool print);
 /* ---- content.c: what a rank's state is at each step. Pure. */
 
 struct content {
-	const struct options *o;
-	uint64_t units;
-	uint64_t new_units;            /* that change with each step: units - round(ratio * units) */
-	uint64_t stride;               /* changed units are spread by this, which has no divisor in common with units */
+    const struct options *o;
+    uint64_t units;
+    uint64_t new_units;            /* that change with each step: units - round(ratio * units) */
+    uint64_t stride;               /* changed units are spread by this, which has no divisor in common with units */
 };
 
 void content_init(struct content *c, const struct options *o);

@@ -11,16 +11,16 @@
 /* ---- options.c: named as IOR's directives. Flags are 0 or 1. */
 
 struct params {
-	const char *api, *test_file, *hints_file, *packet, *summary_file, *summary_format, *script, *status_file, *ranks_file, *memory_per_node;
-	int64_t block_size, transfer_size, segment_count, alignment, chunk_size; /* bytes, bytes, -, bytes, elements of the dataset */
-	int64_t num_tasks, repetitions, delay_s, deadline_s, max_minutes, task_offset, ref_num;
-	int64_t order_seed, offset_seed, signature;
-	int64_t outlier_s, delay_us, memory_per_task, wear_out_transfers;
-	int64_t write, read, check_write, check_read;
-	int64_t file_per_proc, unique_dir, multi_file, use_existing, keep, keep_with_error, quit_on_error;
-	int64_t reorder, reorder_random, random_offset, barriers, collective, fsync, fsync_per_write, single_attempt, odirect;
-	int64_t preallocate, file_view, show_hints, no_fill, collective_metadata, wear_out, range_locks, ior_data, verbose;
-	int64_t help, man;
+    const char *api, *test_file, *hints_file, *packet, *summary_file, *summary_format, *script, *status_file, *ranks_file, *memory_per_node;
+    int64_t block_size, transfer_size, segment_count, alignment, chunk_size; /* bytes, bytes, -, bytes, elements of the dataset */
+    int64_t num_tasks, repetitions, delay_s, deadline_s, max_minutes, task_offset, ref_num;
+    int64_t order_seed, offset_seed, signature;
+    int64_t outlier_s, delay_us, memory_per_task, wear_out_transfers;
+    int64_t write, read, check_write, check_read;
+    int64_t file_per_proc, unique_dir, multi_file, use_existing, keep, keep_with_error, quit_on_error;
+    int64_t reorder, reorder_random, random_offset, barriers, collective, fsync, fsync_per_write, single_attempt, odirect;
+    int64_t preallocate, file_view, show_hints, no_fill, collective_metadata, wear_out, range_locks, ior_data, verbose;
+    int64_t help, man;
 };
 
 /* argv into *p. False: a line on stderr, if print. p->help and p->man: nothing else was looked at. */
@@ -41,14 +41,14 @@ void params_man(FILE *out);
 enum packet { PACKET_TIMESTAMP, PACKET_OFFSET, PACKET_INCOMPRESSIBLE, PACKET_RANDOM };
 
 struct pattern {
-	uint64_t transfer, block, segments, tasks;
-	uint64_t per_block, per_task;  /* transfers */
-	uint64_t *random;              /* the place of each transfer of a file, or NULL */
-	bool own_files, any_order;     /* any_order: -z -z, blocks may be drawn twice */
-	bool ior_data;                 /* pattern_ior.c */
-	enum packet packet;
-	uint32_t signature;
-	uint64_t seed, there;          /* of any_order; there: blocks of a file that is read, 0: as it is written */
+    uint64_t transfer, block, segments, tasks;
+    uint64_t per_block, per_task;  /* transfers */
+    uint64_t *random;              /* the place of each transfer of a file, or NULL */
+    bool own_files, any_order;     /* any_order: -z -z, blocks may be drawn twice */
+    bool ior_data;                 /* pattern_ior.c */
+    enum packet packet;
+    uint32_t signature;
+    uint64_t seed, there;          /* of any_order; there: blocks of a file that is read, 0: as it is written */
 };
 
 /* False: no memory for the random order. */
@@ -72,25 +72,25 @@ struct api;
 struct job;
 
 struct file {
-	const struct job *job;
-	const char *path;
-	MPI_Comm comm;                 /* of those who share the file; MPI_COMM_SELF for own files */
-	int task;                      /* whose data is accessed */
-	bool writing;
-	int fd;                        /* io_posix.c */
-	MPI_File mpi;                  /* io_mpiio.c */
-	int64_t id, type, memory, space, access; /* io_hdf5.c: file, element, one transfer, whole dataset, transfer properties */
-	int64_t *datasets;             /* io_hdf5.c: one per segment */
-	int nc, var;                   /* io_ncmpi.c, io_netcdf4.c */
+    const struct job *job;
+    const char *path;
+    MPI_Comm comm;                 /* of those who share the file; MPI_COMM_SELF for own files */
+    int task;                      /* whose data is accessed */
+    bool writing;
+    int fd;                        /* io_posix.c */
+    MPI_File mpi;                  /* io_mpiio.c */
+    int64_t id, type, memory, space, access; /* io_hdf5.c: file, element, one transfer, whole dataset, transfer properties */
+    int64_t *datasets;             /* io_hdf5.c: one per segment */
+    int nc, var;                   /* io_ncmpi.c, io_netcdf4.c */
 };
 
 struct api {
-	const char *name;
-	void (*open)(struct file *f);
-	void (*xfer)(struct file *f, void *buf, uint64_t off); /* transfer_size bytes, read or written as f->writing says */
-	void (*sync)(struct file *f);  /* NULL is for none */
-	void (*close)(struct file *f);
-	const char *(*version)(void);
+    const char *name;
+    void (*open)(struct file *f);
+    void (*xfer)(struct file *f, void *buf, uint64_t off); /* transfer_size bytes, read or written as f->writing says */
+    void (*sync)(struct file *f);  /* NULL is for none */
+    void (*close)(struct file *f);
+    const char *(*version)(void);
 };
 
 extern const struct api io_posix, io_mpiio, io_hdf5, io_ncmpi, io_netcdf4;
@@ -105,31 +105,31 @@ void hints_show(const struct file *f, MPI_Info info);
 enum phase { PHASE_WRITE, PHASE_CHECK_WRITE, PHASE_READ, PHASE_CHECK_READ, PHASE_REMOVE };
 
 struct result {
-	enum phase phase;
-	int repetition;
-	double open_s, io_s, close_s, total_s, latency_s, deadline_s;
-	double bytes;                  /* of all tasks */
-	double deadline_bytes;         /* of a task, when the deadline came */
+    enum phase phase;
+    int repetition;
+    double open_s, io_s, close_s, total_s, latency_s, deadline_s;
+    double bytes;                  /* of all tasks */
+    double deadline_bytes;         /* of a task, when the deadline came */
 };
 
 struct job {
-	struct params p;
-	int id;                        /* of the test in its script */
-	struct pattern pattern;
-	const struct api *api;
-	MPI_Comm comm;                 /* the tasks that take part */
-	int rank, tasks, nodes, tasks_per_node;
-	int shift;                     /* -C */
-	int *node_of;                  /* by rank; a node is named by its first rank */
-	int *turn;                     /* -Z: by rank, whose data it reads */
-	uint64_t *written;             /* by rank, transfers that it has written: fewer where -D ended it */
-	uint8_t *buf, *expected;
-	uint64_t errors;               /* of this rank, all phases */
-	double clock_off, begun_s;     /* clock.c; when the run began */
-	time_t began;
-	char **argv;
-	struct result *results;
-	int result_count;
+    struct params p;
+    int id;                        /* of the test in its script */
+    struct pattern pattern;
+    const struct api *api;
+    MPI_Comm comm;                 /* the tasks that take part */
+    int rank, tasks, nodes, tasks_per_node;
+    int shift;                     /* -C */
+    int *node_of;                  /* by rank; a node is named by its first rank */
+    int *turn;                     /* -Z: by rank, whose data it reads */
+    uint64_t *written;             /* by rank, transfers that it has written: fewer where -D ended it */
+    uint8_t *buf, *expected;
+    uint64_t errors;               /* of this rank, all phases */
+    double clock_off, begun_s;     /* clock.c; when the run began */
+    time_t began;
+    char **argv;
+    struct result *results;
+    int result_count;
 };
 
 _Noreturn void fatal(const struct file *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -168,8 +168,8 @@ double result_mibs(const struct result *r);
 double result_ops(const struct job *j, const struct result *r);
 
 struct summary {
-	double max, min, mean, deviation, max_ops, min_ops, mean_ops, deviation_ops, mean_s, deadline_s, deadline_mibs, bytes;
-	int count;
+    double max, min, mean, deviation, max_ops, min_ops, mean_ops, deviation_ops, mean_s, deadline_s, deadline_mibs, bytes;
+    int count;
 };
 
 /* Of all repetitions of a phase. */
