@@ -78,7 +78,8 @@ static void add_stats(struct aux_totals *t, const struct fp_auxw_stats *s)
         if (!c)
             continue;
         c->is_gauge = atomic_load(&s->counter[i].is_gauge) != 0;
-        c->value = (c->is_gauge ? 0 : c->value) + atomic_load(&s->counter[i].value);
+        /* What a plugin counts may be anything: a sum that is too large is a wrong one, as it is in the host. */
+        c->value = (int64_t)((c->is_gauge ? 0 : (uint64_t)c->value) + (uint64_t)atomic_load(&s->counter[i].value));
     }
 }
 
