@@ -134,12 +134,10 @@ static bool may_walk_again(const struct cl_op *op)
     return false;
 }
 
-/* The open that it was told for has ended well. What is asked of the file from here on is asked through the descriptor, and the kernel does not look again. */
-static void has_walked(const struct cl_op *op)
+void cl_open_walk_ends(fuse_req_t req)
 {
-    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1;
+    uint32_t who = (uint32_t)fuse_req_ctx(req)->pid + 1;
     _Atomic uint64_t *w = &walkers[who % WALKERS];
-    cl_walk_forget(cl_tid(op->req));
     if (atomic_load(w) >> 32 == who)
         atomic_store(w, 0);
 }
@@ -177,7 +175,8 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     if (op->m->aux)
         cl_aux_file_opened(op->m, h);
     fill_fi(op->m, &op->open.fi, h);
-    has_walked(op);
+    cl_walk_forget(cl_tid(op->req)); /* what is asked of it from here on comes through the descriptor, and the kernel does not look again */
+    cl_open_walk_ends(op->req);
     reply_open(op, a);
     return 0;
 }
