@@ -16,6 +16,7 @@
 #include "client/aux/events.h"
 #include "client/aux/files.h"
 #include "client/ops/ops.h"
+#include "client/receive.h"
 #include "fp/clock.h"
 
 #define BUCKETS 256u
@@ -281,6 +282,8 @@ static void w_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struc
 static void w_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
                     struct fuse_file_info *fi)
 {
+    if (cl_aux_events_wanted(cl_mount_of(req)->aux, FP_AUX_OP_WRITE) & (AUX_WANTS_BEFORE | AUX_WANTS_DATA))
+        cl_received_flat(buf);
     WATCHED(FP_AUX_OP_WRITE, .ino = ino, .off = (uint64_t)off, .len_bytes = size, .data = (const uint8_t *)buf);
     cl_op_write(req, ino, buf, size, off, fi);
 }
