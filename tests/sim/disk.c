@@ -607,8 +607,8 @@ static int sync_file(int fd, bool in_sqlite)
         return dying() ? (int)failed(EIO) : 0;
     }
     err = fault(f, true, in_sqlite);
-    if (err) {
-        for (unsigned i = 0; i < BUCKETS; i++)
+    if (err) { /* who is being killed has no result; the device did not fail, and a later sync takes it along */
+        for (unsigned i = 0; i < BUCKETS && !dying(); i++)
             for (struct undo *u = f->undo[i]; u; u = u->next)
                 doom(f, u, NULL);
         return (int)failed(err);
