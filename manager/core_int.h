@@ -15,7 +15,7 @@
 
 #define MGR_NAME_MAX       255u
 #define MGR_LINK_MAX       65000u
-#define MGR_SESSION_MAX    0x7fffffffu /* chunk ids are signed in the database */
+#define MGR_SESSION_MAX    0x7ffffeffu /* chunk ids are signed in the database; numbers above are of external chunks */
 #define MGR_BNF_MAX        65536u
 #define MGR_DELETE_BATCH   1024u
 #define MGR_INVENTORY_PAGE 8192u
@@ -32,7 +32,14 @@ struct mgr_counters {
     bool dirty;
 };
 
-#define MGR_STRICT 1u
+/* mgr_inode.flags */
+#define MGR_STRICT   1u  /* of a directory: for what is made in it */
+#define MGR_GUARDED  2u  /* the version before is kept: rows of version in state 1 */
+#define MGR_DRAINS   4u  /* rows of drain_file want to hear of changes of data */
+#define MGR_EXTERNAL 8u  /* some slice may be of an external chunk */
+#define MGR_SHADOW   16u /* the inode of a version: no name, no orphan, not counted as a file */
+#define MGR_VERSIONS_OFF  32u /* of a directory, for what is made in it: no versions ... */
+#define MGR_VERSIONS_KEEP 64u /* ... or never given up for space */
 
 struct mgr_inode {
     uint64_t ino;
@@ -41,7 +48,8 @@ struct mgr_inode {
     int64_t atime, mtime, ctime, btime;
     uint32_t chunk_size, stripe;
     uint64_t data_version, parent;
-    uint32_t flags; /* MGR_STRICT */
+    uint32_t flags; /* MGR_STRICT ... */
+    uint64_t ckpt;  /* the checkpoint set that it is a member of; 0: none */
 };
 
 /* Where a mount's process runs: as in Hello. */

@@ -29,6 +29,7 @@ void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct m
     in->data_version = (uint64_t)mgr_col(db, st, col + 14);
     in->parent = (uint64_t)mgr_col(db, st, col + 15);
     in->flags = (uint32_t)mgr_col(db, st, col + 16);
+    in->ckpt = (uint64_t)mgr_col(db, st, col + 17);
 }
 
 int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
@@ -47,7 +48,7 @@ int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in)
     return mgr_db_exec(&c->db, INODE_UPDATE, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
                        DBI(in->gid), DBI(in->size), DBI(in->mapped), DBI(in->atime), DBI(in->mtime),
                        DBI(in->ctime), DBI(in->chunk_size), DBI(in->stripe), DBI(in->data_version),
-                       DBI(in->parent), DBI(in->flags));
+                       DBI(in->parent), DBI(in->flags), DBI(in->ckpt));
 }
 
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len)
@@ -64,7 +65,7 @@ int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, 
     return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
                        DBI(in->gid), DBI(in->rdev), DBI(in->size), DBI(in->mapped), DBI(in->atime),
                        DBI(in->mtime), DBI(in->ctime), DBI(in->btime), DBI(in->chunk_size), DBI(in->stripe),
-                       DBI(in->data_version), DBI(in->parent), DBB(target, target_len), DBI(in->flags));
+                       DBI(in->data_version), DBI(in->parent), DBB(target, target_len), DBI(in->flags), DBI(in->ckpt));
 }
 
 int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)

@@ -12,6 +12,7 @@
 --     4  bad_chunk
 --     5  lock
 --     6  inode.flags
+--     7  inode.ckpt, ckpt_series, ckpt_set, version, version_win, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
 -- 'behind:<session>' for each session that asks for leases of files (lease.c).
@@ -52,8 +53,11 @@ CREATE TABLE IF NOT EXISTS inode (
     data_version INTEGER NOT NULL,    -- grows with every change of slices or size
     parent       INTEGER NOT NULL,    -- of a directory; of others: where the name was last seen (a hint)
     target       BLOB,                -- of a symbolic link
-    flags        INTEGER NOT NULL DEFAULT 0 -- 1: strict; of a directory: for what is made in it
+    flags        INTEGER NOT NULL DEFAULT 0, -- MGR_STRICT and others (core_int.h); of a directory: for what is made in it
+    ckpt         INTEGER NOT NULL DEFAULT 0  -- the checkpoint set that it is a member of
 );
+-- Members of a set.
+CREATE INDEX IF NOT EXISTS inode_ckpt ON inode (ckpt) WHERE ckpt<>0;
 
 -- Names. The cookie is the position in readdir: given in order of creation, never changed, never used
 -- again, so a position stays good whatever happens to other entries.
@@ -230,3 +234,161 @@ CREATE TABLE IF NOT EXISTS lock (
     pid       INTEGER NOT NULL,       -- of the process, on its node
     PRIMARY KEY (ino, kind, session, owner, start)
 ) WITHOUT ROWID;
+
+-- ---------------------------------------------------------------- the life of a checkpoint
+
+-- Directory and names in which a number grows from one checkpoint to the next.
+CREATE TABLE IF NOT EXISTS ckpt_series (
+    id       INTEGER PRIMARY KEY,
+    parent   INTEGER NOT NULL,        -- directory in which the component with the number lies
+    template BLOB NOT NULL,           -- that component, the number as '#' (stepname.c)
+    seq      INTEGER NOT NULL,        -- sets that have become complete so far
+    files    INTEGER NOT NULL,        -- of the newest complete set
+    policy   INTEGER NOT NULL,        -- that drains it; 0: none
+    UNIQUE (parent, template)
+);
+
+-- The files of one time step.
+CREATE TABLE IF NOT EXISTS ckpt_set (
+    id           INTEGER PRIMARY KEY,
+    series       INTEGER NOT NULL,
+    step         INTEGER NOT NULL,
+    top          INTEGER NOT NULL,    -- inode of the directory that is the set; 0: its files lie side by side
+    gen          INTEGER NOT NULL,    -- one more each time that it is open again
+    state        INTEGER NOT NULL,    -- 1 open, 2 complete, 3 torn, 4 forgotten
+    how          INTEGER NOT NULL,    -- found by 1 pattern, 2 word, 3 growth, 4 telling
+    told         INTEGER NOT NULL,    -- 1: somebody said that it is complete
+    began_ns     INTEGER NOT NULL,
+    complete_ns  INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,    -- its number in the series, when complete
+    files        INTEGER NOT NULL,    -- these three as of complete_ns
+    bytes        INTEGER NOT NULL,
+    unique_bytes INTEGER NOT NULL,    -- that it takes of its own; -1: not counted yet
+    local_ns     INTEGER NOT NULL,    -- since when all of it is on synced devices; 0: it is not
+    drained      INTEGER NOT NULL,    -- files that have this level
+    verified     INTEGER NOT NULL,
+    drained_ns   INTEGER NOT NULL,
+    UNIQUE (series, step)
+);
+
+-- Versions of a file that are not the present one.
+CREATE TABLE IF NOT EXISTS version (
+    ino          INTEGER NOT NULL,
+    n            INTEGER NOT NULL,    -- grows, never used again for this inode
+    shadow       INTEGER NOT NULL UNIQUE, -- inode without a name that has its slices, size, times, mode and owner
+    kind         INTEGER NOT NULL,    -- 1: the windows in version_win, the rest is in the next newer one; 2: full; 3: full, and renamed over
+    state        INTEGER NOT NULL,    -- 1 guard, 2 waits for the level of the next, 3 kept, 4 torn (given up), 5 being put back, 6 going
+    torn_session INTEGER NOT NULL,    -- guard of a torn file: the highest session number then; 0: not torn
+    parent       INTEGER NOT NULL,    -- kind 3: the name that it had
+    name         BLOB,
+    data_version INTEGER NOT NULL,
+    made_ns      INTEGER NOT NULL,
+    epoch_ns     INTEGER NOT NULL,    -- when the writing began that it guards against
+    cursor       INTEGER NOT NULL,    -- states 5 and 6: windows below are done
+    PRIMARY KEY (ino, n)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS version_win (
+    shadow INTEGER NOT NULL,
+    win    INTEGER NOT NULL,
+    PRIMARY KEY (shadow, win)
+) WITHOUT ROWID;
+-- Sessions whose unpublished data of a file must not reach it any more: it was put back.
+CREATE TABLE IF NOT EXISTS overtaken (
+    session INTEGER NOT NULL,
+    ino     INTEGER NOT NULL,
+    PRIMARY KEY (session, ino)
+) WITHOUT ROWID;
+
+-- What is drained, where and how (common/drainopt.c); kept by its text, so that all mounts of a job make one row.
+CREATE TABLE IF NOT EXISTS policy (
+    id      INTEGER PRIMARY KEY,
+    text    TEXT NOT NULL UNIQUE,
+    made_ns INTEGER NOT NULL
+);
+-- Directories of file systems that are not ours.
+CREATE TABLE IF NOT EXISTS target (
+    id   INTEGER PRIMARY KEY,
+    root TEXT NOT NULL UNIQUE,
+    uuid BLOB NOT NULL                -- as in ROOT/.fp-target; empty: not seen yet
+);
+-- A file (or log) in a target that external chunks or levels refer to.
+CREATE TABLE IF NOT EXISTS tfile (
+    id      INTEGER PRIMARY KEY,
+    target  INTEGER NOT NULL,
+    path    BLOB NOT NULL,
+    dev     INTEGER NOT NULL,
+    tino    INTEGER NOT NULL,
+    size    INTEGER NOT NULL,
+    mtime   INTEGER NOT NULL,
+    refs    INTEGER NOT NULL,         -- rows of ext and drained that name it
+    seen_ns INTEGER NOT NULL,         -- when it was last found as it should be
+    gone    INTEGER NOT NULL          -- 1: it was not
+);
+-- Chunks of which the bytes are in a target.
+CREATE TABLE IF NOT EXISTS ext (
+    chunk INTEGER PRIMARY KEY,
+    tfile INTEGER NOT NULL,
+    off   INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS ext_tfile ON ext (tfile);
+-- The drained copy of a file's present data.
+CREATE TABLE IF NOT EXISTS drained (
+    ino          INTEGER PRIMARY KEY,
+    tfile        INTEGER NOT NULL,
+    data_version INTEGER NOT NULL,
+    verified     INTEGER NOT NULL,
+    at_ns        INTEGER NOT NULL,
+    sums         BLOB NOT NULL        -- chunk sum of each window, 8 bytes, little-endian
+);
+CREATE TABLE IF NOT EXISTS drain_job (
+    id         INTEGER PRIMARY KEY,
+    kind       INTEGER NOT NULL,      -- JobKind of life.proto
+    policy     INTEGER NOT NULL,
+    target     INTEGER NOT NULL,
+    ckpt       INTEGER NOT NULL,      -- the set, and its gen
+    gen        INTEGER NOT NULL,
+    dest       BLOB NOT NULL,         -- directory, from the target's root
+    urgent     INTEGER NOT NULL,
+    verify     INTEGER NOT NULL,
+    state      INTEGER NOT NULL,      -- DrainState of life.proto
+    files      INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL,
+    files_done INTEGER NOT NULL,
+    bytes_done INTEGER NOT NULL,
+    made_ns    INTEGER NOT NULL,
+    done_ns    INTEGER NOT NULL,
+    error      INTEGER NOT NULL,
+    why        TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS drain_file (
+    id           INTEGER PRIMARY KEY,
+    job          INTEGER NOT NULL,
+    ino          INTEGER NOT NULL,
+    path         BLOB NOT NULL,
+    gen          INTEGER NOT NULL,    -- attempt; never used twice
+    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled
+    data_version INTEGER NOT NULL,
+    size         INTEGER NOT NULL,
+    lead         INTEGER NOT NULL,    -- benefactor that makes and renames it
+    tfile        INTEGER NOT NULL,
+    dev          INTEGER NOT NULL,
+    tino         INTEGER NOT NULL,    -- of the temporary file
+    tries        INTEGER NOT NULL,
+    error        INTEGER NOT NULL,
+    why          TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS drain_file_job ON drain_file (job, state);
+CREATE INDEX IF NOT EXISTS drain_file_ino ON drain_file (ino);
+CREATE TABLE IF NOT EXISTS drain_part (
+    file  INTEGER NOT NULL,
+    first INTEGER NOT NULL,           -- window
+    bnf   INTEGER NOT NULL,
+    count INTEGER NOT NULL,           -- windows from first on, of which those of this benefactor
+    gen   INTEGER NOT NULL,
+    state INTEGER NOT NULL,           -- 1 todo, 2 given, 3 done, 4 verified
+    bytes INTEGER NOT NULL,
+    off   INTEGER NOT NULL,           -- layout=log: where in the log
+    sums  BLOB,
+    PRIMARY KEY (file, first, bnf)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS drain_part_bnf ON drain_part (bnf, state);

@@ -6,7 +6,7 @@
 
 #define MGR_INODE_COLS                                                                                       \
     "i.ino,i.mode,i.nlink,i.uid,i.gid,i.rdev,i.size,i.mapped,i.atime,i.mtime,i.ctime,i.btime,i.chunk_size,"  \
-    "i.stripe,i.data_version,i.parent,i.flags"
+    "i.stripe,i.data_version,i.parent,i.flags,i.ckpt"
 
 /* X(name, text) */
 #define MGR_STMT_LIST(X)                                                                                     \
@@ -22,11 +22,11 @@
     X(INODE_GET, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ino=?1")                                    \
     X(INODE_TARGET, "SELECT mode,target FROM inode WHERE ino=?1")                                            \
     X(INODE_INSERT, "INSERT INTO inode(ino,mode,nlink,uid,gid,rdev,size,mapped,atime,mtime,ctime,btime,"     \
-                    "chunk_size,stripe,data_version,parent,target,flags) "                                   \
-                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)")                \
+                    "chunk_size,stripe,data_version,parent,target,flags,ckpt) "                              \
+                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)")            \
     X(INODE_UPDATE, "UPDATE inode SET mode=?2,nlink=?3,uid=?4,gid=?5,size=?6,mapped=?7,atime=?8,mtime=?9,"   \
-                    "ctime=?10,chunk_size=?11,stripe=?12,data_version=?13,parent=?14,flags=?15 "             \
-                    "WHERE ino=?1")                                                                          \
+                    "ctime=?10,chunk_size=?11,stripe=?12,data_version=?13,parent=?14,flags=?15,"             \
+                    "ckpt=?16 WHERE ino=?1")                                                                 \
     X(INODE_DELETE, "DELETE FROM inode WHERE ino=?1")                                                        \
     /* names */                                                                                              \
     X(DIRENT_GET, "SELECT ino,type,cookie FROM dirent WHERE parent=?1 AND name=?2")                          \

@@ -232,7 +232,9 @@ static const char to_version_1[] =
     "DROP TABLE bad_chunk; DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
     "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
     "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
-    "ALTER TABLE inode DROP COLUMN flags;"
+    "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt;"
+    "DROP TABLE ckpt_series; DROP TABLE ckpt_set; DROP TABLE version; DROP TABLE version_win; DROP TABLE overtaken; DROP TABLE policy;"
+    "DROP TABLE target; DROP TABLE tfile; DROP TABLE ext; DROP TABLE drained; DROP TABLE drain_job; DROP TABLE drain_file; DROP TABLE drain_part;"
     "PRAGMA user_version=1";
 
 static void test_database_of_version_1_is_brought_up(void **state)
@@ -249,6 +251,8 @@ static void test_database_of_version_1_is_brought_up(void **state)
     assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
     assert_int_equal(fix_lookup(&f, MGR_ROOT_INO, "a"), a);
     assert_int_equal(fix_sql(&f, "SELECT id FROM chunk WHERE data=0 AND noted=0"), (int64_t)chunk);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM inode WHERE ckpt=0"), 2);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM ckpt_set"), 0);
     assert_int_not_equal(fix_write(&f, a, 5000, 5000), 0);
     fix_check(&f);
     fix_close(&f);
@@ -270,7 +274,7 @@ static void test_damage_of_version_3_is_taken_over(void **state)
     fix_close(&f);
     sql(db, "DROP TABLE bad_chunk; INSERT INTO damage SELECT chunk,ino,off,len,1,1,'',0 FROM slice WHERE off=0;"
             "INSERT INTO damage SELECT chunk,ino,off+1,len,1,0,'',0 FROM slice WHERE off=0; PRAGMA user_version=3;"
-            "ALTER TABLE inode DROP COLUMN flags");
+            "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt");
     fix_open(&f, db, false);
     assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk WHERE missing=0"), 1);
