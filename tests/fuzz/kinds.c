@@ -6,6 +6,7 @@
 
 #include "fp.pb-c.h"
 #include "fp/auxwire.h"
+#include "life.pb-c.h"
 
 #define K(T, to, msg, reply) {FP__MSG_TYPE__MSG_##T, to, &fp__##msg##__descriptor, &fp__##reply##__descriptor}
 
@@ -68,6 +69,21 @@ static const struct fuzz_kind kinds[] = {
     K(BNF_HELLO, TO_BENEFACTOR, bnf_hello, bnf_hello_reply),
     K(DELETE, TO_BENEFACTOR | TO_CLIENT, chunk_list, chunk_list),
     K(INVENTORY, TO_BENEFACTOR | TO_MANAGER, inventory, inventory_reply),
+    K(TASK_DONE, TO_MANAGER, task_done, task_ack),
+    K(PACE, TO_BENEFACTOR | NOTICE, pace, empty),
+    K(BNF_SET, TO_BENEFACTOR, bnf_set, bnf_set_reply),
+    K(BNF_SYNC_ALL, TO_BENEFACTOR, empty, bnf_sync_reply),
+    K(TASKS, TO_BENEFACTOR, tasks, empty),
+    K(FETCH, TO_BENEFACTOR, fetch, fetch_reply),
+    K(LEVEL, TO_MANAGER, level_ask, level_reply),
+    K(SET_DONE, TO_CLIENT | NOTICE, set_done, empty),
+    K(POLICY, TO_MANAGER, policy, policy_reply),
+    K(CTL_SETS, TO_MANAGER, ctl_sets, ctl_sets_reply),
+    K(CTL_SET_SAY, TO_MANAGER, ctl_set_say, ckpt_set),
+    K(CTL_VERSIONS, TO_MANAGER, ctl_versions, ctl_versions_reply),
+    K(CTL_DRAIN, TO_MANAGER, ctl_drain, ctl_drain_reply),
+    K(CTL_STAGE, TO_MANAGER, ctl_stage, ctl_stage_reply),
+    K(CTL_BNF_SET, TO_MANAGER, ctl_bnf_set, ctl_bnf_set_reply),
 };
 #undef K
 
