@@ -94,8 +94,8 @@ void cl_mgr_call_early_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessa
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
 /* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */
 void cl_mgr_limit_wait(struct cl_mount *m, uint32_t limit_ms);
-/* One MSG_OPEN or open MkNod of this inode is over: tells the manager, in batches of some milliseconds. Any thread; never blocks. */
-void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode);
+/* One MSG_OPEN or open MkNod of this inode is over (write: as it was held, cl_inode_hold): tells the manager, in batches of some milliseconds. Any thread; never blocks. */
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write);
 /* One-way message: dropped while there is no connection. */
 void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 

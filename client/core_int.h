@@ -42,6 +42,7 @@ struct cl_request {
     uint32_t type;
     bool keeps_reply; /* cb takes the reply over */
     bool opens;       /* an answer of 0 means that the manager holds an inode for us */
+    bool opens_write; /* ... for writing */
     bool lasting;     /* never given up for time */
     bool told_late;   /* … but its caller knows that the time is over */
     bool answered;    /* once sent, never given up for time */
@@ -128,7 +129,10 @@ struct cl_core {
     struct cl_early early;
 
     pthread_mutex_t release_lock;
-    uint64_t *releases;             /* release_lock */
+    struct cl_released {
+        uint64_t ino;
+        bool write;
+    } *releases;                    /* release_lock */
     size_t nreleases, releases_cap; /* release_lock */
     bool release_armed;             /* release_lock: the timer runs or will */
 

@@ -27,6 +27,7 @@ struct cl_handle {
     int flags;                     /* open flags */
     bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
     bool strict;                   /* constant after the open: data/strict.c */
+    bool writes;                   /* the manager counts it as open for writing: constant */
     bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
     uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
     uint32_t sequential;           /* read-ahead: how many reads in a row */

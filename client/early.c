@@ -257,7 +257,7 @@ static void done_create(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_mount *m = cr->m;
     struct cl_inode *inode = cr->inode;
     if (status == 0) {
-        cl_inode_hold(m, inode); /* not before: a hello tells what was answered */
+        cl_inode_hold(m, inode, true); /* not before: a hello tells what was answered */
         const Fp__Attr *a = ((const Fp__AttrReply *)reply)->attr;
         cl_data_lease(inode, a && ((const Fp__AttrReply *)reply)->behind, a ? a->data_version : 0);
     } else

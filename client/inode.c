@@ -34,7 +34,7 @@ struct cl_itable {
     struct cl_inode **buckets; /* lock */
     size_t nbuckets;           /* lock; a power of two */
     size_t count;              /* lock */
-    uint64_t held;             /* lock: sum over all inodes */
+    uint64_t held, held_write; /* lock: sums over all inodes */
     struct cl_inode *newest, *oldest;
     size_t nclosed;                /* lock */
     LIST_HEAD(, cl_open) handles; /* lock: those that the kernel has */
@@ -288,22 +288,26 @@ void cl_open_remove(struct cl_mount *m, struct cl_open *o)
     pthread_mutex_unlock(&m->inodes->lock);
 }
 
-void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode)
+void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode, bool write)
 {
     struct cl_itable *t = m->inodes;
     pthread_mutex_lock(&t->lock);
     inode->held++;
     t->held++;
+    inode->held_write += write;
+    t->held_write += write;
     pthread_mutex_unlock(&t->lock);
 }
 
-void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lock)(void *arg), void *arg)
+void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, bool write, void (*under_lock)(void *arg), void *arg)
 {
     struct cl_itable *t = m->inodes;
     pthread_mutex_lock(&t->lock);
-    assert(inode->held > 0);
+    assert(inode->held > 0 && (!write || inode->held_write > 0));
     inode->held--;
     t->held--;
+    inode->held_write -= write;
+    t->held_write -= write;
     under_lock(arg);
     pthread_mutex_unlock(&t->lock);
 }
@@ -315,18 +319,19 @@ static int list_new(uint64_t **list, size_t n, int fault)
     return n == 0 || *list ? 0 : -ENOMEM;
 }
 
-int cl_inode_held_list(struct cl_mount *m, uint64_t **out, size_t *n, void (*under_lock)(void *arg), void *arg)
+int cl_inode_held_list(struct cl_mount *m, struct cl_held *out, void (*under_lock)(void *arg), void *arg)
 {
     struct cl_itable *t = m->inodes;
-    uint64_t *list;
+    *out = (struct cl_held){NULL, NULL, 0, 0};
     pthread_mutex_lock(&t->lock);
-    int rc = list_new(out, t->held, FP_FAULT_POINT("cl.hello_held"));
-    list = *out;
-    *n = 0;
-    for (size_t b = 0; list && b < t->nbuckets; b++) {
+    int rc = list_new(&out->ino, t->held, FP_FAULT_POINT("cl.hello_held"));
+    rc = rc < 0 ? rc : list_new(&out->write_ino, t->held_write, 0);
+    for (size_t b = 0; rc == 0 && b < t->nbuckets; b++) {
         for (struct cl_inode *inode = t->buckets[b]; inode; inode = inode->next) {
             for (uint32_t i = 0; i < inode->held; i++)
-                list[(*n)++] = inode->ino;
+                out->ino[out->n++] = inode->ino;
+            for (uint32_t i = 0; i < inode->held_write; i++)
+                out->write_ino[out->nwrite++] = inode->ino;
         }
     }
     under_lock(arg);

@@ -41,6 +41,7 @@ struct cl_inode {
     uint64_t ino;
     uint32_t refs;             /* table lock: handles, data path, requests under way */
     uint32_t held;             /* table lock: how often the manager holds it open for us (Hello.open_ino) */
+    uint32_t held_write;       /* table lock: ... for writing */
     struct cl_inode *next;     /* table lock: hash chain */
     struct cl_inode *newer, *older; /* table lock: closed ones, by time of closing */
     bool closed;               /* table lock: is in that list */
@@ -90,13 +91,18 @@ void cl_inode_forget(struct cl_mount *m, uint64_t ino);
 void cl_open_add(struct cl_mount *m, struct cl_open *o);
 void cl_open_remove(struct cl_mount *m, struct cl_open *o);
 
-/* The manager answered an open. */
-void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode);
+/* The manager answered an open; write: one that it counts as for writing (Open.write, each MSG_MKNOD). */
+void cl_inode_hold(struct cl_mount *m, struct cl_inode *inode, bool write);
 /* A handle is released; under_lock(arg) runs with the table locked. Called by cl_mgr_release. */
-void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, void (*under_lock)(void *arg), void *arg);
-/* Every held number, as often as it is held (malloced; NULL if there is none), for Hello. under_lock(arg) runs with the table locked. Or -ENOMEM: no
+void cl_inode_unhold(struct cl_mount *m, struct cl_inode *inode, bool write, void (*under_lock)(void *arg), void *arg);
+/* malloced, NULL if there is none. */
+struct cl_held {
+    uint64_t *ino, *write_ino;
+    size_t n, nwrite;
+};
+/* Every held number, as often as it is held, for Hello. under_lock(arg) runs with the table locked. Or -ENOMEM: no
  * hello must go then, for what it does not name the manager takes as given back. */
-int cl_inode_held_list(struct cl_mount *m, uint64_t **out, size_t *n, void (*under_lock)(void *arg), void *arg);
+int cl_inode_held_list(struct cl_mount *m, struct cl_held *out, void (*under_lock)(void *arg), void *arg);
 /* Every number that has something behind close, or may have (likewise). Core loop. */
 int cl_inode_leased_list(struct cl_mount *m, uint64_t **out, size_t *n);
 /* Handles that are open, over all inodes. */

@@ -173,13 +173,21 @@ static void raw_init(struct raw_msg *r, const struct cl_request *q)
 
 /* -------------------------------------------------------------- answers */
 
-static void send_releases(struct cl_core *c, uint64_t *list, size_t n)
+/* n >= 1. Those for writing fill the list of numbers from behind. */
+static void send_releases(struct cl_core *c, const struct cl_released *list, size_t n)
 {
     Fp__Release r = FP__RELEASE__INIT;
-    r.ino = list;
-    r.n_ino = n;
-    if (c->link == CL_LINK_UP && n > 0)
+    uint64_t *numbers = malloc(n * sizeof *numbers);
+    if (c->link == CL_LINK_UP && !numbers) { /* not heard is worse than not connected: the next hello tells it */
+        fp_rpc_conn_close(c->conn, -ENOMEM);
+    } else if (c->link == CL_LINK_UP) {
+        r.ino = numbers;
+        for (size_t i = 0; i < n; i++)
+            numbers[list[i].write ? n - ++r.n_write_ino : r.n_ino++] = list[i].ino;
+        r.write_ino = numbers + r.n_ino;
         (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
+    }
+    free(numbers);
 }
 
 static ProtobufCMessage *unpack(const struct cl_request *q, const struct fp_rpc_in *in)
@@ -218,7 +226,7 @@ static void late_answer(struct cl_request *q, int status, const struct fp_rpc_in
         return;
     Fp__AttrReply *reply = (Fp__AttrReply *)unpack(q, in);
     if (reply && reply->attr)
-        send_releases(q->m->core, &reply->attr->ino, 1);
+        send_releases(q->m->core, &(struct cl_released){reply->attr->ino, q->opens_write}, 1);
     if (reply)
         fp__attr_reply__free_unpacked(reply, NULL);
 }
@@ -344,6 +352,7 @@ static struct cl_request *request_new(struct cl_mount *m, uint32_t type, Protobu
         .born_ms = fp_now_ms(),
         .type = type,
         .opens = opens_inode(type, msg),
+        .opens_write = type == FP__MSG_TYPE__MSG_MKNOD || (type == FP__MSG_TYPE__MSG_OPEN && ((const Fp__Open *)msg)->write),
         .cb = cb,
         .arg = arg,
         .len_bytes = len,
@@ -634,7 +643,7 @@ void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg)
 
 void cl_requests_release_now(struct cl_core *c)
 {
-    uint64_t *list = NULL;
+    struct cl_released *list = NULL;
     size_t n = 0;
     pthread_mutex_lock(&c->release_lock);
     if (c->link == CL_LINK_UP) { /* else they wait: the hello on its way may name them as open (link_up) */
@@ -663,7 +672,7 @@ void cl_requests_release_later(void *core)
 
 struct releasing {
     struct cl_core *c;
-    uint64_t ino;
+    struct cl_released what;
     bool arm;
 };
 
@@ -676,23 +685,23 @@ static void add_release(void *arg)
     pthread_mutex_lock(&c->release_lock);
     if (c->nreleases == c->releases_cap) {
         size_t cap = c->releases_cap ? c->releases_cap * 2 : 64;
-        uint64_t *list = realloc(c->releases, cap * sizeof *list);
+        struct cl_released *list = realloc(c->releases, cap * sizeof *list);
         if (list) {
             c->releases = list;
             c->releases_cap = cap;
         }
     }
     if (c->nreleases < c->releases_cap) /* else: the next hello tells it */
-        c->releases[c->nreleases++] = r->ino;
+        c->releases[c->nreleases++] = r->what;
     r->arm = !c->release_armed;
     c->release_armed = true;
     pthread_mutex_unlock(&c->release_lock);
 }
 
-void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode)
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write)
 {
-    struct releasing r = {.c = m->core, .ino = inode->ino};
-    cl_inode_unhold(m, inode, add_release, &r);
+    struct releasing r = {.c = m->core, .what = {inode->ino, write}};
+    cl_inode_unhold(m, inode, write, add_release, &r);
     if (r.arm)
         cl_core_post(m, cl_requests_release_later, m->core);
 }

@@ -224,7 +224,12 @@ static void on_hello(void *arg, int status, const struct fp_rpc_in *in)
 /* What this mount holds. An incomplete list would be taken as the whole: what it leaves out is given to others. */
 static int tell_held(struct cl_core *c, Fp__Hello *h)
 {
-    int rc = c->session ? cl_inode_held_list(c->m, &h->open_ino, &h->n_open_ino, forget_batch, c) : 0;
+    struct cl_held held = {NULL, NULL, 0, 0};
+    int rc = c->session ? cl_inode_held_list(c->m, &held, forget_batch, c) : 0;
+    h->open_ino = held.ino;
+    h->n_open_ino = held.n;
+    h->open_write_ino = held.write_ino;
+    h->n_open_write_ino = held.nwrite;
     if (rc == 0 && c->session)
         rc = cl_inode_leased_list(c->m, &h->behind_ino, &h->n_behind_ino);
     return rc < 0 ? rc : cl_locks_hello(c->m, &h->locks, &h->n_locks);
@@ -257,6 +262,7 @@ static void on_up(struct fp_rpc_conn *conn, void *arg)
         .type = FP__MSG_TYPE__MSG_HELLO, .msg = &h.base, .timeout_ms = HELLO_MS, .cb = on_hello, .arg = c};
     rc = rc < 0 ? rc : fp_rpc_call(conn, &req, NULL);
     free(h.open_ino);
+    free(h.open_write_ino);
     free(h.behind_ino);
     free(h.locks);
     if (rc < 0)

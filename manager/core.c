@@ -226,7 +226,7 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
     rq->durable = h->fn == mgr_commit && ((const Fp__Commit *)msg)->durable;
     if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr) {
         ((Fp__AttrReply *)out)->behind = false; /* the lease ended with the connection, since the client could not name it */
-        return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
+        return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino, true);
     }
     if (h->fn == mgr_notes || h->fn == mgr_note_find)
         return mgr_notes_replay(c, (Fp__NotesReply *)out);

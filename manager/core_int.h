@@ -75,6 +75,7 @@ struct mgr_session {
     bool waits;            /* was told to wait for MSG_READY */
     uint64_t acked_ms;     /* when it ended being alone; 0: never was */
     struct mgr_map opens;  /* inode -> how often */
+    struct mgr_map writes; /* inode -> how often of these for writing */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
     uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
     uint64_t recall_until_ms; /* asked for its holds, and waited for until then; 0: not */
@@ -134,6 +135,7 @@ struct mgr_post {
 
 struct mgr_undo { /* a hold of this group */
     uint64_t session, ino;
+    bool write;
 };
 
 struct mgr_core {
@@ -151,6 +153,7 @@ struct mgr_core {
     struct mgr_bnf **bnfs; /* index = id - 1 */
     size_t bnf_count, bnf_cap;
     struct mgr_map holders; /* inode -> open references of all sessions */
+    struct mgr_map writers; /* ... that are for writing */
     struct mgr_map orphans; /* rows of orphan: 1 = may be had back, 2 = going */
     struct mgr_undo *undo;
     size_t undo_count, undo_cap;
@@ -240,8 +243,13 @@ int mgr_check_found(struct mgr_core *c, const struct mgr_inode *dir, uint64_t fo
 /* Fills columns col.. of a row made with MGR_INODE_COLS. */
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in);
 Fp__Attr *mgr_attr(struct mgr_core *c, const struct mgr_inode *in);
-/* The session opens it, and wants its lease or not. Reply AttrReply. */
-int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool write, bool behind);
+struct mgr_open {
+    bool write;
+    bool behind;       /* wants the lease */
+    uint64_t based_on; /* as in Open */
+};
+/* The session opens it. Reply AttrReply. */
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, const struct mgr_open *o);
 /* Reply AttrReply. */
 int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool created);
 /* Drops setuid, setgid (where the group may execute) and capabilities, as a write does. */
@@ -408,9 +416,10 @@ int mgr_life_load(struct mgr_core *c);
 /* s is not found any more, and freed when the group is committed. */
 int mgr_session_end(struct mgr_core *c, struct mgr_session *s);
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
-int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+/* write: it counts as open for writing (c->writers). */
+int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write);
 /* Nobody is told when this fails, so it stays done when its group fails. */
-void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write);
 /* The group failed: holds and sessions made in it are taken back. */
 void mgr_session_undo(struct mgr_core *c);
 /* The group is committed. */

@@ -238,6 +238,7 @@ void mgr_core_free(struct mgr_core *c)
         mgr_bnf_free(c->bnfs[i]);
     mgr_db_close(&c->db);
     mgr_map_fini(&c->holders);
+    mgr_map_fini(&c->writers);
     mgr_map_fini(&c->orphans);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);

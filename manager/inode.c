@@ -142,21 +142,20 @@ int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
     return 0;
 }
 
-int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, bool write, bool behind)
+int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, const struct mgr_open *o)
 {
     struct mgr_inode newer = *in;
     int rc = mgr_lease_check(c, rq->sess, in->ino);
 
-    if (!rc && write && mgr_leases_may_return(c)) {
+    if (!rc && o->write && (!o->based_on || o->based_on != in->data_version) && mgr_leases_may_return(c)) {
         newer.data_version++;
         rc = mgr_inode_put(c, &newer);
         in = &newer;
     }
-
-    rc = rc ? rc : mgr_hold(c, rq->sess, in->ino);
+    rc = rc ? rc : mgr_hold(c, rq->sess, in->ino, o->write);
     rc = rc ? rc : mgr_reply_attr(c, rq, in, false);
     if (!rc)
-        ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in->ino, behind);
+        ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in->ino, o->behind);
     return rc;
 }
 

@@ -76,7 +76,7 @@ static int existing(struct mgr_core *c, struct mgr_req *rq, const Fp__MkNod *m, 
     if (m->excl || !m->open || d->type != S_IFREG >> 12)
         return -EEXIST;
     rc = mgr_inode_get(c, d->ino, &in);
-    return rc ? rc : mgr_reply_open(c, rq, &in, true, m->behind);
+    return rc ? rc : mgr_reply_open(c, rq, &in, &(struct mgr_open){.write = true, .behind = m->behind});
 }
 
 static int add_to_dir(struct mgr_core *c, const Fp__MkNod *m, struct mgr_inode *dir,
@@ -125,7 +125,7 @@ MGR_HANDLER(mknod)
     if (!rc)
         rc = m->tmpfile ? mgr_orphan_keep(c, in.ino) : add_to_dir(c, m, &dir, &in);
     if (!rc && (m->open || m->tmpfile))
-        rc = mgr_hold(c, rq->sess, in.ino);
+        rc = mgr_hold(c, rq->sess, in.ino, true);
     rc = rc ? rc : mgr_reply_attr(c, rq, &in, true);
     if (!rc && m->open)
         ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in.ino, m->behind);

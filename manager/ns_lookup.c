@@ -61,7 +61,7 @@ MGR_HANDLER(open)
 
     if (!rc)
         rc = mgr_inode_usable(c, &in);
-    return rc ? rc : mgr_reply_open(c, rq, &in, m->write && (!m->based_on || m->based_on != in.data_version), m->behind);
+    return rc ? rc : mgr_reply_open(c, rq, &in, &(struct mgr_open){m->write, m->behind, m->based_on});
 }
 
 MGR_HANDLER(release)
@@ -70,7 +70,10 @@ MGR_HANDLER(release)
 
     for (size_t i = 0; i < m->n_ino; i++)
         if (m->ino[i])
-            mgr_unhold(c, rq->sess, m->ino[i]);
+            mgr_unhold(c, rq->sess, m->ino[i], false);
+    for (size_t i = 0; i < m->n_write_ino; i++)
+        if (m->write_ino[i])
+            mgr_unhold(c, rq->sess, m->write_ino[i], true);
     return 0;
 }
 

@@ -12,7 +12,7 @@
  * be incomplete (requests without an answer are still to be sent again), and nothing without a name is
  * removed (orphan.c).
  *
- * Answers: one row per (session, slot), in the transaction of the change; see replay below. Failures are not
+ * Answers: one row per (session, slot), in the transaction of the change; see replay.c. Failures are not
  * kept: a request that changed nothing may be executed again. */
 #include <errno.h>
 #include <stdio.h>
@@ -98,7 +98,11 @@ static void drop_holds(struct mgr_core *c, struct mgr_session *s)
     while (mgr_map_next(&s->opens, &pos, &ino, &val))
         while (val--)
             mgr_map_sub(&c->holders, ino);
+    for (pos = 0; mgr_map_next(&s->writes, &pos, &ino, &val);)
+        while (val--)
+            mgr_map_sub(&c->writers, ino);
     mgr_map_fini(&s->opens);
+    mgr_map_fini(&s->writes);
     mgr_leases_drop(c, s);
     c->sweep_at_ms = 0;
 }
@@ -315,7 +319,7 @@ MGR_HANDLER(inodes)
 
 /* ---------------------------------------------------------------- open references */
 
-static int remember(struct mgr_core *c, uint64_t session, uint64_t ino)
+static int remember(struct mgr_core *c, uint64_t session, uint64_t ino, bool write)
 {
     if (c->undo_count == c->undo_cap) {
         size_t cap = c->undo_cap ? c->undo_cap * 2 : 256;
@@ -326,7 +330,7 @@ static int remember(struct mgr_core *c, uint64_t session, uint64_t ino)
         c->undo = p;
         c->undo_cap = cap;
     }
-    c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino};
+    c->undo[c->undo_count++] = (struct mgr_undo){.session = session, .ino = ino, .write = write};
     return 0;
 }
 
@@ -339,18 +343,44 @@ static int add_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
     return 0;
 }
 
-int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+static int add_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    if (mgr_map_reserve(&s->writes) || mgr_map_reserve(&c->writers))
+        return -ENOMEM;
+    mgr_map_add(&s->writes, ino);
+    mgr_map_add(&c->writers, ino);
+    return 0;
+}
+
+/* Never more of them than references, whatever a client says. */
+static void sub_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
+{
+    uint32_t n = mgr_map_get(&s->writes, ino);
+
+    if (n == 0 || (!write && n <= mgr_map_get(&s->opens, ino)))
+        return;
+    mgr_map_sub(&s->writes, ino);
+    mgr_map_sub(&c->writers, ino);
+}
+
+int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
 {
     if (!s)
         return -EPERM;
-    return remember(c, s->id, ino) || add_hold(c, s, ino) ? mgr_doom(c, -ENOMEM) : 0;
+    if (remember(c, s->id, ino, write) || add_hold(c, s, ino) || (write && add_write(c, s, ino)))
+        return mgr_doom(c, -ENOMEM);
+    return 0;
 }
 
-void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
 {
+    uint32_t left;
+
     if (!s || !mgr_map_get(&s->opens, ino))
         return;
-    if (!mgr_map_sub(&s->opens, ino))
+    left = mgr_map_sub(&s->opens, ino);
+    sub_write(c, s, ino, write);
+    if (!left)
         mgr_lease_released(c, s, ino);
     if (!mgr_map_sub(&c->holders, ino))
         (void)mgr_orphan_released(c, ino); /* if the group fails, the sweep finds the orphan */
@@ -378,7 +408,10 @@ void mgr_session_undo(struct mgr_core *c)
         struct mgr_session *s = mgr_session_find(c, u->session);
 
         if (s && mgr_map_get(&s->opens, u->ino)) {
-            if (!mgr_map_sub(&s->opens, u->ino))
+            uint32_t left = mgr_map_sub(&s->opens, u->ino);
+
+            sub_write(c, s, u->ino, u->write);
+            if (!left)
                 mgr_lease_released(c, s, u->ino);
             mgr_map_sub(&c->holders, u->ino);
         }
@@ -443,6 +476,9 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
         if (add_hold(c, s, h->open_ino[i]))
             return mgr_doom(c, -ENOMEM);
     }
+    for (size_t i = 0; i < h->n_open_write_ino; i++)
+        if (mgr_map_get(&s->writes, h->open_write_ino[i]) < mgr_map_get(&s->opens, h->open_write_ino[i]) && add_write(c, s, h->open_write_ino[i]))
+            return mgr_doom(c, -ENOMEM);
     return 0;
 }
 
@@ -629,50 +665,4 @@ MGR_HANDLER(client_stats)
     if (first && s->stats && s->stats->close[0])
         warn_of_options(c, s);
     return 0;
-}
-
-/* ---------------------------------------------------------------- replay */
-
-int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
-                   ProtobufCBinaryData *body)
-{
-    const enum mgr_stmt st = MGR_ST_REPLY_GET;
-    uint64_t have_seq;
-    uint16_t have_type;
-    const void *p;
-    int rc;
-
-    if (slot > MGR_SLOTS_MAX || seq == 0 || seq > INT64_MAX)
-        return -EINVAL;
-    rc = mgr_db_one(&c->db, REPLY_GET, DBI(s->id), DBI(slot));
-    if (rc <= 0)
-        return rc;
-    have_seq = (uint64_t)mgr_col(&c->db, st, 0);
-    have_type = (uint16_t)mgr_col(&c->db, st, 1);
-    if (have_seq == seq && have_type == type) {
-        p = mgr_col_blob(&c->db, st, 2, &body->len);
-        body->data = mgr_arena_copy(&c->arena, p, body->len);
-    }
-    mgr_db_reset(&c->db, st);
-    if (have_seq < seq)
-        return 0;
-    if (have_seq > seq || have_type != type) {
-        FP_ERROR("session %llu uses slot %u wrongly (%llu after %llu): report this",
-                 (unsigned long long)s->id, slot, (unsigned long long)seq, (unsigned long long)have_seq);
-        return -EINVAL;
-    }
-    return body->data ? 1 : mgr_doom(c, -ENOMEM);
-}
-
-int mgr_replay_put(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,
-                   const ProtobufCMessage *reply)
-{
-    size_t len = reply ? protobuf_c_message_get_packed_size(reply) : 0;
-    uint8_t *buf = mgr_arena_alloc(&c->arena, len + 1);
-
-    if (!buf)
-        return mgr_doom(c, -ENOMEM);
-    if (reply)
-        protobuf_c_message_pack(reply, buf);
-    return mgr_db_exec(&c->db, REPLY_PUT, DBI(s->id), DBI(slot), DBI(seq), DBI(type), DBB(buf, len));
 }

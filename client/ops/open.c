@@ -42,21 +42,22 @@
  * pushed out is told twice. */
 static _Atomic uint64_t walkers[WALKERS];
 
-static struct cl_handle *handle_new(struct cl_inode *inode, int flags)
+static struct cl_handle *handle_new(struct cl_inode *inode, int flags, bool writes)
 {
     struct cl_handle *h = calloc(1, sizeof *h);
     if (h) {
         h->inode = inode;
         h->flags = flags;
+        h->writes = writes;
     }
     return h;
 }
 
 /* Give the manager's hold and our reference back. The hold of a new file comes with the manager's answer. */
-static void let_go(struct cl_mount *m, struct cl_inode *inode)
+static void let_go(struct cl_mount *m, struct cl_inode *inode, bool writes)
 {
     if (cl_early_wait(inode) == 0)
-        cl_mgr_release(m, inode);
+        cl_mgr_release(m, inode, writes);
     cl_inode_put(m, inode);
 }
 
@@ -90,7 +91,7 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
     cl_append_closed(m, inode);
     if (m->aux)
         cl_aux_file_closed(m, h);
-    let_go(m, inode);
+    let_go(m, inode, h->writes);
     free(h);
 }
 
@@ -151,24 +152,25 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     struct cl_inode *inode = cl_inode_intern(op->m, a);
     if (!inode)
         return -ENOMEM;
-    cl_inode_hold(op->m, inode);
+    bool writes = op->open.with_entry || (op->open.fi.flags & O_ACCMODE) != O_RDONLY; /* as the manager counts: a create always */
+    cl_inode_hold(op->m, inode, writes);
     cl_data_lease(inode, reply->behind, a->data_version);
     if (cl_mgr_was_refused(op->m)) { /* the kernel may have looked before the other mount published */
         (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
         if (fuse_req_ctx(op->req)->pid && may_walk_again(op)) {
-            let_go(op->m, inode);
+            let_go(op->m, inode, writes);
             return -ESTALE;
         }
     }
     if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
-        let_go(op->m, inode);
+        let_go(op->m, inode, writes);
         return -ESTALE;
     }
-    struct cl_handle *h = handle_new(inode, op->open.fi.flags);
+    struct cl_handle *h = handle_new(inode, op->open.fi.flags, writes);
     int rc = h ? cl_data_open(op->m, h, a) : -ENOMEM;
     if (rc < 0) {
         free(h);
-        let_go(op->m, inode);
+        let_go(op->m, inode, writes);
         return rc;
     }
     cl_open_add(op->m, &h->open);
@@ -247,7 +249,7 @@ static struct cl_handle *make_known(struct cl_op *op, Fp__MkNod *msg, const char
         !cl_names_create(msg->parent, name, &n, a, &msg->time_ns))
         return NULL;
     inode = cl_inode_intern(op->m, a);
-    h = inode ? handle_new(inode, op->open.fi.flags) : NULL;
+    h = inode ? handle_new(inode, op->open.fi.flags, true) : NULL;
     if (h && cl_data_open(op->m, h, a) == 0)
         return h;
     if (inode)

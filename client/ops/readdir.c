@@ -44,7 +44,7 @@ static struct dir_handle *dir_of(const struct fuse_file_info *fi)
 static void let_go(struct cl_mount *m, struct dir_handle *h)
 {
     cl_open_remove(m, &h->open);
-    cl_mgr_release(m, h->inode);
+    cl_mgr_release(m, h->inode, false);
     cl_inode_put(m, h->inode);
     free(h);
 }
@@ -59,7 +59,7 @@ static void done_opendir(void *arg, int status, const ProtobufCMessage *reply)
         cl_op_reply_err(op, status < 0 ? status : a ? -ENOMEM : -EPROTO);
         return;
     }
-    cl_inode_hold(op->m, h->inode);
+    cl_inode_hold(op->m, h->inode, false);
     cl_open_add(op->m, &h->open);
     op->open.fi.fh = (uintptr_t)h;
     cl_walk_forget(cl_tid(op->req)); /* what comes through the descriptor has not come by a name */

@@ -416,7 +416,7 @@ static void step(struct fuzz_in *in)
     else if (what < 248)
         x.core.data_runs = !x.core.data_runs;
     else if (what < 252)
-        cl_inode_hold(&x.m, x.file[who % FILES].inode), cl_mgr_release(&x.m, x.file[who % FILES].inode);
+        cl_inode_hold(&x.m, x.file[who % FILES].inode, who & 1), cl_mgr_release(&x.m, x.file[who % FILES].inode, who & 1);
     else
         run_work();
     if (what & 1)
@@ -470,7 +470,7 @@ static void start(struct fuzz_in *in, uint8_t how)
         a.nlink = 1;
         x.file[i].inode = cl_inode_intern(&x.m, &a);
         FUZZ_CHECK(x.file[i].inode && cl_data_open(&x.m, &x.file[i], &a) == 0);
-        cl_inode_hold(&x.m, x.file[i].inode);
+        cl_inode_hold(&x.m, x.file[i].inode, true);
     }
     cl_link_connect(c);
     if (how & 4)

@@ -59,7 +59,7 @@ static void look_into(const struct fp_frame *f, const uint8_t *msg)
     } else if (f->type == FP__MSG_TYPE__MSG_RELEASE) {
         Fp__Release *m = fp__release__unpack(NULL, f->msg_len_bytes, msg);
 
-        counted.released += m->n_ino;
+        counted.released += m->n_ino + m->n_write_ino;
         fp__release__free_unpacked(m, NULL);
     }
 }

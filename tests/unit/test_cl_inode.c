@@ -161,22 +161,24 @@ static void test_inode_lists_for_hello_are_whole_or_none(void **state)
     struct cl_mount *m = *state;
     Fp__Attr a = attr(7);
     struct cl_inode *one = cl_inode_intern(m, &a);
+    struct cl_held held;
     uint64_t *list;
     size_t n;
-    cl_inode_hold(m, one);
+    cl_inode_hold(m, one, true);
     one->lease = true;
     assert_int_equal(fp_fault_set("cl.hello_held=ENOMEM:count=1,cl.hello_leased=ENOMEM:count=1"), 0);
-    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), -ENOMEM);
+    assert_int_equal(cl_inode_held_list(m, &held, nothing, NULL), -ENOMEM);
     assert_int_equal(cl_inode_leased_list(m, &list, &n), -ENOMEM);
-    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
-    assert_true(n == 1 && list[0] == 7);
-    free(list);
+    assert_int_equal(cl_inode_held_list(m, &held, nothing, NULL), 0);
+    assert_true(held.n == 1 && held.ino[0] == 7 && held.nwrite == 1 && held.write_ino[0] == 7);
+    free(held.ino);
+    free(held.write_ino);
     assert_int_equal(cl_inode_leased_list(m, &list, &n), 0);
     assert_true(n == 1 && list[0] == 7);
     free(list);
     assert_int_equal(fp_fault_set(NULL), 0);
     one->lease = false;
-    cl_inode_unhold(m, one, nothing, NULL);
+    cl_inode_unhold(m, one, true, nothing, NULL);
     cl_inode_put(m, one);
 }
 
@@ -185,24 +187,25 @@ static void test_inode_held_ones_are_listed_as_often_as_held(void **state)
     struct cl_mount *m = *state;
     Fp__Attr a = attr(7), b = attr(9);
     struct cl_inode *one = cl_inode_intern(m, &a), *two = cl_inode_intern(m, &b);
-    size_t n, sevens = 0;
-    cl_inode_hold(m, one);
-    cl_inode_hold(m, one);
-    cl_inode_hold(m, two);
+    struct cl_held held;
+    size_t sevens = 0;
+    cl_inode_hold(m, one, false);
+    cl_inode_hold(m, one, true);
+    cl_inode_hold(m, two, false);
     assert_int_equal(cl_inode_held_count(m), 3);
-    uint64_t *list;
-    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
-    assert_int_equal(n, 3);
-    for (size_t i = 0; i < n; i++)
-        sevens += list[i] == 7;
+    assert_int_equal(cl_inode_held_list(m, &held, nothing, NULL), 0);
+    assert_int_equal(held.n, 3);
+    for (size_t i = 0; i < held.n; i++)
+        sevens += held.ino[i] == 7;
     assert_int_equal(sevens, 2);
-    free(list);
-    cl_inode_unhold(m, one, nothing, NULL);
-    cl_inode_unhold(m, one, nothing, NULL);
-    cl_inode_unhold(m, two, nothing, NULL);
-    assert_int_equal(cl_inode_held_list(m, &list, &n, nothing, NULL), 0);
-    assert_null(list);
-    assert_int_equal(n, 0);
+    assert_true(held.nwrite == 1 && held.write_ino[0] == 7);
+    free(held.ino);
+    free(held.write_ino);
+    cl_inode_unhold(m, one, false, nothing, NULL);
+    cl_inode_unhold(m, one, true, nothing, NULL);
+    cl_inode_unhold(m, two, false, nothing, NULL);
+    assert_int_equal(cl_inode_held_list(m, &held, nothing, NULL), 0);
+    assert_true(!held.ino && !held.write_ino && held.n == 0 && held.nwrite == 0);
     cl_inode_put(m, one);
     cl_inode_put(m, two);
 }
@@ -289,8 +292,8 @@ static void *churn(void *arg)
     for (unsigned i = 0; i < 20000; i++) {
         Fp__Attr a = attr(1 + i % 13);
         struct cl_inode *inode = cl_inode_intern(m, &a);
-        cl_inode_hold(m, inode);
-        cl_inode_unhold(m, inode, nothing, NULL);
+        cl_inode_hold(m, inode, true);
+        cl_inode_unhold(m, inode, true, nothing, NULL);
         cl_inode_put(m, inode);
         cl_inode_forget(m, 1 + (i + 5) % 13);
     }

@@ -51,7 +51,10 @@ int __wrap_fp_rpc_send(struct fp_rpc_conn *conn, uint16_t type, const ProtobufCM
 {
     (void)conn;
     assert_int_equal(type, FP__MSG_TYPE__MSG_RELEASE);
-    nreleased += (unsigned)((const Fp__Release *)msg)->n_ino;
+    const Fp__Release *r = (const Fp__Release *)msg;
+    nreleased += (unsigned)(r->n_ino + r->n_write_ino);
+    assert_true(r->n_ino == 2 && r->ino[0] == 40 && r->ino[1] == 42);
+    assert_true(r->n_write_ino == 1 && r->write_ino[0] == 41);
     return 0;
 }
 
@@ -126,7 +129,7 @@ static void test_a_release_during_the_hello_is_told_after_it(void **state)
     core.link = CL_LINK_HELLO;
     core.releases = malloc(3 * sizeof *core.releases);
     for (core.nreleases = 0; core.nreleases < 3; core.nreleases++)
-        core.releases[core.nreleases] = 40 + core.nreleases;
+        core.releases[core.nreleases] = (struct cl_released){40 + core.nreleases, core.nreleases == 1};
     core.releases_cap = 3;
     core.release_armed = true;
     cl_requests_release_now(&core);

@@ -313,10 +313,10 @@ static void release_node(struct scale *w, struct scale_node *n, uint32_t rank)
 
     if (rank)
         return;
-    m.ino = list;
+    m.write_ino = list;
     for (uint32_t r = 0; r < w->o.ranks && r < 4096; r++)
-        list[m.n_ino++] = *ino_of(w, n, r);
-    w->phase->released += m.n_ino;
+        list[m.n_write_ino++] = *ino_of(w, n, r);
+    w->phase->released += m.n_write_ino;
     shell_notice(w, &n->mount, MSG(RELEASE), &m);
 }
 
