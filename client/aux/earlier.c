@@ -24,6 +24,7 @@
 #include "client/aux/services.h"
 #include "client/core.h"
 #include "client/inode.h"
+#include "fp/tmpname.h"
 
 #define ASK_MS     4000u
 #define ANSWERS_MAX 256u    /* of MSG_NOTES for one request */
@@ -34,20 +35,6 @@
 #define CLASSES    4u       /* the name differs in its first, second, third number alone; or in others */
 
 /* -------------------------------------------------------------- names */
-
-/* Endings that a file has while it is written. */
-static size_t without_ending(const char *name, size_t len)
-{
-    static const char *const endings[] = { ".tmp", ".part", ".partial", ".new", "~", NULL };
-
-    for (const char *const *e = endings; *e; e++) {
-        size_t n = strlen(*e);
-
-        if (len > n && memcmp(name + len - n, *e, n) == 0)
-            return len - n;
-    }
-    return len;
-}
 
 static size_t digits(const char *s, size_t len)
 {
@@ -71,10 +58,13 @@ static int compare_numbers(const char *x, size_t xlen, const char *y, size_t yle
 bool cl_aux_same_but_for_digits(const char *x, size_t xlen, const char *y, size_t ylen, struct aux_digits *d)
 {
     uint32_t group = 0;
+    size_t off;
 
     *d = (struct aux_digits){ 0 };
-    xlen = without_ending(x, xlen);
-    ylen = without_ending(y, ylen);
+    xlen = fp_tmpname_body(x, xlen, &off);
+    x += off;
+    ylen = fp_tmpname_body(y, ylen, &off);
+    y += off;
     while (xlen > 0 && ylen > 0) {
         size_t n = digits(x, xlen), k = digits(y, ylen);
         int order;

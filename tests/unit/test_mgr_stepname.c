@@ -1,0 +1,303 @@
+/* Names of real applications, and which time step they say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "manager/stepname.h"
+
+/* Path from a directory that has no step; above, template and step, or template NULL: none. */
+struct row { const char *path, *template; uint32_t above; uint64_t step; };
+
+static size_t split(const char *path, struct mgr_name *names)
+{
+    const char *end = path + strlen(path);
+    size_t n = 0;
+
+    while (n < MGR_STEP_ABOVE + 1) {
+        const char *slash = memrchr(path, '/', (size_t)(end - path)), *from = slash ? slash + 1 : path;
+
+        names[n++] = (struct mgr_name){from, (size_t)(end - from)};
+        if (!slash)
+            break;
+        end = slash;
+    }
+    return n;
+}
+
+static unsigned wrong; /* rows of a table: all are told */
+
+static void check_step(const char *path, const char *template, uint32_t above, uint64_t step, bool is, const struct mgr_step *s)
+{
+    if (is != (template != NULL)) {
+        print_error("%s: %s\n", path, is ? "has a step" : "has no step");
+        wrong++;
+        return;
+    }
+    if (!is)
+        return;
+    if (s->step != step || s->above != above || s->template_len != strlen(template) || memcmp(s->template, template, s->template_len) != 0) {
+        print_error("%s: step %llu, %u above, template '%.*s'\n", path, (unsigned long long)s->step, s->above, (int)s->template_len, s->template);
+        wrong++;
+    }
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    wrong = 0;
+    return 0;
+}
+
+static const struct row real_names[] = {
+    /* FLASH, AMReX (Castro, Nyx, WarpX), Enzo, Gadget, RAMSES, Athena++ */
+    {"flash_hdf5_chk_0007", "flash_hdf*_chk_#", 0, 7},
+    {"flash_hdf5_plt_cnt_0007", "flash_hdf*_plt_cnt_#", 0, 7},
+    {"lasslab_forced_hdf5_plt_cnt_0123", "lasslab_forced_hdf*_plt_cnt_#", 0, 123},
+    {"chk00100/Level_0/Cell_D_00000", "chk#/", 2, 100},
+    {"chk00100/Header", "chk#/", 1, 100},
+    {"plt00010/Level_1/Cell_H", "plt#/", 2, 10},
+    {"diags/chk000020/WarpXHeader", "chk#/", 1, 20},
+    {"snapshot_012.3.hdf5", "snapshot_#", 0, 12},
+    {"snapdir_012/snap_012.3.hdf5", "snap_#", 0, 12}, /* snapdir is no word of ours: its files say it */
+    {"rst.00005.athdf", "rst.#", 0, 5},
+    {"blast.rst.00005", "blast.rst.#", 0, 5},
+    {"dump_00012", "dump_#", 0, 12},
+    /* plain ones */
+    {"chk_0007/rank_12.dat", "chk_#/", 1, 7},
+    {"chk_0007/12", "chk_#/", 1, 7},
+    {"run/chk_0007/0/1/2/3", NULL, 0, 0}, /* too far above */
+    {"chk_0007/0/1/2", "chk_#/", 3, 7},
+    {"chk_0007.rank3", "chk_#", 0, 7},
+    {"chk_0007.rank4", "chk_#", 0, 7},
+    {"rank3_chk_0007", "rank*_chk_#", 0, 7},
+    {"ckpt-12.bin", "ckpt-#", 0, 12},
+    {"ckpt12", "ckpt#", 0, 12},
+    {"Checkpoint.000004", "Checkpoint.#", 0, 4},
+    {"CHECKPOINT4", "CHECKPOINT#", 0, 4},
+    {"checkpoint_4.mpi", "checkpoint_#", 0, 4},
+    {"cp=12", "cp=#", 0, 12},
+    {"save1", "save#", 0, 1},
+    {"restore.000100/nodes.00016/proc.00003", "restore.#/", 2, 100},
+    {"visit_dump.00100/processor_cluster.00000.samrai", "visit_dump.#/", 1, 100},
+    {"heat3d_chk_0007", "heat*d_chk_#", 0, 7},
+    /* LAMMPS, GROMACS, NAMD, CP2K, HOOMD, WRF, CESM, MITgcm, MOM */
+    {"restart.5000", "restart.#", 0, 5000},
+    {"tmp.restart.5000", "restart.#", 0, 5000},
+    {"poly.restart.100000", "poly.restart.#", 0, 100000},
+    {"dump.5000.lammpstrj", "dump.#", 0, 5000},
+    {"restart.base.0", NULL, 0, 0},
+    {"state_step5000.cpt", "state_step#", 0, 5000},
+    {"state.cpt", NULL, 0, 0},
+    {"wrfrst_d01_2000-01-25_12:00:00", NULL, 0, 0},
+    {"restart_2000-01-25_12:00:00.nc", "restart_#", 0, 20000125120000},
+    {"case.restart.0001-01-02-43200.nc", "case.restart.#", 0, 1010243200},
+    {"snapshot_20260101T120000.h5", "snapshot_#", 0, 20260101120000},
+    {"snapshot_20260101_120000.h5", "snapshot_#", 0, 20260101120000},
+    {"dump_00000101_000012", "dump_#", 0, 101}, /* no date */
+    {"pickup.0000036000.data", NULL, 0, 0},
+    /* PyTorch, Lightning, DeepSpeed, Megatron, HuggingFace, TensorFlow, JAX */
+    {"step-1200/__0_0.distcp", "step-#/", 1, 1200},
+    {"step-1200/.metadata", "step-#/", 1, 1200},
+    {"epoch=3-step=1200.ckpt", "epoch=*-step=#", 0, 1200},
+    {"epoch=3.ckpt", "epoch=#", 0, 3},
+    {"epoch=3-step=1200-v2.ckpt", "epoch=*-step=#", 0, 1200},
+    {"checkpoint-500/global_step500/mp_rank_00_model_states.pt", "checkpoint-#/", 2, 500},
+    {"global_step500/zero_pp_rank_0_mp_rank_00_optim_states.pt", "global_step#/", 1, 500},
+    {"tmp-checkpoint-500/model-00001-of-00003.safetensors", "checkpoint-#/", 1, 500},
+    {"checkpoint-500/model-00001-of-00003.safetensors", "checkpoint-#/", 1, 500},
+    {"iter_0001000/mp_rank_00/model_optim_rng.pt", "iter_#/", 2, 1000},
+    {"model_epoch_10_loss_0.25.pt", "model_epoch_#", 0, 10},
+    {"GlobalStep500.pt", "GlobalStep#", 0, 500},
+    {"globalstep500.pt", "globalstep#", 0, 500},
+    {"model.ckpt-5000.index", "model.ckpt-#", 0, 5000},
+    {"model.ckpt-5000.data-00000-of-00001", "model.ckpt-#", 0, 5000},
+    {"checkpoint_1000.orbax-checkpoint-tmp-1699912345/params", "checkpoint_#/", 1, 1000},
+    {"checkpoint_1000/params", "checkpoint_#/", 1, 1000},
+    /* DMTCP, BLCR, Charm++ */
+    {"ckpt_a.out_3f2b-40000-5e8f.dmtcp", NULL, 0, 0},
+    {"context.1234", NULL, 0, 0},
+    /* times */
+    {"time=0.25.h5", "time=#.##", 0, 25},
+    {"time=1.50.h5", "time=#.##", 0, 150},
+    {"time_12.h5", "time_#", 0, 12},
+    {"t_100.vtu", "t_#", 0, 100},
+    {"t100.vtu", NULL, 0, 0},
+    {"frame_0001.png", "frame_#", 0, 1},
+    {"frame0001.1.png", "frame#.#", 0, 11},
+    {"cycle_000123/domain_000001.hdf5", "cycle_#/", 1, 123},
+    {"timestep-12/p3", "timestep-#/", 1, 12},
+    /* temporary, and directories beside files */
+    {"chk_0007.tmp/rank_1", "chk_#/", 1, 7},
+    {"chk_0007.tmp", "chk_#", 0, 7},
+    {"chk_0007.h5.tmp.x8Kw2", "chk_#", 0, 7},
+    /* no steps */
+    {"README", NULL, 0, 0}, {"a1", NULL, 0, 0}, {"rank_12.dat", NULL, 0, 0}, {"hdf5", NULL, 0, 0}, {"mesh_v2.h5", NULL, 0, 0}, {"footstep12", NULL, 0, 0},
+    {"upstep_5", NULL, 0, 0}, {"unit5", NULL, 0, 0}, {"chk", NULL, 0, 0}, {"chk_", NULL, 0, 0}, {"chk__7", NULL, 0, 0}, {"chk_x7", NULL, 0, 0}, {"7chk", NULL, 0, 0},
+    /* as many digits as a step may have, and one more */
+    {"chk_999999999999999999", "chk_#", 0, 999999999999999999},
+    {"chk_1000000000000000000", NULL, 0, 0},
+    {"chk_00000000000000000007", NULL, 0, 0},
+    {"chk_1000000000000000000_step_3", "chk_*_step_#", 0, 3},
+    {NULL, NULL, 0, 0}};
+
+static void test_words_of_real_names(void **state)
+{
+    unsigned n = 0;
+
+    (void)state;
+    for (const struct row *r = real_names; r->path; r++, n++) {
+        struct mgr_name names[MGR_STEP_ABOVE + 1];
+        struct mgr_step s = {0};
+        bool is = mgr_step_of(names, split(r->path, names), &s);
+
+        check_step(r->path, r->template, r->above, r->step, is, &s);
+        if (is)
+            assert_int_equal(s.how, MGR_STEP_WORD);
+    }
+    assert_true(n >= 80);
+    assert_int_equal(wrong, 0);
+}
+
+static void test_where_the_digits_are(void **state)
+{
+    static const char name[] = "tmp-epoch=3-step=1200.ckpt.part";
+    struct mgr_step s;
+
+    (void)state;
+    assert_true(mgr_step_word(name, sizeof name - 1, false, &s));
+    assert_int_equal(s.len, 4);
+    assert_memory_equal(name + s.off, "1200", 4);
+    assert_true(s.temporary);
+    assert_true(mgr_step_word("chk_7", 5, true, &s));
+    assert_false(s.temporary);
+}
+
+/* Which number would be the step, if it grew. */
+static void test_numbers_that_may_grow(void **state)
+{
+    static const struct { const char *name; bool directory; const char *template; uint64_t step; } rows[] = {
+        {"00100", true, "#/", 100}, {"1000", false, "#", 1000}, {"out_3_100.dat", false, "out_*_#.dat", 100}, {"out_3_100.dat.tmp", false, "out_*_#.dat", 100},
+        {"data_100.h5", false, "data_#.h*", 100}, {"data_100.nc4", false, "data_#.nc*", 100}, {"movie1.mp4", false, "movie#.mp*", 1}, {"channel0.f00001", false, "channel*.f#", 1},
+        {"wrfrst_d01_2000-01-25_12:00:00", false, "wrfrst_d*_#", 20000125120000}, {"case.clm2.r.0001-01-02-43200.nc", false, "case.clm*.r.#.nc", 1010243200},
+        {"pickup.0000036000.data", false, "pickup.#.data", 36000}, {"rst.00005.athdf", false, "rst.#.athdf", 5}, {"out.100.rank3", false, "out.#.rank*", 100},
+        {"model-00001-of-00003.bin", false, NULL, 0}, {"model_100-00001-of-00003.bin", false, "model_#-*-of-*.bin", 100}, {"rank_3", false, NULL, 0},
+        {"processor12", true, NULL, 0}, {"run7", true, NULL, 0}, {"mesh_v2", false, NULL, 0}, {"0.25", true, NULL, 0}, {"README", false, NULL, 0}, {"hdf5", false, NULL, 0},
+        {"x_1234567890123456789", false, NULL, 0}, {"mp3", false, NULL, 0}, {"a.mp3", false, NULL, 0}, {NULL, false, NULL, 0}};
+
+    (void)state;
+    for (size_t i = 0; rows[i].name; i++) {
+        struct mgr_step s = {0};
+        bool is = mgr_step_growth(rows[i].name, strlen(rows[i].name), rows[i].directory, &s);
+
+        check_step(rows[i].name, rows[i].template, 0, rows[i].step, is, &s);
+        if (is)
+            assert_int_equal(s.how, MGR_STEP_GROWTH);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+static void test_steps_grow_one_after_the_other_and_ranks_do_not(void **state)
+{
+    (void)state;
+    assert_true(mgr_step_grows(100, 5000, 200, 7000, 2000));
+    assert_false(mgr_step_grows(100, 5000, 200, 6999, 2000)); /* written by one program, one behind the other */
+    assert_false(mgr_step_grows(100, 5000, 200, 4000, 2000)); /* at the same time */
+    assert_false(mgr_step_grows(100, 0, 200, 70000, 2000));   /* the first is still being written */
+    assert_false(mgr_step_grows(200, 5000, 100, 70000, 2000));
+    assert_false(mgr_step_grows(100, 5000, 100, 70000, 2000));
+}
+
+static void test_patterns(void **state)
+{
+    static const struct { const char *pattern, *path; int is; const char *template; uint32_t above; uint64_t step; } rows[] = {
+        {"run/state-{step}/**", "run/state-12/rank3", 1, "state-#/", 1, 12},
+        {"run/state-{step}", "run/state-12/a/b", 1, "state-#/", 2, 12},
+        {"run/state-{step}/", "run/state-12/a/b", 1, "state-#/", 2, 12},
+        {"run/state-{step}/", "run/state-12", -1, NULL, 0, 0},
+        {"run/state-{step}", "run/state-12.tmp/a", -1, NULL, 0, 0},
+        {"run/state-{step}*", "run/state-12.tmp/a", 1, "state-#/", 1, 12},
+        {"state-{step}", "other/run/state-12/a", 1, "state-#/", 1, 12}, /* no slash: anywhere */
+        {"/state-{step}", "run/state-12/a", -1, NULL, 0, 0},            /* the root's alone */
+        {"/state-{step}", "state-12/a", 1, "state-#/", 1, 12},
+        {"*_{step}.h5", "out_3_007.h5", 1, "out_*_#", 0, 7},
+        {"*{step}.h5", "out_007.h5", 1, "out_#", 0, 7}, /* the whole group, not its last digit */
+        {"out_*/{step}", "out_a/b/7", -1, NULL, 0, 0},
+        {"out_**/{step}", "out_a/b/7", 1, "#", 0, 7},
+        {"a/**/{step}", "a/7", 1, "#", 0, 7},
+        {"a/**/{step}", "a/b/c/7", 1, "#", 0, 7},
+        {"a?{step}", "a/7", -1, NULL, 0, 0},
+        {"a?{step}", "a_7", 1, "a_#", 0, 7},
+        {"x{step}", "x1234567890123456789", -1, NULL, 0, 0},
+        {"x{step}", "x", -1, NULL, 0, 0},
+        {"*.h5", "a/b/result.h5", 0, NULL, 0, 0},
+        {"results/**", "results/a/b", 0, NULL, 0, 0},
+        {"results", "results/a/b", 0, NULL, 0, 0},
+        {"results", "myresults", -1, NULL, 0, 0},
+        {"d_{step}-*-*", "d_2000-01-25", 1, "d_#", 0, 2000},
+        {"d_*-*-{step}.nc", "d_2000-01-25.nc", 1, "d_*-*-#", 0, 25},
+        {"epoch_{step}_step_*", "epoch_4_step_1200", 1, "epoch_#", 0, 4}, /* what the user says goes before words */
+        {"", "a", -1, NULL, 0, 0},
+        {"/", "a", -1, NULL, 0, 0},
+        {NULL, NULL, 0, NULL, 0, 0}};
+
+    (void)state;
+    for (size_t i = 0; rows[i].pattern; i++) {
+        struct mgr_step s = {0};
+        int is = mgr_step_pattern(rows[i].path, strlen(rows[i].path), rows[i].pattern, &s);
+
+        if (is != rows[i].is)
+            fail_msg("%s of %s: %d", rows[i].pattern, rows[i].path, is);
+        if (is == 1)
+            check_step(rows[i].path, rows[i].template, rows[i].above, rows[i].step, true, &s);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* A pattern for which each star would be tried with each end. */
+static void test_an_intricate_pattern_ends(void **state)
+{
+    char path[4096], pattern[256];
+    struct mgr_step s;
+
+    (void)state;
+    memset(path, 'a', sizeof path);
+    for (size_t i = 0; i + 3 < sizeof pattern; i += 2)
+        memcpy(pattern + i, "*a", 3);
+    strcat(pattern, "b");
+    assert_int_equal(mgr_step_pattern(path, sizeof path, pattern, &s), -1);
+}
+
+/* The longest names: nothing is written past the template. */
+static void test_names_as_long_as_they_may_be(void **state)
+{
+    char name[256];
+    struct mgr_step s;
+
+    (void)state;
+    memset(name, 'x', sizeof name);
+    memcpy(name, "chk_7", 5);
+    assert_true(mgr_step_word(name, 255, true, &s));
+    assert_int_equal(s.template_len, 256);
+    assert_int_equal(s.template[255], '/');
+    assert_false(mgr_step_word(name, 256, true, &s));
+    assert_false(mgr_step_growth(name, 256, true, &s));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_words_of_real_names, begin),
+        cmocka_unit_test_setup(test_where_the_digits_are, begin),
+        cmocka_unit_test_setup(test_numbers_that_may_grow, begin),
+        cmocka_unit_test_setup(test_steps_grow_one_after_the_other_and_ranks_do_not, begin),
+        cmocka_unit_test_setup(test_patterns, begin),
+        cmocka_unit_test_setup(test_an_intricate_pattern_ends, begin),
+        cmocka_unit_test_setup(test_names_as_long_as_they_may_be, begin),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
