@@ -286,106 +286,6 @@ static void test_release_in_a_group_that_fails_counts(void **state)
     assert_int_equal(fix_attr(&f, b).ino, 0);
 }
 
-static uint32_t writers(uint64_t ino)
-{
-    return mgr_map_get(&f.core->writers, ino);
-}
-
-static void open_file(uint64_t ino, bool write)
-{
-    Fp__Open m = FP__OPEN__INIT;
-
-    m.ino = ino;
-    m.write = write;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
-    assert_int_equal(f.status, 0);
-}
-
-static void release_write(uint64_t ino)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_write_ino = 1;
-    m.write_ino = &ino;
-    fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
-
-static void test_opens_for_writing_are_counted(void **state)
-{
-    uint64_t a = create(1, "a", false);
-
-    (void)state;
-    assert_int_equal(writers(a), 1); /* whatever it was opened for */
-    open_file(a, false);
-    assert_int_equal(writers(a), 1);
-    open_file(a, true);
-    assert_int_equal(writers(a), 2);
-    release(a);
-    assert_int_equal(writers(a), 2);
-    release_write(a);
-    release_write(a);
-    assert_int_equal(writers(a), 0);
-    assert_int_equal(mgr_map_get(&f.core->holders, a), 0);
-}
-
-/* A client can't make it say that a file is being written that nobody has open. */
-static void test_never_more_writers_than_opens(void **state)
-{
-    uint64_t a = create(1, "a", false);
-
-    (void)state;
-    release(a);
-    assert_int_equal(writers(a), 0);
-    release_write(a);
-    assert_int_equal(writers(a), 0);
-    open_file(a, false);
-    release_write(a);
-    assert_int_equal(writers(a), 0);
-    assert_int_equal(mgr_map_get(&f.core->holders, a), 0);
-}
-
-static void test_hello_tells_who_writes(void **state)
-{
-    uint64_t a = create(1, "a", false), b = create(2, "b", false), open_ino[3] = {a, a, b}, write_ino[3] = {a, b, b};
-    Fp__Hello h = FP__HELLO__INIT;
-
-    (void)state;
-    restart();
-    assert_int_equal(writers(a), 0);
-    h.protocol = 1;
-    h.role = FP__ROLE__ROLE_CLIENT;
-    h.session = f.session;
-    h.open_known = true;
-    h.open_ino = open_ino;
-    h.n_open_ino = 3;
-    h.open_write_ino = write_ino;
-    h.n_open_write_ino = 3;
-    f.conn = fix_conn(&f);
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
-    assert_int_equal(f.status, 0);
-    assert_int_equal(writers(a), 1);
-    assert_int_equal(writers(b), 1); /* it is open once */
-    assert_int_equal(mgr_map_get(&f.core->holders, a), 2);
-    fix_call(&f, f.conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL);
-    assert_int_equal(writers(a), 0);
-    assert_int_equal(writers(b), 0);
-}
-
-static void test_an_open_for_writing_in_a_group_that_fails_does_not_count(void **state)
-{
-    uint64_t a = create(1, "a", false);
-    Fp__Open m = FP__OPEN__INIT;
-
-    (void)state;
-    m.ino = a;
-    m.write = true;
-    f.doom = -ENOSPC;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
-    assert_int_equal(f.status, -ENOSPC);
-    assert_int_equal(writers(a), 1);
-    assert_int_equal(mgr_map_get(&f.core->holders, a), 1);
-}
-
 static void test_replayed_tmpfile_is_still_there(void **state)
 {
     uint64_t a = create(7, "", true);
@@ -848,10 +748,6 @@ int main(void)
         T(test_restart_takes_no_open_file_before_its_session_has_told),
         T(test_lost_release_is_made_good_by_hello),
         T(test_release_in_a_group_that_fails_counts),
-        T(test_opens_for_writing_are_counted),
-        T(test_never_more_writers_than_opens),
-        T(test_hello_tells_who_writes),
-        T(test_an_open_for_writing_in_a_group_that_fails_does_not_count),
         T(test_replayed_tmpfile_is_still_there),
         T(test_new_connection_takes_the_session_over),
         T(test_second_session_waits_until_the_first_has_ended_being_alone),
