@@ -16,15 +16,15 @@
 #define FP_VERSION "unknown"
 #endif
 
-/* Prints words wrapped at HELP_WIDTH, indented to HELP_COLUMN. col is where the cursor is. */
-static void wrap(const char *text, int col)
+/* Prints words wrapped at HELP_WIDTH, indented. col is where the cursor is. */
+static void wrap(const char *text, int col, int indent)
 {
     for (const char *p = text; *p;) {
         int len = (int)strcspn(p, " ");
-        if (col + 1 + len > HELP_WIDTH && col > HELP_COLUMN) {
-            printf("\n%*s", HELP_COLUMN, "");
-            col = HELP_COLUMN;
-        } else if (col > HELP_COLUMN) {
+        if (col + 1 + len > HELP_WIDTH && col > indent) {
+            printf("\n%*s", indent, "");
+            col = indent;
+        } else if (col > indent) {
             putchar(' ');
             col++;
         }
@@ -60,11 +60,22 @@ static void help_line(const char *left, const char *help, const char *more)
         col = 0;
     }
     printf("%*s", HELP_COLUMN - col, "");
-    wrap(text, HELP_COLUMN);
+    wrap(text, HELP_COLUMN, HELP_COLUMN);
+}
+
+void fp_opt_print_help_line(const char *left, const char *help)
+{
+    help_line(left, help, "");
 }
 
 static void print_usage(struct fp_opts *o)
 {
+    if (o->table->usage) {
+        printf("Usage: %s\n", o->table->usage);
+        wrap(o->table->summary, 0, 0);
+        putchar('\n');
+        return;
+    }
     printf("Usage: %s [OPTION]...", o->table->prog);
     for (const struct fp_opt *opt = o->table->opts; opt->name; opt++) {
         bool required = opt->flags & FP_OPT_REQUIRED;
@@ -81,6 +92,8 @@ void opt_print_help(struct fp_opts *o)
 {
     char left[128], more[512];
     print_usage(o);
+    if (o->table->print_more)
+        o->table->print_more();
     for (const struct fp_opt *opt = o->table->opts; opt->name; opt++) {
         if (opt->flags & FP_OPT_HIDDEN)
             continue;
@@ -120,6 +133,11 @@ static void roff(const char *text)
         else
             putchar(*p);
     }
+}
+
+void fp_opt_print_roff(const char *text)
+{
+    roff(text);
 }
 
 static void roff_body(const char *help, const char *more)

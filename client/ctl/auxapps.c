@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/table.h"
 
@@ -294,17 +294,17 @@ static int ask_when_all_have_reported(struct ctl_link *l, Fp__CtlStatusReply **o
 /* Tells, mount by mount, what came of the change; `waiting`: those that have not said so yet. Returns how many have the aux-app. */
 static unsigned outcome(const struct ctl_options *o, const Fp__CtlStatusReply *r, bool tell, unsigned *waiting, unsigned *refused)
 {
-    size_t len = strlen(o->aux_change);
+    size_t len = strlen(o->names[1]);
     unsigned mounts = 0;
     *waiting = *refused = 0;
     for (size_t i = 0; i < r->n_clients; i++) {
         const Fp__CtlClient *c = r->clients[i];
         for (size_t k = 0; c->connected && c->stats && k < c->stats->n_auxapps; k++) {
             const Fp__AuxAppStats *a = c->stats->auxapps[k];
-            if (strcmp(a->name, o->aux_name) != 0)
+            if (strcmp(a->name, o->names[0]) != 0)
                 continue;
             mounts++;
-            bool said = strncmp(a->change, o->aux_change, len) == 0 && a->change[len] == ':';
+            bool said = strncmp(a->change, o->names[1], len) == 0 && a->change[len] == ':';
             *waiting += !said;
             *refused += said && strncmp(a->change + len, ": refused", 9) == 0;
             if (tell)
@@ -333,7 +333,7 @@ static int wait_for_outcome(const struct ctl_options *o, struct ctl_link *l)
             break;
     }
     if (refused)
-        FP_ERROR("%s: %s is refused", o->aux_name, o->aux_change);
+        FP_ERROR("%s: %s is refused", o->names[0], o->names[1]);
     return refused ? -EINVAL : ctl_flush();
 }
 
@@ -348,25 +348,26 @@ static int somebody_has(const struct ctl_options *o, struct ctl_link *l)
     fp__ctl_status_reply__free_unpacked(r, NULL);
     if (mounts)
         return 0;
-    FP_ERROR("no mount of this store has an aux-app '%s': see fpctl auxapps", o->aux_name);
+    FP_ERROR("no mount of this store has an aux-app '%s': see fpctl auxapps", o->names[0]);
     return -ENOENT;
 }
 
-static int set(const struct ctl_options *o, struct ctl_link *l)
+static int set(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
+    (void)store;
     Fp__AuxSet q = FP__AUX_SET__INIT;
     char name[64];
-    const char *value = strchr(o->aux_change, '=');
+    const char *value = strchr(o->names[1], '=');
     ProtobufCMessage *reply = NULL;
-    if (!value || value == o->aux_change || (size_t)(value - o->aux_change) >= sizeof name) {
-        FP_ERROR("'%s' is not OPTION=VALUE, such as cores=2", o->aux_change);
+    if (!value || value == o->names[1] || (size_t)(value - o->names[1]) >= sizeof name) {
+        FP_ERROR("'%s' is not OPTION=VALUE, such as cores=2", o->names[1]);
         return -EINVAL;
     }
     int rc = somebody_has(o, l);
     if (rc < 0)
         return rc;
-    snprintf(name, sizeof name, "%.*s", (int)(value - o->aux_change), o->aux_change);
-    q.app = (char *)o->aux_name;
+    snprintf(name, sizeof name, "%.*s", (int)(value - o->names[1]), o->names[1]);
+    q.app = (char *)o->names[0];
     q.name = name;
     q.value = (char *)value + 1;
     rc = ctl_link_call(l, FP__MSG_TYPE__MSG_AUX_SET, &q.base, &fp__aux_msg_reply__descriptor, &reply);
@@ -376,12 +377,10 @@ static int set(const struct ctl_options *o, struct ctl_link *l)
     return wait_for_outcome(o, l);
 }
 
-int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     (void)store;
-    if (o->aux_name)
-        return set(o, l);
     if (o->watch)
         return watch(o, l);
     int rc = ask_when_all_have_reported(l, &r);
@@ -391,3 +390,24 @@ int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, stru
     fp__ctl_status_reply__free_unpacked(r, NULL);
     return rc;
 }
+
+const struct ctl_cmd ctl_cmd_auxapps = {
+    .words = "auxapps",
+    .args = "[PATH]",
+    .options = "watch",
+    .help = "What the aux-apps of each mount do: chunks and bytes in and out, speed, how busy their cores are, queue, how often and how long they made the application "
+            "wait, failures; each thread with its core; their own counters; what was passed over, since the aux-app had said that it has nothing to do.",
+    .more = "busy is a share of the cores that the aux-app has. Of a mount that is away (killed, or cut off) these are the last figures it has told. With --watch speed and "
+            "busy are of the last second, otherwise of the time since the mount began.",
+    .run = run,
+};
+
+const struct ctl_cmd ctl_cmd_auxapps_set = {
+    .words = "auxapps set",
+    .args = "NAME OPTION=VALUE [PATH]",
+    .options = "",
+    .help = "Changes an option of a running aux-app on all mounts, such as cores=2, and tells what came of it.",
+    .more = "bypass=on leaves the aux-app out, bypass=off takes it in again; both are done when fp-auxhost runs again. One that says itself that it is required, such as "
+            "encrypt, can't be left out.",
+    .run = set,
+};

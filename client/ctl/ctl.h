@@ -1,7 +1,6 @@
 /* fpctl: what its commands share. One thread asks and prints; a second one only watches the clock.
  *
- * A command function gets its options, prints its answer to stdout and returns 0, or has logged one ERROR line and returns a
- * negative code; main turns that into exit 1. */
+ * What a command is called, takes and says of itself is in its struct ctl_cmd (cmd.h). */
 #ifndef CTL_H
 #define CTL_H
 
@@ -14,18 +13,23 @@
 #include "fp.pb-c.h"
 #include "fp/opt.h"
 
-enum ctl_command { CTL_STATUS, CTL_BENEFACTORS, CTL_STAT, CTL_DF, CTL_STOP, CTL_AUXAPPS, CTL_VERIFY };
+#define CTL_PATHS_MAX 256u /* of one call */
+#define CTL_NAMES_MAX 8u   /* words of one call that are no paths */
 
+/* What main.c has read of the command line. A path is absolute, symbolic links in it are not resolved. */
 struct ctl_options {
-    int command; /* enum ctl_command */
-    const char *path; /* absolute; NULL when not given */
+    const struct ctl_cmd *cmd;
+    const char *names[CTL_NAMES_MAX + 1]; /* words of the synopsis that are no paths, in their order; NULL behind the last that was given */
+    const char *paths[CTL_PATHS_MAX + 1];
+    size_t npaths;
+    const char *path;     /* paths[0]; NULL when none was given */
+    uint32_t version;     /* of PATH[@N]; 0: none */
     struct fp_addr manager;
     const char *key;
     bool manager_given, key_given; /* on the command line */
     bool json, all, watch;
-    const char *aux_name, *aux_change; /* of `auxapps set`; else NULL */
     uint64_t timeout_ms; /* for every answer */
-    uint64_t wait_ms;    /* stop: until the manager is gone */
+    uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */
     int log_level;
 };
 
@@ -37,6 +41,9 @@ struct ctl_store {
     char mountpoint[PATH_MAX]; /* through which it was found; "" if by options */
     char inner[PATH_MAX];      /* options.path inside the store, no leading slash; "" is its root */
 };
+
+/* options.paths[i] inside of the store that was found, as `inner` above. Logs, with -EXDEV, if it lies in another mount. */
+int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX]);
 
 /* Fills *out, or logs and returns a negative errno. May block as long as a mount does: see ctl_watch. */
 int ctl_find(const struct ctl_options *o, struct ctl_store *out);
@@ -74,18 +81,8 @@ int ctl_ask_status(struct ctl_link *l, Fp__CtlStatusReply **out);
  * timeout of ours reaches. Called again, it sets a new limit. */
 void ctl_watch(uint64_t limit_ms);
 
-/* ---------------------------------------------------------------- the commands */
-
-int ctl_status(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_benefactors(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_stat(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_stop(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_auxapps(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-int ctl_verify(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l);
-
-/* Needs no store: makes the folder `name` here, with the skeleton of an aux-app. */
-int ctl_auxapp_new(const char *name);
+/* Waits, with the watchdog told. For commands that ask again and again. */
+void ctl_pause(const struct ctl_options *o, uint64_t ms);
 
 /* ---------------------------------------------------------------- show.c: printing */
 

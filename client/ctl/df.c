@@ -5,10 +5,10 @@
  * used until the benefactors have removed them, since df(1) takes for used what is not free. */
 #include <stdio.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/table.h"
 
-int ctl_benefactors(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int benefactors(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     (void)store;
@@ -47,7 +47,7 @@ static int df_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
     return rc < 0 ? rc : ctl_flush();
 }
 
-int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int df(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     int rc = ctl_ask_status(l, &r);
@@ -63,3 +63,22 @@ int ctl_df(const struct ctl_options *o, const struct ctl_store *store, struct ct
     fp__ctl_status_reply__free_unpacked(r, NULL);
     return rc;
 }
+
+const struct ctl_cmd ctl_cmd_benefactors = {
+    .words = "benefactors",
+    .args = "[PATH]",
+    .options = "",
+    .help = "The benefactors alone, as each has reported itself within the last second.",
+    .more = "free leaves out what is leased to mounts, which may fill it without asking; so all of them together can have less free than df says. A mount that does not "
+            "write gives its leases back after some seconds.",
+    .run = benefactors,
+};
+
+const struct ctl_cmd ctl_cmd_df = {
+    .words = "df",
+    .args = "[PATH]",
+    .options = "",
+    .help = "How full the store is, with the figures of df(1).",
+    .more = "The column deleting is the part of used that belongs to deleted files; benefactors free it within about 2 seconds.",
+    .run = df,
+};

@@ -166,6 +166,14 @@ static int by_options(const struct ctl_options *o, struct ctl_store *out)
     return 0;
 }
 
+/* The path inside of the store. */
+static int inner_of(const struct mounts *all, int i, const char *path, char inner[PATH_MAX])
+{
+    const char *rest = below(path, all->m[i].point), *root = all->m[i].root + 1;
+    int n = snprintf(inner, PATH_MAX, "%s%s%s", root, *root && *rest ? "/" : "", rest);
+    return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
+}
+
 int ctl_find(const struct ctl_options *o, struct ctl_store *out)
 {
     static struct mounts all;
@@ -181,10 +189,9 @@ int ctl_find(const struct ctl_options *o, struct ctl_store *out)
         rc = resolve(o, path);
         int i = rc == 0 ? mount_of(&all, path) : -1;
         if (i >= 0) {
-            const char *rest = below(path, all.m[i].point), *root = all.m[i].root + 1;
-            int n = snprintf(out->inner, sizeof out->inner, "%s%s%s", root, *root && *rest ? "/" : "", rest);
-            if (n < 0 || (size_t)n >= sizeof out->inner)
-                return -ENAMETOOLONG;
+            rc = inner_of(&all, i, path, out->inner);
+            if (rc < 0)
+                return rc;
             if (!complete)
                 return from_mount(o, all.m[i].point, out);
             snprintf(out->mountpoint, sizeof out->mountpoint, "%s", all.m[i].point);
@@ -203,4 +210,27 @@ int ctl_find(const struct ctl_options *o, struct ctl_store *out)
     if (all.count == 1)
         return from_mount(o, all.m[0].point, out);
     return out->manager[0] ? by_options(o, out) : no_store(&all);
+}
+
+int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX])
+{
+    static struct mounts all;
+    char path[PATH_MAX];
+
+    if (!store->mountpoint[0]) {
+        snprintf(inner, PATH_MAX, "%s", o->paths[i] + 1);
+        return 0;
+    }
+    if (!realpath(o->paths[i], path)) {
+        int rc = -errno;
+        FP_ERROR("%s: %s", o->paths[i], fp_strerror(rc));
+        return rc;
+    }
+    int rc = all.count ? 0 : read_mounts(&all);
+    int m = rc == 0 ? mount_of(&all, path) : -1;
+    if (m < 0 || strcmp(all.m[m].point, store->mountpoint) != 0) {
+        FP_ERROR("%s is not in %s: all paths of one call must be in one mount", o->paths[i], store->mountpoint);
+        return rc < 0 ? rc : -EXDEV;
+    }
+    return inner_of(&all, m, path, inner);
 }

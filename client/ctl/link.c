@@ -64,6 +64,13 @@ void ctl_watch(uint64_t limit_ms)
     started = true;
 }
 
+void ctl_pause(const struct ctl_options *o, uint64_t ms)
+{
+    struct timespec pause = {(time_t)(ms / 1000), (long)(ms % 1000 * 1000000)};
+    ctl_watch(ms + 2 * o->timeout_ms + 1000);
+    nanosleep(&pause, NULL);
+}
+
 /* ---------------------------------------------------------------- connecting */
 
 static void on_up(struct fp_rpc_conn *conn, void *arg)

@@ -1,120 +1,199 @@
-/* fpctl: looking at a store, and stopping it.
+/* fpctl: looking at a store, and telling it what to do.
  *
- * One question, one answer, then it exits: no daemon, no state. The commands are one file each; this one reads the options,
- * finds the store (find.c), connects (link.c) and calls the command.
+ * One question, one answer, then it exits: no daemon, no state. The commands are one file each, with a struct ctl_cmd that says what they take; this one reads the
+ * options, finds the command (cmd.c) and the store (find.c), connects (link.c) and calls the command.
  *
- * Exit codes: 0, 1 when the answer could not be had (one line on stderr says why), 2 for a mistake in the call. */
+ * Exit codes: 0, 1 when the answer could not be had (one line on stderr says why), 2 for a mistake in the call; others are the command's own. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/log.h"
 
-static const char *const commands[] = {"status", "benefactors", "stat", "df", "stop", "auxapps", "verify", NULL};
+#define ANSWER_MS 5000u /* of a command that waits longer than that for something else */
 
+static const struct ctl_cmd *const commands[] = {
+    &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_verify, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+
+struct given {
+    struct fp_strlist words;
+    struct ctl_options o;
+};
+
+/* Those of single commands are flagged FP_OPT_NO_FILE, and named by the command (ctl_cmd.options). */
 static const struct fp_opt options[] = {
-    FP_OPT_ENUM(struct ctl_options, command, "command", NULL, commands,
-                "What to do: show the state of the store; its benefactors; one file and where its chunks lie; how full it "
-                "is; what the aux-apps of its mounts do; compare files with their digests; or stop manager, benefactors and "
-                "mounts.",
-                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE,
-                .arg = "status|benefactors|stat|df|auxapps|verify|stop"),
-    FP_OPT_PATH(struct ctl_options, path, "path", NULL,
-                "File or directory in the store: stat shows it. For the other commands it says which store is meant.",
-                .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE, .arg = "PATH"),
-    FP_OPT_MANAGER(struct ctl_options, manager, 0),
-    FP_OPT_KEY(struct ctl_options, key),
-    FP_OPT_BOOL(struct ctl_options, json, "json", "off", "Print one JSON object instead of text for people.",
+    FP_OPT_LIST(struct given, words, "command", NULL, CTL_PATHS_MAX + 16, "What to do, and its words.", .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE | FP_OPT_WHOLE | FP_OPT_HIDDEN,
+                .arg = "COMMAND"),
+    FP_OPT_MANAGER(struct given, o.manager, 0),
+    FP_OPT_KEY(struct given, o.key),
+    FP_OPT_BOOL(struct given, o.json, "json", "off", "Print one JSON object instead of text for people.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.all, "all", "off", "With stat: a line for each slice, instead of one for consecutive chunks of one benefactor.",
                 .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct ctl_options, all, "all", "off",
-                "With stat: a line for each slice, instead of one for consecutive chunks of one benefactor.",
-                .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct ctl_options, watch, "watch", "off", "With auxapps: again every second, until it is ended (Ctrl-C).",
-                .flags = FP_OPT_NO_FILE),
-    FP_OPT_DURATION(struct ctl_options, timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(1),
-                    "How long to wait for the manager's answer."),
-    FP_OPT_DURATION(struct ctl_options, wait_ms, "wait", "30s", 0, FP_HOUR_MS(1),
-                    "With stop: how long to wait until the manager has ended."),
-    FP_OPT_LOG_LEVEL(struct ctl_options, log_level),
+    FP_OPT_BOOL(struct given, o.watch, "watch", "off", "With auxapps: again every second, until it is ended (Ctrl-C).", .flags = FP_OPT_NO_FILE),
+    FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),
+                    "How long to wait for the manager's answer; of a command that waits for more, such as stop (30s unless it is given), how long in all."),
+    FP_OPT_LOG_LEVEL(struct given, o.log_level),
     FP_OPT_END,
 };
+
+static void print_commands(void)
+{
+    ctl_cmd_print_list(commands);
+}
 
 static const struct fp_opt_table table = {
     .prog = "fpctl",
     .section = "ctl",
-    .summary = "Look at an fpstore, or stop it. fpctl auxapps set NAME OPTION=VALUE changes an aux-app that runs, fpctl auxapp new "
-               "NAME makes the skeleton of one. The store is the one given by --manager and --key, or the one "
-               "mounted at PATH or the current directory, or the only one mounted here.",
+    .usage = "fpctl COMMAND [ARGUMENT]... [OPTION]...",
+    .summary = "Look at an fpstore, or tell it what to do. The store is the one given by --manager and --key, or the one mounted at PATH or the current directory, or the "
+               "only one mounted here.",
+    .print_more = print_commands,
     .opts = options,
 };
 
-static int run(const struct ctl_options *o)
-{
-    static int (*const functions[])(const struct ctl_options *, const struct ctl_store *, struct ctl_link *) = {
-        ctl_status, ctl_benefactors, ctl_stat, ctl_df, ctl_stop, ctl_auxapps, ctl_verify};
-    static struct ctl_store store;
-    struct ctl_link *link = NULL;
+static const char *const common[] = {"command", "manager", "key", "json", "timeout", "log-level", NULL};
 
+static bool is_common(const char *option)
+{
+    for (const char *const *c = common; *c; c++)
+        if (strcmp(*c, option) == 0)
+            return true;
+    return false;
+}
+
+static int mistake(const char *why)
+{
+    fprintf(stderr, "fpctl: ERROR: %s\n", why);
+    return 2;
+}
+
+int ctl_open(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link)
+{
     ctl_watch(o->timeout_ms);
-    int rc = ctl_find(o, &store);
+    int rc = ctl_find(o, store);
     if (rc < 0)
         return rc;
     ctl_watch(2 * o->timeout_ms + 1000);
-    rc = ctl_link_open(&store, o->timeout_ms, &link);
+    return ctl_link_open(store, o->timeout_ms, link);
+}
+
+static int run(const struct ctl_options *o)
+{
+    static struct ctl_store store;
+    struct ctl_link *link = NULL;
+
+    if (o->cmd->flags & (CTL_NO_STORE | CTL_NO_LINK))
+        return o->cmd->run(o, NULL, NULL);
+    int rc = ctl_open(o, &store, &link);
     if (rc == 0)
-        rc = functions[o->command](o, &store, link);
+        rc = o->cmd->run(o, &store, link);
     ctl_link_close(link);
     return rc;
 }
 
-/* `auxapps set NAME OPTION=VALUE` has words that no option table knows: they are taken out of argv. 0, or -EINVAL. */
-static int take_words(struct ctl_options *words, int *argc, char **argv)
+/* --help of one command: its words are in argv, values of options perhaps too. */
+static const struct ctl_cmd *command_of(int argc, char **argv)
 {
-    for (int i = 1; i + 1 < *argc; i++) {
-        if (strcmp(argv[i], "auxapps") != 0 || strcmp(argv[i + 1], "set") != 0)
+    const char *items[CTL_PATHS_MAX];
+    struct fp_strlist words = {.items = items};
+    const struct ctl_cmd *c;
+    char why[512];
+    size_t used;
+
+    for (int i = 1; i < argc && words.count < CTL_PATHS_MAX; i++)
+        if (argv[i][0] != '-')
+            items[words.count++] = argv[i];
+    for (c = NULL; words.count > 0 && !c; words.items++, words.count--)
+        c = ctl_cmd_find(commands, &words, &used, why, sizeof why);
+    return c;
+}
+
+static int help(const struct ctl_cmd *c)
+{
+    struct fp_opt own[sizeof options / sizeof *options];
+    char usage[256], summary[4096];
+    char *argv[] = {(char *)"fpctl", (char *)"--help", NULL};
+    struct fp_opt_table t = table;
+    struct given unused;
+    size_t n = 0;
+
+    for (const struct fp_opt *opt = options; opt->name; opt++)
+        if (is_common(opt->name) || ctl_cmd_knows(c, opt->name))
+            own[n++] = *opt;
+    own[n] = (struct fp_opt)FP_OPT_END;
+    snprintf(usage, sizeof usage, "fpctl %s%s%s [OPTION]...", c->words, *c->args ? " " : "", c->args);
+    snprintf(summary, sizeof summary, "%s%s%s%s%s", c->help, c->more ? " " : "", c->more ? c->more : "", c->exits ? " " : "", c->exits ? c->exits : "");
+    t.usage = usage;
+    t.summary = summary;
+    t.print_more = NULL;
+    t.opts = own;
+    struct fp_opts *opts = fp_opts_new(&t, &unused);
+    fp_opts_args(opts, 2, argv);
+    fp_opts_free(opts);
+    return 0;
+}
+
+/* --help after a command, and what the build asks for. -1: neither. */
+static int other_output(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        bool asks = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        const struct ctl_cmd *c = asks ? command_of(argc, argv) : NULL;
+        if (c)
+            return help(c);
+        if (strcmp(argv[i], "--print-man-commands") != 0)
             continue;
-        if (i + 3 >= *argc || !strchr(argv[i + 3], '='))
-            return -EINVAL;
-        words->aux_name = argv[i + 2];
-        words->aux_change = argv[i + 3];
-        memmove(argv + i + 1, argv + i + 4, (size_t)(*argc - i - 3) * sizeof *argv); /* the NULL too */
-        *argc -= 3;
+        ctl_cmd_print_man(commands);
         return 0;
     }
-    return 0;
+    return -1;
+}
+
+/* What was read becomes what commands are called with. 0, or -EINVAL with a line in why. */
+static int prepare(struct given *g, const struct fp_opts *opts, char *why, size_t size)
+{
+    struct ctl_options *o = &g->o;
+    size_t used;
+
+    o->cmd = ctl_cmd_find(commands, &g->words, &used, why, size);
+    if (!o->cmd)
+        return -EINVAL;
+    for (const struct fp_opt *opt = options; opt->name; opt++) {
+        if (is_common(opt->name) || ctl_cmd_knows(o->cmd, opt->name) || strcmp(fp_opts_source(opts, opt->name), "command line") != 0)
+            continue;
+        snprintf(why, size, "fpctl %s has no option --%s: see fpctl %s --help", o->cmd->words, opt->name, o->cmd->words);
+        return -EINVAL;
+    }
+    o->manager_given = strcmp(fp_opts_source(opts, "manager"), "command line") == 0;
+    o->key_given = strcmp(fp_opts_source(opts, "key"), "command line") == 0;
+    if (o->cmd->flags & CTL_WAITS) {
+        bool given = strcmp(fp_opts_source(opts, "timeout"), "command line") == 0;
+        o->limit_ms = given ? o->timeout_ms : o->cmd->limit_ms;
+        if (given && o->timeout_ms > ANSWER_MS)
+            o->timeout_ms = ANSWER_MS;
+    }
+    return ctl_cmd_args(o->cmd, g->words.items + used, g->words.count - used, o, why, size);
 }
 
 int main(int argc, char **argv)
 {
-    static struct ctl_options o, words;
+    static struct given g;
+    char why[1024];
+
     fp_log_init("fpctl", FP_LOG_WARN);
-    if (argc > 1 && strcmp(argv[1], "auxapp") == 0) {
-        if (argc == 4 && strcmp(argv[2], "new") == 0)
-            return ctl_auxapp_new(argv[3]) < 0 ? 1 : 0;
-        fprintf(stderr, "fpctl: ERROR: fpctl auxapp new NAME makes the skeleton of an aux-app; fpctl auxapps shows those that run\n");
-        return 2;
-    }
-    if (take_words(&words, &argc, argv) < 0) {
-        fprintf(stderr, "fpctl: ERROR: fpctl auxapps set NAME OPTION=VALUE\n");
-        return 2;
-    }
-    struct fp_opts *opts = fp_opt_parse_or_exit(&table, &o, argc, argv);
-    fp_log_set_level(o.log_level == FP_LOG_INFO ? FP_LOG_WARN : (enum fp_log_level)o.log_level);
+    int rc = other_output(argc, argv);
+    if (rc >= 0)
+        return rc;
+    struct fp_opts *opts = fp_opt_parse_or_exit(&table, &g, argc, argv);
+    fp_log_set_level(g.o.log_level == FP_LOG_INFO ? FP_LOG_WARN : (enum fp_log_level)g.o.log_level);
     fp_fault_init();
-    o.aux_name = words.aux_name;
-    o.aux_change = words.aux_change;
-    o.manager_given = strcmp(fp_opts_source(opts, "manager"), "command line") == 0;
-    o.key_given = strcmp(fp_opts_source(opts, "key"), "command line") == 0;
-    if ((o.command == CTL_STAT || o.command == CTL_VERIFY) && !o.path) {
-        const char *command = commands[o.command];
-        fprintf(stderr, "fpctl: ERROR: %s needs a PATH: fpctl %s /AggregateSSDstore/file\n", command, command);
-        return 2;
-    }
-    int rc = run(&o);
+    if (prepare(&g, opts, why, sizeof why) < 0)
+        return mistake(why);
+    rc = run(&g.o);
     fp_opts_free(opts);
-    return rc < 0 ? 1 : 0;
+    return rc < 0 ? 1 : rc;
 }

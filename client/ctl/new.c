@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/auxapp.h"
 #include "fp/err.h"
 
@@ -148,8 +148,11 @@ static bool is_shipped(const char *name)
     return false;
 }
 
-int ctl_auxapp_new(const char *name)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
+    const char *name = o->names[0];
+    (void)store;
+    (void)l;
     char c_file[64];
     if (!name_is_good(name)) {
         FP_ERROR("'%s' is no name for an aux-app: small letters, digits, _ and -, a letter first, at most %u characters", name,
@@ -173,3 +176,12 @@ int ctl_auxapp_new(const char *name)
         printf("Now: cd %s && make check\n", name);
     return rc ? rc : ctl_flush();
 }
+
+const struct ctl_cmd ctl_cmd_auxapp_new = {
+    .words = "auxapp new",
+    .args = "NAME",
+    .options = "",
+    .help = "Makes a folder with the skeleton of an aux-app of your own: a source that builds, a Makefile and a test. Needs no store.",
+    .flags = CTL_NO_STORE,
+    .run = run,
+};

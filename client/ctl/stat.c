@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/table.h"
 
@@ -315,7 +315,7 @@ static int print_text(const struct layout *f, const struct ctl_options *o)
     return rc < 0 ? rc : ctl_flush();
 }
 
-int ctl_stat(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     struct layout f = {.all = o->all};
     int rc = collect(l, store, &f);
@@ -335,3 +335,11 @@ int ctl_stat(const struct ctl_options *o, const struct ctl_store *store, struct 
     free(f.ranges);
     return rc;
 }
+
+const struct ctl_cmd ctl_cmd_stat = {
+    .words = "stat",
+    .args = "PATH",
+    .options = "all",
+    .help = "One file: attributes, chunks and slices, where each lies, what is at risk on this mount.",
+    .run = run,
+};

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/table.h"
 #include "fp/uuid.h"
 
@@ -231,7 +231,7 @@ static int print_text(const Fp__CtlStatusReply *r, const struct ctl_store *store
     return rc < 0 ? rc : ctl_flush();
 }
 
-int ctl_status(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     int rc = ctl_ask_status(l, &r);
@@ -241,3 +241,13 @@ int ctl_status(const struct ctl_options *o, const struct ctl_store *store, struc
     fp__ctl_status_reply__free_unpacked(r, NULL);
     return rc;
 }
+
+const struct ctl_cmd ctl_cmd_status = {
+    .words = "status",
+    .args = "[PATH]",
+    .options = "",
+    .help = "The store on one page: mounts, the FUSE features that each uses and why not the others, benefactors, and files with damaged or lost data.",
+    .more = "What is at risk is in the columns dirty (accepted by a mount, not yet on a benefactor) and uncommitted (on a benefactor, not yet part of the file for "
+            "others). close, strict and locks are these options of the mount; a line says so if strict is not the same for all.",
+    .run = run,
+};

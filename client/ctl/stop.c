@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/clock.h"
 #include "fp/err.h"
 
@@ -39,7 +39,7 @@ static int wait_gone(struct ctl_link *l, uint64_t pid, uint64_t wait_ms)
     return rc;
 }
 
-int ctl_stop(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     Fp__CtlStatusReply *r = NULL;
     int rc = ctl_ask_status(l, &r);
@@ -50,11 +50,11 @@ int ctl_stop(const struct ctl_options *o, const struct ctl_store *store, struct 
     rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_STOP, NULL, NULL, NULL);
     if (rc < 0 && rc != FP_EPEER_GONE && rc != -ECONNRESET)
         return ctl_link_failed(l, rc, "stop");
-    ctl_watch(o->wait_ms + 2000);
-    rc = wait_gone(l, pid, o->wait_ms);
+    ctl_watch(o->limit_ms + 2000);
+    rc = wait_gone(l, pid, o->limit_ms);
     if (rc < 0) {
-        FP_ERROR("the manager at %s is still there after %u ms; it was told to stop (--wait)", store->manager,
-                 (unsigned)o->wait_ms);
+        FP_ERROR("the manager at %s is still there after %u ms; it was told to stop (--timeout)", store->manager,
+                 (unsigned)o->limit_ms);
         return rc;
     }
     if (o->json)
@@ -62,3 +62,13 @@ int ctl_stop(const struct ctl_options *o, const struct ctl_store *store, struct 
     printf("the manager at %s has ended\n", store->manager);
     return ctl_flush();
 }
+
+const struct ctl_cmd ctl_cmd_stop = {
+    .words = "stop",
+    .args = "[PATH]",
+    .options = "",
+    .help = "Ends mounts, benefactors and the manager, in this order, cleanly, on all nodes.",
+    .flags = CTL_WAITS,
+    .limit_ms = 30000,
+    .run = run,
+};

@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "client/ctl/ctl.h"
+#include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/table.h"
 
@@ -216,7 +216,7 @@ static int print_end(void)
     return ctl_flush();
 }
 
-int ctl_verify(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     memset(&v, 0, sizeof v);
     v.o = o;
@@ -243,3 +243,14 @@ int ctl_verify(const struct ctl_options *o, const struct ctl_store *store, struc
         rc = -EIO; /* told above, file by file */
     return rc;
 }
+
+const struct ctl_cmd ctl_cmd_verify = {
+    .words = "verify",
+    .args = "PATH",
+    .options = "",
+    .help = "Reads a file, or all files below a directory, and compares the bytes with the digests that the aux-app checksum has noted.",
+    .more = "Files that were changed after their digest are told apart from files that are wrong: by a mount without checksum, or by truncate(2) by name. The next close of "
+            "a writer, on a mount with checksum, makes a new digest.",
+    .exits = "Exits with 1 when a file is wrong or can't be read, when a digest is none that checksum writes, and when no file has a digest to compare with.",
+    .run = run,
+};

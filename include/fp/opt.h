@@ -186,6 +186,8 @@ struct fp_opt_table {
     const char *summary; /* one sentence for --help */
     const struct fp_opt *opts;
     bool mount_helper; /* accept -o a=b,c and -n -s -v -t TYPE as mount(8) passes them */
+    const char *usage; /* what --help writes behind "Usage: "; NULL: made from the table */
+    void (*print_more)(void); /* printed by --help between summary and options; NULL: nothing */
 };
 
 /* Parses everything into out: each field that is in the table is set, others are left alone. Prints and
@@ -226,6 +228,11 @@ const char *fp_opts_source(const struct fp_opts *o, const char *name);
 /* "host:port", "[v6]:port"; 0 or -EINVAL with *why static text. min_port 0 is for
  * listening: ":0", any port, and ":7420", all addresses, are allowed. */
 int fp_parse_addr(const char *text, int64_t min_port, struct fp_addr *out, const char **why);
+
+/* For print_more, and for what else goes into man pages. A line of --help: two columns, the second wrapped. */
+void fp_opt_print_help_line(const char *left, const char *help);
+/* Text as roff wants it, to stdout. */
+void fp_opt_print_roff(const char *text);
 
 /* The candidate nearest to name by Damerau-Levenshtein distance, or NULL when none is near enough to be
  * what the user meant. candidates is NULL-terminated. */

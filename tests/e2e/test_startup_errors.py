@@ -367,6 +367,10 @@ def test_3_5_tb_is_3_500_000_000_000_bytes(manager, native):
     ("fp-mount", ["--manager=127.0.0.1:1", "-o", "pol=1GiB", "/mnt"], "pool"),
     ("fpctl", ["statsu"], "did you mean"),
     ("fpctl", [], "--help"),
+    ("fpctl", ["df", "--all"], "df has no option --all"),
+    ("fpctl", ["stat"], "PATH is missing: fpctl stat PATH"),
+    ("fpctl", ["stat", "/a", "/b"], "unexpected argument '/b'"),
+    ("fpctl", ["auxapp"], r"fpctl auxapp new NAME"),
     ("fp-store", ["upp"], "did you mean"),
     ("fp-store", ["up", "--benefactors=0"], "benefactors"),
     ("fp-store", ["up", "--size=1K"], "size"),
@@ -389,6 +393,17 @@ def test_help_and_version(program):
     for option in ("--help", "--version"):
         r = subprocess.run([bin_path(program), option], capture_output=True, text=True, timeout=10 * SLOW)
         assert r.returncode == 0 and program in r.stdout and r.stderr == ""
+
+
+def test_help_of_one_command():
+    def says(*args):
+        r = subprocess.run([bin_path("fpctl"), *args], capture_output=True, text=True, timeout=10 * SLOW)
+        assert r.returncode == 0 and r.stderr == ""
+        return r.stdout
+
+    of_stat = says("--manager", "127.0.0.1:1", "stat", "--help")
+    assert of_stat.startswith("Usage: fpctl stat PATH [OPTION]...") and "--all" in of_stat and "--watch" not in of_stat
+    assert "--all" not in says("auxapps", "set", "-h") and "Usage: fpctl auxapps [PATH]" in says("auxapps", "--help")
 
 
 def test_benefactor_told_to_end_while_it_starts(native, store):

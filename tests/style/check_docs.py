@@ -20,7 +20,7 @@ CONSISTENCY = "docs/CONSISTENCY.md"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
 NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
-PLACEHOLDER = re.compile(r"^@(options|conf) ([a-z-]+)@$")
+PLACEHOLDER = re.compile(r"^@(options|conf|commands) ([a-z-]+)@$")
 RULE = re.compile(r"[A-Z]\d+")
 MAPPED = {"manager", "benefactor", "client", "common"}
 
@@ -126,7 +126,7 @@ def check_man(files):
         lines = text_of(name).splitlines()
         for number, line in enumerate(lines, 1):
             if line.startswith("@") and not PLACEHOLDER.match(line):
-                yield name, number, "is neither @options PROGRAM@ nor @conf PROGRAM@"
+                yield name, number, "is none of @options PROGRAM@, @conf PROGRAM@ and @commands PROGRAM@"
         if shutil.which("mandoc"):
             page = "\n".join(".TP\n.B x\nfilled in by fill.sh" if PLACEHOLDER.match(l) else l for l in lines) + "\n"
             lint = subprocess.run(["mandoc", "-T", "lint", "-W", "warning"], input=page, capture_output=True, text=True)
