@@ -50,7 +50,7 @@ static size_t without_ending(const char *name, size_t len)
 
     for (const char *const *e = endings; n == len && *e; e++)
         n -= ends_with(name, len, *e) ? strlen(*e) : 0;
-    if (n < len && ends_with(name, n, ".orbax-checkpoint"))
+    if (n < len && name[n] == '-' && ends_with(name, n, ".orbax-checkpoint"))
         n -= strlen(".orbax-checkpoint");
     return n;
 }

@@ -18,7 +18,7 @@ typedef bool parse(const char *name, size_t len, bool directory, struct mgr_step
 /* A name in memory of just its size. */
 static char *take_name(struct fuzz_in *in, size_t *len)
 {
-    static const char *const often[] = {"chk_", "step", "epoch=", "time=0", ".tmp", "-of-", "rank", "2000-01-25", "_12:00:00", "00", "7", ".h5", "tmp-", "Global"};
+    static const char *const often[] = {"chk_", "step", "epoch=", "time=0", ".tmp", "-of-", "rank", "2000-01-25", "_12:00:00", "00", "7", ".h5", "tmp-", "Global", ".orbax-checkpoint", "tmp"};
     char name[NAME_MAX_ + 1];
     size_t n = 0, want = fuzz_u8(in);
 

@@ -26,7 +26,7 @@ static void test_what_is_left_of_temporary_names(void **state)
         {"chk_0007.tmp", "chk_0007"}, {"chk_0007.part", "chk_0007"}, {"chk_0007.partial", "chk_0007"}, {"chk_0007.new", "chk_0007"}, {"chk_0007~", "chk_0007"},
         {"chk_0007-tmp", "chk_0007"}, {"chk_0007_tmp", "chk_0007"}, {"tmp-checkpoint-500", "checkpoint-500"}, {".tmp_chk_0007", "chk_0007"},
         {"tmp.restart.5000", "restart.5000"}, {"state.tmp.k3J9x", "state"}, {"state.tmp4711", "state"}, {"state-tmp-4711", "state"},
-        {"1000.orbax-checkpoint-tmp-1699912345", "1000"}, {"chk_0007.tmp~", "chk_0007"}, {"tmp-chk_0007.tmp.12", "chk_0007"}, {NULL, NULL}};
+        {"1000.orbax-checkpoint-tmp-1699912345", "1000"}, {"1000.orbax-checkpoint.tmp", "1000.orbax-checkpoint"}, {"chk_0007.tmp~", "chk_0007"}, {"tmp-chk_0007.tmp.12", "chk_0007"}, {NULL, NULL}};
 
     (void)state;
     check(rows);
