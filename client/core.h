@@ -72,6 +72,11 @@ void cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, 
  */
 void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 /*
+ * The same, for a change that must not be begun when nobody waits for it any more: one that could not be sent in opt.manager_timeout_ms, or that the manager refuses
+ * after that, was not executed, and ends with an error.
+ */
+void cl_mgr_call_known(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+/*
  * As cl_mgr_call, for a request whose answer must be taken, however late, because it tells what the manager keeps for this session. Once it was sent it is sent
  * again, as the same request, until the manager has answered or forgotten the session; only then is cb called. One that could not be sent in
  * opt.manager_timeout_ms was not executed, and is given up as any other.

@@ -150,7 +150,7 @@ int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* The inode leaves the table; no handle, nothing unpublished. Frees inode->file. */
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode);
 
-/* SETATTR with SET_SIZE in valid, with all its other changes: cuts local data, asks the manager. *out as inode attributes afterwards. */
+/* SETATTR with SET_SIZE in valid, with all its other changes: asks the manager, then cuts local data, which an error leaves as it is. -ETIMEDOUT: it may still be done. */
 int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *req);
 int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_t off, uint64_t len);
 int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whence, uint64_t *out_off);

@@ -15,7 +15,8 @@
  *   its time is over        -ETIMEDOUT; if it was sent it may still be executed, which nobody waits for;
  *                           a lasting one is kept with its slot, so that what is sent again is the same request;
  *                           one that was sent and whose answer must be taken is not given up, its caller
- *                           does not wait for it
+ *                           does not wait for it; one of which it must be known whether it was executed is a
+ *                           lasting one if it was sent
  *   application interrupted -EINTR within a second, likewise
  *   refused (FP_ERECALL)    another mount has to publish the file first: asked again at each tick, and when the manager says
  *                           that it has; FP_ERECALL when that mount has not gone forward (FP_EPUBLISHING) for --io-timeout, or
@@ -247,7 +248,7 @@ static void on_reply(void *arg, int status, const struct fp_rpc_in *in)
     if (in)
         fp_rpc_payload_free(in->payload);
     bool detached = q->call.detached;
-    if ((status == FP_ERECALL || status == FP_EPUBLISHING) && !detached && !q->call.early) {
+    if ((status == FP_ERECALL || status == FP_EPUBLISHING) && !detached && !q->call.early && !q->told_late) {
         q->wait_ms = status == FP_EPUBLISHING || !q->refused ? fp_now_ms() : q->wait_ms;
         q->born_ms = fp_now_ms(); /* the manager answers */
         q->refused = true;
@@ -371,6 +372,13 @@ void cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *ms
 {
     struct cl_request *q = request_new(m, type, msg, cb, arg);
     q->lasting = true;
+    cl_core_post_item(m->core, &q->item);
+}
+
+void cl_mgr_call_known(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    struct cl_request *q = request_new(m, type, msg, cb, arg);
+    q->lasting = q->answered = true;
     cl_core_post_item(m->core, &q->item);
 }
 
@@ -499,13 +507,14 @@ static void tick_list(struct cl_core *c, struct cl_call_list *l, uint64_t now_ms
     for (struct cl_call *p = l->head; p; p = next) {
         struct cl_request *q = request_of(p);
         uint64_t age_ms = now_ms - q->born_ms;
+        bool maybe_done = q->answered && p->sent_before;
         next = p->next;
-        if (p->detached || q->told_late || age_ms < INTERRUPT_MS || (q->answered && p->sent_before))
+        if (p->detached || q->told_late || age_ms < INTERRUPT_MS || (maybe_done && !q->lasting))
             continue;
         if (age_ms >= timeout_ms) {
             FP_LOG_EVERY(10000, FP_LOG_ERROR, "the manager at %s has not answered for %llu s: EIO",
                          c->m->opt.manager_text, (unsigned long long)(timeout_ms / 1000));
-            if (q->lasting) {
+            if (q->lasting && (maybe_done || !q->answered)) {
                 q->told_late = true;
                 q->cb(q->arg, FP_EDEADLINE, NULL);
             } else {

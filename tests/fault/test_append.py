@@ -14,6 +14,7 @@ from harness.daemons import unmount, wait_until
 from harness.files import read_file, write_file
 
 WAITS = "import os, sys; fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND); sys.stdin.read(1); os.write(fd, b'x')"
+CUTS = "import os, sys; sys.stdin.read(1); os.truncate(sys.argv[1], 100)"
 
 
 @pytest.fixture
@@ -88,6 +89,34 @@ def test_writer_killed_while_it_waits_for_the_right_to_append(pair):
     os.close(fd)
     assert time.monotonic() - begun < 20
     assert read_file(a.at("f")) == b"12"
+
+
+@pytest.mark.limit(120)
+def test_truncate_that_is_killed_while_another_mount_appends_loses_nothing(pair):
+    """It has not been done, so what this mount had written behind the new end is there."""
+    s = pair()
+    a, b = s.mounts
+    data = bytes(range(256)) * 4000
+    cuts = subprocess.Popen([sys.executable, "-c", CUTS, a.at("f")], stdin=subprocess.PIPE)
+    appends = os.open(b.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(appends, b"1")
+    fd = os.open(a.at("f"), os.O_RDWR)
+    os.pwrite(fd, data, 1)
+    os.kill(b.pid, signal.SIGSTOP)  # so it does not give the right back
+    try:
+        cuts.stdin.write(b"1")
+        cuts.stdin.flush()
+        time.sleep(1.5)
+        assert cuts.poll() is None, "it waits for its turn"
+        cuts.kill()
+        cuts.wait()
+    finally:
+        os.kill(b.pid, signal.SIGCONT)
+    assert os.fstat(fd).st_size == 1 + len(data)
+    assert os.pread(fd, len(data), 1) == data
+    os.close(fd)
+    os.close(appends)
+    assert read_file(b.at("f")) == b"1" + data
 
 
 @pytest.mark.limit(120)

@@ -188,7 +188,7 @@ static void ask(struct fuzz_in *in, uint8_t who)
     who %= 8;
     if (who <= 2 && who > 0 && !protobuf_c_message_descriptor_get_field_by_name(q->msg, "slot"))
         who = 7; /* what is told early is a change */
-    a->lasting = who <= 1;
+    a->lasting = who <= 1 || who == 6;
     switch (who) {
     case 0: cl_mgr_call_lasting(&x.m, q->type, msg, on_answer, a); break;
     case 1: cl_mgr_call_early_lasting(&x.m, q->type, msg, on_answer, a); break;
@@ -196,6 +196,7 @@ static void ask(struct fuzz_in *in, uint8_t who)
     case 3: cl_mgr_call_answered(&x.m, q->type, msg, on_answer, a); break;
     case 4: cl_mgr_call_answered_soon(&x.m, q->type, msg, on_answer, a); break;
     case 5: cl_mgr_call_intr(&x.m, q->type, msg, interrupted, on_answer, a); break;
+    case 6: cl_mgr_call_known(&x.m, q->type, msg, on_answer, a); break;
     default: cl_mgr_call(&x.m, q->type, msg, on_answer, a); break;
     }
     protobuf_c_message_free_unpacked(msg, NULL);

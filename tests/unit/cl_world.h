@@ -34,6 +34,7 @@ struct world_faults {
     atomic_uint mgr_bad_win;     /* > 0: chunks in window n - 1 are named as bad */
     atomic_bool mgr_folds;       /* COMMIT tells of windows of which chunks take more than they need */
     atomic_int mgr_commit_err;  /* each COMMIT fails with this */
+    atomic_int mgr_setattr_err; /* each SETATTR is refused with this */
     atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
     atomic_uint mgr_away_asked;  /* counted */
     atomic_bool mgr_strict;     /* all files are strict */
@@ -168,7 +169,7 @@ void world_mgr_go_back(uint64_t ino, uint64_t size);
 void world_mgr_reset(void);
 int world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
 uint64_t world_mgr_calls(void); /* requests so far */
-/* Lasting requests: cb as cl_mgr_call_lasting says, on the core loop. Those whose answer was lost wait for world_mgr_back, which sends them again. */
+/* Lasting requests: cb as cl_mgr_call_lasting and cl_mgr_call_known say, on the core loop. Those whose answer was lost wait for world_mgr_back, which sends them again. */
 void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 void world_mgr_back(void);
 void world_mgr_fail_lasting(struct cl_mount *m, int err);

@@ -11,7 +11,7 @@
 struct lasting {
     struct lasting *next;
     struct cl_mount *m;
-    uint32_t type;
+    uint32_t type, session;
     ProtobufCMessage *msg, *reply;
     cl_mgr_cb cb;
     void *arg;
@@ -32,13 +32,15 @@ static void lasting_end(struct lasting *l, int rc)
 static int lasting_execute(struct lasting *l)
 {
     uint32_t session = atomic_load(&((struct world_mount *)(void *)l->m->core)->session);
-    const Fp__Commit *c = (const Fp__Commit *)l->msg;
+    const Fp__Commit *c = l->type == FP__MSG_TYPE__MSG_COMMIT ? (const Fp__Commit *)l->msg : NULL;
 
-    /* The real client ends a commit of a forgotten session like this. */
-    for (size_t i = 0; i < c->n_chunks; i++)
+    /* The real client ends what was sent in a session that was forgotten since like this. */
+    for (size_t i = 0; c && i < c->n_chunks; i++)
         if (c->chunks[i]->id >> 32 != session)
             return FP_ESESSION;
-    return world_mgr_execute(session, l->type, l->msg, &l->reply);
+    if (!c && l->session != session)
+        return FP_ESESSION;
+    return l->executed ? 0 : world_mgr_execute(session, l->type, l->msg, &l->reply);
 }
 
 static void lasting_run(void *arg)
@@ -68,10 +70,10 @@ void world_mgr_lasting(struct cl_mount *m, uint32_t type, const ProtobufCMessage
 {
     struct lasting *l = calloc(1, sizeof *l);
 
-    WORLD_CHECK(type == FP__MSG_TYPE__MSG_COMMIT);
-    if (((const Fp__Commit *)msg)->fold && world_before_fold)
+    WORLD_CHECK(type == FP__MSG_TYPE__MSG_COMMIT || type == FP__MSG_TYPE__MSG_SETATTR);
+    if (type == FP__MSG_TYPE__MSG_COMMIT && ((const Fp__Commit *)msg)->fold && world_before_fold)
         world_before_fold();
-    *l = (struct lasting){.m = m, .type = type, .msg = world_copy(msg), .cb = cb, .arg = arg};
+    *l = (struct lasting){.m = m, .type = type, .session = atomic_load(&((struct world_mount *)(void *)m->core)->session), .msg = world_copy(msg), .cb = cb, .arg = arg};
     world_post(lasting_run, l);
 }
 
@@ -82,7 +84,7 @@ static void answer_all(void *arg)
         struct lasting *l = unanswered;
 
         unanswered = l->next;
-        lasting_end(l, l->executed ? 0 : lasting_execute(l));
+        lasting_end(l, l->executed && l->type == FP__MSG_TYPE__MSG_COMMIT ? 0 : lasting_execute(l));
     }
 }
 

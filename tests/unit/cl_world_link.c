@@ -30,6 +30,7 @@ struct world_faults world_faults;
 
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
 void __wrap_cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
+void __wrap_cl_mgr_call_known(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 void __wrap_cl_mgr_fail_lasting(struct cl_mount *m, int err);
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 void __wrap_cl_core_post(struct cl_mount *m, void (*fn)(void *arg), void *arg);
@@ -186,6 +187,11 @@ int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage 
 }
 
 void __wrap_cl_mgr_call_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
+{
+    world_mgr_lasting(m, type, msg, cb, arg);
+}
+
+void __wrap_cl_mgr_call_known(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg)
 {
     world_mgr_lasting(m, type, msg, cb, arg);
 }

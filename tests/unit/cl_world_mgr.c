@@ -334,8 +334,8 @@ static int set_attr(const Fp__SetAttr *r, ProtobufCMessage **out)
     Fp__AttrReply a = FP__ATTR_REPLY__INIT;
     Fp__Attr attr;
 
-    if (f->gone)
-        return -ENOENT;
+    if (f->gone || world_faults.mgr_setattr_err)
+        return f->gone ? -ENOENT : world_faults.mgr_setattr_err;
     WORLD_CHECK(r->valid & FP__SET_ATTR_VALID__SET_SIZE);
     cut(f, r->size_bytes, UINT64_MAX);
     f->size = r->size_bytes;

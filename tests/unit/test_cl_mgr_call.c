@@ -106,6 +106,17 @@ static void hold(bool answered)
     cl_requests_tick(&core, fp_now_ms());
 }
 
+/* Of which it must be known whether it was executed, and that is not to be begun late. */
+static void change(void)
+{
+    Fp__SetAttr msg = FP__SET_ATTR__INIT;
+
+    msg.ino = 5;
+    msg.valid = FP__SET_ATTR_VALID__SET_SIZE;
+    cl_mgr_call_known(&mount_, FP__MSG_TYPE__MSG_SETATTR, &msg.base, on_answer, NULL);
+    cl_requests_tick(&core, fp_now_ms());
+}
+
 static void time_is_over(void)
 {
     cl_requests_tick(&core, fp_now_ms() + 61000);
@@ -208,6 +219,53 @@ static void test_any_other_is_given_up(void **state)
     assert_int_equal(core.calls.count, 0);
 }
 
+static void test_a_change_that_was_sent_is_told_late_and_then_answered(void **state)
+{
+    (void)state;
+    change();
+    time_is_over();
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(last_status, FP_EDEADLINE);
+    connection_down();
+    time_is_over();
+    connection_up(false);
+    assert_int_equal(nsent, 1);
+    manager_answers(0);
+    assert_int_equal(ncalled, 2);
+    assert_true(last_status == 0 && had_reply);
+    assert_int_equal(core.calls.count, 0);
+}
+
+/* Another node may write the file by the time that the manager hears of it. */
+static void test_a_change_that_was_never_sent_is_not_sent_late(void **state)
+{
+    (void)state;
+    connection_down();
+    change();
+    time_is_over();
+    assert_int_equal(ncalled, 1);
+    assert_int_equal(last_status, -ETIMEDOUT);
+    assert_int_equal(core.calls.count, 0);
+    connection_up(false);
+    assert_int_equal(nsent, 0);
+}
+
+static void test_a_change_that_is_refused_late_is_not_asked_again(void **state)
+{
+    struct fp_rpc_in in = {0};
+
+    (void)state;
+    change();
+    time_is_over();
+    assert_true(nsent == 1 && ncalled == 1);
+    sent[0].cb(sent[0].arg, FP_ERECALL, &in);
+    assert_int_equal(ncalled, 2);
+    assert_int_equal(last_status, FP_ERECALL);
+    time_is_over();
+    assert_true(nsent == 1 && ncalled == 2);
+    assert_int_equal(core.calls.count, 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, setup)
@@ -218,6 +276,9 @@ int main(void)
         T(test_a_forgotten_session_ends_it),
         T(test_what_was_never_sent_is_given_up),
         T(test_any_other_is_given_up),
+        T(test_a_change_that_was_sent_is_told_late_and_then_answered),
+        T(test_a_change_that_was_never_sent_is_not_sent_late),
+        T(test_a_change_that_is_refused_late_is_not_asked_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
