@@ -1,5 +1,5 @@
 # Man pages: docs/man/NAME.SECTION.in, with the options that the programs themselves print put in (fill.sh).
-MAN_NAMES := fp-manager.8 fp-benefactor.8 fp-mount.8 fp-auxhost.8 fpctl.1 fp-store.1 fp-auxtest.1 fpior.1 fp.conf.5
+MAN_NAMES := fp-manager.8 fp-benefactor.8 fp-mount.8 fp-auxhost.8 fp-drain.8 fpctl.1 fp-store.1 fp-auxtest.1 fpior.1 fp.conf.5
 MAN_DIR   := $(O)/man
 MAN_PAGES := $(addprefix $(MAN_DIR)/,$(MAN_NAMES) mount.fuse.fpstore.8)
 

@@ -22,7 +22,7 @@ TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
 NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
 PLACEHOLDER = re.compile(r"^@(options|conf|commands) ([a-z-]+)@$")
 RULE = re.compile(r"[A-Z]\d+")
-MAPPED = {"manager", "benefactor", "client", "common"}
+MAPPED = {"manager", "benefactor", "client", "common", "drain"}
 
 
 def text_of(name):

@@ -29,13 +29,14 @@ LEFTOVERS = re.compile(
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 
 # Which top folders a folder's files may include; tests may include anything.
-MODULES = ("common", "manager", "benefactor", "client", "auxapps", "jobscripts")
+MODULES = ("common", "manager", "benefactor", "client", "drain", "auxapps", "jobscripts")
 ALLOWED = {
     "include": {"include", "proto"},
     "common": {"common", "include", "proto"},
     "manager": {"manager", "common", "include", "proto"},
     "benefactor": {"benefactor", "common", "include", "proto"},
     "client": {"client", "common", "include", "proto"},
+    "drain": {"drain", "common", "include", "proto"},
     "jobscripts": {"jobscripts", "common", "include", "proto"},
 }
 AUXHOST = ("auxapps/host/", "auxapps/auxtest/")  # the host, and the program that loads plugins as it does

@@ -1,0 +1,149 @@
+/* fp-drain inside: one target, a queue of tasks, threads that do them (fp/drainwire.h). */
+#ifndef DRAIN_DRAIN_H
+#define DRAIN_DRAIN_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "fp/drainwire.h"
+#include "fp/record.h"
+
+#define DR_WHY_MAX     256u
+#define DR_RUN_BYTES   (8u << 20) /* of one write to the target, where the data lies together */
+#define DR_KNOWN_DIRS  1024u
+
+struct dr_worker;
+
+/* A descriptor of a segment; closed with the last reference. */
+struct dr_seg {
+    uint64_t segment, salt;
+    int fd;
+    unsigned refs; /* the worker's lock */
+    bool o_direct;
+};
+
+struct dr_task {
+    struct dr_task *next;
+    bool urgent;
+    _Atomic bool cancelled;
+    struct dr_seg **seg; /* WRITE: referenced, in the message's order; NULL where the message names one that is not known */
+    uint32_t nsegs;
+    uint32_t msg_bytes;
+    _Alignas(16) uint8_t msg[]; /* whole, checked by dr_check */
+};
+
+/* What a task came to; filled by dr_<kind>. */
+struct dr_result {
+    int status;
+    enum fp_dw_scope scope;
+    uint64_t chunk, bytes;
+    uint64_t dev, tino, size;
+    int64_t mtime_ns;
+    uint32_t nsums;
+    uint64_t *sums; /* FP_DW_WINDOWS_MAX of them, the thread's */
+    char why[DR_WHY_MAX];
+};
+
+struct dr_thread {
+    struct dr_worker *w;
+    pthread_t id;
+    struct fp_dw_op *op;
+    struct dr_task *task;
+    struct dr_result r;
+    /* Memory for data: made when it is needed, given back when there is nothing to do. */
+    uint8_t *run, *bounce;
+    size_t run_bytes, bounce_bytes;
+    /* The header that was read last: small pieces of one chunk come one after the other. */
+    uint64_t header_segment, header_off;
+    struct fp_record_header header;
+};
+
+struct dr_worker {
+    int socket;
+    struct fp_dw_status *status;
+    char *root; /* set by CONFIG, then constant */
+    uint8_t store[16], target[16];
+    unsigned nthreads;
+    struct dr_thread thread[FP_DW_THREADS_MAX];
+
+    pthread_mutex_t lock; /* all below */
+    pthread_cond_t work;  /* tasks, or the end */
+    pthread_cond_t pace_changed;
+    struct dr_task *urgent, *normal, *bulk; /* first to last */
+    struct dr_seg **segs;
+    size_t nsegs, segs_cap;
+    bool stopping;
+    enum fp_dw_pace_mode pace;
+    uint64_t rate, next_ns; /* when the next bytes may go */
+    uint64_t root_dev, root_ino; /* of the directory whose marker was seen last */
+    struct {
+        uint64_t dev, ino;
+    } known[DR_KNOWN_DIRS]; /* directories whose own entries are durable */
+};
+
+/* engine.c */
+struct dr_worker *dr_new(int socket, struct fp_dw_status *status); /* both borrowed; NULL: no memory */
+int dr_start(struct dr_worker *w, unsigned threads);               /* after CONFIG */
+/* Waits for the threads, which may hang for ever in the target: the program does not call it, it exits. */
+void dr_free(struct dr_worker *w);
+void dr_take(struct dr_worker *w, struct dr_task *t); /* queues it; transferred */
+void dr_cancel(struct dr_worker *w, uint64_t id, uint64_t gen);
+/* Before `bytes` go to or come from the target: waits for the pace. False: the task is cancelled, or the end. */
+bool dr_gate(struct dr_thread *th, uint64_t bytes);
+/* Around each call that the target's file system could hang in. */
+void dr_enter(struct dr_thread *th);
+void dr_leave(struct dr_thread *th, uint64_t bytes);
+int dr_memory(uint8_t **p, size_t *have, size_t bytes); /* at least that much, aligned to 4 KiB */
+
+/* link.c */
+/* Serves one benefactor until the socket ends (0) or says nonsense (-EPROTO). */
+int dr_link_run(struct dr_worker *w);
+void dr_answer(struct dr_thread *th);
+void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes);
+
+/* check.c: is the message as its kind must be? 0 or -EPROTO. */
+int dr_check(const uint8_t *msg, size_t len_bytes);
+
+/* io.c: all of these on a thread's behalf; they set th->r (status, scope, why) when they fail, and return the status. */
+int dr_fail(struct dr_thread *th, enum fp_dw_scope scope, int status, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* As _fail for a call on the target that gave this errno: its scope, by what it says. */
+int dr_failed_call(struct dr_thread *th, int status, const char *what, const char *path);
+int dr_root(struct dr_thread *th, bool make_marker, int *fd);
+/* Path without NUL. flags of openat2; never a symlink in it, never out of the root. */
+int dr_open(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, int flags, unsigned mode, int *fd);
+/* The directory that path's last name lies in, made if it is not there; entries durable. *name: that last name, NUL at its end, free() */
+int dr_parent(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, uint32_t uid, uint32_t gid, int *fd, char **name);
+int dr_temps(struct dr_thread *th, int root, bool make, int *fd); /* FP_DW_TEMP_DIR */
+bool dr_path_is_good(const char *path, uint32_t len);
+int dr_fsync(struct dr_thread *th, int fd);
+void dr_seen(struct dr_result *r, const struct stat *st);
+
+/* marker.c: 0; -ENOENT with what is wrong in th->r.why */
+int dr_marker(struct dr_thread *th, int root, bool make);
+/* Would a store drain into a store? */
+int dr_refuse_our_own(struct dr_thread *th, int root);
+
+/* seg.c */
+struct dr_seg *dr_seg_new(uint64_t segment, uint64_t salt, int fd); /* fd transferred; NULL: no memory, fd closed */
+void dr_seg_add(struct dr_worker *w, struct dr_seg *s);
+void dr_seg_drop(struct dr_worker *w, uint64_t segment);
+int dr_segs_get(struct dr_worker *w, struct dr_task *t);
+void dr_segs_put(struct dr_worker *w, struct dr_task *t);
+/* The piece's bytes to dst, verified. dst has room for the record's padding behind it (4 KiB), which may be changed. */
+int dr_seg_read(struct dr_thread *th, const struct fp_dw_slice *s, uint8_t *dst);
+
+/* One per kind of task, on a thread. */
+int dr_prepare(struct dr_thread *th);
+int dr_write(struct dr_thread *th);
+int dr_finish(struct dr_thread *th);
+int dr_verify(struct dr_thread *th);
+int dr_stat(struct dr_thread *th);
+int dr_sweep(struct dr_thread *th);
+int dr_clean(struct dr_thread *th);
+int dr_small(struct dr_thread *th);
+int dr_probe(struct dr_thread *th);
+
+#endif

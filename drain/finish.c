@@ -1,0 +1,332 @@
+/*
+ * FINISH and SMALL: a temporary file gets its attributes and its name. STAT: what is under a name.
+ *
+ * On a thread. Order: size looked at, owner, mode, extended attributes, times, fsync, rename, fsync of the directory. So what is ever seen under the name is
+ * whole, with its attributes, also after a loss of power; and an answer means that it is there for good.
+ *
+ * What the target does not do is no reason to keep a checkpoint from it: an owner that may not be given (root squash), attributes it has no room for. Those are
+ * noted in the answer. A FINISH whose answer was lost is asked again: the temporary file is gone and the name has its inode, so it was done.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "drain/drain.h"
+#include "fp/bug.h"
+#include "fp/fault.h"
+
+#define SIZE_TRIES    3
+#define SIZE_PAUSE_US 1000000 /* attributes of NFS may be cached as long */
+#define RENAME_NOREPLACE_FLAG 1u
+
+struct finish {
+    struct dr_thread *th;
+    const char *path, *tmp;
+    uint32_t path_bytes, tmp_bytes, flags, uid, gid;
+    int root, temps;
+    char tmp_name[FP_DW_TMP_MAX + 1];
+};
+
+static void note(struct dr_thread *th, const char *what, int err)
+{
+    size_t at = strlen(th->r.why);
+
+    snprintf(th->r.why + at, sizeof(th->r.why) - at, "%s%s: %s", at ? "; " : "", what, strerror(err));
+}
+
+/* -------------------------------------------------------------- attributes */
+
+static int check_size(struct dr_thread *th, int fd, uint64_t want)
+{
+    struct stat st;
+
+    for (int i = 0;; i++) {
+        int rc;
+
+        dr_enter(th);
+        rc = fstat(fd, &st) ? -errno : 0;
+        dr_leave(th, 0);
+        if (rc)
+            return dr_failed_call(th, rc, "look at", "the temporary file");
+        if ((uint64_t)st.st_size == want || FP_BUG("drain-renames-before-size"))
+            return 0;
+        if (i == SIZE_TRIES)
+            return dr_fail(th, FP_DW_SCOPE_FILE, -ENOENT, "its temporary file has %llu bytes and not %llu: somebody else has changed it",
+                           (unsigned long long)st.st_size, (unsigned long long)want);
+        usleep(SIZE_PAUSE_US);
+    }
+}
+
+/* Those that users gave, then the mark. */
+static void set_xattrs(struct dr_thread *th, int fd, const struct fp_dw_file *m)
+{
+    const uint8_t *p = (const uint8_t *)(m + 1) + m->path_bytes + m->tmp_bytes;
+    const uint8_t *mark = p;
+    char name[256];
+    int err = 0;
+
+    p += m->mark_bytes;
+    for (uint32_t i = 0; i < m->nxattrs; i++) {
+        uint32_t len[2];
+
+        memcpy(len, p, sizeof(len));
+        p += sizeof(len);
+        memcpy(name, p, len[0]);
+        name[len[0]] = '\0';
+        if (fsetxattr(fd, name, p + len[0], len[1], 0) && !err)
+            err = errno;
+        p += (size_t)len[0] + len[1];
+    }
+    if (err)
+        note(th, "extended attributes", err);
+    if (m->mark_bytes)
+        (void)fsetxattr(fd, FP_DW_MARK_XATTR, mark, m->mark_bytes, 0); /* for people and for finding it again: not needed */
+}
+
+static struct timespec timespec_of(int64_t ns)
+{
+    struct timespec t = { .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+
+    if (t.tv_nsec < 0) {
+        t.tv_sec--;
+        t.tv_nsec += 1000000000;
+    }
+    return t;
+}
+
+static void set_attributes(struct dr_thread *th, int fd, const struct fp_dw_file *m)
+{
+    struct timespec times[2] = { timespec_of(m->atime_ns), timespec_of(m->mtime_ns) };
+    unsigned mode = m->mode & 07777;
+
+    dr_enter(th);
+    if (fchown(fd, m->uid, m->gid)) {
+        note(th, "owner", errno);
+        mode &= 01777; /* set-uid of another owner would be another thing */
+    }
+    if (fchmod(fd, mode))
+        note(th, "mode", errno);
+    set_xattrs(th, fd, m);
+    if (futimens(fd, times))
+        note(th, "times", errno);
+    dr_leave(th, 0);
+}
+
+/* -------------------------------------------------------------- the name */
+
+static int rename_to(struct finish *f, int dir, const char *name)
+{
+    struct dr_thread *th = f->th;
+    struct stat st;
+    int rc;
+
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.rename");
+    if (rc)
+        ; /* of a test */
+    else if (f->flags & FP_DW_OVERWRITE)
+        rc = renameat(f->temps, f->tmp_name, dir, name) ? -errno : 0;
+    else
+        rc = (int)syscall(SYS_renameat2, f->temps, f->tmp_name, dir, name, RENAME_NOREPLACE_FLAG) ? -errno : 0;
+    if ((rc == -EINVAL || rc == -ENOSYS) && !(f->flags & FP_DW_OVERWRITE)) { /* the file system does not know the flag */
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            rc = -EEXIST;
+        else
+            rc = renameat(f->temps, f->tmp_name, dir, name) ? -errno : 0;
+    }
+    dr_leave(th, 0);
+    return rc;
+}
+
+static int give_name(struct finish *f, int fd)
+{
+    struct dr_thread *th = f->th;
+    char *name = NULL;
+    struct stat st;
+    int dir, rc = dr_fsync(th, fd);
+
+    if (rc)
+        return dr_failed_call(th, rc, "fsync", "the temporary file");
+    rc = dr_parent(th, f->root, f->path, f->path_bytes, f->uid, f->gid, &dir, &name);
+    if (rc)
+        return dr_failed_call(th, rc, "the directory of", "it");
+    rc = rename_to(f, dir, name);
+    if (rc == 0)
+        rc = dr_fsync(th, dir);
+    dr_enter(th);
+    if (rc == 0)
+        rc = fstat(fd, &st) ? -errno : 0;
+    close(dir);
+    dr_leave(th, 0);
+    if (rc == 0)
+        dr_seen(&th->r, &st);
+    else
+        rc = rc == -ENOENT ? dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone") : dr_failed_call(th, rc, "rename to", name);
+    free(name);
+    return rc;
+}
+
+/* The temporary file is not there: was it renamed, and only the answer lost? */
+static int was_done(struct finish *f, uint64_t tino, uint64_t size)
+{
+    struct dr_thread *th = f->th;
+    char *name = NULL;
+    struct stat st;
+    int dir, rc = dr_parent(th, f->root, f->path, f->path_bytes, f->uid, f->gid, &dir, &name);
+
+    if (rc)
+        return dr_failed_call(th, rc, "the directory of", "it");
+    dr_enter(th);
+    rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    dr_leave(th, 0);
+    if (rc == 0 && (!S_ISREG(st.st_mode) || st.st_ino != tino || (uint64_t)st.st_size != size))
+        rc = -ENOENT;
+    if (rc == 0)
+        rc = dr_fsync(th, dir);
+    close(dir);
+    free(name);
+    if (rc == 0)
+        dr_seen(&th->r, &st);
+    if (rc == -ENOENT)
+        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone");
+    return rc ? dr_failed_call(th, rc, "look at", "it") : 0;
+}
+
+static int open_finish(struct finish *f, struct dr_thread *th)
+{
+    int rc = dr_root(th, false, &f->root);
+
+    f->th = th;
+    f->temps = -1;
+    if (rc)
+        return rc;
+    memcpy(f->tmp_name, f->tmp, f->tmp_bytes);
+    rc = dr_temps(th, f->root, true, &f->temps);
+    if (rc)
+        close(f->root);
+    return rc;
+}
+
+static void close_finish(struct finish *f, int fd)
+{
+    dr_enter(f->th);
+    if (fd >= 0)
+        close(fd);
+    close(f->temps);
+    close(f->root);
+    dr_leave(f->th, 0);
+}
+
+int dr_finish(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    const char *path = (const char *)(m + 1);
+    struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
+                        .uid = m->uid, .gid = m->gid };
+    struct stat st = { 0 };
+    int fd = -1, rc = open_finish(&f, th);
+
+    if (rc)
+        return rc;
+    rc = dr_open(th, f.temps, f.tmp, f.tmp_bytes, O_RDWR, 0, &fd);
+    if (rc == 0) {
+        dr_enter(th);
+        rc = fstat(fd, &st) ? -errno : st.st_ino != m->tino ? -ENOENT : 0;
+        dr_leave(th, 0);
+    }
+    if (rc == -ENOENT) {
+        rc = was_done(&f, m->tino, m->size);
+    } else if (rc) {
+        rc = dr_failed_call(th, rc, "open", "the temporary file");
+    } else {
+        rc = check_size(th, fd, m->size);
+        if (rc == 0) {
+            set_attributes(th, fd, m);
+            rc = give_name(&f, fd);
+        }
+    }
+    close_finish(&f, fd);
+    return rc;
+}
+
+/* -------------------------------------------------------------- SMALL */
+
+static int small_write(struct dr_thread *th, const struct fp_dw_small *m, int fd, const uint8_t *data)
+{
+    int rc = 0;
+
+    for (uint32_t done = 0; rc == 0 && done < m->data_bytes;) {
+        ssize_t n;
+
+        dr_enter(th);
+        n = pwrite(fd, data + done, m->data_bytes - done, (off_t)(m->off + done));
+        dr_leave(th, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -ENOSPC;
+        done += (uint32_t)n;
+    }
+    if (rc == 0 && (m->flags & FP_DW_LAST) && ftruncate(fd, (off_t)(m->off + m->data_bytes)))
+        rc = -errno;
+    return rc;
+}
+
+int dr_small(struct dr_thread *th)
+{
+    const struct fp_dw_small *m = (const struct fp_dw_small *)th->task->msg;
+    const char *path = (const char *)(m + 1);
+    struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
+                        .uid = m->uid, .gid = m->gid };
+    int fd = -1, rc = open_finish(&f, th);
+
+    if (rc)
+        return rc;
+    rc = dr_open(th, f.temps, f.tmp, f.tmp_bytes, O_RDWR | (m->off == 0 ? O_CREAT : 0), 0600, &fd);
+    if (rc == 0)
+        rc = small_write(th, m, fd, (const uint8_t *)f.tmp + f.tmp_bytes);
+    if (rc) {
+        rc = dr_failed_call(th, rc, "write", "a temporary file");
+    } else if (m->flags & FP_DW_LAST) {
+        dr_enter(th);
+        if (fchown(fd, m->uid, m->gid))
+            note(th, "owner", errno);
+        if (fchmod(fd, m->mode & 0777))
+            note(th, "mode", errno);
+        dr_leave(th, 0);
+        rc = give_name(&f, fd);
+    }
+    close_finish(&f, fd);
+    return rc;
+}
+
+/* -------------------------------------------------------------- STAT */
+
+int dr_stat(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    struct stat st;
+    int root, fd, rc = dr_root(th, false, &root);
+
+    if (rc)
+        return rc;
+    rc = dr_open(th, root, (const char *)(m + 1), m->path_bytes, O_PATH, 0, &fd);
+    dr_enter(th);
+    if (rc == 0) {
+        rc = fstat(fd, &st) ? -errno : 0;
+        close(fd);
+    }
+    close(root);
+    dr_leave(th, 0);
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = -ENOENT;
+    if (rc == 0)
+        dr_seen(&th->r, &st);
+    return rc ? dr_failed_call(th, rc, "look at", "it") : 0;
+}

@@ -1,0 +1,217 @@
+/*
+ * The socket to the benefactor: the main thread reads it, all threads answer on it.
+ *
+ * The main thread makes tasks of messages and calls nothing that could hang, so that the end of the socket ends the program whatever its threads are stuck in.
+ * An answer is one send by the thread that has it, so answers need no lock; it waits while the benefactor does not read.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "drain/drain.h"
+
+/* ---------------------------------------------------------------- answers */
+
+static void send_message(struct dr_worker *w, struct iovec *iov, int n)
+{
+    struct fp_dw_head *h = iov[0].iov_base;
+    struct msghdr msg = { .msg_iov = iov, .msg_iovlen = (size_t)n };
+    size_t len = 0;
+
+    for (int i = 0; i < n; i++)
+        len += iov[i].iov_len;
+    h->len_bytes = (uint32_t)len;
+    while (sendmsg(w->socket, &msg, MSG_NOSIGNAL) < 0) {
+        struct pollfd p = { .fd = w->socket, .events = POLLOUT };
+
+        if (errno == EAGAIN || errno == ENOBUFS)
+            (void)poll(&p, 1, 20);
+        else if (errno != EINTR)
+            return; /* the end: link_run sees it too */
+    }
+}
+
+void dr_answer(struct dr_thread *th)
+{
+    const struct fp_dw_head *task = (const struct fp_dw_head *)th->task->msg;
+    const struct dr_result *r = &th->r;
+    struct fp_dw_done m = {
+        .h = { .type = FP_DW_DONE, .id = task->id, .gen = task->gen },
+        .kind = task->type,
+        .status = r->status,
+        .scope = r->scope,
+        .why_bytes = (uint32_t)strlen(r->why),
+        .nsums = r->nsums,
+        .chunk = r->chunk,
+        .bytes = r->bytes,
+        .dev = r->dev,
+        .tino = r->tino,
+        .size = r->size,
+        .mtime_ns = r->mtime_ns,
+    };
+    struct iovec iov[3] = { { &m, sizeof(m) }, { (void *)(uintptr_t)r->why, m.why_bytes }, { r->sums, r->nsums * sizeof(*r->sums) } };
+
+    send_message(th->w, iov, 3);
+}
+
+void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes)
+{
+    struct fp_dw_head h = { .type = FP_DW_NAMES, .id = task->id, .gen = task->gen };
+    struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(uintptr_t)names, len_bytes } };
+
+    send_message(w, iov, 2);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+static int on_config(struct dr_worker *w, const struct fp_dw_config *m)
+{
+    if (w->root)
+        return -EPROTO;
+    w->root = strndup((const char *)(m + 1), m->root_bytes);
+    if (!w->root)
+        return -ENOMEM;
+    memcpy(w->store, m->store, 16);
+    memcpy(w->target, m->target, 16);
+    return dr_start(w, m->threads);
+}
+
+static int on_seg_add(struct dr_worker *w, const struct fp_dw_seg *m, int fd)
+{
+    struct dr_seg *s;
+
+    if (fd < 0)
+        return -EPROTO;
+    s = dr_seg_new(m->segment, m->salt, fd);
+    if (!s)
+        return -ENOMEM;
+    dr_seg_add(w, s);
+    return 0;
+}
+
+static void on_pace(struct dr_worker *w, const struct fp_dw_pace *m)
+{
+    pthread_mutex_lock(&w->lock);
+    w->pace = (enum fp_dw_pace_mode)m->mode;
+    if (w->rate != m->rate)
+        w->next_ns = 0;
+    w->rate = m->rate;
+    pthread_cond_broadcast(&w->pace_changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static bool is_urgent(const struct fp_dw_head *h)
+{
+    switch (h->type) {
+    case FP_DW_WRITE:
+        return ((const struct fp_dw_write *)h)->flags & FP_DW_URGENT;
+    case FP_DW_VERIFY:
+        return ((const struct fp_dw_verify *)h)->flags & FP_DW_URGENT;
+    case FP_DW_SMALL:
+        return ((const struct fp_dw_small *)h)->flags & FP_DW_URGENT;
+    default:
+        return ((const struct fp_dw_file *)h)->flags & FP_DW_URGENT;
+    }
+}
+
+static int on_task(struct dr_worker *w, const uint8_t *msg, size_t len)
+{
+    struct dr_task *t;
+    int rc;
+
+    if (!w->root)
+        return -EPROTO;
+    t = calloc(1, sizeof(*t) + len + 1);
+    if (!t)
+        return -ENOMEM;
+    memcpy(t->msg, msg, len);
+    t->msg_bytes = (uint32_t)len;
+    t->urgent = is_urgent((const struct fp_dw_head *)t->msg);
+    rc = dr_segs_get(w, t);
+    if (rc) {
+        free(t);
+        return rc;
+    }
+    dr_take(w, t);
+    return 0;
+}
+
+/* fd: what came with it, or -1; taken when it is used. */
+static int on_message(struct dr_worker *w, const uint8_t *msg, size_t len, int *fd)
+{
+    const struct fp_dw_head *h = (const struct fp_dw_head *)msg;
+    int rc = dr_check(msg, len);
+
+    if (rc)
+        return rc;
+    switch (h->type) {
+    case FP_DW_CONFIG:
+        return on_config(w, (const struct fp_dw_config *)msg);
+    case FP_DW_SEG_ADD:
+        rc = on_seg_add(w, (const struct fp_dw_seg *)msg, *fd);
+        *fd = -1;
+        return rc;
+    case FP_DW_SEG_DROP:
+        dr_seg_drop(w, ((const struct fp_dw_seg *)msg)->segment);
+        return 0;
+    case FP_DW_PACE:
+        on_pace(w, (const struct fp_dw_pace *)msg);
+        return 0;
+    case FP_DW_CANCEL:
+        dr_cancel(w, h->id, h->gen);
+        return 0;
+    default:
+        return on_task(w, msg, len);
+    }
+}
+
+/* Bytes of the message, 0 at the end, negative errno; one descriptor at most comes with it. */
+static ssize_t receive(struct dr_worker *w, uint8_t *buf, int *fd)
+{
+    union {
+        struct cmsghdr h;
+        char room[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct iovec iov = { buf, FP_DW_MESSAGE_MAX_BYTES };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+    struct cmsghdr *c;
+    ssize_t n;
+
+    *fd = -1;
+    do
+        n = recvmsg(w->socket, &msg, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return -errno;
+    c = CMSG_FIRSTHDR(&msg);
+    if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(fd, CMSG_DATA(c), sizeof(int));
+    return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : n;
+}
+
+int dr_link_run(struct dr_worker *w)
+{
+    uint8_t *buf = aligned_alloc(4096, FP_DW_MESSAGE_MAX_BYTES);
+    int rc = buf ? 0 : -ENOMEM;
+
+    while (rc == 0) {
+        int fd;
+        ssize_t n = receive(w, buf, &fd);
+
+        if (n > 0)
+            rc = on_message(w, buf, (size_t)n, &fd);
+        else
+            rc = (int)n;
+        if (fd >= 0)
+            close(fd);
+        if (n == 0)
+            break;
+    }
+    free(buf);
+    return rc == -ECONNRESET || rc == -EPIPE ? 0 : rc;
+}

@@ -1,0 +1,124 @@
+/*
+ * Is this directory the target, and not what lies below a mount point while the target is not mounted? And no store of ours?
+ *
+ * A file ROOT/.fp-target says so: a line for each store that drains to here. It is made once, when the target is declared; without it nothing is written
+ * there: the local disk of a node must not fill with checkpoints because the parallel file system came up late.
+ * Lines are appended whole. One that a crash has cut short is followed by a new one on a line of its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "drain/drain.h"
+#include "fp/err.h"
+
+#define MARKER_MAX 65536u
+#define LINE_BYTES 66u /* STORE TARGET\n */
+#define FUSE_MAGIC 0x65735546
+
+static void line_of(const struct dr_worker *w, char out[LINE_BYTES + 1])
+{
+    for (int i = 0; i < 16; i++) {
+        snprintf(out + 2 * i, 3, "%02x", w->store[i]);
+        snprintf(out + 33 + 2 * i, 3, "%02x", w->target[i]);
+    }
+    out[32] = ' ';
+    out[65] = '\n';
+    out[66] = '\0';
+}
+
+/* 0: our line is there. -ENOENT: none of our store. -EEXIST: our store has another target here. *torn: the last line has no end. */
+static int look(int fd, const char *line, bool *torn)
+{
+    char *text = calloc(1, MARKER_MAX + 1);
+    ssize_t n = text ? pread(fd, text, MARKER_MAX, 0) : -1;
+    int rc = !text ? -ENOMEM : n < 0 ? -errno : -ENOENT;
+
+    for (char *at = text, *end; n > 0 && at && (end = strchr(at, '\n')); at = end + 1) {
+        if ((size_t)(end - at) + 1 != LINE_BYTES || memcmp(at, line, 33))
+            continue;
+        rc = memcmp(at, line, LINE_BYTES) == 0 ? 0 : -EEXIST; /* the last one that says something counts */
+    }
+    *torn = n > 0 && text[n - 1] != '\n';
+    free(text);
+    return rc;
+}
+
+static int append(int root, int fd, const char *line, bool torn)
+{
+    char out[LINE_BYTES + 2];
+    size_t len = (size_t)snprintf(out, sizeof(out), "%s%s", torn ? "\n" : "", line);
+
+    ssize_t n = write(fd, out, len);
+
+    if (n != (ssize_t)len)
+        return n < 0 ? -errno : -ENOSPC;
+    return fsync(fd) || fsync(root) ? -errno : 0;
+}
+
+int dr_marker(struct dr_thread *th, int root, bool make)
+{
+    static const char name[] = FP_DW_MARKER;
+    char line[LINE_BYTES + 1];
+    bool torn;
+    int fd, rc;
+
+    line_of(th->w, line);
+    rc = dr_open(th, root, name, sizeof(name) - 1, make ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY, 0644, &fd);
+    if (rc == 0) {
+        dr_enter(th);
+        rc = look(fd, line, &torn);
+        if (rc && rc != -ENOMEM && make)
+            rc = append(root, fd, line, torn);
+        close(fd);
+        dr_leave(th, 0);
+    }
+    if (rc == -ENOENT)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s is not there: is the file system mounted on this node? (fpctl drain set makes it)", th->w->root,
+                       name);
+    if (rc == -EEXIST)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s names another target of this store: another file system is mounted there", th->w->root, name);
+    return rc ? dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s/%s: %s", th->w->root, name, fp_strerror(rc)) : 0;
+}
+
+/* The type of the file system with this device, from /proc/self/mountinfo: ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [...] - TYPE ... */
+static bool is_fpstore(dev_t dev)
+{
+    FILE *f = fopen("/proc/self/mountinfo", "re");
+    char *line = NULL, want[40];
+    size_t cap = 0;
+    bool found = false;
+
+    snprintf(want, sizeof(want), " %u:%u ", major(dev), minor(dev));
+    while (f && !found && getline(&line, &cap, f) > 0) {
+        const char *type = strstr(line, " - ");
+
+        found = type && strstr(line, want) && strncmp(type + 3, "fuse.fpstore ", 13) == 0;
+    }
+    free(line);
+    if (f)
+        fclose(f);
+    return found;
+}
+
+int dr_refuse_our_own(struct dr_thread *th, int root)
+{
+    struct statfs fs;
+    struct stat st;
+    int rc;
+
+    dr_enter(th);
+    rc = fstatfs(root, &fs) || fstat(root, &st) ? -errno : 0;
+    dr_leave(th, 0);
+    if (rc)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s: %s", th->w->root, fp_strerror(rc));
+    if ((unsigned long)fs.f_type != FUSE_MAGIC || !is_fpstore(st.st_dev))
+        return 0;
+    return dr_fail(th, FP_DW_SCOPE_TARGET, -EMEDIUMTYPE, "%s is on an fpstore: drain to a parallel file system or a disk", th->w->root);
+}

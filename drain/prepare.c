@@ -1,0 +1,241 @@
+/*
+ * PREPARE, SWEEP, CLEAN, PROBE: temporary files and whether the target can be written to.
+ *
+ * On a thread. All temporary files are in ROOT/.fp-drain, mode 0700, so that none is ever seen under the name of a checkpoint, and what a crash has left is
+ * found in one place. It must be on one file system with where the file goes to, since that is done by rename: looked at here, before gigabytes are written.
+ *
+ * A name is used for one attempt only (it has the attempt's number in it), so a file that has it already was made by the same PREPARE, whose answer was lost: it is
+ * taken as it is, with what may be in it. Unless it can't be ours: then the manager takes another number.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "drain/drain.h"
+#include "fp/err.h"
+#include "fp/fault.h"
+
+#define NAMES_BYTES (64u << 10)
+#define PROBE_BYTES 4096u
+
+/* -------------------------------------------------------------- PREPARE */
+
+/* The directory is made if it is not there. */
+static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m, int root, dev_t temps)
+{
+    const char *path = (const char *)(m + 1);
+    struct stat st;
+    char *name = NULL;
+    int dir, rc = dr_parent(th, root, path, m->path_bytes, m->uid, m->gid, &dir, &name);
+
+    if (rc)
+        return dr_failed_call(th, rc, "the directory of", "it");
+    dr_enter(th);
+    rc = fstat(dir, &st) ? -errno : 0;
+    if (rc == 0 && st.st_dev != temps)
+        rc = -EXDEV;
+    if (rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+        rc = -EISDIR;
+    close(dir);
+    dr_leave(th, 0);
+    free(name);
+    return rc ? dr_failed_call(th, rc, "its directory in", th->w->root) : 0;
+}
+
+static int make_tmp(struct dr_thread *th, const struct fp_dw_file *m, int temps, const struct stat *dir)
+{
+    const char *tmp = (const char *)(m + 1) + m->path_bytes;
+    struct stat st;
+    int fd, rc = dr_open(th, temps, tmp, m->tmp_bytes, O_RDWR | O_CREAT | O_EXCL, 0600, &fd);
+
+    if (rc == -EEXIST)
+        rc = dr_open(th, temps, tmp, m->tmp_bytes, O_RDWR, 0, &fd);
+    if (rc == -ELOOP || rc == -EISDIR)
+        rc = -EEXIST;
+    if (rc)
+        return dr_failed_call(th, rc, "make", "the temporary file");
+    dr_enter(th);
+    rc = fstat(fd, &st) ? -errno : 0;
+    if (rc == 0 && (!S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != dir->st_uid || (st.st_size && (uint64_t)st.st_size != m->size)))
+        rc = -EEXIST;
+    if (rc == 0 && ftruncate(fd, (off_t)m->size))
+        rc = -errno;
+    close(fd);
+    dr_leave(th, 0);
+    if (rc == 0)
+        dr_seen(&th->r, &st);
+    return rc ? dr_failed_call(th, rc, "make", "the temporary file") : 0;
+}
+
+int dr_prepare(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    struct stat st;
+    int root, temps, rc = dr_root(th, false, &root);
+
+    if (rc)
+        return rc;
+    rc = dr_temps(th, root, true, &temps);
+    if (rc == 0) {
+        dr_enter(th);
+        rc = fstat(temps, &st) ? dr_failed_call(th, -errno, "look at", FP_DW_TEMP_DIR) : 0;
+        dr_leave(th, 0);
+        if (rc == 0)
+            rc = check_where_it_goes(th, m, root, st.st_dev);
+        if (rc == 0)
+            rc = make_tmp(th, m, temps, &st);
+        close(temps);
+    }
+    close(root);
+    return rc;
+}
+
+/* -------------------------------------------------------------- SWEEP, CLEAN */
+
+struct names {
+    struct dr_thread *th;
+    size_t len;
+    char text[NAMES_BYTES];
+};
+
+static void send_names(struct names *n)
+{
+    if (n->len)
+        dr_send_names(n->th->w, (const struct fp_dw_head *)n->th->task->msg, n->text, n->len);
+    n->len = 0;
+}
+
+static int list(struct names *n, DIR *dir, const char *prefix, size_t prefix_len)
+{
+    for (;;) {
+        const struct dirent *e;
+        size_t len;
+
+        errno = 0;
+        dr_enter(n->th);
+        e = readdir(dir);
+        dr_leave(n->th, 0);
+        if (!e)
+            return errno ? -errno : 0;
+        len = strlen(e->d_name) + 1;
+        if (strncmp(e->d_name, prefix, prefix_len) || len > FP_DW_TMP_MAX)
+            continue;
+        if (n->len + len > sizeof(n->text))
+            send_names(n);
+        memcpy(n->text + n->len, e->d_name, len);
+        n->len += len;
+    }
+}
+
+int dr_sweep(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    struct names *n = calloc(1, sizeof(*n));
+    int root, temps, rc = n ? dr_root(th, false, &root) : dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEM, "out of memory on this node");
+    DIR *dir;
+
+    if (rc) {
+        free(n);
+        return rc;
+    }
+    n->th = th;
+    rc = dr_temps(th, root, false, &temps);
+    if (rc == 0) {
+        dir = fdopendir(temps);
+        if (!dir)
+            close(temps);
+        rc = dir ? list(n, dir, (const char *)(m + 1), m->tmp_bytes) : -errno;
+        if (rc)
+            rc = dr_failed_call(th, rc, "read", FP_DW_TEMP_DIR);
+        if (dir)
+            closedir(dir);
+    }
+    send_names(n);
+    free(n);
+    close(root);
+    return rc == -ENOENT ? 0 : rc; /* nothing was ever written here */
+}
+
+/* 0 also if it is not there. */
+static int remove_tmp(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
+{
+    char name[FP_DW_TMP_MAX + 1];
+    int rc;
+
+    memcpy(name, tmp, tmp_bytes);
+    name[tmp_bytes] = '\0';
+    dr_enter(th);
+    rc = unlinkat(temps, name, 0) && errno != ENOENT ? -errno : 0;
+    dr_leave(th, 0);
+    return rc;
+}
+
+int dr_clean(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    int root, temps, rc = dr_root(th, false, &root);
+
+    if (rc)
+        return rc;
+    rc = dr_temps(th, root, false, &temps);
+    if (rc == 0) {
+        rc = remove_tmp(th, temps, (const char *)(m + 1), m->tmp_bytes);
+        if (rc)
+            rc = dr_failed_call(th, rc, "remove", "a temporary file");
+        close(temps);
+    }
+    close(root);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+/* -------------------------------------------------------------- PROBE */
+
+static int probe_write(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
+{
+    static const uint8_t block[PROBE_BYTES] = { 'f', 'p' };
+    ssize_t n;
+    int fd, rc, rm;
+
+    rc = remove_tmp(th, temps, tmp, tmp_bytes);
+    if (rc == 0)
+        rc = dr_open(th, temps, tmp, tmp_bytes, O_WRONLY | O_CREAT | O_EXCL, 0600, &fd);
+    if (rc)
+        return rc;
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.pwrite");
+    n = rc == 0 ? pwrite(fd, block, sizeof(block), 0) : 0;
+    if (rc == 0 && n != sizeof(block))
+        rc = n < 0 ? -errno : -ENOSPC;
+    dr_leave(th, 0);
+    if (rc == 0)
+        rc = dr_fsync(th, fd);
+    dr_enter(th);
+    close(fd);
+    dr_leave(th, 0);
+    rm = remove_tmp(th, temps, tmp, tmp_bytes);
+    return rc ? rc : rm;
+}
+
+int dr_probe(struct dr_thread *th)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    int root, temps, rc = dr_root(th, m->flags & FP_DW_MAKE_MARKER, &root);
+
+    if (rc)
+        return rc;
+    rc = dr_temps(th, root, true, &temps);
+    if (rc == 0) {
+        rc = probe_write(th, temps, (const char *)(m + 1), m->tmp_bytes);
+        if (rc)
+            rc = dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s can't be written to: %s", th->w->root, fp_strerror(rc));
+        close(temps);
+    }
+    close(root);
+    return rc;
+}

@@ -1,0 +1,159 @@
+/*
+ * What fp-benefactor and fp-drain say to each other: one SOCK_SEQPACKET pair and a status page, inherited at fork+exec (fp/child.h).
+ *
+ * fp-drain is one process for one target (a directory of a file system that is not ours, mostly the parallel one). It does what the benefactor
+ * tells it, task by task, and keeps nothing: a worker that dies loses no more than the time of its tasks, which the benefactor gives to the next one.
+ * Whatever may hang for ever is done by its threads; its main thread reads the socket and nothing else, so that it hears of the end.
+ *
+ * Both ends are of the same build. Structs are in the byte order and layout of the node. A message is one struct below, followed by what its comment
+ * says, without NULs. Paths are relative to the target's root: names in one another, none of them empty, "." or "..".
+ */
+#ifndef FP_DRAINWIRE_H
+#define FP_DRAINWIRE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define FP_DW_MESSAGE_MAX_BYTES (192u << 10)
+#define FP_DW_FD_SOCKET 3
+#define FP_DW_FD_PAGE 4
+#define FP_DW_THREADS_MAX 8u
+#define FP_DW_SLICES_MAX 4096u
+#define FP_DW_WINDOWS_MAX 4096u        /* sums of one message */
+#define FP_DW_TMP_MAX 200u             /* bytes of a temporary name */
+#define FP_DW_WINDOW_MAX_BYTES (16u << 20)
+
+#define FP_DW_TEMP_DIR ".fp-drain"     /* temporary files, below the root */
+#define FP_DW_MARKER ".fp-target"      /* a line "STORE TARGET" (UUIDs, 32 hexadecimal digits each) for each store that drains to here */
+#define FP_DW_MARK_XATTR "user.fp.drain"
+
+enum fp_dw_type {
+    FP_DW_NONE,
+    /* fp-benefactor -> fp-drain */
+    FP_DW_CONFIG,                      /* struct fp_dw_config + root (absolute); first, once */
+    FP_DW_SEG_ADD,                     /* struct fp_dw_seg, with a descriptor (SCM_RIGHTS) */
+    FP_DW_SEG_DROP,                    /* struct fp_dw_seg; tasks that were told before may still use it */
+    FP_DW_PACE,                        /* struct fp_dw_pace */
+    FP_DW_CANCEL,                      /* struct fp_dw_head: this task, also if it runs. It is answered all the same */
+    FP_DW_PREPARE,                     /* struct fp_dw_file + path + tmp: makes the temporary file */
+    FP_DW_WRITE,                       /* struct fp_dw_write + tmp + struct fp_dw_slice[nslices] */
+    FP_DW_FINISH,                      /* struct fp_dw_file + path + tmp + mark + xattrs: attributes, fsync, rename */
+    FP_DW_VERIFY,                      /* struct fp_dw_verify + path or tmp + uint64_t sum[count] (not aligned; 0: not looked at) */
+    FP_DW_STAT,                        /* struct fp_dw_file + path */
+    FP_DW_SWEEP,                       /* struct fp_dw_file + prefix: names in FP_DW_TEMP_DIR that begin with it, as NAMES */
+    FP_DW_CLEAN,                       /* struct fp_dw_file + tmp: is removed */
+    FP_DW_SMALL,                       /* struct fp_dw_small + path + tmp + data: a piece of a small file of ours; the last one renames it */
+    FP_DW_PROBE,                       /* struct fp_dw_file + tmp: can the target be written to? FP_DW_MAKE_MARKER */
+    /* fp-drain -> fp-benefactor */
+    FP_DW_DONE = 100,                  /* struct fp_dw_done + why + uint64_t sum[nsums] (not aligned): to each task, once */
+    FP_DW_NAMES,                       /* struct fp_dw_head + names, a NUL after each: before the DONE of a SWEEP, perhaps several times */
+    FP_DW_LOG,                         /* struct fp_dw_log + text */
+};
+
+struct fp_dw_head {
+    uint32_t type;                     /* enum fp_dw_type */
+    uint32_t len_bytes;                /* of the whole message */
+    uint64_t id, gen;                  /* of the task; 0 else */
+};
+
+struct fp_dw_config {
+    struct fp_dw_head h;
+    uint8_t store[16], target[16];     /* UUIDs: the marker must say this target for this store. */
+    uint32_t threads;                  /* 1 .. FP_DW_THREADS_MAX */
+    uint32_t root_bytes;
+};
+
+struct fp_dw_seg {
+    struct fp_dw_head h;
+    uint64_t segment, salt;
+};
+
+enum fp_dw_pace_mode { FP_DW_HOLD = 1, FP_DW_RUN = 2 };
+struct fp_dw_pace {
+    struct fp_dw_head h;
+    uint32_t mode, zero;               /* enum fp_dw_pace_mode. HOLD: nothing is read or written; metadata go on */
+    uint64_t rate;                     /* bytes a second of all threads together; 0: no limit */
+};
+
+#define FP_DW_OVERWRITE 1u             /* FINISH, SMALL: a file that has the name is replaced */
+#define FP_DW_MAKE_MARKER 2u           /* PROBE: where the store has no line in the marker */
+#define FP_DW_LAST 4u                  /* SMALL */
+#define FP_DW_URGENT 8u                /* before others that are not */
+
+struct fp_dw_file {
+    struct fp_dw_head h;
+    uint64_t tino, size;               /* inode of the temporary file (FINISH); size of the file */
+    uint32_t flags, mode, uid, gid;    /* PREPARE: owner of directories that are made */
+    int64_t atime_ns, mtime_ns;
+    uint32_t path_bytes, tmp_bytes, mark_bytes;
+    uint32_t nxattrs;                  /* each: uint32_t name_bytes, value_bytes (not aligned), name, value */
+};
+
+/* A piece of the file and where it is. In ascending order of `at`, not overlapping, none across the end of a window. */
+struct fp_dw_slice {
+    uint64_t chunk, sum;               /* of the record */
+    uint32_t page;                     /* of 4 KiB: where the record begins in its segment */
+    uint32_t at;                       /* from the beginning of window `first` */
+    uint32_t len, chunk_off;
+    uint32_t chunk_len;                /* of the record's data */
+    uint16_t seg;                      /* index into the segments of the message */
+    uint16_t zero;
+};
+
+#define FP_DW_SEGMENTS_MAX 2048u
+struct fp_dw_write {                   /* + tmp + uint64_t segment[nsegments] + struct fp_dw_slice[nslices] (not aligned) */
+    struct fp_dw_head h;
+    uint64_t tino, size, first;        /* window */
+    uint32_t flags, window_bytes, nslices, nsegments, tmp_bytes, zero;
+};
+
+struct fp_dw_verify {                  /* of the temporary file, or of the file that has the name: one of path_bytes and tmp_bytes is 0 */
+    struct fp_dw_head h;
+    uint64_t tino, size, first;
+    uint32_t flags, window_bytes, count, path_bytes, tmp_bytes, zero;
+};
+
+struct fp_dw_small {
+    struct fp_dw_head h;
+    uint64_t off;
+    uint32_t flags, mode, uid, gid, path_bytes, tmp_bytes, data_bytes, zero;
+};
+
+/* Whose fault: what a user has to look at, and who tries again. */
+enum fp_dw_scope {
+    FP_DW_SCOPE_FILE,                  /* this file cannot be had there, or its temporary file is another: told to the manager */
+    FP_DW_SCOPE_TARGET,                /* the target takes or gives nothing now: tried again later */
+    FP_DW_SCOPE_CHUNK,                 /* our own data: see chunk */
+};
+
+struct fp_dw_done {
+    struct fp_dw_head h;
+    int32_t status;
+    uint32_t kind;                     /* enum fp_dw_type of the task */
+    uint32_t scope;                    /* enum fp_dw_scope */
+    uint32_t why_bytes, nsums, zero;
+    uint64_t chunk;                    /* SCOPE_CHUNK */
+    uint64_t bytes;                    /* written or read from the target */
+    uint64_t dev, tino, size;          /* PREPARE, FINISH, STAT, the last SMALL: what is there */
+    int64_t mtime_ns;
+};
+
+struct fp_dw_log {
+    struct fp_dw_head h;
+    uint32_t level, zero;              /* enum fp_log_level */
+};
+
+/* The status page, written by fp-drain. The benefactor believes nothing in it but numbers. */
+struct fp_dw_op {                      /* of a thread */
+    _Atomic uint32_t kind;             /* enum fp_dw_type; 0: it does nothing */
+    _Atomic uint32_t in_target;        /* it is in a call of the target's file system */
+    _Atomic uint64_t id, gen;
+    _Atomic uint64_t since_ns;         /* CLOCK_MONOTONIC: that call began */
+    _Atomic uint64_t bytes;            /* of this task so far */
+};
+struct fp_dw_status {
+    struct fp_dw_op op[FP_DW_THREADS_MAX];
+    _Atomic uint64_t written_bytes, read_bytes; /* to and from the target, since the start */
+};
+
+#endif
