@@ -86,7 +86,10 @@ static bool seal_oldest(struct cl_data *d, uint64_t before_ms)
 
 void cl_age_pressure(void *data)
 {
-    for (int i = 0; i < 8 && seal_oldest(data, UINT64_MAX); i++)
+    struct cl_data *d = data;
+
+    cl_jobs_hurry(d->jobs);
+    for (int i = 0; i < 8 && seal_oldest(d, UINT64_MAX); i++)
         ;
 }
 

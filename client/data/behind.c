@@ -372,10 +372,12 @@ void cl_data_recalled(struct cl_mount *m, uint64_t ino, uint64_t serial)
         pthread_mutex_unlock(&inode->lock);
         cl_inode_put(m, inode);
     }
-    if (behind)
+    if (behind) {
+        cl_jobs_hurry(m->data->jobs);
         cl_late_look(m->data);
-    else
+    } else {
         answer(m, ino, serial);
+    }
 }
 
 /* -------------------------------------------------------------- the thread of late.c */

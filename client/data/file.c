@@ -191,6 +191,8 @@ bool cl_file_wait(struct cl_file *f, uint64_t deadline_ms)
 {
     struct timespec ts = { .tv_sec = (time_t)(deadline_ms / 1000), .tv_nsec = (long)(deadline_ms % 1000) * 1000000 };
 
+    if (f->fl_head)
+        cl_jobs_hurry(f->data->jobs);
     return pthread_cond_timedwait(&f->cond, &f->inode->lock, &ts) != ETIMEDOUT;
 }
 

@@ -22,5 +22,12 @@ void cl_jobs_free(struct cl_jobs *jobs);
 
 /* Any thread; never blocks. urgent: reads that someone waits for, before writes. */
 void cl_jobs_post(struct cl_jobs *jobs, struct cl_job *job, bool urgent);
+/* The same, after all others, and not while somebody writes: that is held until the burst of writes is over. */
+void cl_jobs_post_later(struct cl_jobs *jobs, struct cl_job *job);
+
+/* Somebody writes into the pool, and nobody waits for what is posted for later. fits: there is room for more of it. */
+void cl_jobs_burst(struct cl_jobs *jobs, bool fits);
+/* Somebody waits for what is posted for later: nothing is held until the next burst, nor in some bursts from there on. */
+void cl_jobs_hurry(struct cl_jobs *jobs);
 
 #endif

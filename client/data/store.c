@@ -534,7 +534,7 @@ static void store_run(struct cl_job *job)
 void cl_store_post(struct cl_data *d, struct cl_wbuf *b)
 {
     b->job.run = store_run;
-    cl_jobs_post(d->jobs, &b->job, false);
+    cl_jobs_post_later(d->jobs, &b->job);
 }
 
 static void no_memory_run(struct cl_job *job)

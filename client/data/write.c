@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/aux/aux.h"
 #include "client/data/internal.h"
 #include "client/data/reserve.h"
 
@@ -224,6 +225,12 @@ static int begin(struct cl_data *d, struct cl_inode *inode, bool kill_suidgid, s
     return rc;
 }
 
+/* Whether what is stored may wait for who writes: no close waits for it, and it does not go to cores of its own, or by way of aux-apps that run anyway. */
+static bool may_hold(struct cl_data *d)
+{
+    return d->m->opt.close_mode == CL_CLOSE_BEHIND && d->m->opt.ncores == 0 && !cl_aux_chunks(d->m);
+}
+
 static ssize_t write_all(struct cl_mount *m, struct cl_handle *h, struct source *from, size_t len, uint64_t off, bool kill_suidgid)
 {
     struct cl_data *d = m->data;
@@ -236,6 +243,8 @@ static ssize_t write_all(struct cl_mount *m, struct cl_handle *h, struct source 
         return 0;
     if (off > INT64_MAX - len)
         return -EFBIG;
+    if (len >= CL_PAGE_BYTES && may_hold(d))
+        cl_jobs_burst(d->jobs, atomic_load(&d->dirty_bytes) + len <= cl_pool_pages(d->pool) * (uint64_t)CL_PAGE_BYTES / 2);
     rc = begin(d, h->inode, kill_suidgid, &f, &nstored);
     while (rc == 0 && done < len) {
         uint32_t in_win = (uint32_t)((off + done) % f->window_bytes), n = f->window_bytes - in_win;

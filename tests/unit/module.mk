@@ -4,10 +4,15 @@ TESTS_UNIT := $(sort $(wildcard tests/unit/test_*.c))
 # The data path of fp-mount against models of the manager and of benefactors (cl_world.h): what it calls is replaced by the linker.
 CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_call_known cl_mgr_fail_lasting cl_mgr_send cl_core_post cl_core_session cl_core_rpc cl_core_keyedsum fp_fdlink_open fp_fdlink_close fp_fdlink_shutdown \
            fp_fdlink_is_up fp_fdlink_call fp_rpc_connect fp_rpc_call fp_rpc_conn_close
-$(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
+$(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold _burst) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
 $(addprefix $(O)/tests/unit/test_cl_data,_fault _sync): ALL_LDFLAGS += -Wl,--wrap=fdatasync
 
 $(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected
+
+# Which of its writes are a burst to the store threads, and who does not let these wait.
+$(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_jobs_burst -Wl,--wrap=cl_jobs_post_later -Wl,--wrap=cl_jobs_hurry
+# The store threads, by a clock that the test moves on.
+$(O)/tests/unit/test_cl_jobs: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=pthread_cond_timedwait
 
 # The same with models of aux-apps (cl_fake_aux.h).
 CL_AUX_WRAP := cl_aux_chunks cl_aux_may_pass_over cl_aux_passes_over cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_decode cl_aux_held cl_aux_hides cl_aux_lied cl_aux_pins_good cl_aux_pins_check cl_aux_pins_put cl_aux_session_new cl_aux_release_holds

@@ -1,5 +1,6 @@
 /*
  * Store threads: every job runs once, urgent ones first, the tick goes on while all threads are busy, and stopping runs what is queued.
+ * What is for later waits for the end of a burst of writes, and for nothing else.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -155,6 +157,209 @@ static void test_jobs_stay_on_their_cores(void **state)
     assert_int_equal(outside, 0);
 }
 
+/* -------------------------------------------------------------- bursts */
+
+#define PAUSE_MS   3u
+#define BURST_MS   100u
+#define SHY_BURSTS 8u
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until);
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until);
+
+static atomic_bool stands;        /* the clock goes on by pass() only */
+static atomic_uint_least64_t at_ms;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (!stands)
+        return __real_clock_gettime(id, ts);
+    *ts = (struct timespec){.tv_sec = (time_t)(at_ms / 1000), .tv_nsec = (long)(at_ms % 1000) * 1000000};
+    return 0;
+}
+
+/* Whoever waits for time to pass looks again after each millisecond. */
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *until)
+{
+    struct timespec soon;
+
+    if (!stands)
+        return __real_pthread_cond_timedwait(cond, lock, until);
+    __real_clock_gettime(CLOCK_MONOTONIC, &soon);
+    soon.tv_nsec += 1000000;
+    soon.tv_sec += soon.tv_nsec / 1000000000;
+    soon.tv_nsec %= 1000000000;
+    (void)__real_pthread_cond_timedwait(cond, lock, &soon);
+    return 0;
+}
+
+static struct cl_jobs *clock_stands(unsigned threads)
+{
+    struct cl_jobs *jobs;
+
+    at_ms = 1000000;
+    stands = true;
+    assert_int_equal(cl_jobs_new(threads, NULL, 1000, tick, NULL, &jobs), 0);
+    return jobs;
+}
+
+static void end(struct cl_jobs *jobs)
+{
+    cl_jobs_free(jobs);
+    stands = false;
+}
+
+static void pass(unsigned ms)
+{
+    atomic_fetch_add(&at_ms, ms);
+}
+
+static void assert_runs(const struct job *j)
+{
+    for (int i = 0; i < 20000 && j->runs == 0; i++)
+        usleep(1000);
+    assert_int_equal(j->runs, 1);
+}
+
+/* Whatever looks again after a millisecond has looked. */
+static void assert_held(const struct job *j)
+{
+    usleep(20000);
+    assert_int_equal(j->runs, 0);
+}
+
+static struct job *later(struct cl_jobs *jobs, struct job *j)
+{
+    *j = (struct job){.job.run = run};
+    cl_jobs_post_later(jobs, &j->job);
+    return j;
+}
+
+static void test_jobs_for_later_wait_for_a_pause(void **state)
+{
+    struct cl_jobs *jobs = clock_stands(3);
+    struct job j[3], now[2] = {{.job.run = run}, {.job.run = run}};
+
+    (void)state;
+    assert_runs(later(jobs, &j[0])); /* nobody writes */
+    for (int i = 0; i < 5; i++) {
+        cl_jobs_burst(jobs, true);
+        if (i == 0)
+            later(jobs, &j[1]);
+        pass(PAUSE_MS - 1);
+    }
+    assert_held(later(jobs, &j[2]));
+    cl_jobs_post(jobs, &now[0].job, false);
+    cl_jobs_post(jobs, &now[1].job, true);
+    assert_runs(&now[0]);
+    assert_runs(&now[1]);
+    assert_held(&j[1]);
+    pass(1);
+    assert_runs(&j[1]);
+    assert_runs(&j[2]);
+    end(jobs);
+}
+
+static void test_jobs_for_later_wait_for_so_long_at_most(void **state)
+{
+    struct cl_jobs *jobs = clock_stands(2);
+    struct job j[2];
+
+    (void)state;
+    cl_jobs_burst(jobs, true);
+    later(jobs, &j[0]);
+    for (unsigned t = 1; t < BURST_MS; t++) {
+        pass(1);
+        cl_jobs_burst(jobs, true);
+    }
+    assert_held(&j[0]);
+    pass(1);
+    cl_jobs_burst(jobs, true);
+    assert_runs(&j[0]);
+    assert_runs(later(jobs, &j[1])); /* the same burst */
+    end(jobs);
+}
+
+/* A burst that was of no use: its jobs run, and those of the next bursts. */
+static void ends_a_burst(void (*what)(struct cl_jobs *jobs))
+{
+    struct cl_jobs *jobs = clock_stands(2);
+    struct job j[3 + SHY_BURSTS];
+
+    cl_jobs_burst(jobs, true);
+    assert_held(later(jobs, &j[0]));
+    what(jobs);
+    assert_runs(&j[0]);
+    cl_jobs_burst(jobs, true);
+    assert_runs(later(jobs, &j[1]));
+    for (unsigned i = 0; i < SHY_BURSTS; i++) {
+        pass(PAUSE_MS);
+        cl_jobs_burst(jobs, true);
+        assert_runs(later(jobs, &j[2 + i]));
+    }
+    pass(PAUSE_MS);
+    cl_jobs_burst(jobs, true);
+    assert_held(later(jobs, &j[2 + SHY_BURSTS]));
+    end(jobs);
+}
+
+static void no_room(struct cl_jobs *jobs)
+{
+    cl_jobs_burst(jobs, false);
+}
+
+static void test_jobs_for_later_do_not_wait_when_somebody_waits(void **state)
+{
+    (void)state;
+    ends_a_burst(cl_jobs_hurry);
+}
+
+static void test_jobs_for_later_do_not_wait_without_room(void **state)
+{
+    (void)state;
+    ends_a_burst(no_room);
+}
+
+/* Who waits when nothing is held changes nothing. */
+static void test_jobs_hurry_is_for_what_is_held(void **state)
+{
+    struct cl_jobs *jobs = clock_stands(2);
+    struct job j;
+
+    (void)state;
+    cl_jobs_hurry(jobs);
+    cl_jobs_burst(jobs, true);
+    cl_jobs_hurry(jobs);
+    assert_held(later(jobs, &j));
+    end(jobs);
+    assert_int_equal(j.runs, 1); /* the end does not leave it */
+}
+
+/* The thread that watches for the end of a burst is given other work, by which it is held up; so is the first that gets something of what was held. */
+static void test_jobs_for_later_are_watched_by_another(void **state)
+{
+    struct cl_jobs *jobs = clock_stands(3);
+    struct job block[2] = {{.job.run = run_blocked}, {.job.run = run_blocked}}, j;
+
+    (void)state;
+    cl_jobs_burst(jobs, true);
+    cl_jobs_post_later(jobs, &block[0].job);
+    later(jobs, &j);
+    assert_held(&j);
+    cl_jobs_post(jobs, &block[1].job, true);
+    while (sem_wait(&entered) != 0)
+        ;
+    pass(PAUSE_MS);
+    assert_runs(&j);
+    sem_post(&gate);
+    sem_post(&gate);
+    end(jobs);
+    assert_int_equal(block[0].runs + block[1].runs, 2);
+    while (sem_wait(&entered) != 0)
+        ;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +367,12 @@ int main(void)
         cmocka_unit_test(test_jobs_urgent_ones_go_first),
         cmocka_unit_test(test_jobs_tick_goes_on_while_threads_are_busy),
         cmocka_unit_test(test_jobs_stay_on_their_cores),
+        cmocka_unit_test(test_jobs_for_later_wait_for_a_pause),
+        cmocka_unit_test(test_jobs_for_later_wait_for_so_long_at_most),
+        cmocka_unit_test(test_jobs_for_later_do_not_wait_when_somebody_waits),
+        cmocka_unit_test(test_jobs_for_later_do_not_wait_without_room),
+        cmocka_unit_test(test_jobs_hurry_is_for_what_is_held),
+        cmocka_unit_test(test_jobs_for_later_are_watched_by_another),
     };
 
     sem_init(&gate, 0, 0);
