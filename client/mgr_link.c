@@ -466,8 +466,18 @@ static void on_bye(void *arg, int status, const struct fp_rpc_in *in)
 void cl_link_bye(struct cl_core *c)
 {
     struct fp_rpc_req req = {.type = FP__MSG_TYPE__MSG_BYE, .timeout_ms = BYE_MS, .cb = on_bye, .arg = c};
-    if (c->link == CL_LINK_UP && c->conn)
+    struct cl_held held = {NULL, NULL, 0, 0};
+    Fp__Bye bye = FP__BYE__INIT;
+    if (c->link != CL_LINK_UP || !c->conn)
+        return;
+    if (cl_inode_held_list(c->m, &held, forget_batch, c) == 0) { /* else the session ends by itself, which says the same */
+        bye.n_write_ino = held.nwrite;
+        bye.write_ino = held.write_ino;
+        req.msg = &bye.base;
         (void)fp_rpc_call(c->conn, &req, NULL);
+    }
+    free(held.ino);
+    free(held.write_ino);
 }
 
 /* -------------------------------------------------------------- statistics */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "fp/err.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 #define PIECES_MAX (1u << 20) /* more than that: the client copies */
 
@@ -124,8 +126,7 @@ static int check_room(struct mgr_core *c, const Fp__Clone *m, const struct mgr_i
     return rc == -EFBIG ? -EOPNOTSUPP : rc; /* the client copies */
 }
 
-static int copy(struct mgr_core *c, const Fp__Clone *m, const struct mgr_inode *src, struct mgr_inode *dst,
-                uint64_t len)
+static int copy(struct mgr_core *c, const struct mgr_session *s, const Fp__Clone *m, const struct mgr_inode *src, struct mgr_inode *dst, uint64_t len)
 {
     struct pieces ps = {0};
     int rc = collect(c, src, m->src_off, m->src_off + len, &ps);
@@ -134,6 +135,7 @@ static int copy(struct mgr_core *c, const Fp__Clone *m, const struct mgr_inode *
     /* the references first: cutting the destination may be what frees a chunk */
     for (size_t i = 0; i < ps.count && !rc; i++)
         rc = mgr_chunk_ref(c, ps.list[i].chunk, 1);
+    rc = rc ? rc : mgr_data_changes(c, s, dst, m->dst_off, m->dst_off + len);
     rc = rc ? rc : mgr_slices_cut(c, dst, m->dst_off, m->dst_off + len);
     for (size_t i = 0; i < ps.count && !rc; i++)
         rc = put(c, dst, ps.list[i].pos - m->src_off + m->dst_off, ps.list[i]);
@@ -156,6 +158,7 @@ MGR_HANDLER(clone)
     rc = rc ? rc : mgr_inode_get(c, m->dst_ino, &dst);
     rc = rc ? rc : mgr_inode_usable(c, &src);
     rc = rc ? rc : mgr_inode_usable(c, &dst);
+    rc = rc ? rc : mgr_is_returning(c, src.ino) ? FP_EPUBLISHING : mgr_change_check(c, rq->sess, dst.ino);
     rc = rc ? rc : check(m, &src, &dst, &len);
     if (rc)
         return rc;
@@ -163,7 +166,7 @@ MGR_HANDLER(clone)
         return mgr_doom(c, -ENOMEM);
     r->version_before = dst.data_version;
     if (len) {
-        rc = copy(c, m, &src, &dst, len);
+        rc = copy(c, rq->sess, m, &src, &dst, len);
         dst.data_version++;
         dst.mtime = dst.ctime = c->now.ns;
         rc = rc ? rc : mgr_inode_put(c, &dst);

@@ -30,6 +30,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 /* A chunk that the message is about: a new one, or an older one that a slice names once more. */
 struct named {
@@ -467,7 +468,8 @@ MGR_HANDLER(commit)
 
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
-    if (!rc && is_overtaken(rq, m, &in))
+    rc = rc ? rc : mgr_change_check(c, rq->sess, m->ino);
+    if (rc == FP_EOVERTAKEN || (!rc && is_overtaken(rq, m, &in)))
         return refuse_overtaken(c, rq, m);
     if (!rc && m->append) {
         rc = mgr_is(&in, S_IFREG) ? place_at_end(c, m, &in, &placed) : -EINVAL;
@@ -485,6 +487,8 @@ MGR_HANDLER(commit)
     before = in.data_version;
     size = in.size;
     rc = put_chunks(c, &k, &in);
+    if (!rc && !m->fold && (k.n_slices || m->size_bytes > in.size))
+        rc = mgr_data_commits(c, rq->sess, &in, k.slices, k.n_slices, m->append);
     rc = rc ? rc : mgr_slices_put(c, &in, k.slices, k.n_slices);
     rc = rc ? rc : note_lost(c, &k, in.ino);
     if (!m->fold)
@@ -513,6 +517,7 @@ MGR_HANDLER(punch)
     int rc = mgr_inode_get(c, m->ino, &in);
 
     rc = rc ? rc : mgr_inode_usable(c, &in);
+    rc = rc ? rc : mgr_change_check(c, rq->sess, m->ino);
     if (!rc && (!mgr_is(&in, S_IFREG) || m->off > INT64_MAX))
         rc = -EINVAL;
     if (!rc && (m->size_bytes > INT64_MAX || m->len > (uint64_t)INT64_MAX - m->off))
@@ -522,7 +527,8 @@ MGR_HANDLER(punch)
     if (rc)
         return rc;
     before = in.data_version;
-    rc = mgr_slices_cut(c, &in, m->off, m->off + m->len);
+    rc = mgr_data_changes(c, rq->sess, &in, m->off, m->off + m->len);
+    rc = rc ? rc : mgr_slices_cut(c, &in, m->off, m->off + m->len);
     if (m->size_bytes > in.size)
         in.size = m->size_bytes;
     in.data_version++;

@@ -18,6 +18,7 @@
 #include "fp/log.h"
 #include "fp/record.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 #include "manager/locks.h"
 
 /* What messages with replay protection begin with. */
@@ -59,7 +60,7 @@ struct handler {
 #define OUT(name) &fp__##name##__descriptor
 static const struct handler handlers[] = {
     H(HELLO, hello, hello, NULL, ANY),
-    H(BYE, bye, empty, NULL, CLIENT | BNF | CTL),
+    H(BYE, bye, bye, NULL, CLIENT | BNF | CTL),
     H(LOOKUP, lookup, lookup, NULL, CLIENT | CTL),
     H(GETATTR, getattr, inode_req, NULL, CLIENT | CTL),
     H(SETATTR, setattr, set_attr, OUT(attr_reply), CLIENT | REPLAY),
@@ -365,6 +366,8 @@ void mgr_core_tick(struct mgr_core *c)
     mgr_holds_sweep(c);
     mgr_locks_due(c);
     mgr_leases_tick(c);
+    if (c->now.ms >= c->sweep_at_ms || c->versions->look || c->versions->returning)
+        mgr_versions_sweep(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);

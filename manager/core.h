@@ -46,6 +46,7 @@ struct mgr_core_opts {
     uint32_t stripe;             /* likewise, 1 */
     uint8_t store_uuid[16];      /* of a new store; an existing one keeps its own */
     uint32_t root_uid, root_gid; /* owner of the root directory of a new store */
+    bool versions;               /* what a file was is kept until it is rewritten as a whole */
     uint64_t boot;               /* of the kernel that keeps the database's pages; 0: another one each time */
     uint64_t new_life;           /* a random number: see life.c; 0: the time */
     const char *software;        /* version text, borrowed */

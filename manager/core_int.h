@@ -34,7 +34,6 @@ struct mgr_counters {
 
 /* mgr_inode.flags */
 #define MGR_STRICT   1u  /* of a directory: for what is made in it */
-#define MGR_GUARDED  2u  /* the version before is kept: rows of version in state 1 */
 #define MGR_DRAINS   4u  /* rows of drain_file want to hear of changes of data */
 #define MGR_EXTERNAL 8u  /* some slice may be of an external chunk */
 #define MGR_SHADOW   16u /* the inode of a version: no name, no orphan, not counted as a file */
@@ -176,6 +175,7 @@ struct mgr_core {
     struct mgr_locks *locks;
     struct mgr_leases *leases;
     struct mgr_grace *grace;
+    struct mgr_versions *versions;
     uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
     uint32_t behind_expired; /* sessions with behind that have expired, and may come back */
     uint64_t loaded_ms;   /* when the sessions of the manager before were read */
@@ -236,6 +236,8 @@ int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in);
 /* Gives it a row, a number unless it has one, and the time now unless it has a ctime. target is of a symbolic
  * link. -ENOSPC: inode limit. */
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len);
+/* The same with the times that it has, and whatever the limit. */
+int mgr_inode_insert(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len);
 /* A directory that can get entries: -ENOENT, -ENOTDIR. */
 int mgr_dir_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
 /* The kernel of a client is to take a name of this directory away from `found` (0: whatever it is), but the name is of `ino` (0: of none). -ESTALE: let it look again. */
@@ -292,6 +294,8 @@ bool mgr_grace_has(const struct mgr_core *c, uint64_t chunk);
 int mgr_inode_unlinked(struct mgr_core *c, struct mgr_inode *in);
 /* The last holder is gone. */
 int mgr_orphan_released(struct mgr_core *c, uint64_t ino);
+/* An inode that was a version's, which nobody holds: removed, as much of it as fits into this group. */
+int mgr_shadow_remove(struct mgr_core *c, uint64_t ino);
 int mgr_orphan_sweep(struct mgr_core *c);
 int mgr_orphan_load(struct mgr_core *c);
 int mgr_orphan_keep(struct mgr_core *c, uint64_t ino);   /* a row for an inode born without a name */

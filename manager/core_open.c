@@ -9,6 +9,7 @@
 #include "fp/record.h"
 #include "manager/core_int.h"
 #include "manager/locks.h"
+#include "manager/version.h"
 
 #define DEFAULT_CHUNK_BYTES (1u << 20)
 #define INO_SKIP            (1u << 20) /* more than are made in the seconds until the kernel writes the WAL out */
@@ -48,6 +49,7 @@ int mgr_reload(struct mgr_core *c)
     rc = load_counters(c);
     rc = rc ? rc : mgr_bnf_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
+    rc = rc ? rc : mgr_versions_load(c);
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
@@ -159,6 +161,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_bnf_load(c);
     rc = rc ? rc : mgr_session_load(c);
     rc = rc ? rc : mgr_orphan_load(c);
+    rc = rc ? rc : mgr_versions_load(c);
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
@@ -204,8 +207,10 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     c->now = c->start = now;
     c->leases = mgr_leases_new();
     c->grace = mgr_grace_new();
-    rc = c->locks && c->leases && c->grace ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    c->versions = mgr_versions_new();
+    rc = c->locks && c->leases && c->grace && c->versions ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_versions_free(c->versions);
         mgr_grace_free(c->grace);
         mgr_leases_free(c->leases);
         mgr_locks_free(c->locks);
@@ -240,6 +245,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_map_fini(&c->holders);
     mgr_map_fini(&c->writers);
     mgr_map_fini(&c->orphans);
+    mgr_versions_free(c->versions);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);
     mgr_locks_free(c->locks);

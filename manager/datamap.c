@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fp/err.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 #define SLICES_SOFT_MAX 4096u  /* the answer ends at the next window after so many */
 #define SYNC_ROWS_MAX   65536u /* slices that one MSG_SYNC looks at */
@@ -64,6 +66,8 @@ MGR_HANDLER(slicemap)
 
     if (!rc && (!mgr_is(&in, S_IFREG) || (m->fold && m->win_count != 1)))
         rc = -EINVAL;
+    if (!rc && mgr_is_returning(c, m->ino))
+        rc = FP_EPUBLISHING;
     if (rc)
         return rc;
     if (!r)
@@ -225,7 +229,8 @@ MGR_HANDLER(sync)
         rc = mgr_inode_get(c, m->ino, &in);
         if (!rc && mgr_is(&in, S_IFREG)) {
             r->data_version = in.data_version;
-            if (in.data_version != m->known_version)
+            rc = mgr_epoch_synced(c, rq->sess, m->ino);
+            if (!rc && in.data_version != m->known_version)
                 rc = name_others(c, rq, m->ino, r);
         }
     }

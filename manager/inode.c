@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fp/err.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in)
 {
@@ -53,13 +55,18 @@ int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in)
 
 int mgr_inode_new(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len)
 {
-    if (c->n.inodes >= c->o.inodes_max)
+    if (c->n.inodes - c->versions->shadows.used >= c->o.inodes_max)
         return -ENOSPC;
-    if (!in->ino)
-        in->ino = c->n.next_ino++;
     if (!in->ctime)
         in->ctime = c->now.ns;
     in->atime = in->mtime = in->btime = in->ctime;
+    return mgr_inode_insert(c, in, target, target_len);
+}
+
+int mgr_inode_insert(struct mgr_core *c, struct mgr_inode *in, const void *target, size_t target_len)
+{
+    if (!in->ino)
+        in->ino = c->n.next_ino++;
     c->n.inodes++;
     c->n.dirty = true;
     return mgr_db_exec(&c->db, INODE_INSERT, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
@@ -145,8 +152,9 @@ int mgr_reply_attr(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
 int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inode *in, const struct mgr_open *o)
 {
     struct mgr_inode newer = *in;
-    int rc = mgr_lease_check(c, rq->sess, in->ino);
+    int rc = mgr_is_returning(c, in->ino) ? FP_EPUBLISHING : mgr_lease_check(c, rq->sess, in->ino);
 
+    rc = rc ? rc : mgr_overtaken_opened(c, rq->sess, in->ino);
     if (!rc && o->write && (!o->based_on || o->based_on != in->data_version) && mgr_leases_may_return(c)) {
         newer.data_version++;
         rc = mgr_inode_put(c, &newer);

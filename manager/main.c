@@ -60,6 +60,7 @@ static int open_core(const struct mgr_options *o, const char *db_path, struct mg
         .aux_table_bytes = o->aux_table_bytes,
         .chunk_size_bytes = (uint32_t)o->chunk_size_bytes,
         .stripe = (uint32_t)o->stripe,
+        .versions = o->versions,
         .root_uid = geteuid(),
         .root_gid = getegid(),
         .software = FP_VERSION,

@@ -13,6 +13,7 @@
 #include "fp/bug.h"
 #include "fp/err.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 static int check(const Fp__SetAttr *m, const struct mgr_inode *in)
 {
@@ -33,11 +34,11 @@ static bool comes_after_data(const Fp__SetAttr *m, const struct mgr_inode *in)
     return mgr_is(in, S_IFREG) && (m->valid & undone || (m->valid & FP__SET_ATTR_VALID__SET_MODE && m->mode & (S_ISUID | S_ISGID)));
 }
 
-static int set_size(struct mgr_core *c, struct mgr_inode *in, uint64_t size)
+static int set_size(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, uint64_t size)
 {
-    int rc = 0;
+    int rc = size < in->size ? mgr_data_cut(c, s, in, size) : size > in->size ? mgr_data_changes(c, s, in, in->size, in->size) : 0;
 
-    if (size < in->size && !FP_BUG("mgr-truncates-the-size-alone"))
+    if (!rc && size < in->size && !FP_BUG("mgr-truncates-the-size-alone"))
         rc = mgr_slices_cut(c, in, size, UINT64_MAX);
     if (size != in->size)
         in->data_version++;
@@ -72,12 +73,14 @@ MGR_HANDLER(setattr)
     rc = rc ? rc : check(m, &in);
     if (!rc && comes_after_data(m, &in))
         rc = mgr_lease_check(c, rq->sess, m->ino);
+    if (!rc && mgr_is(&in, S_IFREG))
+        rc = m->valid & FP__SET_ATTR_VALID__SET_SIZE ? mgr_change_check(c, rq->sess, m->ino) : mgr_is_returning(c, m->ino) ? FP_EPUBLISHING : 0;
     if (!rc && m->valid & FP__SET_ATTR_VALID__SET_SIZE && m->takes_turns && mgr_others_append(c, rq->sess, m->ino))
         rc = FP_EAPPENDING;
     if (rc)
         return rc;
     if (m->valid & FP__SET_ATTR_VALID__SET_SIZE)
-        rc = set_size(c, &in, m->size_bytes);
+        rc = set_size(c, rq->sess, &in, m->size_bytes);
     if (m->valid & FP__SET_ATTR_VALID__SET_UID)
         in.uid = m->uid;
     if (m->valid & FP__SET_ATTR_VALID__SET_GID)

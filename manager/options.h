@@ -12,6 +12,7 @@ struct mgr_options {
     struct fp_addr listen;
     const char *key;
     bool create_key;
+    bool versions;
     int64_t ready_fd;
     uint64_t cache_bytes;
     uint64_t aux_table_bytes;

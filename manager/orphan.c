@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/version.h"
+
+#define WINS_STEP 8192
 
 static int orphan_set(struct mgr_core *c, uint64_t ino, uint32_t state)
 {
@@ -37,6 +40,14 @@ int mgr_orphan_forget(struct mgr_core *c, uint64_t ino)
     return mgr_db_exec(&c->db, ORPHAN_DELETE, DBI(ino));
 }
 
+static int drop_wins(struct mgr_core *c, uint64_t shadow, bool *left)
+{
+    int rc = mgr_db_exec(&c->db, VERSION_WIN_DROP, DBI(shadow), DBI(WINS_STEP));
+
+    *left = !rc && sqlite3_changes(c->db.sq) == WINS_STEP;
+    return rc;
+}
+
 /* Removes an inode that nobody holds, or as much of it as fits into this group. */
 static int inode_remove(struct mgr_core *c, struct mgr_inode *in)
 {
@@ -45,6 +56,8 @@ static int inode_remove(struct mgr_core *c, struct mgr_inode *in)
 
     if (in->mapped)
         rc = mgr_slices_drop(c, in, MGR_RECLAIM_STEP, &left);
+    if (!rc && !left && in->flags & MGR_SHADOW)
+        rc = drop_wins(c, in->ino, &left);
     if (!rc && left) {
         c->busy = true;
         c->sweep_at_ms = 0;
@@ -62,10 +75,20 @@ static int inode_remove(struct mgr_core *c, struct mgr_inode *in)
     return rc;
 }
 
+int mgr_shadow_remove(struct mgr_core *c, uint64_t ino)
+{
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, ino, &in);
+
+    return rc ? rc : inode_remove(c, &in);
+}
+
 int mgr_inode_unlinked(struct mgr_core *c, struct mgr_inode *in)
 {
-    int rc;
+    int rc = mgr_versions_gone(c, in->ino);
 
+    if (rc)
+        return rc;
     if (!mgr_map_get(&c->holders, in->ino) && !mgr_unsettled(c))
         return inode_remove(c, in);
     rc = mgr_inode_put(c, in);

@@ -23,6 +23,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 #define UNKNOWN_SETTLE_MS 30000u /* for a client that comes back and does not tell what it holds */
 
@@ -89,20 +90,23 @@ static struct mgr_session *session_new(struct mgr_core *c, uint64_t id, const ch
     return s;
 }
 
-static void drop_holds(struct mgr_core *c, struct mgr_session *s)
+/* All that are in a map of the session, of a map of all. */
+static void drop_map(struct mgr_map *of_all, struct mgr_map *its)
 {
     size_t pos = 0;
     uint64_t ino;
     uint32_t val;
 
-    while (mgr_map_next(&s->opens, &pos, &ino, &val))
+    while (mgr_map_next(its, &pos, &ino, &val))
         while (val--)
-            mgr_map_sub(&c->holders, ino);
-    for (pos = 0; mgr_map_next(&s->writes, &pos, &ino, &val);)
-        while (val--)
-            mgr_map_sub(&c->writers, ino);
-    mgr_map_fini(&s->opens);
-    mgr_map_fini(&s->writes);
+            mgr_map_sub(of_all, ino);
+    mgr_map_fini(its);
+}
+
+static void drop_holds(struct mgr_core *c, struct mgr_session *s)
+{
+    drop_map(&c->holders, &s->opens);
+    drop_map(&c->writers, &s->writes);
     mgr_leases_drop(c, s);
     c->sweep_at_ms = 0;
 }
@@ -224,11 +228,28 @@ static bool takes_place(const struct mgr_session *s, const struct mgr_session *n
     return was->machine && was->machine == is->machine;
 }
 
+/* What it was writing has come to an end with it: the versions before are there when the newcomer looks. */
+static int bury_writes(struct mgr_core *c, struct mgr_session *s)
+{
+    int rc = mgr_epoch_died(c, s);
+
+    drop_map(&c->writers, &s->writes);
+    return rc ? rc : mgr_versions_sweep(c);
+}
+
 static int bury(struct mgr_core *c, const struct mgr_session *newcomer)
 {
-    const struct mgr_session *s = mgr_session_find(c, c->early_session);
+    int rc = 0;
 
-    return s && s != newcomer && !s->conn && takes_place(s, newcomer) ? early_set(c, 0) : 0;
+    for (size_t i = 0; i < c->session_count && !rc; i++) {
+        struct mgr_session *s = c->sessions[i];
+
+        if (s == newcomer || s->conn || (!s->writes.used && s->id != c->early_session) || !takes_place(s, newcomer))
+            continue;
+        rc = s->id == c->early_session ? early_set(c, 0) : 0;
+        rc = rc || !s->writes.used ? rc : bury_writes(c, s);
+    }
+    return rc;
 }
 
 static void tell_alone(struct mgr_core *c, struct mgr_session *s)
@@ -382,8 +403,10 @@ void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wr
     sub_write(c, s, ino, write);
     if (!left)
         mgr_lease_released(c, s, ino);
+    if (write)
+        (void)mgr_epoch_closed(c, ino);
     if (!mgr_map_sub(&c->holders, ino))
-        (void)mgr_orphan_released(c, ino); /* if the group fails, the sweep finds the orphan */
+        (void)mgr_orphan_released(c, ino); /* if the group fails, the sweeps find the epoch and the orphan */
 }
 
 /* What this group has ended goes now, or is as if its connection had been lost. */
@@ -476,9 +499,15 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
         if (add_hold(c, s, h->open_ino[i]))
             return mgr_doom(c, -ENOMEM);
     }
-    for (size_t i = 0; i < h->n_open_write_ino; i++)
+    for (size_t i = 0; i < h->n_open_write_ino; i++) {
+        rc = mgr_is_overtaken(c, s, h->open_write_ino[i]);
+        if (rc == FP_EOVERTAKEN) /* it can't change that any more */
+            continue;
+        if (rc)
+            return rc;
         if (mgr_map_get(&s->writes, h->open_write_ino[i]) < mgr_map_get(&s->opens, h->open_write_ino[i]) && add_write(c, s, h->open_write_ino[i]))
             return mgr_doom(c, -ENOMEM);
+    }
     return 0;
 }
 
@@ -555,6 +584,7 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     rc = rc ? rc : c->early_session == s->id ? early_set(c, 0) : 0;
     rc = rc ? rc : mgr_locks_session_end(c, s->id);
     rc = rc ? rc : mgr_leases_session_end(c, s);
+    rc = rc ? rc : mgr_overtaken_ends(c, s->id);
     if (rc)
         return rc;
     s->ended = c->sessions_ended = true; /* until the transaction is sure, it may come back: mgr_session_done */
@@ -563,11 +593,28 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s)
     return 0;
 }
 
+/* A mount that ends has published all that was written, but it ends before the programs that write these: what they have written is not whole. */
+static int left_open(struct mgr_core *c, struct mgr_session *s, const Fp__Bye *m)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < m->n_write_ino && !rc; i++)
+        if (mgr_map_get(&s->writes, m->write_ino[i]))
+            rc = mgr_epoch_left(c, s, m->write_ino[i]);
+    drop_map(&c->writers, &s->writes);
+    return rc ? rc : mgr_versions_sweep(c);
+}
+
 MGR_HANDLER(bye)
 {
-    (void)msg;
+    const Fp__Bye *m = msg;
+    int rc;
+
     if (!rq->sess)
         return 0;
+    rc = m->n_write_ino ? left_open(c, rq->sess, m) : 0;
+    if (rc)
+        return rc;
     FP_INFO("session %llu: %s:%s has gone", (unsigned long long)rq->sess->id, rq->sess->node,
             rq->sess->mountpoint);
     rq->conn->sess = NULL;
@@ -592,7 +639,7 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
             (unsigned long long)s->id, s->node, s->mountpoint);
     if (mgr_locks_session_end(c, s->id))
         return -EIO; /* the group is doomed */
-    if (mgr_leases_expire(c, s))
+    if (mgr_leases_expire(c, s) || mgr_epoch_died(c, s))
         return -EIO;
     drop_holds(c, s);
     set_settled(c, s, 0);

@@ -42,7 +42,7 @@ static int delete (struct mgr_core *c, uint64_t ino, const struct piece *p)
 
 static int unref(struct mgr_core *c, const struct mgr_inode *in, uint64_t chunk)
 {
-    mgr_grace_freed(c, in->ino, chunk);
+    mgr_grace_freed(c, in->flags & MGR_SHADOW ? in->parent : in->ino, chunk);
     return mgr_chunk_unref(c, chunk);
 }
 

@@ -4,6 +4,8 @@
 #ifndef MGR_STMT_H
 #define MGR_STMT_H
 
+#include "manager/stmt_version.h"
+
 #define MGR_INODE_COLS                                                                                       \
     "i.ino,i.mode,i.nlink,i.uid,i.gid,i.rdev,i.size,i.mapped,i.atime,i.mtime,i.ctime,i.btime,i.chunk_size,"  \
     "i.stripe,i.data_version,i.parent,i.flags,i.ckpt"
@@ -139,7 +141,8 @@
     X(BAD_HAS, "SELECT 1 FROM bad_chunk WHERE chunk=?1")                                                     \
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
-    X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")
+    X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                      \
+    MGR_STMT_VERSION(X)
 
 enum mgr_stmt {
 #define MGR_STMT_ENUM(name, text) MGR_ST_##name,

@@ -6,7 +6,7 @@
  * is one byte. Rejected: a counter in the chunk's row, which each cut of a slice would have to keep right, and
  * which could add lengths only, so that two versions that share a tenth of a chunk would look like a fifth.
  *
- * A file without a name does not count: it goes soon, and what it alone refers to goes with it.
+ * A file without a name does not count, nor does a version: it goes soon, and what it alone refers to goes with it.
  *
  * What is too much to look at counts as used: then nobody stores anything anew for it.
  *
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 #define PLACES_MAX 1024u
 #define ROWS_MAX   4096u /* also of those that take no place: of files without a name, or next to each other */
@@ -50,6 +51,7 @@ int mgr_chunk_unused(struct mgr_core *c, uint64_t chunk, uint32_t data, uint32_t
     struct place p[PLACES_MAX];
     uint32_t used, seen = 0;
     size_t n = 0;
+    uint64_t ino;
     int rc;
 
     *unused = 0;
@@ -60,7 +62,8 @@ int mgr_chunk_unused(struct mgr_core *c, uint64_t chunk, uint32_t data, uint32_t
         ++*rows;
         if (++seen > ROWS_MAX)
             break;
-        if (c->orphans.used && mgr_map_get(&c->orphans, (uint64_t)mgr_col(&c->db, st, 2)))
+        ino = (uint64_t)mgr_col(&c->db, st, 2);
+        if (mgr_map_get(&c->orphans, ino) || mgr_map_get(&c->versions->shadows, ino))
             continue;
         if (n && p[n - 1].end == at.off)
             p[n - 1].end = at.end; /* what was cut in two, or is named piece by piece */

@@ -51,7 +51,7 @@ static const struct fuzz_kind kinds[] = {
     K(CTL_LAYOUT, TO_MANAGER, ctl_layout, ctl_layout_reply),
     K(CTL_STOP, TO_MANAGER, empty, empty),
     K(HELLO, TO_MANAGER, hello, hello_reply),
-    K(BYE, TO_MANAGER, empty, empty),
+    K(BYE, TO_MANAGER, bye, empty),
     K(BNF_TABLE, TO_CLIENT, bnf_table, empty),
     K(ALONE, TO_CLIENT, alone, empty),
     K(LOCK_GRANT, TO_CLIENT | TO_MANAGER, lock_grant, empty), /* which does not take it */

@@ -91,7 +91,7 @@ def free_name(prefix):
             n += 1
 
 
-WHOLE_RUN = ("FP_CLOSE",)  # options that a run of all tests may be given: FP_CLOSE=behind make check-e2e
+WHOLE_RUN = ("FP_CLOSE", "FP_VERSIONS")  # options that a run of all tests may be given: FP_CLOSE=behind make check-e2e
 
 
 class Daemon:

@@ -11,7 +11,10 @@
 #include <cmocka.h>
 
 #include "fp/log.h"
+#include "manager/version.h"
 #include "mgr_fixture.h"
+
+bool fix_versions;
 
 ProtobufCBinaryData fix_bin(const char *s)
 {
@@ -277,7 +280,7 @@ void fix_inventory(struct fix *f, uint64_t but)
 
 void fix_open(struct fix *f, const char *path, bool bare)
 {
-    struct mgr_core_opts o = {.store_uuid = {1, 2, 3}};
+    struct mgr_core_opts o = {.store_uuid = {1, 2, 3}, .versions = fix_versions};
     char why[MGR_DB_WHY_MAX];
 
     fp_log_set_level(FP_LOG_ERROR);
@@ -497,7 +500,12 @@ void fix_check(struct fix *f)
                      0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM dirent WHERE ino NOT IN (SELECT ino FROM inode)"), 0);
     assert_int_equal(
-        fix_sql(f, "SELECT count(*) FROM inode WHERE nlink=0 AND ino NOT IN (SELECT ino FROM orphan)"), 0);
+        fix_sql(f, "SELECT count(*) FROM inode WHERE nlink=0 AND ino NOT IN (SELECT ino FROM orphan UNION SELECT shadow FROM version)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM version WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink>0) OR shadow IN (SELECT ino FROM orphan) OR "
+                                "shadow NOT IN (SELECT ino FROM inode WHERE flags=16)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM version_win WHERE shadow NOT IN (SELECT ino FROM inode WHERE flags=16)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM version"), f->core->versions->shadows.used);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM overtaken"), f->core->versions->overtaken);
     assert_int_equal(
         fix_sql(f, "SELECT count(*) FROM orphan WHERE ino NOT IN (SELECT ino FROM inode WHERE nlink=0)"), 0);
 }

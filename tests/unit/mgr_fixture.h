@@ -31,6 +31,8 @@ struct fix {
     size_t out_count;
 };
 
+extern bool fix_versions; /* cores are opened with versions on */
+
 /* Opens path (":memory:"), with a client and a benefactor of 1 GiB connected unless bare. */
 void fix_open(struct fix *f, const char *path, bool bare);
 void fix_close(struct fix *f);

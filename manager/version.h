@@ -1,0 +1,111 @@
+/* Versions of files: what a file was before the writing that is under way. Called by the core's thread, in a group; 0 or a failure. */
+#ifndef MGR_VERSION_H
+#define MGR_VERSION_H
+
+#include "manager/core_int.h"
+
+enum mgr_version_kind { MGR_DELTA = 1, MGR_FULL = 2 };
+enum mgr_version_state {
+    MGR_GUARD = 1,     /* of the epoch that is under way */
+    MGR_REMAINS = 4,   /* what was given up */
+    MGR_RETURNING = 5, /* it is being put back */
+    MGR_SYNCED = 7,    /* guard, but one of several writers has synced: it does not go back by itself */
+    MGR_TORN = 8,      /* guard of a file that stayed torn */
+};
+
+/* A row of version. */
+struct mgr_version {
+    uint64_t n, shadow; /* shadow 0: there is none */
+    uint64_t wins;      /* windows that it has at most */
+    uint64_t writer;    /* session that began; 0: not one alone */
+    uint64_t torn_session, cursor;
+    enum mgr_version_kind kind;
+    enum mgr_version_state state;
+};
+
+/* A file that has versions, or was changed since somebody has it open for writing (an epoch). */
+struct mgr_vfile {
+    struct mgr_vfile *next;
+    uint64_t ino;
+    struct mgr_version guard, remains;
+    uint64_t moved;  /* bytes that the guard got, and its row does not say yet */
+    bool open;       /* the epoch has begun */
+    bool passed;     /* … and needs no guard: the file was empty, or is synced all the time */
+    bool died;       /* … and one who wrote did not end well */
+    bool old;        /* … under the manager before: who else wrote is not known */
+    uint64_t *synced; /* sessions that have synced it and not changed it since */
+    size_t nsynced, synced_cap;
+    uint32_t syncs; /* epochs that a sync has ended, since … */
+    uint64_t syncs_ms, pass_until_ms;
+};
+
+struct mgr_versions {
+    struct mgr_vfile **bucket;
+    size_t buckets, count, next; /* next: bucket for the sweep to go on at */
+    struct mgr_map shadows;      /* inodes of versions */
+    uint64_t returning, overtaken;
+    bool look; /* at all of them, at the next sweep */
+};
+
+/* ---------------------------------------------------------------- version.c */
+
+struct mgr_versions *mgr_versions_new(void); /* NULL: out of memory */
+void mgr_versions_free(struct mgr_versions *t);
+/* As the database has them; epochs without a guard are forgotten. */
+int mgr_versions_load(struct mgr_core *c);
+struct mgr_vfile *mgr_vfile_find(const struct mgr_core *c, uint64_t ino); /* NULL: there is none */
+struct mgr_vfile *mgr_vfile_get(struct mgr_core *c, uint64_t ino);        /* NULL: out of memory */
+/* Forgets it, unless it still stands for something. */
+void mgr_vfile_done(struct mgr_core *c, struct mgr_vfile *v);
+/* Makes the guard: of size, and no windows yet. */
+int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t session);
+/* Bytes [from, to) are going to be changed: their windows are kept. Takes from in->mapped what it moves. */
+int mgr_version_take(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t from, uint64_t to);
+/* All from `size` on is going to be cut. */
+int mgr_version_cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t size);
+/* After these: what the guard has got is said in its row. */
+int mgr_version_count(struct mgr_core *c, struct mgr_vfile *v);
+int mgr_version_save(struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_version *ver);
+int mgr_version_drop(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver);
+/* The file has no name any more: neither have its versions a use. */
+int mgr_versions_gone(struct mgr_core *c, uint64_t ino);
+
+/* ---------------------------------------------------------------- epoch.c */
+
+/* A session changes the file. *v: what keeps what was there; NULL: nothing does. cut: by a truncate. */
+int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **v);
+/* Who had it open for writing has it so no more. */
+int mgr_epoch_closed(struct mgr_core *c, uint64_t ino);
+/* All that the session has written of it is durable. */
+int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* The session's process is dead, or has to be taken for it; before what it has open is forgotten. */
+int mgr_epoch_died(struct mgr_core *c, const struct mgr_session *s);
+/* The same for one file. */
+int mgr_epoch_left(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* Epochs of which nobody has said the end, and versions that are being put back. */
+int mgr_versions_sweep(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- return.c */
+
+/* The guard is put back, and what the file is becomes `remains`. Over several groups, if it is large. */
+int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v);
+int mgr_return_step(struct mgr_core *c, struct mgr_vfile *v);
+bool mgr_is_returning(const struct mgr_core *c, uint64_t ino);
+/* What this session has written of the file must not reach it, until it opens it anew. */
+int mgr_overtake(struct mgr_core *c, uint64_t session, uint64_t ino);
+int mgr_is_overtaken(struct mgr_core *c, const struct mgr_session *s, uint64_t ino); /* 0, FP_EOVERTAKEN */
+int mgr_overtaken_opened(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+int mgr_overtaken_ends(struct mgr_core *c, uint64_t session);
+/* May the session change the file now? 0, FP_EPUBLISHING, FP_EOVERTAKEN. */
+int mgr_change_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+
+/* ---------------------------------------------------------------- change.c: before the data of a file changes */
+
+/* Bytes [from, to); none, if only the size grows. */
+int mgr_data_changes(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, uint64_t from, uint64_t to);
+/* What slices of a commit cover. appends: nothing of what was there is replaced. */
+int mgr_data_commits(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, Fp__Slice *const *slices, size_t n, bool appends);
+/* To this size, which is smaller than it was. */
+int mgr_data_cut(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, uint64_t size);
+
+#endif

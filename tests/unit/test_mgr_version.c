@@ -1,0 +1,516 @@
+/* Versions of files: what comes back when a writer dies, and what does not. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "manager/version.h"
+#include "mgr_fixture.h"
+
+#define CHUNK (64u << 10)
+#define MAPS  64u
+
+static struct fix f;
+static uint64_t file;
+
+/* What a file consists of: a text of slices. */
+struct map {
+    uint64_t size;
+    char text[4096];
+};
+
+static struct map map_of(uint64_t ino)
+{
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+    Fp__SliceMapReply *r;
+    struct map map = {.size = fix_attr(&f, ino).size_bytes};
+    size_t len = 0;
+
+    m.ino = ino;
+    m.win_count = MAPS;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_slices; i++)
+        len += (size_t)snprintf(map.text + len, sizeof map.text - len, "%llu:%u+%u=%llx:%u ", (unsigned long long)r->slices[i]->win, r->slices[i]->off,
+                                r->slices[i]->len, (unsigned long long)r->slices[i]->chunk, r->slices[i]->chunk_off);
+    assert_true(len < sizeof map.text);
+    fix_free(r);
+    return map;
+}
+
+static void assert_map(uint64_t ino, const struct map *want)
+{
+    struct map is = map_of(ino);
+
+    assert_string_equal(is.text, want->text);
+    assert_int_equal(is.size, want->size);
+}
+
+static void open_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Open m = FP__OPEN__INIT;
+
+    m.ino = ino;
+    m.write = true;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+}
+
+static void close_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_write_ino = 1;
+    m.write_ino = &ino;
+    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+static void sync_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Sync m = FP__SYNC__INIT;
+
+    m.ino = ino;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+static int punch(uint64_t ino, uint64_t off, uint64_t len)
+{
+    Fp__Punch m = FP__PUNCH__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f.seq;
+    m.ino = ino;
+    m.off = off;
+    m.len = len;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
+    return f.status;
+}
+
+/* Its mount is not heard of any more: the session expires, and is dead later. */
+static void dies(struct mgr_conn *conn)
+{
+    fix_lost(&f, conn);
+    fix_tick(&f, 61000);
+}
+
+static void new_mount(void)
+{
+    f.conn = fix_conn(&f);
+    f.session = fix_hello_client(&f, f.conn, 0, NULL);
+    f.seq = 0;
+    fix_keepalive(&f);
+}
+
+/* A file of five windows, the last of them not full, closed well. */
+static int setup(void **state)
+{
+    (void)state;
+    fix_versions = true;
+    fix_open(&f, ":memory:", false);
+    file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
+    open_by(f.conn, file);
+    for (uint64_t w = 0; w < 4; w++)
+        assert_true(fix_write(&f, file, w * CHUNK, CHUNK));
+    assert_true(fix_write(&f, file, 4 * CHUNK, 1000));
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version"), 0); /* a new file: there is nothing to keep */
+    close_by(f.conn, file);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_check(&f);
+    fix_close(&f);
+    return 0;
+}
+
+static int versions(void)
+{
+    return (int)fix_sql(&f, "SELECT count(*) FROM version");
+}
+
+static void test_rewriting_in_place_comes_back(void **state)
+{
+    struct map was = map_of(file);
+    uint64_t mtime = (uint64_t)fix_attr(&f, file).mtime_ns, data_version = fix_attr(&f, file).data_version;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 1 * CHUNK, CHUNK));     /* a window as a whole */
+    assert_true(fix_write(&f, file, 2 * CHUNK + 100, 200)); /* a piece of one */
+    assert_true(fix_write(&f, file, 4 * CHUNK + 500, 5000)); /* beyond the end */
+    assert_true(fix_write(&f, file, 9 * CHUNK, 5000));
+    fix_check(&f);
+    assert_int_equal(versions(), 1);
+    assert_int_equal(fix_attr(&f, file).blocks, (4 * CHUNK + 5500 + 5000 + 511) / 512);
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &was);
+    assert_int_equal(fix_attr(&f, file).mtime_ns, mtime);
+    assert_true(fix_attr(&f, file).data_version > data_version + 4);
+    fix_check(&f);
+    open_by(f.conn, file); /* what was given up goes with the next good version */
+    assert_true(fix_write(&f, file, 0, 100));
+    close_by(f.conn, file);
+    assert_int_equal(versions(), 0);
+    fix_tick(&f, 1000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM inode"), 2);
+}
+
+static void test_a_cut_to_nothing_comes_back(void **state)
+{
+    struct map was = map_of(file);
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_int_equal(fix_attr(&f, file).blocks, 0);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_true(fix_write(&f, file, 7 * CHUNK, CHUNK));
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version_win"), 0);
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &was);
+}
+
+static void test_cuts_and_holes_come_back(void **state)
+{
+    struct map was = map_of(file);
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 1 * CHUNK + 1000, 1000));
+    assert_int_equal(fix_truncate(&f, file, 2 * CHUNK + 5), 0);
+    assert_int_equal(fix_truncate(&f, file, 6 * CHUNK), 0);
+    assert_true(fix_write(&f, file, 3 * CHUNK, CHUNK));
+    assert_int_equal(punch(file, 10, 3 * CHUNK), 0);
+    fix_check(&f);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_true(fix_write(&f, file, 0, 77));
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &was);
+}
+
+/* All ends that are good: closing, and syncing by the only writer. */
+static void test_a_good_end_is_the_new_version(void **state)
+{
+    struct map is;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(versions(), 1);
+    sync_by(f.conn, file);
+    assert_int_equal(versions(), 0);
+    is = map_of(file);
+    assert_true(fix_write(&f, file, 100, 100));
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &is); /* as it was synced */
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_true(fix_write(&f, file, 0, 5));
+    close_by(f.conn, file);
+    is = map_of(file);
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &is);
+}
+
+/* A truncate by name, by somebody who does not write, is whole by itself. */
+static void test_changes_without_a_writer_keep_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(fix_truncate(&f, file, CHUNK), 0);
+    assert_int_equal(versions(), 0);
+    dies(f.conn);
+    new_mount();
+    assert_int_equal(fix_attr(&f, file).size_bytes, CHUNK);
+}
+
+static void test_one_of_two_writers_dies(void **state)
+{
+    struct map was = map_of(file);
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    dies(other);
+    new_mount(); /* the first expired, too, as it was not heard; what it has open is gone */
+    assert_map(file, &was);
+}
+
+/* Half of what two write is no version: while the second still writes nothing is put back, then all is. */
+static void test_the_last_of_them_closes(void **state)
+{
+    struct map was = map_of(file), is;
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    is = map_of(file);
+    fix_lost(&f, other);
+    for (int i = 0; i < 70; i++) {
+        (void)fix_attr(&f, file);
+        fix_tick(&f, 1000);
+    }
+    assert_map(file, &is);
+    close_by(f.conn, file);
+    assert_map(file, &was);
+}
+
+/* What one of several has synced is not taken back: the file is torn, and stays so. */
+static void test_what_one_of_two_has_synced_stays(void **state)
+{
+    struct map is;
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    sync_by(f.conn, file);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_SYNCED);
+    is = map_of(file);
+    dies(other);
+    new_mount();
+    assert_map(file, &is);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_TORN);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, 10));
+    close_by(f.conn, file);
+    assert_int_equal(versions(), 0);
+}
+
+/* Each has synced after its last change: then it ends, not sooner. */
+static void test_the_last_sync_ends_it(void **state)
+{
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    sync_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, 10));
+    sync_by(other, file);
+    assert_int_equal(versions(), 1);
+    sync_by(f.conn, file);
+    assert_int_equal(versions(), 0);
+}
+
+static void test_who_was_overtaken_changes_nothing(void **state)
+{
+    struct map was = map_of(file);
+    uint64_t session = f.session;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    dies(f.conn);
+    f.conn = fix_conn(&f);
+    assert_int_equal(fix_hello_client(&f, f.conn, session, NULL), session);
+    fix_keepalive(&f);
+    assert_map(file, &was);
+    assert_false(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(f.status, FP_EOVERTAKEN);
+    assert_int_equal(fix_truncate(&f, file, 0), FP_EOVERTAKEN);
+    assert_int_equal(punch(file, 0, 10), FP_EOVERTAKEN);
+    assert_map(file, &was);
+    fix_check(&f);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM overtaken"), 0);
+}
+
+static void test_unlink_takes_the_versions_along(void **state)
+{
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "a", false), 0);
+    assert_int_equal(versions(), 0);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(versions(), 0);
+    close_by(f.conn, file);
+    fix_tick(&f, 1000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM inode"), 1);
+}
+
+/* A database: after so many syncs it is not guarded for a while. */
+static void test_what_is_synced_all_the_time_is_not_guarded(void **state)
+{
+    int guards = 0;
+
+    (void)state;
+    open_by(f.conn, file);
+    for (int i = 0; i < 30; i++) {
+        assert_true(fix_write(&f, file, 0, 10));
+        guards += versions();
+        sync_by(f.conn, file);
+        assert_int_equal(versions(), 0);
+    }
+    assert_int_equal(guards, 9);
+    close_by(f.conn, file);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, 10));
+    assert_int_equal(versions(), 1);
+}
+
+/* Strict files: each write is whole by itself, but not that they are emptied. */
+static void test_strict_files(void **state)
+{
+    struct map was;
+
+    (void)state;
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.strict", "1", 0), 0);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, 10));
+    assert_int_equal(versions(), 0);
+    was = map_of(file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_true(fix_write(&f, file, 0, 10));
+    dies(f.conn);
+    new_mount();
+    assert_map(file, &was);
+}
+
+#define MANY 1000u
+
+/* More windows than one group takes: in between it is neither, and nobody sees it. */
+static void test_a_large_return_takes_several_groups(void **state)
+{
+    static const char db[] = "/tmp/test_mgr_version.db";
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+    struct mgr_conn *other;
+    uint64_t big;
+    int busy = 0;
+
+    (void)state;
+    fix_close(&f);
+    fix_open(&f, db, false);
+    big = fix_mk(&f, MGR_ROOT_INO, "big", S_IFREG | 0644);
+    fix_fill_map(&f, "big", 4 * MANY, 1);
+    fix_sql(&f, "UPDATE inode SET size=mapped*1048576 WHERE mode&32768");
+    open_by(f.conn, big);
+    assert_int_equal(fix_truncate(&f, big, 0), 0);
+    assert_true(fix_write(&f, big, 0, CHUNK));
+    fix_check(&f);
+    fix_lost(&f, f.conn);
+    f.now.ms += 60900;
+    fix_tick(&f, 500);
+    other = f.conn = fix_conn(&f);
+    fix_hello_client(&f, other, 0, NULL);
+    for (; fix_sql(&f, "SELECT count(*) FROM version WHERE state=5"); busy++) {
+        m.ino = big;
+        m.win_count = 1;
+        assert_null(fix_call(&f, other, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor));
+        assert_int_equal(f.status, FP_EPUBLISHING);
+        open_by(other, big);
+        assert_int_equal(f.status, FP_EPUBLISHING);
+        fix_check(&f);
+        if (busy == 1) { /* started anew in the middle */
+            fix_close(&f);
+            fix_open(&f, db, true);
+            other = f.conn = fix_conn(&f);
+            fix_hello_client(&f, other, 0, NULL);
+        } else {
+            fix_tick(&f, 500);
+        }
+        assert_true(busy < 100);
+    }
+    assert_true(busy > 1);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice s JOIN dirent d ON d.ino=s.ino"), 4 * MANY);
+    assert_int_equal(fix_attr(&f, big).size_bytes, 4 * MANY * (UINT64_C(1) << 20));
+    fix_check(&f);
+    fix_close_and_remove(&f, db);
+    assert_int_equal(setup(NULL), 0);
+}
+
+/* A manager that is started anew has the guard, and waits for the sessions of before: who has it open says so, who does not come back is dead. */
+static void test_restart(void **state)
+{
+    static const char db[] = "/tmp/test_mgr_version.db";
+    struct map was;
+    uint64_t session;
+
+    (void)state;
+    for (int back = 0; back < 2; back++) {
+        fix_close(&f);
+        fix_open(&f, db, false);
+        file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
+        open_by(f.conn, file);
+        assert_true(fix_write(&f, file, 0, CHUNK));
+        close_by(f.conn, file);
+        was = map_of(file);
+        session = f.session;
+        open_by(f.conn, file);
+        assert_true(fix_write(&f, file, 0, 100));
+        fix_close(&f);
+        fix_open(&f, db, true);
+        f.conn = fix_conn(&f);
+        if (back) {
+            Fp__Hello h = FP__HELLO__INIT;
+
+            h.protocol = 1;
+            h.role = FP__ROLE__ROLE_CLIENT;
+            h.session = session;
+            h.open_known = true; /* it has closed it meanwhile */
+            fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+            assert_int_equal(versions(), 1);
+            fix_tick(&f, 5000);
+            assert_int_equal(versions(), 0);
+            assert_string_not_equal(map_of(file).text, was.text);
+        } else {
+            fix_tick(&f, 61000);
+            fix_hello_client(&f, f.conn, 0, NULL);
+            assert_map(file, &was);
+        }
+        fix_check(&f);
+        fix_close_and_remove(&f, db);
+        assert_int_equal(setup(NULL), 0);
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(rewriting_in_place_comes_back),
+        T(a_cut_to_nothing_comes_back),
+        T(cuts_and_holes_come_back),
+        T(a_good_end_is_the_new_version),
+        T(changes_without_a_writer_keep_nothing),
+        T(one_of_two_writers_dies),
+        T(the_last_of_them_closes),
+        T(what_one_of_two_has_synced_stays),
+        T(the_last_sync_ends_it),
+        T(who_was_overtaken_changes_nothing),
+        T(unlink_takes_the_versions_along),
+        T(what_is_synced_all_the_time_is_not_guarded),
+        T(strict_files),
+        T(a_large_return_takes_several_groups),
+        T(restart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
