@@ -14,6 +14,10 @@
  * Looked at: the manager hands out room at the end for each write. That is a round trip for every write of every mount, or holes where a
  * mount dies; and a write would have to be published before the next one of another mount is answered, or it is not known where the end is.
  *
+ * A mount that was cut off for too long has lost the right, and others have appended where it did. So its commits say on which version of the file they are based, and are
+ * refused if it is another one by then, or the right is another mount's (data/batch.c): what it had appended and not published is lost, and told. To put it behind the
+ * new end was rejected: a record of which the first part is published already, or that its program has read back at its place, would be torn or move.
+ *
  * Each turn lasts KEEP_MS at least. So two mounts that append small records write some at each turn, not one.
  *
  * FUSE threads write; the core loop brings grants and recalls; the thread of lockwork.h publishes, by steps, and gives back. All of it is under inode->lock.
@@ -52,6 +56,7 @@ struct cl_append {
     unsigned begins; /* calls of begin under way: somebody wants it */
     int error;     /* why the last asking failed */
     uint64_t asked;               /* how often */
+    unsigned losses;              /* how often it was lost while it was had */
     const struct cl_handle *more; /* whose next piece may come, */
     uint64_t more_until_ms;       /* … until then */
     uint64_t keep_until_ms;       /* of this turn */
@@ -234,6 +239,17 @@ void cl_append_recalled(struct cl_mount *m, uint64_t ino)
     cl_inode_put(m, inode);
 }
 
+bool cl_append_has_right(const struct cl_inode *inode)
+{
+    return inode->append && inode->append->state == HELD;
+}
+
+/* A version that is not known is no one's. */
+uint64_t cl_append_base(const struct cl_inode *inode)
+{
+    return inode->attr.data_version ? inode->attr.data_version : UINT64_MAX;
+}
+
 void cl_append_lost(struct cl_mount *m, uint64_t ino)
 {
     struct cl_inode *inode = cl_inode_get(m, ino);
@@ -244,6 +260,8 @@ void cl_append_lost(struct cl_mount *m, uint64_t ino)
     if (inode->append && inode->append->state == HELD) {
         inode->append->state = NONE;
         inode->append->recalled = false;
+        inode->append->losses++;
+        cl_data_append_lost(inode, cl_append_base(inode));
         pthread_cond_broadcast(&inode->append->cond);
     }
     pthread_mutex_unlock(&inode->lock);
@@ -339,6 +357,20 @@ static int wait_for_turn(struct cl_mount *m, struct cl_inode *inode, const struc
     return rc;
 }
 
+/* inode->lock held, let go meanwhile: what was appended with a right that is lost is published or given up before anything is appended with a new one, or a record of now
+ * would stand behind one that is given up. */
+static int settle(struct cl_mount *m, struct cl_inode *inode)
+{
+    int rc;
+
+    if (!cl_data_append_is_lost(inode))
+        return 0;
+    pthread_mutex_unlock(&inode->lock);
+    rc = cl_data_publish_written(m, inode);
+    pthread_mutex_lock(&inode->lock);
+    return rc;
+}
+
 /* inode->lock held: until this write, or a truncate (h: NULL), may have the end for itself. */
 static int begin(struct cl_mount *m, struct cl_inode *inode, const struct cl_handle *h, bool (*interrupted)(void *arg), void *arg)
 {
@@ -349,7 +381,9 @@ static int begin(struct cl_mount *m, struct cl_inode *inode, const struct cl_han
         return -ENOMEM;
     if (!FP_BUG("mount-appends-at-the-end-that-it-knows")) {
         a->begins++;
-        rc = wait_for_turn(m, inode, h, interrupted, arg);
+        rc = settle(m, inode);
+        if (rc == 0)
+            rc = wait_for_turn(m, inode, h, interrupted, arg);
         a->begins--;
     }
     a->busy |= rc == 0;
@@ -374,20 +408,26 @@ ssize_t cl_append_write(struct cl_mount *m, struct cl_handle *h, const char *buf
                         bool (*interrupted)(void *arg), void *arg)
 {
     struct cl_inode *inode = h->inode;
-    uint64_t off = 0;
+    uint64_t off = 0, base = 0;
+    unsigned losses = 0;
     ssize_t n;
     bool recalled;
     int rc;
 
     pthread_mutex_lock(&inode->lock);
     rc = begin(m, inode, h, interrupted, arg);
-    if (rc == 0)
+    if (rc == 0) {
         off = cl_data_size_bytes(inode);
+        base = cl_append_base(inode);
+        losses = inode->append->losses;
+    }
     pthread_mutex_unlock(&inode->lock);
     if (rc < 0)
         return rc;
     n = h->strict ? cl_data_append(m, h, buf, len, kill_suidgid) : cl_data_write(m, h, buf, len, off, kill_suidgid);
     pthread_mutex_lock(&inode->lock);
+    if (inode->append->losses != losses)
+        cl_data_append_lost(inode, base);
     recalled = end(m, inode, h, n < 0 ? 0 : (size_t)n);
     pthread_mutex_unlock(&inode->lock);
     if (recalled)

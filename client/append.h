@@ -25,7 +25,10 @@ int cl_append_begin(struct cl_mount *m, struct cl_inode *inode, bool (*interrupt
 void cl_append_end(struct cl_mount *m, struct cl_inode *inode);
 /* Another mount wants to append. Core loop. */
 void cl_append_recalled(struct cl_mount *m, uint64_t ino);
-/* The manager has given it to others without our word (cl_locks_lost). Core loop. */
+/* inode->lock held: this mount has the right to append, as far as it knows; and the version of the file that this goes with. */
+bool cl_append_has_right(const struct cl_inode *inode);
+uint64_t cl_append_base(const struct cl_inode *inode);
+/* The manager has given it to others without our word (cl_locks_lost). What was appended and not published is published only if the file has not changed. Core loop. */
 void cl_append_lost(struct cl_mount *m, uint64_t ino);
 /* A handle has ended, and what was written with it is published. Any thread; does not wait. */
 void cl_append_closed(struct cl_mount *m, struct cl_inode *inode);

@@ -150,6 +150,12 @@ int cl_data_run(struct cl_mount *m, void (*fn)(void *arg), void *arg);
 /* The inode leaves the table; no handle, nothing unpublished. Frees inode->file. */
 void cl_data_forget(struct cl_mount *m, struct cl_inode *inode);
 
+/* The right to append is lost, which was had when the file was at this version: what is not published is, if nobody has written the file since; else it is
+ * lost, which is told as any other loss. inode->lock held. */
+void cl_data_append_lost(struct cl_inode *inode, uint64_t version);
+/* inode->lock held: there is something of that. */
+bool cl_data_append_is_lost(const struct cl_inode *inode);
+
 /* SETATTR with SET_SIZE in valid, with all its other changes: asks the manager, then cuts local data, which an error leaves as it is. -ETIMEDOUT: it may still be done. */
 int cl_data_truncate(struct cl_mount *m, struct cl_inode *inode, Fp__SetAttr *req);
 int cl_data_fallocate(struct cl_mount *m, struct cl_handle *h, int mode, uint64_t off, uint64_t len);

@@ -568,7 +568,8 @@ void cl_locks_lost(struct cl_mount *m, Fp__LockId *const *ids, size_t n)
             continue; /* of two handles */
         if (ids[i]->kind == FP__LOCK_KIND__LOCK_APPEND)
             cl_append_lost(m, ids[i]->ino);
-        cl_data_lock_lost(m, ids[i]->ino);
+        else
+            cl_data_lock_lost(m, ids[i]->ino);
         snprintf(line, sizeof line,
                  "inode %llu: %s is lost, and others may have it: the manager did not hear of this mount for "
                  "its session's time-out, or has lost its last seconds",

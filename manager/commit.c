@@ -363,10 +363,13 @@ static int drop_chunks(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit 
     return rc ? rc : -ENOENT;
 }
 
-/* It was closed under a lease that the session has lost since, and the file is not any more what it was then. */
-static bool is_overtaken(const struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in)
+/* It was closed under a lease, or appended with the right to, that the session has lost since; and the file is not any more what it was then, or will not be: who has the
+ * right to append now has been told where the end is. */
+static bool is_overtaken(const struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *m, const struct mgr_inode *in)
 {
-    return m->based_on && m->based_on != in->data_version && m->lease_time != rq->sess->lease_time;
+    if (!m->based_on || m->lease_time == rq->sess->lease_time)
+        return false;
+    return m->based_on != in->data_version || mgr_others_append(c, rq->sess, m->ino);
 }
 
 static int refuse_overtaken(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m)
@@ -374,7 +377,7 @@ static int refuse_overtaken(struct mgr_core *c, struct mgr_req *rq, const Fp__Co
     const struct mgr_session *s = rq->sess;
     int rc = drop_chunks(c, rq, m);
 
-    FP_LOG_EVERY(1000, FP_LOG_WARN, "inode %llu: what %s:%s had closed before it was cut off is refused: the file was opened or written by others since",
+    FP_LOG_EVERY(1000, FP_LOG_WARN, "inode %llu: what %s:%s had closed or appended before it was cut off is refused: the file was opened or written by others since",
                  (unsigned long long)m->ino, s->node, s->mountpoint);
     return rc == -ENOENT ? FP_EOVERTAKEN : rc;
 }
@@ -469,7 +472,7 @@ MGR_HANDLER(commit)
     if (rc == -ENOENT || (!rc && mgr_inode_usable(c, &in)))
         return drop_chunks(c, rq, m);
     rc = rc ? rc : mgr_change_check(c, rq->sess, m->ino);
-    if (rc == FP_EOVERTAKEN || (!rc && is_overtaken(rq, m, &in)))
+    if (rc == FP_EOVERTAKEN || (!rc && is_overtaken(c, rq, m, &in)))
         return refuse_overtaken(c, rq, m);
     if (!rc && m->append) {
         rc = mgr_is(&in, S_IFREG) ? place_at_end(c, m, &in, &placed) : -EINVAL;

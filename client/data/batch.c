@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/append.h"
 #include "client/data/fold.h"
 #include "client/data/packed.h"
 #include "client/data/pieces.h"
@@ -125,6 +126,23 @@ static void add(struct cl_batch *t, struct cl_file *f, struct cl_win *w, struct 
     b->committing = true;
 }
 
+/*
+ * What it is based on: the manager refuses it if the session has expired since this is sent, or had before, and the file is not what it was (manager/commit.c). So what was
+ * closed behind or appended does not go over what others have written when this mount had lost the right to it, also if the request was under way then.
+ */
+static void base(const struct cl_file *f, Fp__Commit *msg)
+{
+    struct cl_inode *inode = f->inode;
+
+    if (f != inode->file)
+        return;
+    cl_behind_base(f, msg);
+    if (f->append_base || (cl_append_has_right(inode) && !msg->based_on)) {
+        msg->based_on = f->append_base ? f->append_base : cl_append_base(inode);
+        msg->lease_time = f->append_base ? 0 : atomic_load(&f->data->m->lease_time);
+    }
+}
+
 static void begin(struct cl_batch *t, struct cl_file *f)
 {
     fp__commit__init(&t->msg);
@@ -133,7 +151,7 @@ static void begin(struct cl_batch *t, struct cl_file *f)
     t->msg.kill_suidgid = f->kill_suidgid;
     t->msg.anyway = t->anyway;
     t->msg.tell_folds = cl_fold_wants_hints(f->data);
-    cl_behind_base(f, &t->msg);
+    base(f, &t->msg);
     t->file = f;
     t->refers = t->done = t->late = t->left = false;
     t->nbufs = t->note_bytes = 0;

@@ -443,6 +443,17 @@ void cl_data_tell_error(struct cl_mount *m, const char *line)
     cl_data_note_error(m->data, "%s", line);
 }
 
+void cl_data_append_lost(struct cl_inode *inode, uint64_t version)
+{
+    if (cl_file_is_dirty(inode->file) && !inode->file->append_base)
+        inode->file->append_base = version;
+}
+
+bool cl_data_append_is_lost(const struct cl_inode *inode)
+{
+    return inode->file && inode->file->append_base;
+}
+
 void cl_data_lock_lost(struct cl_mount *m, uint64_t ino)
 {
     struct cl_inode *inode = cl_inode_get(m, ino);

@@ -248,7 +248,7 @@ void cl_file_drop_buf(struct cl_file *f, struct cl_win *w, struct cl_wbuf *b)
     cl_packed_free(d, b->packed);
     cl_wbuf_free(b);
     if (f->nopen + f->ninflight + f->nstored == 0)
-        f->end_written = 0; /* nothing unpublished: the size is the manager's */
+        f->end_written = f->append_base = 0; /* nothing unpublished: the size is the manager's */
     pthread_cond_broadcast(&f->cond);
 }
 

@@ -125,6 +125,7 @@ struct cl_file {                   /* everything under inode->lock */
     bool lost_at_end, closed;          /* counted among end_files; counted in the closing line */
     bool own;                          /* constant: of one strict write, which says itself what becomes of it */
     int error;                         /* what a store or commit failed with; told by each write, until fsync or close has told it */
+    uint64_t append_base;              /* some of it was appended with a right that this mount has lost: the data_version that it goes with, below; 0: none was */
     struct cl_gone gone;               /* what that has cost: read as EIO, and still part of the size, for as long */
     bool committing;                   /* a thread talks to the manager about this file's map */
     bool commit_late;                  /* … or did, and gave up waiting: the turn is free when the answer comes */

@@ -39,6 +39,8 @@ void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
     if (r->version_before == f->others_version)
         f->others_version = r->attr->data_version;
     f->map_version = f->own_version = r->attr->data_version;
+    if (f->append_base && r->version_before == f->append_base)
+        f->append_base = r->attr->data_version;
     if (r->version_before == f->inode->based_on)
         f->inode->based_on = r->attr->data_version; /* nobody else was, also if the lease is gone */
     cl_inode_attr_update(f->inode, r->attr);

@@ -121,7 +121,7 @@ def test_truncate_that_is_killed_while_another_mount_appends_loses_nothing(pair)
 
 @pytest.mark.limit(120)
 def test_mount_that_was_cut_off_tells_that_it_had_no_right_to_append(pair):
-    """What it had appended and not published may go over what others appended meanwhile: that is not said to be well."""
+    """What it had appended and not published does not go over what others appended meanwhile; nor is it said to be well."""
     s = pair("--session-timeout=2s", "--orphan-grace=30s")
     s.expect("lost|closed|silent|lock|append")
     a, b = s.mounts
@@ -140,4 +140,55 @@ def test_mount_that_was_cut_off_tells_that_it_had_no_right_to_append(pair):
     with pytest.raises(OSError) as e:
         os.fsync(fd)
     assert e.value.errno == errno.EIO
+    os.write(fd, b"4")
     os.close(fd)
+    assert read_file(a.at("f")) == read_file(b.at("f")) == b"134"
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("then", ["write", "close"])
+def test_right_that_was_lost_while_another_mount_has_it_and_has_not_published(pair, then):
+    """Its end is the one that counts."""
+    s = pair("--session-timeout=2s", "--orphan-grace=30s")
+    s.expect("lost|closed|silent|lock|append")
+    a, b = s.mounts
+    fd = os.open(a.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"1")
+    os.fsync(fd)
+    write = os.open(b.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"22")
+    a.send(signal.SIGSTOP)
+    try:
+        os.write(write, b"3")
+    finally:
+        a.send(signal.SIGCONT)
+    wait_until("the line in the log", 20, lambda: "the right to append is lost" in a.tail())
+    with pytest.raises(OSError) as e:
+        if then == "write":
+            os.write(fd, b"4")
+        else:
+            os.close(fd)
+    assert e.value.errno == errno.EIO
+    os.close(write)
+    if then == "write":
+        with pytest.raises(OSError):
+            os.close(fd)
+    assert read_file(a.at("f")) == read_file(b.at("f")) == b"13"
+
+
+@pytest.mark.limit(120)
+def test_right_that_was_lost_and_that_nobody_wanted_costs_nothing(pair):
+    s = pair("--session-timeout=2s", "--orphan-grace=30s")
+    s.expect("lost|closed|silent|lock|append")
+    a, b = s.mounts
+    fd = os.open(a.at("f"), os.O_WRONLY | os.O_APPEND)
+    os.write(fd, b"1")
+    os.fsync(fd)
+    os.write(fd, b"2")
+    a.send(signal.SIGSTOP)
+    time.sleep(4)
+    a.send(signal.SIGCONT)
+    wait_until("the line in the log", 20, lambda: "the right to append is lost" in a.tail())
+    os.write(fd, b"3")
+    os.close(fd)
+    assert read_file(b.at("f")) == b"123"

@@ -195,6 +195,12 @@ static void look_for_cuts(void)
     }
 }
 
+bool model_is_cut_off(const struct sim_proc *m)
+{
+    look_for_cuts();
+    return cut_off[m->id];
+}
+
 void model_heard(const struct sim_proc *m)
 {
     look_for_cuts();

@@ -39,6 +39,7 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
 
 /* m has opened it, or given it another name, and began that at from_ns: what others had closed then has been published. NULL: of all mounts. */
 void model_taken(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);
+bool model_is_cut_off(const struct sim_proc *m);
 void model_heard(const struct sim_proc *m); /* the manager sends something to this mount: its session is alive */
 
 /* m has given back a lock of this file, which it began at from_ns: what it had written then is seen by who gets that lock next. */

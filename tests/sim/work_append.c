@@ -4,8 +4,8 @@
  *
  *   surely kept: the write was told to be whole, and it was synced; or closed (not behind), or the mount is strict, and no node has lost its power since; or its mount lives, and no node …
  *
- * A mount that may have lost its session has lost the right to append, too, and what it had not published may be over what others have appended since; a manager that has
- * lost its power has forgotten who had it. Nothing is asked then. What is not surely kept may be there, in part, or be a hole.
+ * A mount that may have lost its session has lost the right to append, too, and what it appends and does not publish by then; what others append stays. A manager that
+ * has lost its power has forgotten who had it. Nothing is asked then. What is not surely kept may be there, in part, or be a hole.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -30,6 +30,7 @@ struct record {
 struct log {
     char path[8];
     struct record *records; /* newest first */
+    uint64_t overtaken;     /* mounts of which records may be lost, until an fsync or a close says that they are there */
     bool doubt;             /* nothing can be said of it any more */
 };
 
@@ -48,12 +49,14 @@ static uint8_t byte_of(unsigned id, size_t k)
 
 /* ------------------------------------------------------------------ what is known */
 
-static void end_record(struct record *r, ssize_t rc)
+static void end_record(const struct log *l, struct record *r, ssize_t rc)
 {
+    bool overtaken = model_is_cut_off(r->mount) || l->overtaken >> r->mount->id & 1;
+
     r->ended = true;
     r->end_ns = sim.now_ns;
     r->published = r->mount->strict;
-    r->lost = rc != (ssize_t)r->len || r->start != r->mount->starts || !r->mount->up;
+    r->lost = rc != (ssize_t)r->len || (overtaken && !r->mount->strict) || r->start != r->mount->starts || !r->mount->up;
 }
 
 /* close or fsync of a log: what was written by this mount before. An error may be of any of it. */
@@ -69,6 +72,8 @@ static void published(struct log *l, const struct sim_proc *m, uint64_t from, in
             r->durable = durable;
         }
     }
+    if (!rc && (durable || !m->behind) && !model_is_cut_off(m))
+        l->overtaken &= ~(UINT64_C(1) << m->id);
 }
 
 void appends_mount_died(const struct sim_proc *m)
@@ -81,9 +86,11 @@ void appends_mount_died(const struct sim_proc *m)
 
 void appends_cut_off(const struct sim_proc *m)
 {
-    for (unsigned i = 0; i < LOGS; i++)
+    for (unsigned i = 0; i < LOGS; i++) {
+        logs[i].overtaken |= UINT64_C(1) << m->id;
         for (struct record *r = logs[i].records; r; r = r->next)
-            logs[i].doubt |= r->mount == m && r->start == m->starts && !r->published;
+            r->lost |= r->mount == m && r->start == m->starts && !r->published;
+    }
 }
 
 void appends_power_lost(const struct sim_node *n)
@@ -146,7 +153,7 @@ static void append(struct app *a)
         a->buf[k] = byte_of(r->id, k);
     rc = vfs_append(a->log, a->buf, r->len);
     sim_trace("append %u to %s, %zu bytes: %zd", r->id, l->path, r->len, rc);
-    end_record(r, rc);
+    end_record(l, r, rc);
     work_counts.appends++;
     if (rc < 0 && a->log_start == a->mount->starts)
         published(l, a->mount, sim.now_ns, (int)rc, false);

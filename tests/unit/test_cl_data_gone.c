@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "client/append.h"
 #include "client/data/gone.h"
 
 #define WINDOW     (64u << 10)
@@ -206,6 +207,60 @@ static void test_gone_is_cut_with_the_file(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static void lose_the_right_to_append(struct cl_handle *h)
+{
+    pthread_mutex_lock(&h->inode->lock);
+    cl_data_append_lost(h->inode, cl_append_base(h->inode));
+    assert_true(cl_data_append_is_lost(h->inode));
+    pthread_mutex_unlock(&h->inode->lock);
+}
+
+/* What was appended by a mount that had no right to any more: never over what others have written there. */
+static void appended(bool overtaken)
+{
+    struct fx_mount other;
+    struct cl_handle h, theirs;
+    uint64_t ino = published(&h), end = 2 * WINDOW;
+
+    world_faults.mgr_lease_time = 5;
+    fx_start(&other, 8, TIMEOUT_MS);
+    fx_open(&other, &theirs, ino);
+    assert_int_equal(fx_write(&mnt, &h, after, 300, end), 300);
+    lose_the_right_to_append(&h);
+    assert_int_equal(fx_write(&mnt, &h, after + 300, 300, end + 300), 300);
+    if (overtaken) {
+        assert_int_equal(fx_write(&other, &theirs, before, 400, end), 400);
+        assert_int_equal(cl_data_flush(&other.m, theirs.inode), 0);
+        assert_int_equal(cl_data_flush(&mnt.m, h.inode), FP_EOVERTAKEN);
+    }
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    assert_false(cl_data_append_is_lost(h.inode));
+    assert_int_equal(world_view(ino, got, sizeof got), end + (overtaken ? 400 : 600));
+    assert_memory_equal(got + end, overtaken ? before : after, overtaken ? 400 : 600);
+    assert_int_equal(fx_write(&other, &theirs, before, 10, 0), 10); /* what is written from now on is any node's again */
+    assert_int_equal(cl_data_flush(&other.m, theirs.inode), 0);
+    assert_int_equal(fx_write(&mnt, &h, after, 10, 10), 10);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    assert_int_equal(fx_read(&mnt, &h, got, 20, 0), 20);
+    assert_true(memcmp(got, before, 10) == 0 && memcmp(got + 10, after, 10) == 0);
+    fx_close(&other, &theirs);
+    fx_stop(&other);
+    fx_check_file_quiet(&h);
+    fx_close(&mnt, &h);
+}
+
+static void test_gone_is_what_was_appended_where_others_have_since(void **state)
+{
+    (void)state;
+    appended(true);
+}
+
+static void test_gone_is_nothing_of_what_was_appended_where_nobody_has(void **state)
+{
+    (void)state;
+    appended(false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +268,8 @@ int main(void)
         TEST(test_gone_is_eio_until_it_is_told),
         TEST(test_gone_is_what_the_manager_refuses),
         TEST(test_gone_is_cut_with_the_file),
+        TEST(test_gone_is_what_was_appended_where_others_have_since),
+        TEST(test_gone_is_nothing_of_what_was_appended_where_nobody_has),
     };
 
     alarm(60); /* who waits without limit */

@@ -534,6 +534,45 @@ static void test_what_was_closed_under_a_lost_lease(void **state)
     }
 }
 
+static void append_right(const struct peer *p, Fp__LockOp op)
+{
+    Fp__Lock m = FP__LOCK__INIT;
+
+    m.ino = ino;
+    m.kind = FP__LOCK_KIND__LOCK_APPEND;
+    m.op = op;
+    m.exclusive = true;
+    m.ticket = ++renames;
+    m.end = INT64_MAX;
+    fix_free(fix_call(&f, p->conn, FP__MSG_TYPE__MSG_LOCK, &m, &fp__lock_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+/* Who has the right to append now knows where the end is: nothing may come there, though the file is what it was. */
+static void test_what_was_appended_under_a_lost_right(void **state)
+{
+    uint64_t was = a.lease_time, before;
+
+    (void)state;
+    assert_int_equal(open_(&a, false), 0);
+    append_right(&a, FP__LOCK_OP__LOCK_SET);
+    assert_int_equal(commit(&a, version(), was), 0);
+    before = version();
+    expire(&a);
+    assert_int_equal(open_(&b, false), 0);
+    append_right(&b, FP__LOCK_OP__LOCK_SET);
+    hello(&a, false, &ino, 1, NULL, 0);
+    assert_true(a.lease_time != was);
+    assert_int_equal(version(), before);
+    assert_int_equal(commit(&a, before, 0), FP_EOVERTAKEN);
+    assert_int_equal(commit(&a, before, was), FP_EOVERTAKEN); /* it was under way */
+    append_right(&b, FP__LOCK_OP__LOCK_UNSET);
+    assert_int_equal(commit(&a, before, was), 0);
+    append_right(&a, FP__LOCK_OP__LOCK_SET);
+    assert_int_equal(commit(&a, before, a.lease_time), 0); /* nobody asks while it lasts */
+    assert_int_equal(commit(&a, before, 0), FP_EOVERTAKEN);
+}
+
 static void open_to_write(const struct peer *p, uint64_t based_on)
 {
     Fp__Open m = FP__OPEN__INIT;
@@ -716,6 +755,7 @@ int main(void)
         T(test_other_names_given_elsewhere_recall),
         T(test_another_name_of_a_directory_recalls_what_is_below),
         T(test_what_was_closed_under_a_lost_lease),
+        T(test_what_was_appended_under_a_lost_right),
         T(test_opening_ones_own_file_does_not_overtake_it),
         T(test_lease_that_was_lost_stays_lost_until_it_has_heard_of_it),
         T(test_release_is_as_good_as_an_answer),
