@@ -189,7 +189,8 @@ static inline int cl_open_status(int rc)
     return rc == -ENOENT ? -EIO : rc;
 }
 void cl_reply_status(fuse_req_t req, int status);                           /* 0 or a negative code */
-/* Of a call on an inode: what the kernel has found by a name a moment ago and is gone since is ESTALE, so that it looks again. */
+/* Of a call on an inode: what the kernel has found by a name a moment ago and is gone since is ESTALE, so that it looks again; of what is open here, see
+ * cl_open_status. */
 void cl_reply_node_status(fuse_req_t req, uint64_t ino, int status);
 /* True: the request is for a stand-in, and has been answered. */
 bool cl_is_stand_in(fuse_req_t req, fuse_ino_t ino);

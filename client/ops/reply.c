@@ -27,10 +27,26 @@ uint32_t cl_tid(fuse_req_t req)
     return (uint32_t)fuse_req_ctx(req)->pid;
 }
 
+/* By a program of this mount. */
+static bool is_open(struct cl_mount *m, uint64_t ino)
+{
+    struct cl_inode *inode = cl_inode_get(m, ino);
+    if (!inode)
+        return false;
+    pthread_mutex_lock(&inode->lock);
+    bool open = inode->handles > 0;
+    pthread_mutex_unlock(&inode->lock);
+    cl_inode_put(m, inode);
+    return open;
+}
+
+/* fstat and its like come without the handle: that the manager does not know what is open here says the same as with one. */
 void cl_reply_node_status(fuse_req_t req, uint64_t ino, int status)
 {
     if (status == -ENOENT && ino && cl_walk_came_to(cl_tid(req), ino))
         cl_reply_err(req, ESTALE);
+    else if (status == -ENOENT && ino && is_open(cl_mount_of(req), ino))
+        cl_reply_status(req, cl_open_status(status));
     else
         cl_reply_status(req, status);
 }

@@ -4,8 +4,10 @@ Writers and readers (harness/promises.py) run in processes of their own and keep
 fault everything promised is read back and compared. Rows of the failure table in docs/ARCHITECTURE.md name these tests.
 """
 
+import errno
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -272,6 +274,37 @@ def test_space_of_a_killed_client_comes_back(new_store):
     unmount(store.mounts[0].path)
     wait_until("unpublished chunks to be collected", 40,
                lambda: store.status()["benefactors"][0]["used_bytes"] < 8 << 20)
+
+
+@pytest.mark.limit(90)
+def test_file_that_is_removed_while_a_mount_that_has_it_open_is_cut_off_for_too_long(new_store):
+    """Each call on what is still open gives EIO; it is not as if a name were not there."""
+    store = new_store()
+    store.start_manager("--orphan-grace=1s", "--session-timeout=1s")
+    store.expect("exists no more|silent|closed")
+    store.add_benefactor()
+    a, b = store.add_mount(), store.add_mount()
+    fd = os.open(a.at("f"), os.O_RDWR | os.O_CREAT)
+    os.write(fd, b"data")
+    os.fsync(fd)
+    a.send(signal.SIGSTOP)
+    try:
+        os.unlink(b.at("f"))
+        time.sleep(8 * PACE)
+    finally:
+        a.send(signal.SIGCONT)
+    wait_until("the line in the log", 20, lambda: "exists no more" in a.tail())
+    time.sleep(1.1)  # of attributes that the kernel keeps
+    for what in (lambda: os.fstat(fd), lambda: os.fchmod(fd, 0o600), lambda: os.pread(fd, 4, 0), lambda: os.pwrite(fd, b"x", 0),
+                 lambda: os.ftruncate(fd, 0), lambda: os.fsync(fd), lambda: os.listxattr(fd)):
+        with pytest.raises(OSError) as e:
+            what()
+        assert e.value.errno == errno.EIO
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+    assert not os.path.exists(a.at("f"))
 
 
 @pytest.mark.limit(90)

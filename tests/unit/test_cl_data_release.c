@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "client/ops/ops.h"
+#include "client/walk.h"
 
 #define LEN 300000u
 
@@ -173,6 +174,33 @@ static void test_open_of_what_was_replaced_meanwhile_looks_again_once(void **sta
     caller.pid = 11;
     cl_open_walk_ends(NULL); /* its name was not there: the next one is another open */
     assert_int_equal(open_what_is_gone(11), ESTALE);
+}
+
+static int call_on_what_is_gone(uint64_t ino)
+{
+    told = 0;
+    cl_reply_node_status(NULL, ino, -ENOENT);
+    return told;
+}
+
+/* fstat of it: as read and write. By its name it may be asked for as well, but then it is not there. */
+static void test_call_on_what_is_open_and_gone_is_an_error_of_the_file(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    world_core_start();
+    world_bnf_add(1, true, 100u << 20);
+    fx_start(&mnt, 7, 4000);
+    ino = world_file_new(256u << 10, 1);
+    fx_open(&mnt, &first, ino);
+    caller.pid = 10;
+    assert_int_equal(call_on_what_is_gone(ino), EIO);
+    assert_int_equal(call_on_what_is_gone(ino + 1), ENOENT);
+    assert_false(cl_walk_told(10, 1, "f", ino, false));
+    assert_int_equal(call_on_what_is_gone(ino), ESTALE); /* it may be another file by now */
+    assert_int_equal(call_on_what_is_gone(ino), EIO);
+    fx_end(&mnt, &first);
 }
 
 static int open_told(int tid, uint64_t ino)
@@ -347,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_closing_what_was_only_read_waits_for_nothing),
         cmocka_unit_test(test_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
         cmocka_unit_test(test_open_of_what_was_replaced_meanwhile_looks_again_once),
+        cmocka_unit_test(test_call_on_what_is_open_and_gone_is_an_error_of_the_file),
         cmocka_unit_test(test_open_that_waited_for_another_mount_looks_again_once),
         cmocka_unit_test(test_handle_that_nobody_got_is_released_off_the_core_loop),
     };
