@@ -38,8 +38,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
     dw_stop(&d);
+    fp_fault_set(NULL); /* no thread looks any more */
     return 0;
 }
 
