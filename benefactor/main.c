@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "benefactor/drain.h"
 #include "benefactor/identity.h"
 #include "benefactor/local.h"
 #include "benefactor/manager_link.h"
@@ -42,6 +43,7 @@
 #define CLOSE_MS        1000u
 #define AHEAD_BYTES     FP_MIB(128)
 #define RECOVER_THREADS 8u
+#define DRAIN_GIVE_UP_MS 600000u /* a call of a target that takes longer: its fp-drain is left behind */
 
 static struct {
     struct bnf_options opt;
@@ -52,6 +54,8 @@ static struct {
     struct fp_rpc *rpc;
     struct bnf_backend *backend;
     struct bnf_service *service;
+    struct bnf_drain *drain;
+    char drain_program[4200];
     struct bnf_remote *remote;
     struct bnf_local *local;
     struct bnf_manager_link *manager;
@@ -73,6 +77,7 @@ static void on_rpc_closed(void *arg)
     (void)arg;
     bnf_remote_free(self.remote);
     bnf_manager_link_free(self.manager);
+    bnf_drain_free(self.drain);
     bnf_service_free(self.service);
     self.service = NULL;
     for (int i = 0; i < 2; i++)
@@ -123,6 +128,7 @@ static void stop(void *arg)
     if (self.stopping)
         return;
     self.stopping = true;
+    bnf_drain_stop(self.drain);
     bnf_service_drain(self.service, DRAIN_MS, on_drained, NULL);
 }
 
@@ -246,6 +252,44 @@ static int open_store(void)
     return rc ? rc : check_size();
 }
 
+/* ---------------------------------------------------------------- draining */
+
+static void on_results(void *arg)
+{
+    (void)arg;
+    if (self.manager && !self.stopping)
+        bnf_manager_link_results(self.manager);
+}
+
+/* Where it is installed, or was built: beside us. */
+static const char *drain_program(void)
+{
+    ssize_t n = readlink("/proc/self/exe", self.drain_program, sizeof(self.drain_program) - 32);
+    char *slash;
+
+    self.drain_program[n > 0 ? n : 0] = '\0';
+    slash = strrchr(self.drain_program, '/');
+    strcpy(slash ? slash + 1 : self.drain_program, "fp-drain");
+    return self.drain_program;
+}
+
+static int open_drain(void)
+{
+    struct bnf_drain_config c = {.loop = &self.loop,
+                                 .service = self.service,
+                                 .program = self.opt.drain_program ? self.opt.drain_program : drain_program(),
+                                 .target_timeout_ms = self.opt.target_timeout_ms,
+                                 .give_up_ms = DRAIN_GIVE_UP_MS,
+                                 .max_rate = self.opt.drain_max,
+                                 .threads = (uint32_t)self.opt.drain_threads,
+                                 .on = self.opt.drain,
+                                 .bnf_id = bnf_id,
+                                 .results = on_results,
+                                 .changed = on_changed};
+
+    return bnf_drain_new(&c, &self.drain);
+}
+
 /* ---------------------------------------------------------------- the network */
 
 static int open_network(void)
@@ -328,6 +372,7 @@ static int connect_manager(void)
     struct bnf_manager_config c = {.loop = &self.loop,
                                    .rpc = self.rpc,
                                    .service = self.service,
+                                   .drain = self.drain,
                                    .manager = self.opt.manager.text,
                                    .node = self.opt.node,
                                    .advertise = self.opt.advertise,
@@ -383,6 +428,8 @@ static int start(void)
     rc = open_network();
     if (rc == 0)
         rc = open_store();
+    if (rc == 0)
+        rc = open_drain();
     return rc ? rc : connect_manager();
 }
 

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "benefactor/tasklink.h"
 #include "fp.pb-c.h"
 #include "fp/clock.h"
 #include "fp/err.h"
@@ -34,6 +35,7 @@ struct bnf_manager_link {
     struct bnf_manager_config config;
     struct fp_rpc_conn *conn; /* valid until on_closed; NULL: none */
     bool up;                  /* hello was answered on it */
+    struct bnf_tasklink tasks;
     bool registered, failed, stopped;
     bool told_unreachable;
     uint32_t bnf_id;
@@ -85,6 +87,8 @@ static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
     i->error = (char *)st.error;
     i->chunks = st.space.chunks;
     i->unsynced_life = bnf_service_unsynced_life(l->config.service);
+    if (l->config.drain)
+        bnf_drain_info(l->config.drain, i);
 }
 
 static void send_keepalive(struct bnf_manager_link *l)
@@ -105,7 +109,13 @@ static void on_keepalive_timer(uv_timer_t *timer)
 
     l->news_ms = fp_now_ms();
     send_keepalive(l);
+    bnf_tasklink_tell(&l->tasks); /* again, what could not be told */
     uv_timer_start(timer, on_keepalive_timer, KEEPALIVE_MS, 0);
+}
+
+void bnf_manager_link_results(struct bnf_manager_link *l)
+{
+    bnf_tasklink_tell(&l->tasks);
 }
 
 void bnf_manager_link_news(struct bnf_manager_link *l)
@@ -206,10 +216,11 @@ static int inventory(struct bnf_manager_link *l, struct fp_rpc_conn *conn, const
 static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct bnf_manager_link *l = arg;
-    int rc = FP_EBADMSG_TYPE;
+    int rc;
 
     fp_rpc_payload_free(in->payload);
-    if (in->flags & FP_FRAME_ONEWAY) /* everything here has an answer: what wants none is not done */
+    rc = bnf_tasklink_request(&l->tasks, conn, in);
+    if (in->flags & FP_FRAME_ONEWAY) /* everything else has an answer: what wants none is not done */
         return;
     if (in->type == FP__MSG_TYPE__MSG_DELETE) {
         rc = delete_chunks(l, conn, in);
@@ -280,6 +291,7 @@ static void on_hello_reply(void *arg, int status, const struct fp_rpc_in *in)
     }
     l->registered = true;
     l->up = true;
+    bnf_tasklink_up(&l->tasks, l->conn);
     l->backoff_ms = BACKOFF_MIN_MS;
     l->told_unreachable = false;
     if (!first)
@@ -338,6 +350,7 @@ static void on_closed(struct fp_rpc_conn *conn, int err, const char *why, void *
     (void)conn;
     l->conn = NULL;
     l->up = false;
+    bnf_tasklink_down(&l->tasks);
     uv_timer_stop(&l->keepalive_timer);
     if (l->stopped || l->failed)
         return;
@@ -397,6 +410,7 @@ int bnf_manager_link_new(const struct bnf_manager_config *c, struct bnf_manager_
     if (!l)
         return -ENOMEM;
     l->config = *c;
+    l->tasks.drain = c->drain;
     l->started_ms = fp_now_ms();
     l->backoff_ms = BACKOFF_MIN_MS;
     rc = connect_now(l);
@@ -436,6 +450,7 @@ void bnf_manager_link_stop(struct bnf_manager_link *l)
         fp_rpc_call(l->conn, &req, NULL); /* the answer does not matter */
     l->stopped = true;
     l->up = false;
+    bnf_tasklink_down(&l->tasks);
     uv_timer_stop(&l->connect_timer);
     uv_timer_stop(&l->keepalive_timer);
     if (l->conn)

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "benefactor/drain.h"
 #include "benefactor/service.h"
 #include "fp/rpc.h"
 
@@ -13,6 +14,7 @@ struct bnf_manager_config {
     uv_loop_t *loop;
     struct fp_rpc *rpc;
     struct bnf_service *service;
+    struct bnf_drain *drain; /* NULL: tasks are not taken */
     const char *manager; /* ADDR:PORT; all strings are borrowed */
     const char *node;
     const char *advertise;  /* host for the data port; NULL: our end of the connection to the manager */
@@ -32,6 +34,8 @@ struct bnf_manager_config {
 int bnf_manager_link_new(const struct bnf_manager_config *c, struct bnf_manager_link **out);
 /* Tells the manager at once (at most every 50 ms) instead of at the next second. */
 void bnf_manager_link_news(struct bnf_manager_link *l);
+/* There are results of tasks. */
+void bnf_manager_link_results(struct bnf_manager_link *l);
 /* Says goodbye and stops connecting. Then fp_rpc_close, then _free. */
 void bnf_manager_link_stop(struct bnf_manager_link *l);
 void bnf_manager_link_free(struct bnf_manager_link *l); /* the loop must run once more */

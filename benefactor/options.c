@@ -16,6 +16,7 @@
 
 #include "benefactor/store.h"
 #include "fp/addr.h"
+#include "fp/drainwire.h"
 #include "fp/units.h"
 
 static const char *const backend_names[] = {"dir", "memory", NULL};
@@ -98,6 +99,13 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct bnf_options, cores_text, "cores", NULL,
                   "Service cores: the program runs on these alone, such as 0,2-5. By default, anywhere.",
                   .arg = "LIST", .check = check_cores),
+    FP_OPT_BOOL(struct bnf_options, drain, "drain", "on", "Write what is kept here to targets, when the manager says so."),
+    FP_OPT_RATE(struct bnf_options, drain_max, "drain-max", "0", 0, 0, "How fast to write to a target at most. By default, and with 0, there is no limit.",
+                .arg = "RATE"),
+    FP_OPT_INT(struct bnf_options, drain_threads, "drain-threads", "2", 1, FP_DW_THREADS_MAX, "Threads that write to a target."),
+    FP_OPT_DURATION(struct bnf_options, target_timeout_ms, "target-timeout", "30s", 100, FP_HOUR_MS(1),
+                    "A call of a target's file system that takes longer hangs: nothing more is given to it until it comes back."),
+    FP_OPT_PATH(struct bnf_options, drain_program, "drain-program", NULL, "The program that writes to targets.", .flags = FP_OPT_HIDDEN, .arg = "FILE"),
     FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
                     "How long to try to reach the manager at start."),
     FP_OPT_READY_FD(struct bnf_options, ready_fd),

@@ -29,6 +29,11 @@ struct bnf_options {
     int backend; /* enum bnf_backend_kind */
     int log_level;
     bool data_encryption;
+    bool drain;
+    uint64_t drain_max; /* 0: no limit */
+    int64_t drain_threads;
+    uint64_t target_timeout_ms;
+    const char *drain_program; /* NULL: beside us */
     cpu_set_t cpus; /* of cores_text */
     unsigned ncpus; /* 0: anywhere */
 };

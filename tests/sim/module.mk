@@ -20,7 +20,7 @@ $(O)/simpic/manager/db.o: $(B)/proto/mgr_schema.inc
 
 # What a program does not have itself it finds in sim_store: libc's functions that are simulated, libuv, libfuse.
 define sim_module
-$(O)/tests/sim/$(1).so: $(patsubst %.c,$(O)/simpic/%.o,$(SIM_SRC_$(1))) $(O)/simpic/proto/fp.pb-c.o
+$(O)/tests/sim/$(1).so: $(patsubst %.c,$(O)/simpic/%.o,$(SIM_SRC_$(1))) $(O)/simpic/proto/fp.pb-c.o $(O)/simpic/proto/life.pb-c.o
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $$(CC) -shared $$(ALL_LDFLAGS) -Wl,-Bsymbolic -o $$@ $$(filter %.o,$$^) \
 	  $$(filter-out -luv,$$(call pkg_libs,$$(PKGS_common) $(SIM_PKGS_$(1))))
 endef

@@ -40,5 +40,5 @@ $(O)/tests/unit/test_cl_data_release: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $
 # Requests of a kernel that is this program.
 $(O)/tests/unit/test_cl_receive: ALL_LDFLAGS += -Wl,--wrap=cl_data_pool -Wl,--wrap=fuse_session_fd -Wl,--wrap=fuse_session_custom_io_317
 
-# A test that starts fp-drain.
-$(O)/tests/unit/test_drain_engine: | $(O)/bin/fp-drain
+# Tests that start fp-drain.
+$(O)/tests/unit/test_drain_engine $(O)/tests/unit/test_bnf_tasks: | $(O)/bin/fp-drain
