@@ -1,0 +1,231 @@
+/* Policies of draining: each word within its bounds, one canonical text for what means the same, a line for what is wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fp/drainopt.h"
+
+static struct fp_drain_policy good(const char *text)
+{
+    struct fp_drain_policy p;
+    char why[FP_DRAIN_WHY_MAX];
+
+    if (fp_drain_parse(text, &p, why))
+        fail_msg("'%s': %s", text, why);
+    return p;
+}
+
+static void is_text(const char *text, const char *want)
+{
+    struct fp_drain_policy p = good(text);
+    char canon[FP_DRAIN_TEXT_MAX], again[FP_DRAIN_TEXT_MAX];
+
+    fp_drain_text(&p, canon);
+    assert_string_equal(canon, want);
+    p = good(canon);
+    fp_drain_text(&p, again);
+    assert_string_equal(again, want);
+}
+
+/* Nothing is set, and the line has this in it. */
+static void is_bad(const char *text, const char *part)
+{
+    struct fp_drain_policy p, before;
+    char why[FP_DRAIN_WHY_MAX] = "";
+
+    memset(&p, 0x5a, sizeof p);
+    before = p;
+    assert_true(fp_drain_parse(text, &p, why) < 0);
+    if (!strstr(why, part))
+        fail_msg("'%s': '%s' says nothing of '%s'", text, why, part);
+    assert_memory_equal(&p, &before, sizeof p);
+}
+
+static void test_a_target_is_all_that_is_needed(void **state)
+{
+    struct fp_drain_policy p = good("to=/lustre/proj/run");
+
+    (void)state;
+    assert_string_equal(p.to, "/lustre/proj/run");
+    assert_int_equal(p.every, 1);
+    assert_int_equal(p.keep, 2);
+    assert_int_equal(p.threads, 2);
+    assert_int_equal(p.quiet_ms, 2000);
+    assert_int_equal(p.late_ms, 60000);
+    assert_int_equal(p.low, 30);
+    assert_int_equal(p.min, 10);
+    assert_true(p.overwrite);
+    assert_false(p.verify || p.all || p.told || p.drop_unlinked);
+    assert_int_equal(p.layout, FP_DRAIN_FILE);
+    assert_int_equal(p.level, FP_DRAIN_LOCAL);
+    assert_string_equal(p.marker, "COMPLETE,.complete,_SUCCESS,DONE");
+    assert_int_equal(p.max | p.max_job, 0);
+}
+
+static void test_each_word_is_taken(void **state)
+{
+    struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a results=*.h5 all=yes verify=on layout=log max=200MB/s "
+                                    "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% min=5% unlinked=drop "
+                                    "overwrite=no threads=16");
+
+    (void)state;
+    assert_int_equal(p.every, 4);
+    assert_int_equal(p.keep, 3);
+    assert_string_equal(p.pattern, "run/chk_{step}/*,a");
+    assert_string_equal(p.results, "*.h5");
+    assert_true(p.all && p.verify && p.told && p.drop_unlinked && !p.overwrite);
+    assert_int_equal(p.layout, FP_DRAIN_LOG);
+    assert_true(p.max == 200000000 && p.max_job == 1500000000);
+    assert_int_equal(p.level, FP_DRAIN_VERIFIED);
+    assert_true(p.quiet_ms == 500 && p.late_ms == 120000);
+    assert_string_equal(p.marker, "OK");
+    assert_true(p.low == 40 && p.min == 5 && p.threads == 16);
+    assert_int_equal(good("to=/p every=auto").every, FP_DRAIN_EVERY_AUTO);
+    assert_int_equal(good("to=/p every=none results=a").every, FP_DRAIN_EVERY_NONE);
+}
+
+static void test_what_means_the_same_has_one_text(void **state)
+{
+    (void)state;
+    is_text("to=/p", "to=/p");
+    is_text("  to=//p///q/  every=1 keep=2 quiet=2000ms late=1min verify=no overwrite=on max=0\t", "to=/p/q");
+    is_text("verify=yes keep=4 to=/p", "to=/p keep=4 verify=on");
+    is_text("to=/p verify=true all=1", "to=/p all=yes verify=on");
+    is_text("to=/p pattern=/run/{step},/b", "to=/p pattern=run/{step},b");
+    is_text("to=\"/a b/c\" max=0.2GB/s", "to=\"/a b/c\" max=200MB/s");
+    is_text("to=/p marker=\"\"", "to=/p marker=\"\"");
+    is_text("to=/p every=auto late=90s", "to=/p every=auto late=90s");
+    is_text("to=/p every=none results=*.h5", "to=/p every=none results=*.h5");
+}
+
+static void test_mistakes_are_named(void **state)
+{
+    (void)state;
+    is_bad("", "to=DIRECTORY");
+    is_bad("every=4", "to=DIRECTORY");
+    is_bad("to=p", "from / on");
+    is_bad("to=/", "below /");
+    is_bad("to=/a/../b", "..");
+    is_bad("to=/a/.", "..");
+    is_bad("to", "write to=VALUE");
+    is_bad("to=/p evry=4", "did you mean 'every'?");
+    is_bad("to=/p colour=red", "there are to, every,");
+    is_bad("to=/p every=4 every=4", "given twice");
+    is_bad("to=/p every=0", "1 to 1000000");
+    is_bad("to=/p every=1000001", "1 to 1000000");
+    is_bad("to=/p every=4x", "every=4x");
+    is_bad("to=/p keep=0", "1 to 1000");
+    is_bad("to=/p threads=17", "1 to 16");
+    is_bad("to=/p pattern=a,,b", "between two commas");
+    is_bad("to=/p pattern=a,", "behind the last comma");
+    is_bad("to=/p results=/", "between two commas");
+    is_bad("to=/p marker=a/b", "without a slash");
+    is_bad("to=/p verify=maybe", "off or on");
+    is_bad("to=/p layout=lo", "did you mean 'log'");
+    is_bad("to=/p level=pool", "local, drained or verified");
+    is_bad("to=/p level=verified", "verify=on");
+    is_bad("to=/p max=200", "200MB/s");
+    is_bad("to=/p max=1kB/s", "100kB/s");
+    is_bad("to=/p quiet=10ms", "100ms to 1h");
+    is_bad("to=/p late=25h", "late=25h");
+    is_bad("to=/p low=30", "from 0% to 90%");
+    is_bad("to=/p low=91%", "from 0% to 90%");
+    is_bad("to=/p min=-1%", "min=-1%");
+    is_bad("to=/p low=5%", "min=10% is more than low=5%");
+    is_bad("to=/p every=none", "results=");
+    is_bad("to=\"/p", "not closed");
+    is_bad("to=/p\1", "control");
+}
+
+static char *long_text(const char *begin, size_t len, const char *end)
+{
+    char *t = calloc(1, len + 100);
+
+    strcpy(t, begin);
+    memset(t + strlen(t), 'x', len);
+    strcat(t, end);
+    return t;
+}
+
+static void test_lengths_are_bounded(void **state)
+{
+    char *p = long_text("to=/", FP_DRAIN_PATH_MAX - 2, ""), *q = long_text("to=/", FP_DRAIN_PATH_MAX - 1, "");
+    char *l = long_text("to=/p pattern=", FP_DRAIN_LIST_MAX - 1, ""), *m = long_text("to=/p pattern=", FP_DRAIN_LIST_MAX, "");
+    char *t = long_text("to=/", FP_DRAIN_TEXT_MAX, "");
+    char most[FP_DRAIN_TEXT_MAX], text[FP_DRAIN_TEXT_MAX];
+    struct fp_drain_policy policy;
+
+    (void)state;
+    assert_int_equal(strlen(good(p).to), FP_DRAIN_PATH_MAX - 1);
+    is_bad(q, "longer than");
+    assert_int_equal(strlen(good(l).pattern), FP_DRAIN_LIST_MAX - 1);
+    is_bad(m, "longer than");
+    is_bad(t, "longer than");
+    /* all that is longest: its canonical text is whole */
+    policy = good("to=/p every=1000000 keep=1000 all=yes verify=on layout=log max=18446744073709551615B/s max-job=18446744073709551615B/s level=verified "
+                  "quiet=3599999ms late=86399999ms complete=told low=31% min=11% unlinked=drop overwrite=no threads=16");
+    strcpy(policy.to, good(p).to);
+    policy.to[5] = ' ';
+    strcpy(policy.pattern, good(l).pattern);
+    strcpy(policy.results, good(l).pattern);
+    strcpy(policy.marker, good(l).pattern);
+    policy.pattern[5] = policy.results[5] = policy.marker[5] = ' ';
+    fp_drain_text(&policy, most);
+    is_text(most, most);
+    fp_drain_text(&policy, text);
+    assert_true(strstr(text, " threads=16") && strlen(text) < FP_DRAIN_TEXT_MAX - 20);
+    free(p), free(q), free(l), free(m), free(t);
+}
+
+static void test_lists_are_gone_through(void **state)
+{
+    const char *list = "a,bc", *item;
+    size_t len;
+
+    (void)state;
+    assert_true(fp_drain_next(&list, &item, &len) && len == 1 && *item == 'a');
+    assert_true(fp_drain_next(&list, &item, &len) && len == 2 && strncmp(item, "bc", 2) == 0);
+    assert_false(fp_drain_next(&list, &item, &len));
+    list = "";
+    assert_false(fp_drain_next(&list, &item, &len));
+}
+
+static void test_every_word_has_help_and_a_default_that_is_taken(void **state)
+{
+    size_t n;
+    const struct fp_drain_word *w = fp_drain_words(&n);
+
+    (void)state;
+    assert_int_equal(n, 20);
+    for (size_t i = 0; i < n; i++) {
+        char text[200];
+
+        assert_true(w[i].help && strlen(w[i].help) > 10);
+        if (!w[i].fallback)
+            continue;
+        snprintf(text, sizeof text, "to=/p %s=%s", w[i].name, w[i].fallback);
+        is_text(text, "to=/p");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_target_is_all_that_is_needed),
+        cmocka_unit_test(test_each_word_is_taken),
+        cmocka_unit_test(test_what_means_the_same_has_one_text),
+        cmocka_unit_test(test_mistakes_are_named),
+        cmocka_unit_test(test_lengths_are_bounded),
+        cmocka_unit_test(test_lists_are_gone_through),
+        cmocka_unit_test(test_every_word_has_help_and_a_default_that_is_taken),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
