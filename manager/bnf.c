@@ -18,6 +18,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
+#include "manager/drain.h"
 
 #define RECENTLY_SEEN_NS (600 * INT64_C(1000000000))
 
@@ -216,6 +217,7 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
     b->reported = i->state == FP__BNF_STATE__BNF_DOWN ? FP__BNF_STATE__BNF_OK : i->state;
     b->seen_ms = c->now.ms;
     b->silent = false;
+    mgr_task_info(c, b, i);
     if (mgr_bnf_state(b) != before) {
         if (!is_well(mgr_bnf_state(b)))
             mgr_doubt(c);
@@ -272,6 +274,7 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     rq->conn->bnf = b;
     if (take_info(c, b, i))
         return mgr_doom(c, -ENOMEM);
+    mgr_task_hello(c, b);
     b->seen_ns = c->now.ns;
     b->del_out = b->inv_out = b->inv_again = false;
     b->del_at_ms = b->inv_at_ms = c->now.ms;
@@ -300,6 +303,7 @@ void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b)
 {
     b->conn = NULL;
     b->del_out = b->inv_out = false;
+    mgr_task_hello(c, b);
     mgr_table_changed(c, b);
     mgr_doubt(c);
     FP_WARN("benefactor %u (%s, %s): connection lost", b->id, b->node, b->addr);

@@ -18,8 +18,9 @@
 #include "fp/log.h"
 #include "fp/record.h"
 #include "manager/core_int.h"
-#include "manager/version.h"
+#include "manager/drain.h"
 #include "manager/locks.h"
+#include "manager/version.h"
 
 /* What messages with replay protection begin with. */
 struct slotted {
@@ -45,6 +46,7 @@ CHECK_SLOTTED(Fp__Hold);
 CHECK_SLOTTED(Fp__Notes);
 CHECK_SLOTTED(Fp__NoteFind);
 CHECK_SLOTTED(Fp__Table);
+CHECK_SLOTTED(Fp__Policy);
 
 enum { ANY = 1, CLIENT = 2, BNF = 4, CTL = 8, REPLAY = 16, ONEWAY = 32 };
 
@@ -99,6 +101,9 @@ static const struct handler handlers[] = {
     H(CTL_STATUS, ctl_status, empty, NULL, CLIENT | BNF | CTL),
     H(CTL_LAYOUT, ctl_layout, ctl_layout, NULL, CLIENT | CTL),
     H(CTL_STOP, ctl_stop, empty, NULL, CTL),
+    H(TASK_DONE, task_done, task_done, NULL, BNF),
+    H(CTL_DRAIN, ctl_drain, ctl_drain, NULL, CTL),
+    H(POLICY, policy, policy, OUT(policy_reply), CLIENT | CTL | REPLAY),
 };
 
 static const struct handler *handler_of(uint16_t type)
@@ -241,7 +246,7 @@ static int run(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, 
     ProtobufCBinaryData body = {0, NULL};
     int rc;
 
-    if (!(h->flags & REPLAY) || !s->slot || FP_BUG("mgr-executes-twice"))
+    if (!(h->flags & REPLAY) || !s->slot || !rq->sess || FP_BUG("mgr-executes-twice")) /* fpctl has no slots */
         return h->fn(c, rq, msg);
     rc = mgr_replay_get(c, rq->sess, s->slot, s->slot_seq, type, &body);
     if (rc > 0)
@@ -303,6 +308,8 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
 
     if (conn->sess && type == FP__MSG_TYPE__MSG_ALONE)
         mgr_session_answered(c, conn->sess, status);
+    if (b && type == FP__MSG_TYPE__MSG_TASKS)
+        mgr_tasks_taken(c, b, status);
     if (!b || !d)
         return;
     if (!status) {
@@ -368,6 +375,7 @@ void mgr_core_tick(struct mgr_core *c)
     mgr_leases_tick(c);
     if (c->now.ms >= c->sweep_at_ms || c->versions->look || c->versions->returning)
         mgr_versions_sweep(c);
+    mgr_drain_tick(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);
@@ -425,6 +433,8 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     int err;
 
     assert(c->in_group);
+    if (!c->db.err)
+        mgr_drain_step(c);
     if (!c->db.err) {
         mgr_bnf_store(c);
         mgr_counters_store(c);
@@ -449,6 +459,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     mgr_leases_pump(c);
     mgr_stop_pump(c);
     mgr_bnf_pump(c);
+    mgr_task_pump(c);
     pump_closing(c);
     c->db.err = 0; /* a pump that could not read tries again */
     return 0;

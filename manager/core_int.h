@@ -176,6 +176,7 @@ struct mgr_core {
     struct mgr_leases *leases;
     struct mgr_grace *grace;
     struct mgr_versions *versions;
+    struct mgr_drain *drain;
     uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
     uint32_t behind_expired; /* sessions with behind that have expired, and may come back */
     uint64_t loaded_ms;   /* when the sessions of the manager before were read */
@@ -275,6 +276,8 @@ int mgr_dirent_add(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryDat
                    const struct mgr_inode *in);
 /* Path of an inode from the root, for people, in memory of the group; "" when it has no name. */
 ProtobufCBinaryData mgr_path(struct mgr_core *c, uint64_t ino);
+/* What a path from the root names (ctl.c). Symbolic links are not followed: what is asked for is an object of the store. -ENOENT, -ENOTDIR. */
+int mgr_resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino);
 
 /* ---------------------------------------------------------------- grace.c */
 
@@ -305,6 +308,8 @@ int mgr_orphan_forget(struct mgr_core *c, uint64_t ino); /* it got a name */
 
 /* Makes [from, to) of the file read as zeros. Changes in->mapped; the caller writes the inode. */
 int mgr_slices_cut(struct mgr_core *c, struct mgr_inode *in, uint64_t from, uint64_t to);
+/* The row that SLICE_MAP is at. NULL: out of memory. */
+Fp__Slice *mgr_slice_row(struct mgr_core *c);
 /* Removes up to max slices of a file; *left: there are more. */
 int mgr_slices_drop(struct mgr_core *c, struct mgr_inode *in, uint32_t max, bool *left);
 /* Puts slices over what is there, in this order; one of chunk 0 only cuts. The references of the chunks have been

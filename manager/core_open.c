@@ -8,6 +8,7 @@
 
 #include "fp/record.h"
 #include "manager/core_int.h"
+#include "manager/drain.h"
 #include "manager/locks.h"
 #include "manager/version.h"
 
@@ -53,6 +54,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
+    rc = rc ? rc : mgr_drain_load(c);
     if (rc)
         return mgr_doom(c, rc);
     c->reload = false;
@@ -166,6 +168,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
     rc = rc ? rc : mgr_life_load(c);
+    rc = rc ? rc : mgr_drain_load(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);
@@ -208,8 +211,10 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     c->leases = mgr_leases_new();
     c->grace = mgr_grace_new();
     c->versions = mgr_versions_new();
-    rc = c->locks && c->leases && c->grace && c->versions ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    c->drain = mgr_drain_new();
+    rc = c->locks && c->leases && c->grace && c->versions && c->drain ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_drain_free(c->drain);
         mgr_versions_free(c->versions);
         mgr_grace_free(c->grace);
         mgr_leases_free(c->leases);
@@ -246,6 +251,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_map_fini(&c->writers);
     mgr_map_fini(&c->orphans);
     mgr_versions_free(c->versions);
+    mgr_drain_free(c->drain);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);
     mgr_locks_free(c->locks);

@@ -126,8 +126,7 @@ MGR_HANDLER(ctl_status)
 
 /* ---------------------------------------------------------------- layout */
 
-/* Symbolic links are not followed: what is asked for is an object of the store. */
-static int resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino)
+int mgr_resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino)
 {
     size_t at = 0;
 
@@ -215,7 +214,7 @@ MGR_HANDLER(ctl_layout)
     Fp__CtlLayoutReply *r = MGR_NEW(c, Fp__CtlLayoutReply, fp__ctl_layout_reply__init);
     struct mgr_inode in;
     uint64_t ino = m->ino;
-    int rc = ino ? 0 : resolve(c, m->path, &ino);
+    int rc = ino ? 0 : mgr_resolve(c, m->path, &ino);
 
     if (!r)
         return mgr_doom(c, -ENOMEM);

@@ -12,7 +12,7 @@
 #define SYNC_ROWS_MAX   65536u /* slices that one MSG_SYNC looks at */
 #define SYNC_CHUNKS_MAX 8192u  /* chunks that it looks up; beyond either, all benefactors are named */
 
-static Fp__Slice *slice_row(struct mgr_core *c)
+Fp__Slice *mgr_slice_row(struct mgr_core *c)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_MAP;
     const struct mgr_db *db = &c->db;
@@ -93,7 +93,7 @@ MGR_HANDLER(slicemap)
             rc = first ? 0 : -EFBIG;
             break;
         }
-        rc = append(c, r, &cap, slice_row(c));
+        rc = append(c, r, &cap, mgr_slice_row(c));
         if (rc)
             break;
     }

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/drain.h"
 #include "manager/version.h"
 
 #define WINS_STEP 8192
@@ -64,6 +65,8 @@ static int inode_remove(struct mgr_core *c, struct mgr_inode *in)
         rc = mgr_inode_put(c, in);
         return rc ? rc : orphan_set(c, in->ino, 2);
     }
+    if (!rc && in->flags & MGR_DRAINS)
+        rc = mgr_drained_drop(c, in->ino);
     if (!rc)
         rc = mgr_db_exec(&c->db, XATTR_DELETE_ALL, DBI(in->ino));
     if (!rc)

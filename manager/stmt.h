@@ -4,6 +4,7 @@
 #ifndef MGR_STMT_H
 #define MGR_STMT_H
 
+#include "manager/stmt_drain.h"
 #include "manager/stmt_version.h"
 
 #define MGR_INODE_COLS                                                                                       \
@@ -142,7 +143,8 @@
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
     X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                      \
-    MGR_STMT_VERSION(X)
+    MGR_STMT_VERSION(X)                                                                                      \
+    MGR_STMT_DRAIN(X)
 
 enum mgr_stmt {
 #define MGR_STMT_ENUM(name, text) MGR_ST_##name,

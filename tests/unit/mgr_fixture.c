@@ -65,6 +65,8 @@ static int end(struct fix *f)
         if (o.msg)
             protobuf_c_message_pack(o.msg, q->bytes);
         f->out_count++;
+        if (f->sent)
+            f->sent(f, q);
     }
     return rc;
 }

@@ -29,6 +29,7 @@ struct fix {
     bool durable; /* the last answer waits for a sync */
     struct fix_out outs[FIX_OUTS]; /* of the last call */
     size_t out_count;
+    void (*sent)(struct fix *f, const struct fix_out *o); /* NULL, or gets each of them when it is sent */
 };
 
 extern bool fix_versions; /* cores are opened with versions on */

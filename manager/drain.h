@@ -1,0 +1,244 @@
+/* Draining: copies of files in a target, a directory of a file system that is not ours (docs/PROTOCOL.md, "Draining").
+ *
+ * A job has files, a file that is worked on has parts, and each part is the work of one benefactor. What has been decided and what is done is
+ * in the database, each step one transaction; what has been told to benefactors is in memory, and told again when it is lost:
+ *
+ *     wait -> prepare -> parts (write) -> [verify] -> finish -> done
+ *       prepare: one benefactor, the lead, makes the temporary file; then the file is cut into parts
+ *       finish:  the lead sets what belongs to the file and renames it
+ *
+ * An attempt at a file has a number (gen) that is never used twice, and the temporary file's name has it: whatever somebody does late for an
+ * attempt that is over, he does to a file that nobody will rename. All functions are of the core's thread and, but for the pump, of a group. */
+#ifndef MGR_DRAIN_H
+#define MGR_DRAIN_H
+
+#include "life.pb-c.h"
+#include "manager/core_int.h"
+
+/* drain_file.state. One in PREPARE that has an inode is being cut into parts. */
+enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED };
+/* drain_part.state */
+enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
+
+#define MGR_PART_WINDOWS 64u
+#define MGR_PART_BYTES   (64u << 20)
+#define MGR_PART_SLICES  4096u
+#define MGR_PLAN_STEP    16384u /* slices that one group plans */
+#define MGR_OPEN_MAX     64u    /* tasks that a benefactor has for one target */
+#define MGR_POLICIES_MAX 256u
+#define MGR_TRIES_MAX    10u    /* attempts that end by a failure of ours */
+
+/* A task's number: file << 30 | window << 1 | 1 if it verifies. Windows from MGR_TASK_WINDOWS on stand for the tasks of a whole file. */
+#define MGR_TASK_WINDOWS  ((UINT64_C(1) << 29) - 16)
+#define MGR_TASK_PREPARE  ((UINT64_C(1) << 29) - 1)
+#define MGR_TASK_FINISH   ((UINT64_C(1) << 29) - 2)
+#define MGR_TASK_CLEAN    ((UINT64_C(1) << 29) - 3)
+#define MGR_TASK_FILE_MAX ((UINT64_C(1) << 34) - 1)
+static inline uint64_t mgr_task_id(uint64_t file, uint64_t window, bool verify)
+{
+    return file << 30 | window << 1 | verify;
+}
+
+struct mgr_target {
+    uint32_t id;
+    char *root;
+    uint8_t uuid[16];
+    bool made;   /* the marker is there: its uuid has been heard */
+    bool paused;
+    bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
+    uint64_t sweep_ms; /* when to do so again */
+    uint64_t probe_ms; /* not made: when to try again */
+};
+
+/* Of an active job. */
+struct mgr_djob {
+    uint64_t id;
+    uint32_t kind, state, target;
+    uint64_t policy, ckpt, gen;
+    char *dest; /* malloc'd */
+    bool urgent, verify;
+    uint64_t files, bytes, files_done, bytes_done;
+    int64_t made_ns, done_ns;
+    int error;
+    char *why;        /* malloc'd */
+    uint64_t skipped; /* of files that wait: those up to here were looked at, and had to wait longer */
+};
+
+/* A file that is worked on. */
+struct mgr_dfile {
+    uint64_t id, job, ino, gen, version, size, tfile, dev, tino;
+    uint32_t state, lead, tries, target;
+    bool verify, urgent;
+    uint64_t low;         /* parts of windows below are done with the present state */
+    uint64_t away_ms;     /* its lead is away since; 0: it is not */
+    bool stale;           /* found after a group: the file has changed, so this attempt is over */
+};
+
+struct mgr_open_task {
+    uint64_t id, gen;
+    uint32_t target;
+    bool taken;
+    uint64_t sent_ms;
+};
+
+/* What one benefactor has been told, and has told of itself. */
+struct mgr_tasker {
+    struct mgr_open_task *open;
+    size_t count, cap;
+    bool calling;    /* a MSG_TASKS is under way */
+    uint64_t at_ms;  /* not before */
+    bool drains;     /* BnfPrefs.drain */
+    bool look;       /* there may be something for it */
+    struct mgr_target_seen {
+        uint32_t target, code;
+        uint64_t rate, queued;
+        uint32_t left_behind;
+        char why[200];
+    } *seen;
+    size_t nseen;
+};
+
+struct mgr_cleaning { /* a temporary file to be removed */
+    uint64_t file, gen;
+    uint32_t target;
+    uint32_t by;     /* the benefactor that has been told; 0: none */
+    uint64_t at_ms;  /* since when */
+    bool fence;      /* somebody may still rename it: until it is gone nothing else of this target is renamed */
+};
+
+struct mgr_drain {
+    struct mgr_djob *jobs; /* active ones, by id */
+    size_t njobs, jobs_cap;
+    struct mgr_dfile *files;
+    size_t nfiles, files_cap;
+    struct mgr_target *targets; /* by id */
+    size_t ntargets, targets_cap;
+    struct mgr_tasker *of; /* index: benefactor - 1 */
+    size_t nof;
+    struct mgr_cleaning clean[256];
+    size_t nclean;
+    uint64_t gen_next, gen_end; /* reserved in meta up to gen_end */
+    bool dirty;                 /* something has changed: the end of the group looks */
+    bool leftover;              /* there may be parts of files that are not worked on */
+    uint64_t leftover_file;     /* looked at up to here */
+    uint64_t tick_ms;
+};
+
+/* ---------------------------------------------------------------- drain_rows.c */
+
+struct mgr_drain *mgr_drain_new(void); /* NULL: out of memory */
+void mgr_drain_free(struct mgr_drain *d);
+/* Jobs, files that are worked on, targets, as the database has them. */
+int mgr_drain_load(struct mgr_core *c);
+/* A number that no attempt has had. */
+int mgr_drain_gen(struct mgr_core *c, uint64_t *gen);
+struct mgr_djob *mgr_djob_find(struct mgr_core *c, uint64_t id);
+struct mgr_dfile *mgr_dfile_find(struct mgr_core *c, uint64_t id);
+struct mgr_target *mgr_target_find(struct mgr_core *c, uint32_t id);
+/* The target of this root, made if need be. */
+int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id);
+int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t *uuid);
+/* Gives it a number and a row. dest, why: taken over, also when it fails. */
+int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j);
+int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j);
+/* From a row made with MGR_DJOB_COLS; mgr_djob_fini after 0. -ENOMEM. */
+int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j);
+void mgr_djob_fini(struct mgr_djob *j);
+/* A row in WAIT. The caller counts it in the job, and stores that. Of a directory: its entries become files of the job; its row has version 1, and in
+ * size how far that is. */
+int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, bool dir, const void *path, size_t len);
+/* From a row made with MGR_DFILE_COLS. */
+void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *j, struct mgr_dfile *f);
+/* why: NULL is "". */
+int mgr_dfile_put(struct mgr_core *c, const struct mgr_dfile *f, int error, const char *why);
+/* Path from the job's beginning, in memory of the group. */
+int mgr_dfile_path(struct mgr_core *c, uint64_t id, ProtobufCBinaryData *path);
+/* It is active no more: its row says why. j is not valid afterwards. */
+void mgr_djob_remove(struct mgr_core *c, struct mgr_djob *j);
+/* Is worked on from now, or not any more: f is not valid afterwards. */
+struct mgr_dfile *mgr_dfile_add(struct mgr_core *c, const struct mgr_dfile *f);
+void mgr_dfile_remove(struct mgr_core *c, struct mgr_dfile *f);
+struct mgr_tasker *mgr_tasker(struct mgr_core *c, uint32_t bnf); /* NULL: out of memory */
+/* Up to max parts of a file; *left: there are more. */
+int mgr_dparts_drop(struct mgr_core *c, uint64_t file, uint32_t max, bool *left);
+
+/* ---------------------------------------------------------------- drain_plan.c */
+
+/* Cuts what is not cut yet, as much as a group may. *done: that was all. -EIO: a chunk of it is lost; -ESTALE: it is not the version of the attempt. */
+int mgr_drain_plan(struct mgr_core *c, struct mgr_dfile *f, bool *done);
+
+struct mgr_plan_bnf {
+    uint32_t bnf;
+    uint64_t bytes;
+};
+/* A run of windows being collected. Zero, but for the limits, at the beginning. */
+struct mgr_plan {
+    uint32_t windows_max; /* of a part */
+    uint64_t first, end;  /* windows; first == end: nothing */
+    uint32_t slices;
+    struct mgr_plan_bnf *bnf;
+    size_t count, cap;
+};
+static inline uint32_t mgr_plan_windows(uint32_t window_bytes)
+{
+    uint32_t n = MGR_PART_BYTES / (window_bytes ? window_bytes : 1);
+
+    return n < 1 ? 1 : n > MGR_PART_WINDOWS ? MGR_PART_WINDOWS : n;
+}
+/* May the next window, of so many slices, be of the same run? */
+bool mgr_plan_takes(const struct mgr_plan *p, uint64_t win, uint32_t slices);
+/* -ENOMEM. */
+int mgr_plan_add(struct mgr_plan *p, uint64_t win, uint32_t bnf, uint32_t bytes);
+
+/* ---------------------------------------------------------------- drain_job.c */
+
+/* Before the COMMIT: what has become possible. */
+int mgr_drain_step(struct mgr_core *c);
+void mgr_drain_tick(struct mgr_core *c);
+/* A result for this attempt has come. All tolerate that it is not due. */
+int mgr_drain_prepared(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
+int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, uint64_t first, bool verify, const Fp__TaskResult *r);
+int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
+int mgr_drain_refused(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
+/* This attempt is over, another one follows. */
+int mgr_drain_again(struct mgr_core *c, struct mgr_dfile *f);
+/* A file or directory of the job, under this name; what is neither is left out. The job's totals grow; the caller stores it. */
+int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len);
+int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const char *why);
+
+/* ---------------------------------------------------------------- drained.c */
+
+/* The level that the drained copy gives a file's present data: LEVEL_NONE (none), LEVEL_DRAINED or LEVEL_VERIFIED. */
+Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in);
+/* The file under its name in the target is this data. */
+int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen);
+/* Is it the one that this file of a job would become? 1, 0, or a failure. */
+int mgr_drained_is_at(struct mgr_core *c, const struct mgr_dfile *f);
+/* dest of its job and its own path: from the target's root, in memory of the group. */
+int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path);
+/* The inode goes, or its data is another: only with MGR_DRAINS. */
+int mgr_drained_drop(struct mgr_core *c, uint64_t ino);
+
+/* ---------------------------------------------------------------- drain_task.c */
+
+/* What a benefactor says of itself. */
+void mgr_task_info(struct mgr_core *c, const struct mgr_bnf *b, const Fp__BnfInfo *i);
+/* It is connected, anew or for the first time; or not any more: it is told everything again. */
+void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b);
+/* Its answer to MSG_TASKS. */
+void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status);
+/* After the COMMIT. */
+void mgr_task_pump(struct mgr_core *c);
+/* The temporary file of an attempt is not needed any more; fence: somebody may have been told to rename it. */
+void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence);
+/* Is it connected, and does it drain at all? */
+bool mgr_task_reaches(struct mgr_core *c, const struct mgr_bnf *b);
+/* What it has said of a target; NULL: nothing. */
+const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
+/* And the target is well, as far as it has said? */
+bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
+MGR_HANDLER(task_done);
+MGR_HANDLER(ctl_drain);
+MGR_HANDLER(policy);
+
+#endif

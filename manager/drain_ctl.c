@@ -1,0 +1,352 @@
+/* Draining: what fpctl asks (MSG_CTL_DRAIN).
+ *
+ * A request that can't be carried out is answered with lines that say why, not with a failure: only here is it known which path or target it was.
+ * fpctl has no slots: START of what an active job does already names that job, so that a request may be sent twice. */
+#include "manager/drain.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fp/drainopt.h"
+#include "fp/err.h"
+
+#define PATHS_MAX 256u
+#define JOBS_SHOWN 64u
+
+static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...)
+{
+    char line[FP_DRAIN_WHY_MAX + 200];
+    va_list ap;
+
+    if (!r->why && !(r->why = mgr_arena_alloc(&c->arena, (PATHS_MAX + 1) * sizeof *r->why)))
+        return mgr_doom(c, -ENOMEM);
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (r->n_why <= PATHS_MAX)
+        r->why[r->n_why++] = mgr_arena_text(&c->arena, line);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- begin */
+
+/* Where to: as told, else the target of the one policy that there is. "": neither, r says why. */
+static int choose_root(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct fp_drain_policy *p)
+{
+    const enum mgr_stmt st = MGR_ST_POLICY_LIST;
+    char why[FP_DRAIN_WHY_MAX], first[FP_DRAIN_PATH_MAX] = "", text[FP_DRAIN_TEXT_MAX];
+    bool several = false;
+    int rc;
+
+    if (m->dest[0]) {
+        snprintf(text, sizeof text, "to=\"%s\"", m->dest);
+        if (!fp_drain_parse(text, p, why))
+            return 0;
+        p->to[0] = '\0';
+        return refuse(c, r, "%s", why);
+    }
+    for (rc = mgr_db_one(&c->db, POLICY_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        if (fp_drain_parse(mgr_col_text(&c->db, st, 1), p, why))
+            continue;
+        several |= first[0] && strcmp(first, p->to) != 0;
+        memcpy(first, p->to, sizeof first);
+    }
+    if (rc < 0)
+        return rc;
+    memcpy(p->to, first, sizeof p->to);
+    if (several)
+        p->to[0] = '\0';
+    if (p->to[0])
+        return 0;
+    return refuse(c, r, several ? "there are policies with several targets: say which with --to DIRECTORY"
+                                : "there is no target: say it with --to DIRECTORY, or for all that follows with fpctl drain set to=DIRECTORY");
+}
+
+struct start {
+    struct mgr_inode in[PATHS_MAX];
+    ProtobufCBinaryData path[PATHS_MAX];
+    size_t n;
+};
+
+static int look_up(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct start *s)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < m->n_paths && rc == 0; i++) {
+        ProtobufCBinaryData path = m->paths[i];
+        uint64_t ino;
+
+        while (path.len && path.data[0] == '/')
+            path.data++, path.len--;
+        while (path.len && path.data[path.len - 1] == '/')
+            path.len--;
+        rc = mgr_resolve(c, path, &ino);
+        rc = rc ? rc : mgr_inode_get(c, ino, &s->in[s->n]);
+        if (rc == -ENOENT || rc == -ENOTDIR)
+            rc = refuse(c, r, "%.*s: %s", (int)path.len, (char *)path.data, fp_strerror(rc));
+        else if (!rc && !mgr_is(&s->in[s->n], S_IFREG) && !mgr_is(&s->in[s->n], S_IFDIR))
+            rc = refuse(c, r, "%.*s: not a file or directory", (int)path.len, (char *)path.data);
+        else if (!rc)
+            s->path[s->n++] = path;
+    }
+    return rc;
+}
+
+/* The active job that has begun with the same; 0: none. */
+static int same_job(struct mgr_core *c, const struct start *s, uint32_t target, bool verify, uint64_t *id)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
+    const struct mgr_drain *d = c->drain;
+    int rc = 0;
+
+    *id = 0;
+    for (size_t i = 0; i < d->njobs && !*id && rc >= 0; i++) {
+        const struct mgr_djob *j = &d->jobs[i];
+        size_t n = 0;
+
+        if (j->kind != FP__JOB_KIND__JOB_FILES || j->target != target || j->verify != verify || j->gen != s->n)
+            continue;
+        for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->ckpt), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
+            for (size_t k = 0; k < s->n; k++)
+                n += (uint64_t)mgr_col(&c->db, st, 0) == s->in[k].ino;
+        *id = n == s->n ? j->id : 0;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, uint32_t target, const struct fp_drain_policy *p, uint64_t *id)
+{
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES,
+                         .state = FP__DRAIN_STATE__DRAIN_RUNS,
+                         .target = target,
+                         .gen = s->n,
+                         .dest = strdup(""),
+                         .why = strdup(""),
+                         .urgent = m->urgent,
+                         .verify = m->verify || p->verify};
+    struct mgr_djob *at;
+    int rc = mgr_djob_new(c, &j);
+
+    *id = j.id;
+    at = rc ? NULL : mgr_djob_find(c, j.id);
+    for (size_t i = 0; i < s->n && !rc; i++)
+        rc = mgr_drain_entry(c, at, &s->in[i], s->path[i].data, s->path[i].len);
+    if (!rc)
+        at->ckpt = (uint64_t)sqlite3_last_insert_rowid(c->db.sq) - (s->n - 1); /* the row of the first path; gen: how many follow it */
+    return rc ? rc : mgr_djob_put(c, at);
+}
+
+static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r)
+{
+    struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
+    struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
+    uint32_t target;
+    uint64_t id = 0;
+    int rc;
+
+    if (!s || !p || !(r->ids = mgr_arena_alloc(&c->arena, sizeof *r->ids)))
+        return mgr_doom(c, -ENOMEM);
+    if (!m->n_paths || m->n_paths > PATHS_MAX)
+        return refuse(c, r, "give from 1 to %u paths", PATHS_MAX);
+    rc = choose_root(c, m, r, p);
+    rc = rc ? rc : look_up(c, m, r, s);
+    if (rc || r->n_why || !p->to[0])
+        return rc;
+    rc = mgr_target_get(c, p->to, &target);
+    rc = rc ? rc : same_job(c, s, target, m->verify || p->verify, &id);
+    if (!rc && !id)
+        rc = new_job(c, m, s, target, p, &id);
+    r->ids[r->n_ids++] = id;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- show */
+
+/* Of a file that is worked on: who is waited for. NULL: nobody. */
+static const char *waits_for(struct mgr_core *c, const struct mgr_djob *j, char line[300])
+{
+    for (size_t i = 0; i < c->drain->nfiles; i++) {
+        const struct mgr_dfile *f = &c->drain->files[i];
+        const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
+        const struct mgr_target_seen *seen = b ? mgr_task_seen(c, b, f->target) : NULL;
+
+        if (f->job != j->id)
+            continue;
+        if (b && !mgr_task_reaches(c, b)) {
+            snprintf(line, 300, "waits for benefactor %u of node %s, which is %s", b->id, b->node, b->conn ? "not draining" : "away");
+            return line;
+        }
+        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK) {
+            snprintf(line, 300, "the target stalls on node %s: %s", b->node, seen->why);
+            return line;
+        }
+    }
+    return NULL;
+}
+
+static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
+{
+    Fp__DrainJob *s = MGR_NEW(c, Fp__DrainJob, fp__drain_job__init);
+    const struct mgr_target *t = mgr_target_find(c, j->target);
+    char line[300];
+    const char *waits = j->state < FP__DRAIN_STATE__DRAIN_DONE ? waits_for(c, j, line) : NULL;
+
+    if (!s)
+        return NULL;
+    s->id = j->id;
+    s->kind = j->kind;
+    s->state = j->state;
+    s->to = mgr_arena_text(&c->arena, t ? t->root : "");
+    s->files = j->files;
+    s->files_done = j->files_done;
+    s->bytes = j->bytes;
+    s->bytes_done = j->bytes_done;
+    s->made_ns = j->made_ns;
+    s->done_ns = j->done_ns;
+    s->error = j->error;
+    s->why = mgr_arena_text(&c->arena, waits ? waits : j->why);
+    return s;
+}
+
+static int shown_more(struct mgr_core *c, Fp__DrainJob *s, uint64_t first)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
+    const void *p;
+    int rc = mgr_db_one(&c->db, DFILE_COUNT, DBI(s->id), DBI(MGR_D_FAILED));
+
+    if (rc > 0)
+        s->files_failed = (uint64_t)mgr_col(&c->db, MGR_ST_DFILE_COUNT, 0);
+    mgr_db_reset(&c->db, MGR_ST_DFILE_COUNT);
+    rc = rc < 0 ? rc : mgr_db_one(&c->db, DFILE_FIRST, DBI(first), DBI(1));
+    if (rc > 0) {
+        p = mgr_col_blob(&c->db, st, 1, &s->what.len);
+        s->what.data = mgr_arena_copy(&c->arena, s->what.len ? p : "", s->what.len ? s->what.len : 1);
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : 0;
+}
+
+static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
+{
+    const enum mgr_stmt st = MGR_ST_DJOB_LIST;
+    uint64_t first[JOBS_SHOWN];
+    int rc;
+
+    r->jobs = mgr_arena_alloc(&c->arena, JOBS_SHOWN * sizeof *r->jobs);
+    if (!r->jobs)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, DJOB_LIST, DBI(id ? (int64_t)id + 1 : INT64_MAX), DBI(id ? 1 : JOBS_SHOWN)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        struct mgr_djob j;
+        Fp__DrainJob *s = mgr_djob_row(c, st, &j) ? NULL : job_shown(c, &j);
+
+        if (s)
+            mgr_djob_fini(&j);
+        if (!s || (id && s->id != id))
+            break;
+        first[r->n_jobs] = j.ckpt;
+        r->jobs[r->n_jobs++] = s;
+    }
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < r->n_jobs && rc >= 0; i++)
+        rc = shown_more(c, r->jobs[i], first[i]);
+    return rc < 0 ? rc : 0;
+}
+
+static Fp__TargetState *state_shown(struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_target_seen *s)
+{
+    Fp__TargetState *k = MGR_NEW(c, Fp__TargetState, fp__target_state__init);
+    char line[400];
+
+    if (!k)
+        return NULL;
+    snprintf(line, sizeof line, "benefactor %u of node %s%s%s", b->id, b->node, s->why[0] ? ": " : "", s->why);
+    k->target = s->target;
+    k->code = s->code;
+    k->rate = s->rate;
+    k->queued_bytes = s->queued;
+    k->left_behind = s->left_behind;
+    k->why = mgr_arena_text(&c->arena, line);
+    return k;
+}
+
+static int targets(struct mgr_core *c, Fp__CtlDrainReply *r)
+{
+    const struct mgr_drain *d = c->drain;
+
+    r->targets = mgr_arena_alloc(&c->arena, (d->ntargets + 1) * sizeof *r->targets);
+    if (!r->targets)
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < d->ntargets; i++) {
+        Fp__TargetInfo *t = MGR_NEW(c, Fp__TargetInfo, fp__target_info__init);
+
+        if (!t || !(t->states = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof *t->states)))
+            return mgr_doom(c, -ENOMEM);
+        t->id = d->targets[i].id;
+        t->root = mgr_arena_text(&c->arena, d->targets[i].root);
+        t->paused = d->targets[i].paused;
+        for (size_t k = 0; k < c->bnf_count; k++) {
+            const struct mgr_target_seen *s = c->bnfs[k]->conn ? mgr_task_seen(c, c->bnfs[k], t->id) : NULL;
+
+            if (!s)
+                continue;
+            t->rate += s->rate;
+            t->queued_bytes += s->queued;
+            if ((t->states[t->n_states] = state_shown(c, c->bnfs[k], s)))
+                t->n_states++;
+        }
+        r->targets[r->n_targets++] = t;
+    }
+    return 0;
+}
+
+static int policies(struct mgr_core *c, Fp__CtlDrainReply *r)
+{
+    const enum mgr_stmt st = MGR_ST_POLICY_LIST;
+    int rc;
+
+    r->policies = mgr_arena_alloc(&c->arena, MGR_POLICIES_MAX * sizeof *r->policies);
+    if (!r->policies)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, POLICY_LIST); rc > 0 && r->n_policies < MGR_POLICIES_MAX; rc = mgr_db_step(&c->db, st)) {
+        Fp__PolicyInfo *p = MGR_NEW(c, Fp__PolicyInfo, fp__policy_info__init);
+
+        if (!p)
+            break;
+        p->id = (uint64_t)mgr_col(&c->db, st, 0);
+        p->text = mgr_arena_text(&c->arena, mgr_col_text(&c->db, st, 1));
+        r->policies[r->n_policies++] = p;
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : 0;
+}
+
+MGR_HANDLER(ctl_drain)
+{
+    const Fp__CtlDrain *m = msg;
+    Fp__CtlDrainReply *r = MGR_NEW(c, Fp__CtlDrainReply, fp__ctl_drain_reply__init);
+    struct mgr_djob *j;
+    int rc;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rq->reply = &r->base;
+    switch (m->op) {
+    case FP__DRAIN_OP__DRAIN_OP_SHOW:
+        rc = jobs(c, m->id, r);
+        rc = rc || m->id ? rc : targets(c, r);
+        return rc || m->id ? rc : policies(c, r);
+    case FP__DRAIN_OP__DRAIN_OP_START:
+        rq->durable = true; /* it goes on without whoever asked */
+        return start(c, m, r);
+    case FP__DRAIN_OP__DRAIN_OP_CANCEL:
+        j = mgr_djob_find(c, m->id);
+        return j ? mgr_drain_cancel(c, j, FP_ECANCELLED, "cancelled by hand") : refuse(c, r, "there is no job %llu that runs", (unsigned long long)m->id);
+    default:
+        return -EOPNOTSUPP;
+    }
+}

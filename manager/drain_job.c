@@ -1,0 +1,712 @@
+/* Draining: jobs and files, from one state to the next.
+ *
+ * mgr_drain_step runs at the end of each group in which something has changed, before its COMMIT: it takes files of jobs up, cuts them into parts and
+ * sees what is done. Results of tasks (drain_task.c) change rows and leave the rest to it. A step does a bounded amount and asks for another
+ * group if there is more. Jobs of one target are served in their order, so that a set is whole before the next one begins.
+ *
+ * A file is compared with its version each time that something is decided: when it is taken up, cut, written, and after it was renamed. If it has changed, the
+ * attempt is over and the next one has another number; a copy that was renamed meanwhile is whole, of the version before, and is not taken
+ * for one of the present data. What is being changed waits until it has been left alone for a moment.
+ *
+ * Rejected: to keep all files of a job in memory (640,000), and to begin all of them at once (as many temporary files, and parts by the million). */
+#include "manager/drain.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define QUIET_NS     (2 * INT64_C(1000000000)) /* since the last change of a file */
+#define LEAD_AWAY_MS 10000u
+#define TICK_MS      400u
+#define FILES_STEP   64u   /* files that one step takes up */
+#define DIR_STEP     1024u /* entries that one step lists */
+#define DROP_STEP    4096u /* parts that one step removes */
+#define ACTIVE_MIN   64u   /* files worked on at once, of each target: so many, or four for each benefactor */
+#define ACTIVE_MAX   4096u
+#define MISSES_MAX   3u
+
+static void look_all(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->nof; i++)
+        c->drain->of[i].look = true;
+}
+
+static void look(struct mgr_core *c, uint32_t bnf)
+{
+    struct mgr_tasker *t = mgr_tasker(c, bnf);
+
+    if (t)
+        t->look = true;
+}
+
+/* ---------------------------------------------------------------- the end of an attempt */
+
+/* What its parts have added to the job is taken back. */
+static int take_back(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    uint64_t bytes = 0;
+    int rc = mgr_db_one(&c->db, DPART_DONE, DBI(f->id));
+
+    if (rc > 0)
+        bytes = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_DONE, 0);
+    mgr_db_reset(&c->db, MGR_ST_DPART_DONE);
+    if (rc < 0 || !j || !bytes)
+        return rc < 0 ? rc : 0;
+    j->bytes_done -= bytes < j->bytes_done ? bytes : j->bytes_done;
+    return mgr_djob_put(c, j);
+}
+
+static int over(struct mgr_core *c, struct mgr_dfile *f, enum mgr_dstate state, int error, const char *why)
+{
+    int rc = take_back(c, f);
+    bool left;
+
+    mgr_task_clean(c, f, f->state == MGR_D_FINISH);
+    f->state = state;
+    f->tino = f->dev = 0;
+    rc = rc ? rc : mgr_dfile_put(c, f, error, why);
+    rc = rc ? rc : mgr_dparts_drop(c, f->id, DROP_STEP, &left);
+    c->drain->leftover |= !rc && left;
+    c->drain->leftover_file = 0;
+    c->drain->dirty = true;
+    mgr_dfile_remove(c, f);
+    return rc;
+}
+
+int mgr_drain_again(struct mgr_core *c, struct mgr_dfile *f)
+{
+    return over(c, f, MGR_D_WAIT, 0, NULL);
+}
+
+static int fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    ProtobufCBinaryData path = {0, NULL};
+    int rc = mgr_dfile_path(c, f->id, &path);
+
+    why = why && *why ? why : fp_strerror(error);
+    FP_WARN("drain job %llu: %.*s: %s", j ? (unsigned long long)j->id : 0, (int)path.len, path.data ? (char *)path.data : "", why);
+    return rc ? rc : over(c, f, MGR_D_FAILED, error, why);
+}
+
+/* It ended by something that should not be, but may be over the next time. */
+static int again_or_fail(struct mgr_core *c, struct mgr_dfile *f, uint32_t max, int error, const char *why)
+{
+    if (++f->tries >= max)
+        return fail(c, f, error, why);
+    return mgr_drain_again(c, f);
+}
+
+/* ---------------------------------------------------------------- a file goes on */
+
+/* 1: the file has still the data of the attempt; 0: not (the attempt is over, f is not valid any more); or a failure. */
+static int same_data(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
+{
+    int rc = mgr_inode_get(c, f->ino, in);
+
+    if (!rc && in->data_version == f->version)
+        return 1;
+    if (rc && rc != -ENOENT)
+        return rc;
+    return mgr_drain_again(c, f);
+}
+
+/* Is there a part that has not come to this state? */
+static int is_below(struct mgr_core *c, struct mgr_dfile *f, enum mgr_pstate state)
+{
+    int rc = mgr_db_one(&c->db, DPART_LOW, DBI(f->id), DBI(f->low), DBI(state));
+
+    if (rc > 0)
+        f->low = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_LOW, 0);
+    mgr_db_reset(&c->db, MGR_ST_DPART_LOW);
+    return rc;
+}
+
+/* All that it had to do in this state may be done. */
+static int forward(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = 0;
+
+    if (f->state == MGR_D_PARTS) {
+        rc = is_below(c, f, MGR_P_DONE);
+        if (rc)
+            return rc < 0 ? rc : 0;
+        f->state = f->verify ? MGR_D_VERIFY : MGR_D_FINISH;
+        f->low = 0;
+        rc = mgr_dfile_put(c, f, 0, NULL);
+        if (f->verify)
+            look_all(c);
+    }
+    if (!rc && f->state == MGR_D_VERIFY) {
+        rc = is_below(c, f, MGR_P_VERIFIED);
+        if (rc)
+            return rc < 0 ? rc : 0;
+        f->state = MGR_D_FINISH;
+        rc = mgr_dfile_put(c, f, 0, NULL);
+    }
+    look(c, f->lead);
+    return rc;
+}
+
+/* More of a file that has its temporary file is cut into parts. */
+static int plan(struct mgr_core *c, struct mgr_dfile *f)
+{
+    bool done;
+    int rc = mgr_drain_plan(c, f, &done);
+
+    if (rc == -ESTALE || rc == -ENOENT)
+        return mgr_drain_again(c, f);
+    if (rc == -EIO && !c->db.err)
+        return fail(c, f, -EIO, "a part of its data is lost: fpctl status says which");
+    if (rc == -EFBIG)
+        return fail(c, f, rc, "it has more windows than can be drained");
+    if (rc)
+        return rc;
+    if (!done) {
+        c->drain->dirty = c->busy = true;
+        return 0;
+    }
+    f->state = MGR_D_PARTS;
+    f->low = 0;
+    rc = mgr_dfile_put(c, f, 0, NULL);
+    return rc ? rc : forward(c, f);
+}
+
+int mgr_drain_prepared(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    if (f->state != MGR_D_PREPARE || f->tino || !r->seen || !r->seen->ino)
+        return 0;
+    f->dev = r->seen->dev;
+    f->tino = r->seen->ino;
+    c->drain->dirty = true;
+    return mgr_dfile_put(c, f, 0, NULL);
+}
+
+/* Sums of the windows of a part, 8 bytes each; 0 where there is nothing of it, all bits where others have some of the window. The task had slices of some
+ * windows, and has summed those. */
+static int take_sums(struct mgr_core *c, const struct mgr_dfile *f, uint32_t bnf, uint64_t first, uint64_t count, const Fp__TaskResult *r, uint8_t *out)
+{
+    const enum mgr_stmt st = MGR_ST_DPART_SLICES;
+    uint8_t *mine = mgr_arena_zalloc(&c->arena, count); /* 1: some of it, 2: some of it is another's */
+    size_t n = 0;
+    int rc;
+
+    if (!mine)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, DPART_SLICES, DBI(f->ino), DBI(first)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        uint64_t win = (uint64_t)mgr_col(&c->db, st, 0);
+
+        if (win >= first + count)
+            break;
+        mine[win - first] |= (uint32_t)mgr_col(&c->db, st, 2) == bnf ? 1 : 2;
+    }
+    mgr_db_reset(&c->db, st);
+    memset(out, 0, count * 8);
+    for (uint64_t w = 0; w < count && rc >= 0; w++) {
+        uint64_t sum = mine[w] & 1 ? (n < r->n_sums ? r->sums[n++] : UINT64_MAX) : 0;
+
+        if (mine[w] == 3)
+            sum = UINT64_MAX;
+        for (size_t k = 0; k < 8; k++)
+            out[w * 8 + k] = (uint8_t)(sum >> 8 * k);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, uint64_t first, bool verify, const Fp__TaskResult *r)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    struct mgr_inode in;
+    uint64_t count, bytes;
+    uint32_t state;
+    uint8_t *sums;
+    int rc = mgr_db_one(&c->db, DPART_GET, DBI(f->id), DBI(first), DBI(bnf));
+
+    if (rc <= 0)
+        return rc;
+    count = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_GET, 0);
+    state = (uint32_t)mgr_col(&c->db, MGR_ST_DPART_GET, 1);
+    bytes = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_GET, 2);
+    mgr_db_reset(&c->db, MGR_ST_DPART_GET);
+    if (verify ? f->state != MGR_D_VERIFY || state != MGR_P_DONE : state != MGR_P_TODO)
+        return 0; /* told again */
+    if (r->tainted)
+        return mgr_drain_again(c, f);
+    rc = same_data(c, f, &in);
+    if (rc <= 0)
+        return rc;
+    if (verify) {
+        rc = mgr_db_exec(&c->db, DPART_STATE, DBI(f->id), DBI(first), DBI(bnf), DBI(MGR_P_VERIFIED));
+        return rc ? rc : forward(c, f);
+    }
+    sums = mgr_arena_alloc(&c->arena, count * 8);
+    rc = sums ? take_sums(c, f, bnf, first, count, r, sums) : mgr_doom(c, -ENOMEM);
+    rc = rc ? rc : mgr_db_exec(&c->db, DPART_SET, DBI(f->id), DBI(first), DBI(bnf), DBI(MGR_P_DONE), DBB(sums, count * 8));
+    if (!rc && j) {
+        j->bytes_done += bytes;
+        rc = mgr_djob_put(c, j);
+    }
+    return rc ? rc : forward(c, f);
+}
+
+/* It is in the target: the job counts it. */
+static int done(struct mgr_core *c, struct mgr_dfile *f)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    bool left;
+    int rc = take_back(c, f);
+
+    f->state = MGR_D_DONE;
+    rc = rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+    rc = rc ? rc : mgr_dparts_drop(c, f->id, DROP_STEP, &left);
+    if (!rc && j) {
+        j->files_done++;
+        j->bytes_done += f->size;
+        rc = mgr_djob_put(c, j);
+    }
+    c->drain->leftover |= !rc && left;
+    c->drain->leftover_file = 0;
+    c->drain->dirty = true;
+    return rc;
+}
+
+int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    struct mgr_inode in;
+    int rc;
+
+    if (f->state != MGR_D_FINISH || !r->seen)
+        return 0;
+    rc = mgr_inode_get(c, f->ino, &in);
+    if (rc && rc != -ENOENT)
+        return rc;
+    if (!rc && in.data_version != f->version)
+        return mgr_drain_again(c, f);
+    rc = rc ? 0 : mgr_drained_put(c, f, &in, r->seen); /* removed meanwhile: its copy is there */
+    rc = rc ? rc : done(c, f);
+    mgr_dfile_remove(c, f);
+    return rc;
+}
+
+int mgr_drain_refused(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    const char *why = r->why;
+    struct mgr_inode in;
+    int rc;
+
+    switch (r->status) {
+    case FP_ECANCELLED:
+        return 0; /* it is told again, if it is still to be done */
+    case -ENOENT:
+    case -EEXIST:
+        return again_or_fail(c, f, MGR_TRIES_MAX, r->status, "its temporary file is taken away again and again");
+    case FP_ECHUNK_MISSING:
+    case FP_ECHECKSUM:
+    case FP_ECORRUPT:
+        rc = same_data(c, f, &in);
+        return rc <= 0 ? rc : again_or_fail(c, f, MISSES_MAX, r->status, why);
+    default:
+        return fail(c, f, r->status, why);
+    }
+}
+
+/* ---------------------------------------------------------------- a file is taken up */
+
+static size_t active_of(const struct mgr_core *c, uint32_t target)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->drain->nfiles; i++)
+        n += c->drain->files[i].target == target;
+    return n;
+}
+
+static size_t active_max(const struct mgr_core *c)
+{
+    size_t n = 4 * c->bnf_count;
+
+    return n < ACTIVE_MIN ? ACTIVE_MIN : n > ACTIVE_MAX ? ACTIVE_MAX : n;
+}
+
+/* Who has its beginning if the target is well there, else anybody of whom that is true; 0: nobody. *lost: a chunk of it is nowhere. */
+static int choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost)
+{
+    struct mgr_bnf *b;
+    int rc = mgr_db_one(&c->db, DPART_SLICES, DBI(f->ino), DBI(0));
+
+    *lead = rc > 0 ? (uint32_t)mgr_col(&c->db, MGR_ST_DPART_SLICES, 2) : 0;
+    *lost = rc > 0 && !*lead;
+    mgr_db_reset(&c->db, MGR_ST_DPART_SLICES);
+    b = mgr_bnf_find(c, *lead);
+    if (rc < 0 || *lost || (b && mgr_task_can(c, b, f->target)))
+        return rc < 0 ? rc : 0;
+    *lead = 0;
+    for (size_t i = 0; i < c->bnf_count && !*lead; i++) {
+        b = c->bnfs[(f->id + i) % c->bnf_count];
+        *lead = mgr_task_can(c, b, f->target) ? b->id : 0;
+    }
+    return 0;
+}
+
+/* Nobody's target is well: somebody has to have the task all the same, since that is what the target is tried with. */
+static uint32_t any_lead(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->bnf_count; i++)
+        if (mgr_task_reaches(c, c->bnfs[i]))
+            return c->bnfs[i]->id;
+    return 0;
+}
+
+static bool is_worked_on(const struct mgr_core *c, const struct mgr_dfile *f)
+{
+    for (size_t i = 0; i < c->drain->nfiles; i++)
+        if (c->drain->files[i].ino == f->ino && c->drain->files[i].target == f->target)
+            return true;
+    return false;
+}
+
+/* The job has counted it with the size that it had. Its row is stored by the caller. */
+static int set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    uint64_t old = f->size;
+
+    f->size = size;
+    if (!j || old == size)
+        return 0;
+    j->bytes = j->bytes - (old < j->bytes ? old : j->bytes) + size;
+    return mgr_djob_put(c, j);
+}
+
+/* 1: it is taken up (or needs nothing); 0: not yet; or a failure. */
+static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
+{
+    int64_t age = c->now.ns - in->mtime;
+    struct mgr_dfile *at;
+    bool left, lost;
+    int rc;
+
+    if ((f->gen && age >= 0 && age < QUIET_NS) || is_worked_on(c, f))
+        return 0; /* it has changed under an attempt, and may do so again */
+    rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
+    if (rc || left) {
+        c->busy = true;
+        return rc;
+    }
+    f->version = in->data_version;
+    if (mgr_drained_level(c, in) >= (f->verify ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED)) {
+        rc = mgr_drained_is_at(c, f);
+        if (rc > 0 && !(rc = set_size(c, f, in->size)) && !(rc = done(c, f)))
+            return 1;
+        if (rc)
+            return rc;
+    }
+    at = mgr_dfile_add(c, f);
+    if (!at)
+        return -ENOMEM;
+    rc = choose_lead(c, at, &at->lead, &lost);
+    if (!rc && lost)
+        return (rc = set_size(c, at, in->size)) || (rc = fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
+    at->lead = at->lead || rc ? at->lead : any_lead(c);
+    if (rc || !at->lead) {
+        mgr_dfile_remove(c, at);
+        return rc;
+    }
+    rc = set_size(c, at, in->size);
+    rc = rc ? rc : mgr_drain_gen(c, &at->gen);
+    at->state = MGR_D_PREPARE;
+    at->tino = at->dev = at->low = 0;
+    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
+    if (!rc && !(in->flags & MGR_DRAINS)) {
+        in->flags |= MGR_DRAINS;
+        rc = mgr_inode_put(c, in);
+    }
+    look(c, at->lead);
+    return rc ? rc : 1;
+}
+
+/* It is not there any more: the job is without it. */
+static int drop(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
+{
+    bool dir = !f->gen && f->version;
+    int rc;
+
+    f->state = MGR_D_CANCELLED;
+    rc = mgr_dfile_put(c, f, -ENOENT, "it was deleted before it was drained");
+    if (dir)
+        return rc;
+    j->files -= j->files > 0;
+    j->bytes -= j->bytes < f->size ? j->bytes : f->size;
+    return rc ? rc : mgr_djob_put(c, j);
+}
+
+/* ---------------------------------------------------------------- directories */
+
+int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len)
+{
+    bool file = mgr_is(in, S_IFREG);
+
+    if (!file && !mgr_is(in, S_IFDIR))
+        return 0;
+    j->files += file;
+    j->bytes += file ? in->size : 0;
+    return mgr_dfile_new(c, j, in->ino, file ? in->size : 0, !file, path, len);
+}
+
+/* Some more entries of a directory become files of the job. Its row keeps in `size` how far that is. */
+static int expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
+{
+    const enum mgr_stmt st = MGR_ST_DIRENT_LIST_PLUS;
+    ProtobufCBinaryData dir;
+    uint32_t n = 0;
+    int rc = mgr_dfile_path(c, f->id, &dir), row;
+    uint8_t *path = mgr_arena_alloc(&c->arena, dir.len + MGR_NAME_MAX + 2);
+
+    if (rc || !path)
+        return rc ? rc : mgr_doom(c, -ENOMEM);
+    memcpy(path, dir.data, dir.len);
+    path[dir.len] = '/';
+    for (row = mgr_db_one(&c->db, DIRENT_LIST_PLUS, DBI(f->ino), DBI(f->size), DBI(DIR_STEP)); row > 0; row = mgr_db_step(&c->db, st)) {
+        size_t at = dir.len ? dir.len + 1 : 0, len;
+        const void *name = mgr_col_blob(&c->db, st, 1, &len);
+        struct mgr_inode in;
+
+        memcpy(path + at, name, len);
+        mgr_inode_row(c, st, 2, &in);
+        f->size = (uint64_t)mgr_col(&c->db, st, 0);
+        n++;
+        rc = mgr_drain_entry(c, j, &in, path, at + len);
+        if (rc)
+            break;
+    }
+    mgr_db_reset(&c->db, st);
+    if (row < 0 || rc)
+        return rc ? rc : row;
+    f->state = n == DIR_STEP ? MGR_D_WAIT : MGR_D_DONE;
+    rc = mgr_dfile_put(c, f, 0, NULL);
+    return rc ? rc : mgr_djob_put(c, j);
+}
+
+/* ---------------------------------------------------------------- jobs */
+
+/* One that waits. 1: something has become of it; 0: it goes on waiting; or a failure. */
+static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
+{
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, f->ino, &in);
+
+    if (rc == -ENOENT || (!rc && !in.nlink)) {
+        rc = drop(c, j, f);
+        return rc ? rc : 1;
+    }
+    if (rc)
+        return rc;
+    if (mgr_is(&in, S_IFDIR))
+        return (rc = expand(c, j, f)) ? rc : 1;
+    return take_up(c, f, &in);
+}
+
+static int fill(struct mgr_core *c, struct mgr_djob *j)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_NEXT;
+    struct mgr_dfile list[FILES_STEP];
+    size_t n = 0, room = active_max(c), now = active_of(c, j->target);
+    int rc;
+
+    room = room > now ? room - now : 0;
+    room = room > FILES_STEP ? FILES_STEP : room;
+    if (!room)
+        return 0;
+    for (rc = mgr_db_one(&c->db, DFILE_NEXT, DBI(j->id), DBI(j->skipped), DBI(room)); rc > 0; rc = mgr_db_step(&c->db, st))
+        mgr_dfile_row(c, st, j, &list[n++]);
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = begin_file(c, j, &list[i]);
+        if (rc == 0)
+            j->skipped = list[i].id; /* until the next tick */
+        rc = rc > 0 ? 0 : rc;
+    }
+    if (n == room)
+        c->drain->dirty = true;
+    if (n == FILES_STEP)
+        c->busy = true;
+    return rc;
+}
+
+/* Ended, one way or the other. */
+static int end_job(struct mgr_core *c, struct mgr_djob *j, enum _Fp__DrainState state)
+{
+    int rc;
+
+    j->state = state;
+    j->done_ns = c->now.ns;
+    rc = mgr_djob_put(c, j);
+    FP_INFO("drain job %llu: %s, %llu of %llu files%s%s", (unsigned long long)j->id,
+            state == FP__DRAIN_STATE__DRAIN_DONE ? "done" : state == FP__DRAIN_STATE__DRAIN_FAILED ? "failed" : "cancelled",
+            (unsigned long long)j->files_done, (unsigned long long)j->files, j->why[0] ? ": " : "", j->why);
+    mgr_djob_remove(c, j);
+    return rc;
+}
+
+static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
+{
+    char *text = malloc(len + strlen(why) + 3);
+
+    if (!text)
+        return mgr_doom(c, -ENOMEM);
+    sprintf(text, "%.*s%s%s", (int)len, path ? path : "", len ? ": " : "", why);
+    free(j->why);
+    j->why = text;
+    j->error = error;
+    return 0;
+}
+
+int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const char *why)
+{
+    int rc = set_why(c, j, error, NULL, 0, why);
+
+    for (size_t i = c->drain->nfiles; i-- > 0 && !rc;)
+        if (c->drain->files[i].job == j->id)
+            rc = over(c, &c->drain->files[i], MGR_D_CANCELLED, error, why);
+    look_all(c);
+    return rc ? rc : end_job(c, j, FP__DRAIN_STATE__DRAIN_CANCELLED);
+}
+
+/* Nothing of it is left to be done: what came of it? */
+static int conclude(struct mgr_core *c, struct mgr_djob *j)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_FAILED;
+    bool failed;
+    int rc = mgr_db_one(&c->db, DFILE_LEFT, DBI(j->id));
+
+    mgr_db_reset(&c->db, MGR_ST_DFILE_LEFT);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    rc = mgr_db_one(&c->db, DFILE_FAILED, DBI(j->id));
+    failed = rc > 0;
+    if (failed) {
+        size_t len;
+        const void *path = mgr_col_blob(&c->db, st, 0, &len);
+
+        rc = set_why(c, j, (int)mgr_col(&c->db, st, 1), path, len, mgr_col_text(&c->db, st, 2));
+    }
+    mgr_db_reset(&c->db, st);
+    return rc ? rc : end_job(c, j, failed ? FP__DRAIN_STATE__DRAIN_FAILED : FP__DRAIN_STATE__DRAIN_DONE);
+}
+
+static bool has_active(const struct mgr_core *c, uint64_t job)
+{
+    for (size_t i = 0; i < c->drain->nfiles; i++)
+        if (c->drain->files[i].job == job)
+            return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- the step */
+
+/* Parts of files that are not worked on any more. */
+static int sweep_parts(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+    uint64_t file = 0;
+    bool left = true;
+    int rc = mgr_db_one(&c->db, DPART_FILE, DBI(d->leftover_file));
+
+    if (rc > 0)
+        file = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_FILE, 0);
+    mgr_db_reset(&c->db, MGR_ST_DPART_FILE);
+    if (rc <= 0) {
+        d->leftover = false;
+        return rc;
+    }
+    if (!mgr_dfile_find(c, file))
+        rc = mgr_dparts_drop(c, file, DROP_STEP, &left);
+    else
+        rc = left = false;
+    d->leftover_file = left ? d->leftover_file : file;
+    c->busy = d->dirty = true;
+    return rc;
+}
+
+static int files_step(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+    int rc = 0;
+
+    for (size_t i = d->nfiles; i-- > 0 && !rc;) { /* from the end: one that goes leaves its place to the last */
+        struct mgr_dfile *f = &d->files[i];
+
+        if (f->stale)
+            rc = mgr_drain_again(c, f);
+        else if (f->state == MGR_D_PREPARE && f->tino)
+            rc = plan(c, f);
+    }
+    return rc;
+}
+
+int mgr_drain_step(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+    int rc;
+
+    if (!d->dirty)
+        return 0;
+    d->dirty = false;
+    rc = files_step(c);
+    for (size_t i = 0; i < d->njobs && !rc; i++)
+        rc = fill(c, &d->jobs[i]);
+    for (size_t i = d->njobs; i-- > 0 && !rc;)
+        if (!has_active(c, d->jobs[i].id))
+            rc = conclude(c, &d->jobs[i]);
+    if (!rc && d->leftover)
+        rc = sweep_parts(c);
+    return rc;
+}
+
+/* The lead of a file is away for long: another one. */
+static void check_lead(struct mgr_core *c, struct mgr_dfile *f)
+{
+    const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
+    uint32_t lead;
+    bool lost;
+
+    if ((f->state != MGR_D_PREPARE || f->tino) && f->state != MGR_D_FINISH)
+        return;
+    if (b && mgr_task_can(c, b, f->target)) {
+        f->away_ms = 0;
+        return;
+    }
+    f->away_ms = f->away_ms ? f->away_ms : c->now.ms;
+    if (c->now.ms - f->away_ms < LEAD_AWAY_MS)
+        return;
+    if (choose_lead(c, f, &lead, &lost) || !lead || lead == f->lead)
+        return;
+    if (f->state == MGR_D_PREPARE) {
+        f->stale = true; /* it may have made the file: another name */
+        return;
+    }
+    f->lead = lead;
+    f->away_ms = 0;
+    mgr_dfile_put(c, f, 0, NULL);
+    look(c, lead);
+}
+
+void mgr_drain_tick(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+
+    if (!d->njobs || c->now.ms < d->tick_ms)
+        return;
+    d->tick_ms = c->now.ms + TICK_MS;
+    d->dirty = true;
+    for (size_t i = 0; i < d->njobs; i++)
+        d->jobs[i].skipped = 0;
+    for (size_t i = 0; i < d->nfiles; i++)
+        check_lead(c, &d->files[i]);
+    look_all(c); /* for what is due by time */
+}

@@ -1,0 +1,776 @@
+/* Draining: tasks to benefactors, and what they say of them.
+ *
+ * What is to be done follows from rows; what a benefactor has been told is in memory (mgr_tasker), at most MGR_OPEN_MAX tasks of a target, so that one
+ * that stalls takes nothing from the others. After the COMMIT the pump fills up, one MSG_TASKS under way to each benefactor. What was not taken is sent
+ * again, after a hello everything is, and what has had no result for a minute is, too: a benefactor knows a task by its number and attempt and does not do
+ * it twice. So nothing here has to outlive a crash, of either.
+ *
+ * A target that fails is the benefactor's to deal with: it keeps the task, tries again with growing pauses, and says in its keep-alives how it is.
+ * Results are of the file, good or bad.
+ *
+ * A rename that comes late is what must not happen: who has been told to finish an attempt and is not heard of any more might put an old version over a
+ * newer one. He can't once the temporary file is gone. So before anything of a target is renamed, the temporary files of attempts that have come so far
+ * are removed, by anybody; and after a start, when it is not known who has been told what, all that belong to no attempt that is alive.
+ *
+ * Rejected: rows for what was told (a transaction for each task, to save what can be asked again). */
+#include "manager/drain.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+
+#define TASKS_MAX   64u
+#define BYTES_MAX   (1u << 20) /* of one MSG_TASKS, about */
+#define RESEND_MS   2000u
+#define REMIND_MS   60000u
+#define SLICE_BYTES 64u /* in a message */
+#define XATTRS_MAX  (128u << 10)
+#define TODO_PAGE   64u
+#define SWEEP_MS    3600000u
+#define RETRY_MS    5000u  /* of what a whole target was asked and has not done */
+#define CLEAN_MS    10000u /* then another one is told to remove it, too */
+
+/* ---------------------------------------------------------------- what it has been told */
+
+static struct mgr_open_task *open_find(struct mgr_tasker *t, uint64_t id, uint64_t gen)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->open[i].id == id && t->open[i].gen == gen)
+            return &t->open[i];
+    return NULL;
+}
+
+static void open_remove(struct mgr_tasker *t, struct mgr_open_task *o)
+{
+    *o = t->open[--t->count];
+}
+
+static size_t open_of(const struct mgr_tasker *t, uint32_t target)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->count; i++)
+        n += t->open[i].target == target;
+    return n;
+}
+
+static struct mgr_open_task *open_add(struct mgr_tasker *t)
+{
+    if (t->count == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 64;
+        struct mgr_open_task *p = realloc(t->open, cap * sizeof *p);
+
+        if (!p)
+            return NULL;
+        t->open = p;
+        t->cap = cap;
+    }
+    return &t->open[t->count++];
+}
+
+/* ---------------------------------------------------------------- what it says of itself */
+
+static const struct mgr_target_seen *seen_of(const struct mgr_tasker *t, uint32_t target)
+{
+    for (size_t i = 0; i < t->nseen; i++)
+        if (t->seen[i].target == target)
+            return &t->seen[i];
+    return NULL;
+}
+
+void mgr_task_info(struct mgr_core *c, const struct mgr_bnf *b, const Fp__BnfInfo *i)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+    size_t n = i->n_targets < 64 ? i->n_targets : 64;
+    bool drains = i->prefs && i->prefs->drain;
+
+    if (!t)
+        return;
+    t->look |= drains != t->drains;
+    t->drains = drains;
+    if (n > t->nseen) {
+        struct mgr_target_seen *p = realloc(t->seen, n * sizeof *p);
+
+        if (!p)
+            return;
+        t->seen = p;
+    }
+    t->nseen = n;
+    for (size_t k = 0; k < n; k++) {
+        const Fp__TargetState *s = i->targets[k];
+
+        t->seen[k] = (struct mgr_target_seen){.target = s->target, .code = s->code, .rate = s->rate, .queued = s->queued_bytes, .left_behind = s->left_behind};
+        snprintf(t->seen[k].why, sizeof t->seen[k].why, "%s", s->why ? s->why : "");
+    }
+}
+
+const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+
+    return t ? seen_of(t, target) : NULL;
+}
+
+bool mgr_task_reaches(struct mgr_core *c, const struct mgr_bnf *b)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+
+    return t && t->drains && b->conn && !b->conn->closing && !b->silent;
+}
+
+bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target)
+{
+    const struct mgr_target_seen *s;
+
+    if (!mgr_task_reaches(c, b))
+        return false;
+    s = seen_of(mgr_tasker(c, b->id), target);
+    return !s || s->code == FP__TARGET_CODE__TARGET_OK || s->code == FP__TARGET_CODE__TARGET_UNKNOWN;
+}
+
+void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+
+    if (!t)
+        return;
+    t->count = 0;
+    t->calling = false;
+    t->at_ms = 0;
+    t->look = true;
+    for (size_t i = 0; i < c->drain->nclean; i++)
+        if (c->drain->clean[i].by == b->id)
+            c->drain->clean[i].by = 0;
+}
+
+static void look_all(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->nof; i++)
+        c->drain->of[i].look = true;
+}
+
+void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+
+    if (!t || !t->calling)
+        return;
+    t->calling = false;
+    t->look = true;
+    for (size_t i = t->count; i-- > 0;) {
+        if (!status)
+            t->open[i].taken = true;
+        else if (!t->open[i].taken)
+            open_remove(t, &t->open[i]);
+    }
+    if (!status)
+        return;
+    t->at_ms = c->now.ms + RESEND_MS;
+    FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u: tasks of draining: %s: tried again", b->id, fp_strerror(status));
+}
+
+/* ---------------------------------------------------------------- tasks */
+
+static void tmp_name(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64])
+{
+    snprintf(name, 64, "%02x%02x%02x%02x-%llx-%llx", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)file, (unsigned long long)gen);
+}
+
+static ProtobufCBinaryData text(struct mgr_core *c, const char *s)
+{
+    return (ProtobufCBinaryData){strlen(s), (uint8_t *)mgr_arena_text(&c->arena, s)};
+}
+
+static Fp__Task *task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t)
+{
+    Fp__Task *k = MGR_NEW(c, Fp__Task, fp__task__init);
+    Fp__ExtFile *dest = MGR_NEW(c, Fp__ExtFile, fp__ext_file__init);
+
+    if (!k || !dest)
+        return NULL;
+    dest->target = t->id;
+    dest->root = mgr_arena_text(&c->arena, t->root);
+    dest->uuid.data = mgr_arena_copy(&c->arena, t->uuid, sizeof t->uuid);
+    dest->uuid.len = dest->uuid.data ? sizeof t->uuid : 0;
+    k->id = id;
+    k->gen = gen;
+    k->kind = kind;
+    k->dest = dest;
+    return k;
+}
+
+static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t window, bool verify, const struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    const struct mgr_target *t = mgr_target_find(c, f->target);
+    char name[64];
+    Fp__Task *k = t ? task_new(c, kind, mgr_task_id(f->id, window, verify), f->gen, t) : NULL;
+
+    if (!k || mgr_drained_path(c, f, &k->dest->path))
+        return NULL;
+    tmp_name(c, f->id, f->gen, name);
+    k->tmp = text(c, name);
+    k->tmp_dev = f->dev;
+    k->tmp_ino = f->tino;
+    k->size_bytes = f->size;
+    k->window_bytes = in->chunk_size;
+    k->urgent = f->urgent;
+    k->overwrite = true;
+    return k;
+}
+
+/* The slices of a part: those of its windows that this benefactor has. */
+static int add_slices(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, uint32_t bnf)
+{
+    const enum mgr_stmt st = MGR_ST_SLICE_MAP;
+    size_t cap = 0;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, SLICE_MAP, DBI(f->ino), DBI(k->first), DBI(k->first + k->count)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        Fp__Slice *s;
+
+        if ((uint32_t)mgr_col(&c->db, st, 7) != bnf)
+            continue;
+        s = mgr_slice_row(c);
+        if (k->n_slices == cap) {
+            Fp__Slice **more = mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *more);
+
+            if (more && k->n_slices)
+                memcpy(more, k->slices, k->n_slices * sizeof *more);
+            k->slices = more;
+        }
+        if (!s || !k->slices) {
+            k->n_slices = 0;
+            break;
+        }
+        k->slices[k->n_slices++] = s;
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 || !k->n_slices ? -EIO : 0;
+}
+
+static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in, uint32_t bnf, uint64_t first, uint64_t count, bool verify)
+{
+    Fp__Task *k = task_of_file(c, verify ? FP__TASK_KIND__TASK_VERIFY : FP__TASK_KIND__TASK_WRITE, first, verify, f, in);
+
+    if (!k)
+        return NULL;
+    k->first = first;
+    k->count = (uint32_t)count;
+    return add_slices(c, k, f, bnf) ? NULL : k;
+}
+
+/* The sums that the writing has told: those of a window of which others have some are not known. */
+static void add_sums(struct mgr_core *c, Fp__Task *k, const uint8_t *sums, size_t len)
+{
+    k->sums = mgr_arena_alloc(&c->arena, k->count * sizeof *k->sums);
+    for (; k->sums && k->n_sums < k->count; k->n_sums++) {
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < 8 && k->n_sums * 8 + i < len; i++)
+            sum |= (uint64_t)sums[k->n_sums * 8 + i] << 8 * i;
+        k->sums[k->n_sums] = sum == UINT64_MAX ? 0 : sum;
+    }
+}
+
+static Fp__XattrEntry *xattr_entry(struct mgr_core *c, uint64_t ino, const void *name, size_t len)
+{
+    Fp__XattrEntry *x = MGR_NEW(c, Fp__XattrEntry, fp__xattr_entry__init);
+    const void *value;
+    size_t n;
+
+    if (!x || mgr_db_one(&c->db, XATTR_GET, DBI(ino), DBB(name, len)) <= 0)
+        return NULL;
+    value = mgr_col_blob(&c->db, MGR_ST_XATTR_GET, 0, &n);
+    x->name.data = mgr_arena_copy(&c->arena, name, len);
+    x->name.len = x->name.data ? len : 0;
+    x->value.data = mgr_arena_copy(&c->arena, n ? value : "", n ? n : 1);
+    x->value.len = x->value.data ? n : 0;
+    mgr_db_reset(&c->db, MGR_ST_XATTR_GET);
+    return x;
+}
+
+/* The user's; what is more than a task takes is left out, and said. */
+static void add_xattrs(struct mgr_core *c, Fp__Task *k, uint64_t ino)
+{
+    const enum mgr_stmt st = MGR_ST_XATTR_LIST;
+    size_t bytes = 0, cap = 128;
+
+    k->xattrs = mgr_arena_alloc(&c->arena, cap * sizeof *k->xattrs);
+    for (int rc = mgr_db_one(&c->db, XATTR_LIST, DBI(ino)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        size_t len;
+        const char *name = mgr_col_blob(&c->db, st, 0, &len);
+        Fp__XattrEntry *x;
+
+        if (len < 5 || memcmp(name, "user.", 5) != 0 || !k->xattrs)
+            continue;
+        x = xattr_entry(c, ino, name, len);
+        if (!x || k->n_xattrs == cap || bytes + x->name.len + x->value.len > XATTRS_MAX) {
+            FP_LOG_EVERY(10000, FP_LOG_WARN, "a drained file has more extended attributes than can be taken along");
+            continue;
+        }
+        bytes += x->name.len + x->value.len + 16;
+        k->xattrs[k->n_xattrs++] = x;
+    }
+    mgr_db_reset(&c->db, st);
+}
+
+static Fp__Task *finish_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_FINISH, MGR_TASK_FINISH, false, f, in);
+    char mark[80];
+
+    if (!k)
+        return NULL;
+    k->attr = mgr_attr(c, in);
+    add_xattrs(c, k, in->ino);
+    snprintf(mark, sizeof mark, "%02x%02x%02x%02x:%llu:%llu", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)f->ino,
+             (unsigned long long)f->version);
+    k->mark = text(c, mark);
+    return k->attr ? k : NULL;
+}
+
+/* ---------------------------------------------------------------- one MSG_TASKS */
+
+struct batch {
+    struct mgr_core *c;
+    const struct mgr_bnf *b;
+    struct mgr_tasker *t;
+    Fp__Tasks *m;
+    size_t bytes;
+};
+
+static bool is_full(const struct batch *q)
+{
+    return q->m->n_tasks >= TASKS_MAX || q->bytes >= BYTES_MAX;
+}
+
+/* Has it room for a new one? */
+static bool has_room(const struct batch *q, uint32_t target)
+{
+    const struct mgr_target *t = mgr_target_find(q->c, target);
+
+    return !is_full(q) && t && !t->paused && open_of(q->t, target) < MGR_OPEN_MAX;
+}
+
+/* o: it was told before; NULL: it is new. */
+static void put(struct batch *q, Fp__Task *k, struct mgr_open_task *o)
+{
+    if (!k)
+        return;
+    o = o ? o : open_add(q->t);
+    if (!o)
+        return;
+    *o = (struct mgr_open_task){.id = k->id, .gen = k->gen, .target = k->dest->target, .sent_ms = q->c->now.ms};
+    q->bytes += 256 + k->dest->path.len + k->n_slices * SLICE_BYTES + k->n_sums * 8;
+    for (size_t i = 0; i < k->n_xattrs; i++)
+        q->bytes += k->xattrs[i]->value.len + 64;
+    q->m->tasks[q->m->n_tasks++] = k;
+}
+
+/* The file's data as it is; false: it has changed since the attempt began, which the next group looks at. */
+static bool present(struct batch *q, struct mgr_dfile *f, struct mgr_inode *in)
+{
+    int rc = mgr_inode_get(q->c, f->ino, in);
+
+    if (!rc && in->data_version == f->version)
+        return true;
+    if (!rc || rc == -ENOENT)
+        f->stale = q->c->drain->dirty = q->c->busy = true;
+    return false;
+}
+
+/* The task of this number as it is now; NULL: it is not to be done (any more). */
+static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
+{
+    struct mgr_dfile *f = mgr_dfile_find(q->c, id >> 30);
+    uint64_t window = id >> 1 & ((UINT64_C(1) << 29) - 1);
+    uint64_t count;
+    struct mgr_inode in;
+    uint32_t state;
+
+    if (!f || f->gen != gen || f->stale || !present(q, f, &in))
+        return NULL;
+    if (window == MGR_TASK_PREPARE)
+        return f->state == MGR_D_PREPARE && !f->tino && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_PREPARE, window, false, f, &in) : NULL;
+    if (window == MGR_TASK_FINISH)
+        return f->state == MGR_D_FINISH && f->lead == q->b->id ? finish_task(q->c, f, &in) : NULL;
+    if (mgr_db_one(&q->c->db, DPART_GET, DBI(f->id), DBI(window), DBI(q->b->id)) <= 0)
+        return NULL;
+    count = (uint64_t)mgr_col(&q->c->db, MGR_ST_DPART_GET, 0);
+    state = (uint32_t)mgr_col(&q->c->db, MGR_ST_DPART_GET, 1);
+    mgr_db_reset(&q->c->db, MGR_ST_DPART_GET);
+    if (id & 1 ? state != MGR_P_DONE || f->state != MGR_D_VERIFY : state != MGR_P_TODO)
+        return NULL;
+    if (!(id & 1))
+        return part_task(q->c, f, &in, q->b->id, window, count, false);
+    return NULL; /* verify_parts does it */
+}
+
+/* What it was told is over, or was not heard. Tasks of targets and cleaning have no attempt that could be over. */
+static void look_at_open(struct batch *q)
+{
+    uint64_t now = q->c->now.ms;
+
+    for (size_t i = q->t->count; i-- > 0;) {
+        struct mgr_open_task *o = &q->t->open[i];
+        const struct mgr_dfile *f = mgr_dfile_find(q->c, o->id >> 30);
+        bool of_file = o->id >> 30 && (o->id >> 1 & ((UINT64_C(1) << 29) - 1)) != MGR_TASK_CLEAN;
+
+        if (of_file && (!f || f->gen != o->gen)) {
+            if (q->m->n_cancel < MGR_OPEN_MAX)
+                q->m->cancel[q->m->n_cancel++] = o->id;
+            open_remove(q->t, o);
+        } else if (now - o->sent_ms >= (o->taken ? REMIND_MS : RESEND_MS)) {
+            Fp__Task *k = of_file && !is_full(q) ? task_by_id(q, o->id, o->gen) : NULL;
+
+            if (k) {
+                put(q, k, o);
+                continue;
+            }
+            open_remove(q->t, o); /* if it is still to be done it is found again */
+        }
+    }
+}
+
+static void put_new(struct batch *q, uint64_t id, uint64_t gen, uint32_t target)
+{
+    if (has_room(q, target) && !open_find(q->t, id, gen))
+        put(q, task_by_id(q, id, gen), NULL);
+}
+
+/* Is somebody at it? */
+static bool is_told(const struct mgr_core *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->drain->nof; i++)
+        if (open_find(&c->drain->of[i], id, 0))
+            return true;
+    return false;
+}
+
+/* Before anything is written to it, a target has its marker; and once an hour somebody looks for temporary files that were left. */
+static void targets(struct batch *q)
+{
+    struct mgr_drain *d = q->c->drain;
+
+    for (size_t i = 0; i < d->ntargets && !is_full(q); i++) {
+        struct mgr_target *t = &d->targets[i];
+        uint64_t probe = mgr_task_id(0, t->id, false), sweep = mgr_task_id(0, t->id, true);
+        char prefix[64];
+        Fp__Task *k;
+
+        if (!t->made && q->c->now.ms >= t->probe_ms && !is_told(q->c, probe)) {
+            k = task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
+            if (k)
+                k->overwrite = true;
+            put(q, k, NULL);
+        }
+        if (!t->made || t->paused || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
+            continue;
+        snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
+        k = task_new(q->c, FP__TASK_KIND__TASK_SWEEP, sweep, 0, t);
+        if (k)
+            k->tmp = text(q->c, prefix);
+        put(q, k, NULL);
+    }
+}
+
+static void cleaning(struct batch *q)
+{
+    struct mgr_drain *d = q->c->drain;
+
+    for (size_t i = d->nclean; i-- > 0 && !is_full(q);) {
+        struct mgr_cleaning *n = &d->clean[i];
+        const struct mgr_dfile *f = mgr_dfile_find(q->c, n->file);
+        const struct mgr_target *t = mgr_target_find(q->c, n->target);
+        char name[64];
+        Fp__Task *k;
+
+        if (!t || (f && f->gen == n->gen)) { /* what ended it was taken back */
+            *n = d->clean[--d->nclean];
+            continue;
+        }
+        if ((n->by && q->c->now.ms - n->at_ms < CLEAN_MS) || !t->made || !has_room(q, n->target))
+            continue;
+        tmp_name(q->c, n->file, n->gen, name);
+        k = task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);
+        if (k)
+            k->tmp = text(q->c, name);
+        n->by = k ? q->b->id : 0;
+        n->at_ms = q->c->now.ms;
+        put(q, k, NULL);
+    }
+}
+
+static bool may_rename(const struct mgr_core *c, const struct mgr_target *t)
+{
+    for (size_t i = 0; i < c->drain->nclean; i++)
+        if (c->drain->clean[i].fence && c->drain->clean[i].target == t->id)
+            return false;
+    return t->swept;
+}
+
+static void files(struct batch *q)
+{
+    for (size_t i = 0; i < q->c->drain->nfiles && !is_full(q); i++) {
+        const struct mgr_dfile *f = &q->c->drain->files[i];
+        const struct mgr_target *t = mgr_target_find(q->c, f->target);
+
+        if (f->lead != q->b->id || !t || !t->made)
+            continue;
+        if (f->state == MGR_D_PREPARE && !f->tino)
+            put_new(q, mgr_task_id(f->id, MGR_TASK_PREPARE, false), f->gen, f->target);
+        else if (f->state == MGR_D_FINISH && may_rename(q->c, t))
+            put_new(q, mgr_task_id(f->id, MGR_TASK_FINISH, false), f->gen, f->target);
+    }
+}
+
+/* Parts to be written, in the order of files and windows. */
+static void parts(struct batch *q)
+{
+    const enum mgr_stmt st = MGR_ST_DPART_TODO;
+    struct {
+        uint64_t file, first;
+    } list[TODO_PAGE];
+    uint64_t file = 0, first = 0;
+    size_t n = TODO_PAGE;
+
+    while (n == TODO_PAGE && !is_full(q)) {
+        int rc = mgr_db_one(&q->c->db, DPART_TODO, DBI(q->b->id), DBI(file), DBI((int64_t)first), DBI(TODO_PAGE));
+
+        for (n = 0; rc > 0; rc = mgr_db_step(&q->c->db, st), n++) {
+            list[n].file = (uint64_t)mgr_col(&q->c->db, st, 0);
+            list[n].first = (uint64_t)mgr_col(&q->c->db, st, 1);
+        }
+        for (size_t i = 0; i < n && !is_full(q); i++) {
+            const struct mgr_dfile *f = mgr_dfile_find(q->c, list[i].file);
+
+            file = list[i].file;
+            first = list[i].first;
+            if (f && has_room(q, f->target)) {
+                put_new(q, mgr_task_id(file, first, false), f->gen, f->target);
+                continue;
+            }
+            first = INT64_MAX; /* nothing more of this file */
+            n = TODO_PAGE;
+            break;
+        }
+    }
+}
+
+static void verify_parts_of(struct batch *q, struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    const enum mgr_stmt st = MGR_ST_DPART_NEXT;
+    int rc = mgr_db_one(&q->c->db, DPART_NEXT, DBI(f->id), DBI(f->low), DBI(16 * TODO_PAGE));
+
+    for (; rc > 0 && has_room(q, f->target); rc = mgr_db_step(&q->c->db, st)) {
+        uint64_t first = (uint64_t)mgr_col(&q->c->db, st, 0);
+        const uint8_t *sums;
+        Fp__Task *k;
+        size_t len;
+
+        if ((uint32_t)mgr_col(&q->c->db, st, 1) != q->b->id || mgr_col(&q->c->db, st, 3) != MGR_P_DONE ||
+            open_find(q->t, mgr_task_id(f->id, first, true), f->gen))
+            continue;
+        k = part_task(q->c, f, in, q->b->id, first, (uint64_t)mgr_col(&q->c->db, st, 2), true);
+        if (!k)
+            break;
+        sums = mgr_col_blob(&q->c->db, st, 4, &len);
+        add_sums(q->c, k, sums, len);
+        put(q, k, NULL);
+    }
+    mgr_db_reset(&q->c->db, st);
+}
+
+static void verify_parts(struct batch *q)
+{
+    struct mgr_drain *d = q->c->drain;
+    struct mgr_inode in;
+
+    for (size_t i = 0; i < d->nfiles && !is_full(q); i++)
+        if (d->files[i].state == MGR_D_VERIFY && !d->files[i].stale && has_room(q, d->files[i].target) && present(q, &d->files[i], &in))
+            verify_parts_of(q, &d->files[i], &in);
+}
+
+static void pump_one(struct mgr_core *c, struct mgr_bnf *b, struct mgr_tasker *t)
+{
+    struct batch q = {.c = c, .b = b, .t = t, .m = MGR_NEW(c, Fp__Tasks, fp__tasks__init)};
+
+    if (!q.m)
+        return;
+    q.m->tasks = mgr_arena_alloc(&c->arena, TASKS_MAX * sizeof *q.m->tasks);
+    q.m->cancel = mgr_arena_alloc(&c->arena, MGR_OPEN_MAX * sizeof *q.m->cancel);
+    if (!q.m->tasks || !q.m->cancel)
+        return;
+    t->look = false;
+    look_at_open(&q);
+    targets(&q);
+    cleaning(&q);
+    files(&q);
+    verify_parts(&q);
+    parts(&q);
+    if (!q.m->n_tasks && !q.m->n_cancel)
+        return;
+    t->calling = true;
+    mgr_out(c, MGR_OUT_CALL, b->conn, FP__MSG_TYPE__MSG_TASKS, &q.m->base);
+}
+
+void mgr_task_pump(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+
+    for (size_t i = 0; i < d->nof; i++) {
+        struct mgr_bnf *b = mgr_bnf_find(c, i + 1);
+        struct mgr_tasker *t = &d->of[i];
+
+        if (!t->look || !b || t->calling || c->now.ms < t->at_ms || !mgr_task_reaches(c, b))
+            continue;
+        if (d->njobs || d->ntargets || t->count)
+            pump_one(c, b, t);
+    }
+}
+
+void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence)
+{
+    struct mgr_drain *d = c->drain;
+    struct mgr_target *t = mgr_target_find(c, f->target);
+
+    for (size_t i = 0; i < d->nclean; i++)
+        if (d->clean[i].file == f->id && d->clean[i].gen == f->gen)
+            return;
+    look_all(c);
+    if (d->nclean < sizeof d->clean / sizeof d->clean[0]) {
+        d->clean[d->nclean++] = (struct mgr_cleaning){.file = f->id, .gen = f->gen, .target = f->target, .fence = fence};
+    } else if (t) { /* the next sweep finds it */
+        t->swept &= !fence;
+        t->sweep_ms = 0;
+    }
+}
+
+/* ---------------------------------------------------------------- results */
+
+static void cleaned(struct mgr_core *c, uint64_t file, uint64_t gen)
+{
+    struct mgr_drain *d = c->drain;
+
+    for (size_t i = 0; i < d->nclean; i++)
+        if (d->clean[i].file == file && d->clean[i].gen == gen) {
+            d->clean[i] = d->clean[--d->nclean];
+            break;
+        }
+    look_all(c); /* what waits for it */
+}
+
+/* Names of temporary files of our store: those of no attempt that is alive go. */
+static void swept(struct mgr_core *c, struct mgr_target *t, const Fp__TaskResult *r)
+{
+    t->sweep_ms = c->now.ms + SWEEP_MS;
+    t->swept = true;
+    look_all(c);
+    for (size_t i = 0; i < r->n_list; i++) {
+        unsigned long long file, gen;
+        struct mgr_dfile dead = {.target = t->id};
+        char name[64];
+        int end = 0;
+
+        if (!r->list[i]->path.len || r->list[i]->path.len >= sizeof name)
+            continue;
+        memcpy(name, r->list[i]->path.data, r->list[i]->path.len);
+        name[r->list[i]->path.len] = '\0';
+        if (sscanf(name, "%*8[0-9a-f]-%llx-%llx%n", &file, &gen, &end) != 2 || name[end])
+            continue;
+        dead.id = file;
+        dead.gen = gen;
+        if (!mgr_dfile_find(c, file) || mgr_dfile_find(c, file)->gen != gen)
+            mgr_task_clean(c, &dead, true);
+    }
+}
+
+/* It has made a temporary file for an attempt that was over. */
+static int made_late(struct mgr_core *c, const Fp__TaskResult *r)
+{
+    for (size_t i = 0; i < c->drain->ntargets; i++) {
+        const struct mgr_dfile dead = {.id = r->id >> 30, .gen = r->gen, .target = c->drain->targets[i].id};
+
+        if (r->seen && r->seen->target == dead.target)
+            mgr_task_clean(c, &dead, false);
+    }
+    return 0;
+}
+
+static int of_target(struct mgr_core *c, uint32_t id, bool sweep, const Fp__TaskResult *r)
+{
+    struct mgr_target *t = mgr_target_find(c, id);
+
+    if (!t)
+        return 0;
+    if (sweep && !r->status)
+        swept(c, t, r);
+    else if (sweep)
+        t->sweep_ms = c->now.ms + RETRY_MS;
+    if (sweep || t->made)
+        return 0;
+    if (r->status) {
+        t->probe_ms = c->now.ms + RETRY_MS;
+        FP_LOG_EVERY(10000, FP_LOG_WARN, "target %s: %s", t->root, r->why && *r->why ? r->why : fp_strerror(r->status));
+        return 0;
+    }
+    look_all(c);
+    return mgr_target_made(c, t, r->seen && r->seen->uuid.len == sizeof t->uuid ? r->seen->uuid.data : NULL);
+}
+
+static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskResult *r)
+{
+    uint64_t file = r->id >> 30, window = r->id >> 1 & ((UINT64_C(1) << 29) - 1);
+    struct mgr_dfile *f = mgr_dfile_find(c, file);
+    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH;
+
+    if (!file)
+        return of_target(c, (uint32_t)window, r->id & 1, r);
+    if (window == MGR_TASK_CLEAN) {
+        if (!r->status)
+            cleaned(c, file, r->gen);
+        return 0; /* else somebody is told again in a while */
+    }
+    if (!f || f->gen != r->gen)
+        return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
+    if (whole && f->lead != b->id)
+        return 0; /* somebody else is at it now */
+    if (r->status)
+        return mgr_drain_refused(c, f, r);
+    if (window == MGR_TASK_PREPARE)
+        return mgr_drain_prepared(c, f, r);
+    if (window == MGR_TASK_FINISH)
+        return mgr_drain_finished(c, f, r);
+    return mgr_drain_part_done(c, f, b->id, window, r->id & 1, r);
+}
+
+/* Answered when it is committed: then the benefactor forgets its results. */
+MGR_HANDLER(task_done)
+{
+    const Fp__TaskDone *m = msg;
+    Fp__TaskAck *ack = MGR_NEW(c, Fp__TaskAck, fp__task_ack__init);
+    struct mgr_bnf *b = rq->conn->bnf;
+    struct mgr_tasker *t = b ? mgr_tasker(c, b->id) : NULL;
+    int rc = 0;
+
+    if (!t)
+        return -EPERM;
+    if (!ack)
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < m->n_results && !rc; i++) {
+        struct mgr_open_task *o = open_find(t, m->results[i]->id, m->results[i]->gen);
+
+        if (m->results[i]->stalled && m->results[i]->id >> 30)
+            continue; /* it is still at it */
+        if (o)
+            open_remove(t, o);
+        rc = result(c, b, m->results[i]);
+    }
+    t->look = true;
+    rq->reply = &ack->base;
+    return rc;
+}

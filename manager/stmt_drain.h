@@ -1,0 +1,63 @@
+/* SQL of draining: a part of the list in stmt.h. */
+#ifndef MGR_STMT_DRAIN_H
+#define MGR_STMT_DRAIN_H
+
+#define MGR_DJOB_COLS                                                                                        \
+    "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
+    "done_ns,error,why"
+#define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries"
+
+#define MGR_STMT_DRAIN(X)                                                                                    \
+    X(POLICY_LIST, "SELECT id,text,made_ns FROM policy ORDER BY id")                                         \
+    X(POLICY_OF, "SELECT id FROM policy WHERE text=?1")                                                      \
+    X(POLICY_PUT, "INSERT INTO policy(text,made_ns) VALUES(?1,?2)")                                          \
+    X(POLICY_DELETE, "DELETE FROM policy WHERE id=?1")                                                       \
+    X(TARGET_LIST, "SELECT id,root,uuid FROM target ORDER BY id")                                            \
+    X(TARGET_PUT, "INSERT OR REPLACE INTO target(id,root,uuid) VALUES(?1,?2,?3)")                            \
+    X(DJOB_ACTIVE, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE state<4 ORDER BY id")                      \
+    X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id<?1 ORDER BY id DESC LIMIT ?2")            \
+    X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
+    X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
+                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)")                    \
+    X(DFILE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \
+                 "tries,error,why) VALUES(?1,?2,?3,0,1,?5,?4,0,0,0,0,0,0,'')")                               \
+    X(DFILE_SET, "UPDATE drain_file SET gen=?2,state=?3,data_version=?4,size=?5,lead=?6,tfile=?7,dev=?8,"    \
+                 "tino=?9,tries=?10,error=?11,why=?12 WHERE id=?1")                                          \
+    X(DFILE_FIRST, "SELECT ino,path FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")                      \
+    X(DFILE_PATH, "SELECT path FROM drain_file WHERE id=?1")                                                 \
+    X(DFILE_NEXT, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state=1 AND id>?2 "            \
+                  "ORDER BY id LIMIT ?3")                                                                    \
+    X(DFILE_ACTIVE, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state BETWEEN 2 AND 5")      \
+    X(DFILE_LEFT, "SELECT 1 FROM drain_file WHERE job=?1 AND state<6 LIMIT 1")                               \
+    X(DFILE_FAILED, "SELECT path,error,why FROM drain_file WHERE job=?1 AND state=7 LIMIT 1")                \
+    X(DFILE_COUNT, "SELECT count(*) FROM drain_file WHERE job=?1 AND state=?2")                              \
+    X(DPART_SLICES, "SELECT s.win,s.len,c.bnf FROM slice s CROSS JOIN chunk c ON c.id=s.chunk "              \
+                    "WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")                                     \
+    X(DPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off) "                         \
+                 "VALUES(?1,?2,?3,?4,?5,?6,?7,0)")                                                           \
+    X(DPART_GET, "SELECT count,state,bytes FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")           \
+    X(DPART_SET, "UPDATE drain_part SET state=?4,sums=?5 WHERE file=?1 AND first=?2 AND bnf=?3")             \
+    X(DPART_STATE, "UPDATE drain_part SET state=?4 WHERE file=?1 AND first=?2 AND bnf=?3")                   \
+    X(DPART_TODO, "SELECT file,first,count FROM drain_part WHERE bnf=?1 AND state=1 AND "                    \
+                  "(file,first)>(?2,?3) ORDER BY file,first LIMIT ?4")                                       \
+    X(DPART_LOW, "SELECT first FROM drain_part WHERE file=?1 AND first>=?2 AND state<?3 "                    \
+                 "ORDER BY first LIMIT 1")                                                                   \
+    X(DPART_NEXT, "SELECT first,bnf,count,state,sums FROM drain_part WHERE file=?1 AND first>=?2 "           \
+                  "ORDER BY first,bnf LIMIT ?3")                                                             \
+    X(DPART_END, "SELECT first+count FROM drain_part WHERE file=?1 ORDER BY first DESC LIMIT 1")             \
+    X(DPART_DONE, "SELECT ifnull(sum(bytes),0) FROM drain_part WHERE file=?1 AND state>=3")                  \
+    X(DPART_DROP, "DELETE FROM drain_part WHERE file=?1 AND (first,bnf) IN "                                 \
+                  "(SELECT first,bnf FROM drain_part WHERE file=?1 LIMIT ?2)")                               \
+    X(DPART_FILE, "SELECT file FROM drain_part WHERE file>?1 ORDER BY file LIMIT 1")                         \
+    X(TFILE_NEW, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,seen_ns,gone) "                     \
+                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
+    X(TFILE_REF, "UPDATE tfile SET refs=refs+?2 WHERE id=?1")                                                \
+    X(TFILE_UNUSED, "DELETE FROM tfile WHERE id=?1 AND refs<=0")                                             \
+    X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,tfile,data_version,verified,at_ns,sums) "             \
+                   "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
+    X(DRAINED_GET, "SELECT tfile,data_version,verified FROM drained WHERE ino=?1")                           \
+    X(DRAINED_AT, "SELECT t.target,t.path,d.verified FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "     \
+                  "WHERE d.ino=?1")                                                                          \
+    X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")
+
+#endif
