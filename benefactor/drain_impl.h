@@ -3,6 +3,7 @@
 #define BNF_DRAIN_IMPL_H
 
 #include "benefactor/drain.h"
+#include "benefactor/pace.h"
 #include "fp/child.h"
 #include "fp/drainwire.h"
 
@@ -109,6 +110,8 @@ struct bnf_drain {
     uv_timer_t timer;
     bool ticking, stopping;
     bool hold;
+    bool local_hold;       /* mounts are at work here */
+    struct bnf_pace pace;
     uint64_t next_probe;
     char prefix[9];        /* of temporary files of this store */
     Fp__BnfPrefs prefs;

@@ -43,6 +43,7 @@ struct bnf_manager_link {
     uint64_t backoff_ms;
     uv_timer_t connect_timer, keepalive_timer;
     uint64_t news_ms; /* last keep-alive out of turn */
+    uint64_t seen_ms, seen_bytes, mount_rate; /* what mounts did here */
     char addr[300];
     int handles;
 };
@@ -67,6 +68,19 @@ static void advertised(struct bnf_manager_link *l)
     snprintf(l->addr, sizeof(l->addr), "%.*s:%u", colon ? (int)(colon - host) : 0, host, l->config.port);
 }
 
+/* Of a second, as it was since the keep-alive before. */
+static uint64_t mount_bytes(struct bnf_manager_link *l)
+{
+    uint64_t now = fp_now_ms(), bytes = bnf_service_mount_bytes(l->config.service);
+
+    if (now >= l->seen_ms + KEEPALIVE_MS / 2) { /* others, out of turn, say the same again */
+        l->mount_rate = l->seen_ms ? (bytes - l->seen_bytes) * 1000 / (now - l->seen_ms) : 0;
+        l->seen_ms = now;
+        l->seen_bytes = bytes;
+    }
+    return l->mount_rate;
+}
+
 static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
 {
     struct bnf_status st;
@@ -87,6 +101,8 @@ static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
     i->error = (char *)st.error;
     i->chunks = st.space.chunks;
     i->unsynced_life = bnf_service_unsynced_life(l->config.service);
+    i->volatile_ = bnf_service_is_volatile(l->config.service);
+    i->mount_bytes = mount_bytes(l);
     if (l->config.drain)
         bnf_drain_info(l->config.drain, i);
 }
@@ -190,6 +206,42 @@ static int delete_chunks(struct bnf_manager_link *l, struct fp_rpc_conn *conn, c
     return rc;
 }
 
+struct sync_call {
+    struct bnf_service *service;
+    struct fp_rpc_conn *conn; /* referenced */
+    uint64_t id;
+};
+
+/* That data was lost says the other life, as to mounts (remote.c). */
+static void on_synced(void *arg, int status)
+{
+    struct sync_call *c = arg;
+    Fp__BnfSyncReply m = FP__BNF_SYNC_REPLY__INIT;
+    struct fp_rpc_reply reply = {
+        .id = c->id, .type = FP__MSG_TYPE__MSG_BNF_SYNC_ALL, .status = status == -EIO ? 0 : status, .msg = &m.base};
+
+    m.unsynced_life = bnf_service_unsynced_life(c->service);
+    fp_rpc_reply(c->conn, &reply);
+    fp_rpc_conn_put(c->conn);
+    free(c);
+}
+
+static int sync_all(struct bnf_manager_link *l, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
+{
+    struct sync_call *c = malloc(sizeof(*c));
+    int rc = -ENOMEM;
+
+    if (!c)
+        return rc;
+    *c = (struct sync_call){.service = l->config.service, .conn = fp_rpc_conn_get(conn), .id = in->id};
+    rc = bnf_service_sync(c->service, on_synced, c);
+    if (rc) {
+        fp_rpc_conn_put(c->conn);
+        free(c);
+    }
+    return rc;
+}
+
 static int inventory(struct bnf_manager_link *l, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
 {
     Fp__InventoryReply reply = FP__INVENTORY_REPLY__INIT;
@@ -226,6 +278,8 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         rc = delete_chunks(l, conn, in);
     } else if (in->type == FP__MSG_TYPE__MSG_INVENTORY) {
         rc = inventory(l, conn, in);
+    } else if (in->type == FP__MSG_TYPE__MSG_BNF_SYNC_ALL) {
+        rc = sync_all(l, conn, in);
     } else if (in->type == FP__MSG_TYPE__MSG_STOP) {
         rc = 0;
         fp_rpc_reply_msg(conn, in, 0, NULL);

@@ -270,6 +270,16 @@ void bnf_service_status(const struct bnf_service *v, struct bnf_status *out)
     }
 }
 
+uint64_t bnf_service_mount_bytes(const struct bnf_service *v)
+{
+    return v->mount_bytes;
+}
+
+bool bnf_service_is_volatile(const struct bnf_service *v)
+{
+    return v->config.backend->ops->volatile_data;
+}
+
 /* ---------------------------------------------------------------- leases and records */
 
 uint64_t bnf_service_owner_new(struct bnf_service *v)
@@ -329,6 +339,8 @@ int bnf_service_stored(struct bnf_service *v, uint64_t owner, uint64_t lease,
     if (rc < 0)
         return rc;
     rc = bnf_store_stored(v->store, owner, lease, records, count);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        v->mount_bytes += records[i].len_bytes;
     service_pump(v);
     return rc;
 }

@@ -119,5 +119,9 @@ struct bnf_status {
     const char *error; /* "" if OK */
 };
 void bnf_service_status(const struct bnf_service *v, struct bnf_status *out);
+/* Stored by mounts, and read by those of other nodes, since the start. */
+uint64_t bnf_service_mount_bytes(const struct bnf_service *v);
+/* What is stored here is gone with this process. */
+bool bnf_service_is_volatile(const struct bnf_service *v);
 
 #endif

@@ -17,6 +17,7 @@ struct bnf_service {
     uint64_t unsynced_life;
     uint64_t boot;   /* the kernel that runs, as a number */
     uint64_t losses; /* by syncs that failed */
+    uint64_t mount_bytes;
 
     struct bnf_file **files; /* by slot */
     uint32_t nfiles;

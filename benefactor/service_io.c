@@ -146,6 +146,7 @@ int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uin
         bnf_service_buffer_put(v, buf, len_bytes);
         return rc;
     }
+    v->mount_bytes += len_bytes;
     t->service = v;
     t->at.sum = fp_sum_chunk(block_sums, nblocks, len_bytes);
     t->file = bnf_file_get(bnf_service_file(v, t->at.slot));
@@ -299,6 +300,7 @@ int bnf_service_read(struct bnf_service *v, uint64_t chunk, uint32_t off_bytes, 
     t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
+    v->mount_bytes += len_bytes;
     t->task.run = read_run;
     t->task.done = read_done;
     t->service = v;

@@ -179,7 +179,7 @@ void dtarget_pace(struct dtarget *t)
     struct fp_dw_pace m = { .h = { .type = FP_DW_PACE, .len_bytes = sizeof(m) }, .mode = FP_DW_RUN };
     bool expired = t->pace_until_ms && fp_now_ms() >= t->pace_until_ms;
 
-    if (d->hold || !d->config.on || (t->mode == FP__PACE_MODE__PACE_HOLD && !expired))
+    if (d->hold || !d->config.on || (t->mode == FP__PACE_MODE__PACE_HOLD && !expired) || (d->local_hold && t->mode != FP__PACE_MODE__PACE_HURRY))
         m.mode = FP_DW_HOLD;
     m.rate = d->config.max_rate;
     if (t->rate && (!m.rate || t->rate < m.rate)) /* it stays when it has expired: a manager that is away lifts no limit */

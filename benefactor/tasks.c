@@ -401,6 +401,14 @@ static void reap(struct bnf_drain *d)
     }
 }
 
+static void look_at_mounts(struct bnf_drain *d, uint64_t now)
+{
+    struct bnf_status st;
+
+    bnf_service_status(d->config.service, &st);
+    d->local_hold = bnf_pace_holds(&d->pace, now, bnf_service_mount_bytes(d->config.service), st.space.free_bytes, st.space.capacity_bytes);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     struct bnf_drain *d = timer->data;
@@ -408,6 +416,7 @@ static void on_timer(uv_timer_t *timer)
     bool busy = false;
 
     reap(d);
+    look_at_mounts(d, now);
     for (struct dtarget *t = d->targets; t; t = t->next)
         busy |= dtarget_tick(t, now);
     if (!busy && !d->ending) {
