@@ -1,7 +1,7 @@
 /* Memory files with seals (see fp/memfd.h).
  *
  * Called by fp-mount for what it shares with fp-auxhost, which runs other people's plugins: the pool, the
- * region, the status page. Any thread.
+ * region, the status page; and for an emulated device (limiter.c). Any thread.
  *
  * A process that has a descriptor of a memory file may cut it, whatever it is mapped as, and the next access
  * of everybody else is a SIGBUS; and it may open it again for writing by /proc/self/fd/N, whatever the
@@ -38,6 +38,14 @@ int fp_memfd_new(const char *name, size_t bytes)
         return fd;
     close(fd);
     return rc;
+}
+
+int fp_memfd_fixed(int fd)
+{
+    const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return seals >= 0 && (seals & wanted) == wanted ? 0 : -EINVAL;
 }
 
 int fp_memfd_no_more_writers(int fd)
