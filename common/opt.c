@@ -239,7 +239,7 @@ static int long_option(struct fp_opts *o, int argc, char **argv, int *i)
     memcpy(name, arg, len);
     name[len] = '\0';
 
-    bool is_config = strcmp(name, "config") == 0;
+    bool is_config = o->table->section && strcmp(name, "config") == 0;
     int idx = opt_find(o->table, name);
     if (idx < 0 && !is_config)
         return unknown_option(o, "--", name);
@@ -416,6 +416,8 @@ static int read_environment(struct fp_opts *o)
 static int read_config(struct fp_opts *o)
 {
     const char *path = o->config_path ? o->config_path : getenv("FP_CONFIG");
+    if (!o->table->section)
+        return 0;
     if (path)
         return *path ? fp_opts_file(o, path) : 0;
     if (access(FP_CONF_DEFAULT, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR))

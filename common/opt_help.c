@@ -107,8 +107,11 @@ void opt_print_help(struct fp_opts *o)
     }
     if (o->table->mount_helper)
         help_line("-o NAME=VALUE,...", "The same options, as mount(8) gives them.", "");
-    help_line("--config=FILE", "Read options from FILE.", " Default: " FP_CONF_DEFAULT ", where it exists.");
+    if (o->table->section)
+        help_line("--config=FILE", "Read options from FILE.", " Default: " FP_CONF_DEFAULT ", where it exists.");
     help_line("--help, --version", "Print this, or the version, and exit.", "");
+    if (!o->table->section)
+        return;
     printf("\nEach option can also be set in fp.conf, section [%s], or by the environment\n"
            "(FP_ and its name, such as FP_LOG_LEVEL). The command line wins, then the\n"
            "environment, then the file. Sizes: 512MiB, 3.5TB; times: 500ms, 2s, 1h.\n",
@@ -187,9 +190,11 @@ void opt_print_man_options(struct fp_opts *o)
         roff_body("The same options, as mount(8) and fstab(5) give them; its own flags are accepted as well.",
                   "");
     }
-    roff_tag("--", "config", "=", "FILE");
-    roff_body("Read options from FILE, see fp.conf(5); an empty name reads none.",
-              " Default: " FP_CONF_DEFAULT ", where it exists. Environment: FP_CONFIG.");
+    if (o->table->section) {
+        roff_tag("--", "config", "=", "FILE");
+        roff_body("Read options from FILE, see fp.conf(5); an empty name reads none.",
+                  " Default: " FP_CONF_DEFAULT ", where it exists. Environment: FP_CONFIG.");
+    }
     roff_tag("--", "help", "", NULL);
     roff_body("Print a summary of the options and exit.", "");
     roff_tag("--", "version", "", NULL);

@@ -28,3 +28,11 @@ APPS += $(B)/apps/fpior
 FPIOR_FLAGS = -I $(shell $(PKG_CONFIG) --variable=libdir netcdf-mpi)/netcdf/mpi/include $(shell $(PKG_CONFIG) --cflags --libs netcdf-mpi pnetcdf hdf5-openmpi)
 $(B)/apps/fpior: $(wildcard tools/fpior/*.c) tools/fpior/fpior.h
 	$(call say,MPICC,$@)mkdir -p $(@D) && $(MPICC) -std=gnu11 -O2 -g -ffile-prefix-map=$(CURDIR)=. -D_GNU_SOURCE= -DFP_VERSION='"$(VERSION)"' $(WARN) -o $@ $(filter %.c,$^) $(FPIOR_FLAGS) -lm
+
+# A directory on a device of known speed: the parallel file system of tests, benchmarks, and of users who have none.
+LIBS  += slowfs
+PROGS += fp-slowfs
+slowfs_DIRS    := tools/slowfs
+fp-slowfs_MAIN := tools/slowfs/main.c
+fp-slowfs_LIBS := slowfs common
+fp-slowfs_PKGS := fuse3

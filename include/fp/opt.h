@@ -182,7 +182,7 @@ struct fp_opt {
 
 struct fp_opt_table {
     const char *prog;    /* "fp-manager" */
-    const char *section; /* of fp.conf: "manager", "benefactor", "mount", "ctl", "store" */
+    const char *section; /* of fp.conf: "manager", "benefactor", "mount", "ctl", "store"; NULL: the program reads no fp.conf */
     const char *summary; /* one sentence for --help */
     const struct fp_opt *opts;
     bool mount_helper; /* accept -o a=b,c and -n -s -v -t TYPE as mount(8) passes them */

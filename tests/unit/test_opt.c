@@ -311,7 +311,7 @@ static void test_programs_can_set_options_themselves(void **state)
 }
 
 /* Runs the program part in a child: exit status and its first words on both streams. */
-static int run(char **argv, char *text, size_t size)
+static int run_table(const struct fp_opt_table *of, char **argv, char *text, size_t size)
 {
     int fds[2], status;
     size_t used = 0;
@@ -326,7 +326,7 @@ static int run(char **argv, char *text, size_t size)
             argc++;
         dup2(fds[1], STDOUT_FILENO);
         dup2(fds[1], STDERR_FILENO);
-        fp_opts_free(fp_opt_parse_or_exit(&table, &got, argc, argv));
+        fp_opts_free(fp_opt_parse_or_exit(of, &got, argc, argv));
         _exit(77);
     }
     close(fds[1]);
@@ -339,7 +339,7 @@ static int run(char **argv, char *text, size_t size)
     return WEXITSTATUS(status);
 }
 
-#define RUN(text, ...) run((char *[]){(char[]){"fp-test"}, __VA_ARGS__, NULL}, text, sizeof text)
+#define RUN(text, ...) run_table(&table, (char *[]){(char[]){"fp-test"}, __VA_ARGS__, NULL}, text, sizeof text)
 
 static void test_exit_codes_are_0_for_help_and_2_for_mistakes(void **state)
 {
@@ -366,6 +366,25 @@ static void test_help_fits_80_columns(void **state)
         if (strlen(line) > 80)
             fail_msg("too long: %s", line);
     }
+}
+
+/* No file, no option that names one, no word of it. */
+static void test_a_program_without_a_section_reads_no_file(void **state)
+{
+    static const struct fp_opt_table alone = {.prog = "fp-test", .summary = "Tests.", .opts = opts};
+    static char text[16384];
+    char *help[] = {(char[]){"fp-test"}, (char[]){"--help"}, NULL}, *config[] = {(char[]){"fp-test"}, (char[]){"--config=/x"}, NULL};
+    (void)state;
+    run_table(&alone, help, text, sizeof text);
+    assert_non_null(strstr(text, "--help, --version"));
+    assert_null(strstr(text, "fp.conf"));
+    assert_null(strstr(text, "--config"));
+    assert_int_equal(run_table(&alone, config, text, sizeof text), 2);
+    assert_non_null(strstr(text, "unknown option '--config'"));
+    setenv("FP_CONFIG", "/nowhere/fp.conf", 1);
+    handle = fp_opts_new(&alone, &got);
+    assert_int_equal(fp_opts_set(handle, "dir", "/d"), 0);
+    assert_int_equal(fp_opts_finish(handle), 0);
 }
 
 static void test_man_page_lists_every_visible_option(void **state)
@@ -419,6 +438,7 @@ int main(void)
         TEST(test_programs_can_set_options_themselves),
         TEST(test_exit_codes_are_0_for_help_and_2_for_mistakes),
         TEST(test_help_fits_80_columns),
+        TEST(test_a_program_without_a_section_reads_no_file),
         TEST(test_man_page_lists_every_visible_option),
         TEST(test_nearest_name_is_near_or_none),
     };
