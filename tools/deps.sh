@@ -8,7 +8,7 @@
 # built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
 # the machine are only read.
 #
-#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest; "fuzz": also clang, for make fuzz
+#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest and GlusterFS; "fuzz": also clang, for make fuzz
 #
 # Environment: DEPS (folder for libfuse), FUSE_MIN (version).
 set -u
@@ -66,6 +66,12 @@ cmd      mkfs.ext4                     e2fsprogs
 # pjdfstest is in no distribution: tools/pjdfstest.sh builds it with a cargo of at least this version. Debian 12
 # has a newer one beside its own, for browsers.
 CARGO_MIN=1.85
+
+# Wanted only by make check: a parallel file system that tests drain to. Not in each Debian; without it those tests are skipped, which
+# only CI takes for a failure.
+table_tests='
+cmd      glusterd                      glusterfs-server
+'
 
 # Wanted only where libfuse has to be built.
 table_libfuse='
@@ -141,6 +147,15 @@ install_pjdfstest() {
         return 0
     fi
     DEPS=$DEPS tools/pjdfstest.sh || true
+}
+
+install_tests() {
+    local kind what package
+    while read -r kind what package; do
+        if [ -z "$(candidate "$package")" ] || ! install_packages "$package"; then
+            say "$package is not installed: tests that need $what are skipped"
+        fi
+    done < <(missing "$table_tests")
 }
 
 explain() { # lines of missing
@@ -232,7 +247,10 @@ main() {
         explain "$left"
         return 1
     fi
-    [ "${1:-}" != tests ] || install_pjdfstest
+    if [ "${1:-}" = tests ]; then
+        install_tests
+        install_pjdfstest
+    fi
     say "all there (libfuse $(PKG_CONFIG_PATH=$DEPS/libfuse/lib/pkgconfig pkg-config --modversion fuse3))"
 }
 

@@ -6,54 +6,18 @@ the device come from fault points that only the programs of the fault build have
 """
 
 import errno
-import fcntl
 import os
 import shutil
-import struct
 import subprocess
-import time
 
 import pytest
 
-from harness.daemons import LIBC, SLOW, unmount, wait_until
+from harness.daemons import wait_until
+from harness.disk import Disk
 from harness.files import assert_same, content, pread_all, pwrite_all, read_file, write_file
 
 MIB = 1 << 20
-EXT4_IOC_SHUTDOWN = 0x8004587D
-NO_LOG_FLUSH = 2
 DISK_WORDS = r"disk|space|full|ENOSPC|EROFS|[Rr]ead-only|EIO|I/O|Input/output|written|benefactor|segment|lacks|chunk|database|WAL"
-
-
-class Disk:
-    """An ext4 of its own in a file, on a loop device."""
-
-    def __init__(self, base, name, size_mib):
-        self.image, self.path = os.path.join(base, name + ".img"), os.path.join(base, name)
-        os.mkdir(self.path)
-        with open(self.image, "wb") as f:
-            f.truncate(size_mib * MIB)
-        subprocess.run(["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", self.image], check=True,
-                       timeout=60)
-        self.mount()
-
-    def mount(self):
-        subprocess.run(["mount", "-o", "loop,errors=continue", self.image, self.path], check=True, timeout=30)
-
-    def unmount(self):
-        for _ in range(100):
-            if subprocess.run(["umount", self.path], capture_output=True, timeout=30).returncode == 0:
-                return
-            time.sleep(0.05)
-        unmount(self.path)
-
-    def power_off(self):
-        fd = os.open(self.path, os.O_RDONLY)
-        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
-        os.close(fd)
-
-    def power_on(self):
-        self.unmount()
-        self.mount()
 
 
 @pytest.fixture

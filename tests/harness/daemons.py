@@ -70,8 +70,18 @@ def is_mounted(path):
         return any(line.split()[4] == path for line in f)
 
 
+def of_a_test(path):
+    """The path, if it is one that a test may have made: an empty name, or one of the machine's own mounts, would take the machine apart."""
+    parts = [p for p in os.path.normpath(path).split("/") if p]
+    own = path.startswith(os.path.join(SCRATCH, "fp-test-")) and ".." not in parts
+    if not own and (not os.path.isabs(path) or len(parts) < 2 or parts[0] in ("proc", "sys", "dev", "run")):
+        raise ValueError(f"{path!r} is no directory of a test")
+    return path
+
+
 def unmount(path):
     """Whatever state the mount is in, it is gone afterwards."""
+    of_a_test(path)
     for _ in range(8):
         if not is_mounted(path):
             return
@@ -407,6 +417,7 @@ class Store:
 
 
 def mounts_below(path):
+    of_a_test(path)
     with open("/proc/self/mountinfo") as f:
         points = [line.split()[4] for line in f]
     return sorted((p for p in points if p.startswith(path + "/")), reverse=True)

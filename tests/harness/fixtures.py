@@ -11,6 +11,7 @@ also after Ctrl-C.
               set d is there instead: test_posix_*.py on a native file system, to test the tests
     several   a store with MOUNTS (of the module) mounts of this node (and shared: with MOUNT_ARGS, if it has any), for all
               tests of a module; dirs: a fresh directory in it, by each mount
+    targets   file systems that are not ours (targets.py): .dir(), .slow(), .loop(), .gluster()
     nodes     a function: n network namespaces; new_store(nodes) puts daemons there
 """
 
@@ -19,13 +20,14 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
 
 import pytest
 
-from . import daemons, nodes as netns
+from . import daemons, nodes as netns, targets as foreign
 from .daemons import PACE, SLOW, Store
 from .lockers import Lockers
 
@@ -101,6 +103,8 @@ class Watchdog:
         for store in list(LIVE):
             for m in store.mounts:
                 m.shoot()
+        for target in list(foreign.LIVE):
+            target.shoot()
 
     def __exit__(self, *exc):
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -323,6 +327,36 @@ def nodes():
     yield make
     for n in made:
         n.remove()
+
+
+class CheckedTargets(foreign.Targets):
+    """Says what a machine lacks."""
+
+    @staticmethod
+    def _needs(*tools):
+        if os.geteuid() != 0:
+            pytest.skip("needs root, or sudo that asks for no password")
+        if foreign.missing(tools):
+            pytest.skip(f"not installed: {', '.join(foreign.missing(tools))}")
+
+    def loop(self, **kw):
+        self._needs("mkfs.ext4", "losetup")
+        try:
+            return super().loop(**kw)
+        except subprocess.CalledProcessError:
+            pytest.skip("no loop devices here")
+
+    def gluster(self, **kw):
+        self._needs(*foreign.GlusterTarget.TOOLS)
+        return super().gluster(**kw)
+
+
+@pytest.fixture
+def targets():
+    """Tests that use .loop() or .gluster() ask for as_root, too."""
+    made = CheckedTargets()
+    yield made
+    check(made.end())
 
 
 @pytest.fixture
