@@ -9,6 +9,7 @@
 #include "fp/err.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 #define PIECES_MAX (1u << 20) /* more than that: the client copies */
 
@@ -166,9 +167,12 @@ MGR_HANDLER(clone)
         return mgr_doom(c, -ENOMEM);
     r->version_before = dst.data_version;
     if (len) {
+        uint64_t size = dst.size;
+
         rc = copy(c, rq->sess, m, &src, &dst, len);
         dst.data_version++;
         dst.mtime = dst.ctime = c->now.ns;
+        rc = rc ? rc : mgr_sets_changed(c, &dst, (int64_t)(dst.size - size));
         rc = rc ? rc : mgr_inode_put(c, &dst);
     }
     r->copied_bytes = len;

@@ -31,6 +31,7 @@
 #include "fp/log.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 /* A chunk that the message is about: a new one, or an older one that a slice names once more. */
 struct named {
@@ -505,6 +506,7 @@ MGR_HANDLER(commit)
     }
     if (!rc && m->kill_suidgid)
         rc = mgr_kill_suidgid(c, &in);
+    rc = rc || m->fold ? rc : mgr_sets_changed(c, &in, (int64_t)(in.size - size));
     rc = rc ? rc : mgr_inode_put(c, &in);
     rq->durable = m->durable;
     rc = rc ? rc : reply(c, rq, &in, before);
@@ -516,7 +518,7 @@ MGR_HANDLER(punch)
 {
     const Fp__Punch *m = msg;
     struct mgr_inode in;
-    uint64_t before;
+    uint64_t before, size;
     int rc = mgr_inode_get(c, m->ino, &in);
 
     rc = rc ? rc : mgr_inode_usable(c, &in);
@@ -530,12 +532,14 @@ MGR_HANDLER(punch)
     if (rc)
         return rc;
     before = in.data_version;
+    size = in.size;
     rc = mgr_data_changes(c, rq->sess, &in, m->off, m->off + m->len);
     rc = rc ? rc : mgr_slices_cut(c, &in, m->off, m->off + m->len);
     if (m->size_bytes > in.size)
         in.size = m->size_bytes;
     in.data_version++;
     in.mtime = in.ctime = c->now.ns;
+    rc = rc ? rc : mgr_sets_changed(c, &in, (int64_t)(in.size - size));
     rc = rc ? rc : mgr_inode_put(c, &in);
     return rc ? rc : reply(c, rq, &in, before);
 }

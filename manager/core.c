@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "life.pb-c.h"
 #include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
@@ -20,6 +21,7 @@
 #include "manager/core_int.h"
 #include "manager/drain.h"
 #include "manager/locks.h"
+#include "manager/sets.h"
 #include "manager/version.h"
 
 /* What messages with replay protection begin with. */
@@ -104,6 +106,8 @@ static const struct handler handlers[] = {
     H(TASK_DONE, task_done, task_done, NULL, BNF),
     H(CTL_DRAIN, ctl_drain, ctl_drain, NULL, CTL),
     H(POLICY, policy, policy, OUT(policy_reply), CLIENT | CTL | REPLAY),
+    H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
+    H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),
 };
 
 static const struct handler *handler_of(uint16_t type)
@@ -215,6 +219,15 @@ static int allowed(const struct mgr_conn *conn, const struct handler *h)
     return 0;
 }
 
+static int hold_again(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_inode in;
+    int rc = mgr_hold(c, s, ino, true);
+
+    rc = rc ? rc : mgr_inode_get(c, ino, &in);
+    return rc == -ENOENT ? 0 : rc ? rc : mgr_sets_opened(c, &in);
+}
+
 /* An answer that is kept, read back. An open MkNod holds its inode again: after a hello the session holds
  * only what it told, and of this one it had no answer. */
 static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *h, const void *msg,
@@ -232,7 +245,7 @@ static int replay(struct mgr_core *c, struct mgr_req *rq, const struct handler *
     rq->durable = h->fn == mgr_commit && ((const Fp__Commit *)msg)->durable;
     if (h->fn == mgr_mknod && (mk->open || mk->tmpfile) && ((Fp__AttrReply *)out)->attr) {
         ((Fp__AttrReply *)out)->behind = false; /* the lease ended with the connection, since the client could not name it */
-        return mgr_hold(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino, true);
+        return hold_again(c, rq->sess, ((Fp__AttrReply *)out)->attr->ino);
     }
     if (h->fn == mgr_notes || h->fn == mgr_note_find)
         return mgr_notes_replay(c, (Fp__NotesReply *)out);
@@ -376,6 +389,7 @@ void mgr_core_tick(struct mgr_core *c)
     if (c->now.ms >= c->sweep_at_ms || c->versions->look || c->versions->returning)
         mgr_versions_sweep(c);
     mgr_drain_tick(c);
+    mgr_sets_tick(c);
     if (c->now.ms >= c->sweep_at_ms) {
         c->sweep_at_ms = c->now.ms + 500;
         mgr_orphan_sweep(c);

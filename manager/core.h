@@ -40,6 +40,9 @@ struct mgr_core_opts {
     uint64_t bnf_timeout_ms;     /* 3 s without keep-alive: down */
     uint64_t settle_ms;          /* 2 s for a returning client to send again what had no answer */
     uint64_t inodes_max;         /* 2^32 */
+    bool checkpoints_off;        /* no checkpoint sets are recognised */
+    uint64_t ckpt_quiet_ms;      /* 2 s after its last change a set is complete; */
+    uint64_t ckpt_late_ms;       /* 60 s, if it has fewer files than the one before */
     uint64_t aux_table_bytes;    /* 1 GiB: keys and values of one aux-app's table */
     uint64_t cache_bytes;        /* 64 MiB: page cache of the database */
     uint32_t chunk_size_bytes;   /* default of the store; 0: as stored, 1 MiB for a new one */

@@ -26,6 +26,8 @@
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
+struct mgr_sets;
+
 struct mgr_counters {
     uint64_t next_ino, next_cookie, next_session, next_bnf;
     uint64_t inodes, chunks, slices;
@@ -177,6 +179,7 @@ struct mgr_core {
     struct mgr_grace *grace;
     struct mgr_versions *versions;
     struct mgr_drain *drain;
+    struct mgr_sets *sets;
     uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
     uint32_t behind_expired; /* sessions with behind that have expired, and may come back */
     uint64_t loaded_ms;   /* when the sessions of the manager before were read */
@@ -545,6 +548,8 @@ int mgr_damage_has(struct mgr_core *c, uint64_t chunk);
 /* ---------------------------------------------------------------- handlers, one per message type */
 
 void mgr_stop_pump(struct mgr_core *c); /* ctl.c */
+/* A path from the root, without leading slash; symbolic links are not followed. 0, -ENOENT. */
+int mgr_resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino);
 
 #define MGR_HANDLER(name) int mgr_##name(struct mgr_core *c, struct mgr_req *rq, const void *msg)
 MGR_HANDLER(hello);
@@ -586,6 +591,8 @@ MGR_HANDLER(client_stats);
 MGR_HANDLER(keepalive);
 MGR_HANDLER(ctl_status);
 MGR_HANDLER(ctl_layout);
+MGR_HANDLER(ctl_sets);
+MGR_HANDLER(ctl_set_say);
 MGR_HANDLER(ctl_stop);
 
 #endif

@@ -10,6 +10,7 @@
 #include "manager/core_int.h"
 #include "manager/drain.h"
 #include "manager/locks.h"
+#include "manager/sets.h"
 #include "manager/version.h"
 
 #define DEFAULT_CHUNK_BYTES (1u << 20)
@@ -55,6 +56,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
     rc = rc ? rc : mgr_drain_load(c);
+    rc = rc ? rc : mgr_sets_load(c);
     if (rc)
         return mgr_doom(c, rc);
     c->reload = false;
@@ -169,6 +171,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_locks_read(c);
     rc = rc ? rc : mgr_life_load(c);
     rc = rc ? rc : mgr_drain_load(c);
+    rc = rc ? rc : mgr_sets_load(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);
@@ -187,6 +190,8 @@ static void defaults(struct mgr_core_opts *o)
     o->bnf_timeout_ms = o->bnf_timeout_ms ? o->bnf_timeout_ms : 3000;
     o->settle_ms = o->settle_ms ? o->settle_ms : 2000;
     o->inodes_max = o->inodes_max ? o->inodes_max : UINT64_C(1) << 32;
+    o->ckpt_quiet_ms = o->ckpt_quiet_ms ? o->ckpt_quiet_ms : 2000;
+    o->ckpt_late_ms = o->ckpt_late_ms ? o->ckpt_late_ms : 60000;
     o->aux_table_bytes = o->aux_table_bytes ? o->aux_table_bytes : UINT64_C(1) << 30;
     o->cache_bytes = o->cache_bytes ? o->cache_bytes : 64u << 20;
     o->software = o->software ? o->software : "";
@@ -212,8 +217,10 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     c->grace = mgr_grace_new();
     c->versions = mgr_versions_new();
     c->drain = mgr_drain_new();
-    rc = c->locks && c->leases && c->grace && c->versions && c->drain ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    c->sets = mgr_sets_new();
+    rc = c->locks && c->leases && c->grace && c->versions && c->drain && c->sets ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_sets_free(c->sets);
         mgr_drain_free(c->drain);
         mgr_versions_free(c->versions);
         mgr_grace_free(c->grace);
@@ -252,6 +259,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_map_fini(&c->orphans);
     mgr_versions_free(c->versions);
     mgr_drain_free(c->drain);
+    mgr_sets_free(c->sets);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);
     mgr_locks_free(c->locks);

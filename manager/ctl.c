@@ -126,6 +126,7 @@ MGR_HANDLER(ctl_status)
 
 /* ---------------------------------------------------------------- layout */
 
+/* Symbolic links are not followed: what is asked for is an object of the store. */
 int mgr_resolve(struct mgr_core *c, ProtobufCBinaryData path, uint64_t *ino)
 {
     size_t at = 0;

@@ -9,6 +9,7 @@
 #include "fp/err.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 void mgr_inode_row(const struct mgr_core *c, enum mgr_stmt st, int col, struct mgr_inode *in)
 {
@@ -161,6 +162,7 @@ int mgr_reply_open(struct mgr_core *c, struct mgr_req *rq, const struct mgr_inod
         in = &newer;
     }
     rc = rc ? rc : mgr_hold(c, rq->sess, in->ino, o->write);
+    rc = rc || !o->write ? rc : mgr_sets_opened(c, in);
     rc = rc ? rc : mgr_reply_attr(c, rq, in, false);
     if (!rc)
         ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in->ino, o->behind);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/sets.h"
 
 static int check(const Fp__MkNod *m)
 {
@@ -121,11 +122,14 @@ MGR_HANDLER(mknod)
     if (m->ino && (rc = check_number(c, m->ino)))
         return rc;
     fill(&in, m, &dir);
-    rc = mgr_inode_new(c, &in, m->target.data, mgr_is(&in, S_IFLNK) ? m->target.len : 0);
+    rc = mgr_sets_made(c, &in, &dir, &m->name);
+    rc = rc ? rc : mgr_inode_new(c, &in, m->target.data, mgr_is(&in, S_IFLNK) ? m->target.len : 0);
     if (!rc)
         rc = m->tmpfile ? mgr_orphan_keep(c, in.ino) : add_to_dir(c, m, &dir, &in);
     if (!rc && (m->open || m->tmpfile))
         rc = mgr_hold(c, rq->sess, in.ino, true);
+    if (!rc && m->open)
+        rc = mgr_sets_opened(c, &in);
     rc = rc ? rc : mgr_reply_attr(c, rq, &in, true);
     if (!rc && m->open)
         ((Fp__AttrReply *)rq->reply)->behind = mgr_lease_open(c, rq->sess, in.ino, m->behind);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/sets.h"
 
 MGR_HANDLER(link)
 {
@@ -30,6 +31,7 @@ MGR_HANDLER(link)
         rc = mgr_orphan_forget(c, in.ino);
     in.nlink++;
     in.parent = dir.ino;
+    rc = rc ? rc : mgr_sets_renamed(c, &in, NULL, &dir, &m->name);
     dir.size++;
     in.ctime = dir.mtime = dir.ctime = c->now.ns;
     rc = rc ? rc : mgr_inode_put(c, &in);

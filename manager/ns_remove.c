@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/sets.h"
 
 static int check(const Fp__Unlink *m, const struct mgr_inode *in)
 {
@@ -43,6 +44,8 @@ MGR_HANDLER(unlink)
         in.nlink--;
     }
     rc = rc ? rc : mgr_inode_put(c, &dir);
+    if (!rc && in.nlink == 0)
+        rc = mgr_sets_gone(c, &in, &m->name);
     if (!rc)
         rc = in.nlink ? mgr_inode_put(c, &in) : mgr_inode_unlinked(c, &in);
     r->ino = in.ino;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/sets.h"
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1u
@@ -133,6 +134,7 @@ static int exchange(struct mgr_core *c, const Fp__Rename *m, struct move *v)
         v->dst.parent = v->od->ino;
     }
     v->dst.ctime = c->now.ns;
+    rc = rc ? rc : mgr_sets_renamed(c, &v->dst, &m->new_name, v->od, &m->name);
     return rc ? rc : mgr_inode_put(c, &v->dst);
 }
 
@@ -179,6 +181,8 @@ static int replace(struct mgr_core *c, const Fp__Rename *m, struct move *v)
     } else {
         v->dst.nlink--;
     }
+    if (!rc && v->dst.nlink == 0)
+        rc = mgr_sets_gone(c, &v->dst, &m->new_name);
     if (rc)
         return rc;
     return v->dst.nlink ? mgr_inode_put(c, &v->dst) : mgr_inode_unlinked(c, &v->dst);
@@ -215,6 +219,7 @@ MGR_HANDLER(rename)
     v.od->mtime = v.od->ctime = v.nd->mtime = v.nd->ctime = v.src.ctime = c->now.ns;
     rc = m->flags & RENAME_EXCHANGE ? exchange(c, m, &v) : replace(c, m, &v);
     v.src.parent = v.nd->ino;
+    rc = rc ? rc : mgr_sets_renamed(c, &v.src, &m->name, v.nd, &m->new_name);
     rc = rc ? rc : mgr_inode_put(c, &v.src);
     rc = rc ? rc : mgr_inode_put(c, v.od);
     return rc || v.od == v.nd ? rc : mgr_inode_put(c, v.nd);

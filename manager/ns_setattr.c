@@ -14,6 +14,7 @@
 #include "fp/err.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 static int check(const Fp__SetAttr *m, const struct mgr_inode *in)
 {
@@ -42,6 +43,7 @@ static int set_size(struct mgr_core *c, const struct mgr_session *s, struct mgr_
         rc = mgr_slices_cut(c, in, size, UINT64_MAX);
     if (size != in->size)
         in->data_version++;
+    rc = rc ? rc : mgr_sets_changed(c, in, (int64_t)(size - in->size));
     in->size = size;
     in->mtime = c->now.ns;
     return rc;

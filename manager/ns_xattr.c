@@ -18,6 +18,7 @@
 #include "fp/record.h"
 #include "fp/units.h"
 #include "manager/core_int.h"
+#include "manager/sets.h"
 
 #define NAME_MAX_BYTES  255u
 #define VALUE_MAX_BYTES 65536u
@@ -179,7 +180,10 @@ MGR_HANDLER(setxattr)
             : mgr_db_exec(&c->db, XATTR_PUT, DBI(m->ino), DBB(m->name.data, m->name.len),
                           DBB(m->value.data, m->value.len));
     in.ctime = c->now.ns;
-    return rc ? rc : mgr_inode_put(c, &in);
+    rc = rc ? rc : mgr_inode_put(c, &in);
+    if (!rc && is_name(&m->name, "user.fp.checkpoint") && m->value.len == 8 && memcmp(m->value.data, "complete", 8) == 0)
+        rc = mgr_sets_told(c, m->ino);
+    return rc;
 }
 
 static int get_row(struct mgr_core *c, const Fp__GetXattr *m, ProtobufCBinaryData *value)

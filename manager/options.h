@@ -19,6 +19,8 @@ struct mgr_options {
     uint64_t session_timeout_ms;
     uint64_t orphan_grace_ms;
     uint64_t bnf_timeout_ms;
+    bool checkpoints;
+    uint64_t ckpt_quiet_ms, ckpt_late_ms;
     uint64_t chunk_size_bytes; /* 0: as the store has it */
     int64_t stripe;            /* 0: likewise */
     int64_t inodes_max;

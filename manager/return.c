@@ -12,6 +12,7 @@
 #include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "manager/sets.h"
 #include "manager/version.h"
 
 struct swap {
@@ -115,6 +116,7 @@ static void swap_attrs(const struct mgr_core *c, struct swap *w)
 static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
 {
     ProtobufCBinaryData path = mgr_path(c, v->ino);
+    int rc;
 
     swap_attrs(c, w);
     c->versions->returning--;
@@ -124,7 +126,8 @@ static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
     v->guard = (struct mgr_version){0};
     FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", (int)path.len, path.len ? (const char *)path.data : "",
             (unsigned long long)v->ino);
-    return mgr_version_save(c, v, &v->remains);
+    rc = mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
+    return rc ? rc : mgr_version_save(c, v, &v->remains);
 }
 
 int mgr_return_step(struct mgr_core *c, struct mgr_vfile *v)

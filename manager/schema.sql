@@ -270,6 +270,9 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     drained_ns   INTEGER NOT NULL,
     UNIQUE (series, step)
 );
+CREATE INDEX IF NOT EXISTS ckpt_set_top ON ckpt_set (top) WHERE top<>0;
+-- At start.
+CREATE INDEX IF NOT EXISTS ckpt_set_open ON ckpt_set (state) WHERE state=1;
 
 -- Versions of a file that are not the present one.
 CREATE TABLE IF NOT EXISTS version (

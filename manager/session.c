@@ -24,6 +24,7 @@
 #include "fp/log.h"
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 #define UNKNOWN_SETTLE_MS 30000u /* for a client that comes back and does not tell what it holds */
 
@@ -105,6 +106,8 @@ static void drop_map(struct mgr_map *of_all, struct mgr_map *its)
 
 static void drop_holds(struct mgr_core *c, struct mgr_session *s)
 {
+    if (s->writes.used)
+        mgr_sets_look_at_all(c);
     drop_map(&c->holders, &s->opens);
     drop_map(&c->writers, &s->writes);
     mgr_leases_drop(c, s);
@@ -122,6 +125,7 @@ void mgr_session_free(struct mgr_core *c, struct mgr_session *s)
         memmove(&c->sessions[i], &c->sessions[i + 1], (c->session_count - i - 1) * sizeof c->sessions[0]);
         c->session_count--;
     }
+    mgr_sets_died(c, s);
     set_settled(c, s, 0);
     set_expired(c, s, false);
     drop_holds(c, s);
@@ -381,7 +385,8 @@ static void sub_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino, b
     if (n == 0 || (!write && n <= mgr_map_get(&s->opens, ino)))
         return;
     mgr_map_sub(&s->writes, ino);
-    mgr_map_sub(&c->writers, ino);
+    if (!mgr_map_sub(&c->writers, ino))
+        mgr_sets_closed(c, ino);
 }
 
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
@@ -500,13 +505,21 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
             return mgr_doom(c, -ENOMEM);
     }
     for (size_t i = 0; i < h->n_open_write_ino; i++) {
-        rc = mgr_is_overtaken(c, s, h->open_write_ino[i]);
+        uint64_t ino = h->open_write_ino[i];
+
+        rc = mgr_is_overtaken(c, s, ino);
         if (rc == FP_EOVERTAKEN) /* it can't change that any more */
             continue;
         if (rc)
             return rc;
-        if (mgr_map_get(&s->writes, h->open_write_ino[i]) < mgr_map_get(&s->opens, h->open_write_ino[i]) && add_write(c, s, h->open_write_ino[i]))
+        if (mgr_map_get(&s->writes, ino) >= mgr_map_get(&s->opens, ino))
+            continue;
+        rc = mgr_inode_get(c, ino, &in);
+        if (add_write(c, s, ino))
             return mgr_doom(c, -ENOMEM);
+        rc = rc ? rc : mgr_sets_opened(c, &in);
+        if (rc && rc != -ENOENT)
+            return rc;
     }
     return 0;
 }
@@ -641,6 +654,7 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
         return -EIO; /* the group is doomed */
     if (mgr_leases_expire(c, s) || mgr_epoch_died(c, s))
         return -EIO;
+    mgr_sets_died(c, s);
     drop_holds(c, s);
     set_settled(c, s, 0);
     set_expired(c, s, true);

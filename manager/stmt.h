@@ -5,6 +5,7 @@
 #define MGR_STMT_H
 
 #include "manager/stmt_drain.h"
+#include "manager/stmt_sets.h"
 #include "manager/stmt_version.h"
 
 #define MGR_INODE_COLS                                                                                       \
@@ -142,9 +143,10 @@
     X(BAD_HAS, "SELECT 1 FROM bad_chunk WHERE chunk=?1")                                                     \
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
-    X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                      \
+    X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                       \
     MGR_STMT_VERSION(X)                                                                                      \
-    MGR_STMT_DRAIN(X)
+    MGR_STMT_DRAIN(X)                                                                                        \
+    MGR_STMT_SETS(X)
 
 enum mgr_stmt {
 #define MGR_STMT_ENUM(name, text) MGR_ST_##name,

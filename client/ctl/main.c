@@ -17,7 +17,8 @@
 #define ANSWER_MS 5000u /* of a command that waits longer than that for something else */
 
 static const struct ctl_cmd *const commands[] = {
-    &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_verify, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
+    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 
 struct given {
     struct fp_strlist words;
@@ -31,9 +32,12 @@ static const struct fp_opt options[] = {
     FP_OPT_MANAGER(struct given, o.manager, 0),
     FP_OPT_KEY(struct given, o.key),
     FP_OPT_BOOL(struct given, o.json, "json", "off", "Print one JSON object instead of text for people.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct given, o.all, "all", "off", "With stat: a line for each slice, instead of one for consecutive chunks of one benefactor.",
+    FP_OPT_BOOL(struct given, o.all, "all", "off", "With stat: a line for each slice, instead of one for consecutive chunks of one benefactor. With checkpoints: all sets of each series.",
                 .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct given, o.watch, "watch", "off", "With auxapps: again every second, until it is ended (Ctrl-C).", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.watch, "watch", "off", "With auxapps and checkpoints: again every second, until it is ended (Ctrl-C).", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.files, "files", "off", "With checkpoints: the files of each set too.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget: the time step of files that lie in PATH side by side.",
+               .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),
                     "How long to wait for the manager's answer; of a command that waits for more, such as stop (30s unless it is given), how long in all."),
     FP_OPT_LOG_LEVEL(struct given, o.log_level),

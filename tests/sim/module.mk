@@ -10,17 +10,18 @@ SIM_SRC_manager    := $(wildcard manager/*.c) $(SIM_COMMON)
 SIM_SRC_benefactor := $(wildcard benefactor/*.c) $(SIM_COMMON)
 SIM_SRC_mount      := $(filter-out client/mountpoint.c,$(wildcard client/*.c client/data/*.c client/ops/*.c client/aux/*.c)) tests/sim/module/mountpoint.c $(SIM_COMMON)
 SIM_PKGS_manager   := sqlite3
+SIM_PROTO := $(notdir $(basename $(wildcard common/proto/*.proto)))
 SIM_SO := $(SIM_MODULES:%=$(O)/tests/sim/%.so)
 
-$(O)/simpic/%.o: %.c $(O)/flags | $(B)/proto/fp.pb-c.h
+$(O)/simpic/%.o: %.c $(O)/flags | $(SIM_PROTO:%=$(B)/proto/%.pb-c.h)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) -DFP_SIM $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -fPIC -MMD -MP -c -o $@ $<
-$(O)/simpic/proto/%.o: $(B)/proto/%.c $(O)/flags | $(B)/proto/fp.pb-c.h
+$(O)/simpic/proto/%.o: $(B)/proto/%.c $(O)/flags | $(SIM_PROTO:%=$(B)/proto/%.pb-c.h)
 	$(call say,CC,$<)mkdir -p $(@D) && $(CC) $(DEFS) $(INCS) $(PKG_CFLAGS) $(ALL_CFLAGS) -w -fPIC -c -o $@ $<
 $(O)/simpic/manager/db.o: $(B)/proto/mgr_schema.inc
 
 # What a program does not have itself it finds in sim_store: libc's functions that are simulated, libuv, libfuse.
 define sim_module
-$(O)/tests/sim/$(1).so: $(patsubst %.c,$(O)/simpic/%.o,$(SIM_SRC_$(1))) $(O)/simpic/proto/fp.pb-c.o $(O)/simpic/proto/life.pb-c.o
+$(O)/tests/sim/$(1).so: $(patsubst %.c,$(O)/simpic/%.o,$(SIM_SRC_$(1))) $(SIM_PROTO:%=$(O)/simpic/proto/%.pb-c.o)
 	$$(call say,LINK,$$@)mkdir -p $$(@D) && $$(CC) -shared $$(ALL_LDFLAGS) -Wl,-Bsymbolic -o $$@ $$(filter %.o,$$^) \
 	  $$(filter-out -luv,$$(call pkg_libs,$$(PKGS_common) $(SIM_PKGS_$(1))))
 endef

@@ -1,0 +1,409 @@
+/* fpctl checkpoints, checkpoint latest, commit and forget: the checkpoint sets of a store.
+ *
+ * The manager tells them in pages (MSG_CTL_SETS). Paths are printed as programs of this node see them, where the store is mounted here.
+ *
+ * latest prints one path and nothing else, for scripts: the set that became complete last. Of several series those that are named as output for people to look at (plt,
+ * frame, ...) come last; PATH says which is meant where that is not enough. A set with damaged data is passed over. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/ctl/cmd.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/table.h"
+#include "life.pb-c.h"
+
+#define NEWEST    20u /* of each series */
+#define LOOK_MS   1000u
+#define PAGES_MAX 4096u
+#define NONE      3 /* exit codes */
+#define LATE      3
+
+struct sets {
+    Fp__CtlSetsReply **page;
+    size_t npages;
+};
+
+static void sets_free(struct sets *s)
+{
+    for (size_t i = 0; i < s->npages; i++)
+        fp__ctl_sets_reply__free_unpacked(s->page[i], NULL);
+    free(s->page);
+    *s = (struct sets){0};
+}
+
+static int ask(const struct ctl_store *store, struct ctl_link *l, Fp__CtlSets *q, Fp__CtlSetsReply **out)
+{
+    ProtobufCMessage *reply = NULL;
+    q->path.data = (uint8_t *)store->inner;
+    q->path.len = strlen(store->inner);
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_SETS, &q->base, &fp__ctl_sets_reply__descriptor, &reply);
+    if (rc == -ENOENT || rc == -ENOTDIR) {
+        FP_ERROR("%s/%s: %s", store->mountpoint, store->inner, fp_strerror(rc));
+        return rc;
+    }
+    *out = (Fp__CtlSetsReply *)reply;
+    return rc < 0 ? ctl_link_failed(l, rc, "checkpoints") : 0;
+}
+
+static int ask_sets(const struct ctl_store *store, struct ctl_link *l, uint32_t newest, struct sets *out)
+{
+    Fp__CtlSets q = FP__CTL_SETS__INIT;
+    bool more = true;
+    int rc = 0;
+    q.newest = newest;
+    while (more && rc == 0 && out->npages < PAGES_MAX) {
+        Fp__CtlSetsReply **pages = reallocarray(out->page, out->npages + 1, sizeof *pages);
+        if (!pages)
+            return -ENOMEM;
+        out->page = pages;
+        rc = ask(store, l, &q, &pages[out->npages]);
+        if (rc < 0)
+            return rc;
+        const Fp__CtlSetsReply *r = pages[out->npages++];
+        more = r->more && r->n_sets > 0;
+        if (more)
+            q.after = r->sets[r->n_sets - 1]->id;
+    }
+    return rc;
+}
+
+/* -------------------------------------------------------------- printing */
+
+static const char *state_text(const Fp__CkptSet *s)
+{
+    static const char *const names[] = {"?", "open", "complete", "torn", "forgotten"};
+    return s->state < 5 ? names[s->state] : "?";
+}
+
+static const char *level_text(Fp__Level level)
+{
+    static const char *const names[] = {"none", "pool", "local", "redundant", "drained", "verified"};
+    return level < 6 ? names[level] : "?";
+}
+
+static const char *how_text(Fp__CkptHow how)
+{
+    static const char *const names[] = {"?", "pattern", "word", "growth", "told"};
+    return how < 5 ? names[how] : "?";
+}
+
+static enum fp_style style_of(const Fp__CkptSet *s)
+{
+    if (s->state == FP__CKPT_STATE__CKPT_TORN || s->level == FP__LEVEL__LEVEL_NONE)
+        return FP_STYLE_BAD;
+    return s->state == FP__CKPT_STATE__CKPT_COMPLETE ? FP_STYLE_GOOD : FP_STYLE_WARN;
+}
+
+/* Since it was complete, or began. */
+static uint64_t age_ms(const Fp__CkptSet *s)
+{
+    int64_t since = s->complete_ns ? s->complete_ns : s->began_ns, now = fp_wall_ns();
+    return now > since ? (uint64_t)(now - since) / 1000000 : 0;
+}
+
+static json_t *json_path(const struct ctl_store *store, const ProtobufCBinaryData *path)
+{
+    char text[2 * PATH_MAX];
+    int n = snprintf(text, sizeof text, "%s%.*s", store->mountpoint, (int)path->len, (const char *)path->data);
+    return ctl_json_bytes(text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
+}
+
+static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
+{
+    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "path", json_path(store, &s->path), "series",
+                     ctl_json_bytes(s->series.data, s->series.len), "step", (json_int_t)s->step, "state", state_text(s), "how", how_text(s->how), "told", s->told,
+                     "files", (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
+                     (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", level_text(s->level), "why", s->why);
+}
+
+static int json_files(const struct ctl_store *store, struct ctl_link *l, uint64_t set, json_t *list)
+{
+    Fp__CtlSets q = FP__CTL_SETS__INIT;
+    bool more = true;
+    q.files_of = set;
+    while (more) {
+        Fp__CtlSetsReply *r = NULL;
+        int rc = ask(store, l, &q, &r);
+        if (rc < 0)
+            return rc;
+        for (size_t i = 0; i < r->n_files; i++) {
+            const Fp__CkptFile *f = r->files[i];
+            json_array_append_new(list, json_pack("{s:o, s:I, s:b, s:s}", "path", json_path(store, &f->path), "size_bytes", (json_int_t)f->size_bytes, "writing",
+                                                  f->writing, "node", f->node));
+            q.after = f->ino;
+        }
+        more = r->more && r->n_files > 0;
+        fp__ctl_sets_reply__free_unpacked(r, NULL);
+    }
+    return 0;
+}
+
+static int print_json(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const struct sets *sets)
+{
+    json_t *list = json_array();
+    for (size_t p = 0; p < sets->npages; p++) {
+        for (size_t i = 0; i < sets->page[p]->n_sets; i++) {
+            const Fp__CkptSet *s = sets->page[p]->sets[i];
+            json_t *one = json_set(store, s), *files = o->files ? json_array() : NULL;
+            int rc = files ? json_files(store, l, s->id, files) : 0;
+            if (files)
+                json_object_set_new(one, "files_of_it", files);
+            json_array_append_new(list, one);
+            if (rc < 0) {
+                json_decref(list);
+                return rc;
+            }
+        }
+    }
+    return ctl_json_print(json_pack("{s:o}", "checkpoints", list));
+}
+
+static int print_files(const struct ctl_store *store, struct ctl_link *l, uint64_t set)
+{
+    Fp__CtlSets q = FP__CTL_SETS__INIT;
+    bool more = true;
+    q.files_of = set;
+    while (more) {
+        char size[FP_UNITS_BUF];
+        Fp__CtlSetsReply *r = NULL;
+        int rc = ask(store, l, &q, &r);
+        if (rc < 0)
+            return rc;
+        for (size_t i = 0; i < r->n_files; i++) {
+            const Fp__CkptFile *f = r->files[i];
+            ctl_print_line("", "%s%.*s  %s%s%s", store->mountpoint, (int)f->path.len, (const char *)f->path.data, fp_format_size(size, f->size_bytes),
+                           f->writing ? ", open for writing on " : "", f->node);
+            q.after = f->ino;
+        }
+        more = r->more && r->n_files > 0;
+        fp__ctl_sets_reply__free_unpacked(r, NULL);
+    }
+    return 0;
+}
+
+static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp__CkptSet *s)
+{
+    fp_table_cell(t, "%s%.*s", store->mountpoint, (int)s->path.len, (const char *)s->path.data);
+    fp_table_cell(t, "%" PRIu64, s->step);
+    fp_table_cell_count(t, s->files);
+    fp_table_cell_size(t, s->bytes);
+    fp_table_cell_duration(t, age_ms(s));
+    fp_table_cell_styled(t, style_of(s), "%s", state_text(s));
+    fp_table_cell(t, "%s", s->state == FP__CKPT_STATE__CKPT_COMPLETE ? level_text(s->level) : "");
+    if (s->why[0] || s->writers == 0)
+        fp_table_cell(t, "%s", s->why);
+    else
+        fp_table_cell(t, "%" PRIu64 " open for writing", s->writers);
+}
+
+static int print_table(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const struct sets *sets)
+{
+    static const struct fp_table_col cols[] = {{"set", false}, {"step", true}, {"files", true}, {"size", true}, {"age", true}, {"state", false}, {"level", false}, {"", false}};
+    struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+    size_t n = 0;
+    for (size_t p = 0; p < sets->npages; p++)
+        for (size_t i = 0; i < sets->page[p]->n_sets; i++, n++)
+            add_row(t, store, sets->page[p]->sets[i]);
+    int rc = n ? fp_table_print(t, stdout) : 0;
+    fp_table_free(t);
+    if (n == 0)
+        puts("No checkpoint set here: files of one time step are known by their names (chk_0007/…, restart.5000), or fpctl checkpoint commit PATH says so.");
+    for (size_t p = 0; p < sets->npages && o->files && rc == 0; p++) {
+        for (size_t i = 0; i < sets->page[p]->n_sets && rc == 0; i++) {
+            const Fp__CkptSet *s = sets->page[p]->sets[i];
+            ctl_print_line("FILES", "%s%.*s", store->mountpoint, (int)s->path.len, (const char *)s->path.data);
+            rc = print_files(store, l, s->id);
+        }
+    }
+    return rc < 0 ? rc : ctl_flush();
+}
+
+static int show_once(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    struct sets sets = {0};
+    int rc = ask_sets(store, l, o->all ? 0 : NEWEST, &sets);
+    if (rc == 0)
+        rc = o->json ? print_json(o, store, l, &sets) : print_table(o, store, l, &sets);
+    sets_free(&sets);
+    return rc;
+}
+
+static int show(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    int rc = show_once(o, store, l);
+    while (o->watch && rc == 0) {
+        ctl_pause(o, LOOK_MS);
+        if (fp_colour_wanted(stdout))
+            fputs("\033[H\033[2J", stdout); /* home, clear */
+        rc = show_once(o, store, l);
+    }
+    return rc;
+}
+
+/* -------------------------------------------------------------- latest */
+
+/* Output for people to look at. */
+static bool is_output(const Fp__CkptSet *s)
+{
+    static const char *const words[] = {"plt", "plot", "frame", "snap", "dump", NULL};
+    const char *slash = s->series.len ? memrchr(s->series.data, '/', s->series.len - 1) : NULL;
+    const char *name = slash ? slash + 1 : (const char *)s->series.data, *end = (const char *)s->series.data + s->series.len;
+    for (const char *const *w = words; *w; w++)
+        if (end > name && memmem(name, (size_t)(end - name), *w, strlen(*w)))
+            return true;
+    return false;
+}
+
+static bool is_better(const Fp__CkptSet *s, const Fp__CkptSet *than)
+{
+    if (!than)
+        return true;
+    if (is_output(s) != is_output(than))
+        return !is_output(s);
+    return s->complete_ns != than->complete_ns ? s->complete_ns > than->complete_ns : s->step > than->step;
+}
+
+static int latest(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    const Fp__CkptSet *best = NULL;
+    struct sets sets = {0};
+    int rc = ask_sets(store, l, 0, &sets);
+    for (size_t p = 0; p < sets.npages && rc == 0; p++) {
+        for (size_t i = 0; i < sets.page[p]->n_sets; i++) {
+            const Fp__CkptSet *s = sets.page[p]->sets[i];
+            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && s->level != FP__LEVEL__LEVEL_NONE && is_better(s, best))
+                best = s;
+        }
+    }
+    if (rc == 0 && !best) {
+        FP_ERROR("there is no complete checkpoint set: see fpctl checkpoints");
+        rc = NONE;
+    } else if (rc == 0 && o->json) {
+        rc = ctl_json_print(json_set(store, best));
+    } else if (rc == 0) {
+        printf("%s%.*s\n", store->mountpoint, (int)best->path.len, (const char *)best->path.data);
+        rc = ctl_flush();
+    }
+    sets_free(&sets);
+    return rc;
+}
+
+/* -------------------------------------------------------------- commit and forget */
+
+static int say(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, Fp__SetSay what, Fp__CkptSet **out)
+{
+    Fp__CtlSetSay q = FP__CTL_SET_SAY__INIT;
+    ProtobufCMessage *reply = NULL;
+    q.path.data = (uint8_t *)(uintptr_t)store->inner;
+    q.path.len = strlen(store->inner);
+    q.has_step = o->step >= 0;
+    q.step = o->step >= 0 ? (uint64_t)o->step : 0;
+    q.what = what;
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_SET_SAY, &q.base, &fp__ckpt_set__descriptor, &reply);
+    if (rc == -ENODATA)
+        FP_ERROR("%s is no checkpoint set, nor of one: see fpctl checkpoints --all", o->path);
+    else if (rc == -ENOTUNIQ)
+        FP_ERROR("%s has several series with step %lld: give a file or directory of the one that is meant", o->path, (long long)o->step);
+    else if (rc == -ENOENT || rc == -ENOTDIR)
+        FP_ERROR("%s: %s", o->path, fp_strerror(rc));
+    else if (rc < 0)
+        ctl_link_failed(l, rc, "checkpoint");
+    *out = (Fp__CkptSet *)reply;
+    return rc;
+}
+
+static int late(const struct ctl_store *store, struct ctl_link *l, const Fp__CkptSet *s)
+{
+    Fp__CtlSets q = FP__CTL_SETS__INIT;
+    Fp__CtlSetsReply *r = NULL;
+    q.files_of = s->id;
+    int rc = ask(store, l, &q, &r);
+    if (rc < 0)
+        return rc;
+    FP_ERROR("it is not complete yet%s%s: %llu of its files are open for writing", s->why[0] ? ", " : "", s->why, (unsigned long long)s->writers);
+    for (size_t i = 0; i < r->n_files; i++)
+        if (r->files[i]->writing)
+            fprintf(stderr, "%s%.*s is open on %s\n", store->mountpoint, (int)r->files[i]->path.len, (const char *)r->files[i]->path.data, r->files[i]->node);
+    fp__ctl_sets_reply__free_unpacked(r, NULL);
+    return LATE;
+}
+
+static int commit(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    uint64_t until = fp_now_ms() + o->limit_ms;
+    Fp__CkptSet *s = NULL;
+    int rc = say(o, store, l, FP__SET_SAY__SET_SAY_COMMIT, &s);
+    while (rc == 0 && s->state != FP__CKPT_STATE__CKPT_COMPLETE) {
+        if (s->state == FP__CKPT_STATE__CKPT_FORGOTTEN || s->state == FP__CKPT_STATE__CKPT_TORN || fp_now_ms() >= until) {
+            rc = late(store, l, s);
+            break;
+        }
+        fp__ckpt_set__free_unpacked(s, NULL);
+        s = NULL;
+        ctl_pause(o, 100);
+        rc = say(o, store, l, FP__SET_SAY__SET_SAY_NOTHING, &s);
+    }
+    if (rc == 0 && o->json)
+        rc = ctl_json_print(json_set(store, s));
+    if (s)
+        fp__ckpt_set__free_unpacked(s, NULL);
+    return rc;
+}
+
+static int forget(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__CkptSet *s = NULL;
+    int rc = say(o, store, l, FP__SET_SAY__SET_SAY_FORGET, &s);
+    if (rc == 0 && o->json)
+        rc = ctl_json_print(json_set(store, s));
+    if (s)
+        fp__ckpt_set__free_unpacked(s, NULL);
+    return rc;
+}
+
+const struct ctl_cmd ctl_cmd_checkpoints = {
+    .words = "checkpoints",
+    .args = "[PATH]",
+    .options = "all files watch",
+    .help = "The checkpoint sets at or below PATH: step, files, size, age, state, level of durability.",
+    .more = "A set is the files of one time step, known by the number in their names or in that of a directory above them (chk_0007/rank_12, restart.5000). state: open (somebody "
+            "writes, or may go on), complete, or torn (a mount that was writing a file of it is gone, and nobody has written it since). The newest 20 of each series are shown; --all shows all.",
+    .run = show,
+};
+
+const struct ctl_cmd ctl_cmd_checkpoint_latest = {
+    .words = "checkpoint latest",
+    .args = "[PATH]",
+    .options = "",
+    .help = "Prints the path to restart from: of the set at or below PATH that became complete last.",
+    .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over. Series named as output "
+            "(plt, plot, frame, snap, dump) count only where there is no other.",
+    .exits = "Exits with 3 when there is none.",
+    .run = latest,
+};
+
+const struct ctl_cmd ctl_cmd_checkpoint_commit = {
+    .words = "checkpoint commit",
+    .args = "PATH",
+    .options = "step",
+    .help = "Says that a checkpoint set is complete, and waits until it is: until nobody has a file of it open for writing.",
+    .more = "PATH is its directory, a file of it, or with --step the directory in which its files lie. What is not known as a set becomes one. The attribute "
+            "user.fp.checkpoint=complete says the same, as does a file in it that is called COMPLETE, .complete, _SUCCESS or DONE.",
+    .exits = "Exits with 3 when it is not complete in time (--timeout, 60s), and says which files are open and where.",
+    .flags = CTL_WAITS,
+    .limit_ms = 60000,
+    .run = commit,
+};
+
+const struct ctl_cmd ctl_cmd_checkpoint_forget = {
+    .words = "checkpoint forget",
+    .args = "PATH",
+    .options = "step",
+    .help = "What looked like a checkpoint set is none: it is not shown any more, and nothing is done with it. Its files stay.",
+    .run = forget,
+};

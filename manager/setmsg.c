@@ -1,0 +1,345 @@
+/*
+ * What is asked and told about checkpoint sets: MSG_CTL_SETS, MSG_CTL_SET_SAY. Loop thread.
+ *
+ * A list is paged by the last set's number: its series and step say where to go on, and a set that is gone meanwhile ends the list early, which who asks sees as its end.
+ *
+ * A set of files side by side is shown by the path of a file of it, which ends at the step if there are several: it is what a restart is given.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "life.pb-c.h"
+#include "manager/sets.h"
+#include "manager/stepname.h"
+
+#define SETS_MAX  1024u /* of one answer */
+#define FILES_MAX 4096u
+#define ROWS_MAX  65536u /* looked at for one answer */
+#define DEPTH_MAX 4096u
+
+static int is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes)
+{
+    struct mgr_inode in;
+    int rc = 0;
+
+    *yes = top == MGR_ROOT_INO || dir == top;
+    for (unsigned depth = 0; !*yes && !rc && dir != MGR_ROOT_INO && depth < DEPTH_MAX; depth++) {
+        rc = mgr_inode_get(c, dir, &in);
+        dir = rc ? 0 : in.parent;
+        *yes = dir == top;
+    }
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int first_member(struct mgr_core *c, uint64_t set, struct mgr_inode *in)
+{
+    int rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(set), DBI(0), DBI(1));
+
+    if (rc > 0)
+        mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, in);
+    mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
+    return rc < 0 ? rc : rc ? 0 : -ENOENT;
+}
+
+/* Up to and with the step. */
+static void cut_at_step(ProtobufCBinaryData *path)
+{
+    const char *slash = path->len ? memrchr(path->data, '/', path->len) : NULL, *name = slash ? slash + 1 : (const char *)path->data;
+    struct mgr_step step;
+
+    if (mgr_step_word(name, path->len - (size_t)(name - (const char *)path->data), false, &step))
+        path->len = (size_t)(name - (const char *)path->data) + step.off + step.len;
+}
+
+static int path_of(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path)
+{
+    struct mgr_inode in;
+    int rc;
+
+    if (s->top) {
+        *path = mgr_path(c, s->top);
+        return 0;
+    }
+    rc = first_member(c, s->id, &in);
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    *path = mgr_path(c, in.ino);
+    if (s->files > 1)
+        cut_at_step(path);
+    return 0;
+}
+
+static int series_path(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *template, ProtobufCBinaryData *out)
+{
+    ProtobufCBinaryData dir = mgr_path(c, parent);
+    size_t slash = dir.len > 0 && dir.data[dir.len - 1] != '/';
+
+    out->len = dir.len + slash + template->len;
+    out->data = mgr_arena_alloc(&c->arena, out->len + 1);
+    if (!out->data)
+        return mgr_doom(c, -ENOMEM);
+    if (dir.len)
+        memcpy(out->data, dir.data, dir.len);
+    if (slash)
+        out->data[dir.len] = '/';
+    memcpy(out->data + dir.len + slash, template->data, template->len);
+    return 0;
+}
+
+static int damaged(struct mgr_core *c, uint64_t set, bool *yes)
+{
+    int rc = c->damages ? mgr_db_one(&c->db, SET_DAMAGED, DBI(set)) : 0;
+
+    *yes = rc > 0;
+    if (c->damages)
+        mgr_db_reset(&c->db, MGR_ST_SET_DAMAGED);
+    return rc < 0 ? rc : 0;
+}
+
+static int describe(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
+{
+    bool bad = false;
+    int rc = path_of(c, s, &m->path);
+
+    rc = rc ? rc : damaged(c, s->id, &bad);
+    m->id = s->id;
+    m->step = s->step;
+    m->top = s->top;
+    m->gen = s->gen;
+    m->state = (Fp__CkptState)s->state;
+    m->how = (Fp__CkptHow)s->how;
+    m->told = s->told;
+    m->began_ns = s->began_ns;
+    m->complete_ns = s->complete_ns;
+    m->files = s->files;
+    m->bytes = s->bytes;
+    m->writers = s->writers;
+    m->seq = s->seq;
+    m->level = bad ? FP__LEVEL__LEVEL_NONE : FP__LEVEL__LEVEL_POOL;
+    if (bad)
+        m->why = (char *)"data of a file of it is lost or damaged: see fpctl status";
+    else if (s->state == MGR_SET_TORN)
+        m->why = (char *)"a mount that was writing a file of it is gone";
+    else if (s->state == MGR_SET_OPEN && (s->temps || s->top_temporary))
+        m->why = (char *)"it has a temporary name still";
+    else if (s->state == MGR_SET_OPEN && mgr_unsettled(c))
+        m->why = (char *)"a mount that may write it is not back since the manager was started";
+    return rc;
+}
+
+/* -------------------------------------------------------------- lists */
+
+struct row {
+    struct mgr_set s;
+    uint64_t parent;
+    ProtobufCBinaryData template;
+};
+
+static int read_rows(struct mgr_core *c, uint64_t series, uint64_t step, struct row *rows, size_t max, size_t *n)
+{
+    const enum mgr_stmt st = MGR_ST_SET_LIST;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, SET_LIST, DBI(series), DBI(step), DBI(max)), *n = 0; rc > 0; rc = mgr_db_step(&c->db, st)) {
+        struct row *r = &rows[(*n)++];
+        const void *p;
+
+        mgr_set_row(c, st, &r->s);
+        r->parent = (uint64_t)mgr_col(&c->db, st, 13);
+        p = mgr_col_blob(&c->db, st, 14, &r->template.len);
+        r->template.data = mgr_arena_copy(&c->arena, p, r->template.len);
+        if (!r->template.data) {
+            mgr_db_reset(&c->db, st);
+            return mgr_doom(c, -ENOMEM);
+        }
+    }
+    return rc;
+}
+
+struct list {
+    uint64_t below, max, newest;
+    uint64_t series, in_series; /* at work: how many of it are in the answer */
+    bool wanted;                /* that series lies below */
+};
+
+/* The directory that is the set may be what was asked for, or lie above it. */
+static int is_wanted(struct mgr_core *c, struct list *l, const struct row *r, bool *yes)
+{
+    int rc = 0;
+
+    if (r->s.series != l->series) {
+        l->series = r->s.series;
+        l->in_series = 0;
+        rc = is_below(c, r->parent, l->below, &l->wanted);
+    }
+    *yes = l->wanted;
+    if (!rc && !*yes && r->s.top)
+        rc = is_below(c, l->below, r->s.top, yes);
+    *yes = *yes && r->s.state != MGR_SET_FORGOTTEN && (!l->newest || l->in_series < l->newest);
+    return rc;
+}
+
+static int add_row(struct mgr_core *c, const struct row *r, Fp__CtlSetsReply *reply)
+{
+    Fp__CkptSet *m = MGR_NEW(c, Fp__CkptSet, fp__ckpt_set__init);
+    struct mgr_set now;
+    int rc = mgr_set_get(c, r->s.id, &now);
+
+    if (!m)
+        return mgr_doom(c, -ENOMEM);
+    rc = rc ? rc : describe(c, &now, m);
+    rc = rc ? rc : series_path(c, r->parent, &r->template, &m->series);
+    if (!rc && m->path.len && now.files > 0) /* an empty one goes with the next tick */
+        reply->sets[reply->n_sets++] = m;
+    return rc;
+}
+
+static int list_sets(struct mgr_core *c, struct list *l, uint64_t after, Fp__CtlSetsReply *reply)
+{
+    enum { PAGE = 256 };
+    struct row *rows = mgr_arena_alloc(&c->arena, PAGE * sizeof *rows);
+    struct mgr_set at = {.step = INT64_MAX};
+    size_t n = PAGE, seen = 0;
+    int rc = after ? mgr_set_get(c, after, &at) : 0;
+
+    reply->sets = mgr_arena_alloc(&c->arena, l->max * sizeof(*reply->sets));
+    if (!rows || !reply->sets)
+        return mgr_doom(c, -ENOMEM);
+    while (!rc && n == PAGE && reply->n_sets < l->max && seen < ROWS_MAX) {
+        rc = read_rows(c, at.series, at.step, rows, PAGE, &n);
+        for (size_t i = 0; i < n && !rc && reply->n_sets < l->max; i++) {
+            bool yes = false;
+
+            rc = is_wanted(c, l, &rows[i], &yes);
+            rc = rc || !yes ? rc : add_row(c, &rows[i], reply);
+            l->in_series += yes;
+            at = rows[i].s;
+        }
+        seen += n;
+    }
+    reply->more = !rc && (reply->n_sets == l->max || seen >= ROWS_MAX);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static Fp__CkptFile *file_row(struct mgr_core *c)
+{
+    Fp__CkptFile *m = MGR_NEW(c, Fp__CkptFile, fp__ckpt_file__init);
+    struct mgr_inode in;
+
+    if (!m)
+        return NULL;
+    mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, &in);
+    m->ino = in.ino;
+    m->size_bytes = in.size;
+    m->writing = mgr_map_get(&c->writers, in.ino) > 0;
+    return m;
+}
+
+/* Where the first that has it open for writing is. */
+static char *writer_of(struct mgr_core *c, uint64_t ino)
+{
+    for (size_t i = 0; i < c->session_count; i++)
+        if (mgr_map_get(&c->sessions[i]->writes, ino))
+            return mgr_arena_text(&c->arena, c->sessions[i]->node);
+    return (char *)"";
+}
+
+static int list_files(struct mgr_core *c, uint64_t set, uint64_t after, uint64_t max, Fp__CtlSetsReply *reply)
+{
+    int rc;
+
+    reply->files = mgr_arena_alloc(&c->arena, (max + 1) * sizeof(*reply->files));
+    if (!reply->files)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(set), DBI(after), DBI(max)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_MEMBER_LIST)) {
+        if (!(reply->files[reply->n_files] = file_row(c))) {
+            mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
+            return mgr_doom(c, -ENOMEM);
+        }
+        reply->n_files++;
+    }
+    for (size_t i = 0; i < reply->n_files && !rc; i++) {
+        Fp__CkptFile *f = reply->files[i];
+
+        f->path = mgr_path(c, f->ino);
+        f->node = f->writing ? writer_of(c, f->ino) : (char *)"";
+        f->level = FP__LEVEL__LEVEL_POOL;
+    }
+    reply->more = reply->n_files == max;
+    return rc;
+}
+
+MGR_HANDLER(ctl_sets)
+{
+    const Fp__CtlSets *m = msg;
+    Fp__CtlSetsReply *r = MGR_NEW(c, Fp__CtlSetsReply, fp__ctl_sets_reply__init);
+    uint64_t max = m->files_of ? FILES_MAX : SETS_MAX;
+    struct list l = {.newest = m->newest};
+    int rc;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    if (m->max && m->max < max)
+        max = m->max;
+    rq->reply = &r->base;
+    if (m->files_of)
+        return list_files(c, m->files_of, m->after, max, r);
+    l.max = max;
+    rc = mgr_resolve(c, m->path, &l.below);
+    return rc ? rc : list_sets(c, &l, m->after, r);
+}
+
+/* -------------------------------------------------------------- saying */
+
+/* The set that this path is, belongs to, or has beside others with this step. */
+static int find_set(struct mgr_core *c, const Fp__CtlSetSay *m, uint64_t ino, uint64_t *id)
+{
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, ino, &in);
+
+    *id = 0;
+    if (rc)
+        return rc;
+    if (m->has_step) {
+        rc = mgr_db_one(&c->db, SET_OF_PARENT, DBI(ino), DBI(m->step));
+        *id = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_SET_OF_PARENT, 0) : 0;
+        if (rc > 0 && mgr_db_step(&c->db, MGR_ST_SET_OF_PARENT) > 0)
+            rc = -ENOTUNIQ; /* of several series */
+        mgr_db_reset(&c->db, MGR_ST_SET_OF_PARENT);
+        return rc < 0 ? rc : *id ? 0 : -ENODATA;
+    }
+    if (!mgr_is(&in, S_IFDIR)) {
+        *id = in.ckpt;
+        return 0;
+    }
+    rc = mgr_db_one(&c->db, SET_TOP, DBI(ino));
+    *id = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_SET_TOP, 0) : 0;
+    mgr_db_reset(&c->db, MGR_ST_SET_TOP);
+    return rc < 0 ? rc : 0;
+}
+
+MGR_HANDLER(ctl_set_say)
+{
+    const Fp__CtlSetSay *m = msg;
+    Fp__CkptSet *r = MGR_NEW(c, Fp__CkptSet, fp__ckpt_set__init);
+    struct mgr_set s;
+    uint64_t ino, id = 0;
+    int rc = mgr_resolve(c, m->path, &ino);
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rc = rc ? rc : find_set(c, m, ino, &id);
+    if (!rc && m->what == FP__SET_SAY__SET_SAY_COMMIT)
+        rc = m->has_step ? mgr_sets_say(c, id) : mgr_sets_told(c, ino);
+    rc = rc || id ? rc : find_set(c, m, ino, &id);
+    if (!rc && !id)
+        rc = -ENODATA;
+    if (!rc && m->what == FP__SET_SAY__SET_SAY_FORGET)
+        rc = mgr_sets_forget(c, id);
+    rc = rc ? rc : mgr_set_get(c, id, &s);
+    rc = rc ? rc : describe(c, &s, r);
+    rq->reply = &r->base;
+    return rc;
+}

@@ -1,0 +1,56 @@
+/* Checkpoint sets: which files belong to one time step, and whether all of them are there. Loop thread, in a group; 0 or a failure, unless said otherwise. */
+#ifndef MGR_SETS_H
+#define MGR_SETS_H
+
+#include "manager/core_int.h"
+
+enum mgr_set_state { MGR_SET_OPEN = 1, MGR_SET_COMPLETE, MGR_SET_TORN, MGR_SET_FORGOTTEN };
+
+/* A row of ckpt_set. Of an open one in memory, counts are of this moment; else they are as it was when it was complete, or torn. */
+struct mgr_set {
+    uint64_t id, series, step, top, gen;
+    enum mgr_set_state state;
+    uint32_t how; /* enum mgr_step_how */
+    bool told;
+    int64_t began_ns, complete_ns;
+    uint64_t seq, files, bytes;
+    /* of an open one alone */
+    uint32_t writers;    /* files of it that are open for writing */
+    uint32_t temps;      /* that have a temporary name */
+    bool top_temporary;  /* its directory has one */
+    bool died;           /* a writer has */
+    bool shrunk;         /* the last change was that a file went */
+    bool doubt;          /* it was open when the manager was started: writers may be those of a session that is not back */
+    uint64_t changed_ms; /* last change */
+};
+
+struct mgr_sets *mgr_sets_new(void); /* NULL: out of memory */
+void mgr_sets_free(struct mgr_sets *t);
+/* At start, and after a group that failed: open sets and writers as the database and c->writers have them. */
+int mgr_sets_load(struct mgr_core *c);
+
+/* A file or directory is being made in dir: sets in->ckpt. Before it has a row. */
+int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_inode *dir, const ProtobufCBinaryData *name);
+/* It has got another name there, from one in another directory or the same; or its first (from NULL). Changes in->ckpt; the caller writes the inode. */
+int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *from, const struct mgr_inode *dir, const ProtobufCBinaryData *to);
+/* Its last name, this one, is gone. Changes in->ckpt. */
+int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *name);
+/* Its data or its size has changed, by so many bytes of size. */
+int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t bytes);
+/* A session has opened it for writing; the last has closed it; one that had it open has died. The last two can't fail, and may be called outside of a group. */
+int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in);
+void mgr_sets_closed(struct mgr_core *c, uint64_t ino);
+void mgr_sets_look_at_all(struct mgr_core *c); /* of which files that is, is not said */
+void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s);
+/* Somebody says that the set that this directory is, or this file belongs to, is complete. One that is not known becomes a set by it. */
+int mgr_sets_told(struct mgr_core *c, uint64_t ino);
+int mgr_sets_say(struct mgr_core *c, uint64_t id);
+int mgr_sets_forget(struct mgr_core *c, uint64_t id);
+int mgr_sets_tick(struct mgr_core *c);
+
+/* A copy, of memory or of the table: 0, -ENOENT. */
+int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
+/* From a row made with MGR_SET_COLS. */
+void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s);
+
+#endif

@@ -1,0 +1,47 @@
+/* What sets.c and setdirs.c share. */
+#ifndef MGR_SETS_INT_H
+#define MGR_SETS_INT_H
+
+#include "manager/idmap.h"
+#include "manager/sets.h"
+#include "manager/stepname.h"
+
+#define MGR_SETS_MAX 1000000u
+
+struct mgr_sets {
+    struct mgr_idmap open;      /* id -> struct mgr_set * */
+    struct mgr_idmap writing;   /* file -> id of its set: open for writing, or was it until just now */
+    struct mgr_idmap dirs, dirs_before; /* directory -> id of the set that a file in it belongs to, whatever its name; 0: none. Two generations */
+    struct mgr_setname *names;  /* sets of files side by side that were asked for last */
+    uint64_t *closed;           /* files that may have no writer any more */
+    size_t nclosed, closed_cap;
+    bool look_at_all;           /* all in `writing`: the list of them is not complete */
+    uint64_t count;             /* rows of ckpt_set */
+    uint64_t tick_ms;
+};
+
+/* -------------------------------------------------------------- setdirs.c: which set a name belongs to */
+
+struct mgr_setname *mgr_setnames_new(void);
+/* What a regular file of this name in dir is a member of, with a row made for it; 0: of none. *temporary: the name is. */
+int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t *id, bool *temporary);
+/* The set that this directory belongs to or is. 0: none. */
+int mgr_set_of_dir(struct mgr_core *c, uint64_t dir, uint64_t *id);
+/* A directory has got this name in another. */
+int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_t parent, const ProtobufCBinaryData *name);
+/* A set that nothing but somebody's word makes one. */
+int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t *id);
+void mgr_set_caches_drop(struct mgr_sets *t);
+bool mgr_set_is_temporary(const void *name, size_t len);
+
+/* -------------------------------------------------------------- sets.c */
+
+/* The set of this series, made if it is not there. *out is in memory, and open, unless it is forgotten (NULL). */
+int mgr_set_make(struct mgr_core *c, uint64_t parent, const struct mgr_step *step, uint64_t top, uint64_t *id);
+/* In memory, and open: a complete one is open again. NULL in *out: forgotten. -ENOENT: there is no such set. */
+int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out);
+int mgr_set_put(struct mgr_core *c, const struct mgr_set *s);
+/* The file comes from one set to another (0: none); temporary: whether its name was, and is. */
+int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was_temporary, bool is_temporary);
+
+#endif

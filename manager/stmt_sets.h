@@ -1,0 +1,37 @@
+/* SQL of the checkpoint sets (sets.c, setdirs.c, setmsg.c). Included by stmt.h. */
+#ifndef MGR_STMT_SETS_H
+#define MGR_STMT_SETS_H
+
+#define MGR_SET_COLS "s.id,s.series,s.step,s.top,s.gen,s.state,s.how,s.told,s.began_ns,s.complete_ns,s.seq,s.files,s.bytes"
+
+#define MGR_STMT_SETS(X)                                                                                     \
+    X(SERIES_GET, "SELECT id FROM ckpt_series WHERE parent=?1 AND template=?2")                              \
+    X(SERIES_NEW, "INSERT INTO ckpt_series(parent,template,seq,files,policy) VALUES(?1,?2,0,0,0)")           \
+    X(SERIES_LAST, "SELECT seq,files FROM ckpt_series WHERE id=?1")                                          \
+    X(SERIES_DONE, "UPDATE ckpt_series SET seq=?2,files=?3 WHERE id=?1")                                     \
+    X(SERIES_DROP, "DELETE FROM ckpt_series WHERE id=?1 AND policy=0 AND NOT EXISTS "                        \
+                   "(SELECT 1 FROM ckpt_set WHERE series=?1)")                                               \
+    X(SET_COUNT, "SELECT count(*) FROM ckpt_set")                                                            \
+    X(SET_FIND, "SELECT id FROM ckpt_set WHERE series=?1 AND step=?2")                                       \
+    X(SET_GET, "SELECT " MGR_SET_COLS " FROM ckpt_set s WHERE s.id=?1")                                      \
+    X(SET_TOP, "SELECT id FROM ckpt_set WHERE top=?1 AND top<>0")                                            \
+    X(SET_LATER, "SELECT 1 FROM ckpt_set WHERE series=?1 AND step>?2 AND state<>4 LIMIT 1")                  \
+    X(SET_OPEN_LIST, "SELECT " MGR_SET_COLS " FROM ckpt_set s WHERE s.state=1")                              \
+    X(SET_NEW, "INSERT INTO ckpt_set(series,step,top,gen,state,how,told,began_ns,complete_ns,seq,files,bytes," \
+               "unique_bytes,local_ns,drained,verified,drained_ns) VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0,0,0,0,0,0)") \
+    X(SET_PUT, "UPDATE ckpt_set SET series=?2,step=?3,top=?4,gen=?5,state=?6,told=?7,complete_ns=?8,seq=?9," \
+               "files=?10,bytes=?11 WHERE id=?1")                                                            \
+    X(SET_DROP, "DELETE FROM ckpt_set WHERE id=?1")                                                          \
+    X(SET_DAMAGED, "SELECT 1 FROM damage d CROSS JOIN inode i ON i.ino=d.ino WHERE i.ckpt=?1 LIMIT 1")       \
+    X(SET_LIST, "SELECT " MGR_SET_COLS ",r.parent,r.template FROM ckpt_set s CROSS JOIN ckpt_series r ON r.id=s.series " \
+                "WHERE (s.series=?1 AND s.step<?2) OR s.series>?1 ORDER BY s.series,s.step DESC LIMIT ?3")   \
+    X(SET_OF_PARENT, "SELECT s.id FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.step=?2 LIMIT 2") \
+    X(MEMBER_SUMS, "SELECT count(*),ifnull(sum(size),0) FROM inode WHERE ckpt=?1 AND ckpt<>0")               \
+    X(MEMBER_LIST, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ckpt=?1 AND i.ckpt<>0 AND i.ino>?2 ORDER BY i.ino LIMIT ?3") \
+    X(MEMBER_DIRS, "SELECT DISTINCT parent FROM inode WHERE ckpt=?1 AND ckpt<>0")                            \
+    X(MEMBER_NAMES, "SELECT d.name FROM dirent d CROSS JOIN inode i ON i.ino=d.ino WHERE d.parent=?1 AND d.type=8 AND i.ckpt=?2") \
+    X(MEMBER_MOVE, "UPDATE inode SET ckpt=?2 WHERE ckpt=?1 AND ckpt<>0")                                     \
+    X(DIR_NAME, "SELECT name FROM dirent WHERE parent=?1 AND cookie>0 AND ino=?2 ORDER BY cookie DESC LIMIT 1") \
+    X(DIR_LIST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie>?2 ORDER BY cookie LIMIT ?3")
+
+#endif

@@ -1,0 +1,141 @@
+"""Checkpoint sets on real mounts: fpctl checkpoints, checkpoint latest, commit, forget."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.files import write_file
+
+NAMES = {  # as the programs write them: files of one step, and what latest is to print
+    "flash": (["flash_hdf5_chk_0007"], "flash_hdf5_chk_0007", 7),
+    "pytorch": (["step-1200/__0_0.distcp", "step-1200/__1_0.distcp", "step-1200/.metadata"], "step-1200", 1200),
+    "heat3d": (["chk_0007/rank_0", "chk_0007/rank_1"], "chk_0007", 7),
+    "lammps": (["restart.5000.0", "restart.5000.1"], "restart.5000", 5000),
+    "amrex": (["chk00100/Header", "chk00100/Level_0/Cell_D_00000"], "chk00100", 100),
+    "deepspeed": (["checkpoint-500/global_step500/mp_rank_00.pt", "checkpoint-500/config.json"], "checkpoint-500", 500),
+}
+
+
+def sets(store, *args):
+    return json.loads(store.fpctl("checkpoints", "--json", *args).stdout)["checkpoints"]
+
+
+def latest(store, path):
+    r = store.fpctl("checkpoint", "latest", path, check=False)
+    return r.stdout.strip() if r.returncode == 0 else r.returncode
+
+
+def put(base, name, data=b"x" * 1000):
+    path = os.path.join(base, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_file(path, data)
+    return path
+
+
+@pytest.fixture
+def quick(new_store):
+    """A store whose sets are complete half a second after their last change; two mounts."""
+    s = new_store()
+    return s.up(benefactors=1, mounts=2, manager_args=("--ckpt-quiet=500ms", "--ckpt-late=3s"))
+
+
+@pytest.mark.parametrize("app", NAMES)
+def test_sets_of_real_programs(quick, app):
+    files, path, step = NAMES[app]
+    a, b = (m.path for m in quick.mounts)
+    os.mkdir(f"{a}/run")
+    for i, name in enumerate(files):
+        put(f"{(a, b)[i % 2]}/run", name)
+    wait_until("the set", 20, lambda: latest(quick, f"{a}/run") == f"{a}/run/{path}")
+    assert latest(quick, f"{b}/run") == f"{b}/run/{path}"
+    one, = sets(quick, f"{a}/run")
+    assert (one["step"], one["files"], one["bytes"], one["state"]) == (step, len(files), 1000 * len(files), "complete")
+    text = quick.fpctl("checkpoints", a, "--files").stdout
+    assert all(f"{a}/run/{name}" in text for name in files)
+
+
+def test_a_set_is_open_as_long_as_another_mount_writes(quick):
+    a, b = (m.path for m in quick.mounts)
+    put(a, "chk_1/rank_0")
+    wait_until("the set", 20, lambda: latest(quick, a) == f"{a}/chk_1")
+    put(a, "chk_2/rank_0")
+    with open(f"{b}/chk_2/rank_1", "wb") as f:
+        f.write(b"y" * 5000)
+        time.sleep(2 * PACE)
+        assert latest(quick, a) == f"{a}/chk_1"
+        newest = sets(quick, a)[0]
+        assert (newest["step"], newest["state"], newest["writers"]) == (2, "open", 1)
+    wait_until("the set", 20, lambda: latest(quick, a) == f"{a}/chk_2")
+
+
+def test_commit_waits_for_writers_and_names_them(quick):
+    a, b = (m.path for m in quick.mounts)
+    put(a, "chk_1/rank_0")
+    with open(f"{b}/chk_1/rank_1", "wb"):
+        late = quick.fpctl("checkpoint", "commit", f"{a}/chk_1", "--timeout=700ms", check=False)
+        assert late.returncode == 3 and "/chk_1/rank_1 is open on" in late.stderr, late.stderr
+    quick.fpctl("checkpoint", "commit", f"{a}/chk_1", "--timeout=20s")
+    assert latest(quick, a) == f"{a}/chk_1"
+    put(a, "anything/else")
+    quick.fpctl("checkpoint", "commit", f"{a}/anything")  # no name of a set
+    assert latest(quick, a) == f"{a}/anything"
+    quick.fpctl("checkpoint", "forget", f"{a}/anything")
+    assert latest(quick, a) == f"{a}/chk_1"
+    assert quick.fpctl("checkpoint", "commit", a, "--step=99", check=False).returncode == 1
+
+
+def test_there_is_no_set(quick):
+    a = quick.mounts[0].path
+    assert latest(quick, a) == 3
+    put(a, "README")
+    assert sets(quick, a) == [] and "No checkpoint set" in quick.fpctl("checkpoints", a).stdout
+    r = quick.fpctl("checkpoints", f"{a}/nothing", check=False)
+    assert r.returncode == 1
+
+
+def test_sets_outlast_a_restart_of_the_manager(quick):
+    a, b = (m.path for m in quick.mounts)
+    put(a, "chk_1/rank_0")
+    wait_until("the set", 20, lambda: latest(quick, a) == f"{a}/chk_1")
+    with open(f"{b}/chk_2", "wb") as f:
+        f.write(b"z" * 100)
+        quick.manager.kill()
+        quick.restart_manager()
+        wait_until("the set", 30, lambda: any(s["step"] == 2 and s["writers"] == 1 for s in sets(quick, a)))
+        time.sleep(3 * PACE)
+        assert latest(quick, a) == f"{a}/chk_1"
+    wait_until("the set", 30, lambda: latest(quick, a) == f"{a}/chk_2")
+
+
+def test_a_mount_that_is_killed_tears_its_set(new_store):
+    s = new_store()
+    s.up(benefactors=1, mounts=2, manager_args=("--ckpt-quiet=500ms", "--session-timeout=2s", "--orphan-grace=1s"))
+    a, b = (m.path for m in s.mounts)
+    put(a, "chk_1/rank_0")
+    f = open(f"{b}/chk_1/rank_1", "wb")
+    f.write(b"y" * 5000)
+    f.flush()
+    s.mounts[1].kill()
+    wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "torn")
+    assert latest(s, a) == 3
+    try:
+        f.close()
+    except OSError:
+        pass
+
+
+def test_watch(quick):
+    a = quick.mounts[0].path
+    put(a, "chk_1/rank_0")
+    p = subprocess.Popen([bin_path("fpctl"), "checkpoints", a, "--watch", "--all"], stdout=subprocess.PIPE, text=True)
+    lines = 0
+    for line in p.stdout:
+        lines += f"{a}/chk_1" in line
+        if lines == 3:
+            break
+    p.terminate()
+    p.wait(20 * SLOW)
