@@ -18,6 +18,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/record.h"
+#include "life.pb-c.h"
 #include "manager/core_int.h"
 #include "manager/drain.h"
 #include "manager/locks.h"
@@ -108,6 +109,7 @@ static const struct handler handlers[] = {
     H(POLICY, policy, policy, OUT(policy_reply), CLIENT | CTL | REPLAY),
     H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
     H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),
+    H(CTL_VERSIONS, ctl_versions, ctl_versions, NULL, CTL),
 };
 
 static const struct handler *handler_of(uint16_t type)

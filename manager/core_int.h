@@ -594,5 +594,6 @@ MGR_HANDLER(ctl_layout);
 MGR_HANDLER(ctl_sets);
 MGR_HANDLER(ctl_set_say);
 MGR_HANDLER(ctl_stop);
+MGR_HANDLER(ctl_versions);
 
 #endif

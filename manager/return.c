@@ -124,8 +124,12 @@ static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
     v->guard.cursor = 0;
     v->remains = v->guard;
     v->guard = (struct mgr_version){0};
-    FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", (int)path.len, path.len ? (const char *)path.data : "",
-            (unsigned long long)v->ino);
+    if (v->asked)
+        FP_INFO("%.*s (inode %llu): put back, as asked for", (int)path.len, path.len ? (const char *)path.data : "", (unsigned long long)v->ino);
+    else
+        FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", (int)path.len, path.len ? (const char *)path.data : "",
+                (unsigned long long)v->ino);
+    v->asked = false;
     rc = mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
     return rc ? rc : mgr_version_save(c, v, &v->remains);
 }

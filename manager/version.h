@@ -32,6 +32,7 @@ struct mgr_vfile {
     bool open;       /* the epoch has begun */
     bool passed;     /* … and needs no guard: the file was empty, or is synced all the time */
     bool died;       /* … and one who wrote did not end well */
+    bool asked;      /* the guard is put back because somebody asked for it */
     bool old;        /* … under the manager before: who else wrote is not known */
     uint64_t *synced; /* sessions that have synced it and not changed it since */
     size_t nsynced, synced_cap;

@@ -27,7 +27,7 @@ struct ctl_options {
     struct fp_addr manager;
     const char *key;
     bool manager_given, key_given; /* on the command line */
-    bool json, all, watch, files;
+    bool json, all, watch, files, force, torn;
     int64_t step; /* -1: not given */
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */

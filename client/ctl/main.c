@@ -18,7 +18,8 @@
 
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
-    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set,
+    &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 
 struct given {
     struct fp_strlist words;
@@ -38,6 +39,8 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.files, "files", "off", "With checkpoints: the files of each set too.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget: the time step of files that lie in PATH side by side.",
                .flags = FP_OPT_NO_FILE, .arg = "N"),
+    FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
     FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),
                     "How long to wait for the manager's answer; of a command that waits for more, such as stop (30s unless it is given), how long in all."),
     FP_OPT_LOG_LEVEL(struct given, o.log_level),

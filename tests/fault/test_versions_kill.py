@@ -1,5 +1,6 @@
 """A mount is killed while a file is rewritten: the file is the last good version again (docs/ARCHITECTURE.md, the failure table)."""
 
+import json
 import os
 import subprocess
 import sys
@@ -73,6 +74,13 @@ def test_mount_killed_while_a_file_is_rewritten(versions, manner):
         p.kill()
         p.wait(20)
     wait_until("the good version", 20, lambda: read(other.at("ckpt")) == good)
+    given_up = [v for v in json.loads(store.fpctl("versions", other.at("ckpt"), "--json").stdout)["versions"] if v["state"] == "torn"]
+    assert [v["size_bytes"] for v in given_up] == [len(torn)]
+    what = f"{other.at('ckpt')}@{given_up[0]['version']}"
+    store.fpctl("restore", what)
+    assert read(other.at("ckpt")) == torn
+    store.fpctl("restore", what)
+    assert read(other.at("ckpt")) == good
     writer.start()
     assert read(writer.at("ckpt")) == good
     assert os.stat(writer.at("ckpt")).st_size == SIZE

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fp/err.h"
+#include "life.pb-c.h"
 #include "manager/version.h"
 #include "mgr_fixture.h"
 
@@ -491,6 +492,91 @@ static void test_restart(void **state)
     }
 }
 
+static Fp__CtlVersionsReply *ask(const char *path, uint64_t restore, bool newest, bool force, bool torn_all)
+{
+    static struct mgr_conn *ctl;
+    Fp__CtlVersions m = FP__CTL_VERSIONS__INIT;
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__CtlVersionsReply *r;
+
+    ctl = fix_conn(&f);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CONTROL;
+    fix_free(fix_call(&f, ctl, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    m.path = fix_bin(path);
+    m.restore = restore;
+    m.newest = newest;
+    m.force = force;
+    m.torn_all = torn_all;
+    r = fix_call(&f, ctl, FP__MSG_TYPE__MSG_CTL_VERSIONS, &m, &fp__ctl_versions_reply__descriptor);
+    return r;
+}
+
+/* By hand: not while it is written, but by force; and what was given up can be had back. */
+static void test_restore(void **state)
+{
+    struct map was = map_of(file), torn;
+    Fp__CtlVersionsReply *r;
+    uint64_t n;
+
+    (void)state;
+    assert_null(ask("a", 0, true, false, false));
+    assert_int_equal(f.status, -ENODATA);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(fix_truncate(&f, file, CHUNK + 5), 0);
+    torn = map_of(file);
+    r = ask("a", 0, true, false, false);
+    assert_int_equal(r->n_why, 1);
+    assert_string_equal(r->why[0], "n1:/mnt");
+    assert_int_equal(r->restored, 0);
+    fix_free(r);
+    assert_map(file, &torn);
+    r = ask("a", 0, true, true, false);
+    assert_int_equal(r->n_versions, 2);
+    assert_int_equal(r->versions[0]->size_bytes, was.size);
+    assert_int_equal(r->versions[1]->state, FP__VERSION_STATE__VERSION_TORN);
+    assert_int_equal(r->versions[1]->size_bytes, torn.size);
+    n = r->versions[1]->n;
+    fix_free(r);
+    assert_map(file, &was);
+    close_by(f.conn, file);
+    assert_map(file, &was);
+    assert_null(ask("a", n + 1, false, false, false));
+    assert_int_equal(f.status, -ENODATA);
+    r = ask("a", n, false, false, false);
+    assert_int_equal(r->restored, n);
+    fix_free(r);
+    assert_map(file, &torn);
+    fix_free(ask("a", n, false, false, false));
+    assert_map(file, &was);
+}
+
+static void test_restore_of_all_that_are_torn(void **state)
+{
+    struct map was = map_of(file);
+    struct mgr_conn *other = fix_conn(&f);
+    Fp__CtlVersionsReply *r;
+
+    (void)state;
+    assert_true(fix_mk(&f, MGR_ROOT_INO, "d", S_IFDIR | 0755));
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    sync_by(f.conn, file);
+    dies(other);
+    new_mount();
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_TORN);
+    r = ask("d", 0, false, false, true);
+    assert_int_equal(r->restored, 0);
+    fix_free(r);
+    r = ask("", 0, false, false, true);
+    assert_int_equal(r->restored, 1);
+    fix_free(r);
+    assert_map(file, &was);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -510,6 +596,8 @@ int main(void)
         T(strict_files),
         T(a_large_return_takes_several_groups),
         T(restart),
+        T(restore),
+        T(restore_of_all_that_are_torn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,180 @@
+/* MSG_CTL_VERSIONS: what a file was, and putting it back by hand (fpctl versions, fpctl restore).
+ *
+ * A version is not put back under the feet of those who write the file, unless that is asked for: what they write next would be of neither. What is given up is itself a version
+ * afterwards, so that a mistake here can be taken back.
+ *
+ * Called by the core's thread, in a group. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "life.pb-c.h"
+#include "manager/version.h"
+
+#define WHYS_MAX   32u
+#define SUMS_MAX   131072u /* slices that are counted */
+#define TORN_STEP  256u    /* files put back in one group */
+
+/* ---------------------------------------------------------------- telling */
+
+/* Of the version's chunks, what its slices are of all slices that name them. */
+static int own_bytes(struct mgr_core *c, uint64_t shadow, uint64_t *bytes)
+{
+    int rc = mgr_db_one(&c->db, SLICE_SUMS, DBI(shadow), DBI(SUMS_MAX));
+
+    if (rc <= 0)
+        return rc;
+    *bytes = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_SUMS, 5);
+    mgr_db_reset(&c->db, MGR_ST_SLICE_SUMS);
+    return 0;
+}
+
+static Fp__VersionInfo *add(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct mgr_inode *in)
+{
+    Fp__VersionInfo *i = MGR_NEW(c, Fp__VersionInfo, fp__version_info__init);
+
+    if (!i)
+        return NULL;
+    i->size_bytes = in->size;
+    i->mtime_ns = in->mtime;
+    i->why = (char *)"";
+    r->versions[r->n_versions++] = i;
+    return i;
+}
+
+static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct mgr_version *ver)
+{
+    Fp__VersionInfo *i;
+    struct mgr_inode in;
+    int rc = ver->shadow ? mgr_inode_get(c, ver->shadow, &in) : 0;
+
+    if (rc || !ver->shadow)
+        return rc;
+    i = add(c, r, &in);
+    if (!i)
+        return mgr_doom(c, -ENOMEM);
+    i->n = ver->n;
+    i->state = ver->state == MGR_REMAINS     ? FP__VERSION_STATE__VERSION_TORN
+               : ver->state == MGR_RETURNING ? FP__VERSION_STATE__VERSION_RETURNS
+                                             : FP__VERSION_STATE__VERSION_GUARD;
+    i->why = (char *)(ver->state == MGR_REMAINS  ? "given up when the version before was put back"
+                      : ver->state == MGR_TORN   ? "the file is torn: one of those who wrote it is dead, and another had synced"
+                      : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced"
+                      : ver->state == MGR_GUARD  ? "the file is being rewritten"
+                                                 : "");
+    r->returning |= ver->state == MGR_RETURNING;
+    return own_bytes(c, ver->shadow, &i->own_bytes);
+}
+
+static int list(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlVersionsReply *r)
+{
+    const struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
+    int rc = 0;
+
+    r->versions = mgr_arena_alloc(&c->arena, 3 * sizeof(*r->versions));
+    if (!r->versions || !add(c, r, in))
+        return mgr_doom(c, -ENOMEM);
+    if (v)
+        rc = add_version(c, r, &v->guard);
+    return rc || !v ? rc : add_version(c, r, &v->remains);
+}
+
+/* ---------------------------------------------------------------- putting back */
+
+static int name_writers(struct mgr_core *c, uint64_t ino, Fp__CtlVersionsReply *r)
+{
+    r->why = mgr_arena_alloc(&c->arena, WHYS_MAX * sizeof(*r->why));
+    for (size_t i = 0; i < c->session_count && r->why && r->n_why < WHYS_MAX; i++) {
+        const struct mgr_session *s = c->sessions[i];
+        size_t room = strlen(s->node) + strlen(s->mountpoint) + 2;
+
+        if (!mgr_map_get(&s->writes, ino))
+            continue;
+        r->why[r->n_why] = mgr_arena_alloc(&c->arena, room);
+        if (!r->why[r->n_why])
+            return mgr_doom(c, -ENOMEM);
+        snprintf(r->why[r->n_why++], room, "%s:%s", s->node, s->mountpoint);
+    }
+    return r->why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
+static int restore(struct mgr_core *c, const Fp__CtlVersions *m, uint64_t ino, Fp__CtlVersionsReply *r)
+{
+    struct mgr_vfile *v = mgr_vfile_find(c, ino);
+
+    if (!v)
+        return -ENODATA;
+    if (v->guard.state == MGR_RETURNING)
+        return 0;
+    if (mgr_map_get(&c->writers, ino) && !m->force)
+        return name_writers(c, ino, r);
+    if (m->newest ? !v->guard.shadow : v->guard.n != m->restore) { /* else the one that was given up */
+        if (m->newest || v->guard.shadow || !v->remains.shadow || v->remains.n != m->restore)
+            return -ENODATA;
+        v->guard = v->remains;
+        v->remains = (struct mgr_version){0};
+    }
+    v->open = false;
+    v->asked = true;
+    r->restored = v->guard.n;
+    return mgr_return_begin(c, v);
+}
+
+/* By where its name was last seen. */
+static int is_below(struct mgr_core *c, uint64_t ino, uint64_t dir, bool *below)
+{
+    struct mgr_inode in;
+    uint64_t up = ino;
+    int rc = 0;
+
+    while (!rc && up != dir && up != MGR_ROOT_INO) {
+        rc = mgr_inode_get(c, up, &in);
+        up = rc ? up : in.parent;
+    }
+    *below = up == dir;
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int restore_torn(struct mgr_core *c, uint64_t dir, Fp__CtlVersionsReply *r)
+{
+    struct mgr_versions *t = c->versions;
+    bool below;
+    int rc = 0;
+
+    for (size_t i = 0; i < t->buckets && !rc && r->restored < TORN_STEP; i++)
+        for (struct mgr_vfile *v = t->bucket[i]; v && !rc; v = v->next) {
+            if (v->guard.state != MGR_TORN || mgr_map_get(&c->writers, v->ino))
+                continue;
+            rc = is_below(c, v->ino, dir, &below);
+            if (rc || !below)
+                continue;
+            v->asked = true;
+            r->restored++;
+            rc = mgr_return_begin(c, v);
+        }
+    r->returning = t->returning;
+    return rc;
+}
+
+MGR_HANDLER(ctl_versions)
+{
+    const Fp__CtlVersions *m = msg;
+    Fp__CtlVersionsReply *r = MGR_NEW(c, Fp__CtlVersionsReply, fp__ctl_versions_reply__init);
+    struct mgr_inode in;
+    uint64_t ino;
+    int rc = r ? mgr_resolve(c, m->path, &ino) : mgr_doom(c, -ENOMEM);
+
+    rc = rc ? rc : mgr_inode_get(c, ino, &in);
+    if (rc)
+        return rc;
+    rq->reply = &r->base;
+    if (m->torn_all)
+        return restore_torn(c, ino, r);
+    if (!mgr_is(&in, S_IFREG))
+        return mgr_is(&in, S_IFDIR) ? -EISDIR : -EINVAL;
+    if (m->restore || m->newest)
+        rc = restore(c, m, ino, r);
+    rc = rc ? rc : mgr_inode_get(c, ino, &in);
+    return rc ? rc : list(c, &in, r);
+}
