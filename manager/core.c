@@ -81,7 +81,7 @@ static const struct handler handlers[] = {
     H(GETXATTR, getxattr, get_xattr, NULL, CLIENT | CTL),
     H(LISTXATTR, listxattr, inode_req, NULL, CLIENT | CTL),
     H(REMOVEXATTR, removexattr, remove_xattr, NULL, CLIENT | REPLAY),
-    H(STATFS, statfs, empty, NULL, CLIENT | CTL),
+    H(STATFS, statfs, stat_fs, NULL, CLIENT | CTL),
     H(INODES, inodes, inodes, NULL, CLIENT),
     H(LOCK, lock, lock, NULL, CLIENT),
     H(RECALL, recall, recall, NULL, CLIENT | ONEWAY),

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/version.h"
 
 MGR_HANDLER(lookup)
 {
@@ -79,21 +80,28 @@ MGR_HANDLER(release)
 
 MGR_HANDLER(statfs)
 {
+    const Fp__StatFs *m = msg;
     Fp__StatFsReply *r = MGR_NEW(c, Fp__StatFsReply, fp__stat_fs_reply__init);
     struct mgr_space sp;
+    uint64_t given_up = 0, files;
+    int rc;
 
-    (void)msg;
     if (!r)
         return mgr_doom(c, -ENOMEM);
+    rc = m->press ? mgr_press(c, m->press, &given_up) : 0;
+    if (rc)
+        return rc;
     mgr_space(c, &sp);
     r->total_bytes = sp.total;
     r->free_bytes = sp.free;
     r->deleting_bytes = sp.garbage_bytes;
     if (c->holds_dead || (c->orphans.used && mgr_unsettled(c)))
         r->deleting_bytes++; /* what only dead sessions hold, or sessions that have to come back: size not known before */
+    r->deleting_bytes += given_up != 0; /* in steps: not all of it may be counted yet */
     r->recalling = mgr_holds_recalling(c);
+    files = c->n.inodes - c->versions->shadows.used;
     r->files = c->o.inodes_max;
-    r->free_files = c->o.inodes_max > c->n.inodes ? c->o.inodes_max - c->n.inodes : 0;
+    r->free_files = c->o.inodes_max > files ? c->o.inodes_max - files : 0;
     rq->reply = &r->base;
     return 0;
 }

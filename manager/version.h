@@ -45,6 +45,7 @@ struct mgr_versions {
     size_t buckets, count, next; /* next: bucket for the sweep to go on at */
     struct mgr_map shadows;      /* inodes of versions */
     uint64_t returning, overtaken;
+    uint64_t given_up; /* guards, for want of space, since the start */
     bool look; /* at all of them, at the next sweep */
 };
 
@@ -99,6 +100,11 @@ int mgr_overtaken_opened(struct mgr_core *c, const struct mgr_session *s, uint64
 int mgr_overtaken_ends(struct mgr_core *c, uint64_t session);
 /* May the session change the file now? 0, FP_EPUBLISHING, FP_EOVERTAKEN. */
 int mgr_change_check(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+
+/* ---------------------------------------------------------------- press.c */
+
+/* There is no space: level as in StatFs.press. Adds what versions had that were given up. */
+int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes);
 
 /* ---------------------------------------------------------------- change.c: before the data of a file changes */
 

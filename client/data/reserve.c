@@ -7,7 +7,8 @@
  * what they bring, and not a window each.
  *
  * Before a write is told ENOSPC, in this order: what nothing but a hold keeps is released; what this mount has written and not published is written out and
- * published, so that what it replaces is free; windows whose chunks take more than they need are folded (fold.c); what is being deleted is waited for. The last window's
+ * published, so that what it replaces is free; windows whose chunks take more than they need are folded (fold.c); what is being deleted is waited for; when nothing more
+ * is to come, the manager gives up versions of files that are being rewritten (manager/press.c), and that is waited for. The last window's
  * worth of space is kept for folding as long as there is something to fold, since that takes space before it gives any.
  *
  * To publish before close gives up what rewriting in place has else: that a program which dies leaves the version before. A store that is full, with a third of
@@ -96,14 +97,17 @@ static int reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_re
     return rc;
 }
 
+enum press { PRESS_SOFT = 1, PRESS_HARD = 2 }; /* StatFs.press */
+
 /* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. */
-static bool space_is_coming(struct cl_data *d)
+static bool space_is_coming(struct cl_data *d, enum press press)
 {
-    Fp__Empty e = FP__EMPTY__INIT;
+    Fp__StatFs q = FP__STAT_FS__INIT;
     ProtobufCMessage *m = NULL;
     bool coming = false;
 
-    if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &e.base, &m) == 0)
+    q.press = press;
+    if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &q.base, &m) == 0)
         coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
     if (m)
         protobuf_c_message_free_unpacked(m, NULL);
@@ -155,8 +159,12 @@ static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, const st
         if (cl_fold_now(d, FOLD_WAIT_MS))
             gained_ms = fp_now_ms();
         now_ms = fp_now_ms();
-        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d) || now_ms - begun_ms < 300) &&
+        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d, PRESS_SOFT) || now_ms - begun_ms < 300) &&
              now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
+        if (!coming && now_ms - begun_ms < d->m->opt.io_timeout_ms && space_is_coming(d, PRESS_HARD)) {
+            gained_ms = now_ms;
+            coming = true;
+        }
         cl_space_tick(d, now_ms, true);
         usleep(coming ? 50000 : 0);
         rc = reserve(d, inode, r, data, b);

@@ -30,7 +30,7 @@ static void done_statfs(void *arg, int status, const ProtobufCMessage *reply)
 
 void cl_op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-    Fp__Empty msg = FP__EMPTY__INIT;
+    Fp__StatFs msg = FP__STAT_FS__INIT;
     struct cl_op *op = cl_op_new(req);
     (void)ino;
     if (op)

@@ -28,7 +28,7 @@ static const struct fuzz_kind kinds[] = {
     K(GETXATTR, TO_MANAGER, get_xattr, xattr_reply),
     K(LISTXATTR, TO_MANAGER, inode_req, xattr_reply),
     K(REMOVEXATTR, TO_MANAGER, remove_xattr, empty),
-    K(STATFS, TO_MANAGER, empty, stat_fs_reply),
+    K(STATFS, TO_MANAGER, stat_fs, stat_fs_reply),
     K(INODES, TO_MANAGER, inodes, inodes_reply),
     K(LOCK, TO_MANAGER, lock, lock_reply),
     K(CLOSED, TO_MANAGER | NOTICE, closed, empty),

@@ -577,6 +577,85 @@ static void test_restore_of_all_that_are_torn(void **state)
     assert_map(file, &was);
 }
 
+static uint64_t press(uint32_t level)
+{
+    Fp__StatFs m = FP__STAT_FS__INIT;
+    Fp__StatFsReply *r;
+    uint64_t deleting;
+
+    m.press = level;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_STATFS, &m, &fp__stat_fs_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->files - r->free_files, fix_sql(&f, "SELECT count(*) FROM inode WHERE NOT flags&16"));
+    deleting = r->deleting_bytes;
+    fix_free(r);
+    fix_check(&f);
+    return deleting;
+}
+
+/* In this order, and no sooner than asked for. The one whose guard went is as it is when its writer dies. */
+static void test_space(void **state)
+{
+    uint64_t b = fix_mk(&f, MGR_ROOT_INO, "b", S_IFREG | 0644);
+    struct map was, torn;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    dies(f.conn);
+    new_mount();
+    was = map_of(file);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_REMAINS);
+    open_by(f.conn, b);
+    assert_true(fix_write(&f, b, 0, CHUNK));
+    close_by(f.conn, b);
+    open_by(f.conn, b);
+    assert_true(fix_write(&f, b, 0, CHUNK));
+    press(0);
+    assert_int_equal(versions(), 2);
+    assert_true(press(1) > 0);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_GUARD);
+    press(1);
+    assert_int_equal(versions(), 1);
+    assert_true(press(2) > 0);
+    assert_int_equal(versions(), 0);
+    assert_true(fix_write(&f, b, CHUNK, CHUNK)); /* makes none for the rest of the epoch */
+    assert_int_equal(versions(), 0);
+    torn = map_of(b);
+    dies(f.conn);
+    new_mount();
+    assert_map(b, &torn);
+    assert_map(file, &was);
+}
+
+/* Guards of more than is wanted at once: the older one goes. */
+static void test_space_takes_the_oldest_guard(void **state)
+{
+    static const char db[] = "/tmp/test_mgr_version.db";
+    uint64_t big[2];
+
+    (void)state;
+    fix_close(&f);
+    fix_open(&f, db, false);
+    for (int i = 0; i < 2; i++) {
+        big[i] = fix_mk(&f, MGR_ROOT_INO, i ? "y" : "x", S_IFREG | 0644);
+        open_by(f.conn, big[i]);
+        for (uint64_t w = 0; w < 64; w++)
+            assert_true(fix_write(&f, big[i], w << 20, 1u << 20));
+        close_by(f.conn, big[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        open_by(f.conn, big[i]);
+        assert_int_equal(fix_truncate(&f, big[i], 0), 0);
+    }
+    press(2);
+    assert_int_equal(fix_sql(&f, "SELECT ino FROM version"), big[1]);
+    assert_int_equal(versions(), 1);
+    fix_close_and_remove(&f, db);
+    assert_int_equal(setup(NULL), 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
@@ -597,6 +676,8 @@ int main(void)
         T(a_large_return_takes_several_groups),
         T(restart),
         T(restore),
+        T(space),
+        T(space_takes_the_oldest_guard),
         T(restore_of_all_that_are_torn),
     };
 

@@ -1,0 +1,79 @@
+/* A store that is full gives up versions, the least wanted first. A mount asks for it (StatFs.press) before a program is told that there is no space:
+ *
+ *     1   what was given up when a version was put back
+ *     2   guards, too: those of files that are being rewritten, the oldest first, so much at a time as makes a difference
+ *
+ * Level 2 comes when there is nothing else to wait for: mounts have published, holds are released, windows folded. It leaves a file without its last good version, which
+ * the log says, with its path. Rejected: to tell ENOSPC instead; a program that rewrites its checkpoints in a store that holds one and a half of them would end, and
+ * not only if something else fails too.
+ *
+ * Called by the core's thread, in a group. */
+#include "fp/log.h"
+#include "manager/version.h"
+
+#define STEP_BYTES (UINT64_C(64) << 20)
+
+static uint64_t bytes_of(struct mgr_core *c, uint64_t shadow)
+{
+    struct mgr_inode in;
+
+    return mgr_inode_get(c, shadow, &in) ? 0 : in.mapped;
+}
+
+static int give_up_remains(struct mgr_core *c, uint64_t *bytes)
+{
+    struct mgr_versions *t = c->versions;
+    int rc = 0;
+
+    for (size_t i = 0; i < t->buckets && t->shadows.used && !rc; i++)
+        for (struct mgr_vfile *v = t->bucket[i], *next; v && !rc; v = next) {
+            next = v->next;
+            if (!v->remains.shadow)
+                continue;
+            *bytes += bytes_of(c, v->remains.shadow);
+            rc = mgr_version_drop(c, v, &v->remains);
+            if (!rc)
+                mgr_vfile_done(c, v);
+        }
+    return rc;
+}
+
+/* Numbers of inodes only grow. Of one that is being put back, the file itself is on its way through it. */
+static struct mgr_vfile *oldest_guard(const struct mgr_core *c)
+{
+    const struct mgr_versions *t = c->versions;
+    struct mgr_vfile *oldest = NULL;
+
+    for (size_t i = 0; i < t->buckets && t->shadows.used; i++)
+        for (struct mgr_vfile *v = t->bucket[i]; v; v = v->next)
+            if (v->guard.shadow && v->guard.state != MGR_RETURNING && (!oldest || v->guard.shadow < oldest->guard.shadow))
+                oldest = v;
+    return oldest;
+}
+
+static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
+{
+    ProtobufCBinaryData path = mgr_path(c, v->ino);
+    uint64_t its = bytes_of(c, v->guard.shadow);
+    int rc;
+
+    FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB: if it is not rewritten to the end, it is torn", (int)path.len,
+            path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
+    *bytes += its;
+    c->versions->given_up++;
+    v->passed = true; /* for the rest of its epoch */
+    rc = mgr_version_drop(c, v, &v->guard);
+    if (!rc)
+        mgr_vfile_done(c, v);
+    return rc;
+}
+
+int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes)
+{
+    struct mgr_vfile *v;
+    int rc = level ? give_up_remains(c, bytes) : 0;
+
+    while (!rc && level > 1 && *bytes < STEP_BYTES && (v = oldest_guard(c)))
+        rc = give_up_guard(c, v, bytes);
+    return rc;
+}
