@@ -1,0 +1,59 @@
+"""Versions: what a file was is kept while it is rewritten, costs nothing afterwards, and gives way when the store is full."""
+
+import json
+import os
+import re
+
+import pytest
+
+from harness.daemons import wait_until
+from harness.files import assert_same, content, pwrite_all, read_file, write_file
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def small(new_store):
+    """256 MiB in all, on two benefactors."""
+    s = new_store()
+    s.expect(r"no space: the version before of /ckpt .* is given up")
+    return s.up(benefactors=2, size="128MiB", pool="32MiB", manager_args=["--versions=on"])
+
+
+def versions(store, path):
+    return [v["state"] for v in json.loads(store.fpctl("versions", path, "--json").stdout)["versions"]]
+
+
+@pytest.mark.short
+@pytest.mark.limit(120)
+def test_rewriting_what_fits_the_store_only_once(small):
+    m = small.mounts[0]
+    path = m.at("ckpt")
+    write_file(path, content(1, 0, 160 * MIB))
+    for key in (2, 3):
+        write_file(path, content(key, 0, 160 * MIB))  # O_TRUNC
+        assert_same(read_file(path), content(key, 0, 160 * MIB))
+    assert re.search("is given up", small.manager.text())
+    assert versions(small, path) == ["present"]
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("how", ["trunc", "in_place"])
+def test_a_version_is_there_while_a_file_is_rewritten_and_not_after(small, how):
+    m = small.mounts[0]
+    path = m.at("ckpt")
+    write_file(path, content(1, 0, 4 * MIB), sync=True)
+    used, files = os.statvfs(m.path).f_bfree, os.statvfs(m.path).f_ffree
+    fd = os.open(path, os.O_WRONLY | (os.O_TRUNC if how == "trunc" else 0))
+    pwrite_all(fd, content(2, 0, 2 * MIB), 0)
+    os.close(os.open(path, os.O_WRONLY))  # publishes what was written
+    assert versions(small, path) == ["present", "guard"]
+    assert os.statvfs(m.path).f_ffree == files
+    r = small.fpctl("restore", path, check=False)
+    assert r.returncode == 3 and m.path in r.stderr
+    pwrite_all(fd, content(2, 2 * MIB, 2 * MIB), 2 * MIB)
+    os.close(fd)
+    wait_until("the version to go", 5, lambda: versions(small, path) == ["present"])
+    assert_same(read_file(path), content(2, 0, 4 * MIB))
+    wait_until("its space to be free", 5, lambda: os.statvfs(m.path).f_bfree >= used)
+    assert small.fpctl("restore", path, check=False).returncode == 1
