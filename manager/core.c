@@ -18,7 +18,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/record.h"
-#include "life.pb-c.h"
 #include "manager/core_int.h"
 #include "manager/drain.h"
 #include "manager/locks.h"
