@@ -109,6 +109,7 @@ static const struct handler handlers[] = {
     H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
     H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),
     H(CTL_VERSIONS, ctl_versions, ctl_versions, NULL, CTL),
+    H(CTL_LOCKS, ctl_locks, ctl_locks, NULL, CLIENT | CTL),
 };
 
 static const struct handler *handler_of(uint16_t type)

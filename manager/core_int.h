@@ -498,6 +498,8 @@ void mgr_lease_attr(const struct mgr_core *c, const struct mgr_session *s, Fp__A
 /* The holder has set the file's time, or its size: what it has said before is over. */
 void mgr_lease_was_set(struct mgr_core *c, uint64_t ino, bool size);
 void mgr_leases_tick(struct mgr_core *c);
+/* fn for each lease that is had, of a file, or of all (0). False: no more. */
+void mgr_leases_each(const struct mgr_core *c, uint64_t ino, bool (*fn)(void *arg, const struct mgr_session *s, uint64_t ino, uint64_t since_ms, bool recalled), void *arg);
 /* After the COMMIT: recalls, and their ends. */
 void mgr_leases_pump(struct mgr_core *c);
 
@@ -595,5 +597,6 @@ MGR_HANDLER(ctl_sets);
 MGR_HANDLER(ctl_set_say);
 MGR_HANDLER(ctl_stop);
 MGR_HANDLER(ctl_versions);
+MGR_HANDLER(ctl_locks); /* ctl_locks.c */
 
 #endif

@@ -49,6 +49,7 @@ struct mgr_lease {
     struct mgr_lease *next; /* of its bucket */
     uint64_t ino;
     struct mgr_session *holder; /* NULL: ended */
+    uint64_t since_ms;
     LIST_ENTRY(mgr_lease) of_session;
     TAILQ_ENTRY(mgr_lease) listed; /* to_recall or ended */
     bool in_recalls;
@@ -171,10 +172,11 @@ static void end(struct mgr_core *c, struct mgr_lease *l)
     TAILQ_INSERT_TAIL(&t->ended, l, listed);
 }
 
-static void begin(struct mgr_leases *t, struct mgr_lease *l, struct mgr_session *s)
+static void begin(struct mgr_core *c, struct mgr_lease *l, struct mgr_session *s)
 {
     if (l->until_ms)
-        TAILQ_REMOVE(&t->ended, l, listed);
+        TAILQ_REMOVE(&c->leases->ended, l, listed);
+    l->since_ms = c->now.ms;
     l->until_ms = 0;
     l->serial = l->moved_ms = l->closed_size = 0;
     l->closed_mtime = 0;
@@ -301,7 +303,7 @@ bool mgr_lease_open(struct mgr_core *c, struct mgr_session *s, uint64_t ino, boo
         return false;
     l = lease_new(c->leases, ino);
     if (l)
-        begin(c->leases, l, s);
+        begin(c, l, s);
     return l != NULL;
 }
 
@@ -453,7 +455,7 @@ void mgr_leases_hello(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
         if (!l || l->holder || !mgr_map_get(&s->opens, ino) || open_elsewhere(c, s, ino))
             say(c->leases, s->id, ino, false);
         else
-            begin(c->leases, l, s);
+            begin(c, l, s);
     }
 }
 
@@ -523,4 +525,14 @@ void mgr_leases_free(struct mgr_leases *t)
     free(t->bucket);
     free(t->says);
     free(t);
+}
+
+void mgr_leases_each(const struct mgr_core *c, uint64_t ino, bool (*fn)(void *arg, const struct mgr_session *s, uint64_t ino, uint64_t since_ms, bool recalled), void *arg)
+{
+    const struct mgr_leases *t = c->leases;
+
+    for (size_t i = 0; i < t->buckets; i++)
+        for (const struct mgr_lease *l = t->bucket[i]; l; l = l->next)
+            if (l->holder && (!ino || l->ino == ino) && !fn(arg, l->holder, l->ino, l->since_ms, l->serial != 0))
+                return;
 }

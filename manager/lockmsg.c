@@ -193,6 +193,7 @@ MGR_HANDLER(lock)
     const Fp__Lock *m = msg;
     Fp__LockReply *r = MGR_NEW(c, Fp__LockReply, fp__lock_reply__init);
     const struct mgr_lock l = {.session = rq->sess->id,
+                               .since_ms = c->now.ms,
                                .owner = m->owner,
                                .start = m->start,
                                .end = m->end,

@@ -265,6 +265,31 @@ void mgr_locks_closing(struct mgr_locks *t, const struct mgr_lock_id *id, uint64
     }
 }
 
+static bool each_of(const struct mgr_lockfile *f, bool (*fn)(void *arg, uint64_t ino, const struct mgr_lock *l, bool waits), void *arg)
+{
+    const struct mgr_lockwait *w;
+    bool on = true;
+
+    for (int k = 0; k < MGR_LOCK_KINDS; k++)
+        for (uint32_t i = 0; on && i < f->held[k].n; i++)
+            on = fn(arg, f->ino, &f->held[k].at[i], false);
+    TAILQ_FOREACH(w, &f->waits, in_file)
+        on = on && fn(arg, f->ino, &w->l, true);
+    return on;
+}
+
+void mgr_locks_each(const struct mgr_locks *t, uint64_t ino, bool (*fn)(void *arg, uint64_t ino, const struct mgr_lock *l, bool waits), void *arg)
+{
+    const struct mgr_lockfile *f = ino ? mgr_lockfile_find(t, ino) : NULL;
+
+    if (f)
+        (void)each_of(f, fn, arg);
+    for (size_t i = 0; !ino && i < t->buckets; i++)
+        for (f = t->bucket[i]; f; f = f->next)
+            if (!each_of(f, fn, arg))
+                return;
+}
+
 void mgr_locks_clear(struct mgr_locks *t)
 {
     struct mgr_lockfile *f, *next;

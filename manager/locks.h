@@ -29,6 +29,7 @@ struct mgr_lock {
     bool exclusive;
     bool kept;                 /* by mgr_locks_keep */
     uint64_t closing_until_ms; /* mgr_locks_closing */
+    uint64_t since_ms;         /* it is held, or asked for; 0: not known, for it was loaded */
 };
 
 struct mgr_lock_change { /* of the set of ranges that are held */
@@ -92,6 +93,8 @@ bool mgr_locks_recall_next(struct mgr_locks *t, struct mgr_lock_recall *out);
 void mgr_locks_commit(struct mgr_locks *t);
 void mgr_locks_undo(struct mgr_locks *t);
 
+/* fn for what is held of a file, then for who waits for it, by age; ino 0: of all files. fn is false: no more. Nothing else is asked of t meanwhile. */
+void mgr_locks_each(const struct mgr_locks *t, uint64_t ino, bool (*fn)(void *arg, uint64_t ino, const struct mgr_lock *l, bool waits), void *arg);
 /* Ranges held, and requests that wait. */
 size_t mgr_locks_held(const struct mgr_locks *t);
 size_t mgr_locks_waiting(const struct mgr_locks *t);

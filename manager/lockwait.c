@@ -220,6 +220,7 @@ static void wake(struct mgr_locks *t, struct mgr_lockfile *f, int kind, struct s
             if (w->l.kind != kind || !(check || touches(&freed, &w->l)))
                 continue;
             if (may_have(t, w, now_ms)) {
+                w->l.since_ms = now_ms;
                 int rc = mgr_locks_set_range(t, f, &w->l, false);
 
                 end_wait(t, w, rc == -ENOMEM ? -ENOLCK : rc);

@@ -17,7 +17,7 @@
 #define ANSWER_MS 5000u /* of a command that waits longer than that for something else */
 
 static const struct ctl_cmd *const commands[] = {
-    &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
+    &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
     &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set,
     &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 

@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -282,3 +283,61 @@ def test_stop_ends_everything(store):
     for d in (*store.benefactors, *store.mounts):
         d.start()
     assert open(store.mounts[0].at("f"), "rb").read() == content(1, 0, 5 * MIB)
+
+
+LOCKER = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+print("begun", flush=True)
+if sys.argv[2] == "flock":
+    fcntl.flock(fd, fcntl.LOCK_SH)
+else:
+    fcntl.lockf(fd, fcntl.LOCK_EX, int(sys.argv[4]), int(sys.argv[3]))
+print("had", flush=True)
+sys.stdin.read()
+"""
+
+
+def locker(path, *what):
+    p = subprocess.Popen([sys.executable, "-c", LOCKER, path, *what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "begun\n"
+    return p
+
+
+@pytest.mark.short
+@pytest.mark.limit(60)
+def test_locks_says_who_holds_and_who_waits(new_store):
+    s = new_store().up(mounts=2, mount_args=("--close=publish", "--locks=store"))
+    a, b = s.mounts
+    assert "no locks" in s.fpctl("locks").stdout and json.loads(s.fpctl("locks", "--json").stdout) == {"locks": [], "more": False}
+    os.mkdir(a.at("d"))
+    for name in ("d/f", "log"):
+        write_file(a.at(name), b"x" * 100)
+    procs = [locker(a.at("d/f"), "fcntl", "10", "20")]
+    assert procs[0].stdout.readline() == "had\n"
+    procs.append(locker(b.at("d/f"), "fcntl", "0", "0"))
+    procs.append(locker(b.at("log"), "flock"))
+    assert procs[2].stdout.readline() == "had\n"
+    fd = os.open(a.at("log"), os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(fd, b"end")
+
+        def listed(path=None):
+            got = json.loads(s.fpctl("locks", *([path] if path else []), "--json").stdout)
+            assert not got["more"]
+            return [(k["path"], k["kind"], k["state"], k["exclusive"], k["start_bytes"], k["end_bytes"], k["mountpoint"], k["pid"]) for k in got["locks"]]
+        file = [("/d/f", "fcntl", "held", True, 10, 29, a.path, procs[0].pid), ("/d/f", "fcntl", "waits", True, 0, None, b.path, procs[1].pid)]
+        log = [("/log", "flock", "held", False, 0, None, b.path, procs[2].pid), ("/log", "append", "held", True, 0, None, a.path, None)]
+        wait_until("all to be there", 10, lambda: listed() == file + log)
+        assert listed(b.at("d")) == listed(a.at("d/f")) == file and listed(b.at("log")) == log
+        text = s.fpctl("locks").stdout.splitlines()
+        assert len(text) == 5 and "/d/f" in text[1] and "10-29" in text[1] and a.path in text[1] and "waits" in text[2] and "node0" in text[2]
+        assert s.fpctl("locks", a.at("none"), check=False).returncode == 1
+    finally:
+        os.close(fd)
+        for p in procs:
+            p.stdin.close()
+    for p in procs:
+        assert p.wait(20) == 0
+        p.stdout.close()
+    wait_until("all to be gone", 10, lambda: listed() == [])

@@ -50,6 +50,7 @@ static const struct fuzz_kind kinds[] = {
     K(CTL_STATUS, TO_MANAGER, empty, ctl_status_reply),
     K(CTL_LAYOUT, TO_MANAGER, ctl_layout, ctl_layout_reply),
     K(CTL_STOP, TO_MANAGER, empty, empty),
+    K(CTL_LOCKS, TO_MANAGER, ctl_locks, ctl_locks_reply),
     K(HELLO, TO_MANAGER, hello, hello_reply),
     K(BYE, TO_MANAGER, bye, empty),
     K(BNF_TABLE, TO_CLIENT, bnf_table, empty),

@@ -288,6 +288,55 @@ static void test_lockmsg_transaction_that_failed(void **state)
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+static Fp__CtlLocksReply *list(const char *of, uint32_t max)
+{
+    Fp__CtlLocks m = FP__CTL_LOCKS__INIT;
+
+    m.path.data = (uint8_t *)of;
+    m.path.len = strlen(of);
+    m.max = max;
+    return fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CTL_LOCKS, &m, &fp__ctl_locks_reply__descriptor);
+}
+
+static void test_lockmsg_list_says_who_holds_and_who_waits(void **state)
+{
+    uint64_t file = ino, dir = fix_mk(&f, MGR_ROOT_INO, "d", S_IFDIR | 0755), held = 1;
+    Fp__CtlLocksReply *r;
+
+    (void)state;
+    assert_int_equal(lock(f.conn, 1, false), 0);
+    fix_tick(&f, 3000);
+    assert_int_equal(lock(other, 2, true), 1);
+    fix_tick(&f, 2000);
+    r = list("", 0);
+    assert_true(r && r->n_locks == 2 && !r->more);
+    assert_true(r->locks[0]->path.len == 2 && memcmp(r->locks[0]->path.data, "/a", 2) == 0);
+    assert_true(!r->locks[0]->waits && r->locks[0]->pid == 77 && r->locks[0]->exclusive && r->locks[0]->connected);
+    assert_true(r->locks[0]->for_ms >= 5000 && r->locks[0]->for_ms < 6000 && !r->locks[0]->since_start);
+    assert_true(r->locks[1]->waits && r->locks[1]->session == other_session && r->locks[1]->for_ms >= 2000 && r->locks[1]->for_ms < 3000);
+    fix_free(r);
+    r = list("a", 1);
+    assert_true(r && r->n_locks == 1 && r->more);
+    fix_free(r);
+    r = list("d", 0);
+    assert_true(r && r->n_locks == 0 && !r->more);
+    fix_free(r);
+    assert_null(list("none", 0));
+    assert_int_equal(f.status, -ENOENT);
+    ino = fix_mk(&f, dir, "b", S_IFREG | 0644);
+    assert_int_equal(lock(other, 3, false), 0);
+    r = list("d", 0);
+    assert_true(r && r->n_locks == 1 && r->locks[0]->ino == ino && r->locks[0]->path.len == 4);
+    fix_free(r);
+    restart();
+    ino = file;
+    assert_int_equal(hello(f.conn, f.session, &held, 1), 0);
+    r = list("", 0);
+    assert_true(r && r->n_locks == 2 && r->locks[0]->since_start && r->locks[1]->since_start); /* who waits asks again */
+    assert_int_equal(r->locks[0]->connected + r->locks[1]->connected, 1); /* the other is not back */
+    fix_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +349,7 @@ int main(void)
         T(test_lockmsg_session_that_is_silent),
         T(test_lockmsg_bye),
         T(test_lockmsg_transaction_that_failed),
+        T(test_lockmsg_list_says_who_holds_and_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
