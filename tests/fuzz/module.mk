@@ -1,8 +1,14 @@
 # Each fuzz_<name>.c is one harness; other .c files here but replay.c are a library for all. replay.c is their main() without libFuzzer.
 TESTS_FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 
+# Threads that take turns (threads.h), and their time (waits.h).
+THREADS_WRAP := pthread_create pthread_join pthread_timedjoin_np pthread_setname_np pthread_cond_wait pthread_cond_timedwait pthread_cond_signal \
+                pthread_cond_broadcast pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock
+WAITS_WRAP := usleep sem_wait sem_clockwait sem_post
+
 # The data path of fp-mount over the models of tests/unit/cl_world.h, whose manager answers what the input says.
-$(O)/tests/fuzz/fuzz_replies: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) -Wl,--wrap=world_mgr_call -Wl,--wrap=world_mgr_lasting
+$(O)/tests/fuzz/fuzz_replies: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(THREADS_WRAP:%=-Wl,--wrap=%) $(WAITS_WRAP:%=-Wl,--wrap=%) \
+                                        -Wl,--wrap=clock_gettime -Wl,--wrap=world_mgr_call -Wl,--wrap=world_mgr_lasting
 
 # Programs over connections without a network (wire.h).
 WIRE_WRAP := fp_rpc_listen fp_rpc_connect fp_rpc_call fp_rpc_send fp_rpc_reply fp_rpc_reply_msg fp_rpc_conn_get fp_rpc_conn_put fp_rpc_conn_set_data \
@@ -24,9 +30,7 @@ $(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_
 $(O)/tests/fuzz/fuzz_manager: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
                                         -Wl,--wrap=sqlite3_finalize
 
-# fp-auxhost's main thread; all others take turns with it (threads.h).
-THREADS_WRAP := pthread_create pthread_join pthread_timedjoin_np pthread_setname_np pthread_cond_wait pthread_cond_timedwait pthread_cond_signal \
-                pthread_cond_broadcast pthread_mutex_lock pthread_rwlock_rdlock pthread_rwlock_wrlock
+# fp-auxhost's main thread; all others take turns with it.
 AUXHOST_WRAP := recvmmsg recv sendmsg poll setsockopt shutdown mmap64 madvise sigaltstack clock_gettime aux_plugin_load aux_plugin_free aux_guard_drop \
                 aux_guard_has_reserve aux_thread_short aux_cores_new aux_cores_count aux_cores_width aux_cores_cpu aux_cores_pin aux_cores_choose
 $(O)/tests/fuzz/fuzz_auxhost: ALL_LDFLAGS += $(THREADS_WRAP:%=-Wl,--wrap=%) $(AUXHOST_WRAP:%=-Wl,--wrap=%)

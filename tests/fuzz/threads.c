@@ -2,7 +2,8 @@
  * Threads that take turns (threads.h). Called by the harnesses and the program under test, on the only real thread.
  *
  * Each has a stack and a context of its own. Real threads were rejected: an input would not do the same twice, and to make and to end ten of them takes
- * longer than all else that it does. Timed waits end when there is nothing else to do: it is the harness that lets time pass.
+ * longer than all else that it does. Timed waits end when there is nothing else to do: it is the harness that lets time pass, or the clock goes on to the end of
+ * the first of them.
  */
 #include "tests/fuzz/threads.h"
 
@@ -13,7 +14,6 @@
 #include <ucontext.h>
 
 #define THREADS_MAX 96
-#define STACK_BYTES ((size_t)128 << 10)
 #define TRIES_MAX   100000
 
 void __asan_unpoison_memory_region(void const volatile *p, size_t size) __attribute__((weak));
@@ -24,13 +24,17 @@ static struct thread {
     void *(*fn)(void *arg);
     void *arg, *own;
     bool used, done;
+    bool polls;        /* for a lock: it runs, and does nothing else until it has it */
     const void *waits; /* for this condition variable; NULL: not */
-    bool timed;
+    uint64_t until_ns; /* UINT64_MAX: not for a time */
 } thread[THREADS_MAX];
 static ucontext_t outside;
 static struct thread *me; /* NULL: none */
+static uint64_t outside_until_ns = UINT64_MAX;
 
 void **fuzz_thread_own;
+uint64_t *fuzz_thread_clock;
+size_t fuzz_thread_stack_bytes = (size_t)128 << 10; /* ASan clears it whenever a thread begins */
 
 int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
 int __wrap_pthread_join(pthread_t t, void **out);
@@ -75,23 +79,48 @@ static void run(struct thread *t)
     }
 }
 
+/* Whether any has gone on. */
 static bool run_those(bool timed)
 {
     bool any = false;
 
     for (struct thread *t = thread; t < thread + THREADS_MAX; t++)
-        if (t->used && !t->done && (!t->waits || (timed && t->timed))) {
-            any = true;
+        if (t->used && !t->done && (!t->waits || (timed && t->until_ns != UINT64_MAX))) {
+            bool polled = t->polls;
+
             t->waits = NULL;
             run(t);
+            any |= !polled || !t->polls;
         }
     return any;
+}
+
+/* The clock goes on to whoever waits for the next time. false: nobody does. */
+static bool run_next(void)
+{
+    uint64_t first_ns = outside_until_ns;
+    struct thread *next = NULL;
+
+    for (struct thread *t = thread; t < thread + THREADS_MAX; t++)
+        if (t->used && !t->done && t->waits && t->until_ns < first_ns) {
+            first_ns = t->until_ns;
+            next = t;
+        }
+    if (first_ns == UINT64_MAX)
+        return false;
+    if (*fuzz_thread_clock < first_ns)
+        *fuzz_thread_clock = first_ns;
+    if (next) {
+        next->waits = NULL;
+        run(next);
+    }
+    return true;
 }
 
 bool fuzz_threads_run(void)
 {
     FUZZ_CHECK(!me);
-    return run_those(false) || run_those(true);
+    return run_those(false) || (fuzz_thread_clock ? run_next() : run_those(true));
 }
 
 void fuzz_yield(void)
@@ -136,20 +165,21 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*fn)(
     if (n == thread + THREADS_MAX)
         return EAGAIN;
     if (!n->stack) { /* not malloc: it would be of this input (fuzz_blocks_begin) */
-        n->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        n->stack = mmap(NULL, fuzz_thread_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         FUZZ_CHECK(n->stack != MAP_FAILED);
     }
     if (__asan_unpoison_memory_region)
-        __asan_unpoison_memory_region(n->stack, STACK_BYTES);
+        __asan_unpoison_memory_region(n->stack, fuzz_thread_stack_bytes);
     context_of(&n->at);
     n->at.uc_stack.ss_sp = n->stack;
-    n->at.uc_stack.ss_size = STACK_BYTES;
+    n->at.uc_stack.ss_size = fuzz_thread_stack_bytes;
     n->at.uc_link = NULL;
     makecontext(&n->at, enter, 0);
     n->fn = fn;
     n->arg = arg;
     n->own = NULL;
     n->waits = NULL;
+    n->polls = false;
     n->used = true;
     n->done = false;
     *t = (pthread_t)(n - thread) + 1;
@@ -188,53 +218,79 @@ int __wrap_pthread_setname_np(pthread_t t, const char *name)
     return 0;
 }
 
-static int wait_for(pthread_cond_t *cond, pthread_mutex_t *lock, bool timed)
+void fuzz_thread_wait(const void *what, uint64_t until_ns)
+{
+    if (me) {
+        me->waits = what;
+        me->until_ns = until_ns;
+        leave();
+        return;
+    }
+    outside_until_ns = until_ns;
+    if (!fuzz_threads_run())
+        FUZZ_CHECK(!fuzz_thread_clock); /* else all wait for each other */
+    outside_until_ns = UINT64_MAX;
+}
+
+void fuzz_thread_wake(const void *what, bool all)
+{
+    for (struct thread *t = thread; t < thread + THREADS_MAX; t++)
+        if (t->used && t->waits == what) {
+            t->waits = NULL;
+            if (!all)
+                return;
+        }
+}
+
+static int wait_for(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns)
 {
     FUZZ_CHECK(pthread_mutex_unlock(lock) == 0);
-    if (me) {
-        me->waits = cond;
-        me->timed = timed;
-    }
-    fuzz_yield();
+    fuzz_thread_wait(cond, until_ns);
     return __wrap_pthread_mutex_lock(lock);
 }
 
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 {
-    return wait_for(cond, lock, false);
+    return wait_for(cond, lock, UINT64_MAX);
 }
 
 int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock, const struct timespec *ts)
 {
-    (void)ts;
-    wait_for(cond, lock, true);
+    uint64_t until_ns = (uint64_t)ts->tv_sec * 1000000000u + (uint64_t)ts->tv_nsec;
+
+    wait_for(cond, lock, until_ns);
+    if (fuzz_thread_clock && *fuzz_thread_clock < until_ns)
+        return 0;
     return ETIMEDOUT; /* or woken: who waits looks himself */
 }
 
 int __wrap_pthread_cond_signal(pthread_cond_t *cond)
 {
-    for (struct thread *t = thread; t < thread + THREADS_MAX; t++)
-        if (t->used && t->waits == cond) {
-            t->waits = NULL;
-            return 0;
-        }
+    fuzz_thread_wake(cond, false);
     return 0;
 }
 
 int __wrap_pthread_cond_broadcast(pthread_cond_t *cond)
 {
-    for (struct thread *t = thread; t < thread + THREADS_MAX; t++)
-        if (t->used && t->waits == cond)
-            t->waits = NULL;
+    fuzz_thread_wake(cond, true);
     return 0;
+}
+
+static void poll_once(bool polls)
+{
+    if (me)
+        me->polls = polls;
+    if (polls)
+        fuzz_yield();
 }
 
 #define UNTIL(got)                                             \
     do {                                                       \
         for (int i = 0; !(got); i++) {                         \
             FUZZ_CHECK(i < TRIES_MAX); /* nobody gives it back */ \
-            fuzz_yield();                                      \
+            poll_once(true);                                   \
         }                                                      \
+        poll_once(false);                                      \
     } while (0)
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
