@@ -464,8 +464,11 @@ static void targets(struct batch *q)
 
         if (!t->made && q->c->now.ms >= t->probe_ms && !is_told(q->c, probe)) {
             k = task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
-            if (k)
-                k->overwrite = true;
+            if (k) {
+                k->overwrite = true; /* makes it */
+                snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-probe", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
+                k->tmp = text(q->c, prefix);
+            }
             put(q, k, NULL);
         }
         if (!t->made || t->paused || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))

@@ -18,8 +18,8 @@
 
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
-    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set,
-    &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
+    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 
 struct given {
     struct fp_strlist words;
@@ -41,6 +41,11 @@ static const struct fp_opt options[] = {
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain: the directory to copy to, below which paths are as in the store. By default, that of the policy.",
+                  .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
+    FP_OPT_BOOL(struct given, o.now, "now", "off", "With drain: before all else, and without regard for programs.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.verify, "verify", "off", "With drain: read back what was written and compare.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),
     FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),
                     "How long to wait for the manager's answer; of a command that waits for more, such as stop (30s unless it is given), how long in all."),
     FP_OPT_LOG_LEVEL(struct given, o.log_level),

@@ -350,6 +350,7 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
     assert_true(k->dest->uuid.len == 16 && (w->marker || k->kind == FP__TASK_KIND__TASK_PROBE));
     switch (k->kind) {
     case FP__TASK_KIND__TASK_PROBE:
+        assert_true(k->overwrite && strcmp(tmp, "01020300-probe") == 0);
         w->marker = true;
         w->probes++;
         return;

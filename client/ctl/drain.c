@@ -1,0 +1,431 @@
+/* fpctl drain: copies of files in a target, and what is on its way there.
+ *
+ * The manager keeps jobs and does them without us: `drain PATH` asks it to begin, and has its answer at once. With --wait it is asked again and again until the job
+ * has ended; a manager that is started anew in between is found again. The exit code tells what is late from what has failed, for scripts. Progress goes to
+ * stderr, where it is a terminal, so that stdout is the result. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/ctl/cmd.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/table.h"
+#include "life.pb-c.h"
+
+#define ASK_MS   300u
+#define AGAIN_MS 1000u /* after the manager could not be asked */
+
+enum { LATE = 3, FAILED = 4, GONE = 5 };
+
+static const char *const states[] = {"none", "waiting", "running", "finishing", "done", "failed", "cancelled"};
+
+static const char *state_word(int s)
+{
+    return s >= 0 && s < (int)(sizeof states / sizeof *states) ? states[s] : "unknown";
+}
+
+static int ask(struct ctl_link *l, const Fp__CtlDrain *q, Fp__CtlDrainReply **out)
+{
+    ProtobufCMessage *reply = NULL;
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_DRAIN, &q->base, &fp__ctl_drain_reply__descriptor, &reply);
+
+    *out = (Fp__CtlDrainReply *)reply;
+    return rc;
+}
+
+/* Lines that say why not. */
+static int refused(const Fp__CtlDrainReply *r)
+{
+    for (size_t i = 0; i < r->n_why; i++)
+        FP_ERROR("%s", r->why[i]);
+    return r->n_why ? -EINVAL : 0;
+}
+
+/* ---------------------------------------------------------------- one job */
+
+static json_t *json_job(const Fp__DrainJob *j)
+{
+    return json_pack("{s:I, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+                     "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
+                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "why", j->why);
+}
+
+static void print_job(FILE *f, const Fp__DrainJob *j)
+{
+    char done[FP_UNITS_BUF], all[FP_UNITS_BUF];
+
+    fprintf(f, "job %llu: %s: %llu of %llu files, %s of %s to %s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
+            (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), j->to, *j->why ? ": " : "", j->why);
+}
+
+static int verdict(int state)
+{
+    switch (state) {
+    case FP__DRAIN_STATE__DRAIN_DONE:
+        return 0;
+    case FP__DRAIN_STATE__DRAIN_FAILED:
+        return FAILED;
+    case FP__DRAIN_STATE__DRAIN_CANCELLED:
+        return GONE;
+    default:
+        return -1; /* not ended */
+    }
+}
+
+static int tell(const struct ctl_options *o, const Fp__DrainJob *j)
+{
+    if (o->json)
+        return ctl_json_print(json_job(j));
+    print_job(stdout, j);
+    putchar('\n');
+    return ctl_flush();
+}
+
+/* ---------------------------------------------------------------- waiting for it */
+
+struct wait {
+    const struct ctl_options *o;
+    struct ctl_link *link;  /* the one that we were called with, until it is lost */
+    struct ctl_link *own;   /* then one of ours; NULL: none */
+    bool lost;
+    struct ctl_store store;
+    bool tty;
+};
+
+/* 0 and *out; or the manager could not be asked, which may be otherwise in a moment. */
+static int look(struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
+{
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    int rc;
+
+    q.op = FP__DRAIN_OP__DRAIN_OP_SHOW;
+    q.id = job;
+    if (w->lost && !w->own) {
+        rc = ctl_open(w->o, &w->store, &w->own);
+        if (rc < 0)
+            return rc;
+    }
+    rc = ask(w->lost ? w->own : w->link, &q, out);
+    if (rc < 0) {
+        ctl_link_close(w->own);
+        w->own = NULL;
+        w->lost = true;
+    }
+    return rc;
+}
+
+static int wait_for(struct wait *w, uint64_t job)
+{
+    uint64_t until = w->o->limit_ms ? fp_now_ms() + w->o->limit_ms : UINT64_MAX;
+
+    for (;;) {
+        Fp__CtlDrainReply *r = NULL;
+        int rc = look(w, job, &r), code = -1;
+
+        if (rc == 0 && r->n_jobs != 1) {
+            FP_ERROR("job %llu is not known any more", (unsigned long long)job);
+            code = GONE;
+        } else if (rc == 0) {
+            code = verdict(r->jobs[0]->state);
+            if (w->tty) {
+                fputc('\r', stderr);
+                print_job(stderr, r->jobs[0]);
+                fputs(code >= 0 ? "\n" : "\033[K", stderr);
+            }
+            if (code < 0 && fp_now_ms() >= until)
+                code = LATE;
+            if (code >= 0)
+                rc = tell(w->o, r->jobs[0]);
+        } else if (fp_now_ms() >= until) {
+            code = LATE; /* it may be done: nobody could say so */
+        }
+        if (r)
+            fp__ctl_drain_reply__free_unpacked(r, NULL);
+        if (code >= 0)
+            return rc < 0 && code != LATE ? rc : code;
+        ctl_pause(w->o, rc < 0 ? AGAIN_MS : ASK_MS);
+    }
+}
+
+/* ---------------------------------------------------------------- drain PATH... */
+
+static int start(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, uint64_t *job)
+{
+    static char inner[CTL_PATHS_MAX][PATH_MAX];
+    ProtobufCBinaryData paths[CTL_PATHS_MAX];
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r = NULL;
+    char dest[PATH_MAX];
+    int rc = 0;
+
+    for (size_t i = 0; i < o->npaths && rc == 0; i++) {
+        rc = ctl_find_inner(o, store, i, inner[i]);
+        paths[i] = (ProtobufCBinaryData){strlen(inner[i]), (uint8_t *)inner[i]};
+    }
+    if (rc < 0)
+        return rc;
+    q.op = FP__DRAIN_OP__DRAIN_OP_START;
+    q.n_paths = o->npaths;
+    q.paths = paths;
+    q.urgent = o->now;
+    q.verify = o->verify;
+    if (o->to && *o->to != '/') { /* the benefactors' working directory is another */
+        if (!realpath(o->to, dest)) {
+            FP_ERROR("--to %s: %s", o->to, fp_strerror(-errno));
+            return -errno;
+        }
+        q.dest = dest;
+    } else if (o->to) {
+        q.dest = (char *)(uintptr_t)o->to;
+    }
+    rc = ask(l, &q, &r);
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "drain");
+    rc = refused(r);
+    if (rc == 0 && r->n_ids != 1)
+        rc = FP_EBADFRAME;
+    *job = rc == 0 ? r->ids[0] : 0;
+    fp__ctl_drain_reply__free_unpacked(r, NULL);
+    return rc;
+}
+
+static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    static struct wait w;
+    uint64_t job;
+    int rc = start(o, store, l, &job);
+
+    if (rc < 0)
+        return rc;
+    if (o->wait) {
+        w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
+        rc = wait_for(&w, job);
+        ctl_link_close(w.own);
+        return rc;
+    }
+    if (o->json)
+        return ctl_json_print(json_pack("{s:I}", "job", (json_int_t)job));
+    printf("job %llu\n", (unsigned long long)job);
+    return ctl_flush();
+}
+
+const struct ctl_cmd ctl_cmd_drain = {
+    .words = "drain",
+    .args = "PATH...",
+    .options = "to now verify wait",
+    .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
+    .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
+            "is whole there. What is there already with the present data is not copied again.",
+    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, 5 when the job was cancelled.",
+    .flags = CTL_WAITS,
+    .run = run,
+};
+
+/* ---------------------------------------------------------------- drain show */
+
+static const char *const codes[] = {"unknown", "ok", "full", "over quota", "I/O errors", "stale", "read-only", "unreachable", "hangs", "refused"};
+
+static const char *code_word(int c)
+{
+    return c >= 0 && c < (int)(sizeof codes / sizeof *codes) ? codes[c] : "unknown";
+}
+
+static int json_all(const Fp__CtlDrainReply *r)
+{
+    json_t *jobs = json_array(), *targets = json_array(), *policies = json_array();
+
+    for (size_t i = 0; i < r->n_jobs; i++)
+        json_array_append_new(jobs, json_job(r->jobs[i]));
+    for (size_t i = 0; i < r->n_targets; i++) {
+        const Fp__TargetInfo *t = r->targets[i];
+        json_t *at = json_array();
+
+        for (size_t k = 0; k < t->n_states; k++)
+            json_array_append_new(at, json_pack("{s:s, s:s, s:I, s:I}", "state", code_word(t->states[k]->code), "who", t->states[k]->why, "rate",
+                                                (json_int_t)t->states[k]->rate, "queued_bytes", (json_int_t)t->states[k]->queued_bytes));
+        json_array_append_new(targets, json_pack("{s:s, s:I, s:o}", "target", t->root, "rate", (json_int_t)t->rate, "benefactors", at));
+    }
+    for (size_t i = 0; i < r->n_policies; i++)
+        json_array_append_new(policies, json_pack("{s:I, s:s}", "policy", (json_int_t)r->policies[i]->id, "text", r->policies[i]->text));
+    return ctl_json_print(json_pack("{s:o, s:o, s:o}", "jobs", jobs, "targets", targets, "policies", policies));
+}
+
+static int print_jobs(const Fp__CtlDrainReply *r)
+{
+    static const struct fp_table_col cols[] = {{"job", true}, {"path", false}, {"to", false}, {"state", false}, {"files", true}, {"size", true}, {"done", true}, {"why", false}};
+    struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+
+    for (size_t i = 0; i < r->n_jobs; i++) {
+        const Fp__DrainJob *j = r->jobs[i];
+
+        fp_table_cell(t, "%llu", (unsigned long long)j->id);
+        fp_table_cell(t, "%.*s", (int)j->what.len, (const char *)j->what.data);
+        fp_table_cell(t, "%s", j->to);
+        fp_table_cell_styled(t, verdict(j->state) > 0 ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", state_word(j->state));
+        fp_table_cell(t, "%llu", (unsigned long long)j->files);
+        fp_table_cell_size(t, j->bytes);
+        fp_table_cell_percent(t, j->bytes_done, j->bytes);
+        fp_table_cell(t, "%s", j->why);
+    }
+    int rc = fp_table_print(t, stdout);
+    fp_table_free(t);
+    return rc;
+}
+
+static int print_targets(const Fp__CtlDrainReply *r)
+{
+    static const struct fp_table_col cols[] = {{"target", false}, {"state", false}, {"rate", true}, {"queued", true}, {"who", false}};
+    struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+    char rate[FP_UNITS_BUF];
+
+    for (size_t i = 0; i < r->n_targets; i++)
+        for (size_t k = 0; k < r->targets[i]->n_states; k++) {
+            const Fp__TargetState *s = r->targets[i]->states[k];
+
+            fp_table_cell(t, "%s", r->targets[i]->root);
+            fp_table_cell_styled(t, s->code > FP__TARGET_CODE__TARGET_OK ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", code_word(s->code));
+            fp_table_cell(t, "%s", fp_format_rate(rate, s->rate));
+            fp_table_cell_size(t, s->queued_bytes);
+            fp_table_cell(t, "%s", s->why);
+        }
+    int rc = fp_table_print(t, stdout);
+    fp_table_free(t);
+    return rc;
+}
+
+static int run_show(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r = NULL;
+    int rc = ask(l, &q, &r);
+
+    (void)store;
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "drain show");
+    if (o->json) {
+        rc = json_all(r);
+    } else {
+        ctl_print_title("JOBS");
+        rc = print_jobs(r);
+        ctl_print_title("TARGETS");
+        rc = rc < 0 ? rc : print_targets(r);
+        ctl_print_title("POLICIES");
+        for (size_t i = 0; i < r->n_policies; i++)
+            printf("%llu  %s\n", (unsigned long long)r->policies[i]->id, r->policies[i]->text);
+        rc = rc < 0 ? rc : ctl_flush();
+    }
+    fp__ctl_drain_reply__free_unpacked(r, NULL);
+    return rc;
+}
+
+const struct ctl_cmd ctl_cmd_drain_show = {
+    .words = "drain show",
+    .args = "[PATH]",
+    .options = "",
+    .help = "Lists the jobs of draining, how the targets are on each node, and the policies.",
+    .run = run_show,
+};
+
+/* ---------------------------------------------------------------- drain cancel, set, remove */
+
+static int number(const char *what, const char *text, uint64_t *out)
+{
+    const char *why = NULL;
+    int64_t n;
+
+    if (fp_parse_int(text, &n, &why) || n < 1) {
+        FP_ERROR("%s '%s': give its number, as fpctl drain show lists it", what, text);
+        return -EINVAL;
+    }
+    *out = (uint64_t)n;
+    return 0;
+}
+
+static int run_cancel(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r = NULL;
+    int rc = number("job", o->names[0], &q.id);
+
+    (void)store;
+    if (rc < 0)
+        return rc;
+    q.op = FP__DRAIN_OP__DRAIN_OP_CANCEL;
+    rc = ask(l, &q, &r);
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "drain cancel");
+    rc = refused(r);
+    fp__ctl_drain_reply__free_unpacked(r, NULL);
+    if (rc == 0 && o->json)
+        return ctl_json_print(json_pack("{s:I}", "job", (json_int_t)q.id));
+    return rc;
+}
+
+const struct ctl_cmd ctl_cmd_drain_cancel = {
+    .words = "drain cancel",
+    .args = "JOB [PATH]",
+    .options = "",
+    .help = "Ends a job of draining. Files that have their name in the target stay there, temporary files are removed.",
+    .run = run_cancel,
+};
+
+static int policy(const struct ctl_options *o, struct ctl_link *l, Fp__Policy *q)
+{
+    ProtobufCMessage *reply = NULL;
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_POLICY, &q->base, &fp__policy_reply__descriptor, &reply);
+
+    if (rc < 0)
+        return ctl_link_failed(l, rc, o->cmd->words);
+    const Fp__PolicyReply *r = (const Fp__PolicyReply *)reply;
+    uint64_t id = r->id;
+
+    if (*r->why) {
+        FP_ERROR("%s", r->why);
+        rc = -EINVAL;
+    }
+    protobuf_c_message_free_unpacked(reply, NULL);
+    if (rc < 0)
+        return rc;
+    if (o->json)
+        return ctl_json_print(json_pack("{s:I}", "policy", (json_int_t)id));
+    if (!q->remove)
+        printf("policy %llu\n", (unsigned long long)id);
+    return ctl_flush();
+}
+
+static int run_set(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__Policy q = FP__POLICY__INIT;
+
+    (void)store;
+    q.text = (char *)(uintptr_t)o->names[0];
+    return policy(o, l, &q);
+}
+
+const struct ctl_cmd ctl_cmd_drain_set = {
+    .words = "drain set",
+    .args = "TEXT [PATH]",
+    .options = "",
+    .help = "Makes a policy of draining, such as 'to=/lustre/proj/run': where fpctl drain copies to if it is not told.",
+    .run = run_set,
+};
+
+static int run_remove(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    Fp__Policy q = FP__POLICY__INIT;
+    int rc = number("policy", o->names[0], &q.remove);
+
+    (void)store;
+    return rc < 0 ? rc : policy(o, l, &q);
+}
+
+const struct ctl_cmd ctl_cmd_drain_remove = {
+    .words = "drain remove",
+    .args = "POLICY [PATH]",
+    .options = "",
+    .help = "Removes a policy of draining, by its number. Jobs that have begun go on.",
+    .run = run_remove,
+};

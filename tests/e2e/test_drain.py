@@ -1,0 +1,232 @@
+"""Draining: what fpctl drain says is in the target is there, whole, with all that belongs to it; and nothing half done is seen under its name."""
+
+import json
+import os
+
+import pytest
+
+from harness.daemons import wait_until
+from harness.files import assert_same, content, write_file
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def target(store):
+    """A plain directory; what is drained of the store lies below it as in the store."""
+    path = os.path.join(store.dir, "target")
+    os.mkdir(path)
+    return path
+
+
+def drain(store, *paths, to=None, check=True, seconds=60):
+    args = ["drain", *paths, "--wait", f"--timeout={seconds}s", *([f"--to={to}"] if to else [])]
+    return store.fpctl(*args, check=check, seconds=seconds + 20)
+
+
+def names_below(path):
+    """All files, without what is fpstore's own."""
+    found = set()
+    for at, dirs, files in os.walk(path):
+        dirs[:] = [d for d in dirs if not d.startswith(".fp-")]
+        found |= {os.path.relpath(os.path.join(at, f), path) for f in files if not f.startswith(".fp-")}
+    return found
+
+
+def temps(path):
+    return os.listdir(os.path.join(path, ".fp-drain")) if os.path.exists(os.path.join(path, ".fp-drain")) else []
+
+
+def same_tree(mount, target, top):
+    names = names_below(mount.at(top))
+    assert names_below(os.path.join(target, top)) == names and names
+    for name in names:
+        a, b = mount.at(top, name), os.path.join(target, top, name)
+        with open(a, "rb") as f, open(b, "rb") as g:
+            assert_same(g.read(), f.read(), name)
+        s, t = os.stat(a), os.stat(b)
+        assert (s.st_size, s.st_mode, s.st_uid, s.st_gid, s.st_mtime_ns) == (t.st_size, t.st_mode, t.st_uid, t.st_gid, t.st_mtime_ns), name
+
+
+@pytest.mark.short
+def test_a_directory_is_copied_whole(store, target):
+    m = store.mounts[0]
+    os.makedirs(m.at("run/chk_0007/deep"))
+    write_file(m.at("run/chk_0007/rank_0"), content(1, 0, 5 * MIB + 12345))
+    write_file(m.at("run/chk_0007/rank_1"), content(2, 0, 3 * MIB))
+    write_file(m.at("run/chk_0007/small"), b"x")
+    write_file(m.at("run/chk_0007/empty"), b"")
+    write_file(m.at("run/chk_0007/deep/" + "n" * 200), content(3, 0, 70000))
+    write_file(m.at("run/other"), b"not asked for")
+    with open(m.at("run/chk_0007/hole"), "wb") as f:
+        f.seek(20 * MIB + 5)
+        f.write(content(4, 0, 100))
+        f.truncate(30 * MIB)
+    os.chmod(m.at("run/chk_0007/rank_1"), 0o640)
+    os.utime(m.at("run/chk_0007/rank_1"), ns=(1_000_000_000_123_456_789, 1_100_000_000_987_654_321))
+    r = drain(store, m.at("run/chk_0007"), to=target)
+    assert "done: 6 of 6 files" in r.stdout
+    same_tree(m, target, "run/chk_0007")
+    assert names_below(target) == {os.path.join("run/chk_0007", n) for n in names_below(m.at("run/chk_0007"))}
+    assert os.stat(os.path.join(target, "run/chk_0007/hole")).st_blocks * 512 < 8 * MIB, "holes are not written"
+    assert not temps(target)
+    # once more: nothing is written again
+    before = {n: os.stat(os.path.join(target, n)).st_ino for n in names_below(target)}
+    drain(store, m.at("run/chk_0007"), to=target)
+    assert {n: os.stat(os.path.join(target, n)).st_ino for n in names_below(target)} == before
+
+
+def test_what_has_changed_is_copied_anew(store, target):
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, 3 * MIB))
+    drain(store, m.at("f"), to=target)
+    with open(m.at("f"), "r+b") as f:
+        f.seek(MIB + 100)
+        f.write(b"changed")
+    drain(store, m.at("f"), to=target)
+    with open(m.at("f"), "rb") as f, open(os.path.join(target, "f"), "rb") as g:
+        assert_same(g.read(), f.read())
+    assert not temps(target)
+
+
+def test_ranks_of_several_mounts_share_a_file(store, target):
+    a, b = store.mounts[0], store.add_mount()
+    with open(a.at("n1"), "wb") as f:
+        f.truncate(16 * MIB)
+    for k, m in enumerate((a, b)):
+        with open(m.at("n1"), "r+b") as f:
+            for i in range(k, 32, 2):  # half windows: most have pieces of both
+                f.seek(i * MIB // 2 + k * 300)
+                f.write(content(k, i * MIB // 2, MIB // 2 - 300))
+    drain(store, a.at("n1"), to=target)
+    with open(a.at("n1"), "rb") as f, open(os.path.join(target, "n1"), "rb") as g:
+        assert_same(g.read(), f.read())
+
+
+def test_extended_attributes_go_along(store, target):
+    m = store.mounts[0]
+    write_file(m.at("f"), b"data")
+    os.setxattr(m.at("f"), "user.note", b"of the run")
+    try:
+        os.setxattr(target, "user.try", b"1")
+    except OSError:
+        pytest.skip("the native file system has no user attributes")
+    drain(store, m.at("f"), to=target)
+    assert os.getxattr(os.path.join(target, "f"), "user.note") == b"of the run"
+    assert os.getxattr(os.path.join(target, "f"), "user.fp.drain").count(b":") == 2
+
+
+def test_policy_says_where_to(store, target):
+    m = store.mounts[0]
+    write_file(m.at("f"), b"data")
+    r = store.fpctl("drain", m.at("f"), check=False)
+    assert r.returncode == 1 and "fpctl drain set to=" in r.stderr
+    r = store.fpctl("drain", "set", f"to={target} evry=2", check=False)
+    assert r.returncode == 1 and "did you mean 'every'" in r.stderr
+    assert "policy 1" in store.fpctl("drain", "set", f"keep=2 to={target}//").stdout
+    assert "policy 1" in store.fpctl("drain", "set", f"to={target}").stdout, "the same policy"
+    drain(store, m.at("f"))
+    assert os.path.exists(os.path.join(target, "f"))
+    shown = json.loads(store.fpctl("drain", "show", "--json").stdout)
+    assert shown["policies"] == [{"policy": 1, "text": f"to={target}"}]
+    assert [(j["state"], j["files_done"], j["path"], j["to"]) for j in shown["jobs"]] == [("done", 1, "f", target)]
+    assert "done" in store.fpctl("drain", "show").stdout
+    store.fpctl("drain", "remove", "1")
+    assert json.loads(store.fpctl("drain", "show", "--json").stdout)["policies"] == []
+
+
+def test_mistakes_are_named(store, target):
+    m = store.mounts[0]
+    for args, part in ((["drain", m.at("nothing"), f"--to={target}"], "nothing"), (["drain", m.path, "--to=relative/nothing"], "relative/nothing"),
+                       (["drain", "cancel", "17"], "17"), (["drain", "cancel", "x"], "give its number"), (["drain", "remove", "9"], "no such policy")):
+        r = store.fpctl(*args, check=False)
+        assert r.returncode == 1 and part in r.stderr, (args, r.stderr)
+
+
+def test_a_file_that_can_not_be_had_there_fails_alone(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    os.makedirs(m.at("d"))
+    write_file(m.at("d/good"), b"good")
+    write_file(m.at("d/bad"), b"bad")
+    os.makedirs(os.path.join(target, "d/bad/is a directory"))
+    r = drain(store, m.at("d"), to=target, check=False)
+    assert r.returncode == 4 and "d/bad" in r.stdout
+    with open(os.path.join(target, "d/good"), "rb") as f:
+        assert f.read() == b"good"
+    assert not temps(target)
+
+
+def test_a_symbolic_link_in_the_target_leads_nowhere(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    os.makedirs(m.at("d"))
+    write_file(m.at("d/f"), b"data")
+    outside = os.path.join(store.dir, "outside")
+    os.mkdir(outside)
+    os.symlink(outside, os.path.join(target, "d"))
+    assert drain(store, m.at("d"), to=target, check=False).returncode == 4
+    assert os.listdir(outside) == []
+
+
+def test_a_target_that_is_not_there_delays_the_drain_alone(store, target):
+    """And --wait ends by itself, with the code for late. When the target is there, it goes on."""
+    store.expect("target|drain")
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, 2 * MIB))
+    write_file(m.at("g"), content(2, 0, 2 * MIB))
+    other = os.path.join(store.dir, "later")
+    r = drain(store, m.at("f"), to=other, check=False, seconds=2)
+    assert r.returncode == 3, r
+    drain(store, m.at("g"), to=target)
+    os.mkdir(other)
+
+    def there():
+        return os.path.exists(os.path.join(other, "f"))
+    wait_until("the file in the target that came late", 60, there)
+    with open(os.path.join(other, "f"), "rb") as f:
+        assert_same(f.read(), content(1, 0, 2 * MIB))
+
+
+def test_many_small_files(store, target):
+    m = store.mounts[0]
+    os.makedirs(m.at("many"))
+    for i in range(300):
+        write_file(m.at(f"many/{i}"), content(i, 0, 100 + i))
+    assert "300 of 300 files" in drain(store, m.at("many"), to=target, seconds=120).stdout
+    for i in range(300):
+        with open(os.path.join(target, f"many/{i}"), "rb") as f:
+            assert f.read() == content(i, 0, 100 + i)
+    assert not temps(target)
+
+
+def test_verify_reads_back_before_the_name_is_given(store, target):
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, 4 * MIB))
+    r = store.fpctl("drain", m.at("f"), f"--to={target}", "--verify", "--wait", "--timeout=60s", "--json", seconds=80)
+    assert json.loads(r.stdout)["state"] == "done"
+    with open(os.path.join(target, "f"), "rb") as f:
+        assert_same(f.read(), content(1, 0, 4 * MIB))
+
+
+def test_the_target_can_not_be_a_mount_of_a_store(store):
+    store.expect("target|drain")
+    m = store.mounts[0]
+    write_file(m.at("f"), b"data")
+    os.mkdir(m.at("inside"))
+    r = drain(store, m.at("f"), to=m.at("inside"), check=False, seconds=3)
+    assert r.returncode in (3, 4)
+    assert os.listdir(m.at("inside")) == []
+
+
+def test_without_wait_the_job_goes_on_alone(store, target):
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, 8 * MIB))
+    job = json.loads(store.fpctl("drain", m.at("f"), f"--to={target}", "--json").stdout)["job"]
+    m.unmount()  # what is to be drained is with the benefactors
+
+    def done():
+        return [j for j in json.loads(store.fpctl("drain", "show", "--json").stdout)["jobs"] if j["job"] == job and j["state"] == "done"]
+    wait_until("the end of the job", 60, done)
+    with open(os.path.join(target, "f"), "rb") as f:
+        assert_same(f.read(), content(1, 0, 8 * MIB))
