@@ -351,6 +351,59 @@ static void test_another_one_leads_when_the_lead_stays_away(void **state)
     w_close(&w);
 }
 
+/* Who was told to rename an old version, and is not heard of any more, does it when a newer one is there. */
+static void test_a_rename_that_comes_late_puts_nothing_old_over_new(void **state)
+{
+    struct w_bnf *a = &w.bnf[0], *b = &w.bnf[1];
+    Fp__Task *late = NULL;
+    Fp__TaskResult r;
+    uint64_t ino, job;
+    size_t k;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    ino = file_of(MGR_ROOT_INO, "a", 2);
+    job = w_start(&w, "a", false, NULL);
+    for (int i = 0; i < 100 && !late; i++) {
+        w_answer(&w, 0, 0);
+        w_answer(&w, 1, 0);
+        if (b->n)
+            w_work(&w, 1, 0);
+        for (k = 0; k < a->n && a->task[k]->kind == FP__TASK_KIND__TASK_FINISH; k++)
+            late = a->task[k];
+        if (a->n && !late)
+            w_work(&w, 0, 0);
+    }
+    assert_non_null(late);
+    a->n = 0;
+    w_bnf_dies(&w, 0); /* but for this one task */
+    w.f.bnf = b->id;
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(fix_write(&w.f, ino, i * MIB, MIB) > 0);
+    for (int i = 0; i < 200 && late; i++) {
+        w_answer(&w, 1, 0);
+        for (k = 0; k < b->n && b->task[k]->kind == FP__TASK_KIND__TASK_CLEAN; k++)
+            ;
+        if (k < b->n) {
+            w_work(&w, 1, k); /* all else comes before the cleaning */
+        } else if (b->n) {
+            w_do(&w, late, &r);
+            w_result_fini(&r);
+            fix_free(late);
+            late = NULL;
+        } else {
+            w_tick(&w, 500);
+        }
+    }
+    assert_null(late);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    w_equal(&w, "a", ino);
+    is_clean();
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- everything goes wrong that can */
 
 static uint64_t rnd;
@@ -518,6 +571,7 @@ int main(void)
         cmocka_unit_test(test_cancel_leaves_nothing),
         cmocka_unit_test(test_what_was_deleted_is_left_out),
         cmocka_unit_test(test_another_one_leads_when_the_lead_stays_away),
+        cmocka_unit_test(test_a_rename_that_comes_late_puts_nothing_old_over_new),
         cmocka_unit_test(test_whatever_is_lost_late_or_said_twice),
     };
 
