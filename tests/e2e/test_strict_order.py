@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from harness import history
+from harness import forks, history
 from harness.daemons import PACE
 from harness.files import seed_of_run, write_file
 from harness.fixtures import store_for_a_module
@@ -25,7 +25,7 @@ def run(store, name, strict, processes, registers, seconds):
     os.setxattr(store.mounts[0].at(name), "user.fp.chunk_size", b"65536")
     write_file(store.mounts[0].at(name, "f"), b"")
     paths = [store.mounts[i % 3].at(name, "f") for i in range(processes)]
-    return history.collect(history.start(paths, registers, seconds, seed_of_run()))
+    return forks.collect(history.start(paths, registers, seconds, seed_of_run()))
 
 
 @pytest.mark.short

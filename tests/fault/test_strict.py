@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness import history
+from harness import forks, history
 from harness.files import seed_of_run, write_file
 
 SIZES = [8, 47001, 4096, 100000, 8]
@@ -29,7 +29,7 @@ def test_manager_killed_among_strict_calls(new_store):
         time.sleep(1.5)
         store.manager.kill()
         store.manager.start()
-    history.check(history.collect(workers))
+    history.check(forks.collect(workers))
 
 
 @pytest.mark.limit(180)
@@ -41,5 +41,5 @@ def test_mount_killed_among_strict_calls(new_store):
     doomed = history.start([paths[2]] * 2, history.layout(SIZES), 8, seed, may_fail=True, first=4)
     time.sleep(3)
     store.mounts[2].kill()
-    calls = history.collect(workers)
-    history.check(calls + history.collect(doomed))
+    calls = forks.collect(workers)
+    history.check(calls + forks.collect(doomed))

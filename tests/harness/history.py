@@ -12,10 +12,11 @@ before its write began (P. Gibbons and E. Korach, Testing Shared Memories, 1997)
 
 import bisect
 import os
-import pickle
 import random
 import struct
 import time
+
+from . import forks
 
 STAMP = struct.Struct("<Q")
 NEVER = float("inf")
@@ -80,6 +81,7 @@ class Worker:
         except OSError:
             if not self.may_fail:
                 raise
+        return self.calls
 
     def work(self, fd):
         while time.monotonic() < self.until:
@@ -92,36 +94,9 @@ class Worker:
 
 
 def start(paths, registers, seconds, seed, may_fail=False, first=0):
-    """One process for each path, numbered from `first` on: [(pid, pipe)]. may_fail: its first call that fails is its last."""
-    out, until = [], time.monotonic() + seconds
-    for i, path in enumerate(paths):
-        r, w = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            rc = 1
-            try:
-                os.close(r)
-                worker = Worker(path, first + i, registers, until, seed, may_fail)
-                worker.run()
-                with os.fdopen(w, "wb") as f:
-                    pickle.dump(worker.calls, f)
-                rc = 0
-            finally:
-                os._exit(rc)
-        os.close(w)
-        out.append((pid, r))
-    return out
-
-
-def collect(workers):
-    """All their calls. What a worker raised is on stderr, and fails here."""
-    calls = []
-    for pid, r in workers:
-        with os.fdopen(r, "rb") as f:
-            data = f.read()
-        assert os.waitpid(pid, 0)[1] == 0, "a worker has failed"
-        calls += pickle.loads(data)
-    return calls
+    """One process for each path, numbered from `first` on, for forks.collect. may_fail: its first call that fails is its last."""
+    until = time.monotonic() + seconds
+    return [forks.begin(Worker(path, first + i, registers, until, seed, may_fail).run) for i, path in enumerate(paths)]
 
 
 def _zones(calls):

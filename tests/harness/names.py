@@ -17,11 +17,11 @@ import contextlib
 import errno
 import itertools
 import os
-import pickle
 import random
 import stat
 import time
 
+from . import forks
 from .files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2
 
 NAMES = [f"{d}/{n}" for d in "ab" for n in "xyz"]
@@ -378,30 +378,11 @@ def worker(root, names, first_label, count, rnd, at_ns):
 
 def at_once(roots, names, count, seed, turn=0):
     """The calls of one process for each of these, `count` each. Labels are never used again."""
-    out, at_ns = [], time.monotonic_ns() + 20_000_000
-    for i, root in enumerate(roots):
-        r, w = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            rc = 1
-            try:
-                os.close(r)
-                first_label = (turn * len(roots) + i) * count + 1
-                calls = worker(root, names, first_label, count, random.Random(f"{seed} {turn} {i}"), at_ns)
-                with os.fdopen(w, "wb") as f:
-                    pickle.dump(calls, f)
-                rc = 0
-            finally:
-                os._exit(rc)
-        os.close(w)
-        out.append((pid, r))
-    calls = []
-    for pid, r in out:
-        with os.fdopen(r, "rb") as f:
-            data = f.read()
-        assert os.waitpid(pid, 0)[1] == 0, "a worker has failed"
-        calls += pickle.loads(data)
-    return calls
+    at_ns = time.monotonic_ns() + 20_000_000
+
+    def work(i, root):
+        return lambda: worker(root, names, (turn * len(roots) + i) * count + 1, count, random.Random(f"{seed} {turn} {i}"), at_ns)
+    return forks.collect([forks.begin(work(i, root)) for i, root in enumerate(roots)])
 
 
 def rounds(roots, seconds, seed, count=25, exact=False, processes=2):
