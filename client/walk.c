@@ -16,6 +16,7 @@
 
 #define SET_BITS 8u
 #define WAYS     8u
+#define AGAIN_MS 100000u /* within which the kernel is back, though its look-up may have waited for the manager: later it is another open of that thread */
 
 struct name {
     uint64_t parent, hash, ino; /* ino 0: none of this name */
@@ -25,6 +26,8 @@ struct name {
 struct walker {
     uint32_t tid; /* 0: free */
     uint64_t used;
+    bool again;       /* an open of it was told to look again … */
+    uint32_t told_ms; /* … then */
     struct name last[2]; /* the newer one first; parent 0: none */
 };
 
@@ -53,6 +56,25 @@ static struct walker *place_of(uint32_t tid)
     return oldest;
 }
 
+/* lock held. */
+static struct walker *own(uint32_t tid)
+{
+    struct walker *w = place_of(tid);
+    if (w->tid != tid)
+        *w = (struct walker){.tid = tid};
+    w->used = ++clock_;
+    return w;
+}
+
+/* lock held: it has found nothing. */
+static void forget_names(struct walker *w)
+{
+    if (w->again)
+        memset(w->last, 0, sizeof w->last);
+    else
+        memset(w, 0, sizeof *w);
+}
+
 static bool same_name(const struct name *n, uint64_t parent, uint64_t hash)
 {
     return n->parent == parent && n->hash == hash;
@@ -64,10 +86,7 @@ bool cl_walk_told(uint32_t tid, uint64_t parent, const char *name, uint64_t ino,
     if (tid == 0)
         return false;
     pthread_mutex_lock(&lock);
-    struct walker *w = place_of(tid);
-    if (w->tid != tid)
-        *w = (struct walker){.tid = tid};
-    w->used = ++clock_;
+    struct walker *w = own(tid);
     if (!same_name(&w->last[0], now.parent, now.hash)) /* else the kernel asks again about what it had known otherwise */
         w->last[1] = w->last[0];
     w->last[0] = now;
@@ -104,7 +123,7 @@ bool cl_walk_came_to(uint32_t tid, uint64_t ino)
     struct walker *w = place_of(tid);
     if (w->tid == tid && (w->last[0].ino == ino || w->last[1].ino == ino)) {
         did = true;
-        memset(w, 0, sizeof *w);
+        forget_names(w);
     }
     pthread_mutex_unlock(&lock);
     return did;
@@ -117,6 +136,30 @@ void cl_walk_forget(uint32_t tid)
     pthread_mutex_lock(&lock);
     struct walker *w = place_of(tid);
     if (w->tid == tid)
-        memset(w, 0, sizeof *w);
+        forget_names(w);
+    pthread_mutex_unlock(&lock);
+}
+
+bool cl_walk_again(uint32_t tid, uint32_t came_ms, uint32_t now_ms)
+{
+    if (tid == 0)
+        return true;
+    pthread_mutex_lock(&lock);
+    struct walker *w = own(tid);
+    bool first = !w->again || came_ms - w->told_ms > AGAIN_MS;
+    w->again = first;
+    w->told_ms = now_ms;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
+void cl_walk_ends(uint32_t tid)
+{
+    if (tid == 0)
+        return;
+    pthread_mutex_lock(&lock);
+    struct walker *w = place_of(tid);
+    if (w->tid == tid)
+        w->again = false;
     pthread_mutex_unlock(&lock);
 }

@@ -26,5 +26,10 @@ uint64_t cl_walk_found(uint32_t tid, uint64_t parent, const char *name, bool *di
 bool cl_walk_came_to(uint32_t tid, uint64_t ino);
 /* It has gone on to do something. */
 void cl_walk_forget(uint32_t tid);
+/* An open of this thread that came at came_ms (its own, later than what it was told before) is to look again: true, and that is remembered; false: it has been told
+ * so already, and is not to be twice. Threads that are not known are each told: the kernel itself does not look more than twice. */
+bool cl_walk_again(uint32_t tid, uint32_t came_ms, uint32_t now_ms);
+/* Its open is over, or the name is not there: its next time is a first one again. */
+void cl_walk_ends(uint32_t tid);
 
 #endif

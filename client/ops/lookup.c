@@ -22,7 +22,7 @@ static void done_lookup(void *arg, int status, const ProtobufCMessage *reply)
     struct cl_op *op = arg;
     const Fp__Attr *a = status == 0 ? ((const Fp__AttrReply *)reply)->attr : NULL;
     if (status == -ENOENT)
-        cl_open_walk_ends(op->req);
+        cl_walk_ends(cl_tid(op->req));
     if (!cl_core_alone(op->m) && (a || status == -ENOENT))
         op->stand_in = cl_walk_told(cl_tid(op->req), op->look.parent, op->look.name, a ? a->ino : 0, a && S_ISDIR(a->mode));
     if (status != -ENOENT || !cl_core_alone(op->m)) {
@@ -46,7 +46,7 @@ static bool lookup_known(fuse_req_t req, fuse_ino_t parent, const char *name)
         cl_entry_fill(m, &a, &e);
         cl_reply_entry(req, &e);
     } else if (state == CL_NAME_ABSENT) {
-        cl_open_walk_ends(req);
+        cl_walk_ends(cl_tid(req));
         cl_reply_entry(req, &nothing);
     }
     cl_early_end(m);

@@ -22,9 +22,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "client/append.h"
 #include "client/aux/aux.h"
@@ -34,13 +32,6 @@
 #include "client/ops/ops.h"
 #include "client/walk.h"
 #include "fp/clock.h"
-
-#define WALKERS  64u
-#define WALK_MS  100000u /* within which the kernel is back, though its look-up may have waited for the manager: later it is another open of that thread */
-
-/* Threads that were told to walk again: number + 1, and when (ms). What they are back for may itself take long: it is the time of its coming that counts. One that is
- * pushed out is told twice. */
-static _Atomic uint64_t walkers[WALKERS];
 
 static struct cl_handle *handle_new(struct cl_inode *inode, int flags, bool writes)
 {
@@ -120,27 +111,10 @@ static void reply_open(struct cl_op *op, const Fp__Attr *a)
     }
 }
 
-/* False: it has been told already, and is not to be told twice. All programs of a namespace that we do not see are 0: each is told, and the kernel itself does
- * not look more than twice. */
+/* What the open is back for may itself take long: it is the time of its coming that counts. */
 static bool may_walk_again(const struct cl_op *op)
 {
-    uint32_t who = (uint32_t)fuse_req_ctx(op->req)->pid + 1, now_ms = (uint32_t)fp_now_ms();
-    if (who == 1)
-        return true;
-    _Atomic uint64_t *w = &walkers[who % WALKERS];
-    uint64_t was = atomic_exchange(w, (uint64_t)who << 32 | now_ms);
-    if (was >> 32 != who || (uint32_t)(op->open.came_ms - was) > WALK_MS)
-        return true;
-    atomic_store(w, 0);
-    return false;
-}
-
-void cl_open_walk_ends(fuse_req_t req)
-{
-    uint32_t who = (uint32_t)fuse_req_ctx(req)->pid + 1;
-    _Atomic uint64_t *w = &walkers[who % WALKERS];
-    if (atomic_load(w) >> 32 == who)
-        atomic_store(w, 0);
+    return cl_walk_again(cl_tid(op->req), op->open.came_ms, (uint32_t)fp_now_ms());
 }
 
 static int opened(struct cl_op *op, const Fp__AttrReply *reply)
@@ -178,7 +152,7 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
         cl_aux_file_opened(op->m, h);
     fill_fi(op->m, &op->open.fi, h);
     cl_walk_forget(cl_tid(op->req)); /* what is asked of it from here on comes through the descriptor, and the kernel does not look again */
-    cl_open_walk_ends(op->req);
+    cl_walk_ends(cl_tid(op->req));
     reply_open(op, a);
     return 0;
 }

@@ -230,7 +230,6 @@ void cl_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
                   const char *new_name, unsigned flags);
 void cl_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name);
 void cl_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
-void cl_open_walk_ends(fuse_req_t req); /* this thread's open is over, or its name is not there: its next ESTALE is a first one again */
 void cl_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                   struct fuse_file_info *fi);
 void cl_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);

@@ -172,7 +172,7 @@ static void test_open_of_what_was_replaced_meanwhile_looks_again_once(void **sta
     for (int i = 0; i < 3; i++) /* programs of a namespace that this mount does not see */
         assert_int_equal(open_what_is_gone(0), ESTALE);
     caller.pid = 11;
-    cl_open_walk_ends(NULL); /* its name was not there: the next one is another open */
+    cl_walk_ends(11); /* its name was not there: the next one is another open */
     assert_int_equal(open_what_is_gone(11), ESTALE);
 }
 

@@ -91,9 +91,30 @@ static void test_walk_many_threads(void **state)
         assert_int_equal(found(tid, 20, "x"), tid);
 }
 
+/* Once for each open, whatever the thread looks up or forgets meanwhile. */
+static void test_walk_an_open_looks_again_once(void **state)
+{
+    (void)state;
+    assert_true(cl_walk_again(70, 1000, 1000));
+    assert_false(cl_walk_told(70, 10, "t", 20, false));
+    assert_true(cl_walk_came_to(70, 20));
+    cl_walk_forget(70);
+    assert_true(cl_walk_again(71, 1000, 1000));
+    assert_false(cl_walk_again(70, 60000, 60001));
+    assert_true(cl_walk_again(70, 60002, 60003));
+    assert_true(cl_walk_again(70, 60003 + 100001, 60003 + 100002)); /* another open of that thread */
+    assert_false(cl_walk_again(70, 160006, 160007));
+    assert_true(cl_walk_again(70, 160008, 160009));
+    cl_walk_ends(70);
+    assert_true(cl_walk_again(70, 160010, 160011));
+    for (int n = 0; n < 3; n++)
+        assert_true(cl_walk_again(0, 5, 5));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_walk_an_open_looks_again_once),
         cmocka_unit_test(test_walk_the_last_two_names_are_known),
         cmocka_unit_test(test_walk_two_names_of_one_inode_are_noticed),
         cmocka_unit_test(test_walk_look_again_is_said_once),
