@@ -312,7 +312,7 @@ void mgr_djob_remove(struct mgr_core *c, struct mgr_djob *j)
 
 int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, bool dir, const void *path, size_t len)
 {
-    int rc = mgr_db_exec(&c->db, DFILE_NEW, DBI(j->id), DBI(ino), DBB(path, len), DBI(size), DBI(dir));
+    int rc = mgr_db_exec(&c->db, DFILE_NEW, DBI(j->id), DBI(ino), DBB(len ? path : "", len), DBI(size), DBI(dir)); /* the root has an empty one */
 
     if (!rc && (uint64_t)sqlite3_last_insert_rowid(c->db.sq) > MGR_TASK_FILE_MAX)
         rc = mgr_doom(c, -EOVERFLOW);

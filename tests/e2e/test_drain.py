@@ -197,7 +197,9 @@ def test_many_small_files(store, target):
     for i in range(300):
         with open(os.path.join(target, f"many/{i}"), "rb") as f:
             assert f.read() == content(i, 0, 100 + i)
-    assert not temps(target)
+    write_file(m.at("top"), b"beside them")
+    assert "301 of 301 files" in drain(store, m.path, to=target).stdout, "the whole store"
+    assert os.path.exists(os.path.join(target, "top")) and not temps(target)
 
 
 def test_verify_reads_back_before_the_name_is_given(store, target):

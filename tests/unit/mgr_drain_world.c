@@ -259,7 +259,8 @@ static struct w_file *make(struct world *w, const char *name)
 static const char *name_of(ProtobufCBinaryData b, char buf[128])
 {
     assert_true(b.len < 128);
-    memcpy(buf, b.data, b.len);
+    if (b.len)
+        memcpy(buf, b.data, b.len);
     buf[b.len] = '\0';
     return buf;
 }

@@ -531,7 +531,7 @@ static void one_world(uint64_t seed)
     assert_true(state_of(job[0]) >= FP__DRAIN_STATE__DRAIN_DONE);
     assert_true(!job[1] || state_of(job[1]) >= FP__DRAIN_STATE__DRAIN_DONE);
     /* and what has changed since is drained the next time */
-    job[0] = w_start(&w, "/", false, NULL);
+    job[0] = w_start(&w, "", false, NULL);
     w_run(&w);
     assert_int_equal(state_of(job[0]), FP__DRAIN_STATE__DRAIN_DONE);
     for (unsigned k = 0; k < NFILES; k++)

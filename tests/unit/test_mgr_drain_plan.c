@@ -80,6 +80,8 @@ static int64_t parts(void)
 
 static void done_with(void)
 {
+    for (struct mgr_conn *c = f.core->conns; c; c = c->next)
+        free(c->user);
     mgr_core_free(f.core); /* its tables do not agree: slices were made by hand */
     fix_clear_outs(&f);
 }
