@@ -135,7 +135,7 @@ static int setup(void **state)
     find_program();
     bnf_scratch_init(&x.t);
     for (int i = 0; i < 2; i++) {
-        snprintf(x.root[i], sizeof(x.root[i]), "%s-target%d", x.t.path, i + 1);
+        snprintf(x.root[i], sizeof(x.root[i]), "%.*s-target%d", (int)sizeof(x.t.path) - 1, strdupa(x.t.path), i + 1);
         assert_int_equal(mkdir(x.root[i], 0755), 0);
     }
     uv_loop_init(&x.loop);
