@@ -5,6 +5,7 @@
 #include "manager/drain.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "fp/drainopt.h"
 #include "fp/log.h"
@@ -28,6 +29,20 @@ static int find(struct mgr_core *c, const char *text, uint64_t *id)
     return rc < 0 ? rc : 0;
 }
 
+/* A policy that is kept and not followed would be taken for a safe checkpoint. */
+static bool is_followed(const struct fp_drain_policy *p, const char *canon)
+{
+    struct fp_drain_policy known;
+    char why[FP_DRAIN_WHY_MAX], text[FP_DRAIN_TEXT_MAX];
+
+    if (fp_drain_parse("to=/x", &known, why))
+        return false;
+    memcpy(known.to, p->to, sizeof known.to);
+    known.verify = p->verify;
+    fp_drain_text(&known, text);
+    return strcmp(text, canon) == 0;
+}
+
 static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
 {
     struct fp_drain_policy p;
@@ -40,6 +55,10 @@ static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
         return 0;
     }
     fp_drain_text(&p, canon);
+    if (!is_followed(&p, canon)) {
+        r->why = mgr_arena_text(&c->arena, "this release drains what fpctl drain is told to, and nothing by itself: of a policy it takes to= and verify= only");
+        return 0;
+    }
     rc = find(c, canon, &r->id);
     if (rc || r->id)
         return rc;
