@@ -218,6 +218,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++)
         step(w, &in);
     end(w);
+    if (w->core->reload) { /* until its next group the core remembers what the one that failed did */
+        begin(w);
+        end(w);
+    }
     f.core = w->core;
     fix_check(&f);
     mgr_core_free(w->core);
