@@ -232,12 +232,22 @@ static bool takes_place(const struct mgr_session *s, const struct mgr_session *n
     return was->machine && was->machine == is->machine;
 }
 
+/* It writes nothing any more, and has not closed it: sets of it are torn. */
+static void drop_writes(struct mgr_core *c, struct mgr_session *s)
+{
+    if (s->writes.used) {
+        mgr_sets_died(c, s);
+        mgr_sets_look_at_all(c);
+    }
+    drop_map(&c->writers, &s->writes);
+}
+
 /* What it was writing has come to an end with it: the versions before are there when the newcomer looks. */
 static int bury_writes(struct mgr_core *c, struct mgr_session *s)
 {
     int rc = mgr_epoch_died(c, s);
 
-    drop_map(&c->writers, &s->writes);
+    drop_writes(c, s);
     return rc ? rc : mgr_versions_sweep(c);
 }
 
@@ -614,7 +624,7 @@ static int left_open(struct mgr_core *c, struct mgr_session *s, const Fp__Bye *m
     for (size_t i = 0; i < m->n_write_ino && !rc; i++)
         if (mgr_map_get(&s->writes, m->write_ino[i]))
             rc = mgr_epoch_left(c, s, m->write_ino[i]);
-    drop_map(&c->writers, &s->writes);
+    drop_writes(c, s);
     return rc ? rc : mgr_versions_sweep(c);
 }
 

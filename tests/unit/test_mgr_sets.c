@@ -510,6 +510,55 @@ static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
     assert_int_equal(state_of(7), COMPLETE);
 }
 
+/* A mount at a place on which another may come after it. */
+static struct mgr_conn *hello_at(const char *mountpoint)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__Place p = FP__PLACE__INIT;
+
+    p.machine = 1;
+    p.boot = 2;
+    p.mount_ns = 3;
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.node = h.software = (char *)"x";
+    h.mountpoint = (char *)mountpoint;
+    h.place = &p;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    return conn;
+}
+
+static void test_a_set_of_which_a_writer_is_replaced_is_torn(void **state)
+{
+    struct mgr_conn *killed = hello_at("/m");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007");
+
+    (void)state;
+    creat_by(killed, dir, "rank_0");
+    file(dir, "rank_1", 10);
+    fix_lost(&f, killed);
+    hello_at("/m");
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+}
+
+static void test_a_set_of_which_a_writer_says_bye_is_torn(void **state)
+{
+    struct mgr_conn *ends = hello_at("/m");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(ends, dir, "rank_0");
+    Fp__Bye m = FP__BYE__INIT;
+
+    (void)state;
+    file(dir, "rank_1", 10);
+    m.n_write_ino = 1;
+    m.write_ino = &a;
+    fix_notice(&f, ends, FP__MSG_TYPE__MSG_BYE, &m);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+}
+
 static void test_a_mount_that_was_only_away_has_torn_nothing(void **state)
 {
     uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(other, dir, "rank_0");
@@ -661,6 +710,8 @@ int main(void)
         T(what_is_told_to_be_a_set_becomes_one),
         T(fpctl_says_and_forgets),
         T(a_set_of_which_a_writer_dies_is_torn),
+        T(a_set_of_which_a_writer_is_replaced_is_torn),
+        T(a_set_of_which_a_writer_says_bye_is_torn),
         T(a_mount_that_was_only_away_has_torn_nothing),
         T(a_group_that_fails_leaves_no_trace),
         T(a_hard_link_is_no_further_file),
