@@ -198,7 +198,7 @@ static int step(struct dr_thread *th, int *fd, char *name, uint32_t uid, uint32_
     if (rc == 0 && made && fchown(next, uid, gid) && errno != EPERM)
         rc = -errno;
     dr_leave(th, 0);
-    if (rc == 0 && !is_known(th->w, &st)) {
+    if (rc == 0 && (made || !is_known(th->w, &st))) { /* made: what is known of this number was another directory, which is gone */
         rc = dr_fsync(th, *fd);
         if (rc == 0)
             know(th->w, &st);
