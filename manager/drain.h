@@ -72,6 +72,7 @@ struct mgr_dfile {
     uint64_t low;         /* parts of windows below are done with the present state */
     uint64_t away_ms;     /* its lead is away since; 0: it is not */
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
+    uint64_t where;       /* a sum of its path in the target; 0: not made yet */
 };
 
 struct mgr_open_task {

@@ -363,12 +363,34 @@ static uint32_t any_lead(struct mgr_core *c)
     return 0;
 }
 
-static bool is_worked_on(const struct mgr_core *c, const struct mgr_dfile *f)
+static int find_where(struct mgr_core *c, struct mgr_dfile *f)
 {
-    for (size_t i = 0; i < c->drain->nfiles; i++)
-        if (c->drain->files[i].ino == f->ino && c->drain->files[i].target == f->target)
-            return true;
-    return false;
+    ProtobufCBinaryData path;
+    uint64_t sum = 0xcbf29ce484222325u;
+    int rc = f->where ? 0 : mgr_drained_path(c, f, &path);
+
+    if (rc || f->where)
+        return rc;
+    for (size_t i = 0; i < path.len; i++)
+        sum = (sum ^ path.data[i]) * 0x100000001b3u;
+    f->where = sum ? sum : 1;
+    return 0;
+}
+
+/* This file, or another one that gets the same name: one that has been replaced since. Whoever has been told to rename it may do so late. 1, 0, or a failure. */
+static int is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = find_where(c, f);
+
+    for (size_t i = 0; i < c->drain->nfiles && !rc; i++) {
+        struct mgr_dfile *o = &c->drain->files[i];
+
+        if (o->target != f->target)
+            continue;
+        rc = find_where(c, o);
+        rc = rc ? rc : o->ino == f->ino || o->where == f->where;
+    }
+    return rc;
 }
 
 /* The job has counted it with the size that it had. Its row is stored by the caller. */
@@ -392,8 +414,11 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
     bool left, lost;
     int rc;
 
-    if ((f->gen && age >= 0 && age < QUIET_NS) || is_worked_on(c, f))
+    if (f->gen && age >= 0 && age < QUIET_NS)
         return 0; /* it has changed under an attempt, and may do so again */
+    rc = is_worked_on(c, f);
+    if (rc)
+        return rc < 0 ? rc : 0;
     rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
     if (rc || left) {
         c->busy = true;

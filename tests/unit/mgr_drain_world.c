@@ -119,11 +119,13 @@ void w_restart(struct world *w)
     w->f.conn = fix_conn(&w->f);
     w->f.session = fix_hello_client(&w->f, w->f.conn, session, NULL);
     assert_int_equal(w->f.session, session);
-    for (size_t i = 0; i < w->nbnf; i++) {
+    for (size_t i = 0; i < w->nbnf; i++) { /* all, before a new connection is where one of them was */
         fix_free(w->bnf[i].call);
         w->bnf[i].call = NULL;
         w->bnf[i].asked = false;
         w->bnf[i].conn = NULL;
+    }
+    for (size_t i = 0; i < w->nbnf; i++) {
         if (!w->bnf[i].down)
             hello_as(w, i); /* with what it has taken before */
     }

@@ -404,6 +404,54 @@ static void test_a_rename_that_comes_late_puts_nothing_old_over_new(void **state
     w_close(&w);
 }
 
+/* Who was told to finish a file that was replaced by another of its name since does it when that one is there. */
+static void test_a_rename_that_comes_late_is_of_the_file_before(void **state)
+{
+    struct w_bnf *a = &w.bnf[0], *b = &w.bnf[1];
+    Fp__Task *late = NULL;
+    Fp__TaskResult r;
+    uint64_t ino, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    file_of(MGR_ROOT_INO, "a", 2);
+    w_start(&w, "a", false, NULL);
+    for (int i = 0; i < 100 && !late; i++) {
+        w_answer(&w, 0, 0);
+        w_answer(&w, 1, 0);
+        if (b->n)
+            w_work(&w, 1, 0);
+        for (size_t k = 0; k < a->n && a->task[k]->kind == FP__TASK_KIND__TASK_FINISH; k++)
+            late = a->task[k];
+        if (a->n && !late)
+            w_work(&w, 0, 0);
+    }
+    assert_non_null(late);
+    a->n = 0; /* it is slow: an fsync of the target */
+    w.f.bnf = b->id;
+    ino = file_of(MGR_ROOT_INO, "a.tmp", 1);
+    assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a.tmp", MGR_ROOT_INO, "a", 0), 0);
+    job = w_start(&w, "a", false, NULL);
+    for (int i = 0; i < 40; i++) {
+        w_answer(&w, 0, 0);
+        w_answer(&w, 1, 0);
+        if (a->n)
+            w_work(&w, 0, 0);
+        else if (b->n)
+            w_work(&w, 1, 0);
+    }
+    w_do(&w, late, &r);
+    r.id = late->id;
+    r.gen = late->gen;
+    w_tell(&w, 0, &r);
+    w_result_fini(&r);
+    fix_free(late);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    w_equal(&w, "a", ino);
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- everything goes wrong that can */
 
 static uint64_t rnd;
@@ -567,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_what_can_not_be_had_there_fails_alone),
         cmocka_unit_test(test_a_request_that_makes_no_sense_is_refused),
         cmocka_unit_test(test_the_same_again_is_the_same_job),
+        cmocka_unit_test(test_a_rename_that_comes_late_is_of_the_file_before),
         cmocka_unit_test(test_a_change_begins_anew),
         cmocka_unit_test(test_cancel_leaves_nothing),
         cmocka_unit_test(test_what_was_deleted_is_left_out),
