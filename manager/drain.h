@@ -15,7 +15,7 @@
 #include "life.pb-c.h"
 #include "manager/core_int.h"
 
-/* drain_file.state. One in PREPARE that has an inode is being cut into parts. */
+/* drain_file.state. One in PREPARE that has an inode is being cut into parts; one that has a tfile is looked for there first. */
 enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED };
 /* drain_part.state */
 enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
@@ -33,6 +33,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_TASK_PREPARE  ((UINT64_C(1) << 29) - 1)
 #define MGR_TASK_FINISH   ((UINT64_C(1) << 29) - 2)
 #define MGR_TASK_CLEAN    ((UINT64_C(1) << 29) - 3)
+#define MGR_TASK_STAT     ((UINT64_C(1) << 29) - 4)
 #define MGR_TASK_FILE_MAX ((UINT64_C(1) << 34) - 1)
 static inline uint64_t mgr_task_id(uint64_t file, uint64_t window, bool verify)
 {
@@ -197,6 +198,7 @@ int mgr_plan_add(struct mgr_plan *p, uint64_t win, uint32_t bnf, uint32_t bytes)
 int mgr_drain_step(struct mgr_core *c);
 void mgr_drain_tick(struct mgr_core *c);
 /* A result for this attempt has come. All tolerate that it is not due. */
+int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
 int mgr_drain_prepared(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
 int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, uint64_t first, bool verify, const Fp__TaskResult *r);
 int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
@@ -213,8 +215,10 @@ int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const ch
 Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in);
 /* The file under its name in the target is this data. */
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen);
-/* Is it the one that this file of a job would become? 1, 0, or a failure. */
-int mgr_drained_is_at(struct mgr_core *c, const struct mgr_dfile *f);
+/* Was that copied to where this file of a job would go? f->tfile, else 0; or a failure. */
+int mgr_drained_is_at(struct mgr_core *c, struct mgr_dfile *f);
+/* And is what is there now that copy? 1, 0, or a failure. */
+int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp__ExtFile *seen);
 /* dest of its job and its own path: from the target's root, in memory of the group. */
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path);
 /* The inode goes, or its data is another: only with MGR_DRAINS. */

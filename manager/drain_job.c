@@ -276,6 +276,29 @@ static int done(struct mgr_core *c, struct mgr_dfile *f)
     return rc;
 }
 
+/* It was copied before, and somebody has looked whether that copy is still there: else it is made anew. */
+int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    struct mgr_inode in;
+    int rc;
+
+    if (f->state != MGR_D_PREPARE || !f->tfile || r->status == FP_ECANCELLED)
+        return 0;
+    rc = same_data(c, f, &in);
+    if (rc <= 0)
+        return rc;
+    rc = r->status ? 0 : mgr_drained_is_seen(c, f, r->seen);
+    if (rc > 0) {
+        rc = done(c, f);
+        mgr_dfile_remove(c, f);
+        return rc;
+    }
+    f->tfile = 0;
+    rc = rc ? rc : mgr_drained_drop(c, f->ino);
+    look(c, f->lead);
+    return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+}
+
 int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
     struct mgr_inode in;
@@ -425,13 +448,11 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
         return rc;
     }
     f->version = in->data_version;
-    if (mgr_drained_level(c, in) >= (f->verify ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED)) {
+    f->tfile = 0;
+    if (mgr_drained_level(c, in) >= (f->verify ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED))
         rc = mgr_drained_is_at(c, f);
-        if (rc > 0 && !(rc = set_size(c, f, in->size)) && !(rc = done(c, f)))
-            return 1;
-        if (rc)
-            return rc;
-    }
+    if (rc)
+        return rc;
     at = mgr_dfile_add(c, f);
     if (!at)
         return -ENOMEM;

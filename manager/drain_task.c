@@ -394,8 +394,10 @@ static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
 
     if (!f || f->gen != gen || f->stale || !present(q, f, &in))
         return NULL;
+    if (window == MGR_TASK_STAT)
+        return f->state == MGR_D_PREPARE && f->tfile && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_STAT, window, false, f, &in) : NULL;
     if (window == MGR_TASK_PREPARE)
-        return f->state == MGR_D_PREPARE && !f->tino && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_PREPARE, window, false, f, &in) : NULL;
+        return f->state == MGR_D_PREPARE && !f->tino && !f->tfile && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_PREPARE, window, false, f, &in) : NULL;
     if (window == MGR_TASK_FINISH)
         return f->state == MGR_D_FINISH && f->lead == q->b->id ? finish_task(q->c, f, &in) : NULL;
     if (mgr_db_one(&q->c->db, DPART_GET, DBI(f->id), DBI(window), DBI(q->b->id)) <= 0)
@@ -525,7 +527,7 @@ static void files(struct batch *q)
         if (f->lead != q->b->id || !t || !t->made)
             continue;
         if (f->state == MGR_D_PREPARE && !f->tino)
-            put_new(q, mgr_task_id(f->id, MGR_TASK_PREPARE, false), f->gen, f->target);
+            put_new(q, mgr_task_id(f->id, f->tfile ? MGR_TASK_STAT : MGR_TASK_PREPARE, false), f->gen, f->target);
         else if (f->state == MGR_D_FINISH && may_rename(q->c, t))
             put_new(q, mgr_task_id(f->id, MGR_TASK_FINISH, false), f->gen, f->target);
     }
@@ -729,7 +731,7 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
 {
     uint64_t file = r->id >> 30, window = r->id >> 1 & ((UINT64_C(1) << 29) - 1);
     struct mgr_dfile *f = mgr_dfile_find(c, file);
-    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH;
+    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT;
 
     if (!file)
         return of_target(c, (uint32_t)window, r->id & 1, r);
@@ -742,6 +744,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
         return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
     if (whole && f->lead != b->id)
         return 0; /* somebody else is at it now */
+    if (window == MGR_TASK_STAT)
+        return mgr_drain_looked(c, f, r);
     if (r->status)
         return mgr_drain_refused(c, f, r);
     if (window == MGR_TASK_PREPARE)

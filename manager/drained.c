@@ -1,7 +1,7 @@
 /* Drained copies: which file of a target has the present data of a file of the store.
  *
  * A row of `drained` says it for one data_version; a change of the data makes it say nothing any more, without anybody having to look at it. The
- * row goes when the inode goes, is drained again, or is changed. Its sums are what the windows must have when they are read from the target
+ * row goes when the inode goes, is drained again, or is changed. What others do in the target it does not know: who is to believe it looks there (MGR_TASK_STAT). Its sums are what the windows must have when they are read from the target
  * instead of from a benefactor.
  *
  * Called by the core's thread, in a group. */
@@ -45,7 +45,7 @@ int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBin
     return 0;
 }
 
-int mgr_drained_is_at(struct mgr_core *c, const struct mgr_dfile *f)
+int mgr_drained_is_at(struct mgr_core *c, struct mgr_dfile *f)
 {
     const enum mgr_stmt st = MGR_ST_DRAINED_AT;
     ProtobufCBinaryData path;
@@ -57,7 +57,20 @@ int mgr_drained_is_at(struct mgr_core *c, const struct mgr_dfile *f)
     if (rc <= 0)
         return rc;
     is = mgr_col_blob(&c->db, st, 1, &len);
-    rc = (uint32_t)mgr_col(&c->db, st, 0) == f->target && len == path.len && memcmp(is, path.data, len) == 0;
+    if ((uint32_t)mgr_col(&c->db, st, 0) == f->target && len == path.len && memcmp(is, path.data, len) == 0)
+        f->tfile = (uint64_t)mgr_col(&c->db, st, 2);
+    mgr_db_reset(&c->db, st);
+    return 0;
+}
+
+int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp__ExtFile *seen)
+{
+    const enum mgr_stmt st = MGR_ST_TFILE_GET;
+    int rc = mgr_db_one(&c->db, TFILE_GET, DBI(f->tfile));
+
+    if (rc <= 0)
+        return rc;
+    rc = seen && (uint64_t)mgr_col(&c->db, st, 0) == seen->ino && (uint64_t)mgr_col(&c->db, st, 1) == seen->size_bytes && mgr_col(&c->db, st, 2) == seen->mtime_ns;
     mgr_db_reset(&c->db, st);
     return rc;
 }

@@ -56,7 +56,8 @@
     X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,tfile,data_version,verified,at_ns,sums) "             \
                    "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
     X(DRAINED_GET, "SELECT tfile,data_version,verified FROM drained WHERE ino=?1")                           \
-    X(DRAINED_AT, "SELECT t.target,t.path,d.verified FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "     \
+    X(TFILE_GET, "SELECT tino,size,mtime FROM tfile WHERE id=?1")                                            \
+    X(DRAINED_AT, "SELECT t.target,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "     \
                   "WHERE d.ino=?1")                                                                          \
     X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")
 

@@ -379,6 +379,13 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
             w->wrong = false;
         }
         return;
+    case FP__TASK_KIND__TASK_STAT:
+        f = w_find(w, path);
+        if (f)
+            see(r, f);
+        else
+            r->status = -ENOENT;
+        return;
     case FP__TASK_KIND__TASK_FINISH:
         do_finish(w, k, f, path, r);
         return;

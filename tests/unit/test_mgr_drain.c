@@ -404,6 +404,48 @@ static void test_a_rename_that_comes_late_puts_nothing_old_over_new(void **state
     w_close(&w);
 }
 
+/* What somebody has removed from the target is not there. */
+static void test_a_copy_that_is_gone_is_made_again(void **state)
+{
+    uint64_t ino, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    ino = file_of(MGR_ROOT_INO, "a", 2);
+    w_start(&w, "a", false, NULL);
+    w_run(&w);
+    w_find(&w, "a")->used = false;
+    job = w_start(&w, "a", false, NULL);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_non_null(w_find(&w, "a"));
+    w_equal(&w, "a", ino);
+    w_close(&w);
+}
+
+/* The name in the target was another file's in between. */
+static void test_a_copy_that_was_replaced_is_made_again(void **state)
+{
+    uint64_t old, new, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    old = file_of(MGR_ROOT_INO, "a", 2);
+    w_start(&w, "a", false, NULL);
+    w_run(&w);
+    assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "a.old", 0), 0);
+    new = file_of(MGR_ROOT_INO, "a", 2);
+    w_start(&w, "a", false, NULL);
+    w_run(&w);
+    w_equal(&w, "a", new);
+    assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a.old", MGR_ROOT_INO, "a", 0), 0);
+    job = w_start(&w, "a", false, NULL);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    w_equal(&w, "a", old);
+    w_close(&w);
+}
+
 /* Who was told to finish a file that was replaced by another of its name since does it when that one is there. */
 static void test_a_rename_that_comes_late_is_of_the_file_before(void **state)
 {
@@ -615,6 +657,8 @@ int main(void)
         cmocka_unit_test(test_what_can_not_be_had_there_fails_alone),
         cmocka_unit_test(test_a_request_that_makes_no_sense_is_refused),
         cmocka_unit_test(test_the_same_again_is_the_same_job),
+        cmocka_unit_test(test_a_copy_that_is_gone_is_made_again),
+        cmocka_unit_test(test_a_copy_that_was_replaced_is_made_again),
         cmocka_unit_test(test_a_rename_that_comes_late_is_of_the_file_before),
         cmocka_unit_test(test_a_change_begins_anew),
         cmocka_unit_test(test_cancel_leaves_nothing),
