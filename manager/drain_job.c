@@ -236,8 +236,6 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
     mgr_db_reset(&c->db, MGR_ST_DPART_GET);
     if (verify ? f->state != MGR_D_VERIFY || state != MGR_P_DONE : state != MGR_P_TODO)
         return 0; /* told again */
-    if (r->tainted)
-        return mgr_drain_again(c, f);
     rc = same_data(c, f, &in);
     if (rc <= 0)
         return rc;

@@ -744,6 +744,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
         return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
     if (whole && f->lead != b->id)
         return 0; /* somebody else is at it now */
+    if (r->tainted)
+        return mgr_drain_again(c, f);
     if (window == MGR_TASK_STAT)
         return mgr_drain_looked(c, f, r);
     if (r->status)
@@ -771,7 +773,7 @@ MGR_HANDLER(task_done)
     for (size_t i = 0; i < m->n_results && !rc; i++) {
         struct mgr_open_task *o = open_find(t, m->results[i]->id, m->results[i]->gen);
 
-        if (m->results[i]->stalled && m->results[i]->id >> 30)
+        if (m->results[i]->stalled && !m->results[i]->tainted && m->results[i]->id >> 30)
             continue; /* it is still at it */
         if (o)
             open_remove(t, o);

@@ -494,6 +494,43 @@ static void test_a_rename_that_comes_late_is_of_the_file_before(void **state)
     w_close(&w);
 }
 
+/* A worker that was given up may still write: the next one has another file. */
+static void test_what_a_worker_that_was_given_up_writes_goes_nowhere(void **state)
+{
+    struct w_bnf *a = &w.bnf[0];
+    uint64_t ino, job, gen = 0;
+    Fp__TaskResult r;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    ino = file_of(MGR_ROOT_INO, "a", 2);
+    job = w_start(&w, "a", false, NULL);
+    for (int i = 0; i < 100 && !gen; i++) {
+        w_answer(&w, 0, 0);
+        if (!a->n || a->task[0]->kind != FP__TASK_KIND__TASK_WRITE) {
+            if (a->n)
+                w_work(&w, 0, 0);
+            continue;
+        }
+        gen = a->task[0]->gen;
+        fp__task_result__init(&r);
+        r.id = a->task[0]->id;
+        r.gen = gen;
+        r.status = -ETIMEDOUT;
+        r.tainted = r.stalled = true;
+        fix_free(a->task[0]);
+        a->task[0] = a->task[--a->n];
+        assert_int_equal(w_tell(&w, 0, &r), 0);
+    }
+    assert_true(gen > 0);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_true(fix_sql(&w.f, "SELECT max(gen) FROM drain_file") > (int64_t)gen);
+    w_equal(&w, "a", ino);
+    is_clean();
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- everything goes wrong that can */
 
 static uint64_t rnd;
@@ -657,6 +694,7 @@ int main(void)
         cmocka_unit_test(test_what_can_not_be_had_there_fails_alone),
         cmocka_unit_test(test_a_request_that_makes_no_sense_is_refused),
         cmocka_unit_test(test_the_same_again_is_the_same_job),
+        cmocka_unit_test(test_what_a_worker_that_was_given_up_writes_goes_nowhere),
         cmocka_unit_test(test_a_copy_that_is_gone_is_made_again),
         cmocka_unit_test(test_a_copy_that_was_replaced_is_made_again),
         cmocka_unit_test(test_a_rename_that_comes_late_is_of_the_file_before),
