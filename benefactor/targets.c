@@ -88,13 +88,14 @@ static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)
 
 /* ---------------------------------------------------------------- giving tasks */
 
-static struct dtask *task_of(struct dtarget *t, uint64_t id, uint64_t gen)
+/* Whose answer is it? One to an earlier sending is nobody's: of a task of several messages one has failed, and the others were still under way. */
+static struct dtask *task_of(struct dtarget *t, const struct fp_dw_head *h)
 {
     struct dtask *x = t->drain->tasks;
 
-    while (x && (x->target != t || x->id != id || x->gen != gen || x->state != DTASK_GIVEN))
+    while (x && (x->target != t || x->id != h->id || x->gen != h->gen || x->state != DTASK_GIVEN))
         x = x->next;
-    return x;
+    return x && x->sending == h->sending ? x : NULL;
 }
 
 /* Every task waits again but those that nobody wants. */
@@ -287,7 +288,7 @@ void dtarget_answer(struct dtarget *t, const struct fp_dw_done *m, const char *w
         t->done_bytes += m->status ? 0 : m->bytes;
     if (m->h.id == PROBE_ID) {
         on_probe(t, m, why);
-    } else if ((x = task_of(t, m->h.id, m->h.gen))) {
+    } else if ((x = task_of(t, &m->h))) {
         if (m->status)
             on_failed(t, x, m, why);
         else
@@ -298,7 +299,7 @@ void dtarget_answer(struct dtarget *t, const struct fp_dw_done *m, const char *w
 
 void dtarget_names(struct dtarget *t, const struct fp_dw_head *h, const char *names, size_t len_bytes)
 {
-    struct dtask *x = task_of(t, h->id, h->gen);
+    struct dtask *x = task_of(t, h);
 
     for (size_t at = 0; x && at < len_bytes; at += strlen(names + at) + 1) {
         char **more = realloc(x->names, (x->nnames + 1) * sizeof(*more));

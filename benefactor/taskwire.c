@@ -101,7 +101,7 @@ static bool tmp_is_good(const ProtobufCBinaryData *tmp)
 
 static struct fp_dw_head head(const struct dtask *t, enum fp_dw_type type)
 {
-    return (struct fp_dw_head){ .type = type, .id = t->id, .gen = t->gen };
+    return (struct fp_dw_head){ .type = type, .id = t->id, .gen = t->gen, .sending = t->sending };
 }
 
 static uint32_t flags_of(const Fp__Task *m)
@@ -386,6 +386,7 @@ static int send_small(struct dtask *t, struct dworker *w)
 
 int dtask_send(struct dtask *t, struct dworker *w)
 {
+    t->sending++;
     switch (t->m->kind) {
     case FP__TASK_KIND__TASK_PREPARE:
         return send_file(t, w, FP_DW_PREPARE);

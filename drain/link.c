@@ -41,7 +41,7 @@ void dr_answer(struct dr_thread *th)
     const struct fp_dw_head *task = (const struct fp_dw_head *)th->task->msg;
     const struct dr_result *r = &th->r;
     struct fp_dw_done m = {
-        .h = { .type = FP_DW_DONE, .id = task->id, .gen = task->gen },
+        .h = { .type = FP_DW_DONE, .id = task->id, .gen = task->gen, .sending = task->sending },
         .kind = task->type,
         .status = r->status,
         .scope = r->scope,
@@ -61,7 +61,7 @@ void dr_answer(struct dr_thread *th)
 
 void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes)
 {
-    struct fp_dw_head h = { .type = FP_DW_NAMES, .id = task->id, .gen = task->gen };
+    struct fp_dw_head h = { .type = FP_DW_NAMES, .id = task->id, .gen = task->gen, .sending = task->sending };
     struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(uintptr_t)names, len_bytes } };
 
     send_message(w, iov, 2);

@@ -54,6 +54,7 @@ struct fp_dw_head {
     uint32_t type;                     /* enum fp_dw_type */
     uint32_t len_bytes;                /* of the whole message */
     uint64_t id, gen;                  /* of the task; 0 else */
+    uint64_t sending;                  /* a task may be sent again, and be several messages: answers say which sending they answer */
 };
 
 struct fp_dw_config {
