@@ -53,7 +53,7 @@ def whole(path):
 
 
 def finish(store, path, seconds=60):
-    r = store.fpctl("drain", store.mounts[0].at("run/chk_0007"), f"--to={path}", "--wait", f"--timeout={seconds * SLOW}s", check=False, seconds=seconds + 20)
+    r = store.fpctl("drain", store.mounts[0].at("run/chk_0007"), f"--to={path}", "--wait", f"--timeout={round(seconds * SLOW * 1000)}ms", check=False, seconds=seconds + 20)
     assert r.returncode == 0, r
     assert whole(path) == FILES
     assert os.listdir(os.path.join(path, ".fp-drain")) == []
