@@ -209,9 +209,9 @@ static int take_sums(struct mgr_core *c, const struct mgr_dfile *f, uint32_t bnf
     mgr_db_reset(&c->db, st);
     memset(out, 0, count * 8);
     for (uint64_t w = 0; w < count && rc >= 0; w++) {
-        uint64_t sum = mine[w] & 1 ? (n < r->n_sums ? r->sums[n++] : UINT64_MAX) : 0;
+        uint64_t told = mine[w] & 1 && n < r->n_sums ? r->sums[n++] : 0, sum = told;
 
-        if (mine[w] == 3)
+        if (mine[w] == 3 || (mine[w] == 1 && told == 0)) /* 0: the benefactor did not see all of it at once */
             sum = UINT64_MAX;
         for (size_t k = 0; k < 8; k++)
             out[w * 8 + k] = (uint8_t)(sum >> 8 * k);
@@ -297,6 +297,32 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
     return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
 }
 
+static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
+{
+    char *text = malloc(len + strlen(why) + 3);
+
+    if (!text)
+        return mgr_doom(c, -ENOMEM);
+    sprintf(text, "%.*s%s%s", (int)len, path ? path : "", len ? ": " : "", why);
+    free(j->why);
+    j->why = text;
+    j->error = error;
+    return 0;
+}
+
+/* It has its name, but who asked for the comparison must not take it for compared. */
+static int say_unverified(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    ProtobufCBinaryData path;
+    int rc;
+
+    if (!j || !f->verify || mgr_drained_level(c, in) >= FP__LEVEL__LEVEL_VERIFIED)
+        return 0;
+    rc = mgr_drained_path(c, f, &path);
+    return rc ? rc : set_why(c, j, -ENODATA, (const char *)path.data, path.len, "copied, but not compared: what several nodes wrote of one window has no digest");
+}
+
 int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
     struct mgr_inode in;
@@ -309,7 +335,12 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         return rc;
     if (!rc && in.data_version != f->version)
         return mgr_drain_again(c, f);
-    rc = rc ? 0 : mgr_drained_put(c, f, &in, r->seen); /* removed meanwhile: its copy is there */
+    if (!rc) {
+        rc = mgr_drained_put(c, f, &in, r->seen);
+        rc = rc ? rc : say_unverified(c, f, &in);
+    } else {
+        rc = 0; /* removed meanwhile: its copy is there */
+    }
     rc = rc ? rc : done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
@@ -597,19 +628,6 @@ static int end_job(struct mgr_core *c, struct mgr_djob *j, enum _Fp__DrainState 
     return rc;
 }
 
-static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
-{
-    char *text = malloc(len + strlen(why) + 3);
-
-    if (!text)
-        return mgr_doom(c, -ENOMEM);
-    sprintf(text, "%.*s%s%s", (int)len, path ? path : "", len ? ": " : "", why);
-    free(j->why);
-    j->why = text;
-    j->error = error;
-    return 0;
-}
-
 int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const char *why)
 {
     int rc = set_why(c, j, error, NULL, 0, why);
@@ -640,7 +658,7 @@ static int conclude(struct mgr_core *c, struct mgr_djob *j)
         rc = set_why(c, j, (int)mgr_col(&c->db, st, 1), path, len, mgr_col_text(&c->db, st, 2));
     }
     mgr_db_reset(&c->db, st);
-    return rc ? rc : end_job(c, j, failed ? FP__DRAIN_STATE__DRAIN_FAILED : FP__DRAIN_STATE__DRAIN_DONE);
+    return rc ? rc : end_job(c, j, failed || j->error ? FP__DRAIN_STATE__DRAIN_FAILED : FP__DRAIN_STATE__DRAIN_DONE);
 }
 
 static bool has_active(const struct mgr_core *c, uint64_t job)

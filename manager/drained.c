@@ -145,6 +145,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
         return mgr_doom(c, -ENOMEM);
     rc = rc || !windows ? rc : collect(c, f, sums, windows);
     unknown(sums, windows, &all);
+    all = all && (windows || f->size == 0); /* of more than SUMS_MAX nobody knows */
     rc = rc ? rc : tfile_new(c, f, seen, &tfile);
     return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && all), DBI(c->now.ns), DBB(sums, windows * 8));
 }

@@ -219,7 +219,7 @@ const struct ctl_cmd ctl_cmd_drain = {
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again.",
-    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, 5 when the job was cancelled.",
+    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run,
 };

@@ -290,7 +290,7 @@ static void do_write(struct world *w, const Fp__Task *k, struct w_file *f, Fp__T
 
         assert_true(s->win >= k->first && s->win < k->first + k->count);
         if (s->win != last)
-            r->sums[r->n_sums++] = 0x1000 + s->win;
+            r->sums[r->n_sums++] = w->unsummed ? 0 : 0x1000 + s->win;
         last = s->win;
         for (size_t n = 0; n < f->n; n++)
             have |= f->piece[n].win == s->win && f->piece[n].off == s->off;

@@ -46,6 +46,7 @@ struct world {
     uint64_t written;  /* parts */
     uint64_t renamed, verified, probes, cleaned;
     bool wrong;        /* the target's data is not what was written */
+    bool unsummed;     /* benefactors do not see whole windows at once, and tell sums of 0 */
     int refuse;        /* PREPARE of this path fails with it */
     const char *refuse_path;
 };
