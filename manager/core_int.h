@@ -37,10 +37,7 @@ struct mgr_counters {
 /* mgr_inode.flags */
 #define MGR_STRICT   1u  /* of a directory: for what is made in it */
 #define MGR_DRAINS   4u  /* rows of drain_file want to hear of changes of data */
-#define MGR_EXTERNAL 8u  /* some slice may be of an external chunk */
 #define MGR_SHADOW   16u /* the inode of a version: no name, no orphan, not counted as a file */
-#define MGR_VERSIONS_OFF  32u /* of a directory, for what is made in it: no versions ... */
-#define MGR_VERSIONS_KEEP 64u /* ... or never given up for space */
 
 struct mgr_inode {
     uint64_t ino;
