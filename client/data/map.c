@@ -74,7 +74,8 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
 
 /*
  * Is this an answer to what was asked: windows from win on, slices in order that lie side by side in them, each within its chunk? All that reads a map
- * relies on it; a manager that says else has a bug or a broken database, and no byte is read by such a map.
+ * relies on it; a manager that says else has a bug or a broken database, and no byte is read by such a map. (A chunk without a length would be taken for one of
+ * which a reader has to ask the manager yet, for ever.)
  */
 bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, const Fp__SliceMapReply *r)
 {
@@ -91,7 +92,7 @@ bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, c
             end = 0;
         if (s->off < end || s->len == 0 || (uint64_t)s->off + s->len > f->window_bytes)
             return false;
-        if (s->chunk_len > FP_STORED_MAX_BYTES || s->data_len > FP_CHUNK_MAX_BYTES ||
+        if (s->chunk_len == 0 || s->chunk_len > FP_STORED_MAX_BYTES || s->data_len > FP_CHUNK_MAX_BYTES ||
             (uint64_t)s->chunk_off + s->len > (s->data_len ? s->data_len : s->chunk_len))
             return false;
         end = (uint64_t)s->off + s->len;
