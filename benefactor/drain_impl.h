@@ -29,8 +29,6 @@ struct dtask {
     enum dtask_state state;
     bool dropped;         /* cancelled while the worker has it: nobody wants the answer */
     bool telling;         /* its result is on its way */
-    bool partial;         /* of some windows only a part was written here: no sums */
-    unsigned answers_left; /* messages of it that the worker has not answered */
     uint64_t sending;     /* number of the last sending: answers to an earlier one do not count */
     unsigned crashes, tries;
     uint64_t *segments;   /* in use by it while GIVEN */

@@ -88,7 +88,7 @@ static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)
 
 /* ---------------------------------------------------------------- giving tasks */
 
-/* Whose answer is it? One to an earlier sending is nobody's: of a task of several messages one has failed, and the others were still under way. */
+/* Whose answer is it? One to an earlier sending is nobody's. */
 static struct dtask *task_of(struct dtarget *t, const struct fp_dw_head *h)
 {
     struct dtask *x = t->drain->tasks;
@@ -216,8 +216,7 @@ static void keep_sums(struct dtask *x, const struct fp_dw_done *m, const uint8_t
     if (m->nsums == 0 || !(x->sums = calloc(m->nsums, sizeof(*x->sums))))
         return;
     x->nsums = m->nsums;
-    if (!x->partial) /* else of a window only a part is here: nobody knows its sum */
-        memcpy(x->sums, sums, 8ull * m->nsums);
+    memcpy(x->sums, sums, 8ull * m->nsums);
 }
 
 static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done *m, const char *why, const uint8_t *sums)
@@ -231,8 +230,6 @@ static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done 
     x->seen.size_bytes = m->size;
     x->seen.mtime_ns = m->mtime_ns;
     keep_sums(x, m, sums);
-    if (--x->answers_left)
-        return;
     if (x->m->kind == FP__TASK_KIND__TASK_MANIFEST && x->bytes < x->m->text.len) {
         uint64_t done = x->bytes;
 

@@ -72,7 +72,6 @@ static void no_more_given(struct dtask *t)
     free(t->segments);
     t->segments = NULL;
     t->nsegments = 0;
-    t->answers_left = 0;
 }
 
 void dtask_wait(struct dtask *t)

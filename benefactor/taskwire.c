@@ -44,11 +44,13 @@ static void put(struct out *o, const void *bytes, size_t len)
 
 static int finish(struct out *o, struct dworker *w)
 {
-    int rc = o->failed ? -ENOMEM : o->len > FP_DW_MESSAGE_MAX_BYTES ? -E2BIG : 0;
+    int rc = o->failed ? -ENOMEM : o->len > FP_DW_WHOLE_MAX_BYTES ? -E2BIG : 0;
 
-    if (rc == 0) {
+    if (rc == 0)
         ((struct fp_dw_head *)(void *)o->p)->len_bytes = (uint32_t)o->len;
-        rc = dworker_send(w, o->p, o->len, -1);
+    for (size_t at = 0, n; rc == 0 && at < o->len; at += n) {
+        n = o->len - at < FP_DW_MESSAGE_MAX_BYTES ? o->len - at : FP_DW_MESSAGE_MAX_BYTES;
+        rc = dworker_send(w, o->p + at, n, -1);
     }
     free(o->p);
     *o = (struct out){ 0 };
@@ -155,7 +157,6 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     put(&o, m->mark.data, f.mark_bytes);
     if (f.nxattrs)
         put_xattrs(&o, m);
-    t->answers_left = 1;
     return finish(&o, w);
 }
 
@@ -249,10 +250,8 @@ static int collect(struct dtask *t, struct pieces *p)
         const Fp__Slice *s = t->m->slices[i];
         int rc;
 
-        if (s->bnf && s->bnf != ours) { /* whoever has it writes it */
-            t->partial = true;
+        if (s->bnf && s->bnf != ours) /* whoever has it writes it */
             continue;
-        }
         rc = add_piece(t, p, s);
         if (rc)
             return rc;
@@ -280,31 +279,19 @@ static int use_segments(struct dtask *t, struct dworker *w, struct pieces *p)
     return 0;
 }
 
-/* One message has FP_DW_SLICES_MAX pieces at most; more than one message is for windows of very many small ones, whose sums are not told then. */
 static int send_pieces(struct dtask *t, struct dworker *w, const struct pieces *p)
 {
     const Fp__Task *m = t->m;
     ProtobufCBinaryData tmp = tmp_of(m);
-    int rc = 0;
+    struct fp_dw_write x = { .h = head(t, FP_DW_WRITE), .tino = m->tmp_ino, .size = m->size_bytes, .first = m->first, .flags = flags_of(m),
+                             .window_bytes = m->window_bytes, .nslices = p->n, .nsegments = t->nsegments, .tmp_bytes = (uint32_t)tmp.len };
+    struct out o = { 0 };
 
-    for (uint32_t from = 0, n; rc == 0 && from < p->n; from += n) {
-        struct fp_dw_write x = { .h = head(t, FP_DW_WRITE), .tino = m->tmp_ino, .size = m->size_bytes, .first = m->first, .flags = flags_of(m),
-                                 .window_bytes = m->window_bytes, .nsegments = t->nsegments, .tmp_bytes = (uint32_t)tmp.len };
-        size_t room = FP_DW_MESSAGE_MAX_BYTES - sizeof(x) - tmp.len - 8 * (size_t)t->nsegments;
-        struct out o = { 0 };
-
-        n = p->n - from < FP_DW_SLICES_MAX ? p->n - from : FP_DW_SLICES_MAX;
-        n = n * sizeof(*p->s) <= room ? n : (uint32_t)(room / sizeof(*p->s));
-        t->partial |= n < p->n;
-        x.nslices = n;
-        put(&o, &x, sizeof(x));
-        put(&o, tmp.data, tmp.len);
-        put(&o, t->segments, 8 * (size_t)t->nsegments);
-        put(&o, p->s + from, n * sizeof(*p->s));
-        rc = finish(&o, w);
-        t->answers_left++;
-    }
-    return rc;
+    put(&o, &x, sizeof(x));
+    put(&o, tmp.data, tmp.len);
+    put(&o, t->segments, 8 * (size_t)t->nsegments);
+    put(&o, p->s, p->n * sizeof(*p->s));
+    return finish(&o, w);
 }
 
 static int send_write(struct dtask *t, struct dworker *w)
@@ -317,9 +304,7 @@ static int send_write(struct dtask *t, struct dworker *w)
     if (!tmp_is_good(&tmp) || m->window_bytes < 4096 || m->window_bytes % 4096 || m->window_bytes > FP_DW_WINDOW_MAX_BYTES || m->size_bytes > INT64_MAX ||
         m->first > m->size_bytes / m->window_bytes)
         return -EINVAL;
-    t->answers_left = 0;
-    t->partial = false;
-    rc = collect(t, &p);
+    rc = m->n_slices > FP_DW_SLICES_MAX ? -E2BIG : collect(t, &p);
     if (rc == 0 && p.n == 0)
         rc = -EINVAL;
     if (rc == 0)
@@ -334,6 +319,40 @@ static int send_write(struct dtask *t, struct dworker *w)
 
 /* ---------------------------------------------------------------- VERIFY, MANIFEST */
 
+/* What others have of these windows, as ranges: neighbours in one. */
+static int put_others(struct out *o, const struct dtask *t, uint32_t *n)
+{
+    const Fp__Task *m = t->m;
+    uint32_t ours = t->target->drain->config.bnf_id(t->target->drain->config.arg), w = m->window_bytes;
+    uint64_t end = 0, left = m->size_bytes - m->first * w;
+    struct fp_dw_range r = { 0 };
+
+    *n = 0;
+    for (size_t i = 0; i < m->n_slices; i++) {
+        const Fp__Slice *s = m->slices[i];
+        uint64_t at;
+
+        if (s->bnf == ours)
+            continue;
+        if (s->win < m->first || s->win - m->first >= m->count || s->off >= w || s->len == 0 || s->len > w - s->off)
+            return -EINVAL;
+        at = (s->win - m->first) * w + s->off;
+        if (at < end || at + s->len > left || at + s->len > UINT32_MAX)
+            return -EINVAL;
+        if (r.len && at == end && at % w) {
+            r.len += s->len;
+        } else {
+            *n += r.len != 0;
+            put(o, &r, r.len ? sizeof(r) : 0);
+            r = (struct fp_dw_range){ .at = (uint32_t)at, .len = s->len };
+        }
+        end = at + s->len;
+    }
+    *n += r.len != 0;
+    put(o, &r, r.len ? sizeof(r) : 0);
+    return 0;
+}
+
 static int send_verify(struct dtask *t, struct dworker *w)
 {
     const Fp__Task *m = t->m;
@@ -341,6 +360,8 @@ static int send_verify(struct dtask *t, struct dworker *w)
     struct fp_dw_verify x = { .h = head(t, FP_DW_VERIFY), .tino = tmp.len ? m->tmp_ino : m->dest->ino, .size = m->size_bytes, .first = m->first,
                               .flags = flags_of(m), .window_bytes = m->window_bytes, .count = m->count };
     struct out o = { 0 };
+    uint32_t n;
+    int rc;
 
     if (tmp.len ? !tmp_is_good(&tmp) : !path_is_good(&m->dest->path))
         return -EINVAL;
@@ -353,7 +374,12 @@ static int send_verify(struct dtask *t, struct dworker *w)
     put(&o, &x, sizeof(x));
     put(&o, name.data, name.len);
     put(&o, m->sums, 8 * m->n_sums);
-    t->answers_left = 1;
+    rc = put_others(&o, t, &n);
+    if (rc || o.failed) {
+        free(o.p);
+        return rc ? rc : -ENOMEM;
+    }
+    ((struct fp_dw_verify *)(void *)o.p)->nothers = n;
     return finish(&o, w);
 }
 
@@ -379,7 +405,6 @@ static int send_small(struct dtask *t, struct dworker *w)
     put(&o, m->dest->path.data, m->dest->path.len);
     put(&o, tmp.data, tmp.len);
     put(&o, m->text.data + from, n);
-    t->answers_left = 1;
     t->bytes += n;
     return finish(&o, w);
 }

@@ -123,17 +123,37 @@ static int check_write(const struct fp_dw_write *m, size_t len)
     return check_slices(m, p + m->tmp_bytes + 8ull * m->nsegments);
 }
 
+static int check_others(const struct fp_dw_verify *m, const uint8_t *p)
+{
+    uint64_t end = 0, left = m->size - m->first * m->window_bytes;
+
+    for (uint32_t i = 0; i < m->nothers; i++) {
+        struct fp_dw_range r;
+
+        memcpy(&r, p + i * sizeof(r), sizeof(r));
+        if (r.len == 0 || r.at < end || (uint64_t)r.at + r.len > left || r.at / m->window_bytes != (r.at + (uint64_t)r.len - 1) / m->window_bytes ||
+            r.at / m->window_bytes >= m->count)
+            return -EPROTO;
+        end = (uint64_t)r.at + r.len;
+    }
+    return 0;
+}
+
 static int check_verify(const struct fp_dw_verify *m, size_t len)
 {
     const char *text = (const char *)(m + 1);
 
+    uint64_t names;
+
     if (len < sizeof(*m) || m->count == 0 || m->count > FP_DW_WINDOWS_MAX || !window_is_good(m->window_bytes, m->first, m->size))
         return -EPROTO;
-    if (len != sizeof(*m) + (uint64_t)m->path_bytes + m->tmp_bytes + 8ull * m->count || m->first + m->count - 1 > m->size / m->window_bytes)
+    names = (uint64_t)m->path_bytes + m->tmp_bytes;
+    if (len != sizeof(*m) + names + 8ull * m->count + (uint64_t)m->nothers * sizeof(struct fp_dw_range) ||
+        m->first + m->count - 1 > m->size / m->window_bytes)
         return -EPROTO;
-    if (m->tmp_bytes)
-        return m->path_bytes == 0 && tmp_is_good(text, m->tmp_bytes) ? 0 : -EPROTO;
-    return dr_path_is_good(text, m->path_bytes) ? 0 : -EPROTO;
+    if (m->tmp_bytes ? m->path_bytes || !tmp_is_good(text, m->tmp_bytes) : !dr_path_is_good(text, m->path_bytes))
+        return -EPROTO;
+    return check_others(m, (const uint8_t *)text + names + 8ull * m->count);
 }
 
 static int check_small(const struct fp_dw_small *m, size_t len)
@@ -165,7 +185,7 @@ int dr_check(const uint8_t *msg, size_t len)
 {
     const struct fp_dw_head *h = (const struct fp_dw_head *)msg;
 
-    if (len < sizeof(*h) || h->len_bytes != len || len > FP_DW_MESSAGE_MAX_BYTES)
+    if (len < sizeof(*h) || h->len_bytes != len || len > FP_DW_WHOLE_MAX_BYTES)
         return -EPROTO;
     switch (h->type) {
     case FP_DW_CONFIG:

@@ -3,6 +3,8 @@
  *
  * The main thread makes tasks of messages and calls nothing that could hang, so that the end of the socket ends the program whatever its threads are stuck in.
  * An answer is one send by the thread that has it, so answers need no lock; it waits while the benefactor does not read.
+ *
+ * A message that is longer than a packet may be (windows of very many pieces) is put together here before it is looked at: one task, one answer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -194,9 +196,53 @@ static ssize_t receive(struct dr_worker *w, uint8_t *buf, int *fd)
     return msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : n;
 }
 
+/* A message of several packets. */
+struct whole {
+    uint8_t *bytes; /* NULL: none has begun */
+    size_t have, len;
+};
+
+/* *done: it is whole in p->bytes. */
+static int add_packet(struct whole *p, const uint8_t *packet, size_t n, bool *done)
+{
+    const struct fp_dw_head *h = (const struct fp_dw_head *)packet;
+
+    if (!p->bytes) {
+        if (h->len_bytes > FP_DW_WHOLE_MAX_BYTES)
+            return -EPROTO;
+        *p = (struct whole){ .bytes = aligned_alloc(16, ((size_t)h->len_bytes + 15) / 16 * 16), .len = h->len_bytes };
+    }
+    if (!p->bytes)
+        return -ENOMEM;
+    if (n > p->len - p->have)
+        return -EPROTO;
+    memcpy(p->bytes + p->have, packet, n);
+    p->have += n;
+    *done = p->have == p->len;
+    return 0;
+}
+
+static int on_packet(struct dr_worker *w, struct whole *p, const uint8_t *packet, size_t n, int *fd)
+{
+    const struct fp_dw_head *h = (const struct fp_dw_head *)packet;
+    bool done = false;
+    int rc;
+
+    if (!p->bytes && (n < sizeof(*h) || h->len_bytes <= n))
+        return on_message(w, packet, n, fd);
+    rc = *fd >= 0 ? -EPROTO : add_packet(p, packet, n, &done);
+    if (rc || !done)
+        return rc;
+    rc = on_message(w, p->bytes, p->len, fd);
+    free(p->bytes);
+    *p = (struct whole){ 0 };
+    return rc;
+}
+
 int dr_link_run(struct dr_worker *w)
 {
     uint8_t *buf = aligned_alloc(4096, FP_DW_MESSAGE_MAX_BYTES);
+    struct whole whole = { 0 };
     int rc = buf ? 0 : -ENOMEM;
 
     while (rc == 0) {
@@ -204,7 +250,7 @@ int dr_link_run(struct dr_worker *w)
         ssize_t n = receive(w, buf, &fd);
 
         if (n > 0)
-            rc = on_message(w, buf, (size_t)n, &fd);
+            rc = on_packet(w, &whole, buf, (size_t)n, &fd);
         else
             rc = (int)n;
         if (fd >= 0)
@@ -212,6 +258,7 @@ int dr_link_run(struct dr_worker *w)
         if (n == 0)
             break;
     }
+    free(whole.bytes);
     free(buf);
     return rc == -ECONNRESET || rc == -EPIPE ? 0 : rc;
 }

@@ -1,6 +1,9 @@
 /*
  * VERIFY: reads windows back from the target and compares their sums.
  *
+ * A window that several benefactors have written is compared by each of them, with the sum that its own WRITE has made: there what others write counts as
+ * zeros, and so it does here. Holes are in the sums of all of them.
+ *
  * On a thread. By a descriptor of its own and past the caches of this node: with O_DIRECT where the file system has it, else after the pages of the file were
  * dropped (they are clean, since WRITE has synced them). Caches of servers are the file system's promise, which fsync asked for.
  */
@@ -80,7 +83,21 @@ static int read_window(struct dr_thread *th, int fd, uint64_t off, uint32_t len)
     return done < len ? dr_fail(th, FP_DW_SCOPE_FILE, FP_ECHECKSUM, "its copy ends at byte %llu", (unsigned long long)(off + done)) : 0;
 }
 
-static int verify_window(struct dr_thread *th, const struct fp_dw_verify *m, int fd, uint32_t i, uint64_t want)
+/* What others have written is taken out of window i, which was read. *next: of its first range. */
+static void without_others(struct dr_thread *th, const struct fp_dw_verify *m, const uint8_t *others, uint32_t i, uint32_t *next)
+{
+    for (; *next < m->nothers; ++*next) {
+        struct fp_dw_range r;
+
+        memcpy(&r, others + *next * sizeof(r), sizeof(r));
+        if (r.at / m->window_bytes > i)
+            break;
+        if (r.at / m->window_bytes == i)
+            memset(th->run + r.at % m->window_bytes, 0, r.len);
+    }
+}
+
+static int verify_window(struct dr_thread *th, const struct fp_dw_verify *m, int fd, uint32_t i, uint64_t want, const uint8_t *others, uint32_t *next)
 {
     uint64_t off = (m->first + i) * m->window_bytes, left = m->size - off;
     uint32_t len = left < m->window_bytes ? (uint32_t)left : m->window_bytes;
@@ -94,6 +111,7 @@ static int verify_window(struct dr_thread *th, const struct fp_dw_verify *m, int
     rc = read_window(th, fd, off, len);
     if (rc)
         return rc;
+    without_others(th, m, others, i, next);
     fp_sum_blocks(th->run, len, sums);
     if (fp_sum_chunk(sums, fp_sum_nblocks(len), len) != want)
         return dr_fail(th, FP_DW_SCOPE_FILE, FP_ECHECKSUM, "its copy differs in bytes %llu to %llu", (unsigned long long)off, (unsigned long long)off + len);
@@ -106,6 +124,7 @@ int dr_verify(struct dr_thread *th)
 {
     const struct fp_dw_verify *m = (const struct fp_dw_verify *)th->task->msg;
     const uint8_t *sums = (const uint8_t *)(m + 1) + m->path_bytes + m->tmp_bytes;
+    uint32_t next = 0;
     int root, fd, rc = dr_root(th, false, &root);
     bool direct = false;
 
@@ -119,7 +138,7 @@ int dr_verify(struct dr_thread *th)
 
         memcpy(&want, sums + 8ull * i, 8);
         if (want)
-            rc = verify_window(th, m, fd, i, want);
+            rc = verify_window(th, m, fd, i, want, sums + 8ull * m->count, &next);
     }
     dr_enter(th);
     if (fd >= 0) {

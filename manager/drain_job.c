@@ -188,12 +188,12 @@ int mgr_drain_prepared(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
     return mgr_dfile_put(c, f, 0, NULL);
 }
 
-/* Sums of the windows of a part, 8 bytes each; 0 where there is nothing of it, all bits where others have some of the window. The task had slices of some
- * windows, and has summed those. */
+/* Sums of the windows of a part, 8 bytes each; 0 where there is nothing of it, all bits where none was told. Of a window that others have some of, too, it
+ * is the sum of what this one has, with zeros in place of the rest. The task had slices of some windows, and has summed those. */
 static int take_sums(struct mgr_core *c, const struct mgr_dfile *f, uint32_t bnf, uint64_t first, uint64_t count, const Fp__TaskResult *r, uint8_t *out)
 {
     const enum mgr_stmt st = MGR_ST_DPART_SLICES;
-    uint8_t *mine = mgr_arena_zalloc(&c->arena, count); /* 1: some of it, 2: some of it is another's */
+    uint8_t *mine = mgr_arena_zalloc(&c->arena, count);
     size_t n = 0;
     int rc;
 
@@ -204,14 +204,14 @@ static int take_sums(struct mgr_core *c, const struct mgr_dfile *f, uint32_t bnf
 
         if (win >= first + count)
             break;
-        mine[win - first] |= (uint32_t)mgr_col(&c->db, st, 2) == bnf ? 1 : 2;
+        mine[win - first] |= (uint32_t)mgr_col(&c->db, st, 2) == bnf;
     }
     mgr_db_reset(&c->db, st);
     memset(out, 0, count * 8);
     for (uint64_t w = 0; w < count && rc >= 0; w++) {
-        uint64_t told = mine[w] & 1 && n < r->n_sums ? r->sums[n++] : 0, sum = told;
+        uint64_t sum = mine[w] && n < r->n_sums ? r->sums[n++] : 0;
 
-        if (mine[w] == 3 || (mine[w] == 1 && told == 0)) /* 0: the benefactor did not see all of it at once */
+        if (mine[w] && sum == 0)
             sum = UINT64_MAX;
         for (size_t k = 0; k < 8; k++)
             out[w * 8 + k] = (uint8_t)(sum >> 8 * k);
@@ -320,7 +320,7 @@ static int say_unverified(struct mgr_core *c, const struct mgr_dfile *f, const s
     if (!j || !f->verify || mgr_drained_level(c, in) >= FP__LEVEL__LEVEL_VERIFIED)
         return 0;
     rc = mgr_drained_path(c, f, &path);
-    return rc ? rc : set_why(c, j, -ENODATA, (const char *)path.data, path.len, "copied, but not compared: what several nodes wrote of one window has no digest");
+    return rc ? rc : set_why(c, j, -ENODATA, (const char *)path.data, path.len, "copied, but not compared: a benefactor did not tell digests of what it wrote");
 }
 
 int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)

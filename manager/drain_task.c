@@ -222,18 +222,20 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
     return k;
 }
 
-/* The slices of a part: those of its windows that this benefactor has. */
-static int add_slices(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, uint32_t bnf)
+/* The slices of a part: those of its windows that this benefactor has; or, to compare what it has written, those that others have. */
+static int add_slices(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, uint32_t bnf, bool others)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_MAP;
     size_t cap = 0;
+    bool any = false;
     int rc;
 
     for (rc = mgr_db_one(&c->db, SLICE_MAP, DBI(f->ino), DBI(k->first), DBI(k->first + k->count)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         Fp__Slice *s;
 
-        if ((uint32_t)mgr_col(&c->db, st, 7) != bnf)
+        if (((uint32_t)mgr_col(&c->db, st, 7) != bnf) != others)
             continue;
+        any = true;
         s = mgr_slice_row(c);
         if (k->n_slices == cap) {
             Fp__Slice **more = mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *more);
@@ -249,7 +251,7 @@ static int add_slices(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f
         k->slices[k->n_slices++] = s;
     }
     mgr_db_reset(&c->db, st);
-    return rc < 0 || !k->n_slices ? -EIO : 0;
+    return rc < 0 || (!k->n_slices && (any || !others)) ? -EIO : 0;
 }
 
 static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in, uint32_t bnf, uint64_t first, uint64_t count, bool verify)
@@ -260,10 +262,10 @@ static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, const 
         return NULL;
     k->first = first;
     k->count = (uint32_t)count;
-    return add_slices(c, k, f, bnf) ? NULL : k;
+    return add_slices(c, k, f, bnf, verify) ? NULL : k;
 }
 
-/* The sums that the writing has told: those of a window of which others have some are not known. */
+/* The sums that the writing has told: of a window of which others have some, with zeros in place of that. All bits set: not known. */
 static void add_sums(struct mgr_core *c, Fp__Task *k, const uint8_t *sums, size_t len)
 {
     k->sums = mgr_arena_alloc(&c->arena, k->count * sizeof *k->sums);
@@ -274,6 +276,17 @@ static void add_sums(struct mgr_core *c, Fp__Task *k, const uint8_t *sums, size_
             sum |= (uint64_t)sums[k->n_sums * 8 + i] << 8 * i;
         k->sums[k->n_sums] = sum == UINT64_MAX ? 0 : sum;
     }
+}
+
+/* Others' slices matter in windows of which this benefactor has a sum. */
+static void drop_slices(Fp__Task *k)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < k->n_slices; i++)
+        if (k->slices[i]->win - k->first < k->n_sums && k->sums[k->slices[i]->win - k->first])
+            k->slices[n++] = k->slices[i];
+    k->n_slices = n;
 }
 
 static Fp__XattrEntry *xattr_entry(struct mgr_core *c, uint64_t ino, const void *name, size_t len)
@@ -585,6 +598,7 @@ static void verify_parts_of(struct batch *q, struct mgr_dfile *f, const struct m
             break;
         sums = mgr_col_blob(&q->c->db, st, 4, &len);
         add_sums(q->c, k, sums, len);
+        drop_slices(k);
         put(q, k, NULL);
     }
     mgr_db_reset(&q->c->db, st);

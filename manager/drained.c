@@ -77,45 +77,55 @@ int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp_
 
 /* ---------------------------------------------------------------- a new one */
 
-/* What several benefactors have of one window has no sum: all bits are set there, and taken for 0 here. *all: there is no such window. */
-static void unknown(uint8_t *sums, uint64_t windows, bool *all)
-{
-    static const uint8_t none[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+/* What the parts have told of windows. */
+struct sums {
+    uint8_t *of; /* 8 bytes a window; a window that several parts have has no sum of all of it: all bits, and 0 in the end */
+    uint64_t windows;
+    bool all; /* each part has told those of all that it has */
+};
 
-    *all = true;
-    for (uint64_t w = 0; w < windows; w++) {
-        if (memcmp(sums + w * 8, none, 8) != 0)
+static void add(struct sums *s, uint64_t first, const uint8_t *p, size_t len)
+{
+    static const uint8_t none[8] = {0}, unknown[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+
+    for (uint64_t w = first; len >= 8; w++, p += 8, len -= 8) {
+        if (memcmp(p, none, 8) == 0)
             continue;
-        memset(sums + w * 8, 0, 8);
-        *all = false;
+        s->all &= memcmp(p, unknown, 8) != 0;
+        if (w < s->windows)
+            memcpy(s->of + w * 8, memcmp(s->of + w * 8, none, 8) == 0 ? p : unknown, 8);
     }
 }
 
-/* The sums that the parts have. */
-static int collect(struct mgr_core *c, const struct mgr_dfile *f, uint8_t *sums, uint64_t windows)
+static void finish(struct sums *s)
 {
-    const enum mgr_stmt st = MGR_ST_DPART_NEXT;
-    uint64_t from = 0;
+    static const uint8_t unknown[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+
+    for (uint64_t w = 0; w < s->windows; w++)
+        if (memcmp(s->of + w * 8, unknown, 8) == 0)
+            memset(s->of + w * 8, 0, 8);
+}
+
+static int collect(struct mgr_core *c, const struct mgr_dfile *f, struct sums *s)
+{
+    const enum mgr_stmt st = MGR_ST_DPART_SUMS;
+    uint64_t first = 0, bnf = 0;
     uint32_t n;
     int rc;
 
+    s->all = true;
     do {
-        uint64_t first = from;
-
         n = 0;
-        for (rc = mgr_db_one(&c->db, DPART_NEXT, DBI(f->id), DBI(from), DBI(PAGE)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        for (rc = mgr_db_one(&c->db, DPART_SUMS, DBI(f->id), DBI(first), DBI(bnf), DBI(PAGE)); rc > 0; rc = mgr_db_step(&c->db, st), n++) {
             size_t len;
-            const uint8_t *p = mgr_col_blob(&c->db, st, 4, &len);
+            const uint8_t *p = mgr_col_blob(&c->db, st, 2, &len);
 
             first = (uint64_t)mgr_col(&c->db, st, 0);
-            for (size_t i = 0; i < len && first * 8 + i < windows * 8; i++)
-                sums[first * 8 + i] |= p[i];
-            n++;
+            bnf = (uint64_t)mgr_col(&c->db, st, 1);
+            add(s, first, p, len);
         }
-        if (first == from && n == PAGE) /* more benefactors than that: the rest of them in one */
-            first++;
-        from = first;
     } while (n == PAGE && rc >= 0);
+    finish(s);
     return rc < 0 ? rc : 0;
 }
 
@@ -132,22 +142,18 @@ static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const Fp__Ex
 
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen)
 {
-    uint64_t windows = (f->size + in->chunk_size - 1) / in->chunk_size;
-    uint8_t *sums;
+    struct sums s = {.windows = (f->size + in->chunk_size - 1) / in->chunk_size};
     int64_t tfile;
-    bool all;
     int rc = mgr_drained_drop(c, f->ino);
 
-    if (windows > SUMS_MAX)
-        windows = 0;
-    sums = mgr_arena_zalloc(&c->arena, windows * 8 + 1);
-    if (!sums)
+    if (s.windows > SUMS_MAX)
+        s.windows = 0;
+    s.of = mgr_arena_zalloc(&c->arena, s.windows * 8 + 1);
+    if (!s.of)
         return mgr_doom(c, -ENOMEM);
-    rc = rc || !windows ? rc : collect(c, f, sums, windows);
-    unknown(sums, windows, &all);
-    all = all && (windows || f->size == 0); /* of more than SUMS_MAX nobody knows */
+    rc = rc ? rc : collect(c, f, &s);
     rc = rc ? rc : tfile_new(c, f, seen, &tfile);
-    return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && all), DBI(c->now.ns), DBB(sums, windows * 8));
+    return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns), DBB(s.of, s.windows * 8));
 }
 
 int mgr_drained_drop(struct mgr_core *c, uint64_t ino)

@@ -44,6 +44,8 @@
                  "ORDER BY first LIMIT 1")                                                                   \
     X(DPART_NEXT, "SELECT first,bnf,count,state,sums FROM drain_part WHERE file=?1 AND first>=?2 "           \
                   "ORDER BY first,bnf LIMIT ?3")                                                             \
+    X(DPART_SUMS, "SELECT first,bnf,sums FROM drain_part WHERE file=?1 AND (first,bnf)>(?2,?3) "             \
+                  "ORDER BY first,bnf LIMIT ?4")                                                             \
     X(DPART_END, "SELECT first+count FROM drain_part WHERE file=?1 ORDER BY first DESC LIMIT 1")             \
     X(DPART_DONE, "SELECT ifnull(sum(bytes),0) FROM drain_part WHERE file=?1 AND state>=3")                  \
     X(DPART_DROP, "DELETE FROM drain_part WHERE file=?1 AND (first,bnf) IN "                                 \

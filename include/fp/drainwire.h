@@ -14,11 +14,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define FP_DW_MESSAGE_MAX_BYTES (192u << 10)
+#define FP_DW_MESSAGE_MAX_BYTES (192u << 10)   /* of one packet */
+#define FP_DW_WHOLE_MAX_BYTES (4u << 20)       /* of a message to fp-drain: what is longer than a packet goes on in the next ones, which have no head */
 #define FP_DW_FD_SOCKET 3
 #define FP_DW_FD_PAGE 4
 #define FP_DW_THREADS_MAX 8u
-#define FP_DW_SLICES_MAX 4096u
+#define FP_DW_SLICES_MAX 65536u        /* of one message; a window has no more */
 #define FP_DW_WINDOWS_MAX 4096u        /* sums of one message */
 #define FP_DW_TMP_MAX 200u             /* bytes of a temporary name */
 #define FP_DW_WINDOW_MAX_BYTES (16u << 20)
@@ -38,7 +39,7 @@ enum fp_dw_type {
     FP_DW_PREPARE,                     /* struct fp_dw_file + path + tmp: makes the temporary file */
     FP_DW_WRITE,                       /* struct fp_dw_write + tmp + struct fp_dw_slice[nslices] */
     FP_DW_FINISH,                      /* struct fp_dw_file + path + tmp + mark + xattrs: attributes, fsync, rename */
-    FP_DW_VERIFY,                      /* struct fp_dw_verify + path or tmp + uint64_t sum[count] (not aligned; 0: not looked at) */
+    FP_DW_VERIFY,                      /* struct fp_dw_verify + path or tmp + uint64_t sum[count] (0: not looked at) + struct fp_dw_range[nothers] (both not aligned) */
     FP_DW_STAT,                        /* struct fp_dw_file + path */
     FP_DW_SWEEP,                       /* struct fp_dw_file + prefix: names in FP_DW_TEMP_DIR that begin with it, as NAMES */
     FP_DW_CLEAN,                       /* struct fp_dw_file + tmp: is removed */
@@ -108,10 +109,15 @@ struct fp_dw_write {                   /* + tmp + uint64_t segment[nsegments] + 
     uint32_t flags, window_bytes, nslices, nsegments, tmp_bytes, zero;
 };
 
+/* What others have written of these windows: it counts as zeros in the sums, as it did when they were made (WRITE). In ascending order of `at`, not
+ * overlapping, none across the end of a window. */
+struct fp_dw_range {
+    uint32_t at, len;                  /* from the beginning of window `first` */
+};
 struct fp_dw_verify {                  /* of the temporary file, or of the file that has the name: one of path_bytes and tmp_bytes is 0 */
     struct fp_dw_head h;
     uint64_t tino, size, first;
-    uint32_t flags, window_bytes, count, path_bytes, tmp_bytes, zero;
+    uint32_t flags, window_bytes, count, path_bytes, tmp_bytes, nothers;
 };
 
 struct fp_dw_small {

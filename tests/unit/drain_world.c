@@ -129,7 +129,11 @@ void dw_send(struct dw *d, const void *msg, size_t len, const void *more, size_t
         control.h = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
         memcpy(CMSG_DATA(&control.h), &fd, sizeof(fd));
     }
-    assert_int_equal(sendmsg(d->socket, &m, MSG_NOSIGNAL), len + more_len);
+    for (size_t at = 0; at < len + more_len; at += iov.iov_len) {
+        iov.iov_base = all + at;
+        iov.iov_len = len + more_len - at < FP_DW_MESSAGE_MAX_BYTES ? len + more_len - at : FP_DW_MESSAGE_MAX_BYTES;
+        assert_int_equal(sendmsg(d->socket, &m, MSG_NOSIGNAL), iov.iov_len);
+    }
     free(all);
 }
 
@@ -229,6 +233,22 @@ int dw_write(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, uint64
     dw_tell_write(d, tmp, tino, size, first, s, n);
     dw_wait(d);
     assert_int_equal(d->done.h.id, d->next_id);
+    return d->done.status;
+}
+
+int dw_verify_own(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, const uint64_t *sums, uint32_t n, const struct fp_dw_range *others, uint32_t nothers)
+{
+    struct fp_dw_verify m = { .h = { .type = FP_DW_VERIFY, .id = ++d->next_id, .gen = d->gen }, .tino = tino, .size = size, .window_bytes = DW_WINDOW,
+                              .count = n, .tmp_bytes = (uint32_t)strlen(tmp), .nothers = nothers };
+    size_t len = m.tmp_bytes + n * 8 + nothers * sizeof(*others);
+    uint8_t *rest = malloc(len);
+
+    memcpy(rest, tmp, m.tmp_bytes);
+    memcpy(rest + m.tmp_bytes, sums, n * 8);
+    memcpy(rest + m.tmp_bytes + n * 8, others, nothers * sizeof(*others));
+    dw_send(d, &m, sizeof(m), rest, len, -1);
+    free(rest);
+    dw_wait(d);
     return d->done.status;
 }
 

@@ -375,6 +375,9 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
         else {
             w->verified++;
             assert_int_equal(k->n_sums, k->count);
+            w->others += k->n_slices;
+            for (size_t i = 0; i < k->n_slices; i++)
+                assert_true(k->sums[k->slices[i]->win - k->first] == 0x1000 + k->slices[i]->win);
             r->status = w->wrong ? FP_ECHECKSUM : 0;
             w->wrong = false;
         }

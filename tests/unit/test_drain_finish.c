@@ -296,6 +296,41 @@ static void test_verify_reads_what_is_there(void **state)
     assert_int_equal(dw_verify(&d, "v", NULL, ino, size, 0, sums, 3), -ENOENT);
 }
 
+/* Two benefactors have written it: each compares what it wrote, by the sums that its writing told, and none the other's. */
+static void test_verify_of_windows_that_several_have_written(void **state)
+{
+    struct fp_dw_range others[2][3] = { { { 1000, 60000 }, { DW_WINDOW, 7 } }, { { 0, 1000 }, { 61000, 4536 }, { DW_WINDOW + 100, 200 } } };
+    struct fp_dw_slice a = dw_chunk(&d, 5, DW_WINDOW, 0), b = dw_chunk(&d, 6, DW_WINDOW, 0), mine[2][3];
+    uint64_t sums[2][2], ino, size = 2 * DW_WINDOW - 1000;
+    int fd;
+
+    (void)state;
+    mine[0][0] = dw_piece(a, 3, 1000, 0);
+    mine[0][1] = dw_piece(a, 2000, 4536, 61000);
+    mine[0][2] = dw_piece(a, 9, 200, DW_WINDOW + 100);
+    mine[1][0] = dw_piece(b, 5000, 60000, 1000);
+    mine[1][1] = dw_piece(b, 1, 7, DW_WINDOW);
+    assert_int_equal(dw_prepare(&d, "v", TMP, size), 0);
+    ino = d.done.tino;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dw_write(&d, TMP, ino, size, 0, mine[i], 3u - (unsigned)i), 0);
+        assert_int_equal(d.done.nsums, 2);
+        memcpy(sums[i], d.sums, sizeof(sums[i]));
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dw_verify_own(&d, TMP, ino, size, sums[i], 2, others[i], 2u + (unsigned)i), 0);
+    assert_int_equal(dw_verify_own(&d, TMP, ino, size, sums[0], 2, others[0], 1), FP_ECHECKSUM);
+    fd = open(dw_path(&d, TMP_PATH), O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, 5000), 1); /* of the second */
+    assert_int_equal(dw_verify_own(&d, TMP, ino, size, sums[0], 2, others[0], 2), 0);
+    assert_int_equal(dw_verify_own(&d, TMP, ino, size, sums[1], 2, others[1], 3), FP_ECHECKSUM);
+    assert_int_equal(dw_write(&d, TMP, ino, size, 0, mine[1], 2), 0);
+    assert_int_equal(pwrite(fd, "x", 1, DW_WINDOW + 50), 1); /* of nobody: both see it */
+    close(fd);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(dw_verify_own(&d, TMP, ino, size, sums[i], 2, others[i], 2u + (unsigned)i), FP_ECHECKSUM);
+}
+
 static void test_stat_says_what_is_there(void **state)
 {
     struct fp_dw_file m = { 0 };
@@ -432,6 +467,7 @@ int main(void)
         T(test_symlinks_in_the_path),
         T(test_a_file_or_directory_in_the_way),
         T(test_verify_reads_what_is_there),
+        T(test_verify_of_windows_that_several_have_written),
         T(test_stat_says_what_is_there),
         T(test_sweep_and_clean),
         T(test_a_small_file_in_pieces),

@@ -172,6 +172,32 @@ static void test_a_large_part(void **state)
     assert_int_equal(atomic_load(&d.status.written_bytes), size);
 }
 
+/* A window of as many pieces as there can be: a message of many packets is one task, with one sum for it. */
+static void test_a_window_of_very_many_pieces(void **state)
+{
+    static struct fp_dw_slice s[DW_WINDOW / 2];
+    static struct fp_dw_range other[DW_WINDOW / 2];
+    struct fp_dw_slice a = dw_chunk(&d, 61, DW_WINDOW, 0);
+    uint64_t ino = prepared(DW_WINDOW), sum;
+
+    (void)state;
+    for (uint32_t i = 0; i < DW_WINDOW / 2; i++) {
+        s[i] = dw_piece(a, DW_WINDOW - 1 - i, 1, 2 * i);
+        other[i] = (struct fp_dw_range){ 2 * i + 1, 1 };
+    }
+    assert_true(sizeof(s) > 5ul * FP_DW_MESSAGE_MAX_BYTES && sizeof(other) > FP_DW_MESSAGE_MAX_BYTES);
+    assert_int_equal(dw_write(&d, TMP, ino, DW_WINDOW, 0, s, DW_WINDOW / 2), 0);
+    assert_int_equal(d.done.nsums, 1);
+    sum = d.sums[0];
+    assert_true(sum == dw_sum_of(s, DW_WINDOW / 2, DW_WINDOW, 0));
+    assert_int_equal(dw_compare(&d, TMP_PATH, DW_WINDOW, 0, s, DW_WINDOW / 2), 0);
+    for (uint32_t i = 0; i < DW_WINDOW / 2; i++)
+        s[i].at++;
+    assert_int_equal(dw_write(&d, TMP, ino, DW_WINDOW, 0, s, DW_WINDOW / 2), 0);
+    assert_int_equal(dw_verify_own(&d, TMP, ino, DW_WINDOW, &sum, 1, other, DW_WINDOW / 2), 0);
+    assert_int_equal(dw_verify_own(&d, TMP, ino, DW_WINDOW, &sum, 1, other, DW_WINDOW / 2 - 1), FP_ECHECKSUM);
+}
+
 /* -------------------------------------------------------------- what is not there */
 
 static void test_missing_and_damaged_chunks(void **state)
@@ -273,6 +299,7 @@ int main(void)
         T(test_padding_of_a_record_gets_nowhere),
         T(test_random_maps),
         T(test_a_large_part),
+        T(test_a_window_of_very_many_pieces),
         T(test_missing_and_damaged_chunks),
         T(test_a_segment_that_was_not_told),
         T(test_only_the_temporary_file_that_was_told),
