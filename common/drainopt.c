@@ -57,7 +57,7 @@ static const struct word words[] = {
     {{.name = "marker", .fallback = "COMPLETE,.complete,_SUCCESS,DONE", .help = "Names of files whose close says that their set is complete."}, NAMES, AT(marker)},
     {{.name = "low", .fallback = "30%", .help = "When less of the store is free than this, draining goes first."}, PERCENT, AT(low), 0, 90},
     {{.name = "min", .fallback = "10%", .help = "When less of the store is free than this, files that are open are evicted, too."}, PERCENT, AT(min), 0, 90},
-    {{.name = "unlinked", .fallback = "drain", .choices = unlinkeds, .help = "What becomes of a chosen set that is deleted before it was drained."}, BOOL, AT(drop_unlinked)},
+    {{.name = "unlinked", .fallback = "drop", .choices = unlinkeds, .help = "What becomes of a chosen set that is deleted before it was drained."}, BOOL, AT(drop_unlinked)},
     {{.name = "overwrite", .fallback = "yes", .choices = no_yes, .help = "Replace files of the same name in the target."}, BOOL, AT(overwrite)},
     {{.name = "threads", .fallback = "2", .min = 1, .max = 16, .help = "Threads of each benefactor that write to this target."}, NUMBER, AT(threads)},
 };

@@ -12,8 +12,11 @@
 #ifndef MGR_DRAIN_H
 #define MGR_DRAIN_H
 
+#include "fp/drainopt.h"
 #include "life.pb-c.h"
 #include "manager/core_int.h"
+
+struct mgr_set;
 
 /* drain_file.state. One in PREPARE that has an inode is being cut into parts; one that has a tfile is looked for there first. */
 enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED };
@@ -26,6 +29,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_PLAN_STEP    16384u /* slices that one group plans */
 #define MGR_OPEN_MAX     64u    /* tasks that a benefactor has for one target */
 #define MGR_POLICIES_MAX 256u
+#define MGR_JOBS_KEPT    256u   /* so many newest ones keep their rows when they are over */
 #define MGR_TRIES_MAX    10u    /* attempts that end by a failure of ours */
 
 /* A task's number: file << 30 | window << 1 | 1 if it verifies. Windows from MGR_TASK_WINDOWS on stand for the tasks of a whole file. */
@@ -62,6 +66,7 @@ struct mgr_djob {
     int64_t made_ns, done_ns;
     int error;
     char *why;        /* malloc'd */
+    uint64_t first;   /* drain_file with which it began: its path says what it is */
     uint64_t skipped; /* of files that wait: those up to here were looked at, and had to wait longer */
 };
 
@@ -100,6 +105,11 @@ struct mgr_tasker {
     size_t nseen;
 };
 
+struct mgr_dpolicy {
+    uint64_t id, seen, taken; /* sets that have become complete since it was made, and those of them that it has chosen */
+    struct fp_drain_policy p;
+};
+
 struct mgr_cleaning { /* a temporary file to be removed */
     uint64_t file, gen;
     uint32_t target;
@@ -115,12 +125,15 @@ struct mgr_drain {
     size_t nfiles, files_cap;
     struct mgr_target *targets; /* by id */
     size_t ntargets, targets_cap;
+    struct mgr_dpolicy *policies; /* by id */
+    size_t npolicies;
     struct mgr_tasker *of; /* index: benefactor - 1 */
     size_t nof;
     struct mgr_cleaning clean[256];
     size_t nclean;
     uint64_t gen_next, gen_end; /* reserved in meta up to gen_end */
     bool dirty;                 /* something has changed: the end of the group looks */
+    bool prune;                 /* there may be rows of jobs that are long over */
     bool leftover;              /* there may be parts of files that are not worked on */
     uint64_t leftover_file;     /* looked at up to here */
     uint64_t tick_ms;
@@ -147,7 +160,7 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j);
 int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j);
 void mgr_djob_fini(struct mgr_djob *j);
 /* A row in WAIT. The caller counts it in the job, and stores that. Of a directory: its entries become files of the job; its row has version 1, and in
- * size how far that is. */
+ * size how far that is. So does one of inode 0, for the files of the job's set. */
 int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, bool dir, const void *path, size_t len);
 /* From a row made with MGR_DFILE_COLS. */
 void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *j, struct mgr_dfile *f);
@@ -208,6 +221,19 @@ int mgr_drain_again(struct mgr_core *c, struct mgr_dfile *f);
 /* A file or directory of the job, under this name; what is neither is left out. The job's totals grow; the caller stores it. */
 int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len);
 int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const char *why);
+
+/* ---------------------------------------------------------------- drain_auto.c */
+
+void mgr_policies_forget(struct mgr_drain *d);
+int mgr_policies_load(struct mgr_core *c);
+/* It has become complete, its row is written; again: with the number that it had. */
+int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again);
+/* Jobs of that set end, cancelled for that reason. */
+int mgr_auto_over(struct mgr_core *c, uint64_t set, const char *why);
+/* The row of a set without a directory: some more of its files become files of the job. */
+int mgr_auto_members(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f);
+/* Removes rows of one job that is long over, or some of them. */
+int mgr_auto_prune(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- drained.c */
 

@@ -111,7 +111,7 @@ static int same_job(struct mgr_core *c, const struct start *s, uint32_t target, 
 
         if (j->kind != FP__JOB_KIND__JOB_FILES || j->target != target || j->verify != verify || j->gen != s->n)
             continue;
-        for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->ckpt), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
+        for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
             for (size_t k = 0; k < s->n; k++)
                 n += (uint64_t)mgr_col(&c->db, st, 0) == s->in[k].ino;
         *id = n == s->n ? j->id : 0;
@@ -137,7 +137,7 @@ static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start
     for (size_t i = 0; i < s->n && !rc; i++)
         rc = mgr_drain_entry(c, at, &s->in[i], s->path[i].data, s->path[i].len);
     if (!rc)
-        at->ckpt = (uint64_t)sqlite3_last_insert_rowid(c->db.sq) - (s->n - 1); /* the row of the first path; gen: how many follow it */
+        at->first = (uint64_t)sqlite3_last_insert_rowid(c->db.sq) - (s->n - 1); /* the row of the first path; gen: how many follow it */
     return rc ? rc : mgr_djob_put(c, at);
 }
 
@@ -248,7 +248,7 @@ static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
             mgr_djob_fini(&j);
         if (!s || (id && s->id != id))
             break;
-        first[r->n_jobs] = j.ckpt;
+        first[r->n_jobs] = j.first;
         r->jobs[r->n_jobs++] = s;
     }
     mgr_db_reset(&c->db, st);
@@ -319,6 +319,8 @@ static int policies(struct mgr_core *c, Fp__CtlDrainReply *r)
             break;
         p->id = (uint64_t)mgr_col(&c->db, st, 0);
         p->text = mgr_arena_text(&c->arena, mgr_col_text(&c->db, st, 1));
+        p->seen = (uint64_t)mgr_col(&c->db, st, 3);
+        p->taken = (uint64_t)mgr_col(&c->db, st, 4);
         r->policies[r->n_policies++] = p;
     }
     mgr_db_reset(&c->db, st);

@@ -574,8 +574,10 @@ static int expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
 static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
 {
     struct mgr_inode in;
-    int rc = mgr_inode_get(c, f->ino, &in);
+    int rc = f->ino ? mgr_inode_get(c, f->ino, &in) : 0;
 
+    if (!f->ino)
+        return (rc = mgr_auto_members(c, j, f)) ? rc : 1;
     if (rc == -ENOENT || (!rc && !in.nlink)) {
         rc = drop(c, j, f);
         return rc ? rc : 1;
@@ -625,6 +627,7 @@ static int end_job(struct mgr_core *c, struct mgr_djob *j, enum _Fp__DrainState 
             state == FP__DRAIN_STATE__DRAIN_DONE ? "done" : state == FP__DRAIN_STATE__DRAIN_FAILED ? "failed" : "cancelled",
             (unsigned long long)j->files_done, (unsigned long long)j->files, j->why[0] ? ": " : "", j->why);
     mgr_djob_remove(c, j);
+    c->drain->prune = true;
     return rc;
 }
 
@@ -727,6 +730,8 @@ int mgr_drain_step(struct mgr_core *c)
             rc = conclude(c, &d->jobs[i]);
     if (!rc && d->leftover)
         rc = sweep_parts(c);
+    if (!rc && d->prune)
+        rc = mgr_auto_prune(c);
     return rc;
 }
 

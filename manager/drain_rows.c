@@ -34,6 +34,7 @@ void mgr_drain_free(struct mgr_drain *d)
     if (!d)
         return;
     forget(d);
+    mgr_policies_forget(d);
     for (size_t i = 0; i < d->ntargets; i++)
         free(d->targets[i].root);
     for (size_t i = 0; i < d->nof; i++) {
@@ -253,7 +254,8 @@ int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j)
                            .made_ns = mgr_col(db, st, 14),
                            .done_ns = mgr_col(db, st, 15),
                            .error = (int)mgr_col(db, st, 16),
-                           .why = text_of(c, st, 17)};
+                           .why = text_of(c, st, 17),
+                           .first = (uint64_t)mgr_col(db, st, 18)};
     if (j->dest && j->why)
         return 0;
     mgr_djob_fini(j);
@@ -278,7 +280,7 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j)
 {
     return mgr_db_exec(&c->db, DJOB_PUT, DBI(j->id), DBI(j->kind), DBI(j->policy), DBI(j->target), DBI(j->ckpt), DBI(j->gen),
                        DBB(j->dest, strlen(j->dest)), DBI(j->urgent), DBI(j->verify), DBI(j->state), DBI(j->files), DBI(j->bytes), DBI(j->files_done),
-                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why));
+                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first));
 }
 
 int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j)
@@ -430,12 +432,13 @@ int mgr_drain_load(struct mgr_core *c)
     forget(d);
     rc = targets_load(c);
     rc = rc ? rc : gen_load(c);
+    rc = rc ? rc : mgr_policies_load(c);
     rc = rc ? rc : jobs_load(c);
     for (size_t i = 0; i < d->njobs && !rc; i++)
         rc = files_load(c, &d->jobs[i]);
     for (size_t i = 0; i < d->nof; i++)
         d->of[i].look = true;
-    d->dirty = d->leftover = true;
+    d->dirty = d->leftover = d->prune = true;
     d->leftover_file = 0;
     return rc;
 }

@@ -39,6 +39,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
         return false;
     memcpy(known.to, p->to, sizeof known.to);
     known.verify = p->verify;
+    known.every = p->every == FP_DRAIN_EVERY_AUTO ? known.every : p->every;
     fp_drain_text(&known, text);
     return strcmp(text, canon) == 0;
 }
@@ -56,7 +57,7 @@ static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "this release drains what fpctl drain is told to, and nothing by itself: of a policy it takes to= and verify= only");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=NUMBER and verify=: a policy with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);
@@ -72,7 +73,7 @@ static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
     r->id = (uint64_t)sqlite3_last_insert_rowid(c->db.sq);
     if (!rc)
         FP_INFO("drain policy %llu: %s", (unsigned long long)r->id, canon);
-    return rc;
+    return rc ? rc : mgr_policies_load(c);
 }
 
 MGR_HANDLER(policy)
@@ -91,5 +92,5 @@ MGR_HANDLER(policy)
         return c->db.err;
     if (!sqlite3_changes(c->db.sq))
         r->why = mgr_arena_text(&c->arena, "there is no such policy");
-    return 0;
+    return mgr_policies_load(c);
 }

@@ -260,7 +260,7 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     told         INTEGER NOT NULL,    -- 1: somebody said that it is complete
     began_ns     INTEGER NOT NULL,
     complete_ns  INTEGER NOT NULL,
-    seq          INTEGER NOT NULL,    -- its number in the series, when complete
+    seq          INTEGER NOT NULL,    -- its number in the series, since it was complete; 0: not yet, or it is being written anew
     files        INTEGER NOT NULL,    -- these three as of complete_ns
     bytes        INTEGER NOT NULL,
     unique_bytes INTEGER NOT NULL,    -- that it takes of its own; -1: not counted yet
@@ -307,7 +307,9 @@ CREATE TABLE IF NOT EXISTS overtaken (
 CREATE TABLE IF NOT EXISTS policy (
     id      INTEGER PRIMARY KEY,
     text    TEXT NOT NULL UNIQUE,
-    made_ns INTEGER NOT NULL
+    made_ns INTEGER NOT NULL,
+    seen    INTEGER NOT NULL,         -- sets that have become complete since
+    taken   INTEGER NOT NULL          -- of these, chosen
 );
 -- Directories of file systems that are not ours.
 CREATE TABLE IF NOT EXISTS target (
@@ -349,7 +351,7 @@ CREATE TABLE IF NOT EXISTS drain_job (
     kind       INTEGER NOT NULL,      -- JobKind of life.proto
     policy     INTEGER NOT NULL,
     target     INTEGER NOT NULL,
-    ckpt       INTEGER NOT NULL,      -- the set, and its gen
+    ckpt       INTEGER NOT NULL,      -- JOB_SET: the set, and its gen; JOB_FILES: 0, and how many paths it was given
     gen        INTEGER NOT NULL,
     dest       BLOB NOT NULL,         -- directory, from the target's root
     urgent     INTEGER NOT NULL,
@@ -362,7 +364,8 @@ CREATE TABLE IF NOT EXISTS drain_job (
     made_ns    INTEGER NOT NULL,
     done_ns    INTEGER NOT NULL,
     error      INTEGER NOT NULL,
-    why        TEXT NOT NULL
+    why        TEXT NOT NULL,
+    first      INTEGER NOT NULL       -- drain_file with which it began
 );
 CREATE TABLE IF NOT EXISTS drain_file (
     id           INTEGER PRIMARY KEY,

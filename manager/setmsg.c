@@ -53,7 +53,7 @@ static void cut_at_step(ProtobufCBinaryData *path)
         path->len = (size_t)(name - (const char *)path->data) + step.off + step.len;
 }
 
-static int path_of(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path)
+int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path)
 {
     struct mgr_inode in;
     int rc;
@@ -101,7 +101,7 @@ static int damaged(struct mgr_core *c, uint64_t set, bool *yes)
 static int describe(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
 {
     bool bad = false;
-    int rc = path_of(c, s, &m->path);
+    int rc = mgr_set_path(c, s, &m->path);
 
     rc = rc ? rc : damaged(c, s->id, &bad);
     m->id = s->id;

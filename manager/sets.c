@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 
 #include "fp/log.h"
+#include "manager/drain.h"
 #include "manager/sets_int.h"
 
 #define TICK_MS 200u
@@ -217,6 +218,19 @@ int mgr_set_make(struct mgr_core *c, uint64_t parent, const struct mgr_step *ste
 
 /* -------------------------------------------------------------- members come and go */
 
+/* Data of what was complete is replaced or goes: the next time it is another checkpoint, which is counted, and what was made of this one is void. Before,
+ * only files and bytes were added: who was late. */
+static int is_another(struct mgr_core *c, struct mgr_set *s)
+{
+    int rc;
+
+    if (!s->seq)
+        return 0;
+    s->seq = 0;
+    rc = mgr_set_put(c, s);
+    return rc ? rc : mgr_auto_over(c, s->id, "its set is written anew");
+}
+
 static int leave(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
 {
     struct mgr_set *s;
@@ -225,6 +239,9 @@ static int leave(struct mgr_core *c, const struct mgr_inode *in, bool temporary)
     if (rc == -ENOENT)
         return 0;
     if (rc || !s)
+        return rc;
+    rc = is_another(c, s);
+    if (rc)
         return rc;
     s->files -= s->files > 0;
     s->shrunk = true;
@@ -347,6 +364,9 @@ int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t byt
 
     if (rc == -ENOENT || (!rc && !s))
         return 0;
+    if (rc)
+        return rc;
+    rc = bytes <= 0 ? is_another(c, s) : 0;
     if (rc)
         return rc;
     s->shrunk = false;
@@ -484,7 +504,8 @@ int mgr_sets_forget(struct mgr_core *c, uint64_t id)
     s.state = MGR_SET_FORGOTTEN;
     if (m)
         drop_from_memory(c, m);
-    return mgr_set_put(c, &s);
+    rc = mgr_set_put(c, &s);
+    return rc ? rc : mgr_auto_over(c, id, "its set is none: fpctl checkpoint forget");
 }
 
 static int later_one(struct mgr_core *c, const struct mgr_set *s, bool *yes)
@@ -520,13 +541,15 @@ static int is_complete(struct mgr_core *c, const struct mgr_set *s, uint64_t fil
 
 static int complete(struct mgr_core *c, struct mgr_set *s, uint64_t seq)
 {
+    bool again = s->seq != 0;
     int rc;
 
     s->state = MGR_SET_COMPLETE;
     s->complete_ns = c->now.ns;
-    s->seq = seq + 1;
-    rc = mgr_db_exec(&c->db, SERIES_DONE, DBI(s->series), DBI(s->seq), DBI(s->files));
+    s->seq = again ? s->seq : seq + 1;
+    rc = mgr_db_exec(&c->db, SERIES_DONE, DBI(s->series), DBI(again ? seq : s->seq), DBI(s->files));
     rc = rc ? rc : mgr_set_put(c, s);
+    rc = rc ? rc : mgr_auto_complete(c, s, again);
     drop_from_memory(c, s);
     return rc;
 }
@@ -548,6 +571,7 @@ static int tear(struct mgr_core *c, struct mgr_set *s)
 
     s->state = MGR_SET_TORN;
     rc = mgr_set_put(c, s);
+    rc = rc ? rc : mgr_auto_over(c, s->id, "its set is torn: a mount that was writing a file of it is gone");
     FP_LOG_EVERY(1000, FP_LOG_WARN, "checkpoint set %llu (step %llu) is torn: a mount that was writing a file of it is gone", (unsigned long long)s->id, (unsigned long long)s->step);
     drop_from_memory(c, s);
     return rc;

@@ -13,7 +13,7 @@ struct mgr_set {
     uint32_t how; /* enum mgr_step_how */
     bool told;
     int64_t began_ns, complete_ns;
-    uint64_t seq, files, bytes;
+    uint64_t seq, files, bytes; /* seq: its number in its series since it was complete first; 0: not yet, or it is another checkpoint now */
     /* of an open one alone */
     uint32_t writers;    /* files of it that are open for writing */
     uint32_t temps;      /* that have a temporary name */
@@ -50,6 +50,8 @@ int mgr_sets_tick(struct mgr_core *c);
 
 /* A copy, of memory or of the table: 0, -ENOENT. */
 int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
+/* The path by which it is shown: of its directory, else of a file of it up to the step; empty: it has none any more. (setmsg.c) */
+int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path);
 /* From a row made with MGR_SET_COLS. */
 void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s);
 

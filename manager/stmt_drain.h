@@ -4,13 +4,14 @@
 
 #define MGR_DJOB_COLS                                                                                        \
     "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
-    "done_ns,error,why"
+    "done_ns,error,why,first"
 #define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
-    X(POLICY_LIST, "SELECT id,text,made_ns FROM policy ORDER BY id")                                         \
+    X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken FROM policy ORDER BY id")                                         \
     X(POLICY_OF, "SELECT id FROM policy WHERE text=?1")                                                      \
-    X(POLICY_PUT, "INSERT INTO policy(text,made_ns) VALUES(?1,?2)")                                          \
+    X(POLICY_PUT, "INSERT INTO policy(text,made_ns,seen,taken) VALUES(?1,?2,0,0)")                           \
+    X(POLICY_COUNT, "UPDATE policy SET seen=?2,taken=?3 WHERE id=?1")                                        \
     X(POLICY_DELETE, "DELETE FROM policy WHERE id=?1")                                                       \
     X(TARGET_LIST, "SELECT id,root,uuid FROM target ORDER BY id")                                            \
     X(TARGET_PUT, "INSERT OR REPLACE INTO target(id,root,uuid) VALUES(?1,?2,?3)")                            \
@@ -18,7 +19,11 @@
     X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id<?1 ORDER BY id DESC LIMIT ?2")            \
     X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
     X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
-                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18)")                    \
+                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19)")                \
+    X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND id<=(SELECT max(id) FROM drain_job)-?1 "       \
+                "ORDER BY id LIMIT 1")                                                                      \
+    X(DJOB_DELETE, "DELETE FROM drain_job WHERE id=?1")                                                      \
+    X(DFILE_PRUNE, "DELETE FROM drain_file WHERE id IN (SELECT id FROM drain_file WHERE job=?1 LIMIT ?2)")   \
     X(DFILE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \
                  "tries,error,why) VALUES(?1,?2,?3,0,1,?5,?4,0,0,0,0,0,0,'')")                               \
     X(DFILE_SET, "UPDATE drain_file SET gen=?2,state=?3,data_version=?4,size=?5,lead=?6,tfile=?7,dev=?8,"    \

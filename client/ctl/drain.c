@@ -48,7 +48,7 @@ static int refused(const Fp__CtlDrainReply *r)
 
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", j->kind == FP__JOB_KIND__JOB_SET ? "set" : "files", "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
                      "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "why", j->why);
 }
@@ -249,7 +249,8 @@ static int json_all(const Fp__CtlDrainReply *r)
         json_array_append_new(targets, json_pack("{s:s, s:I, s:o}", "target", t->root, "rate", (json_int_t)t->rate, "benefactors", at));
     }
     for (size_t i = 0; i < r->n_policies; i++)
-        json_array_append_new(policies, json_pack("{s:I, s:s}", "policy", (json_int_t)r->policies[i]->id, "text", r->policies[i]->text));
+        json_array_append_new(policies, json_pack("{s:I, s:s, s:I, s:I}", "policy", (json_int_t)r->policies[i]->id, "text", r->policies[i]->text, "sets_seen",
+                                                      (json_int_t)r->policies[i]->seen, "sets_chosen", (json_int_t)r->policies[i]->taken));
     return ctl_json_print(json_pack("{s:o, s:o, s:o}", "jobs", jobs, "targets", targets, "policies", policies));
 }
 
@@ -314,7 +315,8 @@ static int run_show(const struct ctl_options *o, const struct ctl_store *store, 
         rc = rc < 0 ? rc : print_targets(r);
         ctl_print_title("POLICIES");
         for (size_t i = 0; i < r->n_policies; i++)
-            printf("%llu  %s\n", (unsigned long long)r->policies[i]->id, r->policies[i]->text);
+            printf("%llu  %s  (%llu of %llu sets)\n", (unsigned long long)r->policies[i]->id, r->policies[i]->text, (unsigned long long)r->policies[i]->taken,
+                   (unsigned long long)r->policies[i]->seen);
         rc = rc < 0 ? rc : ctl_flush();
     }
     fp__ctl_drain_reply__free_unpacked(r, NULL);
@@ -409,7 +411,8 @@ const struct ctl_cmd ctl_cmd_drain_set = {
     .words = "drain set",
     .args = "TEXT [PATH]",
     .options = "",
-    .help = "Makes a policy of draining, such as 'to=/lustre/proj/run': where fpctl drain copies to if it is not told.",
+    .help = "Makes a policy of draining, such as 'to=/lustre/proj/run every=4': each 4th checkpoint set that is complete from now on is drained by itself.",
+    .more = "It stays until it is removed. every=none: nothing by itself. Where fpctl drain is not told a target, it takes that of the policies.",
     .run = run_set,
 };
 

@@ -192,14 +192,14 @@ def test_policy_says_where_to(store, target):
     assert r.returncode == 1 and "fpctl drain set to=" in r.stderr
     r = store.fpctl("drain", "set", f"to={target} evry=2", check=False)
     assert r.returncode == 1 and "did you mean 'every'" in r.stderr
-    r = store.fpctl("drain", "set", f"to={target} every=4", check=False)
-    assert r.returncode == 1 and "takes to= and verify= only" in r.stderr, "kept, and not followed, it would promise what is not done"
+    r = store.fpctl("drain", "set", f"to={target} every=4 layout=log", check=False)
+    assert r.returncode == 1 and "this release follows" in r.stderr, "kept, and not followed, it would promise what is not done"
     assert "policy 1" in store.fpctl("drain", "set", f"keep=2 to={target}//").stdout
     assert "policy 1" in store.fpctl("drain", "set", f"to={target}").stdout, "the same policy"
     drain(store, m.at("f"))
     assert os.path.exists(os.path.join(target, "f"))
     shown = json.loads(store.fpctl("drain", "show", "--json").stdout)
-    assert shown["policies"] == [{"policy": 1, "text": f"to={target}"}]
+    assert shown["policies"] == [{"policy": 1, "text": f"to={target}", "sets_seen": 0, "sets_chosen": 0}]
     assert [(j["state"], j["files_done"], j["path"], j["to"]) for j in shown["jobs"]] == [("done", 1, "f", target)]
     assert "done" in store.fpctl("drain", "show").stdout
     store.fpctl("drain", "remove", "1")

@@ -62,7 +62,8 @@ static void test_a_target_is_all_that_is_needed(void **state)
     assert_int_equal(p.low, 30);
     assert_int_equal(p.min, 10);
     assert_true(p.overwrite);
-    assert_false(p.verify || p.all || p.told || p.drop_unlinked);
+    assert_false(p.verify || p.all || p.told);
+    assert_true(p.drop_unlinked);
     assert_int_equal(p.layout, FP_DRAIN_FILE);
     assert_int_equal(p.level, FP_DRAIN_LOCAL);
     assert_string_equal(p.marker, "COMPLETE,.complete,_SUCCESS,DONE");
@@ -72,7 +73,7 @@ static void test_a_target_is_all_that_is_needed(void **state)
 static void test_each_word_is_taken(void **state)
 {
     struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a results=*.h5 all=yes verify=on layout=log max=200MB/s "
-                                    "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% min=5% unlinked=drop "
+                                    "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% min=5% unlinked=drain "
                                     "overwrite=no threads=16");
 
     (void)state;
@@ -80,7 +81,7 @@ static void test_each_word_is_taken(void **state)
     assert_int_equal(p.keep, 3);
     assert_string_equal(p.pattern, "run/chk_{step}/*,a");
     assert_string_equal(p.results, "*.h5");
-    assert_true(p.all && p.verify && p.told && p.drop_unlinked && !p.overwrite);
+    assert_true(p.all && p.verify && p.told && !p.drop_unlinked && !p.overwrite);
     assert_int_equal(p.layout, FP_DRAIN_LOG);
     assert_true(p.max == 200000000 && p.max_job == 1500000000);
     assert_int_equal(p.level, FP_DRAIN_VERIFIED);
@@ -170,7 +171,7 @@ static void test_lengths_are_bounded(void **state)
     is_bad(t, "longer than");
     /* all that is longest: its canonical text is whole */
     policy = good("to=/p every=1000000 keep=1000 all=yes verify=on layout=log max=18446744073709551615B/s max-job=18446744073709551615B/s level=verified "
-                  "quiet=3599999ms late=86399999ms complete=told low=31% min=11% unlinked=drop overwrite=no threads=16");
+                  "quiet=3599999ms late=86399999ms complete=told low=31% min=11% unlinked=drain overwrite=no threads=16");
     strcpy(policy.to, good(p).to);
     policy.to[5] = ' ';
     strcpy(policy.pattern, good(l).pattern);

@@ -1,0 +1,120 @@
+"""Draining by itself: each so many-th checkpoint set goes to the target, once, without anybody asking for it."""
+
+import json
+import os
+
+import pytest
+
+from harness.daemons import wait_until
+from harness.files import assert_same, content, write_file
+
+RANK = 300_000
+RANKS = 4
+
+
+@pytest.fixture
+def quick(new_store):
+    """A store whose sets are complete half a second after their last change; two mounts, two benefactors, and a target."""
+    s = new_store()
+    s.up(benefactors=2, mounts=2, manager_args=("--ckpt-quiet=500ms", "--ckpt-late=3s"))
+    s.target = os.path.join(s.dir, "target")
+    os.mkdir(s.target)
+    return s
+
+
+def show(store):
+    return json.loads(store.fpctl("drain", "show", "--json").stdout)
+
+
+def checkpoint(store, step):
+    """Ranks of two mounts write one step; waits until it is complete."""
+    top = f"run/chk_{step:04}"
+    os.makedirs(store.mounts[0].at(top))
+    for r in range(RANKS):
+        write_file(store.mounts[r % 2].at(f"{top}/rank_{r}"), content(step * 100 + r, 0, RANK + r))
+    path = store.mounts[0].at(top)
+    wait_until("the set", 30, lambda: store.fpctl("checkpoint", "latest", store.mounts[0].at("run"), check=False).stdout.strip() == path)
+
+
+def files_below(path):
+    """Name -> (inode, size) of all files that are not fpstore's own."""
+    found = {}
+    for at, dirs, files in os.walk(path):
+        dirs[:] = [d for d in dirs if d != ".fp-drain"]
+        for f in files:
+            if f != ".fp-target":
+                s = os.stat(os.path.join(at, f))
+                found[os.path.relpath(os.path.join(at, f), path)] = (s.st_ino, s.st_size)
+    return found
+
+
+def is_idle(store):
+    return all(j["state"] == "done" for j in show(store)["jobs"])
+
+
+@pytest.mark.limit(150)
+def test_every_fourth_set_is_a_quarter_of_the_data_once(quick):
+    """The bytes in the target are those of each fourth set, each written once: a second writing would be another inode."""
+    quick.fpctl("drain", "set", f"to={quick.target} every=4")
+    seen = {}
+    for step in range(1, 9):
+        checkpoint(quick, step)
+        now = files_below(quick.target)
+        assert all(now[n] == seen[n] for n in seen), "written again"
+        seen = now
+    wait_until("the end of the jobs", 60, lambda: len(show(quick)["jobs"]) == 2 and is_idle(quick))
+    there = files_below(quick.target)
+    assert all(there[n] == seen[n] for n in seen), "written again"
+    assert set(there) == {f"run/chk_{step:04}/rank_{r}" for step in (4, 8) for r in range(RANKS)}
+    all_bytes = sum(size for _, size in files_below(quick.mounts[0].path).values())
+    assert sum(size for _, size in there.values()) * 4 == all_bytes
+    for step in (4, 8):
+        for r in range(RANKS):
+            with open(os.path.join(quick.target, f"run/chk_{step:04}/rank_{r}"), "rb") as f:
+                assert_same(f.read(), content(step * 100 + r, 0, RANK + r))
+    policy, = show(quick)["policies"]
+    assert (policy["sets_seen"], policy["sets_chosen"]) == (8, 2)
+    assert {(j["kind"], j["path"], j["bytes_done"]) for j in show(quick)["jobs"]} == {
+        ("set", f"run/chk_{step:04}", sum(RANK + r for r in range(RANKS))) for step in (4, 8)}
+    assert not os.listdir(os.path.join(quick.target, ".fp-drain"))
+
+
+def test_a_set_that_grows_late_is_copied_once(quick):
+    """A rank that comes late opens the set again: what it adds is drained, what is there is not written again."""
+    quick.fpctl("drain", "set", f"to={quick.target}")
+    checkpoint(quick, 1)
+    wait_until("the first copy", 30, lambda: len(files_below(quick.target)) == RANKS and is_idle(quick))
+    before = files_below(quick.target)
+    write_file(quick.mounts[1].at("run/chk_0001/rank_late"), content(77, 0, RANK))
+    wait_until("the late file", 30, lambda: len(files_below(quick.target)) == RANKS + 1 and is_idle(quick))
+    after = files_below(quick.target)
+    assert {n: after[n] for n in before} == before
+    assert [j["state"] for j in show(quick)["jobs"]] == ["done", "done"]
+
+
+def test_a_set_written_anew_is_drained_anew(quick):
+    """Two names in turn, as programs do that keep two checkpoints: each time that one is rewritten is a checkpoint."""
+    quick.fpctl("drain", "set", f"to={quick.target} every=2")
+    checkpoint(quick, 1)
+    checkpoint(quick, 2)
+    wait_until("the first copy", 30, lambda: len(files_below(quick.target)) == RANKS and is_idle(quick))
+    for step in (1, 2):
+        for r in range(RANKS):
+            write_file(quick.mounts[r % 2].at(f"run/chk_{step:04}/rank_{r}"), content(9000 + step * 100 + r, 0, RANK))
+        wait_until("the count", 30, lambda: show(quick)["policies"][0]["sets_seen"] == 2 + step)
+    wait_until("the second copy", 30, lambda: len(show(quick)["jobs"]) == 2 and is_idle(quick))
+    assert {n.split("/")[1] for n in files_below(quick.target)} == {"chk_0002"}
+    for r in range(RANKS):
+        with open(os.path.join(quick.target, f"run/chk_0002/rank_{r}"), "rb") as f:
+            assert_same(f.read(), content(9200 + r, 0, RANK))
+
+
+def test_sets_of_before_a_policy_are_not_its(quick):
+    checkpoint(quick, 1)
+    quick.fpctl("drain", "set", f"to={quick.target}")
+    checkpoint(quick, 2)
+    wait_until("the copy", 30, lambda: len(files_below(quick.target)) == RANKS and is_idle(quick))
+    assert {n.split("/")[1] for n in files_below(quick.target)} == {"chk_0002"}
+    quick.fpctl("drain", "remove", "1")
+    checkpoint(quick, 3)
+    assert len(show(quick)["jobs"]) == 1

@@ -1,0 +1,371 @@
+/* Draining by itself: what policies choose becomes one job, once, whenever the manager dies. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "mgr_drain_world.h"
+
+#define MIB      (1u << 20)
+#define QUIET_MS 2500u
+
+static struct world w;
+
+static const char *policy(const char *text, char why[FP_DRAIN_WHY_MAX])
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+
+    m.text = (char *)(uintptr_t)text;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    snprintf(why, FP_DRAIN_WHY_MAX, "%s", r->why);
+    fix_free(r);
+    return why;
+}
+
+static void set_policy(const char *text)
+{
+    char why[FP_DRAIN_WHY_MAX];
+
+    assert_string_equal(policy(text, why), "");
+}
+
+static void wait_ms(uint64_t ms)
+{
+    w_tick(&w, ms);
+}
+
+static uint64_t file(uint64_t parent, const char *name, uint32_t len)
+{
+    uint64_t ino = fix_mk(&w.f, parent, name, S_IFREG | 0644);
+
+    assert_true(ino > 0);
+    if (len)
+        assert_true(fix_write(&w.f, ino, 0, len) > 0);
+    return ino;
+}
+
+/* A set of two files in a directory, which time completes. */
+static void set(unsigned step, uint64_t ino[2])
+{
+    char name[32];
+    uint64_t d;
+
+    snprintf(name, sizeof name, "chk_%u", step);
+    d = fix_mk(&w.f, MGR_ROOT_INO, name, S_IFDIR | 0755);
+    ino[0] = file(d, "rank_0", 1000);
+    ino[1] = file(d, "rank_1", 2000);
+    wait_ms(QUIET_MS);
+}
+
+static int64_t jobs(const char *where)
+{
+    char sql[200];
+
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM drain_job WHERE %s", where);
+    return fix_sql(&w.f, sql);
+}
+
+static void test_each_second_set_is_drained_once(void **state)
+{
+    uint64_t ino[2];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=2");
+    set(1, ino);
+    assert_int_equal(jobs("1"), 0);
+    set(2, ino);
+    assert_int_equal(jobs("kind=1 AND policy=1 AND ckpt=2 AND gen=1"), 1);
+    w_run(&w);
+    w_equal(&w, "chk_2/rank_0", ino[0]);
+    w_equal(&w, "chk_2/rank_1", ino[1]);
+    assert_null(w_find(&w, "chk_1/rank_0"));
+    set(3, ino);
+    set(4, ino);
+    w_run(&w);
+    wait_ms(10000);
+    w_run(&w);
+    assert_int_equal(jobs("state=4"), 2);
+    assert_int_equal(jobs("1"), 2);
+    assert_int_equal(w.written, 4);
+    assert_int_equal(fix_sql(&w.f, "SELECT seen*10+taken FROM policy"), 42);
+    w_close(&w);
+}
+
+static void test_what_is_not_followed_is_refused(void **state)
+{
+    static const char *const texts[] = {"to=/pfs every=auto", "to=/pfs keep=3", "to=/pfs overwrite=no", "to=/pfs unlinked=drain", "to=/pfs layout=log"};
+    char why[FP_DRAIN_WHY_MAX];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_non_null(strstr(policy(texts[i], why), "this release follows"));
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 0);
+    w_close(&w);
+}
+
+static void test_two_policies_each_have_a_job(void **state)
+{
+    uint64_t ino[2];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=1");
+    set_policy("to=/pfs every=2 verify=on");
+    set(1, ino);
+    assert_int_equal(jobs("policy=1 AND verify=0"), 1);
+    set(2, ino);
+    assert_int_equal(jobs("policy=1"), 2);
+    assert_int_equal(jobs("policy=2 AND verify=1"), 1);
+    w_run(&w);
+    assert_int_equal(jobs("state=4"), 3);
+    w_close(&w);
+}
+
+static void test_late_files_are_added_and_the_rest_is_not_copied_again(void **state)
+{
+    uint64_t ino[2], late, d;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=2");
+    set(1, ino);
+    set(2, ino);
+    w_run(&w);
+    assert_int_equal(w.written, 2);
+    d = fix_lookup(&w.f, MGR_ROOT_INO, "chk_2");
+    late = file(d, "rank_2", 500);
+    assert_int_equal(jobs("1"), 1);
+    wait_ms(QUIET_MS);
+    assert_int_equal(fix_sql(&w.f, "SELECT seq*10+gen FROM ckpt_set WHERE step=2"), 22);
+    assert_int_equal(jobs("ckpt=2 AND gen=2"), 1);
+    w_run(&w);
+    assert_int_equal(w.written, 3);
+    w_equal(&w, "chk_2/rank_2", late);
+    assert_int_equal(jobs("state=4"), 2);
+    assert_int_equal(fix_sql(&w.f, "SELECT seen*10+taken FROM policy"), 21);
+    set(3, ino); /* the count goes on as if it had not been */
+    assert_int_equal(jobs("1"), 2);
+    set(4, ino);
+    assert_int_equal(jobs("1"), 3);
+    w_run(&w);
+    w_close(&w);
+}
+
+static void test_a_job_under_way_gives_way_to_the_one_of_the_set_with_late_files(void **state)
+{
+    uint64_t ino[2], late;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    set(1, ino);
+    late = file(fix_lookup(&w.f, MGR_ROOT_INO, "chk_1"), "rank_2", 500);
+    assert_int_equal(jobs("state=2"), 1); /* it goes on */
+    wait_ms(QUIET_MS);
+    assert_int_equal(jobs("state=6 AND gen=1 AND why LIKE '%opened again%'"), 1);
+    assert_int_equal(jobs("state=2 AND gen=2"), 1);
+    w_run(&w);
+    w_equal(&w, "chk_1/rank_0", ino[0]);
+    w_equal(&w, "chk_1/rank_2", late);
+    assert_int_equal(w.renamed, 3);
+    assert_int_equal(w_temps(&w), 0);
+    w_close(&w);
+}
+
+/* Two names in turn, written anew each time: each time is a checkpoint. */
+static void test_a_set_written_anew_is_the_next_checkpoint(void **state)
+{
+    uint64_t a[2], b[2];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=4");
+    set(1, a);
+    set(2, b);
+    assert_true(fix_write(&w.f, a[0], 0, 1000) > 0);
+    assert_int_equal(fix_sql(&w.f, "SELECT seq FROM ckpt_set WHERE step=1"), 0);
+    wait_ms(QUIET_MS);
+    assert_int_equal(fix_sql(&w.f, "SELECT seq FROM ckpt_set WHERE step=1"), 3);
+    assert_int_equal(jobs("1"), 0);
+    assert_int_equal(fix_truncate(&w.f, b[1], 0), 0);
+    assert_true(fix_write(&w.f, b[1], 0, 3000) > 0);
+    wait_ms(QUIET_MS);
+    assert_int_equal(jobs("ckpt=2 AND state=2"), 1);
+    assert_true(fix_write(&w.f, b[0], 0, 1000) > 0); /* and once more, before it was drained */
+    assert_int_equal(jobs("ckpt=2 AND state=6 AND why LIKE '%written anew%'"), 1);
+    wait_ms(QUIET_MS);
+    w_run(&w);
+    assert_int_equal(jobs("1"), 1);
+    assert_null(w_find(&w, "chk_2/rank_0"));
+    w_close(&w);
+}
+
+static void test_files_side_by_side_without_a_directory(void **state)
+{
+    uint64_t ino[3], d;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    d = fix_mk(&w.f, MGR_ROOT_INO, "run", S_IFDIR | 0755);
+    file(d, "input", 100);
+    ino[0] = file(d, "restart.5000.0", 1000);
+    ino[1] = file(d, "restart.5000.1", 0);
+    ino[2] = file(d, "restart.5000.2", 70);
+    wait_ms(QUIET_MS);
+    assert_int_equal(jobs("state=2"), 1);
+    w_run(&w);
+    assert_int_equal(jobs("state=4 AND files=3 AND files_done=3 AND bytes=1070"), 1);
+    w_equal(&w, "run/restart.5000.0", ino[0]);
+    w_equal(&w, "run/restart.5000.1", ino[1]);
+    w_equal(&w, "run/restart.5000.2", ino[2]);
+    assert_null(w_find(&w, "run/input"));
+    Fp__CtlDrainReply *r = w_show(&w, 1);
+    assert_int_equal(r->jobs[0]->kind, FP__JOB_KIND__JOB_SET);
+    assert_int_equal(r->jobs[0]->what.len, strlen("run/restart.5000"));
+    assert_memory_equal(r->jobs[0]->what.data, "run/restart.5000", r->jobs[0]->what.len);
+    fix_free(r);
+    w_close(&w);
+}
+
+/* Many files that lie side by side: more than one group lists. */
+static void test_more_files_than_one_group_lists(void **state)
+{
+    char name[40];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    for (unsigned i = 0; i < 2100; i++) {
+        snprintf(name, sizeof name, "dump_7.%u", i);
+        file(MGR_ROOT_INO, name, 0);
+    }
+    wait_ms(QUIET_MS + 2000);
+    assert_int_equal(jobs("state=2 AND files=2100"), 1);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(DISTINCT ino) FROM drain_file WHERE ino>0"), 2100);
+    w_close(&w);
+}
+
+static void test_a_set_that_is_deleted_ends_its_job(void **state)
+{
+    uint64_t ino[2], d;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    set(1, ino);
+    d = fix_lookup(&w.f, MGR_ROOT_INO, "chk_1");
+    assert_int_equal(fix_unlink(&w.f, d, "rank_0", false), 0);
+    assert_int_equal(jobs("state=6 AND why LIKE '%written anew%'"), 1);
+    assert_int_equal(fix_unlink(&w.f, d, "rank_1", false), 0);
+    w_run(&w);
+    wait_ms(QUIET_MS);
+    assert_int_equal(jobs("1"), 1);
+    assert_int_equal(w_temps(&w), 0);
+    w_close(&w);
+}
+
+/* The manager dies at any moment: a set that is complete has its job, one that is not has none, and in the end each has one. */
+static void test_one_job_whenever_the_manager_dies(void **state)
+{
+    char db[64];
+
+    (void)state;
+    snprintf(db, sizeof db, "/dev/shm/test_mgr_auto.%d.db", (int)getpid());
+    w_open(&w, db, 1);
+    set_policy("to=/pfs");
+    for (unsigned i = 0; i < 30; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "chk_%u", i);
+        file(fix_mk(&w.f, MGR_ROOT_INO, name, S_IFDIR | 0755), "rank_0", 100 + i);
+        wait_ms(i * 100);
+        w_restart(&w);
+        assert_int_equal(jobs("1"), fix_sql(&w.f, "SELECT count(*) FROM ckpt_set WHERE state=2"));
+        assert_int_equal(fix_sql(&w.f, "SELECT count(DISTINCT ckpt) FROM drain_job"), jobs("1"));
+        wait_ms(2 * QUIET_MS); /* the mount has to come back, too */
+        assert_int_equal(jobs("1"), i + 1);
+    }
+    w_run(&w);
+    assert_int_equal(jobs("state=4"), 30);
+    assert_int_equal(w.written, 30);
+    w_close(&w);
+}
+
+/* A disk that is full when the set becomes complete: no half of it stays. */
+static void test_a_group_that_fails_makes_neither(void **state)
+{
+    uint64_t ino[2], d;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    set(1, ino);
+    w_run(&w);
+    d = fix_mk(&w.f, MGR_ROOT_INO, "chk_2", S_IFDIR | 0755);
+    file(d, "rank_0", 100);
+    file(d, "rank_1", 0);
+    wait_ms(1500);
+    w.f.doom = -ENOSPC;
+    fix_tick_failing(&w.f, 600);
+    assert_int_equal(jobs("1"), 1);
+    assert_int_equal(fix_sql(&w.f, "SELECT seen*10+taken FROM policy"), 11);
+    wait_ms(2 * QUIET_MS);
+    assert_int_equal(jobs("1"), 2);
+    assert_int_equal(fix_sql(&w.f, "SELECT seen*10+taken FROM policy"), 22);
+    w_run(&w);
+    w_close(&w);
+}
+
+static void test_rows_of_jobs_that_are_long_over_go(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs");
+    ino = file(MGR_ROOT_INO, "chk_1", 10);
+    for (unsigned i = 0; i < MGR_JOBS_KEPT + 20; i++) {
+        wait_ms(QUIET_MS);
+        w_run(&w);
+        assert_true(fix_write(&w.f, ino, 0, 10) > 0);
+    }
+    wait_ms(QUIET_MS);
+    w_run(&w);
+    assert_int_equal(jobs("1"), MGR_JOBS_KEPT);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_file WHERE job NOT IN (SELECT id FROM drain_job)"), 0);
+    assert_int_equal(fix_sql(&w.f, "SELECT max(id) FROM drain_job"), MGR_JOBS_KEPT + 21);
+    w_close(&w);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test(name)
+    const struct CMUnitTest tests[] = {
+        T(test_each_second_set_is_drained_once),
+        T(test_what_is_not_followed_is_refused),
+        T(test_two_policies_each_have_a_job),
+        T(test_late_files_are_added_and_the_rest_is_not_copied_again),
+        T(test_a_job_under_way_gives_way_to_the_one_of_the_set_with_late_files),
+        T(test_a_set_written_anew_is_the_next_checkpoint),
+        T(test_files_side_by_side_without_a_directory),
+        T(test_more_files_than_one_group_lists),
+        T(test_a_set_that_is_deleted_ends_its_job),
+        T(test_one_job_whenever_the_manager_dies),
+        T(test_a_group_that_fails_makes_neither),
+        T(test_rows_of_jobs_that_are_long_over_go),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
