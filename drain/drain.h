@@ -2,6 +2,7 @@
 #ifndef DRAIN_DRAIN_H
 #define DRAIN_DRAIN_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,6 +126,9 @@ void dr_seen(struct dr_result *r, const struct stat *st);
 int dr_marker(struct dr_thread *th, int root, bool make);
 /* Would a store drain into a store? */
 int dr_refuse_our_own(struct dr_thread *th, int root);
+
+/* fstab.c: is path (absolute, resolved) at or below a mount point of fstab that is none of mounts (both as of fstab(5))? where: which */
+bool dr_lacks_mount(const char *fstab, const char *mounts, const char *path, char where[PATH_MAX]);
 
 /* seg.c */
 struct dr_seg *dr_seg_new(uint64_t segment, uint64_t salt, int fd); /* fd transferred; NULL: no memory, fd closed */

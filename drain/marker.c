@@ -3,6 +3,7 @@
  *
  * A file ROOT/.fp-target says so: a line for each store that drains to here. It is made once, when the target is declared; without it nothing is written
  * there: the local disk of a node must not fill with checkpoints because the parallel file system came up late.
+ * What is to be mounted where, as far as /etc/fstab knows, is looked up before (fstab.c).
  * Lines are appended whole. One that a crash has cut short is followed by a new one on a line of its own.
  */
 #include <errno.h>
@@ -62,13 +63,31 @@ static int append(int root, int fd, const char *line, bool torn)
     return fsync(fd) || fsync(root) ? -errno : 0;
 }
 
+/* Before a marker is made: would it be below a mount point that is not mounted? */
+static int refuse_unmounted(struct dr_thread *th, int root)
+{
+    char link[64], path[PATH_MAX], where[PATH_MAX];
+    ssize_t n;
+
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+    n = readlink(link, path, sizeof(path) - 1);
+    if (n <= 0)
+        return 0;
+    path[n] = '\0';
+    if (!dr_lacks_mount("/etc/fstab", "/proc/self/mounts", path, where))
+        return 0;
+    return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s is not used as a target: /etc/fstab names %s, and nothing is mounted there on this node", th->w->root, where);
+}
+
 int dr_marker(struct dr_thread *th, int root, bool make)
 {
     static const char name[] = FP_DW_MARKER;
     char line[LINE_BYTES + 1];
     bool torn;
-    int fd, rc;
+    int fd, rc = make ? refuse_unmounted(th, root) : 0;
 
+    if (rc)
+        return rc;
     line_of(th->w, line);
     rc = dr_open(th, root, name, sizeof(name) - 1, make ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY, 0644, &fd);
     if (rc == 0) {
