@@ -3,6 +3,10 @@
  *
  * Called on disk threads. The wrappers exist so that the fault points are in one place and every back end,
  * also a later one, can be made to fail by tests in the same way.
+ *
+ * They also are the one place where an emulated device takes its time: whatever a back end does to a segment's bytes, recovery and headers of
+ * segments included, is a bnf_file_write or bnf_file_read. The disk thread waits as one that waits for a device does. An operation that
+ * fails takes its time too.
  */
 #include "benefactor/backend.h"
 
@@ -13,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fp/clock.h"
 #include "fp/fault.h"
 
 struct bnf_file *bnf_file_new(int fd, bool o_direct, uint64_t segment, uint64_t salt, uint64_t limit_bytes)
@@ -71,12 +76,8 @@ static void iov_advance(struct iovec **iov, int *iovcnt, size_t n)
     }
 }
 
-int bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes)
+static int write_all(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes)
 {
-    int rc = FP_FAULT_POINT("bnf.pwrite");
-
-    if (rc < 0)
-        return rc;
     while (iovcnt > 0) {
         ssize_t n = pwritev(f->fd, iov, iovcnt, (off_t)off_bytes);
 
@@ -90,13 +91,32 @@ int bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t o
     return 0;
 }
 
-int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_bytes)
+static uint64_t iov_bytes(const struct iovec *iov, int iovcnt)
 {
-    int rc = FP_FAULT_POINT("bnf.pread");
-    char *p = buf;
+    uint64_t n = 0;
+
+    for (int i = 0; i < iovcnt; i++)
+        n += iov[i].iov_len;
+    return n;
+}
+
+int bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes)
+{
+    int rc = FP_FAULT_POINT("bnf.pwrite");
+    uint64_t until_ns;
 
     if (rc < 0)
         return rc;
+    if (!f->limiter)
+        return write_all(f, iov, iovcnt, off_bytes);
+    until_ns = fp_limiter_take(f->limiter, true, iov_bytes(iov, iovcnt), fp_now_ns());
+    rc = write_all(f, iov, iovcnt, off_bytes);
+    fp_limiter_wait(until_ns);
+    return rc;
+}
+
+static int read_all(struct bnf_file *f, char *p, size_t len_bytes, uint64_t off_bytes)
+{
     while (len_bytes > 0) {
         ssize_t n = pread(f->fd, p, len_bytes, (off_t)off_bytes);
 
@@ -109,6 +129,21 @@ int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_
         len_bytes -= (size_t)n;
     }
     return 0;
+}
+
+int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_bytes)
+{
+    int rc = FP_FAULT_POINT("bnf.pread");
+    uint64_t until_ns;
+
+    if (rc < 0)
+        return rc;
+    if (!f->limiter)
+        return read_all(f, buf, len_bytes, off_bytes);
+    until_ns = fp_limiter_take(f->limiter, false, len_bytes, fp_now_ns());
+    rc = read_all(f, buf, len_bytes, off_bytes);
+    fp_limiter_wait(until_ns);
+    return rc;
 }
 
 int bnf_file_write_header(struct bnf_file *f, const struct fp_segment_header *h)
@@ -170,8 +205,26 @@ int bnf_backend_probe(struct bnf_backend *b)
     return b->ops->probe(b);
 }
 
+int bnf_backend_emulate(struct bnf_backend *b, const struct fp_limiter_spec *speed)
+{
+    return fp_limiter_new(speed, &b->limiter, &b->limiter_fd);
+}
+
+const char *bnf_backend_name(const struct bnf_backend *b)
+{
+    if (!b->limiter)
+        return b->ops->name;
+    return b->ops->volatile_data ? "emulated-memory" : "emulated";
+}
+
 void bnf_backend_free(struct bnf_backend *b)
 {
+    struct fp_limiter *l = b ? b->limiter : NULL;
+    int fd = l ? b->limiter_fd : -1;
+
     if (b)
         b->ops->free(b);
+    fp_limiter_unmap(l);
+    if (fd >= 0)
+        close(fd);
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "fp/limiter.h"
 #include "fp/record.h"
 
 /* An open segment. Reference-counted: its descriptor is closed with the last reference, so that a read under
@@ -23,6 +24,7 @@ struct bnf_file {
     uint64_t segment;
     uint64_t salt;
     uint64_t limit_bytes;
+    struct fp_limiter *limiter; /* the back end's, or NULL */
 };
 
 struct bnf_backend;
@@ -43,8 +45,11 @@ struct bnf_backend_ops {
     void (*free)(struct bnf_backend *b);
 };
 
+/* An emulated device is a back end of either kind whose transfers wait as long as those of the device would take. */
 struct bnf_backend {
     const struct bnf_backend_ops *ops;
+    struct fp_limiter *limiter; /* NULL: as fast as it is */
+    int limiter_fd;             /* of it, for other processes that read segments */
 };
 
 /* Segments in the directory that dir_fd (borrowed) is: DIR/segments. -ENOMEM. */
@@ -57,6 +62,10 @@ int bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_onl
  */
 int bnf_backend_memory_new(uint64_t ahead_bytes, struct bnf_backend **out);
 
+/* Before anything is opened. Whoever else may read or write segments has to be given the limiter, or no descriptor. 0 or negative errno. */
+int bnf_backend_emulate(struct bnf_backend *b, const struct fp_limiter_spec *speed);
+const char *bnf_backend_name(const struct bnf_backend *b); /* constant */
+
 void bnf_backend_free(struct bnf_backend *b); /* NULL is fine; no call may be under way */
 
 /* The wrappers that everybody uses. A file may be NULL in punch and unlink (its creation failed): nothing to
@@ -68,7 +77,7 @@ int bnf_backend_unlink(struct bnf_backend *b, struct bnf_file *f);
 int bnf_backend_sync(struct bnf_backend *b, struct bnf_file *f);
 int bnf_backend_probe(struct bnf_backend *b);
 
-/* Whole ranges or an error: short transfers go on; -EIO at the end of the file. iov is changed. Aligned if
+/* One operation each of the device that is emulated, if one is. Whole ranges or an error: short transfers go on; -EIO at the end of the file. iov is changed. Aligned if
  * f->o_direct. */
 int bnf_file_write(struct bnf_file *f, struct iovec *iov, int iovcnt, uint64_t off_bytes);
 int bnf_file_read(struct bnf_file *f, void *buf, size_t len_bytes, uint64_t off_bytes);

@@ -91,6 +91,7 @@ static int dir_create(struct bnf_backend *b, const struct fp_segment_header *h, 
     f = bnf_file_new(fd, o_direct, h->id, h->salt, h->limit_bytes);
     if (!f)
         return -ENOMEM;
+    f->limiter = b->limiter;
     rc = segment_finish(d, f, h, tmp, name);
     if (rc) {
         unlinkat(d->dir_fd, tmp, 0);
@@ -261,5 +262,7 @@ int bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_onl
     if (fd < 0)
         return fd;
     *out = bnf_file_new(fd, o_direct, 0, 0, 0);
+    if (*out)
+        (*out)->limiter = b->limiter;
     return *out ? 0 : -ENOMEM;
 }

@@ -206,6 +206,7 @@ static int memory_create(struct bnf_backend *b, const struct fp_segment_header *
     f = bnf_file_new(fd, false, h->id, h->salt, h->limit_bytes);
     if (!f)
         return -ENOMEM;
+    f->limiter = b->limiter;
     rc = ftruncate(fd, (off_t)h->limit_bytes) ? -errno : bnf_file_write_header(f, h);
     if (rc)
         bnf_file_put(f);

@@ -44,7 +44,7 @@ static int hello(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_
     Fp__BnfHelloReply reply = FP__BNF_HELLO_REPLY__INIT;
     Fp__BnfHello *m = fp__bnf_hello__unpack(NULL, in->msg_len_bytes, in->msg);
     struct peer *peer;
-    int rc = -EBADMSG;
+    int rc = -EBADMSG, limiter = bnf_service_limiter(l->service);
 
     if (!m)
         return rc;
@@ -52,6 +52,8 @@ static int hello(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_
     if (m->store_uuid.len &&
         (m->store_uuid.len != 16 || memcmp(m->store_uuid.data, bnf_service_store_uuid(l->service), 16))) {
         rc = FP_EUUID;
+    } else if (limiter >= 0 && !m->keeps_limit) {
+        rc = -EOPNOTSUPP; /* it would be faster than the device: let it come over TCP */
     } else if (!peer && !(peer = calloc(1, sizeof(*peer)))) {
         rc = -ENOMEM;
     } else {
@@ -70,7 +72,8 @@ static int hello(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_
     reply.incarnation = bnf_service_incarnation(l->service);
     reply.unsynced_life = bnf_service_unsynced_life(l->service);
     reply.align_bytes = FP_RECORD_ALIGN_BYTES;
-    fp_fdlink_reply(p, in, 0, &reply.base, NULL, 0);
+    reply.limited = limiter >= 0;
+    fp_fdlink_reply(p, in, 0, &reply.base, reply.limited ? &limiter : NULL, reply.limited);
     return 0;
 }
 

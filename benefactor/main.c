@@ -179,7 +179,7 @@ static int check_size(void)
     FP_ERROR("--size %s is more than there is: %s %s are free and %s are stored already; give at most --size "
              "%" PRIu64 "MiB",
              fp_format_size(want, self.opt.size_bytes),
-             self.opt.backend == BNF_BACKEND_MEMORY ? "in memory" : "in the file system of --dir",
+             self.opt.backend.kind == FP_BACKEND_MEMORY ? "in memory" : "in the file system of --dir",
              fp_format_size(have, device), fp_format_size(held, sp.used_bytes),
              (device + sp.used_bytes) >> 20);
     return -ENOSPC;
@@ -199,7 +199,7 @@ static int recover(void)
     char size[FP_UNITS_BUF];
     int rc;
 
-    if (self.opt.backend != BNF_BACKEND_DIR || !self.dir.known)
+    if (self.opt.backend.kind != FP_BACKEND_DIR || !self.dir.known)
         return 0;
     rc = bnf_recover(&c, bnf_service_store(self.service), &r);
     if (rc) {
@@ -214,12 +214,20 @@ static int recover(void)
     return 0;
 }
 
+/* What waits for an emulated device is no more than it does in a second: reads come behind it, and have to be in time. */
+static uint64_t buffer_bytes(void)
+{
+    uint64_t most = self.opt.backend.speed.write_bps > FP_MIB(20) ? self.opt.backend.speed.write_bps : FP_MIB(20);
+
+    return self.opt.backend.speed.write_bps && most < self.opt.buffer_bytes ? most : self.opt.buffer_bytes;
+}
+
 static int make_service(void)
 {
     struct bnf_service_config c = {.loop = &self.loop,
                                    .backend = self.backend,
                                    .threads = (unsigned)self.opt.threads,
-                                   .buffer_bytes = self.opt.buffer_bytes,
+                                   .buffer_bytes = buffer_bytes(),
                                    .capacity_bytes = self.opt.size_bytes,
                                    .segment_bytes = self.opt.segment_bytes,
                                    .changed = on_changed,
@@ -238,10 +246,12 @@ static int make_service(void)
 
 static int open_store(void)
 {
-    int rc = self.opt.backend == BNF_BACKEND_MEMORY
+    int rc = self.opt.backend.kind == FP_BACKEND_MEMORY
                  ? bnf_backend_memory_new(AHEAD_BYTES, &self.backend)
                  : bnf_backend_dir_new(self.dir.segments_fd, &self.backend);
 
+    if (rc == 0 && self.opt.backend.emulated)
+        rc = bnf_backend_emulate(self.backend, &self.opt.backend.speed);
     if (rc) {
         FP_ERROR("the back end can't be started: %s", fp_strerror(rc));
         return rc;
@@ -361,7 +371,7 @@ static int on_registered(void *arg, const uint8_t store_uuid[16], uint32_t id)
              bnf_remote_port(self.remote));
     FP_INFO("benefactor %" PRIu32 " of store %s: %s in %s (%s), node %s, data port %s", id,
             fp_uuid_format(text, &uuid), fp_format_size(size, self.opt.size_bytes), self.opt.dir,
-            self.backend->ops->name, self.opt.node, addr);
+            bnf_backend_name(self.backend), self.opt.node, addr);
     if (fp_ready_write((int)self.opt.ready_fd, addr))
         FP_WARN("--ready-fd %" PRId64 " could not be written", self.opt.ready_fd);
     return 0;
@@ -378,7 +388,7 @@ static int connect_manager(void)
                                    .advertise = self.opt.advertise,
                                    .port = bnf_remote_port(self.remote),
                                    .local_path = self.local_path,
-                                   .backend = self.backend->ops->name,
+                                   .backend = bnf_backend_name(self.backend),
                                    .start_timeout_ms = self.opt.start_timeout_ms,
                                    .registered = on_registered,
                                    .failed = on_failed,

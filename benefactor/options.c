@@ -19,8 +19,6 @@
 #include "fp/drainwire.h"
 #include "fp/units.h"
 
-static const char *const backend_names[] = {"dir", "memory", NULL};
-
 /* Numbers and ranges, comma-separated. NULL, or what is wrong. */
 static const char *parse_cores(const char *text, cpu_set_t *out)
 {
@@ -56,6 +54,14 @@ static const char *check_cores(const char *text)
     return CPU_COUNT(&set) ? NULL : "none of these cores may be used by this process: see taskset -p $$";
 }
 
+static const char *check_backend(const char *text)
+{
+    static char why[FP_BACKEND_WHY_BUF];
+    struct fp_backend_spec spec;
+
+    return fp_backend_parse(text, &spec, why) ? why : NULL;
+}
+
 /* A host alone: the port is the one that was listened on. */
 static const char *check_advertise(const char *text)
 {
@@ -78,9 +84,10 @@ static const struct fp_opt options[] = {
                 .flags = FP_OPT_REQUIRED, .arg = "DIR"),
     FP_OPT_SIZE(struct bnf_options, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024),
                 "How much is contributed to the store.", .flags = FP_OPT_REQUIRED),
-    FP_OPT_ENUM(
-        struct bnf_options, backend, "backend", "dir", backend_names,
-        "Where chunks are kept: in files of --dir, or in memory, which is lost when the program ends."),
+    FP_OPT_STRING(struct bnf_options, backend_text, "backend", "dir",
+                  "Where chunks are kept: dir, in files of --dir; memory, which is lost when the program ends; or on an emulated device: "
+                  "emulated:x25e, or emulated:write=175MB/s,read=250MB/s,write-iops=3300,read-iops=35000, in files of --dir, with over=memory in memory.",
+                  .arg = "KIND", .check = check_backend),
     FP_OPT_KEY(struct bnf_options, key),
     FP_OPT_NODE(struct bnf_options, node),
     FP_OPT_ADDR(struct bnf_options, listen, "listen", "0.0.0.0:0", 0,
@@ -140,7 +147,10 @@ static uint64_t segment_size(uint64_t size_bytes)
 
 void bnf_options_parse(struct bnf_options *out, int argc, char **argv)
 {
+    char why[FP_BACKEND_WHY_BUF];
+
     fp_opt_parse_or_exit(&table, out, argc, argv);
+    (void)fp_backend_parse(out->backend_text, &out->backend, why); /* was checked */
     if (!out->node)
         out->node = host_name();
     if (out->cores_text && !parse_cores(out->cores_text, &out->cpus))

@@ -7,9 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fp/backend.h"
 #include "fp/opt.h"
-
-enum bnf_backend_kind { BNF_BACKEND_DIR, BNF_BACKEND_MEMORY };
 
 /* Constant after bnf_options_parse. Strings live as long as the process. */
 struct bnf_options {
@@ -26,7 +25,8 @@ struct bnf_options {
     uint64_t start_timeout_ms;
     int64_t threads;
     int64_t ready_fd;
-    int backend; /* enum bnf_backend_kind */
+    const char *backend_text;
+    struct fp_backend_spec backend; /* of backend_text */
     int log_level;
     bool data_encryption;
     bool drain;

@@ -280,6 +280,11 @@ bool bnf_service_is_volatile(const struct bnf_service *v)
     return v->config.backend->ops->volatile_data;
 }
 
+int bnf_service_limiter(const struct bnf_service *v)
+{
+    return v->config.backend->limiter ? v->config.backend->limiter_fd : -1;
+}
+
 /* ---------------------------------------------------------------- leases and records */
 
 uint64_t bnf_service_owner_new(struct bnf_service *v)

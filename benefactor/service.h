@@ -121,6 +121,8 @@ struct bnf_status {
 void bnf_service_status(const struct bnf_service *v, struct bnf_status *out);
 /* Stored by mounts, and read by those of other nodes, since the start. */
 uint64_t bnf_service_mount_bytes(const struct bnf_service *v);
+/* The descriptor of the limiter that whoever reads segments must keep to (borrowed); -1: none. */
+int bnf_service_limiter(const struct bnf_service *v);
 /* What is stored here is gone with this process. */
 bool bnf_service_is_volatile(const struct bnf_service *v);
 

@@ -216,7 +216,7 @@ static int configure(struct dtarget *t, struct dworker *w)
 {
     size_t root = strlen(t->root), len = sizeof(struct fp_dw_config) + root;
     struct fp_dw_config *m = calloc(1, len);
-    int rc;
+    int rc, fd, limiter = bnf_service_limiter(t->drain->config.service);
 
     if (!m)
         return -ENOMEM;
@@ -224,7 +224,8 @@ static int configure(struct dtarget *t, struct dworker *w)
     memcpy(m->store, bnf_service_store_uuid(t->drain->config.service), 16);
     memcpy(m->target, t->uuid, 16);
     memcpy(m + 1, t->root, root);
-    rc = dworker_send(w, m, len, -1);
+    fd = limiter < 0 ? -1 : dup(limiter);
+    rc = fd < 0 && limiter >= 0 ? -errno : dworker_send(w, m, len, fd);
     free(m);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "fp/drainwire.h"
+#include "fp/limiter.h"
 #include "fp/record.h"
 
 #define DR_WHY_MAX     256u
@@ -68,6 +69,7 @@ struct dr_worker {
     char *root; /* set by CONFIG, then constant */
     uint8_t store[16], target[16];
     unsigned nthreads;
+    struct fp_limiter *limiter; /* of the device with the segments, set by CONFIG; NULL: none is emulated */
     struct dr_thread thread[FP_DW_THREADS_MAX];
 
     pthread_mutex_t lock; /* all below */

@@ -339,5 +339,6 @@ void dr_free(struct dr_worker *w)
     pthread_cond_destroy(&w->pace_changed);
     free(w->segs);
     free(w->root);
+    fp_limiter_unmap(w->limiter);
     free(w);
 }

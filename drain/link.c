@@ -71,9 +71,9 @@ void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const cha
 
 /* ---------------------------------------------------------------- messages */
 
-static int on_config(struct dr_worker *w, const struct fp_dw_config *m)
+static int on_config(struct dr_worker *w, const struct fp_dw_config *m, int fd)
 {
-    if (w->root)
+    if (w->root || (fd >= 0 && fp_limiter_map(fd, &w->limiter)))
         return -EPROTO;
     w->root = strndup((const char *)(m + 1), m->root_bytes);
     if (!w->root)
@@ -153,7 +153,7 @@ static int on_message(struct dr_worker *w, const uint8_t *msg, size_t len, int *
         return rc;
     switch (h->type) {
     case FP_DW_CONFIG:
-        return on_config(w, (const struct fp_dw_config *)msg);
+        return on_config(w, (const struct fp_dw_config *)msg, *fd);
     case FP_DW_SEG_ADD:
         rc = on_seg_add(w, (const struct fp_dw_seg *)msg, *fd);
         *fd = -1;

@@ -18,6 +18,7 @@
 
 #include "drain/drain.h"
 #include "fp/checksum.h"
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 
@@ -142,10 +143,6 @@ static uint32_t page_up(uint32_t bytes)
 
 static int read_all(int fd, struct iovec *iov, int n, uint64_t off)
 {
-    int rc = FP_FAULT_POINT("drain.pread");
-
-    if (rc < 0)
-        return rc;
     while (n > 0) {
         ssize_t got = preadv(fd, iov, n, (off_t)off);
 
@@ -165,6 +162,24 @@ static int read_all(int fd, struct iovec *iov, int n, uint64_t off)
         }
     }
     return 0;
+}
+
+/* One operation of the device, also of one that is emulated. */
+static int read_segment(struct dr_thread *th, int fd, struct iovec *iov, int n, uint64_t off)
+{
+    int rc = FP_FAULT_POINT("drain.pread");
+    uint64_t bytes = 0, until_ns;
+
+    if (rc < 0)
+        return rc;
+    if (!th->w->limiter)
+        return read_all(fd, iov, n, off);
+    for (int i = 0; i < n; i++)
+        bytes += iov[i].iov_len;
+    until_ns = fp_limiter_take(th->w->limiter, false, bytes, fp_now_ns());
+    rc = read_all(fd, iov, n, off);
+    fp_limiter_wait(until_ns);
+    return rc;
 }
 
 static int chunk_failed(struct dr_thread *th, const struct fp_dw_slice *s, int status)
@@ -201,7 +216,7 @@ static int verify(struct dr_thread *th, const struct fp_dw_slice *s, const uint8
 static int read_whole(struct dr_thread *th, const struct dr_seg *seg, const struct fp_dw_slice *s, uint8_t *dst)
 {
     struct iovec iov[2] = { { th->bounce, PAGE }, { dst, page_up(s->len) } };
-    int rc = read_all(seg->fd, iov, 2, (uint64_t)s->page * PAGE);
+    int rc = read_segment(th, seg->fd, iov, 2, (uint64_t)s->page * PAGE);
 
     if (rc)
         return chunk_failed(th, s, rc);
@@ -217,7 +232,7 @@ static int read_piece(struct dr_thread *th, const struct dr_seg *seg, const stru
     uint8_t *data = th->bounce + PAGE;
     bool known = th->header_segment == seg->segment && th->header_off == off && th->header.chunk == s->chunk;
     struct iovec iov = { th->bounce, PAGE };
-    int rc = known ? 0 : read_all(seg->fd, &iov, 1, off);
+    int rc = known ? 0 : read_segment(th, seg->fd, &iov, 1, off);
 
     if (end > s->chunk_len)
         end = s->chunk_len;
@@ -227,7 +242,7 @@ static int read_piece(struct dr_thread *th, const struct dr_seg *seg, const stru
     if (rc)
         return rc;
     iov = (struct iovec){ data, page_up(end - from) };
-    rc = read_all(seg->fd, &iov, 1, off + PAGE + from);
+    rc = read_segment(th, seg->fd, &iov, 1, off + PAGE + from);
     if (rc)
         return chunk_failed(th, s, rc);
     rc = verify(th, s, data, from, end - from);

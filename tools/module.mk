@@ -23,6 +23,12 @@ APPS += $(B)/apps/auxchain
 $(B)/apps/auxchain: tools/bench/auxchain.c tests/unit/aux_mount.c common/memfd.c tests/unit/aux_mount.h include/fp/auxwire.h include/fp/auxapp.h
 	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -I include -I . -o $@ $(filter %.c,$^) -lcmocka
 
+# How exact emulated devices are: fp-benefactor's own back ends, without a store.
+APPS += $(B)/apps/devbench
+DEVBENCH_C := tools/bench/devbench.c $(patsubst %,benefactor/%.c,backend backend_dir backend_memory) $(patsubst %,common/%.c,backend checksum limiter log memfd nearest record units)
+$(B)/apps/devbench: $(DEVBENCH_C) benefactor/backend.h $(wildcard include/fp/*.h)
+	$(call say,CC,$@)mkdir -p $(@D) && $(CC) -std=gnu11 -O2 -g -D_GNU_SOURCE= $(WARN) -I include -I . -o $@ $(filter %.c,$^) $(LDFLAGS) -lxxhash -lpthread
+
 # Parallel I/O with IOR's command line: POSIX, MPI-IO, HDF5, PnetCDF, netCDF-4. Debian keeps the header of the parallel netCDF beside the library.
 APPS += $(B)/apps/fpior
 FPIOR_FLAGS = -I $(shell $(PKG_CONFIG) --variable=libdir netcdf-mpi)/netcdf/mpi/include $(shell $(PKG_CONFIG) --cflags --libs netcdf-mpi pnetcdf hdf5-openmpi)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/data/device.h"
 #include "client/data/internal.h"
 #include "fp/bug.h"
 #include "fp/fault.h"
@@ -174,6 +175,7 @@ void cl_bnfs_free(struct cl_data *d)
         pthread_mutex_unlock(&b->lock);
         llink_put(l);
         drop_segs(b);
+        cl_device_set(b, NULL);
         pthread_cond_destroy(&b->opened);
         pthread_mutex_destroy(&b->lock);
         pthread_mutex_destroy(&b->sync_lock);
@@ -236,29 +238,32 @@ static Fp__BnfHello hello_of(struct cl_bnf *b)
     h.store_uuid.len = 16;
     h.session = cl_core_session(b->data->m);
     h.node = (char *)(uintptr_t)b->data->m->opt.node;
+    h.keeps_limit = true;
     return h;
 }
 
-static int take_hello(struct cl_bnf *b, const struct fp_fdlink_reply_buf *r)
+static int take_hello(struct cl_bnf *b, struct fp_fdlink_reply_buf *r, struct fp_limiter **limiter)
 {
     Fp__BnfHelloReply *reply = fp__bnf_hello_reply__unpack(NULL, r->in.msg_len_bytes, r->in.msg);
+    int rc = cl_device_hello(reply && reply->limited, r, limiter);
 
     if (!reply)
         return FP_EBADFRAME;
-    (void)cl_bnf_life(b, reply->unsynced_life);
+    if (rc == 0)
+        (void)cl_bnf_life(b, reply->unsynced_life);
     fp__bnf_hello_reply__free_unpacked(reply, NULL);
-    return 0;
+    return rc;
 }
 
 /* Say hello on a fresh link; 0 or why the link is of no use. */
-static int local_hello(struct cl_bnf *b, struct fp_fdlink *link)
+static int local_hello(struct cl_bnf *b, struct fp_fdlink *link, struct fp_limiter **limiter)
 {
     uint8_t buf[4096];
     struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
     Fp__BnfHello h = hello_of(b);
     int rc = fp_fdlink_call(link, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r);
 
-    return rc < 0 ? rc : take_hello(b, &r);
+    return rc < 0 ? rc : take_hello(b, &r, limiter);
 }
 
 /* A new link to path, greeted; NULL: *rc says why. */
@@ -268,7 +273,7 @@ static struct cl_llink *link_new(struct cl_bnf *b, const char *path, int *rc)
 
     *rc = l ? fp_fdlink_open(path, LOCAL_OPEN_MS, &l->link) : -ENOMEM;
     if (*rc == 0) {
-        *rc = local_hello(b, l->link);
+        *rc = local_hello(b, l->link, &l->limiter);
         if (*rc < 0)
             fp_fdlink_close(l->link);
     }
@@ -297,6 +302,8 @@ static void open_link(struct cl_bnf *b)
     b->llink = l;
     if (l) {
         l->generation = b->local_generation;
+        cl_device_set(b, l->limiter);
+        l->limiter = NULL;
     } else {
         b->retry_local_ms = fp_now_ms() + LOCAL_RETRY_MS;
         if (!b->local_failed && b->state != FP__BNF_STATE__BNF_DOWN)
@@ -498,9 +505,11 @@ static void ask_life(struct cl_bnf *b)
     uint8_t buf[4096];
     struct fp_fdlink_reply_buf r = { .buf = buf, .buf_cap_bytes = sizeof(buf) };
     Fp__BnfHello h = hello_of(b);
+    struct fp_limiter *known = NULL;
 
     if (local_call(b, FP__MSG_TYPE__MSG_BNF_HELLO, &h.base, LOCAL_OPEN_MS, &r, NULL) == 0)
-        (void)take_hello(b, &r);
+        (void)take_hello(b, &r, &known);
+    fp_limiter_unmap(known); /* the link's, which is in use */
 }
 
 static int seg_sync(struct cl_seg *s)

@@ -35,6 +35,7 @@ struct cl_seg {                    /* an open segment file of a local benefactor
 
 struct cl_llink {                  /* local link, closed when the last user has gone */
     struct fp_fdlink *link;
+    struct fp_limiter *limiter;    /* that came with it, until it is in use */
     uint64_t generation;
     atomic_uint refs;
 };
@@ -48,6 +49,7 @@ struct cl_bnf {
     atomic_int state;              /* Fp__BnfState as the manager told */
     atomic_ullong free_bytes;
     atomic_bool prefers_local;     /* same node name */
+    atomic_bool emulated;          /* there is a limiter */
     atomic_ullong life;            /* unsynced_life, by hello or by the manager's table; 0 = not told yet */
     uint64_t life_past[8];         /* life_lock: those before: late news of them are no news */
     unsigned nlives;               /* life_lock */
@@ -66,6 +68,7 @@ struct cl_bnf {
     /* lock: */
     char node[128], addr[128], local_path[512], backend[32];
     uint64_t capacity_bytes;
+    struct fp_limiter *limiter;    /* of the device that is emulated (device.h), or NULL */
     struct cl_llink *llink;
     bool opening;                  /* a thread is at it, without the lock: the core loop must not wait for a benefactor that hangs */
     pthread_cond_t opened;

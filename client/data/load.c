@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "client/data/device.h"
 #include "client/data/internal.h"
 #include "fp/bug.h"
 #include "fp/checksum.h"
@@ -200,6 +201,15 @@ static int preadv_all(int fd, struct iovec *iov, int n, uint64_t off)
     return (size_t)k == want ? 0 : FP_ECHUNK_MISSING; /* beyond the end: a segment cut short */
 }
 
+static int read_segment(struct cl_seg *s, struct iovec *iov, int n, uint64_t off)
+{
+    uint64_t until_ns = cl_device_begin(s->bnf, false, iov, n);
+    int rc = preadv_all(s->fd, iov, n, off);
+
+    cl_device_end(until_ns);
+    return rc;
+}
+
 static int check_header(struct cl_rchunk *e, const struct cl_seg *s, uint64_t off, const uint8_t *raw)
 {
     struct fp_record_header h;
@@ -235,13 +245,13 @@ static int load_local(struct cl_rchunk *e, struct cl_bnf *b, uint32_t from, uint
     for (uint32_t i = from; i <= to; i++)
         iov[n++] = (struct iovec){ pages[i - from], (block_len(e, i) + 4095) & ~4095u };
     if (sums_known) {
-        rc = preadv_all(s->fd, iov + 1, n - 1, off + FP_RECORD_HEADER_BYTES + (uint64_t)from * CL_PAGE_BYTES);
+        rc = read_segment(s, iov + 1, n - 1, off + FP_RECORD_HEADER_BYTES + (uint64_t)from * CL_PAGE_BYTES);
     } else if (from == 0) {
-        rc = preadv_all(s->fd, iov, n, off);
+        rc = read_segment(s, iov, n, off);
     } else {
-        rc = preadv_all(s->fd, iov, 1, off);
+        rc = read_segment(s, iov, 1, off);
         if (rc == 0)
-            rc = preadv_all(s->fd, iov + 1, n - 1, off + FP_RECORD_HEADER_BYTES + (uint64_t)from * CL_PAGE_BYTES);
+            rc = read_segment(s, iov + 1, n - 1, off + FP_RECORD_HEADER_BYTES + (uint64_t)from * CL_PAGE_BYTES);
     }
     if (rc == 0 && !sums_known)
         rc = check_header(e, s, off, header);

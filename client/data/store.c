@@ -26,6 +26,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "client/data/device.h"
 #include "client/data/internal.h"
 #include "client/data/packed.h"
 #include "fp/checksum.h"
@@ -146,14 +147,18 @@ static int store_local(struct cl_wbuf *b, struct fp_record_header *h, struct cl_
     static _Thread_local uint8_t header[FP_RECORD_HEADER_BYTES] __attribute__((aligned(4096)));
     struct iovec iov[CL_WBUF_PAGES_MAX + 1];
     uint32_t bytes = fp_record_size_bytes(stored_len(b));
-    int rc;
+    uint64_t until_ns;
+    int n, rc;
 
     h->segment = seg->id;
     h->salt = seg->salt;
     h->offset = off;
     fp_record_header_encode(h, header);
     iov[0] = (struct iovec){ header, sizeof(header) };
-    rc = pwritev_all(seg->fd, iov, 1 + data_iov(b, iov + 1, true), off);
+    n = 1 + data_iov(b, iov + 1, true);
+    until_ns = cl_device_begin(seg->bnf, true, iov, n);
+    rc = pwritev_all(seg->fd, iov, n, off);
+    cl_device_end(until_ns);
     if (rc < 0)
         return rc;
     atomic_store(&seg->unsynced, true);

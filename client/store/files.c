@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "client/store/store.h"
+#include "fp/backend.h"
 #include "fp/err.h"
 #include "fp/key.h"
 
@@ -126,7 +127,9 @@ static uint64_t memory_available(void)
 int store_check_space(const struct store_options *o, unsigned have)
 {
     char need_text[FP_UNITS_BUF], free_text[FP_UNITS_BUF];
-    bool memory = o->backend == STORE_BACKEND_MEMORY;
+    struct fp_backend_spec spec = {.kind = FP_BACKEND_DIR};
+    char why[FP_BACKEND_WHY_BUF];
+    bool memory = fp_backend_parse(o->backend, &spec, why) == 0 && spec.kind == FP_BACKEND_MEMORY;
     uint64_t count = (uint64_t)o->benefactors - (memory || have > o->benefactors ? 0 : have);
     uint64_t need = count * o->size_bytes + SPARE_BYTES, avail;
     if (!memory && have >= o->benefactors)

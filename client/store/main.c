@@ -12,12 +12,20 @@
 #include <unistd.h>
 
 #include "client/store/store.h"
+#include "fp/backend.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/log.h"
 
 static const char *const commands[] = {"up", "down", "status", NULL};
-static const char *const backends[] = {"dir", "memory", NULL};
+
+static const char *check_backend(const char *text)
+{
+    static char why[FP_BACKEND_WHY_BUF];
+    struct fp_backend_spec spec;
+
+    return fp_backend_parse(text, &spec, why) ? why : NULL;
+}
 
 static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct store_options, command, "command", NULL, commands,
@@ -33,8 +41,9 @@ static const struct fp_opt options[] = {
                "How many benefactors to start. A store that was kept has as many as it had."),
     FP_OPT_SIZE(struct store_options, size_bytes, "size", "1GiB", FP_MIB(64), FP_TIB(1024),
                 "What each benefactor contributes. By default, what it did when the store was kept."),
-    FP_OPT_ENUM(struct store_options, backend, "backend", "dir", backends,
-                "Where benefactors keep chunks: in files below DIR, or in memory."),
+    FP_OPT_STRING(struct store_options, backend, "backend", "dir",
+                  "Where benefactors keep chunks: dir, in files below DIR; memory; or on an emulated device each, such as emulated:x25e: see fp-benefactor(8).",
+                  .arg = "KIND", .check = check_backend),
     FP_OPT_INT(struct store_options, mounts, "mounts", "1", 1, STORE_MOUNTS_MAX,
                "How many mounts of the store; those after the first are at MNT-2, MNT-3, and so on."),
     FP_OPT_SIZE(struct store_options, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4),

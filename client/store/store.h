@@ -18,7 +18,6 @@
 #define STORE_PROCS_MAX       (1 + STORE_BENEFACTORS_MAX + STORE_MOUNTS_MAX)
 
 enum store_command { STORE_UP, STORE_DOWN, STORE_STATUS };
-enum store_backend { STORE_BACKEND_DIR, STORE_BACKEND_MEMORY };
 
 struct store_options {
     int command;       /* enum store_command */
@@ -35,7 +34,8 @@ struct store_options {
     uint64_t chunk_size_bytes;
     int64_t stripe;
     uint64_t grace_ms; /* from SIGTERM to SIGKILL */
-    int backend;       /* enum store_backend */
+    const char *backend; /* as fp-benefactor takes it */
+    char backend_kept[256]; /* of a store that was kept */
     bool keep, force, json, data_encryption;
     int log_level;
 };

@@ -106,7 +106,7 @@ static int start_benefactor(const struct store_options *o, struct store_state *s
     arg(&a, "--manager=%s", s->manager);
     arg(&a, "--dir=%s", dir);
     arg(&a, "--size=%s", fp_format_size_exact(size, o->size_bytes));
-    arg(&a, "--backend=%s", o->backend == STORE_BACKEND_MEMORY ? "memory" : "dir");
+    arg(&a, "--backend=%s", o->backend);
     arg(&a, "--listen=127.0.0.1:0");
     return store_proc_start(o, add_proc(s, STORE_BENEFACTOR, i), a.argv);
 }

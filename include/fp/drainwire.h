@@ -31,7 +31,8 @@
 enum fp_dw_type {
     FP_DW_NONE,
     /* fp-benefactor -> fp-drain */
-    FP_DW_CONFIG,                      /* struct fp_dw_config + root (absolute); first, once */
+    FP_DW_CONFIG,                      /* struct fp_dw_config + root (absolute); first, once. With a descriptor (SCM_RIGHTS): reading segments takes as long
+                                          as on the device of that limiter (fp/limiter.h) */
     FP_DW_SEG_ADD,                     /* struct fp_dw_seg, with a descriptor (SCM_RIGHTS) */
     FP_DW_SEG_DROP,                    /* struct fp_dw_seg; tasks that were told before may still use it */
     FP_DW_PACE,                        /* struct fp_dw_pace */

@@ -302,6 +302,17 @@ def test_memory_backend_and_more_mounts(place):
         assert_same(read_file(f"{m}/f"), content(4, 0, 3 * MIB))
 
 
+def test_an_emulated_device_is_what_a_kept_store_has(place):
+    place.up("--benefactors=1", "--backend=emulated:write=40MB/s")
+    write_file(f"{place.mnt}/f", content(6, 0, 3 * MIB))
+    assert place("down", "--keep").returncode == 0
+    place.up()
+    assert_same(read_file(f"{place.mnt}/f"), content(6, 0, 3 * MIB))
+    began = time.monotonic()
+    write_file(f"{place.mnt}/g", content(7, 0, 8 * MIB), sync=True)
+    assert time.monotonic() - began >= 8 * MIB / 40e6 - 0.01
+
+
 def test_options_reach_the_programs(place):
     place.up("--chunk-size=256KiB", "--stripe=2", "--data-encryption=off")
     write_file(f"{place.mnt}/f", content(5, 0, 2 * MIB), sync=True)

@@ -360,6 +360,8 @@ def test_3_5_tb_is_3_500_000_000_000_bytes(manager, native):
     ("fp-manager", ["--dir=/x", "--chunk-size=100000"], "chunk-size"),
     ("fp-manager", ["--dir=/x", "--session-timeout=5"], "session-timeout"),
     ("fp-benefactor", ["--manager=127.0.0.1:1", "--dir=/x", "--size=1GiB", "--backend=ssd"], "backend"),
+    ("fp-benefactor", ["--manager=127.0.0.1:1", "--dir=/x", "--size=1GiB", "--backend=emulated:wirte=175MB/s"], "did you mean write"),
+    ("fp-store", ["up", "--backend=emulated:x25e,over=disk"], "over=disk"),
     ("fp-benefactor", ["--manager=127.0.0.1:1", "--dir=/x", "--size=1GiB", "--advertise=node0:7420"], "without a port"),
     ("fp-mount", ["/mnt"], "manager"),
     ("fp-mount", ["--manager=127.0.0.1:1", "--pool=1MiB", "/mnt"], "pool"),

@@ -42,3 +42,6 @@ $(O)/tests/unit/test_cl_receive: ALL_LDFLAGS += -Wl,--wrap=cl_data_pool -Wl,--wr
 
 # Tests that start fp-drain.
 $(O)/tests/unit/test_drain_engine $(O)/tests/unit/test_bnf_tasks: | $(O)/bin/fp-drain
+
+# Emulated devices, by a clock that the test moves on.
+$(O)/tests/unit/test_bnf_emulated: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=clock_nanosleep

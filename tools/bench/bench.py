@@ -24,6 +24,7 @@ sys.dont_write_bytecode = True
 
 import cases  # noqa: E402
 import cases_aux  # noqa: E402,F401  (adds to cases.CASES)
+import cases_device  # noqa: E402,F401  (too)
 import cases_mpi  # noqa: E402,F401  (too)
 import cases_pipeline  # noqa: E402,F401  (too)
 from profiler import Profiler  # noqa: E402
