@@ -1,7 +1,7 @@
 /* Words of a policy of draining (see fp/drainopt.h).
  *
  * Called by the manager for each policy that it is given or finds in its database, by fpctl and by the check of job scripts before one
- * is given. The aux-app `drain` has the same words in its own table, since plugins link nothing of ours; tests/unit/test_drainopt.c
+ * is given. The aux-app `drain` (auxapps/drain) has the same words in its own table, since plugins link nothing of ours; tests/unit/test_drainopt.c
  * compares the two. The option table of programs (fp/opt.h) was not used: it stands for one command line with files and environment
  * behind it, and owns its strings; a policy is a value that is copied, kept in rows and written out again.
  *

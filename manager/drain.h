@@ -107,6 +107,7 @@ struct mgr_tasker {
 
 struct mgr_dpolicy {
     uint64_t id, seen, taken; /* sets that have become complete since it was made, and those of them that it has chosen */
+    bool mount; /* mounts have made it */
     struct fp_drain_policy p;
 };
 

@@ -34,6 +34,7 @@ static int policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy *
     p->id = (uint64_t)mgr_col(&c->db, st, 0);
     p->seen = (uint64_t)mgr_col(&c->db, st, 3);
     p->taken = (uint64_t)mgr_col(&c->db, st, 4);
+    p->mount = mgr_col(&c->db, st, 5) != 0;
     if (!fp_drain_parse(mgr_col_text(&c->db, st, 1), &p->p, why))
         return 1;
     FP_WARN("drain policy %llu is not followed: %s", (unsigned long long)p->id, why);

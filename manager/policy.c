@@ -44,7 +44,31 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
     return strcmp(text, canon) == 0;
 }
 
-static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
+/* Mounts of the next job say something else of the same target: what those before have said is over. */
+static int replace(struct mgr_core *c, const struct fp_drain_policy *p, const char *canon)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->drain->npolicies && !rc; i++) {
+        const struct mgr_dpolicy *o = &c->drain->policies[i];
+
+        if (!o->mount || strcmp(o->p.to, p->to) != 0)
+            continue;
+        FP_WARN("drain policy %llu, which mounts had made, gives way to: %s", (unsigned long long)o->id, canon);
+        rc = mgr_db_exec(&c->db, POLICY_DELETE, DBI(o->id));
+    }
+    return rc;
+}
+
+/* Somebody has given it by hand what mounts had made: it is his from now. */
+static int is_there(struct mgr_core *c, uint64_t id, bool mount)
+{
+    int rc = mount ? 0 : mgr_db_exec(&c->db, POLICY_HAND, DBI(id));
+
+    return rc || mount ? rc : mgr_policies_load(c);
+}
+
+static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply *r)
 {
     struct fp_drain_policy p;
     char why[FP_DRAIN_WHY_MAX], canon[FP_DRAIN_TEXT_MAX];
@@ -62,14 +86,15 @@ static int add(struct mgr_core *c, const char *text, Fp__PolicyReply *r)
     }
     rc = find(c, canon, &r->id);
     if (rc || r->id)
-        return rc;
-    rc = count(c, &n);
+        return rc ? rc : is_there(c, r->id, mount);
+    rc = mount ? replace(c, &p, canon) : 0;
+    rc = rc ? rc : count(c, &n);
     if (!rc && n >= MGR_POLICIES_MAX) {
         r->why = mgr_arena_text(&c->arena, "there are too many policies: fpctl drain remove");
         return 0;
     }
     rc = rc ? rc : mgr_target_get(c, p.to, &target);
-    rc = rc ? rc : mgr_db_exec(&c->db, POLICY_PUT, DBT(canon), DBI(c->now.ns));
+    rc = rc ? rc : mgr_db_exec(&c->db, POLICY_PUT, DBT(canon), DBI(c->now.ns), DBI(mount));
     r->id = (uint64_t)sqlite3_last_insert_rowid(c->db.sq);
     if (!rc)
         FP_INFO("drain policy %llu: %s", (unsigned long long)r->id, canon);
@@ -86,7 +111,9 @@ MGR_HANDLER(policy)
     rq->reply = &r->base;
     rq->durable = true; /* a user who was told that it is set must not find it gone */
     if (!m->remove)
-        return add(c, m->text, r);
+        return add(c, m->text, rq->sess != NULL, r);
+    if (rq->sess)
+        return -EPERM; /* mounts come and go: what is drained is not theirs to end */
     r->id = m->remove;
     if (mgr_db_exec(&c->db, POLICY_DELETE, DBI(m->remove)))
         return c->db.err;

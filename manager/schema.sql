@@ -308,6 +308,7 @@ CREATE TABLE IF NOT EXISTS policy (
     id      INTEGER PRIMARY KEY,
     text    TEXT NOT NULL UNIQUE,
     made_ns INTEGER NOT NULL,
+    mount   INTEGER NOT NULL,         -- 1: made by mounts; of these there is one for each target
     seen    INTEGER NOT NULL,         -- sets that have become complete since
     taken   INTEGER NOT NULL          -- of these, chosen
 );

@@ -8,10 +8,11 @@
 #define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
-    X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken FROM policy ORDER BY id")                                         \
+    X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken,mount FROM policy ORDER BY id")                                         \
     X(POLICY_OF, "SELECT id FROM policy WHERE text=?1")                                                      \
-    X(POLICY_PUT, "INSERT INTO policy(text,made_ns,seen,taken) VALUES(?1,?2,0,0)")                           \
+    X(POLICY_PUT, "INSERT INTO policy(text,made_ns,mount,seen,taken) VALUES(?1,?2,?3,0,0)")                  \
     X(POLICY_COUNT, "UPDATE policy SET seen=?2,taken=?3 WHERE id=?1")                                        \
+    X(POLICY_HAND, "UPDATE policy SET mount=0 WHERE id=?1 AND mount<>0")                                     \
     X(POLICY_DELETE, "DELETE FROM policy WHERE id=?1")                                                       \
     X(TARGET_LIST, "SELECT id,root,uuid FROM target ORDER BY id")                                            \
     X(TARGET_PUT, "INSERT OR REPLACE INTO target(id,root,uuid) VALUES(?1,?2,?3)")                            \

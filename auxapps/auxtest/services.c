@@ -538,6 +538,17 @@ static int skip_chunks(struct fp_aux_host *h, const struct fp_aux_skip *s)
     return trouble(h);
 }
 
+static int policy(struct fp_aux_host *h, const char *text, char *why, uint32_t why_bytes)
+{
+    int rc = trouble(h);
+
+    if (!text || !*text)
+        auxtest_fail("fp_aux_policy without words");
+    if (why && why_bytes > 0)
+        why[0] = '\0';
+    return rc;
+}
+
 static const char *node_name(struct fp_aux_host *h)
 {
     (void)h;
@@ -552,4 +563,5 @@ const struct fp_aux_services auxtest_services = {
     .data_write = data_write, .hashtable_get = hashtable_get, .hashtable_update = hashtable_update, .table_get = table_get,
     .table_put = table_put, .table_remove = table_remove, .file_read = file_read, .file_write = file_write, .file_find = file_find,
     .xattr_get = xattr_get, .xattr_set = xattr_set, .send = send_message, .node = node_name, .skip = skip_chunks,
+    .policy = policy,
 };

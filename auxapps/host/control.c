@@ -339,7 +339,7 @@ static void change(struct aux_host *h, struct change *c)
 
     if (value) {
         *value++ = '\0';
-        rc = change_word(h, a, c->text, value, why);
+        rc = aux_option_is(a->options, c->text) ? -ENOENT : change_word(h, a, c->text, value, why);
         if (rc == -ENOENT)
             rc = change_option(a, c->text, value, why);
         if (rc == 0 && strcmp(c->text, "cores") != 0)

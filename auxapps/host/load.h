@@ -35,7 +35,7 @@ void aux_plugin_free(struct aux_plugin *p);
 /* [a-z][a-z0-9_-]*, at most FP_AUX_NAME_MAX bytes. */
 bool aux_name_ok(const char *name);
 
-/* Is it a word of the host, which no plugin may have as an option? */
+/* Is it a word of the host, which no plugin may have as an option (verify: but one that takes no chunks)? */
 bool aux_word_is_own(const char *name);
 /* The words of a declaration that are the host's own. */
 struct aux_words {
@@ -61,6 +61,7 @@ int aux_declared_word(const char *declaration, char *word, uint32_t word_bytes);
 int aux_options_parse(const struct aux_plugin *p, const char *declaration, struct aux_words *words, struct aux_options **out,
               char why[AUX_WHY_BYTES]);
 void aux_options_free(struct aux_options *o);
+bool aux_option_is(const struct aux_options *o, const char *name);
 /* NULL: no such option, or it has no value. */
 const char *aux_option_text(const struct aux_options *o, const char *name);
 int64_t aux_option_number(const struct aux_options *o, const char *name);

@@ -290,7 +290,7 @@ static int apply(struct aux_options *o, struct aux_words *w, char *word, uint64_
 
     if (value)
         *value++ = '\0';
-    int i = own_find(word);
+    int i = option_find(p, word) >= 0 ? -1 : own_find(word);
 
     if (i >= 0) {
         if (*seen_own & (1ull << i))
@@ -379,6 +379,11 @@ void aux_options_free(struct aux_options *o)
     for (uint32_t i = 0; i < o->n; i++)
         free(o->value[i].text);
     free(o);
+}
+
+bool aux_option_is(const struct aux_options *o, const char *name)
+{
+    return option_find(o->plugin, name) >= 0;
 }
 
 const char *aux_option_text(const struct aux_options *o, const char *name)

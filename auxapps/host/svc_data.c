@@ -5,11 +5,13 @@
  * pointer into an answer outlives the call, but for `each`, which says so.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "auxapps/host/host.h"
 #include "fp.pb-c.h"
+#include "life.pb-c.h"
 
 #define FILE_MAX (1u << 20)
 #define FIND_KEYS_MAX 1024u
@@ -444,6 +446,28 @@ static int sv_send(struct fp_aux_host *host, const char *node, uint64_t mount, c
     return rc;
 }
 
+static int sv_policy(struct fp_aux_host *host, const char *text, char *why, uint32_t why_bytes)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    struct aux_answer *answer;
+
+    if (!text || !*text)
+        return -EINVAL;
+    m.text = (char *)(uintptr_t)text;
+    int rc = ask(host->app, FP_AUXW_SVC_POLICY, &m.base, &answer);
+
+    if (rc < 0)
+        return rc;
+    Fp__PolicyReply *r = unpack(&fp__policy_reply__descriptor, answer);
+
+    rc = !r ? -EPROTO : *r->why ? -EINVAL : 0;
+    if (r && why && why_bytes > 0)
+        snprintf(why, why_bytes, "%s", r->why);
+    drop(r);
+    free(answer);
+    return rc;
+}
+
 void aux_svc_fill_files(struct fp_aux_services *s)
 {
     s->file_read = sv_file_read;
@@ -452,4 +476,5 @@ void aux_svc_fill_files(struct fp_aux_services *s)
     s->xattr_get = sv_xattr_get;
     s->xattr_set = sv_xattr_set;
     s->send = sv_send;
+    s->policy = sv_policy;
 }

@@ -19,6 +19,7 @@
 
 #include "client/aux/holds.h"
 #include "client/core.h"
+#include "life.pb-c.h"
 
 #define ASK_MS        4000u
 #define REPLY_MS      5000
@@ -282,6 +283,22 @@ static void find(struct cl_aux *a, struct aux_request *r)
     free(packed);
 }
 
+static void policy(struct cl_aux *a, struct aux_request *r)
+{
+    Fp__Policy *msg = cl_aux_request_unpack(r, &fp__policy__descriptor);
+    uint8_t *reply;
+    size_t len;
+    int rc;
+
+    if (!msg)
+        return;
+    msg->remove = 0; /* a plugin may not take away what others want to have drained */
+    rc = cl_aux_ask(a, FP__MSG_TYPE__MSG_POLICY, &msg->base, ASK_MS, &reply, &len);
+    cl_aux_reply(r, rc, reply, len, true);
+    free(reply);
+    fp__policy__free_unpacked(msg, NULL);
+}
+
 /* -------------------------------------------------------------- which is which */
 
 static void serve(struct cl_aux *a, struct aux_request *r)
@@ -319,6 +336,9 @@ static void serve(struct cl_aux *a, struct aux_request *r)
         break;
     case FP_AUXW_SVC_SEND:
         pass_on(a, r, FP__MSG_TYPE__MSG_AUX_MSG, &fp__aux_msg__descriptor);
+        break;
+    case FP_AUXW_SVC_POLICY:
+        policy(a, r);
         break;
     default:
         cl_aux_reply(r, -ENOTSUP, NULL, 0, true);

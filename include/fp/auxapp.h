@@ -63,7 +63,8 @@ struct fp_aux_call;                    /* one callback in progress; valid until 
 /* One option of the aux-app: `name=value` in its declaration. Values are checked before start is called, by the host, `fp-job check` and
  * fp-auxtest. */
 struct fp_aux_option {
-    /* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... */
+    /* NULL ends the table. The host's own words (docs/AUXAPPS.md) can't be used: cores, required, queue, deadline, ... But `verify` can be, by what
+     * takes no chunks (no chunk_out, no write): there the host's says nothing. */
     const char *name;
     const char *fallback;          /* value when it is not given; NULL: none (get returns NULL) */
     const char *help;              /* one line */
@@ -315,6 +316,7 @@ struct fp_aux_services {
     int (*send)(struct fp_aux_host *, const char *node, uint64_t mount, const void *data, uint32_t len);
     const char *(*node)(struct fp_aux_host *);
     int (*skip)(struct fp_aux_host *, const struct fp_aux_skip *);
+    int (*policy)(struct fp_aux_host *, const char *text, char *why, uint32_t why_bytes);
 };
 
 /* First member of struct fp_aux_host and struct fp_aux_call; the rest is the host's. */
@@ -516,6 +518,17 @@ static inline int fp_aux_xattr_set(struct fp_aux_host *h, uint64_t ino, const ch
 static inline int fp_aux_send(struct fp_aux_host *h, const char *node, uint64_t mount, const void *data, uint32_t len)
 {
     return FP_AUX_CALL(h, send, -ENOTSUP, node, mount, data, len);
+}
+
+/* --- what is to be drained */
+
+/*
+ * Make a policy of draining (docs/CHECKPOINTS.md), as `fpctl drain set` does: text is its words. It belongs to the store and outlives the mount; of those that mounts
+ * have made for one target the last one counts. Also from start. Any thread; blocks. 0; -EINVAL: it is refused, and why (may be NULL) has a line that says so.
+ */
+static inline int fp_aux_policy(struct fp_aux_host *h, const char *text, char *why, uint32_t why_bytes)
+{
+    return FP_AUX_CALL(h, policy, -ENOTSUP, text, why, why_bytes);
 }
 
 static inline const char *fp_aux_node(struct fp_aux_host *h) { return FP_AUX_CALL(h, node, ""); }

@@ -73,6 +73,7 @@ enum fp_auxw_type {
     FP_AUXW_SVC_XATTR_GET,         /* GetXattr -> XattrReply */
     FP_AUXW_SVC_XATTR_SET,         /* SetXattr -> Empty */
     FP_AUXW_SVC_SEND,              /* AuxMsg -> AuxMsgReply */
+    FP_AUXW_SVC_POLICY,            /* Policy (text) -> PolicyReply */
 };
 
 struct fp_auxw_head {

@@ -118,3 +118,33 @@ def test_sets_of_before_a_policy_are_not_its(quick):
     quick.fpctl("drain", "remove", "1")
     checkpoint(quick, 3)
     assert len(show(quick)["jobs"]) == 1
+
+
+def test_the_aux_app_makes_the_policy(quick):
+    """Mounts that declare drain make it, all of them one, and it stays when they end."""
+    declared = f"--auxapp=drain to={quick.target} every=2 verify=on"
+    for _ in range(2):
+        quick.add_mount(declared, wait=False)
+    for m in quick.mounts:
+        m.wait_ready()
+    policy, = show(quick)["policies"]
+    assert policy["text"] == f"to={quick.target} every=2 verify=on"
+    assert "drain" in quick.fpctl("auxapps", quick.mounts[2].path).stdout
+    quick.mounts[2].unmount()
+    quick.mounts[3].unmount()
+    checkpoint(quick, 1)
+    checkpoint(quick, 2)
+    wait_until("the copy", 30, lambda: len(files_below(quick.target)) == RANKS and is_idle(quick))
+    assert {n.split("/")[1] for n in files_below(quick.target)} == {"chk_0002"}
+
+
+@pytest.mark.parametrize("words, part", [("every=2", "to=DIRECTORY"), ("to=/x evry=2", "did you mean 'every'"), ("to=/x verify=maybe", "verify"),
+                                         ("to=relative", "whole path"), ("to=/x layout=log", "this release follows")])
+def test_a_mistake_ends_the_mount_with_a_line(quick, words, part):
+    """Else a user would take his checkpoints for safe."""
+    quick.expect("drain|aux")
+    m = quick.add_mount(f"--auxapp=drain {words}", wait=False)
+    m.proc.wait(30)
+    assert m.proc.returncode != 0
+    assert part in m.text(), m.text()
+    assert show(quick)["policies"] == []

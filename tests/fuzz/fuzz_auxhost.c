@@ -183,7 +183,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
     (void)flags;
     FUZZ_CHECK(n >= sizeof *h && h->len_bytes == n && (fd == FD_JOBS || fd == FD_SVC));
     if (fd == FD_SVC) {
-        FUZZ_CHECK(n >= sizeof(struct fp_auxw_svc) && h->type >= FP_AUXW_SVC_EARLIER && h->type <= FP_AUXW_SVC_SEND);
+        FUZZ_CHECK(n >= sizeof(struct fp_auxw_svc) && h->type >= FP_AUXW_SVC_EARLIER && h->type <= FP_AUXW_SVC_POLICY);
         x.svc[x.nsvc % ASKED_MAX].id = h->id;
         x.svc[x.nsvc++ % ASKED_MAX].type = h->type;
     } else if (h->type == FP_AUXW_DONE || h->type == FP_AUXW_CHUNK_OUT_DONE) {

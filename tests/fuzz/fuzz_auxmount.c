@@ -304,14 +304,14 @@ static void say_short(struct fuzz_in *in, uint8_t how)
 
 /* A new one of either kind is to be said here, too. */
 _Static_assert(FP_AUXW_SKIP - FP_AUXW_READY == 5, "a new message of the host: say_short()");
-_Static_assert(FP_AUXW_SVC_SEND - FP_AUXW_SVC_EARLIER == 10, "a new service: body_of()");
+_Static_assert(FP_AUXW_SVC_POLICY - FP_AUXW_SVC_EARLIER == 11, "a new service: body_of()");
 
 static const ProtobufCMessageDescriptor *body_of(uint32_t type)
 {
     static const ProtobufCMessageDescriptor *const bodies[] = {
         &fp__aux_earlier__descriptor, &fp__note_find__descriptor, &fp__hold__descriptor, &fp__aux_read__descriptor, &fp__table__descriptor,
         &fp__aux_read__descriptor, &fp__aux_write__descriptor, &fp__lookup__descriptor, &fp__get_xattr__descriptor, &fp__set_xattr__descriptor,
-        &fp__aux_msg__descriptor};
+        &fp__aux_msg__descriptor, &fp__policy__descriptor};
 
     type -= FP_AUXW_SVC_EARLIER;
     return type < sizeof bodies / sizeof *bodies ? bodies[type] : &fp__empty__descriptor;
@@ -319,7 +319,7 @@ static const ProtobufCMessageDescriptor *body_of(uint32_t type)
 
 static void ask_service(struct fuzz_in *in, uint8_t how)
 {
-    uint32_t type = FP_AUXW_SVC_EARLIER + how % 12;
+    uint32_t type = FP_AUXW_SVC_EARLIER + how % 13;
     struct fp_auxw_svc s = {.app = fuzz_u8(in) % 3, .file_serial = fuzz_u8(in) % 3};
     size_t n = fuzz_message(in, body_of(type), &x.fields, x.body, sizeof x.body);
 

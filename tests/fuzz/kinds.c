@@ -135,9 +135,10 @@ const ProtobufCMessageDescriptor *fuzz_aux_reply_of(uint32_t service)
     static const ProtobufCMessageDescriptor *const replies[] = {
         &fp__notes_reply__descriptor, &fp__notes_reply__descriptor, &fp__hold_reply__descriptor,  NULL,
         &fp__table_reply__descriptor, NULL,                         &fp__empty__descriptor,       &fp__attr_reply__descriptor,
-        &fp__xattr_reply__descriptor, &fp__empty__descriptor,       &fp__aux_msg_reply__descriptor};
+        &fp__xattr_reply__descriptor, &fp__empty__descriptor,       &fp__aux_msg_reply__descriptor,
+        &fp__policy_reply__descriptor};
 
-    _Static_assert(FP_AUXW_SVC_SEND - FP_AUXW_SVC_EARLIER == 10, "a new service: its answer above");
+    _Static_assert(FP_AUXW_SVC_POLICY - FP_AUXW_SVC_EARLIER == 11, "a new service: its answer above");
     service -= FP_AUXW_SVC_EARLIER;
     return service < sizeof replies / sizeof *replies ? replies[service] : &fp__empty__descriptor;
 }

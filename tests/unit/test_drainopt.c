@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
 #include "fp/drainopt.h"
 
 static struct fp_drain_policy good(const char *text)
@@ -216,6 +220,51 @@ static void test_every_word_has_help_and_a_default_that_is_taken(void **state)
     }
 }
 
+/* The plugin of this build: beside the folder of tests that this program is in. */
+static const struct fp_aux_app *aux_app(void)
+{
+    fp_aux_app_fn *entry;
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 100);
+    void *so, *fn;
+
+    assert_true(n > 0);
+    path[n] = '\0';
+    assert_non_null(strstr(path, "/tests/"));
+    strcpy(strstr(path, "/tests/"), "/lib/auxapps/drain.so");
+    so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!so)
+        fail_msg("%s", dlerror());
+    fn = dlsym(so, FP_AUX_ENTRY);
+    assert_non_null(fn);
+    memcpy(&entry, &fn, sizeof entry);
+    return entry(FP_AUX_ABI);
+}
+
+static void test_the_aux_app_has_the_same_words(void **state)
+{
+    const struct fp_aux_app *app = aux_app();
+    size_t n;
+    const struct fp_drain_word *w = fp_drain_words(&n);
+
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        const struct fp_aux_option *o = &app->options[i];
+
+        assert_non_null(o->name);
+        assert_string_equal(o->name, w[i].name);
+        assert_string_equal(o->help, w[i].help);
+        assert_string_equal(o->fallback ? o->fallback : "none", w[i].fallback ? w[i].fallback : "none");
+        assert_true(o->min == w[i].min && o->max == w[i].max && !o->is_size && !o->can_change);
+        assert_int_equal(!o->choices, !w[i].choices);
+        for (size_t k = 0; w[i].choices && w[i].choices[k]; k++)
+            assert_string_equal(o->choices[k], w[i].choices[k]);
+        for (size_t k = 0; o->choices && o->choices[k]; k++)
+            assert_non_null(w[i].choices[k]);
+    }
+    assert_null(app->options[n].name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_lengths_are_bounded),
         cmocka_unit_test(test_lists_are_gone_through),
         cmocka_unit_test(test_every_word_has_help_and_a_default_that_is_taken),
+        cmocka_unit_test(test_the_aux_app_has_the_same_words),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

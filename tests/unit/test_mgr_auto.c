@@ -18,6 +18,24 @@
 
 static struct world w;
 
+/* As a mount's aux-app gives it, in a slot. */
+static uint64_t policy_of_mount(const char *text)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+    uint64_t id;
+
+    m.slot = 1;
+    m.slot_seq = ++w.f.seq;
+    m.text = (char *)(uintptr_t)text;
+    r = fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    assert_string_equal(r->why, "");
+    id = r->id;
+    fix_free(r);
+    return id;
+}
+
 static const char *policy(const char *text, char why[FP_DRAIN_WHY_MAX])
 {
     Fp__Policy m = FP__POLICY__INIT;
@@ -111,6 +129,31 @@ static void test_what_is_not_followed_is_refused(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         assert_non_null(strstr(policy(texts[i], why), "this release follows"));
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 0);
+    w_close(&w);
+}
+
+static void test_mounts_that_say_the_same_make_one_policy(void **state)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    for (unsigned i = 0; i < 10000; i++)
+        assert_int_equal(policy_of_mount(i % 2 ? "to=/pfs every=4" : "every=4  to=\"/pfs/\""), 1);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 1);
+    set_policy("to=/pfs every=3");
+    assert_int_equal(policy_of_mount("to=/other"), 3);
+    assert_int_equal(policy_of_mount("to=/pfs every=8"), 4); /* the next job: what the one before wanted is over, what was set by hand is not */
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 3);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy WHERE text LIKE '%every=4%'"), 0);
+    set_policy("to=/pfs every=8"); /* now it was set by hand, too */
+    assert_int_equal(policy_of_mount("to=/pfs every=9"), 5);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 4);
+    m.slot = 1;
+    m.slot_seq = ++w.f.seq;
+    m.remove = 5;
+    assert_null(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor));
+    assert_int_equal(w.f.status, -EPERM);
     w_close(&w);
 }
 
@@ -355,6 +398,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_each_second_set_is_drained_once),
         T(test_what_is_not_followed_is_refused),
+        T(test_mounts_that_say_the_same_make_one_policy),
         T(test_two_policies_each_have_a_job),
         T(test_late_files_are_added_and_the_rest_is_not_copied_again),
         T(test_a_job_under_way_gives_way_to_the_one_of_the_set_with_late_files),
