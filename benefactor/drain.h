@@ -47,6 +47,9 @@ size_t bnf_drain_results(struct bnf_drain *d, Fp__TaskResult **out, size_t max);
 /* What was being told: the manager has it (its tasks are forgotten), or not (they will be told again). */
 void bnf_drain_told(struct bnf_drain *d, bool taken);
 
+/* Has an fp-drain been given this segment, for a task that is not over? */
+bool bnf_drain_reads(const struct bnf_drain *d, uint64_t segment);
+
 /* Into a keep-alive: preferences and states of targets; valid until the next call of anything here. */
 void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i);
 

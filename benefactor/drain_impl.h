@@ -131,6 +131,7 @@ int dprobe_send(struct dtarget *t, struct dworker *w, uint64_t gen);
 int dworker_start(struct dtarget *t, struct dworker **out);
 int dworker_send(struct dworker *w, const void *msg, size_t len_bytes, int fd); /* fd is taken. -ENOMEM */
 int dworker_segment_use(struct dworker *w, uint64_t segment, struct bnf_file *f);
+bool dworker_segment_is_used(const struct dworker *w, uint64_t segment);
 void dworker_segment_unuse(struct dworker *w, uint64_t segment);
 /* Closes its socket; with kill, does not wait for what it is doing. It is freed when it has ended. */
 void dworker_end(struct dworker *w, bool kill);

@@ -230,6 +230,7 @@ static int make_service(void)
                                    .buffer_bytes = buffer_bytes(),
                                    .capacity_bytes = self.opt.size_bytes,
                                    .segment_bytes = self.opt.segment_bytes,
+                                   .buffers = self.opt.backend.buffers,
                                    .changed = on_changed,
                                    .pressed = on_pressed};
     int rc;

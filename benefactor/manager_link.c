@@ -81,6 +81,13 @@ static uint64_t mount_bytes(struct bnf_manager_link *l)
     return l->mount_rate;
 }
 
+static bool is_draining(void *arg, uint64_t segment)
+{
+    const struct bnf_manager_link *l = arg;
+
+    return l->config.drain && bnf_drain_reads(l->config.drain, segment);
+}
+
 static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
 {
     struct bnf_status st;
@@ -103,6 +110,7 @@ static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
     i->unsynced_life = bnf_service_unsynced_life(l->config.service);
     i->volatile_ = bnf_service_is_volatile(l->config.service);
     i->mount_bytes = mount_bytes(l);
+    i->n_buffers = bnf_service_buffers(l->config.service, is_draining, l, &i->buffers);
     if (l->config.drain)
         bnf_drain_info(l->config.drain, i);
 }

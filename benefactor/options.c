@@ -17,6 +17,8 @@
 #include "benefactor/store.h"
 #include "fp/addr.h"
 #include "fp/drainwire.h"
+#include "fp/log.h"
+#include "fp/record.h"
 #include "fp/units.h"
 
 /* Numbers and ranges, comma-separated. NULL, or what is wrong. */
@@ -85,7 +87,8 @@ static const struct fp_opt options[] = {
     FP_OPT_SIZE(struct bnf_options, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024),
                 "How much is contributed to the store.", .flags = FP_OPT_REQUIRED),
     FP_OPT_STRING(struct bnf_options, backend_text, "backend", "dir",
-                  "Where chunks are kept: dir, in files of --dir; memory, which is lost when the program ends; or on an emulated device: "
+                  "Where chunks are kept: dir, in files of --dir; memory, which is lost when the program ends, with memory:buffers=3 in that many "
+                  "buffers (memory:buffer=256MiB: of that size); or on an emulated device: "
                   "emulated:x25e, or emulated:write=175MB/s,read=250MB/s,write-iops=3300,read-iops=35000, in files of --dir, with over=memory in memory.",
                   .arg = "KIND", .check = check_backend),
     FP_OPT_KEY(struct bnf_options, key),
@@ -155,6 +158,18 @@ void bnf_options_parse(struct bnf_options *out, int argc, char **argv)
         out->node = host_name();
     if (out->cores_text && !parse_cores(out->cores_text, &out->cpus))
         out->ncpus = (unsigned)CPU_COUNT(&out->cpus);
+    if (fp_backend_divide(&out->backend, out->size_bytes, why)) {
+        FP_ERROR("--backend %s: %s", out->backend_text, why);
+        exit(2);
+    }
+    if (out->backend.buffers) { /* a segment is a buffer; its header comes on top */
+        if (out->segment_bytes) {
+            FP_ERROR("--segment-size and --backend %s say both how large segments are: give one", out->backend_text);
+            exit(2);
+        }
+        out->size_bytes = out->backend.buffers * out->backend.buffer_bytes;
+        out->segment_bytes = out->backend.buffer_bytes + FP_SEGMENT_HEADER_BYTES;
+    }
     if (!out->segment_bytes)
         out->segment_bytes = segment_size(out->size_bytes);
     out->segment_bytes -= out->segment_bytes % FP_RECORD_ALIGN_BYTES;

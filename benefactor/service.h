@@ -16,6 +16,7 @@
 #include "benefactor/disk.h"
 #include "benefactor/health.h"
 #include "benefactor/store.h"
+#include "fp.pb-c.h"
 
 struct bnf_service_config {
     uv_loop_t *loop;
@@ -26,6 +27,7 @@ struct bnf_service_config {
     size_t buffer_bytes;
     uint64_t capacity_bytes;
     uint64_t segment_bytes;
+    unsigned buffers; /* segments are that many buffers, of which users want to know; 0: not */
     uint64_t random; /* salts and the incarnation */
     /* State, or free space in a way that others should hear of, has changed. */
     void (*changed)(void *arg);
@@ -119,6 +121,8 @@ struct bnf_status {
     const char *error; /* "" if OK */
 };
 void bnf_service_status(const struct bnf_service *v, struct bnf_status *out);
+/* What its buffers are used for, all of them or none (0): valid until the next call. is_draining: is this segment being read for a target just now? */
+size_t bnf_service_buffers(struct bnf_service *v, bool (*is_draining)(void *arg, uint64_t segment), void *arg, Fp__BufferState ***out);
 /* Stored by mounts, and read by those of other nodes, since the start. */
 uint64_t bnf_service_mount_bytes(const struct bnf_service *v);
 /* The descriptor of the limiter that whoever reads segments must keep to (borrowed); -1: none. */

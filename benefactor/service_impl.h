@@ -6,8 +6,11 @@
 
 struct bnf_read_task;
 
+#define BUFFERS_SHOWN 128u /* of a store with few chunks in each of many segments, those that are left of buffers are more than these */
+
 struct bnf_service {
     struct bnf_service_config config;
+    Fp__BufferState buffers_info[BUFFERS_SHOWN], *buffers_list[BUFFERS_SHOWN];
     struct bnf_store *store;
     struct bnf_disk *disk;
     struct bnf_bufpool buffers;

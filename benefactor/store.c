@@ -149,6 +149,19 @@ void bnf_store_space(const struct bnf_store *s, struct bnf_space *out)
     };
 }
 
+size_t bnf_store_uses(const struct bnf_store *s, struct bnf_segment_use *out, size_t max)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < s->segment_slots && n < max; i++) {
+        const struct bnf_segment *seg = &s->segments[i];
+
+        if (seg->state == SEG_READY && (seg->live_records || seg->users))
+            out[n++] = (struct bnf_segment_use){.segment = seg->id, .live_bytes = seg->live_bytes, .filling = i == s->current || seg->users};
+    }
+    return n;
+}
+
 void bnf_store_set_device_free(struct bnf_store *s, uint64_t bytes)
 {
     s->device_free_bytes = bytes;

@@ -206,6 +206,13 @@ bool bnf_store_pop_event(struct bnf_store *s, struct bnf_event *out);
 /* ---- numbers */
 
 void bnf_store_space(const struct bnf_store *s, struct bnf_space *out);
+struct bnf_segment_use {
+    uint64_t segment;
+    uint64_t live_bytes; /* of records */
+    bool filling;        /* leases are cut from it, or are open in it */
+};
+/* Segments with records or leases, in no order: at most max. */
+size_t bnf_store_uses(const struct bnf_store *s, struct bnf_segment_use *out, size_t max);
 /* The most that leases could get now: free space, limited by the device. */
 uint64_t bnf_store_leasable(const struct bnf_store *s);
 /* A write into this segment failed: fill another one from now on. */

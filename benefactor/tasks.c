@@ -358,6 +358,14 @@ static uint32_t left_behind(const struct bnf_drain *d, uint32_t target)
     return n;
 }
 
+bool bnf_drain_reads(const struct bnf_drain *d, uint64_t segment)
+{
+    for (const struct dtarget *t = d->targets; t; t = t->next)
+        if (t->worker && dworker_segment_is_used(t->worker, segment))
+            return true;
+    return false;
+}
+
 void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i)
 {
     uint64_t now = fp_now_ms();

@@ -131,6 +131,11 @@ int dworker_segment_use(struct dworker *w, uint64_t segment, struct bnf_file *f)
     return rc;
 }
 
+bool dworker_segment_is_used(const struct dworker *w, uint64_t segment)
+{
+    return seg_at(w, segment) < w->nsegs;
+}
+
 void dworker_segment_unuse(struct dworker *w, uint64_t segment)
 {
     struct fp_dw_seg m = { .h = { .type = FP_DW_SEG_DROP, .len_bytes = sizeof(m) }, .segment = segment };

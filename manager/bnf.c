@@ -20,6 +20,7 @@
 #include "manager/core_int.h"
 #include "manager/drain.h"
 
+#define BUFFERS_MAX 128u /* of one benefactor, of which fpctl is told */
 #define RECENTLY_SEEN_NS (600 * INT64_C(1000000000))
 
 struct mgr_bnf *mgr_bnf_find(struct mgr_core *c, uint64_t id)
@@ -94,6 +95,7 @@ void mgr_bnf_free(struct mgr_bnf *b)
     free(b->local_path);
     free(b->backend);
     free(b->error);
+    free(b->buffers);
     free(b->inv_new);
     free(b);
 }
@@ -197,13 +199,37 @@ int mgr_bnf_store(struct mgr_core *c)
 
 /* ---------------------------------------------------------------- what it says of itself */
 
+static int take_buffers(struct mgr_bnf *b, const Fp__BnfInfo *i)
+{
+    size_t n = i->n_buffers < BUFFERS_MAX ? i->n_buffers : BUFFERS_MAX;
+
+    if (n != b->nbuffers) {
+        Fp__BufferState *list = n ? malloc(n * sizeof(*list)) : NULL;
+
+        if (n && !list)
+            return -ENOMEM;
+        free(b->buffers);
+        b->buffers = list;
+        b->nbuffers = n;
+    }
+    for (size_t k = 0; k < n; k++) { /* numbers alone */
+        fp__buffer_state__init(&b->buffers[k]);
+        b->buffers[k].use = i->buffers[k]->use;
+        b->buffers[k].bytes = i->buffers[k]->bytes;
+        b->buffers[k].segment_from = i->buffers[k]->segment_from;
+        b->buffers[k].segment_to = i->buffers[k]->segment_to;
+        b->buffers[k].size_bytes = i->buffers[k]->size_bytes;
+    }
+    return 0;
+}
+
 static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i)
 {
     Fp__BnfState before = mgr_bnf_state(b);
 
     if (!set_text(&b->node, i->node) || !set_text(&b->addr, i->addr) ||
         !set_text(&b->local_path, i->local_path) || !set_text(&b->backend, i->backend) ||
-        !set_text(&b->error, i->error))
+        !set_text(&b->error, i->error) || take_buffers(b, i))
         return -ENOMEM;
     if (b->capacity != i->capacity_bytes || b->used != i->used_bytes || b->free != i->free_bytes)
         mgr_table_space(c, b);

@@ -54,14 +54,31 @@ static Fp__BnfInfo *info(struct mgr_core *c, const struct mgr_bnf *b)
     return i;
 }
 
+/* Mounts have no use for them. */
+static void add_buffers(struct mgr_core *c, const struct mgr_bnf *b, Fp__BnfInfo *i)
+{
+    if (!b->conn || !b->nbuffers || !(i->buffers = mgr_arena_alloc(&c->arena, b->nbuffers * sizeof(*i->buffers))))
+        return;
+    for (; i->n_buffers < b->nbuffers; i->n_buffers++) {
+        Fp__BufferState *s = MGR_NEW(c, Fp__BufferState, fp__buffer_state__init);
+
+        if (!s)
+            return;
+        *s = b->buffers[i->n_buffers];
+        i->buffers[i->n_buffers] = s;
+    }
+}
+
 size_t mgr_bnf_infos(struct mgr_core *c, Fp__BnfInfo ***out)
 {
     size_t n = 0;
 
     *out = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof(**out));
     for (size_t i = 0; *out && i < c->bnf_count; i++) {
-        (*out)[n] = info(c, c->bnfs[i]);
-        n += (*out)[n] != NULL;
+        if (!((*out)[n] = info(c, c->bnfs[i])))
+            continue;
+        add_buffers(c, c->bnfs[i], (*out)[n]);
+        n++;
     }
     return n;
 }

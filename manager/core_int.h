@@ -94,6 +94,8 @@ struct mgr_bnf {
     uint64_t life; /* BnfInfo.unsynced_life; 0: not heard of since our start */
     Fp__BnfState reported;
     struct mgr_conn *conn;
+    Fp__BufferState *buffers; /* as it says, in one piece */
+    size_t nbuffers;
     bool silent; /* connected, but no keep-alive in time */
     uint64_t seen_ms;
     int64_t seen_ns;

@@ -65,6 +65,21 @@ int ctl_bnf_style(int state)
     return state == FP__BNF_STATE__BNF_FULL ? FP_STYLE_WARN : FP_STYLE_BAD;
 }
 
+static const char *buffer_use(Fp__BufferUse use)
+{
+    static const char *const names[] = {"free", "filling", "draining", "full"};
+    return (unsigned)use < sizeof names / sizeof *names ? names[use] : "?";
+}
+
+static json_t *json_buffers(const Fp__BnfInfo *b)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < b->n_buffers; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "use", buffer_use(b->buffers[i]->use), "bytes", (json_int_t)b->buffers[i]->bytes,
+                                              "size_bytes", (json_int_t)b->buffers[i]->size_bytes));
+    return list;
+}
+
 json_t *ctl_json_bnf(const Fp__BnfInfo *b)
 {
     char uuid[FP_UUID_BUF] = "";
@@ -73,12 +88,33 @@ json_t *ctl_json_bnf(const Fp__BnfInfo *b)
         memcpy(u.b, b->uuid.data, FP_UUID_BYTES);
         fp_uuid_format(uuid, &u);
     }
-    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o}", "id", (int)b->id, "state",
+    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "id", (int)b->id, "state",
                      ctl_bnf_state((int)b->state), "node", ctl_json_bytes(b->node, strlen(b->node)), "address",
                      b->addr, "uuid", uuid, "local_path", ctl_json_bytes(b->local_path, strlen(b->local_path)),
                      "backend", b->backend, "capacity_bytes", (json_int_t)b->capacity_bytes, "used_bytes",
                      (json_int_t)b->used_bytes, "free_bytes", (json_int_t)b->free_bytes, "chunks",
-                     (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)));
+                     (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)),
+                     "buffers", json_buffers(b));
+}
+
+/* "1 filling (100 MiB), 1 draining (256 MiB), 1 free", in the order in which they are used. */
+static void print_buffers(const Fp__BnfInfo *b)
+{
+    static const Fp__BufferUse order[] = {FP__BUFFER_USE__BUFFER_FILLING, FP__BUFFER_USE__BUFFER_FULL, FP__BUFFER_USE__BUFFER_DRAINING, FP__BUFFER_USE__BUFFER_FREE};
+    char text[200] = "", size[FP_UNITS_BUF];
+    size_t len = 0;
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        unsigned n = 0;
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < b->n_buffers; i++) {
+            n += b->buffers[i]->use == order[k];
+            bytes += b->buffers[i]->use == order[k] ? b->buffers[i]->bytes : 0;
+        }
+        if (n && len < sizeof text)
+            len += (size_t)snprintf(text + len, sizeof text - len, order[k] == FP__BUFFER_USE__BUFFER_FREE ? "%s%u %s" : "%s%u %s (%s)", len ? ", " : "", n,
+                                    buffer_use(order[k]), fp_format_size(size, bytes));
+    }
+    ctl_print_line("buffers", "of benefactor %u, %s each: %s", b->id, fp_format_size(size, b->buffers[0]->size_bytes), text);
 }
 
 const char *ctl_manager_addr(const Fp__CtlStatusReply *r, const struct ctl_store *store)
@@ -114,6 +150,9 @@ int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
     }
     int rc = fp_table_print(t, stdout);
     fp_table_free(t);
+    for (size_t i = 0; i < n; i++)
+        if (b[i]->n_buffers)
+            print_buffers(b[i]);
     return rc;
 }
 

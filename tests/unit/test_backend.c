@@ -66,6 +66,46 @@ static void test_a_device_is_named_or_described(void **state)
     is_device("emulated:read=20MB/s,over=dir,write-iops=100", FP_BACKEND_DIR, 0, 20000000, 100, 0);
 }
 
+static void has_buffers(const char *text, uint64_t size, unsigned n, uint64_t bytes)
+{
+    struct fp_backend_spec s = accepts(text);
+    char why[FP_BACKEND_WHY_BUF] = "";
+
+    if (fp_backend_divide(&s, size, why))
+        fail_msg("'%s': %s", text, why);
+    assert_int_equal(s.kind, FP_BACKEND_MEMORY);
+    assert_false(s.emulated);
+    assert_int_equal(s.buffers, n);
+    assert_int_equal(s.buffer_bytes, bytes);
+}
+
+static void has_no_room(const char *text, uint64_t size, const char *say)
+{
+    struct fp_backend_spec s = accepts(text);
+    char why[FP_BACKEND_WHY_BUF] = "";
+
+    assert_int_equal(fp_backend_divide(&s, size, why), -EINVAL);
+    if (!strstr(why, say))
+        fail_msg("'%s': '%s' does not say '%s'", text, why, say);
+}
+
+static void test_memory_is_divided_into_buffers(void **state)
+{
+    const uint64_t mib = 1 << 20;
+
+    (void)state;
+    has_buffers("memory", 100 * mib, 0, 0);
+    has_buffers("memory:buffers=3", 300 * mib, 3, 100 * mib);
+    has_buffers("memory:buffers=3", 100 * mib, 3, 34951168); /* whole pages */
+    has_buffers("memory:buffer=32MiB", 100 * mib, 3, 32 * mib);
+    has_buffers("memory:buffers=3,buffer=256MiB", 768 * mib, 3, 256 * mib);
+    has_buffers("memory:buffer=256MiB,buffers=2", 1024 * mib, 2, 256 * mib);
+    has_no_room("memory:buffers=3", 64 * mib, "32MiB or more each");
+    has_no_room("memory:buffers=3,buffer=256MiB", 767 * mib, "--size 767 MiB is not");
+    has_no_room("memory:buffer=256MiB", 511 * mib, "2 to 64 buffers");
+    has_no_room("memory:buffer=32MiB", 65 * 32 * mib, "2 to 64 buffers");
+}
+
 static void test_what_is_wrong_is_named(void **state)
 {
     char longer[400] = "emulated:";
@@ -76,7 +116,16 @@ static void test_what_is_wrong_is_named(void **state)
     refuses("ssd", "'ssd': give dir, memory, or a device");
     refuses("emulate:x25e", "did you mean emulated?");
     refuses("dir:x25e", "'dir:x25e'");
-    refuses("memory:", "'memory:'");
+    refuses("memory:3", "'3': give buffers=3, or buffer=256MiB");
+    refuses("memory:buffers=1", "from 2 to 64");
+    refuses("memory:buffers=65", "from 2 to 64");
+    refuses("memory:buffers=many", "from 2 to 64");
+    refuses("memory:buffers=2,buffers=3", "buffers=3: is given twice");
+    refuses("memory:buffer=31MiB", "32MiB or more");
+    refuses("memory:buffer=many", "buffer=many: ");
+    refuses("memory:buffer=64MiB,buffer=32MiB", "given twice");
+    refuses("memory:buffers=3,", "'': give");
+    refuses("memory:", "'': give");
     refuses("emulated:", "give x25e, or words");
     refuses("emulated:x25", "'x25': give x25e, or words");
     refuses("emulated:writes=175MB/s", "did you mean write");
@@ -95,6 +144,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_directories_and_memory_are_as_fast_as_they_are),
         cmocka_unit_test(test_a_device_is_named_or_described),
+        cmocka_unit_test(test_memory_is_divided_into_buffers),
         cmocka_unit_test(test_what_is_wrong_is_named),
     };
 
