@@ -97,6 +97,17 @@ def test_a_drain_is_no_faster(slow):
 
 
 @pytest.mark.limit(120)
+def test_a_target_of_85_mb_is_a_disk_of_that_speed(new_store, targets):
+    """The other end of a drain: it takes as long as the disk does, to write it and to read it back."""
+    s = new_store().up(benefactors=2)
+    m, data, disk = s.mounts[0], content(6, 0, 48 * MIB), targets.slow(emulate="write=85MB/s,read=85MB/s")
+    write_file(m.at("f"), data, sync=True)
+    took, _ = seconds(lambda: s.fpctl("drain", m.at("f"), f"--to={disk.path}", "--now", "--verify", "--wait", "--timeout=60s", seconds=80))
+    assert_same(read_file(os.path.join(disk.source, "f")), data)
+    is_no_faster(took, 2 * len(data), 85 * MB)
+
+
+@pytest.mark.limit(120)
 def test_the_device_is_there_again_after_a_restart(new_store):
     s = new_store()
     s.up(benefactors=1, backend="emulated:write=40MB/s,read=50MB/s")

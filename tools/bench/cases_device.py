@@ -16,7 +16,7 @@ X25E = {"write": 175e6, "read": 250e6, "write-iops": 3300, "read-iops": 35000}
 
 def off(name, measured, named):
     """One result per run: how many per cent it is off."""
-    return Result(f"emulated-x25e-{name}", "%", [abs(m / named - 1) * 100 for m in measured], [], ("most", PAPER), "",
+    return Result(name, "%", [abs(m / named - 1) * 100 for m in measured], [], ("most", PAPER), "",
                   {"named": named, "measured": [float(f"{m:.8g}") for m in measured],
                    "measured_by_named": [round(m / named, 5) for m in measured]})
 
@@ -86,6 +86,44 @@ def emulated_x25e(env):
     os.makedirs(where)
     runs = [device(env, where) for _ in range(min(env.runs, 3))]
     for name, named in X25E.items():
-        yield off(name, [r[name] for r in runs], named)
+        yield off(f"emulated-x25e-{name}", [r[name] for r in runs], named)
     for name, measured in through_a_mount(env, min(env.runs, 3)).items():
-        yield off(f"store-{name}", measured, X25E[name])
+        yield off(f"emulated-x25e-store-{name}", measured, X25E[name])
+
+
+DISK = 85e6  # the paper's
+
+
+@case("emulated-disk-write", "emulated-disk-read")
+def emulated_disk(env):
+    """fp-slowfs, which stands for the parallel file system: one program, 1 MiB at a time."""
+    source, path = env.path("disk"), env.path("pfs")
+    seen = {"write": [], "read": []}
+    block = os.urandom(MIB)
+    os.makedirs(source)
+    os.makedirs(path)
+    slow = subprocess.Popen([os.path.join(env.bin, "fp-slowfs"), "--foreground", f"--emulate=write={DISK / 1e6:.0f}MB/s,read={DISK / 1e6:.0f}MB/s", source, path])
+    try:
+        until = time.monotonic() + 10
+        while not os.path.ismount(path):
+            if slow.poll() is not None or time.monotonic() > until:
+                raise BenchError("fp-slowfs does not mount")
+            time.sleep(0.02)
+        total = int(DISK * SECONDS) // MIB
+        for _ in range(min(env.runs, 3)):
+            for how, flags in (("write", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), ("read", os.O_RDONLY)):
+                fd = os.open(os.path.join(path, "f"), flags, 0o644)
+                start = time.monotonic()
+                for _ in range(total):
+                    if how == "write":
+                        os.write(fd, block)
+                    elif os.read(fd, MIB) != block:
+                        raise BenchError("what is read is not what was written")
+                seen[how].append(total * MIB / (time.monotonic() - start))
+                os.close(fd)
+    finally:
+        subprocess.run(["fusermount3", "-u", path], stderr=subprocess.DEVNULL, check=False)
+        slow.terminate()
+        slow.wait(10)
+    for how, measured in seen.items():
+        yield off(f"emulated-disk-{how}", measured, DISK)
