@@ -42,6 +42,24 @@ void bnf_drain_pace(struct bnf_drain *d, const Fp__Pace *m);
 /* A preference: drain=on|off, max=RATE, threads=N, hold=on|off. 0, or -EINVAL with why (static text). */
 int bnf_drain_set(struct bnf_drain *d, const char *name, const char *value, const char **why);
 
+/* ---- chunks of which the bytes are in a target */
+
+struct bnf_fetched {
+    bool stored; /* it is here now, and data is NULL */
+    const uint64_t *block_sums;
+    uint32_t nblocks, len_bytes;
+    const void *data;
+    void *handle; /* with data: for bnf_drain_fetch_end */
+};
+/* f is NULL unless status is 0. -ENOENT, -ESTALE: the file in the target is gone, or is another; FP_ECHECKSUM: its bytes are. -ENOSPC: no room, and no payload
+ * wanted. All else: not now, for the target's fault or ours. Comes at the latest when a call of the target counts as hanging. */
+typedef void (*bnf_fetch_cb)(void *arg, int status, const struct bnf_fetched *f);
+/* Many asks for one chunk are one read. 0 and cb, or -EINVAL, -EBUSY, -ENOMEM, FP_ESTOPPING. m is borrowed. */
+int bnf_drain_fetch(struct bnf_drain *d, const Fp__Fetch *m, bnf_fetch_cb cb, void *arg);
+void bnf_drain_fetch_end(void *handle);
+/* As bnf_drain_results: chunks that came from a target and are here. bnf_drain_told counts for both. */
+size_t bnf_drain_staged(struct bnf_drain *d, Fp__Staged **out, size_t max);
+
 /* Results that the manager has not been told, at most max; valid until the next call of anything here. They count as being told from now on. */
 size_t bnf_drain_results(struct bnf_drain *d, Fp__TaskResult **out, size_t max);
 /* What was being told: the manager has it (its tasks are forgotten), or not (they will be told again). */

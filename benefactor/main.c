@@ -340,6 +340,7 @@ static int serve(void)
         FP_ERROR("%s: %s", self.local_path, fp_strerror(rc));
     else
         bnf_remote_serve(self.remote, self.service);
+    bnf_remote_fetches(self.remote, self.drain);
     return rc;
 }
 

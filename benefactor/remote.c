@@ -21,6 +21,7 @@
 struct bnf_remote {
     struct fp_rpc_listener *listener;
     struct bnf_service *service; /* NULL until _serve */
+    struct bnf_drain *drain;     /* or NULL */
     uint32_t (*bnf_id)(void *arg);
     void *arg;
     struct link *links;
@@ -230,6 +231,62 @@ static int read_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const stru
     return rc;
 }
 
+/* ---------------------------------------------------------------- chunks of targets */
+
+static void on_payload_sent(void *arg)
+{
+    struct call *c = arg;
+
+    bnf_drain_fetch_end(c->read_handle);
+    call_free(c);
+}
+
+static void on_fetched(void *arg, int status, const struct bnf_fetched *f)
+{
+    struct call *c = arg;
+    Fp__FetchReply msg = FP__FETCH_REPLY__INIT;
+    struct iovec iov;
+    struct fp_rpc_reply reply = {.id = c->id, .type = c->type, .msg = &msg.base};
+
+    if (status) {
+        call_reply(c, status, NULL);
+        call_free(c);
+        return;
+    }
+    msg.stored = f->stored;
+    msg.block_sums = (uint64_t *)f->block_sums;
+    msg.n_block_sums = f->nblocks;
+    if (!f->data) {
+        fp_rpc_reply(c->conn, &reply);
+        call_free(c);
+        return;
+    }
+    c->read_handle = f->handle;
+    iov = (struct iovec){.iov_base = (void *)f->data, .iov_len = f->len_bytes};
+    reply.payload = &iov;
+    reply.payload_iovcnt = 1;
+    reply.done = on_payload_sent;
+    reply.arg = c;
+    fp_rpc_reply(c->conn, &reply);
+}
+
+static int fetch_chunk(struct bnf_remote *r, struct fp_rpc_conn *conn, const struct link *link, const struct fp_rpc_in *in)
+{
+    Fp__Fetch *m = r->drain ? fp__fetch__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    struct call *c = m ? call_new(r, conn, in, link->owner) : NULL;
+    int rc = !r->drain ? FP_EBADMSG_TYPE : m ? -ENOMEM : -EBADMSG;
+
+    if (c)
+        rc = bnf_drain_fetch(r->drain, m, on_fetched, c);
+    if (c && rc)
+        call_free(c);
+    if (m)
+        fp__fetch__free_unpacked(m, NULL);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- syncing */
+
 static void on_synced(void *arg, int status)
 {
     struct call *c = arg;
@@ -271,6 +328,8 @@ static int dispatch(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link 
         return read_chunk(r, conn, link, in);
     case FP__MSG_TYPE__MSG_BNF_SYNC:
         return sync_all(r, conn, link, in);
+    case FP__MSG_TYPE__MSG_FETCH:
+        return fetch_chunk(r, conn, link, in);
     case FP__MSG_TYPE__MSG_WRITE: /* without a payload, or no memory for it */
         return in->payload_len_bytes ? -ENOMEM : -EBADMSG;
     default:
@@ -392,6 +451,11 @@ int bnf_remote_new(struct fp_rpc *rpc, const char *addr, uint32_t (*bnf_id)(void
 void bnf_remote_serve(struct bnf_remote *r, struct bnf_service *v)
 {
     r->service = v;
+}
+
+void bnf_remote_fetches(struct bnf_remote *r, struct bnf_drain *d)
+{
+    r->drain = d;
 }
 
 uint16_t bnf_remote_port(const struct bnf_remote *r)

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "benefactor/drain.h"
 #include "benefactor/service.h"
 #include "fp/rpc.h"
 
@@ -14,6 +15,7 @@ int bnf_remote_new(struct fp_rpc *rpc, const char *addr, uint32_t (*bnf_id)(void
                    struct bnf_remote **out);
 /* From now on requests are served; before, they are answered with -EAGAIN. */
 void bnf_remote_serve(struct bnf_remote *r, struct bnf_service *v);
+void bnf_remote_fetches(struct bnf_remote *r, struct bnf_drain *d); /* who fetches chunks from targets; never called: nobody does */
 uint16_t bnf_remote_port(const struct bnf_remote *r);
 /* Buffers are short: stop (or go on) reading all connections. */
 void bnf_remote_press(struct bnf_remote *r, bool pressed);

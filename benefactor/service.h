@@ -83,6 +83,9 @@ struct bnf_file *bnf_service_file(const struct bnf_service *v, uint32_t slot);
 int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk,
                       uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks, void *buf,
                       bnf_done_cb cb, void *arg);
+/* The same of a buffer that stays the caller's, who leaves it alone until cb: a multiple of 4 KiB in memory, with room for the record. */
+int bnf_service_store_chunk(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes, const uint64_t *block_sums,
+                            uint32_t nblocks, void *buf, bnf_done_cb cb, void *arg);
 /* Room for a record of len bytes of data. force as in bufpool.h. */
 void *bnf_service_buffer(struct bnf_service *v, uint32_t len_bytes, bool force);
 void bnf_service_buffer_put(struct bnf_service *v, void *buf, uint32_t len_bytes);

@@ -68,6 +68,7 @@ struct write_task {
     void *buf;
     int rc;
     bool bad_sums;
+    bool borrowed; /* buf */
     bnf_done_cb cb;
     void *arg;
     uint64_t block_sums[];
@@ -113,7 +114,8 @@ static void write_done(struct bnf_task *task)
     }
     rc = bnf_store_write_end(v->store, t->lease, t->chunk, &t->at, rc);
     bnf_file_put(t->file);
-    bnf_service_buffer_put(v, t->buf, t->at.len_bytes);
+    if (!t->borrowed)
+        bnf_service_buffer_put(v, t->buf, t->at.len_bytes);
     t->cb(t->arg, rc);
     free(t);
     service_pump(v);
@@ -130,9 +132,8 @@ static struct write_task *write_new(const uint64_t *block_sums, uint32_t nblocks
     return t;
 }
 
-int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk,
-                      uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks, void *buf,
-                      bnf_done_cb cb, void *arg)
+static int write_start(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks,
+                       void *buf, bool borrowed, bnf_done_cb cb, void *arg)
 {
     struct write_task *t = NULL;
     int rc = nblocks == fp_sum_nblocks(len_bytes) && nblocks <= FP_BLOCKS_MAX ? 0 : -EINVAL;
@@ -143,7 +144,6 @@ int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uin
         rc = bnf_store_write_begin(v->store, owner, lease, chunk, len_bytes, &t->at);
     if (rc) {
         free(t);
-        bnf_service_buffer_put(v, buf, len_bytes);
         return rc;
     }
     v->mount_bytes += len_bytes;
@@ -153,10 +153,28 @@ int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uin
     t->lease = lease;
     t->chunk = chunk;
     t->buf = buf;
+    t->borrowed = borrowed;
     t->cb = cb;
     t->arg = arg;
     bnf_disk_submit(v->disk, &t->task);
     return 0;
+}
+
+int bnf_service_write(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk,
+                      uint32_t len_bytes, const uint64_t *block_sums, uint32_t nblocks, void *buf,
+                      bnf_done_cb cb, void *arg)
+{
+    int rc = write_start(v, owner, lease, chunk, len_bytes, block_sums, nblocks, buf, false, cb, arg);
+
+    if (rc)
+        bnf_service_buffer_put(v, buf, len_bytes);
+    return rc;
+}
+
+int bnf_service_store_chunk(struct bnf_service *v, uint64_t owner, uint64_t lease, uint64_t chunk, uint32_t len_bytes, const uint64_t *block_sums,
+                            uint32_t nblocks, void *buf, bnf_done_cb cb, void *arg)
+{
+    return write_start(v, owner, lease, chunk, len_bytes, block_sums, nblocks, buf, true, cb, arg);
 }
 
 /* ---------------------------------------------------------------- reading */

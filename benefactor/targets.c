@@ -22,6 +22,7 @@
 #include "fp/log.h"
 
 #define GATHER_MS 1000u /* over which a rate is measured */
+#define MEMORY_IDLE_MS 1000u
 
 /* ---------------------------------------------------------------- states */
 
@@ -77,6 +78,24 @@ static void set_state(struct dtarget *t, Fp__TargetCode code, const char *why)
     t->drain->config.changed(t->drain->config.arg);
 }
 
+bool dtarget_hangs(const struct dtarget *t)
+{
+    return t->code == FP__TARGET_CODE__TARGET_HANGS;
+}
+
+/* One that takes nothing can be read for all that. */
+bool dtarget_may_read(const struct dtarget *t)
+{
+    return is_well(t) || t->code == FP__TARGET_CODE__TARGET_FULL || t->code == FP__TARGET_CODE__TARGET_QUOTA || t->code == FP__TARGET_CODE__TARGET_READONLY;
+}
+
+/* It is there again; whether it takes data, only writing tells. */
+void dtarget_reads(struct dtarget *t)
+{
+    if (t->code == FP__TARGET_CODE__TARGET_UNREACHABLE || t->code == FP__TARGET_CODE__TARGET_STALE || t->code == FP__TARGET_CODE__TARGET_UNKNOWN)
+        set_state(t, FP__TARGET_CODE__TARGET_OK, "");
+}
+
 static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)
 {
     if (is_well(t) || t->probe_ms == 0) {
@@ -84,6 +103,11 @@ static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)
         t->backoff_ms = t->backoff_ms * 2 < PROBE_MAX_MS ? t->backoff_ms * 2 : PROBE_MAX_MS;
     }
     set_state(t, code, why);
+}
+
+void dtarget_stall(struct dtarget *t, int status, const char *why)
+{
+    stall(t, code_of(status), why);
 }
 
 /* ---------------------------------------------------------------- giving tasks */
@@ -113,16 +137,26 @@ static void take_back(struct dtarget *t)
     }
 }
 
+/* Somebody waits for what only looks, whatever is held back. */
+static bool only_looks(const struct dtask *x)
+{
+    return x->m->kind == FP__TASK_KIND__TASK_LIST || x->m->kind == FP__TASK_KIND__TASK_STAT;
+}
+
 static bool may_go(const struct dtarget *t, const struct dtask *x)
 {
+    if (dstage_is_one(x->m))
+        return false; /* stage.c */
+    if (only_looks(x))
+        return dtarget_may_read(t);
     return is_well(t) || (x->m->kind == FP__TASK_KIND__TASK_PROBE && t->code != FP__TARGET_CODE__TARGET_HANGS);
 }
 
-static struct dtask *next_task(struct dtarget *t)
+static struct dtask *next_task(struct dtarget *t, bool looks)
 {
     struct dtask *x = t->drain->tasks;
 
-    while (x && (x->target != t || x->state != DTASK_WAITS || !may_go(t, x)))
+    while (x && (x->target != t || x->state != DTASK_WAITS || !may_go(t, x) || (looks && !only_looks(x))))
         x = x->next;
     return x;
 }
@@ -142,7 +176,7 @@ static void give(struct dtarget *t, struct dtask *x)
         dtask_finish(x, rc, fp_strerror(rc));
 }
 
-static bool have_worker(struct dtarget *t)
+bool dtarget_have_worker(struct dtarget *t)
 {
     char why[200];
     int rc;
@@ -168,9 +202,13 @@ void dtarget_pump(struct dtarget *t)
 {
     struct dtask *x;
 
-    if (t->drain->stopping || !t->drain->config.on)
+    if (t->drain->stopping)
         return;
-    while (t->given < GIVEN_MAX && (x = next_task(t)) && have_worker(t))
+    dstage_pump(t);
+    dfetch_pump(t);
+    while ((x = next_task(t, true)) && dtarget_have_worker(t))
+        give(t, x);
+    while (t->drain->config.on && t->given < GIVEN_MAX && (x = next_task(t, false)) && dtarget_have_worker(t))
         give(t, x);
 }
 
@@ -221,7 +259,9 @@ static void keep_sums(struct dtask *x, const struct fp_dw_done *m, const uint8_t
 
 static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done *m, const char *why, const uint8_t *sums)
 {
-    t->backoff_ms = PROBE_MIN_MS;
+    if (!only_looks(x))
+        t->backoff_ms = PROBE_MIN_MS;
+    x->more = x->m->kind == FP__TASK_KIND__TASK_LIST && m->note;
     if (x->m->kind == FP__TASK_KIND__TASK_WRITE || x->m->kind == FP__TASK_KIND__TASK_VERIFY)
         x->bytes += m->bytes;
     x->has_seen = m->tino != 0;
@@ -237,7 +277,10 @@ static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done 
         x->bytes = done; /* its next piece */
         return;
     }
-    set_state(t, FP__TARGET_CODE__TARGET_OK, "");
+    if (only_looks(x))
+        dtarget_reads(t);
+    else
+        set_state(t, FP__TARGET_CODE__TARGET_OK, "");
     dtask_finish(x, 0, why);
 }
 
@@ -285,6 +328,8 @@ void dtarget_answer(struct dtarget *t, const struct fp_dw_done *m, const char *w
         t->done_bytes += m->status ? 0 : m->bytes;
     if (m->h.id == PROBE_ID) {
         on_probe(t, m, why);
+    } else if (m->h.id == READ_ID) {
+        dfetch_answer(t, m, why, sums);
     } else if ((x = task_of(t, &m->h))) {
         if (m->status)
             on_failed(t, x, m, why);
@@ -310,11 +355,68 @@ void dtarget_names(struct dtarget *t, const struct fp_dw_head *h, const char *na
     }
 }
 
+static int entry_add(struct dtask *x, const struct fp_dw_entry *e, const uint8_t *text)
+{
+    Fp__ListEntry *m = calloc(1, sizeof(*m)), **more = realloc(x->list, (x->nlist + 1) * sizeof(*more));
+
+    if (more)
+        x->list = more;
+    if (!m || !more) {
+        free(m);
+        return -ENOMEM;
+    }
+    fp__list_entry__init(m);
+    x->list[x->nlist++] = m;
+    m->attr = calloc(1, sizeof(*m->attr));
+    m->path.data = malloc(e->name_bytes + 1);
+    m->link.data = malloc(e->link_bytes + 1);
+    if (m->attr)
+        fp__attr__init(m->attr);
+    if (!m->attr || !m->path.data || !m->link.data)
+        return -ENOMEM;
+    m->path.len = e->name_bytes;
+    m->link.len = e->link_bytes;
+    memcpy(m->path.data, text, e->name_bytes);
+    memcpy(m->link.data, text + e->name_bytes, e->link_bytes);
+    m->attr->ino = e->tino;
+    m->attr->mode = e->mode;
+    m->attr->nlink = e->nlink;
+    m->attr->uid = e->uid;
+    m->attr->gid = e->gid;
+    m->attr->rdev = e->rdev;
+    m->attr->size_bytes = e->size;
+    m->attr->atime_ns = e->atime_ns;
+    m->attr->mtime_ns = e->mtime_ns;
+    m->attr->ctime_ns = e->ctime_ns;
+    return 0;
+}
+
+int dtarget_entries(struct dtarget *t, const struct fp_dw_head *h, const uint8_t *p, size_t len)
+{
+    struct dtask *x = task_of(t, h);
+
+    for (size_t n; len; p += n, len -= n) {
+        struct fp_dw_entry e;
+
+        if (len < sizeof(e))
+            return -EPROTO;
+        memcpy(&e, p, sizeof(e));
+        if (e.name_bytes > len - sizeof(e) || e.link_bytes > len - sizeof(e) - e.name_bytes)
+            return -EPROTO;
+        n = sizeof(e) + e.name_bytes + e.link_bytes;
+        if (x && entry_add(x, &e, p + sizeof(e))) {
+            dtask_finish(x, -ENOMEM, "out of memory on this node"); /* a page with a gap would be taken for a whole one */
+            return 0;
+        }
+    }
+    return 0;
+}
+
 /* ---------------------------------------------------------------- workers that die or hang */
 
 static const struct fp_dw_op *op_of(const struct dworker *w, const struct dtask *x)
 {
-    for (unsigned i = 0; i < FP_DW_THREADS_MAX; i++) {
+    for (unsigned i = 0; i < FP_DW_OPS_MAX; i++) {
         const struct fp_dw_op *op = &w->page->op[i];
 
         if (atomic_load(&op->kind) && atomic_load(&op->id) == x->id && atomic_load(&op->gen) == x->gen)
@@ -341,6 +443,7 @@ static void no_worker(struct dtarget *t)
     t->worker = NULL;
     dworker_end(w, true);
     take_back(t);
+    dfetch_take_back(t, NULL);
     t->probe_gen = 0;
     t->hang_ms = 0;
     t->start_ms = fp_now_ms() + RESTART_MS;
@@ -352,6 +455,7 @@ void dtarget_worker_gone(struct dtarget *t)
 {
     FP_LOG_EVERY(1000, FP_LOG_WARN, "fp-drain of %s has ended: it is started anew", t->root);
     blame(t);
+    dfetch_take_back(t, t->worker->page);
     no_worker(t);
 }
 
@@ -385,7 +489,7 @@ static void give_up(struct dtarget *t)
         const struct fp_dw_op *op = x->target == t && x->state == DTASK_GIVEN ? op_of(t->worker, x) : NULL;
 
         next = x->next;
-        if (!op || !atomic_load(&op->in_target) || x->m->kind == FP__TASK_KIND__TASK_STAT || x->m->kind == FP__TASK_KIND__TASK_VERIFY)
+        if (!op || !atomic_load(&op->in_target) || only_looks(x) || x->m->kind == FP__TASK_KIND__TASK_VERIFY)
             continue;
         x->tainted = x->stalled = true;
         dtask_finish(x, -ETIMEDOUT, "the target does not answer: what was under way may still be written");
@@ -398,7 +502,7 @@ static uint64_t oldest_call_ms(const struct dworker *w)
 {
     uint64_t now = fp_now_ns(), oldest = 0;
 
-    for (unsigned i = 0; i < FP_DW_THREADS_MAX; i++) {
+    for (unsigned i = 0; i < FP_DW_OPS_MAX; i++) {
         const struct fp_dw_op *op = &w->page->op[i];
         uint64_t since = atomic_load(&op->since_ns);
 
@@ -431,7 +535,7 @@ static void look_for_hangs(struct dtarget *t, uint64_t now_ms)
 
 static void probe(struct dtarget *t)
 {
-    if (!have_worker(t))
+    if (!dtarget_have_worker(t))
         return;
     t->probe_gen = ++t->drain->next_probe;
     if (dprobe_send(t, t->worker, t->probe_gen))
@@ -463,7 +567,7 @@ static bool has_tasks(const struct dtarget *t)
 
 bool dtarget_tick(struct dtarget *t, uint64_t now_ms)
 {
-    bool busy = has_tasks(t);
+    bool busy = has_tasks(t) || dfetch_has_work(t);
 
     if (busy || !t->idle_ms)
         t->idle_ms = now_ms;
@@ -480,6 +584,8 @@ bool dtarget_tick(struct dtarget *t, uint64_t now_ms)
         t->worker = NULL;
         dworker_end(w, false);
     }
+    if (t->worker && t->worker->memory && now_ms > t->idle_ms + MEMORY_IDLE_MS)
+        dmemory_rest(t->worker->memory);
     dtarget_pump(t);
     return busy || t->worker;
 }
@@ -491,8 +597,9 @@ struct dtarget *dtarget_get(struct bnf_drain *d, const Fp__ExtFile *dest, int *r
     struct dtarget *t;
     size_t n = 0;
 
+    /* All three: mounts name targets too, and what one of them has got wrong must not be another's target. */
     for (t = d->targets; t; t = t->next, n++)
-        if (t->id == dest->target)
+        if (t->id == dest->target && dest->uuid.len == 16 && memcmp(t->uuid, dest->uuid.data, 16) == 0 && strcmp(t->root, dest->root) == 0)
             return t;
     *rc = -EINVAL;
     if (dest->root[0] != '/' || strlen(dest->root) >= 4096 || dest->uuid.len != 16)

@@ -13,6 +13,7 @@
 #include "fp/log.h"
 
 #define RESULTS_MAX    64u
+#define STAGED_MAX     1024u
 #define DONE_TIMEOUT_MS 30000u
 
 static void on_told(void *arg, int status, const struct fp_rpc_in *in)
@@ -33,13 +34,17 @@ void bnf_tasklink_tell(struct bnf_tasklink *k)
 {
     Fp__TaskDone m = FP__TASK_DONE__INIT;
     Fp__TaskResult *list[RESULTS_MAX];
+    Fp__Staged *staged[STAGED_MAX];
     struct fp_rpc_req req = { .type = FP__MSG_TYPE__MSG_TASK_DONE, .msg = &m.base, .timeout_ms = DONE_TIMEOUT_MS, .cb = on_told, .arg = k };
 
     if (!k->drain || !k->conn || k->asking)
         return;
     m.results = list;
-    m.n_results = bnf_drain_results(k->drain, list, RESULTS_MAX);
-    if (m.n_results == 0)
+    m.staged = staged;
+    m.n_staged = bnf_drain_staged(k->drain, staged, STAGED_MAX);
+    if (m.n_staged < STAGED_MAX) /* a task is done when all that it has brought here is told */
+        m.n_results = bnf_drain_results(k->drain, list, RESULTS_MAX);
+    if (m.n_results == 0 && m.n_staged == 0)
         return;
     k->asking = true;
     if (fp_rpc_call(k->conn, &req, NULL)) {

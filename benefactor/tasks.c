@@ -18,6 +18,8 @@
 #include "fp/log.h"
 #include "fp/units.h"
 
+#define RESULTS_BYTES (1u << 20) /* of one message, and what its last result takes more */
+
 /* ---------------------------------------------------------------- the table */
 
 static struct dtask **find(struct bnf_drain *d, uint64_t id)
@@ -39,6 +41,13 @@ static void free_result(struct dtask *t)
     free(t->entries);
     free(t->entry_list);
     free(t->seen.path.data);
+    free(t->missing_list);
+    for (size_t i = 0; i < t->nchunks; i++)
+        fp__chunk__free_unpacked(t->chunks[i], NULL);
+    free(t->chunks);
+    for (size_t i = 0; i < t->nlist; i++)
+        fp__list_entry__free_unpacked(t->list[i], NULL);
+    free(t->list);
     t->names = NULL;
     t->nnames = 0;
 }
@@ -57,6 +66,7 @@ void dtask_forget(struct dtask *t)
     if (t->m)
         fp__task__free_unpacked(t->m, NULL);
     free(t->segments);
+    dstage_free(t);
     free_result(t);
     free(t);
 }
@@ -79,6 +89,8 @@ void dtask_wait(struct dtask *t)
     no_more_given(t);
     t->state = DTASK_WAITS;
     t->bytes = 0;
+    for (; t->nlist; t->nlist--) /* it will be listed again */
+        fp__list_entry__free_unpacked(t->list[t->nlist - 1], NULL);
 }
 
 /* The file as the result says it: path and target are the task's. */
@@ -110,7 +122,7 @@ void dtask_finish(struct dtask *t, int status, const char *why)
     fp__task__free_unpacked(t->m, NULL);
     t->m = NULL;
     if (status && status != -ECANCELED)
-        FP_LOG_EVERY(1000, FP_LOG_WARN, "draining to %s: %s", t->target->root, why && *why ? why : fp_strerror(status));
+        FP_LOG_EVERY(1000, FP_LOG_WARN, "target %s: %s", t->target->root, why && *why ? why : fp_strerror(status));
     d->config.results(d->config.arg);
 }
 
@@ -120,6 +132,10 @@ static void drop(struct dtask *t)
 {
     struct fp_dw_head h = { .type = FP_DW_CANCEL, .id = t->id, .gen = t->gen, .len_bytes = sizeof(h) };
 
+    if (t->state == DTASK_STAGES) {
+        dstage_drop(t);
+        return;
+    }
     if (t->state != DTASK_GIVEN) {
         dtask_forget(t);
         return;
@@ -141,7 +157,7 @@ static int take(struct bnf_drain *d, Fp__Task *m, bool *taken)
     }
     if (t)
         drop(t);
-    if (m->id == PROBE_ID || !m->dest || !m->kind)
+    if (m->id >= READ_ID || !m->dest || !m->kind)
         return -EINVAL;
     if (d->ntasks >= TASKS_MAX)
         return -EBUSY;
@@ -166,8 +182,7 @@ static int take(struct bnf_drain *d, Fp__Task *m, bool *taken)
 
 static void on_timer(uv_timer_t *timer);
 
-/* Until there is neither a task nor a worker. */
-static void tick(struct bnf_drain *d)
+void dtasks_tick(struct bnf_drain *d)
 {
     if (d->ticking || d->stopping)
         return;
@@ -200,7 +215,7 @@ int bnf_drain_tasks(struct bnf_drain *d, Fp__Tasks *m)
     }
     for (struct dtarget *t = d->targets; t; t = t->next)
         dtarget_pump(t);
-    tick(d);
+    dtasks_tick(d);
     return rc;
 }
 
@@ -235,24 +250,39 @@ static void fill(struct dtask *t)
     r->bytes = t->bytes;
     r->sums = t->sums;
     r->n_sums = t->nsums;
-    r->missing = &t->missing;
-    r->n_missing = t->missing ? 1 : 0;
+    r->missing = t->missing_list ? t->missing_list : &t->missing;
+    r->n_missing = t->missing_list ? t->nmissing : t->missing ? 1 : 0;
     r->tainted = t->tainted;
     r->stalled = t->stalled;
     r->code = t->stalled ? t->target->code : FP__TARGET_CODE__TARGET_UNKNOWN;
     list_entries(t);
-    r->list = t->entry_list;
-    r->n_list = t->entry_list ? t->nnames : 0;
-    r->eof = true;
+    r->list = t->nlist ? t->list : t->entry_list;
+    r->n_list = t->nlist ? t->nlist : t->entry_list ? t->nnames : 0;
+    r->chunks = t->chunks;
+    r->n_chunks = t->nchunks;
+    r->eof = !t->more;
+}
+
+/* About what it takes in a message. */
+static size_t weight_of(const struct dtask *t)
+{
+    size_t bytes = 64 + t->nchunks * 48 + t->nmissing * 10 + t->nsums * 8 + (t->why ? strlen(t->why) : 0);
+
+    for (size_t i = 0; i < t->nlist; i++)
+        bytes += 128 + t->list[i]->path.len + t->list[i]->link.len;
+    for (size_t i = 0; i < t->nnames; i++)
+        bytes += 8 + strlen(t->names[i]);
+    return bytes;
 }
 
 size_t bnf_drain_results(struct bnf_drain *d, Fp__TaskResult **out, size_t max)
 {
-    size_t n = 0;
+    size_t n = 0, bytes = 0;
 
-    for (struct dtask *t = d->tasks; t && n < max; t = t->next) {
+    for (struct dtask *t = d->tasks; t && n < max && bytes < RESULTS_BYTES; t = t->next) {
         if (t->state != DTASK_DONE || t->telling)
             continue;
+        bytes += weight_of(t);
         t->telling = true;
         fill(t);
         out[n++] = &t->out;
@@ -264,6 +294,7 @@ void bnf_drain_told(struct bnf_drain *d, bool taken)
 {
     struct dtask *next;
 
+    dstaged_told(d, taken);
     for (struct dtask *t = d->tasks; t; t = next) {
         next = t->next;
         if (!t->telling)
@@ -424,6 +455,7 @@ static void on_timer(uv_timer_t *timer)
 
     reap(d);
     look_at_mounts(d, now);
+    busy |= dfetcher_tick(d->fetcher, now);
     for (struct dtarget *t = d->targets; t; t = t->next)
         busy |= dtarget_tick(t, now);
     if (!busy && !d->ending) {
@@ -439,6 +471,10 @@ int bnf_drain_new(const struct bnf_drain_config *c, struct bnf_drain **out)
     if (!d)
         return -ENOMEM;
     d->config = *c;
+    if (dfetcher_new(d, &d->fetcher)) {
+        free(d);
+        return -ENOMEM;
+    }
     d->tasks_tail = &d->tasks;
     uv_timer_init(c->loop, &d->timer);
     d->timer.data = d;
@@ -452,6 +488,7 @@ void bnf_drain_stop(struct bnf_drain *d)
         return;
     d->stopping = true;
     uv_timer_stop(&d->timer);
+    dfetcher_stop(d->fetcher);
     for (struct dtarget *t = d->targets; t; t = t->next)
         if (t->worker) {
             dworker_end(t->worker, true);
@@ -469,6 +506,8 @@ void bnf_drain_free(struct bnf_drain *d)
     if (!d)
         return;
     bnf_drain_stop(d);
+    dfetcher_free(d->fetcher);
+    free(d->staged);
     reap(d);
     for (struct dworker *w = d->ending; w; w = d->ending) { /* it hangs: it keeps nothing of ours but itself */
         d->ending = w->next;

@@ -76,7 +76,7 @@ static bool is_component_good(const uint8_t *p, size_t len)
 }
 
 /* As fp-drain wants it (drain/check.c), which ends when it gets another. */
-static bool path_is_good(const ProtobufCBinaryData *path)
+bool dpath_is_good(const ProtobufCBinaryData *path)
 {
     static const char *const ours[] = { FP_DW_TEMP_DIR, FP_DW_MARKER };
     size_t from = 0;
@@ -133,7 +133,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .flags = flags_of(m) };
     struct out o = { 0 };
 
-    if ((path && !path_is_good(&m->dest->path)) || (type != FP_DW_STAT && !tmp_is_good(&tmp)) || m->size_bytes > INT64_MAX || m->mark.len > 255)
+    if ((path && !dpath_is_good(&m->dest->path)) || (type != FP_DW_STAT && !tmp_is_good(&tmp)) || m->size_bytes > INT64_MAX || m->mark.len > 255)
         return -EINVAL;
     for (size_t i = 0; i < m->n_xattrs; i++)
         if (m->xattrs[i]->name.len == 0 || m->xattrs[i]->name.len > 255 || memchr(m->xattrs[i]->name.data, '\0', m->xattrs[i]->name.len))
@@ -363,7 +363,7 @@ static int send_verify(struct dtask *t, struct dworker *w)
     uint32_t n;
     int rc;
 
-    if (tmp.len ? !tmp_is_good(&tmp) : !path_is_good(&m->dest->path))
+    if (tmp.len ? !tmp_is_good(&tmp) : !dpath_is_good(&m->dest->path))
         return -EINVAL;
     if (m->window_bytes < 4096 || m->window_bytes % 4096 || m->window_bytes > FP_DW_WINDOW_MAX_BYTES || m->size_bytes > INT64_MAX || m->count == 0 ||
         m->n_sums != m->count || m->count > FP_DW_WINDOWS_MAX || m->first > m->size_bytes / m->window_bytes ||
@@ -394,7 +394,7 @@ static int send_small(struct dtask *t, struct dworker *w)
                              .path_bytes = (uint32_t)m->dest->path.len, .tmp_bytes = (uint32_t)tmp.len, .data_bytes = (uint32_t)n };
     struct out o = { 0 };
 
-    if (!path_is_good(&m->dest->path) || !tmp_is_good(&tmp) || m->log_off > UINT32_MAX / 2 || m->text.len > UINT32_MAX / 4)
+    if (!dpath_is_good(&m->dest->path) || !tmp_is_good(&tmp) || m->log_off > UINT32_MAX / 2 || m->text.len > UINT32_MAX / 4)
         return -EINVAL;
     if (m->attr) {
         x.mode = m->attr->mode;
@@ -406,6 +406,35 @@ static int send_small(struct dtask *t, struct dworker *w)
     put(&o, tmp.data, tmp.len);
     put(&o, m->text.data + from, n);
     t->bytes += n;
+    return finish(&o, w);
+}
+
+/* ---------------------------------------------------------------- READ, LIST */
+
+int dread_send(struct dworker *w, const struct dfetch_ask *a, uint64_t number, uint64_t to)
+{
+    struct fp_dw_read x = { .h = { .type = FP_DW_READ, .id = READ_ID, .gen = number }, .tino = a->file->ino, .size = a->file->size_bytes,
+                            .mtime_ns = a->file->mtime_ns, .off = a->off, .sum = a->sum, .to = to, .len = a->len,
+                            .path_bytes = (uint32_t)a->file->path.len };
+    struct out o = { 0 };
+
+    put(&o, &x, sizeof(x));
+    put(&o, a->file->path.data, a->file->path.len);
+    return finish(&o, w);
+}
+
+static int send_list(struct dtask *t, struct dworker *w)
+{
+    const Fp__Task *m = t->m;
+    struct fp_dw_list x = { .h = head(t, FP_DW_LIST), .max = m->count && m->count < FP_DW_LIST_MAX ? m->count : FP_DW_LIST_MAX,
+                            .path_bytes = (uint32_t)m->dest->path.len, .after_bytes = (uint32_t)m->text.len };
+    struct out o = { 0 };
+
+    if ((m->dest->path.len && !dpath_is_good(&m->dest->path)) || m->text.len > 255 || memchr(m->text.data, '\0', m->text.len))
+        return -EINVAL;
+    put(&o, &x, sizeof(x));
+    put(&o, m->dest->path.data, m->dest->path.len);
+    put(&o, m->text.data, m->text.len);
     return finish(&o, w);
 }
 
@@ -431,6 +460,8 @@ int dtask_send(struct dtask *t, struct dworker *w)
         return send_verify(t, w);
     case FP__TASK_KIND__TASK_MANIFEST:
         return send_small(t, w);
+    case FP__TASK_KIND__TASK_LIST:
+        return send_list(t, w);
     default:
         return -EOPNOTSUPP;
     }

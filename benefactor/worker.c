@@ -8,8 +8,10 @@
  * killed and ends when that answers; it has its own descriptors, and can write to nothing but the temporary files that it has open.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +19,8 @@
 #include "fp/clock.h"
 #include "fp/fault.h"
 #include "fp/log.h"
+#include "fp/memfd.h"
+#include "fp/record.h"
 
 #define BATCH 32
 
@@ -147,6 +151,75 @@ void dworker_segment_unuse(struct dworker *w, uint64_t segment)
     (void)dworker_send(w, &m, sizeof(m), -1);
 }
 
+/* ---------------------------------------------------------------- memory for READ */
+
+#define SLOT_BYTES ((uint64_t)FP_RECORD_HEADER_BYTES + FP_STORED_MAX_BYTES + FP_RECORD_ALIGN_BYTES)
+#define REST_BYTES (2u << 20) /* more than that in a slot is given back at once */
+
+uint64_t dmemory_slot_off(int slot)
+{
+    return (uint64_t)slot * SLOT_BYTES;
+}
+
+int dworker_memory(struct dworker *w)
+{
+    struct fp_dw_head h = { .type = FP_DW_MEMORY, .len_bytes = sizeof(h) };
+    struct dmemory *m;
+    void *base;
+    int fd;
+
+    if (w->memory)
+        return 0;
+    fd = fp_memfd_new("fp-drain-read", SLOTS_MAX * SLOT_BYTES);
+    m = fd < 0 ? NULL : calloc(1, sizeof(*m));
+    base = m ? mmap(NULL, SLOTS_MAX * SLOT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (base != MAP_FAILED && dworker_send(w, &h, sizeof(h), dup(fd)) == 0) {
+        *m = (struct dmemory){ .refs = 1, .fd = fd, .base = base };
+        w->memory = m;
+        return 0;
+    }
+    if (base != MAP_FAILED)
+        munmap(base, SLOTS_MAX * SLOT_BYTES);
+    free(m);
+    if (fd >= 0)
+        close(fd);
+    return -ENOMEM;
+}
+
+int dmemory_slot_get(struct dmemory *m)
+{
+    for (int i = 0; i < (int)SLOTS_MAX; i++)
+        if (!m->used[i]) {
+            m->used[i] = true;
+            m->refs++;
+            return i;
+        }
+    return -EAGAIN;
+}
+
+void dmemory_slot_put(struct dmemory *m, int slot, uint32_t used_bytes)
+{
+    m->used[slot] = false;
+    if (used_bytes > REST_BYTES)
+        (void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)dmemory_slot_off(slot), SLOT_BYTES);
+    dmemory_put(m);
+}
+
+void dmemory_rest(struct dmemory *m)
+{
+    if (m->refs == 1)
+        (void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SLOTS_MAX * SLOT_BYTES);
+}
+
+void dmemory_put(struct dmemory *m)
+{
+    if (!m || --m->refs)
+        return;
+    munmap(m->base, SLOTS_MAX * SLOT_BYTES);
+    close(m->fd);
+    free(m);
+}
+
 /* ---------------------------------------------------------------- receiving */
 
 static void on_log(const struct dworker *w, const struct fp_dw_log *m, size_t len)
@@ -177,6 +250,8 @@ static bool on_message(struct dworker *w, const uint8_t *buf, size_t len)
             return false;
         dtarget_names(w->target, h, (const char *)buf + sizeof(*h), len - sizeof(*h));
         return true;
+    case FP_DW_ENTRIES:
+        return dtarget_entries(w->target, h, buf + sizeof(*h), len - sizeof(*h)) == 0;
     case FP_DW_LOG:
         on_log(w, (const struct fp_dw_log *)(const void *)buf, len);
         return true;
@@ -283,6 +358,8 @@ void dworker_end(struct dworker *w, bool kill)
     free(w->segs);
     w->segs = NULL;
     w->nsegs = 0;
+    dmemory_put(w->memory);
+    w->memory = NULL;
     uv_poll_stop(&w->poll);
     uv_close((uv_handle_t *)&w->poll, on_closed);
     (void)shutdown(fp_child_socket(w->child), SHUT_RDWR); /* it ends by that, if it can */

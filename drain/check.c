@@ -167,6 +167,28 @@ static int check_small(const struct fp_dw_small *m, size_t len)
     return tmp_is_good(text + m->path_bytes, m->tmp_bytes) ? 0 : -EPROTO;
 }
 
+static int check_read(const struct fp_dw_read *m, size_t len)
+{
+    const char *path = (const char *)(m + 1);
+
+    if (len < sizeof(*m) || len != sizeof(*m) + (uint64_t)m->path_bytes || !dr_path_is_good(path, m->path_bytes) || is_reserved(path, m->path_bytes))
+        return -EPROTO;
+    if (m->len == 0 || m->len > FP_STORED_MAX_BYTES || m->size > INT64_MAX || m->off > m->size || m->len > m->size - m->off)
+        return -EPROTO;
+    return m->to % FP_RECORD_ALIGN_BYTES == 0 && m->to <= INT64_MAX ? 0 : -EPROTO;
+}
+
+static int check_list(const struct fp_dw_list *m, size_t len)
+{
+    const char *path = (const char *)(m + 1);
+
+    if (len < sizeof(*m) || len != sizeof(*m) + (uint64_t)m->path_bytes + m->after_bytes || m->max == 0 || m->max > FP_DW_LIST_MAX)
+        return -EPROTO;
+    if (m->path_bytes && (!dr_path_is_good(path, m->path_bytes) || is_reserved(path, m->path_bytes)))
+        return -EPROTO;
+    return m->after_bytes <= 255 && !memchr(path + m->path_bytes, '\0', m->after_bytes) ? 0 : -EPROTO;
+}
+
 static int check_config(const struct fp_dw_config *m, size_t len)
 {
     if (len < sizeof(*m) || m->threads == 0 || m->threads > FP_DW_THREADS_MAX)
@@ -196,7 +218,12 @@ int dr_check(const uint8_t *msg, size_t len)
     case FP_DW_PACE:
         return check_pace((const struct fp_dw_pace *)msg, len);
     case FP_DW_CANCEL:
+    case FP_DW_MEMORY:
         return len == sizeof(*h) ? 0 : -EPROTO;
+    case FP_DW_READ:
+        return check_read((const struct fp_dw_read *)msg, len);
+    case FP_DW_LIST:
+        return check_list((const struct fp_dw_list *)msg, len);
     case FP_DW_PREPARE:
     case FP_DW_FINISH:
     case FP_DW_STAT:

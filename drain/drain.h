@@ -44,7 +44,7 @@ struct dr_result {
     uint64_t chunk, bytes;
     uint64_t dev, tino, size;
     int64_t mtime_ns;
-    uint32_t nsums;
+    uint32_t nsums, note;
     uint64_t *sums; /* FP_DW_WINDOWS_MAX of them, the thread's */
     char why[DR_WHY_MAX];
 };
@@ -61,6 +61,13 @@ struct dr_thread {
     /* The header that was read last: small pieces of one chunk come one after the other. */
     uint64_t header_segment, header_off;
     struct fp_record_header header;
+    bool reads; /* it is one of the readers */
+    /* The file that was read last: the next piece of it is not opened again. Closed when there is nothing to do. */
+    int file;
+    bool file_direct;
+    uint64_t file_ino;
+    char *file_path;
+    uint32_t file_path_bytes;
 };
 
 struct dr_worker {
@@ -70,12 +77,15 @@ struct dr_worker {
     uint8_t store[16], target[16];
     unsigned nthreads;
     struct fp_limiter *limiter; /* of the device with the segments, set by CONFIG; NULL: none is emulated */
-    struct dr_thread thread[FP_DW_THREADS_MAX];
+    struct dr_thread thread[FP_DW_OPS_MAX]; /* nthreads, and FP_DW_READERS from FP_DW_THREADS_MAX on */
+    uint8_t *memory; /* set by MEMORY, then constant */
+    size_t memory_bytes;
 
     pthread_mutex_t lock; /* all below */
     pthread_cond_t work;  /* tasks, or the end */
+    pthread_cond_t read_work; /* the same for readers */
     pthread_cond_t pace_changed;
-    struct dr_task *urgent, *normal, *bulk; /* first to last */
+    struct dr_task *urgent, *normal, *bulk, *reads; /* first to last; reads are the readers' */
     struct dr_seg **segs;
     size_t nsegs, segs_cap;
     bool stopping;
@@ -106,6 +116,7 @@ int dr_memory(uint8_t **p, size_t *have, size_t bytes); /* at least that much, a
 int dr_link_run(struct dr_worker *w);
 void dr_answer(struct dr_thread *th);
 void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes);
+void dr_send_entries(struct dr_worker *w, const struct fp_dw_head *task, const uint8_t *entries, size_t len_bytes);
 
 /* check.c: is the message as its kind must be? 0 or -EPROTO. */
 int dr_check(const uint8_t *msg, size_t len_bytes);
@@ -151,5 +162,8 @@ int dr_sweep(struct dr_thread *th);
 int dr_clean(struct dr_thread *th);
 int dr_small(struct dr_thread *th);
 int dr_probe(struct dr_thread *th);
+int dr_read(struct dr_thread *th);
+void dr_read_close(struct dr_thread *th); /* the file that was kept open */
+int dr_list(struct dr_thread *th);
 
 #endif

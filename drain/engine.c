@@ -4,6 +4,8 @@
  * The main thread (link.c) puts tasks in; threads of the target take them out: first what is urgent, then metadata (FINISH of a file must not wait for 64 MiB of
  * others), then data. A thread does one task at a time and answers it once, whatever came of it.
  *
+ * Readers are threads of their own, for READ, LIST and STAT: programs wait for what was evicted, or for their input, while draining is held back for these very programs.
+ *
  * The pace is asked before each run of at most a few MiB: `hold` stops data, not metadata; a rate is one clock for all threads, that never lies behind
  * by more than 100 ms, so a pause earns no burst. Both waits end at once when the pace changes, the task is cancelled or the worker ends.
  *
@@ -27,6 +29,8 @@ static struct dr_task **queue_of(struct dr_worker *w, const struct dr_task *t)
 {
     uint32_t type = ((const struct fp_dw_head *)t->msg)->type;
 
+    if (type == FP_DW_READ || type == FP_DW_LIST || type == FP_DW_STAT)
+        return &w->reads;
     if (t->urgent)
         return &w->urgent;
     return type == FP_DW_WRITE || type == FP_DW_VERIFY ? &w->bulk : &w->normal;
@@ -41,15 +45,15 @@ void dr_take(struct dr_worker *w, struct dr_task *t)
         ;
     *at = t;
     t->next = NULL;
-    pthread_cond_signal(&w->work);
+    pthread_cond_signal(queue_of(w, t) == &w->reads ? &w->read_work : &w->work);
     pthread_mutex_unlock(&w->lock);
 }
 
-static struct dr_task *pop(struct dr_worker *w)
+static struct dr_task *pop(struct dr_worker *w, bool reads)
 {
-    struct dr_task **queues[] = { &w->urgent, &w->normal, &w->bulk };
+    struct dr_task **queues[] = { &w->reads, &w->urgent, &w->normal, &w->bulk };
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = reads ? 0 : 1; i < (reads ? 1 : 4); i++) {
         struct dr_task *t = *queues[i];
 
         if (t) {
@@ -70,17 +74,18 @@ static bool is_it(const struct dr_task *t, uint64_t id, uint64_t gen)
 /* One that waits is answered by the thread that takes it out: in its turn, which comes soon, since nothing else is done for it. */
 void dr_cancel(struct dr_worker *w, uint64_t id, uint64_t gen)
 {
-    struct dr_task *queues[3];
+    struct dr_task *queues[4];
 
     pthread_mutex_lock(&w->lock);
     queues[0] = w->urgent;
     queues[1] = w->normal;
     queues[2] = w->bulk;
-    for (int i = 0; i < 3; i++)
+    queues[3] = w->reads;
+    for (int i = 0; i < 4; i++)
         for (struct dr_task *t = queues[i]; t; t = t->next)
             if (is_it(t, id, gen))
                 t->cancelled = true;
-    for (unsigned i = 0; i < w->nthreads; i++)
+    for (unsigned i = 0; i < FP_DW_OPS_MAX; i++)
         if (w->thread[i].task && is_it(w->thread[i].task, id, gen))
             w->thread[i].task->cancelled = true;
     pthread_cond_broadcast(&w->pace_changed);
@@ -150,6 +155,10 @@ static int do_task(struct dr_thread *th)
         return dr_small(th);
     case FP_DW_PROBE:
         return dr_probe(th);
+    case FP_DW_READ:
+        return dr_read(th);
+    case FP_DW_LIST:
+        return dr_list(th);
     default:
         return dr_fail(th, FP_DW_SCOPE_FILE, -EOPNOTSUPP, "unknown task");
     }
@@ -175,6 +184,19 @@ static void run_task(struct dr_thread *th)
     dr_answer(th);
 }
 
+/* With the lock. True: it was given up for a moment, look again. */
+static bool idle(struct dr_thread *th)
+{
+    memory_free(&th->run, &th->run_bytes);
+    memory_free(&th->bounce, &th->bounce_bytes);
+    if (th->file < 0)
+        return false;
+    pthread_mutex_unlock(&th->w->lock); /* closing is a call of the target */
+    dr_read_close(th);
+    pthread_mutex_lock(&th->w->lock);
+    return true;
+}
+
 static void *thread_main(void *arg)
 {
     struct dr_thread *th = arg;
@@ -186,11 +208,11 @@ static void *thread_main(void *arg)
 
         if (w->stopping)
             break; /* what is left is not answered: the socket is gone */
-        t = pop(w);
+        t = pop(w, th->reads);
+        if (!t && idle(th))
+            continue;
         if (!t) {
-            memory_free(&th->run, &th->run_bytes);
-            memory_free(&th->bounce, &th->bounce_bytes);
-            pthread_cond_wait(&w->work, &w->lock);
+            pthread_cond_wait(th->reads ? &w->read_work : &w->work, &w->lock);
             continue;
         }
         th->task = t;
@@ -213,11 +235,15 @@ int dr_start(struct dr_worker *w, unsigned threads)
     w->nthreads = threads;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    for (unsigned i = 0; rc == 0 && i < threads; i++) {
+    for (unsigned i = 0; rc == 0 && i < FP_DW_OPS_MAX; i++) {
         struct dr_thread *th = &w->thread[i];
 
+        if (i >= threads && i < FP_DW_THREADS_MAX)
+            continue;
         th->w = w;
         th->op = &w->status->op[i];
+        th->file = -1;
+        th->reads = i >= FP_DW_THREADS_MAX;
         th->r.sums = calloc(FP_DW_WINDOWS_MAX, sizeof(*th->r.sums));
         rc = th->r.sums ? -pthread_create(&th->id, &attr, thread_main, th) : -ENOMEM;
         if (rc && th->r.sums) {
@@ -288,6 +314,7 @@ static void init(struct dr_worker *w, int socket, struct fp_dw_status *status)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&w->work, &attr);
+    pthread_cond_init(&w->read_work, &attr);
     pthread_cond_init(&w->pace_changed, &attr);
     pthread_condattr_destroy(&attr);
 }
@@ -297,6 +324,7 @@ static void stop(struct dr_worker *w)
     pthread_mutex_lock(&w->lock);
     w->stopping = true;
     pthread_cond_broadcast(&w->work);
+    pthread_cond_broadcast(&w->read_work);
     pthread_cond_broadcast(&w->pace_changed);
     pthread_mutex_unlock(&w->lock);
 }
@@ -312,7 +340,7 @@ struct dr_worker *dr_new(int socket, struct fp_dw_status *status)
 
 static void drop_all(struct dr_worker *w)
 {
-    for (struct dr_task *t = pop(w); t; t = pop(w)) {
+    for (struct dr_task *t; (t = pop(w, true)) || (t = pop(w, false));) {
         dr_segs_put(w, t);
         free(t);
     }
@@ -323,12 +351,13 @@ static void drop_all(struct dr_worker *w)
 void dr_free(struct dr_worker *w)
 {
     stop(w);
-    for (unsigned i = 0; i < w->nthreads; i++) {
+    for (unsigned i = 0; i < FP_DW_OPS_MAX; i++) {
         struct dr_thread *th = &w->thread[i];
 
         if (!th->r.sums)
             continue;
         pthread_join(th->id, NULL);
+        dr_read_close(th);
         memory_free(&th->run, &th->run_bytes);
         memory_free(&th->bounce, &th->bounce_bytes);
         free(th->r.sums);
@@ -336,7 +365,10 @@ void dr_free(struct dr_worker *w)
     drop_all(w);
     pthread_mutex_destroy(&w->lock);
     pthread_cond_destroy(&w->work);
+    pthread_cond_destroy(&w->read_work);
     pthread_cond_destroy(&w->pace_changed);
+    if (w->memory)
+        munmap(w->memory, w->memory_bytes);
     free(w->segs);
     free(w->root);
     fp_limiter_unmap(w->limiter);

@@ -11,11 +11,14 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "drain/drain.h"
+#include "fp/memfd.h"
 
 /* ---------------------------------------------------------------- answers */
 
@@ -55,18 +58,29 @@ void dr_answer(struct dr_thread *th)
         .tino = r->tino,
         .size = r->size,
         .mtime_ns = r->mtime_ns,
+        .note = r->note,
     };
     struct iovec iov[3] = { { &m, sizeof(m) }, { (void *)(uintptr_t)r->why, m.why_bytes }, { r->sums, r->nsums * sizeof(*r->sums) } };
 
     send_message(th->w, iov, 3);
 }
 
-void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes)
+static void send_more(struct dr_worker *w, const struct fp_dw_head *task, enum fp_dw_type type, const void *bytes, size_t len_bytes)
 {
-    struct fp_dw_head h = { .type = FP_DW_NAMES, .id = task->id, .gen = task->gen, .sending = task->sending };
-    struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(uintptr_t)names, len_bytes } };
+    struct fp_dw_head h = { .type = type, .id = task->id, .gen = task->gen, .sending = task->sending };
+    struct iovec iov[2] = { { &h, sizeof(h) }, { (void *)(uintptr_t)bytes, len_bytes } };
 
     send_message(w, iov, 2);
+}
+
+void dr_send_names(struct dr_worker *w, const struct fp_dw_head *task, const char *names, size_t len_bytes)
+{
+    send_more(w, task, FP_DW_NAMES, names, len_bytes);
+}
+
+void dr_send_entries(struct dr_worker *w, const struct fp_dw_head *task, const uint8_t *entries, size_t len_bytes)
+{
+    send_more(w, task, FP_DW_ENTRIES, entries, len_bytes);
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -96,6 +110,22 @@ static int on_seg_add(struct dr_worker *w, const struct fp_dw_seg *m, int fd)
     return 0;
 }
 
+/* Before any thread can look: the first READ comes after it. */
+static int on_memory(struct dr_worker *w, int fd)
+{
+    struct stat st;
+    void *at;
+
+    if (fd < 0 || w->memory || !w->root || fp_memfd_fixed(fd) || fstat(fd, &st) || st.st_size <= 0)
+        return -EPROTO;
+    at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED)
+        return -ENOMEM;
+    w->memory = at;
+    w->memory_bytes = (size_t)st.st_size;
+    return 0;
+}
+
 static void on_pace(struct dr_worker *w, const struct fp_dw_pace *m)
 {
     pthread_mutex_lock(&w->lock);
@@ -116,6 +146,9 @@ static bool is_urgent(const struct fp_dw_head *h)
         return ((const struct fp_dw_verify *)h)->flags & FP_DW_URGENT;
     case FP_DW_SMALL:
         return ((const struct fp_dw_small *)h)->flags & FP_DW_URGENT;
+    case FP_DW_READ:
+    case FP_DW_LIST:
+        return false; /* the readers' anyway */
     default:
         return ((const struct fp_dw_file *)h)->flags & FP_DW_URGENT;
     }
@@ -126,7 +159,7 @@ static int on_task(struct dr_worker *w, const uint8_t *msg, size_t len)
     struct dr_task *t;
     int rc;
 
-    if (!w->root)
+    if (!w->root || (((const struct fp_dw_head *)msg)->type == FP_DW_READ && !w->memory))
         return -EPROTO;
     t = calloc(1, sizeof(*t) + len + 1);
     if (!t)
@@ -158,6 +191,8 @@ static int on_message(struct dr_worker *w, const uint8_t *msg, size_t len, int *
         rc = on_seg_add(w, (const struct fp_dw_seg *)msg, *fd);
         *fd = -1;
         return rc;
+    case FP_DW_MEMORY:
+        return on_memory(w, *fd);
     case FP_DW_SEG_DROP:
         dr_seg_drop(w, ((const struct fp_dw_seg *)msg)->segment);
         return 0;

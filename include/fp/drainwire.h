@@ -19,6 +19,8 @@
 #define FP_DW_FD_SOCKET 3
 #define FP_DW_FD_PAGE 4
 #define FP_DW_THREADS_MAX 8u
+#define FP_DW_READERS 4u               /* more threads, for READ, LIST and STAT alone: programs wait for these, and the others may be held back */
+#define FP_DW_OPS_MAX (FP_DW_THREADS_MAX + FP_DW_READERS)
 #define FP_DW_SLICES_MAX 65536u        /* of one message; a window has no more */
 #define FP_DW_WINDOWS_MAX 4096u        /* sums of one message */
 #define FP_DW_TMP_MAX 200u             /* bytes of a temporary name */
@@ -46,10 +48,14 @@ enum fp_dw_type {
     FP_DW_CLEAN,                       /* struct fp_dw_file + tmp: is removed */
     FP_DW_SMALL,                       /* struct fp_dw_small + path + tmp + data: a piece of a small file of ours; the last one renames it */
     FP_DW_PROBE,                       /* struct fp_dw_file + tmp: can the target be written to? FP_DW_MAKE_MARKER */
+    FP_DW_MEMORY,                      /* struct fp_dw_head, with a descriptor: where READ puts what it reads; once, before the first */
+    FP_DW_READ,                        /* struct fp_dw_read + path: bytes of a file; sum[]: of its blocks */
+    FP_DW_LIST,                        /* struct fp_dw_list + path + after: a page of a directory, or what the path is */
     /* fp-drain -> fp-benefactor */
     FP_DW_DONE = 100,                  /* struct fp_dw_done + why + uint64_t sum[nsums] (not aligned): to each task, once */
     FP_DW_NAMES,                       /* struct fp_dw_head + names, a NUL after each: before the DONE of a SWEEP, perhaps several times */
     FP_DW_LOG,                         /* struct fp_dw_log + text */
+    FP_DW_ENTRIES,                     /* struct fp_dw_head + entries, each struct fp_dw_entry + name + link: before the DONE of a LIST, at most once */
 };
 
 struct fp_dw_head {
@@ -127,6 +133,30 @@ struct fp_dw_small {
     uint32_t flags, mode, uid, gid, path_bytes, tmp_bytes, data_bytes, zero;
 };
 
+/* The file must be the one that is meant: -ENOENT if there is none of that name, -ESTALE if it is another or was changed, also while it was read; FP_ECHECKSUM
+ * if its bytes are others than the sum says. All three of SCOPE_FILE. */
+struct fp_dw_read {
+    struct fp_dw_head h;
+    uint64_t tino, size;
+    int64_t mtime_ns;
+    uint64_t off, sum;                 /* sum: fp_sum_chunk() of the bytes; 0: not known */
+    uint64_t to;                       /* in the memory of MEMORY, a multiple of 4096; room for the length, rounded up to that, is the reader's */
+    uint32_t len, path_bytes;
+};
+
+#define FP_DW_LIST_MAX 1024u           /* entries of a page */
+struct fp_dw_list {
+    struct fp_dw_head h;
+    uint32_t max, path_bytes, after_bytes, zero; /* path: empty is the root. after: only names that are greater, by their bytes */
+};
+
+struct fp_dw_entry {                   /* not aligned; an entry without a name is what the path itself is, if that is no directory */
+    uint64_t tino, size, rdev;
+    int64_t atime_ns, mtime_ns, ctime_ns;
+    uint32_t mode, nlink, uid, gid;
+    uint32_t name_bytes, link_bytes;
+};
+
 /* Whose fault: what a user has to look at, and who tries again. */
 enum fp_dw_scope {
     FP_DW_SCOPE_FILE,                  /* this file cannot be had there, or its temporary file is another: told to the manager */
@@ -139,7 +169,8 @@ struct fp_dw_done {
     int32_t status;
     uint32_t kind;                     /* enum fp_dw_type of the task */
     uint32_t scope;                    /* enum fp_dw_scope */
-    uint32_t why_bytes, nsums, zero;
+    uint32_t why_bytes, nsums;
+    uint32_t note;                     /* READ: 1 if there is nothing but zeros. LIST: 1 if there are more entries */
     uint64_t chunk;                    /* SCOPE_CHUNK */
     uint64_t bytes;                    /* written or read from the target */
     uint64_t dev, tino, size;          /* PREPARE, FINISH, STAT, the last SMALL: what is there */
@@ -160,7 +191,7 @@ struct fp_dw_op {                      /* of a thread */
     _Atomic uint64_t bytes;            /* of this task so far */
 };
 struct fp_dw_status {
-    struct fp_dw_op op[FP_DW_THREADS_MAX];
+    struct fp_dw_op op[FP_DW_OPS_MAX];
     _Atomic uint64_t written_bytes, read_bytes; /* to and from the target, since the start */
 };
 

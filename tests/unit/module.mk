@@ -45,3 +45,4 @@ $(O)/tests/unit/test_drain_engine $(O)/tests/unit/test_bnf_tasks: | $(O)/bin/fp-
 
 # Emulated devices, by a clock that the test moves on.
 $(O)/tests/unit/test_bnf_emulated: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=clock_nanosleep
+$(O)/tests/unit/test_bnf_fetch $(O)/tests/unit/test_bnf_stage: | $(O)/bin/fp-drain

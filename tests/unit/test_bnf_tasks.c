@@ -534,7 +534,7 @@ static void test_tasks_that_make_no_sense(void **state)
     j = writing(105, 1);
     j->slice[1].data_len = 5;
     assert_int_equal(do_job(j), FP_EAUXAPP);
-    j = job(FP__TASK_KIND__TASK_LIST, 106, 1);
+    j = job(FP__TASK_KIND__TASK_MERGE, 106, 1);
     assert_int_equal(do_job(j), -EOPNOTSUPP);
     j = job(FP__TASK_KIND__TASK_PREPARE, 107, 1);
     j->dest.target = 5;
