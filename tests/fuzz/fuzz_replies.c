@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "tests/fuzz/kinds.h"
@@ -22,7 +23,7 @@
 
 #define STEPS_MAX 12
 #define IO_MS     100
-#define INPUT_MS  60000 /* an input takes less, by the clock of waits.h; else something hangs */
+#define CALL_MS   15000 /* a call takes less, whatever the manager says, by the clock of waits.h; else something hangs */
 
 int __real_world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
 int __wrap_world_mgr_call(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **reply);
@@ -48,6 +49,15 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
     (void)id;
     *ts = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
     return 0;
+}
+
+int __wrap_madvise(void *at, size_t bytes, int advice);
+int __real_madvise(void *at, size_t bytes, int advice);
+
+/* Large pages are not what is tried here, and to make one waits for all processors. */
+int __wrap_madvise(void *at, size_t bytes, int advice)
+{
+    return advice == MADV_DONTDUMP ? __real_madvise(at, bytes, advice) : 0;
 }
 
 /* -------------------------------------------------------------- the manager */
@@ -258,13 +268,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct cl_handle h;
 
     init();
-    fuzz_waits_input(INPUT_MS);
+    fuzz_waits_input(CALL_MS);
     pthread_mutex_lock(&x.lock);
     x.in = &in;
     pthread_mutex_unlock(&x.lock);
     open_file(&h, &in);
-    for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++)
+    for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++) {
+        fuzz_waits_input(CALL_MS);
         step(&h, &in);
+    }
+    fuzz_waits_input(CALL_MS);
     fx_close(&x.mount, &h);
     pthread_mutex_lock(&x.lock);
     x.in = NULL;

@@ -8,7 +8,7 @@ WAITS_WRAP := usleep sem_wait sem_clockwait sem_post
 
 # The data path of fp-mount over the models of tests/unit/cl_world.h, whose manager answers what the input says.
 $(O)/tests/fuzz/fuzz_replies: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%) $(THREADS_WRAP:%=-Wl,--wrap=%) $(WAITS_WRAP:%=-Wl,--wrap=%) \
-                                        -Wl,--wrap=clock_gettime -Wl,--wrap=world_mgr_call -Wl,--wrap=world_mgr_lasting
+                                        -Wl,--wrap=clock_gettime -Wl,--wrap=madvise -Wl,--wrap=world_mgr_call -Wl,--wrap=world_mgr_lasting
 
 # Programs over connections without a network (wire.h).
 WIRE_WRAP := fp_rpc_listen fp_rpc_connect fp_rpc_call fp_rpc_send fp_rpc_reply fp_rpc_reply_msg fp_rpc_conn_get fp_rpc_conn_put fp_rpc_conn_set_data \
