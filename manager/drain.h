@@ -151,6 +151,8 @@ int mgr_drain_gen(struct mgr_core *c, uint64_t *gen);
 struct mgr_djob *mgr_djob_find(struct mgr_core *c, uint64_t id);
 struct mgr_dfile *mgr_dfile_find(struct mgr_core *c, uint64_t id);
 struct mgr_target *mgr_target_find(struct mgr_core *c, uint32_t id);
+/* Has somebody been told, not longer ago, to remove a temporary file of this file? The tasks have one number, and the later would take the place of the earlier. */
+bool mgr_drain_cleans(const struct mgr_core *c, uint64_t file, uint64_t within_ms);
 /* The target of this root, made if need be. */
 int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id);
 int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t *uuid);

@@ -80,6 +80,17 @@ struct mgr_dfile *mgr_dfile_find(struct mgr_core *c, uint64_t id)
     return NULL;
 }
 
+bool mgr_drain_cleans(const struct mgr_core *c, uint64_t file, uint64_t within_ms)
+{
+    for (size_t i = 0; i < c->drain->nclean; i++) {
+        const struct mgr_cleaning *n = &c->drain->clean[i];
+
+        if (n->file == file && n->by && c->now.ms - n->at_ms < within_ms)
+            return true;
+    }
+    return false;
+}
+
 struct mgr_target *mgr_target_find(struct mgr_core *c, uint32_t id)
 {
     for (size_t i = 0; i < c->drain->ntargets; i++)

@@ -511,7 +511,7 @@ static void cleaning(struct batch *q)
             *n = d->clean[--d->nclean];
             continue;
         }
-        if ((n->by && q->c->now.ms - n->at_ms < CLEAN_MS) || !t->made || !has_room(q, n->target))
+        if (mgr_drain_cleans(q->c, n->file, CLEAN_MS) || !t->made || !has_room(q, n->target))
             continue;
         tmp_name(q->c, n->file, n->gen, name);
         k = task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);

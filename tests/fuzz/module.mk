@@ -27,7 +27,7 @@ AUX_WRAP := pthread_create pthread_join pthread_cond_wait pthread_cond_timedwait
             cl_data_write cl_data_read cl_data_read_done cl_data_flush cl_data_release cl_aux_svc_read_chunk
 MEMSOCK_WRAP := close read write recv send sendmsg eventfd fp_memfd_new fp_memfd_seal mmap64 munmap
 $(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_WRAP:%=-Wl,--wrap=%) $(MEMSOCK_WRAP:%=-Wl,--wrap=%)
-$(O)/tests/fuzz/fuzz_manager: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
+$(O)/tests/fuzz/fuzz_manager $(O)/tests/fuzz/fuzz_life: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
                                         -Wl,--wrap=sqlite3_finalize
 
 # fp-auxhost's main thread; all others take turns with it.
