@@ -390,6 +390,7 @@ void mgr_core_tick(struct mgr_core *c)
     mgr_leases_tick(c);
     if (c->now.ms >= c->sweep_at_ms || c->versions->look || c->versions->returning)
         mgr_versions_sweep(c);
+    mgr_auto_tick(c);
     mgr_drain_tick(c);
     mgr_sets_tick(c);
     if (c->now.ms >= c->sweep_at_ms) {

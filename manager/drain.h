@@ -15,6 +15,7 @@
 #include "fp/drainopt.h"
 #include "life.pb-c.h"
 #include "manager/core_int.h"
+#include "manager/idmap.h"
 
 struct mgr_set;
 
@@ -128,6 +129,9 @@ struct mgr_drain {
     size_t ntargets, targets_cap;
     struct mgr_dpolicy *policies; /* by id */
     size_t npolicies;
+    bool catches;          /* one of them wants single files */
+    struct mgr_idmap due;  /* rows of drain_due: file -> ms of its last change */
+    uint64_t due_ms;
     struct mgr_tasker *of; /* index: benefactor - 1 */
     size_t nof;
     struct mgr_cleaning clean[256];
@@ -235,6 +239,18 @@ int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again);
 int mgr_auto_over(struct mgr_core *c, uint64_t set, const char *why);
 /* The row of a set without a directory: some more of its files become files of the job. */
 int mgr_auto_members(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f);
+/* The data or a name of a file has changed, or it was made: a policy may want it when it is closed. in has its number. */
+int mgr_auto_touched(struct mgr_core *c, const struct mgr_inode *in);
+/* Files that were closed a moment ago become files of jobs. Before mgr_drain_tick, always. */
+int mgr_auto_tick(struct mgr_core *c);
+/* START of the newest complete set of each series below a directory: numbers of the jobs. At most max. */
+struct mgr_auto_last {
+    uint64_t below;
+    uint32_t target;
+    uint64_t policy;
+    bool verify, urgent;
+};
+int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
 /* Removes rows of one job that is long over, or some of them. */
 int mgr_auto_prune(struct mgr_core *c);
 

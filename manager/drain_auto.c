@@ -5,29 +5,54 @@
  * when it is complete once more another job takes its place, for which what was copied before counts. One in which data is replaced is the next checkpoint
  * under an old name (programs that write two names in turn): it gets another number, and its job ends at once.
  *
+ * Single files (results=, all=) are noted in a row when their data or name changes, in the same transaction, and looked at when they have been closed for a moment:
+ * so none is forgotten by a manager that dies, and none is drained whose name is not yet the last one.
+ *
  * Called by sets.c and policy.c, on the core's thread, in a group. Rejected: to look for complete sets without a job (a restart, or a policy that is made, would
  * drain what nobody has chosen), and to wait with the job until the set has been left alone for long (the target would be idle meanwhile). */
 #include "manager/drain.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "fp/log.h"
-#include "manager/sets.h"
+#include "manager/sets_int.h"
 
-#define STEP 1024u /* members that one group lists */
+#define STEP         1024u  /* files that one group lists, or finds due */
+#define FILES_OF_JOB 10000u /* single files of one job */
+#define QUIET_MS     2000u  /* single files: since their last change */
+#define TICK_MS      400u
 
 /* ---------------------------------------------------------------- policies in memory */
 
+static int due_load(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_DUE_LIST;
+    int rc;
+
+    mgr_idmap_fini(&c->drain->due);
+    for (rc = mgr_db_one(&c->db, DUE_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        if (!mgr_idmap_put(&c->drain->due, (uint64_t)mgr_col(&c->db, st, 0), c->now.ms))
+            continue;
+        mgr_db_reset(&c->db, st);
+        return mgr_doom(c, -ENOMEM);
+    }
+    return rc;
+}
+
 void mgr_policies_forget(struct mgr_drain *d)
 {
+    d->catches = false;
     free(d->policies);
     d->policies = NULL;
     d->npolicies = 0;
 }
 
-static int policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy *p)
+/* False: it is not understood (an older release has made it). */
+static bool policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy *p)
 {
     char why[FP_DRAIN_WHY_MAX];
 
@@ -36,9 +61,9 @@ static int policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy *
     p->taken = (uint64_t)mgr_col(&c->db, st, 4);
     p->mount = mgr_col(&c->db, st, 5) != 0;
     if (!fp_drain_parse(mgr_col_text(&c->db, st, 1), &p->p, why))
-        return 1;
+        return true;
     FP_WARN("drain policy %llu is not followed: %s", (unsigned long long)p->id, why);
-    return 0;
+    return false;
 }
 
 int mgr_policies_load(struct mgr_core *c)
@@ -56,9 +81,12 @@ int mgr_policies_load(struct mgr_core *c)
             return mgr_doom(c, -ENOMEM);
         }
         d->policies = list;
-        d->npolicies += (size_t)policy_row(c, st, &list[d->npolicies]);
+        if (!policy_row(c, st, &list[d->npolicies]))
+            continue;
+        d->catches |= list[d->npolicies].p.all || list[d->npolicies].p.results[0];
+        d->npolicies++;
     }
-    return rc;
+    return rc < 0 ? rc : due_load(c);
 }
 
 /* ---------------------------------------------------------------- sets */
@@ -91,42 +119,65 @@ static int put_set(struct mgr_core *c, struct mgr_djob *j, const struct mgr_set 
     return rc ? rc : mgr_dfile_new(c, j, 0, 0, true, path.data, path.len);
 }
 
-static int job_of_set(struct mgr_core *c, struct mgr_dpolicy *p, const struct mgr_set *s)
+static int new_job(struct mgr_core *c, struct mgr_djob *j, struct mgr_djob **at)
 {
-    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_SET,
-                         .state = FP__DRAIN_STATE__DRAIN_RUNS,
-                         .policy = p->id,
-                         .ckpt = s->id,
-                         .gen = s->gen,
-                         .dest = strdup(""),
-                         .why = strdup(""),
-                         .verify = p->p.verify};
-    struct mgr_djob *at;
-    int rc = mgr_target_get(c, p->p.to, &j.target);
+    int rc;
 
-    if (rc) {
-        mgr_djob_fini(&j);
-        return rc;
-    }
-    rc = mgr_djob_new(c, &j);
-    at = rc ? NULL : mgr_djob_find(c, j.id);
+    j->state = FP__DRAIN_STATE__DRAIN_RUNS;
+    j->dest = strdup("");
+    j->why = strdup("");
+    rc = mgr_djob_new(c, j);
+    *at = rc ? NULL : mgr_djob_find(c, j->id);
+    return rc;
+}
+
+static int job_of_set(struct mgr_core *c, struct mgr_djob *j, const struct mgr_set *s)
+{
+    struct mgr_djob *at;
+    int rc;
+
+    j->kind = FP__JOB_KIND__JOB_SET;
+    j->ckpt = s->id;
+    j->gen = s->gen;
+    rc = new_job(c, j, &at);
     rc = rc ? rc : put_set(c, at, s);
     if (rc)
         return rc;
     at->first = (uint64_t)sqlite3_last_insert_rowid(c->db.sq);
-    FP_INFO("drain job %llu: checkpoint set %llu (step %llu), the %llu. of its series, by policy %llu", (unsigned long long)j.id, (unsigned long long)s->id,
-            (unsigned long long)s->step, (unsigned long long)s->seq, (unsigned long long)p->id);
+    FP_INFO("drain job %llu: checkpoint set %llu (step %llu), the %llu. of its series, by policy %llu", (unsigned long long)j->id, (unsigned long long)s->id,
+            (unsigned long long)s->step, (unsigned long long)s->seq, (unsigned long long)j->policy);
     return mgr_djob_put(c, at);
+}
+
+static int by_policy(struct mgr_core *c, const struct mgr_dpolicy *p, const struct mgr_set *s)
+{
+    struct mgr_djob j = {.policy = p->id, .verify = p->p.verify};
+    int rc = mgr_target_get(c, p->p.to, &j.target);
+
+    return rc ? rc : job_of_set(c, &j, s);
 }
 
 static bool chooses(const struct mgr_dpolicy *p, const struct mgr_set *s)
 {
-    return p->p.every != FP_DRAIN_EVERY_NONE && p->p.every != FP_DRAIN_EVERY_AUTO && s->seq % p->p.every == 0;
+    return !p->p.all && p->p.every != FP_DRAIN_EVERY_NONE && p->p.every != FP_DRAIN_EVERY_AUTO && s->seq % p->p.every == 0;
+}
+
+static int end_jobs(struct mgr_core *c, uint64_t set, bool of_policies, const char *why)
+{
+    int rc = 0;
+
+    for (size_t i = c->drain->njobs; i-- > 0 && !rc;) {
+        struct mgr_djob *j = &c->drain->jobs[i];
+
+        if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == set && (j->policy || !of_policies))
+            rc = mgr_drain_cancel(c, j, -ESTALE, why);
+    }
+    return rc;
 }
 
 int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again)
 {
-    int rc = c->drain->njobs ? mgr_auto_over(c, s->id, "its set was opened again: another job goes on") : 0;
+    int rc = again ? end_jobs(c, s->id, true, "its set was opened again: another job goes on") : 0;
 
     for (size_t i = 0; i < c->drain->npolicies && !rc; i++) {
         struct mgr_dpolicy *p = &c->drain->policies[i];
@@ -134,7 +185,7 @@ int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again)
 
         p->seen += !again;
         p->taken += yes && !again;
-        rc = yes ? job_of_set(c, p, s) : 0;
+        rc = yes ? by_policy(c, p, s) : 0;
         rc = rc || again ? rc : mgr_db_exec(&c->db, POLICY_COUNT, DBI(p->id), DBI(p->seen), DBI(p->taken));
     }
     return rc;
@@ -142,12 +193,7 @@ int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again)
 
 int mgr_auto_over(struct mgr_core *c, uint64_t set, const char *why)
 {
-    int rc = 0;
-
-    for (size_t i = c->drain->njobs; i-- > 0 && !rc;)
-        if (c->drain->jobs[i].kind == FP__JOB_KIND__JOB_SET && c->drain->jobs[i].ckpt == set)
-            rc = mgr_drain_cancel(c, &c->drain->jobs[i], -ESTALE, why);
-    return rc;
+    return end_jobs(c, set, false, why);
 }
 
 int mgr_auto_members(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
@@ -172,6 +218,169 @@ int mgr_auto_members(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f
     f->state = n == STEP ? MGR_D_WAIT : MGR_D_DONE;
     rc = mgr_dfile_put(c, f, 0, NULL);
     return rc ? rc : mgr_djob_put(c, j);
+}
+
+/* Is it being drained there already, as it is now? */
+static uint64_t job_under_way(const struct mgr_core *c, const struct mgr_auto_last *l, const struct mgr_set *s)
+{
+    for (size_t i = 0; i < c->drain->njobs; i++) {
+        const struct mgr_djob *j = &c->drain->jobs[i];
+
+        if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == s->id && j->gen == s->gen && j->target == l->target && j->verify >= l->verify &&
+            j->urgent >= l->urgent)
+            return j->id;
+    }
+    return 0;
+}
+
+int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n)
+{
+    const enum mgr_stmt st = MGR_ST_SET_NEWEST;
+    struct mgr_set *s = mgr_arena_alloc(&c->arena, STEP * sizeof *s);
+    uint64_t *parent = mgr_arena_alloc(&c->arena, STEP * sizeof *parent);
+    size_t found = 0;
+    int rc;
+
+    *n = 0;
+    if (!s || !parent)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, SET_NEWEST, DBI(STEP)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        mgr_set_row(c, st, &s[found]);
+        parent[found++] = (uint64_t)mgr_col(&c->db, st, 13);
+    }
+    for (size_t i = 0; i < found && *n < max && !rc; i++) {
+        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent};
+        bool yes;
+
+        rc = mgr_set_is_below(c, parent[i], l->below, &yes);
+        if (rc || !yes)
+            continue;
+        ids[*n] = job_under_way(c, l, &s[i]);
+        rc = ids[*n] ? 0 : job_of_set(c, &j, &s[i]);
+        ids[*n] = ids[*n] ? ids[*n] : j.id;
+        ++*n;
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- single files */
+
+int mgr_auto_touched(struct mgr_core *c, const struct mgr_inode *in)
+{
+    struct mgr_drain *d = c->drain;
+    bool known;
+    int rc;
+
+    if (!d->catches || !mgr_is(in, S_IFREG) || in->flags & MGR_SHADOW)
+        return 0;
+    known = mgr_idmap_get(&d->due, in->ino, NULL);
+    if (mgr_idmap_put(&d->due, in->ino, c->now.ms))
+        return mgr_doom(c, -ENOMEM);
+    rc = known ? 0 : mgr_db_exec(&c->db, DUE_PUT, DBI(in->ino));
+    return rc;
+}
+
+static bool wants(const struct mgr_dpolicy *p, const char *path)
+{
+    const char *list = p->p.results, *item;
+    char glob[FP_DRAIN_LIST_MAX];
+    size_t len;
+
+    if (p->p.all)
+        return true;
+    while (fp_drain_next(&list, &item, &len)) {
+        memcpy(glob, item, len);
+        glob[len] = '\0';
+        if (fnmatch(glob, path, FNM_PATHNAME) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The job of this policy to which single files are added; another one when it is long, so that its rows go some time. */
+static int collecting(struct mgr_core *c, const struct mgr_dpolicy *p, struct mgr_djob **at)
+{
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES, .policy = p->id, .verify = p->p.verify};
+    int rc;
+
+    for (size_t i = c->drain->njobs; i-- > 0;) {
+        *at = &c->drain->jobs[i];
+        if ((*at)->kind == FP__JOB_KIND__JOB_FILES && (*at)->policy == p->id && (*at)->files < FILES_OF_JOB)
+            return 0;
+    }
+    rc = mgr_target_get(c, p->p.to, &j.target);
+    return rc ? rc : new_job(c, &j, at);
+}
+
+static int put_file(struct mgr_core *c, const struct mgr_dpolicy *p, const struct mgr_inode *in, const ProtobufCBinaryData *path)
+{
+    struct mgr_djob *at;
+    int rc = collecting(c, p, &at);
+
+    if (rc)
+        return rc;
+    rc = mgr_db_one(&c->db, DFILE_WAITS, DBI(in->ino), DBI(at->id));
+    mgr_db_reset(&c->db, MGR_ST_DFILE_WAITS);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    rc = mgr_drain_entry(c, at, in, path->data, path->len);
+    if (!rc && !at->first)
+        at->first = (uint64_t)sqlite3_last_insert_rowid(c->db.sq);
+    return rc ? rc : mgr_djob_put(c, at);
+}
+
+/* It has been left alone for a moment. */
+static int is_due(struct mgr_core *c, uint64_t ino)
+{
+    ProtobufCBinaryData path = {0, NULL};
+    struct mgr_inode in;
+    const char *name;
+    char *text;
+    int rc = mgr_db_exec(&c->db, DUE_DELETE, DBI(ino));
+
+    mgr_idmap_del(&c->drain->due, ino);
+    rc = rc ? rc : mgr_inode_get(c, ino, &in);
+    if (rc == -ENOENT || (!rc && !in.nlink))
+        return 0;
+    if (!rc)
+        path = path_of(c, ino);
+    if (rc || !path.len)
+        return rc;
+    text = mgr_arena_alloc(&c->arena, path.len + 1);
+    if (!text)
+        return mgr_doom(c, -ENOMEM);
+    memcpy(text, path.data, path.len);
+    text[path.len] = '\0';
+    name = strrchr(text, '/');
+    name = name ? name + 1 : text;
+    if (mgr_set_is_temporary(name, strlen(name)))
+        return 0; /* it gets another one */
+    for (size_t i = 0; i < c->drain->npolicies && !rc; i++)
+        if (wants(&c->drain->policies[i], text))
+            rc = put_file(c, &c->drain->policies[i], &in, &path);
+    return rc;
+}
+
+int mgr_auto_tick(struct mgr_core *c)
+{
+    struct mgr_drain *d = c->drain;
+    uint64_t ino, at_ms, list[STEP];
+    size_t pos = 0, n = 0;
+    int rc = 0;
+
+    if (!d->due.used || c->now.ms < d->due_ms || mgr_unsettled(c))
+        return 0;
+    if (!d->catches) { /* the policy that wanted them is gone */
+        mgr_idmap_fini(&d->due);
+        return mgr_db_exec(&c->db, DUE_CLEAR);
+    }
+    while (n < STEP && mgr_idmap_next(&d->due, &pos, &ino, &at_ms))
+        if (c->now.ms - at_ms >= QUIET_MS && !mgr_map_get(&c->writers, ino))
+            list[n++] = ino;
+    d->due_ms = c->now.ms + (n == STEP ? 0 : TICK_MS);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = is_due(c, list[i]);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- jobs that are long over */

@@ -16,6 +16,7 @@
 
 #define PATHS_MAX 256u
 #define JOBS_SHOWN 64u
+#define LAST_MAX   1024u
 
 static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...)
@@ -141,6 +142,25 @@ static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start
     return rc ? rc : mgr_djob_put(c, at);
 }
 
+/* The newest complete set of each series below these directories. */
+static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, const struct start *s, uint32_t target, bool verify)
+{
+    struct mgr_auto_last l = {.target = target, .verify = verify, .urgent = m->urgent};
+    int rc = 0;
+
+    r->ids = mgr_arena_alloc(&c->arena, LAST_MAX * sizeof *r->ids);
+    if (!r->ids)
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < s->n && !rc; i++) {
+        size_t n;
+
+        l.below = s->in[i].ino;
+        rc = mgr_auto_last(c, &l, r->ids + r->n_ids, LAST_MAX - r->n_ids, &n);
+        r->n_ids += rc ? 0 : n;
+    }
+    return rc || r->n_ids ? rc : refuse(c, r, "there is no complete checkpoint set: see fpctl checkpoints");
+}
+
 static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r)
 {
     struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
@@ -151,6 +171,8 @@ static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r
 
     if (!s || !p || !(r->ids = mgr_arena_alloc(&c->arena, sizeof *r->ids)))
         return mgr_doom(c, -ENOMEM);
+    if (m->all && (m->n_paths != 1 || m->paths[0].len))
+        return refuse(c, r, "all is the root alone");
     if (!m->n_paths || m->n_paths > PATHS_MAX)
         return refuse(c, r, "give from 1 to %u paths", PATHS_MAX);
     rc = choose_root(c, m, r, p);
@@ -158,6 +180,8 @@ static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r
     if (rc || r->n_why || !p->to[0])
         return rc;
     rc = mgr_target_get(c, p->to, &target);
+    if (!rc && m->last)
+        return start_last(c, m, r, s, target, m->verify || p->verify);
     rc = rc ? rc : same_job(c, s, target, m->verify || p->verify, &id);
     if (!rc && !id)
         rc = new_job(c, m, s, target, p, &id);

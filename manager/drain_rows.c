@@ -35,6 +35,7 @@ void mgr_drain_free(struct mgr_drain *d)
         return;
     forget(d);
     mgr_policies_forget(d);
+    mgr_idmap_fini(&d->due);
     for (size_t i = 0; i < d->ntargets; i++)
         free(d->targets[i].root);
     for (size_t i = 0; i < d->nof; i++) {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "manager/core_int.h"
+#include "manager/drain.h"
 #include "manager/sets.h"
 
 static int check(const Fp__MkNod *m)
@@ -126,6 +126,7 @@ MGR_HANDLER(mknod)
     rc = rc ? rc : mgr_inode_new(c, &in, m->target.data, mgr_is(&in, S_IFLNK) ? m->target.len : 0);
     if (!rc)
         rc = m->tmpfile ? mgr_orphan_keep(c, in.ino) : add_to_dir(c, m, &dir, &in);
+    rc = rc ? rc : mgr_auto_touched(c, &in);
     if (!rc && (m->open || m->tmpfile))
         rc = mgr_hold(c, rq->sess, in.ino, true);
     if (!rc && m->open)

@@ -312,6 +312,10 @@ CREATE TABLE IF NOT EXISTS policy (
     seen    INTEGER NOT NULL,         -- sets that have become complete since
     taken   INTEGER NOT NULL          -- of these, chosen
 );
+-- Files whose data, or name, has changed since a policy with results= or all= was there, and that it has not been looked at since they were left alone.
+CREATE TABLE IF NOT EXISTS drain_due (
+    ino INTEGER PRIMARY KEY
+);
 -- Directories of file systems that are not ours.
 CREATE TABLE IF NOT EXISTS target (
     id   INTEGER PRIMARY KEY,

@@ -19,7 +19,7 @@
 #define ROWS_MAX  65536u /* looked at for one answer */
 #define DEPTH_MAX 4096u
 
-static int is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes)
+int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes)
 {
     struct mgr_inode in;
     int rc = 0;
@@ -172,11 +172,11 @@ static int is_wanted(struct mgr_core *c, struct list *l, const struct row *r, bo
     if (r->s.series != l->series) {
         l->series = r->s.series;
         l->in_series = 0;
-        rc = is_below(c, r->parent, l->below, &l->wanted);
+        rc = mgr_set_is_below(c, r->parent, l->below, &l->wanted);
     }
     *yes = l->wanted;
     if (!rc && !*yes && r->s.top)
-        rc = is_below(c, l->below, r->s.top, yes);
+        rc = mgr_set_is_below(c, l->below, r->s.top, yes);
     *yes = *yes && r->s.state != MGR_SET_FORGOTTEN && (!l->newest || l->in_series < l->newest);
     return rc;
 }

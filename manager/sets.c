@@ -337,10 +337,10 @@ int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBi
 {
     bool temporary = false;
     uint64_t id = 0;
-    int rc;
+    int rc = mgr_auto_touched(c, in);
 
-    if (c->o.checkpoints_off)
-        return 0;
+    if (rc || c->o.checkpoints_off)
+        return rc;
     if (mgr_is(in, S_IFDIR))
         return mgr_set_dir_renamed(c, in, dir->ino, to);
     if (!mgr_is(in, S_IFREG) || (!from && in->ckpt))
@@ -360,7 +360,9 @@ int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinar
 int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t bytes)
 {
     struct mgr_set *s;
-    int rc = in->ckpt ? mgr_set_touch(c, in->ckpt, &s) : -ENOENT;
+    int rc = mgr_auto_touched(c, in);
+
+    rc = rc ? rc : in->ckpt ? mgr_set_touch(c, in->ckpt, &s) : -ENOENT;
 
     if (rc == -ENOENT || (!rc && !s))
         return 0;

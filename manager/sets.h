@@ -52,6 +52,8 @@ int mgr_sets_tick(struct mgr_core *c);
 int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
 /* The path by which it is shown: of its directory, else of a file of it up to the step; empty: it has none any more. (setmsg.c) */
 int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path);
+/* Is this directory that one, or below it? (setmsg.c) */
+int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes);
 /* From a row made with MGR_SET_COLS. */
 void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s);
 

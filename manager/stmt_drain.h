@@ -14,6 +14,11 @@
     X(POLICY_COUNT, "UPDATE policy SET seen=?2,taken=?3 WHERE id=?1")                                        \
     X(POLICY_HAND, "UPDATE policy SET mount=0 WHERE id=?1 AND mount<>0")                                     \
     X(POLICY_DELETE, "DELETE FROM policy WHERE id=?1")                                                       \
+    X(DUE_LIST, "SELECT ino FROM drain_due")                                                                 \
+    X(DUE_PUT, "INSERT OR IGNORE INTO drain_due(ino) VALUES(?1)")                                            \
+    X(DUE_DELETE, "DELETE FROM drain_due WHERE ino=?1")                                                      \
+    X(DUE_CLEAR, "DELETE FROM drain_due")                                                                    \
+    X(DFILE_WAITS, "SELECT 1 FROM drain_file WHERE ino=?1 AND job=?2 AND state=1 LIMIT 1")                   \
     X(TARGET_LIST, "SELECT id,root,uuid FROM target ORDER BY id")                                            \
     X(TARGET_PUT, "INSERT OR REPLACE INTO target(id,root,uuid) VALUES(?1,?2,?3)")                            \
     X(DJOB_ACTIVE, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE state<4 ORDER BY id")                      \

@@ -30,7 +30,7 @@ struct ctl_options {
     bool json, all, watch, files, force, torn;
     int64_t step; /* -1: not given */
     const char *to;       /* drain: directory; NULL: not given */
-    bool now, verify, wait;
+    bool now, verify, wait, last;
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */
     int log_level;

@@ -117,10 +117,8 @@ static int look(struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
     return rc;
 }
 
-static int wait_for(struct wait *w, uint64_t job)
+static int wait_for(struct wait *w, uint64_t job, uint64_t until)
 {
-    uint64_t until = w->o->limit_ms ? fp_now_ms() + w->o->limit_ms : UINT64_MAX;
-
     for (;;) {
         Fp__CtlDrainReply *r = NULL;
         int rc = look(w, job, &r), code = -1;
@@ -152,23 +150,40 @@ static int wait_for(struct wait *w, uint64_t job)
 
 /* ---------------------------------------------------------------- drain PATH... */
 
-static int start(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, uint64_t *job)
+static int say_what(const struct ctl_options *o)
+{
+    if (o->all && o->last)
+        FP_ERROR("--all and --last: one of them");
+    else if (!o->npaths && !o->all && !o->last)
+        FP_ERROR("fpctl drain: give PATH, --all or --last");
+    else
+        return 0;
+    return -EINVAL;
+}
+
+/* *jobs: to be freed; how many of them, or a failure. */
+static int start(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, uint64_t **jobs)
 {
     static char inner[CTL_PATHS_MAX][PATH_MAX];
     ProtobufCBinaryData paths[CTL_PATHS_MAX];
     Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
     Fp__CtlDrainReply *r = NULL;
     char dest[PATH_MAX];
-    int rc = 0;
+    size_t n = o->all ? 0 : o->npaths;
+    int rc = say_what(o);
 
-    for (size_t i = 0; i < o->npaths && rc == 0; i++) {
+    *jobs = NULL;
+    paths[0] = (ProtobufCBinaryData){0, NULL}; /* the root */
+    for (size_t i = 0; i < n && rc == 0; i++) {
         rc = ctl_find_inner(o, store, i, inner[i]);
         paths[i] = (ProtobufCBinaryData){strlen(inner[i]), (uint8_t *)inner[i]};
     }
     if (rc < 0)
         return rc;
     q.op = FP__DRAIN_OP__DRAIN_OP_START;
-    q.n_paths = o->npaths;
+    q.n_paths = n ? n : 1;
+    q.all = o->all;
+    q.last = o->last;
     q.paths = paths;
     q.urgent = o->now;
     q.verify = o->verify;
@@ -185,40 +200,75 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     if (rc < 0)
         return ctl_link_failed(l, rc, "drain");
     rc = refused(r);
-    if (rc == 0 && r->n_ids != 1)
+    if (rc == 0 && r->n_ids < 1)
         rc = FP_EBADFRAME;
-    *job = rc == 0 ? r->ids[0] : 0;
+    if (rc == 0)
+        rc = (*jobs = calloc(r->n_ids, sizeof **jobs)) ? (int)r->n_ids : -ENOMEM;
+    if (rc > 0)
+        memcpy(*jobs, r->ids, r->n_ids * sizeof **jobs);
     fp__ctl_drain_reply__free_unpacked(r, NULL);
     return rc;
+}
+
+/* One that has failed says more than one that is late. */
+static int worse(int a, int b)
+{
+    static const int order[] = {0, LATE, GONE, FAILED};
+    int i = 0, k = 0;
+
+    while (order[i] != a)
+        i++;
+    while (order[k] != b)
+        k++;
+    return order[i > k ? i : k];
+}
+
+static int wait_all(struct wait *w, const uint64_t *jobs, int n)
+{
+    uint64_t until = w->o->limit_ms ? fp_now_ms() + w->o->limit_ms : UINT64_MAX;
+    int code = 0;
+
+    for (int i = 0; i < n; i++) {
+        int rc = wait_for(w, jobs[i], until);
+
+        if (rc < 0)
+            return rc;
+        code = worse(code, rc);
+    }
+    return code;
 }
 
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     static struct wait w;
-    uint64_t job;
-    int rc = start(o, store, l, &job);
+    uint64_t *jobs;
+    int n = start(o, store, l, &jobs), rc = 0;
 
-    if (rc < 0)
-        return rc;
+    if (n < 0)
+        return n;
     if (o->wait) {
         w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
-        rc = wait_for(&w, job);
+        rc = wait_all(&w, jobs, n);
         ctl_link_close(w.own);
-        return rc;
     }
-    if (o->json)
-        return ctl_json_print(json_pack("{s:I}", "job", (json_int_t)job));
-    printf("job %llu\n", (unsigned long long)job);
-    return ctl_flush();
+    for (int i = 0; i < n && !o->wait && rc == 0; i++) {
+        if (o->json)
+            rc = ctl_json_print(json_pack("{s:I}", "job", (json_int_t)jobs[i]));
+        else
+            printf("job %llu\n", (unsigned long long)jobs[i]);
+    }
+    free(jobs);
+    return o->wait || o->json ? rc : ctl_flush();
 }
 
 const struct ctl_cmd ctl_cmd_drain = {
     .words = "drain",
-    .args = "PATH...",
-    .options = "to now verify wait",
+    .args = "[PATH...]",
+    .options = "to all last now verify wait",
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
-            "is whole there. What is there already with the present data is not copied again.",
+            "is whole there. What is there already with the present data is not copied again. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
+            "everything.",
     .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run,

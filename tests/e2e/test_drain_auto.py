@@ -125,7 +125,7 @@ def test_the_aux_app_makes_the_policy(quick):
     declared = f"--auxapp=drain to={quick.target} every=2 verify=on"
     for _ in range(2):
         quick.add_mount(declared, wait=False)
-    for m in quick.mounts:
+    for m in quick.mounts[2:]:
         m.wait_ready()
     policy, = show(quick)["policies"]
     assert policy["text"] == f"to={quick.target} every=2 verify=on"
@@ -144,7 +144,35 @@ def test_a_mistake_ends_the_mount_with_a_line(quick, words, part):
     """Else a user would take his checkpoints for safe."""
     quick.expect("drain|aux")
     m = quick.add_mount(f"--auxapp=drain {words}", wait=False)
+    quick.mounts.remove(m)  # its end is no mishap
     m.proc.wait(30)
     assert m.proc.returncode != 0
     assert part in m.text(), m.text()
     assert show(quick)["policies"] == []
+
+
+def test_results_and_the_end_of_a_job(quick):
+    """Single files when they are closed; at the end of a job the newest checkpoint, and everything, waited for."""
+    quick.fpctl("drain", "set", f"to={quick.target} every=none results=out/*.h5")
+    m = quick.mounts[0]
+    os.mkdir(m.at("out"))
+    with open(m.at("out/a.h5"), "wb") as f:
+        f.write(content(1, 0, RANK))
+        write_file(m.at("out/b.h5.tmp"), content(2, 0, RANK))
+        os.rename(m.at("out/b.h5.tmp"), m.at("out/b.h5"))
+        write_file(m.at("out/log"), b"not meant")
+        wait_until("the file that is closed", 30, lambda: set(files_below(quick.target)) == {"out/b.h5"})
+    wait_until("the other one", 30, lambda: set(files_below(quick.target)) == {"out/a.h5", "out/b.h5"})
+    checkpoint(quick, 1)
+    checkpoint(quick, 2)
+    r = quick.fpctl("drain", m.at("run"), "--last", "--wait", "--timeout=60s", seconds=80)
+    assert "done: 4 of 4 files" in r.stdout
+    assert {n.split("/")[1] for n in files_below(quick.target) if n.startswith("run/")} == {"chk_0002"}
+    before = files_below(quick.target)
+    r = quick.fpctl("drain", "--all", "--wait", "--timeout=60s", m.path, seconds=80)
+    assert f"done: {2 * RANKS + 3} of {2 * RANKS + 3} files" in r.stdout
+    after = files_below(quick.target)
+    assert set(after) == set(files_below(m.path)) and {n: after[n] for n in before} == before, "written again"
+    for args in (["--all", "--last", m.path], []):
+        assert quick.fpctl("drain", *args, check=False).returncode == 1
+    assert quick.fpctl("drain", "--last", m.at("out"), check=False).returncode == 1

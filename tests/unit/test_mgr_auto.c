@@ -319,6 +319,177 @@ static void test_a_set_that_is_deleted_ends_its_job(void **state)
     w_close(&w);
 }
 
+static void open_it(uint64_t ino)
+{
+    Fp__Open m = FP__OPEN__INIT;
+
+    m.ino = ino;
+    m.write = true;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    assert_int_equal(w.f.status, 0);
+}
+
+static void close_it(uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_ino = m.n_write_ino = 1;
+    m.ino = m.write_ino = &ino;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+static void test_results_are_drained_when_they_are_closed(void **state)
+{
+    uint64_t out, a, b, tmp;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=none results=out/*.h5,summary.txt");
+    out = fix_mk(&w.f, MGR_ROOT_INO, "out", S_IFDIR | 0755);
+    a = file(out, "a.h5", 1000);
+    open_it(a);
+    b = file(MGR_ROOT_INO, "summary.txt", 0); /* an empty one, too */
+    file(out, "a.txt", 10);
+    file(fix_mk(&w.f, out, "deeper", S_IFDIR | 0755), "c.h5", 10);
+    tmp = file(out, "b.h5.tmp", 10);
+    wait_ms(QUIET_MS + 2500);
+    w_run(&w);
+    w_equal(&w, "summary.txt", b);
+    assert_int_equal(w.renamed, 1); /* a is open, b has not its name, the others are not meant */
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 1);
+    close_it(a);
+    wait_ms(1000);
+    assert_int_equal(fix_rename(&w.f, out, "b.h5.tmp", out, "b.h5", 0), 0);
+    wait_ms(QUIET_MS);
+    w_run(&w);
+    w_equal(&w, "out/a.h5", a);
+    w_equal(&w, "out/b.h5", tmp);
+    assert_int_equal(w.renamed, 3);
+    assert_true(fix_write(&w.f, a, 0, 500) > 0); /* and anew, when it has changed */
+    wait_ms(QUIET_MS);
+    w_run(&w);
+    w_equal(&w, "out/a.h5", a);
+    assert_int_equal(w.renamed, 4);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 0);
+    assert_int_equal(jobs("kind=2 AND policy=1 AND state=4"), jobs("1"));
+    w_close(&w);
+}
+
+static void test_all_is_every_file_and_no_set_besides(void **state)
+{
+    uint64_t ino[2], f;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    file(MGR_ROOT_INO, "before", 10);
+    set_policy("to=/pfs all=yes");
+    f = file(MGR_ROOT_INO, "x", 10);
+    set(1, ino);
+    wait_ms(QUIET_MS);
+    w_run(&w);
+    w_equal(&w, "x", f);
+    w_equal(&w, "chk_1/rank_0", ino[0]);
+    w_equal(&w, "chk_1/rank_1", ino[1]);
+    assert_int_equal(w.renamed, 3);
+    assert_int_equal(jobs("kind=1"), 0);
+    w_close(&w);
+}
+
+/* The row that says that a file is to be looked at is of the transaction that changed it. */
+static void test_no_result_is_forgotten_by_a_manager_that_dies(void **state)
+{
+    char db[64], name[32];
+    uint64_t ino[12];
+
+    (void)state;
+    snprintf(db, sizeof db, "/dev/shm/test_mgr_auto.%d.db", (int)getpid());
+    w_open(&w, db, 1);
+    set_policy("to=/pfs every=none results=r*");
+    for (unsigned i = 0; i < 12; i++) {
+        snprintf(name, sizeof name, "r%u", i);
+        ino[i] = file(MGR_ROOT_INO, name, 100 + i);
+        wait_ms(i * 300);
+        w_restart(&w);
+    }
+    wait_ms(3 * QUIET_MS);
+    w_run(&w);
+    for (unsigned i = 0; i < 12; i++) {
+        snprintf(name, sizeof name, "r%u", i);
+        w_equal(&w, name, ino[i]);
+    }
+    assert_int_equal(w.renamed, 12);
+    assert_int_equal(w.written, 12);
+    w_close(&w);
+}
+
+/* Rows of a policy that is gone go with it; and without one nothing is written. */
+static void test_who_wants_no_single_files_pays_nothing(void **state)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=4");
+    file(MGR_ROOT_INO, "a", 10);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 0);
+    set_policy("to=/pfs all=yes");
+    file(MGR_ROOT_INO, "b", 10);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 1);
+    m.remove = 2;
+    fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor));
+    wait_ms(QUIET_MS);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 0);
+    assert_int_equal(jobs("1"), 0);
+    w_close(&w);
+}
+
+static Fp__CtlDrainReply *last(const char *path, const char *to)
+{
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    ProtobufCBinaryData p = fix_bin(path);
+    Fp__CtlDrainReply *r;
+
+    m.op = FP__DRAIN_OP__DRAIN_OP_START;
+    m.paths = &p;
+    m.n_paths = 1;
+    m.last = true;
+    m.dest = (char *)(uintptr_t)to;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
+    assert_non_null(r);
+    return r;
+}
+
+static void test_the_last_set_of_each_series(void **state)
+{
+    uint64_t ino[2], d, other;
+    Fp__CtlDrainReply *r;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    r = last("", "/pfs");
+    assert_true(r->n_ids == 0 && r->n_why == 1 && strstr(r->why[0], "no complete"));
+    fix_free(r);
+    set(1, ino);
+    set(2, ino);
+    d = fix_mk(&w.f, MGR_ROOT_INO, "sub", S_IFDIR | 0755);
+    other = file(d, "restart.7", 70);
+    wait_ms(QUIET_MS);
+    open_it(file(fix_mk(&w.f, MGR_ROOT_INO, "chk_3", S_IFDIR | 0755), "rank_0", 10)); /* not complete */
+    r = last("sub", "/pfs");
+    assert_int_equal(r->n_ids, 1);
+    fix_free(r);
+    r = last("", "/pfs");
+    assert_int_equal(r->n_ids, 2);
+    assert_true(r->ids[0] == 1 || r->ids[1] == 1); /* that is going on */
+    fix_free(r);
+    w_run(&w);
+    w_equal(&w, "sub/restart.7", other);
+    w_equal(&w, "chk_2/rank_1", ino[1]);
+    assert_int_equal(w.renamed, 3);
+    assert_int_equal(jobs("state=4 AND kind=1"), 2);
+    w_close(&w);
+}
+
 /* The manager dies at any moment: a set that is complete has its job, one that is not has none, and in the end each has one. */
 static void test_one_job_whenever_the_manager_dies(void **state)
 {
@@ -406,6 +577,11 @@ int main(void)
         T(test_files_side_by_side_without_a_directory),
         T(test_more_files_than_one_group_lists),
         T(test_a_set_that_is_deleted_ends_its_job),
+        T(test_results_are_drained_when_they_are_closed),
+        T(test_all_is_every_file_and_no_set_besides),
+        T(test_no_result_is_forgotten_by_a_manager_that_dies),
+        T(test_who_wants_no_single_files_pays_nothing),
+        T(test_the_last_set_of_each_series),
         T(test_one_job_whenever_the_manager_dies),
         T(test_a_group_that_fails_makes_neither),
         T(test_rows_of_jobs_that_are_long_over_go),
