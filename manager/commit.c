@@ -506,7 +506,8 @@ MGR_HANDLER(commit)
     }
     if (!rc && m->kill_suidgid)
         rc = mgr_kill_suidgid(c, &in);
-    rc = rc || m->fold ? rc : mgr_sets_changed(c, &in, (int64_t)(in.size - size));
+    if (!rc && !m->fold && in.data_version != before)
+        rc = mgr_sets_changed(c, &in, (int64_t)(in.size - size));
     rc = rc ? rc : mgr_inode_put(c, &in);
     rq->durable = m->durable;
     rc = rc ? rc : reply(c, rq, &in, before);

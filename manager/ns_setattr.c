@@ -44,6 +44,8 @@ static int set_size(struct mgr_core *c, const struct mgr_session *s, struct mgr_
     if (size != in->size)
         in->data_version++;
     rc = rc ? rc : mgr_sets_changed(c, in, (int64_t)(size - in->size));
+    if (size == 0)
+        in->flags &= ~MGR_TORN_FILE;
     in->size = size;
     in->mtime = c->now.ns;
     return rc;

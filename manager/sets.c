@@ -11,6 +11,7 @@
  * --close behind, where the handle is released when it is. Without a word from anybody time completes it, ckpt_quiet_ms after its last change; or ckpt_late_ms, if it has fewer
  * files than the one before in its series: ranks may start late. It is a guess, so a change opens the set again, and what was done with it meanwhile (a drain) does not count.
  * One that has lost a file, and nothing was written in it since, is being removed: only a word completes it then.
+ * Which files make it torn is in their rows (settorn.c), so that it stays torn until they are written anew.
  * While a session that was there before a restart of the manager is not back, nothing becomes complete; if it never comes, sets that were open then are torn.
  *
  * Counts of open sets are in memory, by deltas, and made anew at start (open sets are few); rows are written when the state changes. A group that fails has all of it loaded anew.
@@ -50,6 +51,7 @@ static void forget_all(struct mgr_sets *t)
         free((struct mgr_set *)(uintptr_t)val);
     mgr_idmap_fini(&t->open);
     mgr_idmap_fini(&t->writing);
+    mgr_idmap_fini(&t->anew);
     mgr_set_caches_drop(t);
     t->nclosed = 0;
     t->look_at_all = false;
@@ -140,6 +142,7 @@ static void drop_from_memory(struct mgr_core *c, struct mgr_set *s)
 int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out)
 {
     struct mgr_set s;
+    bool torn;
     int rc;
 
     *out = in_memory(c, id);
@@ -150,12 +153,16 @@ int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out)
     rc = mgr_set_get(c, id, &s);
     if (rc || s.state == MGR_SET_FORGOTTEN)
         return rc;
+    torn = s.state == MGR_SET_TORN;
     s.state = MGR_SET_OPEN;
     s.gen++;
     s.told = false;
     s.complete_ns = 0;
     rc = mgr_set_put(c, &s);
-    return rc ? rc : remember(c, &s, out);
+    rc = rc ? rc : remember(c, &s, out);
+    if (!rc)
+        (*out)->torn = torn;
+    return rc;
 }
 
 static int series_of(struct mgr_core *c, uint64_t parent, const struct mgr_step *step, uint64_t *id)
@@ -306,8 +313,9 @@ int mgr_sets_say(struct mgr_core *c, uint64_t id)
     if (rc || !s)
         return rc;
     s->told = true;
-    s->died = s->doubt = false; /* who says so knows */
-    return mgr_set_put(c, s);
+    s->died = s->torn = s->doubt = false; /* who says so knows */
+    rc = mgr_torn_mend(c, id);
+    return rc ? rc : mgr_set_put(c, s);
 }
 
 /* A marker that is written is complete when it is closed, as every file is, so the word of its name may be heard at once. */
@@ -357,7 +365,7 @@ int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinar
     return in->ckpt ? mgr_set_move(c, in, 0, mgr_set_is_temporary(name->data, name->len), false) : 0;
 }
 
-int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t bytes)
+int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes)
 {
     struct mgr_set *s;
     int rc = mgr_auto_touched(c, in);
@@ -371,6 +379,7 @@ int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t byt
     rc = bytes <= 0 ? is_another(c, s) : 0;
     if (rc)
         return rc;
+    mgr_torn_written(c, in);
     s->shrunk = false;
     s->bytes = bytes < 0 && (uint64_t)-bytes > s->bytes ? 0 : s->bytes + (uint64_t)bytes;
     return 0;
@@ -391,7 +400,7 @@ int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in)
     if (mgr_idmap_put(&c->sets->writing, in->ino, in->ckpt))
         return mgr_doom(c, -ENOMEM);
     s->writers++;
-    return 0;
+    return mgr_torn_opened(c, in);
 }
 
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino)
@@ -432,8 +441,10 @@ void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s)
     while (mgr_map_next(&s->writes, &pos, &ino, &n)) {
         struct mgr_set *set = mgr_idmap_get(&t->writing, ino, &id) ? in_memory(c, id) : NULL;
 
-        if (set)
+        if (set) {
             set->died = true;
+            mgr_torn_died(c, ino);
+        }
     }
     if (s->settled_ms != UINT64_MAX)
         return;
@@ -453,6 +464,7 @@ static void look(struct mgr_core *c, uint64_t ino)
     if (mgr_map_get(&c->writers, ino) || !mgr_idmap_get(&c->sets->writing, ino, &id))
         return;
     mgr_idmap_del(&c->sets->writing, ino);
+    mgr_idmap_del(&c->sets->anew, ino);
     s = in_memory(c, id);
     if (!s)
         return;
@@ -572,10 +584,22 @@ static int tear(struct mgr_core *c, struct mgr_set *s)
     int rc;
 
     s->state = MGR_SET_TORN;
-    rc = mgr_set_put(c, s);
+    rc = mgr_torn_set(c, s->id);
+    rc = rc ? rc : mgr_set_put(c, s);
     rc = rc ? rc : mgr_auto_over(c, s->id, "its set is torn: a mount that was writing a file of it is gone");
     FP_LOG_EVERY(1000, FP_LOG_WARN, "checkpoint set %llu (step %llu) is torn: a mount that was writing a file of it is gone", (unsigned long long)s->id, (unsigned long long)s->step);
     drop_from_memory(c, s);
+    return rc;
+}
+
+/* Of one that was torn, or may have been when the manager ended: *wait: until it is quiet, to know; *torn: files of it are. */
+static int look_for_torn(struct mgr_core *c, struct mgr_set *s, bool *wait, bool *torn)
+{
+    int rc;
+
+    *wait = c->now.ms - s->changed_ms < c->o.ckpt_quiet_ms;
+    rc = *wait ? 0 : mgr_torn_any(c, s->id, torn);
+    s->torn = *wait || *torn;
     return rc;
 }
 
@@ -583,7 +607,7 @@ static int tear(struct mgr_core *c, struct mgr_set *s)
 static int decide(struct mgr_core *c, struct mgr_set *s, bool *gone)
 {
     uint64_t seq, files_before;
-    bool yes = false;
+    bool yes = false, wait = false, torn = s->died;
     int rc;
 
     *gone = false;
@@ -593,10 +617,10 @@ static int decide(struct mgr_core *c, struct mgr_set *s, bool *gone)
         *gone = c->now.ms - s->changed_ms >= c->o.ckpt_quiet_ms;
         return *gone ? drop(c, s) : 0;
     }
-    if (s->died) {
-        *gone = true;
-        return tear(c, s);
-    }
+    rc = s->torn && !torn ? look_for_torn(c, s, &wait, &torn) : 0;
+    *gone = !rc && torn;
+    if (rc || wait || torn)
+        return *gone ? tear(c, s) : rc;
     s->doubt = false; /* all who may have been writing are back or have ended */
     if (s->temps || s->top_temporary)
         return 0;
@@ -685,6 +709,7 @@ static int load_open(struct mgr_core *c)
     for (rc = mgr_db_one(&c->db, SET_OPEN_LIST); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_SET_OPEN_LIST)) {
         mgr_set_row(c, MGR_ST_SET_OPEN_LIST, &s);
         s.doubt = mgr_unsettled(c);
+        s.torn = true; /* perhaps */
         rc = remember(c, &s, &m);
         if (rc)
             break;
@@ -711,5 +736,6 @@ int mgr_sets_load(struct mgr_core *c)
         rc = mgr_inode_get(c, ino, &in);
         rc = rc == -ENOENT ? 0 : rc ? rc : mgr_sets_opened(c, &in);
     }
+    mgr_idmap_fini(&c->sets->anew); /* who of them was there when it was torn is not known any more */
     return rc;
 }

@@ -19,6 +19,7 @@ struct mgr_set {
     uint32_t temps;      /* that have a temporary name */
     bool top_temporary;  /* its directory has one */
     bool died;           /* a writer has */
+    bool torn;           /* it was torn: files of it may be still */
     bool shrunk;         /* the last change was that a file went */
     bool doubt;          /* it was open when the manager was started: writers may be those of a session that is not back */
     uint64_t changed_ms; /* last change */
@@ -35,8 +36,8 @@ int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_ino
 int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *from, const struct mgr_inode *dir, const ProtobufCBinaryData *to);
 /* Its last name, this one, is gone. Changes in->ckpt. */
 int mgr_sets_gone(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBinaryData *name);
-/* Its data or its size has changed, by so many bytes of size. */
-int mgr_sets_changed(struct mgr_core *c, const struct mgr_inode *in, int64_t bytes);
+/* Its data or its size has changed, by so many bytes of size. May change in->flags; the caller writes the inode. */
+int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes);
 /* A session has opened it for writing; the last has closed it; one that had it open has died. The last two can't fail, and may be called outside of a group. */
 int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in);
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino);

@@ -11,6 +11,7 @@
 struct mgr_sets {
     struct mgr_idmap open;      /* id -> struct mgr_set * */
     struct mgr_idmap writing;   /* file -> id of its set: open for writing, or was it until just now */
+    struct mgr_idmap anew;      /* files with MGR_TORN that were opened for writing while nobody else wrote */
     struct mgr_idmap dirs, dirs_before; /* directory -> id of the set that a file in it belongs to, whatever its name; 0: none. Two generations */
     struct mgr_setname *names;  /* sets of files side by side that were asked for last */
     uint64_t *closed;           /* files that may have no writer any more */
@@ -43,5 +44,15 @@ int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out);
 int mgr_set_put(struct mgr_core *c, const struct mgr_set *s);
 /* The file comes from one set to another (0: none); temporary: whether its name was, and is. */
 int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was_temporary, bool is_temporary);
+
+/* -------------------------------------------------------------- settorn.c */
+
+void mgr_torn_died(struct mgr_core *c, uint64_t ino); /* a session that had it open for writing has */
+int mgr_torn_opened(struct mgr_core *c, const struct mgr_inode *in); /* by the first writer */
+/* Changes in->flags; the caller writes the inode. */
+void mgr_torn_written(struct mgr_core *c, struct mgr_inode *in);
+int mgr_torn_any(struct mgr_core *c, uint64_t set, bool *yes);
+int mgr_torn_set(struct mgr_core *c, uint64_t set); /* if it is not known which files are: all */
+int mgr_torn_mend(struct mgr_core *c, uint64_t set); /* somebody says that it is complete */
 
 #endif

@@ -32,6 +32,10 @@
     X(MEMBER_LIST, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ckpt=?1 AND i.ckpt<>0 AND i.ino>?2 ORDER BY i.ino LIMIT ?3") \
     X(MEMBER_DIRS, "SELECT DISTINCT parent FROM inode WHERE ckpt=?1 AND ckpt<>0")                            \
     X(MEMBER_NAMES, "SELECT d.name FROM dirent d CROSS JOIN inode i ON i.ino=d.ino WHERE d.parent=?1 AND d.type=8 AND i.ckpt=?2") \
+    X(MEMBER_TORN, "SELECT 1 FROM inode WHERE ckpt=?1 AND ckpt<>0 AND flags&?2 LIMIT 1")                      \
+    X(MEMBER_TEAR, "UPDATE inode SET flags=flags|?2 WHERE ckpt=?1 AND ckpt<>0")                              \
+    X(MEMBER_MEND, "UPDATE inode SET flags=flags&~?2 WHERE ckpt=?1 AND ckpt<>0")                             \
+    X(FILE_TEAR, "UPDATE inode SET flags=flags|?2 WHERE ino=?1")                                             \
     X(MEMBER_MOVE, "UPDATE inode SET ckpt=?2 WHERE ckpt=?1 AND ckpt<>0")                                     \
     X(DIR_NAME, "SELECT name FROM dirent WHERE parent=?1 AND cookie>0 AND ino=?2 ORDER BY cookie DESC LIMIT 1") \
     X(DIR_LIST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie>?2 ORDER BY cookie LIMIT ?3")

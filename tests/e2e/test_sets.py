@@ -126,6 +126,13 @@ def test_a_mount_that_is_killed_tears_its_set(new_store):
         f.close()
     except OSError:
         pass
+    s.manager.kill()
+    s.manager.start()
+    put(a, "chk_1/rank_2")  # another file of it does not make it whole
+    wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "torn")
+    put(a, "chk_1/rank_1")
+    wait_until("the set", 30, lambda: sets(s, a)[0]["state"] == "complete")
+    assert latest(s, a) == f"{a}/chk_1"
 
 
 def test_watch(quick):

@@ -74,6 +74,16 @@ static void open_by(struct mgr_conn *conn, uint64_t ino, bool write)
     assert_int_equal(f.status, 0);
 }
 
+static void open_by_fails(uint64_t ino)
+{
+    Fp__Open m = FP__OPEN__INIT;
+
+    m.ino = ino;
+    m.write = true;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    assert_int_not_equal(f.status, 0);
+}
+
 static void close_by(struct mgr_conn *conn, uint64_t ino)
 {
     Fp__Release m = FP__RELEASE__INIT;
@@ -503,9 +513,64 @@ static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
     assert_int_equal(state_of(7), OPEN); /* it may come back */
     wait_ms(65000);
     assert_int_equal(state_of(7), TORN);
-    open_by(f.conn, a, true); /* somebody writes it anew */
+    file(dir, "rank_2", 10); /* another file of it does not make it good */
+    assert_int_equal(state_of(7), OPEN);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+    open_by(f.conn, a, true); /* nor does a look at this one */
     assert_int_equal(state_of(7), OPEN);
     close_by(f.conn, a);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+    open_by(f.conn, a, true); /* somebody writes it anew */
+    assert_int_not_equal(fix_write(&f, a, 0, 20), 0);
+    close_by(f.conn, a);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), COMPLETE);
+}
+
+/* One of two who write one file dies: what the other writes does not stand for what it had to. */
+static void test_a_torn_file_is_not_mended_by_who_went_on(void **state)
+{
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(other, dir, "all");
+
+    (void)state;
+    open_by(f.conn, a, true);
+    fix_lost(&f, other);
+    other = NULL;
+    wait_ms(65000);
+    assert_int_equal(state_of(7), OPEN);
+    assert_int_not_equal(fix_write(&f, a, 0, 20), 0);
+    close_by(f.conn, a);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+    open_by(f.conn, a, true);
+    assert_int_not_equal(fix_write(&f, a, 1, 20), 0);
+    close_by(f.conn, a);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), COMPLETE);
+}
+
+static void test_what_is_torn_is_so_after_a_failed_group(void **state)
+{
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), b;
+
+    (void)state;
+    creat_by(other, dir, "rank_0");
+    fix_lost(&f, other);
+    other = NULL;
+    wait_ms(65000);
+    assert_int_equal(state_of(7), TORN);
+    b = file(dir, "rank_1", 10);
+    f.doom = -ENOSPC; /* all is loaded anew, as at a start */
+    open_by_fails(b);
+    f.doom = 0;
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), TORN);
+    assert_int_equal(say("chk_0007", FP__SET_SAY__SET_SAY_COMMIT), FP__CKPT_STATE__CKPT_OPEN); /* who says so knows */
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(state_of(7), COMPLETE);
+    file(dir, "rank_3", 10);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), COMPLETE);
 }
@@ -710,6 +775,8 @@ int main(void)
         T(what_is_told_to_be_a_set_becomes_one),
         T(fpctl_says_and_forgets),
         T(a_set_of_which_a_writer_dies_is_torn),
+        T(a_torn_file_is_not_mended_by_who_went_on),
+        T(what_is_torn_is_so_after_a_failed_group),
         T(a_set_of_which_a_writer_is_replaced_is_torn),
         T(a_set_of_which_a_writer_says_bye_is_torn),
         T(a_mount_that_was_only_away_has_torn_nothing),
