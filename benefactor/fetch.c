@@ -568,36 +568,49 @@ static void here_free(struct here *h)
     disk_done(e);
 }
 
-static void on_bad_gone(void *arg, int status)
+/* The one in the target takes its place. */
+static void fetch_instead(struct here *h)
 {
-    struct here *h = arg;
-    int rc = h->e->drain ? status : FP_ESTOPPING;
+    int rc = h->e->drain ? fetch(h->e, h->target, h->m, h->cb, h->arg) : FP_ESTOPPING;
 
-    if (rc == 0)
-        rc = fetch(h->e, h->target, h->m, h->cb, h->arg);
     if (rc)
         h->cb(h->arg, rc, NULL);
     here_free(h);
+}
+
+static void on_bad_gone(void *arg, int status)
+{
+    (void)status; /* its space comes back at the next start; the record is out of the index */
+    fetch_instead(arg);
 }
 
 static void on_here(void *arg, int status, const struct bnf_read *r)
 {
     struct here *h = arg;
     struct bnf_fetched f = { .stored = true };
-    bool bad = status == FP_ECHECKSUM || status == FP_ECORRUPT;
+    struct bnf_place at;
+    bool gone = status == FP_ECHUNK_MISSING || bnf_store_find(bnf_service_store(h->e->service), h->m->chunk, &at);
 
-    if (status == 0) {
+    if (status == 0 && !gone) {
         f.block_sums = r->block_sums;
         f.nblocks = r->nblocks;
         f.len_bytes = r->chunk_len_bytes;
         dstaged_add(h->e->drain, h->m->chunk, fp_record_size_bytes(f.len_bytes));
         h->cb(h->arg, 0, &f);
-        bnf_service_read_end(h->e->service, r->handle);
-    } else if (bad && bnf_service_delete(h->e->service, &h->m->chunk, 1, on_bad_gone, h) == 0) {
-        return; /* the one in the target takes its place */
-    } else {
-        h->cb(h->arg, bad ? -EIO : status, NULL);
     }
+    if (status == 0)
+        bnf_service_read_end(h->e->service, r->handle);
+    if (gone) { /* deleted while it was read */
+        fetch_instead(h);
+        return;
+    }
+    if (status == FP_ECHECKSUM || status == FP_ECORRUPT) {
+        if (bnf_service_delete(h->e->service, &h->m->chunk, 1, on_bad_gone, h) == 0)
+            return;
+        status = -EIO;
+    }
+    if (status)
+        h->cb(h->arg, status, NULL);
     here_free(h);
 }
 
