@@ -99,8 +99,10 @@ void cl_mgr_call_early_lasting(struct cl_mount *m, uint32_t type, ProtobufCMessa
 void cl_mgr_fail_interruptible(struct cl_mount *m, int err);
 /* From here on wait no longer than this for a manager that is not connected: the mount is ending. Any thread. */
 void cl_mgr_limit_wait(struct cl_mount *m, uint32_t limit_ms);
-/* One MSG_OPEN or open MkNod of this inode is over (write: as it was held, cl_inode_hold): tells the manager, in batches of some milliseconds. Any thread; never blocks. */
-void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write);
+/* One MSG_OPEN or open MkNod of this inode is over (write: as it was held, cl_inode_hold; torn: its program did not end well): tells the manager, in batches of some milliseconds. Any thread; never blocks. */
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn);
+/* A program has begun to write this file; told with the same batches. */
+void cl_mgr_wrote(struct cl_mount *m, uint64_t ino);
 /* One-way message: dropped while there is no connection. */
 void cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
 

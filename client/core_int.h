@@ -131,7 +131,7 @@ struct cl_core {
     pthread_mutex_t release_lock;
     struct cl_released {
         uint64_t ino;
-        bool write;
+        bool write, torn, wrote; /* wrote: is no release */
     } *releases;                    /* release_lock */
     size_t nreleases, releases_cap; /* release_lock */
     bool release_armed;             /* release_lock: the timer runs or will */

@@ -28,6 +28,10 @@ struct cl_handle {
     bool quiet;                    /* opened for reading only: a close publishes nothing, and no aux-app is told */
     bool strict;                   /* constant after the open: data/strict.c */
     bool writes;                   /* the manager counts it as open for writing: constant */
+    _Atomic uint8_t closing;       /* enum cl_closing; changed with inode->lock */
+    _Atomic int32_t user;          /* thread that opened it, or wrote with it last; 0: not known */
+    bool fresh;                    /* constant: it made the file, so nothing was there before */
+    bool torn;                     /* who closed it last did not end well: killed, or told an error */
     bool close_told;               /* the last close of one of its descriptors has told an error of the file; inode->lock */
     uint64_t next_off;             /* read-ahead: where a sequential reader comes next; inode->lock */
     uint32_t sequential;           /* read-ahead: how many reads in a row */
@@ -39,6 +43,9 @@ struct cl_handle {
     uint64_t late_by_ms;           /* … and the time of the last; 0: none has failed */
     bool late_anyway;              /* … which was it */
 };
+
+/* Of a handle for writing: has a close come since it was written with? */
+enum cl_closing { CL_UNUSED, CL_WRITTEN, CL_CLOSED };
 
 /* Makes m->data: before cl_core_start, whose hello brings the table of benefactors. */
 int cl_data_new(struct cl_mount *m);
@@ -88,6 +95,9 @@ struct cl_read_pin;
 ssize_t cl_data_read(struct cl_mount *m, struct cl_handle *h, size_t len, uint64_t off, struct iovec *iov, int *niov, struct cl_read_pin **pin);
 void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 
+/* It is written with, or was closed by a program that has not been killed: for Commit.closes. */
+void cl_data_wrote(struct cl_mount *m, struct cl_handle *h);
+void cl_data_closes(struct cl_handle *h);
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);
 /*

@@ -50,6 +50,10 @@ struct cl_inode {
     int create_error;          /* early.c: it never will */
     pthread_mutex_t lock;      /* protects what follows */
     uint32_t handles;          /* cl_data_open minus cl_data_release */
+    uint32_t unclosed;         /* … of which for writing, and not CL_CLOSED */
+    bool hurt;                 /* one of them that was released since there was none had not ended well */
+    _Atomic bool positional;   /* since there was none, somebody has written without O_APPEND */
+    bool unended;              /* the manager has changes of this mount, and has not heard since that all who made them have closed it */
     uint64_t aux_serial;       /* aux/aux.h: of this time of being open; 0 without aux-apps */
     struct cl_attr attr;
     struct cl_file *file;      /* data.h: NULL until data is read or written */

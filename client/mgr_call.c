@@ -178,14 +178,23 @@ static void raw_init(struct raw_msg *r, const struct cl_request *q)
 static void send_releases(struct cl_core *c, const struct cl_released *list, size_t n)
 {
     Fp__Release r = FP__RELEASE__INIT;
-    uint64_t *numbers = malloc(n * sizeof *numbers);
+    uint64_t *numbers = malloc(2 * n * sizeof *numbers);
     if (c->link == CL_LINK_UP && !numbers) { /* not heard is worse than not connected: the next hello tells it */
         fp_rpc_conn_close(c->conn, -ENOMEM);
     } else if (c->link == CL_LINK_UP) {
         r.ino = numbers;
         for (size_t i = 0; i < n; i++)
-            numbers[list[i].write ? n - ++r.n_write_ino : r.n_ino++] = list[i].ino;
-        r.write_ino = numbers + r.n_ino;
+            if (!list[i].wrote)
+                numbers[list[i].write ? n - ++r.n_write_ino : r.n_ino++] = list[i].ino;
+        r.write_ino = numbers + n - r.n_write_ino;
+        r.torn_ino = numbers + n;
+        for (size_t i = 0; i < n; i++)
+            if (list[i].torn)
+                r.torn_ino[r.n_torn_ino++] = list[i].ino;
+        r.wrote_ino = r.torn_ino + r.n_torn_ino;
+        for (size_t i = 0; i < n; i++)
+            if (list[i].wrote)
+                r.wrote_ino[r.n_wrote_ino++] = list[i].ino;
         (void)fp_rpc_send(c->conn, FP__MSG_TYPE__MSG_RELEASE, &r.base);
     }
     free(numbers);
@@ -227,7 +236,7 @@ static void late_answer(struct cl_request *q, int status, const struct fp_rpc_in
         return;
     Fp__AttrReply *reply = (Fp__AttrReply *)unpack(q, in);
     if (reply && reply->attr)
-        send_releases(q->m->core, &(struct cl_released){reply->attr->ino, q->opens_write}, 1);
+        send_releases(q->m->core, &(struct cl_released){.ino = reply->attr->ino, .write = q->opens_write}, 1);
     if (reply)
         fp__attr_reply__free_unpacked(reply, NULL);
 }
@@ -707,10 +716,18 @@ static void add_release(void *arg)
     pthread_mutex_unlock(&c->release_lock);
 }
 
-void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write)
+void cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn)
 {
-    struct releasing r = {.c = m->core, .what = {inode->ino, write}};
+    struct releasing r = {.c = m->core, .what = {.ino = inode->ino, .write = write, .torn = torn}};
     cl_inode_unhold(m, inode, write, add_release, &r);
+    if (r.arm)
+        cl_core_post(m, cl_requests_release_later, m->core);
+}
+
+void cl_mgr_wrote(struct cl_mount *m, uint64_t ino)
+{
+    struct releasing r = {.c = m->core, .what = {.ino = ino, .wrote = true}};
+    add_release(&r);
     if (r.arm)
         cl_core_post(m, cl_requests_release_later, m->core);
 }

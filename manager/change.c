@@ -42,5 +42,6 @@ int mgr_data_cut(struct mgr_core *c, const struct mgr_session *s, struct mgr_ino
     if (rc || !v)
         return rc;
     rc = mgr_version_cut(c, v, in, size);
+    rc = rc || size ? rc : mgr_epoch_afresh(c, v);
     return rc ? rc : mgr_version_count(c, v);
 }

@@ -461,6 +461,14 @@ static int tell(struct mgr_core *c, const struct mgr_req *rq, const Fp__Commit *
     return rc || m->fold || !m->tell_folds ? rc : mgr_fold_hints(c, in, k->slices, k->n_slices, r);
 }
 
+static bool all_behind(const struct mgr_inode *in, const struct commit *k)
+{
+    for (size_t i = 0; i < k->n_slices; i++)
+        if (k->slices[i]->win * in->chunk_size + k->slices[i]->off < in->size)
+            return false;
+    return true;
+}
+
 MGR_HANDLER(commit)
 {
     const Fp__Commit *m = msg;
@@ -492,7 +500,7 @@ MGR_HANDLER(commit)
     size = in.size;
     rc = put_chunks(c, &k, &in);
     if (!rc && !m->fold && (k.n_slices || m->size_bytes > in.size))
-        rc = mgr_data_commits(c, rq->sess, &in, k.slices, k.n_slices, m->append);
+        rc = mgr_data_commits(c, rq->sess, &in, k.slices, k.n_slices, m->append || (m->appended && all_behind(&in, &k)));
     rc = rc ? rc : mgr_slices_put(c, &in, k.slices, k.n_slices);
     rc = rc ? rc : note_lost(c, &k, in.ino);
     if (!m->fold)
@@ -509,6 +517,8 @@ MGR_HANDLER(commit)
     if (!rc && !m->fold && in.data_version != before)
         rc = mgr_sets_changed(c, &in, (int64_t)(in.size - size));
     rc = rc ? rc : mgr_inode_put(c, &in);
+    if (!rc && m->closes && !m->fold)
+        rc = mgr_epoch_published(c, rq->sess, in.ino);
     rq->durable = m->durable;
     rc = rc ? rc : reply(c, rq, &in, before);
     return rc ? rc : tell(c, rq, m, &in, &k);

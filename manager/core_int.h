@@ -75,6 +75,7 @@ struct mgr_session {
     uint64_t acked_ms;     /* when it ended being alone; 0: never was */
     struct mgr_map opens;  /* inode -> how often */
     struct mgr_map writes; /* inode -> how often of these for writing */
+    struct mgr_map wrote;  /* those of them that programs have written, and not all closed since */
     Fp__ClientStats *stats; /* last report; malloc'd by protobuf-c */
     uint64_t aux_dropped;   /* messages of aux-apps that it was too slow for */
     uint64_t recall_until_ms; /* asked for its holds, and waited for until then; 0: not */
@@ -430,6 +431,9 @@ int mgr_session_end(struct mgr_core *c, struct mgr_session *s);
 void mgr_session_free(struct mgr_core *c, struct mgr_session *s);
 /* write: it counts as open for writing (c->writers). */
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write);
+/* Programs of it have begun to write the file, if it has it open for writing; have all closed it. */
+int mgr_session_wrote(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+void mgr_session_closed(struct mgr_session *s, uint64_t ino);
 /* Nobody is told when this fails, so it stays done when its group fails. */
 void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write);
 /* The group failed: holds and sessions made in it are taken back. */

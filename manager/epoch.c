@@ -1,7 +1,12 @@
 /* Epochs: the time in which a file is rewritten. One begins with the first change by those who have the file open for writing. It ends
  *
  *     well    when the last of them has closed it, or each has synced what it wrote: what was there before goes (version.c)
- *     badly   when one of them is dead, or was cut off until its session expired, and the others have closed: what was there before comes back (return.c)
+ *     badly   when one of them that has written is dead, or was cut off until its session expired, and the others have closed: what was there before comes back (return.c)
+ *     torn    when a program was killed, or told an error, and its mount lives: the file stays as its mount has published it, since live programs are to see what was written, and one that
+ *             is started anew may have to mend it. What was there before is kept until somebody closes the file well, and comes back when that mount ends, or when told so
+ *
+ * A close counts with the commit that it makes (Commit.closes), if all programs of that mount have closed the file: a mount that is killed before it has given the file back had told its
+ * program that all is there. Who has a file open for writing and has not written does no harm by dying (Release.wrote_ino).
  *
  * What one of several writers has synced is not taken back by itself: then the file stays as it is, torn, and its guard stays too. A file that was
  * empty when its epoch began has nothing to come back, and costs nothing but its entry here: that is the checkpoint under a new name.
@@ -37,11 +42,23 @@ static uint32_t own(const struct mgr_session *s, uint64_t ino)
 
 /* ---------------------------------------------------------------- who has synced */
 
+/* Of an epoch that began under the manager before: somebody who wrote may not be back yet. One that began under this one is known; that a session which is not back has the file open, too, with
+ * what nobody has heard of, is no reason to leave all files that are rewritten meanwhile without an end. */
+static bool undecided(struct mgr_core *c, const struct mgr_vfile *v)
+{
+    const struct mgr_session *s;
+
+    if (!v->old || !v->guard.shadow || !mgr_unsettled(c))
+        return false;
+    s = v->guard.writer ? mgr_session_find(c, v->guard.writer) : NULL;
+    return !v->guard.writer || (s && s->settled_ms);
+}
+
 static size_t find_synced(const struct mgr_vfile *v, uint64_t session)
 {
     size_t i = 0;
 
-    while (i < v->nsynced && v->synced[i] != session)
+    while (i < v->nsynced && v->synced[i].session != session)
         i++;
     return i;
 }
@@ -54,20 +71,31 @@ static void not_synced(struct mgr_vfile *v, uint64_t session)
         v->synced[i] = v->synced[--v->nsynced];
 }
 
-static int add_synced(struct mgr_core *c, struct mgr_vfile *v, uint64_t session)
+static bool has_closed(const struct mgr_vfile *v, uint64_t session)
 {
-    if (find_synced(v, session) < v->nsynced)
+    size_t i = find_synced(v, session);
+
+    return i < v->nsynced && v->synced[i].closed;
+}
+
+static int add_synced(struct mgr_core *c, struct mgr_vfile *v, uint64_t session, bool closed)
+{
+    size_t i = find_synced(v, session);
+
+    if (i < v->nsynced) {
+        v->synced[i].closed |= closed;
         return 0;
+    }
     if (v->nsynced == v->synced_cap) {
         size_t cap = v->synced_cap ? v->synced_cap * 2 : 4;
-        uint64_t *p = realloc(v->synced, cap * sizeof *p);
+        struct mgr_ended *p = realloc(v->synced, cap * sizeof *p);
 
         if (!p)
             return mgr_doom(c, -ENOMEM);
         v->synced = p;
         v->synced_cap = cap;
     }
-    v->synced[v->nsynced++] = session;
+    v->synced[v->nsynced++] = (struct mgr_ended){session, closed};
     return 0;
 }
 
@@ -106,6 +134,22 @@ static int another(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_ses
     return mgr_version_save(c, v, &v->guard);
 }
 
+static int not_hurt(struct mgr_core *c, struct mgr_vfile *v)
+{
+    v->guard.state = MGR_GUARD;
+    v->guard.cursor = 0;
+    return mgr_version_save(c, v, &v->guard);
+}
+
+int mgr_epoch_afresh(struct mgr_core *c, struct mgr_vfile *v)
+{
+    if (!v->open || !v->guard.shadow || (!v->died && v->guard.state != MGR_HURT))
+        return 0;
+    v->died = false;
+    v->guard.torn_session = 0;
+    return v->guard.state == MGR_HURT ? not_hurt(c, v) : mgr_version_save(c, v, &v->guard);
+}
+
 int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **out)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
@@ -121,9 +165,13 @@ int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mg
         begin(c, v, in);
     if (s)
         not_synced(v, s->id);
+    rc = s ? mgr_session_wrote(c, mgr_session_find(c, s->id), in->ino) : 0;
+    if (rc)
+        return rc;
     if (v->guard.shadow) {
         *out = v;
-        return another(c, v, s);
+        rc = v->open && v->guard.state == MGR_KILLED ? not_hurt(c, v) : 0; /* who writes it now has seen what it is */
+        return rc ? rc : another(c, v, s);
     }
     if (!v->open || v->passed || !wanted(c, in, cut))
         return 0;
@@ -156,13 +204,43 @@ static int ends_badly(struct mgr_core *c, struct mgr_vfile *v)
     return mgr_version_save(c, v, &v->guard);
 }
 
+/* Live programs are to see what was written, as on any file system; and a program that is started anew may have to see it, to mend it. */
+static int ends_killed(struct mgr_core *c, struct mgr_vfile *v)
+{
+    ProtobufCBinaryData path = mgr_path(c, v->ino);
+
+    v->open = false;
+    v->guard.state = MGR_KILLED;
+    FP_WARN("%.*s (inode %llu): a program that rewrote it was killed, or could not write all of it: what it was before is put back when the mount of that program ends, "
+            "or by fpctl restore",
+            (int)path.len, path.len ? (const char *)path.data : "", (unsigned long long)v->ino);
+    return mgr_version_save(c, v, &v->guard);
+}
+
+/* A session that is expired may come back; a program that was killed does not. */
+static bool is_gone(struct mgr_core *c, uint64_t session)
+{
+    const struct mgr_session *s = session ? mgr_session_find(c, session) : NULL;
+
+    return !s || s->expired;
+}
+
+bool mgr_epoch_is_over(struct mgr_core *c, const struct mgr_vfile *v)
+{
+    if (writers(c, v->ino) || !v->guard.shadow)
+        return false;
+    return v->open ? v->died && v->guard.state == MGR_GUARD : v->guard.state == MGR_KILLED && is_gone(c, v->guard.cursor);
+}
+
 /* Nobody has it open for writing. */
 static int look(struct mgr_core *c, struct mgr_vfile *v)
 {
     int rc = 0;
 
     if (v->open)
-        rc = v->died ? ends_badly(c, v) : ends_well(c, v);
+        rc = v->died ? ends_badly(c, v) : v->guard.state == MGR_HURT ? ends_killed(c, v) : ends_well(c, v);
+    if (!rc && v->guard.state == MGR_KILLED && is_gone(c, v->guard.cursor))
+        rc = mgr_return_begin(c, v);
     if (!rc)
         mgr_vfile_done(c, v);
     return rc;
@@ -172,7 +250,27 @@ int mgr_epoch_closed(struct mgr_core *c, uint64_t ino)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
 
-    return v && v->open && !mgr_unsettled(c) && !writers(c, ino) ? look(c, v) : 0;
+    return v && v->open && !undecided(c, v) && !writers(c, ino) ? look(c, v) : 0;
+}
+
+/* What is synced does not go back by itself, so from here on it can only stay torn, if it does not end well. */
+static int keep_synced(struct mgr_core *c, struct mgr_vfile *v)
+{
+    if (!v->guard.shadow || (v->guard.state != MGR_GUARD && v->guard.state != MGR_HURT))
+        return 0;
+    if (v->guard.state == MGR_HURT) {
+        v->died = true;
+        v->guard.torn_session = c->n.next_session - 1;
+        v->guard.cursor = 0;
+    }
+    v->guard.state = MGR_SYNCED;
+    return mgr_version_save(c, v, &v->guard);
+}
+
+/* Can it end now, while programs have it open? */
+static bool may_end(struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_session *s)
+{
+    return !v->died && v->guard.state != MGR_HURT && (!undecided(c, v) || v->guard.writer == s->id) && all_synced(c, v, s);
 }
 
 int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
@@ -182,15 +280,11 @@ int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t i
 
     if (!v || !v->open || c->now.ms < v->pass_until_ms)
         return 0;
-    rc = add_synced(c, v, s->id);
+    rc = add_synced(c, v, s->id, false);
     if (rc)
         return rc;
-    if (v->died || mgr_unsettled(c) || !all_synced(c, v, s)) {
-        if (!v->guard.shadow || v->guard.state != MGR_GUARD)
-            return 0;
-        v->guard.state = MGR_SYNCED;
-        return mgr_version_save(c, v, &v->guard);
-    }
+    if (!may_end(c, v, s))
+        return keep_synced(c, v);
     if (c->now.ms - v->syncs_ms > SYNCS_MS)
         v->syncs = 0;
     v->syncs_ms = v->syncs ? v->syncs_ms : c->now.ms;
@@ -200,11 +294,40 @@ int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t i
     return ends_well(c, v); /* the entry stays while it is open: it counts */
 }
 
+/* Its mount may be killed before it has given back what the programs have closed: they were told that it is there. */
+int mgr_epoch_published(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_vfile *v = mgr_vfile_find(c, ino);
+    int rc;
+
+    if (!v || !v->open || !s || FP_BUG("mgr-ends-an-epoch-at-its-release"))
+        return 0;
+    mgr_session_closed(s, ino);
+    rc = add_synced(c, v, s->id, true);
+    return rc || !may_end(c, v, s) ? rc : ends_well(c, v);
+}
+
+int mgr_epoch_hurt(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_vfile *v = mgr_vfile_find(c, ino);
+
+    if (!v || !v->open || !v->guard.shadow)
+        return 0;
+    if (v->guard.state == MGR_SYNCED) {
+        v->died = true;
+        v->guard.torn_session = c->n.next_session - 1;
+    } else {
+        v->guard.state = MGR_HURT;
+        v->guard.cursor = s->id;
+    }
+    return mgr_version_save(c, v, &v->guard);
+}
+
 static int died_of(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_session *s)
 {
     int rc;
 
-    if (!v->open || !v->guard.shadow)
+    if (!v->open || !v->guard.shadow || has_closed(v, s->id) || (s->settled_ms != UINT64_MAX && !mgr_map_get(&s->wrote, v->ino)))
         return 0;
     v->died = true;
     if (!v->guard.torn_session)
@@ -214,7 +337,8 @@ static int died_of(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_ses
     return rc ? rc : mgr_version_save(c, v, &v->guard);
 }
 
-/* What it had open under a manager before this one is not known, if it has not come back: whatever it may have written. */
+/* What it had open under a manager before this one is not known, if it has not come back: what it was the only one to write; and what several wrote, it may have, but that is no reason
+ * to take back what the others have closed: that stays torn. */
 static int died_unknown(struct mgr_core *c, const struct mgr_session *s)
 {
     struct mgr_versions *t = c->versions;
@@ -222,8 +346,10 @@ static int died_unknown(struct mgr_core *c, const struct mgr_session *s)
 
     for (size_t i = 0; i < t->buckets && t->count && !rc; i++)
         for (struct mgr_vfile *v = t->bucket[i]; v && !rc; v = v->next)
-            if (v->old && (!v->guard.writer || v->guard.writer == s->id))
-                rc = died_of(c, v, s);
+            if (v->old && (!v->guard.writer || v->guard.writer == s->id)) {
+                rc = v->guard.writer ? 0 : keep_synced(c, v);
+                rc = rc ? rc : died_of(c, v, s);
+            }
     return rc;
 }
 
@@ -248,6 +374,30 @@ int mgr_epoch_died(struct mgr_core *c, const struct mgr_session *s)
     return rc;
 }
 
+static int gone_of(struct mgr_core *c, struct mgr_vfile *v)
+{
+    v->guard.cursor = 0;
+    if (v->guard.state == MGR_KILLED)
+        return writers(c, v->ino) ? mgr_version_save(c, v, &v->guard) : mgr_return_begin(c, v);
+    v->guard.state = MGR_GUARD;
+    v->died = true;
+    v->guard.torn_session = c->n.next_session - 1;
+    c->versions->look = true;
+    return mgr_version_save(c, v, &v->guard);
+}
+
+int mgr_epoch_gone(struct mgr_core *c, const struct mgr_session *s)
+{
+    struct mgr_versions *t = c->versions;
+    int rc = 0;
+
+    for (size_t i = 0; i < t->buckets && t->shadows.used && !rc; i++)
+        for (struct mgr_vfile *v = t->bucket[i]; v && !rc; v = v->next)
+            if ((v->guard.state == MGR_KILLED || v->guard.state == MGR_HURT) && v->guard.cursor == s->id)
+                rc = gone_of(c, v);
+    return rc;
+}
+
 /* ---------------------------------------------------------------- now and then */
 
 static int sweep_bucket(struct mgr_core *c, struct mgr_vfile *v, size_t *seen)
@@ -258,7 +408,7 @@ static int sweep_bucket(struct mgr_core *c, struct mgr_vfile *v, size_t *seen)
         next = v->next;
         if (v->guard.state == MGR_RETURNING)
             rc = mgr_return_step(c, v);
-        else if (!mgr_unsettled(c) && !writers(c, v->ino))
+        else if (!undecided(c, v) && !writers(c, v->ino))
             rc = look(c, v);
     }
     return rc;

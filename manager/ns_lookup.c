@@ -4,6 +4,7 @@
 
 #include "manager/core_int.h"
 #include "manager/version.h"
+#include "manager/sets.h"
 
 MGR_HANDLER(lookup)
 {
@@ -69,9 +70,20 @@ MGR_HANDLER(release)
 {
     const Fp__Release *m = msg;
 
+    for (size_t i = 0; i < m->n_wrote_ino && rq->sess; i++)
+        if (m->wrote_ino[i] && mgr_session_wrote(c, rq->sess, m->wrote_ino[i]))
+            return -ENOMEM;
     for (size_t i = 0; i < m->n_ino; i++)
         if (m->ino[i])
             mgr_unhold(c, rq->sess, m->ino[i], false);
+    for (size_t i = 0; i < m->n_torn_ino && rq->sess; i++)
+        if (mgr_map_get(&rq->sess->writes, m->torn_ino[i])) {
+            int rc = mgr_epoch_hurt(c, rq->sess, m->torn_ino[i]);
+
+            if (rc)
+                return rc;
+            mgr_sets_hurt(c, m->torn_ino[i]);
+        }
     for (size_t i = 0; i < m->n_write_ino; i++)
         if (m->write_ino[i])
             mgr_unhold(c, rq->sess, m->write_ino[i], true);

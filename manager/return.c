@@ -4,7 +4,8 @@
  *     file   |a|x|c|y|   guard |b|  (window 1; it had three)    ->    file |a|b|c|   remains |x| |y|
  *
  * The cursor is in its row, so a manager that is started anew goes on. Until it is done the file is neither: who opens it, asks for its map or cuts it is told to ask again
- * (FP_EPUBLISHING, which mounts wait for), and commits are refused. Rejected: all in one group (seconds for a large file, in which nobody else is served).
+ * (FP_EPUBLISHING, which mounts wait for), and commits are refused. The same as long as it will be put back, and only a session that was there before a restart of the manager
+ * might have a word in it. Rejected: all in one group (seconds for a large file, in which nobody else is served).
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
@@ -164,11 +165,11 @@ int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v)
     return rc ? rc : mgr_return_step(c, v);
 }
 
-bool mgr_is_returning(const struct mgr_core *c, uint64_t ino)
+bool mgr_is_returning(struct mgr_core *c, uint64_t ino)
 {
-    const struct mgr_vfile *v = c->versions->returning ? mgr_vfile_find(c, ino) : NULL;
+    const struct mgr_vfile *v = c->versions->returning || mgr_unsettled(c) ? mgr_vfile_find(c, ino) : NULL;
 
-    return v && v->guard.state == MGR_RETURNING;
+    return v && (v->guard.state == MGR_RETURNING || (mgr_unsettled(c) && mgr_epoch_is_over(c, v)));
 }
 
 /* ---------------------------------------------------------------- who comes back with what was refused */

@@ -110,6 +110,7 @@ static void drop_holds(struct mgr_core *c, struct mgr_session *s)
         mgr_sets_look_at_all(c);
     drop_map(&c->holders, &s->opens);
     drop_map(&c->writers, &s->writes);
+    mgr_map_fini(&s->wrote);
     mgr_leases_drop(c, s);
     c->sweep_at_ms = 0;
 }
@@ -258,10 +259,15 @@ static int bury(struct mgr_core *c, const struct mgr_session *newcomer)
     for (size_t i = 0; i < c->session_count && !rc; i++) {
         struct mgr_session *s = c->sessions[i];
 
-        if (s == newcomer || s->conn || (!s->writes.used && s->id != c->early_session) || !takes_place(s, newcomer))
+        bool unknown = s->settled_ms == UINT64_MAX;
+
+        if (s == newcomer || s->conn || (!s->writes.used && s->id != c->early_session && !unknown && !c->versions->shadows.used) || !takes_place(s, newcomer))
             continue;
         rc = s->id == c->early_session ? early_set(c, 0) : 0;
-        rc = rc || !s->writes.used ? rc : bury_writes(c, s);
+        rc = rc ? rc : mgr_epoch_gone(c, s);
+        rc = rc || (!s->writes.used && !unknown) ? rc : bury_writes(c, s);
+        if (!rc && unknown)
+            set_settled(c, s, 0);
     }
     return rc;
 }
@@ -387,6 +393,22 @@ static int add_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
     return 0;
 }
 
+int mgr_session_wrote(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    if (mgr_map_get(&s->wrote, ino) || !mgr_map_get(&s->writes, ino))
+        return 0;
+    if (mgr_map_reserve(&s->wrote))
+        return mgr_doom(c, -ENOMEM);
+    mgr_map_add(&s->wrote, ino);
+    return 0;
+}
+
+void mgr_session_closed(struct mgr_session *s, uint64_t ino)
+{
+    if (mgr_map_get(&s->wrote, ino))
+        mgr_map_sub(&s->wrote, ino);
+}
+
 /* Never more of them than references, whatever a client says. */
 static void sub_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
 {
@@ -395,6 +417,8 @@ static void sub_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino, b
     if (n == 0 || (!write && n <= mgr_map_get(&s->opens, ino)))
         return;
     mgr_map_sub(&s->writes, ino);
+    if (n == 1)
+        mgr_session_closed(s, ino);
     if (!mgr_map_sub(&c->writers, ino))
         mgr_sets_closed(c, ino);
 }
@@ -525,7 +549,7 @@ static int take_opens(struct mgr_core *c, struct mgr_session *s, const Fp__Hello
         if (mgr_map_get(&s->writes, ino) >= mgr_map_get(&s->opens, ino))
             continue;
         rc = mgr_inode_get(c, ino, &in);
-        if (add_write(c, s, ino))
+        if (add_write(c, s, ino) || mgr_session_wrote(c, s, ino)) /* or may have */
             return mgr_doom(c, -ENOMEM);
         rc = rc ? rc : mgr_sets_opened(c, &in);
         if (rc && rc != -ENOENT)
@@ -635,7 +659,8 @@ MGR_HANDLER(bye)
 
     if (!rq->sess)
         return 0;
-    rc = m->n_write_ino ? left_open(c, rq->sess, m) : 0;
+    rc = mgr_epoch_gone(c, rq->sess);
+    rc = rc ? rc : left_open(c, rq->sess, m);
     if (rc)
         return rc;
     FP_INFO("session %llu: %s:%s has gone", (unsigned long long)rq->sess->id, rq->sess->node,
@@ -662,7 +687,7 @@ static int expire(struct mgr_core *c, struct mgr_session *s)
             (unsigned long long)s->id, s->node, s->mountpoint);
     if (mgr_locks_session_end(c, s->id))
         return -EIO; /* the group is doomed */
-    if (mgr_leases_expire(c, s) || mgr_epoch_died(c, s))
+    if (mgr_leases_expire(c, s) || mgr_epoch_gone(c, s) || mgr_epoch_died(c, s))
         return -EIO;
     mgr_sets_died(c, s);
     drop_holds(c, s);

@@ -455,6 +455,17 @@ void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s)
     }
 }
 
+void mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
+{
+    uint64_t id;
+    struct mgr_set *set = c->sets && mgr_idmap_get(&c->sets->writing, ino, &id) ? in_memory(c, id) : NULL;
+
+    if (set) {
+        set->died = true;
+        mgr_torn_died(c, ino);
+    }
+}
+
 /* Is it still open for writing? */
 static void look(struct mgr_core *c, uint64_t ino)
 {
@@ -586,8 +597,8 @@ static int tear(struct mgr_core *c, struct mgr_set *s)
     s->state = MGR_SET_TORN;
     rc = mgr_torn_set(c, s->id);
     rc = rc ? rc : mgr_set_put(c, s);
-    rc = rc ? rc : mgr_auto_over(c, s->id, "its set is torn: a mount that was writing a file of it is gone");
-    FP_LOG_EVERY(1000, FP_LOG_WARN, "checkpoint set %llu (step %llu) is torn: a mount that was writing a file of it is gone", (unsigned long long)s->id, (unsigned long long)s->step);
+    rc = rc ? rc : mgr_auto_over(c, s->id, "its set is torn: a mount or a program that was writing a file of it is gone");
+    FP_LOG_EVERY(1000, FP_LOG_WARN, "checkpoint set %llu (step %llu) is torn: a mount or a program that was writing a file of it is gone, or failed", (unsigned long long)s->id, (unsigned long long)s->step);
     drop_from_memory(c, s);
     return rc;
 }

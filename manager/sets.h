@@ -43,6 +43,7 @@ int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in);
 void mgr_sets_closed(struct mgr_core *c, uint64_t ino);
 void mgr_sets_look_at_all(struct mgr_core *c); /* of which files that is, is not said */
 void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s);
+void mgr_sets_hurt(struct mgr_core *c, uint64_t ino); /* a program that had it open for writing was killed, or was told an error; before it is closed */
 /* Somebody says that the set that this directory is, or this file belongs to, is complete. One that is not known becomes a set by it. */
 int mgr_sets_told(struct mgr_core *c, uint64_t ino);
 int mgr_sets_say(struct mgr_core *c, uint64_t id);

@@ -155,7 +155,7 @@ static int load_row(struct mgr_core *c)
         return 0;
     }
     v->guard = ver;
-    v->open = v->old = ver.state == MGR_GUARD || ver.state == MGR_SYNCED;
+    v->open = v->old = ver.state == MGR_GUARD || ver.state == MGR_SYNCED || ver.state == MGR_HURT;
     v->died = v->open && ver.torn_session;
     c->versions->returning += ver.state == MGR_RETURNING;
     return 0;

@@ -11,6 +11,8 @@ enum mgr_version_state {
     MGR_RETURNING = 5, /* it is being put back */
     MGR_SYNCED = 7,    /* guard, but one of several writers has synced: it does not go back by itself */
     MGR_TORN = 8,      /* guard of a file that stayed torn */
+    MGR_HURT = 9,      /* guard, but a program that wrote was killed, or failed; others go on */
+    MGR_KILLED = 10,   /* … and nobody writes any more: the file stays as it is until the mount of that program ends */
 };
 
 /* A row of version. */
@@ -18,7 +20,8 @@ struct mgr_version {
     uint64_t n, shadow; /* shadow 0: there is none */
     uint64_t wins;      /* windows that it has at most */
     uint64_t writer;    /* session that began; 0: not one alone */
-    uint64_t torn_session, cursor;
+    uint64_t torn_session;
+    uint64_t cursor; /* MGR_RETURNING: windows below are done. MGR_HURT, MGR_KILLED: session of the mount that its program was on; 0: it has ended */
     enum mgr_version_kind kind;
     enum mgr_version_state state;
 };
@@ -34,7 +37,10 @@ struct mgr_vfile {
     bool died;       /* … and one who wrote did not end well */
     bool asked;      /* the guard is put back because somebody asked for it */
     bool old;        /* … under the manager before: who else wrote is not known */
-    uint64_t *synced; /* sessions that have synced it and not changed it since */
+    struct mgr_ended {
+        uint64_t session;
+        bool closed; /* all of its programs have closed it: its end is no bad one */
+    } *synced;       /* sessions that have synced or closed it, and not changed it since */
     size_t nsynced, synced_cap;
     uint32_t syncs; /* epochs that a sync has ended, since … */
     uint64_t syncs_ms, pass_until_ms;
@@ -78,12 +84,21 @@ int mgr_versions_gone(struct mgr_core *c, uint64_t ino);
 int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **v);
 /* Who had it open for writing has it so no more. */
 int mgr_epoch_closed(struct mgr_core *c, uint64_t ino);
-/* All that the session has written of it is durable. */
+/* All that the session has written of it is durable; or is published, and all of its programs have closed it. */
 int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+int mgr_epoch_published(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
+/* A program of that mount that had it open for writing was killed, or was told an error; the mount itself lives. Before its release. */
+int mgr_epoch_hurt(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* Nothing of the file of before is left: who died before this did no harm. */
+int mgr_epoch_afresh(struct mgr_core *c, struct mgr_vfile *v);
+/* The session's mount has ended: what programs of it have left torn is put back. */
+int mgr_epoch_gone(struct mgr_core *c, const struct mgr_session *s);
 /* The session's process is dead, or has to be taken for it; before what it has open is forgotten. */
 int mgr_epoch_died(struct mgr_core *c, const struct mgr_session *s);
 /* The same for one file. */
 int mgr_epoch_left(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
+/* It has ended badly, or its torn file is to be put back: as soon as all sessions are back. */
+bool mgr_epoch_is_over(struct mgr_core *c, const struct mgr_vfile *v);
 /* Epochs of which nobody has said the end, and versions that are being put back. */
 int mgr_versions_sweep(struct mgr_core *c);
 
@@ -92,7 +107,7 @@ int mgr_versions_sweep(struct mgr_core *c);
 /* The guard is put back, and what the file is becomes `remains`. Over several groups, if it is large. */
 int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v);
 int mgr_return_step(struct mgr_core *c, struct mgr_vfile *v);
-bool mgr_is_returning(const struct mgr_core *c, uint64_t ino);
+bool mgr_is_returning(struct mgr_core *c, uint64_t ino);
 /* What this session has written of the file must not reach it, until it opens it anew. */
 int mgr_overtake(struct mgr_core *c, uint64_t session, uint64_t ino);
 int mgr_is_overtaken(struct mgr_core *c, const struct mgr_session *s, uint64_t ino); /* 0, FP_EOVERTAKEN */

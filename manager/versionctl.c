@@ -60,7 +60,9 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct
                                              : FP__VERSION_STATE__VERSION_GUARD;
     i->why = (char *)(ver->state == MGR_REMAINS  ? "given up when the version before was put back"
                       : ver->state == MGR_TORN   ? "the file is torn: one of those who wrote it is dead, and another had synced"
-                      : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced"
+                      : ver->state == MGR_KILLED ? "the file is torn: a program that wrote it was killed, or failed; it is put back when the mount of that program ends"
+                     : ver->state == MGR_HURT   ? "the file is being rewritten, and one of those who wrote was killed, or failed"
+                     : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced"
                       : ver->state == MGR_GUARD  ? "the file is being rewritten"
                                                  : "");
     r->returning |= ver->state == MGR_RETURNING;
@@ -144,7 +146,7 @@ static int restore_torn(struct mgr_core *c, uint64_t dir, Fp__CtlVersionsReply *
 
     for (size_t i = 0; i < t->buckets && !rc && r->restored < TORN_STEP; i++)
         for (struct mgr_vfile *v = t->bucket[i]; v && !rc; v = v->next) {
-            if (v->guard.state != MGR_TORN || mgr_map_get(&c->writers, v->ino))
+            if ((v->guard.state != MGR_TORN && v->guard.state != MGR_KILLED) || mgr_map_get(&c->writers, v->ino))
                 continue;
             rc = is_below(c, v->ino, dir, &below);
             if (rc || !below)

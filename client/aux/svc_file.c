@@ -60,7 +60,7 @@ static int open_own(struct cl_aux *a, const Fp__Attr *attr, int flags, struct cl
     cl_inode_hold(a->m, h->inode, h->writes);
     rc = cl_data_open(a->m, h, attr);
     if (rc < 0) {
-        cl_mgr_release(a->m, h->inode, h->writes);
+        cl_mgr_release(a->m, h->inode, h->writes, false);
         cl_inode_put(a->m, h->inode);
         free(h);
         return rc;
@@ -75,7 +75,7 @@ static void own_released(struct cl_mount *m, struct cl_handle *h)
     struct cl_inode *inode = h->inode;
 
     cl_open_remove(m, &h->open);
-    cl_mgr_release(m, inode, h->writes);
+    cl_mgr_release(m, inode, h->writes, false);
     cl_inode_put(m, inode);
     free(h);
 }

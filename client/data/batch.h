@@ -40,5 +40,7 @@ void cl_batch_free(struct cl_batch *t);
  * until the request was answered, for it points into them. 1; 0: there are none; -ENOMEM: nothing is marked.
  */
 int cl_batch_collect(struct cl_batch *t, struct cl_file *f);
+/* inode->lock held: nothing is left to be committed, but that is to be said (Commit.closes). */
+bool cl_batch_says_end(const struct cl_file *f);
 
 #endif

@@ -52,6 +52,7 @@ static void bad_references(struct cl_file *f, const struct cl_batch *t, const Fp
 static void committed(struct cl_file *f, struct cl_batch *t, const Fp__CommitReply *r)
 {
     f->late_rc = 0;
+    f->inode->unended = !t->msg.closes || f->inode->unclosed > 0;
     cl_file_changed(f, atomic_load(&f->data->lives)); /* on the loop that would have heard of another */
     cl_map_changed(f, r);
     cl_fold_hints(f, r);
@@ -112,6 +113,10 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
 {
     uint64_t lost = 0;
 
+    if (t->nbufs == 0) { /* it only said that all have closed the file */
+        f->inode->unended = false;
+        return;
+    }
     if (rc == -EFBIG) {
         too_many_pieces(f, t);
         return;
@@ -182,7 +187,7 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
         not_committed(f, t, status);
     else
         committed(f, t, (const Fp__CommitReply *)reply);
-    t->rc = status < 0 && status != -EFBIG && status != -EINVAL ? status : 1; /* too many pieces, one bad window: there is more to try */
+    t->rc = status < 0 && status != -EFBIG && status != -EINVAL && !(status == -ENOENT && t->nbufs == 0) ? status : 1; /* too many pieces, one bad window: there is more to try */
     t->done = true;
     left = t->left;
     if (left)
@@ -267,7 +272,7 @@ int cl_commit_stored(struct cl_file *f, bool durable, uint64_t deadline_ms)
     struct cl_batch *t;
     int rc;
 
-    if (f->nstored == 0)
+    if (f->nstored == 0 && !cl_batch_says_end(f))
         return 0;
     t = cl_batch_new();
     if (!t)

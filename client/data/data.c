@@ -359,9 +359,41 @@ int cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a)
     h->strict = m->opt.strict || a->strict;
     pthread_mutex_lock(&inode->lock);
     inode->handles++;
+    inode->unclosed += h->writes;
     cl_data_news(inode, a->data_version);
     pthread_mutex_unlock(&inode->lock);
     return 0;
+}
+
+void cl_data_wrote(struct cl_mount *m, struct cl_handle *h)
+{
+    struct cl_inode *inode = h->inode;
+    bool tell = false;
+
+    if (atomic_load(&h->closing) == CL_WRITTEN)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    if (atomic_load(&h->closing) != CL_WRITTEN) {
+        tell = h->writes && (!h->fresh || atomic_load(&h->closing) == CL_CLOSED);
+        inode->unclosed += h->writes && atomic_load(&h->closing) == CL_CLOSED;
+        inode->unended = true;
+        atomic_store(&h->closing, CL_WRITTEN);
+    }
+    pthread_mutex_unlock(&inode->lock);
+    if (tell)
+        cl_mgr_wrote(m, inode->ino);
+}
+
+void cl_data_closes(struct cl_handle *h)
+{
+    struct cl_inode *inode = h->inode;
+
+    if (!h->writes)
+        return;
+    pthread_mutex_lock(&inode->lock);
+    inode->unclosed -= atomic_load(&h->closing) != CL_CLOSED;
+    atomic_store(&h->closing, CL_CLOSED);
+    pthread_mutex_unlock(&inode->lock);
 }
 
 bool cl_data_locked(struct cl_mount *m, struct cl_inode *inode, const Fp__Attr *a)

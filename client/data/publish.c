@@ -178,6 +178,8 @@ static int publish(struct cl_data *d, struct cl_inode *inode, bool durable, enum
     if (rc == 0 && durable) {
         pthread_mutex_lock(&inode->lock);
         rc = inode->file && cl_file_tell_forgotten(inode->file) ? -EIO : 0;
+        if (rc == 0 && !cl_file_is_dirty(inode->file))
+            inode->unended = false; /* as MSG_SYNC has it */
         pthread_mutex_unlock(&inode->lock);
     }
     return rc;

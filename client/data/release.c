@@ -105,6 +105,16 @@ static enum cl_release last(struct cl_file *f, struct cl_handle *h, bool may_com
     return commit(f, h, may_commit);
 }
 
+/* inode->lock held. The release tells the manager how it ended; no commit is to say something else before. */
+static void no_more(struct cl_inode *inode, const struct cl_handle *h)
+{
+    if (h->writes && atomic_load(&h->closing) != CL_CLOSED)
+        inode->unclosed--;
+    inode->hurt |= h->writes && (h->torn || h->close_told);
+    if (--inode->handles == 0)
+        inode->hurt = inode->unended = inode->positional = false;
+}
+
 enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit)
 {
     struct cl_inode *inode = h->inode;
@@ -115,7 +125,9 @@ enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may
     pthread_mutex_lock(&inode->lock);
     if (inode->handles == 1 && cl_file_is_dirty(inode->file)) /* else another one does what is to be done, or nothing is */
         rc = last(inode->file, h, may_commit);
-    if (rc == CL_RELEASE_DONE && --inode->handles == 0 && h->late_end && inode->file)
+    if (rc == CL_RELEASE_DONE)
+        no_more(inode, h);
+    if (rc == CL_RELEASE_DONE && inode->handles == 0 && h->late_end && inode->file)
         cl_behind_keep_error(d, inode); /* no close will tell it: the log and the status have, and the end of the mount does */
     pthread_mutex_unlock(&inode->lock);
     return rc;

@@ -253,6 +253,7 @@ static void on_commit(void *arg, int status, const ProtobufCMessage *reply)
         w->t->rc = status;
     else
         executed(w, (const Fp__CommitReply *)reply);
+    inode->unended |= status >= 0;
     left = w->t->left;
     if (left)
         late_no_more(w);

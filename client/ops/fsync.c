@@ -10,6 +10,7 @@
 #include <fcntl.h>
 
 #include "client/early.h"
+#include "client/ending.h"
 #include "client/locks.h"
 #include "client/ops/ops.h"
 #include "fp/clock.h"
@@ -34,12 +35,22 @@ static void publish_locked(struct cl_mount *m, struct cl_handle *h, uint64_t own
         (void)cl_data_publish_written(m, h->inode);
 }
 
+/* The last close of several, by processes that share it, says how it ended. */
+static void look_who_closes(fuse_req_t req, struct cl_handle *h)
+{
+    h->torn = cl_ending_killed((int32_t)fuse_req_ctx(req)->pid, atomic_load(&h->user));
+    if (!h->torn)
+        cl_data_closes(h);
+}
+
 void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
     struct cl_mount *m = cl_mount_of(req);
     struct cl_inode *inode = cl_handle_of(fi)->inode;
     int rc = 0, status = 0;
     (void)ino;
+    if (cl_handle_of(fi)->writes && !cl_handle_of(fi)->quiet)
+        look_who_closes(req, cl_handle_of(fi));
     if (cl_handle_of(fi)->quiet)
         publish_locked(m, cl_handle_of(fi), fi->lock_owner);
     else if (cl_inode_is_gone(inode))
@@ -48,6 +59,10 @@ void cl_op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
         rc = cl_data_fsync(m, inode);
     else if (!close_behind(m, cl_handle_of(fi), &rc))
         rc = cl_data_close(m, cl_handle_of(fi));
+    if (rc < 0 && cl_handle_of(fi)->writes) { /* what has failed is not closed */
+        cl_handle_of(fi)->torn = true;
+        cl_data_wrote(m, cl_handle_of(fi));
+    }
     cl_locks_close(m, cl_handle_of(fi), fi->lock_owner);
     /* What was closed is there: the manager has to have heard of it. Of what was opened for reading only it has, when it was opened. */
     if (!cl_handle_of(fi)->quiet && (rc == 0 || cl_inode_is_gone(inode)) && cl_early_flush(inode, req, &status))

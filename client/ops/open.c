@@ -27,15 +27,20 @@
 #include "client/append.h"
 #include "client/aux/aux.h"
 #include "client/early.h"
+#include "client/ending.h"
 #include "client/locks.h"
 #include "client/names.h"
 #include "client/ops/ops.h"
 #include "client/walk.h"
 #include "fp/clock.h"
 
-static struct cl_handle *handle_new(struct cl_inode *inode, int flags, bool writes)
+static struct cl_handle *handle_new(struct cl_inode *inode, int flags, bool writes, int32_t tid)
 {
     struct cl_handle *h = calloc(1, sizeof *h);
+    if (h && writes && tid > 0) {
+        h->user = tid;
+        cl_ending_seen(tid);
+    }
     if (h) {
         h->inode = inode;
         h->flags = flags;
@@ -45,10 +50,10 @@ static struct cl_handle *handle_new(struct cl_inode *inode, int flags, bool writ
 }
 
 /* Give the manager's hold and our reference back. The hold of a new file comes with the manager's answer. */
-static void let_go(struct cl_mount *m, struct cl_inode *inode, bool writes)
+static void let_go(struct cl_mount *m, struct cl_inode *inode, bool writes, bool torn)
 {
     if (cl_early_wait(inode) == 0)
-        cl_mgr_release(m, inode, writes);
+        cl_mgr_release(m, inode, writes, torn);
     cl_inode_put(m, inode);
 }
 
@@ -82,7 +87,7 @@ static void handle_end(struct cl_mount *m, struct cl_handle *h)
     cl_append_closed(m, inode);
     if (m->aux)
         cl_aux_file_closed(m, h);
-    let_go(m, inode, h->writes);
+    let_go(m, inode, h->writes, h->writes && (h->torn || h->close_told));
     free(h);
 }
 
@@ -132,19 +137,21 @@ static int opened(struct cl_op *op, const Fp__AttrReply *reply)
     if (cl_mgr_was_refused(op->m)) { /* the kernel may have looked before the other mount published */
         (void)fuse_lowlevel_notify_inval_inode(op->m->se, inode->ino, -1, 0);
         if (fuse_req_ctx(op->req)->pid && may_walk_again(op)) {
-            let_go(op->m, inode, writes);
+            let_go(op->m, inode, writes, false);
             return -ESTALE;
         }
     }
     if (op->open.with_entry && !reply->created && !owner_may_open(op, a)) {
-        let_go(op->m, inode, writes);
+        let_go(op->m, inode, writes, false);
         return -ESTALE;
     }
-    struct cl_handle *h = handle_new(inode, op->open.fi.flags, writes);
+    struct cl_handle *h = handle_new(inode, op->open.fi.flags, writes, (int32_t)fuse_req_ctx(op->req)->pid);
+    if (h)
+        h->fresh = op->open.with_entry && reply->created;
     int rc = h ? cl_data_open(op->m, h, a) : -ENOMEM;
     if (rc < 0) {
         free(h);
-        let_go(op->m, inode, writes);
+        let_go(op->m, inode, writes, false);
         return rc;
     }
     cl_open_add(op->m, &h->open);
@@ -223,7 +230,9 @@ static struct cl_handle *make_known(struct cl_op *op, Fp__MkNod *msg, const char
         !cl_names_create(msg->parent, name, &n, a, &msg->time_ns))
         return NULL;
     inode = cl_inode_intern(op->m, a);
-    h = inode ? handle_new(inode, op->open.fi.flags, true) : NULL;
+    h = inode ? handle_new(inode, op->open.fi.flags, true, (int32_t)fuse_req_ctx(op->req)->pid) : NULL;
+    if (h)
+        h->fresh = true;
     if (h && cl_data_open(op->m, h, a) == 0)
         return h;
     if (inode)

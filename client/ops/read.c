@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 
 #include "client/append.h"
+#include "client/ending.h"
 #include "client/ops/ops.h"
 #include "client/receive.h"
 
@@ -59,6 +60,18 @@ static bool appends(const struct cl_mount *m, const struct cl_handle *h, const s
     return (fi->flags & O_APPEND) && m->locks && (m->opt.direct_io || h->strict) && !fi->writepage;
 }
 
+/* The kernel's own writing, of mappings, has no thread that counts. */
+static void wrote(struct cl_mount *m, struct cl_handle *h, const struct fuse_file_info *fi, int32_t tid)
+{
+    if ((!(fi->flags & O_APPEND) || fi->writepage) && !atomic_load(&h->inode->positional))
+        atomic_store(&h->inode->positional, true);
+    cl_data_wrote(m, h);
+    if (tid > 0 && atomic_load(&h->user) != tid) {
+        atomic_store(&h->user, tid);
+        cl_ending_seen(tid);
+    }
+}
+
 void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
                  struct fuse_file_info *fi)
 {
@@ -68,6 +81,7 @@ void cl_op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, o
     uint8_t **pages = anywhere ? cl_received_pages(buf) : NULL;
     ssize_t n;
     (void)ino;
+    wrote(m, h, fi, (int32_t)fuse_req_ctx(req)->pid);
     if (!pages)
         cl_received_flat(buf);
     if (cl_inode_is_gone(h->inode))

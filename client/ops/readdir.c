@@ -44,7 +44,7 @@ static struct dir_handle *dir_of(const struct fuse_file_info *fi)
 static void let_go(struct cl_mount *m, struct dir_handle *h)
 {
     cl_open_remove(m, &h->open);
-    cl_mgr_release(m, h->inode, false);
+    cl_mgr_release(m, h->inode, false, false);
     cl_inode_put(m, h->inode);
     free(h);
 }

@@ -123,3 +123,104 @@ def test_new_mount_at_the_place_of_a_killed_one_finds_the_good_version(new_store
     p.wait(20)
     mount.start()
     assert read(mount.at("ckpt")) == good
+
+
+def kept(store, path):
+    return [v for v in json.loads(store.fpctl("versions", path, "--json").stdout)["versions"] if v["version"]]
+
+
+@pytest.mark.short
+@pytest.mark.parametrize("manner", ["trunc", "in_place"])
+@pytest.mark.parametrize("then", ["restore", "remount", "mend"])
+def test_program_killed_while_its_mount_lives(versions, manner, then):
+    """The kernel closes what it had open, which is no close: what it has written is seen as it is, and what was there before is kept for it."""
+    store = versions
+    writer, other = store.mounts
+    good = content(1)[:SIZE]
+    write(writer.at("ckpt"), good)
+    p = rewrite(writer.at("ckpt"), manner)
+    p.kill()
+    p.wait(20)
+    wait_until("its end to be known", 10, lambda: [v for v in kept(store, other.at("ckpt")) if "killed" in v["why"]])
+    torn = read(writer.at("ckpt"))
+    assert torn != good and read(other.at("ckpt")) == torn
+    if then == "restore":
+        store.fpctl("restore", writer.at("ckpt"))
+    elif then == "remount":
+        assert writer.term() == 0
+        writer.start()
+    else:
+        good = content(2)[:SIZE]
+        write(writer.at("ckpt"), good)
+    assert read(writer.at("ckpt")) == good
+    assert read(other.at("ckpt")) == good
+    if then == "mend":
+        assert kept(store, writer.at("ckpt")) == []
+        assert writer.term() == 0
+        writer.start()
+        assert read(writer.at("ckpt")) == good
+
+
+@pytest.mark.parametrize("how", ["exit", "signal handled", "thread", "reaped late"])
+def test_program_that_ends_without_a_close_has_closed(versions, how):
+    """It was not killed: as on any file system, what it has written is the file."""
+    store = versions
+    path = store.mounts[0].at("ckpt")
+    write(path, content(1)[:SIZE])
+    ends = {"exit": "os._exit(3)",
+            "signal handled": "signal.signal(signal.SIGTERM, lambda *a: os._exit(1)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
+            "thread": "threading.Thread(target=lambda: os._exit(0)).start(); time.sleep(60)",  # the others are killed by the kernel
+            "reaped late": "os._exit(0)"}[how]
+    p = subprocess.Popen([sys.executable, "-c", "import os, signal, sys, threading, time\n"
+                          "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC); os.write(fd, b'x' * 100000)\n" + ends, path])
+    if how == "reaped late":
+        wait_until("its end", 10, lambda: open(f"/proc/{p.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "Z")
+        wait_until("its close", 10, lambda: kept(store, path) == [])
+    p.wait(20)
+    wait_until("its close", 10, lambda: kept(store, path) == [])
+    assert read(path) == b"x" * 100000
+
+
+def test_child_is_killed_and_its_parent_goes_on(versions):
+    """They share a descriptor: who closes it last says how it ended."""
+    store = versions
+    path = store.mounts[0].at("ckpt")
+    write(path, content(1)[:SIZE])
+    subprocess.run([sys.executable, "-c", "import os, signal, sys\n"
+                    "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC)\n"
+                    "if not (pid := os.fork()):\n"
+                    "    os.write(fd, b'x' * 5000); os.kill(os.getpid(), signal.SIGKILL)\n"
+                    "os.waitpid(pid, 0); os.write(fd, b'y' * 5000); os.close(fd)\n", path], check=True, timeout=60)
+    wait_until("its close", 10, lambda: kept(store, path) == [])
+    assert read(path) == b"x" * 5000 + b"y" * 5000
+
+
+def test_mount_killed_at_once_after_a_close(versions):
+    """Close has said that it is there: that the mount did not come to give the file back does not matter."""
+    store = versions
+    writer, other = store.mounts
+    for key in range(2, 8):
+        write(writer.at("ckpt"), content(1)[:SIZE])
+        subprocess.run([sys.executable, "-c", "import os, signal, sys\n"
+                        "with open(sys.argv[1], sys.argv[2]) as f: f.write('z' * 300000)\n"
+                        "os.kill(int(sys.argv[3]), signal.SIGKILL)\n", writer.at("ckpt"), ("w", "r+")[key % 2], str(writer.pid)], check=True, timeout=60)
+        writer.kill()
+        writer.start()
+        assert read(other.at("ckpt")).startswith(b"z" * 300000)
+
+
+def test_mount_killed_that_had_a_file_open_and_wrote_nothing(versions):
+    """What another one has closed stays."""
+    store = versions
+    writer, other = store.mounts
+    write(writer.at("ckpt"), content(1)[:SIZE])
+    fd = os.open(other.at("ckpt"), os.O_RDWR)
+    write(writer.at("ckpt"), content(2)[:SIZE])
+    other.kill()
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+    other.start()
+    wait_until("its session to end", 20, lambda: kept(store, writer.at("ckpt")) == [])
+    assert read(writer.at("ckpt")) == content(2)[:SIZE]

@@ -334,7 +334,7 @@ void __wrap_cl_mgr_call(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg
 void __wrap_cl_mgr_call_answered(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, cl_mgr_cb cb, void *arg);
 int __wrap_cl_mgr_call_sync(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, ProtobufCMessage **reply);
 void __wrap_cl_mgr_send(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg);
-void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write);
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn);
 uint32_t __wrap_cl_core_session(struct cl_mount *m);
 int __wrap_cl_data_open(struct cl_mount *m, struct cl_handle *h, const Fp__Attr *a);
 ssize_t __wrap_cl_data_write(struct cl_mount *m, struct cl_handle *h, const char *buf, size_t len, uint64_t off, bool kill_suidgid);
@@ -423,8 +423,9 @@ static void nothing(void *arg)
     (void)arg;
 }
 
-void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write)
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn)
 {
+    (void)torn;
     cl_inode_unhold(m, inode, write, nothing, NULL);
 }
 

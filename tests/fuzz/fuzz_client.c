@@ -417,7 +417,7 @@ static void step(struct fuzz_in *in)
     else if (what < 248)
         x.core.data_runs = !x.core.data_runs;
     else if (what < 252)
-        cl_inode_hold(&x.m, x.file[who % FILES].inode, who & 1), cl_mgr_release(&x.m, x.file[who % FILES].inode, who & 1);
+        cl_inode_hold(&x.m, x.file[who % FILES].inode, who & 1), cl_mgr_release(&x.m, x.file[who % FILES].inode, who & 1, who & 2);
     else
         run_work();
     if (what & 1)

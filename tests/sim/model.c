@@ -9,6 +9,9 @@
  * With --close behind, close says that it is seen elsewhere, but it is published later: until it surely is ("solid"), it goes with its mount, or with a session that may have expired.
  * By that the manager's frames to the mount are told: who has not heard of it for long may have been given up.
  *
+ * While a file is rewritten, what it was is kept (docs/ARCHITECTURE.md, Versions of files). If a mount that has it open for writing dies, or may be taken for dead, or a program was told
+ * an error, the file may be what it was, now or when that mount ends: then only what was written before all had closed it the last time ("kept"), and what was synced, is surely there.
+ *
  * In strict files each write is published when it returns, and each read is an open.
  *
  * Truncation is a write of nothing from a place on, a punched hole one of zeros, fallocate moves the end alone. A copy (copy_file_range) is a write of what a reader of the source could
@@ -33,6 +36,7 @@
 
 struct model_write {
     struct model_write *next;
+    const struct model_file *file;
     uint32_t id;
     const struct sim_proc *mount;
     unsigned start; /* of the mount */
@@ -41,6 +45,7 @@ struct model_write {
     bool keeps_size; /* of zeros */
     struct copied *copied; /* what a copy may have: NULL: anything (it has not ended, or failed) */
     bool ended, durable, dead;
+    bool kept;   /* since it was written all have closed the file */
     bool solid;  /* the manager has it; not so what was closed behind */
     bool failed; /* its application was told of a loss, or has died */
     bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
@@ -152,7 +157,7 @@ struct model_write *model_change_begin(struct model_file *f, const struct sim_pr
 {
     struct model_write *w = calloc(1, sizeof *w);
 
-    *w = (struct model_write){.next = f->writes, .id = ++write_ids, .mount = m, .start = m->starts, .kind = kind, .keeps_size = keeps_size, .off = off,
+    *w = (struct model_write){.next = f->writes, .file = f, .id = ++write_ids, .mount = m, .start = m->starts, .kind = kind, .keeps_size = keeps_size, .off = off,
                               .end = kind == MODEL_CUT ? UINT64_MAX : off + len, .from_ns = sim.now_ns};
     f->writes = w;
     return w;
@@ -172,6 +177,18 @@ static void fail_write(struct model_write *w)
     w->failed = w->lossy = true;
 }
 
+static void doom(struct model_file *f, const struct sim_proc *m)
+{
+    bool behind = false;
+
+    for (const struct model_write *w = f->writes; w && !behind; w = w->next)
+        behind = m->behind && w->mount == m && w->start == m->starts && !w->solid;
+    if (sim.versions && (f->writers[m->id] || behind) && !f->doomed) {
+        sim_trace("may be what it was: inode %llu", (unsigned long long)f->ino);
+        f->doomed = true;
+    }
+}
+
 /* Mounts that may have lost their sessions: what they have closed behind may be overtaken, and so may what they write to the same files until an fsync says that it is there. */
 static void look_for_cuts(void)
 {
@@ -184,6 +201,8 @@ static void look_for_cuts(void)
         sim_trace("may have lost its session: %s", m->name);
         locks_mount_lost(m);
         appends_cut_off(m);
+        for (struct model_file *f = files; f; f = f->next)
+            doom(f, m);
         if (!m->behind)
             continue;
         for (struct model_file *f = files; f; f = f->next)
@@ -261,9 +280,29 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
             w->solid = true;
         if (durable && own)
             w->shaken = w->lossy = false;
-        if (durable && !w->shaken && w->published_ns && (own || w->published_ns <= from_ns))
+        if (durable && !f->doomed && !w->shaken && w->published_ns && (own || w->published_ns <= from_ns)) /* it may have been taken back before */
             w->durable = true;
     }
+}
+
+void model_opened(struct model_file *f, const struct sim_proc *m)
+{
+    f->writers[m->id]++;
+}
+
+void model_closed(struct model_file *f, const struct sim_proc *m, int rc)
+{
+    bool all = true;
+
+    if (rc)
+        doom(f, m);
+    f->writers[m->id] -= f->writers[m->id] > 0;
+    for (unsigned i = 0; i < SIM_PROCS_MAX && all; i++)
+        all = !f->writers[i];
+    for (const struct model_write *w = f->writes; w && all; w = w->next)
+        all = w->ended && (w->solid || w->failed);
+    for (struct model_write *w = f->writes; w && all && !f->doomed; w = w->next)
+        w->kept |= w->solid && !w->failed;
 }
 
 void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns)
@@ -285,6 +324,10 @@ void model_mount_died(const struct sim_proc *m)
 {
     locks_mount_lost(m);
     appends_mount_died(m);
+    for (struct model_file *f = files; f; f = f->next) {
+        doom(f, m);
+        f->writers[m->id] = 0;
+    }
     for (struct model_file *f = files; f; f = f->next)
         for (struct model_write *w = f->writes; w; w = w->next)
             if (w->mount == m && w->start == m->starts && !w->dead) {
@@ -319,7 +362,7 @@ bool model_may_have_lost(const struct model_file *f)
     for (const struct model_write *w = f->writes; w; w = w->next)
         if (w->lossy || w->shaken || w->failed || w->copies_a_loss)
             return true;
-    return damaged || f->in_doubt || manager_forgot; /* that it was made, too */
+    return damaged || f->doomed || f->in_doubt || manager_forgot; /* that it was made, too */
 }
 
 bool model_has_unpublished(const struct model_file *f)
@@ -349,7 +392,7 @@ bool model_error_ok(int err, bool open)
 
 static bool surely_seen(const struct model_write *w, const struct reader *r)
 {
-    if (w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns)
+    if (w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns || (w->file->doomed && !w->kept && !w->durable))
         return false;
     if (r->mount->strict)
         return w->published_ns != 0;

@@ -18,6 +18,8 @@ struct model_file {
     uint64_t ino;
     struct model_write *writes; /* newest first */
     uint64_t overtaken; /* by mount: it may have lost its session while it had written, and no fsync has said since that all is there */
+    uint32_t writers[SIM_PROCS_MAX]; /* by mount: how often it has it open for writing */
+    bool doomed;   /* a mount may be taken for dead, or be dead, that had it open for writing, or a program was told an error: what was not closed by all, or synced, may be taken back */
     bool unsure;   /* that it was made: no close has said so */
     bool in_doubt; /* a node lost its power, or mounts heard of it, since it was made: a mount that does not know what others have synced says so in fsync, once */
 };
@@ -36,6 +38,10 @@ void model_copied(struct model_file *f, struct model_write *w, struct model_file
 
 /* close or fsync of a file, begun at from_ns, said rc. */
 void model_published(struct model_file *f, const struct sim_proc *m, uint64_t from_ns, int rc, bool durable);
+
+/* m has opened it for writing; what it had opened is closed, which said rc. */
+void model_opened(struct model_file *f, const struct sim_proc *m);
+void model_closed(struct model_file *f, const struct sim_proc *m, int rc);
 
 /* m has opened it, or given it another name, and began that at from_ns: what others had closed then has been published. NULL: of all mounts. */
 void model_taken(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);

@@ -100,6 +100,7 @@ struct sim_world {
     bool healed;        /* no faults from here on */
     bool quiet;         /* there are none at all */
     bool striped;       /* files lie on all nodes */
+    bool versions;      /* what a file was is kept while it is rewritten */
     unsigned preempt_ppm;
     struct sim_node nodes[SIM_NODES_MAX];
     unsigned nnodes;

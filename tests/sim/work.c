@@ -102,8 +102,10 @@ void app_close(struct app *a, struct handle *h)
     work_counts.closes++;
     if (h->start != a->mount->starts)
         return;
-    if (h->writable)
+    if (h->writable) {
         model_published(h->model, a->mount, from, rc, false);
+        model_closed(h->model, a->mount, rc);
+    }
     if (rc == 0 && h->made) {
         name_confirmed(h->made, h->model, h->version);
         h->model->unsure = false;
@@ -176,6 +178,8 @@ void app_open(struct app *a, struct handle *h, struct name *n, int flags)
         f->process = a->id;
         h->name = n;
         h->writable = (flags & O_ACCMODE) != O_RDONLY;
+        if (h->writable && h->start == a->mount->starts)
+            model_opened(h->model, a->mount);
     } else {
         open_failed(a, n, flags, rc, &changed);
     }

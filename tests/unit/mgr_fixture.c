@@ -15,6 +15,7 @@
 #include "mgr_fixture.h"
 
 bool fix_versions;
+bool fix_appended;
 
 ProtobufCBinaryData fix_bin(const char *s)
 {
@@ -434,6 +435,7 @@ uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len)
     m.slices = &ss;
     m.size_bytes = pos + len;
     m.mtime_ns = f->now.ns;
+    m.appended = fix_appended;
     fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
     return f->status ? 0 : ch.id;
 }

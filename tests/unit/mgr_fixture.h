@@ -33,6 +33,7 @@ struct fix {
 };
 
 extern bool fix_versions; /* cores are opened with versions on */
+extern bool fix_appended; /* what is written, is with O_APPEND */
 
 /* Opens path (":memory:"), with a client and a benefactor of 1 GiB connected unless bare. */
 void fix_open(struct fix *f, const char *path, bool bare);

@@ -10,7 +10,7 @@
 
 void __wrap_cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage *msg, bool (*interrupted)(void *arg), cl_mgr_cb cb,
                              void *arg);
-void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write);
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn);
 void *__wrap_fuse_req_userdata(fuse_req_t req);
 int __wrap_fuse_reply_open(fuse_req_t req, const struct fuse_file_info *fi);
 
@@ -34,8 +34,9 @@ void __wrap_cl_mgr_call_intr(struct cl_mount *m, uint32_t type, ProtobufCMessage
     answer_arg = arg;
 }
 
-void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write)
+void __wrap_cl_mgr_release(struct cl_mount *m, struct cl_inode *inode, bool write, bool torn)
 {
+    (void)torn;
     (void)m;
     (void)write;
     (void)inode;

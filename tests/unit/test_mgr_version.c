@@ -72,6 +72,16 @@ static void close_by(struct mgr_conn *conn, uint64_t ino)
     fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
 }
 
+/* Something that is not published. */
+static void wrote_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_wrote_ino = 1;
+    m.wrote_ino = &ino;
+    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
 static void sync_by(struct mgr_conn *conn, uint64_t ino)
 {
     Fp__Sync m = FP__SYNC__INIT;
@@ -267,6 +277,7 @@ static void test_the_last_of_them_closes(void **state)
     open_by(other, file);
     assert_true(fix_write(&f, file, 0, CHUNK));
     is = map_of(file);
+    wrote_by(other, file);
     fix_lost(&f, other);
     for (int i = 0; i < 70; i++) {
         (void)fix_attr(&f, file);

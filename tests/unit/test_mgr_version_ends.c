@@ -1,0 +1,455 @@
+/* How the rewriting of a file ends, when that is not by the release of its last writer: by a close that the mount tells before it, by a program that was killed, by an error, by the
+ * end of the mount of such a program. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "life.pb-c.h"
+#include "manager/version.h"
+#include "mgr_fixture.h"
+
+#define CHUNK (64u << 10)
+
+static struct fix f;
+static struct mgr_conn *other;
+static uint64_t file, was, other_session;
+
+static void open_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Open m = FP__OPEN__INIT;
+
+    m.ino = ino;
+    m.write = true;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+}
+
+static void release(struct mgr_conn *conn, uint64_t ino, bool torn)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_write_ino = 1;
+    m.write_ino = &ino;
+    m.n_torn_ino = torn;
+    m.torn_ino = &ino;
+    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+/* All programs of its mount have closed it, and the mount has nothing more to say of it. */
+static void closed_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Commit m = FP__COMMIT__INIT;
+
+    m.slot = 3;
+    m.slot_seq = ++f.seq;
+    m.ino = ino;
+    m.closes = true;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+/* Something that is not published. */
+static void wrote_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_wrote_ino = 1;
+    m.wrote_ino = &ino;
+    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
+static void sync_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Sync m = FP__SYNC__INIT;
+
+    m.ino = ino;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor));
+    assert_int_equal(f.status, 0);
+}
+
+static void bye(struct mgr_conn *conn)
+{
+    Fp__Bye m = FP__BYE__INIT;
+
+    (void)fix_call(&f, conn, FP__MSG_TYPE__MSG_BYE, &m, NULL);
+    assert_int_equal(f.status, 0);
+}
+
+static void dies(struct mgr_conn *conn)
+{
+    fix_lost(&f, conn);
+    fix_tick(&f, 61000);
+}
+
+static void new_mount(void)
+{
+    f.conn = fix_conn(&f);
+    f.session = fix_hello_client(&f, f.conn, 0, NULL);
+    f.seq = 0;
+    fix_keepalive(&f);
+}
+
+/* Sums of which chunks a file consists: it differs for files that differ. */
+static uint64_t map_sum(uint64_t ino)
+{
+    char sql[160];
+
+    snprintf(sql, sizeof sql, "SELECT ifnull(sum((win*1000003+off+7)*(chunk%%1000000007)+len),0) FROM slice WHERE ino=%llu", (unsigned long long)ino);
+    return (uint64_t)fix_sql(&f, sql) + fix_attr(&f, ino).size_bytes * 31;
+}
+
+static int state_is(void)
+{
+    return fix_sql(&f, "SELECT count(*) FROM version") ? (int)fix_sql(&f, "SELECT state FROM version") : 0;
+}
+
+/* A file of four windows, which one mount has open for writing, and has rewritten half of; another one has it open. */
+static int setup(void **state)
+{
+    (void)state;
+    fix_versions = true;
+    fix_open(&f, ":memory:", false);
+    file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
+    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
+    open_by(f.conn, file);
+    for (uint64_t w = 0; w < 4; w++)
+        assert_true(fix_write(&f, file, w * CHUNK, CHUNK));
+    release(f.conn, file, false);
+    other = fix_conn(&f);
+    other_session = fix_hello_client(&f, other, 0, NULL);
+    assert_true(other_session > 0);
+    was = map_sum(file);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    assert_true(fix_write(&f, file, CHUNK, CHUNK / 2));
+    assert_int_equal(state_is(), MGR_GUARD);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fix_check(&f);
+    fix_close(&f);
+    return 0;
+}
+
+/* It was answered, so it is there: also if the mount is killed before it gives back what it had open. */
+static void test_what_was_closed_stays_when_its_mount_dies(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    closed_by(f.conn, file);
+    assert_int_equal(state_is(), 0);
+    dies(f.conn);
+    new_mount();
+    assert_int_equal(map_sum(file), is);
+}
+
+/* After that it is being rewritten again, from what was closed. */
+static void test_what_comes_after_a_close_is_a_new_epoch(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    closed_by(f.conn, file);
+    assert_true(fix_write(&f, file, 2 * CHUNK, CHUNK));
+    assert_int_equal(state_is(), MGR_GUARD);
+    dies(f.conn);
+    new_mount();
+    assert_int_equal(map_sum(file), is);
+}
+
+/* One of two mounts has closed: what both write is not whole yet. */
+static void test_one_of_two_mounts_closes_and_the_other_dies(void **state)
+{
+    (void)state;
+    open_by(other, file);
+    wrote_by(other, file);
+    closed_by(f.conn, file);
+    assert_int_equal(state_is(), MGR_GUARD);
+    release(f.conn, file, false);
+    dies(other);
+    new_mount();
+    assert_int_equal(map_sum(file), was);
+}
+
+/* It has it open, as tools do that read it, and has written nothing: it did not make a half of it. */
+static void test_one_that_has_not_written_dies(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    open_by(other, file);
+    closed_by(f.conn, file);
+    release(f.conn, file, false);
+    assert_int_equal(state_is(), MGR_GUARD);
+    dies(other);
+    new_mount();
+    assert_int_equal(state_is(), 0);
+    assert_int_equal(map_sum(file), is);
+}
+
+/* … likewise, when it had written before, and had closed that. */
+static void test_one_that_has_written_and_closed_dies(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    open_by(other, file);
+    open_by(other, file);
+    wrote_by(other, file);
+    closed_by(other, file);
+    closed_by(f.conn, file);
+    assert_int_equal(state_is(), 0);
+    dies(other);
+    new_mount();
+    assert_int_equal(map_sum(file), is);
+}
+
+/* … and it dies itself, before its release: that is no bad end. */
+static void test_one_that_has_closed_dies_and_the_other_goes_on(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    open_by(other, file);
+    closed_by(f.conn, file);
+    fix_lost(&f, f.conn);
+    f.conn = other;
+    for (int i = 0; i < 70; i++) {
+        (void)fix_attr(&f, file);
+        fix_tick(&f, 1000);
+    }
+    assert_int_equal(state_is(), MGR_GUARD);
+    release(other, file, false);
+    assert_int_equal(state_is(), 0);
+    assert_int_equal(map_sum(file), is);
+}
+
+/* All see what was written, and what was there before is offered. */
+static void test_a_killed_program_leaves_the_file_torn(void **state)
+{
+    uint64_t is = map_sum(file);
+    Fp__CtlVersions m = FP__CTL_VERSIONS__INIT;
+    Fp__Hello h = FP__HELLO__INIT;
+    struct mgr_conn *ctl = fix_conn(&f);
+
+    (void)state;
+    release(f.conn, file, true);
+    assert_int_equal(state_is(), MGR_KILLED);
+    fix_tick(&f, 30000);
+    assert_int_equal(map_sum(file), is);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CONTROL;
+    fix_free(fix_call(&f, ctl, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    m.path = fix_bin("a");
+    m.newest = true;
+    fix_free(fix_call(&f, ctl, FP__MSG_TYPE__MSG_CTL_VERSIONS, &m, &fp__ctl_versions_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    assert_int_equal(map_sum(file), was);
+}
+
+static void test_what_was_before_comes_back_when_the_mount_ends(void **state)
+{
+    (void)state;
+    release(f.conn, file, true);
+    bye(other);
+    assert_int_equal(state_is(), MGR_KILLED);
+    bye(f.conn);
+    new_mount();
+    assert_int_equal(map_sum(file), was);
+    assert_int_equal(state_is(), MGR_REMAINS);
+}
+
+static void test_the_same_when_the_mount_dies(void **state)
+{
+    (void)state;
+    release(f.conn, file, true);
+    dies(f.conn);
+    new_mount();
+    assert_int_equal(map_sum(file), was);
+}
+
+/* The other one has nothing to do with it, but it still writes: it is put back when that has ended, too. */
+static void test_a_program_is_killed_and_another_one_writes(void **state)
+{
+    (void)state;
+    open_by(other, file);
+    release(f.conn, file, true);
+    assert_int_equal(state_is(), MGR_HURT);
+    closed_by(other, file);
+    assert_int_equal(state_is(), MGR_HURT);
+    release(other, file, false);
+    assert_int_equal(state_is(), MGR_KILLED);
+    bye(f.conn);
+    f.conn = other;
+    assert_int_equal(map_sum(file), was);
+}
+
+/* What was synced is not taken back by itself. */
+static void test_a_program_is_killed_and_another_one_syncs(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    open_by(other, file);
+    release(f.conn, file, true);
+    sync_by(other, file);
+    assert_int_equal(state_is(), MGR_SYNCED);
+    release(other, file, false);
+    assert_int_equal(state_is(), MGR_TORN);
+    bye(f.conn);
+    f.conn = other;
+    assert_int_equal(map_sum(file), is);
+}
+
+/* A program that is started anew mends the file, in place or from the beginning: then it is good. */
+static void test_who_writes_a_torn_file_and_closes_it_has_mended_it(void **state)
+{
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        if (cut) {
+            open_by(f.conn, file);
+            assert_true(fix_write(&f, file, 0, CHUNK));
+        }
+        release(f.conn, file, true);
+        assert_int_equal(state_is(), MGR_KILLED);
+        open_by(f.conn, file);
+        assert_int_equal(state_is(), MGR_KILLED);
+        if (cut)
+            assert_int_equal(fix_truncate(&f, file, 0), 0);
+        assert_true(fix_write(&f, file, 0, CHUNK));
+        assert_int_equal(state_is(), MGR_GUARD);
+        release(f.conn, file, false);
+        assert_int_equal(state_is(), 0);
+    }
+}
+
+/* … and if it dies, too, the file is what it was before both. */
+static void test_two_programs_are_killed_one_after_the_other(void **state)
+{
+    (void)state;
+    release(f.conn, file, true);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 3 * CHUNK, CHUNK));
+    dies(f.conn);
+    new_mount();
+    assert_int_equal(map_sum(file), was);
+}
+
+/* Ranks of a job that was killed may be slow to die. Who begins anew with nothing does not lose what it writes by them. */
+static void test_a_cut_to_nothing_has_nothing_of_the_dead(void **state)
+{
+    uint64_t is;
+
+    (void)state;
+    open_by(other, file);
+    open_by(other, file);
+    release(other, file, true);
+    assert_int_equal(state_is(), MGR_HURT);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    assert_int_equal(state_is(), MGR_GUARD);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    is = map_sum(file);
+    release(f.conn, file, false);
+    release(other, file, false);
+    assert_int_equal(state_is(), 0);
+    bye(other);
+    assert_int_equal(map_sum(file), is);
+}
+
+/* Programs of many nodes append to a log, which none of them rewrites: the death of one takes nothing back. What is written behind the end otherwise is a part of a rewriting. */
+static void test_what_is_only_appended_stays(void **state)
+{
+    uint64_t log[2], is;
+
+    (void)state;
+    for (int behind = 0; behind < 2; behind++) {
+        fix_appended = false;
+        log[behind] = fix_mk(&f, MGR_ROOT_INO, behind ? "y" : "x", S_IFREG | 0644);
+        open_by(f.conn, log[behind]);
+        assert_true(fix_write(&f, log[behind], 0, 1000));
+        release(f.conn, log[behind], false);
+        is = map_sum(log[behind]);
+        fix_appended = !behind;
+        open_by(f.conn, log[behind]);
+        assert_true(fix_write(&f, log[behind], 1000, 500));
+        is = behind ? is : map_sum(log[behind]);
+        dies(f.conn);
+        new_mount();
+        assert_int_equal(map_sum(log[behind]), is);
+    }
+    fix_appended = false;
+}
+
+/* The manager is started anew in between. */
+static void test_restart(void **state)
+{
+    static const char db[] = "/tmp/test_mgr_version_ends.db";
+
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        uint64_t session;
+
+        fix_close(&f);
+        unlink(db);
+        fix_open(&f, db, false);
+        file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
+        open_by(f.conn, file);
+        assert_true(fix_write(&f, file, 0, CHUNK));
+        release(f.conn, file, false);
+        was = map_sum(file);
+        open_by(f.conn, file);
+        if (!killed)
+            open_by(f.conn, file);
+        assert_true(fix_write(&f, file, 0, CHUNK));
+        release(f.conn, file, true);
+        assert_int_equal(state_is(), killed ? MGR_KILLED : MGR_HURT);
+        session = f.session;
+        fix_close(&f);
+        fix_open(&f, db, true);
+        assert_int_equal(state_is(), killed ? MGR_KILLED : MGR_HURT);
+        f.conn = fix_conn(&f);
+        assert_int_equal(fix_hello_client(&f, f.conn, session, NULL), session);
+        dies(f.conn);
+        f.conn = fix_conn(&f);
+        f.session = fix_hello_client(&f, f.conn, 0, NULL);
+        assert_int_equal(map_sum(file), was);
+        fix_close_and_remove(&f, db);
+        fix_open(&f, ":memory:", false);
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(what_was_closed_stays_when_its_mount_dies),
+        T(what_comes_after_a_close_is_a_new_epoch),
+        T(one_of_two_mounts_closes_and_the_other_dies),
+        T(one_that_has_not_written_dies),
+        T(one_that_has_written_and_closed_dies),
+        T(one_that_has_closed_dies_and_the_other_goes_on),
+        T(a_killed_program_leaves_the_file_torn),
+        T(what_was_before_comes_back_when_the_mount_ends),
+        T(the_same_when_the_mount_dies),
+        T(a_program_is_killed_and_another_one_writes),
+        T(a_program_is_killed_and_another_one_syncs),
+        T(who_writes_a_torn_file_and_closes_it_has_mended_it),
+        T(two_programs_are_killed_one_after_the_other),
+        T(a_cut_to_nothing_has_nothing_of_the_dead),
+        T(what_is_only_appended_stays),
+        T(restart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
