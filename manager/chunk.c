@@ -1,8 +1,10 @@
 /* The chunk table and the way out of it: a chunk that no slice names and no session holds any more becomes a row of
- * garbage, in the same transaction; bnf.c has it deleted. One of no benefactor, which stands for a chunk that is lost (commit.c), just goes. */
+ * garbage, in the same transaction; bnf.c has it deleted. One of no benefactor, which stands for a chunk that is lost (commit.c) or is in a target only (ext.c),
+ * just goes. */
 #include <errno.h>
 
 #include "manager/core_int.h"
+#include "manager/ext.h"
 #include "fp/bug.h"
 
 int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
@@ -46,6 +48,24 @@ int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
     }
     return mgr_db_exec(&c->db, CHUNK_INSERT, DBI(ch->id), DBI(ch->len), DBI(ch->stored), DBI(ch->sum),
                        DBI(ch->refs), DBI(ch->bnf), DBI(ch->data), DBI(ch->noted));
+}
+
+int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored)
+{
+    struct mgr_bnf *from = mgr_bnf_find(c, ch->bnf), *to = mgr_bnf_find(c, bnf);
+
+    if (from) {
+        from->chunks--;
+        from->stored -= ch->stored;
+        mgr_bnf_dirty(c, from);
+    }
+    if (to) {
+        to->chunks++;
+        to->stored += stored;
+        mgr_bnf_dirty(c, to);
+        mgr_inventory_committed(to, ch->id);
+    }
+    return mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored));
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)
@@ -94,6 +114,7 @@ int mgr_chunk_unref(struct mgr_core *c, uint64_t id)
     rc = mgr_db_exec(&c->db, CHUNK_DELETE, DBI(id));
     if (!rc && ch.bnf)
         rc = mgr_garbage_put(c, id, ch.bnf, ch.stored);
+    rc = rc ? rc : mgr_ext_drop(c, id);
     if (!rc && ch.noted)
         rc = mgr_note_drop(c, id);
     return rc ? rc : mgr_damage_drop(c, id);

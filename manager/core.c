@@ -19,7 +19,7 @@
 #include "fp/log.h"
 #include "fp/record.h"
 #include "manager/core_int.h"
-#include "manager/drain.h"
+#include "manager/ext.h"
 #include "manager/locks.h"
 #include "manager/sets.h"
 #include "manager/version.h"
@@ -105,6 +105,7 @@ static const struct handler handlers[] = {
     H(CTL_STOP, ctl_stop, empty, NULL, CTL),
     H(TASK_DONE, task_done, task_done, NULL, BNF),
     H(CTL_DRAIN, ctl_drain, ctl_drain, NULL, CTL),
+    H(CTL_STAGE, ctl_stage, ctl_stage, NULL, CTL),
     H(POLICY, policy, policy, OUT(policy_reply), CLIENT | CTL | REPLAY),
     H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
     H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),

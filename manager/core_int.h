@@ -165,6 +165,7 @@ struct mgr_core {
     size_t out_count, out_cap, out_pos;
     uint64_t bad_chunks; /* rows of bad_chunk: 0 spares the look-ups */
     uint64_t damages;    /* rows of damage */
+    bool exts;           /* there may be rows of ext: false spares the look-ups */
     uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
     uint64_t life;          /* life.c */
@@ -367,6 +368,8 @@ int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch); /* 0, 
 /* 1: it may be referred to anew; 0: it is damaged, or its benefactor away or failing; or a failure. */
 int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch);
 int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch);
+/* Is on another benefactor from now on, or on none (0). */
+int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored);
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);
 /* One reference less; at 0 the chunk becomes garbage. */
 int mgr_chunk_unref(struct mgr_core *c, uint64_t id);

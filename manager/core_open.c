@@ -8,7 +8,7 @@
 
 #include "fp/record.h"
 #include "manager/core_int.h"
-#include "manager/drain.h"
+#include "manager/ext.h"
 #include "manager/locks.h"
 #include "manager/sets.h"
 #include "manager/version.h"
@@ -55,6 +55,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_damage_load(c);
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
+    rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
     rc = rc ? rc : mgr_sets_load(c);
     if (rc)
@@ -170,6 +171,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_early_load(c);
     rc = rc ? rc : mgr_locks_read(c);
     rc = rc ? rc : mgr_life_load(c);
+    rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
     rc = rc ? rc : mgr_sets_load(c);
     if (!rc && !created) {

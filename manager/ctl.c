@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "fp/log.h"
-#include "manager/core_int.h"
+#include "manager/ext.h"
 
 #define DAMAGE_SHOWN    200
 #define STATS_MAX_BYTES (2u << 20) /* what mounts report, in one status; a message has 4 MiB */
@@ -182,6 +182,10 @@ static int add_slices(struct mgr_core *c, const Fp__CtlLayout *m, const struct m
         r->slices[r->n_slices++] = s;
     }
     mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < r->n_slices && rc >= 0; i++) {
+        rc = r->slices[i]->bnf ? 0 : mgr_ext_has(c, r->slices[i]->chunk);
+        r->slices[i]->ext = rc > 0;
+    }
     return rc < 0 ? rc : 0;
 }
 

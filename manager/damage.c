@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "fp/log.h"
-#include "manager/core_int.h"
+#include "manager/ext.h"
 
 #define PLACES_MAX 16
 
@@ -125,6 +125,9 @@ MGR_HANDLER(badchunk)
     (void)rq;
     if (rc)
         return rc == -ENOENT ? 0 : rc; /* overwritten or deleted since */
+    rc = mgr_ext_has(c, ch.id);
+    if (rc) /* who has read by an old map reads again */
+        return rc < 0 ? rc : m->bnf == ch.bnf ? mgr_ext_bad(c, &ch, m->reason) : 0;
     if (!ch.bnf)
         return 0; /* it stands for a lost one, and more was known of that */
     rc = mgr_damage_chunk(c, m->chunk, ch.bnf, false, m->reason);

@@ -6,6 +6,7 @@
 
 #include "fp/err.h"
 #include "manager/core_int.h"
+#include "manager/ext.h"
 #include "manager/version.h"
 
 #define SLICES_SOFT_MAX 4096u  /* the answer ends at the next window after so many */
@@ -98,6 +99,7 @@ MGR_HANDLER(slicemap)
             break;
     }
     mgr_db_reset(&c->db, st);
+    rc = rc ? rc : mgr_ext_tell(c, r);
     return rc || !m->fold ? rc : mgr_fold_map(c, m->ino, m->win_from, r);
 }
 

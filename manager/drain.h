@@ -80,6 +80,7 @@ struct mgr_dfile {
     uint64_t away_ms;     /* its lead is away since; 0: it is not */
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
+    uint64_t looked_ms;   /* of a job that evicts: when its copy was last found in the target; 0: to be looked for */
 };
 
 struct mgr_open_task {
@@ -253,6 +254,37 @@ struct mgr_auto_last {
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
 /* Removes rows of one job that is long over, or some of them. */
 int mgr_auto_prune(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- drain_stage.c, and what it shares with drain_job.c */
+
+/* Jobs that do not copy to a target: their files have their copy already. */
+static inline bool mgr_djob_stages(const struct mgr_djob *j)
+{
+    return j && j->kind == FP__JOB_KIND__JOB_EVICT;
+}
+/* A file of such a job is taken up. 1: something has become of it; 0: not yet; or a failure. */
+int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f, const struct mgr_inode *in);
+/* Its copy was looked for in the target. */
+int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
+/* It goes on. f may not be valid any more afterwards. */
+int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f);
+/* A file of a job that copies is to be written to its name: are bytes of it, or of another, nowhere but in a target? 1: it has failed by that, and is not
+ * valid any more; 0; or a failure. */
+int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f);
+int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why);
+/* The job counts it; the caller removes it from the files that are worked on. */
+int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f);
+int mgr_drain_set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size);
+int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r);
+
+/* ---------------------------------------------------------------- drain_lead.c */
+
+/* Who has its beginning if the target is well there, else anybody of whom that is true; 0: nobody. *lost: its first chunk is on no benefactor. */
+int mgr_drain_choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost);
+/* Somebody whose target is well, else anybody; 0: nobody. */
+uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f);
+/* Is this file worked on, or another one that gets the same name: one that has been replaced since? Whoever has been told to rename it may do so late. 1, 0, or a failure. */
+int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f);
 
 /* ---------------------------------------------------------------- drained.c */
 

@@ -99,7 +99,7 @@ static int look_up(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply 
 }
 
 /* The active job that has begun with the same; 0: none. */
-static int same_job(struct mgr_core *c, const struct start *s, uint32_t target, bool verify, uint64_t *id)
+static int same_job(struct mgr_core *c, const struct start *s, enum _Fp__JobKind kind, uint32_t target, bool verify, uint64_t *id)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
     const struct mgr_drain *d = c->drain;
@@ -110,7 +110,7 @@ static int same_job(struct mgr_core *c, const struct start *s, uint32_t target, 
         const struct mgr_djob *j = &d->jobs[i];
         size_t n = 0;
 
-        if (j->kind != FP__JOB_KIND__JOB_FILES || j->target != target || j->verify != verify || j->gen != s->n)
+        if (j->kind != kind || j->target != target || j->verify != verify || j->gen != s->n)
             continue;
         for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
             for (size_t k = 0; k < s->n; k++)
@@ -120,9 +120,10 @@ static int same_job(struct mgr_core *c, const struct start *s, uint32_t target, 
     return rc < 0 ? rc : 0;
 }
 
-static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, uint32_t target, const struct fp_drain_policy *p, uint64_t *id)
+static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, uint32_t target, const struct fp_drain_policy *p,
+                   uint64_t *id)
 {
-    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES,
+    struct mgr_djob j = {.kind = kind,
                          .state = FP__DRAIN_STATE__DRAIN_RUNS,
                          .target = target,
                          .gen = s->n,
@@ -161,11 +162,12 @@ static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
     return rc || r->n_ids ? rc : refuse(c, r, "there is no complete checkpoint set: see fpctl checkpoints");
 }
 
-static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r)
+int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r)
 {
+    const bool copies = kind == FP__JOB_KIND__JOB_FILES;
     struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
     struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
-    uint32_t target;
+    uint32_t target = 0;
     uint64_t id = 0;
     int rc;
 
@@ -175,16 +177,16 @@ static int start(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r
         return refuse(c, r, "all is the root alone");
     if (!m->n_paths || m->n_paths > PATHS_MAX)
         return refuse(c, r, "give from 1 to %u paths", PATHS_MAX);
-    rc = choose_root(c, m, r, p);
+    rc = copies ? choose_root(c, m, r, p) : 0;
     rc = rc ? rc : look_up(c, m, r, s);
-    if (rc || r->n_why || !p->to[0])
+    if (rc || r->n_why || (copies && !p->to[0]))
         return rc;
-    rc = mgr_target_get(c, p->to, &target);
+    rc = copies ? mgr_target_get(c, p->to, &target) : 0;
     if (!rc && m->last)
         return start_last(c, m, r, s, target, m->verify || p->verify);
-    rc = rc ? rc : same_job(c, s, target, m->verify || p->verify, &id);
+    rc = rc ? rc : same_job(c, s, kind, target, m->verify || p->verify, &id);
     if (!rc && !id)
-        rc = new_job(c, m, s, target, p, &id);
+        rc = new_job(c, m, s, kind, target, p, &id);
     r->ids[r->n_ids++] = id;
     return rc;
 }
@@ -368,7 +370,7 @@ MGR_HANDLER(ctl_drain)
         return rc || m->id ? rc : policies(c, r);
     case FP__DRAIN_OP__DRAIN_OP_START:
         rq->durable = true; /* it goes on without whoever asked */
-        return start(c, m, r);
+        return mgr_djob_start(c, m, FP__JOB_KIND__JOB_FILES, r);
     case FP__DRAIN_OP__DRAIN_OP_CANCEL:
         j = mgr_djob_find(c, m->id);
         return j ? mgr_drain_cancel(c, j, FP_ECANCELLED, "cancelled by hand") : refuse(c, r, "there is no job %llu that runs", (unsigned long long)m->id);

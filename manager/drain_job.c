@@ -67,7 +67,8 @@ static int over(struct mgr_core *c, struct mgr_dfile *f, enum mgr_dstate state, 
     int rc = take_back(c, f);
     bool left;
 
-    mgr_task_clean(c, f, f->state == MGR_D_FINISH);
+    if (!f->tfile) /* else nothing was made */
+        mgr_task_clean(c, f, f->state == MGR_D_FINISH);
     f->state = state;
     f->tino = f->dev = 0;
     rc = rc ? rc : mgr_dfile_put(c, f, error, why);
@@ -84,7 +85,7 @@ int mgr_drain_again(struct mgr_core *c, struct mgr_dfile *f)
     return over(c, f, MGR_D_WAIT, 0, NULL);
 }
 
-static int fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why)
+int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why)
 {
     struct mgr_djob *j = mgr_djob_find(c, f->job);
     ProtobufCBinaryData path = {0, NULL};
@@ -99,7 +100,7 @@ static int fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *
 static int again_or_fail(struct mgr_core *c, struct mgr_dfile *f, uint32_t max, int error, const char *why)
 {
     if (++f->tries >= max)
-        return fail(c, f, error, why);
+        return mgr_drain_fail(c, f, error, why);
     return mgr_drain_again(c, f);
 }
 
@@ -163,9 +164,9 @@ static int plan(struct mgr_core *c, struct mgr_dfile *f)
     if (rc == -ESTALE || rc == -ENOENT)
         return mgr_drain_again(c, f);
     if (rc == -EIO && !c->db.err)
-        return fail(c, f, -EIO, "a part of its data is lost: fpctl status says which");
+        return mgr_drain_fail(c, f, -EIO, "a part of its data is lost: fpctl status says which");
     if (rc == -EFBIG)
-        return fail(c, f, rc, "it has more windows than can be drained");
+        return mgr_drain_fail(c, f, rc, "it has more windows than can be drained");
     if (rc)
         return rc;
     if (!done) {
@@ -254,7 +255,7 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
 }
 
 /* It is in the target: the job counts it. */
-static int done(struct mgr_core *c, struct mgr_dfile *f)
+int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
 {
     struct mgr_djob *j = mgr_djob_find(c, f->job);
     bool left;
@@ -282,19 +283,24 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
 
     if (f->state != MGR_D_PREPARE || !f->tfile || r->status == FP_ECANCELLED)
         return 0;
+    if (mgr_djob_stages(mgr_djob_find(c, f->job)))
+        return mgr_stage_looked(c, f, r);
     rc = same_data(c, f, &in);
     if (rc <= 0)
         return rc;
     rc = r->status ? 0 : mgr_drained_is_seen(c, f, r->seen);
     if (rc > 0) {
-        rc = done(c, f);
+        rc = mgr_drain_done(c, f);
         mgr_dfile_remove(c, f);
         return rc;
     }
     f->tfile = 0;
     rc = rc ? rc : mgr_drained_drop(c, f->ino);
+    rc = rc ? rc : mgr_stage_blocks(c, f);
+    if (rc)
+        return rc < 0 ? rc : 0;
     look(c, f->lead);
-    return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+    return mgr_dfile_put(c, f, 0, NULL);
 }
 
 static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
@@ -341,7 +347,7 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
     } else {
         rc = 0; /* removed meanwhile: its copy is there */
     }
-    rc = rc ? rc : done(c, f);
+    rc = rc ? rc : mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
 }
@@ -364,18 +370,18 @@ int mgr_drain_refused(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRes
         rc = same_data(c, f, &in);
         return rc <= 0 ? rc : again_or_fail(c, f, MISSES_MAX, r->status, why);
     default:
-        return fail(c, f, r->status, why);
+        return mgr_drain_fail(c, f, r->status, why);
     }
 }
 
 /* ---------------------------------------------------------------- a file is taken up */
 
-static size_t active_of(const struct mgr_core *c, uint32_t target)
+static size_t active_of(const struct mgr_core *c, const struct mgr_djob *j)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < c->drain->nfiles; i++)
-        n += c->drain->files[i].target == target;
+        n += c->drain->files[i].target == j->target || c->drain->files[i].job == j->id;
     return n;
 }
 
@@ -386,67 +392,8 @@ static size_t active_max(const struct mgr_core *c)
     return n < ACTIVE_MIN ? ACTIVE_MIN : n > ACTIVE_MAX ? ACTIVE_MAX : n;
 }
 
-/* Who has its beginning if the target is well there, else anybody of whom that is true; 0: nobody. *lost: a chunk of it is nowhere. */
-static int choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost)
-{
-    struct mgr_bnf *b;
-    int rc = mgr_db_one(&c->db, DPART_SLICES, DBI(f->ino), DBI(0));
-
-    *lead = rc > 0 ? (uint32_t)mgr_col(&c->db, MGR_ST_DPART_SLICES, 2) : 0;
-    *lost = rc > 0 && !*lead;
-    mgr_db_reset(&c->db, MGR_ST_DPART_SLICES);
-    b = mgr_bnf_find(c, *lead);
-    if (rc < 0 || *lost || (b && mgr_task_can(c, b, f->target)))
-        return rc < 0 ? rc : 0;
-    *lead = 0;
-    for (size_t i = 0; i < c->bnf_count && !*lead; i++) {
-        b = c->bnfs[(f->id + i) % c->bnf_count];
-        *lead = mgr_task_can(c, b, f->target) ? b->id : 0;
-    }
-    return 0;
-}
-
-/* Nobody's target is well: somebody has to have the task all the same, since that is what the target is tried with. */
-static uint32_t any_lead(struct mgr_core *c)
-{
-    for (size_t i = 0; i < c->bnf_count; i++)
-        if (mgr_task_reaches(c, c->bnfs[i]))
-            return c->bnfs[i]->id;
-    return 0;
-}
-
-static int find_where(struct mgr_core *c, struct mgr_dfile *f)
-{
-    ProtobufCBinaryData path;
-    uint64_t sum = 0xcbf29ce484222325u;
-    int rc = f->where ? 0 : mgr_drained_path(c, f, &path);
-
-    if (rc || f->where)
-        return rc;
-    for (size_t i = 0; i < path.len; i++)
-        sum = (sum ^ path.data[i]) * 0x100000001b3u;
-    f->where = sum ? sum : 1;
-    return 0;
-}
-
-/* This file, or another one that gets the same name: one that has been replaced since. Whoever has been told to rename it may do so late. 1, 0, or a failure. */
-static int is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
-{
-    int rc = find_where(c, f);
-
-    for (size_t i = 0; i < c->drain->nfiles && !rc; i++) {
-        struct mgr_dfile *o = &c->drain->files[i];
-
-        if (o->target != f->target)
-            continue;
-        rc = find_where(c, o);
-        rc = rc ? rc : o->ino == f->ino || o->where == f->where;
-    }
-    return rc;
-}
-
 /* The job has counted it with the size that it had. Its row is stored by the caller. */
-static int set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size)
+int mgr_drain_set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size)
 {
     struct mgr_djob *j = mgr_djob_find(c, f->job);
     uint64_t old = f->size;
@@ -468,7 +415,7 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
 
     if (f->gen && age >= 0 && age < QUIET_NS)
         return 0; /* it has changed under an attempt, and may do so again */
-    rc = is_worked_on(c, f);
+    rc = mgr_drain_is_worked_on(c, f);
     if (rc)
         return rc < 0 ? rc : 0;
     rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
@@ -485,15 +432,17 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
     at = mgr_dfile_add(c, f);
     if (!at)
         return -ENOMEM;
-    rc = choose_lead(c, at, &at->lead, &lost);
-    if (!rc && lost)
-        return (rc = set_size(c, at, in->size)) || (rc = fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
-    at->lead = at->lead || rc ? at->lead : any_lead(c);
+    rc = mgr_drain_choose_lead(c, at, &at->lead, &lost);
+    if (!rc && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0)
+        return rc;
+    if (!rc && lost && !at->tfile)
+        return (rc = mgr_drain_set_size(c, at, in->size)) || (rc = mgr_drain_fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
+    at->lead = at->lead || rc ? at->lead : mgr_drain_any_lead(c, at);
     if (rc || !at->lead) {
         mgr_dfile_remove(c, at);
         return rc;
     }
-    rc = set_size(c, at, in->size);
+    rc = mgr_drain_set_size(c, at, in->size);
     rc = rc ? rc : mgr_drain_gen(c, &at->gen);
     at->state = MGR_D_PREPARE;
     at->tino = at->dev = at->low = 0;
@@ -586,6 +535,8 @@ static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *
         return rc;
     if (mgr_is(&in, S_IFDIR))
         return (rc = expand(c, j, f)) ? rc : 1;
+    if (mgr_djob_stages(j))
+        return mgr_stage_begin(c, j, f, &in);
     return take_up(c, f, &in);
 }
 
@@ -593,7 +544,7 @@ static int fill(struct mgr_core *c, struct mgr_djob *j)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_NEXT;
     struct mgr_dfile list[FILES_STEP];
-    size_t n = 0, room = active_max(c), now = active_of(c, j->target);
+    size_t n = 0, room = active_max(c), now = active_of(c, j);
     int rc;
 
     room = room > now ? room - now : 0;
@@ -710,6 +661,8 @@ static int files_step(struct mgr_core *c)
             rc = mgr_drain_again(c, f);
         else if (f->state == MGR_D_PREPARE && f->tino)
             rc = plan(c, f);
+        else if (f->looked_ms)
+            rc = mgr_stage_step(c, f);
     }
     return rc;
 }
@@ -751,7 +704,7 @@ static void check_lead(struct mgr_core *c, struct mgr_dfile *f)
     f->away_ms = f->away_ms ? f->away_ms : c->now.ms;
     if (c->now.ms - f->away_ms < LEAD_AWAY_MS)
         return;
-    if (choose_lead(c, f, &lead, &lost) || !lead || lead == f->lead)
+    if (mgr_drain_choose_lead(c, f, &lead, &lost) || !lead || lead == f->lead)
         return;
     if (f->state == MGR_D_PREPARE) {
         f->stale = true; /* it may have made the file: another name */

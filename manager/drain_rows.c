@@ -2,7 +2,7 @@
  *
  * In memory are active jobs, the files that are worked on (a few thousand at most; of 640,000 that wait, none) and all targets. They are read
  * at the start, and again when a group has failed (mgr_reload), so whoever changes them here changes the row in the same group. */
-#include "manager/drain.h"
+#include "manager/ext.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -424,10 +424,14 @@ static int files_load(struct mgr_core *c, const struct mgr_djob *j)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_ACTIVE;
     struct mgr_dfile f;
+    Fp__ExtFile *x;
+    bool gone;
     int rc;
 
     for (rc = mgr_db_one(&c->db, DFILE_ACTIVE, DBI(j->id)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         mgr_dfile_row(c, st, j, &f);
+        if (!f.target && f.tfile && mgr_tfile_get(c, f.tfile, &x, &gone) == 0)
+            f.target = x->target; /* each has its own */
         if (mgr_dfile_add(c, &f))
             continue;
         mgr_db_reset(&c->db, st);

@@ -13,7 +13,7 @@
  * are removed, by anybody; and after a start, when it is not known who has been told what, all that belong to no attempt that is alive.
  *
  * Rejected: rows for what was told (a transaction for each task, to save what can be asked again). */
-#include "manager/drain.h"
+#include "manager/ext.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -539,7 +539,7 @@ static void files(struct batch *q)
 
         if (f->lead != q->b->id || !t || !t->made)
             continue;
-        if (f->state == MGR_D_PREPARE && !f->tino)
+        if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms)
             put_new(q, mgr_task_id(f->id, f->tfile ? MGR_TASK_STAT : MGR_TASK_PREPARE, false), f->gen, f->target);
         else if (f->state == MGR_D_FINISH && may_rename(q->c, t))
             put_new(q, mgr_task_id(f->id, MGR_TASK_FINISH, false), f->gen, f->target);
@@ -795,5 +795,5 @@ MGR_HANDLER(task_done)
     }
     t->look = true;
     rq->reply = &ack->base;
-    return rc;
+    return rc ? rc : mgr_ext_staged(c, b, m->staged, m->n_staged, ack);
 }

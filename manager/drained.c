@@ -5,7 +5,7 @@
  * instead of from a benefactor.
  *
  * Called by the core's thread, in a group. */
-#include "manager/drain.h"
+#include "manager/ext.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,7 +20,7 @@ Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in)
 
     if (!(in->flags & MGR_DRAINS))
         return level;
-    if (mgr_db_one(&c->db, DRAINED_GET, DBI(in->ino)) > 0 && (uint64_t)mgr_col(&c->db, st, 1) == in->data_version)
+    if (mgr_db_one(&c->db, DRAINED_GET, DBI(in->ino)) > 0 && (uint64_t)mgr_col(&c->db, st, 1) == in->data_version && !mgr_col(&c->db, st, 3))
         level = mgr_col(&c->db, st, 2) ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED;
     mgr_db_reset(&c->db, st);
     return level;
@@ -31,8 +31,17 @@ int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBin
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
     size_t n = j ? strlen(j->dest) : 0;
     uint8_t *whole;
-    int rc = mgr_dfile_path(c, f->id, path);
+    Fp__ExtFile *x;
+    bool gone;
+    int rc;
 
+    if (f->tfile && mgr_djob_stages(j)) { /* wherever that was drained to */
+        rc = mgr_tfile_get(c, f->tfile, &x, &gone);
+        if (!rc)
+            *path = x->path;
+        return rc;
+    }
+    rc = mgr_dfile_path(c, f->id, path);
     if (rc || !n)
         return rc;
     whole = mgr_arena_alloc(&c->arena, n + 1 + path->len);
@@ -137,7 +146,7 @@ static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const Fp__Ex
     rc = rc ? rc : mgr_db_exec(&c->db, TFILE_NEW, DBI(f->target), DBB(path.data, path.len), DBI(seen->dev), DBI(seen->ino), DBI(seen->size_bytes),
                                DBI(seen->mtime_ns), DBI(1), DBI(c->now.ns));
     *id = sqlite3_last_insert_rowid(c->db.sq);
-    return rc;
+    return rc ? rc : mgr_ext_replaced(c, f->target, path, (uint64_t)*id);
 }
 
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen)

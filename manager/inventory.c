@@ -5,6 +5,7 @@
  *   there, in no table, of a living session  may be committed yet: left alone
  *   in the chunk table, not there            lost: a row in bad_chunk, and rows in damage
  *   in both, and was lost                    found again: these rows go
+ *   in a target, too                         is there only from now on; there, in the table as external: a fetch that we were not told of, garbage
  *
  * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of
  * the moment at which the benefactor made it: a chunk may be stored and committed between that moment and our
@@ -17,7 +18,7 @@
 #include <string.h>
 
 #include "fp/log.h"
-#include "manager/core_int.h"
+#include "manager/ext.h"
 
 #define NEW_MAX 65536u
 
@@ -90,6 +91,13 @@ static int stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
     struct mgr_chunk ch;
     int rc;
 
+    rc = c->exts ? mgr_chunk_get(c, id, &ch) : -ENOENT;
+    if (!rc && !ch.bnf) { /* it was fetched and we were not told, or is being deleted: who wants it fetches it again */
+        b->inv_orphans++;
+        return mgr_garbage_put(c, id, b->id, 0);
+    }
+    if (rc && rc != -ENOENT)
+        return rc;
     if (mgr_session_find(c, session))
         return 0;
     if (session >= c->n.next_session) {
@@ -108,8 +116,15 @@ static int stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
 
 static int lost(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
 {
+    struct mgr_chunk ch;
+    int rc;
+
     if (is_new(b, id))
         return 0;
+    rc = mgr_ext_has(c, id);
+    rc = rc > 0 ? mgr_chunk_get(c, id, &ch) : rc < 0 ? rc : -ENOENT;
+    if (rc != -ENOENT) /* it is in a target, too */
+        return rc ? rc : mgr_ext_revert(c, &ch, true);
     b->inv_missing++;
     return mgr_damage_chunk(c, id, b->id, true, "the benefactor does not have it");
 }

@@ -108,7 +108,7 @@ CREATE TABLE IF NOT EXISTS chunk (
     stored INTEGER NOT NULL,          -- bytes it takes on the benefactor
     sum    INTEGER NOT NULL,          -- XXH3 over the block sums, as a signed integer
     refs   INTEGER NOT NULL,
-    bnf    INTEGER NOT NULL,
+    bnf    INTEGER NOT NULL,          -- 0: lost; if there is a row in ext: it is in a target only
     data   INTEGER NOT NULL DEFAULT 0, -- coded: bytes of data, in which slices count; 0: not coded, len is
     noted  INTEGER NOT NULL DEFAULT 0  -- 1: there is a row in note
 );
@@ -335,7 +335,9 @@ CREATE TABLE IF NOT EXISTS tfile (
     seen_ns INTEGER NOT NULL,         -- when it was last found as it should be
     gone    INTEGER NOT NULL          -- 1: it was not
 );
--- Chunks of which the bytes are in a target.
+-- Who is at a place where a file is to be renamed to.
+CREATE INDEX IF NOT EXISTS tfile_path ON tfile (target, path);
+-- Chunks of which the bytes are in a target. One that has no benefactor (chunk.bnf = 0) is there only, its chunk.stored is 0.
 CREATE TABLE IF NOT EXISTS ext (
     chunk INTEGER PRIMARY KEY,
     tfile INTEGER NOT NULL,

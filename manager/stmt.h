@@ -83,6 +83,7 @@
     X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted) "                              \
                     "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                       \
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
+    X(CHUNK_PLACE, "UPDATE chunk SET bnf=?2,stored=?3 WHERE id=?1")                                          \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
     X(CHUNK_LOST, "SELECT ifnull(max(id),0) FROM chunk WHERE id<?1")                                         \
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \

@@ -68,10 +68,26 @@
     X(TFILE_UNUSED, "DELETE FROM tfile WHERE id=?1 AND refs<=0")                                             \
     X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,tfile,data_version,verified,at_ns,sums) "             \
                    "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
-    X(DRAINED_GET, "SELECT tfile,data_version,verified FROM drained WHERE ino=?1")                           \
+    X(DRAINED_GET, "SELECT tfile,data_version,verified,(SELECT gone FROM tfile t WHERE t.id=tfile) FROM "    \
+                   "drained WHERE ino=?1")                                                                   \
     X(TFILE_GET, "SELECT tino,size,mtime FROM tfile WHERE id=?1")                                            \
     X(DRAINED_AT, "SELECT t.target,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "     \
                   "WHERE d.ino=?1")                                                                          \
-    X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")
+    X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")                                                    \
+    X(TFILE_FILE, "SELECT target,path,dev,tino,size,mtime,gone FROM tfile WHERE id=?1")                      \
+    X(TFILE_GONE, "UPDATE tfile SET gone=1 WHERE id=?1")                                                     \
+    X(TFILE_REPLACED, "UPDATE tfile SET gone=1 WHERE target=?1 AND path=?2 AND id<>?3")                      \
+    X(EXT_SOME, "SELECT 1 FROM ext LIMIT 1")                                                                 \
+    X(EXT_GET, "SELECT tfile,off FROM ext WHERE chunk=?1")                                                   \
+    X(EXT_PUT, "INSERT OR REPLACE INTO ext(chunk,tfile,off) VALUES(?1,?2,?3)")                               \
+    X(EXT_DELETE, "DELETE FROM ext WHERE chunk=?1")                                                          \
+    X(EXT_ONLY_AT, "SELECT 1 FROM tfile t CROSS JOIN ext e ON e.tfile=t.id CROSS JOIN chunk c ON "           \
+                   "c.id=e.chunk WHERE t.target=?1 AND t.path=?2 AND c.bnf=0 LIMIT 1")                       \
+    X(EXT_ONLY_OF, "SELECT 1 FROM slice s CROSS JOIN chunk c ON c.id=s.chunk CROSS JOIN ext e ON "           \
+                   "e.chunk=c.id WHERE s.ino=?1 AND c.bnf=0 LIMIT 1")                                        \
+    X(EVICT_NEXT, "SELECT s.win,s.off,s.len,s.chunk_off,c.id,c.len,c.refs,c.bnf,c.data FROM slice s "        \
+                  "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")    \
+    X(EVICT_SET, "SELECT s.state,(SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 "    \
+                 "AND o.step>s.step) FROM ckpt_set s WHERE s.id=?1")
 
 #endif

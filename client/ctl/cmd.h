@@ -27,7 +27,7 @@ struct ctl_cmd {
 
 extern const struct ctl_cmd ctl_cmd_status, ctl_cmd_benefactors, ctl_cmd_stat, ctl_cmd_df, ctl_cmd_locks, ctl_cmd_auxapps, ctl_cmd_auxapps_set, ctl_cmd_auxapp_new, ctl_cmd_verify, ctl_cmd_stop;
 extern const struct ctl_cmd ctl_cmd_checkpoints, ctl_cmd_checkpoint_latest, ctl_cmd_checkpoint_commit, ctl_cmd_checkpoint_forget, ctl_cmd_versions, ctl_cmd_restore;
-extern const struct ctl_cmd ctl_cmd_drain, ctl_cmd_drain_show, ctl_cmd_drain_cancel, ctl_cmd_drain_set, ctl_cmd_drain_remove;
+extern const struct ctl_cmd ctl_cmd_drain, ctl_cmd_drain_show, ctl_cmd_drain_cancel, ctl_cmd_drain_set, ctl_cmd_drain_remove, ctl_cmd_evict;
 
 /* The command that these words begin with; *used of them are its name. NULL: none, and why has a line that says so (size bytes). list ends with NULL. */
 const struct ctl_cmd *ctl_cmd_find(const struct ctl_cmd *const *list, const struct fp_strlist *words, size_t *used, char *why, size_t size);
@@ -42,6 +42,9 @@ void ctl_cmd_print_list(const struct ctl_cmd *const *list);
 
 /* Entries in roff, for the man page. */
 void ctl_cmd_print_man(const struct ctl_cmd *const *list);
+
+/* drain.c: until the job has ended, or --timeout is over, and then a line about it. An exit code, or negative. */
+int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job);
 
 /* Finds the store and connects, for commands with CTL_NO_LINK. Logs. *link: ctl_link_close. */
 int ctl_open(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link);

@@ -53,12 +53,17 @@ static json_t *json_job(const Fp__DrainJob *j)
                      "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "why", j->why);
 }
 
+static const char *where_word(const Fp__DrainJob *j)
+{
+    return j->kind == FP__JOB_KIND__JOB_EVICT ? "evicted" : "to ";
+}
+
 static void print_job(FILE *f, const Fp__DrainJob *j)
 {
     char done[FP_UNITS_BUF], all[FP_UNITS_BUF];
 
-    fprintf(f, "job %llu: %s: %llu of %llu files, %s of %s to %s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
-            (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), j->to, *j->why ? ": " : "", j->why);
+    fprintf(f, "job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
+            (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), where_word(j), j->to, *j->why ? ": " : "", j->why);
 }
 
 static int verdict(int state)
@@ -238,6 +243,17 @@ static int wait_all(struct wait *w, const uint64_t *jobs, int n)
     return code;
 }
 
+int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job)
+{
+    static struct wait w;
+    int rc;
+
+    w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
+    rc = wait_all(&w, &job, 1);
+    ctl_link_close(w.own);
+    return rc;
+}
+
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     static struct wait w;
@@ -314,7 +330,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
 
         fp_table_cell(t, "%llu", (unsigned long long)j->id);
         fp_table_cell(t, "%.*s", (int)j->what.len, (const char *)j->what.data);
-        fp_table_cell(t, "%s", j->to);
+        fp_table_cell(t, "%s", j->kind == FP__JOB_KIND__JOB_EVICT ? "(evicted)" : j->to);
         fp_table_cell_styled(t, verdict(j->state) > 0 ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", state_word(j->state));
         fp_table_cell(t, "%llu", (unsigned long long)j->files);
         fp_table_cell_size(t, j->bytes);

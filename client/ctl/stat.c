@@ -23,7 +23,8 @@
 struct range {
     uint64_t off, len, chunks;
     uint64_t chunk; /* id, when the range is one slice */
-    uint32_t bnf;   /* 0 = hole, or lost */
+    uint32_t bnf;   /* 0 = hole, evicted, or lost */
+    bool evicted;
 };
 
 struct layout {
@@ -33,6 +34,7 @@ struct layout {
     size_t count, room;
     uint64_t reached; /* bytes of the file that ranges cover */
     bool all;
+    uint64_t evicted; /* bytes in a target only */
     bool risk_known;
     unsigned long long dirty_bytes, uncommitted_bytes;
 };
@@ -40,7 +42,7 @@ struct layout {
 static int push(struct layout *f, const struct range *r)
 {
     struct range *last = f->count ? &f->ranges[f->count - 1] : NULL;
-    if (last && !f->all && last->bnf == r->bnf && !last->chunks == !r->chunks && last->off + last->len == r->off) {
+    if (last && !f->all && last->bnf == r->bnf && last->evicted == r->evicted && !last->chunks == !r->chunks && last->off + last->len == r->off) {
         last->len += r->len;
         last->chunks += r->chunks && r->chunk != last->chunk;
         last->chunk = r->chunk;
@@ -73,10 +75,11 @@ static int push_slices(struct layout *f, const Fp__CtlLayoutReply *r, uint64_t w
     for (size_t i = 0; i < r->n_slices && rc == 0; i++) {
         const Fp__Slice *s = r->slices[i];
         struct range range = {
-            .off = s->win * window_bytes + s->off, .len = s->len, .chunks = 1, .chunk = s->chunk, .bnf = s->bnf};
+            .off = s->win * window_bytes + s->off, .len = s->len, .chunks = 1, .chunk = s->chunk, .bnf = s->bnf, .evicted = s->ext != 0};
         if (range.off < f->reached)
             continue; /* of a window that the answer before had cut */
         rc = push_hole(f, range.off);
+        f->evicted += range.evicted ? range.len : 0;
         if (rc == 0)
             rc = push(f, &range);
         f->reached = range.off + range.len;
@@ -190,7 +193,7 @@ static json_t *json_ranges(const struct layout *f)
                 json_object_set_new(j, "chunk", json_integer((json_int_t)r->chunk));
         }
         else if (r->chunks)
-            json_object_set_new(j, "state", json_string("lost"));
+            json_object_set_new(j, "state", json_string(r->evicted ? "evicted" : "lost"));
         json_array_append_new(list, j);
     }
     return list;
@@ -223,10 +226,10 @@ static int print_json(const struct layout *f)
     const Fp__CtlLayoutReply *r = f->first;
     const Fp__Attr *a = r->attr;
     return ctl_json_print(json_pack(
-        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "path",
+        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "path",
         ctl_json_bytes(r->path.data, r->path.len), "ino", (json_int_t)a->ino, "kind", kind(a->mode), "mode",
         (int)(a->mode & 07777), "nlink", (int)a->nlink, "uid", (int)a->uid, "gid", (int)a->gid, "size_bytes",
-        (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "chunk_size_bytes",
+        (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "evicted_bytes", (json_int_t)f->evicted, "chunk_size_bytes",
         (json_int_t)a->chunk_size_bytes, "stripe", (int)a->stripe, "chunks", (json_int_t)r->chunk_count, "slices",
         (json_int_t)r->slice_count, "shared_chunks", (json_int_t)r->shared_chunks, "saved_bytes",
         (json_int_t)r->saved_bytes, "data_version", (json_int_t)a->data_version, "strict", a->strict, "at_risk",
@@ -250,6 +253,8 @@ static void print_head(const struct layout *f, const struct ctl_options *o)
     ctl_print_line("chunks", "%llu of at most %s, in %llu slices%s", (unsigned long long)r->chunk_count,
                    fp_format_size_exact(chunk, a->chunk_size_bytes), (unsigned long long)r->slice_count,
                    a->stripe > 1 ? ", striped" : "");
+    if (f->evicted)
+        ctl_print_line("evicted", "%s in a target only: what is read of it is fetched", fp_format_size(size, f->evicted));
     if (a->strict)
         ctl_print_line("strict", "every read sees every write that has returned, on any mount");
     if (r->shared_chunks || r->saved_bytes)
@@ -288,7 +293,7 @@ static void range_row(struct fp_table *t, const struct layout *f, const struct r
     if (r->bnf == 0) {
         fp_table_cell(t, "%s", "");
         fp_table_cell(t, "%s", "");
-        fp_table_cell_styled(t, FP_STYLE_BAD, "lost");
+        fp_table_cell_styled(t, r->evicted ? FP_STYLE_NONE : FP_STYLE_BAD, "%s", r->evicted ? "evicted" : "lost");
         return;
     }
     fp_table_cell(t, "%u", r->bnf);

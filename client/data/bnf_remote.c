@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "client/data/internal.h"
+#include "life.pb-c.h"
 
 #define CONNECT_MS 3000u
 
@@ -20,6 +21,7 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
 {
     switch (type) {
     case FP__MSG_TYPE__MSG_LEASE: return &fp__lease_reply__descriptor;
+    case FP__MSG_TYPE__MSG_FETCH: return &fp__fetch_reply__descriptor;
     case FP__MSG_TYPE__MSG_READ: return &fp__chunk_read_reply__descriptor;
     case FP__MSG_TYPE__MSG_LOCATE: return &fp__locate_reply__descriptor;
     case FP__MSG_TYPE__MSG_BNF_HELLO: return &fp__bnf_hello_reply__descriptor;

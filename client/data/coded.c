@@ -61,6 +61,7 @@ static struct cl_rchunk *raw_new(struct cl_rchunk *e)
     raw->ref.data_len_bytes = 0;
     raw->blocks = blocks;
     pthread_mutex_lock(&e->lock);
+    raw->bnf = e->bnf;
     if (e->seg) {
         atomic_fetch_add(&e->seg->refs, 1);
         raw->seg = e->seg;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/aux/aux.h"
+#include "client/data/ext.h"
 #include "client/data/fold.h"
 #include "client/data/internal.h"
 #include "client/receive.h"
@@ -68,9 +69,10 @@ int cl_data_new(struct cl_mount *m)
 
     if (d)
         d->forgotten = cl_forgotten_new();
-    if (!d || !d->forgotten || cl_behind_new(d) < 0 || cl_late_new(d) < 0 || cl_fold_new(d) < 0) {
+    if (!d || !d->forgotten || cl_ext_new(&d->ext) < 0 || cl_behind_new(d) < 0 || cl_late_new(d) < 0 || cl_fold_new(d) < 0) {
         if (d) {
             cl_forgotten_free(d->forgotten);
+            cl_ext_free(d->ext);
             cl_behind_free(d);
             cl_late_free(d);
         }
@@ -181,6 +183,7 @@ void cl_data_free(struct cl_mount *m)
     if (!d)
         return;
     cl_bnfs_free(d);
+    cl_ext_free(d->ext);
     cl_forgotten_free(d->forgotten);
     cl_late_free(d);
     cl_behind_free(d);

@@ -43,6 +43,7 @@ struct cl_data {
     struct cl_pool *pool;
     struct cl_jobs *jobs;
     struct cl_rcache *rcache;
+    struct cl_ext *ext;                /* ext.h */
     struct cl_admit readers;           /* pages that reads may hold */
     pthread_mutex_t bnf_lock;
     struct cl_bnf *bnfs;               /* bnf_lock */
@@ -259,7 +260,7 @@ bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, c
 /* inode->lock held: what r says of windows from win on is known from now on. -EAGAIN: it is older than what is known. */
 int cl_map_take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r);
 /* One slice as it is kept here. */
-struct cl_slice cl_slice_of(const Fp__Slice *s);
+struct cl_slice cl_slice_of(struct cl_data *d, const Fp__SliceMapReply *r, const Fp__Slice *s);
 
 /* write.c; without lock: one window's part of a write goes into f, which is the inode's file or one of cl_file_new. */
 int cl_write_window(struct cl_data *d, struct cl_file *f, uint64_t win, uint32_t off, const char *buf, uint32_t len);

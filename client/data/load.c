@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "client/data/device.h"
+#include "client/data/ext.h"
 #include "client/data/internal.h"
 #include "fp/bug.h"
 #include "fp/checksum.h"
@@ -55,6 +56,40 @@ static int verify(const struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t
 }
 
 /* -------------------------------------------------------------- own node */
+
+void cl_load_learn(struct cl_rchunk *e, const struct cl_chunk_ref *ref)
+{
+    struct cl_seg *old = NULL;
+
+    pthread_mutex_lock(&e->lock);
+    if (ref->bnf != e->bnf && !(e->fetched && !ref->bnf)) {
+        old = e->seg;
+        e->seg = NULL;
+        e->bnf = ref->bnf;
+        e->fetched = false;
+    }
+    if (!ref->bnf) {
+        e->ext = ref->ext;
+        e->ext_off = ref->ext_off;
+    }
+    pthread_mutex_unlock(&e->lock);
+    cl_seg_put(old);
+}
+
+/* It is not there: whoever tries again asks where it is. */
+static void forget_place(struct cl_rchunk *e)
+{
+    struct cl_seg *old;
+
+    pthread_mutex_lock(&e->lock);
+    old = e->seg;
+    e->seg = NULL;
+    if (e->fetched)
+        e->bnf = 0;
+    e->fetched = false;
+    pthread_mutex_unlock(&e->lock);
+    cl_seg_put(old);
+}
 
 static struct cl_seg *known_place(struct cl_rchunk *e, uint64_t *off, bool *sums_known)
 {
@@ -154,13 +189,23 @@ static int locate(struct cl_bnf *b, struct cl_rchunk **e, uint32_t n)
     return rc;
 }
 
+static uint32_t bnf_of(struct cl_rchunk *e)
+{
+    uint32_t bnf;
+
+    pthread_mutex_lock(&e->lock);
+    bnf = e->bnf;
+    pthread_mutex_unlock(&e->lock);
+    return bnf;
+}
+
 void cl_load_locate(struct cl_data *d, struct cl_rchunk **e, uint32_t n)
 {
     struct cl_rchunk *group[CL_LOCATE_MAX];
     bool done[CL_LOCATE_MAX] = { false };
 
     for (uint32_t i = 0; i < n; i++) {
-        struct cl_bnf *b = done[i] ? NULL : cl_bnf_find(d, e[i]->ref.bnf);
+        struct cl_bnf *b = done[i] ? NULL : cl_bnf_find(d, bnf_of(e[i]));
         uint32_t k = 0;
 
         if (!b || !cl_bnf_is_local(b))
@@ -170,7 +215,7 @@ void cl_load_locate(struct cl_data *d, struct cl_rchunk **e, uint32_t n)
             bool known;
             struct cl_seg *s;
 
-            if (done[j] || e[j]->ref.bnf != b->id)
+            if (done[j] || bnf_of(e[j]) != b->id)
                 continue;
             done[j] = true;
             s = known_place(e[j], &off, &known);
@@ -304,13 +349,14 @@ static int load_remote(struct cl_rchunk *e, struct cl_bnf *b, uint32_t from, uin
     return rc;
 }
 
-int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages)
+static int load_from(struct cl_data *d, struct cl_rchunk *e, uint32_t bnf, uint32_t from, uint32_t to, uint8_t **pages)
 {
-    struct cl_bnf *b = cl_bnf_find(d, e->ref.bnf);
+    struct cl_bnf *b = cl_bnf_find(d, bnf);
     bool known;
     uint64_t off;
+    int rc;
 
-    if (e->ref.bnf == 0)
+    if (bnf == 0)
         return FP_ECHUNK_MISSING; /* lost, as the manager knows: nothing to wait for */
     if (!b)
         return FP_ENOBENEFACTOR;
@@ -318,6 +364,36 @@ int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32
 
     cl_seg_put(s);
     if (s || cl_bnf_is_local(b)) /* an open descriptor works even while the benefactor is away */
-        return load_local(e, b, from, to, pages);
-    return load_remote(e, b, from, to, pages);
+        rc = load_local(e, b, from, to, pages);
+    else
+        rc = load_remote(e, b, from, to, pages);
+    if (rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM)
+        forget_place(e);
+    return rc;
+}
+
+int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages)
+{
+    struct cl_chunk_ref ref = e->ref;
+    uint32_t bnf;
+    int rc;
+
+    pthread_mutex_lock(&e->lock);
+    bnf = e->bnf;
+    ref.ext = e->ext;
+    ref.ext_off = e->ext_off;
+    pthread_mutex_unlock(&e->lock);
+    if (bnf || !ref.ext)
+        return load_from(d, e, bnf, from, to, pages);
+    rc = cl_ext_fetch(d, &ref, from, to, pages, &bnf);
+    if (rc < 0 || bnf == 0)
+        return rc;
+    pthread_mutex_lock(&e->lock);
+    if (!e->bnf) {
+        e->bnf = bnf;
+        e->fetched = true;
+    }
+    pthread_mutex_unlock(&e->lock);
+    rc = load_from(d, e, bnf, from, to, pages);
+    return rc == FP_ECHUNK_MISSING ? CL_ETARGET : rc; /* it has gone again: nothing is known to be wrong with the target */
 }

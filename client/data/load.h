@@ -22,7 +22,10 @@ struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
     struct cl_chunk_ref ref;           /* constant */
     uint32_t pins;                     /* cache lock */
     uint32_t blocks;                   /* constant */
-    pthread_mutex_t lock;              /* the next three and the sums */
+    pthread_mutex_t lock;              /* the next seven and the sums */
+    uint32_t bnf;                      /* ref.bnf, or as who came later knows better; 0: in a target only, or lost */
+    bool fetched;                      /* that one has fetched it for us: a map that says otherwise is old */
+    uint64_t ext, ext_off;             /* as in ref, likewise */
     struct cl_seg *seg;                /* where the record is, once located */
     uint64_t off;                      /* of the record header in the segment */
     bool sums_known;                   /* block[].sum are set and do not change any more */
@@ -33,6 +36,9 @@ struct cl_rchunk {                 /* an entry of the read cache (rcache.c) */
         uint64_t sum;
     } block[];
 };
+
+/* Who has this reference has a newer map than who made the entry, perhaps. */
+void cl_load_learn(struct cl_rchunk *e, const struct cl_chunk_ref *ref);
 
 /* Read blocks [from, to] into pages (64 KiB each), verified. Errors as cl_rcache_load. */
 int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages);

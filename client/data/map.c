@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/data/ext.h"
 #include "client/data/internal.h"
 #include "fp/record.h"
 
@@ -46,15 +47,21 @@ void cl_map_changed(struct cl_file *f, const Fp__CommitReply *r)
     cl_inode_attr_update(f->inode, r->attr);
 }
 
-struct cl_slice cl_slice_of(const Fp__Slice *p)
+struct cl_slice cl_slice_of(struct cl_data *d, const Fp__SliceMapReply *r, const Fp__Slice *p)
 {
-    return (struct cl_slice){
+    struct cl_slice s = {
         .off = p->off, .len = p->len, .chunk_off = p->chunk_off,
         .chunk = { .id = p->chunk, .sum = p->chunk_sum, .len_bytes = p->chunk_len, .bnf = p->bnf, .data_len_bytes = p->data_len },
     };
+
+    if (p->ext && !p->bnf) {
+        s.chunk.ext = cl_ext_intern(d, r->ext_files[p->ext - 1]);
+        s.chunk.ext_off = p->ext_off;
+    }
+    return s;
 }
 
-static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from, size_t to)
+static int set_slices(struct cl_data *d, struct cl_win *w, const Fp__SliceMapReply *r, size_t from, size_t to)
 {
     struct cl_slice *s = NULL;
 
@@ -64,7 +71,7 @@ static int set_slices(struct cl_win *w, const Fp__SliceMapReply *r, size_t from,
             return -ENOMEM;
     }
     for (size_t i = from; i < to; i++)
-        s[i - from] = cl_slice_of(r->slices[i]);
+        s[i - from] = cl_slice_of(d, r, r->slices[i]);
     free(w->slices);
     w->slices = s;
     w->nslices = (uint32_t)(to - from);
@@ -95,6 +102,8 @@ bool cl_map_makes_sense(const struct cl_file *f, uint64_t win, uint64_t count, c
         if (s->chunk_len == 0 || s->chunk_len > FP_STORED_MAX_BYTES || s->data_len > FP_CHUNK_MAX_BYTES ||
             (uint64_t)s->chunk_off + s->len > (s->data_len ? s->data_len : s->chunk_len))
             return false;
+        if (s->ext > r->n_ext_files || (s->ext && s->data_len))
+            return false;
         end = (uint64_t)s->off + s->len;
     }
     return true;
@@ -122,7 +131,7 @@ int cl_map_take_over(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r
             return -ENOMEM;
         while (i < r->n_slices && r->slices[i]->win == at)
             i++;
-        if (set_slices(w, r, from, i) < 0)
+        if (set_slices(f->data, w, r, from, i) < 0)
             return -ENOMEM;
     }
     return 0;
@@ -140,7 +149,7 @@ static int use_once(struct cl_file *f, uint64_t win, const Fp__SliceMapReply *r,
         return w ? -EAGAIN : -ENOMEM;
     while (n < r->n_slices && r->slices[n]->win == win)
         n++;
-    rc = set_slices(w, r, 0, n);
+    rc = set_slices(f->data, w, r, 0, n);
     if (rc < 0)
         return rc;
     rc = use->fn(use->arg, w);

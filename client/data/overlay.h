@@ -20,6 +20,7 @@ struct cl_chunk_ref {          /* a stored chunk, all that a reader needs to kno
     uint32_t len_bytes;    /* as stored; 0: only the number is known (read.c) */
     uint32_t bnf;
     uint32_t data_len_bytes; /* coded: bytes of data; 0: not coded, len_bytes are */
+    uint64_t ext, ext_off;   /* bnf is 0: token of the file in a target (ext.h), and where in it; 0: lost */
 };
 
 struct cl_piece {

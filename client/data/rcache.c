@@ -96,6 +96,9 @@ static struct cl_rchunk *make(struct cl_rcache *c, const struct cl_chunk_ref *re
     pthread_mutex_init(&e->lock, NULL);
     e->cache = c;
     e->ref = *ref;
+    e->bnf = ref->bnf;
+    e->ext = ref->ext;
+    e->ext_off = ref->ext_off;
     e->blocks = blocks;
     e->next = *p;
     *p = e;
@@ -116,6 +119,8 @@ struct cl_rchunk *cl_rcache_get(struct cl_rcache *c, const struct cl_chunk_ref *
     if (e)
         e->pins++;
     pthread_mutex_unlock(&c->lock);
+    if (e)
+        cl_load_learn(e, ref);
     return e;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/data/coded.h"
+#include "client/data/ext.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
 #include "fp/checksum.h"
@@ -81,7 +82,7 @@ static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first,
 
     for (;;) {
         rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
-        if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || rc == CL_ECODER || fp_now_ms() >= until_ms)
+        if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || rc == CL_ECODER || fp_now_ms() >= (rc == CL_ETARGET ? r->deadline_ms : until_ms))
             return rc;
         usleep(100000);
     }
@@ -297,18 +298,38 @@ static int make_plan(struct reader *r, struct cl_file *f, uint64_t win, uint32_t
 
 /* -------------------------------------------------------------- one range of a window */
 
+static const char *why_not_fetched(int err)
+{
+    switch (err) {
+    case FP_ECHUNK_MISSING:
+        return "the file in the target is not there any more, or is another";
+    case FP_ECHECKSUM:
+        return "the file in the target has other bytes than were drained";
+    case CL_ETARGET:
+        return "the target can't be read from any benefactor that was asked";
+    default:
+        return fp_strerror(err);
+    }
+}
+
 static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *p, int err)
 {
     Fp__BadChunk b = FP__BAD_CHUNK__INIT;
+    char name[512];
 
     b.chunk = p->chunk.id;
     b.bnf = p->chunk.bnf;
     b.ino = r->inode->ino;
     b.off = win * f->window_bytes + p->off;
     b.len = p->len;
-    b.reason = (char *)(uintptr_t)fp_strerror(err);
+    b.reason = (char *)(uintptr_t)(p->chunk.ext ? why_not_fetched(err) : fp_strerror(err));
     if (err == FP_ECHECKSUM || err == FP_ECHUNK_MISSING || err == -EIO) /* and not one whose benefactor is away */
         cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
+    if (p->chunk.ext) {
+        cl_data_note_error(r->d, "inode %llu, bytes %llu+%u, evicted to %s: %s", (unsigned long long)b.ino, (unsigned long long)b.off, p->len,
+                           cl_ext_name(r->d, p->chunk.ext, name, sizeof name), b.reason);
+        return;
+    }
     cl_data_note_error(r->d, "inode %llu, bytes %llu+%u: chunk %#llx on benefactor %u can't be read: %s", (unsigned long long)b.ino,
                (unsigned long long)b.off, p->len, (unsigned long long)b.chunk, b.bnf, fp_strerror(err));
 }
@@ -368,7 +389,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
             report_bad(r, f, win, bad, rc);
         break;
     }
-    return rc == CL_ECODER ? -EIO : rc;
+    return rc == CL_ECODER || rc == CL_ETARGET ? -EIO : rc;
 }
 
 /* -------------------------------------------------------------- the call */

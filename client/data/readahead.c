@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "client/data/ext.h"
 #include "client/data/internal.h"
 #include "client/data/load.h"
 
@@ -79,8 +80,13 @@ static void post(struct cl_data *d, const struct part *parts, uint32_t n)
     a->job.run = ahead_run;
     a->data = d;
     for (uint32_t i = 0; i < n; i++) {
-        struct cl_rchunk *e = cl_rcache_get(d->rcache, &parts[i].ref);
+        struct cl_rchunk *e;
 
+        if (parts[i].ref.ext) { /* no store thread waits for a target */
+            cl_ext_fetch_ahead(d, &parts[i].ref);
+            continue;
+        }
+        e = cl_rcache_get(d->rcache, &parts[i].ref);
         if (e && cl_rcache_has(e, parts[i].first, parts[i].last)) {
             cl_rcache_put(e);
         } else if (e) {

@@ -59,7 +59,7 @@ static int from_reply(struct cl_snapshot *s, struct cl_file *f, const Fp__SliceM
         return -ENOMEM;
     s->win_end = r->win_end;
     for (size_t i = 0; i < r->n_slices; i++)
-        s->slices[s->n++] = (struct cl_snap_slice){ .win = r->slices[i]->win, .slice = cl_slice_of(r->slices[i]) };
+        s->slices[s->n++] = (struct cl_snap_slice){ .win = r->slices[i]->win, .slice = cl_slice_of(f->data, r, r->slices[i]) };
     (void)cl_map_take_over(f, s->win, r); /* for the next read and for read-ahead; not if it is old by now */
     return 0;
 }

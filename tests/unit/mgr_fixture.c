@@ -478,7 +478,11 @@ void fix_check(struct fix *f)
         fix_sql(f, "SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.chunk_off+s.len>"
                    "iif(c.data,c.data,c.len)"),
         0);
-    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk WHERE id IN (SELECT chunk FROM garbage)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM chunk c JOIN garbage g ON g.chunk=c.id AND (g.bnf=c.bnf OR c.id NOT IN (SELECT chunk FROM ext))"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM ext WHERE chunk NOT IN (SELECT id FROM chunk) OR tfile NOT IN (SELECT id FROM tfile)"), 0);
+    assert_int_equal(fix_sql(f, "SELECT count(*) FROM tfile t WHERE refs != (SELECT count(*) FROM drained WHERE tfile=t.id) + "
+                                "(SELECT count(*) FROM ext WHERE tfile=t.id)"),
+                     0);
     assert_int_equal(fix_sql(f, "SELECT count(*) FROM inode i WHERE mapped != "
                                 "(SELECT ifnull(sum(len),0) FROM slice s WHERE s.ino=i.ino)"),
                      0);

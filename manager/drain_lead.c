@@ -1,0 +1,72 @@
+/* Draining: who leads the work at a file, and whether somebody is at its name already.
+ *
+ * The lead is the benefactor that has the beginning of the file, if the target is well there, so that a small file is the matter of one of them. If the target is
+ * well nowhere somebody has to have the task all the same, since that is what the target is tried with. Called by the core's thread, in a group. */
+#include "manager/drain.h"
+
+static uint32_t whose_target_is_well(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        const struct mgr_bnf *b = c->bnfs[(f->id + i) % c->bnf_count];
+
+        if (mgr_task_can(c, b, f->target))
+            return b->id;
+    }
+    return 0;
+}
+
+int mgr_drain_choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost)
+{
+    struct mgr_bnf *b;
+    int rc = mgr_db_one(&c->db, DPART_SLICES, DBI(f->ino), DBI(0));
+
+    *lead = rc > 0 ? (uint32_t)mgr_col(&c->db, MGR_ST_DPART_SLICES, 2) : 0;
+    *lost = rc > 0 && !*lead;
+    mgr_db_reset(&c->db, MGR_ST_DPART_SLICES);
+    b = mgr_bnf_find(c, *lead);
+    if (rc < 0 || (b && mgr_task_can(c, b, f->target)))
+        return rc < 0 ? rc : 0;
+    *lead = whose_target_is_well(c, f);
+    return 0;
+}
+
+uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    uint32_t lead = whose_target_is_well(c, f);
+
+    if (lead)
+        return lead;
+    for (size_t i = 0; i < c->bnf_count; i++)
+        if (mgr_task_reaches(c, c->bnfs[i]))
+            return c->bnfs[i]->id;
+    return 0;
+}
+
+static int find_where(struct mgr_core *c, struct mgr_dfile *f)
+{
+    ProtobufCBinaryData path;
+    uint64_t sum = 0xcbf29ce484222325u;
+    int rc = f->where ? 0 : mgr_drained_path(c, f, &path);
+
+    if (rc || f->where)
+        return rc;
+    for (size_t i = 0; i < path.len; i++)
+        sum = (sum ^ path.data[i]) * 0x100000001b3u;
+    f->where = sum ? sum : 1;
+    return 0;
+}
+
+int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = find_where(c, f);
+
+    for (size_t i = 0; i < c->drain->nfiles && !rc; i++) {
+        struct mgr_dfile *o = &c->drain->files[i];
+
+        if (o->target != f->target)
+            continue;
+        rc = find_where(c, o);
+        rc = rc ? rc : o->ino == f->ino || o->where == f->where;
+    }
+    return rc;
+}

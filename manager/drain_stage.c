@@ -1,0 +1,140 @@
+/* Jobs of files that have their copy in a target: evicting (evict.c). They are kept, cut up, shown and ended like jobs that drain (drain_job.c); what is
+ * theirs is how a file is taken up and what is done with it.
+ *
+ *     wait -> prepare (TASK_STAT: is the copy what it was?) -> steps, each in a group -> done
+ *
+ * A restart of the manager in between begins again with the look; what has gone has gone. Called by the core's thread, in a group. */
+#include "manager/ext.h"
+
+#include <errno.h>
+
+#include "fp/err.h"
+
+#define WAIT_NS (5 * INT64_C(1000000000)) /* for programs that have just closed it */
+
+/* It will not go on. */
+static int refuse(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, int error, const char *why)
+{
+    struct mgr_dfile *at = mgr_dfile_add(c, f);
+    int rc = at ? mgr_drain_set_size(c, at, in->size) : -ENOMEM;
+
+    rc = rc ? rc : mgr_drain_fail(c, at, error, why);
+    return rc ? rc : 1;
+}
+
+static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    struct mgr_dfile *at;
+    int rc = mgr_drain_is_worked_on(c, f);
+
+    if (rc)
+        return rc < 0 ? rc : 0;
+    f->lead = mgr_drain_any_lead(c, f);
+    if (!f->lead)
+        return 0;
+    f->version = in->data_version;
+    at = mgr_dfile_add(c, f);
+    if (!at)
+        return -ENOMEM;
+    rc = mgr_drain_set_size(c, at, in->size);
+    rc = rc ? rc : mgr_drain_gen(c, &at->gen);
+    at->state = MGR_D_PREPARE;
+    at->tino = at->dev = at->low = at->looked_ms = 0;
+    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
+    mgr_tasker(c, at->lead)->look = true;
+    return rc ? rc : 1;
+}
+
+int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    const char *why;
+    bool wait;
+    int rc = mgr_evict_may(c, in, f, &why, &wait);
+
+    if (rc)
+        return rc;
+    if (why && wait && (mgr_unsettled(c) || c->now.ns - j->made_ns < WAIT_NS))
+        return 0;
+    return why ? refuse(c, f, in, -EBUSY, why) : take_up(c, f, in);
+}
+
+int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    int rc;
+
+    if (r->status && r->status != -ENOENT)
+        return mgr_drain_fail(c, f, r->status, r->why);
+    rc = r->status ? 0 : mgr_drained_is_seen(c, f, r->seen);
+    if (rc < 0)
+        return rc;
+    if (rc) {
+        f->looked_ms = c->now.ms;
+        c->drain->dirty = true;
+        return 0;
+    }
+    rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(f->tfile));
+    return rc ? rc : mgr_drain_fail(c, f, -ESTALE, "its copy in the target is not there any more, or another file is: fpctl drain it again");
+}
+
+int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
+{
+    const char *why;
+    bool done;
+    int rc = mgr_evict_step(c, f, &done, &why);
+
+    if (rc)
+        return rc;
+    if (why)
+        return mgr_unsettled(c) ? mgr_drain_again(c, f) : mgr_drain_fail(c, f, -EBUSY, why);
+    c->drain->dirty = c->busy = true;
+    if (!done) {
+        mgr_tasker(c, f->lead)->look = true; /* if it is to be looked at again */
+        return 0;
+    }
+    rc = mgr_drain_done(c, f);
+    mgr_dfile_remove(c, f);
+    return rc;
+}
+
+int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
+{
+    ProtobufCBinaryData path;
+    int rc = mgr_ext_any(c, f->ino);
+
+    if (!rc) {
+        rc = mgr_drained_path(c, f, &path);
+        rc = rc ? rc : mgr_ext_only_at(c, f->target, path);
+        if (rc > 0)
+            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only copy of data of another file that was evicted: read that before");
+        else
+            return rc;
+    } else if (rc > 0) {
+        rc = mgr_drain_fail(c, f, -EBUSY, "a part of it was evicted and is in the target only: read it before");
+    }
+    return rc ? rc : 1;
+}
+
+/* ---------------------------------------------------------------- what fpctl asks */
+
+MGR_HANDLER(ctl_stage)
+{
+    const Fp__CtlStage *m = msg;
+    Fp__CtlStageReply *r = MGR_NEW(c, Fp__CtlStageReply, fp__ctl_stage_reply__init);
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply a = FP__CTL_DRAIN_REPLY__INIT;
+    int rc;
+
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    if (m->op != FP__STAGE_OP__STAGE_OP_EVICT)
+        return -EOPNOTSUPP;
+    q.n_paths = m->n_paths;
+    q.paths = m->paths;
+    rc = mgr_djob_start(c, &q, FP__JOB_KIND__JOB_EVICT, &a);
+    r->job = a.n_ids ? a.ids[0] : 0;
+    r->n_why = a.n_why;
+    r->why = a.why;
+    rq->reply = &r->base;
+    rq->durable = true; /* it goes on without whoever asked */
+    return rc;
+}

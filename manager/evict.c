@@ -1,0 +1,191 @@
+/* Evicting: files of which a copy is in a target give their space back, chunk by chunk.
+ *
+ * A job of kind JOB_EVICT has files like one that drains, and the same steps (drain_job.c). A file is looked at in the target first (TASK_STAT): what the
+ * copy's size, time and inode were when it was made, they must be now. Then its chunks go, some in each group, and whatever could have changed is looked at
+ * again in each: an attempt ends when the file is written, opened, or its drained copy is not the one that was looked at. A chunk goes by three rows in one
+ * transaction: where its bytes are in the target (ext), that no benefactor has it, and that it is garbage on the one that had it. The benefactor is told to
+ * delete it when that is synced (bnf.c), so there is no moment at which a power failure leaves it nowhere.
+ *
+ * A chunk that is shared, coded, or of which the file does not name all bytes side by side stays: in the target its bytes are not to be found together. So do
+ * the newest sets of a series, a set that is being written, and files that are open: who reads a file that is being evicted would fetch it again.
+ *
+ * Rejected: to evict files at once when they are drained (every restart would read from the target); a state of each file "evicted" (a file that is half
+ * here would be neither). */
+#include "manager/ext.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fp/log.h"
+
+#define STEP      1024u  /* chunks that one group evicts */
+#define LOOKED_MS 5000u  /* for which a look at the target is good */
+#define KEEP      2u     /* complete sets of a series, if no policy says else */
+
+/* ---------------------------------------------------------------- what may go */
+
+enum mgr_evict_no mgr_evict_chunk(const struct mgr_evict_fact *f)
+{
+    if (!f->bnf)
+        return MGR_EVICT_GONE;
+    if (f->refs != 1)
+        return MGR_EVICT_SHARED;
+    if (f->data)
+        return MGR_EVICT_CODED;
+    return f->chunk_off == 0 && f->slice_len == f->len ? MGR_EVICT_OK : MGR_EVICT_PART;
+}
+
+const char *mgr_evict_file(const struct mgr_evict_file *f, bool *wait)
+{
+    *wait = false;
+    if (f->level < FP__LEVEL__LEVEL_DRAINED)
+        return "its present data is not in a target: fpctl drain it before";
+    if (f->set_state == FP__CKPT_STATE__CKPT_OPEN)
+        return "its checkpoint set is not complete";
+    if (f->set_state == FP__CKPT_STATE__CKPT_COMPLETE && f->newer < f->keep)
+        return "it is one of the newest complete sets of its series, which stay (keep= of a policy, else 2)";
+    *wait = f->opens || f->unsettled;
+    return f->opens ? "it is open" : f->unsettled ? "a mount may have it open that has not come back since the manager was started" : NULL;
+}
+
+/* ---------------------------------------------------------------- of this file */
+
+/* Complete sets of a series that stay: the most that a policy asks for. */
+static uint64_t keep_of(const struct mgr_core *c)
+{
+    const struct mgr_drain *d = c->drain;
+    uint64_t keep = d->npolicies ? 0 : KEEP;
+
+    for (size_t i = 0; i < d->npolicies; i++)
+        keep = d->policies[i].p.keep > keep ? d->policies[i].p.keep : keep;
+    return keep;
+}
+
+static int look_at(struct mgr_core *c, const struct mgr_inode *in, struct mgr_evict_file *f)
+{
+    int rc = 0;
+
+    *f = (struct mgr_evict_file){.level = mgr_drained_level(c, in), .opens = mgr_map_get(&c->holders, in->ino), .unsettled = mgr_unsettled(c)};
+    if (!in->ckpt || f->level < FP__LEVEL__LEVEL_DRAINED)
+        return 0;
+    rc = mgr_db_one(&c->db, EVICT_SET, DBI(in->ckpt));
+    if (rc > 0) {
+        f->set_state = (uint32_t)mgr_col(&c->db, MGR_ST_EVICT_SET, 0);
+        f->newer = (uint64_t)mgr_col(&c->db, MGR_ST_EVICT_SET, 1);
+    }
+    mgr_db_reset(&c->db, MGR_ST_EVICT_SET);
+    f->keep = keep_of(c);
+    return rc < 0 ? rc : 0;
+}
+
+/* The tfile of its drained copy; 0: none. */
+static int copy_of(struct mgr_core *c, uint64_t ino, uint64_t *tfile)
+{
+    int rc = mgr_db_one(&c->db, DRAINED_GET, DBI(ino));
+
+    *tfile = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_DRAINED_GET, 0) : 0;
+    mgr_db_reset(&c->db, MGR_ST_DRAINED_GET);
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfile *f, const char **why, bool *wait)
+{
+    struct mgr_evict_file facts;
+    Fp__ExtFile *x;
+    bool gone;
+    int rc = look_at(c, in, &facts);
+
+    if (rc)
+        return rc;
+    *why = mgr_evict_file(&facts, wait);
+    if (*why)
+        return 0;
+    rc = copy_of(c, in->ino, &f->tfile);
+    rc = rc ? rc : mgr_tfile_get(c, f->tfile, &x, &gone);
+    if (!rc)
+        f->target = x->target;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- chunks go */
+
+struct going {
+    uint64_t chunk, off;
+};
+
+static int evict(struct mgr_core *c, const struct mgr_dfile *f, const struct going *g)
+{
+    struct mgr_chunk ch;
+    int rc = mgr_chunk_get(c, g->chunk, &ch);
+
+    rc = rc ? rc : mgr_ext_put(c, g->chunk, f->tfile, g->off);
+    rc = rc ? rc : mgr_chunk_place(c, &ch, 0, 0);
+    rc = rc ? rc : mgr_garbage_put(c, ch.id, ch.bnf, ch.stored);
+    if (!rc)
+        mgr_grace_freed(c, f->ino, ch.id);
+    return rc ? rc : mgr_damage_drop(c, ch.id); /* its copy in the target is well */
+}
+
+/* Whole windows from f->low on, until there are STEP of them. */
+static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct going *list, size_t *n, bool *done)
+{
+    const enum mgr_stmt st = MGR_ST_EVICT_NEXT;
+    uint64_t seen = 0, last = f->low;
+    int rc;
+
+    *n = 0;
+    for (rc = mgr_db_one(&c->db, EVICT_NEXT, DBI(f->ino), DBI(f->low)); rc > 0; rc = mgr_db_step(&c->db, st), seen++) {
+        uint64_t win = (uint64_t)mgr_col(&c->db, st, 0);
+        struct mgr_evict_fact a = {.off = (uint32_t)mgr_col(&c->db, st, 1),
+                                   .slice_len = (uint32_t)mgr_col(&c->db, st, 2),
+                                   .chunk_off = (uint32_t)mgr_col(&c->db, st, 3),
+                                   .len = (uint32_t)mgr_col(&c->db, st, 5),
+                                   .refs = (uint32_t)mgr_col(&c->db, st, 6),
+                                   .bnf = (uint32_t)mgr_col(&c->db, st, 7),
+                                   .data = (uint32_t)mgr_col(&c->db, st, 8)};
+
+        if (*n == STEP || (seen >= 16 * STEP && win != last)) {
+            last = win;
+            break;
+        }
+        last = win;
+        if (mgr_evict_chunk(&a) == MGR_EVICT_OK)
+            list[(*n)++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off};
+    }
+    mgr_db_reset(&c->db, st);
+    *done = rc == 0;
+    f->low = last; /* its window is looked at again: what has gone is passed over */
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why)
+{
+    struct going *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
+    uint64_t tfile = f->tfile;
+    struct mgr_inode in;
+    bool wait;
+    size_t n;
+    int rc = mgr_inode_get(c, f->ino, &in);
+
+    *done = false;
+    *why = NULL;
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    if (rc == -ENOENT) {
+        *done = true; /* all of it has gone */
+        return 0;
+    }
+    rc = rc ? rc : mgr_evict_may(c, &in, f, why, &wait);
+    if (!rc && !*why && f->tfile != tfile)
+        *why = "it was drained anew meanwhile";
+    if (rc || *why)
+        return rc;
+    if (c->now.ms - f->looked_ms > LOOKED_MS) {
+        f->looked_ms = 0; /* the target is looked at again */
+        return 0;
+    }
+    rc = collect(c, f, &in, list, &n, done);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = evict(c, f, &list[i]);
+    return rc;
+}

@@ -1,0 +1,286 @@
+/* Chunks of which the bytes are in a target.
+ *
+ * A row of ext says that the bytes of a chunk are, all together, at an offset of a file in a target (tfile), as that file was when its copy was made or
+ * looked at. Without a benefactor such a chunk is external: maps say where it is (mgr_ext_tell), a mount has a benefactor fetch it, and that one tells us
+ * (mgr_ext_staged). Then the row stays: so the chunk may go again without a copy, and what is lost or damaged on that benefactor is not lost.
+ *
+ * What is read from a target is compared with chunk.sum, so a row that is wrong makes a read fail, and never wrong. The tfile of a row is kept as long as the
+ * row is (tfile.refs). Before anything is renamed over a tfile, no chunk may be only there (drain_job.c asks mgr_ext_only_at).
+ *
+ * A fetched copy may be told of while the one before is being deleted there: which of the two that deletion takes is not known here, so the chunk stays external,
+ * and an inventory finds what is left. Rejected: rows for what is being fetched, a transaction for each, to know what an inventory tells. */
+#include "manager/ext.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fp/log.h"
+
+#define FILES_SEARCHED 32u
+
+int mgr_ext_load(struct mgr_core *c)
+{
+    int rc = mgr_db_one(&c->db, EXT_SOME);
+
+    c->exts = rc > 0;
+    mgr_db_reset(&c->db, MGR_ST_EXT_SOME);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---------------------------------------------------------------- files of targets */
+
+int mgr_tfile_get(struct mgr_core *c, uint64_t id, Fp__ExtFile **out, bool *gone)
+{
+    const enum mgr_stmt st = MGR_ST_TFILE_FILE;
+    Fp__ExtFile *x = MGR_NEW(c, Fp__ExtFile, fp__ext_file__init);
+    const struct mgr_target *t;
+    const void *p;
+    int rc;
+
+    if (!x)
+        return mgr_doom(c, -ENOMEM);
+    rc = mgr_db_one(&c->db, TFILE_FILE, DBI(id));
+    if (rc <= 0)
+        return rc ? rc : -ENOENT;
+    x->target = (uint32_t)mgr_col(&c->db, st, 0);
+    p = mgr_col_blob(&c->db, st, 1, &x->path.len);
+    x->path.data = mgr_arena_copy(&c->arena, x->path.len ? p : "", x->path.len ? x->path.len : 1);
+    x->dev = (uint64_t)mgr_col(&c->db, st, 2);
+    x->ino = (uint64_t)mgr_col(&c->db, st, 3);
+    x->size_bytes = (uint64_t)mgr_col(&c->db, st, 4);
+    x->mtime_ns = mgr_col(&c->db, st, 5);
+    *gone = mgr_col(&c->db, st, 6) != 0;
+    mgr_db_reset(&c->db, st);
+    t = mgr_target_find(c, x->target);
+    if (!t)
+        return -ENOENT;
+    x->root = mgr_arena_text(&c->arena, t->root);
+    x->uuid.data = mgr_arena_copy(&c->arena, t->uuid, sizeof t->uuid);
+    x->uuid.len = sizeof t->uuid;
+    *out = x;
+    return x->path.data && x->root && x->uuid.data ? 0 : mgr_doom(c, -ENOMEM);
+}
+
+static int tfile_unref(struct mgr_core *c, uint64_t tfile)
+{
+    int rc = mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(-1));
+
+    return rc ? rc : mgr_db_exec(&c->db, TFILE_UNUSED, DBI(tfile));
+}
+
+int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by)
+{
+    return mgr_db_exec(&c->db, TFILE_REPLACED, DBI(target), DBB(path.data, path.len), DBI(by)); /* what was drained there is so no more, too */
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* 1: there is one; 0; or a failure. */
+static int get(struct mgr_core *c, uint64_t chunk, uint64_t *tfile, uint64_t *off)
+{
+    int rc = c->exts ? mgr_db_one(&c->db, EXT_GET, DBI(chunk)) : 0;
+
+    if (rc <= 0)
+        return rc;
+    *tfile = (uint64_t)mgr_col(&c->db, MGR_ST_EXT_GET, 0);
+    *off = (uint64_t)mgr_col(&c->db, MGR_ST_EXT_GET, 1);
+    mgr_db_reset(&c->db, MGR_ST_EXT_GET);
+    return 1;
+}
+
+int mgr_ext_has(struct mgr_core *c, uint64_t chunk)
+{
+    uint64_t tfile, off;
+
+    return get(c, chunk, &tfile, &off);
+}
+
+int mgr_ext_drop(struct mgr_core *c, uint64_t chunk)
+{
+    uint64_t tfile, off;
+    int rc = get(c, chunk, &tfile, &off);
+
+    if (rc <= 0)
+        return rc;
+    rc = mgr_db_exec(&c->db, EXT_DELETE, DBI(chunk));
+    return rc ? rc : tfile_unref(c, tfile);
+}
+
+int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off)
+{
+    uint64_t old, old_off;
+    int rc = get(c, chunk, &old, &old_off);
+
+    if (rc < 0 || (rc && old == tfile && old_off == off))
+        return rc < 0 ? rc : 0;
+    c->exts = true;
+    if (rc)
+        rc = tfile_unref(c, old);
+    rc = rc ? rc : mgr_db_exec(&c->db, EXT_PUT, DBI(chunk), DBI(tfile), DBI(off));
+    return rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(1));
+}
+
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing)
+{
+    int rc = mgr_chunk_place(c, ch, 0, 0);
+
+    if (rc || missing)
+        return rc;
+    return mgr_garbage_put(c, ch->id, ch->bnf, ch->stored);
+}
+
+static int is_any(struct mgr_core *c, enum mgr_stmt st, int rc)
+{
+    mgr_db_reset(&c->db, st);
+    return rc;
+}
+
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path)
+{
+    return c->exts ? is_any(c, MGR_ST_EXT_ONLY_AT, mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len))) : 0;
+}
+
+int mgr_ext_any(struct mgr_core *c, uint64_t ino)
+{
+    return c->exts ? is_any(c, MGR_ST_EXT_ONLY_OF, mgr_db_one(&c->db, EXT_ONLY_OF, DBI(ino))) : 0;
+}
+
+/* ---------------------------------------------------------------- maps */
+
+struct telling {
+    Fp__SliceMapReply *r;
+    uint64_t *id; /* tfile of each of r->ext_files */
+    size_t cap;
+};
+
+/* Which of the answer's files it is, from 1; slices of one file come together. */
+static int file_of(struct mgr_core *c, struct telling *t, uint64_t tfile, uint32_t *out)
+{
+    Fp__SliceMapReply *r = t->r;
+    bool gone;
+    int rc;
+
+    for (size_t i = r->n_ext_files; i > 0 && r->n_ext_files - i < FILES_SEARCHED; i--)
+        if (t->id[i - 1] == tfile) {
+            *out = (uint32_t)i;
+            return 0;
+        }
+    if (r->n_ext_files == t->cap) {
+        size_t cap = t->cap ? t->cap * 2 : 8;
+        Fp__ExtFile **files = mgr_arena_alloc(&c->arena, cap * sizeof *files);
+        uint64_t *id = mgr_arena_alloc(&c->arena, cap * sizeof *id);
+
+        if (!files || !id)
+            return mgr_doom(c, -ENOMEM);
+        if (t->cap) {
+            memcpy(files, r->ext_files, t->cap * sizeof *files);
+            memcpy(id, t->id, t->cap * sizeof *id);
+        }
+        r->ext_files = files;
+        t->id = id;
+        t->cap = cap;
+    }
+    rc = mgr_tfile_get(c, tfile, &r->ext_files[r->n_ext_files], &gone);
+    if (rc)
+        return rc;
+    t->id[r->n_ext_files++] = tfile;
+    *out = (uint32_t)r->n_ext_files;
+    return 0;
+}
+
+int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r)
+{
+    struct telling t = {.r = r};
+    int rc = 0;
+
+    for (size_t i = 0; i < r->n_slices && c->exts && rc >= 0; i++) {
+        Fp__Slice *s = r->slices[i];
+        uint64_t tfile;
+
+        rc = s->bnf ? 0 : get(c, s->chunk, &tfile, &s->ext_off);
+        if (rc > 0)
+            rc = file_of(c, &t, tfile, &s->ext);
+        rc = rc == -ENOENT ? 0 : rc;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+/* ---------------------------------------------------------------- fetched */
+
+static int is_garbage(struct mgr_core *c, uint64_t chunk, const struct mgr_bnf *b)
+{
+    int rc = mgr_db_one(&c->db, GARBAGE_HAS, DBI(b->id), DBI(chunk));
+
+    mgr_db_reset(&c->db, MGR_ST_GARBAGE_HAS);
+    return rc;
+}
+
+/* 1: it is the chunk's copy from now on; 0: it is not wanted; or a failure. */
+static int take(struct mgr_core *c, struct mgr_bnf *b, const Fp__Staged *s)
+{
+    struct mgr_chunk ch;
+    int rc = mgr_chunk_get(c, s->chunk, &ch);
+
+    if (rc && rc != -ENOENT)
+        return rc;
+    if (!rc && ch.bnf == b->id)
+        return 1; /* told again */
+    if (is_garbage(c, s->chunk, b)) {
+        if (!b->inv_wanted) {
+            b->inv_wanted = true;
+            b->inv_at_ms = c->now.ms + 1000;
+        } else {
+            b->inv_again = true;
+        }
+        return c->db.err ? c->db.err : 0;
+    }
+    if (!rc && !ch.bnf && (rc = mgr_ext_has(c, s->chunk)) != 0) {
+        if (rc > 0)
+            rc = mgr_chunk_place(c, &ch, b->id, s->stored_bytes);
+        rc = rc ? rc : mgr_damage_drop(c, s->chunk);
+        return rc ? rc : 1;
+    }
+    return mgr_garbage_put(c, s->chunk, b->id, s->stored_bytes);
+}
+
+int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, size_t n, Fp__TaskAck *ack)
+{
+    int rc = 0;
+
+    if (!n)
+        return 0;
+    if (!(ack->dropped = mgr_arena_alloc(&c->arena, n * sizeof *ack->dropped)))
+        return mgr_doom(c, -ENOMEM);
+    for (size_t i = 0; i < n && rc >= 0; i++) {
+        if (s[i]->chunk > INT64_MAX)
+            continue;
+        rc = take(c, b, s[i]);
+        if (rc == 0)
+            ack->dropped[ack->n_dropped++] = s[i]->chunk;
+    }
+    mgr_bnf_touch(c, b);
+    return rc < 0 ? rc : 0;
+}
+
+/* ---------------------------------------------------------------- not there any more */
+
+int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reason)
+{
+    uint64_t tfile, off;
+    Fp__ExtFile *x;
+    bool gone = true;
+    int rc = get(c, ch->id, &tfile, &off);
+
+    if (rc <= 0)
+        return rc;
+    rc = mgr_tfile_get(c, tfile, &x, &gone);
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    if (ch->bnf)
+        return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, false, reason) : mgr_ext_revert(c, ch, false);
+    if (!gone)
+        FP_ERROR("%s/%.*s is not what was drained to it any more (%.200s): what was evicted in favour of it can't be read: see fpctl status", x->root,
+                 (int)x->path.len, (const char *)x->path.data, reason);
+    rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
+    return rc ? rc : mgr_damage_chunk(c, ch->id, 0, true, reason);
+}

@@ -1,0 +1,64 @@
+/* Chunks of which the bytes are in a target (table ext), and files that give theirs back to it (docs/CHECKPOINTS.md, "Evict").
+ *
+ * A chunk with a row in ext and no benefactor (chunk.bnf = 0) is external: it is read from a file of a target, as that was when the copy was made. One
+ * with a row and a benefactor has been fetched, and may go again without a copy. All functions are of the core's thread and of a group. */
+#ifndef MGR_EXT_H
+#define MGR_EXT_H
+
+#include "manager/drain.h"
+
+/* ---------------------------------------------------------------- evict.c: what may go; no I/O */
+
+struct mgr_evict_fact {
+    /* of the chunk */
+    uint32_t refs, bnf, len, data; /* as its row */
+    uint32_t off, chunk_off, slice_len; /* of the slice that names it */
+};
+enum mgr_evict_no { MGR_EVICT_OK, MGR_EVICT_GONE, MGR_EVICT_SHARED, MGR_EVICT_CODED, MGR_EVICT_PART };
+/* May this chunk be evicted, of a file that may? */
+enum mgr_evict_no mgr_evict_chunk(const struct mgr_evict_fact *f);
+
+struct mgr_evict_file {
+    Fp__Level level;        /* of its drained copy: LEVEL_NONE, DRAINED, VERIFIED */
+    uint32_t opens;         /* by sessions that are known */
+    bool unsettled;         /* others may have it open */
+    uint32_t set_state;     /* CkptState of its set; CKPT_NONE: of none */
+    uint64_t newer;         /* complete sets of its series that are newer */
+    uint64_t keep;          /* so many stay */
+};
+/* NULL: it may; else a line that says why not. *wait: that may be otherwise in a moment. */
+const char *mgr_evict_file(const struct mgr_evict_file *f, bool *wait);
+
+/* May this file be evicted now? Then f->tfile and f->target are its copy; else *why says why not, and *wait as above. */
+int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfile *f, const char **why, bool *wait);
+/* Some of its chunks go. *done: that was all; *why not NULL: it may not any more; f->looked_ms 0: it is to be looked at in the target again. */
+int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why);
+MGR_HANDLER(ctl_stage);
+
+/* ---------------------------------------------------------------- ext.c */
+
+int mgr_ext_load(struct mgr_core *c);
+/* Target and path of a tfile, the path in memory of the group. -ENOENT. */
+int mgr_tfile_get(struct mgr_core *c, uint64_t id, Fp__ExtFile **out, bool *gone);
+/* The chunk's bytes are at off of that file, too. */
+int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off);
+/* The chunk goes. */
+int mgr_ext_drop(struct mgr_core *c, uint64_t chunk);
+/* Is there such a row? 1, 0, or a failure. */
+int mgr_ext_has(struct mgr_core *c, uint64_t chunk);
+/* Its copy here is given up, since the one in the target will do: becomes garbage, or (missing) is not there anyway. */
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing);
+/* Says in a map where external chunks are. */
+int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r);
+/* A benefactor has fetched chunks. */
+int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, size_t n, Fp__TaskAck *ack);
+/* Somebody could not read it from its target. *known: it is such a chunk. */
+int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reason);
+/* Is a chunk nowhere but in the file of this name, of which something is to be renamed over? 1, 0, or a failure. */
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path);
+/* Is a chunk of this file in a target only? */
+int mgr_ext_any(struct mgr_core *c, uint64_t ino);
+/* Another file has got this name: what was there before is there no more. */
+int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by);
+
+#endif

@@ -1,0 +1,184 @@
+"""Evicting: what is drained gives its space back and reads as if it were here; what has become another in the target is an error, never other bytes."""
+
+import json
+import os
+import time
+
+import pytest
+
+from harness.daemons import PACE, SLOW, wait_until
+from harness.files import assert_same, content, write_file
+
+MIB = 1 << 20
+SIZE = 5 * MIB + 12345
+
+
+@pytest.fixture
+def target(store):
+    path = os.path.join(store.dir, "target")
+    os.mkdir(path)
+    return path
+
+
+def drain(store, *paths, to):
+    store.fpctl("drain", *paths, f"--to={to}", "--wait", "--timeout=60s", seconds=80)
+
+
+def evict(store, *paths, check=True):
+    return store.fpctl("evict", *paths, "--timeout=60s", check=check, seconds=80)
+
+
+def stat(store, path):
+    return json.loads(store.fpctl("stat", path, "--json").stdout)
+
+
+def used(store):
+    return json.loads(store.fpctl("status", "--json").stdout)["space"]["used_bytes"]
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def evicted(store, path, target, seed=1, size=SIZE):
+    """A file of this content that is in the target only."""
+    write_file(path, content(seed, 0, size))
+    drain(store, path, to=target)
+    evict(store, path)
+    s = stat(store, path)
+    assert s["evicted_bytes"] == size and s["stored_bytes"] == 0, s
+
+
+@pytest.mark.short
+def test_an_evicted_file_reads_as_before_and_comes_back(store, target):
+    m = store.mounts[0]
+    evicted(store, m.at("f"), target)
+    wait_until("its space to be free", 20, lambda: used(store) < MIB)
+    assert os.stat(m.at("f")).st_size == SIZE
+    assert "evicted" in store.fpctl("stat", m.at("f")).stdout
+    assert_same(read(m.at("f")), content(1, 0, SIZE))
+
+    def back():
+        s = stat(store, m.at("f"))
+        return s["evicted_bytes"] == 0 and s["stored_bytes"] > SIZE
+    wait_until("what was read to be here", 20, back)
+    os.rename(os.path.join(target, "f"), os.path.join(target, "aside"))
+    assert_same(read(m.at("f")), content(1, 0, SIZE))
+    os.rename(os.path.join(target, "aside"), os.path.join(target, "f"))
+    # and it goes again, without being copied
+    before = os.stat(os.path.join(target, "f"))
+    evict(store, m.at("f"))
+    assert stat(store, m.at("f"))["evicted_bytes"] == SIZE
+    assert os.stat(os.path.join(target, "f")).st_ino == before.st_ino
+    assert_same(read(m.at("f")), content(1, 0, SIZE))
+
+
+def test_other_mounts_read_it_too(store, target):
+    a, b = store.mounts[0], store.add_mount()
+    evicted(store, a.at("f"), target)
+    with open(b.at("f"), "rb", buffering=0) as f:
+        f.seek(3 * MIB + 77)
+        assert_same(f.read(1000), content(1, 3 * MIB + 77, 1000))
+    wait_until("one chunk to be here", 20, lambda: stat(store, a.at("f"))["evicted_bytes"] == SIZE - MIB)
+    assert_same(read(b.at("f")), content(1, 0, SIZE))
+    assert_same(read(a.at("f")), content(1, 0, SIZE))
+    # who has read it before has an old map
+    evict(store, a.at("f"))
+    with open(b.at("f"), "rb") as f:
+        assert_same(f.read(), content(1, 0, SIZE))
+
+
+def test_it_can_be_written_cut_copied_and_removed(store, target):
+    m = store.mounts[0]
+    data = bytearray(content(1, 0, SIZE))
+    evicted(store, m.at("f"), target)
+    with open(m.at("f"), "r+b") as f:
+        f.seek(MIB + 100)
+        f.write(b"changed")
+    data[MIB + 100:MIB + 107] = b"changed"
+    assert_same(read(m.at("f")), bytes(data))
+    os.truncate(m.at("f"), 4 * MIB + 5)
+    del data[4 * MIB + 5:]
+    assert_same(read(m.at("f")), bytes(data))
+    drain(store, m.at("f"), to=target)  # all of it is here
+    assert_same(read(os.path.join(target, "f")), bytes(data))
+    evict(store, m.at("f"))
+    assert_same(read(m.at("f")), bytes(data))
+    evicted(store, m.at("g"), target, seed=2)
+    with open(m.at("g"), "rb") as f, open(m.at("h"), "wb") as g:
+        n = os.copy_file_range(f.fileno(), g.fileno(), SIZE)
+        assert n > 0
+    assert_same(read(m.at("h")), content(2, 0, SIZE)[:n])
+    for name in "fgh":
+        os.unlink(m.at(name))
+    wait_until("all of it to be free", 20, lambda: used(store) < MIB)
+    assert_same(read(os.path.join(target, "g")), content(2, 0, SIZE), "what is in the target stays")
+
+
+def test_a_file_that_is_only_in_the_target_is_not_copied_over_itself(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    evicted(store, m.at("f"), target)
+    with open(m.at("f"), "r+b") as f:
+        f.write(b"changed")
+    r = store.fpctl("drain", m.at("f"), f"--to={target}", "--wait", "--timeout=30s", check=False, seconds=50)
+    assert r.returncode == 4 and "evicted" in r.stdout, r
+    assert_same(read(m.at("f")), b"changed" + content(1, 7, SIZE - 7))
+
+
+def test_what_is_not_drained_or_open_stays(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, SIZE))
+    r = evict(store, m.at("f"), check=False)
+    assert r.returncode == 4 and "fpctl drain" in r.stdout, r
+    drain(store, m.at("f"), to=target)
+    with open(m.at("f"), "rb"):
+        r = evict(store, m.at("f"), check=False)
+        assert r.returncode == 4 and "open" in r.stdout, r
+    assert stat(store, m.at("f"))["evicted_bytes"] == 0
+    r = evict(store, m.at("nothing"), check=False)
+    assert r.returncode == 1 and "nothing" in r.stderr, r
+
+
+@pytest.mark.parametrize("how", ["removed", "changed", "changed-quietly", "cut"])
+def test_a_copy_that_is_another_is_an_error(store, target, how):
+    store.expect("evicted to|target|can't fetch")
+    m = store.mounts[0]
+    evicted(store, m.at("f"), target)
+    there = os.path.join(target, "f")
+    s = os.stat(there)
+    if how == "removed":
+        os.unlink(there)
+    elif how == "cut":
+        os.truncate(there, SIZE - 1)
+    else:
+        with open(there, "r+b") as f:
+            f.seek(100)
+            f.write(b"other bytes")
+        if how == "changed-quietly":
+            os.utime(there, ns=(s.st_atime_ns, s.st_mtime_ns))
+    began = time.monotonic()
+    with pytest.raises(OSError) as e:
+        read(m.at("f"))
+    assert e.value.errno == 5
+    assert time.monotonic() - began < 20 * SLOW
+    assert any(there in line for line in m.text().splitlines()), "the log says which file it is"
+    damaged = wait_until("the damage to be shown", 20, lambda: json.loads(store.fpctl("status", "--json").stdout)["damaged"])
+    assert "target" in damaged[0]["reason"], damaged
+    r = evict(store, m.at("f"), check=False)
+    assert r.returncode == 4, "its level is not claimed any more"
+
+
+def test_a_copy_that_was_there_again_reads(store, target):
+    """What is read is compared, so an error is none any more when the file is back."""
+    store.expect("evicted to|target|can't fetch")
+    m = store.mounts[0]
+    evicted(store, m.at("f"), target)
+    os.rename(os.path.join(target, "f"), os.path.join(target, "aside"))
+    with pytest.raises(OSError):
+        read(m.at("f"))
+    os.rename(os.path.join(target, "aside"), os.path.join(target, "f"))
+    assert_same(read(m.at("f")), content(1, 0, SIZE))
+    wait_until("no damage", 20, lambda: not json.loads(store.fpctl("status", "--json").stdout)["damaged"])

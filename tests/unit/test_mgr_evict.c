@@ -1,0 +1,545 @@
+/* Evicting in the manager: what is drained gives its space back, is read from the target, comes back, and goes again; and whatever happens to the file, its
+ * copy or a benefactor in between, nothing is named that is not there. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "manager/ext.h"
+#include "mgr_drain_world.h"
+#include "fp/err.h"
+
+#define MIB (1u << 20)
+
+static struct world w;
+
+/* Written and closed: three windows, of which the last is short. */
+static uint64_t file_of(uint64_t parent, const char *name)
+{
+    uint64_t ino = fix_mk(&w.f, parent, name, S_IFREG | 0644);
+
+    assert_true(ino > 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(fix_write(&w.f, ino, (uint64_t)i * MIB, i == 2 ? 1000 : MIB) > 0);
+    return ino;
+}
+
+static int64_t sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int64_t sql(const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return fix_sql(&w.f, text);
+}
+
+static int64_t external(uint64_t ino)
+{
+    return sql("SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.ino=%llu AND c.bnf=0", (unsigned long long)ino);
+}
+
+static void drain(const char *path)
+{
+    uint64_t job = w_start(&w, path, false, NULL);
+
+    w_run(&w);
+    assert_int_equal(sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_DONE);
+}
+
+static uint64_t evict_begin(const char *path)
+{
+    Fp__CtlStage m = FP__CTL_STAGE__INIT;
+    ProtobufCBinaryData p = fix_bin(path);
+    Fp__CtlStageReply *r;
+    uint64_t job;
+
+    m.op = FP__STAGE_OP__STAGE_OP_EVICT;
+    m.n_paths = 1;
+    m.paths = &p;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
+    assert_non_null(r);
+    assert_true(w.f.durable);
+    job = r->job;
+    fix_free(r);
+    return job;
+}
+
+/* The state that its job comes to; why: a word of the reason. */
+static Fp__DrainState evict(const char *path, const char *why)
+{
+    uint64_t job = evict_begin(path);
+    Fp__CtlDrainReply *r;
+    Fp__DrainState s;
+
+    assert_true(job > 0);
+    w_run(&w);
+    r = w_show(&w, job);
+    s = r->jobs[0]->state;
+    if (why && !strstr(r->jobs[0]->why, why))
+        fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
+    fix_free(r);
+    return s;
+}
+
+static Fp__SliceMapReply *map_of(uint64_t ino)
+{
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+    Fp__SliceMapReply *r;
+
+    m.ino = ino;
+    m.win_count = 100;
+    r = fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+    assert_non_null(r);
+    return r;
+}
+
+/* The k-th chunk of the file is told to be on benefactor i. True: taken. */
+static bool staged(size_t i, uint64_t chunk)
+{
+    Fp__TaskDone m = FP__TASK_DONE__INIT;
+    Fp__Staged s = FP__STAGED__INIT, *ss = &s;
+    Fp__TaskAck *ack;
+    bool taken;
+
+    s.chunk = chunk;
+    s.stored_bytes = 8192;
+    m.n_staged = 1;
+    m.staged = &ss;
+    ack = fix_call(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_TASK_DONE, &m, &fp__task_ack__descriptor);
+    assert_non_null(ack);
+    taken = ack->n_dropped == 0;
+    assert_true(taken || ack->dropped[0] == chunk);
+    fix_free(ack);
+    return taken;
+}
+
+static uint64_t chunk_of(uint64_t ino, unsigned win)
+{
+    return (uint64_t)sql("SELECT chunk FROM slice WHERE ino=%llu AND win=%u", (unsigned long long)ino, win);
+}
+
+static void bad(uint64_t chunk, uint32_t bnf, const char *reason)
+{
+    Fp__BadChunk m = FP__BAD_CHUNK__INIT;
+
+    m.chunk = chunk;
+    m.bnf = bnf;
+    m.reason = (char *)(uintptr_t)reason;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_BADCHUNK, &m);
+}
+
+static Fp__Level level(uint64_t ino)
+{
+    struct mgr_inode in;
+
+    assert_int_equal(mgr_inode_get(w.f.core, ino, &in), 0);
+    return mgr_drained_level(w.f.core, &in);
+}
+
+/* The benefactor confirms what it was told to delete. */
+static void deleted(void)
+{
+    Fp__ChunkList l = FP__CHUNK_LIST__INIT;
+    uint64_t ids[64];
+
+    for (int i = 0; i < 4; i++) {
+        l.ids = ids;
+        l.n_ids = 0;
+        for (; l.n_ids < 64; l.n_ids++) {
+            int64_t id = sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[0].id, l.n_ids);
+
+            if (id < 0)
+                break;
+            ids[l.n_ids] = (uint64_t)id;
+        }
+        fix_answer(&w.f, w.bnf[0].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
+    }
+    assert_int_equal(sql("SELECT count(*) FROM garbage"), 0);
+}
+
+static void open_world(uint64_t *ino)
+{
+    w_open(&w, ":memory:", 2);
+    *ino = file_of(MGR_ROOT_INO, "a");
+    drain("a");
+}
+
+/* ---------------------------------------------------------------- decisions */
+
+static void test_which_chunks_may_go(void **state)
+{
+    struct mgr_evict_fact f = {.refs = 1, .bnf = 2, .len = 100, .slice_len = 100, .off = 7};
+
+    (void)state;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_OK);
+    f.refs = 2;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_SHARED);
+    f.refs = 1;
+    f.data = 300;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_CODED);
+    f.data = 0;
+    f.slice_len = 99;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_PART);
+    f.slice_len = 100;
+    f.chunk_off = 1;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_PART);
+    f.bnf = 0;
+    assert_int_equal(mgr_evict_chunk(&f), MGR_EVICT_GONE);
+}
+
+static void test_which_files_may_go(void **state)
+{
+    struct mgr_evict_file f = {.level = FP__LEVEL__LEVEL_DRAINED, .keep = 2};
+    bool wait;
+
+    (void)state;
+    assert_null(mgr_evict_file(&f, &wait));
+    f.opens = 1;
+    assert_non_null(mgr_evict_file(&f, &wait));
+    assert_true(wait);
+    f.opens = 0;
+    f.unsettled = true;
+    assert_non_null(mgr_evict_file(&f, &wait));
+    assert_true(wait);
+    f.unsettled = false;
+    f.set_state = FP__CKPT_STATE__CKPT_OPEN;
+    assert_non_null(mgr_evict_file(&f, &wait));
+    assert_false(wait);
+    f.set_state = FP__CKPT_STATE__CKPT_COMPLETE;
+    f.newer = 1;
+    assert_non_null(mgr_evict_file(&f, &wait));
+    f.newer = 2;
+    assert_null(mgr_evict_file(&f, &wait));
+    f.set_state = FP__CKPT_STATE__CKPT_TORN;
+    f.newer = 0;
+    assert_null(mgr_evict_file(&f, &wait));
+    f.level = FP__LEVEL__LEVEL_NONE;
+    assert_non_null(mgr_evict_file(&f, &wait));
+}
+
+/* ---------------------------------------------------------------- there and back */
+
+static void test_what_is_drained_goes_and_comes_back(void **state)
+{
+    Fp__SliceMapReply *r;
+    uint64_t ino, stored;
+
+    (void)state;
+    open_world(&ino);
+    stored = (uint64_t)sql("SELECT stored FROM benefactor WHERE id=%u", w.bnf[0].id);
+    assert_true(stored > 2 * MIB);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 3);
+    assert_int_equal(sql("SELECT stored FROM benefactor WHERE id=%u", w.bnf[0].id), 0);
+    assert_int_equal(sql("SELECT garbage_bytes FROM benefactor WHERE id=%u", w.bnf[0].id), stored);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    r = map_of(ino);
+    assert_int_equal(r->n_slices, 3);
+    assert_int_equal(r->n_ext_files, 1);
+    assert_string_equal(r->ext_files[0]->root, "/pfs");
+    assert_int_equal(r->ext_files[0]->path.len, 1);
+    assert_memory_equal(r->ext_files[0]->path.data, "a", 1);
+    assert_int_equal(r->ext_files[0]->size_bytes, 2 * MIB + 1000);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r->slices[i]->bnf, 0);
+        assert_int_equal(r->slices[i]->ext, 1);
+        assert_int_equal(r->slices[i]->ext_off, i * MIB);
+        assert_int_equal(r->slices[i]->chunk_sum, r->slices[i]->chunk * UINT64_C(0x9E3779B97F4A7C15));
+    }
+    fix_free(r);
+    deleted();
+    /* the second benefactor fetches one */
+    assert_true(staged(1, chunk_of(ino, 1)));
+    assert_true(staged(1, chunk_of(ino, 1))); /* told again */
+    assert_false(staged(0, chunk_of(ino, 1))); /* and another one has, too */
+    assert_int_equal(sql("SELECT count(*) FROM garbage WHERE bnf=%u", w.bnf[0].id), 1);
+    assert_int_equal(external(ino), 2);
+    r = map_of(ino);
+    assert_int_equal(r->slices[1]->bnf, w.bnf[1].id);
+    assert_int_equal(r->slices[1]->ext, 0);
+    fix_free(r);
+    assert_int_equal(sql("SELECT stored FROM benefactor WHERE id=%u", w.bnf[1].id), 8192);
+    /* what has come back goes again, without a copy */
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 3);
+    assert_int_equal(w.renamed, 1);
+    w_close(&w);
+}
+
+static void test_what_may_not_go_stays(void **state)
+{
+    uint64_t ino, other;
+    Fp__Clone cl = FP__CLONE__INIT;
+
+    (void)state;
+    open_world(&ino);
+    other = file_of(MGR_ROOT_INO, "b");
+    assert_int_equal(evict("b", "not in a target"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(other), 0);
+    /* a window is shared, one is cut */
+    cl.slot = 1;
+    cl.slot_seq = ++w.f.seq;
+    cl.src_ino = ino;
+    cl.dst_ino = other;
+    cl.len = MIB;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(w.f.status, 0);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 2);
+    assert_int_equal(external(other), 0);
+    /* open */
+    drain("b");
+    assert_int_equal(mgr_hold(w.f.core, mgr_session_find(w.f.core, w.f.session), other, false), 0);
+    assert_int_equal(evict("b", "open"), FP__DRAIN_STATE__DRAIN_FAILED);
+    mgr_unhold(w.f.core, mgr_session_find(w.f.core, w.f.session), other, false);
+    assert_int_equal(evict("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(other), 2); /* the one that they share stays */
+    w_close(&w);
+}
+
+static void test_the_newest_complete_sets_stay(void **state)
+{
+    uint64_t run, ino[3];
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    run = fix_mk(&w.f, MGR_ROOT_INO, "run", S_IFDIR | 0755);
+    for (unsigned i = 0; i < 3; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "chk_%u", i + 1);
+        ino[i] = file_of(fix_mk(&w.f, run, name, S_IFDIR | 0755), "rank_0");
+        w_tick(&w, 5000);
+    }
+    assert_int_equal(sql("SELECT count(*) FROM ckpt_set WHERE state=2"), 3);
+    drain("run");
+    assert_int_equal(evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(ino[0]), 3);
+    assert_int_equal(external(ino[1]), 0);
+    assert_int_equal(external(ino[2]), 0);
+    w_close(&w);
+}
+
+/* ---------------------------------------------------------------- the copy is another */
+
+static void test_a_copy_that_is_gone_keeps_the_file_here(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    open_world(&ino);
+    w_find(&w, "a")->used = false;
+    assert_int_equal(evict("a", "drain it again"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(ino), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    drain("a");
+    w_find(&w, "a")->ino++;
+    assert_int_equal(evict("a", "drain it again"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(ino), 0);
+    drain("a");
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 3);
+    w_close(&w);
+}
+
+static void test_a_copy_that_went_later_is_shown(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    bad(chunk_of(ino, 0), w.bnf[0].id, "by an old map");
+    assert_int_equal(sql("SELECT count(*) FROM bad_chunk"), 0);
+    bad(chunk_of(ino, 0), 0, "not there any more");
+    assert_int_equal(sql("SELECT count(*) FROM damage WHERE ino=%llu", (unsigned long long)ino), 1);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    /* it is there again, and was compared */
+    assert_true(staged(1, chunk_of(ino, 0)));
+    assert_int_equal(sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(evict("a", "not in a target"), FP__DRAIN_STATE__DRAIN_FAILED);
+    w_close(&w);
+}
+
+static void test_what_is_lost_here_is_fetched_again(void **state)
+{
+    uint64_t ino, c0, c1;
+    Fp__InventoryReply inv = FP__INVENTORY_REPLY__INIT;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    c0 = chunk_of(ino, 0);
+    c1 = chunk_of(ino, 1);
+    assert_true(staged(1, c0) && staged(1, c1));
+    bad(c0, w.bnf[1].id, "checksum");
+    assert_int_equal(external(ino), 2);
+    assert_int_equal(sql("SELECT count(*) FROM garbage WHERE bnf=%u AND chunk=%llu", w.bnf[1].id, (unsigned long long)c0), 1);
+    assert_int_equal(sql("SELECT count(*) FROM bad_chunk"), 0);
+    /* it comes back without the other one */
+    w_bnf_dies(&w, 1);
+    w_bnf_comes(&w, 1);
+    inv.eof = true;
+    fix_answer(&w.f, w.bnf[1].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
+    assert_int_equal(external(ino), 3);
+    assert_int_equal(sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(sql("SELECT chunks FROM benefactor WHERE id=%u", w.bnf[1].id), 0);
+    w_close(&w);
+}
+
+/* It has fetched one, and died before it could tell. */
+static void test_a_fetch_that_nobody_was_told_of_is_garbage(void **state)
+{
+    Fp__InventoryReply inv = FP__INVENTORY_REPLY__INIT;
+    uint64_t ino, c0;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    c0 = chunk_of(ino, 0);
+    w_bnf_dies(&w, 1);
+    w_bnf_comes(&w, 1);
+    inv.eof = true;
+    inv.n_ids = 1;
+    inv.ids = &c0;
+    fix_answer(&w.f, w.bnf[1].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
+    assert_int_equal(sql("SELECT count(*) FROM garbage WHERE bnf=%u AND chunk=%llu", w.bnf[1].id, (unsigned long long)c0), 1);
+    assert_int_equal(external(ino), 3);
+    /* told while that is being deleted: which one goes is not known */
+    assert_false(staged(1, c0));
+    assert_int_equal(external(ino), 3);
+    assert_false(staged(1, 0x7777)); /* no chunk of ours */
+    w_close(&w);
+}
+
+/* ---------------------------------------------------------------- the file changes */
+
+static void test_what_is_written_over_goes_and_takes_its_rows_along(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    assert_true(fix_write(&w.f, ino, 0, MIB) > 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    assert_int_equal(external(ino), 2);
+    assert_int_equal(sql("SELECT count(*) FROM ext"), 2);
+    assert_int_equal(fix_truncate(&w.f, ino, MIB + 10), 0);
+    assert_int_equal(sql("SELECT count(*) FROM ext"), 1);
+    /* to copy it would take the place of the only copy of its second window */
+    assert_true(w_start(&w, "a", false, NULL) > 0);
+    w_run(&w);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE state=5 AND why LIKE '%%evicted%%'"), 1);
+    assert_int_equal(w.renamed, 1);
+    assert_true(staged(0, chunk_of(ino, 1)));
+    drain("a");
+    assert_int_equal(w.renamed, 2);
+    assert_int_equal(fix_unlink(&w.f, MGR_ROOT_INO, "a", false), 0);
+    assert_int_equal(sql("SELECT count(*) FROM ext"), 0);
+    assert_int_equal(sql("SELECT count(*) FROM tfile"), 0);
+    assert_int_equal(sql("SELECT count(*) FROM drained"), 0);
+    w_close(&w);
+}
+
+/* A clone of evicted data needs the target's file, too: nothing is renamed over that. */
+static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
+{
+    Fp__Clone cl = FP__CLONE__INIT;
+    uint64_t ino, other;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
+    cl.slot = 1;
+    cl.slot_seq = ++w.f.seq;
+    cl.src_ino = ino;
+    cl.dst_ino = other;
+    cl.len = 3 * MIB;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(external(other), 3);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(fix_write(&w.f, ino, i * (uint64_t)MIB, i == 2 ? 1000 : MIB) > 0);
+    assert_int_equal(external(ino), 0);
+    assert_true(w_start(&w, "a", false, NULL) > 0);
+    w_run(&w);
+    assert_int_equal(w.renamed, 1);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE state=5 AND why LIKE '%%another file%%'"), 1);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(staged(1, chunk_of(other, i)));
+    drain("a");
+    assert_int_equal(w.renamed, 2);
+    /* what was there is not there any more: they stay here */
+    bad(chunk_of(other, 0), w.bnf[1].id, "checksum");
+    assert_int_equal(external(other), 0);
+    assert_int_equal(sql("SELECT count(*) FROM bad_chunk"), 1);
+    w_close(&w);
+}
+
+/* ---------------------------------------------------------------- in the middle */
+
+static void test_a_restart_looks_again_and_goes_on(void **state)
+{
+    char path[] = "/tmp/mgr_evict_XXXXXX", db[64];
+    uint64_t ino, job;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(db, sizeof db, "%s/store.db", path);
+    w_open(&w, db, 2);
+    ino = file_of(MGR_ROOT_INO, "a");
+    drain("a");
+    job = evict_begin("a");
+    for (int i = 0; i < 20 && sql("SELECT count(*) FROM drain_file WHERE state=2 AND tfile>0 AND job=%llu", (unsigned long long)job) == 0; i++)
+        w_tick(&w, 500);
+    w_restart(&w);
+    w_find(&w, "a")->size = 5;
+    w_run(&w);
+    assert_int_equal(sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(ino), 0);
+    drain("a");
+    job = evict_begin("a");
+    w_restart(&w);
+    w_run(&w);
+    assert_int_equal(sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 3);
+    w_restart(&w);
+    fix_free(map_of(ino));
+    w_close(&w);
+    rmdir(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_which_chunks_may_go),
+        cmocka_unit_test(test_which_files_may_go),
+        cmocka_unit_test(test_what_is_drained_goes_and_comes_back),
+        cmocka_unit_test(test_what_may_not_go_stays),
+        cmocka_unit_test(test_the_newest_complete_sets_stay),
+        cmocka_unit_test(test_a_copy_that_is_gone_keeps_the_file_here),
+        cmocka_unit_test(test_a_copy_that_went_later_is_shown),
+        cmocka_unit_test(test_what_is_lost_here_is_fetched_again),
+        cmocka_unit_test(test_a_fetch_that_nobody_was_told_of_is_garbage),
+        cmocka_unit_test(test_what_is_written_over_goes_and_takes_its_rows_along),
+        cmocka_unit_test(test_a_copy_that_another_file_needs_is_not_replaced),
+        cmocka_unit_test(test_a_restart_looks_again_and_goes_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
