@@ -23,6 +23,9 @@ struct bnf_drain_config {
     uint64_t give_up_ms; /* a worker that hangs as long is left behind */
     uint64_t max_rate;   /* bytes a second for each target; 0: no limit */
     uint32_t threads;
+    const char *plugin_dir;      /* of aux-apps that undo what they did to chunks; NULL: beside us */
+    const char *const *auxapps;  /* their declarations, for those that need options */
+    size_t nauxapps;
     bool on;
     uint32_t (*bnf_id)(void *arg);
     void (*results)(void *arg); /* there is something for bnf_drain_results */

@@ -288,6 +288,9 @@ static int open_drain(void)
 {
     struct bnf_drain_config c = {.loop = &self.loop,
                                  .service = self.service,
+                                 .auxapps = (const char *const *)self.opt.auxapps.items,
+                                 .nauxapps = self.opt.auxapps.count,
+                                 .plugin_dir = self.opt.auxapp_dir,
                                  .program = self.opt.drain_program ? self.opt.drain_program : drain_program(),
                                  .target_timeout_ms = self.opt.target_timeout_ms,
                                  .give_up_ms = DRAIN_GIVE_UP_MS,

@@ -16,6 +16,7 @@
 
 #include "benefactor/store.h"
 #include "fp/addr.h"
+#include "fp/auxwire.h"
 #include "fp/drainwire.h"
 #include "fp/log.h"
 #include "fp/record.h"
@@ -115,6 +116,11 @@ static const struct fp_opt options[] = {
     FP_OPT_INT(struct bnf_options, drain_threads, "drain-threads", "2", 1, FP_DW_THREADS_MAX, "Threads that write to a target."),
     FP_OPT_DURATION(struct bnf_options, target_timeout_ms, "target-timeout", "30s", 100, FP_HOUR_MS(1),
                     "A call of a target's file system that takes longer hangs: nothing more is given to it until it comes back."),
+    FP_OPT_LIST(struct bnf_options, auxapps, "auxapp", NULL, FP_AUXW_APPS_MAX,
+                "An aux-app with the options that it needs to undo what it has done to chunks, as \"encrypt key=/path\": what is drained is the data itself. "
+                "Those that need none, such as compress, are found by their name.", .flags = FP_OPT_WHOLE, .arg = "TEXT"),
+    FP_OPT_PATH(struct bnf_options, auxapp_dir, "auxapp-dir", NULL, "Where plugins of aux-apps are. By default, where they were installed with this program.",
+                .arg = "DIR"),
     FP_OPT_PATH(struct bnf_options, drain_program, "drain-program", NULL, "The program that writes to targets.", .flags = FP_OPT_HIDDEN, .arg = "FILE"),
     FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
                     "How long to try to reach the manager at start."),

@@ -34,6 +34,8 @@ struct bnf_options {
     int64_t drain_threads;
     uint64_t target_timeout_ms;
     const char *drain_program; /* NULL: beside us */
+    struct fp_strlist auxapps;
+    const char *auxapp_dir; /* NULL: beside us */
     cpu_set_t cpus; /* of cores_text */
     unsigned ncpus; /* 0: anywhere */
 };

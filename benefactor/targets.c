@@ -168,11 +168,7 @@ static void give(struct dtarget *t, struct dtask *x)
     x->state = DTASK_GIVEN;
     t->given++;
     rc = dtask_send(x, t->worker);
-    if (rc == 0)
-        return;
-    if (rc == FP_EAUXAPP)
-        dtask_finish(x, rc, "its chunks are coded by aux-apps, which this benefactor can't undo");
-    else
+    if (rc)
         dtask_finish(x, rc, fp_strerror(rc));
 }
 

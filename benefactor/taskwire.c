@@ -185,7 +185,7 @@ struct pieces {
     uint32_t nsegments;
 };
 
-static int segment_index(struct pieces *p, struct bnf_service *v, const struct bnf_place *at, uint16_t *index)
+static int segment_index(struct pieces *p, struct bnf_service *v, const struct bnf_place *at, uint32_t *index)
 {
     uint32_t i = 0;
 
@@ -199,7 +199,7 @@ static int segment_index(struct pieces *p, struct bnf_service *v, const struct b
             return FP_ECHUNK_MISSING;
         p->segments[p->nsegments++] = at->segment;
     }
-    *index = (uint16_t)i;
+    *index = i;
     return 0;
 }
 
@@ -208,17 +208,17 @@ static int add_piece(struct dtask *t, struct pieces *p, const Fp__Slice *s)
     struct bnf_service *v = t->target->drain->config.service;
     struct fp_dw_slice *out = &p->s[p->n];
     struct bnf_place place;
+    uint32_t len;
     int rc;
 
     if (s->win < t->m->first || s->win - t->m->first > UINT32_MAX / t->m->window_bytes - 1 || s->off >= t->m->window_bytes ||
         s->len > t->m->window_bytes - s->off)
         return -EINVAL;
-    if (s->data_len)
-        return FP_EAUXAPP;
     rc = bnf_store_find(bnf_service_store(v), s->chunk, &place);
     if (rc == 0)
         rc = segment_index(p, v, &place, &out->seg);
-    if (rc == 0 && (s->chunk_off >= place.len_bytes || s->len > place.len_bytes - s->chunk_off || place.off_bytes / 4096 > UINT32_MAX))
+    len = rc ? 0 : s->data_len ? s->data_len : place.len_bytes; /* of the data: of a coded chunk the record has other bytes */
+    if (rc == 0 && (len > FP_CHUNK_MAX_BYTES || s->chunk_off >= len || s->len > len - s->chunk_off || place.off_bytes / 4096 > UINT32_MAX))
         rc = FP_ECORRUPT; /* another chunk than the manager means */
     if (rc) {
         t->missing = s->chunk;
@@ -231,6 +231,7 @@ static int add_piece(struct dtask *t, struct pieces *p, const Fp__Slice *s)
     out->len = s->len;
     out->chunk_off = s->chunk_off;
     out->chunk_len = place.len_bytes;
+    out->data_len = s->data_len;
     out->zero = 0;
     p->n++;
     return 0;

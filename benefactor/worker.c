@@ -294,13 +294,24 @@ static void on_closed(uv_handle_t *handle)
 
 static int configure(struct dtarget *t, struct dworker *w)
 {
-    size_t root = strlen(t->root), len = sizeof(struct fp_dw_config) + root;
-    struct fp_dw_config *m = calloc(1, len);
-    int rc, fd, limiter = bnf_service_limiter(t->drain->config.service);
+    const struct bnf_drain_config *c = &t->drain->config;
+    const char *dir = c->plugin_dir ? c->plugin_dir : "";
+    size_t root = strlen(t->root), declared = 0, len, at;
+    struct fp_dw_config *m;
+    int rc, fd, limiter = bnf_service_limiter(c->service);
 
+    for (size_t i = 0; i < c->nauxapps; i++)
+        declared += strlen(c->auxapps[i]) + 1;
+    len = sizeof(*m) + root + strlen(dir) + declared;
+    m = len <= FP_DW_MESSAGE_MAX_BYTES ? calloc(1, len) : NULL;
     if (!m)
         return -ENOMEM;
-    *m = (struct fp_dw_config){ .h = { .type = FP_DW_CONFIG, .len_bytes = (uint32_t)len }, .threads = t->drain->config.threads, .root_bytes = (uint32_t)root };
+    *m = (struct fp_dw_config){ .h = { .type = FP_DW_CONFIG, .len_bytes = (uint32_t)len }, .threads = c->threads, .root_bytes = (uint32_t)root,
+                                .plugin_dir_bytes = (uint32_t)strlen(dir), .declared_bytes = (uint32_t)declared, .ndeclared = (uint32_t)c->nauxapps };
+    memcpy((char *)(m + 1) + root, dir, strlen(dir));
+    at = root + strlen(dir);
+    for (size_t i = 0; i < c->nauxapps; at += strlen(c->auxapps[i++]) + 1)
+        memcpy((char *)(m + 1) + at, c->auxapps[i], strlen(c->auxapps[i]));
     memcpy(m->store, bnf_service_store_uuid(t->drain->config.service), 16);
     memcpy(m->target, t->uuid, 16);
     memcpy(m + 1, t->root, root);

@@ -1,7 +1,7 @@
 /*
  * Starting a program of ours with exactly two descriptors: a socket and a status page (fp/child.h).
  *
- * Called by fp-benefactor for fp-drain, on the loop's thread. As fp-mount does for fp-auxhost (client/aux/spawn.c, which has a pool, a region and a
+ * Called by fp-benefactor for fp-drain, on the loop's thread, and by fp-drain for a host of aux-apps. As fp-mount does for fp-auxhost (client/aux/spawn.c, which has a pool, a region and a
  * cpuset besides), but without waiting for exec: a loop must not, and the file of the program may lie on a file system that does not answer. So an exec
  * that failed says its errno in the first word of the page, which is shared already, and ends.
  *
@@ -30,8 +30,8 @@
 
 #include "fp/memfd.h"
 
-#define LOW_FD     64 /* what becomes 0 .. 4 is kept above */
-#define FDS        5
+#define LOW_FD     64 /* what becomes 0 .. 7 is kept above */
+#define FDS        (FP_CHILD_FD_MAX + 1)
 #define SOCKET_BUF (1 << 20)
 #define SAYS_ERRNO 126
 #define MARK       0x464f5845u /* in the upper half of the first word: the lower half is an errno */
@@ -123,7 +123,7 @@ static _Noreturn void child(const struct fp_child *c, const struct launch *l, co
         _exit(SAYS_ERRNO + 1);
     (void)setpgid(0, 0); /* a ^C is for the parent, which ends us */
     for (int i = 0; i < FDS; i++)
-        if (l->fd[i] >= 0 && dup2(l->fd[i], i) < 0)
+        if (l->fd[i] >= 0 ? dup2(l->fd[i], i) < 0 : i > 2 && close(i) < 0 && errno != EBADF)
             goto failed;
     for (int sig = 1; sig < 32; sig++)
         (void)signal(sig, SIG_DFL);
@@ -148,7 +148,7 @@ static void launch_fini(struct launch *l)
 
 int fp_child_start(const struct fp_child_opts *o, struct fp_child **out)
 {
-    struct launch l = { .fd = { -1, -1, -1, -1, -1 }, .argv = { (char *)(uintptr_t)o->name, NULL }, .parent = getpid() };
+    struct launch l = { .fd = { -1, -1, -1, -1, -1, -1, -1, -1 }, .argv = { (char *)(uintptr_t)o->name, NULL }, .parent = getpid() };
     struct fp_child *c = calloc(1, sizeof(*c));
     int rc;
 
@@ -159,7 +159,9 @@ int fp_child_start(const struct fp_child_opts *o, struct fp_child **out)
     l.env = clean_environment();
     rc = l.env ? make_socket(c, &l.fd[FP_CHILD_FD_SOCKET]) : -ENOMEM;
     if (rc == 0)
-        rc = make_page(c, &l.fd[FP_CHILD_FD_PAGE]);
+        rc = make_page(c, &l.fd[o->page_at ? o->page_at : FP_CHILD_FD_PAGE]);
+    for (unsigned i = 0; rc == 0 && i < o->nmore; i++)
+        rc = (l.fd[o->more[i].at] = high(dup(o->more[i].fd))) < 0 ? l.fd[o->more[i].at] : 0;
     if (rc == 0)
         rc = (l.fd[0] = high(open("/dev/null", O_RDONLY | O_CLOEXEC))) < 0 ? l.fd[0] : 0;
     if (rc == 0) {

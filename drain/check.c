@@ -91,7 +91,7 @@ static bool window_is_good(uint64_t window_bytes, uint64_t first, uint64_t size)
 static int check_slices(const struct fp_dw_write *m, const uint8_t *p)
 {
     uint64_t end = 0, left = m->size - m->first * m->window_bytes;
-    uint32_t windows = 0;
+    uint32_t windows = 0, data;
     uint64_t window = UINT64_MAX;
 
     for (uint32_t i = 0; i < m->nslices; i++) {
@@ -100,8 +100,10 @@ static int check_slices(const struct fp_dw_write *m, const uint8_t *p)
         memcpy(&s, p + i * sizeof(s), sizeof(s));
         if (s.len == 0 || s.at < end || (uint64_t)s.at + s.len > left || s.at / m->window_bytes != (s.at + (uint64_t)s.len - 1) / m->window_bytes)
             return -EPROTO;
-        if (s.chunk_len == 0 || s.chunk_len > FP_STORED_MAX_BYTES || s.chunk_off >= s.chunk_len || s.len > s.chunk_len - s.chunk_off || s.page == 0 ||
-            s.seg >= m->nsegments)
+        if (s.chunk_len == 0 || s.chunk_len > FP_STORED_MAX_BYTES || s.data_len > FP_CHUNK_MAX_BYTES || s.page == 0 || s.seg >= m->nsegments)
+            return -EPROTO;
+        data = s.data_len ? s.data_len : s.chunk_len;
+        if (s.chunk_off >= data || s.len > data - s.chunk_off)
             return -EPROTO;
         windows += s.at / m->window_bytes != window;
         window = s.at / m->window_bytes;
@@ -191,11 +193,20 @@ static int check_list(const struct fp_dw_list *m, size_t len)
 
 static int check_config(const struct fp_dw_config *m, size_t len)
 {
+    const char *text = (const char *)(m + 1), *declared;
+    uint32_t n = 0;
+
     if (len < sizeof(*m) || m->threads == 0 || m->threads > FP_DW_THREADS_MAX)
         return -EPROTO;
-    if (m->root_bytes == 0 || m->root_bytes >= 4096 || len != sizeof(*m) + m->root_bytes)
+    if (m->root_bytes == 0 || m->root_bytes >= 4096 || m->plugin_dir_bytes >= FP_DW_PLUGIN_DIR_MAX ||
+        len != sizeof(*m) + (uint64_t)m->root_bytes + m->plugin_dir_bytes + m->declared_bytes)
         return -EPROTO;
-    return *(const char *)(m + 1) == '/' && !memchr(m + 1, '\0', m->root_bytes) ? 0 : -EPROTO;
+    if (*text != '/' || memchr(text, '\0', (size_t)m->root_bytes + m->plugin_dir_bytes))
+        return -EPROTO;
+    declared = text + m->root_bytes + m->plugin_dir_bytes;
+    for (uint32_t i = 0; i < m->declared_bytes; i++)
+        n += declared[i] == '\0';
+    return n == m->ndeclared && (n == 0 ? m->declared_bytes == 0 : declared[m->declared_bytes - 1] == '\0') ? 0 : -EPROTO;
 }
 
 static int check_pace(const struct fp_dw_pace *m, size_t len)

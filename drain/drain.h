@@ -18,6 +18,7 @@
 #define DR_KNOWN_DIRS  1024u
 
 struct dr_worker;
+struct dr_coder;
 
 /* A descriptor of a segment; closed with the last reference. */
 struct dr_seg {
@@ -56,8 +57,9 @@ struct dr_thread {
     struct dr_task *task;
     struct dr_result r;
     /* Memory for data: made when it is needed, given back when there is nothing to do. */
-    uint8_t *run, *bounce;
-    size_t run_bytes, bounce_bytes;
+    uint8_t *run, *bounce, *stored, *plain;
+    size_t run_bytes, bounce_bytes, stored_bytes, plain_bytes;
+    uint64_t plain_chunk; /* the coded chunk of which plain has the data; 0: none */
     /* The header that was read last: small pieces of one chunk come one after the other. */
     uint64_t header_segment, header_off;
     struct fp_record_header header;
@@ -75,6 +77,7 @@ struct dr_worker {
     struct fp_dw_status *status;
     char *root; /* set by CONFIG, then constant */
     uint8_t store[16], target[16];
+    struct dr_coder *coder; /* NULL until CONFIG */
     unsigned nthreads;
     struct fp_limiter *limiter; /* of the device with the segments, set by CONFIG; NULL: none is emulated */
     struct dr_thread thread[FP_DW_OPS_MAX]; /* nthreads, and FP_DW_READERS from FP_DW_THREADS_MAX on */
@@ -151,6 +154,12 @@ int dr_segs_get(struct dr_worker *w, struct dr_task *t);
 void dr_segs_put(struct dr_worker *w, struct dr_task *t);
 /* The piece's bytes to dst, verified. dst has room for the record's padding behind it (4 KiB), which may be changed. */
 int dr_seg_read(struct dr_thread *th, const struct fp_dw_slice *s, uint8_t *dst);
+
+/* decode.c */
+struct dr_coder *dr_coder_new(const char *plugin_dir, const char *declared, unsigned ndeclared); /* both copied; "": beside the program. NULL: no memory */
+void dr_coder_free(struct dr_coder *d); /* NULL is fine */
+/* The data of a coded chunk of which these are the stored bytes. */
+int dr_decode(struct dr_thread *th, const struct fp_dw_slice *s, const uint8_t *stored, uint8_t *data);
 
 /* One per kind of task, on a thread. */
 int dr_prepare(struct dr_thread *th);

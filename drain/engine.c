@@ -171,7 +171,7 @@ static void run_task(struct dr_thread *th)
 
     memset(&th->r, 0, sizeof(th->r));
     th->r.sums = sums;
-    th->header_segment = 0;
+    th->header_segment = th->plain_chunk = 0;
     atomic_store(&th->op->id, h->id);
     atomic_store(&th->op->gen, h->gen);
     atomic_store(&th->op->bytes, 0);
@@ -189,6 +189,8 @@ static bool idle(struct dr_thread *th)
 {
     memory_free(&th->run, &th->run_bytes);
     memory_free(&th->bounce, &th->bounce_bytes);
+    memory_free(&th->stored, &th->stored_bytes);
+    memory_free(&th->plain, &th->plain_bytes);
     if (th->file < 0)
         return false;
     pthread_mutex_unlock(&th->w->lock); /* closing is a call of the target */
@@ -360,6 +362,8 @@ void dr_free(struct dr_worker *w)
         dr_read_close(th);
         memory_free(&th->run, &th->run_bytes);
         memory_free(&th->bounce, &th->bounce_bytes);
+        memory_free(&th->stored, &th->stored_bytes);
+        memory_free(&th->plain, &th->plain_bytes);
         free(th->r.sums);
     }
     drop_all(w);
@@ -369,6 +373,7 @@ void dr_free(struct dr_worker *w)
     pthread_cond_destroy(&w->pace_changed);
     if (w->memory)
         munmap(w->memory, w->memory_bytes);
+    dr_coder_free(w->coder);
     free(w->segs);
     free(w->root);
     fp_limiter_unmap(w->limiter);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,10 +88,15 @@ void dr_send_entries(struct dr_worker *w, const struct fp_dw_head *task, const u
 
 static int on_config(struct dr_worker *w, const struct fp_dw_config *m, int fd)
 {
+    const char *text = (const char *)(m + 1);
+    char plugin_dir[FP_DW_PLUGIN_DIR_MAX];
+
     if (w->root || (fd >= 0 && fp_limiter_map(fd, &w->limiter)))
         return -EPROTO;
-    w->root = strndup((const char *)(m + 1), m->root_bytes);
-    if (!w->root)
+    snprintf(plugin_dir, sizeof(plugin_dir), "%.*s", (int)m->plugin_dir_bytes, text + m->root_bytes);
+    w->root = strndup(text, m->root_bytes);
+    w->coder = dr_coder_new(plugin_dir, text + m->root_bytes + m->plugin_dir_bytes, m->ndeclared);
+    if (!w->root || !w->coder)
         return -ENOMEM;
     memcpy(w->store, m->store, 16);
     memcpy(w->target, m->target, 16);

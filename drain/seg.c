@@ -251,6 +251,28 @@ static int read_piece(struct dr_thread *th, const struct dr_seg *seg, const stru
     return rc;
 }
 
+/* All of the chunk is read and decoded, once for all pieces of it that follow each other. */
+static int read_coded(struct dr_thread *th, const struct fp_dw_slice *s, uint8_t *dst)
+{
+    struct fp_dw_slice all = *s;
+    int rc = 0;
+
+    if (th->plain_chunk != s->chunk) {
+        th->plain_chunk = 0;
+        all.len = all.chunk_len;
+        all.chunk_off = all.data_len = 0;
+        if (dr_memory(&th->stored, &th->stored_bytes, page_up(s->chunk_len)) || dr_memory(&th->plain, &th->plain_bytes, s->data_len))
+            return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEM, "out of memory on this node");
+        rc = dr_seg_read(th, &all, th->stored);
+        rc = rc ? rc : dr_decode(th, s, th->stored, th->plain);
+    }
+    if (rc)
+        return rc;
+    th->plain_chunk = s->chunk;
+    memcpy(dst, th->plain + s->chunk_off, s->len);
+    return 0;
+}
+
 int dr_seg_read(struct dr_thread *th, const struct fp_dw_slice *s, uint8_t *dst)
 {
     const struct dr_seg *seg = th->task->seg[s->seg];
@@ -258,6 +280,8 @@ int dr_seg_read(struct dr_thread *th, const struct fp_dw_slice *s, uint8_t *dst)
 
     if (!seg)
         return chunk_failed(th, s, FP_ECHUNK_MISSING);
+    if (s->data_len)
+        return read_coded(th, s, dst);
     if (dr_memory(&th->bounce, &th->bounce_bytes, PAGE + (whole ? 0 : page_up(s->chunk_len))))
         return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEM, "out of memory on this node");
     return whole ? read_whole(th, seg, s, dst) : read_piece(th, seg, s, dst);

@@ -11,15 +11,23 @@
 
 struct fp_child;
 
+struct fp_child_fd {
+    int fd, at;            /* fd is borrowed; at: FP_CHILD_FD_SOCKET + 1 .. FP_CHILD_FD_MAX, and not the page's */
+};
+
 struct fp_child_opts {
     const char *path;      /* of the program */
     const char *name;      /* argv[0] */
     size_t page_bytes;     /* of zeros, shared; the child cannot change its size */
     int nice;              /* added to ours */
+    int page_at;           /* 0: FP_CHILD_FD_PAGE */
+    const struct fp_child_fd *more; /* other descriptors that it gets */
+    unsigned nmore;
 };
 
 #define FP_CHILD_FD_SOCKET 3 /* in the child: SOCK_SEQPACKET */
 #define FP_CHILD_FD_PAGE 4   /* memory file of page_bytes */
+#define FP_CHILD_FD_MAX 7
 
 /*
  * 0 or negative errno. That the program could not be executed shows as its end: fp_child_gone says why. Its standard input is /dev/null, output

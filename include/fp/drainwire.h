@@ -23,6 +23,7 @@
 #define FP_DW_OPS_MAX (FP_DW_THREADS_MAX + FP_DW_READERS)
 #define FP_DW_SLICES_MAX 65536u        /* of one message; a window has no more */
 #define FP_DW_WINDOWS_MAX 4096u        /* sums of one message */
+#define FP_DW_PLUGIN_DIR_MAX 256u
 #define FP_DW_TMP_MAX 200u             /* bytes of a temporary name */
 #define FP_DW_WINDOW_MAX_BYTES (16u << 20)
 
@@ -33,8 +34,8 @@
 enum fp_dw_type {
     FP_DW_NONE,
     /* fp-benefactor -> fp-drain */
-    FP_DW_CONFIG,                      /* struct fp_dw_config + root (absolute); first, once. With a descriptor (SCM_RIGHTS): reading segments takes as long
-                                          as on the device of that limiter (fp/limiter.h) */
+    FP_DW_CONFIG,                      /* struct fp_dw_config + root (absolute) + where aux-apps are + their declarations, a NUL after each; first, once. With a
+                                          descriptor (SCM_RIGHTS): reading segments takes as long as on the device of that limiter (fp/limiter.h) */
     FP_DW_SEG_ADD,                     /* struct fp_dw_seg, with a descriptor (SCM_RIGHTS) */
     FP_DW_SEG_DROP,                    /* struct fp_dw_seg; tasks that were told before may still use it */
     FP_DW_PACE,                        /* struct fp_dw_pace */
@@ -70,6 +71,8 @@ struct fp_dw_config {
     uint8_t store[16], target[16];     /* UUIDs: the marker must say this target for this store. */
     uint32_t threads;                  /* 1 .. FP_DW_THREADS_MAX */
     uint32_t root_bytes;
+    uint32_t plugin_dir_bytes, declared_bytes; /* plugin_dir_bytes 0: beside the program */
+    uint32_t ndeclared, zero;
 };
 
 struct fp_dw_seg {
@@ -105,8 +108,9 @@ struct fp_dw_slice {
     uint32_t at;                       /* from the beginning of window `first` */
     uint32_t len, chunk_off;
     uint32_t chunk_len;                /* of the record's data */
-    uint16_t seg;                      /* index into the segments of the message */
-    uint16_t zero;
+    uint32_t data_len;                 /* of a coded chunk: what comes out, in which chunk_off and len count; 0: not coded */
+    uint32_t seg;                      /* index into the segments of the message */
+    uint32_t zero;
 };
 
 #define FP_DW_SEGMENTS_MAX 2048u

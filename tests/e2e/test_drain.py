@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from harness.aux import probe
 from harness.daemons import wait_until
 from harness.files import assert_same, content, write_file
 
@@ -170,6 +171,87 @@ def test_a_byte_that_the_target_changes_is_seen_by_who_wrote_it(new_store):
     with open(os.path.join(target, "f"), "rb") as f:
         assert_same(f.read(), data)
     assert any("differs in bytes" in b.text() for b in store.benefactors), "nobody has seen it"
+
+
+@pytest.fixture
+def with_apps(new_store):
+    """A function: a store whose mount has these aux-apps, and whose benefactors have these arguments."""
+    def start(*apps, bnf_args=()):
+        s = new_store()
+        s.start_manager()
+        for _ in range(2):
+            s.add_benefactor(*bnf_args)
+        s.add_mount(*(f"--auxapp={a}" for a in apps))
+        os.mkdir(os.path.join(s.dir, "target"))
+        return s
+    return start
+
+
+def text(seed, size):
+    """What compresses."""
+    return b"".join(b"%d step %d of %d\n" % (seed, i, i * i) for i in range(size // 12))[:size]
+
+
+def test_compressed_files_are_drained_as_the_data_they_are(with_apps):
+    store = with_apps("dedup", "compress")
+    m, target = store.mounts[0], os.path.join(store.dir, "target")
+    os.makedirs(m.at("d"))
+    files = {"whole": text(1, 5 * MIB + 12345), "mixed": text(2, MIB) + content(3, 0, MIB) + bytes(MIB) + text(4, 70001), "small": text(5, 9000)}
+    for name, data in files.items():
+        write_file(m.at(f"d/{name}"), data)
+    with open(m.at("d/whole"), "r+b") as f:  # small pieces in the middle of coded chunks
+        for at in range(1000, 4 * MIB, 700_001):
+            f.seek(at)
+            f.write(b"changed here")
+    with open(m.at("d/whole"), "rb") as f:
+        files["whole"] = f.read()
+    assert store.layout(m.at("d/whole"))["stored_bytes"] < len(files["whole"]) / 2
+    m.unmount()  # its host of aux-apps is none of the benefactors'
+    r = store.fpctl("drain", "/d", f"--to={target}", "--verify", "--wait", "--timeout=60s", "--json", seconds=80)
+    assert json.loads(r.stdout)["state"] == "done", r.stdout
+    for name, data in files.items():
+        with open(os.path.join(target, "d", name), "rb") as f:
+            assert_same(f.read(), data, name)
+
+
+def test_encrypted_files_are_drained_where_their_key_is(with_apps):
+    key = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"fp-key-{os.getpid()}")
+    with open(key, "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+        f.write("5a" * 32 + "\n")
+    try:
+        store = with_apps("compress", f"encrypt key={key}", bnf_args=[f"--auxapp=encrypt key={key}"])
+        m, target, data = store.mounts[0], os.path.join(store.dir, "target"), text(1, 3 * MIB + 5)
+        write_file(m.at("f"), data)
+        drain(store, m.at("f"), to=target)
+        with open(os.path.join(target, "f"), "rb") as f:
+            assert_same(f.read(), data)
+    finally:
+        os.unlink(key)
+
+
+def test_an_encrypted_file_without_its_key_fails_alone(with_apps, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("5a" * 32 + "\n")
+    key.chmod(0o600)
+    store = with_apps(f"encrypt key={key}")
+    store.expect("drain job|does not start here")
+    m, target = store.mounts[0], os.path.join(store.dir, "target")
+    os.makedirs(m.at("d"))
+    write_file(m.at("d/secret"), content(1, 0, 2 * MIB))
+    r = drain(store, m.at("d"), to=target, check=False)
+    assert r.returncode == 4 and "d/secret" in r.stdout and "aux-app encrypt" in r.stdout and "--auxapp" in r.stdout, r.stdout
+    assert names_below(target) == set() and not temps(target)
+
+
+def test_an_aux_app_that_crashes_when_it_decodes_costs_its_file_alone(with_apps):
+    store = with_apps(f"{probe()} do=xor", bnf_args=[f"--auxapp={probe()} do=crash_in"])
+    store.expect("drain job|has crashed|draining to")
+    m, target = store.mounts[0], os.path.join(store.dir, "target")
+    os.makedirs(m.at("d"))
+    write_file(m.at("d/coded"), content(1, 0, MIB))
+    r = drain(store, m.at("d"), to=target, check=False)
+    assert r.returncode == 4 and "probe has crashed" in r.stdout, r.stdout
+    assert names_below(target) == set()
 
 
 def test_extended_attributes_go_along(store, target):

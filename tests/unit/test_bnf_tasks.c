@@ -532,8 +532,8 @@ static void test_tasks_that_make_no_sense(void **state)
     j->slice[1].win = 0; /* over another */
     assert_int_equal(do_job(j), -EINVAL);
     j = writing(105, 1);
-    j->slice[1].data_len = 5;
-    assert_int_equal(do_job(j), FP_EAUXAPP);
+    j->slice[1].data_len = 5; /* it would be a piece of more than that */
+    assert_int_equal(do_job(j), FP_ECORRUPT);
     j = job(FP__TASK_KIND__TASK_MERGE, 106, 1);
     assert_int_equal(do_job(j), -EOPNOTSUPP);
     j = job(FP__TASK_KIND__TASK_PREPARE, 107, 1);
