@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "benefactor/drain_impl.h"
 #include "fp/err.h"
@@ -129,18 +130,22 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
 {
     const Fp__Task *m = t->m;
     bool path = type == FP_DW_PREPARE || type == FP_DW_FINISH || type == FP_DW_STAT;
-    ProtobufCBinaryData tmp = tmp_of(m);
+    ProtobufCBinaryData tmp = tmp_of(m), mark;
     struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .flags = flags_of(m) };
     struct out o = { 0 };
 
     if ((path && !dpath_is_good(&m->dest->path)) || (type != FP_DW_STAT && !tmp_is_good(&tmp)) || m->size_bytes > INT64_MAX || m->mark.len > 255)
+        return -EINVAL;
+    if (type == FP_DW_PREPARE && (m->text.len > FP_DW_LINK_MAX || (m->text.len && memchr(m->text.data, '\0', m->text.len)) ||
+                                  (m->attr && S_ISLNK(m->attr->mode)) != (m->text.len > 0)))
         return -EINVAL;
     for (size_t i = 0; i < m->n_xattrs; i++)
         if (m->xattrs[i]->name.len == 0 || m->xattrs[i]->name.len > 255 || memchr(m->xattrs[i]->name.data, '\0', m->xattrs[i]->name.len))
             return -EINVAL;
     f.path_bytes = path ? (uint32_t)m->dest->path.len : 0;
     f.tmp_bytes = type != FP_DW_STAT ? (uint32_t)tmp.len : 0;
-    f.mark_bytes = type == FP_DW_FINISH ? (uint32_t)m->mark.len : 0;
+    mark = type == FP_DW_PREPARE ? m->text : m->mark;
+    f.mark_bytes = type == FP_DW_FINISH || type == FP_DW_PREPARE ? (uint32_t)mark.len : 0;
     f.nxattrs = type == FP_DW_FINISH ? (uint32_t)m->n_xattrs : 0;
     if (type == FP_DW_PROBE && m->overwrite)
         f.flags |= FP_DW_MAKE_MARKER;
@@ -154,7 +159,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     put(&o, &f, sizeof(f));
     put(&o, m->dest->path.data, f.path_bytes);
     put(&o, tmp.data, f.tmp_bytes);
-    put(&o, m->mark.data, f.mark_bytes);
+    put(&o, mark.data, f.mark_bytes);
     if (f.nxattrs)
         put_xattrs(&o, m);
     return finish(&o, w);

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "drain/drain.h"
 
@@ -71,7 +72,9 @@ static int check_file(const struct fp_dw_file *m, size_t len)
     uint64_t names = (uint64_t)m->path_bytes + m->tmp_bytes + m->mark_bytes;
     bool path = m->h.type == FP_DW_PREPARE || m->h.type == FP_DW_FINISH || m->h.type == FP_DW_STAT;
 
-    if (len < sizeof(*m) || names > len - sizeof(*m) || m->mark_bytes > 255)
+    if (len < sizeof(*m) || names > len - sizeof(*m) || m->mark_bytes > (m->h.type == FP_DW_PREPARE ? FP_DW_LINK_MAX : 255))
+        return -EPROTO;
+    if (m->h.type == FP_DW_PREPARE && (S_ISLNK(m->mode) != (m->mark_bytes > 0) || memchr(text + m->path_bytes + m->tmp_bytes, '\0', m->mark_bytes)))
         return -EPROTO;
     if (path ? !dr_path_is_good(text, m->path_bytes) || is_reserved(text, m->path_bytes) : m->path_bytes != 0)
         return -EPROTO;

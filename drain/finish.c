@@ -5,7 +5,7 @@
  * whole, with its attributes, also after a loss of power; and an answer means that it is there for good.
  *
  * What the target does not do is no reason to keep a checkpoint from it: an owner that may not be given (root squash), attributes it has no room for. Those are
- * noted in the answer. A FINISH whose answer was lost is asked again: the temporary file is gone and the name has its inode, so it was done.
+ * noted in the answer. A directory has its name already: its attributes alone are set. A FINISH whose answer was lost is asked again: the temporary file is gone and the name has its inode, so it was done.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -144,12 +144,13 @@ static int rename_to(struct finish *f, int dir, const char *name)
     return rc;
 }
 
+/* fd: of the temporary file; -1: of a symbolic link there is none, and its directory's fsync is all. */
 static int give_name(struct finish *f, int fd)
 {
     struct dr_thread *th = f->th;
     char *name = NULL;
     struct stat st;
-    int dir, rc = dr_fsync(th, fd);
+    int dir, rc = fd < 0 ? 0 : dr_fsync(th, fd);
 
     if (rc)
         return dr_failed_call(th, rc, "fsync", "the temporary file");
@@ -161,7 +162,7 @@ static int give_name(struct finish *f, int fd)
         rc = dr_fsync(th, dir);
     dr_enter(th);
     if (rc == 0)
-        rc = fstat(fd, &st) ? -errno : 0;
+        rc = (fd < 0 ? fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fd, &st)) ? -errno : 0;
     close(dir);
     dr_leave(th, 0);
     if (rc == 0)
@@ -173,7 +174,7 @@ static int give_name(struct finish *f, int fd)
 }
 
 /* The temporary file is not there: was it renamed, and only the answer lost? */
-static int was_done(struct finish *f, uint64_t tino, uint64_t size)
+static int was_done(struct finish *f, uint64_t tino, uint64_t size, bool link)
 {
     struct dr_thread *th = f->th;
     char *name = NULL;
@@ -185,7 +186,9 @@ static int was_done(struct finish *f, uint64_t tino, uint64_t size)
     dr_enter(th);
     rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
     dr_leave(th, 0);
-    if (rc == 0 && (!S_ISREG(st.st_mode) || st.st_ino != tino || (uint64_t)st.st_size != size))
+    if (rc == 0 && (link ? !S_ISLNK(st.st_mode) : !S_ISREG(st.st_mode) || (uint64_t)st.st_size != size))
+        rc = -ENOENT;
+    if (rc == 0 && st.st_ino != tino)
         rc = -ENOENT;
     if (rc == 0)
         rc = dr_fsync(th, dir);
@@ -223,6 +226,53 @@ static void close_finish(struct finish *f, int fd)
     dr_leave(f->th, 0);
 }
 
+static int finish_link(struct finish *f, const struct fp_dw_file *m)
+{
+    struct timespec times[2] = { timespec_of(m->atime_ns), timespec_of(m->mtime_ns) };
+    struct dr_thread *th = f->th;
+    struct stat st;
+    int rc;
+
+    dr_enter(th);
+    rc = fstatat(f->temps, f->tmp_name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : st.st_ino != m->tino || !S_ISLNK(st.st_mode) ? -ENOENT : 0;
+    if (rc == 0 && fchownat(f->temps, f->tmp_name, m->uid, m->gid, AT_SYMLINK_NOFOLLOW))
+        note(th, "owner", errno);
+    if (rc == 0 && utimensat(f->temps, f->tmp_name, times, AT_SYMLINK_NOFOLLOW))
+        note(th, "times", errno);
+    dr_leave(th, 0);
+    if (rc == -ENOENT)
+        return was_done(f, m->tino, 0, true);
+    return rc ? dr_failed_call(th, rc, "look at", "the temporary link") : give_name(f, -1);
+}
+
+static int finish_dir(struct dr_thread *th, const struct fp_dw_file *m)
+{
+    struct stat st;
+    int root, fd = -1, rc = dr_root(th, false, &root);
+
+    if (rc)
+        return rc;
+    rc = dr_open(th, root, (const char *)(m + 1), m->path_bytes, O_RDONLY | O_DIRECTORY, 0, &fd);
+    close(root);
+    if (rc == 0) {
+        dr_enter(th);
+        rc = fstat(fd, &st) ? -errno : st.st_ino != m->tino ? -ENOENT : 0;
+        dr_leave(th, 0);
+    }
+    if (rc == 0) {
+        set_attributes(th, fd, m);
+        rc = dr_fsync(th, fd);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc == -ENOENT || rc == -ENOTDIR)
+        return dr_fail(th, FP_DW_SCOPE_FILE, -ENOENT, "the directory is gone");
+    if (rc)
+        return dr_failed_call(th, rc, "attributes of", "the directory");
+    dr_seen(&th->r, &st);
+    return 0;
+}
+
 int dr_finish(struct dr_thread *th)
 {
     const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
@@ -230,10 +280,15 @@ int dr_finish(struct dr_thread *th)
     struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
                         .uid = m->uid, .gid = m->gid };
     struct stat st = { 0 };
-    int fd = -1, rc = open_finish(&f, th);
+    int fd = -1, rc = S_ISDIR(m->mode) ? 0 : open_finish(&f, th);
 
-    if (rc)
+    if (rc || S_ISDIR(m->mode))
+        return rc ? rc : finish_dir(th, m);
+    if (S_ISLNK(m->mode)) {
+        rc = finish_link(&f, m);
+        close_finish(&f, -1);
         return rc;
+    }
     rc = dr_open(th, f.temps, f.tmp, f.tmp_bytes, O_RDWR, 0, &fd);
     if (rc == 0) {
         dr_enter(th);
@@ -241,7 +296,7 @@ int dr_finish(struct dr_thread *th)
         dr_leave(th, 0);
     }
     if (rc == -ENOENT) {
-        rc = was_done(&f, m->tino, m->size);
+        rc = was_done(&f, m->tino, m->size, false);
     } else if (rc) {
         rc = dr_failed_call(th, rc, "open", "the temporary file");
     } else {

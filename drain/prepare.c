@@ -73,6 +73,58 @@ static int make_tmp(struct dr_thread *th, const struct fp_dw_file *m, int temps,
     return rc ? dr_failed_call(th, rc, "make", "the temporary file") : 0;
 }
 
+/* A symbolic link. Told again, it is the same one. */
+static int make_link(struct dr_thread *th, const struct fp_dw_file *m, int temps)
+{
+    const char *text = (const char *)(m + 1) + m->path_bytes;
+    char tmp[FP_DW_TMP_MAX + 1], to[FP_DW_LINK_MAX + 1], is[FP_DW_LINK_MAX + 1];
+    struct stat st;
+    ssize_t n;
+    int rc;
+
+    snprintf(tmp, sizeof(tmp), "%.*s", (int)m->tmp_bytes, text);
+    snprintf(to, sizeof(to), "%.*s", (int)m->mark_bytes, text + m->tmp_bytes);
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.pwrite");
+    rc = rc ? rc : symlinkat(to, temps, tmp) ? -errno : 0;
+    if (rc == -EEXIST) {
+        n = readlinkat(temps, tmp, is, sizeof(is));
+        rc = n == (ssize_t)strlen(to) && memcmp(is, to, (size_t)n) == 0 ? 0 : -EEXIST;
+    }
+    if (rc == 0)
+        rc = fstatat(temps, tmp, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    dr_leave(th, 0);
+    if (rc)
+        return dr_failed_call(th, rc, "make", "the temporary link");
+    dr_seen(&th->r, &st);
+    return 0;
+}
+
+/* The directory, under its name. One that is there stays, as do those above it. */
+static int make_dir(struct dr_thread *th, const struct fp_dw_file *m, int root)
+{
+    struct stat st;
+    char *name = NULL;
+    int dir, rc = dr_parent(th, root, (const char *)(m + 1), m->path_bytes, m->uid, m->gid, &dir, &name);
+
+    if (rc)
+        return dr_failed_call(th, rc, "the directory of", "it");
+    dr_enter(th);
+    rc = mkdirat(dir, name, 0700 | (m->mode & 0777)) ? -errno : 0;
+    if (rc == 0 || rc == -EEXIST)
+        rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+    dr_leave(th, 0);
+    rc = rc ? rc : dr_fsync(th, dir);
+    close(dir);
+    free(name);
+    if (rc == -ENOTDIR)
+        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "it is there already, and no directory");
+    if (rc)
+        return dr_failed_call(th, rc, "make", "the directory");
+    dr_seen(&th->r, &st);
+    return 0;
+}
+
 int dr_prepare(struct dr_thread *th)
 {
     const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
@@ -81,6 +133,11 @@ int dr_prepare(struct dr_thread *th)
 
     if (rc)
         return rc;
+    if (S_ISDIR(m->mode)) {
+        rc = make_dir(th, m, root);
+        close(root);
+        return rc;
+    }
     rc = dr_temps(th, root, true, &temps);
     if (rc == 0) {
         dr_enter(th);
@@ -89,7 +146,7 @@ int dr_prepare(struct dr_thread *th)
         if (rc == 0)
             rc = check_where_it_goes(th, m, root, st.st_dev);
         if (rc == 0)
-            rc = make_tmp(th, m, temps, &st);
+            rc = S_ISLNK(m->mode) ? make_link(th, m, temps) : make_tmp(th, m, temps, &st);
         close(temps);
     }
     close(root);

@@ -20,7 +20,9 @@
 struct mgr_set;
 
 /* drain_file.state. One in PREPARE that has an inode is being cut into parts; one that has a tfile is looked for there first. */
-enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED };
+enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED, MGR_D_DIR };
+/* drain_file.kind */
+enum mgr_dkind { MGR_K_FILE, MGR_K_DIR, MGR_K_LINK };
 /* drain_part.state */
 enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 
@@ -74,7 +76,7 @@ struct mgr_djob {
 /* A file that is worked on. */
 struct mgr_dfile {
     uint64_t id, job, ino, gen, version, size, tfile, dev, tino;
-    uint32_t state, lead, tries, target;
+    uint32_t state, lead, tries, target, kind;
     bool verify, urgent;
     uint64_t low;         /* parts of windows below are done with the present state */
     uint64_t away_ms;     /* its lead is away since; 0: it is not */
@@ -167,9 +169,9 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j);
 /* From a row made with MGR_DJOB_COLS; mgr_djob_fini after 0. -ENOMEM. */
 int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j);
 void mgr_djob_fini(struct mgr_djob *j);
-/* A row in WAIT. The caller counts it in the job, and stores that. Of a directory: its entries become files of the job; its row has version 1, and in
- * size how far that is. So does one of inode 0, for the files of the job's set. */
-int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, bool dir, const void *path, size_t len);
+/* A row in WAIT. The caller counts it in the job, and stores that. Of a directory: its entries become files of the job; its row has version 1 until
+ * they have, and in size how far that is. So does one of inode 0, for the files of the job's set. */
+int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, enum mgr_dkind kind, const void *path, size_t len);
 /* From a row made with MGR_DFILE_COLS. */
 void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *j, struct mgr_dfile *f);
 /* why: NULL is "". */
@@ -226,8 +228,8 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
 int mgr_drain_refused(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
 /* This attempt is over, another one follows. */
 int mgr_drain_again(struct mgr_core *c, struct mgr_dfile *f);
-/* A file or directory of the job, under this name; what is neither is left out. The job's totals grow; the caller stores it. */
-int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len);
+/* It is taken up for an attempt: a number, a lead, a state. 1; 0: nobody can now; or a failure. */
+int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum mgr_dstate state);
 int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const char *why);
 
 /* ---------------------------------------------------------------- drain_auto.c */
@@ -285,6 +287,17 @@ int mgr_drain_choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_
 uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f);
 /* Is this file worked on, or another one that gets the same name: one that has been replaced since? Whoever has been told to rename it may do so late. 1, 0, or a failure. */
 int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f);
+
+/* ---------------------------------------------------------------- drain_tree.c */
+
+/* A file, directory or symbolic link of the job, under this name; what is something else is left out. The job's totals grow; the caller stores it. */
+int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len);
+/* Some more entries of a directory become files of the job. */
+int mgr_drain_expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f);
+/* All else of the job is done: its directories get their attributes, some at a time. 1: there are such; 0: none is left; or a failure. */
+int mgr_drain_dirs(struct mgr_core *c, struct mgr_djob *j);
+/* What PREPARE has to know of a directory or link, FINISH of all: false if it can't be said. */
+bool mgr_drain_attr(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, const struct mgr_inode *in);
 
 /* ---------------------------------------------------------------- drained.c */
 

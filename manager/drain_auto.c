@@ -116,7 +116,7 @@ static int put_set(struct mgr_core *c, struct mgr_djob *j, const struct mgr_set 
     rc = mgr_set_path(c, s, &path);
     if (path.len && path.data[0] == '/')
         path.data++, path.len--;
-    return rc ? rc : mgr_dfile_new(c, j, 0, 0, true, path.data, path.len);
+    return rc ? rc : mgr_dfile_new(c, j, 0, 0, MGR_K_DIR, path.data, path.len);
 }
 
 static int new_job(struct mgr_core *c, struct mgr_djob *j, struct mgr_djob **at)

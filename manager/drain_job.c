@@ -24,7 +24,6 @@
 #define LEAD_AWAY_MS 10000u
 #define TICK_MS      400u
 #define FILES_STEP   64u   /* files that one step takes up */
-#define DIR_STEP     1024u /* entries that one step lists */
 #define DROP_STEP    4096u /* parts that one step removes */
 #define ACTIVE_MIN   64u   /* files worked on at once, of each target: so many, or four for each benefactor */
 #define ACTIVE_MAX   4096u
@@ -186,6 +185,14 @@ int mgr_drain_prepared(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
     f->dev = r->seen->dev;
     f->tino = r->seen->ino;
     c->drain->dirty = true;
+    if (f->kind == MGR_K_DIR) { /* it is there; the rest when nothing is made in it any more */
+        int rc;
+
+        f->state = MGR_D_DIR;
+        rc = mgr_dfile_put(c, f, 0, NULL);
+        mgr_dfile_remove(c, f);
+        return rc;
+    }
     return mgr_dfile_put(c, f, 0, NULL);
 }
 
@@ -264,7 +271,7 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     f->state = MGR_D_DONE;
     rc = rc ? rc : mgr_dfile_put(c, f, 0, NULL);
     rc = rc ? rc : mgr_dparts_drop(c, f->id, DROP_STEP, &left);
-    if (!rc && j) {
+    if (!rc && j && f->kind != MGR_K_DIR) {
         j->files_done++;
         j->bytes_done += f->size;
         rc = mgr_djob_put(c, j);
@@ -341,7 +348,7 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         return rc;
     if (!rc && in.data_version != f->version)
         return mgr_drain_again(c, f);
-    if (!rc) {
+    if (!rc && f->kind == MGR_K_FILE) {
         rc = mgr_drained_put(c, f, &in, r->seen);
         rc = rc ? rc : say_unverified(c, f, &in);
     } else {
@@ -405,12 +412,40 @@ int mgr_drain_set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size)
     return mgr_djob_put(c, j);
 }
 
+int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum mgr_dstate state)
+{
+    struct mgr_dfile *at = mgr_dfile_add(c, f);
+    bool dir = f->kind == MGR_K_DIR, lost;
+    int rc;
+
+    if (!at)
+        return -ENOMEM;
+    rc = mgr_drain_choose_lead(c, at, &at->lead, &lost);
+    if (!rc && !dir && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0)
+        return rc;
+    if (!rc && lost && !at->tfile)
+        return (rc = mgr_drain_set_size(c, at, size)) || (rc = mgr_drain_fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
+    at->lead = at->lead || rc ? at->lead : mgr_drain_any_lead(c, at);
+    if (rc || !at->lead) {
+        mgr_dfile_remove(c, at);
+        return rc;
+    }
+    rc = dir ? 0 : mgr_drain_set_size(c, at, size);
+    rc = rc ? rc : mgr_drain_gen(c, &at->gen);
+    at->state = state;
+    at->low = 0;
+    if (state == MGR_D_PREPARE)
+        at->tino = at->dev = 0;
+    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
+    look(c, at->lead);
+    return rc ? rc : 1;
+}
+
 /* 1: it is taken up (or needs nothing); 0: not yet; or a failure. */
 static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
     int64_t age = c->now.ns - in->mtime;
-    struct mgr_dfile *at;
-    bool left, lost;
+    bool left;
     int rc;
 
     if (f->gen && age >= 0 && age < QUIET_NS)
@@ -425,95 +460,34 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
     }
     f->version = in->data_version;
     f->tfile = 0;
+    if (f->kind == MGR_K_DIR)
+        f->size = 0;
+    if (f->kind != MGR_K_FILE)
+        return mgr_drain_begin(c, f, 0, MGR_D_PREPARE);
     if (mgr_drained_level(c, in) >= (f->verify ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED))
         rc = mgr_drained_is_at(c, f);
     if (rc)
         return rc;
-    at = mgr_dfile_add(c, f);
-    if (!at)
-        return -ENOMEM;
-    rc = mgr_drain_choose_lead(c, at, &at->lead, &lost);
-    if (!rc && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0)
-        return rc;
-    if (!rc && lost && !at->tfile)
-        return (rc = mgr_drain_set_size(c, at, in->size)) || (rc = mgr_drain_fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
-    at->lead = at->lead || rc ? at->lead : mgr_drain_any_lead(c, at);
-    if (rc || !at->lead) {
-        mgr_dfile_remove(c, at);
-        return rc;
-    }
-    rc = mgr_drain_set_size(c, at, in->size);
-    rc = rc ? rc : mgr_drain_gen(c, &at->gen);
-    at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = 0;
-    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
-    if (!rc && !(in->flags & MGR_DRAINS)) {
+    rc = mgr_drain_begin(c, f, in->size, MGR_D_PREPARE);
+    if (rc > 0 && !(in->flags & MGR_DRAINS)) {
         in->flags |= MGR_DRAINS;
         rc = mgr_inode_put(c, in);
+        rc = rc ? rc : 1;
     }
-    look(c, at->lead);
-    return rc ? rc : 1;
+    return rc;
 }
 
 /* It is not there any more: the job is without it. */
 static int drop(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
 {
-    bool dir = !f->gen && f->version;
     int rc;
 
     f->state = MGR_D_CANCELLED;
     rc = mgr_dfile_put(c, f, -ENOENT, "it was deleted before it was drained");
-    if (dir)
+    if (f->kind == MGR_K_DIR)
         return rc;
     j->files -= j->files > 0;
     j->bytes -= j->bytes < f->size ? j->bytes : f->size;
-    return rc ? rc : mgr_djob_put(c, j);
-}
-
-/* ---------------------------------------------------------------- directories */
-
-int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_inode *in, const void *path, size_t len)
-{
-    bool file = mgr_is(in, S_IFREG);
-
-    if (!file && !mgr_is(in, S_IFDIR))
-        return 0;
-    j->files += file;
-    j->bytes += file ? in->size : 0;
-    return mgr_dfile_new(c, j, in->ino, file ? in->size : 0, !file, path, len);
-}
-
-/* Some more entries of a directory become files of the job. Its row keeps in `size` how far that is. */
-static int expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
-{
-    const enum mgr_stmt st = MGR_ST_DIRENT_LIST_PLUS;
-    ProtobufCBinaryData dir;
-    uint32_t n = 0;
-    int rc = mgr_dfile_path(c, f->id, &dir), row;
-    uint8_t *path = mgr_arena_alloc(&c->arena, dir.len + MGR_NAME_MAX + 2);
-
-    if (rc || !path)
-        return rc ? rc : mgr_doom(c, -ENOMEM);
-    memcpy(path, dir.data, dir.len);
-    path[dir.len] = '/';
-    for (row = mgr_db_one(&c->db, DIRENT_LIST_PLUS, DBI(f->ino), DBI(f->size), DBI(DIR_STEP)); row > 0; row = mgr_db_step(&c->db, st)) {
-        size_t at = dir.len ? dir.len + 1 : 0, len;
-        const void *name = mgr_col_blob(&c->db, st, 1, &len);
-        struct mgr_inode in;
-
-        memcpy(path + at, name, len);
-        mgr_inode_row(c, st, 2, &in);
-        f->size = (uint64_t)mgr_col(&c->db, st, 0);
-        n++;
-        rc = mgr_drain_entry(c, j, &in, path, at + len);
-        if (rc)
-            break;
-    }
-    mgr_db_reset(&c->db, st);
-    if (row < 0 || rc)
-        return rc ? rc : row;
-    f->state = n == DIR_STEP ? MGR_D_WAIT : MGR_D_DONE;
-    rc = mgr_dfile_put(c, f, 0, NULL);
     return rc ? rc : mgr_djob_put(c, j);
 }
 
@@ -533,8 +507,8 @@ static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *
     }
     if (rc)
         return rc;
-    if (mgr_is(&in, S_IFDIR))
-        return (rc = expand(c, j, f)) ? rc : 1;
+    if (f->kind == MGR_K_DIR && !f->gen && f->version == 1)
+        return (rc = mgr_drain_expand(c, j, f)) ? rc : 1;
     if (mgr_djob_stages(j))
         return mgr_stage_begin(c, j, f, &in);
     return take_up(c, f, &in);
@@ -601,6 +575,7 @@ static int conclude(struct mgr_core *c, struct mgr_djob *j)
     int rc = mgr_db_one(&c->db, DFILE_LEFT, DBI(j->id));
 
     mgr_db_reset(&c->db, MGR_ST_DFILE_LEFT);
+    rc = rc ? rc : mgr_drain_dirs(c, j);
     if (rc)
         return rc < 0 ? rc : 0;
     rc = mgr_db_one(&c->db, DFILE_FAILED, DBI(j->id));

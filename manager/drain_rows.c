@@ -324,9 +324,10 @@ void mgr_djob_remove(struct mgr_core *c, struct mgr_djob *j)
 
 /* ---------------------------------------------------------------- files */
 
-int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, bool dir, const void *path, size_t len)
+int mgr_dfile_new(struct mgr_core *c, struct mgr_djob *j, uint64_t ino, uint64_t size, enum mgr_dkind kind, const void *path, size_t len)
 {
-    int rc = mgr_db_exec(&c->db, DFILE_NEW, DBI(j->id), DBI(ino), DBB(len ? path : "", len), DBI(size), DBI(dir)); /* the root has an empty one */
+    int rc = mgr_db_exec(&c->db, DFILE_NEW, DBI(j->id), DBI(ino), DBB(len ? path : "", len), DBI(size), DBI(kind),
+                         DBI(kind == MGR_K_DIR)); /* the root has an empty path */
 
     if (!rc && (uint64_t)sqlite3_last_insert_rowid(c->db.sq) > MGR_TASK_FILE_MAX)
         rc = mgr_doom(c, -EOVERFLOW);
@@ -369,6 +370,7 @@ void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *
                             .dev = (uint64_t)mgr_col(db, st, 9),
                             .tino = (uint64_t)mgr_col(db, st, 10),
                             .tries = (uint32_t)mgr_col(db, st, 11),
+                            .kind = (uint32_t)mgr_col(db, st, 12),
                             .target = j->target,
                             .verify = j->verify,
                             .urgent = j->urgent};

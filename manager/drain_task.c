@@ -28,7 +28,6 @@
 #define RESEND_MS   2000u
 #define REMIND_MS   60000u
 #define SLICE_BYTES 64u /* in a message */
-#define XATTRS_MAX  (128u << 10)
 #define TODO_PAGE   64u
 #define SWEEP_MS    3600000u
 #define RETRY_MS    5000u  /* of what a whole target was asked and has not done */
@@ -289,48 +288,6 @@ static void drop_slices(Fp__Task *k)
     k->n_slices = n;
 }
 
-static Fp__XattrEntry *xattr_entry(struct mgr_core *c, uint64_t ino, const void *name, size_t len)
-{
-    Fp__XattrEntry *x = MGR_NEW(c, Fp__XattrEntry, fp__xattr_entry__init);
-    const void *value;
-    size_t n;
-
-    if (!x || mgr_db_one(&c->db, XATTR_GET, DBI(ino), DBB(name, len)) <= 0)
-        return NULL;
-    value = mgr_col_blob(&c->db, MGR_ST_XATTR_GET, 0, &n);
-    x->name.data = mgr_arena_copy(&c->arena, name, len);
-    x->name.len = x->name.data ? len : 0;
-    x->value.data = mgr_arena_copy(&c->arena, n ? value : "", n ? n : 1);
-    x->value.len = x->value.data ? n : 0;
-    mgr_db_reset(&c->db, MGR_ST_XATTR_GET);
-    return x;
-}
-
-/* The user's; what is more than a task takes is left out, and said. */
-static void add_xattrs(struct mgr_core *c, Fp__Task *k, uint64_t ino)
-{
-    const enum mgr_stmt st = MGR_ST_XATTR_LIST;
-    size_t bytes = 0, cap = 128;
-
-    k->xattrs = mgr_arena_alloc(&c->arena, cap * sizeof *k->xattrs);
-    for (int rc = mgr_db_one(&c->db, XATTR_LIST, DBI(ino)); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        size_t len;
-        const char *name = mgr_col_blob(&c->db, st, 0, &len);
-        Fp__XattrEntry *x;
-
-        if (len < 5 || memcmp(name, "user.", 5) != 0 || !k->xattrs)
-            continue;
-        x = xattr_entry(c, ino, name, len);
-        if (!x || k->n_xattrs == cap || bytes + x->name.len + x->value.len > XATTRS_MAX) {
-            FP_LOG_EVERY(10000, FP_LOG_WARN, "a drained file has more extended attributes than can be taken along");
-            continue;
-        }
-        bytes += x->name.len + x->value.len + 16;
-        k->xattrs[k->n_xattrs++] = x;
-    }
-    mgr_db_reset(&c->db, st);
-}
-
 static Fp__Task *finish_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
 {
     Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_FINISH, MGR_TASK_FINISH, false, f, in);
@@ -338,12 +295,19 @@ static Fp__Task *finish_task(struct mgr_core *c, const struct mgr_dfile *f, cons
 
     if (!k)
         return NULL;
-    k->attr = mgr_attr(c, in);
-    add_xattrs(c, k, in->ino);
+    if (!mgr_drain_attr(c, k, f, in))
+        return NULL;
     snprintf(mark, sizeof mark, "%02x%02x%02x%02x:%llu:%llu", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)f->ino,
              (unsigned long long)f->version);
     k->mark = text(c, mark);
-    return k->attr ? k : NULL;
+    return k;
+}
+
+static Fp__Task *prepare_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_PREPARE, MGR_TASK_PREPARE, false, f, in);
+
+    return k && (f->kind == MGR_K_FILE || mgr_drain_attr(c, k, f, in)) ? k : NULL;
 }
 
 /* ---------------------------------------------------------------- one MSG_TASKS */
@@ -410,7 +374,7 @@ static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
     if (window == MGR_TASK_STAT)
         return f->state == MGR_D_PREPARE && f->tfile && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_STAT, window, false, f, &in) : NULL;
     if (window == MGR_TASK_PREPARE)
-        return f->state == MGR_D_PREPARE && !f->tino && !f->tfile && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_PREPARE, window, false, f, &in) : NULL;
+        return f->state == MGR_D_PREPARE && !f->tino && !f->tfile && f->lead == q->b->id ? prepare_task(q->c, f, &in) : NULL;
     if (window == MGR_TASK_FINISH)
         return f->state == MGR_D_FINISH && f->lead == q->b->id ? finish_task(q->c, f, &in) : NULL;
     if (mgr_db_one(&q->c->db, DPART_GET, DBI(f->id), DBI(window), DBI(q->b->id)) <= 0)

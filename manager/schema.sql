@@ -380,7 +380,8 @@ CREATE TABLE IF NOT EXISTS drain_file (
     ino          INTEGER NOT NULL,
     path         BLOB NOT NULL,
     gen          INTEGER NOT NULL,    -- attempt; never used twice
-    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled
+    kind         INTEGER NOT NULL,    -- 0 regular file, 1 directory (or the members of a set), 2 symbolic link
+    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made
     data_version INTEGER NOT NULL,
     size         INTEGER NOT NULL,
     lead         INTEGER NOT NULL,    -- benefactor that makes and renames it

@@ -5,7 +5,7 @@
 #define MGR_DJOB_COLS                                                                                        \
     "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
     "done_ns,error,why,first"
-#define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries"
+#define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
     X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken,mount FROM policy ORDER BY id")                                         \
@@ -31,7 +31,7 @@
     X(DJOB_DELETE, "DELETE FROM drain_job WHERE id=?1")                                                      \
     X(DFILE_PRUNE, "DELETE FROM drain_file WHERE id IN (SELECT id FROM drain_file WHERE job=?1 LIMIT ?2)")   \
     X(DFILE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \
-                 "tries,error,why) VALUES(?1,?2,?3,0,1,?5,?4,0,0,0,0,0,0,'')")                               \
+                 "tries,error,why,kind) VALUES(?1,?2,?3,0,1,?6,?4,0,0,0,0,0,0,'',?5)")                       \
     X(DFILE_SET, "UPDATE drain_file SET gen=?2,state=?3,data_version=?4,size=?5,lead=?6,tfile=?7,dev=?8,"    \
                  "tino=?9,tries=?10,error=?11,why=?12 WHERE id=?1")                                          \
     X(DFILE_FIRST, "SELECT ino,path FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")                      \
@@ -39,6 +39,7 @@
     X(DFILE_NEXT, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state=1 AND id>?2 "            \
                   "ORDER BY id LIMIT ?3")                                                                    \
     X(DFILE_ACTIVE, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state BETWEEN 2 AND 5")      \
+    X(DFILE_DIRS, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state=9 LIMIT ?2")             \
     X(DFILE_LEFT, "SELECT 1 FROM drain_file WHERE job=?1 AND state<6 LIMIT 1")                               \
     X(DFILE_FAILED, "SELECT path,error,why FROM drain_file WHERE job=?1 AND state=7 LIMIT 1")                \
     X(DFILE_COUNT, "SELECT count(*) FROM drain_file WHERE job=?1 AND state=?2")                              \

@@ -24,6 +24,7 @@
 #define FP_DW_SLICES_MAX 65536u        /* of one message; a window has no more */
 #define FP_DW_WINDOWS_MAX 4096u        /* sums of one message */
 #define FP_DW_PLUGIN_DIR_MAX 256u
+#define FP_DW_LINK_MAX 4095u
 #define FP_DW_TMP_MAX 200u             /* bytes of a temporary name */
 #define FP_DW_WINDOW_MAX_BYTES (16u << 20)
 
@@ -40,7 +41,7 @@ enum fp_dw_type {
     FP_DW_SEG_DROP,                    /* struct fp_dw_seg; tasks that were told before may still use it */
     FP_DW_PACE,                        /* struct fp_dw_pace */
     FP_DW_CANCEL,                      /* struct fp_dw_head: this task, also if it runs. It is answered all the same */
-    FP_DW_PREPARE,                     /* struct fp_dw_file + path + tmp: makes the temporary file */
+    FP_DW_PREPARE,                     /* struct fp_dw_file + path + tmp + mark: makes the temporary file; by its mode a symbolic link to mark, or the directory itself */
     FP_DW_WRITE,                       /* struct fp_dw_write + tmp + struct fp_dw_slice[nslices] */
     FP_DW_FINISH,                      /* struct fp_dw_file + path + tmp + mark + xattrs: attributes, fsync, rename */
     FP_DW_VERIFY,                      /* struct fp_dw_verify + path or tmp + uint64_t sum[count] (0: not looked at) + struct fp_dw_range[nothers] (both not aligned) */

@@ -78,6 +78,46 @@ def test_a_directory_is_copied_whole(store, target):
     assert {n: os.stat(os.path.join(target, n)).st_ino for n in names_below(target)} == before
 
 
+def test_directories_and_links_are_as_they_were(store, target):
+    m = store.mounts[0]
+    os.makedirs(m.at("run/chk_0007/empty/also empty"))
+    os.makedirs(m.at("run/chk_0007/private"))
+    write_file(m.at("run/chk_0007/private/f"), content(1, 0, MIB))
+    os.symlink("private/f", m.at("run/chk_0007/latest"))
+    os.symlink("/nowhere/" + "x" * 3000, m.at("run/chk_0007/dangling"))
+    os.link(m.at("run/chk_0007/private/f"), m.at("run/chk_0007/second name"))
+    os.chmod(m.at("run/chk_0007/private"), 0o2750)
+    for d, t in (("", 11), ("/private", 12), ("/empty", 13), ("/empty/also empty", 14)):
+        os.utime(m.at("run/chk_0007" + d), ns=(10**18, 10**18 + t))
+    os.utime(m.at("run/chk_0007/latest"), ns=(10**18, 10**18 + 15), follow_symlinks=False)
+    for _ in range(2):  # the second time it is there already
+        r = drain(store, m.at("run/chk_0007"), to=target)
+        assert "done: 4 of 4 files" in r.stdout
+        for name in ("", "private", "empty", "empty/also empty", "latest", "dangling"):
+            s, t = os.lstat(m.at("run/chk_0007", name)), os.lstat(os.path.join(target, "run/chk_0007", name))
+            assert (s.st_mode, s.st_uid, s.st_gid, s.st_mtime_ns) == (t.st_mode, t.st_uid, t.st_gid, t.st_mtime_ns), name
+        for name in ("latest", "dangling"):
+            assert os.readlink(os.path.join(target, "run/chk_0007", name)) == os.readlink(m.at("run/chk_0007", name))
+        a, b = (os.path.join(target, "run/chk_0007", n) for n in ("private/f", "second name"))
+        with open(a, "rb") as f, open(b, "rb") as g:
+            assert f.read() == g.read() == content(1, 0, MIB)
+        assert os.stat(a).st_ino != os.stat(b).st_ino
+        assert not temps(target)
+
+
+def test_a_name_that_is_no_directory_in_the_target_fails_alone(store, target):
+    store.expect("drain job|draining to")
+    m = store.mounts[0]
+    os.makedirs(m.at("d/sub"))
+    write_file(m.at("d/f"), b"data")
+    os.mkdir(os.path.join(target, "d"))
+    write_file(os.path.join(target, "d/sub"), b"a file of somebody else")
+    r = drain(store, m.at("d"), to=target, check=False)
+    assert r.returncode == 4 and "d/sub" in r.stdout and "no directory" in r.stdout, r.stdout
+    with open(os.path.join(target, "d/f"), "rb") as f:
+        assert f.read() == b"data"
+
+
 def test_what_has_changed_is_copied_anew(store, target):
     m = store.mounts[0]
     write_file(m.at("f"), content(1, 0, 3 * MIB))

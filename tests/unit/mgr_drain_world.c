@@ -344,6 +344,40 @@ static void do_finish(struct world *w, const Fp__Task *k, struct w_file *tmp, co
     see(r, tmp);
 }
 
+/* A directory has no temporary name: nothing of it is in w->file. */
+static void do_dir(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
+{
+    const struct w_file dir = {.ino = 4711};
+
+    if (k->kind == FP__TASK_KIND__TASK_FINISH) {
+        assert_int_equal(k->tmp_ino, dir.ino);
+        for (size_t i = 0; i < W_FILES; i++) /* all else of the job is done */
+            assert_true(!w->file[i].used || w->file[i].version);
+    }
+    w->dirs_made += k->kind == FP__TASK_KIND__TASK_PREPARE;
+    w->dirs_done += k->kind == FP__TASK_KIND__TASK_FINISH;
+    see(r, &dir);
+}
+
+static void do_prepare(struct world *w, const Fp__Task *k, struct w_file *f, const char *path, const char *tmp, Fp__TaskResult *r)
+{
+    if (w->refuse && strcmp(path, w->refuse_path) == 0) {
+        r->status = w->refuse;
+        return;
+    }
+    if (k->attr && S_ISDIR(k->attr->mode)) {
+        do_dir(w, k, r);
+        return;
+    }
+    if (k->attr) {
+        assert_true(S_ISLNK(k->attr->mode) && k->text.len && !k->size_bytes);
+        w->links++;
+    }
+    f = f ? f : make(w, tmp);
+    f->size = k->size_bytes;
+    see(r, f);
+}
+
 static void do_sweep(struct world *w, Fp__TaskResult *r)
 {
     r->list = calloc(W_FILES, sizeof(*r->list));
@@ -378,13 +412,7 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
         w->probes++;
         return;
     case FP__TASK_KIND__TASK_PREPARE:
-        if (w->refuse && strcmp(path, w->refuse_path) == 0) {
-            r->status = w->refuse;
-            return;
-        }
-        f = f ? f : make(w, tmp);
-        f->size = k->size_bytes;
-        see(r, f);
+        do_prepare(w, k, f, path, tmp, r);
         return;
     case FP__TASK_KIND__TASK_WRITE:
     case FP__TASK_KIND__TASK_VERIFY:
@@ -410,7 +438,10 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
             r->status = -ENOENT;
         return;
     case FP__TASK_KIND__TASK_FINISH:
-        do_finish(w, k, f, path, r);
+        if (S_ISDIR(k->attr->mode))
+            do_dir(w, k, r);
+        else
+            do_finish(w, k, f, path, r);
         return;
     case FP__TASK_KIND__TASK_CLEAN:
         w->cleaned++;

@@ -44,6 +44,7 @@ struct world {
     uint64_t next_ino;
     bool marker;
     uint64_t written;  /* parts */
+    uint64_t dirs_made, dirs_done, links;
     uint64_t renamed, verified, probes, cleaned, others; /* others: slices of windows that were compared, which somebody else had written */
     bool wrong;        /* the target's data is not what was written */
     bool unsummed;     /* benefactors do not see whole windows at once, and tell sums of 0 */

@@ -263,6 +263,72 @@ static void test_a_file_or_directory_in_the_way(void **state)
     assert_int_equal(d.done.scope, FP_DW_SCOPE_FILE);
 }
 
+/* -------------------------------------------------------------- directories, links */
+
+static void test_a_directory_gets_its_attributes_at_the_end(void **state)
+{
+    struct fp_dw_file m = { .mode = S_IFDIR | 0750, .uid = geteuid(), .gid = getegid(), .mtime_ns = 1234567890987654321 };
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(dw_file(&d, FP_DW_PREPARE, &m, "a/b", TMP), 0);
+    assert_true(d.done.tino != 0);
+    m.tino = d.done.tino;
+    assert_int_equal(dw_file(&d, FP_DW_PREPARE, &m, "a/b", TMP), 0);
+    assert_int_equal(d.done.tino, m.tino);
+    assert_int_equal(dw_finish(&d, "a/b/f", TMP, written("a/b/f"), SIZE), 0);
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "a/b", TMP), 0);
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "a/b", TMP), 0);
+    assert_int_equal(stat(dw_path(&d, "a/b"), &st), 0);
+    assert_int_equal(st.st_mode, S_IFDIR | 0750);
+    assert_true(st.st_mtim.tv_sec == 1234567890 && st.st_mtim.tv_nsec == 987654321);
+    m.tino++;
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "a/b", TMP), -ENOENT);
+    dw_make(&d, "file", "of somebody else");
+    assert_int_equal(dw_file(&d, FP_DW_PREPARE, &m, "file", TMP), -ENOTDIR);
+    assert_int_equal(d.done.scope, FP_DW_SCOPE_FILE);
+    assert_int_equal(symlink("a", dw_path(&d, "s")), 0);
+    assert_int_equal(dw_file(&d, FP_DW_PREPARE, &m, "s", TMP), -ENOTDIR);
+}
+
+static int link_to(const char *path, const char *to)
+{
+    struct fp_dw_file m = { .h = { .type = FP_DW_PREPARE, .id = ++d.next_id, .gen = d.gen }, .mode = S_IFLNK | 0777, .uid = geteuid(), .gid = getegid(),
+                            .path_bytes = (uint32_t)strlen(path), .tmp_bytes = sizeof(TMP) - 1, .mark_bytes = (uint32_t)strlen(to) };
+    char rest[8192];
+    int n = snprintf(rest, sizeof(rest), "%s" TMP "%s", path, to);
+
+    dw_send(&d, &m, sizeof(m), rest, (size_t)n, -1);
+    dw_wait(&d);
+    return d.done.status;
+}
+
+static void test_a_symbolic_link_gets_its_name(void **state)
+{
+    struct fp_dw_file m = { .mode = S_IFLNK | 0777, .uid = geteuid(), .gid = getegid(), .flags = FP_DW_OVERWRITE, .mtime_ns = 1234567890987654321 };
+    char to[4096] = "";
+    struct stat st;
+
+    (void)state;
+    assert_int_equal(link_to("dir/l", "../not/there"), 0);
+    m.tino = d.done.tino;
+    assert_int_equal(link_to("dir/l", "../not/there"), 0); /* its answer was lost */
+    assert_int_equal(d.done.tino, m.tino);
+    assert_int_equal(link_to("dir/l", "elsewhere"), -EEXIST);
+    dw_make(&d, "dir/l", "is replaced");
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "dir/l", TMP), 0);
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "dir/l", TMP), 0);
+    assert_int_equal(d.done.tino, m.tino);
+    assert_int_equal(readlink(dw_path(&d, "dir/l"), to, sizeof(to)), 12);
+    assert_string_equal(to, "../not/there");
+    assert_int_equal(lstat(dw_path(&d, "dir/l"), &st), 0);
+    assert_int_equal(st.st_mtim.tv_sec, 1234567890);
+    count_temps(0);
+    memset(to, 'x', sizeof(to) - 1);
+    to[sizeof(to) - 1] = '\0';
+    assert_int_equal(link_to("long", to), 0);
+}
+
 /* -------------------------------------------------------------- verifying */
 
 static void test_verify_reads_what_is_there(void **state)
@@ -466,6 +532,8 @@ int main(void)
         T(test_directories_are_synced_before_they_count),
         T(test_symlinks_in_the_path),
         T(test_a_file_or_directory_in_the_way),
+        T(test_a_directory_gets_its_attributes_at_the_end),
+        T(test_a_symbolic_link_gets_its_name),
         T(test_verify_reads_what_is_there),
         T(test_verify_of_windows_that_several_have_written),
         T(test_stat_says_what_is_there),

@@ -134,7 +134,38 @@ static void test_a_directory_is_drained_whole(void **state)
     w_equal(&w, "run/chk_7/one", ino[1]);
     w_equal(&w, "run/chk_7/two", ino[2]);
     w_equal(&w, "run/chk_7/hole", ino[3]);
-    assert_int_equal(w.renamed, 4);
+    assert_non_null(w_find(&w, "run/chk_7/link"));
+    assert_int_equal(w.renamed, 5);
+    is_clean();
+    w_close(&w);
+}
+
+/* Directories are made, empty ones too, and finished when all else is done; links have no data. */
+static void test_directories_and_links(void **state)
+{
+    uint64_t dir, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    dir = fix_mk(&w.f, MGR_ROOT_INO, "d", S_IFDIR | 0750);
+    fix_mk(&w.f, dir, "empty", S_IFDIR | 0700);
+    fix_mk(&w.f, dir, "link", S_IFLNK | 0777);
+    file_of(dir, "a", 2);
+    job = w_start(&w, "d", true, NULL);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(w.dirs_made, 2);
+    assert_int_equal(w.dirs_done, 2);
+    assert_int_equal(w.links, 1);
+    assert_non_null(w_find(&w, "d/link"));
+    assert_int_equal(fix_sql(&w.f, "SELECT files=2 AND files_done=2 AND bytes=bytes_done FROM drain_job"), 1);
+    is_clean();
+    /* and again, from the root of the store, which has no name of its own in the target */
+    job = w_start(&w, "", false, NULL);
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(w.dirs_done, 4);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_file WHERE state<6 OR state>8"), 0);
     is_clean();
     w_close(&w);
 }
@@ -711,6 +742,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_is_copied_and_renamed),
         cmocka_unit_test(test_a_directory_is_drained_whole),
+        cmocka_unit_test(test_directories_and_links),
         cmocka_unit_test(test_each_benefactor_writes_what_it_has),
         cmocka_unit_test(test_a_window_without_a_sum_is_not_called_verified),
         cmocka_unit_test(test_verified_before_it_has_its_name),
