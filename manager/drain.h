@@ -145,6 +145,11 @@ struct mgr_drain {
     bool leftover;              /* there may be parts of files that are not worked on */
     uint64_t leftover_file;     /* looked at up to here */
     uint64_t tick_ms;
+    uint64_t moved;             /* bytes that were drained or evicted, since our start */
+    uint64_t asked_until_ms;    /* a writer has no space */
+    uint64_t press_ms;          /* when to look again for what may give way */
+    int64_t press_ns;           /* and from where: time and inode of the drained file looked at last */
+    uint64_t press_ino;
 };
 
 /* ---------------------------------------------------------------- drain_rows.c */

@@ -9,7 +9,7 @@
  * for one of the present data. What is being changed waits until it has been left alone for a moment.
  *
  * Rejected: to keep all files of a job in memory (640,000), and to begin all of them at once (as many temporary files, and parts by the million). */
-#include "manager/drain.h"
+#include "manager/ext.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -256,6 +256,7 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
     rc = rc ? rc : mgr_db_exec(&c->db, DPART_SET, DBI(f->id), DBI(first), DBI(bnf), DBI(MGR_P_DONE), DBB(sums, count * 8));
     if (!rc && j) {
         j->bytes_done += bytes;
+        c->drain->moved += bytes;
         rc = mgr_djob_put(c, j);
     }
     return rc ? rc : forward(c, f);
@@ -274,6 +275,7 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     if (!rc && j && f->kind != MGR_K_DIR) {
         j->files_done++;
         j->bytes_done += f->size;
+        c->drain->moved += f->size;
         rc = mgr_djob_put(c, j);
     }
     c->drain->leftover |= !rc && left;
@@ -658,6 +660,8 @@ int mgr_drain_step(struct mgr_core *c)
             rc = conclude(c, &d->jobs[i]);
     if (!rc && d->leftover)
         rc = sweep_parts(c);
+    if (!rc)
+        rc = mgr_evict_press(c);
     if (!rc && d->prune)
         rc = mgr_auto_prune(c);
     return rc;
@@ -695,6 +699,7 @@ void mgr_drain_tick(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
 
+    d->dirty |= mgr_evict_presses(c);
     if (!d->njobs || c->now.ms < d->tick_ms)
         return;
     d->tick_ms = c->now.ms + TICK_MS;

@@ -187,5 +187,6 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
     rc = collect(c, f, &in, list, &n, done);
     for (size_t i = 0; i < n && !rc; i++)
         rc = evict(c, f, &list[i]);
+    c->drain->moved += n;
     return rc;
 }

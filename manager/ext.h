@@ -35,6 +35,15 @@ int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfi
 int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why);
 MGR_HANDLER(ctl_stage);
 
+/* ---------------------------------------------------------------- evict_press.c */
+
+/* Is it time for _press? Any time. */
+bool mgr_evict_presses(const struct mgr_core *c);
+/* Makes a job that evicts, if less is free than should be, and something may go. */
+int mgr_evict_press(struct mgr_core *c);
+/* A program has no space. 0: nothing gives way by itself; else another number whenever something was drained or evicted. */
+uint64_t mgr_giving_way(struct mgr_core *c);
+
 /* ---------------------------------------------------------------- ext.c */
 
 int mgr_ext_load(struct mgr_core *c);

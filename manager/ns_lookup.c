@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "manager/core_int.h"
+#include "manager/ext.h"
 #include "manager/version.h"
 #include "manager/sets.h"
 
@@ -111,6 +112,7 @@ MGR_HANDLER(statfs)
         r->deleting_bytes++; /* what only dead sessions hold, or sessions that have to come back: size not known before */
     r->deleting_bytes += given_up != 0; /* in steps: not all of it may be counted yet */
     r->recalling = mgr_holds_recalling(c);
+    r->giving_way = m->press ? mgr_giving_way(c) : 0;
     files = c->n.inodes - c->versions->shadows.used;
     r->files = c->o.inodes_max;
     r->free_files = c->o.inodes_max > files ? c->o.inodes_max - files : 0;

@@ -353,6 +353,8 @@ CREATE TABLE IF NOT EXISTS drained (
     at_ns        INTEGER NOT NULL,
     sums         BLOB NOT NULL        -- chunk sum of each window, 8 bytes, little-endian
 );
+-- What gives way first.
+CREATE INDEX IF NOT EXISTS drained_at ON drained (at_ns, ino);
 CREATE TABLE IF NOT EXISTS drain_job (
     id         INTEGER PRIMARY KEY,
     kind       INTEGER NOT NULL,      -- JobKind of life.proto

@@ -8,7 +8,7 @@
  *
  * Before a write is told ENOSPC, in this order: what nothing but a hold keeps is released; what this mount has written and not published is written out and
  * published, so that what it replaces is free; windows whose chunks take more than they need are folded (fold.c); what is being deleted is waited for; when nothing more
- * is to come, the manager gives up versions of files that are being rewritten (manager/press.c), and that is waited for. The last window's
+ * is to come, what is drained gives way, if there is a policy of draining: that is waited for as long as it goes forward. At last the manager gives up versions of files that are being rewritten (manager/press.c), and that is waited for. The last window's
  * worth of space is kept for folding as long as there is something to fold, since that takes space before it gives any.
  *
  * To publish before close gives up what rewriting in place has else: that a program which dies leaves the version before. A store that is full, with a third of
@@ -28,6 +28,8 @@
 /* How long a write into a full store waits for what is being deleted, since something was gained last. */
 #define DELETED_IS_FREE_MS 5000u
 #define FOLD_WAIT_MS 500u
+/* How long it waits in all while something is drained or evicted; since that has last gone forward, --io-timeout. */
+#define GIVING_WAY_MS 600000u
 
 /* Of so many bytes of data, in whatever form aux-apps leave them. */
 static uint32_t record_bytes(const struct cl_data *d, uint32_t len)
@@ -99,16 +101,18 @@ static int reserve(struct cl_data *d, struct cl_inode *inode, const struct cl_re
 
 enum press { PRESS_SOFT = 1, PRESS_HARD = 2 }; /* StatFs.press */
 
-/* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. */
-static bool space_is_coming(struct cl_data *d, enum press press)
+/* Deleted chunks that benefactors have not freed yet, or mounts that have been asked for their holds, as the manager knows. *giving_way: StatFsReply's. */
+static bool space_is_coming(struct cl_data *d, enum press press, uint64_t *giving_way)
 {
     Fp__StatFs q = FP__STAT_FS__INIT;
     ProtobufCMessage *m = NULL;
     bool coming = false;
 
     q.press = press;
-    if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &q.base, &m) == 0)
+    if (cl_mgr_call_sync(d->m, FP__MSG_TYPE__MSG_STATFS, &q.base, &m) == 0) {
         coming = ((const Fp__StatFsReply *)m)->deleting_bytes > 0 || ((const Fp__StatFsReply *)m)->recalling;
+        *giving_way = ((const Fp__StatFsReply *)m)->giving_way;
+    }
     if (m)
         protobuf_c_message_free_unpacked(m, NULL);
     return coming;
@@ -150,21 +154,25 @@ static void publish_one(struct cl_inode *inode, void *arg)
  */
 static int reserve_patiently(struct cl_data *d, struct cl_inode *inode, const struct cl_reserve_for *r, uint32_t data, struct cl_wbuf *b)
 {
-    uint64_t begun_ms = fp_now_ms(), now_ms = begun_ms, gained_ms = begun_ms;
-    bool coming = true;
+    uint64_t begun_ms = fp_now_ms(), now_ms = begun_ms, gained_ms = begun_ms, moved_ms = begun_ms, way = 0, seen = 0;
+    bool coming = true, moving;
     int rc = -ENOSPC;
 
-    while (rc == -ENOSPC && coming) {
+    while (rc == -ENOSPC && coming && !atomic_load(&d->stopping)) {
         cl_space_tick(d, now_ms, true); /* ends of leases too short for this record are space as well */
         if (cl_fold_now(d, FOLD_WAIT_MS))
             gained_ms = fp_now_ms();
         now_ms = fp_now_ms();
-        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d, PRESS_SOFT) || now_ms - begun_ms < 300) &&
+        coming = (gained_ms == now_ms || cl_fold_spare_bytes(d) > 0 || space_is_coming(d, PRESS_SOFT, &way) || now_ms - begun_ms < 300) &&
              now_ms - gained_ms < DELETED_IS_FREE_MS && now_ms - begun_ms < d->m->opt.io_timeout_ms;
-        if (!coming && now_ms - begun_ms < d->m->opt.io_timeout_ms && space_is_coming(d, PRESS_HARD)) {
+        moved_ms = way != seen ? now_ms : moved_ms;
+        seen = way;
+        moving = way && now_ms - moved_ms < d->m->opt.io_timeout_ms && now_ms - begun_ms < GIVING_WAY_MS;
+        if (!coming && !moving && now_ms - begun_ms < d->m->opt.io_timeout_ms && space_is_coming(d, PRESS_HARD, &way)) {
             gained_ms = now_ms;
             coming = true;
         }
+        coming |= moving;
         cl_space_tick(d, now_ms, true);
         usleep(coming ? 50000 : 0);
         rc = reserve(d, inode, r, data, b);

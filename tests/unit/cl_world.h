@@ -37,6 +37,7 @@ struct world_faults {
     atomic_int mgr_setattr_err; /* each SETATTR is refused with this */
     atomic_bool mgr_away;        /* FP_EAWAY, unless it is said to be of no matter */
     atomic_uint mgr_away_asked;  /* counted */
+    atomic_int mgr_way;         /* STATFS says: 1: what is drained gives way, and stands still; 2: and goes forward, by each answer */
     atomic_bool mgr_strict;     /* all files are strict */
     atomic_bool mgr_old;        /* it does not say how much a CLONE has copied */
     atomic_uint mgr_commits;    /* counted: executed, with slices … */

@@ -453,6 +453,18 @@ static int get_attr(const Fp__InodeReq *r, ProtobufCMessage **out)
     return 0;
 }
 
+static int stat_fs(ProtobufCMessage **out)
+{
+    static atomic_ullong moved;
+    Fp__StatFsReply a = FP__STAT_FS_REPLY__INIT;
+
+    if (!world_faults.mgr_way)
+        return -EOPNOTSUPP;
+    a.giving_way = world_faults.mgr_way == 2 ? ++moved : 1;
+    *out = world_copy(&a.base);
+    return 0;
+}
+
 static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg, ProtobufCMessage **out)
 {
 
@@ -473,6 +485,8 @@ static int execute(uint32_t session, uint32_t type, const ProtobufCMessage *msg,
         return get_attr((const Fp__InodeReq *)msg, out);
     case FP__MSG_TYPE__MSG_SYNC:
         return sync_file(session, (const Fp__Sync *)msg, out);
+    case FP__MSG_TYPE__MSG_STATFS:
+        return stat_fs(out);
     default:
         return -EOPNOTSUPP;
     }

@@ -187,7 +187,7 @@ static void keepalives(struct world *w)
         info.prefs = &prefs;
         info.node = node;
         info.addr = addr;
-        info.capacity_bytes = info.free_bytes = 1u << 30;
+        info.capacity_bytes = info.free_bytes = w->capacity ? w->capacity : 1u << 30;
         info.state = FP__BNF_STATE__BNF_OK;
         k.info = &info;
         fix_notice(&w->f, w->bnf[i].conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);

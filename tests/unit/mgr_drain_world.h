@@ -42,6 +42,7 @@ struct world {
     size_t nbnf;
     struct w_file file[W_FILES];
     uint64_t next_ino;
+    uint64_t capacity; /* of each benefactor, as its next keep-alive says; 0: 1 GiB */
     bool marker;
     uint64_t written;  /* parts */
     uint64_t dirs_made, dirs_done, links;

@@ -1,0 +1,164 @@
+/* Space for writers: what is drained gives way by itself (docs/CHECKPOINTS.md, "Evict").
+ *
+ * When less of the store is free than low= of a policy, or a mount says that a program has no space (StatFs.press), a job is made that evicts some files:
+ * those that were drained first, to a target that a policy names. One job at a time, of as much as is short. What may go is for evict.c to say: never what is
+ * open, or of the newest sets, or of a set that is being written. Where there is no policy nothing goes by itself: somebody who copies a file to a place
+ * by hand may remove that copy again.
+ *
+ * A writer that finds the store full waits for as long as this goes on (mgr_giving_way): draining makes files that may be evicted, evicting makes garbage, and
+ * benefactors free that. So programs write as fast as the target takes what they write, as the paper's Figure 7 has it.
+ *
+ * Files are looked at in the order in which they were drained, each once; from the beginning again when all have been looked at, for those that were open or
+ * have been read back since. Rejected: to keep a list of what may go, which every open, write and read would have to change.
+ *
+ * Called by the core's thread, in a group. */
+#include "manager/ext.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "fp/log.h"
+
+#define PRESS_MS  200u                     /* between two looks */
+#define AGAIN_MS  2000u                    /* from the beginning */
+#define ASKED_MS  3000u                    /* a writer asks again while it waits */
+#define LOOKS     256u                     /* files of one look */
+#define FILES_MAX 256u                     /* of one job */
+#define LEAST     (UINT64_C(64) << 20)     /* bytes of one job, if there are as many */
+
+/* The target has a policy: what is there stays there. */
+static bool is_of_policy(struct mgr_core *c, uint32_t target)
+{
+    const struct mgr_target *t = mgr_target_find(c, target);
+
+    for (size_t i = 0; t && i < c->drain->npolicies; i++)
+        if (strcmp(c->drain->policies[i].p.to, t->root) == 0)
+            return true;
+    return false;
+}
+
+/* How much is to be freed; 0: there is enough. */
+static uint64_t wanted(const struct mgr_core *c)
+{
+    const struct mgr_drain *d = c->drain;
+    struct mgr_space sp;
+    uint64_t low = 0, keep, coming;
+
+    for (size_t i = 0; i < d->npolicies; i++)
+        low = d->policies[i].p.low > low ? d->policies[i].p.low : low;
+    if (!d->npolicies)
+        return 0;
+    mgr_space(c, &sp);
+    keep = sp.total / 100 * low;
+    coming = sp.free + sp.garbage_bytes;
+    if (coming < keep)
+        return keep - coming < LEAST ? LEAST : keep - coming;
+    return c->now.ms < d->asked_until_ms && !sp.garbage_bytes ? LEAST : 0;
+}
+
+static bool is_evicting(const struct mgr_drain *d)
+{
+    for (size_t i = 0; i < d->njobs; i++)
+        if (d->jobs[i].kind == FP__JOB_KIND__JOB_EVICT)
+            return true;
+    return false;
+}
+
+static int has_chunks(struct mgr_core *c, uint64_t ino)
+{
+    int rc = mgr_db_one(&c->db, PRESS_HERE, DBI(ino));
+
+    mgr_db_reset(&c->db, MGR_ST_PRESS_HERE);
+    return rc;
+}
+
+/* 1: it goes into the list. */
+static int choose(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
+{
+    struct mgr_dfile f = {.ino = ino};
+    const char *why = NULL;
+    bool wait;
+    int rc = mgr_inode_get(c, ino, in);
+
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    rc = mgr_evict_may(c, in, &f, &why, &wait);
+    if (rc || why || !is_of_policy(c, f.target))
+        return rc;
+    return has_chunks(c, ino);
+}
+
+static int make_job(struct mgr_core *c, const struct mgr_inode *list, size_t n)
+{
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_EVICT, .state = FP__DRAIN_STATE__DRAIN_RUNS, .gen = n, .dest = strdup(""), .why = strdup("")};
+    struct mgr_djob *at;
+    int rc = mgr_djob_new(c, &j);
+
+    at = rc ? NULL : mgr_djob_find(c, j.id);
+    for (size_t i = 0; i < n && !rc; i++) {
+        ProtobufCBinaryData path = mgr_path(c, list[i].ino);
+
+        while (path.len && path.data[0] == '/')
+            path.data++, path.len--;
+        rc = mgr_drain_entry(c, at, &list[i], path.data, path.len);
+        if (!rc && i == 0)
+            at->first = (uint64_t)sqlite3_last_insert_rowid(c->db.sq);
+    }
+    c->drain->dirty = c->busy = true;
+    return rc ? rc : mgr_djob_put(c, at);
+}
+
+/* In the order in which they were drained, from where the last look has ended. */
+static int look(struct mgr_core *c, uint64_t want)
+{
+    const enum mgr_stmt st = MGR_ST_PRESS_NEXT;
+    struct mgr_drain *d = c->drain;
+    struct mgr_inode *list = mgr_arena_alloc(&c->arena, FILES_MAX * sizeof *list);
+    uint64_t *ino = mgr_arena_alloc(&c->arena, LOOKS * sizeof *ino), bytes = 0;
+    int64_t *at = mgr_arena_alloc(&c->arena, LOOKS * sizeof *at);
+    size_t seen = 0, n = 0;
+    int rc;
+
+    if (!list || !ino || !at)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, PRESS_NEXT, DBI(d->press_ns), DBI(d->press_ino), DBI(LOOKS)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        at[seen] = mgr_col(&c->db, st, 0);
+        ino[seen++] = (uint64_t)mgr_col(&c->db, st, 1);
+    }
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < seen && n < FILES_MAX && bytes < want && rc >= 0; i++) {
+        d->press_ns = at[i];
+        d->press_ino = ino[i];
+        rc = choose(c, ino[i], &list[n]);
+        if (rc > 0)
+            bytes += list[n++].size;
+    }
+    if (rc >= 0 && seen < LOOKS && bytes < want) { /* that was all */
+        d->press_ns = 0;
+        d->press_ino = 0;
+        d->press_ms = c->now.ms + AGAIN_MS;
+    }
+    return rc < 0 ? rc : n ? make_job(c, list, n) : 0;
+}
+
+bool mgr_evict_presses(const struct mgr_core *c)
+{
+    return c->drain->npolicies && c->now.ms >= c->drain->press_ms && !is_evicting(c->drain) && wanted(c) > 0;
+}
+
+int mgr_evict_press(struct mgr_core *c)
+{
+    if (!mgr_evict_presses(c) || mgr_unsettled(c))
+        return 0;
+    c->drain->press_ms = c->now.ms + PRESS_MS;
+    return look(c, wanted(c));
+}
+
+uint64_t mgr_giving_way(struct mgr_core *c)
+{
+    if (!c->drain->npolicies)
+        return 0;
+    c->drain->asked_until_ms = c->now.ms + ASKED_MS;
+    c->drain->dirty = true;
+    return 1 + c->drain->moved;
+}
