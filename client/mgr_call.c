@@ -39,6 +39,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "life.pb-c.h"
 
 #define REQUESTS_MAX     100000u
 #define INTERRUPT_MS     300u /* an answer that comes within this time is worth waiting for */
@@ -97,6 +98,8 @@ static const ProtobufCMessageDescriptor *reply_type(uint32_t type)
         return &fp__table_reply__descriptor;
     case FP__MSG_TYPE__MSG_AUX_MSG:
         return &fp__aux_msg_reply__descriptor;
+    case FP__MSG_TYPE__MSG_LEVEL:
+        return &fp__level_reply__descriptor;
     case FP__MSG_TYPE__MSG_CTL_LAYOUT:
         return &fp__ctl_layout_reply__descriptor;
     default:

@@ -17,10 +17,21 @@
 
 #define ROOT_INO 1u
 
+bool cl_xattr_is_level(const char *name)
+{
+    return strcmp(name, "user.fp.level") == 0;
+}
+
+const char *cl_xattr_level(uint32_t level)
+{
+    static const char *const names[] = {"none", "pool", "local", "redundant", "drained", "verified"};
+    return level < sizeof names / sizeof *names ? names[level] : "none";
+}
+
 bool cl_xattr_is_virtual(const char *name)
 {
     return strcmp(name, "user.fp.manager") == 0 || strcmp(name, "user.fp.key_file") == 0 ||
-           strcmp(name, "user.fp.at_risk") == 0;
+           strcmp(name, "user.fp.at_risk") == 0 || cl_xattr_is_level(name);
 }
 
 static ssize_t at_risk(struct cl_mount *m, uint64_t ino, char *buf)

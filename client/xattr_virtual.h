@@ -6,6 +6,7 @@
  *   user.fp.key_file  path of the key file                              on the root
  *   user.fp.at_risk   "DIRTY UNCOMMITTED": bytes not yet on a benefactor, and bytes there that the manager
  * does not know
+ *   user.fp.level     level of durability of a file, or of the checkpoint set that a directory is: asked of the manager, which is why ops/xattr.c does it
  *
  * They are read-only and not listed, so that cp -a and rsync -X do not try to copy them. (user.fp.chunk_size
  * and user.fp.stripe are the manager's, stored and inherited.)
@@ -23,6 +24,9 @@ struct cl_mount;
 #define CL_XATTR_VALUE_MAX 4200u
 
 bool cl_xattr_is_virtual(const char *name);
+/* Is it user.fp.level? And the text of a level (enum Level of life.proto). */
+bool cl_xattr_is_level(const char *name);
+const char *cl_xattr_level(uint32_t level);
 /* Length of the value, put into buf without NUL; -ENODATA: this inode has it not. Any thread; never blocks
  * for long. */
 ssize_t cl_xattr_virtual_get(struct cl_mount *m, uint64_t ino, const char *name,

@@ -97,6 +97,7 @@ void mgr_bnf_free(struct mgr_bnf *b)
     free(b->error);
     free(b->buffers);
     free(b->inv_new);
+    free(b->rounds.lost);
     free(b);
 }
 
@@ -181,7 +182,7 @@ int mgr_bnf_load(struct mgr_core *c)
         b->garbage_bytes = (uint64_t)mgr_col(db, st, 11);
         b->dirty = false;
     }
-    return rc;
+    return rc ? rc : mgr_rounds_load(c);
 }
 
 int mgr_bnf_store(struct mgr_core *c)
@@ -193,6 +194,7 @@ int mgr_bnf_store(struct mgr_core *c)
             rc = mgr_db_exec(&c->db, BNF_TOTALS, DBI(b->id), DBI(b->chunks), DBI(b->stored), DBI(b->garbage),
                              DBI(b->garbage_bytes));
         b->dirty = false;
+        rc = rc ? rc : mgr_rounds_store(c, b);
     }
     return rc;
 }
@@ -252,7 +254,7 @@ static int take_info(struct mgr_core *c, struct mgr_bnf *b, const Fp__BnfInfo *i
         FP_INFO("benefactor %u (%s, %s): %s%s%s", b->id, b->node, b->addr, state_name(b->reported),
                 b->error[0] ? ": " : "", b->error);
     }
-    return 0;
+    return mgr_rounds_heard(c, b, i->unsynced_life);
 }
 
 /* Two benefactors of one identity would each write chunks that the other does not have: the one that is connected and well
@@ -303,6 +305,7 @@ int mgr_bnf_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp
     mgr_task_hello(c, b);
     b->seen_ns = c->now.ns;
     b->del_out = b->inv_out = b->inv_again = false;
+    mgr_rounds_lost(b);
     b->del_at_ms = b->inv_at_ms = c->now.ms;
     b->del_after = b->inv_after = b->inv_orphans = b->inv_missing = 0;
     b->inv_wanted = true;
@@ -329,6 +332,7 @@ void mgr_bnf_lost(struct mgr_core *c, struct mgr_bnf *b)
 {
     b->conn = NULL;
     b->del_out = b->inv_out = false;
+    mgr_rounds_lost(b);
     mgr_task_hello(c, b);
     mgr_table_changed(c, b);
     mgr_doubt(c);
@@ -341,6 +345,7 @@ void mgr_bnf_tick(struct mgr_core *c)
     for (size_t i = 0; i < c->bnf_count; i++) {
         struct mgr_bnf *b = c->bnfs[i];
 
+        mgr_rounds_tick(c, b);
         if (!b->conn || b->silent || c->now.ms - b->seen_ms <= c->o.bnf_timeout_ms)
             continue;
         b->silent = true;
@@ -445,6 +450,7 @@ static void pump_one(struct mgr_core *c, struct mgr_bnf *b)
         return;
     pump_deletes(c, b);
     mgr_inventory_pump(c, b);
+    mgr_rounds_pump(c, b);
 }
 
 void mgr_bnf_pump(struct mgr_core *c)

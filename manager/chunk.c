@@ -3,7 +3,7 @@
  * just goes. */
 #include <errno.h>
 
-#include "manager/core_int.h"
+#include "manager/level.h"
 #include "manager/ext.h"
 #include "fp/bug.h"
 
@@ -47,7 +47,7 @@ int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
         mgr_inventory_committed(b, ch->id);
     }
     return mgr_db_exec(&c->db, CHUNK_INSERT, DBI(ch->id), DBI(ch->len), DBI(ch->stored), DBI(ch->sum),
-                       DBI(ch->refs), DBI(ch->bnf), DBI(ch->data), DBI(ch->noted));
+                       DBI(ch->refs), DBI(ch->bnf), DBI(ch->data), DBI(ch->noted), DBI(ch->round));
 }
 
 int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored)
@@ -65,7 +65,8 @@ int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf
         mgr_bnf_dirty(c, to);
         mgr_inventory_committed(to, ch->id);
     }
-    return mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored));
+    mgr_level_chunks(c);
+    return mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(to ? mgr_round_of(c, to, ch->id, 0) : 0));
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)

@@ -253,7 +253,7 @@ static int check(struct mgr_core *c, struct mgr_req *rq, const Fp__Commit *m, co
     return rc || !m->fold ? rc : check_fold(c, m, k);
 }
 
-static int put_chunk(struct mgr_core *c, const struct named *n)
+static int put_chunk(struct mgr_core *c, const struct named *n, uint64_t ino)
 {
     const Fp__Chunk *m = n->m;
     struct mgr_chunk ch = {.id = m->id,
@@ -270,6 +270,7 @@ static int put_chunk(struct mgr_core *c, const struct named *n)
         return n->refs ? mgr_chunk_ref(c, ch.id, ch.refs) : 0;
     if (!n->refs)
         return mgr_garbage_put(c, ch.id, ch.bnf, ch.stored);
+    ch.round = mgr_round_of(c, mgr_bnf_find(c, ch.bnf), ch.id, ino);
     rc = mgr_chunk_insert(c, &ch);
     return rc || !ch.noted ? rc : mgr_note_put(c, m);
 }
@@ -327,7 +328,7 @@ static int put_chunks(struct mgr_core *c, const struct commit *k, const struct m
     int rc = 0;
 
     for (size_t i = 0; i < k->n_fresh && !rc; i++)
-        rc = put_chunk(c, &k->fresh[i]);
+        rc = put_chunk(c, &k->fresh[i], in->ino);
     for (size_t i = 0; i < k->n_older && !rc; i++)
         rc = !k->older[i].refs ? 0 : mgr_chunk_ref(c, k->older[i].id, k->older[i].refs);
     for (size_t i = 0; i < k->n_older && !rc; i++)

@@ -20,6 +20,8 @@
 #include "fp/record.h"
 #include "manager/core_int.h"
 #include "manager/ext.h"
+#include "manager/drain.h"
+#include "manager/level.h"
 #include "manager/locks.h"
 #include "manager/sets.h"
 #include "manager/version.h"
@@ -106,6 +108,7 @@ static const struct handler handlers[] = {
     H(TASK_DONE, task_done, task_done, NULL, BNF),
     H(CTL_DRAIN, ctl_drain, ctl_drain, NULL, CTL),
     H(CTL_STAGE, ctl_stage, ctl_stage, NULL, CTL),
+    H(LEVEL, level, level_ask, NULL, CLIENT | CTL),
     H(POLICY, policy, policy, OUT(policy_reply), CLIENT | CTL | REPLAY),
     H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
     H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),
@@ -317,9 +320,10 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
                      size_t len)
 {
     struct mgr_bnf *b = conn->bnf;
-    const ProtobufCMessageDescriptor *d = type == FP__MSG_TYPE__MSG_DELETE      ? OUT(chunk_list)
-                                          : type == FP__MSG_TYPE__MSG_INVENTORY ? OUT(inventory_reply)
-                                                                                : NULL;
+    const ProtobufCMessageDescriptor *d = type == FP__MSG_TYPE__MSG_DELETE         ? OUT(chunk_list)
+                                          : type == FP__MSG_TYPE__MSG_INVENTORY    ? OUT(inventory_reply)
+                                          : type == FP__MSG_TYPE__MSG_BNF_SYNC_ALL ? OUT(bnf_sync_reply)
+                                                                                   : NULL;
     ProtobufCMessage *m = NULL;
 
     if (conn->sess && type == FP__MSG_TYPE__MSG_ALONE)
@@ -334,9 +338,11 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
     }
     if (status)
         FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u: %s: %s: tried again", b->id,
-                     type == FP__MSG_TYPE__MSG_DELETE ? "delete" : "inventory", fp_strerror(status));
+                     type == FP__MSG_TYPE__MSG_DELETE ? "delete" : type == FP__MSG_TYPE__MSG_INVENTORY ? "inventory" : "sync", fp_strerror(status));
     if (type == FP__MSG_TYPE__MSG_DELETE)
         mgr_bnf_deleted(c, b, status, (const Fp__ChunkList *)m);
+    else if (type == FP__MSG_TYPE__MSG_BNF_SYNC_ALL)
+        mgr_round_answered(c, b, status, m ? ((const Fp__BnfSyncReply *)m)->unsynced_life : 0);
     else
         mgr_inventory_page(c, b, status, (const Fp__InventoryReply *)m);
 }
@@ -453,6 +459,8 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     assert(c->in_group);
     if (!c->db.err)
         mgr_drain_step(c);
+    if (!c->db.err)
+        mgr_levels_step(c);
     if (!c->db.err) {
         mgr_bnf_store(c);
         mgr_counters_store(c);

@@ -12,6 +12,7 @@
 #include "manager/arena.h"
 #include "manager/core.h"
 #include "manager/map.h"
+#include "manager/rounds.h"
 
 #define MGR_NAME_MAX       255u
 #define MGR_LINK_MAX       65000u
@@ -26,6 +27,7 @@
 #define MGR_WINDOW_MAX     65536u /* slices of one window: more could not be told in one answer to MSG_SLICEMAP */
 #define MGR_RECLAIM_STEP   2048u /* slices removed per group, so that others get their turn */
 
+struct mgr_levels;
 struct mgr_sets;
 
 struct mgr_counters {
@@ -116,6 +118,7 @@ struct mgr_bnf {
     uint64_t *inv_new; /* chunks committed since the page was asked for */
     size_t inv_new_count, inv_new_cap;
     bool inv_new_lost;
+    struct mgr_rounds rounds;
 };
 
 struct mgr_conn {
@@ -182,6 +185,7 @@ struct mgr_core {
     struct mgr_versions *versions;
     struct mgr_drain *drain;
     struct mgr_sets *sets;
+    struct mgr_levels *levels;
     uint32_t behind_away; /* sessions that mgr_lease_is_away is true of */
     uint32_t behind_expired; /* sessions with behind that have expired, and may come back */
     uint64_t loaded_ms;   /* when the sessions of the manager before were read */
@@ -358,6 +362,7 @@ struct mgr_chunk {
     uint32_t len, stored, refs, bnf;
     uint32_t data; /* coded: bytes of data; 0: not coded */
     bool noted;    /* has a note */
+    int64_t round; /* mgr_round_of; of a new one */
 };
 /* What offsets in a chunk count in. */
 static inline uint32_t mgr_chunk_data(const struct mgr_chunk *ch)

@@ -9,6 +9,8 @@
 #include "fp/record.h"
 #include "manager/core_int.h"
 #include "manager/ext.h"
+#include "manager/drain.h"
+#include "manager/level.h"
 #include "manager/locks.h"
 #include "manager/sets.h"
 #include "manager/version.h"
@@ -58,6 +60,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
     rc = rc ? rc : mgr_sets_load(c);
+    rc = rc ? rc : mgr_levels_load(c);
     if (rc)
         return mgr_doom(c, rc);
     c->reload = false;
@@ -174,6 +177,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
     rc = rc ? rc : mgr_sets_load(c);
+    rc = rc ? rc : mgr_levels_load(c);
     if (!rc && !created) {
         skip_numbers(c);
         rc = mgr_counters_store(c);
@@ -220,8 +224,10 @@ int mgr_core_new(struct mgr_core **out, const char *db_path, const struct mgr_co
     c->versions = mgr_versions_new();
     c->drain = mgr_drain_new();
     c->sets = mgr_sets_new();
-    rc = c->locks && c->leases && c->grace && c->versions && c->drain && c->sets ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
+    c->levels = mgr_levels_new();
+    rc = c->locks && c->leases && c->grace && c->versions && c->drain && c->sets && c->levels ? mgr_db_open(&c->db, db_path, c->o.cache_bytes, &created, why) : -ENOMEM;
     if (rc) {
+        mgr_levels_free(c->levels);
         mgr_sets_free(c->sets);
         mgr_drain_free(c->drain);
         mgr_versions_free(c->versions);
@@ -261,6 +267,7 @@ void mgr_core_free(struct mgr_core *c)
     mgr_map_fini(&c->orphans);
     mgr_versions_free(c->versions);
     mgr_drain_free(c->drain);
+    mgr_levels_free(c->levels);
     mgr_sets_free(c->sets);
     mgr_grace_free(c->grace);
     mgr_leases_free(c->leases);

@@ -11,6 +11,7 @@
 
 #include "fp/log.h"
 #include "manager/ext.h"
+#include "manager/level.h"
 
 #define PLACES_MAX 16
 
@@ -83,6 +84,7 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     if (rc)
         return rc;
     c->bad_chunks += !known;
+    mgr_level_chunks(c);
     mgr_doubt(c);
     rc = known ? drop_places(c, chunk) : 0; /* they may be others by now */
     return rc || c->damages >= MGR_DAMAGE_MAX ? rc : put_places(c, chunk, bnf, missing, reason);
@@ -93,6 +95,7 @@ static int no_more(struct mgr_core *c, uint64_t chunk, int rc)
     if (rc || !sqlite3_changes(c->db.sq))
         return rc;
     less(c, &c->bad_chunks);
+    mgr_level_chunks(c);
     return drop_places(c, chunk);
 }
 

@@ -117,7 +117,8 @@ static const char *const steps[MGR_DB_VERSION - 1] = {
     "INSERT INTO bad_chunk SELECT chunk,min(missing) FROM damage GROUP BY chunk;",
     "", /* the schema makes the table */
     "ALTER TABLE inode ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;",
-    "ALTER TABLE inode ADD COLUMN ckpt INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE inode ADD COLUMN ckpt INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE chunk ADD COLUMN round INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* Brings the tables from a version (0: there are none) to ours. */

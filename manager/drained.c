@@ -6,6 +6,8 @@
  *
  * Called by the core's thread, in a group. */
 #include "manager/ext.h"
+#include "manager/drain.h"
+#include "manager/level.h"
 
 #include <errno.h>
 #include <string.h>
@@ -162,6 +164,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : collect(c, f, &s);
     rc = rc ? rc : tfile_new(c, f, seen, &tfile);
+    mgr_level_drained(c);
     return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns), DBB(s.of, s.windows * 8));
 }
 
@@ -174,6 +177,7 @@ int mgr_drained_drop(struct mgr_core *c, uint64_t ino)
         return rc;
     tfile = mgr_col(&c->db, MGR_ST_DRAINED_GET, 0);
     mgr_db_reset(&c->db, MGR_ST_DRAINED_GET);
+    mgr_level_drained(c);
     rc = mgr_db_exec(&c->db, DRAINED_DELETE, DBI(ino));
     rc = rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(-1));
     return rc ? rc : mgr_db_exec(&c->db, TFILE_UNUSED, DBI(tfile));

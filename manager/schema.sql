@@ -12,7 +12,7 @@
 --     4  bad_chunk
 --     5  lock
 --     6  inode.flags
---     7  inode.ckpt, ckpt_series, ckpt_set, version, version_win, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
+--     7  chunk.round, bnf_sync, bnf_lost, inode.ckpt, ckpt_series, ckpt_set, version, version_win, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
 -- 'behind:<session>' for each session that asks for leases of files (lease.c).
@@ -110,7 +110,8 @@ CREATE TABLE IF NOT EXISTS chunk (
     refs   INTEGER NOT NULL,
     bnf    INTEGER NOT NULL,          -- 0: lost; if there is a row in ext: it is in a target only
     data   INTEGER NOT NULL DEFAULT 0, -- coded: bytes of data, in which slices count; 0: not coded, len is
-    noted  INTEGER NOT NULL DEFAULT 0  -- 1: there is a row in note
+    noted  INTEGER NOT NULL DEFAULT 0, -- 1: there is a row in note
+    round  INTEGER NOT NULL DEFAULT 0  -- bnf_sync.round when it was committed; -1: it may have been stored before that benefactor lost data
 );
 -- For the comparison with a benefactor's inventory.
 CREATE INDEX IF NOT EXISTS chunk_bnf ON chunk (bnf);
@@ -175,6 +176,24 @@ CREATE TABLE IF NOT EXISTS benefactor (
     garbage       INTEGER NOT NULL,
     garbage_bytes INTEGER NOT NULL
 );
+
+-- What of a benefactor's chunks is on its device (rounds.c): those of rounds below `synced`, but for the ranges in bnf_lost.
+CREATE TABLE IF NOT EXISTS bnf_sync (
+    bnf     INTEGER PRIMARY KEY,
+    life    INTEGER NOT NULL,         -- BnfInfo.unsynced_life as last heard, as a signed integer
+    round   INTEGER NOT NULL,         -- that new chunks get
+    synced  INTEGER NOT NULL,
+    last    INTEGER NOT NULL,         -- the highest that a chunk has got
+    session INTEGER NOT NULL,         -- when the life changed last: numbers of sessions and inodes from then on
+    ino     INTEGER NOT NULL
+);
+-- Rounds of which chunks were not synced when the life of their benefactor changed: they may be damaged.
+CREATE TABLE IF NOT EXISTS bnf_lost (
+    bnf   INTEGER NOT NULL,
+    first INTEGER NOT NULL,
+    last  INTEGER NOT NULL,
+    PRIMARY KEY (bnf, first)
+) WITHOUT ROWID;
 
 -- Mounts. A session outlives its connection, and a restart of the manager.
 CREATE TABLE IF NOT EXISTS session (

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp.pb-c.h"
 #include "fp/bug.h"
 #include "fp/clock.h"
 #include "fp/err.h"
@@ -18,6 +19,7 @@
 #include "manager/server_int.h"
 
 #define CALL_TIMEOUT_MS  10000u
+#define SYNC_TIMEOUT_MS  120000u /* of all that a benefactor has written in a while */
 #define CHECKPOINT_PAGES 8192u /* of 2 KiB */
 
 #define AUX_QUEUE_MAX_BYTES (4u << 20) /* messages of aux-apps to one that does not read */
@@ -119,7 +121,7 @@ static void call_peer(struct mgr_peer *peer, const struct mgr_out *o)
 {
     struct call *call = malloc(sizeof *call);
     struct fp_rpc_req req = {
-        .type = o->type, .msg = o->msg, .timeout_ms = CALL_TIMEOUT_MS, .cb = on_answer, .arg = call};
+        .type = o->type, .msg = o->msg, .timeout_ms = o->type == FP__MSG_TYPE__MSG_BNF_SYNC_ALL ? SYNC_TIMEOUT_MS : CALL_TIMEOUT_MS, .cb = on_answer, .arg = call};
 
     if (call) {
         *call = (struct call){.peer = peer, .type = o->type};

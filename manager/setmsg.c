@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "life.pb-c.h"
-#include "manager/sets.h"
+#include "manager/level.h"
 #include "manager/stepname.h"
 
 #define SETS_MAX  1024u /* of one answer */
@@ -98,12 +98,24 @@ static int damaged(struct mgr_core *c, uint64_t set, bool *yes)
     return rc < 0 ? rc : 0;
 }
 
-static int describe(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
+static int put_level(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
 {
+    struct mgr_level l;
     bool bad = false;
+    int rc = mgr_level_set(c, s, false, look, &l);
+
+    rc = rc ? rc : damaged(c, s->id, &bad); /* of an open one too */
+    m->level = bad ? FP__LEVEL__LEVEL_NONE : l.level;
+    m->drained_files = l.drained;
+    m->verified_files = l.verified;
+    return rc;
+}
+
+static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
+{
     int rc = mgr_set_path(c, s, &m->path);
 
-    rc = rc ? rc : damaged(c, s->id, &bad);
+    rc = rc ? rc : put_level(c, s, look, m);
     m->id = s->id;
     m->step = s->step;
     m->top = s->top;
@@ -117,8 +129,7 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, Fp__CkptSet *m)
     m->bytes = s->bytes;
     m->writers = s->writers;
     m->seq = s->seq;
-    m->level = bad ? FP__LEVEL__LEVEL_NONE : FP__LEVEL__LEVEL_POOL;
-    if (bad)
+    if (m->level == FP__LEVEL__LEVEL_NONE)
         m->why = (char *)"data of a file of it is lost or damaged: see fpctl status";
     else if (s->state == MGR_SET_TORN)
         m->why = (char *)"a mount that was writing a file of it is gone";
@@ -162,6 +173,7 @@ struct list {
     uint64_t below, max, newest;
     uint64_t series, in_series; /* at work: how many of it are in the answer */
     bool wanted;                /* that series lies below */
+    uint32_t look;              /* slices that may be looked at */
 };
 
 /* The directory that is the set may be what was asked for, or lie above it. */
@@ -181,7 +193,7 @@ static int is_wanted(struct mgr_core *c, struct list *l, const struct row *r, bo
     return rc;
 }
 
-static int add_row(struct mgr_core *c, const struct row *r, Fp__CtlSetsReply *reply)
+static int add_row(struct mgr_core *c, struct list *l, const struct row *r, Fp__CtlSetsReply *reply)
 {
     Fp__CkptSet *m = MGR_NEW(c, Fp__CkptSet, fp__ckpt_set__init);
     struct mgr_set now;
@@ -189,7 +201,7 @@ static int add_row(struct mgr_core *c, const struct row *r, Fp__CtlSetsReply *re
 
     if (!m)
         return mgr_doom(c, -ENOMEM);
-    rc = rc ? rc : describe(c, &now, m);
+    rc = rc ? rc : describe(c, &now, &l->look, m);
     rc = rc ? rc : series_path(c, r->parent, &r->template, &m->series);
     if (!rc && m->path.len && now.files > 0) /* an empty one goes with the next tick */
         reply->sets[reply->n_sets++] = m;
@@ -213,7 +225,7 @@ static int list_sets(struct mgr_core *c, struct list *l, uint64_t after, Fp__Ctl
             bool yes = false;
 
             rc = is_wanted(c, l, &rows[i], &yes);
-            rc = rc || !yes ? rc : add_row(c, &rows[i], reply);
+            rc = rc || !yes ? rc : add_row(c, l, &rows[i], reply);
             l->in_series += yes;
             at = rows[i].s;
         }
@@ -223,17 +235,16 @@ static int list_sets(struct mgr_core *c, struct list *l, uint64_t after, Fp__Ctl
     return rc == -ENOENT ? 0 : rc;
 }
 
-static Fp__CkptFile *file_row(struct mgr_core *c)
+static Fp__CkptFile *file_row(struct mgr_core *c, struct mgr_inode *in)
 {
     Fp__CkptFile *m = MGR_NEW(c, Fp__CkptFile, fp__ckpt_file__init);
-    struct mgr_inode in;
 
     if (!m)
         return NULL;
-    mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, &in);
-    m->ino = in.ino;
-    m->size_bytes = in.size;
-    m->writing = mgr_map_get(&c->writers, in.ino) > 0;
+    mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, in);
+    m->ino = in->ino;
+    m->size_bytes = in->size;
+    m->writing = mgr_map_get(&c->writers, in->ino) > 0;
     return m;
 }
 
@@ -246,15 +257,18 @@ static char *writer_of(struct mgr_core *c, uint64_t ino)
     return (char *)"";
 }
 
-static int list_files(struct mgr_core *c, uint64_t set, uint64_t after, uint64_t max, Fp__CtlSetsReply *reply)
+static int list_files(struct mgr_core *c, struct mgr_req *rq, const Fp__CtlSets *m, uint64_t max, Fp__CtlSetsReply *reply)
 {
+    struct mgr_inode *in = mgr_arena_alloc(&c->arena, (max + 1) * sizeof *in);
+    uint32_t look = MGR_LEVEL_LOOK;
+    struct mgr_level level;
     int rc;
 
     reply->files = mgr_arena_alloc(&c->arena, (max + 1) * sizeof(*reply->files));
-    if (!reply->files)
+    if (!reply->files || !in)
         return mgr_doom(c, -ENOMEM);
-    for (rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(set), DBI(after), DBI(max)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_MEMBER_LIST)) {
-        if (!(reply->files[reply->n_files] = file_row(c))) {
+    for (rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(m->files_of), DBI(m->after), DBI(max)); rc > 0; rc = mgr_db_step(&c->db, MGR_ST_MEMBER_LIST)) {
+        if (!(reply->files[reply->n_files] = file_row(c, &in[reply->n_files]))) {
             mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
             return mgr_doom(c, -ENOMEM);
         }
@@ -265,7 +279,9 @@ static int list_files(struct mgr_core *c, uint64_t set, uint64_t after, uint64_t
 
         f->path = mgr_path(c, f->ino);
         f->node = f->writing ? writer_of(c, f->ino) : (char *)"";
-        f->level = FP__LEVEL__LEVEL_POOL;
+        rc = mgr_level_file(c, &in[i], false, &look, &level);
+        f->level = level.level;
+        rq->durable |= level.level > FP__LEVEL__LEVEL_POOL;
     }
     reply->more = reply->n_files == max;
     return rc;
@@ -276,7 +292,7 @@ MGR_HANDLER(ctl_sets)
     const Fp__CtlSets *m = msg;
     Fp__CtlSetsReply *r = MGR_NEW(c, Fp__CtlSetsReply, fp__ctl_sets_reply__init);
     uint64_t max = m->files_of ? FILES_MAX : SETS_MAX;
-    struct list l = {.newest = m->newest};
+    struct list l = {.newest = m->newest, .look = MGR_LEVEL_LOOK};
     int rc;
 
     if (!r)
@@ -285,10 +301,13 @@ MGR_HANDLER(ctl_sets)
         max = m->max;
     rq->reply = &r->base;
     if (m->files_of)
-        return list_files(c, m->files_of, m->after, max, r);
+        return list_files(c, rq, m, max, r);
     l.max = max;
     rc = mgr_resolve(c, m->path, &l.below);
-    return rc ? rc : list_sets(c, &l, m->after, r);
+    rc = rc ? rc : list_sets(c, &l, m->after, r);
+    for (size_t i = 0; i < r->n_sets && !rc; i++)
+        rq->durable |= r->sets[i]->level > FP__LEVEL__LEVEL_POOL;
+    return rc;
 }
 
 /* -------------------------------------------------------------- saying */
@@ -324,6 +343,7 @@ MGR_HANDLER(ctl_set_say)
 {
     const Fp__CtlSetSay *m = msg;
     Fp__CkptSet *r = MGR_NEW(c, Fp__CkptSet, fp__ckpt_set__init);
+    uint32_t look = MGR_LEVEL_LOOK;
     struct mgr_set s;
     uint64_t ino, id = 0;
     int rc = mgr_resolve(c, m->path, &ino);
@@ -339,7 +359,8 @@ MGR_HANDLER(ctl_set_say)
     if (!rc && m->what == FP__SET_SAY__SET_SAY_FORGET)
         rc = mgr_sets_forget(c, id);
     rc = rc ? rc : mgr_set_get(c, id, &s);
-    rc = rc ? rc : describe(c, &s, r);
+    rc = rc ? rc : describe(c, &s, &look, r);
+    rq->durable = r->level > FP__LEVEL__LEVEL_POOL;
     rq->reply = &r->base;
     return rc;
 }

@@ -5,6 +5,7 @@
 #define MGR_STMT_H
 
 #include "manager/stmt_drain.h"
+#include "manager/stmt_level.h"
 #include "manager/stmt_sets.h"
 #include "manager/stmt_version.h"
 
@@ -80,10 +81,10 @@
                   "GROUP BY chunk) m CROSS JOIN chunk c ON c.id=m.chunk)")                                   \
     /* chunks */                                                                                             \
     X(CHUNK_GET, "SELECT len,stored,sum,refs,bnf,data,noted FROM chunk WHERE id=?1")                         \
-    X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted) "                              \
-                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")                                                       \
+    X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted,round) "                        \
+                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                                    \
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
-    X(CHUNK_PLACE, "UPDATE chunk SET bnf=?2,stored=?3 WHERE id=?1")                                          \
+    X(CHUNK_PLACE, "UPDATE chunk SET bnf=?2,stored=?3,round=?4 WHERE id=?1")                                 \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
     X(CHUNK_LOST, "SELECT ifnull(max(id),0) FROM chunk WHERE id<?1")                                         \
     X(CHUNK_OF_BNF, "SELECT id FROM chunk WHERE bnf=?1 AND id>?2 AND id<=?3 ORDER BY id LIMIT ?4")           \
@@ -145,6 +146,7 @@
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
     X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                       \
+    MGR_STMT_LEVEL(X)                                                                                        \
     MGR_STMT_VERSION(X)                                                                                      \
     MGR_STMT_DRAIN(X)                                                                                        \
     MGR_STMT_SETS(X)

@@ -80,12 +80,6 @@ static const char *state_text(const Fp__CkptSet *s)
     return s->state < 5 ? names[s->state] : "?";
 }
 
-static const char *level_text(Fp__Level level)
-{
-    static const char *const names[] = {"none", "pool", "local", "redundant", "drained", "verified"};
-    return level < 6 ? names[level] : "?";
-}
-
 static const char *how_text(Fp__CkptHow how)
 {
     static const char *const names[] = {"?", "pattern", "word", "growth", "told"};
@@ -118,7 +112,7 @@ static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
     return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "path", json_path(store, &s->path), "series",
                      ctl_json_bytes(s->series.data, s->series.len), "step", (json_int_t)s->step, "state", state_text(s), "how", how_text(s->how), "told", s->told,
                      "files", (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
-                     (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", level_text(s->level), "why", s->why);
+                     (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", ctl_level_text((int)s->level), "why", s->why);
 }
 
 static int json_files(const struct ctl_store *store, struct ctl_link *l, uint64_t set, json_t *list)
@@ -133,8 +127,8 @@ static int json_files(const struct ctl_store *store, struct ctl_link *l, uint64_
             return rc;
         for (size_t i = 0; i < r->n_files; i++) {
             const Fp__CkptFile *f = r->files[i];
-            json_array_append_new(list, json_pack("{s:o, s:I, s:b, s:s}", "path", json_path(store, &f->path), "size_bytes", (json_int_t)f->size_bytes, "writing",
-                                                  f->writing, "node", f->node));
+            json_array_append_new(list, json_pack("{s:o, s:I, s:b, s:s, s:s}", "path", json_path(store, &f->path), "size_bytes", (json_int_t)f->size_bytes, "writing",
+                                                  f->writing, "node", f->node, "level", ctl_level_text((int)f->level)));
             q.after = f->ino;
         }
         more = r->more && r->n_files > 0;
@@ -176,8 +170,8 @@ static int print_files(const struct ctl_store *store, struct ctl_link *l, uint64
             return rc;
         for (size_t i = 0; i < r->n_files; i++) {
             const Fp__CkptFile *f = r->files[i];
-            ctl_print_line("", "%s%.*s  %s%s%s", store->mountpoint, (int)f->path.len, (const char *)f->path.data, fp_format_size(size, f->size_bytes),
-                           f->writing ? ", open for writing on " : "", f->node);
+            ctl_print_line("", "%s%.*s  %s, %s%s%s", store->mountpoint, (int)f->path.len, (const char *)f->path.data, fp_format_size(size, f->size_bytes),
+                           ctl_level_text((int)f->level), f->writing ? ", open for writing on " : "", f->node);
             q.after = f->ino;
         }
         more = r->more && r->n_files > 0;
@@ -194,7 +188,7 @@ static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp_
     fp_table_cell_size(t, s->bytes);
     fp_table_cell_duration(t, age_ms(s));
     fp_table_cell_styled(t, style_of(s), "%s", state_text(s));
-    fp_table_cell(t, "%s", s->state == FP__CKPT_STATE__CKPT_COMPLETE ? level_text(s->level) : "");
+    fp_table_cell(t, "%s", s->state == FP__CKPT_STATE__CKPT_COMPLETE ? ctl_level_text((int)s->level) : "");
     if (s->why[0] || s->writers == 0)
         fp_table_cell(t, "%s", s->why);
     else
@@ -276,12 +270,12 @@ static int latest(const struct ctl_options *o, const struct ctl_store *store, st
     for (size_t p = 0; p < sets.npages && rc == 0; p++) {
         for (size_t i = 0; i < sets.page[p]->n_sets; i++) {
             const Fp__CkptSet *s = sets.page[p]->sets[i];
-            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && s->level != FP__LEVEL__LEVEL_NONE && is_better(s, best))
+            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && (int)s->level >= (o->level ? o->level : FP__LEVEL__LEVEL_POOL) && is_better(s, best))
                 best = s;
         }
     }
     if (rc == 0 && !best) {
-        FP_ERROR("there is no complete checkpoint set: see fpctl checkpoints");
+        FP_ERROR("there is no complete checkpoint set%s%s: see fpctl checkpoints", o->level ? " with the level " : "", o->level ? ctl_level_text(o->level) : "");
         rc = NONE;
     } else if (rc == 0 && o->json) {
         rc = ctl_json_print(json_set(store, best));
@@ -379,10 +373,10 @@ const struct ctl_cmd ctl_cmd_checkpoints = {
 const struct ctl_cmd ctl_cmd_checkpoint_latest = {
     .words = "checkpoint latest",
     .args = "[PATH]",
-    .options = "",
+    .options = "level",
     .help = "Prints the path to restart from: of the set at or below PATH that became complete last.",
     .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over. Series named as output "
-            "(plt, plot, frame, snap, dump) count only where there is no other.",
+            "(plt, plot, frame, snap, dump) count only where there is no other. With --level it is the last that has this level or a higher one by now.",
     .exits = "Exits with 3 when there is none.",
     .run = latest,
 };

@@ -31,6 +31,7 @@ struct ctl_options {
     int64_t step; /* -1: not given */
     const char *to;       /* drain: directory; NULL: not given */
     bool now, verify, wait, last;
+    int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */
     int log_level;
@@ -99,6 +100,7 @@ int ctl_json_print(json_t *j);
 /* stdout has taken everything: 0 or -EIO, logged. */
 int ctl_flush(void);
 
+const char *ctl_level_text(int level); /* enum Level of life.proto */
 const char *ctl_bnf_state(int state); /* "ok", "down", … */
 int ctl_bnf_style(int state);         /* enum fp_style */
 

@@ -13,16 +13,22 @@
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/log.h"
+#include "life.pb-c.h"
 
 #define ANSWER_MS 5000u /* of a command that waits longer than that for something else */
 
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
     &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
-    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_evict, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_evict, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+
+/* Redundancy there is none yet. */
+static const char *const level_names[] = {"any", "pool", "local", "drained", "verified", NULL};
+static const int levels[] = {FP__LEVEL__LEVEL_NONE, FP__LEVEL__LEVEL_POOL, FP__LEVEL__LEVEL_LOCAL, FP__LEVEL__LEVEL_DRAINED, FP__LEVEL__LEVEL_VERIFIED};
 
 struct given {
     struct fp_strlist words;
+    int level; /* of level_names */
     struct ctl_options o;
 };
 
@@ -37,7 +43,7 @@ static const struct fp_opt options[] = {
                 .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.watch, "watch", "off", "With auxapps and checkpoints: again every second, until it is ended (Ctrl-C).", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.files, "files", "off", "With checkpoints: the files of each set too.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget: the time step of files that lie in PATH side by side.",
+    FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget, and wait: the time step of files that lie in PATH side by side.",
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
@@ -47,6 +53,8 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.last, "last", "off", "With drain: of each series of checkpoints below PATH the newest complete set, and nothing else.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.verify, "verify", "off", "With drain: read back what was written and compare.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_ENUM(struct given, level, "level", "any", level_names, "Level of durability. With checkpoint latest: that the set is to have; with wait: that is waited for (local unless it is given).",
+                .flags = FP_OPT_NO_FILE),
     FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),
                     "How long to wait for the manager's answer; of a command that waits for more, such as stop (30s unless it is given), how long in all."),
     FP_OPT_LOG_LEVEL(struct given, o.log_level),
@@ -181,6 +189,7 @@ static int prepare(struct given *g, const struct fp_opts *opts, char *why, size_
         snprintf(why, size, "fpctl %s has no option --%s: see fpctl %s --help", o->cmd->words, opt->name, o->cmd->words);
         return -EINVAL;
     }
+    o->level = levels[g->level];
     o->manager_given = strcmp(fp_opts_source(opts, "manager"), "command line") == 0;
     o->key_given = strcmp(fp_opts_source(opts, "key"), "command line") == 0;
     if (o->cmd->flags & CTL_WAITS) {

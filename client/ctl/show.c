@@ -52,6 +52,12 @@ int ctl_json_print(json_t *j)
     return ctl_flush();
 }
 
+const char *ctl_level_text(int level)
+{
+    static const char *const names[] = {"none", "pool", "local", "redundant", "drained", "verified"};
+    return level >= 0 && level < (int)(sizeof names / sizeof *names) ? names[level] : "?";
+}
+
 const char *ctl_bnf_state(int state)
 {
     static const char *const names[] = {"down", "ok", "full", "read-only", "failing"};

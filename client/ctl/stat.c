@@ -17,6 +17,7 @@
 #include "client/ctl/cmd.h"
 #include "fp/err.h"
 #include "fp/table.h"
+#include "life.pb-c.h"
 
 #define ASK_SLICES 4096u
 
@@ -30,6 +31,7 @@ struct range {
 struct layout {
     Fp__CtlLayoutReply *first; /* attributes and benefactors */
     Fp__CtlStatusReply *status;
+    Fp__LevelReply *level; /* NULL: it has none, as a directory that is no checkpoint set */
     struct range *ranges;
     size_t count, room;
     uint64_t reached; /* bytes of the file that ranges cover */
@@ -144,6 +146,17 @@ static void read_at_risk(const struct ctl_options *o, const struct ctl_store *st
     f->risk_known = sscanf(text, "%llu %llu", &f->dirty_bytes, &f->uncommitted_bytes) == 2;
 }
 
+static int ask_level(const struct ctl_store *store, struct ctl_link *l, struct layout *f)
+{
+    Fp__LevelAsk q = FP__LEVEL_ASK__INIT;
+    ProtobufCMessage *reply = NULL;
+    q.path.data = (uint8_t *)store->inner;
+    q.path.len = strlen(store->inner);
+    int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
+    f->level = (Fp__LevelReply *)reply;
+    return rc == -ENODATA || rc == -ENOENT ? 0 : rc < 0 ? ctl_link_failed(l, rc, "stat") : 0;
+}
+
 static const Fp__BnfInfo *bnf_of(const struct layout *f, uint32_t id)
 {
     for (size_t i = 0; i < f->first->n_benefactors; i++) {
@@ -226,14 +239,14 @@ static int print_json(const struct layout *f)
     const Fp__CtlLayoutReply *r = f->first;
     const Fp__Attr *a = r->attr;
     return ctl_json_print(json_pack(
-        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o}", "path",
+        "{s:o, s:I, s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:o, s:o, s:o, s:s}", "path",
         ctl_json_bytes(r->path.data, r->path.len), "ino", (json_int_t)a->ino, "kind", kind(a->mode), "mode",
         (int)(a->mode & 07777), "nlink", (int)a->nlink, "uid", (int)a->uid, "gid", (int)a->gid, "size_bytes",
         (json_int_t)a->size_bytes, "stored_bytes", (json_int_t)r->stored_bytes, "evicted_bytes", (json_int_t)f->evicted, "chunk_size_bytes",
         (json_int_t)a->chunk_size_bytes, "stripe", (int)a->stripe, "chunks", (json_int_t)r->chunk_count, "slices",
         (json_int_t)r->slice_count, "shared_chunks", (json_int_t)r->shared_chunks, "saved_bytes",
         (json_int_t)r->saved_bytes, "data_version", (json_int_t)a->data_version, "strict", a->strict, "at_risk",
-        json_at_risk(f), "damaged", json_damage(f), "ranges", json_ranges(f)));
+        json_at_risk(f), "damaged", json_damage(f), "ranges", json_ranges(f), "level", f->level ? ctl_level_text((int)f->level->level) : ""));
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -246,6 +259,8 @@ static void print_head(const struct layout *f, const struct ctl_options *o)
     ctl_print_line("file", "%s", o->path);
     ctl_print_line("inode", "%llu, %s, mode %04o, owner %u:%u, links %u", (unsigned long long)a->ino, kind(a->mode),
                    a->mode & 07777, a->uid, a->gid, a->nlink);
+    if (f->level)
+        ctl_print_line("level", "%s%s%s", ctl_level_text((int)f->level->level), *f->level->why ? ": " : "", f->level->why);
     if (!S_ISREG(a->mode))
         return;
     ctl_print_line("size", "%s (%llu bytes), takes %s", fp_format_size(size, a->size_bytes),
@@ -326,6 +341,8 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
     int rc = collect(l, store, &f);
     if (rc == 0)
         rc = ctl_ask_status(l, &f.status);
+    if (rc == 0)
+        rc = ask_level(store, l, &f);
     if (rc == 0) {
         ctl_watch(o->timeout_ms);
         read_at_risk(o, store, &f);
@@ -337,6 +354,8 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
         fp__ctl_layout_reply__free_unpacked(f.first, NULL);
     if (f.status)
         fp__ctl_status_reply__free_unpacked(f.status, NULL);
+    if (f.level)
+        fp__level_reply__free_unpacked(f.level, NULL);
     free(f.ranges);
     return rc;
 }
@@ -345,6 +364,6 @@ const struct ctl_cmd ctl_cmd_stat = {
     .words = "stat",
     .args = "PATH",
     .options = "all",
-    .help = "One file: attributes, chunks and slices, where each lies, what is at risk on this mount.",
+    .help = "One file: attributes, chunks and slices, where each lies, its level of durability, what is at risk on this mount.",
     .run = run,
 };

@@ -11,6 +11,7 @@
 #include "client/ops/ops.h"
 #include "client/xattr_virtual.h"
 #include "fp/clock.h"
+#include "life.pb-c.h"
 
 #define XATTR_NAME_MAX_BYTES 255u
 #define BUSY_MS      1000u
@@ -52,6 +53,18 @@ static void done_value(void *arg, int status, const ProtobufCMessage *reply)
     cl_op_free(op);
 }
 
+static void done_level(void *arg, int status, const ProtobufCMessage *reply)
+{
+    struct cl_op *op = arg;
+    if (status < 0) {
+        cl_op_reply_err(op, status);
+        return;
+    }
+    const char *text = cl_xattr_level((uint32_t)((const Fp__LevelReply *)reply)->level);
+    reply_value(op->req, text, strlen(text), op->xattr.size);
+    cl_op_free(op);
+}
+
 /* An operation that asks for a value of at most size bytes; NULL: answered already. */
 static struct cl_op *op_new_asking(fuse_req_t req, size_t size)
 {
@@ -61,12 +74,26 @@ static struct cl_op *op_new_asking(fuse_req_t req, size_t size)
     return op;
 }
 
+static void get_level(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+    Fp__LevelAsk msg = FP__LEVEL_ASK__INIT;
+    struct cl_op *op = op_new_asking(req, size);
+    if (!op)
+        return;
+    op->node = msg.ino = ino;
+    cl_op_call(op, FP__MSG_TYPE__MSG_LEVEL, &msg.base, done_level);
+}
+
 void cl_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
     Fp__GetXattr msg = FP__GET_XATTR__INIT;
     int rc = check_name(name);
     if (cl_is_stand_in(req, ino))
         return;
+    if (cl_xattr_is_level(name)) {
+        get_level(req, ino, size);
+        return;
+    }
     if (rc == 0 && cl_xattr_is_virtual(name)) {
         char value[CL_XATTR_VALUE_MAX];
         ssize_t len = cl_xattr_virtual_get(cl_mount_of(req), ino, name, value);

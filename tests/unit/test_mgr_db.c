@@ -230,7 +230,7 @@ static void test_open_refuses_other_databases(void **state)
 /* What version 1 did not have is taken away again. */
 static const char to_version_1[] =
     "DROP TABLE bad_chunk; DROP TABLE note; DROP TABLE note_key; DROP TABLE hold; DROP TABLE aux_table; DROP TABLE aux_entry;"
-    "ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
+    "ALTER TABLE chunk DROP COLUMN round; DROP TABLE bnf_sync; DROP TABLE bnf_lost; ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
     "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
     "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt;"
     "DROP TABLE ckpt_series; DROP TABLE ckpt_set; DROP TABLE version; DROP TABLE version_win; DROP TABLE overtaken; DROP TABLE policy;"
@@ -274,7 +274,7 @@ static void test_damage_of_version_3_is_taken_over(void **state)
     fix_close(&f);
     sql(db, "DROP TABLE bad_chunk; INSERT INTO damage SELECT chunk,ino,off,len,1,1,'',0 FROM slice WHERE off=0;"
             "INSERT INTO damage SELECT chunk,ino,off+1,len,1,0,'',0 FROM slice WHERE off=0; PRAGMA user_version=3;"
-            "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt");
+            "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt; ALTER TABLE chunk DROP COLUMN round");
     fix_open(&f, db, false);
     assert_int_equal(fix_sql(&f, "PRAGMA user_version"), MGR_DB_VERSION);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM bad_chunk WHERE missing=0"), 1);
