@@ -151,15 +151,25 @@ static int32_t process_seen(int32_t tid)
     return pid;
 }
 
-bool cl_ending_killed(int32_t closer, int32_t user)
+/* On behalf of itself. A process that has inherited the descriptor, and closes it to execute another program, says nothing. */
+static enum cl_ending by_itself(int32_t closer, int32_t user, bool killed)
+{
+    if (closer != user && process_of(closer) != process_seen(user))
+        return CL_ENDING_NONE;
+    return killed ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
+}
+
+enum cl_ending cl_ending_of(int32_t closer, int32_t user)
 {
     unsigned long flags;
     int code;
-    if (closer > 0 && stat_of(closer, &flags, &code) && !(flags & KERNEL_THREAD))
-        return flags & ENDS && was_signal(code);
     if (user <= 0)
-        return false;
-    if (stat_of(process_seen(user), &flags, &code))
-        return was_signal(code);
-    return told_killed(user);
+        return CL_ENDING_NONE;
+    if (closer > 0 && stat_of(closer, &flags, &code) && !(flags & KERNEL_THREAD))
+        return by_itself(closer, user, flags & ENDS && was_signal(code));
+    if (!stat_of(process_seen(user), &flags, &code))
+        return told_killed(user) ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
+    if (!(flags & ENDS))
+        return CL_ENDING_NONE; /* it is another one that ends */
+    return was_signal(code) ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
 }

@@ -35,10 +35,13 @@ static void publish_locked(struct cl_mount *m, struct cl_handle *h, uint64_t own
         (void)cl_data_publish_written(m, h->inode);
 }
 
-/* The last close of several, by processes that share it, says how it ended. */
+/* Of several processes that share it, the one that wrote last says how it ended. */
 static void look_who_closes(fuse_req_t req, struct cl_handle *h)
 {
-    h->torn = cl_ending_killed((int32_t)fuse_req_ctx(req)->pid, atomic_load(&h->user));
+    enum cl_ending how = cl_ending_of((int32_t)fuse_req_ctx(req)->pid, atomic_load(&h->user));
+    if (how == CL_ENDING_NONE)
+        return;
+    h->torn = how == CL_ENDING_KILLED;
     if (!h->torn)
         cl_data_closes(h);
 }

@@ -224,3 +224,24 @@ def test_mount_killed_that_had_a_file_open_and_wrote_nothing(versions):
     other.start()
     wait_until("its session to end", 20, lambda: kept(store, writer.at("ckpt")) == [])
     assert read(writer.at("ckpt")) == content(2)[:SIZE]
+
+
+def test_program_that_starts_another_has_not_closed(versions):
+    """Which inherits its descriptors, and closes them before it begins."""
+    store = versions
+    writer, other = store.mounts
+    good = content(1)[:SIZE]
+    write(writer.at("ckpt"), good)
+    p = subprocess.Popen([sys.executable, "-c", "import os, subprocess, sys, time\n"
+                          "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC); os.write(fd, b'x' * 100000)\n"
+                          "subprocess.run(['true'], check=True)\n"
+                          "if not os.fork(): os._exit(0)\n"
+                          "os.wait(); print('half', flush=True); time.sleep(600)", writer.at("ckpt")], stdout=subprocess.PIPE, text=True)
+    try:
+        assert p.stdout.readline() == "half\n"
+        assert len(kept(store, other.at("ckpt"))) == 1
+        writer.kill()
+    finally:
+        p.kill()
+        p.wait(20)
+    wait_until("the good version", 20, lambda: read(other.at("ckpt")) == good)

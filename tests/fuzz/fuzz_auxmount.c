@@ -21,6 +21,7 @@
 #include "client/data/pieces.h"
 #include "client/data/pool.h"
 #include "client/inode.h"
+#include "life.pb-c.h"
 #include "tests/fuzz/kinds.h"
 #include "tests/fuzz/memsock.h"
 #include "tests/fuzz/wire.h"
