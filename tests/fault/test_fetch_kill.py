@@ -1,4 +1,4 @@
-"""Chunks that come back from a target while fp-drain is killed: what is read is what was written."""
+"""Chunks that come back from a target while fp-drain is killed, and where there is no room for them, since programs fill the store: what is read is what was written."""
 
 import glob
 import json
@@ -76,3 +76,43 @@ def test_fp_drain_is_killed_while_it_fetches(new_store, targets):
     assert not wrong, wrong[0]
     wait_until("all of it to be here", 30, lambda: sum(evicted_bytes(store, m.at(str(i))) for i in range(FILES)) == 0)
     assert json.loads(store.fpctl("status", "--json").stdout)["damaged"] == []
+
+
+@pytest.mark.limit(180)
+def test_programs_fill_the_store_while_others_read_what_is_not_here(new_store):
+    """Neither waits for the other: where there is no room, what is read is passed on and not kept."""
+    store = new_store()
+    target = os.path.join(store.dir, "target")
+    os.mkdir(target)
+    store = evicted_files(lambda: store, target, "--size=128MiB")
+    store.expect("space|full")
+    m, wrong, full = store.mounts[0], [], []
+
+    def fill(k):
+        try:
+            with open(m.at(f"fill{k}"), "wb") as f:
+                for i in range(200):
+                    f.write(content(k, i * MIB, MIB))
+                    f.flush()
+        except OSError as e:
+            full.append(e.errno)
+    writers = [threading.Thread(target=fill, args=(k,)) for k in range(2)]
+    readers = [threading.Thread(target=read_all, args=(m, range(FILES), wrong, k)) for k in range(2)]
+    for t in writers + readers:
+        t.start()
+    for t in writers + readers:
+        t.join(100 * SLOW)
+        assert not t.is_alive(), "somebody waits for ever"
+    assert not wrong, wrong[0]
+    assert set(full) == {28}, full
+    read_all(m, range(FILES), wrong, 0) # full as it is
+    assert not wrong, wrong[0]
+    assert sum(evicted_bytes(store, m.at(str(i))) for i in range(FILES)) > 0, "there was room: the test shows nothing"
+    for k in range(2):
+        os.unlink(m.at(f"fill{k}"))
+
+    wait_until("their space to be free", 60, lambda: json.loads(store.fpctl("status", "--json").stdout)["space"]["used_bytes"] < 60 * MIB)
+    other = store.add_mount() # which has nothing of it in memory
+    read_all(other, range(FILES), wrong, 0)
+    assert not wrong, wrong[0]
+    wait_until("all of it to be kept again", 30, lambda: sum(evicted_bytes(store, m.at(str(i))) for i in range(FILES)) == 0)
