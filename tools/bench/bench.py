@@ -25,6 +25,7 @@ sys.dont_write_bytecode = True
 import cases  # noqa: E402
 import cases_aux  # noqa: E402,F401  (adds to cases.CASES)
 import cases_device  # noqa: E402,F401  (too)
+import cases_drain  # noqa: E402,F401  (too)
 import cases_mpi  # noqa: E402,F401  (too)
 import cases_perturb  # noqa: E402,F401  (too)
 import cases_pipeline  # noqa: E402,F401  (too)
