@@ -387,6 +387,14 @@ void cl_data_wrote(struct cl_mount *m, struct cl_handle *h)
         cl_mgr_wrote(m, inode->ino);
 }
 
+void cl_data_changed(struct cl_mount *m, struct cl_handle *h)
+{
+    cl_data_wrote(m, h);
+    pthread_mutex_lock(&h->inode->lock);
+    h->inode->unended = true;
+    pthread_mutex_unlock(&h->inode->lock);
+}
+
 void cl_data_closes(struct cl_handle *h)
 {
     struct cl_inode *inode = h->inode;

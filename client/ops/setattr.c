@@ -125,6 +125,8 @@ void cl_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set
         return;
     fill(&msg, ino, attr, to_set);
     if (msg.valid & FP__SET_ATTR_VALID__SET_SIZE) {
+        if (fi && cl_handle_of(fi)->writes)
+            cl_data_changed(cl_mount_of(req), cl_handle_of(fi));
         truncate_now(req, &msg, fi != NULL);
         return;
     }
