@@ -140,7 +140,7 @@ static void test_a_release_during_the_hello_is_told_after_it(void **state)
     core.link = CL_LINK_HELLO;
     core.releases = malloc(3 * sizeof *core.releases);
     for (core.nreleases = 0; core.nreleases < 3; core.nreleases++)
-        core.releases[core.nreleases] = (struct cl_released){40 + core.nreleases, core.nreleases == 1};
+        core.releases[core.nreleases] = (struct cl_released){.ino = 40 + core.nreleases, .write = core.nreleases == 1};
     core.releases_cap = 3;
     core.release_armed = true;
     cl_requests_release_now(&core);
