@@ -41,6 +41,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_TASK_FINISH   ((UINT64_C(1) << 29) - 2)
 #define MGR_TASK_CLEAN    ((UINT64_C(1) << 29) - 3)
 #define MGR_TASK_STAT     ((UINT64_C(1) << 29) - 4)
+#define MGR_TASK_FETCH    ((UINT64_C(1) << 29) - 5)
 #define MGR_TASK_FILE_MAX ((UINT64_C(1) << 34) - 1)
 static inline uint64_t mgr_task_id(uint64_t file, uint64_t window, bool verify)
 {
@@ -267,12 +268,18 @@ int mgr_auto_prune(struct mgr_core *c);
 /* Jobs that do not copy to a target: their files have their copy already. */
 static inline bool mgr_djob_stages(const struct mgr_djob *j)
 {
-    return j && j->kind == FP__JOB_KIND__JOB_EVICT;
+    return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN);
 }
 /* A file of such a job is taken up. 1: something has become of it; 0: not yet; or a failure. */
 int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f, const struct mgr_inode *in);
 /* Its copy was looked for in the target. */
 int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
+/* The window of the task that it needs next. */
+uint64_t mgr_stage_window(struct mgr_core *c, const struct mgr_dfile *f);
+/* Puts into a TASK_FETCH what is to be fetched next. -EIO: nothing. */
+int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k);
+/* That was done, or not. f may not be valid any more afterwards. */
+int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r);
 /* It goes on. f may not be valid any more afterwards. */
 int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f);
 /* A file of a job that copies is to be written to its name: are bytes of it, or of another, nowhere but in a target? 1: it has failed by that, and is not

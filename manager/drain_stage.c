@@ -1,7 +1,11 @@
-/* Jobs of files that have their copy in a target: evicting (evict.c). They are kept, cut up, shown and ended like jobs that drain (drain_job.c); what is
+/* Jobs of files that have their copy in a target: evicting (evict.c), and staging in what was evicted. They are kept, cut up, shown and ended like jobs that drain (drain_job.c); what is
  * theirs is how a file is taken up and what is done with it.
  *
- *     wait -> prepare (TASK_STAT: is the copy what it was?) -> steps, each in a group -> done
+ *     evict     wait -> prepare (TASK_STAT: is the copy what it was?) -> steps, each in a group -> done
+ *     stage in  wait -> prepare (TASK_FETCH, some chunks of one file of a target at a time) -> done when none of it is external
+ *
+ * Each file is fetched by one benefactor, many files by many. A file that was cloned in parts may have its chunks in several files of targets: after each task
+ * the next one is looked for.
  *
  * A restart of the manager in between begins again with the look; what has gone has gone. Called by the core's thread, in a group. */
 #include "manager/ext.h"
@@ -9,6 +13,9 @@
 #include <errno.h>
 
 #include "fp/err.h"
+
+#define FETCH_CHUNKS 4096u
+#define FETCH_BYTES  (256u << 20) /* of one task, about */
 
 #define WAIT_NS (5 * INT64_C(1000000000)) /* for programs that have just closed it */
 
@@ -45,11 +52,117 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
     return rc ? rc : 1;
 }
 
+/* ---------------------------------------------------------------- staging in */
+
+/* f->tfile and f->target: of the next chunk that is external; 0: none is. */
+static int find_next(struct mgr_core *c, struct mgr_dfile *f)
+{
+    const enum mgr_stmt st = MGR_ST_STAGE_NEXT;
+    Fp__ExtFile *x;
+    bool gone;
+    int rc = mgr_db_one(&c->db, STAGE_NEXT, DBI(f->ino), DBI(0), DBI(1));
+
+    f->tfile = rc > 0 ? (uint64_t)mgr_col(&c->db, st, 1) : 0;
+    mgr_db_reset(&c->db, st);
+    if (rc <= 0)
+        return rc;
+    rc = mgr_tfile_get(c, f->tfile, &x, &gone);
+    if (!rc)
+        f->target = x->target;
+    return rc;
+}
+
+static int end(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = mgr_drain_done(c, f);
+
+    mgr_dfile_remove(c, f);
+    return rc;
+}
+
+static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    struct mgr_dfile *at;
+    int rc = find_next(c, f);
+
+    if (rc || f->tfile)
+        return rc ? rc : take_up(c, f, in);
+    at = mgr_dfile_add(c, f);
+    rc = at ? mgr_drain_set_size(c, at, in->size) : -ENOMEM;
+    rc = rc ? rc : end(c, at);
+    return rc ? rc : 1;
+}
+
+uint64_t mgr_stage_window(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    const struct mgr_djob *j = mgr_djob_find(c, f->job);
+
+    return j && j->kind == FP__JOB_KIND__JOB_STAGE_IN ? MGR_TASK_FETCH : MGR_TASK_STAT;
+}
+
+int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k)
+{
+    const enum mgr_stmt st = MGR_ST_STAGE_NEXT;
+    uint64_t bytes = 0;
+    bool gone;
+    int rc = mgr_tfile_get(c, f->tfile, &k->dest, &gone);
+
+    k->slices = rc ? NULL : mgr_arena_alloc(&c->arena, FETCH_CHUNKS * sizeof *k->slices);
+    if (!k->slices)
+        return -EIO;
+    for (rc = mgr_db_one(&c->db, STAGE_NEXT, DBI(f->ino), DBI(0), DBI(FETCH_CHUNKS)); rc > 0 && bytes < FETCH_BYTES; rc = mgr_db_step(&c->db, st)) {
+        Fp__Slice *s;
+
+        if ((uint64_t)mgr_col(&c->db, st, 1) != f->tfile)
+            continue;
+        s = MGR_NEW(c, Fp__Slice, fp__slice__init);
+        if (!s)
+            break;
+        s->win = (uint64_t)mgr_col(&c->db, st, 0);
+        s->ext_off = (uint64_t)mgr_col(&c->db, st, 2);
+        s->chunk = (uint64_t)mgr_col(&c->db, st, 3);
+        s->chunk_len = s->len = (uint32_t)mgr_col(&c->db, st, 4);
+        s->chunk_sum = (uint64_t)mgr_col(&c->db, st, 5);
+        if (k->n_slices && k->slices[k->n_slices - 1]->chunk == s->chunk)
+            continue; /* cut in two */
+        bytes += s->chunk_len;
+        k->slices[k->n_slices++] = s;
+    }
+    mgr_db_reset(&c->db, st);
+    return k->n_slices ? 0 : -EIO;
+}
+
+int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
+{
+    int rc;
+
+    if (f->state != MGR_D_PREPARE || r->status == FP_ECANCELLED)
+        return 0;
+    if (r->status == -ENOENT || r->status == -ESTALE) {
+        rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(f->tfile));
+        return rc ? rc : mgr_drain_fail(c, f, r->status, "its copy in the target is not there any more, or another file is");
+    }
+    if (r->status)
+        return mgr_drain_fail(c, f, r->status, r->why);
+    rc = find_next(c, f);
+    if (rc || !f->tfile)
+        return rc ? rc : end(c, f);
+    rc = mgr_drain_gen(c, &f->gen); /* the next part of it */
+    mgr_tasker(c, f->lead)->look = true;
+    return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+}
+
+/* ---------------------------------------------------------------- evicting */
+
 int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f, const struct mgr_inode *in)
 {
     const char *why;
     bool wait;
-    int rc = mgr_evict_may(c, in, f, &why, &wait);
+    int rc;
+
+    if (j->kind == FP__JOB_KIND__JOB_STAGE_IN)
+        return begin_in(c, f, in);
+    rc = mgr_evict_may(c, in, f, &why, &wait);
 
     if (rc)
         return rc;
@@ -105,11 +218,11 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
         rc = mgr_drained_path(c, f, &path);
         rc = rc ? rc : mgr_ext_only_at(c, f->target, path);
         if (rc > 0)
-            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only copy of data of another file that was evicted: read that before");
+            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only copy of data of another file that was evicted: fpctl stage-in that before");
         else
             return rc;
     } else if (rc > 0) {
-        rc = mgr_drain_fail(c, f, -EBUSY, "a part of it was evicted and is in the target only: read it before");
+        rc = mgr_drain_fail(c, f, -EBUSY, "a part of it was evicted and is in the target only: fpctl stage-in it before");
     }
     return rc ? rc : 1;
 }
@@ -126,11 +239,11 @@ MGR_HANDLER(ctl_stage)
 
     if (!r)
         return mgr_doom(c, -ENOMEM);
-    if (m->op != FP__STAGE_OP__STAGE_OP_EVICT)
+    if (m->op != FP__STAGE_OP__STAGE_OP_EVICT && m->op != FP__STAGE_OP__STAGE_OP_IN)
         return -EOPNOTSUPP;
     q.n_paths = m->n_paths;
     q.paths = m->paths;
-    rc = mgr_djob_start(c, &q, FP__JOB_KIND__JOB_EVICT, &a);
+    rc = mgr_djob_start(c, &q, m->op == FP__STAGE_OP__STAGE_OP_IN ? FP__JOB_KIND__JOB_STAGE_IN : FP__JOB_KIND__JOB_EVICT, &a);
     r->job = a.n_ids ? a.ids[0] : 0;
     r->n_why = a.n_why;
     r->why = a.why;

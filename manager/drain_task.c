@@ -264,6 +264,13 @@ static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, const 
     return add_slices(c, k, f, bnf, verify) ? NULL : k;
 }
 
+static Fp__Task *fetch_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_FETCH, MGR_TASK_FETCH, false, f, in);
+
+    return k && !mgr_stage_fill(c, f, k) ? k : NULL;
+}
+
 /* The sums that the writing has told: of a window of which others have some, with zeros in place of that. All bits set: not known. */
 static void add_sums(struct mgr_core *c, Fp__Task *k, const uint8_t *sums, size_t len)
 {
@@ -373,6 +380,8 @@ static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
         return NULL;
     if (window == MGR_TASK_STAT)
         return f->state == MGR_D_PREPARE && f->tfile && f->lead == q->b->id ? task_of_file(q->c, FP__TASK_KIND__TASK_STAT, window, false, f, &in) : NULL;
+    if (window == MGR_TASK_FETCH)
+        return f->state == MGR_D_PREPARE && f->tfile && f->lead == q->b->id ? fetch_task(q->c, f, &in) : NULL;
     if (window == MGR_TASK_PREPARE)
         return f->state == MGR_D_PREPARE && !f->tino && !f->tfile && f->lead == q->b->id ? prepare_task(q->c, f, &in) : NULL;
     if (window == MGR_TASK_FINISH)
@@ -504,7 +513,7 @@ static void files(struct batch *q)
         if (f->lead != q->b->id || !t || !t->made)
             continue;
         if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms)
-            put_new(q, mgr_task_id(f->id, f->tfile ? MGR_TASK_STAT : MGR_TASK_PREPARE, false), f->gen, f->target);
+            put_new(q, mgr_task_id(f->id, f->tfile ? mgr_stage_window(q->c, f) : MGR_TASK_PREPARE, false), f->gen, f->target);
         else if (f->state == MGR_D_FINISH && may_rename(q->c, t))
             put_new(q, mgr_task_id(f->id, MGR_TASK_FINISH, false), f->gen, f->target);
     }
@@ -709,7 +718,7 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
 {
     uint64_t file = r->id >> 30, window = r->id >> 1 & ((UINT64_C(1) << 29) - 1);
     struct mgr_dfile *f = mgr_dfile_find(c, file);
-    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT;
+    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT || window == MGR_TASK_FETCH;
 
     if (!file)
         return of_target(c, (uint32_t)window, r->id & 1, r);
@@ -726,6 +735,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
         return mgr_drain_again(c, f);
     if (window == MGR_TASK_STAT)
         return mgr_drain_looked(c, f, r);
+    if (window == MGR_TASK_FETCH)
+        return mgr_stage_fetched(c, f, r);
     if (r->status)
         return mgr_drain_refused(c, f, r);
     if (window == MGR_TASK_PREPARE)
@@ -748,6 +759,7 @@ MGR_HANDLER(task_done)
         return -EPERM;
     if (!ack)
         return mgr_doom(c, -ENOMEM);
+    rc = mgr_ext_staged(c, b, m->staged, m->n_staged, ack); /* before the results that say that it was all */
     for (size_t i = 0; i < m->n_results && !rc; i++) {
         struct mgr_open_task *o = open_find(t, m->results[i]->id, m->results[i]->gen);
 
@@ -759,5 +771,5 @@ MGR_HANDLER(task_done)
     }
     t->look = true;
     rq->reply = &ack->base;
-    return rc ? rc : mgr_ext_staged(c, b, m->staged, m->n_staged, ack);
+    return rc;
 }

@@ -55,7 +55,7 @@ static json_t *json_job(const Fp__DrainJob *j)
 
 static const char *where_word(const Fp__DrainJob *j)
 {
-    return j->kind == FP__JOB_KIND__JOB_EVICT ? "evicted" : "to ";
+    return j->kind == FP__JOB_KIND__JOB_EVICT ? "evicted" : j->kind == FP__JOB_KIND__JOB_STAGE_IN ? "staged in" : "to ";
 }
 
 static void print_job(FILE *f, const Fp__DrainJob *j)
@@ -330,7 +330,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
 
         fp_table_cell(t, "%llu", (unsigned long long)j->id);
         fp_table_cell(t, "%.*s", (int)j->what.len, (const char *)j->what.data);
-        fp_table_cell(t, "%s", j->kind == FP__JOB_KIND__JOB_EVICT ? "(evicted)" : j->to);
+        fp_table_cell(t, "%s", *j->to ? j->to : j->kind == FP__JOB_KIND__JOB_EVICT ? "(evicted)" : "(staged in)");
         fp_table_cell_styled(t, verdict(j->state) > 0 ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", state_word(j->state));
         fp_table_cell(t, "%llu", (unsigned long long)j->files);
         fp_table_cell_size(t, j->bytes);

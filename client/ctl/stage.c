@@ -1,4 +1,4 @@
-/* fpctl evict: files that are drained give their space back, and are read from the target from then on.
+/* fpctl evict: files that are drained give their space back, and are read from the target from then on. fpctl stage-in: they come back before they are read.
  *
  * A job of the manager, as a drain is one, and waited for in the same way (drain.c). */
 #include <errno.h>
@@ -57,4 +57,23 @@ const struct ctl_cmd ctl_cmd_evict = {
     .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be evicted, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run_evict,
+};
+
+static int run_in(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    uint64_t job;
+    int rc = start(o, store, l, FP__STAGE_OP__STAGE_OP_IN, &job);
+
+    return rc < 0 ? rc : ctl_job_wait(o, l, job);
+}
+
+const struct ctl_cmd ctl_cmd_stage_in = {
+    .words = "stage-in",
+    .args = "PATH...",
+    .options = "",
+    .help = "Brings back files, and all files below directories, that were evicted, before a program reads them.",
+    .more = "Benefactors fetch them from the target, several files at a time, and compare what they get with its digests. A file of which nothing was evicted is here already.",
+    .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be brought back, 5 when the job was cancelled.",
+    .flags = CTL_WAITS,
+    .run = run_in,
 };

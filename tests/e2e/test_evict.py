@@ -123,7 +123,7 @@ def test_a_file_that_is_only_in_the_target_is_not_copied_over_itself(store, targ
     with open(m.at("f"), "r+b") as f:
         f.write(b"changed")
     r = store.fpctl("drain", m.at("f"), f"--to={target}", "--wait", "--timeout=30s", check=False, seconds=50)
-    assert r.returncode == 4 and "evicted" in r.stdout, r
+    assert r.returncode == 4 and "fpctl stage-in" in r.stdout, r
     assert_same(read(m.at("f")), b"changed" + content(1, 7, SIZE - 7))
 
 
@@ -182,3 +182,34 @@ def test_a_copy_that_was_there_again_reads(store, target):
     os.rename(os.path.join(target, "aside"), os.path.join(target, "f"))
     assert_same(read(m.at("f")), content(1, 0, SIZE))
     wait_until("no damage", 20, lambda: not json.loads(store.fpctl("status", "--json").stdout)["damaged"])
+
+
+def test_files_are_staged_in_before_they_are_read(store, target):
+    m = store.mounts[0]
+    os.makedirs(m.at("old/deep"))
+    names = ["old/a", "old/b", "old/deep/c", "old/empty"]
+    for i, name in enumerate(names):
+        write_file(m.at(name), b"" if "empty" in name else content(i, 0, SIZE + i))
+    drain(store, m.at("old"), to=target)
+    evict(store, m.at("old"))
+    r = store.fpctl("stage-in", m.at("old"), "--timeout=60s", seconds=80)
+    assert "done: 4 of 4 files" in r.stdout and "staged in" in r.stdout, r
+    os.rename(os.path.join(target, "old"), os.path.join(target, "aside"))
+    for i, name in enumerate(names):
+        assert stat(store, m.at(name))["evicted_bytes"] == 0
+        assert_same(read(m.at(name)), b"" if "empty" in name else content(i, 0, SIZE + i), name)
+
+
+def test_staging_in_fails_for_the_file_that_is_gone(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    os.makedirs(m.at("old"))
+    for i in range(3):
+        write_file(m.at(f"old/{i}"), content(i, 0, SIZE))
+    drain(store, m.at("old"), to=target)
+    evict(store, m.at("old"))
+    os.unlink(os.path.join(target, "old/1"))
+    r = store.fpctl("stage-in", m.at("old"), "--timeout=60s", check=False, seconds=80)
+    assert r.returncode == 4 and "old/1" in r.stdout, r
+    for i in (0, 2):
+        assert_same(read(m.at(f"old/{i}")), content(i, 0, SIZE))

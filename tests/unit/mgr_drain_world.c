@@ -437,6 +437,10 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
         else
             r->status = -ENOENT;
         return;
+    case FP__TASK_KIND__TASK_FETCH:
+        f = w_find(w, path);
+        r->status = f && f->ino == k->dest->ino && f->size == k->dest->size_bytes ? 0 : -ENOENT;
+        return;
     case FP__TASK_KIND__TASK_FINISH:
         if (S_ISDIR(k->attr->mode))
             do_dir(w, k, r);
@@ -477,6 +481,25 @@ int w_tell(struct world *w, size_t i, Fp__TaskResult *r)
     return w->f.status;
 }
 
+/* What it has fetched. */
+static void say_staged(struct world *w, size_t i, const Fp__Task *t)
+{
+    Fp__TaskDone m = FP__TASK_DONE__INIT;
+    Fp__Staged s[W_PIECES], *ss[W_PIECES];
+
+    assert_true(t->n_slices > 0 && t->n_slices <= W_PIECES);
+    for (size_t k = 0; k < t->n_slices; k++) {
+        fp__staged__init(&s[k]);
+        s[k].chunk = t->slices[k]->chunk;
+        s[k].stored_bytes = t->slices[k]->chunk_len + 4096;
+        ss[k] = &s[k];
+    }
+    m.n_staged = t->n_slices;
+    m.staged = ss;
+    fix_free(fix_call(&w->f, w->bnf[i].conn, FP__MSG_TYPE__MSG_TASK_DONE, &m, &fp__task_ack__descriptor));
+    w->fetched += t->n_slices;
+}
+
 void w_work(struct world *w, size_t i, size_t k)
 {
     struct w_bnf *b = &w->bnf[i];
@@ -485,6 +508,8 @@ void w_work(struct world *w, size_t i, size_t k)
 
     b->task[k] = b->task[--b->n];
     w_do(w, t, &r);
+    if (t->kind == FP__TASK_KIND__TASK_FETCH && !r.status)
+        say_staged(w, i, t);
     assert_int_equal(w_tell(w, i, &r), 0);
     w_result_fini(&r);
     fix_free(t);

@@ -46,7 +46,7 @@ struct world {
     bool marker;
     uint64_t written;  /* parts */
     uint64_t dirs_made, dirs_done, links;
-    uint64_t renamed, verified, probes, cleaned, others; /* others: slices of windows that were compared, which somebody else had written */
+    uint64_t renamed, verified, probes, cleaned, others, fetched; /* others: slices of windows that were compared, which somebody else had written */
     bool wrong;        /* the target's data is not what was written */
     bool unsummed;     /* benefactors do not see whole windows at once, and tell sums of 0 */
     int refuse;        /* PREPARE of this path fails with it */

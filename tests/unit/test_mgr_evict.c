@@ -55,14 +55,14 @@ static void drain(const char *path)
     assert_int_equal(sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_DONE);
 }
 
-static uint64_t evict_begin(const char *path)
+static uint64_t stage_begin(const char *path, Fp__StageOp op)
 {
     Fp__CtlStage m = FP__CTL_STAGE__INIT;
     ProtobufCBinaryData p = fix_bin(path);
     Fp__CtlStageReply *r;
     uint64_t job;
 
-    m.op = FP__STAGE_OP__STAGE_OP_EVICT;
+    m.op = op;
     m.n_paths = 1;
     m.paths = &p;
     r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
@@ -73,10 +73,13 @@ static uint64_t evict_begin(const char *path)
     return job;
 }
 
-/* The state that its job comes to; why: a word of the reason. */
-static Fp__DrainState evict(const char *path, const char *why)
+static uint64_t evict_begin(const char *path)
 {
-    uint64_t job = evict_begin(path);
+    return stage_begin(path, FP__STAGE_OP__STAGE_OP_EVICT);
+}
+
+static Fp__DrainState run_job(uint64_t job, const char *why)
+{
     Fp__CtlDrainReply *r;
     Fp__DrainState s;
 
@@ -88,6 +91,17 @@ static Fp__DrainState evict(const char *path, const char *why)
         fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
     fix_free(r);
     return s;
+}
+
+/* The state that its job comes to; why: a word of the reason. */
+static Fp__DrainState evict(const char *path, const char *why)
+{
+    return run_job(evict_begin(path), why);
+}
+
+static Fp__DrainState stage_in(const char *path, const char *why)
+{
+    return run_job(stage_begin(path, FP__STAGE_OP__STAGE_OP_IN), why);
 }
 
 static Fp__SliceMapReply *map_of(uint64_t ino)
@@ -145,23 +159,22 @@ static Fp__Level level(uint64_t ino)
     return mgr_drained_level(w.f.core, &in);
 }
 
-/* The benefactor confirms what it was told to delete. */
+/* The benefactors confirm what they were told to delete. */
 static void deleted(void)
 {
     Fp__ChunkList l = FP__CHUNK_LIST__INIT;
     uint64_t ids[64];
 
-    for (int i = 0; i < 4; i++) {
-        l.ids = ids;
-        l.n_ids = 0;
-        for (; l.n_ids < 64; l.n_ids++) {
-            int64_t id = sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[0].id, l.n_ids);
+    l.ids = ids;
+    for (size_t i = 0; i < w.nbnf; i++) {
+        for (l.n_ids = 0; l.n_ids < 64; l.n_ids++) {
+            int64_t id = sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[i].id, l.n_ids);
 
             if (id < 0)
                 break;
             ids[l.n_ids] = (uint64_t)id;
         }
-        fix_answer(&w.f, w.bnf[0].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
+        fix_answer(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
     }
     assert_int_equal(sql("SELECT count(*) FROM garbage"), 0);
 }
@@ -491,6 +504,58 @@ static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
     w_close(&w);
 }
 
+/* ---------------------------------------------------------------- staging in */
+
+static void test_what_was_evicted_is_staged_in(void **state)
+{
+    Fp__Clone cl = FP__CLONE__INIT;
+    uint64_t ino, other;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    assert_int_equal(stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(ino), 0);
+    assert_int_equal(w.fetched, 3);
+    assert_int_equal(stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE); /* nothing to do */
+    assert_int_equal(w.fetched, 3);
+    /* a file with chunks in two files of the target, one of them cut in two */
+    other = file_of(MGR_ROOT_INO, "b");
+    drain("b");
+    assert_int_equal(evict("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    cl.slot = 1;
+    cl.slot_seq = ++w.f.seq;
+    cl.src_ino = ino;
+    cl.dst_ino = other;
+    cl.len = MIB;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_true(fix_write(&w.f, other, MIB + 1000, 1000) > 0);
+    assert_int_equal(external(other), 4);
+    assert_int_equal(stage_in("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(external(other), 0);
+    assert_int_equal(external(ino), 2); /* the first chunk is theirs together */
+    drain("b");
+    w_close(&w);
+}
+
+static void test_staging_in_what_is_gone_fails(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    open_world(&ino);
+    assert_int_equal(evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    deleted();
+    w_find(&w, "a")->ino++;
+    assert_int_equal(stage_in("a", "another file"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(external(ino), 3);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- in the middle */
 
 static void test_a_restart_looks_again_and_goes_on(void **state)
@@ -538,6 +603,8 @@ int main(void)
         cmocka_unit_test(test_a_fetch_that_nobody_was_told_of_is_garbage),
         cmocka_unit_test(test_what_is_written_over_goes_and_takes_its_rows_along),
         cmocka_unit_test(test_a_copy_that_another_file_needs_is_not_replaced),
+        cmocka_unit_test(test_what_was_evicted_is_staged_in),
+        cmocka_unit_test(test_staging_in_what_is_gone_fails),
         cmocka_unit_test(test_a_restart_looks_again_and_goes_on),
     };
 
