@@ -82,7 +82,7 @@ void mgr_posts_pump(struct mgr_core *c, bool send)
         const struct mgr_post *p = &c->posts[i];
 
         if (p->conn && !p->conn->closing)
-            mgr_out(c, MGR_OUT_POST, p->conn, p->type, p->msg);
+            mgr_out(c, p->type == FP__MSG_TYPE__MSG_BNF_SET ? MGR_OUT_CALL : MGR_OUT_POST, p->conn, p->type, p->msg);
     }
     c->post_count = 0;
 }

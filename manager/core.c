@@ -113,6 +113,7 @@ static const struct handler handlers[] = {
     H(CTL_SETS, ctl_sets, ctl_sets, NULL, CLIENT | CTL),
     H(CTL_SET_SAY, ctl_set_say, ctl_set_say, NULL, CTL),
     H(CTL_VERSIONS, ctl_versions, ctl_versions, NULL, CTL),
+    H(CTL_BNF_SET, ctl_bnf_set, ctl_bnf_set, NULL, CTL),
     H(CTL_LOCKS, ctl_locks, ctl_locks, NULL, CLIENT | CTL),
 };
 
@@ -323,6 +324,7 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
     const ProtobufCMessageDescriptor *d = type == FP__MSG_TYPE__MSG_DELETE         ? OUT(chunk_list)
                                           : type == FP__MSG_TYPE__MSG_INVENTORY    ? OUT(inventory_reply)
                                           : type == FP__MSG_TYPE__MSG_BNF_SYNC_ALL ? OUT(bnf_sync_reply)
+                                          : type == FP__MSG_TYPE__MSG_BNF_SET      ? OUT(bnf_set_reply)
                                                                                    : NULL;
     ProtobufCMessage *m = NULL;
 
@@ -335,6 +337,10 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
     if (!status) {
         m = protobuf_c_message_unpack(d, &c->arena.pb, len, msg);
         status = m ? 0 : -EBADMSG;
+    }
+    if (type == FP__MSG_TYPE__MSG_BNF_SET) {
+        mgr_bnf_was_set(b, status, (const Fp__BnfSetReply *)m);
+        return;
     }
     if (status)
         FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u: %s: %s: tried again", b->id,
@@ -486,6 +492,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     mgr_stop_pump(c);
     mgr_bnf_pump(c);
     mgr_task_pump(c);
+    mgr_pace_pump(c);
     pump_closing(c);
     c->db.err = 0; /* a pump that could not read tries again */
     return 0;

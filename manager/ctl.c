@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fp/log.h"
+#include "manager/drain.h"
 #include "manager/ext.h"
 
 #define DAMAGE_SHOWN    200
@@ -116,6 +117,8 @@ MGR_HANDLER(ctl_status)
     r->garbage_chunks = sp.garbage;
     r->garbage_bytes = sp.garbage_bytes;
     r->n_benefactors = mgr_bnf_infos(c, &r->benefactors);
+    for (size_t i = 0; i < r->n_benefactors; i++)
+        r->benefactors[i]->prefs = mgr_task_prefs(c, mgr_bnf_find(c, r->benefactors[i]->id));
     r->db_bytes = mgr_db_size_bytes(&c->db);
     r->pid = (uint64_t)getpid();
     rc = add_clients(c, r);

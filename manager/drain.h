@@ -93,6 +93,12 @@ struct mgr_open_task {
     uint64_t sent_ms;
 };
 
+/* What a benefactor has been told of how fast a target may be written to. */
+struct mgr_paced {
+    uint32_t target, mode; /* enum Fp__PaceMode */
+    uint64_t rate;         /* bytes/s; 0: no limit */
+};
+
 /* What one benefactor has been told, and has told of itself. */
 struct mgr_tasker {
     struct mgr_open_task *open;
@@ -100,6 +106,9 @@ struct mgr_tasker {
     bool calling;    /* a MSG_TASKS is under way */
     uint64_t at_ms;  /* not before */
     bool drains;     /* BnfPrefs.drain */
+    uint64_t max_rate; /* … and the rest of it */
+    uint32_t threads;
+    bool hold;
     bool look;       /* there may be something for it */
     struct mgr_target_seen {
         uint32_t target, code;
@@ -108,6 +117,8 @@ struct mgr_tasker {
         char why[200];
     } *seen;
     size_t nseen;
+    struct mgr_paced *paced; /* since its hello */
+    size_t npaced;
 };
 
 struct mgr_dpolicy {
@@ -136,6 +147,8 @@ struct mgr_drain {
     bool catches;          /* one of them wants single files */
     struct mgr_idmap due;  /* rows of drain_due: file -> ms of its last change */
     uint64_t due_ms;
+    bool pace;             /* limits, or who they are divided among, may be others than was said */
+    uint64_t pace_ms;      /* not before */
     struct mgr_tasker *of; /* index: benefactor - 1 */
     size_t nof;
     struct mgr_cleaning clean[256];
@@ -311,6 +324,20 @@ int mgr_drain_dirs(struct mgr_core *c, struct mgr_djob *j);
 /* What PREPARE has to know of a directory or link, FINISH of all: false if it can't be said. */
 bool mgr_drain_attr(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, const struct mgr_inode *in);
 
+/* ---------------------------------------------------------------- drain_pace.c */
+
+/* What one of so many benefactors at work may write: bytes/s, 0: as much as it can. */
+uint64_t mgr_pace_rate(uint64_t node_max, uint64_t on_node, uint64_t job_max, uint64_t in_job);
+/* After the COMMIT: what has changed is said. */
+void mgr_pace_pump(struct mgr_core *c);
+/* It has just been told of tasks. */
+void mgr_pace_new(struct mgr_core *c, const struct mgr_bnf *b);
+/* What it offers, by its keep-alive; NULL: it says nothing. */
+void mgr_pace_heard(struct mgr_tasker *t, const Fp__BnfPrefs *p);
+/* Its answer to MSG_BNF_SET; r: NULL if status. */
+void mgr_bnf_was_set(const struct mgr_bnf *b, int status, const Fp__BnfSetReply *r);
+MGR_HANDLER(ctl_bnf_set);
+
 /* ---------------------------------------------------------------- drained.c */
 
 /* The level that the drained copy gives a file's present data: LEVEL_NONE (none), LEVEL_DRAINED or LEVEL_VERIFIED. */
@@ -338,6 +365,8 @@ void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status);
 void mgr_task_pump(struct mgr_core *c);
 /* The temporary file of an attempt is not needed any more; fence: somebody may have been told to rename it. */
 void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence);
+/* What it offers, as it has said last: in memory of the group; NULL: nothing, or no memory. */
+Fp__BnfPrefs *mgr_task_prefs(struct mgr_core *c, const struct mgr_bnf *b);
 /* Is it connected, and does it drain at all? */
 bool mgr_task_reaches(struct mgr_core *c, const struct mgr_bnf *b);
 /* What it has said of a target; NULL: nothing. */

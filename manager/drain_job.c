@@ -703,7 +703,7 @@ void mgr_drain_tick(struct mgr_core *c)
     if (!d->njobs || c->now.ms < d->tick_ms)
         return;
     d->tick_ms = c->now.ms + TICK_MS;
-    d->dirty = true;
+    d->dirty = d->pace = true;
     for (size_t i = 0; i < d->njobs; i++)
         d->jobs[i].skipped = 0;
     for (size_t i = 0; i < d->nfiles; i++)

@@ -41,6 +41,7 @@ void mgr_drain_free(struct mgr_drain *d)
     for (size_t i = 0; i < d->nof; i++) {
         free(d->of[i].open);
         free(d->of[i].seen);
+        free(d->of[i].paced);
     }
     free(d->of);
     free(d->targets);

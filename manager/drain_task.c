@@ -90,7 +90,7 @@ void mgr_task_info(struct mgr_core *c, const struct mgr_bnf *b, const Fp__BnfInf
     if (!t)
         return;
     t->look |= drains != t->drains;
-    t->drains = drains;
+    mgr_pace_heard(t, i->prefs);
     if (n > t->nseen) {
         struct mgr_target_seen *p = realloc(t->seen, n * sizeof *p);
 
@@ -137,7 +137,7 @@ void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b)
 
     if (!t)
         return;
-    t->count = 0;
+    t->count = t->npaced = 0;
     t->calling = false;
     t->at_ms = 0;
     t->look = true;
@@ -608,6 +608,7 @@ static void pump_one(struct mgr_core *c, struct mgr_bnf *b, struct mgr_tasker *t
         return;
     t->calling = true;
     mgr_out(c, MGR_OUT_CALL, b->conn, FP__MSG_TYPE__MSG_TASKS, &q.m->base);
+    mgr_pace_new(c, b);
 }
 
 void mgr_task_pump(struct mgr_core *c)

@@ -86,6 +86,11 @@ static json_t *json_buffers(const Fp__BnfInfo *b)
     return list;
 }
 
+static json_t *json_prefs(const Fp__BnfPrefs *p)
+{
+    return p ? json_pack("{s:b, s:b, s:I, s:i}", "drain", p->drain, "hold", p->hold, "max", (json_int_t)p->max_rate, "threads", (int)p->threads) : json_null();
+}
+
 json_t *ctl_json_bnf(const Fp__BnfInfo *b)
 {
     char uuid[FP_UUID_BUF] = "";
@@ -94,13 +99,13 @@ json_t *ctl_json_bnf(const Fp__BnfInfo *b)
         memcpy(u.b, b->uuid.data, FP_UUID_BYTES);
         fp_uuid_format(uuid, &u);
     }
-    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "id", (int)b->id, "state",
+    return json_pack("{s:i, s:s, s:o, s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "id", (int)b->id, "state",
                      ctl_bnf_state((int)b->state), "node", ctl_json_bytes(b->node, strlen(b->node)), "address",
                      b->addr, "uuid", uuid, "local_path", ctl_json_bytes(b->local_path, strlen(b->local_path)),
                      "backend", b->backend, "capacity_bytes", (json_int_t)b->capacity_bytes, "used_bytes",
                      (json_int_t)b->used_bytes, "free_bytes", (json_int_t)b->free_bytes, "chunks",
                      (json_int_t)b->chunks, "error", ctl_json_bytes(b->error, strlen(b->error)),
-                     "buffers", json_buffers(b));
+                     "buffers", json_buffers(b), "draining", json_prefs(b->prefs));
 }
 
 /* "1 filling (100 MiB), 1 draining (256 MiB), 1 free", in the order in which they are used. */
@@ -134,12 +139,25 @@ uint64_t ctl_used_bytes(const Fp__CtlStatusReply *r)
     return r->total_bytes > r->free_bytes ? r->total_bytes - r->free_bytes : 0;
 }
 
+/* What it does for draining, in words. */
+static const char *draining(const Fp__BnfPrefs *p, char line[80])
+{
+    char rate[FP_UNITS_BUF];
+
+    if (!p || !p->drain)
+        return p ? "off" : "";
+    snprintf(line, 80, "%s%s%s", p->hold ? "held" : "on", p->max_rate ? ", " : "", p->max_rate ? fp_format_rate(rate, p->max_rate) : "");
+    return line;
+}
+
 int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
 {
+    char line[80];
+
     static const struct fp_table_col cols[] = {{"id", true},   {"node", false},   {"state", false},
                                                {"used", true}, {"of", true},      {"", true},
                                                {"free", true}, {"chunks", true},  {"backend", false},
-                                               {"address", false}, {"error", false}};
+                                               {"address", false}, {"draining", false}, {"error", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     for (size_t i = 0; i < n; i++) {
         fp_table_cell(t, "%u", b[i]->id);
@@ -152,6 +170,7 @@ int ctl_print_benefactors(size_t n, Fp__BnfInfo **b)
         fp_table_cell_count(t, b[i]->chunks);
         fp_table_cell(t, "%s", b[i]->backend);
         fp_table_cell(t, "%s", b[i]->addr);
+        fp_table_cell(t, "%s", draining(b[i]->prefs, line));
         fp_table_cell(t, "%s", b[i]->error);
     }
     int rc = fp_table_print(t, stdout);

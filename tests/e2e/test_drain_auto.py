@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import pytest
 
@@ -176,3 +177,30 @@ def test_results_and_the_end_of_a_job(quick):
     for args in (["--all", "--last", m.path], []):
         assert quick.fpctl("drain", *args, check=False).returncode == 1
     assert quick.fpctl("drain", "--last", m.at("out"), check=False).returncode == 1
+
+
+def test_max_is_kept_and_preferences_change(quick):
+    """max-job= of the policy for both benefactors together; then one of them is told to stop, and to go on."""
+    mib = 1 << 20
+    m = quick.mounts[0]
+    quick.fpctl("drain", "set", f"to={quick.target} every=none results=none max-job=4MB/s")
+    os.mkdir(m.at("d"))
+    for i in range(8):
+        write_file(m.at(f"d/{i}"), content(i, 0, 2 * mib), sync=True)
+    began = time.monotonic()
+    quick.fpctl("drain", m.at("d"), "--wait", "--timeout=60s", seconds=80)
+    assert time.monotonic() - began > 2, "16 MiB at 4 MB/s, of which half a second may be sent at once"
+    r = quick.fpctl("benefactor", "set", "all", "drain=off", m.path)
+    assert "2 told" in r.stdout
+
+    def prefs():
+        return [b["draining"] for b in json.loads(quick.fpctl("status", "--json").stdout)["benefactors"]]
+    wait_until("the word of the benefactors", 20, lambda: [p["drain"] for p in prefs()] == [False, False])
+    write_file(m.at("d/new"), content(99, 0, mib))
+    assert quick.fpctl("drain", m.at("d/new"), "--wait", "--timeout=2s", check=False).returncode == 3
+    quick.fpctl("benefactor", "set", "1", "drain=on", m.path)
+    quick.fpctl("benefactor", "set", "2", "drain=on", m.path)
+    assert quick.fpctl("drain", m.at("d/new"), "--wait", "--timeout=60s", seconds=80).returncode == 0
+    for args, part in ((("all", "speed=1"), "there are drain, hold, max and threads"), (("all", "max=quick"), "rate"), (("nowhere", "drain=on"), "no such benefactor")):
+        r = quick.fpctl("benefactor", "set", *args, m.path, check=False)
+        assert r.returncode == 1 and part in r.stderr, r.stderr

@@ -63,10 +63,30 @@ static void forget(struct w_bnf *b)
     b->asked = false;
 }
 
+static void is_paced(struct w_bnf *b, const struct fix_out *o)
+{
+    Fp__Pace *m = fp__pace__unpack(NULL, o->len, o->bytes);
+
+    assert_non_null(m);
+    for (size_t i = 0; i < m->n_targets; i++) {
+        b->pace.mode = m->targets[i]->mode;
+        b->pace.rate = m->targets[i]->rate;
+    }
+    fix_free(m);
+}
+
 /* What a benefactor is sent. */
 static void sent(struct fix *f, const struct fix_out *o)
 {
     struct world *w = (struct world *)f;
+
+    for (size_t i = 0; i < w->nbnf && o->conn; i++) {
+        if (w->bnf[i].conn != o->conn)
+            continue;
+        if (o->type == FP__MSG_TYPE__MSG_PACE)
+            is_paced(&w->bnf[i], o);
+        w->bnf[i].prefs_set += o->type == FP__MSG_TYPE__MSG_BNF_SET && o->kind == MGR_OUT_CALL;
+    }
 
     for (size_t i = 0; i < w->nbnf && o->type == FP__MSG_TYPE__MSG_TASKS; i++)
         if (w->bnf[i].conn == o->conn && o->conn) {
@@ -188,6 +208,8 @@ static void keepalives(struct world *w)
         info.node = node;
         info.addr = addr;
         info.capacity_bytes = info.free_bytes = w->capacity ? w->capacity : 1u << 30;
+        if (w->free_bytes)
+            info.free_bytes = w->free_bytes;
         info.state = FP__BNF_STATE__BNF_OK;
         k.info = &info;
         fix_notice(&w->f, w->bnf[i].conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);

@@ -32,6 +32,11 @@ struct w_bnf {
     Fp__Task *task[W_TASKS]; /* taken, not done; owned */
     bool asked;              /* a MSG_TASKS is not answered */
     Fp__Tasks *call;         /* what it said; owned */
+    struct {
+        uint32_t mode;
+        uint64_t rate;
+    } pace;                  /* as told last, of whichever target */
+    unsigned prefs_set;      /* how often it was told a preference */
 };
 
 struct world {
@@ -49,6 +54,7 @@ struct world {
     uint64_t renamed, verified, probes, cleaned, others, fetched; /* others: slices of windows that were compared, which somebody else had written */
     bool wrong;        /* the target's data is not what was written */
     bool unsummed;     /* benefactors do not see whole windows at once, and tell sums of 0 */
+    uint64_t free_bytes; /* that each benefactor says it has; 0: all of its 1 GiB */
     int refuse;        /* PREPARE of this path fails with it */
     const char *refuse_path;
 };

@@ -490,6 +490,118 @@ static void test_the_last_set_of_each_series(void **state)
     w_close(&w);
 }
 
+static void test_limits_are_shared_by_who_is_at_work(void **state)
+{
+    (void)state;
+    assert_int_equal(mgr_pace_rate(0, 1, 0, 1), 0);
+    assert_int_equal(mgr_pace_rate(8000000, 1, 0, 1), 8000000);
+    assert_int_equal(mgr_pace_rate(8000000, 2, 0, 1), 4000000);
+    assert_int_equal(mgr_pace_rate(8000000, 2, 9000000, 3), 3000000);
+    assert_int_equal(mgr_pace_rate(0, 1, 9000000, 3), 3000000);
+    assert_int_equal(mgr_pace_rate(0, 1, 200000, 64), 100000); /* never so slow that it looks like a target that hangs */
+}
+
+static void test_benefactors_are_told_the_limits_of_policies(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    set_policy("to=/pfs every=none results=x max=8MB/s max-job=6MB/s");
+    ino = fix_mk(&w.f, MGR_ROOT_INO, "n1", S_IFREG | 0644);
+    for (unsigned i = 0; i < 8; i++) {
+        w.f.bnf = w.bnf[i % 2].id;
+        assert_true(fix_write(&w.f, ino, (uint64_t)i * MIB, MIB) > 0);
+    }
+    w_start(&w, "n1", false, NULL);
+    w_tick(&w, 2000);
+    assert_int_equal(w.bnf[0].pace.rate, 6000000); /* the lead alone is at work */
+    for (unsigned i = 0; i < 6 && !(w.bnf[0].n && w.bnf[1].n); i++) {
+        w_answer(&w, 0, 0);
+        w_answer(&w, 1, 0);
+        if (w.bnf[0].n && !w.bnf[1].n)
+            w_work(&w, 0, 0);
+    }
+    w_tick(&w, 2000);
+    assert_int_equal(w.bnf[0].pace.rate, 3000000);
+    assert_int_equal(w.bnf[1].pace.rate, 3000000);
+    assert_int_equal(w.bnf[0].pace.mode, FP__PACE_MODE__PACE_RUN);
+    w_bnf_dies(&w, 1);
+    w_tick(&w, 1000);
+    memset(&w.bnf[1].pace, 0, sizeof w.bnf[1].pace);
+    w_bnf_comes(&w, 1);
+    w_tick(&w, 2000);
+    assert_int_equal(w.bnf[1].pace.rate, 3000000); /* told anew */
+    w_run(&w);
+    w_equal(&w, "n1", ino);
+    w_close(&w);
+}
+
+/* Below low= draining goes first. */
+static void test_a_store_that_fills_is_drained_first(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set_policy("to=/pfs every=none results=x low=40%");
+    ino = file(MGR_ROOT_INO, "a", 1000);
+    w.free_bytes = 400u << 20; /* of 1 GiB */
+    w_tick(&w, 500);
+    w_start(&w, "a", false, NULL);
+    w_tick(&w, 2000);
+    assert_int_equal(w.bnf[0].pace.mode, FP__PACE_MODE__PACE_HURRY);
+    w.free_bytes = 500u << 20;
+    w_tick(&w, 2000);
+    assert_int_equal(w.bnf[0].pace.mode, FP__PACE_MODE__PACE_RUN);
+    w_run(&w);
+    w_equal(&w, "a", ino);
+    w_close(&w);
+}
+
+static Fp__CtlBnfSetReply *bnf_set(const char *who, const char *name, const char *value)
+{
+    Fp__CtlBnfSet m = FP__CTL_BNF_SET__INIT;
+
+    m.who = (char *)(uintptr_t)who;
+    m.name = (char *)(uintptr_t)name;
+    m.value = (char *)(uintptr_t)value;
+    return fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_BNF_SET, &m, &fp__ctl_bnf_set_reply__descriptor);
+}
+
+static void test_preferences_reach_who_is_meant(void **state)
+{
+    static const char *const bad[][4] = {{"all", "max", "fast", "rate"}, {"all", "threads", "9", "1 to 8"}, {"all", "drain", "maybe", "on or off"},
+                                         {"all", "speed", "1", "no such preference"}, {"n7", "drain", "off", "no such benefactor"}};
+    Fp__CtlBnfSetReply *r;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    r = bnf_set("all", "max", "5MB/s");
+    assert_int_equal(r->told, 2);
+    fix_free(r);
+    assert_int_equal(w.bnf[0].prefs_set, 1);
+    assert_int_equal(w.bnf[1].prefs_set, 1);
+    r = bnf_set("n2", "drain", "off");
+    assert_int_equal(r->told, 1);
+    fix_free(r);
+    r = bnf_set("1", "hold", "on");
+    assert_int_equal(r->told, 1);
+    fix_free(r);
+    assert_int_equal(w.bnf[0].prefs_set, 2);
+    assert_int_equal(w.bnf[1].prefs_set, 2);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        r = bnf_set(bad[i][0], bad[i][1], bad[i][2]);
+        assert_true(r && r->told == 0 && r->n_why == 1 && strstr(r->why[0], bad[i][3]));
+        fix_free(r);
+    }
+    w_bnf_dies(&w, 1);
+    r = bnf_set("n2", "drain", "on");
+    assert_true(r->n_why == 1 && strstr(r->why[0], "not connected"));
+    fix_free(r);
+    w_close(&w);
+}
+
 /* The manager dies at any moment: a set that is complete has its job, one that is not has none, and in the end each has one. */
 static void test_one_job_whenever_the_manager_dies(void **state)
 {
@@ -582,6 +694,10 @@ int main(void)
         T(test_no_result_is_forgotten_by_a_manager_that_dies),
         T(test_who_wants_no_single_files_pays_nothing),
         T(test_the_last_set_of_each_series),
+        T(test_limits_are_shared_by_who_is_at_work),
+        T(test_benefactors_are_told_the_limits_of_policies),
+        T(test_a_store_that_fills_is_drained_first),
+        T(test_preferences_reach_who_is_meant),
         T(test_one_job_whenever_the_manager_dies),
         T(test_a_group_that_fails_makes_neither),
         T(test_rows_of_jobs_that_are_long_over_go),
