@@ -93,7 +93,7 @@ int dr_marker(struct dr_thread *th, int root, bool make)
     if (rc == 0) {
         dr_enter(th);
         rc = look(fd, line, &torn);
-        if (rc && rc != -ENOMEM && make)
+        if (rc == -ENOENT && make)
             rc = append(root, fd, line, torn);
         close(fd);
         dr_leave(th, 0);
@@ -102,7 +102,8 @@ int dr_marker(struct dr_thread *th, int root, bool make)
         return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s is not there: is the file system mounted on this node? (fpctl drain set makes it)", th->w->root,
                        name);
     if (rc == -EEXIST)
-        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s names another target of this store: another file system is mounted there", th->w->root, name);
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s names another target of this store: another file system is mounted there, or it is that target by another path", th->w->root,
+                       name);
     return rc ? dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s/%s: %s", th->w->root, name, fp_strerror(rc)) : 0;
 }
 

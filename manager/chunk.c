@@ -65,8 +65,10 @@ int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf
         mgr_bnf_dirty(c, to);
         mgr_inventory_committed(to, ch->id);
     }
+    int rc = mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(to ? mgr_round_of(c, to, ch->id, 0) : 0));
+
     mgr_level_chunks(c);
-    return mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(to ? mgr_round_of(c, to, ch->id, 0) : 0));
+    return rc || !ch->bnf ? rc : mgr_drain_chunk_left(c, ch->id);
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)

@@ -179,6 +179,8 @@ struct mgr_dfile *mgr_dfile_find(struct mgr_core *c, uint64_t id);
 struct mgr_target *mgr_target_find(struct mgr_core *c, uint32_t id);
 /* Has somebody been told, not longer ago, to remove a temporary file of this file? The tasks have one number, and the later would take the place of the earlier. */
 bool mgr_drain_cleans(const struct mgr_core *c, uint64_t file, uint64_t within_ms);
+/* The root of a target that lies in this directory, or above it: the same file would have two names, and a copy that is needed could be replaced. NULL: none. */
+const char *mgr_target_clash(const struct mgr_core *c, const char *root);
 /* The target of this root, made if need be. */
 int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id);
 int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t *uuid);
@@ -283,6 +285,12 @@ static inline bool mgr_djob_stages(const struct mgr_djob *j)
 {
     return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN);
 }
+/* A chunk has left its benefactor: what is being drained of it is over, unless all of it is written. */
+int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk);
+/* For some benefactor. */
+bool mgr_drain_is_well(struct mgr_core *c, uint32_t target);
+/* May nobody who was told to rename in this target do so late? Else nothing is renamed there, and no copy there counts as the only one. */
+bool mgr_task_may_rename(const struct mgr_core *c, const struct mgr_target *t);
 /* A file of such a job is taken up. 1: something has become of it; 0: not yet; or a failure. */
 int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f, const struct mgr_inode *in);
 /* Its copy was looked for in the target. */

@@ -181,6 +181,9 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
     rc = rc ? rc : look_up(c, m, r, s);
     if (rc || r->n_why || (copies && !p->to[0]))
         return rc;
+    if (copies && mgr_target_clash(c, p->to))
+        return refuse(c, r, "%s and %s, which is a target already, lie one in the other: drain to %s, or to a directory beside it", p->to, mgr_target_clash(c, p->to),
+                      mgr_target_clash(c, p->to));
     rc = copies ? mgr_target_get(c, p->to, &target) : 0;
     if (!rc && m->last)
         return start_last(c, m, r, s, target, m->verify || p->verify);

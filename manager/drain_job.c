@@ -275,7 +275,7 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     if (!rc && j && f->kind != MGR_K_DIR) {
         j->files_done++;
         j->bytes_done += f->size;
-        c->drain->moved += f->size;
+        c->drain->moved += mgr_djob_stages(j) ? 0 : f->size;
         rc = mgr_djob_put(c, j);
     }
     c->drain->leftover |= !rc && left;
@@ -303,6 +303,8 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         mgr_dfile_remove(c, f);
         return rc;
     }
+    if (!rc && (!r->status || r->status == -ENOENT))
+        rc = mgr_tfile_gone(c, f->tfile);
     f->tfile = 0;
     rc = rc ? rc : mgr_drained_drop(c, f->ino);
     rc = rc ? rc : mgr_stage_blocks(c, f);

@@ -58,15 +58,49 @@ static int find_where(struct mgr_core *c, struct mgr_dfile *f)
 
 int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
 {
+    bool stages = mgr_djob_stages(mgr_djob_find(c, f->job));
     int rc = find_where(c, f);
 
     for (size_t i = 0; i < c->drain->nfiles && !rc; i++) {
         struct mgr_dfile *o = &c->drain->files[i];
 
+        if (o->ino == f->ino && stages != mgr_djob_stages(mgr_djob_find(c, o->job)))
+            return 1; /* of whichever target: one evicts what the other copies */
         if (o->target != f->target)
             continue;
         rc = find_where(c, o);
         rc = rc ? rc : o->ino == f->ino || o->where == f->where;
     }
     return rc;
+}
+
+/* Parts of these files were cut by who had which chunk. */
+static void over_for(struct mgr_core *c, uint64_t ino)
+{
+    for (size_t i = 0; i < c->drain->nfiles; i++) {
+        struct mgr_dfile *o = &c->drain->files[i];
+
+        if (o->ino == ino && o->state != MGR_D_FINISH && !mgr_djob_stages(mgr_djob_find(c, o->job)))
+            o->stale = c->drain->dirty = true;
+    }
+}
+
+int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk)
+{
+    const enum mgr_stmt st = MGR_ST_CHUNK_INOS;
+    int rc;
+
+    if (!c->drain->nfiles)
+        return 0;
+    for (rc = mgr_db_one(&c->db, CHUNK_INOS, DBI(chunk)); rc > 0; rc = mgr_db_step(&c->db, st))
+        over_for(c, (uint64_t)mgr_col(&c->db, st, 0));
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : 0;
+}
+
+bool mgr_drain_is_well(struct mgr_core *c, uint32_t target)
+{
+    const struct mgr_dfile f = {.target = target};
+
+    return whose_target_is_well(c, &f) != 0;
 }

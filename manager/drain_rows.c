@@ -185,6 +185,25 @@ static int targets_load(struct mgr_core *c)
     return rc;
 }
 
+/* a is b, or lies below it. */
+static bool is_below(const char *a, const char *b)
+{
+    size_t len = strlen(b);
+
+    return strncmp(a, b, len) == 0 && (a[len] == '\0' || a[len] == '/');
+}
+
+const char *mgr_target_clash(const struct mgr_core *c, const char *root)
+{
+    for (size_t i = 0; i < c->drain->ntargets; i++) {
+        const char *other = c->drain->targets[i].root;
+
+        if (strcmp(other, root) != 0 && (is_below(root, other) || is_below(other, root)))
+            return other;
+    }
+    return NULL;
+}
+
 int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id)
 {
     struct mgr_drain *d = c->drain;

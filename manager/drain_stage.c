@@ -139,7 +139,7 @@ int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRes
     if (f->state != MGR_D_PREPARE || r->status == FP_ECANCELLED)
         return 0;
     if (r->status == -ENOENT || r->status == -ESTALE) {
-        rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(f->tfile));
+        rc = mgr_tfile_gone(c, f->tfile);
         return rc ? rc : mgr_drain_fail(c, f, r->status, "its copy in the target is not there any more, or another file is");
     }
     if (r->status)
@@ -185,7 +185,7 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         c->drain->dirty = true;
         return 0;
     }
-    rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(f->tfile));
+    rc = mgr_tfile_gone(c, f->tfile);
     return rc ? rc : mgr_drain_fail(c, f, -ESTALE, "its copy in the target is not there any more, or another file is: fpctl drain it again");
 }
 
@@ -216,9 +216,9 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
 
     if (!rc) {
         rc = mgr_drained_path(c, f, &path);
-        rc = rc ? rc : mgr_ext_only_at(c, f->target, path);
+        rc = rc ? rc : mgr_ext_only_at(c, f->target, path, f->ino);
         if (rc > 0)
-            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only copy of data of another file that was evicted: fpctl stage-in that before");
+            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only synced copy of data of another file that was evicted: fpctl stage-in that before, and wait for its level to be local");
         else
             return rc;
     } else if (rc > 0) {

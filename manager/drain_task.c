@@ -496,7 +496,7 @@ static void cleaning(struct batch *q)
     }
 }
 
-static bool may_rename(const struct mgr_core *c, const struct mgr_target *t)
+bool mgr_task_may_rename(const struct mgr_core *c, const struct mgr_target *t)
 {
     for (size_t i = 0; i < c->drain->nclean; i++)
         if (c->drain->clean[i].fence && c->drain->clean[i].target == t->id)
@@ -512,10 +512,13 @@ static void files(struct batch *q)
 
         if (f->lead != q->b->id || !t || !t->made)
             continue;
-        if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms)
+        if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms) {
+            if (f->tfile && mgr_djob_stages(mgr_djob_find(q->c, f->job)) && mgr_stage_window(q->c, f) == MGR_TASK_STAT && !mgr_task_may_rename(q->c, t))
+                continue;
             put_new(q, mgr_task_id(f->id, f->tfile ? mgr_stage_window(q->c, f) : MGR_TASK_PREPARE, false), f->gen, f->target);
-        else if (f->state == MGR_D_FINISH && may_rename(q->c, t))
+        } else if (f->state == MGR_D_FINISH && mgr_task_may_rename(q->c, t)) {
             put_new(q, mgr_task_id(f->id, MGR_TASK_FINISH, false), f->gen, f->target);
+        }
     }
 }
 

@@ -140,7 +140,7 @@ static int collect(struct mgr_core *c, const struct mgr_dfile *f, struct sums *s
     return rc < 0 ? rc : 0;
 }
 
-static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const Fp__ExtFile *seen, int64_t *id)
+static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen, int64_t *id)
 {
     ProtobufCBinaryData path;
     int rc = mgr_drained_path(c, f, &path);
@@ -148,7 +148,7 @@ static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const Fp__Ex
     rc = rc ? rc : mgr_db_exec(&c->db, TFILE_NEW, DBI(f->target), DBB(path.data, path.len), DBI(seen->dev), DBI(seen->ino), DBI(seen->size_bytes),
                                DBI(seen->mtime_ns), DBI(1), DBI(c->now.ns));
     *id = sqlite3_last_insert_rowid(c->db.sq);
-    return rc ? rc : mgr_ext_replaced(c, f->target, path, (uint64_t)*id);
+    return rc ? rc : mgr_ext_replaced(c, f->target, path, (uint64_t)*id, in);
 }
 
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen)
@@ -163,7 +163,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     if (!s.of)
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : collect(c, f, &s);
-    rc = rc ? rc : tfile_new(c, f, seen, &tfile);
+    rc = rc ? rc : tfile_new(c, f, in, seen, &tfile);
     mgr_level_drained(c);
     return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns), DBB(s.of, s.windows * 8));
 }

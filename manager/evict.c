@@ -2,7 +2,8 @@
  *
  * A job of kind JOB_EVICT has files like one that drains, and the same steps (drain_job.c). A file is looked at in the target first (TASK_STAT): what the
  * copy's size, time and inode were when it was made, they must be now. Then its chunks go, some in each group, and whatever could have changed is looked at
- * again in each: an attempt ends when the file is written, opened, or its drained copy is not the one that was looked at. A chunk goes by three rows in one
+ * again in each: an attempt ends when the file is written, opened, or its drained copy is not the one that was looked at. Nothing goes while somebody may
+ * rename late in that target (drain_task.c): he could take the place of the copy. A chunk goes by three rows in one
  * transaction: where its bytes are in the target (ext), that no benefactor has it, and that it is garbage on the one that had it. The benefactor is told to
  * delete it when that is synced (bnf.c), so there is no moment at which a power failure leaves it nowhere.
  *
@@ -111,6 +112,7 @@ int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfi
 
 struct going {
     uint64_t chunk, off;
+    uint32_t len;
 };
 
 static int evict(struct mgr_core *c, const struct mgr_dfile *f, const struct going *g)
@@ -150,7 +152,7 @@ static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
         }
         last = win;
         if (mgr_evict_chunk(&a) == MGR_EVICT_OK)
-            list[(*n)++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off};
+            list[(*n)++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off, .len = a.len};
     }
     mgr_db_reset(&c->db, st);
     *done = rc == 0;
@@ -161,6 +163,7 @@ static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
 int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why)
 {
     struct going *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
+    const struct mgr_target *t;
     uint64_t tfile = f->tfile;
     struct mgr_inode in;
     bool wait;
@@ -180,13 +183,15 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
         *why = "it was drained anew meanwhile";
     if (rc || *why)
         return rc;
-    if (c->now.ms - f->looked_ms > LOOKED_MS) {
+    t = mgr_target_find(c, f->target);
+    if (!t || !mgr_task_may_rename(c, t) || c->now.ms - f->looked_ms > LOOKED_MS) {
         f->looked_ms = 0; /* the target is looked at again */
         return 0;
     }
     rc = collect(c, f, &in, list, &n, done);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && !rc; i++) {
         rc = evict(c, f, &list[i]);
-    c->drain->moved += n;
+        c->drain->moved += list[i].len;
+    }
     return rc;
 }

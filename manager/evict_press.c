@@ -56,10 +56,24 @@ static uint64_t wanted(const struct mgr_core *c)
     return c->now.ms < d->asked_until_ms && !sp.garbage_bytes ? LEAST : 0;
 }
 
-static bool is_evicting(const struct mgr_drain *d)
+/* Does a job go on, or can it? One whose target is well nowhere does not count: what is in others may go meanwhile. */
+static bool goes_on(struct mgr_core *c, uint64_t job)
 {
-    for (size_t i = 0; i < d->njobs; i++)
-        if (d->jobs[i].kind == FP__JOB_KIND__JOB_EVICT)
+    bool any = false;
+
+    for (size_t i = 0; i < c->drain->nfiles; i++)
+        if (c->drain->files[i].job == job) {
+            any = true;
+            if (mgr_drain_is_well(c, c->drain->files[i].target))
+                return true;
+        }
+    return !any;
+}
+
+static bool is_evicting(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->njobs; i++)
+        if (c->drain->jobs[i].kind == FP__JOB_KIND__JOB_EVICT && goes_on(c, c->drain->jobs[i].id))
             return true;
     return false;
 }
@@ -83,7 +97,7 @@ static int choose(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = mgr_evict_may(c, in, &f, &why, &wait);
-    if (rc || why || !is_of_policy(c, f.target))
+    if (rc || why || !is_of_policy(c, f.target) || !mgr_drain_is_well(c, f.target))
         return rc;
     return has_chunks(c, ino);
 }
@@ -141,9 +155,9 @@ static int look(struct mgr_core *c, uint64_t want)
     return rc < 0 ? rc : n ? make_job(c, list, n) : 0;
 }
 
-bool mgr_evict_presses(const struct mgr_core *c)
+bool mgr_evict_presses(struct mgr_core *c)
 {
-    return c->drain->npolicies && c->now.ms >= c->drain->press_ms && !is_evicting(c->drain) && wanted(c) > 0;
+    return c->drain->npolicies && c->now.ms >= c->drain->press_ms && !is_evicting(c) && wanted(c) > 0;
 }
 
 int mgr_evict_press(struct mgr_core *c)

@@ -7,6 +7,9 @@
  * What is read from a target is compared with chunk.sum, so a row that is wrong makes a read fail, and never wrong. The tfile of a row is kept as long as the
  * row is (tfile.refs). Before anything is renamed over a tfile, no chunk may be only there (drain_job.c asks mgr_ext_only_at).
  *
+ * What a benefactor lost, or could not read, is left where it is, and is external from then on. It is deleted when another copy has been fetched and synced to the
+ * table, not before: nobody has looked at the target lately. If it turns up again it is taken again (mgr_ext_found).
+ *
  * A fetched copy may be told of while the one before is being deleted there: which of the two that deletion takes is not known here, so the chunk stays external,
  * and an inventory finds what is left. Rejected: rows for what is being fetched, a transaction for each, to know what an inventory tells. */
 #include "manager/ext.h"
@@ -15,6 +18,9 @@
 #include <string.h>
 
 #include "fp/log.h"
+#include "fp/record.h"
+#include "manager/level.h"
+#include "manager/rounds.h"
 
 #define FILES_SEARCHED 32u
 
@@ -68,9 +74,41 @@ static int tfile_unref(struct mgr_core *c, uint64_t tfile)
     return rc ? rc : mgr_db_exec(&c->db, TFILE_UNUSED, DBI(tfile));
 }
 
-int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by)
+/* Chunks of the file that has the name now were in the one before, too. */
+static int move_rows(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by, const struct mgr_inode *in)
 {
-    return mgr_db_exec(&c->db, TFILE_REPLACED, DBI(target), DBB(path.data, path.len), DBI(by)); /* what was drained there is so no more, too */
+    const enum mgr_stmt st = MGR_ST_EXT_BEFORE;
+    size_t n = 0, cap = 0;
+    struct {
+        uint64_t chunk, off;
+    } *list = NULL;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, EXT_BEFORE, DBI(target), DBB(path.data, path.len), DBI(by), DBI(in->ino)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        void *more = n < cap ? list : mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *list);
+
+        if (!more) {
+            mgr_db_reset(&c->db, st);
+            return mgr_doom(c, -ENOMEM);
+        }
+        if (more != list && n)
+            memcpy(more, list, n * sizeof *list);
+        list = more;
+        list[n].chunk = (uint64_t)mgr_col(&c->db, st, 0);
+        list[n++].off = (uint64_t)mgr_col(&c->db, st, 1) * in->chunk_size + (uint64_t)mgr_col(&c->db, st, 2);
+    }
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = mgr_ext_put(c, list[i].chunk, by, list[i].off);
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by, const struct mgr_inode *in)
+{
+    int rc = c->exts ? move_rows(c, target, path, by, in) : 0;
+
+    mgr_level_drained(c);
+    return rc ? rc : mgr_db_exec(&c->db, TFILE_REPLACED, DBI(target), DBB(path.data, path.len), DBI(by)); /* what was drained there is so no more, too */
 }
 
 /* ---------------------------------------------------------------- rows */
@@ -120,13 +158,45 @@ int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off
     return rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(1));
 }
 
-int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing)
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing, const char *reason)
 {
-    int rc = mgr_chunk_place(c, ch, 0, 0);
+    uint64_t tfile, off;
+    Fp__ExtFile *x;
+    bool gone = true;
+    int rc = get(c, ch->id, &tfile, &off);
 
-    if (rc || missing)
+    rc = rc > 0 ? mgr_tfile_get(c, tfile, &x, &gone) : rc < 0 ? rc : -ENOENT;
+    if (rc && rc != -ENOENT)
         return rc;
-    return mgr_garbage_put(c, ch->id, ch->bnf, ch->stored);
+    return rc || gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
+}
+
+int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
+{
+    const enum mgr_stmt st = MGR_ST_EXT_ONLY_IN;
+    uint64_t *list = NULL;
+    size_t n = 0, cap = 0;
+    int rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
+
+    mgr_level_drained(c);
+    if (rc || !c->exts)
+        return rc;
+    for (rc = mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        uint64_t *more = n < cap ? list : mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *list);
+
+        if (!more) {
+            mgr_db_reset(&c->db, st);
+            return mgr_doom(c, -ENOMEM);
+        }
+        if (more != list && n)
+            memcpy(more, list, n * sizeof *list);
+        list = more;
+        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
+    }
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = mgr_damage_chunk(c, list[i], 0, true, "its copy in the target is not there any more, or another file is");
+    return rc < 0 ? rc : 0;
 }
 
 static int is_any(struct mgr_core *c, enum mgr_stmt st, int rc)
@@ -135,9 +205,21 @@ static int is_any(struct mgr_core *c, enum mgr_stmt st, int rc)
     return rc;
 }
 
-int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path)
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino)
 {
-    return c->exts ? is_any(c, MGR_ST_EXT_ONLY_AT, mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len))) : 0;
+    const enum mgr_stmt st = MGR_ST_EXT_ONLY_AT;
+    bool only = false;
+    int rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino)) : 0;
+
+    for (; rc > 0 && !only; rc = mgr_db_step(&c->db, st)) {
+        struct mgr_bnf *b = mgr_bnf_find(c, (uint32_t)mgr_col(&c->db, st, 0));
+
+        only = !b || mgr_round_kept(b, mgr_col(&c->db, st, 1)) != MGR_KEPT_SYNCED;
+        if (b && only)
+            mgr_round_want(c, b);
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : only;
 }
 
 int mgr_ext_any(struct mgr_core *c, uint64_t ino)
@@ -243,6 +325,21 @@ static int take(struct mgr_core *c, struct mgr_bnf *b, const Fp__Staged *s)
     return mgr_garbage_put(c, s->chunk, b->id, s->stored_bytes);
 }
 
+int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch)
+{
+    int rc = is_garbage(c, ch->id, b);
+
+    if (rc)
+        return rc < 0 ? rc : 0; /* it is being deleted */
+    rc = ch->bnf ? 0 : mgr_ext_has(c, ch->id);
+    if (rc > 0) {
+        rc = mgr_chunk_place(c, ch, b->id, fp_record_size_bytes(ch->len));
+        return rc ? rc : mgr_damage_drop(c, ch->id);
+    }
+    b->inv_orphans++;
+    return rc ? rc : mgr_garbage_put(c, ch->id, b->id, 0);
+}
+
 int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, size_t n, Fp__TaskAck *ack)
 {
     int rc = 0;
@@ -277,10 +374,11 @@ int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reas
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     if (ch->bnf)
-        return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, false, reason) : mgr_ext_revert(c, ch, false);
+        return mgr_ext_revert(c, ch, false, reason);
     if (!gone)
         FP_ERROR("%s/%.*s is not what was drained to it any more (%.200s): what was evicted in favour of it can't be read: see fpctl status", x->root,
                  (int)x->path.len, (const char *)x->path.data, reason);
     rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
+    mgr_level_drained(c);
     return rc ? rc : mgr_damage_chunk(c, ch->id, 0, true, reason);
 }

@@ -38,7 +38,7 @@ MGR_HANDLER(ctl_stage);
 /* ---------------------------------------------------------------- evict_press.c */
 
 /* Is it time for _press? Any time. */
-bool mgr_evict_presses(const struct mgr_core *c);
+bool mgr_evict_presses(struct mgr_core *c);
 /* Makes a job that evicts, if less is free than should be, and something may go. */
 int mgr_evict_press(struct mgr_core *c);
 /* A program has no space. 0: nothing gives way by itself; else another number whenever something was drained or evicted. */
@@ -55,19 +55,23 @@ int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off
 int mgr_ext_drop(struct mgr_core *c, uint64_t chunk);
 /* Is there such a row? 1, 0, or a failure. */
 int mgr_ext_has(struct mgr_core *c, uint64_t chunk);
-/* Its copy here is given up, since the one in the target will do: becomes garbage, or (missing) is not there anyway. */
-int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing);
+/* Its copy here can't be read, or is missing: it is external from now on; damaged, if it is known that its file in the target is gone. */
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing, const char *reason);
 /* Says in a map where external chunks are. */
 int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r);
 /* A benefactor has fetched chunks. */
 int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, size_t n, Fp__TaskAck *ack);
 /* Somebody could not read it from its target. *known: it is such a chunk. */
 int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reason);
-/* Is a chunk nowhere but in the file of this name, of which something is to be renamed over? 1, 0, or a failure. */
-int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path);
+/* Is a chunk nowhere but in the file of this name, or not synced where it is, over which a copy of ino is to be renamed? 1, 0, or a failure. */
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino);
 /* Is a chunk of this file in a target only? */
 int mgr_ext_any(struct mgr_core *c, uint64_t ino);
 /* Another file has got this name: what was there before is there no more. */
-int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by);
+int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by, const struct mgr_inode *in);
+/* It is not what it was: what is only there is damaged. */
+int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile);
+/* An inventory has a chunk that the table has elsewhere, or external. */
+int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch);
 
 #endif

@@ -5,7 +5,7 @@
  *   there, in no table, of a living session  may be committed yet: left alone
  *   in the chunk table, not there            lost: a row in bad_chunk, and rows in damage
  *   in both, and was lost                    found again: these rows go
- *   in a target, too                         is there only from now on; there, in the table as external: a fetch that we were not told of, garbage
+ *   in a target, too                         lost: is there only from now on; there, and in the table as external: it is here again
  *
  * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of
  * the moment at which the benefactor made it: a chunk may be stored and committed between that moment and our
@@ -92,10 +92,8 @@ static int stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
     int rc;
 
     rc = c->exts ? mgr_chunk_get(c, id, &ch) : -ENOENT;
-    if (!rc && !ch.bnf) { /* it was fetched and we were not told, or is being deleted: who wants it fetches it again */
-        b->inv_orphans++;
-        return mgr_garbage_put(c, id, b->id, 0);
-    }
+    if (!rc && ch.bnf != b->id)
+        return mgr_ext_found(c, b, &ch);
     if (rc && rc != -ENOENT)
         return rc;
     if (mgr_session_find(c, session))
@@ -124,7 +122,7 @@ static int lost(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
     rc = mgr_ext_has(c, id);
     rc = rc > 0 ? mgr_chunk_get(c, id, &ch) : rc < 0 ? rc : -ENOENT;
     if (rc != -ENOENT) /* it is in a target, too */
-        return rc ? rc : mgr_ext_revert(c, &ch, true);
+        return rc ? rc : mgr_ext_revert(c, &ch, true, "the benefactor does not have it");
     b->inv_missing++;
     return mgr_damage_chunk(c, id, b->id, true, "the benefactor does not have it");
 }

@@ -379,6 +379,8 @@ int mgr_level_set(struct mgr_core *c, const struct mgr_set *s, bool want, uint32
     *out = (struct mgr_level){.level = FP__LEVEL__LEVEL_POOL, .why = (char *)""};
     if (s->state != MGR_SET_COMPLETE)
         return because(c, out, s->state != MGR_SET_OPEN, NULL, s->state == MGR_SET_TORN ? "the set is torn: a mount that was writing a file of it is gone" : "the set is not complete");
+    if (mgr_unsettled(c))
+        return because(c, out, false, NULL, "a mount that may write it is not back since the manager was started");
     k = get(c, true, s->id, s->gen);
     rc = k ? look_at(c, k, look) : -ENOMEM;
     rc = rc ? rc : come_to(c, k, want, out);

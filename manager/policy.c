@@ -92,6 +92,10 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     rc = find(c, canon, &r->id);
     if (rc || r->id)
         return rc ? rc : is_there(c, r->id, mount);
+    if (mgr_target_clash(c, p.to)) {
+        r->why = mgr_arena_text(&c->arena, "its directory lies in, or above, that of a target that is there already (fpctl drain show): drain to that one, or to a directory beside it");
+        return 0;
+    }
     rc = mount ? replace(c, &p, canon) : 0;
     rc = rc ? rc : count(c, &n);
     if (!rc && n >= MGR_POLICIES_MAX) {

@@ -84,6 +84,7 @@
     X(CHUNK_INSERT, "INSERT INTO chunk(id,len,stored,sum,refs,bnf,data,noted,round) "                        \
                     "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                                                    \
     X(CHUNK_REF, "UPDATE chunk SET refs=refs+?2 WHERE id=?1")                                                \
+    X(CHUNK_INOS, "SELECT DISTINCT ino FROM slice WHERE chunk=?1")                                           \
     X(CHUNK_PLACE, "UPDATE chunk SET bnf=?2,stored=?3,round=?4 WHERE id=?1")                                 \
     X(CHUNK_DELETE, "DELETE FROM chunk WHERE id=?1")                                                         \
     X(CHUNK_LOST, "SELECT ifnull(max(id),0) FROM chunk WHERE id<?1")                                         \

@@ -82,13 +82,19 @@
     X(EXT_GET, "SELECT tfile,off FROM ext WHERE chunk=?1")                                                   \
     X(EXT_PUT, "INSERT OR REPLACE INTO ext(chunk,tfile,off) VALUES(?1,?2,?3)")                               \
     X(EXT_DELETE, "DELETE FROM ext WHERE chunk=?1")                                                          \
-    X(EXT_ONLY_AT, "SELECT 1 FROM tfile t CROSS JOIN ext e ON e.tfile=t.id CROSS JOIN chunk c ON "           \
-                   "c.id=e.chunk WHERE t.target=?1 AND t.path=?2 AND c.bnf=0 LIMIT 1")                       \
+    X(EXT_ONLY_AT, "SELECT DISTINCT c.bnf,c.round FROM tfile t CROSS JOIN ext e ON e.tfile=t.id CROSS JOIN " \
+                   "chunk c ON c.id=e.chunk WHERE t.target=?1 AND t.path=?2 AND (c.bnf=0 OR NOT EXISTS("     \
+                   "SELECT 1 FROM slice s WHERE s.chunk=c.id AND s.ino=?3)) ORDER BY c.bnf")                 \
+    X(EXT_ONLY_IN, "SELECT e.chunk FROM ext e CROSS JOIN chunk c ON c.id=e.chunk WHERE e.tfile=?1 AND c.bnf=0") \
+    X(EXT_BEFORE, "SELECT e.chunk,s.win,s.off FROM tfile t CROSS JOIN ext e ON e.tfile=t.id CROSS JOIN "     \
+                  "slice s ON s.chunk=e.chunk CROSS JOIN chunk c ON c.id=e.chunk WHERE t.target=?1 AND "     \
+                  "t.path=?2 AND t.id<>?3 AND s.ino=?4 AND s.chunk_off=0 AND s.len=c.len AND c.data=0")      \
     X(EXT_ONLY_OF, "SELECT 1 FROM slice s CROSS JOIN chunk c ON c.id=s.chunk CROSS JOIN ext e ON "           \
                    "e.chunk=c.id WHERE s.ino=?1 AND c.bnf=0 LIMIT 1")                                        \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \
-    X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
-                  "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 AND c.refs=1 LIMIT 1")          \
+    X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk,chunk_off,len FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
+                  "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 AND c.refs=1 AND c.data=0 AND "               \
+                  "s.chunk_off=0 AND s.len=c.len LIMIT 1")          \
     X(STAGE_NEXT, "SELECT s.win,e.tfile,e.off,c.id,c.len,c.sum FROM slice s CROSS JOIN chunk c ON "          \
                   "c.id=s.chunk CROSS JOIN ext e ON e.chunk=c.id WHERE s.ino=?1 AND s.win>=?2 AND c.bnf=0 "  \
                   "ORDER BY s.win,s.off LIMIT ?3")                                                           \

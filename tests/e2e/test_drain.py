@@ -425,3 +425,19 @@ def test_without_wait_the_job_goes_on_alone(store, target):
     wait_until("the end of the job", 60, done)
     with open(os.path.join(target, "f"), "rb") as f:
         assert_same(f.read(), content(1, 0, 8 * MIB))
+
+
+def test_a_target_in_a_target_is_refused(store, target):
+    """The same file would have two names, and a copy that is the only one could be replaced by the other."""
+    a = store.mounts[0].at("a")
+    write_file(a, content(1, 0, 1000))
+    drain(store, a, to=target)
+    for other in (f"{target}/sub", os.path.dirname(target)):
+        r = drain(store, a, to=other, check=False)
+        assert r.returncode not in (0, 3) and "one in the other" in r.stderr
+        r = store.fpctl("drain", "set", f"to={other}", store.mounts[0].path, check=False)
+        assert r.returncode != 0 and "target that is there already" in r.stderr
+    os.symlink(target, f"{target}-link")  # the same by another path: seen by its marker
+    r = store.fpctl("drain", a, "--wait", "--timeout=5s", f"--to={target}-link", check=False, seconds=40)
+    assert r.returncode == 3
+    drain(store, a, to=target)  # which still is what it was
