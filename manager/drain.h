@@ -287,6 +287,8 @@ static inline bool mgr_djob_stages(const struct mgr_djob *j)
 }
 /* A chunk has left its benefactor: what is being drained of it is over, unless all of it is written. */
 int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk);
+/* Is somebody told, or about to be told, to rename a file over this one? */
+bool mgr_drain_renames_over(struct mgr_core *c, const Fp__ExtFile *x);
 /* For some benefactor. */
 bool mgr_drain_is_well(struct mgr_core *c, uint32_t target);
 /* May nobody who was told to rename in this target do so late? Else nothing is renamed there, and no copy there counts as the only one. */

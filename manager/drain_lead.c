@@ -4,6 +4,8 @@
  * well nowhere somebody has to have the task all the same, since that is what the target is tried with. Called by the core's thread, in a group. */
 #include "manager/drain.h"
 
+#include <string.h>
+
 static uint32_t whose_target_is_well(struct mgr_core *c, const struct mgr_dfile *f)
 {
     for (size_t i = 0; i < c->bnf_count; i++) {
@@ -96,6 +98,21 @@ int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk)
         over_for(c, (uint64_t)mgr_col(&c->db, st, 0));
     mgr_db_reset(&c->db, st);
     return rc < 0 ? rc : 0;
+}
+
+bool mgr_drain_renames_over(struct mgr_core *c, const Fp__ExtFile *x)
+{
+    ProtobufCBinaryData path;
+
+    for (size_t i = 0; i < c->drain->nfiles; i++) {
+        const struct mgr_dfile *o = &c->drain->files[i];
+
+        if (o->state != MGR_D_FINISH || o->target != x->target || mgr_drained_path(c, o, &path))
+            continue;
+        if (path.len == x->path.len && memcmp(path.data, x->path.data, path.len) == 0)
+            return true;
+    }
+    return false;
 }
 
 bool mgr_drain_is_well(struct mgr_core *c, uint32_t target)

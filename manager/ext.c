@@ -168,7 +168,8 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing,
     rc = rc > 0 ? mgr_tfile_get(c, tfile, &x, &gone) : rc < 0 ? rc : -ENOENT;
     if (rc && rc != -ENOENT)
         return rc;
-    return rc || gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
+    gone = gone || rc || mgr_drain_renames_over(c, x);
+    return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
 }
 
 int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
