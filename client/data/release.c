@@ -111,8 +111,10 @@ static void no_more(struct cl_inode *inode, const struct cl_handle *h)
     if (h->writes && atomic_load(&h->closing) != CL_CLOSED)
         inode->unclosed--;
     inode->hurt |= h->writes && (h->torn || h->close_told);
-    if (--inode->handles == 0)
-        inode->hurt = inode->unended = inode->positional = false;
+    if (--inode->handles == 0) {
+        inode->hurt = inode->unended = false;
+        inode->positional = false;
+    }
 }
 
 enum cl_release cl_release_step(struct cl_data *d, struct cl_handle *h, bool may_commit)
