@@ -215,6 +215,14 @@ static const char *waits_for(struct mgr_core *c, const struct mgr_djob *j, char 
             return line;
         }
     }
+    for (size_t i = 0; i < c->bnf_count && j->target; i++) { /* one that was never used before is tried by whoever has time */
+        const struct mgr_target_seen *seen = mgr_task_seen(c, c->bnfs[i], j->target);
+
+        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK && !mgr_drain_is_well(c, j->target)) {
+            snprintf(line, 300, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
+            return line;
+        }
+    }
     return NULL;
 }
 

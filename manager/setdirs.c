@@ -276,6 +276,15 @@ int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_
     return rc || !id ? rc : adopt_all(c, dir->ino, id);
 }
 
+/* Of one that is a series' directory: are there sets in it? */
+static int has_sets(struct mgr_core *c, uint64_t dir)
+{
+    int rc = mgr_db_one(&c->db, SET_IN_DIR, DBI(dir));
+
+    mgr_db_reset(&c->db, MGR_ST_SET_IN_DIR);
+    return rc;
+}
+
 int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t *id)
 {
     bool directory = mgr_is(in, S_IFDIR);
@@ -300,6 +309,9 @@ int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t 
         if (directory && step.template_len < MGR_STEP_TEMPLATE_MAX)
             step.template[step.template_len++] = '/';
     }
+    rc = directory ? has_sets(c, in->ino) : 0;
+    if (rc)
+        return rc < 0 ? rc : -ENOTEMPTY; /* one of them is meant: as one set they could not be told apart any more */
     step.how = MGR_STEP_TOLD;
     rc = mgr_set_make(c, in->parent, &step, directory ? in->ino : 0, id);
     if (rc || !*id)

@@ -27,6 +27,7 @@
                 "WHERE (s.series=?1 AND s.step<?2) OR s.series>?1 ORDER BY s.series,s.step DESC LIMIT ?3")   \
     X(SET_NEWEST, "SELECT " MGR_SET_COLS ",r.parent FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE s.state=2 AND NOT EXISTS " \
                   "(SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2) LIMIT ?1") \
+    X(SET_IN_DIR, "SELECT 1 FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.state<>4 LIMIT 1") \
     X(SET_OF_PARENT, "SELECT s.id FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.step=?2 LIMIT 2") \
     X(MEMBER_SUMS, "SELECT count(*),ifnull(sum(size),0) FROM inode WHERE ckpt=?1 AND ckpt<>0")               \
     X(MEMBER_LIST, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ckpt=?1 AND i.ckpt<>0 AND i.ino>?2 ORDER BY i.ino LIMIT ?3") \

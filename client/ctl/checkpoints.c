@@ -303,6 +303,8 @@ static int say(const struct ctl_options *o, const struct ctl_store *store, struc
         FP_ERROR("%s is no checkpoint set, nor of one: see fpctl checkpoints --all", o->path);
     else if (rc == -ENOTUNIQ)
         FP_ERROR("%s has several series with step %lld: give a file or directory of the one that is meant", o->path, (long long)o->step);
+    else if (rc == -ENOTEMPTY)
+        FP_ERROR("there are checkpoint sets in %s: give the directory or file of the one that is meant, or --step", o->path);
     else if (rc == -ENOENT || rc == -ENOTDIR)
         FP_ERROR("%s: %s", o->path, fp_strerror(rc));
     else if (rc < 0)
@@ -315,6 +317,10 @@ static int late(const struct ctl_store *store, struct ctl_link *l, const Fp__Ckp
 {
     Fp__CtlSets q = FP__CTL_SETS__INIT;
     Fp__CtlSetsReply *r = NULL;
+    if (s->state == FP__CKPT_STATE__CKPT_FORGOTTEN) {
+        FP_ERROR("it is no set any more: it was given to fpctl checkpoint forget");
+        return -EINVAL;
+    }
     q.files_of = s->id;
     int rc = ask(store, l, &q, &r);
     if (rc < 0)

@@ -98,6 +98,7 @@ struct wait {
     bool lost;
     struct ctl_store store;
     bool tty;
+    char why[512]; /* that was said last */
 };
 
 /* 0 and *out; or the manager could not be asked, which may be otherwise in a moment. */
@@ -122,6 +123,15 @@ static int look(struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
     return rc;
 }
 
+/* Why it does not go on, once; a terminal has it in its line. */
+static void say_why(struct wait *w, const Fp__DrainJob *j)
+{
+    if (w->tty || !j->why[0] || strcmp(w->why, j->why) == 0)
+        return;
+    snprintf(w->why, sizeof w->why, "%s", j->why);
+    fprintf(stderr, "job %llu: %s\n", (unsigned long long)j->id, j->why);
+}
+
 static int wait_for(struct wait *w, uint64_t job, uint64_t until)
 {
     for (;;) {
@@ -138,6 +148,8 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
                 print_job(stderr, r->jobs[0]);
                 fputs(code >= 0 ? "\n" : "\033[K", stderr);
             }
+            if (code < 0)
+                say_why(w, r->jobs[0]);
             if (code < 0 && fp_now_ms() >= until)
                 code = LATE;
             if (code >= 0)

@@ -441,3 +441,10 @@ def test_a_target_in_a_target_is_refused(store, target):
     r = store.fpctl("drain", a, "--wait", "--timeout=5s", f"--to={target}-link", check=False, seconds=40)
     assert r.returncode == 3
     drain(store, a, to=target)  # which still is what it was
+
+
+def test_who_waits_for_a_target_that_is_not_there_is_told(store, target):
+    a = store.mounts[0].at("a")
+    write_file(a, b"x" * 1000)
+    r = store.fpctl("drain", a, "--wait", "--timeout=6s", f"--to={target}/nowhere", check=False, seconds=60)
+    assert r.returncode == 3 and "No such file or directory" in r.stderr

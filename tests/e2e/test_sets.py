@@ -135,6 +135,18 @@ def test_a_mount_that_is_killed_tears_its_set(new_store):
     assert latest(s, a) == f"{a}/chk_1"
 
 
+def test_a_directory_of_sets_is_not_taken_for_one(quick):
+    a = quick.mounts[0].path
+    put(a, "run/chk_1/rank_0")
+    r = quick.fpctl("checkpoint", "commit", f"{a}/run", check=False)
+    assert r.returncode != 0 and "give the directory" in r.stderr
+    wait_until("the set", 30, lambda: sets(quick, a)[0]["state"] == "complete")
+    assert latest(quick, a) == f"{a}/run/chk_1"
+    quick.fpctl("checkpoint", "forget", f"{a}/run/chk_1")
+    r = quick.fpctl("checkpoint", "commit", f"{a}/run/chk_1", check=False)
+    assert r.returncode != 0 and "forget" in r.stderr
+
+
 def test_watch(quick):
     a = quick.mounts[0].path
     put(a, "chk_1/rank_0")
