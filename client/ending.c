@@ -9,6 +9,10 @@
  *                         who opened or wrote last. It may be a zombie (/proc has the code), or its parent may have collected it; then a pidfd that was opened in time tells, since
  *                         Linux 6.15 (PIDFD_GET_INFO)
  *
+ * A process that executes another program closes its descriptors (close-on-exec) while it holds the lock that /proc/TID/stat waits for (exec_update_lock: stat, stack, wchan, environ, maps …; with it
+ * held, those of every kind of reader hang, and this answer is what it waits for). So /proc/TID/stat is read only of what has no memory any more, which is past that lock for good: a thread of the
+ * kernel, or a process that ends. /proc/TID/status, which says so, takes no such lock.
+ *
  * So a pidfd is kept of each process that has a file open for writing: not of each file. The table is small and forgets; who is forgotten is looked for in /proc alone. What can't be found out
  * counts as a close, as on any other file system: no file is called torn on a guess. /proc tells the code to the same user and to root, a pidfd to everybody.
  *
@@ -31,6 +35,7 @@
 
 #define PLACES          256u
 #define STAT_MAX        1024u
+#define STATUS_MAX      16384u /* the line of groups comes before those of memory, and may be long */
 #define KERNEL_THREAD   0x00200000u /* PF_KTHREAD */
 #define ENDS            0x00000004u /* PF_EXITING */
 #define FIELD_FLAGS     9
@@ -86,14 +91,23 @@ static bool stat_of(int32_t tid, unsigned long *flags, int *code)
     return true;
 }
 
-/* The process of a thread. */
-static int32_t process_of(int32_t tid)
+struct who {
+    int32_t process; /* of which it is a thread */
+    bool lives;      /* it has memory, so it may be executing a program: its stat may not be read */
+};
+
+/* false: there is no such thread, or it may not be looked at. */
+static bool who_is(int32_t tid, struct who *out)
 {
-    char path[40], text[STAT_MAX], *at;
+    char path[40], text[STATUS_MAX], *at;
+    size_t n;
     snprintf(path, sizeof path, "/proc/%d/status", tid);
-    if (!read_text(path, text, sizeof text) || !(at = strstr(text, "\nTgid:")))
-        return 0;
-    return atoi(at + 6);
+    n = read_text(path, text, sizeof text);
+    if (!n || !(at = strstr(text, "\nTgid:")))
+        return false;
+    out->process = atoi(at + 6);
+    out->lives = n == sizeof text - 1 || strstr(text, "\nVmSize:") != NULL;
+    return true;
 }
 
 static bool was_signal(int code)
@@ -115,6 +129,7 @@ static bool lives(const struct place *p)
 void cl_ending_seen(int32_t tid)
 {
     struct place *p = place_of(tid);
+    struct who who;
     if (tid <= 0)
         return;
     pthread_mutex_lock(&table.lock);
@@ -122,7 +137,7 @@ void cl_ending_seen(int32_t tid)
         if (p->tid && p->fd >= 0)
             close(p->fd);
         p->tid = tid;
-        p->pid = process_of(tid);
+        p->pid = who_is(tid, &who) ? who.process : 0;
         p->fd = p->pid ? (int)syscall(SYS_pidfd_open, p->pid, 0) : -1; /* close-on-exec by itself */
     }
     pthread_mutex_unlock(&table.lock);
@@ -152,24 +167,31 @@ static int32_t process_seen(int32_t tid)
 }
 
 /* On behalf of itself. A process that has inherited the descriptor, and closes it to execute another program, says nothing. */
-static enum cl_ending by_itself(int32_t closer, int32_t user, bool killed)
+static enum cl_ending by_itself(const struct who *closer, int32_t tid, int32_t user, bool killed)
 {
-    if (closer != user && process_of(closer) != process_seen(user))
+    if (tid != user && closer->process != process_seen(user))
         return CL_ENDING_NONE;
     return killed ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
 }
 
 enum cl_ending cl_ending_of(int32_t closer, int32_t user)
 {
+    struct who who;
     unsigned long flags;
     int code;
     if (user <= 0)
         return CL_ENDING_NONE;
-    if (closer > 0 && stat_of(closer, &flags, &code) && !(flags & KERNEL_THREAD))
-        return by_itself(closer, user, flags & ENDS && was_signal(code));
+    if (closer > 0 && who_is(closer, &who)) {
+        if (who.lives)
+            return by_itself(&who, closer, user, false);
+        if (stat_of(closer, &flags, &code) && !(flags & KERNEL_THREAD))
+            return by_itself(&who, closer, user, flags & ENDS && was_signal(code));
+    }
+    if (who_is(process_seen(user), &who) && who.lives)
+        return CL_ENDING_NONE; /* it is another one that ends */
     if (!stat_of(process_seen(user), &flags, &code))
         return told_killed(user) ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
     if (!(flags & ENDS))
-        return CL_ENDING_NONE; /* it is another one that ends */
+        return CL_ENDING_NONE;
     return was_signal(code) ? CL_ENDING_KILLED : CL_ENDING_CLOSES;
 }

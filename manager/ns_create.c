@@ -63,7 +63,7 @@ static void fill(struct mgr_inode *in, const Fp__MkNod *m, const struct mgr_inod
     in->nlink = m->tmpfile ? 0 : mgr_is(in, S_IFDIR) ? 2 : 1;
     in->chunk_size = dir->chunk_size;
     in->stripe = dir->stripe;
-    in->flags = dir->flags & MGR_STRICT;
+    in->flags = (dir->flags & MGR_STRICT) | (m->tmpfile ? MGR_LINKABLE : 0);
     in->data_version = 1;
     in->parent = dir->ino;
 }

@@ -15,6 +15,8 @@ MGR_HANDLER(link)
     rc = rc ? rc : mgr_inode_usable(c, &in);
     if (!rc && mgr_is(&in, S_IFDIR))
         rc = -EPERM;
+    if (!rc && in.nlink == 0 && !(in.flags & MGR_LINKABLE))
+        rc = -ENOENT; /* its last name went after the kernel of that node had looked; that somebody has it open does not bring it back */
     if (!rc && in.nlink >= MGR_LINK_MAX)
         rc = -EMLINK;
     rc = rc ? rc : mgr_dir_get(c, m->parent, &dir);
@@ -30,6 +32,7 @@ MGR_HANDLER(link)
     if (!rc && in.nlink == 0)
         rc = mgr_orphan_forget(c, in.ino);
     in.nlink++;
+    in.flags &= ~MGR_LINKABLE;
     in.parent = dir.ino;
     rc = rc ? rc : mgr_sets_renamed(c, &in, NULL, &dir, &m->name);
     dir.size++;

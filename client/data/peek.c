@@ -56,7 +56,7 @@ int cl_peek(struct cl_data *d, const struct cl_chunk_ref *ref, uint64_t off, voi
         return -EINVAL;
     e = cl_rcache_get(d->rcache, ref);
     if (!e)
-        return -ENOMEM;
+        return -errno;
     first = (uint32_t)off / CL_PAGE_BYTES;
     last = ((uint32_t)off + len - 1) / CL_PAGE_BYTES;
     cl_rcache_use(e, first, last);

@@ -85,9 +85,14 @@ static void destroy(struct cl_rcache *c, struct cl_rchunk *e)
     free(e);
 }
 
+static uint32_t data_len_of(const struct cl_chunk_ref *ref)
+{
+    return ref->data_len_bytes ? ref->data_len_bytes : ref->len_bytes;
+}
+
 static struct cl_rchunk *make(struct cl_rcache *c, const struct cl_chunk_ref *ref)
 {
-    uint32_t blocks = fp_sum_nblocks(ref->data_len_bytes ? ref->data_len_bytes : ref->len_bytes);
+    uint32_t blocks = fp_sum_nblocks(data_len_of(ref));
     struct cl_rchunk *e = calloc(1, sizeof(*e) + blocks * sizeof(e->block[0]));
     struct cl_rchunk **p = bucket_of(c, ref->id);
 
@@ -112,6 +117,12 @@ struct cl_rchunk *cl_rcache_get(struct cl_rcache *c, const struct cl_chunk_ref *
     pthread_mutex_lock(&c->lock);
     for (e = *bucket_of(c, ref->id); e && e->ref.id != ref->id; e = e->next)
         ;
+    if (e && data_len_of(&e->ref) != data_len_of(ref)) { /* a chunk never changes: one of two maps is wrong, and blocks of one may be beyond the end of the other */
+        pthread_mutex_unlock(&c->lock);
+        FP_LOG_EVERY(1000, FP_LOG_WARN, "chunk %llx is %u bytes in one answer of the manager and %u in another", (unsigned long long)ref->id, data_len_of(&e->ref), data_len_of(ref));
+        errno = EIO;
+        return NULL;
+    }
     if (!e)
         e = make(c, ref);
     else if (e->pins == 0)

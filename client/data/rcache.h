@@ -20,7 +20,7 @@ struct cl_rchunk;
 int cl_rcache_new(struct cl_data *d, struct cl_rcache **out);
 void cl_rcache_free(struct cl_rcache *c);
 
-/* The entry of a chunk, pinned (made if need be). NULL: no memory. */
+/* The entry of a chunk, pinned (made if need be). NULL and errno: ENOMEM, or EIO: it is of another length than when it was asked for before. */
 struct cl_rchunk *cl_rcache_get(struct cl_rcache *c, const struct cl_chunk_ref *ref);
 void cl_rcache_put(struct cl_rchunk *e);
 

@@ -146,7 +146,7 @@ static int read_chunk_piece(struct reader *r, const struct cl_piece *p)
         return rc;
     e = cl_rcache_get(r->d->rcache, &p->chunk);
     if (!e)
-        return -ENOMEM;
+        return -errno;
     cl_rcache_use(e, first, last);
     r->pin->entry[r->pin->nentries].e = e;
     r->pin->entry[r->pin->nentries].first = first;

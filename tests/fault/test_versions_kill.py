@@ -245,3 +245,22 @@ def test_program_that_starts_another_has_not_closed(versions):
         p.kill()
         p.wait(20)
     wait_until("the good version", 20, lambda: read(other.at("ckpt")) == good)
+
+
+@pytest.mark.parametrize("closer", ["itself", "a child"])
+def test_close_by_a_program_that_executes_another(versions, closer):
+    """The kernel closes then while it holds a lock that files of /proc wait for: who looks at them to see whether that process ends waits for its own answer."""
+    store = versions
+    writer, other = store.mounts
+    path = writer.at("ckpt")
+    write(path, content(1)[:SIZE])
+    child = "if os.fork(): os.wait(); os._exit(0)\n" if closer == "a child" else ""
+    p = subprocess.Popen([sys.executable, "-c", "import os, sys\n"
+                          "fd = os.open(sys.argv[1], os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC); os.write(fd, b'x' * 5000)\n"
+                          f"{child}os.execvp('true', ['true'])\n", path])
+    try:
+        assert p.wait(30) == 0
+    finally:
+        p.kill()
+    assert read(other.at("ckpt")) == b"x" * 5000
+    wait_until("its close", 10, lambda: kept(store, path) == [])

@@ -487,6 +487,29 @@ static void test_tmpfile_can_be_linked(void **state)
     assert_int_equal(fix_attr(&f, ino).ino, 0);
 }
 
+static void test_what_was_removed_and_is_open_gets_no_new_name(void **state)
+{
+    Fp__AttrReply *r = create_open("a", true, false), *tmp = create_open("", true, true);
+    uint64_t ino = r->attr->ino, unnamed = tmp->attr->ino;
+
+    (void)state;
+    fix_free(r);
+    fix_free(tmp);
+    assert_int_equal(fix_unlink(&f, ROOT, "a", false), 0);
+    link_to(ino, ROOT, "b");
+    assert_int_equal(f.status, -ENOENT);
+    assert_int_equal(fix_attr(&f, ino).nlink, 0);
+    link_to(unnamed, ROOT, "b");
+    assert_int_equal(f.status, 0);
+    assert_int_equal(fix_unlink(&f, ROOT, "b", false), 0);
+    link_to(unnamed, ROOT, "c"); /* its first name was its only chance, as on one node */
+    assert_int_equal(f.status, -ENOENT);
+    release(ino);
+    release(unnamed);
+    fix_check(&f);
+    assert_int_equal(fix_attr(&f, unnamed).ino, 0);
+}
+
 static void test_inode_limit_is_enospc(void **state)
 {
     Fp__StatFsReply *r;
@@ -594,6 +617,7 @@ int main(void)
         T(test_unlinked_file_stays_while_open),
         T(test_rename_over_open_file_keeps_it),
         T(test_tmpfile_can_be_linked),
+        T(test_what_was_removed_and_is_open_gets_no_new_name),
         T(test_inode_limit_is_enospc),
         T(test_removed_directory_takes_nothing),
         T(test_random_operations_keep_counts_right),
