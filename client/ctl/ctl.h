@@ -14,7 +14,7 @@
 #include "fp/opt.h"
 
 #define CTL_PATHS_MAX 256u /* of one call */
-#define CTL_NAMES_MAX 8u   /* words of one call that are no paths */
+#define CTL_NAMES_MAX 256u /* words of one call that are no paths */
 
 /* What main.c has read of the command line. A path is absolute, symbolic links in it are not resolved. */
 struct ctl_options {
@@ -29,7 +29,7 @@ struct ctl_options {
     bool manager_given, key_given; /* on the command line */
     bool json, all, watch, files, force, torn;
     int64_t step; /* -1: not given */
-    const char *to;       /* drain: directory; NULL: not given */
+    const char *to;       /* drain: directory; merge: file; NULL: not given */
     bool now, verify, wait, last;
     int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */
