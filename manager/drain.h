@@ -72,6 +72,8 @@ struct mgr_djob {
     char *why;        /* malloc'd */
     uint64_t first;   /* drain_file with which it began: its path says what it is */
     uint64_t skipped; /* of files that wait: those up to here were looked at, and had to wait longer */
+    uint64_t rate;    /* bytes/s, as of a moment ago (progress.c) */
+    uint64_t rate_ms, rate_bytes; /* when it was measured last, and bytes_done then; 0: never */
 };
 
 /* A file that is worked on. */
@@ -333,6 +335,18 @@ int mgr_drain_expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f
 int mgr_drain_dirs(struct mgr_core *c, struct mgr_djob *j);
 /* What PREPARE has to know of a directory or link, FINISH of all: false if it can't be said. */
 bool mgr_drain_attr(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f, const struct mgr_inode *in);
+
+/* ---------------------------------------------------------------- progress.c */
+
+void mgr_progress_tick(struct mgr_core *c);
+/* What is on its way of a set, and how fast: the drain_ fields and `to` of m, in memory of the group. *look: files that may be looked at, fewer afterwards. */
+int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m);
+
+/* ---------------------------------------------------------------- drain_ctl.c */
+
+#define MGR_WAITS_MAX 300u
+/* Whom or what an active job waits for; NULL: nobody. */
+const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX]);
 
 /* ---------------------------------------------------------------- drain_pace.c */
 

@@ -196,8 +196,8 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
 
 /* ---------------------------------------------------------------- show */
 
-/* Of a file that is worked on: who is waited for. NULL: nobody. */
-static const char *waits_for(struct mgr_core *c, const struct mgr_djob *j, char line[300])
+/* Of a file that is worked on: who is waited for. */
+const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX])
 {
     for (size_t i = 0; i < c->drain->nfiles; i++) {
         const struct mgr_dfile *f = &c->drain->files[i];
@@ -207,11 +207,11 @@ static const char *waits_for(struct mgr_core *c, const struct mgr_djob *j, char 
         if (f->job != j->id)
             continue;
         if (b && !mgr_task_reaches(c, b)) {
-            snprintf(line, 300, "waits for benefactor %u of node %s, which is %s", b->id, b->node, b->conn ? "not draining" : "away");
+            snprintf(line, MGR_WAITS_MAX, "waits for benefactor %u of node %s, which is %s", b->id, b->node, b->conn ? "not draining" : "away");
             return line;
         }
         if (seen && seen->code > FP__TARGET_CODE__TARGET_OK) {
-            snprintf(line, 300, "the target stalls on node %s: %s", b->node, seen->why);
+            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", b->node, seen->why);
             return line;
         }
     }
@@ -219,7 +219,7 @@ static const char *waits_for(struct mgr_core *c, const struct mgr_djob *j, char 
         const struct mgr_target_seen *seen = mgr_task_seen(c, c->bnfs[i], j->target);
 
         if (seen && seen->code > FP__TARGET_CODE__TARGET_OK && !mgr_drain_is_well(c, j->target)) {
-            snprintf(line, 300, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
+            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
             return line;
         }
     }
@@ -230,8 +230,9 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
 {
     Fp__DrainJob *s = MGR_NEW(c, Fp__DrainJob, fp__drain_job__init);
     const struct mgr_target *t = mgr_target_find(c, j->target);
-    char line[300];
-    const char *waits = j->state < FP__DRAIN_STATE__DRAIN_DONE ? waits_for(c, j, line) : NULL;
+    const struct mgr_djob *at = j->state < FP__DRAIN_STATE__DRAIN_DONE ? mgr_djob_find(c, j->id) : NULL;
+    char line[MGR_WAITS_MAX];
+    const char *waits = at ? mgr_djob_waits(c, at, line) : NULL;
 
     if (!s)
         return NULL;
@@ -243,6 +244,7 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
     s->files_done = j->files_done;
     s->bytes = j->bytes;
     s->bytes_done = j->bytes_done;
+    s->rate = at ? at->rate : 0;
     s->made_ns = j->made_ns;
     s->done_ns = j->done_ns;
     s->error = j->error;

@@ -706,6 +706,7 @@ void mgr_drain_tick(struct mgr_core *c)
         return;
     d->tick_ms = c->now.ms + TICK_MS;
     d->dirty = d->pace = true;
+    mgr_progress_tick(c);
     for (size_t i = 0; i < d->njobs; i++)
         d->jobs[i].skipped = 0;
     for (size_t i = 0; i < d->nfiles; i++)

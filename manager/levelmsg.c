@@ -191,6 +191,7 @@ static int look_at_job(struct mgr_core *c, struct mgr_req *rq, struct ask *a, bo
     a->r->job = j->id;
     a->r->bytes = j->bytes;
     a->r->bytes_done = j->bytes_done;
+    a->r->rate = j->rate;
     a->r->to = j->to;
     a->r->why = j->why;
     if (j->state == FP__DRAIN_STATE__DRAIN_FAILED || j->state == FP__DRAIN_STATE__DRAIN_CANCELLED)

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "life.pb-c.h"
+#include "manager/drain.h"
 #include "manager/level.h"
 #include "manager/stepname.h"
 
@@ -116,6 +117,7 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
     int rc = mgr_set_path(c, s, &m->path);
 
     rc = rc ? rc : put_level(c, s, look, m);
+    rc = rc ? rc : mgr_progress_set(c, s, look, m);
     m->id = s->id;
     m->step = s->step;
     m->top = s->top;

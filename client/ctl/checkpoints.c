@@ -107,12 +107,23 @@ static json_t *json_path(const struct ctl_store *store, const ProtobufCBinaryDat
     return ctl_json_bytes(text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
+/* Of the job that drains it now: null where there is none. */
+static json_t *json_drain(const Fp__CkptSet *s)
+{
+    if (!s->drain_job)
+        return json_null();
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)s->drain_job, "to", s->to, "bytes", (json_int_t)s->drain_bytes, "bytes_done",
+                     (json_int_t)s->drain_bytes_done, "rate", (json_int_t)s->drain_rate, "left_s",
+                     (json_int_t)ctl_left_s(s->drain_bytes_done, s->drain_bytes, s->drain_rate), "why", s->drain_why);
+}
+
 static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "path", json_path(store, &s->path), "series",
+    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "path", json_path(store, &s->path), "series",
                      ctl_json_bytes(s->series.data, s->series.len), "step", (json_int_t)s->step, "state", state_text(s), "how", how_text(s->how), "told", s->told,
                      "files", (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
-                     (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", ctl_level_text((int)s->level), "why", s->why);
+                     (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", ctl_level_text((int)s->level), "why", s->why, "files_drained",
+                     (json_int_t)s->drained_files, "files_verified", (json_int_t)s->verified_files, "drain", json_drain(s));
 }
 
 static int json_files(const struct ctl_store *store, struct ctl_link *l, uint64_t set, json_t *list)
@@ -182,6 +193,8 @@ static int print_files(const struct ctl_store *store, struct ctl_link *l, uint64
 
 static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp__CkptSet *s)
 {
+    char progress[CTL_PROGRESS_BUF];
+
     fp_table_cell(t, "%s%.*s", store->mountpoint, (int)s->path.len, (const char *)s->path.data);
     fp_table_cell(t, "%" PRIu64, s->step);
     fp_table_cell_count(t, s->files);
@@ -189,15 +202,21 @@ static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp_
     fp_table_cell_duration(t, age_ms(s));
     fp_table_cell_styled(t, style_of(s), "%s", state_text(s));
     fp_table_cell(t, "%s", s->state == FP__CKPT_STATE__CKPT_COMPLETE ? ctl_level_text((int)s->level) : "");
-    if (s->why[0] || s->writers == 0)
-        fp_table_cell(t, "%s", s->why);
+    if (s->drain_job)
+        fp_table_cell(t, "%s to %s", ctl_progress_text(progress, s->drain_bytes_done, s->drain_bytes, s->drain_rate), s->to);
     else
+        fp_table_cell(t, "%s", "");
+    if (s->why[0] || (s->writers == 0 && s->drain_why[0] == '\0'))
+        fp_table_cell(t, "%s", s->why);
+    else if (s->writers)
         fp_table_cell(t, "%" PRIu64 " open for writing", s->writers);
+    else
+        fp_table_cell(t, "%s", s->drain_why);
 }
 
 static int print_table(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const struct sets *sets)
 {
-    static const struct fp_table_col cols[] = {{"set", false}, {"step", true}, {"files", true}, {"size", true}, {"age", true}, {"state", false}, {"level", false}, {"", false}};
+    static const struct fp_table_col cols[] = {{"set", false}, {"step", true}, {"files", true}, {"size", true}, {"age", true}, {"state", false}, {"level", false}, {"drain", false}, {"", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     size_t n = 0;
     for (size_t p = 0; p < sets->npages; p++)
@@ -372,7 +391,7 @@ const struct ctl_cmd ctl_cmd_checkpoints = {
     .options = "all files watch",
     .help = "The checkpoint sets at or below PATH: step, files, size, age, state, level of durability.",
     .more = "A set is the files of one time step, known by the number in their names or in that of a directory above them (chk_0007/rank_12, restart.5000). state: open (somebody "
-            "writes, or may go on), complete, or torn (a mount that was writing a file of it is gone, and nobody has written it since). The newest 20 of each series are shown; --all shows all.",
+            "writes, or may go on), complete, or torn (a mount that was writing a file of it is gone, and nobody has written it since). drain: how far the job is that copies it to a target now. The newest 20 of each series are shown; --all shows all.",
     .run = show,
 };
 

@@ -88,6 +88,19 @@ void ctl_watch(uint64_t limit_ms);
 /* Waits, with the watchdog told. For commands that ask again and again. */
 void ctl_pause(const struct ctl_options *o, uint64_t ms);
 
+/* ---------------------------------------------------------------- progress.c: how far something is */
+
+#define CTL_PROGRESS_BUF 160
+
+/* "[####............]  25 %  85 MB/s  3 min 20 s left", without the last two where there is no rate (bytes/s). Returns buf. */
+char *ctl_progress_text(char buf[CTL_PROGRESS_BUF], uint64_t done, uint64_t all, uint64_t rate);
+/* Seconds that the rest takes; 0: nothing is left, or there is no rate. */
+uint64_t ctl_left_s(uint64_t done, uint64_t all, uint64_t rate);
+
+/* One row of the terminal that stderr is, in place of what it had before, cut at its width; and nothing in its place. */
+void ctl_progress_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void ctl_progress_end(void);
+
 /* ---------------------------------------------------------------- show.c: printing */
 
 /* Bytes that are mostly text: bytes that are no UTF-8 become \xNN. A new reference. */

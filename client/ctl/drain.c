@@ -48,9 +48,9 @@ static int refused(const Fp__CtlDrainReply *r)
 
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", j->kind == FP__JOB_KIND__JOB_SET ? "set" : "files", "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", j->kind == FP__JOB_KIND__JOB_SET ? "set" : "files", "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
-                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "why", j->why);
+                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "why", j->why);
 }
 
 static const char *where_word(const Fp__DrainJob *j)
@@ -58,12 +58,21 @@ static const char *where_word(const Fp__DrainJob *j)
     return j->kind == FP__JOB_KIND__JOB_EVICT ? "evicted" : j->kind == FP__JOB_KIND__JOB_STAGE_IN ? "staged in" : "to ";
 }
 
-static void print_job(FILE *f, const Fp__DrainJob *j)
+static void print_job(const Fp__DrainJob *j)
 {
     char done[FP_UNITS_BUF], all[FP_UNITS_BUF];
 
-    fprintf(f, "job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
+    printf("job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
             (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), where_word(j), j->to, *j->why ? ": " : "", j->why);
+}
+
+/* The line of a terminal, while it goes on. */
+static void print_progress(const Fp__DrainJob *j)
+{
+    char text[CTL_PROGRESS_BUF];
+
+    ctl_progress_line("job %llu: %s  %llu of %llu files %s%s%s%s", (unsigned long long)j->id, ctl_progress_text(text, j->bytes_done, j->bytes, j->rate),
+                      (unsigned long long)j->files_done, (unsigned long long)j->files, where_word(j), j->to, *j->why ? ": " : "", j->why);
 }
 
 static int verdict(int state)
@@ -84,7 +93,7 @@ static int tell(const struct ctl_options *o, const Fp__DrainJob *j)
 {
     if (o->json)
         return ctl_json_print(json_job(j));
-    print_job(stdout, j);
+    print_job(j);
     putchar('\n');
     return ctl_flush();
 }
@@ -143,15 +152,14 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
             code = GONE;
         } else if (rc == 0) {
             code = verdict(r->jobs[0]->state);
-            if (w->tty) {
-                fputc('\r', stderr);
-                print_job(stderr, r->jobs[0]);
-                fputs(code >= 0 ? "\n" : "\033[K", stderr);
-            }
+            if (w->tty && code < 0)
+                print_progress(r->jobs[0]);
             if (code < 0)
                 say_why(w, r->jobs[0]);
             if (code < 0 && fp_now_ms() >= until)
                 code = LATE;
+            if (code >= 0 && w->tty)
+                ctl_progress_end();
             if (code >= 0)
                 rc = tell(w->o, r->jobs[0]);
         } else if (fp_now_ms() >= until) {

@@ -122,14 +122,17 @@ static int find_step(struct wait *w, struct item *i)
 
 static void progress(const struct wait *w, const struct item *i)
 {
-    char done[FP_UNITS_BUF], all[FP_UNITS_BUF];
+    const Fp__LevelReply *r = i->last;
+    char text[CTL_PROGRESS_BUF];
 
-    if (!w->tty || !i->last)
+    if (!w->tty || !r)
         return;
-    fprintf(stderr, "\r%s: %s", i->path, ctl_level_text((int)i->last->level));
-    if (i->last->bytes)
-        fprintf(stderr, ", %s of %s to %s", fp_format_size(done, i->last->bytes_done), fp_format_size(all, i->last->bytes), i->last->to);
-    fputs(i->code >= 0 ? "\n" : "\033[K", stderr);
+    if (i->code >= 0)
+        ctl_progress_end();
+    else if (r->bytes)
+        ctl_progress_line("%s: %s, %s to %s", i->path, ctl_level_text((int)r->level), ctl_progress_text(text, r->bytes_done, r->bytes, r->rate), r->to);
+    else
+        ctl_progress_line("%s: %s", i->path, ctl_level_text((int)r->level));
 }
 
 static void explain(const struct wait *w, const struct item *i)

@@ -1,0 +1,156 @@
+/* How far draining is, for people: how fast a job goes, and what is done of a checkpoint set.
+ *
+ * A job's rate is of what it has counted since it was looked at last, smoothed over some seconds, since parts of up to 64 MiB end at once; it is of this manager's life
+ * and nothing is kept of it. What is done of a set are the numbers of its job, where that is of nothing else; of a job of more, those of the files of the set that the job
+ * has found up to now, so they may grow. Jobs that have ended are not shown: what has come of them is the level.
+ *
+ * Rejected: counters of each set in its row, which every part that is done would have to change; the rate that benefactors measure, which is of
+ * the target, not of the job, and stays when nothing is written.
+ *
+ * Core's thread, in a group. */
+#include "manager/drain.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "manager/level.h"
+
+#define RATE_MS   1000u
+#define SMOOTH    4u    /* so many times the old rate, once the new one */
+#define PATHS_MAX 16u   /* of a job, that are compared with a set */
+
+static void measure(struct mgr_djob *j, uint64_t now_ms)
+{
+    uint64_t ms = now_ms - j->rate_ms, bytes = j->bytes_done > j->rate_bytes ? j->bytes_done - j->rate_bytes : 0, rate;
+
+    if (j->rate_ms && ms < RATE_MS)
+        return;
+    if (j->rate_ms) {
+        rate = (uint64_t)((double)bytes * 1000 / (double)ms);
+        j->rate = j->rate ? (SMOOTH * j->rate + rate) / (SMOOTH + 1) : rate;
+    }
+    j->rate_ms = now_ms;
+    j->rate_bytes = j->bytes_done;
+}
+
+void mgr_progress_tick(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->njobs; i++)
+        measure(&c->drain->jobs[i], c->now.ms);
+}
+
+/* ---------------------------------------------------------------- of a set */
+
+/* The directory that a set is, or in which its files lie; 0: it has none. */
+static int dir_of(struct mgr_core *c, const struct mgr_set *s, uint64_t *dir)
+{
+    struct mgr_inode in = {0};
+    int rc = s->top ? 0 : mgr_db_one(&c->db, MEMBER_LIST, DBI(s->id), DBI(0), DBI(1));
+
+    if (rc > 0)
+        mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, &in);
+    mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
+    *dir = s->top ? s->top : in.parent;
+    return rc < 0 ? rc : 0;
+}
+
+/* Does this path of a job lead to it? *whole: it is its directory. */
+static int leads_to(struct mgr_core *c, const struct mgr_set *s, uint64_t ino, bool *yes, bool *whole)
+{
+    struct mgr_inode in;
+    uint64_t dir;
+    int rc;
+
+    *yes = *whole = s->top && ino == s->top;
+    if (*yes)
+        return 0;
+    rc = mgr_inode_get(c, ino, &in);
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    *yes = in.ckpt == s->id;
+    rc = *yes ? 0 : dir_of(c, s, &dir);
+    return rc || *yes || !dir ? rc : mgr_set_is_below(c, dir, ino, yes);
+}
+
+/* Does this job drain it? *whole: all that it counts is of it. */
+static int is_of(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, bool *yes, bool *whole)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
+    uint64_t inos[PATHS_MAX], n = j->gen < PATHS_MAX ? j->gen : PATHS_MAX;
+    size_t got = 0;
+    int rc = 0;
+
+    *yes = *whole = false;
+    if (j->kind == FP__JOB_KIND__JOB_SET) {
+        *yes = *whole = j->ckpt == s->id && j->gen == s->gen;
+        return 0;
+    }
+    if (j->kind != FP__JOB_KIND__JOB_FILES)
+        return 0;
+    for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(n)); rc > 0; rc = mgr_db_step(&c->db, st))
+        inos[got++] = (uint64_t)mgr_col(&c->db, st, 0);
+    for (size_t i = 0; i < got && !*yes && rc >= 0; i++)
+        rc = leads_to(c, s, inos[i], yes, whole);
+    *whole = *whole && j->gen == 1;
+    return rc < 0 ? rc : 0;
+}
+
+/* Of a job of more than this set. */
+static int count(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, Fp__CkptSet *m)
+{
+    const enum mgr_stmt st = MGR_ST_DFILE_OF_SET;
+    struct mgr_inode in;
+    int rc = mgr_db_one(&c->db, DFILE_OF_SET, DBI(s->id), DBI(j->id));
+
+    m->drain_bytes = rc > 0 ? (uint64_t)mgr_col(&c->db, st, 0) : 0;
+    m->drain_bytes_done = rc > 0 ? (uint64_t)mgr_col(&c->db, st, 1) : 0;
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < c->drain->nfiles && rc >= 0; i++) { /* and parts of those that are worked on */
+        const struct mgr_dfile *f = &c->drain->files[i];
+
+        if (f->job != j->id || f->kind != MGR_K_FILE || mgr_inode_get(c, f->ino, &in) || in.ckpt != s->id)
+            continue;
+        rc = mgr_db_one(&c->db, DPART_DONE, DBI(f->id));
+        m->drain_bytes_done += rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_DPART_DONE, 0) : 0;
+        mgr_db_reset(&c->db, MGR_ST_DPART_DONE);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int tell(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, bool whole, uint32_t *look, Fp__CkptSet *m)
+{
+    const struct mgr_target *t = mgr_target_find(c, j->target);
+    char line[MGR_WAITS_MAX];
+    const char *why = mgr_djob_waits(c, j, line);
+    int rc = 0;
+
+    if (whole) {
+        m->drain_bytes = j->bytes;
+        m->drain_bytes_done = j->bytes_done;
+    } else if (s->files <= *look) {
+        *look -= (uint32_t)s->files;
+        rc = count(c, j, s, m);
+    }
+    if (m->drain_bytes_done > m->drain_bytes) /* of a file that is copied anew the parts may be of both */
+        m->drain_bytes_done = m->drain_bytes;
+    m->drain_rate = j->rate;
+    m->drain_job = j->id;
+    m->to = mgr_arena_text(&c->arena, t ? t->root : "");
+    m->drain_why = mgr_arena_text(&c->arena, why ? why : j->why);
+    return rc ? rc : m->to && m->drain_why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
+int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->drain->njobs && !m->drain_job && !rc; i++) { /* the first that works on it: they are served in their order */
+        const struct mgr_djob *j = &c->drain->jobs[i];
+        bool yes, whole;
+
+        rc = is_of(c, j, s, &yes, &whole);
+        if (!rc && yes)
+            rc = tell(c, j, s, whole, look, m);
+    }
+    return rc;
+}
