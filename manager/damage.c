@@ -130,7 +130,7 @@ MGR_HANDLER(badchunk)
         return rc == -ENOENT ? 0 : rc; /* overwritten or deleted since */
     rc = mgr_ext_has(c, ch.id);
     if (rc) /* who has read by an old map reads again */
-        return rc < 0 ? rc : m->bnf == ch.bnf ? mgr_ext_bad(c, &ch, m->reason) : 0;
+        return rc < 0 ? rc : m->bnf == ch.bnf ? mgr_ext_bad(c, &ch, m) : 0;
     if (!ch.bnf)
         return 0; /* it stands for a lost one, and more was known of that */
     rc = mgr_damage_chunk(c, m->chunk, ch.bnf, false, m->reason);

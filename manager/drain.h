@@ -42,6 +42,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_TASK_CLEAN    ((UINT64_C(1) << 29) - 3)
 #define MGR_TASK_STAT     ((UINT64_C(1) << 29) - 4)
 #define MGR_TASK_FETCH    ((UINT64_C(1) << 29) - 5)
+#define MGR_TASK_LOOK     ((UINT64_C(1) << 29) - 6) /* of a tfile, in place of a file: look.c */
 #define MGR_TASK_FILE_MAX ((UINT64_C(1) << 34) - 1)
 static inline uint64_t mgr_task_id(uint64_t file, uint64_t window, bool verify)
 {
@@ -137,6 +138,17 @@ struct mgr_cleaning { /* a temporary file to be removed */
     bool fence;      /* somebody may still rename it: until it is gone nothing else of this target is renamed */
 };
 
+/* A file in a target that somebody is to look at (look.c). */
+struct mgr_look {
+    uint64_t tfile, gen;
+    uint64_t chunk;    /* of which somebody said that it has other bytes there; 0: none */
+    uint32_t target;
+    uint32_t by;       /* benefactor that was told; 0: nobody */
+    uint32_t said;     /* that has not found it as it was; 0: none */
+    bool fetch;        /* it is what it was: now the chunk */
+    uint64_t at_ms, until_ms;
+};
+
 struct mgr_drain {
     struct mgr_djob *jobs; /* active ones, by id */
     size_t njobs, jobs_cap;
@@ -155,6 +167,8 @@ struct mgr_drain {
     size_t nof;
     struct mgr_cleaning clean[256];
     size_t nclean;
+    struct mgr_look looks[64];
+    size_t nlooks;
     uint64_t gen_next, gen_end; /* reserved in meta up to gen_end */
     bool dirty;                 /* something has changed: the end of the group looks */
     bool prune;                 /* there may be rows of jobs that are long over */

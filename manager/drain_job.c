@@ -304,7 +304,7 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         return rc;
     }
     if (!rc && (!r->status || r->status == -ENOENT))
-        rc = mgr_tfile_gone(c, f->tfile);
+        rc = mgr_look_denied(c, f->tfile, f->lead);
     f->tfile = 0;
     rc = rc ? rc : mgr_drained_drop(c, f->ino);
     rc = rc ? rc : mgr_stage_blocks(c, f);
@@ -702,6 +702,7 @@ void mgr_drain_tick(struct mgr_core *c)
     struct mgr_drain *d = c->drain;
 
     d->dirty |= mgr_evict_presses(c);
+    mgr_look_tick(c);
     if (!d->njobs || c->now.ms < d->tick_ms)
         return;
     d->tick_ms = c->now.ms + TICK_MS;

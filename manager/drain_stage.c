@@ -139,7 +139,7 @@ int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRes
     if (f->state != MGR_D_PREPARE || r->status == FP_ECANCELLED)
         return 0;
     if (r->status == -ENOENT || r->status == -ESTALE) {
-        rc = mgr_tfile_gone(c, f->tfile);
+        rc = mgr_look_denied(c, f->tfile, f->lead);
         return rc ? rc : mgr_drain_fail(c, f, r->status, "its copy in the target is not there any more, or another file is");
     }
     if (r->status)
@@ -185,7 +185,7 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         c->drain->dirty = true;
         return 0;
     }
-    rc = mgr_tfile_gone(c, f->tfile);
+    rc = mgr_look_denied(c, f->tfile, f->lead);
     return rc ? rc : mgr_drain_fail(c, f, -ESTALE, "its copy in the target is not there any more, or another file is: fpctl drain it again");
 }
 

@@ -144,6 +144,7 @@ void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b)
     for (size_t i = 0; i < c->drain->nclean; i++)
         if (c->drain->clean[i].by == b->id)
             c->drain->clean[i].by = 0;
+    mgr_look_hello(c, b->id);
 }
 
 static void look_all(struct mgr_core *c)
@@ -406,7 +407,8 @@ static void look_at_open(struct batch *q)
     for (size_t i = q->t->count; i-- > 0;) {
         struct mgr_open_task *o = &q->t->open[i];
         const struct mgr_dfile *f = mgr_dfile_find(q->c, o->id >> 30);
-        bool of_file = o->id >> 30 && (o->id >> 1 & ((UINT64_C(1) << 29) - 1)) != MGR_TASK_CLEAN;
+        uint64_t window = o->id >> 1 & ((UINT64_C(1) << 29) - 1);
+        bool of_file = o->id >> 30 && window != MGR_TASK_CLEAN && window != MGR_TASK_LOOK;
 
         if (of_file && (!f || f->gen != o->gen)) {
             if (q->m->n_cancel < MGR_OPEN_MAX)
@@ -590,6 +592,13 @@ static void verify_parts(struct batch *q)
             verify_parts_of(q, &d->files[i], &in);
 }
 
+static void looks(struct batch *q)
+{
+    for (size_t i = 0; i < q->c->drain->nlooks; i++)
+        if (has_room(q, q->c->drain->looks[i].target))
+            put(q, mgr_look_task(q->c, q->b, &q->c->drain->looks[i]), NULL);
+}
+
 static void pump_one(struct mgr_core *c, struct mgr_bnf *b, struct mgr_tasker *t)
 {
     struct batch q = {.c = c, .b = b, .t = t, .m = MGR_NEW(c, Fp__Tasks, fp__tasks__init)};
@@ -604,6 +613,7 @@ static void pump_one(struct mgr_core *c, struct mgr_bnf *b, struct mgr_tasker *t
     look_at_open(&q);
     targets(&q);
     cleaning(&q);
+    looks(&q);
     files(&q);
     verify_parts(&q);
     parts(&q);
@@ -731,6 +741,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
             cleaned(c, file, r->gen);
         return 0; /* else somebody is told again in a while */
     }
+    if (window == MGR_TASK_LOOK)
+        return mgr_look_result(c, b, file, r);
     if (!f || f->gen != r->gen)
         return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
     if (whole && f->lead != b->id)

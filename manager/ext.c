@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "fp/log.h"
+#include "fp/err.h"
 #include "fp/record.h"
 #include "manager/level.h"
 #include "manager/rounds.h"
@@ -133,6 +133,14 @@ int mgr_ext_has(struct mgr_core *c, uint64_t chunk)
     return get(c, chunk, &tfile, &off);
 }
 
+int mgr_ext_where(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t *off)
+{
+    uint64_t is;
+    int rc = get(c, chunk, &is, off);
+
+    return rc > 0 ? is == tfile : rc;
+}
+
 int mgr_ext_drop(struct mgr_core *c, uint64_t chunk)
 {
     uint64_t tfile, off;
@@ -172,17 +180,15 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing,
     return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
 }
 
-int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
+/* Chunks that are nowhere else, in memory of the group. */
+static int only_in(struct mgr_core *c, uint64_t tfile, uint64_t **out, size_t *count)
 {
     const enum mgr_stmt st = MGR_ST_EXT_ONLY_IN;
     uint64_t *list = NULL;
     size_t n = 0, cap = 0;
-    int rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
+    int rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)) : 0;
 
-    mgr_level_drained(c);
-    if (rc || !c->exts)
-        return rc;
-    for (rc = mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
         uint64_t *more = n < cap ? list : mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *list);
 
         if (!more) {
@@ -195,9 +201,39 @@ int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
         list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
     }
     mgr_db_reset(&c->db, st);
-    for (size_t i = 0; i < n && rc >= 0; i++)
-        rc = mgr_damage_chunk(c, list[i], 0, true, "its copy in the target is not there any more, or another file is");
+    *out = list;
+    *count = n;
     return rc < 0 ? rc : 0;
+}
+
+int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
+{
+    uint64_t *list;
+    size_t n;
+    int rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
+
+    mgr_level_drained(c);
+    rc = rc ? rc : only_in(c, tfile, &list, &n);
+    for (size_t i = 0; !rc && i < n; i++) {
+        rc = mgr_damage_has(c, list[i]); /* it stays what it was found to be */
+        rc = rc ? (rc < 0 ? rc : 0) : mgr_damage_chunk(c, list[i], 0, true, "its copy in the target is not there any more, or another file is");
+    }
+    return rc;
+}
+
+int mgr_tfile_back(struct mgr_core *c, uint64_t tfile)
+{
+    uint64_t *list;
+    size_t n;
+    int rc = mgr_db_exec(&c->db, TFILE_BACK, DBI(tfile));
+
+    if (rc || !sqlite3_changes(c->db.sq))
+        return rc;
+    mgr_level_drained(c);
+    rc = only_in(c, tfile, &list, &n);
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = mgr_damage_found(c, list[i]);
+    return rc;
 }
 
 static int is_any(struct mgr_core *c, enum mgr_stmt st, int rc)
@@ -298,6 +334,20 @@ static int is_garbage(struct mgr_core *c, uint64_t chunk, const struct mgr_bnf *
     return rc;
 }
 
+/* What a file in a target has that is gone, as we know: is it back? */
+static int look_again(struct mgr_core *c, uint64_t chunk)
+{
+    uint64_t tfile;
+    int rc = mgr_db_one(&c->db, EXT_GONE, DBI(chunk));
+
+    if (rc <= 0)
+        return rc;
+    tfile = (uint64_t)mgr_col(&c->db, MGR_ST_EXT_GONE, 0);
+    mgr_db_reset(&c->db, MGR_ST_EXT_GONE);
+    rc = mgr_look(c, tfile, 0);
+    return rc < 0 ? rc : 0;
+}
+
 /* 1: it is the chunk's copy from now on; 0: it is not wanted; or a failure. */
 static int take(struct mgr_core *c, struct mgr_bnf *b, const Fp__Staged *s)
 {
@@ -321,6 +371,7 @@ static int take(struct mgr_core *c, struct mgr_bnf *b, const Fp__Staged *s)
         if (rc > 0)
             rc = mgr_chunk_place(c, &ch, b->id, s->stored_bytes);
         rc = rc ? rc : mgr_damage_drop(c, s->chunk);
+        rc = rc ? rc : look_again(c, s->chunk);
         return rc ? rc : 1;
     }
     return mgr_garbage_put(c, s->chunk, b->id, s->stored_bytes);
@@ -362,24 +413,23 @@ int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, 
 
 /* ---------------------------------------------------------------- not there any more */
 
-int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reason)
+int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const Fp__BadChunk *m)
 {
+    const Fp__ExtFile *said = m->file;
     uint64_t tfile, off;
     Fp__ExtFile *x;
-    bool gone = true;
+    bool gone;
     int rc = get(c, ch->id, &tfile, &off);
 
     if (rc <= 0)
         return rc;
+    if (ch->bnf)
+        return mgr_ext_revert(c, ch, false, m->reason);
     rc = mgr_tfile_get(c, tfile, &x, &gone);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
-    if (ch->bnf)
-        return mgr_ext_revert(c, ch, false, reason);
-    if (!gone)
-        FP_ERROR("%s/%.*s is not what was drained to it any more (%.200s): what was evicted in favour of it can't be read: see fpctl status", x->root,
-                 (int)x->path.len, (const char *)x->path.data, reason);
-    rc = mgr_db_exec(&c->db, TFILE_GONE, DBI(tfile));
-    mgr_level_drained(c);
-    return rc ? rc : mgr_damage_chunk(c, ch->id, 0, true, reason);
+    if (said && (said->target != x->target || said->ino != x->ino || said->size_bytes != x->size_bytes || said->mtime_ns != x->mtime_ns))
+        return 0; /* by an old map, of another file than it is in now */
+    rc = mgr_look(c, tfile, m->status == FP_ECHECKSUM ? ch->id : 0);
+    return rc < 0 ? rc : 0;
 }

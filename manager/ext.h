@@ -61,8 +61,10 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing,
 int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r);
 /* A benefactor has fetched chunks. */
 int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, size_t n, Fp__TaskAck *ack);
-/* Somebody could not read it from its target. *known: it is such a chunk. */
-int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const char *reason);
+/* Somebody could not read it, here or from its target: that is looked at. */
+int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const Fp__BadChunk *m);
+/* Where in this file of a target it is. 1; 0: it is in none, or another one; or a failure. */
+int mgr_ext_where(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t *off);
 /* Is a chunk nowhere but in the file of this name, or not synced where it is, over which a copy of ino is to be renamed? 1, 0, or a failure. */
 int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino);
 /* Is a chunk of this file in a target only? */
@@ -71,7 +73,21 @@ int mgr_ext_any(struct mgr_core *c, uint64_t ino);
 int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by, const struct mgr_inode *in);
 /* It is not what it was: what is only there is damaged. */
 int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile);
+/* It was found as it was. */
+int mgr_tfile_back(struct mgr_core *c, uint64_t tfile);
 /* An inventory has a chunk that the table has elsewhere, or external. */
 int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch);
+
+/* ---------------------------------------------------------------- look.c */
+
+/* Somebody is to look at it; chunk: that was said to have other bytes there, 0: none. 1; 0: there are too many to look at, or it is known no more; or a failure. */
+int mgr_look(struct mgr_core *c, uint64_t tfile, uint64_t chunk);
+/* This benefactor has not found it as it was. */
+int mgr_look_denied(struct mgr_core *c, uint64_t tfile, uint32_t by);
+int mgr_look_result(struct mgr_core *c, const struct mgr_bnf *b, uint64_t tfile, const Fp__TaskResult *r);
+/* For this benefactor, in memory of the group; NULL: it is not for it, or not now. */
+Fp__Task *mgr_look_task(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_look *l);
+void mgr_look_hello(struct mgr_core *c, uint32_t bnf);
+void mgr_look_tick(struct mgr_core *c);
 
 #endif

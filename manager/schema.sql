@@ -352,7 +352,7 @@ CREATE TABLE IF NOT EXISTS tfile (
     mtime   INTEGER NOT NULL,
     refs    INTEGER NOT NULL,         -- rows of ext and drained that name it
     seen_ns INTEGER NOT NULL,         -- when it was last found as it should be
-    gone    INTEGER NOT NULL          -- 1: it was not
+    gone    INTEGER NOT NULL          -- 1: it was not; 2: it has other bytes than were drained
 );
 -- Who is at a place where a file is to be renamed to.
 CREATE INDEX IF NOT EXISTS tfile_path ON tfile (target, path);

@@ -78,7 +78,10 @@
                   "WHERE d.ino=?1")                                                                          \
     X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")                                                    \
     X(TFILE_FILE, "SELECT target,path,dev,tino,size,mtime,gone FROM tfile WHERE id=?1")                      \
-    X(TFILE_GONE, "UPDATE tfile SET gone=1 WHERE id=?1")                                                     \
+    X(TFILE_GONE, "UPDATE tfile SET gone=max(gone,1) WHERE id=?1")                                           \
+    X(TFILE_BACK, "UPDATE tfile SET gone=0 WHERE id=?1 AND gone=1")                                          \
+    X(TFILE_BAD, "UPDATE tfile SET gone=2 WHERE id=?1")                                                      \
+    X(EXT_GONE, "SELECT t.id FROM ext e CROSS JOIN tfile t ON t.id=e.tfile WHERE e.chunk=?1 AND t.gone=1")   \
     X(TFILE_REPLACED, "UPDATE tfile SET gone=1 WHERE target=?1 AND path=?2 AND id<>?3")                      \
     X(EXT_SOME, "SELECT 1 FROM ext LIMIT 1")                                                                 \
     X(EXT_GET, "SELECT tfile,off FROM ext WHERE chunk=?1")                                                   \

@@ -111,8 +111,7 @@ uint64_t cl_ext_intern(struct cl_data *d, const Fp__ExtFile *f)
     return token;
 }
 
-/* A copy, freed by the caller; NULL: forgotten, or no memory. */
-static Fp__ExtFile *find(struct cl_data *d, uint64_t token)
+Fp__ExtFile *cl_ext_file(struct cl_data *d, uint64_t token)
 {
     struct cl_ext *x = d->ext;
     struct file *at = &x->file[token >> 3 & (SETS - 1)][token & (WAYS - 1)];
@@ -130,7 +129,7 @@ static Fp__ExtFile *find(struct cl_data *d, uint64_t token)
 
 const char *cl_ext_name(struct cl_data *d, uint64_t token, char *buf, size_t len)
 {
-    Fp__ExtFile *f = find(d, token);
+    Fp__ExtFile *f = cl_ext_file(d, token);
 
     if (f)
         snprintf(buf, len, "%s/%.*s", f->root, (int)f->path.len, (const char *)f->path.data);
@@ -239,7 +238,7 @@ static bool is_final(int rc)
 
 int cl_ext_fetch(struct cl_data *d, const struct cl_chunk_ref *ref, uint32_t from, uint32_t to, uint8_t **pages, uint32_t *bnf)
 {
-    Fp__ExtFile *f = find(d, ref->ext);
+    Fp__ExtFile *f = cl_ext_file(d, ref->ext);
     struct cl_bnf *b = NULL;
     int rc = CL_ETARGET;
 
@@ -290,7 +289,7 @@ void cl_ext_fetch_ahead(struct cl_data *d, const struct cl_chunk_ref *ref)
         return;
     a = calloc(1, sizeof(*a));
     if (a)
-        a->f = find(d, ref->ext);
+        a->f = cl_ext_file(d, ref->ext);
     if (!a || !a->f) {
         free(a);
         return;

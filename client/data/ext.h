@@ -35,6 +35,9 @@ int cl_ext_fetch(struct cl_data *d, const struct cl_chunk_ref *ref, uint32_t fro
 /* The same without waiting, and without what comes of it: the next who reads finds it. Any thread. */
 void cl_ext_fetch_ahead(struct cl_data *d, const struct cl_chunk_ref *ref);
 
+/* The file of a target that it stands for, freed by the caller; NULL: forgotten, or no memory. */
+Fp__ExtFile *cl_ext_file(struct cl_data *d, uint64_t token);
+
 /* For a log line: "ROOT/PATH", or "a target" if the token is forgotten. */
 const char *cl_ext_name(struct cl_data *d, uint64_t token, char *buf, size_t len);
 

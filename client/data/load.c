@@ -68,6 +68,8 @@ void cl_load_learn(struct cl_rchunk *e, const struct cl_chunk_ref *ref)
         e->bnf = ref->bnf;
         e->fetched = false;
     }
+    if (ref->bnf)
+        e->fetched = false; /* it is the chunk's copy, as the manager knows */
     if (!ref->bnf) {
         e->ext = ref->ext;
         e->ext_off = ref->ext_off;
@@ -372,17 +374,33 @@ static int load_from(struct cl_data *d, struct cl_rchunk *e, uint32_t bnf, uint3
     return rc;
 }
 
+/* Of what a benefactor has fetched for us, while the map still says that it is in a target only: whatever is wrong with that copy, nothing is known of the target.
+ * Who tries again has it fetched again: then it is looked at where it is. */
+static int load_fetched(struct cl_data *d, struct cl_rchunk *e, uint32_t bnf, uint32_t from, uint32_t to, uint8_t **pages)
+{
+    int rc = load_from(d, e, bnf, from, to, pages);
+
+    if (rc == 0)
+        return 0;
+    forget_place(e);
+    return CL_ETARGET;
+}
+
 int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32_t to, uint8_t **pages)
 {
     struct cl_chunk_ref ref = e->ref;
+    bool fetched;
     uint32_t bnf;
     int rc;
 
     pthread_mutex_lock(&e->lock);
     bnf = e->bnf;
+    fetched = e->fetched;
     ref.ext = e->ext;
     ref.ext_off = e->ext_off;
     pthread_mutex_unlock(&e->lock);
+    if (bnf && fetched)
+        return load_fetched(d, e, bnf, from, to, pages);
     if (bnf || !ref.ext)
         return load_from(d, e, bnf, from, to, pages);
     rc = cl_ext_fetch(d, &ref, from, to, pages, &bnf);
@@ -394,6 +412,5 @@ int cl_load_blocks(struct cl_data *d, struct cl_rchunk *e, uint32_t from, uint32
         e->fetched = true;
     }
     pthread_mutex_unlock(&e->lock);
-    rc = load_from(d, e, bnf, from, to, pages);
-    return rc == FP_ECHUNK_MISSING ? CL_ETARGET : rc; /* it has gone again: nothing is known to be wrong with the target */
+    return load_fetched(d, e, bnf, from, to, pages);
 }

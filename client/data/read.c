@@ -323,8 +323,12 @@ static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, 
     b.off = win * f->window_bytes + p->off;
     b.len = p->len;
     b.reason = (char *)(uintptr_t)(p->chunk.ext ? why_not_fetched(err) : fp_strerror(err));
+    b.status = err;
+    b.file = p->chunk.ext ? cl_ext_file(r->d, p->chunk.ext) : NULL;
     if (err == FP_ECHECKSUM || err == FP_ECHUNK_MISSING || err == -EIO) /* and not one whose benefactor is away */
         cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
+    if (b.file)
+        fp__ext_file__free_unpacked(b.file, NULL);
     if (p->chunk.ext) {
         cl_data_note_error(r->d, "inode %llu, bytes %llu+%u, evicted to %s: %s", (unsigned long long)b.ino, (unsigned long long)b.off, p->len,
                            cl_ext_name(r->d, p->chunk.ext, name, sizeof name), b.reason);

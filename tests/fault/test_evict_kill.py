@@ -144,3 +144,23 @@ def test_a_target_that_hangs_ends_a_read_in_time(drained, targets):
     slow.resume()
     for i in range(FILES):
         assert_same(read_patiently(m.at(name(i)), 60), content(i, 0, SIZE), name(i))
+
+
+@pytest.mark.limit(120)
+@pytest.mark.expect_log("cl.pread|can't be read")
+def test_a_device_that_fails_a_reader_says_nothing_of_the_target(drained):
+    """The copy that has just been fetched can't be read: it is read again, and nobody takes the file in the target for another."""
+    store = drained(benefactors=1)
+    m = store.mounts[0]
+    store.fpctl("evict", m.at("old"), "--timeout=60s", seconds=80)
+    assert all(evicted_bytes(store, m.at(name(i))) == SIZE for i in range(FILES))
+    m.unmount()
+    m.fault = "cl.pread=EIO:after=2:count=3"
+    m.start()
+    for i in range(FILES):
+        with open(m.at(name(i)), "rb") as f:
+            assert_same(f.read(), content(i, 0, SIZE), name(i))
+    assert "fault fired: cl.pread" in m.text(), "the fault never fired"
+    assert not json.loads(store.fpctl("status", "--json").stdout)["damaged"]
+    for i in range(FILES):
+        assert json.loads(store.fpctl("stat", m.at(name(i)), "--json").stdout)["level"] in ("drained", "verified")

@@ -462,6 +462,8 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
     case FP__TASK_KIND__TASK_FETCH:
         f = w_find(w, path);
         r->status = f && f->ino == k->dest->ino && f->size == k->dest->size_bytes ? 0 : -ENOENT;
+        if (!r->status && w->other_bytes)
+            r->status = FP_ECHECKSUM;
         return;
     case FP__TASK_KIND__TASK_FINISH:
         if (S_ISDIR(k->attr->mode))
@@ -530,6 +532,9 @@ void w_work(struct world *w, size_t i, size_t k)
 
     b->task[k] = b->task[--b->n];
     w_do(w, t, &r);
+    w->looks += t->kind == FP__TASK_KIND__TASK_STAT;
+    if (t->kind == FP__TASK_KIND__TASK_STAT && i + 1 == w->blind)
+        r.status = -ENOENT;
     if (t->kind == FP__TASK_KIND__TASK_FETCH && !r.status)
         say_staged(w, i, t);
     assert_int_equal(w_tell(w, i, &r), 0);

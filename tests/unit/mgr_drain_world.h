@@ -53,6 +53,9 @@ struct world {
     uint64_t dirs_made, dirs_done, links;
     uint64_t renamed, verified, probes, cleaned, others, fetched; /* others: slices of windows that were compared, which somebody else had written */
     bool wrong;        /* the target's data is not what was written */
+    bool other_bytes;  /* … and is read so, too */
+    uint64_t looks;
+    size_t blind;      /* benefactor, from 1, that finds nothing in the target; 0: all do */
     bool unsummed;     /* benefactors do not see whole windows at once, and tell sums of 0 */
     uint64_t free_bytes; /* that each benefactor says it has; 0: all of its 1 GiB */
     int refuse;        /* PREPARE of this path fails with it */

@@ -1,0 +1,183 @@
+/* A store with files that are drained, evicted and fetched again (mgr_evict_world.h). */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "manager/ext.h"
+#include "mgr_evict_world.h"
+#include "fp/err.h"
+
+struct world w;
+
+/* Written and closed: three windows, of which the last is short. */
+uint64_t e_file_of(uint64_t parent, const char *name)
+{
+    uint64_t ino = fix_mk(&w.f, parent, name, S_IFREG | 0644);
+
+    assert_true(ino > 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(fix_write(&w.f, ino, (uint64_t)i * MIB, i == 2 ? 1000 : MIB) > 0);
+    return ino;
+}
+
+int64_t e_sql(const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return fix_sql(&w.f, text);
+}
+
+int64_t e_external(uint64_t ino)
+{
+    return e_sql("SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.ino=%llu AND c.bnf=0", (unsigned long long)ino);
+}
+
+void e_drain(const char *path)
+{
+    uint64_t job = w_start(&w, path, false, NULL);
+
+    w_run(&w);
+    assert_int_equal(e_sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_DONE);
+}
+
+uint64_t e_stage_begin(const char *path, Fp__StageOp op)
+{
+    Fp__CtlStage m = FP__CTL_STAGE__INIT;
+    ProtobufCBinaryData p = fix_bin(path);
+    Fp__CtlStageReply *r;
+    uint64_t job;
+
+    m.op = op;
+    m.n_paths = 1;
+    m.paths = &p;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
+    assert_non_null(r);
+    assert_true(w.f.durable);
+    job = r->job;
+    fix_free(r);
+    return job;
+}
+
+uint64_t e_evict_begin(const char *path)
+{
+    return e_stage_begin(path, FP__STAGE_OP__STAGE_OP_EVICT);
+}
+
+Fp__DrainState e_run_job(uint64_t job, const char *why)
+{
+    Fp__CtlDrainReply *r;
+    Fp__DrainState s;
+
+    assert_true(job > 0);
+    w_run(&w);
+    r = w_show(&w, job);
+    s = r->jobs[0]->state;
+    if (why && !strstr(r->jobs[0]->why, why))
+        fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
+    fix_free(r);
+    return s;
+}
+
+/* The state that its job comes to; why: a word of the reason. */
+Fp__DrainState e_evict(const char *path, const char *why)
+{
+    return e_run_job(e_evict_begin(path), why);
+}
+
+Fp__DrainState e_stage_in(const char *path, const char *why)
+{
+    return e_run_job(e_stage_begin(path, FP__STAGE_OP__STAGE_OP_IN), why);
+}
+
+Fp__SliceMapReply *e_map_of(uint64_t ino)
+{
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+    Fp__SliceMapReply *r;
+
+    m.ino = ino;
+    m.win_count = 100;
+    r = fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+    assert_non_null(r);
+    return r;
+}
+
+/* The k-th chunk of the file is told to be on benefactor i. True: taken. */
+bool e_staged(size_t i, uint64_t chunk)
+{
+    Fp__TaskDone m = FP__TASK_DONE__INIT;
+    Fp__Staged s = FP__STAGED__INIT, *ss = &s;
+    Fp__TaskAck *ack;
+    bool taken;
+
+    s.chunk = chunk;
+    s.stored_bytes = 8192;
+    m.n_staged = 1;
+    m.staged = &ss;
+    ack = fix_call(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_TASK_DONE, &m, &fp__task_ack__descriptor);
+    assert_non_null(ack);
+    taken = ack->n_dropped == 0;
+    assert_true(taken || ack->dropped[0] == chunk);
+    fix_free(ack);
+    return taken;
+}
+
+uint64_t e_chunk_of(uint64_t ino, unsigned win)
+{
+    return (uint64_t)e_sql("SELECT chunk FROM slice WHERE ino=%llu AND win=%u", (unsigned long long)ino, win);
+}
+
+void e_bad(uint64_t chunk, uint32_t bnf, const char *reason)
+{
+    Fp__BadChunk m = FP__BAD_CHUNK__INIT;
+
+    m.chunk = chunk;
+    m.bnf = bnf;
+    m.reason = (char *)(uintptr_t)reason;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_BADCHUNK, &m);
+}
+
+Fp__Level e_level(uint64_t ino)
+{
+    struct mgr_inode in;
+
+    assert_int_equal(mgr_inode_get(w.f.core, ino, &in), 0);
+    return mgr_drained_level(w.f.core, &in);
+}
+
+/* The benefactors confirm what they were told to delete. */
+void e_deleted(void)
+{
+    Fp__ChunkList l = FP__CHUNK_LIST__INIT;
+    uint64_t ids[64];
+
+    l.ids = ids;
+    for (size_t i = 0; i < w.nbnf; i++) {
+        for (l.n_ids = 0; l.n_ids < 64; l.n_ids++) {
+            int64_t id = e_sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[i].id, l.n_ids);
+
+            if (id < 0)
+                break;
+            ids[l.n_ids] = (uint64_t)id;
+        }
+        fix_answer(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
+    }
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
+}
+
+void e_open_world(uint64_t *ino)
+{
+    w_open(&w, ":memory:", 2);
+    *ino = e_file_of(MGR_ROOT_INO, "a");
+    e_drain("a");
+}

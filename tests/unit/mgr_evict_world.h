@@ -1,0 +1,32 @@
+/* A store of two benefactors with files that are drained, evicted and fetched again: one for each program of tests. */
+#ifndef MGR_EVICT_WORLD_H
+#define MGR_EVICT_WORLD_H
+
+#include "mgr_drain_world.h"
+
+#define MIB (1u << 20)
+
+extern struct world w;
+
+/* Written and closed: three windows, of which the last is short. */
+uint64_t e_file_of(uint64_t parent, const char *name);
+int64_t e_sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int64_t e_external(uint64_t ino);
+void e_drain(const char *path);
+uint64_t e_stage_begin(const char *path, Fp__StageOp op);
+uint64_t e_evict_begin(const char *path);
+Fp__DrainState e_run_job(uint64_t job, const char *why);
+/* The state that its job comes to; why: a word of the reason. */
+Fp__DrainState e_evict(const char *path, const char *why);
+Fp__DrainState e_stage_in(const char *path, const char *why);
+Fp__SliceMapReply *e_map_of(uint64_t ino);
+/* The k-th chunk of the file is told to be on benefactor i. True: taken. */
+bool e_staged(size_t i, uint64_t chunk);
+uint64_t e_chunk_of(uint64_t ino, unsigned win);
+void e_bad(uint64_t chunk, uint32_t bnf, const char *reason);
+Fp__Level e_level(uint64_t ino);
+/* The benefactors confirm what they were told to delete. */
+void e_deleted(void);
+void e_open_world(uint64_t *ino);
+
+#endif
