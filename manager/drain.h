@@ -77,6 +77,9 @@ struct mgr_djob {
     uint64_t rate_ms, rate_bytes; /* when it was measured last, and bytes_done then; 0: never */
 };
 
+/* Why a chunk is not evicted: others share it, an aux-app has coded it, the file has a part of it only. */
+enum mgr_stay { MGR_STAY_SHARED, MGR_STAY_CODED, MGR_STAY_PART, MGR_STAYS };
+
 /* A file that is worked on. */
 struct mgr_dfile {
     uint64_t id, job, ino, gen, version, size, tfile, dev, tino;
@@ -87,6 +90,8 @@ struct mgr_dfile {
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
     uint64_t looked_ms;   /* of a job that evicts: when its copy was last found in the target; 0: to be looked for */
+    uint64_t gone_bytes, stay_bytes; /* likewise: what it has not here any more, and what it keeps, of windows below low */
+    uint32_t stays[MGR_STAYS];       /* chunks that it keeps: enum mgr_stay */
 };
 
 struct mgr_open_task {
@@ -327,6 +332,8 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f);
 int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why);
 /* The job counts it; the caller removes it from the files that are worked on. */
 int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f);
+/* Something that who asked for the job should know, though it has not failed: the first one is kept. */
+int mgr_drain_remark(struct mgr_core *c, const struct mgr_dfile *f, const char *why);
 int mgr_drain_set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size);
 int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r);
 

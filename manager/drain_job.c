@@ -262,7 +262,29 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
     return rc ? rc : forward(c, f);
 }
 
-/* It is in the target: the job counts it. */
+static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
+{
+    char *text = malloc(len + strlen(why) + 3);
+
+    if (!text)
+        return mgr_doom(c, -ENOMEM);
+    sprintf(text, "%.*s%s%s", (int)len, path ? path : "", len ? ": " : "", why);
+    free(j->why);
+    j->why = text;
+    j->error = error;
+    return 0;
+}
+
+int mgr_drain_remark(struct mgr_core *c, const struct mgr_dfile *f, const char *why)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    ProtobufCBinaryData path;
+    int rc = !j || j->why[0] ? 0 : mgr_dfile_path(c, f->id, &path);
+
+    return rc || !j || j->why[0] ? rc : set_why(c, j, 0, (const char *)path.data, path.len, why);
+}
+
+/* It is in the target: the job counts it. Of one that was evicted, what is not here any more. */
 int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
 {
     struct mgr_djob *j = mgr_djob_find(c, f->job);
@@ -274,7 +296,7 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     rc = rc ? rc : mgr_dparts_drop(c, f->id, DROP_STEP, &left);
     if (!rc && j && f->kind != MGR_K_DIR) {
         j->files_done++;
-        j->bytes_done += f->size;
+        j->bytes_done += f->size - (f->stay_bytes < f->size ? f->stay_bytes : f->size);
         c->drain->moved += mgr_djob_stages(j) ? 0 : f->size;
         rc = mgr_djob_put(c, j);
     }
@@ -312,19 +334,6 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         return rc < 0 ? rc : 0;
     look(c, f->lead);
     return mgr_dfile_put(c, f, 0, NULL);
-}
-
-static int set_why(struct mgr_core *c, struct mgr_djob *j, int error, const char *path, size_t len, const char *why)
-{
-    char *text = malloc(len + strlen(why) + 3);
-
-    if (!text)
-        return mgr_doom(c, -ENOMEM);
-    sprintf(text, "%.*s%s%s", (int)len, path ? path : "", len ? ": " : "", why);
-    free(j->why);
-    j->why = text;
-    j->error = error;
-    return 0;
 }
 
 /* It has its name, but who asked for the comparison must not take it for compared. */

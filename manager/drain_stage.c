@@ -11,6 +11,7 @@
 #include "manager/ext.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "fp/err.h"
 
@@ -46,7 +47,8 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
     rc = mgr_drain_set_size(c, at, in->size);
     rc = rc ? rc : mgr_drain_gen(c, &at->gen);
     at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->looked_ms = 0;
+    at->tino = at->dev = at->low = at->looked_ms = at->gone_bytes = at->stay_bytes = 0;
+    memset(at->stays, 0, sizeof at->stays);
     rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
     mgr_tasker(c, at->lead)->look = true;
     return rc ? rc : 1;
@@ -191,6 +193,7 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
 
 int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
 {
+    char line[MGR_EVICT_LINE];
     const char *why;
     bool done;
     int rc = mgr_evict_step(c, f, &done, &why);
@@ -204,7 +207,13 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
         mgr_tasker(c, f->lead)->look = true; /* if it is to be looked at again */
         return 0;
     }
-    rc = mgr_drain_done(c, f);
+    if (f->stay_bytes) {
+        mgr_evict_stays(f, line);
+        if (!f->gone_bytes)
+            return mgr_drain_fail(c, f, -EBUSY, line);
+        rc = mgr_drain_remark(c, f, line);
+    }
+    rc = rc ? rc : mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
 }

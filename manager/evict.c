@@ -15,9 +15,11 @@
 #include "manager/ext.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fp/log.h"
+#include "fp/units.h"
 
 #define STEP      1024u  /* chunks that one group evicts */
 #define LOOKED_MS 5000u  /* for which a look at the target is good */
@@ -29,11 +31,11 @@ enum mgr_evict_no mgr_evict_chunk(const struct mgr_evict_fact *f)
 {
     if (!f->bnf)
         return MGR_EVICT_GONE;
-    if (f->refs != 1)
-        return MGR_EVICT_SHARED;
     if (f->data)
         return MGR_EVICT_CODED;
-    return f->chunk_off == 0 && f->slice_len == f->len ? MGR_EVICT_OK : MGR_EVICT_PART;
+    if (f->chunk_off || f->slice_len != f->len)
+        return MGR_EVICT_PART; /* the rest may be the same file's */
+    return f->refs == 1 ? MGR_EVICT_OK : MGR_EVICT_SHARED;
 }
 
 const char *mgr_evict_file(const struct mgr_evict_file *f, bool *wait)
@@ -128,11 +130,40 @@ static int evict(struct mgr_core *c, const struct mgr_dfile *f, const struct goi
     return rc ? rc : mgr_damage_drop(c, ch.id); /* its copy in the target is well */
 }
 
+/* What was seen of one window. */
+struct seen {
+    uint64_t gone_bytes, stay_bytes;
+    uint32_t stays[MGR_STAYS];
+};
+
+static void count(struct seen *s, enum mgr_evict_no no, uint32_t len)
+{
+    static const enum mgr_stay why[] = {[MGR_EVICT_SHARED] = MGR_STAY_SHARED, [MGR_EVICT_CODED] = MGR_STAY_CODED, [MGR_EVICT_PART] = MGR_STAY_PART};
+
+    if (no == MGR_EVICT_OK || no == MGR_EVICT_GONE) {
+        s->gone_bytes += len;
+        return;
+    }
+    s->stay_bytes += len;
+    s->stays[why[no]]++;
+}
+
+/* A window is done with: it counts. */
+static void count_in(struct mgr_dfile *f, struct seen *s)
+{
+    f->gone_bytes += s->gone_bytes;
+    f->stay_bytes += s->stay_bytes;
+    for (unsigned i = 0; i < MGR_STAYS; i++)
+        f->stays[i] += s->stays[i];
+    *s = (struct seen){0};
+}
+
 /* Whole windows from f->low on, until there are STEP of them. */
 static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct going *list, size_t *n, bool *done)
 {
     const enum mgr_stmt st = MGR_ST_EVICT_NEXT;
     uint64_t seen = 0, last = f->low;
+    struct seen here = {0};
     int rc;
 
     *n = 0;
@@ -146,18 +177,38 @@ static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
                                    .bnf = (uint32_t)mgr_col(&c->db, st, 7),
                                    .data = (uint32_t)mgr_col(&c->db, st, 8)};
 
+        if (win != last)
+            count_in(f, &here);
         if (*n == STEP || (seen >= 16 * STEP && win != last)) {
             last = win;
             break;
         }
         last = win;
+        count(&here, mgr_evict_chunk(&a), a.slice_len);
         if (mgr_evict_chunk(&a) == MGR_EVICT_OK)
             list[(*n)++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off, .len = a.len};
     }
     mgr_db_reset(&c->db, st);
     *done = rc == 0;
+    if (*done)
+        count_in(f, &here);
     f->low = last; /* its window is looked at again: what has gone is passed over */
     return rc < 0 ? rc : 0;
+}
+
+void mgr_evict_stays(const struct mgr_dfile *f, char line[MGR_EVICT_LINE])
+{
+    static const char *const words[MGR_STAYS] = {[MGR_STAY_SHARED] = "that other files or versions share", [MGR_STAY_CODED] = "that an aux-app has coded",
+                                                 [MGR_STAY_PART] = "of which the file has a part only"};
+    char bytes[FP_UNITS_BUF];
+    int n = snprintf(line, MGR_EVICT_LINE, "%s of it stays here, in chunks", fp_format_size(bytes, f->stay_bytes));
+    bool more = false;
+
+    for (unsigned i = 0; i < MGR_STAYS; i++)
+        if (f->stays[i]) {
+            n += snprintf(line + n, MGR_EVICT_LINE - (size_t)n, "%s %s (%u)", more ? "," : "", words[i], f->stays[i]);
+            more = true;
+        }
 }
 
 int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why)

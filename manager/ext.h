@@ -33,6 +33,9 @@ const char *mgr_evict_file(const struct mgr_evict_file *f, bool *wait);
 int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfile *f, const char **why, bool *wait);
 /* Some of its chunks go. *done: that was all; *why not NULL: it may not any more; f->looked_ms 0: it is to be looked at in the target again. */
 int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why);
+/* Why f->stay_bytes of it have stayed here. */
+#define MGR_EVICT_LINE 320
+void mgr_evict_stays(const struct mgr_dfile *f, char line[MGR_EVICT_LINE]);
 MGR_HANDLER(ctl_stage);
 
 /* ---------------------------------------------------------------- evict_press.c */

@@ -46,9 +46,23 @@ static int refused(const Fp__CtlDrainReply *r)
 
 /* ---------------------------------------------------------------- one job */
 
+static const char *kind_word(const Fp__DrainJob *j)
+{
+    switch (j->kind) {
+    case FP__JOB_KIND__JOB_SET:
+        return "set";
+    case FP__JOB_KIND__JOB_EVICT:
+        return "evict";
+    case FP__JOB_KIND__JOB_STAGE_IN:
+        return "stage-in";
+    default:
+        return "files";
+    }
+}
+
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", j->kind == FP__JOB_KIND__JOB_SET ? "set" : "files", "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
                      "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "why", j->why);
 }

@@ -53,8 +53,8 @@ const struct ctl_cmd ctl_cmd_evict = {
     .options = "",
     .help = "Frees the space of files, and of all files below directories, of which the present data is in a target. They are read from there from then on, as if they were here.",
     .more = "What is read comes back and is kept. The copy in the target is looked at before. The newest complete checkpoint sets of a series stay, and so do files that are open, and chunks "
-            "that other files or versions share.",
-    .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be evicted, 5 when the job was cancelled.",
+            "that other files or versions share, that aux-apps have coded, or of which a file has a part only: the bytes that are told are those that are not here any more, and what stays is told with its reason.",
+    .exits = "3 when --timeout is over and it still goes on, 4 when nothing of a file could be evicted, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run_evict,
 };

@@ -142,6 +142,28 @@ def test_what_is_not_drained_or_open_stays(store, target):
     assert r.returncode == 1 and "nothing" in r.stderr, r
 
 
+def test_what_does_not_go_is_said(store, target):
+    """A script that makes room must not take it for done: what others share stays."""
+    store.expect("stays here")
+    m = store.mounts[0]
+    write_file(m.at("f"), content(1, 0, SIZE))
+    for name, size in (("g", SIZE), ("h", MIB)):
+        with open(m.at("f"), "rb") as src, open(m.at(name), "wb") as dst:
+            assert os.copy_file_range(src.fileno(), dst.fileno(), size) == size
+    drain(store, m.at("f"), to=target)
+    r = evict(store, m.at("f"), check=False)
+    assert r.returncode == 4 and "0 of 1 files, 0 B of" in r.stdout and "that other files or versions share (6)" in r.stdout, r
+    assert stat(store, m.at("f"))["evicted_bytes"] == 0
+    os.unlink(m.at("g"))
+    r = wait_until("what has gone to be shared no more", 20, lambda: (lambda e: e.returncode == 0 and e)(evict(store, m.at("f"), check=False)))
+    assert "1 of 1 files" in r.stdout and "that other files or versions share (1)" in r.stdout, r
+    assert stat(store, m.at("f"))["evicted_bytes"] == SIZE - MIB
+    jobs = json.loads(store.fpctl("drain", "show", "--json", m.path).stdout)["jobs"]
+    assert {j["kind"] for j in jobs} == {"files", "evict"}
+    done = [j for j in jobs if j["kind"] == "evict" and j["state"] == "done"]
+    assert [(j["bytes"], j["bytes_done"]) for j in done] == [(SIZE, SIZE - MIB)]
+
+
 @pytest.mark.parametrize("how", ["removed", "changed", "changed-quietly", "cut"])
 def test_a_copy_that_is_another_is_an_error(store, target, how):
     store.expect("evicted to|target|can't fetch")
@@ -201,7 +223,7 @@ def test_files_are_staged_in_before_they_are_read(store, target):
 
 
 def test_staging_in_fails_for_the_file_that_is_gone(store, target):
-    store.expect("drain job")
+    store.expect("drain job|evicted in favour")
     m = store.mounts[0]
     os.makedirs(m.at("old"))
     for i in range(3):

@@ -135,9 +135,11 @@ static void test_what_may_not_go_stays(void **state)
     cl.len = MIB;
     fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
     assert_int_equal(w.f.status, 0);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_evict("a", "1 MiB of it stays here, in chunks that other files or versions share (1)"), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino), 2);
     assert_int_equal(e_external(other), 0);
+    assert_int_equal(e_sql("SELECT bytes_done FROM drain_job WHERE kind=7 AND state=4"), MIB + 1000); /* what has gone */
+    assert_int_equal(e_sql("SELECT bytes-bytes_done FROM drain_job WHERE kind=7 AND state=4"), MIB);
     /* open */
     e_drain("b");
     assert_int_equal(mgr_hold(w.f.core, mgr_session_find(w.f.core, w.f.session), other, false), 0);
@@ -145,6 +147,35 @@ static void test_what_may_not_go_stays(void **state)
     mgr_unhold(w.f.core, mgr_session_find(w.f.core, w.f.session), other, false);
     assert_int_equal(e_evict("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(other), 2); /* the one that they share stays */
+    w_close(&w);
+}
+
+static void test_a_file_of_which_nothing_goes_is_not_evicted(void **state)
+{
+    uint64_t ino, other;
+    Fp__Clone cl = FP__CLONE__INIT;
+
+    (void)state;
+    e_open_world(&ino);
+    other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
+    cl.slot = 1;
+    cl.slot_seq = ++w.f.seq;
+    cl.src_ino = ino;
+    cl.dst_ino = other;
+    cl.len = 3 * MIB;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(w.f.status, 0);
+    assert_int_equal(e_evict("a", "2 MiB of it stays here, in chunks that other files or versions share (3)"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_external(ino), 0);
+    assert_int_equal(e_sql("SELECT bytes_done+files_done FROM drain_job WHERE kind=7"), 0);
+    assert_int_equal(e_level(ino), FP__LEVEL__LEVEL_DRAINED);
+    /* a part of a chunk: the two others go */
+    assert_int_equal(fix_unlink(&w.f, MGR_ROOT_INO, "b", false), 0);
+    w_tick(&w, 1000);
+    assert_true(fix_write(&w.f, ino, 100, 1000) > 0);
+    e_drain("a");
+    assert_int_equal(e_evict("a", "of which the file has a part only"), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_true(e_external(ino) >= 2);
     w_close(&w);
 }
 
@@ -501,6 +532,7 @@ int main(void)
         cmocka_unit_test(test_which_files_may_go),
         cmocka_unit_test(test_what_is_drained_goes_and_comes_back),
         cmocka_unit_test(test_what_may_not_go_stays),
+        cmocka_unit_test(test_a_file_of_which_nothing_goes_is_not_evicted),
         cmocka_unit_test(test_the_newest_complete_sets_stay),
         cmocka_unit_test(test_a_copy_that_is_gone_keeps_the_file_here),
         cmocka_unit_test(test_what_is_lost_here_is_fetched_again),
