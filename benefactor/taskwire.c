@@ -436,7 +436,7 @@ static int send_list(struct dtask *t, struct dworker *w)
                             .path_bytes = (uint32_t)m->dest->path.len, .after_bytes = (uint32_t)m->text.len };
     struct out o = { 0 };
 
-    if ((m->dest->path.len && !dpath_is_good(&m->dest->path)) || m->text.len > 255 || memchr(m->text.data, '\0', m->text.len))
+    if ((m->dest->path.len && !dpath_is_good(&m->dest->path)) || m->text.len > 255 || (m->text.len && memchr(m->text.data, '\0', m->text.len)))
         return -EINVAL;
     put(&o, &x, sizeof(x));
     put(&o, m->dest->path.data, m->dest->path.len);

@@ -464,6 +464,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     fix_versions = how & 1;
     w_open(&x.w, ":memory:", how & 2 ? 2 : 1);
     x.w.unsummed = how & 4;
+    x.w.other_jobs = true;
     x.other = fix_conn(f);
     fix_hello_client(f, x.other, 0, NULL);
     for (int i = 0; i < STEPS_MAX && fuzz_left(&in) > 0; i++)

@@ -51,6 +51,7 @@ struct world {
     bool marker;
     uint64_t written;  /* parts */
     uint64_t dirs_made, dirs_done, links;
+    bool other_jobs; /* there may be more than one at a time: what has no name yet when a directory is done may be another's */
     uint64_t renamed, verified, probes, cleaned, others, fetched; /* others: slices of windows that were compared, which somebody else had written */
     bool wrong;        /* the target's data is not what was written */
     bool other_bytes;  /* … and is read so, too */
