@@ -138,6 +138,8 @@ bool dr_path_is_good(const char *path, uint32_t len);
 int dr_fsync(struct dr_thread *th, int fd);
 void dr_seen(struct dr_result *r, const struct stat *st);
 
+/* marker.c: 0 if what has this name may be replaced; -EPERM, with why: another store has drained it, and may have evicted in favour of it. */
+int dr_may_replace(struct dr_thread *th, int dir, const char *name);
 /* marker.c: 0; -ENOENT with what is wrong in th->r.why */
 int dr_marker(struct dr_thread *th, int root, bool make);
 /* Would a store drain into a store? */

@@ -157,6 +157,12 @@ static int give_name(struct finish *f, int fd)
     rc = dr_parent(th, f->root, f->path, f->path_bytes, f->uid, f->gid, &dir, &name);
     if (rc)
         return dr_failed_call(th, rc, "the directory of", "it");
+    rc = dr_may_replace(th, dir, name);
+    if (rc) {
+        close(dir);
+        free(name);
+        return rc;
+    }
     rc = rename_to(f, dir, name);
     if (rc == 0)
         rc = dr_fsync(th, dir);

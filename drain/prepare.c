@@ -42,10 +42,13 @@ static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m,
         rc = -EXDEV;
     if (rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         rc = -EISDIR;
+    dr_leave(th, 0);
+    rc = rc ? dr_failed_call(th, rc, "its directory in", th->w->root) : dr_may_replace(th, dir, name); /* said before it is written */
+    dr_enter(th);
     close(dir);
     dr_leave(th, 0);
     free(name);
-    return rc ? dr_failed_call(th, rc, "its directory in", th->w->root) : 0;
+    return rc;
 }
 
 static int make_tmp(struct dr_thread *th, const struct fp_dw_file *m, int temps, const struct stat *dir)

@@ -164,6 +164,33 @@ def test_what_does_not_go_is_said(store, target):
     assert [(j["bytes"], j["bytes_done"]) for j in done] == [(SIZE, SIZE - MIB)]
 
 
+def test_what_another_store_has_drained_is_not_replaced(new_store):
+    """Jobs have names of files in common, and each its own store; what the first has evicted must not become the second's."""
+    stores, target = [], None
+    for k in range(2):
+        s = new_store()
+        s.expect("another store")
+        s.start_manager()
+        s.add_benefactor()
+        m = s.add_mount()
+        target = target or os.path.join(s.dir, "target")
+        os.makedirs(target, exist_ok=True)
+        for name in ("f", f"own{k}"):
+            write_file(m.at(name), content(k, 0, SIZE))
+        stores.append(s)
+    first, second = stores
+    drain(first, first.mounts[0].path, to=target)
+    os.setxattr(os.path.join(target, "f"), "user.test", b"1")  # else there is nothing to be seen
+    evict(first, first.mounts[0].at("f"))
+    r = second.fpctl("drain", second.mounts[0].path, f"--to={target}", "--wait", "--timeout=60s", check=False, seconds=80)
+    assert r.returncode == 4 and "another store" in r.stdout and "1 of 2 files" in r.stdout, r
+    assert_same(read(os.path.join(target, "own1")), content(1, 0, SIZE))
+    assert_same(read(first.mounts[0].at("f")), content(0, 0, SIZE))
+    os.unlink(os.path.join(target, "f"))
+    drain(second, second.mounts[0].at("f"), to=target)
+    assert_same(read(os.path.join(target, "f")), content(1, 0, SIZE))
+
+
 @pytest.mark.parametrize("how", ["removed", "changed", "changed-quietly", "cut"])
 def test_a_copy_that_is_another_is_an_error(store, target, how):
     store.expect("evicted to|target|can't fetch")
