@@ -40,6 +40,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
     memcpy(known.to, p->to, sizeof known.to);
     known.verify = p->verify;
     known.every = p->every == FP_DRAIN_EVERY_AUTO ? known.every : p->every;
+    known.keep = p->keep;
     known.all = p->all;
     known.max = p->max;
     known.max_job = p->max_job;
@@ -86,7 +87,7 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=NUMBER or none, results=, all=, verify=, max=, max-job= and low=: one with another word would promise what is not done");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=NUMBER or none, keep=, results=, all=, verify=, max=, max-job= and low=: one with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);

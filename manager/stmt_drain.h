@@ -105,7 +105,8 @@
                   "ORDER BY s.win,s.off LIMIT ?3")                                                           \
     X(EVICT_NEXT, "SELECT s.win,s.off,s.len,s.chunk_off,c.id,c.len,c.refs,c.bnf,c.data FROM slice s "        \
                   "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")    \
-    X(EVICT_SET, "SELECT s.state,(SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 "    \
-                 "AND o.step>s.step) FROM ckpt_set s WHERE s.id=?1")
+    X(EVICT_SET, "SELECT s.state,min((SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 " \
+                 "AND o.step>s.step),(SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 " \
+                 "AND o.seq>s.seq)) FROM ckpt_set s WHERE s.id=?1")
 
 #endif

@@ -121,6 +121,29 @@ def test_sets_of_before_a_policy_are_not_its(quick):
     assert len(show(quick)["jobs"]) == 1
 
 
+@pytest.mark.limit(150)
+def test_keep_says_how_many_sets_stay(quick):
+    """What is drained gives way up to the newest sets, as many as the policy says; a changed number holds for sets that are there."""
+    quick.fpctl("drain", "set", f"to={quick.target} keep=3")
+    for step in range(1, 6):
+        checkpoint(quick, step)
+    wait_until("the copies", 60, lambda: len(files_below(quick.target)) == 5 * RANKS and is_idle(quick))
+
+    def stays():
+        r = quick.fpctl("evict", quick.mounts[0].at("run"), "--timeout=60s", check=False, seconds=80)
+        assert r.returncode == 4 and "newest complete sets" in r.stdout + r.stderr
+        return [step for step in range(1, 6) if all(
+            json.loads(quick.fpctl("stat", quick.mounts[0].at(f"run/chk_{step:04}/rank_{r}"), "--json").stdout)["evicted_bytes"] == 0 for r in range(RANKS))]
+    assert stays() == [3, 4, 5]
+    quick.fpctl("drain", "remove", "1")
+    quick.fpctl("drain", "set", f"to={quick.target} keep=1")
+    assert stays() == [5]
+    for step in range(1, 6):
+        for r in range(RANKS):
+            with open(quick.mounts[r % 2].at(f"run/chk_{step:04}/rank_{r}"), "rb") as f:
+                assert_same(f.read(), content(step * 100 + r, 0, RANK + r))
+
+
 def test_the_aux_app_makes_the_policy(quick):
     """Mounts that declare drain make it, all of them one, and it stays when they end."""
     declared = f"--auxapp=drain to={quick.target} every=2 verify=on"

@@ -202,6 +202,72 @@ static void test_the_newest_complete_sets_stay(void **state)
     w_close(&w);
 }
 
+/* Makes a policy, or (NULL) removes that one. */
+static void say_policy(const char *text, uint64_t remove)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+
+    if (text)
+        m.text = (char *)(uintptr_t)text;
+    m.remove = remove;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    assert_string_equal(r->why, "");
+    fix_free(r);
+}
+
+/* Of these steps, complete in this order, and drained. */
+static void sets_of(const unsigned *step, unsigned n, uint64_t *ino)
+{
+    uint64_t run;
+
+    w_open(&w, ":memory:", 2);
+    run = fix_mk(&w.f, MGR_ROOT_INO, "run", S_IFDIR | 0755);
+    for (unsigned i = 0; i < n; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "chk_%u", step[i]);
+        ino[i] = e_file_of(fix_mk(&w.f, run, name, S_IFDIR | 0755), "rank_0");
+        w_tick(&w, 5000);
+    }
+    assert_int_equal(e_sql("SELECT count(*) FROM ckpt_set WHERE state=2"), n);
+    e_drain("run");
+}
+
+static void test_a_policy_says_how_many_sets_stay(void **state)
+{
+    static const unsigned steps[] = {1, 2, 3, 4, 5};
+    uint64_t ino[5];
+
+    (void)state;
+    sets_of(steps, 5, ino);
+    say_policy("to=/pfs keep=4", 0);
+    say_policy("to=/pfs keep=1 every=none results=none.h5", 0);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(e_external(ino[i]), i == 0 ? 3 : 0);
+    say_policy(NULL, 1);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(e_external(ino[i]), i < 4 ? 3 : 0);
+    w_close(&w);
+}
+
+static void test_a_run_that_goes_back_keeps_what_it_wrote_last(void **state)
+{
+    static const unsigned steps[] = {10, 20, 30, 40, 11, 12};
+    static const bool stays[] = {false, false, true, true, true, true};
+    uint64_t ino[6];
+
+    (void)state;
+    sets_of(steps, 6, ino);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(e_external(ino[i]), stays[i] ? 0 : 3);
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- the copy is another */
 
 static void test_a_copy_that_is_gone_keeps_the_file_here(void **state)
@@ -534,6 +600,8 @@ int main(void)
         cmocka_unit_test(test_what_may_not_go_stays),
         cmocka_unit_test(test_a_file_of_which_nothing_goes_is_not_evicted),
         cmocka_unit_test(test_the_newest_complete_sets_stay),
+        cmocka_unit_test(test_a_policy_says_how_many_sets_stay),
+        cmocka_unit_test(test_a_run_that_goes_back_keeps_what_it_wrote_last),
         cmocka_unit_test(test_a_copy_that_is_gone_keeps_the_file_here),
         cmocka_unit_test(test_what_is_lost_here_is_fetched_again),
         cmocka_unit_test(test_a_fetch_that_nobody_was_told_of_is_found),
