@@ -278,6 +278,8 @@ int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const ch
 
 void mgr_policies_forget(struct mgr_drain *d);
 int mgr_policies_load(struct mgr_core *c);
+/* Has a policy this target? */
+bool mgr_target_has_policy(const struct mgr_core *c, uint32_t target);
 /* It has become complete, its row is written; again: with the number that it had. */
 int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again);
 /* Jobs of that set end, cancelled for that reason. */
@@ -385,11 +387,15 @@ MGR_HANDLER(ctl_bnf_set);
 
 /* ---------------------------------------------------------------- drained.c */
 
-/* The level that the drained copy gives a file's present data: LEVEL_NONE (none), LEVEL_DRAINED or LEVEL_VERIFIED. */
+/* The level that the best of its copies gives a file's present data: LEVEL_NONE (none), LEVEL_DRAINED or LEVEL_VERIFIED. */
 Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in);
+/* And the copy in this target. */
+Fp__Level mgr_drained_level_at(struct mgr_core *c, const struct mgr_inode *in, uint32_t target);
+/* *tfile: the copy of its present data that it is best evicted in favour of: the one to keep, if it is such a copy, and the one to avoid only if there is no other; 0: none. */
+int mgr_drained_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t keep, uint64_t avoid, uint64_t *tfile);
 /* The file under its name in the target is this data. */
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen);
-/* Was that copied to where this file of a job would go? f->tfile, else 0; or a failure. */
+/* Was its present data copied to where this file of a job would go, and compared if it is to be? Then f->tfile. 0, or a failure. */
 int mgr_drained_is_at(struct mgr_core *c, struct mgr_dfile *f);
 /* And is what is there now that copy? 1, 0, or a failure. */
 int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp__ExtFile *seen);
@@ -397,6 +403,8 @@ int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp_
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path);
 /* The inode goes, or its data is another: only with MGR_DRAINS. */
 int mgr_drained_drop(struct mgr_core *c, uint64_t ino);
+/* Its copy in one target is not known any more. */
+int mgr_drained_drop_at(struct mgr_core *c, uint64_t ino, uint32_t target);
 
 /* ---------------------------------------------------------------- drain_task.c */
 

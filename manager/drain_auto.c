@@ -66,6 +66,17 @@ static bool policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy 
     return false;
 }
 
+bool mgr_target_has_policy(const struct mgr_core *c, uint32_t target)
+{
+    const struct mgr_drain *d = c->drain;
+
+    for (size_t i = 0; i < d->ntargets; i++)
+        for (size_t k = 0; k < d->npolicies && d->targets[i].id == target; k++)
+            if (strcmp(d->policies[k].p.to, d->targets[i].root) == 0)
+                return true;
+    return false;
+}
+
 int mgr_policies_load(struct mgr_core *c)
 {
     const enum mgr_stmt st = MGR_ST_POLICY_LIST;

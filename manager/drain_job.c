@@ -328,7 +328,7 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
     if (!rc && (!r->status || r->status == -ENOENT))
         rc = mgr_look_denied(c, f->tfile, f->lead);
     f->tfile = 0;
-    rc = rc ? rc : mgr_drained_drop(c, f->ino);
+    rc = rc ? rc : mgr_drained_drop_at(c, f->ino, f->target);
     rc = rc ? rc : mgr_stage_blocks(c, f);
     if (rc)
         return rc < 0 ? rc : 0;
@@ -343,7 +343,7 @@ static int say_unverified(struct mgr_core *c, const struct mgr_dfile *f, const s
     ProtobufCBinaryData path;
     int rc;
 
-    if (!j || !f->verify || mgr_drained_level(c, in) >= FP__LEVEL__LEVEL_VERIFIED)
+    if (!j || !f->verify || mgr_drained_level_at(c, in, f->target) >= FP__LEVEL__LEVEL_VERIFIED)
         return 0;
     rc = mgr_drained_path(c, f, &path);
     return rc ? rc : set_why(c, j, -ENODATA, (const char *)path.data, path.len, "copied, but not compared: a benefactor did not tell digests of what it wrote");
@@ -477,7 +477,7 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
         f->size = 0;
     if (f->kind != MGR_K_FILE)
         return mgr_drain_begin(c, f, 0, MGR_D_PREPARE);
-    if (mgr_drained_level(c, in) >= (f->verify ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED))
+    if (in->flags & MGR_DRAINS)
         rc = mgr_drained_is_at(c, f);
     if (rc)
         return rc;

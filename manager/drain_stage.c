@@ -15,6 +15,7 @@
 
 #include "fp/err.h"
 
+#define COPIES_MAX   4u /* that are looked for, of a file with copies in many targets */
 #define FETCH_CHUNKS 4096u
 #define FETCH_BYTES  (256u << 20) /* of one task, about */
 
@@ -175,6 +176,8 @@ int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f,
 
 int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
+    struct mgr_inode in;
+    uint64_t other;
     int rc;
 
     if (r->status && r->status != -ENOENT)
@@ -188,7 +191,15 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         return 0;
     }
     rc = mgr_look_denied(c, f->tfile, f->lead);
-    return rc ? rc : mgr_drain_fail(c, f, -ESTALE, "its copy in the target is not there any more, or another file is: fpctl drain it again");
+    rc = rc ? rc : mgr_inode_get(c, f->ino, &in);
+    if (rc)
+        return rc == -ENOENT ? mgr_drain_again(c, f) : rc;
+    rc = mgr_drained_copy(c, &in, 0, f->tfile, &other);
+    if (rc)
+        return rc;
+    if (other && other != f->tfile && f->tries++ < COPIES_MAX)
+        return mgr_drain_again(c, f); /* in favour of that one */
+    return mgr_drain_fail(c, f, -ESTALE, "its copy in the target is not there any more, or another file is: fpctl drain it again");
 }
 
 int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)

@@ -1,6 +1,7 @@
-/* Drained copies: which file of a target has the present data of a file of the store.
+/* Drained copies: which files of targets have the present data of a file of the store.
  *
- * A row of `drained` says it for one data_version; a change of the data makes it say nothing any more, without anybody having to look at it. The
+ * There is a row of `drained` for each target to which it was drained: what becomes of one copy says nothing of the others, and the best is the file's level. A row says it
+ * for one data_version; a change of the data makes it say nothing any more, without anybody having to look at it. The
  * row goes when the inode goes, is drained again, or is changed. What others do in the target it does not know: who is to believe it looks there (MGR_TASK_STAT). Its sums are what the windows must have when they are read from the target
  * instead of from a benefactor.
  *
@@ -10,6 +11,7 @@
 #include "manager/level.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #define SUMS_MAX (UINT64_C(1) << 22) /* windows of which sums are kept: 32 MiB of them; a larger file is never read from the target instead */
@@ -17,15 +19,52 @@
 
 Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in)
 {
-    const enum mgr_stmt st = MGR_ST_DRAINED_GET;
+    const enum mgr_stmt st = MGR_ST_DRAINED_BEST;
     Fp__Level level = FP__LEVEL__LEVEL_NONE;
 
     if (!(in->flags & MGR_DRAINS))
         return level;
-    if (mgr_db_one(&c->db, DRAINED_GET, DBI(in->ino)) > 0 && (uint64_t)mgr_col(&c->db, st, 1) == in->data_version && !mgr_col(&c->db, st, 3))
-        level = mgr_col(&c->db, st, 2) ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED;
+    if (mgr_db_one(&c->db, DRAINED_BEST, DBI(in->ino), DBI(in->data_version)) > 0 && mgr_col(&c->db, st, 0) >= 0)
+        level = mgr_col(&c->db, st, 0) ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED;
     mgr_db_reset(&c->db, st);
     return level;
+}
+
+Fp__Level mgr_drained_level_at(struct mgr_core *c, const struct mgr_inode *in, uint32_t target)
+{
+    const enum mgr_stmt st = MGR_ST_DRAINED_AT;
+    Fp__Level level = FP__LEVEL__LEVEL_NONE;
+
+    if (mgr_db_one(&c->db, DRAINED_AT, DBI(in->ino), DBI(target), DBI(in->data_version)) > 0)
+        level = mgr_col(&c->db, st, 0) ? FP__LEVEL__LEVEL_VERIFIED : FP__LEVEL__LEVEL_DRAINED;
+    mgr_db_reset(&c->db, st);
+    return level;
+}
+
+/* Of several copies: one of a target of a policy, that is well, that was compared. */
+static unsigned rank(struct mgr_core *c, uint32_t target, bool verified)
+{
+    return (mgr_target_has_policy(c, target) ? 4u : 0) + (mgr_drain_is_well(c, target) ? 2u : 0) + verified;
+}
+
+int mgr_drained_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t keep, uint64_t avoid, uint64_t *tfile)
+{
+    const enum mgr_stmt st = MGR_ST_DRAINED_COPIES;
+    unsigned best = 0;
+    int rc;
+
+    *tfile = 0;
+    for (rc = mgr_db_one(&c->db, DRAINED_COPIES, DBI(in->ino), DBI(in->data_version)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        uint64_t id = (uint64_t)mgr_col(&c->db, st, 0);
+        unsigned r = id == keep ? UINT_MAX : id == avoid ? 1 : 2 + rank(c, (uint32_t)mgr_col(&c->db, st, 1), mgr_col(&c->db, st, 2) != 0);
+
+        if (r > best) {
+            best = r;
+            *tfile = id;
+        }
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : 0;
 }
 
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path)
@@ -64,11 +103,11 @@ int mgr_drained_is_at(struct mgr_core *c, struct mgr_dfile *f)
     size_t len;
     int rc = mgr_drained_path(c, f, &path);
 
-    rc = rc ? rc : mgr_db_one(&c->db, DRAINED_AT, DBI(f->ino));
+    rc = rc ? rc : mgr_db_one(&c->db, DRAINED_AT, DBI(f->ino), DBI(f->target), DBI(f->version));
     if (rc <= 0)
         return rc;
     is = mgr_col_blob(&c->db, st, 1, &len);
-    if ((uint32_t)mgr_col(&c->db, st, 0) == f->target && len == path.len && memcmp(is, path.data, len) == 0)
+    if ((!f->verify || mgr_col(&c->db, st, 0)) && len == path.len && memcmp(is, path.data, len) == 0)
         f->tfile = (uint64_t)mgr_col(&c->db, st, 2);
     mgr_db_reset(&c->db, st);
     return 0;
@@ -155,7 +194,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
 {
     struct sums s = {.windows = (f->size + in->chunk_size - 1) / in->chunk_size};
     int64_t tfile;
-    int rc = mgr_drained_drop(c, f->ino);
+    int rc = mgr_drained_drop_at(c, f->ino, f->target);
 
     if (s.windows > SUMS_MAX)
         s.windows = 0;
@@ -165,20 +204,35 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     rc = rc ? rc : collect(c, f, &s);
     rc = rc ? rc : tfile_new(c, f, in, seen, &tfile);
     mgr_level_drained(c);
-    return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns), DBB(s.of, s.windows * 8));
+    return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(f->target), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns),
+                                  DBB(s.of, s.windows * 8));
+}
+
+/* Rows of it in these targets. */
+static int drop(struct mgr_core *c, uint64_t ino, uint32_t first, uint32_t last)
+{
+    int rc;
+
+    while ((rc = mgr_db_one(&c->db, DRAINED_ROW, DBI(ino), DBI(first), DBI(last))) > 0) {
+        int64_t tfile = mgr_col(&c->db, MGR_ST_DRAINED_ROW, 0), target = mgr_col(&c->db, MGR_ST_DRAINED_ROW, 1);
+
+        mgr_db_reset(&c->db, MGR_ST_DRAINED_ROW);
+        mgr_level_drained(c);
+        rc = mgr_db_exec(&c->db, DRAINED_DELETE, DBI(ino), DBI(target));
+        rc = rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(-1));
+        rc = rc ? rc : mgr_db_exec(&c->db, TFILE_UNUSED, DBI(tfile));
+        if (rc)
+            return rc;
+    }
+    return rc;
+}
+
+int mgr_drained_drop_at(struct mgr_core *c, uint64_t ino, uint32_t target)
+{
+    return drop(c, ino, target, target);
 }
 
 int mgr_drained_drop(struct mgr_core *c, uint64_t ino)
 {
-    int64_t tfile;
-    int rc = mgr_db_one(&c->db, DRAINED_GET, DBI(ino));
-
-    if (rc <= 0)
-        return rc;
-    tfile = mgr_col(&c->db, MGR_ST_DRAINED_GET, 0);
-    mgr_db_reset(&c->db, MGR_ST_DRAINED_GET);
-    mgr_level_drained(c);
-    rc = mgr_db_exec(&c->db, DRAINED_DELETE, DBI(ino));
-    rc = rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(-1));
-    return rc ? rc : mgr_db_exec(&c->db, TFILE_UNUSED, DBI(tfile));
+    return drop(c, ino, 0, UINT32_MAX);
 }

@@ -81,19 +81,10 @@ static int look_at(struct mgr_core *c, const struct mgr_inode *in, struct mgr_ev
     return rc < 0 ? rc : 0;
 }
 
-/* The tfile of its drained copy; 0: none. */
-static int copy_of(struct mgr_core *c, uint64_t ino, uint64_t *tfile)
-{
-    int rc = mgr_db_one(&c->db, DRAINED_GET, DBI(ino));
-
-    *tfile = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_DRAINED_GET, 0) : 0;
-    mgr_db_reset(&c->db, MGR_ST_DRAINED_GET);
-    return rc < 0 ? rc : 0;
-}
-
 int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfile *f, const char **why, bool *wait)
 {
     struct mgr_evict_file facts;
+    uint64_t avoid;
     Fp__ExtFile *x;
     bool gone;
     int rc = look_at(c, in, &facts);
@@ -103,7 +94,8 @@ int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfi
     *why = mgr_evict_file(&facts, wait);
     if (*why)
         return 0;
-    rc = copy_of(c, in->ino, &f->tfile);
+    avoid = f->state == MGR_D_WAIT ? f->tfile : 0; /* an attempt before found it not to be there */
+    rc = mgr_drained_copy(c, in, avoid ? 0 : f->tfile, avoid, &f->tfile);
     rc = rc ? rc : mgr_tfile_get(c, f->tfile, &x, &gone);
     if (!rc)
         f->target = x->target;
@@ -231,7 +223,7 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
     }
     rc = rc ? rc : mgr_evict_may(c, &in, f, why, &wait);
     if (!rc && !*why && f->tfile != tfile)
-        *why = "it was drained anew meanwhile";
+        *why = "its copy in the target is another one since";
     if (rc || *why)
         return rc;
     t = mgr_target_find(c, f->target);

@@ -26,17 +26,6 @@
 #define FILES_MAX 256u                     /* of one job */
 #define LEAST     (UINT64_C(64) << 20)     /* bytes of one job, if there are as many */
 
-/* The target has a policy: what is there stays there. */
-static bool is_of_policy(struct mgr_core *c, uint32_t target)
-{
-    const struct mgr_target *t = mgr_target_find(c, target);
-
-    for (size_t i = 0; t && i < c->drain->npolicies; i++)
-        if (strcmp(c->drain->policies[i].p.to, t->root) == 0)
-            return true;
-    return false;
-}
-
 /* How much is to be freed; 0: there is enough. */
 static uint64_t wanted(const struct mgr_core *c)
 {
@@ -97,7 +86,7 @@ static int choose(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = mgr_evict_may(c, in, &f, &why, &wait);
-    if (rc || why || !is_of_policy(c, f.target) || !mgr_drain_is_well(c, f.target))
+    if (rc || why || !mgr_target_has_policy(c, f.target) || !mgr_drain_is_well(c, f.target))
         return rc;
     return has_chunks(c, ino);
 }
@@ -122,6 +111,13 @@ static int make_job(struct mgr_core *c, const struct mgr_inode *list, size_t n)
     return rc ? rc : mgr_djob_put(c, at);
 }
 
+static bool has(const struct mgr_inode *list, size_t n, uint64_t ino)
+{
+    while (n > 0 && list[n - 1].ino != ino)
+        n--;
+    return n > 0;
+}
+
 /* In the order in which they were drained, from where the last look has ended. */
 static int look(struct mgr_core *c, uint64_t want)
 {
@@ -143,6 +139,8 @@ static int look(struct mgr_core *c, uint64_t want)
     for (size_t i = 0; i < seen && n < FILES_MAX && bytes < want && rc >= 0; i++) {
         d->press_ns = at[i];
         d->press_ino = ino[i];
+        if (has(list, n, ino[i]))
+            continue; /* it is in several targets */
         rc = choose(c, ino[i], &list[n]);
         if (rc > 0)
             bytes += list[n++].size;

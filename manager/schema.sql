@@ -363,14 +363,16 @@ CREATE TABLE IF NOT EXISTS ext (
     off   INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS ext_tfile ON ext (tfile);
--- The drained copy of a file's present data.
+-- The copy of a file in each target to which it was drained.
 CREATE TABLE IF NOT EXISTS drained (
-    ino          INTEGER PRIMARY KEY,
+    ino          INTEGER NOT NULL,
+    target       INTEGER NOT NULL,
     tfile        INTEGER NOT NULL,
-    data_version INTEGER NOT NULL,
+    data_version INTEGER NOT NULL,    -- of the data that it has: of an earlier one it says nothing
     verified     INTEGER NOT NULL,
     at_ns        INTEGER NOT NULL,
-    sums         BLOB NOT NULL        -- chunk sum of each window, 8 bytes, little-endian
+    sums         BLOB NOT NULL,       -- chunk sum of each window, 8 bytes, little-endian
+    PRIMARY KEY (ino, target)
 );
 -- What gives way first.
 CREATE INDEX IF NOT EXISTS drained_at ON drained (at_ns, ino);

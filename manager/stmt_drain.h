@@ -69,14 +69,17 @@
                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
     X(TFILE_REF, "UPDATE tfile SET refs=refs+?2 WHERE id=?1")                                                \
     X(TFILE_UNUSED, "DELETE FROM tfile WHERE id=?1 AND refs<=0")                                             \
-    X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,tfile,data_version,verified,at_ns,sums) "             \
-                   "VALUES(?1,?2,?3,?4,?5,?6)")                                                              \
-    X(DRAINED_GET, "SELECT tfile,data_version,verified,(SELECT gone FROM tfile t WHERE t.id=tfile) FROM "    \
-                   "drained WHERE ino=?1")                                                                   \
+    X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) "      \
+                   "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                           \
+    X(DRAINED_BEST, "SELECT ifnull(max(d.verified),-1) FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "              \
+                    "WHERE d.ino=?1 AND d.data_version=?2 AND t.gone=0")                                     \
+    X(DRAINED_COPIES, "SELECT d.tfile,d.target,d.verified FROM drained d CROSS JOIN tfile t ON t.id=d.tfile " \
+                      "WHERE d.ino=?1 AND d.data_version=?2 AND t.gone=0 ORDER BY d.target")                 \
+    X(DRAINED_ROW, "SELECT tfile,target FROM drained WHERE ino=?1 AND target BETWEEN ?2 AND ?3 LIMIT 1")     \
     X(TFILE_GET, "SELECT tino,size,mtime FROM tfile WHERE id=?1")                                            \
-    X(DRAINED_AT, "SELECT t.target,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "     \
-                  "WHERE d.ino=?1")                                                                          \
-    X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1")                                                    \
+    X(DRAINED_AT, "SELECT d.verified,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "         \
+                  "WHERE d.ino=?1 AND d.target=?2 AND d.data_version=?3 AND t.gone=0")                       \
+    X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1 AND target=?2")                                      \
     X(TFILE_FILE, "SELECT target,path,dev,tino,size,mtime,gone FROM tfile WHERE id=?1")                      \
     X(TFILE_GONE, "UPDATE tfile SET gone=max(gone,1) WHERE id=?1")                                           \
     X(TFILE_BACK, "UPDATE tfile SET gone=0 WHERE id=?1 AND gone=1")                                          \

@@ -12,9 +12,10 @@
     X(LEVEL_SLICES, "SELECT s.win,s.off,c.bnf,c.round,EXISTS (SELECT 1 FROM bad_chunk b WHERE b.chunk=c.id) " \
                     "FROM slice s CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND (s.win,s.off)>(?2,?3) " \
                     "ORDER BY s.win,s.off LIMIT ?4")                                                         \
-    X(LEVEL_DRAINED, "SELECT count(*),ifnull(sum(d.verified),0),ifnull(sum(i.size),0) FROM inode i CROSS JOIN drained d ON " \
-                     "d.ino=i.ino AND d.data_version=i.data_version CROSS JOIN tfile t ON t.id=d.tfile AND t.gone=0 "    \
-                     "WHERE i.ckpt=?1 AND i.ckpt<>0")          \
+    X(LEVEL_DRAINED, "SELECT count(*),ifnull(sum(best),0),ifnull(sum(size),0) FROM (SELECT i.size,"           \
+                     "(SELECT max(d.verified) FROM drained d CROSS JOIN tfile t ON t.id=d.tfile AND t.gone=0 " \
+                     "WHERE d.ino=i.ino AND d.data_version=i.data_version) AS best FROM inode i "             \
+                     "WHERE i.ckpt=?1 AND i.ckpt<>0) WHERE best IS NOT NULL")                                 \
     X(LEVEL_ANY_DRAINED, "SELECT 1 FROM drained LIMIT 1")                                                    \
     X(SET_LOCAL, "UPDATE ckpt_set SET local_ns=?2 WHERE id=?1")
 

@@ -272,7 +272,7 @@ void w_answer(struct world *w, size_t i, int status)
 struct w_file *w_find(struct world *w, const char *name)
 {
     for (size_t i = 0; i < W_FILES; i++)
-        if (w->file[i].used && strcmp(w->file[i].name, name) == 0)
+        if (w->file[i].used && w->file[i].other == w->other && strcmp(w->file[i].name, name) == 0)
             return &w->file[i];
     return NULL;
 }
@@ -292,6 +292,7 @@ static struct w_file *make(struct world *w, const char *name)
         if (!w->file[i].used) {
             memset(&w->file[i], 0, sizeof w->file[i]);
             w->file[i].used = true;
+            w->file[i].other = w->other;
             snprintf(w->file[i].name, sizeof w->file[i].name, "%s", name);
             w->file[i].ino = w->next_ino++;
             return &w->file[i];
@@ -406,7 +407,7 @@ static void do_sweep(struct world *w, Fp__TaskResult *r)
     for (size_t i = 0; i < W_FILES; i++) {
         Fp__ListEntry *e;
 
-        if (!w->file[i].used || strncmp(w->file[i].name, "01020300-", 9) != 0)
+        if (!w->file[i].used || w->file[i].other != w->other || strncmp(w->file[i].name, "01020300-", 9) != 0)
             continue;
         e = malloc(sizeof *e);
         fp__list_entry__init(e);
@@ -416,21 +417,22 @@ static void do_sweep(struct world *w, Fp__TaskResult *r)
     }
 }
 
-void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
+static void do_task(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
 {
     char tmp[128], path[128];
     struct w_file *f = w_find(w, name_of(k->tmp, tmp));
+    bool *marker = w->other ? &w->other_marker : &w->marker;
 
     name_of(k->dest->path, path);
     fp__task_result__init(r);
     r->id = k->id;
     r->gen = k->gen;
-    assert_string_equal(k->dest->root, "/pfs");
-    assert_true(k->dest->uuid.len == 16 && (w->marker || k->kind == FP__TASK_KIND__TASK_PROBE));
+    assert_true(w->other || strcmp(k->dest->root, "/pfs") == 0);
+    assert_true(k->dest->uuid.len == 16 && (*marker || k->kind == FP__TASK_KIND__TASK_PROBE));
     switch (k->kind) {
     case FP__TASK_KIND__TASK_PROBE:
         assert_true(k->overwrite && strcmp(tmp, "01020300-probe") == 0);
-        w->marker = true;
+        *marker = true;
         w->probes++;
         return;
     case FP__TASK_KIND__TASK_PREPARE:
@@ -482,6 +484,15 @@ void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
     default:
         fail_msg("task %d", k->kind);
     }
+}
+
+void w_do(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
+{
+    bool other = w->other;
+
+    w->other = strcmp(k->dest->root, "/other") == 0;
+    do_task(w, k, r);
+    w->other = other;
 }
 
 void w_result_fini(Fp__TaskResult *r)
@@ -572,7 +583,7 @@ uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
     m.op = FP__DRAIN_OP__DRAIN_OP_START;
     m.n_paths = 1;
     m.paths = &p;
-    m.dest = "/pfs";
+    m.dest = (char *)(uintptr_t)(w->to ? w->to : "/pfs");
     m.verify = verify;
     r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
     assert_non_null(r);

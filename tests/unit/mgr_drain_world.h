@@ -17,7 +17,7 @@ struct w_piece {
 
 /* A file in the target: temporary, or under its name. */
 struct w_file {
-    bool used;
+    bool used, other; /* other: in the target /other */
     char name[128];
     uint64_t ino, size, version; /* version: as its mark says; 0: temporary */
     size_t n;
@@ -48,7 +48,9 @@ struct world {
     struct w_file file[W_FILES];
     uint64_t next_ino;
     uint64_t capacity; /* of each benefactor, as its next keep-alive says; 0: 1 GiB */
-    bool marker;
+    const char *to;    /* where w_start drains to: NULL is /pfs, the only other one is /other */
+    bool other;        /* the files of /other are meant */
+    bool marker, other_marker;
     uint64_t written;  /* parts */
     uint64_t dirs_made, dirs_done, links;
     bool other_jobs; /* there may be more than one at a time: what has no name yet when a directory is done may be another's */
