@@ -1,5 +1,5 @@
 /*
- * LIST: a page of a directory of the target, or what a path is that is no directory.
+ * LIST: a page of a directory of the target, or what a path is that is no directory. The first page of a directory says before its names what it is itself.
  *
  * On a reader's thread. Names come in ascending order of their bytes, and a page begins after the last name of the one before: so pages fit together whatever others do to the
  * directory meanwhile, over any number of workers, and nothing is kept here from one to the next. Each page reads the whole directory and keeps the least names
@@ -225,8 +225,10 @@ static int list(struct page *p, const struct fp_dw_list *m)
         rc = fstat(fd, &st) ? -errno : 0;
     close(root);
     dr_leave(th, 0);
-    if (rc == 0)
-        rc = S_ISDIR(st.st_mode) ? list_dir(p, fd) : add(p, fd, "");
+    if (rc == 0 && (!S_ISDIR(st.st_mode) || !p->after_bytes))
+        rc = add(p, fd, "");
+    if (rc == 0 && S_ISDIR(st.st_mode))
+        rc = list_dir(p, fd);
     if (fd >= 0)
         close(fd);
     if (rc == -ECANCELED)

@@ -429,6 +429,8 @@ int mgr_session_load(struct mgr_core *c);
 int mgr_session_hello(struct mgr_core *c, struct mgr_req *rq, const Fp__Hello *h, Fp__HelloReply *r);
 void mgr_session_lost(struct mgr_core *c, struct mgr_session *s);
 int mgr_session_tick(struct mgr_core *c);
+/* May a mount still show, or have made, names that we have not heard of? Then we make none. */
+bool mgr_names_held(const struct mgr_core *c);
 /* After the COMMIT: tells clients whether they are alone, and those that wait that they need not any more. */
 void mgr_session_pump(struct mgr_core *c);
 /* Its answer to MSG_ALONE. */

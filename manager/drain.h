@@ -43,6 +43,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_TASK_STAT     ((UINT64_C(1) << 29) - 4)
 #define MGR_TASK_FETCH    ((UINT64_C(1) << 29) - 5)
 #define MGR_TASK_LOOK     ((UINT64_C(1) << 29) - 6) /* of a tfile, in place of a file: look.c */
+#define MGR_TASK_LIST     ((UINT64_C(1) << 29) - 7)
 #define MGR_TASK_FILE_MAX ((UINT64_C(1) << 34) - 1)
 static inline uint64_t mgr_task_id(uint64_t file, uint64_t window, bool verify)
 {
@@ -89,6 +90,8 @@ struct mgr_dfile {
     uint64_t away_ms;     /* its lead is away since; 0: it is not */
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
+    uint64_t parent;      /* staged in from others: as in its row */
+    uint64_t at_ms;       /* likewise: not listed before */
     uint64_t looked_ms;   /* of a job that evicts: when its copy was last found in the target; 0: to be looked for */
     uint64_t gone_bytes, stay_bytes; /* likewise: what it has not here any more, and what it keeps, of windows below low */
     uint32_t stays[MGR_STAYS];       /* chunks that it keeps: enum mgr_stay */
@@ -118,6 +121,7 @@ struct mgr_tasker {
     uint32_t threads;
     bool hold;
     bool look;       /* there may be something for it */
+    bool fresh;      /* it has said hello: what it was to stage in is given out anew */
     struct mgr_target_seen {
         uint32_t target, code;
         uint64_t rate, queued;
@@ -175,6 +179,7 @@ struct mgr_drain {
     struct mgr_look looks[64];
     size_t nlooks;
     uint64_t gen_next, gen_end; /* reserved in meta up to gen_end */
+    uint64_t ids_next, ids_end; /* numbers of chunks that are staged in, likewise; 0: not read yet */
     bool dirty;                 /* something has changed: the end of the group looks */
     bool prune;                 /* there may be rows of jobs that are long over */
     bool leftover;              /* there may be parts of files that are not worked on */
@@ -303,10 +308,10 @@ int mgr_auto_prune(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- drain_stage.c, and what it shares with drain_job.c */
 
-/* Jobs that do not copy to a target: their files have their copy already. */
+/* Jobs that do not copy to a target: what they are about is there already. */
 static inline bool mgr_djob_stages(const struct mgr_djob *j)
 {
-    return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN);
+    return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN || j->kind == FP__JOB_KIND__JOB_FOREIGN);
 }
 /* A chunk has left its benefactor: what is being drained of it is over, unless all of it is written. */
 int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk);
@@ -426,6 +431,8 @@ bool mgr_task_reaches(struct mgr_core *c, const struct mgr_bnf *b);
 const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
 /* And the target is well, as far as it has said? */
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
+/* A task with its target, and no path. NULL: out of memory. */
+Fp__Task *mgr_task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t);
 MGR_HANDLER(task_done);
 MGR_HANDLER(ctl_drain);
 MGR_HANDLER(policy);

@@ -10,6 +10,7 @@
  *
  * Rejected: to keep all files of a job in memory (640,000), and to begin all of them at once (as many temporary files, and parts by the million). */
 #include "manager/ext.h"
+#include "manager/foreign.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -66,7 +67,9 @@ static int over(struct mgr_core *c, struct mgr_dfile *f, enum mgr_dstate state, 
     int rc = take_back(c, f);
     bool left;
 
-    if (!f->tfile) /* else nothing was made */
+    if (mgr_dfile_foreign(c, f))
+        rc = rc ? rc : mgr_foreign_over(c, f);
+    else if (!f->tfile) /* else nothing was made */
         mgr_task_clean(c, f, f->state == MGR_D_FINISH);
     f->state = state;
     f->tino = f->dev = 0;
@@ -510,8 +513,11 @@ static int drop(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
 static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f)
 {
     struct mgr_inode in;
-    int rc = f->ino ? mgr_inode_get(c, f->ino, &in) : 0;
+    int rc;
 
+    if (mgr_djob_foreign(j))
+        return mgr_foreign_begin(c, f);
+    rc = f->ino ? mgr_inode_get(c, f->ino, &in) : 0;
     if (!f->ino)
         return (rc = mgr_auto_members(c, j, f)) ? rc : 1;
     if (rc == -ENOENT || (!rc && !in.nlink)) {
@@ -565,6 +571,7 @@ static int end_job(struct mgr_core *c, struct mgr_djob *j, enum _Fp__DrainState 
             state == FP__DRAIN_STATE__DRAIN_DONE ? "done" : state == FP__DRAIN_STATE__DRAIN_FAILED ? "failed" : "cancelled",
             (unsigned long long)j->files_done, (unsigned long long)j->files, j->why[0] ? ": " : "", j->why);
     mgr_djob_remove(c, j);
+    c->stirred = true; /* of names made by a job: somebody may be alone again */
     c->drain->prune = true;
     return rc;
 }
@@ -664,6 +671,7 @@ int mgr_drain_step(struct mgr_core *c)
         return 0;
     d->dirty = false;
     rc = files_step(c);
+    rc = rc ? rc : mgr_foreign_step(c);
     for (size_t i = 0; i < d->njobs && !rc; i++)
         rc = fill(c, &d->jobs[i]);
     for (size_t i = d->njobs; i-- > 0 && !rc;)

@@ -391,6 +391,7 @@ void mgr_dfile_row(struct mgr_core *c, enum mgr_stmt st, const struct mgr_djob *
                             .tino = (uint64_t)mgr_col(db, st, 10),
                             .tries = (uint32_t)mgr_col(db, st, 11),
                             .kind = (uint32_t)mgr_col(db, st, 12),
+                            .parent = (uint64_t)mgr_col(db, st, 13),
                             .target = j->target,
                             .verify = j->verify,
                             .urgent = j->urgent};
@@ -468,6 +469,7 @@ int mgr_drain_load(struct mgr_core *c)
     int rc;
 
     forget(d);
+    d->ids_next = d->ids_end = 0;
     rc = targets_load(c);
     rc = rc ? rc : gen_load(c);
     rc = rc ? rc : mgr_policies_load(c);

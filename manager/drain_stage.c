@@ -9,6 +9,7 @@
  *
  * A restart of the manager in between begins again with the look; what has gone has gone. Called by the core's thread, in a group. */
 #include "manager/ext.h"
+#include "manager/foreign.h"
 
 #include <errno.h>
 #include <string.h>
@@ -261,13 +262,15 @@ MGR_HANDLER(ctl_stage)
         return mgr_doom(c, -ENOMEM);
     if (m->op != FP__STAGE_OP__STAGE_OP_EVICT && m->op != FP__STAGE_OP__STAGE_OP_IN)
         return -EOPNOTSUPP;
+    rq->reply = &r->base;
+    rq->durable = true; /* it goes on without whoever asked */
+    if (m->foreign)
+        return m->op == FP__STAGE_OP__STAGE_OP_IN ? mgr_foreign_start(c, m, r) : -EINVAL;
     q.n_paths = m->n_paths;
     q.paths = m->paths;
     rc = mgr_djob_start(c, &q, m->op == FP__STAGE_OP__STAGE_OP_IN ? FP__JOB_KIND__JOB_STAGE_IN : FP__JOB_KIND__JOB_EVICT, &a);
     r->job = a.n_ids ? a.ids[0] : 0;
     r->n_why = a.n_why;
     r->why = a.why;
-    rq->reply = &r->base;
-    rq->durable = true; /* it goes on without whoever asked */
     return rc;
 }

@@ -14,6 +14,7 @@
  *
  * Rejected: rows for what was told (a transaction for each task, to save what can be asked again). */
 #include "manager/ext.h"
+#include "manager/foreign.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -140,7 +141,7 @@ void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b)
     t->count = t->npaced = 0;
     t->calling = false;
     t->at_ms = 0;
-    t->look = true;
+    t->look = t->fresh = c->drain->dirty = true;
     for (size_t i = 0; i < c->drain->nclean; i++)
         if (c->drain->clean[i].by == b->id)
             c->drain->clean[i].by = 0;
@@ -185,7 +186,7 @@ static ProtobufCBinaryData text(struct mgr_core *c, const char *s)
     return (ProtobufCBinaryData){strlen(s), (uint8_t *)mgr_arena_text(&c->arena, s)};
 }
 
-static Fp__Task *task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t)
+Fp__Task *mgr_task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t)
 {
     Fp__Task *k = MGR_NEW(c, Fp__Task, fp__task__init);
     Fp__ExtFile *dest = MGR_NEW(c, Fp__ExtFile, fp__ext_file__init);
@@ -207,7 +208,7 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
 {
     const struct mgr_target *t = mgr_target_find(c, f->target);
     char name[64];
-    Fp__Task *k = t ? task_new(c, kind, mgr_task_id(f->id, window, verify), f->gen, t) : NULL;
+    Fp__Task *k = t ? mgr_task_new(c, kind, mgr_task_id(f->id, window, verify), f->gen, t) : NULL;
 
     if (!k || mgr_drained_path(c, f, &k->dest->path))
         return NULL;
@@ -377,6 +378,8 @@ static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
     struct mgr_inode in;
     uint32_t state;
 
+    if (f && mgr_dfile_foreign(q->c, f))
+        return f->stale ? NULL : mgr_foreign_task(q->c, q->b->id, f, id, gen);
     if (!f || f->gen != gen || f->stale || !present(q, f, &in))
         return NULL;
     if (window == MGR_TASK_STAT)
@@ -410,7 +413,7 @@ static void look_at_open(struct batch *q)
         uint64_t window = o->id >> 1 & ((UINT64_C(1) << 29) - 1);
         bool of_file = o->id >> 30 && window != MGR_TASK_CLEAN && window != MGR_TASK_LOOK;
 
-        if (of_file && (!f || f->gen != o->gen)) {
+        if (of_file && (!f || (mgr_dfile_foreign(q->c, f) ? !mgr_foreign_is_on(q->c, q->b->id, f, o->id, o->gen) : f->gen != o->gen))) {
             if (q->m->n_cancel < MGR_OPEN_MAX)
                 q->m->cancel[q->m->n_cancel++] = o->id;
             open_remove(q->t, o);
@@ -453,7 +456,7 @@ static void targets(struct batch *q)
         Fp__Task *k;
 
         if (!t->made && q->c->now.ms >= t->probe_ms && !is_told(q->c, probe)) {
-            k = task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
+            k = mgr_task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
             if (k) {
                 k->overwrite = true; /* makes it */
                 snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-probe", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
@@ -464,7 +467,7 @@ static void targets(struct batch *q)
         if (!t->made || t->paused || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
             continue;
         snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
-        k = task_new(q->c, FP__TASK_KIND__TASK_SWEEP, sweep, 0, t);
+        k = mgr_task_new(q->c, FP__TASK_KIND__TASK_SWEEP, sweep, 0, t);
         if (k)
             k->tmp = text(q->c, prefix);
         put(q, k, NULL);
@@ -489,7 +492,7 @@ static void cleaning(struct batch *q)
         if (mgr_drain_cleans(q->c, n->file, CLEAN_MS) || !t->made || !has_room(q, n->target))
             continue;
         tmp_name(q->c, n->file, n->gen, name);
-        k = task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);
+        k = mgr_task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);
         if (k)
             k->tmp = text(q->c, name);
         n->by = k ? q->b->id : 0;
@@ -514,7 +517,10 @@ static void files(struct batch *q)
 
         if (f->lead != q->b->id || !t || !t->made)
             continue;
-        if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms) {
+        if (mgr_dfile_foreign(q->c, f)) {
+            if (mgr_foreign_lists(q->c, f))
+                put_new(q, mgr_task_id(f->id, MGR_TASK_LIST, false), f->gen, f->target);
+        } else if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms) {
             if (f->tfile && mgr_djob_stages(mgr_djob_find(q->c, f->job)) && mgr_stage_window(q->c, f) == MGR_TASK_STAT && !mgr_task_may_rename(q->c, t))
                 continue;
             put_new(q, mgr_task_id(f->id, f->tfile ? mgr_stage_window(q->c, f) : MGR_TASK_PREPARE, false), f->gen, f->target);
@@ -529,7 +535,7 @@ static void parts(struct batch *q)
 {
     const enum mgr_stmt st = MGR_ST_DPART_TODO;
     struct {
-        uint64_t file, first;
+        uint64_t file, first, gen;
     } list[TODO_PAGE];
     uint64_t file = 0, first = 0;
     size_t n = TODO_PAGE;
@@ -540,6 +546,7 @@ static void parts(struct batch *q)
         for (n = 0; rc > 0; rc = mgr_db_step(&q->c->db, st), n++) {
             list[n].file = (uint64_t)mgr_col(&q->c->db, st, 0);
             list[n].first = (uint64_t)mgr_col(&q->c->db, st, 1);
+            list[n].gen = (uint64_t)mgr_col(&q->c->db, st, 3);
         }
         for (size_t i = 0; i < n && !is_full(q); i++) {
             const struct mgr_dfile *f = mgr_dfile_find(q->c, list[i].file);
@@ -547,7 +554,7 @@ static void parts(struct batch *q)
             file = list[i].file;
             first = list[i].first;
             if (f && has_room(q, f->target)) {
-                put_new(q, mgr_task_id(file, first, false), f->gen, f->target);
+                put_new(q, mgr_task_id(file, first, false), mgr_dfile_foreign(q->c, f) ? list[i].gen : f->gen, f->target);
                 continue;
             }
             first = INT64_MAX; /* nothing more of this file */
@@ -743,6 +750,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
     }
     if (window == MGR_TASK_LOOK)
         return mgr_look_result(c, b, file, r);
+    if ((f && mgr_dfile_foreign(c, f)) || r->n_chunks)
+        return mgr_foreign_result(c, b, f, r);
     if (!f || f->gen != r->gen)
         return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
     if (whole && f->lead != b->id)

@@ -19,6 +19,7 @@
 
 #include "fp/log.h"
 #include "manager/ext.h"
+#include "manager/foreign.h"
 
 #define NEW_MAX 65536u
 
@@ -96,6 +97,8 @@ static int stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
         return mgr_ext_found(c, b, &ch);
     if (rc && rc != -ENOENT)
         return rc;
+    if (session > MGR_SESSION_MAX)
+        return mgr_foreign_stray(c, b, id);
     if (mgr_session_find(c, session))
         return 0;
     if (session >= c->n.next_session) {

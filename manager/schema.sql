@@ -413,7 +413,9 @@ CREATE TABLE IF NOT EXISTS drain_file (
     tino         INTEGER NOT NULL,    -- of the temporary file
     tries        INTEGER NOT NULL,
     error        INTEGER NOT NULL,
-    why          TEXT NOT NULL
+    why          TEXT NOT NULL,
+    parent       INTEGER NOT NULL DEFAULT 0, -- staged in from others: directory of the store that it is to be in; ino: its inode, path: from the target's root
+    after        BLOB NOT NULL DEFAULT x''   -- likewise, of a directory: the last name in it that has a row
 );
 CREATE INDEX IF NOT EXISTS drain_file_job ON drain_file (job, state);
 CREATE INDEX IF NOT EXISTS drain_file_ino ON drain_file (ino);
@@ -427,6 +429,9 @@ CREATE TABLE IF NOT EXISTS drain_part (
     bytes INTEGER NOT NULL,
     off   INTEGER NOT NULL,           -- layout=log: where in the log
     sums  BLOB,
+    ids   INTEGER NOT NULL DEFAULT 0, -- staged in from others: number of the chunk of its first window, the others follow
     PRIMARY KEY (file, first, bnf)
 ) WITHOUT ROWID;
+-- What is under way of it.
+CREATE INDEX IF NOT EXISTS drain_part_ids ON drain_part (ids) WHERE ids<>0 AND state=1;
 CREATE INDEX IF NOT EXISTS drain_part_bnf ON drain_part (bnf, state);

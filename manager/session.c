@@ -23,6 +23,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
+#include "manager/foreign.h"
 #include "manager/version.h"
 #include "manager/sets.h"
 
@@ -179,7 +180,7 @@ int mgr_session_load(struct mgr_core *c)
  * dead: somebody else has got its mountpoint. Sessions that are only expired count as others: they may come back. */
 static bool is_alone(const struct mgr_core *c)
 {
-    return c->session_count == 1;
+    return c->session_count == 1 && !mgr_foreign_any(c);
 }
 
 static int early_set(struct mgr_core *c, uint64_t session)
@@ -218,6 +219,11 @@ static const struct mgr_session *held_up_by(const struct mgr_core *c, const stru
         if (c->sessions[i] != me && may_hold_up(c, c->sessions[i]))
             return c->sessions[i];
     return NULL;
+}
+
+bool mgr_names_held(const struct mgr_core *c)
+{
+    return held_up_by(c, NULL) != NULL;
 }
 
 /* A mountpoint has one fp-mount, so who gets it shows that the one before is dead: in the same mount namespace of the

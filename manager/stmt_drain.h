@@ -5,7 +5,7 @@
 #define MGR_DJOB_COLS                                                                                        \
     "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
     "done_ns,error,why,first"
-#define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind"
+#define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind,parent"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
     X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken,mount FROM policy ORDER BY id")                                         \
@@ -52,7 +52,7 @@
     X(DPART_GET, "SELECT count,state,bytes FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")           \
     X(DPART_SET, "UPDATE drain_part SET state=?4,sums=?5 WHERE file=?1 AND first=?2 AND bnf=?3")             \
     X(DPART_STATE, "UPDATE drain_part SET state=?4 WHERE file=?1 AND first=?2 AND bnf=?3")                   \
-    X(DPART_TODO, "SELECT file,first,count FROM drain_part WHERE bnf=?1 AND state=1 AND "                    \
+    X(DPART_TODO, "SELECT file,first,count,gen FROM drain_part WHERE bnf=?1 AND state=1 AND "                    \
                   "(file,first)>(?2,?3) ORDER BY file,first LIMIT ?4")                                       \
     X(DPART_LOW, "SELECT first FROM drain_part WHERE file=?1 AND first>=?2 AND state<?3 "                    \
                  "ORDER BY first LIMIT 1")                                                                   \
@@ -65,6 +65,20 @@
     X(DPART_DROP, "DELETE FROM drain_part WHERE file=?1 AND (first,bnf) IN "                                 \
                   "(SELECT first,bnf FROM drain_part WHERE file=?1 LIMIT ?2)")                               \
     X(DPART_FILE, "SELECT file FROM drain_part WHERE file>?1 ORDER BY file LIMIT 1")                         \
+    X(FOREIGN_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"    \
+                   "tries,error,why,kind,parent) VALUES(?1,0,?2,0,1,0,?3,0,0,0,0,0,0,'',?4,?5)")              \
+    X(FOREIGN_IS, "UPDATE drain_file SET kind=?2,ino=?3 WHERE id=?1")                                        \
+    X(FOREIGN_AFTER, "SELECT after FROM drain_file WHERE id=?1")                                             \
+    X(FOREIGN_UP_TO, "UPDATE drain_file SET after=?2 WHERE id=?1")                                           \
+    X(FOREIGN_FIRST, "SELECT path,parent FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")                 \
+    X(FPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off,ids) "                     \
+                 "VALUES(?1,?2,?3,?4,?5,1,?6,0,?7)")                                                         \
+    X(FPART_GET, "SELECT count,state,bytes,gen,ids FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")   \
+    X(FPART_AGAIN, "UPDATE drain_part SET bnf=?4,gen=?5,ids=?6 WHERE file=?1 AND first=?2 AND bnf=?3")       \
+    X(FPART_OPEN, "SELECT file,first,bnf,bytes,count FROM drain_part INDEXED BY drain_part_ids WHERE "       \
+                  "ids<>0 AND state=1")                                                                      \
+    X(FPART_KEPT, "SELECT 1 FROM drain_part INDEXED BY drain_part_ids WHERE ids<>0 AND state=1 AND "         \
+                  "ids<=?1 AND ids+count>?1 LIMIT 1")                                                        \
     X(TFILE_NEW, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,seen_ns,gone) "                     \
                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
     X(TFILE_REF, "UPDATE tfile SET refs=refs+?2 WHERE id=?1")                                                \

@@ -29,7 +29,8 @@ struct ctl_options {
     bool manager_given, key_given; /* on the command line */
     bool json, all, watch, files, force, torn;
     int64_t step; /* -1: not given */
-    const char *to;       /* drain: directory; merge: file; NULL: not given */
+    const char *to;       /* directory: drain, of the target; stage-in, of the store; merge: file; NULL: not given */
+    const char *target;   /* stage-in: root of a target; NULL: not given */
     bool now, verify, wait, last;
     int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */

@@ -69,7 +69,16 @@ static json_t *json_job(const Fp__DrainJob *j)
 
 static const char *where_word(const Fp__DrainJob *j)
 {
-    return j->kind == FP__JOB_KIND__JOB_EVICT ? "evicted" : j->kind == FP__JOB_KIND__JOB_STAGE_IN ? "staged in" : "to ";
+    switch (j->kind) {
+    case FP__JOB_KIND__JOB_EVICT:
+        return "evicted";
+    case FP__JOB_KIND__JOB_STAGE_IN:
+        return "staged in";
+    case FP__JOB_KIND__JOB_FOREIGN:
+        return "staged in from ";
+    default:
+        return "to ";
+    }
 }
 
 static void print_job(const Fp__DrainJob *j)

@@ -89,7 +89,7 @@ static bool take_result(void)
     for (size_t i = 0; i < r->n_chunks; i++)
         x.chunks[i] = *r->chunks[i];
     snprintf(x.why, sizeof(x.why), "%s", r->why);
-    snprintf(x.name, sizeof(x.name), "%.*s", r->n_list ? (int)r->list[0]->path.len : 0, r->n_list ? (char *)r->list[0]->path.data : "");
+    snprintf(x.name, sizeof(x.name), "%.*s", r->n_list ? (int)r->list[r->n_list - 1]->path.len : 0, r->n_list ? (char *)r->list[r->n_list - 1]->path.data : "");
     bnf_drain_told(x.drain, true);
     return true;
 }
@@ -264,7 +264,7 @@ static void test_a_directory_is_listed(void **state)
     make_job(FP__TASK_KIND__TASK_LIST, 1, 0, 0);
     x.file.path.len = 0;
     assert_int_equal(do_job(), 0);
-    assert_int_equal(x.nlist, 1);
+    assert_int_equal(x.nlist, 2); /* the first one is itself */
     assert_string_equal(x.name, "dir");
     assert_true(x.eof);
     for (int i = 0; i < 5; i++)
@@ -273,13 +273,14 @@ static void test_a_directory_is_listed(void **state)
     job.m.id = 2;
     job.m.count = 3;
     assert_int_equal(do_job(), 0);
-    assert_int_equal(x.nlist, 3);
+    assert_int_equal(x.nlist, 4);
+    assert_string_equal(x.name, "c");
     assert_false(x.eof);
     job.m.id = 3;
     job.m.text = (ProtobufCBinaryData){ 1, (uint8_t *)(uintptr_t) "c" };
     assert_int_equal(do_job(), 0);
     assert_int_equal(x.nlist, 3);
-    assert_string_equal(x.name, "d");
+    assert_string_equal(x.name, "file");
     assert_true(x.eof);
     x.file.path = (ProtobufCBinaryData){ 7, (uint8_t *)(uintptr_t) "nothing" };
     job.m.id = 4;

@@ -1,0 +1,183 @@
+"""Staging in: what others have put into a target comes into the store, whole and as it is there."""
+
+import json
+import os
+import stat
+import time
+
+import pytest
+
+from harness.daemons import wait_until
+from harness.files import assert_same, content, write_file
+
+MIB = 1 << 20
+OLD = 1_700_000_000
+
+
+@pytest.fixture
+def target(store):
+    path = os.path.join(store.dir, "target")
+    os.mkdir(path)
+    return path
+
+
+def stage_in(store, *paths, to, root=None, timeout="60s", check=True):
+    more = [f"--target={root}"] if root else []
+    return store.fpctl("stage-in", *paths, f"--to={to}", f"--timeout={timeout}", *more, check=check, seconds=80)
+
+
+def put(path, data, mtime=OLD, mode=0o644):
+    write_file(path, data)
+    os.chmod(path, mode)
+    os.utime(path, (mtime - 100, mtime))
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def levels(store, path):
+    return json.loads(store.fpctl("stat", path, "--json").stdout)
+
+
+@pytest.mark.short
+def test_a_tree_comes_as_it_is(store, target):
+    m = store.mounts[0]
+    tree = os.path.join(target, "in")
+    os.makedirs(os.path.join(tree, "a", "b"))
+    files = {"one": content(1, 0, 3 * MIB + 77), "a/two": content(2, 0, 100), "a/b/empty": b"", "a/b/three": content(3, 0, 2 * MIB)}
+    for name, data in files.items():
+        put(os.path.join(tree, name), data, mode=0o640)
+    os.symlink("a/two", os.path.join(tree, "link"))
+    os.mkfifo(os.path.join(tree, "pipe"))
+    holes = os.path.join(tree, "holes")
+    with open(holes, "wb") as f:
+        f.truncate(20 * MIB)
+        f.seek(9 * MIB + 5)
+        f.write(b"here")
+    os.utime(holes, (OLD, OLD))
+    os.chmod(os.path.join(tree, "a"), 0o750)
+    for d in ("a/b", "a", "."):
+        os.utime(os.path.join(tree, d), (OLD, OLD + 5))
+    r = stage_in(store, tree, to=m.path, root=target)
+    assert "done" in r.stdout and "6 of 6 files" in r.stdout, r
+    for name, data in files.items():
+        assert_same(read(m.at("in/" + name)), data)
+        st = os.stat(m.at("in/" + name))
+        assert stat.S_IMODE(st.st_mode) == 0o640 and int(st.st_mtime) == OLD and st.st_uid == os.stat(os.path.join(tree, name)).st_uid
+    assert os.readlink(m.at("in/link")) == "a/two"
+    assert not os.path.lexists(m.at("in/pipe"))
+    data = read(m.at("in/holes"))
+    assert len(data) == 20 * MIB and data[9 * MIB + 5:9 * MIB + 9] == b"here" and data.count(0) == 20 * MIB - 4
+    assert os.stat(m.at("in/holes")).st_blocks * 512 <= MIB, "what is nothing but zeros takes no space"
+    assert stat.S_IMODE(os.stat(m.at("in/a")).st_mode) == 0o750
+    for d in ("a/b", "a", "."):
+        assert int(os.stat(m.at("in/" + d)).st_mtime) == OLD + 5, d
+    # what is in the store may be changed, and what is in the target removed
+    with open(m.at("in/one"), "r+b") as f:
+        f.write(b"changed")
+    os.rename(tree, tree + ".aside")
+    assert_same(read(m.at("in/one")), b"changed" + files["one"][7:])
+    assert_same(read(m.at("in/a/b/three")), files["a/b/three"])
+    store.fpctl("wait", m.at("in/a/b/three"), "--level=local", "--timeout=30s", seconds=50)
+
+
+def test_names_that_are_there_stay(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    os.mkdir(os.path.join(target, "d"))
+    put(os.path.join(target, "d/same"), content(1, 0, MIB))
+    put(os.path.join(target, "d/other"), content(2, 0, MIB))
+    put(os.path.join(target, "d/new"), content(3, 0, MIB))
+    os.symlink("x", os.path.join(target, "d/link"))
+    stage_in(store, os.path.join(target, "d/same"), to=m.path, root=target)
+    os.mkdir(m.at("d"))
+    os.rename(m.at("same"), m.at("d/same"))
+    ino = os.stat(m.at("d/same")).st_ino
+    write_file(m.at("d/other"), b"mine")
+    os.symlink("y", m.at("d/link"))
+    r = stage_in(store, os.path.join(target, "d"), to=m.path, check=False)
+    assert r.returncode == 4 and "stays" in r.stdout, r
+    assert read(m.at("d/other")) == b"mine" and os.readlink(m.at("d/link")) == "y"
+    assert os.stat(m.at("d/same")).st_ino == ino
+    assert_same(read(m.at("d/new")), content(3, 0, MIB))
+    os.unlink(m.at("d/other"))
+    os.unlink(m.at("d/link"))
+    new = os.stat(m.at("d/new")).st_ino
+    stage_in(store, os.path.join(target, "d"), to=m.path)
+    assert_same(read(m.at("d/other")), content(2, 0, MIB))
+    assert os.stat(m.at("d/new")).st_ino == new, "what is there is not copied again"
+
+
+def test_what_can_not_be_is_said(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    r = stage_in(store, os.path.join(target, "f"), to=m.path, check=False)
+    assert r.returncode == 1 and "--target" in r.stderr, r
+    r = stage_in(store, os.path.join(target, "f"), to=m.at("nothing"), root=target, check=False)
+    assert r.returncode == 1 and "nothing" in r.stderr, r
+    r = stage_in(store, os.path.join(target, "f"), to=m.path, root=target, check=False)
+    assert r.returncode == 4 and "not in the target" in r.stdout, r
+    r = store.fpctl("stage-in", os.path.join(target, "f"), f"--target={target}", check=False)
+    assert r.returncode == 1 and "--to" in r.stderr, r
+    assert os.listdir(m.path) == []
+
+
+def test_many_files_in_pages(store, target):
+    m = store.mounts[0]
+    os.mkdir(os.path.join(target, "many"))
+    for i in range(1500):
+        put(os.path.join(target, "many", f"f{i:04}"), b"%d" % i)
+    stage_in(store, os.path.join(target, "many"), to=m.path, root=target)
+    assert sorted(os.listdir(m.at("many"))) == [f"f{i:04}" for i in range(1500)]
+    for i in range(1500):
+        assert read(m.at(f"many/f{i:04}")) == b"%d" % i
+
+
+def test_a_file_that_is_being_written_is_waited_for(store, target):
+    m = store.mounts[0]
+    path = os.path.join(target, "f")
+    put(path, content(1, 0, MIB), mtime=time.time())
+    began = time.monotonic()
+    stage_in(store, path, to=m.path, root=target)
+    assert time.monotonic() - began > 1
+    assert_same(read(m.at("f")), content(1, 0, MIB))
+
+
+def test_names_appear_to_programs_that_looked_before(store, target):
+    """The only mount of a store keeps for a moment that there is no such name, and makes names before the manager hears of them."""
+    m = store.mounts[0]
+    put(os.path.join(target, "f"), content(1, 0, MIB))
+    for _ in range(3):
+        for i in range(20):
+            write_file(m.at(f"own{i}"), b"x")
+        assert not os.path.exists(m.at("f"))
+        stage_in(store, os.path.join(target, "f"), to=m.path, root=target)
+        assert_same(read(m.at("f")), content(1, 0, MIB))
+        os.unlink(m.at("f"))
+    assert len(os.listdir(m.path)) == 20
+
+
+def test_a_checkpoint_that_comes_is_no_set(store, target):
+    """Completeness by time would name it while its last files are still on their way."""
+    m = store.mounts[0]
+    for i in range(3):
+        os.makedirs(os.path.join(target, "run/chk_0007"), exist_ok=True)
+        put(os.path.join(target, f"run/chk_0007/rank_{i}"), content(i, 0, MIB))
+    stage_in(store, os.path.join(target, "run"), to=m.path, root=target)
+    time.sleep(2.5)
+    assert store.fpctl("checkpoint", "latest", m.at("run"), check=False).returncode == 3
+    assert_same(read(m.at("run/chk_0007/rank_2")), content(2, 0, MIB))
+
+
+def test_a_file_can_be_drained_to_where_it_came_from(store, target):
+    m = store.mounts[0]
+    put(os.path.join(target, "f"), content(1, 0, 3 * MIB))
+    stage_in(store, os.path.join(target, "f"), to=m.path, root=target)
+    with open(m.at("f"), "r+b") as f:
+        f.write(b"changed")
+    store.fpctl("drain", m.at("f"), f"--to={target}", "--wait", "--timeout=60s", seconds=80)
+    assert_same(read(os.path.join(target, "f")), b"changed" + content(1, 7, 3 * MIB - 7))
+    r = stage_in(store, os.path.join(target, "f"), to=m.path)
+    assert "1 of 1 files" in r.stdout, "what it has drained itself is the same"
