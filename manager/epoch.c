@@ -8,7 +8,8 @@
  * A close counts with the commit that it makes (Commit.closes), if all programs of that mount have closed the file: a mount that is killed before it has given the file back had told its
  * program that all is there. Who has a file open for writing and has not written does no harm by dying (Release.wrote_ino).
  *
- * What one of several writers has synced is not taken back by itself: then the file stays as it is, torn, and its guard stays too. A file that was
+ * What one of several writers has synced or closed is not taken back by itself: then the file stays as it is, torn, and its guard stays too. Rejected: to give up the guard instead (the file
+ * lacks what the dead one had written); to take back the parts of the dead one alone (what it wrote over the others' is not theirs any more). A file that was
  * empty when its epoch began has nothing to come back, and costs nothing but its entry here: that is the checkpoint under a new name.
  * One that is synced all the time, as databases do, gets no guard for a while: each of its writes would cost twice.
  *
@@ -99,13 +100,13 @@ static int add_synced(struct mgr_core *c, struct mgr_vfile *v, uint64_t session,
     return 0;
 }
 
-/* Has each session that has it open for writing? */
+/* Has each session that has written it, and has it open? Who has not written is no half of it; what it has not published yet is not in the file. */
 static bool all_synced(const struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_session *s)
 {
     if (own(s, v->ino) == writers(c, v->ino))
         return true;
     for (size_t i = 0; i < c->session_count; i++)
-        if (own(c->sessions[i], v->ino) && find_synced(v, c->sessions[i]->id) == v->nsynced)
+        if (own(c->sessions[i], v->ino) && mgr_map_get(&c->sessions[i]->wrote, v->ino) && find_synced(v, c->sessions[i]->id) == v->nsynced)
             return false;
     return true;
 }
@@ -199,7 +200,7 @@ static int ends_badly(struct mgr_core *c, struct mgr_vfile *v)
     if (v->guard.state == MGR_GUARD)
         return mgr_return_begin(c, v);
     v->guard.state = MGR_TORN;
-    FP_WARN("inode %llu: one of those who rewrote it is dead, and another one had synced its part: it stays as it is, and what it was before is kept",
+    FP_WARN("inode %llu: one of those who rewrote it is dead, and another one had synced or closed its part: it stays as it is, and what it was before is kept",
             (unsigned long long)v->ino);
     return mgr_version_save(c, v, &v->guard);
 }
@@ -294,17 +295,40 @@ int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t i
     return ends_well(c, v); /* the entry stays while it is open: it counts */
 }
 
+/* Others write, or one that did is dead or was killed: what this one was told to be there is not taken back with their part. Its own killed programs' part may be. */
+static int keep_closed(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_session *s)
+{
+    if (v->guard.state == MGR_HURT && v->guard.cursor == s->id)
+        return 0;
+    return keep_synced(c, v);
+}
+
+int mgr_epoch_closing(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
+{
+    struct mgr_vfile *v = mgr_vfile_find(c, ino);
+
+    if (!v || !v->open || own(s, ino) != 1 || !mgr_map_get(&s->wrote, ino) || (!v->died && own(s, ino) == writers(c, ino)))
+        return 0;
+    return keep_closed(c, v, s);
+}
+
 /* Its mount may be killed before it has given back what the programs have closed: they were told that it is there. */
 int mgr_epoch_published(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
+    bool wrote;
     int rc;
 
     if (!v || !v->open || !s || FP_BUG("mgr-ends-an-epoch-at-its-release"))
         return 0;
+    wrote = mgr_map_get(&s->wrote, ino);
     mgr_session_closed(s, ino);
     rc = add_synced(c, v, s->id, true);
-    return rc || !may_end(c, v, s) ? rc : ends_well(c, v);
+    if (rc)
+        return rc;
+    if (may_end(c, v, s))
+        return ends_well(c, v);
+    return wrote ? keep_closed(c, v, s) : 0;
 }
 
 int mgr_epoch_hurt(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)

@@ -445,6 +445,8 @@ void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool wr
     if (!s || !mgr_map_get(&s->opens, ino))
         return;
     left = mgr_map_sub(&s->opens, ino);
+    if (write)
+        (void)mgr_epoch_closing(c, s, ino); /* if it fails, so does the group */
     sub_write(c, s, ino, write);
     if (!left)
         mgr_lease_released(c, s, ino);

@@ -9,7 +9,7 @@ enum mgr_version_state {
     MGR_GUARD = 1,     /* of the epoch that is under way */
     MGR_REMAINS = 4,   /* what was given up */
     MGR_RETURNING = 5, /* it is being put back */
-    MGR_SYNCED = 7,    /* guard, but one of several writers has synced: it does not go back by itself */
+    MGR_SYNCED = 7,    /* guard, but one of several writers has synced or closed: it does not go back by itself */
     MGR_TORN = 8,      /* guard of a file that stayed torn */
     MGR_HURT = 9,      /* guard, but a program that wrote was killed, or failed; others go on */
     MGR_KILLED = 10,   /* … and nobody writes any more: the file stays as it is until the mount of that program ends */
@@ -82,6 +82,8 @@ int mgr_versions_gone(struct mgr_core *c, uint64_t ino);
 
 /* A session changes the file. *v: what keeps what was there; NULL: nothing does. cut: by a truncate. */
 int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **v);
+/* The session is about to give it back, well. */
+int mgr_epoch_closing(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* Who had it open for writing has it so no more. */
 int mgr_epoch_closed(struct mgr_core *c, uint64_t ino);
 /* All that the session has written of it is durable; or is published, and all of its programs have closed it. */

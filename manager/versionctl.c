@@ -59,10 +59,10 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct
                : ver->state == MGR_RETURNING ? FP__VERSION_STATE__VERSION_RETURNS
                                              : FP__VERSION_STATE__VERSION_GUARD;
     i->why = (char *)(ver->state == MGR_REMAINS  ? "given up when the version before was put back"
-                      : ver->state == MGR_TORN   ? "the file is torn: one of those who wrote it is dead, and another had synced"
+                      : ver->state == MGR_TORN   ? "the file is torn: one of those who wrote it is dead, and another had synced or closed"
                       : ver->state == MGR_KILLED ? "the file is torn: a program that wrote it was killed, or failed; it is put back when the mount of that program ends"
                      : ver->state == MGR_HURT   ? "the file is being rewritten, and one of those who wrote was killed, or failed"
-                     : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced"
+                     : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced or closed"
                       : ver->state == MGR_GUARD  ? "the file is being rewritten"
                                                  : "");
     r->returning |= ver->state == MGR_RETURNING;

@@ -209,6 +209,55 @@ def test_mount_killed_at_once_after_a_close(versions):
         assert read(other.at("ckpt")).startswith(b"z" * 300000)
 
 
+@pytest.mark.short
+def test_what_another_mount_has_closed_is_not_taken_back(versions):
+    """Two mounts write one file: one closes, and is told that it is there; the other one is killed. The file is torn, and what it was is kept for fpctl restore."""
+    store = versions
+    writer, other = store.mounts
+    good = content(1)[:SIZE]
+    write(writer.at("ckpt"), good)
+    p = rewrite(writer.at("ckpt"), "in_place")  # the first three MiB
+    part = content(2)[:MIB]
+    with open(other.at("ckpt"), "r+b") as f:
+        f.seek(4 * MIB)
+        f.write(part)
+    try:
+        writer.kill()
+    finally:
+        p.kill()
+        p.wait(20)
+    writer.start()
+    wait_until("the end of the first", 20, lambda: any("closed" in v["why"] and "torn" in v["why"] for v in kept(store, other.at("ckpt"))))
+    torn = read(other.at("ckpt"))
+    assert torn[4 * MIB:5 * MIB] == part and torn[5 * MIB:] == good[5 * MIB:]
+    assert read(writer.at("ckpt")) == torn
+    store.fpctl("restore", other.at("ckpt"))
+    assert read(other.at("ckpt")) == good and read(writer.at("ckpt")) == good
+
+
+def test_mount_killed_that_began_to_write_after_another_had_closed(versions):
+    """It had the file open all the time: what the other one has closed is the version that comes back."""
+    store = versions
+    writer, other = store.mounts
+    write(writer.at("ckpt"), content(1)[:SIZE])
+    fd = os.open(other.at("ckpt"), os.O_RDWR)
+    good = content(2)[:SIZE]
+    with open(writer.at("ckpt"), "r+b") as f:
+        f.write(good)
+    wait_until("its close", 10, lambda: kept(store, writer.at("ckpt")) == [])
+    p = rewrite(other.at("ckpt"), "in_place")
+    assert read(writer.at("ckpt")) != good
+    other.kill()
+    p.kill()
+    p.wait(20)
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+    other.start()
+    wait_until("the version that was closed", 20, lambda: read(writer.at("ckpt")) == good)
+
+
 def test_mount_killed_that_had_a_file_open_and_wrote_nothing(versions):
     """What another one has closed stays."""
     store = versions

@@ -10,7 +10,8 @@
  * By that the manager's frames to the mount are told: who has not heard of it for long may have been given up.
  *
  * While a file is rewritten, what it was is kept (docs/ARCHITECTURE.md, Versions of files). If a mount that has it open for writing dies, or may be taken for dead, or a program was told
- * an error, the file may be what it was, now or when that mount ends: then only what was written before all had closed it the last time ("kept"), and what was synced, is surely there.
+ * an error, the file may be what it was, now or when that mount ends: then only what was written before all had closed it the last time ("kept"), what all programs of another mount had
+ * closed before, and what was synced, is surely there.
  *
  * In strict files each write is published when it returns, and each read is an open.
  *
@@ -303,6 +304,10 @@ void model_closed(struct model_file *f, const struct sim_proc *m, int rc)
         all = w->ended && (w->solid || w->failed);
     for (struct model_write *w = f->writes; w && all && !f->doomed; w = w->next)
         w->kept |= w->solid && !w->failed;
+    if (rc || f->doomed || f->writers[m->id] || m->behind || cut_off[m->id])
+        return;
+    for (struct model_write *w = f->writes; w; w = w->next)
+        w->kept |= w->mount == m && w->start == m->starts && w->kind == MODEL_WRITE && w->ended && w->solid && !w->failed;
 }
 
 void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns)

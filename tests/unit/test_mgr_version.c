@@ -265,29 +265,6 @@ static void test_one_of_two_writers_dies(void **state)
     assert_map(file, &was);
 }
 
-/* Half of what two write is no version: while the second still writes nothing is put back, then all is. */
-static void test_the_last_of_them_closes(void **state)
-{
-    struct map was = map_of(file), is;
-    struct mgr_conn *other = fix_conn(&f);
-
-    (void)state;
-    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
-    open_by(f.conn, file);
-    open_by(other, file);
-    assert_true(fix_write(&f, file, 0, CHUNK));
-    is = map_of(file);
-    wrote_by(other, file);
-    fix_lost(&f, other);
-    for (int i = 0; i < 70; i++) {
-        (void)fix_attr(&f, file);
-        fix_tick(&f, 1000);
-    }
-    assert_map(file, &is);
-    close_by(f.conn, file);
-    assert_map(file, &was);
-}
-
 /* What one of several has synced is not taken back: the file is torn, and stays so. */
 static void test_what_one_of_two_has_synced_stays(void **state)
 {
@@ -298,6 +275,7 @@ static void test_what_one_of_two_has_synced_stays(void **state)
     assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
     open_by(f.conn, file);
     open_by(other, file);
+    wrote_by(other, file);
     assert_true(fix_write(&f, file, 0, CHUNK));
     sync_by(f.conn, file);
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_SYNCED);
@@ -523,6 +501,34 @@ static Fp__CtlVersionsReply *ask(const char *path, uint64_t restore, bool newest
     return r;
 }
 
+/* While the second still writes, nothing is put back; nor what it has closed, when it has. The file lacks what the dead one wrote: it is torn, and what it was is kept. */
+static void test_what_the_last_of_them_has_closed_stays(void **state)
+{
+    struct map was = map_of(file), is;
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(f.conn, file);
+    open_by(other, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    is = map_of(file);
+    wrote_by(other, file);
+    fix_lost(&f, other);
+    for (int i = 0; i < 70; i++) {
+        (void)fix_attr(&f, file);
+        fix_tick(&f, 1000);
+    }
+    assert_map(file, &is);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_GUARD);
+    close_by(f.conn, file);
+    assert_map(file, &is);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_TORN);
+    fix_free(ask("/a", 0, true, false, false));
+    assert_int_equal(f.status, 0);
+    assert_map(file, &was);
+}
+
 /* By hand: not while it is written, but by force; and what was given up can be had back. */
 static void test_restore(void **state)
 {
@@ -574,6 +580,7 @@ static void test_restore_of_all_that_are_torn(void **state)
     assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
     open_by(f.conn, file);
     open_by(other, file);
+    wrote_by(other, file);
     assert_true(fix_write(&f, file, 0, CHUNK));
     sync_by(f.conn, file);
     dies(other);
@@ -677,7 +684,7 @@ int main(void)
         T(a_good_end_is_the_new_version),
         T(changes_without_a_writer_keep_nothing),
         T(one_of_two_writers_dies),
-        T(the_last_of_them_closes),
+        T(what_the_last_of_them_has_closed_stays),
         T(what_one_of_two_has_synced_stays),
         T(the_last_sync_ends_it),
         T(who_was_overtaken_changes_nothing),

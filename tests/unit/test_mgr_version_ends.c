@@ -168,21 +168,68 @@ static void test_what_comes_after_a_close_is_a_new_epoch(void **state)
     assert_int_equal(map_sum(file), is);
 }
 
-/* One of two mounts has closed: what both write is not whole yet. */
+/* One of two mounts has closed, and was told that it is there: the other one dies, and the file stays, torn. */
 static void test_one_of_two_mounts_closes_and_the_other_dies(void **state)
+{
+    uint64_t is = map_sum(file);
+
+    (void)state;
+    open_by(other, file);
+    wrote_by(other, file);
+    closed_by(f.conn, file);
+    assert_int_equal(state_is(), MGR_SYNCED);
+    release(f.conn, file, false);
+    dies(other);
+    new_mount();
+    assert_int_equal(state_is(), MGR_TORN);
+    assert_int_equal(map_sum(file), is);
+}
+
+/* … the other one closes, too, by its release: that is the new version. */
+static void test_both_mounts_close(void **state)
 {
     (void)state;
     open_by(other, file);
     wrote_by(other, file);
     closed_by(f.conn, file);
-    assert_int_equal(state_is(), MGR_GUARD);
+    assert_int_equal(state_is(), MGR_SYNCED);
+    release(other, file, false);
+    assert_int_equal(state_is(), MGR_SYNCED);
     release(f.conn, file, false);
-    dies(other);
+    assert_int_equal(state_is(), 0);
+}
+
+/* A release without a close before it counts, too; not that of a mount that wrote nothing. */
+static void test_the_release_of_one_that_has_written_keeps_what_it_wrote(void **state)
+{
+    (void)state;
+    open_by(other, file);
+    release(other, file, false);
+    assert_int_equal(state_is(), MGR_GUARD);
+    open_by(other, file);
+    wrote_by(other, file);
+    release(f.conn, file, false);
+    assert_int_equal(state_is(), MGR_SYNCED);
+}
+
+/* A close of the mount whose program was killed says nothing of what that one has left. */
+static void test_a_program_is_killed_and_another_of_its_mount_closes(void **state)
+{
+    (void)state;
+    open_by(f.conn, file);
+    open_by(other, file);
+    release(f.conn, file, true);
+    assert_int_equal(state_is(), MGR_HURT);
+    release(f.conn, file, false);
+    assert_int_equal(state_is(), MGR_HURT);
+    release(other, file, false);
+    assert_int_equal(state_is(), MGR_KILLED);
+    dies(f.conn);
     new_mount();
     assert_int_equal(map_sum(file), was);
 }
 
-/* It has it open, as tools do that read it, and has written nothing: it did not make a half of it. */
+/* It has it open, as tools do that read it, and has written nothing: the new version does not wait for it. */
 static void test_one_that_has_not_written_dies(void **state)
 {
     uint64_t is = map_sum(file);
@@ -190,11 +237,32 @@ static void test_one_that_has_not_written_dies(void **state)
     (void)state;
     open_by(other, file);
     closed_by(f.conn, file);
+    assert_int_equal(state_is(), 0);
     release(f.conn, file, false);
-    assert_int_equal(state_is(), MGR_GUARD);
     dies(other);
     new_mount();
-    assert_int_equal(state_is(), 0);
+    assert_int_equal(map_sum(file), is);
+}
+
+/* … and begins to write only now, and dies: the file is what was closed before. */
+static void test_one_that_writes_after_a_close_and_dies(void **state)
+{
+    uint64_t is = map_sum(file);
+    struct mgr_conn *first = f.conn;
+
+    (void)state;
+    open_by(other, file);
+    closed_by(f.conn, file);
+    f.conn = other;
+    f.session = other_session;
+    f.seq = 0;
+    wrote_by(other, file);
+    assert_true(fix_write(&f, file, CHUNK, CHUNK));
+    assert_int_equal(state_is(), MGR_GUARD);
+    assert_true(map_sum(file) != is);
+    release(first, file, false);
+    dies(other);
+    new_mount();
     assert_int_equal(map_sum(file), is);
 }
 
@@ -229,7 +297,7 @@ static void test_one_that_has_closed_dies_and_the_other_goes_on(void **state)
         (void)fix_attr(&f, file);
         fix_tick(&f, 1000);
     }
-    assert_int_equal(state_is(), MGR_GUARD);
+    assert_int_equal(state_is(), 0);
     release(other, file, false);
     assert_int_equal(state_is(), 0);
     assert_int_equal(map_sum(file), is);
@@ -436,7 +504,11 @@ int main(void)
         T(what_was_closed_stays_when_its_mount_dies),
         T(what_comes_after_a_close_is_a_new_epoch),
         T(one_of_two_mounts_closes_and_the_other_dies),
+        T(both_mounts_close),
+        T(the_release_of_one_that_has_written_keeps_what_it_wrote),
+        T(a_program_is_killed_and_another_of_its_mount_closes),
         T(one_that_has_not_written_dies),
+        T(one_that_writes_after_a_close_and_dies),
         T(one_that_has_written_and_closed_dies),
         T(one_that_has_closed_dies_and_the_other_goes_on),
         T(a_killed_program_leaves_the_file_torn),
