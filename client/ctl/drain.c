@@ -54,6 +54,7 @@ static const char *kind_word(const Fp__DrainJob *j)
     case FP__JOB_KIND__JOB_EVICT:
         return "evict";
     case FP__JOB_KIND__JOB_STAGE_IN:
+    case FP__JOB_KIND__JOB_FOREIGN:
         return "stage-in";
     default:
         return "files";
@@ -331,6 +332,29 @@ const struct ctl_cmd ctl_cmd_drain = {
     .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run,
+};
+
+/* ---------------------------------------------------------------- stage-out PATH... */
+
+static int run_out(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    static struct ctl_options all;
+
+    all = *o;
+    all.wait = all.verify = all.now = true;
+    return run(&all, store, l);
+}
+
+const struct ctl_cmd ctl_cmd_stage_out = {
+    .words = "stage-out",
+    .args = "PATH...",
+    .options = "to",
+    .help = "Copies results out of the store and waits until they are there: drain --now --verify --wait.",
+    .more = "Below the target files have the paths that they have in the store. What was written is read back and compared before a file gets its name. What is there already with the present data, "
+            "compared, is not copied again.",
+    .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be copied or compared, 5 when the job was cancelled.",
+    .flags = CTL_WAITS,
+    .run = run_out,
 };
 
 /* ---------------------------------------------------------------- drain show */

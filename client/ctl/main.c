@@ -20,7 +20,7 @@
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
     &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
-    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_stage_out, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 
 /* Redundancy there is none yet. */
 static const char *const level_names[] = {"any", "pool", "local", "drained", "verified", NULL};
@@ -47,7 +47,7 @@ static const struct fp_opt options[] = {
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain: the directory to copy to, below which paths are as in the store. By default, that of the policy. With merge: the file. With stage-in: the directory of the store to copy to.",
+    FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With merge: the file. With stage-in: the directory of the store to copy to.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
     FP_OPT_STRING(struct given, o.target, "target", NULL, "With stage-in --to: the directory that is to be a target, if none is known that has PATH: a file .fp-target is made in it.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),

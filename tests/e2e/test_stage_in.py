@@ -181,3 +181,24 @@ def test_a_file_can_be_drained_to_where_it_came_from(store, target):
     assert_same(read(os.path.join(target, "f")), b"changed" + content(1, 7, 3 * MIB - 7))
     r = stage_in(store, os.path.join(target, "f"), to=m.path)
     assert "1 of 1 files" in r.stdout, "what it has drained itself is the same"
+
+
+def test_results_are_staged_out(store, target):
+    store.expect("drain job")
+    m = store.mounts[0]
+    os.makedirs(m.at("out/a"))
+    write_file(m.at("out/a/f"), content(1, 0, 3 * MIB + 5))
+    write_file(m.at("out/g"), content(2, 0, 100))
+    r = store.fpctl("stage-out", m.at("out"), f"--to={target}", "--timeout=60s", seconds=80)
+    assert "2 of 2 files" in r.stdout, r
+    assert_same(read(os.path.join(target, "out/a/f")), content(1, 0, 3 * MIB + 5))
+    assert levels(store, m.at("out/a/f"))["level"] == "verified"
+    # and back, by another name
+    os.mkdir(m.at("back"))
+    stage_in(store, os.path.join(target, "out"), to=m.at("back"))
+    assert_same(read(m.at("back/out/a/f")), content(1, 0, 3 * MIB + 5))
+    os.mkdir(m.at("dir"))
+    write_file(m.at("dir/f"), b"x")
+    os.makedirs(os.path.join(target, "dir/f"))
+    r = store.fpctl("stage-out", m.at("dir/f"), f"--to={target}", "--timeout=30s", check=False, seconds=50)
+    assert r.returncode == 4 and "dir/f" in r.stdout, r

@@ -1,4 +1,4 @@
-"""Draining beside cp: the same files to the same target, from the store and from the native file system of the same device."""
+"""Draining and staging in beside cp: the same files to and from the same target, with the store and with the native file system of the same device."""
 
 import filecmp
 import os
@@ -79,3 +79,60 @@ def drain(env):
         a, b = alternate(env.runs, ours, cp)
         yield Result("drain", "MiB/s", a, b, ("ratio", 1.0), "cp -r, sync", paired=True)
     shutil.rmtree(env.native, ignore_errors=True)
+
+
+def staged_in(env, store, source, to):
+    """Seconds from the command until all have their names in the store, and are synced."""
+    options = [f"--manager={store.manager.ready}", f"--key={store.key}", f"--timeout={LIMIT_S}s"]
+    paths = [os.path.join(to, os.path.basename(source), n) for n in os.listdir(source)]
+    begun = time.monotonic()
+    with subprocess.Popen([store.program("fpctl"), "stage-in", source, f"--to={to}", f"--target={os.path.dirname(source)}", *options], stdout=subprocess.DEVNULL) as p:
+        while p.poll() is None and not all(os.path.exists(n) for n in paths):
+            time.sleep(0.002)
+        r = subprocess.run([store.program("fpctl"), "wait", "--level=local", *paths, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        took = time.monotonic() - begun
+        if r.returncode != 0 or p.wait(LIMIT_S) != 0:
+            raise BenchError(f"fpctl stage-in: {r.stderr.strip()}")
+    return took
+
+
+@case("stage-in")
+def stage_in(env):
+    """One benefactor, a target on the same device; cp is synced, and so is what is staged in."""
+    size = 2 * env.file_bytes // FILES // MIB * FILES
+    target = env.path("target")
+    source = os.path.join(target, "set")
+    shutil.rmtree(target, ignore_errors=True)
+    make_set(env, source)
+    time.sleep(2)  # what has just changed is waited for
+    with env.store(size=8 * env.file_bytes) as store:
+        os.mkdir(os.path.join(target, "small"))
+        with open(os.path.join(target, "small", "f"), "wb") as f:
+            f.write(b"x")
+        staged_in(env, store, os.path.join(target, "small"), store.mnt)  # its marker
+
+        def ours(i):
+            to = os.path.join(store.mnt, f"in{i}")
+            os.mkdir(to)
+            drop_caches()
+            took = staged_in(env, store, source, to)
+            same = filecmp.cmpfiles(source, os.path.join(to, "set"), os.listdir(source), shallow=False)[0] if i == 0 else os.listdir(source)
+            if len(same) != FILES:
+                raise BenchError("what is staged in is not what is in the target")
+            shutil.rmtree(to)
+            env.syncfs()
+            return size / took
+
+        def cp(i):
+            copy = env.path(f"copy{i}")
+            drop_caches()
+            begun = time.monotonic()
+            subprocess.run(["cp", "-r", source, copy], check=True, timeout=LIMIT_S)
+            subprocess.run(["sync", "-f", copy], check=True, timeout=LIMIT_S)
+            took = time.monotonic() - begun
+            shutil.rmtree(copy)
+            env.syncfs()
+            return size / took
+        a, b = alternate(env.runs, ours, cp)
+        yield Result("stage-in", "MiB/s", a, b, ("ratio", 1.0), "cp -r, sync", paired=True)
+    shutil.rmtree(target, ignore_errors=True)
