@@ -7,6 +7,7 @@
 #include "fp/log.h"
 #include "manager/drain.h"
 #include "manager/ext.h"
+#include "manager/version.h"
 
 #define DAMAGE_SHOWN    200
 #define STATS_MAX_BYTES (2u << 20) /* what mounts report, in one status; a message has 4 MiB */
@@ -121,7 +122,8 @@ MGR_HANDLER(ctl_status)
         r->benefactors[i]->prefs = mgr_task_prefs(c, mgr_bnf_find(c, r->benefactors[i]->id));
     r->db_bytes = mgr_db_size_bytes(&c->db);
     r->pid = (uint64_t)getpid();
-    rc = add_clients(c, r);
+    rc = mgr_versions_sum(c, &r->versions, &r->version_bytes);
+    rc = rc ? rc : add_clients(c, r);
     rc = rc || !c->damages ? rc : add_damage(c, r);
     rq->reply = &r->base;
     return rc;

@@ -11,6 +11,8 @@
     X(VERSION_DELETE, "DELETE FROM version WHERE ino=?1 AND n=?2")                                           \
     X(VERSION_ALL, "SELECT v.ino,v.n,v.shadow,v.kind,v.state,v.writer,v.torn_session,v.cursor,"              \
                    "(i.size+i.chunk_size-1)/i.chunk_size FROM version v CROSS JOIN inode i ON i.ino=v.shadow") \
+    X(VERSION_SUMS, "SELECT ifnull(sum(i.mapped),0) FROM (SELECT shadow FROM version LIMIT ?1) v "            \
+                    "CROSS JOIN inode i ON i.ino=v.shadow")                                                  \
     X(VERSION_WIN_PUT, "INSERT OR IGNORE INTO version_win(shadow,win) VALUES(?1,?2)")                        \
     X(VERSION_WIN_ALL, "INSERT OR IGNORE INTO version_win SELECT DISTINCT ino,win FROM slice WHERE ino=?1")  \
     X(VERSION_WIN_NEXT, "SELECT ifnull(min(win),-1) FROM version_win WHERE shadow=?1 AND win>=?2")                      \

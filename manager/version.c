@@ -25,6 +25,7 @@
 #include "manager/version.h"
 
 #define BUCKETS_MIN 256u
+#define SUMMED_MAX  65536u
 
 /* ---------------------------------------------------------------- files that have some */
 
@@ -344,6 +345,22 @@ int mgr_version_drop(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version
     mgr_map_sub(&c->versions->shadows, shadow);
     *ver = (struct mgr_version){0};
     return rc ? rc : mgr_shadow_remove(c, shadow);
+}
+
+int mgr_versions_sum(struct mgr_core *c, uint64_t *count, uint64_t *bytes)
+{
+    int rc;
+
+    *count = c->versions->shadows.used;
+    *bytes = 0;
+    if (!*count)
+        return 0;
+    rc = mgr_db_one(&c->db, VERSION_SUMS, DBI(SUMMED_MAX));
+    if (rc <= 0)
+        return rc;
+    *bytes = (uint64_t)mgr_col(&c->db, MGR_ST_VERSION_SUMS, 0);
+    mgr_db_reset(&c->db, MGR_ST_VERSION_SUMS);
+    return 0;
 }
 
 int mgr_versions_gone(struct mgr_core *c, uint64_t ino)

@@ -75,6 +75,8 @@ int mgr_version_cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *i
 int mgr_version_count(struct mgr_core *c, struct mgr_vfile *v);
 int mgr_version_save(struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_version *ver);
 int mgr_version_drop(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver);
+/* How many there are, and the data that they refer to: of 65536 of them at most. */
+int mgr_versions_sum(struct mgr_core *c, uint64_t *count, uint64_t *bytes);
 /* The file has no name any more: neither have its versions a use. */
 int mgr_versions_gone(struct mgr_core *c, uint64_t ino);
 

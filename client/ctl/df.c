@@ -31,13 +31,14 @@ static int benefactors(const struct ctl_options *o, const struct ctl_store *stor
 static int df_text(const Fp__CtlStatusReply *r, const struct ctl_store *store)
 {
     static const struct fp_table_col cols[] = {{"store", false}, {"size", true},   {"used", true},
-                                               {"deleting", true}, {"free", true}, {"use", true},
+                                               {"deleting", true}, {"versions", true}, {"free", true}, {"use", true},
                                                {"inodes", true}, {"mounted on", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     fp_table_cell(t, "%s", ctl_manager_addr(r, store));
     fp_table_cell_size(t, r->total_bytes);
     fp_table_cell_size(t, ctl_used_bytes(r));
     fp_table_cell_size(t, r->garbage_bytes);
+    fp_table_cell_size(t, r->version_bytes);
     fp_table_cell_size(t, r->free_bytes);
     fp_table_cell_percent(t, ctl_used_bytes(r), r->total_bytes);
     fp_table_cell_count(t, r->inodes);
@@ -54,9 +55,9 @@ static int df(const struct ctl_options *o, const struct ctl_store *store, struct
     if (rc < 0)
         return rc;
     if (o->json)
-        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "manager", ctl_manager_addr(r, store), "total_bytes",
+        rc = ctl_json_print(json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "manager", ctl_manager_addr(r, store), "total_bytes",
                                       (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r),
-                                      "deleting_bytes", (json_int_t)r->garbage_bytes, "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
+                                      "deleting_bytes", (json_int_t)r->garbage_bytes, "version_bytes", (json_int_t)r->version_bytes, "free_bytes", (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes,
                                       "mountpoint", store->mountpoint));
     else
         rc = df_text(r, store);
@@ -79,6 +80,7 @@ const struct ctl_cmd ctl_cmd_df = {
     .args = "[PATH]",
     .options = "",
     .help = "How full the store is, with the figures of df(1).",
-    .more = "The column deleting is the part of used that belongs to deleted files; benefactors free it within about 2 seconds.",
+    .more = "The column deleting is the part of used that belongs to deleted files; benefactors free it within about 2 seconds; versions that of what files were before they are rewritten (fpctl versions), "
+            "which is given up before a program is told that there is no space.",
     .run = df,
 };

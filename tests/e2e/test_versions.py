@@ -35,6 +35,7 @@ def test_rewriting_what_fits_the_store_only_once(small):
         assert_same(read_file(path), content(key, 0, 160 * MIB))
     assert re.search("is given up", small.manager.text())
     assert versions(small, path) == ["present"]
+    assert json.loads(small.fpctl("df", m.path, "--json").stdout)["version_bytes"] == 0
 
 
 @pytest.mark.short
@@ -48,6 +49,11 @@ def test_a_version_is_there_while_a_file_is_rewritten_and_not_after(small, how):
     pwrite_all(fd, content(2, 0, 2 * MIB), 0)
     os.close(os.open(path, os.O_WRONLY))  # publishes what was written
     assert versions(small, path) == ["present", "guard"]
+    held = json.loads(small.fpctl("df", m.path, "--json").stdout)["version_bytes"]
+    assert 2 * MIB <= held <= 4 * MIB
+    status = small.status()
+    assert (status["versions"], status["version_bytes"]) == (1, held)
+    assert re.search(r"versions +1 of files that are rewritten", small.fpctl("status", m.path).stdout)
     assert os.statvfs(m.path).f_ffree == files
     r = small.fpctl("restore", path, check=False)
     assert r.returncode == 3 and m.path in r.stderr
@@ -55,5 +61,6 @@ def test_a_version_is_there_while_a_file_is_rewritten_and_not_after(small, how):
     os.close(fd)
     wait_until("the version to go", 5, lambda: versions(small, path) == ["present"])
     assert_same(read_file(path), content(2, 0, 4 * MIB))
+    assert small.status()["version_bytes"] == 0
     wait_until("its space to be free", 5, lambda: os.statvfs(m.path).f_bfree >= used)
     assert small.fpctl("restore", path, check=False).returncode == 1
