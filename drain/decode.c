@@ -105,9 +105,11 @@ static void keep_said(struct dr_coder *d, const uint8_t *text, size_t len)
 /* The next message of this type to buf; what the host logs meanwhile is heard. -EPIPE: it has ended; -ETIMEDOUT. */
 static ssize_t hear(struct dr_coder *d, uint32_t type, uint8_t *buf, size_t size, uint64_t until_ms)
 {
+    int services = d->services;
+
     for (;;) {
         uint64_t now = fp_now_ms();
-        struct pollfd p[2] = { { .fd = fp_child_socket(d->host), .events = POLLIN }, { .fd = d->services, .events = POLLIN } };
+        struct pollfd p[2] = { { .fd = fp_child_socket(d->host), .events = POLLIN }, { .fd = services, .events = POLLIN } };
         struct fp_auxw_head h;
         ssize_t n;
 
@@ -117,6 +119,8 @@ static ssize_t hear(struct dr_coder *d, uint32_t type, uint8_t *buf, size_t size
             return -errno;
         if (p[1].revents & POLLIN)
             refuse_service(d);
+        else if (p[1].revents)
+            services = -1; /* hung up: nobody asks any more, and poll would return at once */
         n = recv(fp_child_socket(d->host), buf, size, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;

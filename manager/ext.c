@@ -23,6 +23,8 @@
 #include "manager/rounds.h"
 
 #define FILES_SEARCHED 32u
+#define FILES_BYTES    (1u << 20) /* of files in one map, about: it ends with the window before */
+#define FILES_BYTES_MAX (3u << 20) /* of one window: more is no message */
 
 int mgr_ext_load(struct mgr_core *c)
 {
@@ -269,7 +271,7 @@ int mgr_ext_any(struct mgr_core *c, uint64_t ino)
 struct telling {
     Fp__SliceMapReply *r;
     uint64_t *id; /* tfile of each of r->ext_files */
-    size_t cap;
+    size_t cap, bytes;
 };
 
 /* Which of the answer's files it is, from 1; slices of one file come together. */
@@ -302,6 +304,7 @@ static int file_of(struct mgr_core *c, struct telling *t, uint64_t tfile, uint32
     rc = mgr_tfile_get(c, tfile, &r->ext_files[r->n_ext_files], &gone);
     if (rc)
         return rc;
+    t->bytes += 128 + r->ext_files[r->n_ext_files]->path.len + strlen(r->ext_files[r->n_ext_files]->root);
     t->id[r->n_ext_files++] = tfile;
     *out = (uint32_t)r->n_ext_files;
     return 0;
@@ -310,16 +313,28 @@ static int file_of(struct mgr_core *c, struct telling *t, uint64_t tfile, uint32
 int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r)
 {
     struct telling t = {.r = r};
+    size_t first = 0, files = 0; /* where this window began */
     int rc = 0;
 
     for (size_t i = 0; i < r->n_slices && c->exts && rc >= 0; i++) {
         Fp__Slice *s = r->slices[i];
         uint64_t tfile;
 
+        if (i && s->win != r->slices[i - 1]->win) {
+            first = i;
+            files = r->n_ext_files;
+        }
         rc = s->bnf ? 0 : get(c, s->chunk, &tfile, &s->ext_off);
         if (rc > 0)
             rc = file_of(c, &t, tfile, &s->ext);
         rc = rc == -ENOENT ? 0 : rc;
+        if (rc >= 0 && t.bytes > FILES_BYTES && first) { /* up to this window */
+            r->win_end = s->win;
+            r->n_slices = first;
+            r->n_ext_files = files;
+        } else if (t.bytes > FILES_BYTES_MAX) {
+            return -EFBIG;
+        }
     }
     return rc < 0 ? rc : 0;
 }

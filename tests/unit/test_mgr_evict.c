@@ -431,6 +431,50 @@ static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
     w_close(&w);
 }
 
+/* A file cloned together from very many evicted ones with long names: its map comes in pieces that are messages. */
+static void test_a_map_of_many_files_of_a_target_comes_in_pieces(void **state)
+{
+    enum { WINDOWS = 700 };
+    uint64_t ino, at = 0;
+    unsigned asked = 0;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    ino = fix_mk(&w.f, MGR_ROOT_INO, "many", S_IFREG | 0644);
+    for (uint64_t i = 0; i < WINDOWS; i++)
+        assert_true(fix_write(&w.f, ino, i * MIB, 5000) > 0);
+    e_sql("INSERT INTO tfile(id,target,path,dev,tino,size,mtime,refs,seen_ns,gone) SELECT 10000+chunk,1,zeroblob(4000),1,chunk,5000,1,1,1,0 FROM slice WHERE ino=%llu",
+          (unsigned long long)ino);
+    e_sql("INSERT INTO ext(chunk,tfile,off) SELECT chunk,10000+chunk,0 FROM slice WHERE ino=%llu", (unsigned long long)ino);
+    e_sql("UPDATE chunk SET bnf=0,stored=0 WHERE id IN (SELECT chunk FROM slice WHERE ino=%llu)", (unsigned long long)ino);
+    e_sql("UPDATE benefactor SET chunks=(SELECT count(*) FROM chunk WHERE bnf=benefactor.id),stored=(SELECT ifnull(sum(stored),0) FROM chunk WHERE bnf=benefactor.id)");
+    assert_int_equal(e_external(ino), WINDOWS);
+    for (; at < WINDOWS; asked++) {
+        Fp__SliceMap m = FP__SLICE_MAP__INIT;
+        Fp__SliceMapReply *r;
+
+        m.ino = ino;
+        m.win_from = at;
+        m.win_count = WINDOWS - at;
+        r = fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+        assert_non_null(r);
+        assert_true(fp__slice_map_reply__get_packed_size(r) < 2 * MIB);
+        assert_int_equal(r->win_end - at, r->n_slices);
+        assert_true(r->n_slices > 0);
+        for (size_t i = 0; i < r->n_slices; i++) {
+            assert_int_equal(r->slices[i]->win, at + i);
+            assert_in_range(r->slices[i]->ext, 1, r->n_ext_files);
+            assert_int_equal(r->ext_files[r->slices[i]->ext - 1]->path.len, 4000);
+        }
+        at = r->win_end;
+        fix_free(r);
+    }
+    assert_int_equal(at, WINDOWS);
+    assert_true(asked > 1);
+    w_close(&w);
+}
+
 /* ---------------------------------------------------------------- staging in */
 
 static void test_what_was_evicted_is_staged_in(void **state)
@@ -607,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_a_fetch_that_nobody_was_told_of_is_found),
         cmocka_unit_test(test_what_is_written_over_goes_and_takes_its_rows_along),
         cmocka_unit_test(test_a_copy_that_another_file_needs_is_not_replaced),
+        cmocka_unit_test(test_a_map_of_many_files_of_a_target_comes_in_pieces),
         cmocka_unit_test(test_what_was_evicted_is_staged_in),
         cmocka_unit_test(test_staging_in_what_is_gone_fails),
         cmocka_unit_test(test_a_chunk_that_is_lost_here_ends_a_drain_of_its_file),
