@@ -109,7 +109,7 @@ static struct fp_dw_head head(const struct dtask *t, enum fp_dw_type type)
 
 static uint32_t flags_of(const Fp__Task *m)
 {
-    return (m->overwrite ? FP_DW_OVERWRITE : 0) | (m->urgent ? FP_DW_URGENT : 0);
+    return (m->overwrite ? FP_DW_OVERWRITE : 0) | (m->urgent ? FP_DW_URGENT : 0) | (m->dlog ? FP_DW_DLOG : 0);
 }
 
 /* ---------------------------------------------------------------- of files */
@@ -131,7 +131,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     const Fp__Task *m = t->m;
     bool path = type == FP_DW_PREPARE || type == FP_DW_FINISH || type == FP_DW_STAT;
     ProtobufCBinaryData tmp = tmp_of(m), mark;
-    struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .flags = flags_of(m) };
+    struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .dlog_bytes = m->dlog_bytes, .flags = flags_of(m) };
     struct out o = { 0 };
 
     if ((path && !dpath_is_good(&m->dest->path)) || (type != FP_DW_STAT && !tmp_is_good(&tmp)) || m->size_bytes > INT64_MAX || m->mark.len > 255)

@@ -17,6 +17,8 @@
 #define DR_RUN_BYTES   (8u << 20) /* of one write to the target, where the data lies together */
 #define DR_KNOWN_DIRS  1024u
 
+#define DR_STREAMS_MAX 256u
+
 struct dr_worker;
 struct dr_coder;
 
@@ -57,8 +59,8 @@ struct dr_thread {
     struct dr_task *task;
     struct dr_result r;
     /* Memory for data: made when it is needed, given back when there is nothing to do. */
-    uint8_t *run, *bounce, *stored, *plain;
-    size_t run_bytes, bounce_bytes, stored_bytes, plain_bytes;
+    uint8_t *run, *bounce, *stored, *plain, *head;
+    size_t run_bytes, bounce_bytes, stored_bytes, plain_bytes, head_bytes;
     uint64_t plain_chunk; /* the coded chunk of which plain has the data; 0: none */
     /* The header that was read last: small pieces of one chunk come one after the other. */
     uint64_t header_segment, header_off;
@@ -98,6 +100,10 @@ struct dr_worker {
     struct {
         uint64_t dev, ino;
     } known[DR_KNOWN_DIRS]; /* directories whose own entries are durable */
+    struct dr_stream {
+        uint64_t tino, name, end;
+    } stream[DR_STREAMS_MAX]; /* ours in logs: inode of the log, a random number, where the next record goes */
+    unsigned nstreams;
 };
 
 /* engine.c */
@@ -147,6 +153,33 @@ int dr_refuse_our_own(struct dr_thread *th, int root);
 
 /* fstab.c: is path (absolute, resolved) at or below a mount point of fstab that is none of mounts (both as of fstab(5))? where: which */
 bool dr_lacks_mount(const char *fstab, const char *mounts, const char *path, char where[PATH_MAX]);
+
+/* dlog.c: the stream of this worker in a log that is being written (fp/dlog.h). A thread's, for one task. */
+struct dr_dlog {
+    struct dr_thread *th;
+    int dir, fd, direct_fd; /* direct_fd: -1 where there is none */
+    uint64_t tino, stream;
+};
+struct dr_dlog_run {
+    uint64_t off; /* in the file */
+    uint32_t at, len; /* in th->run */
+};
+uint64_t dr_dlog_id(const struct dr_thread *th); /* of the attempt */
+int dr_dlog_open(struct dr_dlog *l, struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes, uint64_t tino);
+/* One record of data in th->run, which is packed: it is not to be used afterwards. runs: ascending; n > 0. Has room for a page behind the data. */
+int dr_dlog_append(struct dr_dlog *l, const struct dr_dlog_run *runs, uint32_t n);
+int dr_dlog_sync(struct dr_dlog *l);
+void dr_dlog_close(struct dr_dlog *l);
+
+/* dlogindex.c: makes the index of the log in this directory, of what its streams have; *fd: it, for reading and writing. want_bytes: what there must be. */
+int dr_dlog_index(struct dr_thread *th, int dir, uint64_t size, uint64_t want_bytes, int *fd);
+/* Owner and mode of streams and directory, synced. What can't be had is left. */
+int dr_dlog_attributes(struct dr_thread *th, int dir, const struct fp_dw_file *m);
+/* May a log get this name? 1: there is a log already, which it may take the place of; 0: there is nothing. */
+int dr_dlog_may_replace(struct dr_thread *th, int dir, const char *name);
+
+/* prepare.c: a temporary file or directory, with what is in it; 0 also if it is not there. */
+int dr_remove(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes);
 
 /* seg.c */
 struct dr_seg *dr_seg_new(uint64_t segment, uint64_t salt, int fd); /* fd transferred; NULL: no memory, fd closed */

@@ -191,6 +191,7 @@ static bool idle(struct dr_thread *th)
     memory_free(&th->bounce, &th->bounce_bytes);
     memory_free(&th->stored, &th->stored_bytes);
     memory_free(&th->plain, &th->plain_bytes);
+    memory_free(&th->head, &th->head_bytes);
     if (th->file < 0)
         return false;
     pthread_mutex_unlock(&th->w->lock); /* closing is a call of the target */
@@ -364,6 +365,7 @@ void dr_free(struct dr_worker *w)
         memory_free(&th->bounce, &th->bounce_bytes);
         memory_free(&th->stored, &th->stored_bytes);
         memory_free(&th->plain, &th->plain_bytes);
+    memory_free(&th->head, &th->head_bytes);
         free(th->r.sums);
     }
     drop_all(w);

@@ -24,6 +24,7 @@
 #define SIZE_TRIES    3
 #define SIZE_PAUSE_US 1000000 /* attributes of NFS may be cached as long */
 #define RENAME_NOREPLACE_FLAG 1u
+#define RENAME_EXCHANGE_FLAG  2u
 
 struct finish {
     struct dr_thread *th;
@@ -279,6 +280,104 @@ static int finish_dir(struct dr_thread *th, const struct fp_dw_file *m)
     return 0;
 }
 
+/* replace: there is a log of that name, which goes. */
+static int rename_log(struct finish *f, int dir, const char *name, bool replace)
+{
+    struct dr_thread *th = f->th;
+    char aside[FP_DW_TMP_MAX + 8] = "";
+    int rc;
+
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.rename");
+    if (rc == 0)
+        rc = (replace ? (int)syscall(SYS_renameat2, f->temps, f->tmp_name, dir, name, RENAME_EXCHANGE_FLAG) : renameat(f->temps, f->tmp_name, dir, name)) ? -errno : 0;
+    if ((rc == -EINVAL || rc == -ENOSYS) && replace) { /* the file system does not know the flag: for a moment there is none */
+        snprintf(aside, sizeof(aside), "%s-old", f->tmp_name);
+        rc = renameat(dir, name, f->temps, aside) || renameat(f->temps, f->tmp_name, dir, name) ? -errno : 0;
+    }
+    dr_leave(th, 0);
+    if (aside[0] && rc == 0)
+        (void)dr_remove(th, f->temps, aside, (uint32_t)strlen(aside));
+    return rc;
+}
+
+static int name_log(struct finish *f, int fd)
+{
+    struct dr_thread *th = f->th;
+    char *name = NULL;
+    struct stat st;
+    int dir, is, rc = dr_parent(th, f->root, f->path, f->path_bytes, f->uid, f->gid, &dir, &name);
+
+    if (rc)
+        return dr_failed_call(th, rc, "the directory of", "it");
+    is = dr_dlog_may_replace(th, dir, name);
+    rc = is < 0 ? is : rename_log(f, dir, name, is > 0);
+    rc = rc ? rc : dr_fsync(th, dir);
+    dr_enter(th);
+    rc = rc ? rc : fstat(fd, &st) ? -errno : 0;
+    close(dir);
+    dr_leave(th, 0);
+    if (rc && is >= 0)
+        rc = dr_failed_call(th, rc, "rename to", name);
+    free(name);
+    if (rc == 0)
+        dr_seen(&th->r, &st);
+    return rc;
+}
+
+static int log_was_done(struct finish *f, uint64_t tino)
+{
+    struct dr_thread *th = f->th;
+    struct stat st;
+    int fd, rc = dr_open(th, f->root, f->path, f->path_bytes, O_RDONLY | O_DIRECTORY, 0, &fd);
+
+    if (rc == 0) {
+        dr_enter(th);
+        rc = fstat(fd, &st) ? -errno : st.st_ino != tino ? -ENOENT : 0;
+        close(fd);
+        dr_leave(th, 0);
+    }
+    if (rc)
+        return rc == -ENOENT ? dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary directory is gone") : dr_failed_call(th, rc, "look at", "it");
+    dr_seen(&th->r, &st);
+    return 0;
+}
+
+/* The index has the attributes of the file: who merges takes them from there. */
+static int finish_log(struct finish *f, const struct fp_dw_file *m)
+{
+    struct dr_thread *th = f->th;
+    struct stat st;
+    int index = -1, fd = -1, rc = dr_open(th, f->temps, f->tmp, f->tmp_bytes, O_RDONLY | O_DIRECTORY, 0, &fd);
+
+    if (rc == 0) {
+        dr_enter(th);
+        rc = fstat(fd, &st) ? -errno : st.st_ino != m->tino ? -ENOENT : 0;
+        dr_leave(th, 0);
+    }
+    if (rc == -ENOENT) {
+        rc = log_was_done(f, m->tino);
+    } else if (rc) {
+        rc = dr_failed_call(th, rc, "open", "the temporary directory");
+    } else {
+        rc = dr_dlog_index(th, fd, m->size, m->dlog_bytes, &index);
+        if (rc == 0) {
+            set_attributes(th, index, m);
+            rc = dr_fsync(th, index);
+            rc = rc ? dr_failed_call(th, rc, "fsync", "the index") : dr_dlog_attributes(th, fd, m);
+        }
+        rc = rc ? rc : name_log(f, fd);
+    }
+    if (rc == 0) /* what had the name */
+        (void)dr_remove(th, f->temps, f->tmp, f->tmp_bytes);
+    dr_enter(th);
+    if (index >= 0)
+        close(index);
+    dr_leave(th, 0);
+    close_finish(f, fd);
+    return rc;
+}
+
 int dr_finish(struct dr_thread *th)
 {
     const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
@@ -295,6 +394,8 @@ int dr_finish(struct dr_thread *th)
         close_finish(&f, -1);
         return rc;
     }
+    if (m->flags & FP_DW_DLOG)
+        return finish_log(&f, m);
     rc = dr_open(th, f.temps, f.tmp, f.tmp_bytes, O_RDWR, 0, &fd);
     if (rc == 0) {
         dr_enter(th);

@@ -23,6 +23,7 @@
 
 #define NAMES_BYTES (64u << 10)
 #define PROBE_BYTES 4096u
+#define TREE_DEPTH  16
 
 /* -------------------------------------------------------------- PREPARE */
 
@@ -40,10 +41,14 @@ static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m,
     rc = fstat(dir, &st) ? -errno : 0;
     if (rc == 0 && st.st_dev != temps)
         rc = -EXDEV;
-    if (rc == 0 && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+    if (rc == 0 && !(m->flags & FP_DW_DLOG) && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         rc = -EISDIR;
     dr_leave(th, 0);
-    rc = rc ? dr_failed_call(th, rc, "its directory in", th->w->root) : dr_may_replace(th, dir, name); /* said before it is written */
+    if (rc)
+        rc = dr_failed_call(th, rc, "its directory in", th->w->root);
+    else /* said before it is written */
+        rc = m->flags & FP_DW_DLOG ? dr_dlog_may_replace(th, dir, name) : dr_may_replace(th, dir, name);
+    rc = rc > 0 ? 0 : rc;
     dr_enter(th);
     close(dir);
     dr_leave(th, 0);
@@ -74,6 +79,28 @@ static int make_tmp(struct dr_thread *th, const struct fp_dw_file *m, int temps,
     if (rc == 0)
         dr_seen(&th->r, &st);
     return rc ? dr_failed_call(th, rc, "make", "the temporary file") : 0;
+}
+
+/* The directory of a log. Told again, it is the same one, with what is in it. */
+static int make_log(struct dr_thread *th, const struct fp_dw_file *m, int temps, const struct stat *dir)
+{
+    char tmp[FP_DW_TMP_MAX + 1];
+    struct stat st;
+    int rc;
+
+    snprintf(tmp, sizeof(tmp), "%.*s", (int)m->tmp_bytes, (const char *)(m + 1) + m->path_bytes);
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.pwrite");
+    rc = rc ? rc : mkdirat(temps, tmp, 0700) && errno != EEXIST ? -errno : 0;
+    if (rc == 0)
+        rc = fstatat(temps, tmp, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    if (rc == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != dir->st_uid))
+        rc = -EEXIST;
+    dr_leave(th, 0);
+    if (rc)
+        return dr_failed_call(th, rc, "make", "the temporary directory");
+    dr_seen(&th->r, &st);
+    return 0;
 }
 
 /* A symbolic link. Told again, it is the same one. */
@@ -149,7 +176,7 @@ int dr_prepare(struct dr_thread *th)
         if (rc == 0)
             rc = check_where_it_goes(th, m, root, st.st_dev);
         if (rc == 0)
-            rc = S_ISLNK(m->mode) ? make_link(th, m, temps) : make_tmp(th, m, temps, &st);
+            rc = S_ISLNK(m->mode) ? make_link(th, m, temps) : m->flags & FP_DW_DLOG ? make_log(th, m, temps, &st) : make_tmp(th, m, temps, &st);
         close(temps);
     }
     close(root);
@@ -222,8 +249,38 @@ int dr_sweep(struct dr_thread *th)
     return rc == -ENOENT ? 0 : rc; /* nothing was ever written here */
 }
 
-/* 0 also if it is not there. */
-static int remove_tmp(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
+/* A log, or whatever somebody has put into one that was replaced. */
+static int remove_tree(struct dr_thread *th, int at, const char *name, int depth)
+{
+    int fd, rc = 0;
+    DIR *dir;
+
+    dr_enter(th);
+    fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    rc = dir ? 0 : -errno;
+    dr_leave(th, 0);
+    if (!dir && fd >= 0)
+        close(fd);
+    for (struct dirent *e; dir && rc == 0 && (errno = 0, e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        dr_enter(th);
+        rc = unlinkat(dirfd(dir), e->d_name, 0) && errno != ENOENT ? -errno : 0;
+        dr_leave(th, 0);
+        if ((rc == -EISDIR || rc == -EPERM) && depth)
+            rc = remove_tree(th, dirfd(dir), e->d_name, depth - 1);
+    }
+    if (dir)
+        closedir(dir);
+    dr_enter(th);
+    if (rc == 0)
+        rc = unlinkat(at, name, AT_REMOVEDIR) && errno != ENOENT ? -errno : 0;
+    dr_leave(th, 0);
+    return rc == -ENOENT ? 0 : rc;
+}
+
+int dr_remove(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
 {
     char name[FP_DW_TMP_MAX + 1];
     int rc;
@@ -233,7 +290,7 @@ static int remove_tmp(struct dr_thread *th, int temps, const char *tmp, uint32_t
     dr_enter(th);
     rc = unlinkat(temps, name, 0) && errno != ENOENT ? -errno : 0;
     dr_leave(th, 0);
-    return rc;
+    return rc == -EISDIR || rc == -EPERM ? remove_tree(th, temps, name, TREE_DEPTH) : rc;
 }
 
 int dr_clean(struct dr_thread *th)
@@ -245,7 +302,7 @@ int dr_clean(struct dr_thread *th)
         return rc;
     rc = dr_temps(th, root, false, &temps);
     if (rc == 0) {
-        rc = remove_tmp(th, temps, (const char *)(m + 1), m->tmp_bytes);
+        rc = dr_remove(th, temps, (const char *)(m + 1), m->tmp_bytes);
         if (rc)
             rc = dr_failed_call(th, rc, "remove", "a temporary file");
         close(temps);
@@ -262,7 +319,7 @@ static int probe_write(struct dr_thread *th, int temps, const char *tmp, uint32_
     ssize_t n;
     int fd, rc, rm;
 
-    rc = remove_tmp(th, temps, tmp, tmp_bytes);
+    rc = dr_remove(th, temps, tmp, tmp_bytes);
     if (rc == 0)
         rc = dr_open(th, temps, tmp, tmp_bytes, O_WRONLY | O_CREAT | O_EXCL, 0600, &fd);
     if (rc)
@@ -278,7 +335,7 @@ static int probe_write(struct dr_thread *th, int temps, const char *tmp, uint32_
     dr_enter(th);
     close(fd);
     dr_leave(th, 0);
-    rm = remove_tmp(th, temps, tmp, tmp_bytes);
+    rm = dr_remove(th, temps, tmp, tmp_bytes);
     return rc ? rc : rm;
 }
 

@@ -8,11 +8,14 @@
  * The temporary file is opened and never made here: PREPARE makes it, and says its inode; another file under that name is none of ours. So a worker that wakes up
  * late, after the file was renamed or given up, finds nothing to write to.
  *
+ * Of a file that becomes a log (FP_DW_DLOG) each group of windows is a record in the stream of this worker (dlog.c).
+ *
  * Written past the page cache where the target can, else write-back is begun after each run and the pages are dropped at the end: the memory of the node is the
  * application's. Rejected: copy_file_range or splice from the segment. Both skip the look at the sums, and pieces of chunks are rarely whole pages.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,6 +33,7 @@ struct part {
     const uint8_t *slices;
     int fd, direct_fd; /* direct_fd: -1 where there is none */
     uint64_t at;       /* of th->run, from the beginning of window m->first */
+    struct dr_dlog log; /* m->flags & FP_DW_DLOG: instead of both */
 };
 
 static struct fp_dw_slice slice(const struct part *p, uint32_t i)
@@ -174,12 +178,42 @@ static int gather(struct part *p, uint32_t from, uint32_t to)
     return 0;
 }
 
+/* The same as one record of the log. */
+static int write_record(struct part *p, uint32_t from, uint32_t to)
+{
+    struct dr_thread *th = p->th;
+    uint64_t begin = p->m->first * p->m->window_bytes + p->at, bytes = 0;
+    struct dr_dlog_run *runs = calloc(to - from, sizeof(*runs));
+    uint32_t n = 0;
+    int rc;
+
+    if (!runs)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEM, "out of memory on this node");
+    for (uint32_t i = from; i < to; i++) {
+        struct fp_dw_slice s = slice(p, i);
+        uint32_t at = (uint32_t)(s.at - p->at);
+
+        if (n && runs[n - 1].at + runs[n - 1].len == at)
+            runs[n - 1].len += s.len;
+        else
+            runs[n++] = (struct dr_dlog_run){ .off = begin + at, .at = at, .len = s.len };
+        bytes += s.len;
+    }
+    rc = dr_gate(th, bytes) ? dr_dlog_append(&p->log, runs, n) : dr_fail(th, FP_DW_SCOPE_FILE, -ECANCELED, "cancelled");
+    free(runs);
+    if (rc == 0)
+        th->r.bytes += bytes;
+    return rc;
+}
+
 static int write_runs(struct part *p, uint32_t from, uint32_t to)
 {
     struct fp_dw_slice s = slice(p, from);
     uint64_t begin = s.at, end = (uint64_t)s.at + s.len;
     int rc = 0;
 
+    if (p->m->flags & FP_DW_DLOG)
+        return write_record(p, from, to);
     for (uint32_t i = from + 1; rc == 0 && i < to; i++) {
         s = slice(p, i);
         if (s.at != end) {
@@ -225,6 +259,46 @@ static int write_part(struct part *p)
     return rc;
 }
 
+static int write_log(struct part *p, int root, const char *tmp)
+{
+    struct dr_thread *th = p->th;
+    int temps, rc = dr_temps(th, root, false, &temps);
+
+    if (rc == -ENOENT)
+        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary directory %.*s is gone", (int)p->m->tmp_bytes, tmp);
+    if (rc)
+        return rc;
+    rc = dr_dlog_open(&p->log, th, temps, tmp, p->m->tmp_bytes, p->m->tino);
+    close(temps);
+    rc = rc ? rc : write_part(p);
+    rc = rc ? rc : dr_dlog_sync(&p->log);
+    dr_dlog_close(&p->log);
+    return rc;
+}
+
+static int write_file(struct part *p, int root, const char *tmp)
+{
+    struct dr_thread *th = p->th;
+    int rc = open_tmp(p, root, tmp);
+
+    if (rc == 0)
+        rc = write_part(p);
+    if (rc == 0 && !FP_BUG("drain-answers-before-fsync")) {
+        rc = dr_fsync(th, p->fd);
+        if (rc)
+            rc = dr_failed_call(th, rc, "fsync", "the temporary file");
+    }
+    dr_enter(th);
+    if (p->fd >= 0) {
+        (void)posix_fadvise(p->fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(p->fd);
+    }
+    if (p->direct_fd >= 0)
+        close(p->direct_fd);
+    dr_leave(th, 0);
+    return rc;
+}
+
 int dr_write(struct dr_thread *th)
 {
     const struct fp_dw_write *m = (const struct fp_dw_write *)th->task->msg;
@@ -234,21 +308,8 @@ int dr_write(struct dr_thread *th)
 
     if (rc)
         return rc;
-    rc = open_tmp(&p, root, tmp);
-    if (rc == 0)
-        rc = write_part(&p);
-    if (rc == 0 && !FP_BUG("drain-answers-before-fsync")) {
-        rc = dr_fsync(th, p.fd);
-        if (rc)
-            rc = dr_failed_call(th, rc, "fsync", "the temporary file");
-    }
+    rc = m->flags & FP_DW_DLOG ? write_log(&p, root, tmp) : write_file(&p, root, tmp);
     dr_enter(th);
-    if (p.fd >= 0) {
-        (void)posix_fadvise(p.fd, 0, 0, POSIX_FADV_DONTNEED);
-        close(p.fd);
-    }
-    if (p.direct_fd >= 0)
-        close(p.direct_fd);
     close(root);
     dr_leave(th, 0);
     return rc;

@@ -68,6 +68,7 @@ struct mgr_djob {
     uint64_t policy, ckpt, gen;
     char *dest; /* malloc'd */
     bool urgent, verify;
+    uint32_t layout; /* enum fp_drain_layout */
     uint64_t files, bytes, files_done, bytes_done;
     int64_t made_ns, done_ns;
     int error;
@@ -301,6 +302,7 @@ struct mgr_auto_last {
     uint32_t target;
     uint64_t policy;
     bool verify, urgent;
+    uint32_t layout;
 };
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
 /* Removes rows of one job that is long over, or some of them. */
@@ -406,6 +408,10 @@ int mgr_drained_is_at(struct mgr_core *c, struct mgr_dfile *f);
 int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp__ExtFile *seen);
 /* dest of its job and its own path: from the target's root, in memory of the group. */
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path);
+/* Does it become a log in the target (fp/dlog.h)? Then nothing is there that could be read in its place. */
+bool mgr_drained_is_log(struct mgr_core *c, const struct mgr_dfile *f);
+/* What its records must have when all parts are written. */
+uint64_t mgr_drained_log_bytes(struct mgr_core *c, const struct mgr_dfile *f);
 /* The inode goes, or its data is another: only with MGR_DRAINS. */
 int mgr_drained_drop(struct mgr_core *c, uint64_t ino);
 /* Its copy in one target is not known any more. */

@@ -364,11 +364,11 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         return rc;
     if (!rc && in.data_version != f->version)
         return mgr_drain_again(c, f);
-    if (!rc && f->kind == MGR_K_FILE) {
+    if (!rc && f->kind == MGR_K_FILE && !mgr_drained_is_log(c, f)) {
         rc = mgr_drained_put(c, f, &in, r->seen);
         rc = rc ? rc : say_unverified(c, f, &in);
     } else {
-        rc = 0; /* removed meanwhile: its copy is there */
+        rc = 0; /* removed meanwhile: its copy is there. Or a log: no level is claimed for it, and nothing evicted */
     }
     rc = rc ? rc : mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);

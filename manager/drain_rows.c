@@ -287,7 +287,8 @@ int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j)
                            .done_ns = mgr_col(db, st, 15),
                            .error = (int)mgr_col(db, st, 16),
                            .why = text_of(c, st, 17),
-                           .first = (uint64_t)mgr_col(db, st, 18)};
+                           .first = (uint64_t)mgr_col(db, st, 18),
+                           .layout = (uint32_t)mgr_col(db, st, 19)};
     if (j->dest && j->why)
         return 0;
     mgr_djob_fini(j);
@@ -312,7 +313,7 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j)
 {
     return mgr_db_exec(&c->db, DJOB_PUT, DBI(j->id), DBI(j->kind), DBI(j->policy), DBI(j->target), DBI(j->ckpt), DBI(j->gen),
                        DBB(j->dest, strlen(j->dest)), DBI(j->urgent), DBI(j->verify), DBI(j->state), DBI(j->files), DBI(j->bytes), DBI(j->files_done),
-                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first));
+                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first), DBI(j->layout));
 }
 
 int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j)

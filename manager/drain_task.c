@@ -220,6 +220,7 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
     k->window_bytes = in->chunk_size;
     k->urgent = f->urgent;
     k->overwrite = true;
+    k->dlog = mgr_drained_is_log(c, f);
     return k;
 }
 
@@ -302,13 +303,12 @@ static Fp__Task *finish_task(struct mgr_core *c, const struct mgr_dfile *f, cons
     Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_FINISH, MGR_TASK_FINISH, false, f, in);
     char mark[80];
 
-    if (!k)
-        return NULL;
-    if (!mgr_drain_attr(c, k, f, in))
+    if (!k || !mgr_drain_attr(c, k, f, in))
         return NULL;
     snprintf(mark, sizeof mark, "%02x%02x%02x%02x:%llu:%llu", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)f->ino,
              (unsigned long long)f->version);
     k->mark = text(c, mark);
+    k->dlog_bytes = k->dlog ? mgr_drained_log_bytes(c, f) : 0;
     return k;
 }
 

@@ -14,6 +14,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "fp/dlog.h"
+
 #define SUMS_MAX (UINT64_C(1) << 22) /* windows of which sums are kept: 32 MiB of them; a larger file is never read from the target instead */
 #define PAGE     256u
 
@@ -67,10 +69,28 @@ int mgr_drained_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t ke
     return rc < 0 ? rc : 0;
 }
 
+bool mgr_drained_is_log(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    const struct mgr_djob *j = mgr_djob_find(c, f->job);
+
+    return j && j->layout == FP_DRAIN_LOG && f->kind == MGR_K_FILE;
+}
+
+uint64_t mgr_drained_log_bytes(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    uint64_t bytes = 0;
+
+    if (mgr_db_one(&c->db, DPART_DONE, DBI(f->id)) > 0)
+        bytes = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_DONE, 0);
+    mgr_db_reset(&c->db, MGR_ST_DPART_DONE);
+    return bytes;
+}
+
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path)
 {
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
-    size_t n = j ? strlen(j->dest) : 0;
+    const char *suffix = mgr_drained_is_log(c, f) ? FP_DLOG_SUFFIX : "";
+    size_t n = j ? strlen(j->dest) : 0, at = 0;
     uint8_t *whole;
     Fp__ExtFile *x;
     bool gone;
@@ -83,15 +103,20 @@ int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBin
         return rc;
     }
     rc = mgr_dfile_path(c, f->id, path);
-    if (rc || !n)
+    if (rc || (!n && !*suffix))
         return rc;
-    whole = mgr_arena_alloc(&c->arena, n + 1 + path->len);
+    whole = mgr_arena_alloc(&c->arena, n + 1 + path->len + strlen(suffix));
     if (!whole)
         return mgr_doom(c, -ENOMEM);
-    memcpy(whole, j->dest, n);
-    whole[n] = '/';
-    memcpy(whole + n + 1, path->data, path->len);
-    *path = (ProtobufCBinaryData){n + 1 + path->len, whole};
+    if (n) {
+        memcpy(whole, j->dest, n);
+        whole[n] = '/';
+        at = n + 1;
+    }
+    memcpy(whole + at, path->data, path->len);
+    at += path->len;
+    memcpy(whole + at, suffix, strlen(suffix));
+    *path = (ProtobufCBinaryData){at + strlen(suffix), whole};
     return 0;
 }
 

@@ -138,7 +138,8 @@ static uint64_t job_of_set(const struct mgr_core *c, const struct ask *a)
     for (size_t i = 0; i < c->drain->njobs && a->is_set; i++) {
         const struct mgr_djob *j = &c->drain->jobs[i];
 
-        if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == a->set.id && j->gen == a->set.gen && (j->verify || a->m->wait < FP__LEVEL__LEVEL_VERIFIED))
+        if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == a->set.id && j->gen == a->set.gen && j->layout == FP_DRAIN_FILE &&
+            (j->verify || a->m->wait < FP__LEVEL__LEVEL_VERIFIED))
             return j->id;
     }
     return 0;

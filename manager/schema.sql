@@ -395,7 +395,8 @@ CREATE TABLE IF NOT EXISTS drain_job (
     done_ns    INTEGER NOT NULL,
     error      INTEGER NOT NULL,
     why        TEXT NOT NULL,
-    first      INTEGER NOT NULL       -- drain_file with which it began
+    first      INTEGER NOT NULL,      -- drain_file with which it began
+    layout     INTEGER NOT NULL       -- of its files in the target: 0 files, 1 logs
 );
 CREATE TABLE IF NOT EXISTS drain_file (
     id           INTEGER PRIMARY KEY,
@@ -427,7 +428,7 @@ CREATE TABLE IF NOT EXISTS drain_part (
     gen   INTEGER NOT NULL,
     state INTEGER NOT NULL,           -- 1 todo, 2 given, 3 done, 4 verified
     bytes INTEGER NOT NULL,
-    off   INTEGER NOT NULL,           -- layout=log: where in the log
+    off   INTEGER NOT NULL,           -- always 0
     sums  BLOB,
     ids   INTEGER NOT NULL DEFAULT 0, -- staged in from others: number of the chunk of its first window, the others follow
     PRIMARY KEY (file, first, bnf)

@@ -32,6 +32,7 @@ struct ctl_options {
     const char *to;       /* directory: drain, of the target; stage-in, of the store; merge: file; NULL: not given */
     const char *target;   /* stage-in: root of a target; NULL: not given */
     bool now, verify, wait, last;
+    int layout;           /* drain: enum fp_drain_layout */
     int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */

@@ -236,6 +236,7 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     q.paths = paths;
     q.urgent = o->now;
     q.verify = o->verify;
+    q.layout = (uint32_t)o->layout;
     if (o->to && *o->to != '/') { /* the benefactors' working directory is another */
         if (!realpath(o->to, dest)) {
             FP_ERROR("--to %s: %s", o->to, fp_strerror(-errno));
@@ -324,11 +325,11 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 const struct ctl_cmd ctl_cmd_drain = {
     .words = "drain",
     .args = "[PATH...]",
-    .options = "to all last now verify wait",
+    .options = "to all last now verify wait layout",
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
-            "everything.",
+            "everything. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
     .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run,

@@ -26,6 +26,8 @@ static const struct ctl_cmd *const commands[] = {
 static const char *const level_names[] = {"any", "pool", "local", "drained", "verified", NULL};
 static const int levels[] = {FP__LEVEL__LEVEL_NONE, FP__LEVEL__LEVEL_POOL, FP__LEVEL__LEVEL_LOCAL, FP__LEVEL__LEVEL_DRAINED, FP__LEVEL__LEVEL_VERIFIED};
 
+static const char *const layout_names[] = {"file", "log", NULL}; /* enum fp_drain_layout */
+
 struct given {
     struct fp_strlist words;
     int level; /* of level_names */
@@ -54,6 +56,8 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.now, "now", "off", "With drain: before all else, and without regard for programs.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.last, "last", "off", "With drain: of each series of checkpoints below PATH the newest complete set, and nothing else.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.verify, "verify", "off", "With drain and merge: read back what was written and compare.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_ENUM(struct given, o.layout, "layout", "file", layout_names,
+                "With drain: file, or log: each benefactor writes one stream, for targets that are slow when several nodes write a file.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct given, level, "level", "any", level_names, "Level of durability. With checkpoint latest: that the set is to have; with wait: that is waited for (local unless it is given).",
                 .flags = FP_OPT_NO_FILE),

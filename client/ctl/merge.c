@@ -1,5 +1,5 @@
 /*
- * fpctl merge: logs of drained files, streams of records in a target, become the files that a restart reads.
+ * fpctl merge: logs that fpctl drain --layout=log has left in a target become the files that a restart reads.
  *
  * Asks nobody: a log says all about itself, so it is merged where the target is mounted, also when there is no store any more. The work is
  * fp_dlog_merge (common/dlogmerge.c).
@@ -85,7 +85,7 @@ const struct ctl_cmd ctl_cmd_merge = {
     .words = "merge",
     .args = "LOG...",
     .options = "to force verify",
-    .help = "Makes a file of its log F.fplog, a directory with a stream of records for each benefactor that has drained a part of it: F beside it, or what --to names. Needs no store.",
+    .help = "Makes a file of the log F.fplog that fpctl drain --layout=log has left in a target: F beside it, or what --to names. Needs no store.",
     .more = "Every byte is compared with its sum before it is written. The file gets its name when it is whole and synced, with owner, mode, times and attributes of the drained one; the log stays. "
             "A merge that was killed is begun anew by the next one.",
     .flags = CTL_NO_STORE | CTL_WAITS,

@@ -92,10 +92,12 @@ struct fp_dw_pace {
 #define FP_DW_MAKE_MARKER 2u           /* PROBE: where the store has no line in the marker */
 #define FP_DW_LAST 4u                  /* SMALL */
 #define FP_DW_URGENT 8u                /* before others that are not */
+#define FP_DW_DLOG 16u                 /* PREPARE, WRITE, FINISH: of a file as streams of records (fp/dlog.h): tmp is a directory */
 
 struct fp_dw_file {
     struct fp_dw_head h;
     uint64_t tino, size;               /* inode of the temporary file (FINISH); size of the file */
+    uint64_t dlog_bytes;               /* FINISH of a DLOG: what its records must have */
     uint32_t flags, mode, uid, gid;    /* PREPARE: owner of directories that are made */
     int64_t atime_ns, mtime_ns;
     uint32_t path_bytes, tmp_bytes, mark_bytes;

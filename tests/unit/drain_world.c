@@ -216,7 +216,7 @@ int dw_probe(struct dw *d, bool make_marker)
 void dw_tell_write(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, uint64_t first, const struct fp_dw_slice *s, uint32_t n)
 {
     struct fp_dw_write m = { .h = { .type = FP_DW_WRITE, .id = ++d->next_id, .gen = d->gen }, .tino = tino, .size = size, .first = first,
-                             .window_bytes = DW_WINDOW, .nslices = n, .nsegments = 1, .tmp_bytes = (uint32_t)strlen(tmp) };
+                             .flags = d->write_flags, .window_bytes = DW_WINDOW, .nslices = n, .nsegments = 1, .tmp_bytes = (uint32_t)strlen(tmp) };
     uint64_t segment = DW_SEGMENT;
     size_t len = m.tmp_bytes + 8 + n * sizeof(*s);
     uint8_t *rest = malloc(len);

@@ -25,6 +25,7 @@ struct dw {
     uint64_t seg_end; /* where the next record goes */
     uint64_t next_id;
     uint64_t gen;
+    uint32_t write_flags; /* of WRITE */
     /* the last answer */
     struct fp_dw_done done;
     char why[DR_WHY_MAX];

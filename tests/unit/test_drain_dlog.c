@@ -1,0 +1,266 @@
+/* fp-drain: a file as a log. What it leaves is merged and compared; what was half written, or twice, or is missing, is told from what is there. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <dirent.h>
+#include <sys/xattr.h>
+
+#include <cmocka.h>
+
+#include "fp/dlog.h"
+#include "fp/err.h"
+#include "fp/fault.h"
+#include "tests/unit/drain_world.h"
+
+#define TMP "a5a5a5a5-7-1"
+#define SIZE (5 * DW_WINDOW + 77u)
+
+static struct dw d;
+static struct fp_dw_slice all[5];
+
+static int setup(void **state)
+{
+    (void)state;
+    fp_fault_set(NULL);
+    dw_start(&d);
+    d.write_flags = FP_DW_DLOG;
+    struct fp_dw_slice a = dw_chunk(&d, 11, 200000, 0), b = dw_chunk(&d, 12, 70001, 0);
+    all[0] = dw_piece(a, 3, 1001, 0);
+    all[1] = dw_piece(b, 65535, 4000, 1001);
+    all[2] = dw_piece(a, 131071, 5, 60000);
+    all[3] = dw_piece(a, 100000, DW_WINDOW, 2 * DW_WINDOW);
+    all[4] = dw_piece(b, 0, 70, 5 * DW_WINDOW + 7);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    dw_stop(&d);
+    d.write_flags = 0;
+    fp_fault_set(NULL);
+    return 0;
+}
+
+#define BYTES (1001u + 4000u + 5u + DW_WINDOW + 70u)
+
+static struct fp_dw_file file(uint64_t tino, uint64_t bytes)
+{
+    return (struct fp_dw_file){ .tino = tino, .size = SIZE, .dlog_bytes = bytes, .uid = geteuid(), .gid = getegid(), .mode = 0640,
+                                .flags = FP_DW_OVERWRITE | FP_DW_DLOG, .atime_ns = 1000000000123456789, .mtime_ns = 1234567890987654321 };
+}
+
+static int prepare(uint64_t *tino)
+{
+    struct fp_dw_file m = file(0, 0);
+    int rc = dw_file(&d, FP_DW_PREPARE, &m, "run/f.fplog", TMP);
+    *tino = d.done.tino;
+    return rc;
+}
+
+static int finish(uint64_t tino, uint64_t bytes)
+{
+    struct fp_dw_file m = file(tino, bytes);
+    return dw_file(&d, FP_DW_FINISH, &m, "run/f.fplog", TMP);
+}
+
+static int merge(void)
+{
+    char log[512], to[512];
+    struct fp_dlog_merge m = { .log = log, .to = to, .replace = true, .verify = true, .threads = 2 };
+    snprintf(log, sizeof log, "%s", dw_path(&d, "run/f.fplog"));
+    snprintf(to, sizeof to, "%s", dw_path(&d, "run/f"));
+    return fp_dlog_merge(&m);
+}
+
+static void assert_merges(void)
+{
+    assert_int_equal(merge(), 0);
+    assert_int_equal(dw_compare(&d, "run/f", SIZE, 0, all, 5), 0);
+}
+
+/* The name of a stream that is not `but`. */
+static void stream(const char *dir, const char *but, char out[64])
+{
+    DIR *at = opendir(dw_path(&d, dir));
+    assert_non_null(at);
+    out[0] = '\0';
+    for (struct dirent *e; (e = readdir(at));)
+        if (strncmp(e->d_name, "stream-", 7) == 0 && (!but || strcmp(e->d_name, but) != 0))
+            snprintf(out, 64, "%.63s", e->d_name);
+    closedir(at);
+}
+
+static void test_what_was_written_in_parts_is_one_log(void **state)
+{
+    uint64_t ino;
+    struct stat st;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all + 3, 1), 0); /* not in their order */
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 3), 0);
+    assert_int_equal(d.done.bytes, 1001 + 4000 + 5);
+    assert_true(d.sums[0] == dw_sum_of(all, 3, SIZE, 0)); /* as of a file that is none */
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all + 4, 1), 0);
+    assert_false(dw_exists(&d, "run/f.fplog"));
+    assert_int_equal(finish(ino, BYTES), 0);
+    assert_false(dw_exists(&d, FP_DW_TEMP_DIR "/" TMP));
+    assert_merges();
+    assert_int_equal(stat(dw_path(&d, "run/f"), &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_int_equal(st.st_mtim.tv_nsec, 987654321);
+    assert_int_equal(finish(ino, BYTES), 0); /* the answer was lost: it was done */
+}
+
+static void test_all_in_one_part(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+    assert_int_equal(finish(ino, BYTES), 0);
+    assert_merges();
+}
+
+static void test_a_part_that_is_written_twice_counts_once(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+        memset(d.worker->stream, 0, sizeof d.worker->stream); /* as a worker that was started anew */
+    }
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+    assert_int_equal(finish(ino, BYTES), 0);
+    assert_merges();
+}
+
+/* A worker is killed while it writes: header there, data not; or half of a header. The next one writes it again. */
+static void test_what_was_half_written_is_passed_over(void **state)
+{
+    char first[64], path[512];
+    uint64_t ino;
+    uint8_t b = 0x5a;
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        assert_int_equal(prepare(&ino), 0);
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+        stream(FP_DW_TEMP_DIR "/" TMP, NULL, first);
+        memset(d.worker->stream, 0, sizeof d.worker->stream);
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+        snprintf(path, sizeof path, FP_DW_TEMP_DIR "/" TMP "/%s", first);
+        int fd = open(dw_path(&d, path), O_RDWR);
+        assert_true(fd >= 0);
+        if (how == 0) /* within the data of its first record */
+            assert_int_equal(pwrite(fd, &b, 1, 4096 + 500), 1);
+        else if (how == 1)
+            assert_int_equal(ftruncate(fd, 4096 + 100), 0);
+        else
+            assert_int_equal(pwrite(fd, &b, 1, 70), 1);
+        close(fd);
+        assert_int_equal(finish(ino, BYTES), 0);
+        assert_merges();
+    }
+}
+
+static void test_what_is_missing_gets_no_name(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 3), 0);
+    assert_int_equal(finish(ino, BYTES), -ENOENT);
+    assert_int_equal(d.done.scope, FP_DW_SCOPE_FILE);
+    assert_non_null(strstr(d.why, "have 5006 bytes and not"));
+    assert_false(dw_exists(&d, "run/f.fplog"));
+}
+
+static void test_a_log_takes_the_place_of_a_log_and_of_nothing_else(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(prepare(&ino), 0);
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+        assert_int_equal(finish(ino, BYTES), 0);
+        assert_false(dw_exists(&d, FP_DW_TEMP_DIR "/" TMP)); /* what was there went */
+        assert_merges();
+    }
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+    dw_make(&d, "run/f.fplog/notes", "mine");
+    assert_int_equal(finish(ino, BYTES), -EISDIR);
+    assert_true(dw_exists(&d, "run/f.fplog/notes"));
+    assert_int_equal(dw_file(&d, FP_DW_CLEAN, &(struct fp_dw_file){ 0 }, "", TMP), 0);
+    assert_false(dw_exists(&d, FP_DW_TEMP_DIR "/" TMP)); /* with what is in it */
+    assert_int_equal(prepare(&ino), -EISDIR);
+    assert_int_equal(d.done.scope, FP_DW_SCOPE_FILE);
+}
+
+static void test_a_log_of_another_store_is_not_replaced(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0);
+    assert_int_equal(finish(ino, BYTES), 0);
+    if (setxattr(dw_path(&d, "run/f.fplog/" FP_DLOG_INDEX), FP_DW_MARK_XATTR, "01020304:5:6", 12, 0))
+        skip();
+    assert_int_equal(prepare(&ino), -EPERM);
+    assert_int_equal(dw_write(&d, TMP, d.done.tino, SIZE, 0, all, 5), -ENOENT);
+    assert_merges();
+}
+
+static void test_another_directory_is_not_written_to(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino + 1, SIZE, 0, all, 5), -ENOENT);
+    assert_int_equal(dw_write(&d, "a5a5a5a5-7-2", ino, SIZE, 0, all, 5), -ENOENT);
+}
+
+static void test_errors_of_the_target_are_the_targets(void **state)
+{
+    static const char *const faults[] = { "drain.pwrite=ENOSPC:count=1", "drain.fsync=EIO:count=1" };
+    uint64_t ino;
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(prepare(&ino), 0);
+        assert_int_equal(fp_fault_set(faults[i]), 0);
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), i ? -EIO : -ENOSPC);
+        assert_int_equal(d.done.scope, FP_DW_SCOPE_TARGET);
+        fp_fault_set(NULL);
+        assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 5), 0); /* goes on in the same stream */
+        assert_int_equal(finish(ino, BYTES), 0);
+        assert_merges();
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_what_was_written_in_parts_is_one_log),
+        T(test_all_in_one_part),
+        T(test_a_part_that_is_written_twice_counts_once),
+        T(test_what_was_half_written_is_passed_over),
+        T(test_what_is_missing_gets_no_name),
+        T(test_a_log_takes_the_place_of_a_log_and_of_nothing_else),
+        T(test_a_log_of_another_store_is_not_replaced),
+        T(test_another_directory_is_not_written_to),
+        T(test_errors_of_the_target_are_the_targets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
