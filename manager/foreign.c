@@ -406,7 +406,7 @@ int mgr_foreign_listed(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         return mgr_drain_fail(c, f, r->status, "it is not in the target, or was removed meanwhile");
     if (r->status)
         return mgr_drain_fail(c, f, r->status, r->why);
-    if (mgr_names_held(c) || r->tainted)
+    if (r->tainted || (mgr_names_held(c) && !(self && self->attr && S_ISREG(self->attr->mode)))) /* the data of a file may come before */
         return look_again(c, f, HELD_MS);
     rc = mgr_dfile_path(c, f->id, &path);
     rc = rc ? rc : row_after(c, f, &after);
@@ -423,7 +423,7 @@ int mgr_foreign_listed(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
 
 bool mgr_foreign_lists(const struct mgr_core *c, const struct mgr_dfile *f)
 {
-    return f->state == MGR_D_PREPARE && c->now.ms >= f->at_ms && !mgr_names_held(c);
+    return f->state == MGR_D_PREPARE && c->now.ms >= f->at_ms;
 }
 
 Fp__Task *mgr_foreign_list_task(struct mgr_core *c, const struct mgr_dfile *f)
