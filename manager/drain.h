@@ -59,6 +59,8 @@ struct mgr_target {
     bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
     uint64_t sweep_ms; /* when to do so again */
     uint64_t probe_ms; /* not made: when to try again */
+    uint64_t busy_ms, busy_bytes; /* what it took while there was something to drain, of late */
+    uint64_t new_bytes;           /* drained since the last look */
 };
 
 /* Of an active job. */
@@ -134,7 +136,18 @@ struct mgr_tasker {
     size_t npaced;
 };
 
+/* How often sets come, and of how many bytes: sums in which what is older counts less. Zero: nothing is known. */
+struct mgr_load {
+    uint64_t ms, bytes, weight;
+    int64_t last_ns; /* when the last one became complete; 0: there was none */
+    uint64_t pause_ms; /* a gap that was left out, since the job had paused */
+    uint32_t pause_age; /* … so many sets ago; 0: none was, of late */
+};
+
 struct mgr_dpolicy {
+    uint32_t every;  /* what every=auto has chosen last; 0: nothing yet */
+    bool filling;    /* … since space was short */
+    struct mgr_load load;
     uint64_t id, seen, taken; /* sets that have become complete since it was made, and those of them that it has chosen */
     bool mount; /* mounts have made it */
     struct fp_drain_policy p;
@@ -186,6 +199,7 @@ struct mgr_drain {
     bool leftover;              /* there may be parts of files that are not worked on */
     uint64_t leftover_file;     /* looked at up to here */
     uint64_t tick_ms;
+    uint64_t every_ms;          /* when what targets take was looked at last */
     uint64_t moved;             /* bytes that were drained or evicted, since our start */
     uint64_t asked_until_ms;    /* a writer has no space */
     uint64_t press_ms;          /* when to look again for what may give way */
@@ -378,7 +392,27 @@ int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look
 /* Whom or what an active job waits for; NULL: nobody. */
 const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX]);
 
+/* ---------------------------------------------------------------- drain_every.c */
+
+#define MGR_EVERY_TEXT 400u
+
+/* Pure: a set of so many bytes has become complete. */
+void mgr_load_add(struct mgr_load *l, uint64_t bytes, int64_t now_ns);
+/* Pure: each so many-th set is drained; now: as up to now, 0: nothing is chosen yet; rate: bytes/s that the target takes, 0: not known. */
+uint32_t mgr_every_of(uint32_t now, const struct mgr_load *l, uint64_t rate, bool filling);
+/* Pure: there was something to drain for so long, and so many bytes of it were. */
+void mgr_taken_add(struct mgr_target *t, uint64_t ms, uint64_t bytes);
+uint64_t mgr_taken_rate(const struct mgr_target *t); /* bytes/s; 0: not known */
+void mgr_every_tick(struct mgr_core *c);
+/* Does a policy with every=auto choose this set, which has just become complete (again: with the number that it had)? */
+int mgr_every_chooses(struct mgr_core *c, struct mgr_dpolicy *p, const struct mgr_set *s, bool again, bool *yes);
+/* What it has chosen, and why. */
+const char *mgr_every_text(struct mgr_core *c, const struct mgr_dpolicy *p, char line[MGR_EVERY_TEXT]);
+
 /* ---------------------------------------------------------------- drain_pace.c */
+
+/* Is less than so many per cent of the store free, by what benefactors say? */
+bool mgr_pace_is_filling(const struct mgr_core *c, uint32_t low);
 
 /* What one of so many benefactors at work may write: bytes/s, 0: as much as it can. */
 uint64_t mgr_pace_rate(uint64_t node_max, uint64_t on_node, uint64_t job_max, uint64_t in_job);

@@ -60,6 +60,10 @@ static bool policy_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_dpolicy 
     p->seen = (uint64_t)mgr_col(&c->db, st, 3);
     p->taken = (uint64_t)mgr_col(&c->db, st, 4);
     p->mount = mgr_col(&c->db, st, 5) != 0;
+    p->every = (uint32_t)mgr_col(&c->db, st, 6);
+    p->filling = false;
+    p->load = (struct mgr_load){.ms = (uint64_t)mgr_col(&c->db, st, 7), .bytes = (uint64_t)mgr_col(&c->db, st, 8), .weight = (uint64_t)mgr_col(&c->db, st, 9),
+                                .last_ns = mgr_col(&c->db, st, 10)};
     if (!fp_drain_parse(mgr_col_text(&c->db, st, 1), &p->p, why))
         return true;
     FP_WARN("drain policy %llu is not followed: %s", (unsigned long long)p->id, why);
@@ -168,9 +172,22 @@ static int by_policy(struct mgr_core *c, const struct mgr_dpolicy *p, const stru
     return rc ? rc : job_of_set(c, &j, s);
 }
 
-static bool chooses(const struct mgr_dpolicy *p, const struct mgr_set *s)
+static int chooses(struct mgr_core *c, struct mgr_dpolicy *p, const struct mgr_set *s, bool again, bool *yes)
 {
-    return !p->p.all && p->p.every != FP_DRAIN_EVERY_NONE && p->p.every != FP_DRAIN_EVERY_AUTO && s->seq % p->p.every == 0;
+    *yes = false;
+    if (p->p.all || p->p.every == FP_DRAIN_EVERY_NONE)
+        return 0;
+    if (p->p.every == FP_DRAIN_EVERY_AUTO)
+        return mgr_every_chooses(c, p, s, again, yes);
+    *yes = s->seq % p->p.every == 0;
+    return 0;
+}
+
+static int count(struct mgr_core *c, const struct mgr_dpolicy *p)
+{
+    const struct mgr_load *l = &p->load;
+
+    return mgr_db_exec(&c->db, POLICY_COUNT, DBI(p->id), DBI(p->seen), DBI(p->taken), DBI(p->every), DBI(l->ms), DBI(l->bytes), DBI(l->weight), DBI(l->last_ns));
 }
 
 static int end_jobs(struct mgr_core *c, uint64_t set, bool of_policies, const char *why)
@@ -192,12 +209,15 @@ int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again)
 
     for (size_t i = 0; i < c->drain->npolicies && !rc; i++) {
         struct mgr_dpolicy *p = &c->drain->policies[i];
-        bool yes = chooses(p, s);
+        bool yes;
 
+        rc = chooses(c, p, s, again, &yes);
+        if (rc)
+            break;
         p->seen += !again;
         p->taken += yes && !again;
         rc = yes ? by_policy(c, p, s) : 0;
-        rc = rc || again ? rc : mgr_db_exec(&c->db, POLICY_COUNT, DBI(p->id), DBI(p->seen), DBI(p->taken));
+        rc = rc || again ? rc : count(c, p);
     }
     return rc;
 }

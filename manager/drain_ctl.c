@@ -351,8 +351,17 @@ static int targets(struct mgr_core *c, Fp__CtlDrainReply *r)
     return 0;
 }
 
+static const char *chosen_by(struct mgr_core *c, uint64_t policy, char line[MGR_EVERY_TEXT])
+{
+    for (size_t i = 0; i < c->drain->npolicies; i++)
+        if (c->drain->policies[i].id == policy && c->drain->policies[i].p.every == FP_DRAIN_EVERY_AUTO)
+            return mgr_every_text(c, &c->drain->policies[i], line);
+    return "";
+}
+
 static int policies(struct mgr_core *c, Fp__CtlDrainReply *r)
 {
+    char line[MGR_EVERY_TEXT];
     const enum mgr_stmt st = MGR_ST_POLICY_LIST;
     int rc;
 
@@ -368,6 +377,7 @@ static int policies(struct mgr_core *c, Fp__CtlDrainReply *r)
         p->text = mgr_arena_text(&c->arena, mgr_col_text(&c->db, st, 1));
         p->seen = (uint64_t)mgr_col(&c->db, st, 3);
         p->taken = (uint64_t)mgr_col(&c->db, st, 4);
+        p->chosen = mgr_arena_text(&c->arena, chosen_by(c, p->id, line));
         r->policies[r->n_policies++] = p;
     }
     mgr_db_reset(&c->db, st);

@@ -260,6 +260,8 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
     if (!rc && j) {
         j->bytes_done += bytes;
         c->drain->moved += bytes;
+        if (mgr_target_find(c, f->target))
+            mgr_target_find(c, f->target)->new_bytes += bytes;
         rc = mgr_djob_put(c, j);
     }
     return rc ? rc : forward(c, f);
@@ -725,6 +727,7 @@ void mgr_drain_tick(struct mgr_core *c)
     d->tick_ms = c->now.ms + TICK_MS;
     d->dirty = d->pace = true;
     mgr_progress_tick(c);
+    mgr_every_tick(c);
     for (size_t i = 0; i < d->njobs; i++)
         d->jobs[i].skipped = 0;
     for (size_t i = 0; i < d->nfiles; i++)

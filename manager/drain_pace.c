@@ -92,7 +92,7 @@ uint64_t mgr_pace_rate(uint64_t node_max, uint64_t on_node, uint64_t job_max, ui
 }
 
 /* As benefactors say it: what mounts have reserved is not free. */
-static bool is_filling(const struct mgr_core *c, uint32_t low)
+bool mgr_pace_is_filling(const struct mgr_core *c, uint32_t low)
 {
     uint64_t total = 0, left = 0;
 
@@ -138,7 +138,7 @@ static void say(struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_pa
 static void pace_one(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_tasker *t, const struct mgr_target *target)
 {
     struct limits l = limits_of(c, target);
-    uint32_t mode = l.low && is_filling(c, l.low) ? FP__PACE_MODE__PACE_HURRY : FP__PACE_MODE__PACE_RUN;
+    uint32_t mode = l.low && mgr_pace_is_filling(c, l.low) ? FP__PACE_MODE__PACE_HURRY : FP__PACE_MODE__PACE_RUN;
     uint64_t rate = mgr_pace_rate(l.node, l.node ? workers(c, target->id, b->node) : 1, l.job, l.job ? workers(c, target->id, NULL) : 1);
     struct mgr_paced *p = is_at(t, target->id) ? paced_of(t, target->id) : NULL;
 

@@ -39,7 +39,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
         return false;
     memcpy(known.to, p->to, sizeof known.to);
     known.verify = p->verify;
-    known.every = p->every == FP_DRAIN_EVERY_AUTO ? known.every : p->every;
+    known.every = p->every;
     known.keep = p->keep;
     known.all = p->all;
     known.max = p->max;
@@ -62,6 +62,7 @@ static int replace(struct mgr_core *c, const struct fp_drain_policy *p, const ch
             continue;
         FP_WARN("drain policy %llu, which mounts had made, gives way to: %s", (unsigned long long)o->id, canon);
         rc = mgr_db_exec(&c->db, POLICY_DELETE, DBI(o->id));
+        rc = rc ? rc : mgr_db_exec(&c->db, TAKEN_FORGET, DBI(o->id));
     }
     return rc;
 }
@@ -87,7 +88,7 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=NUMBER or none, keep=, results=, all=, verify=, max=, max-job= and low=: one with another word would promise what is not done");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, results=, all=, verify=, max=, max-job= and low=: one with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);
@@ -129,5 +130,7 @@ MGR_HANDLER(policy)
         return c->db.err;
     if (!sqlite3_changes(c->db.sq))
         r->why = mgr_arena_text(&c->arena, "there is no such policy");
+    if (mgr_db_exec(&c->db, TAKEN_FORGET, DBI(m->remove)))
+        return c->db.err;
     return mgr_policies_load(c);
 }

@@ -329,8 +329,20 @@ CREATE TABLE IF NOT EXISTS policy (
     made_ns INTEGER NOT NULL,
     mount   INTEGER NOT NULL,         -- 1: made by mounts; of these there is one for each target
     seen    INTEGER NOT NULL,         -- sets that have become complete since
-    taken   INTEGER NOT NULL          -- of these, chosen
+    taken   INTEGER NOT NULL,         -- of these, chosen
+    every   INTEGER NOT NULL DEFAULT 0,     -- what every=auto has chosen; 0: nothing yet
+    load_ms INTEGER NOT NULL DEFAULT 0,     -- how often sets come (struct mgr_load)
+    load_bytes  INTEGER NOT NULL DEFAULT 0,
+    load_weight INTEGER NOT NULL DEFAULT 0,
+    load_ns INTEGER NOT NULL DEFAULT 0
 );
+-- Sets that policies with every=auto have chosen, by their numbers in their series; the last ones.
+CREATE TABLE IF NOT EXISTS drain_taken (
+    series INTEGER NOT NULL,
+    policy INTEGER NOT NULL,
+    seq    INTEGER NOT NULL,
+    PRIMARY KEY (series, policy, seq)
+) WITHOUT ROWID;
 -- Files whose data, or name, has changed since a policy with results= or all= was there, and that it has not been looked at since they were left alone.
 CREATE TABLE IF NOT EXISTS drain_due (
     ino INTEGER PRIMARY KEY

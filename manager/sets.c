@@ -587,7 +587,8 @@ static int drop(struct mgr_core *c, struct mgr_set *s)
     c->sets->count--;
     drop_from_memory(c, s);
     mgr_set_caches_drop(c->sets);
-    return rc ? rc : mgr_db_exec(&c->db, SERIES_DROP, DBI(series));
+    rc = rc ? rc : mgr_db_exec(&c->db, SERIES_DROP, DBI(series));
+    return rc ? rc : mgr_db_exec(&c->db, TAKEN_DROP, DBI(series));
 }
 
 static int tear(struct mgr_core *c, struct mgr_set *s)

@@ -8,12 +8,18 @@
 #define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind,parent"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
-    X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken,mount FROM policy ORDER BY id")                                         \
+    X(POLICY_LIST, "SELECT id,text,made_ns,seen,taken,mount,every,load_ms,load_bytes,load_weight,load_ns FROM policy ORDER BY id")                                         \
     X(POLICY_OF, "SELECT id FROM policy WHERE text=?1")                                                      \
     X(POLICY_PUT, "INSERT INTO policy(text,made_ns,mount,seen,taken) VALUES(?1,?2,?3,0,0)")                  \
-    X(POLICY_COUNT, "UPDATE policy SET seen=?2,taken=?3 WHERE id=?1")                                        \
+    X(POLICY_COUNT, "UPDATE policy SET seen=?2,taken=?3,every=?4,load_ms=?5,load_bytes=?6,load_weight=?7,load_ns=?8 WHERE id=?1")                                        \
     X(POLICY_HAND, "UPDATE policy SET mount=0 WHERE id=?1 AND mount<>0")                                     \
     X(POLICY_DELETE, "DELETE FROM policy WHERE id=?1")                                                       \
+    X(TAKEN_LAST, "SELECT seq FROM drain_taken WHERE series=?1 AND policy=?2 AND seq<?3 ORDER BY seq DESC LIMIT 1") \
+    X(TAKEN_IS, "SELECT 1 FROM drain_taken WHERE series=?1 AND policy=?2 AND seq=?3")                        \
+    X(TAKEN_PUT, "INSERT OR IGNORE INTO drain_taken(series,policy,seq) VALUES(?1,?2,?3)")                    \
+    X(TAKEN_PRUNE, "DELETE FROM drain_taken WHERE series=?1 AND policy=?2 AND seq<?3")                       \
+    X(TAKEN_FORGET, "DELETE FROM drain_taken WHERE policy=?1")                                               \
+    X(TAKEN_DROP, "DELETE FROM drain_taken WHERE series=?1 AND NOT EXISTS (SELECT 1 FROM ckpt_series WHERE id=?1)") \
     X(DUE_LIST, "SELECT ino FROM drain_due")                                                                 \
     X(DUE_PUT, "INSERT OR IGNORE INTO drain_due(ino) VALUES(?1)")                                            \
     X(DUE_DELETE, "DELETE FROM drain_due WHERE ino=?1")                                                      \

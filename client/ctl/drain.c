@@ -382,9 +382,14 @@ static int json_all(const Fp__CtlDrainReply *r)
                                                 (json_int_t)t->states[k]->rate, "queued_bytes", (json_int_t)t->states[k]->queued_bytes));
         json_array_append_new(targets, json_pack("{s:s, s:I, s:o}", "target", t->root, "rate", (json_int_t)t->rate, "benefactors", at));
     }
-    for (size_t i = 0; i < r->n_policies; i++)
-        json_array_append_new(policies, json_pack("{s:I, s:s, s:I, s:I}", "policy", (json_int_t)r->policies[i]->id, "text", r->policies[i]->text, "sets_seen",
-                                                      (json_int_t)r->policies[i]->seen, "sets_chosen", (json_int_t)r->policies[i]->taken));
+    for (size_t i = 0; i < r->n_policies; i++) {
+        const Fp__PolicyInfo *info = r->policies[i];
+        json_t *p = json_pack("{s:I, s:s, s:I, s:I}", "policy", (json_int_t)info->id, "text", info->text, "sets_seen", (json_int_t)info->seen, "sets_chosen", (json_int_t)info->taken);
+
+        if (info->chosen[0])
+            json_object_set_new(p, "chosen", json_string(info->chosen));
+        json_array_append_new(policies, p);
+    }
     return ctl_json_print(json_pack("{s:o, s:o, s:o}", "jobs", jobs, "targets", targets, "policies", policies));
 }
 
@@ -449,8 +454,8 @@ static int run_show(const struct ctl_options *o, const struct ctl_store *store, 
         rc = rc < 0 ? rc : print_targets(r);
         ctl_print_title("POLICIES");
         for (size_t i = 0; i < r->n_policies; i++)
-            printf("%llu  %s  (%llu of %llu sets)\n", (unsigned long long)r->policies[i]->id, r->policies[i]->text, (unsigned long long)r->policies[i]->taken,
-                   (unsigned long long)r->policies[i]->seen);
+            printf("%llu  %s  (%llu of %llu sets)%s%s\n", (unsigned long long)r->policies[i]->id, r->policies[i]->text, (unsigned long long)r->policies[i]->taken,
+                   (unsigned long long)r->policies[i]->seen, r->policies[i]->chosen[0] ? "  " : "", r->policies[i]->chosen);
         rc = rc < 0 ? rc : ctl_flush();
     }
     fp__ctl_drain_reply__free_unpacked(r, NULL);

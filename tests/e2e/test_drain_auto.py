@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 
 import pytest
@@ -119,6 +120,46 @@ def test_sets_of_before_a_policy_are_not_its(quick):
     quick.fpctl("drain", "remove", "1")
     checkpoint(quick, 3)
     assert len(show(quick)["jobs"]) == 1
+
+
+@pytest.mark.limit(240)
+def test_auto_drains_as_many_sets_as_a_slow_target_takes(quick, targets):
+    """Sets come several times as fast as the target takes them: some are drained, whole, and never do more than two wait; fpctl says how many and why."""
+    disk, size, most = targets.slow(emulate="write=1MB/s"), 1 << 20, 0
+    quick.fpctl("drain", "set", f"to={disk.path} every=auto")
+    for step in range(1, 13):
+        time.sleep(2.5)  # as a program computes
+        top = f"run/chk_{step:04}"
+        os.makedirs(quick.mounts[0].at(top))
+        for r in range(RANKS):
+            write_file(quick.mounts[r % 2].at(f"{top}/rank_{r}"), content(step * 100 + r, 0, size + r))
+        quick.fpctl("checkpoint", "commit", quick.mounts[0].at(top), "--timeout=30s", seconds=40)
+        most = max(most, sum(j["state"] not in ("done", "cancelled", "failed") for j in show(quick)["jobs"]))
+    shown = show(quick)
+    policy, = shown["policies"]
+    found = re.fullmatch(r"every=auto: (\d+) \(a set each .+ of 4(?:\.\d+)? MiB, the target takes .+B/s(?:; [12] sets? waits? for it)?\)", policy["chosen"])
+    assert found and int(found[1]) > 1, policy["chosen"]
+    assert policy["chosen"].split("(")[0] in quick.fpctl("drain", "show").stdout
+    assert policy["sets_seen"] == 12 and 2 <= policy["sets_chosen"] <= 9, policy
+    assert most <= 2, "the target does not keep up"
+    wait_until("the end of the jobs", 90, lambda: is_idle(quick))
+    there = files_below(disk.source)
+    steps = {int(n.split("/")[1][4:]) for n in there}
+    assert len(steps) == policy["sets_chosen"] and set(there) == {f"run/chk_{s:04}/rank_{r}" for s in steps for r in range(RANKS)}
+    for s in steps:
+        with open(os.path.join(disk.source, f"run/chk_{s:04}/rank_3"), "rb") as f:
+            assert_same(f.read(), content(s * 100 + 3, 0, size + 3))
+
+
+def test_auto_drains_each_set_where_the_target_keeps_up(quick):
+    quick.fpctl("drain", "set", f"to={quick.target} every=auto")
+    for step in range(1, 5):
+        checkpoint(quick, step)
+        time.sleep(5)  # as a program computes
+    wait_until("the copies", 60, lambda: len(files_below(quick.target)) == 4 * RANKS and is_idle(quick))
+    policy, = show(quick)["policies"]
+    assert (policy["sets_seen"], policy["sets_chosen"]) == (4, 4)
+    assert policy["chosen"].startswith("every=auto: 1 (a set each ")
 
 
 @pytest.mark.limit(150)
