@@ -293,7 +293,8 @@ static bool take_result(void)
     x.bytes = r->bytes;
     x.missing = r->n_missing ? r->missing[0] : 0;
     x.nsums = r->n_sums;
-    memcpy(x.sums, r->sums, r->n_sums * sizeof(x.sums[0]));
+    if (r->n_sums)
+        memcpy(x.sums, r->sums, r->n_sums * sizeof(x.sums[0]));
     x.nnames = r->n_list;
     snprintf(x.name, sizeof(x.name), "%.*s", r->n_list ? (int)r->list[0]->path.len : 0, r->n_list ? (char *)r->list[0]->path.data : "");
     x.tainted = r->tainted;

@@ -131,9 +131,10 @@ static void remember(struct scale *w, struct scale_peer *p, uint16_t type, const
         w->asked = realloc(w->asked, w->asked_cap * sizeof *w->asked);
     }
     m = &w->asked[w->nasked++];
-    *m = (struct scale_msg){.peer = p, .type = type, .len = protobuf_c_message_get_packed_size(msg)};
+    *m = (struct scale_msg){.peer = p, .type = type, .len = msg ? protobuf_c_message_get_packed_size(msg) : 0}; /* NULL: a message without a body */
     m->bytes = malloc(m->len + 1);
-    protobuf_c_message_pack(msg, m->bytes);
+    if (msg)
+        protobuf_c_message_pack(msg, m->bytes);
 }
 
 static void take_outs(struct scale *w)
