@@ -98,7 +98,7 @@ void cl_data_read_done(struct cl_mount *m, struct cl_read_pin *pin);
 /* It is written with, or was closed by a program that has not been killed: for Commit.closes. */
 void cl_data_wrote(struct cl_mount *m, struct cl_handle *h);
 void cl_data_closes(struct cl_handle *h);
-/* The manager has changed it for h by itself (ftruncate): that ends with a close, too. Not O_TRUNC, behind which the writing is still to come. */
+/* The manager has changed it for h by itself (ftruncate, fallocate, a clone): that ends with a close, too. Not O_TRUNC, behind which the writing is still to come. */
 void cl_data_changed(struct cl_mount *m, struct cl_handle *h);
 /* close(2) was called on one descriptor: everything written so far is stored and published (close-to-open). */
 int cl_data_flush(struct cl_mount *m, struct cl_inode *inode);

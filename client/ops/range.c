@@ -11,10 +11,12 @@ void cl_op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t 
 {
     struct cl_handle *h = cl_handle_of(fi);
     (void)ino;
-    if (cl_inode_is_gone(h->inode))
+    if (cl_inode_is_gone(h->inode)) {
         cl_reply_status(req, -EIO);
-    else
+    } else {
+        cl_data_changed(cl_mount_of(req), h);
         cl_reply_status(req, cl_open_status(cl_data_fallocate(cl_mount_of(req), h, mode, (uint64_t)off, (uint64_t)len)));
+    }
 }
 
 void cl_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -38,12 +40,14 @@ void cl_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, stru
     ssize_t n;
     (void)ino_in;
     (void)ino_out;
-    if (flags != 0)
+    if (flags != 0) {
         n = -EINVAL;
-    else if (cl_inode_is_gone(in->inode) || cl_inode_is_gone(out->inode))
+    } else if (cl_inode_is_gone(in->inode) || cl_inode_is_gone(out->inode)) {
         n = -EIO;
-    else
+    } else {
+        cl_data_changed(cl_mount_of(req), out);
         n = cl_data_copy_range(cl_mount_of(req), in, (uint64_t)off_in, out, (uint64_t)off_out, len);
+    }
     if (n < 0)
         cl_reply_status(req, cl_open_status((int)n));
     else
