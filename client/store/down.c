@@ -122,11 +122,6 @@ int store_down(const struct store_options *o)
 
 /* ---------------------------------------------------------------- status */
 
-static bool is_up(const struct store_state *s, const struct store_proc *p)
-{
-    return store_proc_alive(s, p) && (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
-}
-
 static void print_table(const struct store_options *o, const struct store_state *s)
 {
     static const struct fp_table_col cols[] = {{"program", false}, {"pid", true}, {"state", false}, {"mountpoint", false},
@@ -135,7 +130,7 @@ static void print_table(const struct store_options *o, const struct store_state 
     struct fp_table *t = fp_table_new(cols, 5);
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
-        bool up = is_up(s, p);
+        bool up = store_proc_up(s, p);
         store_log_path(o, p, log);
         fp_table_cell(t, "%s", store_proc_name(p, name));
         fp_table_cell(t, "%d", (int)p->pid);
@@ -148,6 +143,26 @@ static void print_table(const struct store_options *o, const struct store_state 
     fp_table_free(t);
 }
 
+/* What is dead, and what to do. */
+static void print_advice(const struct store_options *o, const struct store_state *s)
+{
+    char name[32];
+    unsigned unmounted = 0, gone = 0;
+    for (unsigned i = 0; i < s->count; i++) {
+        const struct store_proc *p = &s->procs[i];
+        if (store_proc_up(s, p))
+            continue;
+        if (store_proc_alive(s, p))
+            unmounted++;
+        else
+            printf("%s%s", gone++ ? ", " : "gone: ", store_proc_name(p, name));
+    }
+    if (gone)
+        printf(". fp-store up --dir=%s starts %s again.\n", o->dir, gone == s->count ? "them all" : gone > 1 ? "just these" : "just this one");
+    if (unmounted)
+        printf("A mount that is not mounted any more ends when programs have closed their files there; then fp-store up mounts it again.\n");
+}
+
 static void print_json(const struct store_options *o, const struct store_state *s, bool all)
 {
     char log[PATH_MAX];
@@ -156,7 +171,7 @@ static void print_json(const struct store_options *o, const struct store_state *
         const struct store_proc *p = &s->procs[i];
         store_log_path(o, p, log);
         json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:s, s:s}", "program", store_role_program(p->role),
-                                              "index", (int)p->index, "pid", (int)p->pid, "running", is_up(s, p), "log",
+                                              "index", (int)p->index, "pid", (int)p->pid, "running", store_proc_up(s, p), "log",
                                               log, "mountpoint", p->mountpoint));
     }
     json_t *root = json_pack("{s:s, s:b, s:s, s:s, s:o}", "dir", o->dir, "up", all, "manager", s->manager, "key", s->key,
@@ -176,12 +191,14 @@ int store_status(const struct store_options *o)
         return rc;
     bool all = rc == 0 && s.count > 0;
     for (unsigned i = 0; i < s.count; i++)
-        all &= is_up(&s, &s.procs[i]);
+        all &= store_proc_up(&s, &s.procs[i]);
     if (o->json)
         print_json(o, &s, all);
     else if (rc < 0)
         printf("no store is up in %s\n", o->dir);
     else
         print_table(o, &s);
+    if (!o->json && rc == 0 && !all)
+        print_advice(o, &s);
     return all ? 0 : 1;
 }

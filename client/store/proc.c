@@ -9,6 +9,7 @@
  * hang, be it because its fp-mount does or because the manager is gone. */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -27,7 +28,6 @@
 #include "fp/mountprobe.h"
 
 #define READY_FD   3
-#define ARGS_MAX   40
 #define PAUSE_NS   10000000L
 #define PROBE_MS   1000 /* for a mount that may wait for its manager */
 #define HURRY_MS   4000u /* after its second SIGTERM, a mount needs 3 s at most */
@@ -165,23 +165,43 @@ static int open_log(const struct store_options *o, struct store_proc *p)
     return fd;
 }
 
-int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[])
+/* For execv: what p->args holds, which stays its owner. */
+static void child_args(const struct store_proc *p, char *argv[STORE_ARGS_MAX + 3])
 {
     static char ready[] = "--ready-fd=3";
+    size_t n = 0;
+    argv[n++] = (char *)store_role_program(p->role);
+    for (size_t i = 0; i < json_array_size(p->args) && i < STORE_ARGS_MAX; i++)
+        argv[n++] = (char *)json_string_value(json_array_get(p->args, i));
+    argv[n++] = ready;
+    argv[n] = NULL;
+}
+
+int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[])
+{
+    json_decref(p->args);
+    p->args = json_array();
+    for (int i = 0; argv[i]; i++) {
+        if (json_array_append_new(p->args, json_string(argv[i])) < 0) {
+            FP_ERROR("%s cannot be given as an argument of %s: it is not UTF-8", argv[i], store_role_program(p->role));
+            return -EILSEQ;
+        }
+    }
+    return store_proc_start_again(o, p);
+}
+
+int store_proc_start_again(const struct store_options *o, struct store_proc *p)
+{
     char path[PATH_MAX];
-    char *args[ARGS_MAX + 3];
-    int n = 0, pipe_fds[2];
+    char *args[STORE_ARGS_MAX + 3];
+    int pipe_fds[2];
     const char *program = store_role_program(p->role);
     int rc = beside_us(program, path);
     if (rc < 0) {
         FP_ERROR("%s is not there: it belongs beside fp-store (%s)", path, fp_strerror(rc));
         return rc;
     }
-    args[n++] = (char *)program;
-    for (int i = 0; argv[i] && n < ARGS_MAX; i++)
-        args[n++] = argv[i];
-    args[n++] = ready;
-    args[n] = NULL;
+    child_args(p, args);
     int log_fd = open_log(o, p);
     if (log_fd < 0)
         return log_fd;
@@ -251,6 +271,12 @@ int store_proc_wait_ready(const struct store_options *o, struct store_proc *p, u
     close(p->ready_fd);
     p->ready_fd = -1;
     return rc;
+}
+
+void store_proc_kill(struct store_proc *p)
+{
+    kill(p->pid, SIGKILL);
+    waitpid(p->pid, NULL, 0);
 }
 
 /* ---------------------------------------------------------------- stopping */
@@ -353,4 +379,22 @@ void store_unmount(const char *mountpoint)
     }
     if (pid > 0)
         waitpid(pid, NULL, 0);
+}
+
+int store_clear_mountpoint(const char *mountpoint)
+{
+    switch (store_mount_look(mountpoint)) {
+    case STORE_DEAD:
+        FP_INFO("%s was left mounted by a crash: unmounting it", mountpoint);
+        store_unmount(mountpoint);
+        return 0;
+    case STORE_OURS:
+        FP_ERROR("another store is mounted on %s: give another --mount, or fp-store down --dir of that store", mountpoint);
+        return -EBUSY;
+    case STORE_OTHER:
+        FP_ERROR("%s is the mountpoint of something else: give another --mount", mountpoint);
+        return -EBUSY;
+    default:
+        return 0;
+    }
 }

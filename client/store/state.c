@@ -2,7 +2,8 @@
  *
  * Written anew, to a temporary file that is renamed, after each step of up, so that whatever kills fp-store in the middle,
  * down finds what there is to stop. It names processes by pid and start time and carries the kernel's boot id: after a reboot
- * the same numbers mean something else.
+ * the same numbers mean something else. The arguments of each are there, too, so that one that has died is started again as it was
+ * (revive.c), whatever the options of the day are.
  *
  * The file is ours, but people edit things: what does not look right is refused as a whole. */
 #include <errno.h>
@@ -29,13 +30,28 @@ static void read_boot_id(char out[40])
     fclose(f);
 }
 
+static bool are_args(const json_t *args)
+{
+    const json_t *j;
+    size_t i;
+    if (!json_is_array(args) || json_array_size(args) > STORE_ARGS_MAX)
+        return false;
+    json_array_foreach((json_t *)args, i, j)
+    {
+        if (!json_is_string(j))
+            return false;
+    }
+    return true;
+}
+
 static int parse_proc(json_t *j, struct store_proc *p)
 {
     const char *role = NULL, *mountpoint = "";
     json_int_t pid = 0, start = 0;
     int index = 0, made = 0;
-    if (json_unpack(j, "{s:s, s:i, s:I, s:I, s?s, s?b}", "role", &role, "index", &index, "pid", &pid, "start_ticks",
-                    &start, "mountpoint", &mountpoint, "made_mountpoint", &made) < 0)
+    json_t *args = NULL;
+    if (json_unpack(j, "{s:s, s:i, s:I, s:I, s?s, s?b, s?o}", "role", &role, "index", &index, "pid", &pid, "start_ticks",
+                    &start, "mountpoint", &mountpoint, "made_mountpoint", &made, "args", &args) < 0)
         return -EINVAL;
     for (p->role = STORE_MANAGER; strcmp(role, roles[p->role]) != 0; p->role++) {
         if (p->role == STORE_MOUNT)
@@ -48,6 +64,9 @@ static int parse_proc(json_t *j, struct store_proc *p)
     p->start_ticks = (uint64_t)start;
     p->made_mountpoint = made;
     p->ready_fd = -1;
+    if (args && !are_args(args))
+        return -EINVAL;
+    p->args = json_incref(args);
     snprintf(p->mountpoint, sizeof p->mountpoint, "%s", mountpoint);
     return 0;
 }
@@ -111,6 +130,8 @@ int store_state_save(const struct store_options *o, const struct store_state *s)
             json_object_set_new(j, "mountpoint", json_string(p->mountpoint));
             json_object_set_new(j, "made_mountpoint", json_boolean(p->made_mountpoint));
         }
+        if (p->args)
+            json_object_set(j, "args", p->args);
         json_array_append_new(procs, j);
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "boot_id", s->boot_id, "manager", s->manager, "key", s->key,

@@ -15,6 +15,8 @@
 #define STORE_BENEFACTORS_MAX 256
 #define STORE_MOUNTS_MAX      16
 #define STORE_AUXAPPS_MAX     16
+#define STORE_READY_MS        10000u /* from its start to its ready line */
+#define STORE_ARGS_MAX        40 /* of a process */
 #define STORE_PROCS_MAX       (1 + STORE_BENEFACTORS_MAX + STORE_MOUNTS_MAX)
 
 enum store_command { STORE_UP, STORE_DOWN, STORE_STATUS };
@@ -52,6 +54,7 @@ struct store_proc {
     int64_t log_from;     /* where in its log this run begins */
     char mountpoint[PATH_MAX];
     bool made_mountpoint;
+    struct json_t *args;  /* an array of strings, with which it was started; NULL: by an fp-store that kept none */
 };
 
 /* What DIR/fp-store.json says. */
@@ -110,6 +113,10 @@ bool store_proc_alive(const struct store_state *s, const struct store_proc *p);
 /* Starts a program that lies beside ours, in a session of its own, output appended to its log; argv without argv[0], NULL at
  * the end, --ready-fd is added. */
 int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[]);
+/* The same with the arguments that it had. */
+int store_proc_start_again(const struct store_options *o, struct store_proc *p);
+/* Kills one that we have started. */
+void store_proc_kill(struct store_proc *p);
 /* Waits for its ready line, cut to room; logs what it died of when it did. */
 int store_proc_wait_ready(const struct store_options *o, struct store_proc *p, uint64_t until_ms, char *line,
                           size_t room);
@@ -123,18 +130,28 @@ bool store_is_mounted(const char *mountpoint);
 /* Takes a second at most: a mount that does not answer is no dead one. */
 enum store_mount_kind store_mount_look(const char *mountpoint);
 void store_unmount(const char *mountpoint);
+/* It can be mounted there, now that what a crash had left is unmounted. */
+int store_clear_mountpoint(const char *mountpoint);
 
 /* SIGINT or SIGTERM has come. */
 bool store_interrupted(void);
 void store_catch_signals(void);
+
+/* ---------------------------------------------------------------- revive.c: what has died is started again */
+
+/* It runs, and is mounted if it is a mount. Makes no call into the mount. */
+bool store_proc_up(const struct store_state *s, const struct store_proc *p);
+/* Starts the manager of s again where it was, for mounts that wait for it. */
+int store_revive_manager(const struct store_options *o, struct store_state *s);
+/* Starts again, as they were, all processes of s that are gone, and says which. The others are left alone; so is what was started
+ * again when another one cannot be. */
+int store_revive(const struct store_options *o, struct store_state *s);
 
 /* ---------------------------------------------------------------- the commands: 0, negative, or 1 (status: not all up) */
 
 int store_up(const struct store_options *o);
 int store_down(const struct store_options *o);
 int store_status(const struct store_options *o);
-/* Starts the manager of s again where it was, for mounts that wait for it. */
-int store_revive_manager(const struct store_options *o, struct store_state *s);
 /* Stops all that is in s, unmounts, and removes the state file. -EIO: a mount could not write everything out (logged). */
 int store_stop_all(const struct store_options *o, struct store_state *s);
 

@@ -4,8 +4,8 @@
  * ready line is the address the others need; then all benefactors at once; then the mounts. Whatever fails, or a Ctrl-C, stops
  * what was started, and removes the files of a store that did not exist before; data of an earlier store is never removed here.
  *
- * A store that is up is left alone, and said so: scripts may call up without asking first. Only what is asked for in so many
- * words and is not so, such as another mountpoint, is an error. */
+ * A store that is up is left alone, and said so: scripts may call up without asking first. What of it has died is started again
+ * (revive.c), as it was. Only what is asked for in so many words and is not so, such as another mountpoint, is an error. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,8 +18,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 
-#define READY_LIMIT_MS 10000u
-#define ARG_BUF        (PATH_MAX + 64)
+#define ARG_BUF (PATH_MAX + 64)
 
 /* Arguments under construction; text lives here. */
 struct args {
@@ -59,10 +58,11 @@ static struct store_proc *add_proc(struct store_state *s, enum store_role role, 
     return p;
 }
 
-static int start_manager(const struct store_options *o, struct store_state *s, struct store_proc *p, const char *listen)
+static int start_manager(const struct store_options *o, struct store_state *s)
 {
     static struct args a;
     char dir[PATH_MAX], size[FP_UNITS_BUF];
+    struct store_proc *p = add_proc(s, STORE_MANAGER, 1);
     int rc = store_path(o, dir, "manager");
     if (rc == 0)
         rc = store_mkdir(dir, NULL);
@@ -70,27 +70,15 @@ static int start_manager(const struct store_options *o, struct store_state *s, s
         return rc;
     common_args(&a, o, s, false);
     arg(&a, "--dir=%s", dir);
-    arg(&a, "--listen=%s", listen);
+    arg(&a, "--listen=127.0.0.1:0");
     if (o->chunk_size_bytes)
         arg(&a, "--chunk-size=%s", fp_format_size_exact(size, o->chunk_size_bytes));
     if (o->stripe)
         arg(&a, "--stripe=%lld", (long long)o->stripe);
     rc = store_proc_start(o, p, a.argv);
     if (rc == 0)
-        rc = store_proc_wait_ready(o, p, fp_now_ms() + READY_LIMIT_MS, s->manager, sizeof s->manager);
+        rc = store_proc_wait_ready(o, p, fp_now_ms() + STORE_READY_MS, s->manager, sizeof s->manager);
     return rc < 0 ? rc : store_state_save(o, s);
-}
-
-int store_revive_manager(const struct store_options *o, struct store_state *s)
-{
-    char listen[sizeof s->manager];
-    for (unsigned i = 0; i < s->count; i++) {
-        if (s->procs[i].role != STORE_MANAGER)
-            continue;
-        snprintf(listen, sizeof listen, "%s", s->manager);
-        return start_manager(o, s, &s->procs[i], listen);
-    }
-    return -ENOENT;
 }
 
 static int start_benefactor(const struct store_options *o, struct store_state *s, unsigned i)
@@ -141,7 +129,7 @@ static int start_mount(const struct store_options *o, struct store_state *s, uns
 static int wait_ready(const struct store_options *o, struct store_state *s, enum store_role role)
 {
     char line[PATH_MAX];
-    uint64_t until = fp_now_ms() + READY_LIMIT_MS;
+    uint64_t until = fp_now_ms() + STORE_READY_MS;
     int rc = store_state_save(o, s);
     for (unsigned i = 0; i < s->count && rc == 0; i++) {
         if (s->procs[i].role == role)
@@ -159,7 +147,7 @@ static int start_all(const struct store_options *o, struct store_state *s, unsig
     if (rc == 0)
         rc = store_make_key(o, s->key);
     if (rc == 0)
-        rc = start_manager(o, s, add_proc(s, STORE_MANAGER, 1), "127.0.0.1:0");
+        rc = start_manager(o, s);
     for (unsigned i = 1; i <= benefactors && rc == 0; i++)
         rc = start_benefactor(o, s, i);
     if (rc == 0)
@@ -177,8 +165,8 @@ static unsigned count_role(const struct store_state *s, enum store_role role)
     return n;
 }
 
-/* The store of s is up: is it the one that is asked for? 1, or a negative code after a line. */
-static int up_already(const struct store_options *o, const struct store_state *s)
+/* The store of s is up, or most of it: is it the one that is asked for? 0, or a negative code after a line. *at: where it is mounted. */
+static int same_store(const struct store_options *o, const struct store_state *s, const char **where)
 {
     const struct store_proc *first = NULL;
     unsigned benefactors = count_role(s, STORE_BENEFACTOR), mounts = count_role(s, STORE_MOUNT);
@@ -186,7 +174,7 @@ static int up_already(const struct store_options *o, const struct store_state *s
         if (s->procs[i].role == STORE_MOUNT && s->procs[i].index == 1)
             first = &s->procs[i];
     }
-    const char *at = first ? first->mountpoint : o->dir;
+    const char *at = *where = first ? first->mountpoint : o->dir;
     if (o->mount_given && strcmp(at, o->mount) != 0) {
         FP_ERROR("the store in %s is up already, at %s, and is not mounted on %s: use it there, stop it first (fp-store down "
                  "--keep --dir=%s), or mount it a second time (fp-mount --manager=%s --key=%s %s)",
@@ -199,57 +187,36 @@ static int up_already(const struct store_options *o, const struct store_state *s
                  o->dir, at, benefactors, benefactors == 1 ? "" : "s", mounts, mounts == 1 ? "" : "s", o->dir);
         return -EBUSY;
     }
-    printf("already up: %s\n", at);
-    return 1;
+    return 0;
 }
 
-/* 1: up already, 0: nothing runs, negative: something does, but not all. Clears away what a crash has left. */
+/* 1: up, now or already; 0: nothing runs; negative: something does, but not all, or another store than is asked for. What has died
+ * is started again; where nothing is left, what a crash has left is cleared away. */
 static int look_at_old(const struct store_options *o)
 {
     static struct store_state s;
-    char name[32];
-    unsigned alive = 0;
-    const struct store_proc *gone = NULL;
+    const char *at;
+    unsigned alive = 0, up = 0;
     int rc = store_state_load(o, &s);
     if (rc == -ENOENT)
         return 0;
     if (rc < 0)
         return rc;
     for (unsigned i = 0; i < s.count; i++) {
-        const struct store_proc *p = &s.procs[i];
-        bool ok = store_proc_alive(&s, p) &&
-                  (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
-        alive += ok;
-        if (!ok)
-            gone = p;
+        alive += store_proc_alive(&s, &s.procs[i]);
+        up += store_proc_up(&s, &s.procs[i]);
     }
-    if (alive > 0 && gone) {
-        FP_ERROR("the store in %s is only partly up (%s is gone): fp-store down --keep --dir=%s, then up", o->dir,
-                 store_proc_name(gone, name), o->dir);
-        return -EBUSY;
-    }
-    if (alive > 0)
-        return up_already(o, &s);
-    store_stop_all(o, &s);
-    return 0;
-}
-
-static int check_mountpoint(const struct store_options *o)
-{
-    switch (store_mount_look(o->mount)) {
-    case STORE_DEAD:
-        FP_INFO("%s was left mounted by a crash: unmounting it", o->mount);
-        store_unmount(o->mount);
-        return 0;
-    case STORE_OURS:
-        FP_ERROR("another store is mounted on %s: give another --mount, or fp-store down --dir of that store", o->mount);
-        return -EBUSY;
-    case STORE_OTHER:
-        FP_ERROR("%s is the mountpoint of something else: give another --mount", o->mount);
-        return -EBUSY;
-    default:
+    if (alive == 0) {
+        store_stop_all(o, &s);
         return 0;
     }
+    rc = same_store(o, &s, &at);
+    if (rc == 0 && up < s.count)
+        rc = store_revive(o, &s);
+    if (rc < 0)
+        return rc;
+    printf("%s: %s\n", up < s.count ? "up again" : "already up", at);
+    return 1;
 }
 
 static void say_up(const struct store_options *o, const struct store_state *s, unsigned benefactors, uint64_t took_ms)
@@ -277,7 +244,7 @@ static int bring_up(const struct store_options *o, unsigned have, uint64_t start
     unsigned benefactors = have > o->benefactors ? have : (unsigned)o->benefactors;
     if (benefactors > o->benefactors)
         FP_INFO("%s holds a store of %u benefactors: starting all of them", o->dir, have);
-    int rc = check_mountpoint(o);
+    int rc = store_clear_mountpoint(o->mount);
     if (rc == 0)
         rc = store_check_space(o, have);
     if (rc < 0)

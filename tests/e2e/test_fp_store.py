@@ -168,15 +168,133 @@ def test_up_after_everything_was_killed(place):
     assert_same(read_file(f"{place.mnt}/f"), content(3, 0, 5 * MIB))
 
 
-def test_partly_up(place):
-    place.up()
-    pid = next(p["pid"] for p in place.status()["processes"] if p["program"] == "fp-benefactor")
+def kill(place, program, index=1):
+    """The pid that it had, when it is gone."""
+    pid = next(p["pid"] for p in place.status()["processes"] if (p["program"], p["index"]) == (program, index))
     os.kill(pid, signal.SIGKILL)
     wait_until("it to be gone", 5, lambda: not alive(pid))
-    r = place("up")
-    assert r.returncode == 1 and r.stderr.count("\n") == 1 and "down --keep" in r.stderr
-    assert place("down", "--keep").returncode == 0
+    return pid
+
+
+def others(place, program):
+    return [p["pid"] for p in place.status()["processes"] if p["program"] != program]
+
+
+@pytest.mark.parametrize("program", ["fp-manager", "fp-benefactor"])
+def test_one_that_died_is_started_again(place, program):
+    """This one alone, with what it was given, and programs that have files open do not notice."""
+    place.up("--chunk-size=256KiB", "--stripe=2", "--data-encryption=off")
+    before = others(place, program)
+    with open(f"{place.mnt}/f", "wb+", buffering=0) as f:
+        f.write(content(1, 0, 4 * MIB))
+        os.fsync(f.fileno())
+        pid = kill(place, program)
+        r = place("status")
+        assert r.returncode == 1 and f"gone: {program}" in r.stdout and "just this one again" in r.stdout, r.stdout
+        began = time.monotonic()
+        r = fp_store("up", f"--dir={place.dir}", "--mount", place.mnt)
+        assert r.returncode == 0 and r.stdout == f"up again: {place.mnt}\n", r.stderr
+        assert re.search(rf"{program}( 1)? had died: started again, pid \d+\n$", r.stderr) and r.stderr.count("\n") == 1, r.stderr
+        assert time.monotonic() - began < 5 * SLOW
+        assert pid not in place.pids() and others(place, program) == before and place.status()["up"]
+        f.write(content(1, 4 * MIB, 4 * MIB))
+        os.fsync(f.fileno())
+        f.seek(0)
+        assert_same(f.read(), content(1, 0, 8 * MIB))
+
+    def goes_everywhere():
+        write_file(f"{place.mnt}/g", content(2, 0, 2 * MIB), sync=True)
+        r = json.loads(subprocess.run([bin_path("fpctl"), "stat", f"{place.mnt}/g", "--json"], capture_output=True, timeout=15 * SLOW).stdout)
+        return r["chunk_size_bytes"] == 256 << 10 and {x["benefactor"] for x in r["ranges"]} == {1, 2}
+
+    wait_until("new data to go to both", 20, goes_everywhere)
+
+
+def test_a_mount_that_died_is_mounted_again(place):
+    """The dead mountpoint is unmounted first; other mounts go on."""
+    place.up("--mounts=2")
+    before = others(place, "fp-mount")
+    write_file(f"{place.mnt}/f", content(1, 0, 4 * MIB), sync=True)
+    with open(f"{place.mnt}-2/g", "wb", buffering=0) as g:
+        g.write(b"a")
+        kill(place, "fp-mount")
+        with pytest.raises(OSError):
+            os.stat(place.mnt)
+        r = fp_store("up", f"--dir={place.dir}", "--mount", place.mnt)
+        assert r.returncode == 0 and "fp-mount 1 had died: started again" in r.stderr and "unmounting it" in r.stderr, r.stderr
+        g.write(b"b")
+    assert others(place, "fp-mount") == before and place.status()["up"]
+    assert sorted(mounts_below(place.base)) == [place.mnt, f"{place.mnt}-2"]
+    assert_same(read_file(f"{place.mnt}/f"), content(1, 0, 4 * MIB))
+    assert read_file(f"{place.mnt}/g") == b"ab"
+
+
+def test_all_but_one_died(place):
     place.up()
+    write_file(f"{place.mnt}/f", content(1, 0, 4 * MIB), sync=True)
+    for program in ("fp-mount", "fp-benefactor", "fp-manager"):
+        kill(place, program)
+    r = place("status")
+    assert "gone: fp-manager, fp-benefactor 1, fp-mount 1. fp-store up" in r.stdout and "just these again" in r.stdout, r.stdout
+    r = place("up")
+    assert r.returncode == 0 and r.stderr.count("had died: started again") == 3, r.stderr
+    assert_same(read_file(f"{place.mnt}/f"), content(1, 0, 4 * MIB))
+
+
+def test_a_draining_program_that_died_is_started_by_its_benefactor(place):
+    """Nothing for up to do: the store is up, and the drain ends."""
+    place.up()
+    target = f"{place.base}/target"
+    os.mkdir(target)
+    write_file(f"{place.mnt}/f", content(1, 0, 4 * MIB), sync=True)
+
+    def drain():
+        return subprocess.run([bin_path("fpctl"), "drain", f"{place.mnt}/f", f"--to={target}", "--wait", "--timeout=60s"],
+                              capture_output=True, text=True, timeout=90 * SLOW)
+
+    def drainers():
+        mine = set(place.pids())
+        found = []
+        for d in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{d}/stat") as f:
+                    name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+            except OSError:
+                continue
+            if name == "fp-drain" and int(rest.split()[1]) in mine and rest.split()[0] not in "ZX":
+                found.append(int(d))
+        return found
+
+    assert drain().returncode == 0
+    killed = drainers()
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    r = place("up")
+    assert r.returncode == 0 and r.stdout == f"already up: {place.mnt}\n", r.stderr
+    write_file(f"{place.mnt}/f", content(2, 0, 4 * MIB), sync=True)
+    r = drain()
+    assert r.returncode == 0, r.stderr
+    assert_same(read_file(f"{target}/f"), content(2, 0, 4 * MIB))
+    subprocess.run(["rm", "-r", target], check=True)
+
+
+def test_what_cannot_be_started_again_stops_nothing(place):
+    """Here something else lies where a mount was; then that is away."""
+    place.up("--mounts=2")
+    kill(place, "fp-mount", 2)
+    kill(place, "fp-benefactor", 2)
+    unmount(f"{place.mnt}-2")
+    os.rmdir(f"{place.mnt}-2")
+    write_file(f"{place.mnt}-2", b"")
+    r = fp_store("up", f"--dir={place.dir}", f"--mount={place.mnt}")
+    assert r.returncode == 1 and f"{place.mnt}-2" in r.stderr and "fp-benefactor 2 had died: started again" in r.stderr, r.stderr
+    assert [(p["program"], p["index"]) for p in place.status()["processes"] if not p["running"]] == [("fp-mount", 2)]
+    write_file(f"{place.mnt}/f", content(1, 0, 4 * MIB), sync=True)
+    os.unlink(f"{place.mnt}-2")
+    r = fp_store("up", f"--dir={place.dir}", f"--mount={place.mnt}")
+    assert r.returncode == 0, r.stderr
+    assert_same(read_file(f"{place.mnt}-2/f"), content(1, 0, 4 * MIB))
 
 
 def test_down_is_bounded_when_everything_hangs(place):
@@ -257,12 +375,16 @@ def test_down_force_says_what_is_lost(place, writer):
     assert os.stat(f"{place.mnt}/f").st_size == 0, "and so it was"
 
 
-def test_status_and_up_do_not_wait_for_a_dead_manager(place, writer):
-    for command, says in (("status", "gone"), ("up", "partly up")):
+def test_status_does_not_wait_for_a_dead_manager_and_up_starts_it(place, writer):
+    """The mount keeps what it holds until then."""
+    for command, code, says in (("status", 1, "gone: fp-manager"), ("up", 0, "fp-manager had died: started again"), ("status", 0, "")):
         started = time.monotonic()
         r = place(command)
         assert time.monotonic() - started < 3 * SLOW
-        assert r.returncode == 1 and says in r.stdout + r.stderr
+        assert r.returncode == code and says in r.stdout + r.stderr
+    r, _ = writer.down("--keep")
+    assert r.returncode == 0 and "lost" not in r.stderr, r.stderr
+    assert writer.is_whole()
 
 
 def test_down_does_not_wait_for_a_dead_manager(writer):
