@@ -164,10 +164,12 @@ bool cl_early_ended(struct cl_core *c)
 void cl_early_check(struct cl_core *c)
 {
     struct cl_early *e = &c->early;
+    Fp__Alone a = FP__ALONE__INIT;
     if (!e->recalled || !c->conn || (!atomic_load(&c->alone) && !cl_early_ended(c)))
         return;
     e->recalled = false;
-    (void)fp_rpc_reply(c->conn, &(struct fp_rpc_reply){.id = e->recall_id, .type = FP__MSG_TYPE__MSG_ALONE});
+    a.forgot = !atomic_load(&c->alone) && cl_kernel_forgets_names(c->m);
+    (void)fp_rpc_reply(c->conn, &(struct fp_rpc_reply){.id = e->recall_id, .type = FP__MSG_TYPE__MSG_ALONE, .msg = &a.base});
 }
 
 static void done_give_back(void *arg, int status, const ProtobufCMessage *reply)

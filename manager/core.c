@@ -328,8 +328,11 @@ void mgr_core_answer(struct mgr_core *c, struct mgr_conn *conn, uint16_t type, i
                                                                                    : NULL;
     ProtobufCMessage *m = NULL;
 
-    if (conn->sess && type == FP__MSG_TYPE__MSG_ALONE)
-        mgr_session_answered(c, conn->sess, status);
+    if (conn->sess && type == FP__MSG_TYPE__MSG_ALONE) {
+        const Fp__Alone *a = status ? NULL : (const Fp__Alone *)protobuf_c_message_unpack(OUT(alone), &c->arena.pb, len, msg);
+
+        mgr_session_answered(c, conn->sess, status, a && a->forgot);
+    }
     if (b && type == FP__MSG_TYPE__MSG_TASKS)
         mgr_tasks_taken(c, b, status);
     if (!b || !d)

@@ -76,6 +76,7 @@ struct mgr_session {
     bool asked_alone;      /* what that says */
     bool waits;            /* was told to wait for MSG_READY */
     uint64_t acked_ms;     /* when it ended being alone; 0: never was */
+    bool forgot;           /* and its kernel finds no name that it kept until then */
     struct mgr_map opens;  /* inode -> how often */
     struct mgr_map writes; /* inode -> how often of these for writing */
     struct mgr_map wrote;  /* those of them that programs have written, and not all closed since */
@@ -433,8 +434,8 @@ int mgr_session_tick(struct mgr_core *c);
 bool mgr_names_held(const struct mgr_core *c);
 /* After the COMMIT: tells clients whether they are alone, and those that wait that they need not any more. */
 void mgr_session_pump(struct mgr_core *c);
-/* Its answer to MSG_ALONE. */
-void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status);
+/* Its answer to MSG_ALONE; forgot: as in Alone. */
+void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status, bool forgot);
 int mgr_early_load(struct mgr_core *c);
 int mgr_life_load(struct mgr_core *c);
 /* s is not found any more, and freed when the group is committed. */

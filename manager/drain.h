@@ -95,6 +95,7 @@ struct mgr_dfile {
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
     uint64_t parent;      /* staged in from others: as in its row */
     uint64_t at_ms;       /* likewise: not listed before */
+    bool held;            /* likewise: it was listed, when no name could be made */
     uint64_t looked_ms;   /* of a job that evicts: when its copy was last found in the target; 0: to be looked for */
     uint64_t gone_bytes, stay_bytes; /* likewise: what it has not here any more, and what it keeps, of windows below low */
     uint32_t stays[MGR_STAYS];       /* chunks that it keeps: enum mgr_stay */

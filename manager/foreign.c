@@ -105,6 +105,19 @@ static int look_again(struct mgr_core *c, struct mgr_dfile *f, uint64_t ms)
     return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
 }
 
+void mgr_foreign_may_name(struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->nfiles; i++) {
+        struct mgr_dfile *f = &c->drain->files[i];
+
+        if (!f->held)
+            continue;
+        f->at_ms = 0;
+        mgr_tasker(c, f->lead)->look = true;
+    }
+    c->drain->dirty |= mgr_foreign_any(c);
+}
+
 static int done(struct mgr_core *c, struct mgr_dfile *f)
 {
     int rc;
@@ -406,7 +419,8 @@ int mgr_foreign_listed(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         return mgr_drain_fail(c, f, r->status, "it is not in the target, or was removed meanwhile");
     if (r->status)
         return mgr_drain_fail(c, f, r->status, r->why);
-    if (r->tainted || (mgr_names_held(c) && !(self && self->attr && S_ISREG(self->attr->mode)))) /* the data of a file may come before */
+    f->held = mgr_names_held(c) && !(self && self->attr && S_ISREG(self->attr->mode)); /* the data of a file may come before */
+    if (r->tainted || f->held)
         return look_again(c, f, HELD_MS);
     rc = mgr_dfile_path(c, f->id, &path);
     rc = rc ? rc : row_after(c, f, &after);

@@ -23,6 +23,8 @@ bool mgr_foreign_any(const struct mgr_core *c);
 int mgr_foreign_start(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply *r);
 /* A row that waits is taken up. 1; 0: not yet; or a failure. */
 int mgr_foreign_begin(struct mgr_core *c, struct mgr_dfile *f);
+/* A mount has ended what kept names from being made. */
+void mgr_foreign_may_name(struct mgr_core *c);
 /* Is it to be listed now? After the COMMIT. */
 bool mgr_foreign_lists(const struct mgr_core *c, const struct mgr_dfile *f);
 /* The LIST of a row. NULL: it can't be said. After the COMMIT. */

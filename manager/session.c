@@ -221,9 +221,16 @@ static const struct mgr_session *held_up_by(const struct mgr_core *c, const stru
     return NULL;
 }
 
+/* A job makes names and changes none: whose kernel has no name any more sees them at once. Times of a directory it may have for half a second. */
 bool mgr_names_held(const struct mgr_core *c)
 {
-    return held_up_by(c, NULL) != NULL;
+    for (size_t i = 0; i < c->session_count; i++) {
+        const struct mgr_session *s = c->sessions[i];
+
+        if (may_hold_up(c, s) && (s->may_cache || c->early_session == s->id || !s->forgot))
+            return true;
+    }
+    return false;
 }
 
 /* A mountpoint has one fp-mount, so who gets it shows that the one before is dead: in the same mount namespace of the
@@ -324,7 +331,7 @@ void mgr_session_pump(struct mgr_core *c)
     }
 }
 
-void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status)
+void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status, bool forgot)
 {
     s->asked = false;
     c->stirred = true;
@@ -332,6 +339,8 @@ void mgr_session_answered(struct mgr_core *c, struct mgr_session *s, int status)
         return; /* if it was not heard: the next pump asks again */
     s->may_cache = false;
     s->acked_ms = c->now.ms;
+    s->forgot = forgot;
+    mgr_foreign_may_name(c);
     if (c->early_session == s->id)
         early_set(c, 0);
 }
@@ -572,8 +581,10 @@ static void told_by_hello(struct mgr_core *c, struct mgr_session *s, Fp__HelloRe
     const struct mgr_session *other = held_up_by(c, s);
 
     r->alone = is_alone(c);
-    if (s->may_cache && !r->alone)
+    if (s->may_cache && !r->alone) {
         s->acked_ms = c->now.ms;
+        s->forgot = false;
+    }
     s->may_cache = r->alone;
     s->asked = false;
     r->wait = s->waits = other != NULL;

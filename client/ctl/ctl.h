@@ -89,6 +89,8 @@ void ctl_watch(uint64_t limit_ms);
 
 /* Waits, with the watchdog told. For commands that ask again and again. */
 void ctl_pause(const struct ctl_options *o, uint64_t ms);
+/* The same, each time for twice as long (*ms: 0 at first), up to max_ms: what is done soon is heard of soon. */
+void ctl_pause_longer(const struct ctl_options *o, uint64_t *ms, uint64_t max_ms);
 
 /* ---------------------------------------------------------------- progress.c: how far something is */
 

@@ -167,6 +167,8 @@ static void say_why(struct wait *w, const Fp__DrainJob *j)
 
 static int wait_for(struct wait *w, uint64_t job, uint64_t until)
 {
+    uint64_t pause_ms = 0;
+
     for (;;) {
         Fp__CtlDrainReply *r = NULL;
         int rc = look(w, job, &r), code = -1;
@@ -178,7 +180,7 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
             code = verdict(r->jobs[0]->state);
             if (w->tty && code < 0)
                 print_progress(r->jobs[0]);
-            if (code < 0)
+            if (code < 0 && (!pause_ms || pause_ms == ASK_MS))
                 say_why(w, r->jobs[0]);
             if (code < 0 && fp_now_ms() >= until)
                 code = LATE;
@@ -193,7 +195,10 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
             fp__ctl_drain_reply__free_unpacked(r, NULL);
         if (code >= 0)
             return rc < 0 && code != LATE ? rc : code;
-        ctl_pause(w->o, rc < 0 ? AGAIN_MS : ASK_MS);
+        if (rc < 0)
+            ctl_pause(w->o, AGAIN_MS);
+        else
+            ctl_pause_longer(w->o, &pause_ms, ASK_MS);
     }
 }
 

@@ -71,6 +71,13 @@ void ctl_pause(const struct ctl_options *o, uint64_t ms)
     nanosleep(&pause, NULL);
 }
 
+void ctl_pause_longer(const struct ctl_options *o, uint64_t *ms, uint64_t max_ms)
+{
+    *ms = *ms ? 2 * *ms : 10;
+    *ms = *ms < max_ms ? *ms : max_ms;
+    ctl_pause(o, *ms);
+}
+
 /* ---------------------------------------------------------------- connecting */
 
 static void on_up(struct fp_rpc_conn *conn, void *arg)

@@ -185,7 +185,7 @@ static int look(struct wait *w, bool *left)
 
 static int wait_for_all(struct wait *w)
 {
-    uint64_t until = fp_now_ms() + w->o->limit_ms;
+    uint64_t until = fp_now_ms() + w->o->limit_ms, pause_ms = 0;
     bool left = true;
     int code = 0;
 
@@ -196,7 +196,10 @@ static int wait_for_all(struct wait *w)
             return rc;
         if ((rc == 0 && !left) || fp_now_ms() >= until)
             break;
-        ctl_pause(w->o, rc < 0 ? AGAIN_MS : ASK_MS);
+        if (rc < 0)
+            ctl_pause(w->o, AGAIN_MS);
+        else
+            ctl_pause_longer(w->o, &pause_ms, ASK_MS);
     }
     for (size_t k = 0; k < w->n; k++) {
         struct item *i = &w->item[k];

@@ -201,6 +201,8 @@ double cl_attr_timeout(struct cl_mount *m, const struct stat *st, bool strict);
 /* Something was changed early in this directory: the kernel forgets its attributes. Before the answer, when no program has
  * gone on yet. */
 void cl_hide_attr(struct cl_mount *m, uint64_t dir);
+/* The kernel asks for every name again, whatever it was told before this: also by answers that are still on their way. False: it can't (before Linux 6.16). */
+bool cl_kernel_forgets_names(struct cl_mount *m);
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e);
 /* False: the name is too long, and the request has been answered. */
 bool cl_name_ok(fuse_req_t req, const char *name);

@@ -132,6 +132,16 @@ void cl_hide_attr(struct cl_mount *m, uint64_t dir)
         (void)fuse_lowlevel_notify_inval_inode(m->se, dir, -1, 0);
 }
 
+bool cl_kernel_forgets_names(struct cl_mount *m)
+{
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+    return fuse_lowlevel_notify_increment_epoch(m->se) == 0; /* a name has the epoch in which it was asked for */
+#else
+    (void)m;
+    return false;
+#endif
+}
+
 void cl_entry_fill(struct cl_mount *m, const Fp__Attr *a, struct fuse_entry_param *e)
 {
     memset(e, 0, sizeof *e);

@@ -83,6 +83,20 @@ def test_a_tree_comes_as_it_is(store, target):
     store.fpctl("wait", m.at("in/a/b/three"), "--level=local", "--timeout=30s", seconds=50)
 
 
+def test_names_are_seen_at_once_where_they_were_looked_for(store, target):
+    """The mount is alone, so its kernel keeps for half a second that there is no such name."""
+    m = store.mounts[0]
+    for i in range(6):
+        os.mkdir(os.path.join(target, f"d{i}"))
+        put(os.path.join(target, f"d{i}/f"), b"%d" % i)
+        os.mkdir(m.at(f"to{i}"))
+        assert not os.path.lexists(m.at(f"to{i}/d{i}"))
+        r = stage_in(store, os.path.join(target, f"d{i}"), to=m.at(f"to{i}"), root=target)
+        assert os.path.lexists(m.at(f"to{i}/d{i}")), r
+        assert read(m.at(f"to{i}/d{i}/f")) == b"%d" % i
+        assert os.listdir(m.at(f"to{i}")) == [f"d{i}"]
+
+
 def test_names_that_are_there_stay(store, target):
     store.expect("drain job")
     m = store.mounts[0]

@@ -54,7 +54,7 @@ static const struct fuzz_kind kinds[] = {
     K(HELLO, TO_MANAGER, hello, hello_reply),
     K(BYE, TO_MANAGER, bye, empty),
     K(BNF_TABLE, TO_CLIENT, bnf_table, empty),
-    K(ALONE, TO_CLIENT, alone, empty),
+    K(ALONE, TO_CLIENT, alone, alone),
     K(LOCK_GRANT, TO_CLIENT | TO_MANAGER, lock_grant, empty), /* which does not take it */
     K(LOCK_RECALL, TO_CLIENT, inode_req, empty),
     K(READY, TO_CLIENT, empty, empty),

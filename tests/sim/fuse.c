@@ -404,6 +404,14 @@ int fuse_lowlevel_notify_inval_inode(struct fuse_session *se, fuse_ino_t ino, of
     return 0;
 }
 
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+int fuse_lowlevel_notify_increment_epoch(struct fuse_session *se) /* nor are names */
+{
+    (void)se;
+    return 0;
+}
+#endif
+
 /* ------------------------------------------------------------------ libfuse: requests and answers */
 
 const struct fuse_ctx *fuse_req_ctx(fuse_req_t req)

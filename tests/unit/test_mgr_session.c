@@ -330,11 +330,13 @@ static Fp__HelloReply *second_hello(struct mgr_conn *conn)
     return fix_call(&f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor);
 }
 
+static bool forgets;
 /* conn answers MSG_ALONE. */
 static void answer_alone(struct mgr_conn *conn, int status)
 {
-    Fp__Empty m = FP__EMPTY__INIT;
+    Fp__Alone m = FP__ALONE__INIT;
 
+    m.forgot = forgets;
     fix_answer(&f, conn, FP__MSG_TYPE__MSG_ALONE, status, &m);
 }
 
@@ -395,6 +397,29 @@ static void test_second_session_waits_until_the_first_has_ended_being_alone(void
     fix_tick(&f, 500);
     assert_true(told_ready(conn));
     assert_false(second_waits(fix_conn(&f)));
+}
+
+static void test_who_has_forgotten_names_holds_up_those_of_no_job(void **state)
+{
+    struct mgr_conn *conn = fix_conn(&f);
+
+    (void)state;
+    assert_true(mgr_names_held(f.core));
+    assert_true(second_waits(conn));
+    forgets = true;
+    answer_alone(f.conn, 0);
+    forgets = false;
+    assert_false(mgr_names_held(f.core));
+    assert_false(told_ready(conn)); /* its kernel may have attributes of directories for a while */
+    fix_tick(&f, 1000);
+    assert_true(told_ready(conn));
+    fix_call(&f, conn, FP__MSG_TYPE__MSG_BYE, NULL, NULL); /* alone again: it is to forget again */
+    answer_alone(f.conn, 0);
+    fix_free(second_hello(fix_conn(&f)));
+    answer_alone(f.conn, 0);
+    assert_true(mgr_names_held(f.core));
+    fix_tick(&f, 1000);
+    assert_false(mgr_names_held(f.core));
 }
 
 static void test_question_that_was_not_answered_is_asked_again(void **state)
@@ -751,6 +776,7 @@ int main(void)
         T(test_replayed_tmpfile_is_still_there),
         T(test_new_connection_takes_the_session_over),
         T(test_second_session_waits_until_the_first_has_ended_being_alone),
+        T(test_who_has_forgotten_names_holds_up_those_of_no_job),
         T(test_question_that_was_not_answered_is_asked_again),
         T(test_last_session_is_told_that_it_is_alone),
         T(test_session_that_waits_is_let_in_when_the_other_ends),
