@@ -353,6 +353,8 @@ int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, ui
         out->level = FP__LEVEL__LEVEL_POOL;
         return because(c, out, false, NULL, mgr_unsettled(c) ? "a mount that may write it is not back since the manager was started" : "it is open for writing");
     }
+    out->here = out->level;
+    out->copies = true;
     drained = mgr_drained_level(c, in);
     if (drained > out->level)
         out->level = drained;
@@ -388,6 +390,8 @@ int mgr_level_set(struct mgr_core *c, const struct mgr_set *s, bool want, uint32
         rc = count_drained(c, k);
     if (rc || out->level == FP__LEVEL__LEVEL_NONE)
         return rc;
+    out->here = out->level;
+    out->copies = true;
     out->drained = k->drained;
     out->verified = k->verified;
     out->drained_bytes = k->drained_bytes;

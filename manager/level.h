@@ -7,6 +7,8 @@
 
 struct mgr_level {
     Fp__Level level;
+    Fp__Level here;  /* without regard of copies in targets */
+    bool copies;     /* these count: nobody writes it, and nothing of it is lost */
     bool never;   /* it does not become local without somebody's help */
     char *why;    /* not local: why; in memory of the group. "": it is */
     uint64_t drained, verified, drained_bytes; /* of a set: files that have these levels */

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
+#include "fp/drainopt.h"
 #include "fp/err.h"
 #include "manager/drain.h"
 #include "manager/level.h"
@@ -20,6 +22,7 @@ struct ask {
     bool is_set;
     struct mgr_inode in; /* the file, or the directory that is the set */
     struct mgr_set set;
+    uint32_t target;     /* whose copies are meant; 0: there is none as yet, or m->to is empty, and it may be any */
 };
 
 static int set_of_dir(struct mgr_core *c, struct ask *a)
@@ -45,7 +48,7 @@ static int find(struct mgr_core *c, struct ask *a)
         a->is_set = true;
         rc = mgr_set_get(c, a->m->set, &a->set);
         if (rc || !a->set.top)
-            return rc;
+            return rc == -ENOENT ? -ENODATA : rc; /* there is a path, but it is no set any more */
         ino = a->set.top;
     }
     if (!ino)
@@ -82,6 +85,47 @@ static int level_of(struct mgr_core *c, struct ask *a, struct mgr_level *l)
     uint32_t look = MGR_LEVEL_LOOK;
 
     return a->is_set ? mgr_level_set(c, &a->set, want, &look, l) : mgr_level_file(c, &a->in, want, &look, l);
+}
+
+/* The target that is meant. -EINVAL: its name makes no sense, and r says why. */
+static int find_target(struct mgr_core *c, struct ask *a)
+{
+    char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
+    struct fp_drain_policy *p;
+
+    if (!a->m->to[0])
+        return 0;
+    if (!(p = mgr_arena_zalloc(&c->arena, sizeof *p)))
+        return mgr_doom(c, -ENOMEM);
+    if (snprintf(text, sizeof text, "to=\"%s\"", a->m->to) >= (int)sizeof text || fp_drain_parse(text, p, why))
+        return -EINVAL;
+    for (size_t i = 0; i < c->drain->ntargets; i++)
+        if (strcmp(c->drain->targets[i].root, p->to) == 0)
+            a->target = c->drain->targets[i].id;
+    return 0;
+}
+
+/* As if there were no copies but those. */
+static int only_there(struct mgr_core *c, const struct ask *a, struct mgr_level *l)
+{
+    Fp__Level at = FP__LEVEL__LEVEL_NONE;
+    int rc = 0;
+
+    if (l->level == FP__LEVEL__LEVEL_NONE || !l->copies)
+        return 0;
+    l->level = l->here;
+    if (a->target && !a->is_set) {
+        at = mgr_drained_level_at(c, &a->in, a->target);
+    } else if (a->target && a->set.files) {
+        rc = mgr_db_one(&c->db, LEVEL_DRAINED_AT, DBI(a->set.id), DBI(a->target));
+        if (rc > 0 && (uint64_t)mgr_col(&c->db, MGR_ST_LEVEL_DRAINED_AT, 1) >= a->set.files)
+            at = FP__LEVEL__LEVEL_VERIFIED;
+        else if (rc > 0 && (uint64_t)mgr_col(&c->db, MGR_ST_LEVEL_DRAINED_AT, 0) >= a->set.files)
+            at = FP__LEVEL__LEVEL_DRAINED;
+        mgr_db_reset(&c->db, MGR_ST_LEVEL_DRAINED_AT);
+    }
+    l->level = at > l->level ? at : l->level;
+    return rc < 0 ? rc : 0;
 }
 
 static int fails(struct mgr_core *c, Fp__LevelReply *r, const char *why)
@@ -125,7 +169,7 @@ static int add_members(struct mgr_core *c, const struct ask *a, Fp__CtlDrain *q)
             batch[n++] = ino = (uint64_t)mgr_col(&c->db, MGR_ST_MEMBER_LIST, 0);
         for (size_t i = 0; i < n && q->n_paths < FILES_MAX && rc >= 0; i++) {
             rc = mgr_inode_get(c, batch[i], &in);
-            if (!rc && mgr_drained_level(c, &in) < a->m->wait)
+            if (!rc && (a->m->to[0] ? mgr_drained_level_at(c, &in, a->target) : mgr_drained_level(c, &in)) < a->m->wait)
                 rc = add_path(c, q, in.ino);
         }
     }
@@ -139,7 +183,8 @@ static uint64_t job_of_set(const struct mgr_core *c, const struct ask *a)
         const struct mgr_djob *j = &c->drain->jobs[i];
 
         if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == a->set.id && j->gen == a->set.gen && j->layout == FP_DRAIN_FILE &&
-            (j->verify || a->m->wait < FP__LEVEL__LEVEL_VERIFIED))
+            (j->verify || a->m->wait < FP__LEVEL__LEVEL_VERIFIED) &&
+            (!a->m->to[0] || j->target == a->target))
             return j->id;
     }
     return 0;
@@ -156,7 +201,7 @@ static int begin_job(struct mgr_core *c, struct mgr_req *rq, struct ask *a)
         return 0;
     q.op = FP__DRAIN_OP__DRAIN_OP_START;
     q.verify = a->m->wait == FP__LEVEL__LEVEL_VERIFIED;
-    q.dest = (char *)"";
+    q.dest = a->m->to;
     if (!(q.paths = mgr_arena_alloc(&c->arena, FILES_MAX * sizeof *q.paths)))
         return mgr_doom(c, -ENOMEM);
     rc = a->is_set && !a->set.top ? add_members(c, a, &q) : add_path(c, &q, a->in.ino);
@@ -226,7 +271,10 @@ MGR_HANDLER(level)
         return mgr_doom(c, -ENOMEM);
     rq->reply = &r->base;
     rc = find(c, &a);
+    rc = rc ? rc : find_target(c, &a);
     rc = rc ? rc : level_of(c, &a, &l);
+    if (!rc && a.m->to[0])
+        rc = only_there(c, &a, &l);
     rc = rc ? rc : name_set(c, &a);
     if (rc)
         return rc;

@@ -154,6 +154,11 @@ static int check_set(struct mgr_core *c, const Fp__SetXattr *m)
     return !have && sum + m->name.len + 1 > LIST_MAX_BYTES ? -ENOSPC : 0;
 }
 
+static bool says_complete(const ProtobufCBinaryData *v)
+{
+    return v->len == 8 && memcmp(v->data, "complete", 8) == 0;
+}
+
 MGR_HANDLER(setxattr)
 {
     const Fp__SetXattr *m = msg;
@@ -173,6 +178,8 @@ MGR_HANDLER(setxattr)
     }
     if (m->value.len > VALUE_MAX_BYTES)
         return -E2BIG;
+    if (is_name(&m->name, "user.fp.checkpoint") && !says_complete(&m->value))
+        return -EINVAL; /* misspelt, it would be kept and do nothing */
     rc = check_set(c, m);
     if (!rc && is_cap(&m->name)) /* what was closed before takes it away when it is published: as set-id bits (ns_setattr.c) */
         rc = mgr_lease_check(c, rq->sess, m->ino);
@@ -181,7 +188,7 @@ MGR_HANDLER(setxattr)
                           DBB(m->value.data, m->value.len));
     in.ctime = c->now.ns;
     rc = rc ? rc : mgr_inode_put(c, &in);
-    if (!rc && is_name(&m->name, "user.fp.checkpoint") && m->value.len == 8 && memcmp(m->value.data, "complete", 8) == 0)
+    if (!rc && is_name(&m->name, "user.fp.checkpoint"))
         rc = mgr_sets_told(c, m->ino);
     return rc;
 }

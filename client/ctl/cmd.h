@@ -8,7 +8,10 @@ enum ctl_cmd_flags {
     CTL_NO_STORE = 1 << 0, /* needs none: store and link are NULL */
     CTL_NO_LINK = 1 << 1,  /* opens the connection itself, if it needs one (ctl_open): store and link are NULL */
     CTL_WAITS = 1 << 2,    /* --timeout is the limit of all of it, not of each answer */
+    CTL_PATIENT = 1 << 3,  /* a manager that is away is waited for, too; then exit CTL_LATE. With CTL_WAITS */
 };
+
+#define CTL_LATE 3 /* exit code: --timeout is over */
 
 struct ctl_cmd {
     const char *words;   /* "auxapps set": 1 to 3 words; of several that fit, the longest is meant */
@@ -43,6 +46,8 @@ void ctl_cmd_print_list(const struct ctl_cmd *const *list);
 /* Entries in roff, for the man page. */
 void ctl_cmd_print_man(const struct ctl_cmd *const *list);
 
+/* drain.c: --to as an absolute path, "" where it was not given; NULL: logged. */
+char *ctl_dest(const struct ctl_options *o, char buf[PATH_MAX]);
 /* drain.c: until the job has ended, or --timeout is over, and then a line about it. An exit code, or negative. */
 int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job);
 

@@ -51,6 +51,9 @@ struct ctl_store {
 /* options.paths[i] inside of the store that was found, as `inner` above. Logs, with -EXDEV, if it lies in another mount. */
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX]);
 
+/* What ctl_find has found. */
+const struct ctl_store *ctl_found(void);
+
 /* Fills *out, or logs and returns a negative errno. May block as long as a mount does: see ctl_watch. */
 int ctl_find(const struct ctl_options *o, struct ctl_store *out);
 
@@ -86,6 +89,13 @@ int ctl_ask_status(struct ctl_link *l, Fp__CtlStatusReply **out);
 /* Ends the program with a line and exit 1 when it is still there after limit_ms: for calls into a mount that hangs, which no
  * timeout of ours reaches. Called again, it sets a new limit. */
 void ctl_watch(uint64_t limit_ms);
+
+/* From now on it is there for limit_ms at least, and exits with code: for a command that waits for a manager that is away, in whose mount calls wait, too. */
+void ctl_patient(uint64_t limit_ms, int code);
+/* Connections that fail are not logged any more: it was said once. */
+void ctl_link_hush(void);
+/* Is it of use to try to connect again? */
+bool ctl_link_may_come(int err);
 
 /* Waits, with the watchdog told. For commands that ask again and again. */
 void ctl_pause(const struct ctl_options *o, uint64_t ms);

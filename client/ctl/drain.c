@@ -129,7 +129,6 @@ struct wait {
     struct ctl_link *link;  /* the one that we were called with, until it is lost */
     struct ctl_link *own;   /* then one of ours; NULL: none */
     bool lost;
-    struct ctl_store store;
     bool tty;
     char why[512]; /* that was said last */
 };
@@ -143,7 +142,9 @@ static int look(struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
     q.op = FP__DRAIN_OP__DRAIN_OP_SHOW;
     q.id = job;
     if (w->lost && !w->own) {
-        rc = ctl_open(w->o, &w->store, &w->own);
+        ctl_watch(2 * w->o->timeout_ms + 1000);
+        rc = ctl_link_open(ctl_found(), w->o->timeout_ms, &w->own); /* a path in a mount can't be looked at while its manager is away */
+        ctl_link_hush();
         if (rc < 0)
             return rc;
     }
@@ -215,6 +216,19 @@ static int say_what(const struct ctl_options *o)
     return -EINVAL;
 }
 
+/* The benefactors' working directory is another. */
+char *ctl_dest(const struct ctl_options *o, char buf[PATH_MAX])
+{
+    if (!o->to)
+        return strcpy(buf, "");
+    if (*o->to == '/')
+        return (char *)(uintptr_t)o->to;
+    if (realpath(o->to, buf))
+        return buf;
+    FP_ERROR("--to %s: %s", o->to, fp_strerror(-errno));
+    return NULL;
+}
+
 /* *jobs: to be freed; how many of them, or a failure. */
 static int start(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, uint64_t **jobs)
 {
@@ -242,15 +256,9 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     q.urgent = o->now;
     q.verify = o->verify;
     q.layout = (uint32_t)o->layout;
-    if (o->to && *o->to != '/') { /* the benefactors' working directory is another */
-        if (!realpath(o->to, dest)) {
-            FP_ERROR("--to %s: %s", o->to, fp_strerror(-errno));
-            return -errno;
-        }
-        q.dest = dest;
-    } else if (o->to) {
-        q.dest = (char *)(uintptr_t)o->to;
-    }
+    q.dest = ctl_dest(o, dest);
+    if (!q.dest)
+        return -EINVAL;
     rc = ask(l, &q, &r);
     if (rc < 0)
         return ctl_link_failed(l, rc, "drain");

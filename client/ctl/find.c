@@ -174,7 +174,7 @@ static int inner_of(const struct mounts *all, int i, const char *path, char inne
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-int ctl_find(const struct ctl_options *o, struct ctl_store *out)
+static int find(const struct ctl_options *o, struct ctl_store *out)
 {
     static struct mounts all;
     static char path[PATH_MAX];
@@ -210,6 +210,21 @@ int ctl_find(const struct ctl_options *o, struct ctl_store *out)
     if (all.count == 1)
         return from_mount(o, all.m[0].point, out);
     return out->manager[0] ? by_options(o, out) : no_store(&all);
+}
+
+static struct ctl_store found;
+
+int ctl_find(const struct ctl_options *o, struct ctl_store *out)
+{
+    int rc = find(o, out);
+
+    found = *out;
+    return rc;
+}
+
+const struct ctl_store *ctl_found(void)
+{
+    return &found;
 }
 
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX])

@@ -39,6 +39,9 @@ struct call {
 /* ---------------------------------------------------------------- the watchdog */
 
 static _Atomic uint64_t watch_until_ms;
+static uint64_t patient_until_ms; /* 0: it is not */
+static int patient_code;
+static bool hushed;
 
 static void *watch(void *arg)
 {
@@ -51,17 +54,29 @@ static void *watch(void *arg)
         nanosleep(&pause, NULL);
     }
     FP_ERROR("no answer in time from the mount or the manager: is it stopped or cut off? (--timeout)");
-    _exit(1);
+    _exit(patient_until_ms ? patient_code : 1);
 }
 
 void ctl_watch(uint64_t limit_ms)
 {
     static bool started;
     pthread_t thread;
-    atomic_store(&watch_until_ms, fp_now_ms() + limit_ms);
+    uint64_t until = fp_now_ms() + limit_ms;
+    atomic_store(&watch_until_ms, until > patient_until_ms ? until : patient_until_ms);
     if (!started && pthread_create(&thread, NULL, watch, NULL) == 0)
         pthread_detach(thread);
     started = true;
+}
+
+void ctl_patient(uint64_t limit_ms, int code)
+{
+    patient_until_ms = fp_now_ms() + limit_ms;
+    patient_code = code;
+}
+
+void ctl_link_hush(void)
+{
+    hushed = true;
 }
 
 void ctl_pause(const struct ctl_options *o, uint64_t ms)
@@ -131,6 +146,8 @@ static int connect_to(struct ctl_link *l)
     while (!l->up && !l->closed)
         uv_run(&l->loop, UV_RUN_ONCE);
     if (!l->up) {
+        if (hushed)
+            return l->closed_err;
         if (l->closed_err == -ECONNREFUSED)
             FP_ERROR("no manager at %s: is the store up?", l->addr);
         else if (l->closed_err == FP_ENOHOST)
@@ -141,6 +158,11 @@ static int connect_to(struct ctl_link *l)
     }
     rc = hello(l);
     return rc < 0 ? ctl_link_failed(l, rc, "hello") : 0;
+}
+
+bool ctl_link_may_come(int err)
+{
+    return err == -ECONNREFUSED || err == -ECONNRESET || err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH || err == FP_EDEADLINE || err == FP_EPEER_GONE;
 }
 
 int ctl_link_open(const struct ctl_store *store, uint64_t timeout_ms, struct ctl_link **out)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/ctl/cmd.h"
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/log.h"
@@ -49,7 +50,7 @@ static const struct fp_opt options[] = {
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With merge: the file. With stage-in: the directory of the store to copy to.",
+    FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With wait: the target that is to have it. With merge: the file. With stage-in: the directory of the store to copy to.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
     FP_OPT_STRING(struct given, o.target, "target", NULL, "With stage-in --to: the directory that is to be a target, if none is known that has PATH: a file .fp-target is made in it.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
@@ -108,6 +109,32 @@ int ctl_open(const struct ctl_options *o, struct ctl_store *store, struct ctl_li
     return ctl_link_open(store, o->timeout_ms, link);
 }
 
+/* A manager that is away is waited for. */
+static int open_patiently(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link)
+{
+    uint64_t until = fp_now_ms() + o->limit_ms;
+    bool said = false;
+    int rc;
+
+    ctl_patient(o->limit_ms, CTL_LATE);
+    ctl_watch(o->limit_ms); /* a path in a mount whose manager is away may not be looked at either: the call waits for it */
+    ctl_link_hush();
+    rc = ctl_find(o, store);
+    if (rc < 0)
+        return rc;
+    while ((rc = ctl_link_open(store, o->timeout_ms, link)) < 0 && ctl_link_may_come(rc)) {
+        if (fp_now_ms() >= until) {
+            FP_ERROR("no manager at %s in all that time: is the store up?", store->manager);
+            return CTL_LATE;
+        }
+        if (!said)
+            FP_WARN("no manager at %s: waiting for it", store->manager);
+        said = true;
+        ctl_pause(o, 500);
+    }
+    return rc;
+}
+
 static int run(const struct ctl_options *o)
 {
     static struct ctl_store store;
@@ -115,7 +142,7 @@ static int run(const struct ctl_options *o)
 
     if (o->cmd->flags & (CTL_NO_STORE | CTL_NO_LINK))
         return o->cmd->run(o, NULL, NULL);
-    int rc = ctl_open(o, &store, &link);
+    int rc = o->cmd->flags & CTL_PATIENT ? open_patiently(o, &store, &link) : ctl_open(o, &store, &link);
     if (rc == 0)
         rc = o->cmd->run(o, &store, link);
     ctl_link_close(link);

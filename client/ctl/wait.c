@@ -38,6 +38,7 @@ struct wait {
     struct ctl_link *own;  /* then one of ours; NULL: none */
     bool lost, tty;
     Fp__Level level;
+    char *to;
     struct item item[CTL_PATHS_MAX];
     size_t n;
 };
@@ -47,12 +48,14 @@ struct wait {
 /* Is it of no use to ask again? */
 static bool is_final(int rc)
 {
-    return rc == -ENOENT || rc == -ENOTDIR || rc == -ENODATA || rc == -EPERM || rc == FP_EBADMSG_TYPE || rc == -ENOMEM;
+    return rc == -EINVAL || rc == -ENOENT || rc == -ENOTDIR || rc == -ENODATA || rc == -EPERM || rc == FP_EBADMSG_TYPE || rc == -ENOMEM;
 }
 
 static int failed(const struct wait *w, const struct item *i, int rc)
 {
-    if (rc == -ENODATA)
+    if (rc == -ENODATA && w->o->step >= 0)
+        FP_ERROR("there is no checkpoint set with step %lld in %s: see fpctl checkpoints", (long long)w->o->step, i->path);
+    else if (rc == -ENODATA)
         FP_ERROR("%s is neither a file nor a checkpoint set: see fpctl checkpoints", i->path);
     else if (rc == -ENOENT || rc == -ENOTDIR)
         FP_ERROR("%s: %s", i->path, fp_strerror(rc));
@@ -79,6 +82,7 @@ static int ask(struct wait *w, struct item *i)
     q.set = i->set;
     q.wait = w->level;
     q.job = i->job;
+    q.to = w->to;
     rc = ctl_link_call(w->lost ? w->own : w->link, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
     if (rc < 0) {
         if (is_final(rc))
@@ -235,10 +239,12 @@ static int begin(struct wait *w)
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
     static struct wait w;
+    char dest[PATH_MAX];
     int rc;
 
     w = (struct wait){.o = o, .store = store, .link = l, .tty = isatty(2) && !o->json, .level = o->level ? (Fp__Level)o->level : FP__LEVEL__LEVEL_LOCAL};
-    rc = begin(&w);
+    w.to = ctl_dest(o, dest);
+    rc = w.to ? begin(&w) : -EINVAL;
     rc = rc ? rc : wait_for_all(&w);
     if (rc >= 0 && o->json && print_json(&w) < 0)
         rc = -EIO;
@@ -254,12 +260,12 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 const struct ctl_cmd ctl_cmd_wait = {
     .words = "wait",
     .args = "PATH...",
-    .options = "level step",
+    .options = "level step to",
     .help = "Waits until files and checkpoint sets have a level of durability: local (on synced devices), drained (a whole file in the target), or verified (read back from there).",
     .more = "PATH is a file, the directory that is a set, or with --step the directory in which the files of one lie side by side. What brings it there is begun: benefactors sync their "
-            "devices; what is to be drained is, to where fpctl drain set says. A set has the least level of its files, and pool until it is complete.",
+            "devices; what is to be drained is, to --to, else to where fpctl drain set says; with --to only a copy there counts, else any does. A manager that is away is waited for. A set has the least level of its files, and pool until it is complete.",
     .exits = "Exits with 3 when --timeout (1h) is over, 4 when it will not come to it without somebody's help, and says why.",
-    .flags = CTL_WAITS,
+    .flags = CTL_WAITS | CTL_PATIENT,
     .limit_ms = 3600000,
     .run = run,
 };

@@ -260,7 +260,8 @@ def test_a_complete_checkpoint_is_told_to_aux_apps(start):
     for name in ("rank_0", "rank_1", "more/rank_2"):
         write_file(os.path.join(chk, name), b"data of a rank")
     os.symlink("rank_0", os.path.join(chk, "latest"))
-    complete(chk, b"not yet")
+    with pytest.raises(OSError, match="Invalid argument"):
+        complete(chk, b"not yet")
     complete(chk)
     said = r"set run/chk_0007 step 7: 3 files, last run/chk_0007/rank_1"
     first = m.wait_log(said).end()

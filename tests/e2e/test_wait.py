@@ -1,0 +1,125 @@
+"""fpctl wait: which target is meant, a manager that is away, and advice that can be followed."""
+
+import errno
+import os
+import subprocess
+import time
+
+import pytest
+
+from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.files import content, write_file
+
+MIB = 1 << 20
+
+
+def level(path):
+    return os.getxattr(path, "user.fp.level").decode()
+
+
+def wait(store, *args, seconds=60):
+    return store.fpctl("wait", *args, check=False, seconds=seconds)
+
+
+def begin(store, *args):
+    return subprocess.Popen([bin_path("fpctl"), *args, f"--manager={store.addr}", f"--key={store.key}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def two(store):
+    paths = [os.path.join(store.dir, name) for name in ("first", "second")]
+    for path in paths:
+        os.mkdir(path)
+    return paths
+
+
+def test_the_target_that_is_meant_is_the_one_that_counts(store, two):
+    m, (first, second) = store.mounts[0], two
+    os.mkdir(m.at("chk_1"))
+    for rank in range(2):
+        write_file(m.at(f"chk_1/rank_{rank}"), content(rank, 0, 2 * MIB))
+    wait_until("the set", 20, lambda: "complete" in store.fpctl("checkpoints", m.path).stdout)
+    for path in (m.at("chk_1"), m.at("chk_1/rank_0")):
+        r = wait(store, path, "--level=drained", f"--to={first}", "--timeout=60s", seconds=80)
+        assert r.returncode == 0, r.stderr
+    assert sorted(os.listdir(os.path.join(first, "chk_1"))) == ["rank_0", "rank_1"]
+    assert not os.path.exists(os.path.join(second, "chk_1")) and level(m.at("chk_1")) == "drained"
+    for path in (m.at("chk_1/rank_0"), m.at("chk_1")):  # it is drained, and not there
+        r = wait(store, path, "--level=verified", f"--to={second}", "--timeout=60s", seconds=80)
+        assert r.returncode == 0, r.stderr
+    assert sorted(os.listdir(os.path.join(second, "chk_1"))) == ["rank_0", "rank_1"] and level(m.at("chk_1")) == "verified"
+    r = wait(store, m.at("chk_1"), "--level=verified", f"--to={first}", "--timeout=60s", seconds=80)
+    assert r.returncode == 0, r.stderr
+
+
+def test_what_is_advised_with_several_targets_works(store, two):
+    m = store.mounts[0]
+    for target in two:
+        store.fpctl("drain", "set", f"to={target} every=1000")
+    write_file(m.at("file"), content(1, 0, MIB))
+    r = wait(store, m.at("file"), "--level=drained", "--timeout=30s")
+    assert r.returncode == 4 and "--to DIRECTORY" in r.stderr, (r.returncode, r.stderr)
+    assert wait(store, m.at("file"), "--level=drained", f"--to={two[1]}", "--timeout=30s").returncode == 0
+    assert os.path.exists(os.path.join(two[1], "file")) and not os.path.exists(os.path.join(two[0], "file"))
+    assert wait(store, m.at("file"), "--level=drained", "--timeout=30s").returncode == 0  # any of them will do
+
+
+def test_a_manager_that_is_away_is_waited_for(store):
+    m = store.mounts[0]
+    write_file(m.at("file"), content(1, 0, MIB))
+    store.expect(r"manager|connection")
+    store.manager.kill()
+    began = time.monotonic()
+    late = wait(store, m.at("file"), "--timeout=2s", seconds=20)
+    assert late.returncode == 3 and late.stderr.strip(), (late.returncode, late.stderr)
+    assert time.monotonic() - began >= 2
+    p = begin(store, "wait", m.at("file"), "--timeout=60s")
+    time.sleep(8 * PACE)  # longer than an answer may take
+    assert p.poll() is None, p.communicate()
+    store.restart_manager()
+    out, err = p.communicate(timeout=60 * SLOW)
+    assert p.returncode == 0 and "ERROR" not in err, (p.returncode, out, err)
+    assert level(m.at("file")) == "local"
+
+
+def test_who_waits_for_a_drain_waits_for_a_manager_that_is_away(new_store, targets):
+    s = new_store().up(benefactors=1, mounts=1)
+    m, disk = s.mounts[0], targets.slow(emulate="write=1MB/s")
+    write_file(m.at("file"), content(1, 0, 6 * MIB))
+    p = begin(s, "drain", m.at("file"), f"--to={disk.path}", "--now", "--wait", "--timeout=120s")
+    wait_until("the job", 20, lambda: "running" in s.fpctl("drain", "show").stdout)
+    s.expect(r"manager|connection")
+    s.manager.kill()
+    time.sleep(10 * PACE)
+    assert p.poll() is None, p.communicate()
+    s.restart_manager()
+    out, err = p.communicate(timeout=130 * SLOW)
+    assert p.returncode == 0 and "done: 1 of 1 files" in out, (p.returncode, out, err)
+    assert err.count("no manager at") <= 1, err
+
+
+def test_a_step_that_is_not_there_is_said(store):
+    m = store.mounts[0]
+    os.mkdir(m.at("run"))
+    write_file(m.at("run/restart.5000"), content(1, 0, 1000))
+    r = wait(store, m.at("run"), "--step=6000", "--timeout=5s")
+    assert r.returncode == 1 and "no checkpoint set with step 6000" in r.stderr, (r.returncode, r.stderr)
+    assert wait(store, m.at("run"), "--step=5000", "--timeout=30s").returncode == 0
+    os.mkdir(m.at("run/chk_7"))
+    write_file(m.at("run/chk_7/rank_0"), content(1, 0, 1000))
+    assert wait(store, m.at("run"), "--step=7", "--timeout=30s").returncode == 0
+
+
+def test_a_word_that_says_nothing_is_refused(store):
+    m = store.mounts[0]
+    os.mkdir(m.at("any"))
+    write_file(m.at("any/file"), b"x")
+    for word in (b"nonsense", b"Complete", b"complete ", b""):
+        with pytest.raises(OSError) as e:
+            os.setxattr(m.at("any"), "user.fp.checkpoint", word)
+        assert e.value.errno == errno.EINVAL, word
+    with pytest.raises(OSError):
+        os.getxattr(m.at("any"), "user.fp.checkpoint")
+    os.setxattr(m.at("any"), "user.fp.checkpoint", b"complete")
+    wait_until("the set", 20, lambda: "complete" in store.fpctl("checkpoints", m.path).stdout)
