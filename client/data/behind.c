@@ -31,6 +31,7 @@
 #include <stdlib.h>
 
 #include "client/aux/aux.h"
+#include "client/data/batch.h"
 #include "client/data/internal.h"
 #include "fp/bug.h"
 
@@ -262,7 +263,7 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
     it->p.closed_only = true;
     it->told_link = atomic_load(&d->behind->links);
     pthread_mutex_lock(&inode->lock);
-    if (!inode->lease) {
+    if (!inode->lease || (inode->file && cl_batch_says_end(inode->file))) { /* published already, and no commit is left to say that it is closed: the close says it */
         pthread_mutex_unlock(&inode->lock);
         free(it);
         return false;
