@@ -174,7 +174,7 @@ static bool closes(const struct cl_batch *t, const struct cl_file *f)
 
 bool cl_batch_says_end(const struct cl_file *f)
 {
-    return f->inode->unended && f->inode->unclosed == 0 && !f->inode->hurt && f->nopen + f->ninflight + f->nstored == 0 && f->inode->attr.nlink > 0;
+    return f && f->inode->unended && f->inode->unclosed == 0 && !f->inode->hurt && f->nopen + f->ninflight + f->nstored == 0 && f->inode->attr.nlink > 0;
 }
 
 int cl_batch_collect(struct cl_batch *t, struct cl_file *f)

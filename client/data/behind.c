@@ -157,7 +157,7 @@ static int publish_closed(struct cl_mount *m, struct cl_inode *inode)
     int rc;
 
     pthread_mutex_lock(&inode->lock);
-    closed = inode->untold && cl_file_is_dirty(inode->file);
+    closed = inode->untold && (cl_file_is_dirty(inode->file) || cl_batch_says_end(inode->file));
     pthread_mutex_unlock(&inode->lock);
     if (!closed || FP_BUG("mount-renames-what-it-has-not-published"))
         return 0;
@@ -263,7 +263,7 @@ bool cl_data_close_behind(struct cl_mount *m, struct cl_handle *h, int *rc)
     it->p.closed_only = true;
     it->told_link = atomic_load(&d->behind->links);
     pthread_mutex_lock(&inode->lock);
-    if (!inode->lease || (inode->file && cl_batch_says_end(inode->file))) { /* published already, and no commit is left to say that it is closed: the close says it */
+    if (!inode->lease || cl_batch_says_end(inode->file)) { /* published already, and no commit is left to say that it is closed: the close says it */
         pthread_mutex_unlock(&inode->lock);
         free(it);
         return false;

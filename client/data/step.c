@@ -16,6 +16,7 @@
  */
 #include <errno.h>
 
+#include "client/data/batch.h"
 #include "client/data/internal.h"
 
 #define AWAY_MS 300u /* until the next look whether a benefactor is back */
@@ -42,6 +43,12 @@ static bool has_stored(const struct cl_file *f, uint64_t upto)
     return false;
 }
 
+/* inode->lock held. It was closed while the last of it was on its way to the manager, which has not heard of the close. */
+static bool has_end(const struct cl_file *f, const struct cl_publishing *p)
+{
+    return p->closed_only && cl_batch_says_end(f);
+}
+
 /* inode->lock held, let go to send. 1: it is on its way. */
 static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 {
@@ -52,7 +59,7 @@ static int commit(struct cl_file *f, struct cl_publishing *p, uint64_t now_ms)
 
     if (f->committing)
         return wait;
-    if (!has_stored(f, p->upto))
+    if (!has_stored(f, p->upto) && !has_end(f, p))
         return 0;
     if (p->sent && f->late_rc < 0) {
         if (f->late_rc != FP_EAWAY || p->anyway)
@@ -102,7 +109,7 @@ int cl_data_publish_step(struct cl_mount *m, struct cl_inode *inode, struct cl_p
 
     (void)m;
     pthread_mutex_lock(&inode->lock);
-    if (inode->file && (p->since_ms != 0 || cl_file_is_dirty(inode->file)))
+    if (inode->file && (p->since_ms != 0 || cl_file_is_dirty(inode->file) || has_end(inode->file, p)))
         rc = step(inode->file, p);
     pthread_mutex_unlock(&inode->lock);
     return rc;

@@ -178,7 +178,7 @@ int vfs_symlink(struct sim_proc *m, const char *target, const char *path, uint64
     return TWICE(change(m, path, SIM_SYMLINK, 0, target, ino));
 }
 
-int vfs_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, uint64_t *ino)
+static int try_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, uint64_t *ino)
 {
     struct stat st;
     int rc = vfs_stat(m, path, &st);
@@ -189,6 +189,11 @@ int vfs_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, u
     *ino = r.ino = st.st_ino;
     rc = -sim_fuse_call(m, &r);
     return rc ? rc : (int)r.count;
+}
+
+int vfs_readlink(struct sim_proc *m, const char *path, char *buf, size_t size, uint64_t *ino)
+{
+    return TWICE(try_readlink(m, path, buf, size, ino));
 }
 
 int vfs_statfs(struct sim_proc *m, struct statvfs *fs)
