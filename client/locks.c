@@ -15,7 +15,8 @@
  *
  * What is held is remembered by file, kind and owner, not by range: enough to know what a close gives back, and what to tell the manager
  * when it was away. An owner leaves the table before its last unlock is sent. So if that is never heard, the next hello does not name it, and
- * it is free. One that the manager refuses (its disk is full) is owed, and sent again each second: no program would do it any more.
+ * it is free. One that the manager refuses (its disk is full) is owed, and sent again each second: no program would do it any more. Who asks for that owner meanwhile
+ * waits for that, and is told the same if it is refused again.
  */
 #include "client/locks.h"
 
@@ -46,7 +47,7 @@ struct held {
     const struct cl_handle *h;
 };
 
-/* A last unlock that was refused. The manager's, until a program asks for that owner again, or the next hello. */
+/* A last unlock that was refused. The manager's, until its owner is granted something that was asked for after it, or the next hello. */
 struct owed {
     struct owed *next;
     struct cl_mount *m;
@@ -177,26 +178,39 @@ static Fp__Lock all_of(uint64_t ino, Fp__LockKind kind, uint64_t owner, Fp__Lock
 }
 
 /* lock held. */
-static bool asked_again(struct cl_locks *t, const struct owed *o)
+static bool is_owed(const struct owed *o, uint64_t ino, Fp__LockKind kind, uint64_t owner)
+{
+    return o->ino == ino && o->kind == kind && o->owner == owner;
+}
+
+/* lock held: its owner holds something again. */
+static bool has_again(struct cl_locks *t, const struct owed *o)
+{
+    const struct held *e = *bucket(t, o->ino);
+
+    while (e && !is(e, o->ino, o->kind, o->owner))
+        e = e->next;
+    return e != NULL;
+}
+
+/* lock held: a request of its owner was sent, and not answered. */
+static bool asks(struct cl_locks *t, const struct owed *o)
 {
     const struct cl_lock_op *op;
 
-    for (const struct held *e = *bucket(t, o->ino); e; e = e->next)
-        if (is(e, o->ino, o->kind, o->owner))
-            return true;
     TAILQ_FOREACH(op, &t->ops, link)
-        if (op->msg.ino == o->ino && op->msg.kind == o->kind && op->msg.owner == o->owner)
+        if (op->state != CL_LOCK_LOST && is_owed(o, op->msg.ino, op->msg.kind, op->msg.owner))
             return true;
     return false;
 }
 
-/* The unlock of all that this owner had has ended. */
+/* The unlock of all that this owner had has ended. What it has got since stays; the rest goes with that. */
 static void unlocked(struct owed *o, int status)
 {
     struct cl_locks *t = o->m->locks;
 
     pthread_mutex_lock(&t->lock);
-    if (status < 0 && !asked_again(t, o)) {
+    if (status < 0 && !has_again(t, o)) {
         o->next = t->owed;
         t->owed = o;
         o = NULL;
@@ -267,6 +281,18 @@ static void converted(const struct cl_lock_op *op)
         (void)take(op->m->locks, op->msg.ino, op->msg.kind, op->msg.owner);
 }
 
+/* lock held. Its request was sent after the unlock that was refused: what it got is not to be unlocked again. */
+static void owes_no_more(struct cl_locks *t, const struct cl_lock_op *op)
+{
+    for (struct owed **p = &t->owed, *o; (o = *p);)
+        if (is_owed(o, op->msg.ino, op->msg.kind, op->msg.owner) && !o->sent) {
+            *p = o->next;
+            free(o);
+        } else {
+            p = &o->next;
+        }
+}
+
 static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
 {
     struct cl_locks *t = op->m->locks;
@@ -278,6 +304,8 @@ static void over(struct cl_lock_op *op, int status, const Fp__Attr *a)
     TAILQ_REMOVE(&t->ops, op, link);
     if (status == 0 && !op->told)
         kept = remember(t, op);
+    if (status == 0 && !op->told && kept)
+        owes_no_more(t, op);
     pthread_mutex_unlock(&t->lock);
     if (status == 0 && (op->told || !kept))
         give_back(op);
@@ -311,7 +339,7 @@ static struct cl_lock_op *find_lost(struct cl_locks *t, const struct owed *o)
 
     pthread_mutex_lock(&t->lock);
     TAILQ_FOREACH(op, &t->ops, link)
-        if (op->state == CL_LOCK_LOST && op->msg.ino == o->ino && op->msg.kind == o->kind && op->msg.owner == o->owner)
+        if (op->state == CL_LOCK_LOST && is_owed(o, op->msg.ino, op->msg.kind, op->msg.owner))
             break;
     pthread_mutex_unlock(&t->lock);
     return op;
@@ -362,18 +390,14 @@ static void on_answer(void *arg, int status, const ProtobufCMessage *reply)
     }
 }
 
-/* lock held. The owner has asked again, so what it had is its own once more. False: its unlock is under way, and the request goes when that is over. */
-static bool owed_no_more(struct cl_locks *t, const Fp__Lock *msg)
+/* lock held: the unlock of what this owner had comes first. */
+static bool owes(const struct cl_locks *t, const Fp__Lock *msg)
 {
-    for (struct owed **p = &t->owed, *o; (o = *p); p = &o->next)
-        if (o->ino == msg->ino && o->kind == msg->kind && o->owner == msg->owner) {
-            if (o->sent)
-                return false;
-            *p = o->next;
-            free(o);
-            return true;
-        }
-    return true;
+    const struct owed *o = t->owed;
+
+    while (o && !is_owed(o, msg->ino, msg->kind, msg->owner))
+        o = o->next;
+    return o != NULL;
 }
 
 void cl_locks_ask(struct cl_lock_op *op)
@@ -389,7 +413,7 @@ void cl_locks_ask(struct cl_lock_op *op)
     pthread_mutex_lock(&t->lock);
     stopping = t->stopping;
     op->msg.ticket = ++t->ticket;
-    waits = !stopping && !owed_no_more(t, &op->msg);
+    waits = !stopping && owes(t, &op->msg);
     if (waits)
         op->state = CL_LOCK_LOST;
     if (!stopping)
@@ -415,18 +439,18 @@ void cl_locks_granted(struct cl_mount *m, const Fp__LockGrant *g)
 
 /* -------------------------------------------------------------- unlocks that were refused */
 
-/* Core loop. Who has asked for this owner meanwhile goes on, whatever came of it. */
+/* Core loop. Who has asked for this owner meanwhile goes on, or is told why it can't: with what others may not have, it would have what its program has given back. */
 static void on_sent_again(void *arg, int status, const ProtobufCMessage *reply)
 {
     struct owed *o = arg, **p;
-    struct cl_mount *m = o->m;
-    struct cl_locks *t = m->locks;
+    struct cl_locks *t = o->m->locks;
+    struct owed of = *o;
     struct cl_lock_op *op;
 
     (void)reply;
     pthread_mutex_lock(&t->lock);
     o->sent = false;
-    if (status == 0 || asked_again(t, o)) {
+    if (status == 0) {
         for (p = &t->owed; *p != o; p = &(*p)->next)
             ;
         *p = o->next;
@@ -434,9 +458,12 @@ static void on_sent_again(void *arg, int status, const ProtobufCMessage *reply)
         o = NULL;
     }
     pthread_mutex_unlock(&t->lock);
-    while (o && t->up && (op = find_lost(t, o)))
-        send_again(op);
     free(o);
+    while ((status != 0 || t->up) && (op = find_lost(t, &of)))
+        if (status == 0)
+            send_again(op);
+        else
+            over(op, status, NULL);
 }
 
 /* Core loop. */
@@ -445,7 +472,7 @@ static struct owed *to_send(struct cl_locks *t)
     struct owed *o;
 
     pthread_mutex_lock(&t->lock);
-    for (o = t->owed; o && o->sent; o = o->next)
+    for (o = t->owed; o && (o->sent || asks(t, o)); o = o->next)
         ;
     if (o)
         o->sent = true;

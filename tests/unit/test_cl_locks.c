@@ -258,8 +258,38 @@ static void test_unlock_that_is_refused_of_two_kinds(void **state)
     assert_int_equal(ncalls, n + 4);
 }
 
-/* A process closes one descriptor and locks by another: its new lock must not go with the old one. */
+/* A process closes one descriptor and locks by another: what it had is unlocked first, so that its new lock does not go with that. */
 static void test_who_asks_again_keeps_what_it_gets(void **state)
+{
+    unsigned n;
+
+    (void)state;
+    for (unsigned turn = 1; turn <= 2; turn++) { /* before it is sent again, and while that is under way */
+        if (turn == 1)
+            answer(ask(RECORD, true, true), 0, false, false);
+        sync_answer = -ENOSPC;
+        cl_locks_close(&mnt, &handle, OWNER);
+        n = ncalls;
+        if (turn == 1)
+            (void)ask(RECORD, true, true);
+        cl_locks_tick(&mnt, turn * 10000);
+        if (turn == 2)
+            (void)ask(RECORD, true, true);
+        assert_int_equal(ncalls, n + 1);
+        assert_int_equal(calls[n].msg.op, FP__LOCK_OP__LOCK_UNSET);
+        answer(n, 0, false, false);
+        assert_int_equal(ncalls, n + 2);
+        assert_int_equal(calls[n + 1].msg.op, FP__LOCK_OP__LOCK_SET);
+        answer(n + 1, 0, false, false);
+        assert_true(owns(RECORD));
+    }
+    n = ncalls;
+    cl_locks_tick(&mnt, 90000);
+    assert_int_equal(ncalls, n);
+}
+
+/* It goes on being owed, whatever was asked for: or others would wait for what nobody has. */
+static void test_who_asks_again_and_is_refused_leaves_nothing(void **state)
 {
     unsigned n;
 
@@ -267,22 +297,48 @@ static void test_who_asks_again_keeps_what_it_gets(void **state)
     answer(ask(RECORD, true, true), 0, false, false);
     sync_answer = -ENOSPC;
     cl_locks_close(&mnt, &handle, OWNER);
-    answer(ask(RECORD, true, true), 0, false, false); /* before it was sent again: it is not */
     n = ncalls;
+    ndone = 0;
+    (void)ask(RECORD, true, true);
     cl_locks_tick(&mnt, 10000);
-    assert_int_equal(ncalls, n);
-
-    cl_locks_close(&mnt, &handle, OWNER);
-    n = ncalls;
+    answer(n, -ENOSPC, false, false);
+    assert_int_equal(ndone, 1);
+    assert_int_equal(last_status, -ENOSPC);
+    assert_false(owns(RECORD));
     cl_locks_tick(&mnt, 20000);
-    assert_int_equal(ncalls, n + 1);
-    (void)ask(RECORD, true, true); /* while it is under way: the request waits for it */
-    assert_int_equal(ncalls, n + 1);
-    answer(n, 0, false, false);
     assert_int_equal(ncalls, n + 2);
-    assert_int_equal(calls[n + 1].msg.op, FP__LOCK_OP__LOCK_SET);
+    assert_int_equal(calls[n + 1].msg.op, FP__LOCK_OP__LOCK_UNSET);
     answer(n + 1, 0, false, false);
-    assert_true(owns(RECORD));
+}
+
+/* Another thread's request, which was sent behind the unlock. */
+static void test_what_was_asked_for_before_the_refusal(void **state)
+{
+    Fp__Lock msg = FP__LOCK__INIT;
+    unsigned unlock, set;
+
+    (void)state;
+    msg.ino = INO;
+    msg.owner = OWNER;
+    msg.kind = RECORD;
+    msg.op = FP__LOCK_OP__LOCK_UNSET;
+    msg.end = INT64_MAX;
+    for (int status = 0; status >= -ENOSPC; status -= ENOSPC) {
+        unlock = ncalls;
+        cl_locks_unlock(&mnt, &msg);
+        set = ask(RECORD, true, true);
+        answer(unlock, -ENOSPC, false, false);
+        cl_locks_tick(&mnt, 10000 + (unsigned)-status * 1000);
+        assert_int_equal(ncalls, set + 1); /* not now: its lock would go with it */
+        answer(set, status, false, false);
+        cl_locks_tick(&mnt, 20000 + (unsigned)-status * 1000);
+        assert_int_equal(ncalls, set + (status < 0 ? 2 : 1));
+        if (status == 0) {
+            sync_answer = 0;
+            cl_locks_close(&mnt, &handle, OWNER);
+        }
+    }
+    answer(ncalls - 1, 0, false, false);
 }
 
 /* Of the right to append the file is the owner. Nobody else could append for as long as the manager thinks that it is here. */
@@ -342,6 +398,8 @@ int main(void)
         TEST(test_unlock_of_a_close_that_is_refused_is_sent_again),
         TEST(test_unlock_that_is_refused_of_two_kinds),
         TEST(test_who_asks_again_keeps_what_it_gets),
+        TEST(test_who_asks_again_and_is_refused_leaves_nothing),
+        TEST(test_what_was_asked_for_before_the_refusal),
         TEST(test_right_to_append_that_could_not_be_given_back_is_again),
         TEST(test_hello_ends_what_is_owed),
     };
