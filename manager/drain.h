@@ -94,8 +94,11 @@ struct mgr_dfile {
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
     uint64_t parent;      /* staged in from others: as in its row */
-    uint64_t at_ms;       /* likewise: not listed before */
-    bool held;            /* likewise: it was listed, when no name could be made */
+    uint64_t at_ms;       /* of a job that stages: nothing new of it is told before */
+    bool held;            /* staged in from others: it was listed, when no name could be made */
+    uint64_t full_ms, way; /* likewise: since when there is no room for it, and what had given way by then; 0: there is */
+    uint64_t stuck;       /* of a job that stages in: the chunk that was the next one when it was told last */
+    uint32_t pauses;      /* likewise: and how often it has been told again */
     uint64_t looked_ms;   /* of a job that evicts: when its copy was last found in the target; 0: to be looked for */
     uint64_t gone_bytes, stay_bytes; /* likewise: what it has not here any more, and what it keeps, of windows below low */
     uint32_t stays[MGR_STAYS];       /* chunks that it keeps: enum mgr_stay */

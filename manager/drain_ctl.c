@@ -220,6 +220,8 @@ const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char li
             snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", b->node, seen->why);
             return line;
         }
+        if (f->full_ms)
+            return "waits for room: what is drained gives way";
     }
     const struct mgr_target *t = mgr_target_find(c, j->target);
 

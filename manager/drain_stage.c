@@ -20,6 +20,9 @@
 #define FETCH_CHUNKS 4096u
 #define FETCH_BYTES  (256u << 20) /* of one task, about */
 
+#define PAUSE_MS      100u /* before the same chunk is fetched again, then twice as long */
+#define PAUSES_MAX    6u
+
 #define WAIT_NS (5 * INT64_C(1000000000)) /* for programs that have just closed it */
 
 /* It will not go on. */
@@ -49,7 +52,8 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
     rc = mgr_drain_set_size(c, at, in->size);
     rc = rc ? rc : mgr_drain_gen(c, &at->gen);
     at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->looked_ms = at->gone_bytes = at->stay_bytes = 0;
+    at->tino = at->dev = at->low = at->looked_ms = at->gone_bytes = at->stay_bytes = at->at_ms = 0;
+    at->pauses = 0;
     memset(at->stays, 0, sizeof at->stays);
     rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
     mgr_tasker(c, at->lead)->look = true;
@@ -58,8 +62,8 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
 
 /* ---------------------------------------------------------------- staging in */
 
-/* f->tfile and f->target: of the next chunk that is external; 0: none is. */
-static int find_next(struct mgr_core *c, struct mgr_dfile *f)
+/* f->tfile and f->target: of the next chunk that is external; 0: none is. *chunk: that one. */
+static int find_next(struct mgr_core *c, struct mgr_dfile *f, uint64_t *chunk)
 {
     const enum mgr_stmt st = MGR_ST_STAGE_NEXT;
     Fp__ExtFile *x;
@@ -67,6 +71,7 @@ static int find_next(struct mgr_core *c, struct mgr_dfile *f)
     int rc = mgr_db_one(&c->db, STAGE_NEXT, DBI(f->ino), DBI(0), DBI(1));
 
     f->tfile = rc > 0 ? (uint64_t)mgr_col(&c->db, st, 1) : 0;
+    *chunk = rc > 0 ? (uint64_t)mgr_col(&c->db, st, 3) : 0;
     mgr_db_reset(&c->db, st);
     if (rc <= 0)
         return rc;
@@ -87,7 +92,7 @@ static int end(struct mgr_core *c, struct mgr_dfile *f)
 static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
 {
     struct mgr_dfile *at;
-    int rc = find_next(c, f);
+    int rc = find_next(c, f, &f->stuck);
 
     if (rc || f->tfile)
         return rc ? rc : take_up(c, f, in);
@@ -136,8 +141,22 @@ int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k)
     return k->n_slices ? 0 : -EIO;
 }
 
+/* It was fetched, and there is more. What was not taken is being deleted where it was before (ext.c): until that is confirmed asking again gives nothing. */
+static int next_task(struct mgr_core *c, struct mgr_dfile *f, uint64_t chunk)
+{
+    bool again = chunk == f->stuck;
+    int rc = mgr_drain_gen(c, &f->gen);
+
+    f->at_ms = again ? c->now.ms + (PAUSE_MS << f->pauses) : 0;
+    f->pauses = !again ? 0 : f->pauses < PAUSES_MAX ? f->pauses + 1 : PAUSES_MAX;
+    f->stuck = chunk;
+    mgr_tasker(c, f->lead)->look = true;
+    return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+}
+
 int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
+    uint64_t chunk;
     int rc;
 
     if (f->state != MGR_D_PREPARE || r->status == FP_ECANCELLED)
@@ -148,12 +167,10 @@ int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRes
     }
     if (r->status)
         return mgr_drain_fail(c, f, r->status, r->why);
-    rc = find_next(c, f);
+    rc = find_next(c, f, &chunk);
     if (rc || !f->tfile)
         return rc ? rc : end(c, f);
-    rc = mgr_drain_gen(c, &f->gen); /* the next part of it */
-    mgr_tasker(c, f->lead)->look = true;
-    return rc ? rc : mgr_dfile_put(c, f, 0, NULL);
+    return next_task(c, f, chunk);
 }
 
 /* ---------------------------------------------------------------- evicting */

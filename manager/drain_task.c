@@ -520,7 +520,7 @@ static void files(struct batch *q)
         if (mgr_dfile_foreign(q->c, f)) {
             if (mgr_foreign_lists(q->c, f))
                 put_new(q, mgr_task_id(f->id, MGR_TASK_LIST, false), f->gen, f->target);
-        } else if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms) {
+        } else if (f->state == MGR_D_PREPARE && !f->tino && !f->looked_ms && q->c->now.ms >= f->at_ms) {
             if (f->tfile && mgr_djob_stages(mgr_djob_find(q->c, f->job)) && mgr_stage_window(q->c, f) == MGR_TASK_STAT && !mgr_task_may_rename(q->c, t))
                 continue;
             put_new(q, mgr_task_id(f->id, f->tfile ? mgr_stage_window(q->c, f) : MGR_TASK_PREPARE, false), f->gen, f->target);
@@ -553,7 +553,7 @@ static void parts(struct batch *q)
 
             file = list[i].file;
             first = list[i].first;
-            if (f && has_room(q, f->target)) {
+            if (f && has_room(q, f->target) && !(mgr_dfile_foreign(q->c, f) && q->c->now.ms < f->at_ms)) {
                 put_new(q, mgr_task_id(file, first, false), mgr_dfile_foreign(q->c, f) ? list[i].gen : f->gen, f->target);
                 continue;
             }

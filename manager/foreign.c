@@ -141,7 +141,7 @@ int mgr_foreign_begin(struct mgr_core *c, struct mgr_dfile *f)
         return -ENOMEM;
     rc = mgr_drain_gen(c, &at->gen);
     at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->at_ms = 0;
+    at->tino = at->dev = at->low = at->at_ms = at->full_ms = 0;
     rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
     mgr_tasker(c, at->lead)->look = true;
     return rc ? rc : 1;

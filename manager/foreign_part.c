@@ -11,6 +11,7 @@
  * A benefactor compares inode, size and time of the file before and after each read. If they are not those of the listing the attempt at the file is over.
  *
  * Rejected: numbers of a session (who asks is none); to plan all parts at once (a million rows for what may change meanwhile). */
+#include "manager/ext.h"
 #include "manager/foreign.h"
 
 #include <errno.h>
@@ -28,6 +29,8 @@
 #define OPEN_PARTS  32u
 #define AWAY_MS     10000u
 #define PLAN_STEP   256u /* parts that one group makes */
+#define FULL_MS     60000u /* no room, and nothing gives way */
+#define LOOK_MS     500u   /* whether there is room by now */
 
 /* ---------------------------------------------------------------- numbers of chunks */
 
@@ -163,6 +166,23 @@ static uint32_t choose(struct mgr_core *c, const struct mgr_dfile *f, const stru
     return best ? best->id : 0;
 }
 
+/* As a program that writes, it waits as long as what is drained gives way, if there is a policy. 1: f has failed; 0: it waits; or a failure. */
+static int no_space(struct mgr_core *c, struct mgr_dfile *f, const char *why)
+{
+    uint64_t way = mgr_giving_way(c);
+    int rc;
+
+    if (way != f->way || !f->full_ms)
+        f->full_ms = c->now.ms;
+    f->way = way;
+    if (way && c->now.ms - f->full_ms < FULL_MS) {
+        f->at_ms = c->now.ms + LOOK_MS;
+        return 0;
+    }
+    rc = mgr_drain_fail(c, f, -ENOSPC, why);
+    return rc ? rc : 1;
+}
+
 /* ---------------------------------------------------------------- parts */
 
 static uint64_t windows(const struct mgr_dfile *f, const struct mgr_inode *in)
@@ -203,15 +223,14 @@ static int plan(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode 
     int rc = next_window(c, f, &next);
 
     count = count < 1 ? 1 : count > PART_WINS ? PART_WINS : count;
-    while (!rc && next < all && *made < PLAN_STEP) {
+    while (!rc && next < all && *made < PLAN_STEP && c->now.ms >= f->at_ms) {
         uint64_t n = all - next < count ? all - next : count, bytes = part_bytes(f, in, next, n);
         bool full;
         uint32_t bnf = choose(c, f, l, bytes, &full);
 
-        if (!bnf && full)
-            return (rc = mgr_drain_fail(c, f, -ENOSPC, "no benefactor that reaches the target has room for it")) ? rc : 1;
         if (!bnf)
-            return 0;
+            return full ? no_space(c, f, "no benefactor that reaches the target has room for it") : 0;
+        f->full_ms = 0;
         rc = put_part(c, f, next, n, bnf, bytes);
         l[bnf].bytes += bytes;
         l[bnf].parts++;
@@ -469,8 +488,10 @@ static int no_room(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_dfile
         return rc;
     l[b->id].parts = OPEN_PARTS;
     to = choose(c, f, l, p->bytes, &full);
-    if (!to || ++f->tries >= MGR_FOREIGN_TRIES)
-        return mgr_drain_fail(c, f, -ENOSPC, why);
+    if (!to || ++f->tries >= MGR_FOREIGN_TRIES) {
+        rc = no_space(c, f, why);
+        return rc ? (rc < 0 ? rc : 0) : give_again(c, &o, to ? to : b->id);
+    }
     return give_again(c, &o, to);
 }
 

@@ -77,3 +77,23 @@ def test_without_a_policy_nothing_gives_way_by_itself(three, targets):
     assert e.value.errno == errno.ENOSPC and time.monotonic() - began < 60
     os.unlink(os.path.join(disk.source, "f"))  # was not the only copy
     assert_same(read_file(m.at("f")), content(1, 0, 30 * MIB))
+
+
+@pytest.mark.limit(240)
+def test_sets_that_are_drained_give_way_to_what_is_staged_in(new_store):
+    s = new_store().up(benefactors=1, size="128MiB", pool="16MiB")
+    m, target, inputs = s.mounts[0], os.path.join(s.dir, "target"), os.path.join(s.dir, "others", "in")
+    os.mkdir(target)
+    os.makedirs(inputs)
+    s.fpctl("drain", "set", f"to={target}")
+    for i in range(1, 9):
+        put_set(m, i)
+    for i in range(8):
+        write_file(os.path.join(inputs, f"f{i}"), content(100 + i, 0, 10 * MIB))
+        os.utime(os.path.join(inputs, f"f{i}"), (1_700_000_000, 1_700_000_000))
+    wait_until("the sets to be drained", 60, lambda: os.path.exists(os.path.join(target, "run/chk_0008/rank_0")))
+    s.fpctl("stage-in", inputs, f"--to={m.path}", f"--target={os.path.dirname(inputs)}", "--timeout=120s", seconds=150)
+    for i in range(8):
+        assert_same(read_file(m.at(f"in/f{i}")), content(100 + i, 0, 10 * MIB))
+    for i in (1, 2, 7, 8):
+        assert_same(read_file(m.at(f"run/chk_{i:04}/rank_0")), content(i, 0, SET), f"set {i}")

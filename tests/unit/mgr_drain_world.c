@@ -573,6 +573,18 @@ void w_run(struct world *w)
 
 /* ---------------------------------------------------------------- the user */
 
+void w_policy(struct world *w, const char *text)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+
+    m.text = (char *)(uintptr_t)text;
+    r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    assert_string_equal(r->why, "");
+    fix_free(r);
+}
+
 uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
 {
     Fp__CtlDrain m = FP__CTL_DRAIN__INIT;

@@ -86,6 +86,8 @@ void w_work(struct world *w, size_t i, size_t k);
 void w_run(struct world *w);
 struct w_file *w_find(struct world *w, const char *name);
 size_t w_temps(const struct world *w);
+/* fpctl drain set. */
+void w_policy(struct world *w, const char *text);
 /* START; the number of the job, 0: refused (the reason is in why). */
 uint64_t w_start(struct world *w, const char *path, bool verify, char why[300]);
 /* The job as it is shown; free with fix_free(reply). */

@@ -512,6 +512,31 @@ static void test_what_was_evicted_is_staged_in(void **state)
     w_close(&w);
 }
 
+/* Its benefactor has it still, and is to delete it: what it fetches is not taken before that. */
+static void test_what_is_still_to_be_deleted_is_not_asked_for_all_the_time(void **state)
+{
+    uint64_t ino, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    ino = e_file_of(MGR_ROOT_INO, "a");
+    e_drain("a");
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    job = e_stage_begin("a", FP__STAGE_OP__STAGE_OP_IN);
+    for (int i = 0; i < 60; i++) { /* half a minute */
+        w_answer(&w, 0, 0);
+        while (w.bnf[0].n)
+            w_work(&w, 0, 0);
+        w_tick(&w, 500);
+    }
+    assert_true(w.fetched >= 3 * 5 && w.fetched <= 3 * 13);
+    assert_int_equal(e_external(ino), 3);
+    e_deleted();
+    assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_external(ino), 0);
+    w_close(&w);
+}
+
 static void test_staging_in_what_is_gone_fails(void **state)
 {
     uint64_t ino;
@@ -653,6 +678,7 @@ int main(void)
         cmocka_unit_test(test_a_copy_that_another_file_needs_is_not_replaced),
         cmocka_unit_test(test_a_map_of_many_files_of_a_target_comes_in_pieces),
         cmocka_unit_test(test_what_was_evicted_is_staged_in),
+        cmocka_unit_test(test_what_is_still_to_be_deleted_is_not_asked_for_all_the_time),
         cmocka_unit_test(test_staging_in_what_is_gone_fails),
         cmocka_unit_test(test_a_chunk_that_is_lost_here_ends_a_drain_of_its_file),
         cmocka_unit_test(test_nothing_is_evicted_while_a_rename_may_come_late),

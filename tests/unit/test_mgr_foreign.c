@@ -266,6 +266,107 @@ static void test_a_name_that_somebody_makes_meanwhile_stays(void **state)
     w_close(&w);
 }
 
+static Fp__DrainState state_of(uint64_t job, const char *why)
+{
+    Fp__CtlDrainReply *r = w_show(&w, job);
+    Fp__DrainState s = r->jobs[0]->state;
+
+    if (why && !strstr(r->jobs[0]->why, why))
+        fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
+    fix_free(r);
+    return s;
+}
+
+/* A benefactor of 1 GiB that is full, with a file that is drained. */
+static uint64_t begin_without_room(const char *policy)
+{
+    uint64_t ino, job;
+
+    w_open(&w, ":memory:", 1);
+    ino = fix_mk(&w.f, MGR_ROOT_INO, "old", S_IFREG | 0600);
+    assert_true(fix_write(&w.f, ino, 0, MIB) > 0);
+    if (policy)
+        w_policy(&w, policy);
+    w_start(&w, "old", false, NULL);
+    w_run(&w);
+    w.free_bytes = 70 * MIB;
+    w_tick(&w, 1000);
+    job = begin();
+    for (int i = 0; i < 3; i++) /* it is listed, and what may go is evicted */
+        run(false);
+    assert_int_equal(named(), 0);
+    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE bnf=0"), policy != NULL);
+    return job;
+}
+
+static void test_without_room_it_waits_while_something_gives_way(void **state)
+{
+    uint64_t job;
+
+    (void)state;
+    job = begin_without_room("to=/pfs");
+    assert_int_equal(state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
+    for (int i = 0; i < 10; i++) { /* as long as that goes on */
+        w.f.core->drain->moved++;
+        for (int k = 0; k < 30; k++)
+            w_tick(&w, 1000);
+    }
+    assert_int_equal(state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
+    w.free_bytes = 0;
+    w_tick(&w, 1000);
+    run(false);
+    assert_int_equal(named(), 1);
+    assert_int_equal(state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    w_close(&w);
+}
+
+static void test_without_room_it_fails_when_nothing_has_given_way_for_a_minute(void **state)
+{
+    uint64_t job;
+
+    (void)state;
+    job = begin_without_room("to=/pfs");
+    for (int k = 0; k < 62; k++)
+        w_tick(&w, 1000);
+    assert_int_equal(state_of(job, "room"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
+    w_close(&w);
+}
+
+static void test_without_room_or_policy_it_fails_at_once(void **state)
+{
+    (void)state;
+    assert_int_equal(state_of(begin_without_room(NULL), "room"), FP__DRAIN_STATE__DRAIN_FAILED);
+    w_close(&w);
+}
+
+/* It has said that there is room, and has none when it is to store something. */
+static void test_a_benefactor_without_room_is_asked_again_later(void **state)
+{
+    Fp__Task *t;
+    uint64_t job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    w_policy(&w, "to=/pfs");
+    job = begin();
+    run(true);
+    for (int i = 0; i < 3; i++) {
+        t = take(0, 0);
+        staged(0, t, -ENOSPC);
+        fix_free(t);
+        assert_int_equal(parts(0), 2);
+        w_answer(&w, 0, 0);
+        assert_int_equal(parts(0), 2);
+        run(true);
+        assert_int_equal(parts(0), 3);
+    }
+    run(false);
+    assert_int_equal(named(), 1);
+    assert_int_equal(state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +375,10 @@ int main(void)
         cmocka_unit_test(test_what_comes_late_is_garbage),
         cmocka_unit_test(test_one_that_is_away_loses_its_parts_to_others),
         cmocka_unit_test(test_a_name_that_somebody_makes_meanwhile_stays),
+        cmocka_unit_test(test_without_room_it_waits_while_something_gives_way),
+        cmocka_unit_test(test_without_room_it_fails_when_nothing_has_given_way_for_a_minute),
+        cmocka_unit_test(test_without_room_or_policy_it_fails_at_once),
+        cmocka_unit_test(test_a_benefactor_without_room_is_asked_again_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

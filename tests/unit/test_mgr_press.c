@@ -40,18 +40,6 @@ static int64_t all_external(void)
     return sql("SELECT count(*) FROM chunk WHERE bnf=0");
 }
 
-static void policy(const char *text)
-{
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    m.text = (char *)(uintptr_t)text;
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    assert_string_equal(r->why, "");
-    fix_free(r);
-}
-
 static uint64_t statfs_press(uint32_t press)
 {
     Fp__StatFs m = FP__STAT_FS__INIT;
@@ -129,7 +117,7 @@ static void test_nothing_goes_while_there_is_room(void **state)
 {
     (void)state;
     open_world(4);
-    policy("to=/pfs");
+    w_policy(&w, "to=/pfs");
     go_on(10000);
     assert_int_equal(all_external(), 0);
     w_close(&w);
@@ -139,7 +127,7 @@ static void test_the_oldest_go_when_little_is_free(void **state)
 {
     (void)state;
     open_world(FILES);
-    policy("to=/pfs");
+    w_policy(&w, "to=/pfs");
     w.capacity = 160 * MIB; /* 120 are used, 48 should be free. A job is of 64 MiB at least */
     go_on(2000);
     for (unsigned i = 0; i < FILES && i < 22; i++)
@@ -159,7 +147,7 @@ static void test_nothing_goes_without_a_policy_for_its_target(void **state)
     go_on(5000);
     assert_int_equal(statfs_press(1), 0);
     assert_int_equal(all_external(), 0);
-    policy("to=/another/place");
+    w_policy(&w, "to=/another/place");
     go_on(5000);
     assert_int_not_equal(statfs_press(1), 0);
     go_on(5000);
@@ -173,7 +161,7 @@ static void test_a_writer_without_space_makes_room(void **state)
 
     (void)state;
     open_world(4);
-    policy("to=/pfs");
+    w_policy(&w, "to=/pfs");
     /* There is enough for low=, and yet none where it is needed. */
     go_on(3000);
     assert_int_equal(all_external(), 0);
@@ -193,7 +181,7 @@ static void test_what_is_open_stays_and_goes_later(void **state)
 {
     (void)state;
     open_world(2);
-    policy("to=/pfs");
+    w_policy(&w, "to=/pfs");
     opens(ino[0]);
     w.capacity = 8 * MIB;
     go_on(3000);
