@@ -202,6 +202,10 @@ struct mgr_drain {
     bool prune;                 /* there may be rows of jobs that are long over */
     bool leftover;              /* there may be parts of files that are not worked on */
     uint64_t leftover_file;     /* looked at up to here */
+    struct {
+        uint64_t job, ino;
+    } wanted[64];               /* evicted files that are to be drained (drain_in.c), until the end of the step */
+    size_t nwanted;
     uint64_t tick_ms;
     uint64_t every_ms;          /* when what targets take was looked at last */
     uint64_t moved;             /* bytes that were drained or evicted, since our start */
@@ -363,6 +367,15 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f);
 int mgr_drain_remark(struct mgr_core *c, const struct mgr_dfile *f, const char *why);
 int mgr_drain_set_size(struct mgr_core *c, struct mgr_dfile *f, uint64_t size);
 int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r);
+
+/* ---------------------------------------------------------------- drain_in.c */
+
+/* A file of a job that copies is taken up: what was evicted of it has to be here. *wait: not yet, it is being seen to. 1: it has failed; 0; or a failure. */
+int mgr_drain_in(struct mgr_core *c, struct mgr_dfile *f, bool *wait);
+/* At the end of a step: jobs for what was asked for. */
+int mgr_drain_in_step(struct mgr_core *c);
+/* The active job that brings back what this one is to drain; NULL: none. */
+struct mgr_djob *mgr_drain_in_job(struct mgr_core *c, uint64_t of);
 
 /* ---------------------------------------------------------------- drain_lead.c */
 

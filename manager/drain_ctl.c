@@ -205,6 +205,12 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
 /* Of a file that is worked on: who is waited for. */
 const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX])
 {
+    const struct mgr_djob *in = mgr_drain_in_job(c, j->id);
+
+    if (in) {
+        snprintf(line, MGR_WAITS_MAX, "what was evicted of it is brought back first, by job %llu", (unsigned long long)in->id);
+        return line;
+    }
     for (size_t i = 0; i < c->drain->nfiles; i++) {
         const struct mgr_dfile *f = &c->drain->files[i];
         const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
@@ -386,6 +392,15 @@ static int policies(struct mgr_core *c, Fp__CtlDrainReply *r)
     return rc < 0 ? rc : 0;
 }
 
+static int cancel(struct mgr_core *c, struct mgr_djob *j)
+{
+    uint64_t id = j->id;
+    int rc = mgr_drain_cancel(c, j, FP_ECANCELLED, "cancelled by hand");
+
+    j = mgr_drain_in_job(c, id);
+    return rc || !j ? rc : mgr_drain_cancel(c, j, FP_ECANCELLED, "what it was for was cancelled by hand");
+}
+
 MGR_HANDLER(ctl_drain)
 {
     const Fp__CtlDrain *m = msg;
@@ -406,7 +421,7 @@ MGR_HANDLER(ctl_drain)
         return mgr_djob_start(c, m, FP__JOB_KIND__JOB_FILES, r);
     case FP__DRAIN_OP__DRAIN_OP_CANCEL:
         j = mgr_djob_find(c, m->id);
-        return j ? mgr_drain_cancel(c, j, FP_ECANCELLED, "cancelled by hand") : refuse(c, r, "there is no job %llu that runs", (unsigned long long)m->id);
+        return j ? cancel(c, j) : refuse(c, r, "there is no job %llu that runs", (unsigned long long)m->id);
     default:
         return -EOPNOTSUPP;
     }

@@ -463,7 +463,7 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
 static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
     int64_t age = c->now.ns - in->mtime;
-    bool left;
+    bool left, wait = false;
     int rc;
 
     if (f->gen && age >= 0 && age < QUIET_NS)
@@ -484,7 +484,9 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
         return mgr_drain_begin(c, f, 0, MGR_D_PREPARE);
     if (in->flags & MGR_DRAINS)
         rc = mgr_drained_is_at(c, f);
-    if (rc)
+    if (!rc && !f->tfile)
+        rc = mgr_drain_in(c, f, &wait);
+    if (rc || wait)
         return rc;
     rc = mgr_drain_begin(c, f, in->size, MGR_D_PREPARE);
     if (rc > 0 && !(in->flags & MGR_DRAINS)) {
@@ -681,6 +683,8 @@ int mgr_drain_step(struct mgr_core *c)
             rc = conclude(c, &d->jobs[i]);
     if (!rc && d->leftover)
         rc = sweep_parts(c);
+    if (!rc)
+        rc = mgr_drain_in_step(c);
     if (!rc)
         rc = mgr_evict_press(c);
     if (!rc && d->prune)

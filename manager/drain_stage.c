@@ -260,7 +260,7 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
         else
             return rc;
     } else if (rc > 0) {
-        rc = mgr_drain_fail(c, f, -EBUSY, "a part of it was evicted and is in the target only: fpctl stage-in it before");
+        rc = mgr_drain_again(c, f); /* it is brought back before the next attempt (drain_in.c) */
     }
     return rc ? rc : 1;
 }

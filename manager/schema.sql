@@ -393,7 +393,7 @@ CREATE TABLE IF NOT EXISTS drain_job (
     kind       INTEGER NOT NULL,      -- JobKind of life.proto
     policy     INTEGER NOT NULL,
     target     INTEGER NOT NULL,
-    ckpt       INTEGER NOT NULL,      -- JOB_SET: the set, and its gen; JOB_FILES: 0, and how many paths it was given
+    ckpt       INTEGER NOT NULL,      -- JOB_SET: the set, and its gen; JOB_FILES: 0, and how many paths it was given; JOB_STAGE_IN: the job that is to drain it
     gen        INTEGER NOT NULL,
     dest       BLOB NOT NULL,         -- directory, from the target's root
     urgent     INTEGER NOT NULL,

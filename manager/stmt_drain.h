@@ -51,6 +51,8 @@
     X(DFILE_COUNT, "SELECT count(*) FROM drain_file WHERE job=?1 AND state=?2")                              \
     X(DFILE_OF_SET, "SELECT ifnull(sum(f.size),0),ifnull(sum(CASE WHEN f.state=6 THEN f.size ELSE 0 END),0) FROM inode i "   \
                     "CROSS JOIN drain_file f ON f.ino=i.ino WHERE i.ckpt=?1 AND i.ckpt<>0 AND f.job=?2 AND f.kind=0 AND f.state<>8") \
+    X(DFILE_IN, "SELECT f.state,f.error,f.why,j.state FROM drain_file f CROSS JOIN drain_job j ON j.id=f.job "  \
+                "WHERE f.ino=?1 AND j.kind=3 AND j.ckpt=?2 ORDER BY f.id DESC LIMIT 1")                       \
     X(DPART_SLICES, "SELECT s.win,s.len,c.bnf FROM slice s CROSS JOIN chunk c ON c.id=s.chunk "              \
                     "WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")                                     \
     X(DPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off) "                         \

@@ -63,3 +63,18 @@ def test_what_is_evicted_is_read_from_the_copy_that_is_there(store, two):
     assert level(m.at("file")) == "drained"
     cold = store.add_mount()
     assert read(cold.at("file")) == data
+
+
+def test_what_was_evicted_is_drained_to_another_target(store, two):
+    """Also while a mount answers from what it has read."""
+    m, (first, second) = store.mounts[0], two
+    os.makedirs(m.at("d"))
+    data = {f"d/f{k}": content(k, 0, (k + 1) * MIB + 5) for k in range(3)}
+    for name, b in data.items():
+        write_file(m.at(name), b)
+    drain(store, m.at("d"), first)
+    store.fpctl("evict", m.at("d"), "--timeout=60s", seconds=80)
+    assert all(read(m.at(name)) == b for name, b in data.items())
+    drain(store, m.at("d"), second, "--verify")
+    assert all(read(os.path.join(second, name)) == b for name, b in data.items())
+    assert level(m.at("d/f0")) == "verified"

@@ -58,6 +58,29 @@ static void drain(const char *path, const char *to, bool verify)
     assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
 }
 
+/* The benefactors confirm what they were told to delete: before, nothing of it is taken back. */
+static void deleted(void)
+{
+    Fp__ChunkList l = FP__CHUNK_LIST__INIT;
+    uint64_t ids[64];
+
+    l.ids = ids;
+    for (size_t i = 0; i < w.nbnf; i++) {
+        for (l.n_ids = 0; l.n_ids < 64; l.n_ids++) {
+            char text[120];
+            int64_t id;
+
+            snprintf(text, sizeof text, "SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[i].id, l.n_ids);
+            id = sql(text);
+            if (id < 0)
+                break;
+            ids[l.n_ids] = (uint64_t)id;
+        }
+        fix_answer(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
+    }
+    assert_int_equal(sql("SELECT count(*) FROM garbage"), 0);
+}
+
 /* The state in which it ended. */
 static int64_t evict(const char *path)
 {
@@ -74,6 +97,8 @@ static int64_t evict(const char *path)
     job = r->job;
     fix_free(r);
     w_run(&w);
+    if (sql("SELECT count(*) FROM garbage"))
+        deleted();
     return state_of(job);
 }
 
@@ -248,6 +273,123 @@ static void test_the_target_of_a_policy_is_preferred(void **state)
     check();
 }
 
+static void test_what_was_evicted_is_brought_back_to_be_drained(void **state)
+{
+    uint64_t a, d;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    a = file_of(MGR_ROOT_INO, "a");
+    drain("a", "/pfs", false);
+    assert_int_equal(evict("a"), FP__DRAIN_STATE__DRAIN_DONE);
+    drain("a", "/pfs", false); /* it is there */
+    assert_int_equal(w.fetched, 0);
+    drain("a", "/other", true);
+    assert_int_equal(w.fetched, 3);
+    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE bnf=0"), 0);
+    assert_int_equal(level(a), FP__LEVEL__LEVEL_VERIFIED);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE kind=3"), 1);
+    /* a directory, and part of a file that was written since */
+    d = fix_mk(&w.f, MGR_ROOT_INO, "d", S_IFDIR | 0755);
+    for (unsigned i = 0; i < 5; i++) {
+        char name[8] = {'f', (char)('0' + i)};
+
+        a = file_of(d, name);
+    }
+    drain("d", "/pfs", false);
+    assert_int_equal(evict("d"), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_true(fix_write(&w.f, a, MIB, 1000) > 0);
+    w_tick(&w, 3000);
+    drain("d", "/pfs", false);
+    drain("d", "/other", false);
+    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE bnf=0"), 0);
+    assert_true(sql("SELECT count(*) FROM drain_job WHERE kind=3") <= 3);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE kind=3 AND state<>4"), 0);
+    check();
+}
+
+static void test_what_can_not_be_brought_back_fails_alone(void **state)
+{
+    uint64_t d, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    d = fix_mk(&w.f, MGR_ROOT_INO, "d", S_IFDIR | 0755);
+    file_of(d, "lost");
+    file_of(d, "well");
+    drain("d", "/pfs", false);
+    assert_int_equal(evict("d"), FP__DRAIN_STATE__DRAIN_DONE);
+    lose("d/lost", false);
+    w.to = "/other";
+    job = w_start(&w, "d", false, NULL);
+    w_run(&w);
+    w.to = NULL;
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(sql("SELECT count(*) FROM drain_file WHERE state=7 AND why LIKE 'it was evicted, and could not be brought back%'"), 1);
+    assert_int_equal(sql("SELECT files_done FROM drain_job ORDER BY kind,id DESC LIMIT 1"), 1);
+    check();
+}
+
+/* Every step of it with the manager dying behind it. */
+static void test_bringing_back_goes_on_after_a_restart(void **state)
+{
+    char path[] = "/tmp/test_mgr_copies.XXXXXX", db[64], text[100];
+    uint64_t a, job;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(db, sizeof db, "%s/db", path);
+    w_open(&w, db, 1);
+    a = file_of(MGR_ROOT_INO, "a");
+    drain("a", "/pfs", false);
+    assert_int_equal(evict("a"), FP__DRAIN_STATE__DRAIN_DONE);
+    w.to = "/other";
+    job = w_start(&w, "a", false, NULL);
+    w.to = NULL;
+    for (unsigned i = 0; i < 6; i++) {
+        w_restart(&w);
+        for (unsigned k = 0; k <= i; k++) {
+            w_tick(&w, 500);
+            if (w.bnf[0].asked)
+                w_answer(&w, 0, 0);
+            if (w.bnf[0].n)
+                w_work(&w, 0, 0);
+        }
+    }
+    w_run(&w);
+    assert_int_equal(state_of(job), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(level(a), FP__LEVEL__LEVEL_DRAINED);
+    assert_int_equal(sql("SELECT count(*) FROM drained"), 2);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE kind=3"), 1);
+    check();
+    snprintf(text, sizeof text, "rm -r %s", path);
+    assert_int_equal(system(text), 0);
+}
+
+static void test_cancelling_ends_both(void **state)
+{
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    uint64_t job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    file_of(MGR_ROOT_INO, "a");
+    drain("a", "/pfs", false);
+    assert_int_equal(evict("a"), FP__DRAIN_STATE__DRAIN_DONE);
+    w.to = "/other";
+    job = w_start(&w, "a", false, NULL);
+    w.to = NULL;
+    for (unsigned i = 0; i < 20 && !sql("SELECT count(*) FROM drain_job WHERE kind=3"); i++)
+        w_tick(&w, 500);
+    m.op = FP__DRAIN_OP__DRAIN_OP_CANCEL;
+    m.id = job;
+    fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor));
+    w_run(&w);
+    assert_int_equal(sql("SELECT count(*) FROM drain_job WHERE state=6"), 2);
+    assert_int_equal(sql("SELECT count(*) FROM drained"), 1);
+    check();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +400,10 @@ int main(void)
         cmocka_unit_test(test_what_is_evicted_is_so_in_favour_of_a_copy_that_is_there),
         cmocka_unit_test(test_no_copy_that_is_there_keeps_the_file_here),
         cmocka_unit_test(test_the_target_of_a_policy_is_preferred),
+        cmocka_unit_test(test_what_was_evicted_is_brought_back_to_be_drained),
+        cmocka_unit_test(test_what_can_not_be_brought_back_fails_alone),
+        cmocka_unit_test(test_bringing_back_goes_on_after_a_restart),
+        cmocka_unit_test(test_cancelling_ends_both),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
