@@ -403,7 +403,7 @@ void mgr_progress_tick(struct mgr_core *c);
 /* What is on its way of a set, and how fast: the drain_ fields and `to` of m, in memory of the group. *look: files that may be looked at, fewer afterwards. */
 int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m);
 
-/* ---------------------------------------------------------------- drain_ctl.c */
+/* ---------------------------------------------------------------- drain_ctl.c, policy.c */
 
 #define MGR_WAITS_MAX 300u
 /* Whom or what an active job waits for; NULL: nobody. */
@@ -490,7 +490,18 @@ const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
 /* A task with its target, and no path. NULL: out of memory. */
 Fp__Task *mgr_task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t);
+/* A task that it has been told; NULL: it has not, or it is over. Valid until the next one is added or removed. */
+struct mgr_open_task *mgr_open_find(struct mgr_tasker *t, uint64_t id, uint64_t gen);
+void mgr_open_remove(struct mgr_tasker *t, struct mgr_open_task *o);
+/* There may be something for any of them. */
+void mgr_tasks_look(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- drain_result.c */
+
 MGR_HANDLER(task_done);
+
+/* ---------------------------------------------------------------- drain_ctl.c, policy.c */
+
 MGR_HANDLER(ctl_drain);
 MGR_HANDLER(policy);
 

@@ -1,4 +1,4 @@
-/* Draining: tasks to benefactors, and what they say of them.
+/* Draining: tasks to benefactors. What they say of them: drain_result.c.
  *
  * What is to be done follows from rows; what a benefactor has been told is in memory (mgr_tasker), at most MGR_OPEN_MAX tasks of a target, so that one
  * that stalls takes nothing from the others. After the COMMIT the pump fills up, one MSG_TASKS under way to each benefactor. What was not taken is sent
@@ -30,13 +30,11 @@
 #define REMIND_MS   60000u
 #define SLICE_BYTES 64u /* in a message */
 #define TODO_PAGE   64u
-#define SWEEP_MS    3600000u
-#define RETRY_MS    5000u  /* of what a whole target was asked and has not done */
 #define CLEAN_MS    10000u /* then another one is told to remove it, too */
 
 /* ---------------------------------------------------------------- what it has been told */
 
-static struct mgr_open_task *open_find(struct mgr_tasker *t, uint64_t id, uint64_t gen)
+struct mgr_open_task *mgr_open_find(struct mgr_tasker *t, uint64_t id, uint64_t gen)
 {
     for (size_t i = 0; i < t->count; i++)
         if (t->open[i].id == id && t->open[i].gen == gen)
@@ -44,7 +42,7 @@ static struct mgr_open_task *open_find(struct mgr_tasker *t, uint64_t id, uint64
     return NULL;
 }
 
-static void open_remove(struct mgr_tasker *t, struct mgr_open_task *o)
+void mgr_open_remove(struct mgr_tasker *t, struct mgr_open_task *o)
 {
     *o = t->open[--t->count];
 }
@@ -148,7 +146,7 @@ void mgr_task_hello(struct mgr_core *c, const struct mgr_bnf *b)
     mgr_look_hello(c, b->id);
 }
 
-static void look_all(struct mgr_core *c)
+void mgr_tasks_look(struct mgr_core *c)
 {
     for (size_t i = 0; i < c->drain->nof; i++)
         c->drain->of[i].look = true;
@@ -166,7 +164,7 @@ void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status)
         if (!status)
             t->open[i].taken = true;
         else if (!t->open[i].taken)
-            open_remove(t, &t->open[i]);
+            mgr_open_remove(t, &t->open[i]);
     }
     if (!status)
         return;
@@ -416,7 +414,7 @@ static void look_at_open(struct batch *q)
         if (of_file && (!f || (mgr_dfile_foreign(q->c, f) ? !mgr_foreign_is_on(q->c, q->b->id, f, o->id, o->gen) : f->gen != o->gen))) {
             if (q->m->n_cancel < MGR_OPEN_MAX)
                 q->m->cancel[q->m->n_cancel++] = o->id;
-            open_remove(q->t, o);
+            mgr_open_remove(q->t, o);
         } else if (now - o->sent_ms >= (o->taken ? REMIND_MS : RESEND_MS)) {
             Fp__Task *k = of_file && !is_full(q) ? task_by_id(q, o->id, o->gen) : NULL;
 
@@ -424,14 +422,14 @@ static void look_at_open(struct batch *q)
                 put(q, k, o);
                 continue;
             }
-            open_remove(q->t, o); /* if it is still to be done it is found again */
+            mgr_open_remove(q->t, o); /* if it is still to be done it is found again */
         }
     }
 }
 
 static void put_new(struct batch *q, uint64_t id, uint64_t gen, uint32_t target)
 {
-    if (has_room(q, target) && !open_find(q->t, id, gen))
+    if (has_room(q, target) && !mgr_open_find(q->t, id, gen))
         put(q, task_by_id(q, id, gen), NULL);
 }
 
@@ -439,7 +437,7 @@ static void put_new(struct batch *q, uint64_t id, uint64_t gen, uint32_t target)
 static bool is_told(const struct mgr_core *c, uint64_t id)
 {
     for (size_t i = 0; i < c->drain->nof; i++)
-        if (open_find(&c->drain->of[i], id, 0))
+        if (mgr_open_find(&c->drain->of[i], id, 0))
             return true;
     return false;
 }
@@ -576,7 +574,7 @@ static void verify_parts_of(struct batch *q, struct mgr_dfile *f, const struct m
         size_t len;
 
         if ((uint32_t)mgr_col(&q->c->db, st, 1) != q->b->id || mgr_col(&q->c->db, st, 3) != MGR_P_DONE ||
-            open_find(q->t, mgr_task_id(f->id, first, true), f->gen))
+            mgr_open_find(q->t, mgr_task_id(f->id, first, true), f->gen))
             continue;
         k = part_task(q->c, f, in, q->b->id, first, (uint64_t)mgr_col(&q->c->db, st, 2), true);
         if (!k)
@@ -654,147 +652,11 @@ void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence)
     for (size_t i = 0; i < d->nclean; i++)
         if (d->clean[i].file == f->id && d->clean[i].gen == f->gen)
             return;
-    look_all(c);
+    mgr_tasks_look(c);
     if (d->nclean < sizeof d->clean / sizeof d->clean[0]) {
         d->clean[d->nclean++] = (struct mgr_cleaning){.file = f->id, .gen = f->gen, .target = f->target, .fence = fence};
     } else if (t) { /* the next sweep finds it */
         t->swept &= !fence;
         t->sweep_ms = 0;
     }
-}
-
-/* ---------------------------------------------------------------- results */
-
-static void cleaned(struct mgr_core *c, uint64_t file, uint64_t gen)
-{
-    struct mgr_drain *d = c->drain;
-
-    for (size_t i = 0; i < d->nclean; i++)
-        if (d->clean[i].file == file && d->clean[i].gen == gen) {
-            d->clean[i] = d->clean[--d->nclean];
-            break;
-        }
-    look_all(c); /* what waits for it */
-}
-
-/* Names of temporary files of our store: those of no attempt that is alive go. */
-static void swept(struct mgr_core *c, struct mgr_target *t, const Fp__TaskResult *r)
-{
-    t->sweep_ms = c->now.ms + SWEEP_MS;
-    t->swept = true;
-    look_all(c);
-    for (size_t i = 0; i < r->n_list; i++) {
-        unsigned long long file, gen;
-        struct mgr_dfile dead = {.target = t->id};
-        char name[64];
-        int end = 0;
-
-        if (!r->list[i]->path.len || r->list[i]->path.len >= sizeof name)
-            continue;
-        memcpy(name, r->list[i]->path.data, r->list[i]->path.len);
-        name[r->list[i]->path.len] = '\0';
-        if (sscanf(name, "%*8[0-9a-f]-%llx-%llx%n", &file, &gen, &end) != 2 || name[end])
-            continue;
-        dead.id = file;
-        dead.gen = gen;
-        if (!mgr_dfile_find(c, file) || mgr_dfile_find(c, file)->gen != gen)
-            mgr_task_clean(c, &dead, true);
-    }
-}
-
-/* It has made a temporary file for an attempt that was over. */
-static int made_late(struct mgr_core *c, const Fp__TaskResult *r)
-{
-    for (size_t i = 0; i < c->drain->ntargets; i++) {
-        const struct mgr_dfile dead = {.id = r->id >> 30, .gen = r->gen, .target = c->drain->targets[i].id};
-
-        if (r->seen && r->seen->target == dead.target)
-            mgr_task_clean(c, &dead, false);
-    }
-    return 0;
-}
-
-static int of_target(struct mgr_core *c, uint32_t id, bool sweep, const Fp__TaskResult *r)
-{
-    struct mgr_target *t = mgr_target_find(c, id);
-
-    if (!t)
-        return 0;
-    if (sweep && !r->status)
-        swept(c, t, r);
-    else if (sweep)
-        t->sweep_ms = c->now.ms + RETRY_MS;
-    if (sweep || t->made)
-        return 0;
-    if (r->status) {
-        t->probe_ms = c->now.ms + RETRY_MS;
-        FP_LOG_EVERY(10000, FP_LOG_WARN, "target %s: %s", t->root, r->why && *r->why ? r->why : fp_strerror(r->status));
-        return 0;
-    }
-    look_all(c);
-    return mgr_target_made(c, t, r->seen && r->seen->uuid.len == sizeof t->uuid ? r->seen->uuid.data : NULL);
-}
-
-static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskResult *r)
-{
-    uint64_t file = r->id >> 30, window = r->id >> 1 & ((UINT64_C(1) << 29) - 1);
-    struct mgr_dfile *f = mgr_dfile_find(c, file);
-    bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT || window == MGR_TASK_FETCH;
-
-    if (!file)
-        return of_target(c, (uint32_t)window, r->id & 1, r);
-    if (window == MGR_TASK_CLEAN) {
-        if (!r->status)
-            cleaned(c, file, r->gen);
-        return 0; /* else somebody is told again in a while */
-    }
-    if (window == MGR_TASK_LOOK)
-        return mgr_look_result(c, b, file, r);
-    if ((f && mgr_dfile_foreign(c, f)) || r->n_chunks)
-        return mgr_foreign_result(c, b, f, r);
-    if (!f || f->gen != r->gen)
-        return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
-    if (whole && f->lead != b->id)
-        return 0; /* somebody else is at it now */
-    if (r->tainted)
-        return mgr_drain_again(c, f);
-    if (window == MGR_TASK_STAT)
-        return mgr_drain_looked(c, f, r);
-    if (window == MGR_TASK_FETCH)
-        return mgr_stage_fetched(c, f, r);
-    if (r->status)
-        return mgr_drain_refused(c, f, r);
-    if (window == MGR_TASK_PREPARE)
-        return mgr_drain_prepared(c, f, r);
-    if (window == MGR_TASK_FINISH)
-        return mgr_drain_finished(c, f, r);
-    return mgr_drain_part_done(c, f, b->id, window, r->id & 1, r);
-}
-
-/* Answered when it is committed: then the benefactor forgets its results. */
-MGR_HANDLER(task_done)
-{
-    const Fp__TaskDone *m = msg;
-    Fp__TaskAck *ack = MGR_NEW(c, Fp__TaskAck, fp__task_ack__init);
-    struct mgr_bnf *b = rq->conn->bnf;
-    struct mgr_tasker *t = b ? mgr_tasker(c, b->id) : NULL;
-    int rc = 0;
-
-    if (!t)
-        return -EPERM;
-    if (!ack)
-        return mgr_doom(c, -ENOMEM);
-    rc = mgr_ext_staged(c, b, m->staged, m->n_staged, ack); /* before the results that say that it was all */
-    for (size_t i = 0; i < m->n_results && !rc; i++) {
-        struct mgr_open_task *o = open_find(t, m->results[i]->id, m->results[i]->gen);
-
-        if (m->results[i]->stalled && !m->results[i]->tainted && m->results[i]->id >> 30)
-            continue; /* it is still at it */
-        if (o)
-            open_remove(t, o);
-        rc = result(c, b, m->results[i]);
-    }
-    t->look = true;
-    rq->reply = &ack->base;
-    return rc;
 }
