@@ -23,6 +23,7 @@
 #define SCAN_TRIES    3
 #define SCAN_PAUSE_US 1000000 /* what other nodes have made may not be seen at once (NFS) */
 #define STREAM_PREFIX "stream-"
+#define GAP_BYTES     (1u << 20) /* read at once where no record is */
 
 struct found {
     struct fp_dlog_place place;
@@ -38,6 +39,7 @@ struct scan {
     struct found *found;
     size_t nfound, cap;
     uint8_t *header; /* the longest that there may be */
+    uint8_t *gap;    /* GAP_BYTES; NULL until there was one */
     struct fp_dlog_extent *e;
 };
 
@@ -83,6 +85,27 @@ static int add(struct scan *s, uint32_t stream, uint64_t at, uint32_t header, ui
     return 0;
 }
 
+/* What was not written to its end, or not at all: *at becomes the next page behind it that looks like the beginning of a record, or the end. */
+static int skip_gap(struct scan *s, int fd, uint64_t end, uint64_t *at)
+{
+    uint32_t header;
+    uint64_t data;
+
+    if (!s->gap && !(s->gap = malloc(GAP_BYTES)))
+        return no_memory(s->th);
+    for (*at += FP_DLOG_ALIGN; *at + FP_DLOG_ALIGN <= end;) {
+        uint64_t len = end - *at < GAP_BYTES ? end - *at : GAP_BYTES;
+        int rc = read_all(s->th, fd, s->gap, len / FP_DLOG_ALIGN * FP_DLOG_ALIGN, *at);
+
+        if (rc)
+            return rc == -ENODATA ? 0 : dr_failed_call(s->th, rc, "read", "a stream of the log");
+        for (uint64_t i = 0; i + FP_DLOG_ALIGN <= len; i += FP_DLOG_ALIGN, *at += FP_DLOG_ALIGN)
+            if (fp_dlog_record_head(s->gap + i, s->log, &header, &data) != -ENODATA)
+                return 0;
+    }
+    return 0;
+}
+
 /* A record at *at, or none: *at becomes where to look next. */
 static int scan_at(struct scan *s, uint32_t stream, int fd, uint64_t end, uint64_t *at)
 {
@@ -98,10 +121,8 @@ static int scan_at(struct scan *s, uint32_t stream, int fd, uint64_t end, uint64
         rc = fp_dlog_record_decode(s->header, header, s->log, s->e, &n, &sum);
     if (rc == 0 && (*at + header + fp_dlog_pages(data) > end || s->e[n - 1].off + s->e[n - 1].len > s->size))
         rc = -ENODATA;
-    if (rc == -ENODATA || rc == FP_ECORRUPT) { /* what was not written to its end; the next record begins at some page after it */
-        *at += FP_DLOG_ALIGN;
-        return 0;
-    }
+    if (rc == -ENODATA || rc == FP_ECORRUPT)
+        return skip_gap(s, fd, end, at);
     if (rc)
         return dr_failed_call(s->th, rc, "read", "a stream of the log");
     rc = add(s, stream, *at, header, data, sum);
@@ -331,6 +352,7 @@ int dr_dlog_index(struct dr_thread *th, int dir, uint64_t size, uint64_t want_by
     fp_dlog_index_fini(&s.x);
     free(s.found);
     free(s.header);
+    free(s.gap);
     free(s.e);
     return rc;
 }
@@ -413,4 +435,74 @@ int dr_dlog_may_replace(struct dr_thread *th, int dir, const char *name)
     snprintf(index, sizeof(index), "%s/" FP_DLOG_INDEX, name);
     rc = dr_may_replace(th, dir, index); /* the mark of the store is that of the index */
     return rc ? rc : 1;
+}
+
+/* ---------------------------------------------------------------- what it takes the place of, where names can't be exchanged */
+
+static const char *beside(char out[FP_DW_TMP_MAX + 8], const char *tmp, uint32_t tmp_bytes, const char *suffix)
+{
+    snprintf(out, FP_DW_TMP_MAX + 8, "%.*s%s", (int)tmp_bytes, tmp, suffix);
+    return out;
+}
+
+int dr_dlog_aside(struct dr_thread *th, int temps, int dir, const char *name)
+{
+    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    const char *path = (const char *)(m + 1), *tmp = path + m->path_bytes;
+    char old[FP_DW_TMP_MAX + 8], to[FP_DW_TMP_MAX + 8], text[PATH_MAX];
+    int rc;
+
+    snprintf(text, sizeof(text), "%.*s", (int)m->path_bytes, path);
+    rc = symlinkat(text, temps, beside(to, tmp, m->tmp_bytes, "-to")) && errno != EEXIST ? -errno : 0;
+    if (rc == 0 && fsync(temps) && errno != EINVAL)
+        rc = -errno;
+    if (rc == 0)
+        rc = renameat(dir, name, temps, beside(old, tmp, m->tmp_bytes, "-old")) ? -errno : 0;
+    return rc;
+}
+
+void dr_dlog_forget(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
+{
+    char name[FP_DW_TMP_MAX + 8];
+
+    if (dr_remove(th, temps, beside(name, tmp, tmp_bytes, "-old"), tmp_bytes + 4) == 0)
+        (void)dr_remove(th, temps, beside(name, tmp, tmp_bytes, "-to"), tmp_bytes + 3);
+}
+
+static int put_back(struct dr_thread *th, int root, int temps, const char *old, const char *path)
+{
+    char *name = NULL;
+    struct stat st;
+    int dir, rc = dr_parent(th, root, path, (uint32_t)strlen(path), geteuid(), getegid(), &dir, &name);
+
+    if (rc)
+        return rc;
+    dr_enter(th);
+    rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno != ENOENT ? -errno : renameat(temps, old, dir, name) ? -errno : 0;
+    dr_leave(th, 0);
+    rc = rc ? rc : dr_fsync(th, dir);
+    close(dir);
+    free(name);
+    return rc;
+}
+
+int dr_dlog_put_back(struct dr_thread *th, int root, int temps, const char *tmp, uint32_t tmp_bytes)
+{
+    char old[FP_DW_TMP_MAX + 8], to[FP_DW_TMP_MAX + 8], path[PATH_MAX];
+    struct stat st;
+    ssize_t n;
+    int rc;
+
+    dr_enter(th);
+    n = readlinkat(temps, beside(to, tmp, tmp_bytes, "-to"), path, sizeof(path) - 1);
+    rc = n < 0 ? -errno : fstatat(temps, beside(old, tmp, tmp_bytes, "-old"), &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    dr_leave(th, 0);
+    if (n >= 0)
+        path[n] = '\0';
+    if (rc == 0 && dr_path_is_good(path, (uint32_t)n))
+        rc = put_back(th, root, temps, old, path);
+    if (rc && rc != -ENOENT && rc != -EINVAL)
+        return dr_failed_call(th, rc, "put back", "the log that was to be replaced");
+    dr_dlog_forget(th, temps, tmp, tmp_bytes);
+    return 0;
 }

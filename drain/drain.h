@@ -177,6 +177,11 @@ int dr_dlog_index(struct dr_thread *th, int dir, uint64_t size, uint64_t want_by
 int dr_dlog_attributes(struct dr_thread *th, int dir, const struct fp_dw_file *m);
 /* May a log get this name? 1: there is a log already, which it may take the place of; 0: there is nothing. */
 int dr_dlog_may_replace(struct dr_thread *th, int dir, const char *name);
+/* FINISH, where two names can't be exchanged: the log of this name becomes TMP-old, and TMP-to says what its name was. The errno: who calls has entered. */
+int dr_dlog_aside(struct dr_thread *th, int temps, int dir, const char *name);
+void dr_dlog_forget(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes);
+/* CLEAN: the attempt ended between the two renames, so nothing has the name. 0; else th->r says what it is. */
+int dr_dlog_put_back(struct dr_thread *th, int root, int temps, const char *tmp, uint32_t tmp_bytes);
 
 /* prepare.c: a temporary file or directory, with what is in it; 0 also if it is not there. */
 int dr_remove(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes);

@@ -284,7 +284,6 @@ static int finish_dir(struct dr_thread *th, const struct fp_dw_file *m)
 static int rename_log(struct finish *f, int dir, const char *name, bool replace)
 {
     struct dr_thread *th = f->th;
-    char aside[FP_DW_TMP_MAX + 8] = "";
     int rc;
 
     dr_enter(th);
@@ -292,12 +291,11 @@ static int rename_log(struct finish *f, int dir, const char *name, bool replace)
     if (rc == 0)
         rc = (replace ? (int)syscall(SYS_renameat2, f->temps, f->tmp_name, dir, name, RENAME_EXCHANGE_FLAG) : renameat(f->temps, f->tmp_name, dir, name)) ? -errno : 0;
     if ((rc == -EINVAL || rc == -ENOSYS) && replace) { /* the file system does not know the flag: for a moment there is none */
-        snprintf(aside, sizeof(aside), "%s-old", f->tmp_name);
-        rc = renameat(dir, name, f->temps, aside) || renameat(f->temps, f->tmp_name, dir, name) ? -errno : 0;
+        rc = dr_dlog_aside(th, f->temps, dir, name);
+        rc = rc ? rc : FP_FAULT_POINT("drain.rename_again");
+        rc = rc ? rc : renameat(f->temps, f->tmp_name, dir, name) ? -errno : 0;
     }
     dr_leave(th, 0);
-    if (aside[0] && rc == 0)
-        (void)dr_remove(th, f->temps, aside, (uint32_t)strlen(aside));
     return rc;
 }
 
@@ -368,8 +366,8 @@ static int finish_log(struct finish *f, const struct fp_dw_file *m)
         }
         rc = rc ? rc : name_log(f, fd);
     }
-    if (rc == 0) /* what had the name */
-        (void)dr_remove(th, f->temps, f->tmp, f->tmp_bytes);
+    if (rc == 0 && dr_remove(th, f->temps, f->tmp, f->tmp_bytes) == 0) /* what had the name */
+        dr_dlog_forget(th, f->temps, f->tmp, f->tmp_bytes);
     dr_enter(th);
     if (index >= 0)
         close(index);

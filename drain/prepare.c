@@ -282,7 +282,7 @@ static int remove_tree(struct dr_thread *th, int at, const char *name, int depth
 
 int dr_remove(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
 {
-    char name[FP_DW_TMP_MAX + 1];
+    char name[FP_DW_TMP_MAX + 8]; /* also of what dlogindex.c puts aside */
     int rc;
 
     memcpy(name, tmp, tmp_bytes);
@@ -303,8 +303,7 @@ int dr_clean(struct dr_thread *th)
     rc = dr_temps(th, root, false, &temps);
     if (rc == 0) {
         rc = dr_remove(th, temps, (const char *)(m + 1), m->tmp_bytes);
-        if (rc)
-            rc = dr_failed_call(th, rc, "remove", "a temporary file");
+        rc = rc ? dr_failed_call(th, rc, "remove", "a temporary file") : dr_dlog_put_back(th, root, temps, (const char *)(m + 1), m->tmp_bytes);
         close(temps);
     }
     close(root);

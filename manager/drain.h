@@ -208,7 +208,7 @@ struct mgr_drain {
     size_t nwanted;
     uint64_t tick_ms;
     uint64_t every_ms;          /* when what targets take was looked at last */
-    uint64_t moved;             /* bytes that were drained or evicted, since our start */
+    uint64_t moved;             /* bytes that were drained to files or evicted, since our start: space that may become free by that */
     uint64_t asked_until_ms;    /* a writer has no space */
     uint64_t press_ms;          /* when to look again for what may give way */
     int64_t press_ns;           /* and from where: time and inode of the drained file looked at last */

@@ -259,7 +259,7 @@ int mgr_drain_part_done(struct mgr_core *c, struct mgr_dfile *f, uint32_t bnf, u
     rc = rc ? rc : mgr_db_exec(&c->db, DPART_SET, DBI(f->id), DBI(first), DBI(bnf), DBI(MGR_P_DONE), DBB(sums, count * 8));
     if (!rc && j) {
         j->bytes_done += bytes;
-        c->drain->moved += bytes;
+        c->drain->moved += mgr_drained_is_log(c, f) ? 0 : bytes;
         if (mgr_target_find(c, f->target))
             mgr_target_find(c, f->target)->new_bytes += bytes;
         rc = mgr_djob_put(c, j);
@@ -302,7 +302,7 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     if (!rc && j && f->kind != MGR_K_DIR) {
         j->files_done++;
         j->bytes_done += f->size - (f->stay_bytes < f->size ? f->stay_bytes : f->size);
-        c->drain->moved += mgr_djob_stages(j) ? 0 : f->size;
+        c->drain->moved += mgr_djob_stages(j) || mgr_drained_is_log(c, f) ? 0 : f->size; /* in favour of a log nothing is evicted */
         rc = mgr_djob_put(c, j);
     }
     c->drain->leftover |= !rc && left;

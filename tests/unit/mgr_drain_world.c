@@ -597,6 +597,7 @@ uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
     m.paths = &p;
     m.dest = (char *)(uintptr_t)(w->to ? w->to : "/pfs");
     m.verify = verify;
+    m.layout = w->layout;
     r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
     assert_non_null(r);
     assert_true(w->f.durable);

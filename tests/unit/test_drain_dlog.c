@@ -174,6 +174,91 @@ static void test_what_was_half_written_is_passed_over(void **state)
     }
 }
 
+/* Room of records that were never written: as much of it as a few that failed leave, and more than is read at once. */
+static void test_gaps_in_a_stream_are_passed_over(void **state)
+{
+    char name[64], path[512];
+    uint64_t ino;
+    (void)state;
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all, 3), 0);
+    d.worker->stream[0].end += 3 * (1u << 20) + 5 * 4096;
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all + 3, 1), 0);
+    d.worker->stream[0].end += 4096;
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, all + 4, 1), 0);
+    stream(FP_DW_TEMP_DIR "/" TMP, NULL, name);
+    snprintf(path, sizeof path, FP_DW_TEMP_DIR "/" TMP "/%s", name);
+    assert_int_equal(truncate(dw_path(&d, path), (off_t)d.worker->stream[0].end + (2 << 20) + 100), 0); /* and one at its end */
+    assert_int_equal(finish(ino, BYTES), 0);
+    assert_merges();
+}
+
+static void make_log(uint64_t *ino)
+{
+    assert_int_equal(prepare(ino), 0);
+    assert_int_equal(dw_write(&d, TMP, *ino, SIZE, 0, all, 5), 0);
+}
+
+static bool is_clean(void)
+{
+    return !dw_exists(&d, FP_DW_TEMP_DIR "/" TMP) && !dw_exists(&d, FP_DW_TEMP_DIR "/" TMP "-old") && !dw_exists(&d, FP_DW_TEMP_DIR "/" TMP "-to");
+}
+
+static int clean(void)
+{
+    return dw_file(&d, FP_DW_CLEAN, &(struct fp_dw_file){ 0 }, "", TMP);
+}
+
+/* A target that can't exchange names: the log that is replaced is aside for a moment. Whoever comes next, of this attempt or of none, finds it. */
+static void test_what_is_replaced_in_two_renames(void **state)
+{
+    uint64_t ino;
+    (void)state;
+    make_log(&ino);
+    assert_int_equal(finish(ino, BYTES), 0);
+    make_log(&ino);
+    assert_int_equal(fp_fault_set("drain.rename=EINVAL:count=1"), 0);
+    assert_int_equal(finish(ino, BYTES), 0);
+    assert_true(is_clean());
+    assert_merges();
+    make_log(&ino);
+    assert_int_equal(fp_fault_set("drain.rename=EINVAL:count=1,drain.rename_again=EIO:count=1"), 0);
+    assert_int_equal(finish(ino, BYTES), -EIO);
+    assert_int_equal(d.done.scope, FP_DW_SCOPE_TARGET);
+    assert_false(dw_exists(&d, "run/f.fplog"));
+    assert_true(dw_exists(&d, FP_DW_TEMP_DIR "/" TMP "-old/" FP_DLOG_INDEX));
+    assert_int_equal(finish(ino, BYTES), 0); /* it goes on */
+    assert_true(is_clean());
+    assert_merges();
+}
+
+static void test_an_attempt_that_ends_between_two_renames_is_taken_back(void **state)
+{
+    uint64_t ino, other;
+    struct stat st;
+    (void)state;
+    make_log(&ino);
+    assert_int_equal(finish(ino, BYTES), 0);
+    make_log(&other);
+    assert_int_equal(fp_fault_set("drain.rename=EINVAL:count=1,drain.rename_again=EIO:count=1"), 0);
+    assert_int_equal(finish(other, BYTES), -EIO);
+    assert_false(dw_exists(&d, "run/f.fplog"));
+    assert_int_equal(clean(), 0);
+    assert_true(is_clean());
+    assert_int_equal(stat(dw_path(&d, "run/f.fplog"), &st), 0);
+    assert_int_equal(st.st_ino, ino); /* the one from before */
+    assert_merges();
+    make_log(&other); /* and if there is a newer one by then, that stays */
+    assert_int_equal(fp_fault_set("drain.rename=EINVAL:count=1,drain.rename_again=EIO:count=1"), 0);
+    assert_int_equal(finish(other, BYTES), -EIO);
+    assert_int_equal(mkdir(dw_path(&d, "run/f.fplog"), 0755), 0);
+    dw_make(&d, "run/f.fplog/" FP_DLOG_INDEX, "newer");
+    assert_int_equal(clean(), 0);
+    assert_true(is_clean());
+    assert_int_equal(stat(dw_path(&d, "run/f.fplog/" FP_DLOG_INDEX), &st), 0);
+    assert_int_equal(st.st_size, 5);
+}
+
 static void test_what_is_missing_gets_no_name(void **state)
 {
     uint64_t ino;
@@ -256,6 +341,9 @@ int main(void)
         T(test_all_in_one_part),
         T(test_a_part_that_is_written_twice_counts_once),
         T(test_what_was_half_written_is_passed_over),
+        T(test_gaps_in_a_stream_are_passed_over),
+        T(test_what_is_replaced_in_two_renames),
+        T(test_an_attempt_that_ends_between_two_renames_is_taken_back),
         T(test_what_is_missing_gets_no_name),
         T(test_a_log_takes_the_place_of_a_log_and_of_nothing_else),
         T(test_a_log_of_another_store_is_not_replaced),
