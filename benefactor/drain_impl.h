@@ -19,7 +19,7 @@
 #define RESTART_MS     1000u
 #define PROBE_ID       UINT64_MAX /* our own probes; the manager's tasks have others */
 #define READ_ID        (UINT64_MAX - 1) /* our READs; gen tells which */
-#define SLOTS_MAX      8u /* chunks of a worker on their way from the target to the device */
+#define SLOTS_MAX      16u /* chunks of a worker on their way from the target to the device */
 
 enum dtask_state { DTASK_WAITS, DTASK_GIVEN, DTASK_STAGES, DTASK_DONE };
 

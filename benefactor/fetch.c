@@ -29,6 +29,7 @@
 
 #define LEASE_BYTES  (16u << 20)
 #define BYTES_MAX    (32u << 20) /* of READs under way; one at least */
+#define HELD_MAX     (64u << 20) /* of what is read, and not stored yet, for tasks; one at least */
 #define LEASE_IDLE_MS 2000u
 #define ASKS_MAX     8192u
 #define TASK_SLOTS   (SLOTS_MAX - 2) /* the others are for programs that wait */
@@ -419,8 +420,8 @@ static bool a_program_waits(const struct dfetch *f)
 }
 
 struct load {
-    unsigned slots, tasks;
-    uint64_t bytes;
+    unsigned tasks;
+    uint64_t bytes, held;
 };
 
 static struct load load_of(const struct dtarget *t)
@@ -430,7 +431,7 @@ static struct load load_of(const struct dtarget *t)
     for (const struct dfetch *f = t->drain->fetcher->fetches; f; f = f->next) {
         if (f->ask.target != t || !f->memory)
             continue;
-        l.slots++;
+        l.held += f->ask.len;
         l.tasks += !a_program_waits(f);
         l.bytes += f->state == READS ? f->ask.len : 0;
     }
@@ -447,7 +448,7 @@ static struct dfetch *next_fetch(struct dtarget *t, struct load l)
             continue;
         if (a_program_waits(f))
             return f;
-        if (!other && l.tasks < TASK_SLOTS && dtarget_may_read(t))
+        if (!other && l.tasks < TASK_SLOTS && (!l.held || l.held + f->ask.len <= HELD_MAX) && dtarget_may_read(t))
             other = f;
     }
     return other;
