@@ -17,7 +17,8 @@
 
 #define RATE_MS   1000u
 #define SMOOTH    4u    /* so many times the old rate, once the new one */
-#define PATHS_MAX 16u   /* of a job, that are compared with a set */
+#define PATHS_MAX 16u   /* of a job, that are compared with a set one by one */
+#define DEPTH_MAX 64u
 
 static void measure(struct mgr_djob *j, uint64_t now_ms)
 {
@@ -72,11 +73,41 @@ static int leads_to(struct mgr_core *c, const struct mgr_set *s, uint64_t ino, b
     return rc || *yes || !dir ? rc : mgr_set_is_below(c, dir, ino, yes);
 }
 
+/* Has the job begun with this directory? */
+static int has_begun_with(struct mgr_core *c, const struct mgr_djob *j, uint64_t ino, bool *yes)
+{
+    int rc = mgr_db_one(&c->db, DFILE_BEGUN, DBI(ino), DBI(j->id), DBI(j->first), DBI(j->first + j->gen));
+
+    *yes = rc > 0;
+    mgr_db_reset(&c->db, MGR_ST_DFILE_BEGUN);
+    return rc < 0 ? rc : 0;
+}
+
+/* One with many paths: they are looked up by what is above the set, then by its files, if there are not too many of them for this answer. */
+static int is_of_many(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, uint32_t look, bool *yes)
+{
+    struct mgr_inode in;
+    uint64_t dir;
+    int rc = dir_of(c, s, &dir);
+
+    for (unsigned depth = 0; !rc && dir && !*yes && depth < DEPTH_MAX; depth++) {
+        rc = has_begun_with(c, j, dir, yes);
+        rc = rc || dir == MGR_ROOT_INO ? rc : mgr_inode_get(c, dir, &in);
+        dir = rc || dir == MGR_ROOT_INO ? 0 : in.parent;
+    }
+    if ((rc && rc != -ENOENT) || *yes || s->files > look)
+        return rc == -ENOENT ? 0 : rc;
+    rc = mgr_db_one(&c->db, DFILE_MEMBER, DBI(s->id), DBI(j->id));
+    *yes = rc > 0;
+    mgr_db_reset(&c->db, MGR_ST_DFILE_MEMBER);
+    return rc < 0 ? rc : 0;
+}
+
 /* Does this job drain it? *whole: all that it counts is of it. */
-static int is_of(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, bool *yes, bool *whole)
+static int is_of(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, uint32_t look, bool *yes, bool *whole)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
-    uint64_t inos[PATHS_MAX], n = j->gen < PATHS_MAX ? j->gen : PATHS_MAX;
+    uint64_t inos[PATHS_MAX];
     size_t got = 0;
     int rc = 0;
 
@@ -87,7 +118,9 @@ static int is_of(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_
     }
     if (j->kind != FP__JOB_KIND__JOB_FILES)
         return 0;
-    for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(n)); rc > 0; rc = mgr_db_step(&c->db, st))
+    if (j->gen > PATHS_MAX)
+        return is_of_many(c, j, s, look, yes);
+    for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(j->gen)); rc > 0; rc = mgr_db_step(&c->db, st))
         inos[got++] = (uint64_t)mgr_col(&c->db, st, 0);
     for (size_t i = 0; i < got && !*yes && rc >= 0; i++)
         rc = leads_to(c, s, inos[i], yes, whole);
@@ -148,7 +181,7 @@ int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look
         const struct mgr_djob *j = &c->drain->jobs[i];
         bool yes, whole;
 
-        rc = is_of(c, j, s, &yes, &whole);
+        rc = is_of(c, j, s, *look, &yes, &whole);
         if (!rc && yes)
             rc = tell(c, j, s, whole, look, m);
     }

@@ -41,6 +41,9 @@
     X(DFILE_SET, "UPDATE drain_file SET gen=?2,state=?3,data_version=?4,size=?5,lead=?6,tfile=?7,dev=?8,"    \
                  "tino=?9,tries=?10,error=?11,why=?12 WHERE id=?1")                                          \
     X(DFILE_FIRST, "SELECT ino,path FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")                      \
+    X(DFILE_BEGUN, "SELECT 1 FROM drain_file WHERE ino=?1 AND job=?2 AND id>=?3 AND id<?4 LIMIT 1")         \
+    X(DFILE_MEMBER, "SELECT 1 FROM inode i CROSS JOIN drain_file f ON f.ino=i.ino "                         \
+                    "WHERE i.ckpt=?1 AND i.ckpt<>0 AND f.job=?2 LIMIT 1")                                   \
     X(DFILE_PATH, "SELECT path FROM drain_file WHERE id=?1")                                                 \
     X(DFILE_NEXT, "SELECT " MGR_DFILE_COLS " FROM drain_file WHERE job=?1 AND state=1 AND id>?2 "            \
                   "ORDER BY id LIMIT ?3")                                                                    \

@@ -157,6 +157,50 @@ static void test_sets_below_a_directory_that_was_given(void **state)
     w_close(&w);
 }
 
+/* More paths than are compared one by one: a directory above one set, and a file of another, come last. */
+static void test_a_job_of_many_paths(void **state)
+{
+    enum { OTHERS = 30 };
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r;
+    ProtobufCBinaryData paths[OTHERS + 2];
+    char names[OTHERS + 2][32], to[64], why[300];
+    uint64_t run, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    run = fix_mk(&w.f, MGR_ROOT_INO, "run", S_IFDIR | 0755);
+    set(run, 1);
+    set(MGR_ROOT_INO, 2);
+    set(MGR_ROOT_INO, 3);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        snprintf(names[i], sizeof names[i], "other-%c%c", 'a' + (int)i / 26, 'a' + (int)i % 26);
+        assert_true(fix_write(&w.f, fix_mk(&w.f, MGR_ROOT_INO, names[i], S_IFREG | 0644), 0, KIB) > 0);
+    }
+    strcpy(names[OTHERS], "run");
+    strcpy(names[OTHERS + 1], "chk_2/rank_1");
+    for (unsigned i = 0; i < OTHERS + 2; i++)
+        paths[i] = (ProtobufCBinaryData){strlen(names[i]), (uint8_t *)names[i]};
+    m.op = FP__DRAIN_OP__DRAIN_OP_START;
+    m.dest = (char *)"/pfs";
+    m.paths = paths;
+    m.n_paths = OTHERS + 2;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->n_ids, 1);
+    job = r->ids[0];
+    fix_free(r);
+    assert_int_equal(shown(1, to, why).drain_job, job);
+    assert_string_equal(to, "/pfs");
+    assert_int_equal(shown(2, to, why).drain_job, job);
+    assert_int_equal(shown(2, to, why).drain_bytes, 100 * KIB); /* one of its three files */
+    assert_int_equal(shown(3, to, why).drain_job, 0);
+    w_run(&w);
+    ended(1);
+    assert_int_equal(shown(2, to, why).drain_job, 0);
+    w_close(&w);
+}
+
 static void test_who_is_waited_for_is_said(void **state)
 {
     char to[64], why[300];
@@ -220,7 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_set_that_a_policy_drains),     cmocka_unit_test(test_a_set_whose_directory_was_given),
-        cmocka_unit_test(test_sets_below_a_directory_that_was_given), cmocka_unit_test(test_who_is_waited_for_is_said),
+        cmocka_unit_test(test_sets_below_a_directory_that_was_given), cmocka_unit_test(test_a_job_of_many_paths), cmocka_unit_test(test_who_is_waited_for_is_said),
         cmocka_unit_test(test_a_rate_is_what_was_done_of_late),
     };
 
