@@ -15,12 +15,10 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "drain/drain.h"
 #include "fp/dlog.h"
-#include "fp/fault.h"
 #include "fp/le.h"
 
 uint64_t dr_dlog_id(const struct dr_thread *th)
@@ -93,35 +91,6 @@ static int open_stream(struct dr_dlog *l, uint64_t stream)
 
 /* ---------------------------------------------------------------- records */
 
-/* Both in one call, as long as the target takes it whole. */
-static int write_all(struct dr_dlog *l, int fd, const uint8_t *head, uint64_t head_bytes, const uint8_t *data, uint64_t data_bytes, uint64_t off)
-{
-    struct dr_thread *th = l->th;
-    uint64_t done = 0, all = head_bytes + data_bytes;
-
-    while (done < all) {
-        uint64_t in_data = done > head_bytes ? done - head_bytes : 0;
-        struct iovec iov[2] = { { (uint8_t *)(uintptr_t)head + done, done < head_bytes ? head_bytes - done : 0 },
-                                { (uint8_t *)(uintptr_t)data + in_data, data_bytes - in_data } };
-        bool first = done < head_bytes;
-        ssize_t n;
-        int rc;
-
-        dr_enter(th);
-        rc = FP_FAULT_POINT("drain.pwrite");
-        n = rc ? 0 : pwritev(fd, first ? iov : iov + 1, first ? 2 : 1, (off_t)(off + done));
-        dr_leave(th, n > 0 ? (uint64_t)n : 0);
-        if (rc)
-            return rc;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        done += (uint64_t)n;
-    }
-    return 0;
-}
-
 static int write_record(struct dr_dlog *l, uint32_t header, uint64_t data)
 {
     struct dr_thread *th = l->th;
@@ -135,19 +104,9 @@ static int write_record(struct dr_dlog *l, uint32_t header, uint64_t data)
     if (rc)
         return rc;
     memset(th->run + data, 0, pages - data);
-    rc = write_all(l, l->direct_fd >= 0 ? l->direct_fd : l->fd, th->head, header, th->run, pages, at);
-    if (rc == -EINVAL && l->direct_fd >= 0) { /* the file system wants something else of O_DIRECT */
-        close(l->direct_fd);
-        l->direct_fd = -1;
-        rc = write_all(l, l->fd, th->head, header, th->run, pages, at);
-    }
+    rc = dr_write_all(th, l->fd, &l->direct_fd, (struct iovec[]){ { th->head, header }, { th->run, pages } }, 2, at);
     if (rc)
         return dr_failed_call(th, rc, "write", "a stream of the log");
-    if (l->direct_fd < 0) {
-        dr_enter(th);
-        (void)sync_file_range(l->fd, (off_t)at, (off_t)(header + pages), SYNC_FILE_RANGE_WRITE);
-        dr_leave(th, 0);
-    }
     atomic_fetch_add(&th->w->status->written_bytes, data);
     return 0;
 }

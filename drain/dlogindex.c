@@ -156,7 +156,7 @@ static int scan_stream(struct scan *s, const char *name)
     if (!more)
         return no_memory(s->th);
     s->x.stream = more;
-    snprintf(s->x.stream[s->x.nstreams++], FP_DLOG_NAME_BUF, "%s", name);
+    snprintf(s->x.stream[s->x.nstreams++], FP_DLOG_NAME_BUF, "%.*s", (int)FP_DLOG_NAME_BUF - 1, name);
     rc = open_stream(s, name, &fd, &end);
     if (rc)
         return rc;

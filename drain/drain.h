@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 
 #include "fp/drainwire.h"
 #include "fp/limiter.h"
@@ -142,6 +143,9 @@ int dr_parent(struct dr_thread *th, int root, const char *path, uint32_t path_by
 int dr_temps(struct dr_thread *th, int root, bool make, int *fd); /* FP_DW_TEMP_DIR */
 bool dr_path_is_good(const char *path, uint32_t len);
 int dr_fsync(struct dr_thread *th, int fd);
+#define DR_PARTS_MAX 2u
+/* All of the parts, one behind the other, at off: by *direct_fd (of O_DIRECT), which is closed and -1 when the file system does not take them so; where it is -1 by fd, of which they begin to go to the device. */
+int dr_write_all(struct dr_thread *th, int fd, int *direct_fd, const struct iovec *parts, unsigned n, uint64_t off);
 void dr_seen(struct dr_result *r, const struct stat *st);
 
 /* marker.c: 0 if what has this name may be replaced; -EPERM, with why: another store has drained it, and may have evicted in favour of it. */

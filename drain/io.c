@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "drain/drain.h"
@@ -94,6 +95,53 @@ int dr_fsync(struct dr_thread *th, int fd)
         while (rc == -EINTR);
     dr_leave(th, 0);
     return rc;
+}
+
+static int write_parts(struct dr_thread *th, int fd, const struct iovec *parts, unsigned n, uint64_t off)
+{
+    struct iovec left[DR_PARTS_MAX], *at = left, *end = left + n;
+
+    memcpy(left, parts, n * sizeof(*parts));
+    while (at < end) {
+        ssize_t got;
+        int rc;
+
+        dr_enter(th);
+        rc = FP_FAULT_POINT("drain.pwrite");
+        got = rc ? 0 : pwritev(fd, at, (int)(end - at), (off_t)off);
+        dr_leave(th, got > 0 ? (uint64_t)got : 0);
+        if (rc)
+            return rc;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return got < 0 ? -errno : -EIO;
+        for (off += (uint64_t)got; at < end && (size_t)got >= at->iov_len; at++)
+            got -= (ssize_t)at->iov_len;
+        if (at < end)
+            *at = (struct iovec){ (uint8_t *)at->iov_base + got, at->iov_len - (size_t)got };
+    }
+    return 0;
+}
+
+int dr_write_all(struct dr_thread *th, int fd, int *direct_fd, const struct iovec *parts, unsigned n, uint64_t off)
+{
+    int rc = write_parts(th, *direct_fd >= 0 ? *direct_fd : fd, parts, n, off);
+    size_t len = 0;
+
+    if (rc == -EINVAL && *direct_fd >= 0) { /* the file system wants something else of O_DIRECT */
+        close(*direct_fd);
+        *direct_fd = -1;
+        rc = write_parts(th, fd, parts, n, off);
+    }
+    if (rc || *direct_fd >= 0)
+        return rc;
+    for (unsigned i = 0; i < n; i++)
+        len += parts[i].iov_len;
+    dr_enter(th);
+    (void)sync_file_range(fd, (off_t)off, (off_t)len, SYNC_FILE_RANGE_WRITE);
+    dr_leave(th, 0);
+    return 0;
 }
 
 /* ---------------------------------------------------------------- paths */

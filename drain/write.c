@@ -23,7 +23,6 @@
 #include "drain/drain.h"
 #include "fp/bug.h"
 #include "fp/checksum.h"
-#include "fp/fault.h"
 
 #define PAGE 4096u
 
@@ -87,56 +86,20 @@ static int open_tmp(struct part *p, int root, const char *tmp)
 
 /* ---------------------------------------------------------------- writing */
 
-static int write_all(struct part *p, int fd, const uint8_t *data, uint64_t len, uint64_t off)
-{
-    struct dr_thread *th = p->th;
-
-    while (len > 0) {
-        ssize_t n;
-        int rc;
-
-        dr_enter(th);
-        rc = FP_FAULT_POINT("drain.pwrite");
-        n = rc ? 0 : pwrite(fd, data, len, (off_t)off);
-        dr_leave(th, n > 0 ? (uint64_t)n : 0);
-        if (rc)
-            return rc;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        data += n;
-        off += (uint64_t)n;
-        len -= (uint64_t)n;
-    }
-    return 0;
-}
-
 /* [from, to) of the buffer, which lies together in the file. */
 static int write_run(struct part *p, uint64_t from, uint64_t to)
 {
     struct dr_thread *th = p->th;
     const uint8_t *data = th->run + from;
     uint64_t off = p->m->first * p->m->window_bytes + p->at + from, len = to - from;
-    bool direct = p->direct_fd >= 0 && from % PAGE == 0 && off % PAGE == 0 && len % PAGE == 0;
-    int rc;
+    bool aligned = from % PAGE == 0 && off % PAGE == 0 && len % PAGE == 0;
+    int rc, none = -1;
 
     if (!dr_gate(th, len))
         return dr_fail(th, FP_DW_SCOPE_FILE, -ECANCELED, "cancelled");
-    rc = write_all(p, direct ? p->direct_fd : p->fd, data, len, off);
-    if (rc == -EINVAL && direct) { /* the file system wants something else of O_DIRECT */
-        close(p->direct_fd);
-        p->direct_fd = -1;
-        direct = false;
-        rc = write_all(p, p->fd, data, len, off);
-    }
+    rc = dr_write_all(th, p->fd, aligned ? &p->direct_fd : &none, (struct iovec[]){ { (uint8_t *)(uintptr_t)data, len } }, 1, off);
     if (rc)
         return dr_failed_call(th, rc, "write", "the temporary file");
-    if (!direct) {
-        dr_enter(th);
-        (void)sync_file_range(p->fd, (off_t)off, (off_t)len, SYNC_FILE_RANGE_WRITE);
-        dr_leave(th, 0);
-    }
     th->r.bytes += len;
     atomic_fetch_add(&th->w->status->written_bytes, len);
     return 0;

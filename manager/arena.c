@@ -95,6 +95,22 @@ void *mgr_arena_copy(struct mgr_arena *a, const void *p, size_t size)
     return q && size ? memcpy(q, p, size) : q;
 }
 
+void *mgr_arena_grow(struct mgr_arena *a, void *list, size_t count, size_t *cap, size_t size)
+{
+    size_t more = *cap ? *cap * 2 : 64;
+    void *p;
+
+    if (count < *cap)
+        return list;
+    p = mgr_arena_alloc(a, more * size);
+    if (!p)
+        return NULL;
+    if (count)
+        memcpy(p, list, count * size);
+    *cap = more;
+    return p;
+}
+
 char *mgr_arena_text(struct mgr_arena *a, const char *text)
 {
     char *copy = text ? mgr_arena_copy(a, text, strlen(text) + 1) : NULL;

@@ -36,19 +36,11 @@ Fp__Slice *mgr_slice_row(struct mgr_core *c)
 /* Appends to r->slices, which grows by doubling inside the arena. */
 static int append(struct mgr_core *c, Fp__SliceMapReply *r, size_t *cap, Fp__Slice *s)
 {
-    if (!s)
-        return mgr_doom(c, -ENOMEM);
-    if (r->n_slices == *cap) {
-        size_t n = *cap ? *cap * 2 : 256;
-        Fp__Slice **p = mgr_arena_alloc(&c->arena, n * sizeof(*p));
+    Fp__Slice **list = s ? mgr_arena_grow(&c->arena, r->slices, r->n_slices, cap, sizeof(*list)) : NULL;
 
-        if (!p)
-            return mgr_doom(c, -ENOMEM);
-        for (size_t i = 0; i < r->n_slices; i++)
-            p[i] = r->slices[i];
-        r->slices = p;
-        *cap = n;
-    }
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    r->slices = list;
     r->slices[r->n_slices++] = s;
     return 0;
 }

@@ -405,6 +405,10 @@ int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look
 
 /* ---------------------------------------------------------------- drain_ctl.c, policy.c */
 
+#define MGR_DRAIN_PATHS_MAX 256u /* of a request of fpctl */
+/* One more line of why a request is refused. */
+int mgr_drain_refuse(struct mgr_core *c, char ***why, size_t *n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
 #define MGR_WAITS_MAX 300u
 /* Whom or what an active job waits for; NULL: nobody. */
 const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX]);

@@ -14,23 +14,24 @@
 #include "fp/drainopt.h"
 #include "fp/err.h"
 
-#define PATHS_MAX 256u
+#define PATHS_MAX MGR_DRAIN_PATHS_MAX
 #define JOBS_SHOWN 64u
 #define LAST_MAX   1024u
 
-static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static int refuse(struct mgr_core *c, Fp__CtlDrainReply *r, const char *fmt, ...)
+#define refuse(c, r, ...) mgr_drain_refuse(c, &(r)->why, &(r)->n_why, __VA_ARGS__)
+
+int mgr_drain_refuse(struct mgr_core *c, char ***why, size_t *n, const char *fmt, ...)
 {
-    char line[FP_DRAIN_WHY_MAX + 200];
+    char line[FP_DRAIN_WHY_MAX + 600];
     va_list ap;
 
-    if (!r->why && !(r->why = mgr_arena_alloc(&c->arena, (PATHS_MAX + 1) * sizeof *r->why)))
+    if (!*why && !(*why = mgr_arena_alloc(&c->arena, (PATHS_MAX + 1) * sizeof **why)))
         return mgr_doom(c, -ENOMEM);
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    if (r->n_why <= PATHS_MAX)
-        r->why[r->n_why++] = mgr_arena_text(&c->arena, line);
+    if (*n <= PATHS_MAX)
+        (*why)[(*n)++] = mgr_arena_text(&c->arena, line);
     return 0;
 }
 

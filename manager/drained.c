@@ -218,7 +218,7 @@ static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const struct
 int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, const Fp__ExtFile *seen)
 {
     struct sums s = {.windows = (f->size + in->chunk_size - 1) / in->chunk_size};
-    int64_t tfile;
+    int64_t tfile = 0;
     int rc = mgr_drained_drop_at(c, f->ino, f->target);
 
     if (s.windows > SUMS_MAX)

@@ -87,15 +87,11 @@ static int move_rows(struct mgr_core *c, uint32_t target, ProtobufCBinaryData pa
     int rc;
 
     for (rc = mgr_db_one(&c->db, EXT_BEFORE, DBI(target), DBB(path.data, path.len), DBI(by), DBI(in->ino)); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        void *more = n < cap ? list : mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *list);
-
-        if (!more) {
+        list = mgr_arena_grow(&c->arena, list, n, &cap, sizeof *list);
+        if (!list) {
             mgr_db_reset(&c->db, st);
             return mgr_doom(c, -ENOMEM);
         }
-        if (more != list && n)
-            memcpy(more, list, n * sizeof *list);
-        list = more;
         list[n].chunk = (uint64_t)mgr_col(&c->db, st, 0);
         list[n++].off = (uint64_t)mgr_col(&c->db, st, 1) * in->chunk_size + (uint64_t)mgr_col(&c->db, st, 2);
     }
@@ -191,15 +187,11 @@ static int only_in(struct mgr_core *c, uint64_t tfile, uint64_t **out, size_t *c
     int rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)) : 0;
 
     for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
-        uint64_t *more = n < cap ? list : mgr_arena_alloc(&c->arena, (cap = cap ? cap * 2 : 64) * sizeof *list);
-
-        if (!more) {
+        list = mgr_arena_grow(&c->arena, list, n, &cap, sizeof *list);
+        if (!list) {
             mgr_db_reset(&c->db, st);
             return mgr_doom(c, -ENOMEM);
         }
-        if (more != list && n)
-            memcpy(more, list, n * sizeof *list);
-        list = more;
         list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
     }
     mgr_db_reset(&c->db, st);

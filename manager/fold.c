@@ -58,13 +58,7 @@ static int read_rows(struct mgr_core *c, uint64_t ino, uint64_t win, uint32_t ma
             w->more = true;
             break;
         }
-        if (w->nrows == cap) {
-            cap = cap ? cap * 2 : 64;
-            r = mgr_arena_alloc(&c->arena, cap * sizeof(*r));
-            for (size_t i = 0; r && i < w->nrows; i++)
-                r[i] = w->row[i];
-            w->row = r;
-        }
+        w->row = mgr_arena_grow(&c->arena, w->row, w->nrows, &cap, sizeof(*w->row));
         if (!w->row) {
             mgr_db_reset(&c->db, st);
             return mgr_doom(c, -ENOMEM);

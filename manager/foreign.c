@@ -19,7 +19,6 @@
 #include "manager/foreign.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@
 #include "fp/log.h"
 #include "manager/version.h"
 
-#define PATHS_MAX 256u
+#define PATHS_MAX MGR_DRAIN_PATHS_MAX
 #define PAGE      1024u                   /* entries of one listing */
 #define QUIET_NS  (2 * INT64_C(1000000000)) /* since a file was changed: its time does not tell changes apart that come at once */
 #define HELD_MS   200u
@@ -454,21 +453,7 @@ Fp__Task *mgr_foreign_list_task(struct mgr_core *c, const struct mgr_dfile *f)
 
 /* ---------------------------------------------------------------- what fpctl asks */
 
-static int refuse(struct mgr_core *c, Fp__CtlStageReply *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static int refuse(struct mgr_core *c, Fp__CtlStageReply *r, const char *fmt, ...)
-{
-    char line[FP_DRAIN_WHY_MAX + 600];
-    va_list ap;
-
-    if (!r->why && !(r->why = mgr_arena_alloc(&c->arena, (PATHS_MAX + 1) * sizeof *r->why)))
-        return mgr_doom(c, -ENOMEM);
-    va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
-    va_end(ap);
-    if (r->n_why <= PATHS_MAX)
-        r->why[r->n_why++] = mgr_arena_text(&c->arena, line);
-    return 0;
-}
+#define refuse(c, r, ...) mgr_drain_refuse(c, &(r)->why, &(r)->n_why, __VA_ARGS__)
 
 /* Without doubled slashes, and one at its end; false: it has "." or "..", or does not begin with a slash. */
 static bool cleaned(ProtobufCBinaryData in, ProtobufCBinaryData *out, uint8_t *room)
