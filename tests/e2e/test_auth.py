@@ -46,12 +46,10 @@ def test_wrong_key_is_refused(store):
     r, took = run("fpctl", "status", f"--manager={store.addr}", f"--key={other}")
     assert r.returncode == 1 and took < 1.5 * SLOW
     assert "key" in r.stderr and r.stderr.count("\n") == 1
-    mnt = os.path.join(store.dir, "m")
-    os.mkdir(mnt)
+    mnt = store.make_dir("m")
     r, took = run("fp-mount", f"--manager={store.addr}", f"--key={other}", "--pool=16MiB", "--foreground", mnt)
     assert r.returncode == 1 and "key" in r.stderr and r.stderr.count("\n") == 1 and took < 8 * SLOW
-    bdir = os.path.join(store.dir, "b")
-    os.mkdir(bdir)
+    bdir = store.make_dir("b")
     r, took = run("fp-benefactor", f"--manager={store.addr}", f"--key={other}", f"--dir={bdir}", "--size=64MiB",
                   "--listen=127.0.0.1:0")
     assert r.returncode == 1 and "key" in r.stderr and took < 8 * SLOW

@@ -13,14 +13,6 @@ from harness.files import assert_same, content, write_file
 MIB = 1 << 20
 
 
-@pytest.fixture
-def target(store):
-    """A plain directory; what is drained of the store lies below it as in the store."""
-    path = os.path.join(store.dir, "target")
-    os.mkdir(path)
-    return path
-
-
 def drain(store, *paths, to=None, check=True, seconds=60):
     args = ["drain", *paths, "--wait", f"--timeout={seconds}s", *([f"--to={to}"] if to else [])]
     return store.fpctl(*args, check=check, seconds=seconds + 20)
@@ -355,8 +347,7 @@ def test_a_symbolic_link_in_the_target_leads_nowhere(store, target):
     m = store.mounts[0]
     os.makedirs(m.at("d"))
     write_file(m.at("d/f"), b"data")
-    outside = os.path.join(store.dir, "outside")
-    os.mkdir(outside)
+    outside = store.make_dir("outside")
     os.symlink(outside, os.path.join(target, "d"))
     assert drain(store, m.at("d"), to=target, check=False).returncode == 4
     assert os.listdir(outside) == []

@@ -19,8 +19,7 @@ def quick(new_store):
     """A store whose sets are complete half a second after their last change; two mounts, two benefactors, and a target."""
     s = new_store()
     s.up(benefactors=2, mounts=2, manager_args=("--ckpt-quiet=500ms", "--ckpt-late=3s"))
-    s.target = os.path.join(s.dir, "target")
-    os.mkdir(s.target)
+    s.target = s.make_dir("target")
     return s
 
 

@@ -12,13 +12,6 @@ from harness.files import assert_same, content, write_file
 MIB = 1 << 20
 
 
-@pytest.fixture
-def target(store):
-    path = os.path.join(store.dir, "target")
-    os.mkdir(path)
-    return path
-
-
 def drain(store, *paths, to, check=True, seconds=60):
     return store.fpctl("drain", *paths, "--layout=log", f"--to={to}", "--wait", f"--timeout={seconds}s", check=check, seconds=seconds + 20)
 
@@ -83,8 +76,7 @@ def test_each_of_four_nodes_writes_one_stream(new_store):
         store.add_benefactor(node=node)
     for node in range(4):
         store.add_mount(node=node)
-    target = os.path.join(store.dir, "target")
-    os.mkdir(target)
+    target = store.make_dir("target")
     for piece in (MIB, 262144 + 4096, 5001):
         name, data = f"n1-{piece}", content(piece, 0, 9 * MIB + 12345)
         write_file(store.mounts[0].at(name), b"")

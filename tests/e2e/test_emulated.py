@@ -30,17 +30,26 @@ def is_no_faster(took, size, rate):
     assert took >= size / rate - CREDIT_S, f"{size} bytes in {took:.3f} s are {size / took / MB:.1f} MB/s"
 
 
+def write_no_faster(m, name, data):
+    took, _ = seconds(lambda: write_file(m.at(name), data, sync=True))
+    is_no_faster(took, len(data), 40 * MB)
+
+
+def read_no_faster(m, name, data):
+    """By a mount that has nothing of it in its memory."""
+    m.unmount()
+    m.start()
+    took, got = seconds(read_file, m.at(name))
+    assert_same(got, data)
+    is_no_faster(took, len(data), 50 * MB)
+
+
 @pytest.mark.short
 @pytest.mark.limit(120)
 def test_a_mount_of_the_node_is_no_faster_than_the_device(slow):
     m, data = slow.mounts[0], content(1, 0, 24 * MIB)
-    took, _ = seconds(lambda: write_file(m.at("f"), data, sync=True))
-    is_no_faster(took, len(data), 40 * MB)
-    m.unmount()
-    m.start()
-    took, got = seconds(read_file, m.at("f"))
-    assert_same(got, data)
-    is_no_faster(took, len(data), 50 * MB)
+    write_no_faster(m, "f", data)
+    read_no_faster(m, "f", data)
     b = slow.status()["benefactors"][0]
     assert b["backend"].startswith("emulated")
     assert "going over TCP" not in m.text()
@@ -76,20 +85,14 @@ def test_another_nodes_mount_is_no_faster(nodes, new_store):
     s.add_benefactor(node=0, backend="emulated:write=40MB/s,read=50MB/s")
     m = s.add_mount(node=1)
     data = content(3, 0, 24 * MIB)
-    took, _ = seconds(lambda: write_file(m.at("f"), data, sync=True))
-    is_no_faster(took, len(data), 40 * MB)
-    m.unmount()
-    m.start()
-    took, got = seconds(read_file, m.at("f"))
-    assert_same(got, data)
-    is_no_faster(took, len(data), 50 * MB)
+    write_no_faster(m, "f", data)
+    read_no_faster(m, "f", data)
 
 
 @pytest.mark.limit(120)
 def test_a_drain_is_no_faster(slow):
     m, data = slow.mounts[0], content(4, 0, 24 * MIB)
-    to = os.path.join(slow.dir, "target")
-    os.mkdir(to)
+    to = slow.make_dir("target")
     write_file(m.at("f"), data, sync=True)
     took, _ = seconds(lambda: slow.fpctl("drain", m.at("f"), f"--to={to}", "--now", "--wait", "--timeout=60s", seconds=80))
     assert_same(read_file(os.path.join(to, "f")), data)
@@ -115,10 +118,5 @@ def test_the_device_is_there_again_after_a_restart(new_store):
     write_file(m.at("f"), data, sync=True)
     s.benefactors[0].kill()
     s.benefactors[0].start()
-    took, _ = seconds(lambda: write_file(m.at("g"), data, sync=True))
-    is_no_faster(took, len(data), 40 * MB)
-    m.unmount()
-    m.start()
-    took, got = seconds(read_file, m.at("f"))
-    assert_same(got, data)
-    is_no_faster(took, len(data), 50 * MB)
+    write_no_faster(m, "g", data)
+    read_no_faster(m, "f", data)

@@ -6,18 +6,11 @@ import time
 
 import pytest
 
-from harness.daemons import PACE, SLOW, wait_until
+from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, content, write_file
 
 MIB = 1 << 20
 SIZE = 5 * MIB + 12345
-
-
-@pytest.fixture
-def target(store):
-    path = os.path.join(store.dir, "target")
-    os.mkdir(path)
-    return path
 
 
 def drain(store, *paths, to):

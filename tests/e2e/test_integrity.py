@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from harness.files import assert_same, content, pread_all, pwrite_all, read_file, seed_of_run, write_file
+from harness.files import assert_same, content, pread_all, read_file, seed_of_run, write_file
 
 MIB = 1 << 20
 BLOCK = 65536

@@ -3,12 +3,11 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
 import pytest
 
-from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.daemons import PACE, wait_until
 from harness.files import content, write_file
 
 MIB = 1 << 20
@@ -29,8 +28,7 @@ def quick(new_store):
 
 @pytest.fixture
 def target(quick):
-    path = os.path.join(quick.dir, "target")
-    os.mkdir(path)
+    path = quick.make_dir("target")
     return path
 
 

@@ -7,18 +7,10 @@ import time
 
 import pytest
 
-from harness.daemons import wait_until
 from harness.files import assert_same, content, write_file
 
 MIB = 1 << 20
 OLD = 1_700_000_000
-
-
-@pytest.fixture
-def target(store):
-    path = os.path.join(store.dir, "target")
-    os.mkdir(path)
-    return path
 
 
 def stage_in(store, *paths, to, root=None, timeout="60s", check=True):

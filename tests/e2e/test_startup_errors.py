@@ -5,13 +5,12 @@ import re
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import time
 
 import pytest
 
-from harness.daemons import LIBC, SLOW, Store, bin_path, is_mounted, unmount, wait_until
+from harness.daemons import SLOW, Store, bin_path, is_mounted, unmount, wait_until
 from harness.files import write_file
 
 
@@ -308,8 +307,7 @@ def test_no_dev_fuse(manager, native, as_root):
 @pytest.mark.short
 def test_background_mount_returns_when_usable(store):
     """Without --foreground the program returns, and the mount is there; fusermount3 -u ends the daemon."""
-    path = os.path.join(store.dir, "bg")
-    os.mkdir(path)
+    path = store.make_dir("bg")
     subprocess.run([bin_path("fp-mount"), f"--manager={store.addr}", f"--key={store.key}", "--pool=16MiB", path],
                    check=True, timeout=15 * SLOW, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)

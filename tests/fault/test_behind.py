@@ -10,7 +10,6 @@ import pytest
 
 from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, content, read_file, write_file
-from harness.promises import difference, promised
 
 MIB = 1 << 20
 CONT = 18

@@ -21,8 +21,7 @@ def test_manager_is_killed_around_completion(new_store):
     store = new_store()
     store.expect("manager|connection|session|drain")
     store.up(benefactors=1, manager_args=("--ckpt-quiet=500ms",))
-    target = os.path.join(store.dir, "target")
-    os.mkdir(target)
+    target = store.make_dir("target")
     store.fpctl("drain", "set", f"to={target}")
     m = store.mounts[0]
 

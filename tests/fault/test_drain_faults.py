@@ -25,8 +25,7 @@ def target(new_store):
         os.makedirs(m.at("run/chk_0007"))
         for i in range(FILES):
             write_file(m.at(name(i)), content(i, 0, SIZE), sync=True)
-        path = os.path.join(store.dir, "target")
-        os.mkdir(path)
+        path = store.make_dir("target")
         return store, path
     return make
 

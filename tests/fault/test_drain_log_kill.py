@@ -10,83 +10,37 @@ import time
 import pytest
 
 from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.drains import MIB, Drain, kill_daemons, kill_workers, restart_daemons, slow_store
 from harness.files import assert_same, content, seed_of_run, write_file
-
-MIB = 1 << 20
-FILES, FILE_MIB = 4, 8
-
-
-def processes_of(store):
-    """fp-drain of the benefactors of this store."""
-    found = []
-    for b in store.benefactors:
-        for path in glob.glob(f"/proc/{b.pid}/task/*/children"):
-            with open(path) as f:
-                found += [int(p) for p in f.read().split()]
-    return found
 
 
 def merge(log, to):
     return subprocess.run([bin_path("fpctl"), "merge", log, f"--to={to}", "--force"], capture_output=True, text=True, timeout=120 * SLOW)
 
 
-class Drain:
-    def __init__(self, store):
-        self.store = store
-        self.proc = subprocess.Popen([bin_path("fpctl"), "drain", store.mounts[0].at("set"), f"--to={store.target}", "--layout=log", "--wait", "--timeout=5min",
-                                      f"--manager={store.addr}", f"--key={store.key}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+class LogDrain(Drain):
+    options = ("--layout=log",)
 
-    def look(self):
+    def name(self, i):
+        return f"{i}.fplog"
+
+    def check(self, i, path):
         """Whatever has its name can be merged."""
-        for i in range(FILES):
-            log = os.path.join(self.store.target, f"set/{i}.fplog")
-            if not os.path.exists(log):
-                continue
-            out = os.path.join(self.store.dir, f"merged-{i}")
-            r = merge(log, out)
-            assert r.returncode == 0, r.stderr
-            with open(out, "rb") as f:
-                assert_same(f.read(), content(i, 0, FILE_MIB * MIB + i), log)
-            os.unlink(out)
-
-    def begun(self):
-        def some():
-            assert self.proc.poll() is None, self.proc.stderr.read()
-            found = glob.glob(os.path.join(self.store.target, ".fp-drain", "*-*-*", "stream-*"))
-            return [t for t in found if os.path.exists(t) and os.stat(t).st_blocks > 0]
-        wait_until("a log that is being written", 60, some, 0.02)
-
-    def finish(self):
-        out, err = self.proc.communicate(timeout=200 * SLOW)
-        assert self.proc.returncode == 0, (self.proc.returncode, out, err)
-        assert sorted(os.listdir(os.path.join(self.store.target, "set"))) == [f"{i}.fplog" for i in range(FILES)]
-        self.look()
-        wait_until("the end of temporary files", 60, lambda: not os.listdir(os.path.join(self.store.target, ".fp-drain")))
-
-    def end(self):
-        if self.proc.poll() is None:
-            self.proc.kill()
-        self.proc.wait(20)
+        out = os.path.join(self.store.dir, f"merged-{i}")
+        r = merge(path, out)
+        assert r.returncode == 0, r.stderr
+        super().check(i, out)
+        os.unlink(out)
 
 
 @pytest.fixture
 def drains(new_store):
-    store = new_store()
-    store.start_manager()
-    for _ in range(2):
-        store.add_benefactor("--drain-max=8MB/s")
-    m = store.add_mount()
-    store.target = os.path.join(store.dir, "target")
-    os.mkdir(store.target)
-    os.mkdir(m.at("set"))
-    for i in range(FILES):
-        write_file(m.at(f"set/{i}"), content(i, 0, FILE_MIB * MIB + i), sync=True)
-    return store
+    return slow_store(new_store, files=4)
 
 
 @pytest.fixture
 def drain(drains):
-    d = Drain(drains)
+    d = LogDrain(drains)
     yield d
     d.end()
 
@@ -95,8 +49,7 @@ def test_workers_are_killed_while_they_write_logs(drains, drain):
     """Each that is started anew begins a stream; what the others have half written counts for nothing."""
     drains.expect("drain")
     drain.begun()
-    for pid in wait_until("a process fp-drain", 20, lambda: processes_of(drains)):
-        os.kill(pid, signal.SIGKILL)
+    wait_until("a process fp-drain", 20, lambda: kill_workers(*drains.benefactors))
     drain.finish()
 
 
@@ -106,15 +59,9 @@ def test_all_are_killed_again_and_again_while_they_write_logs(drains, drain):
     for _ in range(4):
         time.sleep(r.uniform(0.1, 1.5) * PACE)
         who = r.choice(["manager", "benefactor", "all"])
-        if who in ("manager", "all"):
-            drains.manager.kill(signal.SIGKILL)
-        if who in ("benefactor", "all"):
-            drains.benefactors[0].kill(signal.SIGKILL)
+        kill_daemons(drains, who)
         drain.look()
-        if not drains.manager.alive():
-            drains.restart_manager()
-        if not drains.benefactors[0].alive():
-            drains.benefactors[0].start()
+        restart_daemons(drains)
     drain.finish()
 
 

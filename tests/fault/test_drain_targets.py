@@ -12,6 +12,7 @@ import time
 import pytest
 
 from harness.daemons import PACE, wait_until
+from harness.drains import half_written
 from harness.files import assert_same, content, read_file, write_file
 
 MIB = 1 << 20
@@ -37,10 +38,7 @@ def drains(new_store):
 def begin(store, target):
     """A part of it is in the target, and most is not."""
     job = json.loads(store.fpctl("drain", store.mounts[0].at("chk_0007"), f"--to={target.path}", "--json").stdout)["job"]
-
-    def some():
-        return [t for t in glob.glob(os.path.join(target.path, ".fp-drain", "*-*-*")) if os.stat(t).st_blocks > 0]
-    wait_until("a file that is being drained", 60, some, 0.02)
+    wait_until("a file that is being drained", 60, lambda: half_written(target.path), 0.02)
     return job
 
 

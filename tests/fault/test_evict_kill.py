@@ -3,14 +3,12 @@
 import json
 import os
 import random
-import signal
-import subprocess
 import threading
 import time
 
 import pytest
 
-from harness.daemons import SLOW, bin_path, wait_until
+from harness.daemons import SLOW
 from harness.files import assert_same, content, seed_of_run, write_file
 
 MIB = 1 << 20
@@ -19,10 +17,6 @@ FILES, SIZE = 6, 6 * MIB + 777
 
 def name(i):
     return f"old/{i}"
-
-
-def fpctl(store, *args):
-    return subprocess.Popen([bin_path("fpctl"), *args, f"--manager={store.addr}", f"--key={store.key}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def evicted_bytes(store, path):
@@ -79,7 +73,7 @@ def test_kills_while_files_go_and_come_back(drained, part):
         except BaseException as e:
             wrong.append(e)
     for round_ in range(5):
-        evicting = fpctl(store, "evict", m.at("old"), "--timeout=60s")
+        evicting = store.begin_fpctl("evict", m.at("old"), "--timeout=60s")
         time.sleep(rnd.uniform(0, 0.4))
         victim = rnd.choice([store.manager, *store.benefactors])
         if rnd.random() < 0.5:

@@ -1,28 +1,18 @@
 """Chunks that come back from a target while fp-drain is killed, and where there is no room for them, since programs fill the store: what is read is what was written."""
 
-import glob
 import json
 import os
-import signal
 import threading
 import time
 
 import pytest
 
 from harness.daemons import PACE, SLOW, wait_until
+from harness.drains import kill_workers
 from harness.files import assert_same, content, write_file
 
 MIB = 1 << 20
 FILES, SIZE = 6, 6 * MIB + 777
-
-
-def processes_of(benefactor):
-    """Its fp-drain."""
-    found = []
-    for path in glob.glob(f"/proc/{benefactor.pid}/task/*/children"):
-        with open(path) as f:
-            found += [int(p) for p in f.read().split()]
-    return found
 
 
 def evicted_bytes(store, path):
@@ -65,9 +55,8 @@ def test_fp_drain_is_killed_while_it_fetches(new_store, targets):
     until = time.monotonic() + 100 * SLOW
     while any(t.is_alive() for t in readers) and time.monotonic() < until:
         time.sleep(0.4 * PACE)
-        for pid in processes_of(b) if killed < 4 else []:
-            os.kill(pid, signal.SIGKILL)
-            killed += 1
+        if killed < 4 and (now := kill_workers(b)):
+            killed += now
             time.sleep(1.2 * PACE)
     for t in readers:
         t.join(60 * SLOW)
@@ -82,9 +71,7 @@ def test_fp_drain_is_killed_while_it_fetches(new_store, targets):
 def test_programs_fill_the_store_while_others_read_what_is_not_here(new_store):
     """Neither waits for the other: where there is no room, what is read is passed on and not kept."""
     store = new_store()
-    target = os.path.join(store.dir, "target")
-    os.mkdir(target)
-    store = evicted_files(lambda: store, target, "--size=128MiB")
+    store = evicted_files(lambda: store, store.make_dir("target"), "--size=128MiB")
     store.expect("space|full")
     m, wrong, full = store.mounts[0], [], []
 

@@ -2,12 +2,11 @@
 
 import os
 import random
-import subprocess
 import time
 
 import pytest
 
-from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.daemons import PACE, SLOW, wait_until
 from harness.files import content, seed_of_run, write_file
 
 MIB = 1 << 20
@@ -15,10 +14,6 @@ MIB = 1 << 20
 
 def level(path):
     return os.getxattr(path, "user.fp.level").decode()
-
-
-def start_wait(store, *args):
-    return subprocess.Popen([bin_path("fpctl"), "wait", *args, f"--manager={store.addr}", f"--key={store.key}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def end_of(proc, seconds):
@@ -39,12 +34,11 @@ def test_manager_is_killed_in_wait(new_store):
     for _ in range(2):
         s.add_benefactor("--drain-max=8MB/s")
     m = s.add_mount()
-    target = os.path.join(s.dir, "target")
-    os.mkdir(target)
+    target = s.make_dir("target")
     s.fpctl("drain", "set", f"to={target}")
     write_file(m.at("file"), content(1, 0, 24 * MIB), sync=True)
     rnd = random.Random(seed_of_run())
-    proc = start_wait(s, m.at("file"), "--level=verified", "--timeout=5min")
+    proc = s.begin_fpctl("wait", m.at("file"), "--level=verified", "--timeout=5min")
     try:
         for _ in range(3):
             time.sleep(rnd.uniform(0.05, 0.8) * PACE)
@@ -68,7 +62,7 @@ def test_wait_ends_with_its_time_when_the_manager_stays_away(new_store):
     path = s.mounts[0].at("file")
     with open(path, "wb") as f:
         f.write(content(1, 0, MIB))
-        proc = start_wait(s, path, "--timeout=4s")
+        proc = s.begin_fpctl("wait", path, "--timeout=4s")
         time.sleep(1 * PACE)
         begun = time.monotonic()
         s.manager.kill()
@@ -84,11 +78,11 @@ def test_a_sync_that_fails_makes_nothing_local(new_store):
     s.add_benefactor(fault="bnf.fdatasync=EIO:count=1")
     m = s.add_mount()
     write_file(m.at("old"), content(1, 0, 2 * MIB))
-    proc = start_wait(s, m.at("old"), "--timeout=60s")
+    proc = s.begin_fpctl("wait", m.at("old"), "--timeout=60s")
     code, err = end_of(proc, 70)
     assert code == 4 and "lost what it had not synced" in err, (code, err)
     assert level(m.at("old")) == "pool"
     write_file(m.at("new"), content(2, 0, 2 * MIB))
-    assert end_of(start_wait(s, m.at("new"), "--timeout=60s"), 70)[0] == 0
+    assert end_of(s.begin_fpctl("wait", m.at("new"), "--timeout=60s"), 70)[0] == 0
     assert level(m.at("new")) == "local"
     assert level(m.at("old")) == "pool"

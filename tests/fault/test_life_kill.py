@@ -16,6 +16,7 @@ import time
 import pytest
 
 from harness.daemons import PACE, SLOW, bin_path, wait_until
+from harness.drains import kill_workers
 from harness.files import assert_same, content, seed_of_run
 
 MIB = 1 << 20
@@ -143,25 +144,9 @@ class Life(threading.Thread):
                 return
 
 
-def workers_of(store):
-    found = []
-    for b in store.benefactors:
-        for path in glob.glob(f"/proc/{b.pid}/task/*/children"):
-            try:
-                with open(path) as f:
-                    found += [int(p) for p in f.read().split()]
-            except OSError:
-                pass
-    return found
-
-
 def kill_one(store, who):
     if who == "worker":
-        for pid in workers_of(store):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        kill_workers(*store.benefactors)
         return
     daemon = {"manager": store.manager, "benefactor 1": store.benefactors[0], "benefactor 2": store.benefactors[1], "mount": store.mounts[0]}[who]
     daemon.kill(signal.SIGKILL)

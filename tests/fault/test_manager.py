@@ -9,7 +9,7 @@ import time
 import pytest
 
 from harness.daemons import SLOW, wait_until
-from harness.files import assert_same, content, pwrite_all, read_file, write_file
+from harness.files import assert_same, content, read_file, write_file
 
 MIB = 1 << 20
 

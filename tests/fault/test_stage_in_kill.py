@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness.daemons import SLOW, bin_path, wait_until
+from harness.daemons import SLOW, wait_until
 from harness.files import assert_same, content, seed_of_run, write_file
 
 MIB = 1 << 20
@@ -31,10 +31,6 @@ def tree(path, rounds=3):
     return files
 
 
-def fpctl(store, *args):
-    return subprocess.Popen([bin_path("fpctl"), *args, f"--manager={store.addr}", f"--key={store.key}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.fixture
 def staging(new_store):
     """A store, a target with files that are not the store's, and what it is called with."""
@@ -53,7 +49,7 @@ def staging(new_store):
 
 
 def fpctl_in(store, *args):
-    return fpctl(store, "stage-in", os.path.join(store.target, "in"), f"--to={store.mounts[0].path}", f"--target={store.target}", *args)
+    return store.begin_fpctl("stage-in", os.path.join(store.target, "in"), f"--to={store.mounts[0].path}", f"--target={store.target}", *args)
 
 
 def whole(store, name):
@@ -149,14 +145,15 @@ def test_a_target_that_hangs_delays_it(staging, targets):
     store = staging(target=os.path.join(slow.path, "run"), benefactors=2)
     m = store.mounts[0]
     slow.hang()
-    job = fpctl_in(store, "--timeout=4s")
-    out, err = job.communicate(timeout=60 * SLOW)
-    assert job.returncode == 3, (job.returncode, out, err)
+    for _ in range(2):  # called again, it waits for the same job
+        job = fpctl_in(store, "--timeout=4s")
+        out, err = job.communicate(timeout=60 * SLOW)
+        assert job.returncode == 3 and "job 1" in out + err and "job 2" not in out + err, (job.returncode, out, err)
     write_file(m.at("other"), content(99, 0, 3 * MIB), sync=True)
     slow.resume()
     job = fpctl_in(store, "--timeout=60s")
     out, err = job.communicate(timeout=90 * SLOW)
-    assert job.returncode == 0 and "job 1" in out, (job.returncode, out, err)
+    assert job.returncode == 0, (job.returncode, out, err)
     for name in store.files:
         whole(store, name)
 

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import struct
-import time
 
 from .daemons import MIB, bin_path, wait_until
 from .files import assert_same, content, read_file, write_file

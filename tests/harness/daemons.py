@@ -367,16 +367,27 @@ class Store:
             m.wait_ready()
         return self
 
+    def make_dir(self, name):
+        """A directory beside those of the daemons: a target, or what is to be staged in."""
+        path = os.path.join(self.dir, name)
+        os.mkdir(path)
+        return path
+
     # --- looking ------------------------------------------------------------
 
-    def fpctl(self, *args, check=True, seconds=15):
+    def _fpctl(self, args):
         netns = self.nodes.netns(0) if self.nodes else None
         cmd = [bin_path("fpctl"), *args, f"--manager={self.addr}", f"--key={self.key}"]
-        if netns:
-            cmd = ["nsenter", f"--net=/run/netns/{netns}", *cmd]
-        r = subprocess.run(cmd, capture_output=True, text=True, timeout=seconds * SLOW)
+        return ["nsenter", f"--net=/run/netns/{netns}", *cmd] if netns else cmd
+
+    def fpctl(self, *args, check=True, seconds=15):
+        r = subprocess.run(self._fpctl(args), capture_output=True, text=True, timeout=seconds * SLOW)
         assert not check or r.returncode == 0, f"fpctl {args}: exit {r.returncode}: {r.stderr}"
         return r
+
+    def begin_fpctl(self, *args):
+        """One that goes on while the test does something else."""
+        return subprocess.Popen(self._fpctl(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def status(self):
         return json.loads(self.fpctl("status", "--json").stdout)

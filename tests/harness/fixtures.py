@@ -215,6 +215,12 @@ def store(new_store):
 
 
 @pytest.fixture
+def target(store):
+    """A plain directory; what is drained of the store lies below it as in the store."""
+    return store.make_dir("target")
+
+
+@pytest.fixture
 def manager(new_store):
     """A manager alone; .store is what more can be added to."""
     s = new_store()
