@@ -340,7 +340,7 @@ static void pass_time(struct fuzz_in *in)
 
 static void none(const char *sql)
 {
-    int64_t n = fix_sql(f, sql);
+    int64_t n = fix_sql(f, "%s", sql);
 
     if (n != 0) {
         fprintf(stderr, "%lld rows: %s\n", (long long)n, sql);

@@ -573,18 +573,6 @@ void w_run(struct world *w)
 
 /* ---------------------------------------------------------------- the user */
 
-void w_policy(struct world *w, const char *text)
-{
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    m.text = (char *)(uintptr_t)text;
-    r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    assert_string_equal(r->why, "");
-    fix_free(r);
-}
-
 uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
 {
     Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
@@ -610,6 +598,28 @@ uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
     return id;
 }
 
+void w_policy_change(struct world *w, const char *text, uint64_t remove, char why[FP_DRAIN_WHY_MAX])
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+
+    if (text)
+        m.text = (char *)(uintptr_t)text;
+    m.remove = remove;
+    r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    if (why)
+        snprintf(why, FP_DRAIN_WHY_MAX, "%s", r->why);
+    else
+        assert_string_equal(r->why, "");
+    fix_free(r);
+}
+
+void w_policy(struct world *w, const char *text)
+{
+    w_policy_change(w, text, 0, NULL);
+}
+
 Fp__CtlDrainReply *w_show(struct world *w, uint64_t id)
 {
     Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
@@ -624,21 +634,16 @@ Fp__CtlDrainReply *w_show(struct world *w, uint64_t id)
 void w_equal(struct world *w, const char *name, uint64_t ino)
 {
     const struct w_file *f = w_find(w, name);
-    char sql[300];
 
     if (!f)
         fail_msg("%s is not in the target", name);
-    snprintf(sql, sizeof sql, "SELECT size FROM inode WHERE ino=%llu", (unsigned long long)ino);
-    assert_int_equal(fix_sql(&w->f, sql), f->size);
-    snprintf(sql, sizeof sql, "SELECT data_version FROM inode WHERE ino=%llu", (unsigned long long)ino);
-    assert_int_equal(fix_sql(&w->f, sql), f->version);
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM slice WHERE ino=%llu", (unsigned long long)ino);
-    assert_int_equal(fix_sql(&w->f, sql), f->n);
+    assert_int_equal(fix_sql(&w->f, "SELECT size FROM inode WHERE ino=%llu", (unsigned long long)ino), f->size);
+    assert_int_equal(fix_sql(&w->f, "SELECT data_version FROM inode WHERE ino=%llu", (unsigned long long)ino), f->version);
+    assert_int_equal(fix_sql(&w->f, "SELECT count(*) FROM slice WHERE ino=%llu", (unsigned long long)ino), f->n);
     for (size_t i = 0; i < f->n; i++) {
         const struct w_piece *p = &f->piece[i];
 
-        snprintf(sql, sizeof sql, "SELECT count(*) FROM slice WHERE ino=%llu AND win=%llu AND off=%u AND len=%u AND chunk=%llu AND chunk_off=%u",
-                 (unsigned long long)ino, (unsigned long long)p->win, p->off, p->len, (unsigned long long)p->chunk, p->chunk_off);
-        assert_int_equal(fix_sql(&w->f, sql), 1);
+        assert_int_equal(fix_sql(&w->f, "SELECT count(*) FROM slice WHERE ino=%llu AND win=%llu AND off=%u AND len=%u AND chunk=%llu AND chunk_off=%u",
+                 (unsigned long long)ino, (unsigned long long)p->win, p->off, p->len, (unsigned long long)p->chunk, p->chunk_off), 1);
     }
 }

@@ -91,6 +91,8 @@ size_t w_temps(const struct world *w);
 void w_policy(struct world *w, const char *text);
 /* START; the number of the job, 0: refused (the reason is in why). */
 uint64_t w_start(struct world *w, const char *path, bool verify, char why[300]);
+/* Makes a policy, or (text NULL) removes that one. Why it is refused; without room for that it must not be. */
+void w_policy_change(struct world *w, const char *text, uint64_t remove, char why[FP_DRAIN_WHY_MAX]);
 /* The job as it is shown; free with fix_free(reply). */
 Fp__CtlDrainReply *w_show(struct world *w, uint64_t id);
 /* Is the file in the target as it is in the store? */

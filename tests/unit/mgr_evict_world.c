@@ -27,17 +27,6 @@ uint64_t e_file_of(uint64_t parent, const char *name)
     return ino;
 }
 
-int64_t e_sql(const char *fmt, ...)
-{
-    char text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return fix_sql(&w.f, text);
-}
-
 int64_t e_external(uint64_t ino)
 {
     return e_sql("SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.ino=%llu AND c.bnf=0", (unsigned long long)ino);

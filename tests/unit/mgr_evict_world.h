@@ -8,9 +8,10 @@
 
 extern struct world w;
 
+#define e_sql(...) fix_sql(&w.f, __VA_ARGS__)
+
 /* Written and closed: three windows, of which the last is short. */
 uint64_t e_file_of(uint64_t parent, const char *name);
-int64_t e_sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int64_t e_external(uint64_t ino);
 void e_drain(const char *path);
 uint64_t e_stage_begin(const char *path, Fp__StageOp op);

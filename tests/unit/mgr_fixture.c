@@ -440,16 +440,22 @@ uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len)
     return f->status ? 0 : ch.id;
 }
 
-int64_t fix_sql(struct fix *f, const char *sql)
+int64_t fix_sql(struct fix *f, const char *fmt, ...)
 {
     sqlite3_stmt *st;
     int64_t v = -1;
+    va_list ap;
+    char *sql;
 
+    va_start(ap, fmt);
+    assert_true(vasprintf(&sql, fmt, ap) > 0);
+    va_end(ap);
     if (sqlite3_prepare_v2(f->core->db.sq, sql, -1, &st, NULL) != SQLITE_OK)
         fail_msg("%s: %s", sql, sqlite3_errmsg(f->core->db.sq));
     if (sqlite3_step(st) == SQLITE_ROW)
         v = sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
+    free(sql);
     return v;
 }
 
@@ -548,18 +554,11 @@ int fix_get_xattr(struct fix *f, uint64_t ino, const char *name, const char *exp
 
 void fix_fill_map(struct fix *f, const char *name, uint32_t windows, uint32_t slices)
 {
-    char sql[400];
-
-    snprintf(sql, sizeof sql,
-             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<%u) INSERT INTO slice SELECT (SELECT ino FROM dirent "
-             "WHERE name=CAST('%s' AS BLOB)),i/%u,i%%%u,1,i+1,0 FROM n", windows * slices - 1, name, slices, slices);
-    assert_int_equal(fix_sql(f, sql), -1);
-    snprintf(sql, sizeof sql, "UPDATE inode SET mapped=%u WHERE ino=(SELECT ino FROM slice)", windows * slices);
+    assert_int_equal(fix_sql(f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<%u) INSERT INTO slice SELECT (SELECT ino FROM dirent "
+             "WHERE name=CAST('%s' AS BLOB)),i/%u,i%%%u,1,i+1,0 FROM n", windows * slices - 1, name, slices, slices), -1);
     fix_sql(f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT chunk,1,4096,0,1,1 FROM slice");
-    fix_sql(f, sql);
-    snprintf(sql, sizeof sql, "UPDATE counters SET slices=%u,chunks=%u", windows * slices, windows * slices);
-    fix_sql(f, sql);
-    snprintf(sql, sizeof sql, "UPDATE benefactor SET chunks=%u,stored=%u*4096", windows * slices, windows * slices);
-    fix_sql(f, sql);
+    fix_sql(f, "UPDATE inode SET mapped=%u WHERE ino=(SELECT ino FROM slice)", windows * slices);
+    fix_sql(f, "UPDATE counters SET slices=%u,chunks=%u", windows * slices, windows * slices);
+    fix_sql(f, "UPDATE benefactor SET chunks=%u,stored=%u*4096", windows * slices, windows * slices);
     assert_int_equal(mgr_reload(f->core), 0);
 }

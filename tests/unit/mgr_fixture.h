@@ -80,8 +80,8 @@ int fix_get_xattr(struct fix *f, uint64_t ino, const char *name, const char *exp
 /* The file of this name, which has no data, has so many windows of so many slices of one byte each, each of a chunk of its own. The core is loaded anew. */
 void fix_fill_map(struct fix *f, const char *name, uint32_t windows, uint32_t slices);
 ProtobufCBinaryData fix_bin(const char *s);
-/* Integer answer of a query on the core's database. */
-int64_t fix_sql(struct fix *f, const char *sql);
+/* Integer answer of a query on the core's database, printed as printf does; -1: no row. */
+int64_t fix_sql(struct fix *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Counters and references agree with the tables. */
 void fix_check(struct fix *f);
 

@@ -36,24 +36,9 @@ static uint64_t policy_of_mount(const char *text)
     return id;
 }
 
-static const char *policy(const char *text, char why[FP_DRAIN_WHY_MAX])
-{
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    m.text = (char *)(uintptr_t)text;
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    snprintf(why, FP_DRAIN_WHY_MAX, "%s", r->why);
-    fix_free(r);
-    return why;
-}
-
 static void set_policy(const char *text)
 {
-    char why[FP_DRAIN_WHY_MAX];
-
-    assert_string_equal(policy(text, why), "");
+    w_policy(&w, text);
 }
 
 static void wait_ms(uint64_t ms)
@@ -86,10 +71,7 @@ static void set(unsigned step, uint64_t ino[2])
 
 static int64_t jobs(const char *where)
 {
-    char sql[200];
-
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM drain_job WHERE %s", where);
-    return fix_sql(&w.f, sql);
+    return fix_sql(&w.f, "SELECT count(*) FROM drain_job WHERE %s", where);
 }
 
 static void test_each_second_set_is_drained_once(void **state)
@@ -126,8 +108,10 @@ static void test_what_is_not_followed_is_refused(void **state)
 
     (void)state;
     w_open(&w, ":memory:", 1);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        assert_non_null(strstr(policy(texts[i], why), "this release follows"));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        w_policy_change(&w, texts[i], 0, why);
+        assert_non_null(strstr(why, "this release follows"));
+    }
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 0);
     w_close(&w);
 }
@@ -145,7 +129,7 @@ static void test_mounts_that_say_the_same_make_one_policy(void **state)
     assert_int_equal(policy_of_mount("to=/other"), 3);
     assert_int_equal(policy_of_mount("to=/pfs every=8"), 4); /* the next job: what the one before wanted is over, what was set by hand is not */
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 3);
-    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy WHERE text LIKE '%every=4%'"), 0);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy WHERE text LIKE '%%every=4%%'"), 0);
     set_policy("to=/pfs every=8"); /* now it was set by hand, too */
     assert_int_equal(policy_of_mount("to=/pfs every=9"), 5);
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM policy"), 4);
@@ -425,8 +409,6 @@ static void test_no_result_is_forgotten_by_a_manager_that_dies(void **state)
 /* Rows of a policy that is gone go with it; and without one nothing is written. */
 static void test_who_wants_no_single_files_pays_nothing(void **state)
 {
-    Fp__Policy m = FP__POLICY__INIT;
-
     (void)state;
     w_open(&w, ":memory:", 1);
     set_policy("to=/pfs every=4");
@@ -435,8 +417,7 @@ static void test_who_wants_no_single_files_pays_nothing(void **state)
     set_policy("to=/pfs all=yes");
     file(MGR_ROOT_INO, "b", 10);
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 1);
-    m.remove = 2;
-    fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor));
+    w_policy_change(&w, NULL, 2, NULL);
     wait_ms(QUIET_MS);
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_due"), 0);
     assert_int_equal(jobs("1"), 0);

@@ -473,12 +473,11 @@ static void test_failed_commit_takes_everything_back(void **state)
 
 static void test_full_database_is_enospc_and_recovers(void **state)
 {
-    char name[16], sql[64];
+    char name[16];
     int made = 0;
 
     (void)state;
-    snprintf(sql, sizeof sql, "PRAGMA max_page_count=%d", (int)fix_sql(&f, "PRAGMA page_count") + 4);
-    fix_sql(&f, sql);
+    fix_sql(&f, "PRAGMA max_page_count=%d", (int)fix_sql(&f, "PRAGMA page_count") + 4);
     do
         snprintf(name, sizeof name, "f%d", made++);
     while (fix_mk(&f, ROOT, name, REG) && made < 100000);

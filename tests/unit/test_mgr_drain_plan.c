@@ -19,14 +19,11 @@ static struct mgr_dfile file_with(const char *slices)
 {
     struct mgr_dfile d = {.id = 9, .gen = 3, .state = MGR_D_PREPARE, .tino = 1};
     struct mgr_inode in;
-    char sql[700];
 
     d.ino = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
     assert_int_equal(fix_sql(&f, "CREATE TEMP TABLE s (win, off, len, bnf)"), -1);
-    snprintf(sql, sizeof sql, "INSERT INTO s %s", slices);
-    assert_int_equal(fix_sql(&f, sql), -1);
-    snprintf(sql, sizeof sql, "INSERT INTO slice SELECT %llu,win,off,len,rowid,0 FROM s", (unsigned long long)d.ino);
-    fix_sql(&f, sql);
+    assert_int_equal(fix_sql(&f, "INSERT INTO s %s", slices), -1);
+    fix_sql(&f, "INSERT INTO slice SELECT %llu,win,off,len,rowid,0 FROM s", (unsigned long long)d.ino);
     fix_sql(&f, "INSERT INTO chunk(id,len,stored,sum,refs,bnf) SELECT rowid,len,len,0,1,bnf FROM s");
     assert_int_equal(mgr_inode_get(f.core, d.ino, &in), 0);
     d.version = in.data_version;

@@ -120,20 +120,6 @@ static void test_the_targets_speed_is_of_when_there_was_something_to_drain(void 
 
 /* ---------------------------------------------------------------- sets come */
 
-static void policy(const char *text, uint64_t remove)
-{
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    if (text)
-        m.text = (char *)(uintptr_t)text;
-    m.remove = remove;
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    assert_string_equal(r->why, "");
-    fix_free(r);
-}
-
 /* A set of 1 MB becomes complete; true: it has got a job. */
 static bool comes(const char *series, unsigned step)
 {
@@ -176,7 +162,7 @@ static void test_each_third_when_the_target_takes_a_third(void **state)
     (void)state;
     assert_true(fd >= 0 && !close(fd) && !unlink(path));
     w_open(&w, path, 1);
-    policy("to=/pfs every=auto", 0);
+    w_policy(&w, "to=/pfs every=auto");
     shown("every=auto: 1 (how often sets come is not known yet, the target's speed is not known yet)");
     for (unsigned step = 1; step <= 10; step++) { /* the first one measures the target */
         if (step == 6)
@@ -187,7 +173,7 @@ static void test_each_third_when_the_target_takes_a_third(void **state)
         target_takes(12500); /* of 28,000 bytes a second */
     }
     assert_int_equal(fix_sql(&w.f, "SELECT seen*100+taken FROM policy"), 1004);
-    policy(NULL, 1);
+    w_policy_change(&w, NULL, 1, NULL);
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_taken"), 0);
     w_close(&w);
     unlink(path);
@@ -197,7 +183,7 @@ static void test_no_third_set_waits_for_the_target(void **state)
 {
     (void)state;
     w_open(&w, ":memory:", 1);
-    policy("to=/pfs every=auto", 0);
+    w_policy(&w, "to=/pfs every=auto");
     assert_true(comes("chk", 1));
     assert_true(comes("chk", 2)); /* nothing is known of the target, and it has taken nothing yet */
     assert_false(comes("chk", 3));
@@ -215,7 +201,7 @@ static void test_when_space_is_short_each_set_is_drained(void **state)
 {
     (void)state;
     w_open(&w, ":memory:", 1);
-    policy("to=/pfs every=auto", 0);
+    w_policy(&w, "to=/pfs every=auto");
     assert_true(comes("chk", 1));
     w_run(&w);
     target_takes(20000);
@@ -236,7 +222,7 @@ static void test_what_is_added_to_a_set_goes_with_it(void **state)
 
     (void)state;
     w_open(&w, ":memory:", 1);
-    policy("to=/pfs every=auto", 0);
+    w_policy(&w, "to=/pfs every=auto");
     assert_true(comes("chk", 1));
     w_run(&w);
     target_takes(20000);
@@ -244,10 +230,8 @@ static void test_what_is_added_to_a_set_goes_with_it(void **state)
     for (unsigned step = 1; step <= 2; step++) {
         int64_t before = fix_sql(&w.f, "SELECT count(*) FROM drain_job");
         uint64_t ino;
-        char sql[100];
 
-        snprintf(sql, sizeof sql, "SELECT top FROM ckpt_set WHERE step=%u", step);
-        dir = (uint64_t)fix_sql(&w.f, sql);
+        dir = (uint64_t)fix_sql(&w.f, "SELECT top FROM ckpt_set WHERE step=%u", step);
         ino = fix_mk(&w.f, dir, "late", S_IFREG | 0644);
         assert_true(fix_write(&w.f, ino, 0, 1000) > 0);
         w_tick(&w, 5000);

@@ -202,21 +202,6 @@ static void test_the_newest_complete_sets_stay(void **state)
     w_close(&w);
 }
 
-/* Makes a policy, or (NULL) removes that one. */
-static void say_policy(const char *text, uint64_t remove)
-{
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    if (text)
-        m.text = (char *)(uintptr_t)text;
-    m.remove = remove;
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    assert_string_equal(r->why, "");
-    fix_free(r);
-}
-
 /* Of these steps, complete in this order, and drained. */
 static void sets_of(const unsigned *step, unsigned n, uint64_t *ino)
 {
@@ -242,12 +227,12 @@ static void test_a_policy_says_how_many_sets_stay(void **state)
 
     (void)state;
     sets_of(steps, 5, ino);
-    say_policy("to=/pfs keep=4", 0);
-    say_policy("to=/pfs keep=1 every=none results=none.h5", 0);
+    w_policy(&w, "to=/pfs keep=4");
+    w_policy(&w, "to=/pfs keep=1 every=none results=none.h5");
     assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(e_external(ino[i]), i == 0 ? 3 : 0);
-    say_policy(NULL, 1);
+    w_policy_change(&w, NULL, 1, NULL);
     assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(e_external(ino[i]), i < 4 ? 3 : 0);

@@ -10,25 +10,10 @@
 #include <cmocka.h>
 
 #include "manager/foreign.h"
-#include "mgr_drain_world.h"
+#include "mgr_evict_world.h"
 #include "fp/err.h"
 
-#define MIB  (1u << 20)
 #define SIZE (40u * MIB + 5)
-
-static struct world w;
-
-static int64_t sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int64_t sql(const char *fmt, ...)
-{
-    char text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return fix_sql(&w.f, text);
-}
 
 static uint64_t begin(void)
 {
@@ -153,7 +138,7 @@ static size_t parts(size_t i)
 
 static int64_t named(void)
 {
-    return sql("SELECT count(*) FROM dirent WHERE name=x'66'");
+    return e_sql("SELECT count(*) FROM dirent WHERE name=x'66'");
 }
 
 static void test_a_file_is_shared_out_and_named_when_it_is_whole(void **state)
@@ -168,15 +153,15 @@ static void test_a_file_is_shared_out_and_named_when_it_is_whole(void **state)
     assert_true(parts(0) > 0 && parts(1) > 0);
     assert_int_equal(parts(0) + parts(1), 3);
     assert_int_equal(named(), 0);
-    assert_int_equal(sql("SELECT count(*) FROM inode WHERE nlink=0"), 1);
+    assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE nlink=0"), 1);
     run(false);
     assert_int_equal(named(), 1);
-    assert_int_equal(sql("SELECT count(*) FROM inode WHERE mode=%u AND uid=7 AND nlink=1 AND size=%u AND mtime=12345", S_IFREG | 0640, SIZE), 1);
-    assert_int_equal(sql("SELECT count(*) FROM slice"), 40); /* without the hole */
-    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE refs=1 AND id>>32>%u", MGR_SESSION_MAX), 40);
-    assert_int_equal(sql("SELECT state FROM drain_job"), FP__DRAIN_STATE__DRAIN_DONE);
-    assert_int_equal(sql("SELECT bytes_done FROM drain_job"), SIZE);
-    assert_int_equal(sql("SELECT count(*) FROM drain_part"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE mode=%u AND uid=7 AND nlink=1 AND size=%u AND mtime=12345", S_IFREG | 0640, SIZE), 1);
+    assert_int_equal(e_sql("SELECT count(*) FROM slice"), 40); /* without the hole */
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk WHERE refs=1 AND id>>32>%u", MGR_SESSION_MAX), 40);
+    assert_int_equal(e_sql("SELECT state FROM drain_job"), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_sql("SELECT bytes_done FROM drain_job"), SIZE);
+    assert_int_equal(e_sql("SELECT count(*) FROM drain_part"), 0);
     w_close(&w);
 }
 
@@ -194,7 +179,7 @@ static void test_numbers_that_are_kept_are_no_garbage_and_others_are(void **stat
     inv.n_ids = 1;
     inv.ids = &id;
     fix_answer(&w.f, w.bnf[0].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
-    assert_int_equal(sql("SELECT count(*) FROM garbage"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
     /* it comes anew: what it was told is given out under other numbers */
     w_bnf_dies(&w, 0);
     w_bnf_comes(&w, 0);
@@ -203,7 +188,7 @@ static void test_numbers_that_are_kept_are_no_garbage_and_others_are(void **stat
     for (size_t k = 0; k < w.bnf[0].n; k++)
         assert_true(w.bnf[0].task[k]->slices[0]->chunk > id + 40);
     fix_answer(&w.f, w.bnf[0].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
-    assert_int_equal(sql("SELECT count(*) FROM garbage WHERE chunk=%llu", (unsigned long long)id), 1);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage WHERE chunk=%llu", (unsigned long long)id), 1);
     run(false);
     assert_int_equal(named(), 1);
     w_close(&w);
@@ -221,14 +206,14 @@ static void test_what_comes_late_is_garbage(void **state)
     old = take(0, 0);
     /* the file has changed: the attempt is over */
     staged(0, old, -ESTALE);
-    assert_int_equal(sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
     staged(0, old, 0);
-    assert_true(sql("SELECT count(*) FROM garbage") >= (int64_t)old->n_slices - 1);
-    assert_int_equal(sql("SELECT count(*) FROM chunk"), 0);
+    assert_true(e_sql("SELECT count(*) FROM garbage") >= (int64_t)old->n_slices - 1);
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk"), 0);
     fix_free(old);
     run(false);
     assert_int_equal(named(), 1);
-    assert_int_equal(sql("SELECT count(*) FROM chunk"), 40);
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk"), 40);
     w_close(&w);
 }
 
@@ -244,7 +229,7 @@ static void test_one_that_is_away_loses_its_parts_to_others(void **state)
         w_tick(&w, 500);
     run(false);
     assert_int_equal(named(), 1);
-    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE bnf=%u", w.bnf[0].id), 40);
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk WHERE bnf=%u", w.bnf[0].id), 40);
     w_close(&w);
 }
 
@@ -259,10 +244,10 @@ static void test_a_name_that_somebody_makes_meanwhile_stays(void **state)
     ino = fix_mk(&w.f, MGR_ROOT_INO, "f", S_IFREG | 0600);
     assert_true(ino > 0);
     run(false);
-    assert_int_equal(sql("SELECT ino FROM dirent WHERE name=x'66'"), ino);
-    assert_int_equal(sql("SELECT state FROM drain_job"), FP__DRAIN_STATE__DRAIN_FAILED);
-    assert_int_equal(sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
-    assert_int_equal(sql("SELECT count(*) FROM chunk"), 0);
+    assert_int_equal(e_sql("SELECT ino FROM dirent WHERE name=x'66'"), ino);
+    assert_int_equal(e_sql("SELECT state FROM drain_job"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk"), 0);
     w_close(&w);
 }
 
@@ -295,7 +280,7 @@ static uint64_t begin_without_room(const char *policy)
     for (int i = 0; i < 3; i++) /* it is listed, and what may go is evicted */
         run(false);
     assert_int_equal(named(), 0);
-    assert_int_equal(sql("SELECT count(*) FROM chunk WHERE bnf=0"), policy != NULL);
+    assert_int_equal(e_sql("SELECT count(*) FROM chunk WHERE bnf=0"), policy != NULL);
     return job;
 }
 
@@ -329,7 +314,7 @@ static void test_without_room_it_fails_when_nothing_has_given_way_for_a_minute(v
     for (int k = 0; k < 62; k++)
         w_tick(&w, 1000);
     assert_int_equal(state_of(job, "room"), FP__DRAIN_STATE__DRAIN_FAILED);
-    assert_int_equal(sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
     w_close(&w);
 }
 

@@ -600,7 +600,7 @@ static void test_restart_without_leases_waits_for_nobody(void **state)
     restart();
     hello(&b, false, NULL, 0, NULL, 0);
     assert_int_equal(open_(&b, false), 0);
-    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM meta WHERE key LIKE 'behind:%'"), 0);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM meta WHERE key LIKE 'behind:%%'"), 0);
 }
 
 static void test_nobody_gets_one_before_all_is_known(void **state)

@@ -506,7 +506,7 @@ static void test_answers_about_many_slices_are_bounded(void **state)
 
     (void)state;
     fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<40000) INSERT INTO slice "
-                "SELECT ino,1+i/1000,i%1000*8,8,chunk,0 FROM slice,n");
+                "SELECT ino,1+i/1000,i%%1000*8,8,chunk,0 FROM slice,n");
     fix_sql(&f, "UPDATE chunk SET refs=(SELECT count(*) FROM slice)");
     fix_sql(&f, "UPDATE counters SET slices=(SELECT count(*) FROM slice)");
     fix_sql(&f, "UPDATE inode SET mapped=(SELECT sum(len) FROM slice) WHERE ino=(SELECT ino FROM slice)");
@@ -620,28 +620,23 @@ static void test_answers_tell_what_of_a_chunk_no_file_refers_to(void **state)
 static void test_what_is_too_much_to_look_at_counts_as_used(void **state)
 {
     uint64_t id = write_noted(0, 10, 7);
-    char sql[200];
 
     (void)state;
     fix_sql(&f, "UPDATE chunk SET len=100,data=65536");
     assert_int_equal(fix_truncate(&f, ino[0], 0x4000), 0);
     assert_int_equal(unused(7), CHUNK - 0x4000);
-    snprintf(sql, sizeof sql, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1100) INSERT INTO slice "
+    fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<1100) INSERT INTO slice "
                               "SELECT %llu,0,i*8,4,%llu,i*8 FROM n",
              (unsigned long long)ino[1], (unsigned long long)id);
-    fix_sql(&f, sql);
     assert_int_equal(unused(7), 0);
-    snprintf(sql, sizeof sql, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
-    fix_sql(&f, sql);
+    fix_sql(&f, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
     assert_int_equal(unused(7), CHUNK - 0x4000);
     /* Next to each other they are one place, and yet many rows. */
-    snprintf(sql, sizeof sql, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<5000) INSERT INTO slice "
+    fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i+1 FROM n WHERE i<5000) INSERT INTO slice "
                               "SELECT %llu,0,i*4,4,%llu,i*4 FROM n",
              (unsigned long long)ino[1], (unsigned long long)id);
-    fix_sql(&f, sql);
     assert_int_equal(unused(7), 0);
-    snprintf(sql, sizeof sql, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
-    fix_sql(&f, sql);
+    fix_sql(&f, "DELETE FROM slice WHERE ino=%llu", (unsigned long long)ino[1]);
 }
 
 static void test_damaged_chunks_are_not_named(void **state)

@@ -10,34 +10,15 @@
 #include <cmocka.h>
 
 #include "manager/ext.h"
-#include "mgr_drain_world.h"
+#include "mgr_evict_world.h"
 
-#define MIB  (1u << 20)
 #define FILES 40
 
-static struct world w;
 static uint64_t ino[FILES];
-
-static int64_t sql(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int64_t sql(const char *fmt, ...)
-{
-    char text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    return fix_sql(&w.f, text);
-}
-
-static int64_t external(uint64_t of)
-{
-    return sql("SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.ino=%llu AND c.bnf=0", (unsigned long long)of);
-}
 
 static int64_t all_external(void)
 {
-    return sql("SELECT count(*) FROM chunk WHERE bnf=0");
+    return e_sql("SELECT count(*) FROM chunk WHERE bnf=0");
 }
 
 static uint64_t statfs_press(uint32_t press)
@@ -76,7 +57,7 @@ static void open_world(unsigned n)
         assert_true(w_start(&w, name, false, NULL) > 0);
         go_on(1000);
     }
-    assert_int_equal(sql("SELECT count(*) FROM drained"), n);
+    assert_int_equal(e_sql("SELECT count(*) FROM drained"), n);
 }
 
 static void opens(uint64_t of)
@@ -103,14 +84,14 @@ static void deleted(void)
     uint64_t ids[16];
 
     for (l.ids = ids; l.n_ids < 16; l.n_ids++) {
-        int64_t id = sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[0].id, l.n_ids);
+        int64_t id = e_sql("SELECT chunk FROM garbage WHERE bnf=%u ORDER BY chunk LIMIT 1 OFFSET %zu", w.bnf[0].id, l.n_ids);
 
         if (id < 0)
             break;
         ids[l.n_ids] = (uint64_t)id;
     }
     fix_answer(&w.f, w.bnf[0].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
-    assert_int_equal(sql("SELECT count(*) FROM garbage"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
 }
 
 static void test_nothing_goes_while_there_is_room(void **state)
@@ -131,11 +112,11 @@ static void test_the_oldest_go_when_little_is_free(void **state)
     w.capacity = 160 * MIB; /* 120 are used, 48 should be free. A job is of 64 MiB at least */
     go_on(2000);
     for (unsigned i = 0; i < FILES && i < 22; i++)
-        assert_int_equal(external(ino[i]), 3);
-    assert_int_equal(external(ino[FILES - 1]), 0);
+        assert_int_equal(e_external(ino[i]), 3);
+    assert_int_equal(e_external(ino[FILES - 1]), 0);
     w.capacity = 0;
     go_on(10000);
-    assert_int_equal(external(ino[FILES - 1]), 0);
+    assert_int_equal(e_external(ino[FILES - 1]), 0);
     w_close(&w);
 }
 
@@ -185,13 +166,13 @@ static void test_what_is_open_stays_and_goes_later(void **state)
     opens(ino[0]);
     w.capacity = 8 * MIB;
     go_on(3000);
-    assert_int_equal(external(ino[0]), 0);
-    assert_int_equal(external(ino[1]), 3);
+    assert_int_equal(e_external(ino[0]), 0);
+    assert_int_equal(e_external(ino[1]), 3);
     closes(ino[0]);
     deleted();
     w.capacity = 4 * MIB;
     go_on(8000);
-    assert_int_equal(external(ino[0]), 3);
+    assert_int_equal(e_external(ino[0]), 3);
     w_close(&w);
 }
 

@@ -102,15 +102,13 @@ static void ended(unsigned step)
 
 static void test_a_set_that_a_policy_drains(void **state)
 {
-    Fp__Policy m = FP__POLICY__INIT;
     char to[64], why[300];
 
     (void)state;
     w_open(&w, ":memory:", 1);
     set(MGR_ROOT_INO, 1);
     assert_int_equal(shown(1, to, why).drain_job, 0);
-    m.text = (char *)"to=/pfs";
-    fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor));
+    w_policy(&w, "to=/pfs");
     set(MGR_ROOT_INO, 2);
     assert_true(run_and_look(2, 1) > 0);
     ended(2);

@@ -540,7 +540,7 @@ static void test_layout_counts_so_many_slices(void **state)
     (void)state;
     assert_int_not_equal(fix_write(&f, file[0].ino, 0, 8), 0);
     fix_sql(&f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<131072) INSERT INTO slice "
-                "SELECT ino,1+i/1000,i%1000*8,8,chunk,0 FROM slice,n");
+                "SELECT ino,1+i/1000,i%%1000*8,8,chunk,0 FROM slice,n");
     fix_sql(&f, "UPDATE chunk SET refs=(SELECT count(*) FROM slice)");
     fix_sql(&f, "UPDATE counters SET slices=(SELECT count(*) FROM slice)");
     fix_sql(&f, "UPDATE inode SET mapped=(SELECT sum(len) FROM slice) WHERE ino=(SELECT ino FROM slice)");

@@ -1,25 +1,8 @@
 /* Versions of files: what comes back when a writer dies, and what does not. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
-
 #include "fp/err.h"
-#include "life.pb-c.h"
-#include "manager/version.h"
-#include "mgr_fixture.h"
+#include "mgr_rewrites.h"
 
-#define CHUNK (64u << 10)
-#define MAPS  64u
-
-static struct fix f;
-static uint64_t file;
+#define MAPS 64u
 
 /* What a file consists of: a text of slices. */
 struct map {
@@ -54,43 +37,6 @@ static void assert_map(uint64_t ino, const struct map *want)
     assert_int_equal(is.size, want->size);
 }
 
-static void open_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Open m = FP__OPEN__INIT;
-
-    m.ino = ino;
-    m.write = true;
-    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
-}
-
-static void close_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_write_ino = 1;
-    m.write_ino = &ino;
-    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
-
-/* Something that is not published. */
-static void wrote_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_wrote_ino = 1;
-    m.wrote_ino = &ino;
-    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
-
-static void sync_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Sync m = FP__SYNC__INIT;
-
-    m.ino = ino;
-    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor));
-    assert_int_equal(f.status, 0);
-}
-
 static int punch(uint64_t ino, uint64_t off, uint64_t len)
 {
     Fp__Punch m = FP__PUNCH__INIT;
@@ -104,43 +50,16 @@ static int punch(uint64_t ino, uint64_t off, uint64_t len)
     return f.status;
 }
 
-/* Its mount is not heard of any more: the session expires, and is dead later. */
-static void dies(struct mgr_conn *conn)
-{
-    fix_lost(&f, conn);
-    fix_tick(&f, 61000);
-}
-
-static void new_mount(void)
-{
-    f.conn = fix_conn(&f);
-    f.session = fix_hello_client(&f, f.conn, 0, NULL);
-    f.seq = 0;
-    fix_keepalive(&f);
-}
-
 /* A file of five windows, the last of them not full, closed well. */
 static int setup(void **state)
 {
     (void)state;
-    fix_versions = true;
-    fix_open(&f, ":memory:", false);
-    file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
-    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
-    open_by(f.conn, file);
+    open_file();
     for (uint64_t w = 0; w < 4; w++)
         assert_true(fix_write(&f, file, w * CHUNK, CHUNK));
     assert_true(fix_write(&f, file, 4 * CHUNK, 1000));
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version"), 0); /* a new file: there is nothing to keep */
-    close_by(f.conn, file);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
+    release(f.conn, file, false);
     return 0;
 }
 
@@ -171,7 +90,7 @@ static void test_rewriting_in_place_comes_back(void **state)
     fix_check(&f);
     open_by(f.conn, file); /* what was given up goes with the next good version */
     assert_true(fix_write(&f, file, 0, 100));
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     assert_int_equal(versions(), 0);
     fix_tick(&f, 1000);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM inode"), 2);
@@ -232,7 +151,7 @@ static void test_a_good_end_is_the_new_version(void **state)
     open_by(f.conn, file);
     assert_int_equal(fix_truncate(&f, file, 0), 0);
     assert_true(fix_write(&f, file, 0, 5));
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     is = map_of(file);
     dies(f.conn);
     new_mount();
@@ -286,7 +205,7 @@ static void test_what_one_of_two_has_synced_stays(void **state)
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_TORN);
     open_by(f.conn, file);
     assert_true(fix_write(&f, file, 0, 10));
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     assert_int_equal(versions(), 0);
 }
 
@@ -341,7 +260,7 @@ static void test_unlink_takes_the_versions_along(void **state)
     assert_int_equal(versions(), 0);
     assert_true(fix_write(&f, file, 0, CHUNK));
     assert_int_equal(versions(), 0);
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     fix_tick(&f, 1000);
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM inode"), 1);
 }
@@ -360,7 +279,7 @@ static void test_what_is_synced_all_the_time_is_not_guarded(void **state)
         assert_int_equal(versions(), 0);
     }
     assert_int_equal(guards, 9);
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     open_by(f.conn, file);
     assert_true(fix_write(&f, file, 0, 10));
     assert_int_equal(versions(), 1);
@@ -450,7 +369,7 @@ static void test_restart(void **state)
         file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
         open_by(f.conn, file);
         assert_true(fix_write(&f, file, 0, CHUNK));
-        close_by(f.conn, file);
+        release(f.conn, file, false);
         was = map_of(file);
         session = f.session;
         open_by(f.conn, file);
@@ -521,7 +440,7 @@ static void test_what_the_last_of_them_has_closed_stays(void **state)
     }
     assert_map(file, &is);
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_GUARD);
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     assert_map(file, &is);
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_TORN);
     fix_free(ask("/a", 0, true, false, false));
@@ -557,7 +476,7 @@ static void test_restore(void **state)
     n = r->versions[1]->n;
     fix_free(r);
     assert_map(file, &was);
-    close_by(f.conn, file);
+    release(f.conn, file, false);
     assert_map(file, &was);
     assert_null(ask("a", n + 1, false, false, false));
     assert_int_equal(f.status, -ENODATA);
@@ -627,7 +546,7 @@ static void test_space(void **state)
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_REMAINS);
     open_by(f.conn, b);
     assert_true(fix_write(&f, b, 0, CHUNK));
-    close_by(f.conn, b);
+    release(f.conn, b, false);
     open_by(f.conn, b);
     assert_true(fix_write(&f, b, 0, CHUNK));
     press(0);
@@ -661,7 +580,7 @@ static void test_space_takes_the_oldest_guard(void **state)
         open_by(f.conn, big[i]);
         for (uint64_t w = 0; w < 64; w++)
             assert_true(fix_write(&f, big[i], w << 20, 1u << 20));
-        close_by(f.conn, big[i]);
+        release(f.conn, big[i], false);
     }
     for (int i = 0; i < 2; i++) {
         open_by(f.conn, big[i]);

@@ -1,46 +1,10 @@
 /* How the rewriting of a file ends, when that is not by the release of its last writer: by a close that the mount tells before it, by a program that was killed, by an error, by the
  * end of the mount of such a program. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <cmocka.h>
-
 #include "fp/err.h"
-#include "life.pb-c.h"
-#include "manager/version.h"
-#include "mgr_fixture.h"
+#include "mgr_rewrites.h"
 
-#define CHUNK (64u << 10)
-
-static struct fix f;
 static struct mgr_conn *other;
-static uint64_t file, was, other_session;
-
-static void open_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Open m = FP__OPEN__INIT;
-
-    m.ino = ino;
-    m.write = true;
-    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
-}
-
-static void release(struct mgr_conn *conn, uint64_t ino, bool torn)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_write_ino = 1;
-    m.write_ino = &ino;
-    m.n_torn_ino = torn;
-    m.torn_ino = &ino;
-    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
+static uint64_t was, other_session;
 
 /* All programs of its mount have closed it, and the mount has nothing more to say of it. */
 static void closed_by(struct mgr_conn *conn, uint64_t ino)
@@ -55,25 +19,6 @@ static void closed_by(struct mgr_conn *conn, uint64_t ino)
     assert_int_equal(f.status, 0);
 }
 
-/* Something that is not published. */
-static void wrote_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_wrote_ino = 1;
-    m.wrote_ino = &ino;
-    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
-
-static void sync_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Sync m = FP__SYNC__INIT;
-
-    m.ino = ino;
-    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_SYNC, &m, &fp__sync_reply__descriptor));
-    assert_int_equal(f.status, 0);
-}
-
 static void bye(struct mgr_conn *conn)
 {
     Fp__Bye m = FP__BYE__INIT;
@@ -82,27 +27,10 @@ static void bye(struct mgr_conn *conn)
     assert_int_equal(f.status, 0);
 }
 
-static void dies(struct mgr_conn *conn)
-{
-    fix_lost(&f, conn);
-    fix_tick(&f, 61000);
-}
-
-static void new_mount(void)
-{
-    f.conn = fix_conn(&f);
-    f.session = fix_hello_client(&f, f.conn, 0, NULL);
-    f.seq = 0;
-    fix_keepalive(&f);
-}
-
 /* Sums of which chunks a file consists: it differs for files that differ. */
 static uint64_t map_sum(uint64_t ino)
 {
-    char sql[160];
-
-    snprintf(sql, sizeof sql, "SELECT ifnull(sum((win*1000003+off+7)*(chunk%%1000000007)+len),0) FROM slice WHERE ino=%llu", (unsigned long long)ino);
-    return (uint64_t)fix_sql(&f, sql) + fix_attr(&f, ino).size_bytes * 31;
+    return (uint64_t)fix_sql(&f, "SELECT ifnull(sum((win*1000003+off+7)*(chunk%%1000000007)+len),0) FROM slice WHERE ino=%llu", (unsigned long long)ino) + fix_attr(&f, ino).size_bytes * 31;
 }
 
 static int state_is(void)
@@ -114,11 +42,7 @@ static int state_is(void)
 static int setup(void **state)
 {
     (void)state;
-    fix_versions = true;
-    fix_open(&f, ":memory:", false);
-    file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
-    assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
-    open_by(f.conn, file);
+    open_file();
     for (uint64_t w = 0; w < 4; w++)
         assert_true(fix_write(&f, file, w * CHUNK, CHUNK));
     release(f.conn, file, false);
@@ -130,14 +54,6 @@ static int setup(void **state)
     assert_true(fix_write(&f, file, 0, CHUNK));
     assert_true(fix_write(&f, file, CHUNK, CHUNK / 2));
     assert_int_equal(state_is(), MGR_GUARD);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 
