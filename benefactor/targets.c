@@ -351,6 +351,45 @@ void dtarget_names(struct dtarget *t, const struct fp_dw_head *h, const char *na
     }
 }
 
+static int xattr_add(Fp__ListEntry *m, const uint8_t *name, size_t name_bytes, const uint8_t *value, size_t value_bytes)
+{
+    Fp__XattrEntry *a = calloc(1, sizeof(*a)), **more = realloc(m->xattrs, (m->n_xattrs + 1) * sizeof(*more));
+
+    if (more)
+        m->xattrs = more;
+    if (!a || !more) {
+        free(a);
+        return -ENOMEM;
+    }
+    fp__xattr_entry__init(a);
+    m->xattrs[m->n_xattrs++] = a;
+    a->name.data = malloc(name_bytes + 1);
+    a->value.data = malloc(value_bytes + 1);
+    if (!a->name.data || !a->value.data)
+        return -ENOMEM;
+    a->name.len = name_bytes;
+    a->value.len = value_bytes;
+    memcpy(a->name.data, name, name_bytes);
+    memcpy(a->value.data, value, value_bytes);
+    return 0;
+}
+
+static int xattrs_add(Fp__ListEntry *m, const uint8_t *p, size_t left)
+{
+    uint32_t len[2];
+    int rc = 0;
+
+    for (; left && !rc; p += sizeof(len) + len[0] + len[1], left -= sizeof(len) + len[0] + len[1]) {
+        if (left < sizeof(len))
+            return -EPROTO;
+        memcpy(len, p, sizeof(len));
+        if (len[0] > left - sizeof(len) || len[1] > left - sizeof(len) - len[0])
+            return -EPROTO;
+        rc = xattr_add(m, p + sizeof(len), len[0], p + sizeof(len) + len[0], len[1]);
+    }
+    return rc;
+}
+
 static int entry_add(struct dtask *x, const struct fp_dw_entry *e, const uint8_t *text)
 {
     Fp__ListEntry *m = calloc(1, sizeof(*m)), **more = realloc(x->list, (x->nlist + 1) * sizeof(*more));
@@ -384,12 +423,14 @@ static int entry_add(struct dtask *x, const struct fp_dw_entry *e, const uint8_t
     m->attr->atime_ns = e->atime_ns;
     m->attr->mtime_ns = e->mtime_ns;
     m->attr->ctime_ns = e->ctime_ns;
-    return 0;
+    m->xattrs_left = e->xattrs_left != 0;
+    return xattrs_add(m, text + e->name_bytes + e->link_bytes, e->xattr_bytes);
 }
 
 int dtarget_entries(struct dtarget *t, const struct fp_dw_head *h, const uint8_t *p, size_t len)
 {
     struct dtask *x = task_of(t, h);
+    int rc;
 
     for (size_t n; len; p += n, len -= n) {
         struct fp_dw_entry e;
@@ -397,10 +438,13 @@ int dtarget_entries(struct dtarget *t, const struct fp_dw_head *h, const uint8_t
         if (len < sizeof(e))
             return -EPROTO;
         memcpy(&e, p, sizeof(e));
-        if (e.name_bytes > len - sizeof(e) || e.link_bytes > len - sizeof(e) - e.name_bytes)
+        if (e.name_bytes > len - sizeof(e) || e.link_bytes > len - sizeof(e) - e.name_bytes || e.xattr_bytes > len - sizeof(e) - e.name_bytes - e.link_bytes)
             return -EPROTO;
-        n = sizeof(e) + e.name_bytes + e.link_bytes;
-        if (x && entry_add(x, &e, p + sizeof(e))) {
+        n = sizeof(e) + e.name_bytes + e.link_bytes + e.xattr_bytes;
+        rc = x ? entry_add(x, &e, p + sizeof(e)) : 0;
+        if (rc == -EPROTO)
+            return rc;
+        if (rc) {
             dtask_finish(x, -ENOMEM, "out of memory on this node"); /* a page with a gap would be taken for a whole one */
             return 0;
         }

@@ -263,13 +263,22 @@ static void fill(struct dtask *t)
     r->eof = !t->more;
 }
 
+static size_t xattrs_of(const Fp__ListEntry *e)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < e->n_xattrs; i++)
+        bytes += 16 + e->xattrs[i]->name.len + e->xattrs[i]->value.len;
+    return bytes;
+}
+
 /* About what it takes in a message. */
 static size_t weight_of(const struct dtask *t)
 {
     size_t bytes = 64 + t->nchunks * 48 + t->nmissing * 10 + t->nsums * 8 + (t->why ? strlen(t->why) : 0);
 
     for (size_t i = 0; i < t->nlist; i++)
-        bytes += 128 + t->list[i]->path.len + t->list[i]->link.len;
+        bytes += 128 + t->list[i]->path.len + t->list[i]->link.len + xattrs_of(t->list[i]);
     for (size_t i = 0; i < t->nnames; i++)
         bytes += 8 + strlen(t->names[i]);
     return bytes;

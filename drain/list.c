@@ -10,9 +10,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "drain/drain.h"
@@ -21,6 +23,8 @@
 
 #define PAGE_BYTES (160u << 10) /* of entries: a message takes them */
 #define LINK_MAX_BYTES 4096u
+#define XATTRS_BYTES (48u << 10) /* of one entry */
+#define NAMES_BYTES (64u << 10)  /* the kernel lists no more */
 
 struct page {
     struct dr_thread *th;
@@ -149,12 +153,61 @@ static bool put(struct page *p, const char *name, const struct stat *st, const c
     return true;
 }
 
+static bool begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+/* One attribute of what is open there, behind what the page has. False: it can't be had, or there is no room. */
+static bool put_xattr(struct page *p, const char *path, const char *name, size_t end)
+{
+    uint32_t len[2] = { (uint32_t)strlen(name), 0 };
+    size_t at = p->len + sizeof(len) + len[0];
+    ssize_t n = at < end ? getxattr(path, name, p->bytes + at, end - at) : -1;
+
+    if (n < 0)
+        return errno == ENODATA && at < end; /* removed since */
+    len[1] = (uint32_t)n;
+    memcpy(p->bytes + p->len, len, sizeof(len));
+    memcpy(p->bytes + p->len + sizeof(len), name, len[0]);
+    p->len = at + len[1];
+    return true;
+}
+
+/* What users gave to what fd is, without what is ours. An O_PATH descriptor has none itself: by its name in /proc. */
+static void add_xattrs(struct page *p, int fd, size_t entry)
+{
+    char path[40], *names = malloc(NAMES_BYTES);
+    size_t begun = p->len, end = begun + XATTRS_BYTES < PAGE_BYTES ? begun + XATTRS_BYTES : PAGE_BYTES;
+    struct fp_dw_entry e;
+    ssize_t n;
+
+    memcpy(&e, p->bytes + entry, sizeof(e));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    dr_enter(p->th);
+    n = names ? listxattr(path, names, NAMES_BYTES) : -1;
+    e.xattrs_left = n < 0 && (!names || (errno != ENOTSUP && errno != ENOSYS));
+    for (ssize_t at = 0; at < n; at += (ssize_t)strlen(names + at) + 1) {
+        const char *name = names + at;
+
+        if (begins(name, "user.") && !begins(name, "user.fp."))
+            e.xattrs_left += !put_xattr(p, path, name, end);
+        else
+            e.xattrs_left += begins(name, "system.posix_acl_") || strcmp(name, "security.capability") == 0;
+    }
+    dr_leave(p->th, 0);
+    free(names);
+    e.xattr_bytes = (uint32_t)(p->len - begun);
+    memcpy(p->bytes + entry, &e, sizeof(e));
+}
+
 /* What is at `name` in dir (empty: dir itself, an O_PATH descriptor). 1: no room. */
 static int add(struct page *p, int dir, const char *name)
 {
     char link[LINK_MAX_BYTES];
     struct stat st;
     ssize_t n = 0;
+    size_t entry;
     int rc;
 
     dr_enter(p->th);
@@ -164,7 +217,12 @@ static int add(struct page *p, int dir, const char *name)
     dr_leave(p->th, 0);
     if (rc)
         return rc == -ENOENT && *name ? 0 : rc; /* removed since */
-    return put(p, name, &st, link, (uint32_t)n) ? 0 : 1;
+    entry = p->len;
+    if (!put(p, name, &st, link, (uint32_t)n))
+        return 1;
+    if (!*name && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        add_xattrs(p, dir, entry);
+    return 0;
 }
 
 static int add_all(struct page *p, int dir)

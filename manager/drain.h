@@ -20,7 +20,7 @@
 struct mgr_set;
 
 /* drain_file.state. One in PREPARE that has an inode is being cut into parts; one that has a tfile is looked for there first. */
-enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED, MGR_D_DIR };
+enum mgr_dstate { MGR_D_WAIT = 1, MGR_D_PREPARE, MGR_D_PARTS, MGR_D_FINISH, MGR_D_VERIFY, MGR_D_DONE, MGR_D_FAILED, MGR_D_CANCELLED, MGR_D_DIR, MGR_D_LEFT };
 /* drain_file.kind */
 enum mgr_dkind { MGR_K_FILE, MGR_K_DIR, MGR_K_LINK };
 /* drain_part.state */

@@ -591,6 +591,18 @@ int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const ch
     return rc ? rc : end_job(c, j, FP__DRAIN_STATE__DRAIN_CANCELLED);
 }
 
+/* What was left out, behind what the job says else. */
+static int add_left(struct mgr_core *c, struct mgr_djob *j)
+{
+    char line[MGR_LEFT_LINE], both[2 * MGR_LEFT_LINE];
+    int rc = mgr_djob_foreign(j) ? mgr_foreign_left_text(c, j->id, line) : 1;
+
+    if (rc || !line[0])
+        return rc < 0 ? rc : 0;
+    snprintf(both, sizeof both, "%.900s%s%s", j->why, j->why[0] ? "; " : "", line);
+    return set_why(c, j, j->error, NULL, 0, both);
+}
+
 /* Nothing of it is left to be done: what came of it? */
 static int conclude(struct mgr_core *c, struct mgr_djob *j)
 {
@@ -611,6 +623,7 @@ static int conclude(struct mgr_core *c, struct mgr_djob *j)
         rc = set_why(c, j, (int)mgr_col(&c->db, st, 1), path, len, mgr_col_text(&c->db, st, 2));
     }
     mgr_db_reset(&c->db, st);
+    rc = rc < 0 ? rc : add_left(c, j);
     return rc ? rc : end_job(c, j, failed || j->error ? FP__DRAIN_STATE__DRAIN_FAILED : FP__DRAIN_STATE__DRAIN_DONE);
 }
 

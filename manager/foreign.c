@@ -316,6 +316,7 @@ static int make(struct mgr_core *c, struct mgr_dfile *f, const Fp__ListEntry *e,
     in.size = is_dir ? 0 : e->link.len;
     rc = mgr_inode_insert(c, &in, e->link.data, is_dir ? 0 : e->link.len);
     *ino = in.ino;
+    rc = rc || !is_dir ? rc : mgr_foreign_attrs(c, f, in.ino, e, path);
     return rc ? rc : add_name(c, mgr_djob_find(c, f->job), &dir, &name, &in);
 }
 
@@ -357,6 +358,9 @@ static int is_file(struct mgr_core *c, struct mgr_dfile *f, const Fp__ListEntry 
     if (is_full(c))
         return (rc = no_inodes(c, f)) < 0 ? rc : 0;
     rc = mgr_inode_insert(c, &in, NULL, 0);
+    rc = rc ? rc : mgr_foreign_attrs(c, f, in.ino, e, path);
+    if (!rc && e->attr->nlink > 1)
+        rc = mgr_foreign_left(c, f->job, path, MGR_LEFT_NAMES);
     rc = rc ? rc : row_is(c, f, MGR_K_FILE, in.ino);
     f->tino = e->attr->ino;
     f->state = MGR_D_PARTS;
@@ -381,9 +385,13 @@ static int add_entries(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
         uint32_t mode = e->attr ? e->attr->mode : 0;
         ProtobufCBinaryData whole = {at + e->path.len, path};
 
-        if (mgr_name_check(&e->path) || (!S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode)))
-            continue; /* a device, a socket: as in drains */
+        if (mgr_name_check(&e->path))
+            continue;
         memcpy(path + at, e->path.data, e->path.len);
+        if (!S_ISREG(mode) && !S_ISDIR(mode) && !S_ISLNK(mode)) {
+            rc = mgr_foreign_left(c, j->id, whole, MGR_LEFT_SPECIAL);
+            continue;
+        }
         rc = row_new(c, j, &whole, S_ISREG(mode) ? e->attr->size_bytes : 0, S_ISDIR(mode) ? MGR_K_DIR : S_ISREG(mode) ? MGR_K_FILE : MGR_K_LINK, f->ino);
     }
     return rc ? rc : mgr_djob_put(c, j);

@@ -36,6 +36,20 @@ int mgr_foreign_publish(struct mgr_core *c, struct mgr_dfile *f);
 /* Its attempt is over: what was made for it goes. */
 int mgr_foreign_over(struct mgr_core *c, struct mgr_dfile *f);
 
+/* ---------------------------------------------------------------- foreign_left.c: attributes, and what is left out */
+
+/* drain_file.error of a row in MGR_D_LEFT. */
+enum mgr_left { MGR_LEFT_SPECIAL = 1, MGR_LEFT_NAMES, MGR_LEFT_ATTRS };
+
+#define MGR_LEFT_LINE 1000u
+
+/* This path of the job does not come, or not as it is. */
+int mgr_foreign_left(struct mgr_core *c, uint64_t job, ProtobufCBinaryData path, enum mgr_left what);
+/* Attributes of what has just got this inode; those that can't come count as left out. */
+int mgr_foreign_attrs(struct mgr_core *c, const struct mgr_dfile *f, uint64_t ino, const Fp__ListEntry *e, ProtobufCBinaryData path);
+/* What was left out of the job, for people; empty: nothing. */
+int mgr_foreign_left_text(struct mgr_core *c, uint64_t job, char line[MGR_LEFT_LINE]);
+
 /* ---------------------------------------------------------------- foreign_part.c: data */
 
 #define MGR_FOREIGN_TRIES 10u

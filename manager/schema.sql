@@ -417,7 +417,7 @@ CREATE TABLE IF NOT EXISTS drain_file (
     path         BLOB NOT NULL,
     gen          INTEGER NOT NULL,    -- attempt; never used twice
     kind         INTEGER NOT NULL,    -- 0 regular file, 1 directory (or the members of a set), 2 symbolic link
-    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made
+    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made, 10 not staged in: error says why (enum mgr_left)
     data_version INTEGER NOT NULL,
     size         INTEGER NOT NULL,
     lead         INTEGER NOT NULL,    -- benefactor that makes and renames it

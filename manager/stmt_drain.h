@@ -78,6 +78,10 @@
     X(DPART_FILE, "SELECT file FROM drain_part WHERE file>?1 ORDER BY file LIMIT 1")                         \
     X(FOREIGN_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"    \
                    "tries,error,why,kind,parent) VALUES(?1,0,?2,0,1,0,?3,0,0,0,0,0,0,'',?4,?5)")              \
+    X(FOREIGN_LEFT, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"   \
+                    "tries,error,why,kind) VALUES(?1,0,?2,0,10,0,0,0,0,0,0,0,?3,'',1)")                      \
+    X(FOREIGN_LEFTS, "SELECT error,count(DISTINCT path),min(path) FROM drain_file WHERE job=?1 AND state=10 " \
+                     "GROUP BY error ORDER BY error")                                                        \
     X(FOREIGN_IS, "UPDATE drain_file SET kind=?2,ino=?3 WHERE id=?1")                                        \
     X(FOREIGN_AFTER, "SELECT after FROM drain_file WHERE id=?1")                                             \
     X(FOREIGN_UP_TO, "UPDATE drain_file SET after=?2 WHERE id=?1")                                           \

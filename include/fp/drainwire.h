@@ -57,7 +57,7 @@ enum fp_dw_type {
     FP_DW_DONE = 100,                  /* struct fp_dw_done + why + uint64_t sum[nsums] (not aligned): to each task, once */
     FP_DW_NAMES,                       /* struct fp_dw_head + names, a NUL after each: before the DONE of a SWEEP, perhaps several times */
     FP_DW_LOG,                         /* struct fp_dw_log + text */
-    FP_DW_ENTRIES,                     /* struct fp_dw_head + entries, each struct fp_dw_entry + name + link: before the DONE of a LIST, at most once */
+    FP_DW_ENTRIES,                     /* struct fp_dw_head + entries, each struct fp_dw_entry + name + link + xattrs: before the DONE of a LIST, at most once */
 };
 
 struct fp_dw_head {
@@ -162,6 +162,8 @@ struct fp_dw_entry {                   /* not aligned; an entry without a name i
     int64_t atime_ns, mtime_ns, ctime_ns;
     uint32_t mode, nlink, uid, gid;
     uint32_t name_bytes, link_bytes;
+    uint32_t xattr_bytes;              /* behind the link, of one without a name: each uint32_t name_bytes, value_bytes (not aligned), name, value */
+    uint32_t xattrs_left;              /* others that it has: ACLs, capabilities, or too many */
 };
 
 /* Whose fault: what a user has to look at, and who tries again. */

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import struct
 import time
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_tree_comes_as_it_is(store, target):
     for d in ("a/b", "a", "."):
         os.utime(os.path.join(tree, d), (OLD, OLD + 5))
     r = stage_in(store, tree, to=m.path, root=target)
-    assert "done" in r.stdout and "6 of 6 files" in r.stdout, r
+    assert "done" in r.stdout and "6 of 6 files" in r.stdout and "left out: 1 device, socket or FIFO, in/pipe" in r.stdout, r
     for name, data in files.items():
         assert_same(read(m.at("in/" + name)), data)
         st = os.stat(m.at("in/" + name))
@@ -87,6 +88,39 @@ def test_names_are_seen_at_once_where_they_were_looked_for(store, target):
         assert os.path.lexists(m.at(f"to{i}/d{i}")), r
         assert read(m.at(f"to{i}/d{i}/f")) == b"%d" % i
         assert os.listdir(m.at(f"to{i}")) == [f"d{i}"]
+
+
+def test_attributes_come_and_what_does_not_is_said(store, target):
+    m = store.mounts[0]
+    d = os.path.join(target, "d")
+    os.makedirs(os.path.join(d, "sub"))
+    for name in ("a", "sub/one", "plain"):
+        put(os.path.join(d, name), name.encode())
+    os.link(os.path.join(d, "a"), os.path.join(d, "sub/b"))
+    os.mkfifo(os.path.join(d, "sub/pipe"))
+    os.mkfifo(os.path.join(d, "pipe"))
+    try:
+        os.setxattr(os.path.join(d, "a"), "user.note", b"of the others")
+        os.setxattr(os.path.join(d, "a"), "user.fp.drain", b"00000000:1:1")
+        os.setxattr(d, "user.dir", b"")
+    except OSError:
+        pytest.skip("the native file system has no user attributes")
+    says = ["2 devices, sockets and FIFOs, the first is d/pipe", "2 hard links", "the first is d/a"]
+    try:
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in ((1, 6, 2**32 - 1), (2, 4, 77), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 4, 2**32 - 1)))
+        os.setxattr(os.path.join(d, "plain"), "system.posix_acl_access", acl)
+        says.append("1 file's ACL or attributes, d/plain")
+    except OSError:
+        pass
+    r = stage_in(store, d, to=m.path, root=target)
+    assert "left out: " in r.stdout and all(s in r.stdout for s in says), r
+    assert os.getxattr(m.at("d/a"), "user.note") == os.getxattr(m.at("d/sub/b"), "user.note") == b"of the others"
+    assert os.listxattr(m.at("d")) == ["user.dir"] and os.getxattr(m.at("d"), "user.dir") == b""
+    assert "user.fp.drain" not in os.listxattr(m.at("d/a"))
+    assert os.stat(m.at("d/a")).st_ino != os.stat(m.at("d/sub/b")).st_ino and read(m.at("d/sub/b")) == b"a"
+    assert sorted(os.listdir(m.at("d/sub"))) == ["b", "one"]
+    shown = json.loads(store.fpctl("drain", "show", "--json").stdout)["jobs"]
+    assert any("left out" in j["why"] for j in shown)
 
 
 def test_names_that_are_there_stay(store, target):

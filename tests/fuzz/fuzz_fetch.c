@@ -345,6 +345,7 @@ static void entries(struct fuzz_in *in, struct dtarget *t)
         return;
     e.name_bytes = fuzz_u8(in) % 32;
     e.link_bytes = n > 60 ? UINT32_MAX : fuzz_u8(in) % 8;
+    e.xattr_bytes = n % 5 == 4 ? UINT32_MAX : n % 2 && e.name_bytes + e.link_bytes < n ? (uint32_t)n - e.name_bytes - e.link_bytes : 0;
     p = calloc(1, sizeof e + n);
     memcpy(p, &e, sizeof e);
     fuzz_bytes(in, p + sizeof e, n);

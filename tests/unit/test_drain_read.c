@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -262,7 +263,7 @@ static void test_memory_that_is_not_there_is_not_written_to(void **state)
 
 struct entry {
     struct fp_dw_entry e;
-    char name[256], link[256];
+    char name[256], link[256], xattrs[64];
 };
 
 static struct entry entries[FP_DW_LIST_MAX];
@@ -275,11 +276,14 @@ static void take_entries(const uint8_t *p, size_t len)
 
         assert_true(len >= sizeof(x->e));
         memcpy(&x->e, p, sizeof(x->e));
-        assert_true(len >= sizeof(x->e) + x->e.name_bytes + x->e.link_bytes);
+        assert_true(len >= sizeof(x->e) + x->e.name_bytes + x->e.link_bytes + x->e.xattr_bytes);
         snprintf(x->name, sizeof(x->name), "%.*s", (int)x->e.name_bytes, (const char *)p + sizeof(x->e));
         snprintf(x->link, sizeof(x->link), "%.*s", (int)x->e.link_bytes, (const char *)p + sizeof(x->e) + x->e.name_bytes);
         p += sizeof(x->e) + x->e.name_bytes + x->e.link_bytes;
-        len -= sizeof(x->e) + x->e.name_bytes + x->e.link_bytes;
+        len -= sizeof(x->e) + x->e.name_bytes + x->e.link_bytes + x->e.xattr_bytes;
+        assert_true(x->e.xattr_bytes <= sizeof(x->xattrs));
+        memcpy(x->xattrs, p, x->e.xattr_bytes);
+        p += x->e.xattr_bytes;
     }
 }
 
@@ -335,6 +339,34 @@ static void test_a_directory_comes_in_pages(void **state)
     assert_int_equal(list("many", "249", 2), 0);
     assert_int_equal(nentries, 0);
     assert_int_equal(d.done.note, 0);
+}
+
+static void test_attributes_of_users_come_with_what_a_path_is(void **state)
+{
+    const struct {
+        uint32_t name_bytes, value_bytes;
+        char text[13];
+    } is = { 9, 4, "user.noteread" };
+    static char big[49 << 10];
+
+    (void)state;
+    assert_int_equal(mkdir(dw_path(&d, "d"), 0750), 0);
+    dw_make(&d, "d/f", "x");
+    if (setxattr(dw_path(&d, "d/f"), "user.note", "read", 4, 0) && errno == ENOTSUP)
+        skip();
+    assert_int_equal(setxattr(dw_path(&d, "d/f"), "user.fp.drain", "ours", 4, 0), 0);
+    assert_int_equal(list("d/f", "", 10), 0);
+    assert_int_equal(nentries, 1);
+    assert_int_equal(entries[0].e.xattr_bytes, offsetof(__typeof__(is), text) + sizeof(is.text));
+    assert_memory_equal(entries[0].xattrs, &is, entries[0].e.xattr_bytes);
+    assert_int_equal(entries[0].e.xattrs_left, 0);
+    assert_int_equal(list("d", "", 10), 0); /* of what is in a directory not: that is listed itself */
+    assert_int_equal(nentries, 2);
+    assert_int_equal(entries[0].e.xattr_bytes + entries[1].e.xattr_bytes, 0);
+    if (setxattr(dw_path(&d, "d/f"), "user.big", big, sizeof(big), 0)) /* most file systems take no such */
+        return;
+    assert_int_equal(list("d/f", "", 10), 0);
+    assert_int_equal(entries[0].e.xattrs_left, 1);
 }
 
 static void test_what_the_entries_are(void **state)
@@ -452,6 +484,7 @@ int main(void)
         T(test_neither_is_held_up_by_what_is_held_back),
         T(test_memory_that_is_not_there_is_not_written_to),
         T(test_a_directory_comes_in_pages),
+        T(test_attributes_of_users_come_with_what_a_path_is),
         T(test_what_the_entries_are),
         T(test_messages_that_are_wrong_end_it),
         T(test_reading_without_memory_ends_it),
