@@ -188,7 +188,6 @@ static int adopt_file(struct mgr_core *c, struct adopt *a, uint64_t ino, bool te
     return rc ? rc : mgr_inode_put(c, &in);
 }
 
-/* Everything below a directory becomes a member. */
 static int adopt(struct mgr_core *c, struct adopt *a, uint64_t dir, unsigned depth)
 {
     struct entry { uint64_t ino; uint32_t type; bool temporary; } page[PAGE];
@@ -214,7 +213,7 @@ static int adopt(struct mgr_core *c, struct adopt *a, uint64_t dir, unsigned dep
     return rc;
 }
 
-static int adopt_all(struct mgr_core *c, uint64_t dir, uint64_t to)
+int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to)
 {
     struct adopt a = {.to = to, .left = ADOPT_MAX};
     int rc = adopt(c, &a, dir, 0);
@@ -239,7 +238,7 @@ static int move_set(struct mgr_core *c, uint64_t id, uint64_t dir, uint64_t pare
         return rc;
     s->top = 0;
     rc = mgr_set_put(c, s);
-    return rc ? rc : adopt_all(c, dir, to);
+    return rc ? rc : mgr_set_adopt(c, dir, to);
 }
 
 /* It is a set no more: its files are what their names say, which is nothing as far as a directory has told. */
@@ -267,13 +266,13 @@ int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_
     if (rc)
         return rc;
     if (outer)
-        return adopt_all(c, dir->ino, outer);
+        return mgr_set_adopt(c, dir->ino, outer);
     if (id)
         return is_step ? move_set(c, id, dir->ino, parent, &step) : dissolve(c, id);
     if (!is_step)
         return 0;
     rc = mgr_set_make(c, parent, &step, dir->ino, &id);
-    return rc || !id ? rc : adopt_all(c, dir->ino, id);
+    return rc || !id ? rc : mgr_set_adopt(c, dir->ino, id);
 }
 
 /* Of one that is a series' directory: are there sets in it? */
@@ -318,7 +317,7 @@ int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t 
         return rc;
     mgr_set_caches_drop(c->sets);
     if (directory)
-        return adopt_all(c, in->ino, *id);
+        return mgr_set_adopt(c, in->ino, *id);
     rc = mgr_set_move(c, &file, *id, false, mgr_set_is_temporary(up.name, up.len));
     return rc ? rc : mgr_inode_put(c, &file);
 }

@@ -501,6 +501,17 @@ static void look_at_closed(struct mgr_core *c)
 
 /* -------------------------------------------------------------- complete, or not */
 
+/* Files in its directory that are of no set: they were staged in (foreign.c), or made while sets were not recognised. */
+static int adopt_strays(struct mgr_core *c, uint64_t dir, uint64_t id)
+{
+    struct mgr_set s;
+    int rc = mgr_set_get(c, id, &s);
+
+    if (rc || s.state == MGR_SET_FORGOTTEN)
+        return rc == -ENOENT ? 0 : rc;
+    return mgr_set_adopt(c, s.top ? s.top : dir, id);
+}
+
 int mgr_sets_told(struct mgr_core *c, uint64_t ino)
 {
     struct mgr_inode in;
@@ -515,6 +526,8 @@ int mgr_sets_told(struct mgr_core *c, uint64_t ino)
         id = in.ckpt;
     if (!rc && !id)
         rc = mgr_set_by_telling(c, &in, &id);
+    else if (!rc && mgr_is(&in, S_IFDIR))
+        rc = adopt_strays(c, ino, id);
     return rc || !id ? rc : mgr_sets_say(c, id);
 }
 

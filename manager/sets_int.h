@@ -30,6 +30,8 @@ int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name
 int mgr_set_of_dir(struct mgr_core *c, uint64_t dir, uint64_t *id);
 /* A directory has got this name in another. */
 int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_t parent, const ProtobufCBinaryData *name);
+/* Everything below this directory becomes a member. */
+int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to);
 /* A set that nothing but somebody's word makes one. */
 int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t *id);
 void mgr_set_caches_drop(struct mgr_sets *t);

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from harness.daemons import PACE
 from harness.files import assert_same, content, write_file
 
 MIB = 1 << 20
@@ -121,6 +122,26 @@ def test_attributes_come_and_what_does_not_is_said(store, target):
     assert sorted(os.listdir(m.at("d/sub"))) == ["b", "one"]
     shown = json.loads(store.fpctl("drain", "show", "--json").stdout)["jobs"]
     assert any("left out" in j["why"] for j in shown)
+
+
+def test_what_was_staged_in_is_a_set_when_somebody_says_so(store, target):
+    m = store.mounts[0]
+    os.mkdir(m.at("run"))
+    os.makedirs(os.path.join(target, "chk_0003/sub"))
+    for i, name in enumerate(("rank_0", "rank_1", "sub/more")):
+        put(os.path.join(target, "chk_0003", name), content(i, 0, MIB))
+    os.mkdir(m.at("run/chk_0004"))
+    write_file(m.at("run/chk_0004/rank_0"), b"later")
+    store.fpctl("checkpoint", "commit", m.at("run/chk_0004"))
+    stage_in(store, os.path.join(target, "chk_0003"), to=m.at("run"), root=target)
+    time.sleep(3 * PACE)  # longer than --ckpt-quiet
+    assert store.fpctl("checkpoint", "latest", m.at("run")).stdout.strip() == m.at("run/chk_0004")
+    store.fpctl("checkpoint", "commit", m.at("run/chk_0003"))
+    assert store.fpctl("checkpoint", "latest", m.at("run")).stdout.strip() == m.at("run/chk_0003")
+    sets = {s["step"]: s for s in json.loads(store.fpctl("checkpoints", m.at("run"), "--json").stdout)["checkpoints"]}
+    assert sets[3]["files"] == 3 and sets[3]["bytes"] == 3 * MIB and sets[3]["state"] == "complete", sets
+    assert sets[4]["files"] == 1 and sets[4]["state"] == "complete", sets
+    store.fpctl("wait", m.at("run/chk_0003"), "--level=local", "--timeout=30s", seconds=50)
 
 
 def test_names_that_are_there_stay(store, target):
