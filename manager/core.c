@@ -485,6 +485,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
         mgr_session_undo(c);
         mgr_locks_undo(c->locks);
         c->reload = true;
+        c->busy = false; /* what was begun comes to nothing until the disk takes it again: not before the next tick */
         pump_closing(c);
         return err;
     }

@@ -113,7 +113,7 @@ int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k)
 {
     const enum mgr_stmt st = MGR_ST_STAGE_NEXT;
     uint64_t bytes = 0;
-    bool gone;
+    bool gone, any = false;
     int rc = mgr_tfile_get(c, f->tfile, &k->dest, &gone);
 
     k->slices = rc ? NULL : mgr_arena_alloc(&c->arena, FETCH_CHUNKS * sizeof *k->slices);
@@ -124,6 +124,7 @@ int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k)
 
         if ((uint64_t)mgr_col(&c->db, st, 1) != f->tfile)
             continue;
+        any = true;
         s = MGR_NEW(c, Fp__Slice, fp__slice__init);
         if (!s)
             break;
@@ -138,7 +139,7 @@ int mgr_stage_fill(struct mgr_core *c, const struct mgr_dfile *f, Fp__Task *k)
         k->slices[k->n_slices++] = s;
     }
     mgr_db_reset(&c->db, st);
-    return k->n_slices ? 0 : -EIO;
+    return k->n_slices ? 0 : rc < 0 || any ? -EIO : -ENOENT;
 }
 
 /* It was fetched, and there is more. What was not taken is being deleted where it was before (ext.c): until that is confirmed asking again gives nothing. */

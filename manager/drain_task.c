@@ -265,11 +265,14 @@ static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, const 
     return add_slices(c, k, f, bnf, verify) ? NULL : k;
 }
 
-static Fp__Task *fetch_task(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in)
+static Fp__Task *fetch_task(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
 {
     Fp__Task *k = task_of_file(c, FP__TASK_KIND__TASK_FETCH, MGR_TASK_FETCH, false, f, in);
+    int rc = k ? mgr_stage_fill(c, f, k) : -ENOMEM;
 
-    return k && !mgr_stage_fill(c, f, k) ? k : NULL;
+    if (rc == -ENOENT) /* who reads has brought back the rest of what was to be fetched: it is looked at anew, as nobody will answer */
+        f->stale = c->drain->dirty = c->busy = true;
+    return rc ? NULL : k;
 }
 
 /* The sums that the writing has told: of a window of which others have some, with zeros in place of that. All bits set: not known. */

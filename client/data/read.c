@@ -48,6 +48,7 @@ struct reader {                    /* one read under way */
     const struct cl_snapshot *snap; /* strict: of what is read; else NULL */
     bool may_begin_anew;           /* … if one of its chunks is gone */
     bool begin_anew;               /* it is */
+    uint64_t told;                 /* chunk that the manager was told of last: it could not be read where it should be */
     uint64_t end;                  /* not strict: the smallest size that the file had when a plan was made */
 };
 
@@ -338,6 +339,22 @@ static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, 
                (unsigned long long)b.off, p->len, (unsigned long long)b.chunk, b.bnf, fp_strerror(err));
 }
 
+/* True: the manager may know where else it is, now that it was told, in a target above all. Once for a chunk. */
+static bool is_worth_asking(struct reader *r, const struct cl_piece *bad, int rc)
+{
+    if (bad->chunk.ext || r->told == bad->chunk.id || fp_now_ms() >= r->deadline_ms)
+        return false;
+    r->told = bad->chunk.id;
+    return rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM || rc == -EIO;
+}
+
+static void forget_map(struct reader *r, struct cl_file *f)
+{
+    pthread_mutex_lock(&r->inode->lock);
+    cl_file_forget_map(f);
+    pthread_mutex_unlock(&r->inode->lock);
+}
+
 static int gather(struct reader *r, struct cl_file *f, uint64_t win, const struct cl_overlay *o, const struct cl_piece **bad)
 {
     uint32_t at = o->from;
@@ -369,7 +386,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
     int niov = r->niov, npins = r->pin->nentries, rc = 0;
     size_t held = r->pin->held;
 
-    for (int tries = 0; tries < 3; tries++) {
+    for (int tries = 0;; tries++) {
         const struct cl_piece *bad = NULL;
 
         rc = make_plan(r, f, win, from, to, &o);
@@ -384,14 +401,18 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
         if (r->begin_anew)
             break;
         if ((rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM) && tries < 2 && !r->snap) {
-            pthread_mutex_lock(&r->inode->lock);
-            cl_file_forget_map(f);
-            pthread_mutex_unlock(&r->inode->lock);
+            forget_map(r, f);
             continue;
         }
-        if (bad && !bad->buf)
-            report_bad(r, f, win, bad, rc);
-        break;
+        if (!bad || bad->buf)
+            break;
+        report_bad(r, f, win, bad, rc);
+        if (!is_worth_asking(r, bad, rc))
+            break;
+        r->begin_anew = r->snap != NULL;
+        if (r->begin_anew)
+            break;
+        forget_map(r, f);
     }
     return rc == CL_ECODER || rc == CL_ETARGET ? -EIO : rc;
 }
@@ -555,6 +576,7 @@ static ssize_t read_strict(struct reader *r, struct cl_handle *h, struct cl_file
         cl_snapshot_free(&s);
         if (!r->begin_anew)
             return got;
+        forget_map(r, f); /* also of a file at this version a chunk may be elsewhere by now: evicted, or brought back */
     }
 }
 
