@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fp/bug.h"
 #include "fp/err.h"
 #include "fp/record.h"
 #include "manager/level.h"
@@ -174,7 +175,7 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing,
     rc = rc > 0 ? mgr_tfile_get(c, tfile, &x, &gone) : rc < 0 ? rc : -ENOENT;
     if (rc && rc != -ENOENT)
         return rc;
-    gone = gone || rc || mgr_drain_renames_over(c, x);
+    gone = gone || rc || mgr_drain_renames_over(c, x) || FP_BUG("mgr-forgets-what-a-target-has");
     return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
 }
 

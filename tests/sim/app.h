@@ -62,6 +62,12 @@ void link_look(struct app *a, struct name *n);
 void app_xattr(struct app *a);  /* work_xattr.c */
 void xattrs_durable(uint64_t from_ns);
 
+/* ------------------------------------------------------------------ the life of files: drained, evicted, read back (work_life.c) */
+
+void app_life(struct app *a);
+void lives_verify(struct app *a); /* when all is well */
+void lives_remove(struct sim_proc *m);
+
 /* ------------------------------------------------------------------ logs (work_append.c) */
 
 void appends_start(struct sim_proc *m); /* makes them */

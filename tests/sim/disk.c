@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/sim/disk.h"
+#include "tests/sim/target.h"
 
 #define BLOCK   4096u
 #define SECTOR  512u
@@ -500,6 +501,8 @@ int openat(int dirfd, const char *path, int flags, ...)
     n = full_path(full, dirfd, path);
     if (!n && strncmp(path, "/proc/self/fd/", 14) == 0 && readlink(path, full, sizeof full) > 0 && strncmp(full, sim.dir, strlen(sim.dir)) == 0)
         n = sim_self->node;
+    if (!n && (errno = sim_target_call(true)) != 0)
+        return -1;
     if (n && (flags & O_CREAT) && n->broken_disk && sim_chance(SIM_RNG_DISK, 100000))
         return (int)failed(EIO);
     is_new = n && (flags & O_CREAT) && syscall(SYS_faccessat, dirfd, path, F_OK) != 0;
@@ -524,6 +527,8 @@ static ssize_t write_at(int fd, const struct iovec *iov, int count, off_t off, c
     for (int i = 0; i < count; i++)
         len += iov[i].iov_len;
     (void)caller;
+    if (!f && (err = sim_target_call(true)) != 0)
+        return failed(err);
     if (!f || !sim_self || !sim_self->proc)
         return syscall(SYS_pwritev, fd, iov, count, off, 0);
     err = fault(f, false, atomic);
@@ -560,8 +565,10 @@ ssize_t sim_disk_append(int fd, const struct iovec *iov, int count)
 static ssize_t read_at(int fd, const struct iovec *iov, int count, off_t off)
 {
     struct sim_file *f = file_of(fd);
-    int err;
+    int err = f ? 0 : sim_target_call(true);
 
+    if (err)
+        return failed(err);
     if (f && sim_self && sim_self->proc) {
         err = f->database ? 0 : fault(f, false, false);
         if (err)
@@ -598,6 +605,8 @@ static int sync_file(int fd, bool in_sqlite)
 
     if (!sim_self || !sim_self->proc)
         return 0;
+    if (!f && (err = sim_target_call(true)) != 0)
+        return (int)failed(err);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
@@ -677,7 +686,10 @@ int renameat(int fromfd, const char *from, int tofd, const char *to)
     char a[PATH_MAX], b[PATH_MAX];
     struct sim_node *n = full_path(a, fromfd, from);
     struct nameop *op;
+    int err;
 
+    if (!n && sim_target_rename(fromfd, from, tofd, to, &err))
+        return err ? (int)failed(err) : 0;
     full_path(b, tofd, to);
     if (!n || !sim_self || !sim_self->proc)
         return (int)syscall(SYS_renameat, fromfd, from, tofd, to);
@@ -703,6 +715,8 @@ static int remove_name(int dirfd, const char *path, int flags)
     struct sim_node *n = full_path(full, dirfd, path);
     struct nameop *op;
 
+    if (!n && (errno = sim_target_call(true)) != 0)
+        return -1;
     if (!n || !sim_self || !sim_self->proc || (flags & AT_REMOVEDIR))
         return (int)syscall(SYS_unlinkat, dirfd, path, flags);
     if (dying())

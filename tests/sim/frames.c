@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fp.pb-c.h"
+#include "fp/drainwire.h"
 #include "tests/sim/model.h"
 #include "tests/sim/net.h"
 
@@ -77,4 +78,15 @@ void sim_frames_send(struct sim_frames *s, struct sim_proc *from, struct sim_pro
         if (!s->left)
             ends(s, from, to);
     }
+}
+
+void sim_packet_sends(struct sim_proc *from, struct sim_proc *to, const uint8_t *p, size_t len)
+{
+    struct fp_dw_head h = {0};
+
+    memcpy(&h, p, len < sizeof h ? len : sizeof h);
+    sim.messages++;
+    sim_note((uint64_t)h.type << 32 ^ h.id);
+    sim_trace("%s > %s: %u of fp/drainwire.h, task %llx.%llu, %zu bytes", from->name, to->name, h.type, (unsigned long long)h.id, (unsigned long long)h.gen, len);
+    sim_fault_message(from, to);
 }

@@ -382,6 +382,7 @@ void model_damaged(void)
 {
     damaged = true;
     appends_damaged();
+    lives_damaged();
 }
 
 bool model_error_ok(int err, bool open)

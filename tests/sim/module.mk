@@ -4,11 +4,13 @@ ifeq ($(SAN),)
 TESTS_SIM := $(sort $(wildcard tests/sim/sim_*.c))
 endif
 
-SIM_MODULES := manager benefactor mount
-SIM_COMMON  := $(filter-out common/transport_tls.c common/tls_ctx.c,$(wildcard common/*.c)) tests/sim/module/tls.c
+SIM_MODULES := manager benefactor mount drain ctl
+SIM_COMMON  := $(filter-out common/transport_tls.c common/tls_ctx.c common/child.c,$(wildcard common/*.c)) tests/sim/module/tls.c tests/sim/module/child.c
 SIM_SRC_manager    := $(wildcard manager/*.c) $(SIM_COMMON)
 SIM_SRC_benefactor := $(wildcard benefactor/*.c) $(SIM_COMMON)
 SIM_SRC_mount      := $(filter-out client/mountpoint.c client/ending.c,$(wildcard client/*.c client/data/*.c client/ops/*.c client/aux/*.c)) tests/sim/module/mountpoint.c tests/sim/module/ending.c $(SIM_COMMON)
+SIM_SRC_drain      := $(filter-out drain/main.c,$(wildcard drain/*.c)) tests/sim/module/drain.c $(SIM_COMMON)
+SIM_SRC_ctl        := client/ctl/link.c tests/sim/module/ctl.c $(SIM_COMMON)
 SIM_PKGS_manager   := sqlite3
 SIM_PROTO := $(notdir $(basename $(wildcard common/proto/*.proto)))
 SIM_SO := $(SIM_MODULES:%=$(O)/tests/sim/%.so)

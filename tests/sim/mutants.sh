@@ -1,16 +1,16 @@
 #!/bin/bash
 # make check-sim-mutants: each deliberate bug must be found.
 #     mutants.sh <sim_store> <jobs>
-# tests/sim/mutants.txt: NAME SEEDS, a line each; SEEDS is within how many it must be.
+# tests/sim/mutants.txt: NAME SEEDS [--drains], a line each; SEEDS is within how many it must be.
 set -u
 sim=$1 jobs=$2 bad=0 n=0
 list=$(dirname "$0")/mutants.txt
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-while read -r name seeds; do
+while read -r name seeds drains; do
     case $name in '' | '#'*) continue ;; esac
     n=$((n + 1))
-    if timeout 1200 "$sim" --bug "$name" --runs "$seeds" --jobs "$jobs" >"$log" 2>&1; then
+    if timeout 1200 "$sim" --bug "$name" $drains --runs "$seeds" --jobs "$jobs" >"$log" 2>&1; then
         bad=$((bad + 1))
         echo "  MISSED  $name: not within $seeds seeds"
     elif grep -qE '^seed [0-9]+ FAILED' "$log"; then

@@ -45,7 +45,7 @@ struct packet { /* of a Unix socket */
 
 struct sim_sock {
     enum { FRESH, LISTENING, CONNECTING, STREAM, PACKETS, COUNTER } kind;
-    bool local, nonblock, eof, shut, closed, up, stalled;
+    bool local, plain, nonblock, eof, shut, closed, up, stalled;
     int error;
     struct sim_proc *proc;
     struct sim_node *node;
@@ -408,6 +408,25 @@ static int connect_unix(struct sim_sock *s, const struct sockaddr_un *un)
     return 0;
 }
 
+int sim_net_pair(struct sim_proc *other, int *theirs)
+{
+    struct sim_sock *a = sock_new(), *b = sock_new();
+    int fd = sim_fd_new(a);
+
+    a->kind = b->kind = PACKETS;
+    a->local = a->plain = a->up = a->nonblock = true;
+    b->local = b->plain = b->up = true;
+    b->proc = other;
+    b->node = other->node;
+    a->peer = b;
+    b->peer = a;
+    a->refs++;
+    b->refs++;
+    *theirs = sim_fd_new(b);
+    sim_fds[*theirs].proc = other;
+    return fd;
+}
+
 /* ------------------------------------------------------------------ closing */
 
 static void packets_free(struct sim_sock *s)
@@ -628,7 +647,10 @@ static ssize_t send_packet(struct sim_sock *s, const struct msghdr *mh)
             p->nfds++;
         }
     }
-    sim_sock_sends(s, p->data, p->len);
+    if (s->plain)
+        sim_packet_sends(s->proc, s->peer->proc, p->data, p->len);
+    else
+        sim_sock_sends(s, p->data, p->len);
     if (s->closed || s->peer->closed) { /* killed by what this message set off */
         free(p);
         return fails(EPIPE);
@@ -674,8 +696,10 @@ static ssize_t receive_packet(struct sim_sock *s, struct msghdr *mh)
     struct packet *p = s->packets;
     size_t at = 0;
 
-    if (!p)
+    if (!p) {
+        mh->msg_controllen = 0;
         return 0;
+    }
     for (size_t i = 0; i < mh->msg_iovlen && at < p->len; i++) {
         size_t n = mh->msg_iov[i].iov_len < p->len - at ? mh->msg_iov[i].iov_len : p->len - at;
 

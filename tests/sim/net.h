@@ -16,6 +16,9 @@ struct sim_frames {
 /* Counts and tells them. */
 void sim_frames_send(struct sim_frames *s, struct sim_proc *from, struct sim_proc *to, const uint8_t *p, size_t len);
 
+/* The same of a packet between a benefactor and its fp-drain (fp/drainwire.h). */
+void sim_packet_sends(struct sim_proc *from, struct sim_proc *to, const uint8_t *p, size_t len);
+
 void sim_sock_close(struct sim_sock *s, bool silent);
 void sim_sock_sends(struct sim_sock *s, const uint8_t *p, size_t len); /* counts and tells frames */
 ssize_t sim_eventfd_read(struct sim_sock *s, uint64_t *out);

@@ -24,7 +24,7 @@
 #include "tests/sim/work.h"
 
 #define SPARE_MAX     48
-#define KINDS         3
+#define KINDS         5
 #define RESTART_MS    300
 #define RESTART_RANGE 4000
 
@@ -35,7 +35,7 @@ static struct {
     unsigned n;
 } modules[KINDS];
 
-static const char *const module_names[KINDS] = {"manager", "benefactor", "mount"};
+static const char *const module_names[KINDS] = {"manager", "benefactor", "mount", "drain", "ctl"};
 
 /* ------------------------------------------------------------------ modules */
 
@@ -75,9 +75,12 @@ static bool load_kind(const char *dir, enum sim_kind kind, unsigned count)
     return true;
 }
 
-bool sim_modules_load(const char *dir, unsigned managers, unsigned benefactors, unsigned mounts)
+bool sim_modules_load(const char *dir, const unsigned counts[])
 {
-    return load_kind(dir, SIM_MANAGER, managers) && load_kind(dir, SIM_BENEFACTOR, benefactors) && load_kind(dir, SIM_MOUNT, mounts);
+    for (int k = 0; k < KINDS; k++)
+        if (!load_kind(dir, (enum sim_kind)k, counts[k]))
+            return false;
+    return true;
 }
 
 static void *module_take(enum sim_kind kind)
@@ -117,9 +120,11 @@ static void start_event(void *arg)
     sim_proc_start(arg);
 }
 
-/* A supervisor starts it again, as systemd would. */
+/* A supervisor starts it again, as systemd would. What a benefactor has started is the benefactor's. */
 static void restart_later(struct sim_proc *p)
 {
+    if (p->kind == SIM_DRAIN)
+        return;
     sim_at(sim.now_ns + SIM_MS * (RESTART_MS + sim_below(SIM_RNG_FAULT, RESTART_RANGE)), start_event, p);
 }
 
@@ -153,6 +158,8 @@ static void gone(struct sim_proc *p, bool silent)
         model_mount_died(p);
         names_mount_died(p);
     }
+    if (p->kind == SIM_CTL)
+        sim_ctl_gone();
     p->up = p->ready = p->dying = false;
     sim_tasks_kill(p);
     sim_fds_close_all(p, silent);
@@ -169,8 +176,10 @@ void sim_proc_kill(struct sim_proc *p, const char *why)
     sim_trace("KILL %s: %s", p->name, why);
     sim_note((uint64_t)p->id + 0x4b00);
     work_counts.kills++;
+    p->exit_code = 0x100 + SIGKILL;
     gone(p, false);
     restart_later(p);
+    sim_children_kill(p); /* may be the caller */
     if (own)
         sim_leave();
 }
@@ -189,6 +198,7 @@ _Noreturn void sim_proc_exit(int code)
     p->exit_code = code;
     gone(p, false);
     restart_later(p);
+    sim_children_kill(p);
     sim_leave();
 }
 

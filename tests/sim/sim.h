@@ -25,11 +25,11 @@
 struct sim_sock;
 struct sim_fuse;
 
-enum sim_kind { SIM_MANAGER, SIM_BENEFACTOR, SIM_MOUNT };
+enum sim_kind { SIM_MANAGER, SIM_BENEFACTOR, SIM_MOUNT, SIM_DRAIN, SIM_CTL }; /* SIM_DRAIN: started by a benefactor (child.c); SIM_CTL: what fpctl asks the manager (ctl.c) */
 
 /* ------------------------------------------------------------------ random numbers: one stream each, so that one part's use does not change another's */
 
-enum sim_stream { SIM_RNG_SCHED, SIM_RNG_NET, SIM_RNG_DISK, SIM_RNG_FAULT, SIM_RNG_WORK, SIM_RNG_PRODUCT, SIM_RNG_N };
+enum sim_stream { SIM_RNG_SCHED, SIM_RNG_NET, SIM_RNG_DISK, SIM_RNG_FAULT, SIM_RNG_WORK, SIM_RNG_PRODUCT, SIM_RNG_DRAIN, SIM_RNG_N };
 
 uint64_t sim_random(enum sim_stream s);
 uint64_t sim_below(enum sim_stream s, uint64_t n);         /* 0 .. n-1; 0 for n == 0 */
@@ -66,6 +66,9 @@ struct sim_proc {
     uint64_t paused_until;
     void *module;
     struct sim_fuse *fuse;
+    struct sim_proc *parent; /* of a SIM_DRAIN; its end is the child's, too */
+    int child_socket;
+    void *child_page;
     int argc;
     char *argv[SIM_ARGS_MAX + 1];
     char text[SIM_ARGS_MAX][160];
@@ -100,6 +103,7 @@ struct sim_world {
     bool healed;        /* no faults from here on */
     bool quiet;         /* there are none at all */
     bool striped;       /* files lie on all nodes */
+    bool drains;        /* there is a target, and programs use it (work_life.c) */
     bool versions;      /* what a file was is kept while it is rewritten */
     unsigned preempt_ppm;
     struct sim_node nodes[SIM_NODES_MAX];
@@ -120,7 +124,50 @@ void sim_proc_term(struct sim_proc *p);
 void sim_node_power_loss(struct sim_node *n);
 void sim_proc_check_dying(void);
 _Noreturn void sim_proc_exit(int code);
-bool sim_modules_load(const char *dir, unsigned managers, unsigned benefactors, unsigned mounts);
+bool sim_modules_load(const char *dir, const unsigned counts[]); /* of each kind, so many copies at once */
+
+/* ------------------------------------------------------------------ children of programs (child.c) */
+
+struct sim_child { /* which start of which process */
+    int proc;
+    unsigned start;
+};
+
+int sim_child_start(const char *name, void *page, struct sim_child *out, int *socket); /* by a benefactor: fp-drain */
+bool sim_child_gone(const struct sim_child *c, int *status);
+void sim_child_kill(const struct sim_child *c);
+int sim_child_socket(void **page); /* by the child */
+void sim_children_kill(const struct sim_proc *parent);
+
+/* ------------------------------------------------------------------ the target of drains (target.c) */
+
+#define SIM_TARGET "%s/target" /* in sim.dir: a file system of others. It never loses what it has taken */
+
+/* A call of its file system by this thread, if it is an fp-drain's: takes a while, or fails. 0 or an errno. */
+int sim_target_call(bool may_fail);
+void sim_target_plan(unsigned level);
+
+/* ------------------------------------------------------------------ what fpctl does (ctl.c) */
+
+enum sim_ctl_op { SIM_CTL_DRAIN, SIM_CTL_EVICT, SIM_CTL_STAGE_IN, SIM_CTL_SHOW, SIM_CTL_CANCEL };
+
+struct sim_ctl { /* a question and its answer */
+    struct sim_ctl *next;
+    enum sim_ctl_op op;
+    char path[64]; /* in the store */
+    char dest[128];
+    bool verify;
+    uint64_t job; /* asked for, or made; 0: none was */
+    bool done;
+    int rc;    /* 0, or the manager could not be asked */
+    int state; /* DrainState of SHOW; -1: it knows no such job */
+    uint64_t files_failed;
+    char why[200];
+};
+void sim_ctl_ask(struct sim_ctl *q);
+void sim_ctl_gone(void); /* the process has died */
+struct sim_ctl *sim_ctl_next(void); /* by the process: waits for one */
+void sim_ctl_answer(struct sim_ctl *q, int rc);
 
 /* ------------------------------------------------------------------ scheduler (sched.c) */
 
@@ -158,6 +205,7 @@ void sim_net_block(struct sim_node *from, struct sim_node *to, bool on); /* this
 void sim_net_heal(void);
 void sim_net_go_on(void);
 void sim_net_node_down(struct sim_node *n);
+int sim_net_pair(struct sim_proc *other, int *theirs); /* socketpair(2) of packets that are no frames: our descriptor, and one of the other process */
 struct sim_sock *sim_eventlike_new(void); /* readable while its counter is not 0 */
 void sim_eventlike_set(struct sim_sock *s, uint64_t count);
 extern uint64_t sim_net_slow_ns;

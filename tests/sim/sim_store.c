@@ -35,7 +35,7 @@ struct result { /* what a child reports */
 struct options {
     uint64_t seed, runs;
     unsigned jobs, seconds, level;
-    bool trace, twice, keep_going;
+    bool trace, twice, keep_going, drains;
     const char *out;
     const char *bug;
     struct checkpoint checkpoint; /* nodes 0: seeds */
@@ -158,6 +158,11 @@ static void make_store(void)
         snprintf(name, sizeof name, "mnt%u", i + 1);
         sim_proc_add(SIM_MOUNT, &sim.nodes[i + 1], name);
     }
+    if (sim.drains) {
+        snprintf(path, sizeof path, SIM_TARGET, sim.dir);
+        mkdir(path, 0755);
+        sim_proc_add(SIM_CTL, &sim.nodes[1], "ctl");
+    }
 }
 
 /* A third of the seeds close behind, most of their mounts. */
@@ -172,6 +177,10 @@ static void how_to_close(struct sim_proc *p)
 static void arguments(struct sim_proc *p)
 {
     sim_proc_arg(p, "%s", p->name);
+    if (p->kind == SIM_CTL) {
+        sim_proc_arg(p, "%s/key", sim.dir);
+        return;
+    }
     sim_proc_arg(p, "--key=%s/key", sim.dir);
     sim_proc_arg(p, "--config=%s/fp.conf", sim.dir);
     sim_proc_arg(p, "--ready-fd=2");
@@ -200,6 +209,8 @@ static void arguments(struct sim_proc *p)
         sim_proc_arg(p, "--threads=2");
         sim_proc_arg(p, "--start-timeout=1h");
         sim_proc_arg(p, "--data-encryption=off");
+        if (sim.drains)
+            sim_proc_arg(p, "--target-timeout=5s");
     } else {
         p->strict = strict;
         if (strict)
@@ -252,6 +263,7 @@ static _Noreturn void run_seed(uint64_t seed)
     hasty = seed % 2 && !opt.checkpoint.nodes;
     behind = seed % 3 == 0 && !opt.checkpoint.nodes;
     strict = seed % 5 == 1 && !opt.checkpoint.nodes;
+    sim.drains = (opt.drains || seed % 7 == 3) && !opt.checkpoint.nodes;
     sim.nnodes = opt.checkpoint.nodes ? opt.checkpoint.nodes + 1 : 3 + (unsigned)sim_below(SIM_RNG_FAULT, 2);
     sim.preempt_ppm = sim_chance(SIM_RNG_FAULT, 500000) ? 0 : (unsigned)sim_below(SIM_RNG_FAULT, 30000);
     sim_disk_init();
@@ -348,6 +360,7 @@ static struct result run_alone(uint64_t seed, bool trace, int out)
 static void tell_failure(uint64_t seed, const struct result *r)
 {
     char path[640], level[32] = "", bug[64] = "";
+    const char *drains = opt.drains ? " --drains" : "";
     struct result again;
     int fd;
 
@@ -359,7 +372,7 @@ static void tell_failure(uint64_t seed, const struct result *r)
         snprintf(level, sizeof level, " --level %u", opt.level);
     if (opt.bug)
         snprintf(bug, sizeof bug, " --bug %s", opt.bug);
-    printf("seed %llu FAILED %s\n  trace:  %s\n  replay: %s --seed %llu%s%s --trace\n", (unsigned long long)seed, r->why, path, self, (unsigned long long)seed, level, bug);
+    printf("seed %llu FAILED %s\n  trace:  %s\n  replay: %s --seed %llu%s%s%s --trace\n", (unsigned long long)seed, r->why, path, self, (unsigned long long)seed, level, bug, drains);
     if (strcmp(again.why, r->why))
         printf("  it did not fail in the same way when it was run again: %s\n", again.why[0] ? again.why : "it passed");
     fflush(stdout);
@@ -431,14 +444,14 @@ static int run_one(void)
 
 static _Noreturn void usage(int code)
 {
-    printf("Usage: sim_store [--seed N] [--runs N] [--jobs N] [--seconds N] [--level 0-3] [--trace] [--twice] [--keep-going] [--out DIR] [--bug NAME] [--checkpoint NODES:RANKS:WINDOWS[:shared]]\n");
+    printf("Usage: sim_store [--seed N] [--runs N] [--jobs N] [--seconds N] [--level 0-3] [--trace] [--twice] [--keep-going] [--out DIR] [--bug NAME] [--drains] [--checkpoint NODES:RANKS:WINDOWS[:shared]]\n");
     exit(code);
 }
 
 static void parse(int argc, char **argv)
 {
     static const struct option longs[] = {{"seed", 1, 0, 's'},  {"runs", 1, 0, 'r'},  {"jobs", 1, 0, 'j'},       {"seconds", 1, 0, 't'}, {"level", 1, 0, 'l'}, {"trace", 0, 0, 'x'},
-                                          {"twice", 0, 0, '2'}, {"keep-going", 0, 0, 'k'}, {"out", 1, 0, 'o'}, {"bug", 1, 0, 'b'},   {"help", 0, 0, 'h'},  {"checkpoint", 1, 0, 'c'}, {0, 0, 0, 0}};
+                                          {"twice", 0, 0, '2'}, {"keep-going", 0, 0, 'k'}, {"out", 1, 0, 'o'}, {"bug", 1, 0, 'b'},   {"help", 0, 0, 'h'},  {"checkpoint", 1, 0, 'c'}, {"drains", 0, 0, 'd'}, {0, 0, 0, 0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
@@ -458,6 +471,8 @@ static void parse(int argc, char **argv)
             opt.bug = optarg;
         else if (c == 'c' && checkpoint_parse(optarg, &opt.checkpoint))
             opt.level = 0;
+        else if (c == 'd')
+            opt.drains = true;
         else if (c == 'x')
             opt.trace = true;
         else if (c == '2')
@@ -497,7 +512,7 @@ int main(int argc, char **argv)
     self[n > 0 ? n : 0] = '\0';
     snprintf(here, sizeof here, "%s", self);
     *strrchr(here, '/') = '\0';
-    if (!sim_modules_load(here, 6, 14, 14))
+    if (!sim_modules_load(here, (const unsigned[]){6, 14, 14, 8, 3}))
         return 2;
     return opt.runs == 1 ? run_one() : run_many();
 }

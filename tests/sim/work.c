@@ -521,7 +521,13 @@ static void one_op(struct app *a)
         void (*fn)(struct app *);
     } ops[] = {{18, do_open}, {30, do_write}, {18, do_read}, {5, do_truncate}, {8, do_fsync}, {10, do_close}, {5, do_unlink}, {2, do_mkdir}, {5, do_rename}, {3, do_link}, {4, do_list}, {5, app_append}, {5, app_xattr}, {4, app_link},
              {12, app_strike}, {4, app_allocate}, {5, app_copy}, {2, app_seek}, {3, app_store}, {12, app_lock}};
-    uint64_t k = pick(with_locks ? 160 : 148);
+    uint64_t k;
+
+    if (sim.drains && sim_below(SIM_RNG_DRAIN, 6) == 0) {
+        app_life(a);
+        return;
+    }
+    k = pick(with_locks ? 160 : 148);
 
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         if (k < ops[i].weight) {
@@ -625,7 +631,7 @@ static void remove_all(struct app *a)
 static void make_dirs(void)
 {
     for (unsigned i = 0; i < sim.nprocs; i++)
-        if ((sim.procs[i].kind != SIM_MOUNT || &sim.procs[i] == apps[0].mount) && !wait_ready(&sim.procs[i], 100 * SIM_S))
+        if (sim.procs[i].kind <= SIM_MOUNT && (sim.procs[i].kind != SIM_MOUNT || &sim.procs[i] == apps[0].mount) && !wait_ready(&sim.procs[i], 100 * SIM_S))
             sim_fail("%s does not start", sim.procs[i].name);
     for (const char *const *dir = (const char *const[]){"a", "b", NULL}; *dir; dir++) {
         int rc = vfs_mkdir(apps[0].mount, *dir);
@@ -655,6 +661,8 @@ static void *director_main(void *arg)
     (void)arg;
     make_dirs();
     sim_fault_plan(fault_level);
+    if (sim.drains)
+        sim_target_plan(fault_level);
     for (unsigned i = 0; i < napps; i++) {
         char name[32];
 
@@ -664,7 +672,7 @@ static void *director_main(void *arg)
     wait_apps();
     sim_fault_heal();
     for (unsigned i = 0; i < sim.nprocs; i++)
-        if (!wait_ready(&sim.procs[i], 300 * SIM_S))
+        if (sim.procs[i].kind <= SIM_MOUNT && !wait_ready(&sim.procs[i], 300 * SIM_S))
             sim_fail("%s does not come back", sim.procs[i].name);
     sim_sleep_ns(15 * SIM_S);
     for (unsigned i = 0; i < napps; i++)
@@ -674,6 +682,8 @@ static void *director_main(void *arg)
         app_append_end(&apps[i]);
     for (unsigned i = 0; i < napps; i += APPS)
         appends_verify(apps[i].mount);
+    if (sim.drains)
+        lives_verify(&apps[pick(napps)]);
     for (unsigned i = 0; i < names_count(); i++) {
         unsigned k = (unsigned)pick(napps);
 
@@ -682,6 +692,8 @@ static void *director_main(void *arg)
     }
     remove_all(&apps[pick(napps)]);
     appends_remove(apps[0].mount);
+    if (sim.drains)
+        lives_remove(apps[0].mount);
     for (unsigned i = 0; i < 12 && !check_db(&sim.nodes[0], i == 11); i++)
         sim_sleep_ns(5 * SIM_S);
     sim_end();
@@ -709,4 +721,7 @@ void work_counts_print(const struct work_counts *c)
            (unsigned long long)c->dirs, (unsigned long long)c->lists, (unsigned long long)c->locks, (unsigned long long)c->appends, (unsigned long long)c->xattrs, (unsigned long long)c->ranges, (unsigned long long)c->symlinks,
            (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
            (unsigned long long)c->powers);
+    if (c->lives)
+        printf("  of drained files: %llu calls, %llu evictions, %llu comparisons with the target, %llu of them for a level\n", (unsigned long long)c->lives, (unsigned long long)c->evicts,
+               (unsigned long long)c->targets, (unsigned long long)c->levels);
 }

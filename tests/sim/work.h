@@ -10,6 +10,7 @@ struct sim_proc;
 
 struct work_counts { /* all uint64_t: they are added up */
     uint64_t opens, creates, reads, writes, truncates, fsyncs, closes, unlinks, renames, links, dirs, lists, locks, appends, xattrs, ranges, symlinks, errors, bytes_checked, kills, powers;
+    uint64_t lives, evicts, targets, levels; /* of seeds with a target: work_life.c */
 };
 
 extern struct work_counts work_counts;
@@ -19,6 +20,7 @@ void appends_mount_died(const struct sim_proc *m);
 void appends_cut_off(const struct sim_proc *m);
 void appends_power_lost(const struct sim_node *n);
 void appends_damaged(void);
+void lives_damaged(void);
 void xattrs_power_lost(void); /* of the manager's node (work_xattr.c) */
 
 void work_start(unsigned level);
