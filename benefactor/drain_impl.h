@@ -219,6 +219,7 @@ bool dtarget_hangs(const struct dtarget *t);
 bool dtarget_have_worker(struct dtarget *t);
 void dtarget_stall(struct dtarget *t, int status, const char *why);
 void dtarget_reads(struct dtarget *t); /* something was read from it */
+void dtarget_asked(struct dtarget *t); /* somebody wants it anew: what was called refused is looked at at once */
 int dtarget_entries(struct dtarget *t, const struct fp_dw_head *h, const uint8_t *entries, size_t len_bytes); /* -EPROTO */
 void dtarget_pump(struct dtarget *t);
 void dtarget_answer(struct dtarget *t, const struct fp_dw_done *m, const char *why, const uint8_t *sums);

@@ -38,10 +38,10 @@ static Fp__TargetCode code_of(int status)
     case -EROFS:
         return FP__TARGET_CODE__TARGET_READONLY;
     case -EMEDIUMTYPE:
+    case -ENOTDIR:
         return FP__TARGET_CODE__TARGET_REFUSED;
     case -ENOMEDIUM:
     case -ENOENT:
-    case -ENOTDIR:
     case -ENODEV:
     case -ENOTCONN:
     case -EHOSTDOWN:
@@ -92,8 +92,17 @@ bool dtarget_may_read(const struct dtarget *t)
 /* It is there again; whether it takes data, only writing tells. */
 void dtarget_reads(struct dtarget *t)
 {
-    if (t->code == FP__TARGET_CODE__TARGET_UNREACHABLE || t->code == FP__TARGET_CODE__TARGET_STALE || t->code == FP__TARGET_CODE__TARGET_UNKNOWN)
+    if (t->code == FP__TARGET_CODE__TARGET_UNREACHABLE || t->code == FP__TARGET_CODE__TARGET_STALE || t->code == FP__TARGET_CODE__TARGET_REFUSED ||
+        t->code == FP__TARGET_CODE__TARGET_UNKNOWN)
         set_state(t, FP__TARGET_CODE__TARGET_OK, "");
+}
+
+void dtarget_asked(struct dtarget *t)
+{
+    if (t->code != FP__TARGET_CODE__TARGET_REFUSED || !t->probe_ms)
+        return;
+    t->backoff_ms = PROBE_MIN_MS;
+    t->probe_ms = fp_now_ms();
 }
 
 static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)

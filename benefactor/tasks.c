@@ -169,6 +169,7 @@ static int take(struct bnf_drain *d, Fp__Task *m, bool *taken)
         free(t);
         return rc;
     }
+    dtarget_asked(t->target);
     t->id = m->id;
     t->gen = m->gen;
     t->m = m;

@@ -152,8 +152,8 @@ void dr_seen(struct dr_result *r, const struct stat *st);
 int dr_may_replace(struct dr_thread *th, int dir, const char *name);
 /* marker.c: 0; -ENOENT with what is wrong in th->r.why */
 int dr_marker(struct dr_thread *th, int root, bool make);
-/* Would a store drain into a store? */
-int dr_refuse_our_own(struct dr_thread *th, int root);
+/* Would a store drain into a store, or to where nothing is kept? */
+int dr_refuse_useless(struct dr_thread *th, int root);
 
 /* fstab.c: is path (absolute, resolved) at or below a mount point of fstab that is none of mounts (both as of fstab(5))? where: which */
 bool dr_lacks_mount(const char *fstab, const char *mounts, const char *path, char where[PATH_MAX]);

@@ -301,6 +301,8 @@ int dr_temps(struct dr_thread *th, int root, bool make, int *fd)
 
 static int root_failed(struct dr_thread *th, int rc)
 {
+    if (rc == -ENOTDIR)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s is no directory: drain to one", th->w->root);
     return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s: %s", th->w->root, fp_strerror(rc));
 }
 
@@ -327,7 +329,7 @@ int dr_root(struct dr_thread *th, bool make_marker, int *fd)
     seen = w->root_dev == st.st_dev && w->root_ino == st.st_ino;
     pthread_mutex_unlock(&w->lock);
     if (!seen || make_marker) {
-        rc = dr_refuse_our_own(th, dir);
+        rc = dr_refuse_useless(th, dir);
         if (rc == 0)
             rc = dr_marker(th, dir, make_marker);
         if (rc) {

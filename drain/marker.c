@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,19 @@ static bool is_fpstore(dev_t dev)
     return found;
 }
 
-int dr_refuse_our_own(struct dr_thread *th, int root)
+/* What the kernel shows of itself as files. */
+static bool is_kernels(unsigned long type)
+{
+    static const unsigned long types[] = {PROC_SUPER_MAGIC,   SYSFS_MAGIC,   CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC,
+                                          SECURITYFS_MAGIC, DEVPTS_SUPER_MAGIC, BPF_FS_MAGIC,   EFIVARFS_MAGIC, PSTOREFS_MAGIC};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (type == types[i])
+            return true;
+    return false;
+}
+
+int dr_refuse_useless(struct dr_thread *th, int root)
 {
     struct statfs fs;
     struct stat st;
@@ -139,6 +152,8 @@ int dr_refuse_our_own(struct dr_thread *th, int root)
     dr_leave(th, 0);
     if (rc)
         return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s: %s", th->w->root, fp_strerror(rc));
+    if (is_kernels((unsigned long)fs.f_type))
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -EMEDIUMTYPE, "%s is a part of the kernel, which keeps no files: drain to a parallel file system or a disk", th->w->root);
     if ((unsigned long)fs.f_type != FUSE_MAGIC || !is_fpstore(st.st_dev))
         return 0;
     return dr_fail(th, FP_DW_SCOPE_TARGET, -EMEDIUMTYPE, "%s is on an fpstore: drain to a parallel file system or a disk", th->w->root);

@@ -59,6 +59,9 @@ struct mgr_target {
     bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
     uint64_t sweep_ms; /* when to do so again */
     uint64_t probe_ms; /* not made: when to try again */
+    uint32_t prober;   /* … and who has been told to last; 0: nobody */
+    uint64_t tried_ms; /* … somebody asks whether it can be used: until then */
+    uint32_t left;     /* … and so many have not said since he began to */
     uint64_t busy_ms, busy_bytes; /* what it took while there was something to drain, of late */
     uint64_t new_bytes;           /* drained since the last look */
 };
@@ -430,6 +433,19 @@ int mgr_every_chooses(struct mgr_core *c, struct mgr_dpolicy *p, const struct mg
 /* What it has chosen, and why. */
 const char *mgr_every_text(struct mgr_core *c, const struct mgr_dpolicy *p, char line[MGR_EVERY_TEXT]);
 
+/* ---------------------------------------------------------------- drain_target.c */
+
+/* Somebody uses it, or has; else it is nobody's but for its row. */
+bool mgr_target_used(const struct mgr_core *c, const struct mgr_target *t);
+/* That, or somebody asks whether it can be used. */
+bool mgr_target_wanted(const struct mgr_core *c, const struct mgr_target *t);
+/* It is asked for, for some seconds. */
+void mgr_target_try(struct mgr_core *c, struct mgr_target *t);
+/* Do all benefactors that are there say that it is none? line: why. False also if there is none of them. */
+bool mgr_target_refused(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX]);
+/* Is it this one's turn to try it? */
+bool mgr_target_tries(struct mgr_core *c, const struct mgr_target *t, const struct mgr_bnf *b);
+
 /* ---------------------------------------------------------------- drain_pace.c */
 
 /* Is less than so many per cent of the store free, by what benefactors say? */
@@ -490,6 +506,8 @@ Fp__BnfPrefs *mgr_task_prefs(struct mgr_core *c, const struct mgr_bnf *b);
 bool mgr_task_reaches(struct mgr_core *c, const struct mgr_bnf *b);
 /* What it has said of a target; NULL: nothing. */
 const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
+/* What it says of one beside its keep-alives. False: that tells nothing of the target. */
+bool mgr_task_heard(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target, uint32_t code, const char *why);
 /* And the target is well, as far as it has said? */
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
 /* A task with its target, and no path. NULL: out of memory. */

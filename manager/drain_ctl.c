@@ -17,6 +17,7 @@
 #define PATHS_MAX MGR_DRAIN_PATHS_MAX
 #define JOBS_SHOWN 64u
 #define LAST_MAX   1024u
+#define STUCK_NS   (5 * INT64_C(1000000000)) /* a job is that old before it is called stuck: its first task makes benefactors look anew */
 
 #define refuse(c, r, ...) mgr_drain_refuse(c, &(r)->why, &(r)->n_why, __VA_ARGS__)
 
@@ -201,6 +202,40 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
     return rc;
 }
 
+/* Can this directory be a target? Nothing is begun. */
+static int try_target(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r)
+{
+    struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
+    char line[MGR_WAITS_MAX];
+    struct mgr_target *t;
+    uint32_t id;
+    int rc = p ? choose_root(c, m, r, p) : mgr_doom(c, -ENOMEM);
+
+    if (rc || r->n_why)
+        return rc;
+    r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_UNKNOWN;
+    if (mgr_target_clash(c, p->to))
+        return 0; /* whoever uses it is told */
+    rc = mgr_target_get(c, p->to, &id);
+    t = rc ? NULL : mgr_target_find(c, id);
+    if (!t)
+        return rc;
+    if (t->made) {
+        r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_WELL;
+        return 0;
+    }
+    mgr_target_try(c, t);
+    if (t->left) {
+        r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_SOON;
+        return 0;
+    }
+    t->tried_ms = 0; /* that was it: who asks again wants to know anew */
+    if (!mgr_target_refused(c, id, line))
+        return 0;
+    r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_REFUSED;
+    return refuse(c, r, "%s", line);
+}
+
 /* ---------------------------------------------------------------- show */
 
 /* Of a file that is worked on: who is waited for. */
@@ -265,7 +300,8 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
     s->made_ns = j->made_ns;
     s->done_ns = j->done_ns;
     s->error = j->error;
-    s->why = mgr_arena_text(&c->arena, waits ? waits : j->why);
+    s->stuck = at && j->target && c->now.ns - j->made_ns >= STUCK_NS && mgr_target_refused(c, j->target, line);
+    s->why = mgr_arena_text(&c->arena, s->stuck ? line : waits ? waits : j->why);
     return s;
 }
 
@@ -338,6 +374,8 @@ static int targets(struct mgr_core *c, Fp__CtlDrainReply *r)
     if (!r->targets)
         return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < d->ntargets; i++) {
+        if (!mgr_target_used(c, &d->targets[i]))
+            continue;
         Fp__TargetInfo *t = MGR_NEW(c, Fp__TargetInfo, fp__target_info__init);
 
         if (!t || !(t->states = mgr_arena_alloc(&c->arena, (c->bnf_count + 1) * sizeof *t->states)))
@@ -423,6 +461,8 @@ MGR_HANDLER(ctl_drain)
     case FP__DRAIN_OP__DRAIN_OP_CANCEL:
         j = mgr_djob_find(c, m->id);
         return j ? cancel(c, j) : refuse(c, r, "there is no job %llu that runs", (unsigned long long)m->id);
+    case FP__DRAIN_OP__DRAIN_OP_TRY:
+        return try_target(c, m, r);
     default:
         return -EOPNOTSUPP;
     }

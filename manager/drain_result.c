@@ -68,9 +68,10 @@ static int made_late(struct mgr_core *c, const Fp__TaskResult *r)
     return 0;
 }
 
-static int of_target(struct mgr_core *c, uint32_t id, bool sweep, const Fp__TaskResult *r)
+static int of_target(struct mgr_core *c, const struct mgr_bnf *b, uint32_t id, bool sweep, const Fp__TaskResult *r)
 {
     struct mgr_target *t = mgr_target_find(c, id);
+    bool others;
 
     if (!t)
         return 0;
@@ -81,7 +82,10 @@ static int of_target(struct mgr_core *c, uint32_t id, bool sweep, const Fp__Task
     if (sweep || t->made)
         return 0;
     if (r->status) {
-        t->probe_ms = c->now.ms + RETRY_MS;
+        t->left -= t->left > 0;
+        others = mgr_task_heard(c, b, id, r->code, r->why && *r->why ? r->why : fp_strerror(r->status)) && (t->left || mgr_drain_is_well(c, id));
+        t->probe_ms = others ? 0 : c->now.ms + RETRY_MS;
+        mgr_tasks_look(c);
         FP_LOG_EVERY(10000, FP_LOG_WARN, "target %s: %s", t->root, r->why && *r->why ? r->why : fp_strerror(r->status));
         return 0;
     }
@@ -96,7 +100,7 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
     bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT || window == MGR_TASK_FETCH;
 
     if (!file)
-        return of_target(c, (uint32_t)window, r->id & 1, r);
+        return of_target(c, b, (uint32_t)window, r->id & 1, r);
     if (window == MGR_TASK_CLEAN) {
         if (!r->status)
             cleaned(c, file, r->gen);

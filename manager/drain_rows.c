@@ -198,7 +198,7 @@ const char *mgr_target_clash(const struct mgr_core *c, const char *root)
     for (size_t i = 0; i < c->drain->ntargets; i++) {
         const char *other = c->drain->targets[i].root;
 
-        if (strcmp(other, root) != 0 && (is_below(root, other) || is_below(other, root)))
+        if (strcmp(other, root) != 0 && mgr_target_used(c, &c->drain->targets[i]) && (is_below(root, other) || is_below(other, root)))
             return other;
     }
     return NULL;

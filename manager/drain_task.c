@@ -106,6 +106,28 @@ void mgr_task_info(struct mgr_core *c, const struct mgr_bnf *b, const Fp__BnfInf
     }
 }
 
+bool mgr_task_heard(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target, uint32_t code, const char *why)
+{
+    struct mgr_tasker *t = mgr_tasker(c, b->id);
+    struct mgr_target_seen *s = NULL, *p;
+
+    if (!t || code <= FP__TARGET_CODE__TARGET_OK)
+        return false;
+    for (size_t i = 0; i < t->nseen; i++)
+        s = t->seen[i].target == target ? &t->seen[i] : s;
+    if (!s) {
+        p = realloc(t->seen, (t->nseen + 1) * sizeof *p);
+        if (!p)
+            return false;
+        t->seen = p;
+        s = &p[t->nseen++];
+        *s = (struct mgr_target_seen){.target = target};
+    }
+    s->code = code;
+    snprintf(s->why, sizeof s->why, "%s", why);
+    return true;
+}
+
 const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target)
 {
     struct mgr_tasker *t = mgr_tasker(c, b->id);
@@ -456,7 +478,8 @@ static void targets(struct batch *q)
         char prefix[64];
         Fp__Task *k;
 
-        if (!t->made && q->c->now.ms >= t->probe_ms && !is_told(q->c, probe)) {
+        if (!t->made && q->c->now.ms >= t->probe_ms && mgr_target_wanted(q->c, t) && mgr_target_tries(q->c, t, q->b) && !is_told(q->c, probe)) {
+            t->prober = q->b->id;
             k = mgr_task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
             if (k) {
                 k->overwrite = true; /* makes it */

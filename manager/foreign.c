@@ -494,7 +494,7 @@ static const struct mgr_target *target_of(const struct mgr_core *c, ProtobufCBin
         const struct mgr_target *t = &c->drain->targets[i];
         size_t len = strlen(t->root);
 
-        if (path->len < len || memcmp(path->data, t->root, len) != 0 || (path->len > len && path->data[len] != '/'))
+        if (!mgr_target_wanted(c, t) || path->len < len || memcmp(path->data, t->root, len) != 0 || (path->len > len && path->data[len] != '/'))
             continue;
         len += path->len > len;
         path->data += len;
@@ -510,6 +510,7 @@ static int named_target(struct mgr_core *c, const char *root, Fp__CtlStageReply 
     struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
     char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
     uint32_t id;
+    int rc;
 
     if (!p)
         return mgr_doom(c, -ENOMEM);
@@ -518,7 +519,10 @@ static int named_target(struct mgr_core *c, const char *root, Fp__CtlStageReply 
         return refuse(c, r, "%s", why);
     if (mgr_target_clash(c, p->to))
         return refuse(c, r, "%s and %s, which is a target already, lie one in the other", p->to, mgr_target_clash(c, p->to));
-    return mgr_target_get(c, p->to, &id);
+    rc = mgr_target_get(c, p->to, &id);
+    if (!rc)
+        mgr_target_try(c, mgr_target_find(c, id));
+    return rc;
 }
 
 struct start {

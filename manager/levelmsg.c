@@ -240,6 +240,8 @@ static int look_at_job(struct mgr_core *c, struct mgr_req *rq, struct ask *a, bo
     a->r->rate = j->rate;
     a->r->to = j->to;
     a->r->why = j->why;
+    if (j->stuck)
+        return fails(c, a->r, j->why);
     if (j->state == FP__DRAIN_STATE__DRAIN_FAILED || j->state == FP__DRAIN_STATE__DRAIN_CANCELLED)
         return fails(c, a->r, j->why[0] ? j->why : "its job of draining has ended without it");
     return 0;

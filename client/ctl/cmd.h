@@ -46,6 +46,8 @@ void ctl_cmd_print_list(const struct ctl_cmd *const *list);
 /* Entries in roff, for the man page. */
 void ctl_cmd_print_man(const struct ctl_cmd *const *list);
 
+/* drain.c: can benefactors use this directory as a target? 0: yes, or nobody knows as yet; negative: no, and why is logged. "": 0 */
+int ctl_target_try(const struct ctl_options *o, struct ctl_link *l, const char *root);
 /* drain.c: --to as an absolute path, "" where it was not given; NULL: logged. */
 char *ctl_dest(const struct ctl_options *o, char buf[PATH_MAX]);
 /* drain.c: until the job has ended, or --timeout is over, and then a line about it. An exit code, or negative. */

@@ -11,12 +11,15 @@
 
 #include "client/ctl/cmd.h"
 #include "fp/clock.h"
+#include "fp/drainopt.h"
 #include "fp/err.h"
 #include "fp/table.h"
 #include "life.pb-c.h"
 
 #define ASK_MS   300u
 #define AGAIN_MS 1000u /* after the manager could not be asked */
+#define TRY_MS       3000u /* for which benefactors may look at a directory */
+#define TRY_PAUSE_MS 200u
 
 enum { LATE = 3, FAILED = 4, GONE = 5 };
 
@@ -183,12 +186,16 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
                 print_progress(r->jobs[0]);
             if (code < 0 && (!pause_ms || pause_ms == ASK_MS))
                 say_why(w, r->jobs[0]);
+            if (code < 0 && r->jobs[0]->stuck)
+                code = FAILED;
             if (code < 0 && fp_now_ms() >= until)
                 code = LATE;
             if (code >= 0 && w->tty)
                 ctl_progress_end();
             if (code >= 0)
                 rc = tell(w->o, r->jobs[0]);
+            if (code >= 0 && r->jobs[0]->stuck)
+                FP_ERROR("job %llu goes on when that directory is mended: fpctl drain cancel %llu ends it", (unsigned long long)job, (unsigned long long)job);
         } else if (fp_now_ms() >= until) {
             code = LATE; /* it may be done: nobody could say so */
         }
@@ -214,6 +221,33 @@ static int say_what(const struct ctl_options *o)
     else
         return 0;
     return -EINVAL;
+}
+
+/* Until those who would have to use it have looked: soon, if they are there and it does not hang. Else it is found out by the job. */
+int ctl_target_try(const struct ctl_options *o, struct ctl_link *l, const char *root)
+{
+    uint64_t until = fp_now_ms() + TRY_MS, pause_ms = 0;
+    Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r = NULL;
+    int tried, rc;
+
+    q.op = FP__DRAIN_OP__DRAIN_OP_TRY;
+    q.dest = (char *)(uintptr_t)root;
+    while (*root) {
+        rc = ask(l, &q, &r);
+        if (rc == -EOPNOTSUPP)
+            return 0;
+        if (rc < 0)
+            return ctl_link_failed(l, rc, o->cmd->words);
+        tried = (int)r->tried;
+        rc = refused(r);
+        fp__ctl_drain_reply__free_unpacked(r, NULL);
+        r = NULL;
+        if (rc < 0 || tried != FP__DRAIN_TRIED__DRAIN_TRIED_SOON || fp_now_ms() >= until)
+            return rc < 0 ? rc : 0;
+        ctl_pause_longer(o, &pause_ms, TRY_PAUSE_MS);
+    }
+    return 0;
 }
 
 /* The benefactors' working directory is another. */
@@ -257,8 +291,9 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     q.verify = o->verify;
     q.layout = (uint32_t)o->layout;
     q.dest = ctl_dest(o, dest);
-    if (!q.dest)
-        return -EINVAL;
+    rc = q.dest ? ctl_target_try(o, l, q.dest) : -EINVAL;
+    if (rc < 0)
+        return rc;
     rc = ask(l, &q, &r);
     if (rc < 0)
         return ctl_link_failed(l, rc, "drain");
@@ -343,7 +378,7 @@ const struct ctl_cmd ctl_cmd_drain = {
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
             "everything. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
-    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, 5 when the job was cancelled.",
+    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, or the target is none any more, 5 when the job was cancelled.",
     .flags = CTL_WAITS,
     .run = run,
 };
@@ -552,11 +587,15 @@ static int policy(const struct ctl_options *o, struct ctl_link *l, Fp__Policy *q
 
 static int run_set(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
+    static struct fp_drain_policy p;
+    char why[FP_DRAIN_WHY_MAX];
     Fp__Policy q = FP__POLICY__INIT;
+    int rc;
 
     (void)store;
     q.text = (char *)(uintptr_t)o->names[0];
-    return policy(o, l, &q);
+    rc = fp_drain_parse(o->names[0], &p, why) ? 0 : ctl_target_try(o, l, p.to); /* what is wrong with its words the manager says */
+    return rc < 0 ? rc : policy(o, l, &q);
 }
 
 const struct ctl_cmd ctl_cmd_drain_set = {

@@ -112,9 +112,11 @@ static int ask_foreign(const struct ctl_options *o, const struct ctl_options *at
     q.n_paths = o->npaths;
     q.paths = paths;
     q.dest = (ProtobufCBinaryData){strlen(dest), (uint8_t *)dest};
-    if (o->target)
+    if (o->target) {
         q.root = root;
-    return ask(o, l, &q, job);
+        rc = ctl_target_try(o, l, root);
+    }
+    return rc < 0 ? rc : ask(o, l, &q, job);
 }
 
 static int run_foreign(const struct ctl_options *o)

@@ -57,3 +57,74 @@ def test_a_target_that_is_given_to_a_mount_has_spaces(new_store):
     write_file(m.at("run/chk_1/rank_0"), content(3, 0, SIZE))
     s.fpctl("wait", m.at("run/chk_1"), "--level=drained", "--timeout=60s", seconds=80)
     assert_same(read_file(os.path.join(target, "run/chk_1/rank_0")), content(3, 0, SIZE))
+
+
+def jobs(store):
+    return json.loads(store.fpctl("drain", "show", "--json").stdout)["jobs"]
+
+
+
+def refused(store, *args):
+    r = store.fpctl(*args, check=False, seconds=30)
+    assert r.returncode == 1, (args, r)
+    return r.stderr
+
+
+@pytest.mark.limit(150)
+def test_what_can_be_no_target_is_refused_at_once(new_store):
+    """Nothing is begun, by whichever command, and nothing stays of it: the same directory is taken when it has become one."""
+    s = new_store().up(benefactors=2, mounts=1)
+    s.expect("target")
+    m, plain = s.mounts[0], os.path.join(s.dir, "plain")
+    write_file(m.at("f"), content(1, 0, SIZE))
+    write_file(plain, b"no directory")
+    os.mkdir(m.at("inside"))
+    for bad, why in ((plain, "is no directory"), (os.path.join(plain, "below"), "is no directory"), ("/proc", "kernel"), ("/sys/kernel", "kernel"), (m.at("inside"), "is on an fpstore"),
+                     (m.path, "is on an fpstore")):
+        for args in (("drain", m.at("f"), f"--to={bad}"), ("drain", m.at("f"), f"--to={bad}", "--wait", "--timeout=20s"), ("stage-out", m.at("f"), f"--to={bad}"),
+                     ("drain", "set", f"to={bad} every=1")):
+            assert why in refused(s, *args), (args, why)
+    assert "is no directory" in refused(s, "stage-in", f"{plain}/x", f"--target={plain}", f"--to={m.path}")
+    assert jobs(s) == [] and json.loads(s.fpctl("drain", "show", "--json").stdout)["policies"] == []
+    assert not os.listdir(m.at("inside"))
+
+    os.unlink(plain)
+    os.mkdir(plain)
+    s.fpctl("drain", m.at("f"), f"--to={plain}", "--wait", "--timeout=60s", seconds=80)
+    assert_same(read_file(os.path.join(plain, "f")), content(1, 0, SIZE))
+
+
+def test_one_node_that_lacks_the_target_does_not_refuse_it(new_store, targets):
+    """The others may have it: who has it not is asked, and another one makes it."""
+    s = new_store().up(benefactors=2, mounts=1)
+    s.expect("target")
+    m, later = s.mounts[0], os.path.join(s.dir, "later")
+    write_file(m.at("f"), content(1, 0, SIZE))
+    r = s.fpctl("drain", m.at("f"), f"--to={later}", "--wait", "--timeout=3s", check=False, seconds=30)
+    assert r.returncode == 3 and "No such file or directory" in r.stdout + r.stderr, r  # it may still be mounted
+    os.mkdir(later)
+    s.fpctl("drain", m.at("f"), f"--to={later}", "--wait", "--timeout=60s", seconds=80)
+    assert_same(read_file(os.path.join(later, "f")), content(1, 0, SIZE))
+
+
+@pytest.mark.limit(150)
+def test_a_target_that_becomes_a_file_ends_who_waits_and_not_the_job(new_store):
+    s = new_store().up(benefactors=2, mounts=1)
+    s.expect("target")
+    m, target, away = s.mounts[0], os.path.join(s.dir, "target"), os.path.join(s.dir, "away")
+    os.mkdir(target)
+    write_file(m.at("first"), content(1, 0, SIZE))
+    write_file(m.at("second"), content(2, 0, SIZE))
+    s.fpctl("drain", m.at("first"), f"--to={target}", "--wait", "--timeout=60s", seconds=80)
+    os.rename(target, away)
+    write_file(target, b"in its place")
+    r = s.fpctl("drain", m.at("second"), f"--to={target}", "--wait", "--timeout=100s", check=False, seconds=120)
+    assert r.returncode == 4 and "is no directory" in r.stdout and "fpctl drain cancel" in r.stderr, r
+    job, = (j for j in jobs(s) if j["state"] == "running")
+    assert "is no directory" in job["why"] and "is no directory" in s.fpctl("drain", "show").stdout
+    r = s.fpctl("wait", m.at("second"), "--level=drained", f"--to={target}", "--timeout=100s", check=False, seconds=120)
+    assert r.returncode == 4 and "is no directory" in r.stdout + r.stderr, r
+    os.unlink(target)
+    os.rename(away, target)
+    wait_until("the job", 80, lambda: jobs(s)[0]["state"] == "done")
+    assert_same(read_file(os.path.join(target, "second")), content(2, 0, SIZE))

@@ -211,6 +211,8 @@ static void keepalives(struct world *w)
         if (w->free_bytes)
             info.free_bytes = w->free_bytes;
         info.state = FP__BNF_STATE__BNF_OK;
+        info.targets = &w->bnf[i].says;
+        info.n_targets = w->bnf[i].says != NULL;
         k.info = &info;
         fix_notice(&w->f, w->bnf[i].conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);
     }

@@ -37,6 +37,7 @@ struct w_bnf {
         uint64_t rate;
     } pace;                  /* as told last, of whichever target */
     unsigned prefs_set;      /* how often it was told a preference */
+    Fp__TargetState *says;   /* of a target, with each keep-alive; NULL: nothing */
 };
 
 struct world {
