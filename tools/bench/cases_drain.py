@@ -88,7 +88,7 @@ def staged_in(env, store, source, to):
     begun = time.monotonic()
     with subprocess.Popen([store.program("fpctl"), "stage-in", source, f"--to={to}", f"--target={os.path.dirname(source)}", *options], stdout=subprocess.DEVNULL) as p:
         while p.poll() is None and not all(os.path.exists(n) for n in paths):
-            time.sleep(0.002)
+            time.sleep(0.01)  # each look is a request to the manager, which takes processor time from our side alone
         r = subprocess.run([store.program("fpctl"), "wait", "--level=local", *paths, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False)
         took = time.monotonic() - begun
         if r.returncode != 0 or p.wait(LIMIT_S) != 0:
