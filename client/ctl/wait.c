@@ -244,7 +244,10 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 
     w = (struct wait){.o = o, .store = store, .link = l, .tty = isatty(2) && !o->json, .level = o->level ? (Fp__Level)o->level : FP__LEVEL__LEVEL_LOCAL};
     w.to = ctl_dest(o, dest);
-    rc = w.to ? begin(&w) : -EINVAL;
+    rc = w.to ? 0 : -EINVAL;
+    if (!rc && w.level >= FP__LEVEL__LEVEL_DRAINED && ctl_target_try(o, l, w.to) == -EINVAL)
+        rc = -EINVAL; /* anything else may be otherwise in a moment */
+    rc = rc ? rc : begin(&w);
     rc = rc ? rc : wait_for_all(&w);
     if (rc >= 0 && o->json && print_json(&w) < 0)
         rc = -EIO;

@@ -82,7 +82,7 @@ def test_what_can_be_no_target_is_refused_at_once(new_store):
     for bad, why in ((plain, "is no directory"), (os.path.join(plain, "below"), "is no directory"), ("/proc", "kernel"), ("/sys/kernel", "kernel"), (m.at("inside"), "is on an fpstore"),
                      (m.path, "is on an fpstore")):
         for args in (("drain", m.at("f"), f"--to={bad}"), ("drain", m.at("f"), f"--to={bad}", "--wait", "--timeout=20s"), ("stage-out", m.at("f"), f"--to={bad}"),
-                     ("drain", "set", f"to={bad} every=1")):
+                     ("drain", "set", f"to={bad} every=1"), ("wait", m.at("f"), "--level=drained", f"--to={bad}", "--timeout=20s")):
             assert why in refused(s, *args), (args, why)
     assert "is no directory" in refused(s, "stage-in", f"{plain}/x", f"--target={plain}", f"--to={m.path}")
     assert jobs(s) == [] and json.loads(s.fpctl("drain", "show", "--json").stdout)["policies"] == []
