@@ -16,13 +16,14 @@ static uint64_t copied_of(const Fp__CommitReply *r, uint64_t asked)
     return r->copied_bytes > 0 || r->copied_nothing ? r->copied_bytes : asked;
 }
 
-/* A request that changes maps: publish, take the turn, call, take over the reply. copied may be NULL; else what is asked for, and then what there was. */
+/* A request that changes maps: publish, take the turn, call, take over the reply. What was lost before is told, and goes on being the next close's and fsync's to tell: programs take a
+ * failure of these calls lightly. copied may be NULL; else what is asked for, and then what there was. */
 static int change_map(struct cl_mount *m, struct cl_inode *inode, uint32_t type, ProtobufCMessage *req, uint64_t *copied)
 {
     ProtobufCMessage *reply = NULL;
     struct cl_file *f;
     uint64_t lives;
-    int rc = cl_publish(m->data, inode, false, CL_BY_PROGRESS);
+    int rc = cl_publish_for_others(m->data, inode, CL_BY_PROGRESS);
 
     if (rc < 0)
         return rc;
@@ -100,7 +101,7 @@ int cl_data_lseek(struct cl_mount *m, struct cl_handle *h, uint64_t off, int whe
 {
     Fp__Seek req = FP__SEEK__INIT;
     ProtobufCMessage *reply = NULL;
-    int rc = cl_publish(m->data, h->inode, false, CL_BY_PROGRESS);
+    int rc = cl_publish_for_others(m->data, h->inode, CL_BY_PROGRESS);
 
     if (rc < 0)
         return rc;
@@ -119,7 +120,7 @@ ssize_t cl_data_copy_range(struct cl_mount *m, struct cl_handle *in, uint64_t of
 {
     Fp__Clone req = FP__CLONE__INIT;
     uint64_t size;
-    int rc = cl_publish(m->data, in->inode, false, CL_BY_PROGRESS);
+    int rc = cl_publish_for_others(m->data, in->inode, CL_BY_PROGRESS);
 
     if (rc == 0 && in->strict)
         rc = cl_strict_attr(m->data, in->inode);

@@ -5,6 +5,7 @@
 #include "tests/unit/cl_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 
 #include "client/append.h"
@@ -172,6 +173,25 @@ static void test_gone_is_eio_until_it_is_told(void **state)
     fx_close(&mnt, &h);
 }
 
+/* Programs take it lightly if one of these fails: copying tools go on without. So it is told by them, and by the close all the same. */
+static void test_gone_is_told_by_close_whatever_failed_before(void **state)
+{
+    struct cl_handle h;
+    uint64_t off;
+
+    (void)state;
+    (void)published(&h);
+    lose(&h);
+    assert_true(cl_data_lseek(&mnt.m, &h, 0, SEEK_HOLE, &off) < 0);
+    assert_true(cl_data_fallocate(&mnt.m, &h, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 100) < 0);
+    assert_true(cl_data_copy_range(&mnt.m, &h, 0, &h, 5 * WINDOW, 100) < 0);
+    assert_true(cl_data_close(&mnt.m, &h) < 0);
+    assert_true(cl_data_fsync(&mnt.m, h.inode) < 0);
+    as_before(&h);
+    fx_check_file_quiet(&h);
+    fx_close(&mnt, &h);
+}
+
 static void test_gone_is_what_the_manager_refuses(void **state)
 {
     struct cl_handle h;
@@ -266,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gone_lists_have_all_that_was_added),
         TEST(test_gone_is_eio_until_it_is_told),
+        TEST(test_gone_is_told_by_close_whatever_failed_before),
         TEST(test_gone_is_what_the_manager_refuses),
         TEST(test_gone_is_cut_with_the_file),
         TEST(test_gone_is_what_was_appended_where_others_have_since),
