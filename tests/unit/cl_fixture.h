@@ -108,14 +108,20 @@ static inline void fx_stop(struct fx_mount *x)
     cl_data_free(&x->m);
 }
 
-static inline void fx_open(struct fx_mount *x, struct cl_handle *h, uint64_t ino)
+static inline void fx_open_as(struct fx_mount *x, struct cl_handle *h, uint64_t ino, bool writes)
 {
     Fp__Attr a;
 
     memset(h, 0, sizeof *h);
+    h->writes = writes;
     world_attr(ino, &a);
     h->inode = cl_inode_intern(&x->m, &a);
     WORLD_CHECK(h->inode && cl_data_open(&x->m, h, &a) == 0);
+}
+
+static inline void fx_open(struct fx_mount *x, struct cl_handle *h, uint64_t ino)
+{
+    fx_open_as(x, h, ino, false);
 }
 
 static inline void fx_closed(struct cl_mount *m, struct cl_handle *h)

@@ -41,6 +41,7 @@ struct world_faults {
     atomic_bool mgr_strict;     /* all files are strict */
     atomic_bool mgr_old;        /* it does not say how much a CLONE has copied */
     atomic_uint mgr_commits;    /* counted: executed, with slices … */
+    atomic_uint mgr_ends;       /* … and those that said that all have closed the file */
     atomic_uint mgr_slices_told; /* … and slices in answers to SLICEMAP */
     atomic_int mgr_sync_all;    /* a file with chunks of others is too large to look at */
 };

@@ -255,6 +255,7 @@ static int commit(const Fp__Commit *r, ProtobufCMessage **out)
     if (world_faults.mgr_commit_err)
         return world_faults.mgr_commit_err;
     world_faults.mgr_commits += r->n_slices > 0;
+    world_faults.mgr_ends += r->closes;
     for (size_t i = 0; i < r->n_chunks; i++) {
         add_chunk(r, r->chunks[i]);
         chunk_of(r->chunks[i]->id)->refs++; /* not to be deleted while slices come */

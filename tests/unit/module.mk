@@ -7,7 +7,7 @@ CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_call_known cl_mgr_fail_la
 $(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold _burst _way) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
 $(addprefix $(O)/tests/unit/test_cl_data,_fault _sync): ALL_LDFLAGS += -Wl,--wrap=fdatasync
 
-$(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected
+$(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_mgr_wrote
 
 # Which of its writes are a burst to the store threads, and who does not let these wait.
 $(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_jobs_burst -Wl,--wrap=cl_jobs_post_later -Wl,--wrap=cl_jobs_hurry
