@@ -4,10 +4,11 @@ TESTS_UNIT := $(sort $(wildcard tests/unit/test_*.c))
 # The data path of fp-mount against models of the manager and of benefactors (cl_world.h): what it calls is replaced by the linker.
 CL_WRAP := cl_mgr_call_sync cl_mgr_call_lasting cl_mgr_call_known cl_mgr_fail_lasting cl_mgr_send cl_core_post cl_core_session cl_core_rpc cl_core_keyedsum fp_fdlink_open fp_fdlink_close fp_fdlink_shutdown \
            fp_fdlink_is_up fp_fdlink_call fp_rpc_connect fp_rpc_call fp_rpc_conn_close
-$(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold _burst _way) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
+$(addprefix $(O)/tests/unit/test_cl_data,_cut _fault _sync _limits _aux _coded _late _last _lost _gone _step _strict _behind _fold _burst _way _end) $(O)/tests/unit/test_cl_data: ALL_LDFLAGS += $(CL_WRAP:%=-Wl,--wrap=%)
 $(addprefix $(O)/tests/unit/test_cl_data,_fault _sync): ALL_LDFLAGS += -Wl,--wrap=fdatasync
 
-$(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_mgr_wrote
+$(O)/tests/unit/test_cl_data_behind: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected
+$(O)/tests/unit/test_cl_data_end: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_mgr_wrote
 
 # Which of its writes are a burst to the store threads, and who does not let these wait.
 $(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected -Wl,--wrap=cl_jobs_burst -Wl,--wrap=cl_jobs_post_later -Wl,--wrap=cl_jobs_hurry

@@ -12,7 +12,6 @@
 #define CUT        5000u
 
 bool __wrap_cl_core_connected(struct cl_mount *m);
-void __wrap_cl_mgr_wrote(struct cl_mount *m, uint64_t ino);
 
 static struct fx_mount mnt;
 static uint8_t bytes[LEN], got[LEN + 1];
@@ -23,12 +22,6 @@ bool __wrap_cl_core_connected(struct cl_mount *m)
 {
     (void)m;
     return connected;
-}
-
-void __wrap_cl_mgr_wrote(struct cl_mount *m, uint64_t ino)
-{
-    (void)m;
-    (void)ino;
 }
 
 static int begin(bool local)
@@ -666,38 +659,6 @@ static void test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsy
     assert_int_equal(open_again(ino), 0);
 }
 
-/* Published already, and not by that close: the manager has to hear of it, or it would take the file back when the mount dies. */
-static void test_behind_close_says_that_what_is_published_is_closed(void **state)
-{
-    struct cl_publishing p = {.closed_only = true};
-    struct cl_handle h;
-    int rc;
-
-    (void)state;
-    fx_open_as(&mnt, &h, world_file_new(WINDOW, 1), true);
-    cl_data_lease(h.inode, true, 1);
-    cl_data_changed(&mnt.m, &h);
-    assert_int_equal(fx_write(&mnt, &h, bytes, LEN, 0), LEN);
-    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
-    assert_int_equal(world_faults.mgr_ends, 0);
-    cl_data_closes(&h);
-    assert_false(cl_data_close_behind(&mnt.m, &h, &rc)); /* it is for the other close to say */
-    assert_int_equal(cl_data_close(&mnt.m, &h), 0);
-    assert_int_equal(world_faults.mgr_ends, 1);
-    cl_data_changed(&mnt.m, &h);
-    assert_int_equal(fx_write(&mnt, &h, bytes, LEN, 0), LEN);
-    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
-    cl_data_closes(&h); /* while that was on its way: who publishes what is behind says it */
-    while ((rc = cl_data_publish_step(&mnt.m, h.inode, &p)) == 1)
-        usleep(1000);
-    assert_int_equal(rc, 0);
-    assert_int_equal(world_faults.mgr_ends, 2);
-    close_(&h, true);
-    assert_int_equal(world_faults.mgr_ends, 2);
-    cl_data_release(&mnt.m, &h, on_end);
-    wait_for(&ended, 1);
-}
-
 /* For longer than --io-timeout: nobody can be told by a close that is over, so it is not given up. Who has the file recalled waits. */
 static void test_behind_what_was_closed_is_not_given_up(void **state)
 {
@@ -816,7 +777,6 @@ int main(void)
         T(test_behind_is_published_after_the_lease_was_lost),
         T(test_behind_what_is_written_after_that_is_not_refused),
         T(test_behind_close_of_an_inherited_descriptor_leaves_the_error_to_fsync),
-        T(test_behind_close_says_that_what_is_published_is_closed),
         T(test_behind_what_was_closed_is_not_given_up),
         T(test_behind_what_aux_apps_did_not_take_is_not_given_up),
         R(test_behind_what_has_no_space_does_not_take_the_processor),
