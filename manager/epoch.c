@@ -181,6 +181,61 @@ int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mg
     return rc;
 }
 
+/* Is it a new file that was never whole? What this mount has made, and is empty, counts: nothing says that it is closed until it is given back. *writer: session that has it open for writing; 0: several. */
+static int never_whole(struct mgr_core *c, const struct mgr_session *s, const struct mgr_inode *in, uint64_t *writer, bool *is)
+{
+    const struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
+    bool fresh = in->size == 0 && !in->mapped && own(s, in->ino);
+    uint32_t n = writers(c, in->ino);
+    int rc = 0;
+
+    *is = n && !mgr_unsettled(c) && (v ? v->open && v->passed && !v->nsynced && !v->guard.shadow && c->now.ms >= v->pass_until_ms : fresh);
+    *writer = 0;
+    for (size_t i = 0; i < c->session_count && *is && !rc; i++) {
+        uint32_t its = own(c->sessions[i], in->ino);
+
+        *writer = its && its == n ? c->sessions[i]->id : *writer;
+        rc = its && fresh ? mgr_session_wrote(c, c->sessions[i], in->ino) : 0;
+    }
+    return rc;
+}
+
+/* What the name was, if `old` was never whole either: that has it. */
+static int before(struct mgr_core *c, struct mgr_vfile *of, struct mgr_inode *old, bool *is)
+{
+    *is = of->guard.kind == MGR_REPLACED && of->guard.state != MGR_RETURNING;
+    return *is ? mgr_version_detach(c, of, old) : 0;
+}
+
+int mgr_epoch_replaces(struct mgr_core *c, const struct mgr_session *s, const struct mgr_inode *in, struct mgr_inode *old, bool *kept)
+{
+    struct mgr_vfile *of = mgr_vfile_find(c, old->ino), *v;
+    struct mgr_inode good = *old;
+    uint64_t writer;
+    bool is;
+    int rc;
+
+    *kept = false;
+    if (!c->o.versions || in->flags & MGR_STRICT)
+        return 0;
+    rc = never_whole(c, s, in, &writer, &is);
+    if (!rc && is && of && of->guard.shadow)
+        rc = before(c, of, &good, &is);
+    else
+        is = is && old->size && !mgr_map_get(&c->holders, old->ino);
+    if (rc || !is)
+        return rc;
+    v = mgr_vfile_get(c, in->ino);
+    if (!v)
+        return -ENOMEM;
+    if (!v->open)
+        begin(c, v, in);
+    v->passed = false;
+    *kept = good.ino == old->ino;
+    rc = *kept ? mgr_versions_gone(c, old->ino) : 0;
+    return rc ? rc : mgr_version_adopt(c, v, in, &good, writer);
+}
+
 /* ---------------------------------------------------------------- ends */
 
 static int ends_well(struct mgr_core *c, struct mgr_vfile *v)

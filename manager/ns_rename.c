@@ -9,6 +9,7 @@
 
 #include "manager/core_int.h"
 #include "manager/sets.h"
+#include "manager/version.h"
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1u
@@ -163,7 +164,16 @@ static int leave(struct mgr_core *c, const Fp__Rename *m, struct move *v)
     return rc ? rc : set_entry(c, m->parent, &m->name, &w);
 }
 
-static int replace(struct mgr_core *c, const Fp__Rename *m, struct move *v)
+/* The file that was there has no name any more. */
+static int replaced(struct mgr_core *c, const struct mgr_session *s, struct move *v)
+{
+    bool kept = false;
+    int rc = mgr_is(&v->src, S_IFREG) && mgr_is(&v->dst, S_IFREG) ? mgr_epoch_replaces(c, s, &v->src, &v->dst, &kept) : 0;
+
+    return rc || kept ? rc : mgr_inode_unlinked(c, &v->dst);
+}
+
+static int replace(struct mgr_core *c, const struct mgr_session *s, const Fp__Rename *m, struct move *v)
 {
     int rc = leave(c, m, v);
 
@@ -185,7 +195,7 @@ static int replace(struct mgr_core *c, const Fp__Rename *m, struct move *v)
         rc = mgr_sets_gone(c, &v->dst, &m->new_name);
     if (rc)
         return rc;
-    return v->dst.nlink ? mgr_inode_put(c, &v->dst) : mgr_inode_unlinked(c, &v->dst);
+    return v->dst.nlink ? mgr_inode_put(c, &v->dst) : replaced(c, s, v);
 }
 
 /* What others have closed of it, or of what is in it, comes before its new name. */
@@ -217,7 +227,7 @@ MGR_HANDLER(rename)
     if (rc)
         return rc;
     v.od->mtime = v.od->ctime = v.nd->mtime = v.nd->ctime = v.src.ctime = c->now.ns;
-    rc = m->flags & RENAME_EXCHANGE ? exchange(c, m, &v) : replace(c, m, &v);
+    rc = m->flags & RENAME_EXCHANGE ? exchange(c, m, &v) : replace(c, rq->sess, m, &v);
     v.src.parent = v.nd->ino;
     rc = rc ? rc : mgr_sets_renamed(c, &v.src, &m->name, v.nd, &m->new_name);
     rc = rc ? rc : mgr_inode_put(c, &v.src);

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 
 #include "fp/bug.h"
+#include "manager/drain.h"
 #include "manager/version.h"
 
 #define BUCKETS_MIN 256u
@@ -210,6 +211,18 @@ static uint64_t windows(const struct mgr_inode *in)
     return in->size / in->chunk_size + (in->size % in->chunk_size != 0);
 }
 
+static int put(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, const struct mgr_version *ver)
+{
+    int rc = mgr_db_exec(&c->db, VERSION_PUT, DBI(v->ino), DBI(ver->n), DBI(ver->shadow), DBI(ver->kind), DBI(ver->state), DBI(ver->writer), DBI(0),
+                         DBB(NULL, 0), DBI(in->data_version), DBI(in->mtime), DBI(c->now.ns));
+
+    if (rc)
+        return rc;
+    mgr_map_add(&c->versions->shadows, ver->shadow);
+    v->guard = *ver;
+    return 0;
+}
+
 /* Its number is the file's data_version, which the change is going to raise: so no two versions have the same. */
 int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t session)
 {
@@ -230,13 +243,31 @@ int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_i
     sh.parent = in->ino; /* readers of that one may still want the chunks: mgr_grace_freed */
     rc = mgr_inode_insert(c, &sh, NULL, 0);
     ver.shadow = sh.ino;
-    rc = rc ? rc : mgr_db_exec(&c->db, VERSION_PUT, DBI(v->ino), DBI(ver.n), DBI(ver.shadow), DBI(ver.kind), DBI(ver.state), DBI(ver.writer), DBI(0),
-                               DBB(NULL, 0), DBI(in->data_version), DBI(in->mtime), DBI(c->now.ns));
-    if (rc)
-        return rc;
-    mgr_map_add(&c->versions->shadows, ver.shadow);
-    v->guard = ver;
-    return 0;
+    return rc ? rc : put(c, v, in, &ver);
+}
+
+int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session)
+{
+    struct mgr_version ver = {.n = in->data_version, .shadow = old->ino, .wins = windows(old), .writer = session, .kind = MGR_REPLACED, .state = MGR_GUARD};
+    int rc = old->flags & MGR_DRAINS ? mgr_drained_drop(c, old->ino) : 0;
+
+    if (mgr_map_reserve(&c->versions->shadows))
+        return mgr_doom(c, -ENOMEM);
+    old->ckpt = 0;
+    old->flags = MGR_SHADOW;
+    old->parent = in->ino;
+    rc = rc ? rc : mgr_inode_put(c, old);
+    return rc ? rc : put(c, v, in, &ver);
+}
+
+int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *old)
+{
+    int rc = mgr_inode_get(c, v->guard.shadow, old);
+
+    rc = rc ? rc : mgr_db_exec(&c->db, VERSION_DELETE, DBI(v->ino), DBI(v->guard.n));
+    mgr_map_sub(&c->versions->shadows, v->guard.shadow);
+    v->guard = (struct mgr_version){0};
+    return rc;
 }
 
 int mgr_version_save(struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_version *ver)

@@ -4,7 +4,7 @@
 
 #include "manager/core_int.h"
 
-enum mgr_version_kind { MGR_DELTA = 1, MGR_FULL = 2 };
+enum mgr_version_kind { MGR_DELTA = 1, MGR_FULL = 2, MGR_REPLACED = 3 /* full: another file, which this one was renamed over */ };
 enum mgr_version_state {
     MGR_GUARD = 1,     /* of the epoch that is under way */
     MGR_REMAINS = 4,   /* what was given up */
@@ -67,6 +67,10 @@ struct mgr_vfile *mgr_vfile_get(struct mgr_core *c, uint64_t ino);        /* NUL
 void mgr_vfile_done(struct mgr_core *c, struct mgr_vfile *v);
 /* Makes the guard: of size, and no windows yet. */
 int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t session);
+/* Makes `old`, which lost its last name to the file, the guard. The file has none. */
+int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session);
+/* The other way: a full guard leaves the file, and is told; to be adopted in the same group. */
+int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *old);
 /* Bytes [from, to) are going to be changed: their windows are kept. Takes from in->mapped what it moves. */
 int mgr_version_take(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t from, uint64_t to);
 /* All from `size` on is going to be cut. */
@@ -84,6 +88,8 @@ int mgr_versions_gone(struct mgr_core *c, uint64_t ino);
 
 /* A session changes the file. *v: what keeps what was there; NULL: nothing does. cut: by a truncate. */
 int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **v);
+/* `in` takes the last name of `old`, as this session wants it. *kept: it was never whole, so `old` is what it was before, until it ends well, and no inode of its own any more. */
+int mgr_epoch_replaces(struct mgr_core *c, const struct mgr_session *s, const struct mgr_inode *in, struct mgr_inode *old, bool *kept);
 /* The session is about to give it back, well. */
 int mgr_epoch_closing(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);
 /* Who had it open for writing has it so no more. */

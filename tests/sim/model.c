@@ -13,6 +13,8 @@
  * an error, the file may be what it was, now or when that mount ends: then only what was written before all had closed it the last time ("kept"), what all programs of another mount had
  * closed before, and what was synced, is surely there.
  *
+ * What was never whole when it was renamed over another file may be what that one was.
+ *
  * In strict files each write is published when it returns, and each read is an open.
  *
  * Truncation is a write of nothing from a place on, a punched hole one of zeros, fallocate moves the end alone. A copy (copy_file_range) is a write of what a reader of the source could
@@ -32,6 +34,7 @@
 #define STRAY_NS   (40 * SIM_S) /* what a dead mount had under way may still arrive so long */
 #define NEWS_NS    (40 * SIM_S) /* until all mounts have heard that a benefactor lost something, when directions are blocked */
 #define COVERS_MAX 512
+#define OVER_DEPTH 4 /* a file that was renamed over one that was, too, … */
 #define WINDOW     65536u /* --chunk-size of sim_store.c */
 #define CUT_NS     (12 * SIM_S) /* --session-timeout of sim_store.c, less what a mount may keep silent */
 
@@ -142,14 +145,23 @@ bool model_knows(uint64_t ino)
     return false;
 }
 
-uint64_t model_size(const struct model_file *f)
+static uint64_t size_of(const struct model_file *f, unsigned depth)
 {
     uint64_t size = 0;
 
-    for (const struct model_write *w = f->writes; w; w = w->next) {
+    for (const struct model_write *w = f->writes; w; w = w->next)
         size = ends_at(w) > size ? ends_at(w) : size;
+    for (unsigned i = 0; i < f->nover && depth < OVER_DEPTH; i++) {
+        uint64_t its = size_of(f->over[i], depth + 1);
+
+        size = its > size ? its : size;
     }
     return size;
+}
+
+uint64_t model_size(const struct model_file *f)
+{
+    return size_of(f, 0);
 }
 
 /* ------------------------------------------------------------------ writes */
@@ -286,6 +298,26 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
     }
 }
 
+/* Closed by all, or synced, with something in it: it may be taken back no more. Of an empty file nobody knows whether it was closed. */
+static bool was_whole(const struct model_file *f)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if ((w->kept || w->durable) && ends_at(w) > 0)
+            return true;
+    return false;
+}
+
+void model_replaced(struct model_file *f, struct model_file *over)
+{
+    if (!sim.versions || was_whole(f) || f == over)
+        return;
+    if (f->nover == MODEL_OVER_MAX)
+        sim_fail("inode %llu was renamed over too many files before it was whole", (unsigned long long)f->ino);
+    sim_trace("inode %llu may become what %llu was", (unsigned long long)f->ino, (unsigned long long)over->ino);
+    f->over[f->nover++] = over;
+    f->over_empty |= !f->writes;
+}
+
 void model_opened(struct model_file *f, const struct sim_proc *m)
 {
     f->writers[m->id]++;
@@ -304,6 +336,8 @@ void model_closed(struct model_file *f, const struct sim_proc *m, int rc)
         all = w->ended && (w->solid || w->failed);
     for (struct model_write *w = f->writes; w && all && !f->doomed; w = w->next)
         w->kept |= w->solid && !w->failed;
+    if (all && !f->doomed && !f->over_empty && was_whole(f))
+        f->nover = 0;
     if (rc || f->doomed || f->writers[m->id] || m->behind || cut_off[m->id])
         return;
     for (struct model_write *w = f->writes; w; w = w->next)
@@ -423,25 +457,38 @@ static bool covers(const struct model_write *w, uint64_t at)
     return w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
 }
 
-/* Writes that the reader may see at this byte; true in *nothing if it may see none. */
-static unsigned candidates(const struct model_file *f, const struct reader *r, uint64_t at, const struct model_write **out, bool *nothing)
+static bool may_be_another(const struct model_file *f, unsigned depth)
 {
-    const struct model_write *all[COVERS_MAX];
-    unsigned n = 0, count = 0;
+    return f->nover && depth < OVER_DEPTH && (f->doomed || f->over_empty);
+}
 
-    *nothing = true;
+/* All writes at this byte, of what it may have become, too. */
+static unsigned covering(const struct model_file *f, uint64_t at, const struct model_write **all, unsigned n, unsigned depth)
+{
     for (const struct model_write *w = f->writes; w; w = w->next)
         if (covers(w, at)) {
             if (n == COVERS_MAX)
                 sim_fail("more than %d writes of one byte", COVERS_MAX);
             all[n++] = w;
         }
+    for (unsigned i = 0; i < f->nover && may_be_another(f, depth); i++)
+        n = covering(f->over[i], at, all, n, depth + 1);
+    return n;
+}
+
+/* Writes that the reader may see at this byte; true in *nothing if it may see none. */
+static unsigned candidates(const struct model_file *f, const struct reader *r, uint64_t at, const struct model_write **out, bool *nothing)
+{
+    const struct model_write *all[COVERS_MAX];
+    unsigned n = covering(f, at, all, 0, 0), count = 0;
+
+    *nothing = true;
     for (unsigned i = 0; i < n; i++) {
         bool hidden = false;
 
-        *nothing = *nothing && !surely_seen(all[i], r);
+        *nothing = *nothing && (may_be_another(f, 0) || !surely_seen(all[i], r));
         for (unsigned k = 0; k < n && !hidden; k++)
-            hidden = k != i && surely_seen(all[k], r) && later(all[k], all[i]);
+            hidden = k != i && all[k]->file == all[i]->file && surely_seen(all[k], r) && later(all[k], all[i]);
         if (!hidden)
             out[count++] = all[i];
     }
@@ -455,7 +502,7 @@ static bool was_within(const struct model_write *w, const struct model_write *cu
 }
 
 /* The file may end at or before this byte. */
-static bool may_end(const struct model_file *f, const struct reader *r, uint64_t at)
+static bool its_may_end(const struct model_file *f, const struct reader *r, uint64_t at)
 {
     for (const struct model_write *w = f->writes; w; w = w->next) {
         bool cut_after = false;
@@ -468,6 +515,15 @@ static bool may_end(const struct model_file *f, const struct reader *r, uint64_t
             return false;
     }
     return true;
+}
+
+static bool may_end(const struct model_file *f, const struct reader *r, uint64_t at)
+{
+    bool may = its_may_end(f, r, at);
+
+    for (unsigned i = 0; i < f->nover && may_be_another(f, 0) && !may; i++)
+        may = f->over[i]->nover || its_may_end(f->over[i], r, at);
+    return may;
 }
 
 static const char *tell(const struct model_write *w, char buf[160])
@@ -515,8 +571,7 @@ static bool matches(const struct model_write **c, unsigned n, bool nothing, uint
     return false;
 }
 
-/* From here to the next place where another set of writes lies. */
-static uint64_t next_border(const struct model_file *f, uint64_t at, uint64_t end)
+static uint64_t border_of(const struct model_file *f, uint64_t at, uint64_t end, unsigned depth)
 {
     for (const struct model_write *w = f->writes; w; w = w->next) {
         if (w->off > at && w->off < end)
@@ -524,7 +579,15 @@ static uint64_t next_border(const struct model_file *f, uint64_t at, uint64_t en
         if (w->end > at && w->end < end)
             end = w->end;
     }
+    for (unsigned i = 0; i < f->nover && may_be_another(f, depth); i++)
+        end = border_of(f->over[i], at, end, depth + 1);
     return end;
+}
+
+/* From here to the next place where another set of writes lies. */
+static uint64_t next_border(const struct model_file *f, uint64_t at, uint64_t end)
+{
+    return border_of(f, at, end, 0);
 }
 
 /* Programs read on behind what a read gave (work.c), so an error is of the window where it begins: may that have lost something, which nothing durable has replaced? */

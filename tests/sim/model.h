@@ -7,6 +7,7 @@
 
 #include "tests/sim/sim.h"
 
+#define MODEL_OVER_MAX 8
 #define MODEL_ABSENT 256 /* a byte beyond the end of the file */
 
 struct model_write;
@@ -17,6 +18,9 @@ struct model_file {
     struct model_file *next;
     uint64_t ino;
     struct model_write *writes; /* newest first */
+    struct model_file *over[MODEL_OVER_MAX]; /* it was given their name before it was whole: if it is doomed, it may be what one of them was */
+    unsigned nover;
+    bool over_empty; /* … and it may be so at any time: it was empty then, and nobody knows when it was closed */
     uint64_t overtaken; /* by mount: it may have lost its session while it had written, and no fsync has said since that all is there */
     uint32_t writers[SIM_PROCS_MAX]; /* by mount: how often it has it open for writing */
     bool doomed;   /* a mount may be taken for dead, or be dead, that had it open for writing, or a program was told an error: what was not closed by all, or synced, may be taken back */
@@ -47,6 +51,9 @@ void model_closed(struct model_file *f, const struct sim_proc *m, int rc);
 void model_taken(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);
 bool model_is_cut_off(const struct sim_proc *m);
 void model_heard(const struct sim_proc *m); /* the manager sends something to this mount: its session is alive */
+
+/* f may have been given the name of `over`. */
+void model_replaced(struct model_file *f, struct model_file *over);
 
 /* m has given back a lock of this file, which it began at from_ns: what it had written then is seen by who gets that lock next. */
 void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);

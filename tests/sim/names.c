@@ -260,9 +260,20 @@ static bool may_be_one(const struct model_file *a, const struct model_file *b)
     return a && b && (a == b || a == NEW || b == NEW);
 }
 
+/* Each file that may be at one name, and each at the other. */
+static void replaced(const struct name *from, const struct name *to)
+{
+    for (unsigned i = 0; i < from->n; i++)
+        for (unsigned k = 0; k < to->n; k++)
+            if (from->may[i] > NEW && to->may[k] > NEW && from->may[i] != to->may[k])
+                model_replaced(from->may[i], to->may[k]);
+}
+
 void name_moved(struct name *from, struct name *to, bool sure)
 {
     struct name was = *from;
+
+    replaced(from, to);
 
     if (sure && from->n == 1 && to->n == 1 && from->may[0] == to->may[0] && from->may[0] > NEW)
         return; /* two names of one file: rename does nothing */

@@ -1,5 +1,5 @@
 /*
- * One file and who rewrites it, for tests of its versions (test_mgr_version.c, test_mgr_version_ends.c). For programs of one file: what they share is here as it
+ * One file and who rewrites it, for tests of its versions (test_mgr_version.c, test_mgr_version_ends.c, test_mgr_version_rename.c). For programs of one file: what they share is here as it
  * would be in them.
  */
 #ifndef TESTS_MGR_REWRITES_H
@@ -21,6 +21,7 @@
 #include "mgr_fixture.h"
 
 #define CHUNK (64u << 10)
+#define MAPS  64u
 
 static struct fix f;
 static uint64_t file;
@@ -88,6 +89,57 @@ static inline void open_file(void)
     file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
     assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
     open_by(f.conn, file);
+}
+
+/* What a file consists of: a text of slices. */
+struct map {
+    uint64_t size;
+    char text[4096];
+};
+
+static inline struct map map_of(uint64_t ino)
+{
+    Fp__SliceMap m = FP__SLICE_MAP__INIT;
+    Fp__SliceMapReply *r;
+    struct map map = {.size = fix_attr(&f, ino).size_bytes};
+    size_t len = 0;
+
+    m.ino = ino;
+    m.win_count = MAPS;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_slices; i++)
+        len += (size_t)snprintf(map.text + len, sizeof map.text - len, "%llu:%u+%u=%llx:%u ", (unsigned long long)r->slices[i]->win, r->slices[i]->off,
+                                r->slices[i]->len, (unsigned long long)r->slices[i]->chunk, r->slices[i]->chunk_off);
+    assert_true(len < sizeof map.text);
+    fix_free(r);
+    return map;
+}
+
+static inline void assert_map(uint64_t ino, const struct map *want)
+{
+    struct map is = map_of(ino);
+
+    assert_string_equal(is.text, want->text);
+    assert_int_equal(is.size, want->size);
+}
+
+static inline int versions(void)
+{
+    return (int)fix_sql(&f, "SELECT count(*) FROM version");
+}
+
+/* All programs of its mount have closed it, and the mount has nothing more to say of it. */
+static inline void closed_by(struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Commit m = FP__COMMIT__INIT;
+
+    m.slot = 3;
+    m.slot_seq = ++f.seq;
+    m.ino = ino;
+    m.closes = true;
+    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
+    assert_int_equal(f.status, 0);
 }
 
 static inline int teardown(void **state)

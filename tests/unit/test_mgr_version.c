@@ -2,41 +2,6 @@
 #include "fp/err.h"
 #include "mgr_rewrites.h"
 
-#define MAPS 64u
-
-/* What a file consists of: a text of slices. */
-struct map {
-    uint64_t size;
-    char text[4096];
-};
-
-static struct map map_of(uint64_t ino)
-{
-    Fp__SliceMap m = FP__SLICE_MAP__INIT;
-    Fp__SliceMapReply *r;
-    struct map map = {.size = fix_attr(&f, ino).size_bytes};
-    size_t len = 0;
-
-    m.ino = ino;
-    m.win_count = MAPS;
-    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SLICEMAP, &m, &fp__slice_map_reply__descriptor);
-    assert_non_null(r);
-    for (size_t i = 0; i < r->n_slices; i++)
-        len += (size_t)snprintf(map.text + len, sizeof map.text - len, "%llu:%u+%u=%llx:%u ", (unsigned long long)r->slices[i]->win, r->slices[i]->off,
-                                r->slices[i]->len, (unsigned long long)r->slices[i]->chunk, r->slices[i]->chunk_off);
-    assert_true(len < sizeof map.text);
-    fix_free(r);
-    return map;
-}
-
-static void assert_map(uint64_t ino, const struct map *want)
-{
-    struct map is = map_of(ino);
-
-    assert_string_equal(is.text, want->text);
-    assert_int_equal(is.size, want->size);
-}
-
 static int punch(uint64_t ino, uint64_t off, uint64_t len)
 {
     Fp__Punch m = FP__PUNCH__INIT;
@@ -61,11 +26,6 @@ static int setup(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version"), 0); /* a new file: there is nothing to keep */
     release(f.conn, file, false);
     return 0;
-}
-
-static int versions(void)
-{
-    return (int)fix_sql(&f, "SELECT count(*) FROM version");
 }
 
 static void test_rewriting_in_place_comes_back(void **state)

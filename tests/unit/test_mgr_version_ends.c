@@ -6,19 +6,6 @@
 static struct mgr_conn *other;
 static uint64_t was, other_session;
 
-/* All programs of its mount have closed it, and the mount has nothing more to say of it. */
-static void closed_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Commit m = FP__COMMIT__INIT;
-
-    m.slot = 3;
-    m.slot_seq = ++f.seq;
-    m.ino = ino;
-    m.closes = true;
-    fix_free(fix_call(&f, conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
-    assert_int_equal(f.status, 0);
-}
-
 static void bye(struct mgr_conn *conn)
 {
     Fp__Bye m = FP__BYE__INIT;
