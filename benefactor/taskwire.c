@@ -76,6 +76,8 @@ static bool is_component_good(const uint8_t *p, size_t len)
     return len && len <= 255 && !(len == 1 && p[0] == '.') && !(len == 2 && p[0] == '.' && p[1] == '.');
 }
 
+_Static_assert((int)FP__MERGE_STEP__MERGE_PREPARE == FP_DW_MERGE_PREPARE && (int)FP__MERGE_STEP__MERGE_FINISH == FP_DW_MERGE_FINISH, "passed on as they are");
+
 /* As fp-drain wants it (drain/check.c), which ends when it gets another. */
 bool dpath_is_good(const ProtobufCBinaryData *path)
 {
@@ -429,6 +431,23 @@ int dread_send(struct dworker *w, const struct dfetch_ask *a, uint64_t number, u
     return finish(&o, w);
 }
 
+static int send_merge(struct dtask *t, struct dworker *w)
+{
+    const Fp__Task *m = t->m;
+    ProtobufCBinaryData tmp = tmp_of(m);
+    struct fp_dw_merge x = { .h = head(t, FP_DW_MERGE), .tino = m->tmp_ino, .sum = m->log_sum, .first = m->first, .count = m->count, .step = m->step,
+                             .flags = flags_of(m), .path_bytes = (uint32_t)m->dest->path.len, .tmp_bytes = (uint32_t)tmp.len, .log_bytes = (uint32_t)m->log.len };
+    struct out o = { 0 };
+
+    if (!dpath_is_good(&m->dest->path) || !dpath_is_good(&m->log) || !tmp_is_good(&tmp) || m->step < FP__MERGE_STEP__MERGE_PREPARE || m->step > FP__MERGE_STEP__MERGE_FINISH)
+        return -EINVAL;
+    put(&o, &x, sizeof(x));
+    put(&o, m->dest->path.data, m->dest->path.len);
+    put(&o, tmp.data, tmp.len);
+    put(&o, m->log.data, m->log.len);
+    return finish(&o, w);
+}
+
 static int send_list(struct dtask *t, struct dworker *w)
 {
     const Fp__Task *m = t->m;
@@ -468,6 +487,8 @@ int dtask_send(struct dtask *t, struct dworker *w)
         return send_small(t, w);
     case FP__TASK_KIND__TASK_LIST:
         return send_list(t, w);
+    case FP__TASK_KIND__TASK_MERGE:
+        return send_merge(t, w);
     default:
         return -EOPNOTSUPP;
     }

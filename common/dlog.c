@@ -1,7 +1,7 @@
 /*
  * Logs of drained files: records and the index as bytes, and back (layout in fp/dlog.h).
  *
- * Called by fp-drain, which writes them, and by fpctl merge; on any thread, no I/O. What is read comes from a file system that others write to: nothing is
+ * Called by fp-drain, which writes and merges them, and by fpctl merge; on any thread, no I/O. What is read comes from a file system that others write to: nothing is
  * believed before its sum is right, and no number before it is within bounds.
  *
  * Rejected: an index in text, which for a file of many nodes is millions of lines; and no index but a trailer for each stream, which could not tell that a stream
@@ -103,7 +103,48 @@ int fp_dlog_record_decode(const uint8_t *in, uint32_t len, uint64_t log, struct 
     return all == data ? 0 : FP_ECORRUPT;
 }
 
+int fp_dlog_record_is(const uint8_t *in, const struct fp_dlog_index *x, const struct fp_dlog_place *p, struct fp_dlog_extent *e, uint32_t *n)
+{
+    uint64_t sum;
+    int rc = fp_dlog_record_decode(in, p->header_bytes, x->log, e, n, &sum);
+
+    return rc || sum != p->sum || fp_get64(in + 24) != p->data_bytes || e[*n - 1].off + e[*n - 1].len > x->size ? FP_ECORRUPT : 0;
+}
+
+uint32_t fp_dlog_data_differs(const uint8_t *data, const struct fp_dlog_extent *e, uint32_t n)
+{
+    uint32_t i = 0;
+
+    for (; i < n && fp_dlog_sum(data, e[i].len) == e[i].sum; i++)
+        data += e[i].len;
+    return i;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct fp_dlog_extent *x = a, *y = b;
+
+    return x->off < y->off ? -1 : x->off > y->off;
+}
+
+bool fp_dlog_extents_apart(struct fp_dlog_extent *e, size_t n, uint64_t *at)
+{
+    if (n)
+        qsort(e, n, sizeof *e, by_offset);
+    for (size_t i = 1; i < n; i++)
+        if (e[i - 1].off + e[i - 1].len > e[i].off) {
+            *at = e[i].off;
+            return false;
+        }
+    return true;
+}
+
 /* ---------------------------------------------------------------- the index */
+
+uint64_t fp_dlog_index_sum(const uint8_t *head)
+{
+    return fp_get64(head + INDEX_SUM);
+}
 
 static size_t index_len(uint32_t nstreams, uint32_t nrecords)
 {

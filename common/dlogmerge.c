@@ -1,5 +1,5 @@
 /*
- * A log of a drained file becomes a file again: fpctl merge (fp/dlog.h).
+ * A log of a drained file becomes a file again where fpctl merge was called (fp/dlog.h). In a store the benefactors do it (drain/merge.c).
  *
  * Called by fpctl, blocks. Threads take one record after the other, in the order of the index, which is that of the streams: they are read from front to
  * end. The header is compared with the index, the data with the sums of its extents, before a byte of it is written. When all are written it is looked
@@ -26,7 +26,6 @@
 #include "fp/err.h"
 
 #define TEMP_SUFFIX     ".fpmerge"
-#define INDEX_MAX_BYTES (UINT64_C(1) << 30)
 #define RENAME_NOREPLACE_FLAG 1u
 #define NAME_LEN_MAX    255u
 
@@ -39,6 +38,7 @@ struct run {
     pthread_mutex_t lock;  /* all below */
     struct fp_dlog_extent *extents;
     size_t nextents, cap;
+    uint64_t done; /* bytes */
     int rc;
 };
 
@@ -146,12 +146,20 @@ static int keep_extents(struct run *r, const struct fp_dlog_extent *e, uint32_t 
     return rc ? fail(r, rc, "out of memory") : 0;
 }
 
+static void went(struct run *r, uint64_t bytes)
+{
+    pthread_mutex_lock(&r->lock);
+    r->done += bytes;
+    if (r->m->progress)
+        r->m->progress(r->m->arg, r->done, r->x.data_bytes * (r->m->verify ? 2 : 1));
+    pthread_mutex_unlock(&r->lock);
+}
+
 static int take_record(struct thread *t, const struct fp_dlog_place *p)
 {
     struct run *r = t->r;
     const char *name = r->x.stream[p->stream];
-    uint64_t sum;
-    uint32_t n = 0;
+    uint32_t n = 0, bad, at = p->header_bytes;
     int rc = use_stream(t, p->stream);
 
     if (rc)
@@ -162,20 +170,21 @@ static int take_record(struct thread *t, const struct fp_dlog_place *p)
                     (unsigned long long)(p->at + p->header_bytes + p->data_bytes));
     if (rc)
         return fail(r, rc, "%s/%s: %s", r->m->log, name, fp_strerror(rc));
-    rc = fp_dlog_record_decode(t->buf, p->header_bytes, r->x.log, t->e, &n, &sum);
-    if (rc == 0 && sum != p->sum)
-        rc = FP_ECORRUPT;
-    if (rc)
+    if (fp_dlog_record_is(t->buf, &r->x, p, t->e, &n))
         return fail(r, FP_ECORRUPT, "%s/%s: the record at byte %llu is damaged", r->m->log, name, (unsigned long long)p->at);
-    for (uint32_t i = 0, at = p->header_bytes; i < n; at += t->e[i++].len) {
-        if (t->e[i].off + t->e[i].len > r->x.size || fp_dlog_sum(t->buf + at, t->e[i].len) != t->e[i].sum)
-            return fail(r, FP_ECHECKSUM, "%s/%s: data at byte %llu, of bytes %llu to %llu of the file, is damaged", r->m->log, name,
-                        (unsigned long long)(p->at + at), (unsigned long long)t->e[i].off, (unsigned long long)(t->e[i].off + t->e[i].len));
-        rc = write_all(r->fd, t->buf + at, t->e[i].len, t->e[i].off);
-        if (rc)
-            return fail(r, rc, "writing %s: %s", r->m->to, fp_strerror(rc));
+    bad = fp_dlog_data_differs(t->buf + at, t->e, n);
+    if (bad < n) {
+        for (uint32_t i = 0; i < bad; i++)
+            at += t->e[i].len;
+        return fail(r, FP_ECHECKSUM, "%s/%s: data at byte %llu, of bytes %llu to %llu of the file, is damaged", r->m->log, name,
+                    (unsigned long long)(p->at + at), (unsigned long long)t->e[bad].off, (unsigned long long)(t->e[bad].off + t->e[bad].len));
     }
+    for (uint32_t i = 0; i < n && rc == 0; at += t->e[i++].len)
+        rc = write_all(r->fd, t->buf + at, t->e[i].len, t->e[i].off);
+    if (rc)
+        return fail(r, rc, "writing %s: %s", r->m->to, fp_strerror(rc));
     (void)posix_fadvise(t->fd, (off_t)p->at, (off_t)(p->header_bytes + p->data_bytes), POSIX_FADV_DONTNEED);
+    went(r, p->data_bytes);
     return keep_extents(r, t->e, n);
 }
 
@@ -208,6 +217,7 @@ static void *verify_thread(void *arg)
             rc = FP_ECHECKSUM;
         if (rc)
             fail(r, rc, "reading bytes %llu to %llu back: %s", (unsigned long long)e->off, (unsigned long long)(e->off + e->len), fp_strerror(rc));
+        went(r, e->len);
     }
     return NULL;
 }
@@ -242,20 +252,12 @@ static int run_threads(struct run *r, void *(*fn)(void *))
     return r->rc;
 }
 
-static int by_offset(const void *a, const void *b)
-{
-    const struct fp_dlog_extent *x = a, *y = b;
-
-    return x->off < y->off ? -1 : x->off > y->off;
-}
-
 static int check_extents(struct run *r)
 {
-    if (r->nextents)
-        qsort(r->extents, r->nextents, sizeof *r->extents, by_offset);
-    for (size_t i = 1; i < r->nextents; i++)
-        if (r->extents[i - 1].off + r->extents[i - 1].len > r->extents[i].off)
-            return fail(r, FP_ECORRUPT, "%s: byte %llu of the file is in two records", r->m->log, (unsigned long long)r->extents[i].off);
+    uint64_t at;
+
+    if (!fp_dlog_extents_apart(r->extents, r->nextents, &at))
+        return fail(r, FP_ECORRUPT, "%s: byte %llu of the file is in two records", r->m->log, (unsigned long long)at);
     return 0;
 }
 
@@ -275,7 +277,7 @@ static int read_index(struct run *r)
         return fail(r, -ENOENT, "%s has no index: it is not a log of a drained file", r->m->log);
     if (r->index_fd < 0 || fstat(r->index_fd, &st))
         return fail(r, -errno, "%s/%s: %s", r->m->log, FP_DLOG_INDEX, strerror(errno));
-    if (!S_ISREG(st.st_mode) || st.st_size < FP_DLOG_HEAD_BYTES || (uint64_t)st.st_size > INDEX_MAX_BYTES)
+    if (!S_ISREG(st.st_mode) || st.st_size < FP_DLOG_HEAD_BYTES || (uint64_t)st.st_size > FP_DLOG_INDEX_MAX)
         return fail(r, FP_ECORRUPT, "%s/%s is no index, or is cut", r->m->log, FP_DLOG_INDEX);
     bytes = malloc((size_t)st.st_size);
     rc = bytes ? read_all(r->index_fd, bytes, (uint64_t)st.st_size, 0) : -ENOMEM;

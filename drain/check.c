@@ -194,6 +194,18 @@ static int check_list(const struct fp_dw_list *m, size_t len)
     return m->after_bytes <= 255 && !memchr(path + m->path_bytes, '\0', m->after_bytes) ? 0 : -EPROTO;
 }
 
+static int check_merge(const struct fp_dw_merge *m, size_t len)
+{
+    const char *path = (const char *)(m + 1), *tmp;
+
+    if (len < sizeof(*m) || len != sizeof(*m) + (uint64_t)m->path_bytes + m->tmp_bytes + m->log_bytes || m->step < FP_DW_MERGE_PREPARE || m->step > FP_DW_MERGE_FINISH)
+        return -EPROTO;
+    tmp = path + m->path_bytes;
+    if (!dr_path_is_good(path, m->path_bytes) || is_reserved(path, m->path_bytes) || !tmp_is_good(tmp, m->tmp_bytes))
+        return -EPROTO;
+    return dr_path_is_good(tmp + m->tmp_bytes, m->log_bytes) && !is_reserved(tmp + m->tmp_bytes, m->log_bytes) ? 0 : -EPROTO;
+}
+
 static int check_config(const struct fp_dw_config *m, size_t len)
 {
     const char *text = (const char *)(m + 1), *declared;
@@ -236,6 +248,8 @@ int dr_check(const uint8_t *msg, size_t len)
         return len == sizeof(*h) ? 0 : -EPROTO;
     case FP_DW_READ:
         return check_read((const struct fp_dw_read *)msg, len);
+    case FP_DW_MERGE:
+        return check_merge((const struct fp_dw_merge *)msg, len);
     case FP_DW_LIST:
         return check_list((const struct fp_dw_list *)msg, len);
     case FP_DW_PREPARE:

@@ -48,25 +48,6 @@ static int no_memory(struct dr_thread *th)
     return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEM, "out of memory on this node");
 }
 
-/* 0; -ENODATA: it ends before. */
-static int read_all(struct dr_thread *th, int fd, void *buf, uint64_t len, uint64_t off)
-{
-    int rc = 0;
-
-    for (uint64_t done = 0; rc == 0 && done < len;) {
-        ssize_t n;
-
-        dr_enter(th);
-        rc = FP_FAULT_POINT("drain.target_pread");
-        n = rc ? 0 : pread(fd, (uint8_t *)buf + done, len - done, (off_t)(off + done));
-        if (rc == 0 && n <= 0 && !(n < 0 && errno == EINTR))
-            rc = n < 0 ? -errno : -ENODATA;
-        dr_leave(th, 0);
-        done += n > 0 ? (uint64_t)n : 0;
-    }
-    return rc;
-}
-
 /* ---------------------------------------------------------------- one stream */
 
 static int add(struct scan *s, uint32_t stream, uint64_t at, uint32_t header, uint64_t data, uint64_t sum)
@@ -95,7 +76,7 @@ static int skip_gap(struct scan *s, int fd, uint64_t end, uint64_t *at)
         return no_memory(s->th);
     for (*at += FP_DLOG_ALIGN; *at + FP_DLOG_ALIGN <= end;) {
         uint64_t len = end - *at < GAP_BYTES ? end - *at : GAP_BYTES;
-        int rc = read_all(s->th, fd, s->gap, len / FP_DLOG_ALIGN * FP_DLOG_ALIGN, *at);
+        int rc = dr_read_all(s->th, fd, s->gap, len / FP_DLOG_ALIGN * FP_DLOG_ALIGN, *at);
 
         if (rc)
             return rc == -ENODATA ? 0 : dr_failed_call(s->th, rc, "read", "a stream of the log");
@@ -111,12 +92,12 @@ static int scan_at(struct scan *s, uint32_t stream, int fd, uint64_t end, uint64
 {
     uint32_t header = 0, n;
     uint64_t data, sum;
-    int rc = read_all(s->th, fd, s->header, FP_DLOG_ALIGN, *at);
+    int rc = dr_read_all(s->th, fd, s->header, FP_DLOG_ALIGN, *at);
 
     if (rc == 0)
         rc = fp_dlog_record_head(s->header, s->log, &header, &data);
     if (rc == 0 && header > FP_DLOG_ALIGN)
-        rc = read_all(s->th, fd, s->header + FP_DLOG_ALIGN, header - FP_DLOG_ALIGN, *at + FP_DLOG_ALIGN);
+        rc = dr_read_all(s->th, fd, s->header + FP_DLOG_ALIGN, header - FP_DLOG_ALIGN, *at + FP_DLOG_ALIGN);
     if (rc == 0)
         rc = fp_dlog_record_decode(s->header, header, s->log, s->e, &n, &sum);
     if (rc == 0 && (*at + header + fp_dlog_pages(data) > end || s->e[n - 1].off + s->e[n - 1].len > s->size))
@@ -219,8 +200,8 @@ static int is_whole(struct scan *s, const struct fp_dlog_place *p)
         return rc;
     rc = dr_memory(&th->run, &th->run_bytes, p->data_bytes + FP_DLOG_ALIGN) ? no_memory(th) : 0;
     if (rc == 0) {
-        rc = read_all(th, fd, s->header, p->header_bytes, p->at);
-        rc = rc ? rc : read_all(th, fd, th->run, p->data_bytes, p->at + p->header_bytes);
+        rc = dr_read_all(th, fd, s->header, p->header_bytes, p->at);
+        rc = rc ? rc : dr_read_all(th, fd, th->run, p->data_bytes, p->at + p->header_bytes);
         if (rc && rc != -ENODATA)
             rc = dr_failed_call(th, rc, "read", "a stream of the log");
     }

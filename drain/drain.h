@@ -105,6 +105,7 @@ struct dr_worker {
         uint64_t tino, name, end;
     } stream[DR_STREAMS_MAX]; /* ours in logs: inode of the log, a random number, where the next record goes */
     unsigned nstreams;
+    struct dr_index *index; /* of the log that was merged last; NULL: none */
 };
 
 /* engine.c */
@@ -154,6 +155,19 @@ int dr_may_replace(struct dr_thread *th, int dir, const char *name);
 int dr_marker(struct dr_thread *th, int root, bool make);
 /* Would a store drain into a store, or to where nothing is kept? */
 int dr_refuse_useless(struct dr_thread *th, int root);
+
+/* 0; -ENODATA: the file ends before */
+int dr_read_all(struct dr_thread *th, int fd, void *buf, uint64_t len, uint64_t off);
+
+/* write.c: a temporary file that PREPARE has made, with inode tino, to be written from many nodes. Closed by _tmp_close also after a failure. */
+struct dr_tmp {
+    int fd, direct_fd; /* direct_fd: -1 where there is none */
+};
+int dr_tmp_open(struct dr_thread *th, struct dr_tmp *t, int root, const char *tmp, uint32_t tmp_bytes, uint64_t tino);
+/* Waits for the pace. */
+int dr_tmp_write(struct dr_thread *th, struct dr_tmp *t, const uint8_t *data, uint64_t len, uint64_t off);
+int dr_tmp_sync(struct dr_thread *th, struct dr_tmp *t);
+void dr_tmp_close(struct dr_thread *th, struct dr_tmp *t);
 
 /* fstab.c: is path (absolute, resolved) at or below a mount point of fstab that is none of mounts (both as of fstab(5))? where: which */
 bool dr_lacks_mount(const char *fstab, const char *mounts, const char *path, char where[PATH_MAX]);
@@ -207,6 +221,10 @@ int dr_decode(struct dr_thread *th, const struct fp_dw_slice *s, const uint8_t *
 
 /* One per kind of task, on a thread. */
 int dr_prepare(struct dr_thread *th);
+int dr_prepare_file(struct dr_thread *th, const struct fp_dw_file *m); /* m: as in a message */
+int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m);
+int dr_merge(struct dr_thread *th);
+void dr_index_put(struct dr_worker *w, struct dr_index *x); /* merge.c's; NULL is fine */
 int dr_write(struct dr_thread *th);
 int dr_finish(struct dr_thread *th);
 int dr_verify(struct dr_thread *th);

@@ -25,6 +25,11 @@
 
 /* ---------------------------------------------------------------- the queue */
 
+static bool is_bulk(const struct fp_dw_merge *m)
+{
+    return m->step == FP_DW_MERGE_WRITE || m->step == FP_DW_MERGE_COMPARE;
+}
+
 static struct dr_task **queue_of(struct dr_worker *w, const struct dr_task *t)
 {
     uint32_t type = ((const struct fp_dw_head *)t->msg)->type;
@@ -33,6 +38,8 @@ static struct dr_task **queue_of(struct dr_worker *w, const struct dr_task *t)
         return &w->reads;
     if (t->urgent)
         return &w->urgent;
+    if (type == FP_DW_MERGE)
+        return is_bulk((const struct fp_dw_merge *)t->msg) ? &w->bulk : &w->normal;
     return type == FP_DW_WRITE || type == FP_DW_VERIFY ? &w->bulk : &w->normal;
 }
 
@@ -159,6 +166,8 @@ static int do_task(struct dr_thread *th)
         return dr_read(th);
     case FP_DW_LIST:
         return dr_list(th);
+    case FP_DW_MERGE:
+        return dr_merge(th);
     default:
         return dr_fail(th, FP_DW_SCOPE_FILE, -EOPNOTSUPP, "unknown task");
     }
@@ -369,6 +378,7 @@ void dr_free(struct dr_worker *w)
         free(th->r.sums);
     }
     drop_all(w);
+    dr_index_put(w, w->index);
     pthread_mutex_destroy(&w->lock);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->read_work);

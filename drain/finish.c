@@ -378,7 +378,11 @@ static int finish_log(struct finish *f, const struct fp_dw_file *m)
 
 int dr_finish(struct dr_thread *th)
 {
-    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    return dr_finish_file(th, (const struct fp_dw_file *)th->task->msg);
+}
+
+int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m)
+{
     const char *path = (const char *)(m + 1);
     struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
                         .uid = m->uid, .gid = m->gid };

@@ -144,6 +144,24 @@ int dr_write_all(struct dr_thread *th, int fd, int *direct_fd, const struct iove
     return 0;
 }
 
+int dr_read_all(struct dr_thread *th, int fd, void *buf, uint64_t len, uint64_t off)
+{
+    int rc = 0;
+
+    for (uint64_t done = 0; rc == 0 && done < len;) {
+        ssize_t n;
+
+        dr_enter(th);
+        rc = FP_FAULT_POINT("drain.target_pread");
+        n = rc ? 0 : pread(fd, (uint8_t *)buf + done, len - done, (off_t)(off + done));
+        if (rc == 0 && n <= 0 && !(n < 0 && errno == EINTR))
+            rc = n < 0 ? -errno : -ENODATA;
+        dr_leave(th, 0);
+        done += n > 0 ? (uint64_t)n : 0;
+    }
+    return rc;
+}
+
 /* ---------------------------------------------------------------- paths */
 
 /* Component by component, where openat2 is not known. */

@@ -157,7 +157,11 @@ static int make_dir(struct dr_thread *th, const struct fp_dw_file *m, int root)
 
 int dr_prepare(struct dr_thread *th)
 {
-    const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
+    return dr_prepare_file(th, (const struct fp_dw_file *)th->task->msg);
+}
+
+int dr_prepare_file(struct dr_thread *th, const struct fp_dw_file *m)
+{
     struct stat st;
     int root, temps, rc = dr_root(th, false, &root);
 

@@ -30,7 +30,7 @@ struct part {
     struct dr_thread *th;
     const struct fp_dw_write *m;
     const uint8_t *slices;
-    int fd, direct_fd; /* direct_fd: -1 where there is none */
+    struct dr_tmp tmp;
     uint64_t at;       /* of th->run, from the beginning of window m->first */
     struct dr_dlog log; /* m->flags & FP_DW_DLOG: instead of both */
 };
@@ -58,51 +58,72 @@ static uint32_t window_len(const struct part *p, uint64_t window)
 
 /* ---------------------------------------------------------------- opening */
 
-static int open_tmp(struct part *p, int root, const char *tmp)
+int dr_tmp_open(struct dr_thread *th, struct dr_tmp *t, int root, const char *tmp, uint32_t tmp_bytes, uint64_t tino)
 {
-    struct dr_thread *th = p->th;
     struct stat st;
     int temps, rc = dr_temps(th, root, false, &temps);
 
+    t->fd = t->direct_fd = -1;
     if (rc && rc != -ENOENT)
         return rc;
     if (rc == 0) {
-        rc = dr_open(th, temps, tmp, p->m->tmp_bytes, O_RDWR, 0, &p->fd);
-        if (rc == 0 && dr_open(th, temps, tmp, p->m->tmp_bytes, O_WRONLY | O_DIRECT, 0, &p->direct_fd))
-            p->direct_fd = -1;
+        rc = dr_open(th, temps, tmp, tmp_bytes, O_RDWR, 0, &t->fd);
+        if (rc == 0 && dr_open(th, temps, tmp, tmp_bytes, O_WRONLY | O_DIRECT, 0, &t->direct_fd))
+            t->direct_fd = -1;
         close(temps);
     }
     if (rc == 0) {
         dr_enter(th);
-        rc = fstat(p->fd, &st) ? -errno : 0;
+        rc = fstat(t->fd, &st) ? -errno : 0;
         dr_leave(th, 0);
     }
-    if (rc == 0 && st.st_ino != p->m->tino && !FP_BUG("drain-uses-a-temp-again"))
+    if (rc == 0 && st.st_ino != tino && !FP_BUG("drain-uses-a-temp-again"))
         rc = -ENOENT;
     if (rc == -ENOENT)
-        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file %.*s is gone", (int)p->m->tmp_bytes, tmp);
+        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file %.*s is gone", (int)tmp_bytes, tmp);
     return rc ? dr_failed_call(th, rc, "open", "the temporary file") : 0;
+}
+
+int dr_tmp_sync(struct dr_thread *th, struct dr_tmp *t)
+{
+    int rc = FP_BUG("drain-answers-before-fsync") ? 0 : dr_fsync(th, t->fd);
+
+    return rc ? dr_failed_call(th, rc, "fsync", "the temporary file") : 0;
+}
+
+void dr_tmp_close(struct dr_thread *th, struct dr_tmp *t)
+{
+    dr_enter(th);
+    if (t->fd >= 0) {
+        (void)posix_fadvise(t->fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(t->fd);
+    }
+    if (t->direct_fd >= 0)
+        close(t->direct_fd);
+    dr_leave(th, 0);
 }
 
 /* ---------------------------------------------------------------- writing */
 
-/* [from, to) of the buffer, which lies together in the file. */
-static int write_run(struct part *p, uint64_t from, uint64_t to)
+int dr_tmp_write(struct dr_thread *th, struct dr_tmp *t, const uint8_t *data, uint64_t len, uint64_t off)
 {
-    struct dr_thread *th = p->th;
-    const uint8_t *data = th->run + from;
-    uint64_t off = p->m->first * p->m->window_bytes + p->at + from, len = to - from;
-    bool aligned = from % PAGE == 0 && off % PAGE == 0 && len % PAGE == 0;
+    bool aligned = (uintptr_t)data % PAGE == 0 && off % PAGE == 0 && len % PAGE == 0;
     int rc, none = -1;
 
     if (!dr_gate(th, len))
         return dr_fail(th, FP_DW_SCOPE_FILE, -ECANCELED, "cancelled");
-    rc = dr_write_all(th, p->fd, aligned ? &p->direct_fd : &none, (struct iovec[]){ { (uint8_t *)(uintptr_t)data, len } }, 1, off);
+    rc = dr_write_all(th, t->fd, aligned ? &t->direct_fd : &none, (struct iovec[]){ { (uint8_t *)(uintptr_t)data, len } }, 1, off);
     if (rc)
         return dr_failed_call(th, rc, "write", "the temporary file");
     th->r.bytes += len;
     atomic_fetch_add(&th->w->status->written_bytes, len);
     return 0;
+}
+
+/* [from, to) of the buffer, which lies together in the file. */
+static int write_run(struct part *p, uint64_t from, uint64_t to)
+{
+    return dr_tmp_write(p->th, &p->tmp, p->th->run + from, to - from, p->m->first * p->m->window_bytes + p->at + from);
 }
 
 /* ---------------------------------------------------------------- windows */
@@ -241,24 +262,11 @@ static int write_log(struct part *p, int root, const char *tmp)
 
 static int write_file(struct part *p, int root, const char *tmp)
 {
-    struct dr_thread *th = p->th;
-    int rc = open_tmp(p, root, tmp);
+    int rc = dr_tmp_open(p->th, &p->tmp, root, tmp, p->m->tmp_bytes, p->m->tino);
 
-    if (rc == 0)
-        rc = write_part(p);
-    if (rc == 0 && !FP_BUG("drain-answers-before-fsync")) {
-        rc = dr_fsync(th, p->fd);
-        if (rc)
-            rc = dr_failed_call(th, rc, "fsync", "the temporary file");
-    }
-    dr_enter(th);
-    if (p->fd >= 0) {
-        (void)posix_fadvise(p->fd, 0, 0, POSIX_FADV_DONTNEED);
-        close(p->fd);
-    }
-    if (p->direct_fd >= 0)
-        close(p->direct_fd);
-    dr_leave(th, 0);
+    rc = rc ? rc : write_part(p);
+    rc = rc ? rc : dr_tmp_sync(p->th, &p->tmp);
+    dr_tmp_close(p->th, &p->tmp);
     return rc;
 }
 
@@ -266,7 +274,7 @@ int dr_write(struct dr_thread *th)
 {
     const struct fp_dw_write *m = (const struct fp_dw_write *)th->task->msg;
     const char *tmp = (const char *)(m + 1);
-    struct part p = { .th = th, .m = m, .slices = (const uint8_t *)tmp + m->tmp_bytes + 8ull * m->nsegments, .fd = -1, .direct_fd = -1 };
+    struct part p = { .th = th, .m = m, .slices = (const uint8_t *)tmp + m->tmp_bytes + 8ull * m->nsegments, .tmp = { -1, -1 } };
     int root, rc = dr_root(th, false, &root);
 
     if (rc)

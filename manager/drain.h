@@ -338,7 +338,8 @@ int mgr_auto_prune(struct mgr_core *c);
 /* Jobs that do not copy to a target: what they are about is there already. */
 static inline bool mgr_djob_stages(const struct mgr_djob *j)
 {
-    return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN || j->kind == FP__JOB_KIND__JOB_FOREIGN);
+    return j && (j->kind == FP__JOB_KIND__JOB_EVICT || j->kind == FP__JOB_KIND__JOB_STAGE_IN || j->kind == FP__JOB_KIND__JOB_FOREIGN ||
+                 j->kind == FP__JOB_KIND__JOB_MERGE);
 }
 /* A chunk has left its benefactor: what is being drained of it is over, unless all of it is written. */
 int mgr_drain_chunk_left(struct mgr_core *c, uint64_t chunk);
@@ -510,6 +511,8 @@ const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr
 bool mgr_task_heard(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target, uint32_t code, const char *why);
 /* And the target is well, as far as it has said? */
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
+/* The name of the temporary file of an attempt. */
+void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64]);
 /* A task with its target, and no path. NULL: out of memory. */
 Fp__Task *mgr_task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t);
 /* A task that it has been told; NULL: it has not, or it is over. Valid until the next one is added or removed. */

@@ -521,6 +521,8 @@ static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *
 
     if (mgr_djob_foreign(j))
         return mgr_foreign_begin(c, f);
+    if (mgr_djob_merges(j))
+        return mgr_merge_begin(c, f);
     rc = f->ino ? mgr_inode_get(c, f->ino, &in) : 0;
     if (!f->ino)
         return (rc = mgr_auto_members(c, j, f)) ? rc : 1;

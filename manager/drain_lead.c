@@ -66,12 +66,12 @@ int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
     for (size_t i = 0; i < c->drain->nfiles && !rc; i++) {
         struct mgr_dfile *o = &c->drain->files[i];
 
-        if (o->ino == f->ino && stages != mgr_djob_stages(mgr_djob_find(c, o->job)))
+        if (f->ino && o->ino == f->ino && stages != mgr_djob_stages(mgr_djob_find(c, o->job)))
             return 1; /* of whichever target: one evicts what the other copies */
         if (o->target != f->target)
             continue;
         rc = find_where(c, o);
-        rc = rc ? rc : o->ino == f->ino || o->where == f->where;
+        rc = rc ? rc : (f->ino && o->ino == f->ino) || o->where == f->where;
     }
     return rc;
 }

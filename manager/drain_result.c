@@ -1,7 +1,7 @@
 /* Draining: what benefactors say of their tasks (MSG_TASK_DONE). What they are told is in drain_task.c.
  *
  * A result names its task by number and attempt; what it is of follows from them: the target, a temporary file that was to go, a look at a file of a
- * target, or a file of a job, and then the job's own steps go on (drain_job.c, drain_stage.c, foreign.c). One that comes late, or of an attempt that is
+ * target, or a file of a job, and then the job's own steps go on (drain_job.c, drain_stage.c, foreign.c, merge.c). One that comes late, or of an attempt that is
  * over, does nothing, but for what it has left behind in the target, which is removed. Answered when it is committed: until then the benefactor says it
  * again.
  *
@@ -108,7 +108,7 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
     }
     if (window == MGR_TASK_LOOK)
         return mgr_look_result(c, b, file, r);
-    if ((f && mgr_dfile_foreign(c, f)) || r->n_chunks)
+    if ((f && mgr_dfile_shared(c, f) && !whole) || r->n_chunks)
         return mgr_foreign_result(c, b, f, r);
     if (!f || f->gen != r->gen)
         return window == MGR_TASK_PREPARE && !r->status ? made_late(c, r) : 0;
@@ -116,6 +116,8 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
         return 0; /* somebody else is at it now */
     if (r->tainted)
         return mgr_drain_again(c, f);
+    if (mgr_dfile_merges(c, f))
+        return mgr_merge_whole_result(c, f, r);
     if (window == MGR_TASK_STAT)
         return mgr_drain_looked(c, f, r);
     if (window == MGR_TASK_FETCH)

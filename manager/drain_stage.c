@@ -278,6 +278,11 @@ MGR_HANDLER(ctl_stage)
 
     if (!r)
         return mgr_doom(c, -ENOMEM);
+    if (m->op == FP__STAGE_OP__STAGE_OP_MERGE) {
+        rq->reply = &r->base;
+        rq->durable = true;
+        return mgr_merge_start(c, m, r);
+    }
     if (m->op != FP__STAGE_OP__STAGE_OP_EVICT && m->op != FP__STAGE_OP__STAGE_OP_IN)
         return -EOPNOTSUPP;
     rq->reply = &r->base;

@@ -196,7 +196,7 @@ void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status)
 
 /* ---------------------------------------------------------------- tasks */
 
-static void tmp_name(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64])
+void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64])
 {
     snprintf(name, 64, "%02x%02x%02x%02x-%llx-%llx", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)file, (unsigned long long)gen);
 }
@@ -232,7 +232,7 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
 
     if (!k || mgr_drained_path(c, f, &k->dest->path))
         return NULL;
-    tmp_name(c, f->id, f->gen, name);
+    mgr_task_tmp(c, f->id, f->gen, name);
     k->tmp = text(c, name);
     k->tmp_dev = f->dev;
     k->tmp_ino = f->tino;
@@ -401,7 +401,7 @@ static Fp__Task *task_by_id(struct batch *q, uint64_t id, uint64_t gen)
     struct mgr_inode in;
     uint32_t state;
 
-    if (f && mgr_dfile_foreign(q->c, f))
+    if (f && mgr_dfile_shared(q->c, f))
         return f->stale ? NULL : mgr_foreign_task(q->c, q->b->id, f, id, gen);
     if (!f || f->gen != gen || f->stale || !present(q, f, &in))
         return NULL;
@@ -436,7 +436,7 @@ static void look_at_open(struct batch *q)
         uint64_t window = o->id >> 1 & ((UINT64_C(1) << 29) - 1);
         bool of_file = o->id >> 30 && window != MGR_TASK_CLEAN && window != MGR_TASK_LOOK;
 
-        if (of_file && (!f || (mgr_dfile_foreign(q->c, f) ? !mgr_foreign_is_on(q->c, q->b->id, f, o->id, o->gen) : f->gen != o->gen))) {
+        if (of_file && (!f || (mgr_dfile_shared(q->c, f) ? !mgr_foreign_is_on(q->c, q->b->id, f, o->id, o->gen) : f->gen != o->gen))) {
             if (q->m->n_cancel < MGR_OPEN_MAX)
                 q->m->cancel[q->m->n_cancel++] = o->id;
             mgr_open_remove(q->t, o);
@@ -515,7 +515,7 @@ static void cleaning(struct batch *q)
         }
         if (mgr_drain_cleans(q->c, n->file, CLEAN_MS) || !t->made || !has_room(q, n->target))
             continue;
-        tmp_name(q->c, n->file, n->gen, name);
+        mgr_task_tmp(q->c, n->file, n->gen, name);
         k = mgr_task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);
         if (k)
             k->tmp = text(q->c, name);
@@ -578,7 +578,7 @@ static void parts(struct batch *q)
             file = list[i].file;
             first = list[i].first;
             if (f && has_room(q, f->target) && !(mgr_dfile_foreign(q->c, f) && q->c->now.ms < f->at_ms)) {
-                put_new(q, mgr_task_id(file, first, false), mgr_dfile_foreign(q->c, f) ? list[i].gen : f->gen, f->target);
+                put_new(q, mgr_task_id(file, first, false), mgr_dfile_shared(q->c, f) ? list[i].gen : f->gen, f->target);
                 continue;
             }
             first = INT64_MAX; /* nothing more of this file */

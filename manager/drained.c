@@ -7,7 +7,7 @@
  *
  * Called by the core's thread, in a group. */
 #include "manager/ext.h"
-#include "manager/drain.h"
+#include "manager/foreign.h"
 #include "manager/level.h"
 
 #include <errno.h>
@@ -96,6 +96,8 @@ int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBin
     bool gone;
     int rc;
 
+    if (mgr_djob_merges(j))
+        return mgr_dfile_after(c, f, path);
     if (f->tfile && mgr_djob_stages(j)) { /* wherever that was drained to */
         rc = mgr_tfile_get(c, f->tfile, &x, &gone);
         if (!rc)

@@ -72,8 +72,7 @@ static int row_is(struct mgr_core *c, struct mgr_dfile *f, enum mgr_dkind kind, 
     return rc ? rc : mgr_djob_put(c, j);
 }
 
-/* The last name of a directory that has become a row, in memory of the group. */
-static int row_after(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *after)
+int mgr_dfile_after(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *after)
 {
     const void *p;
     int rc = mgr_db_one(&c->db, FOREIGN_AFTER, DBI(f->id));
@@ -430,7 +429,7 @@ int mgr_foreign_listed(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
     if (r->tainted || f->held)
         return look_again(c, f, HELD_MS);
     rc = mgr_dfile_path(c, f->id, &path);
-    rc = rc ? rc : row_after(c, f, &after);
+    rc = rc ? rc : mgr_dfile_after(c, f, &after);
     if (rc)
         return rc;
     if (after.len ? self != NULL : !self || !self->attr)
@@ -452,7 +451,7 @@ Fp__Task *mgr_foreign_list_task(struct mgr_core *c, const struct mgr_dfile *f)
     const struct mgr_target *t = mgr_target_find(c, f->target);
     Fp__Task *k = t ? mgr_task_new(c, FP__TASK_KIND__TASK_LIST, mgr_task_id(f->id, MGR_TASK_LIST, false), f->gen, t) : NULL;
 
-    if (!k || mgr_dfile_path(c, f->id, &k->dest->path) || row_after(c, f, &k->text))
+    if (!k || mgr_dfile_path(c, f->id, &k->dest->path) || mgr_dfile_after(c, f, &k->text))
         return NULL;
     k->count = PAGE;
     k->urgent = f->urgent;
@@ -487,8 +486,16 @@ static bool cleaned(ProtobufCBinaryData in, ProtobufCBinaryData *out, uint8_t *r
     return true;
 }
 
-/* The target that has the path, which is then told from its root on. */
-static const struct mgr_target *target_of(const struct mgr_core *c, ProtobufCBinaryData *path)
+int mgr_stage_path(struct mgr_core *c, Fp__CtlStageReply *r, ProtobufCBinaryData in, ProtobufCBinaryData *out)
+{
+    uint8_t *room = mgr_arena_alloc(&c->arena, in.len + 2);
+
+    if (!room)
+        return mgr_doom(c, -ENOMEM);
+    return cleaned(in, out, room) ? 0 : refuse(c, r, "%.*s: write it from / on, and without . and ..", (int)in.len, (char *)in.data);
+}
+
+const struct mgr_target *mgr_target_of(const struct mgr_core *c, ProtobufCBinaryData *path)
 {
     for (size_t i = 0; i < c->drain->ntargets; i++) {
         const struct mgr_target *t = &c->drain->targets[i];
@@ -546,17 +553,13 @@ static int look_up(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply 
     if (rc == -ENOENT || rc == -ENOTDIR)
         return refuse(c, r, "--to %.*s: %s", (int)dest.len, dest.len ? (char *)dest.data : "", fp_strerror(rc));
     for (size_t i = 0; i < m->n_paths && !rc; i++) {
-        uint8_t *room = mgr_arena_alloc(&c->arena, m->paths[i].len + 2);
         const struct mgr_target *t;
         int len = (int)m->paths[i].len;
 
-        if (!room)
-            return mgr_doom(c, -ENOMEM);
-        if (!cleaned(m->paths[i], &s->path[i], room)) {
-            rc = refuse(c, r, "%.*s: write it from / on, and without . and ..", len, (char *)m->paths[i].data);
+        rc = mgr_stage_path(c, r, m->paths[i], &s->path[i]);
+        if (rc || !s->path[i].data)
             continue;
-        }
-        t = target_of(c, &s->path[i]);
+        t = mgr_target_of(c, &s->path[i]);
         if (!t)
             rc = refuse(c, r, "%.*s is in no target that this store knows (fpctl drain show): say with --target which directory above it is one; a file .fp-target is made there", len,
                         (char *)m->paths[i].data);

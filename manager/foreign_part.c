@@ -23,12 +23,9 @@
 
 #define IDS_FIRST   ((uint64_t)(MGR_SESSION_MAX + 1) << 32)
 #define IDS_BLOCK   (UINT64_C(1) << 20) /* reserved with one row of meta */
-#define PART_BYTES  (16u << 20)
-#define PART_WINS   1024u
 #define OPEN_BYTES  (64u << 20) /* that a benefactor has to do */
 #define OPEN_PARTS  32u
 #define AWAY_MS     10000u
-#define PLAN_STEP   256u /* parts that one group makes */
 #define FULL_MS     60000u /* no room, and nothing gives way */
 #define LOOK_MS     500u   /* whether there is room by now */
 
@@ -110,16 +107,11 @@ static int drop_chunks(struct mgr_core *c, const struct mgr_bnf *b, const Fp__Ta
 
 /* ---------------------------------------------------------------- who gets the next part */
 
-struct load {
-    uint64_t bytes;
-    uint32_t parts;
-};
-
 /* What each has to do, by its number. */
-static int loads(struct mgr_core *c, struct load **out)
+static int loads(struct mgr_core *c, struct mgr_part_load **out)
 {
     const enum mgr_stmt st = MGR_ST_FPART_OPEN;
-    struct load *l = mgr_arena_zalloc(&c->arena, (c->bnf_count + 1) * sizeof *l);
+    struct mgr_part_load *l = mgr_arena_zalloc(&c->arena, (c->bnf_count + 1) * sizeof *l);
     int rc;
 
     *out = l;
@@ -136,18 +128,17 @@ static int loads(struct mgr_core *c, struct load **out)
     return rc;
 }
 
-static bool has_room(const struct mgr_bnf *b, const struct load *l, uint64_t bytes)
+static bool has_room(const struct mgr_bnf *b, const struct mgr_part_load *l, uint64_t bytes)
 {
     uint64_t keep = b->capacity / 16 + l[b->id].bytes + bytes; /* the last sixteenth it does not fill for us */
 
     return b->free > keep + keep / 64;
 }
 
-/* *full: somebody would do it, but none of them has room. 0: nobody now. */
-static uint32_t choose(struct mgr_core *c, const struct mgr_dfile *f, const struct load *l, uint64_t bytes, bool *full)
+uint32_t mgr_part_choose(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_part_load *l, uint64_t bytes, bool *full)
 {
     const struct mgr_bnf *best = NULL;
-    bool reached = false, room = false;
+    bool reached = false, room = false, stores = mgr_dfile_foreign(c, f);
 
     for (size_t i = 0; i < c->bnf_count; i++) {
         const struct mgr_bnf *b = c->bnfs[(f->id + i) % c->bnf_count];
@@ -155,7 +146,7 @@ static uint32_t choose(struct mgr_core *c, const struct mgr_dfile *f, const stru
         if (!mgr_task_can(c, b, f->target))
             continue;
         reached = true;
-        if (!has_room(b, l, bytes))
+        if (stores && !has_room(b, l, bytes))
             continue;
         room = true;
         if (l[b->id].parts >= OPEN_PARTS || l[b->id].bytes >= OPEN_BYTES || (best && l[best->id].bytes <= l[b->id].bytes))
@@ -197,7 +188,7 @@ static uint64_t part_bytes(const struct mgr_dfile *f, const struct mgr_inode *in
     return (to < f->size ? to : f->size) - from;
 }
 
-static int next_window(struct mgr_core *c, const struct mgr_dfile *f, uint64_t *next)
+int mgr_part_next(struct mgr_core *c, const struct mgr_dfile *f, uint64_t *next)
 {
     int rc = mgr_db_one(&c->db, DPART_END, DBI(f->id));
 
@@ -206,53 +197,56 @@ static int next_window(struct mgr_core *c, const struct mgr_dfile *f, uint64_t *
     return rc < 0 ? rc : 0;
 }
 
-static int put_part(struct mgr_core *c, const struct mgr_dfile *f, uint64_t first, uint64_t count, uint32_t bnf, uint64_t bytes)
+int mgr_part_put(struct mgr_core *c, const struct mgr_dfile *f, uint64_t first, uint64_t count, uint32_t bnf, uint64_t bytes, struct mgr_part_load *l)
 {
     uint64_t gen, ids;
     int rc = mgr_drain_gen(c, &gen);
 
     rc = rc ? rc : ids_take(c, count, &ids);
     mgr_tasker(c, bnf)->look = true;
+    l[bnf].bytes += bytes;
+    l[bnf].parts++;
     return rc ? rc : mgr_db_exec(&c->db, FPART_PUT, DBI(f->id), DBI(first), DBI(bnf), DBI(count), DBI(gen), DBI(bytes), DBI(ids));
 }
 
 /* *made: parts of this group. 1: f has failed; 0; or a failure. */
-static int plan(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct load *l, uint32_t *made)
+static int plan(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct mgr_part_load *l, uint32_t *made)
 {
-    uint64_t count = PART_BYTES / in->chunk_size, all = windows(f, in), next;
-    int rc = next_window(c, f, &next);
+    uint64_t count = MGR_SHARE_BYTES / in->chunk_size, all = windows(f, in), next;
+    int rc = mgr_part_next(c, f, &next);
 
-    count = count < 1 ? 1 : count > PART_WINS ? PART_WINS : count;
-    while (!rc && next < all && *made < PLAN_STEP && c->now.ms >= f->at_ms) {
+    count = count < 1 ? 1 : count > MGR_SHARE_WINDOWS ? MGR_SHARE_WINDOWS : count;
+    while (!rc && next < all && *made < MGR_PARTS_STEP && c->now.ms >= f->at_ms) {
         uint64_t n = all - next < count ? all - next : count, bytes = part_bytes(f, in, next, n);
         bool full;
-        uint32_t bnf = choose(c, f, l, bytes, &full);
+        uint32_t bnf = mgr_part_choose(c, f, l, bytes, &full);
 
         if (!bnf)
             return full ? no_space(c, f, "no benefactor that reaches the target has room for it") : 0;
         f->full_ms = 0;
-        rc = put_part(c, f, next, n, bnf, bytes);
-        l[bnf].bytes += bytes;
-        l[bnf].parts++;
+        rc = mgr_part_put(c, f, next, n, bnf, bytes, l);
         next += n;
         ++*made;
     }
     return rc;
 }
 
-/* Its data is all here? 1, 0, or a failure. */
-static int is_whole(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
+int mgr_parts_done(struct mgr_core *c, struct mgr_dfile *f)
 {
-    uint64_t next;
-    int rc = next_window(c, f, &next);
-
-    if (rc || next < windows(f, in))
-        return rc;
-    rc = mgr_db_one(&c->db, DPART_LOW, DBI(f->id), DBI(f->low), DBI(MGR_P_DONE));
+    int rc = mgr_db_one(&c->db, DPART_LOW, DBI(f->id), DBI(f->low), DBI(MGR_P_DONE));
     if (rc > 0)
         f->low = (uint64_t)mgr_col(&c->db, MGR_ST_DPART_LOW, 0);
     mgr_db_reset(&c->db, MGR_ST_DPART_LOW);
     return rc < 0 ? rc : !rc;
+}
+
+/* Its data is all here? 1, 0, or a failure. */
+static int is_whole(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
+{
+    uint64_t next;
+    int rc = mgr_part_next(c, f, &next);
+
+    return rc || next < windows(f, in) ? rc : mgr_parts_done(c, f);
 }
 
 struct open_part {
@@ -272,10 +266,10 @@ static int give_again(struct mgr_core *c, const struct open_part *p, uint32_t bn
 }
 
 /* Whoever has said hello since may have lost what he had stored, or not: it is all asked for anew. Who is away for long, or can't read the target, loses his parts to others. */
-static int give_away(struct mgr_core *c, struct load *l)
+static int give_away(struct mgr_core *c, struct mgr_part_load *l)
 {
     const enum mgr_stmt st = MGR_ST_FPART_OPEN;
-    struct open_part *list = mgr_arena_alloc(&c->arena, PLAN_STEP * sizeof *list);
+    struct open_part *list = mgr_arena_alloc(&c->arena, MGR_PARTS_STEP * sizeof *list);
     size_t n = 0;
     int rc;
 
@@ -287,7 +281,7 @@ static int give_away(struct mgr_core *c, struct load *l)
         const struct mgr_dfile *f = mgr_dfile_find(c, (uint64_t)mgr_col(&c->db, st, 0));
         const struct mgr_tasker *t = mgr_tasker(c, bnf);
 
-        if (!b || !t || !f || n == PLAN_STEP || (!t->fresh && (mgr_task_can(c, b, f->target) || (!b->conn && c->now.ms - b->seen_ms < AWAY_MS))))
+        if (!b || !t || !f || n == MGR_PARTS_STEP || (!t->fresh && (mgr_task_can(c, b, f->target) || (!b->conn && c->now.ms - b->seen_ms < AWAY_MS))))
             continue;
         list[n++] = (struct open_part){.file = f->id, .first = (uint64_t)mgr_col(&c->db, st, 1), .bytes = (uint64_t)mgr_col(&c->db, st, 3),
                                        .count = (uint64_t)mgr_col(&c->db, st, 4), .bnf = bnf};
@@ -295,14 +289,14 @@ static int give_away(struct mgr_core *c, struct load *l)
     for (size_t i = 0; i < n && rc >= 0; i++) {
         const struct mgr_dfile *f = mgr_dfile_find(c, list[i].file);
         bool full, fresh = mgr_tasker(c, list[i].bnf)->fresh;
-        uint32_t to = fresh ? list[i].bnf : choose(c, f, l, list[i].bytes, &full);
+        uint32_t to = fresh ? list[i].bnf : mgr_part_choose(c, f, l, list[i].bytes, &full);
 
         if (to && (fresh || to != list[i].bnf))
             rc = give_again(c, &list[i], to);
         l[to].bytes += to ? list[i].bytes : 0;
         l[to].parts += to != 0;
     }
-    if (n == PLAN_STEP) {
+    if (n == MGR_PARTS_STEP) {
         c->busy = c->drain->dirty = true;
         return rc;
     }
@@ -311,34 +305,48 @@ static int give_away(struct mgr_core *c, struct load *l)
     return rc < 0 ? rc : 0;
 }
 
+static bool is_any(const struct mgr_core *c)
+{
+    for (size_t i = 0; i < c->drain->njobs; i++)
+        if (mgr_djob_foreign(&c->drain->jobs[i]) || mgr_djob_merges(&c->drain->jobs[i]))
+            return true;
+    return false;
+}
+
+/* A file is shared out, and gets its name when nothing is left of it. It may not be valid any more afterwards. */
+static int share(struct mgr_core *c, struct mgr_dfile *f, struct mgr_part_load *l, uint32_t *made)
+{
+    struct mgr_inode in;
+    int rc;
+
+    if (mgr_dfile_merges(c, f))
+        return mgr_merge_step(c, f, l, made);
+    rc = mgr_inode_get(c, f->ino, &in);
+    rc = rc ? rc : plan(c, f, &in, l, made);
+    if (rc)
+        return rc > 0 ? 0 : rc;
+    rc = is_whole(c, f, &in);
+    return rc > 0 ? mgr_foreign_publish(c, f) : rc;
+}
+
 int mgr_foreign_step(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
-    struct load *l = NULL;
+    struct mgr_part_load *l = NULL;
     uint32_t made = 0;
     int rc;
 
-    if (!mgr_foreign_any(c))
+    if (!is_any(c))
         return 0;
     rc = loads(c, &l);
     rc = rc ? rc : give_away(c, l);
     for (size_t i = d->nfiles; i-- > 0 && !rc;) { /* from the end: one that goes leaves its place to the last */
         struct mgr_dfile *f = &d->files[i];
-        struct mgr_inode in;
 
-        if (f->state != MGR_D_PARTS || !mgr_dfile_foreign(c, f))
-            continue;
-        rc = mgr_inode_get(c, f->ino, &in);
-        rc = rc ? rc : plan(c, f, &in, l, &made);
-        if (rc) {
-            rc = rc > 0 ? 0 : rc;
-            continue;
-        }
-        rc = is_whole(c, f, &in);
-        if (rc > 0)
-            rc = mgr_foreign_publish(c, f);
+        if (f->state == MGR_D_PARTS && mgr_dfile_shared(c, f))
+            rc = share(c, f, l, &made);
     }
-    if (made >= PLAN_STEP)
+    if (made >= MGR_PARTS_STEP)
         c->busy = d->dirty = true;
     return rc;
 }
@@ -376,6 +384,8 @@ bool mgr_foreign_is_on(struct mgr_core *c, uint32_t bnf, const struct mgr_dfile 
 {
     struct part p;
 
+    if (window_of(id) == MGR_TASK_FINISH)
+        return f->gen == gen && f->lead == bnf && f->state == MGR_D_FINISH;
     if (window_of(id) >= MGR_TASK_WINDOWS)
         return f->gen == gen && f->lead == bnf && f->state == MGR_D_PREPARE;
     return f->state == MGR_D_PARTS && part_get(c, f->id, window_of(id), bnf, &p) > 0 && p.gen == gen && p.state == MGR_P_TODO;
@@ -407,12 +417,32 @@ static Fp__Task *part_task(struct mgr_core *c, const struct mgr_dfile *f, uint64
     return k;
 }
 
+static struct mgr_merge_part of_log(uint64_t first, const struct part *p)
+{
+    return (struct mgr_merge_part){.first = first, .count = p->count, .gen = p->gen, .bytes = p->bytes};
+}
+
+static Fp__Task *merge_task(struct mgr_core *c, uint32_t bnf, const struct mgr_dfile *f, uint64_t id)
+{
+    struct mgr_merge_part m;
+    struct part p;
+
+    if (window_of(id) >= MGR_TASK_WINDOWS)
+        return mgr_merge_task(c, f, id, NULL);
+    if (part_get(c, f->id, window_of(id), bnf, &p) <= 0)
+        return NULL;
+    m = of_log(window_of(id), &p);
+    return mgr_merge_task(c, f, id, &m);
+}
+
 Fp__Task *mgr_foreign_task(struct mgr_core *c, uint32_t bnf, const struct mgr_dfile *f, uint64_t id, uint64_t gen)
 {
     struct part p;
 
     if (!mgr_foreign_is_on(c, bnf, f, id, gen))
         return NULL;
+    if (mgr_dfile_merges(c, f))
+        return merge_task(c, bnf, f, id);
     if (window_of(id) == MGR_TASK_LIST)
         return mgr_foreign_list_task(c, f);
     return part_get(c, f->id, window_of(id), bnf, &p) > 0 ? part_task(c, f, id, window_of(id), &p) : NULL;
@@ -479,7 +509,7 @@ static int part_done(struct mgr_core *c, struct mgr_bnf *b, struct mgr_dfile *f,
 static int no_room(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_dfile *f, uint64_t first, const struct part *p, const char *why)
 {
     const struct open_part o = {.file = f->id, .first = first, .bytes = p->bytes, .count = p->count, .bnf = b->id};
-    struct load *l;
+    struct mgr_part_load *l;
     bool full;
     uint32_t to;
     int rc = loads(c, &l);
@@ -487,7 +517,7 @@ static int no_room(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_dfile
     if (rc)
         return rc;
     l[b->id].parts = OPEN_PARTS;
-    to = choose(c, f, l, p->bytes, &full);
+    to = mgr_part_choose(c, f, l, p->bytes, &full);
     if (!to || ++f->tries >= MGR_FOREIGN_TRIES) {
         rc = no_space(c, f, why);
         return rc ? (rc < 0 ? rc : 0) : give_again(c, &o, to ? to : b->id);
@@ -515,10 +545,11 @@ static int part_failed(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_d
 int mgr_foreign_result(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
     uint64_t first = window_of(r->id);
+    struct mgr_merge_part m;
     struct part p;
     int rc;
 
-    f = f && mgr_dfile_foreign(c, f) ? f : NULL;
+    f = f && mgr_dfile_shared(c, f) ? f : NULL;
     if (first == MGR_TASK_LIST)
         return f && f->gen == r->gen && f->lead == b->id ? mgr_foreign_listed(c, f, r) : 0;
     rc = f && f->state == MGR_D_PARTS ? part_get(c, f->id, first, b->id, &p) : 0;
@@ -528,5 +559,8 @@ int mgr_foreign_result(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_d
         return drop_chunks(c, b, r);
     if (r->tainted)
         return mgr_drain_again(c, f);
+    m = of_log(first, &p);
+    if (mgr_dfile_merges(c, f))
+        return mgr_merge_part_result(c, b, f, &m, r);
     return r->status ? part_failed(c, b, f, first, &p, r) : part_done(c, mgr_bnf_find(c, b->id), f, first, &p, r);
 }

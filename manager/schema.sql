@@ -418,23 +418,23 @@ CREATE TABLE IF NOT EXISTS drain_file (
     gen          INTEGER NOT NULL,    -- attempt; never used twice
     kind         INTEGER NOT NULL,    -- 0 regular file, 1 directory (or the members of a set), 2 symbolic link
     state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made, 10 not staged in: error says why (enum mgr_left)
-    data_version INTEGER NOT NULL,
+    data_version INTEGER NOT NULL,    -- of a log that is merged: sum of its index
     size         INTEGER NOT NULL,
     lead         INTEGER NOT NULL,    -- benefactor that makes and renames it
     tfile        INTEGER NOT NULL,
-    dev          INTEGER NOT NULL,
+    dev          INTEGER NOT NULL,    -- of a log that is merged: its records
     tino         INTEGER NOT NULL,    -- of the temporary file
     tries        INTEGER NOT NULL,
     error        INTEGER NOT NULL,
     why          TEXT NOT NULL,
-    parent       INTEGER NOT NULL DEFAULT 0, -- staged in from others: directory of the store that it is to be in; ino: its inode, path: from the target's root
-    after        BLOB NOT NULL DEFAULT x''   -- likewise, of a directory: the last name in it that has a row
+    parent       INTEGER NOT NULL DEFAULT 0, -- staged in from others: directory of the store that it is to be in; ino: its inode, path: from the target's root. A log that is merged: 1 if what is there is replaced
+    after        BLOB NOT NULL DEFAULT x''   -- likewise, of a directory: the last name in it that has a row. Of a log: the file that it becomes, from the target's root
 );
 CREATE INDEX IF NOT EXISTS drain_file_job ON drain_file (job, state);
 CREATE INDEX IF NOT EXISTS drain_file_ino ON drain_file (ino);
 CREATE TABLE IF NOT EXISTS drain_part (
     file  INTEGER NOT NULL,
-    first INTEGER NOT NULL,           -- window
+    first INTEGER NOT NULL,           -- window. Of a log that is merged: record; to be compared: record, counted on from the last one
     bnf   INTEGER NOT NULL,
     count INTEGER NOT NULL,           -- windows from first on, of which those of this benefactor
     gen   INTEGER NOT NULL,

@@ -86,6 +86,9 @@
     X(FOREIGN_AFTER, "SELECT after FROM drain_file WHERE id=?1")                                             \
     X(FOREIGN_UP_TO, "UPDATE drain_file SET after=?2 WHERE id=?1")                                           \
     X(FOREIGN_FIRST, "SELECT path,parent FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")                 \
+    X(MERGE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \
+                 "tries,error,why,kind,parent,after) VALUES(?1,0,?2,0,1,0,0,0,0,0,0,0,0,'',0,?3,?4)")        \
+    X(MERGE_FIRST, "SELECT path,parent,after FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")             \
     X(FPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off,ids) "                     \
                  "VALUES(?1,?2,?3,?4,?5,1,?6,0,?7)")                                                         \
     X(FPART_GET, "SELECT count,state,bytes,gen,ids FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")   \

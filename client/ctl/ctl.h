@@ -27,7 +27,7 @@ struct ctl_options {
     struct fp_addr manager;
     const char *key;
     bool manager_given, key_given; /* on the command line */
-    bool json, all, watch, files, force, torn;
+    bool json, all, watch, files, force, torn, offline;
     int64_t step; /* -1: not given */
     const char *to;       /* directory: drain, of the target; stage-in, of the store; merge: file; NULL: not given */
     const char *target;   /* stage-in: root of a target; NULL: not given */
@@ -53,6 +53,9 @@ int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, s
 
 /* What ctl_find has found. */
 const struct ctl_store *ctl_found(void);
+
+/* Is a store meant at all: given, or one mounted where we are, or only one on this machine? Looks at no mount. */
+bool ctl_is_there(const struct ctl_options *o);
 
 /* Fills *out, or logs and returns a negative errno. May block as long as a mount does: see ctl_watch. */
 int ctl_find(const struct ctl_options *o, struct ctl_store *out);
@@ -86,6 +89,8 @@ bool ctl_link_is_local(const struct ctl_link *l);
 /* The two questions that have more than one use. Both log. *out: fp__ctl_…__free_unpacked. */
 int ctl_ask_status(struct ctl_link *l, Fp__CtlStatusReply **out);
 
+/* With this line instead: it is kept. Before the first ctl_watch, or in a program that has nothing else under way. */
+void ctl_watch_says(const char *text);
 /* Ends the program with a line and exit 1 when it is still there after limit_ms: for calls into a mount that hangs, which no
  * timeout of ours reaches. Called again, it sets a new limit. */
 void ctl_watch(uint64_t limit_ms);

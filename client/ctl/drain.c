@@ -59,6 +59,8 @@ static const char *kind_word(const Fp__DrainJob *j)
     case FP__JOB_KIND__JOB_STAGE_IN:
     case FP__JOB_KIND__JOB_FOREIGN:
         return "stage-in";
+    case FP__JOB_KIND__JOB_MERGE:
+        return "merge";
     default:
         return "files";
     }
@@ -80,6 +82,8 @@ static const char *where_word(const Fp__DrainJob *j)
         return "staged in";
     case FP__JOB_KIND__JOB_FOREIGN:
         return "staged in from ";
+    case FP__JOB_KIND__JOB_MERGE:
+        return "merged in ";
     default:
         return "to ";
     }

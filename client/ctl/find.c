@@ -214,6 +214,18 @@ static int find(const struct ctl_options *o, struct ctl_store *out)
 
 static struct ctl_store found;
 
+bool ctl_is_there(const struct ctl_options *o)
+{
+    static struct mounts all;
+    static char path[PATH_MAX];
+
+    if (o->manager.text[0])
+        return true;
+    if (read_mounts(&all) < 0)
+        return false;
+    return all.count == 1 || (getcwd(path, sizeof path) && mount_of(&all, path) >= 0);
+}
+
 int ctl_find(const struct ctl_options *o, struct ctl_store *out)
 {
     int rc = find(o, out);

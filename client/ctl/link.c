@@ -39,6 +39,7 @@ struct call {
 /* ---------------------------------------------------------------- the watchdog */
 
 static _Atomic uint64_t watch_until_ms;
+static const char *_Atomic watch_text = "no answer in time from the mount or the manager: is it stopped or cut off? (--timeout)";
 static uint64_t patient_until_ms; /* 0: it is not */
 static int patient_code;
 static bool hushed;
@@ -53,7 +54,7 @@ static void *watch(void *arg)
         struct timespec pause = {(time_t)((until - now) / 1000), (long)((until - now) % 1000 * 1000000)};
         nanosleep(&pause, NULL);
     }
-    FP_ERROR("no answer in time from the mount or the manager: is it stopped or cut off? (--timeout)");
+    FP_ERROR("%s", atomic_load(&watch_text));
     _exit(patient_until_ms ? patient_code : 1);
 }
 
@@ -66,6 +67,11 @@ void ctl_watch(uint64_t limit_ms)
     if (!started && pthread_create(&thread, NULL, watch, NULL) == 0)
         pthread_detach(thread);
     started = true;
+}
+
+void ctl_watch_says(const char *text)
+{
+    atomic_store(&watch_text, text);
 }
 
 void ctl_patient(uint64_t limit_ms, int code)

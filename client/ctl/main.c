@@ -49,6 +49,7 @@ static const struct fp_opt options[] = {
     FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget, and wait: the time step of files that lie in PATH side by side.",
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.offline, "offline", "off", "With merge: here, without a store.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With wait: the target that is to have it. With merge: the file. With stage-in: the directory of the store to copy to.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),

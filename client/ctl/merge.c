@@ -1,19 +1,31 @@
 /*
  * fpctl merge: logs that fpctl drain --layout=log has left in a target become the files that a restart reads.
  *
- * Asks nobody: a log says all about itself, so it is merged where the target is mounted, also when there is no store any more. The work is
- * fp_dlog_merge (common/dlogmerge.c).
+ * In a store it is a job of the manager, done by the benefactors that reach the target, and waited for as a drain is (drain.c). A log says all about itself, so
+ * where there is no store, or none that has the target, it is merged here, by fp_dlog_merge (common/dlogmerge.c).
+ *
+ * The target may hang: no path of it is looked at here for a store to be asked, but for one that is relative or has another name there. What does hang ends with
+ * --timeout, by the watchdog (link.c).
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/ctl/cmd.h"
+#include "fp/clock.h"
 #include "fp/dlog.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/units.h"
+#include "life.pb-c.h"
+
+#define LATE      3
+#define SHOW_MS   300u
+#define ELSEWHERE 1 /* in no target of the store */
+
+/* ---------------------------------------------------------------- here */
 
 /* F of DIR/F.fplog. */
 static int name_of(const char *log, char to[PATH_MAX])
@@ -44,26 +56,152 @@ static int say(const struct ctl_options *o, const struct fp_dlog_merge *m)
     return ctl_flush();
 }
 
-static int merge(const struct ctl_options *o, const char *log)
+struct shown {
+    const char *name;
+    uint64_t since_ms, at_ms;
+};
+
+static void show(void *arg, uint64_t done, uint64_t all)
+{
+    struct shown *s = arg;
+    uint64_t now = fp_now_ms();
+    char text[CTL_PROGRESS_BUF];
+
+    if (now < s->at_ms + SHOW_MS)
+        return;
+    s->at_ms = now;
+    ctl_progress_line("%s  %s", s->name, ctl_progress_text(text, done, all, done * 1000 / (now - s->since_ms + 1)));
+}
+
+static int merge_one(const struct ctl_options *o, const char *log)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    struct fp_dlog_merge m = {.log = log, .replace = o->force, .verify = o->verify, .threads = cores < 2 ? 2 : cores > 8 ? 8 : (unsigned)cores};
+    struct shown s = {.name = log, .since_ms = fp_now_ms(), .at_ms = fp_now_ms()};
+    struct fp_dlog_merge m = {.log = log, .replace = o->force, .verify = o->verify, .threads = cores < 2 ? 2 : cores > 8 ? 8 : (unsigned)cores, .arg = &s};
     char to[PATH_MAX];
     int rc = o->to ? 0 : name_of(log, to);
 
     if (rc < 0)
         return rc;
     m.to = o->to ? o->to : to;
+    m.progress = isatty(2) ? show : NULL;
     rc = fp_dlog_merge(&m);
+    if (m.progress)
+        ctl_progress_end();
     if (rc == 0)
         return say(o, &m);
     FP_ERROR("%s", m.why);
     return rc;
 }
 
+static int merge_here(const struct ctl_options *o, uint64_t until_ms)
+{
+    uint64_t now = fp_now_ms(), limit = until_ms && until_ms <= now ? 1 : until_ms ? until_ms - now : 0;
+    int rc = 0;
+
+    ctl_watch_says("not merged within --timeout: the target does not answer, or it takes longer; what had the name before has it");
+    if (limit)
+        ctl_patient(limit, LATE);
+    ctl_watch(limit ? limit : UINT64_MAX / 2);
+    for (size_t i = 0; o->names[i]; i++) { /* what is wrong with one is nothing to the others */
+        int one = merge_one(o, o->names[i]);
+
+        rc = rc ? rc : one;
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- in a store */
+
+/* With the directory resolved: the file need not be there. */
+static int resolved(const char *path, char out[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char dir[PATH_MAX];
+    size_t len;
+
+    if (realpath(path, out))
+        return 0;
+    if (errno != ENOENT || !*name || snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") >= PATH_MAX || !realpath(dir, out))
+        return -errno;
+    len = strlen(out);
+    return snprintf(out + len, PATH_MAX - len, "%s%s", out[len - 1] == '/' ? "" : "/", name) < (int)(PATH_MAX - len) ? 0 : -ENAMETOOLONG;
+}
+
+/* From / on. resolve: without symbolic links, as the target has been named. Logs. */
+static int whole_path(const char *path, bool resolve, char out[PATH_MAX])
+{
+    bool dots = strstr(path, "/./") || strstr(path, "/../");
+    int rc = 0;
+
+    if (*path != '/' || dots || resolve)
+        rc = resolved(path, out);
+    else if (snprintf(out, PATH_MAX, "%s", path) >= PATH_MAX)
+        rc = -ENAMETOOLONG;
+    if (rc)
+        FP_ERROR("%s: %s", path, fp_strerror(rc));
+    return rc;
+}
+
+/* 0 and the job; ELSEWHERE; or a failure. */
+static int ask(const struct ctl_options *o, struct ctl_link *l, bool resolve, uint64_t *job)
+{
+    static char path[CTL_PATHS_MAX][PATH_MAX], dest[PATH_MAX];
+    ProtobufCBinaryData paths[CTL_PATHS_MAX];
+    Fp__CtlStage q = FP__CTL_STAGE__INIT;
+    ProtobufCMessage *reply = NULL;
+    int rc = o->to ? whole_path(o->to, resolve, dest) : 0;
+
+    q.op = FP__STAGE_OP__STAGE_OP_MERGE;
+    q.paths = paths;
+    q.verify = o->verify;
+    q.overwrite = o->force;
+    for (; o->names[q.n_paths] && rc == 0; q.n_paths++) {
+        rc = whole_path(o->names[q.n_paths], resolve, path[q.n_paths]);
+        paths[q.n_paths] = (ProtobufCBinaryData){strlen(path[q.n_paths]), (uint8_t *)path[q.n_paths]};
+    }
+    if (rc)
+        return rc;
+    if (o->to)
+        q.dest = (ProtobufCBinaryData){strlen(dest), (uint8_t *)dest};
+    rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_STAGE, &q.base, &fp__ctl_stage_reply__descriptor, &reply);
+    if (rc < 0)
+        return ctl_link_failed(l, rc, "merge");
+    const Fp__CtlStageReply *r = (const Fp__CtlStageReply *)reply;
+
+    rc = r->elsewhere ? ELSEWHERE : r->n_why ? -EINVAL : r->job ? 0 : FP_EBADFRAME;
+    for (size_t i = 0; i < r->n_why && rc == -EINVAL; i++)
+        FP_ERROR("%s", r->why[i]);
+    *job = r->job;
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return rc;
+}
+
+/* ELSEWHERE: it is not the store's. */
+static int merge_there(const struct ctl_options *o)
+{
+    static struct ctl_store store;
+    struct ctl_link *l = NULL;
+    uint64_t job;
+    int rc = ctl_open(o, &store, &l);
+
+    if (rc < 0 && !o->manager_given) {
+        FP_WARN("merged here, since the store can't be asked");
+        return ELSEWHERE;
+    }
+    rc = rc < 0 ? rc : ask(o, l, false, &job);
+    rc = rc == ELSEWHERE ? ask(o, l, true, &job) : rc;
+    if (rc == ELSEWHERE)
+        FP_WARN("merged here: not in a target of the store (fpctl drain show)");
+    rc = rc ? rc : ctl_job_wait(o, l, job);
+    ctl_link_close(l);
+    return rc;
+}
+
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
-    int rc = 0;
+    uint64_t until_ms = o->limit_ms ? fp_now_ms() + o->limit_ms : 0;
+    int rc = ELSEWHERE;
 
     (void)store;
     (void)l;
@@ -71,23 +209,21 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
         FP_ERROR("--to names one file: give one LOG with it");
         return -EINVAL;
     }
-    if (o->limit_ms)
-        ctl_watch(o->limit_ms);
-    for (size_t i = 0; o->names[i]; i++) { /* what is wrong with one is nothing to the others */
-        int one = merge(o, o->names[i]);
-
-        rc = rc ? rc : one;
-    }
-    return rc;
+    if (!o->offline && ctl_is_there(o))
+        rc = merge_there(o);
+    return rc == ELSEWHERE ? merge_here(o, until_ms) : rc;
 }
 
 const struct ctl_cmd ctl_cmd_merge = {
     .words = "merge",
     .args = "LOG...",
-    .options = "to force verify",
-    .help = "Makes a file of the log F.fplog that fpctl drain --layout=log has left in a target: F beside it, or what --to names. Needs no store.",
+    .options = "to force verify offline",
+    .help = "Makes a file of the log F.fplog that fpctl drain --layout=log has left in a target: F beside it, or what --to names. All benefactors of the store that reach the target do it; with "
+            "--offline, or where there is no store, it is done here.",
     .more = "Every byte is compared with its sum before it is written. The file gets its name when it is whole and synced, with owner, mode, times and attributes of the drained one; the log stays. "
-            "A merge that was killed is begun anew by the next one.",
-    .flags = CTL_NO_STORE | CTL_WAITS,
+            "In a store it goes on when this command ends, and holds back while programs write, as a drain does; given again, the command waits for the same job. A merge without a store that was "
+            "killed is begun anew by the next one.",
+    .exits = "3 when --timeout is over, 4 when a log could not be merged by the store, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_NO_LINK,
     .run = run,
 };

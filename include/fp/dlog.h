@@ -39,6 +39,7 @@
 #define FP_DLOG_NAME_BUF       64u         /* of a stream, with its NUL */
 #define FP_DLOG_STREAMS_MAX    65536u
 #define FP_DLOG_RECORDS_MAX    (16u << 20)
+#define FP_DLOG_INDEX_MAX      (1u << 30)  /* bytes */
 #define FP_DLOG_WHY_BUF        512u
 
 struct fp_dlog_extent {
@@ -76,6 +77,15 @@ int fp_dlog_record_head(const uint8_t head[FP_DLOG_HEAD_BYTES], uint64_t log, ui
 /* A whole header of len bytes. e: room for FP_DLOG_EXTENTS_MAX, or as many as fit into len. 0 and how many; else as _head. */
 int fp_dlog_record_decode(const uint8_t *in, uint32_t len, uint64_t log, struct fp_dlog_extent *e, uint32_t *n, uint64_t *sum);
 
+/* in[0, p->header_bytes) is that of the record which the index names, and its extents are in the file: 0 and these; else FP_ECORRUPT. */
+int fp_dlog_record_is(const uint8_t *in, const struct fp_dlog_index *x, const struct fp_dlog_place *p, struct fp_dlog_extent *e, uint32_t *n);
+/* The first of n extents whose data, one after the other, has not its sum; n: all have. */
+uint32_t fp_dlog_data_differs(const uint8_t *data, const struct fp_dlog_extent *e, uint32_t n);
+/* Sorts them. False: a byte of the file is in two of them, *at. */
+bool fp_dlog_extents_apart(struct fp_dlog_extent *e, size_t n, uint64_t *at);
+
+/* Of an index, by its first FP_DLOG_HEAD_BYTES: with another sum it is another one. */
+uint64_t fp_dlog_index_sum(const uint8_t *head);
 /* *out: malloc'd. 0 or -ENOMEM. */
 int fp_dlog_index_encode(const struct fp_dlog_index *x, uint8_t **out, size_t *len);
 /* 0 (fp_dlog_index_fini afterwards), FP_ECORRUPT, -ENODATA: it is no index; -ENOMEM. Names of streams are good as names. */
@@ -89,6 +99,8 @@ struct fp_dlog_merge {
     bool replace;         /* a file that is there */
     bool verify;          /* read back what was written */
     unsigned threads;     /* 1 .. FP_DLOG_THREADS_MAX */
+    void (*progress)(void *arg, uint64_t done, uint64_t all); /* or NULL: so many bytes are written, or compared; by one thread at a time */
+    void *arg;
     /* Afterwards: */
     uint64_t size, written, verified;
     char why[FP_DLOG_WHY_BUF]; /* of a failure */

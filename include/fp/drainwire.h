@@ -52,6 +52,7 @@ enum fp_dw_type {
     FP_DW_PROBE,                       /* struct fp_dw_file + tmp: can the target be written to? FP_DW_MAKE_MARKER */
     FP_DW_MEMORY,                      /* struct fp_dw_head, with a descriptor: where READ puts what it reads; once, before the first */
     FP_DW_READ,                        /* struct fp_dw_read + path: bytes of a file; sum[]: of its blocks */
+    FP_DW_MERGE,                       /* struct fp_dw_merge + path + tmp + log: a step of making a file of a log. PREPARE answers sum[]: of the index, records, bytes in them */
     FP_DW_LIST,                        /* struct fp_dw_list + path + after: a page of a directory, or what the path is */
     /* fp-drain -> fp-benefactor */
     FP_DW_DONE = 100,                  /* struct fp_dw_done + why + uint64_t sum[nsums] (not aligned): to each task, once */
@@ -149,6 +150,16 @@ struct fp_dw_read {
     uint64_t off, sum;                 /* sum: fp_sum_chunk() of the bytes; 0: not known */
     uint64_t to;                       /* in the memory of MEMORY, a multiple of 4096; room for the length, rounded up to that, is the reader's */
     uint32_t len, path_bytes;
+};
+
+/* The log (fp/dlog.h) has an index whose head has this sum, else -ESTALE, SCOPE_FILE. */
+enum fp_dw_merge_step { FP_DW_MERGE_PREPARE = 1, FP_DW_MERGE_WRITE, FP_DW_MERGE_COMPARE, FP_DW_MERGE_FINISH };
+struct fp_dw_merge {
+    struct fp_dw_head h;
+    uint64_t tino, sum;                /* PREPARE: both 0 */
+    uint64_t first;                    /* WRITE, COMPARE: record of the index, and how many from it on */
+    uint32_t count, step, flags;       /* flags: FP_DW_OVERWRITE, FP_DW_URGENT */
+    uint32_t path_bytes, tmp_bytes, log_bytes;
 };
 
 #define FP_DW_LIST_MAX 1024u           /* entries of a page */

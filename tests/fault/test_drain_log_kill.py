@@ -15,7 +15,7 @@ from harness.files import assert_same, content, seed_of_run, write_file
 
 
 def merge(log, to):
-    return subprocess.run([bin_path("fpctl"), "merge", log, f"--to={to}", "--force"], capture_output=True, text=True, timeout=120 * SLOW)
+    return subprocess.run([bin_path("fpctl"), "merge", "--offline", log, f"--to={to}", "--force"], capture_output=True, text=True, timeout=120 * SLOW)
 
 
 class LogDrain(Drain):
@@ -74,7 +74,7 @@ def test_a_merge_that_is_killed_leaves_no_name_and_the_next_one_makes_it(drains)
     log, out = os.path.join(drains.target, "big.fplog"), os.path.join(drains.dir, "big")
     r, killed = random.Random(seed_of_run()), 0
     for _ in range(20):
-        proc = subprocess.Popen([bin_path("fpctl"), "merge", log, f"--to={out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        proc = subprocess.Popen([bin_path("fpctl"), "merge", "--offline", log, f"--to={out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(r.uniform(0, 0.05))
         proc.kill()
         proc.communicate(timeout=30)
