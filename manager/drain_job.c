@@ -741,7 +741,7 @@ void mgr_drain_tick(struct mgr_core *c)
 
     d->dirty |= mgr_evict_presses(c);
     mgr_look_tick(c);
-    if (!d->njobs || c->now.ms < d->tick_ms)
+    if ((!d->njobs && !d->nclean) || c->now.ms < d->tick_ms) /* who was told to clean up may have died, also when all jobs are done */
         return;
     d->tick_ms = c->now.ms + TICK_MS;
     d->dirty = d->pace = true;
