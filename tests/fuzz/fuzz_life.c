@@ -368,7 +368,7 @@ static void check_tables(void)
     FUZZ_CHECK((uint64_t)fix_sql(f, "SELECT count(*) FROM drain_job WHERE state<4") == f->core->drain->njobs);
 }
 
-/* The file in the target has the present data: each piece of it, and no other. (Not w_equal: statements are kept by their text's address, memdb.c.) */
+/* The file in the target has the present data: each piece of it, and no other. */
 static void check_equal(const struct w_file *t, const struct mgr_inode *in)
 {
     sqlite3_stmt *st;

@@ -31,7 +31,7 @@ int __wrap_sqlite3_finalize(sqlite3_stmt *st);
 
 static struct mgr_db kept; /* as it was opened */
 static struct prepared {
-    const char *sql;
+    char *sql; /* a copy */
     sqlite3_stmt *st;
     bool used;
 } prepared[PREPARED_MAX];
@@ -112,7 +112,7 @@ int __wrap_sqlite3_prepare_v2(sqlite3 *sq, const char *sql, int n, sqlite3_stmt 
 {
     struct prepared *p = prepared;
 
-    while (sq == kept.sq && p < prepared + PREPARED_MAX && p->sql && (p->sql != sql || p->used)) /* literals: the pointer tells */
+    while (sq == kept.sq && p < prepared + PREPARED_MAX && p->sql && (p->used || strcmp(p->sql, sql) != 0)) /* not by its address: texts that are made for one query come to lie where another one was */
         p++;
     if (sq != kept.sq || p == prepared + PREPARED_MAX || n >= 0)
         return __real_sqlite3_prepare_v2(sq, sql, n, out, tail);
@@ -121,7 +121,8 @@ int __wrap_sqlite3_prepare_v2(sqlite3 *sq, const char *sql, int n, sqlite3_stmt 
 
         if (rc)
             return rc;
-        p->sql = sql;
+        p->sql = strdup(sql);
+        FUZZ_CHECK(p->sql);
     }
     p->used = true;
     *out = p->st;
