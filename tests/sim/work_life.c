@@ -23,6 +23,7 @@
 #define PIECE    (100u << 10)
 #define JOBS     64
 #define ASK_NS   (300 * SIM_MS)
+#define TRIES    12 /* more than it has chunks that could be torn */
 #define END_S    400 /* for a job, when all is well */
 
 struct life {
@@ -328,9 +329,9 @@ void lives_verify(struct app *a)
         read_life(a, l);
         if (!l->sure)
             continue;
-        for (unsigned tries = 0; tries < 3; tries++) { /* one may find that a loss of power has torn what the target has, too: it says so, and the next one goes on */
+        for (unsigned tries = 1; tries <= TRIES; tries++) { /* one may find that a loss of power has torn a chunk that the target has, too: it says so, and the next one goes on */
             evict_life(a, l, SIM_CTL_STAGE_IN, true);
-            if (drain_life(a, l, tries == 2))
+            if (drain_life(a, l, tries == TRIES))
                 break;
         }
         evict_life(a, l, SIM_CTL_EVICT, true);
