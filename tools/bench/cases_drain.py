@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from cases import Result, alternate, case, drop_caches
+from cases_perturb import slow_target
 from store import MIB, BenchError
 
 FILES = 8
@@ -136,3 +137,90 @@ def stage_in(env):
         a, b = alternate(env.runs, ours, cp)
         yield Result("stage-in", "MiB/s", a, b, ("ratio", 1.0), "cp -r, sync", paired=True)
     shutil.rmtree(target, ignore_errors=True)
+
+
+
+BUFFER = 256 * MIB  # the paper's checkpoints have as much
+SET = BUFFER - 4 * MIB  # with the headers of its records it fits into one buffer
+SETS = 6
+DISK = 85e6 / MIB  # a second, of fp-slowfs, as in the paper
+
+
+class Checkpoints:
+    """Of one process: each is written anew, in 1 MiB, as large as a buffer."""
+
+    def __init__(self, store):
+        self.store, self.n = store, 0
+        self.piece = random.Random(7).randbytes(MIB)
+
+    def fpctl(self, *args):
+        r = subprocess.run([self.store.program("fpctl"), *args, f"--manager={self.store.manager.ready}", f"--key={self.store.key}"], capture_output=True, text=True,
+                           timeout=LIMIT_S, check=False)
+        if r.returncode != 0:
+            raise BenchError(f"fpctl {' '.join(args)}: {r.stderr.strip()}")
+        return r.stdout
+
+    def path(self, n):
+        return os.path.join(self.store.mnt, "run", f"chk_{n:04}")
+
+    def write(self):
+        """Seconds until close has returned; an error ends the benchmark."""
+        self.n += 1
+        os.makedirs(self.path(self.n))
+        begun = time.monotonic()
+        with open(os.path.join(self.path(self.n), "rank_0"), "wb", buffering=0) as f:
+            for k in range(SET // MIB):
+                f.write(bytes([self.n % 256, k % 256]) + self.piece[2:])
+        took = time.monotonic() - begun
+        with open(os.path.join(self.path(self.n), "DONE"), "wb"):
+            pass
+        return took
+
+    def drained(self):
+        self.fpctl("wait", "--level=drained", f"--timeout={LIMIT_S}s", self.path(self.n))
+
+
+def to_a_slow_target(env, target):
+    """Rates of checkpoints that come faster than the target takes them, once the buffers are full; and of such that leave it the time."""
+    fast, slow = [], []
+    for _ in range(min(env.runs, 3)):
+        with env.store(backend="memory:buffers=3", size=3 * BUFFER, pool=32 * MIB) as store:
+            c = Checkpoints(store)
+            c.fpctl("drain", "set", f"to={target} keep=1 low=50%")  # one that is kept, one that fills, one that drains or is free
+            for _ in range(4):  # what the buffers and the pool take
+                c.write()
+            begun = time.monotonic()
+            for _ in range(SETS):
+                c.write()
+            fast.append(SETS * SET / MIB / (time.monotonic() - begun))
+            shutil.rmtree(os.path.join(store.mnt, "run"))
+            time.sleep(4)  # the space of what was deleted, and what was under way
+            for _ in range(3):
+                slow.append(SET / MIB / c.write())
+                c.drained()
+                time.sleep(1)
+        for name in os.listdir(target):
+            if not name.startswith("."):
+                shutil.rmtree(os.path.join(target, name))
+    return fast, slow
+
+
+def in_memory(env, runs):
+    """The same process and a store that is large enough, drained to nowhere."""
+    rates = []
+    with env.store(backend="memory", size=(runs + 2) * BUFFER, pool=32 * MIB) as store:
+        c = Checkpoints(store)
+        c.write()
+        for _ in range(runs):
+            rates.append(SET / MIB / c.write())
+            time.sleep(0.5)
+    return rates
+
+
+@case("triple-buffer-fast", "triple-buffer-slow")
+def triple_buffer(env):
+    """The paper's Figure 7: three buffers in memory, drained to a disk of 85 MB/s."""
+    with slow_target(env) as target:
+        fast, slow = to_a_slow_target(env, target)
+    yield Result("triple-buffer-fast", "MiB/s", fast, [DISK] * len(fast), ("ratio", 0.9), "the target's rate")
+    yield Result("triple-buffer-slow", "MiB/s", slow, in_memory(env, len(slow)), ("ratio", 0.9), "memory, not drained")
