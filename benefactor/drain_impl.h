@@ -112,7 +112,7 @@ struct dtarget {
     uint64_t backoff_ms, probe_ms; /* pause; when the next probe is due (0: none) */
     uint64_t probe_gen;    /* our probe under way; 0: none */
     Fp__PaceMode mode;
-    uint64_t rate, pace_until_ms;
+    uint64_t rate;
     uint32_t sent_mode;    /* what the worker was told; 0: nothing */
     uint64_t sent_rate;
     uint64_t seen_written, seen_ms, measured_rate; /* of the page */

@@ -108,7 +108,6 @@ static void fill_info(struct bnf_manager_link *l, Fp__BnfInfo *i)
     i->error = (char *)st.error;
     i->chunks = st.space.chunks;
     i->unsynced_life = bnf_service_unsynced_life(l->config.service);
-    i->volatile_ = bnf_service_is_volatile(l->config.service);
     i->mount_bytes = mount_bytes(l);
     i->n_buffers = bnf_service_buffers(l->config.service, is_draining, l, &i->buffers);
     if (l->config.drain)

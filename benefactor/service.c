@@ -275,11 +275,6 @@ uint64_t bnf_service_mount_bytes(const struct bnf_service *v)
     return v->mount_bytes;
 }
 
-bool bnf_service_is_volatile(const struct bnf_service *v)
-{
-    return v->config.backend->ops->volatile_data;
-}
-
 int bnf_service_limiter(const struct bnf_service *v)
 {
     return v->config.backend->limiter ? v->config.backend->limiter_fd : -1;

@@ -130,7 +130,5 @@ size_t bnf_service_buffers(struct bnf_service *v, bool (*is_draining)(void *arg,
 uint64_t bnf_service_mount_bytes(const struct bnf_service *v);
 /* The descriptor of the limiter that whoever reads segments must keep to (borrowed); -1: none. */
 int bnf_service_limiter(const struct bnf_service *v);
-/* What is stored here is gone with this process. */
-bool bnf_service_is_volatile(const struct bnf_service *v);
 
 #endif

@@ -221,12 +221,11 @@ void dtarget_pace(struct dtarget *t)
 {
     struct bnf_drain *d = t->drain;
     struct fp_dw_pace m = { .h = { .type = FP_DW_PACE, .len_bytes = sizeof(m) }, .mode = FP_DW_RUN };
-    bool expired = t->pace_until_ms && fp_now_ms() >= t->pace_until_ms;
 
-    if (d->hold || !d->config.on || (t->mode == FP__PACE_MODE__PACE_HOLD && !expired) || (d->local_hold && t->mode != FP__PACE_MODE__PACE_HURRY))
+    if (d->hold || !d->config.on || t->mode == FP__PACE_MODE__PACE_HOLD || (d->local_hold && t->mode != FP__PACE_MODE__PACE_HURRY))
         m.mode = FP_DW_HOLD;
     m.rate = d->config.max_rate;
-    if (t->rate && (!m.rate || t->rate < m.rate)) /* it stays when it has expired: a manager that is away lifts no limit */
+    if (t->rate && (!m.rate || t->rate < m.rate)) /* it stays: a manager that is away lifts no limit */
         m.rate = t->rate;
     if (!t->worker || (t->sent_mode == m.mode && t->sent_rate == m.rate))
         return;
@@ -275,13 +274,6 @@ static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done 
     x->seen.size_bytes = m->size;
     x->seen.mtime_ns = m->mtime_ns;
     keep_sums(x, m, sums);
-    if (x->m->kind == FP__TASK_KIND__TASK_MANIFEST && x->bytes < x->m->text.len) {
-        uint64_t done = x->bytes;
-
-        dtask_wait(x);
-        x->bytes = done; /* its next piece */
-        return;
-    }
     if (only_looks(x))
         dtarget_reads(t);
     else

@@ -327,7 +327,6 @@ void bnf_drain_pace(struct bnf_drain *d, const Fp__Pace *m)
                 continue;
             t->mode = p->mode;
             t->rate = p->rate;
-            t->pace_until_ms = p->valid_ms ? fp_now_ms() + p->valid_ms : 0;
             dtarget_pace(t);
         }
     }
@@ -409,7 +408,6 @@ bool bnf_drain_reads(const struct bnf_drain *d, uint64_t segment)
 
 void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i)
 {
-    uint64_t now = fp_now_ms();
     size_t n = 0;
 
     fp__bnf_prefs__init(&d->prefs);
@@ -427,7 +425,6 @@ void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i)
         t->info.done_bytes = t->done_bytes;
         t->info.left_behind = left_behind(d, t->id);
         t->info.since_ns = t->since_ns;
-        t->info.retry_ms = t->probe_ms > now ? (uint32_t)(t->probe_ms - now) : 0;
         d->info_list[n++] = &t->info;
     }
     i->prefs = &d->prefs;

@@ -16,7 +16,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 
-#define SMALL_BYTES (128u << 10)
 #define TEMP_PREFIX FP_DW_TEMP_DIR "/"
 
 /* A message that grows. */
@@ -325,7 +324,7 @@ static int send_write(struct dtask *t, struct dworker *w)
     return rc;
 }
 
-/* ---------------------------------------------------------------- VERIFY, MANIFEST */
+/* ---------------------------------------------------------------- VERIFY */
 
 /* What others have of these windows, as ranges: neighbours in one. */
 static int put_others(struct out *o, const struct dtask *t, uint32_t *n)
@@ -388,32 +387,6 @@ static int send_verify(struct dtask *t, struct dworker *w)
         return rc ? rc : -ENOMEM;
     }
     ((struct fp_dw_verify *)(void *)o.p)->nothers = n;
-    return finish(&o, w);
-}
-
-/* In pieces, in order: one thread of the worker after the other would do, but two at once not; so the next piece goes when the one before is answered. */
-static int send_small(struct dtask *t, struct dworker *w)
-{
-    const Fp__Task *m = t->m;
-    ProtobufCBinaryData tmp = tmp_of(m);
-    size_t from = t->bytes, left = m->text.len - from, n = left < SMALL_BYTES ? left : SMALL_BYTES;
-    bool last = m->log_off + from + n >= m->size_bytes;
-    struct fp_dw_small x = { .h = head(t, FP_DW_SMALL), .off = m->log_off + from, .flags = flags_of(m) | (last ? FP_DW_LAST : 0), .mode = 0644,
-                             .path_bytes = (uint32_t)m->dest->path.len, .tmp_bytes = (uint32_t)tmp.len, .data_bytes = (uint32_t)n };
-    struct out o = { 0 };
-
-    if (!dpath_is_good(&m->dest->path) || !tmp_is_good(&tmp) || m->log_off > UINT32_MAX / 2 || m->text.len > UINT32_MAX / 4)
-        return -EINVAL;
-    if (m->attr) {
-        x.mode = m->attr->mode;
-        x.uid = m->attr->uid;
-        x.gid = m->attr->gid;
-    }
-    put(&o, &x, sizeof(x));
-    put(&o, m->dest->path.data, m->dest->path.len);
-    put(&o, tmp.data, tmp.len);
-    put(&o, m->text.data + from, n);
-    t->bytes += n;
     return finish(&o, w);
 }
 
@@ -483,8 +456,6 @@ int dtask_send(struct dtask *t, struct dworker *w)
         return send_write(t, w);
     case FP__TASK_KIND__TASK_VERIFY:
         return send_verify(t, w);
-    case FP__TASK_KIND__TASK_MANIFEST:
-        return send_small(t, w);
     case FP__TASK_KIND__TASK_LIST:
         return send_list(t, w);
     case FP__TASK_KIND__TASK_MERGE:

@@ -161,17 +161,6 @@ static int check_verify(const struct fp_dw_verify *m, size_t len)
     return check_others(m, (const uint8_t *)text + names + 8ull * m->count);
 }
 
-static int check_small(const struct fp_dw_small *m, size_t len)
-{
-    const char *text = (const char *)(m + 1);
-
-    if (len < sizeof(*m) || len != sizeof(*m) + (uint64_t)m->path_bytes + m->tmp_bytes + m->data_bytes || m->off > UINT32_MAX)
-        return -EPROTO;
-    if (!dr_path_is_good(text, m->path_bytes) || is_reserved(text, m->path_bytes))
-        return -EPROTO;
-    return tmp_is_good(text + m->path_bytes, m->tmp_bytes) ? 0 : -EPROTO;
-}
-
 static int check_read(const struct fp_dw_read *m, size_t len)
 {
     const char *path = (const char *)(m + 1);
@@ -263,8 +252,6 @@ int dr_check(const uint8_t *msg, size_t len)
         return check_write((const struct fp_dw_write *)msg, len);
     case FP_DW_VERIFY:
         return check_verify((const struct fp_dw_verify *)msg, len);
-    case FP_DW_SMALL:
-        return check_small((const struct fp_dw_small *)msg, len);
     default:
         return -EPROTO;
     }

@@ -231,7 +231,6 @@ int dr_verify(struct dr_thread *th);
 int dr_stat(struct dr_thread *th);
 int dr_sweep(struct dr_thread *th);
 int dr_clean(struct dr_thread *th);
-int dr_small(struct dr_thread *th);
 int dr_probe(struct dr_thread *th);
 int dr_read(struct dr_thread *th);
 void dr_read_close(struct dr_thread *th); /* the file that was kept open */

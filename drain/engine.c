@@ -158,8 +158,6 @@ static int do_task(struct dr_thread *th)
         return dr_sweep(th);
     case FP_DW_CLEAN:
         return dr_clean(th);
-    case FP_DW_SMALL:
-        return dr_small(th);
     case FP_DW_PROBE:
         return dr_probe(th);
     case FP_DW_READ:

@@ -1,5 +1,5 @@
 /*
- * FINISH and SMALL: a temporary file gets its attributes and its name. STAT: what is under a name.
+ * FINISH: a temporary file gets its attributes and its name. STAT: what is under a name.
  *
  * On a thread. Order: size looked at, owner, mode, extended attributes, times, fsync, rename, fsync of the directory. So what is ever seen under the name is
  * whole, with its attributes, also after a loss of power; and an answer means that it is there for good.
@@ -414,57 +414,6 @@ int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m)
             set_attributes(th, fd, m);
             rc = give_name(&f, fd);
         }
-    }
-    close_finish(&f, fd);
-    return rc;
-}
-
-/* -------------------------------------------------------------- SMALL */
-
-static int small_write(struct dr_thread *th, const struct fp_dw_small *m, int fd, const uint8_t *data)
-{
-    int rc = 0;
-
-    for (uint32_t done = 0; rc == 0 && done < m->data_bytes;) {
-        ssize_t n;
-
-        dr_enter(th);
-        n = pwrite(fd, data + done, m->data_bytes - done, (off_t)(m->off + done));
-        dr_leave(th, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -ENOSPC;
-        done += (uint32_t)n;
-    }
-    if (rc == 0 && (m->flags & FP_DW_LAST) && ftruncate(fd, (off_t)(m->off + m->data_bytes)))
-        rc = -errno;
-    return rc;
-}
-
-int dr_small(struct dr_thread *th)
-{
-    const struct fp_dw_small *m = (const struct fp_dw_small *)th->task->msg;
-    const char *path = (const char *)(m + 1);
-    struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
-                        .uid = m->uid, .gid = m->gid };
-    int fd = -1, rc = open_finish(&f, th);
-
-    if (rc)
-        return rc;
-    rc = dr_open(th, f.temps, f.tmp, f.tmp_bytes, O_RDWR | (m->off == 0 ? O_CREAT : 0), 0600, &fd);
-    if (rc == 0)
-        rc = small_write(th, m, fd, (const uint8_t *)f.tmp + f.tmp_bytes);
-    if (rc) {
-        rc = dr_failed_call(th, rc, "write", "a temporary file");
-    } else if (m->flags & FP_DW_LAST) {
-        dr_enter(th);
-        if (fchown(fd, m->uid, m->gid))
-            note(th, "owner", errno);
-        if (fchmod(fd, m->mode & 0777))
-            note(th, "mode", errno);
-        dr_leave(th, 0);
-        rc = give_name(&f, fd);
     }
     close_finish(&f, fd);
     return rc;

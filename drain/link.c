@@ -150,8 +150,6 @@ static bool is_urgent(const struct fp_dw_head *h)
         return ((const struct fp_dw_write *)h)->flags & FP_DW_URGENT;
     case FP_DW_VERIFY:
         return ((const struct fp_dw_verify *)h)->flags & FP_DW_URGENT;
-    case FP_DW_SMALL:
-        return ((const struct fp_dw_small *)h)->flags & FP_DW_URGENT;
     case FP_DW_MERGE:
         return ((const struct fp_dw_merge *)h)->flags & FP_DW_URGENT;
     case FP_DW_READ:

@@ -55,7 +55,6 @@ struct mgr_target {
     char *root;
     uint8_t uuid[16];
     bool made;   /* the marker is there: its uuid has been heard */
-    bool paused;
     bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
     uint64_t sweep_ms; /* when to do so again */
     uint64_t probe_ms; /* not made: when to try again */

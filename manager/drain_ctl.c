@@ -382,7 +382,6 @@ static int targets(struct mgr_core *c, Fp__CtlDrainReply *r)
             return mgr_doom(c, -ENOMEM);
         t->id = d->targets[i].id;
         t->root = mgr_arena_text(&c->arena, d->targets[i].root);
-        t->paused = d->targets[i].paused;
         for (size_t k = 0; k < c->bnf_count; k++) {
             const struct mgr_target_seen *s = c->bnfs[k]->conn ? mgr_task_seen(c, c->bnfs[k], t->id) : NULL;
 

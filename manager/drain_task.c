@@ -234,7 +234,6 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
         return NULL;
     mgr_task_tmp(c, f->id, f->gen, name);
     k->tmp = text(c, name);
-    k->tmp_dev = f->dev;
     k->tmp_ino = f->tino;
     k->size_bytes = f->size;
     k->window_bytes = in->chunk_size;
@@ -362,7 +361,7 @@ static bool has_room(const struct batch *q, uint32_t target)
 {
     const struct mgr_target *t = mgr_target_find(q->c, target);
 
-    return !is_full(q) && t && !t->paused && open_of(q->t, target) < MGR_OPEN_MAX;
+    return !is_full(q) && t && open_of(q->t, target) < MGR_OPEN_MAX;
 }
 
 /* o: it was told before; NULL: it is new. */
@@ -488,7 +487,7 @@ static void targets(struct batch *q)
             }
             put(q, k, NULL);
         }
-        if (!t->made || t->paused || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
+        if (!t->made || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
             continue;
         snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
         k = mgr_task_new(q->c, FP__TASK_KIND__TASK_SWEEP, sweep, 0, t);

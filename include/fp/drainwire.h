@@ -48,7 +48,6 @@ enum fp_dw_type {
     FP_DW_STAT,                        /* struct fp_dw_file + path */
     FP_DW_SWEEP,                       /* struct fp_dw_file + prefix: names in FP_DW_TEMP_DIR that begin with it, as NAMES */
     FP_DW_CLEAN,                       /* struct fp_dw_file + tmp: is removed */
-    FP_DW_SMALL,                       /* struct fp_dw_small + path + tmp + data: a piece of a small file of ours; the last one renames it */
     FP_DW_PROBE,                       /* struct fp_dw_file + tmp: can the target be written to? FP_DW_MAKE_MARKER */
     FP_DW_MEMORY,                      /* struct fp_dw_head, with a descriptor: where READ puts what it reads; once, before the first */
     FP_DW_READ,                        /* struct fp_dw_read + path: bytes of a file; sum[]: of its blocks */
@@ -89,9 +88,8 @@ struct fp_dw_pace {
     uint64_t rate;                     /* bytes a second of all threads together; 0: no limit */
 };
 
-#define FP_DW_OVERWRITE 1u             /* FINISH, SMALL: a file that has the name is replaced */
+#define FP_DW_OVERWRITE 1u             /* FINISH: a file that has the name is replaced */
 #define FP_DW_MAKE_MARKER 2u           /* PROBE: where the store has no line in the marker */
-#define FP_DW_LAST 4u                  /* SMALL */
 #define FP_DW_URGENT 8u                /* before others that are not */
 #define FP_DW_DLOG 16u                 /* PREPARE, WRITE, FINISH: of a file as streams of records (fp/dlog.h): tmp is a directory */
 
@@ -133,12 +131,6 @@ struct fp_dw_verify {                  /* of the temporary file, or of the file 
     struct fp_dw_head h;
     uint64_t tino, size, first;
     uint32_t flags, window_bytes, count, path_bytes, tmp_bytes, nothers;
-};
-
-struct fp_dw_small {
-    struct fp_dw_head h;
-    uint64_t off;
-    uint32_t flags, mode, uid, gid, path_bytes, tmp_bytes, data_bytes, zero;
 };
 
 /* The file must be the one that is meant: -ENOENT if there is none of that name, -ESTALE if it is another or was changed, also while it was read; FP_ECHECKSUM

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from harness.daemons import wait_until
 from harness.files import content, write_file
 
 MIB = 1 << 20
@@ -60,7 +61,7 @@ def test_what_is_evicted_is_read_from_the_copy_that_is_there(store, two):
     drain(store, m.at("file"), second)
     os.unlink(os.path.join(first, "file"))
     store.fpctl("evict", m.at("file"), "--timeout=60s", seconds=80)
-    assert level(m.at("file")) == "drained"
+    wait_until("both benefactors to have looked", 30, lambda: level(m.at("file")) == "drained")
     cold = store.add_mount()
     assert read(cold.at("file")) == data
 

@@ -77,7 +77,6 @@ static const struct fuzz_kind kinds[] = {
     K(TASKS, TO_BENEFACTOR, tasks, empty),
     K(FETCH, TO_BENEFACTOR, fetch, fetch_reply),
     K(LEVEL, TO_MANAGER, level_ask, level_reply),
-    K(SET_DONE, TO_CLIENT | NOTICE, set_done, empty),
     K(POLICY, TO_MANAGER, policy, policy_reply),
     K(CTL_SETS, TO_MANAGER, ctl_sets, ctl_sets_reply),
     K(CTL_SET_SAY, TO_MANAGER, ctl_set_say, ckpt_set),

@@ -462,36 +462,6 @@ static void test_sweep_and_clean(void **state)
     assert_true(dw_exists(&d, FP_DW_TEMP_DIR "/b6b6b6b6-8-1"));
 }
 
-static int small(const char *text, uint64_t off, uint32_t flags)
-{
-    struct fp_dw_small m = { .h = { .type = FP_DW_SMALL, .id = 9 }, .off = off, .flags = flags, .mode = 0644, .uid = geteuid(), .gid = getegid(),
-                             .path_bytes = 14, .tmp_bytes = sizeof(TMP) - 1, .data_bytes = (uint32_t)strlen(text) };
-    char rest[256];
-
-    snprintf(rest, sizeof(rest), ".fp-sets/chk/7" TMP "%s", text);
-    dw_send(&d, &m, sizeof(m), rest, strlen(rest), -1);
-    dw_wait(&d);
-    return d.done.status;
-}
-
-static void test_a_small_file_in_pieces(void **state)
-{
-    char have[32] = "";
-    int fd;
-
-    (void)state;
-    assert_int_equal(small("one, ", 0, FP_DW_OVERWRITE), 0);
-    assert_int_equal(small("two and a half", 5, FP_DW_OVERWRITE), 0);
-    assert_false(dw_exists(&d, ".fp-sets/chk/7"));
-    assert_int_equal(small("two", 5, FP_DW_OVERWRITE | FP_DW_LAST), 0);
-    fd = open(dw_path(&d, ".fp-sets/chk/7"), O_RDONLY);
-    assert_int_equal(read(fd, have, sizeof(have)), 8);
-    assert_string_equal(have, "one, two");
-    close(fd);
-    assert_false(dw_exists(&d, TMP_PATH));
-    assert_int_equal(small("x", 3, FP_DW_LAST), -ENOENT); /* its beginning is not there */
-}
-
 /* -------------------------------------------------------------- is it the target */
 
 static void test_nothing_is_written_without_the_marker(void **state)
@@ -567,7 +537,6 @@ int main(void)
         T(test_verify_of_windows_that_several_have_written),
         T(test_stat_says_what_is_there),
         T(test_sweep_and_clean),
-        T(test_a_small_file_in_pieces),
         T(test_nothing_is_written_without_the_marker),
         T(test_the_marker_has_a_line_for_each_store),
         T(test_another_target_under_the_same_path),
