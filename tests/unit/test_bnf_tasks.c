@@ -505,7 +505,9 @@ static void test_tasks_that_make_no_sense(void **state)
     j = writing(105, 1);
     j->slice[1].data_len = 5; /* it would be a piece of more than that */
     assert_int_equal(do_job(j), FP_ECORRUPT);
-    j = job(FP__TASK_KIND__TASK_MERGE, 106, 1);
+    j = job(FP__TASK_KIND__TASK_MERGE, 106, 1); /* of no logs */
+    assert_int_equal(do_job(j), -EINVAL);
+    j = job((Fp__TaskKind)99, 109, 1); /* of a later release */
     assert_int_equal(do_job(j), -EOPNOTSUPP);
     j = job(FP__TASK_KIND__TASK_PREPARE, 107, 1);
     j->dest.target = 5;
