@@ -535,11 +535,14 @@ bool mgr_task_may_rename(const struct mgr_core *c, const struct mgr_target *t)
 static void files(struct batch *q)
 {
     for (size_t i = 0; i < q->c->drain->nfiles && !is_full(q); i++) {
-        const struct mgr_dfile *f = &q->c->drain->files[i];
+        struct mgr_dfile *f = &q->c->drain->files[i];
         const struct mgr_target *t = mgr_target_find(q->c, f->target);
 
-        if (f->lead != q->b->id || !t || !t->made)
+        if (f->lead != q->b->id || !t || !t->made) {
+            if (f->state == MGR_D_PREPARE && !f->target) /* what it was to be looked at in a target went before this manager was started: nobody would answer */
+                f->stale = q->c->drain->dirty = q->c->busy = true;
             continue;
+        }
         if (mgr_dfile_foreign(q->c, f)) {
             if (mgr_foreign_lists(q->c, f))
                 put_new(q, mgr_task_id(f->id, MGR_TASK_LIST, false), f->gen, f->target);

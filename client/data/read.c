@@ -404,7 +404,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
             forget_map(r, f);
             continue;
         }
-        if (!bad || bad->buf)
+        if (!bad || bad->buf || r->told == bad->chunk.id)
             break;
         report_bad(r, f, win, bad, rc);
         if (!is_worth_asking(r, bad, rc))
