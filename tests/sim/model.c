@@ -13,6 +13,9 @@
  * an error, the file may be what it was, now or when that mount ends: then only what was written before all had closed it the last time ("kept"), what all programs of another mount had
  * closed before, and what was synced, is surely there.
  *
+ * When the manager says that it has put a file back, and nobody has closed or synced it since it was whole, it is that, byte by byte: what was written since is not to be seen, also
+ * if its mount comes back with it.
+ *
  * What was never whole when it was renamed over another file may be what that one was.
  *
  * In strict files each write is published when it returns, and each read is an open.
@@ -50,6 +53,7 @@ struct model_write {
     struct copied *copied; /* what a copy may have: NULL: anything (it has not ended, or failed) */
     bool ended, durable, dead;
     bool kept;   /* since it was written all have closed the file */
+    bool undone; /* the manager has put back what was there before it, as a whole: nobody sees it any more */
     bool solid;  /* the manager has it; not so what was closed behind */
     bool failed; /* its application was told of a loss, or has died */
     bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
@@ -323,6 +327,34 @@ void model_opened(struct model_file *f, const struct sim_proc *m)
     f->writers[m->id]++;
 }
 
+static bool is_whole(const struct model_file *f)
+{
+    for (const struct model_write *w = f->writes; w; w = w->next)
+        if (!w->kept && !w->undone)
+            return false;
+    return !f->doomed && f->writes;
+}
+
+void model_asked(uint64_t ino)
+{
+    for (struct model_file *f = files; f; f = f->next)
+        f->asked |= !ino || f->ino == ino;
+}
+
+void model_returned(uint64_t ino)
+{
+    struct model_file *f = model_knows(ino) ? model_file(ino) : NULL;
+
+    if (f && f->whole_ns && !f->asked && !manager_forgot)
+        for (struct model_write *w = f->writes; w; w = w->next)
+            if (w->from_ns >= f->whole_ns && !w->undone) {
+                sim_trace("undone: write %u of inode %llu", w->id, (unsigned long long)ino);
+                w->undone = true;
+            }
+    if (f)
+        f->whole_ns = 0;
+}
+
 void model_closed(struct model_file *f, const struct sim_proc *m, int rc)
 {
     bool all = true;
@@ -338,6 +370,10 @@ void model_closed(struct model_file *f, const struct sim_proc *m, int rc)
         w->kept |= w->solid && !w->failed;
     if (all && !f->doomed && !f->over_empty && was_whole(f))
         f->nover = 0;
+    if (all && is_whole(f)) {
+        f->whole_ns = sim.now_ns;
+        f->asked = false;
+    }
     if (rc || f->doomed || f->writers[m->id] || m->behind || cut_off[m->id])
         return;
     for (struct model_write *w = f->writes; w; w = w->next)
@@ -432,7 +468,7 @@ bool model_error_ok(int err, bool open)
 
 static bool surely_seen(const struct model_write *w, const struct reader *r)
 {
-    if (w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns || (w->file->doomed && !w->kept && !w->durable))
+    if (w->undone || w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns || (w->file->doomed && !w->kept && !w->durable))
         return false;
     if (r->mount->strict)
         return w->published_ns != 0;
@@ -454,7 +490,7 @@ static bool later(const struct model_write *w, const struct model_write *than)
 
 static bool covers(const struct model_write *w, uint64_t at)
 {
-    return w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
+    return !w->undone && w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
 }
 
 static bool may_be_another(const struct model_file *f, unsigned depth)
@@ -510,7 +546,7 @@ static bool its_may_end(const struct model_file *f, const struct reader *r, uint
         if (!surely_seen(w, r) || ends_at(w) <= at)
             continue;
         for (const struct model_write *t = f->writes; t && !cut_after; t = t->next)
-            cut_after = t->kind == MODEL_CUT && t->off <= at && (!later(w, t) || was_within(w, t));
+            cut_after = t->kind == MODEL_CUT && !t->undone && t->off <= at && (!later(w, t) || was_within(w, t));
         if (!cut_after)
             return false;
     }

@@ -20,6 +20,8 @@ struct model_file {
     struct model_write *writes; /* newest first */
     struct model_file *over[MODEL_OVER_MAX]; /* it was given their name before it was whole: if it is doomed, it may be what one of them was */
     unsigned nover;
+    uint64_t whole_ns; /* then all had closed it, and nothing of it was in question; 0: that can't be said */
+    bool asked;    /* … and since then a close or fsync has begun: the manager may have taken what was written for the new version */
     bool over_empty; /* … and it may be so at any time: it was empty then, and nobody knows when it was closed */
     uint64_t overtaken; /* by mount: it may have lost its session while it had written, and no fsync has said since that all is there */
     uint32_t writers[SIM_PROCS_MAX]; /* by mount: how often it has it open for writing */
@@ -54,6 +56,11 @@ void model_heard(const struct sim_proc *m); /* the manager sends something to th
 
 /* f may have been given the name of `over`. */
 void model_replaced(struct model_file *f, struct model_file *over);
+
+/* A close or fsync of the file begins; 0: of all files. */
+void model_asked(uint64_t ino);
+/* The manager has put back what the file was before it was rewritten. */
+void model_returned(uint64_t ino);
 
 /* m has given back a lock of this file, which it began at from_ns: what it had written then is seen by who gets that lock next. */
 void model_given_back(struct model_file *f, const struct sim_proc *m, uint64_t from_ns);

@@ -207,6 +207,7 @@ void sim_proc_term(struct sim_proc *p)
     if (!p->up)
         return;
     sim_trace("SIGTERM to %s", p->name);
+    model_asked(0);
     p->told_end = true;
     sim_wake_all(&p->told_end);
     sim_uv_signal(p, SIGTERM);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "tests/sim/sim.h"
+#include "tests/sim/model.h"
 #include "tests/sim/work.h"
 
 #define LIMIT_S  240 /* of real time, for one seed */
@@ -78,6 +79,11 @@ void sim_trace(const char *fmt, ...)
 
 void sim_program_said(const char *text, size_t len)
 {
+    static const char back[] = "who rewrote it did not come to an end: it is again what it was before"; /* manager/return.c */
+    const char *ino = memmem(text, len, "(inode ", 7);
+
+    if (ino && memmem(text, len, back, sizeof back - 1))
+        model_returned(strtoull(ino + 7, NULL, 10));
     sim_trace("says: %.*s", (int)(len && text[len - 1] == '\n' ? len - 1 : len), text);
 }
 

@@ -11,6 +11,7 @@
 #include <linux/fs.h>
 
 #include "tests/sim/fuse.h"
+#include "tests/sim/model.h"
 
 #define ROOT     1u
 #define LOCKS    4096u
@@ -297,6 +298,9 @@ int vfs_fsyncdir(struct sim_proc *m, const char *path)
     struct fuse_req r;
     int rc = open_dir(m, path, &r);
 
+    if (!path[0])
+        model_asked(0); /* of the root: of all files of this mount */
+
     if (rc)
         return rc;
     r.op = SIM_FSYNCDIR;
@@ -534,6 +538,8 @@ int vfs_fsetattr(struct sim_open *f, int to_set, const struct stat *st)
 int vfs_fsync(struct sim_open *f)
 {
     struct fuse_req r = {.op = SIM_FSYNC};
+
+    model_asked(f->ino);
     return call(f, &r);
 }
 
@@ -619,6 +625,8 @@ int vfs_close(struct sim_open *f)
     struct fuse_req r = {.op = SIM_FLUSH};
     int rc;
 
+    if (f->start == f->mount->starts && f->mount->up && (f->flags & O_ACCMODE) != O_RDONLY)
+        model_asked(f->ino);
     f->fi.lock_owner = f->process;
     rc = f->fi.noflush ? 0 : call(f, &r);
     f->fi.lock_owner = f->id;
