@@ -167,9 +167,9 @@ int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v)
 
 bool mgr_is_returning(struct mgr_core *c, uint64_t ino)
 {
-    const struct mgr_vfile *v = c->versions->returning || mgr_unsettled(c) ? mgr_vfile_find(c, ino) : NULL;
+    const struct mgr_vfile *v = mgr_vfile_find(c, ino);
 
-    return v && (v->guard.state == MGR_RETURNING || (mgr_unsettled(c) && mgr_epoch_is_over(c, v)));
+    return v && (v->guard.state == MGR_RETURNING || mgr_epoch_is_over(c, v));
 }
 
 /* ---------------------------------------------------------------- who comes back with what was refused */
@@ -197,9 +197,12 @@ int mgr_is_overtaken(struct mgr_core *c, const struct mgr_session *s, uint64_t i
 
 int mgr_overtaken_opened(struct mgr_core *c, const struct mgr_session *s, uint64_t ino)
 {
-    int rc = c->versions->overtaken && s ? mgr_db_exec(&c->db, OVERTAKEN_DROP, DBI(s->id), DBI(ino)) : 0;
+    int rc;
 
-    if (!rc && c->versions->overtaken && s)
+    if (!c->versions->overtaken || !s || mgr_map_get(&s->opens, ino))
+        return 0; /* what another program of that mount wrote before may still be there */
+    rc = mgr_db_exec(&c->db, OVERTAKEN_DROP, DBI(s->id), DBI(ino));
+    if (!rc)
         c->versions->overtaken -= (uint64_t)sqlite3_changes(c->db.sq);
     return rc;
 }

@@ -118,7 +118,7 @@ int mgr_versions_sweep(struct mgr_core *c);
 int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v);
 int mgr_return_step(struct mgr_core *c, struct mgr_vfile *v);
 bool mgr_is_returning(struct mgr_core *c, uint64_t ino);
-/* What this session has written of the file must not reach it, until it opens it anew. */
+/* What this session has written of the file must not reach it, until it opens it anew when all of its programs have closed it. */
 int mgr_overtake(struct mgr_core *c, uint64_t session, uint64_t ino);
 int mgr_is_overtaken(struct mgr_core *c, const struct mgr_session *s, uint64_t ino); /* 0, FP_EOVERTAKEN */
 int mgr_overtaken_opened(struct mgr_core *c, const struct mgr_session *s, uint64_t ino);

@@ -260,6 +260,16 @@ static void silence(struct sim_node *n)
     sim_at(sim.now_ns + SIM_MS * (50 + sim_below(SIM_RNG_FAULT, 400)), speak_again, n);
 }
 
+/* For so long that the sessions of its mounts expire. */
+static void part(struct sim_node *n)
+{
+    sim_trace("FAULT node %d and the manager do not hear of each other for long", n->id);
+    sim_net_block(n, sim.procs[0].node, true);
+    sim_net_block(sim.procs[0].node, n, true);
+    sim_at(sim.now_ns + 26 * SIM_S + sim_below(SIM_RNG_FAULT, 4 * SIM_S), speak_again, n);
+    sim_at(sim.now_ns + 26 * SIM_S + sim_below(SIM_RNG_FAULT, 4 * SIM_S), hear_again, n);
+}
+
 /* Of a benefactor, but not this one. */
 static struct sim_node *other_node(const struct sim_node *n)
 {
@@ -314,6 +324,8 @@ bool sim_fault_strike(enum sim_strike s, struct sim_proc *m)
         sim_at(sim.now_ns, kill_cut_off, m);
     else if (s == SIM_AFTER_BEHIND)
         slow_for_a_while(m->node);
+    else if (s == SIM_WHILE_REWRITING)
+        part(m->node);
     else
         sim_at(sim.now_ns + sim_below(SIM_RNG_FAULT, SIM_MS), kill_it, m);
     return true;
@@ -339,6 +351,8 @@ static void plan_strikes(unsigned level)
         }
     if (level >= 2)
         strikes[SIM_AFTER_MAKING] = strikes[SIM_AFTER_TOUCH] = 3;
+    if (level >= 2 && sim.versions)
+        strikes[SIM_AFTER_REWRITING] = strikes[SIM_WHILE_REWRITING] = 1;
     strike_ppm[SIM_AT_DELETION] = 1000000;
     if (level >= 3 && sim_chance(SIM_RNG_FAULT, 400000))
         strikes[SIM_BEFORE_DELETION] = 2;

@@ -53,7 +53,7 @@ struct model_write {
     struct copied *copied; /* what a copy may have: NULL: anything (it has not ended, or failed) */
     bool ended, durable, dead;
     bool kept;   /* since it was written all have closed the file */
-    bool undone; /* the manager has put back what was there before it, as a whole: nobody sees it any more */
+    uint64_t undone_ns; /* then the manager put back what was there before it, as a whole: who opens the file after that does not see it. 0: it did not */
     bool solid;  /* the manager has it; not so what was closed behind */
     bool failed; /* its application was told of a loss, or has died */
     bool shaken; /* by a power loss; an fsync that says 0 afterwards says that it is there */
@@ -330,7 +330,7 @@ void model_opened(struct model_file *f, const struct sim_proc *m)
 static bool is_whole(const struct model_file *f)
 {
     for (const struct model_write *w = f->writes; w; w = w->next)
-        if (!w->kept && !w->undone)
+        if (!w->kept && !w->undone_ns)
             return false;
     return !f->doomed && f->writes;
 }
@@ -341,15 +341,21 @@ void model_asked(uint64_t ino)
         f->asked |= !ino || f->ino == ino;
 }
 
+void model_closes(uint64_t ino, const struct sim_proc *m)
+{
+    if (model_knows(ino) && model_file(ino)->writers[m->id] <= 1)
+        model_asked(ino);
+}
+
 void model_returned(uint64_t ino)
 {
     struct model_file *f = model_knows(ino) ? model_file(ino) : NULL;
 
     if (f && f->whole_ns && !f->asked && !manager_forgot)
         for (struct model_write *w = f->writes; w; w = w->next)
-            if (w->from_ns >= f->whole_ns && !w->undone) {
+            if (w->from_ns >= f->whole_ns && !w->undone_ns) {
                 sim_trace("undone: write %u of inode %llu", w->id, (unsigned long long)ino);
-                w->undone = true;
+                w->undone_ns = sim.now_ns;
             }
     if (f)
         f->whole_ns = 0;
@@ -468,7 +474,7 @@ bool model_error_ok(int err, bool open)
 
 static bool surely_seen(const struct model_write *w, const struct reader *r)
 {
-    if (w->undone || w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns || (w->file->doomed && !w->kept && !w->durable))
+    if (w->undone_ns || w->failed || w->shaken || !w->ended || w->end_ns >= r->from_ns || (w->file->doomed && !w->kept && !w->durable))
         return false;
     if (r->mount->strict)
         return w->published_ns != 0;
@@ -488,9 +494,14 @@ static bool later(const struct model_write *w, const struct model_write *than)
     return than->dead && than->dead_ns + STRAY_NS < w->from_ns;
 }
 
+static bool is_undone(const struct model_write *w, const struct reader *r)
+{
+    return w->undone_ns && r->opened_ns > w->undone_ns;
+}
+
 static bool covers(const struct model_write *w, uint64_t at)
 {
-    return !w->undone && w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
+    return w->off <= at && at < w->end && w->kind != MODEL_GROWTH;
 }
 
 static bool may_be_another(const struct model_file *f, unsigned depth)
@@ -499,16 +510,16 @@ static bool may_be_another(const struct model_file *f, unsigned depth)
 }
 
 /* All writes at this byte, of what it may have become, too. */
-static unsigned covering(const struct model_file *f, uint64_t at, const struct model_write **all, unsigned n, unsigned depth)
+static unsigned covering(const struct model_file *f, const struct reader *r, uint64_t at, const struct model_write **all, unsigned n, unsigned depth)
 {
     for (const struct model_write *w = f->writes; w; w = w->next)
-        if (covers(w, at)) {
+        if (covers(w, at) && !is_undone(w, r)) {
             if (n == COVERS_MAX)
                 sim_fail("more than %d writes of one byte", COVERS_MAX);
             all[n++] = w;
         }
     for (unsigned i = 0; i < f->nover && may_be_another(f, depth); i++)
-        n = covering(f->over[i], at, all, n, depth + 1);
+        n = covering(f->over[i], r, at, all, n, depth + 1);
     return n;
 }
 
@@ -516,7 +527,7 @@ static unsigned covering(const struct model_file *f, uint64_t at, const struct m
 static unsigned candidates(const struct model_file *f, const struct reader *r, uint64_t at, const struct model_write **out, bool *nothing)
 {
     const struct model_write *all[COVERS_MAX];
-    unsigned n = covering(f, at, all, 0, 0), count = 0;
+    unsigned n = covering(f, r, at, all, 0, 0), count = 0;
 
     *nothing = true;
     for (unsigned i = 0; i < n; i++) {
@@ -546,7 +557,7 @@ static bool its_may_end(const struct model_file *f, const struct reader *r, uint
         if (!surely_seen(w, r) || ends_at(w) <= at)
             continue;
         for (const struct model_write *t = f->writes; t && !cut_after; t = t->next)
-            cut_after = t->kind == MODEL_CUT && !t->undone && t->off <= at && (!later(w, t) || was_within(w, t));
+            cut_after = t->kind == MODEL_CUT && !is_undone(t, r) && t->off <= at && (!later(w, t) || was_within(w, t));
         if (!cut_after)
             return false;
     }

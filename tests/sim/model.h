@@ -7,7 +7,7 @@
 
 #include "tests/sim/sim.h"
 
-#define MODEL_OVER_MAX 8
+#define MODEL_OVER_MAX 64
 #define MODEL_ABSENT 256 /* a byte beyond the end of the file */
 
 struct model_write;
@@ -57,8 +57,9 @@ void model_heard(const struct sim_proc *m); /* the manager sends something to th
 /* f may have been given the name of `over`. */
 void model_replaced(struct model_file *f, struct model_file *over);
 
-/* A close or fsync of the file begins; 0: of all files. */
+/* An fsync of the file begins; 0: of all files. A close by m: it says nothing while m has the file open for writing otherwise. */
 void model_asked(uint64_t ino);
+void model_closes(uint64_t ino, const struct sim_proc *m);
 /* The manager has put back what the file was before it was rewritten. */
 void model_returned(uint64_t ino);
 

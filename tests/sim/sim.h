@@ -235,7 +235,7 @@ void sim_fuse_gone(struct sim_proc *p);
 void sim_fault_plan(unsigned level);
 void sim_fault_message(struct sim_proc *from, struct sim_proc *to); /* at each message */
 void sim_fault_disk(void);                                           /* at each write and sync */
-enum sim_strike { SIM_AFTER_FSYNC, SIM_AFTER_CHANGE, SIM_AFTER_CREATION, SIM_AFTER_BEHIND, SIM_AFTER_RENAME, SIM_AFTER_STRICT, SIM_BEFORE_REPLACING, SIM_AFTER_REPLACING, SIM_AFTER_MAKING, SIM_AFTER_TOUCH, SIM_BEFORE_DELETION, SIM_AT_DELETION, SIM_AFTER_SYNC_OF_OTHERS, SIM_AFTER_CLOSING, SIM_STRIKES };
+enum sim_strike { SIM_AFTER_FSYNC, SIM_AFTER_CHANGE, SIM_AFTER_CREATION, SIM_AFTER_BEHIND, SIM_AFTER_RENAME, SIM_AFTER_STRICT, SIM_BEFORE_REPLACING, SIM_AFTER_REPLACING, SIM_AFTER_MAKING, SIM_AFTER_TOUCH, SIM_BEFORE_DELETION, SIM_AT_DELETION, SIM_AFTER_SYNC_OF_OTHERS, SIM_AFTER_CLOSING, SIM_AFTER_REWRITING, SIM_WHILE_REWRITING, SIM_STRIKES };
 bool sim_fault_strike(enum sim_strike s, struct sim_proc *m); /* an application of m was just told that this is done, or begins it; or m, the manager, does it. It strikes? */
 void sim_fault_heal(void);
 bool sim_bug(const char *name);

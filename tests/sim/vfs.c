@@ -626,7 +626,7 @@ int vfs_close(struct sim_open *f)
     int rc;
 
     if (f->start == f->mount->starts && f->mount->up && (f->flags & O_ACCMODE) != O_RDONLY)
-        model_asked(f->ino);
+        model_closes(f->ino, f->mount);
     f->fi.lock_owner = f->process;
     rc = f->fi.noflush ? 0 : call(f, &r);
     f->fi.lock_owner = f->id;

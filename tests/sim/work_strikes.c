@@ -133,9 +133,63 @@ static void strike_touch(struct app *a)
         sim_fault_strike(SIM_AFTER_TOUCH, a->mount);
 }
 
+static bool is_open(const struct app *a, const struct handle *h)
+{
+    return h->f && h->start == a->mount->starts;
+}
+
+static void write_some(struct app *a, struct handle *h, unsigned n)
+{
+    for (unsigned i = 0; i < n && is_open(a, h); i++)
+        app_write(a, h);
+}
+
+static void read_there(struct app *a, struct name *n)
+{
+    struct handle h = {.f = NULL};
+
+    if (!a->mount->up || !a->mount->ready)
+        return;
+    app_open(a, &h, n, O_RDONLY);
+    if (is_open(a, &h))
+        app_read(a, &h, 0, READ_ROOM);
+    app_close(a, &h);
+}
+
+/* A file of several windows is rewritten, and half of it is published; then its mount dies, or is cut off for so long that it is taken for dead, and comes back with more of it: the file is,
+ * as a whole, what it was before. */
+static void strike_rewrite(struct app *a)
+{
+    struct handle *h = &a->h[app_pick(HANDLES)], second = {.f = NULL};
+    struct name *n = app_name(NAME_FILE);
+    struct app b = {.mount = other_mount(a->mount), .id = 2000 + a->id, .buf = a->buf};
+
+    if (!sim.versions || a->mount->strict || !b.mount)
+        return;
+    app_open(a, h, n, O_RDWR | O_CREAT);
+    write_some(a, h, 6);
+    app_close(a, h);
+    app_open(a, h, n, O_RDWR);
+    if (is_open(a, h) && app_pick(3) == 0)
+        app_truncate(a, h, app_pick(300u << 10));
+    write_some(a, h, 3);
+    if (is_open(a, h))
+        app_open(a, &second, n, O_WRONLY);
+    app_close(a, &second); /* publishes what there is */
+    if (is_open(a, h) && sim_fault_strike(SIM_AFTER_REWRITING, a->mount)) {
+        sim_sleep_ns((4 + app_pick(6)) * SIM_S);
+        read_there(&b, n);
+    } else if (is_open(a, h) && sim_fault_strike(SIM_WHILE_REWRITING, a->mount)) {
+        write_some(a, h, 2);
+        sim_sleep_ns(32 * SIM_S);
+        app_close(a, h);
+        read_there(&b, n);
+    }
+}
+
 void app_strike(struct app *a)
 {
-    static void (*const all[])(struct app *) = {strike_replace, strike_replace, strike_touch, strike_touch, strike_lose, strike_sync, strike_delete};
+    static void (*const all[])(struct app *) = {strike_replace, strike_replace, strike_touch, strike_touch, strike_lose, strike_sync, strike_delete, strike_rewrite, strike_rewrite};
 
     all[app_pick(sizeof all / sizeof *all)](a);
 }
