@@ -343,7 +343,7 @@ void model_asked(uint64_t ino)
 
 void model_closes(uint64_t ino, const struct sim_proc *m)
 {
-    if (model_knows(ino) && model_file(ino)->writers[m->id] <= 1)
+    if (model_knows(ino) && (m->syncs || model_file(ino)->writers[m->id] <= 1))
         model_asked(ino);
 }
 

@@ -60,6 +60,7 @@ struct sim_proc {
     uint64_t ready_ns; /* when it did so last */
     bool told_end; /* SIGTERM was sent */
     bool behind;   /* --close behind */
+    bool syncs;  /* of a mount: --close sync: each close is an fsync */
     bool strict;   /* --strict */
     unsigned starts;
     int exit_code;

@@ -177,6 +177,7 @@ static void how_to_close(struct sim_proc *p)
     bool sync = sim_chance(SIM_RNG_WORK, 100000) && !opt.checkpoint.nodes;
 
     p->behind = behind && !sync && sim_chance(SIM_RNG_WORK, 800000);
+    p->syncs = sync;
     sim_proc_arg(p, "--close=%s", sync ? "sync" : p->behind ? "behind" : "publish");
 }
 
