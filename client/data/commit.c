@@ -136,7 +136,7 @@ static void not_committed(struct cl_file *f, struct cl_batch *t, int rc)
         cl_file_drop_buf(f, t->win[i], t->buf[i]);
     }
     if (refused(rc)) /* kept by the file: this commit may be one whose result nobody looks at */
-        cl_file_set_error(f, rc, lost, "written data was refused by the manager");
+        cl_file_set_error(f, rc == -EINVAL ? -EIO : rc, lost, "written data was refused by the manager"); /* no argument of the program's is wrong */
     else
         cl_data_note_error(f->data, "inode %llu: written data could not be published: %s", (unsigned long long)f->inode->ino,
                    fp_strerror(rc));
