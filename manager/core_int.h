@@ -244,6 +244,8 @@ int mgr_counters_store(struct mgr_core *c);
 
 /* 0, -ENOENT, or a failure. */
 int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
+/* The same of what programs know: a version of a file is none, -ENOENT. */
+int mgr_inode_get_live(struct mgr_core *c, uint64_t ino, struct mgr_inode *in);
 int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in);
 /* Gives it a row, a number unless it has one, and the time now unless it has a ctime. target is of a symbolic
  * link. -ENOSPC: inode limit. */

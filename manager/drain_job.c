@@ -111,7 +111,7 @@ static int again_or_fail(struct mgr_core *c, struct mgr_dfile *f, uint32_t max, 
 /* 1: the file has still the data of the attempt; 0: not (the attempt is over, f is not valid any more); or a failure. */
 static int same_data(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
-    int rc = mgr_inode_get(c, f->ino, in);
+    int rc = mgr_inode_get_live(c, f->ino, in);
 
     if (!rc && in->data_version == f->version)
         return 1;
@@ -361,7 +361,7 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
 
     if (f->state != MGR_D_FINISH || !r->seen)
         return 0;
-    rc = mgr_inode_get(c, f->ino, &in);
+    rc = mgr_inode_get_live(c, f->ino, &in);
     if (rc && rc != -ENOENT)
         return rc;
     if (!rc && in.data_version != f->version)
@@ -523,7 +523,7 @@ static int begin_file(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *
         return mgr_foreign_begin(c, f);
     if (mgr_djob_merges(j))
         return mgr_merge_begin(c, f);
-    rc = f->ino ? mgr_inode_get(c, f->ino, &in) : 0;
+    rc = f->ino ? mgr_inode_get_live(c, f->ino, &in) : 0;
     if (!f->ino)
         return (rc = mgr_auto_members(c, j, f)) ? rc : 1;
     if (rc == -ENOENT || (!rc && !in.nlink)) {

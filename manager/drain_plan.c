@@ -114,7 +114,7 @@ int mgr_drain_plan(struct mgr_core *c, struct mgr_dfile *f, bool *done)
     struct mgr_inode in;
     struct got *got = mgr_arena_alloc(&c->arena, MGR_WINDOW_MAX * sizeof *got);
     uint64_t from = 0;
-    int rc = mgr_inode_get(c, f->ino, &in);
+    int rc = mgr_inode_get_live(c, f->ino, &in);
 
     *done = false;
     if (!got)

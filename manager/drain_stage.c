@@ -210,7 +210,7 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         return 0;
     }
     rc = mgr_look_denied(c, f->tfile, f->lead);
-    rc = rc ? rc : mgr_inode_get(c, f->ino, &in);
+    rc = rc ? rc : mgr_inode_get_live(c, f->ino, &in);
     if (rc)
         return rc == -ENOENT ? mgr_drain_again(c, f) : rc;
     rc = mgr_drained_copy(c, &in, 0, f->tfile, &other);

@@ -382,7 +382,7 @@ static void put(struct batch *q, Fp__Task *k, struct mgr_open_task *o)
 /* The file's data as it is; false: it has changed since the attempt began, which the next group looks at. */
 static bool present(struct batch *q, struct mgr_dfile *f, struct mgr_inode *in)
 {
-    int rc = mgr_inode_get(q->c, f->ino, in);
+    int rc = mgr_inode_get_live(q->c, f->ino, in);
 
     if (!rc && in->data_version == f->version)
         return true;

@@ -76,7 +76,7 @@ int mgr_drain_expand(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f
 static int finish_dir(struct mgr_core *c, struct mgr_dfile *f)
 {
     struct mgr_inode in;
-    int rc = mgr_inode_get(c, f->ino, &in);
+    int rc = mgr_inode_get_live(c, f->ino, &in);
 
     if (rc == -ENOENT || (!rc && !in.nlink)) {
         f->state = MGR_D_DONE; /* removed meanwhile: what was drained of it is there */

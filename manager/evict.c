@@ -211,7 +211,7 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
     struct mgr_inode in;
     bool wait;
     size_t n;
-    int rc = mgr_inode_get(c, f->ino, &in);
+    int rc = mgr_inode_get_live(c, f->ino, &in);
 
     *done = false;
     *why = NULL;

@@ -46,6 +46,13 @@ int mgr_inode_get(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
     return 0;
 }
 
+int mgr_inode_get_live(struct mgr_core *c, uint64_t ino, struct mgr_inode *in)
+{
+    int rc = mgr_inode_get(c, ino, in);
+
+    return !rc && in->flags & MGR_SHADOW ? -ENOENT : rc;
+}
+
 int mgr_inode_put(struct mgr_core *c, const struct mgr_inode *in)
 {
     return mgr_db_exec(&c->db, INODE_UPDATE, DBI(in->ino), DBI(in->mode), DBI(in->nlink), DBI(in->uid),
