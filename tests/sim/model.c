@@ -494,9 +494,10 @@ static bool later(const struct model_write *w, const struct model_write *than)
     return than->dead && than->dead_ns + STRAY_NS < w->from_ns;
 }
 
+/* Its own mount shows what it has not told the manager until that refuses it. */
 static bool is_undone(const struct model_write *w, const struct reader *r)
 {
-    return w->undone_ns && r->opened_ns > w->undone_ns;
+    return w->undone_ns && r->opened_ns > w->undone_ns && !(w->mount == r->mount && w->start == r->mount->starts);
 }
 
 static bool covers(const struct model_write *w, uint64_t at)

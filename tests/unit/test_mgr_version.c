@@ -211,6 +211,66 @@ static void test_who_was_overtaken_changes_nothing(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM overtaken"), 0);
 }
 
+/* One program's unpublished data is in the mount as long as its descriptor: another one's open does not let it through. */
+static void test_who_was_overtaken_has_to_close(void **state)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.session = f.session;
+    h.node = "n1";
+    h.mountpoint = "/mnt";
+    h.open_known = true;
+    h.n_open_ino = h.n_open_write_ino = 1;
+    h.open_ino = h.open_write_ino = &file;
+    dies(f.conn);
+    f.conn = fix_conn(&f);
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    fix_keepalive(&f);
+    open_by(f.conn, file);
+    assert_false(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(f.status, FP_EOVERTAKEN);
+    release(f.conn, file, false);
+    assert_false(fix_write(&f, file, 0, CHUNK));
+    release(f.conn, file, false);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+}
+
+/* The manager's disk was full in that moment: nobody is to read what is to be put back. */
+static void test_what_could_not_be_put_back_yet_is_not_opened(void **state)
+{
+    struct map was = map_of(file);
+    struct mgr_conn *other;
+    Fp__Hello h = FP__HELLO__INIT;
+    Fp__Open m = FP__OPEN__INIT;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    fix_lost(&f, f.conn);
+    f.doom = -ENOSPC;
+    fix_tick_failing(&f, 61000);
+    other = fix_conn(&f);
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.node = "n2";
+    h.mountpoint = "/mnt";
+    fix_free(fix_call(&f, other, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    m.ino = file;
+    assert_null(fix_call(&f, other, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    assert_int_equal(f.status, FP_EPUBLISHING);
+    fix_tick(&f, 1000);
+    fix_free(fix_call(&f, other, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    f.conn = other;
+    assert_map(file, &was);
+}
+
 static void test_unlink_takes_the_versions_along(void **state)
 {
     (void)state;
@@ -567,6 +627,8 @@ int main(void)
         T(what_one_of_two_has_synced_stays),
         T(the_last_sync_ends_it),
         T(who_was_overtaken_changes_nothing),
+        T(who_was_overtaken_has_to_close),
+        T(what_could_not_be_put_back_yet_is_not_opened),
         T(unlink_takes_the_versions_along),
         T(what_is_synced_all_the_time_is_not_guarded),
         T(strict_files),

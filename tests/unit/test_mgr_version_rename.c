@@ -42,6 +42,19 @@ static void test_what_was_never_published_gives_way(void **state)
     assert_int_equal(fix_attr(&f, fresh).mode & 07777, 0600);
 }
 
+/* To who drains or evicts it, it is gone. */
+static void test_a_version_is_no_file(void **state)
+{
+    struct mgr_inode in;
+
+    (void)state;
+    assert_int_equal(mgr_inode_get_live(f.core, file, &in), 0);
+    rename_over();
+    assert_int_equal(mgr_inode_get(f.core, file, &in), 0);
+    assert_int_equal(mgr_inode_get_live(f.core, file, &in), -ENOENT);
+    assert_int_equal(mgr_inode_get_live(f.core, fresh, &in), 0);
+}
+
 static void test_a_part_gives_way(void **state)
 {
     (void)state;
@@ -219,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_what_was_never_published_gives_way),
+        T(test_a_version_is_no_file),
         T(test_a_part_gives_way),
         T(test_a_good_end_takes_the_old_one_away),
         T(test_what_is_whole_replaces),
