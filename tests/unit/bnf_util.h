@@ -6,6 +6,13 @@
 
 #include "benefactor/backend.h"
 
+/* After which a target counts as hanging, in these tests: longer than what takes its time, which sanitizers make slow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BNF_TARGET_TIMEOUT_MS 900u /* less than the second after which a worker is started again */
+#else
+#define BNF_TARGET_TIMEOUT_MS 400u
+#endif
+
 struct bnf_scratch {
     char path[256];
     int dir_fd; /* the directory, standing for DIR/segments */

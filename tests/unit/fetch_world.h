@@ -12,7 +12,7 @@
 #define BNF_ID   3u
 #define CHUNKS   24u
 #define SIZE     (CHUNKS * MIB - 4321)
-#define TIMEOUT  400u /* of a target */
+#define TIMEOUT  BNF_TARGET_TIMEOUT_MS
 #define CAPACITY (64 * MIB)
 #define FIRST    100u /* id of the chunk that is MiB 0 of the file */
 

@@ -28,7 +28,7 @@
 #define TMP     "a5a5a5a5-7-1"
 #define BNF_ID  3u
 #define SIZE    (3 * MIB + 777)
-#define TIMEOUT 400u /* of a target */
+#define TIMEOUT BNF_TARGET_TIMEOUT_MS
 
 static struct {
     struct bnf_scratch t;
