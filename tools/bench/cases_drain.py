@@ -40,44 +40,64 @@ def drained(env, store, path, target):
     return time.monotonic() - begun
 
 
+def set_mib(env):
+    return 2 * env.file_bytes // FILES // MIB * FILES
+
+
+def of_store(env, source, where, take):
+    """take(i) brings the set to where(i), and says how long that took: MiB a second."""
+    def run(i):
+        took = take(i)
+        same = filecmp.cmpfiles(source, os.path.join(where(i), "set"), os.listdir(source), shallow=False)[0] if i == 0 else os.listdir(source)
+        if len(same) != FILES:
+            raise BenchError("what has been copied is not what was written")
+        shutil.rmtree(where(i))
+        env.syncfs()
+        return set_mib(env) / took
+    return run
+
+
+def of_cp(env, source):
+    def run(i):
+        copy = env.path(f"copy{i}")
+        drop_caches()
+        begun = time.monotonic()
+        subprocess.run(["cp", "-r", source, copy], check=True, timeout=LIMIT_S)
+        subprocess.run(["sync", "-f", copy], check=True, timeout=LIMIT_S)
+        took = time.monotonic() - begun
+        shutil.rmtree(copy)
+        env.syncfs()
+        return set_mib(env) / took
+    return run
+
+
+def make_small(directory):
+    """Of one byte: the first that is drained to a target, or staged in from it, makes its marker."""
+    os.mkdir(directory)
+    with open(os.path.join(directory, "f"), "wb") as f:
+        f.write(b"x")
+
+
 @case("drain")
 def drain(env):
     """One benefactor, one target on the same device; cp is synced, as a drain is."""
-    size = 2 * env.file_bytes // FILES // MIB * FILES
     source = os.path.join(env.native, "set")
     shutil.rmtree(env.native, ignore_errors=True)
     make_set(env, source)
     with env.store(size=8 * env.file_bytes) as store:
         make_set(env, os.path.join(store.mnt, "set"))
-        os.mkdir(os.path.join(store.mnt, "small"))
-        with open(os.path.join(store.mnt, "small", "f"), "wb") as f:
-            f.write(b"x")
+        make_small(os.path.join(store.mnt, "small"))
 
-        def ours(i):
-            target = env.path(f"target{i}")
-            shutil.rmtree(target, ignore_errors=True)
-            os.mkdir(target)
-            drained(env, store, "small", target)  # its marker, once for a target
-            drop_caches()
-            took = drained(env, store, "set", target)
-            same = filecmp.cmpfiles(source, os.path.join(target, "set"), os.listdir(source), shallow=False)[0] if i == 0 else os.listdir(source)
-            if len(same) != FILES:
-                raise BenchError("what is drained is not what was written")
-            shutil.rmtree(target)
-            env.syncfs()
-            return size / took
+        def target(i):
+            return env.path(f"target{i}")
 
-        def cp(i):
-            target = env.path(f"copy{i}")
+        def take(i):
+            shutil.rmtree(target(i), ignore_errors=True)
+            os.mkdir(target(i))
+            drained(env, store, "small", target(i))
             drop_caches()
-            begun = time.monotonic()
-            subprocess.run(["cp", "-r", source, target], check=True, timeout=LIMIT_S)
-            subprocess.run(["sync", "-f", target], check=True, timeout=LIMIT_S)
-            took = time.monotonic() - begun
-            shutil.rmtree(target)
-            env.syncfs()
-            return size / took
-        a, b = alternate(env.runs, ours, cp)
+            return drained(env, store, "set", target(i))
+        a, b = alternate(env.runs, of_store(env, source, target, take), of_cp(env, source))
         yield Result("drain", "MiB/s", a, b, ("ratio", 1.0), "cp -r, sync", paired=True)
     shutil.rmtree(env.native, ignore_errors=True)
 
@@ -100,41 +120,23 @@ def staged_in(env, store, source, to):
 @case("stage-in")
 def stage_in(env):
     """One benefactor, a target on the same device; cp is synced, and so is what is staged in."""
-    size = 2 * env.file_bytes // FILES // MIB * FILES
     target = env.path("target")
     source = os.path.join(target, "set")
     shutil.rmtree(target, ignore_errors=True)
     make_set(env, source)
     time.sleep(2)  # what has just changed is waited for
     with env.store(size=8 * env.file_bytes) as store:
-        os.mkdir(os.path.join(target, "small"))
-        with open(os.path.join(target, "small", "f"), "wb") as f:
-            f.write(b"x")
-        staged_in(env, store, os.path.join(target, "small"), store.mnt)  # its marker
+        make_small(os.path.join(target, "small"))
+        staged_in(env, store, os.path.join(target, "small"), store.mnt)
 
-        def ours(i):
-            to = os.path.join(store.mnt, f"in{i}")
-            os.mkdir(to)
-            drop_caches()
-            took = staged_in(env, store, source, to)
-            same = filecmp.cmpfiles(source, os.path.join(to, "set"), os.listdir(source), shallow=False)[0] if i == 0 else os.listdir(source)
-            if len(same) != FILES:
-                raise BenchError("what is staged in is not what is in the target")
-            shutil.rmtree(to)
-            env.syncfs()
-            return size / took
+        def where(i):
+            return os.path.join(store.mnt, f"in{i}")
 
-        def cp(i):
-            copy = env.path(f"copy{i}")
+        def take(i):
+            os.mkdir(where(i))
             drop_caches()
-            begun = time.monotonic()
-            subprocess.run(["cp", "-r", source, copy], check=True, timeout=LIMIT_S)
-            subprocess.run(["sync", "-f", copy], check=True, timeout=LIMIT_S)
-            took = time.monotonic() - begun
-            shutil.rmtree(copy)
-            env.syncfs()
-            return size / took
-        a, b = alternate(env.runs, ours, cp)
+            return staged_in(env, store, source, where(i))
+        a, b = alternate(env.runs, of_store(env, source, where, take), of_cp(env, source))
         yield Result("stage-in", "MiB/s", a, b, ("ratio", 1.0), "cp -r, sync", paired=True)
     shutil.rmtree(target, ignore_errors=True)
 
