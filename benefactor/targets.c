@@ -297,6 +297,11 @@ static void on_bad_chunk(struct dtask *x, const struct fp_dw_done *m, const char
     dtask_finish(x, status == -EIO ? FP_ECORRUPT : status, why);
 }
 
+static bool takes_nothing(int status)
+{
+    return status == -ENOSPC || status == -EDQUOT || status == -EROFS;
+}
+
 static void on_failed(struct dtarget *t, struct dtask *x, const struct fp_dw_done *m, const char *why)
 {
     bool probe = x->m->kind == FP__TASK_KIND__TASK_PROBE;
@@ -305,6 +310,9 @@ static void on_failed(struct dtarget *t, struct dtask *x, const struct fp_dw_don
         dtask_finish(x, m->status, why);
     } else if (m->scope == FP_DW_SCOPE_CHUNK) {
         on_bad_chunk(x, m, why);
+    } else if (m->scope == FP_DW_SCOPE_TARGET && x->m->kind == FP__TASK_KIND__TASK_STAT && x->m->mark.len && dtarget_may_read(t) && takes_nothing(m->status)) {
+        stall(t, code_of(m->status), why);
+        dtask_finish(x, m->status, why); /* who wants to evict hears that this one stays: others may go */
     } else if (m->scope == FP_DW_SCOPE_TARGET) {
         stall(t, code_of(m->status), why);
         x->stalled = probe;

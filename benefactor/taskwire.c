@@ -110,7 +110,7 @@ static struct fp_dw_head head(const struct dtask *t, enum fp_dw_type type)
 
 static uint32_t flags_of(const Fp__Task *m)
 {
-    return (m->overwrite ? FP_DW_OVERWRITE : 0) | (m->urgent ? FP_DW_URGENT : 0) | (m->dlog ? FP_DW_DLOG : 0);
+    return (m->overwrite ? FP_DW_OVERWRITE : 0) | (m->urgent ? FP_DW_URGENT : 0) | (m->dlog ? FP_DW_DLOG : 0) | (m->force ? FP_DW_FORCE : 0);
 }
 
 /* ---------------------------------------------------------------- of files */
@@ -132,7 +132,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     const Fp__Task *m = t->m;
     bool path = type == FP_DW_PREPARE || type == FP_DW_FINISH || type == FP_DW_STAT;
     ProtobufCBinaryData tmp = tmp_of(m), mark;
-    struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .dlog_bytes = m->dlog_bytes, .flags = flags_of(m) };
+    struct fp_dw_file f = { .h = head(t, type), .tino = m->tmp_ino, .size = m->size_bytes, .dlog_bytes = m->dlog_bytes, .own = m->own_ino, .flags = flags_of(m) };
     struct out o = { 0 };
 
     if ((path && !dpath_is_good(&m->dest->path)) || (type != FP_DW_STAT && !tmp_is_good(&tmp)) || m->size_bytes > INT64_MAX || m->mark.len > 255)
@@ -146,7 +146,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     f.path_bytes = path ? (uint32_t)m->dest->path.len : 0;
     f.tmp_bytes = type != FP_DW_STAT ? (uint32_t)tmp.len : 0;
     mark = type == FP_DW_PREPARE ? m->text : m->mark;
-    f.mark_bytes = type == FP_DW_FINISH || type == FP_DW_PREPARE ? (uint32_t)mark.len : 0;
+    f.mark_bytes = type == FP_DW_FINISH || type == FP_DW_PREPARE || type == FP_DW_STAT ? (uint32_t)mark.len : 0;
     f.nxattrs = type == FP_DW_FINISH ? (uint32_t)m->n_xattrs : 0;
     if (type == FP_DW_PROBE && m->overwrite)
         f.flags |= FP_DW_MAKE_MARKER;

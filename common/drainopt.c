@@ -34,7 +34,6 @@ static const char *const no_yes[] = {"no", "yes", NULL};
 static const char *const layouts[] = {"file", "log", NULL};
 static const char *const levels[] = {"local", "drained", "verified", NULL};
 static const char *const completes[] = {"auto", "told", NULL};
-static const char *const unlinkeds[] = {"drain", "drop", NULL};
 
 #define AT(field) .at = offsetof(struct fp_drain_policy, field)
 
@@ -56,10 +55,7 @@ static const struct word words[] = {
     {{.name = "complete", .fallback = "auto", .choices = completes, .help = "told: a set is complete only when a marker, an xattr or fpctl says so."}, BOOL, AT(told)},
     {{.name = "marker", .fallback = "COMPLETE,.complete,_SUCCESS,DONE", .help = "Names of files whose close says that their set is complete."}, NAMES, AT(marker)},
     {{.name = "low", .fallback = "30%", .help = "When less of the store is free than this, draining goes first."}, PERCENT, AT(low), 0, 90},
-    {{.name = "min", .fallback = "10%", .help = "When less of the store is free than this, files that are open are evicted, too."}, PERCENT, AT(min), 0, 90},
-    {{.name = "unlinked", .fallback = "drop", .choices = unlinkeds, .help = "What becomes of a chosen set that is deleted before it was drained."}, BOOL, AT(drop_unlinked)},
-    {{.name = "overwrite", .fallback = "yes", .choices = no_yes, .help = "Replace files of the same name in the target."}, BOOL, AT(overwrite)},
-    {{.name = "threads", .fallback = "2", .min = 1, .max = 16, .help = "Threads of each benefactor that write to this target."}, NUMBER, AT(threads)},
+    {{.name = "overwrite", .fallback = "no", .choices = no_yes, .help = "Replace also files in the target that another store relies on, since it has evicted data of them."}, BOOL, AT(overwrite)},
 };
 #define NWORDS (sizeof words / sizeof words[0])
 
@@ -342,8 +338,6 @@ static int check(const struct fp_drain_policy *p, char *why)
 {
     if (!p->to[0])
         return fail(why, -EINVAL, "it does not say where to: write to=DIRECTORY");
-    if (p->min > p->low)
-        return fail(why, -EINVAL, "min=%u%% is more than low=%u%%: min is where it becomes urgent", p->min, p->low);
     if (p->level == FP_DRAIN_VERIFIED && !p->verify)
         return fail(why, -EINVAL, "level=verified is never reached without verify=on");
     if (p->every == FP_DRAIN_EVERY_NONE && !p->results[0] && !p->all)

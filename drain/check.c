@@ -80,6 +80,8 @@ static int check_file(const struct fp_dw_file *m, size_t len)
         return -EPROTO;
     if (m->h.type != FP_DW_STAT && !tmp_is_good(text + m->path_bytes, m->tmp_bytes))
         return -EPROTO;
+    if (m->h.type == FP_DW_STAT && m->mark_bytes && !tmp_is_good(text + m->path_bytes + m->tmp_bytes, m->mark_bytes))
+        return -EPROTO;
     if (m->size > INT64_MAX)
         return -EPROTO;
     return check_xattrs((const uint8_t *)text + names, len - sizeof(*m) - names, m->nxattrs);

@@ -401,7 +401,6 @@ static int is_log(int at, const char *name)
 
 int dr_dlog_may_replace(struct dr_thread *th, int dir, const char *name)
 {
-    char index[NAME_MAX + sizeof(FP_DLOG_INDEX) + 1];
     int rc;
 
     dr_enter(th);
@@ -413,9 +412,7 @@ int dr_dlog_may_replace(struct dr_thread *th, int dir, const char *name)
         return dr_fail(th, FP_DW_SCOPE_FILE, -EISDIR, "%s is there already, and is no log of a drained file", name);
     if (rc)
         return dr_failed_call(th, rc, "look at what has its name,", name);
-    snprintf(index, sizeof(index), "%s/" FP_DLOG_INDEX, name);
-    rc = dr_may_replace(th, dir, index); /* the mark of the store is that of the index */
-    return rc ? rc : 1;
+    return 1; /* whosoever it is: no store evicts anything for a log */
 }
 
 /* ---------------------------------------------------------------- what it takes the place of, where names can't be exchanged */

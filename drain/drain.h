@@ -106,6 +106,7 @@ struct dr_worker {
     } stream[DR_STREAMS_MAX]; /* ours in logs: inode of the log, a random number, where the next record goes */
     unsigned nstreams;
     struct dr_index *index; /* of the log that was merged last; NULL: none */
+    char needs[FP_DW_TMP_MAX + 8]; /* the entry that was synced last (needed.c) */
 };
 
 /* engine.c */
@@ -149,8 +150,19 @@ int dr_fsync(struct dr_thread *th, int fd);
 int dr_write_all(struct dr_thread *th, int fd, int *direct_fd, const struct iovec *parts, unsigned n, uint64_t off);
 void dr_seen(struct dr_result *r, const struct stat *st);
 
-/* marker.c: 0 if what has this name may be replaced; -EPERM, with why: another store has drained it, and may have evicted in favour of it. */
-int dr_may_replace(struct dr_thread *th, int dir, const char *name);
+#define DR_ASIDE_MAX (FP_DW_TMP_MAX + 6)
+/* needed.c: may what has this name be replaced? 1: a file that no other store needs now; 0: there is none, or it is our own, of this inode (0: we have none
+ * there); -EPERM, with why: another store needs it. */
+int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own);
+/* Before it is replaced: a link to it beside the temporary file, by which dr_settle gives it its name back if somebody has begun to need it meanwhile (-EPERM).
+ * 0, also when there is none; else the link can't be made, which is no reason not to replace it. */
+int dr_keep_aside(struct dr_thread *th, int temps, const char *tmp, int dir, const char *name);
+int dr_settle(struct dr_thread *th, int temps, const char *tmp, int dir, const char *name);
+void dr_drop_aside(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes);
+/* The entry itself is a file like others. */
+int dr_need_no_more(struct dr_thread *th, int temps, const char *entry, uint32_t entry_bytes);
+/* Our store is about to rely on this file: said in the target, and synced. entry: a name, STORE8-needs-N. */
+int dr_need(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, const char *entry, uint32_t entry_bytes);
 /* marker.c: 0; -ENOENT with what is wrong in th->r.why */
 int dr_marker(struct dr_thread *th, int root, bool make);
 /* Would a store drain into a store, or to where nothing is kept? */

@@ -30,6 +30,7 @@ struct finish {
     struct dr_thread *th;
     const char *path, *tmp;
     uint32_t path_bytes, tmp_bytes, flags, uid, gid;
+    uint64_t own;
     int root, temps;
     char tmp_name[FP_DW_TMP_MAX + 1];
 };
@@ -107,13 +108,13 @@ static void set_attributes(struct dr_thread *th, int fd, const struct fp_dw_file
     unsigned mode = m->mode & 07777;
 
     dr_enter(th);
+    set_xattrs(th, fd, m); /* before its mode and owner, which may keep us from it */
     if (fchown(fd, m->uid, m->gid)) {
         note(th, "owner", errno);
         mode &= 01777; /* set-uid of another owner would be another thing */
     }
     if (fchmod(fd, mode))
         note(th, "mode", errno);
-    set_xattrs(th, fd, m);
     if (futimens(fd, times))
         note(th, "times", errno);
     dr_leave(th, 0);
@@ -145,6 +146,22 @@ static int rename_to(struct finish *f, int dir, const char *name)
     return rc;
 }
 
+/* What has the name gives way, unless another store needs it. */
+static int take_name(struct finish *f, int dir, const char *name)
+{
+    struct dr_thread *th = f->th;
+    int is = f->flags & FP_DW_FORCE ? 0 : dr_may_replace(th, f->temps, dir, name, f->own), rc;
+
+    if (is < 0)
+        return is;
+    if (is)
+        is = dr_keep_aside(th, f->temps, f->tmp_name, dir, name) == 0;
+    rc = rename_to(f, dir, name);
+    if (rc)
+        return rc == -ENOENT ? dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone") : dr_failed_call(th, rc, "rename to", name);
+    return is ? dr_settle(th, f->temps, f->tmp_name, dir, name) : 0;
+}
+
 /* fd: of the temporary file; -1: of a symbolic link there is none, and its directory's fsync is all. */
 static int give_name(struct finish *f, int fd)
 {
@@ -158,15 +175,13 @@ static int give_name(struct finish *f, int fd)
     rc = dr_parent(th, f->root, f->path, f->path_bytes, f->uid, f->gid, &dir, &name);
     if (rc)
         return dr_failed_call(th, rc, "the directory of", "it");
-    rc = dr_may_replace(th, dir, name);
+    rc = take_name(f, dir, name);
     if (rc) {
         close(dir);
         free(name);
         return rc;
     }
-    rc = rename_to(f, dir, name);
-    if (rc == 0)
-        rc = dr_fsync(th, dir);
+    rc = dr_fsync(th, dir);
     dr_enter(th);
     if (rc == 0)
         rc = (fd < 0 ? fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) : fstat(fd, &st)) ? -errno : 0;
@@ -175,7 +190,7 @@ static int give_name(struct finish *f, int fd)
     if (rc == 0)
         dr_seen(&th->r, &st);
     else
-        rc = rc == -ENOENT ? dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone") : dr_failed_call(th, rc, "rename to", name);
+        rc = dr_failed_call(th, rc, "look at", name);
     free(name);
     return rc;
 }
@@ -199,13 +214,17 @@ static int was_done(struct finish *f, uint64_t tino, uint64_t size, bool link)
         rc = -ENOENT;
     if (rc == 0)
         rc = dr_fsync(th, dir);
+    if (rc == -ENOENT)
+        rc = dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone");
+    else if (rc)
+        rc = dr_failed_call(th, rc, "look at", "it");
+    else
+        rc = dr_settle(th, f->temps, f->tmp_name, dir, name); /* what had the name may not have been looked at */
     close(dir);
     free(name);
     if (rc == 0)
         dr_seen(&th->r, &st);
-    if (rc == -ENOENT)
-        return dr_fail(th, FP_DW_SCOPE_FILE, rc, "its temporary file is gone");
-    return rc ? dr_failed_call(th, rc, "look at", "it") : 0;
+    return rc;
 }
 
 static int open_finish(struct finish *f, struct dr_thread *th)
@@ -385,7 +404,7 @@ int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m)
 {
     const char *path = (const char *)(m + 1);
     struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
-                        .uid = m->uid, .gid = m->gid };
+                        .uid = m->uid, .gid = m->gid, .own = m->own };
     struct stat st = { 0 };
     int fd = -1, rc = S_ISDIR(m->mode) ? 0 : open_finish(&f, th);
 
@@ -429,7 +448,13 @@ int dr_stat(struct dr_thread *th)
 
     if (rc)
         return rc;
-    rc = dr_open(th, root, (const char *)(m + 1), m->path_bytes, O_PATH, 0, &fd);
+    if (m->mark_bytes)
+        rc = dr_need(th, root, (const char *)(m + 1), m->path_bytes, (const char *)(m + 1) + m->path_bytes, m->mark_bytes);
+    if (rc) {
+        close(root);
+        return rc;
+    }
+    rc = dr_open(th, root, (const char *)(m + 1), m->path_bytes, O_PATH, 0, &fd); /* after the mark: is it what has the name now that was marked? */
     dr_enter(th);
     if (rc == 0) {
         rc = fstat(fd, &st) ? -errno : 0;

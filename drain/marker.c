@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "drain/drain.h"
@@ -157,43 +156,4 @@ int dr_refuse_useless(struct dr_thread *th, int root)
     if ((unsigned long)fs.f_type != FUSE_MAGIC || !is_fpstore(st.st_dev))
         return 0;
     return dr_fail(th, FP_DW_SCOPE_TARGET, -EMEDIUMTYPE, "%s is on an fpstore: drain to a parallel file system or a disk", th->w->root);
-}
-
-/* -------------------------------------------------------------- what is there already */
-
-/* A mark is as "01020304:INODE:VERSION", the first bytes of a store's UUID before it (FINISH). */
-static bool is_anothers(const struct dr_worker *w, const char *mark, size_t len)
-{
-    char own[9];
-
-    snprintf(own, sizeof(own), "%02x%02x%02x%02x", w->store[0], w->store[1], w->store[2], w->store[3]);
-    return len > 8 && mark[8] == ':' && memcmp(mark, own, 8) != 0;
-}
-
-int dr_may_replace(struct dr_thread *th, int dir, const char *name)
-{
-    char mark[256];
-    struct stat st;
-    ssize_t n = 0;
-    int fd = -1, rc;
-
-    dr_enter(th);
-    rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
-    if (rc == 0 && S_ISREG(st.st_mode)) {
-        fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        rc = fd < 0 ? -errno : 0;
-    }
-    if (fd >= 0) {
-        n = fgetxattr(fd, FP_DW_MARK_XATTR, mark, sizeof(mark)); /* none, or none where it is: it says nothing */
-        close(fd);
-    }
-    dr_leave(th, 0);
-    if (rc == 0 && n > 0 && is_anothers(th->w, mark, (size_t)n))
-        return dr_fail(th, FP_DW_SCOPE_FILE, -EPERM, "%s: another store has drained a file of that name to there, and may need it (its " FP_DW_MARK_XATTR
-                       " says so): remove it, or drain to another directory", name);
-    if (rc == -EACCES && st.st_uid == geteuid())
-        rc = 0; /* ours, of a mode that keeps us from reading it */
-    if (rc == -ENOENT || rc == 0)
-        return 0;
-    return dr_failed_call(th, rc, "look at what has its name,", name);
 }

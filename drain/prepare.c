@@ -28,7 +28,7 @@
 /* -------------------------------------------------------------- PREPARE */
 
 /* The directory is made if it is not there. */
-static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m, int root, dev_t temps)
+static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m, int root, int temps, dev_t dev)
 {
     const char *path = (const char *)(m + 1);
     struct stat st;
@@ -39,15 +39,17 @@ static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m,
         return dr_failed_call(th, rc, "the directory of", "it");
     dr_enter(th);
     rc = fstat(dir, &st) ? -errno : 0;
-    if (rc == 0 && st.st_dev != temps)
+    if (rc == 0 && st.st_dev != dev)
         rc = -EXDEV;
     if (rc == 0 && !(m->flags & FP_DW_DLOG) && fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
         rc = -EISDIR;
     dr_leave(th, 0);
     if (rc)
         rc = dr_failed_call(th, rc, "its directory in", th->w->root);
-    else /* said before it is written */
-        rc = m->flags & FP_DW_DLOG ? dr_dlog_may_replace(th, dir, name) : dr_may_replace(th, dir, name);
+    else if (m->flags & FP_DW_DLOG) /* said before it is written */
+        rc = dr_dlog_may_replace(th, dir, name);
+    else if (!(m->flags & FP_DW_FORCE))
+        rc = dr_may_replace(th, temps, dir, name, m->own);
     rc = rc > 0 ? 0 : rc;
     dr_enter(th);
     close(dir);
@@ -178,7 +180,7 @@ int dr_prepare_file(struct dr_thread *th, const struct fp_dw_file *m)
         rc = fstat(temps, &st) ? dr_failed_call(th, -errno, "look at", FP_DW_TEMP_DIR) : 0;
         dr_leave(th, 0);
         if (rc == 0)
-            rc = check_where_it_goes(th, m, root, st.st_dev);
+            rc = check_where_it_goes(th, m, root, temps, st.st_dev);
         if (rc == 0)
             rc = S_ISLNK(m->mode) ? make_link(th, m, temps) : m->flags & FP_DW_DLOG ? make_log(th, m, temps, &st) : make_tmp(th, m, temps, &st);
         close(temps);
@@ -306,8 +308,10 @@ int dr_clean(struct dr_thread *th)
         return rc;
     rc = dr_temps(th, root, false, &temps);
     if (rc == 0) {
-        rc = dr_remove(th, temps, (const char *)(m + 1), m->tmp_bytes);
+        rc = dr_need_no_more(th, temps, (const char *)(m + 1), m->tmp_bytes);
+        rc = rc ? rc : dr_remove(th, temps, (const char *)(m + 1), m->tmp_bytes);
         rc = rc ? dr_failed_call(th, rc, "remove", "a temporary file") : dr_dlog_put_back(th, root, temps, (const char *)(m + 1), m->tmp_bytes);
+        dr_drop_aside(th, temps, (const char *)(m + 1), m->tmp_bytes);
         close(temps);
     }
     close(root);

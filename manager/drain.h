@@ -55,6 +55,8 @@ struct mgr_target {
     char *root;
     uint8_t uuid[16];
     bool made;   /* the marker is there: its uuid has been heard */
+    uint64_t needs;    /* number by which it is said there that we rely on files (needs.c); 0: on none */
+    uint64_t needs_ms; /* when to look whether that is still so */
     bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
     uint64_t sweep_ms; /* when to do so again */
     uint64_t probe_ms; /* not made: when to try again */
@@ -72,6 +74,7 @@ struct mgr_djob {
     uint64_t policy, ckpt, gen;
     char *dest; /* malloc'd */
     bool urgent, verify;
+    bool overwrite;  /* also what other stores need */
     uint32_t layout; /* enum fp_drain_layout */
     uint64_t files, bytes, files_done, bytes_done;
     int64_t made_ns, done_ns;
@@ -160,7 +163,7 @@ struct mgr_dpolicy {
 };
 
 struct mgr_cleaning { /* a temporary file to be removed */
-    uint64_t file, gen;
+    uint64_t file, gen; /* gen 0: what was said to be needed by the number `file` (needs.c) */
     uint32_t target;
     uint32_t by;     /* the benefactor that has been told; 0: none */
     uint64_t at_ms;  /* since when */
@@ -325,7 +328,7 @@ struct mgr_auto_last {
     uint64_t below;
     uint32_t target;
     uint64_t policy;
-    bool verify, urgent;
+    bool verify, urgent, overwrite;
     uint32_t layout;
 };
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
@@ -488,6 +491,18 @@ int mgr_drained_drop(struct mgr_core *c, uint64_t ino);
 /* Its copy in one target is not known any more. */
 int mgr_drained_drop_at(struct mgr_core *c, uint64_t ino, uint32_t target);
 
+/* ---------------------------------------------------------------- needs.c */
+
+/* Something is about to be evicted in favour of a file in this target: it has a number from now on. */
+int mgr_needs(struct mgr_core *c, uint32_t target);
+/* A name that the sweep has found: is it such a one? It goes if it is not that of now. */
+bool mgr_needs_swept(struct mgr_core *c, const struct mgr_target *t, const char *name);
+/* What a task of a file says of what is needed, by its kind. -ESTALE: it is not to be told now. */
+int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f);
+/* May something be given up? Then the step does it. */
+bool mgr_needs_due(const struct mgr_core *c);
+int mgr_needs_step(struct mgr_core *c);
+
 /* ---------------------------------------------------------------- drain_task.c */
 
 /* What a benefactor says of itself. */
@@ -510,8 +525,9 @@ const struct mgr_target_seen *mgr_task_seen(struct mgr_core *c, const struct mgr
 bool mgr_task_heard(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target, uint32_t code, const char *why);
 /* And the target is well, as far as it has said? */
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
-/* The name of the temporary file of an attempt. */
-void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64]);
+#define MGR_TMP_NAME 64u
+/* The name of the temporary file of an attempt; with gen 0 of what says that the target is needed, by the number `file` (needs.c). */
+void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[MGR_TMP_NAME]);
 /* A task with its target, and no path. NULL: out of memory. */
 Fp__Task *mgr_task_new(struct mgr_core *c, Fp__TaskKind kind, uint64_t id, uint64_t gen, const struct mgr_target *t);
 /* A task that it has been told; NULL: it has not, or it is over. Valid until the next one is added or removed. */

@@ -166,7 +166,7 @@ static int job_of_set(struct mgr_core *c, struct mgr_djob *j, const struct mgr_s
 
 static int by_policy(struct mgr_core *c, const struct mgr_dpolicy *p, const struct mgr_set *s)
 {
-    struct mgr_djob j = {.policy = p->id, .verify = p->p.verify};
+    struct mgr_djob j = {.policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite};
     int rc = mgr_target_get(c, p->p.to, &j.target);
 
     return rc ? rc : job_of_set(c, &j, s);
@@ -258,7 +258,7 @@ static uint64_t job_under_way(const struct mgr_core *c, const struct mgr_auto_la
         const struct mgr_djob *j = &c->drain->jobs[i];
 
         if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == s->id && j->gen == s->gen && j->target == l->target && j->verify >= l->verify &&
-            j->urgent >= l->urgent && j->layout == l->layout)
+            j->urgent >= l->urgent && j->layout == l->layout && j->overwrite >= l->overwrite)
             return j->id;
     }
     return 0;
@@ -280,7 +280,7 @@ int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *i
         parent[found++] = (uint64_t)mgr_col(&c->db, st, 13);
     }
     for (size_t i = 0; i < found && *n < max && !rc; i++) {
-        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .layout = l->layout};
+        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .layout = l->layout};
         bool yes;
 
         rc = mgr_set_is_below(c, parent[i], l->below, &yes);
@@ -331,7 +331,7 @@ static bool wants(const struct mgr_dpolicy *p, const char *path)
 /* The job of this policy to which single files are added; another one when it is long, so that its rows go some time. */
 static int collecting(struct mgr_core *c, const struct mgr_dpolicy *p, struct mgr_djob **at)
 {
-    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES, .policy = p->id, .verify = p->p.verify};
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES, .policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite};
     int rc;
 
     for (size_t i = c->drain->njobs; i-- > 0;) {

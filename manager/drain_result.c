@@ -47,7 +47,9 @@ static void swept(struct mgr_core *c, struct mgr_target *t, const Fp__TaskResult
             continue;
         memcpy(name, r->list[i]->path.data, r->list[i]->path.len);
         name[r->list[i]->path.len] = '\0';
-        if (sscanf(name, "%*8[0-9a-f]-%llx-%llx%n", &file, &gen, &end) != 2 || (name[end] && strcmp(name + end, "-old") != 0 && strcmp(name + end, "-to") != 0))
+        if (mgr_needs_swept(c, t, name))
+            continue;
+        if (sscanf(name, "%*8[0-9a-f]-%llx-%llx%n", &file, &gen, &end) != 2 || (name[end] && strcmp(name + end, "-kept") != 0 && strcmp(name + end, "-old") != 0 && strcmp(name + end, "-to") != 0))
             continue;
         dead.id = file;
         dead.gen = gen;

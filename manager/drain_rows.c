@@ -178,6 +178,7 @@ static int targets_load(struct mgr_core *c)
             memcpy(t->uuid, uuid, len);
         else
             target_uuid(c, t);
+        t->needs = (uint64_t)mgr_col(&c->db, st, 3);
         have++;
     }
     while (rc == 0 && c->drain->ntargets > have) /* made in a group that failed: the newest */
@@ -288,7 +289,8 @@ int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j)
                            .error = (int)mgr_col(db, st, 16),
                            .why = text_of(c, st, 17),
                            .first = (uint64_t)mgr_col(db, st, 18),
-                           .layout = (uint32_t)mgr_col(db, st, 19)};
+                           .layout = (uint32_t)mgr_col(db, st, 19),
+                           .overwrite = mgr_col(db, st, 20) != 0};
     if (j->dest && j->why)
         return 0;
     mgr_djob_fini(j);
@@ -313,7 +315,7 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j)
 {
     return mgr_db_exec(&c->db, DJOB_PUT, DBI(j->id), DBI(j->kind), DBI(j->policy), DBI(j->target), DBI(j->ckpt), DBI(j->gen),
                        DBB(j->dest, strlen(j->dest)), DBI(j->urgent), DBI(j->verify), DBI(j->state), DBI(j->files), DBI(j->bytes), DBI(j->files_done),
-                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first), DBI(j->layout));
+                       DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first), DBI(j->layout), DBI(j->overwrite));
 }
 
 int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j)

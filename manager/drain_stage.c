@@ -190,7 +190,10 @@ int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f,
         return rc;
     if (why && wait && (mgr_unsettled(c) || c->now.ns - j->made_ns < WAIT_NS))
         return 0;
-    return why ? refuse(c, f, in, -EBUSY, why) : take_up(c, f, in);
+    if (why)
+        return refuse(c, f, in, -EBUSY, why);
+    rc = mgr_needs(c, f->target);
+    return rc ? rc : take_up(c, f, in);
 }
 
 int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)

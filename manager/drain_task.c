@@ -196,9 +196,12 @@ void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status)
 
 /* ---------------------------------------------------------------- tasks */
 
-void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[64])
+void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[MGR_TMP_NAME])
 {
-    snprintf(name, 64, "%02x%02x%02x%02x-%llx-%llx", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], (unsigned long long)file, (unsigned long long)gen);
+    int n = snprintf(name, MGR_TMP_NAME, "%02x%02x%02x%02x-%s%llx", c->uuid[0], c->uuid[1], c->uuid[2], c->uuid[3], gen ? "" : "needs-", (unsigned long long)file);
+
+    if (gen)
+        snprintf(name + n, MGR_TMP_NAME - (size_t)n, "-%llx", (unsigned long long)gen);
 }
 
 static ProtobufCBinaryData text(struct mgr_core *c, const char *s)
@@ -240,7 +243,7 @@ static Fp__Task *task_of_file(struct mgr_core *c, Fp__TaskKind kind, uint64_t wi
     k->urgent = f->urgent;
     k->overwrite = true;
     k->dlog = mgr_drained_is_log(c, f);
-    return k;
+    return mgr_needs_fill(c, k, f) ? NULL : k;
 }
 
 /* The slices of a part: those of its windows that this benefactor has; or, to compare what it has written, those that others have. */
@@ -508,7 +511,7 @@ static void cleaning(struct batch *q)
         char name[64];
         Fp__Task *k;
 
-        if (!t || (f && f->gen == n->gen)) { /* what ended it was taken back */
+        if (!t || (f && n->gen && f->gen == n->gen)) { /* what ended it was taken back */
             *n = d->clean[--d->nclean];
             continue;
         }

@@ -45,6 +45,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
     known.max = p->max;
     known.max_job = p->max_job;
     known.low = p->low;
+    known.overwrite = p->overwrite;
     memcpy(known.results, p->results, sizeof known.results);
     fp_drain_text(&known, text);
     return strcmp(text, canon) == 0;
@@ -88,7 +89,7 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, results=, all=, verify=, max=, max-job= and low=: one with another word would promise what is not done");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, results=, all=, verify=, max=, max-job=, low= and overwrite=: one with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);

@@ -351,7 +351,8 @@ CREATE TABLE IF NOT EXISTS drain_due (
 CREATE TABLE IF NOT EXISTS target (
     id   INTEGER PRIMARY KEY,
     root TEXT NOT NULL UNIQUE,
-    uuid BLOB NOT NULL                -- as in ROOT/.fp-target; empty: not seen yet
+    uuid BLOB NOT NULL,               -- as in ROOT/.fp-target; empty: not seen yet
+    needs INTEGER NOT NULL DEFAULT 0  -- number by which it is said there that files of it are relied on (needs.c); 0: none is
 );
 -- A file (or log) in a target that external chunks or levels refer to.
 CREATE TABLE IF NOT EXISTS tfile (
@@ -408,7 +409,8 @@ CREATE TABLE IF NOT EXISTS drain_job (
     error      INTEGER NOT NULL,
     why        TEXT NOT NULL,
     first      INTEGER NOT NULL,      -- drain_file with which it began
-    layout     INTEGER NOT NULL       -- of its files in the target: 0 files, 1 logs
+    layout     INTEGER NOT NULL,      -- of its files in the target: 0 files, 1 logs
+    overwrite  INTEGER NOT NULL DEFAULT 0 -- 1: also what other stores need there is replaced
 );
 CREATE TABLE IF NOT EXISTS drain_file (
     id           INTEGER PRIMARY KEY,

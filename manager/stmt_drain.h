@@ -4,7 +4,7 @@
 
 #define MGR_DJOB_COLS                                                                                        \
     "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
-    "done_ns,error,why,first,layout"
+    "done_ns,error,why,first,layout,overwrite"
 #define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind,parent"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
@@ -25,13 +25,14 @@
     X(DUE_DELETE, "DELETE FROM drain_due WHERE ino=?1")                                                      \
     X(DUE_CLEAR, "DELETE FROM drain_due")                                                                    \
     X(DFILE_WAITS, "SELECT 1 FROM drain_file WHERE ino=?1 AND job=?2 AND state=1 LIMIT 1")                   \
-    X(TARGET_LIST, "SELECT id,root,uuid FROM target ORDER BY id")                                            \
-    X(TARGET_PUT, "INSERT OR REPLACE INTO target(id,root,uuid) VALUES(?1,?2,?3)")                            \
+    X(TARGET_LIST, "SELECT id,root,uuid,needs FROM target ORDER BY id")                                      \
+    X(TARGET_PUT, "INSERT INTO target(id,root,uuid) VALUES(?1,?2,?3) ON CONFLICT(id) DO UPDATE SET uuid=?3") \
+    X(TARGET_NEEDS, "UPDATE target SET needs=?2 WHERE id=?1")                                                \
     X(DJOB_ACTIVE, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE state<4 ORDER BY id")                      \
     X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id<?1 ORDER BY id DESC LIMIT ?2")            \
     X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
     X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
-                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20)")            \
+                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21)")        \
     X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND id<=(SELECT max(id) FROM drain_job)-?1 "       \
                 "ORDER BY id LIMIT 1")                                                                      \
     X(DJOB_DELETE, "DELETE FROM drain_job WHERE id=?1")                                                      \
@@ -99,6 +100,8 @@
                   "ids<=?1 AND ids+count>?1 LIMIT 1")                                                        \
     X(TFILE_NEW, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,seen_ns,gone) "                     \
                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
+    X(TFILE_OWN, "SELECT tino FROM tfile WHERE target=?1 AND path=?2 AND gone=0 ORDER BY id DESC LIMIT 1")   \
+    X(EXT_AT, "SELECT 1 FROM ext e CROSS JOIN tfile t ON t.id=e.tfile WHERE t.target=?1 LIMIT 1")            \
     X(TFILE_REF, "UPDATE tfile SET refs=refs+?2 WHERE id=?1")                                                \
     X(TFILE_UNUSED, "DELETE FROM tfile WHERE id=?1 AND refs<=0")                                             \
     X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) "      \

@@ -31,7 +31,6 @@ static const char *const no_yes[] = { "no", "yes", NULL };
 static const char *const layouts[] = { "file", "log", NULL };
 static const char *const levels[] = { "local", "drained", "verified", NULL };
 static const char *const completes[] = { "auto", "told", NULL };
-static const char *const unlinkeds[] = { "drain", "drop", NULL };
 
 static const struct fp_aux_option options[] = {
     { .name = "to", .help = "Directory of another file system, the same on all nodes: the target." },
@@ -50,10 +49,7 @@ static const struct fp_aux_option options[] = {
     { .name = "complete", .fallback = "auto", .choices = completes, .help = "told: a set is complete only when a marker, an xattr or fpctl says so." },
     { .name = "marker", .fallback = "COMPLETE,.complete,_SUCCESS,DONE", .help = "Names of files whose close says that their set is complete." },
     { .name = "low", .fallback = "30%", .help = "When less of the store is free than this, draining goes first." },
-    { .name = "min", .fallback = "10%", .help = "When less of the store is free than this, files that are open are evicted, too." },
-    { .name = "unlinked", .fallback = "drop", .choices = unlinkeds, .help = "What becomes of a chosen set that is deleted before it was drained." },
-    { .name = "overwrite", .fallback = "yes", .choices = no_yes, .help = "Replace files of the same name in the target." },
-    { .name = "threads", .fallback = "2", .min = 1, .max = 16, .help = "Threads of each benefactor that write to this target." },
+    { .name = "overwrite", .fallback = "no", .choices = no_yes, .help = "Replace also files in the target that another store relies on, since it has evicted data of them." },
     { .name = NULL },
 };
 

@@ -293,6 +293,7 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     q.paths = paths;
     q.urgent = o->now;
     q.verify = o->verify;
+    q.overwrite = o->overwrite;
     q.layout = (uint32_t)o->layout;
     q.dest = ctl_dest(o, dest);
     rc = q.dest ? ctl_target_try(o, l, q.dest) : -EINVAL;
@@ -377,7 +378,7 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 const struct ctl_cmd ctl_cmd_drain = {
     .words = "drain",
     .args = "[PATH...]",
-    .options = "to all last now verify wait layout",
+    .options = "to all last now verify wait layout overwrite",
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "

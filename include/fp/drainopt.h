@@ -42,10 +42,8 @@ struct fp_drain_policy {
     uint64_t quiet_ms, late_ms;
     bool told;       /* sets are complete only when somebody has said so */
     char marker[FP_DRAIN_LIST_MAX];
-    uint32_t low, min; /* per cent of the store that are free: drain first, evict hard */
-    bool drop_unlinked;
-    bool overwrite;
-    uint32_t threads;
+    uint32_t low;    /* per cent of the store that are free: drain first */
+    bool overwrite;  /* also files in the target that another store relies on */
 };
 
 /* One word, for help, and for the table of the aux-app, which says the same. */

@@ -30,7 +30,8 @@
 
 #define FP_DW_TEMP_DIR ".fp-drain"     /* temporary files, below the root */
 #define FP_DW_MARKER ".fp-target"      /* a line "STORE TARGET" (UUIDs, 32 hexadecimal digits each) for each store that drains to here */
-#define FP_DW_MARK_XATTR "user.fp.drain"
+#define FP_DW_MARK_XATTR "user.fp.drain"   /* of a file that a store has drained: STORE8:INODE:VERSION */
+#define FP_DW_NEED_XATTR "user.fp.needed"  /* of one that it relies on: drain/needed.c */
 
 enum fp_dw_type {
     FP_DW_NONE,
@@ -91,15 +92,18 @@ struct fp_dw_pace {
 #define FP_DW_OVERWRITE 1u             /* FINISH: a file that has the name is replaced */
 #define FP_DW_MAKE_MARKER 2u           /* PROBE: where the store has no line in the marker */
 #define FP_DW_URGENT 8u                /* before others that are not */
+#define FP_DW_FORCE 32u                /* PREPARE, FINISH: also what another store needs is replaced */
 #define FP_DW_DLOG 16u                 /* PREPARE, WRITE, FINISH: of a file as streams of records (fp/dlog.h): tmp is a directory */
 
 struct fp_dw_file {
     struct fp_dw_head h;
     uint64_t tino, size;               /* inode of the temporary file (FINISH); size of the file */
     uint64_t dlog_bytes;               /* FINISH of a DLOG: what its records must have */
+    uint64_t own;                      /* PREPARE, FINISH: inode of what the store has drained to that name before; 0: nothing */
     uint32_t flags, mode, uid, gid;    /* PREPARE: owner of directories that are made */
     int64_t atime_ns, mtime_ns;
-    uint32_t path_bytes, tmp_bytes, mark_bytes;
+    uint32_t path_bytes, tmp_bytes;
+    uint32_t mark_bytes;               /* FINISH: the mark. PREPARE: text of a link. STAT: the entry of drain/needed.c to be made before; 0: none */
     uint32_t nxattrs;                  /* each: uint32_t name_bytes, value_bytes (not aligned), name, value */
 };
 

@@ -1,5 +1,6 @@
 """Evicting: what is drained gives its space back and reads as if it were here; what has become another in the target is an error, never other bytes."""
 
+import errno
 import json
 import os
 import time
@@ -159,31 +160,72 @@ def test_what_does_not_go_is_said(store, target):
     assert [(j["bytes"], j["bytes_done"]) for j in done] == [(SIZE, SIZE - MIB)]
 
 
-def test_what_another_store_has_drained_is_not_replaced(new_store):
-    """Jobs have names of files in common, and each its own store; what the first has evicted must not become the second's."""
-    stores, target = [], None
+@pytest.fixture
+def two_stores(new_store, tmp_path):
+    """Jobs have names of files in common, and each its own store, and one target: what the first has evicted must not become the second's."""
+    stores, target = [], str(tmp_path / "target")
+    os.mkdir(target)
     for k in range(2):
         s = new_store()
-        s.expect("another store")
+        s.expect("another store|target|evicted to|can't fetch")
         s.start_manager()
         s.add_benefactor()
         m = s.add_mount()
-        target = target or os.path.join(s.dir, "target")
-        os.makedirs(target, exist_ok=True)
-        for name in ("f", f"own{k}"):
+        for name in ("f", "g", f"own{k}"):
             write_file(m.at(name), content(k, 0, SIZE))
         stores.append(s)
-    first, second = stores
-    drain(first, first.mounts[0].path, to=target)
-    os.setxattr(os.path.join(target, "f"), "user.test", b"1")  # else there is nothing to be seen
+    drain(stores[0], stores[0].mounts[0].path, to=target)
+    return stores[0], stores[1], target
+
+
+def needs_entries(target):
+    return sorted(n for n in os.listdir(os.path.join(target, ".fp-drain")) if "-needs-" in n)
+
+
+def drain_of_all(store, target, *more):
+    return store.fpctl("drain", store.mounts[0].path, f"--to={target}", "--wait", "--timeout=60s", *more, check=False, seconds=80)
+
+
+@pytest.mark.short
+def test_what_another_store_has_evicted_is_not_replaced(two_stores):
+    first, second, target = two_stores
+    assert needs_entries(target) == []
     evict(first, first.mounts[0].at("f"))
-    r = second.fpctl("drain", second.mounts[0].path, f"--to={target}", "--wait", "--timeout=60s", check=False, seconds=80)
-    assert r.returncode == 4 and "another store" in r.stdout and "1 of 2 files" in r.stdout, r
-    assert_same(read(os.path.join(target, "own1")), content(1, 0, SIZE))
+    assert len(needs_entries(target)) == 1
+    r = drain_of_all(second, target)
+    assert r.returncode == 4 and "another store" in r.stdout and "2 of 3 files" in r.stdout and "--overwrite" in r.stdout, r
+    for name, k in (("own1", 1), ("g", 1), ("f", 0)):
+        assert_same(read(os.path.join(target, name)), content(k, 0, SIZE))
     assert_same(read(first.mounts[0].at("f")), content(0, 0, SIZE))
-    os.unlink(os.path.join(target, "f"))
+    # what has come back, and its copy, are replaced when the file is not in that store any more
+    os.unlink(first.mounts[0].at("f"))
+    wait_until("the first store to need nothing there", 60, lambda: needs_entries(target) == [])
     drain(second, second.mounts[0].at("f"), to=target)
     assert_same(read(os.path.join(target, "f")), content(1, 0, SIZE))
+
+
+def test_what_another_store_has_evicted_is_replaced_when_that_is_said(two_stores):
+    first, second, target = two_stores
+    evict(first, first.mounts[0].at("f"))
+    r = drain_of_all(second, target, "--overwrite")
+    assert r.returncode == 0, r
+    assert_same(read(os.path.join(target, "f")), content(1, 0, SIZE))
+    with pytest.raises(OSError) as e:
+        read(first.mounts[0].at("f"))
+    assert e.value.errno == errno.EIO
+    wait_until("it to be said", 30, lambda: "not there any more" in first.fpctl("status", check=False).stdout)
+    assert_same(read(first.mounts[0].at("own0")), content(0, 0, SIZE))
+
+
+def test_a_policy_says_that_all_is_replaced(two_stores):
+    first, second, target = two_stores
+    evict(first, first.mounts[0].at("f"))
+    second.fpctl("drain", "set", f"to={target} every=none all=yes overwrite=yes")
+    os.utime(second.mounts[0].at("f"))
+    with open(second.mounts[0].at("f"), "ab") as f:
+        f.write(b"more")
+    wait_until("it to be drained by itself", 60, lambda: os.stat(os.path.join(target, "f")).st_size == SIZE + 4)
+    assert_same(read(os.path.join(target, "f")), content(1, 0, SIZE) + b"more")
 
 
 @pytest.mark.parametrize("how", ["removed", "changed", "changed-quietly", "cut"])

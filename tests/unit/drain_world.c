@@ -236,6 +236,16 @@ int dw_write(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, uint64
     return d->done.status;
 }
 
+uint64_t dw_written(struct dw *d, const char *path, const char *tmp, uint64_t size, const struct fp_dw_slice *s)
+{
+    uint64_t ino;
+
+    assert_int_equal(dw_prepare(d, path, tmp, size), 0);
+    ino = d->done.tino;
+    assert_int_equal(dw_write(d, tmp, ino, size, 0, s, 1), 0);
+    return ino;
+}
+
 int dw_verify_own(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, const uint64_t *sums, uint32_t n, const struct fp_dw_range *others, uint32_t nothers)
 {
     struct fp_dw_verify m = { .h = { .type = FP_DW_VERIFY, .id = ++d->next_id, .gen = d->gen }, .tino = tino, .size = size, .window_bytes = DW_WINDOW,

@@ -49,6 +49,8 @@ int dw_finish(struct dw *d, const char *path, const char *tmp, uint64_t tino, ui
 int dw_probe(struct dw *d, bool make_marker);
 void dw_tell_write(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, uint64_t first, const struct fp_dw_slice *s, uint32_t n);
 int dw_write(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, uint64_t first, const struct fp_dw_slice *s, uint32_t n);
+/* PREPARE and WRITE of a file of one window: the inode. */
+uint64_t dw_written(struct dw *d, const char *path, const char *tmp, uint64_t size, const struct fp_dw_slice *s);
 int dw_verify(struct dw *d, const char *path, const char *tmp, uint64_t tino, uint64_t size, uint64_t first, const uint64_t *sums, uint32_t n);
 /* From window 0 on, where others have written ranges. */
 int dw_verify_own(struct dw *d, const char *tmp, uint64_t tino, uint64_t size, const uint64_t *sums, uint32_t n, const struct fp_dw_range *others, uint32_t nothers);

@@ -457,6 +457,8 @@ static void do_task(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
         }
         return;
     case FP__TASK_KIND__TASK_STAT:
+        if (k->mark.len && !w_find(w, name_of(k->mark, tmp)))
+            make(w, tmp)->version = 1; /* no temporary file */
         f = w_find(w, path);
         if (f)
             see(r, f);

@@ -45,12 +45,7 @@ static int teardown(void **state)
 /* The temporary file with its data; its inode. */
 static uint64_t written(const char *path)
 {
-    uint64_t ino;
-
-    assert_int_equal(dw_prepare(&d, path, TMP, SIZE), 0);
-    ino = d.done.tino;
-    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, &chunk, 1), 0);
-    return ino;
+    return dw_written(&d, path, TMP, SIZE, &chunk);
 }
 
 static void count_temps(unsigned n)
@@ -112,34 +107,6 @@ static void test_extended_attributes_and_the_mark(void **state)
     assert_memory_equal(value, "value", 5);
     assert_int_equal(getxattr(dw_path(&d, "file"), FP_DW_MARK_XATTR, value, sizeof(value)), 8);
     assert_memory_equal(value, "store:71", 8);
-}
-
-/* Two stores with one target: what one has evicted in favour of is not replaced by the other. */
-static void test_a_file_of_another_store_is_not_replaced(void **state)
-{
-    static const struct {
-        const char *mark;
-        bool stays;
-    } of[] = { { "a5a5a5a6:7:1", true }, { "a5a5a5a5:9:2", false }, { "by hand", false } };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(of) / sizeof(*of); i++) {
-        uint64_t ino = written("it");
-
-        dw_make(&d, "it", "what was there");
-        if (setxattr(dw_path(&d, "it"), FP_DW_MARK_XATTR, of[i].mark, strlen(of[i].mark), 0) && errno == ENOTSUP)
-            skip();
-        assert_int_equal(dw_finish(&d, "it", TMP, ino, SIZE), of[i].stays ? -EPERM : 0);
-        assert_int_equal(d.done.scope, of[i].stays ? FP_DW_SCOPE_FILE : 0);
-        assert_int_equal(dw_compare(&d, "it", SIZE, 0, &chunk, 1) == 0, !of[i].stays);
-        if (!of[i].stays)
-            continue;
-        assert_non_null(strstr(d.why, "another store"));
-        assert_int_equal(dw_prepare(&d, "it", "a5a5a5a5-2-1", SIZE), -EPERM); /* and nothing is written in vain */
-        assert_non_null(strstr(d.why, "another store"));
-        assert_int_equal(unlink(dw_path(&d, "it")), 0);
-        assert_int_equal(dw_finish(&d, "it", TMP, ino, SIZE), 0);
-    }
 }
 
 /* Any of its answers may be lost, and it is told again. */
@@ -521,7 +488,6 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         T(test_a_file_gets_its_name_and_attributes),
         T(test_extended_attributes_and_the_mark),
-        T(test_a_file_of_another_store_is_not_replaced),
         T(test_each_step_may_be_told_twice),
         T(test_a_foreign_file_under_the_temporary_name),
         T(test_a_file_of_another_size_gets_no_name),

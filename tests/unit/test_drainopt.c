@@ -60,14 +60,10 @@ static void test_a_target_is_all_that_is_needed(void **state)
     assert_string_equal(p.to, "/lustre/proj/run");
     assert_int_equal(p.every, 1);
     assert_int_equal(p.keep, 2);
-    assert_int_equal(p.threads, 2);
     assert_int_equal(p.quiet_ms, 2000);
     assert_int_equal(p.late_ms, 60000);
     assert_int_equal(p.low, 30);
-    assert_int_equal(p.min, 10);
-    assert_true(p.overwrite);
-    assert_false(p.verify || p.all || p.told);
-    assert_true(p.drop_unlinked);
+    assert_false(p.verify || p.all || p.told || p.overwrite);
     assert_int_equal(p.layout, FP_DRAIN_FILE);
     assert_int_equal(p.level, FP_DRAIN_LOCAL);
     assert_string_equal(p.marker, "COMPLETE,.complete,_SUCCESS,DONE");
@@ -77,21 +73,20 @@ static void test_a_target_is_all_that_is_needed(void **state)
 static void test_each_word_is_taken(void **state)
 {
     struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a results=*.h5 all=yes verify=on layout=log max=200MB/s "
-                                    "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% min=5% unlinked=drain "
-                                    "overwrite=no threads=16");
+                                    "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% overwrite=yes");
 
     (void)state;
     assert_int_equal(p.every, 4);
     assert_int_equal(p.keep, 3);
     assert_string_equal(p.pattern, "run/chk_{step}/*,a");
     assert_string_equal(p.results, "*.h5");
-    assert_true(p.all && p.verify && p.told && !p.drop_unlinked && !p.overwrite);
+    assert_true(p.all && p.verify && p.told && p.overwrite);
     assert_int_equal(p.layout, FP_DRAIN_LOG);
     assert_true(p.max == 200000000 && p.max_job == 1500000000);
     assert_int_equal(p.level, FP_DRAIN_VERIFIED);
     assert_true(p.quiet_ms == 500 && p.late_ms == 120000);
     assert_string_equal(p.marker, "OK");
-    assert_true(p.low == 40 && p.min == 5 && p.threads == 16);
+    assert_true(p.low == 40);
     assert_int_equal(good("to=/p every=auto").every, FP_DRAIN_EVERY_AUTO);
     assert_int_equal(good("to=/p every=none results=a").every, FP_DRAIN_EVERY_NONE);
 }
@@ -100,7 +95,7 @@ static void test_what_means_the_same_has_one_text(void **state)
 {
     (void)state;
     is_text("to=/p", "to=/p");
-    is_text("  to=//p///q/  every=1 keep=2 quiet=2000ms late=1min verify=no overwrite=on max=0\t", "to=/p/q");
+    is_text("  to=//p///q/  every=1 keep=2 quiet=2000ms late=1min verify=no overwrite=off max=0\t", "to=/p/q");
     is_text("verify=yes keep=4 to=/p", "to=/p keep=4 verify=on");
     is_text("to=/p verify=true all=1", "to=/p all=yes verify=on");
     is_text("to=/p pattern=/run/{step},/b", "to=/p pattern=run/{step},b");
@@ -127,7 +122,7 @@ static void test_mistakes_are_named(void **state)
     is_bad("to=/p every=1000001", "1 to 1000000");
     is_bad("to=/p every=4x", "every=4x");
     is_bad("to=/p keep=0", "1 to 1000");
-    is_bad("to=/p threads=17", "1 to 16");
+    is_bad("to=/p keep=1001", "1 to 1000");
     is_bad("to=/p pattern=a,,b", "between two commas");
     is_bad("to=/p pattern=a,", "behind the last comma");
     is_bad("to=/p results=/", "between two commas");
@@ -142,8 +137,7 @@ static void test_mistakes_are_named(void **state)
     is_bad("to=/p late=25h", "late=25h");
     is_bad("to=/p low=30", "from 0% to 90%");
     is_bad("to=/p low=91%", "from 0% to 90%");
-    is_bad("to=/p min=-1%", "min=-1%");
-    is_bad("to=/p low=5%", "min=10% is more than low=5%");
+    is_bad("to=/p low=-1%", "low=-1%");
     is_bad("to=/p every=none", "results=");
     is_bad("to=\"/p", "not closed");
     is_bad("to=/p\1", "control");
@@ -175,7 +169,7 @@ static void test_lengths_are_bounded(void **state)
     is_bad(t, "longer than");
     /* all that is longest: its canonical text is whole */
     policy = good("to=/p every=1000000 keep=1000 all=yes verify=on layout=log max=18446744073709551615B/s max-job=18446744073709551615B/s level=verified "
-                  "quiet=3599999ms late=86399999ms complete=told low=31% min=11% unlinked=drain overwrite=no threads=16");
+                  "quiet=3599999ms late=86399999ms complete=told low=31% overwrite=yes");
     strcpy(policy.to, good(p).to);
     policy.to[5] = ' ';
     strcpy(policy.pattern, good(l).pattern);
@@ -185,7 +179,7 @@ static void test_lengths_are_bounded(void **state)
     fp_drain_text(&policy, most);
     is_text(most, most);
     fp_drain_text(&policy, text);
-    assert_true(strstr(text, " threads=16") && strlen(text) < FP_DRAIN_TEXT_MAX - 20);
+    assert_true(strstr(text, " overwrite=yes") && strlen(text) < FP_DRAIN_TEXT_MAX - 20);
     free(p), free(q), free(l), free(m), free(t);
 }
 
@@ -208,7 +202,7 @@ static void test_every_word_has_help_and_a_default_that_is_taken(void **state)
     const struct fp_drain_word *w = fp_drain_words(&n);
 
     (void)state;
-    assert_int_equal(n, 20);
+    assert_int_equal(n, 17);
     for (size_t i = 0; i < n; i++) {
         char text[200];
 
