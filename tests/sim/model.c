@@ -305,10 +305,14 @@ void model_published(struct model_file *f, const struct sim_proc *m, uint64_t fr
 /* Closed by all, or synced, with something in it: it may be taken back no more. Of an empty file nobody knows whether it was closed. */
 static bool was_whole(const struct model_file *f)
 {
-    for (const struct model_write *w = f->writes; w; w = w->next)
-        if ((w->kept || w->durable) && ends_at(w) > 0)
-            return true;
-    return false;
+    bool whole = false;
+
+    for (const struct model_write *w = f->writes; w; w = w->next) {
+        if (w->kind == MODEL_CUT && w->off == 0)
+            return whole;
+        whole |= (w->kept || w->durable) && ends_at(w) > 0;
+    }
+    return whole;
 }
 
 void model_replaced(struct model_file *f, struct model_file *over)
