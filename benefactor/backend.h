@@ -54,6 +54,8 @@ struct bnf_backend {
 
 /* Segments in the directory that dir_fd (borrowed) is: DIR/segments. -ENOMEM. */
 int bnf_backend_dir_new(int dir_fd, struct bnf_backend **out);
+/* Is this the name of a segment in DIR/segments: "seg-" and 16 hex digits, its id? */
+bool bnf_backend_dir_is_segment(const char *name);
 /* Opens a segment that is there already, for recovery: name in the directory, header not looked at. read_only
  * is set when it can't be opened for writing. */
 int bnf_backend_dir_open(struct bnf_backend *b, const char *name, bool *read_only, struct bnf_file **out);

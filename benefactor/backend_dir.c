@@ -45,6 +45,11 @@ static struct dir_backend *dir_of(struct bnf_backend *b)
     return (struct dir_backend *)b;
 }
 
+bool bnf_backend_dir_is_segment(const char *name)
+{
+    return strncmp(name, "seg-", 4) == 0 && strlen(name) == 20 && strspn(name + 4, "0123456789abcdef") == 16;
+}
+
 /* *o_direct tells what it became. */
 static int open_direct(int dir_fd, const char *name, int flags, bool *o_direct)
 {

@@ -11,14 +11,14 @@ struct bnf_dir {
     int fd;           /* DIR */
     int lock_fd;
     int segments_fd; /* DIR/segments */
-    bool known;      /* DIR/benefactor.json was there: both UUIDs are set */
+    bool known;      /* DIR/benefactor.json or the segments say who it is: both UUIDs are set */
     bool made, made_segments, made_lock; /* by bnf_dir_open */
     struct fp_uuid store;
     struct fp_uuid bnf;
 };
 
 /* Makes DIR and DIR/segments if missing (mode 0700), locks DIR, reads DIR/benefactor.json; a new benefactor
- * UUID is made if there is none. Errors are logged, one line that says what to do; then nothing is held, and nothing new is
+ * UUID is made if there is none. If that file is damaged or lost, what the segments say, and it is written anew. Errors are logged, one line that says what to do; then nothing is held, and nothing new is
  * left. */
 int bnf_dir_open(const char *path, struct bnf_dir *d);
 

@@ -21,7 +21,6 @@
  */
 #include "benefactor/recover.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -376,16 +375,6 @@ static void *scan_thread(void *arg)
 
 /* ---------------------------------------------------------------- the directory */
 
-static bool is_segment_name(const char *name)
-{
-    if (strncmp(name, "seg-", 4) || strlen(name) != 20)
-        return false;
-    for (int i = 4; i < 20; i++)
-        if (!isxdigit((unsigned char)name[i]) || isupper((unsigned char)name[i]))
-            return false;
-    return true;
-}
-
 static int by_name(const void *a, const void *b)
 {
     return strcmp(a, b);
@@ -406,7 +395,7 @@ static int list_segments(struct scan *s)
 
         if (len > 4 && strcmp(e->d_name + len - 4, ".new") == 0)
             unlinkat(s->config->dir_fd, e->d_name, 0); /* of a crash while a segment was being made */
-        if (!is_segment_name(e->d_name))
+        if (!bnf_backend_dir_is_segment(e->d_name))
             continue;
         if (s->count == cap) {
             char(*more)[24] = realloc(s->names, (cap + 256) * sizeof(*more));

@@ -386,3 +386,47 @@ def test_torn_last_record(new_store, how):
     assert 0 < bad <= 16 * 2, "only the torn record is bad"
     write_file(m.at("after"), content(3, 0, 10 * MIB), sync=True)
     assert_same(read_file(m.at("after")), content(3, 0, 10 * MIB))
+
+
+@pytest.mark.limit(90)
+@pytest.mark.parametrize("how", ["bit", "gone"])
+def test_benefactor_that_forgot_who_it_is(new_store, how):
+    """benefactor.json is damaged or gone: the segments say whose they are, and nothing is missing."""
+    s = new_store().up(benefactors=1)
+    m, b = s.mounts[0], s.benefactors[0]
+    write_file(m.at("before"), content(1, 0, 10 * MIB), sync=True)
+    file = os.path.join(b.dir, "benefactor.json")
+    good = open(file, "rb").read()
+    b.kill()
+    if how == "bit":
+        at = good.index(b'"benefactor": "') + 17
+        with open(file, "r+b") as f:
+            f.seek(at)
+            f.write(bytes([good[at] ^ 1]))
+    else:
+        os.unlink(file)
+    b.start()
+    b.wait_log("written anew; its segments say")
+    assert open(file, "rb").read() == good
+    assert_same(read_file(m.at("before")), content(1, 0, 10 * MIB))
+    write_file(m.at("after"), content(2, 0, 10 * MIB), sync=True)
+    assert_same(read_file(m.at("after")), content(2, 0, 10 * MIB))
+
+
+@pytest.mark.limit(60)
+@pytest.mark.expect_log(r"benefactor\.json is damaged: restore it")
+def test_benefactor_that_nothing_tells_who_it_is(new_store):
+    """Neither benefactor.json nor a segment says it: the start is refused, and says why."""
+    s = new_store().up(benefactors=1, mounts=0)
+    b = s.benefactors[0]
+    b.kill()
+    with open(os.path.join(b.dir, "benefactor.json"), "r+b") as f:
+        f.truncate(40)
+    segments = os.path.join(b.dir, "segments")
+    for name in os.listdir(segments):
+        with open(os.path.join(segments, name), "r+b") as f:
+            f.write(bytes(64))
+    b.start(wait=False)
+    assert b.wait() == 1
+    b.ended_as_told = True
+    b.wait_log("is damaged: restore it")
