@@ -235,6 +235,8 @@ int dr_decode(struct dr_thread *th, const struct fp_dw_slice *s, const uint8_t *
 int dr_prepare(struct dr_thread *th);
 int dr_prepare_file(struct dr_thread *th, const struct fp_dw_file *m); /* m: as in a message */
 int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m);
+/* Has the temporary file of m the name? 0, and what is there as FINISH says it; else -ENOENT, or another failure. For who can't FINISH it again, to hear it a second time. */
+int dr_was_finished(struct dr_thread *th, const struct fp_dw_file *m);
 int dr_merge(struct dr_thread *th);
 void dr_index_put(struct dr_worker *w, struct dr_index *x); /* merge.c's; NULL is fine */
 int dr_write(struct dr_thread *th);

@@ -23,6 +23,7 @@
 
 #define SIZE_TRIES    3
 #define SIZE_PAUSE_US 1000000 /* attributes of NFS may be cached as long */
+#define ANY_SIZE UINT64_MAX
 #define RENAME_NOREPLACE_FLAG 1u
 #define RENAME_EXCHANGE_FLAG  2u
 
@@ -208,7 +209,7 @@ static int was_done(struct finish *f, uint64_t tino, uint64_t size, bool link)
     dr_enter(th);
     rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
     dr_leave(th, 0);
-    if (rc == 0 && (link ? !S_ISLNK(st.st_mode) : !S_ISREG(st.st_mode) || (uint64_t)st.st_size != size))
+    if (rc == 0 && (link ? !S_ISLNK(st.st_mode) : !S_ISREG(st.st_mode) || (size != ANY_SIZE && (uint64_t)st.st_size != size)))
         rc = -ENOENT;
     if (rc == 0 && st.st_ino != tino)
         rc = -ENOENT;
@@ -435,6 +436,24 @@ int dr_finish_file(struct dr_thread *th, const struct fp_dw_file *m)
         }
     }
     close_finish(&f, fd);
+    return rc;
+}
+
+int dr_was_finished(struct dr_thread *th, const struct fp_dw_file *m)
+{
+    const char *path = (const char *)(m + 1);
+    struct finish f = { .path = path, .tmp = path + m->path_bytes, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes, .flags = m->flags,
+                        .uid = geteuid(), .gid = getegid() };
+    int rc = open_finish(&f, th);
+    bool gone;
+
+    if (rc)
+        return rc;
+    dr_enter(th);
+    gone = faccessat(f.temps, f.tmp_name, F_OK, AT_SYMLINK_NOFOLLOW) && errno == ENOENT;
+    dr_leave(th, 0);
+    rc = gone ? was_done(&f, m->tino, ANY_SIZE, false) : dr_fail(th, FP_DW_SCOPE_FILE, -ENOENT, "its temporary file is there still");
+    close_finish(&f, -1);
     return rc;
 }
 

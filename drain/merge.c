@@ -7,7 +7,8 @@
  * has the inode of PREPARE: so any of these can be done twice, or by somebody else.
  *
  * Each step says by the sum of its head which index is meant. An index never changes: a log that is drained again becomes another directory. Then the
- * attempt is over (-ESTALE), whatever else went wrong. The index that was read last is kept, since parts of one log come one after the other.
+ * attempt is over (-ESTALE), whatever else went wrong; but a FINISH that was done, of which the answer was lost, is done, also if the log is gone by now: the temporary
+ * file is, and the name has its inode. The index that was read last is kept, since parts of one log come one after the other.
  *
  * Rejected: ranges of the merged file as parts. They would have records read by several, or by none whole, so that their sums say nothing.
  */
@@ -455,6 +456,29 @@ static int do_step(struct log *l)
     }
 }
 
+/* FINISH is asked again, when its answer was lost, and the log is no more what it was made of: 0 if it was done. */
+static int was_finished(struct log *l, int status)
+{
+    const struct fp_dw_merge *m = l->m;
+    struct dr_result kept = l->th->r;
+    struct fp_dw_file *f;
+
+    if (m->step != FP_DW_MERGE_FINISH || !m->tino || (status != -ESTALE && status != -ENOENT))
+        return status;
+    f = malloc(sizeof(*f) + m->path_bytes + m->tmp_bytes);
+    if (!f)
+        return status;
+    *f = (struct fp_dw_file){ .h = m->h, .tino = m->tino, .flags = m->flags, .path_bytes = m->path_bytes, .tmp_bytes = m->tmp_bytes };
+    memcpy(f + 1, l->path, (size_t)m->path_bytes + m->tmp_bytes);
+    l->th->r.why[0] = '\0';
+    if (dr_was_finished(l->th, f) == 0)
+        status = 0;
+    else
+        l->th->r = kept;
+    free(f);
+    return status;
+}
+
 int dr_merge(struct dr_thread *th)
 {
     const struct fp_dw_merge *m = (const struct fp_dw_merge *)th->task->msg;
@@ -470,6 +494,7 @@ int dr_merge(struct dr_thread *th)
     if (rc && l.name && l.e)
         rc = failed(&l, rc, "the directory");
     rc = rc ? rc : do_step(&l);
+    rc = l.name ? was_finished(&l, rc) : rc;
     close_in(&l, &l.fd);
     close_in(&l, &l.dir);
     close_in(&l, &l.root);

@@ -8,7 +8,7 @@ enum ctl_cmd_flags {
     CTL_NO_STORE = 1 << 0, /* needs none: store and link are NULL */
     CTL_NO_LINK = 1 << 1,  /* opens the connection itself, if it needs one (ctl_open): store and link are NULL */
     CTL_WAITS = 1 << 2,    /* --timeout is the limit of all of it, not of each answer */
-    CTL_PATIENT = 1 << 3,  /* a manager that is away is waited for, too; then exit CTL_LATE. With CTL_WAITS */
+    CTL_PATIENT = 1 << 3,  /* with a limit (CTL_WAITS), a manager that is away is waited for, too; then exit CTL_LATE */
 };
 
 #define CTL_LATE 3 /* exit code: --timeout is over */

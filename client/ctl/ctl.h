@@ -36,6 +36,7 @@ struct ctl_options {
     int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */
+    uint64_t until_ms;   /* the same as a time (fp_now_ms); 0: no limit */
     int log_level;
 };
 
@@ -72,7 +73,7 @@ struct ctl_link;
 int ctl_link_open(const struct ctl_store *store, uint64_t timeout_ms, struct ctl_link **out);
 void ctl_link_close(struct ctl_link *l); /* NULL is fine */
 
-/* Sends a request and waits for its reply. *reply is freed with protobuf_c_message_free_unpacked; NULL (with desc NULL) when
+/* Sends a request and waits for its reply. Who is patient (ctl_patient) has it sent anew when the connection breaks. *reply is freed with protobuf_c_message_free_unpacked; NULL (with desc NULL) when
  * the reply is empty. A failure is returned, not logged: see ctl_link_failed. */
 int ctl_link_call(struct ctl_link *l, uint16_t type, const ProtobufCMessage *msg,
                   const ProtobufCMessageDescriptor *desc, ProtobufCMessage **reply);
@@ -95,10 +96,12 @@ void ctl_watch_says(const char *text);
  * timeout of ours reaches. Called again, it sets a new limit. */
 void ctl_watch(uint64_t limit_ms);
 
-/* From now on it is there for limit_ms at least, and exits with code: for a command that waits for a manager that is away, in whose mount calls wait, too. */
-void ctl_patient(uint64_t limit_ms, int code);
-/* Connections that fail are not logged any more: it was said once. */
-void ctl_link_hush(void);
+/* Until then (fp_now_ms) a manager that is away is waited for, calls into its mount may take as long, and what fails for that reason ends the program with code. */
+void ctl_patient(uint64_t until_ms, int code);
+/* Pauses for a moment. False: there is no patience, or it is over. */
+bool ctl_patience(void);
+/* Of the program: rc, if it is none of failure; else 1, or the code of ctl_patient when all patience was in vain. */
+int ctl_exit_code(int rc);
 /* Is it of use to try to connect again? */
 bool ctl_link_may_come(int err);
 

@@ -1,7 +1,7 @@
 /* fpctl drain: copies of files in a target, and what is on its way there.
  *
  * The manager keeps jobs and does them without us: `drain PATH` asks it to begin, and has its answer at once. With --wait it is asked again and again until the job
- * has ended; a manager that is started anew in between is found again. The exit code tells what is late from what has failed, for scripts. Progress goes to
+ * has ended; a manager that is started anew in between is found again (link.c), and with --timeout one is waited for that is away at the beginning. The exit code tells what is late from what has failed, for scripts. Progress goes to
  * stderr, where it is a terminal, so that stdout is the result. */
 #include <errno.h>
 #include <stdio.h>
@@ -133,35 +133,19 @@ static int tell(const struct ctl_options *o, const Fp__DrainJob *j)
 
 struct wait {
     const struct ctl_options *o;
-    struct ctl_link *link;  /* the one that we were called with, until it is lost */
-    struct ctl_link *own;   /* then one of ours; NULL: none */
-    bool lost;
+    struct ctl_link *link;
     bool tty;
     char why[512]; /* that was said last */
 };
 
 /* 0 and *out; or the manager could not be asked, which may be otherwise in a moment. */
-static int look(struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
+static int look(const struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
 {
     Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
-    int rc;
 
     q.op = FP__DRAIN_OP__DRAIN_OP_SHOW;
     q.id = job;
-    if (w->lost && !w->own) {
-        ctl_watch(2 * w->o->timeout_ms + 1000);
-        rc = ctl_link_open(ctl_found(), w->o->timeout_ms, &w->own); /* a path in a mount can't be looked at while its manager is away */
-        ctl_link_hush();
-        if (rc < 0)
-            return rc;
-    }
-    rc = ask(w->lost ? w->own : w->link, &q, out);
-    if (rc < 0) {
-        ctl_link_close(w->own);
-        w->own = NULL;
-        w->lost = true;
-    }
-    return rc;
+    return ask(w->link, &q, out);
 }
 
 /* Why it does not go on, once; a terminal has it in its line. */
@@ -326,13 +310,16 @@ static int worse(int a, int b)
     return order[i > k ? i : k];
 }
 
-static int wait_all(struct wait *w, const uint64_t *jobs, int n)
+static int wait_all(const struct ctl_options *o, struct ctl_link *l, const uint64_t *jobs, int n)
 {
-    uint64_t until = w->o->limit_ms ? fp_now_ms() + w->o->limit_ms : UINT64_MAX;
+    static struct wait w;
+    uint64_t until = o->until_ms ? o->until_ms : UINT64_MAX;
     int code = 0;
 
+    w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
+    ctl_patient(until, LATE); /* the job goes on without the manager, and without us */
     for (int i = 0; i < n; i++) {
-        int rc = wait_for(w, jobs[i], until);
+        int rc = wait_for(&w, jobs[i], until);
 
         if (rc < 0)
             return rc;
@@ -343,28 +330,18 @@ static int wait_all(struct wait *w, const uint64_t *jobs, int n)
 
 int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job)
 {
-    static struct wait w;
-    int rc;
-
-    w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
-    rc = wait_all(&w, &job, 1);
-    ctl_link_close(w.own);
-    return rc;
+    return wait_all(o, l, &job, 1);
 }
 
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
-    static struct wait w;
     uint64_t *jobs;
     int n = start(o, store, l, &jobs), rc = 0;
 
     if (n < 0)
         return n;
-    if (o->wait) {
-        w = (struct wait){.o = o, .link = l, .tty = isatty(2) && !o->json};
-        rc = wait_all(&w, jobs, n);
-        ctl_link_close(w.own);
-    }
+    if (o->wait)
+        rc = wait_all(o, l, jobs, n);
     for (int i = 0; i < n && !o->wait && rc == 0; i++) {
         if (o->json)
             rc = ctl_json_print(json_pack("{s:I}", "job", (json_int_t)jobs[i]));
@@ -383,8 +360,8 @@ const struct ctl_cmd ctl_cmd_drain = {
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
             "everything. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
-    .exits = "With --wait: 3 when --timeout is over and it still goes on, 4 when a file could not be copied, or with --verify not compared, or the target is none any more, 5 when the job was cancelled.",
-    .flags = CTL_WAITS,
+    .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or the target is none any more, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_PATIENT,
     .run = run,
 };
 
@@ -406,8 +383,8 @@ const struct ctl_cmd ctl_cmd_stage_out = {
     .help = "Copies results out of the store and waits until they are there: drain --now --verify --wait.",
     .more = "Below the target files have the paths that they have in the store. What was written is read back and compared before a file gets its name. What is there already with the present data, "
             "compared, is not copied again.",
-    .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be copied or compared, 5 when the job was cancelled.",
-    .flags = CTL_WAITS,
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be copied or compared, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_PATIENT,
     .run = run_out,
 };
 

@@ -138,12 +138,23 @@ static int from_mount(const struct ctl_options *o, const char *mountpoint, struc
     return rc;
 }
 
+/* A mount whose manager is away answers at last with EIO: who waits for the manager looks again. */
+static int real_path(const char *path, char out[PATH_MAX])
+{
+    while (!realpath(path, out)) {
+        int rc = -errno;
+
+        if (rc != -EIO || !ctl_patience())
+            return rc;
+    }
+    return 0;
+}
+
 /* Symbolic links resolved: PATH as given by the user, or the current directory. */
 static int resolve(const struct ctl_options *o, char path[PATH_MAX])
 {
     if (o->path) {
-        if (realpath(o->path, path))
-            return 0;
+        return real_path(o->path, path);
     } else if (getcwd(path, PATH_MAX)) {
         return 0;
     }
@@ -248,12 +259,12 @@ int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, s
         snprintf(inner, PATH_MAX, "%s", o->paths[i] + 1);
         return 0;
     }
-    if (!realpath(o->paths[i], path)) {
-        int rc = -errno;
+    int rc = real_path(o->paths[i], path);
+    if (rc < 0) {
         FP_ERROR("%s: %s", o->paths[i], fp_strerror(rc));
         return rc;
     }
-    int rc = all.count ? 0 : read_mounts(&all);
+    rc = all.count ? 0 : read_mounts(&all);
     int m = rc == 0 ? mount_of(&all, path) : -1;
     if (m < 0 || strcmp(all.m[m].point, store->mountpoint) != 0) {
         FP_ERROR("%s is not in %s: all paths of one call must be in one mount", o->paths[i], store->mountpoint);

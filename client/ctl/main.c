@@ -104,38 +104,14 @@ static int mistake(const char *why)
 
 int ctl_open(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link)
 {
-    ctl_watch(o->timeout_ms);
+    if (o->cmd->flags & CTL_PATIENT && o->until_ms)
+        ctl_patient(o->until_ms, CTL_LATE);
+    ctl_watch(o->timeout_ms); /* who is patient waits for a path, too, in a mount whose manager is away */
     int rc = ctl_find(o, store);
     if (rc < 0)
         return rc;
     ctl_watch(2 * o->timeout_ms + 1000);
     return ctl_link_open(store, o->timeout_ms, link);
-}
-
-/* A manager that is away is waited for. */
-static int open_patiently(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link)
-{
-    uint64_t until = fp_now_ms() + o->limit_ms;
-    bool said = false;
-    int rc;
-
-    ctl_patient(o->limit_ms, CTL_LATE);
-    ctl_watch(o->limit_ms); /* a path in a mount whose manager is away may not be looked at either: the call waits for it */
-    ctl_link_hush();
-    rc = ctl_find(o, store);
-    if (rc < 0)
-        return rc;
-    while ((rc = ctl_link_open(store, o->timeout_ms, link)) < 0 && ctl_link_may_come(rc)) {
-        if (fp_now_ms() >= until) {
-            FP_ERROR("no manager at %s in all that time: is the store up?", store->manager);
-            return CTL_LATE;
-        }
-        if (!said)
-            FP_WARN("no manager at %s: waiting for it", store->manager);
-        said = true;
-        ctl_pause(o, 500);
-    }
-    return rc;
 }
 
 static int run(const struct ctl_options *o)
@@ -145,7 +121,7 @@ static int run(const struct ctl_options *o)
 
     if (o->cmd->flags & (CTL_NO_STORE | CTL_NO_LINK))
         return o->cmd->run(o, NULL, NULL);
-    int rc = o->cmd->flags & CTL_PATIENT ? open_patiently(o, &store, &link) : ctl_open(o, &store, &link);
+    int rc = ctl_open(o, &store, &link);
     if (rc == 0)
         rc = o->cmd->run(o, &store, link);
     ctl_link_close(link);
@@ -231,6 +207,7 @@ static int prepare(struct given *g, const struct fp_opts *opts, char *why, size_
     if (o->cmd->flags & CTL_WAITS) {
         bool given = strcmp(fp_opts_source(opts, "timeout"), "command line") == 0;
         o->limit_ms = given ? o->timeout_ms : o->cmd->limit_ms;
+        o->until_ms = o->limit_ms ? fp_now_ms() + o->limit_ms : 0;
         if (given && o->timeout_ms > ANSWER_MS)
             o->timeout_ms = ANSWER_MS;
     }
@@ -253,5 +230,5 @@ int main(int argc, char **argv)
         return mistake(why);
     rc = run(&g.o);
     fp_opts_free(opts);
-    return rc < 0 ? 1 : rc;
+    return ctl_exit_code(rc);
 }

@@ -21,7 +21,6 @@
 #include "fp/units.h"
 #include "life.pb-c.h"
 
-#define LATE      3
 #define SHOW_MS   300u
 #define ELSEWHERE 1 /* in no target of the store */
 
@@ -94,15 +93,14 @@ static int merge_one(const struct ctl_options *o, const char *log)
     return rc;
 }
 
-static int merge_here(const struct ctl_options *o, uint64_t until_ms)
+static int merge_here(const struct ctl_options *o)
 {
-    uint64_t now = fp_now_ms(), limit = until_ms && until_ms <= now ? 1 : until_ms ? until_ms - now : 0;
     int rc = 0;
 
     ctl_watch_says("not merged within --timeout: the target does not answer, or it takes longer; what had the name before has it");
-    if (limit)
-        ctl_patient(limit, LATE);
-    ctl_watch(limit ? limit : UINT64_MAX / 2);
+    if (o->until_ms)
+        ctl_patient(o->until_ms, CTL_LATE);
+    ctl_watch(o->until_ms ? 1 : UINT64_MAX / 2);
     for (size_t i = 0; o->names[i]; i++) { /* what is wrong with one is nothing to the others */
         int one = merge_one(o, o->names[i]);
 
@@ -185,7 +183,7 @@ static int merge_there(const struct ctl_options *o)
     uint64_t job;
     int rc = ctl_open(o, &store, &l);
 
-    if (rc < 0 && !o->manager_given) {
+    if (rc < 0 && !o->manager_given && !(o->until_ms && ctl_link_may_come(rc))) {
         FP_WARN("merged here, since the store can't be asked");
         return ELSEWHERE;
     }
@@ -200,7 +198,6 @@ static int merge_there(const struct ctl_options *o)
 
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
-    uint64_t until_ms = o->limit_ms ? fp_now_ms() + o->limit_ms : 0;
     int rc = ELSEWHERE;
 
     (void)store;
@@ -211,7 +208,7 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
     }
     if (!o->offline && ctl_is_there(o))
         rc = merge_there(o);
-    return rc == ELSEWHERE ? merge_here(o, until_ms) : rc;
+    return rc == ELSEWHERE ? merge_here(o) : rc;
 }
 
 const struct ctl_cmd ctl_cmd_merge = {
@@ -223,7 +220,7 @@ const struct ctl_cmd ctl_cmd_merge = {
     .more = "Every byte is compared with its sum before it is written. The file gets its name when it is whole and synced, with owner, mode, times and attributes of the drained one; the log stays. "
             "In a store it goes on when this command ends, and holds back while programs write, as a drain does; given again, the command waits for the same job. A merge without a store that was "
             "killed is begun anew by the next one.",
-    .exits = "3 when --timeout is over, 4 when a log could not be merged by the store, 5 when the job was cancelled.",
-    .flags = CTL_WAITS | CTL_NO_LINK,
+    .exits = "3 when --timeout is over, or no manager was there in all that time, 4 when a log could not be merged by the store, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_NO_LINK | CTL_PATIENT,
     .run = run,
 };

@@ -63,8 +63,8 @@ const struct ctl_cmd ctl_cmd_evict = {
     .help = "Frees the space of files, and of all files below directories, of which the present data is in a target. They are read from there from then on, as if they were here.",
     .more = "What is read comes back and is kept. The copy in the target is looked at before. The newest complete checkpoint sets of a series stay, and so do files that are open, and chunks "
             "that other files or versions share, that aux-apps have coded, or of which a file has a part only: the bytes that are told are those that are not here any more, and what stays is told with its reason.",
-    .exits = "3 when --timeout is over and it still goes on, 4 when nothing of a file could be evicted, 5 when the job was cancelled.",
-    .flags = CTL_WAITS,
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when nothing of a file could be evicted, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_PATIENT,
     .run = run_evict,
 };
 
@@ -172,7 +172,7 @@ const struct ctl_cmd ctl_cmd_stage_in = {
     .more = "What was evicted, PATHs of the store and all below, is fetched and compared with its digests. With --to, PATHs are of a target (from / on, as the benefactors have them), and are copied "
             "into that directory of the store, with mode, owner and times, by all benefactors that reach the target. A file gets its name when it is whole. What the store has under a name stays: "
             "a file of the same size and time is not copied again, another one makes the command fail. It goes on when this command ends.",
-    .exits = "3 when --timeout is over and it still goes on, 4 when a file could not be brought in, 5 when the job was cancelled.",
-    .flags = CTL_WAITS | CTL_NO_LINK,
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be brought in, 5 when the job was cancelled.",
+    .flags = CTL_WAITS | CTL_NO_LINK | CTL_PATIENT,
     .run = run_in,
 };

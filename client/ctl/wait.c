@@ -1,8 +1,8 @@
 /* fpctl wait: until files and checkpoint sets are as durable as is asked for.
  *
  * Each is asked about in turn (MSG_LEVEL) until it is there, which begins what brings it there: a round of syncs, or a job of draining. Nothing of it is lost when the
- * manager is started anew in between: the answer says the number of the job, and the next question says it again. The connection is opened anew by the address that was
- * found first, since a path in a mount can't be looked at while its manager is away.
+ * manager is started anew in between: the answer says the number of the job, and the next question says it again. The connection is
+ * opened anew by link.c, to the address that was found first, since a path in a mount can't be looked at while its manager is away.
  *
  * Exit codes tell what is late, which may come yet, from what has failed, which does not come without somebody's help. */
 #include <errno.h>
@@ -34,9 +34,8 @@ struct item {
 struct wait {
     const struct ctl_options *o;
     const struct ctl_store *store;
-    struct ctl_link *link; /* the one that we were called with, until it is lost */
-    struct ctl_link *own;  /* then one of ours; NULL: none */
-    bool lost, tty;
+    struct ctl_link *link;
+    bool tty;
     Fp__Level level;
     char *to;
     struct item item[CTL_PATHS_MAX];
@@ -60,38 +59,24 @@ static int failed(const struct wait *w, const struct item *i, int rc)
     else if (rc == -ENOENT || rc == -ENOTDIR)
         FP_ERROR("%s: %s", i->path, fp_strerror(rc));
     else
-        ctl_link_failed(w->lost ? w->own : w->link, rc, "wait");
+        ctl_link_failed(w->link, rc, "wait");
     return rc;
-}
-
-static int connect_again(struct wait *w)
-{
-    ctl_watch(2 * w->o->timeout_ms + 1000);
-    return ctl_link_open(w->store, w->o->timeout_ms, &w->own);
 }
 
 static int ask(struct wait *w, struct item *i)
 {
     Fp__LevelAsk q = FP__LEVEL_ASK__INIT;
     ProtobufCMessage *reply = NULL;
-    int rc = w->lost && !w->own ? connect_again(w) : 0;
+    int rc;
 
-    if (rc < 0)
-        return rc;
     q.path = (ProtobufCBinaryData){strlen(i->inner), (uint8_t *)i->inner};
     q.set = i->set;
     q.wait = w->level;
     q.job = i->job;
     q.to = w->to;
-    rc = ctl_link_call(w->lost ? w->own : w->link, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
-    if (rc < 0) {
-        if (is_final(rc))
-            return failed(w, i, rc);
-        ctl_link_close(w->own);
-        w->own = NULL;
-        w->lost = true;
-        return rc;
-    }
+    rc = ctl_link_call(w->link, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
+    if (rc < 0)
+        return is_final(rc) ? failed(w, i, rc) : rc;
     if (i->last)
         fp__level_reply__free_unpacked(i->last, NULL);
     i->last = (Fp__LevelReply *)reply;
@@ -189,7 +174,7 @@ static int look(struct wait *w, bool *left)
 
 static int wait_for_all(struct wait *w)
 {
-    uint64_t until = fp_now_ms() + w->o->limit_ms, pause_ms = 0;
+    uint64_t pause_ms = 0;
     bool left = true;
     int code = 0;
 
@@ -198,7 +183,7 @@ static int wait_for_all(struct wait *w)
 
         if (rc < 0 && is_final(rc))
             return rc;
-        if ((rc == 0 && !left) || fp_now_ms() >= until)
+        if ((rc == 0 && !left) || fp_now_ms() >= w->o->until_ms)
             break;
         if (rc < 0)
             ctl_pause(w->o, AGAIN_MS);
@@ -256,7 +241,6 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
         if (w.item[k].last)
             fp__level_reply__free_unpacked(w.item[k].last, NULL);
     }
-    ctl_link_close(w.own);
     return rc;
 }
 

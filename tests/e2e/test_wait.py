@@ -2,13 +2,12 @@
 
 import errno
 import os
-import subprocess
 import time
 
 import pytest
 
-from harness.daemons import PACE, SLOW, bin_path, wait_until
-from harness.files import content, write_file
+from harness.daemons import PACE, SLOW, wait_until
+from harness.files import assert_same, content, read_file, write_file
 
 MIB = 1 << 20
 
@@ -19,11 +18,6 @@ def level(path):
 
 def wait(store, *args, seconds=60):
     return store.fpctl("wait", *args, check=False, seconds=seconds)
-
-
-def begin(store, *args):
-    return subprocess.Popen([bin_path("fpctl"), *args, f"--manager={store.addr}", f"--key={store.key}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -74,7 +68,7 @@ def test_a_manager_that_is_away_is_waited_for(store):
     late = wait(store, m.at("file"), "--timeout=2s", seconds=20)
     assert late.returncode == 3 and late.stderr.strip(), (late.returncode, late.stderr)
     assert time.monotonic() - began >= 2
-    p = begin(store, "wait", m.at("file"), "--timeout=60s")
+    p = store.begin_fpctl("wait", m.at("file"), "--timeout=60s")
     time.sleep(8 * PACE)  # longer than an answer may take
     assert p.poll() is None, p.communicate()
     store.restart_manager()
@@ -83,11 +77,62 @@ def test_a_manager_that_is_away_is_waited_for(store):
     assert level(m.at("file")) == "local"
 
 
+@pytest.fixture
+def all_to_do(store):
+    """Commands that have something to do each, and what is to be in the target, or in the store, when they have done it."""
+    m, target, inputs = store.mounts[0], store.make_dir("target"), store.make_dir("inputs")
+    data = {name: content(i, 0, MIB + i) for i, name in enumerate(("drained", "out", "gone", "back", "log", "input"))}
+    for name in data:
+        write_file(m.at(name) if name != "input" else os.path.join(inputs, name), data[name])
+    store.fpctl("drain", m.at("gone"), m.at("back"), f"--to={target}", "--now", "--wait", "--timeout=60s", seconds=80)
+    store.fpctl("drain", m.at("log"), f"--to={target}", "--layout=log", "--now", "--wait", "--timeout=60s", seconds=80)
+    store.fpctl("evict", m.at("back"), "--timeout=60s", seconds=80)
+    return {
+        ("drain", m.at("drained"), f"--to={target}", "--now", "--wait"): (os.path.join(target, "drained"), data["drained"]),
+        ("stage-out", m.at("out"), f"--to={target}"): (os.path.join(target, "out"), data["out"]),
+        ("evict", m.at("gone")): (m.at("gone"), data["gone"]),
+        ("stage-in", m.at("back")): (m.at("back"), data["back"]),
+        ("stage-in", os.path.join(inputs, "input"), f"--to={m.path}", f"--target={inputs}"): (m.at("input"), data["input"]),
+        ("merge", os.path.join(target, "log.fplog")): (os.path.join(target, "log"), data["log"]),
+    }
+
+
+def test_every_command_with_a_timeout_waits_for_a_manager_that_is_away(store, all_to_do):
+    store.expect(r"manager|connection")
+    store.manager.kill()
+    running = {command: store.begin_fpctl(*command, "--timeout=60s") for command in all_to_do}
+    time.sleep(8 * PACE)  # longer than an answer may take
+    assert [c for c, p in running.items() if p.poll() is not None] == []
+    store.restart_manager()
+    for command, p in running.items():
+        out, err = p.communicate(timeout=80 * SLOW)
+        assert p.returncode == 0 and "ERROR" not in err and err.count("no manager at") <= 1, (command, p.returncode, out, err)
+    for path, data in all_to_do.values():
+        assert_same(read_file(path), data, path)
+
+
+def test_a_manager_that_does_not_come_ends_every_command_in_time(store, all_to_do):
+    store.expect(r"manager|connection")
+    store.manager.kill()
+    began = time.monotonic()
+    running = {command: store.begin_fpctl(*command, "--timeout=2s") for command in all_to_do}
+    for command, p in running.items():
+        out, err = p.communicate(timeout=20 * SLOW)
+        assert p.returncode == 3 and "manager" in err, (command, p.returncode, out, err)
+    assert 1 < time.monotonic() - began < 6 * SLOW
+    began = time.monotonic()
+    path = next(c for c in all_to_do if c[0] == "merge")[1]
+    r = store.fpctl("merge", path, check=False, seconds=20)  # without a limit it does not wait
+    assert r.returncode == 1 and "is the store up" in r.stderr, (r.returncode, r.stderr)
+    store.restart_manager()
+    assert not os.path.exists(path.removesuffix(".fplog"))
+
+
 def test_who_waits_for_a_drain_waits_for_a_manager_that_is_away(new_store, targets):
     s = new_store().up(benefactors=1, mounts=1)
     m, disk = s.mounts[0], targets.slow(emulate="write=1MB/s")
     write_file(m.at("file"), content(1, 0, 6 * MIB))
-    p = begin(s, "drain", m.at("file"), f"--to={disk.path}", "--now", "--wait", "--timeout=120s")
+    p = s.begin_fpctl("drain", m.at("file"), f"--to={disk.path}", "--now", "--wait", "--timeout=120s")
     wait_until("the job", 20, lambda: "running" in s.fpctl("drain", "show").stdout)
     s.expect(r"manager|connection")
     s.manager.kill()

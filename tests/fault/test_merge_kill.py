@@ -92,9 +92,11 @@ def test_the_log_is_replaced_while_it_is_merged(merges, merge):
     """The attempt is over, and another one makes the file of the new log."""
     merges.expect("drain")
     merge.begun()
+    merges.fpctl("benefactor", "set", "all", "max=2MB/s")
     m = merges.mounts[0]
-    merges.data = content(10, 0, SIZE - MIB)
+    merges.data = content(10, 0, 2 * MIB + 5)  # there long before the other one is merged
     write_file(m.at("f"), merges.data, sync=True)
-    merges.fpctl("benefactor", "set", "all", "max=0")
     merges.fpctl("drain", m.at("f"), "--layout=log", f"--to={merges.target}", "--wait", "--now", "--timeout=60s", seconds=80)
+    assert merge.proc.poll() is None and not os.path.exists(merge.file), "the log was merged before it was replaced"
+    merges.fpctl("benefactor", "set", "all", "max=0")
     merge.finish()

@@ -336,6 +336,102 @@ static void test_errors_of_the_target_are_the_targets(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- steps of a merge */
+
+static int attempt; /* which has a temporary file of its own */
+
+static int step(enum fp_dw_merge_step what, uint64_t tino, uint64_t sum, uint32_t count)
+{
+    static const char path[] = "run/f", log[] = "run/f.fplog";
+    char text[64], tmp[] = "a5a5a5a5-9-1";
+    struct fp_dw_merge m = { .h = { .type = FP_DW_MERGE, .id = ++d.next_id, .gen = d.gen }, .tino = tino, .sum = sum, .count = count, .step = what,
+                             .path_bytes = sizeof path - 1, .tmp_bytes = sizeof tmp - 1, .log_bytes = sizeof log - 1 };
+
+    tmp[sizeof tmp - 2] = (char)('0' + attempt);
+    snprintf(text, sizeof text, "%s%s%s", path, tmp, log);
+    dw_send(&d, &m, sizeof m, text, strlen(text), -1);
+    dw_wait(&d);
+    assert_int_equal(d.done.h.id, d.next_id);
+    return d.done.status;
+}
+
+static void finish_log(struct fp_dw_slice *s, uint32_t n, uint64_t bytes)
+{
+    uint64_t ino;
+
+    assert_int_equal(prepare(&ino), 0);
+    assert_int_equal(dw_write(&d, TMP, ino, SIZE, 0, s, n), 0);
+    assert_int_equal(finish(ino, bytes), 0);
+}
+
+struct merging { uint64_t tino, sum; uint32_t records; };
+
+static struct merging merge_up_to_its_end(void)
+{
+    struct merging m;
+
+    attempt++;
+    assert_int_equal(step(FP_DW_MERGE_PREPARE, 0, 0, 0), 0);
+    m = (struct merging){ d.done.tino, d.sums[0], (uint32_t)d.sums[1] };
+    assert_int_equal(step(FP_DW_MERGE_WRITE, m.tino, m.sum, m.records), 0);
+    assert_false(dw_exists(&d, "run/f"));
+    return m;
+}
+
+static void test_a_log_that_was_replaced_is_not_finished(void **state)
+{
+    struct merging m;
+    (void)state;
+    finish_log(all, 5, BYTES);
+    m = merge_up_to_its_end();
+    finish_log(all + 3, 2, DW_WINDOW + 70u);
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), -ESTALE);
+    assert_int_equal(step(FP_DW_MERGE_WRITE, m.tino, m.sum, m.records), -ENOENT); /* the stream is gone; for the manager both end the attempt */
+    assert_int_equal(step(FP_DW_MERGE_COMPARE, m.tino, m.sum, m.records), -ENOENT);
+    assert_false(dw_exists(&d, "run/f"));
+    m = merge_up_to_its_end();
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), 0);
+    assert_int_equal(dw_compare(&d, "run/f", SIZE, 0, all + 3, 2), 0);
+}
+
+/* The answer to FINISH was lost, so it is asked again. */
+static void test_what_was_finished_is_told_so_whatever_became_of_the_log(void **state)
+{
+    struct merging m;
+    char cmd[600];
+    (void)state;
+    finish_log(all, 5, BYTES);
+    m = merge_up_to_its_end();
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), 0);
+    finish_log(all + 3, 2, DW_WINDOW + 70u);
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), 0);
+    assert_int_equal(d.done.tino, m.tino);
+    assert_string_equal(d.why, "");
+    snprintf(cmd, sizeof cmd, "rm -r '%s'", dw_path(&d, "run/f.fplog"));
+    assert_int_equal(system(cmd), 0);
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), 0);
+    assert_int_equal(dw_compare(&d, "run/f", SIZE, 0, all, 5), 0);
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino + 1, m.sum, 0), -ENOENT); /* another one's */
+    assert_true(strstr(d.why, "no log of a drained file") != NULL);
+    snprintf(cmd, sizeof cmd, FP_DW_TEMP_DIR "/a5a5a5a5-9-%d", attempt);
+    dw_make(&d, cmd, "not renamed");
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), -ENOENT);
+}
+
+/* Before it has the name, a log that is gone is a failure. */
+static void test_a_log_that_is_gone_before_the_end_gets_no_name(void **state)
+{
+    struct merging m;
+    char cmd[600];
+    (void)state;
+    finish_log(all, 5, BYTES);
+    m = merge_up_to_its_end();
+    snprintf(cmd, sizeof cmd, "rm -r '%s'", dw_path(&d, "run/f.fplog"));
+    assert_int_equal(system(cmd), 0);
+    assert_int_equal(step(FP_DW_MERGE_FINISH, m.tino, m.sum, 0), -ENOENT);
+    assert_false(dw_exists(&d, "run/f"));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -352,6 +448,9 @@ int main(void)
         T(test_a_log_of_another_store_is_replaced),
         T(test_another_directory_is_not_written_to),
         T(test_errors_of_the_target_are_the_targets),
+        T(test_a_log_that_was_replaced_is_not_finished),
+        T(test_what_was_finished_is_told_so_whatever_became_of_the_log),
+        T(test_a_log_that_is_gone_before_the_end_gets_no_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
