@@ -321,6 +321,19 @@ static void lease(struct dfetch *f)
     }
 }
 
+/* Somebody has stored it meanwhile; or, under a number that was given out twice, something else. */
+static void exists(struct dfetch *f)
+{
+    struct dfetched r = { .status = -EEXIST, .why = "there is a chunk of that number, with other bytes" };
+    struct bnf_place at;
+
+    if (bnf_store_find(bnf_service_store(f->owner->service), f->ask.chunk, &at) == 0 && at.len_bytes == f->ask.len &&
+        at.sum == fp_sum_chunk(f->sums, f->nblocks, f->ask.len))
+        stored(f);
+    else
+        finish(f, &r);
+}
+
 static void store(struct dfetch *f)
 {
     struct dfetcher *e = f->owner;
@@ -335,7 +348,7 @@ static void store(struct dfetch *f)
     if (rc)
         e->disk--;
     if (rc == -EEXIST) {
-        stored(f);
+        exists(f);
     } else if (rc == -ENOSPC || rc == FP_ELEASE) {
         lease_back(e);
         lease(f);

@@ -37,8 +37,7 @@
 struct marks {
     char drained[256], needed[256]; /* "": there is none */
     uint64_t ino;
-    bool is;       /* there is a file */
-    bool unknown;  /* its marks can't be read */
+    bool is; /* there is a file */
 };
 
 /* -------------------------------------------------------------- whose it is */
@@ -70,7 +69,7 @@ static int read_mark(int fd, const char *name, char mark[256])
 static int look(struct dr_thread *th, int dir, const char *name, struct marks *m)
 {
     struct stat st;
-    int fd = -1, rc, drained, needed;
+    int fd = -1, rc, needed;
 
     memset(m, 0, sizeof(*m));
     dr_enter(th);
@@ -82,14 +81,12 @@ static int look(struct dr_thread *th, int dir, const char *name, struct marks *m
         rc = fd < 0 ? -errno : 0;
     }
     if (fd >= 0) {
-        drained = read_mark(fd, FP_DW_MARK_XATTR, m->drained);
+        (void)read_mark(fd, FP_DW_MARK_XATTR, m->drained);
         needed = read_mark(fd, FP_DW_NEED_XATTR, m->needed);
         close(fd);
-        m->unknown = drained || needed;
         rc = needed == -ENOTSUP ? 0 : needed;
     } else if (rc == -EACCES && st.st_uid == geteuid()) {
-        m->unknown = true; /* ours, of a mode that keeps us from reading it */
-        rc = 0;
+        rc = 0; /* of a mode that keeps us, and who would have marked it, from it */
     }
     dr_leave(th, 0);
     return rc == -ENOENT ? 0 : rc;
@@ -120,14 +117,20 @@ static int may_be_of_all(struct dr_thread *th, int temps, const struct marks *m)
     return rc;
 }
 
-static int is_needed(struct dr_thread *th, int temps, const struct marks *m)
+/* Have we drained it? own: the inode of what we have drained to that name last; 0: nothing. Numbers of inodes are used again, so a mark says more. */
+static bool is_drained_by_us(const struct dr_worker *w, const struct marks *m, uint64_t own)
+{
+    return m->drained[0] ? is_ours(w, m->drained) : own && m->ino == own;
+}
+
+static int is_needed(struct dr_thread *th, int temps, const struct marks *m, uint64_t own)
 {
     bool other = is_entry(m->needed) && !is_ours(th->w, m->needed);
     int rc;
 
     dr_enter(th);
     rc = !other ? 0 : faccessat(temps, m->needed, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? 1 : errno == ENOENT ? 0 : -errno;
-    if (rc == 0 && !(m->drained[0] && is_ours(th->w, m->drained)))
+    if (rc == 0 && !is_drained_by_us(th->w, m, own))
         rc = may_be_of_all(th, temps, m);
     dr_leave(th, 0);
     return rc;
@@ -144,11 +147,11 @@ int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, u
     struct marks m;
     int rc = look(th, dir, name, &m);
 
-    if (rc == 0 && m.is && m.ino != own)
-        rc = is_needed(th, temps, &m);
+    if (rc == 0 && m.is)
+        rc = is_needed(th, temps, &m, own);
     if (rc < 0)
         return dr_failed_call(th, rc, "look at what has its name,", name);
-    return rc ? refuse(th, name) : m.is && m.ino != own && !(m.drained[0] && is_ours(th->w, m.drained));
+    return rc ? refuse(th, name) : m.is && !is_drained_by_us(th->w, &m, own);
 }
 
 /* -------------------------------------------------------------- replacing */
@@ -180,7 +183,7 @@ int dr_settle(struct dr_thread *th, int temps, const char *tmp, int dir, const c
     aside_of(tmp, aside);
     rc = FP_FAULT_POINT("drain.settle");
     rc = rc ? rc : look(th, temps, aside, &m);
-    rc = rc || !m.is ? rc : is_needed(th, temps, &m);
+    rc = rc || !m.is ? rc : is_needed(th, temps, &m, 0);
     if (rc < 0)
         return dr_failed_call(th, rc, "look at what had its name,", name);
     dr_enter(th);
@@ -203,7 +206,7 @@ void dr_drop_aside(struct dr_thread *th, int temps, const char *tmp, uint32_t tm
 
     snprintf(name, sizeof(name), "%.*s", (int)tmp_bytes, tmp);
     aside_of(name, aside);
-    if (look(th, temps, aside, &m) || !m.is || is_needed(th, temps, &m))
+    if (look(th, temps, aside, &m) || !m.is || is_needed(th, temps, &m, 0))
         return; /* what somebody needs is in no case removed by us */
     dr_enter(th);
     (void)unlinkat(temps, aside, 0);

@@ -179,7 +179,7 @@ struct mgr_core {
     uint64_t hold_sessions, hold_sessions_ms; /* hold.c: how many, and when that was counted */
     bool holds_dead; /* there may be holds of sessions that are gone */
     bool sessions_ended; /* in this group */
-    bool new_number; /* this group gives out a number that chunk ids or maps will name */
+    bool new_number; /* this group gives out a number that chunk ids, maps or tasks will name */
     uint64_t doubt; /* BnfTable.doubt */
     struct mgr_locks *locks;
     struct mgr_leases *leases;

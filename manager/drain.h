@@ -526,6 +526,7 @@ bool mgr_task_heard(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target
 /* And the target is well, as far as it has said? */
 bool mgr_task_can(struct mgr_core *c, const struct mgr_bnf *b, uint32_t target);
 #define MGR_TMP_NAME 64u
+#define MGR_TASK_XATTRS_MAX 128u
 /* The name of the temporary file of an attempt; with gen 0 of what says that the target is needed, by the number `file` (needs.c). */
 void mgr_task_tmp(const struct mgr_core *c, uint64_t file, uint64_t gen, char name[MGR_TMP_NAME]);
 /* A task with its target, and no path. NULL: out of memory. */

@@ -131,7 +131,20 @@ static int is_below(struct mgr_core *c, struct mgr_dfile *f, enum mgr_pstate sta
     return rc;
 }
 
-/* All that it had to do in this state may be done. */
+/* All of it is written: it may take the name. What has that may be the only copy of something by now that was here, too, when the attempt began; from here on
+ * nothing becomes so any more (mgr_drain_renames_over). */
+static int may_finish(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = mgr_stage_blocks(c, f);
+
+    if (rc)
+        return rc < 0 ? rc : 0;
+    f->state = MGR_D_FINISH;
+    look(c, f->lead);
+    return mgr_dfile_put(c, f, 0, NULL);
+}
+
+/* All that it had to do in this state may be done. The attempt may be over afterwards. */
 static int forward(struct mgr_core *c, struct mgr_dfile *f)
 {
     int rc = 0;
@@ -140,18 +153,16 @@ static int forward(struct mgr_core *c, struct mgr_dfile *f)
         rc = is_below(c, f, MGR_P_DONE);
         if (rc)
             return rc < 0 ? rc : 0;
-        f->state = f->verify ? MGR_D_VERIFY : MGR_D_FINISH;
         f->low = 0;
+        if (!f->verify)
+            return may_finish(c, f);
+        f->state = MGR_D_VERIFY;
         rc = mgr_dfile_put(c, f, 0, NULL);
-        if (f->verify)
-            look_all(c);
+        look_all(c);
     }
     if (!rc && f->state == MGR_D_VERIFY) {
         rc = is_below(c, f, MGR_P_VERIFIED);
-        if (rc)
-            return rc < 0 ? rc : 0;
-        f->state = MGR_D_FINISH;
-        rc = mgr_dfile_put(c, f, 0, NULL);
+        return rc ? (rc < 0 ? rc : 0) : may_finish(c, f);
     }
     look(c, f->lead);
     return rc;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#define GEN_BLOCK 1024u /* numbers reserved with one row */
+#define GEN_BLOCK 65536u /* numbers reserved with one row, which is synced */
 
 struct mgr_drain *mgr_drain_new(void)
 {
@@ -251,6 +251,7 @@ int mgr_drain_gen(struct mgr_core *c, uint64_t *gen)
     if (d->gen_next == d->gen_end) {
         rc = mgr_db_exec(&c->db, META_PUT, DBT("drain_gen"), DBI(d->gen_end + GEN_BLOCK));
         d->gen_end += GEN_BLOCK;
+        c->new_number = true; /* never a second time: by it benefactors know what they have done */
     }
     *gen = d->gen_next++;
     return rc;

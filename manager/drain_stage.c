@@ -46,9 +46,10 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
     if (!f->lead)
         return 0;
     f->version = in->data_version;
-    at = mgr_dfile_add(c, f);
+    rc = mgr_stage_window(c, f) == MGR_TASK_STAT ? mgr_needs(c, f->target) : 0; /* not before somebody is at it: else it is given up again */
+    at = rc ? NULL : mgr_dfile_add(c, f);
     if (!at)
-        return -ENOMEM;
+        return rc ? rc : -ENOMEM;
     rc = mgr_drain_set_size(c, at, in->size);
     rc = rc ? rc : mgr_drain_gen(c, &at->gen);
     at->state = MGR_D_PREPARE;
@@ -192,8 +193,7 @@ int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f,
         return 0;
     if (why)
         return refuse(c, f, in, -EBUSY, why);
-    rc = mgr_needs(c, f->target);
-    return rc ? rc : take_up(c, f, in);
+    return take_up(c, f, in);
 }
 
 int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)

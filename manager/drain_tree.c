@@ -124,9 +124,10 @@ static Fp__XattrEntry *xattr_entry(struct mgr_core *c, uint64_t ino, const void 
 static void add_xattrs(struct mgr_core *c, Fp__Task *k, uint64_t ino)
 {
     const enum mgr_stmt st = MGR_ST_XATTR_LIST;
-    size_t bytes = 0, cap = 128;
+    size_t bytes = 0;
 
-    k->xattrs = mgr_arena_alloc(&c->arena, cap * sizeof *k->xattrs);
+    if (!k->xattrs) /* else the first one is there (needs.c) */
+        k->xattrs = mgr_arena_alloc(&c->arena, MGR_TASK_XATTRS_MAX * sizeof *k->xattrs);
     for (int rc = mgr_db_one(&c->db, XATTR_LIST, DBI(ino)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         size_t len;
         const char *name = mgr_col_blob(&c->db, st, 0, &len);
@@ -135,7 +136,7 @@ static void add_xattrs(struct mgr_core *c, Fp__Task *k, uint64_t ino)
         if (len < 5 || memcmp(name, "user.", 5) != 0 || !k->xattrs)
             continue;
         x = xattr_entry(c, ino, name, len);
-        if (!x || k->n_xattrs == cap || bytes + x->name.len + x->value.len > XATTRS_MAX) {
+        if (!x || k->n_xattrs == MGR_TASK_XATTRS_MAX || bytes + x->name.len + x->value.len > XATTRS_MAX) {
             FP_LOG_EVERY(10000, FP_LOG_WARN, "a drained file has more extended attributes than can be taken along");
             continue;
         }

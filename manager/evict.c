@@ -71,13 +71,13 @@ static int look_at(struct mgr_core *c, const struct mgr_inode *in, struct mgr_ev
     *f = (struct mgr_evict_file){.level = mgr_drained_level(c, in), .opens = mgr_map_get(&c->holders, in->ino), .unsettled = mgr_unsettled(c)};
     if (!in->ckpt || f->level < FP__LEVEL__LEVEL_DRAINED)
         return 0;
-    rc = mgr_db_one(&c->db, EVICT_SET, DBI(in->ckpt));
+    f->keep = keep_of(c);
+    rc = mgr_db_one(&c->db, EVICT_SET, DBI(in->ckpt), DBI(f->keep)); /* counts no more than that */
     if (rc > 0) {
         f->set_state = (uint32_t)mgr_col(&c->db, MGR_ST_EVICT_SET, 0);
         f->newer = (uint64_t)mgr_col(&c->db, MGR_ST_EVICT_SET, 1);
     }
     mgr_db_reset(&c->db, MGR_ST_EVICT_SET);
-    f->keep = keep_of(c);
     return rc < 0 ? rc : 0;
 }
 

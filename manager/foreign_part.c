@@ -54,6 +54,7 @@ static int ids_take(struct mgr_core *c, uint64_t n, uint64_t *first)
             return mgr_doom(c, -EOVERFLOW);
         d->ids_end += IDS_BLOCK;
         rc = mgr_db_exec(&c->db, META_PUT, DBT("stage_ids"), DBI(d->ids_end));
+        c->new_number = true; /* never a second time: benefactors have chunks of these numbers before any row of them is synced */
     }
     *first = d->ids_next;
     d->ids_next += n;

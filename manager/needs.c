@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fp/drainwire.h"
 #include "fp/log.h"
 
 #define LOOK_MS 5000u
@@ -52,8 +53,8 @@ bool mgr_needs_swept(struct mgr_core *c, const struct mgr_target *t, const char 
     return true;
 }
 
-/* Before it is relied on, that is said there. */
-static int fill_look(struct mgr_core *c, Fp__Task *k, uint32_t target)
+/* The name of its entry; -ESTALE: nothing of it is needed. */
+static int entry_of(struct mgr_core *c, uint32_t target, ProtobufCBinaryData *out)
 {
     const struct mgr_target *t = mgr_target_find(c, target);
     char name[MGR_TMP_NAME];
@@ -61,9 +62,29 @@ static int fill_look(struct mgr_core *c, Fp__Task *k, uint32_t target)
     if (!t || !t->needs)
         return -ESTALE;
     mgr_task_tmp(c, t->needs, 0, name);
-    k->mark.len = strlen(name);
-    k->mark.data = mgr_arena_copy(&c->arena, name, k->mark.len);
-    return k->mark.data ? 0 : -ENOMEM;
+    out->len = strlen(name);
+    out->data = mgr_arena_copy(&c->arena, name, out->len);
+    return out->data ? 0 : -ENOMEM;
+}
+
+/* What is kept by the file that it takes the place of is kept by it from then on (mgr_ext_replaced): so it has the mark before it has the name. */
+static int fill_finish(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f)
+{
+    Fp__XattrEntry *x;
+    int rc = c->exts ? mgr_db_one(&c->db, EXT_AT_PATH, DBI(f->target), DBB(k->dest->path.data, k->dest->path.len)) : 0;
+
+    mgr_db_reset(&c->db, MGR_ST_EXT_AT_PATH);
+    if (rc <= 0)
+        return rc;
+    x = MGR_NEW(c, Fp__XattrEntry, fp__xattr_entry__init);
+    k->xattrs = mgr_arena_alloc(&c->arena, MGR_TASK_XATTRS_MAX * sizeof *k->xattrs);
+    if (!x || !k->xattrs)
+        return -ENOMEM;
+    x->name.len = sizeof FP_DW_NEED_XATTR - 1;
+    x->name.data = mgr_arena_copy(&c->arena, FP_DW_NEED_XATTR, x->name.len);
+    k->xattrs[k->n_xattrs++] = x;
+    rc = x->name.data ? entry_of(c, f->target, &x->value) : -ENOMEM;
+    return rc;
 }
 
 int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f)
@@ -71,14 +92,14 @@ int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f)
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
 
     if (k->kind == FP__TASK_KIND__TASK_STAT)
-        return j && j->kind == FP__JOB_KIND__JOB_EVICT ? fill_look(c, k, f->target) : 0;
+        return j && j->kind == FP__JOB_KIND__JOB_EVICT ? entry_of(c, f->target, &k->mark) : 0;
     if (k->kind != FP__TASK_KIND__TASK_PREPARE && k->kind != FP__TASK_KIND__TASK_FINISH)
         return 0;
     k->force = j && j->overwrite;
     if (mgr_db_one(&c->db, TFILE_OWN, DBI(f->target), DBB(k->dest->path.data, k->dest->path.len)) > 0)
         k->own_ino = (uint64_t)mgr_col(&c->db, MGR_ST_TFILE_OWN, 0);
     mgr_db_reset(&c->db, MGR_ST_TFILE_OWN);
-    return 0;
+    return k->kind == FP__TASK_KIND__TASK_FINISH && f->kind == MGR_K_FILE ? fill_finish(c, k, f) : 0;
 }
 
 bool mgr_needs_due(const struct mgr_core *c)

@@ -102,6 +102,7 @@
                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
     X(TFILE_OWN, "SELECT tino FROM tfile WHERE target=?1 AND path=?2 AND gone=0 ORDER BY id DESC LIMIT 1")   \
     X(EXT_AT, "SELECT 1 FROM ext e CROSS JOIN tfile t ON t.id=e.tfile WHERE t.target=?1 LIMIT 1")            \
+    X(EXT_AT_PATH, "SELECT 1 FROM tfile t CROSS JOIN ext e ON e.tfile=t.id WHERE t.target=?1 AND t.path=?2 LIMIT 1")   \
     X(TFILE_REF, "UPDATE tfile SET refs=refs+?2 WHERE id=?1")                                                \
     X(TFILE_UNUSED, "DELETE FROM tfile WHERE id=?1 AND refs<=0")                                             \
     X(DRAINED_PUT, "INSERT OR REPLACE INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) "      \
@@ -143,8 +144,9 @@
                   "ORDER BY s.win,s.off LIMIT ?3")                                                           \
     X(EVICT_NEXT, "SELECT s.win,s.off,s.len,s.chunk_off,c.id,c.len,c.refs,c.bnf,c.data FROM slice s "        \
                   "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")    \
-    X(EVICT_SET, "SELECT s.state,min((SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 " \
-                 "AND o.step>s.step),(SELECT count(*) FROM ckpt_set o WHERE o.series=s.series AND o.state=2 " \
-                 "AND o.seq>s.seq)) FROM ckpt_set s WHERE s.id=?1")
+    X(EVICT_SET, "SELECT s.state,CASE WHEN s.above<?2 THEN s.above ELSE (SELECT count(*) FROM (SELECT 1 FROM ckpt_set o "    \
+                 "WHERE o.series=s.series AND o.state=2 AND o.seq>s.seq ORDER BY o.step DESC LIMIT ?2)) END FROM "          \
+                 "(SELECT s.*,(SELECT count(*) FROM (SELECT 1 FROM ckpt_set o WHERE o.series=s.series AND o.state=2 AND "   \
+                 "o.step>s.step LIMIT ?2)) AS above FROM ckpt_set s WHERE s.id=?1) s")
 
 #endif

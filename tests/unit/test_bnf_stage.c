@@ -164,6 +164,23 @@ static void test_a_foreign_file_becomes_chunks(void **state)
     assert_int_equal(fw_staged(NULL, true), 0); /* the result says it */
 }
 
+/* A number that was given out twice: what is there stays, and is not taken for what was read. */
+static void test_a_number_that_is_taken_is_not_another_chunk(void **state)
+{
+    (void)state;
+    make_job(FP__TASK_KIND__TASK_STAGE, 1, 0, 2);
+    assert_int_equal(do_job(), 0);
+    make_job(FP__TASK_KIND__TASK_STAGE, 2, 0, 2); /* the same bytes */
+    assert_int_equal(do_job(), 0);
+    assert_int_equal(x.nchunks, 2);
+    make_job(FP__TASK_KIND__TASK_STAGE, 3, 0, 3);
+    job.slice[1].ext_off = 5 * MIB;
+    assert_int_equal(do_job(), -EEXIST);
+    assert_int_equal(x.nchunks, 0);
+    assert_non_null(strstr(x.why, "other bytes"));
+    assert_true(fw_is_here(1));
+}
+
 static void test_a_foreign_file_that_changes_leaves_nothing(void **state)
 {
     (void)state;
@@ -293,6 +310,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, fw_setup, fw_teardown)
         T(test_a_task_brings_all_of_a_file),
         T(test_a_foreign_file_becomes_chunks),
+        T(test_a_number_that_is_taken_is_not_another_chunk),
         T(test_a_foreign_file_that_changes_leaves_nothing),
         T(test_a_task_without_room_says_what_is_missing),
         T(test_a_task_waits_for_its_target),

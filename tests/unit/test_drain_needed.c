@@ -150,6 +150,36 @@ static void test_our_own_file_without_a_mark_is_replaced(void **state)
     assert_int_equal(dw_compare(&d, "it", SIZE, 0, &chunk, 1), 0);
 }
 
+/* The number of an inode that was ours may be another store's file by now. */
+static void test_a_file_of_another_store_with_an_inode_of_ours_stays(void **state)
+{
+    struct fp_dw_file m = { .size = SIZE, .uid = geteuid(), .gid = getegid(), .mode = 0640, .flags = FP_DW_OVERWRITE };
+    uint64_t ino = written("it");
+    struct stat st;
+
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        dw_make(&d, "it", "what was there");
+        mark("it", "a5a5a5a6:7:1", all ? NULL : OTHER_ENTRY);
+        entry(all ? OTHER_ENTRY "-all" : OTHER_ENTRY, true);
+        assert_int_equal(stat(dw_path(&d, "it"), &st), 0);
+        m.own = st.st_ino;
+        m.tino = 0;
+        assert_int_equal(dw_file(&d, FP_DW_PREPARE, &m, "it", "a5a5a5a5-2-1"), -EPERM);
+        m.tino = ino;
+        assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "it", TMP), -EPERM);
+        assert_int_not_equal(dw_compare(&d, "it", SIZE, 0, &chunk, 1), 0);
+        assert_int_equal(unlink(dw_path(&d, "it")), 0);
+        entry(all ? OTHER_ENTRY "-all" : OTHER_ENTRY, false);
+    }
+    dw_make(&d, "it", "what was there");
+    mark("it", "a5a5a5a6:7:1", NULL);
+    assert_int_equal(stat(dw_path(&d, "it"), &st), 0);
+    m.own = st.st_ino;
+    assert_int_equal(dw_file(&d, FP_DW_FINISH, &m, "it", TMP), 0); /* nobody needs it */
+    assert_int_equal(dw_compare(&d, "it", SIZE, 0, &chunk, 1), 0);
+}
+
 /* We have replaced it, and were killed before we could look whether somebody has begun to need it: it gets its name back. */
 static void test_what_is_needed_a_moment_later_gets_its_name_back(void **state)
 {
@@ -260,6 +290,7 @@ int main(void)
         T(test_what_another_store_needs_is_not_replaced),
         T(test_what_another_store_needs_is_replaced_when_that_is_said),
         T(test_our_own_file_without_a_mark_is_replaced),
+        T(test_a_file_of_another_store_with_an_inode_of_ours_stays),
         T(test_what_is_needed_a_moment_later_gets_its_name_back),
         T(test_what_is_needed_is_not_cleaned_away),
         T(test_what_is_needed_is_said_before),

@@ -344,6 +344,21 @@ static void sync_round(unsigned bnf)
     fix_answer(&w.f, w.bnf[bnf].conn, FP__MSG_TYPE__MSG_BNF_SYNC_ALL, 0, &r);
 }
 
+#define NOT_SYNCED "SELECT count(*) FROM chunk c LEFT JOIN bnf_sync s ON s.bnf=c.bnf WHERE c.bnf<>0 AND ifnull(c.round>=s.synced,1)"
+
+/* All that is on benefactors is on their devices. */
+static void synced(void)
+{
+    Fp__BnfSyncReply r = FP__BNF_SYNC_REPLY__INIT;
+
+    for (unsigned i = 0; i < 40 && e_sql(NOT_SYNCED); i++) {
+        w_tick(&w, 500);
+        for (unsigned b = 0; b < 2; b++)
+            fix_answer(&w.f, w.bnf[b].conn, FP__MSG_TYPE__MSG_BNF_SYNC_ALL, 0, &r);
+    }
+    assert_int_equal(e_sql(NOT_SYNCED), 0);
+}
+
 /* ---------------------------------------------------------------- the file changes */
 
 static Fp__Task *late; /* owned */
@@ -596,6 +611,41 @@ static void test_a_chunk_that_is_lost_here_ends_an_attempt_to_drain_its_file(voi
     w_close(&w);
 }
 
+/* What has the name in the target was not the only copy when the attempt began, and is when it would take its place. */
+static void test_what_becomes_the_only_copy_meanwhile_is_not_replaced(void **state)
+{
+    uint64_t ino, other, job;
+
+    (void)state;
+    for (int verify = 0; verify < 2; verify++) {
+        e_open_world(&ino);
+        assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+        e_deleted();
+        for (unsigned i = 0; i < 3; i++)
+            assert_true(e_staged(1, e_chunk_of(ino, i)));
+        synced();
+        assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "old", 0), 0);
+        other = e_file_of(MGR_ROOT_INO, "a");
+        job = w_start(&w, "a", verify, NULL);
+        come_to(verify ? FP__TASK_KIND__TASK_VERIFY : FP__TASK_KIND__TASK_WRITE);
+        e_bad(e_chunk_of(ino, 1), w.bnf[1].id, "checksum");
+        assert_int_equal(e_external(ino), 1);
+        go_on();
+        assert_int_equal(e_run_job(job, "another file"), FP__DRAIN_STATE__DRAIN_FAILED);
+        assert_int_equal(w.renamed, 1);
+        assert_int_equal(e_external(ino), 1);
+        assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+        assert_int_equal(e_sql("SELECT count(*) FROM tfile WHERE gone<>0"), 0);
+        assert_int_equal(e_level(other), FP__LEVEL__LEVEL_NONE);
+        /* here again, and safe */
+        assert_int_equal(e_stage_in("old", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+        synced();
+        e_drain("a");
+        assert_int_equal(w.renamed, 2);
+        w_close(&w);
+    }
+}
+
 /* Somebody may still rename another file to the name of the copy. */
 static void test_nothing_is_evicted_while_a_rename_may_come_late(void **state)
 {
@@ -680,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_what_is_still_to_be_deleted_is_not_asked_for_all_the_time),
         cmocka_unit_test(test_staging_in_what_is_gone_fails),
         cmocka_unit_test(test_a_chunk_that_is_lost_here_ends_an_attempt_to_drain_its_file),
+        cmocka_unit_test(test_what_becomes_the_only_copy_meanwhile_is_not_replaced),
         cmocka_unit_test(test_nothing_is_evicted_while_a_rename_may_come_late),
         cmocka_unit_test(test_a_restart_looks_again_and_goes_on),
     };

@@ -12,6 +12,7 @@
 #include "manager/foreign.h"
 #include "mgr_evict_world.h"
 #include "fp/err.h"
+#include "fp/fault.h"
 
 #define SIZE (40u * MIB + 5)
 
@@ -162,6 +163,26 @@ static void test_a_file_is_shared_out_and_named_when_it_is_whole(void **state)
     assert_int_equal(e_sql("SELECT state FROM drain_job"), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_sql("SELECT bytes_done FROM drain_job"), SIZE);
     assert_int_equal(e_sql("SELECT count(*) FROM drain_part"), 0);
+    w_close(&w);
+}
+
+/* Benefactors act on numbers at once: a power failure of the manager's node takes none back. */
+static void test_numbers_are_synced_before_anybody_is_told_of_them(void **state)
+{
+    unsigned long first;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    assert_int_equal(fp_fault_set("mgr.sync=delay:ms=1"), 0);
+    begin();
+    first = fp_fault_fired("mgr.sync");
+    assert_int_equal(first, 1); /* of attempts */
+    run(true);
+    assert_true(w.bnf[0].n + w.bnf[1].n > 0);
+    assert_int_equal(fp_fault_fired("mgr.sync"), 2); /* of chunks; a block of them is many */
+    run(false);
+    assert_int_equal(fp_fault_fired("mgr.sync"), 2);
+    fp_fault_set(NULL);
     w_close(&w);
 }
 
@@ -356,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_is_shared_out_and_named_when_it_is_whole),
+        cmocka_unit_test(test_numbers_are_synced_before_anybody_is_told_of_them),
         cmocka_unit_test(test_numbers_that_are_kept_are_no_garbage_and_others_are),
         cmocka_unit_test(test_what_comes_late_is_garbage),
         cmocka_unit_test(test_one_that_is_away_loses_its_parts_to_others),

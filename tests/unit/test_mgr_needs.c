@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "fp/drainwire.h"
 #include "manager/ext.h"
 #include "mgr_evict_world.h"
 
@@ -152,6 +153,62 @@ static void test_a_restart_keeps_it_and_what_is_left_is_swept(void **state)
     rmdir(path);
 }
 
+/* Nobody is there who could look: it is not said, and taken back, and said again. */
+static void test_what_waits_needs_nothing(void **state)
+{
+    uint64_t ino, job;
+
+    (void)state;
+    e_open_world(&ino);
+    for (size_t i = 0; i < 2; i++)
+        w_bnf_dies(&w, i);
+    job = e_evict_begin("a");
+    for (unsigned i = 0; i < 24; i++) {
+        w_tick(&w, 500);
+        assert_int_equal(number(), 0);
+    }
+    for (size_t i = 0; i < 2; i++)
+        w_bnf_comes(&w, i);
+    assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_external(ino), 3);
+    assert_true(number() > 0);
+    w_close(&w);
+}
+
+/* What was evicted, has come back and is drained anew is kept by the new copy: that has the mark before it has the name. */
+static void test_the_next_copy_is_marked_as_the_one_before(void **state)
+{
+    char name[MGR_TMP_NAME];
+    const Fp__Task *k;
+    uint64_t ino, other;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    e_deleted();
+    assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    mgr_task_tmp(w.f.core, number(), 0, name);
+    assert_true(w_start(&w, "a", true, NULL) > 0);
+    k = told(FP__TASK_KIND__TASK_FINISH);
+    assert_int_equal(k->n_xattrs, 1);
+    assert_int_equal(k->xattrs[0]->name.len, strlen(FP_DW_NEED_XATTR));
+    assert_memory_equal(k->xattrs[0]->name.data, FP_DW_NEED_XATTR, k->xattrs[0]->name.len);
+    assert_int_equal(k->xattrs[0]->value.len, strlen(name));
+    assert_memory_equal(k->xattrs[0]->value.data, name, k->xattrs[0]->value.len);
+    w_run(&w);
+    assert_int_equal(w.renamed, 2);
+    assert_int_equal(e_sql("SELECT count(*) FROM ext e JOIN tfile t ON t.id=e.tfile WHERE t.gone=0"), 3);
+    /* nothing was evicted in favour of another one */
+    other = e_file_of(MGR_ROOT_INO, "b");
+    assert_int_equal(fix_set_xattr(&w.f, other, "user.mine", "x", 0), 0);
+    assert_true(w_start(&w, "b", false, NULL) > 0);
+    k = told(FP__TASK_KIND__TASK_FINISH);
+    assert_int_equal(k->n_xattrs, 1);
+    assert_memory_equal(k->xattrs[0]->name.data, "user.mine", 9);
+    w_run(&w);
+    w_close(&w);
+}
+
 static uint64_t start(bool overwrite)
 {
     Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
@@ -206,6 +263,8 @@ int main(void)
         cmocka_unit_test(test_it_is_given_up_with_the_last_file),
         cmocka_unit_test(test_what_was_staged_in_is_needed_as_before),
         cmocka_unit_test(test_a_restart_keeps_it_and_what_is_left_is_swept),
+        cmocka_unit_test(test_what_waits_needs_nothing),
+        cmocka_unit_test(test_the_next_copy_is_marked_as_the_one_before),
         cmocka_unit_test(test_what_others_need_is_replaced_when_that_is_said),
     };
 
