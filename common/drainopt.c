@@ -20,7 +20,7 @@
 
 #define RATE_MIN UINT64_C(100000) /* a part of 64 MiB in eleven minutes: what is slower than that looks like a target that hangs */
 
-enum kind { PATH, EVERY, NUMBER, GLOBS, NAMES, BOOL, CHOICE, RATE, TIME, PERCENT };
+enum kind { PATH, EVERY, NUMBER, PATTERNS, GLOBS, NAMES, BOOL, CHOICE, RATE, TIME, PERCENT };
 
 struct word {
     struct fp_drain_word w;
@@ -42,7 +42,7 @@ static const struct word words[] = {
     {{.name = "every", .fallback = "1", .help = "Each so many-th complete checkpoint set is drained; auto: as many as space and the target's speed allow; none."},
      EVERY, AT(every)},
     {{.name = "keep", .fallback = "2", .min = 1, .max = 1000, .help = "So many of the newest complete sets are never evicted."}, NUMBER, AT(keep)},
-    {{.name = "pattern", .help = "Which files are checkpoints, with {step} where the step stands: run/chk_{step}/*. By default, names tell."}, GLOBS, AT(pattern)},
+    {{.name = "pattern", .help = "Which files are checkpoints, with {step} where the step stands: run/chk_{step}/*. By default, names tell."}, PATTERNS, AT(pattern)},
     {{.name = "results", .help = "Single files that are drained when they are closed: out/*.h5,summary.txt."}, GLOBS, AT(results)},
     {{.name = "all", .fallback = "no", .choices = no_yes, .help = "Drain every file that is closed."}, BOOL, AT(all)},
     {{.name = "verify", .fallback = "off", .choices = on_off, .help = "Read back from the target and compare digests."}, BOOL, AT(verify)},
@@ -120,6 +120,45 @@ bool fp_drain_next(const char **list, const char **item, size_t *len)
     return true;
 }
 
+/* What would never match anything, or is meant as something else, is told. */
+static int check_pattern(const struct word *w, const char *item, size_t len, char *why)
+{
+    static const char step[] = "{step}";
+    const size_t n = sizeof step - 1;
+    const char *at = memmem(item, len, step, n), *end = item + len;
+
+    if (!at)
+        return fail(why, -EINVAL, "%s=%.*s: write {step} where the number of the step stands, as in run/chk_{step}/*", w->w.name, (int)len, item);
+    if (memmem(at + n, (size_t)(end - at) - n, step, n))
+        return fail(why, -EINVAL, "%s=%.*s: {step} stands in it twice", w->w.name, (int)len, item);
+    for (const char *s = item; s < end; s++)
+        if (strchr("[]{}", *s) && (s < at || s >= at + n))
+            return fail(why, -EINVAL, "%s=%.*s: '%c': there are {step}, *, ** (over slashes, too) and ?", w->w.name, (int)len, item, *s);
+    if ((at > item && isdigit((unsigned char)at[-1])) || (at + n < end && isdigit((unsigned char)at[n])))
+        return fail(why, -EINVAL, "%s=%.*s: {step} is all digits of a number: none can be beside it", w->w.name, (int)len, item);
+    for (const char *s = item; s < end; s++) {
+        size_t part = strcspn(s, "/,");
+
+        if ((!part && s > item && *s == '/') || (part && part <= 2 && s[0] == '.' && (part == 1 || s[1] == '.')))
+            return fail(why, -EINVAL, "%s=%.*s: write it without //, . and ..", w->w.name, (int)len, item);
+        s += part;
+    }
+    return 0;
+}
+
+/* Of a pattern one stays if it has no other but at its end: without it the pattern is a name anywhere. */
+static void skip_slashes(const struct word *w, const char **item, size_t *len)
+{
+    bool any = false;
+
+    while (w->kind != NAMES && *len && **item == '/')
+        ++*item, --*len, any = true;
+    if (w->kind != PATTERNS || !any || !*len || memchr(*item, '/', *len - 1))
+        return;
+    --*item;
+    ++*len;
+}
+
 /* Globs count from the store's root, without a slash before them. A name has none at all. */
 static int take_list(const struct word *w, const char *value, char *out, char *why)
 {
@@ -131,12 +170,13 @@ static int take_list(const struct word *w, const char *value, char *out, char *w
     if (value[0] && value[strlen(value) - 1] == ',')
         return fail(why, -EINVAL, "%s=%.200s: there is nothing behind the last comma", w->w.name, value);
     while (fp_drain_next(&rest, &item, &len)) {
-        while (w->kind == GLOBS && len && *item == '/')
-            item++, len--;
+        skip_slashes(w, &item, &len);
         if (!len)
             return fail(why, -EINVAL, "%s=%.200s: there is nothing between two commas", w->w.name, value);
         if (w->kind == NAMES && memchr(item, '/', len))
             return fail(why, -EINVAL, "%s=%.200s: names, without a slash", w->w.name, value);
+        if (w->kind == PATTERNS && check_pattern(w, item, len, why))
+            return -EINVAL;
         if (n)
             out[n++] = ',';
         memcpy(out + n, item, len);
@@ -246,6 +286,7 @@ static int take(const struct word *w, const char *value, struct fp_drain_policy 
         return take_every(w, value, at, why);
     case NUMBER:
         return take_number(w, value, at, why);
+    case PATTERNS:
     case GLOBS:
     case NAMES:
         return take_list(w, value, at, why);
@@ -373,6 +414,7 @@ static const char *value_of(const struct word *w, const struct fp_drain_policy *
 
     switch (w->kind) {
     case PATH:
+    case PATTERNS:
     case GLOBS:
     case NAMES:
         return at;

@@ -32,6 +32,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_PLAN_STEP    16384u /* slices that one group plans */
 #define MGR_OPEN_MAX     64u    /* tasks that a benefactor has for one target */
 #define MGR_POLICIES_MAX 256u
+#define MGR_PATTERNS_MAX 64u   /* of all policies */
 #define MGR_JOBS_KEPT    256u   /* so many newest ones keep their rows when they are over */
 #define MGR_TRIES_MAX    10u    /* attempts that end by a failure of ours */
 
@@ -162,6 +163,8 @@ struct mgr_dpolicy {
     struct fp_drain_policy p;
 };
 
+struct mgr_pattern; /* setpattern.c */
+
 struct mgr_cleaning { /* a temporary file to be removed */
     uint64_t file, gen; /* gen 0: what was said to be needed by the number `file` (needs.c) */
     uint32_t target;
@@ -190,6 +193,8 @@ struct mgr_drain {
     size_t ntargets, targets_cap;
     struct mgr_dpolicy *policies; /* by id */
     size_t npolicies;
+    struct mgr_pattern *patterns; /* of all of them, in their order */
+    size_t npatterns;
     bool catches;          /* one of them wants single files */
     struct mgr_idmap due;  /* rows of drain_due: file -> ms of its last change */
     uint64_t due_ms;
@@ -334,6 +339,15 @@ struct mgr_auto_last {
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
 /* Removes rows of one job that is long over, or some of them. */
 int mgr_auto_prune(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- setpattern.c */
+
+/* Patterns of the policies as they are loaded. */
+int mgr_patterns_load(struct mgr_core *c);
+void mgr_patterns_forget(struct mgr_drain *d);
+size_t mgr_patterns_in(const struct fp_drain_policy *p);
+/* Does the set concern the policy: does it match its pattern, or has that none? */
+int mgr_pattern_has(struct mgr_core *c, const struct mgr_set *s, const struct mgr_dpolicy *p, bool *yes);
 
 /* ---------------------------------------------------------------- drain_stage.c, and what it shares with drain_job.c */
 

@@ -49,6 +49,7 @@ void mgr_policies_forget(struct mgr_drain *d)
     free(d->policies);
     d->policies = NULL;
     d->npolicies = 0;
+    mgr_patterns_forget(d);
 }
 
 /* False: it is not understood (an older release has made it). */
@@ -101,7 +102,8 @@ int mgr_policies_load(struct mgr_core *c)
         d->catches |= list[d->npolicies].p.all || list[d->npolicies].p.results[0];
         d->npolicies++;
     }
-    return rc < 0 ? rc : due_load(c);
+    rc = rc < 0 ? rc : mgr_patterns_load(c);
+    return rc ? rc : due_load(c);
 }
 
 /* ---------------------------------------------------------------- sets */
@@ -209,11 +211,14 @@ int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again)
 
     for (size_t i = 0; i < c->drain->npolicies && !rc; i++) {
         struct mgr_dpolicy *p = &c->drain->policies[i];
-        bool yes;
+        bool yes, concerns;
 
-        rc = chooses(c, p, s, again, &yes);
+        rc = mgr_pattern_has(c, s, p, &concerns);
+        rc = rc || !concerns ? rc : chooses(c, p, s, again, &yes);
         if (rc)
             break;
+        if (!concerns)
+            continue;
         p->seen += !again;
         p->taken += yes && !again;
         rc = yes ? by_policy(c, p, s) : 0;

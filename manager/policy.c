@@ -46,6 +46,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
     known.max_job = p->max_job;
     known.low = p->low;
     known.overwrite = p->overwrite;
+    memcpy(known.pattern, p->pattern, sizeof known.pattern);
     memcpy(known.results, p->results, sizeof known.results);
     fp_drain_text(&known, text);
     return strcmp(text, canon) == 0;
@@ -66,6 +67,11 @@ static int replace(struct mgr_core *c, const struct fp_drain_policy *p, const ch
         rc = rc ? rc : mgr_db_exec(&c->db, TAKEN_FORGET, DBI(o->id));
     }
     return rc;
+}
+
+static bool too_many_patterns(const struct mgr_core *c, const struct fp_drain_policy *p)
+{
+    return c->drain->npatterns + mgr_patterns_in(p) > MGR_PATTERNS_MAX;
 }
 
 /* Somebody has given it by hand what mounts had made: it is his from now. */
@@ -89,7 +95,7 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, results=, all=, verify=, max=, max-job=, low= and overwrite=: one with another word would promise what is not done");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, pattern=, results=, all=, verify=, max=, max-job=, low= and overwrite=: one with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);
@@ -103,6 +109,10 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     rc = rc ? rc : count(c, &n);
     if (!rc && n >= MGR_POLICIES_MAX) {
         r->why = mgr_arena_text(&c->arena, "there are too many policies: fpctl drain remove");
+        return 0;
+    }
+    if (!rc && mgr_patterns_in(&p) && too_many_patterns(c, &p)) {
+        r->why = mgr_arena_text(&c->arena, "its patterns and those of the policies that are there are more than 64: each name that is made is compared with all of them (fpctl drain remove)");
         return 0;
     }
     rc = rc ? rc : mgr_target_get(c, p.to, &target);

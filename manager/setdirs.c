@@ -1,8 +1,8 @@
 /*
  * Which set a name belongs to. Loop thread, called by sets.c.
  *
- * A file belongs to the set of its directory, if one of the MGR_STEP_ABOVE directories above it is a set (the one nearest to the root decides), else to the one that its own
- * name says. What is asked for with every file that is made is kept: for a directory, its set or that it has none, in two generations of DIRS_MAX (as grace.c does); for files
+ * A file belongs to the set that a pattern of a policy says (setpattern.c); else to that of its directory, if one of the MGR_STEP_ABOVE directories above it is a set (the nearest
+ * that a pattern has made one, else the one nearest to the root); else to the one that its own name says. What is asked for with every file that is made is kept: for a directory, its set or that it has none, in two generations of DIRS_MAX (as grace.c does); for files
  * side by side, the sets asked for last. Both are dropped when a directory gets another name, and when a set goes.
  *
  * Rejected: the set of a directory in its row (an inheritance that mv would break).
@@ -14,6 +14,7 @@
 
 #include "fp/log.h"
 #include "fp/tmpname.h"
+#include "manager/drain.h"
 #include "manager/sets_int.h"
 
 #define DIRS_MAX  65536u
@@ -39,6 +40,7 @@ void mgr_set_caches_drop(struct mgr_sets *t)
     mgr_idmap_fini(&t->dirs_before);
     if (t->names)
         memset(t->names, 0, NAMES * sizeof *t->names);
+    mgr_dirpaths_drop(t);
 }
 
 bool mgr_set_is_temporary(const void *name, size_t len)
@@ -90,6 +92,21 @@ static int set_with_top(struct mgr_core *c, uint64_t top, uint64_t *id)
     return rc < 0 ? rc : 0;
 }
 
+/* The nearest one that a pattern has made a set. */
+static int by_pattern(struct mgr_core *c, const struct up *up, size_t n, uint64_t *id)
+{
+    struct mgr_set s;
+    int rc = 0;
+
+    for (size_t i = 0; i < n && !rc && !*id && c->drain->npatterns; i++) {
+        rc = set_with_top(c, up[i].ino, id);
+        rc = rc || !*id ? rc : mgr_set_get(c, *id, &s);
+        if (!rc && *id && s.how != MGR_STEP_PATTERN)
+            *id = 0;
+    }
+    return rc;
+}
+
 static int find_out(struct mgr_core *c, uint64_t dir, uint64_t *id)
 {
     struct up up[MGR_STEP_ABOVE];
@@ -98,6 +115,7 @@ static int find_out(struct mgr_core *c, uint64_t dir, uint64_t *id)
     int rc = climb(c, dir, up, &n);
 
     *id = 0;
+    rc = rc ? rc : by_pattern(c, up, n, id);
     for (size_t i = n; i-- > 0 && !rc && !*id;) {
         rc = set_with_top(c, up[i].ino, id);
         if (!rc && !*id && mgr_step_word(up[i].name, up[i].len, true, &step))
@@ -138,33 +156,58 @@ static struct mgr_setname *place_of(struct mgr_sets *t, uint64_t dir, const stru
     return &t->names[(h >> 32) % NAMES];
 }
 
-int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t *id, bool *temporary)
+static int beside_others(struct mgr_core *c, uint64_t dir, const struct mgr_step *s, uint64_t *id)
 {
-    struct mgr_setname *kept;
-    struct mgr_step s;
-    int rc = mgr_set_of_dir(c, dir, id);
+    struct mgr_setname *kept = place_of(c->sets, dir, s);
+    int rc;
 
-    *temporary = false;
-    if (rc)
-        return rc;
-    if (*id) {
-        *temporary = mgr_set_is_temporary(name->data, name->len);
-        return 0;
-    }
-    if (!mgr_step_word((const char *)name->data, name->len, false, &s))
-        return 0;
-    *temporary = s.temporary;
-    kept = place_of(c->sets, dir, &s);
-    if (kept->id && kept->dir == dir && kept->step == s.step && kept->len == s.template_len && memcmp(kept->template, s.template, s.template_len) == 0) {
+    if (kept->id && kept->dir == dir && kept->step == s->step && kept->len == s->template_len && memcmp(kept->template, s->template, s->template_len) == 0) {
         *id = kept->id;
         return 0;
     }
-    rc = mgr_set_make(c, dir, &s, 0, id);
+    rc = mgr_set_make(c, dir, s, 0, id);
     if (!rc && *id) {
-        *kept = (struct mgr_setname){.dir = dir, .step = s.step, .id = *id, .len = s.template_len};
-        memcpy(kept->template, s.template, s.template_len);
+        *kept = (struct mgr_setname){.dir = dir, .step = s->step, .id = *id, .len = s->template_len};
+        memcpy(kept->template, s->template, s->template_len);
     }
     return rc;
+}
+
+/* The directory so many above the file, which is in dir, is its set. What was in it before is of the set, too: it is one from now on. */
+static int of_above(struct mgr_core *c, uint64_t dir, const struct mgr_step *s, uint64_t *id)
+{
+    uint64_t count = c->sets->count;
+    struct mgr_inode top;
+    int rc = mgr_inode_get(c, dir, &top);
+
+    for (uint32_t i = 1; i < s->above && !rc; i++)
+        rc = mgr_inode_get(c, top.parent, &top);
+    rc = rc ? rc : set_with_top(c, top.ino, id);
+    if (rc || *id)
+        return rc;
+    rc = mgr_set_make(c, top.parent, s, top.ino, id);
+    if (rc || c->sets->count == count)
+        return rc;
+    mgr_set_caches_drop(c->sets);
+    return mgr_set_adopt(c, top.ino, *id);
+}
+
+int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t *id, bool *temporary)
+{
+    struct mgr_step s;
+    bool yes;
+    int rc = mgr_pattern_of(c, dir, name, &s, &yes);
+
+    *id = 0;
+    *temporary = mgr_set_is_temporary(name->data, name->len);
+    if (rc || yes)
+        return rc ? rc : s.above ? of_above(c, dir, &s, id) : beside_others(c, dir, &s, id);
+    rc = mgr_set_of_dir(c, dir, id);
+    if (rc || *id)
+        return rc;
+    yes = mgr_step_word((const char *)name->data, name->len, false, &s);
+    *temporary = yes && s.temporary;
+    return yes ? beside_others(c, dir, &s, id) : 0;
 }
 
 /* -------------------------------------------------------------- directories that become sets, or cease to be */
@@ -257,14 +300,16 @@ static int dissolve(struct mgr_core *c, uint64_t id)
 int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_t parent, const ProtobufCBinaryData *name)
 {
     struct mgr_step step;
-    bool is_step = mgr_step_word((const char *)name->data, name->len, true, &step);
+    bool is_step, matches = false;
     uint64_t id = 0, outer = 0;
     int rc = set_with_top(c, dir->ino, &id);
 
     mgr_set_caches_drop(c->sets);
-    rc = rc ? rc : mgr_set_of_dir(c, parent, &outer);
+    rc = rc ? rc : mgr_pattern_of_dir(c, parent, name, &step, &matches);
+    rc = rc || matches ? rc : mgr_set_of_dir(c, parent, &outer);
     if (rc)
         return rc;
+    is_step = matches || mgr_step_word((const char *)name->data, name->len, true, &step);
     if (outer)
         return mgr_set_adopt(c, dir->ino, outer);
     if (id)

@@ -13,7 +13,7 @@
 #include "life.pb-c.h"
 #include "manager/drain.h"
 #include "manager/level.h"
-#include "manager/stepname.h"
+#include "manager/sets_int.h"
 
 #define SETS_MAX  1024u /* of one answer */
 #define FILES_MAX 4096u
@@ -44,14 +44,21 @@ static int first_member(struct mgr_core *c, uint64_t set, struct mgr_inode *in)
     return rc < 0 ? rc : rc ? 0 : -ENOENT;
 }
 
-/* Up to and with the step. */
-static void cut_at_step(ProtobufCBinaryData *path)
+/* Up to and with the step: as a pattern says, if one has made the set, and is there still. */
+static int cut_at_step(struct mgr_core *c, const struct mgr_set *s, uint64_t dir, ProtobufCBinaryData *path)
 {
-    const char *slash = path->len ? memrchr(path->data, '/', path->len) : NULL, *name = slash ? slash + 1 : (const char *)path->data;
+    uint8_t *slash = path->len ? memrchr(path->data, '/', path->len) : NULL;
+    ProtobufCBinaryData name = {.data = slash ? slash + 1 : path->data};
     struct mgr_step step;
+    bool yes = false;
+    int rc = 0;
 
-    if (mgr_step_word(name, path->len - (size_t)(name - (const char *)path->data), false, &step))
-        path->len = (size_t)(name - (const char *)path->data) + step.off + step.len;
+    name.len = path->len - (size_t)(name.data - path->data);
+    if (s->how == MGR_STEP_PATTERN)
+        rc = mgr_pattern_of(c, dir, &name, &step, &yes);
+    if (!rc && ((yes && step.above == 0) || mgr_step_word((const char *)name.data, name.len, false, &step)))
+        path->len = (size_t)(name.data - path->data) + step.off + step.len;
+    return rc;
 }
 
 int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path)
@@ -67,9 +74,7 @@ int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryDat
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     *path = mgr_path(c, in.ino);
-    if (s->files > 1)
-        cut_at_step(path);
-    return 0;
+    return s->files > 1 && path->len ? cut_at_step(c, s, in.parent, path) : 0;
 }
 
 static int series_path(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *template, ProtobufCBinaryData *out)

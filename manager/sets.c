@@ -62,6 +62,7 @@ void mgr_sets_free(struct mgr_sets *t)
     if (!t)
         return;
     forget_all(t);
+    mgr_dirpaths_free(t);
     free(t->closed);
     free(t->names);
     free(t);

@@ -14,6 +14,7 @@ struct mgr_sets {
     struct mgr_idmap anew;      /* files with MGR_TORN that were opened for writing while nobody else wrote */
     struct mgr_idmap dirs, dirs_before; /* directory -> id of the set that a file in it belongs to, whatever its name; 0: none. Two generations */
     struct mgr_setname *names;  /* sets of files side by side that were asked for last */
+    struct mgr_dirpath *paths;  /* of directories of files that were made last; NULL: none */
     uint64_t *closed;           /* files that may have no writer any more */
     size_t nclosed, closed_cap;
     bool look_at_all;           /* all in `writing`: the list of them is not complete */
@@ -34,6 +35,7 @@ int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_
 int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to);
 /* A set that nothing but somebody's word makes one. */
 int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t *id);
+/* With patterns of policies too: when these are others. */
 void mgr_set_caches_drop(struct mgr_sets *t);
 bool mgr_set_is_temporary(const void *name, size_t len);
 
@@ -46,6 +48,15 @@ int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out);
 int mgr_set_put(struct mgr_core *c, const struct mgr_set *s);
 /* The file comes from one set to another (0: none); temporary: whether its name was, and is. */
 int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was_temporary, bool is_temporary);
+
+/* -------------------------------------------------------------- setpattern.c */
+
+void mgr_dirpaths_drop(struct mgr_sets *t);
+void mgr_dirpaths_free(struct mgr_sets *t);
+/* What the first pattern of a policy that it matches says of a regular file; *yes false: none does. */
+int mgr_pattern_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, struct mgr_step *out, bool *yes);
+/* The same of a directory: it is the set of what is in it. */
+int mgr_pattern_of_dir(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, struct mgr_step *out, bool *yes);
 
 /* -------------------------------------------------------------- settorn.c */
 

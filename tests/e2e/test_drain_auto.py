@@ -80,6 +80,39 @@ def test_every_fourth_set_is_a_quarter_of_the_data_once(quick):
     assert not os.listdir(os.path.join(quick.target, ".fp-drain"))
 
 
+def test_a_pattern_says_which_files_are_checkpoints(quick):
+    """Names without a word become sets, of two mounts, and only what matches is drained; also when the manager is started anew."""
+    a, b = quick.mounts
+    quick.fpctl("drain", "set", f"to={quick.target} pattern=out/{{step}}/*.h5,state_{{step}}.*")
+    wrong = quick.fpctl("drain", "set", f"to={quick.target} pattern=out/*.h5", check=False)
+    assert wrong.returncode == 1 and "write {step} where the number of the step stands" in wrong.stderr, wrong.stderr
+    for d in ("out/00100", "out/plots_7", "run/chk_0001"):
+        os.makedirs(a.at(d))
+    files = {"out/00100/rank_0.h5": 1, "out/00100/notes": 2, "state_7.a": 3, "state_7.b": 4}
+    others = {"out/plots_7/p.h5": 5, "run/chk_0001/rank_0": 6}
+    for name, seed in {**files, **others}.items():
+        write_file((a, b)[seed % 2].at(name), content(seed, 0, RANK))
+
+    def states():
+        return {(s["path"], s["step"]): s["state"] for s in json.loads(quick.fpctl("checkpoints", "--json", a.path).stdout)["checkpoints"]}
+
+    want = {(a.at("out/00100"), 100): "complete", (a.at("state_7"), 7): "complete", (a.at("run/chk_0001"), 1): "complete"}
+    wait_until("the sets", 30, lambda: states() == want)
+    wait_until("the end of the jobs", 60, lambda: len(show(quick)["jobs"]) == 2 and is_idle(quick))
+    assert set(files_below(quick.target)) == set(files)
+    for name, seed in files.items():
+        with open(os.path.join(quick.target, name), "rb") as f:
+            assert_same(f.read(), content(seed, 0, RANK))
+    quick.manager.kill()
+    quick.restart_manager()
+    os.makedirs(a.at("out/00200.tmp"))
+    write_file(a.at("out/00200.tmp/rank_0.h5"), content(8, 0, RANK))
+    os.rename(a.at("out/00200.tmp"), a.at("out/00200"))
+    wait_until("the third job", 60, lambda: len(show(quick)["jobs"]) == 3 and is_idle(quick))
+    assert set(files_below(quick.target)) == {*files, "out/00200/rank_0.h5"}
+    assert states()[(a.at("out/00200"), 200)] == "complete"
+
+
 def test_a_set_that_grows_late_is_copied_once(quick):
     """A rank that comes late opens the set again: what it adds is drained, what is there is not written again."""
     quick.fpctl("drain", "set", f"to={quick.target}")

@@ -72,13 +72,13 @@ static void test_a_target_is_all_that_is_needed(void **state)
 
 static void test_each_word_is_taken(void **state)
 {
-    struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a results=*.h5 all=yes verify=on layout=log max=200MB/s "
+    struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a{step} results=*.h5 all=yes verify=on layout=log max=200MB/s "
                                     "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% overwrite=yes");
 
     (void)state;
     assert_int_equal(p.every, 4);
     assert_int_equal(p.keep, 3);
-    assert_string_equal(p.pattern, "run/chk_{step}/*,a");
+    assert_string_equal(p.pattern, "run/chk_{step}/*,a{step}");
     assert_string_equal(p.results, "*.h5");
     assert_true(p.all && p.verify && p.told && p.overwrite);
     assert_int_equal(p.layout, FP_DRAIN_LOG);
@@ -98,7 +98,8 @@ static void test_what_means_the_same_has_one_text(void **state)
     is_text("  to=//p///q/  every=1 keep=2 quiet=2000ms late=1min verify=no overwrite=off max=0\t", "to=/p/q");
     is_text("verify=yes keep=4 to=/p", "to=/p keep=4 verify=on");
     is_text("to=/p verify=true all=1", "to=/p all=yes verify=on");
-    is_text("to=/p pattern=/run/{step},/b", "to=/p pattern=run/{step},b");
+    is_text("to=/p pattern=//run/{step},/b{step} results=/b", "to=/p pattern=run/{step},/b{step} results=b"); /* b7 anywhere, or in the root */
+    is_text("to=/p pattern=b{step}/,/c_{step}/,**/{step}/d/", "to=/p pattern=b{step}/,/c_{step}/,**/{step}/d/");
     is_text("to=\"/a b/c\" max=0.2GB/s", "to=\"/a b/c\" max=200MB/s");
     is_text("to=/p marker=\"\"", "to=/p marker=\"\"");
     is_text("to=/p every=auto late=90s", "to=/p every=auto late=90s");
@@ -123,8 +124,19 @@ static void test_mistakes_are_named(void **state)
     is_bad("to=/p every=4x", "every=4x");
     is_bad("to=/p keep=0", "1 to 1000");
     is_bad("to=/p keep=1001", "1 to 1000");
-    is_bad("to=/p pattern=a,,b", "between two commas");
-    is_bad("to=/p pattern=a,", "behind the last comma");
+    is_bad("to=/p pattern=a{step},,b", "between two commas");
+    is_bad("to=/p pattern=a{step},", "behind the last comma");
+    is_bad("to=/p pattern=/,a{step}", "between two commas");
+    is_bad("to=/p pattern=a{step},run/b", "pattern=run/b: write {step}");
+    is_bad("to=/p pattern=*.h5", "as in run/chk_{step}/*");
+    is_bad("to=/p pattern={step}/{step}", "twice");
+    is_bad("to=/p pattern=a{rank}_{step}", "'{': there are {step}, *");
+    is_bad("to=/p pattern=a[0-9]_{step}", "'['");
+    is_bad("to=/p pattern=chk_00{step}", "all digits of a number");
+    is_bad("to=/p pattern=chk_{step}0", "all digits of a number");
+    is_bad("to=/p pattern=./{step}", "without //, . and ..");
+    is_bad("to=/p pattern=a/../{step}", "without //, . and ..");
+    is_bad("to=/p pattern=a//{step}", "without //, . and ..");
     is_bad("to=/p results=/", "between two commas");
     is_bad("to=/p marker=a/b", "without a slash");
     is_bad("to=/p verify=maybe", "off or on");
@@ -156,7 +168,7 @@ static char *long_text(const char *begin, size_t len, const char *end)
 static void test_lengths_are_bounded(void **state)
 {
     char *p = long_text("to=/", FP_DRAIN_PATH_MAX - 2, ""), *q = long_text("to=/", FP_DRAIN_PATH_MAX - 1, "");
-    char *l = long_text("to=/p pattern=", FP_DRAIN_LIST_MAX - 1, ""), *m = long_text("to=/p pattern=", FP_DRAIN_LIST_MAX, "");
+    char *l = long_text("to=/p pattern={step}", FP_DRAIN_LIST_MAX - 7, ""), *m = long_text("to=/p pattern={step}", FP_DRAIN_LIST_MAX - 6, "");
     char *t = long_text("to=/", FP_DRAIN_TEXT_MAX, "");
     char most[FP_DRAIN_TEXT_MAX], text[FP_DRAIN_TEXT_MAX];
     struct fp_drain_policy policy;
@@ -175,7 +187,7 @@ static void test_lengths_are_bounded(void **state)
     strcpy(policy.pattern, good(l).pattern);
     strcpy(policy.results, good(l).pattern);
     strcpy(policy.marker, good(l).pattern);
-    policy.pattern[5] = policy.results[5] = policy.marker[5] = ' ';
+    policy.pattern[8] = policy.results[8] = policy.marker[8] = ' ';
     fp_drain_text(&policy, most);
     is_text(most, most);
     fp_drain_text(&policy, text);
