@@ -50,10 +50,10 @@ static const struct word words[] = {
     {{.name = "max", .fallback = "0", .help = "Bytes per second to the target, of each node: 200MB/s. 0: no limit."}, RATE, AT(max)},
     {{.name = "max-job", .fallback = "0", .help = "The same of all nodes together."}, RATE, AT(max_job)},
     {{.name = "level", .fallback = "local", .choices = levels, .help = "What a new version must have reached until the one before it is given up."}, CHOICE, AT(level)},
-    {{.name = "quiet", .fallback = "2s", .help = "A set in which nothing has changed for so long is complete."}, TIME, AT(quiet_ms), 100, FP_HOUR_MS(1)},
-    {{.name = "late", .fallback = "60s", .help = "The same, if it has fewer files than the one before."}, TIME, AT(late_ms), 100, FP_HOUR_MS(24)},
+    {{.name = "quiet", .help = "A set in which nothing has changed for so long is complete. By default what fp-manager has: --ckpt-quiet."}, TIME, AT(quiet_ms), 100, FP_HOUR_MS(1)},
+    {{.name = "late", .help = "The same, if it has fewer files than the one before. By default --ckpt-late of fp-manager."}, TIME, AT(late_ms), 100, FP_HOUR_MS(24)},
     {{.name = "complete", .fallback = "auto", .choices = completes, .help = "told: a set is complete only when a marker, an xattr or fpctl says so."}, BOOL, AT(told)},
-    {{.name = "marker", .fallback = "COMPLETE,.complete,_SUCCESS,DONE", .help = "Names of files whose close says that their set is complete."}, NAMES, AT(marker)},
+    {{.name = "marker", .help = "Names of files whose close says that their set is complete. By default COMPLETE,.complete,_SUCCESS,DONE."}, NAMES, AT(marker)},
     {{.name = "low", .fallback = "30%", .help = "When less of the store is free than this, draining goes first."}, PERCENT, AT(low), 0, 90},
     {{.name = "overwrite", .fallback = "no", .choices = no_yes, .help = "Replace also files in the target that another store relies on, since it has evicted data of them."}, BOOL, AT(overwrite)},
 };
@@ -169,6 +169,8 @@ static int take_list(const struct word *w, const char *value, char *out, char *w
         return fail(why, -ENAMETOOLONG, "%s: longer than %u bytes", w->w.name, FP_DRAIN_LIST_MAX - 1);
     if (value[0] && value[strlen(value) - 1] == ',')
         return fail(why, -EINVAL, "%s=%.200s: there is nothing behind the last comma", w->w.name, value);
+    if (!*value)
+        return fail(why, -EINVAL, "%s=: there is nothing behind it", w->w.name);
     while (fp_drain_next(&rest, &item, &len)) {
         skip_slashes(w, &item, &len);
         if (!len)
@@ -421,7 +423,7 @@ static const char *value_of(const struct word *w, const struct fp_drain_policy *
     case RATE:
         return fp_format_rate_exact(buf, *(const uint64_t *)at);
     case TIME:
-        return fp_format_duration_exact(buf, *(const uint64_t *)at);
+        return *(const uint64_t *)at ? fp_format_duration_exact(buf, *(const uint64_t *)at) : "";
     case BOOL:
         return w->w.choices[*(const bool *)at];
     case CHOICE:

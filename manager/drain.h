@@ -195,6 +195,8 @@ struct mgr_drain {
     size_t npolicies;
     struct mgr_pattern *patterns; /* of all of them, in their order */
     size_t npatterns;
+    uint64_t policies_gen; /* one more each time that they are loaded */
+    bool marks;            /* one of them has marker= or complete=told */
     bool catches;          /* one of them wants single files */
     struct mgr_idmap due;  /* rows of drain_due: file -> ms of its last change */
     uint64_t due_ms;

@@ -45,7 +45,7 @@ static int due_load(struct mgr_core *c)
 
 void mgr_policies_forget(struct mgr_drain *d)
 {
-    d->catches = false;
+    d->catches = d->marks = false;
     free(d->policies);
     d->policies = NULL;
     d->npolicies = 0;
@@ -89,6 +89,7 @@ int mgr_policies_load(struct mgr_core *c)
     int rc;
 
     mgr_policies_forget(d);
+    d->policies_gen++;
     for (rc = mgr_db_one(&c->db, POLICY_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
         struct mgr_dpolicy *list = realloc(d->policies, (d->npolicies + 1) * sizeof *list);
 
@@ -100,6 +101,7 @@ int mgr_policies_load(struct mgr_core *c)
         if (!policy_row(c, st, &list[d->npolicies]))
             continue;
         d->catches |= list[d->npolicies].p.all || list[d->npolicies].p.results[0];
+        d->marks |= list[d->npolicies].p.told || list[d->npolicies].p.marker[0];
         d->npolicies++;
     }
     rc = rc < 0 ? rc : mgr_patterns_load(c);

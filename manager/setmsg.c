@@ -144,6 +144,8 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
         m->why = (char *)"it has a temporary name still";
     else if (s->state == MGR_SET_OPEN && mgr_unsettled(c))
         m->why = (char *)"a mount that may write it is not back since the manager was started";
+    else if (s->state == MGR_SET_OPEN && !s->writers && !s->told && s->words.told)
+        m->why = (char *)"nobody has said that it is complete: a policy has complete=told";
     return rc;
 }
 

@@ -9,7 +9,7 @@
  *
  * A set is complete only when no session has a file of it open for writing, and none of its files has a temporary name: so all that was closed is published, also with
  * --close behind, where the handle is released when it is. Without a word from anybody time completes it, ckpt_quiet_ms after its last change; or ckpt_late_ms, if it has fewer
- * files than the one before in its series: ranks may start late. It is a guess, so a change opens the set again, and what was done with it meanwhile (a drain) does not count.
+ * files than the one before in its series: ranks may start late; policies may say other times, or that only a word does (setwords.c). It is a guess, so a change opens the set again, and what was done with it meanwhile (a drain) does not count.
  * One that has lost a file, and nothing was written in it since, is being removed: only a word completes it then.
  * Which files make it torn is in their rows (settorn.c), so that it stays torn until they are written anew.
  * While a session that was there before a restart of the manager is not back, nothing becomes complete; if it never comes, sets that were open then are torn.
@@ -27,9 +27,8 @@
 #include "manager/drain.h"
 #include "manager/sets_int.h"
 
-#define TICK_MS 200u
-
-static const char *const markers[] = {"COMPLETE", ".complete", "_SUCCESS", "DONE", NULL};
+#define TICK_MS  200u
+#define PAUSE_MS 100u /* the shortest that a policy may call quiet */
 
 struct mgr_sets *mgr_sets_new(void)
 {
@@ -295,14 +294,6 @@ int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was
     return rc || !to ? rc : join(c, in, is_temporary);
 }
 
-static bool is_marker(const ProtobufCBinaryData *name)
-{
-    for (const char *const *m = markers; *m; m++)
-        if (name->len == strlen(*m) && memcmp(name->data, *m, name->len) == 0)
-            return true;
-    return false;
-}
-
 int mgr_sets_say(struct mgr_core *c, uint64_t id)
 {
     struct mgr_set *s, now;
@@ -322,7 +313,10 @@ int mgr_sets_say(struct mgr_core *c, uint64_t id)
 /* A marker that is written is complete when it is closed, as every file is, so the word of its name may be heard at once. */
 static int hear_marker(struct mgr_core *c, uint64_t id, const ProtobufCBinaryData *name)
 {
-    return id && is_marker(name) ? mgr_sets_say(c, id) : 0;
+    bool yes;
+    int rc = mgr_set_marks(c, id, name, &yes);
+
+    return rc || !yes ? rc : mgr_sets_say(c, id);
 }
 
 int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_inode *dir, const ProtobufCBinaryData *name)
@@ -468,36 +462,42 @@ void mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
 }
 
 /* Is it still open for writing? */
-static void look(struct mgr_core *c, uint64_t ino)
+static int look(struct mgr_core *c, uint64_t ino)
 {
     struct mgr_set *s;
     uint64_t id;
+    bool yes;
+    int rc;
 
     if (mgr_map_get(&c->writers, ino) || !mgr_idmap_get(&c->sets->writing, ino, &id))
-        return;
+        return 0;
     mgr_idmap_del(&c->sets->writing, ino);
     mgr_idmap_del(&c->sets->anew, ino);
     s = in_memory(c, id);
     if (!s)
-        return;
+        return 0;
     s->writers -= s->writers > 0;
     s->changed_ms = c->now.ms;
+    rc = s->told ? 0 : mgr_set_is_marked(c, id, ino, &yes);
+    return rc || s->told || !yes ? rc : mgr_sets_say(c, id);
 }
 
-static void look_at_closed(struct mgr_core *c)
+static int look_at_closed(struct mgr_core *c)
 {
     struct mgr_sets *t = c->sets;
     bool all = t->look_at_all;
     uint64_t ino, id;
     size_t pos = 0;
+    int rc = 0;
 
     t->look_at_all = false; /* set again where memory is short */
     while (all && !t->look_at_all && mgr_idmap_next(&t->writing, &pos, &ino, &id))
         if (!mgr_map_get(&c->writers, ino))
             mgr_sets_closed(c, ino);
-    for (size_t i = 0; i < t->nclosed; i++)
-        look(c, t->closed[i]);
+    for (size_t i = 0; i < t->nclosed && !rc; i++)
+        rc = look(c, t->closed[i]);
     t->nclosed = 0;
+    return rc;
 }
 
 /* -------------------------------------------------------------- complete, or not */
@@ -567,15 +567,19 @@ static int last_of_series(struct mgr_core *c, uint64_t series, uint64_t *seq, ui
 }
 
 /* Time has something to say only if nobody is at work in it. */
-static int is_complete(struct mgr_core *c, const struct mgr_set *s, uint64_t files_before, bool *yes)
+static int is_complete(struct mgr_core *c, struct mgr_set *s, uint64_t files_before, bool *yes)
 {
     uint64_t still_ms = c->now.ms - s->changed_ms;
-    int rc = 0;
+    int rc;
 
-    *yes = s->told || (!s->shrunk && still_ms >= c->o.ckpt_quiet_ms && (s->files >= files_before || still_ms >= c->o.ckpt_late_ms));
-    if (!*yes && !s->shrunk && still_ms >= c->o.ckpt_quiet_ms)
-        rc = later_one(c, s, yes);
-    return rc;
+    *yes = s->told;
+    if (*yes || s->shrunk || still_ms < PAUSE_MS)
+        return 0;
+    rc = mgr_set_words(c, s);
+    if (rc || s->words.told || still_ms < s->words.quiet_ms)
+        return rc;
+    *yes = s->files >= files_before || still_ms >= s->words.late_ms;
+    return *yes ? 0 : later_one(c, s, yes);
 }
 
 static int complete(struct mgr_core *c, struct mgr_set *s, uint64_t seq)
@@ -667,7 +671,7 @@ int mgr_sets_tick(struct mgr_core *c)
     if (c->now.ms - t->tick_ms < TICK_MS)
         return 0;
     t->tick_ms = c->now.ms;
-    look_at_closed(c);
+    rc = look_at_closed(c);
     while (!rc && mgr_idmap_next(&t->open, &pos, &id, &val)) {
         rc = decide(c, (struct mgr_set *)(uintptr_t)val, &gone);
         pos -= gone; /* another may have moved to its place */

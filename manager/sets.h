@@ -23,6 +23,10 @@ struct mgr_set {
     bool shrunk;         /* the last change was that a file went */
     bool doubt;          /* it was open when the manager was started: writers may be those of a session that is not back */
     uint64_t changed_ms; /* last change */
+    struct {             /* what policies say of it (setwords.c), as of that change and their generation; gen 0: not asked yet */
+        uint64_t at_ms, gen, quiet_ms, late_ms;
+        bool told;
+    } words;
 };
 
 struct mgr_sets *mgr_sets_new(void); /* NULL: out of memory */

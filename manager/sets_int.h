@@ -58,6 +58,15 @@ int mgr_pattern_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *
 /* The same of a directory: it is the set of what is in it. */
 int mgr_pattern_of_dir(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, struct mgr_step *out, bool *yes);
 
+/* -------------------------------------------------------------- setwords.c */
+
+/* s->words, of now. */
+int mgr_set_words(struct mgr_core *c, struct mgr_set *s);
+/* Does a file of this name in it say that it is complete? */
+int mgr_set_marks(struct mgr_core *c, uint64_t set, const ProtobufCBinaryData *name, bool *yes);
+/* The same of a file of it that has been closed. False also if no policy has marker= or complete=told: then its name was heard when it was made. */
+int mgr_set_is_marked(struct mgr_core *c, uint64_t set, uint64_t ino, bool *yes);
+
 /* -------------------------------------------------------------- settorn.c */
 
 void mgr_torn_died(struct mgr_core *c, uint64_t ino); /* a session that had it open for writing has */

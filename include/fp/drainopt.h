@@ -39,9 +39,9 @@ struct fp_drain_policy {
     uint32_t layout; /* enum fp_drain_layout */
     uint64_t max, max_job; /* bytes/s of a node, of all together; 0: no limit */
     uint32_t level;  /* enum fp_drain_level */
-    uint64_t quiet_ms, late_ms;
+    uint64_t quiet_ms, late_ms; /* 0: as the manager was started */
     bool told;       /* sets are complete only when somebody has said so */
-    char marker[FP_DRAIN_LIST_MAX];
+    char marker[FP_DRAIN_LIST_MAX]; /* "": the usual ones */
     uint32_t low;    /* per cent of the store that are free: drain first */
     bool overwrite;  /* also files in the target that another store relies on */
 };

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.daemons import wait_until
+from harness.daemons import PACE, wait_until
 from harness.files import assert_same, content, write_file
 
 RANK = 300_000
@@ -111,6 +111,39 @@ def test_a_pattern_says_which_files_are_checkpoints(quick):
     wait_until("the third job", 60, lambda: len(show(quick)["jobs"]) == 3 and is_idle(quick))
     assert set(files_below(quick.target)) == {*files, "out/00200/rank_0.h5"}
     assert states()[(a.at("out/00200"), 200)] == "complete"
+
+
+def test_a_policy_says_when_a_set_is_complete(quick):
+    """No pause completes a set of a policy with complete=told, and nothing of it is drained before its marker is closed; others are complete as ever."""
+    a, b = quick.mounts
+    quick.fpctl("drain", "set", f"to={quick.target} pattern=run/chk_{{step}}/* complete=told marker=ok")
+    for d in ("run/chk_1", "run/step_5"):
+        os.makedirs(a.at(d))
+        write_file(a.at(f"{d}/rank_0"), content(1, 0, RANK))
+
+    def one(step):
+        return next(s for s in json.loads(quick.fpctl("checkpoints", "--json", a.path).stdout)["checkpoints"] if s["step"] == step)
+
+    wait_until("the other set", 30, lambda: one(5)["state"] == "complete")
+    write_file(b.at("run/chk_1/DONE"), b"")  # not the name that was agreed upon
+    time.sleep(4 * PACE)
+    assert one(1)["state"] == "open" and "complete=told" in one(1)["why"], one(1)
+    assert files_below(quick.target) == {}
+    with open(b.at("run/chk_1/ok"), "wb") as f:
+        f.write(b"1")
+        time.sleep(2 * PACE)
+        assert one(1)["state"] == "open"
+    wait_until("the set", 30, lambda: one(1)["state"] == "complete")
+    wait_until("the copy", 60, lambda: len(show(quick)["jobs"]) == 1 and is_idle(quick))
+    assert set(files_below(quick.target)) == {"run/chk_1/rank_0", "run/chk_1/DONE", "run/chk_1/ok"}
+    # the same names in the next run: what is rewritten is open until the marker is closed again
+    write_file(a.at("run/chk_1/rank_0"), content(2, 0, RANK))
+    time.sleep(3 * PACE)
+    assert one(1)["state"] == "open"
+    write_file(b.at("run/chk_1/ok"), b"2")
+    wait_until("the second copy", 60, lambda: len(show(quick)["jobs"]) == 2 and is_idle(quick))
+    with open(os.path.join(quick.target, "run/chk_1/rank_0"), "rb") as f:
+        assert_same(f.read(), content(2, 0, RANK))
 
 
 def test_a_set_that_grows_late_is_copied_once(quick):

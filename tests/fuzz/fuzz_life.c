@@ -222,7 +222,9 @@ static void drain(struct fuzz_in *in)
 static void policy(struct fuzz_in *in)
 {
     static const char *const texts[] = {"to=/pfs", "to=/pfs verify=on", "to=/pfs every=2", "to=/pfs every=1 keep=1", "to=/pfs all=yes",
-                                        "to=/pfs results=a*", "to=relative", "every=", "to=/pfs max=1MB/s"};
+                                        "to=/pfs results=a*", "to=relative", "every=", "to=/pfs max=1MB/s",
+                                        "to=/pfs pattern=chk_{step}/*,a?{step},restart.7.{step}", "to=/pfs pattern={step}/,out/*_{step}*", "to=/pfs pattern=*_{step} complete=told marker=a,b",
+                                        "to=/pfs quiet=5s late=10s marker=b"};
     Fp__Policy m = FP__POLICY__INIT;
     uint8_t how = fuzz_u8(in);
 

@@ -60,13 +60,12 @@ static void test_a_target_is_all_that_is_needed(void **state)
     assert_string_equal(p.to, "/lustre/proj/run");
     assert_int_equal(p.every, 1);
     assert_int_equal(p.keep, 2);
-    assert_int_equal(p.quiet_ms, 2000);
-    assert_int_equal(p.late_ms, 60000);
+    assert_int_equal(p.quiet_ms | p.late_ms, 0); /* it has not said so */
     assert_int_equal(p.low, 30);
     assert_false(p.verify || p.all || p.told || p.overwrite);
     assert_int_equal(p.layout, FP_DRAIN_FILE);
     assert_int_equal(p.level, FP_DRAIN_LOCAL);
-    assert_string_equal(p.marker, "COMPLETE,.complete,_SUCCESS,DONE");
+    assert_string_equal(p.marker, "");
     assert_int_equal(p.max | p.max_job, 0);
 }
 
@@ -95,13 +94,13 @@ static void test_what_means_the_same_has_one_text(void **state)
 {
     (void)state;
     is_text("to=/p", "to=/p");
-    is_text("  to=//p///q/  every=1 keep=2 quiet=2000ms late=1min verify=no overwrite=off max=0\t", "to=/p/q");
+    is_text("  to=//p///q/  every=1 keep=2 verify=no overwrite=off max=0\t", "to=/p/q");
     is_text("verify=yes keep=4 to=/p", "to=/p keep=4 verify=on");
     is_text("to=/p verify=true all=1", "to=/p all=yes verify=on");
     is_text("to=/p pattern=//run/{step},/b{step} results=/b", "to=/p pattern=run/{step},/b{step} results=b"); /* b7 anywhere, or in the root */
     is_text("to=/p pattern=b{step}/,/c_{step}/,**/{step}/d/", "to=/p pattern=b{step}/,/c_{step}/,**/{step}/d/");
     is_text("to=\"/a b/c\" max=0.2GB/s", "to=\"/a b/c\" max=200MB/s");
-    is_text("to=/p marker=\"\"", "to=/p marker=\"\"");
+    is_text("to=/p late=60s quiet=2000ms marker=DONE", "to=/p quiet=2s late=1min marker=DONE");
     is_text("to=/p every=auto late=90s", "to=/p every=auto late=90s");
     is_text("to=/p every=none results=*.h5", "to=/p every=none results=*.h5");
 }
@@ -139,6 +138,7 @@ static void test_mistakes_are_named(void **state)
     is_bad("to=/p pattern=a//{step}", "without //, . and ..");
     is_bad("to=/p results=/", "between two commas");
     is_bad("to=/p marker=a/b", "without a slash");
+    is_bad("to=/p marker=\"\"", "nothing behind it");
     is_bad("to=/p verify=maybe", "off or on");
     is_bad("to=/p layout=lo", "did you mean 'log'");
     is_bad("to=/p level=pool", "local, drained or verified");

@@ -103,7 +103,7 @@ static void test_each_second_set_is_drained_once(void **state)
 
 static void test_what_is_not_followed_is_refused(void **state)
 {
-    static const char *const texts[] = {"to=/pfs level=drained", "to=/pfs quiet=5s", "to=/pfs layout=log"};
+    static const char *const texts[] = {"to=/pfs level=drained", "to=/pfs layout=log"};
     char why[FP_DRAIN_WHY_MAX];
 
     (void)state;
