@@ -284,7 +284,7 @@ int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *i
         return mgr_doom(c, -ENOMEM);
     for (rc = mgr_db_one(&c->db, SET_NEWEST, DBI(STEP)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         mgr_set_row(c, st, &s[found]);
-        parent[found++] = (uint64_t)mgr_col(&c->db, st, 13);
+        parent[found++] = (uint64_t)mgr_col(&c->db, st, 14);
     }
     for (size_t i = 0; i < found && *n < max && !rc; i++) {
         struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .layout = l->layout};

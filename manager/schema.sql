@@ -287,6 +287,7 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     drained      INTEGER NOT NULL,    -- files that have this level
     verified     INTEGER NOT NULL,
     drained_ns   INTEGER NOT NULL,
+    files_before INTEGER NOT NULL DEFAULT 0, -- files of those before it, if it has fewer and nobody said that it is complete (sethalf.c); 0: not so
     UNIQUE (series, step)
 );
 CREATE INDEX IF NOT EXISTS ckpt_set_top ON ckpt_set (top) WHERE top<>0;

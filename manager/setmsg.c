@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -117,6 +118,15 @@ static int put_level(struct mgr_core *c, const struct mgr_set *s, uint32_t *look
     return rc;
 }
 
+static int say_half(struct mgr_core *c, Fp__CkptSet *m)
+{
+    char line[120];
+
+    snprintf(line, sizeof line, "half of one? those before have %llu files, and nobody said that it is complete", (unsigned long long)m->files_before);
+    m->why = mgr_arena_text(&c->arena, line);
+    return m->why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
 static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
 {
     int rc = mgr_set_path(c, s, &m->path);
@@ -136,6 +146,7 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
     m->bytes = s->bytes;
     m->writers = s->writers;
     m->seq = s->seq;
+    m->files_before = s->state == MGR_SET_COMPLETE ? s->files_before : 0;
     if (m->level == FP__LEVEL__LEVEL_NONE)
         m->why = (char *)"data of a file of it is lost or damaged: see fpctl status";
     else if (s->state == MGR_SET_TORN)
@@ -146,6 +157,8 @@ static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look,
         m->why = (char *)"a mount that may write it is not back since the manager was started";
     else if (s->state == MGR_SET_OPEN && !s->writers && !s->told && s->words.told)
         m->why = (char *)"nobody has said that it is complete: a policy has complete=told";
+    else if (m->files_before)
+        rc = say_half(c, m);
     return rc;
 }
 
@@ -167,8 +180,8 @@ static int read_rows(struct mgr_core *c, uint64_t series, uint64_t step, struct 
         const void *p;
 
         mgr_set_row(c, st, &r->s);
-        r->parent = (uint64_t)mgr_col(&c->db, st, 13);
-        p = mgr_col_blob(&c->db, st, 14, &r->template.len);
+        r->parent = (uint64_t)mgr_col(&c->db, st, 14);
+        p = mgr_col_blob(&c->db, st, 15, &r->template.len);
         r->template.data = mgr_arena_copy(&c->arena, p, r->template.len);
         if (!r->template.data) {
             mgr_db_reset(&c->db, st);

@@ -87,6 +87,7 @@ void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s)
     s->seq = (uint64_t)mgr_col(db, st, 10);
     s->files = (uint64_t)mgr_col(db, st, 11);
     s->bytes = (uint64_t)mgr_col(db, st, 12);
+    s->files_before = (uint64_t)mgr_col(db, st, 13);
 }
 
 static struct mgr_set *in_memory(const struct mgr_core *c, uint64_t id)
@@ -116,7 +117,7 @@ int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out)
 int mgr_set_put(struct mgr_core *c, const struct mgr_set *s)
 {
     return mgr_db_exec(&c->db, SET_PUT, DBI(s->id), DBI(s->series), DBI(s->step), DBI(s->top), DBI(s->gen), DBI(s->state), DBI(s->told), DBI(s->complete_ns),
-                       DBI(s->seq), DBI(s->files), DBI(s->bytes));
+                       DBI(s->seq), DBI(s->files), DBI(s->bytes), DBI(s->files_before));
 }
 
 static int remember(struct mgr_core *c, const struct mgr_set *s, struct mgr_set **out)
@@ -585,12 +586,12 @@ static int is_complete(struct mgr_core *c, struct mgr_set *s, uint64_t files_bef
 static int complete(struct mgr_core *c, struct mgr_set *s, uint64_t seq)
 {
     bool again = s->seq != 0;
-    int rc;
+    int rc = mgr_set_half(c, s);
 
     s->state = MGR_SET_COMPLETE;
     s->complete_ns = c->now.ns;
     s->seq = again ? s->seq : seq + 1;
-    rc = mgr_db_exec(&c->db, SERIES_DONE, DBI(s->series), DBI(again ? seq : s->seq), DBI(s->files));
+    rc = rc ? rc : mgr_db_exec(&c->db, SERIES_DONE, DBI(s->series), DBI(again ? seq : s->seq), DBI(s->files));
     rc = rc ? rc : mgr_set_put(c, s);
     rc = rc ? rc : mgr_auto_complete(c, s, again);
     drop_from_memory(c, s);

@@ -14,6 +14,7 @@ struct mgr_set {
     bool told;
     int64_t began_ns, complete_ns;
     uint64_t seq, files, bytes; /* seq: its number in its series since it was complete first; 0: not yet, or it is another checkpoint now */
+    uint64_t files_before; /* it seems to be half of one: so many files had those before; 0: not so */
     /* of an open one alone */
     uint32_t writers;    /* files of it that are open for writing */
     uint32_t temps;      /* that have a temporary name */

@@ -67,6 +67,11 @@ int mgr_set_marks(struct mgr_core *c, uint64_t set, const ProtobufCBinaryData *n
 /* The same of a file of it that has been closed. False also if no policy has marker= or complete=told: then its name was heard when it was made. */
 int mgr_set_is_marked(struct mgr_core *c, uint64_t set, uint64_t ino, bool *yes);
 
+/* -------------------------------------------------------------- sethalf.c */
+
+/* It is about to be complete: has it fewer files than it should have? s->files_before. */
+int mgr_set_half(struct mgr_core *c, struct mgr_set *s);
+
 /* -------------------------------------------------------------- settorn.c */
 
 void mgr_torn_died(struct mgr_core *c, uint64_t ino); /* a session that had it open for writing has */

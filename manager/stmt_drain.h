@@ -145,8 +145,8 @@
     X(EVICT_NEXT, "SELECT s.win,s.off,s.len,s.chunk_off,c.id,c.len,c.refs,c.bnf,c.data FROM slice s "        \
                   "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")    \
     X(EVICT_SET, "SELECT s.state,CASE WHEN s.above<?2 THEN s.above ELSE (SELECT count(*) FROM (SELECT 1 FROM ckpt_set o "    \
-                 "WHERE o.series=s.series AND o.state=2 AND o.seq>s.seq ORDER BY o.step DESC LIMIT ?2)) END FROM "          \
+                 "WHERE o.series=s.series AND o.state=2 AND o.seq>s.seq AND o.files_before=0 ORDER BY o.step DESC LIMIT ?2)) END FROM "          \
                  "(SELECT s.*,(SELECT count(*) FROM (SELECT 1 FROM ckpt_set o WHERE o.series=s.series AND o.state=2 AND "   \
-                 "o.step>s.step LIMIT ?2)) AS above FROM ckpt_set s WHERE s.id=?1) s")
+                 "o.step>s.step AND o.files_before=0 LIMIT ?2)) AS above FROM ckpt_set s WHERE s.id=?1) s")
 
 #endif

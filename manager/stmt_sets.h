@@ -2,7 +2,7 @@
 #ifndef MGR_STMT_SETS_H
 #define MGR_STMT_SETS_H
 
-#define MGR_SET_COLS "s.id,s.series,s.step,s.top,s.gen,s.state,s.how,s.told,s.began_ns,s.complete_ns,s.seq,s.files,s.bytes"
+#define MGR_SET_COLS "s.id,s.series,s.step,s.top,s.gen,s.state,s.how,s.told,s.began_ns,s.complete_ns,s.seq,s.files,s.bytes,s.files_before"
 
 #define MGR_STMT_SETS(X)                                                                                     \
     X(SERIES_GET, "SELECT id FROM ckpt_series WHERE parent=?1 AND template=?2")                              \
@@ -20,13 +20,14 @@
     X(SET_NEW, "INSERT INTO ckpt_set(series,step,top,gen,state,how,told,began_ns,complete_ns,seq,files,bytes," \
                "unique_bytes,local_ns,drained,verified,drained_ns) VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0,0,0,0,0,0)") \
     X(SET_PUT, "UPDATE ckpt_set SET series=?2,step=?3,top=?4,gen=?5,state=?6,told=?7,complete_ns=?8,seq=?9," \
-               "files=?10,bytes=?11 WHERE id=?1")                                                            \
+               "files=?10,bytes=?11,files_before=?12 WHERE id=?1")                                           \
+    X(SET_BEFORE, "SELECT files,files_before FROM ckpt_set WHERE series=?1 AND step<?2 AND state=2 ORDER BY step DESC LIMIT 2") \
     X(SET_DROP, "DELETE FROM ckpt_set WHERE id=?1")                                                          \
     X(SET_DAMAGED, "SELECT 1 FROM damage d CROSS JOIN inode i ON i.ino=d.ino WHERE i.ckpt=?1 LIMIT 1")       \
     X(SET_LIST, "SELECT " MGR_SET_COLS ",r.parent,r.template FROM ckpt_set s CROSS JOIN ckpt_series r ON r.id=s.series " \
                 "WHERE (s.series=?1 AND s.step<?2) OR s.series>?1 ORDER BY s.series,s.step DESC LIMIT ?3")   \
-    X(SET_NEWEST, "SELECT " MGR_SET_COLS ",r.parent FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE s.state=2 AND NOT EXISTS " \
-                  "(SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2) LIMIT ?1") \
+    X(SET_NEWEST, "SELECT " MGR_SET_COLS ",r.parent FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE s.state=2 AND s.files_before=0 " \
+                  "AND NOT EXISTS (SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2 AND n.files_before=0) LIMIT ?1") \
     X(SET_IN_DIR, "SELECT 1 FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.state<>4 LIMIT 1") \
     X(SET_OF_PARENT, "SELECT s.id FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.step=?2 LIMIT 2") \
     X(MEMBER_SUMS, "SELECT count(*),ifnull(sum(size),0) FROM inode WHERE ckpt=?1 AND ckpt<>0")               \

@@ -3,7 +3,8 @@
  * The manager tells them in pages (MSG_CTL_SETS). Paths are printed as programs of this node see them, where the store is mounted here.
  *
  * latest prints one path and nothing else, for scripts: the set that became complete last. Of several series those that are named as output for people to look at (plt,
- * frame, ...) come last; PATH says which is meant where that is not enough. A set with damaged data is passed over. */
+ * frame, ...) come last; PATH says which is meant where that is not enough. A set with damaged data is passed over, and one that seems to be half of one as long as
+ * there is another. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,9 +120,9 @@ static json_t *json_drain(const Fp__CkptSet *s)
 
 static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "path", json_path(store, &s->path), "series",
+    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "path", json_path(store, &s->path), "series",
                      ctl_json_bytes(s->series.data, s->series.len), "step", (json_int_t)s->step, "state", state_text(s), "how", how_text(s->how), "told", s->told,
-                     "files", (json_int_t)s->files, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
+                     "files", (json_int_t)s->files, "files_before", (json_int_t)s->files_before, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
                      (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", ctl_level_text((int)s->level), "why", s->why, "files_drained",
                      (json_int_t)s->drained_files, "files_verified", (json_int_t)s->verified_files, "drain", json_drain(s));
 }
@@ -260,6 +261,12 @@ static int show(const struct ctl_options *o, const struct ctl_store *store, stru
 
 /* -------------------------------------------------------------- latest */
 
+/* As far as its number of files says. */
+static bool is_half(const Fp__CkptSet *s)
+{
+    return s->files_before != 0;
+}
+
 /* Output for people to look at. */
 static bool is_output(const Fp__CkptSet *s)
 {
@@ -278,6 +285,8 @@ static bool is_better(const Fp__CkptSet *s, const Fp__CkptSet *than)
         return true;
     if (is_output(s) != is_output(than))
         return !is_output(s);
+    if (is_half(s) != is_half(than))
+        return !is_half(s);
     return s->complete_ns != than->complete_ns ? s->complete_ns > than->complete_ns : s->step > than->step;
 }
 
@@ -400,7 +409,7 @@ const struct ctl_cmd ctl_cmd_checkpoint_latest = {
     .args = "[PATH]",
     .options = "level",
     .help = "Prints the path to restart from: of the set at or below PATH that became complete last.",
-    .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over. Series named as output "
+    .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over, and as long as there is another one that nobody has said is complete and that has fewer files than those before had each. Series named as output "
             "(plt, plot, frame, snap, dump) count only where there is no other. With --level it is the last that has this level or a higher one by now.",
     .exits = "Exits with 3 when there is none.",
     .run = latest,

@@ -147,6 +147,22 @@ def test_a_directory_of_sets_is_not_taken_for_one(quick):
     assert r.returncode != 0 and "forget" in r.stderr
 
 
+def test_half_of_a_set_is_not_the_latest(quick):
+    """A job that is killed between two files of a step: nobody writes any more, and time completes what is there."""
+    a = quick.mounts[0].path
+    for step in (1, 2):
+        for rank in range(3):
+            put(a, f"run/chk_{step}/rank_{rank}")
+        wait_until("the set", 30, lambda: latest(quick, a) == f"{a}/run/chk_{step}")
+    put(a, "run/chk_3/rank_0")
+    wait_until("the half", 30, lambda: sets(quick, a)[0]["state"] == "complete")
+    half = sets(quick, a)[0]
+    assert (half["step"], half["files"], half["files_before"]) == (3, 1, 3) and "those before have 3 files" in half["why"]
+    assert latest(quick, a) == f"{a}/run/chk_2"
+    quick.fpctl("checkpoint", "commit", f"{a}/run/chk_3")  # who says so knows
+    assert latest(quick, a) == f"{a}/run/chk_3" and sets(quick, a)[0]["files_before"] == 0
+
+
 def test_watch(quick):
     a = quick.mounts[0].path
     put(a, "chk_1/rank_0")

@@ -239,6 +239,21 @@ static void test_a_policy_says_how_many_sets_stay(void **state)
     w_close(&w);
 }
 
+/* A job was killed while it wrote the last one: the two whole ones before it stay. */
+static void test_half_of_a_set_keeps_none_of_its_place(void **state)
+{
+    static const unsigned steps[] = {1, 2, 3, 4};
+    uint64_t ino[4];
+
+    (void)state;
+    sets_of(steps, 4, ino);
+    e_sql("UPDATE ckpt_set SET files_before=2 WHERE step=4");
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(e_external(ino[i]), i == 0 ? 3 : 0);
+    w_close(&w);
+}
+
 static void test_a_run_that_goes_back_keeps_what_it_wrote_last(void **state)
 {
     static const unsigned steps[] = {10, 20, 30, 40, 11, 12};
@@ -719,6 +734,7 @@ int main(void)
         cmocka_unit_test(test_a_file_of_which_nothing_goes_is_not_evicted),
         cmocka_unit_test(test_the_newest_complete_sets_stay),
         cmocka_unit_test(test_a_policy_says_how_many_sets_stay),
+        cmocka_unit_test(test_half_of_a_set_keeps_none_of_its_place),
         cmocka_unit_test(test_a_run_that_goes_back_keeps_what_it_wrote_last),
         cmocka_unit_test(test_a_copy_that_is_gone_keeps_the_file_here),
         cmocka_unit_test(test_what_is_lost_here_is_fetched_again),

@@ -1,4 +1,4 @@
-/* What policies say of when a set is complete: quiet=, late=, complete=told, marker=. */
+/* What policies say of when a set is complete: quiet=, late=, complete=told, marker=; and what seems to be half of one when time has completed it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,6 +118,53 @@ static void test_late(void **state)
     assert_int_equal(state_of(2), COMPLETE);
 }
 
+/* Of the set of this step, which becomes complete by time. */
+static int64_t before_of(unsigned step, unsigned files)
+{
+    char name[32];
+    uint64_t d;
+
+    snprintf(name, sizeof name, "chk_%u", step);
+    d = dir(name);
+    for (unsigned i = 0; i < files; i++) {
+        snprintf(name, sizeof name, "rank_%u", i);
+        file(d, name);
+    }
+    w_tick(&w, 6000);
+    assert_int_equal(state_of(step), COMPLETE);
+    return fix_sql(&w.f, "SELECT files_before FROM ckpt_set WHERE step=%u", step);
+}
+
+static void test_half_of_one_is_known_by_those_before(void **state)
+{
+    Fp__CtlSets m = FP__CTL_SETS__INIT;
+    Fp__CtlSetsReply *r;
+
+    (void)state;
+    w_policy(&w, "to=/pfs late=3s every=none results=none.h5");
+    assert_int_equal(before_of(1, 4), 0);
+    assert_int_equal(before_of(2, 2), 0); /* one before it says nothing */
+    assert_int_equal(before_of(3, 4), 0);
+    assert_int_equal(before_of(4, 3), 0); /* those before it differ */
+    assert_int_equal(before_of(5, 4), 0);
+    assert_int_equal(before_of(6, 4), 0);
+    assert_int_equal(before_of(7, 3), 4);
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_SETS, &m, &fp__ctl_sets_reply__descriptor);
+    assert_int_equal(r->sets[0]->step, 7);
+    assert_int_equal(r->sets[0]->files_before, 4);
+    assert_non_null(strstr(r->sets[0]->why, "those before have 4 files"));
+    assert_int_equal(r->sets[1]->files_before, 0);
+    fix_free(r);
+    assert_int_equal(before_of(8, 2), 4); /* killed again */
+    assert_int_equal(before_of(9, 2), 0); /* so many it writes now */
+    assert_int_equal(before_of(10, 2), 0);
+    assert_int_equal(before_of(11, 1), 2);
+    fix_set_xattr(&w.f, fix_lookup(&w.f, MGR_ROOT_INO, "chk_11"), "user.fp.checkpoint", "complete", 0); /* who says so knows */
+    w_tick(&w, 1000);
+    assert_int_equal(state_of(11), COMPLETE);
+    assert_int_equal(fix_sql(&w.f, "SELECT files_before FROM ckpt_set WHERE step=11"), 0);
+}
+
 static void test_told_is_by_no_time(void **state)
 {
     uint64_t d = dir("chk_1"), marker;
@@ -202,6 +249,7 @@ int main(void)
         T(test_the_longest_quiet_of_those_that_speak_of_a_set),
         T(test_what_comes_in_the_pause_begins_it_anew),
         T(test_late),
+        T(test_half_of_one_is_known_by_those_before),
         T(test_told_is_by_no_time),
         T(test_markers),
         T(test_words_outlast_a_restart),
