@@ -22,7 +22,7 @@ int mgr_data_commits(struct mgr_core *c, const struct mgr_session *s, struct mgr
     struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
     int rc = appends && (!v || !v->guard.shadow) ? 0 : mgr_epoch_changed(c, s, in, false, &v);
 
-    if (rc || !v || !v->guard.shadow)
+    if (rc || !v || (!v->guard.shadow && !v->waits.shadow))
         return rc;
     for (size_t i = 0, end; i < n && !rc; i = end) {
         uint64_t from = slices[i]->win * in->chunk_size + slices[i]->off, to = from + slices[i]->len;

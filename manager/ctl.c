@@ -89,8 +89,12 @@ static int add_damage(struct mgr_core *c, Fp__CtlStatusReply *r)
         }
         r->n_damaged++;
     }
-    for (size_t i = 0; i < r->n_damaged; i++)
+    for (size_t i = 0; i < r->n_damaged; i++) {
+        const struct mgr_vfile *v = mgr_vfile_find(c, r->damaged[i]->ino);
+
         r->damaged[i]->path = mgr_path(c, r->damaged[i]->ino);
+        r->damaged[i]->version = v ? v->waits.n : 0;
+    }
     return rc;
 }
 

@@ -318,6 +318,8 @@ int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const ch
 
 void mgr_policies_forget(struct mgr_drain *d);
 int mgr_policies_load(struct mgr_core *c);
+/* What the policies want a new version of the file to have before the one before it may go; NONE: there is no policy. */
+int mgr_policies_level(struct mgr_core *c, const struct mgr_inode *in, Fp__Level *level);
 /* Has a policy this target? */
 bool mgr_target_has_policy(const struct mgr_core *c, uint32_t target);
 /* It has become complete, its row is written; again: with the number that it had. */

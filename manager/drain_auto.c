@@ -367,6 +367,51 @@ static int put_file(struct mgr_core *c, const struct mgr_dpolicy *p, const struc
     return rc ? rc : mgr_djob_put(c, at);
 }
 
+static char *text_of(struct mgr_core *c, const ProtobufCBinaryData *path)
+{
+    char *text = mgr_arena_zalloc(&c->arena, path->len + 1);
+
+    if (!text)
+        mgr_doom(c, -ENOMEM);
+    else if (path->len)
+        memcpy(text, path->data, path->len);
+    return text;
+}
+
+/* Is it going to be drained by that policy, some time? */
+static int is_of(struct mgr_core *c, const struct mgr_dpolicy *p, const struct mgr_inode *in, bool *yes)
+{
+    struct mgr_set s = {0};
+    ProtobufCBinaryData path;
+    char *text;
+    int rc = in->ckpt && p->p.every != FP_DRAIN_EVERY_NONE ? mgr_set_get(c, in->ckpt, &s) : -ENOENT;
+
+    *yes = !rc && s.state != MGR_SET_FORGOTTEN;
+    if (*yes || (rc && rc != -ENOENT) || (!p->p.all && !p->p.results[0]))
+        return rc == -ENOENT ? 0 : rc;
+    path = path_of(c, in->ino);
+    text = text_of(c, &path);
+    *yes = text && wants(p, text);
+    return text ? 0 : -ENOMEM;
+}
+
+int mgr_policies_level(struct mgr_core *c, const struct mgr_inode *in, Fp__Level *level)
+{
+    static const Fp__Level levels[] = {[FP_DRAIN_LOCAL] = FP__LEVEL__LEVEL_LOCAL, [FP_DRAIN_DRAINED] = FP__LEVEL__LEVEL_DRAINED, [FP_DRAIN_VERIFIED] = FP__LEVEL__LEVEL_VERIFIED};
+    int rc = 0;
+
+    *level = c->drain->npolicies ? FP__LEVEL__LEVEL_LOCAL : FP__LEVEL__LEVEL_NONE;
+    for (size_t i = 0; i < c->drain->npolicies && !rc; i++) {
+        const struct mgr_dpolicy *p = &c->drain->policies[i];
+        bool yes = false;
+
+        if (levels[p->p.level] > *level)
+            rc = is_of(c, p, in, &yes);
+        *level = yes ? levels[p->p.level] : *level;
+    }
+    return rc;
+}
+
 /* It has been left alone for a moment. */
 static int is_due(struct mgr_core *c, uint64_t ino)
 {
@@ -384,11 +429,9 @@ static int is_due(struct mgr_core *c, uint64_t ino)
         path = path_of(c, ino);
     if (rc || !path.len)
         return rc;
-    text = mgr_arena_alloc(&c->arena, path.len + 1);
+    text = text_of(c, &path);
     if (!text)
-        return mgr_doom(c, -ENOMEM);
-    memcpy(text, path.data, path.len);
-    text[path.len] = '\0';
+        return -ENOMEM;
     name = strrchr(text, '/');
     name = name ? name + 1 : text;
     if (mgr_set_is_temporary(name, strlen(name)))

@@ -10,6 +10,7 @@
  * A restart of the manager in between begins again with the look; what has gone has gone. Called by the core's thread, in a group. */
 #include "manager/ext.h"
 #include "manager/foreign.h"
+#include "manager/version.h"
 
 #include <errno.h>
 #include <string.h>
@@ -254,15 +255,19 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
 int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
 {
     ProtobufCBinaryData path;
+    bool gone = false;
     int rc = mgr_ext_any(c, f->ino);
 
     if (!rc) {
         rc = mgr_drained_path(c, f, &path);
         rc = rc ? rc : mgr_ext_only_at(c, f->target, path, f->ino);
-        if (rc > 0)
-            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only synced copy of data of another file that was evicted: fpctl stage-in that before, and wait for its level to be local");
-        else
+        if (rc <= 0)
             return rc;
+        rc = mgr_waits_yields(c, f->ino, &gone);
+        if (!rc && gone)
+            rc = mgr_drain_again(c, f);
+        else if (!rc)
+            rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only synced copy of data of another file that was evicted: fpctl stage-in that before, and wait for its level to be local");
     } else if (rc > 0) {
         rc = mgr_drain_again(c, f); /* it is brought back before the next attempt (drain_in.c) */
     }

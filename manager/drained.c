@@ -9,6 +9,7 @@
 #include "manager/ext.h"
 #include "manager/foreign.h"
 #include "manager/level.h"
+#include "manager/version.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -231,6 +232,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     rc = rc ? rc : collect(c, f, &s);
     rc = rc ? rc : tfile_new(c, f, in, seen, &tfile);
     mgr_level_drained(c);
+    mgr_waits_drained(c, f->ino);
     return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(f->target), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns),
                                   DBB(s.of, s.windows * 8));
 }

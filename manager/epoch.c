@@ -118,12 +118,15 @@ static bool wanted(const struct mgr_core *c, const struct mgr_inode *in, bool cu
     return c->o.versions && in->nlink && (cut || !(in->flags & MGR_STRICT));
 }
 
-static void begin(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in)
+static int begin(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in)
 {
+    int rc = mgr_waits_rewritten(c, v, in);
+
     v->open = true;
     v->died = v->old = false;
     v->nsynced = 0;
     v->passed = (in->size == 0 && !in->mapped) || c->now.ms < v->pass_until_ms;
+    return rc;
 }
 
 /* Several write: none of them alone. */
@@ -154,7 +157,7 @@ int mgr_epoch_afresh(struct mgr_core *c, struct mgr_vfile *v)
 int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mgr_inode *in, bool cut, struct mgr_vfile **out)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
-    int rc;
+    int rc = 0;
 
     *out = NULL;
     if (!v && (!wanted(c, in, cut) || !writers(c, in->ino)))
@@ -163,10 +166,10 @@ int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mg
     if (!v)
         return -ENOMEM;
     if (!v->open && writers(c, in->ino))
-        begin(c, v, in);
+        rc = begin(c, v, in);
     if (s)
         not_synced(v, s->id);
-    rc = s ? mgr_session_wrote(c, mgr_session_find(c, s->id), in->ino) : 0;
+    rc = s && !rc ? mgr_session_wrote(c, mgr_session_find(c, s->id), in->ino) : rc;
     if (rc)
         return rc;
     if (v->guard.shadow) {
@@ -174,10 +177,9 @@ int mgr_epoch_changed(struct mgr_core *c, const struct mgr_session *s, struct mg
         rc = v->open && v->guard.state == MGR_KILLED ? not_hurt(c, v) : 0; /* who writes it now has seen what it is */
         return rc ? rc : another(c, v, s);
     }
-    if (!v->open || v->passed || !wanted(c, in, cut))
-        return 0;
-    rc = mgr_version_make(c, v, in, s ? s->id : 0);
-    *out = rc ? NULL : v;
+    if (v->open && !v->passed && wanted(c, in, cut))
+        rc = mgr_version_make(c, v, in, s ? s->id : 0);
+    *out = !rc && (v->guard.shadow || v->waits.shadow) ? v : NULL;
     return rc;
 }
 
@@ -204,7 +206,7 @@ static int never_whole(struct mgr_core *c, const struct mgr_session *s, const st
 static int before(struct mgr_core *c, struct mgr_vfile *of, struct mgr_inode *old, bool *is)
 {
     *is = of->guard.kind == MGR_REPLACED && of->guard.state != MGR_RETURNING;
-    return *is ? mgr_version_detach(c, of, old) : 0;
+    return *is ? mgr_version_detach(c, of, &of->guard, old) : 0;
 }
 
 int mgr_epoch_replaces(struct mgr_core *c, const struct mgr_session *s, const struct mgr_inode *in, struct mgr_inode *old, bool *kept)
@@ -224,16 +226,17 @@ int mgr_epoch_replaces(struct mgr_core *c, const struct mgr_session *s, const st
     else
         is = is && old->size && !mgr_map_get(&c->holders, old->ino);
     if (rc || !is)
-        return rc;
+        return rc ? rc : mgr_waits_replaced(c, in, old, kept);
     v = mgr_vfile_get(c, in->ino);
     if (!v)
         return -ENOMEM;
     if (!v->open)
-        begin(c, v, in);
+        rc = begin(c, v, in);
     v->passed = false;
     *kept = good.ino == old->ino;
-    rc = *kept ? mgr_versions_gone(c, old->ino) : 0;
-    return rc ? rc : mgr_version_adopt(c, v, in, &good, writer);
+    rc = rc ? rc : mgr_waits_inherit(c, in, old, *kept);
+    rc = rc || !*kept ? rc : mgr_versions_gone(c, old->ino);
+    return rc ? rc : mgr_version_adopt(c, v, &v->guard, in, &good, writer);
 }
 
 /* ---------------------------------------------------------------- ends */
@@ -244,7 +247,7 @@ static int ends_well(struct mgr_core *c, struct mgr_vfile *v)
 
     v->open = false;
     rc = mgr_version_drop(c, v, &v->remains);
-    return rc ? rc : mgr_version_drop(c, v, &v->guard);
+    return rc ? rc : mgr_waits_begin(c, v);
 }
 
 static int ends_badly(struct mgr_core *c, struct mgr_vfile *v)
@@ -297,6 +300,7 @@ static int look(struct mgr_core *c, struct mgr_vfile *v)
         rc = v->died ? ends_badly(c, v) : v->guard.state == MGR_HURT ? ends_killed(c, v) : ends_well(c, v);
     if (!rc && v->guard.state == MGR_KILLED && is_gone(c, v->guard.cursor))
         rc = mgr_return_begin(c, v);
+    rc = rc ? rc : mgr_waits_look(c, v);
     if (!rc)
         mgr_vfile_done(c, v);
     return rc;
@@ -487,6 +491,8 @@ static int sweep_bucket(struct mgr_core *c, struct mgr_vfile *v, size_t *seen)
         next = v->next;
         if (v->guard.state == MGR_RETURNING)
             rc = mgr_return_step(c, v);
+        else if (v->waits.state == MGR_NEXT)
+            rc = mgr_waits_next(c, v);
         else if (!undecided(c, v) && !writers(c, v->ino))
             rc = look(c, v);
     }

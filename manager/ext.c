@@ -259,6 +259,11 @@ int mgr_ext_any(struct mgr_core *c, uint64_t ino)
     return c->exts ? is_any(c, MGR_ST_EXT_ONLY_OF, mgr_db_one(&c->db, EXT_ONLY_OF, DBI(ino))) : 0;
 }
 
+int mgr_ext_names(struct mgr_core *c, uint64_t ino)
+{
+    return c->exts ? is_any(c, MGR_ST_EXT_OF, mgr_db_one(&c->db, EXT_OF, DBI(ino))) : 0;
+}
+
 /* ---------------------------------------------------------------- maps */
 
 struct telling {

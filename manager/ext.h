@@ -72,6 +72,8 @@ int mgr_ext_where(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t *
 int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino);
 /* Is a chunk of this file in a target only? */
 int mgr_ext_any(struct mgr_core *c, uint64_t ino);
+/* Is any of it in a target, whether it is here as well or not? */
+int mgr_ext_names(struct mgr_core *c, uint64_t ino);
 /* Another file has got this name: what was there before is there no more. */
 int mgr_ext_replaced(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t by, const struct mgr_inode *in);
 /* It is not what it was: what is only there is damaged. */

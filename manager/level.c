@@ -337,7 +337,7 @@ static int come_to(struct mgr_core *c, struct known *k, bool want, struct mgr_le
     return rc;
 }
 
-int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out)
+int mgr_level_data(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out)
 {
     Fp__Level drained;
     struct known *k;
@@ -349,9 +349,9 @@ int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, ui
     rc = rc ? rc : come_to(c, k, want, out);
     if (rc || out->level == FP__LEVEL__LEVEL_NONE)
         return rc;
-    if (mgr_map_get(&c->writers, in->ino) || mgr_unsettled(c)) {
+    if (mgr_unsettled(c)) {
         out->level = FP__LEVEL__LEVEL_POOL;
-        return because(c, out, false, NULL, mgr_unsettled(c) ? "a mount that may write it is not back since the manager was started" : "it is open for writing");
+        return because(c, out, false, NULL, "a mount that may write it is not back since the manager was started");
     }
     out->here = out->level;
     out->copies = true;
@@ -359,6 +359,18 @@ int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, ui
     if (drained > out->level)
         out->level = drained;
     return 0;
+}
+
+int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out)
+{
+    int rc = mgr_level_data(c, in, want, look, out);
+
+    if (rc || out->level == FP__LEVEL__LEVEL_NONE || !mgr_map_get(&c->writers, in->ino))
+        return rc;
+    out->level = FP__LEVEL__LEVEL_POOL;
+    out->here = FP__LEVEL__LEVEL_NONE;
+    out->copies = false;
+    return because(c, out, false, NULL, "it is open for writing");
 }
 
 static int count_drained(struct mgr_core *c, struct known *k)

@@ -21,6 +21,8 @@ int mgr_levels_load(struct mgr_core *c);
 #define MGR_LEVEL_LOOK 16384u
 /* The level of the present data. want: it is to become local, so what is not synced is asked to be. *look: as above, and less afterwards. */
 int mgr_level_file(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out);
+/* The same of what is published of it, whoever has it open for writing. */
+int mgr_level_data(struct mgr_core *c, const struct mgr_inode *in, bool want, uint32_t *look, struct mgr_level *out);
 int mgr_level_set(struct mgr_core *c, const struct mgr_set *s, bool want, uint32_t *look, struct mgr_level *out);
 /* Some chunk is damaged, or is not any more, or has come to be elsewhere; some row of `drained` is another. */
 void mgr_level_chunks(struct mgr_core *c);

@@ -51,6 +51,7 @@ static bool is_followed(const struct fp_drain_policy *p, const char *canon)
     known.late_ms = p->late_ms;
     known.told = p->told;
     memcpy(known.marker, p->marker, sizeof known.marker);
+    known.level = p->level;
     memcpy(known.results, p->results, sizeof known.results);
     fp_drain_text(&known, text);
     return strcmp(text, canon) == 0;
@@ -99,7 +100,7 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
     }
     fp_drain_text(&p, canon);
     if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, pattern=, results=, all=, verify=, max=, max-job=, quiet=, late=, complete=, marker=, low= and overwrite=: one with another word would promise what is not done");
+        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, pattern=, results=, all=, verify=, max=, max-job=, quiet=, late=, complete=, marker=, low=, overwrite= and level=: one with another word would promise what is not done");
         return 0;
     }
     rc = find(c, canon, &r->id);

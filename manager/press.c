@@ -1,6 +1,7 @@
 /* A store that is full gives up versions, the least wanted first. A mount asks for it (StatFs.press) before a program is told that there is no space:
  *
- *     1   what was given up when a version was put back
+ *     1   what was given up when a version was put back; and when nothing is being deleted, versions of which the next one is published and has not the level that is declared
+ *         (versionwait.c), the oldest first: a program waits for no target because of them
  *     2   guards, too: those of files that are being rewritten, the oldest first, so much at a time as makes a difference
  *
  * Level 2 comes when there is nothing else to wait for: mounts have published, holds are released, windows folded. It leaves a file without its last good version, which
@@ -38,17 +39,40 @@ static int give_up_remains(struct mgr_core *c, uint64_t *bytes)
     return rc;
 }
 
-/* Numbers of inodes only grow. Of one that is being put back, the file itself is on its way through it. */
-static struct mgr_vfile *oldest_guard(const struct mgr_core *c)
+/* What may go, by its shadow: numbers of inodes only grow. Of one that is being put back, the file itself is on its way through it. 0: there is none. */
+static uint64_t age(const struct mgr_vfile *v, bool waits)
+{
+    if (waits)
+        return v->waits.state == MGR_WAITS ? v->waits.shadow : 0;
+    return v->guard.state != MGR_RETURNING ? v->guard.shadow : 0;
+}
+
+static struct mgr_vfile *oldest(const struct mgr_core *c, bool waits)
 {
     const struct mgr_versions *t = c->versions;
-    struct mgr_vfile *oldest = NULL;
+    struct mgr_vfile *old = NULL;
 
     for (size_t i = 0; i < t->buckets && t->shadows.used; i++)
         for (struct mgr_vfile *v = t->bucket[i]; v; v = v->next)
-            if (v->guard.shadow && v->guard.state != MGR_RETURNING && (!oldest || v->guard.shadow < oldest->guard.shadow))
-                oldest = v;
-    return oldest;
+            if (age(v, waits) && (!old || age(v, waits) < age(old, waits)))
+                old = v;
+    return old;
+}
+
+static int give_up_waits(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
+{
+    ProtobufCBinaryData path = mgr_path(c, v->ino);
+    uint64_t its = bytes_of(c, v->waits.shadow);
+    int rc;
+
+    FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB, though the present one has not the level that was asked for", (int)path.len,
+            path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
+    *bytes += its;
+    c->versions->given_up++;
+    rc = mgr_version_drop(c, v, &v->waits);
+    if (!rc)
+        mgr_vfile_done(c, v);
+    return rc;
 }
 
 static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
@@ -71,9 +95,13 @@ static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *byte
 int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes)
 {
     struct mgr_vfile *v;
+    struct mgr_space sp;
     int rc = level ? give_up_remains(c, bytes) : 0;
 
-    while (!rc && level > 1 && *bytes < STEP_BYTES && (v = oldest_guard(c)))
+    mgr_space(c, &sp);
+    while (!rc && level && !sp.garbage_bytes && *bytes < STEP_BYTES && (v = oldest(c, true)))
+        rc = give_up_waits(c, v, bytes);
+    while (!rc && level > 1 && *bytes < STEP_BYTES && (v = oldest(c, false)))
         rc = give_up_guard(c, v, bytes);
     return rc;
 }

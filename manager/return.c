@@ -114,11 +114,21 @@ static void swap_attrs(const struct mgr_core *c, struct swap *w)
     w->shadow.stripe = was.stripe;
 }
 
+/* What is given up is another version than what is put back: who asks for that again, because he was not answered, must not get this. */
+static int renumber(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *file)
+{
+    uint64_t was = v->guard.n;
+
+    v->guard.n = mgr_version_number(v, file);
+    return mgr_db_exec(&c->db, VERSION_RENUMBER, DBI(v->ino), DBI(was), DBI(v->guard.n));
+}
+
 static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
 {
     ProtobufCBinaryData path = mgr_path(c, v->ino);
     int rc;
 
+    rc = renumber(c, v, &w->file);
     swap_attrs(c, w);
     c->versions->returning--;
     v->guard.state = MGR_REMAINS;
@@ -131,7 +141,7 @@ static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
         FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", (int)path.len, path.len ? (const char *)path.data : "",
                 (unsigned long long)v->ino);
     v->asked = false;
-    rc = mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
+    rc = rc ? rc : mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
     return rc ? rc : mgr_version_save(c, v, &v->remains);
 }
 
@@ -169,7 +179,7 @@ bool mgr_is_returning(struct mgr_core *c, uint64_t ino)
 {
     const struct mgr_vfile *v = mgr_vfile_find(c, ino);
 
-    return v && (v->guard.state == MGR_RETURNING || mgr_epoch_is_over(c, v));
+    return v && (v->guard.state == MGR_RETURNING || v->waits.state == MGR_NEXT || mgr_epoch_is_over(c, v));
 }
 
 /* ---------------------------------------------------------------- who comes back with what was refused */

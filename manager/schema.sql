@@ -300,7 +300,7 @@ CREATE TABLE IF NOT EXISTS version (
     n            INTEGER NOT NULL,    -- grows, never used again for this inode
     shadow       INTEGER NOT NULL UNIQUE, -- inode without a name that has its slices, size, times, mode and owner
     kind         INTEGER NOT NULL,    -- 1: the windows in version_win, the rest is in the next newer one; 2: full; 3: full, and renamed over
-    state        INTEGER NOT NULL,    -- 1 guard, 2 waits for the level of the next, 3 kept, 4 torn (given up), 5 being put back, 6 going, 7 guard and one of several writers has synced, 8 guard of a torn file, 9 guard and a program that wrote was killed, 10 likewise and nobody writes
+    state        INTEGER NOT NULL,    -- 1 guard, 2 waits for the level of what came after it, 3 kept, 4 torn (given up), 5 being put back, 6 going, 7 guard and one of several writers has synced, 8 guard of a torn file, 9 guard and a program that wrote was killed, 10 likewise and nobody writes, 11 waits and is put back after the one that is being put back
     writer       INTEGER NOT NULL,    -- session that made the first change it guards against; 0: several
     torn_session INTEGER NOT NULL,    -- guard of a torn file: the highest session number then; 0: not torn
     parent       INTEGER NOT NULL,    -- kind 3: the name that it had

@@ -133,6 +133,7 @@
     X(EXT_BEFORE, "SELECT e.chunk,s.win,s.off FROM tfile t CROSS JOIN ext e ON e.tfile=t.id CROSS JOIN "     \
                   "slice s ON s.chunk=e.chunk CROSS JOIN chunk c ON c.id=e.chunk WHERE t.target=?1 AND "     \
                   "t.path=?2 AND t.id<>?3 AND s.ino=?4 AND s.chunk_off=0 AND s.len=c.len AND c.data=0")      \
+    X(EXT_OF, "SELECT 1 FROM slice s CROSS JOIN ext e ON e.chunk=s.chunk WHERE s.ino=?1 LIMIT 1")               \
     X(EXT_ONLY_OF, "SELECT 1 FROM slice s CROSS JOIN chunk c ON c.id=s.chunk CROSS JOIN ext e ON "           \
                    "e.chunk=c.id WHERE s.ino=?1 AND c.bnf=0 LIMIT 1")                                        \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \

@@ -8,6 +8,7 @@
                    "data_version,made_ns,epoch_ns,cursor) VALUES(?1,?2,?3,?4,?5,?6,0,?7,?8,?9,?10,?11,0)")   \
     X(VERSION_SET, "UPDATE version SET kind=?3,state=?4,writer=?5,torn_session=?6,cursor=?7 "                \
                    "WHERE ino=?1 AND n=?2")                                                                  \
+    X(VERSION_RENUMBER, "UPDATE version SET n=?3 WHERE ino=?1 AND n=?2")                                      \
     X(VERSION_DELETE, "DELETE FROM version WHERE ino=?1 AND n=?2")                                           \
     X(VERSION_ALL, "SELECT v.ino,v.n,v.shadow,v.kind,v.state,v.writer,v.torn_session,v.cursor,"              \
                    "(i.size+i.chunk_size-1)/i.chunk_size FROM version v CROSS JOIN inode i ON i.ino=v.shadow") \
@@ -28,6 +29,8 @@
                         "(SELECT win FROM version_win WHERE shadow=?2)")                                     \
     X(SLICE_REST_MOVE, "UPDATE slice SET ino=?2 WHERE ino=?1 AND win>=?3 AND win<?4 AND win NOT IN "         \
                        "(SELECT win FROM version_win WHERE shadow=?2)")                                      \
+    X(SLICE_REST_COPY, "INSERT INTO slice SELECT ?2,win,off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND " \
+                       "win>=?3 AND win<?4 AND win NOT IN (SELECT win FROM version_win WHERE shadow=?2) RETURNING len,chunk") \
     X(INODE_MAPPED, "UPDATE inode SET mapped=mapped+?2 WHERE ino=?1")                                        \
     X(OVERTAKEN_PUT, "INSERT OR IGNORE INTO overtaken(session,ino) VALUES(?1,?2)")                           \
     X(OVERTAKEN_HAS, "SELECT 1 FROM overtaken WHERE session=?1 AND ino=?2")                                  \

@@ -11,7 +11,8 @@
  * whatever goes by inode (references, damage, dedup's counts) needs to know nothing of it.
  *
  * The file may have one more version, `remains`: what was given up when a guard was put back (return.c). It is relative to the file, too, so it goes before a
- * guard of a newer epoch does.
+ * guard of a newer epoch does. And one that `waits` for what came after it to be safe (versionwait.c), which is relative to the file, too: so what changes is kept for both. The
+ * guard can go or be put back without a look at it, since it has each window that the guard has.
  *
  * Rejected: to clone the whole file when it is opened (seconds for a large one that gets one write); versions as numbers between an inode and its slices (each statement and tool
  * that reads the map would have to know); to keep the old data in the mount (it dies with it).
@@ -127,7 +128,7 @@ void mgr_vfile_done(struct mgr_core *c, struct mgr_vfile *v)
 {
     struct mgr_versions *t = c->versions;
 
-    if (v->guard.shadow || v->remains.shadow || v->open)
+    if (v->guard.shadow || v->remains.shadow || v->waits.shadow || v->open)
         return;
     *place_of(t, v->ino) = v->next;
     t->count--;
@@ -154,6 +155,12 @@ static int load_row(struct mgr_core *c)
     mgr_map_add(&c->versions->shadows, ver.shadow);
     if (ver.state == MGR_REMAINS) {
         v->remains = ver;
+        return 0;
+    }
+    if (ver.state == MGR_WAITS || ver.state == MGR_NEXT) {
+        v->waits = ver;
+        v->waits_ms = c->now.ms;
+        c->versions->returning += ver.state == MGR_NEXT;
         return 0;
     }
     v->guard = ver;
@@ -211,7 +218,17 @@ static uint64_t windows(const struct mgr_inode *in)
     return in->size / in->chunk_size + (in->size % in->chunk_size != 0);
 }
 
-static int put(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, const struct mgr_version *ver)
+/* The file's data_version, which a change is going to raise. Who waits since a rename may have that number. */
+uint64_t mgr_version_number(const struct mgr_vfile *v, const struct mgr_inode *in)
+{
+    uint64_t n = in->data_version;
+
+    n = n > v->guard.n ? n : v->guard.n + 1;
+    n = n > v->remains.n ? n : v->remains.n + 1;
+    return n > v->waits.n ? n : v->waits.n + 1;
+}
+
+static int put(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_inode *in, const struct mgr_version *ver)
 {
     int rc = mgr_db_exec(&c->db, VERSION_PUT, DBI(v->ino), DBI(ver->n), DBI(ver->shadow), DBI(ver->kind), DBI(ver->state), DBI(ver->writer), DBI(0),
                          DBB(NULL, 0), DBI(in->data_version), DBI(in->mtime), DBI(c->now.ns));
@@ -219,15 +236,14 @@ static int put(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *
     if (rc)
         return rc;
     mgr_map_add(&c->versions->shadows, ver->shadow);
-    v->guard = *ver;
+    *as = *ver;
     return 0;
 }
 
-/* Its number is the file's data_version, which the change is going to raise: so no two versions have the same. */
 int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t session)
 {
     struct mgr_inode sh = *in;
-    struct mgr_version ver = {.n = in->data_version,
+    struct mgr_version ver = {.n = mgr_version_number(v, in),
                               .wins = windows(in),
                               .writer = session,
                               .kind = in->mapped ? MGR_DELTA : MGR_FULL,
@@ -243,12 +259,17 @@ int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_i
     sh.parent = in->ino; /* readers of that one may still want the chunks: mgr_grace_freed */
     rc = mgr_inode_insert(c, &sh, NULL, 0);
     ver.shadow = sh.ino;
-    return rc ? rc : put(c, v, in, &ver);
+    return rc ? rc : put(c, v, &v->guard, in, &ver);
 }
 
-int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session)
+int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session)
 {
-    struct mgr_version ver = {.n = in->data_version, .shadow = old->ino, .wins = windows(old), .writer = session, .kind = MGR_REPLACED, .state = MGR_GUARD};
+    struct mgr_version ver = {.n = mgr_version_number(v, in),
+                              .shadow = old->ino,
+                              .wins = windows(old),
+                              .writer = session,
+                              .kind = MGR_REPLACED,
+                              .state = as == &v->waits ? MGR_WAITS : MGR_GUARD};
     int rc = old->flags & MGR_DRAINS ? mgr_drained_drop(c, old->ino) : 0;
 
     if (mgr_map_reserve(&c->versions->shadows))
@@ -257,16 +278,16 @@ int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_
     old->flags = MGR_SHADOW;
     old->parent = in->ino;
     rc = rc ? rc : mgr_inode_put(c, old);
-    return rc ? rc : put(c, v, in, &ver);
+    return rc ? rc : put(c, v, as, in, &ver);
 }
 
-int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *old)
+int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *old)
 {
-    int rc = mgr_inode_get(c, v->guard.shadow, old);
+    int rc = mgr_inode_get(c, ver->shadow, old);
 
-    rc = rc ? rc : mgr_db_exec(&c->db, VERSION_DELETE, DBI(v->ino), DBI(v->guard.n));
-    mgr_map_sub(&c->versions->shadows, v->guard.shadow);
-    v->guard = (struct mgr_version){0};
+    rc = rc ? rc : mgr_db_exec(&c->db, VERSION_DELETE, DBI(v->ino), DBI(ver->n));
+    mgr_map_sub(&c->versions->shadows, ver->shadow);
+    *ver = (struct mgr_version){0};
     return rc;
 }
 
@@ -278,26 +299,25 @@ int mgr_version_save(struct mgr_core *c, const struct mgr_vfile *v, const struct
 
 /* ---------------------------------------------------------------- keeping windows */
 
-static int move(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t win)
+static int move(struct mgr_core *c, struct mgr_version *ver, struct mgr_inode *in, uint64_t win)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_MOVE;
     int rc;
 
-    for (rc = mgr_db_one(&c->db, SLICE_MOVE, DBI(in->ino), DBI(v->guard.shadow), DBI(win)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+    for (rc = mgr_db_one(&c->db, SLICE_MOVE, DBI(in->ino), DBI(ver->shadow), DBI(win)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         in->mapped -= (uint64_t)mgr_col(&c->db, st, 0);
-        v->moved += (uint64_t)mgr_col(&c->db, st, 0);
+        ver->moved += (uint64_t)mgr_col(&c->db, st, 0);
     }
     return rc;
 }
 
 /* All rows are there when the first is told, so others may be changed meanwhile. */
-static int copy(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t win)
+static int copied(struct mgr_core *c, struct mgr_version *ver, enum mgr_stmt st, int rc)
 {
-    const enum mgr_stmt st = MGR_ST_SLICE_COPY;
-    int rc, one = 0;
+    int one = 0;
 
-    for (rc = mgr_db_one(&c->db, SLICE_COPY, DBI(in->ino), DBI(v->guard.shadow), DBI(win)); rc > 0 && !one; rc = mgr_db_step(&c->db, st)) {
-        v->moved += (uint64_t)mgr_col(&c->db, st, 0);
+    for (; rc > 0 && !one; rc = mgr_db_step(&c->db, st)) {
+        ver->moved += (uint64_t)mgr_col(&c->db, st, 0);
         c->n.slices++;
         c->n.dirty = true;
         one = mgr_chunk_ref(c, (uint64_t)mgr_col(&c->db, st, 1), 1);
@@ -306,60 +326,108 @@ static int copy(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode 
     return rc < 0 ? rc : one;
 }
 
-static int take_window(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t win, bool whole)
+static int take_window(struct mgr_core *c, struct mgr_version *ver, struct mgr_inode *in, uint64_t win, bool whole)
 {
     int rc;
 
     if (FP_BUG("mgr-misses-a-window-of-the-guard") && win % 5 == 3)
         return 0;
-    rc = mgr_db_exec(&c->db, VERSION_WIN_PUT, DBI(v->guard.shadow), DBI(win));
+    rc = mgr_db_exec(&c->db, VERSION_WIN_PUT, DBI(ver->shadow), DBI(win));
     if (rc || !sqlite3_changes(c->db.sq) || !in->mapped)
         return rc;
-    return whole ? move(c, v, in, win) : copy(c, v, in, win);
+    return whole ? move(c, ver, in, win) : copied(c, ver, MGR_ST_SLICE_COPY, mgr_db_one(&c->db, SLICE_COPY, DBI(in->ino), DBI(ver->shadow), DBI(win)));
 }
 
-int mgr_version_take(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t from, uint64_t to)
+static bool takes(const struct mgr_version *ver)
+{
+    return ver->shadow && ver->kind == MGR_DELTA;
+}
+
+static int take(struct mgr_core *c, struct mgr_version *ver, struct mgr_inode *in, uint64_t from, uint64_t to, bool may_move)
 {
     uint64_t size = in->chunk_size, win = from / size;
     int rc = 0;
 
-    if (v->guard.kind != MGR_DELTA)
-        return 0;
-    for (; !rc && win * size < to && win < v->guard.wins; win++)
-        rc = take_window(c, v, in, win, from <= win * size && (to / size > win || to >= in->size));
+    for (; !rc && win * size < to && win < ver->wins; win++)
+        rc = take_window(c, ver, in, win, may_move && from <= win * size && (to / size > win || to >= in->size));
     return rc;
 }
 
-int mgr_version_cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t size)
+/* The guard comes last: what it takes away, the other can't copy any more. */
+int mgr_version_take(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t from, uint64_t to)
 {
-    uint64_t shadow = v->guard.shadow, first = size / in->chunk_size + (size % in->chunk_size != 0), bytes;
+    int rc = takes(&v->waits) ? take(c, &v->waits, in, from, to, !takes(&v->guard)) : 0;
+
+    return rc || !takes(&v->guard) ? rc : take(c, &v->guard, in, from, to, true);
+}
+
+/* Windows from `first` on. */
+static int take_rest(struct mgr_core *c, struct mgr_version *ver, struct mgr_inode *in, uint64_t first, bool may_move)
+{
+    uint64_t bytes;
     int rc;
 
-    if (v->guard.kind != MGR_DELTA || FP_BUG("mgr-guards-nothing-at-truncate"))
-        return 0;
-    rc = mgr_version_take(c, v, in, size, first * in->chunk_size);
-    if (rc || first >= v->guard.wins)
-        return rc;
-    rc = mgr_db_one(&c->db, SLICE_REST_BYTES, DBI(in->ino), DBI(shadow), DBI(first), DBI(v->guard.wins));
+    if (!may_move)
+        return copied(c, ver, MGR_ST_SLICE_REST_COPY, mgr_db_one(&c->db, SLICE_REST_COPY, DBI(in->ino), DBI(ver->shadow), DBI(first), DBI(ver->wins)));
+    rc = mgr_db_one(&c->db, SLICE_REST_BYTES, DBI(in->ino), DBI(ver->shadow), DBI(first), DBI(ver->wins));
     if (rc <= 0)
         return rc;
     bytes = (uint64_t)mgr_col(&c->db, MGR_ST_SLICE_REST_BYTES, 0);
     mgr_db_reset(&c->db, MGR_ST_SLICE_REST_BYTES);
-    rc = bytes ? mgr_db_exec(&c->db, SLICE_REST_MOVE, DBI(in->ino), DBI(shadow), DBI(first), DBI(v->guard.wins)) : 0;
+    rc = bytes ? mgr_db_exec(&c->db, SLICE_REST_MOVE, DBI(in->ino), DBI(ver->shadow), DBI(first), DBI(ver->wins)) : 0;
     in->mapped -= bytes;
-    v->moved += bytes;
+    ver->moved += bytes;
+    return rc;
+}
+
+static int cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *in, uint64_t size, bool may_move)
+{
+    uint64_t first = size / in->chunk_size + (size % in->chunk_size != 0);
+    int rc = take(c, ver, in, size, first * in->chunk_size, may_move);
+
+    if (rc || first >= ver->wins)
+        return rc;
+    rc = take_rest(c, ver, in, first, may_move);
     if (rc || first)
-        return rc ? rc : mgr_db_exec(&c->db, VERSION_WIN_ALL, DBI(shadow));
-    v->guard.kind = MGR_FULL;
-    return mgr_version_save(c, v, &v->guard);
+        return rc ? rc : mgr_db_exec(&c->db, VERSION_WIN_ALL, DBI(ver->shadow));
+    ver->kind = MGR_FULL;
+    return mgr_version_save(c, v, ver);
+}
+
+int mgr_version_cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t size)
+{
+    int rc;
+
+    if (FP_BUG("mgr-guards-nothing-at-truncate"))
+        return 0;
+    rc = takes(&v->waits) ? cut(c, v, &v->waits, in, size, !takes(&v->guard)) : 0;
+    return rc || !takes(&v->guard) ? rc : cut(c, v, &v->guard, in, size, true);
+}
+
+static int count(struct mgr_core *c, struct mgr_version *ver)
+{
+    uint64_t moved = ver->moved;
+
+    ver->moved = 0;
+    return moved ? mgr_db_exec(&c->db, INODE_MAPPED, DBI(ver->shadow), DBI(moved)) : 0;
 }
 
 int mgr_version_count(struct mgr_core *c, struct mgr_vfile *v)
 {
-    uint64_t moved = v->moved;
+    int rc = count(c, &v->waits);
 
-    v->moved = 0;
-    return moved ? mgr_db_exec(&c->db, INODE_MAPPED, DBI(v->guard.shadow), DBI(moved)) : 0;
+    return rc ? rc : count(c, &v->guard);
+}
+
+int mgr_version_fill(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *in, bool move_all)
+{
+    int rc = takes(ver) ? take_rest(c, ver, in, 0, move_all) : 0;
+
+    rc = rc ? rc : count(c, ver);
+    if (rc || !takes(ver))
+        return rc;
+    ver->kind = MGR_FULL;
+    return mgr_version_save(c, v, ver);
 }
 
 /* ---------------------------------------------------------------- ends */
@@ -372,7 +440,7 @@ int mgr_version_drop(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version
     if (!shadow)
         return 0;
     rc = mgr_db_exec(&c->db, VERSION_DELETE, DBI(v->ino), DBI(ver->n));
-    c->versions->returning -= ver->state == MGR_RETURNING;
+    c->versions->returning -= ver->state == MGR_RETURNING || ver->state == MGR_NEXT;
     mgr_map_sub(&c->versions->shadows, shadow);
     *ver = (struct mgr_version){0};
     return rc ? rc : mgr_shadow_remove(c, shadow);
@@ -403,6 +471,7 @@ int mgr_versions_gone(struct mgr_core *c, uint64_t ino)
         return 0;
     rc = mgr_version_drop(c, v, &v->remains);
     rc = rc ? rc : mgr_version_drop(c, v, &v->guard);
+    rc = rc ? rc : mgr_version_drop(c, v, &v->waits);
     v->open = false;
     if (!rc)
         mgr_vfile_done(c, v);

@@ -7,18 +7,21 @@
 enum mgr_version_kind { MGR_DELTA = 1, MGR_FULL = 2, MGR_REPLACED = 3 /* full: another file, which this one was renamed over */ };
 enum mgr_version_state {
     MGR_GUARD = 1,     /* of the epoch that is under way */
+    MGR_WAITS = 2,     /* until what came after it has the level that is declared (versionwait.c) */
     MGR_REMAINS = 4,   /* what was given up */
     MGR_RETURNING = 5, /* it is being put back */
     MGR_SYNCED = 7,    /* guard, but one of several writers has synced or closed: it does not go back by itself */
     MGR_TORN = 8,      /* guard of a file that stayed torn */
     MGR_HURT = 9,      /* guard, but a program that wrote was killed, or failed; others go on */
     MGR_KILLED = 10,   /* … and nobody writes any more: the file stays as it is until the mount of that program ends */
+    MGR_NEXT = 11,     /* waits, and is put back when the guard is, which is being put back */
 };
 
 /* A row of version. */
 struct mgr_version {
     uint64_t n, shadow; /* shadow 0: there is none */
     uint64_t wins;      /* windows that it has at most */
+    uint64_t moved;     /* bytes that it got, and its row does not say yet */
     uint64_t writer;    /* session that began; 0: not one alone */
     uint64_t torn_session;
     uint64_t cursor; /* MGR_RETURNING: windows below are done. MGR_HURT, MGR_KILLED: session of the mount that its program was on; 0: it has ended */
@@ -30,8 +33,9 @@ struct mgr_version {
 struct mgr_vfile {
     struct mgr_vfile *next;
     uint64_t ino;
-    struct mgr_version guard, remains;
-    uint64_t moved;  /* bytes that the guard got, and its row does not say yet */
+    struct mgr_version guard, remains, waits;
+    uint64_t look_ms, pause_ms, waits_ms; /* of `waits`: when to look at the level next, how long after that, since when it waits; of this manager */
+    bool lost;       /* … and the log says that the present data is */
     bool open;       /* the epoch has begun */
     bool passed;     /* … and needs no guard: the file was empty, or is synced all the time */
     bool died;       /* … and one who wrote did not end well */
@@ -67,16 +71,20 @@ struct mgr_vfile *mgr_vfile_get(struct mgr_core *c, uint64_t ino);        /* NUL
 void mgr_vfile_done(struct mgr_core *c, struct mgr_vfile *v);
 /* Makes the guard: of size, and no windows yet. */
 int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, uint64_t session);
-/* Makes `old`, which lost its last name to the file, the guard. The file has none. */
-int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session);
-/* The other way: a full guard leaves the file, and is told; to be adopted in the same group. */
-int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *old);
+/* Makes `old`, which lost its last name to the file, the guard, or what waits: `as`, a part of v that is empty. */
+int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session);
+/* The other way: a full version leaves the file, and is told; to be adopted in the same group. */
+int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *old);
+/* It gets all that it has not yet of the file, and is full then; move: the file is not wanted any more. */
+int mgr_version_fill(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *in, bool move);
 /* Bytes [from, to) are going to be changed: their windows are kept. Takes from in->mapped what it moves. */
 int mgr_version_take(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t from, uint64_t to);
 /* All from `size` on is going to be cut. */
 int mgr_version_cut(struct mgr_core *c, struct mgr_vfile *v, struct mgr_inode *in, uint64_t size);
-/* After these: what the guard has got is said in its row. */
+/* After these: what versions have got is said in their rows. */
 int mgr_version_count(struct mgr_core *c, struct mgr_vfile *v);
+/* Of a version that is going to be one of the file's. */
+uint64_t mgr_version_number(const struct mgr_vfile *v, const struct mgr_inode *in);
 int mgr_version_save(struct mgr_core *c, const struct mgr_vfile *v, const struct mgr_version *ver);
 int mgr_version_drop(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver);
 /* How many there are, and the data that they refer to: of 65536 of them at most. */
@@ -111,6 +119,29 @@ int mgr_epoch_left(struct mgr_core *c, const struct mgr_session *s, uint64_t ino
 bool mgr_epoch_is_over(struct mgr_core *c, const struct mgr_vfile *v);
 /* Epochs of which nobody has said the end, and versions that are being put back. */
 int mgr_versions_sweep(struct mgr_core *c);
+
+/* ---------------------------------------------------------------- versionwait.c */
+
+/* The epoch has ended well: its guard waits, or goes. */
+int mgr_waits_begin(struct mgr_core *c, struct mgr_vfile *v);
+/* Before an epoch begins: what the file is may have got the level. */
+int mgr_waits_rewritten(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in);
+/* Nobody writes it: is there something to wait for, still? */
+int mgr_waits_look(struct mgr_core *c, struct mgr_vfile *v);
+/* The file was drained. */
+void mgr_waits_drained(struct mgr_core *c, uint64_t ino);
+/* `in` took the last name of `old` before it was whole: what waits for `old` waits for it. kept: `old` becomes its guard. */
+int mgr_waits_inherit(struct mgr_core *c, const struct mgr_inode *in, struct mgr_inode *old, bool kept);
+/* The same of one that is whole. *kept: `old` itself waits, and is no inode of its own any more. */
+int mgr_waits_replaced(struct mgr_core *c, const struct mgr_inode *in, struct mgr_inode *old, bool *kept);
+/* It is put back; when the guard is, if there is one. */
+int mgr_waits_return(struct mgr_core *c, struct mgr_vfile *v);
+/* That guard has been put back. */
+int mgr_waits_next(struct mgr_core *c, struct mgr_vfile *v);
+/* What is drained now would replace in the target what it has there alone: it goes. *gone: there was one. */
+int mgr_waits_yields(struct mgr_core *c, uint64_t ino, bool *gone);
+/* Why it waits, in memory of the group; NULL: out of memory. */
+char *mgr_waits_why(struct mgr_core *c, uint64_t ino);
 
 /* ---------------------------------------------------------------- return.c */
 

@@ -43,7 +43,7 @@ static Fp__VersionInfo *add(struct mgr_core *c, Fp__CtlVersionsReply *r, const s
     return i;
 }
 
-static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct mgr_version *ver)
+static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, uint64_t ino, const struct mgr_version *ver)
 {
     Fp__VersionInfo *i;
     struct mgr_inode in;
@@ -56,7 +56,8 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct
         return mgr_doom(c, -ENOMEM);
     i->n = ver->n;
     i->state = ver->state == MGR_REMAINS     ? FP__VERSION_STATE__VERSION_TORN
-               : ver->state == MGR_RETURNING ? FP__VERSION_STATE__VERSION_RETURNS
+               : ver->state == MGR_WAITS     ? FP__VERSION_STATE__VERSION_WAITS
+               : ver->state == MGR_RETURNING || ver->state == MGR_NEXT ? FP__VERSION_STATE__VERSION_RETURNS
                                              : FP__VERSION_STATE__VERSION_GUARD;
     i->why = (char *)(ver->state == MGR_REMAINS  ? "given up when the version before was put back"
                       : ver->state == MGR_TORN   ? "the file is torn: one of those who wrote it is dead, and another had synced or closed"
@@ -65,8 +66,9 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct
                      : ver->state == MGR_SYNCED ? "the file is being rewritten, and one of those who write has synced or closed"
                       : ver->state == MGR_GUARD  ? "the file is being rewritten"
                                                  : "");
-    r->returning |= ver->state == MGR_RETURNING;
-    return own_bytes(c, ver->shadow, &i->own_bytes);
+    r->returning |= ver->state == MGR_RETURNING || ver->state == MGR_NEXT;
+    i->why = ver->state == MGR_WAITS ? mgr_waits_why(c, ino) : i->why;
+    return !i->why ? mgr_doom(c, -ENOMEM) : own_bytes(c, ver->shadow, &i->own_bytes);
 }
 
 static int list(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlVersionsReply *r)
@@ -74,12 +76,13 @@ static int list(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlVersionsR
     const struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
     int rc = 0;
 
-    r->versions = mgr_arena_alloc(&c->arena, 3 * sizeof(*r->versions));
+    r->versions = mgr_arena_alloc(&c->arena, 4 * sizeof(*r->versions));
     if (!r->versions || !add(c, r, in))
         return mgr_doom(c, -ENOMEM);
     if (v)
-        rc = add_version(c, r, &v->guard);
-    return rc || !v ? rc : add_version(c, r, &v->remains);
+        rc = add_version(c, r, in->ino, &v->guard);
+    rc = rc || !v ? rc : add_version(c, r, in->ino, &v->waits);
+    return rc || !v ? rc : add_version(c, r, in->ino, &v->remains);
 }
 
 /* ---------------------------------------------------------------- putting back */
@@ -107,10 +110,14 @@ static int restore(struct mgr_core *c, const Fp__CtlVersions *m, uint64_t ino, F
 
     if (!v)
         return -ENODATA;
-    if (v->guard.state == MGR_RETURNING)
+    if (v->guard.state == MGR_RETURNING || v->waits.state == MGR_NEXT)
         return 0;
     if (mgr_map_get(&c->writers, ino) && !m->force)
         return name_writers(c, ino, r);
+    if (v->waits.shadow && (m->newest ? !v->guard.shadow : v->waits.n == m->restore)) {
+        r->restored = v->waits.n;
+        return mgr_waits_return(c, v);
+    }
     if (m->newest ? !v->guard.shadow : v->guard.n != m->restore) { /* else the one that was given up */
         if (m->newest || v->guard.shadow || !v->remains.shadow || v->remains.n != m->restore)
             return -ENODATA;

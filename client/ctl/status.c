@@ -53,10 +53,10 @@ static json_t *json_client(const Fp__CtlClient *c)
 
 static json_t *json_damage(const Fp__Damage *d)
 {
-    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:i, s:o, s:I}", "ino", (json_int_t)d->ino, "path",
+    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:i, s:o, s:I, s:I}", "ino", (json_int_t)d->ino, "path",
                      ctl_json_bytes(d->path.data, d->path.len), "offset_bytes", (json_int_t)d->off, "length_bytes",
                      (json_int_t)d->len, "chunk", (json_int_t)d->chunk, "benefactor", (int)d->bnf, "reason",
-                     ctl_json_bytes(d->reason, strlen(d->reason)), "seen_ns", (json_int_t)d->seen_ns);
+                     ctl_json_bytes(d->reason, strlen(d->reason)), "seen_ns", (json_int_t)d->seen_ns, "version", (json_int_t)d->version);
 }
 
 /* An option that is for all mounts or for none. */
@@ -115,7 +115,7 @@ static void print_head(const Fp__CtlStatusReply *r, const struct ctl_store *stor
         ctl_print_line("deleting", "%llu chunks, %s", (unsigned long long)r->garbage_chunks,
                        fp_format_size(a, r->garbage_bytes));
     if (r->versions)
-        ctl_print_line("versions", "%llu of files that are rewritten, %s: they go when space is wanted", (unsigned long long)r->versions, fp_format_size(a, r->version_bytes));
+        ctl_print_line("versions", "%llu of files that are rewritten, or not safe yet, %s: they go when space is wanted", (unsigned long long)r->versions, fp_format_size(a, r->version_bytes));
 }
 
 static void at_risk_cell(struct fp_table *t, uint64_t bytes)
@@ -203,7 +203,10 @@ static int print_damaged(const Fp__CtlStatusReply *r)
         fp_table_cell_count(t, d->len);
         fp_table_cell(t, "%u", d->bnf);
         time_cell(t, d->seen_ns);
-        fp_table_cell(t, "%s", d->reason);
+        if (d->version)
+            fp_table_cell(t, "%s; version %llu is kept: fpctl restore", d->reason, (unsigned long long)d->version);
+        else
+            fp_table_cell(t, "%s", d->reason);
     }
     int rc = fp_table_print(t, stdout);
     fp_table_free(t);

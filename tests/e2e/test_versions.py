@@ -64,3 +64,40 @@ def test_a_version_is_there_while_a_file_is_rewritten_and_not_after(small, how):
     assert small.status()["version_bytes"] == 0
     wait_until("its space to be free", 5, lambda: os.statvfs(m.path).f_bfree >= used)
     assert small.fpctl("restore", path, check=False).returncode == 1
+
+
+@pytest.mark.short
+@pytest.mark.limit(180)
+def test_the_version_before_waits_until_the_next_is_in_the_target(new_store, targets):
+    s = new_store().up(benefactors=2, mounts=1, manager_args=["--versions=on"])
+    m = s.mounts[0]
+    target = targets.slow()
+    s.fpctl("drain", "set", f"to={target.path} every=none results=ckpt level=drained", m.path)
+    path = m.at("ckpt")
+    write_file(path, content(1, 0, 4 * MIB))
+    s.fpctl("wait", path, "--level=drained", "--timeout=60s", seconds=70)
+    target.hang()
+    for key, how in ((2, "in_place"), (3, "trunc"), (4, "rename")):  # nobody waits for the target
+        if how == "in_place":
+            fd = os.open(path, os.O_WRONLY)
+            pwrite_all(fd, content(key, 0, 4 * MIB), 0)
+            os.close(fd)
+        else:
+            write_file(path + "~" if how == "rename" else path, content(key, 0, 4 * MIB))
+        if how == "rename":
+            os.rename(path + "~", path)
+        wait_until("the version to wait", 20, lambda: versions(s, path) == ["present", "waits"])
+        assert_same(read_file(path), content(key, 0, 4 * MIB))
+    assert s.status()["version_bytes"] == 4 * MIB
+    why = json.loads(s.fpctl("versions", path, "--json").stdout)["versions"][1]["why"]
+    assert re.match("kept until the file is drained: it is (in the pool|local)", why)
+    s.fpctl("restore", path)
+    assert_same(read_file(path), content(1, 0, 4 * MIB))
+    s.fpctl("restore", path + "@" + str(json.loads(s.fpctl("versions", path, "--json").stdout)["versions"][1]["version"]))
+    write_file(path, content(5, 0, 4 * MIB))
+    wait_until("the version to wait", 20, lambda: versions(s, path) == ["present", "waits"])
+    target.resume()
+    wait_until("the version to go", 100, lambda: versions(s, path) == ["present"], 0.2)
+    assert os.getxattr(path, "user.fp.level") == b"drained"
+    assert_same(read_file(os.path.join(target.path, "ckpt")), content(5, 0, 4 * MIB))
+    wait_until("its space to be free", 20, lambda: s.status()["version_bytes"] == 0)

@@ -79,15 +79,21 @@ def test_mount_killed_while_a_file_is_rewritten(versions, manner):
         p.kill()
         p.wait(20)
     wait_until("the good version", 20, lambda: read(other.at("ckpt")) == good)
-    given_up = [v for v in json.loads(store.fpctl("versions", other.at("ckpt"), "--json").stdout)["versions"] if v["state"] == "torn"]
-    assert len(given_up) == 1
-    what = f"{other.at('ckpt')}@{given_up[0]['version']}"
-    store.fpctl("restore", what)
+    def given_up():
+        found = [v for v in json.loads(store.fpctl("versions", other.at("ckpt"), "--json").stdout)["versions"] if v["state"] == "torn"]
+        assert len(found) == 1
+        return found[0]
+
+    first = given_up()
+    store.fpctl("restore", f"{other.at('ckpt')}@{first['version']}")
     if manner == "rename_unpublished":  # the mount may have published it meanwhile, as it gets older
         torn = read(other.at("ckpt"))
     assert read(other.at("ckpt")) == torn
-    assert given_up[0]["size_bytes"] == len(torn)
-    store.fpctl("restore", what)
+    assert first["size_bytes"] == len(torn)
+    again = store.fpctl("restore", f"{other.at('ckpt')}@{first['version']}", check=False)
+    assert again.returncode == 1 and "there is no such version" in again.stderr  # it is not undone by who says it twice
+    assert read(other.at("ckpt")) == torn
+    store.fpctl("restore", f"{other.at('ckpt')}@{given_up()['version']}")
     assert read(other.at("ckpt")) == good
     writer.start()
     assert read(writer.at("ckpt")) == good
@@ -321,3 +327,44 @@ def test_close_by_a_program_that_executes_another(versions, closer):
         p.kill()
     assert read(other.at("ckpt")) == b"x" * 5000
     wait_until("its close", 10, lambda: kept(store, path) == [])
+
+
+@pytest.mark.short
+@pytest.mark.limit(180)
+@pytest.mark.expect_log(r"lacks \d+ chunks of files|can't be read|lost what had not been synced|written data was lost")
+def test_data_that_is_lost_before_it_is_safe(new_store):
+    """Of what is declared to be drained, before it is: what the file was is put back by hand, and nobody reads anything else meanwhile."""
+    store = new_store()
+    store.start_manager("--versions=on")
+    first = store.add_benefactor()
+    m = store.add_mount("--close=publish", "--io-timeout=5s")
+    target = store.make_dir("target")
+    store.fpctl("drain", "set", f"to={target} every=none results=ckpt level=drained", m.path)
+    good, path = content(1)[:SIZE], m.at("ckpt")
+    write(path, good)
+    store.fpctl("wait", path, "--level=drained", "--timeout=60s", seconds=70)
+    first.term()
+    second = store.add_benefactor(backend="memory")
+    store.fpctl("benefactor", "set", "all", "hold=on")
+    write(path, content(2)[:SIZE])
+    assert read(path) == content(2)[:SIZE]
+    first.start()
+    store.fpctl("benefactor", "set", "all", "hold=on")
+    states = lambda: [v["state"] for v in json.loads(store.fpctl("versions", path, "--json").stdout)["versions"]]
+    wait_until("the version to wait", 20, lambda: states() == ["present", "waits"])
+    second.kill()
+    second.start()  # with nothing
+    wait_until("the loss to be known", 60, lambda: os.getxattr(path, "user.fp.level") == b"none", 0.2)
+    assert states() == ["present", "waits"]
+    other = store.add_mount("--io-timeout=5s")  # the first may have it in its memory
+    with pytest.raises(OSError):
+        read(other.at("ckpt"))
+    damaged = [d for d in store.status()["damaged"] if d["path"].endswith("ckpt")]
+    assert damaged and all(d["version"] for d in damaged)
+    assert "is kept: fpctl restore" in store.fpctl("status", m.path, check=False).stdout
+    store.manager.wait_log("ckpt .*some of it is lost or damaged; version .* is kept", 20)
+    store.manager.kill()
+    store.restart_manager()
+    store.fpctl("restore", path)
+    for mount in store.mounts:
+        assert read(mount.at("ckpt")) == good

@@ -150,18 +150,18 @@ void sim_target_plan(unsigned level);
 
 /* ------------------------------------------------------------------ what fpctl does (ctl.c) */
 
-enum sim_ctl_op { SIM_CTL_DRAIN, SIM_CTL_EVICT, SIM_CTL_STAGE_IN, SIM_CTL_SHOW, SIM_CTL_CANCEL };
+enum sim_ctl_op { SIM_CTL_DRAIN, SIM_CTL_EVICT, SIM_CTL_STAGE_IN, SIM_CTL_SHOW, SIM_CTL_CANCEL, SIM_CTL_POLICY, SIM_CTL_VERSIONS };
 
 struct sim_ctl { /* a question and its answer */
     struct sim_ctl *next;
     enum sim_ctl_op op;
     char path[64]; /* in the store */
-    char dest[128];
+    char dest[192]; /* or the policy's text */
     bool verify;
     uint64_t job; /* asked for, or made; 0: none was */
     bool done;
     int rc;    /* 0, or the manager could not be asked */
-    int state; /* DrainState of SHOW; -1: it knows no such job */
+    int state; /* DrainState of SHOW; -1: it knows no such job. VERSIONS: how many there are */
     uint64_t files_failed;
     char why[200];
 };

@@ -5,6 +5,7 @@
  *   a job that is done, or a level drained or verified, means that the target has these very bytes under the file's name
  *   whatever was drained, evicted and staged in: all mounts read these bytes
  *   a job ends, or says why; when all is well, draining, evicting and reading back succeed
+ *   in half of the runs a policy drains what is in b, and wants it to be in the target before the version before it goes: then that goes
  *
  * A file of which a call has failed is unlinked and made anew: what it holds is not known.
  */
@@ -38,7 +39,7 @@ static struct life lives[LIVES] = {{.path = "a/L0"}, {.path = "a/L1"}, {.path = 
 static unsigned versions;
 static uint64_t jobs[JOBS];
 static unsigned njobs;
-static bool damaged;
+static bool damaged, policy, declared;
 
 static uint64_t roll(uint64_t n)
 {
@@ -112,6 +113,23 @@ static void cancel(void)
         return;
     sim_ctl_ask(&q);
     sim_trace("cancel job %llu: %d %s", (unsigned long long)q.job, q.rc, q.why);
+}
+
+/* Once; again if it is not known what came of it. */
+static void declare(void)
+{
+    struct sim_ctl q = {.op = SIM_CTL_POLICY};
+    char to[128];
+
+    if (declared || !policy)
+        return;
+    snprintf(to, sizeof to, SIM_TARGET, sim.dir);
+    snprintf(q.dest, sizeof q.dest, "to=%s every=none results=b/* level=drained keep=1", to);
+    sim_ctl_ask(&q);
+    declared = q.rc == 0;
+    sim_trace("policy %s: %d %s", q.dest, q.rc, q.why);
+    if (declared && q.why[0])
+        sim_fail("the policy is refused: %s", q.why);
 }
 
 /* ------------------------------------------------------------------ files of their own */
@@ -289,7 +307,9 @@ void app_life(struct app *a)
     struct life *l = &lives[roll(LIVES)];
     const char *path = roll(8) ? name_path(app_name(NAME_FILE)) : roll(2) ? "a" : "b";
 
-    work_counts.lives++;
+    if (!work_counts.lives++)
+        policy = roll(2);
+    declare();
     switch (roll(12)) {
     case 0:
     case 1:
@@ -315,6 +335,23 @@ void app_life(struct app *a)
     }
 }
 
+/* All is drained, and nobody writes. */
+static void waits_end(const struct life *l)
+{
+    struct sim_ctl q = {.op = SIM_CTL_VERSIONS};
+    uint64_t until = sim.now_ns + 60 * SIM_S;
+
+    memcpy(q.path, l->path, sizeof l->path);
+    do {
+        sim_sleep_ns(SIM_S);
+        q.state = 0;
+        sim_ctl_ask(&q);
+        if (q.rc == 0 && q.state == 1)
+            return;
+    } while (sim.now_ns < until);
+    sim_fail("%s is drained, and a version of it waits: %d, %d versions: %s", l->path, q.rc, q.state, q.why);
+}
+
 void lives_verify(struct app *a)
 {
     uint64_t until = sim.now_ns + END_S * SIM_S, failed;
@@ -334,6 +371,8 @@ void lives_verify(struct app *a)
             if (drain_life(a, l, tries == TRIES))
                 break;
         }
+        if (!damaged)
+            waits_end(l);
         evict_life(a, l, SIM_CTL_EVICT, true);
         if (roll(2))
             evict_life(a, l, SIM_CTL_STAGE_IN, true);

@@ -44,16 +44,6 @@ static void hello_as(struct world *w, size_t i)
     fix_free(r);
 }
 
-static void ctl_hello(struct world *w)
-{
-    Fp__Hello h = FP__HELLO__INIT;
-
-    h.protocol = 1;
-    h.role = FP__ROLE__ROLE_CONTROL;
-    w->ctl = fix_conn(&w->f);
-    fix_free(fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
-}
-
 static void forget(struct w_bnf *b)
 {
     while (b->n)
@@ -111,7 +101,7 @@ void w_open(struct world *w, const char *path, size_t nbnf)
     for (size_t i = 0; i < nbnf; i++)
         hello_as(w, i);
     w->f.bnf_conn = w->bnf[0].conn;
-    ctl_hello(w);
+    w->ctl = fix_ctl(&w->f);
 }
 
 void w_close(struct world *w)
@@ -171,7 +161,7 @@ void w_restart(struct world *w)
     }
     w->f.bnf = w->bnf[0].id;
     w->f.bnf_conn = w->bnf[0].conn;
-    ctl_hello(w);
+    w->ctl = fix_ctl(&w->f);
 }
 
 void w_bnf_dies(struct world *w, size_t i)

@@ -225,6 +225,18 @@ uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session
     return id;
 }
 
+struct mgr_conn *fix_ctl(struct fix *f)
+{
+    struct mgr_conn *conn = fix_conn(f);
+    Fp__Hello h = FP__HELLO__INIT;
+
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CONTROL;
+    fix_free(fix_call(f, conn, FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    assert_int_equal(f->status, 0);
+    return conn;
+}
+
 uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity)
 {
     Fp__Hello h = FP__HELLO__INIT;

@@ -59,6 +59,8 @@ void fix_free(void *msg);
 
 /* Hello; the answer's session or benefactor number. */
 uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session, bool *is_new);
+/* A new connection of fpctl. */
+struct mgr_conn *fix_ctl(struct fix *f);
 uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity);
 
 void fix_keepalive(struct fix *f);

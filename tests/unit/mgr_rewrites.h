@@ -142,6 +142,36 @@ static inline void closed_by(struct mgr_conn *conn, uint64_t ino)
     assert_int_equal(f.status, 0);
 }
 
+/* fpctl versions, and restore. */
+static inline Fp__CtlVersionsReply *ask(const char *path, uint64_t restore, bool newest, bool force, bool torn_all)
+{
+    Fp__CtlVersions m = FP__CTL_VERSIONS__INIT;
+
+    m.path = fix_bin(path);
+    m.restore = restore;
+    m.newest = newest;
+    m.force = force;
+    m.torn_all = torn_all;
+    return fix_call(&f, fix_ctl(&f), FP__MSG_TYPE__MSG_CTL_VERSIONS, &m, &fp__ctl_versions_reply__descriptor);
+}
+
+/* A mount wants space. What it has to wait for. */
+static inline uint64_t press(uint32_t level)
+{
+    Fp__StatFs m = FP__STAT_FS__INIT;
+    Fp__StatFsReply *r;
+    uint64_t deleting;
+
+    m.press = level;
+    r = fix_call(&f, f.conn, FP__MSG_TYPE__MSG_STATFS, &m, &fp__stat_fs_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->files - r->free_files, fix_sql(&f, "SELECT count(*) FROM inode WHERE NOT flags&16"));
+    deleting = r->deleting_bytes;
+    fix_free(r);
+    fix_check(&f);
+    return deleting;
+}
+
 static inline int teardown(void **state)
 {
     (void)state;

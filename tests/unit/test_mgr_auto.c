@@ -103,7 +103,7 @@ static void test_each_second_set_is_drained_once(void **state)
 
 static void test_what_is_not_followed_is_refused(void **state)
 {
-    static const char *const texts[] = {"to=/pfs level=drained", "to=/pfs layout=log"};
+    static const char *const texts[] = {"to=/pfs layout=log", "to=/pfs every=4 layout=log level=drained"};
     char why[FP_DRAIN_WHY_MAX];
 
     (void)state;

@@ -477,6 +477,42 @@ static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
     w_close(&w);
 }
 
+/* What the file was waits for what it is to be drained, to where it is itself, and nowhere else: it goes, or both would wait for ever. */
+static void test_a_version_that_is_in_the_target_gives_way_to_the_next(void **state)
+{
+    Fp__Open m = FP__OPEN__INIT;
+    Fp__Release r = FP__RELEASE__INIT;
+    uint64_t ino;
+
+    (void)state;
+    for (int here = 0; here < 2; here++) { /* or it was fetched, and is not synced here */
+        fix_versions = true;
+        e_open_world(&ino);
+        w_policy(&w, "to=/pfs every=none results=a keep=1 level=drained");
+        assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+        e_deleted();
+        for (unsigned i = 0; i < 3 && here; i++)
+            assert_true(e_staged(1, e_chunk_of(ino, i)));
+        m.ino = ino;
+        m.write = true;
+        fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+        assert_int_equal(fix_truncate(&w.f, ino, 0), 0);
+        assert_true(fix_write(&w.f, ino, 0, 1000) > 0);
+        r.n_write_ino = 1;
+        r.write_ino = &ino;
+        fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_RELEASE, &r);
+        assert_int_equal(e_sql("SELECT count(*) FROM version WHERE state=2"), 1);
+        w_tick(&w, 3000);
+        w_run(&w);
+        assert_int_equal(e_sql("SELECT count(*) FROM version"), 0);
+        assert_int_equal(e_sql("SELECT count(*) FROM drain_job WHERE state=5"), 0);
+        assert_int_equal(w.renamed, 2);
+        assert_true(e_level(ino) >= FP__LEVEL__LEVEL_DRAINED);
+        fix_versions = false;
+        w_close(&w);
+    }
+}
+
 /* A file cloned together from very many evicted ones with long names: its map comes in pieces that are messages. */
 static void test_a_map_of_many_files_of_a_target_comes_in_pieces(void **state)
 {
@@ -741,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_a_fetch_that_nobody_was_told_of_is_found),
         cmocka_unit_test(test_what_is_written_over_goes_and_takes_its_rows_along),
         cmocka_unit_test(test_a_copy_that_another_file_needs_is_not_replaced),
+        cmocka_unit_test(test_a_version_that_is_in_the_target_gives_way_to_the_next),
         cmocka_unit_test(test_a_map_of_many_files_of_a_target_comes_in_pieces),
         cmocka_unit_test(test_what_was_evicted_is_staged_in),
         cmocka_unit_test(test_what_is_still_to_be_deleted_is_not_asked_for_all_the_time),

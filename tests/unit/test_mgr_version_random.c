@@ -1,4 +1,5 @@
-/* Versions against a plain model: a file is what its cells say, and what comes back when its writer dies is the copy that the model made when the epoch began. */
+/* Versions against a plain model: a file is what its cells say, and what comes back when its writer dies is the copy that the model made when the epoch began. With a level that is never
+ * reached, what was there before all that was published since is kept, too, and comes back when it is asked for. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "life.pb-c.h"
 #include "mgr_fixture.h"
 
 #define CHUNK (64u << 10)
@@ -27,12 +29,15 @@ struct data {
 };
 struct model {
     uint64_t ino;
-    struct data is, good;
+    struct data is, good, waited;
     bool open, epoch, kept; /* kept: good is there */
+    bool waits;             /* waited is there */
 };
 
 static struct fix f;
 static struct model file[FILES];
+static bool declared;
+static struct mgr_conn *ctl;
 static bool taken_back; /* the group that is under way will fail */
 
 static void new_file(struct model *m, const char *name)
@@ -58,6 +63,16 @@ static void changes(struct model *m)
     m->epoch = true;
     m->kept = !is_empty(&m->is);
     m->good = m->is;
+}
+
+/* It has ended well. */
+static void ends(struct model *m)
+{
+    if (declared && m->epoch && m->kept && !m->waits) {
+        m->waits = true;
+        m->waited = m->good;
+    }
+    m->epoch = m->kept = false;
 }
 
 static bool fails(void)
@@ -183,7 +198,53 @@ static void op_open(struct model *m)
         fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &r);
     }
     m->open = !m->open;
-    m->epoch = m->kept = false;
+    ends(m);
+}
+
+/* fpctl versions, or restore. */
+static Fp__CtlVersionsReply *ask(const char *name, uint64_t n)
+{
+    Fp__CtlVersions q = FP__CTL_VERSIONS__INIT;
+    Fp__CtlVersionsReply *r;
+
+    q.path = fix_bin(name);
+    q.restore = n;
+    r = fix_call(&f, ctl, FP__MSG_TYPE__MSG_CTL_VERSIONS, &q, &fp__ctl_versions_reply__descriptor);
+    assert_int_equal(f.status, 0);
+    return r;
+}
+
+static void op_restore(struct model *m)
+{
+    Fp__CtlVersionsReply *r = ask(m == file ? "a" : "b", 0);
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < r->n_versions; i++)
+        if (r->versions[i]->state == FP__VERSION_STATE__VERSION_WAITS)
+            n = r->versions[i]->n;
+    fix_free(r);
+    assert_int_equal(n != 0, m->waits);
+    if (!n || m->open)
+        return;
+    fix_free(ask(m == file ? "a" : "b", n));
+    m->is = m->waited;
+    m->waits = false;
+}
+
+/* a over b, both whole. */
+static void op_rename(void)
+{
+    struct model was = file[1];
+
+    if (file[0].open || was.open)
+        return;
+    assert_int_equal(fix_rename(&f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "b", 0), 0);
+    file[1] = file[0];
+    if (declared && (was.waits || was.is.size)) {
+        file[1].waits = true;
+        file[1].waited = was.waits ? was.waited : was.is;
+    }
+    new_file(&file[0], "a");
 }
 
 static void op_sync(struct model *m)
@@ -194,7 +255,7 @@ static void op_sync(struct model *m)
     s.ino = m->ino;
     fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_SYNC, &s, &fp__sync_reply__descriptor));
     if (m->open)
-        m->epoch = m->kept = false;
+        ends(m);
 }
 
 static void op_die(void)
@@ -250,6 +311,12 @@ static void op(void)
         if (random() % 4 == 0)
             op_die();
         return;
+    case 4:
+        if (random() % 4 == 0)
+            op_restore(m);
+        else if (random() % 4 == 0)
+            op_rename();
+        return;
     default:
         break;
     }
@@ -277,11 +344,16 @@ static void op(void)
 static void test_random(void **state)
 {
     unsigned seed = 1;
+    Fp__Policy p = FP__POLICY__INIT;
 
-    (void)state;
+    declared = *state != NULL;
     srandom(seed);
     fix_versions = true;
     fix_open(&f, ":memory:", false);
+    ctl = fix_ctl(&f);
+    p.text = (char *)"to=/t results=* every=none level=drained";
+    if (declared)
+        fix_free(fix_call(&f, ctl, FP__MSG_TYPE__MSG_POLICY, &p, &fp__policy_reply__descriptor));
     new_file(&file[0], "a");
     new_file(&file[1], "b");
     for (int i = 0; i < OPS; i++) {
@@ -308,6 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
+        {"test_random_with_a_level_that_is_not_reached", test_random, NULL, NULL, "declared"},
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,54 @@ static int ask_stage(struct ctl_link *l, struct sim_ctl *q)
     return 0;
 }
 
+static int ask_policy(struct ctl_link *l, struct sim_ctl *q)
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    ProtobufCMessage *reply = NULL;
+    int rc;
+
+    m.text = q->dest;
+    rc = ctl_link_call(l, FP__MSG_TYPE__MSG_POLICY, &m.base, &fp__policy_reply__descriptor, &reply);
+    if (rc)
+        return rc;
+    why(q, 1, &((Fp__PolicyReply *)reply)->why);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return 0;
+}
+
+static int ask_versions(struct ctl_link *l, struct sim_ctl *q)
+{
+    Fp__CtlVersions m = FP__CTL_VERSIONS__INIT;
+    ProtobufCMessage *reply = NULL;
+    const Fp__CtlVersionsReply *r;
+    int rc;
+
+    m.path = (ProtobufCBinaryData){strlen(q->path), (uint8_t *)q->path};
+    rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_VERSIONS, &m.base, &fp__ctl_versions_reply__descriptor, &reply);
+    if (rc)
+        return rc;
+    r = (const Fp__CtlVersionsReply *)reply;
+    q->state = (int)r->n_versions;
+    why(q, r->n_versions > 1, &r->versions[r->n_versions - 1]->why);
+    protobuf_c_message_free_unpacked(reply, NULL);
+    return 0;
+}
+
+static int ask(struct ctl_link *l, struct sim_ctl *q)
+{
+    switch (q->op) {
+    case SIM_CTL_EVICT:
+    case SIM_CTL_STAGE_IN:
+        return ask_stage(l, q);
+    case SIM_CTL_POLICY:
+        return ask_policy(l, q);
+    case SIM_CTL_VERSIONS:
+        return ask_versions(l, q);
+    default:
+        return ask_drain(l, q);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct ctl_store store = {.manager = "10.0.0.1:7420"};
@@ -86,7 +134,7 @@ int main(int argc, char **argv)
         int rc = ctl_link_open(&store, TIMEOUT_MS, &l);
 
         if (rc == 0)
-            rc = q->op == SIM_CTL_EVICT || q->op == SIM_CTL_STAGE_IN ? ask_stage(l, q) : ask_drain(l, q);
+            rc = ask(l, q);
         ctl_link_close(l);
         ctl_watch(IDLE_MS);
         sim_ctl_answer(q, rc);
