@@ -16,6 +16,7 @@
 #include "life.pb-c.h"
 #include "manager/core_int.h"
 #include "manager/idmap.h"
+#include "manager/survey.h"
 
 struct mgr_set;
 
@@ -206,8 +207,9 @@ struct mgr_drain {
     size_t nof;
     struct mgr_cleaning clean[256];
     size_t nclean;
-    struct mgr_look looks[64];
+    struct mgr_look looks[256];
     size_t nlooks;
+    struct mgr_surveys surveys;
     uint64_t gen_next, gen_end; /* reserved in meta up to gen_end */
     uint64_t ids_next, ids_end; /* numbers of chunks that are staged in, likewise; 0: not read yet */
     bool dirty;                 /* something has changed: the end of the group looks */
@@ -464,6 +466,8 @@ bool mgr_target_wanted(const struct mgr_core *c, const struct mgr_target *t);
 void mgr_target_try(struct mgr_core *c, struct mgr_target *t);
 /* Do all benefactors that are there say that it is none? line: why. False also if there is none of them. */
 bool mgr_target_refused(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX]);
+/* Whom it stalls, and why; NULL: nobody, or not all who have it. */
+const char *mgr_target_stalls(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX]);
 /* Is it this one's turn to try it? */
 bool mgr_target_tries(struct mgr_core *c, const struct mgr_target *t, const struct mgr_bnf *b);
 

@@ -267,17 +267,7 @@ const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char li
         if (f->full_ms)
             return "waits for room: what is drained gives way";
     }
-    const struct mgr_target *t = mgr_target_find(c, j->target);
-
-    for (size_t i = 0; i < c->bnf_count && j->target; i++) { /* one that was never used before is tried by whoever has time */
-        const struct mgr_target_seen *seen = mgr_task_seen(c, c->bnfs[i], j->target);
-
-        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK && (!t || !t->made || !mgr_drain_is_well(c, j->target))) {
-            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
-            return line;
-        }
-    }
-    return NULL;
+    return mgr_target_stalls(c, j->target, line);
 }
 
 static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)

@@ -337,6 +337,7 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
         return rc;
     rc = r->status ? 0 : mgr_drained_is_seen(c, f, r->seen);
     if (rc > 0) {
+        mgr_survey_found(c, f->tfile);
         rc = mgr_drain_done(c, f);
         mgr_dfile_remove(c, f);
         return rc;
@@ -695,10 +696,10 @@ static int files_step(struct mgr_core *c)
 int mgr_drain_step(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
-    int rc;
+    int rc = mgr_surveys_step(c);
 
-    if (!d->dirty)
-        return 0;
+    if (rc || !d->dirty)
+        return rc;
     d->dirty = false;
     rc = files_step(c);
     rc = rc ? rc : mgr_foreign_step(c);
@@ -753,6 +754,7 @@ void mgr_drain_tick(struct mgr_core *c)
 
     d->dirty |= mgr_evict_presses(c) || mgr_needs_due(c);
     mgr_look_tick(c);
+    mgr_surveys_tick(c);
     if ((!d->njobs && !d->nclean) || c->now.ms < d->tick_ms) /* who was told to clean up may have died, also when all jobs are done */
         return;
     d->tick_ms = c->now.ms + TICK_MS;

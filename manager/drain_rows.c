@@ -36,6 +36,7 @@ void mgr_drain_free(struct mgr_drain *d)
     forget(d);
     mgr_policies_forget(d);
     mgr_idmap_fini(&d->due);
+    mgr_surveys_free(&d->surveys);
     for (size_t i = 0; i < d->ntargets; i++)
         free(d->targets[i].root);
     for (size_t i = 0; i < d->nof; i++) {
@@ -473,6 +474,7 @@ int mgr_drain_load(struct mgr_core *c)
     int rc;
 
     forget(d);
+    mgr_surveys_free(&d->surveys);
     d->ids_next = d->ids_end = 0;
     rc = targets_load(c);
     rc = rc ? rc : gen_load(c);

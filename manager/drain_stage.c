@@ -209,6 +209,7 @@ int mgr_stage_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
     if (rc < 0)
         return rc;
     if (rc) {
+        mgr_survey_found(c, f->tfile);
         f->looked_ms = c->now.ms;
         c->drain->dirty = true;
         return 0;

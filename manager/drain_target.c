@@ -68,6 +68,21 @@ bool mgr_target_refused(struct mgr_core *c, uint32_t target, char line[MGR_WAITS
     return any;
 }
 
+const char *mgr_target_stalls(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX])
+{
+    const struct mgr_target *t = mgr_target_find(c, target);
+
+    for (size_t i = 0; i < c->bnf_count && target; i++) { /* one that was never used before is tried by whoever has time */
+        const struct mgr_target_seen *seen = mgr_task_seen(c, c->bnfs[i], target);
+
+        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK && (!t || !t->made || !mgr_drain_is_well(c, target))) {
+            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
+            return line;
+        }
+    }
+    return NULL;
+}
+
 /* The next one after who has tried it last, of those that can, or of all that are there. 0: none. */
 static uint32_t next_of(struct mgr_core *c, const struct mgr_target *t, bool can)
 {

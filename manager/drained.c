@@ -231,6 +231,8 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
         return mgr_doom(c, -ENOMEM);
     rc = rc ? rc : collect(c, f, &s);
     rc = rc ? rc : tfile_new(c, f, in, seen, &tfile);
+    if (!rc)
+        mgr_survey_found(c, (uint64_t)tfile);
     mgr_level_drained(c);
     mgr_waits_drained(c, f->ino);
     return rc ? rc : mgr_db_exec(&c->db, DRAINED_PUT, DBI(f->ino), DBI(f->target), DBI(tfile), DBI(f->version), DBI(f->verify && s.all), DBI(c->now.ns),

@@ -2,7 +2,10 @@
  *
  * An answer comes at once and has what is true now. Who waits asks again, and says the level that is waited for, so that it is begun: a round of syncs, or a job of
  * draining. The job's number goes to and fro: so a job that has failed is told from one that nobody has begun yet, also after a restart of the manager, and
- * whoever waits anew, when the target has been mended, has another one begun. */
+ * whoever waits anew, when the target has been mended, has another one begun.
+ *
+ * Who waits for a level that rests on copies in a target is told it when somebody has looked at them there (survey.c), and until then what is true without them. Who only asks is told
+ * what is known. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -190,6 +193,21 @@ static uint64_t job_of_set(const struct mgr_core *c, const struct ask *a)
     return 0;
 }
 
+/* It can't be copied; if it was before, that copy is not there any more, which is what is to be known. */
+static int fails_to_drain(struct mgr_core *c, struct ask *a, const char *why)
+{
+    enum mgr_stmt st = a->is_set ? MGR_ST_SET_GONE : MGR_ST_DRAINED_GONE;
+    int rc = a->is_set ? mgr_db_one(&c->db, SET_GONE, DBI(a->set.id)) : mgr_db_one(&c->db, DRAINED_GONE, DBI(a->in.ino), DBI(a->in.data_version));
+    const struct mgr_target *t = rc > 0 ? mgr_target_find(c, (uint32_t)mgr_col(&c->db, st, 0)) : NULL;
+    char line[1024];
+
+    mgr_db_reset(&c->db, st);
+    if (rc < 0)
+        return rc;
+    snprintf(line, sizeof line, "%s%.300s%s%s", t ? "a copy in " : "", t ? t->root : "", t ? " is not what was drained there any more, or has gone; " : "", why);
+    return fails(c, a->r, line);
+}
+
 static int begin_job(struct mgr_core *c, struct mgr_req *rq, struct ask *a)
 {
     Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
@@ -211,7 +229,7 @@ static int begin_job(struct mgr_core *c, struct mgr_req *rq, struct ask *a)
     if (rc)
         return rc;
     if (d->n_why)
-        return fails(c, a->r, d->why[0]);
+        return fails_to_drain(c, a, d->why[0]);
     a->r->job = d->n_ids ? d->ids[0] : 0;
     rq->durable = true; /* it goes on without whoever asked */
     return 0;
@@ -257,6 +275,26 @@ static int bring(struct mgr_core *c, struct mgr_req *rq, struct ask *a)
 
 /* -------------------------------------------------------------- the answer */
 
+/* Does what was asked for rest on copies? Then they are looked at; until they were, the level is what is here. */
+static int survey(struct mgr_core *c, const struct ask *a, struct mgr_level *l)
+{
+    struct mgr_survey s = {.n = a->m->survey, .set = a->is_set, .verified = a->m->wait == FP__LEVEL__LEVEL_VERIFIED, .target = a->target};
+    const char *why = NULL;
+    int rc;
+
+    if (!l->copies || a->m->wait == FP__LEVEL__LEVEL_NONE || l->level < a->m->wait || l->here >= a->m->wait)
+        return 0;
+    s.id = a->is_set ? a->set.id : a->in.ino;
+    s.version = a->is_set ? a->set.gen : a->in.data_version;
+    rc = mgr_survey(c, &s, &a->r->survey, &why);
+    if (rc == 1 || (rc < 0 && rc != -ESTALE))
+        return rc < 0 ? rc : 0;
+    a->r->job = a->m->job;
+    l->level = l->here;
+    l->why = mgr_arena_text(&c->arena, why ? why : "a copy of it is not in the target any more, or another file is");
+    return l->why ? 1 : mgr_doom(c, -ENOMEM);
+}
+
 static bool is_idle(const struct mgr_core *c, const struct ask *a)
 {
     return a->is_set ? a->set.state == MGR_SET_COMPLETE : !mgr_map_get(&c->writers, a->in.ino) && !mgr_unsettled(c);
@@ -267,7 +305,7 @@ MGR_HANDLER(level)
     Fp__LevelReply *r = MGR_NEW(c, Fp__LevelReply, fp__level_reply__init);
     struct ask a = {.m = msg, .r = r};
     struct mgr_level l;
-    int rc;
+    int rc, looks;
 
     if (!r)
         return mgr_doom(c, -ENOMEM);
@@ -280,15 +318,20 @@ MGR_HANDLER(level)
     rc = rc ? rc : name_set(c, &a);
     if (rc)
         return rc;
+    looks = survey(c, &a, &l);
+    if (looks < 0)
+        return looks;
     r->is_set = a.is_set;
     r->level = l.level;
     r->data_version = a.is_set ? a.set.gen : a.in.data_version;
     r->why = l.why;
     rq->durable = l.level > FP__LEVEL__LEVEL_POOL;
-    if (l.level >= a.m->wait || a.m->wait == FP__LEVEL__LEVEL_NONE)
+    if (looks || l.level >= a.m->wait || a.m->wait == FP__LEVEL__LEVEL_NONE)
         return 0;
     if (l.level == FP__LEVEL__LEVEL_NONE || (l.never && !is_idle(c, &a)))
         return fails(c, r, l.why);
+    if (a.m->only_look)
+        return fails(c, r, "it is not so any more");
     if (a.m->wait >= FP__LEVEL__LEVEL_DRAINED)
         return is_idle(c, &a) ? bring(c, rq, &a) : 0;
     r->failed = l.never;

@@ -94,6 +94,7 @@ static int gone(struct mgr_core *c, struct mgr_look *l)
     int rc = mgr_tfile_get(c, tfile, &x, &was);
 
     end(c, l);
+    c->drain->surveys.due = true;
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = mgr_tfile_gone(c, tfile);
@@ -125,6 +126,8 @@ static int looked(struct mgr_core *c, struct mgr_look *l, const Fp__TaskResult *
         return rc;
     if (rc) {
         rc = mgr_tfile_back(c, l->tfile);
+        if (!l->chunk)
+            mgr_survey_found(c, l->tfile);
         l->fetch = true;
         if (!rc && l->chunk)
             return ask(c, l);
@@ -167,6 +170,7 @@ int mgr_look_result(struct mgr_core *c, const struct mgr_bnf *b, uint64_t tfile,
     if (!r->status || r->status == -ENOENT)
         return looked(c, l, r);
     FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u can't look at a file in a target: %s", b->id, r->why && *r->why ? r->why : fp_strerror(r->status));
+    mgr_survey_failed(c, l->target, r->why && *r->why ? r->why : fp_strerror(r->status));
     end(c, l);
     return 0;
 }
@@ -180,6 +184,14 @@ void mgr_look_hello(struct mgr_core *c, uint32_t bnf)
             c->drain->looks[i].by = 0;
 }
 
+/* The target has stalled where it was told to look: another one does. */
+static bool left_behind(struct mgr_core *c, const struct mgr_look *l)
+{
+    const struct mgr_bnf *b = mgr_bnf_find(c, l->by);
+
+    return !b || (!mgr_task_can(c, b, l->target) && is_another(c, l->target, l->by));
+}
+
 void mgr_look_tick(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
@@ -187,7 +199,7 @@ void mgr_look_tick(struct mgr_core *c)
     for (size_t i = d->nlooks; i-- > 0;)
         if (c->now.ms >= d->looks[i].until_ms)
             end(c, &d->looks[i]);
-        else if (!d->looks[i].by || c->now.ms - d->looks[i].at_ms >= ANSWER_MS)
+        else if (!d->looks[i].by || c->now.ms - d->looks[i].at_ms >= ANSWER_MS || left_behind(c, &d->looks[i]))
             look_all(c);
 }
 
@@ -209,7 +221,9 @@ Fp__Task *mgr_look_task(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_
     Fp__Task *k;
     bool was;
 
-    if ((l->by && c->now.ms - l->at_ms < ANSWER_MS) || (l->said == b->id && !l->fetch && is_another(c, l->target, b->id)))
+    if (!mgr_task_can(c, b, l->target) && is_another(c, l->target, b->id))
+        return NULL; /* it would wait there */
+    if ((l->by && c->now.ms - l->at_ms < ANSWER_MS && !left_behind(c, l)) || (l->said == b->id && !l->fetch && is_another(c, l->target, b->id)))
         return NULL;
     k = MGR_NEW(c, Fp__Task, fp__task__init);
     if (!k || mgr_tfile_get(c, l->tfile, &k->dest, &was))

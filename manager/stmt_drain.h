@@ -112,6 +112,11 @@
     X(DRAINED_COPIES, "SELECT d.tfile,d.target,d.verified FROM drained d CROSS JOIN tfile t ON t.id=d.tfile " \
                       "WHERE d.ino=?1 AND d.data_version=?2 AND t.gone=0 ORDER BY d.target")                 \
     X(DRAINED_ROW, "SELECT tfile,target FROM drained WHERE ino=?1 AND target BETWEEN ?2 AND ?3 LIMIT 1")     \
+    X(DRAINED_GONE, "SELECT d.target FROM drained d CROSS JOIN tfile t ON t.id=d.tfile WHERE d.ino=?1 AND "  \
+                    "d.data_version=?2 AND t.gone<>0 LIMIT 1")                                               \
+    X(SET_GONE, "SELECT d.target FROM inode i CROSS JOIN drained d ON d.ino=i.ino AND d.data_version="       \
+                "i.data_version CROSS JOIN tfile t ON t.id=d.tfile WHERE i.ckpt=?1 AND i.ckpt<>0 AND "       \
+                "t.gone<>0 LIMIT 1")                                                                         \
     X(TFILE_GET, "SELECT tino,size,mtime FROM tfile WHERE id=?1")                                            \
     X(DRAINED_AT, "SELECT d.verified,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "         \
                   "WHERE d.ino=?1 AND d.target=?2 AND d.data_version=?3 AND t.gone=0")                       \

@@ -4,7 +4,7 @@
  *
  * latest prints one path and nothing else, for scripts: the set that became complete last. Of several series those that are named as output for people to look at (plt,
  * frame, ...) come last; PATH says which is meant where that is not enough. A set with damaged data is passed over, and one that seems to be half of one as long as
- * there is another. */
+ * there is another; with --level also one whose copies are not found in the target. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -290,24 +290,74 @@ static bool is_better(const Fp__CkptSet *s, const Fp__CkptSet *than)
     return s->complete_ns != than->complete_ns ? s->complete_ns > than->complete_ns : s->step > than->step;
 }
 
-static int latest(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+/* The best one that seems to have the level, of those that were not passed over: these have the level none. NULL: there is none. */
+static Fp__CkptSet *best_of(const struct sets *sets, int level)
 {
-    const Fp__CkptSet *best = NULL;
-    struct sets sets = {0};
-    int rc = ask_sets(store, l, 0, &sets);
-    for (size_t p = 0; p < sets.npages && rc == 0; p++) {
-        for (size_t i = 0; i < sets.page[p]->n_sets; i++) {
-            const Fp__CkptSet *s = sets.page[p]->sets[i];
-            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && (int)s->level >= (o->level ? o->level : FP__LEVEL__LEVEL_POOL) && is_better(s, best))
+    Fp__CkptSet *best = NULL;
+
+    for (size_t p = 0; p < sets->npages; p++) {
+        for (size_t i = 0; i < sets->page[p]->n_sets; i++) {
+            Fp__CkptSet *s = sets->page[p]->sets[i];
+
+            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && (int)s->level >= (level ? level : FP__LEVEL__LEVEL_POOL) && is_better(s, best))
                 best = s;
         }
     }
-    if (rc == 0 && !best) {
+    return best;
+}
+
+/* Has it the level, also when its copies were looked at in the target? 1; 0: not, or that is not known in time, as is said; or a failure. */
+static int is_so(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const Fp__CkptSet *s, uint64_t until)
+{
+    Fp__LevelAsk q = FP__LEVEL_ASK__INIT;
+    uint64_t pause_ms = 0;
+
+    q.set = s->id;
+    q.wait = (Fp__Level)o->level;
+    q.to = (char *)"";
+    q.only_look = true;
+    for (;;) {
+        ProtobufCMessage *reply = NULL;
+        int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
+        const Fp__LevelReply *r = (Fp__LevelReply *)reply;
+        bool so, over;
+
+        if (rc < 0)
+            return rc == -ENODATA ? 0 : ctl_link_failed(l, rc, "checkpoint latest"); /* removed meanwhile */
+        so = (int)r->level >= o->level;
+        over = so || r->failed || fp_now_ms() >= until;
+        q.survey = r->survey;
+        if (over && !so)
+            FP_WARN("%s%.*s is passed over: it is not %s %s: %s", store->mountpoint, (int)s->path.len, (const char *)s->path.data, r->failed ? "any more" : "known to be", ctl_level_text(o->level), r->why);
+        fp__level_reply__free_unpacked((Fp__LevelReply *)reply, NULL);
+        if (over)
+            return so;
+        ctl_pause_longer(o, &pause_ms, LOOK_MS / 5);
+    }
+}
+
+/* Of those that rest on a target that does not answer the first has half of the time, the next one half of the rest, and so on: another one may be in another target. */
+static int latest(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
+{
+    uint64_t until = fp_now_ms() + o->limit_ms;
+    struct sets sets = {0};
+    Fp__CkptSet *best = NULL;
+    int rc = ask_sets(store, l, 0, &sets);
+
+    while (rc == 0 && (best = best_of(&sets, o->level)) != NULL && o->level > FP__LEVEL__LEVEL_POOL) {
+        uint64_t now = fp_now_ms();
+
+        rc = is_so(o, store, l, best, now < until ? now + (until - now) / 2 : now);
+        if (rc != 0)
+            break;
+        best->level = FP__LEVEL__LEVEL_NONE;
+    }
+    if (rc >= 0 && !best) {
         FP_ERROR("there is no complete checkpoint set%s%s: see fpctl checkpoints", o->level ? " with the level " : "", o->level ? ctl_level_text(o->level) : "");
         rc = NONE;
-    } else if (rc == 0 && o->json) {
+    } else if (rc >= 0 && o->json) {
         rc = ctl_json_print(json_set(store, best));
-    } else if (rc == 0) {
+    } else if (rc >= 0) {
         printf("%s%.*s\n", store->mountpoint, (int)best->path.len, (const char *)best->path.data);
         rc = ctl_flush();
     }
@@ -410,8 +460,11 @@ const struct ctl_cmd ctl_cmd_checkpoint_latest = {
     .options = "level",
     .help = "Prints the path to restart from: of the set at or below PATH that became complete last.",
     .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over, and as long as there is another one that nobody has said is complete and that has fewer files than those before had each. Series named as output "
-            "(plt, plot, frame, snap, dump) count only where there is no other. With --level it is the last that has this level or a higher one by now.",
-    .exits = "Exits with 3 when there is none.",
+            "(plt, plot, frame, snap, dump) count only where there is no other. With --level it is the last that has this level or a higher one by now: copies "
+            "that this rests on are looked at in the target. A set whose copies have gone, or can't be looked at in time, is passed over, with a line that says so.",
+    .exits = "Exits with 3 when there is none by --timeout (20s).",
+    .flags = CTL_WAITS,
+    .limit_ms = 20000,
     .run = latest,
 };
 

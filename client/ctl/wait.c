@@ -26,7 +26,7 @@ struct item {
     const char *path; /* as it was given */
     char *inner;
     uint64_t set; /* with --step */
-    uint64_t job;
+    uint64_t job, survey;
     int code; /* -1: not ended; 0: reached */
     Fp__LevelReply *last;
 };
@@ -73,6 +73,7 @@ static int ask(struct wait *w, struct item *i)
     q.set = i->set;
     q.wait = w->level;
     q.job = i->job;
+    q.survey = i->survey;
     q.to = w->to;
     rc = ctl_link_call(w->link, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
     if (rc < 0)
@@ -81,6 +82,7 @@ static int ask(struct wait *w, struct item *i)
         fp__level_reply__free_unpacked(i->last, NULL);
     i->last = (Fp__LevelReply *)reply;
     i->job = i->last->job;
+    i->survey = i->last->survey;
     i->code = i->last->level >= w->level ? 0 : i->last->failed ? FAILED : -1;
     return 0;
 }

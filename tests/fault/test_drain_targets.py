@@ -165,6 +165,29 @@ def test_a_file_system_that_stops(drains, targets):
     finish(drains, target, job)
 
 
+def test_who_waits_is_told_of_a_target_that_stops(drains, targets):
+    """All is there, and nobody can look: late, with the reason, and there again when it answers."""
+    target, top = targets.slow(), drains.mounts[0].at("chk_0007")
+    drains.fpctl("drain", top, f"--to={target.path}", "--now", "--wait", "--timeout=120s", seconds=150)
+    drains.fpctl("checkpoint", "commit", top, "--timeout=30s", seconds=50)
+    time.sleep(6 * PACE)  # what was found is looked at again
+    target.hang()
+    for word, limit in (("being looked at", 1), ("does not come back", 8)):
+        began = time.monotonic()
+        r = drains.fpctl("wait", top, "--level=drained", f"--timeout={limit}s", check=False, seconds=40)
+        assert r.returncode == 3 and word in r.stderr, r
+        assert time.monotonic() - began < limit + 10 * PACE
+    began = time.monotonic()
+    r = drains.fpctl("checkpoint", "latest", drains.mounts[0].path, "--level=drained", "--timeout=4s", check=False, seconds=40)
+    assert r.returncode == 3 and "does not come back" in r.stderr and "chk_0007" in r.stderr and not r.stdout, r
+    assert time.monotonic() - began < 4 + 10 * PACE
+    programs_go_on(drains, 60)
+    target.resume()
+    r = drains.fpctl("wait", top, "--level=drained", "--timeout=60s", check=False, seconds=80)
+    assert r.returncode == 0, r
+    assert len(shown(drains)["jobs"]) == 1  # nothing was drained again
+
+
 def test_a_file_system_over_quota(drains, targets):
     target = targets.slow()
     job = begin(drains, target)
