@@ -377,6 +377,25 @@ static int take_word(char *word, struct fp_drain_policy *p, uint32_t *seen, char
     return take(w, value, p, why);
 }
 
+/* A log is no level, and nothing gives way for it. */
+static int check_log(const struct fp_drain_policy *p, char *why)
+{
+    struct fp_drain_policy usual;
+    char none[FP_DRAIN_WHY_MAX];
+
+    if (p->layout != FP_DRAIN_LOG || fp_drain_parse("to=/x", &usual, none))
+        return 0;
+    if (p->verify)
+        return fail(why, -EINVAL, "verify=on is not for layout=log: fpctl merge compares every byte");
+    if (p->level != usual.level)
+        return fail(why, -EINVAL, "this level is never reached with layout=log: a log is none until fpctl merge has made files of it");
+    if (p->keep != usual.keep || p->low != usual.low)
+        return fail(why, -EINVAL, "%s= is not for layout=log: nothing is evicted for a log, so it never frees space", p->keep != usual.keep ? "keep" : "low");
+    if (p->overwrite)
+        return fail(why, -EINVAL, "overwrite=yes is not for layout=log: a log replaces nothing but a log");
+    return 0;
+}
+
 static int check(const struct fp_drain_policy *p, char *why)
 {
     if (!p->to[0])
@@ -385,7 +404,7 @@ static int check(const struct fp_drain_policy *p, char *why)
         return fail(why, -EINVAL, "level=verified is never reached without verify=on");
     if (p->every == FP_DRAIN_EVERY_NONE && !p->results[0] && !p->all)
         return fail(why, -EINVAL, "every=none drains nothing without results= or all=yes");
-    return 0;
+    return check_log(p, why);
 }
 
 int fp_drain_parse(const char *text, struct fp_drain_policy *out, char why[FP_DRAIN_WHY_MAX])

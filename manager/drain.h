@@ -198,6 +198,7 @@ struct mgr_drain {
     size_t npatterns;
     uint64_t policies_gen; /* one more each time that they are loaded */
     bool marks;            /* one of them has marker= or complete=told */
+    size_t nfrees;         /* of these: what they drain may be evicted; those with layout=log may not */
     bool catches;          /* one of them wants single files */
     struct mgr_idmap due;  /* rows of drain_due: file -> ms of its last change */
     uint64_t due_ms;
@@ -322,7 +323,7 @@ void mgr_policies_forget(struct mgr_drain *d);
 int mgr_policies_load(struct mgr_core *c);
 /* What the policies want a new version of the file to have before the one before it may go; NONE: there is no policy. */
 int mgr_policies_level(struct mgr_core *c, const struct mgr_inode *in, Fp__Level *level);
-/* Has a policy this target? */
+/* Has a policy this target, and what it drains there may be evicted? */
 bool mgr_target_has_policy(const struct mgr_core *c, uint32_t target);
 /* It has become complete, its row is written; again: with the number that it had. */
 int mgr_auto_complete(struct mgr_core *c, const struct mgr_set *s, bool again);

@@ -48,7 +48,7 @@ void mgr_policies_forget(struct mgr_drain *d)
     d->catches = d->marks = false;
     free(d->policies);
     d->policies = NULL;
-    d->npolicies = 0;
+    d->npolicies = d->nfrees = 0;
     mgr_patterns_forget(d);
 }
 
@@ -77,7 +77,7 @@ bool mgr_target_has_policy(const struct mgr_core *c, uint32_t target)
 
     for (size_t i = 0; i < d->ntargets; i++)
         for (size_t k = 0; k < d->npolicies && d->targets[i].id == target; k++)
-            if (strcmp(d->policies[k].p.to, d->targets[i].root) == 0)
+            if (strcmp(d->policies[k].p.to, d->targets[i].root) == 0 && d->policies[k].p.layout == FP_DRAIN_FILE)
                 return true;
     return false;
 }
@@ -100,6 +100,7 @@ int mgr_policies_load(struct mgr_core *c)
         d->policies = list;
         if (!policy_row(c, st, &list[d->npolicies]))
             continue;
+        d->nfrees += list[d->npolicies].p.layout == FP_DRAIN_FILE;
         d->catches |= list[d->npolicies].p.all || list[d->npolicies].p.results[0];
         d->marks |= list[d->npolicies].p.told || list[d->npolicies].p.marker[0];
         d->npolicies++;
@@ -170,7 +171,7 @@ static int job_of_set(struct mgr_core *c, struct mgr_djob *j, const struct mgr_s
 
 static int by_policy(struct mgr_core *c, const struct mgr_dpolicy *p, const struct mgr_set *s)
 {
-    struct mgr_djob j = {.policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite};
+    struct mgr_djob j = {.policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite, .layout = p->p.layout};
     int rc = mgr_target_get(c, p->p.to, &j.target);
 
     return rc ? rc : job_of_set(c, &j, s);
@@ -338,7 +339,7 @@ static bool wants(const struct mgr_dpolicy *p, const char *path)
 /* The job of this policy to which single files are added; another one when it is long, so that its rows go some time. */
 static int collecting(struct mgr_core *c, const struct mgr_dpolicy *p, struct mgr_djob **at)
 {
-    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES, .policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite};
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_FILES, .policy = p->id, .verify = p->p.verify, .overwrite = p->p.overwrite, .layout = p->p.layout};
     int rc;
 
     for (size_t i = c->drain->njobs; i-- > 0;) {

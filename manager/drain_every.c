@@ -185,7 +185,7 @@ int mgr_every_chooses(struct mgr_core *c, struct mgr_dpolicy *p, const struct mg
     if (again)
         return was_taken(c, p, s, yes);
     mgr_load_add(&p->load, s->bytes, s->complete_ns);
-    p->filling = mgr_pace_is_filling(c, p->p.low);
+    p->filling = p->p.layout == FP_DRAIN_FILE && mgr_pace_is_filling(c, p->p.low); /* a log makes no room */
     p->every = mgr_every_of(p->every, &p->load, rate_of(c, p), p->filling);
     rc = last_taken(c, p, s, &last);
     *yes = !rc && (!last || s->seq - last >= p->every) && (p->filling || waiting(c, p, s->series) < WAIT_MAX);

@@ -48,7 +48,7 @@ static struct limits limits_of(const struct mgr_core *c, const struct mgr_target
             continue;
         least(&l.node, p->max);
         least(&l.job, p->max_job);
-        l.low = p->low > l.low ? p->low : l.low;
+        l.low = p->layout == FP_DRAIN_FILE && p->low > l.low ? p->low : l.low; /* a log makes no room, however soon it is there */
     }
     return l;
 }

@@ -34,8 +34,9 @@ static uint64_t wanted(const struct mgr_core *c)
     uint64_t low = 0, keep, coming;
 
     for (size_t i = 0; i < d->npolicies; i++)
-        low = d->policies[i].p.low > low ? d->policies[i].p.low : low;
-    if (!d->npolicies)
+        if (d->policies[i].p.layout == FP_DRAIN_FILE)
+            low = d->policies[i].p.low > low ? d->policies[i].p.low : low;
+    if (!d->nfrees)
         return 0;
     mgr_space(c, &sp);
     keep = sp.total / 100 * low;
@@ -155,7 +156,7 @@ static int look(struct mgr_core *c, uint64_t want)
 
 bool mgr_evict_presses(struct mgr_core *c)
 {
-    return c->drain->npolicies && c->now.ms >= c->drain->press_ms && !is_evicting(c) && wanted(c) > 0;
+    return c->drain->nfrees && c->now.ms >= c->drain->press_ms && !is_evicting(c) && wanted(c) > 0;
 }
 
 int mgr_evict_press(struct mgr_core *c)
@@ -168,7 +169,7 @@ int mgr_evict_press(struct mgr_core *c)
 
 uint64_t mgr_giving_way(struct mgr_core *c)
 {
-    if (!c->drain->npolicies)
+    if (!c->drain->nfrees)
         return 0;
     c->drain->asked_until_ms = c->now.ms + ASKED_MS;
     c->drain->dirty = true;

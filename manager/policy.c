@@ -29,34 +29,6 @@ static int find(struct mgr_core *c, const char *text, uint64_t *id)
     return rc < 0 ? rc : 0;
 }
 
-/* A policy that is kept and not followed would be taken for a safe checkpoint. */
-static bool is_followed(const struct fp_drain_policy *p, const char *canon)
-{
-    struct fp_drain_policy known;
-    char why[FP_DRAIN_WHY_MAX], text[FP_DRAIN_TEXT_MAX];
-
-    if (fp_drain_parse("to=/x", &known, why))
-        return false;
-    memcpy(known.to, p->to, sizeof known.to);
-    known.verify = p->verify;
-    known.every = p->every;
-    known.keep = p->keep;
-    known.all = p->all;
-    known.max = p->max;
-    known.max_job = p->max_job;
-    known.low = p->low;
-    known.overwrite = p->overwrite;
-    memcpy(known.pattern, p->pattern, sizeof known.pattern);
-    known.quiet_ms = p->quiet_ms;
-    known.late_ms = p->late_ms;
-    known.told = p->told;
-    memcpy(known.marker, p->marker, sizeof known.marker);
-    known.level = p->level;
-    memcpy(known.results, p->results, sizeof known.results);
-    fp_drain_text(&known, text);
-    return strcmp(text, canon) == 0;
-}
-
 /* Mounts of the next job say something else of the same target: what those before have said is over. */
 static int replace(struct mgr_core *c, const struct fp_drain_policy *p, const char *canon)
 {
@@ -99,10 +71,6 @@ static int add(struct mgr_core *c, const char *text, bool mount, Fp__PolicyReply
         return 0;
     }
     fp_drain_text(&p, canon);
-    if (!is_followed(&p, canon)) {
-        r->why = mgr_arena_text(&c->arena, "of a policy this release follows to=, every=, keep=, pattern=, results=, all=, verify=, max=, max-job=, quiet=, late=, complete=, marker=, low=, overwrite= and level=: one with another word would promise what is not done");
-        return 0;
-    }
     rc = find(c, canon, &r->id);
     if (rc || r->id)
         return rc ? rc : is_there(c, r->id, mount);

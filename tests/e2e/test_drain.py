@@ -306,8 +306,8 @@ def test_policy_says_where_to(store, target):
     assert r.returncode == 1 and "fpctl drain set to=" in r.stderr
     r = store.fpctl("drain", "set", f"to={target} evry=2", check=False)
     assert r.returncode == 1 and "did you mean 'every'" in r.stderr
-    r = store.fpctl("drain", "set", f"to={target} every=4 layout=log", check=False)
-    assert r.returncode == 1 and "this release follows" in r.stderr, "kept, and not followed, it would promise what is not done"
+    r = store.fpctl("drain", "set", f"to={target} every=4 layout=log verify=on", check=False)
+    assert r.returncode == 1 and "fpctl merge compares every byte" in r.stderr, "kept, and not followed, it would promise what is not done"
     assert "policy 1" in store.fpctl("drain", "set", f"keep=2 to={target}//").stdout
     assert "policy 1" in store.fpctl("drain", "set", f"to={target}").stdout, "the same policy"
     drain(store, m.at("f"))

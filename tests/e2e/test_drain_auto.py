@@ -272,7 +272,7 @@ def test_the_aux_app_makes_the_policy(quick):
 
 
 @pytest.mark.parametrize("words, part", [("every=2", "to=DIRECTORY"), ("to=/x evry=2", "did you mean 'every'"), ("to=/x verify=maybe", "verify"),
-                                         ("to=relative", "whole path"), ("to=/x layout=log", "this release follows")])
+                                         ("to=relative", "whole path"), ("to=/x layout=log keep=1", "never frees space")])
 def test_a_mistake_ends_the_mount_with_a_line(quick, words, part):
     """Else a user would take his checkpoints for safe."""
     quick.expect("drain|aux")

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.daemons import bin_path
+from harness.daemons import bin_path, wait_until
 from harness.files import assert_same, content, write_file
 
 MIB = 1 << 20
@@ -36,6 +36,34 @@ def streams(log):
 def read(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def test_a_policy_drains_sets_as_logs(new_store, target):
+    """Each second set, as logs alone; it has no level by that, and can't be evicted; merged, it is what was written."""
+    s = new_store()
+    s.up(benefactors=2, mounts=1, manager_args=("--ckpt-quiet=500ms", "--ckpt-late=3s"))
+    m = s.mounts[0]
+    refused = s.fpctl("drain", "set", f"to={target} layout=log keep=1", check=False)
+    assert refused.returncode == 1 and "never frees space" in refused.stderr, refused.stderr
+    s.fpctl("drain", "set", f"to={target} layout=log every=2")
+
+    def jobs():
+        return json.loads(s.fpctl("drain", "show", "--json").stdout)["jobs"]
+
+    for step in (1, 2):
+        os.makedirs(m.at(f"run/chk_{step}"))
+        for r in range(2):
+            write_file(m.at(f"run/chk_{step}/rank_{r}"), content(10 * step + r, 0, 3 * MIB + r))
+        done = m.at(f"run/chk_{step}")
+        wait_until("the set", 30, lambda: s.fpctl("checkpoint", "latest", m.at("run"), check=False).stdout.strip() == done)
+    wait_until("the drain", 60, lambda: [j["state"] for j in jobs()] == ["done"])
+    assert logs_below(target) == [os.path.join(target, f"run/chk_2/rank_{r}.fplog") for r in range(2)]
+    assert os.listdir(os.path.join(target, "run")) == ["chk_2"]
+    kept = s.fpctl("evict", m.at("run/chk_2"), "--timeout=20s", check=False)
+    assert kept.returncode == 4 and "not in a target" in kept.stdout + kept.stderr, kept
+    merge(*logs_below(target))
+    for r in range(2):
+        assert_same(read(os.path.join(target, f"run/chk_2/rank_{r}")), content(20 + r, 0, 3 * MIB + r))
 
 
 @pytest.mark.short

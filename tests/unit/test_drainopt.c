@@ -71,7 +71,7 @@ static void test_a_target_is_all_that_is_needed(void **state)
 
 static void test_each_word_is_taken(void **state)
 {
-    struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a{step} results=*.h5 all=yes verify=on layout=log max=200MB/s "
+    struct fp_drain_policy p = good("to=/p every=4 keep=3 pattern=run/chk_{step}/*,a{step} results=*.h5 all=yes verify=on max=200MB/s "
                                     "max-job=1.5GB/s level=verified quiet=500ms late=2min complete=told marker=OK low=40% overwrite=yes");
 
     (void)state;
@@ -80,7 +80,7 @@ static void test_each_word_is_taken(void **state)
     assert_string_equal(p.pattern, "run/chk_{step}/*,a{step}");
     assert_string_equal(p.results, "*.h5");
     assert_true(p.all && p.verify && p.told && p.overwrite);
-    assert_int_equal(p.layout, FP_DRAIN_LOG);
+    assert_int_equal(good("to=/p layout=log").layout, FP_DRAIN_LOG);
     assert_true(p.max == 200000000 && p.max_job == 1500000000);
     assert_int_equal(p.level, FP_DRAIN_VERIFIED);
     assert_true(p.quiet_ms == 500 && p.late_ms == 120000);
@@ -141,6 +141,11 @@ static void test_mistakes_are_named(void **state)
     is_bad("to=/p marker=\"\"", "nothing behind it");
     is_bad("to=/p verify=maybe", "off or on");
     is_bad("to=/p layout=lo", "did you mean 'log'");
+    is_bad("to=/p layout=log verify=on", "fpctl merge compares");
+    is_bad("to=/p layout=log keep=3", "keep= is not for layout=log");
+    is_bad("to=/p layout=log low=40%", "never frees space");
+    is_bad("to=/p layout=log level=drained", "never reached");
+    is_bad("to=/p layout=log overwrite=yes", "nothing but a log");
     is_bad("to=/p level=pool", "local, drained or verified");
     is_bad("to=/p level=verified", "verify=on");
     is_bad("to=/p max=200", "200MB/s");
@@ -180,7 +185,7 @@ static void test_lengths_are_bounded(void **state)
     is_bad(m, "longer than");
     is_bad(t, "longer than");
     /* all that is longest: its canonical text is whole */
-    policy = good("to=/p every=1000000 keep=1000 all=yes verify=on layout=log max=18446744073709551615B/s max-job=18446744073709551615B/s level=verified "
+    policy = good("to=/p every=1000000 keep=1000 all=yes verify=on max=18446744073709551615B/s max-job=18446744073709551615B/s level=verified "
                   "quiet=3599999ms late=86399999ms complete=told low=31% overwrite=yes");
     strcpy(policy.to, good(p).to);
     policy.to[5] = ' ';

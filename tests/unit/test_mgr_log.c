@@ -12,6 +12,7 @@
 
 #include "mgr_evict_world.h"
 #include "fp/err.h"
+#include "manager/ext.h"
 
 static void open_world(size_t nbnf)
 {
@@ -88,6 +89,36 @@ static void test_a_log_frees_no_space(void **state)
     w_close(&w);
 }
 
+/* A set of a policy with layout=log becomes logs, and single files do. No writer waits for them, and nothing is evicted. */
+static void test_a_policy_of_logs(void **state)
+{
+    uint64_t d, a;
+
+    (void)state;
+    open_world(1);
+    w_policy(&w, "to=/pfs layout=log results=out.h5");
+    d = fix_mk(&w.f, MGR_ROOT_INO, "chk_1", S_IFDIR | 0755);
+    a = e_file_of(d, "rank_0");
+    e_file_of(MGR_ROOT_INO, "out.h5");
+    w_tick(&w, 3000);
+    assert_int_equal(e_sql("SELECT count(*) FROM drain_job WHERE layout=1"), 2);
+    w_run(&w);
+    w_equal(&w, "chk_1/rank_0.fplog", a);
+    assert_non_null(w_find(&w, "out.h5.fplog"));
+    assert_null(w_find(&w, "chk_1/rank_0"));
+    assert_int_equal(e_level(a), FP__LEVEL__LEVEL_NONE);
+    assert_int_equal(mgr_giving_way(w.f.core), 0);
+    w.free_bytes = 1 << 20;
+    w_tick(&w, 5000);
+    assert_false(mgr_evict_presses(w.f.core));
+    assert_int_equal(e_sql("SELECT count(*) FROM drain_job WHERE kind=%d", (int)FP__JOB_KIND__JOB_EVICT), 0);
+    assert_int_equal(w.bnf[0].pace.mode == FP__PACE_MODE__PACE_HURRY, 0);
+    w_policy(&w, "to=/pfs keep=1"); /* one beside it whose files may go */
+    w_tick(&w, 1000);
+    assert_true(mgr_giving_way(w.f.core) > 0);
+    w_close(&w);
+}
+
 static void test_it_is_not_compared(void **state)
 {
     char why[300];
@@ -141,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_log_has_its_own_name_and_no_level),
         cmocka_unit_test(test_a_log_frees_no_space),
+        cmocka_unit_test(test_a_policy_of_logs),
         cmocka_unit_test(test_it_is_not_compared),
         cmocka_unit_test(test_a_log_is_written_again),
         cmocka_unit_test(test_what_was_put_aside_is_swept),
