@@ -165,6 +165,16 @@ static struct known *get(struct mgr_core *c, bool set, uint64_t id, uint64_t ver
     return k;
 }
 
+void mgr_level_set_gone(struct mgr_core *c, uint64_t set)
+{
+    struct known *k = find(c->levels, true, set);
+
+    if (!k)
+        return;
+    mgr_idmap_del(&c->levels->sets, set);
+    known_free(c->levels, k);
+}
+
 /* -------------------------------------------------------------- looking at maps */
 
 static int add_place(struct mgr_core *c, struct known *k, uint32_t bnf, int64_t round)

@@ -29,6 +29,8 @@ void mgr_level_chunks(struct mgr_core *c);
 void mgr_level_drained(struct mgr_core *c);
 /* What is to be looked at: a little of it. */
 int mgr_levels_step(struct mgr_core *c);
+/* Its row goes, and its number may become that of another set. */
+void mgr_level_set_gone(struct mgr_core *c, uint64_t set);
 MGR_HANDLER(level);
 
 #endif

@@ -25,6 +25,7 @@
 
 #include "fp/log.h"
 #include "manager/drain.h"
+#include "manager/level.h"
 #include "manager/sets_int.h"
 
 #define TICK_MS  200u
@@ -604,6 +605,7 @@ static int drop(struct mgr_core *c, struct mgr_set *s)
     int rc = mgr_db_exec(&c->db, SET_DROP, DBI(s->id));
 
     c->sets->count--;
+    mgr_level_set_gone(c, s->id); /* its number may be used again */
     drop_from_memory(c, s);
     mgr_set_caches_drop(c->sets);
     rc = rc ? rc : mgr_db_exec(&c->db, SERIES_DROP, DBI(series));

@@ -409,6 +409,34 @@ static void test_a_set_has_the_least_level_of_its_files(void **state)
     assert_int_equal(level(top), POOL);
 }
 
+/* The last number of a set that is gone is used again. */
+static void test_a_set_has_no_level_of_one_that_had_its_number(void **state)
+{
+    uint64_t top = fix_mk(&f, MGR_ROOT_INO, "chk_1", S_IFDIR | 0755), a = fix_mk(&f, top, "a", S_IFREG | 0644);
+
+    (void)state;
+    for (unsigned round = 0; round < 2; round++) {
+        fix_write(&f, a, 0, 1000);
+        for (int i = 0; i < 6; i++) {
+            heard();
+            fix_tick(&f, 400);
+        }
+        assert_int_equal(fix_sql(&f, "SELECT id*100+gen*10+state FROM ckpt_set"), 112);
+        assert_int_equal(level(top), POOL);
+        if (round)
+            break;
+        ask(top, LOCAL, NULL);
+        answer(0);
+        assert_int_equal(level(top), LOCAL);
+        fix_unlink(&f, top, "a", false);
+        fix_unlink(&f, MGR_ROOT_INO, "chk_1", true);
+        fix_tick(&f, QUIET_MS);
+        assert_int_equal(fix_sql(&f, "SELECT count(*) FROM ckpt_set"), 0);
+        top = fix_mk(&f, MGR_ROOT_INO, "chk_2", S_IFDIR | 0755);
+        a = fix_mk(&f, top, "a", S_IFREG | 0644);
+    }
+}
+
 static void test_what_is_neither_file_nor_set_has_none(void **state)
 {
     uint64_t d = fix_mk(&f, MGR_ROOT_INO, "plain", S_IFDIR | 0755);
@@ -556,6 +584,7 @@ int main(void)
         T(test_lost_and_damaged_data_is_none),
         T(test_a_big_map_is_looked_at_in_pieces),
         T(test_a_set_has_the_least_level_of_its_files),
+        T(test_a_set_has_no_level_of_one_that_had_its_number),
         T(test_what_is_neither_file_nor_set_has_none),
         T(test_drained_without_a_target_says_how_to_get_one),
         T(test_what_is_known_outlasts_a_restart),
