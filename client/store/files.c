@@ -1,7 +1,7 @@
 /* What lies in DIR, and nothing else is ever removed:
  *
  *     DIR/fp-store.json   state (state.c)      DIR/lock         held while an fp-store works here
- *     DIR/fp-store.shape  size of benefactors
+ *     DIR/fp-store.shape  what up was told (shape.c)
  *     DIR/key             the store's key      DIR/log/         a log per program
  *     DIR/manager/        database             DIR/benefactor-N/  segments
  *
@@ -198,7 +198,7 @@ static void remove_tree(const struct store_options *o, const char *name)
 void store_remove_all(const struct store_options *o, bool dir_too)
 {
     static const char *const names[] = {"manager", "log", "key", "fp-store.json", "fp-store.json.new",
-                                        "fp-store.shape"};
+                                        "fp-store.shape", "fp-store.shape.new"};
     char name[32];
     unsigned n = store_count_benefactors(o);
     for (unsigned i = 1; i <= n; i++) {

@@ -6,6 +6,7 @@
  * told from a store that is up. Several stores at once are several directories.
  *
  * Exit codes: 0, 1 when it failed (status: not everything is up), 2 for a mistake in the call. */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static const struct fp_opt options[] = {
                 "Directory of the store: data, key, logs. By default /var/tmp/fpstore-UID.", .arg = "DIR"),
     FP_OPT_PATH(struct store_options, mount, "mount", NULL,
                 "Directory to mount it on; created if need be. By default /AggregateSSDstore for root, "
-                "$HOME/AggregateSSDstore for others.",
+                "$HOME/AggregateSSDstore for others; of a store that was kept, where it was.",
                 .arg = "MNT"),
     FP_OPT_INT(struct store_options, benefactors, "benefactors", "4", 1, STORE_BENEFACTORS_MAX,
                "How many benefactors to start. A store that was kept has as many as it had."),
@@ -47,7 +48,7 @@ static const struct fp_opt options[] = {
     FP_OPT_INT(struct store_options, mounts, "mounts", "1", 1, STORE_MOUNTS_MAX,
                "How many mounts of the store; those after the first are at MNT-2, MNT-3, and so on."),
     FP_OPT_SIZE(struct store_options, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4),
-                "Memory for chunks of each mount."),
+                "Memory for chunks of each mount. This and what follows, too: by default, what it was when the store was kept."),
     FP_OPT_STRING(struct store_options, cores, "cores", NULL, "Service cores of each mount, such as 0,2-5.", .arg = "LIST"),
     FP_OPT_LIST(struct store_options, auxapps, "auxapp", NULL, STORE_AUXAPPS_MAX,
                 "Run an aux-app on each mount, as fp-mount --auxapp does: \"dedup hash=sha1\". Given again for each.",
@@ -104,16 +105,23 @@ static const char *canonical(const char *path)
     return out;
 }
 
+#define GIVEN(option, field) {option, offsetof(struct store_options, field)}
+
 static void defaults(struct store_options *o, const struct fp_opts *opts)
 {
+    static const struct { const char *option; size_t at; } given[] = {
+        GIVEN("benefactors", benefactors_given), GIVEN("size", size_given), GIVEN("backend", backend_given), GIVEN("mounts", mounts_given),
+        GIVEN("pool", pool_given), GIVEN("cores", cores_given), GIVEN("auxapp", auxapps_given), GIVEN("chunk-size", chunk_size_given),
+        GIVEN("stripe", stripe_given), GIVEN("data-encryption", data_encryption_given),
+    };
     static char dir[64], mount[PATH_MAX];
     const char *home = getenv("HOME");
     o->dir_default = !o->dir;
     o->mount_given = o->mount != NULL;
-    o->benefactors_given = strcmp(fp_opts_source(opts, "benefactors"), "default") != 0;
-    o->size_given = strcmp(fp_opts_source(opts, "size"), "default") != 0;
-    o->backend_given = strcmp(fp_opts_source(opts, "backend"), "default") != 0;
-    o->mounts_given = strcmp(fp_opts_source(opts, "mounts"), "default") != 0;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        const char *source = fp_opts_source(opts, given[i].option);
+        *(bool *)((char *)o + given[i].at) = strcmp(source, "default") != 0 && strcmp(source, "unset") != 0;
+    }
     if (!o->dir) {
         snprintf(dir, sizeof dir, "/var/tmp/fpstore-%u", (unsigned)geteuid());
         o->dir = dir;

@@ -1,7 +1,7 @@
 /* What has died of a store that is up is started again: by fp-store up all of it, by down --keep the manager alone.
  *
- * A process gets the arguments that it had, which are in fp-store.json: what up is told today, or by default, might not go with
- * those that run. The manager comes back at its address, for that is where the others look for it; they keep trying, and so do
+ * A process gets the arguments that it had, which are in fp-store.json, and the environment variables FP_* that it had (shape.c): what up is told today, or by
+ * default, might not go with those that run. The manager comes back at its address, for that is where the others look for it; they keep trying, and so do
  * mounts for a benefactor, so what programs have open there goes on after a pause. What a mount had open ends with it: the kernel answers
  * ENOTCONN there, until the mountpoint is unmounted and mounted anew.
  *
@@ -112,7 +112,9 @@ static int revive_role(const struct store_options *o, struct store_state *s, enu
 
 int store_revive_manager(const struct store_options *o, struct store_state *s)
 {
-    return revive_role(o, s, STORE_MANAGER);
+    int rc = store_shape_environment(o);
+
+    return rc < 0 ? rc : revive_role(o, s, STORE_MANAGER);
 }
 
 int store_revive(const struct store_options *o, struct store_state *s)

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "client/store/store.h"
-#include "fp/backend.h"
 #include "fp/err.h"
 
 static const char *const roles[] = {"manager", "benefactor", "mount"};
@@ -153,51 +152,4 @@ void store_state_remove(const struct store_options *o)
     char path[PATH_MAX];
     if (store_path(o, path, "fp-store.json") == 0)
         unlink(path);
-}
-
-/* ---------------------------------------------------------------- shape */
-
-int store_shape_save(const struct store_options *o)
-{
-    char path[PATH_MAX];
-    int rc = store_path(o, path, "fp-store.shape");
-    json_t *j = json_pack("{s:I, s:s}", "size_bytes", (json_int_t)o->size_bytes, "backend", o->backend);
-    if (rc == 0 && (!j || json_dump_file(j, path, JSON_INDENT(2)) < 0)) {
-        rc = errno ? -errno : -EIO;
-        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
-    }
-    json_decref(j);
-    return rc;
-}
-
-/* NULL: none that we know. Stores of earlier versions have a number. */
-static const char *shape_backend(const json_t *j)
-{
-    struct fp_backend_spec spec;
-    char why[FP_BACKEND_WHY_BUF];
-    const char *text = json_is_integer(j) ? (json_integer_value(j) == 0 ? "dir" : json_integer_value(j) == 1 ? "memory" : NULL) : json_string_value(j);
-
-    return text && strlen(text) < sizeof(((struct store_options *)NULL)->backend_kept) && fp_backend_parse(text, &spec, why) == 0 ? text : NULL;
-}
-
-int store_shape_load(struct store_options *o)
-{
-    char path[PATH_MAX];
-    json_int_t size = 0;
-    const char *backend = NULL;
-    int rc = store_path(o, path, "fp-store.shape");
-    if (rc < 0 || access(path, F_OK) < 0)
-        return rc;
-    json_t *j = json_load_file(path, 0, NULL);
-    backend = shape_backend(json_object_get(j, "backend"));
-    if (!j || json_unpack(j, "{s:I}", "size_bytes", &size) < 0 || size < (json_int_t)FP_MIB(64) || !backend) {
-        rc = -EINVAL;
-        FP_ERROR("%s cannot be read: remove it, and give --size and --backend", path);
-    } else {
-        o->size_bytes = o->size_given ? o->size_bytes : (uint64_t)size;
-        if (!o->backend_given)
-            o->backend = strcpy(o->backend_kept, backend);
-    }
-    json_decref(j);
-    return rc;
 }

@@ -26,7 +26,7 @@ struct store_options {
     const char *dir;   /* absolute; never NULL after parsing */
     const char *mount; /* absolute, as the kernel writes it; never NULL after parsing */
     bool dir_default;  /* in a directory that others may write to: checked more strictly */
-    bool mount_given, benefactors_given, size_given, backend_given, mounts_given;
+    bool mount_given, benefactors_given, size_given, backend_given, mounts_given, pool_given, cores_given, auxapps_given, chunk_size_given, stripe_given, data_encryption_given;
     int64_t benefactors;
     int64_t mounts;
     uint64_t size_bytes; /* of each benefactor */
@@ -37,7 +37,6 @@ struct store_options {
     int64_t stripe;
     uint64_t grace_ms; /* from SIGTERM to SIGKILL */
     const char *backend; /* as fp-benefactor takes it */
-    char backend_kept[256]; /* of a store that was kept */
     bool keep, force, json, data_encryption;
     int log_level;
 };
@@ -97,12 +96,16 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
 
 /* 0; -ENOENT (not logged): there is none. */
 int store_state_load(const struct store_options *o, struct store_state *s);
-/* What benefactors were given, so that an up after down --keep need not be told again: DIR/fp-store.shape. Load changes
- * only what is not given in o; no file is no error. */
-int store_shape_save(const struct store_options *o);
-int store_shape_load(struct store_options *o);
 int store_state_save(const struct store_options *o, const struct store_state *s);
 void store_state_remove(const struct store_options *o);
+
+/* ---------------------------------------------------------------- shape.c: what a store was told, for the next up */
+
+int store_shape_save(const struct store_options *o);
+/* Changes only what is not given in o, and sets environment variables FP_* that are not; no file is no error. What o points to then lives as long as the process. */
+int store_shape_load(struct store_options *o);
+/* The environment variables FP_* are those that the store was brought up with, and no others. */
+int store_shape_environment(const struct store_options *o);
 
 /* ---------------------------------------------------------------- proc.c: processes and mounts */
 

@@ -168,6 +168,69 @@ def test_up_after_everything_was_killed(place):
     assert_same(read_file(f"{place.mnt}/f"), content(3, 0, 5 * MIB))
 
 
+@pytest.mark.parametrize("how", ["kept", "killed"])
+def test_a_store_comes_up_where_and_as_it_was(place, how):
+    """With nothing said again, programs find it where they look for it, and options of the environment are what they were."""
+    place.up("--mounts=2", "--chunk-size=256KiB", "--stripe=2", "--data-encryption=off", "--cores=0", "--auxapp=dedup hash=sha1", env={"FP_VERSIONS": "on"})
+    before = arguments(place)
+    write_file(f"{place.mnt}/f", content(3, 0, MIB), sync=True)
+    if how == "kept":
+        assert place("down", "--keep").returncode == 0
+    else:
+        for pid in place.pids():
+            os.kill(pid, signal.SIGKILL)
+        wait_until("all to be gone", 5, lambda: not any(alive(pid) for pid in place.pids()))
+    r = fp_store("up", f"--dir={place.dir}")
+    assert r.returncode == 0 and f"{place.mnt}: 2 benefactors" in r.stdout and "as it was up before: FP_VERSIONS=on" in r.stderr, (r.stdout, r.stderr)
+    assert sorted(mounts_below(place.base)) == [place.mnt, f"{place.mnt}-2"] and arguments(place) == before
+    assert_same(read_file(f"{place.mnt}/f"), content(3, 0, MIB))
+    assert versions_while_rewritten(place) == 1
+    assert place("down", "--keep").returncode == 0
+    r = fp_store("up", f"--dir={place.dir}", "--mounts=1", env={"FP_VERSIONS": "off"})  # what is said today counts
+    assert r.returncode == 0 and mounts_below(place.base) == [place.mnt] and versions_while_rewritten(place) == 0, (r.stdout, r.stderr)
+
+
+def arguments(place):
+    """Of all programs, but for the manager's address."""
+    with open(f"{place.dir}/fp-store.json") as f:
+        return [[a for a in p["args"] if not a.startswith("--manager=")] for p in json.load(f)["processes"]]
+
+
+def fpctl_json(*args):
+    return json.loads(subprocess.run([bin_path("fpctl"), *args, "--json"], capture_output=True, timeout=15 * SLOW, check=True).stdout)
+
+
+def versions_while_rewritten(place):
+    with open(f"{place.mnt}/f", "wb", buffering=0) as f:
+        f.write(b"new")
+        return len(fpctl_json("versions", f"{place.mnt}/f")["versions"]) - 1  # what it is now is one
+
+
+def test_a_manager_that_died_has_its_options_of_the_environment_again(place):
+    place.up(env={"FP_VERSIONS": "on"})
+    write_file(f"{place.mnt}/f", content(3, 0, MIB), sync=True)
+    kill(place, "fp-manager")
+    r = fp_store("up", f"--dir={place.dir}", env={"FP_VERSIONS": "off"})
+    assert r.returncode == 0 and "fp-manager had died: started again" in r.stderr, r.stderr
+    assert versions_while_rewritten(place) == 1
+
+
+def test_a_shape_that_was_edited_is_refused(place):
+    place.up()
+    assert place("down", "--keep").returncode == 0
+    shape = f"{place.dir}/fp-store.shape"
+    with open(shape) as f:
+        was = json.load(f)
+    for bad in ({"mount": "relative"}, {"mounts": 0}, {"stripe": "two"}, {"auxapps": [1]}, {"size_bytes": 1}, {"backend": "tape"}):
+        with open(shape, "w") as f:
+            json.dump(was | bad, f)
+        r = fp_store("up", f"--dir={place.dir}", f"--pool={32 * MIB}")
+        assert r.returncode == 1 and "does not look right" in r.stderr, (bad, r.stderr)
+    with open(shape, "w") as f:
+        json.dump(was, f)
+    assert fp_store("up", f"--dir={place.dir}").returncode == 0 and is_mounted(place.mnt)
+
+
 def kill(place, program, index=1):
     """The pid that it had, when it is gone."""
     pid = next(p["pid"] for p in place.status()["processes"] if (p["program"], p["index"]) == (program, index))
