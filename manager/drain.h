@@ -410,6 +410,12 @@ struct mgr_djob *mgr_drain_in_job(struct mgr_core *c, uint64_t of);
 int mgr_drain_choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost);
 /* Somebody whose target is well, else anybody; 0: nobody. */
 uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f);
+/* f is to be worked on: *at is it among those that are; NULL: nobody can, not yet. */
+int mgr_drain_take(struct mgr_core *c, struct mgr_dfile *f, struct mgr_dfile **at);
+/* Another attempt, which its lead begins: 1, or a failure. What an attempt has of its own beside that is the caller's to clear before. */
+int mgr_drain_prepare(struct mgr_core *c, struct mgr_dfile *at);
+/* Nobody works on it (below), and no part of an attempt before is left: 1; 0: not yet; or a failure. */
+int mgr_drain_is_free(struct mgr_core *c, struct mgr_dfile *f);
 /* Is this file worked on, or another one that gets the same name: one that has been replaced since? Whoever has been told to rename it may do so late. 1, 0, or a failure. */
 int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f);
 

@@ -475,19 +475,15 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
 static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
     int64_t age = c->now.ns - in->mtime;
-    bool left, wait = false;
+    bool wait = false;
     int rc;
 
     if (f->gen && age >= 0 && age < QUIET_NS)
         return 0; /* it has changed under an attempt, and may do so again */
-    rc = mgr_drain_is_worked_on(c, f);
-    if (rc)
-        return rc < 0 ? rc : 0;
-    rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
-    if (rc || left) {
-        c->busy = true;
+    rc = mgr_drain_is_free(c, f);
+    if (rc <= 0)
         return rc;
-    }
+    rc = 0;
     f->version = in->data_version;
     f->tfile = 0;
     if (f->kind == MGR_K_DIR)

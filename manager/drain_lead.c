@@ -4,7 +4,10 @@
  * well nowhere somebody has to have the task all the same, since that is what the target is tried with. Called by the core's thread, in a group. */
 #include "manager/drain.h"
 
+#include <errno.h>
 #include <string.h>
+
+#define DROP_STEP 4096u /* parts at a time */
 
 static uint32_t whose_target_is_well(struct mgr_core *c, const struct mgr_dfile *f)
 {
@@ -44,6 +47,27 @@ uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f)
     return 0;
 }
 
+int mgr_drain_take(struct mgr_core *c, struct mgr_dfile *f, struct mgr_dfile **at)
+{
+    *at = NULL;
+    f->lead = mgr_drain_any_lead(c, f);
+    if (!f->lead)
+        return 0;
+    *at = mgr_dfile_add(c, f);
+    return *at ? 0 : -ENOMEM;
+}
+
+int mgr_drain_prepare(struct mgr_core *c, struct mgr_dfile *at)
+{
+    int rc = mgr_drain_gen(c, &at->gen);
+
+    at->state = MGR_D_PREPARE;
+    at->tino = at->dev = at->low = 0;
+    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
+    mgr_tasker(c, at->lead)->look = true;
+    return rc ? rc : 1;
+}
+
 static int find_where(struct mgr_core *c, struct mgr_dfile *f)
 {
     ProtobufCBinaryData path;
@@ -74,6 +98,18 @@ int mgr_drain_is_worked_on(struct mgr_core *c, struct mgr_dfile *f)
         rc = rc ? rc : (f->ino && o->ino == f->ino) || o->where == f->where;
     }
     return rc;
+}
+
+int mgr_drain_is_free(struct mgr_core *c, struct mgr_dfile *f)
+{
+    bool left;
+    int rc = mgr_drain_is_worked_on(c, f);
+
+    if (rc)
+        return rc < 0 ? rc : 0;
+    rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
+    c->busy |= rc || left;
+    return rc ? rc : !left;
 }
 
 /* Parts of these files were cut by who had which chunk. */

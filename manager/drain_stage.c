@@ -43,23 +43,16 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
 
     if (rc)
         return rc < 0 ? rc : 0;
-    f->lead = mgr_drain_any_lead(c, f);
-    if (!f->lead)
-        return 0;
     f->version = in->data_version;
+    rc = mgr_drain_take(c, f, &at);
+    if (rc || !at)
+        return rc;
     rc = mgr_stage_window(c, f) == MGR_TASK_STAT ? mgr_needs(c, f->target) : 0; /* not before somebody is at it: else it is given up again */
-    at = rc ? NULL : mgr_dfile_add(c, f);
-    if (!at)
-        return rc ? rc : -ENOMEM;
-    rc = mgr_drain_set_size(c, at, in->size);
-    rc = rc ? rc : mgr_drain_gen(c, &at->gen);
-    at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->looked_ms = at->gone_bytes = at->stay_bytes = at->at_ms = 0;
+    at->looked_ms = at->gone_bytes = at->stay_bytes = at->at_ms = 0;
     at->pauses = 0;
     memset(at->stays, 0, sizeof at->stays);
-    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
-    mgr_tasker(c, at->lead)->look = true;
-    return rc ? rc : 1;
+    rc = rc ? rc : mgr_drain_set_size(c, at, in->size);
+    return rc ? rc : mgr_drain_prepare(c, at);
 }
 
 /* ---------------------------------------------------------------- staging in */

@@ -129,20 +129,12 @@ static int done(struct mgr_core *c, struct mgr_dfile *f)
 int mgr_foreign_begin(struct mgr_core *c, struct mgr_dfile *f)
 {
     struct mgr_dfile *at;
-    int rc;
+    int rc = mgr_drain_take(c, f, &at);
 
-    f->lead = mgr_drain_any_lead(c, f);
-    if (!f->lead)
-        return 0;
-    at = mgr_dfile_add(c, f);
-    if (!at)
-        return -ENOMEM;
-    rc = mgr_drain_gen(c, &at->gen);
-    at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->at_ms = at->full_ms = 0;
-    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
-    mgr_tasker(c, at->lead)->look = true;
-    return rc ? rc : 1;
+    if (rc || !at)
+        return rc;
+    at->at_ms = at->full_ms = 0;
+    return mgr_drain_prepare(c, at);
 }
 
 int mgr_foreign_over(struct mgr_core *c, struct mgr_dfile *f)

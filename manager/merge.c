@@ -22,7 +22,6 @@
 #include "manager/foreign.h"
 
 #define TRIES_MAX 10u
-#define DROP_STEP 4096u
 #define refuse(c, r, ...) mgr_drain_refuse(c, &(r)->why, &(r)->n_why, __VA_ARGS__)
 
 static uint64_t records_of(const struct mgr_dfile *f)
@@ -177,31 +176,18 @@ static int blocks(struct mgr_core *c, struct mgr_dfile *f)
 int mgr_merge_begin(struct mgr_core *c, struct mgr_dfile *f)
 {
     struct mgr_dfile *at;
-    bool left;
-    int rc = mgr_drain_is_worked_on(c, f);
+    int rc = mgr_drain_is_free(c, f);
 
-    if (rc)
-        return rc < 0 ? rc : 0;
-    rc = mgr_dparts_drop(c, f->id, DROP_STEP, &left);
-    if (rc || left) {
-        c->busy = true;
+    if (rc <= 0)
         return rc;
-    }
-    f->lead = mgr_drain_any_lead(c, f);
-    if (!f->lead)
-        return 0;
-    at = mgr_dfile_add(c, f);
-    if (!at)
-        return -ENOMEM;
+    rc = mgr_drain_take(c, f, &at);
+    if (rc || !at)
+        return rc;
     rc = blocks(c, at);
     if (rc)
         return rc;
-    rc = mgr_drain_gen(c, &at->gen);
-    at->state = MGR_D_PREPARE;
-    at->tino = at->dev = at->low = at->version = 0;
-    rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
-    mgr_tasker(c, at->lead)->look = true;
-    return rc ? rc : 1;
+    at->version = 0;
+    return mgr_drain_prepare(c, at);
 }
 
 static int finish(struct mgr_core *c, struct mgr_dfile *f)

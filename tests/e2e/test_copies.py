@@ -5,21 +5,9 @@ import os
 import pytest
 
 from harness.daemons import wait_until
-from harness.files import content, write_file
+from harness.files import content, level, write_file
 
 MIB = 1 << 20
-
-
-def level(path):
-    return os.getxattr(path, "user.fp.level").decode()
-
-
-@pytest.fixture
-def two(store):
-    paths = [os.path.join(store.dir, name) for name in ("first", "second")]
-    for path in paths:
-        os.mkdir(path)
-    return paths
 
 
 def drain(store, path, to, *args):
@@ -32,8 +20,8 @@ def read(path):
 
 
 @pytest.mark.parametrize("order", (0, 1))
-def test_another_copy_takes_no_level_away(store, two, order):
-    m, (first, second) = store.mounts[0], two
+def test_another_copy_takes_no_level_away(store, two_targets, order):
+    m, (first, second) = store.mounts[0], two_targets
     data = content(1, 0, 5 * MIB + 77)
     write_file(m.at("file"), data)
     steps = [(first, ("--verify",)), (second, ())]
@@ -47,14 +35,14 @@ def test_another_copy_takes_no_level_away(store, two, order):
     r = store.fpctl("wait", m.at("file"), "--level=local", "--timeout=30s", check=False, seconds=50)
     assert r.returncode == 0, r.stderr
     assert level(m.at("file")) == "verified"
-    before = [os.stat(os.path.join(t, "file")).st_ino for t in two]
-    for t in two:
+    before = [os.stat(os.path.join(t, "file")).st_ino for t in two_targets]
+    for t in two_targets:
         drain(store, m.at("file"), t)  # both are known to be there
-    assert [os.stat(os.path.join(t, "file")).st_ino for t in two] == before
+    assert [os.stat(os.path.join(t, "file")).st_ino for t in two_targets] == before
 
 
-def test_what_is_evicted_is_read_from_the_copy_that_is_there(store, two):
-    m, (first, second) = store.mounts[0], two
+def test_what_is_evicted_is_read_from_the_copy_that_is_there(store, two_targets):
+    m, (first, second) = store.mounts[0], two_targets
     data = content(2, 0, 3 * MIB)
     write_file(m.at("file"), data)
     drain(store, m.at("file"), first, "--verify")
@@ -66,9 +54,9 @@ def test_what_is_evicted_is_read_from_the_copy_that_is_there(store, two):
     assert read(cold.at("file")) == data
 
 
-def test_what_was_evicted_is_drained_to_another_target(store, two):
+def test_what_was_evicted_is_drained_to_another_target(store, two_targets):
     """Also while a mount answers from what it has read."""
-    m, (first, second) = store.mounts[0], two
+    m, (first, second) = store.mounts[0], two_targets
     os.makedirs(m.at("d"))
     data = {f"d/f{k}": content(k, 0, (k + 1) * MIB + 5) for k in range(3)}
     for name, b in data.items():

@@ -8,13 +8,9 @@ import time
 import pytest
 
 from harness.daemons import PACE, wait_until
-from harness.files import content, write_file
+from harness.files import content, level, write_file
 
 MIB = 1 << 20
-
-
-def level(path):
-    return os.getxattr(path, "user.fp.level").decode()
 
 
 def wait(store, *args, seconds=60):

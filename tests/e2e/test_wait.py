@@ -7,29 +7,17 @@ import time
 import pytest
 
 from harness.daemons import PACE, SLOW, wait_until
-from harness.files import assert_same, content, read_file, write_file
+from harness.files import assert_same, content, level, read_file, write_file
 
 MIB = 1 << 20
-
-
-def level(path):
-    return os.getxattr(path, "user.fp.level").decode()
 
 
 def wait(store, *args, seconds=60):
     return store.fpctl("wait", *args, check=False, seconds=seconds)
 
 
-@pytest.fixture
-def two(store):
-    paths = [os.path.join(store.dir, name) for name in ("first", "second")]
-    for path in paths:
-        os.mkdir(path)
-    return paths
-
-
-def test_the_target_that_is_meant_is_the_one_that_counts(store, two):
-    m, (first, second) = store.mounts[0], two
+def test_the_target_that_is_meant_is_the_one_that_counts(store, two_targets):
+    m, (first, second) = store.mounts[0], two_targets
     os.mkdir(m.at("chk_1"))
     for rank in range(2):
         write_file(m.at(f"chk_1/rank_{rank}"), content(rank, 0, 2 * MIB))
@@ -47,15 +35,15 @@ def test_the_target_that_is_meant_is_the_one_that_counts(store, two):
     assert r.returncode == 0, r.stderr
 
 
-def test_what_is_advised_with_several_targets_works(store, two):
+def test_what_is_advised_with_several_targets_works(store, two_targets):
     m = store.mounts[0]
-    for target in two:
+    for target in two_targets:
         store.fpctl("drain", "set", f"to={target} every=1000")
     write_file(m.at("file"), content(1, 0, MIB))
     r = wait(store, m.at("file"), "--level=drained", "--timeout=30s")
     assert r.returncode == 4 and "--to DIRECTORY" in r.stderr, (r.returncode, r.stderr)
-    assert wait(store, m.at("file"), "--level=drained", f"--to={two[1]}", "--timeout=30s").returncode == 0
-    assert os.path.exists(os.path.join(two[1], "file")) and not os.path.exists(os.path.join(two[0], "file"))
+    assert wait(store, m.at("file"), "--level=drained", f"--to={two_targets[1]}", "--timeout=30s").returncode == 0
+    assert os.path.exists(os.path.join(two_targets[1], "file")) and not os.path.exists(os.path.join(two_targets[0], "file"))
     assert wait(store, m.at("file"), "--level=drained", "--timeout=30s").returncode == 0  # any of them will do
 
 

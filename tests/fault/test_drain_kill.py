@@ -1,15 +1,14 @@
 """Drains survive whoever dies: they go on where they were, and no name in the target is ever seen with less than a whole file."""
 
 import os
-import random
 import signal
 import time
 
 import pytest
 
 from harness.daemons import PACE, SLOW, wait_until
-from harness.drains import FILE_MIB, MIB, Drain, kill_daemons, kill_workers, restart_daemons, slow_store
-from harness.files import assert_same, content, seed_of_run, write_file
+from harness.drains import FILE_MIB, MIB, Drain, kill_again_and_again, kill_workers, slow_store
+from harness.files import assert_same, content, write_file
 
 
 @pytest.fixture
@@ -52,17 +51,7 @@ def test_worker_is_killed_while_it_drains(drains, drain):
 
 
 def test_all_are_killed_again_and_again(drains, drain):
-    drains.expect(".")
-    r = random.Random(seed_of_run())
-    for _ in range(5):
-        time.sleep(r.uniform(0.1, 1.5) * PACE)
-        who = r.choice(["manager", "benefactor", "worker", "all"])
-        if who == "worker":
-            kill_workers(*drains.benefactors)
-        kill_daemons(drains, who)
-        drain.look()
-        restart_daemons(drains)
-    drain.finish()
+    kill_again_and_again(drains, drain, 5, 1.5, ("manager", "benefactor", "worker", "all"))
 
 
 def test_file_is_rewritten_while_it_is_drained(drains, drain):

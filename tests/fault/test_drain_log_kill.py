@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from harness.daemons import PACE, SLOW, bin_path, wait_until
-from harness.drains import MIB, Drain, kill_daemons, kill_workers, restart_daemons, slow_store
+from harness.daemons import SLOW, bin_path, wait_until
+from harness.drains import MIB, Drain, kill_again_and_again, kill_workers, slow_store
 from harness.files import assert_same, content, seed_of_run, write_file
 
 
@@ -54,15 +54,7 @@ def test_workers_are_killed_while_they_write_logs(drains, drain):
 
 
 def test_all_are_killed_again_and_again_while_they_write_logs(drains, drain):
-    drains.expect(".")
-    r = random.Random(seed_of_run())
-    for _ in range(4):
-        time.sleep(r.uniform(0.1, 1.5) * PACE)
-        who = r.choice(["manager", "benefactor", "all"])
-        kill_daemons(drains, who)
-        drain.look()
-        restart_daemons(drains)
-    drain.finish()
+    kill_again_and_again(drains, drain, 4, 1.5)
 
 
 def test_a_merge_that_is_killed_leaves_no_name_and_the_next_one_makes_it(drains):

@@ -7,13 +7,9 @@ import time
 import pytest
 
 from harness.daemons import PACE, SLOW, wait_until
-from harness.files import content, seed_of_run, write_file
+from harness.files import content, level, seed_of_run, write_file
 
 MIB = 1 << 20
-
-
-def level(path):
-    return os.getxattr(path, "user.fp.level").decode()
 
 
 def end_of(proc, seconds):

@@ -1,15 +1,13 @@
 """fpctl merge in a store survives whoever dies: what has the file's name is whole, and the job goes on where it was."""
 
 import os
-import random
 import signal
-import time
 
 import pytest
 
-from harness.daemons import PACE, wait_until
-from harness.drains import Drain, kill_daemons, kill_workers, restart_daemons
-from harness.files import assert_same, content, read_file, seed_of_run, write_file
+from harness.daemons import wait_until
+from harness.drains import Drain, kill_again_and_again, kill_workers
+from harness.files import assert_same, content, read_file, write_file
 
 MIB = 1 << 20
 SIZE = 40 * MIB + 77
@@ -76,16 +74,8 @@ def test_a_benefactor_dies_for_good_and_the_other_one_does_its_part(merges, merg
 
 
 def test_all_are_killed_again_and_again_while_they_merge(merges, merge):
-    merges.expect(".")
     merge.begun()
-    r = random.Random(seed_of_run())
-    for _ in range(4):
-        time.sleep(r.uniform(0.1, 1.0) * PACE)
-        who = r.choice(["manager", "benefactor", "all"])
-        kill_daemons(merges, who)
-        merge.look()
-        restart_daemons(merges)
-    merge.finish()
+    kill_again_and_again(merges, merge, 4, 1.0)
 
 
 def test_the_log_is_replaced_while_it_is_merged(merges, merge):

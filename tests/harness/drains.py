@@ -6,10 +6,12 @@
 
 import glob
 import os
+import random
 import signal
+import time
 
-from .daemons import SLOW, wait_until
-from .files import assert_same, content, write_file
+from .daemons import PACE, SLOW, wait_until
+from .files import assert_same, content, seed_of_run, write_file
 
 MIB = 1 << 20
 FILE_MIB = 8
@@ -112,6 +114,21 @@ class Drain:
         if self.proc.poll() is None:
             self.proc.kill()
         self.proc.wait(20)
+
+
+def kill_again_and_again(store, drain, times, pause, whom=("manager", "benefactor", "all")):
+    """Somebody, after up to `pause` seconds each time; a look at the target, and they are started again. "worker" is fp-drain of all benefactors."""
+    store.expect(".")
+    r = random.Random(seed_of_run())
+    for _ in range(times):
+        time.sleep(r.uniform(0.1, pause) * PACE)
+        who = r.choice(whom)
+        if who == "worker":
+            kill_workers(*store.benefactors)
+        kill_daemons(store, who)
+        drain.look()
+        restart_daemons(store)
+    drain.finish()
 
 
 def kill_daemons(store, who):

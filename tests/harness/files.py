@@ -113,6 +113,10 @@ def write_file(path, data, sync=False):
     return path
 
 
+def level(path):
+    return os.getxattr(path, "user.fp.level").decode()
+
+
 def read_file(path):
     fd = os.open(path, os.O_RDONLY)
     try:

@@ -215,6 +215,11 @@ def store(new_store):
 
 
 @pytest.fixture
+def two_targets(store):
+    return [store.make_dir(name) for name in ("first", "second")]
+
+
+@pytest.fixture
 def target(store):
     """A plain directory; what is drained of the store lies below it as in the store."""
     return store.make_dir("target")

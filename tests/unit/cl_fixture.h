@@ -138,15 +138,30 @@ static inline void fx_close(struct fx_mount *x, struct cl_handle *h)
         usleep(1000);
 }
 
-/* The last file of the last mount, and all of the world with it. */
-static inline void fx_end(struct fx_mount *x, struct cl_handle *h)
+/* A world of one benefactor and this mount, of which it is the node's own or not. */
+static inline void fx_begin(struct fx_mount *x, bool local, uint64_t io_timeout_ms)
 {
-    fx_check_file_quiet(h);
-    fx_close(x, h);
+    memset(&world_faults, 0, sizeof world_faults);
+    world_core_start();
+    world_bnf_add(1, local, 400u << 20);
+    fx_start(x, 7, io_timeout_ms);
+}
+
+/* The last mount, and all of the world with it. */
+static inline void fx_over(struct fx_mount *x)
+{
     fx_stop(x);
     world_core_stop();
     world_bnf_fini();
     world_mgr_reset();
+}
+
+/* The same, of which one file is open. */
+static inline void fx_end(struct fx_mount *x, struct cl_handle *h)
+{
+    fx_check_file_quiet(h);
+    fx_close(x, h);
+    fx_over(x);
 }
 
 static inline ssize_t fx_read(struct fx_mount *x, struct cl_handle *h, uint8_t *buf, size_t len, uint64_t off)

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "fp/checksum.h"
+#include "fp/fault.h"
 
 #define SEGMENT_BYTES (64u << 20)
 
@@ -104,6 +105,20 @@ void dw_stop(struct dw *d)
     bnf_backend_free(d->backend);
     nftw(d->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     bnf_scratch_fini(&d->segments);
+}
+
+int dw_setup(struct dw *d)
+{
+    fp_fault_set(NULL);
+    dw_start(d);
+    return 0;
+}
+
+int dw_teardown(struct dw *d)
+{
+    dw_stop(d);
+    fp_fault_set(NULL); /* no thread looks any more */
+    return 0;
 }
 
 /* ---------------------------------------------------------------- messages */

@@ -36,6 +36,8 @@ struct dw {
 void dw_start(struct dw *d); /* root with a marker, one segment that is told */
 void dw_start_raw(struct dw *d); /* nothing was told yet, and no marker made */
 void dw_stop(struct dw *d);
+int dw_setup(struct dw *d);    /* dw_start, and dw_stop, for setup and teardown of tests that set faults: 0 */
+int dw_teardown(struct dw *d);
 int dw_end(struct dw *d); /* closes the socket; what dr_link_run said */
 void dw_config(struct dw *d, unsigned threads);
 void dw_send(struct dw *d, const void *msg, size_t len, const void *more, size_t more_len, int fd);

@@ -40,19 +40,29 @@ void e_drain(const char *path)
     assert_int_equal(e_sql("SELECT state FROM drain_job WHERE id=%llu", (unsigned long long)job), FP__DRAIN_STATE__DRAIN_DONE);
 }
 
+Fp__CtlStageReply *e_stage_ask(Fp__CtlStage *m, const char *path)
+{
+    ProtobufCBinaryData p = fix_bin(path);
+    Fp__CtlStageReply *r;
+
+    m->n_paths = 1;
+    m->paths = &p;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, m, &fp__ctl_stage_reply__descriptor);
+    assert_non_null(r);
+    assert_true(w.f.durable);
+    m->n_paths = 0; /* they end here */
+    m->paths = NULL;
+    return r;
+}
+
 uint64_t e_stage_begin(const char *path, Fp__StageOp op)
 {
     Fp__CtlStage m = FP__CTL_STAGE__INIT;
-    ProtobufCBinaryData p = fix_bin(path);
     Fp__CtlStageReply *r;
     uint64_t job;
 
     m.op = op;
-    m.n_paths = 1;
-    m.paths = &p;
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
-    assert_non_null(r);
-    assert_true(w.f.durable);
+    r = e_stage_ask(&m, path);
     job = r->job;
     fix_free(r);
     return job;

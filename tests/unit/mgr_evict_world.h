@@ -14,6 +14,8 @@ extern struct world w;
 uint64_t e_file_of(uint64_t parent, const char *name);
 int64_t e_external(uint64_t ino);
 void e_drain(const char *path);
+/* What m says, of this path; the answer is durable. fix_free */
+Fp__CtlStageReply *e_stage_ask(Fp__CtlStage *m, const char *path);
 uint64_t e_stage_begin(const char *path, Fp__StageOp op);
 uint64_t e_evict_begin(const char *path);
 Fp__DrainState e_run_job(uint64_t job, const char *why);

@@ -26,10 +26,7 @@ bool __wrap_cl_core_connected(struct cl_mount *m)
 
 static int begin(bool local)
 {
-    memset(&world_faults, 0, sizeof world_faults);
-    world_core_start();
-    world_bnf_add(1, local, 400u << 20);
-    fx_start(&mnt, 7, TIMEOUT_MS);
+    fx_begin(&mnt, local, TIMEOUT_MS);
     mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
     fx_fill(bytes, sizeof bytes, 5);
     world_recalled = 0;
@@ -54,10 +51,7 @@ static int setup_remote(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
     return 0;
 }
 

@@ -52,10 +52,7 @@ void __wrap_cl_jobs_hurry(struct cl_jobs *jobs)
 static int setup(void **state)
 {
     (void)state;
-    memset(&world_faults, 0, sizeof world_faults);
-    world_core_start();
-    world_bnf_add(1, false, 400u << 20);
-    fx_start(&mnt, 7, 5000);
+    fx_begin(&mnt, false, 5000);
     mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
     fx_fill(bytes, sizeof bytes, 5);
     bursts = too_large = hurries = 0;
@@ -65,10 +62,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
     return 0;
 }
 

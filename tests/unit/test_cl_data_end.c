@@ -27,10 +27,7 @@ void __wrap_cl_mgr_wrote(struct cl_mount *m, uint64_t ino)
 static int setup(void **state)
 {
     (void)state;
-    memset(&world_faults, 0, sizeof world_faults);
-    world_core_start();
-    world_bnf_add(1, true, 400u << 20);
-    fx_start(&mnt, 7, 1500);
+    fx_begin(&mnt, true, 1500);
     mnt.m.opt.close_mode = CL_CLOSE_BEHIND;
     fx_fill(bytes, sizeof bytes, 5);
     return 0;
@@ -39,10 +36,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
     return 0;
 }
 

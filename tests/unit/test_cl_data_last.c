@@ -23,10 +23,7 @@ static uint64_t inos[MANY];
 static int setup(void **state)
 {
     (void)state;
-    memset(&world_faults, 0, sizeof world_faults);
-    world_core_start();
-    world_bnf_add(1, true, 400u << 20);
-    fx_start(&mnt, 7, TIMEOUT_MS);
+    fx_begin(&mnt, true, TIMEOUT_MS);
     ended = 0;
     fx_fill(bytes, sizeof bytes, 5);
     return 0;
@@ -35,10 +32,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
     return 0;
 }
 

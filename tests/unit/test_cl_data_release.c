@@ -144,10 +144,7 @@ static void test_handle_that_nobody_got_is_released_off_the_core_loop(void **sta
     fx_check_file_quiet(&first);
     assert_int_equal(first.inode->handles, 0);
     cl_inode_put(&mnt.m, first.inode);
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
 }
 
 static int open_what_is_gone(int tid)
@@ -356,10 +353,7 @@ static void release_while_committed(bool more)
     pthread_join(healer, NULL);
     pthread_join(flusher, NULL);
     cl_inode_put(&mnt.m, inode);
-    fx_stop(&mnt);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&mnt);
 }
 
 static void test_unlinked_file_is_released_while_it_is_committed(void **state)

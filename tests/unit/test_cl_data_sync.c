@@ -52,10 +52,7 @@ static void end(void)
     fx_close(&a, &ha);
     fx_close(&b, &hb);
     fx_stop(&a);
-    fx_stop(&b);
-    world_core_stop();
-    world_bnf_fini();
-    world_mgr_reset();
+    fx_over(&b);
 }
 
 /* Window win is written and closed; on the benefactor far if `to_far`. */

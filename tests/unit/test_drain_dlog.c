@@ -30,8 +30,7 @@ static struct fp_dw_slice all[5];
 static int setup(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
-    dw_start(&d);
+    dw_setup(&d);
     d.write_flags = FP_DW_DLOG;
     struct fp_dw_slice a = dw_chunk(&d, 11, 200000, 0), b = dw_chunk(&d, 12, 70001, 0);
     all[0] = dw_piece(a, 3, 1001, 0);
@@ -45,9 +44,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    dw_stop(&d);
+    dw_teardown(&d);
     d.write_flags = 0;
-    fp_fault_set(NULL);
     return 0;
 }
 

@@ -30,17 +30,13 @@ static struct dw d;
 static int setup(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
-    dw_start(&d);
-    return 0;
+    return dw_setup(&d);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    dw_stop(&d);
-    fp_fault_set(NULL); /* no thread looks any more */
-    return 0;
+    return dw_teardown(&d);
 }
 
 static void pace(enum fp_dw_pace_mode mode, uint64_t rate)

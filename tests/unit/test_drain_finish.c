@@ -28,8 +28,7 @@ static struct fp_dw_slice chunk;
 static int setup(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
-    dw_start(&d);
+    dw_setup(&d);
     chunk = dw_chunk(&d, 1, SIZE, 0);
     return 0;
 }
@@ -37,9 +36,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    dw_stop(&d);
-    fp_fault_set(NULL); /* no thread looks any more */
-    return 0;
+    return dw_teardown(&d);
 }
 
 /* The temporary file with its data; its inode. */

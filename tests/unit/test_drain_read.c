@@ -45,8 +45,7 @@ static void share_memory(void)
 static int setup(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
-    dw_start(&d);
+    dw_setup(&d);
     share_memory();
     bnf_fill(77, data, SIZE);
     return 0;

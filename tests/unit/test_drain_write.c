@@ -25,17 +25,13 @@ static struct dw d;
 static int setup(void **state)
 {
     (void)state;
-    fp_fault_set(NULL);
-    dw_start(&d);
-    return 0;
+    return dw_setup(&d);
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    dw_stop(&d);
-    fp_fault_set(NULL); /* no thread looks any more */
-    return 0;
+    return dw_teardown(&d);
 }
 
 static uint64_t prepared(uint64_t size)

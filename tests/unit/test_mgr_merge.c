@@ -27,20 +27,15 @@ static struct {
 static uint64_t start(const char *log, const char *to, bool verify, bool force, char why[300], bool *elsewhere)
 {
     Fp__CtlStage m = FP__CTL_STAGE__INIT;
-    ProtobufCBinaryData p = fix_bin(log);
     Fp__CtlStageReply *r;
     uint64_t job;
 
     m.op = FP__STAGE_OP__STAGE_OP_MERGE;
-    m.n_paths = 1;
-    m.paths = &p;
     m.verify = verify;
     m.overwrite = force;
     if (to)
         m.dest = fix_bin(to);
-    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
-    assert_non_null(r);
-    assert_true(w.f.durable);
+    r = e_stage_ask(&m, log);
     job = r->job;
     if (why)
         snprintf(why, 300, "%s", r->n_why ? r->why[0] : "");
