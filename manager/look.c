@@ -101,6 +101,8 @@ static int gone(struct mgr_core *c, struct mgr_look *l)
     if (!rc && c->bad_chunks > bad)
         FP_ERROR("%s/%.*s is not what was drained to it any more: what was evicted in favour of it can't be read: see fpctl status", x->root, (int)x->path.len,
                  (const char *)x->path.data);
+    else if (!rc && !was)
+        FP_LOG_EVERY(10000, FP_LOG_WARN, "%s/%.*s is not what was drained to it any more: what is here of it has to be drained again", x->root, (int)x->path.len, (const char *)x->path.data);
     return rc;
 }
 

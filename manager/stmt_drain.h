@@ -112,6 +112,9 @@
     X(DRAINED_COPIES, "SELECT d.tfile,d.target,d.verified FROM drained d CROSS JOIN tfile t ON t.id=d.tfile " \
                       "WHERE d.ino=?1 AND d.data_version=?2 AND t.gone=0 ORDER BY d.target")                 \
     X(DRAINED_ROW, "SELECT tfile,target FROM drained WHERE ino=?1 AND target BETWEEN ?2 AND ?3 LIMIT 1")     \
+    X(DRAINED_LAST, "SELECT d.at_ns,d.ino,d.tfile,d.target FROM drained d CROSS JOIN tfile t ON t.id="       \
+                    "d.tfile WHERE (d.at_ns,d.ino)<(?1,?2) AND t.gone=0 ORDER BY d.at_ns DESC,d.ino DESC "   \
+                    "LIMIT ?3")                                                                              \
     X(DRAINED_GONE, "SELECT d.target FROM drained d CROSS JOIN tfile t ON t.id=d.tfile WHERE d.ino=?1 AND "  \
                     "d.data_version=?2 AND t.gone<>0 LIMIT 1")                                               \
     X(SET_GONE, "SELECT d.target FROM inode i CROSS JOIN drained d ON d.ino=i.ino AND d.data_version="       \

@@ -12,6 +12,9 @@
  * Who asks says the number of his survey again, and joins another one's that has just begun, so many that wait for one set have it looked at once. What nobody asks about
  * any more is forgotten. In memory: after a restart whoever asks begins another one.
  *
+ * What is only shown rests on the last look. So that this is not long ago for what was drained last, its copies are looked at by themselves, too, some each second, in
+ * rounds; a target that is not well is left alone, and what a look finds to be gone is said in the log.
+ *
  * Rejected: tfile.seen_ns for when it was found (a row written for each stat); to look at the set anew each time that somebody asks, which a large one would never pass.
  *
  * Core's thread, in a group. */
@@ -32,7 +35,11 @@
 #define TARGET_LOOKS  32u    /* of one target at once: the rest of look.c's are for others */
 #define STEP          256u   /* files that one group looks up */
 #define SEEN_MAX      65536u
-#define PAGE          SURVEY_OPEN
+#define FIRST_MS      60000u  /* after the start: the first round of looks by themselves */
+#define ROUND_MS      600000u /* from the beginning of one to that of the next */
+#define ROUND_MAX     4096u   /* copies of one: those that were made last */
+#define ROUND_STEP    16u     /* copies, each second */
+#define ROUND_LOOKS   8u      /* of one target at once */
 
 /* ---------------------------------------------------------------- what was found, and when */
 
@@ -107,14 +114,14 @@ static int copies_of(struct mgr_core *c, const struct mgr_survey *s, const struc
     return rc < 0 ? rc : 0;
 }
 
-static bool has_room(const struct mgr_core *c, uint32_t target)
+static bool has_room(const struct mgr_core *c, uint32_t target, size_t max)
 {
     const struct mgr_drain *d = c->drain;
     size_t n = 0;
 
     for (size_t i = 0; i < d->nlooks; i++)
         n += d->looks[i].target == target;
-    return n < TARGET_LOOKS;
+    return n < max;
 }
 
 /* 1: nothing more is to be done about it; 0: it is being looked at; or a failure. */
@@ -132,7 +139,7 @@ static int check(struct mgr_core *c, struct mgr_survey *s, struct mgr_survey_fil
     if (rc || k.found)
         return rc ? rc : 1;
     f->target = k.target;
-    if ((k.best == f->tfile && c->now.ms - f->at_ms < AGAIN_MS) || !has_room(c, k.target))
+    if ((k.best == f->tfile && c->now.ms - f->at_ms < AGAIN_MS) || !has_room(c, k.target, TARGET_LOOKS))
         return 0;
     f->tfile = k.best;
     f->at_ms = c->now.ms;
@@ -190,6 +197,67 @@ static int go_on(struct mgr_core *c, struct mgr_survey *s, uint32_t *left)
     return rc < 0 ? rc : 0;
 }
 
+/* ---------------------------------------------------------------- by themselves */
+
+struct copy {
+    int64_t at_ns;
+    uint64_t ino, tfile;
+    uint32_t target;
+};
+
+static void end_round(struct mgr_core *c, struct mgr_surveys *v)
+{
+    uint64_t next = v->round_began_ms + ROUND_MS;
+
+    v->round_ms = next > c->now.ms + 1000 ? next : c->now.ms + 1000;
+    v->round_n = 0;
+}
+
+/* 1: dealt with; 0: not now; or a failure. */
+static int look_by_itself(struct mgr_core *c, const struct copy *k)
+{
+    uint64_t since = c->now.ms > ROUND_MS / 2 ? c->now.ms - ROUND_MS / 2 : 0;
+    int rc;
+
+    if (is_found(c, k->tfile, since) || !mgr_drain_is_well(c, k->target))
+        return 1;
+    if (!has_room(c, k->target, ROUND_LOOKS))
+        return 0;
+    rc = mgr_look(c, k->tfile, 0);
+    return rc < 0 ? rc : 1;
+}
+
+/* The next ones of the round, from those that were made last to older ones. */
+static int round_step(struct mgr_core *c)
+{
+    const enum mgr_stmt st = MGR_ST_DRAINED_LAST;
+    struct mgr_surveys *v = &c->drain->surveys;
+    struct copy list[ROUND_STEP];
+    size_t n = 0;
+    int rc;
+
+    v->round_ms = c->now.ms + 1000;
+    if (!v->round_n) {
+        v->round_began_ms = c->now.ms;
+        v->round_ns = INT64_MAX;
+        v->round_ino = 0;
+    }
+    for (rc = mgr_db_one(&c->db, DRAINED_LAST, DBI(v->round_ns), DBI(v->round_ino), DBI(ROUND_STEP)); rc > 0; rc = mgr_db_step(&c->db, st))
+        list[n++] = (struct copy){mgr_col(&c->db, st, 0), (uint64_t)mgr_col(&c->db, st, 1), (uint64_t)mgr_col(&c->db, st, 2), (uint32_t)mgr_col(&c->db, st, 3)};
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < n && rc >= 0; i++) {
+        rc = look_by_itself(c, &list[i]);
+        if (rc <= 0)
+            return rc; /* the rest in a second */
+        v->round_ns = list[i].at_ns;
+        v->round_ino = list[i].ino;
+        v->round_n++;
+    }
+    if (rc >= 0 && (n < ROUND_STEP || v->round_n >= ROUND_MAX))
+        end_round(c, v);
+    return rc < 0 ? rc : 0;
+}
+
 int mgr_surveys_step(struct mgr_core *c)
 {
     struct mgr_surveys *v = &c->drain->surveys;
@@ -199,6 +267,8 @@ int mgr_surveys_step(struct mgr_core *c)
     if (!v->due)
         return 0;
     v->due = false;
+    if (c->now.ms >= v->round_ms && v->round_ms && (rc = round_step(c)) != 0)
+        return rc;
     for (size_t i = 0; i < v->count && left && !rc; i++)
         rc = go_on(c, &v->of[(v->turn + i) % v->count], &left);
     v->turn += left == 0;
@@ -214,7 +284,9 @@ void mgr_surveys_tick(struct mgr_core *c)
     for (size_t i = v->count; i-- > 0;)
         if (c->now.ms - v->of[i].asked_ms > UNASKED_MS)
             v->of[i] = v->of[--v->count];
-    v->due |= v->count > 0;
+    if (!v->round_ms && c->drain->ntargets)
+        v->round_ms = c->now.ms + FIRST_MS;
+    v->due |= v->count > 0 || (v->round_ms && c->now.ms >= v->round_ms);
 }
 
 /* ---------------------------------------------------------------- who asks */

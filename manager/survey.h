@@ -36,6 +36,9 @@ struct mgr_surveys {
     uint64_t last;
     struct mgr_idmap found; /* tfile -> ms + 1 when it was found as it was */
     bool due;               /* the end of the group looks */
+    uint64_t round_ms;      /* looks by themselves: not before; 0: there is nothing to look at */
+    uint64_t round_began_ms, round_n, round_ino; /* of the round that goes on: how many it has had, and which was the last */
+    int64_t round_ns;
     uint32_t failed;        /* a target of which a file could not be looked at, when, and why */
     uint64_t failed_ms;
     char why[200];

@@ -322,6 +322,53 @@ static void test_many_files_are_waited_for_at_once(void **state)
     w_close(&w);
 }
 
+/* Nobody asks: what was drained last is looked at all the same, each copy once in ten minutes. */
+static void test_copies_are_looked_at_by_themselves(void **state)
+{
+    enum { FILES = 40, MINUTE = 60000 };
+    uint64_t top = open_set(FILES), at;
+
+    (void)state;
+    assert_true(top > 0);
+    at = w.looks;
+    work_for(3 * MINUTE); /* they have just been made */
+    assert_int_equal(w.looks, at);
+    work_for(9 * MINUTE);
+    assert_int_equal(w.looks, at + FILES);
+    copy_of("chk_1/r7")->used = false;
+    work_for(5 * MINUTE);
+    assert_int_equal(w.looks, at + FILES);
+    assert_int_equal(e_sql("SELECT count(*) FROM tfile WHERE gone=1"), 0);
+    work_for(5 * MINUTE);
+    assert_int_equal(w.looks, at + 2 * FILES + 1); /* what was not found has been looked for by both */
+    assert_int_equal(e_sql("SELECT count(*) FROM tfile WHERE gone=1"), 1);
+    work_for(10 * MINUTE);
+    assert_int_equal(w.looks, at + 3 * FILES); /* and is no more */
+    assert_int_equal(e_sql("SELECT count(*) FROM drain_job"), 1);
+    w_close(&w);
+}
+
+static void test_a_target_that_is_not_well_is_left_alone(void **state)
+{
+    Fp__TargetState hangs = FP__TARGET_STATE__INIT;
+
+    (void)state;
+    open_drained();
+    hangs.target = 1;
+    hangs.code = FP__TARGET_CODE__TARGET_HANGS;
+    hangs.why = (char *)"a call of its file system does not come back";
+    for (size_t i = 0; i < w.nbnf; i++)
+        w.bnf[i].says = &hangs;
+    work_for(1200000);
+    assert_int_equal(w.looks, 0);
+    hangs.code = FP__TARGET_CODE__TARGET_OK;
+    work_for(1200000);
+    assert_int_equal(w.looks, 2);
+    for (size_t i = 0; i < w.nbnf; i++)
+        w.bnf[i].says = NULL;
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_a_target_that_does_not_answer_is_waited_for),
         cmocka_unit_test(test_local_by_a_copy_is_looked_at_too),
         cmocka_unit_test(test_many_files_are_waited_for_at_once),
+        cmocka_unit_test(test_copies_are_looked_at_by_themselves),
+        cmocka_unit_test(test_a_target_that_is_not_well_is_left_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
