@@ -20,6 +20,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/targetid.h"
 
 #define GATHER_MS 1000u /* over which a rate is measured */
 #define MEMORY_IDLE_MS 1000u
@@ -261,6 +262,17 @@ static void keep_sums(struct dtask *x, const struct fp_dw_done *m, const uint8_t
     memcpy(x->sums, sums, 8ull * m->nsums);
 }
 
+static bool keep_identity(struct dtask *x, const uint8_t id[FP_TARGETID_BYTES])
+{
+    x->seen.uuid.data = malloc(FP_TARGETID_BYTES);
+    if (!x->seen.uuid.data)
+        return false;
+    memcpy(x->seen.uuid.data, id, FP_TARGETID_BYTES);
+    x->seen.uuid.len = FP_TARGETID_BYTES;
+    x->has_seen = true;
+    return true;
+}
+
 static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done *m, const char *why, const uint8_t *sums)
 {
     if (!only_looks(x))
@@ -273,6 +285,10 @@ static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done 
     x->seen.ino = m->tino;
     x->seen.size_bytes = m->size;
     x->seen.mtime_ns = m->mtime_ns;
+    if (fp_target_is_unmarked(m->unmarked) && !keep_identity(x, m->unmarked)) {
+        dtask_finish(x, -ENOMEM, "out of memory on this node"); /* without it, it would be taken for one with a marker */
+        return;
+    }
     keep_sums(x, m, sums);
     if (only_looks(x))
         dtarget_reads(t);

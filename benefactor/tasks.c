@@ -41,6 +41,7 @@ static void free_result(struct dtask *t)
     free(t->entries);
     free(t->entry_list);
     free(t->seen.path.data);
+    free(t->seen.uuid.data);
     free(t->missing_list);
     for (size_t i = 0; i < t->nchunks; i++)
         fp__chunk__free_unpacked(t->chunks[i], NULL);

@@ -146,7 +146,7 @@ static int send_file(struct dtask *t, struct dworker *w, enum fp_dw_type type)
     f.path_bytes = path ? (uint32_t)m->dest->path.len : 0;
     f.tmp_bytes = type != FP_DW_STAT ? (uint32_t)tmp.len : 0;
     mark = type == FP_DW_PREPARE ? m->text : m->mark;
-    f.mark_bytes = type == FP_DW_FINISH || type == FP_DW_PREPARE || type == FP_DW_STAT ? (uint32_t)mark.len : 0;
+    f.mark_bytes = type == FP_DW_FINISH || type == FP_DW_PREPARE || type == FP_DW_STAT || type == FP_DW_PROBE ? (uint32_t)mark.len : 0;
     f.nxattrs = type == FP_DW_FINISH ? (uint32_t)m->n_xattrs : 0;
     if (type == FP_DW_PROBE && m->overwrite)
         f.flags |= FP_DW_MAKE_MARKER;

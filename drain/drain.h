@@ -48,6 +48,7 @@ struct dr_result {
     uint64_t chunk, bytes;
     uint64_t dev, tino, size;
     int64_t mtime_ns;
+    uint8_t unmarked[16];
     uint32_t nsums, note;
     uint64_t *sums; /* FP_DW_WINDOWS_MAX of them, the thread's */
     char why[DR_WHY_MAX];
@@ -138,6 +139,8 @@ int dr_fail(struct dr_thread *th, enum fp_dw_scope scope, int status, const char
 /* As _fail for a call on the target that gave this errno: its scope, by what it says. */
 int dr_failed_call(struct dr_thread *th, int status, const char *what, const char *path);
 int dr_root(struct dr_thread *th, bool make_marker, int *fd);
+/* Its marker can't be made: what identity it has without (fp/targetid.h). -EEXIST, th->r as it was: it has a marker of this store. */
+int dr_root_unmarked(struct dr_thread *th, uint8_t id[16]);
 /* Path without NUL. flags of openat2; never a symlink in it, never out of the root. */
 int dr_open(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, int flags, unsigned mode, int *fd);
 /* The directory that path's last name lies in, made if it is not there; entries durable. *name: that last name, NUL at its end, free() */
@@ -164,7 +167,11 @@ int dr_need_no_more(struct dr_thread *th, int temps, const char *entry, uint32_t
 /* Our store is about to rely on this file: said in the target, and synced. entry: a name, STORE8-needs-N. */
 int dr_need(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, const char *entry, uint32_t entry_bytes);
 /* marker.c: 0; -ENOENT with what is wrong in th->r.why */
-int dr_marker(struct dr_thread *th, int root, bool make);
+int dr_marker(struct dr_thread *th, int root, const uint8_t target[16], bool make);
+/* The identity of a directory without a marker of this store. -EEXIST, th->r as it was: it has one. */
+int dr_unmarked(struct dr_thread *th, int root, uint8_t id[16]);
+/* Is it the one without a marker that the worker is for? */
+int dr_unmarked_is(struct dr_thread *th, int root);
 /* Would a store drain into a store, or to where nothing is kept? */
 int dr_refuse_useless(struct dr_thread *th, int root);
 

@@ -19,6 +19,7 @@
 
 #include "drain/drain.h"
 #include "fp/clock.h"
+#include "fp/targetid.h"
 
 #define NO_BURST_NS 100000000ull
 #define STACK_BYTES (1u << 20)
@@ -139,10 +140,28 @@ static void memory_free(uint8_t **p, size_t *have)
     *have = 0;
 }
 
+/* Would it change the target? */
+static bool writes(const struct fp_dw_head *h)
+{
+    switch (h->type) {
+    case FP_DW_READ:
+    case FP_DW_LIST:
+    case FP_DW_VERIFY:
+    case FP_DW_PROBE: /* knows it by itself */
+        return false;
+    case FP_DW_STAT:
+        return ((const struct fp_dw_file *)(const void *)h)->mark_bytes > 0;
+    default:
+        return true;
+    }
+}
+
 static int do_task(struct dr_thread *th)
 {
     if (th->task->cancelled)
         return dr_fail(th, FP_DW_SCOPE_FILE, -ECANCELED, "cancelled");
+    if (fp_target_is_unmarked(th->w->target) && writes((const struct fp_dw_head *)th->task->msg))
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -EROFS, "%s is a target without %s: it is only read", th->w->root, FP_DW_MARKER);
     switch (((const struct fp_dw_head *)th->task->msg)->type) {
     case FP_DW_PREPARE:
         return dr_prepare(th);

@@ -26,6 +26,7 @@
 #include "drain/drain.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/targetid.h"
 
 /* ---------------------------------------------------------------- errors */
 
@@ -324,32 +325,52 @@ static int root_failed(struct dr_thread *th, int rc)
     return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s: %s", th->w->root, fp_strerror(rc));
 }
 
+static int open_root(struct dr_thread *th, int *dir, struct stat *st)
+{
+    int rc;
+
+    *dir = -1;
+    dr_enter(th);
+    rc = FP_FAULT_POINT("drain.root");
+    if (rc == 0) {
+        *dir = open(th->w->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = *dir < 0 || fstat(*dir, st) ? -errno : 0;
+    }
+    dr_leave(th, 0);
+    if (rc && *dir >= 0)
+        close(*dir);
+    return rc ? root_failed(th, rc) : 0;
+}
+
+int dr_root_unmarked(struct dr_thread *th, uint8_t id[16])
+{
+    struct stat st;
+    int dir, rc = open_root(th, &dir, &st);
+
+    if (rc)
+        return rc;
+    rc = dr_refuse_useless(th, dir);
+    rc = rc ? rc : dr_unmarked(th, dir, id);
+    close(dir);
+    return rc;
+}
+
 int dr_root(struct dr_thread *th, bool make_marker, int *fd)
 {
     struct dr_worker *w = th->w;
     struct stat st;
-    int rc, dir = -1;
+    int dir, rc = open_root(th, &dir, &st);
     bool seen;
 
-    dr_enter(th);
-    rc = FP_FAULT_POINT("drain.root");
-    if (rc == 0) {
-        dir = open(w->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        rc = dir < 0 || fstat(dir, &st) ? -errno : 0;
-    }
-    dr_leave(th, 0);
-    if (rc) {
-        if (dir >= 0)
-            close(dir);
-        return root_failed(th, rc);
-    }
+    if (rc)
+        return rc;
     pthread_mutex_lock(&w->lock);
     seen = w->root_dev == st.st_dev && w->root_ino == st.st_ino;
     pthread_mutex_unlock(&w->lock);
     if (!seen || make_marker) {
         rc = dr_refuse_useless(th, dir);
         if (rc == 0)
-            rc = dr_marker(th, dir, make_marker);
+            rc = fp_target_is_unmarked(w->target) ? dr_unmarked_is(th, dir) : dr_marker(th, dir, w->target, make_marker);
         if (rc) {
             close(dir);
             return rc;

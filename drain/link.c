@@ -23,6 +23,17 @@
 
 /* ---------------------------------------------------------------- answers */
 
+/* ThreadSanitizer knows nothing of a socket that was there before the program. What a thread has done before it answers is over when another one begins
+ * what the benefactor tells after that answer: memory for READ is used again so. */
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#define BEFORE_SENDING(w)  __tsan_release(&(w)->socket)
+#define AFTER_RECEIVING(w) __tsan_acquire(&(w)->socket)
+#else
+#define BEFORE_SENDING(w)
+#define AFTER_RECEIVING(w)
+#endif
+
 static void send_message(struct dr_worker *w, struct iovec *iov, int n)
 {
     struct fp_dw_head *h = iov[0].iov_base;
@@ -32,6 +43,7 @@ static void send_message(struct dr_worker *w, struct iovec *iov, int n)
     for (int i = 0; i < n; i++)
         len += iov[i].iov_len;
     h->len_bytes = (uint32_t)len;
+    BEFORE_SENDING(w);
     while (sendmsg(w->socket, &msg, MSG_NOSIGNAL) < 0) {
         struct pollfd p = { .fd = w->socket, .events = POLLOUT };
 
@@ -61,6 +73,8 @@ void dr_answer(struct dr_thread *th)
         .mtime_ns = r->mtime_ns,
         .note = r->note,
     };
+
+    memcpy(m.unmarked, r->unmarked, sizeof(m.unmarked));
     struct iovec iov[3] = { { &m, sizeof(m) }, { (void *)(uintptr_t)r->why, m.why_bytes }, { r->sums, r->nsums * sizeof(*r->sums) } };
 
     send_message(th->w, iov, 3);
@@ -231,6 +245,7 @@ static ssize_t receive(struct dr_worker *w, uint8_t *buf, int *fd)
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
+    AFTER_RECEIVING(w);
     c = CMSG_FIRSTHDR(&msg);
     if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int)))
         memcpy(fd, CMSG_DATA(c), sizeof(int));

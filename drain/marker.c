@@ -5,6 +5,10 @@
  * there: the local disk of a node must not fill with checkpoints because the parallel file system came up late.
  * What is to be mounted where, as far as /etc/fstab knows, is looked up before (fstab.c).
  * Lines are appended whole. One that a crash has cut short is followed by a new one on a line of its own.
+ *
+ * Where nothing can be written, no marker is made, and the directory may be read all the same: fp/targetid.h says by what it is then known. Rejected for that:
+ * the id of the file system (it differs from mount to mount with NFS and FUSE), its size (of a parallel file system it differs from node to node), the times of
+ * the directory (somebody else may write there).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,18 +21,22 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "drain/drain.h"
 #include "fp/err.h"
+#include "fp/le.h"
+#include "fp/targetid.h"
 
 #define MARKER_MAX 65536u
 #define LINE_BYTES 66u /* STORE TARGET\n */
 #define FUSE_MAGIC 0x65735546
 
-static void line_of(const struct dr_worker *w, char out[LINE_BYTES + 1])
+static void line_of(const struct dr_worker *w, const uint8_t target[16], char out[LINE_BYTES + 1])
 {
     for (int i = 0; i < 16; i++) {
         snprintf(out + 2 * i, 3, "%02x", w->store[i]);
-        snprintf(out + 33 + 2 * i, 3, "%02x", w->target[i]);
+        snprintf(out + 33 + 2 * i, 3, "%02x", target[i]);
     }
     out[32] = ' ';
     out[65] = '\n';
@@ -80,7 +88,7 @@ static int refuse_unmounted(struct dr_thread *th, int root)
     return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s is not used as a target: /etc/fstab names %s, and nothing is mounted there on this node", th->w->root, where);
 }
 
-int dr_marker(struct dr_thread *th, int root, bool make)
+int dr_marker(struct dr_thread *th, int root, const uint8_t target[16], bool make)
 {
     static const char name[] = FP_DW_MARKER;
     char line[LINE_BYTES + 1];
@@ -89,7 +97,7 @@ int dr_marker(struct dr_thread *th, int root, bool make)
 
     if (rc)
         return rc;
-    line_of(th->w, line);
+    line_of(th->w, target, line);
     rc = dr_open(th, root, name, sizeof(name) - 1, make ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY, 0644, &fd);
     if (rc == 0) {
         dr_enter(th);
@@ -106,6 +114,67 @@ int dr_marker(struct dr_thread *th, int root, bool make)
         return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s names another target of this store: another file system is mounted there, or it is that target by another path", th->w->root,
                        name);
     return rc ? dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s/%s: %s", th->w->root, name, fp_strerror(rc)) : 0;
+}
+
+/* Is there a line of our store, whatever it says? */
+static int has_line(struct dr_thread *th, int root, bool *has)
+{
+    static const char name[] = FP_DW_MARKER;
+    char line[LINE_BYTES + 1];
+    bool torn;
+    int fd, rc = dr_open(th, root, name, sizeof(name) - 1, O_RDONLY, 0, &fd);
+
+    *has = false;
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    line_of(th->w, th->w->target, line);
+    dr_enter(th);
+    rc = look(fd, line, &torn);
+    close(fd);
+    dr_leave(th, 0);
+    *has = rc == 0 || rc == -EEXIST;
+    return *has || rc == -ENOENT ? 0 : rc;
+}
+
+static int unmarked_id(struct dr_thread *th, int root, uint8_t id[FP_TARGETID_BYTES])
+{
+    uint8_t of[16];
+    struct statfs fs;
+    struct stat st;
+    int rc = refuse_unmounted(th, root);
+
+    if (rc)
+        return rc;
+    dr_enter(th);
+    rc = fstatfs(root, &fs) || fstat(root, &st) ? -errno : 0;
+    dr_leave(th, 0);
+    if (rc)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s: %s", th->w->root, fp_strerror(rc));
+    fp_put64(of, (uint64_t)fs.f_type);
+    fp_put64(of + 8, st.st_ino);
+    memcpy(id, FP_TARGET_UNMARKED, 8);
+    fp_put64(id + 8, XXH3_64bits(of, sizeof(of)));
+    return 0;
+}
+
+int dr_unmarked(struct dr_thread *th, int root, uint8_t id[FP_TARGETID_BYTES])
+{
+    bool has;
+    int rc = has_line(th, root, &has);
+
+    if (rc)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, rc, "%s/" FP_DW_MARKER ": %s", th->w->root, fp_strerror(rc));
+    return has ? -EEXIST : unmarked_id(th, root, id);
+}
+
+int dr_unmarked_is(struct dr_thread *th, int root)
+{
+    uint8_t id[FP_TARGETID_BYTES];
+    int rc = unmarked_id(th, root, id);
+
+    if (rc == 0 && memcmp(id, th->w->target, sizeof(id)) != 0)
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s is not the directory that was staged in from before: is the file system mounted on this node?", th->w->root);
+    return rc;
 }
 
 /* The type of the file system with this device, from /proc/self/mountinfo: ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [...] - TYPE ... */

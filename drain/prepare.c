@@ -20,6 +20,7 @@
 #include "drain/drain.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/targetid.h"
 
 #define NAMES_BYTES (64u << 10)
 #define PROBE_BYTES 4096u
@@ -346,12 +347,61 @@ static int probe_write(struct dr_thread *th, int temps, const char *tmp, uint32_
     return rc ? rc : rm;
 }
 
+static bool takes_no_marker(int rc)
+{
+    return rc == -EROFS || rc == -EACCES || rc == -EPERM;
+}
+
+/* It can be read all the same. */
+static int without_marker(struct dr_thread *th)
+{
+    th->r.why[0] = '\0';
+    th->r.scope = FP_DW_SCOPE_FILE;
+    return 0;
+}
+
+/* Was it ever known by a marker? */
+static int probe_first(struct dr_thread *th, int *root)
+{
+    int rc = dr_root(th, true, root), no;
+
+    if (!takes_no_marker(rc))
+        return rc;
+    *root = -1;
+    no = dr_root_unmarked(th, th->r.unmarked);
+    return no == -EEXIST ? rc : no ? no : without_marker(th);
+}
+
+/* Known without a marker: can it have one by now? mark: what that is to say. */
+static int probe_again(struct dr_thread *th, const uint8_t *mark, int *root)
+{
+    int rc = dr_root(th, false, root);
+
+    if (rc)
+        return rc;
+    rc = mark ? dr_marker(th, *root, mark, true) : -EROFS;
+    if (rc == 0)
+        return 0;
+    close(*root);
+    *root = -1;
+    if (!takes_no_marker(rc))
+        return rc;
+    memcpy(th->r.unmarked, th->w->target, sizeof(th->r.unmarked));
+    return without_marker(th);
+}
+
 int dr_probe(struct dr_thread *th)
 {
     const struct fp_dw_file *m = (const struct fp_dw_file *)th->task->msg;
-    int root, temps, rc = dr_root(th, m->flags & FP_DW_MAKE_MARKER, &root);
+    bool make = m->flags & FP_DW_MAKE_MARKER;
+    const char *mark = (const char *)(m + 1) + m->tmp_bytes;
+    int root, temps, rc;
 
-    if (rc)
+    if (fp_target_is_unmarked(th->w->target))
+        rc = probe_again(th, make && m->mark_bytes == FP_TARGETID_BYTES ? (const uint8_t *)mark : NULL, &root);
+    else
+        rc = make ? probe_first(th, &root) : dr_root(th, false, &root);
+    if (rc || root < 0)
         return rc;
     rc = dr_temps(th, root, true, &temps);
     if (rc == 0) {

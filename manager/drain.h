@@ -57,6 +57,7 @@ struct mgr_target {
     char *root;
     uint8_t uuid[16];
     bool made;   /* the marker is there: its uuid has been heard */
+    bool unmarked; /* … or nothing can be written there: what is in it may be staged in, and nothing else (fp/targetid.h) */
     uint64_t needs;    /* number by which it is said there that we rely on files (needs.c); 0: on none */
     uint64_t needs_ms; /* when to look whether that is still so */
     bool swept;        /* temporary files that nobody knows have been looked for, since our start: before, nothing is renamed */
@@ -247,7 +248,12 @@ bool mgr_drain_cleans(const struct mgr_core *c, uint64_t file, uint64_t within_m
 const char *mgr_target_clash(const struct mgr_core *c, const char *root);
 /* The target of this root, made if need be. */
 int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id);
-int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t *uuid);
+/* A directory that somebody has named, as the target of a policy; false: why says what is wrong with its path. */
+bool mgr_target_parse(const char *root, struct fp_drain_policy *p, char why[FP_DRAIN_WHY_MAX]);
+/* What its marker says, or is to say. */
+void mgr_target_mark(const struct mgr_core *c, const struct mgr_target *t, uint8_t uuid[16]);
+/* uuid: by which it is known from now on. */
+int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t uuid[16]);
 /* Gives it a number and a row. dest, why: taken over, also when it fails. */
 int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j);
 int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j);
@@ -469,6 +475,10 @@ const char *mgr_every_text(struct mgr_core *c, const struct mgr_dpolicy *p, char
 bool mgr_target_used(const struct mgr_core *c, const struct mgr_target *t);
 /* That, or somebody asks whether it can be used. */
 bool mgr_target_wanted(const struct mgr_core *c, const struct mgr_target *t);
+/* Is it to be found out whether its marker is there, or can be made? */
+bool mgr_target_unknown(const struct mgr_core *c, const struct mgr_target *t);
+/* May it have tasks of this file? One that is only read has those of staging in. */
+bool mgr_target_takes(struct mgr_core *c, const struct mgr_target *t, const struct mgr_dfile *f);
 /* It is asked for, for some seconds. */
 void mgr_target_try(struct mgr_core *c, struct mgr_target *t);
 /* Do all benefactors that are there say that it is none? line: why. False also if there is none of them. */

@@ -42,13 +42,12 @@ int mgr_drain_refuse(struct mgr_core *c, char ***why, size_t *n, const char *fmt
 static int choose_root(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct fp_drain_policy *p)
 {
     const enum mgr_stmt st = MGR_ST_POLICY_LIST;
-    char why[FP_DRAIN_WHY_MAX], first[FP_DRAIN_PATH_MAX] = "", text[FP_DRAIN_TEXT_MAX];
+    char why[FP_DRAIN_WHY_MAX], first[FP_DRAIN_PATH_MAX] = "";
     bool several = false;
     int rc;
 
     if (m->dest[0]) {
-        snprintf(text, sizeof text, "to=\"%s\"", m->dest);
-        if (!fp_drain_parse(text, p, why))
+        if (mgr_target_parse(m->dest, p, why))
             return 0;
         p->to[0] = '\0';
         return refuse(c, r, "%s", why);
@@ -222,7 +221,7 @@ static int try_target(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
     t = rc ? NULL : mgr_target_find(c, id);
     if (!t)
         return rc;
-    if (t->made) {
+    if (t->made && !t->unmarked) {
         r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_WELL;
         return 0;
     }
@@ -244,11 +243,14 @@ static int try_target(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
 const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX])
 {
     const struct mgr_djob *in = mgr_drain_in_job(c, j->id);
+    const struct mgr_target *t = mgr_target_find(c, j->target);
 
     if (in) {
         snprintf(line, MGR_WAITS_MAX, "what was evicted of it is brought back first, by job %llu", (unsigned long long)in->id);
         return line;
     }
+    if (t && t->unmarked && j->kind != FP__JOB_KIND__JOB_FOREIGN)
+        return "nothing can be written to the target: it is read-only, or not the benefactor's to write to";
     for (size_t i = 0; i < c->drain->nfiles; i++) {
         const struct mgr_dfile *f = &c->drain->files[i];
         const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);

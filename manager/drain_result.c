@@ -15,6 +15,7 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/targetid.h"
 
 #define SWEEP_MS 3600000u
 #define RETRY_MS 5000u /* of what a whole target was asked and has not done */
@@ -70,6 +71,22 @@ static int made_late(struct mgr_core *c, const Fp__TaskResult *r)
     return 0;
 }
 
+/* It has its marker, or none can be made. */
+static int known(struct mgr_core *c, struct mgr_target *t, const Fp__TaskResult *r)
+{
+    bool said = r->seen && r->seen->uuid.len == sizeof t->uuid;
+    uint8_t mark[16];
+
+    mgr_tasks_look(c);
+    if (said && fp_target_is_unmarked(r->seen->uuid.data)) {
+        t->left -= t->left > 0;
+        t->probe_ms = t->left ? 0 : c->now.ms + RETRY_MS; /* somebody may want to write there */
+        return t->made ? 0 : mgr_target_made(c, t, r->seen->uuid.data);
+    }
+    mgr_target_mark(c, t, mark);
+    return mgr_target_made(c, t, said ? r->seen->uuid.data : mark);
+}
+
 static int of_target(struct mgr_core *c, const struct mgr_bnf *b, uint32_t id, bool sweep, const Fp__TaskResult *r)
 {
     struct mgr_target *t = mgr_target_find(c, id);
@@ -81,7 +98,7 @@ static int of_target(struct mgr_core *c, const struct mgr_bnf *b, uint32_t id, b
         swept(c, t, r);
     else if (sweep)
         t->sweep_ms = c->now.ms + RETRY_MS;
-    if (sweep || t->made)
+    if (sweep || (t->made && !t->unmarked))
         return 0;
     if (r->status) {
         t->left -= t->left > 0;
@@ -91,8 +108,7 @@ static int of_target(struct mgr_core *c, const struct mgr_bnf *b, uint32_t id, b
         FP_LOG_EVERY(10000, FP_LOG_WARN, "target %s: %s", t->root, r->why && *r->why ? r->why : fp_strerror(r->status));
         return 0;
     }
-    mgr_tasks_look(c);
-    return mgr_target_made(c, t, r->seen && r->seen->uuid.len == sizeof t->uuid ? r->seen->uuid.data : NULL);
+    return known(c, t, r);
 }
 
 static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskResult *r)

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "fp/targetid.h"
+
 #define GEN_BLOCK 65536u /* numbers reserved with one row, which is synced */
 
 struct mgr_drain *mgr_drain_new(void)
@@ -140,8 +142,8 @@ static struct mgr_target *target_add(struct mgr_core *c, uint32_t id, const char
     return t;
 }
 
-/* What the marker is to say, if there is none yet: the same each time that it is asked for. */
-static void target_uuid(const struct mgr_core *c, struct mgr_target *t)
+/* The same each time that it is asked for. */
+void mgr_target_mark(const struct mgr_core *c, const struct mgr_target *t, uint8_t uuid[16])
 {
     XXH3_state_t *x = XXH3_createState();
     XXH128_canonical_t k;
@@ -152,7 +154,7 @@ static void target_uuid(const struct mgr_core *c, struct mgr_target *t)
     XXH3_128bits_update(x, c->uuid, sizeof c->uuid);
     XXH3_128bits_update(x, t->root, strlen(t->root));
     XXH128_canonicalFromHash(&k, XXH3_128bits_digest(x));
-    memcpy(t->uuid, k.digest, sizeof t->uuid);
+    memcpy(uuid, k.digest, 16);
     XXH3_freeState(x);
 }
 
@@ -178,7 +180,9 @@ static int targets_load(struct mgr_core *c)
         if (t->made)
             memcpy(t->uuid, uuid, len);
         else
-            target_uuid(c, t);
+            mgr_target_mark(c, t, t->uuid);
+        t->unmarked = t->made && fp_target_is_unmarked(t->uuid);
+        t->swept |= t->unmarked;
         t->needs = (uint64_t)mgr_col(&c->db, st, 3);
         have++;
     }
@@ -200,7 +204,7 @@ const char *mgr_target_clash(const struct mgr_core *c, const char *root)
     for (size_t i = 0; i < c->drain->ntargets; i++) {
         const char *other = c->drain->targets[i].root;
 
-        if (strcmp(other, root) != 0 && mgr_target_used(c, &c->drain->targets[i]) && (is_below(root, other) || is_below(other, root)))
+        if (strcmp(other, root) != 0 && !c->drain->targets[i].unmarked && mgr_target_used(c, &c->drain->targets[i]) && (is_below(root, other) || is_below(other, root)))
             return other;
     }
     return NULL;
@@ -220,15 +224,17 @@ int mgr_target_get(struct mgr_core *c, const char *root, uint32_t *id)
     t = target_add(c, *id, root);
     if (!t)
         return mgr_doom(c, -ENOMEM);
-    target_uuid(c, t);
+    mgr_target_mark(c, t, t->uuid);
     return mgr_db_exec(&c->db, TARGET_PUT, DBI(*id), DBT(root), DBB("", 0));
 }
 
-int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t *uuid)
+int mgr_target_made(struct mgr_core *c, struct mgr_target *t, const uint8_t uuid[16])
 {
-    if (uuid)
-        memcpy(t->uuid, uuid, sizeof t->uuid);
+    memcpy(t->uuid, uuid, sizeof t->uuid);
     t->made = true;
+    t->unmarked = fp_target_is_unmarked(uuid);
+    t->swept = t->unmarked; /* there is nothing of ours */
+    t->sweep_ms = 0;
     return mgr_db_exec(&c->db, TARGET_PUT, DBI(t->id), DBT(t->root), DBB(t->uuid, sizeof t->uuid));
 }
 

@@ -32,6 +32,47 @@ bool mgr_target_used(const struct mgr_core *c, const struct mgr_target *t)
     return false;
 }
 
+bool mgr_target_parse(const char *root, struct fp_drain_policy *p, char why[FP_DRAIN_WHY_MAX])
+{
+    char text[FP_DRAIN_TEXT_MAX];
+
+    if (strchr(root, '"')) {
+        snprintf(why, FP_DRAIN_WHY_MAX, "the path of a target has no double quote in it: give that directory, or a link to it, another name");
+        return false;
+    }
+    if ((size_t)snprintf(text, sizeof text, "to=\"%s\"", root) >= sizeof text) {
+        snprintf(why, FP_DRAIN_WHY_MAX, "the path of a target is no longer than %u bytes", FP_DRAIN_PATH_MAX - 1);
+        return false;
+    }
+    return fp_drain_parse(text, p, why) == 0;
+}
+
+/* Is somebody to write there? */
+static bool is_written(const struct mgr_core *c, const struct mgr_target *t)
+{
+    const struct mgr_drain *d = c->drain;
+
+    for (size_t i = 0; i < d->njobs; i++)
+        if (d->jobs[i].target == t->id && d->jobs[i].kind != FP__JOB_KIND__JOB_FOREIGN)
+            return true;
+    for (size_t i = 0; i < d->npolicies; i++)
+        if (strcmp(d->policies[i].p.to, t->root) == 0)
+            return true;
+    return c->now.ms < t->tried_ms;
+}
+
+bool mgr_target_unknown(const struct mgr_core *c, const struct mgr_target *t)
+{
+    return t->unmarked ? is_written(c, t) : !t->made && mgr_target_wanted(c, t);
+}
+
+bool mgr_target_takes(struct mgr_core *c, const struct mgr_target *t, const struct mgr_dfile *f)
+{
+    const struct mgr_djob *j = mgr_djob_find(c, f->job);
+
+    return t->made && (!t->unmarked || (j && (j->kind == FP__JOB_KIND__JOB_FOREIGN || j->kind == FP__JOB_KIND__JOB_STAGE_IN)));
+}
+
 bool mgr_target_wanted(const struct mgr_core *c, const struct mgr_target *t)
 {
     return mgr_target_used(c, t) || c->now.ms < t->tried_ms;

@@ -469,6 +469,18 @@ static bool is_told(const struct mgr_core *c, uint64_t id)
     return false;
 }
 
+/* What a marker is to say where there was none. */
+static ProtobufCBinaryData mark_of(struct mgr_core *c, const struct mgr_target *t)
+{
+    uint8_t uuid[sizeof t->uuid];
+    ProtobufCBinaryData mark;
+
+    mgr_target_mark(c, t, uuid);
+    mark.data = mgr_arena_copy(&c->arena, uuid, sizeof uuid);
+    mark.len = mark.data ? sizeof uuid : 0;
+    return mark;
+}
+
 /* Before anything is written to it, a target has its marker; and once an hour somebody looks for temporary files that were left. */
 static void targets(struct batch *q)
 {
@@ -480,17 +492,19 @@ static void targets(struct batch *q)
         char prefix[64];
         Fp__Task *k;
 
-        if (!t->made && q->c->now.ms >= t->probe_ms && mgr_target_wanted(q->c, t) && mgr_target_tries(q->c, t, q->b) && !is_told(q->c, probe)) {
+        if (mgr_target_unknown(q->c, t) && q->c->now.ms >= t->probe_ms && mgr_target_tries(q->c, t, q->b) && !is_told(q->c, probe)) {
             t->prober = q->b->id;
             k = mgr_task_new(q->c, FP__TASK_KIND__TASK_PROBE, probe, 0, t);
             if (k) {
                 k->overwrite = true; /* makes it */
+                if (t->unmarked)
+                    k->mark = mark_of(q->c, t);
                 snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-probe", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
                 k->tmp = text(q->c, prefix);
             }
             put(q, k, NULL);
         }
-        if (!t->made || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
+        if (!t->made || t->unmarked || q->c->now.ms < t->sweep_ms || is_told(q->c, sweep))
             continue;
         snprintf(prefix, sizeof prefix, "%02x%02x%02x%02x-", q->c->uuid[0], q->c->uuid[1], q->c->uuid[2], q->c->uuid[3]);
         k = mgr_task_new(q->c, FP__TASK_KIND__TASK_SWEEP, sweep, 0, t);
@@ -515,7 +529,7 @@ static void cleaning(struct batch *q)
             *n = d->clean[--d->nclean];
             continue;
         }
-        if (mgr_drain_cleans(q->c, n->file, CLEAN_MS) || !t->made || !has_room(q, n->target))
+        if (mgr_drain_cleans(q->c, n->file, CLEAN_MS) || !t->made || t->unmarked || !has_room(q, n->target))
             continue;
         mgr_task_tmp(q->c, n->file, n->gen, name);
         k = mgr_task_new(q->c, FP__TASK_KIND__TASK_CLEAN, mgr_task_id(n->file, MGR_TASK_CLEAN, false), n->gen, t);
@@ -541,7 +555,7 @@ static void files(struct batch *q)
         struct mgr_dfile *f = &q->c->drain->files[i];
         const struct mgr_target *t = mgr_target_find(q->c, f->target);
 
-        if (f->lead != q->b->id || !t || !t->made) {
+        if (f->lead != q->b->id || !t || !mgr_target_takes(q->c, t, f)) {
             if (f->state == MGR_D_PREPARE && !f->target) /* what it was to be looked at in a target went before this manager was started: nobody would answer */
                 f->stale = q->c->drain->dirty = q->c->busy = true;
             continue;

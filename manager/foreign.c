@@ -507,20 +507,21 @@ const struct mgr_target *mgr_target_of(const struct mgr_core *c, ProtobufCBinary
 static int named_target(struct mgr_core *c, const char *root, Fp__CtlStageReply *r)
 {
     struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
-    char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
+    char why[FP_DRAIN_WHY_MAX];
+    struct mgr_target *t;
     uint32_t id;
     int rc;
 
     if (!p)
         return mgr_doom(c, -ENOMEM);
-    snprintf(text, sizeof text, "to=\"%s\"", root);
-    if (fp_drain_parse(text, p, why))
+    if (!mgr_target_parse(root, p, why))
         return refuse(c, r, "%s", why);
     if (mgr_target_clash(c, p->to))
         return refuse(c, r, "%s and %s, which is a target already, lie one in the other", p->to, mgr_target_clash(c, p->to));
     rc = mgr_target_get(c, p->to, &id);
-    if (!rc)
-        mgr_target_try(c, mgr_target_find(c, id));
+    t = rc ? NULL : mgr_target_find(c, id);
+    if (t && !t->unmarked) /* that one is only read: whether it could be written to is of no account */
+        mgr_target_try(c, t);
     return rc;
 }
 
@@ -553,7 +554,7 @@ static int look_up(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply 
             continue;
         t = mgr_target_of(c, &s->path[i]);
         if (!t)
-            rc = refuse(c, r, "%.*s is in no target that this store knows (fpctl drain show): say with --target which directory above it is one; a file .fp-target is made there", len,
+            rc = refuse(c, r, "%.*s is in no target that this store knows (fpctl drain show): say with --target which directory above it is one; a file .fp-target is made there, if it can be written to", len,
                         (char *)m->paths[i].data);
         else if (i && s->target && t->id != s->target)
             rc = refuse(c, r, "%.*s: in another target than what is before it", len, (char *)m->paths[i].data);

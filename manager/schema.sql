@@ -352,7 +352,7 @@ CREATE TABLE IF NOT EXISTS drain_due (
 CREATE TABLE IF NOT EXISTS target (
     id   INTEGER PRIMARY KEY,
     root TEXT NOT NULL UNIQUE,
-    uuid BLOB NOT NULL,               -- as in ROOT/.fp-target; empty: not seen yet
+    uuid BLOB NOT NULL,               -- as in ROOT/.fp-target; empty: not seen yet; "unmarked…": there is none, since nothing can be written there
     needs INTEGER NOT NULL DEFAULT 0  -- number by which it is said there that files of it are relied on (needs.c); 0: none is
 );
 -- A file (or log) in a target that external chunks or levels refer to.

@@ -53,7 +53,7 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.torn, "torn", "off", "With restore: all torn files below PATH.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct given, o.to, "to", NULL, "With drain and stage-out: the directory to copy to, below which paths are as in the store. By default, that of the policy. With wait: the target that is to have it. With merge: the file. With stage-in: the directory of the store to copy to.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
-    FP_OPT_STRING(struct given, o.target, "target", NULL, "With stage-in --to: the directory that is to be a target, if none is known that has PATH: a file .fp-target is made in it.",
+    FP_OPT_STRING(struct given, o.target, "target", NULL, "With stage-in --to: the directory that is to be a target, if none is known that has PATH: a file .fp-target is made in it, if it can be written to.",
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
     FP_OPT_BOOL(struct given, o.now, "now", "off", "With drain: before all else, and without regard for programs.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.last, "last", "off", "With drain: of each series of checkpoints below PATH the newest complete set, and nothing else.", .flags = FP_OPT_NO_FILE),

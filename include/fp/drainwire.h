@@ -49,7 +49,7 @@ enum fp_dw_type {
     FP_DW_STAT,                        /* struct fp_dw_file + path */
     FP_DW_SWEEP,                       /* struct fp_dw_file + prefix: names in FP_DW_TEMP_DIR that begin with it, as NAMES */
     FP_DW_CLEAN,                       /* struct fp_dw_file + tmp: is removed */
-    FP_DW_PROBE,                       /* struct fp_dw_file + tmp: can the target be written to? FP_DW_MAKE_MARKER */
+    FP_DW_PROBE,                       /* struct fp_dw_file + tmp + mark: can the target be written to? FP_DW_MAKE_MARKER */
     FP_DW_MEMORY,                      /* struct fp_dw_head, with a descriptor: where READ puts what it reads; once, before the first */
     FP_DW_READ,                        /* struct fp_dw_read + path: bytes of a file; sum[]: of its blocks */
     FP_DW_MERGE,                       /* struct fp_dw_merge + path + tmp + log: a step of making a file of a log. PREPARE answers sum[]: of the index, records, bytes in them */
@@ -70,7 +70,7 @@ struct fp_dw_head {
 
 struct fp_dw_config {
     struct fp_dw_head h;
-    uint8_t store[16], target[16];     /* UUIDs: the marker must say this target for this store. */
+    uint8_t store[16], target[16];     /* UUIDs: the marker must say this target for this store. Or one without a marker (fp/targetid.h): it is only read */
     uint32_t threads;                  /* 1 .. FP_DW_THREADS_MAX */
     uint32_t root_bytes;
     uint32_t plugin_dir_bytes, declared_bytes; /* plugin_dir_bytes 0: beside the program */
@@ -103,7 +103,7 @@ struct fp_dw_file {
     uint32_t flags, mode, uid, gid;    /* PREPARE: owner of directories that are made */
     int64_t atime_ns, mtime_ns;
     uint32_t path_bytes, tmp_bytes;
-    uint32_t mark_bytes;               /* FINISH: the mark. PREPARE: text of a link. STAT: the entry of drain/needed.c to be made before; 0: none */
+    uint32_t mark_bytes;               /* FINISH: the mark. PREPARE: text of a link. PROBE of a target without a marker: the identity that one is to have. STAT: the entry of drain/needed.c to be made before; 0: none */
     uint32_t nxattrs;                  /* each: uint32_t name_bytes, value_bytes (not aligned), name, value */
 };
 
@@ -191,6 +191,7 @@ struct fp_dw_done {
     uint64_t bytes;                    /* written or read from the target */
     uint64_t dev, tino, size;          /* PREPARE, FINISH, STAT, the last SMALL: what is there */
     int64_t mtime_ns;
+    uint8_t unmarked[16];              /* PROBE that has found no marker, and can't make one: the identity without (fp/targetid.h). Zeros: it has its marker */
 };
 
 struct fp_dw_log {

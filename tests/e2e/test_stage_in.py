@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import struct
+import subprocess
 import time
 
 import pytest
@@ -263,3 +264,80 @@ def test_results_are_staged_out(store, target):
     os.makedirs(os.path.join(target, "dir/f"))
     r = store.fpctl("stage-out", m.at("dir/f"), f"--to={target}", "--timeout=30s", check=False, seconds=50)
     assert r.returncode == 4 and "dir/f" in r.stdout, r
+
+
+@pytest.fixture
+def read_only(store, as_root):
+    """A directory with files that nobody can write to, and a function that makes it writable."""
+    path = store.make_dir("inputs")
+    os.mkdir(os.path.join(path, "d"))
+    for i in range(6):
+        put(os.path.join(path, f"d/f{i}"), content(i, 0, 3 * MIB + i))
+    subprocess.run(["mount", "--bind", path, path], check=True, timeout=20)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", path], check=True, timeout=20)
+        yield path, lambda: subprocess.run(["mount", "-o", "remount,bind,rw", path], check=True, timeout=20)
+    finally:
+        subprocess.run(["umount", path], check=True, timeout=20)
+
+
+@pytest.mark.limit(120)
+def test_inputs_of_a_read_only_file_system(store, read_only):
+    """Nothing can be written there, so there is no marker: files come all the same, also after restarts, and none of them is evicted."""
+    path, make_writable = read_only
+    m = store.mounts[0]
+    r = stage_in(store, os.path.join(path, "d"), to=m.path, root=path)
+    assert "6 of 6 files" in r.stdout, r
+    for i in range(6):
+        assert_same(read(m.at(f"d/f{i}")), content(i, 0, 3 * MIB + i))
+    assert sorted(os.listdir(path)) == ["d"]
+    store.manager.kill()
+    store.restart_manager()
+    os.mkdir(m.at("again"))
+    stage_in(store, os.path.join(path, "d"), to=m.at("again"))
+    assert_same(read(m.at("again/d/f5")), content(5, 0, 3 * MIB + 5))
+    store.expect("drain job")
+    r = store.fpctl("evict", m.at("d/f0"), "--timeout=20s", check=False, seconds=40)
+    assert r.returncode == 4 and "0 of 1 files" in r.stdout, r
+    assert levels(store, m.at("d/f0"))["level"] in ("pool", "local")
+
+
+@pytest.mark.limit(120)
+def test_a_read_only_file_system_becomes_a_target(store, read_only):
+    """A drain to it waits and says why; it goes on when the file system can be written to, and has its marker then."""
+    path, make_writable = read_only
+    store.expect("drain job")
+    m = store.mounts[0]
+    stage_in(store, os.path.join(path, "d/f1"), to=m.path, root=path)
+    write_file(m.at("new"), content(9, 0, MIB), sync=True)
+    r = store.fpctl("drain", m.at("new"), f"--to={path}", "--wait", "--timeout=3s", check=False, seconds=30)
+    assert r.returncode != 0
+    assert "nothing can be written to the target" in store.fpctl("drain", "show").stdout
+    assert not os.path.exists(os.path.join(path, ".fp-target"))
+    make_writable()
+    store.fpctl("drain", m.at("new"), f"--to={path}", "--wait", "--timeout=40s", seconds=60)
+    assert_same(read(os.path.join(path, "new")), content(9, 0, MIB))
+    assert os.path.exists(os.path.join(path, ".fp-target"))
+    stage_in(store, os.path.join(path, "d/f2"), to=m.path)
+    assert_same(read(m.at("f2")), content(2, 0, 3 * MIB + 2))
+
+
+@pytest.mark.limit(120)
+def test_another_directory_is_not_taken_for_the_read_only_one(store, read_only):
+    """What lies below the mount point of a file system that is not mounted has no marker that says so: it is known by its inode."""
+    path, make_writable = read_only
+    store.expect("drain job|staged in from before|fp-drain")
+    m = store.mounts[0]
+    stage_in(store, os.path.join(path, "d/f1"), to=m.path, root=path)
+    other = store.make_dir("other")
+    os.mkdir(os.path.join(other, "d"))
+    put(os.path.join(other, "d/f3"), b"not meant")
+    subprocess.run(["mount", "--bind", other, path], check=True, timeout=20)
+    try:
+        r = stage_in(store, os.path.join(path, "d/f3"), to=m.path, timeout="8s", check=False)
+        assert r.returncode != 0 and not os.path.exists(m.at("f3")), r
+        assert "staged in from before" in store.fpctl("drain", "show").stdout
+    finally:
+        subprocess.run(["umount", path], check=True, timeout=20)
+    stage_in(store, os.path.join(path, "d/f3"), to=m.path, timeout="80s")
+    assert_same(read(m.at("f3")), content(3, 0, 3 * MIB + 3))

@@ -53,10 +53,18 @@ void dw_start_raw(struct dw *d)
 
 void dw_config(struct dw *d, unsigned threads)
 {
+    uint8_t target[16];
+
+    memset(target, 0x11, sizeof(target));
+    dw_config_as(d, threads, target);
+}
+
+void dw_config_as(struct dw *d, unsigned threads, const uint8_t target[16])
+{
     struct fp_dw_config m = { .h = { .type = FP_DW_CONFIG }, .threads = threads, .root_bytes = (uint32_t)strlen(d->root) };
 
     memset(m.store, 0xa5, 16);
-    memset(m.target, 0x11, 16);
+    memcpy(m.target, target, 16);
     dw_send(d, &m, sizeof(m), d->root, strlen(d->root), -1);
 }
 

@@ -40,6 +40,7 @@ int dw_setup(struct dw *d);    /* dw_start, and dw_stop, for setup and teardown 
 int dw_teardown(struct dw *d);
 int dw_end(struct dw *d); /* closes the socket; what dr_link_run said */
 void dw_config(struct dw *d, unsigned threads);
+void dw_config_as(struct dw *d, unsigned threads, const uint8_t target[16]);
 void dw_send(struct dw *d, const void *msg, size_t len, const void *more, size_t more_len, int fd);
 void dw_wait(struct dw *d); /* for an answer */
 bool dw_answers(struct dw *d, int ms);

@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "fp/targetid.h"
 #include "mgr_drain_world.h"
 
 static struct world w;
 static Fp__TargetState state_of[W_BNFS];
+static size_t marked; /* bytes of the identity that whoever was told last is to mark it with */
 
 static Fp__DrainTried try_it(const char *root, char why[300])
 {
@@ -36,6 +38,8 @@ static int told(void)
 {
     int who = -1;
 
+    marked = 0;
+
     for (size_t i = 0; i < w.nbnf; i++) {
         if (w.bnf[i].asked)
             w_answer(&w, i, 0);
@@ -44,6 +48,7 @@ static int told(void)
                 continue;
             assert_int_equal(who, -1); /* one at a time */
             who = (int)i;
+            marked = w.bnf[i].task[k]->mark.len;
             fix_free(w.bnf[i].task[k]);
             w.bnf[i].task[k] = w.bnf[i].task[--w.bnf[i].n];
         }
@@ -51,8 +56,19 @@ static int told(void)
     return who;
 }
 
+static int told_soon(void)
+{
+    int who = told();
+
+    for (int i = 0; i < 100 && who < 0; i++) {
+        w_tick(&w, 100);
+        who = told();
+    }
+    return who;
+}
+
 /* It says so, now and with each keep-alive. */
-static void says(int who, Fp__TargetCode code, const char *why)
+static void says_of(int who, Fp__TargetCode code, const char *why, Fp__ExtFile *seen)
 {
     Fp__TaskResult r = FP__TASK_RESULT__INIT;
     Fp__TargetState *s = &state_of[who];
@@ -64,6 +80,7 @@ static void says(int who, Fp__TargetCode code, const char *why)
     s->why = (char *)(uintptr_t)why;
     w.bnf[who].says = s;
     r.id = mgr_task_id(0, 1, false);
+    r.seen = seen;
     if (code != FP__TARGET_CODE__TARGET_OK) {
         r.status = code == FP__TARGET_CODE__TARGET_REFUSED ? -ENOTDIR : -ENOENT;
         r.why = s->why;
@@ -71,6 +88,21 @@ static void says(int who, Fp__TargetCode code, const char *why)
         r.stalled = true;
     }
     assert_int_equal(w_tell(&w, (size_t)who, &r), 0);
+}
+
+static void says(int who, Fp__TargetCode code, const char *why)
+{
+    says_of(who, code, why, NULL);
+}
+
+/* No marker can be made, and this is what it is. */
+static void says_unmarked(int who)
+{
+    Fp__ExtFile seen = FP__EXT_FILE__INIT;
+
+    seen.uuid.data = (uint8_t *)(uintptr_t) FP_TARGET_UNMARKED "12345678";
+    seen.uuid.len = FP_TARGETID_BYTES;
+    says_of(who, FP__TARGET_CODE__TARGET_OK, "", &seen);
 }
 
 static void says_no(int who)
@@ -155,6 +187,64 @@ static void test_what_is_not_mounted_is_not_refused(void **state)
     w_close(&w);
 }
 
+/* One without a marker is only read: nobody tries it until somebody wants to write there, and then it may get its marker. */
+static void test_what_takes_no_marker_is_tried_again_when_somebody_writes(void **state)
+{
+    Fp__CtlDrainReply *r;
+    char why[300];
+    uint64_t ino, job;
+    int who;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    assert_int_equal(try_it("/pfs", why), FP__DRAIN_TRIED__DRAIN_TRIED_SOON);
+    who = told();
+    assert_int_equal(marked, 0);
+    says_unmarked(who);
+    assert_int_equal(try_it("/pfs", why), FP__DRAIN_TRIED__DRAIN_TRIED_UNKNOWN);
+    assert_int_equal(targets_shown(), 1);
+    w_tick(&w, 60000);
+    assert_int_equal(told(), -1);
+    ino = fix_mk(&w.f, MGR_ROOT_INO, "a", S_IFREG | 0644);
+    assert_true(fix_write(&w.f, ino, 0, 1000) > 0);
+    job = w_start(&w, "a", false, NULL);
+    who = told_soon();
+    assert_int_equal(marked, FP_TARGETID_BYTES);
+    says_unmarked(who);
+    r = w_show(&w, job);
+    assert_non_null(strstr(r->jobs[0]->why, "nothing can be written to the target"));
+    fix_free(r);
+    assert_int_equal(w.bnf[0].n, 0); /* nothing of the file was told */
+    assert_int_equal(told(), -1);
+    who = told_soon();
+    assert_int_equal(marked, FP_TARGETID_BYTES);
+    says(who, FP__TARGET_CODE__TARGET_OK, "");
+    w.marker = true;
+    w_run(&w);
+    r = w_show(&w, job);
+    assert_int_equal(r->jobs[0]->state, FP__DRAIN_STATE__DRAIN_DONE);
+    fix_free(r);
+    assert_int_equal(try_it("/pfs", why), FP__DRAIN_TRIED__DRAIN_TRIED_WELL);
+    w_close(&w);
+}
+
+static void test_a_path_that_no_policy_can_name_is_refused_for_that(void **state)
+{
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    m.op = FP__DRAIN_OP__DRAIN_OP_TRY;
+    m.dest = (char *)(uintptr_t)"/p\"fs";
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->n_why, 1);
+    assert_non_null(strstr(r->why[0], "double quote"));
+    fix_free(r);
+    w_close(&w);
+}
+
 static void test_nobody_is_there_to_try(void **state)
 {
     char why[300];
@@ -225,6 +315,8 @@ int main(void)
         cmocka_unit_test(test_who_asks_again_wants_to_know_anew),
         cmocka_unit_test(test_what_one_has_is_not_refused),
         cmocka_unit_test(test_what_is_not_mounted_is_not_refused),
+        cmocka_unit_test(test_what_takes_no_marker_is_tried_again_when_somebody_writes),
+        cmocka_unit_test(test_a_path_that_no_policy_can_name_is_refused_for_that),
         cmocka_unit_test(test_nobody_is_there_to_try),
         cmocka_unit_test(test_a_job_is_stuck_as_long_as_all_refuse),
     };
