@@ -29,7 +29,7 @@ int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
 int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch)
 {
     const struct mgr_bnf *b = mgr_bnf_find(c, ch->bnf);
-    int rc = mgr_damage_has(c, ch->id);
+    int rc = mgr_damage_has(c, ch->id, NULL);
 
     return rc ? (rc < 0 ? rc : 0) : b && mgr_bnf_vouched(b);
 }

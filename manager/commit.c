@@ -189,7 +189,7 @@ static int check_older(struct mgr_core *c, const Fp__Commit *m, struct named *n)
     n->known = true;
     n->data = mgr_chunk_data(&have);
     b = mgr_bnf_find(c, have.bnf);
-    rc = mgr_damage_has(c, n->id);
+    rc = mgr_damage_has(c, n->id, NULL);
     n->bad = rc || !b || mgr_bnf_away(b);
     if (rc == 0 && n->bad && !m->anyway)
         return FP_EAWAY;

@@ -115,7 +115,7 @@ struct mgr_bnf {
     uint64_t del_after, del_at_ms, del_sent;
     /* inventory: one page under way at a time */
     bool inv_wanted, inv_again, inv_out;
-    uint64_t inv_after, inv_at_ms, inv_orphans, inv_missing;
+    uint64_t inv_after, inv_at_ms, inv_orphans, inv_missing, inv_rescued;
     bool unchecked; /* no inventory since it said hello: it may lack chunks that it had */
     uint64_t *inv_new; /* chunks committed since the page was asked for */
     size_t inv_new_count, inv_new_cap;
@@ -558,12 +558,14 @@ int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const 
 void mgr_inventory_committed(struct mgr_bnf *b, uint64_t chunk);
 void mgr_inventory_want(struct mgr_core *c, uint64_t delay_ms);
 
-int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason);
+/* bad_chunk.missing */
+enum mgr_bad { MGR_BAD_READ, MGR_BAD_MISSING, MGR_BAD_LOOK };
+int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr_bad bad, const char *reason);
 int mgr_damage_load(struct mgr_core *c);
 int mgr_damage_drop(struct mgr_core *c, uint64_t chunk);
 int mgr_damage_found(struct mgr_core *c, uint64_t chunk);
-/* 1: nobody may refer to it anew; 0; or a failure. */
-int mgr_damage_has(struct mgr_core *c, uint64_t chunk);
+/* 1: nobody may refer to it anew, *bad (may be NULL) says why; 0; or a failure. */
+int mgr_damage_has(struct mgr_core *c, uint64_t chunk, enum mgr_bad *bad);
 
 /* ---------------------------------------------------------------- handlers, one per message type */
 

@@ -59,6 +59,7 @@ int mgr_reload(struct mgr_core *c)
     rc = rc ? rc : mgr_locks_read(c);
     rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
+    rc = rc ? rc : mgr_rescue_load(c);
     rc = rc ? rc : mgr_sets_load(c);
     rc = rc ? rc : mgr_levels_load(c);
     if (rc)
@@ -176,6 +177,7 @@ static int load_all(struct mgr_core *c, bool created)
     rc = rc ? rc : mgr_life_load(c);
     rc = rc ? rc : mgr_ext_load(c);
     rc = rc ? rc : mgr_drain_load(c);
+    rc = rc ? rc : mgr_rescue_load(c);
     rc = rc ? rc : mgr_sets_load(c);
     rc = rc ? rc : mgr_levels_load(c);
     if (!rc && !created) {

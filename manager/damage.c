@@ -47,7 +47,7 @@ static int drop_places(struct mgr_core *c, uint64_t chunk)
     return rc;
 }
 
-static int put_places(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason)
+static int put_places(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr_bad bad, const char *reason)
 {
     const enum mgr_stmt st = MGR_ST_SLICE_OF_CHUNK;
     struct {
@@ -71,15 +71,15 @@ static int put_places(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool mis
     rc = rc < 0 ? rc : 0;
     for (size_t i = 0; i < n && !rc; i++)
         rc = mgr_db_exec(&c->db, DAMAGE_PUT, DBI(chunk), DBI(at[i].ino), DBI(at[i].off), DBI(at[i].len),
-                         DBI(bnf), DBI(missing), DBT(reason), DBI(c->now.ns));
+                         DBI(bnf), DBI(bad), DBT(reason), DBI(c->now.ns));
     c->damages += n;
     return rc;
 }
 
-int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool missing, const char *reason)
+int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr_bad bad, const char *reason)
 {
-    int known = mgr_damage_has(c, chunk);
-    int rc = known < 0 ? known : mgr_db_exec(&c->db, BAD_PUT, DBI(chunk), DBI(missing));
+    int known = mgr_damage_has(c, chunk, NULL);
+    int rc = known < 0 ? known : mgr_db_exec(&c->db, BAD_PUT, DBI(chunk), DBI(bad));
 
     if (rc)
         return rc;
@@ -87,7 +87,7 @@ int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, bool miss
     mgr_level_chunks(c);
     mgr_doubt(c);
     rc = known ? drop_places(c, chunk) : 0; /* they may be others by now */
-    return rc || c->damages >= MGR_DAMAGE_MAX ? rc : put_places(c, chunk, bnf, missing, reason);
+    return rc || c->damages >= MGR_DAMAGE_MAX ? rc : put_places(c, chunk, bnf, bad, reason);
 }
 
 static int no_more(struct mgr_core *c, uint64_t chunk, int rc)
@@ -109,10 +109,12 @@ int mgr_damage_found(struct mgr_core *c, uint64_t chunk)
     return c->bad_chunks ? no_more(c, chunk, mgr_db_exec(&c->db, BAD_FOUND, DBI(chunk))) : 0;
 }
 
-int mgr_damage_has(struct mgr_core *c, uint64_t chunk)
+int mgr_damage_has(struct mgr_core *c, uint64_t chunk, enum mgr_bad *bad)
 {
     int rc = c->bad_chunks ? mgr_db_one(&c->db, BAD_HAS, DBI(chunk)) : 0;
 
+    if (rc > 0 && bad)
+        *bad = (enum mgr_bad)mgr_col(&c->db, MGR_ST_BAD_HAS, 0);
     if (rc > 0)
         mgr_db_reset(&c->db, MGR_ST_BAD_HAS);
     return rc;
@@ -133,9 +135,12 @@ MGR_HANDLER(badchunk)
         return rc < 0 ? rc : m->bnf == ch.bnf ? mgr_ext_bad(c, &ch, m) : 0;
     if (!ch.bnf)
         return 0; /* it stands for a lost one, and more was known of that */
-    rc = mgr_damage_chunk(c, m->chunk, ch.bnf, false, m->reason);
-    if (!rc && c->bad_chunks > before && before < MGR_DAMAGE_MAX)
+    rc = mgr_rescue(c, &ch, MGR_BAD_READ, m->reason);
+    if (rc > 0)
+        FP_LOG_EVERY(1000, FP_LOG_WARN, "chunk %llx of inode %llu on benefactor %u is damaged (%.200s): it is read from a target", (unsigned long long)m->chunk,
+                     (unsigned long long)m->ino, ch.bnf, m->reason);
+    else if (!rc && c->bad_chunks > before && before < MGR_DAMAGE_MAX)
         FP_ERROR("chunk %llx of inode %llu on benefactor %u is damaged (%.200s): see fpctl status",
                  (unsigned long long)m->chunk, (unsigned long long)m->ino, ch.bnf, m->reason);
-    return rc;
+    return rc < 0 ? rc : 0;
 }

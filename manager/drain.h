@@ -183,6 +183,7 @@ struct mgr_look {
     uint32_t by;       /* benefactor that was told; 0: nobody */
     uint32_t said;     /* that has not found it as it was; 0: none */
     bool fetch;        /* it is what it was: now the chunk */
+    bool marked, unmarked; /* who looks says there that we rely on it; that can't be said there */
     uint64_t at_ms, until_ms;
 };
 
@@ -209,6 +210,8 @@ struct mgr_drain {
     size_t nof;
     struct mgr_cleaning clean[256];
     size_t nclean;
+    struct mgr_idmap rescues;   /* files in which what was lost here is to be looked for (rescue.c), and when */
+    size_t rescue_pos;
     struct mgr_look looks[256];
     size_t nlooks;
     struct mgr_surveys surveys;
@@ -536,6 +539,8 @@ int mgr_drained_drop_at(struct mgr_core *c, uint64_t ino, uint32_t target);
 int mgr_needs(struct mgr_core *c, uint32_t target);
 /* A name that the sweep has found: is it such a one? It goes if it is not that of now. */
 bool mgr_needs_swept(struct mgr_core *c, const struct mgr_target *t, const char *name);
+/* Who looks at a file there marks it as needed. -ESTALE: nothing is needed there. */
+int mgr_needs_mark(struct mgr_core *c, Fp__Task *k, uint32_t target);
 /* What a task of a file says of what is needed, by its kind. -ESTALE: it is not to be told now. */
 int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f);
 /* May something be given up? Then the step does it. */

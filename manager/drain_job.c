@@ -710,6 +710,7 @@ int mgr_drain_step(struct mgr_core *c)
         rc = mgr_drain_in_step(c);
     if (!rc)
         rc = mgr_evict_press(c);
+    rc = rc ? rc : mgr_rescue_step(c);
     rc = rc ? rc : mgr_needs_step(c);
     if (!rc && d->prune)
         rc = mgr_auto_prune(c);
@@ -748,7 +749,7 @@ void mgr_drain_tick(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
 
-    d->dirty |= mgr_evict_presses(c) || mgr_needs_due(c);
+    d->dirty |= mgr_evict_presses(c) || mgr_needs_due(c) || mgr_rescue_due(c);
     mgr_look_tick(c);
     mgr_surveys_tick(c);
     if ((!d->njobs && !d->nclean) || c->now.ms < d->tick_ms) /* who was told to clean up may have died, also when all jobs are done */

@@ -38,6 +38,7 @@ void mgr_drain_free(struct mgr_drain *d)
     forget(d);
     mgr_policies_forget(d);
     mgr_idmap_fini(&d->due);
+    mgr_idmap_fini(&d->rescues);
     mgr_surveys_free(&d->surveys);
     for (size_t i = 0; i < d->ntargets; i++)
         free(d->targets[i].root);

@@ -76,10 +76,17 @@ static int find_next(struct mgr_core *c, struct mgr_dfile *f, uint64_t *chunk)
     return rc;
 }
 
+/* Nothing of it is external: is all of it here? */
 static int end(struct mgr_core *c, struct mgr_dfile *f)
 {
-    int rc = mgr_drain_done(c, f);
+    const char *why;
+    int rc = mgr_rescue_file(c, f->ino, &why);
 
+    if (rc < 0 || why)
+        return rc < 0 ? rc : mgr_drain_fail(c, f, -EIO, why);
+    if (rc || mgr_ext_any(c, f->ino)) /* it was lost meanwhile */
+        return mgr_drain_again(c, f);
+    rc = mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
 }
@@ -87,10 +94,18 @@ static int end(struct mgr_core *c, struct mgr_dfile *f)
 static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
 {
     struct mgr_dfile *at;
-    int rc = find_next(c, f, &f->stuck);
+    const char *why;
+    int rc = mgr_rescue_file(c, f->ino, &why);
 
+    if (rc > 0) {
+        c->drain->dirty = c->busy = true; /* and the rest of it in the next group */
+        return 0;
+    }
+    rc = rc ? rc : find_next(c, f, &f->stuck);
     if (rc || f->tfile)
         return rc ? rc : take_up(c, f, in);
+    if (why)
+        return refuse(c, f, in, -EIO, why);
     at = mgr_dfile_add(c, f);
     rc = at ? mgr_drain_set_size(c, at, in->size) : -ENOMEM;
     rc = rc ? rc : end(c, at);

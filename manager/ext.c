@@ -165,7 +165,7 @@ int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off
     return rc ? rc : mgr_db_exec(&c->db, TFILE_REF, DBI(tfile), DBI(1));
 }
 
-int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing, const char *reason)
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason)
 {
     uint64_t tfile, off;
     Fp__ExtFile *x;
@@ -176,7 +176,10 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing,
     if (rc && rc != -ENOENT)
         return rc;
     gone = gone || rc || mgr_drain_renames_over(c, x) || FP_BUG("mgr-forgets-what-a-target-has");
-    return gone ? mgr_damage_chunk(c, ch->id, ch->bnf, missing, reason) : mgr_chunk_place(c, ch, 0, 0);
+    if (!gone)
+        return mgr_chunk_place(c, ch, 0, 0);
+    rc = mgr_rescue(c, ch, bad, reason);
+    return rc < 0 ? rc : 0;
 }
 
 /* Chunks that are nowhere else, in memory of the group. */
@@ -201,6 +204,20 @@ static int only_in(struct mgr_core *c, uint64_t tfile, uint64_t **out, size_t *c
     return rc < 0 ? rc : 0;
 }
 
+/* Another copy has it, or it is lost. */
+static int lose(struct mgr_core *c, uint64_t chunk)
+{
+    enum mgr_bad bad = MGR_BAD_LOOK;
+    struct mgr_chunk ch;
+    int rc = mgr_damage_has(c, chunk, &bad);
+
+    if (rc < 0 || bad != MGR_BAD_LOOK)
+        return rc < 0 ? rc : 0; /* it stays what it was found to be */
+    rc = mgr_chunk_get(c, chunk, &ch);
+    rc = rc ? rc : mgr_rescue(c, &ch, MGR_BAD_MISSING, "its copy in the target is not there any more, or another file is");
+    return rc < 0 ? rc : 0;
+}
+
 int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
 {
     uint64_t *list;
@@ -209,10 +226,9 @@ int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
 
     mgr_level_drained(c);
     rc = rc ? rc : only_in(c, tfile, &list, &n);
-    for (size_t i = 0; !rc && i < n; i++) {
-        rc = mgr_damage_has(c, list[i]); /* it stays what it was found to be */
-        rc = rc ? (rc < 0 ? rc : 0) : mgr_damage_chunk(c, list[i], 0, true, "its copy in the target is not there any more, or another file is");
-    }
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = lose(c, list[i]);
+    mgr_rescue_over(c, tfile);
     return rc;
 }
 
@@ -437,7 +453,7 @@ int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const Fp__BadChu
     if (rc <= 0)
         return rc;
     if (ch->bnf)
-        return mgr_ext_revert(c, ch, false, m->reason);
+        return mgr_ext_revert(c, ch, MGR_BAD_READ, m->reason);
     rc = mgr_tfile_get(c, tfile, &x, &gone);
     if (rc)
         return rc == -ENOENT ? 0 : rc;

@@ -58,8 +58,8 @@ int mgr_ext_put(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t off
 int mgr_ext_drop(struct mgr_core *c, uint64_t chunk);
 /* Is there such a row? 1, 0, or a failure. */
 int mgr_ext_has(struct mgr_core *c, uint64_t chunk);
-/* Its copy here can't be read, or is missing: it is external from now on; damaged, if it is known that its file in the target is gone. */
-int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, bool missing, const char *reason);
+/* Its copy here can't be read, or is missing: it is external from now on; if it is known that its file in the target is gone, what mgr_rescue makes of it. */
+int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason);
 /* Says in a map where external chunks are. */
 int mgr_ext_tell(struct mgr_core *c, Fp__SliceMapReply *r);
 /* A benefactor has fetched chunks. */
@@ -82,6 +82,25 @@ int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile);
 int mgr_tfile_back(struct mgr_core *c, uint64_t tfile);
 /* An inventory has a chunk that the table has elsewhere, or external. */
 int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch);
+
+/* ---------------------------------------------------------------- rescue.c */
+
+int mgr_rescue_load(struct mgr_core *c);
+/* It is lost or damaged where it is, as reason says. 1: a target has it, it is external from now on; 0: it is damaged; or a failure. */
+int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason);
+/* What of a map is on benefactors that are away, and in a target, is external from now on. */
+int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, Fp__SliceMapReply *r);
+/* A file is to be brought here: what of it is lost, damaged or away is external from now on, some of it at a time; *why: some can't be, else NULL. 1: there is more; 0; or a failure. */
+int mgr_rescue_file(struct mgr_core *c, uint64_t ino, const char **why);
+/* Is it relied on, and has nobody looked at it since? Then it is to be marked. */
+bool mgr_rescue_wants(const struct mgr_core *c, uint64_t tfile);
+/* It was found as it was, and marked. */
+int mgr_rescue_found(struct mgr_core *c, uint64_t tfile);
+/* Nothing relies on it any more. */
+void mgr_rescue_over(struct mgr_core *c, uint64_t tfile);
+/* Is there something for the step to do? */
+bool mgr_rescue_due(const struct mgr_core *c);
+int mgr_rescue_step(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- look.c */
 

@@ -16,6 +16,7 @@
  * Names are made when no mount answers for names by itself (session.c): while there is such a job no mount is alone.
  *
  * Rejected: names that are made by fpctl through a mount (the job would end with the command); temporary names (every list would show them). */
+#include "manager/ext.h"
 #include "manager/foreign.h"
 
 #include <errno.h>
@@ -193,6 +194,7 @@ static int is_same(struct mgr_core *c, uint64_t ino, const struct mgr_inode *is,
 static int is_taken(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *dir, const ProtobufCBinaryData *name, const struct mgr_inode *is,
                     ProtobufCBinaryData link, uint64_t *ino)
 {
+    const char *why = NULL;
     struct mgr_dirent d;
     int rc = mgr_dirent_get(c, dir->ino, name, &d);
 
@@ -200,6 +202,10 @@ static int is_taken(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = is_same(c, d.ino, is, link);
+    if (rc > 0 && mgr_is(is, S_IFREG) && (rc = mgr_rescue_file(c, d.ino, &why)) >= 0)
+        rc = why ? mgr_drain_fail(c, f, -EEXIST, "the store has it, but some of that is lost or damaged, or on a benefactor that is away: remove it, then it can be staged in") : 1;
+    if (why)
+        return rc < 0 ? rc : 1;
     if (rc > 0)
         *ino = d.ino;
     else if (!rc)

@@ -6,6 +6,7 @@
  *   in the chunk table, not there            lost: a row in bad_chunk, and rows in damage
  *   in both, and was lost                    found again: these rows go
  *   in a target, too                         lost: is there only from now on; there, and in the table as external: it is here again
+ *   of a file that has a copy in a target    lost: likewise, when that has been looked at (rescue.c)
  *
  * Done when a benefactor says hello, and on all of them after a session has died. The page is a picture of
  * the moment at which the benefactor made it: a chunk may be stored and committed between that moment and our
@@ -125,9 +126,12 @@ static int lost(struct mgr_core *c, struct mgr_bnf *b, uint64_t id)
     rc = mgr_ext_has(c, id);
     rc = rc > 0 ? mgr_chunk_get(c, id, &ch) : rc < 0 ? rc : -ENOENT;
     if (rc != -ENOENT) /* it is in a target, too */
-        return rc ? rc : mgr_ext_revert(c, &ch, true, "the benefactor does not have it");
-    b->inv_missing++;
-    return mgr_damage_chunk(c, id, b->id, true, "the benefactor does not have it");
+        return rc ? rc : mgr_ext_revert(c, &ch, MGR_BAD_MISSING, "the benefactor does not have it");
+    rc = mgr_chunk_get(c, id, &ch);
+    rc = rc ? rc : mgr_rescue(c, &ch, MGR_BAD_MISSING, "the benefactor does not have it");
+    b->inv_missing += rc == 0;
+    b->inv_rescued += rc > 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* Both lists ascend: one walk. have: ids of the chunk table in (after, hi], at most cap. */
@@ -178,6 +182,9 @@ static void finish(struct mgr_core *c, struct mgr_bnf *b)
     if (b->inv_missing)
         FP_ERROR("benefactor %u (%s) lacks %llu chunks of files: see fpctl status", b->id, b->addr,
                  (unsigned long long)b->inv_missing);
+    if (b->inv_rescued)
+        FP_WARN("benefactor %u (%s) lacks %llu chunks of files that have a copy in a target: they are read from there", b->id, b->addr,
+                (unsigned long long)b->inv_rescued);
     if (b->inv_orphans)
         FP_INFO("benefactor %u: %llu chunks of dead sessions are deleted", b->id,
                 (unsigned long long)b->inv_orphans);
@@ -185,7 +192,7 @@ static void finish(struct mgr_core *c, struct mgr_bnf *b)
     b->inv_wanted = b->inv_again;
     b->inv_again = false;
     b->inv_at_ms = c->now.ms;
-    b->inv_after = b->inv_orphans = b->inv_missing = 0;
+    b->inv_after = b->inv_orphans = b->inv_missing = b->inv_rescued = 0;
 }
 
 int mgr_inventory_page(struct mgr_core *c, struct mgr_bnf *b, int status, const Fp__InventoryReply *r)

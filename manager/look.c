@@ -130,6 +130,8 @@ static int looked(struct mgr_core *c, struct mgr_look *l, const Fp__TaskResult *
         rc = mgr_tfile_back(c, l->tfile);
         if (!l->chunk)
             mgr_survey_found(c, l->tfile);
+        if (!rc && l->marked)
+            rc = mgr_rescue_found(c, l->tfile);
         l->fetch = true;
         if (!rc && l->chunk)
             return ask(c, l);
@@ -158,7 +160,8 @@ static int fetched(struct mgr_core *c, struct mgr_look *l, const Fp__TaskResult 
     FP_ERROR("chunk %llx: the file in the target that it was evicted to has other bytes than were drained: see fpctl status", (unsigned long long)chunk);
     rc = mgr_db_exec(&c->db, TFILE_BAD, DBI(tfile));
     mgr_level_drained(c);
-    return rc ? rc : mgr_damage_chunk(c, chunk, 0, false, "the file in the target has other bytes than were drained");
+    rc = rc ? rc : mgr_rescue(c, &ch, MGR_BAD_READ, "the file in the target has other bytes than were drained");
+    return rc < 0 ? rc : 0;
 }
 
 int mgr_look_result(struct mgr_core *c, const struct mgr_bnf *b, uint64_t tfile, const Fp__TaskResult *r)
@@ -171,6 +174,10 @@ int mgr_look_result(struct mgr_core *c, const struct mgr_bnf *b, uint64_t tfile,
         return fetched(c, l, r);
     if (!r->status || r->status == -ENOENT)
         return looked(c, l, r);
+    if (l->marked && (r->status == -EROFS || r->status == -EACCES || r->status == -EPERM)) { /* nothing can be marked there: then it is looked at as it is */
+        l->unmarked = true;
+        return ask(c, l);
+    }
     FP_LOG_EVERY(10000, FP_LOG_WARN, "benefactor %u can't look at a file in a target: %s", b->id, r->why && *r->why ? r->why : fp_strerror(r->status));
     mgr_survey_failed(c, l->target, r->why && *r->why ? r->why : fp_strerror(r->status));
     end(c, l);
@@ -234,6 +241,9 @@ Fp__Task *mgr_look_task(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_
     k->gen = l->gen;
     k->kind = l->fetch ? FP__TASK_KIND__TASK_FETCH : FP__TASK_KIND__TASK_STAT;
     k->urgent = true;
+    l->marked = !l->fetch && mgr_rescue_wants(c, l->tfile);
+    if (l->marked && !l->unmarked && mgr_needs_mark(c, k, l->target))
+        return NULL;
     if (l->fetch) {
         k->slices = mgr_arena_alloc(&c->arena, sizeof *k->slices);
         if (!k->slices || !(k->slices[0] = slice_of(c, l)))

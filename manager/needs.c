@@ -67,6 +67,11 @@ static int entry_of(struct mgr_core *c, uint32_t target, ProtobufCBinaryData *ou
     return out->data ? 0 : -ENOMEM;
 }
 
+int mgr_needs_mark(struct mgr_core *c, Fp__Task *k, uint32_t target)
+{
+    return entry_of(c, target, &k->mark);
+}
+
 /* What is kept by the file that it takes the place of is kept by it from then on (mgr_ext_replaced): so it has the mark before it has the name. */
 static int fill_finish(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f)
 {
@@ -92,7 +97,7 @@ int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f)
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
 
     if (k->kind == FP__TASK_KIND__TASK_STAT)
-        return j && j->kind == FP__JOB_KIND__JOB_EVICT ? entry_of(c, f->target, &k->mark) : 0;
+        return j && j->kind == FP__JOB_KIND__JOB_EVICT ? mgr_needs_mark(c, k, f->target) : 0;
     if (k->kind != FP__TASK_KIND__TASK_PREPARE && k->kind != FP__TASK_KIND__TASK_FINISH)
         return 0;
     k->force = j && j->overwrite;

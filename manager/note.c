@@ -157,7 +157,7 @@ static int add(struct mgr_core *c, struct answer *a, uint64_t chunk)
     if (mgr_map_reserve(&a->seen) || !(n = MGR_NEW(c, Fp__ChunkNote, fp__chunk_note__init)))
         return mgr_doom(c, -ENOMEM);
     mgr_map_add(&a->seen, chunk);
-    if ((rc = mgr_damage_has(c, chunk)) != 0)
+    if ((rc = mgr_damage_has(c, chunk, NULL)) != 0)
         return rc < 0 ? rc : 0;
     n->chunk = chunk;
     rc = fill(c, n, &a->rows);

@@ -143,7 +143,7 @@
     X(DAMAGE_COUNT, "SELECT count(*) FROM damage")                                                           \
     X(DAMAGE_DROP, "DELETE FROM damage WHERE chunk=?1")                                                      \
     X(BAD_PUT, "INSERT OR REPLACE INTO bad_chunk(chunk,missing) VALUES(?1,?2)")                              \
-    X(BAD_HAS, "SELECT 1 FROM bad_chunk WHERE chunk=?1")                                                     \
+    X(BAD_HAS, "SELECT missing FROM bad_chunk WHERE chunk=?1")                                               \
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
     X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                       \

@@ -5,7 +5,8 @@
  * without the lock, the chunks' blocks are brought into the read cache, and the reply is gathered from their pages.
  *
  * A chunk that is not where the map says means that the map is old (another mount rewrote the file and the chunk was deleted): the map is fetched again. If
- * it still names that chunk, the data is lost or damaged: EIO for exactly that range, a log line, and the manager is told.
+ * it still names that chunk, the data is lost or damaged, or its benefactor away: the manager is told, and asked once more, since a target may have it. Else EIO for exactly
+ * that range, and a log line.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -313,11 +314,12 @@ static const char *why_not_fetched(int err)
     }
 }
 
-static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *p, int err)
+static void tell_bad(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *p, int err)
 {
     Fp__BadChunk b = FP__BAD_CHUNK__INIT;
-    char name[512];
 
+    if (err != FP_ECHECKSUM && err != FP_ECHUNK_MISSING && err != -EIO)
+        return; /* its benefactor is away */
     b.chunk = p->chunk.id;
     b.bnf = p->chunk.bnf;
     b.ino = r->inode->ino;
@@ -326,26 +328,32 @@ static void report_bad(struct reader *r, const struct cl_file *f, uint64_t win, 
     b.reason = (char *)(uintptr_t)(p->chunk.ext ? why_not_fetched(err) : fp_strerror(err));
     b.status = err;
     b.file = p->chunk.ext ? cl_ext_file(r->d, p->chunk.ext) : NULL;
-    if (err == FP_ECHECKSUM || err == FP_ECHUNK_MISSING || err == -EIO) /* and not one whose benefactor is away */
-        cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
+    cl_mgr_send(r->d->m, FP__MSG_TYPE__MSG_BADCHUNK, &b.base);
     if (b.file)
         fp__ext_file__free_unpacked(b.file, NULL);
-    if (p->chunk.ext) {
-        cl_data_note_error(r->d, "inode %llu, bytes %llu+%u, evicted to %s: %s", (unsigned long long)b.ino, (unsigned long long)b.off, p->len,
-                           cl_ext_name(r->d, p->chunk.ext, name, sizeof name), b.reason);
-        return;
-    }
-    cl_data_note_error(r->d, "inode %llu, bytes %llu+%u: chunk %#llx on benefactor %u can't be read: %s", (unsigned long long)b.ino,
-               (unsigned long long)b.off, p->len, (unsigned long long)b.chunk, b.bnf, fp_strerror(err));
 }
 
-/* True: the manager may know where else it is, now that it was told, in a target above all. Once for a chunk. */
-static bool is_worth_asking(struct reader *r, const struct cl_piece *bad, int rc)
+static void note_bad(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *p, int err)
 {
-    if (bad->chunk.ext || r->told == bad->chunk.id || fp_now_ms() >= r->deadline_ms)
-        return false;
+    unsigned long long ino = r->inode->ino, off = win * f->window_bytes + p->off;
+    char name[512];
+
+    if (p->chunk.ext)
+        cl_data_note_error(r->d, "inode %llu, bytes %llu+%u, in %s: %s", ino, off, p->len, cl_ext_name(r->d, p->chunk.ext, name, sizeof name), why_not_fetched(err));
+    else
+        cl_data_note_error(r->d, "inode %llu, bytes %llu+%u: chunk %#llx on benefactor %u can't be read: %s", ino, off, p->len, (unsigned long long)p->chunk.id,
+                           p->chunk.bnf, fp_strerror(err));
+}
+
+/* The manager is told; true: it may know where else it is, in a target above all, also of what is on a benefactor that is away. Once for a chunk. */
+static bool is_elsewhere(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *bad, int rc)
+{
+    bool told = r->told == bad->chunk.id;
+
+    if (!told || bad->chunk.ext)
+        tell_bad(r, f, win, bad, rc);
     r->told = bad->chunk.id;
-    return rc == FP_ECHUNK_MISSING || rc == FP_ECHECKSUM || rc == -EIO;
+    return !told && !bad->chunk.ext && rc != CL_ECODER && rc != -ENOMEM && fp_now_ms() < r->deadline_ms;
 }
 
 static void forget_map(struct reader *r, struct cl_file *f)
@@ -404,11 +412,12 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
             forget_map(r, f);
             continue;
         }
-        if (!bad || bad->buf || r->told == bad->chunk.id)
+        if (!bad || bad->buf)
             break;
-        report_bad(r, f, win, bad, rc);
-        if (!is_worth_asking(r, bad, rc))
+        if (!is_elsewhere(r, f, win, bad, rc)) {
+            note_bad(r, f, win, bad, rc);
             break;
+        }
         r->begin_anew = r->snap != NULL;
         if (r->begin_anew)
             break;

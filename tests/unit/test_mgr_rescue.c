@@ -1,0 +1,390 @@
+/* What is lost or damaged here and is whole in a target: it is read from there at once, counts when the target has been looked at, and whatever becomes of copies and
+ * benefactors meanwhile, nothing is said to be well that is not (manager/rescue.c). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/err.h"
+#include "manager/ext.h"
+#include "manager/level.h"
+#include "mgr_evict_world.h"
+
+static int64_t bad(enum mgr_bad how)
+{
+    return e_sql("SELECT count(*) FROM bad_chunk WHERE missing=%d", how);
+}
+
+static Fp__Level level(uint64_t ino)
+{
+    uint32_t look = 1000;
+    struct mgr_level l;
+    struct mgr_inode in;
+
+    assert_int_equal(mgr_inode_get(w.f.core, ino, &in), 0);
+    assert_int_equal(mgr_level_file(w.f.core, &in, false, &look, &l), 0);
+    return l.level;
+}
+
+/* The benefactor comes back, and has these chunks. */
+static void comes_back_with(unsigned bnf, uint64_t *ids, size_t n)
+{
+    Fp__InventoryReply inv = FP__INVENTORY_REPLY__INIT;
+
+    w_bnf_comes(&w, bnf);
+    inv.eof = true;
+    inv.ids = ids;
+    inv.n_ids = n;
+    fix_answer(&w.f, w.bnf[bnf].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
+}
+
+static void loses_all(unsigned bnf)
+{
+    w_bnf_dies(&w, bnf);
+    comes_back_with(bnf, NULL, 0);
+}
+
+static void remove_from(bool other)
+{
+    w.other = other;
+    assert_non_null(w_find(&w, "a"));
+    w_find(&w, "a")->used = false;
+    w.other = false;
+}
+
+static void drain_to(const char *to, bool verify)
+{
+    w.to = to;
+    assert_int_equal(e_run_job(w_start(&w, "a", verify, NULL), NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    w.to = NULL;
+}
+
+static int64_t external_in(const char *root)
+{
+    return e_sql("SELECT count(*) FROM chunk c JOIN ext e ON e.chunk=c.id JOIN tfile t ON t.id=e.tfile JOIN target g ON g.id=t.target WHERE c.bnf=0 AND g.root='%s'", root);
+}
+
+static void check(void)
+{
+    assert_int_equal(e_sql("SELECT count(*) FROM tfile t WHERE refs != (SELECT count(*) FROM drained d WHERE d.tfile=t.id)+(SELECT count(*) FROM ext e WHERE e.tfile=t.id)"), 0);
+    w_close(&w);
+}
+
+/* ---------------------------------------------------------------- lost, and read from the target */
+
+static void test_what_a_benefactor_lost_is_in_the_target(void **state)
+{
+    Fp__SliceMapReply *r;
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    w.looks = 0;
+    loses_all(0);
+    /* at once */
+    assert_int_equal(e_external(ino), 3);
+    r = e_map_of(ino);
+    assert_int_equal(r->n_ext_files, 1);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r->slices[i]->bnf, 0);
+        assert_int_equal(r->slices[i]->ext, 1);
+        assert_int_equal(r->slices[i]->ext_off, i * MIB);
+    }
+    fix_free(r);
+    /* but nobody knows yet that the copy is still there */
+    assert_int_equal(bad(MGR_BAD_LOOK), 3);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    w_run(&w);
+    assert_int_equal(w.looks, 1);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM damage"), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    assert_int_equal(e_sql("SELECT chunks+stored FROM benefactor WHERE id=%u", w.bnf[0].id), 0);
+    for (unsigned i = 0; i < 100; i++)
+        w_tick(&w, 500);
+    assert_int_equal(w.looks, 1);
+    assert_int_equal(w.f.core->drain->rescues.used, 0);
+    check();
+}
+
+static void test_a_damaged_chunk_is_read_from_the_target(void **state)
+{
+    uint64_t ino, c1;
+
+    (void)state;
+    e_open_world(&ino);
+    c1 = e_chunk_of(ino, 1);
+    e_bad(c1, w.bnf[0].id, "checksum");
+    assert_int_equal(e_external(ino), 1);
+    assert_int_equal(e_sql("SELECT bnf FROM chunk WHERE id=%llu", (unsigned long long)c1), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0); /* what is here stays until it has been fetched */
+    w_run(&w);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_true(e_staged(1, c1));
+    assert_int_equal(e_external(ino), 0);
+    check();
+}
+
+static void test_what_was_not_drained_or_has_changed_since_is_lost(void **state)
+{
+    uint64_t ino, other;
+
+    (void)state;
+    e_open_world(&ino);
+    other = e_file_of(MGR_ROOT_INO, "b");
+    assert_true(fix_write(&w.f, ino, 0, MIB) > 0); /* what is drained is not its data any more */
+    loses_all(0);
+    w_run(&w);
+    assert_int_equal(bad(MGR_BAD_MISSING), 6);
+    assert_int_equal(e_external(ino) + e_external(other), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    check();
+}
+
+static void test_a_part_of_a_chunk_is_not_to_be_had_from_a_copy(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_true(fix_write(&w.f, ino, 100, 1000) > 0); /* in the middle of the first */
+    e_drain("a");
+    loses_all(0);
+    w_run(&w);
+    assert_true(bad(MGR_BAD_MISSING) > 0);
+    assert_int_equal(bad(MGR_BAD_LOOK), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    assert_int_equal(e_external(ino), 3); /* what came in between, and the other two windows */
+    check();
+}
+
+/* ---------------------------------------------------------------- the copy */
+
+static void test_a_copy_that_is_not_there_any_more_does_not_count(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    remove_from(false);
+    loses_all(0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    w_run(&w);
+    assert_int_equal(bad(MGR_BAD_MISSING), 3);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    assert_int_equal(w.f.core->drain->rescues.used, 0);
+    /* the benefactor has found its disk again */
+    w_bnf_dies(&w, 0);
+    comes_back_with(0, (uint64_t[]){e_chunk_of(ino, 0), e_chunk_of(ino, 1), e_chunk_of(ino, 2)}, 3);
+    assert_int_equal(e_external(ino), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    check();
+}
+
+static void test_of_two_copies_the_one_that_is_there(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    drain_to("/other", true); /* compared: the better one */
+    remove_from(true);
+    loses_all(0);
+    assert_int_equal(external_in("/other"), 3);
+    w_run(&w);
+    assert_int_equal(external_in("/pfs"), 3);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    check();
+}
+
+/* Also what was evicted, as soon as it is known that it is gone there. */
+static void test_what_was_evicted_is_had_from_another_copy(void **state)
+{
+    Fp__BadChunk m = FP__BAD_CHUNK__INIT;
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    drain_to("/other", true);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    e_deleted();
+    assert_int_equal(external_in("/other"), 3);
+    remove_from(true);
+    m.chunk = e_chunk_of(ino, 0);
+    m.reason = (char *)"not there";
+    m.status = FP_ECHUNK_MISSING;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_BADCHUNK, &m);
+    w_run(&w);
+    assert_int_equal(external_in("/pfs"), 3);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    check();
+}
+
+static void test_nothing_is_renamed_over_what_is_relied_on(void **state)
+{
+    uint64_t ino, other;
+
+    (void)state;
+    e_open_world(&ino);
+    loses_all(0);
+    w_run(&w);
+    assert_int_equal(e_external(ino), 3);
+    assert_true(e_sql("SELECT needs FROM target") > 0); /* marked, for other stores */
+    assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "b", 0), 0);
+    other = e_file_of(MGR_ROOT_INO, "a");
+    assert_int_equal(e_run_job(w_start(&w, "a", false, NULL), "only synced copy"), FP__DRAIN_STATE__DRAIN_FAILED);
+    w_equal(&w, "a", ino);
+    (void)other;
+    check();
+}
+
+static void test_a_restart_looks_again(void **state)
+{
+    char path[] = "/tmp/mgr_rescue_XXXXXX", file[64];
+    uint64_t ino;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    snprintf(file, sizeof file, "%s/store.db", path);
+    w_open(&w, file, 2);
+    ino = e_file_of(MGR_ROOT_INO, "a");
+    e_drain("a");
+    loses_all(0);
+    assert_int_equal(bad(MGR_BAD_LOOK), 3);
+    w_restart(&w);
+    assert_int_equal(bad(MGR_BAD_LOOK), 3);
+    w_run(&w);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(e_external(ino), 3);
+    check();
+    rmdir(path);
+}
+
+/* ---------------------------------------------------------------- away */
+
+static void test_what_is_on_a_benefactor_that_is_away_is_read_from_the_target(void **state)
+{
+    Fp__SliceMapReply *r;
+    uint64_t ino, ids[3];
+
+    (void)state;
+    e_open_world(&ino);
+    for (unsigned i = 0; i < 3; i++)
+        ids[i] = e_chunk_of(ino, i);
+    w_bnf_dies(&w, 0);
+    w_tick(&w, 1000);
+    r = e_map_of(ino);
+    assert_int_equal(r->slices[0]->bnf, w.bnf[0].id); /* it may be back in a moment */
+    fix_free(r);
+    for (unsigned i = 0; i < 10; i++)
+        w_tick(&w, 500);
+    assert_int_equal(e_external(ino), 0); /* nobody has asked */
+    r = e_map_of(ino);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r->slices[i]->bnf, 0);
+        assert_int_equal(r->slices[i]->ext, 1);
+        assert_int_equal(r->slices[i]->ext_off, i * MIB);
+    }
+    fix_free(r);
+    w_run(&w);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    assert_true(e_staged(1, ids[1]));
+    /* it is back with all that it had: it counts again, but for what has been fetched */
+    comes_back_with(0, ids, 3);
+    assert_int_equal(e_external(ino), 0);
+    assert_int_equal(e_sql("SELECT bnf FROM chunk WHERE id=%llu", (unsigned long long)ids[0]), w.bnf[0].id);
+    assert_int_equal(e_sql("SELECT bnf FROM chunk WHERE id=%llu", (unsigned long long)ids[1]), w.bnf[1].id);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage WHERE bnf=%u AND chunk=%llu", w.bnf[0].id, (unsigned long long)ids[1]), 1);
+    check();
+}
+
+/* ---------------------------------------------------------------- fpctl stage-in */
+
+static void test_staging_in_brings_back_what_was_lost(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    loses_all(0);
+    assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_external(ino), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    check();
+}
+
+static void test_staging_in_brings_what_is_on_a_benefactor_that_is_away(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    w_bnf_dies(&w, 0);
+    for (unsigned i = 0; i < 12; i++)
+        w_tick(&w, 500);
+    assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_sql("SELECT count(*) FROM slice s JOIN chunk c ON c.id=s.chunk WHERE s.ino=%llu AND c.bnf=%u", (unsigned long long)ino, w.bnf[1].id), 3);
+    check();
+}
+
+static void test_staging_in_says_what_no_target_has(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    (void)e_file_of(MGR_ROOT_INO, "b");
+    assert_int_equal(e_stage_in("b", NULL), FP__DRAIN_STATE__DRAIN_DONE); /* it is here */
+    loses_all(0);
+    assert_int_equal(e_stage_in("b", "lost or damaged, and no target has a copy"), FP__DRAIN_STATE__DRAIN_FAILED);
+    remove_from(false);
+    assert_int_equal(e_stage_in("a", "not there any more"), FP__DRAIN_STATE__DRAIN_FAILED);
+    w_run(&w);
+    assert_int_equal(bad(MGR_BAD_MISSING), 6);
+    check();
+}
+
+static void test_of_a_file_that_can_not_be_had_whole_the_rest_is_brought(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_true(fix_write(&w.f, ino, 100, 1000) > 0);
+    e_drain("a");
+    loses_all(0);
+    assert_int_equal(e_stage_in("a", "lost or damaged, and no target has a copy"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_external(ino), 0);
+    assert_int_equal(bad(MGR_BAD_LOOK), 0);
+    assert_true(bad(MGR_BAD_MISSING) > 0);
+    check();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_benefactor_lost_is_in_the_target),
+        cmocka_unit_test(test_a_damaged_chunk_is_read_from_the_target),
+        cmocka_unit_test(test_what_was_not_drained_or_has_changed_since_is_lost),
+        cmocka_unit_test(test_a_part_of_a_chunk_is_not_to_be_had_from_a_copy),
+        cmocka_unit_test(test_a_copy_that_is_not_there_any_more_does_not_count),
+        cmocka_unit_test(test_of_two_copies_the_one_that_is_there),
+        cmocka_unit_test(test_what_was_evicted_is_had_from_another_copy),
+        cmocka_unit_test(test_nothing_is_renamed_over_what_is_relied_on),
+        cmocka_unit_test(test_a_restart_looks_again),
+        cmocka_unit_test(test_what_is_on_a_benefactor_that_is_away_is_read_from_the_target),
+        cmocka_unit_test(test_staging_in_brings_back_what_was_lost),
+        cmocka_unit_test(test_staging_in_brings_what_is_on_a_benefactor_that_is_away),
+        cmocka_unit_test(test_staging_in_says_what_no_target_has),
+        cmocka_unit_test(test_of_a_file_that_can_not_be_had_whole_the_rest_is_brought),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
