@@ -379,6 +379,16 @@ bool sim_disk_rot(struct sim_node *n)
     return false;
 }
 
+void sim_disk_lose_segments(struct sim_node *n)
+{
+    struct stat st;
+
+    for (struct sim_file *f = files; f; f = f->next) /* but for what says whose they are */
+        if (f->node == n && !f->database && fstat(f->fd, &st) == 0 && st.st_size > (1 << 20))
+            syscall(SYS_fallocate, f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096L, st.st_size - 4096);
+    sim_trace("disk of node %d: all records of its benefactor are lost", n->id);
+}
+
 static void renew(const char *path)
 {
     char to[PATH_MAX];

@@ -217,6 +217,7 @@ void sim_disk_init(void);
 void sim_disk_opened(int fd, const char *path, bool created);
 void sim_disk_power_loss(struct sim_node *n);
 bool sim_disk_rot(struct sim_node *n);
+void sim_disk_lose_segments(struct sim_node *n); /* all records of its benefactor, which is not up */
 bool sim_in_sqlite(const void *address);
 void sim_disk_wipe(void);
 

@@ -690,6 +690,8 @@ static void *director_main(void *arg)
         verify_name(&apps[k], name_of(i));
         verify_name(&apps[(k + APPS) % napps], name_of(i));
     }
+    if (sim.drains)
+        lives_lose_a_disk(&apps[pick(napps)]);
     remove_all(&apps[pick(napps)]);
     appends_remove(apps[0].mount);
     if (sim.drains)
@@ -722,6 +724,6 @@ void work_counts_print(const struct work_counts *c)
            (unsigned long long)c->errors, (double)c->bytes_checked / 1048576.0, (unsigned long long)c->kills,
            (unsigned long long)c->powers);
     if (c->lives)
-        printf("  of drained files: %llu calls, %llu evictions, %llu comparisons with the target, %llu of them for a level\n", (unsigned long long)c->lives, (unsigned long long)c->evicts,
-               (unsigned long long)c->targets, (unsigned long long)c->levels);
+        printf("  of drained files: %llu calls, %llu evictions, %llu comparisons with the target, %llu of them for a level; %llu disks lost\n", (unsigned long long)c->lives,
+               (unsigned long long)c->evicts, (unsigned long long)c->targets, (unsigned long long)c->levels, (unsigned long long)c->disks);
 }

@@ -10,7 +10,7 @@ struct sim_proc;
 
 struct work_counts { /* all uint64_t: they are added up */
     uint64_t opens, creates, reads, writes, truncates, fsyncs, closes, unlinks, renames, links, dirs, lists, locks, appends, xattrs, ranges, symlinks, errors, bytes_checked, kills, powers;
-    uint64_t lives, evicts, targets, levels; /* of seeds with a target: work_life.c */
+    uint64_t lives, evicts, targets, levels, disks; /* of seeds with a target: work_life.c */
 };
 
 extern struct work_counts work_counts;

@@ -4,6 +4,7 @@
  *
  *   a job that is done, or a level drained or verified, means that the target has these very bytes under the file's name
  *   whatever was drained, evicted and staged in: all mounts read these bytes
+ *   a benefactor loses all that it has: what is drained reads as before, and can be staged in
  *   a job ends, or says why; when all is well, draining, evicting and reading back succeed
  *   in half of the runs a policy drains what is in b, and wants it to be in the target before the version before it goes: then that goes
  *
@@ -385,6 +386,38 @@ void lives_verify(struct app *a)
             if (job > 0 && wait_job((uint64_t)job, until, &failed, why) == -2)
                 sim_fail("evicting %s does not end, and all is well: %s", *dir, why);
         }
+}
+
+/* When all else has been looked at: the disk of a node is empty. What is in the target by then all mounts can read. */
+void lives_lose_a_disk(struct app *a)
+{
+    struct sim_proc *b = NULL;
+    unsigned n = 0;
+
+    if (damaged || roll(2))
+        return;
+    for (unsigned i = 0; i < LIVES; i++)
+        if (lives[i].sure)
+            drain_life(a, &lives[i], true);
+    for (unsigned i = 0; i < sim.nprocs; i++)
+        if (sim.procs[i].kind == SIM_BENEFACTOR && sim.procs[i].up && roll(++n) == 0)
+            b = &sim.procs[i];
+    if (!b)
+        return;
+    sim_proc_kill(b, "its disk is lost");
+    sim_disk_lose_segments(b->node);
+    for (unsigned i = 0; i < 300 && !(b->up && b->ready); i++)
+        sim_sleep_ns(SIM_S);
+    work_counts.disks++;
+    if (roll(2))
+        sim_sleep_ns(roll(10 * SIM_S));
+    for (unsigned i = 0; i < LIVES; i++) {
+        struct life *l = &lives[i];
+
+        if (roll(2) && l->sure)
+            evict_life(a, l, SIM_CTL_STAGE_IN, true);
+        read_life(a, l);
+    }
 }
 
 void lives_remove(struct sim_proc *m)
