@@ -5,6 +5,7 @@
 
 #include "manager/level.h"
 #include "manager/ext.h"
+#include "manager/sets.h"
 #include "fp/bug.h"
 
 int mgr_chunk_get(struct mgr_core *c, uint64_t id, struct mgr_chunk *ch)
@@ -68,11 +69,13 @@ int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf
     int rc = mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(to ? mgr_round_of(c, to, ch->id, 0) : 0));
 
     mgr_level_chunks(c);
+    mgr_chunks_shared(c);
     return rc || !ch->bnf ? rc : mgr_drain_chunk_left(c, ch->id);
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)
 {
+    mgr_chunks_shared(c);
     return mgr_db_exec(&c->db, CHUNK_REF, DBI(id), DBI(add));
 }
 

@@ -470,6 +470,8 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
         mgr_drain_step(c);
     if (!c->db.err)
         mgr_levels_step(c);
+    if (!c->db.err)
+        mgr_uniques_step(c);
     if (!c->db.err) {
         mgr_bnf_store(c);
         mgr_counters_store(c);

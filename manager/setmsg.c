@@ -129,10 +129,13 @@ static int say_half(struct mgr_core *c, Fp__CkptSet *m)
 
 static int describe(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m)
 {
+    bool known = false;
     int rc = mgr_set_path(c, s, &m->path);
 
     rc = rc ? rc : put_level(c, s, look, m);
     rc = rc ? rc : mgr_progress_set(c, s, look, m);
+    rc = rc ? rc : mgr_set_unique(c, s, look, &m->unique_bytes, &known);
+    m->unique_known = known;
     m->id = s->id;
     m->step = s->step;
     m->top = s->top;

@@ -35,11 +35,16 @@ struct mgr_sets *mgr_sets_new(void)
 {
     struct mgr_sets *t = calloc(1, sizeof *t);
 
-    if (t && !(t->names = mgr_setnames_new())) {
-        free(t);
+    if (!t)
         return NULL;
-    }
-    return t;
+    t->names = mgr_setnames_new();
+    t->uniques = mgr_uniques_new();
+    if (t->names && t->uniques)
+        return t;
+    free(t->names);
+    free(t->uniques);
+    free(t);
+    return NULL;
 }
 
 static void forget_all(struct mgr_sets *t)
@@ -53,6 +58,7 @@ static void forget_all(struct mgr_sets *t)
     mgr_idmap_fini(&t->writing);
     mgr_idmap_fini(&t->anew);
     mgr_set_caches_drop(t);
+    mgr_uniques_forget(t->uniques);
     t->nclosed = 0;
     t->look_at_all = false;
 }
@@ -63,6 +69,7 @@ void mgr_sets_free(struct mgr_sets *t)
         return;
     forget_all(t);
     mgr_dirpaths_free(t);
+    mgr_uniques_free(t->uniques);
     free(t->closed);
     free(t->names);
     free(t);
@@ -606,6 +613,7 @@ static int drop(struct mgr_core *c, struct mgr_set *s)
 
     c->sets->count--;
     mgr_level_set_gone(c, s->id); /* its number may be used again */
+    mgr_unique_set_gone(c, s->id);
     drop_from_memory(c, s);
     mgr_set_caches_drop(c->sets);
     rc = rc ? rc : mgr_db_exec(&c->db, SERIES_DROP, DBI(series));

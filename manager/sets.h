@@ -55,6 +55,14 @@ int mgr_sets_say(struct mgr_core *c, uint64_t id);
 int mgr_sets_forget(struct mgr_core *c, uint64_t id);
 int mgr_sets_tick(struct mgr_core *c);
 
+/* What it takes of the store that nothing else shares; *known false: that is being counted, or is not of one that is open. Looks at most at *look references, and
+ * takes from it what it has looked at. (setunique.c) */
+int mgr_set_unique(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, uint64_t *bytes, bool *known);
+/* References to chunks that are there, or where these are, have changed. */
+void mgr_chunks_shared(struct mgr_core *c);
+/* In each group: some more of it is counted. */
+int mgr_uniques_step(struct mgr_core *c);
+
 /* A copy, of memory or of the table: 0, -ENOENT. */
 int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
 /* The path by which it is shown: of its directory, else of a file of it up to the step; empty: it has none any more. (setmsg.c) */

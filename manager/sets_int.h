@@ -14,6 +14,7 @@ struct mgr_sets {
     struct mgr_idmap anew;      /* files with MGR_TORN that were opened for writing while nobody else wrote */
     struct mgr_idmap dirs, dirs_before; /* directory -> id of the set that a file in it belongs to, whatever its name; 0: none. Two generations */
     struct mgr_setname *names;  /* sets of files side by side that were asked for last */
+    struct mgr_uniques *uniques; /* setunique.c */
     struct mgr_dirpath *paths;  /* of directories of files that were made last; NULL: none */
     uint64_t *closed;           /* files that may have no writer any more */
     size_t nclosed, closed_cap;
@@ -71,6 +72,13 @@ int mgr_set_is_marked(struct mgr_core *c, uint64_t set, uint64_t ino, bool *yes)
 
 /* It is about to be complete: has it fewer files than it should have? s->files_before. */
 int mgr_set_half(struct mgr_core *c, struct mgr_set *s);
+
+/* -------------------------------------------------------------- setunique.c */
+
+struct mgr_uniques *mgr_uniques_new(void); /* NULL: out of memory */
+void mgr_uniques_free(struct mgr_uniques *t);
+void mgr_uniques_forget(struct mgr_uniques *t);
+void mgr_unique_set_gone(struct mgr_core *c, uint64_t set);
 
 /* -------------------------------------------------------------- settorn.c */
 

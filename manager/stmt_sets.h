@@ -30,6 +30,9 @@
                   "AND NOT EXISTS (SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2 AND n.files_before=0) LIMIT ?1") \
     X(SET_IN_DIR, "SELECT 1 FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.state<>4 LIMIT 1") \
     X(SET_OF_PARENT, "SELECT s.id FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.step=?2 LIMIT 2") \
+    X(UNIQUE_SLICES, "SELECT s.win,s.off,c.id,c.len,c.bnf,c.refs FROM slice s CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND (s.win,s.off)>(?2,?3) " \
+                     "ORDER BY s.win,s.off LIMIT ?4")                                                        \
+    X(UNIQUE_REFS, "SELECT count(*),ifnull(sum(i.ckpt<>?2),0) FROM (SELECT ino FROM slice WHERE chunk=?1 LIMIT ?3) r CROSS JOIN inode i ON i.ino=r.ino") \
     X(MEMBER_SUMS, "SELECT count(*),ifnull(sum(size),0) FROM inode WHERE ckpt=?1 AND ckpt<>0")               \
     X(MEMBER_LIST, "SELECT " MGR_INODE_COLS " FROM inode i WHERE i.ckpt=?1 AND i.ckpt<>0 AND i.ino>?2 ORDER BY i.ino LIMIT ?3") \
     X(MEMBER_DIRS, "SELECT DISTINCT parent FROM inode WHERE ckpt=?1 AND ckpt<>0")                            \

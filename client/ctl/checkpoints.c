@@ -120,9 +120,9 @@ static json_t *json_drain(const Fp__CkptSet *s)
 
 static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
 {
-    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "path", json_path(store, &s->path), "series",
+    return json_pack("{s:o, s:o, s:I, s:s, s:s, s:b, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:o}", "path", json_path(store, &s->path), "series",
                      ctl_json_bytes(s->series.data, s->series.len), "step", (json_int_t)s->step, "state", state_text(s), "how", how_text(s->how), "told", s->told,
-                     "files", (json_int_t)s->files, "files_before", (json_int_t)s->files_before, "bytes", (json_int_t)s->bytes, "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
+                     "files", (json_int_t)s->files, "files_before", (json_int_t)s->files_before, "bytes", (json_int_t)s->bytes, "unique_bytes", s->unique_known ? json_integer((json_int_t)s->unique_bytes) : json_null(), "writers", (json_int_t)s->writers, "generation", (json_int_t)s->gen, "number",
                      (json_int_t)s->seq, "began_ns", (json_int_t)s->began_ns, "complete_ns", (json_int_t)s->complete_ns, "level", ctl_level_text((int)s->level), "why", s->why, "files_drained",
                      (json_int_t)s->drained_files, "files_verified", (json_int_t)s->verified_files, "drain", json_drain(s));
 }
@@ -200,6 +200,10 @@ static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp_
     fp_table_cell(t, "%" PRIu64, s->step);
     fp_table_cell_count(t, s->files);
     fp_table_cell_size(t, s->bytes);
+    if (s->unique_known)
+        fp_table_cell_size(t, s->unique_bytes);
+    else
+        fp_table_cell(t, "-");
     fp_table_cell_duration(t, age_ms(s));
     fp_table_cell_styled(t, style_of(s), "%s", state_text(s));
     fp_table_cell(t, "%s", s->state == FP__CKPT_STATE__CKPT_COMPLETE ? ctl_level_text((int)s->level) : "");
@@ -217,7 +221,7 @@ static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp_
 
 static int print_table(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const struct sets *sets)
 {
-    static const struct fp_table_col cols[] = {{"set", false}, {"step", true}, {"files", true}, {"size", true}, {"age", true}, {"state", false}, {"level", false}, {"drain", false}, {"", false}};
+    static const struct fp_table_col cols[] = {{"set", false}, {"step", true}, {"files", true}, {"size", true}, {"unique", true}, {"age", true}, {"state", false}, {"level", false}, {"drain", false}, {"", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
     size_t n = 0;
     for (size_t p = 0; p < sets->npages; p++)

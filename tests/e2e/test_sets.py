@@ -2,13 +2,14 @@
 
 import json
 import os
+import shutil
 import subprocess
 import time
 
 import pytest
 
 from harness.daemons import PACE, SLOW, bin_path, wait_until
-from harness.files import write_file
+from harness.files import content, write_file
 
 NAMES = {  # as the programs write them: files of one step, and what latest is to print
     "flash": (["flash_hdf5_chk_0007"], "flash_hdf5_chk_0007", 7),
@@ -161,6 +162,36 @@ def test_half_of_a_set_is_not_the_latest(quick):
     assert latest(quick, a) == f"{a}/run/chk_2"
     quick.fpctl("checkpoint", "commit", f"{a}/run/chk_3")  # who says so knows
     assert latest(quick, a) == f"{a}/run/chk_3" and sets(quick, a)[0]["files_before"] == 0
+
+
+def test_what_a_set_takes_alone(quick):
+    """A file that another set has a copy of without a byte being copied is no longer its own, and it is again when that one goes."""
+    mib = 1 << 20
+    a, b = (m.path for m in quick.mounts)
+    for rank, seed in ((0, 1), (1, 2)):
+        put(a, f"chk_1/rank_{rank}", content(seed, 0, 4 * mib))
+
+    def unique(step):
+        return next(s for s in sets(quick, a) if s["step"] == step)["unique_bytes"]
+
+    wait_until("the set", 30, lambda: sets(quick, a)[0]["state"] == "complete")
+    wait_until("its size", 30, lambda: unique(1) is not None)
+    assert unique(1) == 8 * mib
+    head, line = quick.fpctl("checkpoints", a).stdout.splitlines()[:2]
+    assert "unique" in head and line.count(" 8 MiB ") == 2, line
+    os.mkdir(f"{b}/chk_2")
+    with open(f"{b}/chk_1/rank_0", "rb") as src, open(f"{b}/chk_2/rank_0", "wb") as dst:
+        left = 4 * mib
+        while left:
+            left -= os.copy_file_range(src.fileno(), dst.fileno(), left)
+        dst.write(b"more")
+    put(b, "chk_2/rank_1", content(3, 0, mib))
+    assert unique(2) is None
+    wait_until("the second set", 30, lambda: sets(quick, a)[0]["state"] == "complete")
+    wait_until("what is shared", 60, lambda: unique(1) == 4 * mib)
+    assert unique(2) == mib + 4
+    shutil.rmtree(f"{a}/chk_2")
+    wait_until("all of it again", 60, lambda: unique(1) == 8 * mib)
 
 
 def test_watch(quick):
