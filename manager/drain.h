@@ -78,6 +78,7 @@ struct mgr_djob {
     char *dest; /* malloc'd */
     bool urgent, verify;
     bool overwrite;  /* also what other stores need */
+    bool again;      /* also what is there already */
     uint32_t layout; /* enum fp_drain_layout */
     uint64_t files, bytes, files_done, bytes_done;
     int64_t made_ns, done_ns;
@@ -349,7 +350,7 @@ struct mgr_auto_last {
     uint64_t below;
     uint32_t target;
     uint64_t policy;
-    bool verify, urgent, overwrite;
+    bool verify, urgent, overwrite, again;
     uint32_t layout;
 };
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);

@@ -266,7 +266,7 @@ static uint64_t job_under_way(const struct mgr_core *c, const struct mgr_auto_la
         const struct mgr_djob *j = &c->drain->jobs[i];
 
         if (j->kind == FP__JOB_KIND__JOB_SET && j->ckpt == s->id && j->gen == s->gen && j->target == l->target && j->verify >= l->verify &&
-            j->urgent >= l->urgent && j->layout == l->layout && j->overwrite >= l->overwrite)
+            j->urgent >= l->urgent && j->layout == l->layout && j->overwrite >= l->overwrite && j->again >= l->again)
             return j->id;
     }
     return 0;
@@ -288,7 +288,7 @@ int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *i
         parent[found++] = (uint64_t)mgr_col(&c->db, st, 14);
     }
     for (size_t i = 0; i < found && *n < max && !rc; i++) {
-        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .layout = l->layout};
+        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .again = l->again, .layout = l->layout};
         bool yes;
 
         rc = mgr_set_is_below(c, parent[i], l->below, &yes);

@@ -100,7 +100,8 @@ static int look_up(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply 
 }
 
 /* The active job that has begun with the same; 0: none. */
-static int same_job(struct mgr_core *c, const struct start *s, enum _Fp__JobKind kind, uint32_t target, const struct fp_drain_policy *p, uint64_t *id)
+static int same_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, uint32_t target, const struct fp_drain_policy *p,
+                    uint64_t *id)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
     const struct mgr_drain *d = c->drain;
@@ -111,7 +112,8 @@ static int same_job(struct mgr_core *c, const struct start *s, enum _Fp__JobKind
         const struct mgr_djob *j = &d->jobs[i];
         size_t n = 0;
 
-        if (j->kind != kind || j->target != target || j->verify != p->verify || j->layout != p->layout || j->overwrite != p->overwrite || j->gen != s->n)
+        if (j->kind != kind || j->target != target || j->verify != p->verify || j->layout != p->layout || j->overwrite != p->overwrite || j->again != m->again ||
+            j->gen != s->n)
             continue;
         for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
             for (size_t k = 0; k < s->n; k++)
@@ -133,7 +135,8 @@ static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start
                          .urgent = m->urgent,
                          .verify = p->verify,
                          .layout = p->layout,
-                         .overwrite = p->overwrite};
+                         .overwrite = p->overwrite,
+                         .again = m->again};
     struct mgr_djob *at;
     int rc = mgr_djob_new(c, &j);
 
@@ -150,7 +153,7 @@ static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start
 static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, const struct start *s, uint32_t target,
                       const struct fp_drain_policy *p)
 {
-    struct mgr_auto_last l = {.target = target, .verify = p->verify, .urgent = m->urgent, .overwrite = p->overwrite, .layout = p->layout};
+    struct mgr_auto_last l = {.target = target, .verify = p->verify, .urgent = m->urgent, .overwrite = p->overwrite, .again = m->again, .layout = p->layout};
     int rc = 0;
 
     r->ids = mgr_arena_alloc(&c->arena, LAST_MAX * sizeof *r->ids);
@@ -196,7 +199,7 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
     rc = copies ? mgr_target_get(c, p->to, &target) : 0;
     if (!rc && m->last)
         return start_last(c, m, r, s, target, p);
-    rc = rc ? rc : same_job(c, s, kind, target, p, &id);
+    rc = rc ? rc : same_job(c, m, s, kind, target, p, &id);
     if (!rc && !id)
         rc = new_job(c, m, s, kind, target, p, &id);
     r->ids[r->n_ids++] = id;

@@ -474,6 +474,7 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
 /* 1: it is taken up (or needs nothing); 0: not yet; or a failure. */
 static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
+    const struct mgr_djob *j = mgr_djob_find(c, f->job);
     int64_t age = c->now.ns - in->mtime;
     bool wait = false;
     int rc;
@@ -490,7 +491,7 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
         f->size = 0;
     if (f->kind != MGR_K_FILE)
         return mgr_drain_begin(c, f, 0, MGR_D_PREPARE);
-    if (in->flags & MGR_DRAINS)
+    if ((in->flags & MGR_DRAINS) && !(j && j->again))
         rc = mgr_drained_is_at(c, f);
     if (!rc && !f->tfile)
         rc = mgr_drain_in(c, f, &wait);

@@ -411,7 +411,8 @@ CREATE TABLE IF NOT EXISTS drain_job (
     why        TEXT NOT NULL,
     first      INTEGER NOT NULL,      -- drain_file with which it began
     layout     INTEGER NOT NULL,      -- of its files in the target: 0 files, 1 logs
-    overwrite  INTEGER NOT NULL DEFAULT 0 -- 1: also what other stores need there is replaced
+    overwrite  INTEGER NOT NULL DEFAULT 0, -- 1: also what other stores need there is replaced
+    again      INTEGER NOT NULL DEFAULT 0 -- 1: also what is there already is copied
 );
 CREATE TABLE IF NOT EXISTS drain_file (
     id           INTEGER PRIMARY KEY,

@@ -60,6 +60,7 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct given, o.verify, "verify", "off", "With drain and merge: read back what was written and compare.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.overwrite, "overwrite", "off", "With drain and stage-out: replace also files in the target that another store relies on, since it has evicted data of them.",
                 .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.again, "again", "off", "With drain: copy, and with --verify compare, also what is in the target already.", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct given, o.layout, "layout", "file", layout_names,
                 "With drain: file, or log: each benefactor writes one stream, for targets that are slow when several nodes write a file.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),

@@ -86,6 +86,24 @@ def test_what_another_store_has_replaced_is_drained_again(new_store, tmp_path):
         forgotten()
 
 
+def test_what_is_doubted_is_copied_again(store, target):
+    """Bytes that have changed in the target, and neither size nor time says so."""
+    top = drained_set(store, target, "--verify")
+    with open(in_target(target, 1), "r+b") as f:
+        was = os.fstat(f.fileno())
+        f.seek(MIB)
+        f.write(b"other bytes")
+        f.flush()
+        os.utime(f.fileno(), ns=(was.st_atime_ns, was.st_mtime_ns))
+    args = ("drain", top, f"--to={target}", "--now", "--verify", "--wait", "--timeout=60s")
+    store.fpctl(*args, seconds=80)
+    assert os.stat(in_target(target, 1)).st_ino == was.st_ino
+    store.fpctl(*args, "--again", seconds=80)
+    for k in range(3):
+        assert_same(read_file(in_target(target, k)), content(k, 0, SIZE))
+    assert os.stat(in_target(target, 1)).st_ino != was.st_ino and os.getxattr(top, "user.fp.level") == b"verified"
+
+
 def test_latest_names_only_what_is_there(store, target):
     first, second = drained_set(store, target), store.mounts[0].at("chk_0002")
     os.mkdir(second)

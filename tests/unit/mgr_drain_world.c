@@ -580,6 +580,7 @@ uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
     m.dest = (char *)(uintptr_t)(w->to ? w->to : "/pfs");
     m.verify = verify;
     m.layout = w->layout;
+    m.again = w->again;
     r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
     assert_non_null(r);
     assert_true(w->f.durable);

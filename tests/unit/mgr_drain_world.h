@@ -51,6 +51,7 @@ struct world {
     uint64_t capacity; /* of each benefactor, as its next keep-alive says; 0: 1 GiB */
     const char *to;    /* where w_start drains to: NULL is /pfs, the only other one is /other */
     uint32_t layout;   /* of what w_start begins: enum fp_drain_layout */
+    bool again;        /* … and also what is there already */
     bool other;        /* the files of /other are meant */
     bool marker, other_marker;
     uint64_t written;  /* parts */

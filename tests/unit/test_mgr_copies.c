@@ -191,6 +191,37 @@ static void test_the_target_of_a_policy_is_preferred(void **state)
     check();
 }
 
+/* What is there already is written anew, and read back, when that is said; also what was evicted, which is brought here before. */
+static void test_what_is_there_is_copied_again_when_that_is_said(void **state)
+{
+    uint64_t a, renamed, verified, first;
+
+    (void)state;
+    w_open(&w, ":memory:", 2);
+    a = e_file_of(MGR_ROOT_INO, "a");
+    drain("a", "/pfs", true);
+    renamed = w.renamed;
+    verified = w.verified;
+    drain("a", "/pfs", true);
+    assert_int_equal(w.renamed, renamed);
+    assert_int_equal(w.verified, verified);
+    first = w_start(&w, "a", true, NULL);
+    w.again = true;
+    assert_int_not_equal(w_start(&w, "a", true, NULL), first); /* that one would not do it */
+    w_run(&w);
+    assert_int_equal(w.renamed, renamed + 1);
+    assert_true(w.verified > verified);
+    assert_int_equal(e_level(a), FP__LEVEL__LEVEL_VERIFIED);
+    assert_int_equal(evict("a"), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_external(a), 3);
+    drain("a", "/pfs", true);
+    assert_int_equal(w.renamed, renamed + 2);
+    assert_int_equal(e_external(a), 0);
+    w_equal(&w, "a", a);
+    w.again = false;
+    check();
+}
+
 static void test_what_was_evicted_is_brought_back_to_be_drained(void **state)
 {
     uint64_t a, d;
@@ -315,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_what_is_evicted_is_so_in_favour_of_a_copy_that_is_there),
         cmocka_unit_test(test_no_copy_that_is_there_keeps_the_file_here),
         cmocka_unit_test(test_the_target_of_a_policy_is_preferred),
+        cmocka_unit_test(test_what_is_there_is_copied_again_when_that_is_said),
         cmocka_unit_test(test_what_was_evicted_is_brought_back_to_be_drained),
         cmocka_unit_test(test_what_can_not_be_brought_back_fails_alone),
         cmocka_unit_test(test_bringing_back_goes_on_after_a_restart),
