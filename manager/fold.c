@@ -4,7 +4,8 @@
  *     map    |aaa|bb|aaaaa|cc|ddd|        a, b, d: named by this window alone; c: by another file, too
  *     folded |nnnnnnnnnnnn|cc|nnn|        a, b and d go, and with them the bytes of them that no slice names
  *
- * What others share, or a session holds, is left as it is: a copy of it would free nothing. So are coded chunks (they may be encrypted, and the mount need not have the
+ * What others share, or a session holds, is left as it is: a copy of it would free nothing. What versions of the file itself share (version.c) is no such thing: they go, mostly before
+ * the mount comes to fold it, and nobody would tell the mount of the window then. So are coded chunks (they may be encrypted, and the mount need not have the
  * aux-app), and lost ones.
  *
  * A mount that folds hears of a window with the answer to its commit (mgr_fold_hints), and asks for its map (MSG_SLICEMAP with `fold`). The map's sum covers each slice, where it
@@ -20,7 +21,7 @@
 
 #include "fp/checksum.h"
 #include "fp/record.h"
-#include "manager/core_int.h"
+#include "manager/version.h"
 
 #define HINT_ROWS_MAX 4096u
 #define SUM_ROWS      (FP_BLOCK_SIZE_BYTES / sizeof(struct place))
@@ -77,10 +78,23 @@ static int read_rows(struct mgr_core *c, uint64_t ino, uint64_t win, uint32_t ma
     return rc < 0 ? rc : 0;
 }
 
+/* Slices of what the file was that name the chunk. */
+static int of_versions(struct mgr_core *c, const struct mgr_vfile *v, uint64_t chunk, uint32_t *n)
+{
+    int rc = v ? mgr_db_one(&c->db, SLICE_OF_VERSIONS, DBI(chunk), DBI(v->guard.shadow), DBI(v->waits.shadow), DBI(v->remains.shadow)) : 0;
+
+    *n = rc > 0 ? (uint32_t)mgr_col(&c->db, MGR_ST_SLICE_OF_VERSIONS, 0) : 0;
+    mgr_db_reset(&c->db, MGR_ST_SLICE_OF_VERSIONS);
+    return rc < 0 ? rc : 0;
+}
+
 /* Which rows are of chunks that only this window names, and what those take. */
-static int find_own(struct mgr_core *c, struct mgr_fold *w, uint64_t *stored)
+static int find_own(struct mgr_core *c, uint64_t ino, struct mgr_fold *w, uint64_t *stored)
 {
     struct mgr_fold_row **p = mgr_arena_alloc(&c->arena, (w->nrows + 1) * sizeof(*p));
+    const struct mgr_vfile *v = mgr_vfile_find(c, ino);
+    uint32_t more;
+    int rc = 0;
 
     if (!p)
         return mgr_doom(c, -ENOMEM);
@@ -88,16 +102,19 @@ static int find_own(struct mgr_core *c, struct mgr_fold *w, uint64_t *stored)
         p[i] = &w->row[i];
     if (w->nrows)
         qsort(p, w->nrows, sizeof *p, by_chunk);
-    for (size_t i = 0, end; i < w->nrows; i = end) {
+    for (size_t i = 0, end; i < w->nrows && !rc; i = end) {
         for (end = i + 1; end < w->nrows && p[end]->at.chunk == p[i]->at.chunk; end++)
             ;
-        if (!p[i]->data || p[i]->refs != end - i)
+        more = 0;
+        if (p[i]->data && p[i]->refs > end - i)
+            rc = of_versions(c, v, p[i]->at.chunk, &more);
+        if (rc || !p[i]->data || p[i]->refs != end - i + more)
             continue;
         *stored += p[i]->stored;
         for (size_t k = i; k < end; k++)
             p[k]->at.folds = 1;
     }
-    return 0;
+    return rc;
 }
 
 /* Places without what else the rows have, a block at a time. */
@@ -125,7 +142,7 @@ int mgr_fold_look(struct mgr_core *c, uint64_t ino, uint64_t win, uint32_t max, 
 
     *w = (struct mgr_fold){.win = win};
     rc = read_rows(c, ino, win, max, w);
-    rc = rc || w->more ? rc : find_own(c, w, &stored);
+    rc = rc || w->more ? rc : find_own(c, ino, w, &stored);
     if (rc || w->more)
         return rc;
     for (size_t i = 0; i < w->nrows; i++) {

@@ -32,6 +32,7 @@
     X(SLICE_REST_COPY, "INSERT INTO slice SELECT ?2,win,off,len,chunk,chunk_off FROM slice WHERE ino=?1 AND " \
                        "win>=?3 AND win<?4 AND win NOT IN (SELECT win FROM version_win WHERE shadow=?2) RETURNING len,chunk") \
     X(INODE_MAPPED, "UPDATE inode SET mapped=mapped+?2 WHERE ino=?1")                                        \
+    X(SLICE_OF_VERSIONS, "SELECT count(*) FROM slice WHERE chunk=?1 AND ino IN (?2,?3,?4)")                  \
     X(OVERTAKEN_PUT, "INSERT OR IGNORE INTO overtaken(session,ino) VALUES(?1,?2)")                           \
     X(OVERTAKEN_HAS, "SELECT 1 FROM overtaken WHERE session=?1 AND ino=?2")                                  \
     X(OVERTAKEN_DROP, "DELETE FROM overtaken WHERE session=?1 AND ino=?2")                                   \

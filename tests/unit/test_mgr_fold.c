@@ -149,6 +149,43 @@ static void test_fold_is_told_of_when_a_window_is_of_very_many_slices(void **sta
     fix_free(r);
 }
 
+/* What the file was names them, too, until it is closed: that is no reason to leave the window as it is, of which nobody would be told then. */
+static void test_what_a_version_keeps_is_folded(void **state)
+{
+    Fp__Open o = FP__OPEN__INIT;
+    Fp__Release rel = FP__RELEASE__INIT;
+    Fp__Slice s = slice(1, 0, MIB, 0);
+    Fp__SliceMapReply *map;
+    Fp__CommitReply *r;
+    Fp__Fold h;
+
+    (void)state;
+    teardown(NULL);
+    fix_versions = true;
+    setup(NULL);
+    assert_int_equal(put(1, 0, MIB).slices, 0);
+    o.ino = ino;
+    o.write = true;
+    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_OPEN, &o, &fp__attr_reply__descriptor));
+    for (uint32_t off = 0; off < MIB; off += 128 * KIB)
+        h = put(1, off, 64 * KIB);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version"), 1);
+    assert_int_equal(h.slices, 16);
+    assert_int_equal(h.gain_bytes, MIB + 4096 + 8 * (64 * KIB + 4096) - (MIB + 4096));
+    map = look(ino, 1);
+    rel.n_write_ino = 1;
+    rel.write_ino = &ino;
+    fix_notice(&f, f.conn, FP__MSG_TYPE__MSG_RELEASE, &rel);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version"), 0);
+    r = commit(&s, 1, MIB, map->fold->map_sum); /* the window is what it was: that the version has gone makes no other of it */
+    assert_non_null(r);
+    assert_false(r->fold_lost);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM chunk"), 1);
+    fix_free(r);
+    fix_free(map);
+    fix_versions = false;
+}
+
 static void test_fold_replaces_what_it_was_made_of(void **state)
 {
     Fp__Fold h = patched();
@@ -358,6 +395,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_fold_is_told_of_when_chunks_take_more_than_they_need, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_is_told_of_when_a_window_is_of_very_many_slices, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_version_keeps_is_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_replaces_what_it_was_made_of, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_is_lost_when_the_window_was_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_holds_when_another_window_was_written, setup, teardown),
