@@ -110,6 +110,9 @@ int dr_marker(struct dr_thread *th, int root, const uint8_t target[16], bool mak
     if (rc == -ENOENT)
         return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s is not there: is the file system mounted on this node? (fpctl drain set makes it)", th->w->root,
                        name);
+    if (rc == -EEXIST && make) /* it never was this one: waiting does not help */
+        return dr_fail(th, FP_DW_SCOPE_TARGET, -EMEDIUMTYPE, "%s is a target of this store by another path (or was, before it was moved here): drain to it by that one (fpctl drain show)",
+                       th->w->root);
     if (rc == -EEXIST)
         return dr_fail(th, FP_DW_SCOPE_TARGET, -ENOMEDIUM, "%s/%s names another target of this store: another file system is mounted there, or it is that target by another path", th->w->root,
                        name);

@@ -128,3 +128,21 @@ def test_a_target_that_becomes_a_file_ends_who_waits_and_not_the_job(new_store):
     os.rename(away, target)
     wait_until("the job", 80, lambda: jobs(s)[0]["state"] == "done")
     assert_same(read_file(os.path.join(target, "second")), content(2, 0, SIZE))
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("first", ["path", "link"])
+def test_a_target_by_another_path_is_refused(new_store, first):
+    """Two targets in one directory would each take the files of the other for somebody else's."""
+    s = new_store().up(benefactors=1)
+    m = s.mounts[0]
+    path = s.make_dir("target")
+    link = os.path.join(s.dir, "link")
+    os.symlink(path, link)
+    one, other = (path, link) if first == "path" else (link, path)
+    write_file(m.at("f"), content(1, 0, MIB), sync=True)
+    s.fpctl("drain", m.at("f"), f"--to={one}", "--wait", "--timeout=40s", seconds=60)
+    s.expect("by another path")
+    r = s.fpctl("drain", m.at("f"), f"--to={other}", "--wait", "--timeout=40s", check=False, seconds=60)
+    assert r.returncode not in (0, 3) and "by another path" in r.stdout + r.stderr, r
+    assert_same(read_file(os.path.join(path, "f")), content(1, 0, MIB))

@@ -476,6 +476,8 @@ static void test_another_target_under_the_same_path(void **state)
     dw_make(&d, FP_DW_MARKER, "a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5 22222222222222222222222222222222\n");
     assert_int_equal(dw_probe(&d, false), -ENOMEDIUM);
     assert_non_null(strstr(d.why, "another target"));
+    assert_int_equal(dw_probe(&d, true), -EMEDIUMTYPE); /* nor does it become one under this path */
+    assert_non_null(strstr(d.why, "by another path"));
     assert_int_equal(system("rm -rf /var/tmp/fp-test-gone"), 0);
 }
 
