@@ -66,7 +66,7 @@ void xattrs_durable(uint64_t from_ns);
 
 void app_life(struct app *a);
 void lives_verify(struct app *a); /* when all is well */
-void lives_lose_a_disk(struct app *a);
+void lives_lose_a_disk(struct app *a, struct app *reader);
 void lives_remove(struct sim_proc *m);
 
 /* ------------------------------------------------------------------ logs (work_append.c) */

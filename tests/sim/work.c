@@ -691,7 +691,7 @@ static void *director_main(void *arg)
         verify_name(&apps[(k + APPS) % napps], name_of(i));
     }
     if (sim.drains)
-        lives_lose_a_disk(&apps[pick(napps)]);
+        lives_lose_a_disk(&apps[pick(napps)], &apps[pick(napps)]);
     remove_all(&apps[pick(napps)]);
     appends_remove(apps[0].mount);
     if (sim.drains)

@@ -388,17 +388,20 @@ void lives_verify(struct app *a)
         }
 }
 
-/* When all else has been looked at: the disk of a node is empty. What is in the target by then all mounts can read. */
-void lives_lose_a_disk(struct app *a)
+/* When all else has been looked at: the disk of a node is empty. What is in the target by then all mounts can read, also what was never evicted. */
+void lives_lose_a_disk(struct app *a, struct app *reader)
 {
     struct sim_proc *b = NULL;
     unsigned n = 0;
 
     if (damaged || roll(2))
         return;
-    for (unsigned i = 0; i < LIVES; i++)
+    for (unsigned i = 0; i < LIVES; i++) {
+        if (roll(4))
+            write_life(a, &lives[i]);
         if (lives[i].sure)
             drain_life(a, &lives[i], true);
+    }
     for (unsigned i = 0; i < sim.nprocs; i++)
         if (sim.procs[i].kind == SIM_BENEFACTOR && sim.procs[i].up && roll(++n) == 0)
             b = &sim.procs[i];
@@ -416,7 +419,7 @@ void lives_lose_a_disk(struct app *a)
 
         if (roll(2) && l->sure)
             evict_life(a, l, SIM_CTL_STAGE_IN, true);
-        read_life(a, l);
+        read_life(reader, l);
     }
 }
 
