@@ -233,6 +233,8 @@ struct mgr_drain {
     uint64_t press_ms;          /* when to look again for what may give way */
     int64_t press_ns;           /* and from where: time and inode of the drained file looked at last */
     uint64_t press_ino;
+    struct mgr_map dry;         /* evicted files of which something has stayed that can't go: passed over until dry_ms */
+    uint64_t dry_ms;
 };
 
 /* ---------------------------------------------------------------- drain_rows.c */
@@ -515,6 +517,8 @@ MGR_HANDLER(ctl_bnf_set);
 Fp__Level mgr_drained_level(struct mgr_core *c, const struct mgr_inode *in);
 /* And the copy in this target. */
 Fp__Level mgr_drained_level_at(struct mgr_core *c, const struct mgr_inode *in, uint32_t target);
+/* Sums of the windows of this copy, 8 bytes each, little-endian, 0: not known; in memory of the group. *bytes 0: there is none of this copy. */
+int mgr_drained_sums(struct mgr_core *c, uint64_t ino, uint64_t tfile, const uint8_t **sums, size_t *bytes);
 /* *tfile: the copy of its present data that it is best evicted in favour of: the one to keep, if it is such a copy, and the one to avoid only if there is no other; 0: none. */
 int mgr_drained_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t keep, uint64_t avoid, uint64_t *tfile);
 /* The file under its name in the target is this data. */

@@ -40,6 +40,7 @@ void mgr_drain_free(struct mgr_drain *d)
     mgr_idmap_fini(&d->due);
     mgr_idmap_fini(&d->rescues);
     mgr_surveys_free(&d->surveys);
+    mgr_map_fini(&d->dry);
     for (size_t i = 0; i < d->ntargets; i++)
         free(d->targets[i].root);
     for (size_t i = 0; i < d->nof; i++) {
@@ -50,6 +51,7 @@ void mgr_drain_free(struct mgr_drain *d)
     free(d->of);
     free(d->targets);
     free(d->jobs);
+    mgr_map_fini(&d->dry);
     free(d->files);
     free(d);
 }

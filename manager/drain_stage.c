@@ -251,6 +251,7 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
         return 0;
     }
     if (f->stay_bytes) {
+        mgr_evict_dry(c, f->ino);
         mgr_evict_stays(f, line);
         if (!f->gone_bytes)
             return mgr_drain_fail(c, f, -EBUSY, line);

@@ -70,6 +70,18 @@ int mgr_drained_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t ke
     return rc < 0 ? rc : 0;
 }
 
+int mgr_drained_sums(struct mgr_core *c, uint64_t ino, uint64_t tfile, const uint8_t **sums, size_t *bytes)
+{
+    const void *p;
+    int rc = mgr_db_one(&c->db, DRAINED_SUMS, DBI(ino), DBI(tfile));
+
+    *bytes = 0;
+    p = rc > 0 ? mgr_col_blob(&c->db, MGR_ST_DRAINED_SUMS, 0, bytes) : "";
+    *sums = mgr_arena_copy(&c->arena, *bytes ? p : "", *bytes ? *bytes : 1);
+    mgr_db_reset(&c->db, MGR_ST_DRAINED_SUMS);
+    return rc < 0 ? rc : *sums ? 0 : mgr_doom(c, -ENOMEM);
+}
+
 bool mgr_drained_is_log(struct mgr_core *c, const struct mgr_dfile *f)
 {
     const struct mgr_djob *j = mgr_djob_find(c, f->job);

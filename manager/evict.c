@@ -7,22 +7,28 @@
  * transaction: where its bytes are in the target (ext), that no benefactor has it, and that it is garbage on the one that had it. The benefactor is told to
  * delete it when that is synced (bnf.c), so there is no moment at which a power failure leaves it nowhere.
  *
- * A chunk that is shared, coded, or of which the file does not name all bytes side by side stays: in the target its bytes are not to be found together. So do
+ * A chunk that is coded, or of which the file does not name all bytes side by side, is not to be found together in the target. There its window goes as a whole,
+ * if all of it is written and its sum was told when it was drained: one chunk of data that is external from the beginning takes the place of all that it had,
+ * whose references go. What is shared with a file that stays does so, too: nothing would be free, and an old step that could be read here would be fetched. So do
  * the newest sets of a series, a set that is being written, and files that are open: who reads a file that is being evicted would fetch it again.
  *
  * Rejected: to evict files at once when they are drained (every restart would read from the target); a state of each file "evicted" (a file that is half
  * here would be neither). */
 #include "manager/ext.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fp/log.h"
 #include "fp/units.h"
+#include "manager/foreign.h"
+#include "manager/level.h"
 
 #define STEP      1024u  /* chunks that one group evicts */
 #define LOOKED_MS 5000u  /* for which a look at the target is good */
+#define OTHERS    32u    /* files that share chunks of a window, and are looked at */
 #define KEEP      2u     /* complete sets of a series, if no policy says else */
 
 /* ---------------------------------------------------------------- what may go */
@@ -104,12 +110,14 @@ int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfi
 
 /* ---------------------------------------------------------------- chunks go */
 
+/* A chunk, or a window as a whole. */
 struct going {
-    uint64_t chunk, off;
+    uint64_t chunk, off; /* of a window: 0, and where it begins in the file */
+    uint64_t win, sum;   /* of a window */
     uint32_t len;
 };
 
-static int evict(struct mgr_core *c, const struct mgr_dfile *f, const struct going *g)
+static int evict_chunk(struct mgr_core *c, const struct mgr_dfile *f, const struct going *g)
 {
     struct mgr_chunk ch;
     int rc = mgr_chunk_get(c, g->chunk, &ch);
@@ -122,44 +130,182 @@ static int evict(struct mgr_core *c, const struct mgr_dfile *f, const struct goi
     return rc ? rc : mgr_damage_drop(c, ch.id); /* its copy in the target is well */
 }
 
+/* What is being drained of its chunks is over, as if each had left its benefactor. */
+static int chunks_leave(struct mgr_core *c, const struct mgr_inode *in, uint64_t win)
+{
+    const enum mgr_stmt st = MGR_ST_EVICT_CHUNKS;
+    uint64_t *list = NULL;
+    size_t n = 0, cap = 0;
+    int rc;
+
+    for (rc = mgr_db_one(&c->db, EVICT_CHUNKS, DBI(in->ino), DBI(win)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        list = mgr_arena_grow(&c->arena, list, n, &cap, sizeof *list);
+        if (!list) {
+            mgr_db_reset(&c->db, st);
+            return mgr_doom(c, -ENOMEM);
+        }
+        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
+    }
+    mgr_db_reset(&c->db, st);
+    for (size_t i = 0; i < n && rc >= 0; i++)
+        rc = mgr_drain_chunk_left(c, list[i]);
+    return rc < 0 ? rc : 0;
+}
+
+static int evict_window(struct mgr_core *c, const struct mgr_dfile *f, struct mgr_inode *in, const struct going *g)
+{
+    Fp__Slice *s = MGR_NEW(c, Fp__Slice, fp__slice__init);
+    struct mgr_chunk ch = {.len = g->len, .sum = g->sum, .refs = 1};
+    uint64_t mapped = in->mapped;
+    int rc = mgr_stage_ids(c, 1, &ch.id);
+
+    if (!s)
+        return mgr_doom(c, -ENOMEM);
+    s->win = g->win;
+    s->chunk = ch.id;
+    s->len = s->chunk_len = g->len;
+    rc = rc ? rc : chunks_leave(c, in, g->win);
+    rc = rc ? rc : mgr_chunk_insert(c, &ch);
+    rc = rc ? rc : mgr_slices_put(c, in, &s, 1);
+    rc = rc ? rc : mgr_ext_put(c, ch.id, f->tfile, g->off);
+    assert(rc || in->mapped == mapped); /* all of it was written: the inode stays as it is */
+    mgr_level_chunks(c);
+    return rc;
+}
+
 /* What was seen of one window. */
-struct seen {
-    uint64_t gone_bytes, stay_bytes;
+struct window {
+    uint64_t win, covered, gone_bytes, stay_bytes;
     uint32_t stays[MGR_STAYS];
+    size_t before; /* in the list, when it began */
 };
 
-static void count(struct seen *s, enum mgr_evict_no no, uint32_t len)
+/* A file that shares chunks with the one that goes. */
+struct other {
+    uint64_t ino;
+    bool may; /* go, too */
+};
+
+/* What goes now. */
+struct batch {
+    struct other others[OTHERS];
+    size_t nothers;
+    struct going *list;
+    size_t n;
+    const uint8_t *sums; /* of the copy's windows, 8 bytes each; NULL: not looked at yet */
+    size_t sums_bytes;
+};
+
+static void count(struct window *w, enum mgr_evict_no no, uint32_t len)
 {
     static const enum mgr_stay why[] = {[MGR_EVICT_SHARED] = MGR_STAY_SHARED, [MGR_EVICT_CODED] = MGR_STAY_CODED, [MGR_EVICT_PART] = MGR_STAY_PART};
 
+    w->covered += len;
     if (no == MGR_EVICT_OK || no == MGR_EVICT_GONE) {
-        s->gone_bytes += len;
+        w->gone_bytes += len;
         return;
     }
-    s->stay_bytes += len;
-    s->stays[why[no]]++;
+    w->stay_bytes += len;
+    w->stays[why[no]]++;
+}
+
+/* Of a window; 0: not known. */
+static int sum_of(struct mgr_core *c, const struct mgr_dfile *f, struct batch *b, uint64_t win, uint64_t *sum)
+{
+    int rc = b->sums ? 0 : mgr_drained_sums(c, f->ino, f->tfile, &b->sums, &b->sums_bytes);
+
+    *sum = 0;
+    for (size_t i = 0; !rc && i < 8 && (win + 1) * 8 <= b->sums_bytes; i++)
+        *sum |= (uint64_t)b->sums[win * 8 + i] << 8 * i;
+    return rc;
+}
+
+/* May this file, which shares a chunk, be evicted, too? */
+static int other_may(struct mgr_core *c, struct batch *b, uint64_t ino, bool *may)
+{
+    struct mgr_evict_file facts;
+    struct mgr_inode in;
+    bool wait;
+    int rc;
+
+    for (size_t i = 0; i < b->nothers; i++)
+        if (b->others[i].ino == ino) {
+            *may = b->others[i].may;
+            return 0;
+        }
+    rc = mgr_inode_get_live(c, ino, &in);
+    *may = false;
+    if (!rc && !(rc = look_at(c, &in, &facts)))
+        *may = !mgr_evict_file(&facts, &wait);
+    if (b->nothers < OTHERS)
+        b->others[b->nothers++] = (struct other){ino, *may};
+    return rc == -ENOENT ? 0 : rc; /* that of a version, which has no copy of its own */
+}
+
+/* Is no chunk of the window kept by a file that stays, by a version or by a program that writes? */
+static int nobody_else(struct mgr_core *c, struct batch *b, uint64_t ino, uint64_t win, bool *may)
+{
+    const enum mgr_stmt st = MGR_ST_EVICT_OTHERS;
+    uint64_t list[OTHERS + 1];
+    size_t n = 0;
+    int rc = mgr_db_one(&c->db, EVICT_HELD, DBI(ino), DBI(win));
+
+    mgr_db_reset(&c->db, MGR_ST_EVICT_HELD);
+    *may = rc == 0;
+    if (rc)
+        return rc < 0 ? rc : 0;
+    for (rc = mgr_db_one(&c->db, EVICT_OTHERS, DBI(ino), DBI(win), DBI(OTHERS + 1)); rc > 0 && n <= OTHERS; rc = mgr_db_step(&c->db, st))
+        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
+    mgr_db_reset(&c->db, st);
+    *may = n <= OTHERS;
+    for (size_t i = 0; i < n && *may && rc >= 0; i++)
+        rc = other_may(c, b, list[i], may);
+    return rc < 0 ? rc : 0;
+}
+
+/* Some of it can't go by itself: does all of it go at once? Then that is in the list, and nothing of it stays. */
+static int as_a_whole(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in, struct batch *b, struct window *w)
+{
+    uint64_t begin = w->win * in->chunk_size, len = in->size - begin < in->chunk_size ? in->size - begin : in->chunk_size, sum;
+    bool may = true;
+    int rc;
+
+    if (begin >= in->size || w->covered != len)
+        return 0;
+    rc = sum_of(c, f, b, w->win, &sum);
+    if (!rc && sum && w->stays[MGR_STAY_SHARED])
+        rc = nobody_else(c, b, f->ino, w->win, &may);
+    if (rc || !sum || !may)
+        return rc;
+    b->n = w->before;
+    b->list[b->n++] = (struct going){.off = begin, .win = w->win, .sum = sum, .len = (uint32_t)len};
+    w->gone_bytes += w->stay_bytes;
+    w->stay_bytes = 0;
+    memset(w->stays, 0, sizeof w->stays);
+    return 0;
 }
 
 /* A window is done with: it counts. */
-static void count_in(struct mgr_dfile *f, struct seen *s)
+static int end_window(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct batch *b, struct window *w)
 {
-    f->gone_bytes += s->gone_bytes;
-    f->stay_bytes += s->stay_bytes;
+    int rc = w->stay_bytes ? as_a_whole(c, f, in, b, w) : 0;
+
+    f->gone_bytes += w->gone_bytes;
+    f->stay_bytes += w->stay_bytes;
     for (unsigned i = 0; i < MGR_STAYS; i++)
-        f->stays[i] += s->stays[i];
-    *s = (struct seen){0};
+        f->stays[i] += w->stays[i];
+    return rc;
 }
 
 /* Whole windows from f->low on, until there are STEP of them. */
-static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct going *list, size_t *n, bool *done)
+static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, struct batch *b, bool *done)
 {
     const enum mgr_stmt st = MGR_ST_EVICT_NEXT;
-    uint64_t seen = 0, last = f->low;
-    struct seen here = {0};
-    int rc;
+    struct window w = {.win = f->low};
+    uint64_t seen = 0;
+    int rc, failed = 0;
 
-    *n = 0;
-    for (rc = mgr_db_one(&c->db, EVICT_NEXT, DBI(f->ino), DBI(f->low)); rc > 0; rc = mgr_db_step(&c->db, st), seen++) {
+    for (rc = mgr_db_one(&c->db, EVICT_NEXT, DBI(f->ino), DBI(f->low)); rc > 0 && !failed; rc = mgr_db_step(&c->db, st), seen++) {
         uint64_t win = (uint64_t)mgr_col(&c->db, st, 0);
         struct mgr_evict_fact a = {.off = (uint32_t)mgr_col(&c->db, st, 1),
                                    .slice_len = (uint32_t)mgr_col(&c->db, st, 2),
@@ -169,23 +315,22 @@ static int collect(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_ino
                                    .bnf = (uint32_t)mgr_col(&c->db, st, 7),
                                    .data = (uint32_t)mgr_col(&c->db, st, 8)};
 
-        if (win != last)
-            count_in(f, &here);
-        if (*n == STEP || (seen >= 16 * STEP && win != last)) {
-            last = win;
-            break;
+        if (win != w.win) {
+            failed = end_window(c, f, in, b, &w);
+            w = (struct window){.win = win, .before = b->n};
         }
-        last = win;
-        count(&here, mgr_evict_chunk(&a), a.slice_len);
+        if (failed || b->n == STEP || (seen >= 16 * STEP && !w.covered))
+            break;
+        count(&w, mgr_evict_chunk(&a), a.slice_len);
         if (mgr_evict_chunk(&a) == MGR_EVICT_OK)
-            list[(*n)++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off, .len = a.len};
+            b->list[b->n++] = (struct going){.chunk = (uint64_t)mgr_col(&c->db, st, 4), .off = win * in->chunk_size + a.off, .len = a.len};
     }
     mgr_db_reset(&c->db, st);
     *done = rc == 0;
-    if (*done)
-        count_in(f, &here);
-    f->low = last; /* its window is looked at again: what has gone is passed over */
-    return rc < 0 ? rc : 0;
+    if (*done && !failed)
+        failed = end_window(c, f, in, b, &w);
+    f->low = w.win; /* it is looked at again: what has gone is passed over */
+    return rc < 0 ? rc : failed;
 }
 
 void mgr_evict_stays(const struct mgr_dfile *f, char line[MGR_EVICT_LINE])
@@ -205,17 +350,16 @@ void mgr_evict_stays(const struct mgr_dfile *f, char line[MGR_EVICT_LINE])
 
 int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const char **why)
 {
-    struct going *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
+    struct batch b = {.list = mgr_arena_alloc(&c->arena, (STEP + 1) * sizeof *b.list)};
     const struct mgr_target *t;
     uint64_t tfile = f->tfile;
     struct mgr_inode in;
     bool wait;
-    size_t n;
     int rc = mgr_inode_get_live(c, f->ino, &in);
 
     *done = false;
     *why = NULL;
-    if (!list)
+    if (!b.list)
         return mgr_doom(c, -ENOMEM);
     if (rc == -ENOENT) {
         *done = true; /* all of it has gone */
@@ -231,10 +375,10 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
         f->looked_ms = 0; /* the target is looked at again */
         return 0;
     }
-    rc = collect(c, f, &in, list, &n, done);
-    for (size_t i = 0; i < n && !rc; i++) {
-        rc = evict(c, f, &list[i]);
-        c->drain->moved += list[i].len;
+    rc = collect(c, f, &in, &b, done);
+    for (size_t i = 0; i < b.n && !rc; i++) {
+        rc = b.list[i].chunk ? evict_chunk(c, f, &b.list[i]) : evict_window(c, f, &in, &b.list[i]);
+        c->drain->moved += b.list[i].len;
     }
     return rc;
 }

@@ -24,6 +24,8 @@
 #define ASKED_MS  3000u                    /* a writer asks again while it waits */
 #define LOOKS     256u                     /* files of one look */
 #define FILES_MAX 256u                     /* of one job */
+#define DRY_MS    60000u                   /* what stays may go when others that share it do */
+#define DRY_MAX   65536u                   /* files that are remembered */
 #define LEAST     (UINT64_C(64) << 20)     /* bytes of one job, if there are as many */
 
 /* How much is to be freed; 0: there is enough. */
@@ -66,6 +68,23 @@ static bool is_evicting(struct mgr_core *c)
         if (c->drain->jobs[i].kind == FP__JOB_KIND__JOB_EVICT && goes_on(c, c->drain->jobs[i].id))
             return true;
     return false;
+}
+
+void mgr_evict_dry(struct mgr_core *c, uint64_t ino)
+{
+    struct mgr_map *dry = &c->drain->dry;
+
+    if (c->now.ms >= c->drain->dry_ms || dry->used >= DRY_MAX) {
+        mgr_map_fini(dry);
+        c->drain->dry_ms = c->now.ms + DRY_MS;
+    }
+    if (!mgr_map_get(dry, ino) && mgr_map_reserve(dry) == 0)
+        mgr_map_add(dry, ino);
+}
+
+static bool is_dry(const struct mgr_core *c, uint64_t ino)
+{
+    return c->now.ms < c->drain->dry_ms && mgr_map_get(&c->drain->dry, ino);
 }
 
 static int has_chunks(struct mgr_core *c, uint64_t ino)
@@ -140,8 +159,8 @@ static int look(struct mgr_core *c, uint64_t want)
     for (size_t i = 0; i < seen && n < FILES_MAX && bytes < want && rc >= 0; i++) {
         d->press_ns = at[i];
         d->press_ino = ino[i];
-        if (has(list, n, ino[i]))
-            continue; /* it is in several targets */
+        if (has(list, n, ino[i]) || is_dry(c, ino[i]))
+            continue; /* it is in several targets; or what it has here stays */
         rc = choose(c, ino[i], &list[n]);
         if (rc > 0)
             bytes += list[n++].size;

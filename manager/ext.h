@@ -44,6 +44,8 @@ MGR_HANDLER(ctl_stage);
 bool mgr_evict_presses(struct mgr_core *c);
 /* Makes a job that evicts, if less is free than should be, and something may go. */
 int mgr_evict_press(struct mgr_core *c);
+/* Something of this file has stayed, and can't go: it is passed over for a minute. */
+void mgr_evict_dry(struct mgr_core *c, uint64_t ino);
 /* A program has no space. 0: nothing gives way by itself; else another number whenever something was drained or evicted. */
 uint64_t mgr_giving_way(struct mgr_core *c);
 

@@ -83,6 +83,8 @@ Fp__Task *mgr_foreign_task(struct mgr_core *c, uint32_t bnf, const struct mgr_df
 bool mgr_foreign_is_on(struct mgr_core *c, uint32_t bnf, const struct mgr_dfile *f, uint64_t id, uint64_t gen);
 /* f: NULL if there is no such file any more. */
 int mgr_foreign_result(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_dfile *f, const Fp__TaskResult *r);
+/* Numbers of chunks that no session gives: *first and the n - 1 after it, never given again. */
+int mgr_stage_ids(struct mgr_core *c, uint64_t n, uint64_t *first);
 /* A benefactor has a chunk of a number that we have given out, and the table does not have it. */
 int mgr_foreign_stray(struct mgr_core *c, struct mgr_bnf *b, uint64_t chunk);
 

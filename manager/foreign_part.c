@@ -44,7 +44,7 @@ static int ids_load(struct mgr_core *c)
     return rc < 0 ? rc : 0;
 }
 
-static int ids_take(struct mgr_core *c, uint64_t n, uint64_t *first)
+int mgr_stage_ids(struct mgr_core *c, uint64_t n, uint64_t *first)
 {
     struct mgr_drain *d = c->drain;
     int rc = ids_load(c);
@@ -203,7 +203,7 @@ int mgr_part_put(struct mgr_core *c, const struct mgr_dfile *f, uint64_t first, 
     uint64_t gen, ids;
     int rc = mgr_drain_gen(c, &gen);
 
-    rc = rc ? rc : ids_take(c, count, &ids);
+    rc = rc ? rc : mgr_stage_ids(c, count, &ids);
     mgr_tasker(c, bnf)->look = true;
     l[bnf].bytes += bytes;
     l[bnf].parts++;
@@ -261,7 +261,7 @@ static int give_again(struct mgr_core *c, const struct open_part *p, uint32_t bn
     uint64_t gen, ids;
     int rc = mgr_drain_gen(c, &gen);
 
-    rc = rc ? rc : ids_take(c, p->count, &ids);
+    rc = rc ? rc : mgr_stage_ids(c, p->count, &ids);
     mgr_tasker(c, bnf)->look = mgr_tasker(c, p->bnf)->look = true;
     return rc ? rc : mgr_db_exec(&c->db, FPART_AGAIN, DBI(p->file), DBI(p->first), DBI(p->bnf), DBI(bnf), DBI(gen), DBI(ids));
 }

@@ -151,13 +151,18 @@
                    "ON b.chunk=c.id WHERE s.ino=?1 AND ifnull(b.missing,-1)<>2 AND (c.bnf<>0 OR NOT EXISTS(SELECT 1 FROM ext e WHERE e.chunk=c.id))") \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \
     X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk,chunk_off,len FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
-                  "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 AND c.refs=1 AND c.data=0 AND "               \
-                  "s.chunk_off=0 AND s.len=c.len LIMIT 1")          \
+                  "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 LIMIT 1")             \
     X(STAGE_NEXT, "SELECT s.win,e.tfile,e.off,c.id,c.len,c.sum FROM slice s CROSS JOIN chunk c ON "          \
                   "c.id=s.chunk CROSS JOIN ext e ON e.chunk=c.id WHERE s.ino=?1 AND s.win>=?2 AND c.bnf=0 "  \
                   "ORDER BY s.win,s.off LIMIT ?3")                                                           \
     X(EVICT_NEXT, "SELECT s.win,s.off,s.len,s.chunk_off,c.id,c.len,c.refs,c.bnf,c.data FROM slice s "        \
                   "CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")    \
+    X(EVICT_CHUNKS, "SELECT DISTINCT chunk FROM slice WHERE ino=?1 AND win=?2")                               \
+    X(EVICT_HELD, "SELECT 1 FROM (SELECT DISTINCT chunk FROM slice WHERE ino=?1 AND win=?2) s CROSS JOIN "    \
+                  "chunk c ON c.id=s.chunk WHERE c.refs>1000 OR c.refs<>(SELECT count(*) FROM slice WHERE chunk=s.chunk) LIMIT 1")  \
+    X(EVICT_OTHERS, "SELECT DISTINCT o.ino FROM (SELECT DISTINCT chunk FROM slice WHERE ino=?1 AND win=?2) "  \
+                    "s CROSS JOIN slice o ON o.chunk=s.chunk WHERE o.ino<>?1 LIMIT ?3")                       \
+    X(DRAINED_SUMS, "SELECT sums FROM drained WHERE ino=?1 AND tfile=?2")                                     \
     X(EVICT_SET, "SELECT s.state,CASE WHEN s.above<?2 THEN s.above ELSE (SELECT count(*) FROM (SELECT 1 FROM ckpt_set o "    \
                  "WHERE o.series=s.series AND o.state=2 AND o.seq>s.seq AND o.files_before=0 ORDER BY o.step DESC LIMIT ?2)) END FROM "          \
                  "(SELECT s.*,(SELECT count(*) FROM (SELECT 1 FROM ckpt_set o WHERE o.series=s.series AND o.state=2 AND "   \

@@ -299,3 +299,47 @@ def test_staging_in_fails_for_the_file_that_is_gone(store, target):
     assert r.returncode == 4 and "old/1" in r.stdout, r
     for i in (0, 2):
         assert_same(read(m.at(f"old/{i}")), content(i, 0, SIZE))
+
+
+def test_what_aux_apps_have_coded_and_shared_goes(new_store, target):
+    """Compressed, and de-duplicated: three files with the same half, each with windows rewritten in their middle."""
+    s = new_store().up(benefactors=1, mounts=0)
+    m = s.add_mount("--auxapp=dedup", "--auxapp=compress")
+    same = (b"0123456789abcdef" * 48 + content(1, 0, 256)) * (3 * MIB // 1024)
+    want = {}
+    for i in range(3):
+        want[f"f{i}"] = same + (content(10 + i, 0, 512) + bytes(512)) * (3 * MIB // 1024)
+        write_file(m.at(f"f{i}"), want[f"f{i}"], sync=True)
+    with open(m.at("f2"), "r+b") as f:
+        f.seek(4 * MIB + 1000)
+        f.write(b"x" * 70000)
+    want["f2"] = want["f2"][:4 * MIB + 1000] + b"x" * 70000 + want["f2"][4 * MIB + 71000:]
+    drain(s, *(m.at(f) for f in want), to=target)
+    was = used(s)
+    r = evict(s, *(m.at(f) for f in want))
+    assert "3 of 3 files" in r.stdout and "stays here" not in r.stdout, r
+    for f in want:
+        assert stat(s, m.at(f))["evicted_bytes"] == len(want[f])
+    wait_until("the space to be free", 30, lambda: used(s) < was // 10)
+    other = s.add_mount()
+    for f, data in want.items():
+        assert_same(read(m.at(f)), data, f)
+        assert_same(read(other.at(f)), data, f)
+    assert_same(read(os.path.join(target, "f2")), want["f2"])
+    r = evict(s, *(m.at(f) for f in want))
+    assert "3 of 3 files" in r.stdout, r
+    assert_same(read(other.at("f2")), want["f2"])
+
+
+def test_a_policy_makes_room_of_what_is_compressed(new_store, target):
+    s = new_store().up(benefactors=1, size="64MiB", mounts=0, pool="16MiB")
+    m = s.add_mount("--auxapp=compress", "--pool=16MiB")
+    s.fpctl("drain", "set", f"to={target} keep=1")
+    want = {}
+    for i in range(1, 9):
+        os.makedirs(m.at(f"run/chk_{i:04}"))
+        want[i] = (content(i, 0, 512) + bytes(512)) * (24 * 1024)
+        write_file(m.at(f"run/chk_{i:04}/rank_0"), want[i], sync=True)
+        write_file(m.at(f"run/chk_{i:04}/DONE"), b"")
+    for i in (1, 2, 5, 8):
+        assert_same(read(m.at(f"run/chk_{i:04}/rank_0")), want[i], f"set {i}")
