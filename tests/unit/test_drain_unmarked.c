@@ -39,18 +39,17 @@ static int teardown(void **state)
 /* A worker of the directory as it is known without a marker. */
 static void start_unmarked(void)
 {
-    struct dw first;
+    static struct dw first; /* its threads know it by its address */
 
-    dw_start_raw(&d);
-    dw_config(&d, 1);
+    dw_start_raw(&first);
+    dw_config(&first, 1);
     fp_fault_set("drain.open=EROFS:count=1"); /* of making the marker */
-    assert_int_equal(dw_probe(&d, true), 0);
+    assert_int_equal(dw_probe(&first, true), 0);
     assert_true(fp_fault_fired("drain.open"));
     fp_fault_set(NULL);
-    assert_true(fp_target_is_unmarked(d.done.unmarked));
-    assert_int_equal(d.why[0], 0);
-    memcpy(id, d.done.unmarked, sizeof(id));
-    first = d;
+    assert_true(fp_target_is_unmarked(first.done.unmarked));
+    assert_int_equal(first.why[0], 0);
+    memcpy(id, first.done.unmarked, sizeof(id));
     dw_start_raw(&d);
     assert_int_equal(rmdir(d.root), 0);
     assert_int_equal(rename(first.root, d.root), 0); /* the same directory */
