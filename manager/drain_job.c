@@ -322,6 +322,19 @@ int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f)
     return rc;
 }
 
+/* It is whole as it was published; but who writes it has not come to an end, and who asked for a copy must not take it for the file that it becomes. */
+static int say_open(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+    ProtobufCBinaryData path;
+    int rc;
+
+    if (!j || f->kind != MGR_K_FILE || !mgr_map_get(&c->writers, f->ino))
+        return 0;
+    rc = mgr_dfile_path(c, f->id, &path);
+    return rc ? rc : set_why(c, j, -EBUSY, (const char *)path.data, path.len, "copied as it was published, but it is open for writing: drain it again when it is closed");
+}
+
 /* It was copied before, and somebody has looked whether that copy is still there: else it is made anew. */
 int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResult *r)
 {
@@ -338,7 +351,8 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
     rc = r->status ? 0 : mgr_drained_is_seen(c, f, r->seen);
     if (rc > 0) {
         mgr_survey_found(c, f->tfile);
-        rc = mgr_drain_done(c, f);
+        rc = say_open(c, f);
+        rc = rc ? rc : mgr_drain_done(c, f);
         mgr_dfile_remove(c, f);
         return rc;
     }
@@ -384,6 +398,7 @@ int mgr_drain_finished(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRe
     } else {
         rc = 0; /* removed meanwhile: its copy is there. Or a log: no level is claimed for it, and nothing evicted */
     }
+    rc = rc ? rc : say_open(c, f);
     rc = rc ? rc : mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
@@ -471,6 +486,14 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
     return rc ? rc : 1;
 }
 
+/* Perhaps: of a program that has closed it the manager hears a moment later. */
+static bool is_just_closed(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    const struct mgr_djob *j = mgr_djob_find(c, f->job);
+
+    return j && f->kind == MGR_K_FILE && c->now.ns - j->made_ns < QUIET_NS && mgr_map_get(&c->writers, f->ino);
+}
+
 /* 1: it is taken up (or needs nothing); 0: not yet; or a failure. */
 static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in)
 {
@@ -481,6 +504,8 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
 
     if (f->gen && age >= 0 && age < QUIET_NS)
         return 0; /* it has changed under an attempt, and may do so again */
+    if (is_just_closed(c, f))
+        return 0;
     rc = mgr_drain_is_free(c, f);
     if (rc <= 0)
         return rc;

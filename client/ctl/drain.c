@@ -361,7 +361,7 @@ const struct ctl_cmd ctl_cmd_drain = {
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again: its inode, size and time there are looked at, not its bytes, also with --verify if it was compared before; --again copies it. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
             "everything. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
-    .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or the target is none any more, 5 when the job was cancelled.",
+    .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or was open for writing, or the target is none any more, 5 when the job was cancelled.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run,
 };
@@ -384,7 +384,7 @@ const struct ctl_cmd ctl_cmd_stage_out = {
     .help = "Copies results out of the store and waits until they are there: drain --now --verify --wait.",
     .more = "Below the target files have the paths that they have in the store. What was written is read back and compared before a file gets its name. What is there already with the present data, "
             "compared, is not copied again.",
-    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be copied or compared, 5 when the job was cancelled.",
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be copied or compared, or was open for writing, 5 when the job was cancelled.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run_out,
 };

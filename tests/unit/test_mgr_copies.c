@@ -222,6 +222,32 @@ static void test_what_is_there_is_copied_again_when_that_is_said(void **state)
     check();
 }
 
+/* What was published of it is copied; that it is no copy of what it becomes is said, also if it is there already. */
+static void test_a_file_that_is_open_for_writing_is_said_to_be(void **state)
+{
+    Fp__Open m = FP__OPEN__INIT;
+    Fp__Release rel = FP__RELEASE__INIT;
+    uint64_t a;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    m.ino = a = e_file_of(MGR_ROOT_INO, "a");
+    m.write = true;
+    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_OPEN, &m, &fp__attr_reply__descriptor));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(e_run_job(w_start(&w, "a", false, NULL), "a: copied as it was published, but it is open for writing"), FP__DRAIN_STATE__DRAIN_FAILED);
+        w_equal(&w, "a", a);
+        assert_int_equal(e_sql("SELECT files_done FROM drain_job ORDER BY id DESC LIMIT 1"), 1);
+        assert_int_equal(w.renamed, 1);
+    }
+    rel.n_ino = rel.n_write_ino = 1;
+    rel.ino = rel.write_ino = &a;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_RELEASE, &rel);
+    drain("a", "/pfs", false);
+    assert_int_equal(w.renamed, 1);
+    check();
+}
+
 static void test_what_was_evicted_is_brought_back_to_be_drained(void **state)
 {
     uint64_t a, d;
@@ -347,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_no_copy_that_is_there_keeps_the_file_here),
         cmocka_unit_test(test_the_target_of_a_policy_is_preferred),
         cmocka_unit_test(test_what_is_there_is_copied_again_when_that_is_said),
+        cmocka_unit_test(test_a_file_that_is_open_for_writing_is_said_to_be),
         cmocka_unit_test(test_what_was_evicted_is_brought_back_to_be_drained),
         cmocka_unit_test(test_what_can_not_be_brought_back_fails_alone),
         cmocka_unit_test(test_bringing_back_goes_on_after_a_restart),
