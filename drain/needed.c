@@ -139,7 +139,7 @@ static int is_needed(struct dr_thread *th, int temps, const struct marks *m, uin
 static int refuse(struct dr_thread *th, const char *name)
 {
     return dr_fail(th, FP_DW_SCOPE_FILE, -EPERM, "%s: another store has evicted data that is only in the file of that name there: drain to another directory, or, if that store "
-                   "needs it no more, with fpctl drain --overwrite, or overwrite=yes in the policy", name);
+                   "needs it no more, with --overwrite (of fpctl drain and merge), or overwrite=yes in the policy", name);
 }
 
 int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own)

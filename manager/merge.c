@@ -48,6 +48,7 @@ static uint64_t up_to(const struct mgr_dfile *f, uint64_t record)
 struct start {
     ProtobufCBinaryData log[MGR_DRAIN_PATHS_MAX], to[MGR_DRAIN_PATHS_MAX];
     uint32_t target;
+    size_t n;                      /* of one target */
 };
 
 static int name_of(struct mgr_core *c, Fp__CtlStageReply *r, ProtobufCBinaryData log, ProtobufCBinaryData *to)
@@ -77,14 +78,28 @@ static int path_of(struct mgr_core *c, Fp__CtlStageReply *r, ProtobufCBinaryData
     return 0;
 }
 
+/* In no target, or in another one than those before it: whoever asks does so for it alone. */
+static bool is_of_others(struct mgr_core *c, const struct start *s, ProtobufCBinaryData in)
+{
+    Fp__CtlStageReply unused = FP__CTL_STAGE_REPLY__INIT;
+    ProtobufCBinaryData path = {0};
+    const struct mgr_target *t;
+
+    if (mgr_stage_path(c, &unused, in, &path) || !path.data)
+        return false; /* path_of says what is wrong with it */
+    t = mgr_target_of(c, &path);
+    return !t || t->id != s->target;
+}
+
 static int look_up(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply *r, struct start *s)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < m->n_paths && !rc && !r->n_why; i++) {
+    for (size_t i = 0; i < m->n_paths && !rc && !r->n_why && !(i && is_of_others(c, s, m->paths[i])); i++) {
         rc = path_of(c, r, m->paths[i], s, &s->log[i]);
         if (rc || r->n_why)
             break;
+        s->n++;
         rc = m->dest.len ? path_of(c, r, m->dest, s, &s->to[i]) : name_of(c, r, s->log[i], &s->to[i]);
     }
     return rc;
@@ -109,11 +124,11 @@ static int same_job(struct mgr_core *c, const Fp__CtlStage *m, const struct star
         const struct mgr_djob *j = &c->drain->jobs[i];
         size_t k = 0, same = 0;
 
-        if (!mgr_djob_merges(j) || j->target != s->target || j->gen != m->n_paths || j->verify != m->verify)
+        if (!mgr_djob_merges(j) || j->target != s->target || j->gen != s->n || j->verify != m->verify || j->overwrite != m->force)
             continue;
-        for (rc = mgr_db_one(&c->db, MERGE_FIRST, DBI(j->first), DBI(m->n_paths)); rc > 0; rc = mgr_db_step(&c->db, st), k++)
+        for (rc = mgr_db_one(&c->db, MERGE_FIRST, DBI(j->first), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st), k++)
             same += is_same(c, 0, s->log[k]) && is_same(c, 2, s->to[k]) && (mgr_col(&c->db, st, 1) != 0) == m->overwrite;
-        *id = same == m->n_paths ? j->id : 0;
+        *id = same == s->n ? j->id : 0;
     }
     return rc < 0 ? rc : 0;
 }
@@ -132,7 +147,7 @@ static int row_new(struct mgr_core *c, struct mgr_djob *j, const Fp__CtlStage *m
 
 int mgr_merge_start(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply *r)
 {
-    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_MERGE, .state = FP__DRAIN_STATE__DRAIN_RUNS, .verify = m->verify};
+    struct mgr_djob j = {.kind = FP__JOB_KIND__JOB_MERGE, .state = FP__DRAIN_STATE__DRAIN_RUNS, .verify = m->verify, .overwrite = m->force};
     struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
     struct mgr_djob *at;
     int rc;
@@ -142,17 +157,18 @@ int mgr_merge_start(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply
     if (!m->n_paths || m->n_paths > MGR_DRAIN_PATHS_MAX || (m->dest.len && m->n_paths > 1))
         return refuse(c, r, "give from 1 to %u logs, or one and the file that it becomes", MGR_DRAIN_PATHS_MAX);
     rc = look_up(c, m, r, s);
+    r->taken = (uint32_t)s->n;
     rc = rc || r->n_why ? rc : same_job(c, m, s, &r->job);
     if (rc || r->n_why || r->job)
         return rc;
     j.target = s->target;
-    j.gen = m->n_paths;
+    j.gen = s->n;
     j.dest = strdup("");
     j.why = strdup("");
     rc = mgr_djob_new(c, &j);
     r->job = j.id;
     at = rc ? NULL : mgr_djob_find(c, j.id);
-    for (size_t i = 0; i < m->n_paths && !rc; i++)
+    for (size_t i = 0; i < s->n && !rc; i++)
         rc = row_new(c, at, m, s, i);
     c->drain->dirty = true;
     return rc ? rc : mgr_djob_put(c, at);
@@ -241,6 +257,7 @@ Fp__Task *mgr_merge_task(struct mgr_core *c, const struct mgr_dfile *f, uint64_t
     mgr_task_tmp(c, f->id, f->gen, name);
     k->tmp = (ProtobufCBinaryData){strlen(name), (uint8_t *)mgr_arena_text(&c->arena, name)};
     k->overwrite = f->parent != 0;
+    k->force = mgr_djob_find(c, f->job)->overwrite;
     k->urgent = f->urgent;
     k->step = p ? (p->first < n ? FP__MERGE_STEP__MERGE_WRITE : FP__MERGE_STEP__MERGE_COMPARE)
                 : f->state == MGR_D_FINISH ? FP__MERGE_STEP__MERGE_FINISH : FP__MERGE_STEP__MERGE_PREPARE;

@@ -52,6 +52,7 @@ int ctl_target_try(const struct ctl_options *o, struct ctl_link *l, const char *
 char *ctl_dest(const struct ctl_options *o, char buf[PATH_MAX]);
 /* drain.c: until the job has ended, or --timeout is over, and then a line about it. An exit code, or negative. */
 int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job);
+int ctl_jobs_wait(const struct ctl_options *o, struct ctl_link *l, const uint64_t *jobs, int n); /* of several: the worst exit code */
 
 /* Finds the store and connects, for commands with CTL_NO_LINK. Logs. *link: ctl_link_close. */
 int ctl_open(const struct ctl_options *o, struct ctl_store *store, struct ctl_link **link);

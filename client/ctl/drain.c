@@ -311,7 +311,7 @@ static int worse(int a, int b)
     return order[i > k ? i : k];
 }
 
-static int wait_all(const struct ctl_options *o, struct ctl_link *l, const uint64_t *jobs, int n)
+int ctl_jobs_wait(const struct ctl_options *o, struct ctl_link *l, const uint64_t *jobs, int n)
 {
     static struct wait w;
     uint64_t until = o->until_ms ? o->until_ms : UINT64_MAX;
@@ -331,7 +331,7 @@ static int wait_all(const struct ctl_options *o, struct ctl_link *l, const uint6
 
 int ctl_job_wait(const struct ctl_options *o, struct ctl_link *l, uint64_t job)
 {
-    return wait_all(o, l, &job, 1);
+    return ctl_jobs_wait(o, l, &job, 1);
 }
 
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
@@ -342,7 +342,7 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
     if (n < 0)
         return n;
     if (o->wait)
-        rc = wait_all(o, l, jobs, n);
+        rc = ctl_jobs_wait(o, l, jobs, n);
     for (int i = 0; i < n && !o->wait && rc == 0; i++) {
         if (o->json)
             rc = ctl_json_print(json_pack("{s:I}", "job", (json_int_t)jobs[i]));

@@ -8,9 +8,11 @@
  * --timeout, by the watchdog (link.c).
  */
 #include <errno.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/ctl/cmd.h"
@@ -23,6 +25,83 @@
 
 #define SHOW_MS   300u
 #define ELSEWHERE 1 /* in no target of the store */
+
+/* ---------------------------------------------------------------- which logs */
+
+static struct {
+    char **path;
+    size_t n, room;
+} logs; /* in their order; of a directory, all below */
+
+static bool is_log(const char *path)
+{
+    size_t len = strlen(path), cut = sizeof FP_DLOG_SUFFIX - 1;
+
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    return len > cut && memcmp(path + len - cut, FP_DLOG_SUFFIX, cut) == 0;
+}
+
+static int add_log(const char *path)
+{
+    size_t room = logs.n == logs.room ? 2 * logs.room + 64 : logs.room;
+    char **more = room == logs.room ? logs.path : realloc(logs.path, room * sizeof *more);
+
+    if (more) {
+        logs.path = more;
+        logs.room = room;
+        logs.path[logs.n] = strdup(path);
+    }
+    if (more && logs.path[logs.n]) {
+        logs.n++;
+        return 0;
+    }
+    FP_ERROR("out of memory");
+    return -ENOMEM;
+}
+
+/* Of nftw. What is not whole yet lies in the target's own directory. */
+static int visit(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    if (type == FTW_DNR) {
+        FP_ERROR("%s: it can't be read", path);
+        return -EACCES;
+    }
+    if (type != FTW_D)
+        return FTW_CONTINUE;
+    if (strcmp(path + at->base, ".fp-drain") == 0)
+        return FTW_SKIP_SUBTREE;
+    if (!is_log(path))
+        return FTW_CONTINUE;
+    return add_log(path) ? -ENOMEM : FTW_SKIP_SUBTREE;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int find_logs(const char *name, bool walk)
+{
+    size_t before = logs.n;
+    struct stat st;
+    int rc;
+
+    if (!walk || is_log(name) || stat(name, &st) || !S_ISDIR(st.st_mode))
+        return add_log(name); /* what is wrong with it is said by who merges */
+    rc = nftw(name, visit, 32, FTW_PHYS | FTW_ACTIONRETVAL);
+    if (rc == -1)
+        FP_ERROR("%s: %s", name, fp_strerror(rc = -errno));
+    if (rc)
+        return rc < 0 ? rc : -EIO;
+    if (logs.n > before) {
+        qsort(logs.path + before, logs.n - before, sizeof *logs.path, by_name);
+        return 0;
+    }
+    FP_ERROR("%s: there is no log below it: fpctl drain --layout=log makes some", name);
+    return -ENOENT;
+}
 
 /* ---------------------------------------------------------------- here */
 
@@ -93,16 +172,22 @@ static int merge_one(const struct ctl_options *o, const char *log)
     return rc;
 }
 
-static int merge_here(const struct ctl_options *o)
+/* The target may hang. */
+static void watch_here(const struct ctl_options *o)
 {
-    int rc = 0;
-
     ctl_watch_says("not merged within --timeout: the target does not answer, or it takes longer; what had the name before has it");
     if (o->until_ms)
         ctl_patient(o->until_ms, CTL_LATE);
     ctl_watch(o->until_ms ? 1 : UINT64_MAX / 2);
-    for (size_t i = 0; o->names[i]; i++) { /* what is wrong with one is nothing to the others */
-        int one = merge_one(o, o->names[i]);
+}
+
+static int merge_here(const struct ctl_options *o, char *const *path, size_t n)
+{
+    int rc = 0;
+
+    watch_here(o);
+    for (size_t i = 0; i < n; i++) { /* what is wrong with one is nothing to the others */
+        int one = merge_one(o, path[i]);
 
         rc = rc ? rc : one;
     }
@@ -141,8 +226,8 @@ static int whole_path(const char *path, bool resolve, char out[PATH_MAX])
     return rc;
 }
 
-/* 0 and the job; ELSEWHERE; or a failure. */
-static int ask(const struct ctl_options *o, struct ctl_link *l, bool resolve, uint64_t *job)
+/* From logs.path[at] on: 0, the job, and how many it is of; ELSEWHERE; or a failure. */
+static int ask(const struct ctl_options *o, struct ctl_link *l, size_t at, bool resolve, uint64_t *job, size_t *taken)
 {
     static char path[CTL_PATHS_MAX][PATH_MAX], dest[PATH_MAX];
     ProtobufCBinaryData paths[CTL_PATHS_MAX];
@@ -153,9 +238,10 @@ static int ask(const struct ctl_options *o, struct ctl_link *l, bool resolve, ui
     q.op = FP__STAGE_OP__STAGE_OP_MERGE;
     q.paths = paths;
     q.verify = o->verify;
-    q.overwrite = o->force;
-    for (; o->names[q.n_paths] && rc == 0; q.n_paths++) {
-        rc = whole_path(o->names[q.n_paths], resolve, path[q.n_paths]);
+    q.overwrite = o->force || o->overwrite;
+    q.force = o->overwrite;
+    for (; at + q.n_paths < logs.n && q.n_paths < CTL_PATHS_MAX && rc == 0; q.n_paths++) {
+        rc = whole_path(logs.path[at + q.n_paths], resolve, path[q.n_paths]);
         paths[q.n_paths] = (ProtobufCBinaryData){strlen(path[q.n_paths]), (uint8_t *)path[q.n_paths]};
     }
     if (rc)
@@ -171,34 +257,60 @@ static int ask(const struct ctl_options *o, struct ctl_link *l, bool resolve, ui
     for (size_t i = 0; i < r->n_why && rc == -EINVAL; i++)
         FP_ERROR("%s", r->why[i]);
     *job = r->job;
+    *taken = r->taken && r->taken < q.n_paths ? r->taken : q.n_paths;
     protobuf_c_message_free_unpacked(reply, NULL);
     return rc;
 }
 
-/* ELSEWHERE: it is not the store's. */
-static int merge_there(const struct ctl_options *o)
+/* A job for those of each target. Those that are in none are the first *left of logs then. Jobs: how many. */
+static int ask_all(const struct ctl_options *o, struct ctl_link *l, uint64_t *jobs, int *n, size_t *left)
+{
+    int rc = 0;
+
+    *n = 0;
+    *left = 0;
+    for (size_t at = 0, taken; at < logs.n; at += taken) {
+        rc = ask(o, l, at, false, &jobs[*n], &taken);
+        rc = rc == ELSEWHERE ? ask(o, l, at, true, &jobs[*n], &taken) : rc; /* by another name of the target */
+        if (rc < 0)
+            return rc;
+        if (rc == 0) {
+            ++*n;
+            continue;
+        }
+        taken = 1;
+        FP_WARN("%s is merged here: not in a target of the store (fpctl drain show)", logs.path[at]);
+        logs.path[(*left)++] = logs.path[at];
+    }
+    return 0;
+}
+
+/* *left: so many logs, the first ones then, are not the store's. */
+static int merge_there(const struct ctl_options *o, size_t *left)
 {
     static struct ctl_store store;
     struct ctl_link *l = NULL;
-    uint64_t job;
-    int rc = ctl_open(o, &store, &l);
+    uint64_t *jobs = calloc(logs.n, sizeof *jobs);
+    int n, rc = jobs ? ctl_open(o, &store, &l) : -ENOMEM;
 
-    if (rc < 0 && !o->manager_given && !(o->until_ms && ctl_link_may_come(rc))) {
+    *left = 0;
+    if (jobs && rc < 0 && !o->manager_given && !(o->until_ms && ctl_link_may_come(rc))) {
         FP_WARN("merged here, since the store can't be asked");
-        return ELSEWHERE;
+        *left = logs.n;
+        rc = 0;
+    } else {
+        rc = rc < 0 ? rc : ask_all(o, l, jobs, &n, left);
+        rc = rc < 0 ? rc : ctl_jobs_wait(o, l, jobs, n);
     }
-    rc = rc < 0 ? rc : ask(o, l, false, &job);
-    rc = rc == ELSEWHERE ? ask(o, l, true, &job) : rc;
-    if (rc == ELSEWHERE)
-        FP_WARN("merged here: not in a target of the store (fpctl drain show)");
-    rc = rc ? rc : ctl_job_wait(o, l, job);
     ctl_link_close(l);
+    free(jobs);
     return rc;
 }
 
 static int run(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l)
 {
-    int rc = ELSEWHERE;
+    size_t left = 0;
+    int rc = 0, here;
 
     (void)store;
     (void)l;
@@ -206,18 +318,26 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
         FP_ERROR("--to names one file: give one LOG with it");
         return -EINVAL;
     }
+    watch_here(o);
+    for (size_t i = 0; o->names[i] && rc == 0; i++)
+        rc = find_logs(o->names[i], !o->to);
+    if (rc)
+        return rc;
     if (!o->offline && ctl_is_there(o))
-        rc = merge_there(o);
-    return rc == ELSEWHERE ? merge_here(o) : rc;
+        rc = merge_there(o, &left);
+    else
+        left = logs.n;
+    here = left && rc >= 0 ? merge_here(o, logs.path, left) : 0;
+    return rc ? rc : here;
 }
 
 const struct ctl_cmd ctl_cmd_merge = {
     .words = "merge",
     .args = "LOG...",
-    .options = "to force verify offline",
+    .options = "to force overwrite verify offline",
     .help = "Makes a file of the log F.fplog that fpctl drain --layout=log has left in a target: F beside it, or what --to names. All benefactors of the store that reach the target do it; with "
             "--offline, or where there is no store, it is done here.",
-    .more = "Every byte is compared with its sum before it is written. The file gets its name when it is whole and synced, with owner, mode, times and attributes of the drained one; the log stays. "
+    .more = "Of a directory that is no log, all logs below it are meant. Every byte is compared with its sum before it is written. The file gets its name when it is whole and synced, with owner, mode, times and attributes of the drained one; the log stays. "
             "In a store it goes on when this command ends, and holds back while programs write, as a drain does; given again, the command waits for the same job. A merge without a store that was "
             "killed is begun anew by the next one.",
     .exits = "3 when --timeout is over, or no manager was there in all that time, 4 when a log could not be merged by the store, 5 when the job was cancelled.",

@@ -92,6 +92,50 @@ def test_what_is_there_is_replaced_only_by_force(two):
     assert_same(read_file(at(two, "new/g")), two.data)
 
 
+def test_what_another_store_needs_is_replaced_only_by_overwrite(two):
+    """As that store marks it (drain/needed.c)."""
+    two.expect("drain job")
+    write_file(at(two, ".fp-drain/01020304-needs-5"), b"")
+    write_file(at(two, "run/f"), b"theirs")
+    os.setxattr(at(two, "run/f"), "user.fp.needed", b"01020304-needs-5")
+    r = merge(two, log(two), "--force", check=False)
+    assert r.returncode == 4 and "another store" in r.stdout and "--overwrite" in r.stdout, (r.returncode, r.stdout, r.stderr)
+    assert read_file(at(two, "run/f")) == b"theirs"
+    merge(two, log(two), "--overwrite")
+    assert_same(read_file(at(two, "run/f")), two.data)
+
+
+def test_a_directory_is_all_logs_below_it(two):
+    m = two.mounts[0]
+    os.makedirs(at(two, ".fp-drain/x.fplog"), exist_ok=True)  # not whole yet
+    r = merge(two, two.target)
+    assert "4 of 4 files" in r.stdout, r.stdout
+    for name in ("run/f", "run/small", "run/holes", "run/empty"):
+        assert_same(read_file(at(two, name)), read_file(m.at(name)), name)
+    os.mkdir(at(two, "nothing"))
+    r = merge(two, at(two, "nothing"), check=False)
+    assert r.returncode == 1 and "no log below it" in r.stderr, (r.returncode, r.stderr)
+    for name in ("f", "small", "holes", "empty"):
+        os.unlink(at(two, "run", name))
+    r = merge(two, at(two, "run"), "--offline")
+    assert len(r.stdout.splitlines()) == 4
+    assert_same(read_file(at(two, "run/f")), two.data)
+
+
+def test_logs_of_several_targets_and_of_none_in_one_command(two):
+    m, other, away = two.mounts[0], two.make_dir("other"), two.make_dir("away")
+    drain(two, m.at("run/small"), m.at("run/holes"), to=other)
+    os.rename(log(two, "run/empty"), os.path.join(away, "empty.fplog"))
+    r = merge(two, log(two), os.path.join(other, "run/small.fplog"), os.path.join(away, "empty.fplog"), os.path.join(other, "run/holes.fplog"), log(two, "run/small"))
+    assert r.stderr.count("merged here") == 1 and "empty.fplog is merged here" in r.stderr, r.stderr
+    for name in ("run/f", "run/small"):
+        assert_same(read_file(at(two, name)), read_file(m.at(name)), name)
+    for name in ("run/small", "run/holes"):
+        assert_same(read_file(os.path.join(other, name)), read_file(m.at(name)), name)
+    assert read_file(os.path.join(away, "empty")) == b""
+    assert [j["state"] for j in json.loads(two.fpctl("drain", "show", "--json").stdout)["jobs"] if j["kind"] == "merge"] == ["done"] * 4  # another target, another job
+
+
 def test_a_damaged_log_makes_no_file(two):
     two.expect("drain job|target")
     stream = max((os.path.join(log(two), s) for s in os.listdir(log(two)) if s != "index"), key=os.path.getsize)
