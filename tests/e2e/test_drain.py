@@ -430,7 +430,7 @@ def test_a_target_in_a_target_is_refused(store, target):
         assert r.returncode != 0 and "target that is there already" in r.stderr
     os.symlink(target, f"{target}-link")  # the same by another path: seen by its marker
     r = store.fpctl("drain", a, "--wait", "--timeout=5s", f"--to={target}-link", check=False, seconds=40)
-    assert r.returncode == 3
+    assert r.returncode == 1 and "by another path" in r.stderr, r
     drain(store, a, to=target)  # which still is what it was
 
 
