@@ -43,7 +43,7 @@ static const struct fp_opt opts[] = {
                "Most files, directories and other inodes."),
     FP_OPT_SIZE(struct mgr_options, aux_table_bytes, "aux-table-max", "1GiB", FP_MIB(1), FP_GIB(1024),
                 "Most bytes of keys and values in the table of one aux-app."),
-    FP_OPT_BOOL(struct mgr_options, versions, "versions", "off",
+    FP_OPT_BOOL(struct mgr_options, versions, "versions", "on",
                 "While a file is rewritten, keep what it was: if the mount of a writer dies, the file is that again (fpctl versions, fpctl restore). "
                 "It takes the space of what is replaced until the file is closed, and gives way when the store is full."),
     FP_OPT_BOOL(struct mgr_options, checkpoints, "checkpoints", "on", "Recognise the files of one time step as a checkpoint set (fpctl checkpoints)."),
