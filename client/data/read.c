@@ -76,10 +76,10 @@ static int put_zeros(struct reader *r, size_t len)
     return rc;
 }
 
-/* Load with patience: a benefactor that is restarting is back within seconds. */
+/* Load with patience: a benefactor that is restarting is back within seconds. It was had when the manager has been asked where else it is. */
 static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first, uint32_t last)
 {
-    uint64_t until_ms = fp_now_ms() + AWAY_MS;
+    uint64_t until_ms = fp_now_ms() + (r->told ? 0 : AWAY_MS);
     int rc;
 
     for (;;) {

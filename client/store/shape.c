@@ -155,7 +155,7 @@ static bool take(struct store_options *o)
 {
     bool ok = json_object_get(kept, "size_bytes") && bytes("size_bytes", o->size_given, FP_MIB(64), &o->size_bytes) && backend(o);
 
-    ok = ok && text("mount", o->mount_given, &o->mount) && *o->mount == '/' && number("mounts", o->mounts_given, 1, STORE_MOUNTS_MAX, &o->mounts);
+    ok = ok && text("mount", o->mount_given, &o->mount) && (!o->mount || *o->mount == '/') && number("mounts", o->mounts_given, 1, STORE_MOUNTS_MAX, &o->mounts);
     ok = ok && bytes("pool_bytes", o->pool_given, 1, &o->pool_bytes) && bytes("chunk_size_bytes", o->chunk_size_given, 0, &o->chunk_size_bytes);
     ok = ok && number("stripe", o->stripe_given, 0, INT64_MAX, &o->stripe) && text("cores", o->cores_given, &o->cores);
     return ok && auxapps(o) && encryption(o);

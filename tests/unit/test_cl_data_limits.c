@@ -80,7 +80,7 @@ static void test_limits_commit_refused_for_a_window_harms_no_other(void **state)
     begin(true, 65536, 10 * 65536, 5000);
     put(0, 10 * 65536);
     world_faults.mgr_refuse_win = 4 + 1;
-    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EINVAL);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), -EIO);
     assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
     world_faults.mgr_refuse_win = 0;
     assert_int_equal(world_view(ino, buf, 10 * 65536), size);
