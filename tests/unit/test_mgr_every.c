@@ -168,7 +168,7 @@ static void test_each_third_when_the_target_takes_a_third(void **state)
         if (step == 6)
             w_restart(&w); /* nothing is known of the target any more */
         assert_int_equal(comes("chk", step), step % 3 == 1);
-        shown(step == 1 ? "every=auto: 1 (how often" : "every=auto: 3 (a set each 35");
+        shown(step == 1 ? "every=auto: 1 (how often" : "every=auto: 3 (a set each ");
         w_run(&w); /* half a minute */
         target_takes(12500); /* of 28,000 bytes a second */
     }
