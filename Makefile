@@ -237,7 +237,7 @@ SUB := $(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=$(SAN)
 
 ifneq ($(FAULT),)
 check-unit: unit-tests
-	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(UNIT_BINS)
+	@tests/run-programs.sh check-unit $(UNIT_SECONDS) $(JOBS) $(UNIT_BINS)
 check-sim: sim-tests
 	@$(if $(SIM_BINS),tests/sim/scale/check.sh $(SIM_BINS) $(SCALE_BIN) && tests/sim/check.sh $(SIM_BINS) $(JOBS),echo "check-sim: 0 seeds: not with a sanitizer")
 sim-night: sim-tests
@@ -245,7 +245,7 @@ sim-night: sim-tests
 check-sim-mutants: sim-tests
 	@tests/sim/mutants.sh $(SIM_BINS) $(JOBS)
 check-fuzz: fuzz-tests
-	@FP_FUZZ=tests/fuzz tests/run-programs.sh check-fuzz 120 $(FUZZ_BINS)
+	@FP_FUZZ=tests/fuzz tests/run-programs.sh check-fuzz 120 $(JOBS) $(FUZZ_BINS)
 else
 check-unit check-fuzz check-sim sim-night check-sim-mutants:
 	+@$(SUB) FAULT=1 $@
@@ -265,9 +265,11 @@ fuzz:
 	+@$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS) SAN=fuzz WERROR= $(J) fuzz-tests
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_JOBS=$(FUZZ_JOBS) tests/fuzz/run.sh $(B)/fuzz $(if $(T),$(T),$(patsubst tests/fuzz/fuzz_%.c,%,$(TESTS_FUZZ)))
 
-# PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'
+# PYTEST_ARGS is passed on: make check-e2e PYTEST_ARGS='-k rename -x'. TEST_JOBS tests run at a time: each has daemons, mounts and nodes of its own,
+# and waits more than it computes.
+TEST_JOBS ?= $(JOBS)
 PYTEST_ARGS ?=
-pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) FP_DEPS=$(abspath $(DEPS)) \
+pytest = FP_BIN=$(abspath $(1)) FP_APPS=$(abspath $(B)/apps) FP_BUILD=$(abspath $(B)) FP_DEPS=$(abspath $(DEPS)) FP_TEST_JOBS=$(TEST_JOBS) \
          tests/run-pytest.sh $(PYTHON)
 
 check-e2e: all

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs one folder of pytest tests and closes with one line of our own:
 #     run-pytest.sh <python> <name> <folder> [pytest arguments]
-# The Makefile sets FP_BIN (programs under test), FP_APPS (MPI programs) and
-# FP_BUILD. No test in the folder is a pass: the tree may be partly there.
+# The Makefile sets FP_BIN (programs under test), FP_APPS (MPI programs),
+# FP_BUILD and FP_TEST_JOBS (how many tests run at a time). No test in the folder is a pass: the tree may be partly there.
 #
 # Some tests need root (network namespaces, disks of their own, other users). A user who has sudo gets them in a
 # second run, as root; all others run as the user.
@@ -26,6 +26,10 @@ if [[ "${FP_BIN:-}" == */tsan/* ]] && setarch -R true 2>/dev/null; then
     run=(setarch -R)
 fi
 
+# A debugger and -s need one process: TEST_JOBS=1.
+several=()
+[ "${FP_TEST_JOBS:-1}" -gt 1 ] && several=(-n "$FP_TEST_JOBS")
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 line=$name: bad=0
@@ -40,7 +44,7 @@ run_pytest() { # words before the command... -- pytest arguments...
     done
     shift
     "${before[@]}" "${run[@]}" timeout --foreground -s INT -k 60 "${FP_PYTEST_SECONDS:-2400}" \
-        "$python" -m pytest -q -p no:cacheprovider --color=no "$folder" "$@" </dev/null 2>&1 | tee "$log"
+        "$python" -m pytest -q -p no:cacheprovider --color=no "${several[@]}" "$folder" "$@" </dev/null 2>&1 | tee "$log"
     local rc=${PIPESTATUS[0]}
     [ "$rc" -eq 0 ] || [ "$rc" -eq 5 ] || bad=$rc # 5: nothing was selected
     line+=" $(tail -n 1 "$log" | tr -d '=' | sed 's/^ *//; s/ *$//')"

@@ -41,6 +41,7 @@ cmd      fusermount3                   fuse3
 cmd      mount.fuse3                   fuse3
 file     /usr/bin/python3              python3
 python   pytest                        python3-pytest
+python   xdist                         python3-pytest-xdist
 cmd      mpicc                         libopenmpi-dev
 cmd      mpirun                        openmpi-bin
 cmd      h5pcc                         libhdf5-openmpi-dev

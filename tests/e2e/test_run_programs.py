@@ -15,7 +15,20 @@ def test_a_skip_fails_where_ci_is_set(tmp_path, ci, what, code):
     program = tmp_path / "test_fake"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{SAYS[what]}END\n")
     program.chmod(0o755)
-    run = subprocess.run([RUNNER, "fake", "10", str(program)], capture_output=True, text=True, timeout=30,
+    run = subprocess.run([RUNNER, "fake", "10", "2", str(program)], capture_output=True, text=True, timeout=30,
                          env={**os.environ, "CI": ci})
     assert run.returncode == code, run.stdout + run.stderr
     assert ("which CI does not allow: test_that_needs_more" in run.stdout) == (code == 1)
+
+
+def test_several_at_a_time_and_each_is_told(tmp_path):
+    """Two that wait for each other: one after the other they would not end. A third fails, and its output is shown."""
+    fakes = [("test_a", "touch a; until [ -e b ]; do sleep 0.05; done; echo '[       OK ] a'"),
+             ("test_b", "touch b; until [ -e a ]; do sleep 0.05; done; echo '[       OK ] b'"), ("test_c", "echo so it is; exit 3")]
+    for name, does in fakes:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    run = subprocess.run([RUNNER, "fake", "20", "2", *(f"./{name}" for name, _ in fakes)], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "FAILED  test_c" in run.stdout and "| so it is" in run.stdout
+    assert run.stdout.splitlines()[-1].startswith("fake: 2 of 3 programs passed, 2 tests, "), run.stdout

@@ -50,9 +50,20 @@ def pytest_configure(config):
         pytest.exit(f"not built in {daemons.BIN}: {', '.join(missing)}: run make", 4)
     if not os.path.exists("/dev/fuse"):
         pytest.exit("/dev/fuse is missing: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN", 4)
+    sweep(config)
+
+
+def sweep(config):
+    """Before, what runs that were killed have left; after, what those of our processes left that had to be killed."""
+    if hasattr(config, "workerinput"):  # one of several processes: the first of them does it
+        return
     daemons.sweep()
     if os.geteuid() == 0 and shutil.which("ip"):
         netns.sweep()
+
+
+def pytest_unconfigure(config):
+    sweep(config)
 
 
 def pytest_sessionfinish(session, exitstatus):
