@@ -43,6 +43,20 @@ def test_sets_of_three_times_the_store_are_written_at_the_targets_rate(three, ta
 
 
 @pytest.mark.limit(240)
+def test_sets_as_large_as_a_buffer_go_through_three_of_them(three, targets):
+    """One that is kept, one that fills, one that is drained: with the policy that docs/CHECKPOINTS.md gives."""
+    m, disk, size = three.mounts[0], targets.slow(emulate="write=30MB/s"), 30 * MIB
+    three.fpctl("drain", "set", f"to={disk.path} keep=1 low=50%")
+    began = time.monotonic()
+    for i in range(1, 11):
+        os.makedirs(m.at(f"run/chk_{i:04}"))
+        write_file(m.at(f"run/chk_{i:04}/rank_0"), content(i, 0, size))
+    assert time.monotonic() - began >= (10 * size - 112 * MIB) / 30e6 - 1
+    for i in (1, 5, 10):
+        assert_same(read_file(m.at(f"run/chk_{i:04}/rank_0")), content(i, 0, size), f"set {i}")
+
+
+@pytest.mark.limit(240)
 def test_a_target_that_takes_nothing_ends_in_enospc_in_time(new_store, targets):
     s = new_store()
     s.expect(r"ENOSPC|[Nn]o space|full|the target|stall")
