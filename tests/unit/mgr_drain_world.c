@@ -109,10 +109,7 @@ void w_close(struct world *w)
     for (size_t i = 0; i < w->nbnf; i++)
         forget(&w->bnf[i]);
     fix_check(&w->f);
-    if (strcmp(w->path, ":memory:") == 0)
-        fix_close(&w->f);
-    else
-        fix_close_and_remove(&w->f, w->path);
+    fix_close_and_remove(&w->f);
 }
 
 /* The mount is back, with nothing open. */
@@ -595,19 +592,7 @@ uint64_t w_start(struct world *w, const char *path, bool verify, char why[300])
 
 void w_policy_change(struct world *w, const char *text, uint64_t remove, char why[FP_DRAIN_WHY_MAX])
 {
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-
-    if (text)
-        m.text = (char *)(uintptr_t)text;
-    m.remove = remove;
-    r = fix_call(&w->f, w->ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    if (why)
-        snprintf(why, FP_DRAIN_WHY_MAX, "%s", r->why);
-    else
-        assert_string_equal(r->why, "");
-    fix_free(r);
+    (void)fix_policy(&w->f, w->ctl, text, remove, why);
 }
 
 void w_policy(struct world *w, const char *text)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "fp/log.h"
+#include "life.pb-c.h"
 #include "manager/version.h"
 #include "mgr_fixture.h"
 
@@ -237,10 +238,21 @@ struct mgr_conn *fix_ctl(struct fix *f)
     return conn;
 }
 
+Fp__BnfInfo fix_bnf_info(void)
+{
+    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+
+    i.node = "n1";
+    i.addr = "127.0.0.1:1";
+    i.capacity_bytes = i.free_bytes = 1u << 30;
+    i.state = FP__BNF_STATE__BNF_OK;
+    return i;
+}
+
 uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity)
 {
     Fp__Hello h = FP__HELLO__INIT;
-    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    Fp__BnfInfo i = fix_bnf_info();
     Fp__HelloReply *r;
     uint8_t uuid[16];
     uint32_t id = 0;
@@ -248,11 +260,7 @@ uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, 
     memset(uuid, uuid_byte, sizeof uuid);
     i.uuid.data = uuid;
     i.uuid.len = 16;
-    i.node = "n1";
-    i.addr = "127.0.0.1:1";
-    i.capacity_bytes = capacity;
-    i.free_bytes = capacity;
-    i.state = FP__BNF_STATE__BNF_OK;
+    i.capacity_bytes = i.free_bytes = capacity;
     h.protocol = 1;
     h.role = FP__ROLE__ROLE_BENEFACTOR;
     h.benefactor = &i;
@@ -263,17 +271,17 @@ uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, 
     return id;
 }
 
-void fix_keepalive(struct fix *f)
+void fix_heard(struct fix *f, Fp__BnfInfo info)
 {
     Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
-    Fp__BnfInfo i = FP__BNF_INFO__INIT;
 
-    i.node = "n1";
-    i.addr = "127.0.0.1:1";
-    i.capacity_bytes = i.free_bytes = 1u << 30;
-    i.state = FP__BNF_STATE__BNF_OK;
-    k.info = &i;
+    k.info = &info;
     fix_notice(f, f->bnf_conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);
+}
+
+void fix_keepalive(struct fix *f)
+{
+    fix_heard(f, fix_bnf_info());
 }
 
 void fix_inventory(struct fix *f, uint64_t but)
@@ -293,6 +301,28 @@ void fix_inventory(struct fix *f, uint64_t but)
     fix_answer(f, f->bnf_conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &r);
 }
 
+static void remove_db(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[sizeof ((struct fix *)NULL)->path + 8];
+
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        unlink(name);
+    }
+}
+
+const char *fix_path(void)
+{
+    static char path[sizeof ((struct fix *)NULL)->path];
+
+    if (!path[0]) {
+        snprintf(path, sizeof path, "/dev/shm/%s-%d.db", program_invocation_short_name, (int)getpid());
+        remove_db(path); /* of a process that had this number and was killed */
+    }
+    return path;
+}
+
 void fix_open(struct fix *f, const char *path, bool bare)
 {
     struct mgr_core_opts o = {.store_uuid = {1, 2, 3}, .versions = fix_versions};
@@ -300,6 +330,7 @@ void fix_open(struct fix *f, const char *path, bool bare)
 
     fp_log_set_level(FP_LOG_ERROR);
     memset(f, 0, sizeof *f);
+    snprintf(f->path, sizeof f->path, "%s", path);
     f->now = (struct mgr_now){.ms = 1000, .ns = 1700000000 * INT64_C(1000000000)};
     if (mgr_core_new(&f->core, path, &o, f->now, why))
         fail_msg("%s", why);
@@ -321,16 +352,11 @@ void fix_close(struct fix *f)
     fix_clear_outs(f);
 }
 
-void fix_close_and_remove(struct fix *f, const char *path)
+void fix_close_and_remove(struct fix *f)
 {
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    char name[128];
-
     fix_close(f);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%s%s", path, ends[i]);
-        unlink(name);
-    }
+    if (f->path[0] != ':')
+        remove_db(f->path);
 }
 
 uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode)
@@ -450,6 +476,53 @@ uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len)
     m.appended = fix_appended;
     fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_COMMIT, &m, &fp__commit_reply__descriptor));
     return f->status ? 0 : ch.id;
+}
+
+int fix_clone(struct fix *f, uint64_t src, uint64_t dst, uint64_t dst_off, uint64_t len)
+{
+    Fp__Clone m = FP__CLONE__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.src_ino = src;
+    m.dst_ino = dst;
+    m.dst_off = dst_off;
+    m.len = len;
+    fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_CLONE, &m, &fp__commit_reply__descriptor));
+    return f->status;
+}
+
+int fix_punch(struct fix *f, uint64_t ino, uint64_t off, uint64_t len)
+{
+    Fp__Punch m = FP__PUNCH__INIT;
+
+    m.slot = 1;
+    m.slot_seq = ++f->seq;
+    m.ino = ino;
+    m.off = off;
+    m.len = len;
+    fix_free(fix_call(f, f->conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
+    return f->status;
+}
+
+uint64_t fix_policy(struct fix *f, struct mgr_conn *ctl, const char *text, uint64_t remove, char why[FP_DRAIN_WHY_MAX])
+{
+    Fp__Policy m = FP__POLICY__INIT;
+    Fp__PolicyReply *r;
+    uint64_t id;
+
+    if (text)
+        m.text = (char *)(uintptr_t)text;
+    m.remove = remove;
+    r = fix_call(f, ctl, FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
+    assert_non_null(r);
+    if (why)
+        snprintf(why, FP_DRAIN_WHY_MAX, "%s", r->why);
+    else
+        assert_string_equal(r->why, "");
+    id = r->id;
+    fix_free(r);
+    return id;
 }
 
 int64_t fix_sql(struct fix *f, const char *fmt, ...)

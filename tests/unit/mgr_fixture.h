@@ -2,6 +2,7 @@
 #ifndef TEST_MGR_FIXTURE_H
 #define TEST_MGR_FIXTURE_H
 
+#include "fp/drainopt.h"
 #include "manager/core_int.h"
 
 #define FIX_OUTS 256
@@ -29,17 +30,20 @@ struct fix {
     bool durable; /* the last answer waits for a sync */
     struct fix_out outs[FIX_OUTS]; /* of the last call */
     size_t out_count;
+    char path[120];
     void (*sent)(struct fix *f, const struct fix_out *o); /* NULL, or gets each of them when it is sent */
 };
 
 extern bool fix_versions; /* cores are opened with versions on */
 extern bool fix_appended; /* what is written, is with O_APPEND */
 
+/* A database of this process, on disk. */
+const char *fix_path(void);
 /* Opens path (":memory:"), with a client and a benefactor of 1 GiB connected unless bare. */
 void fix_open(struct fix *f, const char *path, bool bare);
 void fix_close(struct fix *f);
-/* And the files of the database. */
-void fix_close_and_remove(struct fix *f, const char *path);
+/* And the files of the database, if there are any. */
+void fix_close_and_remove(struct fix *f);
 
 struct mgr_conn *fix_conn(struct fix *f);
 void fix_lost(struct fix *f, struct mgr_conn *conn);
@@ -63,6 +67,9 @@ uint64_t fix_hello_client(struct fix *f, struct mgr_conn *conn, uint64_t session
 struct mgr_conn *fix_ctl(struct fix *f);
 uint32_t fix_hello_bnf(struct fix *f, struct mgr_conn *conn, uint8_t uuid_byte, uint64_t capacity);
 
+/* What the benefactor says of itself each second; as it is, or as the test has changed that. */
+Fp__BnfInfo fix_bnf_info(void);
+void fix_heard(struct fix *f, Fp__BnfInfo info);
 void fix_keepalive(struct fix *f);
 /* The benefactor's inventory, in one page: it has what it should, but for one (0: all). */
 void fix_inventory(struct fix *f, uint64_t but);
@@ -76,6 +83,11 @@ Fp__Attr fix_attr(struct fix *f, uint64_t ino); /* .ino 0: not there */
 int fix_truncate(struct fix *f, uint64_t ino, uint64_t size);
 /* Commits one new chunk of len bytes at byte pos (inside one window). Returns the chunk's id, 0: failed. */
 uint64_t fix_write(struct fix *f, uint64_t ino, uint64_t pos, uint32_t len);
+/* From byte 0 of src. Return f->status. */
+int fix_clone(struct fix *f, uint64_t src, uint64_t dst, uint64_t dst_off, uint64_t len);
+int fix_punch(struct fix *f, uint64_t ino, uint64_t off, uint64_t len);
+/* Makes a policy, or (text NULL) removes that one. Why it is refused; without room for that it must not be. Its number. */
+uint64_t fix_policy(struct fix *f, struct mgr_conn *ctl, const char *text, uint64_t remove, char why[FP_DRAIN_WHY_MAX]);
 /* flags as in MSG_SETXATTR. get: it is what is expected, or there is none. Return f->status. */
 int fix_set_xattr(struct fix *f, uint64_t ino, const char *name, const char *value, uint32_t flags);
 int fix_get_xattr(struct fix *f, uint64_t ino, const char *name, const char *expect);

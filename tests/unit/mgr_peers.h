@@ -15,10 +15,8 @@
 
 #include <cmocka.h>
 
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
-static struct fix f;
-static char path[64];
 static struct peer {
     struct mgr_conn *conn;
     uint64_t session, lease_time;
@@ -54,20 +52,11 @@ static inline void hello(struct peer *p, bool behind, const uint64_t *open, size
 static inline int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/%s-%d.db", program_invocation_short_name, (int)getpid());
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     ino = fix_mk(&f, MGR_ROOT_INO, "f", S_IFREG | 0644);
     a = b = (struct peer){0};
     hello(&a, true, NULL, 0, NULL, 0);
     hello(&b, false, NULL, 0, NULL, 0);
-    return 0;
-}
-
-static inline int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close_and_remove(&f, path);
     return 0;
 }
 
@@ -110,7 +99,7 @@ static inline void restart(void)
     struct fix old = f;
 
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.seq = old.seq;
     f.next_chunk = old.next_chunk;
     f.bnf = old.bnf;

@@ -18,12 +18,11 @@
 
 #include "life.pb-c.h"
 #include "manager/version.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define CHUNK (64u << 10)
 #define MAPS  64u
 
-static struct fix f;
 static uint64_t file;
 
 static inline void open_by(struct mgr_conn *conn, uint64_t ino)
@@ -170,14 +169,6 @@ static inline uint64_t press(uint32_t level)
     fix_free(r);
     fix_check(&f);
     return deleting;
-}
-
-static inline int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
-    return 0;
 }
 
 #endif

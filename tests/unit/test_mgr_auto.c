@@ -382,12 +382,11 @@ static void test_all_is_every_file_and_no_set_besides(void **state)
 /* The row that says that a file is to be looked at is of the transaction that changed it. */
 static void test_no_result_is_forgotten_by_a_manager_that_dies(void **state)
 {
-    char db[64], name[32];
+    char name[32];
     uint64_t ino[12];
 
     (void)state;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_auto.%d.db", (int)getpid());
-    w_open(&w, db, 1);
+    w_open(&w, fix_path(), 1);
     set_policy("to=/pfs every=none results=r*");
     for (unsigned i = 0; i < 12; i++) {
         snprintf(name, sizeof name, "r%u", i);
@@ -586,11 +585,8 @@ static void test_preferences_reach_who_is_meant(void **state)
 /* The manager dies at any moment: a set that is complete has its job, one that is not has none, and in the end each has one. */
 static void test_one_job_whenever_the_manager_dies(void **state)
 {
-    char db[64];
-
     (void)state;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_auto.%d.db", (int)getpid());
-    w_open(&w, db, 1);
+    w_open(&w, fix_path(), 1);
     set_policy("to=/pfs");
     for (unsigned i = 0; i < 30; i++) {
         char name[32];

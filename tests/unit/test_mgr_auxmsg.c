@@ -8,11 +8,10 @@
 #include <cmocka.h>
 
 #include "fp/auxwire.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define N 4
 
-static struct fix f;
 static struct mgr_conn *conn[N], *ctl;
 static uint64_t session[N]; /* of nodes a, b, b, c */
 
@@ -45,14 +44,6 @@ static int setup(void **state)
     ctl = fix_conn(&f);
     hello(ctl, FP__ROLE__ROLE_CONTROL, "a");
     f.conn = conn[0];
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 

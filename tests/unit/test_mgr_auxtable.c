@@ -10,13 +10,11 @@
 #include <cmocka.h>
 
 #include "fp/auxapp.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define KEYS 60u
 #define OPS  20u
 
-static struct fix f;
-static char path[64];
 static const char *const apps[] = {"dedup", "peer", "a_b-9"};
 
 struct entry {
@@ -29,17 +27,8 @@ static struct entry model[3][KEYS];
 static int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-mgr-auxtable-%d.db", (int)getpid());
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     memset(model, 0, sizeof model);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close_and_remove(&f, path);
     return 0;
 }
 
@@ -48,7 +37,7 @@ static void restart(void)
     struct fix old = f;
 
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.bnf_conn = fix_conn(&f);
     f.bnf = fix_hello_bnf(&f, f.bnf_conn, 7, 1u << 30);
     f.conn = fix_conn(&f);

@@ -13,28 +13,16 @@
 
 #include "fp/fault.h"
 #include "fp/frame.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define ROOT   MGR_ROOT_INO
 #define REG    (S_IFREG | 0644)
 #define MSG(x) FP__MSG_TYPE__MSG_##x
 
-static struct fix f;
-
-static int setup(void **state)
+static int teardown_faults(void **state)
 {
-    (void)state;
-    fix_open(&f, ":memory:", false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
     fp_fault_set(NULL);
-    fix_check(&f);
-    fix_close(&f);
-    return 0;
+    return teardown(state);
 }
 
 static Fp__BnfTable *table_of_last_call(void)
@@ -46,16 +34,11 @@ static Fp__BnfTable *table_of_last_call(void)
 
 static void keepalive(Fp__BnfState state, uint64_t free_bytes)
 {
-    Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
-    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    Fp__BnfInfo i = fix_bnf_info();
 
-    i.node = "n1";
-    i.addr = "127.0.0.1:1";
-    i.capacity_bytes = 1u << 30;
     i.free_bytes = free_bytes;
     i.state = state;
-    k.info = &i;
-    fix_notice(&f, f.bnf_conn, MSG(KEEPALIVE), &k);
+    fix_heard(&f, i);
 }
 
 static void test_table_goes_out_at_changes(void **state)
@@ -491,7 +474,7 @@ static void test_full_database_is_enospc_and_recovers(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup_plain, teardown_faults)
     const struct CMUnitTest tests[] = {
         T(test_table_goes_out_at_changes),
         T(test_table_holds_only_what_has_changed),

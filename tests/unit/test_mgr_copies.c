@@ -306,13 +306,10 @@ static void test_what_can_not_be_brought_back_fails_alone(void **state)
 /* Every step of it with the manager dying behind it. */
 static void test_bringing_back_goes_on_after_a_restart(void **state)
 {
-    char path[] = "/tmp/test_mgr_copies.XXXXXX", db[64], text[100];
     uint64_t a, job;
 
     (void)state;
-    assert_non_null(mkdtemp(path));
-    snprintf(db, sizeof db, "%s/db", path);
-    w_open(&w, db, 1);
+    w_open(&w, fix_path(), 1);
     a = e_file_of(MGR_ROOT_INO, "a");
     drain("a", "/pfs", false);
     assert_int_equal(evict("a"), FP__DRAIN_STATE__DRAIN_DONE);
@@ -334,8 +331,6 @@ static void test_bringing_back_goes_on_after_a_restart(void **state)
     assert_int_equal(e_sql("SELECT count(*) FROM drained"), 2);
     assert_int_equal(e_sql("SELECT count(*) FROM drain_job WHERE kind=3"), 1);
     check();
-    snprintf(text, sizeof text, "rm -r %s", path);
-    assert_int_equal(system(text), 0);
 }
 
 static void test_cancelling_ends_both(void **state)

@@ -683,12 +683,10 @@ static void some_step(unsigned changes)
 
 static void one_world(uint64_t seed)
 {
-    char db[64];
     uint64_t job[2];
 
     rnd = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_drain.%d.db", (int)getpid());
-    w_open(&w, db, W_BNFS);
+    w_open(&w, fix_path(), W_BNFS);
     for (unsigned k = 0; k < NFILES; k++) {
         snprintf(names[k], sizeof names[k], "f%u", k % 10);
         w.f.bnf = w.bnf[roll(W_BNFS)].id;

@@ -156,12 +156,8 @@ static void shown(const char *part)
 
 static void test_each_third_when_the_target_takes_a_third(void **state)
 {
-    char path[] = "/tmp/fp-every-XXXXXX";
-    int fd = mkstemp(path);
-
     (void)state;
-    assert_true(fd >= 0 && !close(fd) && !unlink(path));
-    w_open(&w, path, 1);
+    w_open(&w, fix_path(), 1);
     w_policy(&w, "to=/pfs every=auto");
     shown("every=auto: 1 (how often sets come is not known yet, the target's speed is not known yet)");
     for (unsigned step = 1; step <= 10; step++) { /* the first one measures the target */
@@ -176,7 +172,6 @@ static void test_each_third_when_the_target_takes_a_third(void **state)
     w_policy_change(&w, NULL, 1, NULL);
     assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM drain_taken"), 0);
     w_close(&w);
-    unlink(path);
 }
 
 static void test_no_third_set_waits_for_the_target(void **state)

@@ -120,7 +120,6 @@ static void test_what_is_drained_goes_and_comes_back(void **state)
 static void test_what_may_not_go_stays(void **state)
 {
     uint64_t ino, other;
-    Fp__Clone cl = FP__CLONE__INIT;
 
     (void)state;
     e_open_world(&ino);
@@ -128,13 +127,7 @@ static void test_what_may_not_go_stays(void **state)
     assert_int_equal(e_evict("b", "not in a target"), FP__DRAIN_STATE__DRAIN_FAILED);
     assert_int_equal(e_external(other), 0);
     /* a window is shared, one is cut */
-    cl.slot = 1;
-    cl.slot_seq = ++w.f.seq;
-    cl.src_ino = ino;
-    cl.dst_ino = other;
-    cl.len = MIB;
-    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
-    assert_int_equal(w.f.status, 0);
+    assert_int_equal(fix_clone(&w.f, ino, other, 0, MIB), 0);
     assert_int_equal(e_evict("a", "1 MiB of it stays here, in chunks that other files or versions share (1)"), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino), 2);
     assert_int_equal(e_external(other), 0);
@@ -153,18 +146,11 @@ static void test_what_may_not_go_stays(void **state)
 static void test_a_file_of_which_nothing_goes_is_not_evicted(void **state)
 {
     uint64_t ino, other;
-    Fp__Clone cl = FP__CLONE__INIT;
 
     (void)state;
     e_open_world(&ino);
     other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
-    cl.slot = 1;
-    cl.slot_seq = ++w.f.seq;
-    cl.src_ino = ino;
-    cl.dst_ino = other;
-    cl.len = 3 * MIB;
-    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
-    assert_int_equal(w.f.status, 0);
+    assert_int_equal(fix_clone(&w.f, ino, other, 0, 3 * MIB), 0);
     assert_int_equal(e_evict("a", "2 MiB of it stays here, in chunks that other files or versions share (3)"), FP__DRAIN_STATE__DRAIN_FAILED);
     assert_int_equal(e_external(ino), 0);
     assert_int_equal(e_sql("SELECT bytes_done+files_done FROM drain_job WHERE kind=7"), 0);
@@ -432,7 +418,6 @@ static void test_what_is_written_over_goes_and_takes_its_rows_along(void **state
 /* A clone of evicted data needs the target's file, too: nothing is renamed over that. */
 static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
 {
-    Fp__Clone cl = FP__CLONE__INIT;
     uint64_t ino, other;
 
     (void)state;
@@ -440,12 +425,7 @@ static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
     assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     e_deleted();
     other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
-    cl.slot = 1;
-    cl.slot_seq = ++w.f.seq;
-    cl.src_ino = ino;
-    cl.dst_ino = other;
-    cl.len = 3 * MIB;
-    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(fix_clone(&w.f, ino, other, 0, 3 * MIB), 0);
     assert_int_equal(e_external(other), 3);
     for (unsigned i = 0; i < 3; i++)
         assert_true(fix_write(&w.f, ino, i * (uint64_t)MIB, i == 2 ? 1000 : MIB) > 0);
@@ -554,7 +534,6 @@ static void test_a_map_of_many_files_of_a_target_comes_in_pieces(void **state)
 
 static void test_what_was_evicted_is_staged_in(void **state)
 {
-    Fp__Clone cl = FP__CLONE__INIT;
     uint64_t ino, other;
 
     (void)state;
@@ -572,12 +551,7 @@ static void test_what_was_evicted_is_staged_in(void **state)
     assert_int_equal(e_evict("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     e_deleted();
-    cl.slot = 1;
-    cl.slot_seq = ++w.f.seq;
-    cl.src_ino = ino;
-    cl.dst_ino = other;
-    cl.len = MIB;
-    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(fix_clone(&w.f, ino, other, 0, MIB), 0);
     assert_true(fix_write(&w.f, other, MIB + 1000, 1000) > 0);
     assert_int_equal(e_external(other), 4);
     assert_int_equal(e_stage_in("b", NULL), FP__DRAIN_STATE__DRAIN_DONE);
@@ -724,13 +698,10 @@ static void test_nothing_is_evicted_while_a_rename_may_come_late(void **state)
 
 static void test_a_restart_looks_again_and_goes_on(void **state)
 {
-    char path[] = "/tmp/mgr_evict_XXXXXX", db[64];
     uint64_t ino, job;
 
     (void)state;
-    assert_non_null(mkdtemp(path));
-    snprintf(db, sizeof db, "%s/store.db", path);
-    w_open(&w, db, 2);
+    w_open(&w, fix_path(), 2);
     ino = e_file_of(MGR_ROOT_INO, "a");
     e_drain("a");
     job = e_evict_begin("a");
@@ -750,7 +721,6 @@ static void test_a_restart_looks_again_and_goes_on(void **state)
     w_restart(&w);
     fix_free(e_map_of(ino));
     w_close(&w);
-    rmdir(path);
 }
 
 int main(void)

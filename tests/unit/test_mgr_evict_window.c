@@ -65,17 +65,11 @@ static void test_a_window_of_pieces_without_a_sum_stays(void **state)
 static void test_what_a_file_that_stays_shares_stays(void **state)
 {
     uint64_t ino, other;
-    Fp__Clone cl = FP__CLONE__INIT;
 
     (void)state;
     e_open_world(&ino);
     other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
-    cl.slot = 1;
-    cl.slot_seq = ++w.f.seq;
-    cl.src_ino = ino;
-    cl.dst_ino = other;
-    cl.len = 3 * MIB;
-    fix_free(fix_call(&w.f, w.f.conn, FP__MSG_TYPE__MSG_CLONE, &cl, &fp__commit_reply__descriptor));
+    assert_int_equal(fix_clone(&w.f, ino, other, 0, 3 * MIB), 0);
     e_drain("b");
     /* open: it may not go */
     assert_int_equal(mgr_hold(w.f.core, mgr_session_find(w.f.core, w.f.session), other, false), 0);

@@ -8,12 +8,11 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define MIB (1u << 20)
 #define KIB 1024u
 
-static struct fix f;
 static bool asks = true;
 static uint64_t ino;
 
@@ -22,14 +21,6 @@ static int setup(void **state)
     (void)state;
     fix_open(&f, ":memory:", false);
     ino = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 
@@ -214,17 +205,7 @@ static void test_fold_replaces_what_it_was_made_of(void **state)
 static void write_beside(void) { put(1, 5000, 100); }
 static void write_same(void) { put(1, 0, 64 * KIB); }
 static void truncate_it(void) { fix_truncate(&f, ino, MIB + 100); }
-static void punch(void)
-{
-    Fp__Punch m = FP__PUNCH__INIT;
-
-    m.slot = 1;
-    m.slot_seq = ++f.seq;
-    m.ino = ino;
-    m.off = MIB + 300 * KIB;
-    m.len = 10;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
-}
+static void punch(void) { fix_punch(&f, ino, MIB + 300 * KIB, 10); }
 static void share(void)
 {
     Fp__Clone m = FP__CLONE__INIT;

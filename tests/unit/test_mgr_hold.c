@@ -11,29 +11,18 @@
 #include <cmocka.h>
 
 #include "fp/err.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define ROOT MGR_ROOT_INO
 #define LEN  5000u
 
-static struct fix f;
-static char path[64];
 static uint64_t ino;
 
 static int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-mgr-hold-%d.db", (int)getpid());
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     ino = fix_mk(&f, ROOT, "a", S_IFREG | 0644);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close_and_remove(&f, path);
     return 0;
 }
 
@@ -44,7 +33,7 @@ static void restart(bool stay_away)
     bool is_new = true;
 
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.seq = old.seq;
     f.next_chunk = old.next_chunk;
     f.bnf_conn = fix_conn(&f);

@@ -12,7 +12,7 @@
 
 #include "life.pb-c.h"
 #include "manager/level.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define NONE     FP__LEVEL__LEVEL_NONE
 #define POOL     FP__LEVEL__LEVEL_POOL
@@ -22,26 +22,18 @@
 #define SYNC_ALL FP__MSG_TYPE__MSG_BNF_SYNC_ALL
 #define QUIET_MS 3000u
 
-static struct fix f;
 static uint64_t life;
 static const char *backend;
 static char why[400];
-static char dir[64], db[96];
 
 /* What the benefactor says of itself each second. */
 static void heard(void)
 {
-    Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
-    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    Fp__BnfInfo i = fix_bnf_info();
 
-    i.node = "n1";
-    i.addr = "127.0.0.1:1";
-    i.capacity_bytes = i.free_bytes = 1u << 30;
-    i.state = FP__BNF_STATE__BNF_OK;
     i.unsynced_life = life;
     i.backend = (char *)(uintptr_t)backend;
-    k.info = &i;
-    fix_notice(&f, f.bnf_conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);
+    fix_heard(&f, i);
 }
 
 static int setup(void **state)
@@ -51,14 +43,6 @@ static int setup(void **state)
     backend = "dir";
     fix_open(&f, ":memory:", false);
     heard();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 
@@ -481,7 +465,7 @@ static void reopen(void)
     uint64_t chunk = f.next_chunk, seq = f.seq, session = f.session;
 
     fix_close(&f);
-    fix_open(&f, db, true);
+    fix_open(&f, fix_path(), true);
     f.bnf_conn = fix_conn(&f);
     f.bnf = fix_hello_bnf(&f, f.bnf_conn, 7, 1u << 30);
     heard();
@@ -501,11 +485,8 @@ static void test_what_is_known_outlasts_a_restart(void **state)
 
     (void)state;
     fix_close(&f);
-    strcpy(dir, "/tmp/test_mgr_level.XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(db, sizeof db, "%s/store.db", dir);
     life = 0;
-    fix_open(&f, db, false);
+    fix_open(&f, fix_path(), false);
     heard();
     a = file("a", 1000);
     sync_now(a);
@@ -527,8 +508,7 @@ static void test_what_is_known_outlasts_a_restart(void **state)
     reopen();
     assert_true(ask(fix_lookup(&f, MGR_ROOT_INO, "c"), LOCAL, NULL).failed);
     assert_int_equal(level(a), LOCAL);
-    fix_close_and_remove(&f, db);
-    rmdir(dir);
+    fix_close_and_remove(&f);
     fix_open(&f, ":memory:", false);
 }
 

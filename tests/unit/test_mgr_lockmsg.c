@@ -12,10 +12,8 @@
 
 #include "fp/err.h"
 #include "manager/locks.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
-static struct fix f;
-static char path[64];
 static uint64_t ino, tickets, other_session;
 static struct mgr_conn *other; /* another mount */
 
@@ -24,19 +22,10 @@ static int setup(void **state)
     bool is_new;
 
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-mgr-lockmsg-%d.db", (int)getpid());
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     ino = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
     other = fix_conn(&f);
     other_session = fix_hello_client(&f, other, 0, &is_new);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close_and_remove(&f, path);
     return 0;
 }
 
@@ -132,7 +121,7 @@ static void restart(void)
     struct fix old = f;
 
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.seq = old.seq;
     f.session = old.session;
     f.conn = fix_conn(&f);

@@ -237,12 +237,10 @@ static void test_the_lead_dies(void **state)
 
 static void test_a_restart_of_the_manager_goes_on(void **state)
 {
-    char db[64];
     uint64_t job;
 
     (void)state;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_merge.%d.db", (int)getpid());
-    open_world(db, 2);
+    open_world(fix_path(), 2);
     job = start("/pfs/f.fplog", NULL, true, false, NULL, NULL);
     for (unsigned parts = 0; parts < 3; parts++) {
         run(7);

@@ -128,14 +128,11 @@ static void test_what_was_staged_in_is_needed_as_before(void **state)
 
 static void test_a_restart_keeps_it_and_what_is_left_is_swept(void **state)
 {
-    char path[] = "/tmp/mgr_needs_XXXXXX", db[64];
     struct w_file *left;
     uint64_t was;
 
     (void)state;
-    assert_non_null(mkdtemp(path));
-    snprintf(db, sizeof db, "%s/store.db", path);
-    w_open(&w, db, 2);
+    w_open(&w, fix_path(), 2);
     e_file_of(MGR_ROOT_INO, "a");
     e_drain("a");
     assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
@@ -150,7 +147,6 @@ static void test_a_restart_keeps_it_and_what_is_left_is_swept(void **state)
     assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE); /* it says so again */
     assert_non_null(entry_of(was));
     w_close(&w);
-    rmdir(path);
 }
 
 /* Nobody is there who could look: it is not said, and taken back, and said again. */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fp/auxapp.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define CHUNK  (64u << 10)
 #define FILES  3u
@@ -20,7 +20,6 @@
 #define KEYS   40u   /* different ones, so that many chunks share each */
 #define NKEYS  5u    /* of a chunk */
 
-static struct fix f;
 static uint64_t ino[FILES], map[FILES][WINS]; /* whole windows: chunk, 0: hole */
 static struct mgr_conn *conn[2];              /* two sessions */
 static bool held[2][CHUNKS];
@@ -40,14 +39,6 @@ static int setup(void **state)
     conn[0] = f.conn;
     conn[1] = fix_conn(&f);
     fix_hello_client(&f, conn[1], 0, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 

@@ -9,28 +9,11 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define ROOT MGR_ROOT_INO
 #define REG  (S_IFREG | 0644)
 #define DIR  (S_IFDIR | 0755)
-
-static struct fix f;
-
-static int setup(void **state)
-{
-    (void)state;
-    fix_open(&f, ":memory:", false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
-    return 0;
-}
 
 static void test_mknod_makes_all_types(void **state)
 {
@@ -596,7 +579,7 @@ static void test_random_operations_keep_counts_right(void **state)
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup_plain, teardown)
     const struct CMUnitTest tests[] = {
         T(test_mknod_makes_all_types),
         T(test_mknod_refuses),

@@ -246,13 +246,10 @@ static void test_nothing_is_renamed_over_what_is_relied_on(void **state)
 
 static void test_a_restart_looks_again(void **state)
 {
-    char path[] = "/tmp/mgr_rescue_XXXXXX", file[64];
     uint64_t ino;
 
     (void)state;
-    assert_non_null(mkdtemp(path));
-    snprintf(file, sizeof file, "%s/store.db", path);
-    w_open(&w, file, 2);
+    w_open(&w, fix_path(), 2);
     ino = e_file_of(MGR_ROOT_INO, "a");
     e_drain("a");
     loses_all(0);
@@ -263,7 +260,6 @@ static void test_a_restart_looks_again(void **state)
     assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
     assert_int_equal(e_external(ino), 3);
     check();
-    rmdir(path);
 }
 
 /* ---------------------------------------------------------------- away */

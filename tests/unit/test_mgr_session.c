@@ -11,34 +11,16 @@
 #include <cmocka.h>
 
 #include "fp/err.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define ROOT MGR_ROOT_INO
 #define REG  (S_IFREG | 0644)
 
-static struct fix f;
-static char path[64];
 
 static int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-mgr-session-%d.db", (int)getpid());
-    fix_open(&f, path, false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    char name[96];
-
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
-    unlink(path);
-    snprintf(name, sizeof name, "%s-wal", path);
-    unlink(name);
-    snprintf(name, sizeof name, "%s-shm", path);
-    unlink(name);
+    fix_open(&f, fix_path(), false);
     return 0;
 }
 
@@ -48,7 +30,7 @@ static void restart(void)
     struct fix old = f;
 
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.session = old.session;
     f.seq = old.seq;
     f.next_chunk = old.next_chunk;

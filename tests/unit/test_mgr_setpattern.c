@@ -10,25 +10,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "mgr_drain_world.h"
+#include "mgr_one_world.h"
 
 #define QUIET_MS 2500u
-
-static struct world w;
-
-static int setup(void **state)
-{
-    (void)state;
-    w_open(&w, ":memory:", 1);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    w_close(&w);
-    return 0;
-}
 
 static uint64_t dir(uint64_t parent, const char *name)
 {
@@ -200,13 +184,11 @@ static void test_a_directory_of_very_many_files_is_looked_at(void **state)
 
 static void test_patterns_outlast_a_restart_and_end_with_their_policy(void **state)
 {
-    char db[64];
     uint64_t out, a;
 
     (void)state;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_setpattern.%d.db", (int)getpid());
     w_close(&w);
-    w_open(&w, db, 1);
+    w_open(&w, fix_path(), 1);
     w_policy(&w, "to=/pfs pattern=out/{step}/*");
     out = dir(MGR_ROOT_INO, "out");
     file(dir(out, "1"), "a");
@@ -221,7 +203,6 @@ static void test_patterns_outlast_a_restart_and_end_with_their_policy(void **sta
     w_policy_change(&w, NULL, 1, NULL);
     assert_int_equal(step_of(file(dir(out, "3"), "a")), -1);
     assert_int_equal(step_of(a), 2); /* what is a set stays one */
-    unlink(db);
 }
 
 static void test_there_are_not_too_many(void **state)

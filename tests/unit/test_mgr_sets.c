@@ -12,7 +12,7 @@
 
 #include "life.pb-c.h"
 #include "manager/sets.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define OPEN     FP__CKPT_STATE__CKPT_OPEN
 #define COMPLETE FP__CKPT_STATE__CKPT_COMPLETE
@@ -20,7 +20,6 @@
 #define QUIET_MS 2000u
 #define LATE_MS  60000u
 
-static struct fix f;
 static struct mgr_conn *other; /* a second mount */
 static uint64_t other_session;
 
@@ -30,14 +29,6 @@ static int setup(void **state)
     fix_open(&f, ":memory:", false);
     other = fix_conn(&f);
     other_session = fix_hello_client(&f, other, 0, NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 
@@ -690,15 +681,12 @@ static void test_a_hard_link_is_no_further_file(void **state)
 /* With the database in a file, so that another manager reads it. */
 static void test_a_new_manager_knows_what_was_open(void **state)
 {
-    char path[] = "/tmp/test_mgr_sets.XXXXXX";
     uint64_t dir, a, session, seq;
     struct mgr_conn *conn;
     Fp__Hello h = FP__HELLO__INIT;
 
     (void)state;
-    close(mkstemp(path));
-    unlink(path);
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     other = NULL;
     dir = make_dir(MGR_ROOT_INO, "chk_0007");
     a = creat_by(f.conn, dir, "rank_0.tmp");
@@ -707,7 +695,7 @@ static void test_a_new_manager_knows_what_was_open(void **state)
     session = f.session;
     seq = f.seq;
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.seq = seq; /* of the same session */
     f.conn = conn = fix_conn(&f);
     h.protocol = 1;
@@ -728,31 +716,28 @@ static void test_a_new_manager_knows_what_was_open(void **state)
     fix_rename(&f, dir, "rank_0.tmp", dir, "rank_0", 0);
     wait_ms(QUIET_MS + 1000);
     is("/chk_0007", 7, COMPLETE, 2, 1020);
-    fix_close_and_remove(&f, path);
+    fix_close_and_remove(&f);
 }
 
 static void test_a_writer_that_never_comes_back_to_a_new_manager(void **state)
 {
-    char path[] = "/tmp/test_mgr_sets.XXXXXX";
     uint64_t dir;
 
     (void)state;
-    close(mkstemp(path));
-    unlink(path);
-    fix_open(&f, path, false);
+    fix_open(&f, fix_path(), false);
     other = NULL;
     dir = make_dir(MGR_ROOT_INO, "chk_0007");
     creat_by(f.conn, dir, "rank_0");
     file(dir, "rank_1", 20);
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     f.conn = fix_conn(&f);
     fix_hello_client(&f, f.conn, 0, NULL);
     wait_ms(3 * QUIET_MS);
     assert_int_equal(state_of(7), OPEN);
     wait_ms(65000);
     assert_int_equal(state_of(7), TORN);
-    fix_close_and_remove(&f, path);
+    fix_close_and_remove(&f);
 }
 
 int main(void)

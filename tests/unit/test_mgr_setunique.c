@@ -12,26 +12,9 @@
 
 #include "life.pb-c.h"
 #include "manager/sets.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define WIN (1u << 20)
-
-static struct fix f;
-
-static int setup(void **state)
-{
-    (void)state;
-    fix_open(&f, ":memory:", false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
-    return 0;
-}
 
 static uint64_t file(const char *dir, const char *name, uint32_t len)
 {
@@ -77,19 +60,6 @@ static int64_t unique_of(uint64_t step)
     return unique_now(step);
 }
 
-static void clone(uint64_t from, uint64_t to, uint64_t len)
-{
-    Fp__Clone m = FP__CLONE__INIT;
-
-    m.slot = 1;
-    m.slot_seq = ++f.seq;
-    m.src_ino = from;
-    m.dst_ino = to;
-    m.len = len;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &m, &fp__commit_reply__descriptor));
-    assert_int_equal(f.status, 0);
-}
-
 static void test_what_nobody_shares_is_all_of_it(void **state)
 {
     (void)state;
@@ -113,14 +83,14 @@ static void test_what_another_set_or_file_shares_is_nobodys(void **state)
     file("chk_2", "b", 0);
     wait_ms(3000);
     assert_int_equal(unique_now(1), 3500);
-    clone(a, b, 3000);
+    assert_int_equal(fix_clone(&f, a, b, 0, 3000), 0);
     assert_int_equal(unique_now(1), 3500); /* as it was, until it is counted anew */
     wait_ms(3000);
     assert_int_equal(unique_of(1), 500);
     assert_int_equal(unique_of(2), 0);
     assert_int_equal(fix_unlink(&f, fix_lookup(&f, MGR_ROOT_INO, "chk_2"), "a", false), 0);
     assert_int_equal(unique_of(1), 3500);
-    clone(a, file("plain", "x", 0), 3000);
+    assert_int_equal(fix_clone(&f, a, file("plain", "x", 0), 0, 3000), 0);
     assert_int_equal(unique_of(1), 500);
 }
 
@@ -130,8 +100,8 @@ static void test_what_is_shared_within_the_set_counts_once(void **state)
     uint64_t a = file("chk_1", "a", 9000), b = file("chk_1", "b", 0), c = file("chk_1", "c", 0);
 
     (void)state;
-    clone(a, b, 9000);
-    clone(a, c, 9000);
+    assert_int_equal(fix_clone(&f, a, b, 0, 9000), 0);
+    assert_int_equal(fix_clone(&f, a, c, 0, 9000), 0);
     assert_true(fix_write(&f, b, 3000, 100) > 0); /* the chunk has four references now */
     wait_ms(3000);
     assert_int_equal(fix_sql(&f, "SELECT max(refs) FROM chunk"), 4);
@@ -185,18 +155,18 @@ static void test_what_very_many_share_is_taken_for_shared(void **state)
     file("chk_1", "own", 10);
     for (unsigned i = 0; i < 63; i++) {
         snprintf(name, sizeof name, "b%u", i);
-        clone(a, file("chk_1", name, 0), 1000);
+        assert_int_equal(fix_clone(&f, a, file("chk_1", name, 0), 0, 1000), 0);
     }
     wait_ms(3000);
     assert_int_equal(unique_of(1), 1010);
-    clone(a, file("chk_1", "one_more", 0), 1000);
+    assert_int_equal(fix_clone(&f, a, file("chk_1", "one_more", 0), 0, 1000), 0);
     wait_ms(3000);
     assert_int_equal(unique_of(1), 10);
 }
 
 int main(void)
 {
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define T(name) cmocka_unit_test_setup_teardown(name, setup_plain, teardown)
     const struct CMUnitTest tests[] = {
         T(test_what_nobody_shares_is_all_of_it),
         T(test_what_another_set_or_file_shares_is_nobodys),

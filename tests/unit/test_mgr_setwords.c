@@ -10,26 +10,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "mgr_drain_world.h"
+#include "mgr_one_world.h"
 
 #define OPEN     FP__CKPT_STATE__CKPT_OPEN
 #define COMPLETE FP__CKPT_STATE__CKPT_COMPLETE
-
-static struct world w;
-
-static int setup(void **state)
-{
-    (void)state;
-    w_open(&w, ":memory:", 1);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    w_close(&w);
-    return 0;
-}
 
 static uint64_t dir(const char *name)
 {
@@ -223,13 +207,11 @@ static void test_markers(void **state)
 
 static void test_words_outlast_a_restart(void **state)
 {
-    char db[64];
     uint64_t d;
 
     (void)state;
-    snprintf(db, sizeof db, "/dev/shm/test_mgr_setwords.%d.db", (int)getpid());
     w_close(&w);
-    w_open(&w, db, 1);
+    w_open(&w, fix_path(), 1);
     w_policy(&w, "to=/pfs complete=told marker=ok");
     d = dir("chk_1");
     file(d, "rank_0");
@@ -239,7 +221,6 @@ static void test_words_outlast_a_restart(void **state)
     file(d, "ok");
     w_tick(&w, 500);
     assert_int_equal(state_of(1), COMPLETE);
-    unlink(db);
 }
 
 int main(void)

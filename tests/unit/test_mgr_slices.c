@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "fp/auxwire.h"
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define CHUNK (64u << 10)
 #define WINS  6u
@@ -26,7 +26,6 @@ struct model {
     struct cell cell[CELLS];
 };
 
-static struct fix f;
 static struct model file[2];
 
 static void new_file(struct model *m, const char *name)
@@ -42,14 +41,6 @@ static int setup(void **state)
     fix_open(&f, ":memory:", false);
     new_file(&file[0], "a");
     new_file(&file[1], "b");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 
@@ -670,33 +661,6 @@ static int write_comb(uint64_t ino, uint64_t pos, uint32_t len, size_t n)
     return f.status;
 }
 
-static int clone_to(uint64_t src, uint64_t dst, uint64_t dst_off, uint64_t len)
-{
-    Fp__Clone m = FP__CLONE__INIT;
-
-    m.slot = 1;
-    m.slot_seq = ++f.seq;
-    m.src_ino = src;
-    m.dst_ino = dst;
-    m.dst_off = dst_off;
-    m.len = len;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_CLONE, &m, &fp__commit_reply__descriptor));
-    return f.status;
-}
-
-static int punch(uint64_t ino, uint64_t off, uint64_t len)
-{
-    Fp__Punch m = FP__PUNCH__INIT;
-
-    m.slot = 1;
-    m.slot_seq = ++f.seq;
-    m.ino = ino;
-    m.off = off;
-    m.len = len;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
-    return f.status;
-}
-
 static uint64_t comb_file(const char *name)
 {
     uint64_t ino = fix_mk(&f, MGR_ROOT_INO, name, S_IFREG | 0644);
@@ -742,14 +706,14 @@ static void test_punch_and_clone_keep_to_the_pieces_of_a_window(void **state)
     assert_int_not_equal(fix_write(&f, ino, 0, 2 * CHUNK), 0);
     for (; at < 31 * 2048; at += 2048) /* each tooth cuts the rest in two */
         assert_int_equal(write_comb(ino, at, 1, 1024), 0);
-    assert_int_equal(clone_to(ino, copy, CHUNK, CHUNK), 0);
-    assert_int_equal(clone_to(ino, copy, 0, CHUNK), -EOPNOTSUPP); /* the client copies */
+    assert_int_equal(fix_clone(&f, ino, copy, CHUNK, CHUNK), 0);
+    assert_int_equal(fix_clone(&f, ino, copy, 0, CHUNK), -EOPNOTSUPP); /* the client copies */
     assert_in_range(fix_attr(&f, copy).data_version, 2, 3);
     while ((rc = write_comb(ino, at, 1, 200)) == 0)
         at += 400;
     assert_int_equal(rc, -EFBIG);
     for (rc = 0, at = CHUNK; at < 2 * CHUNK && rc == 0; at += 2)
-        rc = punch(ino, at, 1);
+        rc = fix_punch(&f, ino, at, 1);
     assert_int_equal(rc, -EFBIG);
     assert_int_equal(fix_sql(&f, "SELECT max(n) FROM (SELECT count(*) AS n FROM slice GROUP BY ino, win)"), MGR_WINDOW_MAX);
 }

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
 #define ROOT  MGR_ROOT_INO
 #define REG   (S_IFREG | 0644)
@@ -16,7 +16,6 @@
 #define CHUNK (64u << 10)
 #define WINS  6u
 
-static struct fix f;
 static uint64_t file;
 
 static int setup(void **state)
@@ -25,14 +24,6 @@ static int setup(void **state)
     fix_open(&f, ":memory:", false);
     file = fix_mk(&f, ROOT, "a", REG);
     assert_int_equal(fix_set_xattr(&f, file, "user.fp.chunk_size", "64KiB", 0), 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
     return 0;
 }
 

@@ -2,19 +2,6 @@
 #include "fp/err.h"
 #include "mgr_rewrites.h"
 
-static int punch(uint64_t ino, uint64_t off, uint64_t len)
-{
-    Fp__Punch m = FP__PUNCH__INIT;
-
-    m.slot = 1;
-    m.slot_seq = ++f.seq;
-    m.ino = ino;
-    m.off = off;
-    m.len = len;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &m, &fp__commit_reply__descriptor));
-    return f.status;
-}
-
 /* A file of five windows, the last of them not full, closed well. */
 static int setup(void **state)
 {
@@ -82,7 +69,7 @@ static void test_cuts_and_holes_come_back(void **state)
     assert_int_equal(fix_truncate(&f, file, 2 * CHUNK + 5), 0);
     assert_int_equal(fix_truncate(&f, file, 6 * CHUNK), 0);
     assert_true(fix_write(&f, file, 3 * CHUNK, CHUNK));
-    assert_int_equal(punch(file, 10, 3 * CHUNK), 0);
+    assert_int_equal(fix_punch(&f, file, 10, 3 * CHUNK), 0);
     fix_check(&f);
     assert_int_equal(fix_truncate(&f, file, 0), 0);
     assert_true(fix_write(&f, file, 0, 77));
@@ -203,7 +190,7 @@ static void test_who_was_overtaken_changes_nothing(void **state)
     assert_false(fix_write(&f, file, 0, CHUNK));
     assert_int_equal(f.status, FP_EOVERTAKEN);
     assert_int_equal(fix_truncate(&f, file, 0), FP_EOVERTAKEN);
-    assert_int_equal(punch(file, 0, 10), FP_EOVERTAKEN);
+    assert_int_equal(fix_punch(&f, file, 0, 10), FP_EOVERTAKEN);
     assert_map(file, &was);
     fix_check(&f);
     open_by(f.conn, file);
@@ -328,7 +315,6 @@ static void test_strict_files(void **state)
 /* More windows than one group takes: in between it is neither, and nobody sees it. */
 static void test_a_large_return_takes_several_groups(void **state)
 {
-    static const char db[] = "/tmp/test_mgr_version.db";
     Fp__SliceMap m = FP__SLICE_MAP__INIT;
     struct mgr_conn *other;
     uint64_t big;
@@ -336,7 +322,7 @@ static void test_a_large_return_takes_several_groups(void **state)
 
     (void)state;
     fix_close(&f);
-    fix_open(&f, db, false);
+    fix_open(&f, fix_path(), false);
     big = fix_mk(&f, MGR_ROOT_INO, "big", S_IFREG | 0644);
     fix_fill_map(&f, "big", 4 * MANY, 1);
     fix_sql(&f, "UPDATE inode SET size=mapped*1048576 WHERE mode&32768");
@@ -359,7 +345,7 @@ static void test_a_large_return_takes_several_groups(void **state)
         fix_check(&f);
         if (busy == 1) { /* started anew in the middle */
             fix_close(&f);
-            fix_open(&f, db, true);
+            fix_open(&f, fix_path(), true);
             other = f.conn = fix_conn(&f);
             fix_hello_client(&f, other, 0, NULL);
         } else {
@@ -371,21 +357,20 @@ static void test_a_large_return_takes_several_groups(void **state)
     assert_int_equal(fix_sql(&f, "SELECT count(*) FROM slice s JOIN dirent d ON d.ino=s.ino"), 4 * MANY);
     assert_int_equal(fix_attr(&f, big).size_bytes, 4 * MANY * (UINT64_C(1) << 20));
     fix_check(&f);
-    fix_close_and_remove(&f, db);
+    fix_close_and_remove(&f);
     assert_int_equal(setup(NULL), 0);
 }
 
 /* A manager that is started anew has the guard, and waits for the sessions of before: who has it open says so, who does not come back is dead. */
 static void test_restart(void **state)
 {
-    static const char db[] = "/tmp/test_mgr_version.db";
     struct map was;
     uint64_t session;
 
     (void)state;
     for (int back = 0; back < 2; back++) {
         fix_close(&f);
-        fix_open(&f, db, false);
+        fix_open(&f, fix_path(), false);
         file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
         open_by(f.conn, file);
         assert_true(fix_write(&f, file, 0, CHUNK));
@@ -395,7 +380,7 @@ static void test_restart(void **state)
         open_by(f.conn, file);
         assert_true(fix_write(&f, file, 0, 100));
         fix_close(&f);
-        fix_open(&f, db, true);
+        fix_open(&f, fix_path(), true);
         f.conn = fix_conn(&f);
         if (back) {
             Fp__Hello h = FP__HELLO__INIT;
@@ -415,7 +400,7 @@ static void test_restart(void **state)
             assert_map(file, &was);
         }
         fix_check(&f);
-        fix_close_and_remove(&f, db);
+        fix_close_and_remove(&f);
         assert_int_equal(setup(NULL), 0);
     }
 }
@@ -558,12 +543,11 @@ static void test_space(void **state)
 /* Guards of more than is wanted at once: the older one goes. */
 static void test_space_takes_the_oldest_guard(void **state)
 {
-    static const char db[] = "/tmp/test_mgr_version.db";
     uint64_t big[2];
 
     (void)state;
     fix_close(&f);
-    fix_open(&f, db, false);
+    fix_open(&f, fix_path(), false);
     for (int i = 0; i < 2; i++) {
         big[i] = fix_mk(&f, MGR_ROOT_INO, i ? "y" : "x", S_IFREG | 0644);
         open_by(f.conn, big[i]);
@@ -578,7 +562,7 @@ static void test_space_takes_the_oldest_guard(void **state)
     press(2);
     assert_int_equal(fix_sql(&f, "SELECT ino FROM version"), big[1]);
     assert_int_equal(versions(), 1);
-    fix_close_and_remove(&f, db);
+    fix_close_and_remove(&f);
     assert_int_equal(setup(NULL), 0);
 }
 

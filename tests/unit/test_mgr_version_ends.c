@@ -365,15 +365,12 @@ static void test_what_is_only_appended_stays(void **state)
 /* The manager is started anew in between. */
 static void test_restart(void **state)
 {
-    static const char db[] = "/tmp/test_mgr_version_ends.db";
-
     (void)state;
     for (int killed = 0; killed < 2; killed++) {
         uint64_t session;
 
         fix_close(&f);
-        unlink(db);
-        fix_open(&f, db, false);
+        fix_open(&f, fix_path(), false);
         file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
         open_by(f.conn, file);
         assert_true(fix_write(&f, file, 0, CHUNK));
@@ -387,7 +384,7 @@ static void test_restart(void **state)
         assert_int_equal(state_is(), killed ? MGR_KILLED : MGR_HURT);
         session = f.session;
         fix_close(&f);
-        fix_open(&f, db, true);
+        fix_open(&f, fix_path(), true);
         assert_int_equal(state_is(), killed ? MGR_KILLED : MGR_HURT);
         f.conn = fix_conn(&f);
         assert_int_equal(fix_hello_client(&f, f.conn, session, NULL), session);
@@ -395,7 +392,7 @@ static void test_restart(void **state)
         f.conn = fix_conn(&f);
         f.session = fix_hello_client(&f, f.conn, 0, NULL);
         assert_int_equal(map_sum(file), was);
-        fix_close_and_remove(&f, db);
+        fix_close_and_remove(&f);
         fix_open(&f, ":memory:", false);
     }
 }

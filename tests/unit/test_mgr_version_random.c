@@ -144,18 +144,12 @@ static void op_truncate(struct model *m)
 
 static void op_punch(struct model *m)
 {
-    Fp__Punch p = FP__PUNCH__INIT;
     uint64_t from = (uint64_t)random() % CELLS, to = from + (uint64_t)random() % (CELLS - from + 1);
 
     changes(m);
     for (uint64_t i = from; i < to; i++)
         m->is.cell[i] = (struct cell){0};
-    p.slot = 1;
-    p.slot_seq = ++f.seq;
-    p.ino = m->ino;
-    p.off = from * GRAIN;
-    p.len = (to - from) * GRAIN;
-    fix_free(fix_call(&f, f.conn, FP__MSG_TYPE__MSG_PUNCH, &p, &fp__commit_reply__descriptor));
+    (void)fix_punch(&f, m->ino, from * GRAIN, (to - from) * GRAIN);
 }
 
 static void op_clone(struct model *to, struct model *from)

@@ -202,11 +202,9 @@ static void test_its_removal_takes_both(void **state)
 
 static void test_restart(void **state)
 {
-    static const char db[] = "/tmp/test_mgr_version_rename.db";
-
     (void)state;
     fix_close(&f);
-    fix_open(&f, db, false);
+    fix_open(&f, fix_path(), false);
     file = fix_mk(&f, MGR_ROOT_INO, "a", S_IFREG | 0644);
     assert_true(fix_write(&f, file, 0, CHUNK));
     release(f.conn, file, false);
@@ -216,13 +214,13 @@ static void test_restart(void **state)
     assert_true(fix_write(&f, fresh, CHUNK, CHUNK));
     rename_over();
     fix_close(&f);
-    fix_open(&f, db, true);
+    fix_open(&f, fix_path(), true);
     f.conn = fix_conn(&f);
     fix_tick(&f, 61000);
     fix_hello_client(&f, f.conn, 0, NULL);
     assert_map(fresh, &was);
     fix_check(&f);
-    fix_close_and_remove(&f, db);
+    fix_close_and_remove(&f);
     assert_int_equal(setup(NULL), 0);
 }
 

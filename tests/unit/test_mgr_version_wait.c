@@ -2,24 +2,17 @@
 #include "manager/level.h"
 #include "mgr_rewrites.h"
 
-static const char db[] = "/tmp/test_mgr_version_wait.db";
 static struct map was;
 static uint64_t life;
 
 /* What the benefactor says of itself each second. */
 static void heard(void)
 {
-    Fp__KeepAlive k = FP__KEEP_ALIVE__INIT;
-    Fp__BnfInfo i = FP__BNF_INFO__INIT;
+    Fp__BnfInfo i = fix_bnf_info();
 
-    i.node = "n1";
-    i.addr = "127.0.0.1:1";
-    i.capacity_bytes = i.free_bytes = 1u << 30;
-    i.state = FP__BNF_STATE__BNF_OK;
     i.unsynced_life = life;
-    i.backend = "dir";
-    k.info = &i;
-    fix_notice(&f, f.bnf_conn, FP__MSG_TYPE__MSG_KEEPALIVE, &k);
+    i.backend = (char *)"dir";
+    fix_heard(&f, i);
 }
 
 static void wait_ms(uint64_t ms)
@@ -41,18 +34,7 @@ static void synced(void)
 
 static uint64_t policy(const char *text, uint64_t remove)
 {
-    Fp__Policy m = FP__POLICY__INIT;
-    Fp__PolicyReply *r;
-    uint64_t id;
-
-    m.text = (char *)(uintptr_t)text;
-    m.remove = remove;
-    r = fix_call(&f, fix_ctl(&f), FP__MSG_TYPE__MSG_POLICY, &m, &fp__policy_reply__descriptor);
-    assert_non_null(r);
-    assert_string_equal(r->why, "");
-    id = r->id;
-    fix_free(r);
-    return id;
+    return fix_policy(&f, fix_ctl(&f), text, remove, NULL);
 }
 
 /* As a drain that is done leaves it. */
@@ -326,11 +308,10 @@ static void test_a_restart_of_the_manager(void **state)
 {
     (void)state;
     teardown(NULL);
-    unlink(db);
-    setup_of("to=/t every=none results=a level=drained", db);
+    setup_of("to=/t every=none results=a level=drained", fix_path());
     rewrite(file, false);
     fix_close(&f);
-    fix_open(&f, db, false);
+    fix_open(&f, fix_path(), false);
     fix_tick(&f, 61000); /* nobody is waited for any more */
     new_mount();
     fix_tick(&f, 10000);
@@ -339,7 +320,7 @@ static void test_a_restart_of_the_manager(void **state)
     assert_int_equal(versions(), 1);
     restored(0);
     assert_map(file, &was);
-    fix_close_and_remove(&f, db);
+    fix_close_and_remove(&f);
     setup(NULL);
 }
 

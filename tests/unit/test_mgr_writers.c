@@ -9,31 +9,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "mgr_fixture.h"
+#include "mgr_one.h"
 
-static struct fix f;
-static char path[64];
 
 static int setup(void **state)
 {
     (void)state;
-    snprintf(path, sizeof path, "/tmp/test-mgr-writers-%d.db", (int)getpid());
-    fix_open(&f, path, false);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    static const char *const suffix[] = {"", "-wal", "-shm"};
-    char name[96];
-
-    (void)state;
-    fix_check(&f);
-    fix_close(&f);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%s%s", path, suffix[i]);
-        unlink(name);
-    }
+    fix_open(&f, fix_path(), false);
     return 0;
 }
 
@@ -124,7 +106,7 @@ static void test_hello_tells_who_writes(void **state)
 
     (void)state;
     fix_close(&f);
-    fix_open(&f, path, true);
+    fix_open(&f, fix_path(), true);
     assert_int_equal(writers(a), 0);
     h.protocol = 1;
     h.role = FP__ROLE__ROLE_CLIENT;
