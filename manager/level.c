@@ -319,6 +319,7 @@ static int place_counts(struct mgr_core *c, const struct place *p, bool want, st
     case MGR_KEPT_NOT_YET:
         if (want)
             mgr_round_want(c, b);
+        out->syncing |= want && b->conn;
         return because(c, out, false, b, b->conn ? "has not synced it yet" : "has not synced it, and is away");
     default:
         return mgr_bnf_vouched(b) ? 0 : because(c, out, false, b, "is away, or not known yet to have what it had");

@@ -10,6 +10,7 @@ struct mgr_level {
     Fp__Level here;  /* without regard of copies in targets */
     bool copies;     /* these count: nobody writes it, and nothing of it is lost */
     bool never;   /* it does not become local without somebody's help */
+    bool syncing; /* a device is being synced, as was wanted */
     char *why;    /* not local: why; in memory of the group. "": it is */
     uint64_t drained, verified, drained_bytes; /* of a set: files that have these levels */
 };

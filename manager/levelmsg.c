@@ -325,6 +325,7 @@ MGR_HANDLER(level)
     r->level = l.level;
     r->data_version = a.is_set ? a.set.gen : a.in.data_version;
     r->why = l.why;
+    r->syncing = l.syncing;
     rq->durable = l.level > FP__LEVEL__LEVEL_POOL;
     if (looks || l.level >= a.m->wait || a.m->wait == FP__LEVEL__LEVEL_NONE)
         return 0;

@@ -16,10 +16,13 @@
 
 #include "client/ctl/cmd.h"
 #include "fp/err.h"
+#include "fp/clock.h"
 #include "fp/table.h"
 #include "life.pb-c.h"
 
-#define ASK_SLICES 4096u
+#define ASK_SLICES   4096u
+#define SYNC_MS      2000u /* how long a sync of devices is waited for */
+#define SYNC_LOOK_MS 20u
 
 struct range {
     uint64_t off, len, chunks;
@@ -146,14 +149,30 @@ static void read_at_risk(const struct ctl_options *o, const struct ctl_store *st
     f->risk_known = sscanf(text, "%llu %llu", &f->dirty_bytes, &f->uncommitted_bytes) == 2;
 }
 
-static int ask_level(const struct ctl_store *store, struct ctl_link *l, struct layout *f)
+static int ask_level_once(const struct ctl_store *store, struct ctl_link *l, struct layout *f)
 {
     Fp__LevelAsk q = FP__LEVEL_ASK__INIT;
     ProtobufCMessage *reply = NULL;
     q.path.data = (uint8_t *)store->inner;
     q.path.len = strlen(store->inner);
+    q.wait = FP__LEVEL__LEVEL_LOCAL; /* what is not known to be synced is synced */
     int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_LEVEL, &q.base, &fp__level_reply__descriptor, &reply);
+    if (f->level)
+        fp__level_reply__free_unpacked(f->level, NULL);
     f->level = (Fp__LevelReply *)reply;
+    return rc;
+}
+
+/* What a program has synced by itself is known to the manager only when it has asked the benefactors: that is waited for, so that who looks after fsync is
+ * told that it is on the devices. */
+static int ask_level(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, struct layout *f)
+{
+    uint64_t until = fp_now_ms() + SYNC_MS;
+    int rc = ask_level_once(store, l, f);
+    while (rc == 0 && f->level->level == FP__LEVEL__LEVEL_POOL && f->level->syncing && fp_now_ms() < until) {
+        ctl_pause(o, SYNC_LOOK_MS);
+        rc = ask_level_once(store, l, f);
+    }
     return rc == -ENODATA || rc == -ENOENT ? 0 : rc < 0 ? ctl_link_failed(l, rc, "stat") : 0;
 }
 
@@ -342,7 +361,7 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
     if (rc == 0)
         rc = ctl_ask_status(l, &f.status);
     if (rc == 0)
-        rc = ask_level(store, l, &f);
+        rc = ask_level(o, store, l, &f);
     if (rc == 0) {
         ctl_watch(o->timeout_ms);
         read_at_risk(o, store, &f);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 
@@ -183,6 +184,14 @@ def test_a_set_is_drained_when_all_its_files_are(quick, target):
     assert level(f"{a}/chk_1") == "pool"
     assert wait(quick, f"{a}/chk_1", "--timeout=30s").returncode == 0
     assert level(f"{a}/chk_1") == "local"
+
+
+def test_who_looks_after_fsync_is_told_that_it_is_on_the_devices(quick):
+    path = quick.mounts[0].at("synced")
+    with open(path, "wb") as f:
+        f.write(content(2, 0, 5 * MIB))
+        os.fsync(f.fileno())
+    assert re.search(r"^level +local", quick.fpctl("stat", path).stdout, re.M)
 
 
 @pytest.mark.expect_log(r"target")

@@ -129,6 +129,7 @@ static void test_what_was_committed_before_a_round_is_local_after_it(void **stat
     assert_int_equal(level(b), LOCAL);
     assert_int_equal(ask(b, LOCAL, &started).level, LOCAL);
     assert_false(started);
+    assert_false(ask(b, LOCAL, &started).syncing);
 }
 
 static void test_one_round_at_a_time(void **state)
@@ -142,7 +143,7 @@ static void test_one_round_at_a_time(void **state)
     ask(a, LOCAL, &started);
     assert_false(started);
     b = file("b", 1000);
-    ask(b, LOCAL, &started);
+    assert_true(ask(b, LOCAL, &started).syncing);
     assert_false(started);
     answer(0);
     fix_tick(&f, 500); /* b is still wanted */
