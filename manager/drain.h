@@ -27,6 +27,7 @@ enum mgr_dkind { MGR_K_FILE, MGR_K_DIR, MGR_K_LINK };
 /* drain_part.state */
 enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 
+#define MGR_LEFT_LINE    1000u /* what is left out of a job, or stays, for people */
 #define MGR_PART_WINDOWS 64u
 #define MGR_PART_BYTES   (64u << 20)
 #define MGR_PART_SLICES  4096u
@@ -400,6 +401,10 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f);
  * valid any more; 0; or a failure. */
 int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f);
 int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why);
+/* A file of a job that evicts stays as it is, and that is no failure unless all do: f is not valid any more. */
+int mgr_drain_stays(struct mgr_core *c, struct mgr_dfile *f, const char *why);
+/* How many of the job have stayed, and why: "" if none has. */
+int mgr_stage_left_text(struct mgr_core *c, uint64_t job, char line[MGR_LEFT_LINE]);
 /* The job counts it; the caller removes it from the files that are worked on. */
 int mgr_drain_done(struct mgr_core *c, struct mgr_dfile *f);
 /* Something that who asked for the job should know, though it has not failed: the first one is kept. */
@@ -422,6 +427,8 @@ struct mgr_djob *mgr_drain_in_job(struct mgr_core *c, uint64_t of);
 int mgr_drain_choose_lead(struct mgr_core *c, const struct mgr_dfile *f, uint32_t *lead, bool *lost);
 /* Somebody whose target is well, else anybody; 0: nobody. */
 uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f);
+/* Its lead is away for long: another one. */
+void mgr_drain_check_lead(struct mgr_core *c, struct mgr_dfile *f);
 /* f is to be worked on: *at is it among those that are; NULL: nobody can, not yet. */
 int mgr_drain_take(struct mgr_core *c, struct mgr_dfile *f, struct mgr_dfile **at);
 /* Another attempt, which its lead begins: 1, or a failure. What an attempt has of its own beside that is the caller's to clear before. */

@@ -38,35 +38,50 @@ int mgr_drain_refuse(struct mgr_core *c, char ***why, size_t *n, const char *fmt
 
 /* ---------------------------------------------------------------- begin */
 
-/* Where to: as told, else the target of the one policy that there is. "": neither, r says why. */
-static int choose_root(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct fp_drain_policy *p)
+/* Where to, and how. */
+struct where {
+    const char *root; /* in memory of the group */
+    uint32_t target;
+    bool verify, overwrite;
+};
+
+static int add_where(struct mgr_core *c, const struct fp_drain_policy *p, struct where *list, size_t *n)
+{
+    size_t i = 0;
+
+    while (i < *n && strcmp(list[i].root, p->to) != 0)
+        i++;
+    if (i == *n) {
+        list[i] = (struct where){.root = mgr_arena_text(&c->arena, p->to)};
+        if (!list[i].root)
+            return mgr_doom(c, -ENOMEM);
+        ++*n;
+    }
+    list[i].verify |= p->verify;
+    list[i].overwrite |= p->overwrite;
+    return 0;
+}
+
+/* As told, else where the policies drain to, each target once. *n 0: nowhere, and r says why. */
+static int choose_where(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct where **list, size_t *n)
 {
     const enum mgr_stmt st = MGR_ST_POLICY_LIST;
-    char why[FP_DRAIN_WHY_MAX], first[FP_DRAIN_PATH_MAX] = "";
-    bool several = false;
-    int rc;
+    struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
+    char why[FP_DRAIN_WHY_MAX];
+    int rc = 0, one;
 
-    if (m->dest[0]) {
-        if (mgr_target_parse(m->dest, p, why))
-            return 0;
-        p->to[0] = '\0';
-        return refuse(c, r, "%s", why);
-    }
-    for (rc = mgr_db_one(&c->db, POLICY_LIST); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        if (fp_drain_parse(mgr_col_text(&c->db, st, 1), p, why))
-            continue;
-        several |= first[0] && strcmp(first, p->to) != 0;
-        memcpy(first, p->to, sizeof first);
-    }
-    if (rc < 0)
-        return rc;
-    memcpy(p->to, first, sizeof p->to);
-    if (several)
-        p->to[0] = '\0';
-    if (p->to[0])
-        return 0;
-    return refuse(c, r, several ? "there are policies with several targets: say which with --to DIRECTORY"
-                                : "there is no target: say it with --to DIRECTORY, or for all that follows with fpctl drain set to=DIRECTORY");
+    *n = 0;
+    *list = mgr_arena_alloc(&c->arena, (m->dest[0] ? 1 : MGR_POLICIES_MAX) * sizeof **list);
+    if (!p || !*list)
+        return mgr_doom(c, -ENOMEM);
+    if (m->dest[0])
+        return mgr_target_parse(m->dest, p, why) ? add_where(c, p, *list, n) : refuse(c, r, "%s", why);
+    for (one = mgr_db_one(&c->db, POLICY_LIST); one > 0 && !rc && *n < MGR_POLICIES_MAX; one = mgr_db_step(&c->db, st))
+        if (fp_drain_parse(mgr_col_text(&c->db, st, 1), p, why) == 0)
+            rc = add_where(c, p, *list, n);
+    mgr_db_reset(&c->db, st);
+    rc = one < 0 ? one : rc;
+    return rc || *n ? rc : refuse(c, r, "there is no target: say it with --to DIRECTORY, or for all that follows with fpctl drain set to=DIRECTORY");
 }
 
 struct start {
@@ -100,8 +115,7 @@ static int look_up(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply 
 }
 
 /* The active job that has begun with the same; 0: none. */
-static int same_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, uint32_t target, const struct fp_drain_policy *p,
-                    uint64_t *id)
+static int same_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, const struct where *to, uint64_t *id)
 {
     const enum mgr_stmt st = MGR_ST_DFILE_FIRST;
     const struct mgr_drain *d = c->drain;
@@ -112,7 +126,7 @@ static int same_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct star
         const struct mgr_djob *j = &d->jobs[i];
         size_t n = 0;
 
-        if (j->kind != kind || j->target != target || j->verify != p->verify || j->layout != p->layout || j->overwrite != p->overwrite || j->again != m->again ||
+        if (j->kind != kind || j->target != to->target || j->verify != to->verify || j->layout != m->layout || j->overwrite != to->overwrite || j->again != m->again ||
             j->gen != s->n)
             continue;
         for (rc = mgr_db_one(&c->db, DFILE_FIRST, DBI(j->first), DBI(s->n)); rc > 0; rc = mgr_db_step(&c->db, st))
@@ -123,19 +137,18 @@ static int same_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct star
     return rc < 0 ? rc : 0;
 }
 
-static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, uint32_t target, const struct fp_drain_policy *p,
-                   uint64_t *id)
+static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, const struct where *to, uint64_t *id)
 {
     struct mgr_djob j = {.kind = kind,
                          .state = FP__DRAIN_STATE__DRAIN_RUNS,
-                         .target = target,
+                         .target = to->target,
                          .gen = s->n,
                          .dest = strdup(""),
                          .why = strdup(""),
                          .urgent = m->urgent,
-                         .verify = p->verify,
-                         .layout = p->layout,
-                         .overwrite = p->overwrite,
+                         .verify = to->verify,
+                         .layout = m->layout,
+                         .overwrite = to->overwrite,
                          .again = m->again};
     struct mgr_djob *at;
     int rc = mgr_djob_new(c, &j);
@@ -150,15 +163,11 @@ static int new_job(struct mgr_core *c, const Fp__CtlDrain *m, const struct start
 }
 
 /* The newest complete set of each series below these directories. */
-static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, const struct start *s, uint32_t target,
-                      const struct fp_drain_policy *p)
+static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, const struct start *s, const struct where *to)
 {
-    struct mgr_auto_last l = {.target = target, .verify = p->verify, .urgent = m->urgent, .overwrite = p->overwrite, .again = m->again, .layout = p->layout};
+    struct mgr_auto_last l = {.target = to->target, .verify = to->verify, .urgent = m->urgent, .overwrite = to->overwrite, .again = m->again, .layout = m->layout};
     int rc = 0;
 
-    r->ids = mgr_arena_alloc(&c->arena, LAST_MAX * sizeof *r->ids);
-    if (!r->ids)
-        return mgr_doom(c, -ENOMEM);
     for (size_t i = 0; i < s->n && !rc; i++) {
         size_t n;
 
@@ -169,58 +178,75 @@ static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
     return rc || r->n_ids ? rc : refuse(c, r, "there is no complete checkpoint set: see fpctl checkpoints");
 }
 
+static int start_one(struct mgr_core *c, const Fp__CtlDrain *m, const struct start *s, enum _Fp__JobKind kind, Fp__CtlDrainReply *r, const struct where *to)
+{
+    uint64_t id = 0;
+    int rc = same_job(c, m, s, kind, to, &id);
+
+    if (!rc && !id)
+        rc = new_job(c, m, s, kind, to, &id);
+    r->ids[r->n_ids++] = id;
+    return rc;
+}
+
+/* None of them is begun before all can be. */
+static int find_targets(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r, struct where *to, size_t n)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < n && !rc; i++) {
+        const char *clash = mgr_target_clash(c, to[i].root);
+
+        if (clash)
+            return refuse(c, r, "%s and %s, which is a target already, lie one in the other: drain to %s, or to a directory beside it", to[i].root, clash, clash);
+        to[i].verify = m->layout != FP_DRAIN_LOG && (m->verify || to[i].verify);
+        to[i].overwrite |= m->overwrite;
+        rc = mgr_target_get(c, to[i].root, &to[i].target);
+    }
+    return rc;
+}
+
 int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r)
 {
-    const bool copies = kind == FP__JOB_KIND__JOB_FILES;
     struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
-    struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
-    uint32_t target = 0;
-    uint64_t id = 0;
-    int rc;
+    struct where nowhere = {0}, *to = &nowhere;
+    size_t n = 1;
+    int rc = 0;
 
-    if (!s || !p || !(r->ids = mgr_arena_alloc(&c->arena, sizeof *r->ids)))
+    if (!s || !(r->ids = mgr_arena_alloc(&c->arena, LAST_MAX * sizeof *r->ids)))
         return mgr_doom(c, -ENOMEM);
     if (m->all && (m->n_paths != 1 || m->paths[0].len))
         return refuse(c, r, "all is the root alone");
     if (!m->n_paths || m->n_paths > PATHS_MAX)
         return refuse(c, r, "give from 1 to %u paths", PATHS_MAX);
-    rc = copies ? choose_root(c, m, r, p) : 0;
-    p->verify = m->layout != FP_DRAIN_LOG && (m->verify || p->verify);
-    p->layout = m->layout;
-    p->overwrite |= m->overwrite;
     if (m->layout > FP_DRAIN_LOG || (m->layout && m->verify))
         return refuse(c, r, m->verify ? "--verify is not for --layout=log: fpctl merge compares every byte" : "this release knows the layouts file and log");
+    if (kind == FP__JOB_KIND__JOB_FILES)
+        rc = choose_where(c, m, r, &to, &n);
     rc = rc ? rc : look_up(c, m, r, s);
-    if (rc || r->n_why || (copies && !p->to[0]))
-        return rc;
-    if (copies && mgr_target_clash(c, p->to))
-        return refuse(c, r, "%s and %s, which is a target already, lie one in the other: drain to %s, or to a directory beside it", p->to, mgr_target_clash(c, p->to),
-                      mgr_target_clash(c, p->to));
-    rc = copies ? mgr_target_get(c, p->to, &target) : 0;
-    if (!rc && m->last)
-        return start_last(c, m, r, s, target, p);
-    rc = rc ? rc : same_job(c, m, s, kind, target, p, &id);
-    if (!rc && !id)
-        rc = new_job(c, m, s, kind, target, p, &id);
-    r->ids[r->n_ids++] = id;
+    if (!rc && !r->n_why && to != &nowhere)
+        rc = find_targets(c, m, r, to, n);
+    for (size_t i = 0; i < n && !rc && !r->n_why; i++)
+        rc = m->last ? start_last(c, m, r, s, &to[i]) : start_one(c, m, s, kind, r, &to[i]);
     return rc;
 }
 
 /* Can this directory be a target? Nothing is begun. */
 static int try_target(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainReply *r)
 {
-    struct fp_drain_policy *p = mgr_arena_zalloc(&c->arena, sizeof *p);
     char line[MGR_WAITS_MAX];
     struct mgr_target *t;
+    struct where *to;
     uint32_t id;
-    int rc = p ? choose_root(c, m, r, p) : mgr_doom(c, -ENOMEM);
+    size_t n;
+    int rc = choose_where(c, m, r, &to, &n);
 
     if (rc || r->n_why)
         return rc;
     r->tried = FP__DRAIN_TRIED__DRAIN_TRIED_UNKNOWN;
-    if (mgr_target_clash(c, p->to))
+    if (mgr_target_clash(c, to->root))
         return 0; /* whoever uses it is told */
-    rc = mgr_target_get(c, p->to, &id);
+    rc = mgr_target_get(c, to->root, &id);
     t = rc ? NULL : mgr_target_find(c, id);
     if (!t)
         return rc;

@@ -22,7 +22,6 @@
 #include "fp/log.h"
 
 #define QUIET_NS     (2 * INT64_C(1000000000)) /* since the last change of a file */
-#define LEAD_AWAY_MS 10000u
 #define TICK_MS      400u
 #define FILES_STEP   64u   /* files that one step takes up */
 #define DROP_STEP    4096u /* parts that one step removes */
@@ -96,6 +95,11 @@ int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const cha
     why = why && *why ? why : fp_strerror(error);
     FP_WARN("drain job %llu: %.*s: %s", j ? (unsigned long long)j->id : 0, (int)path.len, path.data ? (char *)path.data : "", why);
     return rc ? rc : over(c, f, MGR_D_FAILED, error, why);
+}
+
+int mgr_drain_stays(struct mgr_core *c, struct mgr_dfile *f, const char *why)
+{
+    return over(c, f, MGR_D_LEFT, -EBUSY, why);
 }
 
 /* It ended by something that should not be, but may be over the next time. */
@@ -627,16 +631,17 @@ int mgr_drain_cancel(struct mgr_core *c, struct mgr_djob *j, int error, const ch
     return rc ? rc : end_job(c, j, FP__DRAIN_STATE__DRAIN_CANCELLED);
 }
 
-/* What was left out, behind what the job says else. */
+/* What was left out, or stays, behind what the job says else. */
 static int add_left(struct mgr_core *c, struct mgr_djob *j)
 {
+    bool evicts = j->kind == FP__JOB_KIND__JOB_EVICT;
     char line[MGR_LEFT_LINE], both[2 * MGR_LEFT_LINE];
-    int rc = mgr_djob_foreign(j) ? mgr_foreign_left_text(c, j->id, line) : 1;
+    int rc = evicts ? mgr_stage_left_text(c, j->id, line) : mgr_foreign_left_text(c, j->id, line);
 
     if (rc || !line[0])
-        return rc < 0 ? rc : 0;
+        return rc;
     snprintf(both, sizeof both, "%.900s%s%s", j->why, j->why[0] ? "; " : "", line);
-    return set_why(c, j, j->error, NULL, 0, both);
+    return set_why(c, j, j->error ? j->error : evicts && !j->files_done ? -EBUSY : 0, NULL, 0, both); /* of none anything has gone */
 }
 
 /* Nothing of it is left to be done: what came of it? */
@@ -743,34 +748,6 @@ int mgr_drain_step(struct mgr_core *c)
     return rc;
 }
 
-/* The lead of a file is away for long: another one. */
-static void check_lead(struct mgr_core *c, struct mgr_dfile *f)
-{
-    const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
-    uint32_t lead;
-    bool lost;
-
-    if ((f->state != MGR_D_PREPARE || f->tino) && f->state != MGR_D_FINISH)
-        return;
-    if (b && mgr_task_can(c, b, f->target)) {
-        f->away_ms = 0;
-        return;
-    }
-    f->away_ms = f->away_ms ? f->away_ms : c->now.ms;
-    if (c->now.ms - f->away_ms < LEAD_AWAY_MS)
-        return;
-    if (mgr_drain_choose_lead(c, f, &lead, &lost) || !lead || lead == f->lead)
-        return;
-    if (f->state == MGR_D_PREPARE) {
-        f->stale = true; /* it may have made the file: another name */
-        return;
-    }
-    f->lead = lead;
-    f->away_ms = 0;
-    mgr_dfile_put(c, f, 0, NULL);
-    look(c, lead);
-}
-
 void mgr_drain_tick(struct mgr_core *c)
 {
     struct mgr_drain *d = c->drain;
@@ -787,6 +764,6 @@ void mgr_drain_tick(struct mgr_core *c)
     for (size_t i = 0; i < d->njobs; i++)
         d->jobs[i].skipped = 0;
     for (size_t i = 0; i < d->nfiles; i++)
-        check_lead(c, &d->files[i]);
+        mgr_drain_check_lead(c, &d->files[i]);
     look_all(c); /* for what is due by time */
 }

@@ -7,7 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define DROP_STEP 4096u /* parts at a time */
+#define DROP_STEP    4096u /* parts at a time */
+#define LEAD_AWAY_MS 10000u
 
 static uint32_t whose_target_is_well(struct mgr_core *c, const struct mgr_dfile *f)
 {
@@ -45,6 +46,33 @@ uint32_t mgr_drain_any_lead(struct mgr_core *c, const struct mgr_dfile *f)
         if (mgr_task_reaches(c, c->bnfs[i]))
             return c->bnfs[i]->id;
     return 0;
+}
+
+void mgr_drain_check_lead(struct mgr_core *c, struct mgr_dfile *f)
+{
+    const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
+    uint32_t lead;
+    bool lost;
+
+    if ((f->state != MGR_D_PREPARE || f->tino) && f->state != MGR_D_FINISH)
+        return;
+    if (b && mgr_task_can(c, b, f->target)) {
+        f->away_ms = 0;
+        return;
+    }
+    f->away_ms = f->away_ms ? f->away_ms : c->now.ms;
+    if (c->now.ms - f->away_ms < LEAD_AWAY_MS)
+        return;
+    if (mgr_drain_choose_lead(c, f, &lead, &lost) || !lead || lead == f->lead)
+        return;
+    if (f->state == MGR_D_PREPARE) {
+        f->stale = true; /* it may have made the file: another name */
+        return;
+    }
+    f->lead = lead;
+    f->away_ms = 0;
+    mgr_dfile_put(c, f, 0, NULL);
+    mgr_tasker(c, lead)->look = true;
 }
 
 int mgr_drain_take(struct mgr_core *c, struct mgr_dfile *f, struct mgr_dfile **at)

@@ -13,6 +13,7 @@
 #include "manager/version.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fp/err.h"
@@ -24,15 +25,16 @@
 #define PAUSE_MS      100u /* before the same chunk is fetched again, then twice as long */
 #define PAUSES_MAX    6u
 
+#define LEFTS_MAX 4u /* reasons for which files stay that are told */
 #define WAIT_NS (5 * INT64_C(1000000000)) /* for programs that have just closed it */
 
-/* It will not go on. */
+/* It will not go on: it has failed, or (error 0) it stays. */
 static int refuse(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in, int error, const char *why)
 {
     struct mgr_dfile *at = mgr_dfile_add(c, f);
     int rc = at ? mgr_drain_set_size(c, at, in->size) : -ENOMEM;
 
-    rc = rc ? rc : mgr_drain_fail(c, at, error, why);
+    rc = rc ? rc : error ? mgr_drain_fail(c, at, error, why) : mgr_drain_stays(c, at, why);
     return rc ? rc : 1;
 }
 
@@ -201,7 +203,7 @@ int mgr_stage_begin(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f,
     if (why && wait && (mgr_unsettled(c) || c->now.ns - j->made_ns < WAIT_NS))
         return 0;
     if (why)
-        return refuse(c, f, in, -EBUSY, why);
+        return refuse(c, f, in, 0, why);
     return take_up(c, f, in);
 }
 
@@ -244,7 +246,7 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
     if (rc)
         return rc;
     if (why)
-        return mgr_unsettled(c) ? mgr_drain_again(c, f) : mgr_drain_fail(c, f, -EBUSY, why);
+        return mgr_unsettled(c) ? mgr_drain_again(c, f) : mgr_drain_stays(c, f, why);
     c->drain->dirty = c->busy = true;
     if (!done) {
         mgr_tasker(c, f->lead)->look = true; /* if it is to be looked at again */
@@ -254,12 +256,35 @@ int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f)
         mgr_evict_dry(c, f->ino);
         mgr_evict_stays(f, line);
         if (!f->gone_bytes)
-            return mgr_drain_fail(c, f, -EBUSY, line);
+            return mgr_drain_stays(c, f, line);
         rc = mgr_drain_remark(c, f, line);
     }
     rc = rc ? rc : mgr_drain_done(c, f);
     mgr_dfile_remove(c, f);
     return rc;
+}
+
+int mgr_stage_left_text(struct mgr_core *c, uint64_t job, char line[MGR_LEFT_LINE])
+{
+    const enum mgr_stmt st = MGR_ST_EVICT_LEFTS;
+    size_t n = 0;
+    int rc;
+
+    line[0] = '\0';
+    for (rc = mgr_db_one(&c->db, EVICT_LEFTS, DBI(job), DBI(LEFTS_MAX)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        unsigned long long count = (unsigned long long)mgr_col(&c->db, st, 1);
+        size_t len;
+        const char *path = mgr_col_blob(&c->db, st, 2, &len);
+
+        if (n < MGR_LEFT_LINE)
+            n += (size_t)snprintf(line + n, MGR_LEFT_LINE - n, "%s%.*s%s", n ? "; " : "", len < 200 ? (int)len : 200, path ? path : "", count > 1 ? "" : ": ");
+        if (n < MGR_LEFT_LINE && count > 1)
+            n += (size_t)snprintf(line + n, MGR_LEFT_LINE - n, ", and %llu more: ", count - 1);
+        if (n < MGR_LEFT_LINE)
+            n += (size_t)snprintf(line + n, MGR_LEFT_LINE - n, "%s", mgr_col_text(&c->db, st, 0));
+    }
+    mgr_db_reset(&c->db, st);
+    return rc < 0 ? rc : 0;
 }
 
 int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)

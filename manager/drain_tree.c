@@ -9,7 +9,7 @@
  * would join what does not belong together.
  *
  * Called by the core's thread: in a group, but mgr_drain_attr after it, too. */
-#include "manager/drain.h"
+#include "manager/foreign.h"
 
 #include <errno.h>
 #include <string.h>
@@ -27,8 +27,10 @@ int mgr_drain_entry(struct mgr_core *c, struct mgr_djob *j, const struct mgr_ino
 {
     bool file = mgr_is(in, S_IFREG), dir = mgr_is(in, S_IFDIR);
 
-    if (!file && !dir && (!mgr_is(in, S_IFLNK) || mgr_djob_stages(j)))
+    if (!file && !dir && mgr_djob_stages(j))
         return 0;
+    if (!file && !dir && !mgr_is(in, S_IFLNK))
+        return mgr_foreign_left(c, j->id, (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)path}, MGR_LEFT_SPECIAL);
     j->files += !dir;
     j->bytes += file ? in->size : 0;
     return mgr_dfile_new(c, j, in->ino, file ? in->size : 0, dir ? MGR_K_DIR : file ? MGR_K_FILE : MGR_K_LINK, path, len);

@@ -59,10 +59,8 @@ int mgr_foreign_over(struct mgr_core *c, struct mgr_dfile *f);
 
 /* ---------------------------------------------------------------- foreign_left.c: attributes, and what is left out */
 
-/* drain_file.error of a row in MGR_D_LEFT. */
+/* drain_file.error of a row in MGR_D_LEFT; in that of a job that evicts it is -EBUSY. */
 enum mgr_left { MGR_LEFT_SPECIAL = 1, MGR_LEFT_NAMES, MGR_LEFT_ATTRS };
-
-#define MGR_LEFT_LINE 1000u
 
 /* This path of the job does not come, or not as it is. */
 int mgr_foreign_left(struct mgr_core *c, uint64_t job, ProtobufCBinaryData path, enum mgr_left what);

@@ -2,9 +2,9 @@
  *
  * What the store can't have, or does not take from others, is no failure of its job: devices, sockets and FIFOs, that two names are one file, attributes which are no user's or
  * too many. Each such path is a row of the job (MGR_D_LEFT, with the kind in its column error), so that nothing of it is lost with the manager, and a file that is listed
- * anew counts once. Called by foreign.c and drain_job.c, on the core's thread, in a group.
+ * anew counts once. Devices, sockets and FIFOs are left out of jobs that drain, too. Called by foreign.c, drain_tree.c and drain_job.c, on the core's thread, in a group.
  *
- * Rejected: only the first of them, as for files that are evicted: who reads "a FIFO was left out" takes it that all else is there. */
+ * Rejected: only the first of them: who reads "a FIFO was left out" takes it that all else is there. */
 #include "manager/foreign.h"
 
 #include <errno.h>

@@ -421,7 +421,7 @@ CREATE TABLE IF NOT EXISTS drain_file (
     path         BLOB NOT NULL,
     gen          INTEGER NOT NULL,    -- attempt; never used twice
     kind         INTEGER NOT NULL,    -- 0 regular file, 1 directory (or the members of a set), 2 symbolic link
-    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made, 10 not staged in: error says why (enum mgr_left)
+    state        INTEGER NOT NULL,    -- 1 wait, 2 prepare, 3 parts, 4 finish, 5 verify, 6 done, 7 failed, 8 cancelled, 9 directory that is made, 10 left out, by error (enum mgr_left); of a job that evicts: stays here, as why says
     data_version INTEGER NOT NULL,    -- of a log that is merged: sum of its index
     size         INTEGER NOT NULL,
     lead         INTEGER NOT NULL,    -- benefactor that makes and renames it

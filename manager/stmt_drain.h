@@ -83,6 +83,8 @@
                     "tries,error,why,kind) VALUES(?1,0,?2,0,10,0,0,0,0,0,0,0,?3,'',1)")                      \
     X(FOREIGN_LEFTS, "SELECT error,count(DISTINCT path),min(path) FROM drain_file WHERE job=?1 AND state=10 " \
                      "GROUP BY error ORDER BY error")                                                        \
+    X(EVICT_LEFTS, "SELECT why,count(*),min(path) FROM drain_file WHERE job=?1 AND state=10 GROUP BY why "   \
+                   "ORDER BY count(*) DESC,why LIMIT ?2")                                                    \
     X(FOREIGN_IS, "UPDATE drain_file SET kind=?2,ino=?3 WHERE id=?1")                                        \
     X(FOREIGN_AFTER, "SELECT after FROM drain_file WHERE id=?1")                                             \
     X(FOREIGN_UP_TO, "UPDATE drain_file SET after=?2 WHERE id=?1")                                           \

@@ -360,7 +360,7 @@ const struct ctl_cmd ctl_cmd_drain = {
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again: its inode, size and time there are looked at, not its bytes, also with --verify if it was compared before; --again copies it. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
-            "everything. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
+            "everything. Without --to it is the target of the policies, of several each. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
     .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or was open for writing, or the target is none any more, 5 when the job was cancelled.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run,

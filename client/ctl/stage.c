@@ -63,7 +63,7 @@ const struct ctl_cmd ctl_cmd_evict = {
     .help = "Frees the space of files, and of all files below directories, of which the present data is in a target. They are read from there from then on, as if they were here.",
     .more = "What is read comes back and is kept. The copy in the target is looked at before. The newest complete checkpoint sets of a series stay, and so do files that are open, and chunks "
             "that other files or versions share, that aux-apps have coded, or of which a file has a part only: the bytes that are told are those that are not here any more, and what stays is told with its reason.",
-    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when nothing of a file could be evicted, 5 when the job was cancelled.",
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when nothing of any file could be evicted, or a copy is not there as it was, 5 when the job was cancelled.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run_evict,
 };

@@ -138,6 +138,23 @@ def test_what_is_not_drained_or_open_stays(store, target):
     assert r.returncode == 1 and "nothing" in r.stderr, r
 
 
+def test_the_newest_sets_stay_and_that_is_no_failure(new_store, target):
+    """A script that makes room goes on; one that asks for what stays by design hears 4."""
+    s = new_store().up(benefactors=1, mounts=1, manager_args=("--ckpt-quiet=500ms",))
+    m = s.mounts[0]
+    for step in range(1, 5):
+        os.makedirs(m.at(f"run/chk_{step}"))
+        for rank in range(2):
+            write_file(m.at(f"run/chk_{step}/rank_{rank}"), content(step, rank, MIB))
+        s.fpctl("checkpoint", "commit", m.at(f"run/chk_{step}"))
+    drain(s, m.at("run"), to=target)
+    r = evict(s, m.at("run"), check=False)
+    assert r.returncode == 0 and "done: 4 of 8 files" in r.stdout, r
+    assert "run/chk_3/rank_0, and 3 more: it is one of the newest complete sets" in r.stdout, r
+    r = evict(s, m.at("run/chk_4"), check=False)
+    assert r.returncode == 4 and "failed: 0 of 2 files" in r.stdout and "newest complete sets" in r.stdout, r
+
+
 def test_what_does_not_go_is_said(store, target):
     """A script that makes room must not take it for done: what others share stays."""
     store.expect("stays here")

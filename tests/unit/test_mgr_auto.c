@@ -470,6 +470,42 @@ static void test_the_last_set_of_each_series(void **state)
     w_close(&w);
 }
 
+/* Whichever target a policy has, once each. */
+static void test_without_a_target_it_is_those_of_all_policies(void **state)
+{
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    Fp__CtlDrainReply *r;
+    ProtobufCBinaryData root = fix_bin("");
+    uint64_t ino[2];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    w.other_jobs = true;
+    set(1, ino);
+    wait_ms(QUIET_MS);
+    set_policy("to=/pfs every=none results=y");
+    set_policy("to=/other every=none results=y verify=on");
+    set_policy("to=/pfs every=none results=x");
+    r = last("", "");
+    assert_int_equal(r->n_ids, 2);
+    assert_int_equal(jobs("kind=1 AND verify=0 AND target=1") + jobs("kind=1 AND verify=1 AND target=2"), 2);
+    fix_free(r);
+    m.op = FP__DRAIN_OP__DRAIN_OP_START;
+    m.n_paths = 1;
+    m.paths = &root;
+    m.all = true;
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
+    assert_int_equal(r->n_ids, 2);
+    assert_true(r->ids[0] != r->ids[1]);
+    fix_free(r);
+    w_run(&w);
+    assert_int_equal(jobs("state=4"), 4);
+    w_equal(&w, "chk_1/rank_1", ino[1]);
+    w.other = true;
+    w_equal(&w, "chk_1/rank_1", ino[1]);
+    w_close(&w);
+}
+
 static void test_limits_are_shared_by_who_is_at_work(void **state)
 {
     (void)state;
@@ -671,6 +707,7 @@ int main(void)
         T(test_no_result_is_forgotten_by_a_manager_that_dies),
         T(test_who_wants_no_single_files_pays_nothing),
         T(test_the_last_set_of_each_series),
+        T(test_without_a_target_it_is_those_of_all_policies),
         T(test_limits_are_shared_by_who_is_at_work),
         T(test_benefactors_are_told_the_limits_of_policies),
         T(test_a_store_that_fills_is_drained_first),

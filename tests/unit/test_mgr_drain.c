@@ -167,6 +167,27 @@ static void test_directories_and_links(void **state)
     w_close(&w);
 }
 
+static void test_what_is_no_file_is_left_out_and_said(void **state)
+{
+    Fp__CtlDrainReply *r;
+    uint64_t dir, job;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    dir = fix_mk(&w.f, MGR_ROOT_INO, "d", S_IFDIR | 0750);
+    fix_mk(&w.f, dir, "pipe", S_IFIFO | 0644);
+    fix_mk(&w.f, dir, "socket", S_IFSOCK | 0644);
+    file_of(dir, "a", 2);
+    job = w_start(&w, "d", false, NULL);
+    w_run(&w);
+    r = w_show(&w, job);
+    assert_int_equal(r->jobs[0]->state, FP__DRAIN_STATE__DRAIN_DONE);
+    assert_string_equal(r->jobs[0]->why, "left out: 2 devices, sockets and FIFOs, the first is d/pipe");
+    assert_int_equal(r->jobs[0]->files, 1);
+    fix_free(r);
+    w_close(&w);
+}
+
 static void test_each_benefactor_writes_what_it_has(void **state)
 {
     uint64_t ino, job;
@@ -738,6 +759,7 @@ int main(void)
         cmocka_unit_test(test_a_file_is_copied_and_renamed),
         cmocka_unit_test(test_a_directory_is_drained_whole),
         cmocka_unit_test(test_directories_and_links),
+        cmocka_unit_test(test_what_is_no_file_is_left_out_and_said),
         cmocka_unit_test(test_each_benefactor_writes_what_it_has),
         cmocka_unit_test(test_a_window_without_a_sum_is_not_called_verified),
         cmocka_unit_test(test_verified_before_it_has_its_name),

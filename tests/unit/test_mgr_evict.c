@@ -174,10 +174,13 @@ static void test_the_newest_complete_sets_stay(void **state)
     }
     assert_int_equal(e_sql("SELECT count(*) FROM ckpt_set WHERE state=2"), 3);
     e_drain("run");
-    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_evict("run", "run/chk_2/rank_0, and 1 more: it is one of the newest complete sets"), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino[0]), 3);
     assert_int_equal(e_external(ino[1]), 0);
     assert_int_equal(e_external(ino[2]), 0);
+    assert_int_equal(e_sql("SELECT files=3 AND files_done=1 FROM drain_job WHERE kind=7"), 1);
+    assert_int_equal(e_evict("run/chk_2", "run/chk_2/rank_0: it is one of the newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED); /* nothing has gone */
+    assert_int_equal(e_evict("run", "and 1 more"), FP__DRAIN_STATE__DRAIN_DONE); /* what went before counts */
     w_close(&w);
 }
 
@@ -208,11 +211,11 @@ static void test_a_policy_says_how_many_sets_stay(void **state)
     sets_of(steps, 5, ino);
     w_policy(&w, "to=/pfs keep=4");
     w_policy(&w, "to=/pfs keep=1 every=none results=none.h5");
-    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_DONE);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(e_external(ino[i]), i == 0 ? 3 : 0);
     w_policy_change(&w, NULL, 1, NULL);
-    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_DONE);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(e_external(ino[i]), i < 4 ? 3 : 0);
     w_close(&w);
@@ -227,7 +230,7 @@ static void test_half_of_a_set_keeps_none_of_its_place(void **state)
     (void)state;
     sets_of(steps, 4, ino);
     e_sql("UPDATE ckpt_set SET files_before=2 WHERE step=4");
-    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_DONE);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(e_external(ino[i]), i == 0 ? 3 : 0);
     w_close(&w);
@@ -241,7 +244,7 @@ static void test_a_run_that_goes_back_keeps_what_it_wrote_last(void **state)
 
     (void)state;
     sets_of(steps, 6, ino);
-    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_evict("run", "newest complete sets"), FP__DRAIN_STATE__DRAIN_DONE);
     for (unsigned i = 0; i < 6; i++)
         assert_int_equal(e_external(ino[i]), stays[i] ? 0 : 3);
     w_close(&w);
