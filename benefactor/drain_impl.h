@@ -171,7 +171,7 @@ int dfetcher_new(struct bnf_drain *d, struct dfetcher **out);
 /* Everybody who waits is told. What disk threads still do comes to its end by itself. NULL is fine. */
 void dfetcher_stop(struct dfetcher *e);
 void dfetcher_free(struct dfetcher *e); /* after _stop */
-int dfetch(struct dfetcher *e, const struct dfetch_ask *a); /* for a task. 1: it is here already, no cb; -EBUSY, -ENOMEM */
+int dfetch(struct dfetcher *e, const struct dfetch_ask *a); /* for a task. What is here already is read, too. -EBUSY, -ENOMEM */
 void dfetch_pump(struct dtarget *t);
 bool dfetcher_tick(struct dfetcher *e, uint64_t now_ms); /* has it something to do? */
 bool dfetch_has_work(const struct dtarget *t);

@@ -533,63 +533,62 @@ bool dfetch_has_work(const struct dtarget *t)
 
 /* ---------------------------------------------------------------- asks */
 
-int dfetch(struct dfetcher *e, const struct dfetch_ask *a)
-{
-    struct waiter *w;
-    struct bnf_place at;
-
-    if (a->sum && bnf_store_find(bnf_service_store(e->service), a->chunk, &at) == 0 && at.sum == a->sum && at.len_bytes == a->len) {
-        dstaged_add(e->drain, a->chunk, at.stored_bytes);
-        return 1;
-    }
-    w = calloc(1, sizeof(*w));
-    if (w)
-        *w = (struct waiter){ .task = a->cb, .arg = a->arg };
-    return ask(e, a, w);
-}
-
-/* It is here: what it says is looked at all the same, since nobody asks for what he can read. */
+/* It is here: what it says is looked at all the same, since nobody asks for what he can read, and a header says nothing of the bytes behind it. */
 struct here {
     struct dfetcher *e;
-    struct dtarget *target;
-    Fp__Fetch *m; /* a copy */
-    bnf_fetch_cb cb;
-    void *arg;
+    struct dfetch_ask ask;
+    Fp__ExtFile *file; /* a copy, in ask */
+    struct waiter w;   /* likewise, until it is asked for in the target */
 };
 
-static int fetch(struct dfetcher *e, struct dtarget *t, const Fp__Fetch *m, bnf_fetch_cb cb, void *arg)
+static int fetch(struct dfetcher *e, const struct dfetch_ask *a, const struct waiter *as)
 {
-    struct dfetch_ask a = { .target = t, .file = m->file, .chunk = m->chunk, .off = m->off, .sum = m->sum, .len = m->len };
-    struct waiter *w = calloc(1, sizeof(*w));
-    int rc;
+    struct waiter *w = malloc(sizeof(*w));
 
     if (w)
-        *w = (struct waiter){ .cb = cb, .arg = arg, .want_payload = m->want_payload, .deadline_ms = fp_now_ms() + e->drain->config.target_timeout_ms };
-    rc = ask(e, &a, w);
-    if (rc == 0) {
-        dfetch_pump(t);
-        dtasks_tick(e->drain);
-    }
-    return rc;
+        *w = *as;
+    return ask(e, a, w);
 }
 
 static void here_free(struct here *h)
 {
     struct dfetcher *e = h->e;
 
-    fp__fetch__free_unpacked(h->m, NULL);
+    if (h->file)
+        fp__ext_file__free_unpacked(h->file, NULL);
     free(h);
     disk_done(e);
+}
+
+/* A task is not told at the end, since it is forgotten before. f: NULL unless status is 0. */
+static void here_answer(struct here *h, int status, const struct bnf_fetched *f)
+{
+    struct dfetched r = { .status = status, .stored = f, .sum = h->ask.sum, .stored_bytes = fp_record_size_bytes(h->ask.len), .why = "" };
+
+    if (h->w.cb)
+        h->w.cb(h->w.arg, status, f);
+    else if (h->e->drain)
+        h->w.task(h->w.arg, &r);
+}
+
+/* Whoever was told may have asked for more. */
+static void here_end(struct here *h)
+{
+    if (h->e->drain) {
+        dfetch_pump(h->ask.target);
+        dtasks_tick(h->e->drain);
+    }
+    here_free(h);
 }
 
 /* The one in the target takes its place. */
 static void fetch_instead(struct here *h)
 {
-    int rc = h->e->drain ? fetch(h->e, h->target, h->m, h->cb, h->arg) : FP_ESTOPPING;
+    int rc = h->e->drain ? fetch(h->e, &h->ask, &h->w) : FP_ESTOPPING;
 
     if (rc)
-        h->cb(h->arg, rc, NULL);
-    here_free(h);
+        here_answer(h, rc, NULL);
+    here_end(h);
 }
 
 static void on_bad_gone(void *arg, int status)
@@ -603,14 +602,14 @@ static void on_here(void *arg, int status, const struct bnf_read *r)
     struct here *h = arg;
     struct bnf_fetched f = { .stored = true };
     struct bnf_place at;
-    bool gone = status == FP_ECHUNK_MISSING || bnf_store_find(bnf_service_store(h->e->service), h->m->chunk, &at);
+    bool gone = status == FP_ECHUNK_MISSING || bnf_store_find(bnf_service_store(h->e->service), h->ask.chunk, &at);
 
     if (status == 0 && !gone) {
         f.block_sums = r->block_sums;
         f.nblocks = r->nblocks;
         f.len_bytes = r->chunk_len_bytes;
-        dstaged_add(h->e->drain, h->m->chunk, fp_record_size_bytes(f.len_bytes));
-        h->cb(h->arg, 0, &f);
+        dstaged_add(h->e->drain, h->ask.chunk, fp_record_size_bytes(f.len_bytes));
+        here_answer(h, 0, &f);
     }
     if (status == 0)
         bnf_service_read_end(h->e->service, r->handle);
@@ -619,49 +618,61 @@ static void on_here(void *arg, int status, const struct bnf_read *r)
         return;
     }
     if (status == FP_ECHECKSUM || status == FP_ECORRUPT) {
-        if (bnf_service_delete(h->e->service, &h->m->chunk, 1, on_bad_gone, h) == 0)
+        if (bnf_service_delete(h->e->service, &h->ask.chunk, 1, on_bad_gone, h) == 0)
             return;
         status = -EIO;
     }
     if (status)
-        h->cb(h->arg, status, NULL);
-    here_free(h);
+        here_answer(h, status, NULL);
+    here_end(h);
 }
 
-static Fp__Fetch *copy_of(const Fp__Fetch *m)
+static Fp__ExtFile *copy_of(const Fp__ExtFile *x)
 {
-    size_t len = fp__fetch__get_packed_size(m);
+    size_t len = fp__ext_file__get_packed_size(x);
     uint8_t *buf = malloc(len + 1);
-    Fp__Fetch *copy = NULL;
+    Fp__ExtFile *copy = NULL;
 
     if (buf) {
-        fp__fetch__pack(m, buf);
-        copy = fp__fetch__unpack(NULL, len, buf);
+        fp__ext_file__pack(x, buf);
+        copy = fp__ext_file__unpack(NULL, len, buf);
     }
     free(buf);
     return copy;
 }
 
-static int look_here(struct dfetcher *e, struct dtarget *t, const Fp__Fetch *m, bnf_fetch_cb cb, void *arg)
+static int look_here(struct dfetcher *e, const struct dfetch_ask *a, const struct waiter *w)
 {
     struct here *h = malloc(sizeof(*h));
     int rc = -ENOMEM;
 
     if (!h)
         return rc;
-    *h = (struct here){ .e = e, .target = t, .m = copy_of(m), .cb = cb, .arg = arg };
+    *h = (struct here){ .e = e, .ask = *a, .file = copy_of(a->file), .w = *w };
+    h->ask.file = h->file;
     e->disk++;
-    if (h->m)
-        rc = bnf_service_read(e->service, m->chunk, 0, m->len, on_here, h);
+    if (h->file)
+        rc = bnf_service_read(e->service, a->chunk, 0, a->len, on_here, h);
     if (rc)
         here_free(h);
     return rc;
 }
 
+int dfetch(struct dfetcher *e, const struct dfetch_ask *a)
+{
+    const struct waiter w = { .task = a->cb, .arg = a->arg };
+    struct bnf_place at;
+
+    if (a->sum && bnf_store_find(bnf_service_store(e->service), a->chunk, &at) == 0 && at.sum == a->sum && at.len_bytes == a->len)
+        return look_here(e, a, &w);
+    return fetch(e, a, &w);
+}
+
 int bnf_drain_fetch(struct bnf_drain *d, const Fp__Fetch *m, bnf_fetch_cb cb, void *arg)
 {
+    struct dfetch_ask a = { .file = m->file, .chunk = m->chunk, .off = m->off, .sum = m->sum, .len = m->len };
+    const struct waiter w = { .cb = cb, .arg = arg, .want_payload = m->want_payload, .deadline_ms = fp_now_ms() + d->config.target_timeout_ms };
     struct bnf_place at;
-    struct dtarget *t;
     int rc = 0;
 
     if (d->stopping)
@@ -669,14 +680,17 @@ int bnf_drain_fetch(struct bnf_drain *d, const Fp__Fetch *m, bnf_fetch_cb cb, vo
     if (!m->file || !m->sum || !m->len || m->len > FP_STORED_MAX_BYTES || m->off > m->file->size_bytes || m->len > m->file->size_bytes - m->off ||
         !dpath_is_good(&m->file->path))
         return -EINVAL;
-    t = dtarget_get(d, m->file, &rc);
-    if (!t)
+    a.target = dtarget_get(d, m->file, &rc);
+    if (!a.target)
         return rc;
-    if (bnf_store_find(bnf_service_store(d->config.service), m->chunk, &at))
-        return fetch(d->fetcher, t, m, cb, arg);
-    if (at.len_bytes != m->len || at.sum != m->sum)
-        return -EINVAL; /* another chunk than is meant */
-    return look_here(d->fetcher, t, m, cb, arg);
+    if (bnf_store_find(bnf_service_store(d->config.service), m->chunk, &at) == 0)
+        return at.len_bytes == m->len && at.sum == m->sum ? look_here(d->fetcher, &a, &w) : -EINVAL; /* another chunk than is meant */
+    rc = fetch(d->fetcher, &a, &w);
+    if (rc == 0) {
+        dfetch_pump(a.target);
+        dtasks_tick(d);
+    }
+    return rc;
 }
 
 /* ---------------------------------------------------------------- time, life */

@@ -177,10 +177,6 @@ static void ask_for(struct dtask *t, uint32_t i)
     if (rc == 0) {
         p->state = ASKED;
         s->asked++;
-    } else if (rc == 1) {
-        p->state = HERE;
-        s->done++;
-        t->bytes += a.len;
     } else if (rc != -EBUSY) {
         s->status = rc;
     }

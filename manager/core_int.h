@@ -559,13 +559,15 @@ void mgr_inventory_committed(struct mgr_bnf *b, uint64_t chunk);
 void mgr_inventory_want(struct mgr_core *c, uint64_t delay_ms);
 
 /* bad_chunk.missing */
-enum mgr_bad { MGR_BAD_READ, MGR_BAD_MISSING, MGR_BAD_LOOK };
+enum mgr_bad { MGR_BAD_READ, MGR_BAD_MISSING, MGR_BAD_LOOK, MGR_BAD_WRONG /* LOOK, and what bad_chunk.bnf has of it was read wrong: never in the table */ };
 int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr_bad bad, const char *reason);
 int mgr_damage_load(struct mgr_core *c);
 int mgr_damage_drop(struct mgr_core *c, uint64_t chunk);
 int mgr_damage_found(struct mgr_core *c, uint64_t chunk);
 /* 1: nobody may refer to it anew, *bad (may be NULL) says why; 0; or a failure. */
 int mgr_damage_has(struct mgr_core *c, uint64_t chunk, enum mgr_bad *bad);
+/* *bnf: what this benefactor has of it was read wrong; 0: of none that is known. */
+int mgr_damage_wrong(struct mgr_core *c, uint64_t chunk, uint32_t *bnf);
 
 /* ---------------------------------------------------------------- handlers, one per message type */
 

@@ -79,7 +79,7 @@ static int put_places(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr
 int mgr_damage_chunk(struct mgr_core *c, uint64_t chunk, uint32_t bnf, enum mgr_bad bad, const char *reason)
 {
     int known = mgr_damage_has(c, chunk, NULL);
-    int rc = known < 0 ? known : mgr_db_exec(&c->db, BAD_PUT, DBI(chunk), DBI(bad));
+    int rc = known < 0 ? known : mgr_db_exec(&c->db, BAD_PUT, DBI(chunk), DBI(bad == MGR_BAD_WRONG ? MGR_BAD_LOOK : bad), DBI(bad == MGR_BAD_READ || bad == MGR_BAD_WRONG ? bnf : 0));
 
     if (rc)
         return rc;
@@ -118,6 +118,16 @@ int mgr_damage_has(struct mgr_core *c, uint64_t chunk, enum mgr_bad *bad)
     if (rc > 0)
         mgr_db_reset(&c->db, MGR_ST_BAD_HAS);
     return rc;
+}
+
+int mgr_damage_wrong(struct mgr_core *c, uint64_t chunk, uint32_t *bnf)
+{
+    int rc = c->bad_chunks ? mgr_db_one(&c->db, BAD_HAS, DBI(chunk)) : 0;
+
+    *bnf = rc > 0 ? (uint32_t)mgr_col(&c->db, MGR_ST_BAD_HAS, 1) : 0;
+    if (rc > 0)
+        mgr_db_reset(&c->db, MGR_ST_BAD_HAS);
+    return rc < 0 ? rc : 0;
 }
 
 MGR_HANDLER(badchunk)

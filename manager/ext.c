@@ -8,7 +8,8 @@
  * row is (tfile.refs). Before anything is renamed over a tfile, no chunk may be only there (drain_job.c asks mgr_ext_only_at).
  *
  * What a benefactor lost, or could not read, is left where it is, and is external from then on. It is deleted when another copy has been fetched and synced to the
- * table, not before: nobody has looked at the target lately. If it turns up again it is taken again (mgr_ext_found).
+ * table, not before: nobody has looked at the target lately. If it turns up again it is taken again (mgr_ext_found); not what was read wrong, for which somebody is told to
+ * look at the target (rescue.c).
  *
  * A fetched copy may be told of while the one before is being deleted there: which of the two that deletion takes is not known here, so the chunk stays external,
  * and an inventory finds what is left. Rejected: rows for what is being fetched, a transaction for each, to know what an inventory tells. */
@@ -177,7 +178,7 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad 
         return rc;
     gone = gone || rc || mgr_drain_renames_over(c, x) || FP_BUG("mgr-forgets-what-a-target-has");
     if (!gone)
-        return mgr_chunk_place(c, ch, 0, 0);
+        return bad == MGR_BAD_READ ? mgr_rescue_in(c, ch, tfile, off, x, reason) : mgr_chunk_place(c, ch, 0, 0);
     rc = mgr_rescue(c, ch, bad, reason);
     return rc < 0 ? rc : 0;
 }
@@ -232,6 +233,25 @@ int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
     return rc;
 }
 
+/* It is no loss any more that this is only there. What a benefactor has of it, and was read wrong, is to go, which takes a look that is marked (rescue.c). */
+static int comes_back(struct mgr_core *c, uint64_t tfile, uint64_t chunk)
+{
+    uint32_t wrong;
+    struct mgr_chunk ch;
+    Fp__ExtFile *x;
+    uint64_t off;
+    bool gone;
+    int rc = mgr_damage_wrong(c, chunk, &wrong);
+
+    if (rc || !wrong)
+        return rc ? rc : mgr_damage_found(c, chunk);
+    rc = mgr_chunk_get(c, chunk, &ch);
+    rc = rc ? rc : mgr_tfile_get(c, tfile, &x, &gone);
+    if (!rc && mgr_ext_where(c, chunk, tfile, &off) > 0)
+        rc = mgr_rescue_in(c, &ch, tfile, off, x, "what a benefactor has of it was read wrong");
+    return rc == -ENOENT ? 0 : rc;
+}
+
 int mgr_tfile_back(struct mgr_core *c, uint64_t tfile)
 {
     uint64_t *list;
@@ -243,7 +263,7 @@ int mgr_tfile_back(struct mgr_core *c, uint64_t tfile)
     mgr_level_drained(c);
     rc = only_in(c, tfile, &list, &n);
     for (size_t i = 0; !rc && i < n; i++)
-        rc = mgr_damage_found(c, list[i]);
+        rc = comes_back(c, tfile, list[i]);
     return rc;
 }
 
@@ -409,9 +429,13 @@ static int take(struct mgr_core *c, struct mgr_bnf *b, const Fp__Staged *s)
 int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch)
 {
     int rc = is_garbage(c, ch->id, b);
+    uint32_t wrong;
 
     if (rc)
         return rc < 0 ? rc : 0; /* it is being deleted */
+    rc = mgr_damage_wrong(c, ch->id, &wrong);
+    if (rc || (!ch->bnf && wrong == b->id))
+        return rc; /* it is as wrong as it was */
     rc = ch->bnf ? 0 : mgr_ext_has(c, ch->id);
     if (rc > 0) {
         rc = mgr_chunk_place(c, ch, b->id, fp_record_size_bytes(ch->len));

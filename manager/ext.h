@@ -90,6 +90,8 @@ int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk 
 int mgr_rescue_load(struct mgr_core *c);
 /* It is lost or damaged where it is, as reason says. 1: a target has it, it is external from now on; 0: it is damaged; or a failure. */
 int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason);
+/* Likewise of what has a row of ext already, and was read wrong here: it is there, when that has been looked at. */
+int mgr_rescue_in(struct mgr_core *c, const struct mgr_chunk *ch, uint64_t tfile, uint64_t off, Fp__ExtFile *file, const char *reason);
 /* What of a map is on benefactors that are away, and in a target, is external from now on. */
 int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, Fp__SliceMapReply *r);
 /* A file is to be brought here: what of it is lost, damaged or away is external from now on, some of it at a time; *why: some can't be, else NULL. 1: there is more; 0; or a failure. */

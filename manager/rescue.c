@@ -12,6 +12,8 @@
  * Until the copy has been looked at, the file's level is none and its set is not the latest: nobody knows that the copy is still there. A look is had for each file of a target,
  * not for each chunk, and the rows of many chunks go in steps.
  *
+ * What a reader found wrong stays on its benefactor until then, and is deleted there when the copy has been found: an inventory has its name, and can't tell it from a good one.
+ *
  * What is on a benefactor that is away goes the same way when somebody asks for the map AWAY_MS later, and not before: if it comes back with what it had that is taken again
  * (ext.c: mgr_ext_found).
  *
@@ -91,8 +93,8 @@ static int find(struct mgr_core *c, const struct mgr_chunk *ch, struct place *p)
     return rc;
 }
 
-/* It is external from now on, and its copy is to be looked at. */
-static int turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct place *p, const char *reason)
+/* It is external from now on, and its copy is to be looked at. how: LOOK or WRONG. */
+static int turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct place *p, enum mgr_bad how, const char *reason)
 {
     char line[400];
     int rc = mgr_ext_put(c, ch->id, p->tfile, p->off);
@@ -100,7 +102,7 @@ static int turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct pla
     if (!rc && ch->bnf)
         rc = mgr_chunk_place(c, ch, 0, 0);
     snprintf(line, sizeof line, "%s; its copy in the target %s is looked at", reason, p->file->root);
-    rc = rc ? rc : mgr_damage_chunk(c, ch->id, ch->bnf, MGR_BAD_LOOK, line);
+    rc = rc ? rc : mgr_damage_chunk(c, ch->id, ch->bnf, how, line);
     if (!rc && mgr_idmap_put(&c->drain->rescues, p->tfile, 0))
         return mgr_doom(c, -ENOMEM);
     c->drain->dirty = true;
@@ -114,8 +116,15 @@ int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad,
 
     if (rc || !p.tfile)
         return rc ? rc : mgr_damage_chunk(c, ch->id, ch->bnf, bad, reason);
-    rc = turn(c, ch, &p, reason);
+    rc = turn(c, ch, &p, bad == MGR_BAD_READ && ch->bnf ? MGR_BAD_WRONG : MGR_BAD_LOOK, reason);
     return rc ? rc : 1;
+}
+
+int mgr_rescue_in(struct mgr_core *c, const struct mgr_chunk *ch, uint64_t tfile, uint64_t off, Fp__ExtFile *file, const char *reason)
+{
+    const struct place p = {tfile, off, file};
+
+    return turn(c, ch, &p, MGR_BAD_WRONG, reason);
 }
 
 /* ---------------------------------------------------------------- looking at copies */
@@ -161,22 +170,29 @@ void mgr_rescue_over(struct mgr_core *c, uint64_t tfile)
     mgr_idmap_del(&c->drain->rescues, tfile);
 }
 
-/* Rows of chunks that have a well copy in it go. *more: not all of them yet. */
+/* Rows of chunks that have a well copy in it go, and what was read wrong of them. *more: not all of them yet. */
 static int settle(struct mgr_core *c, uint64_t tfile, bool *more)
 {
     const enum mgr_stmt st = MGR_ST_RESCUE_OF;
-    uint64_t *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
+    struct {
+        uint64_t chunk;
+        uint32_t bnf;
+    } *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
     size_t n = 0;
     int rc;
 
     if (!list)
         return mgr_doom(c, -ENOMEM);
-    for (rc = mgr_db_one(&c->db, RESCUE_OF, DBI(tfile), DBI(STEP)); rc > 0 && n < STEP; rc = mgr_db_step(&c->db, st))
-        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
+    for (rc = mgr_db_one(&c->db, RESCUE_OF, DBI(tfile), DBI(STEP)); rc > 0 && n < STEP; rc = mgr_db_step(&c->db, st)) {
+        list[n].chunk = (uint64_t)mgr_col(&c->db, st, 0);
+        list[n++].bnf = (uint32_t)mgr_col(&c->db, st, 1);
+    }
     mgr_db_reset(&c->db, st);
     rc = rc < 0 ? rc : 0;
-    for (size_t i = 0; i < n && !rc; i++)
-        rc = mgr_damage_drop(c, list[i]);
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = list[i].bnf ? mgr_garbage_put(c, list[i].chunk, list[i].bnf, 0) : 0; /* else an inventory would take it for well */
+        rc = rc ? rc : mgr_damage_drop(c, list[i].chunk);
+    }
     *more = n == STEP;
     return rc;
 }
@@ -269,7 +285,7 @@ int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, Fp__SliceMapR
             continue;
         rc = mgr_chunk_get(c, s->chunk, &ch);
         p.off = s->win * in->chunk_size + s->off;
-        rc = rc ? rc : turn(c, &ch, &p, "its benefactor is away");
+        rc = rc ? rc : turn(c, &ch, &p, MGR_BAD_LOOK, "its benefactor is away");
         s->bnf = 0;
     }
     return rc;
@@ -321,7 +337,7 @@ int mgr_rescue_file(struct mgr_core *c, uint64_t ino, const char **why)
         if (rc)
             break;
         if (p.tfile)
-            rc = turn(c, &ch, &p, list[i].why == MGR_BAD_LOOK ? "its benefactor is away" : "it was lost or damaged");
+            rc = turn(c, &ch, &p, list[i].why == MGR_BAD_READ && ch.bnf ? MGR_BAD_WRONG : MGR_BAD_LOOK, list[i].why == MGR_BAD_LOOK ? "its benefactor is away" : "it was lost or damaged");
         else
             *why = list[i].why == MGR_BAD_LOOK
                        ? "some of it is on a benefactor that is away, and no target has a copy of it"

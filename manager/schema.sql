@@ -223,7 +223,8 @@ CREATE TABLE IF NOT EXISTS reply (
 -- a store that is well has no row. A row goes with its chunk, or when an inventory has a missing one again.
 CREATE TABLE IF NOT EXISTS bad_chunk (
     chunk   INTEGER PRIMARY KEY,
-    missing INTEGER NOT NULL          -- 1: an inventory did not have it; 0: a reader found it wrong; 2: it is in a target, in a file that has not been looked at since
+    missing INTEGER NOT NULL,         -- 1: an inventory did not have it; 0: a reader found it wrong; 2: it is in a target, in a file that has not been looked at since
+    bnf     INTEGER NOT NULL DEFAULT 0 -- what this benefactor has of it was read wrong; 0: of none that is known
 );
 
 -- Where in files the data of these chunks is, for fpctl status: not of all, if there are very many. Rows go when that of

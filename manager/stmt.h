@@ -142,8 +142,8 @@
     X(DAMAGE_LIST, "SELECT chunk,ino,off,len,bnf,reason,seen_ns FROM damage LIMIT ?1")                       \
     X(DAMAGE_COUNT, "SELECT count(*) FROM damage")                                                           \
     X(DAMAGE_DROP, "DELETE FROM damage WHERE chunk=?1")                                                      \
-    X(BAD_PUT, "INSERT OR REPLACE INTO bad_chunk(chunk,missing) VALUES(?1,?2)")                              \
-    X(BAD_HAS, "SELECT missing FROM bad_chunk WHERE chunk=?1")                                               \
+    X(BAD_PUT, "INSERT INTO bad_chunk(chunk,missing,bnf) VALUES(?1,?2,?3) ON CONFLICT(chunk) DO UPDATE SET missing=?2,bnf=iif(?3,?3,bnf)") \
+    X(BAD_HAS, "SELECT missing,bnf FROM bad_chunk WHERE chunk=?1")                                           \
     X(BAD_COUNT, "SELECT count(*) FROM bad_chunk")                                                           \
     X(BAD_DROP, "DELETE FROM bad_chunk WHERE chunk=?1")                                                      \
     X(BAD_FOUND, "DELETE FROM bad_chunk WHERE chunk=?1 AND missing=1")                                       \

@@ -148,7 +148,7 @@
                    "e.chunk=c.id WHERE s.ino=?1 AND c.bnf=0 LIMIT 1")                                        \
     X(RESCUE_SLICES, "SELECT ino,win,off FROM slice WHERE chunk=?1 AND chunk_off=0 AND len=?2 LIMIT ?3")     \
     X(RESCUE_LOOKS, "SELECT DISTINCT e.tfile FROM bad_chunk b CROSS JOIN ext e ON e.chunk=b.chunk WHERE b.missing=2") \
-    X(RESCUE_OF, "SELECT e.chunk FROM ext e CROSS JOIN bad_chunk b ON b.chunk=e.chunk WHERE e.tfile=?1 AND b.missing=2 LIMIT ?2") \
+    X(RESCUE_OF, "SELECT e.chunk,b.bnf FROM ext e CROSS JOIN bad_chunk b ON b.chunk=e.chunk WHERE e.tfile=?1 AND b.missing=2 LIMIT ?2") \
     X(RESCUE_FILE, "SELECT s.chunk,c.bnf,ifnull(b.missing,-1) FROM slice s CROSS JOIN chunk c ON c.id=s.chunk LEFT JOIN bad_chunk b " \
                    "ON b.chunk=c.id WHERE s.ino=?1 AND ifnull(b.missing,-1)<>2 AND (c.bnf<>0 OR NOT EXISTS(SELECT 1 FROM ext e WHERE e.chunk=c.id))") \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import shutil
 import time
 
@@ -10,6 +11,7 @@ import pytest
 
 from harness.daemons import wait_until
 from harness.files import assert_same, content, write_file
+from harness.ondisk import find_on_disk, flip
 
 MIB = 1 << 20
 SIZE = 5 * MIB + 777
@@ -111,6 +113,40 @@ def test_segments_that_go_while_a_benefactor_is_at_work(new_store):
     cold(m)
     for rank in range(2):
         assert_same(read(m.at(f"run/chk_2/rank_{rank}")), content(20 + rank, 0, SIZE))
+
+
+@pytest.mark.limit(120)
+def test_what_a_reader_found_damaged_is_not_called_here(new_store):
+    """A bit has flipped on the device, and the copy is away when somebody reads. The chunk's name is still in inventories, and says nothing of its bytes."""
+    store = new_store().up(benefactors=1)
+    target = store.make_dir("target")
+    m, b = store.mounts[0], store.benefactors[0]
+    data = random.Random(1).randbytes(SIZE)
+    for name in ("f", "g"):
+        write_file(m.at(name), data if name == "f" else content(2, 0, SIZE), sync=True)
+    drain(store, m.at("f"), target)
+    store.expect("damaged|checksum|can't be read|benefactor|is not what was drained|is not fetched|is not there any more")
+    where, off = find_on_disk(store, data[2 * MIB + 5:2 * MIB + 69])
+    cold(m)
+    flip(where, off)
+    os.rename(f"{target}/f", f"{target}/away")
+    with pytest.raises(OSError) as e:
+        read(m.at("f"))
+    assert e.value.errno == errno.EIO
+    wait_until("it to be known", 20, lambda: level(m.at("f")) == "none")
+    b.kill()
+    b.start()
+    wait_until("what it has to be known", 30, lambda: level(m.at("g")) == "local")
+    assert level(m.at("f")) == "none"
+    r = store.fpctl("wait", "--level=local", m.at("f"), "--timeout=20s", check=False, seconds=40)
+    assert r.returncode == 4, r.stdout + r.stderr
+    os.rename(f"{target}/away", f"{target}/f")
+    assert_same(read(m.at("f")), data)
+    store.fpctl("stage-in", m.at("f"), "--timeout=60s", seconds=80)
+    store.fpctl("wait", "--level=local", m.at("f"), "--timeout=30s", seconds=40)
+    os.rename(f"{target}/f", f"{target}/away")  # so it is read here
+    cold(m)
+    assert_same(read(m.at("f")), data)
 
 
 @pytest.mark.limit(120)

@@ -302,6 +302,21 @@ void fw_delete(uint32_t i)
     assert_int_equal(wait_done(), 0);
 }
 
+void fw_damage(uint32_t i)
+{
+    struct bnf_place at;
+    char name[64];
+    int fd;
+
+    assert_int_equal(bnf_store_find(bnf_service_store(x.service), FIRST + i, &at), 0);
+    snprintf(name, sizeof(name), "seg-%016llx", (unsigned long long)at.segment);
+    fd = openat(x.t.dir_fd, name, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "damage", 6, (off_t)(at.off_bytes + 4096 + 700000)), 6);
+    close(fd);
+    assert_false(fw_is_here(i));
+}
+
 void fw_fill_up(uint64_t leave)
 {
     uint64_t have;

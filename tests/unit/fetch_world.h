@@ -65,6 +65,7 @@ int fw_fetched(uint32_t i, struct told *t); /* both, without payload */
 bool fw_is_here(uint32_t i);                /* as a record like any other */
 size_t fw_staged(uint64_t *ids, bool taken); /* what the manager is told of */
 void fw_delete(uint32_t i);
+void fw_damage(uint32_t i);                 /* its record, behind the header */
 void fw_fill_up(uint64_t leave);
 
 #endif

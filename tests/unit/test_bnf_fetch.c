@@ -113,20 +113,11 @@ static void test_wrong_bytes_are_not_passed_on(void **state)
 
 static void test_a_record_that_is_damaged_is_replaced(void **state)
 {
-    struct bnf_place at;
     struct told t;
-    char name[64];
-    int fd;
 
     (void)state;
     assert_int_equal(fw_fetched(5, &t), 0);
-    assert_int_equal(bnf_store_find(bnf_service_store(x.service), FIRST + 5, &at), 0);
-    snprintf(name, sizeof(name), "seg-%016llx", (unsigned long long)at.segment);
-    fd = openat(x.t.dir_fd, name, O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, "damage", 6, (off_t)(at.off_bytes + 4096 + 700000)), 6);
-    close(fd);
-    assert_false(fw_is_here(5));
+    fw_damage(5);
     assert_int_equal(fw_fetched(5, &t), 0);
     assert_true(t.stored && t.right);
     assert_true(fw_is_here(5));

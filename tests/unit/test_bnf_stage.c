@@ -138,6 +138,29 @@ static void test_a_task_brings_all_of_a_file(void **state)
     assert_int_equal(fw_staged(ids, true), CHUNKS); /* the one that was here too */
 }
 
+/* That it has a header is no answer: the bytes behind it are read. */
+static void test_a_task_replaces_a_record_that_is_damaged(void **state)
+{
+    (void)state;
+    make_job(FP__TASK_KIND__TASK_FETCH, 1, 0, 4);
+    assert_int_equal(do_job(), 0);
+    assert_int_equal(fw_staged(NULL, true), 4);
+    fw_damage(2);
+    make_job(FP__TASK_KIND__TASK_FETCH, 2, 0, 4);
+    assert_int_equal(do_job(), 0);
+    assert_int_equal(x.bytes, 4 * MIB);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(fw_is_here(i));
+    assert_int_equal(fw_staged(NULL, true), 4);
+    /* where the target has it no more either, it is missing, and not here */
+    fw_damage(1);
+    assert_int_equal(unlink(fw_path_of("dir/file")), 0);
+    make_job(FP__TASK_KIND__TASK_FETCH, 3, 0, 4);
+    assert_int_equal(do_job(), -ENOENT);
+    assert_int_equal(x.nmissing, 1);
+    assert_int_equal(x.missing[0], FIRST + 1);
+}
+
 static void test_a_foreign_file_becomes_chunks(void **state)
 {
     (void)state;
@@ -309,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, fw_setup, fw_teardown)
         T(test_a_task_brings_all_of_a_file),
+        T(test_a_task_replaces_a_record_that_is_damaged),
         T(test_a_foreign_file_becomes_chunks),
         T(test_a_number_that_is_taken_is_not_another_chunk),
         T(test_a_foreign_file_that_changes_leaves_nothing),

@@ -130,6 +130,88 @@ static void test_a_damaged_chunk_is_read_from_the_target(void **state)
     check();
 }
 
+/* An inventory has the name of a damaged chunk as it has that of a good one. */
+static void what_was_read_wrong_stays_wrong(uint64_t ino, unsigned bnf)
+{
+    uint64_t ids[3], c1 = e_chunk_of(ino, 1);
+
+    for (unsigned i = 0; i < 3; i++)
+        ids[i] = e_chunk_of(ino, i);
+    e_bad(c1, w.bnf[bnf].id, "checksum");
+    assert_int_equal(bad(MGR_BAD_LOOK), 1);
+    assert_int_equal(e_sql("SELECT bnf FROM bad_chunk"), w.bnf[bnf].id);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
+    for (unsigned i = 0; i < 2; i++) { /* before somebody has looked at the copy, and when it is about to be deleted */
+        w_bnf_dies(&w, bnf);
+        comes_back_with(bnf, ids, 3);
+        assert_int_equal(e_external(ino), 1);
+        assert_int_equal(e_sql("SELECT bnf FROM chunk WHERE id=%llu", (unsigned long long)c1), 0);
+        w_run(&w);
+        assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+        assert_int_equal(e_sql("SELECT count(*) FROM garbage WHERE bnf=%u AND chunk=%llu", w.bnf[bnf].id, (unsigned long long)c1), 1);
+    }
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_DRAINED);
+    assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "b", 0), 0);
+    (void)e_file_of(MGR_ROOT_INO, "a");
+    assert_int_equal(e_run_job(w_start(&w, "a", false, NULL), "only synced copy"), FP__DRAIN_STATE__DRAIN_FAILED);
+    e_deleted();
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
+    assert_true(e_staged(bnf, c1)); /* what has been fetched in its place is another record */
+    assert_int_equal(e_external(ino), 0);
+    check();
+}
+
+static void test_what_was_read_wrong_is_not_here_again(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    what_was_read_wrong_stays_wrong(ino, 0);
+}
+
+static void test_what_was_fetched_and_read_wrong_is_not_here_again(void **state)
+{
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    e_deleted();
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(e_staged(1, e_chunk_of(ino, i)));
+    what_was_read_wrong_stays_wrong(ino, 1);
+}
+
+/* What is wrong here stays so when its copy in the target goes and comes. */
+static void test_what_was_read_wrong_is_not_well_by_a_copy_that_comes_back(void **state)
+{
+    uint64_t ino, ids[3], c1;
+    struct w_file *copy;
+
+    (void)state;
+    e_open_world(&ino);
+    for (unsigned i = 0; i < 3; i++)
+        ids[i] = e_chunk_of(ino, i);
+    c1 = ids[1];
+    copy = w_find(&w, "a");
+    strcpy(copy->name, "aside");
+    e_bad(c1, w.bnf[0].id, "checksum");
+    w_run(&w);
+    assert_int_equal(bad(MGR_BAD_MISSING), 1);
+    w_bnf_dies(&w, 0);
+    comes_back_with(0, ids, 3);
+    assert_int_equal(bad(MGR_BAD_MISSING), 1);
+    assert_int_equal(level(ino), FP__LEVEL__LEVEL_NONE);
+    strcpy(copy->name, "a");
+    e_bad(c1, 0, "not there");
+    w_run(&w);
+    assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM garbage WHERE bnf=%u AND chunk=%llu", w.bnf[0].id, (unsigned long long)c1), 1);
+    assert_int_equal(e_external(ino), 1);
+    check();
+}
+
 static void test_what_was_not_drained_or_has_changed_since_is_lost(void **state)
 {
     uint64_t ino, other;
@@ -368,6 +450,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_a_benefactor_lost_is_in_the_target),
         cmocka_unit_test(test_a_damaged_chunk_is_read_from_the_target),
+        cmocka_unit_test(test_what_was_read_wrong_is_not_here_again),
+        cmocka_unit_test(test_what_was_fetched_and_read_wrong_is_not_here_again),
+        cmocka_unit_test(test_what_was_read_wrong_is_not_well_by_a_copy_that_comes_back),
         cmocka_unit_test(test_what_was_not_drained_or_has_changed_since_is_lost),
         cmocka_unit_test(test_a_part_of_a_chunk_is_not_to_be_had_from_a_copy),
         cmocka_unit_test(test_a_copy_that_is_not_there_any_more_does_not_count),
