@@ -56,9 +56,11 @@ static bool relay_loss(const struct store_options *o, const struct store_state *
 
 int store_stop_all(const struct store_options *o, struct store_state *s)
 {
-    bool lost = false;
-    for (unsigned i = 0; i < s->count; i++)
+    bool lost = false, was[STORE_PROCS_MAX];
+    for (unsigned i = 0; i < s->count; i++) {
+        was[i] = store_proc_alive(s, &s->procs[i]);
         store_log_mark(o, &s->procs[i]);
+    }
     lost |= store_stop_role(s, STORE_MOUNT, role_alive(s, STORE_MANAGER) ? o->grace_ms : HURRY_AFTER_MS) > 0;
     relay_in_use(o, s);
     if (o->keep)
@@ -68,7 +70,7 @@ int store_stop_all(const struct store_options *o, struct store_state *s)
         if (p->role != STORE_MOUNT)
             continue;
         enum store_mount_kind kind = store_mount_look(p->mountpoint);
-        if (kind == STORE_OURS || kind == STORE_DEAD)
+        if (kind == STORE_DEAD || (kind == STORE_OURS && was[i])) /* else another store has come there since ours was gone */
             store_unmount(p->mountpoint);
         if (p->made_mountpoint)
             rmdir(p->mountpoint);

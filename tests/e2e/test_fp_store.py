@@ -546,6 +546,31 @@ def test_mountpoint_of_another_store(place, native):
     assert not os.path.exists(other.dir)
 
 
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_a_store_that_has_the_mountpoint_now_stays_there(place, native, command):
+    """All processes of the first one are gone, and another one is where it was: that is not unmounted by those who clear up after the first."""
+    place.up()
+    pids = place.pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until("them to be gone", 10, lambda: not any(alive(pid) for pid in pids))
+    unmount(place.mnt)
+    other = Place(native)
+    other.dir = f"{native}/other"
+    other.up()
+    try:
+        write_file(f"{other.mnt}/f", b"of the other")
+        r = place(command, *(["--keep"] if command == "down" else []))
+        assert r.returncode == (1 if command == "up" else 0), r.stderr
+        assert command == "down" or "another store is mounted on" in r.stderr
+        assert is_mounted(place.mnt)
+        assert read_file(f"{other.mnt}/f") == b"of the other"
+    finally:
+        other("down")
+        if os.path.isdir(place.mnt):  # neither of the two knows that it has made it
+            os.rmdir(place.mnt)
+
+
 def test_cause_of_a_daemon_is_shown(place):
     """Here the mount cannot have its pool."""
     fails(place, "--size=64MiB", "--pool=4TiB", says=r"fp-mount.*(memory|pool)")
