@@ -41,6 +41,7 @@ struct mgr_counters {
 #define MGR_DRAINS   4u  /* rows of drain_file want to hear of changes of data */
 #define MGR_TORN_FILE 32u /* a mount that was writing it is gone (settorn.c) */
 #define MGR_LINKABLE 64u /* made with O_TMPFILE and never named: link(2) may give it its first name */
+#define MGR_STAGED   128u /* a job has brought it from a target: it is of no checkpoint set unless somebody says so */
 #define MGR_SHADOW   16u /* the inode of a version: no name, no orphan, not counted as a file */
 
 struct mgr_inode {

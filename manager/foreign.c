@@ -238,7 +238,7 @@ static void fill(const struct mgr_core *c, struct mgr_inode *in, const Fp__Attr 
                              .btime = c->now.ns,
                              .chunk_size = dir->chunk_size,
                              .stripe = dir->stripe,
-                             .flags = dir->flags & MGR_STRICT,
+                             .flags = (dir->flags & MGR_STRICT) | MGR_STAGED,
                              .data_version = 1,
                              .parent = dir->ino};
 }

@@ -283,7 +283,6 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     seq          INTEGER NOT NULL,    -- its number in the series, since it was complete; 0: not yet, or it is being written anew
     files        INTEGER NOT NULL,    -- these three as of complete_ns
     bytes        INTEGER NOT NULL,
-    unique_bytes INTEGER NOT NULL,    -- that it takes of its own; -1: not counted yet
     local_ns     INTEGER NOT NULL,    -- since when all of it is on synced devices; 0: it is not
     drained      INTEGER NOT NULL,    -- files that have this level
     verified     INTEGER NOT NULL,

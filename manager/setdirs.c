@@ -2,7 +2,7 @@
  * Which set a name belongs to. Loop thread, called by sets.c.
  *
  * A file belongs to the set that a pattern of a policy says (setpattern.c); else to that of its directory, if one of the MGR_STEP_ABOVE directories above it is a set (the nearest
- * that a pattern has made one, else the one nearest to the root); else to the one that its own name says. What is asked for with every file that is made is kept: for a directory, its set or that it has none, in two generations of DIRS_MAX (as grace.c does); for files
+ * that a pattern has made one, else the one nearest to the root); else to the one that its own name says; else to the one of a number that grows (setgrowth.c), of a directory or its own. What is asked for with every file that is made is kept: for a directory, its set or that it has none, in two generations of DIRS_MAX (as grace.c does); for files
  * side by side, the sets asked for last. Both are dropped when a directory gets another name, and when a set goes.
  *
  * Rejected: the set of a directory in its row (an inheritance that mv would break).
@@ -34,13 +34,20 @@ struct mgr_setname *mgr_setnames_new(void)
     return calloc(NAMES, sizeof(struct mgr_setname));
 }
 
-void mgr_set_caches_drop(struct mgr_sets *t)
+void mgr_set_names_drop(struct mgr_sets *t)
 {
     mgr_idmap_fini(&t->dirs);
     mgr_idmap_fini(&t->dirs_before);
     if (t->names)
         memset(t->names, 0, NAMES * sizeof *t->names);
     mgr_dirpaths_drop(t);
+}
+
+void mgr_set_caches_drop(struct mgr_sets *t)
+{
+    mgr_set_names_drop(t);
+    if (t->growth)
+        mgr_growth_doubt(t->growth);
 }
 
 bool mgr_set_is_temporary(const void *name, size_t len)
@@ -83,7 +90,7 @@ static int climb(struct mgr_core *c, uint64_t dir, struct up *up, size_t *n)
     return 0;
 }
 
-static int set_with_top(struct mgr_core *c, uint64_t top, uint64_t *id)
+int mgr_set_with_top(struct mgr_core *c, uint64_t top, uint64_t *id)
 {
     int rc = mgr_db_one(&c->db, SET_TOP, DBI(top));
 
@@ -99,7 +106,7 @@ static int by_pattern(struct mgr_core *c, const struct up *up, size_t n, uint64_
     int rc = 0;
 
     for (size_t i = 0; i < n && !rc && !*id && c->drain->npatterns; i++) {
-        rc = set_with_top(c, up[i].ino, id);
+        rc = mgr_set_with_top(c, up[i].ino, id);
         rc = rc || !*id ? rc : mgr_set_get(c, *id, &s);
         if (!rc && *id && s.how != MGR_STEP_PATTERN)
             *id = 0;
@@ -107,18 +114,42 @@ static int by_pattern(struct mgr_core *c, const struct up *up, size_t n, uint64_
     return rc;
 }
 
+/* Growth alone has made it a set: whatever says more goes before it. */
+static int is_grown(struct mgr_core *c, uint64_t id, bool *yes)
+{
+    struct mgr_set s;
+    int rc = mgr_set_get(c, id, &s);
+
+    *yes = !rc && s.how == MGR_STEP_GROWTH;
+    return rc == -ENOENT ? 0 : rc;
+}
+
 static int find_out(struct mgr_core *c, uint64_t dir, uint64_t *id)
 {
     struct up up[MGR_STEP_ABOVE];
     struct mgr_step step;
+    uint64_t grown = 0;
+    bool yes;
     size_t n;
     int rc = climb(c, dir, up, &n);
 
     *id = 0;
     rc = rc ? rc : by_pattern(c, up, n, id);
     for (size_t i = n; i-- > 0 && !rc && !*id;) {
-        rc = set_with_top(c, up[i].ino, id);
+        rc = mgr_set_with_top(c, up[i].ino, id);
+        if (!rc && *id && (rc = is_grown(c, *id, &yes)) == 0 && yes) {
+            grown = grown ? grown : *id;
+            *id = 0;
+        }
         if (!rc && !*id && mgr_step_word(up[i].name, up[i].len, true, &step))
+            rc = mgr_set_make(c, up[i].parent, &step, up[i].ino, id);
+    }
+    if (rc || *id)
+        return rc;
+    *id = grown;
+    for (size_t i = n; i-- > 0 && !rc && !*id;) {
+        rc = mgr_growth_of_dir(c, up[i].parent, up[i].name, up[i].len, &step, &yes);
+        if (!rc && yes)
             rc = mgr_set_make(c, up[i].parent, &step, up[i].ino, id);
     }
     return rc;
@@ -182,7 +213,7 @@ static int of_above(struct mgr_core *c, uint64_t dir, const struct mgr_step *s, 
 
     for (uint32_t i = 1; i < s->above && !rc; i++)
         rc = mgr_inode_get(c, top.parent, &top);
-    rc = rc ? rc : set_with_top(c, top.ino, id);
+    rc = rc ? rc : mgr_set_with_top(c, top.ino, id);
     if (rc || *id)
         return rc;
     rc = mgr_set_make(c, top.parent, s, top.ino, id);
@@ -192,10 +223,10 @@ static int of_above(struct mgr_core *c, uint64_t dir, const struct mgr_step *s, 
     return mgr_set_adopt(c, top.ino, *id);
 }
 
-int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t *id, bool *temporary)
+int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, int64_t began_ns, uint64_t *id, bool *temporary)
 {
     struct mgr_step s;
-    bool yes;
+    bool yes, grown = true;
     int rc = mgr_pattern_of(c, dir, name, &s, &yes);
 
     *id = 0;
@@ -203,11 +234,27 @@ int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name
     if (rc || yes)
         return rc ? rc : s.above ? of_above(c, dir, &s, id) : beside_others(c, dir, &s, id);
     rc = mgr_set_of_dir(c, dir, id);
-    if (rc || *id)
+    yes = !rc && mgr_step_word((const char *)name->data, name->len, false, &s);
+    if (!rc && *id && yes)
+        rc = is_grown(c, *id, &grown);
+    if (rc || (*id && !(yes && grown)))
         return rc;
-    yes = mgr_step_word((const char *)name->data, name->len, false, &s);
+    if (!yes)
+        rc = mgr_growth_made(c, dir, name, false, began_ns, &s, &yes);
     *temporary = yes && s.temporary;
-    return yes ? beside_others(c, dir, &s, id) : 0;
+    return yes && !rc ? beside_others(c, dir, &s, id) : rc;
+}
+
+int mgr_set_dir_made(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, int64_t began_ns)
+{
+    struct mgr_step s;
+    uint64_t id;
+    bool yes;
+    int rc = mgr_set_of_dir(c, parent, &id);
+
+    if (rc || id || mgr_step_word((const char *)name->data, name->len, true, &s))
+        return rc;
+    return mgr_growth_made(c, parent, name, true, began_ns, &s, &yes);
 }
 
 /* -------------------------------------------------------------- directories that become sets, or cease to be */
@@ -215,6 +262,8 @@ int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name
 struct adopt {
     uint64_t to;
     uint32_t left; /* files that may still come */
+    bool free;     /* those of no set alone */
+    int64_t last_ns; /* the last change of one of them */
 };
 
 static int adopt_file(struct mgr_core *c, struct adopt *a, uint64_t ino, bool temporary)
@@ -222,8 +271,9 @@ static int adopt_file(struct mgr_core *c, struct adopt *a, uint64_t ino, bool te
     struct mgr_inode in;
     int rc = mgr_inode_get(c, ino, &in);
 
-    if (rc || in.ckpt == a->to)
+    if (rc || in.ckpt == a->to || (a->free && (in.ckpt || in.flags & MGR_STAGED)))
         return rc == -ENOENT ? 0 : rc;
+    a->last_ns = in.ctime > a->last_ns ? in.ctime : a->last_ns;
     if (a->left == 0)
         return -EFBIG;
     a->left--;
@@ -256,14 +306,28 @@ static int adopt(struct mgr_core *c, struct adopt *a, uint64_t dir, unsigned dep
     return rc;
 }
 
-int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to)
+static int adopt_all(struct mgr_core *c, struct adopt *a, uint64_t dir)
 {
-    struct adopt a = {.to = to, .left = ADOPT_MAX};
-    int rc = adopt(c, &a, dir, 0);
+    int rc = adopt(c, a, dir, 0);
 
     if (rc == -EFBIG)
         FP_WARN("directory %llu has become a checkpoint set, but only its first %u files: it has more", (unsigned long long)dir, ADOPT_MAX);
     return rc == -EFBIG ? 0 : rc;
+}
+
+int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to)
+{
+    return adopt_all(c, &(struct adopt){.to = to, .left = ADOPT_MAX}, dir);
+}
+
+int mgr_set_adopt_free(struct mgr_core *c, uint64_t dir, uint64_t to, uint32_t *taken, int64_t *last_ns)
+{
+    struct adopt a = {.to = to, .left = ADOPT_MAX, .free = true};
+    int rc = adopt_all(c, &a, dir);
+
+    *taken += ADOPT_MAX - a.left;
+    *last_ns = a.last_ns;
+    return rc;
 }
 
 /* The set moves with its directory: chk_0007.tmp becomes chk_0007. If there is one of the new name already, its members come to that one. */
@@ -302,9 +366,10 @@ int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_
     struct mgr_step step;
     bool is_step, matches = false;
     uint64_t id = 0, outer = 0;
-    int rc = set_with_top(c, dir->ino, &id);
+    int rc = mgr_set_with_top(c, dir->ino, &id);
 
     mgr_set_caches_drop(c->sets);
+    mgr_growth_renamed(c->sets->growth, dir->ino);
     rc = rc ? rc : mgr_pattern_of_dir(c, parent, name, &step, &matches);
     rc = rc || matches ? rc : mgr_set_of_dir(c, parent, &outer);
     if (rc)
@@ -312,6 +377,10 @@ int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_
     is_step = matches || mgr_step_word((const char *)name->data, name->len, true, &step);
     if (outer)
         return mgr_set_adopt(c, dir->ino, outer);
+    if (!is_step)
+        rc = mgr_growth_made(c, parent, name, true, dir->btime, &step, &is_step);
+    if (rc)
+        return rc;
     if (id)
         return is_step ? move_set(c, id, dir->ino, parent, &step) : dissolve(c, id);
     if (!is_step)
@@ -347,7 +416,7 @@ int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t 
     up.len = up.len < sizeof up.name ? up.len : sizeof up.name;
     memcpy(up.name, name, up.len);
     mgr_db_reset(&c->db, MGR_ST_DIR_NAME);
-    if (!mgr_step_growth(up.name, up.len, directory, &step)) {
+    if (!mgr_step_growth(up.name, up.len, directory, 0, &step)) {
         memcpy(step.template, up.name, up.len);
         step.template_len = (uint32_t)up.len;
         if (directory && step.template_len < MGR_STEP_TEMPLATE_MAX)

@@ -45,7 +45,7 @@ static int first_member(struct mgr_core *c, uint64_t set, struct mgr_inode *in)
     return rc < 0 ? rc : rc ? 0 : -ENOENT;
 }
 
-/* Up to and with the step: as a pattern says, if one has made the set, and is there still. */
+/* Up to and with the step: as a pattern says, if one has made the set, and is there still; or as its series does. */
 static int cut_at_step(struct mgr_core *c, const struct mgr_set *s, uint64_t dir, ProtobufCBinaryData *path)
 {
     uint8_t *slash = path->len ? memrchr(path->data, '/', path->len) : NULL;
@@ -57,6 +57,8 @@ static int cut_at_step(struct mgr_core *c, const struct mgr_set *s, uint64_t dir
     name.len = path->len - (size_t)(name.data - path->data);
     if (s->how == MGR_STEP_PATTERN)
         rc = mgr_pattern_of(c, dir, &name, &step, &yes);
+    else if (s->how == MGR_STEP_GROWTH)
+        rc = mgr_growth_step(c, dir, &name, s->series, &step, &yes);
     if (!rc && ((yes && step.above == 0) || mgr_step_word((const char *)name.data, name.len, false, &step)))
         path->len = (size_t)(name.data - path->data) + step.off + step.len;
     return rc;

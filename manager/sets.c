@@ -39,10 +39,12 @@ struct mgr_sets *mgr_sets_new(void)
         return NULL;
     t->names = mgr_setnames_new();
     t->uniques = mgr_uniques_new();
-    if (t->names && t->uniques)
+    t->growth = mgr_growth_new();
+    if (t->names && t->uniques && t->growth)
         return t;
     free(t->names);
     free(t->uniques);
+    mgr_growth_free(t->growth);
     free(t);
     return NULL;
 }
@@ -58,6 +60,7 @@ static void forget_all(struct mgr_sets *t)
     mgr_idmap_fini(&t->writing);
     mgr_idmap_fini(&t->anew);
     mgr_set_caches_drop(t);
+    mgr_growth_forget(t->growth);
     mgr_uniques_forget(t->uniques);
     t->nclosed = 0;
     t->look_at_all = false;
@@ -70,6 +73,7 @@ void mgr_sets_free(struct mgr_sets *t)
     forget_all(t);
     mgr_dirpaths_free(t);
     mgr_uniques_free(t->uniques);
+    mgr_growth_free(t->growth);
     free(t->closed);
     free(t->names);
     free(t);
@@ -98,7 +102,7 @@ void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s)
     s->files_before = (uint64_t)mgr_col(db, st, 13);
 }
 
-static struct mgr_set *in_memory(const struct mgr_core *c, uint64_t id)
+struct mgr_set *mgr_set_in_memory(const struct mgr_core *c, uint64_t id)
 {
     uint64_t val;
 
@@ -107,7 +111,7 @@ static struct mgr_set *in_memory(const struct mgr_core *c, uint64_t id)
 
 int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out)
 {
-    const struct mgr_set *s = in_memory(c, id);
+    const struct mgr_set *s = mgr_set_in_memory(c, id);
     int rc;
 
     if (s) {
@@ -154,7 +158,7 @@ int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out)
     bool torn;
     int rc;
 
-    *out = in_memory(c, id);
+    *out = mgr_set_in_memory(c, id);
     if (*out) {
         (*out)->changed_ms = c->now.ms;
         return 0;
@@ -334,11 +338,13 @@ int mgr_sets_made(struct mgr_core *c, struct mgr_inode *in, const struct mgr_ino
     int rc;
 
     in->ckpt = 0;
-    if (c->o.checkpoints_off || !mgr_is(in, S_IFREG) || in->nlink == 0)
+    if (c->o.checkpoints_off || (!mgr_is(in, S_IFREG) && !mgr_is(in, S_IFDIR)) || in->nlink == 0)
         return 0;
     if (c->n.inodes >= c->o.inodes_max)
         return -ENOSPC; /* it will not be made */
-    rc = mgr_set_of(c, dir->ino, name, &in->ckpt, &temporary);
+    if (mgr_is(in, S_IFDIR))
+        return mgr_set_dir_made(c, dir->ino, name, c->now.ns);
+    rc = mgr_set_of(c, dir->ino, name, c->now.ns, &in->ckpt, &temporary);
     if (rc || !in->ckpt)
         return rc;
     rc = join(c, in, temporary);
@@ -357,7 +363,7 @@ int mgr_sets_renamed(struct mgr_core *c, struct mgr_inode *in, const ProtobufCBi
         return mgr_set_dir_renamed(c, in, dir->ino, to);
     if (!mgr_is(in, S_IFREG) || (!from && in->ckpt))
         return 0;
-    rc = mgr_set_of(c, dir->ino, to, &id, &temporary);
+    rc = mgr_set_of(c, dir->ino, to, in->btime, &id, &temporary);
     if (rc || (!id && !in->ckpt))
         return rc;
     rc = mgr_set_move(c, in, id, from && mgr_set_is_temporary(from->data, from->len), temporary);
@@ -374,8 +380,9 @@ int mgr_sets_changed(struct mgr_core *c, struct mgr_inode *in, int64_t bytes)
     struct mgr_set *s;
     int rc = mgr_auto_touched(c, in);
 
+    if (!rc && !in->ckpt)
+        mgr_torn_written(c, in);
     rc = rc ? rc : in->ckpt ? mgr_set_touch(c, in->ckpt, &s) : -ENOENT;
-
     if (rc == -ENOENT || (!rc && !s))
         return 0;
     if (rc)
@@ -396,7 +403,9 @@ int mgr_sets_opened(struct mgr_core *c, const struct mgr_inode *in)
     struct mgr_set *s;
     int rc;
 
-    if (!in->ckpt || !mgr_map_get(&c->writers, in->ino) || mgr_idmap_get(&c->sets->writing, in->ino, NULL))
+    if (!in->ckpt)
+        return mgr_map_get(&c->writers, in->ino) == 1 ? mgr_torn_opened(c, in) : 0;
+    if (!mgr_map_get(&c->writers, in->ino) || mgr_idmap_get(&c->sets->writing, in->ino, NULL))
         return 0;
     rc = mgr_set_touch(c, in->ckpt, &s);
     if (rc || !s)
@@ -433,43 +442,6 @@ void mgr_sets_look_at_all(struct mgr_core *c)
         c->sets->look_at_all = true;
 }
 
-void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s)
-{
-    struct mgr_sets *t = c->sets;
-    uint64_t ino, id, val;
-    size_t pos = 0;
-    uint32_t n;
-
-    if (!t)
-        return;
-    while (mgr_map_next(&s->writes, &pos, &ino, &n)) {
-        struct mgr_set *set = mgr_idmap_get(&t->writing, ino, &id) ? in_memory(c, id) : NULL;
-
-        if (set) {
-            set->died = true;
-            mgr_torn_died(c, ino);
-        }
-    }
-    if (s->settled_ms != UINT64_MAX)
-        return;
-    for (pos = 0; mgr_idmap_next(&t->open, &pos, &id, &val);) { /* it has never said what it had open */
-        struct mgr_set *set = (struct mgr_set *)(uintptr_t)val;
-
-        set->died |= set->doubt;
-    }
-}
-
-void mgr_sets_hurt(struct mgr_core *c, uint64_t ino)
-{
-    uint64_t id;
-    struct mgr_set *set = c->sets && mgr_idmap_get(&c->sets->writing, ino, &id) ? in_memory(c, id) : NULL;
-
-    if (set) {
-        set->died = true;
-        mgr_torn_died(c, ino);
-    }
-}
-
 /* Is it still open for writing? */
 static int look(struct mgr_core *c, uint64_t ino)
 {
@@ -482,7 +454,7 @@ static int look(struct mgr_core *c, uint64_t ino)
         return 0;
     mgr_idmap_del(&c->sets->writing, ino);
     mgr_idmap_del(&c->sets->anew, ino);
-    s = in_memory(c, id);
+    s = mgr_set_in_memory(c, id);
     if (!s)
         return 0;
     s->writers -= s->writers > 0;
@@ -544,7 +516,7 @@ int mgr_sets_told(struct mgr_core *c, uint64_t ino)
 int mgr_sets_forget(struct mgr_core *c, uint64_t id)
 {
     struct mgr_set s;
-    struct mgr_set *m = in_memory(c, id);
+    struct mgr_set *m = mgr_set_in_memory(c, id);
     int rc = mgr_set_get(c, id, &s);
 
     if (rc)
@@ -552,6 +524,7 @@ int mgr_sets_forget(struct mgr_core *c, uint64_t id)
     s.state = MGR_SET_FORGOTTEN;
     if (m)
         drop_from_memory(c, m);
+    mgr_growth_doubt(c->sets->growth);
     rc = mgr_set_put(c, &s);
     return rc ? rc : mgr_auto_over(c, id, "its set is none: fpctl checkpoint forget");
 }
@@ -669,6 +642,20 @@ static int decide(struct mgr_core *c, struct mgr_set *s, bool *gone)
     rc = rc ? rc : is_complete(c, s, files_before, &yes);
     *gone = !rc && yes;
     return *gone ? complete(c, s, seq) : rc;
+}
+
+int mgr_set_settle(struct mgr_core *c, uint64_t id, int64_t last_ns)
+{
+    struct mgr_set *s = mgr_set_in_memory(c, id);
+    int64_t ago_ms = (c->now.ns - last_ns) / 1000000;
+    bool gone;
+
+    if (!s)
+        return 0;
+    s->torn = true; /* perhaps */
+    s->died |= last_ns < c->sets->lost_ns;
+    s->changed_ms -= ago_ms < 0 ? 0 : (uint64_t)ago_ms < s->changed_ms ? (uint64_t)ago_ms : s->changed_ms;
+    return decide(c, s, &gone);
 }
 
 int mgr_sets_tick(struct mgr_core *c)

@@ -15,6 +15,8 @@ struct mgr_sets {
     struct mgr_idmap dirs, dirs_before; /* directory -> id of the set that a file in it belongs to, whatever its name; 0: none. Two generations */
     struct mgr_setname *names;  /* sets of files side by side that were asked for last */
     struct mgr_uniques *uniques; /* setunique.c */
+    struct mgr_growth *growth;  /* setgrowth.c */
+    int64_t lost_ns;            /* when a session ended of which nobody knows what it had open */
     struct mgr_dirpath *paths;  /* of directories of files that were made last; NULL: none */
     uint64_t *closed;           /* files that may have no writer any more */
     size_t nclosed, closed_cap;
@@ -26,18 +28,25 @@ struct mgr_sets {
 /* -------------------------------------------------------------- setdirs.c: which set a name belongs to */
 
 struct mgr_setname *mgr_setnames_new(void);
-/* What a regular file of this name in dir is a member of, with a row made for it; 0: of none. *temporary: the name is. */
-int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t *id, bool *temporary);
+/* What a regular file of this name in dir, made at began_ns, is a member of, with a row made for it; 0: of none. *temporary: the name is. */
+int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, int64_t began_ns, uint64_t *id, bool *temporary);
+/* A directory of this name is being made. */
+int mgr_set_dir_made(struct mgr_core *c, uint64_t parent, const ProtobufCBinaryData *name, int64_t began_ns);
+/* The set that this directory is. 0: none. */
+int mgr_set_with_top(struct mgr_core *c, uint64_t top, uint64_t *id);
 /* The set that this directory belongs to or is. 0: none. */
 int mgr_set_of_dir(struct mgr_core *c, uint64_t dir, uint64_t *id);
 /* A directory has got this name in another. */
 int mgr_set_dir_renamed(struct mgr_core *c, const struct mgr_inode *dir, uint64_t parent, const ProtobufCBinaryData *name);
 /* Everything below this directory becomes a member. */
 int mgr_set_adopt(struct mgr_core *c, uint64_t dir, uint64_t to);
+/* The same of what is of no set yet, and was not staged in. Adds their number to *taken; *last_ns: their last change. */
+int mgr_set_adopt_free(struct mgr_core *c, uint64_t dir, uint64_t to, uint32_t *taken, int64_t *last_ns);
 /* A set that nothing but somebody's word makes one. */
 int mgr_set_by_telling(struct mgr_core *c, const struct mgr_inode *in, uint64_t *id);
 /* With patterns of policies too: when these are others. */
 void mgr_set_caches_drop(struct mgr_sets *t);
+void mgr_set_names_drop(struct mgr_sets *t); /* all but what growth has seen */
 bool mgr_set_is_temporary(const void *name, size_t len);
 
 /* -------------------------------------------------------------- sets.c */
@@ -47,8 +56,26 @@ int mgr_set_make(struct mgr_core *c, uint64_t parent, const struct mgr_step *ste
 /* In memory, and open: a complete one is open again. NULL in *out: forgotten. -ENOENT: there is no such set. */
 int mgr_set_touch(struct mgr_core *c, uint64_t id, struct mgr_set **out);
 int mgr_set_put(struct mgr_core *c, const struct mgr_set *s);
+struct mgr_set *mgr_set_in_memory(const struct mgr_core *c, uint64_t id); /* NULL: it is not open */
 /* The file comes from one set to another (0: none); temporary: whether its name was, and is. */
 int mgr_set_move(struct mgr_core *c, struct mgr_inode *in, uint64_t to, bool was_temporary, bool is_temporary);
+
+/* It was made of files that have been there, which were changed last at that time: it is complete at once, if it would have been. */
+int mgr_set_settle(struct mgr_core *c, uint64_t id, int64_t last_ns);
+
+/* -------------------------------------------------------------- setgrowth.c */
+
+struct mgr_growth *mgr_growth_new(void); /* NULL: out of memory */
+void mgr_growth_free(struct mgr_growth *g);
+void mgr_growth_forget(struct mgr_growth *g);
+void mgr_growth_doubt(struct mgr_growth *g); /* series may have come or gone */
+void mgr_growth_renamed(struct mgr_growth *g, uint64_t dir);
+/* An entry that was made at began_ns gets this name; it is of no set by anything else. *yes: it is a step, and those of its series before are sets, too. */
+int mgr_growth_made(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, bool directory, int64_t began_ns, struct mgr_step *out, bool *yes);
+/* Is a directory of this name in parent one of a series that is known? */
+int mgr_growth_of_dir(struct mgr_core *c, uint64_t parent, const char *name, size_t len, struct mgr_step *out, bool *yes);
+/* Where in the name of a file the step of that series is. */
+int mgr_growth_step(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name, uint64_t series, struct mgr_step *out, bool *yes);
 
 /* -------------------------------------------------------------- setpattern.c */
 
@@ -82,7 +109,6 @@ void mgr_unique_set_gone(struct mgr_core *c, uint64_t set);
 
 /* -------------------------------------------------------------- settorn.c */
 
-void mgr_torn_died(struct mgr_core *c, uint64_t ino); /* a session that had it open for writing has */
 int mgr_torn_opened(struct mgr_core *c, const struct mgr_inode *in); /* by the first writer */
 /* Changes in->flags; the caller writes the inode. */
 void mgr_torn_written(struct mgr_core *c, struct mgr_inode *in);

@@ -1,25 +1,32 @@
 /*
  * The time step in a name: what makes files a checkpoint set (sets.c). Loop thread; pure.
  *
- * A group of digits is a step by the word before it (chk_0007, step=1200), or because it grows from one set to the next, which sets.c sees from the
+ * A group of digits is a step by the word before it (chk_0007, step=1200), or because it grows from one set to the next, which setgrowth.c sees from the
  * times. Words come first, since one look at one name is enough for them. Of several groups with words the better word decides (epoch=3-step=1200), then the last;
  * of several components the one nearest to the root (checkpoint-500/global_step500/mp_rank_00.pt), since a set is all that belongs to the outer step.
  * A date (2000-01-25_12:00:00) is one group, as is a time with decimals: of WRF's and CESM's names the last number alone says nothing.
  *
- * The template is the name with the step as #, other groups as *, without a temporary beginning or ending. Of a file it ends at the step, if a word has said so:
+ * The template is the name with the step as #, other groups as *, without a temporary beginning or ending. Of a file it ends at the step:
  * TensorFlow's model.ckpt-500.index and model.ckpt-500.data-00000-of-00001 are one set, flash_hdf5_chk_0007 and flash_hdf5_plt_cnt_0007 are two. A directory's is
  * whole and has a slash, so that chk_0007/ and chk_0007.log are not taken for one.
+ *
+ * Numbers without a word are steps when three have come, each as much greater than the one before, or five that grew (LAMMPS's and OpenFOAM's intervals are even; what
+ * a scheduler or mkstemp numbers is not), with a pause between them in which nobody wrote.
  *
  * Rejected: one regular expression in the configuration (nobody sets it); the number that differs most in a listing (depends on the order, costs the length of the
  * directory).
  */
 #include <string.h>
+#include <time.h>
 
 #include "fp/tmpname.h"
 #include "manager/stepname.h"
 
 #define DIGITS_MAX    18u
 #define MATCHES_MAX   20000u /* steps of one match: patterns of many ** and * end there */
+#define STEPS_EVEN    3u
+#define STEPS_ANY     5u
+#define DAY_NS        (INT64_C(86400) * 1000000000)
 #define EXTENSION_MAX 4u     /* .h5, .nc4: what is shorter than this with its letter is no number of a file */
 
 enum class { CLASS_PART, CLASS_STEP, CLASS_CHECKPOINT, CLASS_TIME, CLASS_NONE };
@@ -40,7 +47,9 @@ static const struct word parts[] = {
     {"part", CLASS_PART}, {"piece", CLASS_PART}, {"file", CLASS_PART}, {"shard", CLASS_PART}, {"of", CLASS_PART}, {"layer", CLASS_PART},
     {"block", CLASS_PART}, {"grid", CLASS_PART}, {"domain", CLASS_PART}, {"mp", CLASS_PART}, {"pp", CLASS_PART}, {"tp", CLASS_PART},
     {"dp", CLASS_PART}, {"zone", CLASS_PART}, {"level", CLASS_PART}, {"expert", CLASS_PART}, {"member", CLASS_PART}, {"hdf", CLASS_PART},
-    {"h", CLASS_PART}, {"run", CLASS_PART}, {"job", CLASS_PART}, {"seed", CLASS_PART}, {"version", CLASS_PART}, {"v", CLASS_PART}, {NULL, CLASS_NONE}};
+    {"h", CLASS_PART}, {"run", CLASS_PART}, {"job", CLASS_PART}, {"seed", CLASS_PART}, {"version", CLASS_PART}, {"v", CLASS_PART},
+    {"tmp", CLASS_PART}, {"temp", CLASS_PART}, {"pid", CLASS_PART}, {"id", CLASS_PART}, {"port", CLASS_PART}, {"slurm", CLASS_PART}, {"o", CLASS_PART}, {"e", CLASS_PART},
+    {"trial", CLASS_PART}, {"attempt", CLASS_PART}, {"try", CLASS_PART}, {NULL, CLASS_NONE}};
 
 /* A number in a name: a group of digits, a date, or a group with decimals. */
 struct group {
@@ -305,34 +314,94 @@ static bool is_decimal(const char *s, size_t len)
     return n > 0 && n + 1 < len && s[n] == '.' && digits(s + n + 1, len - n - 1) == len - n - 1;
 }
 
-bool mgr_step_growth(const char *name, size_t len, bool directory, struct mgr_step *out)
+bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out)
 {
-    struct group g, step = {0};
+    struct group g, last[MGR_STEP_NUMBERS] = {{0}}; /* the last ones, by their number modulo */
     size_t off, n = fp_tmpname_body(name, len, &off);
     const char *s = name + off;
     enum class class;
     uint64_t number;
-    bool any = false;
+    unsigned seen = 0;
 
     if (len >= MGR_STEP_TEMPLATE_MAX || is_decimal(s, n))
         return false;
-    for (size_t at = 0; next_group(s, n, at, &g); at = g.off + g.len) {
-        if (is_any_before(s, g.off, parts, &class) || is_share(s, n, &g) || is_extension(s, n, &g) || !number_of(s, &g, &number))
-            continue;
-        any = true;
-        step = g;
-        out->step = number;
-    }
-    if (!any)
+    for (size_t at = 0; next_group(s, n, at, &g); at = g.off + g.len)
+        if (!is_any_before(s, g.off, parts, &class) && !is_share(s, n, &g) && !is_extension(s, n, &g) && number_of(s, &g, &number))
+            last[seen++ % MGR_STEP_NUMBERS] = g;
+    if (nth >= MGR_STEP_NUMBERS || nth >= seen)
         return false;
-    found(out, MGR_STEP_GROWTH, &step, off, n, len);
-    put_template(out, s, n, &step, directory);
-    return true;
+    g = last[(seen - 1 - nth) % MGR_STEP_NUMBERS];
+    found(out, MGR_STEP_GROWTH, &g, off, n, len);
+    put_template(out, s, directory ? n : g.off + g.len, &g, directory);
+    return number_of(s, &g, &out->step);
 }
 
-bool mgr_step_grows(uint64_t first, int64_t closed_ns, uint64_t second, int64_t began_ns, int64_t quiet_ns)
+bool mgr_step_is_bare(const char *name, size_t len)
 {
-    return second > first && closed_ns > 0 && began_ns >= closed_ns && began_ns - closed_ns >= quiet_ns;
+    size_t n = 0;
+
+    while (n < len && (is_digit(name[n]) || (n > 0 && name[n] != '\0' && strchr("-_.:T", name[n]))))
+        n++;
+    return len > 0 && n == len;
+}
+
+/* 20261123: of the day, by UTC. */
+static uint64_t day_number(int64_t ns)
+{
+    time_t t = ns / 1000000000;
+    struct tm tm;
+
+    if (!gmtime_r(&t, &tm))
+        return 0;
+    return (uint64_t)(tm.tm_year + 1900) * 10000 + (uint64_t)(tm.tm_mon + 1) * 100 + (uint64_t)tm.tm_mday;
+}
+
+static bool is_near(uint64_t number, int64_t made_ns, int64_t unit_ns)
+{
+    int64_t at = number <= INT64_MAX / (uint64_t)unit_ns ? (int64_t)number * unit_ns : INT64_MAX;
+
+    return at >= made_ns - DAY_NS && at <= made_ns + DAY_NS;
+}
+
+bool mgr_step_is_clock(const struct mgr_step *s, int64_t made_ns)
+{
+    if (is_near(s->step, made_ns, 1000000000) || is_near(s->step, made_ns, 1000000) || is_near(s->step, made_ns, 1000))
+        return true;
+    for (int day = -1; day <= 1; day++) { /* whatever the time zone of who made it */
+        uint64_t number = day_number(made_ns + day * DAY_NS);
+
+        if (s->step == number || s->step / 10000 == number || s->step / 100000 == number || s->step / 1000000 == number ||
+            (s->len == 4 && s->step == number / 10000) || (s->len == 6 && s->step == number / 100))
+            return true;
+    }
+    return false;
+}
+
+/* -------------------------------------------------------------- growth */
+
+bool mgr_trail_may_grow(const struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t quiet_ns)
+{
+    return t->n > 0 && step > t->top && began_ns >= t->began_ns && began_ns - t->began_ns >= quiet_ns;
+}
+
+/* What came before is no step of the same: the ranks of one are side by side, a job that went back begins anew. */
+static bool begin(struct mgr_trail *t, uint64_t step, int64_t began_ns)
+{
+    *t = (struct mgr_trail){.top = step, .began_ns = began_ns, .n = 1};
+    return false;
+}
+
+bool mgr_trail_add(struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t closed_ns, int64_t quiet_ns)
+{
+    uint64_t stride = step - t->top;
+
+    if (t->n > 0 && step == t->top)
+        return false;
+    if (!mgr_trail_may_grow(t, step, began_ns, quiet_ns) || closed_ns <= 0 || began_ns < closed_ns || began_ns - closed_ns < quiet_ns)
+        return begin(t, step, began_ns);
+    t->even = t->n == 1 || (t->even && stride == t->stride);
+    *t = (struct mgr_trail){.top = step, .stride = stride, .began_ns = began_ns, .n = t->n + 1, .even = t->even};
+    return t->n >= STEPS_ANY || (t->even && t->n >= STEPS_EVEN);
 }
 
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #define MGR_STEP_ABOVE        3u   /* directories above a file of which the names are looked at */
+#define MGR_STEP_NUMBERS      3u   /* of a name that are followed to see if they grow */
 #define MGR_STEP_TEMPLATE_MAX 256u /* a name, and the slash of a directory */
 
 /* How it was found out: ckpt_set.how. */
@@ -30,15 +31,31 @@ struct mgr_name {
 /* One component by its words. False: nothing in it is a step by its words. *out is of above 0. */
 bool mgr_step_word(const char *name, size_t len, bool directory, struct mgr_step *out);
 
-/* The number of one component that is its step if it grows (mgr_step_grows). False: it has none that may be. */
-bool mgr_step_growth(const char *name, size_t len, bool directory, struct mgr_step *out);
+/* A number of one component that is its step if it grows: the nth that may be, 0 is the last. False: it has no such. */
+bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out);
+/* Of digits, and what stands between those of a date: such a directory is a step, a date or a rank itself. */
+bool mgr_step_is_bare(const char *name, size_t len);
+/* It is the year, the day or the time (seconds, milliseconds or microseconds since 1970) at which it was made. */
+bool mgr_step_is_clock(const struct mgr_step *s, int64_t made_ns);
 
 /* A file by words: names[0] is its own, names[1] that of its directory, ...; n is at most MGR_STEP_ABOVE + 1. The one nearest to the root decides. */
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out);
 
-/* Two entries of one template, of which the second began to be written at began_ns, when all writers of the first had closed at closed_ns (0: not all have):
- * ranks of one step are written at the same time, steps one after the other. */
-bool mgr_step_grows(uint64_t first, int64_t closed_ns, uint64_t second, int64_t began_ns, int64_t quiet_ns);
+/* What is known of the entries of one template, in the order in which they were made. */
+struct mgr_trail {
+    uint64_t top, stride; /* step of the last one, and by how much it had grown */
+    int64_t began_ns;     /* when that step began */
+    uint32_t n;           /* steps that came one after the other, each greater than the one before; 0: none */
+    bool even;            /* each by as much */
+};
+
+/* Would an entry that began to be written now be the next step? Then the caller finds out when the last one was closed. */
+bool mgr_trail_may_grow(const struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t quiet_ns);
+/*
+ * One more entry. closed_ns: when all writers of the last one had closed it (0: not all have). Ranks of one step are written at the same time, or one right behind
+ * the other; steps with a pause between. True: they are steps, by now.
+ */
+bool mgr_trail_add(struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t closed_ns, int64_t quiet_ns);
 
 /*
  * A path from the store's root, without leading slash, by a pattern of the user. * and ? stop at a slash, ** does not, {step} is a whole group of

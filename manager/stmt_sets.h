@@ -18,7 +18,7 @@
     X(SET_LATER, "SELECT 1 FROM ckpt_set WHERE series=?1 AND step>?2 AND state<>4 LIMIT 1")                  \
     X(SET_OPEN_LIST, "SELECT " MGR_SET_COLS " FROM ckpt_set s WHERE s.state=1")                              \
     X(SET_NEW, "INSERT INTO ckpt_set(series,step,top,gen,state,how,told,began_ns,complete_ns,seq,files,bytes," \
-               "unique_bytes,local_ns,drained,verified,drained_ns) VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0,0,0,0,0,0)") \
+               "local_ns,drained,verified,drained_ns) VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0,0,0,0,0)") \
     X(SET_PUT, "UPDATE ckpt_set SET series=?2,step=?3,top=?4,gen=?5,state=?6,told=?7,complete_ns=?8,seq=?9," \
                "files=?10,bytes=?11,files_before=?12 WHERE id=?1")                                           \
     X(SET_BEFORE, "SELECT files,files_before FROM ckpt_set WHERE series=?1 AND step<?2 AND state=2 ORDER BY step DESC LIMIT 2") \
@@ -43,6 +43,8 @@
     X(FILE_TEAR, "UPDATE inode SET flags=flags|?2 WHERE ino=?1")                                             \
     X(MEMBER_MOVE, "UPDATE inode SET ckpt=?2 WHERE ckpt=?1 AND ckpt<>0")                                     \
     X(DIR_NAME, "SELECT name FROM dirent WHERE parent=?1 AND cookie>0 AND ino=?2 ORDER BY cookie DESC LIMIT 1") \
+    X(SET_GROWN, "SELECT s.state FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND r.template=?2 AND s.how=?3 ORDER BY s.step DESC LIMIT 1") \
+    X(DIR_NEWEST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie<?2 ORDER BY cookie DESC LIMIT ?3") \
     X(DIR_LIST, "SELECT cookie,ino,type,name FROM dirent WHERE parent=?1 AND cookie>?2 ORDER BY cookie LIMIT ?3")
 
 #endif

@@ -59,6 +59,43 @@ def test_sets_of_real_programs(quick, app):
     assert all(f"{a}/run/{name}" in text for name in files)
 
 
+@pytest.mark.parametrize("form,path", [("{:05}/rank_0", "{:05}"), ("{}.dat", "{}.dat"), ("out/{}/a", "out/{}")])
+def test_numbers_without_a_word_that_grow(quick, form, path):
+    """Three are known by their steps; those before come with them. Two mounts take turns, and the manager is started anew between them."""
+    mounts = [m.path for m in quick.mounts]
+    os.mkdir(f"{mounts[0]}/run")
+    steps = []
+    while not sets(quick, mounts[0]):
+        steps.append(100 * (len(steps) + 1))
+        put(f"{mounts[len(steps) % 2]}/run", form.format(steps[-1]))
+        if len(steps) == 2:
+            quick.manager.kill()
+            quick.restart_manager()
+        time.sleep(1)  # a pause: twice --ckpt-quiet since it was closed, or less where that is told late: then it takes more of them
+        assert len(steps) < 30
+    assert len(steps) >= 3
+    steps.append(steps[-1] + 50)  # known by now: no pause, and another interval
+    put(f"{mounts[0]}/run", form.format(steps[-1]))
+    wait_until("all of them", 30, lambda: [s["state"] for s in sets(quick, mounts[0])] == ["complete"] * len(steps))
+    found = sets(quick, mounts[0])
+    assert [s["step"] for s in found] == steps[::-1] and all(s["how"] == "growth" and s["files"] == 1 for s in found), found
+    assert latest(quick, f"{mounts[1]}/run") == f"{mounts[1]}/run/{path.format(steps[-1])}"
+
+
+def test_numbers_of_ranks_are_no_steps(quick):
+    """All are open before the first is closed, however long that takes; and what is in a directory with a number belongs to that."""
+    a, b = (m.path for m in quick.mounts)
+    files = []
+    for rank in range(4):
+        files.append(open(f"{(a, b)[rank % 2]}/out.{rank}", "wb"))
+        files[-1].write(b"x" * 1000)
+        put(a, f"2019/{rank + 1:02}")
+        time.sleep(0.6)
+    for f in files:
+        f.close()
+    assert sets(quick, a) == []
+
+
 def test_a_set_is_open_as_long_as_another_mount_writes(quick):
     a, b = (m.path for m in quick.mounts)
     put(a, "chk_1/rank_0")

@@ -145,6 +145,20 @@ def test_what_was_staged_in_is_a_set_when_somebody_says_so(store, target):
     store.fpctl("wait", m.at("run/chk_0003"), "--level=local", "--timeout=30s", seconds=50)
 
 
+def test_numbers_that_were_staged_in_are_no_steps(store, target):
+    """Brought one after the other, as steps come; then a program makes the next one, and the manager looks what was there."""
+    m = store.mounts[0]
+    os.mkdir(m.at("run"))
+    for step in range(1, 5):
+        os.mkdir(os.path.join(target, str(step)))
+        put(os.path.join(target, f"{step}/rank_0"), content(step, 0, MIB))
+        stage_in(store, os.path.join(target, str(step)), to=m.at("run"), root=target)
+        time.sleep(2.5)  # longer than --ckpt-quiet
+    os.mkdir(m.at("run/5"))
+    write_file(m.at("run/5/rank_0"), b"mine")
+    assert json.loads(store.fpctl("checkpoints", m.at("run"), "--json").stdout)["checkpoints"] == []
+
+
 def test_names_that_are_there_stay(store, target):
     store.expect("drain job")
     m = store.mounts[0]

@@ -85,6 +85,16 @@ static void check_later(parse *f, const char *name, size_t len, bool directory, 
         FUZZ_CHECK(t.step > s->step && same_series(&t, s));
 }
 
+static bool last_number(const char *name, size_t len, bool directory, struct mgr_step *out)
+{
+    return mgr_step_growth(name, len, directory, 0, out);
+}
+
+static bool number_before(const char *name, size_t len, bool directory, struct mgr_step *out)
+{
+    return mgr_step_growth(name, len, directory, 1, out);
+}
+
 static void try_name(parse *f, const char *name, size_t len, bool directory)
 {
     struct mgr_step s;
@@ -156,7 +166,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         name = take_name(&in, &n);
         body = fp_tmpname_body(name, n, &off);
         FUZZ_CHECK(off + body <= n && (body > 0 || n == 0));
-        try_name(how & 1 ? mgr_step_growth : mgr_step_word, name, n, how & 4);
+        try_name(how & 8 ? number_before : how & 1 ? last_number : mgr_step_word, name, n, how & 4);
+        (void)mgr_step_is_bare(name, n);
         free(name);
     }
     return 0;

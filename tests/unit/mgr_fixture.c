@@ -379,6 +379,32 @@ uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode)
     return ino;
 }
 
+uint64_t fix_creat(struct fix *f, struct mgr_conn *conn, uint64_t parent, const char *name)
+{
+    Fp__MkNod m = FP__MK_NOD__INIT;
+    Fp__AttrReply *r;
+    uint64_t ino;
+
+    m.parent = parent;
+    m.name = fix_bin(name);
+    m.mode = S_IFREG | 0644;
+    m.open = true;
+    r = fix_call(f, conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
+    assert_non_null(r);
+    ino = r->attr->ino;
+    fix_free(r);
+    return ino;
+}
+
+void fix_release(struct fix *f, struct mgr_conn *conn, uint64_t ino)
+{
+    Fp__Release m = FP__RELEASE__INIT;
+
+    m.n_ino = m.n_write_ino = 1;
+    m.ino = m.write_ino = &ino;
+    fix_notice(f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
+}
+
 int fix_unlink(struct fix *f, uint64_t parent, const char *name, bool dir)
 {
     Fp__Unlink m = FP__UNLINK__INIT;

@@ -76,6 +76,9 @@ void fix_inventory(struct fix *f, uint64_t but);
 
 /* Short forms of slot 1 of f->conn: inode number or 0; f->status says why. */
 uint64_t fix_mk(struct fix *f, uint64_t parent, const char *name, uint32_t mode);
+/* Made and open for writing, as creat(2); and closed. */
+uint64_t fix_creat(struct fix *f, struct mgr_conn *conn, uint64_t parent, const char *name);
+void fix_release(struct fix *f, struct mgr_conn *conn, uint64_t ino);
 int fix_unlink(struct fix *f, uint64_t parent, const char *name, bool dir);
 int fix_rename(struct fix *f, uint64_t p1, const char *n1, uint64_t p2, const char *n2, uint32_t flags);
 uint64_t fix_lookup(struct fix *f, uint64_t parent, const char *name);

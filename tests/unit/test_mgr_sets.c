@@ -37,24 +37,6 @@ static uint64_t make_dir(uint64_t parent, const char *name)
     return fix_mk(&f, parent, name, S_IFDIR | 0755);
 }
 
-/* Made and open for writing, as creat(2). */
-static uint64_t creat_by(struct mgr_conn *conn, uint64_t parent, const char *name)
-{
-    Fp__MkNod m = FP__MK_NOD__INIT;
-    Fp__AttrReply *r;
-    uint64_t ino;
-
-    m.parent = parent;
-    m.name = fix_bin(name);
-    m.mode = S_IFREG | 0644;
-    m.open = true;
-    r = fix_call(&f, conn, FP__MSG_TYPE__MSG_MKNOD, &m, &fp__attr_reply__descriptor);
-    assert_non_null(r);
-    ino = r->attr->ino;
-    fix_free(r);
-    return ino;
-}
-
 static void open_by(struct mgr_conn *conn, uint64_t ino, bool write)
 {
     Fp__Open m = FP__OPEN__INIT;
@@ -75,22 +57,13 @@ static void open_by_fails(uint64_t ino)
     assert_int_not_equal(f.status, 0);
 }
 
-static void close_by(struct mgr_conn *conn, uint64_t ino)
-{
-    Fp__Release m = FP__RELEASE__INIT;
-
-    m.n_ino = m.n_write_ino = 1;
-    m.ino = m.write_ino = &ino;
-    fix_notice(&f, conn, FP__MSG_TYPE__MSG_RELEASE, &m);
-}
-
 static uint64_t file(uint64_t parent, const char *name, uint32_t len)
 {
-    uint64_t ino = creat_by(f.conn, parent, name);
+    uint64_t ino = fix_creat(&f, f.conn, parent, name);
 
     if (len)
         assert_int_not_equal(fix_write(&f, ino, 0, len), 0);
-    close_by(f.conn, ino);
+    fix_release(&f, f.conn, ino);
     return ino;
 }
 
@@ -156,16 +129,16 @@ static size_t how_many(const char *path, uint32_t newest)
 
 static void test_a_set_is_complete_some_time_after_its_last_writer(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(f.conn, dir, "rank_0"), b;
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, f.conn, dir, "rank_0"), b;
 
     (void)state;
     fix_write(&f, a, 0, 1000);
-    b = creat_by(other, dir, "rank_1");
+    b = fix_creat(&f, other, dir, "rank_1");
     is("/chk_0007", 7, OPEN, 2, 1000);
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     wait_ms(3 * QUIET_MS);
     is("/chk_0007", 7, OPEN, 2, 1000); /* the other mount has rank_1 open */
-    close_by(other, b);
+    fix_release(&f, other, b);
     wait_ms(QUIET_MS / 2);
     is("/chk_0007", 7, OPEN, 2, 1000);
     wait_ms(QUIET_MS);
@@ -376,7 +349,7 @@ static void test_sets_below_a_directory_the_newest_of_each_series(void **state)
 
 static void test_files_of_a_set_and_who_writes_them(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = file(dir, "rank_0", 1000), b = creat_by(other, dir, "rank_1");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = file(dir, "rank_0", 1000), b = fix_creat(&f, other, dir, "rank_1");
     Fp__CtlSets m = FP__CTL_SETS__INIT;
     Fp__CtlSetsReply *r;
 
@@ -395,13 +368,13 @@ static void test_files_of_a_set_and_who_writes_them(void **state)
 
 static void test_told_by_an_attribute(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(f.conn, dir, "rank_0");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, f.conn, dir, "rank_0");
 
     (void)state;
     fix_set_xattr(&f, dir, "user.fp.checkpoint", "complete", 0);
     fix_tick(&f, 300);
     assert_int_equal(state_of(7), OPEN); /* somebody is still writing */
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     fix_tick(&f, 300);
     assert_int_equal(state_of(7), COMPLETE); /* and then at once */
     file(dir, "rank_1", 1);
@@ -415,10 +388,10 @@ static void test_told_by_a_marker(void **state)
 
     (void)state;
     file(dir, "rank_0", 10);
-    m = creat_by(f.conn, dir, "_SUCCESS");
+    m = fix_creat(&f, f.conn, dir, "_SUCCESS");
     fix_tick(&f, 300);
     assert_int_equal(state_of(7), OPEN);
-    close_by(f.conn, m);
+    fix_release(&f, f.conn, m);
     fix_tick(&f, 300);
     assert_int_equal(state_of(7), COMPLETE);
     dir = make_dir(MGR_ROOT_INO, "chk_0008");
@@ -494,7 +467,7 @@ static void test_fpctl_says_and_forgets(void **state)
 
 static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(other, dir, "rank_0");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, other, dir, "rank_0");
 
     (void)state;
     file(dir, "rank_1", 10);
@@ -510,12 +483,12 @@ static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
     assert_int_equal(state_of(7), TORN);
     open_by(f.conn, a, true); /* nor does a look at this one */
     assert_int_equal(state_of(7), OPEN);
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), TORN);
     open_by(f.conn, a, true); /* somebody writes it anew */
     assert_int_not_equal(fix_write(&f, a, 0, 20), 0);
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), COMPLETE);
 }
@@ -523,7 +496,7 @@ static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
 /* One of two who write one file dies: what the other writes does not stand for what it had to. */
 static void test_a_torn_file_is_not_mended_by_who_went_on(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(other, dir, "all");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, other, dir, "all");
 
     (void)state;
     open_by(f.conn, a, true);
@@ -532,12 +505,12 @@ static void test_a_torn_file_is_not_mended_by_who_went_on(void **state)
     wait_ms(65000);
     assert_int_equal(state_of(7), OPEN);
     assert_int_not_equal(fix_write(&f, a, 0, 20), 0);
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), TORN);
     open_by(f.conn, a, true);
     assert_int_not_equal(fix_write(&f, a, 1, 20), 0);
-    close_by(f.conn, a);
+    fix_release(&f, f.conn, a);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), COMPLETE);
 }
@@ -547,7 +520,7 @@ static void test_what_is_torn_is_so_after_a_failed_group(void **state)
     uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), b;
 
     (void)state;
-    creat_by(other, dir, "rank_0");
+    fix_creat(&f, other, dir, "rank_0");
     fix_lost(&f, other);
     other = NULL;
     wait_ms(65000);
@@ -592,7 +565,7 @@ static void test_a_set_of_which_a_writer_is_replaced_is_torn(void **state)
     uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007");
 
     (void)state;
-    creat_by(killed, dir, "rank_0");
+    fix_creat(&f, killed, dir, "rank_0");
     file(dir, "rank_1", 10);
     fix_lost(&f, killed);
     hello_at("/m");
@@ -603,7 +576,7 @@ static void test_a_set_of_which_a_writer_is_replaced_is_torn(void **state)
 static void test_a_set_of_which_a_writer_says_bye_is_torn(void **state)
 {
     struct mgr_conn *ends = hello_at("/m");
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(ends, dir, "rank_0");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, ends, dir, "rank_0");
     Fp__Bye m = FP__BYE__INIT;
 
     (void)state;
@@ -617,7 +590,7 @@ static void test_a_set_of_which_a_writer_says_bye_is_torn(void **state)
 
 static void test_a_mount_that_was_only_away_has_torn_nothing(void **state)
 {
-    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = creat_by(other, dir, "rank_0");
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, other, dir, "rank_0");
     Fp__Hello h = FP__HELLO__INIT;
 
     (void)state;
@@ -636,7 +609,7 @@ static void test_a_mount_that_was_only_away_has_torn_nothing(void **state)
     assert_int_equal(f.status, 0);
     wait_ms(QUIET_MS + 3000);
     assert_int_equal(state_of(7), OPEN);
-    close_by(other, a);
+    fix_release(&f, other, a);
     wait_ms(QUIET_MS + 1000);
     assert_int_equal(state_of(7), COMPLETE);
 }
@@ -689,7 +662,7 @@ static void test_a_new_manager_knows_what_was_open(void **state)
     fix_open(&f, fix_path(), false);
     other = NULL;
     dir = make_dir(MGR_ROOT_INO, "chk_0007");
-    a = creat_by(f.conn, dir, "rank_0.tmp");
+    a = fix_creat(&f, f.conn, dir, "rank_0.tmp");
     fix_write(&f, a, 0, 1000);
     file(dir, "rank_1", 20);
     session = f.session;
@@ -710,7 +683,7 @@ static void test_a_new_manager_knows_what_was_open(void **state)
     is("/chk_0007", 7, OPEN, 2, 1020);
     wait_ms(3 * QUIET_MS);
     is("/chk_0007", 7, OPEN, 2, 1020); /* open for writing, as the mount has said */
-    close_by(conn, a);
+    fix_release(&f, conn, a);
     wait_ms(3 * QUIET_MS);
     is("/chk_0007", 7, OPEN, 2, 1020); /* and of a temporary name */
     fix_rename(&f, dir, "rank_0.tmp", dir, "rank_0", 0);
@@ -727,7 +700,7 @@ static void test_a_writer_that_never_comes_back_to_a_new_manager(void **state)
     fix_open(&f, fix_path(), false);
     other = NULL;
     dir = make_dir(MGR_ROOT_INO, "chk_0007");
-    creat_by(f.conn, dir, "rank_0");
+    fix_creat(&f, f.conn, dir, "rank_0");
     file(dir, "rank_1", 20);
     fix_close(&f);
     fix_open(&f, fix_path(), true);

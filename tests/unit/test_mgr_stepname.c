@@ -180,18 +180,18 @@ static void test_where_the_digits_are(void **state)
 static void test_numbers_that_may_grow(void **state)
 {
     static const struct { const char *name; bool directory; const char *template; uint64_t step; } rows[] = {
-        {"00100", true, "#/", 100}, {"1000", false, "#", 1000}, {"out_3_100.dat", false, "out_*_#.dat", 100}, {"out_3_100.dat.tmp", false, "out_*_#.dat", 100},
-        {"data_100.h5", false, "data_#.h*", 100}, {"data_100.nc4", false, "data_#.nc*", 100}, {"movie1.mp4", false, "movie#.mp*", 1}, {"channel0.f00001", false, "channel*.f#", 1},
-        {"wrfrst_d01_2000-01-25_12:00:00", false, "wrfrst_d*_#", 20000125120000}, {"case.clm2.r.0001-01-02-43200.nc", false, "case.clm*.r.#.nc", 1010243200},
-        {"pickup.0000036000.data", false, "pickup.#.data", 36000}, {"rst.00005.athdf", false, "rst.#.athdf", 5}, {"out.100.rank3", false, "out.#.rank*", 100},
-        {"model-00001-of-00003.bin", false, NULL, 0}, {"model_100-00001-of-00003.bin", false, "model_#-*-of-*.bin", 100}, {"rank_3", false, NULL, 0},
-        {"processor12", true, NULL, 0}, {"run7", true, NULL, 0}, {"mesh_v2", false, NULL, 0}, {"0.25", true, NULL, 0}, {"README", false, NULL, 0}, {"hdf5", false, NULL, 0},
+        {"00100", true, "#/", 100}, {"1000", false, "#", 1000}, {"out_3_100.dat", false, "out_*_#", 100}, {"out_3_100.dat.tmp", false, "out_*_#", 100},
+        {"data_100.h5", false, "data_#", 100}, {"data_100.nc4", false, "data_#", 100}, {"movie1.mp4", false, "movie#", 1}, {"channel0.f00001", false, "channel*.f#", 1},
+        {"wrfrst_d01_2000-01-25_12:00:00", false, "wrfrst_d*_#", 20000125120000}, {"case.clm2.r.0001-01-02-43200.nc", false, "case.clm*.r.#", 1010243200},
+        {"pickup.0000036000.data", false, "pickup.#", 36000}, {"rst.00005.athdf", false, "rst.#", 5}, {"out.100.rank3", false, "out.#", 100},
+        {"model-00001-of-00003.bin", false, NULL, 0}, {"model_100-00001-of-00003.bin", false, "model_#", 100}, {"rank_3", false, NULL, 0},
+        {"processor12", true, NULL, 0}, {"run7", true, NULL, 0}, {"mesh_v2", false, NULL, 0}, {"tmp1234", true, NULL, 0}, {"slurm-4711.out", false, NULL, 0}, {"job.o4711", false, NULL, 0}, {"0.25", true, NULL, 0}, {"README", false, NULL, 0}, {"hdf5", false, NULL, 0},
         {"x_1234567890123456789", false, NULL, 0}, {"mp3", false, NULL, 0}, {"a.mp3", false, NULL, 0}, {NULL, false, NULL, 0}};
 
     (void)state;
     for (size_t i = 0; rows[i].name; i++) {
         struct mgr_step s = {0};
-        bool is = mgr_step_growth(rows[i].name, strlen(rows[i].name), rows[i].directory, &s);
+        bool is = mgr_step_growth(rows[i].name, strlen(rows[i].name), rows[i].directory, 0, &s);
 
         check_step(rows[i].name, rows[i].template, 0, rows[i].step, is, &s);
         if (is)
@@ -200,15 +200,76 @@ static void test_numbers_that_may_grow(void **state)
     assert_int_equal(wrong, 0);
 }
 
+static void test_each_number_of_a_name_may_be_the_one(void **state)
+{
+    static const struct { const char *name; unsigned nth; const char *template; uint64_t step; } rows[] = {
+        {"out_100_3.dat", 0, "out_*_#", 3}, {"out_100_3.dat", 1, "out_#", 100}, {"out_100_3.dat", 2, NULL, 0}, {"weights.01-0.54.h5", 2, "weights.#", 1},
+        {"a1b2c3d4", 0, "a*b*c*d#", 4}, {"a1b2c3d4", 2, "a*b#", 2}, {"a1b2c3d4", 3, NULL, 0}, {"7_rank_3", 0, "#", 7}, {"7_rank_3", 1, NULL, 0}, {NULL, 0, NULL, 0}};
+
+    (void)state;
+    for (size_t i = 0; rows[i].name; i++) {
+        struct mgr_step s = {0};
+
+        check_step(rows[i].name, rows[i].template, 0, rows[i].step, mgr_step_growth(rows[i].name, strlen(rows[i].name), false, rows[i].nth, &s), &s);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Steps, each with when it began and when it was closed (0: it is not when the next one comes). When are they known as such? 0: never. */
+struct came { uint64_t step; int64_t began, closed; };
+
+static size_t known_after(const struct came *c, size_t n)
+{
+    struct mgr_trail t = {0};
+
+    for (size_t i = 0; i < n; i++)
+        if (mgr_trail_add(&t, c[i].step, c[i].began, i ? c[i - 1].closed : 0, 2000))
+            return i + 1;
+    return 0;
+}
+
+#define AFTER(...) known_after((const struct came[]){__VA_ARGS__}, sizeof((const struct came[]){__VA_ARGS__}) / sizeof(struct came))
+
 static void test_steps_grow_one_after_the_other_and_ranks_do_not(void **state)
 {
     (void)state;
-    assert_true(mgr_step_grows(100, 5000, 200, 7000, 2000));
-    assert_false(mgr_step_grows(100, 5000, 200, 6999, 2000)); /* written by one program, one behind the other */
-    assert_false(mgr_step_grows(100, 5000, 200, 4000, 2000)); /* at the same time */
-    assert_false(mgr_step_grows(100, 0, 200, 70000, 2000));   /* the first is still being written */
-    assert_false(mgr_step_grows(200, 5000, 100, 70000, 2000));
-    assert_false(mgr_step_grows(100, 5000, 100, 70000, 2000));
+    assert_int_equal(AFTER({100, 1000, 5000}, {200, 7000, 9000}, {300, 11000, 12000}), 3);
+    assert_int_equal(AFTER({2024, 1000, 5000}, {2025, 7000, 9000}), 0);
+    assert_int_equal(AFTER({100, 1000, 5000}, {200, 7000, 9000}, {300, 10999, 12000}), 0);                                  /* written by one program, one behind the other */
+    assert_int_equal(AFTER({1, 1000, 9000}, {2, 4000, 9000}, {3, 8000, 9000}, {4, 11000, 12000}), 0);                       /* at the same time */
+    assert_int_equal(AFTER({1, 1000, 1000}, {2, 3000, 0}, {3, 70000, 70000}), 0);                                           /* the second is still being written */
+    assert_int_equal(AFTER({300, 1000, 1000}, {200, 7000, 7000}, {100, 17000, 17000}), 0);                                  /* down */
+    assert_int_equal(AFTER({10, 1000, 1000}, {35, 7000, 7000}, {40, 17000, 17000}, {57, 20000, 20000}), 0);                 /* by chance */
+    assert_int_equal(AFTER({10, 1000, 1000}, {35, 7000, 7000}, {40, 17000, 17000}, {57, 20000, 20000}, {58, 30000, 1}), 5); /* by the clock of who writes */
+    assert_int_equal(AFTER({1, 1000, 1000}, {2, 5000, 5000}, {2, 5001, 6000}, {3, 9000, 9000}), 4);                         /* two files of the second */
+    assert_int_equal(AFTER({1, 1000, 1000}, {2, 5000, 5000}, {1, 9000, 9000}, {2, 15000, 15000}, {3, 19000, 1}), 5);        /* it went back */
+}
+
+static void test_the_clock_is_no_step(void **state)
+{
+    static const struct { const char *name; bool clock; } rows[] = {
+        {"2023", true}, {"2024", false}, {"20231114", true}, {"20231113", true}, {"20231012", false}, {"2023-11-14", true}, {"log_20231114_221320", true}, {"202311", true},
+        {"out_1700000005", true}, {"out_1600000000", false}, {"1700000005123", true}, {"1700000005123456", true}, {"14", false}, {"5000", false}, {NULL, false}};
+
+    (void)state;
+    for (size_t i = 0; rows[i].name; i++) {
+        struct mgr_step s = {0};
+
+        assert_true(mgr_step_growth(rows[i].name, strlen(rows[i].name), true, 0, &s));
+        if (mgr_step_is_clock(&s, 1700000000 * INT64_C(1000000000)) != rows[i].clock)
+            fail_msg("%s", rows[i].name);
+    }
+}
+
+static void test_bare_names(void **state)
+{
+    static const char *const yes[] = {"100", "2026-11-23", "12-01-30", "0.25", NULL}, *const no[] = {"", "out100", "100_x", "-1", "v1", NULL};
+
+    (void)state;
+    for (size_t i = 0; yes[i]; i++)
+        assert_true(mgr_step_is_bare(yes[i], strlen(yes[i])));
+    for (size_t i = 0; no[i]; i++)
+        assert_false(mgr_step_is_bare(no[i], strlen(no[i])));
 }
 
 static void test_patterns(void **state)
@@ -284,7 +345,7 @@ static void test_names_as_long_as_they_may_be(void **state)
     assert_int_equal(s.template_len, 256);
     assert_int_equal(s.template[255], '/');
     assert_false(mgr_step_word(name, 256, true, &s));
-    assert_false(mgr_step_growth(name, 256, true, &s));
+    assert_false(mgr_step_growth(name, 256, true, 0, &s));
 }
 
 int main(void)
@@ -293,6 +354,9 @@ int main(void)
         cmocka_unit_test_setup(test_words_of_real_names, begin),
         cmocka_unit_test_setup(test_where_the_digits_are, begin),
         cmocka_unit_test_setup(test_numbers_that_may_grow, begin),
+        cmocka_unit_test_setup(test_each_number_of_a_name_may_be_the_one, begin),
+        cmocka_unit_test_setup(test_the_clock_is_no_step, begin),
+        cmocka_unit_test_setup(test_bare_names, begin),
         cmocka_unit_test_setup(test_steps_grow_one_after_the_other_and_ranks_do_not, begin),
         cmocka_unit_test_setup(test_patterns, begin),
         cmocka_unit_test_setup(test_an_intricate_pattern_ends, begin),
