@@ -102,8 +102,8 @@ static void test_pool_wait_ends_at_its_deadline(void **state)
 
     (void)state;
     assert_int_equal(cl_pool_get(pool, a, PAGES, t0), 0);
-    assert_int_equal(cl_pool_get(pool, more, 1, t0 + 250), -ETIMEDOUT);
-    assert_in_range(fp_now_ms() - t0, 250, 2000);
+    assert_int_equal(cl_pool_get(pool, more, 1, t0 + 1000), -ETIMEDOUT);
+    assert_in_range(fp_now_ms() - t0, 1000, 10000);
     assert_true(reclaims >= 2 && pressures >= 2); /* asked again while waiting */
     cl_pool_put(pool, a, PAGES);
 }
