@@ -186,7 +186,7 @@ void dw_wait(struct dw *d)
     do {
         ssize_t n;
 
-        assert_true(dw_answers(d, 30000));
+        assert_true(dw_answers(d, 120000));
         n = recv(d->socket, buf, sizeof(buf), 0);
         assert_true(n >= (ssize_t)sizeof(*h) && (size_t)n == h->len_bytes);
         if (h->type == FP_DW_NAMES)
