@@ -110,6 +110,20 @@ def test_the_check_itself():
     assert not order(tree_of(b_y=(7, DIR, 3)), [Call("mkdir", "a/x"), Call(*moved)], tree_of(b_y=(8, DIR, 2))), "over what was not empty"
     assert not order(one, [Call("stat", "a/x", told=(2, FILE, 1))], one) and not order(one, [Call("stat", "a/x", told=(1, FILE, 2))], one, exact=True)
     assert order(one, [Call("stat", "a/x", told=(1, FILE, 0)), Call("unlink", "a/x")], empty, exact=True), "removed since it was found"
+    gone, still = tree_of(a_x=(1, DIR, 2)), [Call("stat", "a/x", told=(1, DIR, n), begin=b, end=b + 1) for n, b in ((1, 2), (0, 4), (0, 6))]
+    assert order(gone, [Call("rmdir", "a/x"), *still], empty, exact=True), "its links are taken, then its name"
+    assert not order(gone, [Call("rmdir", "a/x", end=5), *still], empty, exact=True), "rmdir was over when the last one found it"
+    assert not order(gone, [Call("rmdir", "a/x", begin=5), *still], empty, exact=True), "rmdir had not begun when the first one had lost its link"
+    assert not order(gone, [Call("rmdir", "a/x"), *still, Call("stat", "a/x", told=(1, DIR, 2), begin=8, end=9)], empty, exact=True), "it came back"
+    assert not order(gone, [Call("rmdir", "a/x"), *still, Call("rmdir", "a/x", begin=3, end=4)], empty, exact=True), "removed twice"
+    assert not order(gone, [Call("rmdir", "a/x"), *still, Call("mkdir", "a/x", begin=2, end=3)], gone, exact=True), "made while the one before was seen"
+    assert not order(gone, [Call("rmdir", "a/x"), *still, Call("fill", "a/x", begin=3, end=4)], empty, exact=True), "it took something when it was going"
+    assert not order(gone, [Call("rmdir", "a/x", error=errno.ENOTEMPTY), *still], gone, exact=True), "nobody has removed it"
+    less = [Call("stat", "a/x", told=(1, FILE, n), begin=b, end=b + 1) for n, b in ((2, 1), (1, 3), (1, 5))]
+    assert order(both, [Call("unlink", "a/x"), *less], other, exact=True) and not order(both, [Call("unlink", "a/x", end=4), *less], other, exact=True)
+    assert not order(both, [Call("unlink", "a/x"), *less, Call("stat", "b/y", told=(1, FILE, 2), begin=5, end=6)], other, exact=True), "of the same file"
+    more = [Call("stat", "a/x", told=(1, FILE, 2), begin=1, end=2), Call("stat", "b/y", error=errno.ENOENT, begin=3, end=4)]
+    assert order(one, [Call("link", "a/x", "b/y"), *more], both, exact=True) and not order(one, [Call("link", "a/x", "b/y", end=2), *more], both, exact=True)
     mixed = [Call("noreplace", "a/x", "b/y", error=errno.EEXIST), Call(*moved, begin=1, end=2)]
     assert order(one, mixed, other) and not order(one, mixed, other, exact=True), "M7"
 

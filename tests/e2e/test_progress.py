@@ -41,7 +41,8 @@ def test_a_set_that_is_drained_shows_how_far_it_is(new_store, targets):
         if row["drain"]:
             seen.append(row["drain"])
             if row["drain"]["rate"] and row["drain"]["bytes_done"]:
-                text = s.fpctl("checkpoints", m.at("run")).stdout
+                now = s.fpctl("checkpoints", m.at("run")).stdout
+                text = now if re.search(BAR, now) else text  # it may be done by now
         time.sleep(0.1)
     assert (row["drain"], row["files_drained"], row["level"]) == (None, 2, "drained")
     done = [d["bytes_done"] for d in seen]

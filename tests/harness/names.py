@@ -7,6 +7,8 @@ that ends with a result that it can have from none of them has no place in any o
 
 Each call is one step, but for those that are two on one node as well: link(2) finds the file, then makes the name; a call in a directory (fill, drain)
 finds the directory, then makes or removes what is in it; stat(2) finds the inode, then copies its attributes. In between others may move what was found.
+In exact mode a call that takes a name from an inode, or gives it one, changes its links first and then the name, as the kernel's own file systems do: who
+looks it up meanwhile finds it, with the new number of links, as often as it looks; who would change a name in the same directory waits.
 
 What was made but has not told its inode (mkdir, symlink) gets one when it is first seen, which must be its own.
 
@@ -28,6 +30,7 @@ NAMES = [f"{d}/{n}" for d in "ab" for n in "xyz"]
 FILE, LINK, DIR = "file", "link", "dir"
 RENAMES = ("rename", "noreplace", "exchange")
 MAKES = ("create", "mkdir", "symlink")
+LOOKS = ("stat", "open", "readlink")  # they find what has a name without a lock
 KINDS = ["create", "open", "mkdir", "rmdir", "unlink", "link", "link", "symlink", "rename", "rename", "rename", "noreplace", "exchange", "stat", "stat",
          "readlink", "fill", "drain"]
 HEAD = "never-there/"  # of the targets of symbolic links: they lead nowhere
@@ -82,13 +85,14 @@ def seen(st):
 # -------------------------------------------------------------- what one call does to the names
 
 class State:
-    """names: (label or None, ...) in the order of NAMES; full: labels of the directories that have something in them. Never changed."""
+    """names: (label or None, ...) in the order of NAMES; full: labels of the directories that have something in them; early: (label, how many links more,
+    directories that are locked) of calls that have changed links and not yet the names. Never changed."""
 
-    __slots__ = ("names", "full", "inos", "key")
+    __slots__ = ("names", "full", "inos", "early", "key")
 
-    def __init__(self, names, full, inos):
-        self.names, self.full, self.inos = names, full, inos
-        self.key = (names, full, inos)
+    def __init__(self, names, full, inos, early=()):
+        self.names, self.full, self.inos, self.early = names, full, inos, early
+        self.key = (names, full, inos, early)
 
     def at(self, name):
         return self.names[NAMES.index(name)]
@@ -97,10 +101,10 @@ class State:
         names = list(self.names)
         for name, label in pairs:
             names[NAMES.index(name)] = label
-        return State(tuple(names), frozenset(f for f in self.full if f in names), self.inos)
+        return State(tuple(names), frozenset(f for f in self.full if f in names), self.inos, self.early)
 
     def fill(self, label, yes):
-        return State(self.names, self.full | {label} if yes else self.full - {label}, self.inos)
+        return State(self.names, self.full | {label} if yes else self.full - {label}, self.inos, self.early)
 
     def bind(self, label, ino):
         """The same, with this inode for what has this label. None: it has another one."""
@@ -109,7 +113,22 @@ class State:
             return self if known[label] == ino else None
         if ino in known.values():
             return None
-        return State(self.names, self.full, self.inos | {(label, ino)})
+        return State(self.names, self.full, self.inos | {(label, ino)}, self.early)
+
+    def begun(self, entry):
+        return State(self.names, self.full, self.inos, tuple(sorted((*self.early, entry))))
+
+    def without(self, entry):
+        left = list(self.early)
+        left.remove(entry)
+        return State(self.names, self.full, self.inos, tuple(left))
+
+    def count(self, label):
+        """Its links, if it is no directory; 0: it takes no new ones."""
+        return self.names.count(label) + sum(more for one, more, _ in self.early if one == label)
+
+    def is_locked(self, c):
+        return any(name and name[0] in dirs for _, _, dirs in self.early for name in (c.p if c.what != "link" else None, c.q))
 
 
 class Model:
@@ -201,8 +220,8 @@ class Model:
                 return errno.EEXIST, s
             if self.is_dir(found):
                 return errno.EPERM, s
-            return (0, s.put((c.q, found))) if found in s.names else (errno.ENOENT, s)
-        if found not in s.names:
+            return (0, s.put((c.q, found))) if s.count(found) else (errno.ENOENT, s)
+        if not s.count(found):
             return errno.ENOENT, s  # it was removed
         if c.what == "fill":
             return (errno.EEXIST, s) if found in s.full else (0, s.fill(found, True))
@@ -213,8 +232,12 @@ class Model:
         if c.error == errno.ESTALE and not self.exact:
             return [(s, None)]  # it has changed nothing
         if self.exact and c.what == "stat" and done:
-            going = self.kind(done[0]) == DIR and done[0] not in s.names and c.told[2] == 1  # rmdir of tmpfs takes its links one by one
-            return [(s, None)] if going or c.told[2] == self.links(s, done[0]) else []
+            return [(s, None)] if c.told[2] in self.may_show(s, done[0]) else []
+        if self.exact and c.what not in LOOKS:
+            return self.in_two(s, c, done)
+        return self.one_step(s, c, done)
+
+    def one_step(self, s, c, done):
         if c.what not in ("link", "fill", "drain"):
             error, after = self.atomic(s, c)
             then = (s.at(c.p),) if self.exact and c.what == "stat" and not error else None
@@ -229,6 +252,29 @@ class Model:
             return [(s, (found,))]
         error, after = self.second(s, c, done[0])
         return [(after, None)] if error == c.error else []
+
+    def may_show(self, s, label):
+        """The links that stat may tell of what it has found."""
+        if self.kind(label) != DIR:
+            return (s.count(label),)
+        return (self.links(s, label),) if s.count(label) or label not in s.names else (0, 1)  # taken one by one
+
+    def in_two(self, s, c, done):
+        """Links, then names. done ends with what was begun: (label, links more, directories)."""
+        if done and isinstance(done[-1], tuple):
+            return [(after, then) for after, then in self.one_step(s.without(done[-1]), c, done[:-1])]
+        if s.is_locked(c) and c.what not in ("fill", "drain") and (done or c.what != "link"):
+            return []  # until the other has ended
+        out = []
+        for after, then in self.one_step(s, c, done):
+            label, more = next(((x, after.names.count(x) - s.names.count(x)) for x in (*s.names, *after.names) if x is not None and then is None and
+                                after.names.count(x) != s.names.count(x) and x != c.label), (None, 0))
+            if label is None:
+                out.append((after, then))
+            else:
+                entry = (label, more, tuple(sorted({n[0] for n in (c.p if c.what != "link" else None, c.q) if n})))
+                out.append((s.begun(entry), (*done, entry)))
+        return out
 
     def mixture(self, s, c, done):
         """M7: the kernel looks up one name, then the other, and may give an error from these two, before it asks."""
