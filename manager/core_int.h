@@ -449,6 +449,8 @@ int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write
 /* Programs of it have begun to write the file, if it has it open for writing; have all closed it. */
 int mgr_session_wrote(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
 void mgr_session_closed(struct mgr_session *s, uint64_t ino);
+/* It can't change the file any more (mgr_overtake), so it counts as one that has it open for reading. */
+int mgr_session_overtake(struct mgr_core *c, struct mgr_session *s, uint64_t ino);
 /* Nobody is told when this fails, so it stays done when its group fails. */
 void mgr_unhold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write);
 /* The group failed: holds and sessions made in it are taken back. */

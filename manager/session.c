@@ -438,6 +438,15 @@ static void sub_write(struct mgr_core *c, struct mgr_session *s, uint64_t ino, b
         mgr_sets_closed(c, ino);
 }
 
+int mgr_session_overtake(struct mgr_core *c, struct mgr_session *s, uint64_t ino)
+{
+    int rc = mgr_overtake(c, s->id, ino);
+
+    while (!rc && mgr_map_get(&s->writes, ino))
+        sub_write(c, s, ino, true);
+    return rc;
+}
+
 int mgr_hold(struct mgr_core *c, struct mgr_session *s, uint64_t ino, bool write)
 {
     if (!s)

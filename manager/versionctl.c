@@ -1,7 +1,7 @@
 /* MSG_CTL_VERSIONS: what a file was, and putting it back by hand (fpctl versions, fpctl restore).
  *
- * A version is not put back under the feet of those who write the file, unless that is asked for: what they write next would be of neither. What is given up is itself a version
- * afterwards, so that a mistake here can be taken back.
+ * A version is not put back under the feet of those who write the file, unless that is asked for; then what they write from there on is refused (FP_EOVERTAKEN), since it would be of
+ * neither, and their close would end what is given up. What is given up is itself a version afterwards, so that a mistake here can be taken back.
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
@@ -104,6 +104,29 @@ static int name_writers(struct mgr_core *c, uint64_t ino, Fp__CtlVersionsReply *
     return r->why ? 0 : mgr_doom(c, -ENOMEM);
 }
 
+/* Who has it open for writing, or may have and has not come back to this manager, has data of what is given up. */
+static int cut_off_writers(struct mgr_core *c, uint64_t ino)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < c->session_count && !rc; i++) {
+        struct mgr_session *s = c->sessions[i];
+
+        if (mgr_map_get(&s->writes, ino) || s->settled_ms == UINT64_MAX)
+            rc = mgr_session_overtake(c, s, ino);
+    }
+    return rc;
+}
+
+static int begin_return(struct mgr_core *c, struct mgr_vfile *v, bool waits)
+{
+    int rc = cut_off_writers(c, v->ino);
+
+    v->open = false;
+    v->asked = true;
+    return rc ? rc : waits ? mgr_waits_return(c, v) : mgr_return_begin(c, v);
+}
+
 static int restore(struct mgr_core *c, const Fp__CtlVersions *m, uint64_t ino, Fp__CtlVersionsReply *r)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
@@ -116,7 +139,7 @@ static int restore(struct mgr_core *c, const Fp__CtlVersions *m, uint64_t ino, F
         return name_writers(c, ino, r);
     if (v->waits.shadow && (m->newest ? !v->guard.shadow : v->waits.n == m->restore)) {
         r->restored = v->waits.n;
-        return mgr_waits_return(c, v);
+        return begin_return(c, v, true);
     }
     if (m->newest ? !v->guard.shadow : v->guard.n != m->restore) { /* else the one that was given up */
         if (m->newest || v->guard.shadow || !v->remains.shadow || v->remains.n != m->restore)
@@ -124,10 +147,8 @@ static int restore(struct mgr_core *c, const Fp__CtlVersions *m, uint64_t ino, F
         v->guard = v->remains;
         v->remains = (struct mgr_version){0};
     }
-    v->open = false;
-    v->asked = true;
     r->restored = v->guard.n;
-    return mgr_return_begin(c, v);
+    return begin_return(c, v, false);
 }
 
 /* By where its name was last seen. */

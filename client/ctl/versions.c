@@ -175,7 +175,7 @@ const struct ctl_cmd ctl_cmd_restore = {
     .args = "PATH[@N]",
     .options = "force torn",
     .help = "Puts version N of a file back, or its last good one. What it is now is kept in its place.",
-    .more = "With --torn, PATH is a directory: all files below it that a dead writer has left torn.",
+    .more = "With --force it is put back also while it is open for writing: those who have it so can't change it any more, and get EIO, until all programs of their mount have closed it. With --torn, PATH is a directory: all files below it that a dead writer has left torn.",
     .exits = "Exit code 3: the file is open for writing, by those who are named.",
     .run = run_restore,
 };

@@ -1,5 +1,6 @@
 """Versions: what a file was is kept while it is rewritten, costs nothing afterwards, and gives way when the store is full."""
 
+import errno
 import json
 import os
 import re
@@ -64,6 +65,34 @@ def test_a_version_is_there_while_a_file_is_rewritten_and_not_after(small, how):
     assert small.status()["version_bytes"] == 0
     wait_until("its space to be free", 5, lambda: os.statvfs(m.path).f_bfree >= used)
     assert small.fpctl("restore", path, check=False).returncode == 1
+
+
+@pytest.mark.short
+def test_what_is_put_back_by_force_is_not_written_over(small):
+    """The writer lives: its further writes fail, and both what was put back and what it had written stay until somebody opens the file anew and writes it."""
+    m = small.mounts[0]
+    small.expect(r"refused by the manager|written data was lost while this was mounted")
+    path = m.at("ckpt")
+    write_file(path, content(1, 0, 4 * MIB), sync=True)
+    fd = os.open(path, os.O_WRONLY)
+    pwrite_all(fd, content(2, 0, 2 * MIB), 0)
+    os.close(os.open(path, os.O_WRONLY))  # publishes what was written
+    wait_until("what is to be put back", 5, lambda: versions(small, path) == ["present", "guard"])
+    small.fpctl("restore", path, "--force")
+    with pytest.raises(OSError) as e:
+        for _ in range(100):  # at the latest when it is published
+            pwrite_all(fd, content(2, 2 * MIB, MIB), 2 * MIB)
+            os.fsync(fd)
+    assert e.value.errno in (errno.EIO, errno.ESTALE)
+    try:
+        os.close(fd)
+    except OSError as closed:  # that it is told here, too, is no matter
+        assert closed.errno in (errno.EIO, errno.ESTALE)
+    assert_same(read_file(path), content(1, 0, 4 * MIB))
+    assert versions(small, path) == ["present", "torn"]
+    write_file(path, content(3, 0, MIB))
+    assert_same(read_file(path), content(3, 0, MIB))
+    wait_until("both to go", 10, lambda: versions(small, path) == ["present"])
 
 
 @pytest.mark.short

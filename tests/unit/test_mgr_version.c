@@ -478,6 +478,52 @@ static void test_restore(void **state)
     assert_map(file, &was);
 }
 
+/* By force: who writes it can change it no more, nor does his end do anything to what was put back, or to what was given up. */
+static void test_restore_by_force_is_not_written_over(void **state)
+{
+    struct map was = map_of(file), torn, is;
+    struct mgr_conn *before = f.conn;
+
+    (void)state;
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    torn = map_of(file);
+    assert_null(ask("a", 77, false, true, false));
+    assert_int_equal(f.status, -ENODATA);
+    assert_true(fix_write(&f, file, 10, 20)); /* there was nothing to put back, so it goes on */
+    torn = map_of(file);
+    fix_free(ask("a", 0, true, true, false));
+    assert_map(file, &was);
+    assert_false(fix_write(&f, file, 0, CHUNK));
+    assert_int_equal(f.status, FP_EOVERTAKEN);
+    assert_int_equal(fix_truncate(&f, file, 0), FP_EOVERTAKEN);
+    assert_int_equal(fix_punch(&f, file, 0, 10), FP_EOVERTAKEN);
+    open_by(f.conn, file); /* another program of that mount: what the first has not published may be under it */
+    assert_false(fix_write(&f, file, 0, CHUNK));
+    release(f.conn, file, false);
+    assert_map(file, &was);
+    assert_int_equal(versions(), 1);
+
+    f.conn = fix_conn(&f); /* somebody else writes it and closes, while the first has it open, and then is killed */
+    f.session = fix_hello_client(&f, f.conn, 0, NULL);
+    f.seq = 0;
+    fix_keepalive(&f);
+    fix_free(ask("a", (uint64_t)fix_sql(&f, "SELECT n FROM version"), false, true, false));
+    assert_map(file, &torn);
+    fix_free(ask("a", (uint64_t)fix_sql(&f, "SELECT n FROM version"), false, true, false));
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, CHUNK, 30));
+    is = map_of(file);
+    release(before, file, true);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM version WHERE state IN (9,10)"), 0);
+    release(f.conn, file, false);
+    assert_int_equal(versions(), 0);
+    dies(before);
+    new_mount();
+    assert_map(file, &is);
+    fix_check(&f);
+}
+
 static void test_restore_of_all_that_are_torn(void **state)
 {
     struct map was = map_of(file);
@@ -588,6 +634,7 @@ int main(void)
         T(a_large_return_takes_several_groups),
         T(restart),
         T(restore),
+        T(restore_by_force_is_not_written_over),
         T(space),
         T(space_takes_the_oldest_guard),
         T(restore_of_all_that_are_torn),
