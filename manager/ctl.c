@@ -127,6 +127,7 @@ MGR_HANDLER(ctl_status)
     r->db_bytes = mgr_db_size_bytes(&c->db);
     r->pid = (uint64_t)getpid();
     rc = mgr_versions_sum(c, &r->versions, &r->version_bytes);
+    r->given_up = c->versions->given_up;
     rc = rc ? rc : add_clients(c, r);
     rc = rc || !c->damages ? rc : add_damage(c, r);
     rq->reply = &r->base;

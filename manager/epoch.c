@@ -123,7 +123,7 @@ static int begin(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode
     int rc = mgr_waits_rewritten(c, v, in);
 
     v->open = true;
-    v->died = v->old = false;
+    v->died = v->old = v->ill = false;
     v->nsynced = 0;
     v->passed = (in->size == 0 && !in->mapped) || c->now.ms < v->pass_until_ms;
     return rc;
@@ -247,6 +247,7 @@ static int ends_well(struct mgr_core *c, struct mgr_vfile *v)
 
     v->open = false;
     rc = mgr_version_drop(c, v, &v->remains);
+    rc = rc || v->ill ? rc : mgr_given_up_over(c, v->ino);
     return rc ? rc : mgr_waits_begin(c, v);
 }
 
@@ -394,8 +395,12 @@ int mgr_epoch_hurt(struct mgr_core *c, const struct mgr_session *s, uint64_t ino
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
 
-    if (!v || !v->open || !v->guard.shadow)
+    if (!v || !v->open)
         return 0;
+    if (!v->guard.shadow) {
+        v->ill = true;
+        return 0;
+    }
     if (v->guard.state == MGR_SYNCED) {
         v->died = true;
         v->guard.torn_session = c->n.next_session - 1;
@@ -410,8 +415,12 @@ static int died_of(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_ses
 {
     int rc;
 
-    if (!v->open || !v->guard.shadow || has_closed(v, s->id) || (s->settled_ms != UINT64_MAX && !mgr_map_get(&s->wrote, v->ino)))
+    if (!v->open || has_closed(v, s->id) || (s->settled_ms != UINT64_MAX && !mgr_map_get(&s->wrote, v->ino)))
         return 0;
+    if (!v->guard.shadow) {
+        v->ill = true;
+        return 0;
+    }
     v->died = true;
     if (!v->guard.torn_session)
         v->guard.torn_session = c->n.next_session - 1;

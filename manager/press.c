@@ -5,10 +5,14 @@
  *     2   guards, too: those of files that are being rewritten, the oldest first, so much at a time as makes a difference
  *
  * Level 2 comes when there is nothing else to wait for: mounts have published, holds are released, windows folded. It leaves a file without its last good version, which
- * the log says, with its path. Rejected: to tell ENOSPC instead; a program that rewrites its checkpoints in a store that holds one and a half of them would end, and
+ * the log says, with its path; and a row of given_up, which fpctl versions and status show, until the file was rewritten to the end. Rejected: to tell ENOSPC instead; a program that rewrites its checkpoints in a store that holds one and a half of them would end, and
  * not only if something else fails too.
  *
  * Called by the core's thread, in a group. */
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
 #include "fp/log.h"
 #include "manager/version.h"
 
@@ -68,10 +72,66 @@ static int give_up_waits(struct mgr_core *c, struct mgr_vfile *v, uint64_t *byte
     FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB, though the present one has not the level that was asked for", (int)path.len,
             path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
     *bytes += its;
-    c->versions->given_up++;
     rc = mgr_version_drop(c, v, &v->waits);
     if (!rc)
         mgr_vfile_done(c, v);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- what was given up is said */
+
+int mgr_given_up_load(struct mgr_core *c)
+{
+    int rc = mgr_db_one(&c->db, GIVEN_UP_COUNT);
+
+    c->versions->given_up = rc > 0 ? (uint64_t)mgr_col(&c->db, MGR_ST_GIVEN_UP_COUNT, 0) : 0;
+    mgr_db_reset(&c->db, MGR_ST_GIVEN_UP_COUNT);
+    return rc < 0 ? rc : 0;
+}
+
+int mgr_given_up(struct mgr_core *c, uint64_t ino, Fp__VersionInfo **out)
+{
+    const enum mgr_stmt st = MGR_ST_GIVEN_UP_GET;
+    int rc = c->versions->given_up ? mgr_db_one(&c->db, GIVEN_UP_GET, DBI(ino)) : 0;
+    char line[160], when[32];
+    time_t sec;
+    struct tm tm;
+
+    *out = NULL;
+    if (rc <= 0)
+        return rc;
+    *out = MGR_NEW(c, Fp__VersionInfo, fp__version_info__init);
+    if (*out) {
+        (*out)->n = (uint64_t)mgr_col(&c->db, st, 0);
+        (*out)->size_bytes = (uint64_t)mgr_col(&c->db, st, 1);
+        (*out)->mtime_ns = mgr_col(&c->db, st, 2);
+        (*out)->state = FP__VERSION_STATE__VERSION_GIVEN_UP;
+        sec = (time_t)(mgr_col(&c->db, st, 3) / 1000000000);
+        strftime(when, sizeof when, "%F %T", localtime_r(&sec, &tm));
+        snprintf(line, sizeof line, "gone: the store had no space at %s; if the file is not rewritten to the end, there is nothing to put back", when);
+        (*out)->why = mgr_arena_text(&c->arena, line);
+    }
+    mgr_db_reset(&c->db, st);
+    return *out && (*out)->why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
+int mgr_given_up_over(struct mgr_core *c, uint64_t ino)
+{
+    int rc = c->versions->given_up ? mgr_db_exec(&c->db, GIVEN_UP_DROP, DBI(ino)) : 0;
+
+    if (!rc && c->versions->given_up)
+        c->versions->given_up -= (uint64_t)sqlite3_changes(c->db.sq);
+    return rc;
+}
+
+static int note_given_up(struct mgr_core *c, const struct mgr_vfile *v)
+{
+    struct mgr_inode in;
+    int rc = mgr_inode_get(c, v->guard.shadow, &in);
+
+    rc = rc ? rc : mgr_given_up_over(c, v->ino);
+    rc = rc ? rc : mgr_db_exec(&c->db, GIVEN_UP_PUT, DBI(v->ino), DBI(v->guard.n), DBI(in.size), DBI(in.mtime), DBI(c->now.ns));
+    c->versions->given_up += !rc;
     return rc;
 }
 
@@ -84,9 +144,9 @@ static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *byte
     FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB: if it is not rewritten to the end, it is torn", (int)path.len,
             path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
     *bytes += its;
-    c->versions->given_up++;
     v->passed = true; /* for the rest of its epoch */
-    rc = mgr_version_drop(c, v, &v->guard);
+    rc = note_given_up(c, v);
+    rc = rc ? rc : mgr_version_drop(c, v, &v->guard);
     if (!rc)
         mgr_vfile_done(c, v);
     return rc;

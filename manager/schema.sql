@@ -12,7 +12,7 @@
 --     4  bad_chunk
 --     5  lock
 --     6  inode.flags
---     7  chunk.round, bnf_sync, bnf_lost, inode.ckpt, ckpt_series, ckpt_set, version, version_win, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
+--     7  chunk.round, bnf_sync, bnf_lost, inode.ckpt, ckpt_series, ckpt_set, version, version_win, given_up, overtaken, policy, target, tfile, ext, drained, drain_job, drain_file, drain_part
 
 -- Values that exist once: 'store_uuid' (16 bytes), 'created_ns', 'chunk_size' and 'stripe' (defaults of the store);
 -- 'behind:<session>' for each session that asks for leases of files (lease.c).
@@ -316,6 +316,14 @@ CREATE TABLE IF NOT EXISTS version_win (
     win    INTEGER NOT NULL,
     PRIMARY KEY (shadow, win)
 ) WITHOUT ROWID;
+-- Of files that were rewritten, and not to the end since: the version before, if it was given up for want of space.
+CREATE TABLE IF NOT EXISTS given_up (
+    ino   INTEGER PRIMARY KEY,
+    n     INTEGER NOT NULL,
+    size  INTEGER NOT NULL,
+    mtime INTEGER NOT NULL,
+    at_ns INTEGER NOT NULL
+);
 -- Sessions whose unpublished data of a file must not reach it any more: it was put back.
 CREATE TABLE IF NOT EXISTS overtaken (
     session INTEGER NOT NULL,

@@ -37,6 +37,10 @@
     X(OVERTAKEN_HAS, "SELECT 1 FROM overtaken WHERE session=?1 AND ino=?2")                                  \
     X(OVERTAKEN_DROP, "DELETE FROM overtaken WHERE session=?1 AND ino=?2")                                   \
     X(OVERTAKEN_END, "DELETE FROM overtaken WHERE session=?1")                                               \
-    X(OVERTAKEN_COUNT, "SELECT count(*) FROM overtaken")
+    X(OVERTAKEN_COUNT, "SELECT count(*) FROM overtaken")                                                     \
+    X(GIVEN_UP_PUT, "INSERT OR REPLACE INTO given_up(ino,n,size,mtime,at_ns) VALUES(?1,?2,?3,?4,?5)")        \
+    X(GIVEN_UP_GET, "SELECT n,size,mtime,at_ns FROM given_up WHERE ino=?1")                                  \
+    X(GIVEN_UP_DROP, "DELETE FROM given_up WHERE ino=?1")                                                    \
+    X(GIVEN_UP_COUNT, "SELECT count(*) FROM given_up")
 
 #endif

@@ -203,6 +203,7 @@ int mgr_versions_load(struct mgr_core *c)
         if (v)
             v->died = v->open;
     }
+    rc = rc ? rc : mgr_given_up_load(c);
     rc = rc ? rc : mgr_db_one(&c->db, OVERTAKEN_COUNT);
     if (rc <= 0)
         return rc;
@@ -465,10 +466,10 @@ int mgr_versions_sum(struct mgr_core *c, uint64_t *count, uint64_t *bytes)
 int mgr_versions_gone(struct mgr_core *c, uint64_t ino)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
-    int rc;
+    int rc = mgr_given_up_over(c, ino);
 
-    if (!v)
-        return 0;
+    if (rc || !v)
+        return rc;
     rc = mgr_version_drop(c, v, &v->remains);
     rc = rc ? rc : mgr_version_drop(c, v, &v->guard);
     rc = rc ? rc : mgr_version_drop(c, v, &v->waits);

@@ -2,6 +2,7 @@
 #ifndef MGR_VERSION_H
 #define MGR_VERSION_H
 
+#include "life.pb-c.h"
 #include "manager/core_int.h"
 
 enum mgr_version_kind { MGR_DELTA = 1, MGR_FULL = 2, MGR_REPLACED = 3 /* full: another file, which this one was renamed over */ };
@@ -39,6 +40,7 @@ struct mgr_vfile {
     bool open;       /* the epoch has begun */
     bool passed;     /* … and needs no guard: the file was empty, or is synced all the time */
     bool died;       /* … and one who wrote did not end well */
+    bool ill;        /* … likewise, of one that has no guard */
     bool asked;      /* the guard is put back because somebody asked for it */
     bool old;        /* … under the manager before: who else wrote is not known */
     struct mgr_ended {
@@ -55,7 +57,7 @@ struct mgr_versions {
     size_t buckets, count, next; /* next: bucket for the sweep to go on at */
     struct mgr_map shadows;      /* inodes of versions */
     uint64_t returning, overtaken;
-    uint64_t given_up; /* guards, for want of space, since the start */
+    uint64_t given_up; /* rows of that table */
     bool look; /* at all of them, at the next sweep */
 };
 
@@ -161,6 +163,12 @@ int mgr_change_check(struct mgr_core *c, const struct mgr_session *s, uint64_t i
 
 /* There is no space: level as in StatFs.press. Adds what versions had that were given up. */
 int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes);
+/* The guard that the file would have, if it had not been given up, in memory of the group: state GIVEN_UP. NULL: it was not. */
+int mgr_given_up(struct mgr_core *c, uint64_t ino, Fp__VersionInfo **out);
+/* Nobody misses it any more: the file was rewritten to the end, or is gone. */
+int mgr_given_up_over(struct mgr_core *c, uint64_t ino);
+/* How many there are, from the table. */
+int mgr_given_up_load(struct mgr_core *c);
 
 /* ---------------------------------------------------------------- change.c: before the data of a file changes */
 

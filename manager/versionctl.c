@@ -74,13 +74,16 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, uint64_t ino
 static int list(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlVersionsReply *r)
 {
     const struct mgr_vfile *v = mgr_vfile_find(c, in->ino);
-    int rc = 0;
+    Fp__VersionInfo *gone;
+    int rc;
 
-    r->versions = mgr_arena_alloc(&c->arena, 4 * sizeof(*r->versions));
+    r->versions = mgr_arena_alloc(&c->arena, 5 * sizeof(*r->versions));
     if (!r->versions || !add(c, r, in))
         return mgr_doom(c, -ENOMEM);
-    if (v)
-        rc = add_version(c, r, in->ino, &v->guard);
+    rc = mgr_given_up(c, in->ino, &gone);
+    if (gone)
+        r->versions[r->n_versions++] = gone;
+    rc = rc || !v ? rc : add_version(c, r, in->ino, &v->guard);
     rc = rc || !v ? rc : add_version(c, r, in->ino, &v->waits);
     return rc || !v ? rc : add_version(c, r, in->ino, &v->remains);
 }

@@ -84,13 +84,13 @@ static int print_json(const Fp__CtlStatusReply *r, const struct ctl_store *store
     for (size_t i = 0; i < r->n_damaged; i++)
         json_array_append_new(damaged, json_damage(r->damaged[i]));
     return ctl_json_print(json_pack(
-        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o}", "store",
+        "{s:s, s:{s:s, s:I, s:I, s:s, s:I}, s:{s:I, s:I, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:b, s:o, s:o}", "store",
         uuid_text(uuid, &r->store_uuid), "manager", "address", ctl_manager_addr(r, store), "pid",
         (json_int_t)r->pid, "uptime_ms", (json_int_t)r->uptime_ms, "software", r->software, "db_bytes", (json_int_t)r->db_bytes, "space",
         "total_bytes", (json_int_t)r->total_bytes, "used_bytes", (json_int_t)ctl_used_bytes(r), "free_bytes",
         (json_int_t)r->free_bytes, "inodes", (json_int_t)r->inodes, "chunks", (json_int_t)r->chunks, "slices",
         (json_int_t)r->slices, "garbage_chunks", (json_int_t)r->garbage_chunks, "garbage_bytes",
-        (json_int_t)r->garbage_bytes, "versions", (json_int_t)r->versions, "version_bytes", (json_int_t)r->version_bytes, "mounts", mounts, "strict_differs", strict_differs(r), "benefactors", bnfs, "damaged", damaged));
+        (json_int_t)r->garbage_bytes, "versions", (json_int_t)r->versions, "version_bytes", (json_int_t)r->version_bytes, "given_up", (json_int_t)r->given_up, "mounts", mounts, "strict_differs", strict_differs(r), "benefactors", bnfs, "damaged", damaged));
 }
 
 /* ---------------------------------------------------------------- for people */
@@ -116,6 +116,8 @@ static void print_head(const Fp__CtlStatusReply *r, const struct ctl_store *stor
                        fp_format_size(a, r->garbage_bytes));
     if (r->versions)
         ctl_print_line("versions", "%llu of files that are rewritten, or not safe yet, %s: they go when space is wanted", (unsigned long long)r->versions, fp_format_size(a, r->version_bytes));
+    if (r->given_up)
+        ctl_print_line("given up", "%llu of files that are not rewritten to the end, for want of space: fpctl versions FILE, and the manager's log, say which", (unsigned long long)r->given_up);
 }
 
 static void at_risk_cell(struct fp_table *t, uint64_t bytes)

@@ -35,7 +35,7 @@ static int ask(const struct ctl_store *store, struct ctl_link *l, Fp__CtlVersion
 
 static const char *state_of(const Fp__VersionInfo *v)
 {
-    static const char *const names[] = {"present", "guard", "waits", "kept", "torn", "returning", "going"};
+    static const char *const names[] = {"present", "guard", "waits", "kept", "torn", "returning", "going", "given up"};
 
     return (unsigned)v->state < sizeof names / sizeof *names ? names[v->state] : "unknown";
 }
@@ -66,7 +66,7 @@ static void row(struct fp_table *t, const Fp__VersionInfo *v)
     strftime(when, sizeof when, "%F %T", localtime_r(&sec, &tm));
     fp_table_cell(t, "%s", when);
     fp_table_cell(t, "%s", fp_format_size(buf, v->size_bytes));
-    fp_table_cell(t, "%s", v->n ? fp_format_size(buf, v->own_bytes) : "");
+    fp_table_cell(t, "%s", v->n && v->state != FP__VERSION_STATE__VERSION_GIVEN_UP ? fp_format_size(buf, v->own_bytes) : "");
     fp_table_cell(t, "%s", state_of(v));
     fp_table_cell(t, "%s", v->why);
 }

@@ -36,6 +36,15 @@ def test_rewriting_what_fits_the_store_only_once(small):
         assert_same(read_file(path), content(key, 0, 160 * MIB))
     assert re.search("is given up", small.manager.text())
     assert versions(small, path) == ["present"]
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC)
+    pwrite_all(fd, content(4, 0, 160 * MIB), 0)
+    os.close(os.open(path, os.O_WRONLY))  # publishes what was written
+    wait_until("it to be said", 20, lambda: versions(small, path) == ["present", "given up"])
+    assert small.status()["given_up"] == 1
+    assert re.search(r"given up +1 of files", small.fpctl("status", m.path).stdout) and "had no space at" in small.fpctl("versions", path).stdout
+    os.close(fd)
+    wait_until("the file to be whole", 20, lambda: versions(small, path) == ["present"])
+    assert small.status()["given_up"] == 0
     assert json.loads(small.fpctl("df", m.path, "--json").stdout)["version_bytes"] == 0
 
 

@@ -233,7 +233,7 @@ static const char to_version_1[] =
     "ALTER TABLE chunk DROP COLUMN round; DROP TABLE bnf_sync; DROP TABLE bnf_lost; ALTER TABLE chunk DROP COLUMN data; ALTER TABLE chunk DROP COLUMN noted;"
     "ALTER TABLE session DROP COLUMN machine; ALTER TABLE session DROP COLUMN boot; ALTER TABLE session DROP COLUMN mount_ns;"
     "ALTER TABLE inode DROP COLUMN flags; DROP INDEX inode_ckpt; ALTER TABLE inode DROP COLUMN ckpt;"
-    "DROP TABLE ckpt_series; DROP TABLE ckpt_set; DROP TABLE version; DROP TABLE version_win; DROP TABLE overtaken; DROP TABLE policy;"
+    "DROP TABLE ckpt_series; DROP TABLE ckpt_set; DROP TABLE version; DROP TABLE version_win; DROP TABLE given_up; DROP TABLE overtaken; DROP TABLE policy;"
     "DROP TABLE target; DROP TABLE tfile; DROP TABLE ext; DROP TABLE drained; DROP TABLE drain_job; DROP TABLE drain_file; DROP TABLE drain_part;"
     "PRAGMA user_version=1";
 

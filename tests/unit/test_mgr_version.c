@@ -551,8 +551,25 @@ static void test_restore_of_all_that_are_torn(void **state)
 }
 
 /* In this order, and no sooner than asked for. The one whose guard went is as it is when its writer dies. */
+static void assert_given_up(const char *path, uint64_t n, uint64_t size)
+{
+    Fp__CtlVersionsReply *r = ask(path, 0, false, false, false);
+    const Fp__VersionInfo *gone = NULL;
+
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_versions; i++)
+        if (r->versions[i]->state == FP__VERSION_STATE__VERSION_GIVEN_UP)
+            gone = r->versions[i];
+    assert_non_null(gone);
+    assert_int_equal(gone->n, n);
+    assert_int_equal(gone->size_bytes, size);
+    assert_non_null(strstr(gone->why, "no space"));
+    fix_free(r);
+}
+
 static void test_space(void **state)
 {
+    uint64_t n;
     uint64_t b = fix_mk(&f, MGR_ROOT_INO, "b", S_IFREG | 0644);
     struct map was, torn;
 
@@ -575,15 +592,54 @@ static void test_space(void **state)
     assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_GUARD);
     press(1);
     assert_int_equal(versions(), 1);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM given_up"), 0);
+    n = (uint64_t)fix_sql(&f, "SELECT n FROM version");
     assert_true(press(2) > 0);
     assert_int_equal(versions(), 0);
     assert_true(fix_write(&f, b, CHUNK, CHUNK)); /* makes none for the rest of the epoch */
     assert_int_equal(versions(), 0);
     torn = map_of(b);
+    assert_given_up("b", n, CHUNK);
     dies(f.conn);
     new_mount();
     assert_map(b, &torn);
     assert_map(file, &was);
+    assert_given_up("b", n, CHUNK); /* it is torn, and there is nothing to put back */
+    assert_null(ask("b", n, false, true, false));
+    assert_int_equal(f.status, -ENODATA);
+    open_by(f.conn, b);
+    assert_true(fix_write(&f, b, 0, CHUNK));
+    assert_given_up("b", n, CHUNK);
+    release(f.conn, b, false);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM given_up"), 0);
+    assert_int_equal(f.core->versions->given_up, 0);
+}
+
+/* What is said of it outlasts the manager, and goes with the file. */
+static void test_what_was_given_up_is_said_until_the_file_is_gone(void **state)
+{
+    (void)state;
+    fix_close(&f);
+    fix_open(&f, fix_path(), false);
+    file = fix_mk(&f, MGR_ROOT_INO, "x", S_IFREG | 0644);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 0, CHUNK));
+    release(f.conn, file, false);
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    press(2);
+    assert_int_equal(f.core->versions->given_up, 1);
+    fix_close(&f);
+    fix_open(&f, fix_path(), true);
+    f.conn = fix_conn(&f);
+    f.session = fix_hello_client(&f, f.conn, 0, NULL);
+    assert_int_equal(f.core->versions->given_up, 1);
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "x", false), 0);
+    fix_tick(&f, 61000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM given_up"), 0);
+    assert_int_equal(f.core->versions->given_up, 0);
+    fix_close_and_remove(&f);
+    assert_int_equal(setup(NULL), 0);
 }
 
 /* Guards of more than is wanted at once: the older one goes. */
@@ -637,6 +693,7 @@ int main(void)
         T(restore_by_force_is_not_written_over),
         T(space),
         T(space_takes_the_oldest_guard),
+        T(what_was_given_up_is_said_until_the_file_is_gone),
         T(restore_of_all_that_are_torn),
     };
 
