@@ -24,8 +24,10 @@
 
 #include "fp/dlog.h"
 #include "fp/err.h"
+#include "fp/needed.h"
 
 #define TEMP_SUFFIX     ".fpmerge"
+#define KEPT_SUFFIX     ".fpkept" /* no longer than that */
 #define RENAME_NOREPLACE_FLAG 1u
 #define NAME_LEN_MAX    255u
 
@@ -33,7 +35,7 @@ struct run {
     struct fp_dlog_merge *m;
     struct fp_dlog_index x;
     int log_fd, index_fd, dir_fd, fd;
-    char name[NAME_LEN_MAX + 1], temp[NAME_LEN_MAX + 1];
+    char name[NAME_LEN_MAX + 1], temp[NAME_LEN_MAX + 1], kept[NAME_LEN_MAX + 1];
     _Atomic uint64_t next; /* record, or extent */
     pthread_mutex_t lock;  /* all below */
     struct fp_dlog_extent *extents;
@@ -293,7 +295,6 @@ static int open_dir(struct run *r)
 {
     const char *slash = strrchr(r->m->to, '/'), *name = slash ? slash + 1 : r->m->to;
     char *dir = slash ? strndup(r->m->to, slash == r->m->to ? 1 : (size_t)(slash - r->m->to)) : strdup(".");
-    struct stat st;
 
     if (!dir)
         return fail(r, -ENOMEM, "out of memory");
@@ -303,15 +304,66 @@ static int open_dir(struct run *r)
     }
     snprintf(r->name, sizeof r->name, "%s", name);
     snprintf(r->temp, sizeof r->temp, ".%s" TEMP_SUFFIX, name);
+    snprintf(r->kept, sizeof r->kept, ".%s" KEPT_SUFFIX, name);
     r->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->dir_fd < 0)
         fail(r, -errno, "%s: %s", dir, strerror(errno));
     free(dir);
     if (r->dir_fd < 0)
         return r->rc;
-    if (fstatat(r->dir_fd, r->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISDIR(st.st_mode) || !r->m->replace))
-        return fail(r, -EEXIST, "%s is there already", r->m->to);
     return 0;
+}
+
+/* -------------------------------------------------------------- what has the name */
+
+static int refuse(struct run *r)
+{
+    return fail(r, -EPERM, "%s: a store has evicted data that is only in the file of that name: make another one with --to, or, if that store needs it no more, with --overwrite", r->m->to);
+}
+
+/* A link to what was replaced: is it needed (by now), it gets its name back. Of a merge that was killed, too. */
+static int settle(struct run *r)
+{
+    int needed = r->m->replace_needed ? 0 : fp_needed_by_any(r->dir_fd, r->kept), rc = 0;
+
+    if (needed > 0)
+        rc = renameat(r->dir_fd, r->kept, r->dir_fd, r->name) || fsync(r->dir_fd) ? -errno : 0;
+    else if (needed == 0 && unlinkat(r->dir_fd, r->kept, 0) && errno != ENOENT)
+        rc = -errno;
+    rc = needed < 0 ? needed : rc;
+    if (rc)
+        return fail(r, rc, "%s, which had the name of %s: %s", r->kept, r->m->to, fp_strerror(rc));
+    return needed > 0 ? refuse(r) : 0;
+}
+
+/* The temporary file is ours: nobody else makes the file now. */
+static int may_make(struct run *r)
+{
+    struct stat st;
+    int rc = settle(r);
+
+    if (rc == 0 && fstatat(r->dir_fd, r->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISDIR(st.st_mode) || !r->m->replace))
+        return fail(r, -EEXIST, "%s is there already", r->m->to);
+    if (rc || !r->m->replace || r->m->replace_needed)
+        return rc;
+    rc = fp_needed_by_any(r->dir_fd, r->name);
+    return rc < 0 ? fail(r, rc, "whether a store needs %s: %s", r->m->to, fp_strerror(rc)) : rc ? refuse(r) : 0;
+}
+
+/* As fp-drain does it (drain/needed.c): who begins to need it in between is seen, where there are hard links. */
+static int replace(struct run *r)
+{
+    int rc = may_make(r);
+    bool kept = rc == 0 && !r->m->replace_needed && linkat(r->dir_fd, r->name, r->dir_fd, r->kept, 0) == 0;
+
+    if (rc)
+        return rc;
+    if (renameat(r->dir_fd, r->temp, r->dir_fd, r->name)) {
+        rc = fail(r, -errno, "%s: %s", r->m->to, strerror(errno));
+        (void)unlinkat(r->dir_fd, r->kept, 0);
+        return rc;
+    }
+    return kept ? settle(r) : 0;
 }
 
 /* The name may be that of another file by the time that the lock is had: whoever had it has renamed it. */
@@ -386,10 +438,9 @@ static int give_name(struct run *r)
 
     if (fsync(r->fd))
         return fail(r, -errno, "fsync of %s: %s", r->m->to, strerror(errno));
-    if (r->m->replace)
-        rc = renameat(r->dir_fd, r->temp, r->dir_fd, r->name) ? -errno : 0;
-    else
-        rc = (int)syscall(SYS_renameat2, r->dir_fd, r->temp, r->dir_fd, r->name, RENAME_NOREPLACE_FLAG) ? -errno : 0;
+    if (r->m->replace && (rc = replace(r)) != 0)
+        return rc;
+    rc = r->m->replace ? 0 : (int)syscall(SYS_renameat2, r->dir_fd, r->temp, r->dir_fd, r->name, RENAME_NOREPLACE_FLAG) ? -errno : 0;
     if ((rc == -EINVAL || rc == -ENOSYS) && !r->m->replace) /* the file system does not know the flag */
         rc = fstatat(r->dir_fd, r->name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? -EEXIST : renameat(r->dir_fd, r->temp, r->dir_fd, r->name) ? -errno : 0;
     if (rc == 0 && fsync(r->dir_fd))
@@ -421,6 +472,7 @@ int fp_dlog_merge(struct fp_dlog_merge *m)
     rc = rc ? rc : open_dir(&r);
     rc = rc ? rc : open_temp(&r);
     made = r.fd >= 0;
+    rc = rc ? rc : may_make(&r);
     rc = rc ? rc : run_threads(&r, write_thread);
     rc = rc ? rc : check_extents(&r);
     m->written = rc ? 0 : r.x.data_bytes;

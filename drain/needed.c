@@ -18,11 +18,9 @@
  * Rejected: the mark of the copy (user.fp.drain) alone, which refused the next job every name of the one before; a list of files in one place, which
  * would have to be changed for each.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -30,108 +28,42 @@
 
 #include "drain/drain.h"
 #include "fp/fault.h"
-
-#define NEEDS "-needs-"
-#define ALL   "-all"
-
-struct marks {
-    char drained[256], needed[256]; /* "": there is none */
-    uint64_t ino;
-    bool is; /* there is a file */
-};
+#include "fp/needed.h"
 
 /* -------------------------------------------------------------- whose it is */
 
 /* As "01020304-needs-5" and "01020304:INODE:VERSION" begin: the first bytes of a store's UUID. */
-static bool is_ours(const struct dr_worker *w, const char *mark)
+static void digits_of(const struct dr_worker *w, char own[9])
 {
-    char own[9];
-
-    snprintf(own, sizeof(own), "%02x%02x%02x%02x", w->store[0], w->store[1], w->store[2], w->store[3]);
-    return memcmp(mark, own, 8) == 0;
+    snprintf(own, 9, "%02x%02x%02x%02x", w->store[0], w->store[1], w->store[2], w->store[3]);
 }
 
-static bool is_entry(const char *name)
+static int look(struct dr_thread *th, int dir, const char *name, struct fp_needed *m)
 {
-    size_t len = strlen(name);
+    int rc;
 
-    return len > 8 + strlen(NEEDS) && len <= FP_DW_TMP_MAX && !strchr(name, '/') && memcmp(name + 8, NEEDS, strlen(NEEDS)) == 0;
-}
-
-static int read_mark(int fd, const char *name, char mark[256])
-{
-    ssize_t n = fgetxattr(fd, name, mark, 255);
-
-    mark[n > 0 ? n : 0] = '\0';
-    return n < 0 && errno != ENODATA ? -errno : 0;
-}
-
-static int look(struct dr_thread *th, int dir, const char *name, struct marks *m)
-{
-    struct stat st;
-    int fd = -1, rc, needed;
-
-    memset(m, 0, sizeof(*m));
     dr_enter(th);
-    rc = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
-    if (rc == 0 && S_ISREG(st.st_mode)) {
-        m->is = true;
-        m->ino = st.st_ino;
-        fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        rc = fd < 0 ? -errno : 0;
-    }
-    if (fd >= 0) {
-        (void)read_mark(fd, FP_DW_MARK_XATTR, m->drained);
-        needed = read_mark(fd, FP_DW_NEED_XATTR, m->needed);
-        close(fd);
-        rc = needed == -ENOTSUP ? 0 : needed;
-    } else if (rc == -EACCES && st.st_uid == geteuid()) {
-        rc = 0; /* of a mode that keeps us, and who would have marked it, from it */
-    }
+    rc = fp_needed_read(dir, name, m);
     dr_leave(th, 0);
-    return rc == -ENOENT ? 0 : rc;
+    return rc;
 }
 
 /* -------------------------------------------------------------- what others need */
 
-/* Does another store rely on files without a mark, which this may be one of? 1, 0, or a failure. */
-static int may_be_of_all(struct dr_thread *th, int temps, const struct marks *m)
-{
-    int fd = openat(temps, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = fd < 0 ? -errno : 0;
-    DIR *d = rc ? NULL : fdopendir(fd);
-
-    rc = rc ? rc : d ? 0 : -errno;
-    if (rc && fd >= 0)
-        close(fd);
-    for (struct dirent *e; d && rc == 0 && (errno = 0, e = readdir(d));) {
-        size_t len = strlen(e->d_name);
-
-        if (!is_entry(e->d_name) || len < strlen(ALL) || strcmp(e->d_name + len - strlen(ALL), ALL) != 0 || is_ours(th->w, e->d_name))
-            continue;
-        rc = !m->drained[0] || memcmp(m->drained, e->d_name, 8) == 0;
-    }
-    if (rc == 0 && d && errno)
-        rc = -errno;
-    if (d)
-        closedir(d);
-    return rc;
-}
-
 /* Have we drained it? own: the inode of what we have drained to that name last; 0: nothing. Numbers of inodes are used again, so a mark says more. */
-static bool is_drained_by_us(const struct dr_worker *w, const struct marks *m, uint64_t own)
+static bool is_drained_by_us(const struct fp_needed *m, const char *store, uint64_t own)
 {
-    return m->drained[0] ? is_ours(w, m->drained) : own && m->ino == own;
+    return m->drained[0] ? fp_needed_is_of(m->drained, store) : own && m->ino == own;
 }
 
-static int is_needed(struct dr_thread *th, int temps, const struct marks *m, uint64_t own)
+static int is_needed(struct dr_thread *th, int temps, const struct fp_needed *m, uint64_t own)
 {
-    bool other = is_entry(m->needed) && !is_ours(th->w, m->needed);
+    char store[9];
     int rc;
 
+    digits_of(th->w, store);
     dr_enter(th);
-    rc = !other ? 0 : faccessat(temps, m->needed, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ? 1 : errno == ENOENT ? 0 : -errno;
-    if (rc == 0 && !is_drained_by_us(th->w, m, own))
-        rc = may_be_of_all(th, temps, m);
+    rc = fp_needed_by_others(temps, m, store, is_drained_by_us(m, store, own));
     dr_leave(th, 0);
     return rc;
 }
@@ -144,14 +76,16 @@ static int refuse(struct dr_thread *th, const char *name)
 
 int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own)
 {
-    struct marks m;
+    struct fp_needed m;
+    char store[9];
     int rc = look(th, dir, name, &m);
 
     if (rc == 0 && m.is)
         rc = is_needed(th, temps, &m, own);
     if (rc < 0)
         return dr_failed_call(th, rc, "look at what has its name,", name);
-    return rc ? refuse(th, name) : m.is && !is_drained_by_us(th->w, &m, own);
+    digits_of(th->w, store);
+    return rc ? refuse(th, name) : m.is && !is_drained_by_us(&m, store, own);
 }
 
 /* -------------------------------------------------------------- replacing */
@@ -177,7 +111,7 @@ int dr_keep_aside(struct dr_thread *th, int temps, const char *tmp, int dir, con
 int dr_settle(struct dr_thread *th, int temps, const char *tmp, int dir, const char *name)
 {
     char aside[DR_ASIDE_MAX];
-    struct marks m;
+    struct fp_needed m;
     int rc;
 
     aside_of(tmp, aside);
@@ -202,7 +136,7 @@ int dr_settle(struct dr_thread *th, int temps, const char *tmp, int dir, const c
 void dr_drop_aside(struct dr_thread *th, int temps, const char *tmp, uint32_t tmp_bytes)
 {
     char name[FP_DW_TMP_MAX + 1], aside[DR_ASIDE_MAX];
-    struct marks m;
+    struct fp_needed m;
 
     snprintf(name, sizeof(name), "%.*s", (int)tmp_bytes, tmp);
     aside_of(name, aside);
@@ -217,13 +151,13 @@ void dr_drop_aside(struct dr_thread *th, int temps, const char *tmp, uint32_t tm
 
 int dr_need_no_more(struct dr_thread *th, int temps, const char *entry, uint32_t entry_bytes)
 {
-    char name[FP_DW_TMP_MAX + sizeof(ALL)];
+    char name[FP_DW_TMP_MAX + sizeof(FP_NEEDED_ALL)];
     int rc = 0;
 
     snprintf(name, sizeof(name), "%.*s", (int)entry_bytes, entry);
-    if (!is_entry(name))
+    if (!fp_needed_is_entry(name))
         return 0;
-    strcat(name, ALL);
+    strcat(name, FP_NEEDED_ALL);
     dr_enter(th);
     rc = unlinkat(temps, name, 0) && errno != ENOENT ? -errno : 0;
     dr_leave(th, 0);
@@ -237,7 +171,7 @@ static int write_entry(struct dr_thread *th, int fd)
 
     (void)gethostname(host, sizeof(host) - 1);
     n = snprintf(text, sizeof(text), "A store has evicted data of files that it had drained to here, and reads it from them. They have the extended attribute\n"
-                 FP_DW_NEED_XATTR ", if there is none " ALL "; other stores do not replace them. Node: %s\n", host);
+                 FP_DW_NEED_XATTR ", if there is none " FP_NEEDED_ALL "; other stores do not replace them. Node: %s\n", host);
     return pwrite(fd, text, (size_t)n, 0) == n ? dr_fsync(th, fd) : errno ? -errno : -ENOSPC;
 }
 
@@ -290,7 +224,7 @@ static int mark_it(struct dr_thread *th, int root, const char *path, uint32_t pa
 
 int dr_need(struct dr_thread *th, int root, const char *path, uint32_t path_bytes, const char *entry, uint32_t entry_bytes)
 {
-    char name[FP_DW_TMP_MAX + sizeof(ALL)];
+    char name[FP_DW_TMP_MAX + sizeof(FP_NEEDED_ALL)];
     int temps, rc = dr_temps(th, root, true, &temps);
 
     if (rc)
@@ -300,7 +234,7 @@ int dr_need(struct dr_thread *th, int root, const char *path, uint32_t path_byte
     if (rc == 0) {
         rc = mark_it(th, root, path, path_bytes, name);
         if (rc == -ENOTSUP || rc == -EACCES || rc == -EPERM || rc == -ENOSPC || rc == -EDQUOT || rc == -E2BIG || rc == -ERANGE) {
-            strcat(name, ALL);
+            strcat(name, FP_NEEDED_ALL);
             rc = make_entry(th, temps, name);
         }
     }

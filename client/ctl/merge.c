@@ -155,7 +155,7 @@ static int merge_one(const struct ctl_options *o, const char *log)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     struct shown s = {.name = log, .since_ms = fp_now_ms(), .at_ms = fp_now_ms()};
-    struct fp_dlog_merge m = {.log = log, .replace = o->force, .verify = o->verify, .threads = cores < 2 ? 2 : cores > 8 ? 8 : (unsigned)cores, .arg = &s};
+    struct fp_dlog_merge m = {.log = log, .replace = o->force || o->overwrite, .replace_needed = o->overwrite, .verify = o->verify, .threads = cores < 2 ? 2 : cores > 8 ? 8 : (unsigned)cores, .arg = &s};
     char to[PATH_MAX];
     int rc = o->to ? 0 : name_of(log, to);
 

@@ -96,7 +96,8 @@ void fp_dlog_index_fini(struct fp_dlog_index *x);
 
 struct fp_dlog_merge {
     const char *log, *to; /* directory F.fplog; the file that is made */
-    bool replace;         /* a file that is there */
+    bool replace;         /* a file that is there, unless a store relies on it (fp/needed.h); -EPERM then */
+    bool replace_needed;  /* … also if one does */
     bool verify;          /* read back what was written */
     unsigned threads;     /* 1 .. FP_DLOG_THREADS_MAX */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* or NULL: so many bytes are written, or compared; by one thread at a time */

@@ -101,6 +101,13 @@ def test_what_another_store_needs_is_replaced_only_by_overwrite(two):
     r = merge(two, log(two), "--force", check=False)
     assert r.returncode == 4 and "another store" in r.stdout and "--overwrite" in r.stdout, (r.returncode, r.stdout, r.stderr)
     assert read_file(at(two, "run/f")) == b"theirs"
+    r = merge(two, log(two), "--offline", "--force", check=False)  # whoever the store is
+    assert r.returncode == 1 and "a store has evicted" in r.stderr and "--overwrite" in r.stderr, (r.returncode, r.stdout, r.stderr)
+    assert read_file(at(two, "run/f")) == b"theirs"
+    merge(two, log(two), "--offline", "--overwrite")
+    assert_same(read_file(at(two, "run/f")), two.data)
+    write_file(at(two, "run/f"), b"theirs")
+    os.setxattr(at(two, "run/f"), "user.fp.needed", b"01020304-needs-5")
     merge(two, log(two), "--overwrite")
     assert_same(read_file(at(two, "run/f")), two.data)
 

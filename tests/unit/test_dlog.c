@@ -210,6 +210,68 @@ static void test_a_file_that_is_there_is_replaced_only_when_told(void **state)
     assert_is_whole();
 }
 
+static void put_theirs(const char *path, const char *name, const char *mark)
+{
+    (void)unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_int_equal(write(fd, "theirs", 6), 6);
+    if (mark)
+        assert_int_equal(fsetxattr(fd, name, mark, strlen(mark), 0), 0);
+    close(fd);
+}
+
+/* In the directory of the file or above; whoever the store is. A mark says something as long as its entry is there. */
+static void test_what_a_store_needs_is_replaced_only_when_told(void **state)
+{
+    static const struct {
+        const char *entry, *name, *mark;
+        int rc;
+    } of[] = {
+        {"01020304-needs-5", "user.fp.needed", "01020304-needs-5", -EPERM},
+        {"01020304-needs-6", "user.fp.needed", "01020304-needs-5", 0},
+        {"01020304-needs-5", NULL, NULL, 0},
+        {"01020304-needs-5-all", NULL, NULL, -EPERM},
+        {"01020304-needs-5-all", "user.fp.drain", "01020304:7:1", -EPERM},
+        {"01020304-needs-5-all", "user.fp.drain", "05060708:7:1", 0},
+    };
+    char temps[128], below[128], entry[256], kept[128], deep[128];
+    struct stat st;
+    (void)state;
+    snprintf(temps, sizeof temps, "%s/.fp-drain", dir);
+    snprintf(below, sizeof below, "%s/below", dir);
+    snprintf(deep, sizeof deep, "%s/below/data", dir);
+    snprintf(kept, sizeof kept, "%s/.data.fpkept", dir);
+    write_log(usual, NUSUAL);
+    assert_int_equal(mkdir(temps, 0700), 0);
+    assert_int_equal(mkdir(below, 0700), 0);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int left = 0; left < 2; left++) { /* left: a merge has died between the two names, and the mark came in that moment */
+            struct fp_dlog_merge m = { .replace = true }, d = { .log = log_dir, .to = deep, .replace = true, .threads = 2 }, told = { .replace_needed = true };
+            snprintf(entry, sizeof entry, "%s/%s", temps, of[i].entry);
+            put_theirs(entry, NULL, NULL);
+            put_theirs(left ? kept : file, of[i].name, of[i].mark);
+            assert_int_equal(stat(left ? kept : file, &st), 0);
+            put_theirs(deep, of[i].name, of[i].mark);
+            if (left)
+                put_theirs(file, NULL, NULL);
+            bool all = left && of[i].rc == 0 && strstr(of[i].entry, "-all"); /* what has no mark of who has drained it may be one, too */
+            assert_int_equal(merge(&m), all ? -EPERM : of[i].rc);
+            assert_int_equal(fp_dlog_merge(&d), of[i].rc);
+            if (of[i].rc) {
+                struct stat is;
+                assert_non_null(strstr(m.why, "--overwrite"));
+                assert_int_equal(stat(file, &is), 0);
+                assert_int_equal(is.st_ino, st.st_ino); /* it has its name, again */
+                told.replace = true;
+                assert_int_equal(merge(&told), 0);
+            }
+            if (!all)
+                assert_is_whole();
+            assert_int_equal(access(kept, F_OK), -1);
+            assert_int_equal(unlink(entry), 0);
+        }
+}
+
 static void test_a_file_of_holes_alone_and_an_empty_one(void **state)
 {
     struct fp_dlog_index x = { .log = LOG, .size = 1u << 20 };
@@ -368,6 +430,7 @@ int main(void)
         T(test_a_log_becomes_the_file),
         T(test_attributes_are_those_of_the_index),
         T(test_a_file_that_is_there_is_replaced_only_when_told),
+        T(test_what_a_store_needs_is_replaced_only_when_told),
         T(test_a_file_of_holes_alone_and_an_empty_one),
         T(test_what_a_killed_merge_left_is_taken_over),
         T(test_two_at_once_do_not_write_one_file),
