@@ -281,12 +281,8 @@ CREATE TABLE IF NOT EXISTS ckpt_set (
     began_ns     INTEGER NOT NULL,
     complete_ns  INTEGER NOT NULL,
     seq          INTEGER NOT NULL,    -- its number in the series, since it was complete; 0: not yet, or it is being written anew
-    files        INTEGER NOT NULL,    -- these three as of complete_ns
+    files        INTEGER NOT NULL,    -- these two as of complete_ns
     bytes        INTEGER NOT NULL,
-    local_ns     INTEGER NOT NULL,    -- since when all of it is on synced devices; 0: it is not
-    drained      INTEGER NOT NULL,    -- files that have this level
-    verified     INTEGER NOT NULL,
-    drained_ns   INTEGER NOT NULL,
     files_before INTEGER NOT NULL DEFAULT 0, -- files of those before it, if it has fewer and nobody said that it is complete (sethalf.c); 0: not so
     UNIQUE (series, step)
 );

@@ -321,6 +321,12 @@ struct made {
     int64_t began_ns;
 };
 
+/* Of numbers with decimals: it has none. The series of such is made by one that has. */
+static bool is_whole(const struct made *m, const struct mgr_step *s)
+{
+    return mgr_step_is_decimal(s) && !memchr(m->name, '.', m->len);
+}
+
 /* One more of its template. *yes: it is a step. */
 static int follow(struct mgr_core *c, uint64_t dir, const struct made *m, const struct mgr_step *s, bool *yes)
 {
@@ -330,13 +336,13 @@ static int follow(struct mgr_core *c, uint64_t dir, const struct made *m, const 
     int rc = ask(c, t);
 
     *yes = !rc && t->known == SERIES;
-    if (rc || t->known != NONE || mgr_step_is_clock(s, m->began_ns))
+    if (rc || t->known != NONE || (!mgr_step_is_decimal(s) && mgr_step_is_clock(s, m->began_ns)))
         return rc;
     if (mgr_trail_may_grow(&t->t, s->step, m->began_ns, quiet_ns))
         rc = closed(c, t, &closed_ns);
     if (rc)
         return rc;
-    *yes = mgr_trail_add(&t->t, s->step, m->began_ns, closed_ns, quiet_ns);
+    *yes = mgr_trail_add(&t->t, s->step, m->began_ns, closed_ns, quiet_ns) && !is_whole(m, s);
     memcpy(t->name, m->name, m->len);
     t->name_len = (uint32_t)m->len;
     if (*yes)

@@ -306,12 +306,38 @@ static bool is_extension(const char *s, size_t len, const struct group *g)
     return dot > 0 && g->off > dot && len - dot <= EXTENSION_MAX && g->off + g->len == len && is_letter(s[dot]);
 }
 
-/* 0.25: the name of one of OpenFOAM's directories. Its numbers have no order without their decimals, and any count of these. */
-static bool is_decimal(const char *s, size_t len)
-{
-    size_t n = digits(s, len);
+#define DECIMAL_TEMPLATE "#.#/"
+#define DECIMALS         6u
+#define WHOLE_DIGITS     (DIGITS_MAX - DECIMALS)
 
-    return n > 0 && n + 1 < len && s[n] == '.' && digits(s + n + 1, len - n - 1) == len - n - 1;
+bool mgr_step_is_decimal(const struct mgr_step *s)
+{
+    return s->template_len == strlen(DECIMAL_TEMPLATE) && memcmp(s->template, DECIMAL_TEMPLATE, s->template_len) == 0;
+}
+
+/* 0.25, 100: the name of one of OpenFOAM's directories. Its numbers have no order without their decimals, and any count of these; so the step is in millionths. */
+static bool decimal(const char *s, size_t len, bool *has_decimals, uint64_t *step)
+{
+    size_t whole = digits(s, len), decimals = whole < len && s[whole] == '.' ? digits(s + whole + 1, len - whole - 1) : 0;
+
+    *has_decimals = decimals > 0;
+    *step = 0;
+    if (whole == 0 || whole > WHOLE_DIGITS || decimals > DECIMALS || whole + (decimals ? decimals + 1 : 0) != len)
+        return false;
+    for (size_t i = 0; i < len; i++)
+        *step = is_digit(s[i]) ? 10 * *step + (uint64_t)(s[i] - '0') : *step;
+    for (size_t i = decimals; i < DECIMALS; i++)
+        *step *= 10;
+    return true;
+}
+
+static bool decimal_growth(size_t off, size_t n, size_t len, uint64_t step, struct mgr_step *out)
+{
+    found(out, MGR_STEP_GROWTH, &(struct group){.len = n}, off, n, len);
+    out->step = step;
+    out->template_len = strlen(DECIMAL_TEMPLATE);
+    memcpy(out->template, DECIMAL_TEMPLATE, out->template_len);
+    return true;
 }
 
 bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out)
@@ -320,11 +346,14 @@ bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth,
     size_t off, n = fp_tmpname_body(name, len, &off);
     const char *s = name + off;
     enum class class;
+    bool decimals;
     uint64_t number;
     unsigned seen = 0;
 
-    if (len >= MGR_STEP_TEMPLATE_MAX || is_decimal(s, n))
+    if (len >= MGR_STEP_TEMPLATE_MAX)
         return false;
+    if (directory && decimal(s, n, &decimals, &number) && (decimals || nth == 1))
+        return (!decimals || nth == 0) && decimal_growth(off, n, len, number, out);
     for (size_t at = 0; next_group(s, n, at, &g); at = g.off + g.len)
         if (!is_any_before(s, g.off, parts, &class) && !is_share(s, n, &g) && !is_extension(s, n, &g) && number_of(s, &g, &number))
             last[seen++ % MGR_STEP_NUMBERS] = g;
@@ -394,14 +423,14 @@ static bool begin(struct mgr_trail *t, uint64_t step, int64_t began_ns)
 bool mgr_trail_add(struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t closed_ns, int64_t quiet_ns)
 {
     uint64_t stride = step - t->top;
+    bool even = t->n + 1 >= STEPS_EVEN && stride == t->stride;
 
     if (t->n > 0 && step == t->top)
         return false;
     if (!mgr_trail_may_grow(t, step, began_ns, quiet_ns) || closed_ns <= 0 || began_ns < closed_ns || began_ns - closed_ns < quiet_ns)
         return begin(t, step, began_ns);
-    t->even = t->n == 1 || (t->even && stride == t->stride);
-    *t = (struct mgr_trail){.top = step, .stride = stride, .began_ns = began_ns, .n = t->n + 1, .even = t->even};
-    return t->n >= STEPS_ANY || (t->even && t->n >= STEPS_EVEN);
+    *t = (struct mgr_trail){.top = step, .stride = stride, .began_ns = began_ns, .n = t->n + 1};
+    return even || t->n >= STEPS_ANY;
 }
 
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out)

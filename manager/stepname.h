@@ -31,8 +31,13 @@ struct mgr_name {
 /* One component by its words. False: nothing in it is a step by its words. *out is of above 0. */
 bool mgr_step_word(const char *name, size_t len, bool directory, struct mgr_step *out);
 
-/* A number of one component that is its step if it grows: the nth that may be, 0 is the last. False: it has no such. */
+/*
+ * A number of one component that is its step if it grows: the nth that may be, 0 is the last. False: it has no such.
+ * A directory named by a number alone may be one of those with decimals, too (0.1, 100: times of OpenFOAM): that is 0 of one that has any, 1 of one that has
+ * none. All of these are one series (mgr_step_is_decimal), of which the step is in millionths.
+ */
 bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out);
+bool mgr_step_is_decimal(const struct mgr_step *s);
 /* Of digits, and what stands between those of a date: such a directory is a step, a date or a rank itself. */
 bool mgr_step_is_bare(const char *name, size_t len);
 /* It is the year, the day or the time (seconds, milliseconds or microseconds since 1970) at which it was made. */
@@ -46,7 +51,6 @@ struct mgr_trail {
     uint64_t top, stride; /* step of the last one, and by how much it had grown */
     int64_t began_ns;     /* when that step began */
     uint32_t n;           /* steps that came one after the other, each greater than the one before; 0: none */
-    bool even;            /* each by as much */
 };
 
 /* Would an entry that began to be written now be the next step? Then the caller finds out when the last one was closed. */

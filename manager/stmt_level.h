@@ -19,7 +19,6 @@
     X(LEVEL_DRAINED_AT, "SELECT count(*),ifnull(sum(d.verified),0) FROM inode i CROSS JOIN drained d ON "     \
                         "d.ino=i.ino AND d.target=?2 AND d.data_version=i.data_version CROSS JOIN tfile t ON "   \
                         "t.id=d.tfile AND t.gone=0 WHERE i.ckpt=?1 AND i.ckpt<>0")                             \
-    X(LEVEL_ANY_DRAINED, "SELECT 1 FROM drained LIMIT 1")                                                    \
-    X(SET_LOCAL, "UPDATE ckpt_set SET local_ns=?2 WHERE id=?1")
+    X(LEVEL_ANY_DRAINED, "SELECT 1 FROM drained LIMIT 1")
 
 #endif

@@ -192,12 +192,30 @@ static int print_files(const struct ctl_store *store, struct ctl_link *l, uint64
     return 0;
 }
 
+/* The manager gives that of a directory whose number may have decimals in millionths. */
+static void add_step(struct fp_table *t, const Fp__CkptSet *s)
+{
+    static const char name[] = "#.#/";
+    size_t len = sizeof name - 1, at = s->series.len - len;
+    char text[32];
+
+    if (s->series.len < len || memcmp(s->series.data + at, name, len) != 0 || (at > 0 && s->series.data[at - 1] != '/')) {
+        fp_table_cell(t, "%" PRIu64, s->step);
+        return;
+    }
+    len = (size_t)snprintf(text, sizeof text, "%" PRIu64 ".%06" PRIu64, s->step / 1000000, s->step % 1000000);
+    while (text[len - 1] == '0')
+        len--;
+    len -= text[len - 1] == '.';
+    fp_table_cell(t, "%.*s", (int)len, text);
+}
+
 static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp__CkptSet *s)
 {
     char progress[CTL_PROGRESS_BUF];
 
     fp_table_cell(t, "%s%.*s", store->mountpoint, (int)s->path.len, (const char *)s->path.data);
-    fp_table_cell(t, "%" PRIu64, s->step);
+    add_step(t, s);
     fp_table_cell_count(t, s->files);
     fp_table_cell_size(t, s->bytes);
     if (s->unique_known)

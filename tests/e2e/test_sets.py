@@ -82,6 +82,22 @@ def test_numbers_without_a_word_that_grow(quick, form, path):
     assert latest(quick, f"{mounts[1]}/run") == f"{mounts[1]}/run/{path.format(steps[-1])}"
 
 
+def test_times_with_decimals(quick):
+    """As OpenFOAM names its directories."""
+    a = quick.mounts[0].path
+    n = 0
+    while not sets(quick, a):
+        n += 1
+        put(f"{a}", f"{n // 4}.{25 * (n % 4):02}/U")
+        time.sleep(1)  # a pause, as above
+        assert n < 30
+    put(a, "100/U")
+    wait_until("the set", 30, lambda: latest(quick, a) == f"{a}/100")
+    steps = [line.split()[1] for line in quick.fpctl("checkpoints", a).stdout.splitlines()[1:]]
+    assert len(steps) == n + 1 and "100" in steps and "0.25" in steps and "0.5" in steps, steps
+    assert max(s["step"] for s in sets(quick, a)) == 100_000_000
+
+
 def test_numbers_of_ranks_are_no_steps(quick):
     """All are open before the first is closed, however long that takes; and what is in a directory with a number belongs to that."""
     a, b = (m.path for m in quick.mounts)

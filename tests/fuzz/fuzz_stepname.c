@@ -52,6 +52,8 @@ static void check_place(const char *name, size_t len, const struct mgr_step *s)
     FUZZ_CHECK(s->len > 0 && s->off + s->len <= len && s->template_len > 0 && s->template_len <= MGR_STEP_TEMPLATE_MAX);
     for (uint32_t i = s->off; i < s->off + s->len; i++)
         step = name[i] >= '0' && name[i] <= '9' ? 10 * step + (uint64_t)(name[i] - '0') : step;
+    for (const char *dot = memchr(name + s->off, '.', s->len); mgr_step_is_decimal(s) && step < s->step; step *= 10) /* millionths: as many more digits as it lacks decimals */
+        FUZZ_CHECK(!dot || s->off + s->len - (size_t)(dot - name) <= 6);
     FUZZ_CHECK(step == s->step);
     for (uint32_t i = 0; i < s->template_len; i++)
         marks += s->template[i] == '#';

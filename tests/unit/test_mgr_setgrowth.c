@@ -153,6 +153,26 @@ static void test_directories_of_numbers_become_sets_with_those_before(void **sta
     newest_is("/run/00700", 700);
 }
 
+static void test_times_with_decimals(void **state)
+{
+    static const char *const times[] = {"0.8", "0.9", "1", "1.1", "1.25", "2", "10"};
+    uint64_t run = dir(MGR_ROOT_INO, "run");
+
+    (void)state;
+    dir(run, "constant");
+    file(dir(run, "0"), "U"); /* the initial state: a time like others, when the others are known */
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        w_tick(&w, PAUSE_MS);
+        file(dir(run, times[i]), "U");
+        assert_int_equal(sets(), i < 3 ? 0 : i + 2);
+    }
+    newest_is("/run/10", 10000000);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM ckpt_series"), 1);
+    w_restart(&w);
+    file(dir(run, "10.5"), "U");
+    newest_is("/run/10.5", 10500000);
+}
+
 static void test_files_beside_each_other(void **state)
 {
     uint64_t run = dir(MGR_ROOT_INO, "run");
@@ -420,6 +440,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_directories_of_numbers_become_sets_with_those_before, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_times_with_decimals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_beside_each_other, setup, teardown),
         cmocka_unit_test_setup_teardown(test_several_files_of_a_step_and_of_ranks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ranks_side_by_side_are_no_steps, setup, teardown),

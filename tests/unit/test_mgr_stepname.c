@@ -185,7 +185,7 @@ static void test_numbers_that_may_grow(void **state)
         {"wrfrst_d01_2000-01-25_12:00:00", false, "wrfrst_d*_#", 20000125120000}, {"case.clm2.r.0001-01-02-43200.nc", false, "case.clm*.r.#", 1010243200},
         {"pickup.0000036000.data", false, "pickup.#", 36000}, {"rst.00005.athdf", false, "rst.#", 5}, {"out.100.rank3", false, "out.#", 100},
         {"model-00001-of-00003.bin", false, NULL, 0}, {"model_100-00001-of-00003.bin", false, "model_#", 100}, {"rank_3", false, NULL, 0},
-        {"processor12", true, NULL, 0}, {"run7", true, NULL, 0}, {"mesh_v2", false, NULL, 0}, {"tmp1234", true, NULL, 0}, {"slurm-4711.out", false, NULL, 0}, {"job.o4711", false, NULL, 0}, {"0.25", true, NULL, 0}, {"README", false, NULL, 0}, {"hdf5", false, NULL, 0},
+        {"processor12", true, NULL, 0}, {"run7", true, NULL, 0}, {"mesh_v2", false, NULL, 0}, {"tmp1234", true, NULL, 0}, {"slurm-4711.out", false, NULL, 0}, {"job.o4711", false, NULL, 0}, {"0.25", true, "#.#/", 250000}, {"0.25", false, "*.#", 25}, {"0.1234567", true, "*.#/", 1234567}, {"README", false, NULL, 0}, {"hdf5", false, NULL, 0},
         {"x_1234567890123456789", false, NULL, 0}, {"mp3", false, NULL, 0}, {"a.mp3", false, NULL, 0}, {NULL, false, NULL, 0}};
 
     (void)state;
@@ -234,6 +234,7 @@ static void test_steps_grow_one_after_the_other_and_ranks_do_not(void **state)
 {
     (void)state;
     assert_int_equal(AFTER({100, 1000, 5000}, {200, 7000, 9000}, {300, 11000, 12000}), 3);
+    assert_int_equal(AFTER({7, 1000, 1000}, {100, 5000, 5000}, {200, 9000, 9000}, {300, 12000, 12000}), 4);
     assert_int_equal(AFTER({2024, 1000, 5000}, {2025, 7000, 9000}), 0);
     assert_int_equal(AFTER({100, 1000, 5000}, {200, 7000, 9000}, {300, 10999, 12000}), 0);                                  /* written by one program, one behind the other */
     assert_int_equal(AFTER({1, 1000, 9000}, {2, 4000, 9000}, {3, 8000, 9000}, {4, 11000, 12000}), 0);                       /* at the same time */
@@ -243,6 +244,24 @@ static void test_steps_grow_one_after_the_other_and_ranks_do_not(void **state)
     assert_int_equal(AFTER({10, 1000, 1000}, {35, 7000, 7000}, {40, 17000, 17000}, {57, 20000, 20000}, {58, 30000, 1}), 5); /* by the clock of who writes */
     assert_int_equal(AFTER({1, 1000, 1000}, {2, 5000, 5000}, {2, 5001, 6000}, {3, 9000, 9000}), 4);                         /* two files of the second */
     assert_int_equal(AFTER({1, 1000, 1000}, {2, 5000, 5000}, {1, 9000, 9000}, {2, 15000, 15000}, {3, 19000, 1}), 5);        /* it went back */
+}
+
+/* OpenFOAM's: whole ones are of the same series, as the second of what they may be. */
+static void test_numbers_with_decimals(void **state)
+{
+    static const struct { const char *name; unsigned nth; uint64_t step; bool is, temporary; } rows[] = {
+        {"0.1", 0, 100000, true, false}, {"0.15", 0, 150000, true, false}, {"1", 1, 1000000, true, false}, {"10.000001", 0, 10000001, true, false}, {"0.1.tmp", 0, 100000, true, true},
+        {"999999999999.5", 0, 999999999999500000, true, false}, {"1", 0, 1, false, false}, {"0.1", 1, 0, false, false}, {"0.", 0, 0, false, false}, {"x0.1", 0, 1, false, false},
+        {"1.2.3", 0, 3, false, false}, {"9999999999999", 1, 0, false, false}, {NULL, 0, 0, false, false}};
+
+    (void)state;
+    for (size_t i = 0; rows[i].name; i++) {
+        struct mgr_step s = {0};
+        bool any = mgr_step_growth(rows[i].name, strlen(rows[i].name), true, rows[i].nth, &s), is = any && mgr_step_is_decimal(&s);
+
+        if (is != rows[i].is || (any && s.step != rows[i].step) || (is && s.temporary != rows[i].temporary))
+            fail_msg("%s: %d, step %llu", rows[i].name, is, (unsigned long long)s.step);
+    }
 }
 
 static void test_the_clock_is_no_step(void **state)
@@ -355,6 +374,7 @@ int main(void)
         cmocka_unit_test_setup(test_where_the_digits_are, begin),
         cmocka_unit_test_setup(test_numbers_that_may_grow, begin),
         cmocka_unit_test_setup(test_each_number_of_a_name_may_be_the_one, begin),
+        cmocka_unit_test_setup(test_numbers_with_decimals, begin),
         cmocka_unit_test_setup(test_the_clock_is_no_step, begin),
         cmocka_unit_test_setup(test_bare_names, begin),
         cmocka_unit_test_setup(test_steps_grow_one_after_the_other_and_ranks_do_not, begin),
