@@ -51,9 +51,9 @@ int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch)
                        DBI(ch->refs), DBI(ch->bnf), DBI(ch->data), DBI(ch->noted), DBI(ch->round));
 }
 
-int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored)
+static int place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, struct mgr_bnf *to, uint32_t stored, int64_t round)
 {
-    struct mgr_bnf *from = mgr_bnf_find(c, ch->bnf), *to = mgr_bnf_find(c, bnf);
+    struct mgr_bnf *from = mgr_bnf_find(c, ch->bnf);
 
     if (from) {
         from->chunks--;
@@ -66,11 +66,23 @@ int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf
         mgr_bnf_dirty(c, to);
         mgr_inventory_committed(to, ch->id);
     }
-    int rc = mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(to ? mgr_round_of(c, to, ch->id, 0) : 0));
+    int rc = mgr_db_exec(&c->db, CHUNK_PLACE, DBI(ch->id), DBI(bnf), DBI(stored), DBI(round));
 
     mgr_level_chunks(c);
     mgr_chunks_shared(c);
     return rc || !ch->bnf ? rc : mgr_drain_chunk_left(c, ch->id);
+}
+
+int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored)
+{
+    struct mgr_bnf *to = mgr_bnf_find(c, bnf);
+
+    return place(c, ch, bnf, to, stored, to ? mgr_round_of(c, to, ch->id, 0) : 0);
+}
+
+int mgr_chunk_found(struct mgr_core *c, const struct mgr_chunk *ch, struct mgr_bnf *b, uint32_t stored)
+{
+    return place(c, ch, b->id, b, stored, mgr_round_found(c, b, ch->id));
 }
 
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add)

@@ -380,6 +380,8 @@ int mgr_chunk_vouched(struct mgr_core *c, const struct mgr_chunk *ch);
 int mgr_chunk_insert(struct mgr_core *c, const struct mgr_chunk *ch);
 /* Is on another benefactor from now on, or on none (0). */
 int mgr_chunk_place(struct mgr_core *c, const struct mgr_chunk *ch, uint32_t bnf, uint32_t stored);
+/* An inventory has it again: nobody knows when it was stored. */
+int mgr_chunk_found(struct mgr_core *c, const struct mgr_chunk *ch, struct mgr_bnf *b, uint32_t stored);
 int mgr_chunk_ref(struct mgr_core *c, uint64_t id, int64_t add);
 /* One reference less; at 0 the chunk becomes garbage. */
 int mgr_chunk_unref(struct mgr_core *c, uint64_t id);

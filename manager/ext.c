@@ -438,7 +438,7 @@ int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk 
         return rc; /* it is as wrong as it was */
     rc = ch->bnf ? 0 : mgr_ext_has(c, ch->id);
     if (rc > 0) {
-        rc = mgr_chunk_place(c, ch, b->id, fp_record_size_bytes(ch->len));
+        rc = mgr_chunk_found(c, ch, b, fp_record_size_bytes(ch->len));
         return rc ? rc : mgr_damage_drop(c, ch->id);
     }
     b->inv_orphans++;

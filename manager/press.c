@@ -10,6 +10,7 @@
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
+#include <stdlib.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -17,6 +18,9 @@
 #include "manager/version.h"
 
 #define STEP_BYTES (UINT64_C(64) << 20)
+#define GIVEN_MAX  1024u  /* of one kind, in one group: who needs more asks again */
+#define LOOKS_MAX  65536u
+#define SLICES_MAX 65536u /* one with more is taken to be here */
 
 static uint64_t bytes_of(struct mgr_core *c, uint64_t shadow)
 {
@@ -49,18 +53,6 @@ static uint64_t age(const struct mgr_vfile *v, bool waits)
     if (waits)
         return v->waits.state == MGR_WAITS ? v->waits.shadow : 0;
     return v->guard.state != MGR_RETURNING ? v->guard.shadow : 0;
-}
-
-static struct mgr_vfile *oldest(const struct mgr_core *c, bool waits)
-{
-    const struct mgr_versions *t = c->versions;
-    struct mgr_vfile *old = NULL;
-
-    for (size_t i = 0; i < t->buckets && t->shadows.used; i++)
-        for (struct mgr_vfile *v = t->bucket[i]; v; v = v->next)
-            if (age(v, waits) && (!old || age(v, waits) < age(old, waits)))
-                old = v;
-    return old;
 }
 
 static int give_up_waits(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
@@ -152,16 +144,74 @@ static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *byte
     return rc;
 }
 
+struct old {
+    uint64_t shadow;
+    struct mgr_vfile *v;
+};
+
+static int by_age(const void *a, const void *b)
+{
+    const struct old *x = a, *y = b;
+
+    return x->shadow < y->shadow ? -1 : x->shadow > y->shadow;
+}
+
+/* All that may go, the oldest first, in memory of the group. */
+static int find_old(struct mgr_core *c, bool waits, struct old **out, size_t *n)
+{
+    const struct mgr_versions *t = c->versions;
+    size_t cap = 0;
+
+    *out = NULL;
+    *n = 0;
+    for (size_t i = 0; i < t->buckets && t->shadows.used; i++)
+        for (struct mgr_vfile *v = t->bucket[i]; v; v = v->next) {
+            if (!age(v, waits))
+                continue;
+            *out = mgr_arena_grow(&c->arena, *out, *n, &cap, sizeof **out);
+            if (!*out)
+                return mgr_doom(c, -ENOMEM);
+            (*out)[(*n)++] = (struct old){age(v, waits), v};
+        }
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_age);
+    return 0;
+}
+
+/* What is in a target only, or has nothing yet that differs, takes none: nothing would be free without it. 1, 0, or a failure. */
+static int takes_space(struct mgr_core *c, uint64_t shadow)
+{
+    int rc = mgr_db_one(&c->db, VERSION_HERE, DBI(shadow), DBI(SLICES_MAX)), here = rc > 0 ? mgr_col(&c->db, MGR_ST_VERSION_HERE, 0) != 0 : 0;
+
+    mgr_db_reset(&c->db, MGR_ST_VERSION_HERE);
+    return rc < 0 ? rc : here;
+}
+
+static int give_up_oldest(struct mgr_core *c, bool waits, uint64_t *bytes)
+{
+    struct old *list;
+    size_t n;
+    int rc = find_old(c, waits, &list, &n);
+
+    for (size_t i = 0, given = 0, looks = 0; i < n && given < GIVEN_MAX && looks++ < LOOKS_MAX && !rc && *bytes < STEP_BYTES; i++) {
+        rc = takes_space(c, list[i].shadow);
+        if (rc > 0) {
+            rc = waits ? give_up_waits(c, list[i].v, bytes) : give_up_guard(c, list[i].v, bytes);
+            given++;
+        }
+    }
+    return rc;
+}
+
 int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes)
 {
-    struct mgr_vfile *v;
     struct mgr_space sp;
     int rc = level ? give_up_remains(c, bytes) : 0;
 
     mgr_space(c, &sp);
-    while (!rc && level && !sp.garbage_bytes && *bytes < STEP_BYTES && (v = oldest(c, true)))
-        rc = give_up_waits(c, v, bytes);
-    while (!rc && level > 1 && *bytes < STEP_BYTES && (v = oldest(c, false)))
-        rc = give_up_guard(c, v, bytes);
+    if (!rc && level && !sp.garbage_bytes)
+        rc = give_up_oldest(c, true, bytes);
+    if (!rc && level > 1)
+        rc = give_up_oldest(c, false, bytes);
     return rc;
 }

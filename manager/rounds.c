@@ -121,6 +121,11 @@ int64_t mgr_round_of(struct mgr_core *c, struct mgr_bnf *b, uint64_t chunk, uint
     return r->round;
 }
 
+int64_t mgr_round_found(struct mgr_core *c, struct mgr_bnf *b, uint64_t chunk)
+{
+    return b->rounds.session && chunk >> 32 > MGR_SESSION_MAX ? DOUBT : mgr_round_of(c, b, chunk, 0);
+}
+
 enum mgr_kept mgr_round_kept(const struct mgr_bnf *b, int64_t round)
 {
     const struct mgr_rounds *r = &b->rounds;

@@ -40,6 +40,8 @@ int mgr_rounds_load(struct mgr_core *c);
 int mgr_rounds_store(struct mgr_core *c, struct mgr_bnf *b);
 /* The number of the round for a chunk that comes to be on b now: of this id, and for this file (0: not known). */
 int64_t mgr_round_of(struct mgr_core *c, struct mgr_bnf *b, uint64_t chunk, uint64_t ino);
+/* Likewise of what an inventory has again: it may have been stored before a loss, also if its number, which is of no session, does not say so. */
+int64_t mgr_round_found(struct mgr_core *c, struct mgr_bnf *b, uint64_t chunk);
 /* b says which unsynced life it has. 0 or a failure. */
 int mgr_rounds_heard(struct mgr_core *c, struct mgr_bnf *b, uint64_t life);
 /* Connected anew, or not any more: no answer will come. */

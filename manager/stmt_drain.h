@@ -154,6 +154,8 @@
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \
     X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk,chunk_off,len FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
                   "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 LIMIT 1")             \
+    X(VERSION_HERE, "SELECT EXISTS(SELECT 1 FROM (SELECT chunk FROM slice WHERE ino=?1 LIMIT ?2) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0) "    \
+                    "OR EXISTS(SELECT 1 FROM slice WHERE ino=?1 LIMIT 1 OFFSET ?2)")                         \
     X(STAGE_NEXT, "SELECT s.win,e.tfile,e.off,c.id,c.len,c.sum FROM slice s CROSS JOIN chunk c ON "          \
                   "c.id=s.chunk CROSS JOIN ext e ON e.chunk=c.id WHERE s.ino=?1 AND s.win>=?2 AND c.bnf=0 "  \
                   "ORDER BY s.win,s.off LIMIT ?3")                                                           \

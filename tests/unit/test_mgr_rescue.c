@@ -13,6 +13,7 @@
 #include "fp/err.h"
 #include "manager/ext.h"
 #include "manager/level.h"
+#include "manager/rounds.h"
 #include "mgr_evict_world.h"
 
 static int64_t bad(enum mgr_bad how)
@@ -383,6 +384,35 @@ static void test_what_is_on_a_benefactor_that_is_away_is_read_from_the_target(vo
     check();
 }
 
+/* It was fetched, not synced, and the node lost its power: that the record is there says nothing of what it has. */
+static void test_what_turns_up_after_a_loss_is_not_taken_for_synced(void **state)
+{
+    uint64_t ino, id;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_true(fix_write(&w.f, ino, 100, 1000) > 0); /* goes as a whole window, which has a number of no session */
+    e_drain("a");
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    e_deleted();
+    id = e_chunk_of(ino, 0);
+    for (int lost = 0; lost < 2; lost++) {
+        assert_true(e_staged(1, id));
+        loses_all(1);
+        assert_int_equal(e_external(ino), 3);
+        w_bnf_dies(&w, 1);
+        if (lost)
+            assert_int_equal(mgr_rounds_heard(w.f.core, mgr_bnf_find(w.f.core, w.bnf[1].id), 4711), 0);
+        comes_back_with(1, &id, 1);
+        assert_int_equal(e_external(ino), 2);
+        assert_int_equal(e_sql("SELECT round<0 FROM chunk WHERE id=%llu", (unsigned long long)id), lost);
+        loses_all(1);
+    }
+    assert_true(e_staged(1, id)); /* it has been read anew */
+    assert_int_equal(e_sql("SELECT round<0 FROM chunk WHERE id=%llu", (unsigned long long)id), 0);
+    check();
+}
+
 /* ---------------------------------------------------------------- fpctl stage-in */
 
 static void test_staging_in_brings_back_what_was_lost(void **state)
@@ -461,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_nothing_is_renamed_over_what_is_relied_on),
         cmocka_unit_test(test_a_restart_looks_again),
         cmocka_unit_test(test_what_is_on_a_benefactor_that_is_away_is_read_from_the_target),
+        cmocka_unit_test(test_what_turns_up_after_a_loss_is_not_taken_for_synced),
         cmocka_unit_test(test_staging_in_brings_back_what_was_lost),
         cmocka_unit_test(test_staging_in_brings_what_is_on_a_benefactor_that_is_away),
         cmocka_unit_test(test_staging_in_says_what_no_target_has),

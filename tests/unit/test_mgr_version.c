@@ -642,6 +642,43 @@ static void test_what_was_given_up_is_said_until_the_file_is_gone(void **state)
     assert_int_equal(setup(NULL), 0);
 }
 
+/* The chunks of the only version. */
+static void place(uint32_t bnf, uint32_t stored)
+{
+    struct mgr_chunk ch;
+    int64_t id;
+
+    for (unsigned i = 0; (id = fix_sql(&f, "SELECT DISTINCT chunk FROM slice WHERE ino=(SELECT shadow FROM version) ORDER BY chunk LIMIT 1 OFFSET %u", i)) >= 0; i++) {
+        assert_int_equal(mgr_chunk_get(f.core, (uint64_t)id, &ch), 0);
+        assert_int_equal(mgr_chunk_place(f.core, &ch, bnf, stored), 0);
+    }
+}
+
+/* What was evicted, and is being rewritten: its version is in the target, and nothing would be free without it. It goes when it takes room. */
+static void test_space_is_not_made_of_what_takes_none(void **state)
+{
+    uint64_t b = fix_mk(&f, MGR_ROOT_INO, "b", S_IFREG | 0644);
+
+    (void)state;
+    open_by(f.conn, b);
+    assert_true(fix_write(&f, b, 0, CHUNK));
+    release(f.conn, b, false);
+    open_by(f.conn, file);
+    assert_int_equal(fix_truncate(&f, file, 0), 0);
+    place(0, 0);
+    press(2);
+    assert_int_equal(versions(), 1);
+    open_by(f.conn, b); /* younger */
+    assert_int_equal(fix_truncate(&f, b, 0), 0);
+    assert_int_equal(versions(), 2);
+    assert_true(press(2) > 0);
+    assert_int_equal(fix_sql(&f, "SELECT ino FROM version"), file);
+    assert_int_equal(versions(), 1);
+    place(f.bnf, 4096);
+    assert_true(press(2) > 0);
+    assert_int_equal(versions(), 0);
+}
+
 /* Guards of more than is wanted at once: the older one goes. */
 static void test_space_takes_the_oldest_guard(void **state)
 {
@@ -692,6 +729,7 @@ int main(void)
         T(restore),
         T(restore_by_force_is_not_written_over),
         T(space),
+        T(space_is_not_made_of_what_takes_none),
         T(space_takes_the_oldest_guard),
         T(what_was_given_up_is_said_until_the_file_is_gone),
         T(restore_of_all_that_are_torn),
