@@ -427,6 +427,25 @@ int mgr_counters_store(struct mgr_core *c)
     return rc;
 }
 
+int mgr_ids(struct mgr_core *c, enum mgr_stmt st, int rc, uint64_t **out, size_t *count)
+{
+    size_t cap = 0;
+
+    *out = NULL;
+    *count = 0;
+    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
+        uint64_t *list = mgr_arena_grow(&c->arena, *out, *count, &cap, sizeof *list);
+
+        if (!list) {
+            mgr_db_reset(&c->db, st);
+            return mgr_doom(c, -ENOMEM);
+        }
+        *out = list;
+        list[(*count)++] = (uint64_t)mgr_col(&c->db, st, 0);
+    }
+    return rc;
+}
+
 void mgr_out(struct mgr_core *c, enum mgr_out_kind kind, struct mgr_conn *conn, uint16_t type,
              const ProtobufCMessage *msg)
 {

@@ -222,6 +222,9 @@ static inline void mgr_conn_close(struct mgr_core *c, struct mgr_conn *conn)
     conn->closing = true;
     c->closing = true;
 }
+/* Column 0 of all rows of a statement of which rc is what mgr_db_one has said, in memory of the group. 0, or its failure. (core.c) */
+int mgr_ids(struct mgr_core *c, enum mgr_stmt st, int rc, uint64_t **out, size_t *count);
+
 /* A message in memory of the group; NULL: out of memory. init is the generated init function. */
 #define MGR_NEW(core, type, init)                                                                            \
     __extension__({                                                                                          \

@@ -21,6 +21,7 @@ bool mgr_plan_takes(const struct mgr_plan *p, uint64_t win, uint32_t slices)
 
 int mgr_plan_add(struct mgr_plan *p, uint64_t win, uint32_t bnf, uint32_t bytes)
 {
+    struct mgr_plan_bnf *more;
     size_t i = p->count;
 
     if (p->first == p->end)
@@ -33,15 +34,10 @@ int mgr_plan_add(struct mgr_plan *p, uint64_t win, uint32_t bnf, uint32_t bytes)
         p->bnf[i - 1].bytes += bytes;
         return 0;
     }
-    if (p->count == p->cap) {
-        size_t cap = p->cap ? p->cap * 2 : 8;
-        struct mgr_plan_bnf *more = realloc(p->bnf, cap * sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        p->bnf = more;
-        p->cap = cap;
-    }
+    more = mgr_drain_grown(p->bnf, p->count, &p->cap, sizeof *more);
+    if (!more)
+        return -ENOMEM;
+    p->bnf = more;
     p->bnf[p->count++] = (struct mgr_plan_bnf){.bnf = bnf, .bytes = bytes};
     return 0;
 }

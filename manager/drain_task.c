@@ -58,16 +58,12 @@ static size_t open_of(const struct mgr_tasker *t, uint32_t target)
 
 static struct mgr_open_task *open_add(struct mgr_tasker *t)
 {
-    if (t->count == t->cap) {
-        size_t cap = t->cap ? t->cap * 2 : 64;
-        struct mgr_open_task *p = realloc(t->open, cap * sizeof *p);
+    struct mgr_open_task *p = mgr_drain_grown(t->open, t->count, &t->cap, sizeof *p);
 
-        if (!p)
-            return NULL;
-        t->open = p;
-        t->cap = cap;
-    }
-    return &t->open[t->count++];
+    if (!p)
+        return NULL;
+    t->open = p;
+    return &p[t->count++];
 }
 
 /* ---------------------------------------------------------------- what it says of itself */

@@ -133,20 +133,10 @@ static int evict_chunk(struct mgr_core *c, const struct mgr_dfile *f, const stru
 /* What is being drained of its chunks is over, as if each had left its benefactor. */
 static int chunks_leave(struct mgr_core *c, const struct mgr_inode *in, uint64_t win)
 {
-    const enum mgr_stmt st = MGR_ST_EVICT_CHUNKS;
-    uint64_t *list = NULL;
-    size_t n = 0, cap = 0;
-    int rc;
+    uint64_t *list;
+    size_t n;
+    int rc = mgr_ids(c, MGR_ST_EVICT_CHUNKS, mgr_db_one(&c->db, EVICT_CHUNKS, DBI(in->ino), DBI(win)), &list, &n);
 
-    for (rc = mgr_db_one(&c->db, EVICT_CHUNKS, DBI(in->ino), DBI(win)); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        list = mgr_arena_grow(&c->arena, list, n, &cap, sizeof *list);
-        if (!list) {
-            mgr_db_reset(&c->db, st);
-            return mgr_doom(c, -ENOMEM);
-        }
-        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
-    }
-    mgr_db_reset(&c->db, st);
     for (size_t i = 0; i < n && rc >= 0; i++)
         rc = mgr_drain_chunk_left(c, list[i]);
     return rc < 0 ? rc : 0;

@@ -186,23 +186,7 @@ int mgr_ext_revert(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad 
 /* Chunks that are nowhere else, in memory of the group. */
 static int only_in(struct mgr_core *c, uint64_t tfile, uint64_t **out, size_t *count)
 {
-    const enum mgr_stmt st = MGR_ST_EXT_ONLY_IN;
-    uint64_t *list = NULL;
-    size_t n = 0, cap = 0;
-    int rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)) : 0;
-
-    for (; rc > 0; rc = mgr_db_step(&c->db, st)) {
-        list = mgr_arena_grow(&c->arena, list, n, &cap, sizeof *list);
-        if (!list) {
-            mgr_db_reset(&c->db, st);
-            return mgr_doom(c, -ENOMEM);
-        }
-        list[n++] = (uint64_t)mgr_col(&c->db, st, 0);
-    }
-    mgr_db_reset(&c->db, st);
-    *out = list;
-    *count = n;
-    return rc < 0 ? rc : 0;
+    return mgr_ids(c, MGR_ST_EXT_ONLY_IN, c->exts ? mgr_db_one(&c->db, EXT_ONLY_IN, DBI(tfile)) : 0, out, count);
 }
 
 /* Another copy has it, or it is lost. */

@@ -24,6 +24,7 @@
 
 #include "manager/drain.h"
 #include "manager/idmap.h"
+#include "manager/sets.h"
 
 #define KNOWN_MAX 65536u  /* files and sets */
 #define PLACES_MAX 1000000u /* of all of them */
@@ -222,15 +223,14 @@ static int add_slice(struct mgr_core *c, struct known *k)
 /* The next file of a set; *more: there is one. */
 static int next_member(struct mgr_core *c, struct known *k, bool *more)
 {
-    int rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(k->id), DBI(k->ino), DBI(1));
+    struct mgr_inode in = {.ino = k->ino};
+    int rc = mgr_set_member(c, k->id, k->ino, &in);
 
-    *more = rc > 0;
-    if (rc > 0)
-        k->ino = (uint64_t)mgr_col(&c->db, MGR_ST_MEMBER_LIST, 0);
-    mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
+    *more = !rc;
+    k->ino = in.ino;
     k->win = 0;
     k->off = -1;
-    return rc < 0 ? rc : 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* A page of the map of one file, or the step to the next one, which counts as a slice. */

@@ -55,16 +55,16 @@ static uint64_t age(const struct mgr_vfile *v, bool waits)
     return v->guard.state != MGR_RETURNING ? v->guard.shadow : 0;
 }
 
-static int give_up_waits(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
+static int give_up(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *its, const char *but, uint64_t *bytes)
 {
     ProtobufCBinaryData path = mgr_path(c, v->ino);
-    uint64_t its = bytes_of(c, v->waits.shadow);
+    uint64_t n = bytes_of(c, its->shadow);
     int rc;
 
-    FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB, though the present one has not the level that was asked for", (int)path.len,
-            path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
-    *bytes += its;
-    rc = mgr_version_drop(c, v, &v->waits);
+    FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB%s", (int)path.len, path.len ? (const char *)path.data : "",
+            (unsigned long long)v->ino, (unsigned long long)(n >> 20), but);
+    *bytes += n;
+    rc = mgr_version_drop(c, v, its);
     if (!rc)
         mgr_vfile_done(c, v);
     return rc;
@@ -129,19 +129,15 @@ static int note_given_up(struct mgr_core *c, const struct mgr_vfile *v)
 
 static int give_up_guard(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
 {
-    ProtobufCBinaryData path = mgr_path(c, v->ino);
-    uint64_t its = bytes_of(c, v->guard.shadow);
-    int rc;
+    int rc = note_given_up(c, v);
 
-    FP_WARN("no space: the version before of %.*s (inode %llu) is given up, %llu MiB: if it is not rewritten to the end, it is torn", (int)path.len,
-            path.len ? (const char *)path.data : "", (unsigned long long)v->ino, (unsigned long long)(its >> 20));
-    *bytes += its;
     v->passed = true; /* for the rest of its epoch */
-    rc = note_given_up(c, v);
-    rc = rc ? rc : mgr_version_drop(c, v, &v->guard);
-    if (!rc)
-        mgr_vfile_done(c, v);
-    return rc;
+    return rc ? rc : give_up(c, v, &v->guard, ": if it is not rewritten to the end, it is torn", bytes);
+}
+
+static int give_up_waits(struct mgr_core *c, struct mgr_vfile *v, uint64_t *bytes)
+{
+    return give_up(c, v, &v->waits, ", though the present one has not the level that was asked for", bytes);
 }
 
 struct old {

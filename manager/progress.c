@@ -46,13 +46,10 @@ void mgr_progress_tick(struct mgr_core *c)
 static int dir_of(struct mgr_core *c, const struct mgr_set *s, uint64_t *dir)
 {
     struct mgr_inode in = {0};
-    int rc = s->top ? 0 : mgr_db_one(&c->db, MEMBER_LIST, DBI(s->id), DBI(0), DBI(1));
+    int rc = s->top ? 0 : mgr_set_member(c, s->id, 0, &in);
 
-    if (rc > 0)
-        mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, &in);
-    mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
     *dir = s->top ? s->top : in.parent;
-    return rc < 0 ? rc : 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* Does this path of a job lead to it? *whole: it is its directory. */

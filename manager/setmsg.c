@@ -35,9 +35,9 @@ int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes)
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int first_member(struct mgr_core *c, uint64_t set, struct mgr_inode *in)
+int mgr_set_member(struct mgr_core *c, uint64_t set, uint64_t after, struct mgr_inode *in)
 {
-    int rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(set), DBI(0), DBI(1));
+    int rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(set), DBI(after), DBI(1));
 
     if (rc > 0)
         mgr_inode_row(c, MGR_ST_MEMBER_LIST, 0, in);
@@ -73,7 +73,7 @@ int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryDat
         *path = mgr_path(c, s->top);
         return 0;
     }
-    rc = first_member(c, s->id, &in);
+    rc = mgr_set_member(c, s->id, 0, &in);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     *path = mgr_path(c, in.ino);

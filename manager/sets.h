@@ -69,6 +69,8 @@ int mgr_set_get(struct mgr_core *c, uint64_t id, struct mgr_set *out);
 int mgr_set_path(struct mgr_core *c, const struct mgr_set *s, ProtobufCBinaryData *path);
 /* Is this directory that one, or below it? (setmsg.c) */
 int mgr_set_is_below(struct mgr_core *c, uint64_t dir, uint64_t top, bool *yes);
+/* The first file of it with a number above this one: 0, -ENOENT (*in as it was). (setmsg.c) */
+int mgr_set_member(struct mgr_core *c, uint64_t set, uint64_t after, struct mgr_inode *in);
 /* From a row made with MGR_SET_COLS. */
 void mgr_set_row(const struct mgr_core *c, enum mgr_stmt st, struct mgr_set *s);
 

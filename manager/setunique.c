@@ -112,15 +112,14 @@ static void end(struct mgr_core *c, struct known *k)
 
 static int next_member(struct mgr_core *c, struct known *k, bool *more)
 {
-    int rc = mgr_db_one(&c->db, MEMBER_LIST, DBI(k->set), DBI(k->ino), DBI(1));
+    struct mgr_inode in = {.ino = k->ino};
+    int rc = mgr_set_member(c, k->set, k->ino, &in);
 
-    *more = rc > 0;
-    if (rc > 0)
-        k->ino = (uint64_t)mgr_col(&c->db, MGR_ST_MEMBER_LIST, 0);
-    mgr_db_reset(&c->db, MGR_ST_MEMBER_LIST);
+    *more = !rc;
+    k->ino = in.ino;
     k->win = 0;
     k->off = -1;
-    return rc < 0 ? rc : 0;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* Each of its references has its share of it, so that all of them together are the chunk once. */

@@ -321,16 +321,14 @@ static struct mgr_survey *add(struct mgr_core *c, const struct mgr_survey *as)
         s = v->of[i].done ? &v->of[i] : NULL;
     if (!s && v->count >= SURVEYS_MAX)
         return NULL;
-    if (!s && v->count == v->cap) {
-        size_t cap = v->cap ? v->cap * 2 : 8;
-        struct mgr_survey *p = realloc(v->of, cap * sizeof *p);
+    if (!s) {
+        struct mgr_survey *p = mgr_drain_grown(v->of, v->count, &v->cap, sizeof *p);
 
         if (!p)
             return NULL;
         v->of = p;
-        v->cap = cap;
+        s = &p[v->count++];
     }
-    s = s ? s : &v->of[v->count++];
     *s = *as;
     s->n = c->now.ms << 12 | (++v->last & 4095); /* not one of before a restart, most likely: and if, it is begun anew when it is of something else */
     s->begun_ms = c->now.ms;

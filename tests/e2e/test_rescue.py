@@ -41,8 +41,10 @@ def cold(mount):
     mount.start()
 
 
-def two_sets(store, target, *args):
-    """Two complete sets of two files each, the newer one in the target, too."""
+def two_sets(new_store, *args, **up):
+    """A store of one benefactor, a target, and a mount with two complete sets of two files each, of which the newer one is in the target, too."""
+    store = new_store().up(benefactors=1, **up)
+    target = store.make_dir("target")
     m = store.mounts[0]
     for step in (1, 2):
         os.makedirs(m.at(f"run/chk_{step}"))
@@ -50,24 +52,32 @@ def two_sets(store, target, *args):
             write_file(m.at(f"run/chk_{step}/rank_{rank}"), content(10 * step + rank, 0, SIZE), sync=True)
         store.fpctl("checkpoint", "commit", m.at(f"run/chk_{step}"), seconds=40)
     drain(store, m.at("run/chk_2"), target, *args)
-    return m
+    return store, target, m
+
+
+def is_whole(m, step=2):
+    for rank in range(2):
+        assert_same(read(m.at(f"run/chk_{step}/rank_{rank}")), content(10 * step + rank, 0, SIZE))
+
+
+def is_lost(path):
+    with pytest.raises(OSError) as e:
+        read(path)
+    assert e.value.errno == errno.EIO
 
 
 def restart_from_the_newest(store, m):
     """As a job does: what latest names, and all of its bytes."""
     wait_until("the drained set to be the one to restart from", 30, lambda: latest(store, m.at("run")) == m.at("run/chk_2"))
     cold(m)
-    for rank in range(2):
-        assert_same(read(m.at(f"run/chk_2/rank_{rank}")), content(20 + rank, 0, SIZE))
+    is_whole(m)
 
 
 @pytest.mark.short
 @pytest.mark.limit(120)
 def test_a_restart_after_the_memory_of_a_node_was_lost(new_store):
     """The only benefactor keeps its data in memory, and is killed: the older set is gone, the drained one is not."""
-    store = new_store().up(benefactors=1, backend="memory")
-    target = store.make_dir("target")
-    m = two_sets(store, target, "--verify")
+    store, _, m = two_sets(new_store, "--verify", backend="memory")
     b = store.benefactors[0]
     store.expect("lacks .* chunks|benefactor|can't be read")
     b.kill()
@@ -77,16 +87,12 @@ def test_a_restart_after_the_memory_of_a_node_was_lost(new_store):
     assert level(m.at("run/chk_1/rank_0")) == "none"
     damaged = {d["path"].lstrip("/") for d in store.status()["damaged"]}
     assert damaged == {"run/chk_1/rank_0", "run/chk_1/rank_1"}
-    with pytest.raises(OSError) as e:
-        read(m.at("run/chk_1/rank_0"))
-    assert e.value.errno == errno.EIO
+    is_lost(m.at("run/chk_1/rank_0"))
 
 
 @pytest.mark.limit(120)
 def test_a_restart_after_segments_were_removed(new_store):
-    store = new_store().up(benefactors=1)
-    target = store.make_dir("target")
-    m = two_sets(store, target)
+    store, _, m = two_sets(new_store)
     b = store.benefactors[0]
     store.expect("lacks .* chunks|benefactor|segment|can't be read")
     b.kill()
@@ -100,9 +106,7 @@ def test_a_restart_after_segments_were_removed(new_store):
 @pytest.mark.limit(120)
 def test_segments_that_go_while_a_benefactor_is_at_work(new_store):
     """It does not know, nor does anybody else: the reader finds out, and gets the bytes of the target."""
-    store = new_store().up(benefactors=1)
-    target = store.make_dir("target")
-    m = two_sets(store, target)
+    store, _, m = two_sets(new_store)
     b = store.benefactors[0]
     store.expect("lacks .* chunks|benefactor|segment|can't be read|damaged")
     for name in os.listdir(os.path.join(b.dir, "segments")):
@@ -111,8 +115,7 @@ def test_segments_that_go_while_a_benefactor_is_at_work(new_store):
             f.truncate(0)
             f.truncate(size)
     cold(m)
-    for rank in range(2):
-        assert_same(read(m.at(f"run/chk_2/rank_{rank}")), content(20 + rank, 0, SIZE))
+    is_whole(m)
 
 
 @pytest.mark.limit(120)
@@ -152,35 +155,27 @@ def test_what_a_reader_found_damaged_is_not_called_here(new_store):
 @pytest.mark.limit(120)
 def test_a_node_that_is_gone(new_store):
     """Its benefactor does not come back: reads of what was drained wait for it some seconds, and then are of the target; what was not drained is EIO."""
-    store = new_store().up(benefactors=1)
-    target = store.make_dir("target")
-    m = two_sets(store, target)
+    store, _, m = two_sets(new_store)
     gone = store.benefactors[0]
     store.add_benefactor()
     store.expect("benefactor|connection|can't be read")
     gone.kill()
     began = time.monotonic()
-    for rank in range(2):
-        assert_same(read(m.at(f"run/chk_2/rank_{rank}")), content(20 + rank, 0, SIZE))
+    is_whole(m)
     assert time.monotonic() - began < 40
     wait_until("the drained set to be the one to restart from", 30, lambda: latest(store, m.at("run")) == m.at("run/chk_2"))
-    with pytest.raises(OSError) as e:
-        read(m.at("run/chk_1/rank_0"))
-    assert e.value.errno == errno.EIO
+    is_lost(m.at("run/chk_1/rank_0"))
     # it is back with all that it had
     gone.start()
     wait_until("what it has to be known", 30, lambda: level(m.at("run/chk_1/rank_0")) == "local")
     cold(m)
-    for step in (1, 2):
-        for rank in range(2):
-            assert_same(read(m.at(f"run/chk_{step}/rank_{rank}")), content(10 * step + rank, 0, SIZE))
+    is_whole(m, 1)
+    is_whole(m, 2)
 
 
 @pytest.mark.limit(120)
 def test_staging_in_brings_it_back_or_says_what_it_can_not(new_store):
-    store = new_store().up(benefactors=1, backend="memory")
-    target = store.make_dir("target")
-    m = two_sets(store, target)
+    store, target, m = two_sets(new_store, backend="memory")
     b = store.benefactors[0]
     store.expect("lacks .* chunks|benefactor|can't be read|no target has a copy|drain job|damaged|is not what was drained")
     b.kill()
@@ -191,8 +186,7 @@ def test_staging_in_brings_it_back_or_says_what_it_can_not(new_store):
     assert s["evicted_bytes"] == 0 and s["stored_bytes"] > SIZE, s
     os.rename(target, target + "-aside")  # it is here
     cold(m)
-    for rank in range(2):
-        assert_same(read(m.at(f"run/chk_2/rank_{rank}")), content(20 + rank, 0, SIZE))
+    is_whole(m)
     os.rename(target + "-aside", target)
     r = store.fpctl("stage-in", m.at("run/chk_1"), "--timeout=60s", check=False, seconds=80)
     assert r.returncode == 4, r
@@ -225,9 +219,7 @@ def test_what_others_have_put_there_is_no_copy_of_what_is_lost_here(new_store):
 
 @pytest.mark.limit(120)
 def test_a_copy_that_is_gone_is_no_copy(new_store):
-    store = new_store().up(benefactors=1, backend="memory")
-    target = store.make_dir("target")
-    m = two_sets(store, target)
+    store, target, m = two_sets(new_store, backend="memory")
     b = store.benefactors[0]
     store.expect("lacks .* chunks|benefactor|can't be read|can't fetch|is not what was drained|not there any more")
     shutil.rmtree(os.path.join(target, "run"))
@@ -237,6 +229,4 @@ def test_a_copy_that_is_gone_is_no_copy(new_store):
     time.sleep(2)
     assert latest(store, m.at("run")) is None
     assert level(m.at("run/chk_2/rank_0")) == "none"
-    with pytest.raises(OSError) as e:
-        read(m.at("run/chk_2/rank_0"))
-    assert e.value.errno == errno.EIO
+    is_lost(m.at("run/chk_2/rank_0"))

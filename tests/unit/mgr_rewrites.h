@@ -171,4 +171,15 @@ static inline uint64_t press(uint32_t level)
     return deleting;
 }
 
+/* Of two versions, one of them a guard, the other one goes when space is wanted; the guard does not before level 2. */
+static inline void the_guard_goes_last(void)
+{
+    press(0);
+    assert_int_equal(versions(), 2);
+    assert_true(press(1) > 0);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM version"), MGR_GUARD);
+    press(1);
+    assert_int_equal(versions(), 1);
+}
+
 #endif
