@@ -294,7 +294,8 @@ check:
 	@B=$(B) tests/run-parts.sh "$(MAKE) --no-print-directory B=$(B) DEPS=$(DEPS)" "$(JOBS)" $(PARTS)
 
 style:
-	@$(PYTHON) tests/style/style.py
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/style/test_style.py
+	@PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/style/style.py
 
 # --- set-up, installation, the rest -----------------------------------------
 

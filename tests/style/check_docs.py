@@ -1,8 +1,8 @@
 """What the documentation says about the tree must be there: part of make style (style.py runs these).
 
     links              a relative link leads to a file
-    tests              tests/….py::name and tests/….c::name are tests
-    contract           every rule in docs/CONSISTENCY.md has a number of its own and names a test
+    tests              tests/….py::name and tests/….c::name are tests, ::name alone is one of the file named before it
+    rules              every rule in docs/CONSISTENCY.md and docs/CHECKPOINTS.md has a number of its own and names a test
     functions          a `name_like_this` in docs/ARCHITECTURE.md is a name in a source file
     file map           every .c file of the programs stands in the map of docs/ARCHITECTURE.md
     messages           every message of fp.proto stands in docs/PROTOCOL.md, with its number
@@ -16,12 +16,12 @@ import subprocess
 
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 PROTOCOL = "docs/PROTOCOL.md"
-CONSISTENCY = "docs/CONSISTENCY.md"
+RULES = ("docs/CONSISTENCY.md", "docs/CHECKPOINTS.md")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-TEST = re.compile(r"\b(tests/[\w/]+\.(?:py|c))::(\w+)")
+TEST = re.compile(r"(?P<file>\btests/[a-z0-9_/]+\.(?:py|c)\b)?(?:::(?P<test>test_\w+))?")
 NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
-PLACEHOLDER = re.compile(r"^@(options|conf|commands) ([a-z-]+)@$")
 RULE = re.compile(r"[A-Z]\d+")
+PLACEHOLDER = re.compile(r"^@(options|conf|commands) ([a-z-]+)@$")
 MAPPED = {"manager", "benefactor", "client", "common", "drain"}
 
 
@@ -57,28 +57,45 @@ def anchors(name):
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in heads}
 
 
+def tests_named(name):
+    """(line number, file, test) of each test that a page names; test None: the whole file, file None: no file stands before it in its row or paragraph."""
+    file = None
+    for number, line in enumerate(text_of(name).splitlines(), 1):
+        if not line.strip() or line.startswith("|"):
+            file = None
+        for match in TEST.finditer(line):
+            file = match["file"] or file
+            if match[0]:
+                yield number, file, match["test"]
+
+
 def check_tests(files):
-    for name, number, line in pages(files):
-        for path, test in TEST.findall(line):
-            if not os.path.isfile(path):
+    for name in files:
+        for number, path, test in tests_named(name) if name.endswith(".md") else ():
+            if path is None:
+                yield name, number, f"of which file is {test}?"
+            elif not os.path.isfile(path):
                 yield name, number, f"{path} is not there"
-            elif not re.search(rf"^\s*(def|static void) {test}\(", text_of(path), re.M):
+            elif test and not re.search(rf"^\s*(def|static void) {test}\(", text_of(path), re.M):
                 yield name, number, f"{path} has no test {test}"
 
 
-def check_contract(files):
-    if CONSISTENCY not in files:
-        return
-    seen = set()
-    for name, number, line in pages([CONSISTENCY]):
-        cells = [c.strip() for c in line.split("|")]
-        if not line.startswith("|") or cells[1] in ("rule", "---"):
-            continue
-        if not RULE.fullmatch(cells[1]) or cells[1] in seen:
-            yield name, number, f"{cells[1]} is not a number that only this rule has"
-        seen.add(cells[1])
-        if not TEST.search(cells[-2]):
-            yield name, number, f"rule {cells[1]} names no test"
+def check_rules(files):
+    for name in filter(RULES.__contains__, files):
+        seen, inside = set(), False
+        tested = {number for number, _, _ in tests_named(name)}
+        for number, line in enumerate(text_of(name).splitlines(), 1):
+            inside = line.startswith("| rule |") or (inside and line.startswith("|"))
+            rule = line.split("|")[1].strip() if inside else "rule"
+            if rule in ("rule", "---"):
+                continue
+            if not RULE.fullmatch(rule) or rule in seen:
+                yield name, number, f"{rule} is not a number that only this rule has"
+            seen.add(rule)
+            if number not in tested:
+                yield name, number, f"rule {rule} names no test"
+        if not seen:
+            yield name, 1, "has no rules"
 
 
 def check_functions(files):
@@ -134,4 +151,4 @@ def check_man(files):
                 yield name, 1, finding
 
 
-CHECKS = (check_links, check_tests, check_contract, check_functions, check_file_map, check_messages, check_man)
+CHECKS = (check_links, check_tests, check_rules, check_functions, check_file_map, check_messages, check_man)
