@@ -44,11 +44,6 @@ const struct fp_keyedsum *cl_core_keyedsum(const struct cl_mount *m)
     return &m->core->keyedsum;
 }
 
-uv_loop_t *cl_core_loop(struct cl_mount *m)
-{
-    return &m->core->loop;
-}
-
 struct fp_rpc *cl_core_rpc(struct cl_mount *m)
 {
     return m->core->rpc;

@@ -32,7 +32,6 @@ void cl_core_say_bye(struct cl_mount *m);
 void cl_core_data_started(struct cl_mount *m);
 void cl_core_data_stopping(struct cl_mount *m);
 
-uv_loop_t *cl_core_loop(struct cl_mount *m);
 /* The rpc context of the core loop (store key; plain as --data-encryption says): for connections to benefactors. Core loop only. */
 struct fp_rpc *cl_core_rpc(struct cl_mount *m);
 /* For sums that tell nothing to who has not the store's key. Constant after cl_core_start. Any thread. */

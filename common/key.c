@@ -223,17 +223,3 @@ int fp_key_write(const struct fp_key *key, const char *path, char why[FP_KEY_WHY
     }
     return 0;
 }
-
-void fp_key_id(const struct fp_key *key, char out[FP_KEY_ID_BYTES])
-{
-    static const char prefix[] = "fpstore key id";
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 &&
-              EVP_DigestUpdate(ctx, prefix, sizeof prefix) == 1 &&
-              EVP_DigestUpdate(ctx, key->bytes, sizeof key->bytes) == 1 &&
-              EVP_DigestFinal_ex(ctx, digest, NULL) == 1;
-    EVP_MD_CTX_free(ctx); /* wipes its state */
-    for (int i = 0; i < (FP_KEY_ID_BYTES - 1) / 2; i++)
-        snprintf(out + 2 * i, 3, "%02x", ok ? digest[i] : 0);
-}

@@ -590,17 +590,6 @@ void *fp_rpc_conn_data(const struct fp_rpc_conn *c)
     return c->data;
 }
 
-void fp_rpc_conn_set_handler(struct fp_rpc_conn *c, const struct fp_rpc_handler *h, void *arg)
-{
-    c->h = h;
-    c->arg = arg;
-}
-
-bool fp_rpc_conn_is_up(const struct fp_rpc_conn *c)
-{
-    return c->state == CONN_UP;
-}
-
 bool fp_rpc_conn_is_plain(const struct fp_rpc_conn *c)
 {
     return c->plain;
@@ -624,9 +613,4 @@ size_t fp_rpc_conn_queued_bytes(const struct fp_rpc_conn *c)
 size_t fp_rpc_conn_calls(const struct fp_rpc_conn *c)
 {
     return c->calls_n;
-}
-
-struct fp_rpc *fp_rpc_conn_rpc(const struct fp_rpc_conn *c)
-{
-    return c->rpc;
 }

@@ -114,7 +114,6 @@ bool mgr_core_busy(const struct mgr_core *core);
 
 /* Tells everyone to stop: clients first, benefactors when the clients are gone. Inside a group. */
 void mgr_core_stop(struct mgr_core *core);
-bool mgr_core_stopping(const struct mgr_core *core);
 /* Nobody is left, or the time for leaving (10 s) is over. */
 bool mgr_core_stopped(const struct mgr_core *core);
 

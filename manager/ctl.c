@@ -264,11 +264,6 @@ void mgr_core_stop(struct mgr_core *c)
     c->stop_ms = c->stop_ms ? c->stop_ms : c->now.ms;
 }
 
-bool mgr_core_stopping(const struct mgr_core *c)
-{
-    return c->stop_ms != 0;
-}
-
 static bool any(const struct mgr_core *c, Fp__Role role)
 {
     for (const struct mgr_conn *conn = c->conns; conn; conn = conn->next)

@@ -225,7 +225,7 @@ static int tfile_new(struct mgr_core *c, const struct mgr_dfile *f, const struct
     int rc = mgr_drained_path(c, f, &path);
 
     rc = rc ? rc : mgr_db_exec(&c->db, TFILE_NEW, DBI(f->target), DBB(path.data, path.len), DBI(seen->dev), DBI(seen->ino), DBI(seen->size_bytes),
-                               DBI(seen->mtime_ns), DBI(1), DBI(c->now.ns));
+                               DBI(seen->mtime_ns));
     *id = sqlite3_last_insert_rowid(c->db.sq);
     return rc ? rc : mgr_ext_replaced(c, f->target, path, (uint64_t)*id, in);
 }

@@ -296,15 +296,10 @@ CREATE TABLE IF NOT EXISTS version (
     n            INTEGER NOT NULL,    -- grows, never used again for this inode
     shadow       INTEGER NOT NULL UNIQUE, -- inode without a name that has its slices, size, times, mode and owner
     kind         INTEGER NOT NULL,    -- 1: the windows in version_win, the rest is in the next newer one; 2: full; 3: full, and renamed over
-    state        INTEGER NOT NULL,    -- 1 guard, 2 waits for the level of what came after it, 3 kept, 4 torn (given up), 5 being put back, 6 going, 7 guard and one of several writers has synced, 8 guard of a torn file, 9 guard and a program that wrote was killed, 10 likewise and nobody writes, 11 waits and is put back after the one that is being put back
+    state        INTEGER NOT NULL,    -- 1 guard, 2 waits for the level of what came after it, 4 torn (given up), 5 being put back, 7 guard and one of several writers has synced, 8 guard of a torn file, 9 guard and a program that wrote was killed, 10 likewise and nobody writes, 11 waits and is put back after the one that is being put back
     writer       INTEGER NOT NULL,    -- session that made the first change it guards against; 0: several
     torn_session INTEGER NOT NULL,    -- guard of a torn file: the highest session number then; 0: not torn
-    parent       INTEGER NOT NULL,    -- kind 3: the name that it had
-    name         BLOB,
-    data_version INTEGER NOT NULL,
-    made_ns      INTEGER NOT NULL,
-    epoch_ns     INTEGER NOT NULL,    -- when the writing began that it guards against
-    cursor       INTEGER NOT NULL,    -- states 5 and 6: windows below are done; 9 and 10: session of the mount of that program
+    cursor       INTEGER NOT NULL,    -- state 5: windows below are done; 9 and 10: session of the mount of that program
     PRIMARY KEY (ino, n)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS version_win (
@@ -369,7 +364,6 @@ CREATE TABLE IF NOT EXISTS tfile (
     size    INTEGER NOT NULL,
     mtime   INTEGER NOT NULL,
     refs    INTEGER NOT NULL,         -- rows of ext and drained that name it
-    seen_ns INTEGER NOT NULL,         -- when it was last found as it should be
     gone    INTEGER NOT NULL          -- 1: it was not; 2: it has other bytes than were drained
 );
 -- Who is at a place where a file is to be renamed to.
@@ -448,7 +442,6 @@ CREATE TABLE IF NOT EXISTS drain_part (
     gen   INTEGER NOT NULL,
     state INTEGER NOT NULL,           -- 1 todo, 2 given, 3 done, 4 verified
     bytes INTEGER NOT NULL,
-    off   INTEGER NOT NULL,           -- always 0
     sums  BLOB,
     ids   INTEGER NOT NULL DEFAULT 0, -- staged in from others: number of the chunk of its first window, the others follow
     PRIMARY KEY (file, first, bnf)

@@ -59,8 +59,8 @@
                 "WHERE f.ino=?1 AND j.kind=3 AND j.ckpt=?2 ORDER BY f.id DESC LIMIT 1")                       \
     X(DPART_SLICES, "SELECT s.win,s.len,c.bnf FROM slice s CROSS JOIN chunk c ON c.id=s.chunk "              \
                     "WHERE s.ino=?1 AND s.win>=?2 ORDER BY s.win,s.off")                                     \
-    X(DPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off) "                         \
-                 "VALUES(?1,?2,?3,?4,?5,?6,?7,0)")                                                           \
+    X(DPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes) "                             \
+                 "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                             \
     X(DPART_GET, "SELECT count,state,bytes FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")           \
     X(DPART_SET, "UPDATE drain_part SET state=?4,sums=?5 WHERE file=?1 AND first=?2 AND bnf=?3")             \
     X(DPART_STATE, "UPDATE drain_part SET state=?4 WHERE file=?1 AND first=?2 AND bnf=?3")                   \
@@ -92,16 +92,16 @@
     X(MERGE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \
                  "tries,error,why,kind,parent,after) VALUES(?1,0,?2,0,1,0,0,0,0,0,0,0,0,'',0,?3,?4)")        \
     X(MERGE_FIRST, "SELECT path,parent,after FROM drain_file WHERE id>=?1 ORDER BY id LIMIT ?2")             \
-    X(FPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,off,ids) "                     \
-                 "VALUES(?1,?2,?3,?4,?5,1,?6,0,?7)")                                                         \
+    X(FPART_PUT, "INSERT INTO drain_part(file,first,bnf,count,gen,state,bytes,ids) "                         \
+                 "VALUES(?1,?2,?3,?4,?5,1,?6,?7)")                                                           \
     X(FPART_GET, "SELECT count,state,bytes,gen,ids FROM drain_part WHERE file=?1 AND first=?2 AND bnf=?3")   \
     X(FPART_AGAIN, "UPDATE drain_part SET bnf=?4,gen=?5,ids=?6 WHERE file=?1 AND first=?2 AND bnf=?3")       \
     X(FPART_OPEN, "SELECT file,first,bnf,bytes,count FROM drain_part INDEXED BY drain_part_ids WHERE "       \
                   "ids<>0 AND state=1")                                                                      \
     X(FPART_KEPT, "SELECT 1 FROM drain_part INDEXED BY drain_part_ids WHERE ids<>0 AND state=1 AND "         \
                   "ids<=?1 AND ids+count>?1 LIMIT 1")                                                        \
-    X(TFILE_NEW, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,seen_ns,gone) "                     \
-                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")                                                        \
+    X(TFILE_NEW, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,gone) "                             \
+                 "VALUES(?1,?2,?3,?4,?5,?6,1,0)")                                                            \
     X(TFILE_OWN, "SELECT tino FROM tfile WHERE target=?1 AND path=?2 AND gone=0 ORDER BY id DESC LIMIT 1")   \
     X(EXT_AT, "SELECT 1 FROM ext e CROSS JOIN tfile t ON t.id=e.tfile WHERE t.target=?1 LIMIT 1")            \
     X(EXT_AT_PATH, "SELECT 1 FROM tfile t CROSS JOIN ext e ON e.tfile=t.id WHERE t.target=?1 AND t.path=?2 LIMIT 1")   \

@@ -18,7 +18,7 @@
     X(SET_LATER, "SELECT 1 FROM ckpt_set WHERE series=?1 AND step>?2 AND state<>4 LIMIT 1")                  \
     X(SET_OPEN_LIST, "SELECT " MGR_SET_COLS " FROM ckpt_set s WHERE s.state=1")                              \
     X(SET_NEW, "INSERT INTO ckpt_set(series,step,top,gen,state,how,told,began_ns,complete_ns,seq,files,bytes) " \
-               "VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0)") \
+               "VALUES(?1,?2,?3,1,1,?4,0,?5,0,0,0,0)")                                                       \
     X(SET_PUT, "UPDATE ckpt_set SET series=?2,step=?3,top=?4,gen=?5,state=?6,told=?7,complete_ns=?8,seq=?9," \
                "files=?10,bytes=?11,files_before=?12 WHERE id=?1")                                           \
     X(SET_BEFORE, "SELECT files,files_before FROM ckpt_set WHERE series=?1 AND step<?2 AND state=2 ORDER BY step DESC LIMIT 2") \

@@ -4,8 +4,8 @@
 
 /* X(name, text) */
 #define MGR_STMT_VERSION(X)                                                                                  \
-    X(VERSION_PUT, "INSERT INTO version(ino,n,shadow,kind,state,writer,torn_session,parent,name,"            \
-                   "data_version,made_ns,epoch_ns,cursor) VALUES(?1,?2,?3,?4,?5,?6,0,?7,?8,?9,?10,?11,0)")   \
+    X(VERSION_PUT, "INSERT INTO version(ino,n,shadow,kind,state,writer,torn_session,cursor) "                \
+                   "VALUES(?1,?2,?3,?4,?5,?6,0,0)")                                                          \
     X(VERSION_SET, "UPDATE version SET kind=?3,state=?4,writer=?5,torn_session=?6,cursor=?7 "                \
                    "WHERE ino=?1 AND n=?2")                                                                  \
     X(VERSION_RENUMBER, "UPDATE version SET n=?3 WHERE ino=?1 AND n=?2")                                      \

@@ -15,7 +15,7 @@
  * What is only shown rests on the last look. So that this is not long ago for what was drained last, its copies are looked at by themselves, too, some each second, in
  * rounds; a target that is not well is left alone, and what a look finds to be gone is said in the log.
  *
- * Rejected: tfile.seen_ns for when it was found (a row written for each stat); to look at the set anew each time that somebody asks, which a large one would never pass.
+ * Rejected: a column of tfile for when it was found (a row written for each stat); to look at the set anew each time that somebody asks, which a large one would never pass.
  *
  * Core's thread, in a group. */
 #include "manager/survey.h"

@@ -229,10 +229,9 @@ uint64_t mgr_version_number(const struct mgr_vfile *v, const struct mgr_inode *i
     return n > v->waits.n ? n : v->waits.n + 1;
 }
 
-static int put(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_inode *in, const struct mgr_version *ver)
+static int put(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_version *ver)
 {
-    int rc = mgr_db_exec(&c->db, VERSION_PUT, DBI(v->ino), DBI(ver->n), DBI(ver->shadow), DBI(ver->kind), DBI(ver->state), DBI(ver->writer), DBI(0),
-                         DBB(NULL, 0), DBI(in->data_version), DBI(in->mtime), DBI(c->now.ns));
+    int rc = mgr_db_exec(&c->db, VERSION_PUT, DBI(v->ino), DBI(ver->n), DBI(ver->shadow), DBI(ver->kind), DBI(ver->state), DBI(ver->writer));
 
     if (rc)
         return rc;
@@ -260,7 +259,7 @@ int mgr_version_make(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_i
     sh.parent = in->ino; /* readers of that one may still want the chunks: mgr_grace_freed */
     rc = mgr_inode_insert(c, &sh, NULL, 0);
     ver.shadow = sh.ino;
-    return rc ? rc : put(c, v, &v->guard, in, &ver);
+    return rc ? rc : put(c, v, &v->guard, &ver);
 }
 
 int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *as, const struct mgr_inode *in, struct mgr_inode *old, uint64_t session)
@@ -279,7 +278,7 @@ int mgr_version_adopt(struct mgr_core *c, struct mgr_vfile *v, struct mgr_versio
     old->flags = MGR_SHADOW;
     old->parent = in->ino;
     rc = rc ? rc : mgr_inode_put(c, old);
-    return rc ? rc : put(c, v, as, in, &ver);
+    return rc ? rc : put(c, v, as, &ver);
 }
 
 int mgr_version_detach(struct mgr_core *c, struct mgr_vfile *v, struct mgr_version *ver, struct mgr_inode *old)

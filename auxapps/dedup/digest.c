@@ -52,11 +52,6 @@ struct digest *digest_new(enum digest_kind kind)
     return NULL;
 }
 
-enum digest_kind digest_kind_of(const struct digest *d)
-{
-    return d->kind;
-}
-
 uint32_t digest_bytes(enum digest_kind kind)
 {
     return kind == DIGEST_SHA1 ? 20 : kind == DIGEST_SHA256 ? 32 : 16;

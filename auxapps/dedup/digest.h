@@ -15,7 +15,6 @@ struct digest;
 /* NULL: no memory, or OpenSSL refuses the digest (FIPS). Freed with digest_free. */
 struct digest *digest_new(enum digest_kind kind);
 void digest_free(struct digest *d);
-enum digest_kind digest_kind_of(const struct digest *d);
 
 uint32_t digest_bytes(enum digest_kind kind);
 /* Equal digests prove equal bytes; else they have to be compared. */

@@ -52,9 +52,6 @@ struct ctl_store {
 /* options.paths[i] inside of the store that was found, as `inner` above. Logs, with -EXDEV, if it lies in another mount. */
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX]);
 
-/* What ctl_find has found. */
-const struct ctl_store *ctl_found(void);
-
 /* Is a store meant at all: given, or one mounted where we are, or only one on this machine? Looks at no mount. */
 bool ctl_is_there(const struct ctl_options *o);
 

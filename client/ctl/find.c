@@ -185,7 +185,7 @@ static int inner_of(const struct mounts *all, int i, const char *path, char inne
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-static int find(const struct ctl_options *o, struct ctl_store *out)
+int ctl_find(const struct ctl_options *o, struct ctl_store *out)
 {
     static struct mounts all;
     static char path[PATH_MAX];
@@ -223,8 +223,6 @@ static int find(const struct ctl_options *o, struct ctl_store *out)
     return out->manager[0] ? by_options(o, out) : no_store(&all);
 }
 
-static struct ctl_store found;
-
 bool ctl_is_there(const struct ctl_options *o)
 {
     static struct mounts all;
@@ -235,19 +233,6 @@ bool ctl_is_there(const struct ctl_options *o)
     if (read_mounts(&all) < 0)
         return false;
     return all.count == 1 || (getcwd(path, sizeof path) && mount_of(&all, path) >= 0);
-}
-
-int ctl_find(const struct ctl_options *o, struct ctl_store *out)
-{
-    int rc = find(o, out);
-
-    found = *out;
-    return rc;
-}
-
-const struct ctl_store *ctl_found(void)
-{
-    return &found;
 }
 
 int ctl_find_inner(const struct ctl_options *o, const struct ctl_store *store, size_t i, char inner[PATH_MAX])

@@ -35,9 +35,9 @@ static int ask(const struct ctl_store *store, struct ctl_link *l, Fp__CtlVersion
 
 static const char *state_of(const Fp__VersionInfo *v)
 {
-    static const char *const names[] = {"present", "guard", "waits", "kept", "torn", "returning", "going", "given up"};
+    static const char *const names[] = {"present", "guard", "waits", NULL, "torn", "returning", NULL, "given up"};
 
-    return (unsigned)v->state < sizeof names / sizeof *names ? names[v->state] : "unknown";
+    return (unsigned)v->state < sizeof names / sizeof *names && names[v->state] ? names[v->state] : "unknown";
 }
 
 static json_t *json_of(const Fp__CtlVersionsReply *r)

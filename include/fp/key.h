@@ -11,7 +11,6 @@
 
 #define FP_KEY_BYTES    32
 #define FP_KEY_WHY_MAX  512
-#define FP_KEY_ID_BYTES 17 /* 16 hexadecimal digits and NUL */
 
 struct fp_key;
 
@@ -31,8 +30,5 @@ void fp_key_free(struct fp_key *key);
 
 /* The FP_KEY_BYTES bytes, borrowed until fp_key_free. For OpenSSL only: never print, never copy. */
 const uint8_t *fp_key_bytes(const struct fp_key *key);
-
-/* A name for the key that may be logged: the start of SHA-256 over a prefix and the key. */
-void fp_key_id(const struct fp_key *key, char out[FP_KEY_ID_BYTES]);
 
 #endif

@@ -3,7 +3,7 @@
  * Levels: ERROR = someone has to act, or data or service is lost; WARN = degraded but going on;
  * INFO = the few events of a normal life (started, stopped, peer joined); DEBUG = the rest. Log once,
  * where the error is handled, with what the user can do about it. Keys are never logged: struct fp_key
- * is opaque and fp_key_id() gives a safe name for it (key.h).
+ * is opaque (key.h).
  *
  * Any thread may log; a line is one write(2), so lines of threads never mix, and control characters in
  * the text (a file name may hold a newline) are written as \xNN. Logging may block for as long as

@@ -209,9 +209,6 @@ void fp_rpc_conn_put(struct fp_rpc_conn *conn);
 void fp_rpc_conn_set_data(struct fp_rpc_conn *conn, void *data);
 void *fp_rpc_conn_data(const struct fp_rpc_conn *conn);
 
-/* From now on callbacks go to another handler and arg (after a hello told the role of the peer). */
-void fp_rpc_conn_set_handler(struct fp_rpc_conn *conn, const struct fp_rpc_handler *h, void *arg);
-
 /* Stop and go on reading; calls nest. A paused connection still notices when the peer dies, but later. */
 void fp_rpc_conn_pause(struct fp_rpc_conn *conn);
 void fp_rpc_conn_resume(struct fp_rpc_conn *conn);
@@ -223,12 +220,10 @@ void fp_rpc_conn_close(struct fp_rpc_conn *conn, int err);
 /* Closes when everything queued has been sent, after 1 s at the latest. No more calls. */
 void fp_rpc_conn_finish(struct fp_rpc_conn *conn);
 
-bool fp_rpc_conn_is_up(const struct fp_rpc_conn *conn);
 bool fp_rpc_conn_is_plain(const struct fp_rpc_conn *conn);       /* bytes are not encrypted */
 const char *fp_rpc_conn_peer(const struct fp_rpc_conn *conn);    /* "ADDR:PORT" of the other end */
 const char *fp_rpc_conn_local(const struct fp_rpc_conn *conn);   /* of our end; "" before it is connected */
 size_t fp_rpc_conn_queued_bytes(const struct fp_rpc_conn *conn); /* not yet given to the socket */
 size_t fp_rpc_conn_calls(const struct fp_rpc_conn *conn);        /* outstanding calls of ours */
-struct fp_rpc *fp_rpc_conn_rpc(const struct fp_rpc_conn *conn);
 
 #endif

@@ -151,25 +151,6 @@ static void test_a_generated_key_is_written_once_and_reads_back(void **state)
     fp_key_free(NULL);
 }
 
-static void test_ids_tell_keys_apart_without_showing_them(void **state)
-{
-    struct fp_key *a = NULL, *b = NULL;
-    char ida[FP_KEY_ID_BYTES], idb[FP_KEY_ID_BYTES], again[FP_KEY_ID_BYTES];
-    (void)state;
-    write_file(HEX "\n", 65, 0600);
-    assert_int_equal(fp_key_load(path, &a, why), 0);
-    assert_int_equal(fp_key_generate(&b), 0);
-    fp_key_id(a, ida);
-    fp_key_id(b, idb);
-    fp_key_id(a, again);
-    assert_int_equal(strlen(ida), 16);
-    assert_string_equal(ida, again);
-    assert_string_not_equal(ida, idb);
-    assert_null(strstr(HEX, ida));
-    fp_key_free(a);
-    fp_key_free(b);
-}
-
 /* The flags of the key's mapping in /proc/self/smaps: dd = do not dump, lo = locked. */
 static void test_key_memory_is_kept_out_of_core_files(void **state)
 {
@@ -205,7 +186,6 @@ int main(void)
         cmocka_unit_test(test_wrong_length_or_characters_are_refused_without_showing_them),
         cmocka_unit_test(test_what_is_no_regular_file_is_refused_at_once),
         cmocka_unit_test(test_a_generated_key_is_written_once_and_reads_back),
-        cmocka_unit_test(test_ids_tell_keys_apart_without_showing_them),
         cmocka_unit_test(test_key_memory_is_kept_out_of_core_files),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

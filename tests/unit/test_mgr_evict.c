@@ -503,7 +503,7 @@ static void test_a_map_of_many_files_of_a_target_comes_in_pieces(void **state)
     ino = fix_mk(&w.f, MGR_ROOT_INO, "many", S_IFREG | 0644);
     for (uint64_t i = 0; i < WINDOWS; i++)
         assert_true(fix_write(&w.f, ino, i * MIB, 5000) > 0);
-    e_sql("INSERT INTO tfile(id,target,path,dev,tino,size,mtime,refs,seen_ns,gone) SELECT 10000+chunk,1,zeroblob(4000),1,chunk,5000,1,1,1,0 FROM slice WHERE ino=%llu",
+    e_sql("INSERT INTO tfile(id,target,path,dev,tino,size,mtime,refs,gone) SELECT 10000+chunk,1,zeroblob(4000),1,chunk,5000,1,1,0 FROM slice WHERE ino=%llu",
           (unsigned long long)ino);
     e_sql("INSERT INTO ext(chunk,tfile,off) SELECT chunk,10000+chunk,0 FROM slice WHERE ino=%llu", (unsigned long long)ino);
     e_sql("UPDATE chunk SET bnf=0,stored=0 WHERE id IN (SELECT chunk FROM slice WHERE ino=%llu)", (unsigned long long)ino);

@@ -44,7 +44,7 @@ static void drained(uint64_t ino, bool verified)
 
     fix_sql(&f, "DELETE FROM tfile WHERE id IN (SELECT tfile FROM drained WHERE ino=%llu)", n);
     fix_sql(&f, "DELETE FROM drained WHERE ino=%llu", n);
-    fix_sql(&f, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,seen_ns,gone) SELECT 1,'x'||(%llu+(SELECT count(*) FROM tfile)*100),1,1,1,1,1,1,0", n);
+    fix_sql(&f, "INSERT INTO tfile(target,path,dev,tino,size,mtime,refs,gone) SELECT 1,'x'||(%llu+(SELECT count(*) FROM tfile)*100),1,1,1,1,1,0", n);
     fix_sql(&f, "INSERT INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) SELECT %llu,1,(SELECT max(id) FROM tfile),data_version,%llu,1,x'' FROM inode WHERE ino=%llu", n, v, n);
     fix_sql(&f, "UPDATE inode SET flags=flags|%llu WHERE ino=%llu", (unsigned long long)MGR_DRAINS, n);
     mgr_level_drained(f.core);
