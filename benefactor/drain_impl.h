@@ -54,6 +54,7 @@ struct dtask {
     Fp__ListEntry **list;   /* LIST: likewise */
     size_t nmissing, nchunks, nlist;
     bool more;              /* LIST */
+    bool replaced;          /* FINISH, MERGE: a file that another store had drained */
     /* as messages, for bnf_drain_results */
     Fp__TaskResult out;
     Fp__ListEntry *entries, **entry_list;

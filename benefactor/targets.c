@@ -278,6 +278,7 @@ static void on_done(struct dtarget *t, struct dtask *x, const struct fp_dw_done 
     if (!only_looks(x))
         t->backoff_ms = PROBE_MIN_MS;
     x->more = x->m->kind == FP__TASK_KIND__TASK_LIST && m->note;
+    x->replaced = (x->m->kind == FP__TASK_KIND__TASK_FINISH || x->m->kind == FP__TASK_KIND__TASK_MERGE) && m->note;
     if (x->m->kind == FP__TASK_KIND__TASK_WRITE || x->m->kind == FP__TASK_KIND__TASK_VERIFY)
         x->bytes += m->bytes;
     x->has_seen = m->tino != 0;

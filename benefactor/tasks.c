@@ -263,6 +263,7 @@ static void fill(struct dtask *t)
     r->chunks = t->chunks;
     r->n_chunks = t->nchunks;
     r->eof = !t->more;
+    r->replaced = t->replaced;
 }
 
 static size_t xattrs_of(const Fp__ListEntry *e)

@@ -155,8 +155,8 @@ void dr_seen(struct dr_result *r, const struct stat *st);
 
 #define DR_ASIDE_MAX (FP_DW_TMP_MAX + 6)
 /* needed.c: may what has this name be replaced? 1: a file that no other store needs now; 0: there is none, or it is our own, of this inode (0: we have none
- * there); -EPERM, with why: another store needs it. */
-int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own);
+ * there), or force; -EPERM, with why: another store needs it. th->r.note: another store has drained it. */
+int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own, bool force);
 /* Before it is replaced: a link to it beside the temporary file, by which dr_settle gives it its name back if somebody has begun to need it meanwhile (-EPERM).
  * 0, also when there is none; else the link can't be made, which is no reason not to replace it. */
 int dr_keep_aside(struct dr_thread *th, int temps, const char *tmp, int dir, const char *name);

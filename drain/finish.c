@@ -151,7 +151,7 @@ static int rename_to(struct finish *f, int dir, const char *name)
 static int take_name(struct finish *f, int dir, const char *name)
 {
     struct dr_thread *th = f->th;
-    int is = f->flags & FP_DW_FORCE ? 0 : dr_may_replace(th, f->temps, dir, name, f->own), rc;
+    int is = dr_may_replace(th, f->temps, dir, name, f->own, f->flags & FP_DW_FORCE), rc;
 
     if (is < 0)
         return is;

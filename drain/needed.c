@@ -56,6 +56,16 @@ static bool is_drained_by_us(const struct fp_needed *m, const char *store, uint6
     return m->drained[0] ? fp_needed_is_of(m->drained, store) : own && m->ino == own;
 }
 
+/* Whose mark it is, another store's: STORE8:INODE:VERSION. That store says of it that it is drained, until it looks. */
+static void note_replaced(struct dr_thread *th, const struct fp_needed *m)
+{
+    char store[9];
+
+    digits_of(th->w, store);
+    if (m->is && strspn(m->drained, "0123456789abcdef") == 8 && m->drained[8] == ':' && !fp_needed_is_of(m->drained, store))
+        th->r.note = 1;
+}
+
 static int is_needed(struct dr_thread *th, int temps, const struct fp_needed *m, uint64_t own)
 {
     char store[9];
@@ -74,12 +84,16 @@ static int refuse(struct dr_thread *th, const char *name)
                    "needs it no more, with --overwrite (of fpctl drain and merge), or overwrite=yes in the policy", name);
 }
 
-int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own)
+int dr_may_replace(struct dr_thread *th, int temps, int dir, const char *name, uint64_t own, bool force)
 {
     struct fp_needed m;
     char store[9];
     int rc = look(th, dir, name, &m);
 
+    if (rc == 0)
+        note_replaced(th, &m);
+    if (force)
+        return 0;
     if (rc == 0 && m.is)
         rc = is_needed(th, temps, &m, own);
     if (rc < 0)
@@ -120,6 +134,8 @@ int dr_settle(struct dr_thread *th, int temps, const char *tmp, int dir, const c
     rc = rc || !m.is ? rc : is_needed(th, temps, &m, 0);
     if (rc < 0)
         return dr_failed_call(th, rc, "look at what had its name,", name);
+    if (rc == 0)
+        note_replaced(th, &m); /* if the answer of the attempt that has replaced it was lost */
     dr_enter(th);
     if (rc)
         rc = renameat(temps, aside, dir, name) ? -errno : 1;

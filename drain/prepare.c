@@ -50,7 +50,7 @@ static int check_where_it_goes(struct dr_thread *th, const struct fp_dw_file *m,
     else if (m->flags & FP_DW_DLOG) /* said before it is written */
         rc = dr_dlog_may_replace(th, dir, name);
     else if (!(m->flags & FP_DW_FORCE))
-        rc = dr_may_replace(th, temps, dir, name, m->own);
+        rc = dr_may_replace(th, temps, dir, name, m->own, false);
     rc = rc > 0 ? 0 : rc;
     dr_enter(th);
     close(dir);

@@ -82,6 +82,7 @@ struct mgr_djob {
     bool again;      /* also what is there already */
     uint32_t layout; /* enum fp_drain_layout */
     uint64_t files, bytes, files_done, bytes_done;
+    uint64_t replaced; /* files of the target that another store had drained */
     int64_t made_ns, done_ns;
     int error;
     char *why;        /* malloc'd */

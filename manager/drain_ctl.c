@@ -317,6 +317,7 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
     s->to = mgr_arena_text(&c->arena, t ? t->root : "");
     s->files = j->files;
     s->files_done = j->files_done;
+    s->replaced = j->replaced;
     s->bytes = j->bytes;
     s->bytes_done = j->bytes_done;
     s->rate = at ? at->rate : 0;

@@ -614,6 +614,9 @@ static int end_job(struct mgr_core *c, struct mgr_djob *j, enum _Fp__DrainState 
     FP_INFO("drain job %llu: %s, %llu of %llu files%s%s", (unsigned long long)j->id,
             state == FP__DRAIN_STATE__DRAIN_DONE ? "done" : state == FP__DRAIN_STATE__DRAIN_FAILED ? "failed" : "cancelled",
             (unsigned long long)j->files_done, (unsigned long long)j->files, j->why[0] ? ": " : "", j->why);
+    if (j->replaced)
+        FP_WARN("drain job %llu: %llu files of the target that another store had drained there have given way: that store has no copy of them any more, and the target may have a mixture of both",
+                (unsigned long long)j->id, (unsigned long long)j->replaced);
     mgr_djob_remove(c, j);
     c->stirred = true; /* of names made by a job: somebody may be alone again */
     c->drain->prune = true;

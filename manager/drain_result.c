@@ -111,11 +111,23 @@ static int of_target(struct mgr_core *c, const struct mgr_bnf *b, uint32_t id, b
     return known(c, t, r);
 }
 
+/* It has given way for good, whatever becomes of this attempt; the next one replaces our own. */
+static int count_replaced(struct mgr_core *c, const struct mgr_dfile *f)
+{
+    struct mgr_djob *j = mgr_djob_find(c, f->job);
+
+    if (!j || f->state != MGR_D_FINISH)
+        return 0;
+    j->replaced++;
+    return mgr_djob_put(c, j);
+}
+
 static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskResult *r)
 {
     uint64_t file = r->id >> 30, window = r->id >> 1 & ((UINT64_C(1) << 29) - 1);
     struct mgr_dfile *f = mgr_dfile_find(c, file);
     bool whole = window == MGR_TASK_PREPARE || window == MGR_TASK_FINISH || window == MGR_TASK_STAT || window == MGR_TASK_FETCH;
+    int rc;
 
     if (!file)
         return of_target(c, b, (uint32_t)window, r->id & 1, r);
@@ -134,6 +146,9 @@ static int result(struct mgr_core *c, const struct mgr_bnf *b, const Fp__TaskRes
         return 0; /* somebody else is at it now */
     if (r->tainted)
         return mgr_drain_again(c, f);
+    rc = r->replaced && !r->status && window == MGR_TASK_FINISH ? count_replaced(c, f) : 0;
+    if (rc)
+        return rc;
     if (mgr_dfile_merges(c, f))
         return mgr_merge_whole_result(c, f, r);
     if (window == MGR_TASK_STAT)

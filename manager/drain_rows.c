@@ -301,7 +301,8 @@ int mgr_djob_row(struct mgr_core *c, enum mgr_stmt st, struct mgr_djob *j)
                            .first = (uint64_t)mgr_col(db, st, 18),
                            .layout = (uint32_t)mgr_col(db, st, 19),
                            .overwrite = mgr_col(db, st, 20) != 0,
-                           .again = mgr_col(db, st, 21) != 0};
+                           .again = mgr_col(db, st, 21) != 0,
+                           .replaced = (uint64_t)mgr_col(db, st, 22)};
     if (j->dest && j->why)
         return 0;
     mgr_djob_fini(j);
@@ -327,7 +328,7 @@ int mgr_djob_put(struct mgr_core *c, const struct mgr_djob *j)
     return mgr_db_exec(&c->db, DJOB_PUT, DBI(j->id), DBI(j->kind), DBI(j->policy), DBI(j->target), DBI(j->ckpt), DBI(j->gen),
                        DBB(j->dest, strlen(j->dest)), DBI(j->urgent), DBI(j->verify), DBI(j->state), DBI(j->files), DBI(j->bytes), DBI(j->files_done),
                        DBI(j->bytes_done), DBI(j->made_ns), DBI(j->done_ns), DBI(j->error), DBT(j->why), DBI(j->first), DBI(j->layout), DBI(j->overwrite),
-                       DBI(j->again));
+                       DBI(j->again), DBI(j->replaced));
 }
 
 int mgr_djob_new(struct mgr_core *c, struct mgr_djob *j)

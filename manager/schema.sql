@@ -410,7 +410,8 @@ CREATE TABLE IF NOT EXISTS drain_job (
     first      INTEGER NOT NULL,      -- drain_file with which it began
     layout     INTEGER NOT NULL,      -- of its files in the target: 0 files, 1 logs
     overwrite  INTEGER NOT NULL DEFAULT 0, -- 1: also what other stores need there is replaced
-    again      INTEGER NOT NULL DEFAULT 0 -- 1: also what is there already is copied
+    again      INTEGER NOT NULL DEFAULT 0, -- 1: also what is there already is copied
+    replaced   INTEGER NOT NULL DEFAULT 0 -- files that another store had drained, and that have given way
 );
 CREATE TABLE IF NOT EXISTS drain_file (
     id           INTEGER PRIMARY KEY,

@@ -4,7 +4,7 @@
 
 #define MGR_DJOB_COLS                                                                                        \
     "id,kind,policy,target,ckpt,gen,dest,urgent,verify,state,files,bytes,files_done,bytes_done,made_ns,"     \
-    "done_ns,error,why,first,layout,overwrite,again"
+    "done_ns,error,why,first,layout,overwrite,again,replaced"
 #define MGR_DFILE_COLS "id,job,ino,gen,state,data_version,size,lead,tfile,dev,tino,tries,kind,parent"
 
 #define MGR_STMT_DRAIN(X)                                                                                    \
@@ -32,7 +32,7 @@
     X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id<?1 ORDER BY id DESC LIMIT ?2")            \
     X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
     X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
-                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22)")        \
+                "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23)")        \
     X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND id<=(SELECT max(id) FROM drain_job)-?1 "       \
                 "ORDER BY id LIMIT 1")                                                                      \
     X(DJOB_DELETE, "DELETE FROM drain_job WHERE id=?1")                                                      \

@@ -20,6 +20,7 @@
 #define AGAIN_MS 1000u /* after the manager could not be asked */
 #define TRY_MS       3000u /* for which benefactors may look at a directory */
 #define TRY_PAUSE_MS 200u
+#define REPLACED_BUF 64u
 
 enum { LATE = 3, FAILED = 4, GONE = 5 };
 
@@ -68,9 +69,9 @@ static const char *kind_word(const Fp__DrainJob *j)
 
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
-                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "why", j->why);
+                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "files_replaced", (json_int_t)j->replaced, "why", j->why);
 }
 
 static const char *where_word(const Fp__DrainJob *j)
@@ -89,12 +90,20 @@ static const char *where_word(const Fp__DrainJob *j)
     }
 }
 
+/* Of files that were not this store's. "": there were none. */
+static const char *replaced_text(const Fp__DrainJob *j, char buf[REPLACED_BUF])
+{
+    snprintf(buf, REPLACED_BUF, "%llu file%s of another store %s replaced", (unsigned long long)j->replaced, j->replaced == 1 ? "" : "s", j->replaced == 1 ? "was" : "were");
+    return j->replaced ? buf : "";
+}
+
 static void print_job(const Fp__DrainJob *j)
 {
-    char done[FP_UNITS_BUF], all[FP_UNITS_BUF];
+    char done[FP_UNITS_BUF], all[FP_UNITS_BUF], replaced[REPLACED_BUF];
 
-    printf("job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
-            (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), where_word(j), j->to, *j->why ? ": " : "", j->why);
+    printf("job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
+            (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), where_word(j), j->to, j->replaced ? "; " : "",
+            replaced_text(j, replaced), *j->why ? ": " : "", j->why);
 }
 
 /* The line of a terminal, while it goes on. */
@@ -428,6 +437,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
 {
     static const struct fp_table_col cols[] = {{"job", true}, {"path", false}, {"to", false}, {"state", false}, {"files", true}, {"size", true}, {"done", true}, {"why", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
+    char replaced[REPLACED_BUF];
 
     for (size_t i = 0; i < r->n_jobs; i++) {
         const Fp__DrainJob *j = r->jobs[i];
@@ -439,7 +449,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
         fp_table_cell(t, "%llu", (unsigned long long)j->files);
         fp_table_cell_size(t, j->bytes);
         fp_table_cell_percent(t, j->bytes_done, j->bytes);
-        fp_table_cell(t, "%s", j->why);
+        fp_table_cell(t, "%s%s%s", replaced_text(j, replaced), j->replaced && *j->why ? "; " : "", j->why);
     }
     int rc = fp_table_print(t, stdout);
     fp_table_free(t);

@@ -186,7 +186,7 @@ struct fp_dw_done {
     uint32_t kind;                     /* enum fp_dw_type of the task */
     uint32_t scope;                    /* enum fp_dw_scope */
     uint32_t why_bytes, nsums;
-    uint32_t note;                     /* READ: 1 if there is nothing but zeros. LIST: 1 if there are more entries */
+    uint32_t note;                     /* READ: 1 if there is nothing but zeros. LIST: 1 if there are more entries. FINISH, MERGE: 1 if what had the name was drained by another store */
     uint64_t chunk;                    /* SCOPE_CHUNK */
     uint64_t bytes;                    /* written or read from the target */
     uint64_t dev, tino, size;          /* PREPARE, FINISH, STAT, the last SMALL: what is there */

@@ -204,6 +204,26 @@ def drain_of_all(store, target, *more):
 
 
 @pytest.mark.short
+def test_who_replaces_files_of_another_store_is_told(two_stores):
+    """Neither has evicted any: the last one has the names, and says so, in the line of --wait, in drain show, and in the log; as often as it has done it."""
+    first, second, target = two_stores
+    r = drain_of_all(second, target)
+    assert r.returncode == 0 and "3 of 3 files" in r.stdout and "; 2 files of another store were replaced" in r.stdout, r
+    assert [j["files_replaced"] for j in json.loads(second.fpctl("drain", "show", "--json").stdout)["jobs"]] == [2]
+    assert "2 files of another store were replaced" in second.fpctl("drain", "show").stdout
+    assert "2 files of the target that another store had drained there have given way" in second.manager.text()
+    r = drain_of_all(second, target, "--again")
+    assert r.returncode == 0 and "another store" not in r.stdout, r
+    r = first.fpctl("drain", first.mounts[0].at("g"), f"--to={target}", "--wait", "--overwrite", "--timeout=60s", seconds=80)
+    assert "; 1 file of another store was replaced" in r.stdout, r
+    for name, k in (("own0", 0), ("own1", 1), ("g", 0), ("f", 1)):
+        assert_same(read(os.path.join(target, name)), content(k, 0, SIZE))
+    r = drain_of_all(second, target)  # it looks at what it has there
+    assert r.returncode == 0 and "; 1 file of another store was replaced" in r.stdout, r
+    assert_same(read(os.path.join(target, "g")), content(1, 0, SIZE))
+
+
+@pytest.mark.short
 def test_what_another_store_has_evicted_is_not_replaced(two_stores):
     first, second, target = two_stores
     assert needs_entries(target) == []

@@ -98,6 +98,8 @@ static void test_what_another_store_needs_is_not_replaced(void **state)
             entry(of[i].entry, true);
         assert_int_equal(dw_finish(&d, "it", TMP, ino, SIZE), of[i].stays ? -EPERM : 0);
         assert_int_equal(d.done.scope, of[i].stays ? FP_DW_SCOPE_FILE : 0);
+        if (!of[i].stays) /* whose it was is said */
+            assert_int_equal(d.done.note, of[i].drained && (strncmp(of[i].drained, "a5a5a5a6:", 9) == 0 || strncmp(of[i].drained, "a5a5a5a7:", 9) == 0));
         assert_int_equal(dw_compare(&d, "it", SIZE, 0, &chunk, 1) == 0, !of[i].stays);
         assert_false(dw_exists(&d, TMP_PATH "-kept"));
         if (of[i].stays) {
@@ -193,6 +195,7 @@ static void test_what_is_needed_a_moment_later_gets_its_name_back(void **state)
         if (needed)
             entry(OTHER_ENTRY, true);
         assert_int_equal(dw_finish(&d, "it", TMP, ino, SIZE), needed ? -EPERM : 0);
+        assert_int_equal(d.done.note, !needed); /* the answer of the attempt that had replaced it was lost */
         assert_int_equal(stat(dw_path(&d, "it"), &now), 0);
         assert_int_equal(now.st_ino == st.st_ino, needed);
         assert_false(dw_exists(&d, TMP_PATH "-kept"));
