@@ -534,6 +534,8 @@ bool mgr_core_out_next(struct mgr_core *c, struct mgr_out *out)
 void mgr_core_reset(struct mgr_core *c)
 {
     c->out_pos = c->out_count = 0;
+    if (c->drain)
+        c->drain->rescue_sums.of = NULL; /* it was in that memory */
     mgr_arena_reset(&c->arena);
 }
 

@@ -91,7 +91,7 @@ MGR_HANDLER(slicemap)
             break;
     }
     mgr_db_reset(&c->db, st);
-    rc = rc || m->fold ? rc : mgr_rescue_map(c, &in, r);
+    rc = rc || m->fold ? rc : mgr_rescue_map(c, &in, m->win_from, r);
     rc = rc ? rc : mgr_ext_tell(c, r);
     return rc || !m->fold ? rc : mgr_fold_map(c, m->ino, m->win_from, r);
 }

@@ -178,6 +178,13 @@ struct mgr_cleaning { /* a temporary file to be removed */
     bool fence;      /* somebody may still rename it: until it is gone nothing else of this target is renamed */
 };
 
+/* Sums of a copy's windows (extwin.c). {0} at first, and good for one group. */
+struct mgr_extwin_sums {
+    const uint8_t *of; /* 8 bytes each, in memory of the group */
+    size_t bytes;
+    uint64_t ino, tfile;
+};
+
 /* A file in a target that somebody is to look at (look.c). */
 struct mgr_look {
     uint64_t tfile, gen;
@@ -215,6 +222,13 @@ struct mgr_drain {
     size_t nclean;
     struct mgr_idmap rescues;   /* files in which what was lost here is to be looked for (rescue.c), and when */
     size_t rescue_pos;
+    bool rescue_wins;           /* there may be rows of rescue_win */
+    struct mgr_extwin_sums rescue_sums;
+    struct mgr_seek {           /* a file that is to be here, of which what is lost is looked for (rescue_file.c) */
+        uint64_t ino, win, off; /* ino 0: none */
+        uint64_t ms;            /* when somebody came for it */
+        const char *why;        /* what was found that can't be had */
+    } seeks[16];
     struct mgr_look looks[256];
     size_t nlooks;
     struct mgr_surveys surveys;

@@ -78,6 +78,14 @@ static int find_next(struct mgr_core *c, struct mgr_dfile *f, uint64_t *chunk)
     return rc;
 }
 
+static int is_here(struct mgr_core *c, struct mgr_dfile *f)
+{
+    int rc = mgr_drain_done(c, f);
+
+    mgr_dfile_remove(c, f);
+    return rc;
+}
+
 /* Nothing of it is external: is all of it here? */
 static int end(struct mgr_core *c, struct mgr_dfile *f)
 {
@@ -86,11 +94,9 @@ static int end(struct mgr_core *c, struct mgr_dfile *f)
 
     if (rc < 0 || why)
         return rc < 0 ? rc : mgr_drain_fail(c, f, -EIO, why);
-    if (rc || mgr_ext_any(c, f->ino)) /* it was lost meanwhile */
+    if (rc || mgr_ext_any(c, f->ino)) /* it is large, or some of it was lost meanwhile */
         return mgr_drain_again(c, f);
-    rc = mgr_drain_done(c, f);
-    mgr_dfile_remove(c, f);
-    return rc;
+    return is_here(c, f);
 }
 
 static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_inode *in)
@@ -99,9 +105,11 @@ static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     const char *why;
     int rc = mgr_rescue_file(c, f->ino, &why);
 
-    if (rc > 0) {
-        c->drain->dirty = c->busy = true; /* and the rest of it in the next group */
+    if (rc == MGR_RESCUE_LOOKS)
         return 0;
+    if (rc == MGR_RESCUE_MORE) {
+        c->drain->dirty = c->busy = true; /* the rest of it in the next group */
+        return 1;
     }
     rc = rc ? rc : find_next(c, f, &f->stuck);
     if (rc || f->tfile)
@@ -110,7 +118,7 @@ static int begin_in(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
         return refuse(c, f, in, -EIO, why);
     at = mgr_dfile_add(c, f);
     rc = at ? mgr_drain_set_size(c, at, in->size) : -ENOMEM;
-    rc = rc ? rc : end(c, at);
+    rc = rc ? rc : is_here(c, at);
     return rc ? rc : 1;
 }
 

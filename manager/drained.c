@@ -236,6 +236,7 @@ int mgr_drained_put(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     int64_t tfile = 0;
     int rc = mgr_drained_drop_at(c, f->ino, f->target);
 
+    c->drain->rescue_sums.of = NULL; /* its number may be that of the one before */
     if (s.windows > SUMS_MAX)
         s.windows = 0;
     s.of = mgr_arena_zalloc(&c->arena, s.windows * 8 + 1);

@@ -8,15 +8,13 @@
  * delete it when that is synced (bnf.c), so there is no moment at which a power failure leaves it nowhere.
  *
  * A chunk that is coded, or of which the file does not name all bytes side by side, is not to be found together in the target. There its window goes as a whole,
- * if all of it is written and its sum was told when it was drained: one chunk of data that is external from the beginning takes the place of all that it had,
- * whose references go. What is shared with a file that stays does so, too: nothing would be free, and an old step that could be read here would be fetched. So do
+ * if all of it is written and its sum was told when it was drained (extwin.c). What is shared with a file that stays does so, too: nothing would be free, and an old step that could be read here would be fetched. So do
  * the newest sets of a series, a set that is being written, and files that are open: who reads a file that is being evicted would fetch it again.
  *
  * Rejected: to evict files at once when they are drained (every restart would read from the target); a state of each file "evicted" (a file that is half
  * here would be neither). */
 #include "manager/ext.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -112,7 +110,7 @@ int mgr_evict_may(struct mgr_core *c, const struct mgr_inode *in, struct mgr_dfi
 
 /* A chunk, or a window as a whole. */
 struct going {
-    uint64_t chunk, off; /* of a window: 0, and where it begins in the file */
+    uint64_t chunk, off; /* of a window: 0 */
     uint64_t win, sum;   /* of a window */
     uint32_t len;
 };
@@ -128,39 +126,6 @@ static int evict_chunk(struct mgr_core *c, const struct mgr_dfile *f, const stru
     if (!rc)
         mgr_grace_freed(c, f->ino, ch.id);
     return rc ? rc : mgr_damage_drop(c, ch.id); /* its copy in the target is well */
-}
-
-/* What is being drained of its chunks is over, as if each had left its benefactor. */
-static int chunks_leave(struct mgr_core *c, const struct mgr_inode *in, uint64_t win)
-{
-    uint64_t *list;
-    size_t n;
-    int rc = mgr_ids(c, MGR_ST_EVICT_CHUNKS, mgr_db_one(&c->db, EVICT_CHUNKS, DBI(in->ino), DBI(win)), &list, &n);
-
-    for (size_t i = 0; i < n && rc >= 0; i++)
-        rc = mgr_drain_chunk_left(c, list[i]);
-    return rc < 0 ? rc : 0;
-}
-
-static int evict_window(struct mgr_core *c, const struct mgr_dfile *f, struct mgr_inode *in, const struct going *g)
-{
-    Fp__Slice *s = MGR_NEW(c, Fp__Slice, fp__slice__init);
-    struct mgr_chunk ch = {.len = g->len, .sum = g->sum, .refs = 1};
-    uint64_t mapped = in->mapped;
-    int rc = mgr_stage_ids(c, 1, &ch.id);
-
-    if (!s)
-        return mgr_doom(c, -ENOMEM);
-    s->win = g->win;
-    s->chunk = ch.id;
-    s->len = s->chunk_len = g->len;
-    rc = rc ? rc : chunks_leave(c, in, g->win);
-    rc = rc ? rc : mgr_chunk_insert(c, &ch);
-    rc = rc ? rc : mgr_slices_put(c, in, &s, 1);
-    rc = rc ? rc : mgr_ext_put(c, ch.id, f->tfile, g->off);
-    assert(rc || in->mapped == mapped); /* all of it was written: the inode stays as it is */
-    mgr_level_chunks(c);
-    return rc;
 }
 
 /* What was seen of one window. */
@@ -182,8 +147,7 @@ struct batch {
     size_t nothers;
     struct going *list;
     size_t n;
-    const uint8_t *sums; /* of the copy's windows, 8 bytes each; NULL: not looked at yet */
-    size_t sums_bytes;
+    struct mgr_extwin_sums sums;
 };
 
 static void count(struct window *w, enum mgr_evict_no no, uint32_t len)
@@ -197,17 +161,6 @@ static void count(struct window *w, enum mgr_evict_no no, uint32_t len)
     }
     w->stay_bytes += len;
     w->stays[why[no]]++;
-}
-
-/* Of a window; 0: not known. */
-static int sum_of(struct mgr_core *c, const struct mgr_dfile *f, struct batch *b, uint64_t win, uint64_t *sum)
-{
-    int rc = b->sums ? 0 : mgr_drained_sums(c, f->ino, f->tfile, &b->sums, &b->sums_bytes);
-
-    *sum = 0;
-    for (size_t i = 0; !rc && i < 8 && (win + 1) * 8 <= b->sums_bytes; i++)
-        *sum |= (uint64_t)b->sums[win * 8 + i] << 8 * i;
-    return rc;
 }
 
 /* May this file, which shares a chunk, be evicted, too? */
@@ -256,19 +209,20 @@ static int nobody_else(struct mgr_core *c, struct batch *b, uint64_t ino, uint64
 /* Some of it can't go by itself: does all of it go at once? Then that is in the list, and nothing of it stays. */
 static int as_a_whole(struct mgr_core *c, const struct mgr_dfile *f, const struct mgr_inode *in, struct batch *b, struct window *w)
 {
-    uint64_t begin = w->win * in->chunk_size, len = in->size - begin < in->chunk_size ? in->size - begin : in->chunk_size, sum;
+    uint32_t len = mgr_extwin_len(in, w->win);
+    uint64_t sum;
     bool may = true;
     int rc;
 
-    if (begin >= in->size || w->covered != len)
+    if (!len || w->covered != len)
         return 0;
-    rc = sum_of(c, f, b, w->win, &sum);
+    rc = mgr_extwin_sum(c, f->ino, f->tfile, w->win, &b->sums, &sum);
     if (!rc && sum && w->stays[MGR_STAY_SHARED])
         rc = nobody_else(c, b, f->ino, w->win, &may);
     if (rc || !sum || !may)
         return rc;
     b->n = w->before;
-    b->list[b->n++] = (struct going){.off = begin, .win = w->win, .sum = sum, .len = (uint32_t)len};
+    b->list[b->n++] = (struct going){.win = w->win, .sum = sum, .len = len};
     w->gone_bytes += w->stay_bytes;
     w->stay_bytes = 0;
     memset(w->stays, 0, sizeof w->stays);
@@ -367,7 +321,7 @@ int mgr_evict_step(struct mgr_core *c, struct mgr_dfile *f, bool *done, const ch
     }
     rc = collect(c, f, &in, &b, done);
     for (size_t i = 0; i < b.n && !rc; i++) {
-        rc = b.list[i].chunk ? evict_chunk(c, f, &b.list[i]) : evict_window(c, f, &in, &b.list[i]);
+        rc = b.list[i].chunk ? evict_chunk(c, f, &b.list[i]) : mgr_extwin_put(c, &in, b.list[i].win, b.list[i].sum, f->tfile);
         c->drain->moved += b.list[i].len;
     }
     return rc;

@@ -213,8 +213,7 @@ int mgr_tfile_gone(struct mgr_core *c, uint64_t tfile)
     rc = rc ? rc : only_in(c, tfile, &list, &n);
     for (size_t i = 0; !rc && i < n; i++)
         rc = lose(c, list[i]);
-    mgr_rescue_over(c, tfile);
-    return rc;
+    return rc ? rc : mgr_rescue_over(c, tfile);
 }
 
 /* It is no loss any more that this is only there. What a benefactor has of it, and was read wrong, is to go, which takes a look that is marked (rescue.c). */

@@ -85,23 +85,35 @@ int mgr_tfile_back(struct mgr_core *c, uint64_t tfile);
 /* An inventory has a chunk that the table has elsewhere, or external. */
 int mgr_ext_found(struct mgr_core *c, struct mgr_bnf *b, const struct mgr_chunk *ch);
 
-/* ---------------------------------------------------------------- rescue.c */
+/* ---------------------------------------------------------------- extwin.c */
+
+/* Bytes of the file in this window. */
+uint32_t mgr_extwin_len(const struct mgr_inode *in, uint64_t win);
+/* Of a window in the copy that ino has by its row of drained; 0: it is not known. */
+int mgr_extwin_sum(struct mgr_core *c, uint64_t ino, uint64_t tfile, uint64_t win, struct mgr_extwin_sums *s, uint64_t *sum);
+/* All of the window is in that file, and nowhere else, from now on. All of it is written, and sum is what was told. */
+int mgr_extwin_put(struct mgr_core *c, struct mgr_inode *in, uint64_t win, uint64_t sum, uint64_t tfile);
+
+/* ---------------------------------------------------------------- rescue.c, rescue_win.c, rescue_file.c */
 
 int mgr_rescue_load(struct mgr_core *c);
-/* It is lost or damaged where it is, as reason says. 1: a target has it, it is external from now on; 0: it is damaged; or a failure. */
+/* It is lost or damaged where it is, as reason says. 1: it is external from now on, or windows with it are when their copy has been looked at; 0: it is damaged; or a failure. */
 int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason);
 /* Likewise of what has a row of ext already, and was read wrong here: it is there, when that has been looked at. */
 int mgr_rescue_in(struct mgr_core *c, const struct mgr_chunk *ch, uint64_t tfile, uint64_t off, Fp__ExtFile *file, const char *reason);
-/* What of a map is on benefactors that are away, and in a target, is external from now on. */
-int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, Fp__SliceMapReply *r);
-/* A file is to be brought here: what of it is lost, damaged or away is external from now on, some of it at a time; *why: some can't be, else NULL. 1: there is more; 0; or a failure. */
+/* What of a map, from window win on, is on benefactors that are away, and in a target, is external from now on, or is looked for there (r->rescuing). */
+int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, uint64_t win, Fp__SliceMapReply *r);
+/* A file is to be brought here: what of it is lost, damaged or away is external from now on, some of it at a time. 0: that was all of it, and *why says if something can't be had, else NULL; or
+ * a failure; or one of these: */
+#define MGR_RESCUE_MORE  1 /* there is more, in the next group */
+#define MGR_RESCUE_LOOKS 2 /* a target has to be looked at before that is known */
 int mgr_rescue_file(struct mgr_core *c, uint64_t ino, const char **why);
 /* Is it relied on, and has nobody looked at it since? Then it is to be marked. */
 bool mgr_rescue_wants(const struct mgr_core *c, uint64_t tfile);
 /* It was found as it was, and marked. */
 int mgr_rescue_found(struct mgr_core *c, uint64_t tfile);
-/* Nothing relies on it any more. */
-void mgr_rescue_over(struct mgr_core *c, uint64_t tfile);
+/* It is known no more, or no copy. */
+int mgr_rescue_over(struct mgr_core *c, uint64_t tfile);
 /* Is there something for the step to do? */
 bool mgr_rescue_due(const struct mgr_core *c);
 int mgr_rescue_step(struct mgr_core *c);

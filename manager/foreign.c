@@ -202,10 +202,17 @@ static int is_taken(struct mgr_core *c, struct mgr_dfile *f, const struct mgr_in
     if (rc)
         return rc == -ENOENT ? 0 : rc;
     rc = is_same(c, d.ino, is, link);
-    if (rc > 0 && mgr_is(is, S_IFREG) && (rc = mgr_rescue_file(c, d.ino, &why)) >= 0)
-        rc = why ? mgr_drain_fail(c, f, -EEXIST, "the store has it, but some of that is lost or damaged, or on a benefactor that is away: remove it, then it can be staged in") : 1;
-    if (why)
-        return rc < 0 ? rc : 1;
+    if (rc > 0 && mgr_is(is, S_IFREG)) {
+        int more = mgr_rescue_file(c, d.ino, &why);
+
+        if (more < 0)
+            return more;
+        if (more == MGR_RESCUE_MORE || why) {
+            rc = why ? mgr_drain_fail(c, f, -EEXIST, "the store has it, but some of that is lost or damaged, or on a benefactor that is away: remove it, then it can be staged in")
+                     : look_again(c, f, 0);
+            return rc < 0 ? rc : 1;
+        }
+    }
     if (rc > 0)
         *ino = d.ino;
     else if (!rc)

@@ -151,7 +151,7 @@ int mgr_needs_step(struct mgr_core *c)
         if (!t->needs || c->now.ms < t->needs_ms)
             continue;
         t->needs_ms = c->now.ms + LOOK_MS;
-        if (!is_evicting(c, t->id))
+        if (!is_evicting(c, t->id) && !mgr_rescue_due(c)) /* windows that are to be had from it are no rows of ext yet */
             rc = give_up(c, t);
     }
     return rc;

@@ -1,7 +1,7 @@
 /* What is lost or damaged here, and is whole in a target.
  *
- * A chunk that an inventory lacks, or that a reader could not read, is looked for in the copies of the files that name it (drained.c). If one of them has the present data,
- * the chunk is external from then on, as if it had been evicted in favour of that file: maps say where it is, who reads it gets the bytes of the target, compared with its sum.
+ * A chunk that an inventory lacks, or that a reader could not read, is looked for in the copies of the files that name it (drained.c), and of those that versions of files had. If one
+ * of them has the present data, the chunk is external from then on, as if it had been evicted in favour of that file: maps say where it is, who reads it gets the bytes of the target, compared with its sum.
  * That is one step of rows and no I/O, so whoever has just been told that a chunk is bad asks for the map again and can read.
  *
  *     lost, no copy             bad_chunk: missing (1), or read wrong (0)
@@ -14,11 +14,11 @@
  *
  * What a reader found wrong stays on its benefactor until then, and is deleted there when the copy has been found: an inventory has its name, and can't tell it from a good one.
  *
- * What is on a benefactor that is away goes the same way when somebody asks for the map AWAY_MS later, and not before: if it comes back with what it had that is taken again
+ * What is on a benefactor that is away goes the same way when somebody asks for the map a second later, and not before: if it comes back with what it had that is taken again
  * (ext.c: mgr_ext_found).
  *
- * Chunks that are coded, or of which the file has a part, can't be had from a copy: their bytes are not to be found together there. Rejected: to wait for the look before the chunk
- * is external (each reader would have to wait for a target that may hang, and what it reads is compared anyway).
+ * Chunks that are coded, or of which a file has a part, can't be had from a copy by themselves: there the window is had, when the copy has been looked at (rescue_win.c). Rejected: to wait
+ * for the look before a chunk is external, too (each reader would have to wait for a target that may hang, and what it reads is compared anyway).
  *
  * Called by the core's thread, in a group. */
 #include <errno.h>
@@ -27,46 +27,66 @@
 
 #include "fp/bug.h"
 #include "fp/log.h"
-#include "manager/ext.h"
 #include "manager/level.h"
+#include "manager/rescue.h"
+#include "manager/version.h"
 
 #define FILES_MAX 16u    /* that are asked for a copy, of a chunk that many have */
 #define STEP      1024u  /* rows that one group changes */
 #define SLOTS     4096u  /* of c->drain->rescues that one group looks through */
 #define LOOKS     16u    /* that one group begins; others are to get theirs, too */
 #define AGAIN_MS  5000u  /* after a look of which nothing has come */
-#define AWAY_MS   5000u
-#define WELL      UINT64_MAX /* in c->drain->rescues: it was found; else when it is to be looked at */
+#define LOOKED_MS 5000u  /* for which one is good */
 
-/* ---------------------------------------------------------------- where a chunk is */
+/* Values of c->drain->rescues: when it is to be looked at; or when it was found (ms); or that it is known no more. */
+#define WELL (UINT64_C(1) << 63)
+#define GONE UINT64_MAX
 
-struct place {
-    uint64_t tfile, off;
-    Fp__ExtFile *file;
-};
+/* ---------------------------------------------------------------- where the data of a file is */
 
-/* The best copy of the file's present data that nobody is about to replace; tfile 0: there is none. */
-static int copy_of(struct mgr_core *c, const struct mgr_inode *in, struct place *p)
+/* Of a version: its file, as that was when it was made; its inode has that data_version. Not of what is put back or was given up, which change with the file, nor of another file that it was
+ * renamed over. */
+static int before(struct mgr_core *c, struct mgr_inode *in)
 {
+    const enum mgr_stmt st = MGR_ST_RESCUE_VERSION;
+    uint64_t version = in->data_version;
+    int rc = mgr_db_one(&c->db, RESCUE_VERSION, DBI(in->ino));
+    bool was;
+
+    if (rc <= 0)
+        return rc ? rc : -ENOENT;
+    was = mgr_col(&c->db, st, 0) != MGR_REPLACED && mgr_col(&c->db, st, 1) != MGR_REMAINS && mgr_col(&c->db, st, 1) != MGR_RETURNING && mgr_col(&c->db, st, 1) != MGR_NEXT;
+    mgr_db_reset(&c->db, st);
+    rc = was ? mgr_inode_get(c, in->parent, in) : -ENOENT;
+    in->data_version = version;
+    return rc;
+}
+
+int mgr_rescue_copy(struct mgr_core *c, const struct mgr_inode *in, uint64_t keep, struct mgr_copy *p)
+{
+    struct mgr_inode of = *in;
     uint64_t avoid = 0;
     bool gone;
-    int rc = 0;
+    int rc = in->flags & MGR_SHADOW ? before(c, &of) : 0;
 
     p->tfile = 0;
-    for (unsigned i = 0; i < 2 && !rc && (in->flags & MGR_DRAINS); i++) {
-        rc = mgr_drained_copy(c, in, 0, avoid, &p->tfile);
+    p->of = of.ino;
+    for (unsigned i = 0; i < 2 && !rc && (of.flags & MGR_DRAINS); i++) {
+        rc = mgr_drained_copy(c, &of, keep, avoid, &p->tfile);
         if (rc || !p->tfile || p->tfile == avoid)
             break;
         rc = mgr_tfile_get(c, p->tfile, &p->file, &gone);
         if (!rc && !gone && !mgr_drain_renames_over(c, p->file))
             return 0;
         avoid = p->tfile;
+        keep = 0;
     }
     p->tfile = 0;
     return rc == -ENOENT ? 0 : rc;
 }
 
-static int find(struct mgr_core *c, const struct mgr_chunk *ch, struct place *p)
+/* Where the chunk is, off in a copy of a file that has all of it side by side. */
+static int find(struct mgr_core *c, const struct mgr_chunk *ch, struct mgr_copy *p, uint64_t *off)
 {
     const enum mgr_stmt st = MGR_ST_RESCUE_SLICES;
     struct {
@@ -86,18 +106,17 @@ static int find(struct mgr_core *c, const struct mgr_chunk *ch, struct place *p)
     rc = rc < 0 ? rc : 0;
     for (size_t i = 0; i < n && !rc && !p->tfile; i++) {
         rc = mgr_inode_get(c, at[i].ino, &in);
-        rc = rc ? rc : copy_of(c, &in, p);
-        p->off = at[i].win * in.chunk_size + at[i].off;
+        rc = rc ? rc : mgr_rescue_copy(c, &in, 0, p);
+        *off = at[i].win * in.chunk_size + at[i].off;
         rc = rc == -ENOENT ? 0 : rc;
     }
     return rc;
 }
 
-/* It is external from now on, and its copy is to be looked at. how: LOOK or WRONG. */
-static int turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct place *p, enum mgr_bad how, const char *reason)
+int mgr_rescue_turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct mgr_copy *p, uint64_t off, enum mgr_bad how, const char *reason)
 {
     char line[400];
-    int rc = mgr_ext_put(c, ch->id, p->tfile, p->off);
+    int rc = mgr_ext_put(c, ch->id, p->tfile, off);
 
     if (!rc && ch->bnf)
         rc = mgr_chunk_place(c, ch, 0, 0);
@@ -109,25 +128,50 @@ static int turn(struct mgr_core *c, const struct mgr_chunk *ch, const struct pla
     return rc;
 }
 
-int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason)
+int mgr_rescue_chunk(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason)
 {
-    struct place p = {0};
-    int rc = ch->data || FP_BUG("mgr-forgets-what-a-target-has") ? 0 : find(c, ch, &p);
+    struct mgr_copy p = {0};
+    uint64_t off = 0;
+    int rc = ch->data ? 0 : find(c, ch, &p, &off);
 
     if (rc || !p.tfile)
-        return rc ? rc : mgr_damage_chunk(c, ch->id, ch->bnf, bad, reason);
-    rc = turn(c, ch, &p, bad == MGR_BAD_READ && ch->bnf ? MGR_BAD_WRONG : MGR_BAD_LOOK, reason);
+        return rc;
+    rc = mgr_rescue_turn(c, ch, &p, off, bad == MGR_BAD_READ && ch->bnf ? MGR_BAD_WRONG : MGR_BAD_LOOK, reason);
     return rc ? rc : 1;
+}
+
+int mgr_rescue(struct mgr_core *c, const struct mgr_chunk *ch, enum mgr_bad bad, const char *reason)
+{
+    const char *root = NULL;
+    char line[400];
+    int rc = 0;
+
+    if (!FP_BUG("mgr-forgets-what-a-target-has")) {
+        rc = mgr_rescue_chunk(c, ch, bad, reason);
+        rc = rc ? rc : mgr_rescue_wins(c, ch, &root);
+    }
+    if (rc)
+        return rc;
+    if (root)
+        snprintf(line, sizeof line, "%.200s; the copy in the target %.150s is looked at", reason, root);
+    rc = mgr_damage_chunk(c, ch->id, ch->bnf, bad, root ? line : reason);
+    return rc ? rc : root != NULL;
 }
 
 int mgr_rescue_in(struct mgr_core *c, const struct mgr_chunk *ch, uint64_t tfile, uint64_t off, Fp__ExtFile *file, const char *reason)
 {
-    const struct place p = {tfile, off, file};
+    const struct mgr_copy p = {.tfile = tfile, .file = file};
 
-    return turn(c, ch, &p, MGR_BAD_WRONG, reason);
+    return mgr_rescue_turn(c, ch, &p, off, MGR_BAD_WRONG, reason);
 }
 
 /* ---------------------------------------------------------------- looking at copies */
+
+int mgr_rescue_look(struct mgr_core *c, uint64_t tfile)
+{
+    c->drain->dirty = true;
+    return mgr_idmap_get(&c->drain->rescues, tfile, NULL) ? 0 : mgr_idmap_put(&c->drain->rescues, tfile, 0) ? mgr_doom(c, -ENOMEM) : 0;
+}
 
 int mgr_rescue_load(struct mgr_core *c)
 {
@@ -141,33 +185,50 @@ int mgr_rescue_load(struct mgr_core *c)
             mgr_db_reset(&c->db, st);
             return -ENOMEM;
         }
-    return rc;
+    return rc ? rc : mgr_rescue_win_load(c);
 }
 
 bool mgr_rescue_wants(const struct mgr_core *c, uint64_t tfile)
 {
     uint64_t val;
 
-    return mgr_idmap_get(&c->drain->rescues, tfile, &val) && val != WELL;
+    return mgr_idmap_get(&c->drain->rescues, tfile, &val) && val < WELL;
 }
 
-int mgr_rescue_found(struct mgr_core *c, uint64_t tfile)
+/* Can nobody take its place late? Else it is looked at again when that is so. */
+static int stays(struct mgr_core *c, uint64_t tfile, bool *out)
 {
     const struct mgr_target *t;
     Fp__ExtFile *x;
     bool gone;
-    int rc = mgr_rescue_wants(c, tfile) ? mgr_tfile_get(c, tfile, &x, &gone) : -ENOENT;
+    int rc = mgr_tfile_get(c, tfile, &x, &gone);
 
     t = rc ? NULL : mgr_target_find(c, x->target);
-    if (!t || !mgr_task_may_rename(c, t))
-        return rc == -ENOENT ? 0 : rc; /* it is looked at again when nobody can rename late */
-    c->drain->dirty = true;
-    return mgr_idmap_put(&c->drain->rescues, tfile, WELL) ? mgr_doom(c, -ENOMEM) : 0;
+    *out = t && !gone && mgr_task_may_rename(c, t);
+    return rc == -ENOENT ? 0 : rc;
 }
 
-void mgr_rescue_over(struct mgr_core *c, uint64_t tfile)
+int mgr_rescue_found(struct mgr_core *c, uint64_t tfile)
 {
-    mgr_idmap_del(&c->drain->rescues, tfile);
+    bool is = false;
+    int rc = mgr_rescue_wants(c, tfile) ? stays(c, tfile, &is) : 0;
+
+    if (rc || !is)
+        return rc;
+    c->drain->dirty = true;
+    return mgr_idmap_put(&c->drain->rescues, tfile, WELL | c->now.ms) ? mgr_doom(c, -ENOMEM) : 0;
+}
+
+int mgr_rescue_over(struct mgr_core *c, uint64_t tfile)
+{
+    int rc = mgr_rescue_win_any(c, tfile);
+
+    if (rc <= 0) {
+        mgr_idmap_del(&c->drain->rescues, tfile);
+        return rc;
+    }
+    c->drain->dirty = true;
+    return mgr_idmap_put(&c->drain->rescues, tfile, GONE) ? mgr_doom(c, -ENOMEM) : 0; /* windows are to be had from others */
 }
 
 /* Rows of chunks that have a well copy in it go, and what was read wrong of them. *more: not all of them yet. */
@@ -197,19 +258,48 @@ static int settle(struct mgr_core *c, uint64_t tfile, bool *more)
     return rc;
 }
 
-/* Somebody is to look at it. *over: it is known no more. */
-static int look_at(struct mgr_core *c, uint64_t tfile, bool *over)
+/* Somebody is to look at it. */
+static int look_at(struct mgr_core *c, uint64_t tfile)
 {
     Fp__ExtFile *x;
     bool gone;
     int rc = mgr_tfile_get(c, tfile, &x, &gone);
 
-    *over = rc == -ENOENT;
+    if (rc == -ENOENT)
+        return mgr_rescue_over(c, tfile);
     rc = rc ? rc : mgr_needs(c, x->target);
     rc = rc ? rc : mgr_look(c, tfile, 0);
     if (rc > 0)
         rc = mgr_idmap_put(&c->drain->rescues, tfile, c->now.ms + AGAIN_MS) ? mgr_doom(c, -ENOMEM) : 0;
-    return *over ? 0 : rc;
+    return rc;
+}
+
+/* It was found, or is known no more: some of what waits for that. */
+static int go_on(struct mgr_core *c, uint64_t tfile, uint64_t val)
+{
+    bool well = val != GONE, is = true, more = false, again = false;
+    int rc = well ? stays(c, tfile, &is) : 0;
+
+    if (rc)
+        return rc;
+    if (!is || (well && c->now.ms - (val & ~WELL) > LOOKED_MS)) /* since then it may have become another */
+        return mgr_idmap_put(&c->drain->rescues, tfile, 0) ? mgr_doom(c, -ENOMEM) : 0;
+    rc = well ? settle(c, tfile, &more) : 0;
+    if (!rc && !more)
+        rc = mgr_rescue_win_settle(c, tfile, well, &more, &again);
+    if (!rc && !more && !again) { /* some may have been noted meanwhile */
+        rc = mgr_rescue_win_any(c, tfile);
+        more = rc > 0;
+    }
+    if (rc < 0)
+        return rc;
+    if (again)
+        return mgr_idmap_put(&c->drain->rescues, tfile, well ? c->now.ms + AGAIN_MS : 0) ? mgr_doom(c, -ENOMEM) : 0;
+    if (!more)
+        mgr_idmap_del(&c->drain->rescues, tfile);
+    c->busy |= more;
+    c->drain->dirty |= more;
+    return 0;
 }
 
 bool mgr_rescue_due(const struct mgr_core *c)
@@ -231,117 +321,16 @@ int mgr_rescue_step(struct mgr_core *c)
             c->drain->rescue_pos = 0; /* round again in the next group; what an entry that went has moved is found then */
             break;
         }
-        if (val == WELL || val <= c->now.ms) {
+        if (val >= WELL || val <= c->now.ms) {
             due[n].tfile = tfile;
             due[n++].val = val;
         }
     }
     for (size_t i = 0; i < n && !rc; i++) {
-        bool over = false, more = false;
-
-        if (due[i].val != WELL && c->drain->nlooks >= 2 * LOOKS)
-            continue;
-        if (due[i].val != WELL) {
-            rc = look_at(c, due[i].tfile, &over);
-        } else {
-            rc = settle(c, due[i].tfile, &more);
-            over = !more;
-            c->busy |= more;
-            c->drain->dirty |= more;
-        }
-        if (over)
-            mgr_rescue_over(c, due[i].tfile);
+        if (due[i].val >= WELL)
+            rc = go_on(c, due[i].tfile, due[i].val);
+        else if (c->drain->nlooks < 2 * LOOKS)
+            rc = look_at(c, due[i].tfile);
     }
     return rc;
-}
-
-/* ---------------------------------------------------------------- benefactors that are away */
-
-static bool is_away(const struct mgr_core *c, const struct mgr_bnf *b)
-{
-    uint64_t since = b && b->seen_ms > c->start.ms ? b->seen_ms : c->start.ms;
-
-    return b && mgr_bnf_state(b) == FP__BNF_STATE__BNF_DOWN && c->now.ms - since >= AWAY_MS;
-}
-
-static bool any_away(const struct mgr_core *c)
-{
-    for (size_t i = 0; i < c->bnf_count; i++)
-        if (is_away(c, c->bnfs[i]))
-            return true;
-    return false;
-}
-
-int mgr_rescue_map(struct mgr_core *c, const struct mgr_inode *in, Fp__SliceMapReply *r)
-{
-    struct place p = {0};
-    struct mgr_chunk ch;
-    int rc = in->flags & MGR_DRAINS && any_away(c) ? copy_of(c, in, &p) : 0;
-
-    for (size_t i = 0; p.tfile && i < r->n_slices && !rc; i++) {
-        Fp__Slice *s = r->slices[i];
-
-        if (!s->bnf || s->data_len || s->chunk_off || s->len != s->chunk_len || !is_away(c, mgr_bnf_find(c, s->bnf)))
-            continue;
-        rc = mgr_chunk_get(c, s->chunk, &ch);
-        p.off = s->win * in->chunk_size + s->off;
-        rc = rc ? rc : turn(c, &ch, &p, MGR_BAD_LOOK, "its benefactor is away");
-        s->bnf = 0;
-    }
-    return rc;
-}
-
-/* ---------------------------------------------------------------- a file that is to be here */
-
-struct bad {
-    uint64_t chunk;
-    enum mgr_bad why; /* MGR_BAD_LOOK: its benefactor is away */
-};
-
-/* Up to STEP chunks of it that can't be read where they are, and are not said to be in a target. */
-static int find_bad(struct mgr_core *c, uint64_t ino, struct bad *list, size_t *n)
-{
-    const enum mgr_stmt st = MGR_ST_RESCUE_FILE;
-    int rc;
-
-    *n = 0;
-    for (rc = mgr_db_one(&c->db, RESCUE_FILE, DBI(ino)); rc > 0 && *n < STEP; rc = mgr_db_step(&c->db, st)) {
-        bool is_bad = mgr_col(&c->db, st, 2) >= 0;
-
-        if (!is_bad && !is_away(c, mgr_bnf_find(c, (uint64_t)mgr_col(&c->db, st, 1))))
-            continue;
-        list[*n].chunk = (uint64_t)mgr_col(&c->db, st, 0);
-        list[(*n)++].why = is_bad ? (enum mgr_bad)mgr_col(&c->db, st, 2) : MGR_BAD_LOOK;
-    }
-    mgr_db_reset(&c->db, st);
-    return rc < 0 ? rc : 0;
-}
-
-int mgr_rescue_file(struct mgr_core *c, uint64_t ino, const char **why)
-{
-    struct bad *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
-    struct mgr_chunk ch;
-    struct place p;
-    size_t n = 0;
-    int rc = !list ? mgr_doom(c, -ENOMEM) : c->bad_chunks || any_away(c) ? find_bad(c, ino, list, &n) : 0;
-
-    *why = NULL;
-    for (size_t i = 0; i < n && !rc; i++) {
-        rc = mgr_chunk_get(c, list[i].chunk, &ch);
-        if (rc == -ENOENT || (!rc && !ch.bnf && list[i].why == MGR_BAD_LOOK)) { /* twice in the list */
-            rc = 0;
-            continue;
-        }
-        p.tfile = 0;
-        rc = rc || ch.data ? rc : find(c, &ch, &p);
-        if (rc)
-            break;
-        if (p.tfile)
-            rc = turn(c, &ch, &p, list[i].why == MGR_BAD_READ && ch.bnf ? MGR_BAD_WRONG : MGR_BAD_LOOK, list[i].why == MGR_BAD_LOOK ? "its benefactor is away" : "it was lost or damaged");
-        else
-            *why = list[i].why == MGR_BAD_LOOK
-                       ? "some of it is on a benefactor that is away, and no target has a copy of it"
-                       : "some of it is lost or damaged, and no target has a copy of it: see fpctl status";
-    }
-    return rc ? rc : n == STEP && !*why;
 }

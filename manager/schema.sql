@@ -375,6 +375,14 @@ CREATE TABLE IF NOT EXISTS ext (
     off   INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS ext_tfile ON ext (tfile);
+-- Windows that have lost some of their data here, and are had from a file of a target as a whole when that has been looked at (rescue_win.c).
+CREATE TABLE IF NOT EXISTS rescue_win (
+    ino   INTEGER NOT NULL,
+    win   INTEGER NOT NULL,
+    tfile INTEGER NOT NULL,
+    PRIMARY KEY (ino, win)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS rescue_win_tfile ON rescue_win (tfile);
 -- The copy of a file in each target to which it was drained.
 CREATE TABLE IF NOT EXISTS drained (
     ino          INTEGER NOT NULL,

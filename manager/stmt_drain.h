@@ -149,8 +149,19 @@
     X(RESCUE_SLICES, "SELECT ino,win,off FROM slice WHERE chunk=?1 AND chunk_off=0 AND len=?2 LIMIT ?3")     \
     X(RESCUE_LOOKS, "SELECT DISTINCT e.tfile FROM bad_chunk b CROSS JOIN ext e ON e.chunk=b.chunk WHERE b.missing=2") \
     X(RESCUE_OF, "SELECT e.chunk,b.bnf FROM ext e CROSS JOIN bad_chunk b ON b.chunk=e.chunk WHERE e.tfile=?1 AND b.missing=2 LIMIT ?2") \
-    X(RESCUE_FILE, "SELECT s.chunk,c.bnf,ifnull(b.missing,-1) FROM slice s CROSS JOIN chunk c ON c.id=s.chunk LEFT JOIN bad_chunk b " \
-                   "ON b.chunk=c.id WHERE s.ino=?1 AND ifnull(b.missing,-1)<>2 AND (c.bnf<>0 OR NOT EXISTS(SELECT 1 FROM ext e WHERE e.chunk=c.id))") \
+    X(RESCUE_FILE, "SELECT s.win,s.off,s.chunk,c.bnf,ifnull(b.missing,-1),CASE WHEN c.bnf=0 THEN EXISTS("    \
+                   "SELECT 1 FROM ext e WHERE e.chunk=c.id) ELSE 0 END FROM slice s CROSS JOIN chunk c ON "  \
+                   "c.id=s.chunk LEFT JOIN bad_chunk b ON b.chunk=c.id WHERE s.ino=?1 AND (s.win,s.off)>="   \
+                   "(?2,?3) ORDER BY s.win,s.off LIMIT ?4")                                                  \
+    X(RESCUE_VERSION, "SELECT kind,state FROM version WHERE shadow=?1")                                      \
+    X(RESCUE_WINS, "SELECT DISTINCT ino,win FROM slice WHERE chunk=?1 LIMIT ?2")                             \
+    X(RESCUE_WIN_HAS, "SELECT s.len,c.id,c.bnf,ifnull(b.missing,-1) FROM slice s CROSS JOIN chunk c ON "     \
+                      "c.id=s.chunk LEFT JOIN bad_chunk b ON b.chunk=c.id WHERE s.ino=?1 AND s.win=?2")      \
+    X(RESCUE_WIN_PUT, "INSERT OR REPLACE INTO rescue_win(ino,win,tfile) VALUES(?1,?2,?3)")                   \
+    X(RESCUE_WIN_DROP, "DELETE FROM rescue_win WHERE ino=?1 AND win=?2")                                     \
+    X(RESCUE_WIN_AT, "SELECT 1 FROM rescue_win WHERE ino=?1 AND win>=?2 AND win<?3 LIMIT 1")                 \
+    X(RESCUE_WIN_OF, "SELECT ino,win FROM rescue_win WHERE tfile=?1 ORDER BY ino,win LIMIT ?2")              \
+    X(RESCUE_WIN_FILES, "SELECT DISTINCT tfile FROM rescue_win")                                             \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \
     X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk,chunk_off,len FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
                   "4096) s CROSS JOIN chunk c ON c.id=s.chunk WHERE c.bnf<>0 LIMIT 1")             \

@@ -33,6 +33,9 @@
                        "win>=?3 AND win<?4 AND win NOT IN (SELECT win FROM version_win WHERE shadow=?2) RETURNING len,chunk") \
     X(INODE_MAPPED, "UPDATE inode SET mapped=mapped+?2 WHERE ino=?1")                                        \
     X(SLICE_OF_VERSIONS, "SELECT count(*) FROM slice WHERE chunk=?1 AND ino IN (?2,?3,?4)")                  \
+    /* is any of the first so many lost? 1: one is; 2: some are in a target that has to be looked at */       \
+    X(VERSION_LOST, "SELECT ifnull(min(CASE WHEN b.missing=2 THEN 2 ELSE 1 END),0) FROM (SELECT chunk FROM "  \
+                    "slice WHERE ino=?1 LIMIT ?2) s CROSS JOIN bad_chunk b ON b.chunk=s.chunk")              \
     X(OVERTAKEN_PUT, "INSERT OR IGNORE INTO overtaken(session,ino) VALUES(?1,?2)")                           \
     X(OVERTAKEN_HAS, "SELECT 1 FROM overtaken WHERE session=?1 AND ino=?2")                                  \
     X(OVERTAKEN_DROP, "DELETE FROM overtaken WHERE session=?1 AND ino=?2")                                   \

@@ -30,6 +30,23 @@ static int own_bytes(struct mgr_core *c, uint64_t shadow, uint64_t *bytes)
     return 0;
 }
 
+/* Before the reason of its state: what of it is lost. */
+static int say_lost(struct mgr_core *c, uint64_t shadow, char **why)
+{
+    char line[800];
+    int64_t lost = 0;
+    int rc = c->bad_chunks ? mgr_db_one(&c->db, VERSION_LOST, DBI(shadow), DBI(SUMS_MAX)) : 0;
+
+    if (rc > 0)
+        lost = mgr_col(&c->db, MGR_ST_VERSION_LOST, 0);
+    mgr_db_reset(&c->db, MGR_ST_VERSION_LOST);
+    if (rc < 0 || !lost)
+        return rc < 0 ? rc : 0;
+    snprintf(line, sizeof line, "%s%s%s", lost == 1 ? "some of it is lost or damaged" : "some of it is only in a target, which is being looked at", **why ? "; " : "", *why);
+    *why = mgr_arena_text(&c->arena, line);
+    return *why ? 0 : mgr_doom(c, -ENOMEM);
+}
+
 static Fp__VersionInfo *add(struct mgr_core *c, Fp__CtlVersionsReply *r, const struct mgr_inode *in)
 {
     Fp__VersionInfo *i = MGR_NEW(c, Fp__VersionInfo, fp__version_info__init);
@@ -68,7 +85,10 @@ static int add_version(struct mgr_core *c, Fp__CtlVersionsReply *r, uint64_t ino
                                                  : "");
     r->returning |= ver->state == MGR_RETURNING || ver->state == MGR_NEXT;
     i->why = ver->state == MGR_WAITS ? mgr_waits_why(c, ino) : i->why;
-    return !i->why ? mgr_doom(c, -ENOMEM) : own_bytes(c, ver->shadow, &i->own_bytes);
+    if (!i->why)
+        return mgr_doom(c, -ENOMEM);
+    rc = say_lost(c, ver->shadow, &i->why);
+    return rc ? rc : own_bytes(c, ver->shadow, &i->own_bytes);
 }
 
 static int list(struct mgr_core *c, const struct mgr_inode *in, Fp__CtlVersionsReply *r)

@@ -5,7 +5,8 @@
  * without the lock, the chunks' blocks are brought into the read cache, and the reply is gathered from their pages.
  *
  * A chunk that is not where the map says means that the map is old (another mount rewrote the file and the chunk was deleted): the map is fetched again. If
- * it still names that chunk, the data is lost or damaged, or its benefactor away: the manager is told, and asked once more, since a target may have it. Else EIO for exactly
+ * it still names that chunk, the data is lost or damaged, or its benefactor away: the manager is told, and asked once more, since a target may have it (if it says that this is being
+ * looked at, until that has been done). Of a benefactor that is away it is asked after a second, and at the end of the patience that is had with it. Else EIO for exactly
  * that range, and a log line.
  */
 #include <errno.h>
@@ -24,8 +25,10 @@
 /* A read is granted pages for its bytes, and so many for ends of pieces; in more pieces it is done in parts. */
 #define SPARE_PAGES 4u
 #define MAP_FETCH_WINDOWS 512u
-/* How long a read waits for a benefactor that is away (the promise is EIO within 10 s). */
-#define AWAY_MS 6000u
+/* How long a read waits for a benefactor that is away (the promise is EIO within 10 s), and after how long it asks whether a target has it. */
+#define AWAY_MS     6000u
+#define AWAY_ASK_MS 1000u
+#define LOOK_MS     100u  /* while a target is looked at */
 
 struct cl_read_pin {
     struct {
@@ -50,6 +53,8 @@ struct reader {                    /* one read under way */
     bool may_begin_anew;           /* … if one of its chunks is gone */
     bool begin_anew;               /* it is */
     uint64_t told;                 /* chunk that the manager was told of last: it could not be read where it should be */
+    uint64_t away_ms;              /* since when a benefactor is waited for; 0: none is */
+    unsigned asked;                /* how often the manager was asked where else that is */
     uint64_t end;                  /* not strict: the smallest size that the file had when a plan was made */
 };
 
@@ -76,16 +81,26 @@ static int put_zeros(struct reader *r, size_t len)
     return rc;
 }
 
-/* Load with patience: a benefactor that is restarting is back within seconds. It was had when the manager has been asked where else it is. */
+static bool is_away(int rc)
+{
+    return rc != 0 && rc != FP_ECHECKSUM && rc != FP_ECHUNK_MISSING && rc != -EIO && rc != CL_ECODER && rc != CL_ETARGET;
+}
+
+/* Load with patience: a benefactor that is restarting is back within seconds. That is had once for a read. */
 static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first, uint32_t last)
 {
-    uint64_t until_ms = fp_now_ms() + (r->told ? 0 : AWAY_MS);
-    int rc;
-
     for (;;) {
-        rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
-        if (rc == 0 || rc == FP_ECHECKSUM || rc == FP_ECHUNK_MISSING || rc == -EIO || rc == CL_ECODER || fp_now_ms() >= (rc == CL_ETARGET ? r->deadline_ms : until_ms))
+        uint64_t began_ms = fp_now_ms(), now_ms;
+        int rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
+
+        now_ms = fp_now_ms();
+        if (is_away(rc)) {
+            r->away_ms = r->away_ms ? r->away_ms : began_ms;
+            if (now_ms >= r->away_ms + (r->asked || rc == -ENOMEM ? AWAY_MS : AWAY_ASK_MS))
+                return rc;
+        } else if (rc != CL_ETARGET || now_ms >= r->deadline_ms) {
             return rc;
+        }
         usleep(100000);
     }
 }
@@ -345,15 +360,39 @@ static void note_bad(struct reader *r, const struct cl_file *f, uint64_t win, co
                            p->chunk.bnf, fp_strerror(err));
 }
 
-/* The manager is told; true: it may know where else it is, in a target above all, also of what is on a benefactor that is away. Once for a chunk. */
+/* The manager is told; true: it may know where else it is, in a target above all, also of what is on a benefactor that is away. Once for a chunk, twice while somebody is away. */
 static bool is_elsewhere(struct reader *r, const struct cl_file *f, uint64_t win, const struct cl_piece *bad, int rc)
 {
-    bool told = r->told == bad->chunk.id;
+    bool told = is_away(rc) ? r->asked == 2 : r->told == bad->chunk.id;
 
     if (!told || bad->chunk.ext)
         tell_bad(r, f, win, bad, rc);
-    r->told = bad->chunk.id;
+    if (is_away(rc))
+        r->asked += !told;
+    else
+        r->told = bad->chunk.id;
     return !told && !bad->chunk.ext && rc != CL_ECODER && rc != -ENOMEM && fp_now_ms() < r->deadline_ms;
+}
+
+/* As long as the manager has a target looked at that may have it. */
+static void wait_for_look(struct reader *r, uint64_t win)
+{
+    Fp__SliceMap req = FP__SLICE_MAP__INIT;
+    bool looks;
+
+    req.ino = r->inode->ino;
+    req.win_from = win;
+    req.win_count = 1;
+    do {
+        ProtobufCMessage *m = NULL;
+        int rc = cl_mgr_call_sync(r->d->m, FP__MSG_TYPE__MSG_SLICEMAP, &req.base, &m);
+
+        looks = rc == 0 && ((const Fp__SliceMapReply *)m)->rescuing;
+        if (rc == 0)
+            protobuf_c_message_free_unpacked(m, NULL);
+        if (looks)
+            usleep(LOOK_MS * 1000);
+    } while (looks && fp_now_ms() < r->deadline_ms);
 }
 
 static void forget_map(struct reader *r, struct cl_file *f)
@@ -418,6 +457,7 @@ static int read_range(struct reader *r, struct cl_file *f, uint64_t win, uint32_
             note_bad(r, f, win, bad, rc);
             break;
         }
+        wait_for_look(r, win);
         r->begin_anew = r->snap != NULL;
         if (r->begin_anew)
             break;

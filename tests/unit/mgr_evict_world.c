@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "manager/ext.h"
+#include "manager/level.h"
 #include "mgr_evict_world.h"
 #include "fp/err.h"
 
@@ -172,6 +173,66 @@ void e_deleted(void)
         fix_answer(&w.f, w.bnf[i].conn, FP__MSG_TYPE__MSG_DELETE, 0, &l);
     }
     assert_int_equal(e_sql("SELECT count(*) FROM garbage"), 0);
+}
+
+int64_t e_lost(enum mgr_bad how)
+{
+    return e_sql("SELECT count(*) FROM bad_chunk WHERE missing=%d", how);
+}
+
+Fp__Level e_level_of(uint64_t ino)
+{
+    uint32_t look = 1000;
+    struct mgr_level l;
+    struct mgr_inode in;
+
+    assert_int_equal(mgr_inode_get(w.f.core, ino, &in), 0);
+    assert_int_equal(mgr_level_file(w.f.core, &in, false, &look, &l), 0);
+    return l.level;
+}
+
+/* The benefactor comes back, and has these chunks. */
+void e_comes_back_with(unsigned bnf, uint64_t *ids, size_t n)
+{
+    Fp__InventoryReply inv = FP__INVENTORY_REPLY__INIT;
+
+    w_bnf_comes(&w, bnf);
+    inv.eof = true;
+    inv.ids = ids;
+    inv.n_ids = n;
+    fix_answer(&w.f, w.bnf[bnf].conn, FP__MSG_TYPE__MSG_INVENTORY, 0, &inv);
+}
+
+void e_loses_all(unsigned bnf)
+{
+    w_bnf_dies(&w, bnf);
+    e_comes_back_with(bnf, NULL, 0);
+}
+
+void e_remove_from(bool other)
+{
+    w.other = other;
+    assert_non_null(w_find(&w, "a"));
+    w_find(&w, "a")->used = false;
+    w.other = false;
+}
+
+void e_drain_to(const char *to, bool verify)
+{
+    w.to = to;
+    assert_int_equal(e_run_job(w_start(&w, "a", verify, NULL), NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    w.to = NULL;
+}
+
+int64_t e_external_in(const char *root)
+{
+    return e_sql("SELECT count(*) FROM chunk c JOIN ext e ON e.chunk=c.id JOIN tfile t ON t.id=e.tfile JOIN target g ON g.id=t.target WHERE c.bnf=0 AND g.root='%s'", root);
+}
+
+void e_check(void)
+{
+    assert_int_equal(e_sql("SELECT count(*) FROM tfile t WHERE refs != (SELECT count(*) FROM drained d WHERE d.tfile=t.id)+(SELECT count(*) FROM ext e WHERE e.tfile=t.id)"), 0);
+    w_close(&w);
 }
 
 void e_open_world(uint64_t *ino)

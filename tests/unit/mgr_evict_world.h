@@ -32,4 +32,19 @@ Fp__Level e_level(uint64_t ino);
 void e_deleted(void);
 void e_open_world(uint64_t *ino);
 
+/* Rows of bad_chunk. */
+int64_t e_lost(enum mgr_bad how);
+/* As it is shown. */
+Fp__Level e_level_of(uint64_t ino);
+/* The benefactor comes back, and has these chunks; has nothing. */
+void e_comes_back_with(unsigned bnf, uint64_t *ids, size_t n);
+void e_loses_all(unsigned bnf);
+/* The copy of a, in /pfs or the other target, is not there any more. */
+void e_remove_from(bool other);
+void e_drain_to(const char *to, bool verify);
+/* Chunks that are in this target only. */
+int64_t e_external_in(const char *root);
+/* Each file of a target is referred to as often as it says. Ends the world. */
+void e_check(void);
+
 #endif
