@@ -241,3 +241,10 @@ void e_open_world(uint64_t *ino)
     *ino = e_file_of(MGR_ROOT_INO, "a");
     e_drain("a");
 }
+
+void e_open_evicted(uint64_t *ino)
+{
+    e_open_world(ino);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    e_deleted();
+}

@@ -30,7 +30,9 @@ void e_bad(uint64_t chunk, uint32_t bnf, const char *reason);
 Fp__Level e_level(uint64_t ino);
 /* The benefactors confirm what they were told to delete. */
 void e_deleted(void);
+/* With a file "a" that was drained; and evicted, deleted here. */
 void e_open_world(uint64_t *ino);
+void e_open_evicted(uint64_t *ino);
 
 /* Rows of bad_chunk. */
 int64_t e_lost(enum mgr_bad how);

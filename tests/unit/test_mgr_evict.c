@@ -278,9 +278,7 @@ static void test_what_is_lost_here_is_fetched_again(void **state)
     Fp__InventoryReply inv = FP__INVENTORY_REPLY__INIT;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     c0 = e_chunk_of(ino, 0);
     c1 = e_chunk_of(ino, 1);
     assert_true(e_staged(1, c0) && e_staged(1, c1));
@@ -307,9 +305,7 @@ static void test_a_fetch_that_nobody_was_told_of_is_found(void **state)
     uint64_t ino, c0;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     c0 = e_chunk_of(ino, 0);
     w_bnf_dies(&w, 1);
     w_bnf_comes(&w, 1);
@@ -393,9 +389,7 @@ static void test_what_is_written_over_goes_and_takes_its_rows_along(void **state
     uint64_t ino, job;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     assert_true(fix_write(&w.f, ino, 0, MIB) > 0);
     assert_int_equal(e_level(ino), FP__LEVEL__LEVEL_NONE);
     assert_int_equal(e_external(ino), 2);
@@ -425,9 +419,7 @@ static void test_a_copy_that_another_file_needs_is_not_replaced(void **state)
     uint64_t ino, other;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     other = fix_mk(&w.f, MGR_ROOT_INO, "b", S_IFREG | 0644);
     assert_int_equal(fix_clone(&w.f, ino, other, 0, 3 * MIB), 0);
     assert_int_equal(e_external(other), 3);
@@ -541,9 +533,7 @@ static void test_what_was_evicted_is_staged_in(void **state)
     uint64_t ino, other;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino), 0);
     assert_int_equal(w.fetched, 3);
@@ -595,9 +585,7 @@ static void test_staging_in_what_is_gone_fails(void **state)
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     w_find(&w, "a")->ino++;
     assert_int_equal(e_stage_in("a", "another file"), FP__DRAIN_STATE__DRAIN_FAILED);
     assert_int_equal(e_external(ino), 3);
@@ -614,9 +602,7 @@ static void test_a_chunk_that_is_lost_here_ends_an_attempt_to_drain_its_file(voi
     uint64_t ino, job;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     assert_true(e_staged(1, e_chunk_of(ino, 0)) && e_staged(1, e_chunk_of(ino, 1)) && e_staged(1, e_chunk_of(ino, 2)));
     assert_true(fix_write(&w.f, ino, 2 * MIB, 1000) > 0); /* another version */
     job = w_start(&w, "a", false, NULL);

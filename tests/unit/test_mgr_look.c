@@ -32,9 +32,7 @@ static void test_a_copy_that_went_later_is_shown(void **state)
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     w_find(&w, "a")->used = false;
     e_bad(e_chunk_of(ino, 0), w.bnf[0].id, "by an old map");
     w_run(&w);
@@ -59,9 +57,7 @@ static void test_what_a_mount_says_of_a_target_is_looked_at(void **state)
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     w.looks = 0;
     unread(e_chunk_of(ino, 0), FP_ECHUNK_MISSING, NULL);
     assert_int_equal(w.looks, 1);
@@ -97,9 +93,7 @@ static void test_a_copy_that_has_other_bytes_is_none(void **state)
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     w.other_bytes = true;
     unread(e_chunk_of(ino, 0), FP_ECHUNK_MISSING, NULL);
     assert_int_equal(e_level(ino), FP__LEVEL__LEVEL_DRAINED);
@@ -120,9 +114,7 @@ static void test_one_benefactor_alone_does_not_say_that_a_copy_is_gone(void **st
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     for (w.blind = 1; w.blind <= 2; w.blind++) {
         unread(e_chunk_of(ino, 0), FP_ECHUNK_MISSING, NULL);
         assert_int_equal(e_sql("SELECT count(*) FROM bad_chunk"), 0);

@@ -179,9 +179,7 @@ static void test_the_next_copy_is_marked_as_the_one_before(void **state)
     uint64_t ino, other;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
     mgr_task_tmp(w.f.core, number(), 0, name);
     assert_true(w_start(&w, "a", true, NULL) > 0);

@@ -116,9 +116,7 @@ static void test_what_was_fetched_and_read_wrong_is_not_here_again(void **state)
     uint64_t ino;
 
     (void)state;
-    e_open_world(&ino);
-    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-    e_deleted();
+    e_open_evicted(&ino);
     for (unsigned i = 0; i < 3; i++)
         assert_true(e_staged(1, e_chunk_of(ino, i)));
     what_was_read_wrong_stays_wrong(ino, 1);
