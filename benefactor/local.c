@@ -71,7 +71,6 @@ static int hello(struct bnf_local *l, struct fp_fdlink_peer *p, const struct fp_
     reply.bnf_id = l->bnf_id(l->arg);
     reply.incarnation = bnf_service_incarnation(l->service);
     reply.unsynced_life = bnf_service_unsynced_life(l->service);
-    reply.align_bytes = FP_RECORD_ALIGN_BYTES;
     reply.limited = limiter >= 0;
     fp_fdlink_reply(p, in, 0, &reply.base, reply.limited ? &limiter : NULL, reply.limited);
     return 0;

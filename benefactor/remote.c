@@ -99,7 +99,6 @@ static int hello(struct bnf_remote *r, struct fp_rpc_conn *conn, struct link *li
     reply.bnf_id = r->bnf_id(r->arg);
     reply.incarnation = bnf_service_incarnation(r->service);
     reply.unsynced_life = bnf_service_unsynced_life(r->service);
-    reply.align_bytes = FP_RECORD_ALIGN_BYTES;
     fp_rpc_reply_msg(conn, in, 0, &reply.base);
     return 0;
 }

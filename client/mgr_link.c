@@ -414,8 +414,6 @@ static void on_request(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         FP_INFO("the manager asks us to end");
         cl_shutdown_request();
         break;
-    case FP__MSG_TYPE__MSG_INVAL:
-        break; /* the kernel caches nothing for longer than one operation: fuse_session.c */
     default:
         status = FP_EBADMSG_TYPE;
         break;
