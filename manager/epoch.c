@@ -83,6 +83,7 @@ static int add_synced(struct mgr_core *c, struct mgr_vfile *v, uint64_t session,
 {
     size_t i = find_synced(v, session);
 
+    v->synced_once = true;
     if (i < v->nsynced) {
         v->synced[i].closed |= closed;
         return 0;
@@ -123,7 +124,7 @@ static int begin(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode
     int rc = mgr_waits_rewritten(c, v, in);
 
     v->open = true;
-    v->died = v->old = v->ill = false;
+    v->died = v->old = v->ill = v->synced_once = false;
     v->nsynced = 0;
     v->passed = (in->size == 0 && !in->mapped) || c->now.ms < v->pass_until_ms;
     return rc;
@@ -191,7 +192,7 @@ static int never_whole(struct mgr_core *c, const struct mgr_session *s, const st
     uint32_t n = writers(c, in->ino);
     int rc = 0;
 
-    *is = n && !mgr_unsettled(c) && (v ? v->open && v->passed && !v->nsynced && !v->guard.shadow && c->now.ms >= v->pass_until_ms : fresh);
+    *is = n && !mgr_unsettled(c) && (v ? v->open && v->passed && !v->synced_once && !v->guard.shadow && c->now.ms >= v->pass_until_ms : fresh);
     *writer = 0;
     for (size_t i = 0; i < c->session_count && *is && !rc; i++) {
         uint32_t its = own(c->sessions[i], in->ino);

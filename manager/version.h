@@ -41,6 +41,7 @@ struct mgr_vfile {
     bool passed;     /* … and needs no guard: the file was empty, or is synced all the time */
     bool died;       /* … and one who wrote did not end well */
     bool ill;        /* … likewise, of one that has no guard */
+    bool synced_once; /* … and somebody was told that what he had written is there, whatever came after it */
     bool asked;      /* the guard is put back because somebody asked for it */
     bool old;        /* … under the manager before: who else wrote is not known */
     struct mgr_ended {

@@ -189,6 +189,29 @@ static void test_what_was_synced_is_not_taken_back(void **state)
     assert_map(fresh, &is);
 }
 
+/* Nor when who had synced it has written again, and another mount has never: what fsync has answered is not taken back for what the name was. */
+static void test_what_one_of_two_has_synced_once_is_not_taken_back(void **state)
+{
+    struct mgr_conn *other = fix_conn(&f);
+    struct map is;
+
+    (void)state;
+    assert_true(fix_hello_client(&f, other, 0, NULL) > 0);
+    open_by(other, fresh);
+    wrote_by(other, fresh);
+    assert_true(fix_write(&f, fresh, 0, CHUNK));
+    sync_by(f.conn, fresh);
+    assert_true(fix_write(&f, fresh, CHUNK, CHUNK));
+    is = map_of(fresh);
+    rename_over();
+    dies(other);
+    dies(f.conn);
+    new_mount();
+    fix_tick(&f, 5000);
+    assert_int_equal(fix_lookup(&f, MGR_ROOT_INO, "a"), fresh);
+    assert_map(fresh, &is);
+}
+
 static void test_its_removal_takes_both(void **state)
 {
     (void)state;
@@ -238,6 +261,7 @@ int main(void)
         T(test_a_file_with_two_names_is_no_version),
         T(test_one_over_the_other),
         T(test_what_was_synced_is_not_taken_back),
+        T(test_what_one_of_two_has_synced_once_is_not_taken_back),
         T(test_its_removal_takes_both),
         T(test_restart),
     };
