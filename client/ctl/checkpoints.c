@@ -313,7 +313,7 @@ static bool is_better(const Fp__CkptSet *s, const Fp__CkptSet *than)
 }
 
 /* The best one that seems to have the level, of those that were not passed over: these have the level none. NULL: there is none. */
-static Fp__CkptSet *best_of(const struct sets *sets, int level)
+static Fp__CkptSet *best_of(const struct sets *sets, int level, bool no_half)
 {
     Fp__CkptSet *best = NULL;
 
@@ -321,7 +321,7 @@ static Fp__CkptSet *best_of(const struct sets *sets, int level)
         for (size_t i = 0; i < sets->page[p]->n_sets; i++) {
             Fp__CkptSet *s = sets->page[p]->sets[i];
 
-            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && (int)s->level >= (level ? level : FP__LEVEL__LEVEL_POOL) && is_better(s, best))
+            if (s->state == FP__CKPT_STATE__CKPT_COMPLETE && (int)s->level >= (level ? level : FP__LEVEL__LEVEL_POOL) && !(no_half && s->files_before) && is_better(s, best))
                 best = s;
         }
     }
@@ -366,7 +366,7 @@ static int latest(const struct ctl_options *o, const struct ctl_store *store, st
     Fp__CkptSet *best = NULL;
     int rc = ask_sets(store, l, 0, &sets);
 
-    while (rc == 0 && (best = best_of(&sets, o->level)) != NULL && o->level > FP__LEVEL__LEVEL_POOL) {
+    while (rc == 0 && (best = best_of(&sets, o->level, o->complete)) != NULL && o->level > FP__LEVEL__LEVEL_POOL) {
         uint64_t now = fp_now_ms();
 
         rc = is_so(o, store, l, best, now < until ? now + (until - now) / 2 : now);
@@ -479,9 +479,9 @@ const struct ctl_cmd ctl_cmd_checkpoints = {
 const struct ctl_cmd ctl_cmd_checkpoint_latest = {
     .words = "checkpoint latest",
     .args = "[PATH]",
-    .options = "level",
+    .options = "level complete",
     .help = "Prints the path to restart from: of the set at or below PATH that became complete last.",
-    .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over, and as long as there is another one that nobody has said is complete and that has fewer files than those before had each. Series named as output "
+    .more = "Of a set of several files side by side it is what their names have in common, up to the step. A set with damaged or lost data is passed over, and as long as there is another one that nobody has said is complete and that has fewer files than those before had each (with --complete, also if there is no other). Series named as output "
             "(plt, plot, frame, snap, dump) count only where there is no other. With --level it is the last that has this level or a higher one by now: copies "
             "that this rests on are looked at in the target. A set whose copies have gone, or can't be looked at in time, is passed over, with a line that says so.",
     .exits = "Exits with 3 when there is none by --timeout (20s).",

@@ -27,7 +27,7 @@ struct ctl_options {
     struct fp_addr manager;
     const char *key;
     bool manager_given, key_given; /* on the command line */
-    bool json, all, watch, files, force, torn, offline;
+    bool json, all, watch, files, force, torn, offline, complete;
     int64_t step; /* -1: not given */
     const char *to;       /* directory: drain, of the target; stage-in, of the store; merge: file; NULL: not given */
     const char *target;   /* stage-in: root of a target; NULL: not given */

@@ -46,6 +46,7 @@ static const struct fp_opt options[] = {
                 .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.watch, "watch", "off", "With auxapps and checkpoints: again every second, until it is ended (Ctrl-C).", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.files, "files", "off", "With checkpoints: the files of each set too.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.complete, "complete", "off", "With checkpoint latest: none that seems to be half of one, also if there is no other.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct given, o.step, "step", "-1", -1, INT64_MAX, "With checkpoint commit and forget, and wait: the time step of files that lie in PATH side by side.",
                .flags = FP_OPT_NO_FILE, .arg = "N"),
     FP_OPT_BOOL(struct given, o.force, "force", "off", "With restore: also if it is open for writing. With merge: also if the file is there.", .flags = FP_OPT_NO_FILE),

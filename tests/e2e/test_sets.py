@@ -213,6 +213,12 @@ def test_half_of_a_set_is_not_the_latest(quick):
     half = sets(quick, a)[0]
     assert (half["step"], half["files"], half["files_before"]) == (3, 1, 3) and "those before have 3 files" in half["why"]
     assert latest(quick, a) == f"{a}/run/chk_2"
+    assert quick.fpctl("checkpoint", "latest", "--complete", a).stdout.strip() == f"{a}/run/chk_2"
+    for step in (1, 2):
+        shutil.rmtree(f"{a}/run/chk_{step}")
+    wait_until("the others to be gone", 30, lambda: latest(quick, a) == f"{a}/run/chk_3")
+    r = quick.fpctl("checkpoint", "latest", "--complete", a, check=False)
+    assert r.returncode == 3 and not r.stdout, r.stdout + r.stderr
     quick.fpctl("checkpoint", "commit", f"{a}/run/chk_3")  # who says so knows
     assert latest(quick, a) == f"{a}/run/chk_3" and sets(quick, a)[0]["files_before"] == 0
 
