@@ -104,7 +104,7 @@ bool ctl_link_may_come(int err);
 
 /* Waits, with the watchdog told. For commands that ask again and again. */
 void ctl_pause(const struct ctl_options *o, uint64_t ms);
-/* The same, each time for twice as long (*ms: 0 at first), up to max_ms: what is done soon is heard of soon. */
+/* The same, each time for a quarter longer (*ms: 0 at first), up to max_ms: what is done is heard of a quarter of the time late at most, as long as that is below max_ms. */
 void ctl_pause_longer(const struct ctl_options *o, uint64_t *ms, uint64_t max_ms);
 
 /* ---------------------------------------------------------------- progress.c: how far something is */

@@ -116,7 +116,7 @@ void ctl_pause(const struct ctl_options *o, uint64_t ms)
 
 void ctl_pause_longer(const struct ctl_options *o, uint64_t *ms, uint64_t max_ms)
 {
-    *ms = *ms ? 2 * *ms : 10;
+    *ms = *ms ? *ms + *ms / 4 : 8;
     *ms = *ms < max_ms ? *ms : max_ms;
     ctl_pause(o, *ms);
 }
