@@ -30,6 +30,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "manager/core_int.h"
+#include "manager/drain.h"
 #include "manager/version.h"
 #include "manager/sets.h"
 
@@ -517,6 +518,8 @@ MGR_HANDLER(commit)
         rc = mgr_kill_suidgid(c, &in);
     if (!rc && !m->fold && in.data_version != before)
         rc = mgr_sets_changed(c, &in, (int64_t)(in.size - size));
+    if (!rc && m->fold && in.data_version != before && in.flags & MGR_DRAINS)
+        rc = mgr_drained_folded(c, &in, before);
     rc = rc ? rc : mgr_inode_put(c, &in);
     if (!rc && m->closes && !m->fold)
         rc = mgr_epoch_published(c, rq->sess, in.ino);

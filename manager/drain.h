@@ -562,6 +562,8 @@ uint64_t mgr_drained_log_bytes(struct mgr_core *c, const struct mgr_dfile *f);
 int mgr_drained_drop(struct mgr_core *c, uint64_t ino);
 /* Its copy in one target is not known any more. */
 int mgr_drained_drop_at(struct mgr_core *c, uint64_t ino, uint32_t target);
+/* A window of it was folded: it has another data_version, and the bytes that it had before. */
+int mgr_drained_folded(struct mgr_core *c, const struct mgr_inode *in, uint64_t before);
 
 /* ---------------------------------------------------------------- needs.c */
 

@@ -280,3 +280,9 @@ int mgr_drained_drop(struct mgr_core *c, uint64_t ino)
 {
     return drop(c, ino, 0, UINT32_MAX);
 }
+
+int mgr_drained_folded(struct mgr_core *c, const struct mgr_inode *in, uint64_t before)
+{
+    mgr_level_drained(c);
+    return mgr_db_exec(&c->db, DRAINED_FOLDED, DBI(in->ino), DBI(before), DBI(in->data_version));
+}

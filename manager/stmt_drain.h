@@ -125,6 +125,7 @@
     X(TFILE_GET, "SELECT tino,size,mtime FROM tfile WHERE id=?1")                                            \
     X(DRAINED_AT, "SELECT d.verified,t.path,t.id FROM drained d CROSS JOIN tfile t ON t.id=d.tfile "         \
                   "WHERE d.ino=?1 AND d.target=?2 AND d.data_version=?3 AND t.gone=0")                       \
+    X(DRAINED_FOLDED, "UPDATE drained SET data_version=?3 WHERE ino=?1 AND data_version=?2")                  \
     X(DRAINED_DELETE, "DELETE FROM drained WHERE ino=?1 AND target=?2")                                      \
     X(TFILE_FILE, "SELECT target,path,dev,tino,size,mtime,gone FROM tfile WHERE id=?1")                      \
     X(TFILE_GONE, "UPDATE tfile SET gone=max(gone,1) WHERE id=?1")                                           \

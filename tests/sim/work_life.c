@@ -250,6 +250,30 @@ static void write_life(struct app *a, struct life *l)
     app_error(a, "write of a file of its own", l->path, rc);
 }
 
+/* Ranges of it once more, with the bytes that they have: its windows are in pieces then, which can't be had from a target one by one. */
+static void rewrite_parts(struct app *a, struct life *l)
+{
+    unsigned start = a->mount->starts;
+    struct sim_open *f;
+    int end, rc = !l->sure || !l->len ? -ENODATA : vfs_open(a->mount, l->path, O_RDWR, &f);
+
+    if (rc)
+        return;
+    l->sure = false;
+    f->process = a->id;
+    for (unsigned i = 1 + roll(4); i > 0 && rc == 0; i--) {
+        size_t from = roll((unsigned)l->len), len = 1 + roll(PIECE);
+
+        rc = write_all(a, l, f, from, from + len < l->len ? from + len : l->len);
+    }
+    rc = rc ? rc : vfs_fsync(f);
+    end = vfs_close(f);
+    rc = rc ? rc : end;
+    l->sure = rc == 0 && start == a->mount->starts;
+    sim_trace("ranges of %s are written again: %d%s", l->path, rc, l->sure ? "" : ", not surely");
+    app_error(a, "write of a file of its own", l->path, rc);
+}
+
 /* Drains it and looks at what came of it. */
 static bool drain_life(struct app *a, struct life *l, bool must)
 {
@@ -397,8 +421,11 @@ void lives_lose_a_disk(struct app *a, struct app *reader)
     if (damaged || roll(2))
         return;
     for (unsigned i = 0; i < LIVES; i++) {
-        if (roll(4))
+        if (roll(4)) {
             write_life(a, &lives[i]);
+            if (roll(2))
+                rewrite_parts(a, &lives[i]);
+        }
         if (lives[i].sure)
             drain_life(a, &lives[i], true);
     }

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
+#include "manager/drain.h"
 #include "mgr_one.h"
 
 #define MIB (1u << 20)
@@ -230,6 +231,27 @@ static void fold_first(void)
     fix_free(map);
 }
 
+/* The copies in targets have these bytes, too; those of what it was before have not. */
+static void test_fold_keeps_the_level_of_the_file(void **state)
+{
+    unsigned long long n = ino;
+    struct mgr_inode in;
+
+    (void)state;
+    (void)patched();
+    fix_sql(&f, "INSERT INTO tfile(id,target,path,dev,tino,size,mtime,refs,gone) VALUES(7,1,'a',1,1,1,1,1,0),(8,2,'a',1,1,1,1,1,0)");
+    fix_sql(&f, "INSERT INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) SELECT ino,1,7,data_version,1,1,x'' FROM inode WHERE ino=%llu", n);
+    fix_sql(&f, "INSERT INTO drained(ino,target,tfile,data_version,verified,at_ns,sums) SELECT ino,2,8,data_version-1,1,1,x'' FROM inode WHERE ino=%llu", n);
+    fix_sql(&f, "UPDATE inode SET flags=flags|%llu WHERE ino=%llu", (unsigned long long)MGR_DRAINS, n);
+    fold_first();
+    assert_int_equal(mgr_inode_get(f.core, ino, &in), 0);
+    assert_int_equal(mgr_drained_level(f.core, &in), FP__LEVEL__LEVEL_VERIFIED);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM drained d JOIN inode i ON i.ino=d.ino AND i.data_version=d.data_version"), 1);
+    put(1, 0, 100);
+    assert_int_equal(mgr_inode_get(f.core, ino, &in), 0);
+    assert_int_equal(mgr_drained_level(f.core, &in), FP__LEVEL__LEVEL_NONE);
+}
+
 /* Whatever happened to the window: the fold is as if it had never been, and its chunk is deleted. */
 static void test_fold_is_lost_when_the_window_was_changed(void **state)
 {
@@ -378,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_fold_is_told_of_when_a_window_is_of_very_many_slices, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_a_version_keeps_is_folded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_replaces_what_it_was_made_of, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_fold_keeps_the_level_of_the_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_is_lost_when_the_window_was_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_holds_when_another_window_was_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_fold_leaves_what_others_share, setup, teardown),
