@@ -14,6 +14,7 @@
 #define LEFT_MAX       2u  /* workers of a target that hang and were given up */
 #define TICK_MS        100u
 #define IDLE_MS        60000u
+#define SLOW_MS        3000u /* a call of the target that takes longer is told of */
 #define PROBE_MIN_MS   1000u
 #define PROBE_MAX_MS   60000u
 #define RESTART_MS     1000u
@@ -108,6 +109,8 @@ struct dtarget {
     char why[256];
     int64_t since_ns;      /* by the wall clock, for people */
     uint64_t hang_ms;      /* since when a call hangs; 0: none */
+    bool slow;             /* a call has been under way for SLOW_MS: it may come to hang */
+    uint64_t look;         /* the last number by which the manager asked for a probe */
     uint64_t idle_ms;      /* since when there is nothing to do */
     uint64_t start_ms;     /* no worker is started before */
     uint64_t backoff_ms, probe_ms; /* pause; when the next probe is due (0: none) */
@@ -220,6 +223,7 @@ bool dtarget_hangs(const struct dtarget *t);
 bool dtarget_have_worker(struct dtarget *t);
 void dtarget_stall(struct dtarget *t, int status, const char *why);
 void dtarget_reads(struct dtarget *t); /* something was read from it */
+void dtarget_look(struct dtarget *t); /* somebody waits for it: if it takes nothing it is tried at once */
 void dtarget_asked(struct dtarget *t); /* somebody wants it anew: what was called refused is looked at at once */
 int dtarget_entries(struct dtarget *t, const struct fp_dw_head *h, const uint8_t *entries, size_t len_bytes); /* -EPROTO */
 void dtarget_pump(struct dtarget *t);

@@ -5,7 +5,7 @@
  * after 1 s, then twice as long, up to a minute. The pause shrinks again only when a task was done, since a full file system has room for a probe long before it
  * has room for a checkpoint. The manager sees the state in the keep-alive; no task fails for it.
  *
- * A call that does not come back for --target-timeout: the target hangs. Nothing more is given to its worker, which is kept, and goes on when the call comes back. After some
+ * A call that does not come back for some seconds is told of, since somebody may wait for it. One that does not for --target-timeout: the target hangs. Nothing more is given to its worker, which is kept, and goes on when the call comes back. After some
  * minutes it is given up (left behind) and another is tried; of what it had under way in that very call the manager is told "tainted", since the call may still
  * come to its end, much later, and that file gets another temporary name. Two are left behind at most.
  *
@@ -98,12 +98,18 @@ void dtarget_reads(struct dtarget *t)
         set_state(t, FP__TARGET_CODE__TARGET_OK, "");
 }
 
-void dtarget_asked(struct dtarget *t)
+void dtarget_look(struct dtarget *t)
 {
-    if (t->code != FP__TARGET_CODE__TARGET_REFUSED || !t->probe_ms)
+    if (!t->probe_ms)
         return;
     t->backoff_ms = PROBE_MIN_MS;
     t->probe_ms = fp_now_ms();
+}
+
+void dtarget_asked(struct dtarget *t)
+{
+    if (t->code == FP__TARGET_CODE__TARGET_REFUSED)
+        dtarget_look(t);
 }
 
 static void stall(struct dtarget *t, Fp__TargetCode code, const char *why)
@@ -512,6 +518,7 @@ static void no_worker(struct dtarget *t)
     dfetch_take_back(t, NULL);
     t->probe_gen = 0;
     t->hang_ms = 0;
+    t->slow = false;
     t->start_ms = fp_now_ms() + RESTART_MS;
     if (!is_well(t) && t->probe_ms == 0)
         t->probe_ms = t->start_ms;
@@ -583,6 +590,7 @@ static void look_for_hangs(struct dtarget *t, uint64_t now_ms)
     const struct bnf_drain_config *c = &t->drain->config;
     uint64_t ms = oldest_call_ms(t->worker);
 
+    t->slow = ms > SLOW_MS;
     if (ms > c->target_timeout_ms) {
         if (!t->hang_ms)
             t->hang_ms = now_ms - ms;
@@ -648,6 +656,7 @@ bool dtarget_tick(struct dtarget *t, uint64_t now_ms)
         struct dworker *w = t->worker;
 
         t->worker = NULL;
+        t->slow = false;
         dworker_end(w, false);
     }
     if (t->worker && t->worker->memory && now_ms > t->idle_ms + MEMORY_IDLE_MS)

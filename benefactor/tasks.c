@@ -329,6 +329,9 @@ void bnf_drain_pace(struct bnf_drain *d, const Fp__Pace *m)
                 continue;
             t->mode = p->mode;
             t->rate = p->rate;
+            if (p->look != t->look)
+                dtarget_look(t);
+            t->look = p->look;
             dtarget_pace(t);
         }
     }
@@ -410,6 +413,7 @@ bool bnf_drain_reads(const struct bnf_drain *d, uint64_t segment)
 
 void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i)
 {
+    uint64_t now = fp_now_ms();
     size_t n = 0;
 
     fp__bnf_prefs__init(&d->prefs);
@@ -421,12 +425,15 @@ void bnf_drain_info(struct bnf_drain *d, Fp__BnfInfo *i)
         fp__target_state__init(&t->info);
         t->info.target = t->id;
         t->info.code = t->code;
-        t->info.why = t->why;
+        t->info.why = t->slow && !t->why[0] ? (char *)(uintptr_t)"a call of its file system has been under way for some seconds" : t->why;
         t->info.rate = t->measured_rate;
         t->info.queued_bytes = queued_bytes(d, t);
         t->info.done_bytes = t->done_bytes;
         t->info.left_behind = left_behind(d, t->id);
         t->info.since_ns = t->since_ns;
+        t->info.slow = t->slow;
+        t->info.again_ms = t->probe_ms > now ? (uint32_t)(t->probe_ms - now) : 0;
+        t->info.holds = t->worker && t->sent_mode == FP_DW_HOLD;
         d->info_list[n++] = &t->info;
     }
     i->prefs = &d->prefs;

@@ -28,6 +28,7 @@ enum mgr_dkind { MGR_K_FILE, MGR_K_DIR, MGR_K_LINK };
 enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 
 #define MGR_LEFT_LINE    1000u /* what is left out of a job, or stays, for people */
+#define MGR_QUIET_NS     (2 * INT64_C(1000000000)) /* since the last change of a file */
 #define MGR_PART_WINDOWS 64u
 #define MGR_PART_BYTES   (64u << 20)
 #define MGR_PART_SLICES  4096u
@@ -67,6 +68,7 @@ struct mgr_target {
     uint32_t prober;   /* … and who has been told to last; 0: nobody */
     uint64_t tried_ms; /* … somebody asks whether it can be used: until then */
     uint32_t left;     /* … and so many have not said since he began to */
+    uint64_t asked_ms; /* somebody waits for it since: if it takes nothing it is tried at once; 0: nobody */
     uint64_t busy_ms, busy_bytes; /* what it took while there was something to drain, of late */
     uint64_t new_bytes;           /* drained since the last look */
 };
@@ -126,6 +128,7 @@ struct mgr_open_task {
 struct mgr_paced {
     uint32_t target, mode; /* enum Fp__PaceMode */
     uint64_t rate;         /* bytes/s; 0: no limit */
+    uint64_t look;         /* mgr_target.asked_ms */
 };
 
 /* What one benefactor has been told, and has told of itself. */
@@ -144,6 +147,8 @@ struct mgr_tasker {
         uint32_t target, code;
         uint64_t rate, queued;
         uint32_t left_behind;
+        bool slow, holds;
+        uint64_t again_ms; /* when it is looked at again; 0: not by time */
         char why[200];
     } *seen;
     size_t nseen;
@@ -473,15 +478,25 @@ void mgr_progress_tick(struct mgr_core *c);
 /* What is on its way of a set, and how fast: the drain_ fields and `to` of m, in memory of the group. *look: files that may be looked at, fewer afterwards. */
 int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look, Fp__CkptSet *m);
 
+/* ---------------------------------------------------------------- drain_why.c */
+
+#define MGR_WAITS_MAX 300u
+/* Whom or what an active job waits for; "": nobody, or nothing is known of it. */
+struct mgr_waits {
+    char line[MGR_WAITS_MAX];
+    bool goes_on;     /* it may go on for all that: what is counted of it is of now */
+    uint32_t again_s; /* then it is looked at again; 0: not by time */
+};
+/* Does the target stall, or take long, on a node? Then w says which, and why. */
+bool mgr_target_stalls(struct mgr_core *c, uint32_t target, struct mgr_waits *w);
+void mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, struct mgr_waits *w);
+
 /* ---------------------------------------------------------------- drain_ctl.c, policy.c */
 
 #define MGR_DRAIN_PATHS_MAX 256u /* of a request of fpctl */
 /* One more line of why a request is refused. */
 int mgr_drain_refuse(struct mgr_core *c, char ***why, size_t *n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-#define MGR_WAITS_MAX 300u
-/* Whom or what an active job waits for; NULL: nobody. */
-const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX]);
 
 /* ---------------------------------------------------------------- drain_every.c */
 
@@ -514,8 +529,8 @@ bool mgr_target_takes(struct mgr_core *c, const struct mgr_target *t, const stru
 void mgr_target_try(struct mgr_core *c, struct mgr_target *t);
 /* Do all benefactors that are there say that it is none? line: why. False also if there is none of them. */
 bool mgr_target_refused(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX]);
-/* Whom it stalls, and why; NULL: nobody, or not all who have it. */
-const char *mgr_target_stalls(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX]);
+/* Somebody waits for a job: targets of it that take nothing are tried at once, unless that was asked for less than within_ms ago. */
+void mgr_djob_asked(struct mgr_core *c, const struct mgr_djob *j, uint64_t within_ms);
 /* Is it this one's turn to try it? */
 bool mgr_target_tries(struct mgr_core *c, const struct mgr_target *t, const struct mgr_bnf *b);
 

@@ -17,6 +17,7 @@
 #define PATHS_MAX MGR_DRAIN_PATHS_MAX
 #define JOBS_SHOWN 64u
 #define LAST_MAX   1024u
+#define ASKED_MS   5000u /* how often a target that stalls is tried while somebody waits */
 #define STUCK_NS   (5 * INT64_C(1000000000)) /* a job is that old before it is called stuck: its first task makes benefactors look anew */
 
 #define refuse(c, r, ...) mgr_drain_refuse(c, &(r)->why, &(r)->n_why, __VA_ARGS__)
@@ -228,6 +229,9 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
         rc = find_targets(c, m, r, to, n);
     for (size_t i = 0; i < n && !rc && !r->n_why; i++)
         rc = m->last ? start_last(c, m, r, s, &to[i]) : start_one(c, m, s, kind, r, &to[i]);
+    for (size_t i = 0; i < r->n_ids && !rc; i++)
+        if (mgr_djob_find(c, r->ids[i]))
+            mgr_djob_asked(c, mgr_djob_find(c, r->ids[i]), 0);
     return rc;
 }
 
@@ -268,49 +272,18 @@ static int try_target(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
 
 /* ---------------------------------------------------------------- show */
 
-/* Of a file that is worked on: who is waited for. */
-const char *mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, char line[MGR_WAITS_MAX])
-{
-    const struct mgr_djob *in = mgr_drain_in_job(c, j->id);
-    const struct mgr_target *t = mgr_target_find(c, j->target);
-
-    if (in) {
-        snprintf(line, MGR_WAITS_MAX, "what was evicted of it is brought back first, by job %llu", (unsigned long long)in->id);
-        return line;
-    }
-    if (t && t->unmarked && j->kind != FP__JOB_KIND__JOB_FOREIGN)
-        return "nothing can be written to the target: it is read-only, or not the benefactor's to write to";
-    for (size_t i = 0; i < c->drain->nfiles; i++) {
-        const struct mgr_dfile *f = &c->drain->files[i];
-        const struct mgr_bnf *b = mgr_bnf_find(c, f->lead);
-        const struct mgr_target_seen *seen = b ? mgr_task_seen(c, b, f->target) : NULL;
-
-        if (f->job != j->id)
-            continue;
-        if (b && !mgr_task_reaches(c, b)) {
-            snprintf(line, MGR_WAITS_MAX, "waits for benefactor %u of node %s, which is %s", b->id, b->node, b->conn ? "not draining" : "away");
-            return line;
-        }
-        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK) {
-            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", b->node, seen->why);
-            return line;
-        }
-        if (f->full_ms)
-            return "waits for room: what is drained gives way";
-    }
-    return mgr_target_stalls(c, j->target, line);
-}
-
 static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
 {
     Fp__DrainJob *s = MGR_NEW(c, Fp__DrainJob, fp__drain_job__init);
     const struct mgr_target *t = mgr_target_find(c, j->target);
     const struct mgr_djob *at = j->state < FP__DRAIN_STATE__DRAIN_DONE ? mgr_djob_find(c, j->id) : NULL;
+    struct mgr_waits waits = {.line = ""};
     char line[MGR_WAITS_MAX];
-    const char *waits = at ? mgr_djob_waits(c, at, line) : NULL;
 
     if (!s)
         return NULL;
+    if (at)
+        mgr_djob_waits(c, at, &waits);
     s->id = j->id;
     s->kind = j->kind;
     s->state = j->state;
@@ -320,12 +293,13 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
     s->replaced = j->replaced;
     s->bytes = j->bytes;
     s->bytes_done = j->bytes_done;
-    s->rate = at ? at->rate : 0;
+    s->rate = at && (!waits.line[0] || waits.goes_on) ? at->rate : 0;
     s->made_ns = j->made_ns;
     s->done_ns = j->done_ns;
     s->error = j->error;
     s->stuck = at && j->target && c->now.ns - j->made_ns >= STUCK_NS && mgr_target_refused(c, j->target, line);
-    s->why = mgr_arena_text(&c->arena, s->stuck ? line : waits ? waits : j->why);
+    s->why = mgr_arena_text(&c->arena, s->stuck ? line : waits.line[0] ? waits.line : j->why);
+    s->again_s = s->stuck ? 0 : waits.again_s;
     return s;
 }
 
@@ -376,11 +350,14 @@ static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
 static Fp__TargetState *state_shown(struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_target_seen *s)
 {
     Fp__TargetState *k = MGR_NEW(c, Fp__TargetState, fp__target_state__init);
-    char line[400];
+    char line[400], again[64] = "";
 
     if (!k)
         return NULL;
-    snprintf(line, sizeof line, "benefactor %u of node %s%s%s", b->id, b->node, s->why[0] ? ": " : "", s->why);
+    if (s->again_ms > c->now.ms)
+        snprintf(again, sizeof again, "; looked at again in %llu s", (unsigned long long)(s->again_ms - c->now.ms + 999) / 1000);
+    snprintf(line, sizeof line, "benefactor %u of node %s%s%s%s", b->id, b->node, s->why[0] ? ": " : "", s->why, again);
+    k->slow = s->slow;
     k->target = s->target;
     k->code = s->code;
     k->rate = s->rate;
@@ -475,6 +452,9 @@ MGR_HANDLER(ctl_drain)
     rq->reply = &r->base;
     switch (m->op) {
     case FP__DRAIN_OP__DRAIN_OP_SHOW:
+        j = m->id ? mgr_djob_find(c, m->id) : NULL;
+        if (j)
+            mgr_djob_asked(c, j, ASKED_MS);
         rc = jobs(c, m->id, r);
         rc = rc || m->id ? rc : targets(c, r);
         return rc || m->id ? rc : policies(c, r);

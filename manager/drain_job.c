@@ -21,7 +21,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 
-#define QUIET_NS     (2 * INT64_C(1000000000)) /* since the last change of a file */
 #define TICK_MS      400u
 #define FILES_STEP   64u   /* files that one step takes up */
 #define DROP_STEP    4096u /* parts that one step removes */
@@ -495,7 +494,7 @@ static bool is_just_closed(struct mgr_core *c, const struct mgr_dfile *f)
 {
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
 
-    return j && f->kind == MGR_K_FILE && c->now.ns - j->made_ns < QUIET_NS && mgr_map_get(&c->writers, f->ino);
+    return j && f->kind == MGR_K_FILE && c->now.ns - j->made_ns < MGR_QUIET_NS && mgr_map_get(&c->writers, f->ino);
 }
 
 /* 1: it is taken up (or needs nothing); 0: not yet; or a failure. */
@@ -506,7 +505,7 @@ static int take_up(struct mgr_core *c, struct mgr_dfile *f, struct mgr_inode *in
     bool wait = false;
     int rc;
 
-    if (f->gen && age >= 0 && age < QUIET_NS)
+    if (f->gen && age >= 0 && age < MGR_QUIET_NS)
         return 0; /* it has changed under an attempt, and may do so again */
     if (is_just_closed(c, f))
         return 0;

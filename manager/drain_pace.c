@@ -2,7 +2,7 @@
  *
  * A benefactor holds back by itself while mounts are at work on it (benefactor/pace.c), which is quicker than anything said from here. Said from here is what no
  * benefactor can know: the limits of the policies, where several share a node or a job's limit, and that the store is filling: then draining goes first.
- * It is said when it changes, anew with each hello, and with the first task of a target; a limit stays when the manager is away.
+ * That somebody waits for a target that takes nothing is said with it. It is said when it changes, anew with each hello, and with the first task of a target; a limit stays when the manager is away.
  *
  * Preferences (paper, section IV.B: benefactors announce them, and they may change) last until the benefactor ends: it is asked for what it offers with each
  * keep-alive, so nothing of it is kept here. They are checked here too, since whoever asks has his answer at once, before the benefactors have.
@@ -131,6 +131,7 @@ static void say(struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_pa
     at->target = p->target;
     at->mode = (Fp__PaceMode)p->mode;
     at->rate = p->rate;
+    at->look = p->look;
     m->targets[m->n_targets++] = at;
     mgr_out(c, MGR_OUT_SEND, b->conn, FP__MSG_TYPE__MSG_PACE, &m->base);
 }
@@ -142,10 +143,11 @@ static void pace_one(struct mgr_core *c, const struct mgr_bnf *b, struct mgr_tas
     uint64_t rate = mgr_pace_rate(l.node, l.node ? workers(c, target->id, b->node) : 1, l.job, l.job ? workers(c, target->id, NULL) : 1);
     struct mgr_paced *p = is_at(t, target->id) ? paced_of(t, target->id) : NULL;
 
-    if (!p || (p->mode == mode && p->rate == rate))
+    if (!p || (p->mode == mode && p->rate == rate && p->look == target->asked_ms))
         return;
     p->mode = mode;
     p->rate = rate;
+    p->look = target->asked_ms;
     say(c, b, p);
 }
 

@@ -109,19 +109,29 @@ bool mgr_target_refused(struct mgr_core *c, uint32_t target, char line[MGR_WAITS
     return any;
 }
 
-const char *mgr_target_stalls(struct mgr_core *c, uint32_t target, char line[MGR_WAITS_MAX])
+static void ask(struct mgr_core *c, uint32_t target, uint64_t within_ms)
 {
-    const struct mgr_target *t = mgr_target_find(c, target);
+    struct mgr_target *t = mgr_target_find(c, target);
 
-    for (size_t i = 0; i < c->bnf_count && target; i++) { /* one that was never used before is tried by whoever has time */
-        const struct mgr_target_seen *seen = mgr_task_seen(c, c->bnfs[i], target);
+    if (!t || (t->asked_ms && c->now.ms - t->asked_ms < within_ms))
+        return;
+    for (size_t i = 0; i < c->bnf_count; i++) {
+        const struct mgr_target_seen *seen = mgr_task_reaches(c, c->bnfs[i]) ? mgr_task_seen(c, c->bnfs[i], target) : NULL;
 
-        if (seen && seen->code > FP__TARGET_CODE__TARGET_OK && (!t || !t->made || !mgr_drain_is_well(c, target))) {
-            snprintf(line, MGR_WAITS_MAX, "the target stalls on node %s: %s", c->bnfs[i]->node, seen->why);
-            return line;
-        }
+        if (!seen || seen->code <= FP__TARGET_CODE__TARGET_OK)
+            continue;
+        t->asked_ms = c->now.ms;
+        c->drain->pace = true;
+        c->drain->pace_ms = 0;
     }
-    return NULL;
+}
+
+void mgr_djob_asked(struct mgr_core *c, const struct mgr_djob *j, uint64_t within_ms)
+{
+    ask(c, j->target, within_ms);
+    for (size_t i = 0; i < c->drain->nfiles; i++)
+        if (c->drain->files[i].job == j->id && c->drain->files[i].target != j->target)
+            ask(c, c->drain->files[i].target, within_ms);
 }
 
 /* The next one after who has tried it last, of those that can, or of all that are there. 0: none. */

@@ -97,7 +97,8 @@ void mgr_task_info(struct mgr_core *c, const struct mgr_bnf *b, const Fp__BnfInf
     for (size_t k = 0; k < n; k++) {
         const Fp__TargetState *s = i->targets[k];
 
-        t->seen[k] = (struct mgr_target_seen){.target = s->target, .code = s->code, .rate = s->rate, .queued = s->queued_bytes, .left_behind = s->left_behind};
+        t->seen[k] = (struct mgr_target_seen){.target = s->target, .code = s->code, .rate = s->rate, .queued = s->queued_bytes, .left_behind = s->left_behind, .slow = s->slow, .holds = s->holds,
+                                                .again_ms = s->again_ms ? c->now.ms + s->again_ms : 0};
         snprintf(t->seen[k].why, sizeof t->seen[k].why, "%s", s->why ? s->why : "");
     }
 }

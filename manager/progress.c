@@ -5,7 +5,7 @@
  * has found up to now, so they may grow. Jobs that have ended are not shown: what has come of them is the level.
  *
  * Rejected: counters of each set in its row, which every part that is done would have to change; the rate that benefactors measure, which is of
- * the target, not of the job, and stays when nothing is written.
+ * the target, not of the job, and stays when nothing is written. Of a job that waits for somebody no rate is told: what it was says nothing of what is left.
  *
  * Core's thread, in a group. */
 #include "manager/drain.h"
@@ -150,9 +150,10 @@ static int count(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_
 static int tell(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_set *s, bool whole, uint32_t *look, Fp__CkptSet *m)
 {
     const struct mgr_target *t = mgr_target_find(c, j->target);
-    char line[MGR_WAITS_MAX];
-    const char *why = mgr_djob_waits(c, j, line);
+    struct mgr_waits waits;
     int rc = 0;
+
+    mgr_djob_waits(c, j, &waits);
 
     if (whole) {
         m->drain_bytes = j->bytes;
@@ -163,10 +164,11 @@ static int tell(struct mgr_core *c, const struct mgr_djob *j, const struct mgr_s
     }
     if (m->drain_bytes_done > m->drain_bytes) /* of a file that is copied anew the parts may be of both */
         m->drain_bytes_done = m->drain_bytes;
-    m->drain_rate = j->rate;
+    m->drain_rate = !waits.line[0] || waits.goes_on ? j->rate : 0;
     m->drain_job = j->id;
     m->to = mgr_arena_text(&c->arena, t ? t->root : "");
-    m->drain_why = mgr_arena_text(&c->arena, why ? why : j->why);
+    m->drain_why = mgr_arena_text(&c->arena, waits.line[0] ? waits.line : j->why);
+    m->drain_again_s = waits.again_s;
     return rc ? rc : m->to && m->drain_why ? 0 : mgr_doom(c, -ENOMEM);
 }
 

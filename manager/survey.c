@@ -340,7 +340,8 @@ static int explain(struct mgr_core *c, const struct mgr_survey *s, const char **
 {
     const struct mgr_surveys *v = &c->drain->surveys;
     const struct mgr_target *t = s->nopen ? mgr_target_find(c, s->open[0].target) : NULL;
-    char stalls[MGR_WAITS_MAX], line[MGR_WAITS_MAX + 300];
+    struct mgr_waits waits;
+    char line[MGR_WAITS_MAX + 300];
     bool any = false;
 
     for (size_t i = 0; i < c->bnf_count; i++)
@@ -349,8 +350,8 @@ static int explain(struct mgr_core *c, const struct mgr_survey *s, const char **
         snprintf(line, sizeof line, "its copies are being looked at in the target");
     else if (!any)
         snprintf(line, sizeof line, "its copy in %.200s has to be looked at, and no benefactor that drains is there", t->root);
-    else if (mgr_target_stalls(c, t->id, stalls))
-        snprintf(line, sizeof line, "its copy in %.200s is being looked at: %s", t->root, stalls);
+    else if (mgr_target_stalls(c, t->id, &waits))
+        snprintf(line, sizeof line, "its copy in %.200s is being looked at: %s", t->root, waits.line);
     else if (v->failed == t->id && c->now.ms - v->failed_ms < 2 * AGAIN_MS)
         snprintf(line, sizeof line, "its copy in %.200s can't be looked at: %s", t->root, v->why);
     else

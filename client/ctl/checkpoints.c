@@ -113,9 +113,9 @@ static json_t *json_drain(const Fp__CkptSet *s)
 {
     if (!s->drain_job)
         return json_null();
-    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)s->drain_job, "to", s->to, "bytes", (json_int_t)s->drain_bytes, "bytes_done",
+    return json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:s, s:I}", "job", (json_int_t)s->drain_job, "to", s->to, "bytes", (json_int_t)s->drain_bytes, "bytes_done",
                      (json_int_t)s->drain_bytes_done, "rate", (json_int_t)s->drain_rate, "left_s",
-                     (json_int_t)ctl_left_s(s->drain_bytes_done, s->drain_bytes, s->drain_rate), "why", s->drain_why);
+                     (json_int_t)ctl_left_s(s->drain_bytes_done, s->drain_bytes, s->drain_rate), "why", s->drain_why, "again_s", (json_int_t)s->drain_again_s);
 }
 
 static json_t *json_set(const struct ctl_store *store, const Fp__CkptSet *s)
@@ -212,7 +212,7 @@ static void add_step(struct fp_table *t, const Fp__CkptSet *s)
 
 static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp__CkptSet *s)
 {
-    char progress[CTL_PROGRESS_BUF];
+    char progress[CTL_PROGRESS_BUF], again[CTL_AGAIN_BUF];
 
     fp_table_cell(t, "%s%.*s", store->mountpoint, (int)s->path.len, (const char *)s->path.data);
     add_step(t, s);
@@ -234,7 +234,7 @@ static void add_row(struct fp_table *t, const struct ctl_store *store, const Fp_
     else if (s->writers)
         fp_table_cell(t, "%" PRIu64 " open for writing", s->writers);
     else
-        fp_table_cell(t, "%s", s->drain_why);
+        fp_table_cell(t, "%s%s", s->drain_why, ctl_again_text(again, s->drain_again_s));
 }
 
 static int print_table(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const struct sets *sets)

@@ -113,6 +113,9 @@ void ctl_pause_longer(const struct ctl_options *o, uint64_t *ms, uint64_t max_ms
 
 /* "[####............]  25 %  85 MB/s  3 min 20 s left", without the last two where there is no rate (bytes/s). Returns buf. */
 char *ctl_progress_text(char buf[CTL_PROGRESS_BUF], uint64_t done, uint64_t all, uint64_t rate);
+#define CTL_AGAIN_BUF 48
+/* Behind a reason: " (looked at again in 12 s)"; "" for 0. Returns buf. */
+char *ctl_again_text(char buf[CTL_AGAIN_BUF], uint32_t again_s);
 /* Seconds that the rest takes; 0: nothing is left, or there is no rate. */
 uint64_t ctl_left_s(uint64_t done, uint64_t all, uint64_t rate);
 

@@ -69,9 +69,10 @@ static const char *kind_word(const Fp__DrainJob *j)
 
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
-                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "files_replaced", (json_int_t)j->replaced, "why", j->why);
+                     "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "files_replaced", (json_int_t)j->replaced, "why", j->why,
+                     "again_s", (json_int_t)j->again_s);
 }
 
 static const char *where_word(const Fp__DrainJob *j)
@@ -99,20 +100,20 @@ static const char *replaced_text(const Fp__DrainJob *j, char buf[REPLACED_BUF])
 
 static void print_job(const Fp__DrainJob *j)
 {
-    char done[FP_UNITS_BUF], all[FP_UNITS_BUF], replaced[REPLACED_BUF];
+    char done[FP_UNITS_BUF], all[FP_UNITS_BUF], replaced[REPLACED_BUF], again[CTL_AGAIN_BUF];
 
-    printf("job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
+    printf("job %llu: %s: %llu of %llu files, %s of %s %s%s%s%s%s%s%s", (unsigned long long)j->id, state_word(j->state), (unsigned long long)j->files_done,
             (unsigned long long)j->files, fp_format_size(done, j->bytes_done), fp_format_size(all, j->bytes), where_word(j), j->to, j->replaced ? "; " : "",
-            replaced_text(j, replaced), *j->why ? ": " : "", j->why);
+            replaced_text(j, replaced), *j->why ? ": " : "", j->why, ctl_again_text(again, j->again_s));
 }
 
 /* The line of a terminal, while it goes on. */
 static void print_progress(const Fp__DrainJob *j)
 {
-    char text[CTL_PROGRESS_BUF];
+    char text[CTL_PROGRESS_BUF], again[CTL_AGAIN_BUF];
 
-    ctl_progress_line("job %llu: %s  %llu of %llu files %s%s%s%s", (unsigned long long)j->id, ctl_progress_text(text, j->bytes_done, j->bytes, j->rate),
-                      (unsigned long long)j->files_done, (unsigned long long)j->files, where_word(j), j->to, *j->why ? ": " : "", j->why);
+    ctl_progress_line("job %llu: %s  %llu of %llu files %s%s%s%s%s", (unsigned long long)j->id, ctl_progress_text(text, j->bytes_done, j->bytes, j->rate),
+                      (unsigned long long)j->files_done, (unsigned long long)j->files, where_word(j), j->to, *j->why ? ": " : "", j->why, ctl_again_text(again, j->again_s));
 }
 
 static int verdict(int state)
@@ -160,10 +161,12 @@ static int look(const struct wait *w, uint64_t job, Fp__CtlDrainReply **out)
 /* Why it does not go on, once; a terminal has it in its line. */
 static void say_why(struct wait *w, const Fp__DrainJob *j)
 {
+    char again[CTL_AGAIN_BUF];
+
     if (w->tty || !j->why[0] || strcmp(w->why, j->why) == 0)
         return;
     snprintf(w->why, sizeof w->why, "%s", j->why);
-    fprintf(stderr, "job %llu: %s\n", (unsigned long long)j->id, j->why);
+    fprintf(stderr, "job %llu: %s%s\n", (unsigned long long)j->id, j->why, ctl_again_text(again, j->again_s));
 }
 
 static int wait_for(struct wait *w, uint64_t job, uint64_t until)
@@ -407,6 +410,11 @@ static const char *code_word(int c)
     return c >= 0 && c < (int)(sizeof codes / sizeof *codes) ? codes[c] : "unknown";
 }
 
+static const char *state_of(const Fp__TargetState *s)
+{
+    return s->slow && s->code <= FP__TARGET_CODE__TARGET_OK ? "slow" : code_word(s->code);
+}
+
 static int json_all(const Fp__CtlDrainReply *r)
 {
     json_t *jobs = json_array(), *targets = json_array(), *policies = json_array();
@@ -418,7 +426,7 @@ static int json_all(const Fp__CtlDrainReply *r)
         json_t *at = json_array();
 
         for (size_t k = 0; k < t->n_states; k++)
-            json_array_append_new(at, json_pack("{s:s, s:s, s:I, s:I}", "state", code_word(t->states[k]->code), "who", t->states[k]->why, "rate",
+            json_array_append_new(at, json_pack("{s:s, s:s, s:I, s:I}", "state", state_of(t->states[k]), "who", t->states[k]->why, "rate",
                                                 (json_int_t)t->states[k]->rate, "queued_bytes", (json_int_t)t->states[k]->queued_bytes));
         json_array_append_new(targets, json_pack("{s:s, s:I, s:o}", "target", t->root, "rate", (json_int_t)t->rate, "benefactors", at));
     }
@@ -437,7 +445,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
 {
     static const struct fp_table_col cols[] = {{"job", true}, {"path", false}, {"to", false}, {"state", false}, {"files", true}, {"size", true}, {"done", true}, {"why", false}};
     struct fp_table *t = fp_table_new(cols, sizeof cols / sizeof *cols);
-    char replaced[REPLACED_BUF];
+    char replaced[REPLACED_BUF], again[CTL_AGAIN_BUF];
 
     for (size_t i = 0; i < r->n_jobs; i++) {
         const Fp__DrainJob *j = r->jobs[i];
@@ -449,7 +457,7 @@ static int print_jobs(const Fp__CtlDrainReply *r)
         fp_table_cell(t, "%llu", (unsigned long long)j->files);
         fp_table_cell_size(t, j->bytes);
         fp_table_cell_percent(t, j->bytes_done, j->bytes);
-        fp_table_cell(t, "%s%s%s", replaced_text(j, replaced), j->replaced && *j->why ? "; " : "", j->why);
+        fp_table_cell(t, "%s%s%s%s", replaced_text(j, replaced), j->replaced && *j->why ? "; " : "", j->why, ctl_again_text(again, j->again_s));
     }
     int rc = fp_table_print(t, stdout);
     fp_table_free(t);
@@ -467,7 +475,7 @@ static int print_targets(const Fp__CtlDrainReply *r)
             const Fp__TargetState *s = r->targets[i]->states[k];
 
             fp_table_cell(t, "%s", r->targets[i]->root);
-            fp_table_cell_styled(t, s->code > FP__TARGET_CODE__TARGET_OK ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", code_word(s->code));
+            fp_table_cell_styled(t, s->code > FP__TARGET_CODE__TARGET_OK ? FP_STYLE_BAD : FP_STYLE_NONE, "%s", state_of(s));
             fp_table_cell(t, "%s", fp_format_rate(rate, s->rate));
             fp_table_cell_size(t, s->queued_bytes);
             fp_table_cell(t, "%s", s->why);

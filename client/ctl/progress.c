@@ -34,6 +34,14 @@ char *ctl_progress_text(char buf[CTL_PROGRESS_BUF], uint64_t done, uint64_t all,
     return buf;
 }
 
+char *ctl_again_text(char buf[CTL_AGAIN_BUF], uint32_t again_s)
+{
+    buf[0] = '\0';
+    if (again_s)
+        snprintf(buf, CTL_AGAIN_BUF, " (looked at again in %u s)", (unsigned)again_s);
+    return buf;
+}
+
 void ctl_progress_line(const char *fmt, ...)
 {
     struct winsize w;

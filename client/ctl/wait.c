@@ -28,6 +28,7 @@ struct item {
     uint64_t set; /* with --step */
     uint64_t job, survey;
     int code; /* -1: not ended; 0: reached */
+    char why[512]; /* that was said last */
     Fp__LevelReply *last;
 };
 
@@ -111,19 +112,32 @@ static int find_step(struct wait *w, struct item *i)
 
 /* -------------------------------------------------------------- what is printed */
 
-static void progress(const struct wait *w, const struct item *i)
+/* Why its job does not go on, once; a terminal has it in its line. */
+static void say_why(struct item *i)
+{
+    const Fp__LevelReply *r = i->last;
+
+    if (i->code >= 0 || !r->job || !*r->why || strcmp(i->why, r->why) == 0)
+        return;
+    snprintf(i->why, sizeof i->why, "%s", r->why);
+    fprintf(stderr, "%s: %s\n", i->path, r->why);
+}
+
+static void progress(const struct wait *w, struct item *i)
 {
     const Fp__LevelReply *r = i->last;
     char text[CTL_PROGRESS_BUF];
 
-    if (!w->tty || !r)
+    if (!w->tty) {
+        say_why(i);
         return;
+    }
     if (i->code >= 0)
         ctl_progress_end();
     else if (r->bytes)
-        ctl_progress_line("%s: %s, %s to %s", i->path, ctl_level_text((int)r->level), ctl_progress_text(text, r->bytes_done, r->bytes, r->rate), r->to);
+        ctl_progress_line("%s: %s, %s to %s%s%s", i->path, ctl_level_text((int)r->level), ctl_progress_text(text, r->bytes_done, r->bytes, r->rate), r->to, *r->why ? ": " : "", r->why);
     else
-        ctl_progress_line("%s: %s", i->path, ctl_level_text((int)r->level));
+        ctl_progress_line("%s: %s%s%s", i->path, ctl_level_text((int)r->level), *r->why ? ": " : "", r->why);
 }
 
 static void explain(const struct wait *w, const struct item *i)

@@ -61,6 +61,7 @@ static void is_paced(struct w_bnf *b, const struct fix_out *o)
     for (size_t i = 0; i < m->n_targets; i++) {
         b->pace.mode = m->targets[i]->mode;
         b->pace.rate = m->targets[i]->rate;
+        b->pace.look = m->targets[i]->look;
     }
     fix_free(m);
 }

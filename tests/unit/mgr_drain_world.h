@@ -34,7 +34,7 @@ struct w_bnf {
     Fp__Tasks *call;         /* what it said; owned */
     struct {
         uint32_t mode;
-        uint64_t rate;
+        uint64_t rate, look;
     } pace;                  /* as told last, of whichever target */
     unsigned prefs_set;      /* how often it was told a preference */
     Fp__TargetState *says;   /* of a target, with each keep-alive; NULL: nothing */

@@ -392,13 +392,14 @@ static void restart(const char *faults, uint64_t give_up_ms)
 }
 
 /* The manager's pace for target 1. */
-static void say_pace(enum _Fp__PaceMode mode)
+static void say_pace(enum _Fp__PaceMode mode, uint64_t look)
 {
     Fp__TargetPace p = FP__TARGET_PACE__INIT, *list[] = { &p };
     Fp__Pace m = FP__PACE__INIT;
 
     p.target = 1;
     p.mode = mode;
+    p.look = look;
     m.targets = list;
     m.n_targets = 1;
     bnf_drain_pace(x.drain, &m);
@@ -596,6 +597,33 @@ static void test_a_target_that_is_full_stalls_and_goes_on(void **state)
     assert_int_equal(compare(".fp-drain/" TMP), 0);
 }
 
+/* Somebody waits: it is not left alone until the pause is over, which has grown. */
+static void test_a_target_that_stalls_is_tried_at_once_when_that_is_asked_for(void **state)
+{
+    uint64_t until = fp_now_ms() + 60000;
+
+    (void)state;
+    prepared();
+    restart("drain.pwrite=ENOSPC:count=3", 600000);
+    assert_int_equal(tell_job(writing(101, 1)), 0);
+    wait_state(1, FP__TARGET_CODE__TARGET_FULL);
+    while (state_of(1)->again_ms <= 1000) { /* the first pause */
+        assert_true(fp_now_ms() < until);
+        turn();
+    }
+    say_pace(FP__PACE_MODE__PACE_RUN, 7);
+    assert_int_equal(state_of(1)->again_ms, 0); /* it is due */
+    while (!state_of(1)->again_ms) {
+        assert_true(fp_now_ms() < until);
+        turn();
+    }
+    assert_in_range(state_of(1)->again_ms, 1, 1000); /* it was tried, and pauses begin anew */
+    say_pace(FP__PACE_MODE__PACE_RUN, 7);
+    assert_int_not_equal(state_of(1)->again_ms, 0); /* told again: nothing new */
+    assert_int_equal(wait_result(), 0);
+    assert_int_equal(state_of(1)->again_ms, 0);
+}
+
 static void test_a_target_without_a_marker_is_not_written_to(void **state)
 {
     char marker[400];
@@ -717,10 +745,10 @@ static void test_preferences(void **state)
     assert_int_equal(wait_result(), 0);
     /* what the manager says holds until it says something else */
     assert_int_equal(do_job(job(FP__TASK_KIND__TASK_PREPARE, 2, 1)), 0);
-    say_pace(FP__PACE_MODE__PACE_HOLD);
+    say_pace(FP__PACE_MODE__PACE_HOLD, 0);
     assert_int_equal(tell_job(writing(3, 1)), 0);
     no_result(300);
-    say_pace(FP__PACE_MODE__PACE_RUN);
+    say_pace(FP__PACE_MODE__PACE_RUN, 0);
     assert_int_equal(wait_result(), 0);
 }
 
@@ -741,7 +769,7 @@ static void test_mounts_at_work_hold_it(void **state)
     no_result(150);
     assert_int_equal(tell_job(writing(102, 1)), 0);
     no_result(100);
-    say_pace(FP__PACE_MODE__PACE_HURRY);
+    say_pace(FP__PACE_MODE__PACE_HURRY, 0);
     assert_int_equal(wait_result(), 0);
 }
 
@@ -757,6 +785,7 @@ int main(void)
         T(test_a_newer_attempt_replaces_the_older),
         T(test_chunks_that_are_not_here),
         T(test_a_target_that_is_full_stalls_and_goes_on),
+        T(test_a_target_that_stalls_is_tried_at_once_when_that_is_asked_for),
         T(test_a_target_without_a_marker_is_not_written_to),
         T(test_a_target_that_hangs_holds_up_nobody_else),
         T(test_a_worker_that_hangs_is_left_behind),

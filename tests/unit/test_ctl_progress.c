@@ -44,6 +44,15 @@ static void test_what_is_left_is_rounded_up(void **state)
     assert_int_equal(ctl_left_s(0, 1000, 0), 0);
 }
 
+static void test_when_it_is_looked_at_again(void **state)
+{
+    char buf[CTL_AGAIN_BUF];
+
+    (void)state;
+    assert_string_equal(ctl_again_text(buf, 0), "");
+    assert_string_equal(ctl_again_text(buf, 12), " (looked at again in 12 s)");
+}
+
 /* What is written to stderr by one line of so many bytes of text, where stderr is no terminal: 79 columns. */
 static void test_a_line_is_cut_between_characters(void **state)
 {
@@ -73,6 +82,7 @@ int main(void)
         cmocka_unit_test(test_a_bar_with_per_cent_rate_and_what_is_left),
         cmocka_unit_test(test_all_is_said_when_it_is_so),
         cmocka_unit_test(test_what_is_left_is_rounded_up),
+        cmocka_unit_test(test_when_it_is_looked_at_again),
         cmocka_unit_test(test_a_line_is_cut_between_characters),
     };
 

@@ -224,6 +224,64 @@ static void test_who_is_waited_for_is_said(void **state)
     w_close(&w);
 }
 
+/* Of a target that takes nothing: why, when it is tried again, and no rate of before; who waits has it tried at once. */
+static void test_what_stalls_is_said_and_tried_when_somebody_waits(void **state)
+{
+    Fp__TargetState says = FP__TARGET_STATE__INIT;
+    Fp__CtlDrainReply *r;
+    char to[64], why[300];
+    uint64_t job, look;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    set(MGR_ROOT_INO, 1);
+    job = w_start(&w, "chk_1", false, NULL);
+    while (!w.bnf[0].n || w.bnf[0].task[0]->kind != FP__TASK_KIND__TASK_PREPARE) {
+        if (w.bnf[0].asked)
+            w_answer(&w, 0, 0);
+        else if (w.bnf[0].n)
+            w_work(&w, 0, 0);
+        w_tick(&w, 500);
+    }
+    mgr_djob_find(w.f.core, job)->rate = 12345;
+    says.target = 1;
+    says.why = (char *)(uintptr_t)"a call takes long";
+    says.slow = true;
+    w.bnf[0].says = &says;
+    w_tick(&w, 500);
+    assert_int_not_equal(shown(1, to, why).drain_rate, 0); /* perhaps it goes on */
+    assert_string_equal(why, "the target is slow on node n1: a call takes long");
+    says.slow = false;
+    says.code = FP__TARGET_CODE__TARGET_FULL;
+    says.why = (char *)(uintptr_t)"no space";
+    says.again_ms = 20000;
+    w_tick(&w, 500);
+    assert_int_equal(w.bnf[0].pace.look, 0);
+    mgr_djob_find(w.f.core, job)->rate = 12345;
+    assert_int_equal(shown(1, to, why).drain_rate, 0);
+    assert_string_equal(why, "the target stalls on node n1: no space");
+    assert_int_equal(shown(1, to, why).drain_again_s, 20);
+    r = w_show(&w, job); /* who waits asks so */
+    assert_int_equal(r->jobs[0]->rate, 0);
+    assert_int_equal(r->jobs[0]->again_s, 20);
+    fix_free(r);
+    w_tick(&w, 500);
+    look = w.bnf[0].pace.look;
+    assert_int_not_equal(look, 0);
+    fix_free(w_show(&w, job));
+    w_tick(&w, 500);
+    assert_int_equal(w.bnf[0].pace.look, look); /* not all the time */
+    w_tick(&w, 5000);
+    assert_int_equal(w.bnf[0].pace.look, look); /* nor when nobody waits */
+    assert_int_equal(w_start(&w, "chk_1", false, NULL), job);
+    w_tick(&w, 500);
+    assert_int_not_equal(w.bnf[0].pace.look, look);
+    w.bnf[0].says = NULL;
+    w_run(&w);
+    ended(1);
+    w_close(&w);
+}
+
 /* One second's work is the rate; where nothing goes on it falls, and a job that has ended has none. */
 static void test_a_rate_is_what_was_done_of_late(void **state)
 {
@@ -263,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_set_that_a_policy_drains),     cmocka_unit_test(test_a_set_whose_directory_was_given),
         cmocka_unit_test(test_sets_below_a_directory_that_was_given), cmocka_unit_test(test_a_job_of_many_paths), cmocka_unit_test(test_who_is_waited_for_is_said),
+        cmocka_unit_test(test_what_stalls_is_said_and_tried_when_somebody_waits),
         cmocka_unit_test(test_a_rate_is_what_was_done_of_late),
     };
 
