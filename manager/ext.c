@@ -22,6 +22,7 @@
 #include "fp/err.h"
 #include "fp/record.h"
 #include "manager/level.h"
+#include "manager/rescue.h"
 #include "manager/rounds.h"
 
 #define FILES_SEARCHED 32u
@@ -260,8 +261,11 @@ int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData pat
 {
     const enum mgr_stmt st = MGR_ST_EXT_ONLY_AT;
     bool only = false;
-    int rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino)) : 0;
+    int rc = mgr_rescue_win_only_at(c, target, path, ino);
 
+    if (rc)
+        return rc;
+    rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino)) : 0;
     for (; rc > 0 && !only; rc = mgr_db_step(&c->db, st)) {
         struct mgr_bnf *b = mgr_bnf_find(c, (uint32_t)mgr_col(&c->db, st, 0));
 

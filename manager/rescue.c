@@ -180,6 +180,7 @@ int mgr_rescue_load(struct mgr_core *c)
 
     mgr_idmap_fini(&c->drain->rescues);
     c->drain->rescue_pos = 0;
+    memset(c->drain->seeks, 0, sizeof c->drain->seeks); /* what the group that failed had found of them is not known any more */
     for (rc = c->bad_chunks ? mgr_db_one(&c->db, RESCUE_LOOKS) : 0; rc > 0; rc = mgr_db_step(&c->db, st))
         if (mgr_idmap_put(&c->drain->rescues, (uint64_t)mgr_col(&c->db, st, 0), 0)) {
             mgr_db_reset(&c->db, st);

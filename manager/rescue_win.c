@@ -9,7 +9,7 @@
  *     … the chunk is back       the row goes
  *
  * Who reads it meanwhile is told in the map that it is looked for (SliceMapReply.rescuing), and asks again. A row is there only if the window can be had: all of it is written, and its
- * sum was told. Rows outlast a restart of the manager, so what waits for a target that is away is looked at when that comes back.
+ * sum was told; nothing is renamed over what has the name of its copy (mgr_ext_only_at). Rows outlast a restart of the manager, so what waits for a target that is away is looked at when that comes back.
  *
  * Of versions that are kept (guards, and what waits for a level) the copy is that of the file, of the data_version that they were.
  *
@@ -58,6 +58,11 @@ int mgr_rescue_win_any(struct mgr_core *c, uint64_t tfile)
 int mgr_rescue_win_waits(struct mgr_core *c, uint64_t ino, uint64_t win, uint64_t end)
 {
     return c->drain->rescue_wins ? is_any(c, MGR_ST_RESCUE_WIN_AT, mgr_db_one(&c->db, RESCUE_WIN_AT, DBI(ino), DBI(win), DBI(end))) : 0;
+}
+
+int mgr_rescue_win_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino)
+{
+    return c->drain->rescue_wins ? is_any(c, MGR_ST_RESCUE_WIN_ONLY_AT, mgr_db_one(&c->db, RESCUE_WIN_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino))) : 0;
 }
 
 /* ---------------------------------------------------------------- what a window has */

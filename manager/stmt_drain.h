@@ -162,6 +162,7 @@
     X(RESCUE_WIN_DROP, "DELETE FROM rescue_win WHERE ino=?1 AND win=?2")                                     \
     X(RESCUE_WIN_AT, "SELECT 1 FROM rescue_win WHERE ino=?1 AND win>=?2 AND win<?3 LIMIT 1")                 \
     X(RESCUE_WIN_OF, "SELECT ino,win FROM rescue_win WHERE tfile=?1 ORDER BY ino,win LIMIT ?2")              \
+    X(RESCUE_WIN_ONLY_AT, "SELECT 1 FROM tfile t CROSS JOIN rescue_win r ON r.tfile=t.id WHERE t.target=?1 AND t.path=?2 AND r.ino<>?3 LIMIT 1") \
     X(RESCUE_WIN_FILES, "SELECT DISTINCT tfile FROM rescue_win")                                             \
     X(PRESS_NEXT, "SELECT at_ns,ino FROM drained WHERE (at_ns,ino)>(?1,?2) ORDER BY at_ns,ino LIMIT ?3")     \
     X(PRESS_HERE, "SELECT 1 FROM (SELECT chunk,chunk_off,len FROM slice WHERE ino=?1 ORDER BY win DESC,off DESC LIMIT "    \
