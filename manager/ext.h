@@ -122,6 +122,8 @@ int mgr_rescue_step(struct mgr_core *c);
 
 /* Somebody is to look at it; chunk: that was said to have other bytes there, 0: none. 1; 0: there are too many to look at, or it is known no more; or a failure. */
 int mgr_look(struct mgr_core *c, uint64_t tfile, uint64_t chunk);
+/* Are fewer than max files of this target being looked at? */
+bool mgr_look_has_room(const struct mgr_core *c, uint32_t target, size_t max);
 /* This benefactor has not found it as it was. */
 int mgr_look_denied(struct mgr_core *c, uint64_t tfile, uint32_t by);
 int mgr_look_result(struct mgr_core *c, const struct mgr_bnf *b, uint64_t tfile, const Fp__TaskResult *r);

@@ -44,6 +44,15 @@ static void end(struct mgr_core *c, struct mgr_look *l)
     *l = c->drain->looks[--c->drain->nlooks];
 }
 
+bool mgr_look_has_room(const struct mgr_core *c, uint32_t target, size_t max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->drain->nlooks; i++)
+        n += c->drain->looks[i].target == target;
+    return n < max;
+}
+
 /* The next step of it: a task with another number, so that late answers to the one before say nothing. */
 static int ask(struct mgr_core *c, struct mgr_look *l)
 {

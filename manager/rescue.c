@@ -34,7 +34,8 @@
 #define FILES_MAX 16u    /* that are asked for a copy, of a chunk that many have */
 #define STEP      1024u  /* rows that one group changes */
 #define SLOTS     4096u  /* of c->drain->rescues that one group looks through */
-#define LOOKS     16u    /* that one group begins; others are to get theirs, too */
+#define LOOKS     16u    /* that one group begins, … */
+#define OF_TARGET 48u    /* … while fewer of its target are looked at: more than surveys have, and one that hangs leaves room for others */
 #define AGAIN_MS  5000u  /* after a look of which nothing has come */
 #define LOOKED_MS 5000u  /* for which one is good */
 
@@ -268,6 +269,8 @@ static int look_at(struct mgr_core *c, uint64_t tfile)
 
     if (rc == -ENOENT)
         return mgr_rescue_over(c, tfile);
+    if (!rc && !mgr_look_has_room(c, x->target, OF_TARGET))
+        return 0;
     rc = rc ? rc : mgr_needs(c, x->target);
     rc = rc ? rc : mgr_look(c, tfile, 0);
     if (rc > 0)
@@ -327,11 +330,7 @@ int mgr_rescue_step(struct mgr_core *c)
             due[n++].val = val;
         }
     }
-    for (size_t i = 0; i < n && !rc; i++) {
-        if (due[i].val >= WELL)
-            rc = go_on(c, due[i].tfile, due[i].val);
-        else if (c->drain->nlooks < 2 * LOOKS)
-            rc = look_at(c, due[i].tfile);
-    }
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = due[i].val >= WELL ? go_on(c, due[i].tfile, due[i].val) : look_at(c, due[i].tfile);
     return rc;
 }

@@ -114,16 +114,6 @@ static int copies_of(struct mgr_core *c, const struct mgr_survey *s, const struc
     return rc < 0 ? rc : 0;
 }
 
-static bool has_room(const struct mgr_core *c, uint32_t target, size_t max)
-{
-    const struct mgr_drain *d = c->drain;
-    size_t n = 0;
-
-    for (size_t i = 0; i < d->nlooks; i++)
-        n += d->looks[i].target == target;
-    return n < max;
-}
-
 /* 1: nothing more is to be done about it; 0: it is being looked at; or a failure. */
 static int check(struct mgr_core *c, struct mgr_survey *s, struct mgr_survey_file *f)
 {
@@ -139,7 +129,7 @@ static int check(struct mgr_core *c, struct mgr_survey *s, struct mgr_survey_fil
     if (rc || k.found)
         return rc ? rc : 1;
     f->target = k.target;
-    if ((k.best == f->tfile && c->now.ms - f->at_ms < AGAIN_MS) || !has_room(c, k.target, TARGET_LOOKS))
+    if ((k.best == f->tfile && c->now.ms - f->at_ms < AGAIN_MS) || !mgr_look_has_room(c, k.target, TARGET_LOOKS))
         return 0;
     f->tfile = k.best;
     f->at_ms = c->now.ms;
@@ -221,7 +211,7 @@ static int look_by_itself(struct mgr_core *c, const struct copy *k)
 
     if (is_found(c, k->tfile, since) || !mgr_drain_is_well(c, k->target))
         return 1;
-    if (!has_room(c, k->target, ROUND_LOOKS))
+    if (!mgr_look_has_room(c, k->target, ROUND_LOOKS))
         return 0;
     rc = mgr_look(c, k->tfile, 0);
     return rc < 0 ? rc : 1;

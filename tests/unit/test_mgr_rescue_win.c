@@ -356,6 +356,28 @@ static void test_a_copy_that_windows_wait_for_is_not_replaced(void **state)
     e_check();
 }
 
+/* As many files of another target are looked at as surveys do at once, and it does not answer. */
+static void test_a_target_that_hangs_keeps_nothing_of_another_from_being_had(void **state)
+{
+    struct mgr_drain *d;
+    uint64_t ino;
+
+    (void)state;
+    e_open_world(&ino);
+    e_drain_to("/other", true); /* the better one */
+    code();
+    d = w.f.core->drain;
+    for (d->nlooks = 0; d->nlooks < 60; d->nlooks++)
+        d->looks[d->nlooks] = (struct mgr_look){.tfile = 1000 + d->nlooks, .target = (uint32_t)e_sql("SELECT id FROM target WHERE root='/pfs'"), .until_ms = UINT64_MAX};
+    e_loses_all(0);
+    w_run(&w);
+    assert_int_equal(d->nlooks, 60);
+    assert_int_equal(wins(), 0);
+    assert_int_equal(e_external_in("/other"), 3);
+    d->nlooks = 0;
+    e_check();
+}
+
 /* ---------------------------------------------------------------- away */
 
 static void test_what_is_on_a_benefactor_that_is_away(void **state)
@@ -573,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_a_file_that_goes_before_the_look),
         cmocka_unit_test(test_a_restart_looks_again),
         cmocka_unit_test(test_a_copy_that_windows_wait_for_is_not_replaced),
+        cmocka_unit_test(test_a_target_that_hangs_keeps_nothing_of_another_from_being_had),
         cmocka_unit_test(test_what_is_on_a_benefactor_that_is_away),
         cmocka_unit_test(test_what_a_file_was_is_had_from_its_copy),
         cmocka_unit_test(test_what_a_file_was_and_was_coded_is_had_by_windows),
