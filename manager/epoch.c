@@ -121,12 +121,14 @@ static bool wanted(const struct mgr_core *c, const struct mgr_inode *in, bool cu
 
 static int begin(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_inode *in)
 {
+    bool empty = in->size == 0 && !in->mapped;
     int rc = mgr_waits_rewritten(c, v, in);
 
     v->open = true;
-    v->died = v->old = v->ill = v->synced_once = false;
+    v->died = v->old = v->ill = false;
     v->nsynced = 0;
-    v->passed = (in->size == 0 && !in->mapped) || c->now.ms < v->pass_until_ms;
+    v->passed = empty || c->now.ms < v->pass_until_ms;
+    v->synced_once = v->passed && !empty; /* what it has was, all the time */
     return rc;
 }
 
@@ -340,7 +342,10 @@ int mgr_epoch_synced(struct mgr_core *c, const struct mgr_session *s, uint64_t i
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
     int rc;
 
-    if (!v || !v->open || c->now.ms < v->pass_until_ms)
+    if (!v || !v->open)
+        return 0;
+    v->synced_once = true;
+    if (c->now.ms < v->pass_until_ms)
         return 0;
     rc = add_synced(c, v, s->id, false);
     if (rc)

@@ -212,6 +212,29 @@ static void test_what_one_of_two_has_synced_once_is_not_taken_back(void **state)
     assert_map(fresh, &is);
 }
 
+/* Nor of a file that is synced all the time, which has no guards for a while, when that while is over. */
+static void test_what_was_synced_all_the_time_is_not_taken_back(void **state)
+{
+    struct map is;
+
+    (void)state;
+    for (uint64_t i = 0; i < 20; i++) {
+        assert_true(fix_write(&f, fresh, i * CHUNK, CHUNK));
+        sync_by(f.conn, fresh);
+    }
+    is = map_of(fresh);
+    for (unsigned i = 0; i < 61; i++) {
+        assert_int_equal(fix_attr(&f, fresh).size_bytes, 20 * CHUNK); /* the mount is there */
+        fix_tick(&f, 1000);
+    }
+    rename_over();
+    dies(f.conn);
+    new_mount();
+    fix_tick(&f, 5000);
+    assert_int_equal(fix_lookup(&f, MGR_ROOT_INO, "a"), fresh);
+    assert_map(fresh, &is);
+}
+
 static void test_its_removal_takes_both(void **state)
 {
     (void)state;
@@ -262,6 +285,7 @@ int main(void)
         T(test_one_over_the_other),
         T(test_what_was_synced_is_not_taken_back),
         T(test_what_one_of_two_has_synced_once_is_not_taken_back),
+        T(test_what_was_synced_all_the_time_is_not_taken_back),
         T(test_its_removal_takes_both),
         T(test_restart),
     };
