@@ -69,10 +69,13 @@ static int check_xattrs(const uint8_t *p, uint64_t left, uint32_t n)
 static int check_file(const struct fp_dw_file *m, size_t len)
 {
     const char *text = (const char *)(m + 1);
-    uint64_t names = (uint64_t)m->path_bytes + m->tmp_bytes + m->mark_bytes;
     bool path = m->h.type == FP_DW_PREPARE || m->h.type == FP_DW_FINISH || m->h.type == FP_DW_STAT;
+    uint64_t names;
 
-    if (len < sizeof(*m) || names > len - sizeof(*m) || m->mark_bytes > (m->h.type == FP_DW_PREPARE ? FP_DW_LINK_MAX : 255))
+    if (len < sizeof(*m))
+        return -EPROTO;
+    names = (uint64_t)m->path_bytes + m->tmp_bytes + m->mark_bytes;
+    if (names > len - sizeof(*m) || m->mark_bytes > (m->h.type == FP_DW_PREPARE ? FP_DW_LINK_MAX : 255))
         return -EPROTO;
     if (m->h.type == FP_DW_PREPARE && (S_ISLNK(m->mode) != (m->mark_bytes > 0) || memchr(text + m->path_bytes + m->tmp_bytes, '\0', m->mark_bytes)))
         return -EPROTO;

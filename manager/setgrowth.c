@@ -195,6 +195,7 @@ static bool step_in(const char *name, size_t len, const struct mgr_step *series,
 static int find(struct mgr_core *c, uint64_t dir, const struct mgr_step *series, struct before *found, size_t *n)
 {
     bool directories = series->template[series->template_len - 1] == '/';
+    const uint32_t type = (directories ? S_IFDIR : S_IFREG) >> 12;
     struct entry *e = malloc(PAGE * sizeof *e);
     uint64_t at = INT64_MAX;
     size_t page = PAGE;
@@ -207,7 +208,7 @@ static int find(struct mgr_core *c, uint64_t dir, const struct mgr_step *series,
             struct mgr_step s;
 
             at = e[i].cookie;
-            if (e[i].type != (directories ? S_IFDIR : S_IFREG) >> 12 || *n == STEPS_MAX || !step_in(e[i].name, e[i].len, series, &s))
+            if (e[i].type != type || *n == STEPS_MAX || !step_in(e[i].name, e[i].len, series, &s))
                 continue;
             found[(*n)++] = (struct before){.step = s.step, .ino = e[i].ino, .directory = directories, .temporary = s.temporary};
         }
