@@ -41,6 +41,8 @@ int mgr_rescue_win(struct mgr_core *c, const struct mgr_inode *in, uint64_t win,
 int mgr_rescue_win_waits(struct mgr_core *c, uint64_t ino, uint64_t win, uint64_t end);
 /* Does a window of another inode than this wait for what has that name in the target? 1, 0, or a failure. */
 int mgr_rescue_win_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino);
+/* It is given up: nothing of it is to be had any more. */
+int mgr_rescue_win_forget(struct mgr_core *c, uint64_t ino);
 /* Some windows that are to be had from it, which is well (or, !well, known no more: then from others). *more: not all of them yet; *again: it is to be looked at again. */
 int mgr_rescue_win_settle(struct mgr_core *c, uint64_t tfile, bool well, bool *more, bool *again);
 /* Is any to be had from it? 1, 0, or a failure. */

@@ -65,6 +65,11 @@ int mgr_rescue_win_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryD
     return c->drain->rescue_wins ? is_any(c, MGR_ST_RESCUE_WIN_ONLY_AT, mgr_db_one(&c->db, RESCUE_WIN_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino))) : 0;
 }
 
+int mgr_rescue_win_forget(struct mgr_core *c, uint64_t ino)
+{
+    return mgr_db_exec(&c->db, RESCUE_WIN_FORGET, DBI(ino));
+}
+
 /* ---------------------------------------------------------------- what a window has */
 
 struct bad {

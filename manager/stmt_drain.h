@@ -160,6 +160,7 @@
                       "c.id=s.chunk LEFT JOIN bad_chunk b ON b.chunk=c.id WHERE s.ino=?1 AND s.win=?2")      \
     X(RESCUE_WIN_PUT, "INSERT OR REPLACE INTO rescue_win(ino,win,tfile) VALUES(?1,?2,?3)")                   \
     X(RESCUE_WIN_DROP, "DELETE FROM rescue_win WHERE ino=?1 AND win=?2")                                     \
+    X(RESCUE_WIN_FORGET, "DELETE FROM rescue_win WHERE ino=?1")                                              \
     X(RESCUE_WIN_AT, "SELECT 1 FROM rescue_win WHERE ino=?1 AND win>=?2 AND win<?3 LIMIT 1")                 \
     X(RESCUE_WIN_OF, "SELECT ino,win FROM rescue_win WHERE tfile=?1 ORDER BY ino,win LIMIT ?2")              \
     X(RESCUE_WIN_ONLY_AT, "SELECT 1 FROM tfile t CROSS JOIN rescue_win r ON r.tfile=t.id WHERE t.target=?1 AND t.path=?2 AND r.ino<>?3 LIMIT 1") \

@@ -24,6 +24,7 @@
 #include "manager/drain.h"
 #include "manager/ext.h"
 #include "manager/level.h"
+#include "manager/rescue.h"
 #include "manager/version.h"
 
 #define LOOK_MS     500u
@@ -203,15 +204,18 @@ int mgr_waits_yields(struct mgr_core *c, uint64_t ino, bool *gone)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
     ProtobufCBinaryData path;
-    int rc = v && v->waits.state == MGR_WAITS ? mgr_ext_names(c, v->waits.shadow) : 0;
+    bool waits = v && v->waits.state == MGR_WAITS;
+    int rc = waits ? mgr_ext_names(c, v->waits.shadow) : 0;
 
+    rc = rc || !waits ? rc : mgr_rescue_win_waits(c, v->waits.shadow, 0, INT64_MAX);
     *gone = rc > 0;
     if (rc <= 0)
         return rc;
     path = mgr_path(c, ino);
     FP_INFO("%.*s (inode %llu): the version before is in the target, where the present one is drained to now: it is given up", (int)path.len,
             path.len ? (const char *)path.data : "", (unsigned long long)ino);
-    rc = mgr_version_drop(c, v, &v->waits);
+    rc = mgr_rescue_win_forget(c, v->waits.shadow);
+    rc = rc ? rc : mgr_version_drop(c, v, &v->waits);
     if (!rc)
         mgr_vfile_done(c, v);
     return rc;

@@ -484,6 +484,37 @@ static void test_what_a_file_was_and_was_coded_is_had_by_windows(void **state)
     e_check();
 }
 
+/* It waits for what the file is to be drained to where it is itself. */
+static void test_what_waits_and_is_to_be_had_gives_way_to_the_next(void **state)
+{
+    Fp__Release r = FP__RELEASE__INIT;
+    uint64_t ino;
+
+    (void)state;
+    fix_versions = true;
+    e_open_world(&ino);
+    w_policy(&w, "to=/pfs every=none results=a keep=1 level=drained");
+    code();
+    begin_to_write(ino);
+    assert_int_equal(fix_truncate(&w.f, ino, 0), 0);
+    e_loses_all(0);
+    assert_int_equal(wins(), 3);
+    assert_true(fix_write(&w.f, ino, 0, 1000) > 0);
+    r.n_write_ino = 1;
+    r.write_ino = &ino;
+    fix_notice(&w.f, w.f.conn, FP__MSG_TYPE__MSG_RELEASE, &r);
+    assert_int_equal(e_sql("SELECT count(*) FROM version WHERE state=2"), 1);
+    w_tick(&w, 3000);
+    run_without_looks();
+    assert_int_equal(e_sql("SELECT count(*) FROM drain_job WHERE state=5"), 0);
+    assert_int_equal(e_sql("SELECT count(*) FROM version"), 0);
+    assert_int_equal(w.renamed, 2);
+    fix_versions = false;
+    w_run(&w);
+    assert_int_equal(wins(), 0);
+    e_check();
+}
+
 static void test_what_a_file_was_is_said_to_be_lost(void **state)
 {
     uint64_t shadow;
@@ -599,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_what_is_on_a_benefactor_that_is_away),
         cmocka_unit_test(test_what_a_file_was_is_had_from_its_copy),
         cmocka_unit_test(test_what_a_file_was_and_was_coded_is_had_by_windows),
+        cmocka_unit_test(test_what_waits_and_is_to_be_had_gives_way_to_the_next),
         cmocka_unit_test(test_what_a_file_was_is_said_to_be_lost),
         cmocka_unit_test(test_staging_in_brings_back_what_was_coded),
         cmocka_unit_test(test_of_a_file_that_can_not_be_had_whole_the_rest_is_brought),
