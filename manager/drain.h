@@ -107,6 +107,7 @@ struct mgr_dfile {
     bool stale;           /* found after a group: the file has changed, so this attempt is over */
     uint64_t where;       /* a sum of its path in the target; 0: not made yet */
     uint64_t parent;      /* staged in from others: as in its row */
+    uint64_t ready_ms;    /* all of it is written, and it waits since then to take the name (MGR_BLOCKS_WAIT); 0: not so */
     uint64_t at_ms;       /* of a job that stages: nothing new of it is told before */
     bool held;            /* staged in from others: it was listed, when no name could be made */
     uint64_t full_ms, way; /* likewise: since when there is no room for it, and what had given way by then; 0: there is */
@@ -234,6 +235,8 @@ struct mgr_drain {
         uint64_t ms;            /* when somebody came for it */
         const char *why;        /* what was found that can't be had */
     } seeks[16];
+    struct mgr_idmap blocked;   /* files of jobs -> benefactor that is away, and has what else is only in what they would replace; good until blocked_ms */
+    uint64_t blocked_ms;
     struct mgr_look looks[256];
     size_t nlooks;
     struct mgr_surveys surveys;
@@ -421,8 +424,11 @@ int mgr_stage_fetched(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskRes
 /* It goes on. f may not be valid any more afterwards. */
 int mgr_stage_step(struct mgr_core *c, struct mgr_dfile *f);
 /* A file of a job that copies is to be written to its name: are bytes of it, or of another, nowhere but in a target? 1: it has failed by that, and is not
- * valid any more; 0; or a failure. */
+ * valid any more; MGR_BLOCKS_WAIT: they may be, as long as a benefactor is away: f is as it was; 0; or a failure. */
+enum { MGR_BLOCKS_WAIT = 2 };
 int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f);
+/* mgr_ext_only_at for a file of a job that is to get this name, by what was found a moment ago as long as that benefactor is away (mgr_drain.blocked). */
+int mgr_drain_only_at(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData path, uint64_t ino);
 int mgr_drain_fail(struct mgr_core *c, struct mgr_dfile *f, int error, const char *why);
 /* A file of a job that evicts stays as it is, and that is no failure unless all do: f is not valid any more. */
 int mgr_drain_stays(struct mgr_core *c, struct mgr_dfile *f, const char *why);

@@ -27,6 +27,7 @@
 #define ACTIVE_MIN   64u   /* files worked on at once, of each target: so many, or four for each benefactor */
 #define ACTIVE_MAX   4096u
 #define MISSES_MAX   3u
+#define READY_MS     60000u /* for which what is written waits to take its name; then it is written anew when it may */
 
 static void look_all(struct mgr_core *c)
 {
@@ -140,8 +141,13 @@ static int may_finish(struct mgr_core *c, struct mgr_dfile *f)
 {
     int rc = mgr_stage_blocks(c, f);
 
+    if (rc == MGR_BLOCKS_WAIT && f->ready_ms && c->now.ms - f->ready_ms >= READY_MS)
+        return mgr_drain_again(c, f); /* others may have its place meanwhile */
+    if (rc == MGR_BLOCKS_WAIT && !f->ready_ms)
+        f->ready_ms = c->now.ms ? c->now.ms : 1;
     if (rc)
         return rc < 0 ? rc : 0;
+    f->ready_ms = 0;
     f->state = MGR_D_FINISH;
     look(c, f->lead);
     return mgr_dfile_put(c, f, 0, NULL);
@@ -169,6 +175,20 @@ static int forward(struct mgr_core *c, struct mgr_dfile *f)
     }
     look(c, f->lead);
     return rc;
+}
+
+/* It may be that it only waits to take its name. */
+static int resume(struct mgr_core *c, struct mgr_dfile *f)
+{
+    struct mgr_inode in;
+    int rc = is_below(c, f, f->state == MGR_D_PARTS ? MGR_P_DONE : MGR_P_VERIFIED);
+
+    if (rc) {
+        f->ready_ms = 0; /* not so: a manager that was started anew does not know */
+        return rc < 0 ? rc : 0;
+    }
+    rc = same_data(c, f, &in);
+    return rc > 0 ? forward(c, f) : rc;
 }
 
 /* More of a file that has its temporary file is cut into parts. */
@@ -365,7 +385,7 @@ int mgr_drain_looked(struct mgr_core *c, struct mgr_dfile *f, const Fp__TaskResu
     rc = rc ? rc : mgr_drained_drop_at(c, f->ino, f->target);
     rc = rc ? rc : mgr_stage_blocks(c, f);
     if (rc)
-        return rc < 0 ? rc : 0;
+        return rc < 0 ? rc : rc == MGR_BLOCKS_WAIT ? mgr_drain_again(c, f) : 0;
     look(c, f->lead);
     return mgr_dfile_put(c, f, 0, NULL);
 }
@@ -469,8 +489,11 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
     if (!at)
         return -ENOMEM;
     rc = mgr_drain_choose_lead(c, at, &at->lead, &lost);
-    if (!rc && !dir && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0)
-        return rc;
+    if (!rc && !dir && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0) {
+        if (rc == MGR_BLOCKS_WAIT)
+            mgr_dfile_remove(c, at);
+        return rc == MGR_BLOCKS_WAIT ? 0 : rc;
+    }
     if (!rc && lost && !at->tfile)
         return (rc = mgr_drain_set_size(c, at, size)) || (rc = mgr_drain_fail(c, at, -EIO, "a part of its data is lost: fpctl status says which")) ? rc : 1;
     at->lead = at->lead || rc ? at->lead : mgr_drain_any_lead(c, at);
@@ -481,7 +504,7 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
     rc = dir ? 0 : mgr_drain_set_size(c, at, size);
     rc = rc ? rc : mgr_drain_gen(c, &at->gen);
     at->state = state;
-    at->low = 0;
+    at->low = at->ready_ms = 0;
     if (state == MGR_D_PREPARE)
         at->tino = at->dev = 0;
     rc = rc ? rc : mgr_dfile_put(c, at, 0, NULL);
@@ -716,6 +739,8 @@ static int files_step(struct mgr_core *c)
             rc = mgr_drain_again(c, f);
         else if (f->state == MGR_D_PREPARE && f->tino)
             rc = plan(c, f);
+        else if (f->ready_ms && !mgr_dfile_shared(c, f))
+            rc = resume(c, f);
         else if (f->looked_ms)
             rc = mgr_stage_step(c, f);
     }

@@ -39,6 +39,7 @@ void mgr_drain_free(struct mgr_drain *d)
     mgr_policies_forget(d);
     mgr_idmap_fini(&d->due);
     mgr_idmap_fini(&d->rescues);
+    mgr_idmap_fini(&d->blocked);
     mgr_surveys_free(&d->surveys);
     mgr_map_fini(&d->dry);
     for (size_t i = 0; i < d->ntargets; i++)
@@ -471,6 +472,8 @@ static int files_load(struct mgr_core *c, const struct mgr_djob *j)
         mgr_dfile_row(c, st, j, &f);
         if (!f.target && f.tfile && mgr_tfile_get(c, f.tfile, &x, &gone) == 0)
             f.target = x->target; /* each has its own */
+        if (f.state == MGR_D_PARTS || f.state == MGR_D_VERIFY)
+            f.ready_ms = c->now.ms ? c->now.ms : 1; /* perhaps: it is looked at */
         if (mgr_dfile_add(c, &f))
             continue;
         mgr_db_reset(&c->db, st);

@@ -25,6 +25,8 @@
 #define PAUSE_MS      100u /* before the same chunk is fetched again, then twice as long */
 #define PAUSES_MAX    6u
 
+#define BLOCKED_MS 10000u /* for which it is not looked again what a benefactor that is away has of what a file would replace */
+
 #define LEFTS_MAX 4u /* reasons for which files stay that are told */
 #define WAIT_NS (5 * INT64_C(1000000000)) /* for programs that have just closed it */
 
@@ -295,6 +297,29 @@ int mgr_stage_left_text(struct mgr_core *c, uint64_t job, char line[MGR_LEFT_LIN
     return rc < 0 ? rc : 0;
 }
 
+int mgr_drain_only_at(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData path, uint64_t ino)
+{
+    struct mgr_drain *d = c->drain;
+    const struct mgr_bnf *b;
+    uint64_t away;
+    uint32_t bnf;
+    int rc;
+
+    if (c->now.ms >= d->blocked_ms) { /* what it has there may have been deleted meanwhile */
+        mgr_idmap_fini(&d->blocked);
+        d->blocked_ms = c->now.ms + BLOCKED_MS;
+    }
+    b = mgr_idmap_get(&d->blocked, f->id, &away) ? mgr_bnf_find(c, (uint32_t)away) : NULL;
+    if (b && !mgr_bnf_vouched(b))
+        return MGR_ONLY_AWAY;
+    rc = mgr_ext_only_at(c, f->target, path, ino, &bnf);
+    if (rc != MGR_ONLY_AWAY) {
+        mgr_idmap_del(&d->blocked, f->id);
+        return rc;
+    }
+    return mgr_idmap_put(&d->blocked, f->id, bnf) ? mgr_doom(c, -ENOMEM) : rc;
+}
+
 int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
 {
     ProtobufCBinaryData path;
@@ -303,9 +328,9 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
 
     if (!rc) {
         rc = mgr_drained_path(c, f, &path);
-        rc = rc ? rc : mgr_ext_only_at(c, f->target, path, f->ino);
-        if (rc <= 0)
-            return rc;
+        rc = rc ? rc : mgr_drain_only_at(c, f, path, f->ino);
+        if (rc <= 0 || rc == MGR_ONLY_AWAY)
+            return rc < 0 ? rc : rc ? MGR_BLOCKS_WAIT : 0;
         rc = mgr_waits_yields(c, f->ino, &gone);
         if (!rc && gone)
             rc = mgr_drain_again(c, f);

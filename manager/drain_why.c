@@ -130,10 +130,26 @@ static bool has_changed(const struct mgr_core *c, const struct mgr_inode *in)
     return age >= 0 && age < MGR_QUIET_NS;
 }
 
+static bool is_blocked(struct mgr_core *c, const struct mgr_dfile *f, struct mgr_waits *w)
+{
+    char what[256];
+    const struct mgr_bnf *b;
+    uint64_t bnf;
+
+    b = mgr_idmap_get(&c->drain->blocked, f->id, &bnf) ? mgr_bnf_find(c, (uint32_t)bnf) : NULL;
+    if (!b || mgr_bnf_vouched(b))
+        return false;
+    snprintf(what, sizeof what, "would replace what was evicted, and brought back to benefactor %u of node %s, which %s: it waits for that", b->id, b->node,
+             !is_there(b) ? "is away" : b->unchecked ? "has not said yet what it has" : "is failing");
+    return says_file(c, f->id, what, w);
+}
+
 static bool active(struct mgr_core *c, const struct mgr_dfile *f, struct mgr_waits *w)
 {
     struct mgr_inode in;
 
+    if (is_blocked(c, f, w))
+        return true;
     for (size_t i = 0; i < c->bnf_count; i++)
         if (benefactor(c, c->bnfs[i], f, w))
             return true;
@@ -156,6 +172,8 @@ static bool waiting(struct mgr_core *c, const struct mgr_djob *j, struct mgr_wai
     if (rc > 0)
         mgr_dfile_row(c, st, j, &f);
     mgr_db_reset(&c->db, st);
+    if (rc > 0 && is_blocked(c, &f, w))
+        return true;
     if (rc <= 0 || !f.ino || f.kind != MGR_K_FILE || mgr_djob_foreign(j) || mgr_djob_merges(j) || mgr_inode_get(c, f.ino, &in))
         return false;
     if (!mgr_djob_stages(j) && f.gen && has_changed(c, &in))

@@ -257,24 +257,30 @@ static int is_any(struct mgr_core *c, enum mgr_stmt st, int rc)
     return rc;
 }
 
-int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino)
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino, uint32_t *away)
 {
     const enum mgr_stmt st = MGR_ST_EXT_ONLY_AT;
     bool only = false;
     int rc = mgr_rescue_win_only_at(c, target, path, ino);
 
+    *away = 0;
     if (rc)
         return rc;
     rc = c->exts ? mgr_db_one(&c->db, EXT_ONLY_AT, DBI(target), DBB(path.data, path.len), DBI(ino)) : 0;
     for (; rc > 0 && !only; rc = mgr_db_step(&c->db, st)) {
         struct mgr_bnf *b = mgr_bnf_find(c, (uint32_t)mgr_col(&c->db, st, 0));
+        enum mgr_kept kept = b ? mgr_round_kept(b, mgr_col(&c->db, st, 1)) : MGR_KEPT_DOUBT;
 
-        only = !b || mgr_round_kept(b, mgr_col(&c->db, st, 1)) != MGR_KEPT_SYNCED;
+        if (b && !mgr_bnf_vouched(b) && (kept == MGR_KEPT_SYNCED || kept == MGR_KEPT_NOT_YET)) {
+            *away = b->id; /* what it has is known when it is back */
+            continue;
+        }
+        only = kept != MGR_KEPT_SYNCED;
         if (b && only)
             mgr_round_want(c, b);
     }
     mgr_db_reset(&c->db, st);
-    return rc < 0 ? rc : only;
+    return rc < 0 ? rc : only ? MGR_ONLY_THERE : *away ? MGR_ONLY_AWAY : 0;
 }
 
 int mgr_ext_any(struct mgr_core *c, uint64_t ino)

@@ -70,8 +70,10 @@ int mgr_ext_staged(struct mgr_core *c, struct mgr_bnf *b, Fp__Staged *const *s, 
 int mgr_ext_bad(struct mgr_core *c, const struct mgr_chunk *ch, const Fp__BadChunk *m);
 /* Where in this file of a target it is. 1; 0: it is in none, or another one; or a failure. */
 int mgr_ext_where(struct mgr_core *c, uint64_t chunk, uint64_t tfile, uint64_t *off);
-/* Is a chunk nowhere but in the file of this name, or not synced where it is, over which a copy of ino is to be renamed? 1, 0, or a failure. */
-int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino);
+/* Is a chunk nowhere but in the file of this name, or not synced where it is, over which a copy of ino is to be renamed? MGR_ONLY_THERE; MGR_ONLY_AWAY: perhaps,
+ * *away is a benefactor that should have it, and is not there, or has not said since that it has; 0; or a failure. */
+enum { MGR_ONLY_THERE = 1, MGR_ONLY_AWAY = 2 };
+int mgr_ext_only_at(struct mgr_core *c, uint32_t target, ProtobufCBinaryData path, uint64_t ino, uint32_t *away);
 /* Is a chunk of this file in a target only? */
 int mgr_ext_any(struct mgr_core *c, uint64_t ino);
 /* Is any of it in a target, whether it is here as well or not? */

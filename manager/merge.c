@@ -176,15 +176,15 @@ int mgr_merge_start(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply
 
 /* ---------------------------------------------------------------- a log goes on */
 
-/* Is what has the name the only copy of something? 1: f has failed by that, and is not valid any more; 0; or a failure. */
+/* Is what has the name the only copy of something? As mgr_stage_blocks. */
 static int blocks(struct mgr_core *c, struct mgr_dfile *f)
 {
     ProtobufCBinaryData path;
     int rc = mgr_dfile_after(c, f, &path);
 
-    rc = rc ? rc : mgr_ext_only_at(c, f->target, path, 0);
-    if (rc <= 0)
-        return rc;
+    rc = rc ? rc : mgr_drain_only_at(c, f, path, 0);
+    if (rc <= 0 || rc == MGR_ONLY_AWAY)
+        return rc < 0 ? rc : rc ? MGR_BLOCKS_WAIT : 0;
     rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of is the only synced copy of data of a file that was evicted: fpctl stage-in that before, and wait for its level to be local");
     return rc ? rc : 1;
 }
@@ -200,8 +200,10 @@ int mgr_merge_begin(struct mgr_core *c, struct mgr_dfile *f)
     if (rc || !at)
         return rc;
     rc = blocks(c, at);
+    if (rc == MGR_BLOCKS_WAIT)
+        mgr_dfile_remove(c, at);
     if (rc)
-        return rc;
+        return rc == MGR_BLOCKS_WAIT ? 0 : rc;
     at->version = 0;
     return mgr_drain_prepare(c, at);
 }
@@ -211,7 +213,7 @@ static int finish(struct mgr_core *c, struct mgr_dfile *f)
     int rc = blocks(c, f);
 
     if (rc)
-        return rc < 0 ? rc : 0;
+        return rc < 0 ? rc : 0; /* it may have to wait: each step asks again */
     f->state = MGR_D_FINISH;
     mgr_tasker(c, f->lead)->look = true;
     return mgr_dfile_put(c, f, 0, NULL);

@@ -74,19 +74,22 @@ uint64_t e_evict_begin(const char *path)
     return e_stage_begin(path, FP__STAGE_OP__STAGE_OP_EVICT);
 }
 
-Fp__DrainState e_run_job(uint64_t job, const char *why)
+Fp__DrainState e_state_of(uint64_t job, const char *why)
 {
-    Fp__CtlDrainReply *r;
-    Fp__DrainState s;
+    Fp__CtlDrainReply *r = w_show(&w, job);
+    Fp__DrainState s = r->jobs[0]->state;
 
-    assert_true(job > 0);
-    w_run(&w);
-    r = w_show(&w, job);
-    s = r->jobs[0]->state;
     if (why && !strstr(r->jobs[0]->why, why))
         fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
     fix_free(r);
     return s;
+}
+
+Fp__DrainState e_run_job(uint64_t job, const char *why)
+{
+    assert_true(job > 0);
+    w_run(&w);
+    return e_state_of(job, why);
 }
 
 /* The state that its job comes to; why: a word of the reason. */
@@ -227,6 +230,50 @@ void e_drain_to(const char *to, bool verify)
 int64_t e_external_in(const char *root)
 {
     return e_sql("SELECT count(*) FROM chunk c JOIN ext e ON e.chunk=c.id JOIN tfile t ON t.id=e.tfile JOIN target g ON g.id=t.target WHERE c.bnf=0 AND g.root='%s'", root);
+}
+
+#define NOT_SYNCED "SELECT count(*) FROM chunk c LEFT JOIN bnf_sync s ON s.bnf=c.bnf WHERE c.bnf<>0 AND ifnull(c.round>=s.synced,1)"
+
+/* All that is on benefactors is on their devices. */
+void e_synced(void)
+{
+    Fp__BnfSyncReply r = FP__BNF_SYNC_REPLY__INIT;
+
+    for (unsigned i = 0; i < 40 && e_sql(NOT_SYNCED); i++) {
+        w_tick(&w, 500);
+        for (unsigned b = 0; b < 2; b++)
+            fix_answer(&w.f, w.bnf[b].conn, FP__MSG_TYPE__MSG_BNF_SYNC_ALL, 0, &r);
+    }
+    assert_int_equal(e_sql(NOT_SYNCED), 0);
+}
+
+Fp__Task *e_late;
+struct w_bnf *e_late_of;
+
+/* The drain of a file has come to this task of a benefactor; it is taken out, as of one that is slow. */
+void e_come_to(Fp__TaskKind kind)
+{
+    for (int i = 0; i < 200; i++)
+        for (unsigned b = 0; b < 2; b++) {
+            w_answer(&w, b, 0);
+            for (size_t k = 0; k < w.bnf[b].n; k++)
+                if (w.bnf[b].task[k]->kind == kind) {
+                    e_late = w.bnf[b].task[k];
+                    e_late_of = &w.bnf[b];
+                    w.bnf[b].task[k] = w.bnf[b].task[--w.bnf[b].n];
+                    return;
+                }
+            if (w.bnf[b].n)
+                w_work(&w, b, 0);
+            w_tick(&w, 100);
+        }
+    fail();
+}
+
+/* It goes on with what was taken out. */
+void e_go_on(void)
+{
+    e_late_of->task[e_late_of->n++] = e_late;
 }
 
 void e_check(void)

@@ -18,6 +18,9 @@ void e_drain(const char *path);
 Fp__CtlStageReply *e_stage_ask(Fp__CtlStage *m, const char *path);
 uint64_t e_stage_begin(const char *path, Fp__StageOp op);
 uint64_t e_evict_begin(const char *path);
+/* Its state now; why: a word of the reason. */
+Fp__DrainState e_state_of(uint64_t job, const char *why);
+/* … and when nothing is left to do. */
 Fp__DrainState e_run_job(uint64_t job, const char *why);
 /* The state that its job comes to; why: a word of the reason. */
 Fp__DrainState e_evict(const char *path, const char *why);
@@ -46,6 +49,13 @@ void e_remove_from(bool other);
 void e_drain_to(const char *to, bool verify);
 /* Chunks that are in this target only. */
 int64_t e_external_in(const char *root);
+/* All that is on benefactors is on their devices. */
+void e_synced(void);
+/* What is done has come to this task of a benefactor; it is taken out, as of one that is slow: e_late, owned. It goes on with that. */
+void e_come_to(Fp__TaskKind kind);
+void e_go_on(void);
+extern Fp__Task *e_late;
+extern struct w_bnf *e_late_of;
 /* Each file of a target is referred to as often as it says. Ends the world. */
 void e_check(void);
 

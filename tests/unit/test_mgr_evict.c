@@ -338,51 +338,7 @@ static void sync_round(unsigned bnf)
     fix_answer(&w.f, w.bnf[bnf].conn, FP__MSG_TYPE__MSG_BNF_SYNC_ALL, 0, &r);
 }
 
-#define NOT_SYNCED "SELECT count(*) FROM chunk c LEFT JOIN bnf_sync s ON s.bnf=c.bnf WHERE c.bnf<>0 AND ifnull(c.round>=s.synced,1)"
-
-/* All that is on benefactors is on their devices. */
-static void synced(void)
-{
-    Fp__BnfSyncReply r = FP__BNF_SYNC_REPLY__INIT;
-
-    for (unsigned i = 0; i < 40 && e_sql(NOT_SYNCED); i++) {
-        w_tick(&w, 500);
-        for (unsigned b = 0; b < 2; b++)
-            fix_answer(&w.f, w.bnf[b].conn, FP__MSG_TYPE__MSG_BNF_SYNC_ALL, 0, &r);
-    }
-    assert_int_equal(e_sql(NOT_SYNCED), 0);
-}
-
 /* ---------------------------------------------------------------- the file changes */
-
-static Fp__Task *late; /* owned */
-static struct w_bnf *late_of;
-
-/* The drain of a file has come to this task of a benefactor; it is taken out, as of one that is slow. */
-static void come_to(Fp__TaskKind kind)
-{
-    for (int i = 0; i < 200; i++)
-        for (unsigned b = 0; b < 2; b++) {
-            w_answer(&w, b, 0);
-            for (size_t k = 0; k < w.bnf[b].n; k++)
-                if (w.bnf[b].task[k]->kind == kind) {
-                    late = w.bnf[b].task[k];
-                    late_of = &w.bnf[b];
-                    w.bnf[b].task[k] = w.bnf[b].task[--w.bnf[b].n];
-                    return;
-                }
-            if (w.bnf[b].n)
-                w_work(&w, b, 0);
-            w_tick(&w, 100);
-        }
-    fail();
-}
-
-/* It goes on with what was taken out. */
-static void go_on(void)
-{
-    late_of->task[late_of->n++] = late;
-}
 
 static void test_what_is_written_over_goes_and_takes_its_rows_along(void **state)
 {
@@ -398,11 +354,11 @@ static void test_what_is_written_over_goes_and_takes_its_rows_along(void **state
     assert_int_equal(e_sql("SELECT count(*) FROM ext"), 1);
     /* to copy it takes the place of the only copy of its second window: that is brought back before */
     job = w_start(&w, "a", false, NULL);
-    come_to(FP__TASK_KIND__TASK_FETCH);
+    e_come_to(FP__TASK_KIND__TASK_FETCH);
     assert_int_equal(w.renamed, 1);
-    assert_int_equal(late->n_slices, 1);
+    assert_int_equal(e_late->n_slices, 1);
     assert_int_equal(e_sql("SELECT count(*) FROM drain_file WHERE state BETWEEN 2 AND 5 AND job IN (SELECT id FROM drain_job WHERE kind=2)"), 0);
-    go_on();
+    e_go_on();
     assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino), 0);
     assert_int_equal(w.renamed, 2);
@@ -606,13 +562,13 @@ static void test_a_chunk_that_is_lost_here_ends_an_attempt_to_drain_its_file(voi
     assert_true(e_staged(1, e_chunk_of(ino, 0)) && e_staged(1, e_chunk_of(ino, 1)) && e_staged(1, e_chunk_of(ino, 2)));
     assert_true(fix_write(&w.f, ino, 2 * MIB, 1000) > 0); /* another version */
     job = w_start(&w, "a", false, NULL);
-    come_to(FP__TASK_KIND__TASK_WRITE);
-    fp__task__free_unpacked(late, NULL);
+    e_come_to(FP__TASK_KIND__TASK_WRITE);
+    fp__task__free_unpacked(e_late, NULL);
     e_bad(e_chunk_of(ino, 0), w.bnf[1].id, "checksum");
     assert_int_equal(e_external(ino), 1);
-    come_to(FP__TASK_KIND__TASK_FETCH);
+    e_come_to(FP__TASK_KIND__TASK_FETCH);
     assert_int_equal(w.renamed, 1);
-    go_on();
+    e_go_on();
     assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
     assert_int_equal(e_external(ino), 0);
     assert_int_equal(w.renamed, 2);
@@ -631,14 +587,14 @@ static void test_what_becomes_the_only_copy_meanwhile_is_not_replaced(void **sta
         e_deleted();
         for (unsigned i = 0; i < 3; i++)
             assert_true(e_staged(1, e_chunk_of(ino, i)));
-        synced();
+        e_synced();
         assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "old", 0), 0);
         other = e_file_of(MGR_ROOT_INO, "a");
         job = w_start(&w, "a", verify, NULL);
-        come_to(verify ? FP__TASK_KIND__TASK_VERIFY : FP__TASK_KIND__TASK_WRITE);
+        e_come_to(verify ? FP__TASK_KIND__TASK_VERIFY : FP__TASK_KIND__TASK_WRITE);
         e_bad(e_chunk_of(ino, 1), w.bnf[1].id, "checksum");
         assert_int_equal(e_external(ino), 1);
-        go_on();
+        e_go_on();
         assert_int_equal(e_run_job(job, "another file"), FP__DRAIN_STATE__DRAIN_FAILED);
         assert_int_equal(w.renamed, 1);
         assert_int_equal(e_external(ino), 1);
@@ -647,7 +603,7 @@ static void test_what_becomes_the_only_copy_meanwhile_is_not_replaced(void **sta
         assert_int_equal(e_level(other), FP__LEVEL__LEVEL_NONE);
         /* here again, and safe */
         assert_int_equal(e_stage_in("old", NULL), FP__DRAIN_STATE__DRAIN_DONE);
-        synced();
+        e_synced();
         e_drain("a");
         assert_int_equal(w.renamed, 2);
         w_close(&w);
@@ -665,7 +621,7 @@ static void test_nothing_is_evicted_while_a_rename_may_come_late(void **state)
     assert_int_equal(fix_rename(&w.f, MGR_ROOT_INO, "a", MGR_ROOT_INO, "old", 0), 0);
     e_file_of(MGR_ROOT_INO, "a");
     m.id = w_start(&w, "a", false, NULL);
-    come_to(FP__TASK_KIND__TASK_FINISH);
+    e_come_to(FP__TASK_KIND__TASK_FINISH);
     m.op = FP__DRAIN_OP__DRAIN_OP_CANCEL;
     fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor));
     job = e_evict_begin("old");
@@ -680,7 +636,7 @@ static void test_nothing_is_evicted_while_a_rename_may_come_late(void **state)
         }
     assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE); /* it is removed now */
     assert_int_equal(e_external(ino), 3);
-    fp__task__free_unpacked(late, NULL);
+    fp__task__free_unpacked(e_late, NULL);
     w_close(&w);
 }
 

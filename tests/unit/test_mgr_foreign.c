@@ -272,17 +272,6 @@ static void test_a_name_that_somebody_makes_meanwhile_stays(void **state)
     w_close(&w);
 }
 
-static Fp__DrainState state_of(uint64_t job, const char *why)
-{
-    Fp__CtlDrainReply *r = w_show(&w, job);
-    Fp__DrainState s = r->jobs[0]->state;
-
-    if (why && !strstr(r->jobs[0]->why, why))
-        fail_msg("'%s' has no '%s'", r->jobs[0]->why, why);
-    fix_free(r);
-    return s;
-}
-
 /* A benefactor of 1 GiB that is full, with a file that is drained. */
 static uint64_t begin_without_room(const char *policy)
 {
@@ -311,18 +300,18 @@ static void test_without_room_it_waits_while_something_gives_way(void **state)
 
     (void)state;
     job = begin_without_room("to=/pfs");
-    assert_int_equal(state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
+    assert_int_equal(e_state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
     for (int i = 0; i < 10; i++) { /* as long as that goes on */
         w.f.core->drain->moved++;
         for (int k = 0; k < 30; k++)
             w_tick(&w, 1000);
     }
-    assert_int_equal(state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
+    assert_int_equal(e_state_of(job, "waits for room"), FP__DRAIN_STATE__DRAIN_RUNS);
     w.free_bytes = 0;
     w_tick(&w, 1000);
     run(false);
     assert_int_equal(named(), 1);
-    assert_int_equal(state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
     w_close(&w);
 }
 
@@ -334,7 +323,7 @@ static void test_without_room_it_fails_when_nothing_has_given_way_for_a_minute(v
     job = begin_without_room("to=/pfs");
     for (int k = 0; k < 62; k++)
         w_tick(&w, 1000);
-    assert_int_equal(state_of(job, "room"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_state_of(job, "room"), FP__DRAIN_STATE__DRAIN_FAILED);
     assert_int_equal(e_sql("SELECT count(*) FROM inode WHERE nlink=0"), 0);
     w_close(&w);
 }
@@ -342,7 +331,7 @@ static void test_without_room_it_fails_when_nothing_has_given_way_for_a_minute(v
 static void test_without_room_or_policy_it_fails_at_once(void **state)
 {
     (void)state;
-    assert_int_equal(state_of(begin_without_room(NULL), "room"), FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(e_state_of(begin_without_room(NULL), "room"), FP__DRAIN_STATE__DRAIN_FAILED);
     w_close(&w);
 }
 
@@ -369,7 +358,7 @@ static void test_a_benefactor_without_room_is_asked_again_later(void **state)
     }
     run(false);
     assert_int_equal(named(), 1);
-    assert_int_equal(state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(e_state_of(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
     w_close(&w);
 }
 
