@@ -33,6 +33,7 @@ def test_a_set_that_is_drained_shows_how_far_it_is(new_store, targets):
     wait_until("the set", 20, lambda: shown(s, m, 1)["state"] == "complete")
     assert shown(s, m, 1)["drain"] is None
     s.fpctl("drain", m.at("run/chk_1"), f"--to={disk.path}", "--now")
+    goes_on = BAR + r"  \S+ [kM]B/s  .* left to " + re.escape(disk.path)
     seen, text, until = [], "", time.monotonic() + 90 * SLOW
     while time.monotonic() < until:
         row = shown(s, m, 1)
@@ -42,7 +43,7 @@ def test_a_set_that_is_drained_shows_how_far_it_is(new_store, targets):
             seen.append(row["drain"])
             if row["drain"]["rate"] and row["drain"]["bytes_done"]:
                 now = s.fpctl("checkpoints", m.at("run")).stdout
-                text = now if re.search(BAR, now) else text  # it may be done by now
+                text = now if re.search(goes_on, now) else text  # it may be done by now
         time.sleep(0.1)
     assert (row["drain"], row["files_drained"], row["level"]) == (None, 2, "drained")
     done = [d["bytes_done"] for d in seen]
@@ -50,7 +51,7 @@ def test_a_set_that_is_drained_shows_how_far_it_is(new_store, targets):
     assert any(0 < n < 12 * MIB for n in done), done
     assert any(d["rate"] and d["left_s"] for d in seen), seen
     assert max(d["rate"] for d in seen) < 20_000_000, "the device takes 2 MB/s"
-    assert re.search(BAR + r"  \S+ [kM]B/s  .* left to " + re.escape(disk.path), text), text
+    assert text, "no look at it while it went on"
     assert not re.search(BAR, s.fpctl("checkpoints", m.at("run")).stdout)
 
 

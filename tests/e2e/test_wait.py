@@ -35,16 +35,20 @@ def test_the_target_that_is_meant_is_the_one_that_counts(store, two_targets):
     assert r.returncode == 0, r.stderr
 
 
-def test_what_is_advised_with_several_targets_works(store, two_targets):
-    m = store.mounts[0]
+def test_with_several_targets_it_goes_to_all_of_them(store, two_targets):
+    """And any of them will do; with --to it goes to that one only."""
+    m, (first, second) = store.mounts[0], two_targets
     for target in two_targets:
         store.fpctl("drain", "set", f"to={target} every=1000")
-    write_file(m.at("file"), content(1, 0, MIB))
-    r = wait(store, m.at("file"), "--level=drained", "--timeout=30s")
-    assert r.returncode == 4 and "--to DIRECTORY" in r.stderr, (r.returncode, r.stderr)
-    assert wait(store, m.at("file"), "--level=drained", f"--to={two_targets[1]}", "--timeout=30s").returncode == 0
-    assert os.path.exists(os.path.join(two_targets[1], "file")) and not os.path.exists(os.path.join(two_targets[0], "file"))
-    assert wait(store, m.at("file"), "--level=drained", "--timeout=30s").returncode == 0  # any of them will do
+    for name in ("one", "both"):
+        write_file(m.at(name), content(1, 0, MIB))
+    r = wait(store, m.at("one"), "--level=drained", f"--to={second}", "--timeout=30s")
+    assert r.returncode == 0, r.stderr
+    assert os.path.exists(os.path.join(second, "one")) and not os.path.exists(os.path.join(first, "one"))
+    assert wait(store, m.at("one"), "--level=drained", "--timeout=30s").returncode == 0 and not os.path.exists(os.path.join(first, "one"))
+    r = wait(store, m.at("both"), "--level=drained", "--timeout=30s")
+    assert r.returncode == 0, r.stderr
+    wait_until("both to have it", 30, lambda: all(os.path.exists(os.path.join(t, "both")) for t in two_targets))
 
 
 def test_a_manager_that_is_away_is_waited_for(store):
