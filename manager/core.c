@@ -497,6 +497,7 @@ int mgr_core_end(struct mgr_core *c, bool *durable)
     }
     err = mgr_db_commit(&c->db);
     c->in_group = false;
+    mgr_returns_say(c, !err);
     if (!err && c->new_number)
         mgr_db_sync(&c->db); /* a failure is in the log, and durable requests fail */
     c->new_number = false;

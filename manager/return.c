@@ -123,23 +123,43 @@ static int renumber(struct mgr_core *c, struct mgr_vfile *v, const struct mgr_in
     return mgr_db_exec(&c->db, VERSION_RENUMBER, DBI(v->ino), DBI(was), DBI(v->guard.n));
 }
 
+/* Not before the COMMIT: a group that fails has put nothing back, and it is tried again. */
+static int note(struct mgr_core *c, const struct mgr_vfile *v)
+{
+    struct mgr_put_back *n = mgr_arena_zalloc(&c->arena, sizeof *n);
+
+    if (!n)
+        return mgr_doom(c, -ENOMEM);
+    *n = (struct mgr_put_back){.next = c->versions->put_back, .path = mgr_path(c, v->ino), .ino = v->ino, .asked = v->asked};
+    c->versions->put_back = n;
+    return 0;
+}
+
+void mgr_returns_say(struct mgr_core *c, bool committed)
+{
+    for (const struct mgr_put_back *n = c->versions->put_back; n && committed; n = n->next) {
+        int len = (int)n->path.len;
+        const char *path = len ? (const char *)n->path.data : "";
+
+        if (n->asked)
+            FP_INFO("%.*s (inode %llu): put back, as asked for", len, path, (unsigned long long)n->ino);
+        else
+            FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", len, path, (unsigned long long)n->ino);
+    }
+    c->versions->put_back = NULL;
+}
+
 static int finish(struct mgr_core *c, struct mgr_vfile *v, struct swap *w)
 {
-    ProtobufCBinaryData path = mgr_path(c, v->ino);
-    int rc;
+    int rc = note(c, v);
 
-    rc = renumber(c, v, &w->file);
+    rc = rc ? rc : renumber(c, v, &w->file);
     swap_attrs(c, w);
     c->versions->returning--;
     v->guard.state = MGR_REMAINS;
     v->guard.cursor = 0;
     v->remains = v->guard;
     v->guard = (struct mgr_version){0};
-    if (v->asked)
-        FP_INFO("%.*s (inode %llu): put back, as asked for", (int)path.len, path.len ? (const char *)path.data : "", (unsigned long long)v->ino);
-    else
-        FP_WARN("%.*s (inode %llu): who rewrote it did not come to an end: it is again what it was before", (int)path.len, path.len ? (const char *)path.data : "",
-                (unsigned long long)v->ino);
     v->asked = false;
     rc = rc ? rc : mgr_sets_changed(c, &w->file, (int64_t)(w->file.size - w->shadow.size));
     return rc ? rc : mgr_version_save(c, v, &v->remains);

@@ -53,6 +53,14 @@ struct mgr_vfile {
     uint64_t syncs_ms, pass_until_ms;
 };
 
+/* What has become of a version in a group: to be said when that is committed. */
+struct mgr_put_back {
+    struct mgr_put_back *next;
+    ProtobufCBinaryData path;
+    uint64_t ino;
+    bool asked;
+};
+
 struct mgr_versions {
     struct mgr_vfile **bucket;
     size_t buckets, count, next; /* next: bucket for the sweep to go on at */
@@ -60,6 +68,7 @@ struct mgr_versions {
     uint64_t returning, overtaken;
     uint64_t given_up; /* rows of that table */
     bool look; /* at all of them, at the next sweep */
+    struct mgr_put_back *put_back; /* of this group, in its memory */
 };
 
 /* ---------------------------------------------------------------- version.c */
@@ -151,6 +160,8 @@ char *mgr_waits_why(struct mgr_core *c, uint64_t ino);
 /* The guard is put back, and what the file is becomes `remains`. Over several groups, if it is large. */
 int mgr_return_begin(struct mgr_core *c, struct mgr_vfile *v);
 int mgr_return_step(struct mgr_core *c, struct mgr_vfile *v);
+/* The group is over: what it has put back is logged, if it was committed. */
+void mgr_returns_say(struct mgr_core *c, bool committed);
 bool mgr_is_returning(struct mgr_core *c, uint64_t ino);
 /* What this session has written of the file must not reach it, until it opens it anew when all of its programs have closed it. */
 int mgr_overtake(struct mgr_core *c, uint64_t session, uint64_t ino);

@@ -1,5 +1,6 @@
 /* Versions of files: what comes back when a writer dies, and what does not. */
 #include "fp/err.h"
+#include "fp/log.h"
 #include "mgr_rewrites.h"
 
 /* A file of five windows, the last of them not full, closed well. */
@@ -361,6 +362,46 @@ static void test_a_large_return_takes_several_groups(void **state)
     assert_int_equal(setup(NULL), 0);
 }
 
+static unsigned said(FILE *log, const char *what)
+{
+    char line[1024];
+    unsigned n = 0;
+
+    rewind(log);
+    while (fgets(line, sizeof line, log))
+        n += strstr(line, what) != NULL;
+    return n;
+}
+
+/* A group that fails has put nothing back, and is tried again. */
+static void test_a_return_is_said_when_it_is_committed_and_once(void **state)
+{
+    static const char back[] = "who rewrote it did not come to an end: it is again what it was before"; /* tests/sim/sim_store.c has it, too */
+    FILE *log = tmpfile();
+    struct map was = map_of(file);
+
+    (void)state;
+    assert_non_null(log);
+    open_by(f.conn, file);
+    assert_true(fix_write(&f, file, 1 * CHUNK, CHUNK));
+    fp_log_also(fileno(log));
+    fp_log_set_level(FP_LOG_WARN);
+    fix_lost(&f, f.conn);
+    fix_tick(&f, 59000);
+    for (unsigned i = 0; i < 6; i++) {
+        f.doom = -ENOSPC;
+        fix_tick_failing(&f, 500);
+    }
+    assert_int_equal(said(log, back), 0);
+    fix_tick(&f, 61000);
+    fp_log_set_level(FP_LOG_ERROR);
+    fp_log_also(-1);
+    assert_int_equal(said(log, back), 1);
+    fclose(log);
+    new_mount();
+    assert_map(file, &was);
+}
+
 /* A manager that is started anew has the guard, and waits for the sessions of before: who has it open says so, who does not come back is dead. */
 static void test_restart(void **state)
 {
@@ -720,6 +761,7 @@ int main(void)
         T(what_is_synced_all_the_time_is_not_guarded),
         T(strict_files),
         T(a_large_return_takes_several_groups),
+        T(a_return_is_said_when_it_is_committed_and_once),
         T(restart),
         T(restore),
         T(restore_by_force_is_not_written_over),
