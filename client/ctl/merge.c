@@ -85,12 +85,16 @@ static int by_name(const void *a, const void *b)
 static int find_logs(const char *name, bool walk)
 {
     size_t before = logs.n;
+    char dir[PATH_MAX];
     struct stat st;
     int rc;
 
     if (!walk || is_log(name) || stat(name, &st) || !S_ISDIR(st.st_mode))
         return add_log(name); /* what is wrong with it is said by who merges */
-    rc = nftw(name, visit, 32, FTW_PHYS | FTW_ACTIONRETVAL);
+    if (!realpath(name, dir)) /* what is named may be a symbolic link; those below are not followed */
+        rc = -1;
+    else
+        rc = nftw(dir, visit, 32, FTW_PHYS | FTW_ACTIONRETVAL);
     if (rc == -1)
         FP_ERROR("%s: %s", name, fp_strerror(rc = -errno));
     if (rc)
@@ -262,6 +266,28 @@ static int ask(const struct ctl_options *o, struct ctl_link *l, size_t at, bool 
     return rc;
 }
 
+/* 1: without symbolic links it has another name, or what is to be made of it has. */
+static int has_other_name(const struct ctl_options *o, const char *log)
+{
+    static char as_given[PATH_MAX], whole[PATH_MAX];
+    const char *const names[] = {log, o->to};
+    int rc = 0;
+
+    for (size_t i = 0; i < 2 && names[i] && rc == 0; i++) {
+        rc = whole_path(names[i], false, as_given);
+        rc = rc ? rc : whole_path(names[i], true, whole);
+        rc = rc ? rc : strcmp(as_given, whole) != 0;
+    }
+    return rc;
+}
+
+/* They go on, whatever becomes of this command. */
+static void say_begun(const uint64_t *jobs, int n)
+{
+    for (int i = 0; i < n; i++)
+        FP_WARN("job %llu has been begun for logs before that, and goes on (fpctl drain show)", (unsigned long long)jobs[i]);
+}
+
 /* A job for those of each target. Those that are in none are the first *left of logs then. Jobs: how many. */
 static int ask_all(const struct ctl_options *o, struct ctl_link *l, uint64_t *jobs, int *n, size_t *left)
 {
@@ -271,9 +297,12 @@ static int ask_all(const struct ctl_options *o, struct ctl_link *l, uint64_t *jo
     *left = 0;
     for (size_t at = 0, taken; at < logs.n; at += taken) {
         rc = ask(o, l, at, false, &jobs[*n], &taken);
-        rc = rc == ELSEWHERE ? ask(o, l, at, true, &jobs[*n], &taken) : rc; /* by another name of the target */
-        if (rc < 0)
+        if (rc == ELSEWHERE && (rc = has_other_name(o, logs.path[at])) >= 0) /* of the target */
+            rc = rc ? ask(o, l, at, true, &jobs[*n], &taken) : ELSEWHERE;
+        if (rc < 0) {
+            say_begun(jobs, *n);
             return rc;
+        }
         if (rc == 0) {
             ++*n;
             continue;

@@ -124,7 +124,8 @@ def test_a_directory_is_all_logs_below_it(two):
     assert r.returncode == 1 and "no log below it" in r.stderr, (r.returncode, r.stderr)
     for name in ("f", "small", "holes", "empty"):
         os.unlink(at(two, "run", name))
-    r = merge(two, at(two, "run"), "--offline")
+    os.symlink(at(two, "run"), at(two, "link"))
+    r = merge(two, at(two, "link"), "--offline")
     assert len(r.stdout.splitlines()) == 4
     assert_same(read_file(at(two, "run/f")), two.data)
 
@@ -141,6 +142,17 @@ def test_logs_of_several_targets_and_of_none_in_one_command(two):
         assert_same(read_file(os.path.join(other, name)), read_file(m.at(name)), name)
     assert read_file(os.path.join(away, "empty")) == b""
     assert [j["state"] for j in json.loads(two.fpctl("drain", "show", "--json").stdout)["jobs"] if j["kind"] == "merge"] == ["done"] * 4  # another target, another job
+
+
+def test_what_was_begun_before_a_mistake_is_said(two):
+    m, other = two.mounts[0], two.make_dir("other")
+    drain(two, m.at("run/small"), to=other)
+    r = merge(two, log(two), os.path.join(other, "run/small"), check=False)
+    job = last_job(two)["job"]
+    assert r.returncode == 1 and "does not end in .fplog" in r.stderr and f"job {job} has been begun" in r.stderr, r.stderr
+    assert_same(read_file(m.at("run/f")), two.data)
+    wait_until("it to be done all the same", 60, lambda: last_job(two)["state"] == "done")
+    assert_same(read_file(at(two, "run/f")), two.data)
 
 
 def test_a_damaged_log_makes_no_file(two):
