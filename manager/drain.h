@@ -577,6 +577,8 @@ int mgr_drained_is_seen(struct mgr_core *c, const struct mgr_dfile *f, const Fp_
 int mgr_drained_path(struct mgr_core *c, const struct mgr_dfile *f, ProtobufCBinaryData *path);
 /* Does it become a log in the target (fp/dlog.h)? Then nothing is there that could be read in its place. */
 bool mgr_drained_is_log(struct mgr_core *c, const struct mgr_dfile *f);
+/* A log's name is longer than the file's: NULL, or why it can't have one, in memory of the group. */
+int mgr_drained_log_name(struct mgr_core *c, const struct mgr_dfile *f, const char **why);
 /* What its records must have when all parts are written. */
 uint64_t mgr_drained_log_bytes(struct mgr_core *c, const struct mgr_dfile *f);
 /* The inode goes, or its data is another: only with MGR_DRAINS. */

@@ -484,11 +484,15 @@ int mgr_drain_begin(struct mgr_core *c, struct mgr_dfile *f, uint64_t size, enum
 {
     struct mgr_dfile *at = mgr_dfile_add(c, f);
     bool dir = f->kind == MGR_K_DIR, lost;
+    const char *why;
     int rc;
 
     if (!at)
         return -ENOMEM;
-    rc = mgr_drain_choose_lead(c, at, &at->lead, &lost);
+    rc = mgr_drained_log_name(c, at, &why);
+    if (!rc && why)
+        return (rc = mgr_drain_set_size(c, at, size)) || (rc = mgr_drain_fail(c, at, -ENAMETOOLONG, why)) ? rc : 1;
+    rc = rc ? rc : mgr_drain_choose_lead(c, at, &at->lead, &lost);
     if (!rc && !dir && !at->tfile && (rc = mgr_stage_blocks(c, at)) != 0) {
         if (rc == MGR_BLOCKS_WAIT)
             mgr_dfile_remove(c, at);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "fp/dlog.h"
@@ -87,6 +88,24 @@ bool mgr_drained_is_log(struct mgr_core *c, const struct mgr_dfile *f)
     const struct mgr_djob *j = mgr_djob_find(c, f->job);
 
     return j && j->layout == FP_DRAIN_LOG && f->kind == MGR_K_FILE;
+}
+
+int mgr_drained_log_name(struct mgr_core *c, const struct mgr_dfile *f, const char **why)
+{
+    ProtobufCBinaryData path = {0, NULL};
+    const uint8_t *slash;
+    char line[120];
+    size_t len;
+    int rc = mgr_drained_is_log(c, f) ? mgr_drained_path(c, f, &path) : 0;
+
+    *why = NULL;
+    slash = path.len ? memrchr(path.data, '/', path.len) : NULL;
+    len = slash ? path.len - (size_t)(slash + 1 - path.data) : path.len;
+    if (rc || len <= MGR_NAME_MAX)
+        return rc;
+    snprintf(line, sizeof line, "its name is too long for a log: %zu bytes with " FP_DLOG_SUFFIX " behind it, and %u is the most", len, (unsigned)MGR_NAME_MAX);
+    *why = mgr_arena_text(&c->arena, line);
+    return *why ? 0 : mgr_doom(c, -ENOMEM);
 }
 
 uint64_t mgr_drained_log_bytes(struct mgr_core *c, const struct mgr_dfile *f)

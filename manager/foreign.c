@@ -566,7 +566,9 @@ static int look_up(struct mgr_core *c, const Fp__CtlStage *m, Fp__CtlStageReply 
         if (rc || !s->path[i].data)
             continue;
         t = mgr_target_of(c, &s->path[i]);
-        if (!t)
+        if (!t && m->root[0])
+            rc = refuse(c, r, "%.*s does not lie below --target %s: give the directory above it", len, (char *)m->paths[i].data, m->root);
+        else if (!t)
             rc = refuse(c, r, "%.*s is in no target that this store knows (fpctl drain show): say with --target which directory above it is one; a file .fp-target is made there, if it can be written to", len,
                         (char *)m->paths[i].data);
         else if (i && s->target && t->id != s->target)

@@ -366,6 +366,15 @@ static int find_set(struct mgr_core *c, const Fp__CtlSetSay *m, uint64_t ino, ui
     return rc < 0 ? rc : 0;
 }
 
+/* What is written there later has not been said to be complete. */
+static int not_of_nothing(struct mgr_core *c, uint64_t id)
+{
+    bool gone;
+    int rc = mgr_set_drop_empty(c, id, &gone);
+
+    return rc ? rc : gone ? -ENXIO : 0;
+}
+
 MGR_HANDLER(ctl_set_say)
 {
     const Fp__CtlSetSay *m = msg;
@@ -383,6 +392,8 @@ MGR_HANDLER(ctl_set_say)
     rc = rc || id ? rc : find_set(c, m, ino, &id);
     if (!rc && !id)
         rc = -ENODATA;
+    if (!rc && m->what == FP__SET_SAY__SET_SAY_COMMIT)
+        rc = not_of_nothing(c, id);
     if (!rc && m->what == FP__SET_SAY__SET_SAY_FORGET)
         rc = mgr_sets_forget(c, id);
     rc = rc ? rc : mgr_set_get(c, id, &s);

@@ -593,6 +593,14 @@ static int drop(struct mgr_core *c, struct mgr_set *s)
     return rc ? rc : mgr_db_exec(&c->db, TAKEN_DROP, DBI(series));
 }
 
+int mgr_set_drop_empty(struct mgr_core *c, uint64_t id, bool *gone)
+{
+    struct mgr_set *s = mgr_set_in_memory(c, id);
+
+    *gone = s && s->files == 0;
+    return *gone ? drop(c, s) : 0;
+}
+
 static int tear(struct mgr_core *c, struct mgr_set *s)
 {
     int rc;

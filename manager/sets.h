@@ -51,6 +51,8 @@ void mgr_sets_died(struct mgr_core *c, const struct mgr_session *s);
 void mgr_sets_hurt(struct mgr_core *c, uint64_t ino); /* a program that had it open for writing was killed, or was told an error; before it is closed */
 /* Somebody says that the set that this directory is, or this file belongs to, is complete. One that is not known becomes a set by it. */
 int mgr_sets_told(struct mgr_core *c, uint64_t ino);
+/* An open one in which there is no file goes now, with what was said of it; else with a later tick. */
+int mgr_set_drop_empty(struct mgr_core *c, uint64_t id, bool *gone);
 int mgr_sets_say(struct mgr_core *c, uint64_t id);
 int mgr_sets_forget(struct mgr_core *c, uint64_t id);
 int mgr_sets_tick(struct mgr_core *c);

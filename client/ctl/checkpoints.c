@@ -328,6 +328,27 @@ static Fp__CkptSet *best_of(const struct sets *sets, int level, bool no_half)
     return best;
 }
 
+/* Complete ones of which data is known to be lost or damaged. */
+static size_t count_lost(const struct sets *sets)
+{
+    size_t n = 0;
+
+    for (size_t p = 0; p < sets->npages; p++)
+        for (size_t i = 0; i < sets->page[p]->n_sets; i++)
+            n += sets->page[p]->sets[i]->state == FP__CKPT_STATE__CKPT_COMPLETE && sets->page[p]->sets[i]->level == FP__LEVEL__LEVEL_NONE;
+    return n;
+}
+
+static void say_none(const struct ctl_options *o, size_t lost)
+{
+    const char *with = o->level ? " with the level " : "", *level = o->level ? ctl_level_text(o->level) : "";
+
+    if (lost)
+        FP_ERROR("there is no complete checkpoint set%s%s of which all data is there: of %zu that %s complete data is lost or damaged, see fpctl checkpoints and fpctl status", with, level, lost, lost == 1 ? "is" : "are");
+    else
+        FP_ERROR("there is no complete checkpoint set%s%s: see fpctl checkpoints", with, level);
+}
+
 /* Has it the level, also when its copies were looked at in the target? 1; 0: not, or that is not known in time, as is said; or a failure. */
 static int is_so(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, const Fp__CkptSet *s, uint64_t until)
 {
@@ -365,6 +386,7 @@ static int latest(const struct ctl_options *o, const struct ctl_store *store, st
     struct sets sets = {0};
     Fp__CkptSet *best = NULL;
     int rc = ask_sets(store, l, 0, &sets);
+    size_t lost = count_lost(&sets); /* those that are passed over below get that level, too */
 
     while (rc == 0 && (best = best_of(&sets, o->level, o->complete)) != NULL && o->level > FP__LEVEL__LEVEL_POOL) {
         uint64_t now = fp_now_ms();
@@ -375,7 +397,7 @@ static int latest(const struct ctl_options *o, const struct ctl_store *store, st
         best->level = FP__LEVEL__LEVEL_NONE;
     }
     if (rc >= 0 && !best) {
-        FP_ERROR("there is no complete checkpoint set%s%s: see fpctl checkpoints", o->level ? " with the level " : "", o->level ? ctl_level_text(o->level) : "");
+        say_none(o, lost);
         rc = NONE;
     } else if (rc >= 0 && o->json) {
         rc = ctl_json_print(json_set(store, best));
@@ -401,6 +423,8 @@ static int say(const struct ctl_options *o, const struct ctl_store *store, struc
     int rc = ctl_link_call(l, FP__MSG_TYPE__MSG_CTL_SET_SAY, &q.base, &fp__ckpt_set__descriptor, &reply);
     if (rc == -ENODATA)
         FP_ERROR("%s is no checkpoint set, nor of one: see fpctl checkpoints --all", o->path);
+    else if (rc == -ENXIO)
+        FP_ERROR("there is no file in %s, so nothing that could be complete: commit it when it is written", o->path);
     else if (rc == -ENOTUNIQ)
         FP_ERROR("%s has several series with step %lld: give a file or directory of the one that is meant", o->path, (long long)o->step);
     else if (rc == -ENOTEMPTY)

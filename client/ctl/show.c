@@ -114,6 +114,7 @@ static void print_buffers(const Fp__BnfInfo *b)
     static const Fp__BufferUse order[] = {FP__BUFFER_USE__BUFFER_FILLING, FP__BUFFER_USE__BUFFER_FULL, FP__BUFFER_USE__BUFFER_DRAINING, FP__BUFFER_USE__BUFFER_FREE};
     char text[200] = "", size[FP_UNITS_BUF];
     size_t len = 0;
+    uint64_t each = b->buffers[0]->size_bytes, count = each ? b->capacity_bytes / each : 0;
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         unsigned n = 0;
         uint64_t bytes = 0;
@@ -125,7 +126,7 @@ static void print_buffers(const Fp__BnfInfo *b)
             len += (size_t)snprintf(text + len, sizeof text - len, order[k] == FP__BUFFER_USE__BUFFER_FREE ? "%s%u %s" : "%s%u %s (%s)", len ? ", " : "", n,
                                     buffer_use(order[k]), fp_format_size(size, bytes));
     }
-    ctl_print_line("buffers", "of benefactor %u, %s each: %s", b->id, fp_format_size(size, b->buffers[0]->size_bytes), text);
+    ctl_print_line("buffers", "of benefactor %u, %llu of %s each: %s", b->id, (unsigned long long)count, fp_format_size(size, each), text);
 }
 
 const char *ctl_manager_addr(const Fp__CtlStatusReply *r, const struct ctl_store *store)

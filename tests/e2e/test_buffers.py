@@ -47,6 +47,7 @@ def test_buffers_are_filled_one_after_the_other_and_become_free(three):
     (b,) = three.status()["benefactors"]
     assert b["capacity_bytes"] == 3 * BUFFER and b["backend"] == "memory"
     assert uses(three) == ["free"] * 3
+    assert "of benefactor 1, 3 of 32 MiB each: 3 free" in three.fpctl("status").stdout
     write_file(m.at("a"), content(1, 0, 28 * MIB))
     wait_until("one to be filled", 10, lambda: "filling" in uses(three) and kept(three) >= 28 * MIB)
     assert "draining" not in uses(three)

@@ -2,11 +2,14 @@
 
 import errno
 import os
+import shutil
 import stat
+import subprocess
 import time
 
 import pytest
 
+from harness.daemons import SLOW, bin_path, wait_until
 from harness.files import mode_of, write_file
 
 NOBODY = 65534
@@ -43,6 +46,30 @@ def as_user(uid, gid, call, groups=()):
         raise AssertionError("the child failed")
     if code != b"\0":
         raise OSError(code[0], os.strerror(code[0]))
+
+
+def test_who_may_not_read_the_key_says_and_asks_by_attributes(store, as_root):
+    m, fpctl = store.mounts[0], shutil.copy(bin_path("fpctl"), store.dir)  # the tree may be where only its owner can look
+    for part in (store.dir, os.path.dirname(m.path)):
+        os.chmod(part, 0o755)
+    os.mkdir(m.at("mine"))
+    os.chown(m.at("mine"), NOBODY, NOBODY)
+
+    def script():
+        os.mkdir(m.at("mine/results"))
+        write_file(m.at("mine/results/a"), b"data", sync=True)
+        assert os.getxattr(m.at("mine/results/a"), "user.fp.level") != b"none"
+        os.setxattr(m.at("mine/results"), "user.fp.checkpoint", b"complete")
+        wait_until("the set to be complete", 30, lambda: os.getxattr(m.at("mine/results"), "user.fp.level") == b"local")
+        for args in (["checkpoint", "latest", m.path], ["drain", m.at("mine"), "--to=/nowhere"], ["wait", "--level=local", m.at("mine/results")]):
+            r = subprocess.run([fpctl, *args], capture_output=True, text=True, timeout=15 * SLOW)
+            assert r.returncode == 1 and "as the owner of the key or as root" in r.stderr, (args, r)
+
+    as_user(NOBODY, NOBODY, script)
+    assert store.fpctl("checkpoint", "latest", m.path).stdout.strip() == m.at("mine/results")
+    os.mkdir(m.at("not_mine"))
+    write_file(m.at("not_mine/a"), b"data")
+    fails((errno.EACCES, errno.EPERM), as_user, NOBODY, NOBODY, lambda: os.setxattr(m.at("not_mine"), "user.fp.checkpoint", b"complete"))
 
 
 @pytest.mark.short

@@ -88,6 +88,13 @@ def test_a_restart_after_the_memory_of_a_node_was_lost(new_store):
     damaged = {d["path"].lstrip("/") for d in store.status()["damaged"]}
     assert damaged == {"run/chk_1/rank_0", "run/chk_1/rank_1"}
     is_lost(m.at("run/chk_1/rank_0"))
+    # of those that are left all are damaged
+    shutil.rmtree(m.at("run/chk_2"))
+    wait_until("it to be gone", 30, lambda: latest(store, m.at("run")) is None)
+    r = store.fpctl("checkpoint", "latest", m.at("run"), check=False)
+    assert r.returncode == 3 and not r.stdout and "of 1 that is complete data is lost or damaged" in r.stderr, r.stderr
+    shutil.rmtree(m.at("run/chk_1"))
+    wait_until("it to be gone", 30, lambda: "lost" not in store.fpctl("checkpoint", "latest", m.at("run"), check=False).stderr)
 
 
 @pytest.mark.limit(120)

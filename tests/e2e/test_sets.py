@@ -140,6 +140,9 @@ def test_commit_waits_for_writers_and_names_them(quick):
     quick.fpctl("checkpoint", "forget", f"{a}/anything")
     assert latest(quick, a) == f"{a}/chk_1"
     assert quick.fpctl("checkpoint", "commit", a, "--step=99", check=False).returncode == 1
+    os.mkdir(f"{a}/empty")
+    r = quick.fpctl("checkpoint", "commit", f"{a}/empty", check=False)
+    assert r.returncode == 1 and "there is no file in" in r.stderr, (r.returncode, r.stderr)
 
 
 def test_there_is_no_set(quick):

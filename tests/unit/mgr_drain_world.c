@@ -291,9 +291,9 @@ static struct w_file *make(struct world *w, const char *name)
     return NULL;
 }
 
-static const char *name_of(ProtobufCBinaryData b, char buf[128])
+static const char *name_of(ProtobufCBinaryData b, char buf[W_NAME])
 {
-    assert_true(b.len < 128);
+    assert_true(b.len < W_NAME);
     if (b.len)
         memcpy(buf, b.data, b.len);
     buf[b.len] = '\0';
@@ -337,7 +337,7 @@ static void do_finish(struct world *w, const Fp__Task *k, struct w_file *tmp, co
 {
     struct w_file *old = w_find(w, path);
     unsigned long long ino, version;
-    char mark[128];
+    char mark[W_NAME];
 
     assert_int_equal(sscanf(name_of(k->mark, mark), "%*8[0-9a-f]:%llu:%llu", &ino, &version), 2);
     if (!tmp && old && old->ino == k->tmp_ino) { /* done before */
@@ -409,7 +409,7 @@ static void do_sweep(struct world *w, Fp__TaskResult *r)
 
 static void do_task(struct world *w, const Fp__Task *k, Fp__TaskResult *r)
 {
-    char tmp[128], path[128];
+    char tmp[W_NAME], path[W_NAME];
     struct w_file *f = w_find(w, name_of(k->tmp, tmp));
     bool *marker = w->other ? &w->other_marker : &w->marker;
 

@@ -5,6 +5,7 @@
 #include "manager/drain.h"
 #include "mgr_fixture.h"
 
+#define W_NAME 300
 #define W_BNFS  3
 #define W_TASKS 256
 #define W_FILES 256
@@ -18,7 +19,7 @@ struct w_piece {
 /* A file in the target: temporary, or under its name. */
 struct w_file {
     bool used, other; /* other: in the target /other */
-    char name[128];
+    char name[W_NAME];
     uint64_t ino, size, version; /* version: as its mark says; 0: temporary */
     size_t n;
     struct w_piece piece[W_PIECES];

@@ -362,6 +362,32 @@ static void test_a_benefactor_without_room_is_asked_again_later(void **state)
     w_close(&w);
 }
 
+static void test_what_does_not_lie_below_the_target_that_is_named_is_told_so(void **state)
+{
+    Fp__CtlStage m = FP__CTL_STAGE__INIT;
+    ProtobufCBinaryData path = fix_bin("/elsewhere/f");
+    Fp__CtlStageReply *r;
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    m.op = FP__STAGE_OP__STAGE_OP_IN;
+    m.foreign = true;
+    m.paths = &path;
+    m.n_paths = 1;
+    m.root = (char *)(uintptr_t) "/pfs";
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
+    assert_int_equal(r->n_why, 1);
+    assert_string_equal(r->why[0], "/elsewhere/f does not lie below --target /pfs: give the directory above it");
+    assert_int_equal(r->job, 0);
+    fix_free(r);
+    m.root = (char *)(uintptr_t) "";
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_STAGE, &m, &fp__ctl_stage_reply__descriptor);
+    assert_int_equal(r->n_why, 1);
+    assert_non_null(strstr(r->why[0], "say with --target"));
+    fix_free(r);
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_without_room_it_fails_when_nothing_has_given_way_for_a_minute),
         cmocka_unit_test(test_without_room_or_policy_it_fails_at_once),
         cmocka_unit_test(test_a_benefactor_without_room_is_asked_again_later),
+        cmocka_unit_test(test_what_does_not_lie_below_the_target_that_is_named_is_told_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

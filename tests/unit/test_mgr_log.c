@@ -167,6 +167,32 @@ static void test_what_was_put_aside_is_swept(void **state)
     w_close(&w);
 }
 
+/* As long as a name may be, it has none for a log; the rest of the directory goes on. */
+static void test_a_name_that_is_too_long_for_a_log(void **state)
+{
+    char fits[256], longer[256];
+    Fp__CtlDrainReply *r;
+    uint64_t job;
+
+    (void)state;
+    open_world(1);
+    memset(fits, 'f', 249);
+    memset(longer, 'l', 250);
+    fits[249] = longer[250] = '\0';
+    e_file_of(MGR_ROOT_INO, fits);
+    e_file_of(MGR_ROOT_INO, longer);
+    job = w_start(&w, "", false, NULL);
+    w_run(&w);
+    r = w_show(&w, job);
+    assert_int_equal(r->jobs[0]->state, FP__DRAIN_STATE__DRAIN_FAILED);
+    assert_int_equal(r->jobs[0]->files_done, 1);
+    assert_int_equal(r->jobs[0]->files_failed, 1);
+    assert_int_equal(r->jobs[0]->error, -ENAMETOOLONG);
+    assert_non_null(strstr(r->jobs[0]->why, "too long for a log: 256 bytes with .fplog behind it, and 255 is the most"));
+    fix_free(r);
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +202,7 @@ int main(void)
         cmocka_unit_test(test_it_is_not_compared),
         cmocka_unit_test(test_a_log_is_written_again),
         cmocka_unit_test(test_what_was_put_aside_is_swept),
+        cmocka_unit_test(test_a_name_that_is_too_long_for_a_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -465,6 +465,24 @@ static void test_fpctl_says_and_forgets(void **state)
     assert_int_equal(f.status, -ENOENT);
 }
 
+/* What is written there later has not been said to be complete. */
+static void test_a_commit_of_nothing_says_so(void **state)
+{
+    uint64_t dir = make_dir(MGR_ROOT_INO, "results"), sub = make_dir(dir, "sub");
+
+    (void)state;
+    say("results", FP__SET_SAY__SET_SAY_COMMIT);
+    assert_int_equal(f.status, -ENXIO);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM ckpt_set"), 0);
+    file(sub, "a", 10);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(how_many("", 0), 0);
+    assert_int_equal(say("results", FP__SET_SAY__SET_SAY_COMMIT), OPEN);
+    assert_int_equal(f.status, 0);
+    fix_tick(&f, 300);
+    assert_int_equal(say("results", FP__SET_SAY__SET_SAY_NOTHING), COMPLETE);
+}
+
 static void test_a_set_of_which_a_writer_dies_is_torn(void **state)
 {
     uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007"), a = fix_creat(&f, other, dir, "rank_0");
@@ -732,6 +750,7 @@ int main(void)
         T(told_by_a_marker),
         T(what_is_told_to_be_a_set_becomes_one),
         T(fpctl_says_and_forgets),
+        T(a_commit_of_nothing_says_so),
         T(a_set_of_which_a_writer_dies_is_torn),
         T(a_torn_file_is_not_mended_by_who_went_on),
         T(what_is_torn_is_so_after_a_failed_group),
