@@ -24,6 +24,7 @@
 
 #define ANSWER_MS 20000u  /* then another one is asked, too */
 #define GIVEN_UP_MS 600000u
+#define OF_TARGET 64u /* of mgr_drain.looks, that readers' reports take: one that hangs leaves room for others */
 
 static void look_all(struct mgr_core *c)
 {
@@ -70,7 +71,8 @@ static bool is_another(struct mgr_core *c, uint32_t target, uint32_t than)
     return false;
 }
 
-int mgr_look(struct mgr_core *c, uint64_t tfile, uint64_t chunk)
+/* As long as there are fewer than max of its target. */
+static int look_at(struct mgr_core *c, uint64_t tfile, uint64_t chunk, size_t max)
 {
     struct mgr_drain *d = c->drain;
     struct mgr_look *l = find(c, tfile);
@@ -87,10 +89,17 @@ int mgr_look(struct mgr_core *c, uint64_t tfile, uint64_t chunk)
     rc = mgr_tfile_get(c, tfile, &x, &gone);
     if (rc)
         return rc == -ENOENT ? 0 : rc;
+    if (!mgr_look_has_room(c, x->target, max))
+        return 0;
     l = &d->looks[d->nlooks++];
     *l = (struct mgr_look){.tfile = tfile, .chunk = chunk, .target = x->target, .until_ms = c->now.ms + GIVEN_UP_MS};
     rc = ask(c, l);
     return rc ? rc : 1;
+}
+
+int mgr_look(struct mgr_core *c, uint64_t tfile, uint64_t chunk)
+{
+    return look_at(c, tfile, chunk, OF_TARGET);
 }
 
 /* ---------------------------------------------------------------- what was found */
@@ -115,15 +124,28 @@ static int gone(struct mgr_core *c, struct mgr_look *l)
     return rc;
 }
 
+/* There is no place to ask another one: it is found out by the next survey, or by who reads. */
+static int denied_unasked(struct mgr_core *c, uint64_t tfile, uint32_t by)
+{
+    Fp__ExtFile *x;
+    bool was;
+    int rc = mgr_tfile_get(c, tfile, &x, &was);
+
+    if (rc)
+        return rc == -ENOENT ? 0 : rc;
+    c->drain->surveys.due = true;
+    return is_another(c, x->target, by) ? 0 : mgr_tfile_gone(c, tfile);
+}
+
 int mgr_look_denied(struct mgr_core *c, uint64_t tfile, uint32_t by)
 {
-    int rc = mgr_look(c, tfile, 0);
+    int rc = look_at(c, tfile, 0, sizeof c->drain->looks / sizeof c->drain->looks[0]);
     struct mgr_look *l = find(c, tfile);
 
     if (rc < 0)
         return rc;
     if (!l)
-        return mgr_tfile_gone(c, tfile); /* rather so than that nobody knows */
+        return denied_unasked(c, tfile, by);
     l->said = l->said ? l->said : by;
     return is_another(c, l->target, by) ? 0 : gone(c, l);
 }

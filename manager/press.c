@@ -29,21 +29,25 @@ static uint64_t bytes_of(struct mgr_core *c, uint64_t shadow)
     return mgr_inode_get(c, shadow, &in) ? 0 : in.mapped;
 }
 
-static int give_up_remains(struct mgr_core *c, uint64_t *bytes)
+/* *left: there may be more of them. */
+static int give_up_remains(struct mgr_core *c, uint64_t *bytes, bool *left)
 {
     struct mgr_versions *t = c->versions;
+    size_t given = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < t->buckets && t->shadows.used && !rc; i++)
-        for (struct mgr_vfile *v = t->bucket[i], *next; v && !rc; v = next) {
+    for (size_t i = 0; i < t->buckets && t->shadows.used && given < GIVEN_MAX && !rc; i++)
+        for (struct mgr_vfile *v = t->bucket[i], *next; v && given < GIVEN_MAX && !rc; v = next) {
             next = v->next;
             if (!v->remains.shadow)
                 continue;
+            given++;
             *bytes += bytes_of(c, v->remains.shadow);
             rc = mgr_version_drop(c, v, &v->remains);
             if (!rc)
                 mgr_vfile_done(c, v);
         }
+    *left = given == GIVEN_MAX;
     return rc;
 }
 
@@ -202,8 +206,13 @@ static int give_up_oldest(struct mgr_core *c, bool waits, uint64_t *bytes)
 int mgr_press(struct mgr_core *c, uint32_t level, uint64_t *bytes)
 {
     struct mgr_space sp;
-    int rc = level ? give_up_remains(c, bytes) : 0;
+    bool left = false;
+    int rc = level ? give_up_remains(c, bytes, &left) : 0;
 
+    if (rc || left) { /* they go before anything else does: who has no space asks again */
+        *bytes += !*bytes;
+        return rc;
+    }
     mgr_space(c, &sp);
     if (!rc && level && !sp.garbage_bytes)
         rc = give_up_oldest(c, true, bytes);

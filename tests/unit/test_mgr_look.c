@@ -134,6 +134,56 @@ static void test_one_benefactor_alone_does_not_say_that_a_copy_is_gone(void **st
     w_close(&w);
 }
 
+/* Others are looked at, of this target, and nobody answers. */
+static void hanging(uint32_t target, size_t count)
+{
+    struct mgr_drain *d = w.f.core->drain;
+
+    for (d->nlooks = 0; d->nlooks < count; d->nlooks++)
+        d->looks[d->nlooks] = (struct mgr_look){.tfile = 1000000 + d->nlooks, .target = target, .until_ms = UINT64_MAX};
+}
+
+static void test_a_target_that_hangs_leaves_room_for_others(void **state)
+{
+    uint32_t target;
+    uint64_t ino;
+
+    (void)state;
+    e_open_evicted(&ino);
+    target = w.f.core->drain->targets[0].id;
+    w.looks = 0;
+    hanging(target, 64);
+    unread(e_chunk_of(ino, 0), FP_ECHUNK_MISSING, NULL);
+    assert_int_equal(w.looks, 0);
+    assert_int_equal(w.f.core->drain->nlooks, 64);
+    hanging(target + 1, 64);
+    unread(e_chunk_of(ino, 0), FP_ECHUNK_MISSING, NULL);
+    assert_int_equal(w.looks, 1);
+    w_close(&w);
+}
+
+/* One alone has not found it, and there is no place to ask the other. */
+static void test_for_want_of_room_no_copy_is_gone(void **state)
+{
+    uint64_t ino;
+    bool failed = false;
+
+    (void)state;
+    e_open_evicted(&ino);
+    for (unsigned k = 0; !failed; k++) { /* until it is that one that looks first */
+        assert_true(k < 8);
+        w.blind = 0;
+        assert_int_equal(e_stage_in("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+        w.blind = 1 + k % 2;
+        hanging(99, sizeof w.f.core->drain->looks / sizeof w.f.core->drain->looks[0]);
+        failed = e_evict("a", NULL) == FP__DRAIN_STATE__DRAIN_FAILED;
+        hanging(99, 0);
+        e_deleted();
+        assert_int_equal(e_sql("SELECT count(*) FROM tfile WHERE gone<>0"), 0);
+    }
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +191,8 @@ int main(void)
         cmocka_unit_test(test_what_a_mount_says_of_a_target_is_looked_at),
         cmocka_unit_test(test_a_copy_that_has_other_bytes_is_none),
         cmocka_unit_test(test_one_benefactor_alone_does_not_say_that_a_copy_is_gone),
+        cmocka_unit_test(test_a_target_that_hangs_leaves_room_for_others),
+        cmocka_unit_test(test_for_want_of_room_no_copy_is_gone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
