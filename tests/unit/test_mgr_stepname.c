@@ -264,6 +264,26 @@ static void test_numbers_with_decimals(void **state)
     }
 }
 
+static void test_locks_are_of_no_step(void **state)
+{
+    static const char *const names[] = {"chk_0007.h5-3221-4711.lock", "chk_0007.lck", "restart_5.LOCK"};
+    struct mgr_name above[2] = {{NULL, 0}, {"chk_0007", 8}};
+    struct mgr_step s;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        above[0] = (struct mgr_name){names[i], strlen(names[i])};
+        assert_false(mgr_step_of(above, 1, &s));
+        assert_false(mgr_step_of(above, 2, &s));
+        assert_false(mgr_step_growth(names[i], strlen(names[i]), false, 0, &s));
+    }
+    above[0] = (struct mgr_name){"chk_0007.locks", 14};
+    assert_true(mgr_step_of(above, 1, &s));
+    above[0] = (struct mgr_name){".lock", 5};
+    assert_true(mgr_step_of(above, 2, &s)); /* a name, and no ending */
+    assert_true(mgr_step_growth("5000.lock", 9, true, 0, &s));
+}
+
 static void test_the_clock_is_no_step(void **state)
 {
     static const struct { const char *name; bool clock; } rows[] = {
@@ -375,6 +395,7 @@ int main(void)
         cmocka_unit_test_setup(test_numbers_that_may_grow, begin),
         cmocka_unit_test_setup(test_each_number_of_a_name_may_be_the_one, begin),
         cmocka_unit_test_setup(test_numbers_with_decimals, begin),
+        cmocka_unit_test_setup(test_locks_are_of_no_step, begin),
         cmocka_unit_test_setup(test_the_clock_is_no_step, begin),
         cmocka_unit_test_setup(test_bare_names, begin),
         cmocka_unit_test_setup(test_steps_grow_one_after_the_other_and_ranks_do_not, begin),
