@@ -69,6 +69,7 @@ struct mgr_session {
     struct mgr_conn *conn; /* NULL: not connected */
     uint64_t seen_ms;      /* last frame */
     uint64_t settled_ms;   /* what it holds is known from then on; 0: known; UINT64_MAX: when it comes back */
+    bool known;            /* what it held was known once since the manager was started */
     bool expired;          /* silent for too long: its open files are forgotten */
     bool fresh;            /* made in this group */
     bool ended;            /* in this group: gone if it is committed */
@@ -174,6 +175,7 @@ struct mgr_core {
     bool exts;           /* there may be rows of ext: false spares the look-ups */
     uint64_t keys_dropped; /* rows of note_key so far: what makes removing slices slow */
     uint64_t unsettled; /* sessions with settled_ms != 0 */
+    uint64_t unheard;   /* those of them that are not known: what they did is what the manager before was told */
     uint64_t life;          /* life.c */
     uint64_t early_session; /* may have told its programs of names that we have not heard of; 0: none. Row of meta */
     bool durable, busy, reload, in_group;
@@ -466,6 +468,11 @@ void mgr_session_done(struct mgr_core *c);
 static inline bool mgr_unsettled(const struct mgr_core *c)
 {
     return c->unsettled != 0;
+}
+/* Likewise, and may have synced or closed some that this manager has not heard of. */
+static inline bool mgr_unheard(const struct mgr_core *c)
+{
+    return c->unheard != 0;
 }
 /* The last answer of this slot: 1 = *body is it, 0 = a new request, or -EINVAL. */
 int mgr_replay_get(struct mgr_core *c, struct mgr_session *s, uint32_t slot, uint64_t seq, uint16_t type,

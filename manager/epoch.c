@@ -194,7 +194,7 @@ static int never_whole(struct mgr_core *c, const struct mgr_session *s, const st
     uint32_t n = writers(c, in->ino);
     int rc = 0;
 
-    *is = n && !mgr_unsettled(c) && (v ? v->open && v->passed && !v->synced_once && !v->guard.shadow && c->now.ms >= v->pass_until_ms : fresh);
+    *is = n && !mgr_unheard(c) && (v ? v->open && v->passed && !v->synced_once && !v->guard.shadow && c->now.ms >= v->pass_until_ms : fresh);
     *writer = 0;
     for (size_t i = 0; i < c->session_count && *is && !rc; i++) {
         uint32_t its = own(c->sessions[i], in->ino);

@@ -47,8 +47,10 @@ struct mgr_session *mgr_session_find(struct mgr_core *c, uint64_t id)
 static void set_settled(struct mgr_core *c, struct mgr_session *s, uint64_t ms)
 {
     c->unsettled += (ms != 0) - (s->settled_ms != 0);
+    c->unheard += (ms != 0 && !s->known) - (s->settled_ms != 0 && !s->known);
     c->behind_away -= mgr_lease_is_away(s);
     s->settled_ms = ms;
+    s->known |= ms == 0;
     c->behind_away += mgr_lease_is_away(s);
 }
 
@@ -531,7 +533,7 @@ static struct mgr_session *create(struct mgr_core *c, const Fp__Hello *h)
     c->n.next_session++;
     c->n.dirty = true;
     c->new_number = true; /* never a second time: chunk ids are made of it */
-    s->fresh = true;
+    s->fresh = s->known = true;
     s->pid = h->pid;
     s->started_ns = c->now.ns;
     if (h->place)

@@ -42,6 +42,30 @@ static void test_what_was_never_published_gives_way(void **state)
     assert_int_equal(fix_attr(&f, fresh).mode & 07777, 0600);
 }
 
+/* It says what it has open, and for some time what had no answer: nothing of that is in doubt that this manager has seen. */
+static void test_a_mount_that_comes_back_beside_it_changes_nothing(void **state)
+{
+    Fp__Hello h = FP__HELLO__INIT;
+    struct mgr_conn *other = fix_conn(&f);
+
+    (void)state;
+    h.protocol = 1;
+    h.role = FP__ROLE__ROLE_CLIENT;
+    h.node = "n2";
+    h.mountpoint = "/mnt";
+    h.session = fix_hello_client(&f, other, 0, NULL);
+    h.open_known = true;
+    fix_lost(&f, other);
+    fix_free(fix_call(&f, fix_conn(&f), FP__MSG_TYPE__MSG_HELLO, &h, &fp__hello_reply__descriptor));
+    assert_int_equal(f.status, 0);
+    assert_true(mgr_unsettled(f.core));
+    rename_over();
+    assert_int_equal(versions(), 1);
+    dies(f.conn);
+    new_mount();
+    assert_map(fresh, &was);
+}
+
 /* To who drains or evicts it, it is gone. */
 static void test_a_version_is_no_file(void **state)
 {
@@ -276,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(test_what_was_never_published_gives_way),
+        T(test_a_mount_that_comes_back_beside_it_changes_nothing),
         T(test_a_version_is_no_file),
         T(test_a_part_gives_way),
         T(test_a_good_end_takes_the_old_one_away),
