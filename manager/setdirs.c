@@ -227,9 +227,13 @@ int mgr_set_of(struct mgr_core *c, uint64_t dir, const ProtobufCBinaryData *name
 {
     struct mgr_step s;
     bool yes, grown = true;
-    int rc = mgr_pattern_of(c, dir, name, &s, &yes);
+    int rc;
 
     *id = 0;
+    *temporary = false;
+    if (mgr_step_is_lock((const char *)name->data, name->len))
+        return 0;
+    rc = mgr_pattern_of(c, dir, name, &s, &yes);
     *temporary = mgr_set_is_temporary(name->data, name->len);
     if (rc || yes)
         return rc ? rc : s.above ? of_above(c, dir, &s, id) : beside_others(c, dir, &s, id);

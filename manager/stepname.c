@@ -342,16 +342,20 @@ static bool decimal_growth(size_t off, size_t n, size_t len, uint64_t step, stru
 
 /*
  * A lock holds no data, and goes when it has been used: a set of which a file is removed waits for a word (sets.c). Open MPI has one beside each file that ranks
- * of several nodes share: chk_0007.h5-3221-4711.lock.
+ * of several nodes share: chk_0007.h5-3221-4711.lock; and each rank tries whether locks work, with chk_0007.h5.locktest.3.
  */
-static bool is_lock(const char *name, size_t len)
+bool mgr_step_is_lock(const char *name, size_t len)
 {
     static const char *const ends[] = {".lock", ".lck", ".LOCK"};
+    static const char test[] = ".locktest.";
+    size_t n = len;
 
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (len > strlen(ends[i]) && memcmp(name + len - strlen(ends[i]), ends[i], strlen(ends[i])) == 0)
             return true;
-    return false;
+    while (n && is_digit(name[n - 1]))
+        n--;
+    return n < len && n > strlen(test) && memcmp(name + n - strlen(test), test, strlen(test)) == 0;
 }
 
 bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth, struct mgr_step *out)
@@ -364,7 +368,7 @@ bool mgr_step_growth(const char *name, size_t len, bool directory, unsigned nth,
     uint64_t number;
     unsigned seen = 0;
 
-    if (len >= MGR_STEP_TEMPLATE_MAX || (!directory && is_lock(name, len)))
+    if (len >= MGR_STEP_TEMPLATE_MAX || (!directory && mgr_step_is_lock(name, len)))
         return false;
     if (directory && decimal(s, n, &decimals, &number) && (decimals || nth == 1))
         return (!decimals || nth == 0) && decimal_growth(off, n, len, number, out);
@@ -449,7 +453,7 @@ bool mgr_trail_add(struct mgr_trail *t, uint64_t step, int64_t began_ns, int64_t
 
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out)
 {
-    if (n && is_lock(names[0].name, names[0].len))
+    if (n && mgr_step_is_lock(names[0].name, names[0].len))
         return false;
     for (size_t i = n < MGR_STEP_ABOVE + 1 ? n : MGR_STEP_ABOVE + 1; i-- > 0;) {
         if (!mgr_step_word(names[i].name, names[i].len, i > 0, out))

@@ -43,6 +43,9 @@ bool mgr_step_is_bare(const char *name, size_t len);
 /* It is the year, the day or the time (seconds, milliseconds or microseconds since 1970) at which it was made. */
 bool mgr_step_is_clock(const struct mgr_step *s, int64_t made_ns);
 
+/* A file that is a lock: of no set, wherever it lies. */
+bool mgr_step_is_lock(const char *name, size_t len);
+
 /* A file by words: names[0] is its own, names[1] that of its directory, ...; n is at most MGR_STEP_ABOVE + 1. The one nearest to the root decides. */
 bool mgr_step_of(const struct mgr_name *names, size_t n, struct mgr_step *out);
 

@@ -250,6 +250,26 @@ static void test_a_temporary_name_is_none_of_a_complete_set(void **state)
     is("/chk_0007", 7, COMPLETE, 1, 1000);
 }
 
+/* As Open MPI has them, beside a file that ranks of several nodes write, and in a directory of a set. */
+static void test_locks_are_of_no_set(void **state)
+{
+    uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007");
+
+    (void)state;
+    file(MGR_ROOT_INO, "out_0010.h5-3221-77.lock", 1);
+    file(MGR_ROOT_INO, "out_0010.h5.locktest.3", 0);
+    file(MGR_ROOT_INO, "chk_0010.h5-3221-77.lock", 1);
+    file(MGR_ROOT_INO, "chk_0010.h5", 1000);
+    file(dir, "rank_0", 10);
+    file(dir, "rank_0.lock", 1);
+    assert_int_equal(fix_unlink(&f, MGR_ROOT_INO, "chk_0010.h5-3221-77.lock", false), 0);
+    assert_int_equal(fix_unlink(&f, dir, "rank_0.lock", false), 0);
+    wait_ms(QUIET_MS + 1000);
+    assert_int_equal(fix_sql(&f, "SELECT count(*) FROM ckpt_set"), 2);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM ckpt_set WHERE step=7"), COMPLETE);
+    assert_int_equal(fix_sql(&f, "SELECT state FROM ckpt_set WHERE step=10"), COMPLETE);
+}
+
 static void test_a_directory_loses_its_temporary_name(void **state)
 {
     uint64_t dir = make_dir(MGR_ROOT_INO, "chk_0007.tmp");
@@ -741,6 +761,7 @@ int main(void)
         T(files_and_bytes_are_those_of_the_table),
         T(half_a_set_waits_for_what_is_late),
         T(a_temporary_name_is_none_of_a_complete_set),
+        T(locks_are_of_no_set),
         T(a_directory_loses_its_temporary_name),
         T(a_directory_becomes_a_set_by_its_new_name),
         T(files_side_by_side),

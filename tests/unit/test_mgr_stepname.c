@@ -266,12 +266,12 @@ static void test_numbers_with_decimals(void **state)
 
 static void test_locks_are_of_no_step(void **state)
 {
-    static const char *const names[] = {"chk_0007.h5-3221-4711.lock", "chk_0007.lck", "restart_5.LOCK"};
+    static const char *const names[] = {"chk_0007.h5-3221-4711.lock", "chk_0007.lck", "restart_5.LOCK", "chk_0007.h5.locktest.12"};
     struct mgr_name above[2] = {{NULL, 0}, {"chk_0007", 8}};
     struct mgr_step s;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         above[0] = (struct mgr_name){names[i], strlen(names[i])};
         assert_false(mgr_step_of(above, 1, &s));
         assert_false(mgr_step_of(above, 2, &s));
