@@ -198,15 +198,24 @@ static void test_a_window_that_is_not_written_whole_is_lost(void **state)
 
 /* ---------------------------------------------------------------- the copy is another, or the chunks come back */
 
+/* A drained file of three coded chunks. */
+static uint64_t open_coded(uint64_t ids[3])
+{
+    uint64_t ino;
+
+    e_open_world(&ino);
+    code();
+    for (unsigned i = 0; i < 3; i++)
+        ids[i] = e_chunk_of(ino, i);
+    return ino;
+}
+
 static void test_nothing_is_given_up_for_a_copy_that_is_not_there(void **state)
 {
     uint64_t ino, ids[3];
 
     (void)state;
-    e_open_world(&ino);
-    code();
-    for (unsigned i = 0; i < 3; i++)
-        ids[i] = e_chunk_of(ino, i);
+    ino = open_coded(ids);
     e_remove_from(false);
     e_loses_all(0);
     assert_true(is_looked_for(ino));
@@ -245,10 +254,7 @@ static void test_what_comes_back_before_the_look_stays_as_it_was(void **state)
     uint64_t ino, ids[3];
 
     (void)state;
-    e_open_world(&ino);
-    code();
-    for (unsigned i = 0; i < 3; i++)
-        ids[i] = e_chunk_of(ino, i);
+    ino = open_coded(ids);
     e_loses_all(0);
     assert_int_equal(wins(), 3);
     w_bnf_dies(&w, 0);
@@ -385,10 +391,7 @@ static void test_what_is_on_a_benefactor_that_is_away(void **state)
     uint64_t ino, ids[3];
 
     (void)state;
-    e_open_world(&ino);
-    code();
-    for (unsigned i = 0; i < 3; i++)
-        ids[i] = e_chunk_of(ino, i);
+    ino = open_coded(ids);
     w_bnf_dies(&w, 0);
     w_tick(&w, 2000);
     assert_false(is_looked_for(ino)); /* a window does not change back: longer than for a chunk */
