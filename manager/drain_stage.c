@@ -334,6 +334,8 @@ int mgr_stage_blocks(struct mgr_core *c, struct mgr_dfile *f)
         rc = mgr_waits_yields(c, f->ino, &gone);
         if (!rc && gone)
             rc = mgr_drain_again(c, f);
+        else if (!rc && (rc = mgr_waits_going(c, f->ino)) > 0)
+            return MGR_BLOCKS_WAIT;
         else if (!rc)
             rc = mgr_drain_fail(c, f, -EBUSY, "what it would take the place of in the target is the only synced copy of data of another file that was evicted: fpctl stage-in that before, and wait for its level to be local");
     } else if (rc > 0) {

@@ -41,6 +41,7 @@
     X(OVERTAKEN_DROP, "DELETE FROM overtaken WHERE session=?1 AND ino=?2")                                   \
     X(OVERTAKEN_END, "DELETE FROM overtaken WHERE session=?1")                                               \
     X(OVERTAKEN_COUNT, "SELECT count(*) FROM overtaken")                                                     \
+    X(VERSION_GOING, "SELECT 1 FROM orphan o CROSS JOIN inode i ON i.ino=o.ino WHERE o.gone=1 AND i.parent=?1 AND (i.flags&?2)<>0 LIMIT 1") \
     X(GIVEN_UP_PUT, "INSERT OR REPLACE INTO given_up(ino,n,size,mtime,at_ns) VALUES(?1,?2,?3,?4,?5)")        \
     X(GIVEN_UP_GET, "SELECT n,size,mtime,at_ns FROM given_up WHERE ino=?1")                                  \
     X(GIVEN_UP_DROP, "DELETE FROM given_up WHERE ino=?1")                                                    \

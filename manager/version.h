@@ -152,6 +152,8 @@ int mgr_waits_return(struct mgr_core *c, struct mgr_vfile *v);
 int mgr_waits_next(struct mgr_core *c, struct mgr_vfile *v);
 /* What is drained now would replace in the target what it has there alone: it goes. *gone: there was one. */
 int mgr_waits_yields(struct mgr_core *c, uint64_t ino, bool *gone);
+/* A version of it is being removed, which takes some groups if it is large. 1, 0, or a failure. */
+int mgr_waits_going(struct mgr_core *c, uint64_t ino);
 /* Why it waits, in memory of the group; NULL: out of memory. */
 char *mgr_waits_why(struct mgr_core *c, uint64_t ino);
 

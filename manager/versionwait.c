@@ -200,6 +200,14 @@ int mgr_waits_next(struct mgr_core *c, struct mgr_vfile *v)
     return mgr_return_begin(c, v);
 }
 
+int mgr_waits_going(struct mgr_core *c, uint64_t ino)
+{
+    int rc = c->orphans.used ? mgr_db_one(&c->db, VERSION_GOING, DBI(ino), DBI(MGR_SHADOW)) : 0;
+
+    mgr_db_reset(&c->db, MGR_ST_VERSION_GOING);
+    return rc;
+}
+
 int mgr_waits_yields(struct mgr_core *c, uint64_t ino, bool *gone)
 {
     struct mgr_vfile *v = mgr_vfile_find(c, ino);
