@@ -139,10 +139,16 @@ static bool has(const struct name *n, const struct model_file *f)
     return false;
 }
 
-static void becomes(struct name *n, struct model_file *f)
+/* A change, or one that may have been: a loss brings back what was there before it, also when somebody has seen since what came of it. */
+static void was_so_far(struct name *n)
 {
     for (unsigned i = 0; i < n->n; i++)
         put(n->was, &n->nwas, n->may[i]);
+}
+
+static void becomes(struct name *n, struct model_file *f)
+{
+    was_so_far(n);
     n->n = 1;
     n->may[0] = f;
 }
@@ -246,12 +252,13 @@ void name_gone(struct name *n)
 
 void name_maybe(struct name *n, struct model_file *f)
 {
+    was_so_far(n);
     put(n->may, &n->n, f);
 }
 
 void name_maybe_new(struct name *n)
 {
-    put(n->may, &n->n, NEW);
+    name_maybe(n, NEW);
 }
 
 /* Two names of one file? One whose file nobody has seen may have been linked to any. */
@@ -289,13 +296,13 @@ void name_moved(struct name *from, struct name *to, bool sure)
         if (same)
             for (unsigned i = 0; i < was.n; i++)
                 put(from->may, &from->n, was.may[i]);
-        for (unsigned i = 0; i < to->n; i++)
-            put(to->was, &to->nwas, to->may[i]);
+        was_so_far(to);
         memcpy(to->may, was.may, sizeof to->may);
         to->n = was.n;
         return;
     }
-    put(from->may, &from->n, NULL);
+    name_maybe(from, NULL);
+    was_so_far(to);
     for (unsigned i = 0; i < was.n; i++)
         if (was.may[i])
             put(to->may, &to->n, was.may[i]);
@@ -307,10 +314,8 @@ void name_swapped(struct name *a, struct name *b)
 
     name_exists(a);
     name_exists(b);
-    for (unsigned i = 0; i < a->n; i++)
-        put(a->was, &a->nwas, a->may[i]);
-    for (unsigned i = 0; i < b->n; i++)
-        put(b->was, &b->nwas, b->may[i]);
+    was_so_far(a);
+    was_so_far(b);
     was = *a;
     memcpy(a->may, b->may, sizeof a->may);
     a->n = b->n;
@@ -330,10 +335,10 @@ void name_linked(struct name *from, struct name *to, bool sure)
         name_exists(from);
         if (!has(to, NULL) && !has(to, NEW))
             impossible(to, "nothing, and a link was made");
-        for (unsigned i = 0; i < to->n; i++)
-            put(to->was, &to->nwas, to->may[i]);
-        to->n = 0;
     }
+    was_so_far(to);
+    if (sure)
+        to->n = 0;
     for (unsigned i = 0; i < from->n; i++)
         if (from->may[i])
             put(to->may, &to->n, from->may[i]);
