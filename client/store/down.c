@@ -107,6 +107,7 @@ int store_down(const struct store_options *o)
     bool was_up = rc == 0;
     int lost = 0;
     if (was_up) {
+        store_wait_ending(&s);
         rc = prepare_keeping(o, &s);
         if (rc < 0)
             return rc;

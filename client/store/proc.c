@@ -26,6 +26,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/mountprobe.h"
+#include "fp/procs.h"
 
 #define READY_FD   3
 #define PAUSE_NS   10000000L
@@ -84,30 +85,26 @@ const char *store_proc_name(const struct store_proc *p, char buf[32])
     return buf;
 }
 
-/* Start time of a process that is there and no zombie; 0 otherwise. */
-static uint64_t start_ticks(pid_t pid)
-{
-    char path[64], line[1024];
-    unsigned long long ticks = 0;
-    char state = 'X';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return 0;
-    if (fgets(line, sizeof line, f)) {
-        const char *end = strrchr(line, ')'); /* the name may hold anything */
-        if (!end || sscanf(end + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                           &state, &ticks) != 2)
-            ticks = 0;
-    }
-    fclose(f);
-    return state == 'Z' || state == 'X' ? 0 : ticks;
-}
-
 bool store_proc_alive(const struct store_state *s, const struct store_proc *p)
 {
     (void)s;
-    return p->pid > 1 && start_ticks(p->pid) == p->start_ticks && p->start_ticks != 0;
+    return p->pid > 1 && fp_proc_ticks(p->pid) == p->start_ticks && p->start_ticks != 0;
+}
+
+static bool any_ending(const struct store_state *s)
+{
+    for (unsigned i = 0; i < s->count; i++)
+        if (store_proc_alive(s, &s->procs[i]) && fp_proc_ending(s->procs[i].pid))
+            return true;
+    return false;
+}
+
+void store_wait_ending(const struct store_state *s)
+{
+    static const struct timespec pause = {0, PAUSE_NS};
+    uint64_t until = fp_now_ms() + KILLED_MS;
+    while (any_ending(s) && fp_now_ms() < until)
+        nanosleep(&pause, NULL);
 }
 
 /* ---------------------------------------------------------------- starting */
@@ -223,7 +220,7 @@ int store_proc_start_again(const struct store_options *o, struct store_proc *p)
     if (rc < 0)
         FP_ERROR("cannot start %s: %s", program, fp_strerror(rc));
     else
-        p->start_ticks = start_ticks(p->pid);
+        p->start_ticks = fp_proc_ticks(p->pid);
     return rc;
 }
 

@@ -113,6 +113,8 @@ const char *store_role_program(enum store_role role);
 /* "fp-benefactor 2"; buf of 32. */
 const char *store_proc_name(const struct store_proc *p, char buf[32]);
 bool store_proc_alive(const struct store_state *s, const struct store_proc *p);
+/* Waits (seconds at most) for processes that were killed and are about to be gone: until they are, their mounts look alive. */
+void store_wait_ending(const struct store_state *s);
 /* Starts a program that lies beside ours, in a session of its own, output appended to its log; argv without argv[0], NULL at
  * the end, --ready-fd is added. */
 int store_proc_start(const struct store_options *o, struct store_proc *p, char *const argv[]);

@@ -202,6 +202,7 @@ static int look_at_old(const struct store_options *o)
         return 0;
     if (rc < 0)
         return rc;
+    store_wait_ending(&s);
     for (unsigned i = 0; i < s.count; i++) {
         alive += store_proc_alive(&s, &s.procs[i]);
         up += store_proc_up(&s, &s.procs[i]);

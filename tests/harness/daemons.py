@@ -358,9 +358,7 @@ class Store:
         """The usual store; benefactors and mounts are all of one node."""
         self.start_manager(*kw.get("manager_args", ()))
         for _ in range(benefactors):
-            self.add_benefactor(size=size, backend=backend, wait=False)
-        for b in self.benefactors:
-            b.wait_ready()
+            self.add_benefactor(size=size, backend=backend)  # one after the other: the manager numbers them as they come
         for _ in range(mounts):
             self.add_mount(*kw.get("mount_args", ()), pool=kw.get("pool", "64MiB"), wait=False)
         for m in self.mounts:

@@ -1,0 +1,15 @@
+/* Processes that are not our children, or whose number may be another's by now. Any thread. */
+#ifndef FP_PROCS_H
+#define FP_PROCS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* When it was started, in ticks since the boot: pid and this together name a process. 0: there is none, or it is a zombie of which no thread is left. */
+uint64_t fp_proc_ticks(pid_t pid);
+
+/* Its first thread has ended, and others have not yet, as in the moment after SIGKILL: what it has open (a mount) is not closed. */
+bool fp_proc_ending(pid_t pid);
+
+#endif

@@ -1,0 +1,79 @@
+/* Processes by pid and start time (common/procs.c). */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <pthread.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/clock.h"
+#include "fp/procs.h"
+
+static void *sleeps(void *arg)
+{
+    (void)arg;
+    for (;;)
+        pause();
+    return NULL;
+}
+
+/* A process whose first thread goes on, or ends at once. */
+static pid_t start(bool ends)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        pthread_t t;
+
+        pthread_create(&t, NULL, sleeps, NULL);
+        if (ends)
+            pthread_exit(NULL);
+        pause();
+    }
+    return pid;
+}
+
+static void test_who_is_there(void **state)
+{
+    pid_t pid = start(false);
+    uint64_t ticks = fp_proc_ticks(pid);
+
+    (void)state;
+    assert_true(ticks > 0);
+    assert_true(fp_proc_ticks(getpid()) > 0 && fp_proc_ticks(getpid()) <= ticks);
+    assert_false(fp_proc_ending(pid));
+    kill(pid, SIGKILL);
+    assert_int_equal(waitid(P_PID, (id_t)pid, NULL, WEXITED | WNOWAIT), 0);
+    assert_int_equal(fp_proc_ticks(pid), 0); /* a zombie */
+    assert_false(fp_proc_ending(pid));
+    waitpid(pid, NULL, 0);
+    assert_int_equal(fp_proc_ticks(pid), 0);
+}
+
+static void test_one_is_there_while_a_thread_of_it_is(void **state)
+{
+    pid_t pid = start(true);
+    uint64_t ticks = fp_proc_ticks(pid), until = fp_now_ms() + 20000;
+
+    (void)state;
+    while (!fp_proc_ending(pid) && fp_now_ms() < until)
+        usleep(1000);
+    assert_true(fp_proc_ending(pid));
+    assert_true(ticks > 0 && fp_proc_ticks(pid) == ticks);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_false(fp_proc_ending(pid));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_is_there),
+        cmocka_unit_test(test_one_is_there_while_a_thread_of_it_is),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
