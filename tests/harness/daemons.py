@@ -8,7 +8,10 @@ A store in network namespaces is the same, with daemons started inside one (node
 so all mounts are seen from here.
 """
 
+import contextlib
 import ctypes
+import fcntl
+import functools
 import json
 import os
 import re
@@ -432,11 +435,43 @@ def mounts_below(path):
     return sorted((p for p in points if p.startswith(path + "/")), reverse=True)
 
 
+def lock_path(pid):
+    return os.path.join(SCRATCH, f"fp-test-{pid}.lock")
+
+
+@functools.cache
+def hold():
+    """Until this process ends, all that has its pid in its name is its own, also for those who do not see it, in a container."""
+    f = open(lock_path(os.getpid()), "w", encoding="utf-8")
+    fcntl.flock(f, fcntl.LOCK_EX)
+    return f
+
+
+def let_go():
+    with contextlib.suppress(OSError):
+        os.unlink(lock_path(os.getpid()))
+
+
+def is_over(pid):
+    """Whatever has this pid in its name is left of a run that was killed."""
+    if os.path.exists(f"/proc/{pid}"):
+        return False
+    try:
+        with open(lock_path(pid), encoding="utf-8") as f:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(lock_path(pid))
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # it had none, or it is another user's
+    return True
+
+
 def sweep():
     """Removes what runs that were killed have left: directories of processes that are gone, their mounts, namespaces."""
     for name in os.listdir(SCRATCH):
-        m = re.fullmatch(r"fp-test-(\d+)-\d+", name)
-        if m and not os.path.exists(f"/proc/{m[1]}"):
+        m = re.fullmatch(r"fp-test-(\d+)(-\d+|\.lock)", name)
+        if m and is_over(m[1]) and not name.endswith(".lock"):
             path = os.path.join(SCRATCH, name)
             for point in mounts_below(path):
                 unmount(point)

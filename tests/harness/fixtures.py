@@ -42,6 +42,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "short: runs under the sanitizers too")
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
     config.addinivalue_line("markers", "expect_log(pattern...): ERROR lines that belong to the test")
+    daemons.hold()
     os.umask(0o022)  # other users look into what is made here, whatever files of this user are like
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # ip, mkfs.ext4, losetup: not in the PATH of every root shell
     missing = [p for p in ("fp-manager", "fp-benefactor", "fp-mount", "fpctl", "fp-store")
@@ -64,6 +65,7 @@ def sweep(config):
 
 def pytest_unconfigure(config):
     sweep(config)
+    daemons.let_go()
 
 
 def pytest_sessionfinish(session, exitstatus):

@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 
+from .daemons import is_over
+
 
 def ip(*args, check=True):
     return subprocess.run(["ip", *args], check=check, capture_output=True, text=True, timeout=20)
@@ -65,5 +67,5 @@ def sweep():
     """Namespaces of runs that are gone."""
     for line in ip("netns", "list", check=False).stdout.splitlines():
         m = re.match(r"fpt(\d+)(n\d+|sw)\b", line)
-        if m and not os.path.exists(f"/proc/{m[1]}"):
+        if m and is_over(m[1]):
             ip("netns", "del", line.split()[0], check=False)
