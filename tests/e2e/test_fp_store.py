@@ -168,6 +168,36 @@ def test_up_after_everything_was_killed(place):
     assert_same(read_file(f"{place.mnt}/f"), content(3, 0, 5 * MIB))
 
 
+ENDING = """
+import ctypes, os, sys, threading, time
+threading.Thread(target=lambda: (sys.stdin.read(), time.sleep(1), os._exit(0))).start()
+ctypes.CDLL(None).syscall({exit}, 0)
+"""
+
+
+def test_who_is_ending_is_waited_for(place):
+    """The first thread of one of them has ended, others still have its files open, as after SIGKILL on a busy node: it is not taken for alive."""
+    place.up()
+    for pid in place.pids():
+        os.kill(pid, signal.SIGKILL)
+    ending = subprocess.Popen([sys.executable, "-c", ENDING.format(exit=60 if os.uname().machine == "x86_64" else 93)], stdin=subprocess.PIPE)
+    wait_until("its first thread to end", 20, lambda: not alive(ending.pid))
+    path = f"{place.dir}/fp-store.json"
+    with open(path) as f:
+        state = json.load(f)
+    with open(f"/proc/{ending.pid}/stat") as f:
+        ticks = int(f.read().rsplit(")", 1)[1].split()[19])
+    manager = next(p for p in state["processes"] if p["role"] == "manager")
+    manager.update(pid=ending.pid, start_ticks=ticks)
+    with open(path, "w") as f:
+        json.dump(state, f)
+    ending.stdin.close()  # a second from now
+    try:
+        assert " again" not in place.up().stdout
+    finally:
+        ending.wait(30)
+
+
 @pytest.mark.parametrize("how", ["kept", "killed"])
 def test_a_store_comes_up_where_and_as_it_was(place, how):
     """With nothing said again, programs find it where they look for it, and options of the environment are what they were."""

@@ -108,7 +108,7 @@ def test_what_is_put_back_by_force_is_not_written_over(small):
         assert closed.errno in (errno.EIO, errno.ESTALE)
     assert_same(read_file(path), content(1, 0, 4 * MIB))
     assert versions(small, path) == ["present", "torn"]
-    wait_until("the kernel to have let go of the file that was closed", 10, lambda: written(path, content(3, 0, MIB)))  # till then the next one may be told, too
+    wait_until("the kernel to have let go of the file that was closed", 10, lambda: written(path, content(3, 0, MIB)))  # it tells that after close(2); till then the mount has the file open, and is refused
     assert_same(read_file(path), content(3, 0, MIB))
     wait_until("both to go", 10, lambda: versions(small, path) == ["present"])
 

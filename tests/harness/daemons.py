@@ -442,9 +442,10 @@ def lock_path(pid):
 @functools.cache
 def hold():
     """Until this process ends, all that has its pid in its name is its own, also for those who do not see it, in a container."""
-    f = open(lock_path(os.getpid()), "w", encoding="utf-8")
-    fcntl.flock(f, fcntl.LOCK_EX)
-    return f
+    with contextlib.suppress(PermissionError):  # another user's process with this pid has left one, and only that user can remove it
+        f = open(lock_path(os.getpid()), "w", encoding="utf-8")
+        fcntl.flock(f, fcntl.LOCK_EX)
+        return f
 
 
 def let_go():
