@@ -179,9 +179,23 @@ const char *fp_opts_source(const struct fp_opts *o, const char *name)
     return i < 0 ? "unset" : texts[o->slots[i].source];
 }
 
+/* Words have no --help at hand: all that there are. */
+static int unknown_word(struct fp_opts *o, const char *name, const char *near)
+{
+    char all[400] = "";
+    size_t n = 0;
+    if (near)
+        return opt_fail(o, -EINVAL, "'%.80s' is not understood: did you mean '%s'?", name, near);
+    for (const char *const *c = opt_names(o); *c && n < sizeof all; c++)
+        n += (size_t)snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", *c);
+    return opt_fail(o, -EINVAL, "'%.80s' is not understood: there are %s", name, all);
+}
+
 static int unknown_option(struct fp_opts *o, const char *prefix, const char *name)
 {
     const char *near = fp_nearest_name(name, opt_names(o));
+    if (o->table->words)
+        return unknown_word(o, name, near);
     if (!near)
         return opt_fail(o, -EINVAL, "unknown option '%s%.80s': see --help", prefix, name);
     return opt_fail(o, -EINVAL, "unknown option '%s%.80s': did you mean '%s%s'?", prefix, name, prefix, near);
@@ -193,7 +207,7 @@ int fp_opts_set(struct fp_opts *o, const char *name, const char *value)
     int i = opt_find(o->table, name);
     if (i < 0)
         return unknown_option(o, "", name);
-    snprintf(where, sizeof where, "--%s", name);
+    snprintf(where, sizeof where, "%s%s", o->table->words ? "" : "--", name);
     return opt_apply(o, (unsigned)i, OPT_SRC_ARGS, where, value);
 }
 

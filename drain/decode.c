@@ -28,6 +28,7 @@
 #include <xxhash.h>
 
 #include "drain/drain.h"
+#include "fp/beside.h"
 #include "fp/child.h"
 #include "fp/clock.h"
 #include "fp/envelope.h"
@@ -50,24 +51,6 @@ struct dr_coder {
     uint64_t id;     /* of the last call */
     char said[SAID_MAX]; /* its last complaint */
 };
-
-/* ---------------------------------------------------------------- where things are */
-
-static void beside_us(char *out, size_t size, const char *const *tails)
-{
-    char self[3072];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char *slash;
-
-    self[n > 0 ? n : 0] = '\0';
-    slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    for (; *tails; tails++)
-        if (snprintf(out, size, "%s/%s", self, *tails) < (int)size && access(out, R_OK) == 0)
-            return;
-    out[0] = '\0';
-}
 
 /* ---------------------------------------------------------------- messages */
 
@@ -164,7 +147,8 @@ static int host_spawn(struct dr_coder *d)
     void *at = region < 0 ? MAP_FAILED : mmap(NULL, 2ul * CAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, region, 0);
     int rc = pool < 0 ? pool : region < 0 ? region : at == MAP_FAILED ? -errno : 0;
 
-    beside_us(path, sizeof(path), hosts);
+    if (!fp_beside(path, sizeof(path), hosts))
+        path[0] = '\0';
     if (rc == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, services))
         rc = -errno;
     more[0].fd = services[1];
@@ -186,7 +170,6 @@ static int host_spawn(struct dr_coder *d)
 
 static int introduce(struct dr_coder *d)
 {
-    static const char *const dirs[] = { "../lib/fpstore/auxapps", "../lib64/fpstore/auxapps", "../lib/auxapps", NULL };
     struct fp_auxw_start start = { .h = { .type = FP_AUXW_START }, .pool_bytes = POOL_BYTES, .region_bytes = 2ul * CAP_BYTES, .napps = d->ndeclared,
                                    .decode_only = d->ndeclared == 0 };
     const char *text = d->declared;
@@ -200,7 +183,7 @@ static int introduce(struct dr_coder *d)
     }
     snprintf(dir, sizeof(dir), "%s", d->plugin_dir);
     if (!dir[0])
-        beside_us(dir, sizeof(dir), dirs);
+        fp_beside_plugins(dir, sizeof(dir));
     if (strlen(dir) >= sizeof(start.plugin_dir))
         return -ENAMETOOLONG;
     snprintf(start.plugin_dir, sizeof(start.plugin_dir), "%.255s", dir);

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "auxapps/auxtest/auxtest.h"
+#include "fp/beside.h"
 
 #define FAILED_STATUS 10
 
@@ -165,19 +166,8 @@ static bool number(const char *text, uint64_t *out)
 static const char *plugin_dir(char *buf, size_t cap)
 {
     const char *env = getenv("FP_AUXAPP_DIR");
-    ssize_t n = readlink("/proc/self/exe", buf, cap - 1);
-    char *slash;
 
-    if (env)
-        return env;
-    buf[n > 0 ? n : 0] = '\0';
-    for (int up = 0; up < 2 && (slash = strrchr(buf, '/')); up++)
-        *slash = '\0';
-    n = (ssize_t)strlen(buf);
-    snprintf(buf + n, cap - (size_t)n, "/lib/auxapps"); /* in the build folder */
-    if (access(buf, X_OK) != 0)
-        snprintf(buf + n, cap - (size_t)n, "/lib/fpstore/auxapps");
-    return buf;
+    return env ? env : fp_beside_plugins(buf, cap);
 }
 
 static bool declare(struct subject *s, int argc, char **argv)

@@ -33,6 +33,7 @@
 
 #include "client/aux/internal.h"
 #include "client/data/pool.h"
+#include "fp/beside.h"
 #include "fp/memfd.h"
 
 #define LOW_FD     64  /* descriptors for the child are kept above what they become */
@@ -43,35 +44,19 @@ extern char **environ;
 
 /* -------------------------------------------------------------- where things are */
 
-static bool first_that_exists(char *out, size_t size, const char *dir, const char *const *tails)
-{
-    for (; *tails; tails++)
-        if (snprintf(out, size, "%s/%s", dir, *tails) < (int)size && access(out, R_OK) == 0)
-            return true;
-    return false;
-}
-
 void cl_aux_find_programs(struct cl_aux *a)
 {
     static const char *const hosts[] = { "fp-auxhost", "../libexec/fpstore/fp-auxhost", "../lib/fpstore/fp-auxhost", NULL };
-    static const char *const dirs[] = { "../lib/fpstore/auxapps", "../lib64/fpstore/auxapps", "../lib/auxapps", NULL };
     const struct cl_options *opt = &a->m->opt;
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    char *slash;
 
-    self[n > 0 ? n : 0] = '\0';
-    slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
     if (opt->auxhost)
         snprintf(a->host_path, sizeof(a->host_path), "%s", opt->auxhost);
-    else if (!first_that_exists(a->host_path, sizeof(a->host_path), self, hosts))
-        snprintf(a->host_path, sizeof(a->host_path), "%.4000s/%s", self, hosts[0]);
+    else
+        (void)fp_beside(a->host_path, sizeof(a->host_path), hosts);
     if (opt->auxapp_dir)
         snprintf(a->plugin_dir, sizeof(a->plugin_dir), "%s", opt->auxapp_dir);
-    else if (!first_that_exists(a->plugin_dir, sizeof(a->plugin_dir), self, dirs))
-        snprintf(a->plugin_dir, sizeof(a->plugin_dir), "/usr/local/lib/fpstore/auxapps");
+    else
+        fp_beside_plugins(a->plugin_dir, sizeof(a->plugin_dir));
 }
 
 /* -------------------------------------------------------------- before fork */

@@ -185,6 +185,7 @@ struct fp_opt_table {
     const char *section; /* of fp.conf: "manager", "benefactor", "mount", "ctl", "store"; NULL: the program reads no fp.conf */
     const char *summary; /* one sentence for --help */
     const struct fp_opt *opts;
+    bool words; /* not of a program: NAME=VALUE words of a #FP line, whose mistakes are told without dashes */
     bool mount_helper; /* accept -o a=b,c and -n -s -v -t TYPE as mount(8) passes them */
     const char *usage; /* what --help writes behind "Usage: "; NULL: made from the table */
     void (*print_more)(void); /* printed by --help between summary and options; NULL: nothing */

@@ -1,0 +1,24 @@
+/* What the plugin of an aux-app says about a declaration: asked before the job is queued. */
+#ifndef JOB_AUXCHECK_H
+#define JOB_AUXCHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define JOB_AUX_WHY_BYTES 768u
+#define JOB_AUXCHECK_MS   10000u /* a plugin that takes longer to load is one that hangs */
+
+struct job_auxanswer {
+    char name[32];             /* the plugin's own, which need not be that of its file */
+    uint32_t flags;            /* FP_AUX_CODES, FP_AUX_HIDES, ... */
+    uint32_t cores_min, nodes; /* cores=, nodes= of the declaration; 0: not given */
+    bool sees_chunks;
+};
+
+/*
+ * Loads it in a process of its own, which may crash or hang: 0, or negative and a line in why (-ENOENT: no such plugin, -EINVAL: an option, -ETIMEDOUT,
+ * -ELIBBAD: it crashed or is none, others of starting a process). Blocks for JOB_AUXCHECK_MS at most.
+ */
+int job_auxcheck(const char *declaration, const char *plugin_dir, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
+
+#endif

@@ -1,0 +1,216 @@
+/*
+ * Whether a job could do what its script declares (see check.h). Called by fp-job check, and by fp-job start before anything runs.
+ *
+ * What is looked at here is the machine where it is called, a login node: a directory of the parallel file system is the same there as on the nodes, the
+ * nodes' own disks are not, so ssd= is left to the start. What a mistake costs decides between error and warning: with an error the job would not run,
+ * or would not keep what it is said to keep.
+ */
+#include "jobscripts/check.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
+#include "jobscripts/auxcheck.h"
+
+/* ---------------------------------------------------------------- aux-apps */
+
+/* The word of the line that the plugin's complaint is about, or its name. */
+static struct job_place place_of(const struct job_line *l, const char *why)
+{
+    for (size_t i = 2; i < l->nwords; i++) {
+        const struct job_word *w = &l->words[i];
+        char name[80];
+
+        snprintf(name, sizeof name, "%.*s", w->value ? (int)w->value : 60, w->text); /* with its '=' */
+        if (strstr(why, name))
+            return w->at;
+        name[strcspn(name, "=")] = '\0';
+        snprintf(name + strlen(name), sizeof name - strlen(name), "'");
+        if (strstr(why, name)) /* "has no option 'hsah'" */
+            return w->at;
+    }
+    return l->words[1].at;
+}
+
+/* What hides data leaves nothing to be found, or made smaller, by those behind it. */
+static void check_order(const struct job_auxapp *a, const struct job_auxanswer *one, const struct job_auxapp *before, struct job_findings *f)
+{
+    if (strcmp(one->name, "dedup") == 0)
+        job_error(f, a->line->words[1].at, "%s comes behind %s (line %u), after which no two chunks are the same: declare it before", a->name, before->name, before->line->line);
+    else if ((one->flags & FP_AUX_CODES) && !(one->flags & FP_AUX_HIDES))
+        job_error(f, a->line->words[1].at, "%s comes behind %s (line %u), which leaves it nothing to do: declare it before", a->name, before->name, before->line->line);
+}
+
+static void check_needs(const struct job_declared *d, const struct job_site *site, const struct job_auxapp *a, const struct job_auxanswer *one, struct job_findings *f)
+{
+    if (site->nodes && one->nodes > site->nodes)
+        job_error(f, place_of(a->line, "nodes="), "%s is to run on %u nodes, and the job has %u", a->name, one->nodes, site->nodes);
+    if (d->cores.kind == JOB_CORES_COUNT && one->cores_min > d->cores.max)
+        job_error(f, place_of(a->line, "cores="), "%s needs %u service cores, and #FP cores (line %u) gives %u", a->name, one->cores_min, d->cores.at.line, d->cores.max);
+}
+
+static void check_auxapps(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    struct job_auxanswer all[JOB_AUXAPPS_MAX];
+    size_t hides = SIZE_MAX;
+
+    for (size_t i = 0; i < d->nauxapps; i++) {
+        const struct job_auxapp *a = &d->auxapps[i];
+        char why[JOB_AUX_WHY_BYTES] = "";
+
+        if (strchr(a->name, '$'))
+            continue; /* which plugin that is shows on the nodes */
+        if (job_auxcheck(a->text, site->plugin_dir, &all[i], why)) {
+            job_error(f, place_of(a->line, why), "%s", why);
+            continue;
+        }
+        if (hides != SIZE_MAX)
+            check_order(a, &all[i], &d->auxapps[hides], f);
+        else if (all[i].flags & FP_AUX_HIDES)
+            hides = i;
+        check_needs(d, site, a, &all[i], f);
+    }
+}
+
+/* ---------------------------------------------------------------- nodes */
+
+static void check_cores(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
+    const char *whose = site->cores_are_here ? "this machine" : "a node of the job";
+
+    if (!site->cores || d->cores.kind == JOB_CORES_NONE)
+        return;
+    if (d->cores.kind == JOB_CORES_COUNT && d->cores.min >= site->cores)
+        tell(f, d->cores.at, "%u service cores leave none for the application: %s has %u", d->cores.min, whose, site->cores);
+    if (d->cores.kind == JOB_CORES_LIST && d->cores.highest >= site->cores)
+        tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cores - 1);
+}
+
+/* ---------------------------------------------------------------- directories */
+
+static struct job_place value_place(const struct job_line *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
+            return (struct job_place){.line = l->line, .column = l->words[i].value_column};
+    return l->words[0].at;
+}
+
+/* The directory, or the one that it would be made in, is here and can be written. */
+static void check_target(const char *path, struct job_place at, struct job_findings *f)
+{
+    struct stat st;
+    char above[4096];
+    char *slash;
+
+    if (strchr(path, '$'))
+        return;
+    if (stat(path, &st) == 0) {
+        if (!S_ISDIR(st.st_mode))
+            job_error(f, at, "%s is no directory", path);
+        else if (access(path, W_OK | X_OK))
+            job_error(f, at, "%s: you can't write there: %s", path, strerror(errno));
+        return;
+    }
+    if (errno != ENOENT) {
+        job_error(f, at, "%s: %s", path, strerror(errno));
+        return;
+    }
+    snprintf(above, sizeof above, "%s", path);
+    slash = strrchr(above, '/');
+    slash[slash == above] = '\0';
+    if (stat(above, &st) || !S_ISDIR(st.st_mode))
+        job_error(f, at, "%s: there is no such directory, nor the one above it", path);
+    else if (access(above, W_OK | X_OK))
+        job_error(f, at, "%s is not there, and you can't make it: %s: %s", path, above, strerror(errno));
+    else
+        job_warning(f, at, "%s is not there yet: the drain makes it", path);
+}
+
+static const struct job_auxapp *drain_of(const struct job_declared *d)
+{
+    for (size_t i = 0; i < d->nauxapps; i++)
+        if (strcmp(d->auxapps[i].name, "drain") == 0)
+            return &d->auxapps[i];
+    return NULL;
+}
+
+static const char *value_of(const struct job_line *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
+            return l->words[i].text + n + 1;
+    return NULL;
+}
+
+static void check_stage_out(const struct job_declared *d, struct job_findings *f)
+{
+    for (size_t i = 0; i < d->nout; i++) {
+        const struct job_stage *s = &d->out[i];
+
+        if (s->to)
+            check_target(s->to, value_place(s->line, "to"), f);
+        else if (!drain_of(d))
+            job_error(f, s->line->words[0].at, "it does not say where to: write to=DIRECTORY, or declare #FP auxapp drain to=DIRECTORY");
+    }
+}
+
+static struct job_place path_place(const struct job_line *l, const char *path)
+{
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].text == path)
+            return l->words[i].at;
+    return l->words[0].at;
+}
+
+static void check_stage_in(const struct job_declared *d, struct job_findings *f)
+{
+    for (size_t i = 0; i < d->nin; i++)
+        for (size_t k = 0; k < d->in[i].paths.count; k++) {
+            const char *path = d->in[i].paths.items[k];
+            struct job_place at = path_place(d->in[i].line, path);
+            glob_t g;
+
+            if (strchr(path, '$'))
+                continue;
+            if (path[0] != '/') {
+                job_error(f, at, "'%s': write the whole path, from / on: the job may start in another directory", path);
+                continue;
+            }
+            int rc = glob(path, GLOB_NOSORT, NULL, &g);
+
+            if (rc == GLOB_NOMATCH)
+                job_error(f, at, "there is no %s", path);
+            else if (rc)
+                job_error(f, at, "%s can't be looked at: %s", path, strerror(rc == GLOB_NOSPACE ? ENOMEM : errno));
+            if (rc == 0)
+                globfree(&g);
+        }
+}
+
+void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    const struct job_auxapp *drain = drain_of(d);
+    const char *to = drain ? value_of(drain->line, "to") : NULL;
+
+    if (!d->script.nlines && !f->errors)
+        job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
+    check_auxapps(d, site, f);
+    check_cores(d, site, f);
+    if (to && to[0] == '/')
+        check_target(to, value_place(drain->line, "to"), f);
+    check_stage_in(d, f);
+    check_stage_out(d, f);
+    job_findings_sort(f);
+}

@@ -1,0 +1,18 @@
+/* What can be known of a batch script before it is queued, beyond its words: plugins, their order, the nodes, directories. */
+#ifndef JOB_CHECK_H
+#define JOB_CHECK_H
+
+#include <stdint.h>
+
+#include "jobscripts/declared.h"
+
+struct job_site {
+    const char *plugin_dir;
+    uint32_t nodes;     /* of the job; 0: not known */
+    uint32_t cores;     /* of its smallest node; 0: not known */
+    bool cores_are_here; /* ... since nobody says what nodes the job gets, this machine was looked at */
+};
+
+void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f);
+
+#endif

@@ -1,0 +1,82 @@
+/* Runs a program with a limit (see command.h). One thread; SIGCHLD is left as it is. */
+#include "jobscripts/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+
+extern char **environ;
+
+static int start(char *const argv[], int out, pid_t *pid)
+{
+    posix_spawn_file_actions_t a;
+    posix_spawnattr_t attr;
+    int rc;
+
+    posix_spawn_file_actions_init(&a);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* what it starts ends with it */
+    rc = posix_spawn_file_actions_addopen(&a, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    rc = rc ? rc : posix_spawn_file_actions_addopen(&a, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    rc = rc ? rc : posix_spawn_file_actions_adddup2(&a, out, STDOUT_FILENO);
+    rc = rc ? rc : posix_spawnp(pid, argv[0], &a, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&a);
+    return -rc;
+}
+
+/* To the end of it, or of the time. */
+static int hear(int fd, uint64_t until, char *out, size_t size)
+{
+    char drop[4096];
+    size_t n = 0;
+
+    for (;;) {
+        uint64_t now = fp_now_ms();
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t got;
+
+        out[n] = '\0';
+        if (now >= until)
+            return -ETIMEDOUT;
+        if (poll(&p, 1, (int)(until - now)) <= 0)
+            continue;
+        got = n + 1 < size ? read(fd, out + n, size - 1 - n) : read(fd, drop, sizeof drop);
+        if (got < 0 && errno != EINTR)
+            return -errno;
+        if (got == 0)
+            return 0;
+        if (got > 0 && n + 1 < size)
+            n += (size_t)got;
+    }
+}
+
+int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
+{
+    int fds[2], status = 0, rc;
+    pid_t pid = -1;
+
+    out[0] = '\0';
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    rc = start(argv, fds[1], &pid);
+    close(fds[1]);
+    if (rc == 0) {
+        rc = hear(fds[0], fp_now_ms() + limit_ms, out, size);
+        if (rc)
+            kill(-pid, SIGKILL);
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    close(fds[0]);
+    if (rc)
+        return rc;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}

@@ -1,0 +1,252 @@
+/*
+ * Reads the #FP lines of a batch script (see script.h). Pure but for memory and the reading of the file.
+ *
+ * Variables are left as they are written: most of them have a value only on the nodes of the job ($TMPDIR), and another one on each (place.c expands
+ * them there). A #FP line behind the first command is a mistake and not obeyed: sbatch has the same rule for its own lines, a text in a here-document
+ * would else become a directive, and one that is silently passed over would be a job without a store.
+ */
+#include "jobscripts/script.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct reader {
+    struct job_findings *f;
+    const char *line; /* the present one */
+    size_t len;
+    unsigned number;
+};
+
+static void *must(void *p)
+{
+    if (!p)
+        abort();
+    return p;
+}
+
+static struct job_place here(const struct reader *r, size_t at)
+{
+    return (struct job_place){.line = r->number, .column = (unsigned)at + 1};
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static size_t skip_blanks(const struct reader *r, size_t at)
+{
+    while (at < r->len && is_blank(r->line[at]))
+        at++;
+    return at;
+}
+
+static void word_free(struct job_word *w)
+{
+    free(w->text);
+}
+
+static void line_free(struct job_line *l)
+{
+    for (size_t i = 0; i < l->nwords; i++)
+        word_free(&l->words[i]);
+    free(l->words);
+}
+
+/* From *at on, where no blank is. False: it has no end, and f has it. */
+static bool take_word(const struct reader *r, size_t *at, struct job_word *w)
+{
+    size_t i = *at, n = 0, opened = 0;
+    char quote = '\0';
+
+    memset(w, 0, sizeof *w);
+    w->at = here(r, i);
+    w->text = must(malloc(r->len - i + 1));
+    for (; i < r->len && (quote || !is_blank(r->line[i])); i++) {
+        char c = r->line[i];
+
+        if (quote ? c == quote : c == '"' || c == '\'') {
+            quote = quote ? '\0' : c;
+            opened = i;
+            continue;
+        }
+        w->text[n++] = c;
+        if (c == '=' && !quote && !w->value) {
+            w->value = n;
+            w->value_column = (unsigned)i + 2;
+        }
+    }
+    w->text[n] = '\0';
+    *at = i;
+    if (!quote)
+        return true;
+    job_error(r->f, here(r, opened), "this quote is not closed");
+    word_free(w);
+    return false;
+}
+
+/* What stands behind #FP. False: it is no directive (a mistake, or a comment alone). */
+static bool take_line(const struct reader *r, struct job_line *l)
+{
+    size_t at = 3;
+
+    memset(l, 0, sizeof *l);
+    l->line = r->number;
+    for (at = skip_blanks(r, at); at < r->len && r->line[at] != '#'; at = skip_blanks(r, at)) {
+        struct job_word w;
+
+        if (!take_word(r, &at, &w)) {
+            line_free(l);
+            return false;
+        }
+        l->words = must(reallocarray(l->words, l->nwords + 1, sizeof *l->words));
+        l->words[l->nwords++] = w;
+    }
+    if (!l->nwords)
+        job_error(r->f, here(r, 0), "nothing is declared here: write #FP store, cores, auxapp, stage-in or stage-out");
+    return l->nwords > 0;
+}
+
+static bool is_directive(const struct reader *r)
+{
+    return r->len >= 3 && memcmp(r->line, "#FP", 3) == 0 && (r->len == 3 || is_blank(r->line[3]));
+}
+
+/* What somebody wrote who meant a directive: "# FP", "#fp", " #FP", "#FP:". Nothing of prose about "#FP lines" in a comment is. */
+static bool looks_like_one(const struct reader *r)
+{
+    static const char *const names[] = {"store", "cores", "auxapp", "stage-in", "stage-out"};
+    size_t at = skip_blanks(r, 0);
+
+    if (at >= r->len || r->line[at] != '#')
+        return false;
+    at = skip_blanks(r, at + 1);
+    if (r->len - at < 3 || strncasecmp(r->line + at, "fp", 2) != 0)
+        return false;
+    at += 2;
+    while (at < r->len && (is_blank(r->line[at]) || r->line[at] == ':'))
+        at++;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t n = strlen(names[i]);
+
+        if (r->len - at >= n && strncasecmp(r->line + at, names[i], n) == 0 && (r->len - at == n || is_blank(r->line[at + n])))
+            return true;
+    }
+    return false;
+}
+
+static bool is_command(const struct reader *r)
+{
+    size_t at = skip_blanks(r, 0);
+
+    return at < r->len && r->line[at] != '#';
+}
+
+static bool has_control(const struct reader *r)
+{
+    for (size_t i = 0; i < r->len; i++)
+        if (iscntrl((unsigned char)r->line[i]) && !is_blank(r->line[i])) {
+            job_error(r->f, here(r, i), "there is a control character in this line");
+            return true;
+        }
+    return false;
+}
+
+static void one_line(const struct reader *r, struct job_script *out, bool commands)
+{
+    struct job_line l;
+
+    if (!is_directive(r)) {
+        if (!commands && looks_like_one(r))
+            job_warning(r->f, here(r, 0), "this is no directive, only a comment: one begins with #FP and a blank, at the beginning of the line");
+        return;
+    }
+    if (commands) {
+        job_error(r->f, here(r, 0), "a #FP line behind the first command is not read: write it before, beside the #SBATCH lines");
+        return;
+    }
+    if (r->len > JOB_LINE_BYTES_MAX) {
+        job_error(r->f, here(r, JOB_LINE_BYTES_MAX), "this line is longer than %u bytes", JOB_LINE_BYTES_MAX);
+        return;
+    }
+    if (has_control(r) || !take_line(r, &l))
+        return;
+    out->lines = must(reallocarray(out->lines, out->nlines + 1, sizeof *out->lines));
+    out->lines[out->nlines++] = l;
+}
+
+void job_script_parse(const char *text, struct job_script *out, struct job_findings *f)
+{
+    struct reader r = {.f = f};
+    bool commands = false;
+
+    memset(out, 0, sizeof *out);
+    while (*text) {
+        r.line = text;
+        r.len = strcspn(text, "\n");
+        r.number++;
+        text += r.len + (text[r.len] == '\n');
+        one_line(&r, out, commands);
+        commands = commands || is_command(&r);
+    }
+}
+
+void job_script_fini(struct job_script *s)
+{
+    for (size_t i = 0; i < s->nlines; i++)
+        line_free(&s->lines[i]);
+    free(s->lines);
+    memset(s, 0, sizeof *s);
+}
+
+/* All of fd, NUL-terminated, and without a NUL in it. */
+static int slurp(int fd, char **out)
+{
+    size_t n = 0, room = 0;
+    char *text = NULL;
+    ssize_t got;
+
+    do {
+        if (room - n < 65536)
+            text = must(realloc(text, room += 1u << 20));
+        got = read(fd, text + n, room - n - 1);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            n += (size_t)got;
+    } while (got > 0 && n <= JOB_SCRIPT_BYTES_MAX);
+    int rc = got < 0 ? -errno : n > JOB_SCRIPT_BYTES_MAX ? -EFBIG : memchr(text, 0, n) ? -EINVAL : 0;
+
+    text[n] = '\0';
+    if (rc)
+        free(text);
+    else
+        *out = text;
+    return rc;
+}
+
+int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
+{
+    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    char *text;
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    if (fd < 0)
+        return -errno;
+    rc = slurp(fd, &text);
+    close(fd);
+    if (rc)
+        return rc;
+    job_script_parse(text, out, f);
+    job_sbatch_read(text, sbatch);
+    free(text);
+    return 0;
+}
