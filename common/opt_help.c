@@ -177,11 +177,11 @@ void opt_print_man_options(struct fp_opts *o)
         else if (opt->type == FP_OPT_TYPE_BOOL)
             roff_tag("--", opt->name, "", "[=on|off]");
         else
-            roff_tag("--", opt->name, "=", opt_placeholder(o, opt));
+            roff_tag(o->table->words ? "" : "--", opt->name, "=", opt_placeholder(o, opt));
         facts(more, sizeof more, opt);
         used = strlen(more);
         opt_env_name(env, opt->name);
-        if (!(opt->flags & FP_OPT_NO_FILE))
+        if (!(opt->flags & FP_OPT_NO_FILE) && !o->table->words)
             snprintf(more + used, sizeof more - used, " Environment: %s.", env);
         roff_body(opt->help, more);
     }
@@ -195,6 +195,8 @@ void opt_print_man_options(struct fp_opts *o)
         roff_body("Read options from FILE, see fp.conf(5); an empty name reads none.",
                   " Default: " FP_CONF_DEFAULT ", where it exists. Environment: FP_CONFIG.");
     }
+    if (o->table->words)
+        return;
     roff_tag("--", "help", "", NULL);
     roff_body("Print a summary of the options and exit.", "");
     roff_tag("--", "version", "", NULL);

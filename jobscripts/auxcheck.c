@@ -19,6 +19,7 @@
 
 #include "auxapps/host/load.h"
 #include "fp/clock.h"
+#include "fp/err.h"
 
 struct told {
     int rc;
@@ -61,11 +62,19 @@ static void quiet(void)
             (void)dup2(fd, i);
 }
 
+/* A handler of the program that asks would go on in this process where that one was. */
+static void own_signals(void)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL);
+}
+
 static _Noreturn void child(int out, const char *declaration, const char *plugin_dir)
 {
     static struct told t;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    own_signals();
     quiet();
     look(declaration, plugin_dir, &t);
     (void)!write(out, &t, sizeof t); /* less than PIPE_BUF: in one piece or not at all */
@@ -74,10 +83,8 @@ static _Noreturn void child(int out, const char *declaration, const char *plugin
 _Static_assert(sizeof(struct told) <= 4096, "an answer is not one piece in a pipe");
 
 /* 1: it came; 0: the process ended without one; -ETIMEDOUT. */
-static int hear(int fd, struct told *t)
+static int hear(int fd, uint64_t until, struct told *t)
 {
-    uint64_t until = fp_now_ms() + JOB_AUXCHECK_MS;
-
     for (;;) {
         uint64_t now = fp_now_ms();
         struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -89,22 +96,36 @@ static int hear(int fd, struct told *t)
     }
 }
 
-int job_auxcheck(const char *declaration, const char *plugin_dir, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES])
+/* fds[0] is what it tells. */
+static int launch(int fds[2], const char *declaration, const char *plugin_dir, pid_t *pid)
+{
+    int rc;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    *pid = fork();
+    rc = *pid < 0 ? -errno : 0;
+    if (*pid == 0)
+        child(fds[1], declaration, plugin_dir);
+    close(fds[1]);
+    if (rc)
+        close(fds[0]);
+    return rc;
+}
+
+int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES])
 {
     static struct told t;
     int fds[2], status = 0, rc;
-    pid_t pid;
+    pid_t pid = -1;
 
     memset(&t, 0, sizeof t);
-    if (pipe2(fds, O_CLOEXEC) < 0 || (pid = fork()) < 0) {
-        rc = -errno;
-        snprintf(why, JOB_AUX_WHY_BYTES, "no process to load it in: %s", strerror(-rc));
+    rc = launch(fds, declaration, plugin_dir, &pid);
+    if (rc) {
+        snprintf(why, JOB_AUX_WHY_BYTES, "no process to load it in: %s", fp_strerror(rc));
         return rc;
     }
-    if (pid == 0)
-        child(fds[1], declaration, plugin_dir);
-    close(fds[1]);
-    rc = hear(fds[0], &t);
+    rc = hear(fds[0], fp_now_ms() + limit_ms, &t);
     close(fds[0]);
     if (rc < 0)
         kill(pid, SIGKILL);
@@ -116,7 +137,7 @@ int job_auxcheck(const char *declaration, const char *plugin_dir, struct job_aux
         return t.rc;
     }
     if (rc < 0)
-        snprintf(why, JOB_AUX_WHY_BYTES, "its plugin was not loaded within %u s: it hangs", JOB_AUXCHECK_MS / 1000);
+        snprintf(why, JOB_AUX_WHY_BYTES, "its plugin was not loaded within %llu ms: it hangs", (unsigned long long)limit_ms);
     else if (WIFSIGNALED(status))
         snprintf(why, JOB_AUX_WHY_BYTES, "its plugin crashed when it was loaded: %s", strsignal(WTERMSIG(status)));
     else

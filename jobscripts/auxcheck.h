@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #define JOB_AUX_WHY_BYTES 768u
-#define JOB_AUXCHECK_MS   10000u /* a plugin that takes longer to load is one that hangs */
 
 struct job_auxanswer {
     char name[32];             /* the plugin's own, which need not be that of its file */
@@ -17,8 +16,9 @@ struct job_auxanswer {
 
 /*
  * Loads it in a process of its own, which may crash or hang: 0, or negative and a line in why (-ENOENT: no such plugin, -EINVAL: an option, -ETIMEDOUT,
- * -ELIBBAD: it crashed or is none, others of starting a process). Blocks for JOB_AUXCHECK_MS at most.
+ * -ELIBBAD: it crashed or is none, others of starting a process). Blocks for limit_ms
+ * at most.
  */
-int job_auxcheck(const char *declaration, const char *plugin_dir, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
+int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
 
 #endif

@@ -18,24 +18,39 @@
 #include "fp/auxapp.h"
 #include "jobscripts/auxcheck.h"
 
+#define PLUGIN_MS 10000u /* one that takes longer to load hangs */
+
 /* ---------------------------------------------------------------- aux-apps */
 
-/* The word of the line that the plugin's complaint is about, or its name. */
+/* Where the word is named in what the plugin says; NULL: nowhere. */
+static const char *named(const struct job_word *w, const char *why)
+{
+    char name[80];
+    const char *with_value, *alone;
+
+    snprintf(name, sizeof name, "%.*s", w->value ? (int)w->value : 60, w->text); /* "hash=" of "dedup: hash=sha9: ..." */
+    with_value = w->value ? strstr(why, name) : NULL;
+    name[strcspn(name, "=")] = '\0';
+    snprintf(name + strlen(name), sizeof name - strlen(name), "'"); /* "has no option 'hsah'" */
+    alone = strstr(why, name);
+    return !with_value || (alone && alone < with_value) ? alone : with_value;
+}
+
+/* The word of the line that the plugin's complaint is about: the first that it names ("did you mean" names another), or the name of the aux-app. */
 static struct job_place place_of(const struct job_line *l, const char *why)
 {
-    for (size_t i = 2; i < l->nwords; i++) {
-        const struct job_word *w = &l->words[i];
-        char name[80];
+    const char *first = NULL;
+    struct job_place at = l->words[1].at;
 
-        snprintf(name, sizeof name, "%.*s", w->value ? (int)w->value : 60, w->text); /* with its '=' */
-        if (strstr(why, name))
-            return w->at;
-        name[strcspn(name, "=")] = '\0';
-        snprintf(name + strlen(name), sizeof name - strlen(name), "'");
-        if (strstr(why, name)) /* "has no option 'hsah'" */
-            return w->at;
+    for (size_t i = 2; i < l->nwords; i++) {
+        const char *here = named(&l->words[i], why);
+
+        if (here && (!first || here < first)) {
+            first = here;
+            at = l->words[i].at;
+        }
     }
-    return l->words[1].at;
+    return at;
 }
 
 /* What hides data leaves nothing to be found, or made smaller, by those behind it. */
@@ -66,7 +81,7 @@ static void check_auxapps(const struct job_declared *d, const struct job_site *s
 
         if (strchr(a->name, '$'))
             continue; /* which plugin that is shows on the nodes */
-        if (job_auxcheck(a->text, site->plugin_dir, &all[i], why)) {
+        if (job_auxcheck(a->text, site->plugin_dir, PLUGIN_MS, &all[i], why)) {
             job_error(f, place_of(a->line, why), "%s", why);
             continue;
         }
@@ -133,7 +148,7 @@ static void check_target(const char *path, struct job_place at, struct job_findi
     else if (access(above, W_OK | X_OK))
         job_error(f, at, "%s is not there, and you can't make it: %s: %s", path, above, strerror(errno));
     else
-        job_warning(f, at, "%s is not there yet: the drain makes it", path);
+        job_warning(f, at, "%s is not there yet: fp-job start makes it", path);
 }
 
 static const struct job_auxapp *drain_of(const struct job_declared *d)
@@ -190,9 +205,9 @@ static void check_stage_in(const struct job_declared *d, struct job_findings *f)
             }
             int rc = glob(path, GLOB_NOSORT, NULL, &g);
 
-            if (rc == GLOB_NOMATCH)
+            if (rc == GLOB_NOMATCH && !d->in[i].optional)
                 job_error(f, at, "there is no %s", path);
-            else if (rc)
+            else if (rc && rc != GLOB_NOMATCH)
                 job_error(f, at, "%s can't be looked at: %s", path, strerror(rc == GLOB_NOSPACE ? ENOMEM : errno));
             if (rc == 0)
                 globfree(&g);

@@ -6,15 +6,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/clock.h"
 
 extern char **environ;
 
-static int start(char *const argv[], int out, pid_t *pid)
+/* out, err: where they go; err < 0: nowhere. */
+static int start(char *const argv[], int out, int err, pid_t *pid)
 {
     posix_spawn_file_actions_t a;
     posix_spawnattr_t attr;
@@ -24,7 +27,8 @@ static int start(char *const argv[], int out, pid_t *pid)
     posix_spawnattr_init(&attr);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* what it starts ends with it */
     rc = posix_spawn_file_actions_addopen(&a, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    rc = rc ? rc : posix_spawn_file_actions_addopen(&a, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (err < 0)
+        rc = rc ? rc : posix_spawn_file_actions_addopen(&a, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
     rc = rc ? rc : posix_spawn_file_actions_adddup2(&a, out, STDOUT_FILENO);
     rc = rc ? rc : posix_spawnp(pid, argv[0], &a, &attr, argv, environ);
     posix_spawnattr_destroy(&attr);
@@ -66,7 +70,7 @@ int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
     out[0] = '\0';
     if (pipe2(fds, O_CLOEXEC) < 0)
         return -errno;
-    rc = start(argv, fds[1], &pid);
+    rc = start(argv, fds[1], -1, &pid);
     close(fds[1]);
     if (rc == 0) {
         rc = hear(fds[0], fp_now_ms() + limit_ms, out, size);
@@ -78,5 +82,29 @@ int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
     close(fds[0]);
     if (rc)
         return rc;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}
+
+int job_command_shown(char *const argv[], uint64_t limit_ms)
+{
+    static const struct timespec pause = {0, 10000000};
+    uint64_t until = fp_now_ms() + limit_ms;
+    bool late = false;
+    int status = 0, rc;
+    pid_t pid = -1, got;
+
+    rc = start(argv, STDERR_FILENO, STDERR_FILENO, &pid);
+    if (rc)
+        return rc;
+    while ((got = waitpid(pid, &status, late ? 0 : WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        if (!late && fp_now_ms() >= until) {
+            kill(-pid, SIGKILL);
+            late = true;
+        }
+        if (!late)
+            nanosleep(&pause, NULL);
+    }
+    if (late)
+        return -ETIMEDOUT;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }

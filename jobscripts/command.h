@@ -11,4 +11,7 @@
  */
 int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 
+/* The same, but its output and errors are our standard error, for the user to see. */
+int job_command_shown(char *const argv[], uint64_t limit_ms);
+
 #endif

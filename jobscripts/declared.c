@@ -53,6 +53,7 @@ const struct fp_opt_table job_store_table = {.prog = "#FP store", .opts = store_
 
 static const struct fp_opt in_words[] = {
     FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory of the store that the files come to, relative to the mount. By default, the top.", .arg = "DIR"),
+    FP_OPT_BOOL(struct job_stage, optional, "optional", "off", "What is not there is no mistake: in the first run of a job that goes on with what the run before has left."),
     FP_OPT_END,
 };
 const struct fp_opt_table job_stage_in_table = {.prog = "#FP stage-in", .opts = in_words, .words = true};
@@ -111,19 +112,26 @@ static void set_word(struct fp_opts *o, const struct job_line *l, const struct j
         job_error(f, w->at, "%s", fp_opts_error(o));
 }
 
-/* A word without = where only NAME=VALUE makes sense: "size 32GiB", "ssd = /x". */
-static void no_value(const struct fp_opt_table *t, const struct job_word *w, struct job_findings *f)
+/* A word without = where only NAME=VALUE makes sense: "size 32GiB", "ssd = /x". Returns how many words that is about. */
+static size_t no_value(const struct fp_opt_table *t, const struct job_line *l, size_t i, struct job_findings *f)
 {
+    const struct job_word *w = &l->words[i];
     const char *names[32] = {NULL}, *near;
-    size_t n = 0;
+    size_t n = 0, used = 1;
 
     for (const struct fp_opt *o = t->opts; o->name && n < 31; o++)
         names[n++] = o->name;
     near = fp_nearest_name(w->text, names);
-    if (near)
-        job_error(f, w->at, "'%s' has no value: write %s=VALUE, without blanks", w->text, near);
-    else
+    if (!near) {
         job_error(f, w->at, "'%s' is not understood here: write NAME=VALUE, without blanks", w->text);
+        return 1;
+    }
+    if (i + used < l->nwords && strcmp(l->words[i + used].text, "=") == 0)
+        used++;
+    if (i + used < l->nwords && l->words[i + used].value <= 1)
+        used++;
+    job_error(f, w->at, "'%s' has no value: write %s=VALUE, without blanks", w->text, near);
+    return used;
 }
 
 static bool looks_like_option(const struct fp_opt_table *t, const struct job_word *w)
@@ -151,11 +159,12 @@ static void take_store(struct job_declared *d, const struct job_line *l, struct 
     }
     d->store_line = l;
     o = d->handles[0];
-    for (size_t i = 1; i < l->nwords; i++) {
+    for (size_t i = 1, used; i < l->nwords; i += used) {
+        used = 1;
         if (l->words[i].value)
             set_word(o, l, &l->words[i], f);
         else
-            no_value(&job_store_table, &l->words[i], f);
+            used = no_value(&job_store_table, l, i, f);
     }
 }
 

@@ -56,6 +56,7 @@ struct job_stage {
     struct fp_strlist paths; /* patterns of the shell; of stage-out, relative to the mount unless they begin with / */
     const char *to;          /* NULL: not said */
     int when;                /* enum job_when; of stage-out */
+    bool optional;           /* of stage-in: what is not there is no mistake */
     const struct job_line *line;
 };
 

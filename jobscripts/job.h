@@ -2,19 +2,32 @@
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fp/opt.h"
 
 struct job_options {
     int command;
-    const char *script;
+    const char *script;        /* NULL: not given; of status, the job */
     int64_t nodes, node_cores; /* 0: not given */
     const char *auxapp_dir;    /* NULL: not given */
+    int64_t pid, exit_code;
+    const char *cpus;
+    bool here;
+    char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
     int log_level;
 };
 
-/* 0, or it failed and has said so. */
+/* 0, or negative: it failed and has said so; of stop and run, an exit code of the application's. */
 int job_cmd_check(const struct job_options *o);
+int job_cmd_explain(const struct job_options *o);
+int job_cmd_start(const struct job_options *o);
+int job_cmd_stop(const struct job_options *o);
+int job_cmd_run(const struct job_options *o);
+int job_cmd_status(const struct job_options *o);
+/* Those that fp-job itself calls: the agent of a node (node.h), and keeping a process to CPUs. */
+int job_cmd_node(const struct job_options *o);
+int job_cmd_confine(const struct job_options *o);
 
 #endif

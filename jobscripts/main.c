@@ -2,33 +2,41 @@
  * fp-job: the #FP lines of batch scripts.
  *
  *     fp-job check job.sh      before sbatch: each mistake, with line and column
+ *     fp-job explain job.sh    where its store is, and which cores serve it
+ *     fp-job run -- srun ./app in the batch script: start, the application, stop
  *
- * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call.
+ * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call. Of run and stop, the application's.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "fp/beside.h"
-#include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/declared.h"
 #include "jobscripts/job.h"
 
-static const char *const commands[] = {"check", NULL};
+static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "node", "confine", NULL};
+static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
+                                                               job_cmd_run,   job_cmd_status,  job_cmd_node,  job_cmd_confine};
 
 static const struct fp_opt options[] = {
-    FP_OPT_ENUM(struct job_options, command, "command", NULL, commands, "Look for mistakes in the #FP lines of a batch script.",
-                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check"),
-    FP_OPT_STRING(struct job_options, script, "script", NULL, "The batch script; - for standard input.", .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE,
-                  .arg = "SCRIPT"),
-    FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "How many nodes the job is to have. By default, what the script's #SBATCH lines say.",
+    FP_OPT_ENUM(struct job_options, command, "command", NULL, commands,
+                "Look for mistakes in the #FP lines of a batch script; print what the job would do, and on which cores; within a job, start its store, end it, or both around a command; "
+                "say how it is.",
+                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status"),
+    FP_OPT_STRING(struct job_options, script, "script", NULL,
+                  "The batch script; - for standard input. Within a job, by default the job's own. With status: the job's number.",
+                  .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE, .arg = "SCRIPT"),
+    FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "With check and explain: how many nodes the job is to have. By default, what the script's #SBATCH lines say.",
                .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, node_cores, "node-cores", "0", 0, 65536,
-               "How many cores its smallest node has. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
+               "With check and explain: how many cores its smallest node has. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_INT(struct job_options, exit_code, "exit-code", "0", 0, 255,
+               "With stop: what the application has ended with, for #FP stage-out ... on=. It is what stop ends with, too, unless something could not be copied.", .flags = FP_OPT_NO_FILE),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",
                 .arg = "DIR"),
+    FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_STRING(struct job_options, cpus, "cpus", NULL, "With confine: where it may run.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_BOOL(struct job_options, here, "here", "off", "With status: this node is asked alone.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_LOG_LEVEL(struct job_options, log_level),
     FP_OPT_END,
 };
@@ -36,21 +44,63 @@ static const struct fp_opt options[] = {
 static const struct fp_opt_table table = {
     .prog = "fp-job",
     .section = "job",
-    .summary = "Checks what a batch script declares in its #FP lines.",
+    .summary = "What a batch script declares in its #FP lines: checked, explained, and done.",
+    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]",
     .opts = options,
 };
 
+/* Words of the directives, for fp-jobscript(7). */
+static int print_directives(void)
+{
+    static const struct fp_opt_table *const tables[] = {&job_store_table, &job_stage_in_table, &job_stage_out_table};
+    char *const args[] = {"fp-job", "--print-man-options", NULL};
+
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        struct job_store store;
+        struct job_stage stage;
+        struct fp_opts *o = fp_opts_new(tables[i], i == 0 ? (void *)&store : &stage);
+
+        printf(".SS Words of %s\n", tables[i]->prog);
+        (void)fp_opts_args(o, 2, (char **)(uintptr_t)args);
+        fp_opts_free(o);
+    }
+    return 0;
+}
+
+/* What stands behind -- is the application's, with all that looks like an option. Returns how many words are before. */
+static int cut_command(int argc, char **argv, struct job_options *o)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0) {
+            o->argv = argv + i + 1;
+            return i;
+        }
+    return argc;
+}
+
+static int mistake(const char *why)
+{
+    fprintf(stderr, "fp-job: ERROR: %s\n", why);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
-    static int (*const functions[])(const struct job_options *) = {job_cmd_check};
     static struct job_options o;
     struct fp_opts *opts;
     int rc;
 
     fp_log_init("fp-job", FP_LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--print-man-commands") == 0)
+        return print_directives();
+    argc = cut_command(argc, argv, &o);
     opts = fp_opt_parse_or_exit(&table, &o, argc, argv);
     fp_log_set_level((enum fp_log_level)o.log_level);
+    if (!o.script && (functions[o.command] == job_cmd_check || functions[o.command] == job_cmd_explain))
+        return mistake("which script? fp-job check SCRIPT");
+    if (o.argv && functions[o.command] != job_cmd_run)
+        return mistake("a command behind -- is for fp-job run alone");
     rc = functions[o.command](&o);
     fp_opts_free(opts);
-    return rc == 0 ? 0 : 1;
+    return rc < 0 ? 1 : rc;
 }

@@ -232,17 +232,23 @@ static int slurp(int fd, char **out)
     return rc;
 }
 
-int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
+int job_script_text(const char *path, char **out)
 {
-    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    char *text;
-    int rc;
+    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY), rc;
 
-    memset(out, 0, sizeof *out);
     if (fd < 0)
         return -errno;
-    rc = slurp(fd, &text);
+    rc = slurp(fd, out);
     close(fd);
+    return rc;
+}
+
+int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
+{
+    char *text;
+    int rc = job_script_text(path, &text);
+
+    memset(out, 0, sizeof *out);
     if (rc)
         return rc;
     job_script_parse(text, out, f);

@@ -41,5 +41,7 @@ void job_script_parse(const char *text, struct job_script *out, struct job_findi
 /* From a file, or standard input ("-"), with its #SBATCH lines. 0, or a negative errno of reading it: -EFBIG, -EINVAL (it is no text). */
 int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f);
 void job_script_fini(struct job_script *s);
+/* The whole text of a file, or of standard input ("-"): NUL-terminated, the caller's. Errors as job_script_read. */
+int job_script_text(const char *path, char **out);
 
 #endif

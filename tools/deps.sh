@@ -8,7 +8,7 @@
 # built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
 # the machine are only read.
 #
-#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest and GlusterFS; "fuzz": also clang, for make fuzz
+#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest, GlusterFS and Slurm; "fuzz": also clang, for make fuzz
 #
 # Environment: DEPS (folder for libfuse), FUSE_MIN (version).
 set -u
@@ -68,10 +68,14 @@ cmd      mkfs.ext4                     e2fsprogs
 # has a newer one beside its own, for browsers.
 CARGO_MIN=1.85
 
-# Wanted only by make check: a parallel file system that tests drain to. Not in each Debian; without it those tests are skipped, which
-# only CI takes for a failure.
+# Wanted only by make check: a parallel file system that tests drain to, and a batch system whose jobs tests run. Not in each Debian; without
+# them those tests are skipped, which only CI takes for a failure.
 table_tests='
 cmd      glusterd                      glusterfs-server
+cmd      slurmctld                     slurmctld
+cmd      slurmd                        slurmd
+cmd      srun                          slurm-client
+cmd      munged                        munge
 '
 
 # Wanted only where libfuse has to be built.

@@ -9,7 +9,6 @@
  * that everybody may write to: it is taken only if it is a real directory that is ours and that others cannot enter. */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,8 @@
 #include "fp/backend.h"
 #include "fp/err.h"
 #include "fp/key.h"
+#include "fp/logtail.h"
+#include "fp/rmtree.h"
 
 #define SPARE_BYTES FP_MIB(64) /* for database and logs */
 
@@ -177,22 +178,11 @@ int store_make_key(const struct store_options *o, char path[PATH_MAX])
 
 /* ---------------------------------------------------------------- removing */
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    if (remove(path) < 0 && errno != ENOENT)
-        FP_WARN("cannot remove %s: %s", path, fp_strerror(-errno));
-    return 0;
-}
-
 static void remove_tree(const struct store_options *o, const char *name)
 {
     char path[PATH_MAX];
-    struct stat st;
-    if (store_path(o, path, "%s", name) == 0 && lstat(path, &st) == 0)
-        nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    if (store_path(o, path, "%s", name) == 0)
+        fp_remove_tree(path);
 }
 
 void store_remove_all(const struct store_options *o, bool dir_too)
@@ -214,8 +204,6 @@ void store_remove_all(const struct store_options *o, bool dir_too)
 
 /* ---------------------------------------------------------------- logs */
 
-#define ERROR_MARK ": ERROR: "
-
 void store_log_path(const struct store_options *o, const struct store_proc *p, char buf[PATH_MAX])
 {
     const char *program = store_role_program(p->role);
@@ -225,39 +213,23 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
         store_path(o, buf, "log/%s-%u.log", program, p->index);
 }
 
-/* What comes after mark in the last line that has it, and `with` behind it. "" counts for every line. */
 static bool last_line(const struct store_options *o, const struct store_proc *p, const char *mark, const char *with, char *text,
                       size_t room)
 {
-    char path[PATH_MAX], line[1024];
-    bool found = false;
-    snprintf(text, room, "%s", "");
+    char path[PATH_MAX];
     store_log_path(o, p, path);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return false;
-    fseek(f, (long)p->log_from, SEEK_SET);
-    while (fgets(line, sizeof line, f)) {
-        const char *at = strstr(line, mark);
-        line[strcspn(line, "\n")] = '\0';
-        if (!at || !line[0] || !strstr(at, with))
-            continue;
-        snprintf(text, room, "%s", at + strlen(mark));
-        found = true;
-    }
-    fclose(f);
-    return found;
+    return fp_log_tail(path, (long)p->log_from, mark, with, text, room);
 }
 
 bool store_log_loss(const struct store_options *o, const struct store_proc *p, char *text, size_t room)
 {
-    return last_line(o, p, ERROR_MARK, " had confirmed are lost", text, room) || last_line(o, p, ERROR_MARK, "", text, room);
+    return last_line(o, p, FP_LOG_ERROR_MARK, " had confirmed are lost", text, room) || last_line(o, p, FP_LOG_ERROR_MARK, "", text, room);
 }
 
 bool store_log_last(const struct store_options *o, const struct store_proc *p, enum fp_log_level level, char *text,
                     size_t room)
 {
-    return last_line(o, p, level == FP_LOG_ERROR ? ERROR_MARK : ": WARN: ", "", text, room);
+    return last_line(o, p, level == FP_LOG_ERROR ? FP_LOG_ERROR_MARK : FP_LOG_WARN_MARK, "", text, room);
 }
 
 void store_log_cause(const struct store_options *o, const struct store_proc *p, char *cause, size_t room)

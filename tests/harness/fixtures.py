@@ -27,7 +27,7 @@ import time
 
 import pytest
 
-from . import daemons, nodes as netns, targets as foreign
+from . import daemons, nodes as netns, slurm as batch, targets as foreign
 from .daemons import PACE, SLOW, Store
 from .lockers import Lockers
 
@@ -61,6 +61,7 @@ def sweep(config):
     daemons.sweep()
     if os.geteuid() == 0 and shutil.which("ip"):
         netns.sweep()
+        batch.sweep()
 
 
 def pytest_unconfigure(config):
@@ -82,7 +83,7 @@ def pytest_collection_modifyitems(config, items):
         return
     here, elsewhere = [], []
     for item in items:
-        needs_root = not {"as_root", "nodes"}.isdisjoint(item.fixturenames)
+        needs_root = not {"as_root", "nodes", "slurm"}.isdisjoint(item.fixturenames)
         (here if needs_root == (ROOT_TESTS == "only") else elsewhere).append(item)
     config.hook.pytest_deselected(items=elsewhere)
     items[:] = here
@@ -381,6 +382,17 @@ def targets():
     made = CheckedTargets()
     yield made
     check(made.end())
+
+
+@pytest.fixture(scope="module")
+def slurm(request):
+    """A Slurm of four nodes (SLURM of the module: other ones) for all tests of a module."""
+    lacks = batch.missing()
+    if lacks:
+        pytest.skip(lacks)
+    cluster = batch.Slurm(**getattr(request.module, "SLURM", {}))
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture

@@ -121,6 +121,9 @@ static void misbehave(const char *what)
     } else if (strcmp(what, "hang") == 0) {
         for (;;)
             zero ^= 1;
+    } else if (strcmp(what, "sleep") == 0) {
+        for (;;)
+            pause();
     } else if (strcmp(what, "leak") == 0) {
         leak();
     } else if (strcmp(what, "orphan") == 0) {

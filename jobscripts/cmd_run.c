@@ -1,0 +1,226 @@
+/*
+ * fp-job start, stop, run and confine: the store of the job that we are in.
+ *
+ * start prints what the shell of the batch script is to do, for eval: variables that keep tasks off the service cores on each node, whoever starts them. srun
+ * runs a task prolog, which confines the task by the mask of its node (node_store.c); everything else inherits the mask of the shell. Programs that look for
+ * cores by themselves, as mpirun does to bind ranks to them, read a description of the node in which the service cores are not: hwloc, which all of them use,
+ * has a variable for that. Open MPI's own list of CPUs was rejected, since it can't be had together with words for mapping (-npernode, --map-by).
+ *
+ * run does the same for one command. Masks that srun is given on its command line count within that.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/cpus.h"
+#include "jobscripts/start.h"
+
+#define LOOK_MS 30000u /* how often the job's time is looked at */
+
+struct variable {
+    const char *name;
+    char value[PATH_MAX + 4096];
+};
+
+#define NVARIABLES 6u
+
+/* What tasks need to know; "" where it is left as it is. */
+static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABLES])
+{
+    const char *prolog = getenv("SLURM_TASK_PROLOG");
+    unsigned n = 0;
+
+#define VAR(name_, ...)                                                    \
+    do {                                                                   \
+        v[n].name = name_;                                                 \
+        snprintf(v[n].value, sizeof v[n].value, __VA_ARGS__);              \
+        n++;                                                               \
+    } while (0)
+    VAR("FP_MOUNT", "%s", r->record.mount);
+    VAR("FP_JOB", "%s", r->record.job);
+    if (!r->record.application[0])
+        return n;
+    if (prolog)
+        VAR("FP_TASK_PROLOG", "%s", prolog);
+    VAR("SLURM_TASK_PROLOG", "%s/task-prolog", r->dir);
+    VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
+    VAR("HWLOC_THISSYSTEM", "1");
+#undef VAR
+    return n;
+}
+
+/* The batch script's shell is on the first node; that of salloc may be on another machine. */
+static bool is_there(const struct job_run_of *r)
+{
+    return r->record.application[0] && strcmp(r->slurm.here, r->slurm.nodes[0]) == 0;
+}
+
+/* In single quotes, as a shell takes it. */
+static void print_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", stdout);
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
+int job_cmd_start(const struct job_options *o)
+{
+    static struct variable v[NVARIABLES];
+    static struct job_run_of r;
+    char self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    int rc;
+
+    if (isatty(STDOUT_FILENO))
+        FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
+    job_catch_signals();
+    rc = k > 0 ? job_start(o, &r) : -EIO;
+    if (rc) {
+        puts("false"); /* of eval "$(fp-job start)" || exit 1 */
+        return rc;
+    }
+    self[k] = '\0';
+    for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
+        printf("export %s=", v[i].name);
+        print_quoted(v[i].value);
+        putchar('\n');
+    }
+    if (is_there(&r)) {
+        print_quoted(self);
+        printf(" confine --pid=$$ --cpus=%s\n", r.record.application);
+    }
+    job_run_fini(&r);
+    return 0;
+}
+
+int job_cmd_stop(const struct job_options *o)
+{
+    static struct job_run_of r;
+    int rc = job_find(&r);
+
+    job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
+    if (rc == 0)
+        rc = job_end(&r, (int)o->exit_code);
+    job_run_fini(&r);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- run */
+
+static volatile sig_atomic_t passed;
+static volatile pid_t application;
+
+/* What the application is told, we are: the shell of a batch script, or Slurm, does not know of it. */
+static void pass_on(int sig)
+{
+    passed = sig;
+    if (application > 0)
+        kill(application, sig);
+}
+
+static void pass_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
+    struct sigaction sa = {.sa_handler = pass_on};
+
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &sa, NULL);
+}
+
+static _Noreturn void become(const struct job_run_of *r, char *const argv[])
+{
+    static struct variable v[NVARIABLES];
+
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL);
+    for (unsigned i = 0, n = variables(r, v); i < n; i++)
+        setenv(v[i].name, v[i].value, 1);
+    if (is_there(r) && job_cpus_confine(0, r->record.application))
+        FP_WARN("the application could not be kept to CPUs %s", r->record.application);
+    execvp(argv[0], argv);
+    FP_ERROR("%s: %s", argv[0], fp_strerror(-errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+/* So that what is to be brought out has time: a part of the job's, at most a quarter of what it has now. */
+static uint64_t reserve_ms(const struct job_run_of *r, uint64_t left_ms)
+{
+    uint64_t want = r->declared.store.reserve_ms;
+
+    if (left_ms == UINT64_MAX || !job_steps_needed(&r->declared))
+        return 0;
+    return want < left_ms / 4 ? want : left_ms / 4;
+}
+
+/* Its exit code, or 128 + signal, as a shell has it. Told to end when the job has only the reserve left. */
+static int wait_application(const struct job_run_of *r)
+{
+    uint64_t left = job_slurm_left_ms(r->slurm.job), reserve = reserve_ms(r, left);
+    uint64_t end_ms = reserve ? fp_now_ms() + left - reserve : UINT64_MAX;
+    int status;
+
+    for (;;) {
+        struct timespec pause = {0, 20000000};
+        pid_t got = waitpid(application, &status, end_ms == UINT64_MAX ? 0 : WNOHANG);
+
+        if (got == application)
+            break;
+        if (got < 0 && errno != EINTR)
+            return 1;
+        if (got == 0 && fp_now_ms() >= end_ms) {
+            FP_WARN("the job has %llu s left, which are kept for what is still to be drained or staged out (reserve= of #FP store): the application is told to end",
+                    (unsigned long long)(reserve / 1000));
+            kill(application, SIGTERM);
+            end_ms = UINT64_MAX;
+        }
+        if (got == 0)
+            nanosleep(&pause, NULL);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int job_cmd_run(const struct job_options *o)
+{
+    static struct job_run_of r;
+    int rc;
+
+    if (!o->argv || !o->argv[0]) {
+        FP_ERROR("it does not say what to run: fp-job run -- srun ./app");
+        return -EINVAL;
+    }
+    job_catch_signals();
+    rc = job_start(o, &r);
+    if (rc)
+        return rc;
+    pass_signals();
+    application = fork();
+    if (application == 0)
+        become(&r, o->argv);
+    rc = application < 0 ? 1 : wait_application(&r);
+    application = 0;
+    rc = job_end(&r, rc);
+    job_run_fini(&r);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- confine */
+
+int job_cmd_confine(const struct job_options *o)
+{
+    int rc = o->cpus ? job_cpus_confine((pid_t)o->pid, o->cpus) : -EINVAL;
+
+    if (rc)
+        FP_ERROR("process %lld can't be kept to CPUs %s: %s", (long long)o->pid, o->cpus ? o->cpus : "", fp_strerror(rc));
+    return rc;
+}

@@ -1,0 +1,13 @@
+/* Lists of CPUs, as Linux writes them (0,2-5), and processes that are kept to them. Masks of any width; any thread. */
+#ifndef JOB_CPUS_H
+#define JOB_CPUS_H
+
+#include <sys/types.h>
+
+/*
+ * The thread pid (0: the calling one), and what it starts, runs on these CPUs alone: those of them that it may use already, or, if it may use none of them,
+ * all. 0; -EINVAL: no list; -ESRCH, -EPERM: of sched_setaffinity(2).
+ */
+int job_cpus_confine(pid_t pid, const char *list);
+
+#endif

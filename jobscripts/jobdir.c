@@ -1,0 +1,152 @@
+/*
+ * A job's own directory on a node (see jobdir.h). Called by the agent of the node and by fp-job start, stop and status.
+ *
+ * /tmp and not $TMPDIR: who asks for the status of a job in another shell has another environment, and finds it all the same. It is ours alone (0700), and
+ * one that somebody else has made there is refused, since the key is put into it.
+ */
+#include "jobscripts/jobdir.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RECORD "job.json"
+
+void job_dir_path(char out[PATH_MAX], const char *job)
+{
+    snprintf(out, PATH_MAX, "/tmp/fpstore-%u-%.64s", (unsigned)geteuid(), job);
+}
+
+int job_dir_make(const char *dir)
+{
+    struct stat st;
+
+    if (mkdir(dir, 0700) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return -errno;
+    if (lstat(dir, &st) < 0)
+        return -errno;
+    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : -EPERM;
+}
+
+int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)
+{
+    return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int write_all(int fd, const char *text)
+{
+    size_t n = strlen(text);
+
+    while (n) {
+        ssize_t k = write(fd, text, n);
+
+        if (k < 0 && errno != EINTR)
+            return -errno;
+        text += k > 0 ? k : 0;
+        n -= k > 0 ? (size_t)k : 0;
+    }
+    return 0;
+}
+
+int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode)
+{
+    char path[PATH_MAX], temp[PATH_MAX];
+    int rc = job_dir_file(path, dir, name), fd;
+
+    if (rc || snprintf(temp, sizeof temp, "%s.new", path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    (void)unlink(temp);
+    fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd < 0)
+        return -errno;
+    rc = write_all(fd, text);
+    close(fd);
+    if (rc == 0 && rename(temp, path) < 0)
+        rc = -errno;
+    if (rc)
+        (void)unlink(temp);
+    return rc;
+}
+
+int job_record_save(const char *dir, const struct job_record *r)
+{
+    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", r->job, "root", r->root, "step", r->step, "manager", r->manager, "mount", r->mount,
+                          "application", r->application, "script", r->script, "nodes", (json_int_t)r->nodes, "launcher", (json_int_t)r->launcher, "launcher_ticks",
+                          (json_int_t)r->launcher_ticks);
+    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    int rc = text ? job_dir_write(dir, RECORD, text, 0600) : -ENOMEM;
+
+    free(text);
+    json_decref(j);
+    return rc;
+}
+
+static bool copy(char *out, size_t size, const char *text)
+{
+    return (size_t)snprintf(out, size, "%s", text) < size;
+}
+
+int job_record_load(const char *dir, struct job_record *out)
+{
+    const char *job, *root, *step, *manager, *mount, *application, *script;
+    json_int_t nodes, launcher, ticks;
+    char path[PATH_MAX];
+    json_t *j;
+    bool ok;
+
+    memset(out, 0, sizeof *out);
+    if (job_dir_file(path, dir, RECORD) || access(path, F_OK) < 0)
+        return -ENOENT;
+    j = json_load_file(path, 0, NULL);
+    ok = j && json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", &job, "root", &root, "step", &step, "manager", &manager, "mount", &mount, "application",
+                          &application, "script", &script, "nodes", &nodes, "launcher", &launcher, "launcher_ticks", &ticks) == 0;
+    ok = ok && copy(out->job, sizeof out->job, job) && copy(out->root, sizeof out->root, root) && copy(out->step, sizeof out->step, step) &&
+         copy(out->manager, sizeof out->manager, manager) && copy(out->mount, sizeof out->mount, mount) && copy(out->application, sizeof out->application, application) &&
+         copy(out->script, sizeof out->script, script);
+    if (ok) {
+        out->nodes = (uint32_t)nodes;
+        out->launcher = (pid_t)launcher;
+        out->launcher_ticks = (uint64_t)ticks;
+    }
+    json_decref(j);
+    return ok ? 0 : -EBADMSG;
+}
+
+int job_expand(char out[PATH_MAX], const char *text)
+{
+    size_t n = 0;
+
+    while (*text && n < PATH_MAX - 1) {
+        bool brace = text[0] == '$' && text[1] == '{';
+        const char *name = text + (brace ? 2 : 1), *value;
+        size_t len = 0;
+        char word[128];
+
+        while (text[0] == '$' && (name[len] == '_' || isalpha((unsigned char)name[len]) || (len && isdigit((unsigned char)name[len]))))
+            len++;
+        if (!len || len >= sizeof word || (brace && name[len] != '}')) {
+            out[n++] = *text++;
+            continue;
+        }
+        snprintf(word, sizeof word, "%.*s", (int)len, name);
+        value = getenv(word);
+        if (!value || !*value) {
+            snprintf(out, PATH_MAX, "%s", word);
+            return -ENOENT;
+        }
+        n += (size_t)snprintf(out + n, PATH_MAX - n, "%s", value);
+        text = name + len + brace;
+    }
+    if (n >= PATH_MAX - 1)
+        return -ENAMETOOLONG;
+    out[n] = '\0';
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* What a job keeps in the memory or on the disk of a node outside of its store: key, logs, mountpoint, what fp-job stop must know. Blocks on the disk. */
+#ifndef JOB_JOBDIR_H
+#define JOB_JOBDIR_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* What fp-job start leaves for stop and status, in DIR/job.json. */
+struct job_record {
+    char job[65];
+    char root[280];      /* HOST:PORT of the root agent */
+    char step[64];       /* of the agents; "": not known */
+    char manager[280];
+    char mount[PATH_MAX];
+    char application[4096]; /* of the first node, where the batch script runs: CPUs of the application; "": all */
+    char script[PATH_MAX]; /* copy of the #FP lines */
+    uint32_t nodes;
+    pid_t launcher;      /* srun */
+    uint64_t launcher_ticks;
+};
+
+/* The same on each node: /tmp/fpstore-UID-JOB. */
+void job_dir_path(char out[PATH_MAX], const char *job);
+/* 0; -EPERM: somebody else has put something there; others of mkdir. */
+int job_dir_make(const char *dir);
+/* "DIR/name"; -ENAMETOOLONG. */
+int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
+/* A file of ours alone, whole or not at all. */
+int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
+
+int job_record_save(const char *dir, const struct job_record *r);
+/* -ENOENT: nothing runs here; -EBADMSG. */
+int job_record_load(const char *dir, struct job_record *out);
+
+/* $NAME and ${NAME} of the environment. 0; -ENOENT and the name in out: it is not set; -ENAMETOOLONG. */
+int job_expand(char out[PATH_MAX], const char *text);
+
+#endif

@@ -1,0 +1,361 @@
+/*
+ * Starting the agents of a job (see launch.h).
+ *
+ * The batch system starts them, in a step that lasts as long as the job; its program (srun) stays behind in a session of its own when we end, and is ended by
+ * the batch system with the job, whatever happens to us. The root connects to us as if we were above it, so what it knows of the nodes comes by the
+ * way that it has everywhere in the tree. Once all are ready it is told that we go; if we are gone without that, it ends what was started.
+ *
+ * Waiting for output of srun was rejected: its order is anybody's, and a node's message would have to be told from what a site's prolog prints.
+ */
+#include "jobscripts/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/key.h"
+#include "fp/log.h"
+#include "fp/logtail.h"
+#include "fp/procs.h"
+#include "fp/rpc.h"
+#include "job.pb-c.h"
+#include "jobscripts/plan.h"
+#include "jobscripts/start.h"
+
+#define MORE_MS    300u   /* after the first failure: others that have failed for the same reason */
+#define TICK_MS    20u
+#define END_MS     20000u /* in which agents end by themselves */
+#define ALONE_MS   8000u  /* in which the root comes, if it ever does */
+#define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
+
+struct starter {
+    const struct job_launch *l;
+    uv_loop_t loop;
+    struct fp_key *key;
+    struct fp_rpc *rpc;
+    struct fp_rpc_listener *listener;
+    struct fp_rpc_conn *root; /* a reference */
+    struct job_states states;
+    struct job_record *record;
+    uv_timer_t tick;
+    uv_process_t launcher;
+    uv_pipe_t input;
+    uv_write_t write;
+    char *plan;
+    bool launched, gone, over, told_stop;
+    int gone_code;
+    uint64_t until_ms, failed_ms;
+};
+
+/* ---------------------------------------------------------------- the root */
+
+static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
+{
+    Fp__JobHello *h = fp__job_hello__unpack(NULL, in->msg_len_bytes, in->msg);
+    Fp__JobHelloReply reply = FP__JOB_HELLO_REPLY__INIT;
+    int rc = !h || s->root || h->rank != 0 || h->asks || strcmp(h->job, s->l->slurm->job) != 0 ? -EINVAL : 0;
+
+    if (rc == 0) {
+        s->root = fp_rpc_conn_get(conn);
+        snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->slurm->nodes[0], h->port);
+        snprintf(s->record->step, sizeof s->record->step, "%s", h->step);
+    }
+    reply.nodes = s->l->slurm->nnodes;
+    (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
+    if (h)
+        fp__job_hello__free_unpacked(h, NULL);
+}
+
+static void root_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
+{
+    struct starter *s = arg;
+    Fp__JobStates *m;
+
+    fp_rpc_payload_free(in->payload);
+    if (in->type == FP__JOB_MSG__JOB_HELLO) {
+        root_hello(s, conn, in);
+        return;
+    }
+    m = in->type == FP__JOB_MSG__JOB_STATES && conn == s->root ? fp__job_states__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    for (size_t i = 0; m && i < m->n_runs; i++)
+        (void)job_states_set(&s->states, m->runs[i]->first, m->runs[i]->count, (int)m->runs[i]->state, m->runs[i]->text);
+    if (m) {
+        snprintf(s->record->manager, sizeof s->record->manager, "%s", m->manager);
+        snprintf(s->record->mount, sizeof s->record->mount, "%s", m->mount);
+        fp__job_states__free_unpacked(m, NULL);
+    }
+}
+
+static void root_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
+{
+    struct starter *s = arg;
+
+    (void)err;
+    (void)why;
+    if (s->root == conn) {
+        fp_rpc_conn_put(conn);
+        s->root = NULL;
+    }
+}
+
+static const struct fp_rpc_handler of_root = {.on_request = root_says, .on_closed = root_closed};
+
+/* ---------------------------------------------------------------- starting */
+
+static void launcher_closed(uv_handle_t *h)
+{
+    ((struct starter *)h->data)->gone = true;
+}
+
+static void launcher_ended(uv_process_t *p, int64_t status, int sig)
+{
+    struct starter *s = p->data;
+
+    s->gone_code = sig ? 128 + sig : (int)status;
+    uv_close((uv_handle_t *)p, launcher_closed);
+}
+
+static void written(uv_write_t *w, int status)
+{
+    struct starter *s = w->data;
+
+    (void)status; /* who does not get it says so */
+    explicit_bzero(s->plan, strlen(s->plan));
+    uv_close((uv_handle_t *)&s->input, NULL);
+}
+
+static char *make_plan(struct starter *s)
+{
+    struct job_plan p = {.job = (char *)(uintptr_t)s->l->slurm->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->slurm->nodes,
+                         .nnodes = s->l->slurm->nnodes, .fanout = JOB_FANOUT, .port = job_plan_port(s->l->slurm->job), .lines = (char *)(uintptr_t)s->l->lines};
+    const uint8_t *key = fp_key_bytes(s->key);
+    char starter[300], *text;
+
+    for (int i = 0; i < FP_KEY_BYTES; i++)
+        snprintf(p.key + 2 * i, 3, "%02x", key[i]);
+    snprintf(starter, sizeof starter, "%s:%u", s->l->slurm->here, fp_rpc_listener_port(s->listener));
+    p.starter = starter;
+    text = job_plan_write(&p);
+    explicit_bzero(p.key, sizeof p.key);
+    return text;
+}
+
+static void drop(const char *const *names)
+{
+    for (; *names; names++)
+        unsetenv(*names);
+}
+
+/* What the user has set for his own steps is not for ours. */
+static void clean_environment(void)
+{
+    static const char *const names[] = {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_CPUS_PER_TASK",
+                                        "SLURM_TRES_PER_TASK", "SLURM_HINT", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_GPU", "SLURM_NTASKS_PER_CORE",
+                                        "SLURM_NTASKS_PER_SOCKET", "SLURM_DISTRIBUTION", "SLURM_CORE_SPEC", "SLURM_THREAD_SPEC", "SLURM_GRES", "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", NULL};
+
+    drop(names);
+}
+
+static int open_log(const struct starter *s)
+{
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, s->l->dir, "agents.log"), fd = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+
+    return rc ? rc : fd < 0 ? -errno : fd;
+}
+
+static int run_launcher(struct starter *s)
+{
+    const char *argv[64];
+    char self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    int log = open_log(s), rc;
+    unsigned n = 0;
+
+    if (k <= 0 || log < 0)
+        return k <= 0 ? -errno : log;
+    self[k] = '\0';
+    job_slurm_launcher(s->l->slurm, argv, 48);
+    while (argv[n])
+        n++;
+    argv[n++] = self;
+    argv[n++] = "node";
+    argv[n] = NULL;
+    uv_stdio_container_t io[3] = {{.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&s->input},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log}};
+    uv_process_options_t o = {
+        .exit_cb = launcher_ended, .file = argv[0], .args = (char **)(uintptr_t)argv, .stdio = io, .stdio_count = 3, .flags = UV_PROCESS_DETACHED};
+
+    uv_pipe_init(&s->loop, &s->input, 0);
+    s->input.data = s->write.data = s->launcher.data = s;
+    clean_environment();
+    rc = uv_spawn(&s->loop, &s->launcher, &o);
+    close(log);
+    s->launched = true;
+    if (rc) {
+        uv_close((uv_handle_t *)&s->launcher, NULL);
+        uv_close((uv_handle_t *)&s->input, NULL);
+        FP_ERROR("%s can't be started: %s", argv[0], fp_strerror(rc));
+        return rc;
+    }
+    s->record->launcher = s->launcher.pid;
+    s->record->launcher_ticks = fp_proc_ticks(s->launcher.pid);
+    uv_buf_t buf = uv_buf_init(s->plan, (unsigned)strlen(s->plan));
+
+    return uv_write(&s->write, (uv_stream_t *)&s->input, &buf, 1, written);
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+static void on_tick(uv_timer_t *t)
+{
+    struct starter *s = t->data;
+    uint64_t now = fp_now_ms();
+    uint32_t failed = s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED];
+
+    if (failed && !s->failed_ms)
+        s->failed_ms = now;
+    s->over = s->over || s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || job_interrupted();
+}
+
+static const char *not_yet(int state)
+{
+    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended"};
+
+    return texts[state];
+}
+
+static void tell_why(struct starter *s)
+{
+    char log[PATH_MAX], last[400];
+    unsigned shown = 0;
+
+    if (s->gone && job_dir_file(log, s->l->dir, "agents.log") == 0 && fp_log_tail(log, 0, "", "", last, sizeof last))
+        FP_ERROR("srun has ended with exit code %d: %s", s->gone_code, last);
+    if (job_interrupted())
+        FP_ERROR("interrupted: ending what was started");
+    for (uint32_t i = 0; i < s->states.n; i++) {
+        const struct job_node *n = &s->states.nodes[i];
+
+        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_READY)
+            continue;
+        if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && n->state != FP__JOB_NODE_STATE__JOB_NODE_FAILED)
+            continue;
+        if (shown++ < SHOWN_MAX)
+            FP_ERROR("%s is not ready: %s", s->l->slurm->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
+    }
+    if (shown > SHOWN_MAX)
+        FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
+    if (!s->gone && !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && !job_interrupted())
+        FP_ERROR("%u of %u nodes were ready within %llu s (ready= of #FP store)", s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY], s->states.n, (unsigned long long)(s->l->ready_ms / 1000));
+}
+
+/*
+ * Ends what was started. By the tree, once the root has come: SIGTERM makes srun kill the agents at once, with all that they have begun left behind, so
+ * that is for agents that never come.
+ */
+static void end_all(struct starter *s)
+{
+    uint64_t now = fp_now_ms(), until = now + END_MS, alone = now + ALONE_MS;
+    bool told = false, termed = false;
+
+    while (!s->gone && fp_now_ms() < until) {
+        if (s->root && !told)
+            told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
+        if (!told && !termed && fp_now_ms() >= alone)
+            termed = uv_process_kill(&s->launcher, SIGTERM) == 0;
+        uv_run(&s->loop, UV_RUN_ONCE);
+    }
+    if (!s->gone)
+        (void)uv_process_kill(&s->launcher, SIGKILL);
+}
+
+static int wait_all(struct starter *s)
+{
+    int rc = 0;
+
+    s->until_ms = fp_now_ms() + s->l->ready_ms;
+    while (!s->over)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] != s->states.n)
+        rc = s->gone ? -ECHILD : job_interrupted() ? -EINTR : -ETIMEDOUT;
+    if (rc)
+        tell_why(s);
+    else
+        snprintf(s->record->application, sizeof s->record->application, "%s", s->states.nodes[0].text ? s->states.nodes[0].text : "");
+    if (rc && s->launched)
+        end_all(s);
+    else if (rc == 0)
+        (void)fp_rpc_send(s->root, FP__JOB_MSG__JOB_KEEP, NULL);
+    return rc;
+}
+
+static int prepare(struct starter *s)
+{
+    char path[PATH_MAX], why[FP_KEY_WHY_MAX];
+    struct fp_rpc_opts o = {0};
+    int rc = job_dir_file(path, s->l->dir, "key");
+
+    (void)unlink(path);
+    rc = rc ? rc : fp_key_generate(&s->key);
+    rc = rc ? rc : fp_key_write(s->key, path, why);
+    o.key = s->key;
+    rc = rc ? rc : fp_rpc_new(&s->loop, &o, &s->rpc);
+    rc = rc ? rc : fp_rpc_listen(s->rpc, "0.0.0.0:0", &of_root, s, &s->listener);
+    rc = rc ? rc : job_states_init(&s->states, s->l->slurm->nnodes);
+    if (rc == 0 && !(s->plan = make_plan(s)))
+        rc = -ENOMEM;
+    if (rc)
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(rc));
+    return rc;
+}
+
+static void done(struct starter *s)
+{
+    if (s->listener)
+        fp_rpc_listener_close(s->listener);
+    if (s->root)
+        fp_rpc_conn_finish(s->root);
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    if (s->launched && !s->gone)
+        uv_unref((uv_handle_t *)&s->launcher); /* it stays */
+    if (s->launched && !uv_is_closing((uv_handle_t *)&s->input))
+        uv_close((uv_handle_t *)&s->input, NULL);
+    for (uint64_t until = fp_now_ms() + 1500; s->root && fp_now_ms() < until;)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->rpc)
+        fp_rpc_close(s->rpc, NULL, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    job_states_fini(&s->states);
+    fp_key_free(s->key);
+    free(s->plan);
+}
+
+int job_launch(const struct job_launch *l, struct job_record *out)
+{
+    static struct starter s; /* its handles outlive the call, with the process */
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    memset(&s, 0, sizeof s);
+    s.l = l;
+    s.record = out;
+    snprintf(out->job, sizeof out->job, "%s", l->slurm->job);
+    out->nodes = l->slurm->nnodes;
+    uv_loop_init(&s.loop);
+    uv_timer_init(&s.loop, &s.tick);
+    s.tick.data = &s;
+    uv_timer_start(&s.tick, on_tick, TICK_MS, TICK_MS);
+    rc = prepare(&s);
+    rc = rc ? rc : run_launcher(&s);
+    rc = rc ? rc : wait_all(&s);
+    done(&s);
+    return rc;
+}

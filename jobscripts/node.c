@@ -1,0 +1,314 @@
+/*
+ * fp-job node: the agent of one node, from its start to the end of the job (see node.h).
+ *
+ * Started by fp-job start on every node of the job, by srun or what else starts processes there, and told by its standard input what to do. The root starts the
+ * manager, and tells those below where it is; each starts its benefactor and its mount at the same time, says that they are ready, and starts again what
+ * crashes. It ends when it is told to, by the tree, by a signal, or by the store: fpctl stop ends mounts, benefactors and the manager in this order on all
+ * nodes, and an agent all of whose programs have ended so has nothing left to do.
+ *
+ * A failure is told upwards and does not end the agent: who started the job decides, and others are not disturbed by one node.
+ */
+#include "jobscripts/node.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/job.h"
+#include "jobscripts/jobdir.h"
+
+#define TICK_MS     20u
+#define BELOW_MS    15000u /* how long the root waits for the others before it ends the manager */
+#define HURRY_MS    2500u
+#define TERM_RECENT_MS 10000u /* ago, and SIGKILL may come next */
+#define TERM_MS     5000u
+#define MOUNT_MS    6000u
+#define PLAN_MS     60000u
+
+static void fail(struct node *n, const char *why)
+{
+    char text[JOB_TEXT_BYTES_MAX];
+
+    snprintf(text, sizeof text, "%.590s", why);
+    FP_ERROR("%s: %s", n->plan.nodes[n->rank], text);
+    n->failed = true;
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_FAILED, text);
+}
+
+static bool any_runs(const struct node *n)
+{
+    return n->service[NODE_MANAGER].running || n->service[NODE_BENEFACTOR].running || n->service[NODE_MOUNT].running;
+}
+
+/* ---------------------------------------------------------------- starting */
+
+static void start_service(struct node *n, enum node_role role)
+{
+    char why[JOB_TEXT_BYTES_MAX] = "";
+
+    if (!n->failed && node_store_start(n, role, why, sizeof why))
+        fail(n, why);
+}
+
+void node_go(struct node *n, const char *manager, const char *mount)
+{
+    if (n->phase != NODE_WAITING)
+        return;
+    n->phase = NODE_STARTING;
+    snprintf(n->manager, sizeof n->manager, "%s", manager);
+    if (mount != n->mount)
+        snprintf(n->mount, sizeof n->mount, "%s", mount);
+    node_tree_go(n);
+    if (n->failed)
+        return;
+    start_service(n, NODE_MOUNT); /* first: it looks at the aux-apps, some of which the benefactor must know */
+    start_service(n, NODE_BENEFACTOR);
+}
+
+static void on_ready(struct job_service *s, const char *line, void *arg)
+{
+    struct node *n = arg;
+    const char *colon = strrchr(line, ':');
+    char manager[280];
+
+    if (n->phase >= NODE_STOPPING)
+        return;
+    if (s == &n->service[NODE_MANAGER] && n->phase == NODE_WAITING && colon) {
+        free(n->args[NODE_MANAGER][3]); /* --listen: started again, it is where it was */
+        if (asprintf(&n->args[NODE_MANAGER][3], "--listen=0.0.0.0%s", colon) < 0)
+            abort();
+        s->argv[3] = n->args[NODE_MANAGER][3];
+        snprintf(manager, sizeof manager, "%s%s", n->plan.nodes[0], colon);
+        node_go(n, manager, n->mount);
+    }
+    if (n->failed || !n->service[NODE_BENEFACTOR].is_ready || !n->service[NODE_MOUNT].is_ready)
+        return;
+    n->phase = NODE_UP;
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_READY, n->map.application);
+}
+
+/* ---------------------------------------------------------------- ending */
+
+static void over(struct node *n)
+{
+    n->phase = NODE_OVER;
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_ENDED, "");
+    node_tree_end(n);
+    uv_timer_stop(&n->tick);
+    uv_close((uv_handle_t *)&n->tick, NULL);
+    node_signals_end(n);
+    node_store_clean(n);
+    if (n->rpc)
+        fp_rpc_close(n->rpc, NULL, NULL);
+}
+
+/* One after the other: the mount writes to benefactors, both talk to the manager. The root's manager ends when no agent is below it any more. */
+static void stop_step(struct node *n, uint64_t now_ms)
+{
+    uint64_t below_ms = n->hurry ? HURRY_MS : BELOW_MS;
+    bool others = n->rank == 0 && !node_tree_all_ended(n) && now_ms - n->stop_at_ms < below_ms;
+
+    if (n->service[NODE_MOUNT].running)
+        job_service_stop(&n->service[NODE_MOUNT], now_ms);
+    else if (n->service[NODE_BENEFACTOR].running)
+        job_service_stop(&n->service[NODE_BENEFACTOR], now_ms);
+    else if (n->service[NODE_MANAGER].running && !others)
+        job_service_stop(&n->service[NODE_MANAGER], now_ms);
+    else if (!any_runs(n) && (node_tree_all_ended(n) || now_ms - n->stop_at_ms >= below_ms))
+        over(n);
+}
+
+void node_stop(struct node *n)
+{
+    if (n->phase >= NODE_STOPPING)
+        return;
+    n->phase = NODE_STOPPING;
+    n->stop_at_ms = fp_now_ms();
+    n->hurry = n->last_term_ms && n->stop_at_ms - n->last_term_ms < TERM_RECENT_MS;
+    for (int i = 0; i < NODE_ROLES; i++)
+        n->service[i].hurry = n->hurry;
+    node_tree_stop(n);
+}
+
+/* ---------------------------------------------------------------- services that end by themselves */
+
+static void on_ended(struct job_service *s, int code, const char *why, void *arg)
+{
+    struct node *n = arg;
+    bool was_up = n->phase == NODE_UP;
+
+    if (n->phase >= NODE_STOPPING)
+        return;
+    if (code == 0 && was_up) { /* by fpctl stop, or fusermount3 -u */
+        if (!any_runs(n) || s == &n->service[NODE_MANAGER])
+            node_stop(n);
+        return;
+    }
+    if (was_up && s->starts <= NODE_RESTARTS) {
+        FP_WARN("%s: %s: it is started again", n->plan.nodes[n->rank], why);
+        node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, why);
+        if (job_service_start(s) == 0)
+            return;
+    }
+    fail(n, why);
+}
+
+static void on_tick(uv_timer_t *t)
+{
+    struct node *n = t->data;
+    uint64_t now_ms = fp_now_ms();
+
+    node_tree_tick(n, now_ms);
+    node_signal_tick(n, now_ms);
+    for (int i = 0; i < NODE_ROLES; i++)
+        job_service_tick(&n->service[i], now_ms);
+    if (n->phase == NODE_STOPPING)
+        stop_step(n, now_ms);
+}
+
+/* ---------------------------------------------------------------- start-up */
+
+/* Standard input to its end, which comes soon or never. */
+static char *read_plan(void)
+{
+    uint64_t until = fp_now_ms() + PLAN_MS;
+    size_t n = 0, room = 1u << 16;
+    char *text = malloc(room);
+
+    while (text) {
+        uint64_t now = fp_now_ms();
+        struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+        ssize_t got = 0;
+
+        if (now >= until || n >= JOB_PLAN_BYTES_MAX)
+            break;
+        if (poll(&p, 1, (int)(until - now)) <= 0)
+            continue;
+        if (room - n < 4096) {
+            char *more = realloc(text, room *= 2); /* what it leaves behind of the key is in our memory alone */
+
+            if (!more)
+                break;
+            text = more;
+        }
+        got = read(STDIN_FILENO, text + n, room - n - 1);
+        if (got == 0) {
+            text[n] = '\0';
+            return text;
+        }
+        n += got > 0 ? (size_t)got : 0;
+    }
+    free(text);
+    return NULL;
+}
+
+/* Which of the nodes this is: as the launcher says. */
+static int find_rank(struct node *n)
+{
+    static const char *const variables[] = {"SLURMD_NODENAME", "FP_JOB_NODE", NULL};
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof host - 1);
+    for (size_t v = 0; v < 3; v++) {
+        const char *name = variables[v] ? getenv(variables[v]) : host;
+
+        for (uint32_t i = 0; name && i < n->plan.nnodes; i++)
+            if (strcmp(name, n->plan.nodes[i]) == 0) {
+                n->rank = i;
+                return 0;
+            }
+    }
+    FP_ERROR("%s is none of the job's nodes, as they were told", host);
+    return -ENOENT;
+}
+
+static int read_all(struct node *n)
+{
+    struct job_script script;
+    char *text = read_plan();
+    int rc = text ? job_plan_read(text, &n->plan) : -EBADMSG;
+
+    if (text) {
+        explicit_bzero(text, strlen(text));
+        free(text);
+    }
+    if (rc) {
+        FP_ERROR("what came by standard input is no plan of a job: fp-job node is started by fp-job start");
+        return rc;
+    }
+    rc = find_rank(n);
+    if (rc)
+        return rc;
+    job_findings_init(&n->findings);
+    job_script_parse(n->plan.lines, &script, &n->findings);
+    job_declared_make(&script, &n->declared, &n->findings);
+    job_dir_path(n->dir, n->plan.job);
+    rc = job_dir_make(n->dir);
+    if (rc == 0) {
+        char key[66];
+
+        snprintf(key, sizeof key, "%s\n", n->plan.key);
+        rc = job_dir_write(n->dir, "key", key, 0600);
+        explicit_bzero(key, sizeof key);
+        explicit_bzero(n->plan.key, sizeof n->plan.key);
+    }
+    if (rc)
+        FP_ERROR("%s: %s: %s", n->plan.nodes[n->rank], n->dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
+    return rc;
+}
+
+static void init_loop(struct node *n)
+{
+    static const struct job_service_calls calls = {.ready = on_ready, .ended = on_ended};
+
+    uv_loop_init(&n->loop);
+    uv_timer_init(&n->loop, &n->tick);
+    n->tick.data = n;
+    uv_timer_start(&n->tick, on_tick, 0, TICK_MS);
+    node_signals(n);
+    for (int i = 0; i < NODE_ROLES; i++)
+        n->service[i] = (struct job_service){.loop = &n->loop, .calls = &calls, .arg = n, .term_ms = i == NODE_MOUNT ? MOUNT_MS : TERM_MS, .twice = i == NODE_MOUNT};
+}
+
+static void begin(struct node *n)
+{
+    char why[JOB_TEXT_BYTES_MAX] = "";
+
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
+    if (n->findings.errors)
+        fail(n, "the #FP lines have mistakes: see fp-job check");
+    else if (node_store_prepare(n, why, sizeof why) || (n->rank == 0 && node_store_mountpoint(n, why, sizeof why)))
+        fail(n, why);
+    else if (n->rank == 0)
+        start_service(n, NODE_MANAGER);
+}
+
+int job_cmd_node(const struct job_options *o)
+{
+    static struct node n;
+    int rc = read_all(&n);
+
+    (void)o;
+    if (rc)
+        return rc;
+    init_loop(&n);
+    rc = node_tree_start(&n);
+    if (rc)
+        return rc; /* the process ends, and with it its step's task: srun says so */
+    begin(&n);
+    uv_run(&n.loop, UV_RUN_DEFAULT);
+    uv_loop_close(&n.loop);
+    fp_key_free(n.key);
+    job_states_fini(&n.states);
+    free(n.children);
+    job_declared_fini(&n.declared);
+    job_findings_fini(&n.findings);
+    job_plan_fini(&n.plan);
+    return 0;
+}

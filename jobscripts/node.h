@@ -1,0 +1,106 @@
+/*
+ * The agent of one node (fp-job node): what its files share.
+ *
+ * One thread, one loop. node.c goes through the phases, node_tree.c talks to the agents above and below, node_store.c knows what is started with which
+ * arguments, and what is left of it.
+ */
+#ifndef JOB_NODE_H
+#define JOB_NODE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "fp/rpc.h"
+#include "job.pb-c.h"
+#include "jobscripts/coremap.h"
+#include "jobscripts/declared.h"
+#include "jobscripts/plan.h"
+#include "jobscripts/service.h"
+#include "jobscripts/tree.h"
+
+#define NODE_RESTARTS   3u     /* of one service, after it was ready */
+#define NODE_ORPHAN_MS  30000u /* without any agent above: the job has lost its first node */
+#define NODE_CHILDREN   4096u  /* also those whose parents are gone */
+
+enum node_phase { NODE_WAITING, NODE_STARTING, NODE_UP, NODE_STOPPING, NODE_OVER };
+enum node_role { NODE_MANAGER, NODE_BENEFACTOR, NODE_MOUNT, NODE_ROLES };
+
+/* squeue, asked by the root without waiting for it. */
+struct job_asked {
+    uv_process_t process;
+    uv_pipe_t pipe;
+    bool runs;
+    size_t len;
+    char text[64];
+};
+
+struct node_child {
+    struct fp_rpc_conn *conn; /* a reference */
+    bool asks;
+};
+
+struct node {
+    uv_loop_t loop;
+    uv_timer_t tick;
+    uv_signal_t sigs[3];
+    struct job_plan plan;
+    struct job_findings findings;
+    struct job_declared declared;
+    uint32_t rank;
+    enum node_phase phase;
+    bool failed;
+    char dir[PATH_MAX];       /* job_dir_path */
+    char data[PATH_MAX];      /* on the SSD */
+    char manager[280], mount[PATH_MAX];
+    bool made_mount;
+    struct job_coremap map;
+    struct job_service service[NODE_ROLES];
+    char *args[NODE_ROLES][JOB_SERVICE_ARGS];
+    uint64_t stop_at_ms;      /* when it was told to end */
+    uint64_t term_at_ms;      /* when SIGTERM came, of which it is not known whether the job ends; 0: it did not */
+    uint64_t last_term_ms;
+    bool hurry;               /* the job is cancelled: SIGKILL comes within seconds, whatever is still to be written out */
+    struct job_asked asked;
+
+    /* the tree */
+    struct fp_key *key;
+    struct fp_rpc *rpc;
+    struct fp_rpc_listener *listener;
+    uint16_t port;
+    struct job_states states;
+    bool states_fresh;
+    struct fp_rpc_conn *up;   /* a reference; NULL: none */
+    bool up_is_up, keep;      /* keep: the starter may go */
+    uint32_t above, tries;    /* whom it is tried with */
+    uint64_t up_next_ms, alone_since_ms;
+    struct node_child *children;
+    uint32_t nchildren;
+};
+
+/* node_signal.c */
+void node_signals(struct node *n);       /* from now on */
+void node_signals_end(struct node *n);
+void node_signal_tick(struct node *n, uint64_t now_ms);
+
+/* node.c */
+void node_go(struct node *n, const char *manager, const char *mount);
+void node_stop(struct node *n);
+
+/* node_tree.c. 0 or negative and logged */
+int node_tree_start(struct node *n);
+void node_tree_tick(struct node *n, uint64_t now_ms);
+void node_tree_say(struct node *n, int state, const char *text); /* of this node */
+void node_tree_go(struct node *n);   /* to those below */
+void node_tree_stop(struct node *n); /* to those below */
+bool node_tree_all_ended(const struct node *n); /* all that are known but this one */
+void node_tree_end(struct node *n);
+
+/* node_store.c */
+int node_store_prepare(struct node *n, char *why, size_t size); /* paths, cores, files of the job */
+int node_store_mountpoint(struct node *n, char *why, size_t size); /* root: where all nodes mount it */
+int node_store_start(struct node *n, enum node_role role, char *why, size_t size);
+void node_store_clean(struct node *n);
+
+#endif

@@ -1,0 +1,308 @@
+/*
+ * What an agent starts, with which arguments, and what is left of it (see node.h).
+ *
+ * The node's part of the store lies in a directory of its own below ssd=, named after the job, so that jobs of one node do not meet and all of it can be
+ * removed at the end without a look at what else is there.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/rmtree.h"
+#include "jobscripts/auxcheck.h"
+#include "jobscripts/command.h"
+#include "jobscripts/cpus.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/node.h"
+
+#define PLUGIN_MS  10000u
+#define UNMOUNT_MS 5000u
+#define SIZE_LEAST FP_MIB(64)
+
+static void must_fit(struct node *n, enum node_role role, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* One more argument of a service. Out of memory aborts: at the start alone. */
+static void must_fit(struct node *n, enum node_role role, const char *fmt, ...)
+{
+    char **a = n->args[role];
+    size_t i = 0;
+    va_list ap;
+
+    while (a[i])
+        i++;
+    va_start(ap, fmt);
+    if (i + 1 >= JOB_SERVICE_ARGS || vasprintf(&a[i], fmt, ap) < 0)
+        abort();
+    va_end(ap);
+}
+
+/* ---------------------------------------------------------------- before anything runs */
+
+static int choose_cores(struct node *n, char *why, size_t size)
+{
+    char text[JOB_COREMAP_WHY_BYTES], path[PATH_MAX];
+    hwloc_topology_t t;
+    struct job_near near;
+    int rc;
+
+    if (n->declared.cores.kind == JOB_CORES_NONE)
+        return 0;
+    t = job_topology_here();
+    if (!t) {
+        snprintf(why, size, "the cores of this node can't be looked at");
+        return -EIO;
+    }
+    job_near_find(t, n->data, &near);
+    rc = job_coremap_choose(t, &n->declared.cores, &near, &n->map, text);
+    if (rc)
+        snprintf(why, size, "%s", text);
+    else if ((rc = job_dir_file(path, n->dir, "cores.xml")) || (rc = job_coremap_write(t, &n->map, path)))
+        snprintf(why, size, "%s: %s", path, fp_strerror(rc));
+    hwloc_topology_destroy(t);
+    if (rc)
+        return rc;
+    rc = job_cpus_confine(0, n->map.service);
+    if (rc)
+        snprintf(why, size, "services can't be kept to CPUs %s: %s", n->map.service, fp_strerror(rc));
+    return rc;
+}
+
+/* Slurm runs it as the user before each task, whose process is its parent: so each node's tasks get what that node has left for them. */
+static int write_prolog(struct node *n)
+{
+    char text[2 * PATH_MAX + JOB_CPULIST_BYTES], self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    if (k <= 0)
+        return -errno;
+    self[k] = '\0';
+    if (n->map.service_cores)
+        snprintf(text, sizeof text, "#!/bin/sh\n'%s' confine --pid=$PPID --cpus=%s\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n", self, n->map.application);
+    else
+        snprintf(text, sizeof text, "#!/bin/sh\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n");
+    return job_dir_write(n->dir, "task-prolog", text, 0700);
+}
+
+static int make_data(struct node *n, char *why, size_t size)
+{
+    const char *ssd = n->declared.store.ssd;
+    bool fallback = !n->declared.store_line && !getenv("TMPDIR");
+    char dir[PATH_MAX];
+    int rc = job_expand(dir, fallback ? "/tmp" : ssd);
+
+    if (rc == -ENOENT)
+        snprintf(why, size, "%s is not set on this node: write ssd=DIRECTORY into #FP store", dir);
+    else if (rc || snprintf(n->data, sizeof n->data, "%s/fpstore-%s", dir, n->plan.job) >= PATH_MAX)
+        snprintf(why, size, "the path of ssd= is too long");
+    if (rc)
+        return rc;
+    if (mkdir(n->data, 0700) == 0)
+        return 0;
+    rc = -errno;
+    snprintf(why, size, rc == -EEXIST ? "%s is there already: another job's, or left by one that was killed: remove it" : "%s can't be made: %s", n->data, fp_strerror(rc));
+    n->data[0] = '\0';
+    return rc;
+}
+
+static int make_log_dir(struct node *n)
+{
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, n->dir, "log");
+
+    return rc ? rc : mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+int node_store_prepare(struct node *n, char *why, size_t size)
+{
+    int rc = make_data(n, why, size);
+
+    rc = rc ? rc : choose_cores(n, why, size);
+    if (rc)
+        return rc;
+    rc = make_log_dir(n);
+    rc = rc ? rc : write_prolog(n);
+    if (rc)
+        snprintf(why, size, "%s: %s", n->dir, fp_strerror(rc));
+    return rc;
+}
+
+/* ---------------------------------------------------------------- where it is mounted */
+
+/* A directory that we may mount on, made if need be. FUSE takes one that is ours, or that all may write to without a sticky bit. */
+static bool usable(struct node *n, const char *path)
+{
+    struct stat st;
+
+    if (mkdir(path, 0755) == 0) {
+        n->made_mount = true;
+        return true;
+    }
+    return errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK) == 0 && (st.st_uid == geteuid() || geteuid() == 0 || !(st.st_mode & S_ISVTX));
+}
+
+int node_store_mountpoint(struct node *n, char *why, size_t size)
+{
+    char path[PATH_MAX];
+    int rc = job_expand(path, n->declared.store.mount);
+
+    if (rc) {
+        snprintf(why, size, "mount=%s: %s", n->declared.store.mount, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
+        return rc;
+    }
+    if (!usable(n, path)) {
+        FP_WARN("nothing can be mounted on %s by this user: the store is mounted on %s/mnt ($FP_MOUNT)", path, n->dir);
+        rc = job_dir_file(path, n->dir, "mnt");
+    }
+    snprintf(n->mount, sizeof n->mount, "%s", path);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the programs */
+
+static void common_args(struct node *n, enum node_role role)
+{
+    must_fit(n, role, "--config=");
+    must_fit(n, role, "--key=%s/key", n->dir);
+    if (role != NODE_MANAGER) {
+        must_fit(n, role, "--manager=%s", n->manager);
+        must_fit(n, role, "--node=%s", n->plan.nodes[n->rank]);
+        must_fit(n, role, "--start-timeout=30s");
+    }
+    if (role != NODE_MANAGER && n->map.service_cores)
+        must_fit(n, role, "--cores=%s", n->map.service);
+}
+
+static void manager_args(struct node *n)
+{
+    const struct job_store *s = &n->declared.store;
+
+    must_fit(n, NODE_MANAGER, "--dir=%s/manager", n->data);
+    must_fit(n, NODE_MANAGER, "--listen=0.0.0.0:0");
+    if (s->chunk_size_bytes)
+        must_fit(n, NODE_MANAGER, "--chunk-size=%llu", (unsigned long long)s->chunk_size_bytes);
+    if (s->stripe)
+        must_fit(n, NODE_MANAGER, "--stripe=%lld", (long long)s->stripe);
+}
+
+static int benefactor_args(struct node *n, char *why, size_t size)
+{
+    const struct job_store *s = &n->declared.store;
+    uint64_t bytes = s->size_bytes;
+    struct statvfs v;
+
+    if (statvfs(n->data, &v) < 0) {
+        int rc = -errno;
+
+        snprintf(why, size, "%s: %s", n->data, fp_strerror(rc));
+        return rc;
+    }
+    uint64_t avail = (uint64_t)v.f_bavail * v.f_frsize;
+    char need[FP_UNITS_BUF], is[FP_UNITS_BUF];
+
+    if (!bytes)
+        bytes = avail / 10 * 9;
+    if (strncmp(s->backend, "dir", 3) == 0 && (bytes > avail || bytes < SIZE_LEAST)) {
+        snprintf(why, size, "%s are free in %s, and %s are wanted", fp_format_size(is, avail), n->data, fp_format_size(need, bytes < SIZE_LEAST ? SIZE_LEAST : bytes));
+        return -ENOSPC;
+    }
+    must_fit(n, NODE_BENEFACTOR, "--dir=%s/benefactor", n->data);
+    must_fit(n, NODE_BENEFACTOR, "--size=%llu", (unsigned long long)bytes);
+    must_fit(n, NODE_BENEFACTOR, "--backend=%s", s->backend);
+    must_fit(n, NODE_BENEFACTOR, "--auxapp-dir=%s", n->plan.auxapp_dir);
+    return 0;
+}
+
+/* drain is no plugin: fp-job start makes a policy of it. What changes chunks is told to the benefactor too, which undoes it when it drains. */
+static int auxapp_args(struct node *n, char *why, size_t size)
+{
+    for (size_t i = 0; i < n->declared.nauxapps; i++) {
+        const struct job_auxapp *a = &n->declared.auxapps[i];
+        struct job_auxanswer one;
+        char line[JOB_AUX_WHY_BYTES];
+        int rc;
+
+        if (strcmp(a->name, "drain") == 0)
+            continue;
+        rc = job_auxcheck(a->text, n->plan.auxapp_dir, PLUGIN_MS, &one, line);
+        if (rc) {
+            snprintf(why, size, "%.500s", line);
+            return rc;
+        }
+        must_fit(n, NODE_MOUNT, "--auxapp=%s", a->text);
+        if (one.flags & FP_AUX_CODES)
+            must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", a->text);
+    }
+    return 0;
+}
+
+static int mount_args(struct node *n, char *why, size_t size)
+{
+    must_fit(n, NODE_MOUNT, "--foreground");
+    must_fit(n, NODE_MOUNT, "--pool=%llu", (unsigned long long)n->declared.store.pool_bytes);
+    must_fit(n, NODE_MOUNT, "--auxapp-dir=%s", n->plan.auxapp_dir);
+    must_fit(n, NODE_MOUNT, "--allow-other=off"); /* a user's own, and root has no business in it */
+    must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);
+    if (!usable(n, n->mount)) {
+        snprintf(why, size, "nothing can be mounted on %s by this user, as it can on the first node", n->mount);
+        return -EACCES;
+    }
+    return 0;
+}
+
+int node_store_start(struct node *n, enum node_role role, char *why, size_t size)
+{
+    static const char *const programs[] = {"fp-manager", "fp-benefactor", "fp-mount"};
+    struct job_service *s = &n->service[role];
+    int rc = 0;
+
+    s->program = programs[role];
+    common_args(n, role);
+    if (role == NODE_MANAGER)
+        manager_args(n);
+    else if (role == NODE_BENEFACTOR)
+        rc = benefactor_args(n, why, size);
+    else
+        rc = mount_args(n, why, size);
+    if (rc == 0 && role == NODE_MOUNT)
+        rc = auxapp_args(n, why, size);
+    if (rc)
+        return rc;
+    snprintf(s->log, sizeof s->log, "%.3000s/log/%s.log", n->dir, s->program);
+    for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)
+        s->argv[i] = n->args[role][i];
+    rc = job_service_start(s);
+    if (rc)
+        snprintf(why, size, "%s can't be started: %s", s->program, fp_strerror(rc));
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the end */
+
+void node_store_clean(struct node *n)
+{
+    char path[PATH_MAX], out[64];
+
+    if (n->mount[0] && n->args[NODE_MOUNT][0]) { /* it is gone, unless fp-mount was killed */
+        char *const argv[] = {(char *)"fusermount3", (char *)"-u", (char *)"-z", (char *)"-q", n->mount, NULL};
+
+        (void)job_command(argv, UNMOUNT_MS, out, sizeof out);
+        if (n->made_mount)
+            (void)rmdir(n->mount);
+    }
+    if (n->data[0])
+        fp_remove_tree(n->data);
+    if (job_dir_file(path, n->dir, "mnt") == 0)
+        (void)rmdir(path);
+    fp_remove_tree(n->dir);
+    for (int role = 0; role < NODE_ROLES; role++)
+        for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)
+            free(n->args[role][i]);
+}

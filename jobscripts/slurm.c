@@ -1,0 +1,164 @@
+/*
+ * What Slurm says of the job we are in (see slurm.h). Called by fp-job start, run, stop and status.
+ *
+ * By its commands and variables, for the reason that request.c gives. Each has a limit.
+ */
+#include "jobscripts/slurm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/command.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/plan.h"
+#include "jobscripts/script.h"
+
+#define ASK_MS 5000u
+
+static int take_names(char *text, struct job_slurm *s)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(text, "\n", &save); w && s->nnodes < JOB_NODES_MAX; w = strtok_r(NULL, "\n", &save)) {
+        char **more = reallocarray(s->nodes, s->nnodes + 1, sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        s->nodes = more;
+        s->nodes[s->nnodes] = strdup(w);
+        if (!s->nodes[s->nnodes])
+            return -ENOMEM;
+        s->nnodes++;
+    }
+    return s->nnodes ? 0 : -ENOENT;
+}
+
+static int read_nodes(const char *list, struct job_slurm *s)
+{
+    char *const argv[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)(uintptr_t)list, NULL};
+    size_t size = (size_t)JOB_NODES_MAX * (JOB_NODE_NAME_MAX + 1) / 8;
+    char *out = malloc(size);
+    int rc = out ? job_command(argv, ASK_MS, out, size) : -ENOMEM;
+
+    rc = rc > 0 ? -EIO : rc;
+    rc = rc ? rc : take_names(out, s);
+    free(out);
+    if (rc)
+        FP_ERROR("scontrol show hostnames %s: %s", list, fp_strerror(rc));
+    return rc;
+}
+
+int job_slurm_look(struct job_slurm *out)
+{
+    const char *job = getenv("SLURM_JOB_ID"), *list = getenv("SLURM_JOB_NODELIST"), *here = getenv("SLURMD_NODENAME");
+
+    memset(out, 0, sizeof *out);
+    if (!job || !*job || strlen(job) > 64 || !list || !*list) {
+        FP_ERROR("this is no job of Slurm: fp-job start, run and stop belong into a batch script, or a shell of salloc");
+        return -ENOENT;
+    }
+    snprintf(out->job, sizeof out->job, "%s", job);
+    if (here)
+        snprintf(out->here, sizeof out->here, "%s", here);
+    else
+        (void)gethostname(out->here, sizeof out->here - 1);
+    return read_nodes(list, out);
+}
+
+void job_slurm_fini(struct job_slurm *s)
+{
+    for (uint32_t i = 0; i < s->nnodes; i++)
+        free(s->nodes[i]);
+    free(s->nodes);
+    memset(s, 0, sizeof *s);
+}
+
+uint64_t job_slurm_time(const char *text)
+{
+    uint64_t part[4] = {0}, days = 0;
+    unsigned n = 0;
+    const char *dash = strchr(text, '-');
+
+    if (dash) {
+        char *end;
+
+        if (*text < '0' || *text > '9')
+            return UINT64_MAX;
+        days = strtoull(text, &end, 10);
+        if (end != dash || days > 100000)
+            return UINT64_MAX;
+        text = dash + 1;
+    }
+    for (; n < 3; n++) {
+        char *end;
+
+        if (*text < '0' || *text > '9')
+            return UINT64_MAX;
+        part[n] = strtoull(text, &end, 10);
+        if (part[n] > 100000000)
+            return UINT64_MAX;
+        text = end;
+        if (*text != ':')
+            break;
+        text++;
+    }
+    if (n == 3 || (*text && *text != '\n') || (n == 0 && !dash))
+        return UINT64_MAX;
+    if (n < 2 && !dash) /* minutes and seconds */
+        return (part[0] * 60 + part[1]) * 1000;
+    return (days * 86400 + part[0] * 3600 + part[1] * 60 + part[2]) * 1000;
+}
+
+uint64_t job_slurm_left_ms(const char *job)
+{
+    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", (char *)(uintptr_t)job, NULL};
+    char out[128];
+
+    if (job_command(argv, ASK_MS, out, sizeof out))
+        return UINT64_MAX;
+    return job_slurm_time(out + strspn(out, " "));
+}
+
+int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
+{
+    char *const argv[] = {(char *)"scontrol", (char *)"write", (char *)"batch_script", (char *)(uintptr_t)job, (char *)"-", NULL};
+    char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
+    int rc = text ? job_command(argv, ASK_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
+
+    if (rc)
+        FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
+    rc = rc > 0 ? -ENOENT : rc;
+    rc = rc ? rc : job_dir_write(dir, "script", text, 0600);
+    rc = rc ? rc : job_dir_file(path, dir, "script");
+    free(text);
+    return rc;
+}
+
+void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned size)
+{
+    static char nodes[32], tasks[32];
+    const char *const words[] = {"srun", "--overlap", nodes, tasks, "--ntasks-per-node=1", "--cpu-bind=none", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0",
+                                 "--input=all", "--unbuffered", "--quiet", "--job-name=fpstore", NULL};
+    unsigned n = 0;
+
+    snprintf(nodes, sizeof nodes, "--nodes=%u", s->nnodes);
+    snprintf(tasks, sizeof tasks, "--ntasks=%u", s->nnodes);
+    for (; words[n] && n + 1 < size; n++)
+        argv[n] = words[n];
+    argv[n] = NULL;
+}
+
+void job_slurm_signal(const char *job, const char *step, const char *signal)
+{
+    char name[160], out[64];
+    char *const argv[] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal, name, NULL};
+
+    snprintf(name, sizeof name, "%s.%s", job, step);
+    (void)job_command(argv, ASK_MS, out, sizeof out);
+}

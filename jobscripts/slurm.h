@@ -1,0 +1,34 @@
+/* The job that we are in, as Slurm's variables and commands say. Blocks for some seconds when its controller does not answer. */
+#ifndef JOB_SLURM_H
+#define JOB_SLURM_H
+
+#include <limits.h>
+#include <stdint.h>
+
+struct job_slurm {
+    char job[65];
+    char **nodes; /* in the order in which ranks are counted: the first one is where the batch script runs */
+    uint32_t nnodes;
+    char here[256]; /* this node's name, as the others know it */
+};
+
+/* 0, or negative and logged: we are in no job; its nodes can't be told. */
+int job_slurm_look(struct job_slurm *out);
+void job_slurm_fini(struct job_slurm *s);
+
+/* Milliseconds to the job's end; UINT64_MAX: none, or not known. */
+uint64_t job_slurm_left_ms(const char *job);
+
+/* "1-02:03:04", "02:03:04", "3:04", "UNLIMITED" in milliseconds; UINT64_MAX: no such time. Pure. */
+uint64_t job_slurm_time(const char *text);
+
+/* The batch script of the job, into dir/script. 0, or negative and logged. */
+int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX]);
+
+/* argv of the program that starts the agents on all nodes; of `size` words. */
+void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned size);
+
+/* A signal to the step of the agents; nothing is waited for. */
+void job_slurm_signal(const char *job, const char *step, const char *signal);
+
+#endif

@@ -1,0 +1,185 @@
+/* The store of a job from start to end (see start.h). Called by the commands start, stop and run; one thread. */
+#include "jobscripts/start.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fp/beside.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/rmtree.h"
+#include "jobscripts/check.h"
+#include "jobscripts/launch.h"
+
+static volatile sig_atomic_t caught;
+
+static void on_signal(int sig)
+{
+    caught = sig;
+}
+
+void job_catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+}
+
+bool job_interrupted(void)
+{
+    return caught != 0;
+}
+
+/* The text of the script; a copy of it is in the job's directory, for stop. */
+static int read_script(const struct job_options *o, struct job_run_of *r, char **text)
+{
+    char path[PATH_MAX];
+    int rc;
+
+    if (!o->script) {
+        rc = job_slurm_script(r->slurm.job, r->dir, path);
+        return rc ? rc : job_script_text(path, text);
+    }
+    rc = job_script_text(o->script, text);
+    rc = rc ? rc : job_dir_write(r->dir, "script", *text, 0600);
+    if (rc)
+        FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
+    return rc;
+}
+
+static void declare(struct job_run_of *r, const char *text)
+{
+    struct job_script script;
+
+    job_findings_init(&r->findings);
+    job_script_parse(text, &script, &r->findings);
+    job_declared_make(&script, &r->declared, &r->findings);
+}
+
+static int check(struct job_run_of *r, const char *name)
+{
+    struct job_site site = {.plugin_dir = r->auxapp_dir, .nodes = r->slurm.nnodes};
+
+    job_check(&r->declared, &site, &r->findings);
+    for (size_t i = 0; i < r->findings.n; i++) {
+        const struct job_finding *f = &r->findings.list[i];
+
+        if (f->severity == JOB_ERROR)
+            FP_ERROR("%s:%u:%u: %s", name, f->at.line, f->at.column, f->text);
+    }
+    return r->findings.errors ? -EINVAL : 0;
+}
+
+static int make_dir(struct job_run_of *r)
+{
+    struct job_record old;
+    int rc;
+
+    job_dir_path(r->dir, r->slurm.job);
+    rc = job_dir_make(r->dir);
+    if (rc) {
+        FP_ERROR("%s: %s", r->dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
+        return rc;
+    }
+    if (job_record_load(r->dir, &old) == 0) {
+        FP_ERROR("the store of job %s is up already, mounted on %s: fp-job stop ends it", old.job, old.mount);
+        return -EEXIST;
+    }
+    return 0;
+}
+
+static int launch(struct job_run_of *r, const char *text)
+{
+    struct job_launch l = {.slurm = &r->slurm, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
+    int rc;
+
+    if (r->declared.store.persistent) {
+        FP_ERROR("#FP store persistent=: stores that outlive a job are not started by fp-job");
+        return -ENOTSUP;
+    }
+    rc = job_launch(&l, &r->record);
+    if (rc)
+        return rc;
+    rc = job_record_save(r->dir, &r->record);
+    rc = rc ? rc : job_steps_before(r);
+    if (rc)
+        (void)job_launch_end(r->dir, &r->record, false);
+    return rc;
+}
+
+int job_start(const struct job_options *o, struct job_run_of *r)
+{
+    char *text = NULL;
+    int rc;
+
+    memset(r, 0, sizeof *r);
+    rc = job_slurm_look(&r->slurm);
+    if (rc)
+        return rc;
+    if (o->auxapp_dir)
+        snprintf(r->auxapp_dir, sizeof r->auxapp_dir, "%s", o->auxapp_dir);
+    else
+        fp_beside_plugins(r->auxapp_dir, sizeof r->auxapp_dir);
+    rc = make_dir(r);
+    if (rc)
+        return rc;
+    rc = read_script(o, r, &text);
+    if (rc == 0) {
+        declare(r, text);
+        rc = check(r, o->script ? o->script : "the batch script");
+        rc = rc ? rc : launch(r, text);
+    }
+    free(text);
+    if (rc)
+        fp_remove_tree(r->dir);
+    else
+        FP_INFO("%u node%s, mounted on %s", r->record.nodes, r->record.nodes == 1 ? "" : "s", r->record.mount);
+    return rc;
+}
+
+int job_find(struct job_run_of *r)
+{
+    char path[PATH_MAX], *text = NULL;
+    int rc;
+
+    memset(r, 0, sizeof *r);
+    rc = job_slurm_look(&r->slurm);
+    if (rc)
+        return rc;
+    job_dir_path(r->dir, r->slurm.job);
+    rc = job_record_load(r->dir, &r->record);
+    rc = rc ? rc : job_dir_file(path, r->dir, "script");
+    rc = rc ? rc : job_script_text(path, &text);
+    if (rc)
+        FP_ERROR("job %s has no store that was started on this node (%s)", r->slurm.job, rc == -ENOENT ? "or it has ended" : fp_strerror(rc));
+    else
+        declare(r, text);
+    free(text);
+    return rc;
+}
+
+int job_end(struct job_run_of *r, int code)
+{
+    int rc = job_steps_after(r, code), stop;
+
+    stop = job_steps_stop(r);
+    if (stop)
+        FP_WARN("the store did not end by itself within its time: its agents end it");
+    if (job_launch_end(r->dir, &r->record, stop == 0))
+        rc = rc ? rc : -EIO;
+    fp_remove_tree(r->dir);
+    return rc ? (code ? code : 1) : code;
+}
+
+void job_run_fini(struct job_run_of *r)
+{
+    job_declared_fini(&r->declared);
+    job_findings_fini(&r->findings);
+    job_slurm_fini(&r->slurm);
+}

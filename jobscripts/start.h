@@ -1,0 +1,43 @@
+/* The store of a job from its start to its end, as fp-job start, stop and run have it in common. Functions block, each with a limit, and log what fails. */
+#ifndef JOB_START_H
+#define JOB_START_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "jobscripts/declared.h"
+#include "jobscripts/findings.h"
+#include "jobscripts/job.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/slurm.h"
+
+struct job_run_of {
+    struct job_slurm slurm;
+    char dir[PATH_MAX];
+    struct job_declared declared;
+    struct job_findings findings;
+    struct job_record record;
+    char auxapp_dir[PATH_MAX];
+};
+
+/* SIGINT, SIGTERM and SIGHUP are counted from now on. */
+void job_catch_signals(void);
+bool job_interrupted(void);
+
+/* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. Negative: nothing is left running. */
+int job_start(const struct job_options *o, struct job_run_of *r);
+/* What is running of this job, for stop. -ENOENT and logged: nothing. */
+int job_find(struct job_run_of *r);
+/* Brings data to where it is to be, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if something was not done. */
+int job_end(struct job_run_of *r, int code);
+void job_run_fini(struct job_run_of *r);
+
+/* steps.c: what is done by fpctl before and after the application. */
+int job_steps_before(const struct job_run_of *r);
+/* code: the application's. -EIO: not all data is where it is to be. */
+int job_steps_after(const struct job_run_of *r, int code);
+int job_steps_stop(const struct job_run_of *r);
+/* Is anything to be brought out of the store at the end? */
+bool job_steps_needed(const struct job_declared *d);
+
+#endif

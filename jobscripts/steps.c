@@ -1,0 +1,366 @@
+/*
+ * What is done with the store of a job before and after the application (see start.h): policies of draining, staging in and out, the end.
+ *
+ * By fpctl, whose lines and progress the user sees in the job's output as he would if he had called it. At the end each step has the time that the job has
+ * left: what is not done by then is said, and benefactors that had begun leave whole files or none.
+ */
+#include <errno.h>
+#include <glob.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "fp/beside.h"
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/command.h"
+#include "jobscripts/start.h"
+
+#define WORDS_MAX   4096u
+#define POLICY_MS   60000u
+#define STAGE_MS    (24u * 3600u * 1000u)
+#define STOP_MS     60000u
+#define STOP_NEEDS  15000u /* of the job's time, for ending everything */
+#define STEP_LEAST  2000u
+#define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
+#define SETS_BYTES  (4u << 20)
+
+struct call {
+    char *words[WORDS_MAX + 1];
+    size_t n;
+    char program[PATH_MAX], manager[300], key[PATH_MAX + 16], timeout[40];
+};
+
+static void add(struct call *c, const char *text)
+{
+    if (c->n == WORDS_MAX || !(c->words[c->n] = strdup(text)))
+        abort();
+    c->n++;
+}
+
+static void begin(struct call *c, const struct job_run_of *r, const char *const *words)
+{
+    static const char *const tails[] = {"fpctl", NULL};
+
+    c->n = 0;
+    fp_beside(c->program, sizeof c->program, tails);
+    add(c, c->program);
+    for (; *words; words++)
+        add(c, *words);
+    snprintf(c->manager, sizeof c->manager, "--manager=%s", r->record.manager);
+    snprintf(c->key, sizeof c->key, "--key=%s/key", r->dir);
+    add(c, "--config=");
+    add(c, c->manager);
+    add(c, c->key);
+}
+
+static void forget(struct call *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        free(c->words[i]);
+    c->n = 0;
+}
+
+/* Exit code of fpctl, or negative. */
+static int run(struct call *c, uint64_t limit_ms)
+{
+    int rc;
+
+    c->words[c->n] = NULL;
+    rc = job_command_shown(c->words, limit_ms);
+    forget(c);
+    return rc;
+}
+
+static void add_timeout(struct call *c, uint64_t ms)
+{
+    snprintf(c->timeout, sizeof c->timeout, "--timeout=%llums", (unsigned long long)ms);
+    add(c, c->timeout);
+}
+
+static const struct job_auxapp *drain_of(const struct job_declared *d)
+{
+    for (size_t i = 0; i < d->nauxapps; i++)
+        if (strcmp(d->auxapps[i].name, "drain") == 0)
+            return &d->auxapps[i];
+    return NULL;
+}
+
+bool job_steps_needed(const struct job_declared *d)
+{
+    return drain_of(d) || d->nout;
+}
+
+/* ---------------------------------------------------------------- before */
+
+/* A target that is not there yet, in a directory that is: made here, since the parallel file system is the same on all nodes. */
+static int make_target(const char *text)
+{
+    char path[PATH_MAX];
+    int rc = job_expand(path, text);
+
+    if (rc == 0 && mkdir(path, 0777) < 0 && errno != EEXIST)
+        rc = -errno;
+    if (rc)
+        FP_ERROR("the directory %s can't be made: %s", rc == -ENOENT ? text : path, fp_strerror(rc));
+    return rc;
+}
+
+static int make_drain_target(const struct job_run_of *r)
+{
+    const struct job_auxapp *drain = drain_of(&r->declared);
+    int rc = 0;
+
+    for (size_t i = 2; drain && i < drain->line->nwords && rc == 0; i++)
+        if (strncmp(drain->line->words[i].text, "to=", 3) == 0)
+            rc = make_target(drain->line->words[i].text + 3);
+    return rc;
+}
+
+static int set_policy(const struct job_run_of *r, struct call *c)
+{
+    const struct job_auxapp *drain = drain_of(&r->declared);
+    char text[PATH_MAX];
+    int rc;
+
+    if (!drain)
+        return 0;
+    rc = job_expand(text, drain->text + strlen("drain") + strspn(drain->text + strlen("drain"), " "));
+    if (rc) {
+        FP_ERROR("#FP auxapp %s: %s", drain->text, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
+        return rc;
+    }
+    begin(c, r, (const char *const[]){"drain", "set", text, NULL});
+    rc = run(c, POLICY_MS);
+    if (rc)
+        FP_ERROR("#FP auxapp %s: the store did not take it", drain->text);
+    return rc ? -EIO : 0;
+}
+
+/* The directory that has all of what a pattern names: up to the last slash before the first sign of a pattern. */
+static void directory_of(const char *pattern, char out[PATH_MAX])
+{
+    size_t n = strcspn(pattern, "*?[");
+
+    snprintf(out, PATH_MAX, "%.*s", (int)(n < PATH_MAX ? n : PATH_MAX - 1), pattern);
+    *strrchr(out, '/') = '\0';
+    if (!out[0])
+        strcpy(out, "/");
+}
+
+/* The directories of a path in the store, made where it is mounted. What can't be made, fpctl says. */
+static void make_dirs(const struct job_run_of *r, const char *inner)
+{
+    char path[2 * PATH_MAX];
+    size_t n = (size_t)snprintf(path, sizeof path, "%s/%s", r->record.mount, inner);
+
+    for (size_t i = strlen(r->record.mount) + 1; i <= n && n < sizeof path; i++)
+        if (path[i] == '/' || i == n) {
+            char was = path[i];
+
+            path[i] = '\0';
+            (void)mkdir(path, 0777);
+            path[i] = was;
+        }
+}
+
+static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, const char *pattern, struct call *c)
+{
+    char path[PATH_MAX], dir[PATH_MAX + 16], to[PATH_MAX + 8];
+    glob_t g;
+    int rc = job_expand(path, pattern);
+
+    if (rc == 0 && path[0] != '/')
+        rc = -EINVAL;
+    rc = rc ? rc : glob(path, 0, NULL, &g) == 0 ? 0 : -ENOENT;
+    if (rc == -ENOENT && s->optional)
+        return 0;
+    if (rc) {
+        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : fp_strerror(rc));
+        return rc;
+    }
+    begin(c, r, (const char *const[]){"stage-in", NULL});
+    for (size_t i = 0; i < g.gl_pathc && c->n + 8 < WORDS_MAX; i++)
+        add(c, g.gl_pathv[i]);
+    globfree(&g);
+    if (s->to)
+        make_dirs(r, s->to);
+    snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
+    add(c, to);
+    strcpy(dir, "--target=");
+    directory_of(path, dir + strlen(dir));
+    add(c, dir);
+    add_timeout(c, STAGE_MS);
+    rc = run(c, STAGE_MS + POLICY_MS);
+    if (rc)
+        FP_ERROR("#FP stage-in %s: not all of it is in the store", pattern);
+    return rc ? -EIO : 0;
+}
+
+int job_steps_before(const struct job_run_of *r)
+{
+    static struct call c;
+    int rc = make_drain_target(r);
+
+    rc = rc ? rc : set_policy(r, &c);
+    for (size_t i = 0; rc == 0 && i < r->declared.nin; i++)
+        for (size_t k = 0; rc == 0 && k < r->declared.in[i].paths.count; k++)
+            rc = stage_in_one(r, &r->declared.in[i], r->declared.in[i].paths.items[k], &c);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- after */
+
+/* What the job has left for a step; at least some seconds, so that what is done already is seen to be so. */
+static uint64_t step_ms(const struct job_run_of *r)
+{
+    uint64_t left = job_slurm_left_ms(r->slurm.job);
+
+    if (left > STAGE_MS)
+        return STAGE_MS;
+    return left > STOP_NEEDS + STEP_LEAST ? left - STOP_NEEDS : STEP_LEAST;
+}
+
+static bool selects(const struct job_auxapp *drain)
+{
+    for (size_t i = 2; i < drain->line->nwords; i++)
+        if (strncmp(drain->line->words[i].text, "every=", 6) == 0 && strcmp(drain->line->words[i].text, "every=1") != 0)
+            return true;
+    return false;
+}
+
+/* The state of each newest set, as fpctl prints it: how many are still open, and whether any is complete. 0, or negative: it does not say. */
+static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *open, bool *complete)
+{
+    char *text = malloc(SETS_BYTES);
+    json_t *all, *one;
+    size_t i;
+    int rc;
+
+    if (!text)
+        return -ENOMEM;
+    begin(c, r, (const char *const[]){"checkpoints", "--json", NULL});
+    c->words[c->n] = NULL;
+    rc = job_command(c->words, POLICY_MS, text, SETS_BYTES);
+    forget(c);
+    all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    *open = 0;
+    *complete = false;
+    json_array_foreach(json_object_get(all, "checkpoints"), i, one)
+    {
+        const char *state = json_string_value(json_object_get(one, "state"));
+
+        *open += state && strcmp(state, "open") == 0;
+        *complete |= state && strcmp(state, "complete") == 0;
+    }
+    json_decref(all);
+    return all ? 0 : -EIO;
+}
+
+/* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). True: there is a complete one. */
+static bool settle_sets(const struct job_run_of *r, struct call *c)
+{
+    static const struct timespec pause = {0, 200000000};
+    uint64_t left = step_ms(r), until = fp_now_ms() + (left < SETTLE_MS ? left : SETTLE_MS);
+    bool complete = false;
+    unsigned open = 1;
+
+    while (look_at_sets(r, c, &open, &complete) == 0 && open && fp_now_ms() < until)
+        nanosleep(&pause, NULL);
+    if (open)
+        FP_WARN("the newest checkpoint has not become complete: see fpctl checkpoints in a job that runs");
+    return complete;
+}
+
+/* Everything; of a job that wants some of its checkpoints drained, the newest ones, if what it wrote are any. */
+static int drain_rest(const struct job_run_of *r, struct call *c)
+{
+    const struct job_auxapp *drain = drain_of(&r->declared);
+    bool last;
+    int rc;
+
+    if (!drain)
+        return 0;
+    last = selects(drain) && settle_sets(r, c);
+    begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
+    add_timeout(c, step_ms(r));
+    if (last)
+        add(c, "/");
+    rc = run(c, STAGE_MS + POLICY_MS);
+    if (rc)
+        FP_ERROR("%s: fpctl drain has ended with %d", rc == 3 ? "the job's time is over, and not all is drained" : "not all is drained", rc);
+    return rc ? -EIO : 0;
+}
+
+/* Files of the store that a pattern names, as the store calls them. How many there are. */
+static size_t add_paths(const struct job_run_of *r, const char *pattern, struct call *c)
+{
+    size_t mount = strlen(r->record.mount), n = 0;
+    bool whole = strncmp(pattern, r->record.mount, mount) == 0 && pattern[mount] == '/';
+    char path[2 * PATH_MAX];
+    glob_t g;
+
+    snprintf(path, sizeof path, "%s%s%s", whole ? "" : r->record.mount, whole ? "" : "/", pattern);
+    if (glob(path, 0, NULL, &g))
+        return 0;
+    for (; n < g.gl_pathc && c->n + 8 < WORDS_MAX; n++)
+        add(c, g.gl_pathv[n] + mount);
+    globfree(&g);
+    return n;
+}
+
+static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, struct call *c)
+{
+    char name[PATH_MAX], to[PATH_MAX + 8];
+    size_t found = 0;
+    int rc = 0;
+
+    begin(c, r, (const char *const[]){"stage-out", NULL});
+    for (size_t i = 0; rc == 0 && i < s->paths.count; i++) {
+        rc = job_expand(name, s->paths.items[i]);
+        if (rc == 0)
+            found += add_paths(r, name, c);
+    }
+    if (rc == 0 && s->to && found && (rc = make_target(s->to)) == 0 && (rc = job_expand(name, s->to)) == 0) {
+        snprintf(to, sizeof to, "--to=%s", name);
+        add(c, to);
+    }
+    add_timeout(c, step_ms(r));
+    if (rc == 0 && found)
+        rc = run(c, STAGE_MS + POLICY_MS);
+    else if (rc == 0)
+        rc = -ENOENT;
+    if (rc)
+        FP_ERROR("#FP stage-out (line %u of the #FP lines): %s", s->line->line, rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied");
+    return rc ? -EIO : 0;
+}
+
+int job_steps_after(const struct job_run_of *r, int code)
+{
+    static struct call c;
+    int rc = 0;
+
+    for (size_t i = 0; i < r->declared.nout; i++) {
+        const struct job_stage *s = &r->declared.out[i];
+
+        if ((s->when == JOB_ON_SUCCESS && code) || (s->when == JOB_ON_FAILURE && !code))
+            continue;
+        rc |= stage_out_one(r, s, &c);
+    }
+    rc |= drain_rest(r, &c);
+    return rc ? -EIO : 0;
+}
+
+int job_steps_stop(const struct job_run_of *r)
+{
+    static struct call c;
+
+    begin(&c, r, (const char *const[]){"stop", NULL});
+    add_timeout(&c, STOP_MS);
+    return run(&c, STOP_MS + POLICY_MS) ? -EIO : 0;
+}

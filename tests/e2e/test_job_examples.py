@@ -1,0 +1,127 @@
+"""jobscripts/examples, each as it stands, as a job of a real Slurm.
+
+What they call ./app is heat3d here, an MPI program that writes checkpoints by parallel HDF5 and verifies them; its result does not depend in any bit on
+where checkpoints are, nor on restarts. Directories below /lustre are those of the text.
+"""
+
+import os
+import shutil
+
+import pytest
+
+from harness.daemons import wait_until
+
+SLURM = {"nodes": 4, "cpus": 2}
+EXAMPLES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "jobscripts", "examples"))
+STEPS, EVERY = 40, 10
+
+# Its last word is the directory of checkpoints.
+APP = """#!/bin/bash
+export PMIX_MCA_gds=hash # its shared memory (ds21) crashes now and then when tasks start, which srun then waits for
+last=${!#}
+more=()
+case " $* " in *" --restart "*) more=(--restart);; esac
+case " $* " in *" --input "*) [ -s "$2/a.h5" ] || { echo "no input"; exit 9; };; esac
+exec /opt/apps/heat3d --n 24 --steps STEPS --checkpoint-every EVERY --dir "$last" --final /home/ada/final.raw --verify "${more[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def result(slurm):
+    """What heat3d computes without a store."""
+    write_app(slurm)
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2\nmkdir plain\nsrun -n2 ./app plain\n")
+    assert code == 0, out
+    shutil.rmtree(slurm.home("plain"))
+    return take_final(slurm)
+
+
+def write_app(slurm, steps=STEPS, every=EVERY):
+    slurm.write("app", APP.replace("STEPS", str(steps)).replace("EVERY", str(every)))
+
+
+def take_final(slurm):
+    with open(slurm.home("final.raw"), "rb") as f:
+        data = f.read()
+    os.unlink(slurm.home("final.raw"))
+    assert len(data) == 24 ** 3 * 8
+    return data
+
+
+def start(slurm, name):
+    with open(os.path.join(EXAMPLES, name)) as f:
+        slurm.write(name, f.read())
+    for d in ("proj/in", "proj"):
+        slurm.login("mkdir", "-p", f"/lustre/{d}")
+    return slurm.sbatch(name)
+
+
+def run(slurm, name, seconds=120):
+    code, out = slurm.end_of(start(slurm, name), seconds)
+    assert code == 0 and "ERROR" not in out, out
+    slurm.nothing_left()
+    return out
+
+
+def in_target(slurm, path):
+    return slurm.login("sh", "-c", f"cd {path} 2>/dev/null || exit 0; find . -type f ! -name '.*' | sort").stdout.split()
+
+
+@pytest.mark.limit(180)
+def test_minimal(slurm, result):
+    run(slurm, "minimal.sh")
+    assert take_final(slurm) == result
+
+
+@pytest.mark.limit(180)
+def test_dedup_and_drain(slurm, result):
+    run(slurm, "dedup-drain.sh")
+    assert take_final(slurm) == result
+    assert len(in_target(slurm, "/lustre/proj/run42/run42")) == 1  # of four checkpoints the fourth, which is the newest
+
+
+@pytest.mark.limit(180)
+def test_own_plugin(slurm, result):
+    slurm.login("fpctl", "auxapp", "new", "myapp")
+    shutil.copytree(os.path.join(EXAMPLES, "..", "..", "include"), slurm.home("include"))  # as make install has it
+    slurm.login("make", "-s", "-C", "myapp", "CFLAGS=-O1 -I/home/ada/include", "myapp.so")
+    run(slurm, "own-plugin.sh")
+    assert take_final(slurm) == result
+
+
+@pytest.mark.limit(180)
+def test_staged_in_and_out(slurm, result):
+    slurm.login("sh", "-c", "mkdir -p /lustre/proj/in && head -c 300000 /dev/urandom > /lustre/proj/in/a.h5")
+    run(slurm, "stage.sh")
+    assert take_final(slurm) == result
+    assert len(in_target(slurm, "/lustre/proj/out/result")) == STEPS // EVERY
+
+
+@pytest.mark.limit(180)
+def test_mpi_and_hdf5(slurm, result):
+    run(slurm, "mpi-hdf5.sh")
+    assert take_final(slurm) == result
+    assert in_target(slurm, "/lustre/proj/hdf5/field")
+
+
+@pytest.mark.limit(300)
+def test_a_node_crashes_and_the_job_is_queued_again(slurm, result):
+    """The second run begins with what the first has drained; the result is that of a run without any crash."""
+    write_app(slurm, STEPS * 15, EVERY * 5)
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 4\nmkdir plain\nsrun -n4 ./app plain\n", seconds=120)
+    assert code == 0, out
+    shutil.rmtree(slurm.home("plain"))
+    want = take_final(slurm)
+    number = start(slurm, "restart.sh")
+    wait_until(lambda: f"checkpoints to be drained:\n{slurm.output(number)}", 90, lambda: len(in_target(slurm, "/lustre/proj/heat/run")) >= 2, 0.1)
+    slurm.crash(4)
+    wait_until("the job to be queued again", 60, lambda: slurm.job(number)["Restarts"] == "1", 0.3)
+    slurm.nothing_left(60, nodes=(1, 2, 3))
+    slurm.start_node(4)
+    wait_until("the job to wait", 60, lambda: slurm.job(number)["JobState"] == "PENDING", 0.3)
+    slurm.login("scontrol", "update", f"JobId={number}", "StartTime=now", user="root")  # Slurm would let two minutes pass
+    code, out = slurm.end_of(number, 240)
+    assert code == 0, out
+    assert "heat3d: restarted from" in out, out
+    assert take_final(slurm) == want
+    slurm.nothing_left()

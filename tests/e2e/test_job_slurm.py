@@ -1,0 +1,149 @@
+"""fp-job where there is a Slurm: a real one, of four nodes (tests/harness/slurm.py)."""
+
+SLURM = {"nodes": 4, "cpus": 2}
+
+
+def test_nodes_are_machines_of_their_own(slurm):
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 4\nsrun sh -c 'hostname > /srv/name; hostname; ls /srv; cat /srv/name'\nid -un\n")
+    assert code == 0
+    for name in slurm.names[1:]:
+        assert out.count(name) == 2, out
+    assert out.splitlines()[-1] == "ada"
+    assert slurm.left_over(1) == ["file /srv/name"]
+    slurm.login("srun", "-N4", "rm", "/srv/name")
+    slurm.nothing_left()
+
+
+def test_check_knows_the_nodes_of_the_partition(slurm):
+    slurm.write("job.sh", "#!/bin/bash\n#SBATCH -N 4 -p main\n#FP cores 2\n")
+    r = slurm.login("fp-job", "check", "job.sh", check=False)
+    assert r.returncode == 1
+    assert r.stdout == "job.sh:3:11: error: 2 service cores leave none for the application: a node of the job has 2\n"
+    slurm.write("job.sh", "#!/bin/bash\n#SBATCH -N 4 -p main\n#FP cores 1\n")
+    assert slurm.login("fp-job", "check", "job.sh").stdout == ""
+    out = slurm.login("fp-job", "explain", "job.sh").stdout
+    assert f"{slurm.names[1]}, 4 in all" in out and "FP(1,2)" in out
+
+
+HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
+
+
+def test_a_store_is_up_on_all_nodes_from_start_to_stop(slurm):
+    code, out = slurm.run(HEAD + """
+eval "$(fp-job start)" || exit 1
+srun sh -c 'hostname > $FP_MOUNT/$(hostname)'
+srun sh -c 'ls $FP_MOUNT | wc -l'
+fp-job status
+fp-job stop
+""")
+    assert code == 0, out
+    assert out.splitlines().count("4") == 4, out
+    assert "4 of 4 nodes ready, mounted on /AggregateSSDstore" in out
+    assert "ERROR" not in out and "WARN" not in out, out
+    slurm.nothing_left()
+
+
+def test_run_ends_as_the_application_does(slurm):
+    for end, want in (("true", 0), ("exit 7", 7)):
+        code, out = slurm.run(HEAD + f"fp-job run -- srun -n1 -N1 sh -c 'echo $FP_MOUNT; echo x > $FP_MOUNT/f; {end}'\n")
+        assert code == want, out
+        assert "/AggregateSSDstore\n" in out
+        slurm.nothing_left()
+
+
+def test_what_cannot_be_started_is_no_store(slurm):
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2\n#FP store size=32G\nfp-job run -- touch /srv/ran\nexit 9\n")
+    assert code == 9 and "ERROR: the batch script:3:11: " in out, out
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2\n#FP store size=4TiB\neval \"$(fp-job start)\" || exit 5\ntouch /srv/ran\n")
+    assert code == 5 and f"{slurm.names[1]} is not ready: " in out and "are wanted" in out, out
+    slurm.nothing_left()
+
+
+def test_all_is_drained_before_the_job_ends(slurm):
+    code, out = slurm.run(HEAD + f"#FP auxapp drain to=/lustre/run\n" + """
+eval "$(fp-job start)" || exit 1
+srun sh -c 'mkdir -p $FP_MOUNT/out; head -c 3000000 /dev/urandom > $FP_MOUNT/out/$(hostname); sha1sum $FP_MOUNT/out/$(hostname) > /home/ada/sum.$(hostname)'
+fp-job stop
+""")
+    assert code == 0, out
+    for name in slurm.names[1:]:
+        want = slurm.read(f"sum.{name}").split()[0]
+        assert slurm.login("sha1sum", f"/lustre/run/out/{name}").stdout.split()[0] == want
+    slurm.nothing_left()
+
+
+def test_input_comes_in_and_results_go_out(slurm):
+    slurm.login("sh", "-c", "mkdir -p /lustre/in && head -c 2000000 /dev/urandom > /lustre/in/a.h5 && echo no > /lustre/in/b.txt")
+    script = HEAD + """#FP stage-in /lustre/in/*.h5 to=in
+#FP stage-out result/*.h5 to=/lustre/good on=success
+#FP stage-out result to=/lustre/bad on=failure
+eval "$(fp-job start)" || exit 1
+ls $FP_MOUNT/in
+mkdir $FP_MOUNT/result
+srun -N1 -n1 cp $FP_MOUNT/in/a.h5 $FP_MOUNT/result/out.h5
+fp-job stop --exit-code=CODE
+"""
+    code, out = slurm.run(script.replace("CODE", "0"))
+    assert code == 0 and "\na.h5\n" in out and "b.txt" not in out, out
+    slurm.login("cmp", "/lustre/in/a.h5", "/lustre/good/result/out.h5")
+    assert slurm.login("test", "-e", "/lustre/bad", check=False).returncode == 1
+    code, out = slurm.run(script.replace("CODE", "3"))
+    assert code == 3, out
+    slurm.login("cmp", "/lustre/in/a.h5", "/lustre/bad/result/out.h5")
+    slurm.nothing_left()
+
+
+def test_a_job_whose_results_are_not_out_has_failed(slurm):
+    code, out = slurm.run(HEAD + "#FP stage-out nothing to=/lustre/none\nfp-job run -- true\n")
+    assert code == 1 and "there is nothing of that name in the store" in out, out
+    slurm.nothing_left()
+
+
+THREADS = r"""
+import glob, os
+def read(path):
+    with open(path) as f:
+        return dict(line.strip().split(":", 1) for line in f if ":" in line)
+for status in glob.glob("/proc/[0-9]*/task/*/status"):
+    try:
+        mine, program = read(status), read("/proc/%s/status" % status.split("/")[2])["Name"].strip()
+        if int(mine["Uid"].split()[0]) == os.getuid():
+            print("THREAD", program, mine["Cpus_allowed_list"].strip())
+    except OSError:
+        pass
+"""
+
+
+WAITING = ("slurm_script", "fp-job", "srun", "bash")  # they do nothing meanwhile
+
+
+def threads(out):
+    """(program, CPUs) of each thread that was printed."""
+    return [(line.split()[1], line.split()[-1]) for line in out.splitlines() if line.startswith("THREAD ")]
+
+
+def test_no_thread_is_where_it_does_not_belong(slurm):
+    """FP(1,2): CPU 1 is the services', CPU 0 the application's, by srun, by srun with masks of its own, and by mpirun."""
+    slurm.write("threads.py", THREADS)
+    for launch in ("srun -N4", "srun -N4 --ntasks-per-node=2", "srun -N4 --cpu-bind=none", "mpirun --bind-to none -npernode 1", "mpirun --oversubscribe -npernode 2", "mpirun -npernode 1"):
+        code, out = slurm.run(HEAD + f"#FP cores 1\n#FP auxapp dedup hash=xxh3\nfp-job run -- {launch} python3 threads.py\n", "--export=ALL,OMPI_MCA_plm_slurm_args=--mpi=none")
+        assert code == 0, f"{launch}:\n{out}"
+        seen = threads(out)
+        programs = {name for name, _ in seen}
+        assert {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost"} <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
+        wrong = [(name, cpus) for name, cpus in seen if cpus != ("1" if name in ("fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost") else "0") and name not in WAITING]
+        assert not wrong, f"{launch}: {wrong}"
+    slurm.nothing_left()
+
+
+def test_status_from_where_users_log_in(slurm):
+    slurm.write("job.sh", HEAD + "eval \"$(fp-job start)\" || exit 1\ntouch up\nuntil [ -e go ]; do sleep 0.1; done\nfp-job stop\n")
+    number = slurm.sbatch("job.sh")
+    slurm.wait_file("up", number)
+    out = slurm.login("fp-job", "status", str(number)).stdout
+    assert f"job {number}: 4 of 4 nodes ready" in out
+    slurm.write("go", "")
+    assert slurm.end_of(number)[0] == 0
+    r = slurm.login("fp-job", "status", str(number), check=False)
+    assert r.returncode == 1 and "does not run" in r.stderr
+    slurm.nothing_left()

@@ -1,0 +1,350 @@
+"""A real Slurm of several nodes on this machine.
+
+Each node, and the one that users log in to (number 0, with munged and slurmctld), has a network, processes, a host name, shared memory and a root
+file system of its own: an overlay over the real one, with private /tmp and /srv (the SSD), so that nothing of the machine is touched. The directories
+/lustre (the parallel file system), /home and /opt/fpstore are the same on all. Everything is below one directory, and stop() leaves nothing of it.
+
+A node crashes by SIGKILL of its first process, which ends all others of it in the same moment; its memory and its SSD are gone.
+
+Jobs are those of an ordinary user, who is known inside only. Names of nodes have our pid in them, since control groups of several runs lie side by side.
+"""
+
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+from .daemons import BIN, LIBC, PR_SET_PDEATHSIG, SLOW, free_name, of_a_test, wait_until
+from .mpijob import APPS
+from .nodes import Nodes
+
+TOOLS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "unshare", "nsenter", "ip")
+USER, UID = "ada", 5001
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+PATHS = "/opt/fpstore/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# The first process of a node: DIR is that of the cluster, NAME the node's, OPT what becomes /opt/fpstore.
+NODE = r"""
+set -eu
+dir=$1 name=$2 opt=$3 apps=$4
+mount --make-rprivate /
+mount -t proc proc /proc
+hostname "$name"
+ip link set lo up
+awk '$3 ~ /^fuse/ {print $2}' /proc/self/mounts | xargs -r -n1 umount -l
+top=$dir/node/$name
+mkdir -p "$top"
+mount -t tmpfs -o mode=755,size=64g none "$top"
+mkdir "$top/upper" "$top/work" "$top/root" "$top/ssd"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$top/upper,workdir=$top/work" "$top/root"
+cd "$top/root"
+mount --rbind /sys sys
+mount -t tmpfs -o mode=755 none dev
+while read -r d major minor; do mknod -m 666 "dev/$d" c "$major" "$minor"; done <<< 'null 1 3
+zero 1 5
+full 1 7
+random 1 8
+urandom 1 9
+tty 5 0
+fuse 10 229'
+mkdir -m 1777 dev/shm
+mkdir dev/pts
+mount -t tmpfs -o mode=1777 none dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 none dev/pts
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+for i in 0:stdin 1:stdout 2:stderr; do ln -s "/proc/self/fd/${i%:*}" "dev/${i#*:}"; done
+mount -t proc proc proc
+for d in run tmp; do mount -t tmpfs -o mode=1777 none $d; done
+mkdir -p "./$dir" lustre opt/fpstore opt/apps srv AggregateSSDstore
+chmod 777 AggregateSSDstore
+mount --bind "$dir" "./$dir"
+mount --bind "$dir/lustre" lustre
+mount --bind "$dir/home" home
+mount --bind "$opt" opt/fpstore
+[ ! -d "$apps" ] || mount --bind "$apps" opt/apps
+mount --bind "$top/ssd" srv
+chmod 1777 srv
+cp "$dir/etc/hosts" etc/hosts
+cat "$dir/etc/passwd" >> etc/passwd
+rm -rf etc/fpstore
+mount --make-rshared .
+exec chroot . /bin/bash "$dir/etc/init.sh" "$name"
+"""
+
+# Its second half, at home in the node's own root.
+INIT = r"""
+export SLURM_CONF=@DIR@/etc/slurm.conf PATH=/usr/sbin:/usr/bin:/sbin:/bin
+cd /
+trap 'exit 0' TERM
+if [ "$1" = @LOGIN@ ]; then
+    munged --foreground --force --num-threads=2 --key-file=@DIR@/etc/munge.key --socket=@DIR@/run/munge.sock --pid-file=@DIR@/run/munged.pid \
+        --log-file=@DIR@/log/munged.log --seed-file=@DIR@/run/munge.seed &
+    until [ -S @DIR@/run/munge.sock ]; do sleep 0.02; done
+    slurmctld -D -i -f $SLURM_CONF >>@DIR@/log/slurmctld.out 2>&1 &
+else
+    slurmd -D -f $SLURM_CONF -N "$1" >>@DIR@/log/slurmd.$1.out 2>&1 &
+fi
+: > @DIR@/run/up.$1
+while :; do wait -n || sleep 0.2; done
+"""
+
+CONF = """
+ClusterName=fptest
+SlurmctldHost={login}({addr})
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={dir}/run/munge.sock
+CredType=cred/munge
+StateSaveLocation={dir}/state
+SlurmctldPidFile={dir}/run/slurmctld.pid
+SlurmctldLogFile={dir}/log/slurmctld.log
+SlurmdSpoolDir=/run/slurmd
+SlurmdPidFile=/run/slurmd.pid
+SlurmdLogFile={dir}/log/slurmd.%n.log
+PlugStackConfig={dir}/etc/plugstack.conf
+SlurmdParameters=config_overrides
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
+MpiDefault=pmix
+ReturnToService=2
+KillWait={kill_wait}
+SlurmdTimeout={slurmd_timeout}
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+"""
+
+
+def missing():
+    """What this machine lacks; "" if there is all."""
+    if os.geteuid() != 0:
+        return "a Slurm of its own needs root, or sudo that asks for no password"
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    lacks = [t for t in TOOLS if not shutil.which(t, path=path)]
+    return f"not installed: {', '.join(lacks)}" if lacks else ""
+
+
+class Slurm:
+    def __init__(self, nodes=4, cpus=None, extra="", kill_wait=5, slurmd_timeout=3):
+        self.count, self.cpus = nodes, cpus or os.cpu_count()
+        self.dir = free_name("fp-test")
+        self.names = [f"q{os.getpid()}-{i}" for i in range(nodes + 1)]
+        self.procs = {}
+        self.net = None
+        self.conf = os.path.join(self.dir, "etc", "slurm.conf")
+        try:
+            self._write(extra, kill_wait, slurmd_timeout)
+            self.net = Nodes(nodes + 1)
+            for i in range(nodes + 1):
+                self.start_node(i)
+            self.wait_nodes()
+        except BaseException:
+            self.stop()
+            raise
+
+    # --- bringing it up -----------------------------------------------------
+
+    def _file(self, name, text, mode=0o644):
+        path = os.path.join(self.dir, name)
+        with open(path, "w") as f:
+            f.write(text)
+        os.chmod(path, mode)
+
+    def _write(self, extra, kill_wait, slurmd_timeout):
+        os.chmod(self.dir, 0o755)
+        for name in ("etc", "run", "log", "state", "node", "home", "lustre"):
+            os.mkdir(os.path.join(self.dir, name), 0o755)
+        home = os.path.join(self.dir, "home", USER)
+        os.mkdir(home, 0o755)
+        os.chown(home, UID, UID)
+        os.chmod(os.path.join(self.dir, "lustre"), 0o1777)
+        self._file("etc/munge.key", os.urandom(64).hex(), 0o600)
+        self._file("etc/plugstack.conf", "# none\n")
+        self._file("etc/passwd", f"{USER}:x:{UID}:{UID}::/home/{USER}:/bin/bash\n")
+        self._file("etc/hosts", "127.0.0.1 localhost\n" + "".join(f"10.78.0.{i + 1} {n}\n" for i, n in enumerate(self.names)))
+        self._file("etc/init.sh", INIT.replace("@DIR@", self.dir).replace("@LOGIN@", self.names[0]))
+        groups = os.path.isdir("/sys/fs/cgroup/cpuset") and os.path.isdir("/sys/fs/cgroup/freezer")
+        self._file("etc/cgroup.conf", "CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\nConstrainCores=yes\n" if groups else "CgroupPlugin=disabled\n")
+        text = CONF.format(dir=self.dir, login=self.names[0], addr="10.78.0.1", kill_wait=kill_wait, slurmd_timeout=slurmd_timeout)
+        text += "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup,task/affinity\n" if groups else "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/affinity\n"
+        text += extra + "\n"
+        for i in range(1, self.count + 1):
+            text += (f"NodeName={self.names[i]} NodeAddr=10.78.0.{i + 1} CPUs={self.cpus} Boards=1 SocketsPerBoard=1 CoresPerSocket={self.cpus} "
+                     "ThreadsPerCore=1 RealMemory=2000\n")
+        self._file("etc/slurm.conf", text + "PartitionName=main Nodes=ALL Default=YES State=UP MaxTime=INFINITE\n")
+
+    def start_node(self, i):
+        def in_child():
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        up = os.path.join(self.dir, "run", f"up.{self.names[i]}")
+        if os.path.exists(up):
+            os.unlink(up)
+        with open(os.path.join(self.dir, "log", f"node.{i}.out"), "ab") as log:
+            self.procs[i] = subprocess.Popen(
+                ["nsenter", f"--net=/run/netns/{self.net.netns(i)}", "unshare", "-m", "-u", "-i", "-p", "-f", "--kill-child", "--propagation", "private",
+                 "bash", "-c", NODE, "node", self.dir, self.names[i], os.path.dirname(BIN), APPS],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, preexec_fn=in_child)
+        wait_until(f"node {i}: " + log.name, 10, lambda: os.path.exists(up))
+
+    def wait_nodes(self, seconds=20):
+        """Until the controller takes all nodes for ready."""
+        def ready():
+            r = self.login("sinfo", "-hN", "-t", "idle", "-o", "%N", user="root", check=False, seconds=3)
+            return len(set(r.stdout.split())) == self.count
+        wait_until(lambda: f"a node is not ready:\n{self.logs()}", seconds, ready, 0.1)
+
+    def logs(self, lines=15):
+        """The ends of all logs."""
+        text = []
+        for name in sorted(os.listdir(os.path.join(self.dir, "log"))):
+            with open(os.path.join(self.dir, "log", name), errors="replace") as f:
+                text.append(f"--- {name}\n" + "".join(f.readlines()[-lines:]))
+        return "\n".join(text)
+
+    # --- doing something in it ----------------------------------------------
+
+    def first_process(self, i):
+        """Of node i, as this machine numbers it."""
+        with open(f"/proc/{self.procs[i].pid}/task/{self.procs[i].pid}/children") as f:
+            return int(f.read().split()[0])
+
+    def _enter(self, i, user):
+        drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"] if user != "root" else []
+        env = ["env", "-i", f"HOME=/home/{USER}" if drop else "HOME=/root", f"USER={user}", f"LOGNAME={user}", f"PATH={PATHS}", "LC_ALL=C.UTF-8", "SHELL=/bin/bash",
+               f"SLURM_CONF={self.conf}", "SLURM_TIME_FORMAT=%s", "TMPDIR=/srv"]
+        return ["nsenter", "-t", str(self.first_process(i)), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *drop, *env]
+
+    def on(self, i, *argv, user=USER, check=True, seconds=30, cwd=None, env=()):
+        """A command on node i, to its end; as the user, in his home directory, unless told otherwise."""
+        words = [*self._enter(i, user), *env, "sh", "-c", 'cd "$0" && exec "$@"', cwd or (f"/home/{USER}" if user != "root" else "/"), *argv]
+        r = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=seconds * SLOW)
+        assert not check or r.returncode == 0, f"{argv} on node {i}: exit {r.returncode}\n{r.stdout}{r.stderr}"
+        return r
+
+    def login(self, *argv, **kw):
+        """A command where users log in."""
+        return self.on(0, *argv, **kw)
+
+    def begin(self, i, *argv, user=USER, env=()):
+        """A command on node i that goes on."""
+        words = [*self._enter(i, user), *env, "sh", "-c", 'cd "$0" && exec "$@"', f"/home/{USER}", *argv]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+
+    def home(self, *names):
+        return os.path.join(self.dir, "home", USER, *names)
+
+    def lustre(self, *names):
+        return os.path.join(self.dir, "lustre", *names)
+
+    def write(self, name, text, mode=0o755):
+        """A file of the user, in his home directory."""
+        with open(self.home(name), "w") as f:
+            f.write(text)
+        os.chown(self.home(name), UID, UID)
+        os.chmod(self.home(name), mode)
+        return name
+
+    def read(self, name):
+        with open(self.home(name), errors="replace") as f:
+            return f.read()
+
+    # --- jobs ---------------------------------------------------------------
+
+    def sbatch(self, script, *args):
+        """The job's number. Its output is in job-NUMBER.out of the home directory."""
+        r = self.login("sbatch", "--parsable", "--output=job-%j.out", *args, script)
+        return int(r.stdout.split(";")[0])
+
+    def job(self, number):
+        """What the controller says of it."""
+        text = self.login("scontrol", "-o", "show", "job", str(number), user="root").stdout
+        return dict(re.findall(r"(\w+)=(\S*)", text))
+
+    def output(self, number):
+        try:
+            return self.read(f"job-{number}.out")
+        except FileNotFoundError:
+            return ""
+
+    def wait_file(self, name, number, seconds=60):
+        """Until the job has made this file in the home directory; it is taken away."""
+        wait_until(lambda: f"{name} of job {number}: {self.job(number)['JobState']}\n{self.output(number)}", seconds,
+                   lambda: os.path.exists(self.home(name)) or self.job(number)["JobState"] in ENDED, 0.05)
+        os.unlink(self.home(name))
+
+    def wait_state(self, number, *states, seconds=60):
+        """Until it is in one of these states; returns what the controller says."""
+        def look():
+            j = self.job(number)
+            return j if j["JobState"] in states else None
+        return wait_until(lambda: f"job {number} to be {states}: {self.job(number)['JobState']}\n{self.output(number)}", seconds, look, 0.1)
+
+    def end_of(self, number, seconds=60):
+        """Until it has ended; its exit code (128 + signal), and its output."""
+        j = self.wait_state(number, *ENDED, seconds=seconds)
+        code, sig = (int(n) for n in j["ExitCode"].split(":"))
+        return (128 + sig if sig else code), self.output(number)
+
+    def run(self, text, *args, seconds=60):
+        """A script as a job, to its end."""
+        self.write("job.sh", text)
+        return self.end_of(self.sbatch("job.sh", *args), seconds)
+
+    # --- what goes wrong ----------------------------------------------------
+
+    def crash(self, i):
+        self.procs[i].kill()
+        self.procs[i].wait(10)
+
+    def left_over(self, i):
+        """What of the user's is on node i: processes, mounts, files."""
+        left = []
+        with open(f"/proc/{self.first_process(i)}/mountinfo") as f:
+            left += [f"mount {line.split()[4]}" for line in f if re.search(r" - fuse", line)]
+        script = f"ps -o pid=,args= -u {UID} | sed 's/^/process /'; find /tmp /srv /run /dev/shm /AggregateSSDstore -mindepth 1 -uid {UID} 2>/dev/null | sed 's/^/file /'"
+        return left + self.on(i, "sh", "-c", script, user="root").stdout.splitlines()
+
+    def nothing_left(self, seconds=10, nodes=None):
+        """Until nothing of the user is on any node."""
+        def look():
+            return not any(self.left_over(i) for i in nodes or range(1, self.count + 1))
+        wait_until(lambda: "nothing to be left:\n" + "\n".join(f"node {i}: {x}" for i in nodes or range(1, self.count + 1) for x in self.left_over(i)), seconds, look, 0.1)
+
+    # --- the end ------------------------------------------------------------
+
+    def stop(self):
+        for p in self.procs.values():
+            p.kill()
+        for p in self.procs.values():
+            p.wait(20)
+        if self.net:
+            self.net.remove()
+        remove_groups(self.names)
+        if not os.environ.get("FP_KEEP_LOGS"):
+            shutil.rmtree(of_a_test(self.dir), ignore_errors=True)
+
+
+def remove_groups(names):
+    """Control groups of nodes that are gone, from below; those that are in use a moment longer are tried again."""
+    for top in [t for name in names for t in glob.glob(f"/sys/fs/cgroup/*/slurm_{name}")]:
+        for _ in range(50):
+            for path, _, _ in os.walk(top, topdown=False):
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    pass
+            if not os.path.isdir(top):
+                break
+            time.sleep(0.05)
+
+
+def sweep():
+    """Control groups of runs that were killed; as root."""
+    for top in glob.glob("/sys/fs/cgroup/*/slurm_q*-*"):
+        m = re.search(r"/slurm_(q(\d+)-\d+)$", top)
+        if m and not os.path.exists(f"/proc/{m[2]}"):
+            remove_groups([m[1]])

@@ -1,0 +1,229 @@
+/* What is known of a job before it is queued: plugins (real ones, loaded), their order, the nodes, directories. */
+#include "tests/unit/job_fixture.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
+#include "fp/clock.h"
+#include "jobscripts/auxcheck.h"
+#include "jobscripts/command.h"
+
+static char plugins[4096], probes[4096], dir[] = "/tmp/test_job_check.XXXXXX";
+static struct job_site site;
+
+/* The build folder is above the test program. */
+static void find_plugins(void)
+{
+    char self[4000];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    assert_true(n > 0);
+    self[n] = '\0';
+    for (int up = 0; up < 3; up++)
+        *strrchr(self, '/') = '\0';
+    snprintf(plugins, sizeof plugins, "%s/lib/auxapps", self);
+    snprintf(probes, sizeof probes, "%s/tests/plugins", self);
+    assert_int_equal(access(plugins, R_OK), 0);
+    assert_int_equal(access(probes, R_OK), 0);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    find_plugins();
+    assert_non_null(mkdtemp(dir));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rmdir(dir);
+}
+
+static void check(struct jf *x, const char *script)
+{
+    jf_read(x, script);
+    site.plugin_dir = plugins;
+    job_check(&x->d, &site, &x->f);
+    jf_tell(x);
+}
+
+static void is_good(const char *script)
+{
+    struct jf x;
+
+    check(&x, script);
+    if (x.text[0])
+        fail_msg("%s", x.text);
+    jf_end(&x);
+}
+
+static void is_bad(const char *script, unsigned line, unsigned column, const char *part)
+{
+    struct jf x;
+
+    check(&x, script);
+    jf_one(&x, line, column, part);
+    jf_end(&x);
+}
+
+static void test_plugins_say_what_is_wrong_with_their_words(void **state)
+{
+    (void)state;
+    is_good("#FP auxapp dedup hash=sha1 cores=1\n#FP auxapp checksum\n");
+    is_bad("#FP auxapp dedup cores=1 hash=sha9\n", 1, 26, "did you mean 'sha1'?");
+    is_bad("#FP auxapp dedup hash=sha1 hsah=1\n", 1, 28, "did you mean 'hash'?");
+    is_bad("#FP auxapp dedup requird\n", 1, 18, "requird");
+    is_bad("#FP auxapp dedupe\n", 1, 12, "did you mean 'dedup'?");
+    is_bad("#FP auxapp ./no/such.so\n", 1, 12, "No such file");
+    is_bad("#FP auxapp /bin/true\n", 1, 12, "/bin/true");
+}
+
+static void test_what_hides_data_comes_last(void **state)
+{
+    (void)state;
+    is_bad("#FP auxapp encrypt\n#FP auxapp dedup\n", 2, 12, "encrypt (line 1)");
+    is_bad("#FP auxapp encrypt\n#FP auxapp checksum\n#FP auxapp compress\n", 3, 12, "nothing to do");
+    is_good("#FP auxapp dedup\n#FP auxapp compress\n#FP auxapp encrypt\n#FP auxapp checksum\n");
+}
+
+static void test_what_a_plugin_does_while_it_is_loaded_harms_nobody(void **state)
+{
+    struct job_auxanswer a;
+    char why[JOB_AUX_WHY_BYTES];
+    uint64_t began;
+
+    (void)state;
+    assert_int_equal(job_auxcheck("stillborn", probes, 10000, &a, why), -ELIBBAD);
+    assert_non_null(strstr(why, "crashed"));
+    assert_int_equal(job_auxcheck("leaving", probes, 10000, &a, why), -ELIBBAD);
+    assert_non_null(strstr(why, "exit code 0"));
+    began = fp_now_ms();
+    assert_int_equal(job_auxcheck("sleeping", probes, 300, &a, why), -ETIMEDOUT);
+    assert_true(fp_now_ms() - began < 5000);
+    assert_non_null(strstr(why, "hangs"));
+}
+
+static void test_what_a_plugin_says_of_itself(void **state)
+{
+    struct job_auxanswer a;
+    char why[JOB_AUX_WHY_BYTES];
+
+    (void)state;
+    assert_int_equal(job_auxcheck("encrypt nodes=3 cores=2-4", plugins, 10000, &a, why), 0);
+    assert_string_equal(a.name, "encrypt");
+    assert_true(a.flags & FP_AUX_HIDES);
+    assert_int_equal(a.nodes, 3);
+    assert_int_equal(a.cores_min, 2);
+    assert_true(a.sees_chunks);
+}
+
+static void test_more_than_the_job_has(void **state)
+{
+    (void)state;
+    site.nodes = 2;
+    site.cores = 8;
+    is_bad("#FP auxapp dedup nodes=3\n", 1, 18, "the job has 2");
+    is_good("#FP auxapp dedup nodes=2\n");
+    is_bad("#FP cores 1\n#FP auxapp dedup cores=2\n", 2, 18, "#FP cores (line 1) gives 1");
+    is_good("#FP cores 1-2\n#FP auxapp dedup cores=2\n");
+    is_bad("#FP cores 8\n", 1, 11, "leave none for the application: a node of the job has 8");
+    is_good("#FP cores 7\n");
+    is_good("#FP cores 1-8\n");
+    is_bad("#FP cores list=7-8\n", 1, 11, "there is no CPU 8: a node of the job has 0 to 7");
+    is_good("#FP cores list=0,7\n");
+    memset(&site, 0, sizeof site);
+    is_good("#FP auxapp dedup nodes=3\n#FP cores 1000\n");
+}
+
+static void test_cores_of_this_machine_are_a_warning_alone(void **state)
+{
+    struct jf x;
+
+    (void)state;
+    site.cores = 2;
+    site.cores_are_here = true;
+    check(&x, "#FP cores 2\n");
+    jf_one(&x, 1, 11, "this machine has 2");
+    assert_int_equal(x.f.errors, 0);
+    jf_end(&x);
+    memset(&site, 0, sizeof site);
+}
+
+static void test_targets_that_are_not_there(void **state)
+{
+    char line[500];
+
+    (void)state;
+    is_bad("#FP auxapp drain to=/no/such/place every=2\n", 1, 21, "nor the one above it");
+    is_bad("#FP auxapp drain to=/etc/passwd\n", 1, 21, "is no directory");
+    is_bad("#FP auxapp drain to=/etc/passwd/x\n", 1, 21, "Not a directory");
+    snprintf(line, sizeof line, "#FP auxapp drain to=%s\n", dir);
+    is_good(line);
+    snprintf(line, sizeof line, "#FP auxapp drain to=%s/new\n", dir);
+    is_bad(line, 1, 21, "is not there yet");
+    is_good("#FP auxapp drain to=\"$PROJECT/x\"\n");
+    is_bad("#FP stage-out x to=/no/such/place\n", 1, 20, "nor the one above it");
+    is_bad("#FP stage-out x\n", 1, 5, "where to");
+    snprintf(line, sizeof line, "#FP auxapp drain to=%s\n#FP stage-out x\n", dir);
+    is_good(line);
+}
+
+static void test_what_is_to_be_staged_in(void **state)
+{
+    (void)state;
+    is_good("#FP stage-in /etc/pass* $SCRATCH/x\n");
+    is_bad("#FP stage-in /etc/passwd /etc/no-such-*\n", 1, 26, "there is no /etc/no-such-*");
+    is_bad("#FP stage-in in.h5\n", 1, 14, "from / on");
+}
+
+static void test_a_script_that_declares_nothing_is_told(void **state)
+{
+    struct jf x;
+
+    (void)state;
+    check(&x, "#!/bin/sh\n");
+    assert_int_equal(x.f.n, 1);
+    assert_int_equal(x.f.errors, 0);
+    jf_end(&x);
+}
+
+static void test_commands_end_in_time(void **state)
+{
+    char out[64];
+    char *const hello[] = {"sh", "-c", "printf 'a\\nb'; exit 3", NULL}, *const sleeps[] = {"sh", "-c", "echo x; sleep 100 & sleep 100", NULL},
+               *const none[] = {"no-such-program-of-ours", NULL}, *const much[] = {"sh", "-c", "seq 100000", NULL}, *const killed[] = {"sh", "-c", "kill -9 $$", NULL};
+    uint64_t began = fp_now_ms();
+
+    (void)state;
+    assert_int_equal(job_command(hello, 10000, out, sizeof out), 3);
+    assert_string_equal(out, "a\nb");
+    assert_int_equal(job_command(none, 10000, out, sizeof out), -ENOENT);
+    assert_int_equal(job_command(much, 10000, out, sizeof out), 0);
+    assert_int_equal(strlen(out), sizeof out - 1);
+    assert_int_equal(job_command(killed, 10000, out, sizeof out), -EINTR);
+    assert_int_equal(job_command(sleeps, 300, out, sizeof out), -ETIMEDOUT);
+    assert_string_equal(out, "x\n");
+    assert_true(fp_now_ms() - began < 30000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plugins_say_what_is_wrong_with_their_words),
+        cmocka_unit_test(test_what_hides_data_comes_last),
+        cmocka_unit_test(test_what_a_plugin_does_while_it_is_loaded_harms_nobody),
+        cmocka_unit_test(test_what_a_plugin_says_of_itself),
+        cmocka_unit_test(test_more_than_the_job_has),
+        cmocka_unit_test(test_cores_of_this_machine_are_a_warning_alone),
+        cmocka_unit_test(test_targets_that_are_not_there),
+        cmocka_unit_test(test_what_is_to_be_staged_in),
+        cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
+        cmocka_unit_test(test_commands_end_in_time),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

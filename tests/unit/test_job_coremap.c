@@ -1,0 +1,182 @@
+/* Which cores become service cores, on machines of many shapes (hwloc's synthetic ones). */
+#include "tests/unit/job_fixture.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "jobscripts/coremap.h"
+
+static const struct job_near nowhere = {.numa = -1};
+static struct job_coremap map;
+static char why[JOB_COREMAP_WHY_BYTES];
+
+/* allowed NULL: all of it. */
+static int on(const char *machine, const char *allowed, const char *want, const struct job_near *near)
+{
+    struct job_findings f;
+    struct job_cores cores = {.kind = JOB_CORES_NONE};
+    hwloc_topology_t t;
+    int rc;
+
+    job_findings_init(&f);
+    if (want[0])
+        assert_true(job_cores_parse(want, (struct job_place){1, 1}, &cores, &f));
+    job_findings_fini(&f);
+    assert_int_equal(hwloc_topology_init(&t), 0);
+    assert_int_equal(hwloc_topology_set_synthetic(t, machine), 0);
+    assert_int_equal(hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED), 0);
+    assert_int_equal(hwloc_topology_load(t), 0);
+    if (allowed) {
+        hwloc_bitmap_t set = hwloc_bitmap_alloc();
+
+        assert_int_equal(hwloc_bitmap_list_sscanf(set, allowed), 0);
+        assert_int_equal(hwloc_topology_allow(t, set, NULL, HWLOC_ALLOW_FLAG_CUSTOM), 0);
+        hwloc_bitmap_free(set);
+    }
+    rc = job_coremap_choose(t, &cores, near, &map, why);
+    hwloc_topology_destroy(t);
+    return rc;
+}
+
+static void gives(const char *machine, const char *allowed, const char *want, const char *service, const char *application)
+{
+    if (on(machine, allowed, want, &nowhere))
+        fail_msg("%s on %s: %s", want, machine, why);
+    assert_string_equal(map.service, service);
+    assert_string_equal(map.application, application);
+}
+
+static void test_the_last_core_is_taken(void **state)
+{
+    (void)state;
+    gives("pack:2 core:4 pu:1", NULL, "1", "7", "0-6");
+    assert_int_equal(map.cores, 8);
+    assert_int_equal(map.service_cores, 1);
+    assert_string_equal(map.near, "");
+    gives("pack:2 core:4 pu:1", NULL, "2", "6-7", "0-5");
+}
+
+static void test_no_core_is_split(void **state)
+{
+    (void)state;
+    gives("pack:1 core:4 pu:2", NULL, "1", "6-7", "0-5");
+    assert_int_equal(map.cores, 4);
+    assert_int_equal(map.cpus, 8);
+    /* as Linux numbers hardware threads: 0-3 are the first of each core */
+    gives("pack:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)", NULL, "1", "3,7", "0-2,4-6");
+    gives("pack:1 core:4 pu:2(indexes=0,4,1,5,2,6,3,7)", NULL, "list=4", "0,4", "1-3,5-7");
+}
+
+static void test_more_than_64_cpus(void **state)
+{
+    (void)state;
+    gives("pack:2 core:64 pu:2", NULL, "2", "252-255", "0-251");
+    gives("pack:2 core:64 pu:1", NULL, "list=63-64", "63-64", "0-62,65-127");
+}
+
+static void test_cores_near_the_device_are_preferred(void **state)
+{
+    const struct job_near first = {.numa = 0, .what = "nvme0n1"};
+
+    (void)state;
+    assert_int_equal(on("pack:2 [numa] core:4 pu:1", NULL, "1", &first), 0);
+    assert_string_equal(map.service, "3");
+    assert_string_equal(map.near, "NUMA node 0, of nvme0n1");
+    /* more than that node has: the others from the last one on */
+    assert_int_equal(on("pack:2 [numa] core:2 pu:1", NULL, "3", &first), 0);
+    assert_string_equal(map.service, "0-1,3");
+    /* none there is ours */
+    assert_int_equal(on("pack:2 [numa] core:4 pu:1", "4-7", "1", &first), 0);
+    assert_string_equal(map.service, "7");
+    assert_string_equal(map.near, "");
+}
+
+static void test_a_share_of_a_node(void **state)
+{
+    (void)state;
+    gives("pack:1 core:8 pu:1", "2-4", "1", "4", "2-3");
+    assert_int_equal(map.cores, 3);
+    gives("pack:1 core:4 pu:2", "1-4", "1", "4", "1-3"); /* half of two cores is the job's: what it has of them is not split */
+}
+
+static void test_shares_and_ranges(void **state)
+{
+    (void)state;
+    gives("core:40 pu:1", NULL, "share=5%", "38-39", "0-37");
+    gives("core:8 pu:1", NULL, "share=5%", "7", "0-6");
+    gives("core:4 pu:1", NULL, "1-3", "3", "0-2");
+    gives("core:8 pu:1", NULL, "1-3", "6-7", "0-5");
+    gives("core:64 pu:1", NULL, "1-3", "61-63", "0-60");
+    gives("core:64 pu:1", NULL, "", "", "0-63");
+}
+
+static void test_what_leaves_nothing_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(on("core:2 pu:1", NULL, "2", &nowhere), -ENOSPC);
+    assert_non_null(strstr(why, "the job has 2 cores"));
+    assert_int_equal(on("core:2 pu:1", NULL, "9", &nowhere), -ENOSPC);
+    assert_int_equal(on("core:1 pu:2", NULL, "1", &nowhere), -ENOSPC);
+    assert_int_equal(on("core:1 pu:2", NULL, "share=5%", &nowhere), -ENOSPC);
+    assert_int_equal(on("core:4 pu:1", NULL, "list=0-3", &nowhere), -ENOSPC);
+    assert_int_equal(on("core:4 pu:1", NULL, "list=4", &nowhere), -EINVAL);
+    assert_int_equal(on("core:4 pu:1", "0-2", "list=3", &nowhere), -EINVAL);
+    assert_non_null(strstr(why, "does not have them"));
+}
+
+static void test_this_machine_can_be_looked_at(void **state)
+{
+    hwloc_topology_t t = job_topology_here();
+    struct job_near near;
+
+    (void)state;
+    assert_non_null(t);
+    job_near_find(t, "/", &near);
+    assert_true(near.numa >= -1);
+    job_near_find(t, "/no/such/place", &near);
+    hwloc_topology_destroy(t);
+}
+
+/* As mpirun does it: hwloc is told by a file what there is. */
+static void test_who_reads_the_description_finds_no_service_core(void **state)
+{
+    char path[] = "/tmp/test_job_coremap.XXXXXX", list[64];
+    hwloc_topology_t t;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    gives("pack:2 core:4 pu:2", NULL, "3", "10-15", "0-9");
+    assert_int_equal(hwloc_topology_init(&t), 0);
+    assert_int_equal(hwloc_topology_set_synthetic(t, "pack:2 core:4 pu:2"), 0);
+    assert_int_equal(hwloc_topology_load(t), 0);
+    assert_int_equal(job_coremap_write(t, &map, path), 0);
+    assert_int_equal(job_coremap_write(t, &map, "/no/such/place"), -ENOENT);
+    hwloc_topology_destroy(t);
+    assert_int_equal(hwloc_topology_init(&t), 0);
+    assert_int_equal(hwloc_topology_set_xml(t, path), 0);
+    assert_int_equal(hwloc_topology_load(t), 0);
+    assert_int_equal(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE), 5);
+    assert_int_equal(hwloc_bitmap_list_snprintf(list, sizeof list, hwloc_get_root_obj(t)->cpuset), 3);
+    assert_string_equal(list, "0-9");
+    hwloc_topology_destroy(t);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_last_core_is_taken),
+        cmocka_unit_test(test_no_core_is_split),
+        cmocka_unit_test(test_more_than_64_cpus),
+        cmocka_unit_test(test_cores_near_the_device_are_preferred),
+        cmocka_unit_test(test_a_share_of_a_node),
+        cmocka_unit_test(test_shares_and_ranges),
+        cmocka_unit_test(test_what_leaves_nothing_is_refused),
+        cmocka_unit_test(test_this_machine_can_be_looked_at),
+        cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+/* What agents are told: written and read again, and what is none. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "jobscripts/plan.h"
+
+#define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void test_what_is_written_is_read(void **state)
+{
+    char *names[] = {(char *)"n1", (char *)"n2.cluster"};
+    struct job_plan p = {.job = (char *)"12_3", .starter = (char *)"n1:4000", .auxapp_dir = (char *)"/usr/lib", .nodes = names, .nnodes = 2, .fanout = 32, .port = 20008,
+                         .key = KEY, .lines = (char *)"#FP store size=1GiB\n\n#FP cores 1\n"};
+    struct job_plan q;
+    char *text = job_plan_write(&p);
+
+    (void)state;
+    assert_int_equal(job_plan_read(text, &q), 0);
+    assert_string_equal(q.job, "12_3");
+    assert_string_equal(q.starter, "n1:4000");
+    assert_string_equal(q.auxapp_dir, "/usr/lib");
+    assert_int_equal(q.nnodes, 2);
+    assert_string_equal(q.nodes[1], "n2.cluster");
+    assert_int_equal(q.fanout, 32);
+    assert_int_equal(q.port, 20008);
+    assert_string_equal(q.key, KEY);
+    assert_string_equal(q.lines, p.lines);
+    job_plan_fini(&q);
+    free(text);
+}
+
+static void is_none(const char *text)
+{
+    struct job_plan q;
+
+    if (job_plan_read(text, &q) != -EBADMSG)
+        fail_msg("taken: %s", text);
+}
+
+static void test_what_is_none(void **state)
+{
+#define HEAD(job, nodes, fanout, port, key) \
+    "{\"job\":\"" job "\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":" nodes ",\"fanout\":" fanout ",\"port\":" port ",\"key\":\"" key "\"}\n"
+    struct job_plan q;
+
+    (void)state;
+    assert_int_equal(job_plan_read(HEAD("1", "[\"a\"]", "2", "20000", KEY), &q), 0);
+    job_plan_fini(&q);
+    is_none("");
+    is_none("{}\n");
+    is_none("{");
+    is_none("[]\n");
+    is_none(HEAD("../x", "[\"a\"]", "2", "20000", KEY));
+    is_none(HEAD("", "[\"a\"]", "2", "20000", KEY));
+    is_none(HEAD("..", "[\"a\"]", "2", "20000", KEY));
+    is_none(HEAD("1", "[]", "2", "20000", KEY));
+    is_none(HEAD("1", "{}", "2", "20000", KEY));
+    is_none(HEAD("1", "[\"a\",7]", "2", "20000", KEY));
+    is_none(HEAD("1", "[\"-x\"]", "2", "20000", KEY));
+    is_none(HEAD("1", "[\"a b\"]", "2", "20000", KEY));
+    is_none(HEAD("1", "[\"a\"]", "0", "20000", KEY));
+    is_none(HEAD("1", "[\"a\"]", "2", "65535", KEY));
+    is_none(HEAD("1", "[\"a\"]", "2", "20000", "0123"));
+    is_none(HEAD("1", "[\"a\"]", "2", "20000", "x123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"));
+}
+
+static void test_ports_of_jobs_do_not_meet(void **state)
+{
+    (void)state;
+    for (unsigned i = 1; i < 5000; i++) {
+        char job[16];
+        uint16_t port;
+
+        snprintf(job, sizeof job, "%u", i);
+        port = job_plan_port(job);
+        assert_true(port >= 20000 && port + JOB_PORTS <= 32000);
+        assert_int_equal(port % JOB_PORTS, 0);
+    }
+    assert_int_not_equal(job_plan_port("1"), job_plan_port("2"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_written_is_read),
+        cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_ports_of_jobs_do_not_meet),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

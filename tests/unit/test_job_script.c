@@ -1,0 +1,246 @@
+/* Which lines of a batch script are directives, and the words of them, each with its place. */
+#include "tests/unit/job_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+static struct job_script s;
+static struct job_findings f;
+
+static void parse(const char *text)
+{
+    job_findings_init(&f);
+    job_script_parse(text, &s, &f);
+}
+
+static void done(void)
+{
+    job_script_fini(&s);
+    job_findings_fini(&f);
+}
+
+static void test_words_have_their_places(void **state)
+{
+    (void)state;
+    parse("#!/bin/sh\n#FP store  ssd=/x\tsize=1GiB\n");
+    assert_int_equal(s.nlines, 1);
+    assert_int_equal(s.lines[0].line, 2);
+    assert_int_equal(s.lines[0].nwords, 3);
+    assert_string_equal(s.lines[0].words[0].text, "store");
+    assert_int_equal(s.lines[0].words[0].at.column, 5);
+    assert_string_equal(s.lines[0].words[1].text, "ssd=/x");
+    assert_int_equal(s.lines[0].words[1].at.column, 12);
+    assert_int_equal(s.lines[0].words[1].value_column, 16);
+    assert_int_equal(s.lines[0].words[2].at.column, 19);
+    assert_string_equal(s.lines[0].words[2].text + s.lines[0].words[2].value, "1GiB");
+    done();
+}
+
+static void test_quotes_keep_blanks_and_hashes(void **state)
+{
+    (void)state;
+    parse("#FP auxapp drain to=\"/a b#c\" 'x y'=\"it's\" a\"b\"c\n");
+    assert_int_equal(f.n, 0);
+    assert_int_equal(s.lines[0].nwords, 5);
+    assert_string_equal(s.lines[0].words[2].text, "to=/a b#c");
+    assert_int_equal(s.lines[0].words[2].value, 3);
+    assert_string_equal(s.lines[0].words[3].text, "x y=it's");
+    assert_int_equal(s.lines[0].words[3].value, 4);
+    assert_string_equal(s.lines[0].words[4].text, "abc");
+    done();
+}
+
+static void test_an_equals_sign_in_quotes_begins_no_value(void **state)
+{
+    (void)state;
+    parse("#FP stage-in \"/a=b\"\n");
+    assert_int_equal(s.lines[0].words[1].value, 0);
+    done();
+}
+
+static void test_a_hash_that_begins_a_word_begins_a_comment(void **state)
+{
+    (void)state;
+    parse("#FP cores 1 # FP(1,Y)\n#FP store ssd=/a#b\n#FP store #x\n");
+    assert_int_equal(f.n, 0);
+    assert_int_equal(s.lines[0].nwords, 2);
+    assert_string_equal(s.lines[1].words[1].text, "ssd=/a#b");
+    assert_int_equal(s.lines[2].nwords, 1);
+    done();
+}
+
+static void test_lines_of_other_systems_and_prose_are_no_directives(void **state)
+{
+    (void)state;
+    parse("#FPX a\n##FP store\n#SBATCH -N 1\n# the #FP store of this job\n# fp-job runs it\necho '#FP' >/dev/null\n");
+    assert_int_equal(s.nlines, 0);
+    assert_int_equal(f.n, 0);
+    done();
+}
+
+static void test_what_was_meant_as_one_is_told(void **state)
+{
+    static const char *const lines[] = {"# FP store size=1GiB\n", "#fp cores 1\n", " #FP auxapp dedup\n", "#FP: stage-in /x\n", "#Fp stage-out x\n", "#FPstore\n"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        parse(lines[i]);
+        assert_int_equal(s.nlines, 0);
+        assert_int_equal(f.n, 1);
+        assert_int_equal(f.errors, 0);
+        done();
+    }
+}
+
+static void test_behind_the_first_command_nothing_is_read(void **state)
+{
+    (void)state;
+    parse("#!/bin/sh\n\n  # x\n#FP cores 1\nset -e\n#FP store\n# FP store\n");
+    assert_int_equal(s.nlines, 1);
+    assert_int_equal(f.n, 1);
+    assert_int_equal(f.list[0].at.line, 6);
+    assert_int_equal(f.list[0].severity, JOB_ERROR);
+    done();
+}
+
+static void test_a_quote_that_is_not_closed_costs_its_line_alone(void **state)
+{
+    (void)state;
+    parse("#FP auxapp drain to=\"/a b\n#FP cores 1\n");
+    assert_int_equal(s.nlines, 1);
+    assert_string_equal(s.lines[0].words[0].text, "cores");
+    assert_int_equal(f.n, 1);
+    assert_int_equal(f.list[0].at.column, 21);
+    done();
+}
+
+static void test_an_empty_line_declares_nothing_and_says_so(void **state)
+{
+    (void)state;
+    parse("#FP\n#FP \n#FP # x\n");
+    assert_int_equal(s.nlines, 0);
+    assert_int_equal(f.n, 3);
+    done();
+}
+
+static void test_lines_end_as_on_other_systems(void **state)
+{
+    (void)state;
+    parse("#FP cores 1\r\n#FP store");
+    assert_int_equal(s.nlines, 2);
+    assert_string_equal(s.lines[0].words[1].text, "1");
+    done();
+}
+
+static void test_control_characters_and_long_lines_are_refused(void **state)
+{
+    char *text = malloc(JOB_LINE_BYTES_MAX + 100);
+
+    (void)state;
+    parse("#FP store ssd=/a\033[31m\n");
+    assert_int_equal(s.nlines, 0);
+    assert_int_equal(f.list[0].at.column, 17);
+    done();
+    memset(text, 'x', JOB_LINE_BYTES_MAX + 50);
+    memcpy(text, "#FP store ", 10);
+    text[JOB_LINE_BYTES_MAX + 50] = '\0';
+    parse(text);
+    assert_int_equal(s.nlines, 0);
+    assert_int_equal(f.errors, 1);
+    done();
+    free(text);
+}
+
+static void test_findings_are_counted_beyond_what_is_kept(void **state)
+{
+    char text[5 * (JOB_FINDINGS_MAX + 7) + 1];
+    size_t n = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < JOB_FINDINGS_MAX + 7; i++)
+        n += (size_t)sprintf(text + n, "#FP\n");
+    parse(text);
+    assert_int_equal(f.n, JOB_FINDINGS_MAX);
+    assert_int_equal(f.beyond, 7);
+    assert_int_equal(f.errors, JOB_FINDINGS_MAX + 7);
+    done();
+}
+
+static int read_bytes(const void *bytes, size_t n)
+{
+    char path[] = "/tmp/test_job_script.XXXXXX";
+    struct job_sbatch sb;
+    int fd = mkstemp(path), rc;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, n), n);
+    close(fd);
+    job_findings_init(&f);
+    rc = job_script_read(path, &s, &sb, &f);
+    unlink(path);
+    return rc;
+}
+
+static void test_what_is_no_text_or_too_large_is_refused(void **state)
+{
+    char *big = calloc(1, JOB_SCRIPT_BYTES_MAX + 1);
+    struct job_sbatch sb;
+
+    (void)state;
+    assert_int_equal(read_bytes("#FP store\n\0\n", 12), -EINVAL);
+    memset(big, '\n', JOB_SCRIPT_BYTES_MAX + 1);
+    assert_int_equal(read_bytes(big, JOB_SCRIPT_BYTES_MAX + 1), -EFBIG);
+    free(big);
+    assert_int_equal(job_script_read("/tmp/no/such/script", &s, &sb, &f), -ENOENT);
+    assert_int_equal(job_script_read("/tmp", &s, &sb, &f), -EISDIR);
+    assert_int_equal(read_bytes("#FP store\n", 10), 0);
+    assert_int_equal(s.nlines, 1);
+    done();
+}
+
+static uint32_t nodes(const char *text)
+{
+    struct job_sbatch sb;
+
+    job_sbatch_read(text, &sb);
+    return sb.nodes;
+}
+
+static void test_nodes_are_those_of_the_last_sbatch_line(void **state)
+{
+    struct job_sbatch sb;
+
+    (void)state;
+    assert_int_equal(nodes("#SBATCH -N 4\n"), 4);
+    assert_int_equal(nodes("#SBATCH -N4-8 # -N 3\n"), 4);
+    assert_int_equal(nodes("#SBATCH --nodes=5 -J x\n#SBATCH --nodes 6\n"), 6);
+    assert_int_equal(nodes("#SBATCH --nodelist=n7\n#SBATCH --nodes-x=3\n"), 0);
+    assert_int_equal(nodes("echo\n#SBATCH -N 4\n"), 0);
+    assert_int_equal(nodes("#SBATCH -N\n#SBATCH --nodes=\n#SBATCH -N x\n"), 0);
+    job_sbatch_read("#SBATCH -p small,large -N 2\n", &sb);
+    assert_string_equal(sb.partition, "small");
+    assert_int_equal(sb.nodes, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_have_their_places),
+        cmocka_unit_test(test_quotes_keep_blanks_and_hashes),
+        cmocka_unit_test(test_an_equals_sign_in_quotes_begins_no_value),
+        cmocka_unit_test(test_a_hash_that_begins_a_word_begins_a_comment),
+        cmocka_unit_test(test_lines_of_other_systems_and_prose_are_no_directives),
+        cmocka_unit_test(test_what_was_meant_as_one_is_told),
+        cmocka_unit_test(test_behind_the_first_command_nothing_is_read),
+        cmocka_unit_test(test_a_quote_that_is_not_closed_costs_its_line_alone),
+        cmocka_unit_test(test_an_empty_line_declares_nothing_and_says_so),
+        cmocka_unit_test(test_lines_end_as_on_other_systems),
+        cmocka_unit_test(test_control_characters_and_long_lines_are_refused),
+        cmocka_unit_test(test_findings_are_counted_beyond_what_is_kept),
+        cmocka_unit_test(test_what_is_no_text_or_too_large_is_refused),
+        cmocka_unit_test(test_nodes_are_those_of_the_last_sbatch_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

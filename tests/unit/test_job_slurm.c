@@ -1,0 +1,168 @@
+/* Small things that fp-job start and stop know by themselves: times of Slurm, variables in paths, a job's own directory, processes kept to CPUs. */
+#include <errno.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/rmtree.h"
+#include "jobscripts/cpus.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/slurm.h"
+
+static void test_times_as_squeue_prints_them(void **state)
+{
+    (void)state;
+    assert_int_equal(job_slurm_time("0:00\n"), 0);
+    assert_int_equal(job_slurm_time("0:59"), 59000);
+    assert_int_equal(job_slurm_time("12:34\n"), (12 * 60 + 34) * 1000);
+    assert_int_equal(job_slurm_time("1:02:03\n"), 3723000);
+    assert_int_equal(job_slurm_time("2-00:00:00"), 2 * 86400000);
+    assert_int_equal(job_slurm_time("1-02:03:04\n"), (86400 + 7384) * 1000);
+    for (const char *const *t = (const char *const[]){"UNLIMITED\n", "INVALID", "NOT_SET", "", "\n", "12", "a:00", "1:-2", "1:2:3:4", "1:", "-1:00", "9999999999:00", "1-", "x-1:00:00", NULL}; *t; t++)
+        if (job_slurm_time(*t) != UINT64_MAX)
+            fail_msg("'%s' was taken for a time", *t);
+}
+
+static void expands(const char *text, int rc, const char *want)
+{
+    char out[PATH_MAX];
+
+    assert_int_equal(job_expand(out, text), rc);
+    if (want)
+        assert_string_equal(out, want);
+}
+
+static void test_variables_in_paths(void **state)
+{
+    char longer[PATH_MAX + 10];
+
+    (void)state;
+    setenv("FP_T1", "/ssd", 1);
+    setenv("FP_T2", "", 1);
+    unsetenv("FP_T3");
+    expands("/a/b", 0, "/a/b");
+    expands("$FP_T1", 0, "/ssd");
+    expands("$FP_T1/x", 0, "/ssd/x");
+    expands("${FP_T1}x$FP_T1", 0, "/ssdx/ssd");
+    expands("/a$", 0, "/a$");
+    expands("/a$/b", 0, "/a$/b");
+    expands("/a$1", 0, "/a$1");
+    expands("/a${FP_T1", 0, "/a${FP_T1");
+    expands("$FP_T3/x", -ENOENT, "FP_T3");
+    expands("/x/${FP_T2}", -ENOENT, "FP_T2");
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    expands(longer, -ENAMETOOLONG, NULL);
+    setenv("FP_T1", longer, 1);
+    expands("$FP_T1", -ENAMETOOLONG, NULL);
+}
+
+static void test_a_directory_that_is_not_ours_alone_is_refused(void **state)
+{
+    char dir[] = "/tmp/test_job_slurm.XXXXXX", path[PATH_MAX], link[PATH_MAX];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/job", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    assert_int_equal(job_dir_make(path), 0);
+    assert_int_equal(job_dir_make(path), 0); /* the agent of the node where it was started */
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(job_dir_make(path), -EPERM);
+    assert_int_equal(chmod(path, 0700), 0);
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(job_dir_make(link), -EPERM);
+    fp_remove_tree(dir);
+    assert_int_equal(access(dir, F_OK), -1);
+}
+
+static void test_what_start_leaves_is_found_by_stop(void **state)
+{
+    struct job_record r = {.job = "17", .root = "n1:20008", .step = "0", .manager = "n1:4000", .mount = "/AggregateSSDstore", .application = "0-6", .nodes = 4, .launcher = 4711,
+                           .launcher_ticks = 123456789012};
+    char dir[] = "/tmp/test_job_slurm.XXXXXX";
+    struct job_record q;
+    struct stat st;
+    char path[PATH_MAX];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(job_record_load(dir, &q), -ENOENT);
+    assert_int_equal(job_record_save(dir, &r), 0);
+    assert_int_equal(job_record_load(dir, &q), 0);
+    assert_memory_equal(&q, &r, sizeof r);
+    assert_int_equal(job_dir_file(path, dir, "job.json"), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(job_dir_write(dir, "job.json", "{\"job\": 17}", 0600), 0);
+    assert_int_equal(job_record_load(dir, &q), -EBADMSG);
+    assert_int_equal(job_dir_write(dir, "job.json", "", 0600), 0);
+    assert_int_equal(job_record_load(dir, &q), -EBADMSG);
+    fp_remove_tree(dir);
+}
+
+/* In a process of its own. Its exit code: 0, or the error. */
+static int confined(const char *list, int *first)
+{
+    int fds[2], status = 0;
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        cpu_set_t set;
+        int rc = job_cpus_confine(0, list), cpu = -1;
+
+        if (rc == 0 && sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) == 1)
+            for (cpu = 0; !CPU_ISSET(cpu, &set);)
+                cpu++;
+        (void)!write(fds[1], &cpu, sizeof cpu);
+        _exit(-rc);
+    }
+    close(fds[1]);
+    assert_int_equal(read(fds[0], first, sizeof *first), sizeof *first);
+    close(fds[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WEXITSTATUS(status);
+}
+
+static void test_a_process_is_kept_to_cpus(void **state)
+{
+    cpu_set_t ours;
+    char list[64];
+    int cpu = 0, at;
+
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof ours, &ours), 0);
+    while (!CPU_ISSET(cpu, &ours))
+        cpu++;
+    snprintf(list, sizeof list, "%d,8000", cpu); /* what is not there is no hindrance */
+    assert_int_equal(confined(list, &at), 0);
+    assert_int_equal(at, cpu);
+    assert_int_equal(confined("", &at), EINVAL);
+    assert_int_equal(confined("x", &at), EINVAL);
+    assert_int_equal(confined("9000", &at), EINVAL);
+    assert_int_equal(confined("8000", &at), EINVAL); /* the kernel's word: no such CPU */
+    assert_int_equal(job_cpus_confine(INT32_MAX, "0"), -ESRCH);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_times_as_squeue_prints_them),
+        cmocka_unit_test(test_variables_in_paths),
+        cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
+        cmocka_unit_test(test_what_start_leaves_is_found_by_stop),
+        cmocka_unit_test(test_a_process_is_kept_to_cpus),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
