@@ -21,13 +21,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fp/fusehelper.h"
 #include "fp/log.h"
 #include "fp/mountprobe.h"
 
 #define FS_TYPE   "fuse.fpstore"
 #define PROBE_MS  3000
 #define STALE_MAX 8 /* mounts on top of each other */
-#define FUSE_CONF "/etc/fuse.conf"
 
 extern char **environ;
 
@@ -185,46 +185,19 @@ static int check_device(void)
     return -err;
 }
 
-static bool user_allow_other(void)
-{
-    char line[256];
-    bool found = false;
-    FILE *f = fopen(FUSE_CONF, "re");
-    while (f && !found && fgets(line, sizeof line, f)) {
-        line[strcspn(line, " \t\n#")] = '\0';
-        found = strcmp(line, "user_allow_other") == 0;
-    }
-    if (f)
-        fclose(f);
-    return found;
-}
-
-static bool in_path(const char *program)
-{
-    const char *path = getenv("PATH");
-    char *copy = strdup(path ? path : "/usr/bin:/bin"), *save = NULL, full[PATH_MAX];
-    bool found = false;
-    for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir && !found;
-         dir = strtok_r(NULL, ":", &save)) {
-        snprintf(full, sizeof full, "%s/%s", dir, program);
-        found = access(full, X_OK) == 0;
-    }
-    free(copy);
-    return found;
-}
-
 static int check_user(const struct cl_options *opt)
 {
     if (geteuid() == 0)
         return 0;
-    if (!in_path("fusermount3")) {
+    char helper[PATH_MAX];
+    if (!fp_fuse_helper(helper, sizeof helper)) {
         FP_ERROR("fusermount3 is not in PATH, and only root can mount without it: install the package fuse3");
         return -ENOENT;
     }
-    if (opt->allow_other && !user_allow_other()) {
+    if (opt->allow_other && !fp_fuse_user_allow_other()) {
         FP_ERROR("allow-other is not permitted to you: put the line user_allow_other into %s, or leave the "
                  "option out",
-                 FUSE_CONF);
+                 FP_FUSE_CONF);
         return -EPERM;
     }
     return 0;

@@ -14,7 +14,8 @@ struct job_options {
     const char *auxapp_dir;    /* NULL: not given */
     int64_t pid, exit_code;
     const char *cpus;
-    bool here;
+    bool here, json, lines;    /* of status, hidden, and doctor: this node alone */
+    const char *ssd, *peer;    /* of doctor; peer: NULL: not given */
     char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
     int log_level;
 };
@@ -26,6 +27,7 @@ int job_cmd_start(const struct job_options *o);
 int job_cmd_stop(const struct job_options *o);
 int job_cmd_run(const struct job_options *o);
 int job_cmd_status(const struct job_options *o);
+int job_cmd_doctor(const struct job_options *o);
 /* Those that fp-job itself calls: the agent of a node (node.h), and keeping a process to CPUs. */
 int job_cmd_node(const struct job_options *o);
 int job_cmd_confine(const struct job_options *o);

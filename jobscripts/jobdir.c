@@ -76,6 +76,17 @@ int job_dir_write(const char *dir, const char *name, const char *text, mode_t mo
     return rc;
 }
 
+int job_dir_mountable(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return -ENOTDIR;
+    return access(path, W_OK) == 0 && (st.st_uid == geteuid() || geteuid() == 0 || !(st.st_mode & S_ISVTX)) ? 0 : -EACCES;
+}
+
 int job_record_save(const char *dir, const struct job_record *r)
 {
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", r->job, "root", r->root, "step", r->step, "manager", r->manager, "mount", r->mount,

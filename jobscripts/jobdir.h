@@ -31,6 +31,9 @@ int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file of ours alone, whole or not at all. */
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
 
+/* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit. */
+int job_dir_mountable(const char *path);
+
 int job_record_save(const char *dir, const struct job_record *r);
 /* -ENOENT: nothing runs here; -EBADMSG. */
 int job_record_load(const char *dir, struct job_record *out);

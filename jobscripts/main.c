@@ -4,6 +4,7 @@
  *     fp-job check job.sh      before sbatch: each mistake, with line and column
  *     fp-job explain job.sh    where its store is, and which cores serve it
  *     fp-job run -- srun ./app in the batch script: start, the application, stop
+ *     fp-job doctor            what a site must change
  *
  * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call. Of run and stop, the application's.
  */
@@ -14,15 +15,15 @@
 #include "jobscripts/declared.h"
 #include "jobscripts/job.h"
 
-static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "node", "confine", NULL};
+static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "node", "confine", NULL};
 static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
-                                                               job_cmd_run,   job_cmd_status,  job_cmd_node,  job_cmd_confine};
+                                                               job_cmd_run,   job_cmd_status,  job_cmd_doctor, job_cmd_node, job_cmd_confine};
 
 static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct job_options, command, "command", NULL, commands,
                 "Look for mistakes in the #FP lines of a batch script; print what the job would do, and on which cores; within a job, start its store, end it, or both around a command; "
-                "say how it is.",
-                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status"),
+                "say how it is. doctor: look whether Slurm and the nodes are fit for it, and say what to change.",
+                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status|doctor"),
     FP_OPT_STRING(struct job_options, script, "script", NULL,
                   "The batch script; - for standard input. Within a job, by default the job's own. With status: the job's number.",
                   .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE, .arg = "SCRIPT"),
@@ -34,9 +35,13 @@ static const struct fp_opt options[] = {
                "With stop: what the application has ended with, for #FP stage-out ... on=. It is what stop ends with, too, unless something could not be copied.", .flags = FP_OPT_NO_FILE),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",
                 .arg = "DIR"),
+    FP_OPT_STRING(struct job_options, ssd, "ssd", "$TMPDIR", "With doctor: the directory on the nodes' own SSDs that is tried, as in #FP store ssd=.", .flags = FP_OPT_NO_FILE, .arg = "DIR"),
+    FP_OPT_BOOL(struct job_options, here, "here", "off", "With doctor, in a job: look at this machine, and not at the nodes of the job.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct job_options, json, "json", "off", "With doctor: print JSON.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_STRING(struct job_options, peer, "peer", NULL, "With doctor: a node whose address is to be found.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_BOOL(struct job_options, lines, "lines", "off", "With doctor: answers to another one that asks.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, cpus, "cpus", NULL, "With confine: where it may run.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
-    FP_OPT_BOOL(struct job_options, here, "here", "off", "With status: this node is asked alone.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_LOG_LEVEL(struct job_options, log_level),
     FP_OPT_END,
 };
@@ -45,7 +50,7 @@ static const struct fp_opt_table table = {
     .prog = "fp-job",
     .section = "job",
     .summary = "What a batch script declares in its #FP lines: checked, explained, and done.",
-    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]",
+    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]",
     .opts = options,
 };
 

@@ -136,16 +136,14 @@ int node_store_prepare(struct node *n, char *why, size_t size)
 
 /* ---------------------------------------------------------------- where it is mounted */
 
-/* A directory that we may mount on, made if need be. FUSE takes one that is ours, or that all may write to without a sticky bit. */
+/* A directory that we may mount on, made if need be. */
 static bool usable(struct node *n, const char *path)
 {
-    struct stat st;
-
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
         return true;
     }
-    return errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && access(path, W_OK) == 0 && (st.st_uid == geteuid() || geteuid() == 0 || !(st.st_mode & S_ISVTX));
+    return errno == EEXIST && job_dir_mountable(path) == 0;
 }
 
 int node_store_mountpoint(struct node *n, char *why, size_t size)

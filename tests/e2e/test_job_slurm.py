@@ -1,5 +1,7 @@
 """fp-job where there is a Slurm: a real one, of four nodes (tests/harness/slurm.py)."""
 
+import os
+
 SLURM = {"nodes": 4, "cpus": 2}
 
 
@@ -146,4 +148,16 @@ def test_status_from_where_users_log_in(slurm):
     assert slurm.end_of(number)[0] == 0
     r = slurm.login("fp-job", "status", str(number), check=False)
     assert r.returncode == 1 and "does not run" in r.stderr
+    slurm.nothing_left()
+
+
+def test_doctor_finds_nothing_wrong(slurm):
+    r = slurm.login("salloc", "-N4", "--exclusive", "--quiet", "fp-job", "doctor")
+    lines = r.stdout.splitlines()
+    names = ",".join(slurm.names[1:])
+    assert f"ok       mount             {names}: a file system was mounted and unmounted" in lines, r.stdout
+    assert f"ok       clock             {names}: within a second, as near as can be seen" in lines, r.stdout
+    assert f"ok       cores             {names}: 2 cores (2 of the {os.cpu_count()} CPUs); #FP cores 1 takes CPU 1" in lines, r.stdout
+    assert lines[-1].startswith("0 wrong, ")
+    assert r.stderr == "" and slurm.login("sh", "-c", "ls -A /tmp").stdout == ""
     slurm.nothing_left()
