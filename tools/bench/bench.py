@@ -26,6 +26,7 @@ import cases  # noqa: E402
 import cases_aux  # noqa: E402,F401  (adds to cases.CASES)
 import cases_device  # noqa: E402,F401  (too)
 import cases_drain  # noqa: E402,F401  (too)
+import cases_job  # noqa: E402,F401  (too)
 import cases_mpi  # noqa: E402,F401  (too)
 import cases_perturb  # noqa: E402,F401  (too)
 import cases_pipeline  # noqa: E402,F401  (too)
