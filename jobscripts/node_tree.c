@@ -174,23 +174,30 @@ static bool knows(const struct node *n, const struct fp_rpc_conn *conn)
     return false;
 }
 
+/* Requests are answered, one-way messages are not: of each kind there is one alone, as PROTOCOL.md says. */
+static void below_says(struct node *n, const struct fp_rpc_in *in)
+{
+    if (in->type == FP__JOB_MSG__JOB_STATES)
+        take_states(n, in);
+    else if (in->type == FP__JOB_MSG__JOB_STOP)
+        node_stop(n);
+}
+
 static void below_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct node *n = arg;
+    bool known = knows(n, conn);
 
     fp_rpc_payload_free(in->payload);
-    if (in->type == FP__JOB_MSG__JOB_HELLO && !knows(n, conn))
+    if (in->flags & FP_FRAME_ONEWAY) {
+        if (known)
+            below_says(n, in);
+    } else if (in->type == FP__JOB_MSG__JOB_HELLO && !known)
         hello(n, conn, in);
-    else if (!knows(n, conn) && !(in->flags & FP_FRAME_ONEWAY))
-        (void)fp_rpc_reply_msg(conn, in, -EPROTO, NULL);
-    else if (in->type == FP__JOB_MSG__JOB_STATES)
-        take_states(n, in);
-    else if (in->type == FP__JOB_MSG__JOB_ASK)
+    else if (in->type == FP__JOB_MSG__JOB_ASK && known)
         answer_all(n, conn, in);
-    else if (in->type == FP__JOB_MSG__JOB_STOP)
-        node_stop(n);
-    else if (!(in->flags & FP_FRAME_ONEWAY))
-        (void)fp_rpc_reply_msg(conn, in, FP_EBADMSG_TYPE, NULL);
+    else
+        (void)fp_rpc_reply_msg(conn, in, known ? FP_EBADMSG_TYPE : -EPROTO, NULL);
 }
 
 static void below_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
@@ -216,7 +223,9 @@ static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
     struct node *n = arg;
 
     fp_rpc_payload_free(in->payload);
-    if (in->type == FP__JOB_MSG__JOB_GO) {
+    if (!(in->flags & FP_FRAME_ONEWAY)) {
+        (void)fp_rpc_reply_msg(conn, in, FP_EBADMSG_TYPE, NULL);
+    } else if (in->type == FP__JOB_MSG__JOB_GO) {
         Fp__JobGo *go = fp__job_go__unpack(NULL, in->msg_len_bytes, in->msg);
 
         if (go)
@@ -227,8 +236,6 @@ static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         node_stop(n);
     else if (in->type == FP__JOB_MSG__JOB_KEEP)
         n->keep = true;
-    else if (!(in->flags & FP_FRAME_ONEWAY))
-        (void)fp_rpc_reply_msg(conn, in, FP_EBADMSG_TYPE, NULL);
 }
 
 static void said_hello(void *arg, int status, const struct fp_rpc_in *in)

@@ -34,6 +34,9 @@ $(O)/tests/fuzz/fuzz_auxmount: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) $(AUX_
 $(O)/tests/fuzz/fuzz_manager $(O)/tests/fuzz/fuzz_life: ALL_LDFLAGS += -Wl,--wrap=mgr_db_open -Wl,--wrap=mgr_db_close -Wl,--wrap=sqlite3_exec -Wl,--wrap=sqlite3_prepare_v2 \
                                         -Wl,--wrap=sqlite3_finalize
 
+# The tree of a job's agents; node.c is the input.
+$(O)/tests/fuzz/fuzz_jobagent: ALL_LDFLAGS += $(WIRE_WRAP:%=-Wl,--wrap=%) -Wl,--wrap=fp_key_load -Wl,--wrap=fp_rpc_new -Wl,--wrap=node_go -Wl,--wrap=node_stop
+
 # fp-auxhost's main thread; all others take turns with it.
 AUXHOST_WRAP := recvmmsg recv sendmsg poll setsockopt shutdown mmap64 madvise sigaltstack clock_gettime aux_plugin_load aux_plugin_free aux_guard_drop \
                 aux_guard_has_reserve aux_thread_short aux_cores_new aux_cores_count aux_cores_width aux_cores_cpu aux_cores_pin aux_cores_choose
