@@ -56,18 +56,22 @@ static struct job_place place_of(const struct job_line *l, const char *why)
 /* What hides data leaves nothing to be found, or made smaller, by those behind it. */
 static void check_order(const struct job_auxapp *a, const struct job_auxanswer *one, const struct job_auxapp *before, struct job_findings *f)
 {
+    char buf[JOB_LINE_NAME_BYTES];
+
     if (strcmp(one->name, "dedup") == 0)
-        job_error(f, a->line->words[1].at, "%s comes behind %s (line %u), after which no two chunks are the same: declare it before", a->name, before->name, before->line->line);
+        job_error(f, a->line->words[1].at, "%s comes behind %s (%s), after which no two chunks are the same: declare it before", a->name, before->name, job_line_name(before->line->line, buf));
     else if ((one->flags & FP_AUX_CODES) && !(one->flags & FP_AUX_HIDES))
-        job_error(f, a->line->words[1].at, "%s comes behind %s (line %u), which leaves it nothing to do: declare it before", a->name, before->name, before->line->line);
+        job_error(f, a->line->words[1].at, "%s comes behind %s (%s), which leaves it nothing to do: declare it before", a->name, before->name, job_line_name(before->line->line, buf));
 }
 
 static void check_needs(const struct job_declared *d, const struct job_site *site, const struct job_auxapp *a, const struct job_auxanswer *one, struct job_findings *f)
 {
+    char buf[JOB_LINE_NAME_BYTES];
+
     if (site->nodes && one->nodes > site->nodes)
         job_error(f, place_of(a->line, "nodes="), "%s is to run on %u nodes, and the job has %u", a->name, one->nodes, site->nodes);
     if (d->cores.kind == JOB_CORES_COUNT && one->cores_min > d->cores.max)
-        job_error(f, place_of(a->line, "cores="), "%s needs %u service cores, and #FP cores (line %u) gives %u", a->name, one->cores_min, d->cores.at.line, d->cores.max);
+        job_error(f, place_of(a->line, "cores="), "%s needs %u service cores, and #FP cores (%s) gives %u", a->name, one->cores_min, job_line_name(d->cores.at.line, buf), d->cores.max);
 }
 
 static void check_auxapps(const struct job_declared *d, const struct job_site *site, struct job_findings *f)

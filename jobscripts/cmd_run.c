@@ -6,6 +6,8 @@
  * cores by themselves, as mpirun does to bind ranks to them, read a description of the node in which the service cores are not: hwloc, which all of them use,
  * has a variable for that. Open MPI's own list of CPUs was rejected, since it can't be had together with words for mapping (-npernode, --map-by).
  *
+ * A job that says required=off runs without a store if there can be none: start then sets FP_NO_STORE, by which stop knows that there is nothing to end.
+ *
  * run does the same for one command. Masks that srun is given on its command line count within that.
  */
 #include <errno.h>
@@ -74,6 +76,15 @@ static void print_quoted(const char *text)
     putchar('\'');
 }
 
+/* The store could not be started: may the application run without? */
+static bool goes_on_without(const struct job_run_of *r, int rc)
+{
+    if (!r->declared.nhandles || r->declared.store.required || rc == -EEXIST || job_interrupted())
+        return false;
+    FP_WARN("the job goes on without a store (required=off of #FP store): FP_MOUNT is not set");
+    return true;
+}
+
 int job_cmd_start(const struct job_options *o)
 {
     static struct variable v[NVARIABLES];
@@ -86,6 +97,10 @@ int job_cmd_start(const struct job_options *o)
         FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
     job_catch_signals();
     rc = k > 0 ? job_start(o, &r) : -EIO;
+    if (rc && goes_on_without(&r, rc)) {
+        puts("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=1");
+        return 0;
+    }
     if (rc) {
         puts("false"); /* of eval "$(fp-job start)" || exit 1 */
         return rc;
@@ -107,8 +122,11 @@ int job_cmd_start(const struct job_options *o)
 int job_cmd_stop(const struct job_options *o)
 {
     static struct job_run_of r;
-    int rc = job_find(&r);
+    int rc;
 
+    if (getenv("FP_NO_STORE"))
+        return (int)o->exit_code;
+    rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
     if (rc == 0)
         rc = job_end(&r, (int)o->exit_code);
@@ -138,19 +156,24 @@ static void pass_signals(void)
         sigaction(signals[i], &sa, NULL);
 }
 
+static _Noreturn void execute(char *const argv[])
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, SIG_DFL);
+    execvp(argv[0], argv);
+    FP_ERROR("%s: %s", argv[0], fp_strerror(-errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
 static _Noreturn void become(const struct job_run_of *r, char *const argv[])
 {
     static struct variable v[NVARIABLES];
 
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)signal(sig, SIG_DFL);
     for (unsigned i = 0, n = variables(r, v); i < n; i++)
         setenv(v[i].name, v[i].value, 1);
     if (is_there(r) && job_cpus_confine(0, r->record.application))
         FP_WARN("the application could not be kept to CPUs %s", r->record.application);
-    execvp(argv[0], argv);
-    FP_ERROR("%s: %s", argv[0], fp_strerror(-errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    execute(argv);
 }
 
 /* So that what is to be brought out has time: a part of the job's, at most a quarter of what it has now. */
@@ -201,6 +224,10 @@ int job_cmd_run(const struct job_options *o)
     }
     job_catch_signals();
     rc = job_start(o, &r);
+    if (rc && goes_on_without(&r, rc)) {
+        unsetenv("FP_MOUNT");
+        execute(o->argv);
+    }
     if (rc)
         return rc;
     pass_signals();

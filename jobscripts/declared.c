@@ -44,6 +44,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
     FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "The store outlives the job under this name, and the next job that names it finds what is in it.",
                   .check = check_name, .arg = "NAME"),
+    FP_OPT_BOOL(struct job_store, required, "required", "on", "Without the store the job does not run. off: if it can't be started, that is said, and the application runs without."),
     FP_OPT_DURATION(struct job_store, ready_ms, "ready", "60s", FP_SEC_MS(1), FP_HOUR_MS(1), "Within this time all nodes are up, or the start fails and says which is not."),
     FP_OPT_DURATION(struct job_store, reserve_ms, "reserve", "5min", FP_SEC_MS(5), FP_HOUR_MS(24),
                     "So much of the job's time is kept at its end for what is still to be drained or staged out."),
@@ -151,10 +152,11 @@ static bool looks_like_option(const struct fp_opt_table *t, const struct job_wor
 
 static void take_store(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
+    char buf[JOB_LINE_NAME_BYTES];
     struct fp_opts *o;
 
     if (d->store_line) {
-        job_error(f, l->words[0].at, "there is a #FP store in line %u already: a job has one", d->store_line->line);
+        job_error(f, l->words[0].at, "there is a #FP store in %s already: a job has one", job_line_name(d->store_line->line, buf));
         return;
     }
     d->store_line = l;
@@ -170,10 +172,11 @@ static void take_store(struct job_declared *d, const struct job_line *l, struct 
 
 static void take_cores(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
+    char buf[JOB_LINE_NAME_BYTES];
     struct job_cores c;
 
     if (d->cores.kind != JOB_CORES_NONE)
-        job_error(f, l->words[0].at, "there is a #FP cores in line %u already: a job has one", d->cores.at.line);
+        job_error(f, l->words[0].at, "there is a #FP cores in %s already: a job has one", job_line_name(d->cores.at.line, buf));
     else if (l->nwords == 1)
         job_error(f, l->words[0].at, "it does not say how many: write #FP cores 1");
     else if (l->nwords > 2)
@@ -197,6 +200,7 @@ static void add_word(char text[JOB_AUXAPP_BYTES], size_t *n, const struct job_wo
 
 static void take_auxapp(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
+    char buf[JOB_LINE_NAME_BYTES];
     struct job_auxapp *a = &d->auxapps[d->nauxapps];
     char text[JOB_AUXAPP_BYTES] = "";
     size_t n = 0;
@@ -222,7 +226,7 @@ static void take_auxapp(struct job_declared *d, const struct job_line *l, struct
     }
     for (size_t i = 0; i < d->nauxapps; i++)
         if (strcmp(d->auxapps[i].name, l->words[1].text) == 0) {
-            job_error(f, l->words[1].at, "'%s' is declared in line %u already", l->words[1].text, d->auxapps[i].line->line);
+            job_error(f, l->words[1].at, "'%s' is declared in %s already", l->words[1].text, job_line_name(d->auxapps[i].line->line, buf));
             return;
         }
     *a = (struct job_auxapp){.text = must(strdup(text)), .name = l->words[1].text, .line = l};
@@ -263,27 +267,20 @@ static void take_stage_out(struct job_declared *d, const struct job_line *l, str
     take_stage(d, &job_stage_out_table, &d->out, &d->nout, l, f);
 }
 
-static const struct {
-    const char *name;
-    void (*take)(struct job_declared *d, const struct job_line *l, struct job_findings *f);
-} directives[] = {
-    {"store", take_store}, {"cores", take_cores}, {"auxapp", take_auxapp}, {"stage-in", take_stage_in}, {"stage-out", take_stage_out},
-};
-#define NDIRECTIVES (sizeof directives / sizeof directives[0])
+static void (*const takes[JOB_DIRECTIVES])(struct job_declared *d, const struct job_line *l, struct job_findings *f) = {take_store, take_cores, take_auxapp, take_stage_in,
+                                                                                                                       take_stage_out};
 
 static void take(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
     const struct job_word *w = &l->words[0];
-    const char *names[NDIRECTIVES + 1] = {NULL}, *near;
+    const char *near;
 
-    for (size_t i = 0; i < NDIRECTIVES; i++) {
-        names[i] = directives[i].name;
-        if (strcmp(w->text, names[i]) == 0) {
-            directives[i].take(d, l, f);
+    for (size_t i = 0; i < JOB_DIRECTIVES; i++)
+        if (strcmp(w->text, job_directive_names[i]) == 0) {
+            takes[i](d, l, f);
             return;
         }
-    }
-    near = fp_nearest_name(w->text, names);
+    near = fp_nearest_name(w->text, job_directive_names);
     if (near)
         job_error(f, w->at, "there is no #FP %s: did you mean '%s'?", w->text, near);
     else

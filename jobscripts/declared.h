@@ -26,6 +26,7 @@ struct job_store {
     uint64_t pool_bytes;  /* memory for chunks of each mount */
     uint64_t chunk_size_bytes; /* 0: the manager's default */
     int64_t stripe;       /* 0: the manager's default */
+    bool required;        /* without it the application does not run */
     uint64_t ready_ms;    /* within which all nodes are up */
     uint64_t reserve_ms;  /* of the job's time, kept for draining and stopping */
 };

@@ -75,15 +75,38 @@ void job_findings_sort(struct job_findings *f)
         qsort(f->list, f->n, sizeof *f->list, by_place);
 }
 
+/* In the order of enum job_directive. */
+static const char *const option_names[] = {"--fp-store", "--fp-cores", "--fp-auxapps", "--fp-stage-in", "--fp-stage-out"};
+
+const char *job_line_name(unsigned line, char buf[JOB_LINE_NAME_BYTES])
+{
+    unsigned i = line - JOB_LINE_OPTION;
+
+    if (line >= JOB_LINE_OPTION)
+        return i < sizeof option_names / sizeof option_names[0] ? option_names[i] : "an option of sbatch";
+    snprintf(buf, JOB_LINE_NAME_BYTES, "line %u", line);
+    return buf;
+}
+
+void job_place_write(struct job_place at, const char *script, char *out, size_t size)
+{
+    char buf[JOB_LINE_NAME_BYTES];
+
+    if (at.line >= JOB_LINE_OPTION) /* columns would be those of the directive that was made of it */
+        snprintf(out, size, "%s", job_line_name(at.line, buf));
+    else if (at.column)
+        snprintf(out, size, "%s:%u:%u", script, at.line, at.column);
+    else
+        snprintf(out, size, "%s:%u", script, at.line);
+}
+
 void job_findings_print(const struct job_findings *f, const char *script)
 {
-    for (size_t i = 0; i < f->n; i++) {
-        const struct job_finding *one = &f->list[i];
+    char where[4200];
 
-        printf("%s:%u:", script, one->at.line);
-        if (one->at.column)
-            printf("%u:", one->at.column);
-        printf(" %s: %s\n", one->severity == JOB_ERROR ? "error" : "warning", one->text);
+    for (size_t i = 0; i < f->n; i++) {
+        job_place_write(f->list[i].at, script, where, sizeof where);
+        printf("%s: %s: %s\n", where, f->list[i].severity == JOB_ERROR ? "error" : "warning", f->list[i].text);
     }
     if (f->beyond)
         printf("%s: and %zu more\n", script, f->beyond);

@@ -16,6 +16,12 @@ struct job_place {
     unsigned line, column; /* from 1 on; column 0: the whole line. In bytes, as compilers count */
 };
 
+/* Lines from here on are none of the script: options of sbatch that stand for a directive (script.h). */
+#define JOB_LINE_OPTION 0x40000000u
+#define JOB_LINE_NAME_BYTES 32u
+/* "line 12", or the option: "--fp-cores". In buf, or constant. */
+const char *job_line_name(unsigned line, char buf[JOB_LINE_NAME_BYTES]);
+
 struct job_finding {
     struct job_place at;
     enum job_severity severity;
@@ -37,7 +43,9 @@ void job_warning(struct job_findings *f, struct job_place at, const char *fmt, .
 
 void job_findings_sort(struct job_findings *f);
 
-/* "job.sh:12:5: error: ...", a line each, to stdout. */
+/* "job.sh:12:5: error: ...", or "--fp-cores: error: ...", a line each, to stdout. */
+/* Where it is, as in these lines: "job.sh:12:5" or "--fp-cores". */
+void job_place_write(struct job_place at, const char *script, char *out, size_t size);
 void job_findings_print(const struct job_findings *f, const char *script);
 
 #endif

@@ -16,6 +16,9 @@ struct job_options {
     const char *cpus;
     bool here, json, lines;    /* of status, hidden, and doctor: this node alone */
     const char *ssd, *peer;    /* of doctor; peer: NULL: not given */
+    const char *directives;    /* of options of sbatch (script.h); NULL: none */
+    const char *sbatch;        /* what sbatch was called with, a line for each word; NULL: not said */
+    bool plugin;               /* called by the SPANK plugin in the place of the batch script */
     char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
     int log_level;
 };

@@ -42,6 +42,10 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct job_options, lines, "lines", "off", "With doctor: answers to another one that asks.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, cpus, "cpus", NULL, "With confine: where it may run.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_STRING(struct job_options, directives, "directives", NULL, "With check, start and run: directives before those of the script, a line each.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_STRING(struct job_options, sbatch, "sbatch", NULL, "With check: what sbatch was called with, a line for each word; it counts more than #SBATCH lines.",
+                  .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_BOOL(struct job_options, plugin, "plugin", "off", "With run: the command is the batch script.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_LOG_LEVEL(struct job_options, log_level),
     FP_OPT_END,
 };

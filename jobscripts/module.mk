@@ -5,3 +5,30 @@ job_DIRS    := jobscripts jobscripts/doctor
 fp-job_MAIN := jobscripts/main.c
 fp-job_LIBS := job auxhost common
 fp-job_PKGS :=
+
+# The SPANK plugin, where Slurm's headers are (SLURM_CFLAGS="-I DIR" for other places): Slurm's programs have the functions that it calls.
+SLURM_CFLAGS ?=
+HAVE_SPANK   := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(SLURM_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
+SPANK_SO     := $(if $(HAVE_SPANK),$(if $(SAN),,$(O)/lib/spank_fp.so))
+SPANK_OBJ    := $(patsubst %.c,$(O)/pic/%.o,$(wildcard jobscripts/spank/*.c))
+SPANK_INST    = $(DESTDIR)$(PREFIX)/lib/fpstore/spank_fp.so
+spank_CFLAGS := -I . $(SLURM_CFLAGS)
+
+.PHONY: spank install-spank uninstall-spank
+spank: $(SPANK_SO)
+ifeq ($(ONLY),)
+all: spank
+endif
+
+$(O)/lib/spank_fp.so: $(SPANK_OBJ)
+	$(call say,LINK,$@)mkdir -p $(@D) && $(CC) -shared $(ALL_LDFLAGS) -Wl,-z,now -Wl,-z,relro -o $@ $^
+
+-include $(SPANK_OBJ:.o=.d)
+
+install: install-spank
+install-spank: spank
+	$(if $(SPANK_SO),install -D -m 755 $(SPANK_SO) $(SPANK_INST))
+
+uninstall: uninstall-spank
+uninstall-spank:
+	rm -f $(SPANK_INST)

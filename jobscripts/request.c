@@ -87,11 +87,13 @@ int job_request_read(const struct job_options *o, struct job_request *out)
 
     memset(out, 0, sizeof *out);
     job_findings_init(&out->findings);
-    rc = job_script_read(o->script, &script, &out->sbatch, &out->findings);
+    rc = job_script_read(o->script, o->directives, &script, &out->sbatch, &out->findings);
     if (rc) {
         FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
         return rc;
     }
+    if (o->sbatch)
+        job_sbatch_call(o->sbatch, &out->sbatch);
     if (o->auxapp_dir)
         snprintf(out->plugin_dir, sizeof out->plugin_dir, "%s", o->auxapp_dir);
     else

@@ -56,3 +56,16 @@ void job_sbatch_read(const char *text, struct job_sbatch *out)
         text += len + (text[len] == '\n');
     }
 }
+
+void job_sbatch_call(const char *words, struct job_sbatch *out)
+{
+    char *copy = strdup(words), *save = NULL, *word, *next;
+
+    if (!copy)
+        abort();
+    for (word = strtok_r(copy, "\n", &save); word; word = next) {
+        next = strtok_r(NULL, "\n", &save);
+        take(word, next ? next : "", out);
+    }
+    free(copy);
+}

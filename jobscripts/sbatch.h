@@ -11,5 +11,7 @@ struct job_sbatch {
 
 /* text: the whole script. */
 void job_sbatch_read(const char *text, struct job_sbatch *out);
+/* What sbatch was called with, a line for each word: it counts more than what *out has. */
+void job_sbatch_call(const char *words, struct job_sbatch *out);
 
 #endif

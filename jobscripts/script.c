@@ -48,6 +48,8 @@ static size_t skip_blanks(const struct reader *r, size_t at)
     return at;
 }
 
+const char *const job_directive_names[JOB_DIRECTIVES + 1] = {"store", "cores", "auxapp", "stage-in", "stage-out", NULL};
+
 static void word_free(struct job_word *w)
 {
     free(w->text);
@@ -92,11 +94,9 @@ static bool take_word(const struct reader *r, size_t *at, struct job_word *w)
     return false;
 }
 
-/* What stands behind #FP. False: it is no directive (a mistake, or a comment alone). */
-static bool take_line(const struct reader *r, struct job_line *l)
+/* What stands behind #FP, or #FP+. False: it is no directive (a mistake, or a comment alone). */
+static bool take_line(const struct reader *r, size_t at, struct job_line *l)
 {
-    size_t at = 3;
-
     memset(l, 0, sizeof *l);
     l->line = r->number;
     for (at = skip_blanks(r, at); at < r->len && r->line[at] != '#'; at = skip_blanks(r, at)) {
@@ -114,6 +114,23 @@ static bool take_line(const struct reader *r, struct job_line *l)
     return l->nwords > 0;
 }
 
+static bool is_added(const struct reader *r)
+{
+    return r->len > 5 && memcmp(r->line, "#FP+ ", 5) == 0;
+}
+
+/* For messages: which option of sbatch it was. */
+static unsigned option_line(const struct reader *r)
+{
+    for (unsigned i = 0; i < JOB_DIRECTIVES; i++) {
+        size_t n = strlen(job_directive_names[i]);
+
+        if (r->len - 5 >= n && memcmp(r->line + 5, job_directive_names[i], n) == 0 && (r->len - 5 == n || is_blank(r->line[5 + n])))
+            return JOB_LINE_OPTION + i;
+    }
+    return JOB_LINE_OPTION + JOB_DIRECTIVES;
+}
+
 static bool is_directive(const struct reader *r)
 {
     return r->len >= 3 && memcmp(r->line, "#FP", 3) == 0 && (r->len == 3 || is_blank(r->line[3]));
@@ -122,7 +139,6 @@ static bool is_directive(const struct reader *r)
 /* What somebody wrote who meant a directive: "# FP", "#fp", " #FP", "#FP:". Nothing of prose about "#FP lines" in a comment is. */
 static bool looks_like_one(const struct reader *r)
 {
-    static const char *const names[] = {"store", "cores", "auxapp", "stage-in", "stage-out"};
     size_t at = skip_blanks(r, 0);
 
     if (at >= r->len || r->line[at] != '#')
@@ -133,10 +149,10 @@ static bool looks_like_one(const struct reader *r)
     at += 2;
     while (at < r->len && (is_blank(r->line[at]) || r->line[at] == ':'))
         at++;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        size_t n = strlen(names[i]);
+    for (size_t i = 0; i < JOB_DIRECTIVES; i++) {
+        size_t n = strlen(job_directive_names[i]);
 
-        if (r->len - at >= n && strncasecmp(r->line + at, names[i], n) == 0 && (r->len - at == n || is_blank(r->line[at + n])))
+        if (r->len - at >= n && strncasecmp(r->line + at, job_directive_names[i], n) == 0 && (r->len - at == n || is_blank(r->line[at + n])))
             return true;
     }
     return false;
@@ -159,10 +175,22 @@ static bool has_control(const struct reader *r)
     return false;
 }
 
-static void one_line(const struct reader *r, struct job_script *out, bool commands)
+static void add_line(const struct reader *r, size_t at, struct job_script *out)
 {
     struct job_line l;
 
+    if (r->len > JOB_LINE_BYTES_MAX) {
+        job_error(r->f, here(r, JOB_LINE_BYTES_MAX), "this line is longer than %u bytes", JOB_LINE_BYTES_MAX);
+        return;
+    }
+    if (has_control(r) || !take_line(r, at, &l))
+        return;
+    out->lines = must(reallocarray(out->lines, out->nlines + 1, sizeof *out->lines));
+    out->lines[out->nlines++] = l;
+}
+
+static void one_line(const struct reader *r, struct job_script *out, bool commands)
+{
     if (!is_directive(r)) {
         if (!commands && looks_like_one(r))
             job_warning(r->f, here(r, 0), "this is no directive, only a comment: one begins with #FP and a blank, at the beginning of the line");
@@ -172,14 +200,7 @@ static void one_line(const struct reader *r, struct job_script *out, bool comman
         job_error(r->f, here(r, 0), "a #FP line behind the first command is not read: write it before, beside the #SBATCH lines");
         return;
     }
-    if (r->len > JOB_LINE_BYTES_MAX) {
-        job_error(r->f, here(r, JOB_LINE_BYTES_MAX), "this line is longer than %u bytes", JOB_LINE_BYTES_MAX);
-        return;
-    }
-    if (has_control(r) || !take_line(r, &l))
-        return;
-    out->lines = must(reallocarray(out->lines, out->nlines + 1, sizeof *out->lines));
-    out->lines[out->nlines++] = l;
+    add_line(r, 3, out);
 }
 
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f)
@@ -193,6 +214,12 @@ void job_script_parse(const char *text, struct job_script *out, struct job_findi
         r.len = strcspn(text, "\n");
         r.number++;
         text += r.len + (text[r.len] == '\n');
+        if (r.number == 1 && is_added(&r)) {
+            r.number = option_line(&r);
+            add_line(&r, 5, out);
+            r.number = 0;
+            continue;
+        }
         one_line(&r, out, commands);
         commands = commands || is_command(&r);
     }
@@ -243,7 +270,28 @@ int job_script_text(const char *path, char **out)
     return rc;
 }
 
-int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
+void job_script_add(char **text, const char *directives)
+{
+    size_t lines = 1, n = 0;
+    char *all;
+
+    if (!directives || !*directives)
+        return;
+    for (const char *c = directives; *c; c++)
+        lines += *c == '\n';
+    all = must(malloc(strlen(directives) + lines * 6 + strlen(*text) + 1));
+    while (*directives) {
+        size_t len = strcspn(directives, "\n");
+
+        n += (size_t)sprintf(all + n, "#FP+ %.*s\n", (int)len, directives);
+        directives += len + (directives[len] == '\n');
+    }
+    strcpy(all + n, *text);
+    free(*text);
+    *text = all;
+}
+
+int job_script_read(const char *path, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
 {
     char *text;
     int rc = job_script_text(path, &text);
@@ -251,6 +299,7 @@ int job_script_read(const char *path, struct job_script *out, struct job_sbatch 
     memset(out, 0, sizeof *out);
     if (rc)
         return rc;
+    job_script_add(&text, directives);
     job_script_parse(text, out, f);
     job_sbatch_read(text, sbatch);
     free(text);

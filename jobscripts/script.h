@@ -6,6 +6,8 @@
  *
  * A line is one if "#FP" stands at its very beginning, with a blank or nothing behind, and no command stands before it: where sbatch stops to read
  * its own, fp-job does so, too. Words are separated by blanks; "..." and '...' keep blanks, and a # that begins a word begins a comment.
+ *
+ * What options of sbatch declare (spank/) is put before the script, in lines "#FP+ cores 1": these count as no lines of it, and are none elsewhere.
  */
 #ifndef JOB_SCRIPT_H
 #define JOB_SCRIPT_H
@@ -36,10 +38,17 @@ struct job_script {
     size_t nlines;
 };
 
+/* The order of option_names in findings.c. */
+enum job_directive { JOB_STORE, JOB_CORES, JOB_AUXAPP, JOB_STAGE_IN, JOB_STAGE_OUT, JOB_DIRECTIVES };
+extern const char *const job_directive_names[JOB_DIRECTIVES + 1]; /* NULL at the end */
+
+/* Puts directives ("cores 1", a line each; NULL: none) before the text of a script, in place of *text. */
+void job_script_add(char **text, const char *directives);
+
 /* text: NUL-terminated, borrowed. What can't be read is in f, and its line is left out. job_script_fini frees. */
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f);
-/* From a file, or standard input ("-"), with its #SBATCH lines. 0, or a negative errno of reading it: -EFBIG, -EINVAL (it is no text). */
-int job_script_read(const char *path, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f);
+/* From a file, or standard input ("-"), with its #SBATCH lines and directives before it. 0, or a negative errno of reading it: -EFBIG, -EINVAL (it is no text). */
+int job_script_read(const char *path, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f);
 void job_script_fini(struct job_script *s);
 /* The whole text of a file, or of standard input ("-"): NUL-terminated, the caller's. Errors as job_script_read. */
 int job_script_text(const char *path, char **out);

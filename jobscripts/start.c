@@ -47,6 +47,8 @@ static int read_script(const struct job_options *o, struct job_run_of *r, char *
         return rc ? rc : job_script_text(path, text);
     }
     rc = job_script_text(o->script, text);
+    if (rc == 0)
+        job_script_add(text, o->directives);
     rc = rc ? rc : job_dir_write(r->dir, "script", *text, 0600);
     if (rc)
         FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
@@ -65,13 +67,15 @@ static void declare(struct job_run_of *r, const char *text)
 static int check(struct job_run_of *r, const char *name)
 {
     struct job_site site = {.plugin_dir = r->auxapp_dir, .nodes = r->slurm.nnodes};
+    char where[PATH_MAX + 32];
 
     job_check(&r->declared, &site, &r->findings);
     for (size_t i = 0; i < r->findings.n; i++) {
         const struct job_finding *f = &r->findings.list[i];
 
+        job_place_write(f->at, name, where, sizeof where);
         if (f->severity == JOB_ERROR)
-            FP_ERROR("%s:%u:%u: %s", name, f->at.line, f->at.column, f->text);
+            FP_ERROR("%s: %s", where, f->text);
     }
     return r->findings.errors ? -EINVAL : 0;
 }
@@ -132,7 +136,7 @@ int job_start(const struct job_options *o, struct job_run_of *r)
     rc = read_script(o, r, &text);
     if (rc == 0) {
         declare(r, text);
-        rc = check(r, o->script ? o->script : "the batch script");
+        rc = check(r, o->script && !o->plugin ? o->script : "the batch script");
         rc = rc ? rc : launch(r, text);
     }
     free(text);

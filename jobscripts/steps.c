@@ -316,6 +316,7 @@ static size_t add_paths(const struct job_run_of *r, const char *pattern, struct 
 
 static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, struct call *c)
 {
+    char buf[JOB_LINE_NAME_BYTES];
     char name[PATH_MAX], to[PATH_MAX + 8];
     size_t found = 0;
     int rc = 0;
@@ -336,7 +337,7 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
     else if (rc == 0)
         rc = -ENOENT;
     if (rc)
-        FP_ERROR("#FP stage-out (line %u of the #FP lines): %s", s->line->line, rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied");
+        FP_ERROR("#FP stage-out (%s): %s", job_line_name(s->line->line, buf), rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied");
     return rc ? -EIO : 0;
 }
 

@@ -75,6 +75,7 @@ cmd      glusterd                      glusterfs-server
 cmd      slurmctld                     slurmctld
 cmd      slurmd                        slurmd
 cmd      srun                          slurm-client
+file     /usr/include/slurm/spank.h    libslurm-dev
 cmd      munged                        munge
 '
 

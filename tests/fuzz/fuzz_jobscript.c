@@ -45,9 +45,11 @@ static char *take_script(struct fuzz_in *in)
     return exact;
 }
 
-/* Line `number` of the script. NULL: there is none. */
+/* Line `number` of the script, behind those of options. NULL: there is none. */
 static const char *line_of(const char *text, unsigned number, size_t *len)
 {
+    while (strncmp(text, "#FP+ ", 5) == 0 && text[5] && text[5] != '\n' && strchr(text, '\n'))
+        text = strchr(text, '\n') + 1;
     for (unsigned i = 1; i < number; i++) {
         text = strchr(text, '\n');
         if (!text)
@@ -65,7 +67,8 @@ static void check_findings(const struct job_findings *f, const char *text)
         const struct job_finding *one = &f->list[i];
         size_t len;
 
-        FUZZ_CHECK(one->at.line > 0 && line_of(text, one->at.line, &len) && one->at.column <= len + 1);
+        if (one->at.line < JOB_LINE_OPTION)
+            FUZZ_CHECK(one->at.line > 0 && line_of(text, one->at.line, &len) && one->at.column <= len + 1);
         FUZZ_CHECK(one->text[0]);
         for (const char *p = one->text; *p; p++)
             FUZZ_CHECK(!iscntrl((unsigned char)*p));
@@ -77,6 +80,9 @@ static void check_words(const struct job_script *s, const char *text)
     for (size_t i = 0; i < s->nlines; i++) {
         const struct job_line *l = &s->lines[i];
         size_t len;
+
+        if (l->line >= JOB_LINE_OPTION)
+            continue;
         const char *line = line_of(text, l->line, &len);
 
         FUZZ_CHECK(line && l->nwords > 0 && memcmp(line, "#FP", 3) == 0);

@@ -86,10 +86,23 @@ if [ "$1" = @LOGIN@ ]; then
     until [ -S @DIR@/run/munge.sock ]; do sleep 0.02; done
     slurmctld -D -i -f $SLURM_CONF >>@DIR@/log/slurmctld.out 2>&1 &
 else
-    slurmd -D -f $SLURM_CONF -N "$1" >>@DIR@/log/slurmd.$1.out 2>&1 &
+    while :; do slurmd -D -f $SLURM_CONF -N "$1" >>@DIR@/log/slurmd.$1.out 2>&1; sleep 0.2; done &
 fi
 : > @DIR@/run/up.$1
 while :; do wait -n || sleep 0.2; done
+"""
+
+# Of the daemons, slurmd alone; it is there again when this ends.
+SYSTEMCTL = """#!/bin/sh
+[ "$*" = "restart slurmd" ] || exit 1
+old=$(cat /run/slurmd.pid)
+kill "$old"
+for i in $(seq 200); do
+    new=$(cat /run/slurmd.pid 2>/dev/null)
+    [ -z "$new" ] || [ "$new" = "$old" ] || exit 0
+    sleep 0.05
+done
+exit 1
 """
 
 CONF = """
@@ -293,6 +306,15 @@ class Slurm:
         """A script as a job, to its end."""
         self.write("job.sh", text)
         return self.end_of(self.sbatch("job.sh", *args), seconds)
+
+    # --- an administrator's work --------------------------------------------
+
+    def machine(self):
+        """Makes of all nodes what a guide for administrators expects: /etc/slurm, a /usr/local that they share (DESTDIR is the directory root of ours), and systemctl restart slurmd."""
+        os.makedirs(os.path.join(self.dir, "root/usr/local/sbin"))
+        self._file("root/usr/local/sbin/systemctl", SYSTEMCTL, 0o755)
+        for i in range(self.count + 1):
+            self.on(i, "sh", "-c", f"rm -rf /etc/slurm; ln -s {self.dir}/etc /etc/slurm; mount --bind {self.dir}/root/usr/local /usr/local", user="root")
 
     # --- what goes wrong ----------------------------------------------------
 

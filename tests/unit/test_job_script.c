@@ -177,7 +177,7 @@ static int read_bytes(const void *bytes, size_t n)
     assert_int_equal(write(fd, bytes, n), n);
     close(fd);
     job_findings_init(&f);
-    rc = job_script_read(path, &s, &sb, &f);
+    rc = job_script_read(path, NULL, &s, &sb, &f);
     unlink(path);
     return rc;
 }
@@ -192,8 +192,8 @@ static void test_what_is_no_text_or_too_large_is_refused(void **state)
     memset(big, '\n', JOB_SCRIPT_BYTES_MAX + 1);
     assert_int_equal(read_bytes(big, JOB_SCRIPT_BYTES_MAX + 1), -EFBIG);
     free(big);
-    assert_int_equal(job_script_read("/tmp/no/such/script", &s, &sb, &f), -ENOENT);
-    assert_int_equal(job_script_read("/tmp", &s, &sb, &f), -EISDIR);
+    assert_int_equal(job_script_read("/tmp/no/such/script", NULL, &s, &sb, &f), -ENOENT);
+    assert_int_equal(job_script_read("/tmp", NULL, &s, &sb, &f), -EISDIR);
     assert_int_equal(read_bytes("#FP store\n", 10), 0);
     assert_int_equal(s.nlines, 1);
     done();
@@ -223,9 +223,59 @@ static void test_nodes_are_those_of_the_last_sbatch_line(void **state)
     assert_int_equal(sb.nodes, 2);
 }
 
+static void test_what_sbatch_is_called_with_counts_more_than_its_lines(void **state)
+{
+    struct job_sbatch sb;
+
+    (void)state;
+    job_sbatch_read("#SBATCH -p small -N 2\n", &sb);
+    job_sbatch_call("-J\nx\n-N\n8\n--fp\n", &sb);
+    assert_int_equal(sb.nodes, 8);
+    assert_string_equal(sb.partition, "small");
+    job_sbatch_call("--partition=large\n-N3-4", &sb);
+    assert_int_equal(sb.nodes, 3);
+    assert_string_equal(sb.partition, "large");
+}
+
+static void test_directives_of_options_are_no_lines_of_the_script(void **state)
+{
+    char *text = strdup("#!/bin/sh\n#FP store\n#FP+ cores 2\n"), where[64];
+
+    (void)state;
+    job_script_add(&text, "cores 1\nauxapp dedup\n");
+    assert_string_equal(text, "#FP+ cores 1\n#FP+ auxapp dedup\n#!/bin/sh\n#FP store\n#FP+ cores 2\n");
+    parse(text);
+    free(text);
+    assert_int_equal(f.n, 0);
+    assert_int_equal(s.nlines, 3);
+    assert_string_equal(s.lines[1].words[1].text, "dedup");
+    assert_int_equal(s.lines[2].line, 2);
+    job_place_write(s.lines[0].words[1].at, "job.sh", where, sizeof where);
+    assert_string_equal(where, "--fp-cores");
+    job_place_write(s.lines[1].words[0].at, "job.sh", where, sizeof where);
+    assert_string_equal(where, "--fp-auxapps");
+    job_place_write(s.lines[2].words[0].at, "job.sh", where, sizeof where);
+    assert_string_equal(where, "job.sh:2:5");
+    done();
+}
+
+static void test_nothing_is_put_before_a_script_without_options(void **state)
+{
+    char *text = strdup("#FP store\n");
+
+    (void)state;
+    job_script_add(&text, NULL);
+    job_script_add(&text, "");
+    assert_string_equal(text, "#FP store\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_sbatch_is_called_with_counts_more_than_its_lines),
+        cmocka_unit_test(test_directives_of_options_are_no_lines_of_the_script),
+        cmocka_unit_test(test_nothing_is_put_before_a_script_without_options),
         cmocka_unit_test(test_words_have_their_places),
         cmocka_unit_test(test_quotes_keep_blanks_and_hashes),
         cmocka_unit_test(test_an_equals_sign_in_quotes_begins_no_value),

@@ -1,0 +1,197 @@
+/*
+ * spank_fp.so: options of sbatch that give a job its store, for sites that install it (see spank_fp.h, fp-job(1)).
+ *
+ * Where what is done, and as whom:
+ *   sbatch (allocator)      the user   options; fp-job check, and a job that it refuses is not submitted
+ *   salloc, srun            the user   the same options are refused: without a batch script nobody ends the store
+ *   slurmstepd, batch step  the user   task_init becomes `fp-job run -- SCRIPT`, so that the script finds the store mounted, and the job's exit code and
+ *                                      output, drain and staging are those of fp-job run
+ *   slurmstepd, other steps the user   task_init keeps the task off the service cores, after Slurm's own binding
+ *
+ * Services are started by fp-job run in a step of the job, not as children of slurmstepd: there the job's limits, accounting and end hold for them, and
+ * scancel finds them.
+ */
+#pragma GCC visibility push(default)
+#include <errno.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+
+#include "jobscripts/spank/spank_fp.h"
+
+SPANK_PLUGIN(fpstore, 1)
+
+#define CONFINE_MS 5000u
+#define ARGS_MAX   4096
+
+static struct spank_fp fp;
+
+static int take_option(int which, const char *value, int remote);
+
+static struct spank_option options[FP_OPTIONS] = {
+    {(char *)"fp", NULL, (char *)"give the job the store that its #FP lines declare: fp-jobscript(7)", 0, FP_TAKE, take_option},
+    {(char *)"fp-store", (char *)"words", (char *)"as #FP store, e.g. size=32GiB", 1, FP_STORE, take_option},
+    {(char *)"fp-cores", (char *)"X", (char *)"as #FP cores: service cores of each node", 1, FP_CORES, take_option},
+    {(char *)"fp-auxapps", (char *)"list", (char *)"as lines of #FP auxapp, with commas between", 1, FP_AUXAPPS, take_option},
+    {(char *)"fp-stage-in", (char *)"paths", (char *)"as #FP stage-in", 1, FP_STAGE_IN, take_option},
+    {(char *)"fp-stage-out", (char *)"paths", (char *)"as #FP stage-out", 1, FP_STAGE_OUT, take_option},
+};
+
+static int take_option(int which, const char *value, int remote)
+{
+    (void)remote;
+    if (value && strchr(value, '\n')) {
+        slurm_error("fpstore: --%s: this is more than one line", options[which].name);
+        return -1;
+    }
+    free(fp.value[which]);
+    fp.value[which] = strdup(value ? value : "");
+    return fp.value[which] ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- start */
+
+/* fp-job=PATH of plugstack.conf; else the bin folder beside the one that we are in. */
+static void find_fp_job(int ac, char **av)
+{
+    static const char *const tails[] = {"/../../bin/fp-job", "/../bin/fp-job", NULL};
+    char own[PATH_MAX];
+    Dl_info self;
+
+    for (int i = 0; i < ac; i++)
+        if (strncmp(av[i], "fp-job=", 7) == 0) {
+            snprintf(fp.fp_job, sizeof fp.fp_job, "%s", av[i] + 7);
+            return;
+        }
+    if (!dladdr((void *)options, &self) || !realpath(self.dli_fname, own))
+        return;
+    *strrchr(own, '/') = '\0';
+    for (int i = 0; tails[i]; i++) {
+        snprintf(fp.fp_job, sizeof fp.fp_job, "%.4000s%s", own, tails[i]);
+        if (access(fp.fp_job, X_OK) == 0)
+            return;
+    }
+}
+
+/* A job that submits others has the options in its environment, and they are not the others'. */
+static void forget_inherited(void)
+{
+    static const char *const prefixes[] = {"_SLURM_SPANK_OPTION_fpstore_", "SLURM_SPANK__SLURM_SPANK_OPTION_fpstore_", "SPANK__SLURM_SPANK_OPTION_fpstore_"};
+    char name[200];
+
+    for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0]; p++)
+        for (int i = 0; i < FP_OPTIONS; i++) {
+            snprintf(name, sizeof name, "%s%s", prefixes[p], options[i].name);
+            for (char *c = name; *c; c++)
+                *c = *c == '-' ? '_' : *c;
+            unsetenv(name);
+        }
+}
+
+int slurm_spank_init(spank_t sp, int ac, char **av)
+{
+    spank_context_t where = spank_context();
+
+    find_fp_job(ac, av);
+    if (where == S_CTX_ALLOCATOR)
+        forget_inherited();
+    if (where == S_CTX_ALLOCATOR || where == S_CTX_LOCAL || where == S_CTX_REMOTE)
+        for (int i = 0; i < FP_OPTIONS; i++)
+            if (spank_option_register(sp, &options[i]) != ESPANK_SUCCESS)
+                return -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- at submit */
+
+/* Whatever plugstack.conf says of us, optional or required, a job that is not what its user has written is not submitted. */
+static _Noreturn void refuse(void)
+{
+    exit(1);
+}
+
+int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
+{
+    spank_context_t where = spank_context();
+
+    (void)sp;
+    (void)ac;
+    (void)av;
+    if (!spank_fp_given(&fp) || (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL))
+        return 0;
+    if (where == S_CTX_LOCAL && getenv("SLURM_JOB_ID"))
+        return 0; /* a step of a job that has them */
+    if (!spank_fp_check(&fp))
+        refuse();
+    if (strcmp(program_invocation_short_name, "sbatch") != 0) {
+        slurm_error("fpstore: --fp is for batch jobs, of sbatch; in a shell of salloc: eval \"$(fp-job start SCRIPT)\", and fp-job stop at its end");
+        refuse();
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- in the job, as the user */
+
+/* Becomes fp-job run, which runs the script. Returns if that can't be. */
+static void become_run(spank_t sp)
+{
+    char *argv[ARGS_MAX], **script, **env, *directives = spank_fp_directives(&fp), *text = NULL;
+    int n = 0, count = 0;
+
+    if (!directives || spank_get_item(sp, S_JOB_ARGV, &count, &script) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_ENV, &env) != ESPANK_SUCCESS || count < 1 ||
+        asprintf(&text, "--directives=%s", directives) < 0) {
+        fprintf(stderr, "fpstore: Slurm does not tell what the script is\n");
+        return;
+    }
+    argv[n++] = fp.fp_job;
+    argv[n++] = (char *)"run";
+    argv[n++] = (char *)"--plugin";
+    argv[n++] = text;
+    argv[n++] = script[0];
+    argv[n++] = (char *)"--";
+    for (int i = 0; i < count && n < ARGS_MAX - 1; i++)
+        argv[n++] = script[i];
+    argv[n] = NULL;
+    execve(fp.fp_job, argv, env);
+    fprintf(stderr, "fpstore: %s: %s: is fpstore installed on this node?\n", fp.fp_job, strerror(errno));
+}
+
+/* What the agent of this node has left for task prologs, if the node has one. Of ours alone: anybody can write to /tmp. */
+static void confine(uint32_t job)
+{
+    char dir[64], program[96];
+    char *argv[] = {program, NULL}, *envp[] = {(char *)"PATH=/usr/bin:/bin", NULL};
+    struct stat st;
+
+    snprintf(dir, sizeof dir, "/tmp/fpstore-%u-%u", (unsigned)getuid(), job);
+    snprintf(program, sizeof program, "%s/task-prolog", dir);
+    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || access(program, X_OK) < 0)
+        return;
+    if (spank_fp_run(argv, envp, false, CONFINE_MS))
+        fprintf(stderr, "fpstore: this task could not be kept off the service cores\n");
+}
+
+int slurm_spank_task_init(spank_t sp, int ac, char **av)
+{
+    uint32_t job = 0, step = 0;
+
+    (void)ac;
+    (void)av;
+    if (!spank_fp_given(&fp) || spank_get_item(sp, S_JOB_ID, &job) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+        return 0;
+    if (step == SLURM_BATCH_SCRIPT) {
+        become_run(sp);
+        _exit(1); /* a job that has asked for a store does not run without by accident */
+    }
+    if (step <= SLURM_MAX_NORMAL_STEP_ID)
+        confine(job);
+    return 0;
+}
+#pragma GCC visibility pop

@@ -1,0 +1,33 @@
+/*
+ * spank_fp.so, the part of fpstore inside of Slurm: what its files share.
+ *
+ * It is loaded into sbatch, salloc and srun, and into slurmstepd for each step. It links nothing of ours and knows no word of the #FP lines: all that is to be understood or done, fp-job does, as the user.
+ */
+#ifndef JOB_SPANK_FP_H
+#define JOB_SPANK_FP_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum spank_fp_option { FP_TAKE, FP_STORE, FP_CORES, FP_AUXAPPS, FP_STAGE_IN, FP_STAGE_OUT, FP_OPTIONS };
+
+/* What was given on the command line, or in #SBATCH lines. NULL: not; FP_TAKE has no value, "" is that it was. Owned. */
+struct spank_fp {
+    char *value[FP_OPTIONS];
+    char fp_job[PATH_MAX]; /* the program */
+};
+
+/* options.c */
+bool spank_fp_given(const struct spank_fp *s);
+/* The directives that they stand for, a line each, as fp-job --directives takes them: the caller's. NULL: no memory. */
+char *spank_fp_directives(const struct spank_fp *s);
+
+/* submit.c. False: the job can't be as it is, and the user has been told why. Blocks as long as fp-job check does, at most a minute. */
+bool spank_fp_check(const struct spank_fp *s);
+
+/* child.c. Exit code of argv[0]; -ETIMEDOUT: it was killed after limit_ms, or is about to end; or negative. Its output is our standard error, its
+ * input ours or none. */
+int spank_fp_run(char *const argv[], char *const envp[], bool input, uint64_t limit_ms);
+
+#endif

@@ -1,0 +1,173 @@
+"""The SPANK plugin, as it is installed by the lines of fp-job(1), with a real Slurm: batch scripts without a word of fp-job in them."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from harness.daemons import SLOW
+
+SLURM = {"nodes": 2, "cpus": 2}
+TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+HEAD = "#!/bin/bash\n#SBATCH -N 2 --exclusive\n"
+STORE = "#FP store size=256MiB pool=64MiB\n"
+REFUSED = "sbatch: error: fpstore: this job can't be as it is declared: it is not submitted\n"
+
+
+def lines_of_the_manual():
+    with open(os.path.join(TOP, "docs/man/fp-job.1.in")) as f:
+        text = f.read()
+    return re.search(r"\.SS Installation.*?\.EX\n(.*?)\.EE", text, re.S)[1].splitlines()
+
+
+@pytest.fixture(scope="module")
+def cluster(slurm):
+    """As an administrator has it after these lines."""
+    lines = lines_of_the_manual()
+    assert 0 < len(lines) <= 5
+    slurm.machine()
+    places = [f"{name}={os.path.relpath(os.environ[var], TOP)}" for name, var in (("B", "FP_BUILD"), ("DEPS", "FP_DEPS")) if var in os.environ]
+    for line in lines:
+        if line == "make install":
+            r = subprocess.run([*line.split(), "-C", TOP, f"DESTDIR={slurm.dir}/root", *places], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW)
+            assert r.returncode == 0, r.stdout[-2000:] + r.stderr[-2000:]
+        elif line.startswith("systemctl"):
+            for i in range(1, slurm.count + 1):
+                slurm.on(i, "env", "PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "sh", "-c", line, user="root")
+        else:
+            slurm.on(0, "sh", "-c", line, user="root")
+    slurm.wait_nodes()
+    return slurm
+
+
+def submit(cluster, *args, script="job.sh"):
+    return cluster.login("sbatch", "--parsable", "--output=job-%j.out", *args, script, check=False)
+
+
+def test_a_script_finds_its_store(cluster):
+    code, out = cluster.run(HEAD + "#SBATCH --fp\n" + STORE + """#FP auxapp drain to=/lustre/spank
+echo "mounted on $FP_MOUNT"
+srun sh -c 'hostname > $FP_MOUNT/$(hostname)'
+ls $FP_MOUNT | wc -l
+exit 3
+""")
+    assert code == 3 and "mounted on /AggregateSSDstore\n2\n" in out and "ERROR" not in out, out
+    cluster.nothing_left()
+    for name in cluster.names[1:]:
+        assert cluster.login("cat", f"/lustre/spank/{name}").stdout == name + "\n"
+
+
+def test_words_of_the_script_s_call_are_its_own(cluster):
+    cluster.write("job.sh", HEAD + STORE + 'printf "<%s>" "$@"\n')
+    r = cluster.login("sbatch", "--parsable", "--output=job-%j.out", "--fp", "job.sh", "--fp", "a b", "")
+    code, out = cluster.end_of(int(r.stdout))
+    assert code == 0 and "<--fp><a b><>" in out, out
+
+
+def test_without_an_option_a_job_has_no_store(cluster):
+    code, out = cluster.run(HEAD + STORE + 'echo "mount $FP_MOUNT."; ls -d /tmp/fpstore-* | wc -l\n')
+    assert code == 0 and "mount .\n" in out and out.endswith("\n0\n"), out
+
+
+THREADS = r"""
+import glob, os, socket
+for status in glob.glob("/proc/[0-9]*/task/*/status"):
+    try:
+        with open(status) as f:
+            mine = dict(line.strip().split(":", 1) for line in f if ":" in line)
+        with open("/proc/%s/comm" % status.split("/")[2]) as f:
+            program = f.read().strip()
+        if int(mine["Uid"].split()[0]) == os.getuid():
+            print("THREAD", program, mine["Cpus_allowed_list"].strip())
+    except OSError:
+        pass
+"""
+SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost"}
+
+
+def test_service_cores_of_options(cluster):
+    """Tasks are kept off them in each step, also where the environment of the job is not theirs."""
+    cluster.write("threads.py", THREADS)
+    for step in ("srun --export=NONE", "srun --export=NONE --cpu-bind=none", "srun --cpu-bind=mask_cpu:0x3"):
+        code, out = cluster.run(HEAD + f'#SBATCH --fp-cores=1 --fp-store="size=256MiB pool=64MiB" --fp-auxapps="dedup hash=xxh3,compress"\n{step} /usr/bin/python3 threads.py\n')
+        seen = [tuple(line.split()[1:]) for line in out.splitlines() if line.startswith("THREAD ")]
+        assert code == 0 and SERVICES <= {name for name, _ in seen}, out
+        assert {cpus for name, cpus in seen if name in SERVICES} == {"1"}, f"{step}: {seen}"
+        assert {cpus for name, cpus in seen if "python" in name} == {"0"}, f"{step}: {seen}"
+    cluster.nothing_left()
+
+
+BAD = HEAD + "#FP store size=32G\n#FP cores 1\n"
+
+
+def test_what_check_refuses_is_not_submitted(cluster):
+    cluster.write("bad.sh", BAD)
+    said = cluster.login("fp-job", "check", "bad.sh", check=False).stdout
+    assert "bad.sh:3:11: error: " in said
+    r = submit(cluster, "--fp", script="bad.sh")
+    assert r.returncode == 1 and r.stdout == "" and r.stderr == said + REFUSED, r.stderr
+    cluster.write("job.sh", HEAD + "#SBATCH --fp-cores=2-1 --fp-auxapps=dedup,compres\n#FP auxapp dedup\n")
+    r = submit(cluster)
+    assert r.returncode == 1 and r.stderr == (
+        "job.sh:4:12: error: 'dedup' is declared in --fp-auxapps already\n"
+        "--fp-cores: error: '2-1' is no number of cores: write 1, or 1-3 for one to three (at most 1024)\n"
+        "--fp-auxapps: error: there is no aux-app 'compres' in /usr/local/bin/../lib/fpstore/auxapps: did you mean 'compress'?\n" + REFUSED), r.stderr
+    assert cluster.login("squeue", "-h").stdout == ""
+
+
+@pytest.mark.parametrize("call, first", [
+    ("sbatch --fp < bad.sh", "/dev/stdin:3:11: error: size '32G'"),
+    ("cat bad.sh | sbatch --fp-cores=0", "--fp-cores: error: '0' is no number"),
+    ("sbatch --fp-cores=2 --wrap=true", "--fp-cores: error: 2 service cores leave none for the application: a node of the job has 2"),
+    ("PATH=$PATH:/home/ada; cd /; sbatch --fp bad.sh", "/home/ada/bad.sh:3:11: error: size '32G'"),
+    ("sbatch --fp-auxapps='dedup nodes=3' -N 1-2 -J x good.sh", "--fp-auxapps: error: dedup is to run on 3 nodes, and the job has 1"),
+    ("sbatch --fp-auxapps='dedup \"a,b\"' good.sh", "--fp-auxapps: error: dedup"),
+    ("salloc --fp-store=size=1 true", "--fp-store: error: size '1'"),
+    ("salloc --fp true", "salloc: error: fpstore: --fp is for batch jobs"),
+    ("srun --fp-cores=x true", "--fp-cores: error: 'x' is no number"),
+    ("srun --fp true", "srun: error: fpstore: --fp is for batch jobs"),
+])
+def test_wherever_it_is_said(cluster, call, first):
+    cluster.write("bad.sh", BAD)
+    cluster.write("good.sh", HEAD)
+    r = cluster.login("bash", "-c", call, check=False)
+    assert r.returncode == 1 and r.stdout == "" and r.stderr.startswith(first), r.stderr
+    assert cluster.login("squeue", "-h").stdout == ""
+
+
+def test_a_script_by_a_pipe_is_looked_at_when_the_job_begins(cluster):
+    cluster.write("bad.sh", BAD)
+    r = cluster.login("sh", "-c", "cat bad.sh | sbatch --parsable --output=job-%j.out --fp")
+    code, out = cluster.end_of(int(r.stdout))
+    assert code == 1 and "ERROR: the batch script:3:11: size '32G'" in out, out
+    cluster.nothing_left()
+
+
+def test_a_store_that_cannot_be(cluster):
+    """More than is there: the job ends before its script begins, or goes on without, as declared."""
+    code, out = cluster.run(HEAD + "#SBATCH --fp\n#FP store size=4TiB\necho ran\nexit 3\n")
+    assert code == 1 and "are wanted" in out and "ran\n" not in out, out
+    code, out = cluster.run(HEAD + '#SBATCH --fp\n#FP store size=4TiB required=off\necho "ran with $FP_MOUNT."\nexit 3\n')
+    assert code == 3 and "are wanted" in out and "goes on without a store" in out and "ran with .\n" in out, out
+    cluster.nothing_left()
+
+
+def test_fp_job_start_of_a_store_that_is_not_required(cluster):
+    code, out = cluster.run(HEAD + '#FP store size=4TiB required=off\neval "$(fp-job start)" || exit 9\necho "ran with $FP_MOUNT."\nfp-job stop --exit-code=4\n')
+    assert code == 4 and "goes on without a store" in out and "ran with .\n" in out, out
+    cluster.nothing_left()
+
+
+def test_a_job_that_submits_another_one_does_not_give_it_its_options(cluster):
+    cluster.write("second.sh", '#!/bin/bash\n#SBATCH -N 1\necho "mount $FP_MOUNT."\n')
+    code, out = cluster.run(HEAD + "#SBATCH --fp\n" + STORE + "unset FP_MOUNT\nsbatch --parsable --output=job-%j.out second.sh\n")
+    assert code == 0, out
+    number = int(re.search(r"^(\d+)$", out, re.M)[1])
+    code, out = cluster.end_of(number)
+    assert code == 0 and out == "mount .\n", out
+
+
+def test_the_rest_is_built_without_slurm_s_headers(tmp_path):
+    r = subprocess.run(["make", "-n", "-C", TOP, f"B={tmp_path}/b", "HAVE_SPANK=", "spank"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60 * SLOW)
+    assert r.returncode == 0 and "spank_fp" not in r.stdout, r.stdout + r.stderr
