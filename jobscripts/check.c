@@ -83,8 +83,8 @@ static void check_auxapps(const struct job_declared *d, const struct job_site *s
         const struct job_auxapp *a = &d->auxapps[i];
         char why[JOB_AUX_WHY_BYTES] = "";
 
-        if (strchr(a->name, '$'))
-            continue; /* which plugin that is shows on the nodes */
+        if (strchr(a->name, '$') || (site->words && strchr(a->name, '/')))
+            continue; /* which plugin that is shows on the nodes; one of the user's is not run by anybody else */
         if (job_auxcheck(a->text, site->plugin_dir, PLUGIN_MS, &all[i], why)) {
             job_error(f, place_of(a->line, why), "%s", why);
             continue;
@@ -173,14 +173,14 @@ static const char *value_of(const struct job_line *l, const char *name)
     return NULL;
 }
 
-static void check_stage_out(const struct job_declared *d, struct job_findings *f)
+static void check_stage_out(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     for (size_t i = 0; i < d->nout; i++) {
         const struct job_stage *s = &d->out[i];
 
-        if (s->to)
+        if (s->to && !site->words)
             check_target(s->to, value_place(s->line, "to"), f);
-        else if (!drain_of(d))
+        else if (!s->to && !drain_of(d))
             job_error(f, s->line->words[0].at, "it does not say where to: write to=DIRECTORY, or declare #FP auxapp drain to=DIRECTORY");
     }
 }
@@ -193,7 +193,7 @@ static struct job_place path_place(const struct job_line *l, const char *path)
     return l->words[0].at;
 }
 
-static void check_stage_in(const struct job_declared *d, struct job_findings *f)
+static void check_stage_in(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     for (size_t i = 0; i < d->nin; i++)
         for (size_t k = 0; k < d->in[i].paths.count; k++) {
@@ -203,10 +203,10 @@ static void check_stage_in(const struct job_declared *d, struct job_findings *f)
 
             if (strchr(path, '$'))
                 continue;
-            if (path[0] != '/') {
+            if (path[0] != '/')
                 job_error(f, at, "'%s': write the whole path, from / on: the job may start in another directory", path);
+            if (path[0] != '/' || site->words)
                 continue;
-            }
             int rc = glob(path, GLOB_NOSORT, NULL, &g);
 
             if (rc == GLOB_NOMATCH && !d->in[i].optional)
@@ -227,9 +227,9 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
     check_auxapps(d, site, f);
     check_cores(d, site, f);
-    if (to && to[0] == '/')
+    if (to && to[0] == '/' && !site->words)
         check_target(to, value_place(drain->line, "to"), f);
-    check_stage_in(d, f);
-    check_stage_out(d, f);
+    check_stage_in(d, site, f);
+    check_stage_out(d, site, f);
     job_findings_sort(f);
 }

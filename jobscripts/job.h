@@ -14,6 +14,7 @@ struct job_options {
     const char *auxapp_dir;    /* NULL: not given */
     int64_t pid, exit_code;
     const char *cpus;
+    bool words;                /* of check */
     bool here, json, lines;    /* of status, hidden, and doctor: this node alone */
     const char *ssd, *peer;    /* of doctor; peer: NULL: not given */
     const char *directives;    /* of options of sbatch (script.h); NULL: none */

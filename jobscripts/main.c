@@ -31,6 +31,8 @@ static const struct fp_opt options[] = {
                .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, node_cores, "node-cores", "0", 0, 65536,
                "With check and explain: how many cores its smallest node has. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct job_options, words, "words", "off",
+                "With check: the words alone. No directory, no node and no plugin given by its path is looked at, as where others than the script's user check it.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, exit_code, "exit-code", "0", 0, 255,
                "With stop: what the application has ended with, for #FP stage-out ... on=. It is what stop ends with, too, unless something could not be copied.", .flags = FP_OPT_NO_FILE),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",

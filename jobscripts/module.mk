@@ -32,3 +32,17 @@ install-spank: spank
 uninstall: uninstall-spank
 uninstall-spank:
 	rm -f $(SPANK_INST)
+
+# What sites may give to Slurm, with the path of our programs in it.
+JOB_SITE = $(DESTDIR)$(PREFIX)/share/fpstore/slurm
+
+install: install-site-slurm
+.PHONY: install-site-slurm uninstall-site-slurm
+install-site-slurm:
+	install -d $(JOB_SITE)
+	sed 's|FP_JOB = "fp-job"|FP_JOB = "$(PREFIX)/bin/fp-job"|' jobscripts/slurm/burst_buffer.lua > $(JOB_SITE)/burst_buffer.lua
+	chmod 644 $(JOB_SITE)/burst_buffer.lua
+
+uninstall: uninstall-site-slurm
+uninstall-site-slurm:
+	rm -f $(JOB_SITE)/burst_buffer.lua

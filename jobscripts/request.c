@@ -71,6 +71,8 @@ static void look_at_nodes(const struct job_options *o, struct job_request *r)
         r->types[r->ntypes++] = (struct job_nodetype){.sockets = 1, .cores = r->least_cores, .threads = 1, .nodes = r->nodes};
         return;
     }
+    if (o->words)
+        return;
     ask_slurm(r);
     if (!r->least_cores) {
         long n = sysconf(_SC_NPROCESSORS_ONLN);

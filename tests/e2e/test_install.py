@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -69,6 +70,12 @@ def test_an_aux_app_is_built_with_what_is_installed(installed, tmp_path):
         got = subprocess.run(command, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50 * SLOW)
         assert got.returncode == 0, got.stdout + got.stderr
     assert " 0 failed" in got.stdout
+
+
+def test_what_sites_take_names_what_is_installed(installed):
+    with open(f"{installed}/share/fpstore/slurm/burst_buffer.lua") as f:
+        program, = re.findall(r'FP_JOB = "(.*)"', f.read())
+    assert program == f"{PREFIX}/bin/fp-job" and os.access(installed + program[len(PREFIX):], os.X_OK)
 
 
 CMAKE = """

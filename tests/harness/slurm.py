@@ -142,7 +142,8 @@ def missing():
 
 
 class Slurm:
-    def __init__(self, nodes=4, cpus=None, extra="", kill_wait=5, slurmd_timeout=3):
+    def __init__(self, nodes=4, cpus=None, extra="", kill_wait=5, slurmd_timeout=3, files=None):
+        """extra: lines of slurm.conf; files: more beside it, by their names."""
         self.count, self.cpus = nodes, cpus or os.cpu_count()
         self.dir = free_name("fp-test")
         self.names = [f"q{os.getpid()}-{i}" for i in range(nodes + 1)]
@@ -151,6 +152,8 @@ class Slurm:
         self.conf = os.path.join(self.dir, "etc", "slurm.conf")
         try:
             self._write(extra, kill_wait, slurmd_timeout)
+            for name, text in (files or {}).items():
+                self._file(os.path.join("etc", name), text)
             self.net = Nodes(nodes + 1)
             for i in range(nodes + 1):
                 self.start_node(i)

@@ -70,6 +70,19 @@ static void is_bad(const char *script, unsigned line, unsigned column, const cha
     jf_end(&x);
 }
 
+/* Neither the user's plugins nor his files are touched; mistakes in words are found all the same. */
+static void test_words_alone(void **state)
+{
+    (void)state;
+    site.words = true;
+    is_good("#FP auxapp ./mine.so level=3\n#FP auxapp drain to=/no/such/place\n#FP stage-in /no/such/file\n#FP stage-out x to=/no/such/place\n");
+    is_bad("#FP auxapp dedup hash=sha9\n", 1, 18, "did you mean 'sha1'?");
+    is_bad("#FP stage-in in/*.h5\n", 1, 14, "write the whole path");
+    is_bad("#FP stage-out x\n", 1, 5, "where to");
+    site.words = false;
+    is_bad("#FP auxapp drain to=/no/such/place\n", 1, 21, "no such directory");
+}
+
 static void test_plugins_say_what_is_wrong_with_their_words(void **state)
 {
     (void)state;
@@ -213,6 +226,7 @@ static void test_commands_end_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words_alone),
         cmocka_unit_test(test_plugins_say_what_is_wrong_with_their_words),
         cmocka_unit_test(test_what_hides_data_comes_last),
         cmocka_unit_test(test_what_a_plugin_does_while_it_is_loaded_harms_nobody),
