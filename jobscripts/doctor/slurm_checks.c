@@ -163,7 +163,20 @@ static void judge_launch(const struct doctor_slurm *s, struct doctor_answer *a)
         doctor_warn(a, "slurm.conf: LaunchParameters=use_interactive_step: else the shell of salloc runs on the login node, which does not mount the job's store (batch scripts are not concerned)");
 }
 
-/* A plugin of fpstore in plugstack.conf works in the prolog of each node. */
+/* By default the prolog of a node waits for the first step there, which is that of our agents. */
+static void judge_prolog(const struct doctor_slurm *s, struct doctor_answer *a)
+{
+    char v[VALUE_BYTES], prolog[VALUE_BYTES];
+
+    doctor_conf(s, "PrologFlags", v, sizeof v);
+    doctor_conf(s, "Prolog", prolog, sizeof prolog);
+    if (!*prolog)
+        doctor_conf(s, "Prolog[0]", prolog, sizeof prolog);
+    doctor_found(a, "%s%s", *v ? v : "none", *prolog ? ", and there is a prolog" : "");
+    if (*prolog && !doctor_listed(v, "Alloc") && !doctor_listed(v, "Contain") && !doctor_listed(v, "X11"))
+        doctor_warn(a, "slurm.conf: PrologFlags=Alloc: else nodes run their prolog when the store is started on them, and it is ready so much later");
+}
+
 static bool has_plugin(const struct doctor_slurm *s)
 {
     for (const char *l = s->plugstack; l && *l; l += strcspn(l, "\n"), l += *l == '\n') {
@@ -173,16 +186,6 @@ static bool has_plugin(const struct doctor_slurm *s)
             return true;
     }
     return false;
-}
-
-static void judge_prolog(const struct doctor_slurm *s, struct doctor_answer *a)
-{
-    char v[VALUE_BYTES];
-
-    doctor_conf(s, "PrologFlags", v, sizeof v);
-    doctor_found(a, "%s", *v ? v : "none");
-    if (has_plugin(s) && !doctor_listed(v, "Alloc") && !doctor_listed(v, "Contain"))
-        doctor_wrong(a, "slurm.conf: PrologFlags=Alloc: else the prolog of a node waits for the first srun on it, and the store of a job with it");
 }
 
 static void judge_plugstack(const struct doctor_slurm *s, struct doctor_answer *a)

@@ -78,13 +78,21 @@ static void test_what_slurm_conf_lacks(void **state)
     slurm_is("LaunchParameters", "LaunchParameters = (null)", DOCTOR_WARNING, "use_interactive_step");
 }
 
-static void test_the_prolog_matters_to_the_plugin_alone(void **state)
+static void test_a_prolog_runs_before_the_first_step(void **state)
 {
     (void)state;
-    assert_int_equal(slurm("PrologFlags", "PrologFlags = (null)", NULL).status, DOCTOR_OK);
-    assert_int_equal(slurm("PrologFlags", "PrologFlags = (null)", "# required spank_fp.so\nrequired other.so\n").status, DOCTOR_OK);
-    assert_int_equal(slurm("PrologFlags", "PrologFlags = (null)", "required other.so\noptional /usr/lib/spank_fp.so\n").status, DOCTOR_WRONG);
-    assert_int_equal(slurm("PrologFlags", "PrologFlags = Contain", "required spank_fp.so").status, DOCTOR_OK);
+    slurm_is("PrologFlags", "PrologFlags = (null)", DOCTOR_OK, NULL);
+    slurm_is("PrologFlags", "PrologFlags = (null)\nProlog = /etc/slurm/prolog", DOCTOR_WARNING, "PrologFlags=Alloc");
+    slurm_is("PrologFlags", "PrologFlags = NoHold\nProlog[0] = /etc/slurm/prolog.d/a", DOCTOR_WARNING, "PrologFlags=Alloc");
+    slurm_is("PrologFlags", "PrologFlags = Contain\nProlog = /etc/slurm/prolog", DOCTOR_OK, NULL);
+}
+
+static void test_the_plugin_is_found_where_it_counts(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(slurm("PlugStackConfig", "PlugStackConfig = /p", NULL).found, "can't be read"));
+    assert_non_null(strstr(slurm("PlugStackConfig", "PlugStackConfig = /p", "# required spank_fp.so\nrequired other.so\n").found, "without"));
+    assert_non_null(strstr(slurm("PlugStackConfig", "PlugStackConfig = /p", "required other.so\noptional /usr/lib/spank_fp.so # ours\n").found, "with spank_fp.so"));
 }
 
 static void test_a_slurm_that_is_not_there(void **state)
@@ -324,7 +332,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_good_slurm_has_nothing_to_change),
         cmocka_unit_test(test_what_slurm_conf_lacks),
-        cmocka_unit_test(test_the_prolog_matters_to_the_plugin_alone),
+        cmocka_unit_test(test_a_prolog_runs_before_the_first_step),
+        cmocka_unit_test(test_the_plugin_is_found_where_it_counts),
         cmocka_unit_test(test_a_slurm_that_is_not_there),
         cmocka_unit_test(test_words_of_lists),
         cmocka_unit_test(test_a_good_node_has_nothing_to_change),
