@@ -77,6 +77,7 @@ cmd      slurmd                        slurmd
 cmd      srun                          slurm-client
 file     /usr/include/slurm/spank.h    libslurm-dev
 cmd      munged                        munge
+cmd      systemd-analyze               systemd
 '
 
 # Wanted only where libfuse has to be built.

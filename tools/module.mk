@@ -42,3 +42,19 @@ slowfs_DIRS    := tools/slowfs
 fp-slowfs_MAIN := tools/slowfs/main.c
 fp-slowfs_LIBS := slowfs common
 fp-slowfs_PKGS := fuse3
+
+# A store that is there for all jobs: units of systemd, with the path of our programs in them.
+UNITS     := fpstore-manager.service fpstore-benefactor@.service fpstore-mount.service
+UNIT_DIR  ?= $(PREFIX)/lib/systemd/system
+UNIT_INST  = $(DESTDIR)$(UNIT_DIR)
+
+install: install-units
+.PHONY: install-units uninstall-units
+install-units:
+	install -d $(UNIT_INST)
+	for u in $(UNITS); do \
+	  sed 's|@bindir@|$(PREFIX)/bin|' tools/systemd/$$u.in > $(UNIT_INST)/$$u && chmod 644 $(UNIT_INST)/$$u || exit 1; done
+
+uninstall: uninstall-units
+uninstall-units:
+	rm -f $(UNITS:%=$(UNIT_INST)/%)
