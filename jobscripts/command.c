@@ -62,9 +62,39 @@ static int hear(int fd, uint64_t until, char *out, size_t size)
     }
 }
 
+/* Its end, of which *late says that it came by us, since until was over. False: waitpid fails. */
+static bool reap(pid_t pid, uint64_t until, int *status, bool *late)
+{
+    static const struct timespec pause = {0, 10000000};
+    pid_t got;
+
+    while ((got = waitpid(pid, status, *late ? 0 : WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        if (!*late && fp_now_ms() >= until) {
+            kill(-pid, SIGKILL);
+            *late = true;
+        }
+        if (!*late)
+            nanosleep(&pause, NULL);
+    }
+    return got == pid;
+}
+
+static int result(pid_t pid, uint64_t until)
+{
+    bool late = false;
+    int status = 0;
+
+    if (!reap(pid, until, &status, &late))
+        return -ECHILD;
+    if (late)
+        return -ETIMEDOUT;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}
+
 int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
 {
-    int fds[2], status = 0, rc;
+    uint64_t until = fp_now_ms() + limit_ms;
+    int fds[2], rc, end;
     pid_t pid = -1;
 
     out[0] = '\0';
@@ -73,38 +103,19 @@ int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
     rc = start(argv, fds[1], -1, &pid);
     close(fds[1]);
     if (rc == 0) {
-        rc = hear(fds[0], fp_now_ms() + limit_ms, out, size);
-        if (rc)
-            kill(-pid, SIGKILL);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
+        rc = hear(fds[0], until, out, size);
+        end = result(pid, rc ? 0 : until); /* it may have closed its output and go on */
+        rc = rc ? rc : end;
     }
     close(fds[0]);
-    if (rc)
-        return rc;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+    return rc;
 }
 
 int job_command_shown(char *const argv[], uint64_t limit_ms)
 {
-    static const struct timespec pause = {0, 10000000};
     uint64_t until = fp_now_ms() + limit_ms;
-    bool late = false;
-    int status = 0, rc;
-    pid_t pid = -1, got;
+    pid_t pid = -1;
+    int rc = start(argv, STDERR_FILENO, STDERR_FILENO, &pid);
 
-    rc = start(argv, STDERR_FILENO, STDERR_FILENO, &pid);
-    if (rc)
-        return rc;
-    while ((got = waitpid(pid, &status, late ? 0 : WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (!late && fp_now_ms() >= until) {
-            kill(-pid, SIGKILL);
-            late = true;
-        }
-        if (!late)
-            nanosleep(&pause, NULL);
-    }
-    if (late)
-        return -ETIMEDOUT;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+    return rc ? rc : result(pid, until);
 }

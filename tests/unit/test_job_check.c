@@ -208,7 +208,8 @@ static void test_commands_end_in_time(void **state)
 {
     char out[64];
     char *const hello[] = {"sh", "-c", "printf 'a\\nb'; exit 3", NULL}, *const sleeps[] = {"sh", "-c", "echo x; sleep 100 & sleep 100", NULL},
-               *const none[] = {"no-such-program-of-ours", NULL}, *const much[] = {"sh", "-c", "seq 100000", NULL}, *const killed[] = {"sh", "-c", "kill -9 $$", NULL};
+               *const none[] = {"no-such-program-of-ours", NULL}, *const much[] = {"sh", "-c", "seq 100000", NULL}, *const killed[] = {"sh", "-c", "kill -9 $$", NULL},
+               *const silent[] = {"sh", "-c", "echo y; exec >&-; sleep 100", NULL};
     uint64_t began = fp_now_ms();
 
     (void)state;
@@ -220,6 +221,9 @@ static void test_commands_end_in_time(void **state)
     assert_int_equal(job_command(killed, 10000, out, sizeof out), -EINTR);
     assert_int_equal(job_command(sleeps, 300, out, sizeof out), -ETIMEDOUT);
     assert_string_equal(out, "x\n");
+    assert_int_equal(job_command(silent, 300, out, sizeof out), -ETIMEDOUT); /* it has closed its output, and goes on */
+    assert_string_equal(out, "y\n");
+    assert_int_equal(job_command_shown(silent, 300), -ETIMEDOUT);
     assert_true(fp_now_ms() - began < 30000);
 }
 
