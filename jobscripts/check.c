@@ -104,12 +104,10 @@ static void check_cores(const struct job_declared *d, const struct job_site *sit
     void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
     const char *whose = site->cores_are_here ? "this machine" : "a node of the job";
 
-    if (!site->cores || d->cores.kind == JOB_CORES_NONE)
-        return;
-    if (d->cores.kind == JOB_CORES_COUNT && d->cores.min >= site->cores)
+    if (d->cores.kind == JOB_CORES_COUNT && site->cores && d->cores.min >= site->cores)
         tell(f, d->cores.at, "%u service cores leave none for the application: %s has %u", d->cores.min, whose, site->cores);
-    if (d->cores.kind == JOB_CORES_LIST && d->cores.highest >= site->cores)
-        tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cores - 1);
+    if (d->cores.kind == JOB_CORES_LIST && site->cpus && d->cores.highest >= site->cpus)
+        tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cpus - 1);
 }
 
 /* ---------------------------------------------------------------- directories */
@@ -145,6 +143,8 @@ static void check_target(const char *path, struct job_place at, struct job_findi
         return;
     }
     snprintf(above, sizeof above, "%s", path);
+    for (size_t n = strlen(above); n > 1 && above[n - 1] == '/'; n--)
+        above[n - 1] = '\0';
     slash = strrchr(above, '/');
     slash[slash == above] = '\0';
     if (stat(above, &st) || !S_ISDIR(st.st_mode))

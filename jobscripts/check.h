@@ -10,6 +10,7 @@ struct job_site {
     const char *plugin_dir;
     uint32_t nodes;     /* of the job; 0: not known */
     uint32_t cores;     /* of its smallest node; 0: not known */
+    uint32_t cpus;      /* hardware threads, likewise */
     bool words;         /* neither directories nor plugins given by their paths are looked at: this is not their user, or not a machine that has them */
     bool cores_are_here; /* ... since nobody says what nodes the job gets, this machine was looked at */
 };

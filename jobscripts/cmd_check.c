@@ -18,7 +18,7 @@ int job_cmd_check(const struct job_options *o)
 
     if (rc)
         return rc;
-    site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cores_are_here = r.nodes_are_here, .words = o->words};
+    site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cpus = r.least_cpus, .cores_are_here = r.nodes_are_here, .words = o->words};
     job_check(&r.declared, &site, &r.findings);
     job_findings_print(&r.findings, o->script);
     rc = r.findings.errors ? -EINVAL : 0;

@@ -40,15 +40,17 @@ void job_request_types(const char *text, struct job_request *r)
 {
     for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
         struct job_nodetype one = {.nodes = 1};
-        uint32_t cores;
+        uint32_t cores, cpus;
 
         if (sscanf(text, "%63[^|\n]|%u|%u|%u", one.first, &one.sockets, &one.cores, &one.threads) != 4 || !one.sockets || !one.cores || !one.threads)
             continue;
-        if (one.sockets > 65536 || one.cores > 65536 || one.threads > 1024)
+        if (one.sockets > 512 || one.cores > 65536 || one.threads > 64)
             continue;
         add_type(r, &one);
         cores = one.sockets * one.cores;
+        cpus = cores * one.threads;
         r->least_cores = !r->least_cores || cores < r->least_cores ? cores : r->least_cores;
+        r->least_cpus = !r->least_cpus || cpus < r->least_cpus ? cpus : r->least_cpus;
     }
 }
 
@@ -77,7 +79,7 @@ static void look_at_nodes(const struct job_options *o, struct job_request *r)
     if (!r->least_cores) {
         long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-        r->least_cores = n > 0 ? (uint32_t)n : 0;
+        r->least_cores = r->least_cpus = n > 0 ? (uint32_t)n : 0;
         r->nodes_are_here = true;
     }
 }

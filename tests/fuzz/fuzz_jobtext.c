@@ -122,8 +122,8 @@ static void try_types(struct fuzz_in *in)
     for (size_t i = 0; i < r.ntypes; i++) {
         const struct job_nodetype *t = &r.types[i];
 
-        FUZZ_CHECK(t->nodes > 0 && t->sockets > 0 && t->sockets <= 65536 && t->cores > 0 && t->cores <= 65536 && t->threads > 0 && t->threads <= 1024 && memchr(t->first, 0, sizeof t->first));
-        FUZZ_CHECK(r.least_cores > 0 && r.least_cores <= (uint64_t)t->sockets * t->cores);
+        FUZZ_CHECK(t->nodes > 0 && t->sockets > 0 && t->sockets <= 512 && t->cores > 0 && t->cores <= 65536 && t->threads > 0 && t->threads <= 64 && memchr(t->first, 0, sizeof t->first));
+        FUZZ_CHECK(r.least_cores > 0 && r.least_cores <= (uint64_t)t->sockets * t->cores && r.least_cpus >= r.least_cores && r.least_cpus <= (uint64_t)t->sockets * t->cores * t->threads);
         nodes += t->nodes;
     }
     FUZZ_CHECK(nodes + r.more_types <= lines && (r.ntypes > 0) == (r.least_cores > 0));

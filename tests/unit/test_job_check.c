@@ -139,6 +139,7 @@ static void test_more_than_the_job_has(void **state)
     (void)state;
     site.nodes = 2;
     site.cores = 8;
+    site.cpus = 16;
     is_bad("#FP auxapp dedup nodes=3\n", 1, 18, "the job has 2");
     is_good("#FP auxapp dedup nodes=2\n");
     is_bad("#FP cores 1\n#FP auxapp dedup cores=2\n", 2, 18, "#FP cores (line 1) gives 1");
@@ -146,8 +147,8 @@ static void test_more_than_the_job_has(void **state)
     is_bad("#FP cores 8\n", 1, 11, "leave none for the application: a node of the job has 8");
     is_good("#FP cores 7\n");
     is_good("#FP cores 1-8\n");
-    is_bad("#FP cores list=7-8\n", 1, 11, "there is no CPU 8: a node of the job has 0 to 7");
-    is_good("#FP cores list=0,7\n");
+    is_bad("#FP cores list=15-16\n", 1, 11, "there is no CPU 16: a node of the job has 0 to 15");
+    is_good("#FP cores list=0,15\n"); /* the second hardware thread of the last core */
     memset(&site, 0, sizeof site);
     is_good("#FP auxapp dedup nodes=3\n#FP cores 1000\n");
 }
@@ -177,6 +178,8 @@ static void test_targets_that_are_not_there(void **state)
     snprintf(line, sizeof line, "#FP auxapp drain to=%s\n", dir);
     is_good(line);
     snprintf(line, sizeof line, "#FP auxapp drain to=%s/new\n", dir);
+    is_bad(line, 1, 21, "is not there yet");
+    snprintf(line, sizeof line, "#FP auxapp drain to=%s/new//\n", dir);
     is_bad(line, 1, 21, "is not there yet");
     is_good("#FP auxapp drain to=\"$PROJECT/x\"\n");
     is_bad("#FP stage-out x to=/no/such/place\n", 1, 20, "nor the one above it");

@@ -44,8 +44,9 @@ static void test_nodes_of_one_shape_are_a_type(void **state)
 static void test_the_smallest_node_counts_wherever_it_stands(void **state)
 {
     (void)state;
-    read_types("a|2|8|1\nb|1|6|2\nc|2|16|1\n");
+    read_types("a|2|8|1\nb|1|6|2\nc|1|7|1\n");
     assert_int_equal(r.least_cores, 6);
+    assert_int_equal(r.least_cpus, 7);
 }
 
 static void test_what_is_no_node_is_passed_over(void **state)
