@@ -129,7 +129,7 @@ int job_cmd_stop(const struct job_options *o)
     rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
     if (rc == 0)
-        rc = job_end(&r, (int)o->exit_code);
+        rc = job_end(&r, (int)o->exit_code, o->timeout_ms);
     job_run_fini(&r);
     return rc;
 }
@@ -236,7 +236,7 @@ int job_cmd_run(const struct job_options *o)
         become(&r, o->argv);
     rc = application < 0 ? 1 : wait_application(&r);
     application = 0;
-    rc = job_end(&r, rc);
+    rc = job_end(&r, rc, o->timeout_ms);
     job_run_fini(&r);
     return rc;
 }

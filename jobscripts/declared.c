@@ -55,6 +55,7 @@ const struct fp_opt_table job_store_table = {.prog = "#FP store", .opts = store_
 static const struct fp_opt in_words[] = {
     FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory of the store that the files come to, relative to the mount. By default, the top.", .arg = "DIR"),
     FP_OPT_BOOL(struct job_stage, optional, "optional", "off", "What is not there is no mistake: in the first run of a job that goes on with what the run before has left."),
+    FP_OPT_DURATION(struct job_stage, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720), "What is not in the store after this time has failed, and so has the start."),
     FP_OPT_END,
 };
 const struct fp_opt_table job_stage_in_table = {.prog = "#FP stage-in", .opts = in_words, .words = true};
@@ -63,6 +64,8 @@ static const char *const whens[] = {"success", "failure", "always", NULL};
 static const struct fp_opt out_words[] = {
     FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory that the files are copied to. By default, the target of #FP auxapp drain.", .check = check_place, .arg = "DIR"),
     FP_OPT_ENUM(struct job_stage, when, "on", "always", whens, "When the application has ended with 0, with something else, or however it has ended."),
+    FP_OPT_DURATION(struct job_stage, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720),
+                    "What is not copied after this time has failed; less if the job, or fp-job's own --timeout, ends before."),
     FP_OPT_END,
 };
 const struct fp_opt_table job_stage_out_table = {.prog = "#FP stage-out", .opts = out_words, .words = true};

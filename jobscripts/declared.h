@@ -58,6 +58,7 @@ struct job_stage {
     const char *to;          /* NULL: not said */
     int when;                /* enum job_when; of stage-out */
     bool optional;           /* of stage-in: what is not there is no mistake */
+    uint64_t timeout_ms;
     const struct job_line *line;
 };
 

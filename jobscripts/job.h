@@ -13,6 +13,7 @@ struct job_options {
     int64_t nodes, node_cores; /* 0: not given */
     const char *auxapp_dir;    /* NULL: not given */
     int64_t pid, exit_code;
+    uint64_t timeout_ms;       /* of stop and run, for bringing data out */
     const char *cpus;
     bool words;                /* of check */
     bool here, json, lines;    /* of status, hidden, and doctor: this node alone */
@@ -32,6 +33,7 @@ int job_cmd_stop(const struct job_options *o);
 int job_cmd_run(const struct job_options *o);
 int job_cmd_status(const struct job_options *o);
 int job_cmd_doctor(const struct job_options *o);
+int job_cmd_clean(const struct job_options *o);
 /* Those that fp-job itself calls: the agent of a node (node.h), and keeping a process to CPUs. */
 int job_cmd_node(const struct job_options *o);
 int job_cmd_confine(const struct job_options *o);

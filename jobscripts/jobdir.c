@@ -13,10 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define RECORD "job.json"
+#define RECORD     "job.json"
+#define HOLD_TRIES 500u
 
 void job_dir_path(char out[PATH_MAX], const char *job)
 {
@@ -34,6 +37,42 @@ int job_dir_make(const char *dir)
     if (lstat(dir, &st) < 0)
         return -errno;
     return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : -EPERM;
+}
+
+/* -EAGAIN: it was removed meanwhile, as one that was left. Where the file system has no locks it is never taken for that. */
+static int hold_once(const char *dir)
+{
+    char path[PATH_MAX], host[256] = "";
+    struct stat mine, there;
+    int rc = job_dir_make(dir), fd;
+
+    rc = rc ? rc : job_dir_file(path, dir, JOB_DIR_LOCK);
+    if (rc)
+        return rc;
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return errno == ENOENT ? -EAGAIN : -errno;
+    if ((flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK) || fstat(fd, &mine) < 0 || stat(path, &there) < 0 || mine.st_ino != there.st_ino) {
+        close(fd);
+        return -EAGAIN;
+    }
+    (void)gethostname(host, sizeof host - 1);
+    rc = pwrite(fd, host, strlen(host), 0) < 0 ? -errno : 0; /* some file systems have locks that other machines do not see */
+    if (rc)
+        close(fd);
+    return rc; /* fd stays open */
+}
+
+int job_dir_hold(const char *dir)
+{
+    static const struct timespec pause = {0, 20000000};
+    int rc = hold_once(dir);
+
+    for (unsigned i = 0; rc == -EAGAIN && i < HOLD_TRIES; i++) {
+        nanosleep(&pause, NULL);
+        rc = hold_once(dir);
+    }
+    return rc == -EAGAIN ? -EBUSY : rc;
 }
 
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)

@@ -8,6 +8,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#define JOB_DIR_LOCK  ".fp-job"
+#define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" /* of a job's number */
+
 /* What fp-job start leaves for stop and status, in DIR/job.json. */
 struct job_record {
     char job[65];
@@ -26,6 +29,9 @@ struct job_record {
 void job_dir_path(char out[PATH_MAX], const char *job);
 /* 0; -EPERM: somebody else has put something there; others of mkdir. */
 int job_dir_make(const char *dir);
+/* job_dir_make, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
+ * removed, and that takes too long. */
+int job_dir_hold(const char *dir);
 /* "DIR/name"; -ENAMETOOLONG. */
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file of ours alone, whole or not at all. */

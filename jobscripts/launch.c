@@ -152,8 +152,7 @@ static void drop(const char *const *names)
         unsetenv(*names);
 }
 
-/* What the user has set for his own steps is not for ours. */
-static void clean_environment(void)
+void job_launch_environment(void)
 {
     static const char *const names[] = {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_CPUS_PER_TASK",
                                         "SLURM_TRES_PER_TASK", "SLURM_HINT", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_GPU", "SLURM_NTASKS_PER_CORE",
@@ -195,7 +194,7 @@ static int run_launcher(struct starter *s)
 
     uv_pipe_init(&s->loop, &s->input, 0);
     s->input.data = s->write.data = s->launcher.data = s;
-    clean_environment();
+    job_launch_environment();
     rc = uv_spawn(&s->loop, &s->launcher, &o);
     close(log);
     s->launched = true;

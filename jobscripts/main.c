@@ -15,17 +15,18 @@
 #include "jobscripts/declared.h"
 #include "jobscripts/job.h"
 
-static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "node", "confine", NULL};
+static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "confine", NULL};
 static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
-                                                               job_cmd_run,   job_cmd_status,  job_cmd_doctor, job_cmd_node, job_cmd_confine};
+                                                               job_cmd_run,   job_cmd_status,  job_cmd_doctor, job_cmd_clean, job_cmd_node,
+                                                               job_cmd_confine};
 
 static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct job_options, command, "command", NULL, commands,
                 "Look for mistakes in the #FP lines of a batch script; print what the job would do, and on which cores; within a job, start its store, end it, or both around a command; "
-                "say how it is. doctor: look whether Slurm and the nodes are fit for it, and say what to change.",
-                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status|doctor"),
+                "say how it is. doctor: look whether Slurm and the nodes are fit for it, and say what to change. clean: remove what jobs of yours that were killed have left on this node.",
+                .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status|doctor|clean"),
     FP_OPT_STRING(struct job_options, script, "script", NULL,
-                  "The batch script; - for standard input. Within a job, by default the job's own. With status: the job's number.",
+                  "The batch script; - for standard input. Within a job, by default the job's own. With status and clean: the job's number.",
                   .flags = FP_OPT_POSITIONAL | FP_OPT_NO_FILE, .arg = "SCRIPT"),
     FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "With check and explain: how many nodes the job is to have. By default, what the script's #SBATCH lines say.",
                .flags = FP_OPT_NO_FILE),
@@ -35,6 +36,9 @@ static const struct fp_opt options[] = {
                 "With check: the words alone. No directory, no node and no plugin given by its path is looked at, as where others than the script's user check it.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, exit_code, "exit-code", "0", 0, 255,
                "With stop: what the application has ended with, for #FP stage-out ... on=. It is what stop ends with, too, unless something could not be copied.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_DURATION(struct job_options, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720),
+                    "With stop and run: within this time all is drained and staged out, or the job has failed and its store ends all the same. Less if the job's own time ends "
+                    "before. For a target that hangs, and a job without a limit."),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",
                 .arg = "DIR"),
     FP_OPT_STRING(struct job_options, ssd, "ssd", "$TMPDIR", "With doctor: the directory on the nodes' own SSDs that is tried, as in #FP store ssd=.", .flags = FP_OPT_NO_FILE, .arg = "DIR"),
@@ -56,7 +60,7 @@ static const struct fp_opt_table table = {
     .prog = "fp-job",
     .section = "job",
     .summary = "What a batch script declares in its #FP lines: checked, explained, and done.",
-    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]",
+    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N] [--timeout=TIME]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]\n       fp-job clean [JOB]",
     .opts = options,
 };
 

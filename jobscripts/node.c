@@ -22,6 +22,7 @@
 #include "fp/log.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/left.h"
 
 #define TICK_MS     20u
 #define BELOW_MS    15000u /* how long the root waits for the others before it ends the manager */
@@ -153,8 +154,10 @@ static void on_ended(struct job_service *s, int code, const char *why, void *arg
     if (was_up && s->starts <= NODE_RESTARTS) {
         FP_WARN("%s: %s: it is started again", n->plan.nodes[n->rank], why);
         node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, why);
-        if (job_service_start(s) == 0)
+        if (job_service_start(s) == 0) {
+            node_store_note(n);
             return;
+        }
     }
     fail(n, why);
 }
@@ -231,7 +234,7 @@ static int find_rank(struct node *n)
 static int read_all(struct node *n)
 {
     struct job_script script;
-    char *text = read_plan();
+    char ssd[PATH_MAX], *text = read_plan();
     int rc = text ? job_plan_read(text, &n->plan) : -EBADMSG;
 
     if (text) {
@@ -249,7 +252,8 @@ static int read_all(struct node *n)
     job_script_parse(n->plan.lines, &script, &n->findings);
     job_declared_make(&script, &n->declared, &n->findings);
     job_dir_path(n->dir, n->plan.job);
-    rc = job_dir_make(n->dir);
+    (void)job_left_sweep(node_store_ssd(n, ssd) == 0 ? ssd : NULL);
+    rc = job_dir_hold(n->dir);
     if (rc == 0) {
         char key[66];
 
@@ -280,6 +284,7 @@ static void begin(struct node *n)
 {
     char why[JOB_TEXT_BYTES_MAX] = "";
 
+    node_store_note(n);
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
     if (n->findings.errors)
         fail(n, "the #FP lines have mistakes: see fp-job check");
@@ -292,10 +297,12 @@ static void begin(struct node *n)
 int job_cmd_node(const struct job_options *o)
 {
     static struct node n;
+    bool is_agent;
     int rc = read_all(&n);
 
     (void)o;
-    if (rc)
+    rc = rc ? rc : node_watch(&n, &is_agent);
+    if (rc || !is_agent)
         return rc;
     init_loop(&n);
     rc = node_tree_start(&n);

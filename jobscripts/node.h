@@ -1,7 +1,7 @@
 /*
  * The agent of one node (fp-job node): what its files share.
  *
- * One thread, one loop. node.c goes through the phases, node_tree.c talks to the agents above and below, node_store.c knows what is started with which
+ * One thread, one loop, below a process that waits for its end (node_watch.c). node.c goes through the phases, node_tree.c talks to the agents above and below, node_store.c knows what is started with which
  * arguments, and what is left of it.
  */
 #ifndef JOB_NODE_H
@@ -38,6 +38,7 @@ struct job_asked {
 
 struct node_child {
     struct fp_rpc_conn *conn; /* a reference */
+    uint32_t rank;
     bool asks;
 };
 
@@ -79,6 +80,9 @@ struct node {
     uint32_t nchildren;
 };
 
+/* node_watch.c: forks. In the agent 0 at once, and *is_agent; in the process above it, when the agent has ended: 0, or negative and cleaned up. */
+int node_watch(const struct node *n, bool *is_agent);
+
 /* node_signal.c */
 void node_signals(struct node *n);       /* from now on */
 void node_signals_end(struct node *n);
@@ -98,9 +102,11 @@ bool node_tree_all_ended(const struct node *n); /* all that are known but this o
 void node_tree_end(struct node *n);
 
 /* node_store.c */
+int node_store_ssd(const struct node *n, char out[PATH_MAX]); /* ssd= of this node; -ENOENT: the variable in out is not set */
 int node_store_prepare(struct node *n, char *why, size_t size); /* paths, cores, files of the job */
 int node_store_mountpoint(struct node *n, char *why, size_t size); /* root: where all nodes mount it */
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size);
+void node_store_note(const struct node *n);   /* what is to be removed if this process is killed */
 void node_store_clean(struct node *n);
 
 #endif

@@ -5,6 +5,7 @@
  * removed at the end without a look at what else is there.
  */
 #include <errno.h>
+#include <mntent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +17,15 @@
 #include "fp/auxapp.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/procs.h"
 #include "fp/rmtree.h"
 #include "jobscripts/auxcheck.h"
-#include "jobscripts/command.h"
 #include "jobscripts/cpus.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/left.h"
 #include "jobscripts/node.h"
 
 #define PLUGIN_MS  10000u
-#define UNMOUNT_MS 5000u
 #define SIZE_LEAST FP_MIB(64)
 
 static void must_fit(struct node *n, enum node_role role, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -70,6 +71,7 @@ static int choose_cores(struct node *n, char *why, size_t size)
     if (rc)
         return rc;
     rc = job_cpus_confine(0, n->map.service);
+    (void)job_cpus_confine(getppid(), n->map.service); /* node_watch.c */
     if (rc)
         snprintf(why, size, "services can't be kept to CPUs %s: %s", n->map.service, fp_strerror(rc));
     return rc;
@@ -91,12 +93,40 @@ static int write_prolog(struct node *n)
     return job_dir_write(n->dir, "task-prolog", text, 0700);
 }
 
+int node_store_ssd(const struct node *n, char out[PATH_MAX])
+{
+    bool fallback = !n->declared.store_line && !getenv("TMPDIR");
+
+    return job_expand(out, fallback ? "/tmp" : n->declared.store.ssd);
+}
+
+static pid_t pid_of(const struct node *n, enum node_role role)
+{
+    return n->service[role].running ? n->service[role].process.pid : 0;
+}
+
+void node_store_note(const struct node *n)
+{
+    const pid_t pids[JOB_NOTE_PIDS] = {getppid(), getpid(), pid_of(n, NODE_MOUNT), pid_of(n, NODE_BENEFACTOR), pid_of(n, NODE_MANAGER)};
+    struct job_note note = {.made_mount = n->made_mount};
+    int rc;
+
+    snprintf(note.data, sizeof note.data, "%s", n->data);
+    if (n->service[NODE_MOUNT].starts)
+        snprintf(note.mount, sizeof note.mount, "%s", n->mount);
+    for (size_t i = 0; i < JOB_NOTE_PIDS; i++) {
+        note.process[i].pid = pids[i];
+        note.process[i].ticks = pids[i] ? fp_proc_ticks(pids[i]) : 0;
+    }
+    rc = job_left_note(n->dir, &note);
+    if (rc)
+        FP_WARN("%s: %s: if this process is killed, what it has started is not removed", n->dir, fp_strerror(rc));
+}
+
 static int make_data(struct node *n, char *why, size_t size)
 {
-    const char *ssd = n->declared.store.ssd;
-    bool fallback = !n->declared.store_line && !getenv("TMPDIR");
     char dir[PATH_MAX];
-    int rc = job_expand(dir, fallback ? "/tmp" : ssd);
+    int rc = node_store_ssd(n, dir);
 
     if (rc == -ENOENT)
         snprintf(why, size, "%s is not set on this node: write ssd=DIRECTORY into #FP store", dir);
@@ -104,11 +134,17 @@ static int make_data(struct node *n, char *why, size_t size)
         snprintf(why, size, "the path of ssd= is too long");
     if (rc)
         return rc;
-    if (mkdir(n->data, 0700) == 0)
-        return 0;
-    rc = -errno;
-    snprintf(why, size, rc == -EEXIST ? "%s is there already: another job's, or left by one that was killed: remove it" : "%s can't be made: %s", n->data, fp_strerror(rc));
-    n->data[0] = '\0';
+    if (mkdir(n->data, 0700) < 0) {
+        rc = -errno;
+        snprintf(why, size, rc == -EEXIST ? "%s is there already, and in use or not a job's: remove it" : "%s can't be made: %s", n->data, fp_strerror(rc));
+        n->data[0] = '\0';
+        return rc;
+    }
+    rc = job_dir_hold(n->data);
+    if (rc)
+        snprintf(why, size, "%s can't be written: %s", n->data, fp_strerror(rc));
+    else
+        node_store_note(n);
     return rc;
 }
 
@@ -136,9 +172,25 @@ int node_store_prepare(struct node *n, char *why, size_t size)
 
 /* ---------------------------------------------------------------- where it is mounted */
 
+/* A store is mounted there: of another job of this node. The directory is not looked at, which takes long if that store hangs. */
+static bool taken(const char *path)
+{
+    FILE *f = setmntent("/proc/self/mounts", "r");
+    bool is = false;
+
+    for (struct mntent *e; f && (e = getmntent(f));)
+        if (strcmp(e->mnt_dir, path) == 0)
+            is = strcmp(e->mnt_type, "fuse.fpstore") == 0;
+    if (f)
+        endmntent(f);
+    return is;
+}
+
 /* A directory that we may mount on, made if need be. */
 static bool usable(struct node *n, const char *path)
 {
+    if (taken(path))
+        return false;
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
         return true;
@@ -156,7 +208,7 @@ int node_store_mountpoint(struct node *n, char *why, size_t size)
         return rc;
     }
     if (!usable(n, path)) {
-        FP_WARN("nothing can be mounted on %s by this user: the store is mounted on %s/mnt ($FP_MOUNT)", path, n->dir);
+        FP_WARN("%s %s: the store is mounted on %s/mnt ($FP_MOUNT)", taken(path) ? "another job's store is mounted on" : "this user can mount nothing on", path, n->dir);
         rc = job_dir_file(path, n->dir, "mnt");
     }
     snprintf(n->mount, sizeof n->mount, "%s", path);
@@ -249,7 +301,10 @@ static int mount_args(struct node *n, char *why, size_t size)
     must_fit(n, NODE_MOUNT, "--allow-other=off"); /* a user's own, and root has no business in it */
     must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);
     if (!usable(n, n->mount)) {
-        snprintf(why, size, "nothing can be mounted on %s by this user, as it can on the first node", n->mount);
+        snprintf(why, size,
+                 taken(n->mount) ? "another job's store is mounted on %s: give each a directory of its own, such as mount=/tmp/store-$SLURM_JOB_ID"
+                                 : "nothing can be mounted on %s by this user, as it can on the first node",
+                 n->mount);
         return -EACCES;
     }
     return 0;
@@ -279,6 +334,8 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
     rc = job_service_start(s);
     if (rc)
         snprintf(why, size, "%s can't be started: %s", s->program, fp_strerror(rc));
+    else
+        node_store_note(n);
     return rc;
 }
 
@@ -286,15 +343,12 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
 
 void node_store_clean(struct node *n)
 {
-    char path[PATH_MAX], out[64];
+    char path[PATH_MAX];
 
-    if (n->mount[0] && n->args[NODE_MOUNT][0]) { /* it is gone, unless fp-mount was killed */
-        char *const argv[] = {(char *)"fusermount3", (char *)"-u", (char *)"-z", (char *)"-q", n->mount, NULL};
-
-        (void)job_command(argv, UNMOUNT_MS, out, sizeof out);
-        if (n->made_mount)
-            (void)rmdir(n->mount);
-    }
+    if (n->service[NODE_MOUNT].starts)
+        job_left_unmount(n->mount); /* if fp-mount was killed */
+    if (n->made_mount)
+        (void)rmdir(n->mount);
     if (n->data[0])
         fp_remove_tree(n->data);
     if (job_dir_file(path, n->dir, "mnt") == 0)

@@ -93,7 +93,7 @@ void node_tree_say(struct node *n, int state, const char *text)
 
 /* ---------------------------------------------------------------- those below */
 
-static int take_child(struct node *n, struct fp_rpc_conn *conn, bool asks)
+static int take_child(struct node *n, struct fp_rpc_conn *conn, uint32_t rank, bool asks)
 {
     struct node_child *more;
 
@@ -103,7 +103,7 @@ static int take_child(struct node *n, struct fp_rpc_conn *conn, bool asks)
     if (!more)
         return -ENOMEM;
     n->children = more;
-    n->children[n->nchildren++] = (struct node_child){.conn = fp_rpc_conn_get(conn), .asks = asks};
+    n->children[n->nchildren++] = (struct node_child){.conn = fp_rpc_conn_get(conn), .rank = rank, .asks = asks};
     return 0;
 }
 
@@ -130,8 +130,21 @@ void node_tree_stop(struct node *n)
             (void)fp_rpc_send(n->children[i].conn, FP__JOB_MSG__JOB_STOP, NULL);
 }
 
+/* Below us in the plan, and never heard of: it is starting, and would look for us in vain if we were gone. */
+static bool to_come(const struct node *n)
+{
+    uint64_t first = (uint64_t)n->rank * n->plan.fanout + 1;
+
+    for (uint64_t i = first; i < first + n->plan.fanout && i < n->plan.nnodes; i++)
+        if (n->states.nodes[i].state == FP__JOB_NODE_STATE__JOB_NODE_NONE)
+            return true;
+    return false;
+}
+
 bool node_tree_all_ended(const struct node *n)
 {
+    if (to_come(n))
+        return false;
     for (uint32_t i = 0; i < n->nchildren; i++)
         if (!n->children[i].asks)
             return false;
@@ -144,7 +157,7 @@ static void hello(struct node *n, struct fp_rpc_conn *conn, const struct fp_rpc_
     Fp__JobHelloReply reply = FP__JOB_HELLO_REPLY__INIT;
     int rc = !h ? -EBADMSG : strcmp(h->job, n->plan.job) != 0 || (!h->asks && h->rank >= n->plan.nnodes) ? -EINVAL : 0;
 
-    rc = rc ? rc : take_child(n, conn, h->asks);
+    rc = rc ? rc : take_child(n, conn, h->rank, h->asks);
     reply.nodes = n->plan.nnodes;
     (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
     if (rc == 0 && !h->asks && n->phase >= NODE_STOPPING)
@@ -200,6 +213,16 @@ static void below_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         (void)fp_rpc_reply_msg(conn, in, known ? FP_EBADMSG_TYPE : -EPROTO, NULL);
 }
 
+/* The agent of this rank does not talk to us any more. One that is alive comes again, to us or to one above, and says how it is. */
+static void lost(struct node *n, uint32_t rank)
+{
+    for (uint32_t i = 0; i < n->nchildren; i++)
+        if (!n->children[i].asks && n->children[i].rank == rank)
+            return; /* it has come already, and this was its old connection */
+    if (job_states_set(&n->states, rank, 1, FP__JOB_NODE_STATE__JOB_NODE_FAILED, "its agent is gone: it was killed, or the node is down"))
+        states_changed(n);
+}
+
 static void below_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
 {
     struct node *n = arg;
@@ -208,8 +231,12 @@ static void below_closed(struct fp_rpc_conn *conn, int err, const char *why, voi
     (void)why;
     for (uint32_t i = 0; i < n->nchildren; i++)
         if (n->children[i].conn == conn) {
+            struct node_child was = n->children[i];
+
             fp_rpc_conn_put(conn);
             n->children[i] = n->children[--n->nchildren];
+            if (!was.asks)
+                lost(n, was.rank);
             return;
         }
 }

@@ -19,7 +19,8 @@
 #include "jobscripts/plan.h"
 #include "jobscripts/script.h"
 
-#define ASK_MS 5000u
+#define ASK_MS   5000u
+#define CLEAN_MS 40000u /* a little more than job_left_clean needs */
 
 static int take_names(char *text, struct job_slurm *s)
 {
@@ -152,6 +153,21 @@ void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned s
     for (; words[n] && n + 1 < size; n++)
         argv[n] = words[n];
     argv[n] = NULL;
+}
+
+int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
+{
+    char list[16384], n[32], tasks[32], self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *const argv[] = {(char *)"srun", (char *)"--overlap", n, tasks, (char *)"--ntasks-per-node=1", list, (char *)"--mem=0", (char *)"--mpi=none", (char *)"--cpu-bind=none",
+                          (char *)"--immediate=10", (char *)"--quiet", (char *)"--job-name=fpstore", self, (char *)"clean", (char *)(uintptr_t)job, NULL};
+
+    if (k <= 0 || snprintf(list, sizeof list, "--nodelist=%s", nodes) >= (int)sizeof list)
+        return -E2BIG;
+    self[k] = '\0';
+    snprintf(n, sizeof n, "--nodes=%u", count);
+    snprintf(tasks, sizeof tasks, "--ntasks=%u", count);
+    return job_command_shown(argv, CLEAN_MS);
 }
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)

@@ -28,6 +28,9 @@ int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX]);
 /* argv of the program that starts the agents on all nodes; of `size` words. */
 void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned size);
 
+/* fp-job clean of this job on nodes of it, by names with commas between; 0, or it did not run on all. */
+int job_slurm_clean(const char *job, const char *nodes, uint32_t count);
+
 /* A signal to the step of the agents; nothing is waited for. */
 void job_slurm_signal(const char *job, const char *step, const char *signal);
 

@@ -2,10 +2,12 @@
 #include "jobscripts/start.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "fp/beside.h"
@@ -14,6 +16,8 @@
 #include "fp/rmtree.h"
 #include "jobscripts/check.h"
 #include "jobscripts/launch.h"
+#include "jobscripts/left.h"
+#include "jobscripts/lost.h"
 
 static volatile sig_atomic_t caught;
 
@@ -80,16 +84,32 @@ static int check(struct job_run_of *r, const char *name)
     return r->findings.errors ? -EINVAL : 0;
 }
 
+/* Two that start a store in one directory would remove it from each other. The lock ends with the process that has it. */
+static bool begin_alone(struct job_run_of *r)
+{
+    char path[PATH_MAX];
+
+    if (job_dir_file(path, r->dir, "start"))
+        return false;
+    r->start_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return r->start_fd >= 0 && flock(r->start_fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 static int make_dir(struct job_run_of *r)
 {
     struct job_record old;
     int rc;
 
     job_dir_path(r->dir, r->slurm.job);
-    rc = job_dir_make(r->dir);
+    (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
+    rc = job_dir_hold(r->dir);
     if (rc) {
         FP_ERROR("%s: %s", r->dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
         return rc;
+    }
+    if (!begin_alone(r)) {
+        FP_ERROR("another fp-job is just starting the store of job %s", r->slurm.job);
+        return -EBUSY;
     }
     if (job_record_load(r->dir, &old) == 0) {
         FP_ERROR("the store of job %s is up already, mounted on %s: fp-job stop ends it", old.job, old.mount);
@@ -142,7 +162,8 @@ int job_start(const struct job_options *o, struct job_run_of *r)
     free(text);
     if (rc)
         fp_remove_tree(r->dir);
-    else
+    close(r->start_fd);
+    if (rc == 0)
         FP_INFO("%u node%s, mounted on %s", r->record.nodes, r->record.nodes == 1 ? "" : "s", r->record.mount);
     return rc;
 }
@@ -168,15 +189,20 @@ int job_find(struct job_run_of *r)
     return rc;
 }
 
-int job_end(struct job_run_of *r, int code)
+int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
 {
-    int rc = job_steps_after(r, code), stop;
+    int rc = job_steps_after(r, code, limit_ms), stop;
+    struct job_lost lost;
 
+    job_lost_find(r, &lost);
     stop = job_steps_stop(r);
     if (stop)
         FP_WARN("the store did not end by itself within its time: its agents end it");
-    if (job_launch_end(r->dir, &r->record, stop == 0))
+    if (job_launch_end(r->dir, &r->record, stop == 0)) {
         rc = rc ? rc : -EIO;
+        job_lost_all(r, &lost);
+    }
+    job_lost_clean(r, &lost);
     fp_remove_tree(r->dir);
     return rc ? (code ? code : 1) : code;
 }

@@ -18,6 +18,7 @@ struct job_run_of {
     struct job_findings findings;
     struct job_record record;
     char auxapp_dir[PATH_MAX];
+    int start_fd; /* a lock, while it is being started */
 };
 
 /* SIGINT, SIGTERM and SIGHUP are counted from now on. */
@@ -28,14 +29,14 @@ bool job_interrupted(void);
 int job_start(const struct job_options *o, struct job_run_of *r);
 /* What is running of this job, for stop. -ENOENT and logged: nothing. */
 int job_find(struct job_run_of *r);
-/* Brings data to where it is to be, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if something was not done. */
-int job_end(struct job_run_of *r, int code);
+/* Brings data to where it is to be, within limit_ms or what the job has left, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if something was not done. */
+int job_end(struct job_run_of *r, int code, uint64_t limit_ms);
 void job_run_fini(struct job_run_of *r);
 
 /* steps.c: what is done by fpctl before and after the application. */
 int job_steps_before(const struct job_run_of *r);
 /* code: the application's. -EIO: not all data is where it is to be. */
-int job_steps_after(const struct job_run_of *r, int code);
+int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms);
 int job_steps_stop(const struct job_run_of *r);
 /* Is anything to be brought out of the store at the end? */
 bool job_steps_needed(const struct job_declared *d);

@@ -17,13 +17,14 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/units.h"
 #include "jobscripts/command.h"
 #include "jobscripts/start.h"
 
 #define WORDS_MAX   4096u
 #define POLICY_MS   60000u
-#define STAGE_MS    (24u * 3600u * 1000u)
 #define STOP_MS     60000u
+#define TIMED_OUT   3 /* exit code of fpctl */
 #define STOP_NEEDS  15000u /* of the job's time, for ending everything */
 #define STEP_LEAST  2000u
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
@@ -170,7 +171,7 @@ static void make_dirs(const struct job_run_of *r, const char *inner)
 
 static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, const char *pattern, struct call *c)
 {
-    char path[PATH_MAX], dir[PATH_MAX + 16], to[PATH_MAX + 8];
+    char path[PATH_MAX], dir[PATH_MAX + 16], to[PATH_MAX + 8], text[FP_UNITS_BUF];
     glob_t g;
     int rc = job_expand(path, pattern);
 
@@ -194,9 +195,11 @@ static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, c
     strcpy(dir, "--target=");
     directory_of(path, dir + strlen(dir));
     add(c, dir);
-    add_timeout(c, STAGE_MS);
-    rc = run(c, STAGE_MS + POLICY_MS);
-    if (rc)
+    add_timeout(c, s->timeout_ms);
+    rc = run(c, s->timeout_ms + POLICY_MS);
+    if (rc == TIMED_OUT)
+        FP_ERROR("#FP stage-in %s: not all of it is in the store after %s (timeout=)", pattern, fp_format_duration(text, s->timeout_ms));
+    else if (rc)
         FP_ERROR("#FP stage-in %s: not all of it is in the store", pattern);
     return rc ? -EIO : 0;
 }
@@ -215,14 +218,21 @@ int job_steps_before(const struct job_run_of *r)
 
 /* ---------------------------------------------------------------- after */
 
-/* What the job has left for a step; at least some seconds, so that what is done already is seen to be so. */
-static uint64_t step_ms(const struct job_run_of *r)
-{
-    uint64_t left = job_slurm_left_ms(r->slurm.job);
+/* The time for bringing data out: it ends at until_ms, or with the job. */
+struct after {
+    struct call call;
+    uint64_t until_ms;
+};
 
-    if (left > STAGE_MS)
-        return STAGE_MS;
-    return left > STOP_NEEDS + STEP_LEAST ? left - STOP_NEEDS : STEP_LEAST;
+/* What there is for a step; at least some seconds, so that what is done already is seen to be so. *why: what will have ended it. */
+static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const char **why)
+{
+    uint64_t left = job_slurm_left_ms(r->slurm.job), now = fp_now_ms(), ours = a->until_ms > now ? a->until_ms - now : 0;
+
+    left = left > STOP_NEEDS ? left - STOP_NEEDS : 0;
+    *why = left < ours ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";
+    left = left < ours ? left : ours;
+    return left > STEP_LEAST ? left : STEP_LEAST;
 }
 
 static bool selects(const struct job_auxapp *drain)
@@ -263,14 +273,15 @@ static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *op
 }
 
 /* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). True: there is a complete one. */
-static bool settle_sets(const struct job_run_of *r, struct call *c)
+static bool settle_sets(const struct job_run_of *r, struct after *a)
 {
     static const struct timespec pause = {0, 200000000};
-    uint64_t left = step_ms(r), until = fp_now_ms() + (left < SETTLE_MS ? left : SETTLE_MS);
+    const char *why;
+    uint64_t left = step_ms(r, a, &why), until = fp_now_ms() + (left < SETTLE_MS ? left : SETTLE_MS);
     bool complete = false;
     unsigned open = 1;
 
-    while (look_at_sets(r, c, &open, &complete) == 0 && open && fp_now_ms() < until)
+    while (look_at_sets(r, &a->call, &open, &complete) == 0 && open && fp_now_ms() < until)
         nanosleep(&pause, NULL);
     if (open)
         FP_WARN("the newest checkpoint has not become complete: see fpctl checkpoints in a job that runs");
@@ -278,22 +289,30 @@ static bool settle_sets(const struct job_run_of *r, struct call *c)
 }
 
 /* Everything; of a job that wants some of its checkpoints drained, the newest ones, if what it wrote are any. */
-static int drain_rest(const struct job_run_of *r, struct call *c)
+static int drain_rest(const struct job_run_of *r, struct after *a)
 {
     const struct job_auxapp *drain = drain_of(&r->declared);
+    struct call *c = &a->call;
+    char text[FP_UNITS_BUF];
+    const char *why;
+    uint64_t ms;
     bool last;
     int rc;
 
     if (!drain)
         return 0;
-    last = selects(drain) && settle_sets(r, c);
+    last = selects(drain) && settle_sets(r, a);
     begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
-    add_timeout(c, step_ms(r));
+    ms = step_ms(r, a, &why);
+    add_timeout(c, ms);
     if (last)
         add(c, "/");
-    rc = run(c, STAGE_MS + POLICY_MS);
-    if (rc)
-        FP_ERROR("%s: fpctl drain has ended with %d", rc == 3 ? "the job's time is over, and not all is drained" : "not all is drained", rc);
+    FP_INFO("draining what is not drained yet, for %s at most", fp_format_duration(text, ms));
+    rc = run(c, ms + POLICY_MS);
+    if (rc == TIMED_OUT)
+        FP_ERROR("not all is drained, and %s", why);
+    else if (rc)
+        FP_ERROR("not all is drained: fpctl drain has ended with %d", rc);
     return rc ? -EIO : 0;
 }
 
@@ -314,10 +333,13 @@ static size_t add_paths(const struct job_run_of *r, const char *pattern, struct 
     return n;
 }
 
-static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, struct call *c)
+static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, struct after *a)
 {
     char buf[JOB_LINE_NAME_BYTES];
     char name[PATH_MAX], to[PATH_MAX + 8];
+    const char *why;
+    uint64_t ms = step_ms(r, a, &why);
+    struct call *c = &a->call;
     size_t found = 0;
     int rc = 0;
 
@@ -331,29 +353,36 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
         snprintf(to, sizeof to, "--to=%s", name);
         add(c, to);
     }
-    add_timeout(c, step_ms(r));
+    if (ms > s->timeout_ms) {
+        ms = s->timeout_ms;
+        why = "its time is over (timeout=)";
+    }
+    add_timeout(c, ms);
     if (rc == 0 && found)
-        rc = run(c, STAGE_MS + POLICY_MS);
+        rc = run(c, ms + POLICY_MS);
     else if (rc == 0)
         rc = -ENOENT;
     if (rc)
-        FP_ERROR("#FP stage-out (%s): %s", job_line_name(s->line->line, buf), rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied");
+        FP_ERROR("#FP stage-out (%s): %s%s", job_line_name(s->line->line, buf), rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied",
+                 rc == TIMED_OUT ? (snprintf(to, sizeof to, ", and %s", why), to) : "");
     return rc ? -EIO : 0;
 }
 
-int job_steps_after(const struct job_run_of *r, int code)
+int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
 {
-    static struct call c;
+    static struct after a;
     int rc = 0;
+
+    a.until_ms = fp_now_ms() + limit_ms;
 
     for (size_t i = 0; i < r->declared.nout; i++) {
         const struct job_stage *s = &r->declared.out[i];
 
         if ((s->when == JOB_ON_SUCCESS && code) || (s->when == JOB_ON_FAILURE && !code))
             continue;
-        rc |= stage_out_one(r, s, &c);
+        rc |= stage_out_one(r, s, &a);
     }
-    rc |= drain_rest(r, &c);
+    rc |= drain_rest(r, &a);
     return rc ? -EIO : 0;
 }
 

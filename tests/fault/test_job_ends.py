@@ -15,42 +15,25 @@ HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB po
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
 
 
-def begin(slurm, text, *args):
-    """A job that is up, and waits for a file `go`."""
-    for name in ("up", "go"):
-        if os.path.exists(slurm.home(name)):
-            os.unlink(slurm.home(name))
-    slurm.write("job.sh", text)
-    number = slurm.sbatch("job.sh", *args)
-    slurm.wait_file("up", number)
-    return number
-
-
-def processes(slurm, i, name, word=""):
-    """Pids of the user's processes of this name on node i, as that node counts; with this word in their call."""
-    out = slurm.on(i, "ps", "-o", "pid=,comm=,args=", "-u", "5001", user="root", check=False).stdout
-    return [int(line.split()[0]) for line in out.splitlines() if line.split()[1] == name and word in line.split(None, 2)[2].split() + [""]]
-
-
 def test_cancelled(slurm):
-    number = begin(slurm, HEAD + 'eval "$(fp-job start)" || exit 1\nsrun sh -c "echo x > $FP_MOUNT/\\$(hostname)"\n' + WAIT + "fp-job stop\n")
+    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\nsrun sh -c "echo x > $FP_MOUNT/\\$(hostname)"\n' + WAIT + "fp-job stop\n")
     slurm.login("scancel", str(number))
     slurm.wait_state(number, "CANCELLED")
     slurm.nothing_left(30)
 
 
 def test_the_batch_script_is_killed(slurm):
-    number = begin(slurm, HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "fp-job stop\n")
-    pid = processes(slurm, 1, "slurm_script")[0]
-    slurm.on(1, "kill", "-9", str(pid), user="root")
+    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "fp-job stop\n")
+    pid = slurm.processes(1, "slurm_script")[0]
+    slurm.kill(1, pid)
     slurm.end_of(number)
     slurm.nothing_left(30)
 
 
 def test_run_is_killed(slurm):
-    number = begin(slurm, HEAD + "fp-job run -- sh -c 'touch up; sleep 600'\n")
-    pid, = processes(slurm, 1, "fp-job", "run")
-    slurm.on(1, "kill", "-9", str(pid), user="root")
+    number = slurm.up(HEAD + "fp-job run -- sh -c 'touch up; sleep 600'\n")
+    pid, = slurm.processes(1, "fp-job", "run")
+    slurm.kill(1, pid)
     code, _ = slurm.end_of(number)
     assert code == 137
     slurm.nothing_left(30)
@@ -101,23 +84,23 @@ def test_the_time_limit(slurm):
 
 
 def test_a_mount_that_crashes_is_started_again(slurm):
-    number = begin(slurm, HEAD + 'eval "$(fp-job start)" || exit 1\necho before > $FP_MOUNT/f; sync -f $FP_MOUNT/f\n' + WAIT + "srun cat $FP_MOUNT/f\nfp-job stop\n")
-    pid = processes(slurm, 2, "fp-mount")[0]
-    slurm.on(2, "kill", "-9", str(pid), user="root")
-    wait_until("fp-mount to be there again", 30, lambda: [p for p in processes(slurm, 2, "fp-mount") if p != pid], 0.1)
+    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\necho before > $FP_MOUNT/f; sync -f $FP_MOUNT/f\n' + WAIT + "srun cat $FP_MOUNT/f\nfp-job stop\n")
+    pid = slurm.processes(2, "fp-mount")[0]
+    slurm.kill(2, pid)
+    wait_until("fp-mount to be there again", 30, lambda: [p for p in slurm.processes(2, "fp-mount") if p != pid], 0.1)
     wait_until("all nodes to be ready", 30, lambda: "4 of 4 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout, 0.2)
-    slurm.write("go", "")
+    slurm.go()
     code, out = slurm.end_of(number)
     assert code == 0 and out.count("before") == 4, out
     slurm.nothing_left(30)
 
 
 def test_a_node_dies_and_the_job_goes_on(slurm):
-    number = begin(slurm, HEAD.replace("--exclusive", "--exclusive --no-kill") + 'eval "$(fp-job start)" || exit 1\necho here > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\necho more > $FP_MOUNT/g\nfp-job stop\n")
+    number = slurm.up(HEAD.replace("--exclusive", "--exclusive --no-kill") + 'eval "$(fp-job start)" || exit 1\necho here > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\necho more > $FP_MOUNT/g\nfp-job stop\n")
     slurm.crash(4)
     try:
         wait_until("the node to be missed", 60, lambda: "down" in slurm.login("sinfo", "-hN", "-n", slurm.names[4], "-o", "%T", user="root").stdout, 0.3)
-        slurm.write("go", "")
+        slurm.go()
         code, out = slurm.end_of(number, 120)
         assert code == 0 and "here" in out, out
         slurm.nothing_left(30, nodes=(1, 2, 3))
@@ -129,9 +112,8 @@ def test_a_node_dies_and_the_job_goes_on(slurm):
 @pytest.mark.parametrize("what", ["fp-mount", "fp-benefactor", "fp-manager"])
 def test_a_program_that_hangs_does_not_keep_the_node(slurm, what):
     """Stopped by SIGSTOP while the job is cancelled."""
-    number = begin(slurm, HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT)
-    for pid in processes(slurm, 1, what):
-        slurm.on(1, "kill", f"-{int(signal.SIGSTOP)}", str(pid), user="root")
+    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT)
+    slurm.kill(1, *slurm.processes(1, what), signal=signal.SIGSTOP)
     slurm.login("scancel", str(number))
     slurm.wait_state(number, "CANCELLED")
     slurm.nothing_left(60)
@@ -151,8 +133,32 @@ def test_two_jobs_on_one_node(slurm):
         jobs.append(slurm.sbatch("job.sh"))
     for i in (1, 2):
         slurm.wait_file(f"up{i}", jobs[i - 1])
-    slurm.write("go", "")
+    slurm.go()
     for number in jobs:
         code, out = slurm.end_of(number)
         assert code == 0 and f"\n{number}\n" in out, out
+    slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm):
+    """The parallel file system does not answer when the job ends: what could not be drained is said, within the time that --timeout gives."""
+    slurm.on(2, "mkdir", "-p", "/lustre/hung", "/lustre/hung.source")
+    fs = slurm.begin(2, "fp-slowfs", "--foreground", "/lustre/hung.source", "/lustre/hung")
+    wait_until("fp-slowfs", 20, lambda: any("/lustre/hung" in x for x in slurm.left_over(2)), 0.05)
+    pid, = slurm.processes(2, "fp-slowfs")
+    try:
+        number = slurm.up("#!/bin/bash\n#SBATCH -N 1 --exclusive -w %s\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hung\n" % slurm.names[2] +
+                          'eval "$(fp-job start)" || exit 9\n' + WAIT + "head -c 5000000 /dev/urandom > $FP_MOUNT/f\nSECONDS=0\nfp-job stop --timeout=4s\necho ended with $? after $SECONDS\ntouch up\n")
+        slurm.kill(2, pid, signal=signal.SIGSTOP)
+        slurm.go()
+        slurm.wait_file("up", number, 90)
+    finally:
+        slurm.kill(2, pid, signal=signal.SIGCONT)
+        fs.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
+    code, out = slurm.end_of(number)
+    assert code == 0 and "not all is drained, and the time for it is over (--timeout of fp-job)" in out, out
+    assert 4 <= int(re.search(r"ended with 1 after (\d+)", out)[1]) <= 60, out
+    slurm.on(2, "fusermount3", "-u", "/lustre/hung")
+    fs.communicate(timeout=20)
     slurm.nothing_left(30)

@@ -290,6 +290,7 @@ class Slurm:
         """Until the job has made this file in the home directory; it is taken away."""
         wait_until(lambda: f"{name} of job {number}: {self.job(number)['JobState']}\n{self.output(number)}", seconds,
                    lambda: os.path.exists(self.home(name)) or self.job(number)["JobState"] in ENDED, 0.05)
+        assert os.path.exists(self.home(name)), f"job {number} has ended without {name}:\n{self.output(number)}"
         os.unlink(self.home(name))
 
     def wait_state(self, number, *states, seconds=60):
@@ -309,6 +310,27 @@ class Slurm:
         """A script as a job, to its end."""
         self.write("job.sh", text)
         return self.end_of(self.sbatch("job.sh", *args), seconds)
+
+    def up(self, text, *args, seconds=60):
+        """A job that makes a file `up` and then waits for a file `go`; its number, when it waits."""
+        for name in ("up", "go"):
+            if os.path.exists(self.home(name)):
+                os.unlink(self.home(name))
+        self.write("job.sh", text)
+        number = self.sbatch("job.sh", *args)
+        self.wait_file("up", number, seconds)
+        return number
+
+    def go(self):
+        self.write("go", "")
+
+    def processes(self, i, name, word=""):
+        """Pids of the user's processes of this name on node i, as that node counts; with this word in their call."""
+        out = self.on(i, "ps", "-o", "pid=,comm=,args=", "-u", str(UID), user="root", check=False).stdout
+        return [int(line.split()[0]) for line in out.splitlines() if line.split()[1] == name and word in line.split(None, 2)[2].split() + [""]]
+
+    def kill(self, i, *pids, signal=9, check=True):
+        self.on(i, "kill", f"-{int(signal)}", *map(str, pids), user="root", check=check)
 
     # --- an administrator's work --------------------------------------------
 

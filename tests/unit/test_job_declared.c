@@ -165,7 +165,7 @@ static void test_auxapps_that_cannot_be_handed_on(void **state)
 static void test_stage_lines(void **state)
 {
     (void)state;
-    jf_good(&x, "#FP stage-in /in/*.h5 /a=b/c to=inputs\n#FP stage-out result/*.h5 on=success\n#FP stage-out log to=/x on=failure\n");
+    jf_good(&x, "#FP stage-in /in/*.h5 /a=b/c to=inputs\n#FP stage-out result/*.h5 on=success\n#FP stage-out log to=/x on=failure timeout=90s\n");
     assert_int_equal(x.d.nin, 1);
     assert_int_equal(x.d.in[0].paths.count, 2);
     assert_string_equal(x.d.in[0].paths.items[1], "/a=b/c");
@@ -174,6 +174,9 @@ static void test_stage_lines(void **state)
     assert_int_equal(x.d.out[0].when, JOB_ON_SUCCESS);
     assert_null(x.d.out[0].to);
     assert_int_equal(x.d.out[1].when, JOB_ON_FAILURE);
+    assert_int_equal(x.d.out[0].timeout_ms, 3600000);
+    assert_int_equal(x.d.out[1].timeout_ms, 90000);
+    assert_int_equal(x.d.in[0].timeout_ms, 3600000);
     jf_end(&x);
 }
 
@@ -184,6 +187,7 @@ static void test_mistakes_in_stage_lines(void **state)
     jf_bad("#FP stage-in /x on=success\n", 1, 17, "'on' is not understood");
     jf_bad("#FP stage-out x on=sucess\n", 1, 17, "did you mean 'success'?");
     jf_bad("#FP stage-out x to=here\n", 1, 17, "from / on");
+    jf_bad("#FP stage-out x timeout=5\n", 1, 17, "unit");
     jf_bad("#FP stage-out x \"\"\n", 1, 17, "empty");
 }
 

@@ -1,0 +1,219 @@
+/*
+ * What agents that were killed have left (see left.h). Called by whoever comes next: the agent's own watcher (node_watch.c), the agent of the user's next job on
+ * the node, fp-job clean.
+ *
+ * A directory is taken for left if nobody holds the lock in it, which the kernel gives up with the last process that had it: neither a number of a process,
+ * which may be another's by now, nor an age says so as surely. A directory without such a lock in it is not ours, whatever its name is, and is not touched.
+ */
+#include "jobscripts/left.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/mountprobe.h"
+#include "fp/procs.h"
+#include "fp/rmtree.h"
+#include "jobscripts/command.h"
+#include "jobscripts/jobdir.h"
+
+#define NOTE       "node.json"
+#define AGENTS     2u    /* of the note's processes: killed at once, else they start again what is ended */
+#define TERM_MS    3000u
+#define KILL_MS    2000u
+#define PROBE_MS   2000
+#define UNMOUNT_MS 5000u
+
+/* ---------------------------------------------------------------- the note */
+
+int job_left_note(const char *dir, const struct job_note *note)
+{
+    json_t *list = json_array(), *j;
+    char *text;
+    int rc;
+
+    for (size_t i = 0; i < JOB_NOTE_PIDS; i++)
+        json_array_append_new(list, json_pack("[I, I]", (json_int_t)note->process[i].pid, (json_int_t)note->process[i].ticks));
+    j = json_pack("{s:s, s:s, s:b, s:o}", "data", note->data, "mount", note->mount, "made_mount", (int)note->made_mount, "processes", list);
+    text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+    rc = text ? job_dir_write(dir, NOTE, text, 0600) : -ENOMEM;
+    free(text);
+    json_decref(j);
+    return rc;
+}
+
+static bool read_note(const char *dir, struct job_note *out)
+{
+    const char *data, *mount;
+    char path[PATH_MAX];
+    json_t *j, *list;
+    int made;
+    bool ok;
+
+    memset(out, 0, sizeof *out);
+    if (job_dir_file(path, dir, NOTE))
+        return false;
+    j = json_load_file(path, 0, NULL);
+    ok = j && json_unpack(j, "{s:s, s:s, s:b, s:o}", "data", &data, "mount", &mount, "made_mount", &made, "processes", &list) == 0 && strlen(data) < PATH_MAX && strlen(mount) < PATH_MAX;
+    if (ok) {
+        strcpy(out->data, data);
+        strcpy(out->mount, mount);
+        out->made_mount = made;
+    }
+    for (size_t i = 0; ok && i < JOB_NOTE_PIDS; i++) {
+        json_int_t pid = 0, ticks = 0;
+
+        if (json_unpack(json_array_get(list, i), "[I, I]", &pid, &ticks) == 0) {
+            out->process[i].pid = (pid_t)pid;
+            out->process[i].ticks = (uint64_t)ticks;
+        }
+    }
+    json_decref(j);
+    return ok;
+}
+
+/* ---------------------------------------------------------------- removing */
+
+static bool wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms)
+{
+    static const struct timespec pause = {0, 20000000};
+
+    for (uint64_t until = fp_now_ms() + limit_ms; fp_proc_ticks(pid) == ticks; nanosleep(&pause, NULL))
+        if (fp_now_ms() >= until)
+            return false;
+    return true;
+}
+
+static void end_process(pid_t pid, uint64_t ticks, uint64_t term_ms)
+{
+    if (pid <= 1 || pid == getpid() || !ticks || fp_proc_ticks(pid) != ticks)
+        return;
+    if (term_ms) {
+        (void)kill(pid, SIGTERM);
+        if (wait_gone(pid, ticks, term_ms))
+            return;
+    }
+    (void)kill(pid, SIGKILL);
+    if (!wait_gone(pid, ticks, KILL_MS))
+        FP_WARN("process %d does not end by SIGKILL", (int)pid);
+}
+
+void job_left_unmount(const char *path)
+{
+    char *const argv[] = {(char *)"fusermount3", (char *)"-u", (char *)"-z", (char *)"-q", (char *)(uintptr_t)path, NULL};
+    char out[64];
+
+    if (fp_mount_probe(path, PROBE_MS) != -ENOTCONN)
+        return;
+    if (job_command(argv, UNMOUNT_MS, out, sizeof out))
+        FP_WARN("the dead mount on %s can't be removed: fusermount3 -uz %s", path, path);
+}
+
+static bool is_store(const char *path)
+{
+    const char *name = strrchr(path, '/');
+
+    return name && strncmp(name + 1, "fpstore-", 8) == 0;
+}
+
+void job_left_clean(const char *dir)
+{
+    struct job_note note;
+
+    if (read_note(dir, &note)) {
+        for (size_t i = 0; i < JOB_NOTE_PIDS; i++)
+            end_process(note.process[i].pid, note.process[i].ticks, i < AGENTS ? 0 : TERM_MS);
+        if (note.mount[0]) {
+            job_left_unmount(note.mount);
+            if (note.made_mount)
+                (void)rmdir(note.mount);
+        }
+        if (is_store(note.data))
+            fp_remove_tree(note.data);
+    }
+    fp_remove_tree(dir);
+}
+
+/* ---------------------------------------------------------------- finding */
+
+/* Whoever held it was on this node: a directory that several nodes share may have locks that only their own node sees. */
+static bool of_here(int fd)
+{
+    char host[256] = "", who[256] = "";
+
+    return gethostname(host, sizeof host - 1) == 0 && pread(fd, who, sizeof who - 1, 0) > 0 && strcmp(host, who) == 0;
+}
+
+/* Its lock, which nobody else has then; -1: it is held, or none of ours. */
+static int take(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) || job_dir_file(path, dir, JOB_DIR_LOCK))
+        return -1;
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && of_here(fd))
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Of a shell of salloc: no agent is on that machine, and the launcher stands for them. */
+static bool launcher_runs(const char *dir)
+{
+    struct job_record r;
+
+    return job_record_load(dir, &r) == 0 && r.launcher > 1 && fp_proc_ticks(r.launcher) == r.launcher_ticks;
+}
+
+/* Of one directory; names begin with `start`. */
+static unsigned sweep(const char *where, const char *start, void (*clean)(const char *))
+{
+    DIR *d = opendir(where);
+    unsigned n = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[PATH_MAX];
+        int fd;
+
+        if (strncmp(e->d_name, start, strlen(start)) != 0 || job_dir_file(path, where, e->d_name))
+            continue;
+        fd = launcher_runs(path) ? -1 : take(path);
+        if (fd < 0)
+            continue;
+        FP_INFO("%s is left by a job that was killed: removing it", path);
+        clean(path);
+        close(fd);
+        n++;
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+unsigned job_left_sweep(const char *ssd)
+{
+    char path[PATH_MAX], *name;
+    unsigned n;
+
+    job_dir_path(path, "");
+    name = strrchr(path, '/');
+    *name = '\0';
+    n = sweep(path, name + 1, job_left_clean);
+    return n + (ssd ? sweep(ssd, "fpstore-", fp_remove_tree) : 0);
+}

@@ -1,0 +1,76 @@
+/*
+ * Nodes whose agents are gone (see lost.h). Called by the end of a job's store (start.c).
+ *
+ * An agent that is killed alone is cleaned up after by the process above it; this is for those where both were, as by a kernel without memory, or by who killed
+ * all of the user's processes. A node that is down is among them, and no step can be had there: nothing is left on it that would be in anybody's way before it
+ * comes back, and the next job's agent clears it then.
+ */
+#include "jobscripts/lost.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fp/log.h"
+#include "job.pb-c.h"
+#include "jobscripts/launch.h"
+
+#define ONE_BY_ONE 4u /* else it takes too long */
+
+static void add(struct job_lost *l, const char *name)
+{
+    size_t old = l->names ? strlen(l->names) : 0;
+    char *more = realloc(l->names, old + strlen(name) + 2);
+
+    if (!more)
+        return; /* said by nobody, and cleared by the next job */
+    l->names = more;
+    if (old)
+        more[old++] = ',';
+    strcpy(more + old, name);
+    l->n++;
+}
+
+void job_lost_find(const struct job_run_of *r, struct job_lost *out)
+{
+    struct job_states s;
+
+    memset(out, 0, sizeof *out);
+    if (job_launch_ask(r->dir, &r->record, &s)) {
+        job_lost_all(r, out);
+        return;
+    }
+    for (uint32_t i = 0; i < s.n && i < r->slurm.nnodes; i++)
+        if (s.nodes[i].state == FP__JOB_NODE_STATE__JOB_NODE_FAILED)
+            add(out, r->slurm.nodes[i]);
+    job_states_fini(&s);
+}
+
+void job_lost_all(const struct job_run_of *r, struct job_lost *out)
+{
+    free(out->names);
+    memset(out, 0, sizeof *out);
+    for (uint32_t i = 0; i < r->slurm.nnodes; i++)
+        add(out, r->slurm.nodes[i]);
+}
+
+/* One that is down keeps a step of several from beginning. */
+static void one_by_one(const char *job, char *names)
+{
+    char *save = NULL;
+    unsigned n = 0;
+
+    for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
+        if (n++ >= ONE_BY_ONE || job_slurm_clean(job, name, 1))
+            FP_WARN("%s is down, or does not answer: what the store had there is removed by your next job on it, or by fp-job clean there", name);
+}
+
+void job_lost_clean(const struct job_run_of *r, struct job_lost *l)
+{
+    if (l->n) {
+        job_launch_environment();
+        if (job_slurm_clean(r->slurm.job, l->names, l->n))
+            one_by_one(r->slurm.job, l->names);
+    }
+    free(l->names);
+    memset(l, 0, sizeof *l);
+}
