@@ -75,6 +75,30 @@ def test_examples_are_shell():
         subprocess.run(["bash", "-n", script], check=True, timeout=20 * SLOW)
 
 
+def of_the_page():
+    """Of docs/COMING-FROM.md: scripts with #FP lines, and lines that stand alone, as scripts."""
+    with open(os.path.join(TOP, "docs", "COMING-FROM.md")) as f:
+        text = f.read()
+    blocks = [b for b in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) if "\n#FP " in b]
+    lines = [f"#!/bin/bash\n{line}\n" for line in dict.fromkeys(re.findall(r"`(#FP [^`]+)`", text))]
+    drain = "#FP auxapp drain to=/lustre/proj/run42\n"  # for stage-out without to=
+    return blocks, [line + (drain if "#FP stage-out" in line and " to=" not in line else "") for line in lines]
+
+
+def test_what_is_shown_to_those_who_come_from_elsewhere(folder):
+    """Each has no mistake, and each script is one of the shell. What stands on the other side of the tables is not ours to check."""
+    blocks, lines = of_the_page()
+    assert len(blocks) == 3 and len(lines) > 15
+    for text in blocks + lines:
+        script = os.path.join(folder, "shown.sh")
+        with open(script, "w") as f:
+            f.write(text)
+        subprocess.run(["bash", "-n", script], check=True, timeout=20 * SLOW)
+        r = job("check", at_home(script, folder), "--node-cores=8", cwd=folder)
+        told = [line for line in r.stdout.splitlines() if "is not there yet: fp-job start makes it" not in line]
+        assert (r.returncode, told, r.stderr) == (0, [], ""), text + r.stdout + r.stderr
+
+
 def test_every_mistake_is_said_with_its_place(folder):
     script = os.path.join(folder, "job.sh")
     with open(script, "w") as f:
