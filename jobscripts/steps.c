@@ -21,7 +21,8 @@
 #include "jobscripts/command.h"
 #include "jobscripts/start.h"
 
-#define WORDS_MAX   4096u
+#define PATHS_MAX   256u /* that one call of fpctl takes */
+#define WORDS_MAX   (PATHS_MAX + 32u)
 #define POLICY_MS   60000u
 #define STOP_MS     60000u
 #define TIMED_OUT   3 /* exit code of fpctl */
@@ -64,6 +65,16 @@ static void forget(struct call *c)
     for (size_t i = 0; i < c->n; i++)
         free(c->words[i]);
     c->n = 0;
+}
+
+/* As many of the paths as one call takes, each from its byte `skip` on. How many. */
+static size_t add_some(struct call *c, char *const *paths, size_t n, size_t skip)
+{
+    size_t some = n < PATHS_MAX ? n : PATHS_MAX;
+
+    for (size_t i = 0; i < some; i++)
+        add(c, paths[i] + skip);
+    return some;
 }
 
 /* Exit code of fpctl, or negative. */
@@ -169,34 +180,63 @@ static void make_dirs(const struct job_run_of *r, const char *inner)
         }
 }
 
+/* A path of the script with its variables. 0, or negative and logged. */
+static int expand(const char *directive, const char *text, char path[PATH_MAX])
+{
+    int rc = job_expand(path, text);
+
+    if (rc)
+        FP_ERROR("#FP %s %s: %s%s", directive, text, rc == -ENOENT ? path : fp_strerror(rc), rc == -ENOENT ? " is not set" : "");
+    return rc ? -EINVAL : 0;
+}
+
+static int glob_error(int rc)
+{
+    return rc == 0 ? 0 : rc == GLOB_NOMATCH ? -ENOENT : rc == GLOB_NOSPACE ? -ENOMEM : -EIO;
+}
+
+/* Exit code of fpctl for the first that did not get there. */
+static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s, const char *pattern, const glob_t *g, struct call *c)
+{
+    uint64_t until = fp_now_ms() + s->timeout_ms;
+    char dir[PATH_MAX + 16], to[PATH_MAX + 8];
+    int rc = 0;
+
+    strcpy(dir, "--target=");
+    directory_of(pattern, dir + strlen(dir));
+    snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
+    if (s->to)
+        make_dirs(r, s->to);
+    for (size_t i = 0; rc == 0 && i < g->gl_pathc;) {
+        uint64_t now = fp_now_ms(), ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
+
+        begin(c, r, (const char *const[]){"stage-in", NULL});
+        i += add_some(c, g->gl_pathv + i, g->gl_pathc - i, 0);
+        add(c, to);
+        add(c, dir);
+        add_timeout(c, ms);
+        rc = run(c, ms + POLICY_MS);
+    }
+    return rc;
+}
+
 static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, const char *pattern, struct call *c)
 {
-    char path[PATH_MAX], dir[PATH_MAX + 16], to[PATH_MAX + 8], text[FP_UNITS_BUF];
+    char path[PATH_MAX], text[FP_UNITS_BUF];
     glob_t g;
-    int rc = job_expand(path, pattern);
+    int rc = expand("stage-in", pattern, path);
 
-    if (rc == 0 && path[0] != '/')
-        rc = -EINVAL;
-    rc = rc ? rc : glob(path, 0, NULL, &g) == 0 ? 0 : -ENOENT;
+    if (rc)
+        return rc;
+    rc = path[0] == '/' ? glob_error(glob(path, 0, NULL, &g)) : -EINVAL;
     if (rc == -ENOENT && s->optional)
         return 0;
     if (rc) {
-        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : fp_strerror(rc));
+        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : rc == -EINVAL ? "it does not begin with /" : fp_strerror(rc));
         return rc;
     }
-    begin(c, r, (const char *const[]){"stage-in", NULL});
-    for (size_t i = 0; i < g.gl_pathc && c->n + 8 < WORDS_MAX; i++)
-        add(c, g.gl_pathv[i]);
+    rc = stage_in_paths(r, s, path, &g, c);
     globfree(&g);
-    if (s->to)
-        make_dirs(r, s->to);
-    snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
-    add(c, to);
-    strcpy(dir, "--target=");
-    directory_of(path, dir + strlen(dir));
-    add(c, dir);
-    add_timeout(c, s->timeout_ms);
-    rc = run(c, s->timeout_ms + POLICY_MS);
     if (rc == TIMED_OUT)
         FP_ERROR("#FP stage-in %s: not all of it is in the store after %s (timeout=)", pattern, fp_format_duration(text, s->timeout_ms));
     else if (rc)
@@ -316,56 +356,67 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     return rc ? -EIO : 0;
 }
 
-/* Files of the store that a pattern names, as the store calls them. How many there are. */
-static size_t add_paths(const struct job_run_of *r, const char *pattern, struct call *c)
+/* Files of the store that a pattern names, behind those that g has. 0, or negative and logged: none is an error, since somebody waits for it. */
+static int add_names(const struct job_run_of *r, const char *pattern, glob_t *g)
 {
-    size_t mount = strlen(r->record.mount), n = 0;
-    bool whole = strncmp(pattern, r->record.mount, mount) == 0 && pattern[mount] == '/';
-    char path[2 * PATH_MAX];
-    glob_t g;
+    size_t mount = strlen(r->record.mount);
+    char name[PATH_MAX], path[2 * PATH_MAX];
+    bool whole;
+    int rc = expand("stage-out", pattern, name);
 
-    snprintf(path, sizeof path, "%s%s%s", whole ? "" : r->record.mount, whole ? "" : "/", pattern);
-    if (glob(path, 0, NULL, &g))
-        return 0;
-    for (; n < g.gl_pathc && c->n + 8 < WORDS_MAX; n++)
-        add(c, g.gl_pathv[n] + mount);
-    globfree(&g);
-    return n;
+    if (rc)
+        return rc;
+    whole = strncmp(name, r->record.mount, mount) == 0 && name[mount] == '/';
+    snprintf(path, sizeof path, "%s%s%s", whole ? "" : r->record.mount, whole ? "" : "/", name);
+    rc = glob_error(glob(path, g->gl_pathc ? GLOB_APPEND : 0, NULL, g));
+    if (rc)
+        FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));
+    return rc;
+}
+
+/* All of them are tried while there is time: what can be brought out is. Exit code of fpctl for the last that was not, with why it was late. */
+static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s, const char *to, const glob_t *g, struct after *a, const char **why)
+{
+    uint64_t until = fp_now_ms() + s->timeout_ms;
+    struct call *c = &a->call;
+    int rc = 0;
+
+    for (size_t i = 0; rc != TIMED_OUT && i < g->gl_pathc;) {
+        uint64_t ms = step_ms(r, a, why), now = fp_now_ms();
+        int one;
+
+        if (now + ms > until) {
+            ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
+            *why = "its time is over (timeout=)";
+        }
+        begin(c, r, (const char *const[]){"stage-out", NULL});
+        i += add_some(c, g->gl_pathv + i, g->gl_pathc - i, strlen(r->record.mount)); /* as the store calls them */
+        if (to[0])
+            add(c, to);
+        add_timeout(c, ms);
+        one = run(c, ms + POLICY_MS);
+        rc = one ? one : rc;
+    }
+    return rc;
 }
 
 static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, struct after *a)
 {
-    char buf[JOB_LINE_NAME_BYTES];
-    char name[PATH_MAX], to[PATH_MAX + 8];
-    const char *why;
-    uint64_t ms = step_ms(r, a, &why);
-    struct call *c = &a->call;
-    size_t found = 0;
-    int rc = 0;
+    char name[PATH_MAX], to[PATH_MAX + 8] = "", buf[JOB_LINE_NAME_BYTES];
+    const char *why = "";
+    glob_t g = {0};
+    int missing = 0, rc = 0;
 
-    begin(c, r, (const char *const[]){"stage-out", NULL});
-    for (size_t i = 0; rc == 0 && i < s->paths.count; i++) {
-        rc = job_expand(name, s->paths.items[i]);
-        if (rc == 0)
-            found += add_paths(r, name, c);
-    }
-    if (rc == 0 && s->to && found && (rc = make_target(s->to)) == 0 && (rc = job_expand(name, s->to)) == 0) {
+    for (size_t i = 0; i < s->paths.count; i++)
+        missing |= add_names(r, s->paths.items[i], &g);
+    if (s->to && g.gl_pathc && (rc = make_target(s->to)) == 0 && (rc = job_expand(name, s->to)) == 0)
         snprintf(to, sizeof to, "--to=%s", name);
-        add(c, to);
-    }
-    if (ms > s->timeout_ms) {
-        ms = s->timeout_ms;
-        why = "its time is over (timeout=)";
-    }
-    add_timeout(c, ms);
-    if (rc == 0 && found)
-        rc = run(c, ms + POLICY_MS);
-    else if (rc == 0)
-        rc = -ENOENT;
+    if (rc == 0 && g.gl_pathc)
+        rc = stage_out_paths(r, s, to, &g, a, &why);
+    globfree(&g);
     if (rc)
-        FP_ERROR("#FP stage-out (%s): %s%s", job_line_name(s->line->line, buf), rc == -ENOENT ? "there is nothing of that name in the store" : "not all of it was copied",
-                 rc == TIMED_OUT ? (snprintf(to, sizeof to, ", and %s", why), to) : "");
-    return rc ? -EIO : 0;
+        FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "", rc == TIMED_OUT ? why : "");
+    return rc || missing ? -EIO : 0;
 }
 
 int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)

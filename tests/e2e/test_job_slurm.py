@@ -95,6 +95,26 @@ fp-job stop --exit-code=CODE
     slurm.nothing_left()
 
 
+def test_more_results_than_one_call_takes(slurm):
+    """fpctl takes 256 paths; one that is not there is said, and keeps no other one."""
+    slurm.login("sh", "-c", "mkdir -p /lustre/more && cd /lustre/more && seq 300 | xargs touch")
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#FP store size=256MiB pool=64MiB\n#FP stage-in /lustre/more/* to=in\n#FP stage-out none many/* to=/lustre/many\n"
+                          "fp-job run -- sh -c 'echo files: $(ls $FP_MOUNT/in | wc -l); mkdir $FP_MOUNT/many && cd $FP_MOUNT/many && seq 600 | xargs touch'\n", seconds=120)
+    assert code == 1 and "#FP stage-out none: there is nothing of that name in the store" in out and "not all of it" not in out and "files: 300\n" in out, out
+    assert len(slurm.login("ls", "/lustre/many/many").stdout.split()) == 600
+    slurm.nothing_left()
+
+
+def test_more_results_than_one_call_takes(slurm):
+    """fpctl takes 256 paths; one that is not there is said, and keeps no other one."""
+    slurm.login("sh", "-c", "mkdir -p /lustre/more && cd /lustre/more && seq 300 | xargs touch")
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#FP store size=256MiB pool=64MiB\n#FP stage-in /lustre/more/* to=in\n#FP stage-out none many/* to=/lustre/many\n"
+                          "fp-job run -- sh -c 'echo files: $(ls $FP_MOUNT/in | wc -l); mkdir $FP_MOUNT/many && cd $FP_MOUNT/many && seq 600 | xargs touch'\n", seconds=120)
+    assert code == 1 and "#FP stage-out none: there is nothing of that name in the store" in out and "not all of it" not in out and "files: 300\n" in out, out
+    assert len(slurm.login("ls", "/lustre/many/many").stdout.split()) == 600
+    slurm.nothing_left()
+
+
 def test_a_job_whose_results_are_not_out_has_failed(slurm):
     code, out = slurm.run(HEAD + "#FP stage-out nothing to=/lustre/none\nfp-job run -- true\n")
     assert code == 1 and "there is nothing of that name in the store" in out, out
