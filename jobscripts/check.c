@@ -218,6 +218,19 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
         }
 }
 
+/* A store that is to be found again needs a place that stays. */
+static void check_persistent(const struct job_declared *d, struct job_findings *f)
+{
+    const struct job_store *s = &d->store;
+
+    if (!s->persistent)
+        return;
+    if (strncmp(s->backend, "memory", 6) == 0)
+        job_error(f, value_place(d->store_line, "backend"), "what is in memory does not outlive the job: persistent= needs backend=dir");
+    if (strcmp(s->ssd, "$TMPDIR") == 0)
+        job_warning(f, value_place(d->store_line, "persistent"), "many sites remove $TMPDIR when a job ends: name a directory that stays, such as ssd=/local/$USER");
+}
+
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     const struct job_auxapp *drain = drain_of(d);
@@ -225,6 +238,7 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
 
     if (!d->script.nlines && !f->errors)
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
+    check_persistent(d, f);
     check_auxapps(d, site, f);
     check_cores(d, site, f);
     if (to && to[0] == '/' && !site->words)

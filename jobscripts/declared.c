@@ -42,7 +42,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_SIZE(struct job_store, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4), "Memory for chunks on each node."),
     FP_OPT_SIZE(struct job_store, chunk_size_bytes, "chunk-size", NULL, FP_KIB(64), FP_MIB(16), "Chunk size of new files."),
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
-    FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "The store outlives the job under this name, and the next job that names it finds what is in it.",
+    FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "What is in the store outlives the job, and your next job that gives this name finds it, on the same nodes (more may be added). No program runs between jobs.",
                   .check = check_name, .arg = "NAME"),
     FP_OPT_BOOL(struct job_store, required, "required", "on", "Without the store the job does not run. off: if it can't be started, that is said, and the application runs without."),
     FP_OPT_DURATION(struct job_store, ready_ms, "ready", "60s", FP_SEC_MS(1), FP_HOUR_MS(1), "Within this time all nodes are up, or the start fails and says which is not."),

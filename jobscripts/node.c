@@ -91,6 +91,7 @@ static void on_ready(struct job_service *s, const char *line, void *arg)
     if (n->failed || !n->service[NODE_BENEFACTOR].is_ready || !n->service[NODE_MOUNT].is_ready)
         return;
     n->phase = NODE_UP;
+    node_store_up(n);
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_READY, n->map.application);
 }
 

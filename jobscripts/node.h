@@ -54,6 +54,8 @@ struct node {
     bool failed;
     char dir[PATH_MAX];       /* job_dir_path */
     char data[PATH_MAX];      /* on the SSD */
+    bool named, kept;         /* a store that outlives the job (persistent=), and has what a job has put there: it is not removed */
+    uint64_t size_bytes;      /* contributed, of kept ones and once it is known */
     char manager[280], mount[PATH_MAX];
     bool made_mount;
     struct job_coremap map;
@@ -107,6 +109,7 @@ int node_store_prepare(struct node *n, char *why, size_t size); /* paths, cores,
 int node_store_mountpoint(struct node *n, char *why, size_t size); /* root: where all nodes mount it */
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size);
 void node_store_note(const struct node *n);   /* what is to be removed if this process is killed */
+void node_store_up(struct node *n); /* this node is ready */
 void node_store_clean(struct node *n);
 
 #endif

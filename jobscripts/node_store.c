@@ -23,6 +23,7 @@
 #include "jobscripts/cpus.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
+#include "jobscripts/named.h"
 #include "jobscripts/node.h"
 
 #define PLUGIN_MS  10000u
@@ -111,7 +112,8 @@ void node_store_note(const struct node *n)
     struct job_note note = {.made_mount = n->made_mount};
     int rc;
 
-    snprintf(note.data, sizeof note.data, "%s", n->data);
+    if (!n->kept)
+        snprintf(note.data, sizeof note.data, "%s", n->data);
     if (n->service[NODE_MOUNT].starts)
         snprintf(note.mount, sizeof note.mount, "%s", n->mount);
     for (size_t i = 0; i < JOB_NOTE_PIDS; i++) {
@@ -123,10 +125,39 @@ void node_store_note(const struct node *n)
         FP_WARN("%s: %s: if this process is killed, what it has started is not removed", n->dir, fp_strerror(rc));
 }
 
+static int take_named(struct node *n, const char *ssd, char *why, size_t size)
+{
+    char path[PATH_MAX];
+    int rc = job_named_path(path, ssd, n->declared.store.persistent);
+
+    rc = rc ? rc : job_named_take(path, n->declared.store.persistent, &n->plan, &n->kept, &n->size_bytes, why, size);
+    if (rc)
+        return rc;
+    n->named = true;
+    snprintf(n->data, sizeof n->data, "%s", path);
+    node_store_note(n);
+    return 0;
+}
+
+void node_store_up(struct node *n)
+{
+    int rc = n->named ? job_named_keep(n->data, &n->plan, n->size_bytes) : 0;
+
+    if (rc)
+        FP_WARN("%s: %s: what is in the store is removed at the end of this job", n->data, fp_strerror(rc));
+    else if (n->named) {
+        n->kept = true;
+        node_store_note(n);
+    }
+}
+
 static int make_data(struct node *n, char *why, size_t size)
 {
     char dir[PATH_MAX];
     int rc = node_store_ssd(n, dir);
+
+    if (rc == 0 && n->declared.store.persistent)
+        return take_named(n, dir, why, size);
 
     if (rc == -ENOENT)
         snprintf(why, size, "%s is not set on this node: write ssd=DIRECTORY into #FP store", dir);
@@ -258,8 +289,9 @@ static int benefactor_args(struct node *n, char *why, size_t size)
     char need[FP_UNITS_BUF], is[FP_UNITS_BUF];
 
     if (!bytes)
-        bytes = avail / 10 * 9;
-    if (strncmp(s->backend, "dir", 3) == 0 && (bytes > avail || bytes < SIZE_LEAST)) {
+        bytes = n->kept ? n->size_bytes : avail / 10 * 9;
+    n->size_bytes = bytes;
+    if (!n->kept && strncmp(s->backend, "dir", 3) == 0 && (bytes > avail || bytes < SIZE_LEAST)) {
         snprintf(why, size, "%s are free in %s, and %s are wanted", fp_format_size(is, avail), n->data, fp_format_size(need, bytes < SIZE_LEAST ? SIZE_LEAST : bytes));
         return -ENOSPC;
     }
@@ -349,7 +381,7 @@ void node_store_clean(struct node *n)
         job_left_unmount(n->mount); /* if fp-mount was killed */
     if (n->made_mount)
         (void)rmdir(n->mount);
-    if (n->data[0])
+    if (n->data[0] && !n->kept)
         fp_remove_tree(n->data);
     if (job_dir_file(path, n->dir, "mnt") == 0)
         (void)rmdir(path);

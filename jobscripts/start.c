@@ -123,10 +123,6 @@ static int launch(struct job_run_of *r, const char *text)
     struct job_launch l = {.slurm = &r->slurm, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
     int rc;
 
-    if (r->declared.store.persistent) {
-        FP_ERROR("#FP store persistent=: stores that outlive a job are not started by fp-job");
-        return -ENOTSUP;
-    }
     rc = job_launch(&l, &r->record);
     if (rc)
         return rc;

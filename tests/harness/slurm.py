@@ -355,11 +355,11 @@ class Slurm:
         script = f"ps -o pid=,args= -u {UID} | sed 's/^/process /'; find /tmp /srv /run /dev/shm /AggregateSSDstore -mindepth 1 -uid {UID} 2>/dev/null | sed 's/^/file /'"
         return left + self.on(i, "sh", "-c", script, user="root").stdout.splitlines()
 
-    def nothing_left(self, seconds=10, nodes=None):
-        """Until nothing of the user is on any node."""
-        def look():
-            return not any(self.left_over(i) for i in nodes or range(1, self.count + 1))
-        wait_until(lambda: "nothing to be left:\n" + "\n".join(f"node {i}: {x}" for i in nodes or range(1, self.count + 1) for x in self.left_over(i)), seconds, look, 0.1)
+    def nothing_left(self, seconds=10, nodes=None, but=None):
+        """Until nothing of the user is on any node; `but`: a directory that may be."""
+        def left():
+            return [f"node {i}: {x}" for i in nodes or range(1, self.count + 1) for x in self.left_over(i) if not but or not f"{x}/".startswith(f"file {but}/")]
+        wait_until(lambda: "nothing to be left:\n" + "\n".join(left()), seconds, lambda: not left(), 0.1)
 
     # --- the end ------------------------------------------------------------
 

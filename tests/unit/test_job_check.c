@@ -207,6 +207,19 @@ static void test_a_script_that_declares_nothing_is_told(void **state)
     jf_end(&x);
 }
 
+static void test_a_store_that_outlives_the_job_needs_a_place_that_does(void **state)
+{
+    struct jf x;
+
+    (void)state;
+    is_good("#FP store persistent=a ssd=/local/$USER\n");
+    is_bad("#FP store persistent=a ssd=/local backend=memory\n", 1, 43, "persistent= needs backend=dir");
+    check(&x, "#FP store persistent=a\n");
+    jf_one(&x, 1, 22, "many sites remove $TMPDIR");
+    assert_int_equal(x.f.errors, 0);
+    jf_end(&x);
+}
+
 static void test_commands_end_in_time(void **state)
 {
     char out[64];
@@ -243,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_targets_that_are_not_there),
         cmocka_unit_test(test_what_is_to_be_staged_in),
         cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
+        cmocka_unit_test(test_a_store_that_outlives_the_job_needs_a_place_that_does),
         cmocka_unit_test(test_commands_end_in_time),
     };
 

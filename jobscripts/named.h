@@ -1,0 +1,24 @@
+/* The node's part of a store that outlives its jobs (#FP store persistent=NAME): where it lies, and which nodes it belongs to. Blocks on the disk. */
+#ifndef JOB_NAMED_H
+#define JOB_NAMED_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "jobscripts/plan.h"
+
+/* Below ssd, named after the store and its owner. 0; -ENAMETOOLONG. */
+int job_named_path(char out[PATH_MAX], const char *ssd, const char *name);
+
+/*
+ * Makes it, or takes what is there, for as long as this process lives. *known: a job had it before; *size_bytes is what it contributed then. Negative, and why
+ * has a line: another job uses it; this job lacks a node of the store, or begins with another one.
+ */
+int job_named_take(const char *dir, const char *name, const struct job_plan *plan, bool *known, uint64_t *size_bytes, char *why, size_t size);
+
+/* This job has it from now on: its nodes are the store's. 0, or negative errno. */
+int job_named_keep(const char *dir, const struct job_plan *plan, uint64_t size_bytes);
+
+#endif

@@ -1,0 +1,76 @@
+"""#FP store persistent=NAME: a store that outlives its jobs, with a real Slurm."""
+
+SLURM = {"nodes": 3, "cpus": 2}
+
+HEAD = "#!/bin/bash\n#SBATCH --exclusive -w NODES\n#FP store size=256MiB pool=64MiB ssd=/srv persistent=set-1\n"
+DIR = "/srv/fpstore-5001-named-set-1"
+
+
+def run(slurm, nodes, text, more=""):
+    return slurm.run(HEAD.replace("NODES", ",".join(slurm.names[i] for i in nodes)) + more + text)
+
+
+def remove(slurm):
+    for i in range(1, slurm.count + 1):
+        slurm.on(i, "rm", "-rf", DIR)
+    slurm.nothing_left(10)
+
+
+def only_the_store_is_left(slurm, nodes):
+    slurm.nothing_left(20, but=DIR)
+    for i in nodes:
+        assert f"file {DIR}" in slurm.left_over(i)
+
+
+def test_the_next_job_finds_what_is_in_the_store(slurm):
+    code, out = run(slurm, (1, 2), 'fp-job run -- srun sh -c \'mkdir -p $FP_MOUNT/d; head -c 3000000 /dev/urandom > $FP_MOUNT/d/$(hostname); sha1sum $FP_MOUNT/d/$(hostname) > sum.$(hostname)\'\n')
+    assert code == 0, out
+    only_the_store_is_left(slurm, (1, 2))
+    want = sorted(slurm.read(f"sum.{slurm.names[i]}") for i in (1, 2))
+    code, out = run(slurm, (1, 2), "fp-job run -- sh -c 'sha1sum $FP_MOUNT/d/*; echo more > $FP_MOUNT/d/more'\n")
+    assert code == 0 and sorted(line + "\n" for line in out.splitlines() if "/d/" in line) == want, out
+    only_the_store_is_left(slurm, (1, 2))
+    code, out = run(slurm, (1, 2, 3), "fp-job run -- sh -c 'cat $FP_MOUNT/d/more; sha1sum $FP_MOUNT/d/q*'\n")  # a node more, which belongs to it from now on
+    assert code == 0 and "more\n" in out and sorted(line + "\n" for line in out.splitlines() if "/d/" in line) == want, out
+    only_the_store_is_left(slurm, (1, 2, 3))
+    code, out = run(slurm, (1, 2), 'eval "$(fp-job start)" || exit 5\n')
+    assert code == 5 and f"the store set-1 (persistent=) lies on nodes that this job does not have: {slurm.names[3]}; ask for them" in out, out
+    code, out = run(slurm, (2, 3), 'eval "$(fp-job start)" || exit 5\n')
+    assert code == 5 and f"does not have: {slurm.names[1]}; ask" in out, out
+    only_the_store_is_left(slurm, (1, 2, 3))
+    remove(slurm)
+
+
+def test_a_node_that_comes_first_is_told(slurm):
+    """Its names lie on the node that was the first."""
+    code, out = run(slurm, (2, 3), "fp-job run -- true\n")
+    assert code == 0, out
+    code, out = run(slurm, (1, 2, 3), 'eval "$(fp-job start)" || exit 5\n')
+    assert code == 5 and f"the names of the store set-1 (persistent=) lie on {slurm.names[2]}, and the first node of this job is {slurm.names[1]}" in out, out
+    remove(slurm)
+
+
+def test_it_outlives_a_job_that_is_killed(slurm):
+    """What was closed is there: all processes of all nodes are killed at once."""
+    head = HEAD.replace("NODES", ",".join(slurm.names[1:3]))
+    number = slurm.up(head + 'eval "$(fp-job start)" || exit 1\nsrun sh -c "echo data > $FP_MOUNT/\\$(hostname); sync $FP_MOUNT/\\$(hostname)"\ntouch up\nsleep 600\n')
+    slurm.login("scancel", "-s", "KILL", str(number))
+    slurm.login("scancel", "-b", "-s", "KILL", str(number), check=False)
+    slurm.end_of(number)
+    code, out = run(slurm, (1, 2), "fp-job run -- sh -c 'cat $FP_MOUNT/*'\n")
+    assert code == 0 and out.splitlines().count("data") == 2, out
+    remove(slurm)
+
+
+def test_two_jobs_at_the_same_time_are_told(slurm):
+    script = "#!/bin/bash\n#SBATCH -N 1 -n 1 -w " + slurm.names[2] + "\n#FP store size=128MiB pool=64MiB ssd=/srv persistent=both mount=/tmp/mnt-$SLURM_JOB_ID\n"
+    number = slurm.up(script + 'eval "$(fp-job start)" || exit 1\necho here > $FP_MOUNT/f\ntouch up\nuntil [ -e go ]; do sleep 0.1; done\nfp-job stop\n')
+    code, out = slurm.run(script + 'eval "$(fp-job start)" || exit 5\n')
+    assert code == 5 and "the store both (persistent=) is in use by another job of yours" in out, out
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0, out
+    code, out = slurm.run(script + "fp-job run -- sh -c 'cat $FP_MOUNT/f'\n")
+    assert code == 0 and "here" in out.splitlines(), out
+    slurm.on(2, "rm", "-rf", "/srv/fpstore-5001-named-both")
+    slurm.nothing_left(20)

@@ -1,0 +1,243 @@
+/* What stays on a node when a job ends: what is left by one that was killed, and is taken away; what a store that outlives its jobs has, and is kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fp/procs.h"
+#include "fp/rmtree.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/left.h"
+#include "jobscripts/named.h"
+
+static char top[64];
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(top, "/tmp/test_job_left.XXXXXX");
+    assert_non_null(mkdtemp(top));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fp_remove_tree(top);
+    return 0;
+}
+
+static const char *in_top(const char *name)
+{
+    static char path[4][PATH_MAX];
+    static unsigned i;
+
+    assert_int_equal(job_dir_file(path[++i % 4], top, name), 0);
+    return path[i % 4];
+}
+
+static bool is_there(const char *name)
+{
+    return access(in_top(name), F_OK) == 0;
+}
+
+/* A process that holds the directory, until it is killed. */
+static pid_t holder(const char *dir)
+{
+    int ready[2];
+    char c;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        if (job_dir_hold(dir) == 0)
+            (void)!write(ready[1], "x", 1);
+        close(ready[1]);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    return pid;
+}
+
+static void end(pid_t pid)
+{
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_only_what_a_killed_process_held_is_taken_away(void **state)
+{
+    pid_t dead = holder(in_top("fpstore-1")), alive = holder(in_top("fpstore-2")), other = holder(in_top("elsewhere-3")), far = holder(in_top("fpstore-5"));
+
+    (void)state;
+    assert_int_equal(job_dir_make(in_top("fpstore-results")), 0); /* the user's own */
+    assert_int_equal(job_dir_write(in_top("fpstore-5"), JOB_DIR_LOCK, "another.machine", 0600), 0);
+    end(dead);
+    end(other);
+    end(far);
+    assert_int_equal(job_left_sweep(top), 1);
+    assert_false(is_there("fpstore-1"));
+    assert_true(is_there("fpstore-2"));
+    assert_true(is_there("elsewhere-3"));
+    assert_true(is_there("fpstore-5"));
+    assert_true(is_there("fpstore-results"));
+    end(alive);
+    assert_int_equal(job_left_sweep(top), 1);
+    assert_false(is_there("fpstore-2"));
+}
+
+static void test_what_others_may_read_is_not_held(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(in_top("fpstore-1"), 0755), 0);
+    assert_int_equal(job_dir_hold(in_top("fpstore-1")), -EPERM);
+    assert_int_equal(symlink(in_top("else"), in_top("fpstore-2")), 0);
+    assert_int_equal(job_dir_hold(in_top("fpstore-2")), -EPERM);
+}
+
+static void test_processes_of_the_note_are_ended_and_no_others(void **state)
+{
+    const char *dir = in_top("job");
+    struct job_note note = {.made_mount = false};
+    pid_t ours = fork(), later;
+
+    (void)state;
+    if (ours == 0)
+        for (;;)
+            pause();
+    later = fork();
+    if (later == 0)
+        for (;;)
+            pause();
+    snprintf(note.data, sizeof note.data, "%s", in_top("fpstore-9"));
+    note.process[2].pid = ours;
+    note.process[2].ticks = fp_proc_ticks(ours);
+    note.process[3].pid = later; /* of which the number was another's when the note was written */
+    note.process[3].ticks = fp_proc_ticks(later) - 1;
+    assert_int_equal(job_dir_make(dir), 0);
+    assert_int_equal(job_dir_make(note.data), 0);
+    assert_int_equal(job_left_note(dir, &note), 0);
+    job_left_clean(dir);
+    assert_false(is_there("job"));
+    assert_false(is_there("fpstore-9"));
+    assert_int_equal(waitpid(ours, NULL, 0), ours);
+    assert_int_equal(waitpid(later, NULL, WNOHANG), 0);
+    end(later);
+}
+
+static void test_a_note_never_removes_what_is_no_store(void **state)
+{
+    struct job_note note = {.made_mount = false};
+
+    (void)state;
+    snprintf(note.data, sizeof note.data, "%s", in_top("results"));
+    assert_int_equal(job_dir_make(in_top("results")), 0);
+    assert_int_equal(job_dir_make(in_top("job")), 0);
+    assert_int_equal(job_left_note(in_top("job"), &note), 0);
+    job_left_clean(in_top("job"));
+    assert_true(is_there("results"));
+}
+
+/* ---------------------------------------------------------------- stores with names */
+
+static int take(const char *first, const char *second, bool *known, uint64_t *bytes, char why[600])
+{
+    char *nodes[] = {(char *)(uintptr_t)first, (char *)(uintptr_t)second};
+    struct job_plan p = {.nodes = nodes, .nnodes = second ? 2 : 1};
+    int status, rc, pair[2];
+    struct {
+        int rc;
+        bool known;
+        uint64_t bytes;
+        char why[600];
+    } a = {.rc = 0};
+    pid_t pid;
+
+    assert_int_equal(pipe(pair), 0);
+    pid = fork(); /* the lock ends with the process */
+    if (pid == 0) {
+        a.rc = job_named_take(in_top("named"), "run", &p, &a.known, &a.bytes, a.why, sizeof a.why);
+        if (a.rc == 0 && !a.known)
+            a.rc = job_named_keep(in_top("named"), &p, 4096);
+        rc = write(pair[1], &a, sizeof a) == (ssize_t)sizeof a ? 0 : 1;
+        _exit(rc);
+    }
+    close(pair[1]);
+    assert_int_equal(read(pair[0], &a, sizeof a), sizeof a);
+    close(pair[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    *known = a.known;
+    *bytes = a.bytes;
+    memcpy(why, a.why, sizeof a.why);
+    return a.rc;
+}
+
+static void test_a_store_with_a_name_is_of_its_nodes(void **state)
+{
+    char why[600];
+    uint64_t bytes;
+    bool known;
+
+    (void)state;
+    assert_int_equal(take("n1", "n2", &known, &bytes, why), 0);
+    assert_false(known);
+    assert_int_equal(take("n1", "n2", &known, &bytes, why), 0);
+    assert_true(known);
+    assert_int_equal(bytes, 4096);
+    assert_int_equal(take("n1", "n3", &known, &bytes, why), -ENXIO);
+    assert_non_null(strstr(why, "does not have: n2; ask for them"));
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), -ENXIO);
+    assert_int_equal(take("n2", "n1", &known, &bytes, why), -ENXIO);
+    assert_non_null(strstr(why, "lie on n1, and the first node of this job is n2"));
+    assert_int_equal(job_left_sweep(top), 0);
+    assert_true(is_there("named"));
+}
+
+static void test_a_first_start_that_was_killed_leaves_no_half_of_a_store(void **state)
+{
+    char why[600];
+    uint64_t bytes;
+    bool known;
+
+    (void)state;
+    assert_int_equal(job_dir_make(in_top("named")), 0);
+    assert_int_equal(job_dir_make(in_top("named/manager")), 0);
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), 0);
+    assert_false(is_there("named/manager"));
+    assert_int_equal(job_dir_make(in_top("named/manager")), 0);
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), 0);
+    assert_true(is_there("named/manager"));
+    assert_int_equal(job_dir_write(in_top("named"), "store.json", "{\"nodes\": 7}", 0600), 0);
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), -EBADMSG);
+    assert_non_null(strstr(why, "is damaged"));
+    assert_true(is_there("named/manager"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_others_may_read_is_not_held, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_processes_of_the_note_are_ended_and_no_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_store_with_a_name_is_of_its_nodes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
