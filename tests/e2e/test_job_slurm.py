@@ -136,6 +136,7 @@ for status in glob.glob("/proc/[0-9]*/task/*/status"):
 """
 
 
+SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch"}
 WAITING = ("slurm_script", "fp-job", "srun", "bash")  # they do nothing meanwhile
 
 
@@ -152,8 +153,8 @@ def test_no_thread_is_where_it_does_not_belong(slurm):
         assert code == 0, f"{launch}:\n{out}"
         seen = threads(out)
         programs = {name for name, _ in seen}
-        assert {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost"} <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
-        wrong = [(name, cpus) for name, cpus in seen if cpus != ("1" if name in ("fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost") else "0") and name not in WAITING]
+        assert SERVICES <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
+        wrong = [(name, cpus) for name, cpus in seen if cpus != ("1" if name in SERVICES else "0") and name not in WAITING]
         assert not wrong, f"{launch}: {wrong}"
     slurm.nothing_left()
 
