@@ -13,7 +13,7 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/doctor/doctor.h"
 #include "jobscripts/job.h"
 #include "jobscripts/slurm.h"
@@ -156,7 +156,7 @@ static int ask_nodes(const struct job_options *o, const struct job_slurm *s, cha
     for (const char *const *w = (const char *const[]){self, "doctor", "--here", "--lines", ssd, peer, NULL}; *w; w++)
         argv[n++] = *w;
     argv[n] = NULL;
-    return job_command((char *const *)(uintptr_t)argv, NODES_MS, out, size);
+    return fp_command((char *const *)(uintptr_t)argv, NODES_MS, out, size);
 }
 
 static int look_at_nodes(const struct job_options *o, struct doctor_report *r)

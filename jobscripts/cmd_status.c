@@ -13,7 +13,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "job.pb-c.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/job.h"
 #include "jobscripts/launch.h"
 
@@ -47,7 +47,7 @@ static int there(const char *job)
     char *const argv[] = {(char *)"srun", id, (char *)"--overlap", (char *)"--quiet", (char *)"-N1", (char *)"-n1", (char *)"--mem=0", (char *)"-w", first, self,
                           (char *)"status", (char *)"--here", (char *)(uintptr_t)job, NULL};
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-    int rc = text && k > 0 ? job_command(list, THERE_MS, nodes, sizeof nodes) : -ENOMEM;
+    int rc = text && k > 0 ? fp_command(list, THERE_MS, nodes, sizeof nodes) : -ENOMEM;
 
     if (rc == 0 && !nodes[strspn(nodes, " \n")])
         rc = -ENOENT;
@@ -59,7 +59,7 @@ static int there(const char *job)
     self[k] = '\0';
     snprintf(id, sizeof id, "--jobid=%s", job);
     snprintf(first, sizeof first, "%.*s", (int)strcspn(nodes, "\n"), nodes);
-    rc = job_command(argv, THERE_MS, text, TEXT_MAX);
+    rc = fp_command(argv, THERE_MS, text, TEXT_MAX);
     fputs(text, stdout);
     if (rc)
         FP_ERROR("job %s has no store, or its first node does not answer", job);

@@ -26,7 +26,7 @@
 #include "fp/mountprobe.h"
 #include "fp/procs.h"
 #include "fp/rmtree.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/jobdir.h"
 
 #define NOTE       "node.json"
@@ -117,7 +117,7 @@ void job_left_unmount(const char *path)
 
     if (fp_mount_probe(path, PROBE_MS) != -ENOTCONN)
         return;
-    if (job_command(argv, UNMOUNT_MS, out, sizeof out))
+    if (fp_command(argv, UNMOUNT_MS, out, sizeof out))
         FP_WARN("the dead mount on %s can't be removed: fusermount3 -uz %s", path, path);
 }
 

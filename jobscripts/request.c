@@ -15,7 +15,7 @@
 #include "fp/beside.h"
 #include "fp/err.h"
 #include "fp/log.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 
 #define SINFO_MS    3000u
 #define SINFO_BYTES (4u << 20) /* 10,000 nodes with names of 60 bytes, and room */
@@ -60,7 +60,7 @@ static void ask_slurm(struct job_request *r)
     char *const of_all[] = {"sinfo", "-h", "-N", "-o", "%N|%X|%Y|%Z", NULL};
     char *out = malloc(SINFO_BYTES);
 
-    if (out && job_command(r->sbatch.partition[0] ? of_partition : of_all, SINFO_MS, out, SINFO_BYTES) == 0)
+    if (out && fp_command(r->sbatch.partition[0] ? of_partition : of_all, SINFO_MS, out, SINFO_BYTES) == 0)
         job_request_types(out, r);
     free(out);
 }

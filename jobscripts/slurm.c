@@ -14,7 +14,7 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/script.h"
@@ -45,7 +45,7 @@ static int read_nodes(const char *list, struct job_slurm *s)
     char *const argv[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)(uintptr_t)list, NULL};
     size_t size = (size_t)JOB_NODES_MAX * (JOB_NODE_NAME_MAX + 1) / 8;
     char *out = malloc(size);
-    int rc = out ? job_command(argv, ASK_MS, out, size) : -ENOMEM;
+    int rc = out ? fp_command(argv, ASK_MS, out, size) : -ENOMEM;
 
     rc = rc > 0 ? -EIO : rc;
     rc = rc ? rc : take_names(out, s);
@@ -121,7 +121,7 @@ uint64_t job_slurm_left_ms(const char *job)
     char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", (char *)(uintptr_t)job, NULL};
     char out[128];
 
-    if (job_command(argv, ASK_MS, out, sizeof out))
+    if (fp_command(argv, ASK_MS, out, sizeof out))
         return UINT64_MAX;
     return job_slurm_time(out + strspn(out, " "));
 }
@@ -130,7 +130,7 @@ int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
 {
     char *const argv[] = {(char *)"scontrol", (char *)"write", (char *)"batch_script", (char *)(uintptr_t)job, (char *)"-", NULL};
     char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
-    int rc = text ? job_command(argv, ASK_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
+    int rc = text ? fp_command(argv, ASK_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
 
     if (rc)
         FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
@@ -167,7 +167,7 @@ int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
     self[k] = '\0';
     snprintf(n, sizeof n, "--nodes=%u", count);
     snprintf(tasks, sizeof tasks, "--ntasks=%u", count);
-    return job_command_shown(argv, CLEAN_MS);
+    return fp_command_shown(argv, CLEAN_MS);
 }
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)
@@ -176,5 +176,5 @@ void job_slurm_signal(const char *job, const char *step, const char *signal)
     char *const argv[] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal, name, NULL};
 
     snprintf(name, sizeof name, "%s.%s", job, step);
-    (void)job_command(argv, ASK_MS, out, sizeof out);
+    (void)fp_command(argv, ASK_MS, out, sizeof out);
 }

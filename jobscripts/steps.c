@@ -18,12 +18,13 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/units.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/start.h"
 
 #define PATHS_MAX   256u /* that one call of fpctl takes */
 #define WORDS_MAX   (PATHS_MAX + 32u)
 #define POLICY_MS   60000u
+#define RELEASE_MS  5000u
 #define STOP_MS     60000u
 #define TIMED_OUT   3 /* exit code of fpctl */
 #define STOP_NEEDS  15000u /* of the job's time, for ending everything */
@@ -83,7 +84,7 @@ static int run(struct call *c, uint64_t limit_ms)
     int rc;
 
     c->words[c->n] = NULL;
-    rc = job_command_shown(c->words, limit_ms);
+    rc = fp_command_shown(c->words, limit_ms);
     forget(c);
     return rc;
 }
@@ -295,7 +296,7 @@ static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *op
         return -ENOMEM;
     begin(c, r, (const char *const[]){"checkpoints", "--json", NULL});
     c->words[c->n] = NULL;
-    rc = job_command(c->words, POLICY_MS, text, SETS_BYTES);
+    rc = fp_command(c->words, POLICY_MS, text, SETS_BYTES);
     forget(c);
     all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -441,6 +442,9 @@ int job_steps_stop(const struct job_run_of *r)
 {
     static struct call c;
 
+    begin(&c, r, (const char *const[]){"drain", "release", NULL}); /* the store is removed next; what it says is that a target could not be told */
+    add_timeout(&c, RELEASE_MS);
+    (void)run(&c, RELEASE_MS + POLICY_MS);
     begin(&c, r, (const char *const[]){"stop", NULL});
     add_timeout(&c, STOP_MS);
     return run(&c, STOP_MS + POLICY_MS) ? -EIO : 0;

@@ -115,6 +115,7 @@ static const struct handler handlers[] = {
     H(CTL_VERSIONS, ctl_versions, ctl_versions, NULL, CTL),
     H(CTL_BNF_SET, ctl_bnf_set, ctl_bnf_set, NULL, CTL),
     H(CTL_LOCKS, ctl_locks, ctl_locks, NULL, CLIENT | CTL),
+    H(CTL_RELEASE, ctl_release, empty, NULL, CTL),
 };
 
 static const struct handler *handler_of(uint16_t type)

@@ -601,6 +601,7 @@ int mgr_needs_fill(struct mgr_core *c, Fp__Task *k, const struct mgr_dfile *f);
 /* May something be given up? Then the step does it. */
 bool mgr_needs_due(const struct mgr_core *c);
 int mgr_needs_step(struct mgr_core *c);
+MGR_HANDLER(ctl_release);
 
 /* ---------------------------------------------------------------- drain_task.c */
 

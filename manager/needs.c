@@ -129,16 +129,29 @@ static bool is_evicting(struct mgr_core *c, uint32_t target)
 static int give_up(struct mgr_core *c, struct mgr_target *t)
 {
     uint64_t number = t->needs;
+    int rc;
+
+    t->needs = 0;
+    rc = mgr_db_exec(&c->db, TARGET_NEEDS, DBI(t->id), DBI(0));
+    clean(c, t, number);
+    return rc;
+}
+
+static int give_up_unused(struct mgr_core *c, struct mgr_target *t)
+{
     int rc = mgr_db_one(&c->db, EXT_AT, DBI(t->id));
 
     mgr_db_reset(&c->db, MGR_ST_EXT_AT);
     if (rc)
         return rc < 0 ? rc : 0;
     FP_INFO("target %s: nothing that was evicted is only there any more", t->root);
-    t->needs = 0;
-    rc = mgr_db_exec(&c->db, TARGET_NEEDS, DBI(t->id), DBI(0));
-    clean(c, t, number);
-    return rc;
+    return give_up(c, t);
+}
+
+/* Nothing is being evicted to it, or to be had from it, that has no row of ext yet. */
+static bool is_settled(struct mgr_core *c, uint32_t target)
+{
+    return !is_evicting(c, target) && !mgr_rescue_due(c);
 }
 
 int mgr_needs_step(struct mgr_core *c)
@@ -151,8 +164,41 @@ int mgr_needs_step(struct mgr_core *c)
         if (!t->needs || c->now.ms < t->needs_ms)
             continue;
         t->needs_ms = c->now.ms + LOOK_MS;
-        if (!is_evicting(c, t->id) && !mgr_rescue_due(c)) /* windows that are to be had from it are no rows of ext yet */
-            rc = give_up(c, t);
+        if (is_settled(c, t->id))
+            rc = give_up_unused(c, t);
     }
     return rc;
+}
+
+/* Benefactors have not removed its entry yet. */
+static bool is_cleaned(const struct mgr_core *c, uint32_t target)
+{
+    for (size_t i = 0; i < c->drain->nclean; i++)
+        if (!c->drain->clean[i].gen && c->drain->clean[i].target == target)
+            return false;
+    return true;
+}
+
+/* The store is about to be removed: what it relies on in targets may be replaced by others from now on. Asked again until no target is left. */
+MGR_HANDLER(ctl_release)
+{
+    Fp__CtlReleaseReply *r = MGR_NEW(c, Fp__CtlReleaseReply, fp__ctl_release_reply__init);
+    int rc = 0;
+
+    (void)msg;
+    if (!r)
+        return mgr_doom(c, -ENOMEM);
+    rq->reply = &r->base;
+    r->targets = mgr_arena_alloc(&c->arena, (c->drain->ntargets + 1) * sizeof *r->targets);
+    for (size_t i = 0; r->targets && i < c->drain->ntargets && !rc; i++) {
+        struct mgr_target *t = &c->drain->targets[i];
+
+        if (t->needs && is_settled(c, t->id)) {
+            FP_INFO("target %s: this store relies on nothing there any more, as it was told", t->root);
+            rc = give_up(c, t);
+        }
+        if (t->needs || !is_cleaned(c, t->id))
+            r->targets[r->n_targets++] = mgr_arena_text(&c->arena, t->root);
+    }
+    return rc || !r->targets ? mgr_doom(c, rc ? rc : -ENOMEM) : 0;
 }

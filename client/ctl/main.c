@@ -21,7 +21,7 @@
 static const struct ctl_cmd *const commands[] = {
     &ctl_cmd_status, &ctl_cmd_benefactors, &ctl_cmd_df, &ctl_cmd_stat, &ctl_cmd_locks, &ctl_cmd_verify, &ctl_cmd_checkpoints, &ctl_cmd_checkpoint_latest,
     &ctl_cmd_checkpoint_commit, &ctl_cmd_checkpoint_forget, &ctl_cmd_versions, &ctl_cmd_restore, &ctl_cmd_drain, &ctl_cmd_drain_show, &ctl_cmd_drain_cancel,
-    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_stage_out, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
+    &ctl_cmd_drain_set, &ctl_cmd_drain_remove, &ctl_cmd_drain_release, &ctl_cmd_merge, &ctl_cmd_evict, &ctl_cmd_stage_in, &ctl_cmd_stage_out, &ctl_cmd_benefactor_set, &ctl_cmd_wait, &ctl_cmd_auxapps, &ctl_cmd_auxapps_set, &ctl_cmd_auxapp_new, &ctl_cmd_stop, NULL};
 
 /* Redundancy there is none yet. */
 static const char *const level_names[] = {"any", "pool", "local", "drained", "verified", NULL};

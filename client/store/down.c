@@ -3,7 +3,7 @@
  * Down goes against the flow of data: mounts first, so that what they hold reaches the benefactors, then benefactors, then the
  * manager. Each gets SIGTERM and the grace, then SIGKILL, so the whole has a bound even when everything hangs; mounts get a
  * second SIGTERM before, after which they end within 3 s and say what is lost. What is still mounted afterwards is detached.
- * Then the data is removed, unless --keep.
+ * Then the data is removed, unless --keep; before all that the targets of drains are told that nothing in them is relied on any more.
  *
  * With --keep, what mounts hold is to be kept too. They need a manager for that, so one that has died is started again first;
  * when that does not work either, --force is asked for. Without --keep nobody waits for a manager that is gone. */
@@ -14,9 +14,12 @@
 #include <unistd.h>
 
 #include "client/store/store.h"
+#include "fp/beside.h"
+#include "fp/command.h"
 #include "fp/err.h"
 #include "fp/table.h"
 
+#define RELEASE_MS     6000u
 #define HURRY_AFTER_MS 200u /* between two SIGTERMs, which would else be taken for one */
 
 static bool role_alive(const struct store_state *s, enum store_role role)
@@ -81,6 +84,20 @@ int store_stop_all(const struct store_options *o, struct store_state *s)
     return lost ? -EIO : 0;
 }
 
+/* Other stores may replace what this one has evicted, since nobody will ask for it here. What a target that hangs costs is bounded, and fpctl says so. */
+static void release_targets(const struct store_options *o, const struct store_state *s)
+{
+    static const char *const tails[] = {"fpctl", NULL};
+    char program[PATH_MAX], manager[sizeof s->manager + 16], key[PATH_MAX + 8];
+
+    if (o->keep || !role_alive(s, STORE_MANAGER) || !role_alive(s, STORE_BENEFACTOR) || !fp_beside(program, sizeof program, tails))
+        return;
+    snprintf(manager, sizeof manager, "--manager=%s", s->manager);
+    snprintf(key, sizeof key, "--key=%s", s->key);
+    char *argv[] = {program, "drain", "release", "--config=", manager, key, "--timeout=3s", "--log-level=warn", NULL};
+    (void)fp_command_shown(argv, RELEASE_MS);
+}
+
 /* Mounts that are to write out what they hold need a manager. */
 static int prepare_keeping(const struct store_options *o, struct store_state *s)
 {
@@ -111,6 +128,7 @@ int store_down(const struct store_options *o)
         rc = prepare_keeping(o, &s);
         if (rc < 0)
             return rc;
+        release_targets(o, &s);
         lost = store_stop_all(o, &s);
     }
     bool data = store_count_benefactors(o) > 0;

@@ -18,7 +18,7 @@
 
 #include "fp/fusehelper.h"
 #include "fp/mountprobe.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/coremap.h"
 #include "jobscripts/doctor/doctor.h"
 #include "jobscripts/jobdir.h"
@@ -54,7 +54,7 @@ void doctor_slurm_look(struct doctor_slurm *out)
     char *text = calloc(1, CONFIG_BYTES), path[PATH_MAX];
 
     memset(out, 0, sizeof *out);
-    out->rc = text ? job_command(argv, ASK_MS, text, CONFIG_BYTES) : -ENOMEM;
+    out->rc = text ? fp_command(argv, ASK_MS, text, CONFIG_BYTES) : -ENOMEM;
     out->config = text;
     if (out->rc == 0 && doctor_conf(out, "PlugStackConfig", path, sizeof path)[0])
         out->plugstack = text_of(path, PLUG_BYTES);
@@ -181,7 +181,7 @@ static void look_for_first(const char *first, struct doctor_node *n)
 
     snprintf(n->first, sizeof n->first, "%s", first);
     if (first[0])
-        n->first_rc = job_command(argv, ASK_MS, out, sizeof out);
+        n->first_rc = fp_command(argv, ASK_MS, out, sizeof out);
 }
 
 void doctor_node_look(const struct doctor_node_wants *w, struct doctor_node *out)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "fp/err.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 #include "jobscripts/doctor/doctor.h"
 
 #define HELPER_MS     5000u
@@ -61,7 +61,7 @@ static int helper(char *const words[], struct doctor_node *n)
 
     for (; *words && at + 1 < sizeof argv / sizeof argv[0]; words++)
         argv[at++] = *words;
-    rc = job_command(argv, HELPER_MS, said, sizeof said);
+    rc = fp_command(argv, HELPER_MS, said, sizeof said);
     if (rc)
         keep_reason(n, said);
     return rc > 0 ? -EPERM : rc;

@@ -254,6 +254,37 @@ def test_what_another_store_has_evicted_is_replaced_when_that_is_said(two_stores
     assert_same(read(first.mounts[0].at("own0")), content(0, 0, SIZE))
 
 
+def test_what_a_store_that_is_removed_has_evicted_is_replaced(two_stores):
+    """As by jobs that drain to one directory one after the other, each with a store of its own."""
+    first, second, target = two_stores
+    evict(first, first.mounts[0].at("f"))
+    assert os.listdir(os.path.join(target, ".fp-drain"))
+    first.fpctl("drain", "release")
+    assert not os.listdir(os.path.join(target, ".fp-drain"))
+    for d in reversed(first.daemons()):
+        d.term()
+    r = drain_of_all(second, target)
+    assert r.returncode == 0, r
+    assert_same(read(os.path.join(target, "f")), content(1, 0, SIZE))
+
+
+def test_a_target_that_hangs_is_not_waited_for_for_ever(new_store, targets):
+    s = new_store()
+    s.expect("target|drain job")
+    s.up(benefactors=1, mounts=1)
+    target = targets.slow()
+    m = s.mounts[0]
+    write_file(m.at("f"), content(0, 0, SIZE))
+    s.fpctl("drain", m.at("f"), f"--to={target.path}", "--wait", "--timeout=60s", seconds=80)
+    evict(s, m.at("f"))
+    target.hang()
+    r = s.fpctl("drain", "release", "--timeout=2s", check=False, seconds=30)
+    assert r.returncode == 3 and target.path in r.stderr and "--overwrite" in r.stderr, r
+    target.resume()
+    s.fpctl("drain", "release", "--timeout=60s", seconds=80)
+    assert not [n for n in os.listdir(os.path.join(target.path, ".fp-drain")) if "needs" in n]
+
+
 def test_a_policy_says_that_all_is_replaced(two_stores):
     first, second, target = two_stores
     evict(first, first.mounts[0].at("f"))

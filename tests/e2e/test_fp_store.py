@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import stat
@@ -619,6 +620,26 @@ def test_files_of_others_are_left_alone(place):
     assert os.listdir(place.dir) == ["mine"]
     os.unlink(f"{place.dir}/mine")
     os.rmdir(place.dir)
+
+
+def test_down_leaves_nothing_to_rely_on_in_a_target(place):
+    """Else the next store could not replace what this one has evicted."""
+    place.up()
+    target = f"{place.base}/pfs"
+    os.mkdir(target)
+    write_file(f"{place.mnt}/f", content(1, 0, 4 * MIB))
+    for args in (["drain", f"{place.mnt}/f", f"--to={target}", "--wait"], ["evict", f"{place.mnt}/f"]):
+        subprocess.run([bin_path("fpctl"), *args, "--timeout=60s"], check=True, timeout=80, env={**os.environ, "FP_KEY": f"{place.dir}/key"}, capture_output=True)
+    assert any("-needs-" in n for n in os.listdir(f"{target}/.fp-drain"))
+    r = place("down", "--keep")
+    assert r.returncode == 0, r
+    assert any("-needs-" in n for n in os.listdir(f"{target}/.fp-drain"))
+    place.up()
+    r = place("down")
+    assert r.returncode == 0 and r.stderr == "", r
+    assert not os.listdir(f"{target}/.fp-drain")
+    assert_same(read_file(f"{target}/f"), content(1, 0, 4 * MIB))
+    shutil.rmtree(target)
 
 
 def test_interrupt_while_starting(place):

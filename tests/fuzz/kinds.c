@@ -84,6 +84,7 @@ static const struct fuzz_kind kinds[] = {
     K(CTL_DRAIN, TO_MANAGER, ctl_drain, ctl_drain_reply),
     K(CTL_STAGE, TO_MANAGER, ctl_stage, ctl_stage_reply),
     K(CTL_BNF_SET, TO_MANAGER, ctl_bnf_set, ctl_bnf_set_reply),
+    K(CTL_RELEASE, TO_MANAGER, empty, ctl_release_reply),
 };
 #undef K
 

@@ -8,7 +8,7 @@
 #include "fp/auxapp.h"
 #include "fp/clock.h"
 #include "jobscripts/auxcheck.h"
-#include "jobscripts/command.h"
+#include "fp/command.h"
 
 static char plugins[4096], probes[4096], dir[] = "/tmp/test_job_check.XXXXXX";
 static struct job_site site;
@@ -229,17 +229,17 @@ static void test_commands_end_in_time(void **state)
     uint64_t began = fp_now_ms();
 
     (void)state;
-    assert_int_equal(job_command(hello, 10000, out, sizeof out), 3);
+    assert_int_equal(fp_command(hello, 10000, out, sizeof out), 3);
     assert_string_equal(out, "a\nb");
-    assert_int_equal(job_command(none, 10000, out, sizeof out), -ENOENT);
-    assert_int_equal(job_command(much, 10000, out, sizeof out), 0);
+    assert_int_equal(fp_command(none, 10000, out, sizeof out), -ENOENT);
+    assert_int_equal(fp_command(much, 10000, out, sizeof out), 0);
     assert_int_equal(strlen(out), sizeof out - 1);
-    assert_int_equal(job_command(killed, 10000, out, sizeof out), -EINTR);
-    assert_int_equal(job_command(sleeps, 300, out, sizeof out), -ETIMEDOUT);
+    assert_int_equal(fp_command(killed, 10000, out, sizeof out), -EINTR);
+    assert_int_equal(fp_command(sleeps, 300, out, sizeof out), -ETIMEDOUT);
     assert_string_equal(out, "x\n");
-    assert_int_equal(job_command(silent, 300, out, sizeof out), -ETIMEDOUT); /* it has closed its output, and goes on */
+    assert_int_equal(fp_command(silent, 300, out, sizeof out), -ETIMEDOUT); /* it has closed its output, and goes on */
     assert_string_equal(out, "y\n");
-    assert_int_equal(job_command_shown(silent, 300), -ETIMEDOUT);
+    assert_int_equal(fp_command_shown(silent, 300), -ETIMEDOUT);
     assert_true(fp_now_ms() - began < 30000);
 }
 

@@ -250,6 +250,58 @@ static void test_what_others_need_is_replaced_when_that_is_said(void **state)
     w_close(&w);
 }
 
+/* How many targets are left. */
+static size_t release(void)
+{
+    Fp__CtlReleaseReply *r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_RELEASE, NULL, &fp__ctl_release_reply__descriptor);
+    size_t n = r->n_targets;
+
+    assert_int_equal(w.f.status, 0);
+    if (n)
+        assert_string_equal(r->targets[0], "/pfs");
+    fix_free(r);
+    return n;
+}
+
+static void test_a_store_that_is_removed_relies_on_nothing(void **state)
+{
+    uint64_t ino, first;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_int_equal(release(), 0);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    first = number();
+    assert_int_equal(entries(), 1);
+    assert_int_equal(release(), 1); /* nobody has removed the entry yet */
+    assert_int_equal(number(), 0);
+    w_run(&w);
+    assert_int_equal(release(), 0);
+    assert_null(entry_of(first));
+    assert_int_equal(entries(), 0);
+    assert_int_equal(e_external(ino), 3);
+    w_close(&w);
+}
+
+static void test_what_is_being_evicted_is_waited_for(void **state)
+{
+    uint64_t ino, job;
+
+    (void)state;
+    e_open_world(&ino);
+    job = e_evict_begin("a");
+    (void)told(FP__TASK_KIND__TASK_STAT);
+    assert_int_equal(release(), 1);
+    assert_true(number() > 0); /* what is evicted next is marked */
+    assert_int_equal(e_run_job(job, NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    assert_int_equal(entries(), 1);
+    (void)release();
+    w_run(&w);
+    assert_int_equal(release(), 0);
+    assert_int_equal(entries(), 0);
+    w_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +312,8 @@ int main(void)
         cmocka_unit_test(test_what_waits_needs_nothing),
         cmocka_unit_test(test_the_next_copy_is_marked_as_the_one_before),
         cmocka_unit_test(test_what_others_need_is_replaced_when_that_is_said),
+        cmocka_unit_test(test_a_store_that_is_removed_relies_on_nothing),
+        cmocka_unit_test(test_what_is_being_evicted_is_waited_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

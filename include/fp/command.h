@@ -1,6 +1,6 @@
-/* Other programs (scontrol, sinfo, srun), run with a limit: Slurm's clients hang for minutes when there is no controller. */
-#ifndef JOB_COMMAND_H
-#define JOB_COMMAND_H
+/* Other programs (scontrol, sinfo, fpctl), run with a limit: Slurm's clients hang for minutes when there is no controller. */
+#ifndef FP_COMMAND_H
+#define FP_COMMAND_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -9,9 +9,9 @@
  * Runs argv[0] (found by PATH) and keeps what it writes to standard output, NUL-terminated, cut at size. Its input and errors are /dev/null's. Returns its exit
  * code; -ENOENT: there is no such program; -ETIMEDOUT: it was killed after limit_ms; -EINTR: a signal ended it; or another negative errno. Blocks.
  */
-int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
+int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 
 /* The same, but its output and errors are our standard error, for the user to see. */
-int job_command_shown(char *const argv[], uint64_t limit_ms);
+int fp_command_shown(char *const argv[], uint64_t limit_ms);
 
 #endif

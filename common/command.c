@@ -1,5 +1,5 @@
-/* Runs a program with a limit (see command.h). One thread; SIGCHLD is left as it is. */
-#include "jobscripts/command.h"
+/* Runs a program with a limit (see fp/command.h): what Slurm and MPI are asked, fpctl. One thread; SIGCHLD is left as it is. */
+#include "fp/command.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -91,7 +91,7 @@ static int result(pid_t pid, uint64_t until)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
-int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
+int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
 {
     uint64_t until = fp_now_ms() + limit_ms;
     int fds[2], rc, end;
@@ -111,7 +111,7 @@ int job_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
     return rc;
 }
 
-int job_command_shown(char *const argv[], uint64_t limit_ms)
+int fp_command_shown(char *const argv[], uint64_t limit_ms)
 {
     uint64_t until = fp_now_ms() + limit_ms;
     pid_t pid = -1;
