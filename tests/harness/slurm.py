@@ -17,7 +17,7 @@ import signal
 import subprocess
 import time
 
-from .daemons import BIN, LIBC, PR_SET_PDEATHSIG, SLOW, free_name, of_a_test, wait_until
+from .daemons import BIN, LIBC, PR_SET_PDEATHSIG, SLOW, free_name, is_over, of_a_test, wait_until
 from .mpijob import APPS
 from .nodes import Nodes
 
@@ -393,5 +393,5 @@ def sweep():
     """Control groups of runs that were killed; as root."""
     for top in glob.glob("/sys/fs/cgroup/*/slurm_q*-*"):
         m = re.search(r"/slurm_(q(\d+)-\d+)$", top)
-        if m and not os.path.exists(f"/proc/{m[2]}"):
+        if m and is_over(m[2]):
             remove_groups([m[1]])
