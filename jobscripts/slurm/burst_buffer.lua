@@ -41,6 +41,11 @@ function slurm_bb_job_process(script)
     return slurm.SUCCESS
 end
 
+-- There are no pools: what else than a list of them stood behind this would be an error in the controller's log.
+function slurm_bb_pools()
+    return slurm.SUCCESS
+end
+
 function slurm_bb_real_size()
     return slurm.SUCCESS, "0"
 end
@@ -49,7 +54,6 @@ local function nothing()
     return slurm.SUCCESS, ""
 end
 
-slurm_bb_pools = nothing
 slurm_bb_setup = nothing
 slurm_bb_data_in = nothing
 slurm_bb_test_data_in = nothing
