@@ -67,6 +67,7 @@ static void look_here(const struct job_options *o, struct doctor_report *r)
     char name[DOCTOR_NAME_BYTES];
     struct doctor_node n;
     int64_t now = clock_ms();
+    unsigned said = 0;
 
     own_name(name);
     doctor_node_look(&w, &n);
@@ -78,9 +79,10 @@ static void look_here(const struct job_options *o, struct doctor_report *r)
             doctor_report_add(r, c->name, &a, name);
         else
             doctor_say(name, c->name, &a);
+        said++;
     }
     if (!r)
-        doctor_say_end(name, n.version, now);
+        doctor_say_end(name, n.version, now, said);
 }
 
 /* ---------------------------------------------------------------- the nodes of the job */
@@ -88,8 +90,19 @@ static void look_here(const struct job_options *o, struct doctor_report *r)
 struct asked {
     const struct job_slurm *slurm;
     int64_t from, until; /* our clock, before and after */
-    bool *heard;         /* of each node: all that it had to say */
+    struct answers {
+        unsigned lines;
+        bool all;        /* that it had to say has come */
+    } *of;               /* each node */
 };
+
+static struct answers *answers_of(const struct asked *q, const char *node)
+{
+    for (uint32_t i = 0; i < q->slurm->nnodes; i++)
+        if (strcmp(q->slurm->nodes[i], node) == 0)
+            return &q->of[i];
+    return NULL;
+}
 
 static void judge_peer(struct doctor_report *r, const struct asked *q, const struct doctor_said *said)
 {
@@ -113,15 +126,17 @@ static void hear_all(struct doctor_report *r, struct asked *q, const char *text)
     struct doctor_said said;
 
     for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
-        if (!doctor_hear(text, &said))
+        struct answers *of = doctor_hear(text, &said) ? answers_of(q, said.node) : NULL;
+
+        if (!of)
             continue;
         if (said.check) {
             doctor_report_add(r, said.check, &said.answer, said.node);
-            continue;
+            of->lines++;
+        } else {
+            judge_peer(r, q, &said);
+            of->all = of->lines == said.lines;
         }
-        judge_peer(r, q, &said);
-        for (uint32_t i = 0; i < q->slurm->nnodes; i++)
-            q->heard[i] = q->heard[i] || strcmp(q->slurm->nodes[i], said.node) == 0;
     }
 }
 
@@ -130,9 +145,12 @@ static void tell_missing(struct doctor_report *r, const struct asked *q, int rc)
     for (uint32_t i = 0; i < q->slurm->nnodes; i++) {
         struct doctor_answer a = {.status = DOCTOR_OK};
 
-        if (q->heard[i])
+        if (q->of[i].all)
             continue;
-        doctor_found(&a, rc == -ETIMEDOUT ? "no answer within %u s" : "fp-job doctor did not run there", NODES_MS / 1000);
+        if (q->of[i].lines)
+            doctor_found(&a, "%u answers have come, and not all that it had", q->of[i].lines);
+        else
+            doctor_found(&a, rc == -ETIMEDOUT ? "no answer within %u s" : "fp-job doctor did not run there", NODES_MS / 1000);
         doctor_wrong(&a, "install fpstore where all nodes have it under the same path, as here; then try on that node: fp-job doctor --here");
         doctor_report_add(r, "node", &a, q->slurm->nodes[i]);
     }
@@ -149,8 +167,9 @@ static int ask_nodes(const struct job_options *o, const struct job_slurm *s, cha
         return -errno;
     self[k] = '\0';
     job_slurm_launcher(s, argv, ARGS - 8);
-    while (argv[n])
-        n++;
+    for (const char **w = argv; *w; w++) /* what nodes say must come in whole lines */
+        if (strcmp(*w, "--unbuffered") != 0)
+            argv[n++] = *w;
     snprintf(ssd, sizeof ssd, "--ssd=%s", o->ssd);
     snprintf(peer, sizeof peer, "--peer=%s", s->nodes[0]);
     for (const char *const *w = (const char *const[]){self, "doctor", "--here", "--lines", ssd, peer, NULL}; *w; w++)
@@ -171,15 +190,15 @@ static int look_at_nodes(const struct job_options *o, struct doctor_report *r)
         return rc;
     size = (size_t)s.nnodes * NODE_BYTES;
     text = calloc(1, size);
-    q.heard = calloc(s.nnodes, sizeof *q.heard);
-    if (!text || !q.heard)
+    q.of = calloc(s.nnodes, sizeof *q.of);
+    if (!text || !q.of)
         abort();
     q.from = clock_ms();
     rc = ask_nodes(o, &s, text, size);
     q.until = clock_ms();
     hear_all(r, &q, text);
     tell_missing(r, &q, rc);
-    free(q.heard);
+    free(q.of);
     free(text);
     job_slurm_fini(&s);
     return 0;

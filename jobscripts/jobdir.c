@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,19 @@ int job_dir_write(const char *dir, const char *name, const char *text, mode_t mo
     if (rc)
         (void)unlink(temp);
     return rc;
+}
+
+bool job_dir_taken(const char *path)
+{
+    FILE *f = setmntent("/proc/self/mounts", "r");
+    bool is = false;
+
+    for (struct mntent *e; f && (e = getmntent(f));)
+        if (strcmp(e->mnt_dir, path) == 0)
+            is = strcmp(e->mnt_type, "fuse.fpstore") == 0;
+    if (f)
+        endmntent(f);
+    return is;
 }
 
 int job_dir_mountable(const char *path)

@@ -37,6 +37,8 @@ int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file of ours alone, whole or not at all. */
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
 
+/* Is a store mounted there, of another job or of the site? The directory itself is not looked at, which takes long if that store hangs. */
+bool job_dir_taken(const char *path);
 /* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit. */
 int job_dir_mountable(const char *path);
 

@@ -5,7 +5,6 @@
  * removed at the end without a look at what else is there.
  */
 #include <errno.h>
-#include <mntent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -203,24 +202,10 @@ int node_store_prepare(struct node *n, char *why, size_t size)
 
 /* ---------------------------------------------------------------- where it is mounted */
 
-/* A store is mounted there: of another job of this node. The directory is not looked at, which takes long if that store hangs. */
-static bool taken(const char *path)
-{
-    FILE *f = setmntent("/proc/self/mounts", "r");
-    bool is = false;
-
-    for (struct mntent *e; f && (e = getmntent(f));)
-        if (strcmp(e->mnt_dir, path) == 0)
-            is = strcmp(e->mnt_type, "fuse.fpstore") == 0;
-    if (f)
-        endmntent(f);
-    return is;
-}
-
 /* A directory that we may mount on, made if need be. */
 static bool usable(struct node *n, const char *path)
 {
-    if (taken(path))
+    if (job_dir_taken(path))
         return false;
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
@@ -239,7 +224,7 @@ int node_store_mountpoint(struct node *n, char *why, size_t size)
         return rc;
     }
     if (!usable(n, path)) {
-        FP_WARN("%s %s: the store is mounted on %s/mnt ($FP_MOUNT)", taken(path) ? "another job's store is mounted on" : "this user can mount nothing on", path, n->dir);
+        FP_WARN("%s %s: the store is mounted on %s/mnt ($FP_MOUNT)", job_dir_taken(path) ? "another job's store is mounted on" : "this user can mount nothing on", path, n->dir);
         rc = job_dir_file(path, n->dir, "mnt");
     }
     snprintf(n->mount, sizeof n->mount, "%s", path);
@@ -334,7 +319,7 @@ static int mount_args(struct node *n, char *why, size_t size)
     must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);
     if (!usable(n, n->mount)) {
         snprintf(why, size,
-                 taken(n->mount) ? "another job's store is mounted on %s: give each a directory of its own, such as mount=/tmp/store-$SLURM_JOB_ID"
+                 job_dir_taken(n->mount) ? "another job's store is mounted on %s: give each a directory of its own, such as mount=/tmp/store-$SLURM_JOB_ID"
                                  : "nothing can be mounted on %s by this user, as it can on the first node",
                  n->mount);
         return -EACCES;

@@ -65,7 +65,8 @@ struct doctor_node {
     bool passthrough;
     char uring;                          /* 'Y' and 'N' of the kernel's switch; 0: it has none */
     char mountpoint[DOCTOR_NAME_BYTES];  /* that stores have by default */
-    int mountpoint_rc;                   /* of what a mount there needs */
+    bool mountpoint_taken;               /* a store is mounted there */
+    int mountpoint_rc;                   /* else: of what a mount there needs */
     char ssd[DOCTOR_NAME_BYTES];         /* directory of ssd=; the name of a variable that is not set, if ssd_rc is -ENOENT and unset */
     bool ssd_unset;
     int ssd_rc;                          /* of writing a file there */
@@ -126,7 +127,7 @@ void doctor_report_fini(struct doctor_report *r);
 
 /* What a node says to who asks: a line of JSON for each check, and one that ends. Below 1 KiB each. */
 void doctor_say(const char *node, const char *check, const struct doctor_answer *a);
-void doctor_say_end(const char *node, const char *version, int64_t clock_ms);
+void doctor_say_end(const char *node, const char *version, int64_t clock_ms, unsigned lines);
 
 /* One line of that. False: it is none. */
 struct doctor_said {
@@ -135,6 +136,7 @@ struct doctor_said {
     struct doctor_answer answer;
     char version[32];
     int64_t clock_ms;
+    unsigned lines; /* that came before the end */
 };
 bool doctor_hear(const char *line, struct doctor_said *out);
 

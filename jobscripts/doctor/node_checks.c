@@ -87,6 +87,10 @@ static void judge_features(const struct doctor_node *n, struct doctor_answer *a)
 
 static void judge_mountpoint(const struct doctor_node *n, struct doctor_answer *a)
 {
+    if (n->mountpoint_taken) {
+        doctor_found(a, "%s: a store is mounted there; that of another job comes elsewhere, as $FP_MOUNT says", n->mountpoint);
+        return;
+    }
     doctor_found(a, "%s: %s", n->mountpoint,
                  n->mountpoint_rc == -ENOENT ? "not there" : n->mountpoint_rc == -ENOTDIR ? "no directory" : n->mountpoint_rc ? "users can't mount on it" : "can be mounted on");
     if (n->mountpoint_rc)

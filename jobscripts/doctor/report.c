@@ -191,9 +191,9 @@ void doctor_say(const char *node, const char *check, const struct doctor_answer 
     print_json(j, JSON_COMPACT);
 }
 
-void doctor_say_end(const char *node, const char *version, int64_t clock_ms)
+void doctor_say_end(const char *node, const char *version, int64_t clock_ms, unsigned lines)
 {
-    print_json(must(json_pack("{s:s, s:s, s:I}", "node", node, "version", version, "clock", (json_int_t)clock_ms)), JSON_COMPACT);
+    print_json(must(json_pack("{s:s, s:s, s:I, s:I}", "node", node, "version", version, "clock", (json_int_t)clock_ms, "lines", (json_int_t)lines)), JSON_COMPACT);
 }
 
 static const char *known_check(const char *name)
@@ -227,7 +227,7 @@ bool doctor_hear(const char *line, struct doctor_said *out)
 {
     json_t *j = json_loadb(line, strcspn(line, "\n"), 0, NULL);
     const char *node, *version;
-    json_int_t clock;
+    json_int_t clock, lines;
     bool ok = false;
 
     memset(out, 0, sizeof *out);
@@ -235,9 +235,10 @@ bool doctor_hear(const char *line, struct doctor_said *out)
         snprintf(out->node, sizeof out->node, "%s", node);
         if (json_object_get(j, "check"))
             ok = hear_answer(j, out);
-        else if (json_unpack(j, "{s:s, s:I}", "version", &version, "clock", &clock) == 0) {
+        else if (json_unpack(j, "{s:s, s:I, s:I}", "version", &version, "clock", &clock, "lines", &lines) == 0) {
             snprintf(out->version, sizeof out->version, "%s", version);
             out->clock_ms = clock;
+            out->lines = (unsigned)lines;
             ok = true;
         }
     }

@@ -181,4 +181,6 @@ def test_doctor_finds_nothing_wrong(slurm):
     assert f"ok       cores             {names}: 2 cores (2 of the {os.cpu_count()} CPUs); #FP cores 1 takes CPU 1" in lines, r.stdout
     assert lines[-1].startswith("0 wrong, ")
     assert r.stderr == "" and slurm.login("sh", "-c", "ls -A /tmp").stdout == ""
+    code, out = slurm.run(HEAD + "fp-job run -- fp-job doctor\n")
+    assert code == 0 and f"ok       mountpoint        {names}: /AggregateSSDstore: a store is mounted there" in out, out
     slurm.nothing_left()

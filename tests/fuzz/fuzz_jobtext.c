@@ -1,15 +1,17 @@
 /*
  * What fp-job reads that other programs have written: the plan that an agent gets by its standard input (jobscripts/plan.h), what squeue says of times and sinfo
- * of nodes (slurm.h, request.h), variables in paths (jobdir.h), the value of #FP cores.
+ * of nodes (slurm.h, request.h), variables in paths (jobdir.h), the value of #FP cores; for doctor (doctor/doctor.h), scontrol show config, and what nodes say.
  *
  * Beside what the sanitizers see: a plan that is taken is within its limits, and is the same when it is written and read again; times are sums of their parts;
- * node types count each node once; an expanded path ends where its buffer does.
+ * node types count each node once; an expanded path ends where its buffer does; every answer of doctor is one line of ASCII, which says what to change if there is
+ * something.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobscripts/doctor/doctor.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/request.h"
@@ -176,9 +178,53 @@ static void try_cores(struct fuzz_in *in)
     free(text);
 }
 
+/* ---------------------------------------------------------------- doctor */
+
+static void check_answer(const struct doctor_answer *a)
+{
+    FUZZ_CHECK(memchr(a->found, 0, sizeof a->found) && memchr(a->change, 0, sizeof a->change));
+    for (const char *p = a->found; *p; p++)
+        FUZZ_CHECK(*p >= ' ' && *p <= '~');
+    for (const char *p = a->change; *p; p++)
+        FUZZ_CHECK(*p >= ' ' && *p <= '~');
+}
+
+static void try_config(struct fuzz_in *in)
+{
+    static const char *const often[] = {"TaskPlugin", "SelectType", "SelectTypeParameters", "KillWait", "ConstrainCores", "SLURM_VERSION", "JobAcctGatherParams", "PrologFlags", "Prolog", "PlugStackConfig",
+                                        " = ", "\n", "(null)", "task/cgroup", "task/affinity", "select/cons_tres", "CR_CPU", "yes", "5 sec", "22.05.8", ",", "OverMemoryKill", "Alloc", "spank_fp.so", "#"};
+    char *config = take_text(in, often, sizeof often / sizeof *often), *plugstack = strdup(config);
+    struct doctor_slurm s = {.config = config, .plugstack = plugstack};
+
+    for (const struct doctor_slurm_check *c = doctor_slurm_checks; c->name; c++) {
+        struct doctor_answer a = {.status = DOCTOR_OK};
+
+        c->judge(&s, &a);
+        check_answer(&a);
+        FUZZ_CHECK(a.found[0] && (a.status == DOCTOR_OK) == !a.change[0]);
+    }
+    free(plugstack);
+    free(config);
+}
+
+static void try_said(struct fuzz_in *in)
+{
+    static const char *const often[] = {"{\"node\":\"n1\",\"check\":\"ssd\",\"status\":\"", "ok", "warning", "wrong", "\",\"found\":\"", "\",\"change\":\"", "\"}", "{\"node\":\"n1\",\"version\":\"",
+                                        "0.1.0", "\",\"clock\":", "1795448672123", ",\"lines\":", "13", "}", "\n", "\\n", "\\u0000", "\\u00e4", "null", "-1"};
+    char *text = take_text(in, often, sizeof often / sizeof *often);
+    struct doctor_said said;
+
+    if (doctor_hear(text, &said)) {
+        FUZZ_CHECK(memchr(said.node, 0, sizeof said.node) && said.node[0] && memchr(said.version, 0, sizeof said.version));
+        check_answer(&said.answer);
+        FUZZ_CHECK(said.check || said.answer.status == DOCTOR_OK);
+    }
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static void (*const tries[])(struct fuzz_in *in) = {try_plan, try_time, try_types, try_path, try_cores};
+    static void (*const tries[])(struct fuzz_in *in) = {try_plan, try_time, try_types, try_path, try_cores, try_config, try_said};
     struct fuzz_in in = {data, data + len};
 
     tries[fuzz_below(&in, sizeof tries / sizeof *tries)](&in);

@@ -187,6 +187,7 @@ static void test_what_nodes_lack(void **state)
     ONE_IS(n_.mount_rc = -EPERM, "mount", DOCTOR_WRONG, "mount_max", "");
     ONE_IS(n_.mount_rc = -ETIMEDOUT, "mount", DOCTOR_WRONG, "hangs", "");
     ONE_IS(n_.mountpoint_rc = -ENOENT, "mountpoint", DOCTOR_WARNING, "mkdir -p /AggregateSSDstore", "");
+    ONE_IS((n_.mountpoint_taken = true, n_.mountpoint_rc = -EACCES), "mountpoint", DOCTOR_OK, "", "");
     ONE_IS(n_.mountpoint_rc = -EACCES, "mountpoint", DOCTOR_WARNING, "chmod 777", "");
     ONE_IS((strcpy(n_.ssd, "TMPDIR"), n_.ssd_unset = true, n_.ssd_rc = -ENOENT), "ssd", DOCTOR_WRONG, "export TMPDIR=", "");
     ONE_IS(n_.ssd_rc = -EACCES, "ssd", DOCTOR_WRONG, "chmod 1777", "");
@@ -292,7 +293,7 @@ static void say_some(void)
     doctor_found(&a, "%s", "a \"name\" with \\ and \x01 and \xc3\xa4");
     doctor_warn(&a, "%0300d", 7);
     doctor_say("n1", "ssd", &a);
-    doctor_say_end("n1", "0.1.0", 1795448672123);
+    doctor_say_end("n1", "0.1.0", 1795448672123, 1);
 }
 
 static void test_a_node_is_heard_as_it_has_spoken(void **state)
@@ -312,6 +313,7 @@ static void test_a_node_is_heard_as_it_has_spoken(void **state)
     assert_null(s.check);
     assert_string_equal(s.version, "0.1.0");
     assert_int_equal(s.clock_ms, 1795448672123);
+    assert_int_equal(s.lines, 1);
 }
 
 static void test_what_is_no_answer_is_not_heard(void **state)
