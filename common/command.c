@@ -119,3 +119,23 @@ int fp_command_shown(char *const argv[], uint64_t limit_ms)
 
     return rc ? rc : result(pid, until);
 }
+
+int fp_shell_word(const char *text, char *out, size_t size)
+{
+    size_t n = 0;
+
+    if (size < 3)
+        return -ENAMETOOLONG;
+    out[n++] = '\'';
+    for (; *text && n + 6 <= size; text++)
+        if (*text == '\'') {
+            memcpy(out + n, "'\\''", 4);
+            n += 4;
+        } else
+            out[n++] = *text;
+    if (*text || n + 2 > size)
+        return -ENAMETOOLONG;
+    out[n++] = '\'';
+    out[n] = '\0';
+    return 0;
+}

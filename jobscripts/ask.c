@@ -13,6 +13,7 @@
 #include "fp/rpc.h"
 #include "job.pb-c.h"
 #include "jobscripts/launch.h"
+#include "jobscripts/slurm.h"
 
 #define ANSWER_MS 5000u
 #define END_MS    40000u /* the agents', who end one program after the other */
@@ -161,12 +162,16 @@ int job_launch_end(const char *dir, const struct job_record *r, bool soon)
     int rc = wait_launcher(r, soon ? SOON_MS : 0) ? 0 : ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL);
 
     if (rc && launcher_runs(r))
-        FP_WARN("the agent of the job's first node (%s) does not answer (%s): Slurm ends all of them", r->root, fp_strerror(rc));
-    if (rc && r->step[0] && launcher_runs(r))
-        job_slurm_signal(r->job, r->step, "TERM");
+        FP_WARN("the agent of the job's first node (%s) does not answer (%s): they are ended without it", r->root, fp_strerror(rc));
+    if (rc && launcher_runs(r)) {
+        if (r->step[0])
+            job_slurm_signal(r->job, r->step, "TERM");
+        else
+            (void)kill(r->launcher, SIGTERM); /* the guard */
+    }
     if (wait_launcher(r, END_MS))
         return 0;
-    FP_ERROR("not all agents have ended within %u s: Slurm kills them", END_MS / 1000);
+    FP_ERROR("not all agents have ended within %u s: they are killed", END_MS / 1000);
     if (r->step[0])
         job_slurm_signal(r->job, r->step, "KILL");
     if (!wait_launcher(r, KILL_MS))

@@ -16,12 +16,12 @@
 #include "fp/command.h"
 #include "jobscripts/doctor/doctor.h"
 #include "jobscripts/job.h"
+#include "jobscripts/launcher.h"
 #include "jobscripts/slurm.h"
 
 #define NODES_MS      90000u
 #define NODE_S        60u          /* an end of those that hang, before srun is given up */
 #define NODE_BYTES    (16u << 10)  /* of what one says */
-#define ARGS          24u
 
 static int64_t clock_ms(void)
 {
@@ -88,7 +88,7 @@ static void look_here(const struct job_options *o, struct doctor_report *r)
 /* ---------------------------------------------------------------- the nodes of the job */
 
 struct asked {
-    const struct job_slurm *slurm;
+    const struct job_alloc *slurm;
     int64_t from, until; /* our clock, before and after */
     struct answers {
         unsigned lines;
@@ -156,31 +156,27 @@ static void tell_missing(struct doctor_report *r, const struct asked *q, int rc)
     }
 }
 
-static int ask_nodes(const struct job_options *o, const struct job_slurm *s, char *out, size_t size)
+static int ask_nodes(const struct job_options *o, const struct job_alloc *s, char *out, size_t size)
 {
     static char self[PATH_MAX], ssd[PATH_MAX + 16], peer[300];
-    const char *argv[ARGS];
-    unsigned n = 0;
+    static struct job_words srun;
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
 
     if (k <= 0)
         return -errno;
     self[k] = '\0';
-    job_slurm_launcher(s, argv, ARGS - 8);
-    for (const char **w = argv; *w; w++) /* what nodes say must come in whole lines */
-        if (strcmp(*w, "--unbuffered") != 0)
-            argv[n++] = *w;
+    (void)job_launcher_srun(s, &srun); /* without --unbuffered: what nodes say must come in whole lines */
     snprintf(ssd, sizeof ssd, "--ssd=%s", o->ssd);
     snprintf(peer, sizeof peer, "--peer=%s", s->nodes[0]);
     for (const char *const *w = (const char *const[]){self, "doctor", "--here", "--lines", ssd, peer, NULL}; *w; w++)
-        argv[n++] = *w;
-    argv[n] = NULL;
-    return fp_command((char *const *)(uintptr_t)argv, NODES_MS, out, size);
+        srun.argv[srun.n++] = *w;
+    srun.argv[srun.n] = NULL;
+    return fp_command((char *const *)(uintptr_t)srun.argv, NODES_MS, out, size);
 }
 
 static int look_at_nodes(const struct job_options *o, struct doctor_report *r)
 {
-    struct job_slurm s;
+    struct job_alloc s = {0};
     struct asked q = {.slurm = &s};
     size_t size;
     char *text;
@@ -200,7 +196,7 @@ static int look_at_nodes(const struct job_options *o, struct doctor_report *r)
     tell_missing(r, &q, rc);
     free(q.of);
     free(text);
-    job_slurm_fini(&s);
+    job_alloc_fini(&s);
     return 0;
 }
 

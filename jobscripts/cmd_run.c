@@ -6,6 +6,8 @@
  * cores by themselves, as mpirun does to bind ranks to them, read a description of the node in which the service cores are not: hwloc, which all of them use,
  * has a variable for that. Open MPI's own list of CPUs was rejected, since it can't be had together with words for mapping (-npernode, --map-by).
  *
+ * Where mpirun's daemons are started by ssh, which takes no variables along, they are started through a program of the node (node_store.c) that does both.
+ *
  * A job that says required=off runs without a store if there can be none: start then sets FP_NO_STORE, by which stop knows that there is nothing to end.
  *
  * run does the same for one command. Masks that srun is given on its command line count within that.
@@ -15,13 +17,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fp/clock.h"
+#include "fp/command.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/cpus.h"
+#include "jobscripts/guard.h"
+#include "jobscripts/launcher.h"
 #include "jobscripts/start.h"
 
 #define LOOK_MS 30000u /* how often the job's time is looked at */
@@ -31,7 +37,7 @@ struct variable {
     char value[PATH_MAX + 4096];
 };
 
-#define NVARIABLES 6u
+#define NVARIABLES 8u
 
 /* What tasks need to know; "" where it is left as it is. */
 static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABLES])
@@ -54,6 +60,10 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     VAR("SLURM_TASK_PROLOG", "%s/task-prolog", r->dir);
     VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
+    if (!r->alloc.launcher->kept) { /* mpirun's daemons come to other nodes by ssh, and know nothing of this */
+        VAR("OMPI_MCA_orte_launch_agent", "%s/orted", r->dir);
+        VAR("PRTE_MCA_prte_launch_agent", "%s/prted", r->dir);
+    }
 #undef VAR
     return n;
 }
@@ -61,19 +71,31 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
 /* The batch script's shell is on the first node; that of salloc may be on another machine. */
 static bool is_there(const struct job_run_of *r)
 {
-    return r->record.application[0] && strcmp(r->slurm.here, r->slurm.nodes[0]) == 0;
+    return r->record.application[0] && r->alloc.first;
 }
 
-/* In single quotes, as a shell takes it. */
-static void print_quoted(const char *text)
+/* One word of the shell that reads it; 0 or -ENAMETOOLONG */
+static int print_quoted(const char *text)
 {
-    putchar('\'');
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", stdout);
-        else
-            putchar(*text);
-    putchar('\'');
+    char word[PATH_MAX + 8192];
+    int rc = fp_shell_word(text, word, sizeof word);
+
+    if (rc == 0)
+        fputs(word, stdout);
+    return rc;
+}
+
+/* What the shell does first: keeps itself off the service cores, and says that it is whose end is the store's, where no batch system sees to that. */
+static void print_commands(const struct job_run_of *r, const char *self)
+{
+    if (is_there(r)) {
+        (void)print_quoted(self);
+        printf(" confine --pid=$$ --cpus=%s\n", r->record.application);
+    }
+    if (!r->alloc.launcher->kept) {
+        (void)print_quoted(self);
+        puts(" owner --pid=$$");
+    }
 }
 
 /* The store could not be started: may the application run without? */
@@ -96,7 +118,7 @@ int job_cmd_start(const struct job_options *o)
     if (isatty(STDOUT_FILENO))
         FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
     job_catch_signals();
-    rc = k > 0 ? job_start(o, &r) : -EIO;
+    rc = k > 0 ? job_start(o, false, &r) : -EIO;
     if (rc && goes_on_without(&r, rc)) {
         puts("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=1");
         return 0;
@@ -108,13 +130,10 @@ int job_cmd_start(const struct job_options *o)
     self[k] = '\0';
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
         printf("export %s=", v[i].name);
-        print_quoted(v[i].value);
+        (void)print_quoted(v[i].value);
         putchar('\n');
     }
-    if (is_there(&r)) {
-        print_quoted(self);
-        printf(" confine --pid=$$ --cpus=%s\n", r.record.application);
-    }
+    print_commands(&r, self);
     job_run_fini(&r);
     return 0;
 }
@@ -171,6 +190,8 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
 
     for (unsigned i = 0, n = variables(r, v); i < n; i++)
         setenv(v[i].name, v[i].value, 1);
+    if (!r->alloc.launcher->kept)
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* killed, we leave nothing running: no batch system would see to it */
     if (is_there(r) && job_cpus_confine(0, r->record.application))
         FP_WARN("the application could not be kept to CPUs %s", r->record.application);
     execute(argv);
@@ -189,7 +210,7 @@ static uint64_t reserve_ms(const struct job_run_of *r, uint64_t left_ms)
 /* Its exit code, or 128 + signal, as a shell has it. Told to end when the job has only the reserve left. */
 static int wait_application(const struct job_run_of *r)
 {
-    uint64_t left = job_slurm_left_ms(r->slurm.job), reserve = reserve_ms(r, left);
+    uint64_t left = job_alloc_left_ms(&r->alloc), reserve = reserve_ms(r, left);
     uint64_t end_ms = reserve ? fp_now_ms() + left - reserve : UINT64_MAX;
     int status;
 
@@ -223,7 +244,7 @@ int job_cmd_run(const struct job_options *o)
         return -EINVAL;
     }
     job_catch_signals();
-    rc = job_start(o, &r);
+    rc = job_start(o, true, &r);
     if (rc && goes_on_without(&r, rc)) {
         unsetenv("FP_MOUNT");
         execute(o->argv);
@@ -249,5 +270,19 @@ int job_cmd_confine(const struct job_options *o)
 
     if (rc)
         FP_ERROR("process %lld can't be kept to CPUs %s: %s", (long long)o->pid, o->cpus ? o->cpus : "", fp_strerror(rc));
+    return rc;
+}
+
+/* ---------------------------------------------------------------- owner */
+
+int job_cmd_owner(const struct job_options *o)
+{
+    char job[65], dir[PATH_MAX];
+    int rc = job_alloc_job(job);
+
+    job_dir_path(dir, job);
+    rc = rc ? rc : job_guard_owner(dir, (pid_t)o->pid);
+    if (rc)
+        FP_ERROR("job %s: %s", job, fp_strerror(rc));
     return rc;
 }

@@ -52,7 +52,7 @@ static int there(const char *job)
     if (rc == 0 && !nodes[strspn(nodes, " \n")])
         rc = -ENOENT;
     if (rc) {
-        FP_ERROR("job %s does not run, or Slurm does not answer", job);
+        FP_ERROR("job %s does not run, or Slurm does not answer; one that Slurm does not know is asked for on the machine where it was started", job);
         free(text);
         return rc < 0 ? rc : -ENOENT;
     }
@@ -69,7 +69,8 @@ static int there(const char *job)
 
 int job_cmd_status(const struct job_options *o)
 {
-    const char *job = o->script ? o->script : getenv("SLURM_JOB_ID");
+    char own[65];
+    const char *job = o->script ? o->script : job_alloc_job(own) == 0 ? own : NULL;
     struct job_record r;
     struct job_states s;
     char dir[PATH_MAX];

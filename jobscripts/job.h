@@ -21,6 +21,10 @@ struct job_options {
     const char *directives;    /* of options of sbatch (script.h); NULL: none */
     const char *sbatch;        /* what sbatch was called with, a line for each word; NULL: not said */
     bool plugin;               /* called by the SPANK plugin in the place of the batch script */
+    bool front;                /* of node, hidden */
+    const char *hosts;         /* NULL: not given */
+    int launcher;              /* 0: by itself */
+    int64_t rank;              /* -1: not given */
     char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
     int log_level;
 };
@@ -34,8 +38,10 @@ int job_cmd_run(const struct job_options *o);
 int job_cmd_status(const struct job_options *o);
 int job_cmd_doctor(const struct job_options *o);
 int job_cmd_clean(const struct job_options *o);
-/* Those that fp-job itself calls: the agent of a node (node.h), and keeping a process to CPUs. */
+/* Those that fp-job itself calls: the agent of a node (node.h), keeping a process to CPUs, and whose end is the
+ * store's. */
 int job_cmd_node(const struct job_options *o);
 int job_cmd_confine(const struct job_options *o);
+int job_cmd_owner(const struct job_options *o);
 
 #endif

@@ -5,6 +5,9 @@
  * the batch system with the job, whatever happens to us. The root connects to us as if we were above it, so what it knows of the nodes comes by the
  * way that it has everywhere in the tree. Once all are ready it is told that we go; if we are gone without that, it ends what was started.
  *
+ * Where no batch system keeps agents (launcher.c), all of this is done by a process that stays with them (guard.c): the root is not told that we go, and ends
+ * the store when it loses us.
+ *
  * Waiting for output of srun was rejected: its order is anybody's, and a node's message would have to be told from what a site's prolog prints.
  */
 #include "jobscripts/launch.h"
@@ -21,17 +24,21 @@
 #include "fp/err.h"
 #include "fp/key.h"
 #include "fp/log.h"
-#include "fp/logtail.h"
 #include "fp/procs.h"
 #include "fp/rpc.h"
 #include "job.pb-c.h"
+#include "jobscripts/guard.h"
+#include "jobscripts/launcher.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/start.h"
+#include "jobscripts/variables.h"
 
 #define MORE_MS    300u   /* after the first failure: others that have failed for the same reason */
 #define TICK_MS    20u
 #define END_MS     20000u /* in which agents end by themselves */
 #define ALONE_MS   8000u  /* in which the root comes, if it ever does */
+#define LOOK_MS    200u
+#define LINES_MAX  12u
 #define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
 
 struct starter {
@@ -48,9 +55,10 @@ struct starter {
     uv_pipe_t input;
     uv_write_t write;
     char *plan;
-    bool launched, gone, over, told_stop;
+    const struct job_stay *stay; /* NULL: we go when all are ready */
+    bool launched, gone, over, left;
     int gone_code;
-    uint64_t until_ms, failed_ms;
+    uint64_t until_ms, failed_ms, look_ms;
 };
 
 /* ---------------------------------------------------------------- the root */
@@ -59,14 +67,14 @@ static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct
 {
     Fp__JobHello *h = fp__job_hello__unpack(NULL, in->msg_len_bytes, in->msg);
     Fp__JobHelloReply reply = FP__JOB_HELLO_REPLY__INIT;
-    int rc = !h || s->root || h->rank != 0 || h->asks || strcmp(h->job, s->l->slurm->job) != 0 ? -EINVAL : 0;
+    int rc = !h || s->root || h->rank != 0 || h->asks || strcmp(h->job, s->l->alloc->job) != 0 ? -EINVAL : 0;
 
     if (rc == 0) {
         s->root = fp_rpc_conn_get(conn);
-        snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->slurm->nodes[0], h->port);
-        snprintf(s->record->step, sizeof s->record->step, "%s", h->step);
+        snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
+        snprintf(s->record->step, sizeof s->record->step, "%s", s->stay ? "" : h->step);
     }
-    reply.nodes = s->l->slurm->nnodes;
+    reply.nodes = s->l->alloc->nnodes;
     (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
     if (h)
         fp__job_hello__free_unpacked(h, NULL);
@@ -132,17 +140,25 @@ static void written(uv_write_t *w, int status)
 
 static char *make_plan(struct starter *s)
 {
-    struct job_plan p = {.job = (char *)(uintptr_t)s->l->slurm->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->slurm->nodes,
-                         .nnodes = s->l->slurm->nnodes, .fanout = JOB_FANOUT, .port = job_plan_port(s->l->slurm->job), .lines = (char *)(uintptr_t)s->l->lines};
+    char cwd[PATH_MAX] = "/";
+    struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->nodes,
+                         .nnodes = s->l->alloc->nnodes, .fanout = JOB_FANOUT, .port = job_plan_port(s->l->alloc->job), .lines = (char *)(uintptr_t)s->l->lines,
+                         .guarded = s->stay != NULL, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
     const uint8_t *key = fp_key_bytes(s->key);
     char starter[300], *text;
 
     for (int i = 0; i < FP_KEY_BYTES; i++)
         snprintf(p.key + 2 * i, 3, "%02x", key[i]);
-    snprintf(starter, sizeof starter, "%s:%u", s->l->slurm->here, fp_rpc_listener_port(s->listener));
+    snprintf(starter, sizeof starter, "%s:%u", s->l->alloc->here, fp_rpc_listener_port(s->listener));
     p.starter = starter;
+    if (!getcwd(cwd, sizeof cwd))
+        strcpy(cwd, "/");
+    job_variables_of(s->l->lines, &p.variables, &p.nvariables);
     text = job_plan_write(&p);
     explicit_bzero(p.key, sizeof p.key);
+    for (uint32_t i = 0; i < p.nvariables; i++)
+        free(p.variables[i]);
+    free(p.variables);
     return text;
 }
 
@@ -171,26 +187,29 @@ static int open_log(const struct starter *s)
 
 static int run_launcher(struct starter *s)
 {
-    const char *argv[64];
+    static struct job_words words;
     char self[PATH_MAX];
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-    int log = open_log(s), rc;
-    unsigned n = 0;
+    int log, rc;
 
-    if (k <= 0 || log < 0)
-        return k <= 0 ? -errno : log;
-    self[k] = '\0';
-    job_slurm_launcher(s->l->slurm, argv, 48);
-    while (argv[n])
-        n++;
-    argv[n++] = self;
-    argv[n++] = "node";
-    argv[n] = NULL;
+    self[k > 0 ? k : 0] = '\0';
+    if (k > 0 && s->l->alloc->launcher->variables && (rc = job_plan_to_environment(s->plan))) {
+        FP_ERROR("%u nodes are too many for --launcher=%s (%s): take ssh", s->l->alloc->nnodes, s->l->alloc->launcher->name, fp_strerror(rc));
+        return rc;
+    }
+    rc = k > 0 ? s->l->alloc->launcher->launch(s->l->alloc, s->l->dir, self, &words) : -errno;
+    if (rc)
+        return rc;
+    log = open_log(s);
+    if (log < 0) {
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(log));
+        return log;
+    }
     uv_stdio_container_t io[3] = {{.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&s->input},
                                   {.flags = UV_INHERIT_FD, .data.fd = log},
                                   {.flags = UV_INHERIT_FD, .data.fd = log}};
     uv_process_options_t o = {
-        .exit_cb = launcher_ended, .file = argv[0], .args = (char **)(uintptr_t)argv, .stdio = io, .stdio_count = 3, .flags = UV_PROCESS_DETACHED};
+        .exit_cb = launcher_ended, .file = words.argv[0], .args = (char **)(uintptr_t)words.argv, .stdio = io, .stdio_count = 3, .flags = UV_PROCESS_DETACHED};
 
     uv_pipe_init(&s->loop, &s->input, 0);
     s->input.data = s->write.data = s->launcher.data = s;
@@ -201,12 +220,15 @@ static int run_launcher(struct starter *s)
     if (rc) {
         uv_close((uv_handle_t *)&s->launcher, NULL);
         uv_close((uv_handle_t *)&s->input, NULL);
-        FP_ERROR("%s can't be started: %s", argv[0], fp_strerror(rc));
+        FP_ERROR("%s can't be started: %s", words.argv[0], fp_strerror(rc));
         return rc;
     }
-    s->record->launcher = s->launcher.pid;
-    s->record->launcher_ticks = fp_proc_ticks(s->launcher.pid);
-    uv_buf_t buf = uv_buf_init(s->plan, (unsigned)strlen(s->plan));
+    s->record->launcher = s->stay ? getpid() : s->launcher.pid;
+    s->record->launcher_ticks = fp_proc_ticks(s->record->launcher);
+    uv_buf_t buf = uv_buf_init(s->plan, s->l->alloc->launcher->variables ? 0 : (unsigned)strlen(s->plan));
+
+    if (s->l->alloc->launcher->variables)
+        free(job_plan_from_environment()); /* it has its own copy */
 
     return uv_write(&s->write, (uv_stream_t *)&s->input, &buf, 1, written);
 }
@@ -221,7 +243,11 @@ static void on_tick(uv_timer_t *t)
 
     if (failed && !s->failed_ms)
         s->failed_ms = now;
-    s->over = s->over || s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || job_interrupted();
+    if (s->stay && now >= s->look_ms) {
+        s->look_ms = now + LOOK_MS;
+        s->left = s->left || s->stay->over(s->stay->arg);
+    }
+    s->over = s->over || s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || s->left || job_interrupted();
 }
 
 static const char *not_yet(int state)
@@ -231,13 +257,25 @@ static const char *not_yet(int state)
     return texts[state];
 }
 
+/* What the launcher has said, which is lost with the job's directory: its first lines, since what comes later follows from them. */
+static void tell_launcher(const struct starter *s)
+{
+    char path[PATH_MAX], line[400];
+    FILE *f = job_dir_file(path, s->l->dir, "agents.log") == 0 ? fopen(path, "re") : NULL;
+
+    FP_ERROR("%s has ended with exit code %d%s", s->l->alloc->launcher->name, s->gone_code, f ? ":" : "");
+    for (unsigned i = 0; f && i < LINES_MAX && fgets(line, sizeof line, f); i++)
+        fprintf(stderr, "%s%s", line, strchr(line, '\n') ? "" : "\n");
+    if (f)
+        fclose(f);
+}
+
 static void tell_why(struct starter *s)
 {
-    char log[PATH_MAX], last[400];
     unsigned shown = 0;
 
-    if (s->gone && job_dir_file(log, s->l->dir, "agents.log") == 0 && fp_log_tail(log, 0, "", "", last, sizeof last))
-        FP_ERROR("srun has ended with exit code %d: %s", s->gone_code, last);
+    if (s->gone)
+        tell_launcher(s);
     if (job_interrupted())
         FP_ERROR("interrupted: ending what was started");
     for (uint32_t i = 0; i < s->states.n; i++) {
@@ -248,7 +286,7 @@ static void tell_why(struct starter *s)
         if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && n->state != FP__JOB_NODE_STATE__JOB_NODE_FAILED)
             continue;
         if (shown++ < SHOWN_MAX)
-            FP_ERROR("%s is not ready: %s", s->l->slurm->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
+            FP_ERROR("%s is not ready: %s", s->l->alloc->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
     }
     if (shown > SHOWN_MAX)
         FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
@@ -265,10 +303,10 @@ static void end_all(struct starter *s)
     uint64_t now = fp_now_ms(), until = now + END_MS, alone = now + ALONE_MS;
     bool told = false, termed = false;
 
-    while (!s->gone && fp_now_ms() < until) {
+    while ((!s->gone || s->root) && fp_now_ms() < until) {
         if (s->root && !told)
             told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
-        if (!told && !termed && fp_now_ms() >= alone)
+        if (!told && !termed && !s->gone && fp_now_ms() >= alone)
             termed = uv_process_kill(&s->launcher, SIGTERM) == 0;
         uv_run(&s->loop, UV_RUN_ONCE);
     }
@@ -284,16 +322,27 @@ static int wait_all(struct starter *s)
     while (!s->over)
         uv_run(&s->loop, UV_RUN_ONCE);
     if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] != s->states.n)
-        rc = s->gone ? -ECHILD : job_interrupted() ? -EINTR : -ETIMEDOUT;
+        rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
     if (rc)
         tell_why(s);
     else
         snprintf(s->record->application, sizeof s->record->application, "%s", s->states.nodes[0].text ? s->states.nodes[0].text : "");
     if (rc && s->launched)
         end_all(s);
-    else if (rc == 0)
+    else if (rc == 0 && !s->stay)
         (void)fp_rpc_send(s->root, FP__JOB_MSG__JOB_KEEP, NULL);
     return rc;
+}
+
+/* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree. */
+static int stay(struct starter *s)
+{
+    s->left = s->stay->begun(s->record, s->stay->arg) != 0;
+    while (!s->left && (s->root || !s->gone))
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->left)
+        end_all(s);
+    return s->left ? -EINTR : 0;
 }
 
 static int prepare(struct starter *s)
@@ -308,7 +357,7 @@ static int prepare(struct starter *s)
     o.key = s->key;
     rc = rc ? rc : fp_rpc_new(&s->loop, &o, &s->rpc);
     rc = rc ? rc : fp_rpc_listen(s->rpc, "0.0.0.0:0", &of_root, s, &s->listener);
-    rc = rc ? rc : job_states_init(&s->states, s->l->slurm->nnodes);
+    rc = rc ? rc : job_states_init(&s->states, s->l->alloc->nnodes);
     if (rc == 0 && !(s->plan = make_plan(s)))
         rc = -ENOMEM;
     if (rc)
@@ -337,7 +386,7 @@ static void done(struct starter *s)
     free(s->plan);
 }
 
-int job_launch(const struct job_launch *l, struct job_record *out)
+int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, struct job_record *out)
 {
     static struct starter s; /* its handles outlive the call, with the process */
     int rc;
@@ -345,9 +394,10 @@ int job_launch(const struct job_launch *l, struct job_record *out)
     memset(out, 0, sizeof *out);
     memset(&s, 0, sizeof s);
     s.l = l;
+    s.stay = how;
     s.record = out;
-    snprintf(out->job, sizeof out->job, "%s", l->slurm->job);
-    out->nodes = l->slurm->nnodes;
+    snprintf(out->job, sizeof out->job, "%s", l->alloc->job);
+    out->nodes = l->alloc->nnodes;
     uv_loop_init(&s.loop);
     uv_timer_init(&s.loop, &s.tick);
     s.tick.data = &s;
@@ -355,6 +405,12 @@ int job_launch(const struct job_launch *l, struct job_record *out)
     rc = prepare(&s);
     rc = rc ? rc : run_launcher(&s);
     rc = rc ? rc : wait_all(&s);
+    rc = rc || !how ? rc : stay(&s);
     done(&s);
     return rc;
+}
+
+int job_launch(const struct job_launch *l, struct job_record *out)
+{
+    return l->alloc->launcher->kept ? job_launch_and_stay(l, NULL, out) : job_guard_launch(l, out);
 }

@@ -9,13 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "jobscripts/declared.h"
+#include "jobscripts/alloc.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/slurm.h"
 #include "jobscripts/tree.h"
 
 struct job_launch {
-    const struct job_slurm *slurm;
+    const struct job_alloc *alloc;
+    bool stays;             /* the caller stays until the end of the store, and when it is gone, the store ends */
+    int starting;           /* the caller's lock while it starts a store, which nobody else is to keep */
     const char *dir;        /* job_dir_path; the key is in it */
     const char *lines;      /* text of the script */
     const char *auxapp_dir;

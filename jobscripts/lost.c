@@ -13,6 +13,7 @@
 #include "fp/log.h"
 #include "job.pb-c.h"
 #include "jobscripts/launch.h"
+#include "jobscripts/slurm.h"
 
 #define ONE_BY_ONE 4u /* else it takes too long */
 
@@ -39,9 +40,9 @@ void job_lost_find(const struct job_run_of *r, struct job_lost *out)
         job_lost_all(r, out);
         return;
     }
-    for (uint32_t i = 0; i < s.n && i < r->slurm.nnodes; i++)
+    for (uint32_t i = 0; i < s.n && i < r->alloc.nnodes; i++)
         if (s.nodes[i].state == FP__JOB_NODE_STATE__JOB_NODE_FAILED)
-            add(out, r->slurm.nodes[i]);
+            add(out, r->alloc.nodes[i]);
     job_states_fini(&s);
 }
 
@@ -49,8 +50,8 @@ void job_lost_all(const struct job_run_of *r, struct job_lost *out)
 {
     free(out->names);
     memset(out, 0, sizeof *out);
-    for (uint32_t i = 0; i < r->slurm.nnodes; i++)
-        add(out, r->slurm.nodes[i]);
+    for (uint32_t i = 0; i < r->alloc.nnodes; i++)
+        add(out, r->alloc.nodes[i]);
 }
 
 /* One that is down keeps a step of several from beginning. */
@@ -66,10 +67,12 @@ static void one_by_one(const char *job, char *names)
 
 void job_lost_clean(const struct job_run_of *r, struct job_lost *l)
 {
-    if (l->n) {
+    if (l->n && !r->alloc.in_slurm) {
+        FP_WARN("what the store had on %.1000s is removed by your next job there, or by fp-job clean there", l->names);
+    } else if (l->n) {
         job_launch_environment();
-        if (job_slurm_clean(r->slurm.job, l->names, l->n))
-            one_by_one(r->slurm.job, l->names);
+        if (job_slurm_clean(r->alloc.job, l->names, l->n))
+            one_by_one(r->alloc.job, l->names);
     }
     free(l->names);
     memset(l, 0, sizeof *l);

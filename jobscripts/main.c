@@ -15,10 +15,11 @@
 #include "jobscripts/declared.h"
 #include "jobscripts/job.h"
 
-static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "confine", NULL};
+static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "confine", "owner", NULL};
 static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
                                                                job_cmd_run,   job_cmd_status,  job_cmd_doctor, job_cmd_clean, job_cmd_node,
-                                                               job_cmd_confine};
+                                                               job_cmd_confine, job_cmd_owner};
+static const char *const launchers[] = {"auto", "srun", "ssh", "mpirun", NULL};
 
 static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct job_options, command, "command", NULL, commands,
@@ -46,7 +47,14 @@ static const struct fp_opt options[] = {
     FP_OPT_BOOL(struct job_options, json, "json", "off", "With doctor: print JSON.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct job_options, peer, "peer", NULL, "With doctor: a node whose address is to be found.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_BOOL(struct job_options, lines, "lines", "off", "With doctor: answers to another one that asks.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
-    FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_STRING(struct job_options, hosts, "hosts", NULL,
+                  "With start and run: the nodes, as a,b,c or @FILE with one at the beginning of each line. By default those of the job, as Slurm or PBS (PBS_NODEFILE) say.",
+                  .arg = "LIST|@FILE", .flags = FP_OPT_NO_FILE),
+    FP_OPT_ENUM(struct job_options, launcher, "launcher", "auto", launchers,
+                "With start and run: what starts the services on the nodes. By default srun in a job of Slurm, else ssh if it is installed, else mpirun (Open MPI)."),
+    FP_OPT_INT(struct job_options, rank, "rank", "-1", -1, INT32_MAX, "With node: which one it is.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_BOOL(struct job_options, front, "front", "off", "With node: the agent leaves the process group.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
+    FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine and owner: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, cpus, "cpus", NULL, "With confine: where it may run.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, directives, "directives", NULL, "With check, start and run: directives before those of the script, a line each.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, sbatch, "sbatch", NULL, "With check: what sbatch was called with, a line for each word; it counts more than #SBATCH lines.",

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/hosts.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
@@ -106,6 +108,7 @@ static void over(struct node *n)
     uv_close((uv_handle_t *)&n->tick, NULL);
     node_signals_end(n);
     node_store_clean(n);
+    node_spawn_end(n);
     if (n->rpc)
         fp_rpc_close(n->rpc, NULL, NULL);
 }
@@ -114,7 +117,8 @@ static void over(struct node *n)
 static void stop_step(struct node *n, uint64_t now_ms)
 {
     uint64_t below_ms = n->hurry ? HURRY_MS : BELOW_MS;
-    bool others = n->rank == 0 && !node_tree_all_ended(n) && now_ms - n->stop_at_ms < below_ms;
+    bool gone = node_spawn_settled(n, now_ms) && node_tree_all_ended(n);
+    bool others = n->rank == 0 && !gone && now_ms - n->stop_at_ms < below_ms;
 
     if (n->service[NODE_MOUNT].running)
         job_service_stop(&n->service[NODE_MOUNT], now_ms);
@@ -122,7 +126,7 @@ static void stop_step(struct node *n, uint64_t now_ms)
         job_service_stop(&n->service[NODE_BENEFACTOR], now_ms);
     else if (n->service[NODE_MANAGER].running && !others)
         job_service_stop(&n->service[NODE_MANAGER], now_ms);
-    else if (!any_runs(n) && (node_tree_all_ended(n) || now_ms - n->stop_at_ms >= below_ms))
+    else if (!any_runs(n) && (gone || now_ms - n->stop_at_ms >= below_ms))
         over(n);
 }
 
@@ -213,42 +217,68 @@ static char *read_plan(void)
 }
 
 /* Which of the nodes this is: as the launcher says. */
-static int find_rank(struct node *n)
+static int find_rank(const struct job_options *o, struct node *n)
 {
     static const char *const variables[] = {"SLURMD_NODENAME", "FP_JOB_NODE", NULL};
     char host[256] = "";
+    int64_t self = o->rank >= 0 && o->rank < n->plan.nnodes ? o->rank : -ENOENT;
 
-    (void)gethostname(host, sizeof host - 1);
-    for (size_t v = 0; v < 3; v++) {
-        const char *name = variables[v] ? getenv(variables[v]) : host;
+    for (size_t v = 0; self < 0 && variables[v]; v++) {
+        const char *name = getenv(variables[v]);
 
-        for (uint32_t i = 0; name && i < n->plan.nnodes; i++)
-            if (strcmp(name, n->plan.nodes[i]) == 0) {
-                n->rank = i;
-                return 0;
-            }
+        for (uint32_t i = 0; name && self < 0 && i < n->plan.nnodes; i++)
+            if (strcmp(name, n->plan.nodes[i]) == 0)
+                self = i;
     }
+    if (self < 0)
+        self = job_hosts_self(n->plan.nodes, n->plan.nnodes);
+    if (self >= 0) {
+        n->rank = (uint32_t)self;
+        return 0;
+    }
+    (void)gethostname(host, sizeof host - 1);
     FP_ERROR("%s is none of the job's nodes, as they were told", host);
     return -ENOENT;
 }
 
-static int read_all(struct node *n)
+/* Of a launcher that brings no environment along: where we are, and variables that have no value here. */
+static void take_environment(const struct job_plan *p)
+{
+    if (!p->guarded)
+        return;
+    if (chdir(p->cwd) < 0)
+        FP_WARN("%s: %s: relative paths are those of %s", p->cwd, fp_strerror(-errno), getenv("HOME") ? getenv("HOME") : "/");
+    for (uint32_t i = 0; i < p->nvariables; i++) {
+        char *name = p->variables[i], *eq = strchr(name, '=');
+
+        *eq = '\0';
+        (void)setenv(name, eq + 1, 0);
+        *eq = '=';
+    }
+}
+
+static int read_all(const struct job_options *o, struct node *n)
 {
     struct job_script script;
-    char ssd[PATH_MAX], *text = read_plan();
+    char ssd[PATH_MAX], *text = o->front ? job_plan_from_environment() : read_plan();
     int rc = text ? job_plan_read(text, &n->plan) : -EBADMSG;
 
-    if (text) {
+    if (text && rc == 0 && n->plan.tree)
+        n->plan_text = text;
+    else if (text) {
         explicit_bzero(text, strlen(text));
         free(text);
     }
     if (rc) {
-        FP_ERROR("what came by standard input is no plan of a job: fp-job node is started by fp-job start");
+        FP_ERROR("what it was told is no plan of a job: fp-job node is started by fp-job start");
         return rc;
     }
-    rc = find_rank(n);
+    rc = find_rank(o, n);
     if (rc)
         return rc;
+    if (o->front)
+        node_front();
+    take_environment(&n->plan);
     job_findings_init(&n->findings);
     job_script_parse(n->plan.lines, &script, &n->findings);
     job_declared_make(&script, &n->declared, &n->findings);
@@ -299,9 +329,10 @@ int job_cmd_node(const struct job_options *o)
 {
     static struct node n;
     bool is_agent;
-    int rc = read_all(&n);
+    int rc;
 
-    (void)o;
+    (void)signal(SIGPIPE, SIG_IGN); /* who reads our errors may be gone */
+    rc = read_all(o, &n);
     rc = rc ? rc : node_watch(&n, &is_agent);
     if (rc || !is_agent)
         return rc;
@@ -309,12 +340,17 @@ int job_cmd_node(const struct job_options *o)
     rc = node_tree_start(&n);
     if (rc)
         return rc; /* the process ends, and with it its step's task: srun says so */
+    node_spawn_below(&n); /* first: they have the longer way */
     begin(&n);
     uv_run(&n.loop, UV_RUN_DEFAULT);
     uv_loop_close(&n.loop);
     fp_key_free(n.key);
     job_states_fini(&n.states);
     free(n.children);
+    node_spawn_fini(&n);
+    if (n.plan_text)
+        explicit_bzero(n.plan_text, strlen(n.plan_text));
+    free(n.plan_text);
     job_declared_fini(&n.declared);
     job_findings_fini(&n.findings);
     job_plan_fini(&n.plan);

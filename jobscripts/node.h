@@ -1,7 +1,8 @@
 /*
  * The agent of one node (fp-job node): what its files share.
  *
- * One thread, one loop, below a process that waits for its end (node_watch.c). node.c goes through the phases, node_tree.c talks to the agents above and below, node_store.c knows what is started with which
+ * One thread, one loop, below a process that waits for its end (node_watch.c). node.c goes through the phases, node_tree.c talks to the agents above and below,
+ * node_spawn.c starts those below where that is to be done, node_store.c knows what is started with which
  * arguments, and what is left of it.
  */
 #ifndef JOB_NODE_H
@@ -22,6 +23,7 @@
 
 #define NODE_RESTARTS   3u     /* of one service, after it was ready */
 #define NODE_ORPHAN_MS  30000u /* without any agent above: the job has lost its first node */
+#define NODE_GUARD_MS  10000u /* the root without the guard that is to stay (guard.c) */
 #define NODE_CHILDREN   4096u  /* also those whose parents are gone */
 
 enum node_phase { NODE_WAITING, NODE_STARTING, NODE_UP, NODE_STOPPING, NODE_OVER };
@@ -47,6 +49,8 @@ struct node {
     uv_timer_t tick;
     uv_signal_t sigs[3];
     struct job_plan plan;
+    char *plan_text;          /* as it came, for those below; has the key; NULL: there are none to be started */
+    struct node_spawns *spawns; /* node_spawn.c; NULL: none */
     struct job_findings findings;
     struct job_declared declared;
     uint32_t rank;
@@ -98,10 +102,20 @@ void node_stop(struct node *n);
 int node_tree_start(struct node *n);
 void node_tree_tick(struct node *n, uint64_t now_ms);
 void node_tree_say(struct node *n, int state, const char *text); /* of this node */
+void node_tree_say_of(struct node *n, uint32_t rank, int state, const char *text); /* of another one, which can't say it */
 void node_tree_go(struct node *n);   /* to those below */
 void node_tree_stop(struct node *n); /* to those below */
 bool node_tree_all_ended(const struct node *n); /* all that are known but this one */
 void node_tree_end(struct node *n);
+
+/* node_spawn.c */
+void node_spawn_below(struct node *n); /* starts the agents below, if that is ours to do */
+bool node_spawn_settled(struct node *n, uint64_t now_ms); /* nobody is on the way any more */
+void node_spawn_end(struct node *n);   /* the loop goes on until they have ended, for some seconds at most */
+void node_spawn_fini(struct node *n);
+
+/* node_front.c: the caller goes on in a process and session of its own, and the one that was started stays as its front. */
+void node_front(void);
 
 /* node_store.c */
 int node_store_ssd(const struct node *n, char out[PATH_MAX]); /* ssd= of this node; -ENOENT: the variable in out is not set */

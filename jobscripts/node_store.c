@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fp/auxapp.h"
+#include "fp/command.h"
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/procs.h"
@@ -91,6 +92,27 @@ static int write_prolog(struct node *n)
     else
         snprintf(text, sizeof text, "#!/bin/sh\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n");
     return job_dir_write(n->dir, "task-prolog", text, 0700);
+}
+
+/* What mpirun starts in place of its daemon (cmd_run.c): the same daemon, whose ranks know of the other cores alone. */
+static int write_agent(struct node *n, const char *daemon)
+{
+    char text[3 * PATH_MAX + JOB_CPULIST_BYTES], self[PATH_MAX], quoted[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    self[k > 0 ? k : 0] = '\0';
+    if (k <= 0 || fp_shell_word(self, quoted, sizeof quoted))
+        return -ENAMETOOLONG;
+    snprintf(text, sizeof text, "#!/bin/sh\n%s confine --pid=$$ --cpus=%s\nHWLOC_XMLFILE=%s/cores.xml HWLOC_THISSYSTEM=1\nexport HWLOC_XMLFILE HWLOC_THISSYSTEM\nexec %s \"$@\"\n",
+             quoted, n->map.application, n->dir, daemon);
+    return job_dir_write(n->dir, daemon, text, 0700);
+}
+
+static int write_agents(struct node *n)
+{
+    int rc = n->map.service_cores && n->plan.guarded ? write_agent(n, "orted") : 0;
+
+    return rc || !n->map.service_cores || !n->plan.guarded ? rc : write_agent(n, "prted");
 }
 
 int node_store_ssd(const struct node *n, char out[PATH_MAX])
@@ -195,6 +217,7 @@ int node_store_prepare(struct node *n, char *why, size_t size)
         return rc;
     rc = make_log_dir(n);
     rc = rc ? rc : write_prolog(n);
+    rc = rc ? rc : write_agents(n);
     if (rc)
         snprintf(why, size, "%s: %s", n->dir, fp_strerror(rc));
     return rc;

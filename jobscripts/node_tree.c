@@ -85,10 +85,15 @@ static void answer_all(struct node *n, struct fp_rpc_conn *conn, const struct fp
     tell_up(n, true);
 }
 
+void node_tree_say_of(struct node *n, uint32_t rank, int state, const char *text)
+{
+    if (job_states_set(&n->states, rank, 1, state, text))
+        states_changed(n);
+}
+
 void node_tree_say(struct node *n, int state, const char *text)
 {
-    if (job_states_set(&n->states, n->rank, 1, state, text))
-        states_changed(n);
+    node_tree_say_of(n, n->rank, state, text);
 }
 
 /* ---------------------------------------------------------------- those below */
@@ -401,8 +406,10 @@ void node_tree_tick(struct node *n, uint64_t now_ms)
         if ((n->rank || !n->keep) && now_ms >= n->up_next_ms && n->phase < NODE_OVER)
             connect_up(n);
     }
-    if (n->alone_since_ms && now_ms - n->alone_since_ms > NODE_ORPHAN_MS && (n->rank || !n->keep) && n->phase < NODE_STOPPING) {
-        FP_ERROR("%s: no agent of the job's other nodes answers, and the first node is gone, too: ending", n->plan.nodes[n->rank]);
+    if (n->alone_since_ms && now_ms - n->alone_since_ms > (n->rank == 0 && n->plan.guarded ? NODE_GUARD_MS : NODE_ORPHAN_MS) && (n->rank || !n->keep) &&
+        n->phase < NODE_STOPPING) {
+        FP_ERROR("%s: %s: ending", n->plan.nodes[n->rank],
+                 n->rank ? "no agent of the job's other nodes answers, and the first node is gone, too" : "who has started the job is gone, and has not said that it stays up");
         node_stop(n);
     }
 }

@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PORT_FIRST 20000u
 #define PORT_RANGE 12000u /* below 32768, where Linux begins to give ports by itself */
+#define JOB_VARIABLES_MAX 1000u
 #define JOB_CHARS  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 uint16_t job_plan_port(const char *job)
@@ -22,14 +22,16 @@ uint16_t job_plan_port(const char *job)
 
 char *job_plan_write(const struct job_plan *p)
 {
-    json_t *nodes = json_array(), *all;
+    json_t *nodes = json_array(), *variables = json_array(), *all;
     char *head, *text = NULL;
     size_t n, lines = strlen(p->lines);
 
     for (uint32_t i = 0; i < p->nnodes; i++)
         json_array_append_new(nodes, json_string(p->nodes[i]));
-    all = json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:s}", "job", p->job, "starter", p->starter, "auxapp_dir", p->auxapp_dir, "nodes", nodes, "fanout", (int)p->fanout,
-                    "port", (int)p->port, "key", p->key);
+    for (uint32_t i = 0; i < p->nvariables; i++)
+        json_array_append_new(variables, json_string(p->variables[i])); /* one that is no UTF-8 is left out */
+    all = json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:o}", "job", p->job, "starter", p->starter, "auxapp_dir", p->auxapp_dir, "nodes", nodes, "fanout",
+                    (int)p->fanout, "port", (int)p->port, "key", p->key, "guarded", p->guarded, "tree", p->tree, "cwd", p->cwd, "variables", variables);
     head = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     if (!head)
@@ -53,6 +55,11 @@ static bool is_name(const char *s, size_t max)
     return n && !s[n] && n <= max && s[0] != '.' && s[0] != '-';
 }
 
+bool job_plan_is_node(const char *name)
+{
+    return is_name(name, JOB_NODE_NAME_MAX);
+}
+
 static int take_nodes(const json_t *list, struct job_plan *p)
 {
     size_t n = json_array_size(list);
@@ -65,7 +72,7 @@ static int take_nodes(const json_t *list, struct job_plan *p)
     for (; p->nnodes < n; p->nnodes++) {
         const char *name = json_string_value(json_array_get(list, p->nnodes));
 
-        if (!name || !is_name(name, JOB_NODE_NAME_MAX))
+        if (!name || !job_plan_is_node(name))
             return -EBADMSG;
         p->nodes[p->nnodes] = strdup(name);
         if (!p->nodes[p->nnodes])
@@ -74,25 +81,50 @@ static int take_nodes(const json_t *list, struct job_plan *p)
     return 0;
 }
 
+static int take_variables(const json_t *list, struct job_plan *p)
+{
+    size_t n = json_array_size(list);
+
+    if (n > JOB_VARIABLES_MAX)
+        return -EBADMSG;
+    p->variables = calloc(n + 1, sizeof *p->variables);
+    if (!p->variables)
+        return -ENOMEM;
+    for (; p->nvariables < n; p->nvariables++) {
+        const char *text = json_string_value(json_array_get(list, p->nvariables));
+
+        if (!text || !strchr(text, '=') || text[0] == '=')
+            return -EBADMSG;
+        p->variables[p->nvariables] = strdup(text);
+        if (!p->variables[p->nvariables])
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 static int take(json_t *all, struct job_plan *p)
 {
-    const char *job, *starter, *auxapp_dir, *key;
-    json_t *nodes;
-    int fanout, port;
+    const char *job, *starter, *auxapp_dir, *key, *cwd;
+    json_t *nodes, *variables;
+    int fanout, port, guarded, tree, rc;
 
-    if (json_unpack(all, "{s:s, s:s, s:s, s:o, s:i, s:i, s:s}", "job", &job, "starter", &starter, "auxapp_dir", &auxapp_dir, "nodes", &nodes, "fanout", &fanout, "port", &port,
-                    "key", &key))
+    if (json_unpack(all, "{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:o}", "job", &job, "starter", &starter, "auxapp_dir", &auxapp_dir, "nodes", &nodes, "fanout", &fanout,
+                    "port", &port, "key", &key, "guarded", &guarded, "tree", &tree, "cwd", &cwd, "variables", &variables))
         return -EBADMSG;
-    if (!is_name(job, 64) || !json_is_array(nodes) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
+    if (!is_name(job, 64) || !json_is_array(nodes) || !json_is_array(variables) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
         strspn(key, "0123456789abcdef") != 64)
         return -EBADMSG;
     memcpy(p->key, key, sizeof p->key);
     p->fanout = (uint32_t)fanout;
     p->port = (uint16_t)port;
+    p->guarded = guarded;
+    p->tree = tree;
     p->job = strdup(job);
     p->starter = strdup(starter);
     p->auxapp_dir = strdup(auxapp_dir);
-    return p->job && p->starter && p->auxapp_dir ? take_nodes(nodes, p) : -ENOMEM;
+    p->cwd = strdup(cwd);
+    rc = p->job && p->starter && p->auxapp_dir && p->cwd ? take_nodes(nodes, p) : -ENOMEM;
+    return rc ? rc : take_variables(variables, p);
 }
 
 int job_plan_read(const char *text, struct job_plan *out)
@@ -118,9 +150,13 @@ void job_plan_fini(struct job_plan *p)
     for (uint32_t i = 0; i < p->nnodes; i++)
         free(p->nodes[i]);
     free(p->nodes);
+    for (uint32_t i = 0; i < p->nvariables; i++)
+        free(p->variables[i]);
+    free(p->variables);
     free(p->job);
     free(p->starter);
     free(p->auxapp_dir);
+    free(p->cwd);
     free(p->lines);
     explicit_bzero(p, sizeof *p);
 }

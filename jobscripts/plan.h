@@ -1,11 +1,12 @@
 /*
- * What an agent is told when it is started: by its standard input, since arguments and environment of a process can be read by others.
+ * What an agent is told when it is started: by its standard input, or by variables (plan_env.c), since the arguments of a process can be read by others.
  *
  * One line of JSON, then the #FP lines of the script as they stand there: the agent reads them with the same functions as fp-job check.
  */
 #ifndef JOB_PLAN_H
 #define JOB_PLAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,11 @@ struct job_plan {
     uint32_t nnodes, fanout;
     uint16_t port;   /* the first of JOB_PORTS */
     char key[65];    /* 64 hexadecimal digits */
+    bool guarded;    /* who is above the root stays, and when it is gone, the job is */
+    bool tree;       /* each agent starts those below it, by ssh */
+    char *cwd;       /* of who has called fp-job: of relative paths */
+    char **variables; /* NAME=VALUE, of where fp-job was called; for nodes on which NAME has no value */
+    uint32_t nvariables;
     char *lines;     /* of the script */
 };
 
@@ -30,6 +36,16 @@ char *job_plan_write(const struct job_plan *p);
 /* 0; -EBADMSG: it is none; -ENOMEM. */
 int job_plan_read(const char *text, struct job_plan *out);
 void job_plan_fini(struct job_plan *p);
+
+/* plan_env.c: the text in variables of our environment, by their numbers from 0 on, at most JOB_PLAN_PIECES. -E2BIG: it is too long; -ENOMEM. */
+#define JOB_PLAN_PIECES 20u
+void job_plan_variable(unsigned i, char name[32]);
+int job_plan_to_environment(const char *text);
+/* The text that is in them, which are wiped. NULL: there is none, or no memory. */
+char *job_plan_from_environment(void);
+
+/* May it be the name of a node? */
+bool job_plan_is_node(const char *name);
 
 /* Where the agents of a job listen: apart from where systems give ports by themselves, and the same for all. */
 uint16_t job_plan_port(const char *job);

@@ -22,7 +22,7 @@
 #define ASK_MS   5000u
 #define CLEAN_MS 40000u /* a little more than job_left_clean needs */
 
-static int take_names(char *text, struct job_slurm *s)
+static int take_names(char *text, struct job_alloc *s)
 {
     char *save = NULL;
 
@@ -40,7 +40,7 @@ static int take_names(char *text, struct job_slurm *s)
     return s->nnodes ? 0 : -ENOENT;
 }
 
-static int read_nodes(const char *list, struct job_slurm *s)
+static int read_nodes(const char *list, struct job_alloc *s)
 {
     char *const argv[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)(uintptr_t)list, NULL};
     size_t size = (size_t)JOB_NODES_MAX * (JOB_NODE_NAME_MAX + 1) / 8;
@@ -55,29 +55,22 @@ static int read_nodes(const char *list, struct job_slurm *s)
     return rc;
 }
 
-int job_slurm_look(struct job_slurm *out)
+int job_slurm_look(struct job_alloc *out)
 {
-    const char *job = getenv("SLURM_JOB_ID"), *list = getenv("SLURM_JOB_NODELIST"), *here = getenv("SLURMD_NODENAME");
+    const char *here = getenv("SLURMD_NODENAME"), *list = getenv("SLURM_JOB_NODELIST");
+    int rc = job_alloc_job(out->job);
 
-    memset(out, 0, sizeof *out);
-    if (!job || !*job || strlen(job) > 64 || !list || !*list) {
-        FP_ERROR("this is no job of Slurm: fp-job start, run and stop belong into a batch script, or a shell of salloc");
+    if (rc || !list) {
+        FP_ERROR("this is no job of Slurm: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set");
         return -ENOENT;
     }
-    snprintf(out->job, sizeof out->job, "%s", job);
     if (here)
         snprintf(out->here, sizeof out->here, "%s", here);
     else
         (void)gethostname(out->here, sizeof out->here - 1);
-    return read_nodes(list, out);
-}
-
-void job_slurm_fini(struct job_slurm *s)
-{
-    for (uint32_t i = 0; i < s->nnodes; i++)
-        free(s->nodes[i]);
-    free(s->nodes);
-    memset(s, 0, sizeof *s);
+    rc = read_nodes(list, out);
+    out->first = rc == 0 && strcmp(out->here, out->nodes[0]) == 0;
+    return rc;
 }
 
 uint64_t job_slurm_time(const char *text)
@@ -139,20 +132,6 @@ int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
     rc = rc ? rc : job_dir_file(path, dir, "script");
     free(text);
     return rc;
-}
-
-void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned size)
-{
-    static char nodes[32], tasks[32];
-    const char *const words[] = {"srun", "--overlap", nodes, tasks, "--ntasks-per-node=1", "--cpu-bind=none", "--mem=0", "--mpi=none", "--kill-on-bad-exit=0", "--no-kill", "--wait=0",
-                                 "--input=all", "--unbuffered", "--quiet", "--job-name=fpstore", NULL};
-    unsigned n = 0;
-
-    snprintf(nodes, sizeof nodes, "--nodes=%u", s->nnodes);
-    snprintf(tasks, sizeof tasks, "--ntasks=%u", s->nnodes);
-    for (; words[n] && n + 1 < size; n++)
-        argv[n] = words[n];
-    argv[n] = NULL;
 }
 
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count)

@@ -5,16 +5,10 @@
 #include <limits.h>
 #include <stdint.h>
 
-struct job_slurm {
-    char job[65];
-    char **nodes; /* in the order in which ranks are counted: the first one is where the batch script runs */
-    uint32_t nnodes;
-    char here[256]; /* this node's name, as the others know it */
-};
+#include "jobscripts/alloc.h"
 
-/* 0, or negative and logged: we are in no job; its nodes can't be told. */
-int job_slurm_look(struct job_slurm *out);
-void job_slurm_fini(struct job_slurm *s);
+/* Number, nodes and this machine, of a job that SLURM_JOB_ID and SLURM_JOB_NODELIST name. 0, or negative and logged: its nodes can't be told. */
+int job_slurm_look(struct job_alloc *out);
 
 /* Milliseconds to the job's end; UINT64_MAX: none, or not known. */
 uint64_t job_slurm_left_ms(const char *job);
@@ -24,9 +18,6 @@ uint64_t job_slurm_time(const char *text);
 
 /* The batch script of the job, into dir/script. 0, or negative and logged. */
 int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX]);
-
-/* argv of the program that starts the agents on all nodes; of `size` words. */
-void job_slurm_launcher(const struct job_slurm *s, const char **argv, unsigned size);
 
 /* fp-job clean of this job on nodes of it, by names with commas between; 0, or it did not run on all. */
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count);

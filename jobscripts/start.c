@@ -18,6 +18,7 @@
 #include "jobscripts/launch.h"
 #include "jobscripts/left.h"
 #include "jobscripts/lost.h"
+#include "jobscripts/slurm.h"
 
 static volatile sig_atomic_t caught;
 
@@ -46,8 +47,12 @@ static int read_script(const struct job_options *o, struct job_run_of *r, char *
     char path[PATH_MAX];
     int rc;
 
+    if (!o->script && !r->alloc.in_slurm) {
+        FP_ERROR("which script has the #FP lines? fp-job start SCRIPT, fp-job run SCRIPT -- COMMAND (only Slurm can be asked for it)");
+        return -EINVAL;
+    }
     if (!o->script) {
-        rc = job_slurm_script(r->slurm.job, r->dir, path);
+        rc = job_slurm_script(r->alloc.job, r->dir, path);
         return rc ? rc : job_script_text(path, text);
     }
     rc = job_script_text(o->script, text);
@@ -70,7 +75,7 @@ static void declare(struct job_run_of *r, const char *text)
 
 static int check(struct job_run_of *r, const char *name)
 {
-    struct job_site site = {.plugin_dir = r->auxapp_dir, .nodes = r->slurm.nnodes};
+    struct job_site site = {.plugin_dir = r->auxapp_dir, .nodes = r->alloc.nnodes};
     char where[PATH_MAX + 32];
 
     job_check(&r->declared, &site, &r->findings);
@@ -100,7 +105,7 @@ static int make_dir(struct job_run_of *r)
     struct job_record old;
     int rc;
 
-    job_dir_path(r->dir, r->slurm.job);
+    job_dir_path(r->dir, r->alloc.job);
     (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
     rc = job_dir_hold(r->dir);
     if (rc) {
@@ -108,7 +113,7 @@ static int make_dir(struct job_run_of *r)
         return rc;
     }
     if (!begin_alone(r)) {
-        FP_ERROR("another fp-job is just starting the store of job %s", r->slurm.job);
+        FP_ERROR("another fp-job is just starting the store of job %s", r->alloc.job);
         return -EBUSY;
     }
     if (job_record_load(r->dir, &old) == 0) {
@@ -118,9 +123,9 @@ static int make_dir(struct job_run_of *r)
     return 0;
 }
 
-static int launch(struct job_run_of *r, const char *text)
+static int launch(struct job_run_of *r, const char *text, bool stays)
 {
-    struct job_launch l = {.slurm = &r->slurm, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
+    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
     int rc;
 
     rc = job_launch(&l, &r->record);
@@ -133,13 +138,13 @@ static int launch(struct job_run_of *r, const char *text)
     return rc;
 }
 
-int job_start(const struct job_options *o, struct job_run_of *r)
+int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
 {
     char *text = NULL;
     int rc;
 
     memset(r, 0, sizeof *r);
-    rc = job_slurm_look(&r->slurm);
+    rc = job_alloc_look(o, &r->alloc);
     if (rc)
         return rc;
     if (o->auxapp_dir)
@@ -153,7 +158,7 @@ int job_start(const struct job_options *o, struct job_run_of *r)
     if (rc == 0) {
         declare(r, text);
         rc = check(r, o->script && !o->plugin ? o->script : "the batch script");
-        rc = rc ? rc : launch(r, text);
+        rc = rc ? rc : launch(r, text, stays);
     }
     free(text);
     if (rc)
@@ -170,15 +175,20 @@ int job_find(struct job_run_of *r)
     int rc;
 
     memset(r, 0, sizeof *r);
-    rc = job_slurm_look(&r->slurm);
-    if (rc)
+    rc = job_alloc_job(r->alloc.job);
+    if (rc) {
+        FP_ERROR("of which job? SLURM_JOB_ID, PBS_JOBID and FP_JOB, which fp-job start prints for the shell, are not set");
         return rc;
-    job_dir_path(r->dir, r->slurm.job);
+    }
+    r->alloc.in_slurm = getenv("SLURM_JOB_ID") && getenv("SLURM_JOB_NODELIST");
+    if (r->alloc.in_slurm && (rc = job_slurm_look(&r->alloc)))
+        return rc;
+    job_dir_path(r->dir, r->alloc.job);
     rc = job_record_load(r->dir, &r->record);
     rc = rc ? rc : job_dir_file(path, r->dir, "script");
     rc = rc ? rc : job_script_text(path, &text);
     if (rc)
-        FP_ERROR("job %s has no store that was started on this node (%s)", r->slurm.job, rc == -ENOENT ? "or it has ended" : fp_strerror(rc));
+        FP_ERROR("job %s has no store that was started on this node (%s)", r->alloc.job, rc == -ENOENT ? "or it has ended" : fp_strerror(rc));
     else
         declare(r, text);
     free(text);
@@ -207,5 +217,5 @@ void job_run_fini(struct job_run_of *r)
 {
     job_declared_fini(&r->declared);
     job_findings_fini(&r->findings);
-    job_slurm_fini(&r->slurm);
+    job_alloc_fini(&r->alloc);
 }

@@ -5,14 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "jobscripts/alloc.h"
 #include "jobscripts/declared.h"
 #include "jobscripts/findings.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/slurm.h"
 
 struct job_run_of {
-    struct job_slurm slurm;
+    struct job_alloc alloc;
     char dir[PATH_MAX];
     struct job_declared declared;
     struct job_findings findings;
@@ -25,8 +25,9 @@ struct job_run_of {
 void job_catch_signals(void);
 bool job_interrupted(void);
 
-/* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. Negative: nothing is left running. */
-int job_start(const struct job_options *o, struct job_run_of *r);
+/* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. stays: we stay until its end,
+ * and if we are gone before, it ends. Negative: nothing is left running. */
+int job_start(const struct job_options *o, bool stays, struct job_run_of *r);
 /* What is running of this job, for stop. -ENOENT and logged: nothing. */
 int job_find(struct job_run_of *r);
 /* Brings data to where it is to be, within limit_ms or what the job has left, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if something was not done. */

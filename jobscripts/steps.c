@@ -268,7 +268,7 @@ struct after {
 /* What there is for a step; at least some seconds, so that what is done already is seen to be so. *why: what will have ended it. */
 static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const char **why)
 {
-    uint64_t left = job_slurm_left_ms(r->slurm.job), now = fp_now_ms(), ours = a->until_ms > now ? a->until_ms - now : 0;
+    uint64_t left = job_alloc_left_ms(&r->alloc), now = fp_now_ms(), ours = a->until_ms > now ? a->until_ms - now : 0;
 
     left = left > STOP_NEEDS ? left - STOP_NEEDS : 0;
     *why = left < ours ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";

@@ -8,7 +8,7 @@
 # built by tools/libfuse.sh into DEPS, which needs no root; the apt sources of
 # the machine are only read.
 #
-#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest, GlusterFS and Slurm; "fuzz": also clang, for make fuzz
+#     deps.sh [tests|fuzz]    "tests": also what only make check wants, pjdfstest, GlusterFS, Slurm and sshd; "fuzz": also clang, for make fuzz
 #
 # Environment: DEPS (folder for libfuse), FUSE_MIN (version).
 set -u
@@ -68,7 +68,7 @@ cmd      mkfs.ext4                     e2fsprogs
 # has a newer one beside its own, for browsers.
 CARGO_MIN=1.85
 
-# Wanted only by make check: a parallel file system that tests drain to, and a batch system whose jobs tests run. Not in each Debian; without
+# Wanted only by make check: a parallel file system that tests drain to, a batch system whose jobs tests run, and sshd for nodes without one. Not in each Debian; without
 # them those tests are skipped, which only CI takes for a failure.
 table_tests='
 cmd      glusterd                      glusterfs-server
@@ -77,6 +77,8 @@ cmd      slurmd                        slurmd
 cmd      srun                          slurm-client
 file     /usr/include/slurm/spank.h    libslurm-dev
 cmd      munged                        munge
+cmd      sshd                          openssh-server
+cmd      ssh-keygen                    openssh-client
 cmd      systemd-analyze               systemd
 '
 

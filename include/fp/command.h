@@ -14,4 +14,7 @@ int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 /* The same, but its output and errors are our standard error, for the user to see. */
 int fp_command_shown(char *const argv[], uint64_t limit_ms);
 
+/* text as one word of a shell, in single quotes. 0; -ENAMETOOLONG. */
+int fp_shell_word(const char *text, char *out, size_t size);
+
 #endif

@@ -51,10 +51,14 @@ static bool is_word(const char *s, size_t max)
     return n > 0 && n <= max && !strpbrk(s, "/ \t\n'\"$`\\;&|<>()*?[]") && s[0] != '-' && s[0] != '.';
 }
 
+#define REST ",\"guarded\":true,\"tree\":false,\"cwd\":\"/\",\"variables\":"
+
 static void check_plan(const struct job_plan *p)
 {
     FUZZ_CHECK(is_word(p->job, 64) && p->nnodes > 0 && p->nnodes <= JOB_NODES_MAX && p->fanout > 0 && p->fanout <= 1024);
-    FUZZ_CHECK(p->port > 0 && p->port + JOB_PORTS <= 65535 && strlen(p->key) == 64 && p->starter && p->auxapp_dir && p->lines);
+    FUZZ_CHECK(p->port > 0 && p->port + JOB_PORTS <= 65535 && strlen(p->key) == 64 && p->starter && p->auxapp_dir && p->lines && p->cwd);
+    for (uint32_t i = 0; i < p->nvariables; i++)
+        FUZZ_CHECK(strchr(p->variables[i], '=') > p->variables[i]);
     for (uint32_t i = 0; i < p->nnodes; i++)
         FUZZ_CHECK(is_word(p->nodes[i], JOB_NODE_NAME_MAX));
 }
@@ -62,8 +66,9 @@ static void check_plan(const struct job_plan *p)
 static void try_plan(struct fuzz_in *in)
 {
     static const char *const often[] = {
-        "{\"job\":\"7\",\"starter\":\"a:1\",\"auxapp_dir\":\"/l\",\"nodes\":", "[\"n1\",\"n2\"]", ",\"fanout\":32", ",\"port\":20000", ",\"key\":\"" KEY "\"}\n", "#FP store\n", "\"n3\"", "\"../x\"",
-        "\"n[1-4]\"", "\"n[001-120,130]-ib\"", "[", "]", "-", ",", "\"", "{", "}", "\n", "null", "-1", "99999999999", "1e99", "\"\\u0000\"", "\"job\":\"7\"", "\"key\":\"" KEY "\"", "65535", "0", "1"};
+        "{\"job\":\"7\",\"starter\":\"a:1\",\"auxapp_dir\":\"/l\",\"nodes\":", "[\"n1\",\"n2\"]", ",\"fanout\":32", ",\"port\":20000", ",\"key\":\"" KEY "\"" REST "[]}\n", "#FP store\n", "\"n3\"", "\"../x\"",
+        "\"n[1-4]\"", "\"n[001-120,130]-ib\"", "[", "]", "-", ",", "\"", "{", "}", "\n", "null", "-1", "99999999999", "1e99", "\"\\u0000\"", "\"job\":\"7\"", "\"key\":\"" KEY "\"", "65535", "0", "1",
+        ",\"key\":\"" KEY "\"" REST, "\"A=b\"", "\"=\"", "true", "\"variables\":[]"};
     char *text = take_text(in, often, sizeof often / sizeof *often), *again;
     struct job_plan p, q;
     int rc = job_plan_read(text, &p);
@@ -78,6 +83,9 @@ static void try_plan(struct fuzz_in *in)
         FUZZ_CHECK(strcmp(p.starter, q.starter) == 0 && strcmp(p.auxapp_dir, q.auxapp_dir) == 0 && strcmp(p.lines, q.lines) == 0);
         for (uint32_t i = 0; i < p.nnodes; i++)
             FUZZ_CHECK(strcmp(p.nodes[i], q.nodes[i]) == 0);
+        FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && p.nvariables == q.nvariables);
+        for (uint32_t i = 0; i < p.nvariables; i++)
+            FUZZ_CHECK(strcmp(p.variables[i], q.variables[i]) == 0);
         free(again);
         job_plan_fini(&q);
         job_plan_fini(&p);

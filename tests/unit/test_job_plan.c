@@ -15,9 +15,9 @@
 
 static void test_what_is_written_is_read(void **state)
 {
-    char *names[] = {(char *)"n1", (char *)"n2.cluster"};
+    char *names[] = {(char *)"n1", (char *)"n2.cluster"}, *variables[] = {(char *)"A=b=c", (char *)"E="};
     struct job_plan p = {.job = (char *)"12_3", .starter = (char *)"n1:4000", .auxapp_dir = (char *)"/usr/lib", .nodes = names, .nnodes = 2, .fanout = 32, .port = 20008,
-                         .key = KEY, .lines = (char *)"#FP store size=1GiB\n\n#FP cores 1\n"};
+                         .key = KEY, .guarded = true, .cwd = (char *)"/home/a b", .variables = variables, .nvariables = 2, .lines = (char *)"#FP store size=1GiB\n\n#FP cores 1\n"};
     struct job_plan q;
     char *text = job_plan_write(&p);
 
@@ -32,6 +32,10 @@ static void test_what_is_written_is_read(void **state)
     assert_int_equal(q.port, 20008);
     assert_string_equal(q.key, KEY);
     assert_string_equal(q.lines, p.lines);
+    assert_true(q.guarded && !q.tree);
+    assert_string_equal(q.cwd, "/home/a b");
+    assert_int_equal(q.nvariables, 2);
+    assert_string_equal(q.variables[0], "A=b=c");
     job_plan_fini(&q);
     free(text);
 }
@@ -46,8 +50,9 @@ static void is_none(const char *text)
 
 static void test_what_is_none(void **state)
 {
+#define REST "\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"variables\":[]"
 #define HEAD(job, nodes, fanout, port, key) \
-    "{\"job\":\"" job "\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":" nodes ",\"fanout\":" fanout ",\"port\":" port ",\"key\":\"" key "\"}\n"
+    "{\"job\":\"" job "\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":" nodes ",\"fanout\":" fanout ",\"port\":" port ",\"key\":\"" key "\"," REST "}\n"
     struct job_plan q;
 
     (void)state;
@@ -57,6 +62,9 @@ static void test_what_is_none(void **state)
     is_none("{}\n");
     is_none("{");
     is_none("[]\n");
+    is_none("{\"job\":\"1\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":[\"a\"],\"fanout\":2,\"port\":20000,\"key\":\"" KEY
+            "\",\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"variables\":[\"=x\"]}\n");
+    is_none("{\"job\":\"1\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":[\"a\"],\"fanout\":2,\"port\":20000,\"key\":\"" KEY "\"}\n");
     is_none(HEAD("../x", "[\"a\"]", "2", "20000", KEY));
     is_none(HEAD("", "[\"a\"]", "2", "20000", KEY));
     is_none(HEAD("..", "[\"a\"]", "2", "20000", KEY));

@@ -1,0 +1,34 @@
+/* The allocation that we are in: its nodes, whoever has given them, and how processes are started there. */
+#ifndef JOB_ALLOC_H
+#define JOB_ALLOC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "jobscripts/job.h"
+
+struct job_launcher;
+
+struct job_alloc {
+    char job[65];
+    char **nodes;    /* in the order in which ranks are counted: the first one is where the batch script runs, mostly */
+    uint32_t nnodes;
+    char here[256];  /* this machine's name or address, as the nodes know it */
+    bool first;      /* this machine is the first node */
+    bool in_slurm;   /* a job of Slurm, which is asked for its script and its time */
+    const struct job_launcher *launcher;
+};
+
+/*
+ * By --hosts, else Slurm's variables, else $PBS_NODEFILE. 0, or negative and logged: there is no allocation; its nodes can't be told; nothing starts processes
+ * there. Blocks for some seconds when Slurm's controller does not answer.
+ */
+int job_alloc_look(const struct job_options *o, struct job_alloc *out);
+/* Of a job that was started before, for stop and status: its number alone. */
+int job_alloc_job(char out[65]);
+void job_alloc_fini(struct job_alloc *a);
+
+/* Milliseconds to the job's end; UINT64_MAX: none, or not known. */
+uint64_t job_alloc_left_ms(const struct job_alloc *a);
+
+#endif

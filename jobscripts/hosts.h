@@ -1,0 +1,23 @@
+/* Names of nodes: lists of them as users and batch systems give them, and which of them this machine is. Blocks on a file alone. */
+#ifndef JOB_HOSTS_H
+#define JOB_HOSTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define JOB_HOSTS_WHY_BYTES 320u
+
+/*
+ * "a,b,c", or "@FILE" with a name at the beginning of each line, as $PBS_NODEFILE has them. What follows a name in its line, and ":SLOTS" behind it, is passed
+ * over, and so is a name that was there before: each node has one agent, whatever ranks it takes. *nodes: the caller frees each and the list. 0; -ENOENT: the
+ * file, or any name in it; -EINVAL: no name of a node; -E2BIG; -ENOMEM; why then has a line.
+ */
+int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES]);
+
+/* The one that this machine is: by its host name, with or without domain, or one of its addresses. -ENOENT: none. */
+int64_t job_hosts_self(char *const *nodes, uint32_t n);
+
+/* Is a the same host as b, with a domain or without? Pure. */
+int job_hosts_same(const char *a, const char *b);
+
+#endif

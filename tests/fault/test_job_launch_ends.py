@@ -1,0 +1,130 @@
+"""A store whose agents no batch system keeps: whoever is killed, the store goes on or ends, and nothing is left. By ssh and by mpirun."""
+
+import os
+
+import pytest
+
+from harness import sshd
+from harness.daemons import wait_until
+
+SLURM = {"nodes": 4, "cpus": 2}
+SCRIPT = "#!/bin/bash\n#FP store size=256MiB pool=64MiB\n"
+LAUNCHERS = pytest.mark.parametrize("how", ["ssh", "mpirun"])
+
+
+@pytest.fixture(scope="module")
+def nodes(slurm):
+    if sshd.missing():
+        pytest.skip(sshd.missing())
+    sshd.start(slurm)
+    return slurm
+
+
+def begin(nodes, how, app, what="run"):
+    """fp-job run with this application, which makes a file `up`; or a script that calls start."""
+    for name in ("up", "go"):
+        if os.path.exists(nodes.home(name)):
+            os.unlink(nodes.home(name))
+    nodes.write("job.sh", SCRIPT)
+    nodes.write("app", "#!/bin/bash\n" + app)
+    words = f"job.sh --hosts={','.join(nodes.names[1:])} --launcher={how}"
+    text = f"exec fp-job run {words} -- ./app\n" if what == "run" else f'eval "$(fp-job start {words})" || exit 1\n. ./app\n'
+    nodes.write("outer.sh", text)
+    proc = nodes.begin(1, "bash", "outer.sh")
+    wait_until(lambda: f"the store: {proc.poll()}, {nodes.logs()}", 60, lambda: os.path.exists(nodes.home("up")) or proc.poll() is not None, 0.05)
+    assert proc.poll() is None, proc.stdout.read()
+    return proc
+
+
+def end(proc, seconds=90):
+    out = proc.communicate(timeout=seconds)[0]
+    return proc.returncode, out
+
+
+def run_of(nodes):
+    """fp-job run; the guard, which is its child, has the same words."""
+    out = nodes.on(1, "ps", "-o", "pid=,ppid=", "-p", ",".join(map(str, nodes.processes(1, "fp-job", "run"))), user="root").stdout
+    rows = [tuple(map(int, line.split())) for line in out.splitlines()]
+    first, = [pid for pid, parent in rows if parent not in [p for p, _ in rows]]
+    return first
+
+
+def guard_of(nodes):
+    """Its child of the same name."""
+    guard, = set(nodes.processes(1, "fp-job", "run")) - {run_of(nodes)}
+    return guard
+
+
+WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
+
+
+@LAUNCHERS
+def test_run_is_killed(nodes, how):
+    """What it has started is ended, the application too."""
+    proc = begin(nodes, how, "touch up\nexec sleep 600\n")
+    nodes.kill(1, run_of(nodes))
+    assert end(proc)[0] != 0
+    nodes.nothing_left(30)
+
+
+@LAUNCHERS
+def test_the_launcher_is_killed_and_the_store_goes_on(nodes, how):
+    proc = begin(nodes, how, f"echo x > $FP_MOUNT/f\n{WAIT}ssh {nodes.names[4]} cat $FP_MOUNT/f\nexit 5\n")
+    there = nodes.processes(1, how)
+    assert there
+    nodes.kill(1, *there)
+    wait_until("it to be gone", 10, lambda: not nodes.processes(1, how))
+    nodes.go()
+    code, out = end(proc)
+    assert code == 5 and "x\n" in out, out
+    nodes.nothing_left(30)
+
+
+def test_the_guard_is_killed(nodes):
+    """The root misses it, and ends the store; fp-job run ends with the application, and says that the store is gone."""
+    proc = begin(nodes, "ssh", WAIT)
+    nodes.kill(1, guard_of(nodes))
+    wait_until("the store to end", 60, lambda: not nodes.processes(4, "fp-mount") and not nodes.processes(1, "fp-manager"), 0.2)
+    nodes.go()
+    code, out = end(proc)
+    assert code in (0, 1), out
+    nodes.nothing_left(30)
+
+
+@LAUNCHERS
+def test_the_script_is_killed(nodes, how):
+    """It has called start, which is long gone, and never comes to call stop."""
+    proc = begin(nodes, how, "touch up\nwhile :; do sleep 0.1; done\n", "start")
+    pid, = nodes.processes(1, "bash", "outer.sh")
+    nodes.kill(1, pid)
+    end(proc)
+    nodes.nothing_left(30)
+
+
+@LAUNCHERS
+def test_start_is_interrupted(nodes, how):
+    """A benefactor does not come up."""
+    nodes.on(2, "sh", "-c", "printf '#!/bin/sh\\nexec sleep 600\\n' > /tmp/slow; chmod 755 /tmp/slow; mount --bind /tmp/slow /opt/fpstore/bin/fp-benefactor", user="root")
+    try:
+        nodes.write("job.sh", SCRIPT)
+        nodes.write("outer.sh", f"fp-job start job.sh --hosts={','.join(nodes.names[1:])} --launcher={how} > started &\nstart=$!\n"
+                    f"until ssh {nodes.names[2]} 'ls -d /tmp/fpstore-*/log' >/dev/null 2>&1; do sleep 0.1; done\nkill -TERM $start\nwait $start\necho ended with $?\n")
+        out = nodes.on(1, "bash", "outer.sh", check=False, seconds=60)
+    finally:
+        nodes.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-benefactor; rm /tmp/slow", user="root")
+    assert "ended with 1" in out.stdout and "interrupted" in out.stderr, out.stdout + out.stderr
+    assert nodes.read("started") == "false\n"
+    nodes.nothing_left(30)
+
+
+def test_a_node_crashes_and_the_others_go_on(nodes):
+    proc = begin(nodes, "ssh", f"echo here > $FP_MOUNT/f\n{WAIT}cat $FP_MOUNT/f\necho more > $FP_MOUNT/g\n")
+    nodes.crash(4)
+    try:
+        nodes.go()
+        code, out = end(proc)
+        assert code == 0 and "here" in out, out
+        nodes.nothing_left(30, nodes=(1, 2, 3))
+    finally:
+        nodes.start_node(4)
+        sshd.start_one(nodes, 4)

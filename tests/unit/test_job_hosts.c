@@ -1,0 +1,240 @@
+/* Lists of nodes as users and batch systems give them, plans in the environment, variables that #FP lines speak of, words of a shell. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/command.h"
+#include "jobscripts/hosts.h"
+#include "jobscripts/launcher.h"
+#include "jobscripts/plan.h"
+#include "jobscripts/variables.h"
+
+static void is_list(const char *text, const char *want)
+{
+    char why[JOB_HOSTS_WHY_BYTES] = "", got[512] = "", **nodes;
+    uint32_t n;
+    int rc = job_hosts_read(text, &nodes, &n, why);
+
+    if (rc)
+        fail_msg("%s: %s", text, why);
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? "," : "", nodes[i]);
+        free(nodes[i]);
+    }
+    free(nodes);
+    assert_string_equal(got, want);
+}
+
+static void is_none(const char *text, int rc)
+{
+    char why[JOB_HOSTS_WHY_BYTES] = "", **nodes;
+    uint32_t n;
+
+    assert_int_equal(job_hosts_read(text, &nodes, &n, why), rc);
+    assert_null(nodes);
+    assert_true(why[0]);
+}
+
+static void test_each_node_is_named_once_in_the_order_given(void **state)
+{
+    (void)state;
+    is_list("b,a,c", "b,a,c");
+    is_list("b:4,a:4,b:2,c", "b,a,c");
+    is_list(" b , a,,c,", "b,a,c");
+    is_list("10.1.2.3,n2.cluster", "10.1.2.3,n2.cluster");
+    is_none("", -ENOENT);
+    is_none(",", -ENOENT);
+    is_none("a,-b", -EINVAL);
+    is_none("a,b$c", -EINVAL);
+    is_none("a,.b", -EINVAL);
+    is_none("@/nowhere/at/all", -ENOENT);
+}
+
+static void test_a_file_names_nodes_once_for_each_slot(void **state)
+{
+    char path[] = "/tmp/test_job_hosts.XXXXXX", text[64];
+    int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "w");
+
+    (void)state;
+    assert_non_null(f);
+    fprintf(f, "n3\nn3\n\n# a comment\nn1 slots=4 max_slots=8\n  n2:2\nn3\nn1");
+    fclose(f);
+    snprintf(text, sizeof text, "@%s", path);
+    is_list(text, "n3,n1,n2");
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "# nothing\n");
+    fclose(f);
+    is_none(text, -ENOENT);
+    unlink(path);
+}
+
+/* 20,000 nodes of 64 slots, in the order of Torque (slots of a node together) and in turns. */
+static void test_many_slots_are_read_soon(void **state)
+{
+    char path[] = "/tmp/test_job_hosts.XXXXXX", text[64], why[JOB_HOSTS_WHY_BYTES], **nodes;
+    FILE *f = fdopen(mkstemp(path), "w");
+    uint32_t n;
+
+    (void)state;
+    assert_non_null(f);
+    for (unsigned slot = 0; slot < 64; slot++)
+        for (unsigned i = 0; i < 20000; i++)
+            fprintf(f, "node%05u\n", slot % 2 ? i : 19999 - i);
+    fclose(f);
+    snprintf(text, sizeof text, "@%s", path);
+    assert_int_equal(job_hosts_read(text, &nodes, &n, why), 0);
+    unlink(path);
+    assert_int_equal(n, 20000);
+    assert_string_equal(nodes[0], "node19999");
+    assert_string_equal(nodes[19999], "node00000");
+    for (uint32_t i = 0; i < n; i++)
+        free(nodes[i]);
+    free(nodes);
+}
+
+static void test_this_machine_is_found(void **state)
+{
+    char host[256] = "", longer[300];
+    char *names[3] = {(char *)"surely-not-this", host, (char *)"127.0.0.1"};
+
+    (void)state;
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    assert_int_equal(job_hosts_self(names, 3), 1);
+    host[strcspn(host, ".")] = '\0';
+    snprintf(longer, sizeof longer, "%s.some.domain", host);
+    names[1] = longer;
+    assert_true(job_hosts_same(host, longer));
+    names[1] = names[0];
+    assert_int_equal(job_hosts_self(names, 3), 2);
+    assert_int_equal(job_hosts_self(names, 2), -ENOENT);
+    assert_false(job_hosts_same("a.x", "a.y"));
+    assert_false(job_hosts_same("a1", "a"));
+    assert_false(job_hosts_same("10.1.2.3", "10"));
+    assert_true(job_hosts_same("Node7", "node7"));
+}
+
+static void test_a_plan_goes_by_the_environment_and_is_wiped(void **state)
+{
+    size_t size = 300001;
+    char *text = malloc(size), *got, name[32];
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t i = 0; i + 1 < size; i++)
+        text[i] = (char)(' ' + i % 90);
+    for (size_t len = size - 1; len + 4 > size; len--) { /* all lengths of the last piece */
+        text[len] = '\0';
+        assert_int_equal(job_plan_to_environment(text), 0);
+        got = job_plan_from_environment();
+        assert_non_null(got);
+        assert_string_equal(got, text);
+        free(got);
+        for (unsigned i = 0; i < JOB_PLAN_PIECES; i++) {
+            job_plan_variable(i, name);
+            assert_null(getenv(name));
+        }
+    }
+    free(text);
+    assert_null(job_plan_from_environment());
+    job_plan_variable(0, name);
+    for (const char *const *bad = (const char *const[]){"", "a", "abc", "====", "*&^%", NULL}; *bad; bad++) {
+        setenv(name, *bad, 1);
+        got = job_plan_from_environment();
+        if (got)
+            assert_int_equal(strlen(got), 0);
+        free(got);
+        assert_null(getenv(name));
+    }
+}
+
+static void test_a_plan_that_is_too_long_is_refused(void **state)
+{
+    size_t size = (size_t)JOB_PLAN_PIECES * 73728 + 2;
+    char *text = malloc(size), name[32];
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'x', size - 1);
+    text[size - 1] = '\0';
+    assert_int_equal(job_plan_to_environment(text), -E2BIG);
+    job_plan_variable(0, name);
+    assert_null(getenv(name));
+    free(text);
+}
+
+static void test_variables_of_directives_are_taken_along(void **state)
+{
+    char **list;
+    uint32_t n;
+
+    (void)state;
+    setenv("TMPDIR", "/t", 1);
+    setenv("ONE", "1 $TWO", 1);
+    setenv("TWO", "2", 1);
+    setenv("SECRET", "s", 1);
+    unsetenv("UNSET");
+    job_variables_of("#!/bin/bash\n#FP store ssd=$ONE/${TWO}x mount=$UNSET$ONE\necho $SECRET\n#FP stage-in $\n#FP cores 1 $TMPDIR", &list, &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(list[0], "TMPDIR=/t");
+    assert_string_equal(list[1], "ONE=1 $TWO");
+    assert_string_equal(list[2], "TWO=2");
+    for (uint32_t i = 0; i < n; i++)
+        free(list[i]);
+    free(list);
+}
+
+static void test_words_of_a_shell(void **state)
+{
+    char out[32];
+
+    (void)state;
+    assert_int_equal(fp_shell_word("a b", out, sizeof out), 0);
+    assert_string_equal(out, "'a b'");
+    assert_int_equal(fp_shell_word("it's $x", out, sizeof out), 0);
+    assert_string_equal(out, "'it'\\''s $x'");
+    assert_int_equal(fp_shell_word("", out, 3), 0);
+    assert_string_equal(out, "''");
+    assert_int_equal(fp_shell_word("a", out, 3), -ENAMETOOLONG);
+    assert_int_equal(fp_shell_word("0123456789012345678901234567890123", out, sizeof out), -ENAMETOOLONG);
+}
+
+static void test_ssh_is_told_no_key_and_takes_no_option_for_a_host(void **state)
+{
+    static struct job_words w;
+
+    (void)state;
+    assert_int_equal(job_launcher_ssh("n7", 7, "/opt/it's/fp-job", &w), 0);
+    assert_string_equal(w.argv[0], "ssh");
+    assert_string_equal(w.argv[w.n - 2], "n7");
+    assert_string_equal(w.argv[w.n - 1], "'/opt/it'\\''s/fp-job' node --rank=7");
+    assert_null(w.argv[w.n]);
+    assert_false(job_plan_is_node("-oProxyCommand=x"));
+    assert_null(job_launcher_named("rsh"));
+    assert_true(job_launcher_named("srun")->kept && !job_launcher_named("ssh")->kept && !job_launcher_named("mpirun")->kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_node_is_named_once_in_the_order_given),
+        cmocka_unit_test(test_a_file_names_nodes_once_for_each_slot),
+        cmocka_unit_test(test_many_slots_are_read_soon),
+        cmocka_unit_test(test_this_machine_is_found),
+        cmocka_unit_test(test_a_plan_goes_by_the_environment_and_is_wiped),
+        cmocka_unit_test(test_a_plan_that_is_too_long_is_refused),
+        cmocka_unit_test(test_variables_of_directives_are_taken_along),
+        cmocka_unit_test(test_words_of_a_shell),
+        cmocka_unit_test(test_ssh_is_told_no_key_and_takes_no_option_for_a_host),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
