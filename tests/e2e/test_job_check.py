@@ -75,20 +75,22 @@ def test_examples_are_shell():
         subprocess.run(["bash", "-n", script], check=True, timeout=20 * SLOW)
 
 
-def of_the_page():
-    """Of docs/COMING-FROM.md: scripts with #FP lines, and lines that stand alone, as scripts."""
-    with open(os.path.join(TOP, "docs", "COMING-FROM.md")) as f:
-        text = f.read()
+def of_pages():
+    """Of docs/COMING-FROM.md and README.md: scripts with #FP lines, and lines that stand alone, as scripts."""
+    text = ""
+    for name in ("docs/COMING-FROM.md", "README.md"):
+        with open(os.path.join(TOP, name)) as f:
+            text += f.read()
     blocks = [b for b in re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S) if "\n#FP " in b]
     lines = [f"#!/bin/bash\n{line}\n" for line in dict.fromkeys(re.findall(r"`(#FP [^`]+)`", text))]
     drain = "#FP auxapp drain to=/lustre/proj/run42\n"  # for stage-out without to=
     return blocks, [line + (drain if "#FP stage-out" in line and " to=" not in line else "") for line in lines]
 
 
-def test_what_is_shown_to_those_who_come_from_elsewhere(folder):
+def test_what_pages_show(folder):
     """Each has no mistake, and each script is one of the shell. What stands on the other side of the tables is not ours to check."""
-    blocks, lines = of_the_page()
-    assert len(blocks) == 3 and len(lines) > 15
+    blocks, lines = of_pages()
+    assert len(blocks) == 4 and len(lines) > 15
     for text in blocks + lines:
         script = os.path.join(folder, "shown.sh")
         with open(script, "w") as f:
