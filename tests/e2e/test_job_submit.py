@@ -7,8 +7,10 @@ import time
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 with open(os.path.join(TOP, "jobscripts", "slurm", "burst_buffer.lua")) as f:
-    SCRIPT = f.read().replace('FP_JOB = "fp-job"', 'FP_JOB = "/opt/fpstore/bin/fp-job"')
-SLURM = {"nodes": 2, "cpus": 2, "extra": "BurstBufferType=burst_buffer/lua", "files": {"burst_buffer.conf": "Directive=FP\n", "burst_buffer.lua": SCRIPT}}
+    SCRIPT = f.read().replace('FP_JOB = "fp-job"', 'FP_JOB = "/opt/fpstore/bin/fp-job"')  # as make install does
+with open(os.path.join(TOP, "docs", "man", "fp-job.1.in")) as f:
+    LINES = {name: line for line, name in re.findall(r"^echo '(.*)' >+ /etc/slurm/(\S+)$", f.read(), re.M)}  # what administrators are told
+SLURM = {"nodes": 2, "cpus": 2, "extra": LINES["slurm.conf"], "files": {"burst_buffer.conf": LINES["burst_buffer.conf"] + "\n", "burst_buffer.lua": SCRIPT}}
 REFUSED = "the #FP lines of the script have mistakes (line:column):"
 
 
