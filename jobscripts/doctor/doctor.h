@@ -63,6 +63,7 @@ struct doctor_node {
     char mount_why[DOCTOR_NAME_BYTES];   /* what the helper said */
     unsigned fuse_minor;                 /* FUSE 7.x, as the kernel says in its first request; 0: not known */
     bool passthrough;
+    bool user_namespaces;                /* a process of the user may have one, with mounts of its own */
     char uring;                          /* 'Y' and 'N' of the kernel's switch; 0: it has none */
     char mountpoint[DOCTOR_NAME_BYTES];  /* that stores have by default */
     bool mountpoint_taken;               /* a store is mounted there */

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <linux/magic.h>
 
@@ -62,6 +64,19 @@ void doctor_slurm_look(struct doctor_slurm *out)
 
 /* ---------------------------------------------------------------- FUSE */
 
+/* By a process that tries it: sysctls, limits and security modules all have a say. */
+static bool may_have_namespaces(void)
+{
+    int status = 1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : 1);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 static void look_at_fuse(struct doctor_node *n)
 {
     struct statvfs v;
@@ -76,6 +91,7 @@ static void look_at_fuse(struct doctor_node *n)
     n->user_allow_other = fp_fuse_user_allow_other();
     if (fp_fuse_helper(n->helper, sizeof n->helper))
         n->helper_root = n->is_root || (stat(n->helper, &st) == 0 && st.st_uid == 0 && st.st_mode & S_ISUID && statvfs(n->helper, &v) == 0 && !(v.f_flag & ST_NOSUID));
+    n->user_namespaces = may_have_namespaces();
     n->uring = text ? text[0] : 0;
     free(text);
     doctor_try_mount(n);

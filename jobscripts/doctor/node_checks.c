@@ -82,7 +82,8 @@ static void judge_features(const struct doctor_node *n, struct doctor_answer *a)
     if (!n->fuse_minor)
         doctor_found(a, "not known: nothing could be mounted");
     else
-        doctor_found(a, "FUSE 7.%u, passthrough: %s, over io_uring: %s; fpstore needs neither", n->fuse_minor, n->passthrough ? "yes" : "no", n->uring == 'Y' ? "on" : n->uring ? "off" : "no");
+        doctor_found(a, "FUSE 7.%u, passthrough: %s, over io_uring: %s, user namespaces: %s; fpstore needs none of these three", n->fuse_minor, n->passthrough ? "yes" : "no",
+                     n->uring == 'Y' ? "on" : n->uring ? "off" : "no", n->user_namespaces ? "yes" : "no");
 }
 
 static void judge_mountpoint(const struct doctor_node *n, struct doctor_answer *a)
