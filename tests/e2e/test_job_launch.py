@@ -3,12 +3,11 @@
 import pytest
 
 from harness import sshd
-from test_job_slurm import THREADS, WAITING, threads
+from test_job_slurm import SERVICES, THREADS, threads
 
 SLURM = {"nodes": 4, "cpus": 2}
 SCRIPT = "#!/bin/bash\n#FP store size=256MiB pool=64MiB\n"
 MPIRUN = "mpirun --mca plm rsh --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"
-SERVICES = ("fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job")
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +103,8 @@ def test_ranks_of_mpirun_over_ssh_stay_off_service_cores(nodes):
         code, out = shell(nodes, f"fp-job run job.sh {hosts(nodes)} -- {MPIRUN} --hostfile slots --oversubscribe {words} python3 threads.py\n")
         assert code == 0, out
         seen = threads(out)
-        assert {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost"} <= {name for name, _ in seen} and sum("python" in name for name, _ in seen) >= 4, out
-        wrong = [(name, cpus) for name, cpus in seen if (name in SERVICES[:4] and cpus != "1") or ("python" in name and cpus != "0")]
+        assert SERVICES <= {name for name, _ in seen} and sum("python" in name for name, _ in seen) >= 4, out
+        wrong = [(name, cpus) for name, cpus in seen if (name in SERVICES and cpus != "1") or ("python" in name and cpus != "0")]
         assert not wrong, wrong
     nodes.nothing_left()
 

@@ -128,7 +128,10 @@ def read(path):
         return dict(line.strip().split(":", 1) for line in f if ":" in line)
 for status in glob.glob("/proc/[0-9]*/task/*/status"):
     try:
-        mine, program = read(status), read("/proc/%s/status" % status.split("/")[2])["Name"].strip()
+        mine, whole = read(status), read("/proc/%s/status" % status.split("/")[2])
+        program = whole["Name"].strip()
+        if program == "fp-job" and read("/proc/%s/status" % whole["PPid"].strip())["Name"].strip() == "fp-job-watch":
+            program = "fp-job-agent"
         if int(mine["Uid"].split()[0]) == os.getuid():
             print("THREAD", program, mine["Cpus_allowed_list"].strip())
     except OSError:
@@ -136,7 +139,7 @@ for status in glob.glob("/proc/[0-9]*/task/*/status"):
 """
 
 
-SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch"}
+SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch", "fp-job-agent"}
 WAITING = ("slurm_script", "fp-job", "srun", "bash")  # they do nothing meanwhile
 
 
@@ -156,6 +159,63 @@ def test_no_thread_is_where_it_does_not_belong(slurm):
         assert SERVICES <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
         wrong = [(name, cpus) for name, cpus in seen if cpus != ("1" if name in SERVICES else "0") and name not in WAITING]
         assert not wrong, f"{launch}: {wrong}"
+    slurm.nothing_left()
+
+
+# MPI and OpenMP: while two threads of each rank compute, the first one looks at all threads of its node.
+HYBRID = r"""
+#include <mpi.h>
+#include <omp.h>
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    volatile int over = 0;
+    int rank, rc = 0, threads = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    #pragma omp parallel num_threads(2)
+    {
+        #pragma omp atomic
+        threads++;
+        #pragma omp barrier
+        if (omp_get_thread_num() == 0) {
+            rc = system("python3 threads.py");
+            over = 1;
+        } else
+            while (!over)
+                ;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return rc || threads != 2;
+}
+"""
+
+
+def check_hybrid(out, ours, others):
+    """Both threads of each rank, and all of MPI's own, are on `others`, the services on `ours`."""
+    seen = threads(out)
+    assert SERVICES <= {name for name, _ in seen} and sum(name == "hybrid" for name, _ in seen) >= 8, out
+    wrong = [(name, cpus) for name, cpus in seen if cpus != (ours if name in SERVICES else others) and name not in WAITING]
+    assert not wrong, wrong
+
+
+def test_hybrid_programs_and_other_ways_to_choose_cores(slurm):
+    """MPI ranks with OpenMP threads, by srun --mpi=pmix and mpirun --bind-to none; cores of a list, of a share, of a range; and from a shell of salloc, which is on no node."""
+    slurm.write("threads.py", THREADS)
+    slurm.write("hybrid.c", HYBRID)
+    slurm.login("mpicc", "-O1", "-fopenmp", "-o", "hybrid", "hybrid.c", env=("OMPI_CC=gcc",))
+    head = HEAD + "#FP auxapp dedup hash=xxh3\nexport PMIX_MCA_gds=hash\n"
+    export = "--export=ALL,OMPI_MCA_plm_slurm_args=--mpi=none"
+    for cores, launch, ours, others in (("list=0", "srun --mpi=pmix -N4 -n4", "0", "1"), ("share=5%", "mpirun --bind-to none -npernode 1", "1", "0")):
+        code, out = slurm.run(head.replace("#FP auxapp", f"#FP cores {cores}\n#FP auxapp") + f"fp-job run -- {launch} ./hybrid\n", export)
+        assert code == 0, f"{cores}, {launch}:\n{out}"
+        check_hybrid(out, ours, others)
+    slurm.write("job.sh", head.replace("#FP auxapp", "#FP cores 1-3\n#FP auxapp"))
+    slurm.write("shell", 'eval "$(fp-job start job.sh)" || exit 1\nexport PMIX_MCA_gds=hash\nsrun --mpi=pmix -N4 -n4 --cpu-bind=none ./hybrid\ncode=$?\nfp-job stop || code=9\nexit $code\n')
+    r = slurm.login("salloc", "-N4", "--exclusive", "--quiet", "bash", "shell", check=False, seconds=60)
+    assert r.returncode == 0, r.stdout + r.stderr
+    check_hybrid(r.stdout, "1", "0")
     slurm.nothing_left()
 
 

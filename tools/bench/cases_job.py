@@ -1,6 +1,6 @@
-"""What a service core costs and gives a job: the paper's Figure 4 on two cores. Imported by bench.py for its cases.
+"""What a service core costs and gives a job, the paper's Figure 4 on two cores; and how long a job's store takes to start. Imported by bench.py for its cases.
 
-Both sides are jobs of a real Slurm (tests/harness) that do the same work: heat3d, whose checkpoints end on an fp-slowfs of 85 MB/s, all of them synced
+job-fp: both sides are jobs of a real Slurm (tests/harness) that do the same work: heat3d, whose checkpoints end on an fp-slowfs of 85 MB/s, all of them synced
 there before the job ends. FP(0,2): a rank on each of both cores, which write there themselves. FP(1,2): one rank, and a store on the other core that
 takes the checkpoints and drains them while the rank computes.
 """
@@ -101,3 +101,51 @@ def job_fp(env):
         raise BenchError("the jobs have not computed the same")
     for part in PARTS:
         yield Result(f"job-fp-{part}", "s", [p[part] for p, _ in ours], [p[part] for p, _ in ref] if part not in ("start", "drain") else [], None, "FP(0,2)", paired=True)
+
+
+NODES = 4
+START_LINES = "#FP store size=256MiB pool=64MiB\n#FP cores 1\n#FP auxapp dedup hash=xxh3"
+
+# One start after the other, each in a shell of its own, with what Slurm alone takes for it.
+STARTS = """#!/bin/bash
+#SBATCH --nodes={nodes} --exclusive
+{lines}
+now() {{ echo "$1 $(date +%s%N)"; }}
+for i in $(seq {runs}); do
+    now begin
+    scontrol write batch_script $SLURM_JOB_ID - > /dev/null && scontrol show hostnames > /dev/null || exit 1
+    now asked
+    srun --overlap --nodes={nodes} --ntasks={nodes} --cpu-bind=none --mem=0 --mpi=none true || exit 1
+    now ran
+    bash -c 'eval "$(fp-job start)" || exit 1; echo "up $(date +%s%N)"; fp-job stop' || exit 1
+    now end
+done
+"""
+
+
+@case(*(f"job-start-{part}" for part in ("total", "asking", "srun", "rest", "stop")))
+def job_start(env):
+    """fp-job start on four nodes, and what of it Slurm takes: its answers about the job, and a step of nothing."""
+    harness(env)
+    from harness import slurm
+    if slurm.missing():
+        raise BenchError(slurm.missing())
+    one = slurm.Slurm(nodes=NODES, cpus=2)
+    try:
+        code, out = one.run(STARTS.format(nodes=NODES, lines=START_LINES, runs=env.runs), seconds=LIMIT_S)
+    except (AssertionError, TimeoutError) as e:
+        raise BenchError(str(e)) from e
+    finally:
+        one.stop()
+    at = {name: [int(ns) / 1e9 for ns in re.findall(rf"^{name} (\d+)$", out, re.M)] for name in ("begin", "asked", "ran", "up", "end")}
+    if code or {len(v) for v in at.values()} != {env.runs} or "ERROR" in out:
+        raise BenchError(f"exit {code}: {out[-600:]}")
+
+    def spans(a, b):
+        return [y - x for x, y in zip(at[a], at[b])]
+    start, asking, srun = spans("ran", "up"), spans("begin", "asked"), spans("asked", "ran")
+    yield Result("job-start-total", "s", start, [], ("most", 3.0), "")
+    yield Result("job-start-asking", "s", asking, [], None, "")
+    yield Result("job-start-srun", "s", srun, [], None, "")
+    yield Result("job-start-rest", "s", [t - a - b for t, a, b in zip(start, asking, srun)], [], None, "")
+    yield Result("job-start-stop", "s", spans("up", "end"), [], None, "")
