@@ -64,7 +64,7 @@ static void judge_slurm(const struct doctor_slurm *s, struct doctor_answer *a)
 
     if (s->rc == -ENOENT) {
         doctor_found(a, "scontrol is not in PATH");
-        doctor_wrong(a, "put Slurm's commands into PATH (package slurm-client) on login nodes and on compute nodes");
+        doctor_warn(a, "if this is a site with Slurm: its commands into PATH (package slurm-client), on login nodes and compute nodes; else jobs give --hosts, or PBS does");
         return;
     }
     if (s->rc) {
