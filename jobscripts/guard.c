@@ -79,21 +79,6 @@ static bool over(void *arg)
     return job_interrupted() || (g->owner && fp_proc_ticks(g->owner) != g->ticks);
 }
 
-static int write_all(int fd, const void *data, size_t n)
-{
-    const char *at = data;
-
-    while (n) {
-        ssize_t k = write(fd, at, n);
-
-        if (k < 0 && errno != EINTR)
-            return -errno;
-        at += k > 0 ? k : 0;
-        n -= k > 0 ? (size_t)k : 0;
-    }
-    return 0;
-}
-
 /* From now on nobody reads what we print, and who waits for the end of our output would wait for ever. */
 static void leave_terminal(const struct guard *g)
 {
@@ -115,7 +100,7 @@ static int begun(const struct job_record *r, void *arg)
     if (!g->l->stays)
         watch(g, g->next);
     leave_terminal(g);
-    rc = write_all(g->report, r, sizeof *r);
+    rc = job_write_all(g->report, r, sizeof *r);
     close(g->report);
     g->report = -1;
     return rc;

@@ -81,16 +81,16 @@ int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)
     return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int write_all(int fd, const char *text)
+int job_write_all(int fd, const void *data, size_t n)
 {
-    size_t n = strlen(text);
+    const char *at = data;
 
     while (n) {
-        ssize_t k = write(fd, text, n);
+        ssize_t k = write(fd, at, n);
 
         if (k < 0 && errno != EINTR)
             return -errno;
-        text += k > 0 ? k : 0;
+        at += k > 0 ? k : 0;
         n -= k > 0 ? (size_t)k : 0;
     }
     return 0;
@@ -107,7 +107,7 @@ int job_dir_write(const char *dir, const char *name, const char *text, mode_t mo
     fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0)
         return -errno;
-    rc = write_all(fd, text);
+    rc = job_write_all(fd, text, strlen(text));
     close(fd);
     if (rc == 0 && rename(temp, path) < 0)
         rc = -errno;

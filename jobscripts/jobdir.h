@@ -42,6 +42,9 @@ bool job_dir_taken(const char *path);
 /* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit. */
 int job_dir_mountable(const char *path);
 
+/* All of it, however often a signal comes. 0 or negative errno */
+int job_write_all(int fd, const void *data, size_t n);
+
 int job_record_save(const char *dir, const struct job_record *r);
 /* -ENOENT: nothing runs here; -EBADMSG. */
 int job_record_load(const char *dir, struct job_record *out);
