@@ -2,7 +2,7 @@
  * fp-job start, stop, run and confine: the store of the job that we are in.
  *
  * start prints what the shell of the batch script is to do, for eval: variables that keep tasks off the service cores on each node, whoever starts them. srun
- * runs a task prolog, which confines the task by the mask of its node (node_store.c); everything else inherits the mask of the shell. Programs that look for
+ * runs a task prolog (cmd_prolog.c), which confines the task by the mask of its node (node_store.c); everything else inherits the mask of the shell. Programs that look for
  * cores by themselves, as mpirun does to bind ranks to them, read a description of the node in which the service cores are not: hwloc, which all of them use,
  * has a variable for that. Open MPI's own list of CPUs was rejected, since it can't be had together with words for mapping (-npernode, --map-by).
  *
@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fp/beside.h"
 #include "fp/clock.h"
 #include "fp/command.h"
 #include "fp/err.h"
@@ -42,7 +43,9 @@ struct variable {
 /* What tasks need to know; "" where it is left as it is. */
 static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABLES])
 {
+    static const char *const tails[] = {"fp-task-prolog", NULL};
     const char *prolog = getenv("SLURM_TASK_PROLOG");
+    char self[PATH_MAX];
     unsigned n = 0;
 
 #define VAR(name_, ...)                                                    \
@@ -55,9 +58,13 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     VAR("FP_JOB", "%s", r->record.job);
     if (!r->record.application[0])
         return n;
-    if (prolog)
-        VAR("FP_TASK_PROLOG", "%s", prolog);
-    VAR("SLURM_TASK_PROLOG", "%s/task-prolog", r->dir);
+    if (fp_beside(self, sizeof self, tails)) {
+        if (prolog && strcmp(prolog, self) != 0) /* else it was set by a start before */
+            VAR("FP_TASK_PROLOG", "%s", prolog);
+        VAR("SLURM_TASK_PROLOG", "%s", self);
+    } else {
+        FP_WARN("%s is missing: of what srun starts nothing is kept off the service cores", self);
+    }
     VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
     if (!r->alloc.launcher->kept) { /* mpirun's daemons come to other nodes by ssh, and know nothing of this */

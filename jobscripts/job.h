@@ -43,5 +43,7 @@ int job_cmd_clean(const struct job_options *o);
 int job_cmd_node(const struct job_options *o);
 int job_cmd_confine(const struct job_options *o);
 int job_cmd_owner(const struct job_options *o);
+/* Under the name of fp-task-prolog, without options. */
+int job_cmd_prolog(void);
 
 #endif

@@ -27,17 +27,20 @@ void job_dir_path(char out[PATH_MAX], const char *job)
     snprintf(out, PATH_MAX, "/tmp/fpstore-%u-%.64s", (unsigned)geteuid(), job);
 }
 
-int job_dir_make(const char *dir)
+bool job_dir_is_ours(const char *dir)
 {
     struct stat st;
 
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077);
+}
+
+int job_dir_make(const char *dir)
+{
     if (mkdir(dir, 0700) == 0)
         return 0;
     if (errno != EEXIST)
         return -errno;
-    if (lstat(dir, &st) < 0)
-        return -errno;
-    return S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : -EPERM;
+    return job_dir_is_ours(dir) ? 0 : -EPERM;
 }
 
 /* -EAGAIN: it was removed meanwhile, as one that was left. Where the file system has no locks it is never taken for that. */

@@ -11,6 +11,8 @@
 #define JOB_DIR_LOCK  ".fp-job"
 #define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" /* of a job's number */
 
+#define JOB_TASK_PROLOG "task-prolog" /* a file in it: what is run before each task on the node */
+
 /* What fp-job start leaves for stop and status, in DIR/job.json. */
 struct job_record {
     char job[65];
@@ -29,6 +31,8 @@ struct job_record {
 void job_dir_path(char out[PATH_MAX], const char *job);
 /* 0; -EPERM: somebody else has put something there; others of mkdir. */
 int job_dir_make(const char *dir);
+/* It is there, and nobody else may read it or has made it. */
+bool job_dir_is_ours(const char *dir);
 /* job_dir_make, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
  * removed, and that takes too long. */
 int job_dir_hold(const char *dir);

@@ -31,6 +31,7 @@
 #include "jobscripts/launcher.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/start.h"
+#include "jobscripts/stays.h"
 #include "jobscripts/variables.h"
 
 #define MORE_MS    300u   /* after the first failure: others that have failed for the same reason */
@@ -185,6 +186,19 @@ static int open_log(const struct starter *s)
     return rc ? rc : fd < 0 ? -errno : fd;
 }
 
+/* Our environment and what others have open are not for the one that stays. */
+static int spawn_launcher(struct starter *s, const uv_process_options_t *o)
+{
+    static struct job_stays stays;
+    int rc;
+
+    job_stays_begin(&stays);
+    job_launch_environment();
+    rc = uv_spawn(&s->loop, &s->launcher, o);
+    job_stays_end(&stays);
+    return rc;
+}
+
 static int run_launcher(struct starter *s)
 {
     static struct job_words words;
@@ -213,8 +227,7 @@ static int run_launcher(struct starter *s)
 
     uv_pipe_init(&s->loop, &s->input, 0);
     s->input.data = s->write.data = s->launcher.data = s;
-    job_launch_environment();
-    rc = uv_spawn(&s->loop, &s->launcher, &o);
+    rc = spawn_launcher(s, &o);
     close(log);
     s->launched = true;
     if (rc) {

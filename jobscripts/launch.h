@@ -26,7 +26,7 @@ struct job_launch {
 /* Returns when all nodes are ready; *out says how to find them. Negative: one is not, which is logged for each, and what was started has been ended. */
 int job_launch(const struct job_launch *l, struct job_record *out);
 
-/* What the user has set for steps of his own is not for ours: it is forgotten. */
+/* What the user has set for steps of his own is not for ours: it is forgotten. (stays.h: for one program alone) */
 void job_launch_environment(void);
 
 /* What the root knows of all nodes; *out: job_states_fini. */

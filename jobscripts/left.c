@@ -160,10 +160,9 @@ static bool of_here(int fd)
 static int take(const char *dir)
 {
     char path[PATH_MAX];
-    struct stat st;
     int fd;
 
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) || job_dir_file(path, dir, JOB_DIR_LOCK))
+    if (!job_dir_is_ours(dir) || job_dir_file(path, dir, JOB_DIR_LOCK))
         return -1;
     fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && of_here(fd))

@@ -8,6 +8,7 @@
  *
  * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call. Of run and stop, the application's.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -114,6 +115,8 @@ int main(int argc, char **argv)
     int rc;
 
     fp_log_init("fp-job", FP_LOG_INFO);
+    if (strcmp(program_invocation_short_name, "fp-task-prolog") == 0)
+        return job_cmd_prolog() < 0;
     if (argc == 2 && strcmp(argv[1], "--print-man-commands") == 0)
         return print_directives();
     argc = cut_command(argc, argv, &o);

@@ -6,6 +6,22 @@ fp-job_MAIN := jobscripts/main.c
 fp-job_LIBS := job auxhost common
 fp-job_PKGS :=
 
+# What srun runs before each task.
+TASK_PROLOG := $(O)/bin/fp-task-prolog
+.PHONY: install-task-prolog uninstall-task-prolog
+ifeq ($(ONLY),)
+all: $(TASK_PROLOG)
+endif
+$(TASK_PROLOG): $(O)/bin/fp-job
+	$(call say,LN,$@)ln -sf fp-job $@
+install: install-task-prolog
+install-task-prolog:
+	install -d $(DESTDIR)$(PREFIX)/bin
+	ln -sf fp-job $(DESTDIR)$(PREFIX)/bin/fp-task-prolog
+uninstall: uninstall-task-prolog
+uninstall-task-prolog:
+	rm -f $(DESTDIR)$(PREFIX)/bin/fp-task-prolog
+
 # The SPANK plugin, where Slurm's headers are (SLURM_CFLAGS="-I DIR" for other places): Slurm's programs have the functions that it calls.
 SLURM_CFLAGS ?=
 HAVE_SPANK   := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(SLURM_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)

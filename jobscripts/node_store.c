@@ -81,17 +81,17 @@ static int choose_cores(struct node *n, char *why, size_t size)
 /* Slurm runs it as the user before each task, whose process is its parent: so each node's tasks get what that node has left for them. */
 static int write_prolog(struct node *n)
 {
-    char text[2 * PATH_MAX + JOB_CPULIST_BYTES], self[PATH_MAX];
+    char text[2 * PATH_MAX + JOB_CPULIST_BYTES], self[PATH_MAX], quoted[PATH_MAX];
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    if (k <= 0)
-        return -errno;
-    self[k] = '\0';
+    self[k > 0 ? k : 0] = '\0';
+    if (k <= 0 || fp_shell_word(self, quoted, sizeof quoted))
+        return k <= 0 ? -errno : -ENAMETOOLONG;
     if (n->map.service_cores)
-        snprintf(text, sizeof text, "#!/bin/sh\n'%s' confine --pid=$PPID --cpus=%s\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n", self, n->map.application);
+        snprintf(text, sizeof text, "#!/bin/sh\n%s confine --pid=$PPID --cpus=%s\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n", quoted, n->map.application);
     else
         snprintf(text, sizeof text, "#!/bin/sh\n[ -z \"$FP_TASK_PROLOG\" ] || exec \"$FP_TASK_PROLOG\"\n");
-    return job_dir_write(n->dir, "task-prolog", text, 0700);
+    return job_dir_write(n->dir, JOB_TASK_PROLOG, text, 0700);
 }
 
 /* What mpirun starts in place of its daemon (cmd_run.c): the same daemon, whose ranks know of the other cores alone. */

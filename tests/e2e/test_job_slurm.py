@@ -95,6 +95,27 @@ fp-job stop --exit-code=CODE
     slurm.nothing_left()
 
 
+def test_a_script_goes_on_after_its_store(slurm):
+    """What start has set in its shell does no harm then, and it may start another one; the user's own prolog is run for each task."""
+    slurm.write("prolog", "#!/bin/sh\necho print prolog $SLURM_STEP_ID\n")
+    task = "srun -N1 -n1 echo task\n"
+    store = 'eval "$(fp-job start)" || exit 5\n' + task + "fp-job stop || exit 6\n" + task
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2 --exclusive\n#FP store size=128MiB pool=64MiB\n#FP cores 1\nexport SLURM_TASK_PROLOG=$HOME/prolog\n" + store + store)
+    assert code == 0, out
+    assert len([line for line in out.splitlines() if line.startswith("prolog ")]) == 4 and out.count("task\n") == 4, out
+    slurm.nothing_left()
+
+
+def test_what_the_shell_has_is_the_applications_alone(slurm):
+    """Variables that srun takes are not for our own steps, and stay set; a lock is not held by what stays behind."""
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2 -n 2 -c 2 --exclusive\n#FP store size=128MiB pool=64MiB\n#FP cores 1\nexec 7>lock; flock 7\n"
+                          "fp-job run -- sh -c 'echo cpus $SLURM_CPUS_PER_TASK; flock -n 7 && echo mine'\neval \"$(fp-job start)\" || exit 5\nexec 7>&-\n"
+                          "flock -n lock echo free\necho still $SLURM_CPUS_PER_TASK\nfp-job stop\n")
+    assert code == 0, out
+    assert {"cpus 2", "mine", "free", "still 2"} <= set(out.splitlines()), out
+    slurm.nothing_left()
+
+
 def test_more_results_than_one_call_takes(slurm):
     """fpctl takes 256 paths; one that is not there is said, and keeps no other one."""
     slurm.login("sh", "-c", "mkdir -p /lustre/more && cd /lustre/more && seq 300 | xargs touch")
