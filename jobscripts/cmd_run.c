@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fp/beside.h"
@@ -26,12 +25,11 @@
 #include "fp/command.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/app.h"
 #include "jobscripts/cpus.h"
 #include "jobscripts/guard.h"
 #include "jobscripts/launcher.h"
 #include "jobscripts/start.h"
-
-#define LOOK_MS 30000u /* how often the job's time is looked at */
 
 struct variable {
     const char *name;
@@ -162,26 +160,6 @@ int job_cmd_stop(const struct job_options *o)
 
 /* ---------------------------------------------------------------- run */
 
-static volatile sig_atomic_t passed;
-static volatile pid_t application;
-
-/* What the application is told, we are: the shell of a batch script, or Slurm, does not know of it. */
-static void pass_on(int sig)
-{
-    passed = sig;
-    if (application > 0)
-        kill(application, sig);
-}
-
-static void pass_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
-    struct sigaction sa = {.sa_handler = pass_on};
-
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaction(signals[i], &sa, NULL);
-}
-
 static _Noreturn void execute(char *const argv[])
 {
     for (int sig = 1; sig < NSIG; sig++)
@@ -204,46 +182,10 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
     execute(argv);
 }
 
-/* So that what is to be brought out has time: a part of the job's, at most a quarter of what it has now. */
-static uint64_t reserve_ms(const struct job_run_of *r, uint64_t left_ms)
-{
-    uint64_t want = r->declared.store.reserve_ms;
-
-    if (left_ms == UINT64_MAX || !job_steps_needed(&r->declared))
-        return 0;
-    return want < left_ms / 4 ? want : left_ms / 4;
-}
-
-/* Its exit code, or 128 + signal, as a shell has it. Told to end when the job has only the reserve left. */
-static int wait_application(const struct job_run_of *r)
-{
-    uint64_t left = job_alloc_left_ms(&r->alloc), reserve = reserve_ms(r, left);
-    uint64_t end_ms = reserve ? fp_now_ms() + left - reserve : UINT64_MAX;
-    int status;
-
-    for (;;) {
-        struct timespec pause = {0, 20000000};
-        pid_t got = waitpid(application, &status, end_ms == UINT64_MAX ? 0 : WNOHANG);
-
-        if (got == application)
-            break;
-        if (got < 0 && errno != EINTR)
-            return 1;
-        if (got == 0 && fp_now_ms() >= end_ms) {
-            FP_WARN("the job has %llu s left, which are kept for what is still to be drained or staged out (reserve= of #FP store): the application is told to end",
-                    (unsigned long long)(reserve / 1000));
-            kill(application, SIGTERM);
-            end_ms = UINT64_MAX;
-        }
-        if (got == 0)
-            nanosleep(&pause, NULL);
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int job_cmd_run(const struct job_options *o)
 {
     static struct job_run_of r;
+    pid_t pid;
     int rc;
 
     if (!o->argv || !o->argv[0]) {
@@ -258,12 +200,11 @@ int job_cmd_run(const struct job_options *o)
     }
     if (rc)
         return rc;
-    pass_signals();
-    application = fork();
-    if (application == 0)
+    job_app_signals();
+    pid = fork();
+    if (pid == 0)
         become(&r, o->argv);
-    rc = application < 0 ? 1 : wait_application(&r);
-    application = 0;
+    rc = pid < 0 ? 1 : job_app_wait(&r, pid, o->argv[0]);
     rc = job_end(&r, rc, o->timeout_ms);
     job_run_fini(&r);
     return rc;

@@ -116,6 +116,16 @@ def test_what_the_shell_has_is_the_applications_alone(slurm):
     slurm.nothing_left()
 
 
+def test_what_run_is_told_the_tasks_are(slurm):
+    """SIGTERM, at which srun would kill them; of a command that is not srun, the command."""
+    app = "'trap \"echo last word; exit 7\" TERM; touch up$SLURM_PROCID; sleep 600 & wait'"
+    part = "fp-job run -- LAUNCH sh -c " + app + " &\nuntil [ -e up1 ]; do sleep 0.05; done\nkill -TERM $!\nwait $!\necho code $?\nrm -f up*\n"
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2 --exclusive\n#FP store size=128MiB pool=64MiB\n" + part.replace("LAUNCH", "srun -N2") + part.replace("LAUNCH", "env SLURM_PROCID=1"))
+    assert code == 0, out
+    assert out.count("last word") == 3 and out.count("\ncode 7\n") == 2 and "Killed" not in out, out
+    slurm.nothing_left()
+
+
 def test_more_results_than_one_call_takes(slurm):
     """fpctl takes 256 paths; one that is not there is said, and keeps no other one."""
     slurm.login("sh", "-c", "mkdir -p /lustre/more && cd /lustre/more && seq 300 | xargs touch")

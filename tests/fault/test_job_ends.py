@@ -76,10 +76,11 @@ def test_a_node_that_is_late_is_named(slurm):
 
 
 def test_the_time_limit(slurm):
-    """The application does not end by itself; what is in the store is drained all the same."""
-    code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/limit\nfp-job run -- sh -c 'echo data > /AggregateSSDstore/f; sleep 600'\n", "--time=1", seconds=120)
-    assert code == 143 and "the application is told to end" in out, out
-    assert slurm.login("cat", "/lustre/limit/f").stdout == "data\n"
+    """The application does not end by itself; its tasks are told in time, and what they write then is drained, too."""
+    code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/limit\n"
+                          "fp-job run -- srun -n1 -N1 sh -c 'trap \"echo last > /AggregateSSDstore/f; exit 7\" TERM; sleep 600 & wait'\n", "--time=1", seconds=120)
+    assert code == 7 and "the application is told to end" in out, out
+    assert slurm.login("cat", "/lustre/limit/f").stdout == "last\n"
     slurm.nothing_left(30)
 
 

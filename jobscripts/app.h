@@ -1,0 +1,19 @@
+/* The application of fp-job run: told to end in time, waited for. One thread, one application in a process. */
+#ifndef JOB_APP_H
+#define JOB_APP_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "jobscripts/start.h"
+
+/* From now on signals that come are for the application, also while there is none yet. */
+void job_app_signals(void);
+
+/*
+ * Until it ends: its exit code, or 128 + signal, as a shell has it. It is told to end when the job has only the reserve left, if that is needed, and killed when half of
+ * the reserve has gone by. program: its first word.
+ */
+int job_app_wait(const struct job_run_of *r, pid_t pid, const char *program);
+
+#endif
