@@ -126,6 +126,10 @@ static size_t no_value(const struct fp_opt_table *t, const struct job_line *l, s
     for (const struct fp_opt *o = t->opts; o->name && n < 31; o++)
         names[n++] = o->name;
     near = fp_nearest_name(w->text, names);
+    if (strchr(w->text, '=')) {
+        job_error(f, w->at, "'%s': only what stands behind the = may be in quotes: NAME=\"VALUE\"", w->text);
+        return 1;
+    }
     if (!near) {
         job_error(f, w->at, "'%s' is not understood here: write NAME=VALUE, without blanks", w->text);
         return 1;

@@ -51,6 +51,7 @@ static void test_mistakes_in_a_store(void **state)
     jf_bad("#FP store sise=1GiB\n", 1, 11, "did you mean 'size'?");
     jf_bad("#FP store zzzzzz=1\n", 1, 11, "there are ssd, size, mount");
     jf_bad("#FP store =1GiB\n", 1, 11, "no name before '='");
+    jf_bad("#FP store \"mount=/a b\"\n", 1, 11, "only what stands behind the = may be in quotes");
 }
 
 static void test_blanks_around_the_equals_sign_are_told(void **state)
