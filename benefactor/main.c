@@ -135,6 +135,8 @@ static void stop(void *arg)
 static void on_signal(uv_signal_t *handle, int signum)
 {
     (void)handle;
+    if (signum == SIGTERM && self.opt.ignore_term)
+        return;
     if (!self.stopping)
         FP_INFO("ending: %s", signum == SIGTERM ? "SIGTERM" : "SIGINT");
     stop(NULL);

@@ -125,6 +125,7 @@ static const struct fp_opt options[] = {
     FP_OPT_DURATION(struct bnf_options, start_timeout_ms, "start-timeout", "30s", 100, FP_HOUR_MS(24),
                     "How long to try to reach the manager at start."),
     FP_OPT_READY_FD(struct bnf_options, ready_fd),
+    FP_OPT_IGNORE_TERM(struct bnf_options, ignore_term),
     FP_OPT_LOG_LEVEL(struct bnf_options, log_level),
     FP_OPT_END,
 };

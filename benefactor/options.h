@@ -27,6 +27,7 @@ struct bnf_options {
     int64_t ready_fd;
     const char *backend_text;
     struct fp_backend_spec backend; /* of backend_text */
+    bool ignore_term;
     int log_level;
     bool data_encryption;
     bool drain;

@@ -149,6 +149,7 @@ static const struct fp_opt options[] = {
                 "File to append log lines to. By default stderr, and nothing once in the background.",
                 .arg = "FILE"),
     FP_OPT_READY_FD(struct cl_options, ready_fd),
+    FP_OPT_IGNORE_TERM(struct cl_options, ignore_term),
     FP_OPT_LOG_LEVEL(struct cl_options, log_level),
     FP_OPT_END,
 };

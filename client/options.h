@@ -46,6 +46,7 @@ struct cl_options {
     int close_mode; /* enum cl_close_mode */
     int locks;      /* enum cl_locks_mode */
     bool fold;
+    bool ignore_term;
     int log_level;
     bool data_encryption;
     bool allow_other;

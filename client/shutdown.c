@@ -61,7 +61,7 @@ void cl_shutdown_block_signals(void)
 
 void cl_shutdown_request(void)
 {
-    kill(getpid(), SIGTERM);
+    kill(getpid(), SIGINT);
 }
 
 void cl_shutdown_loop_ended(void)
@@ -170,7 +170,7 @@ static void *signals_main(void *arg)
     pthread_setname_np(pthread_self(), "signals");
     for (;;) {
         pthread_t stop;
-        if (sigwait(&set, &sig) != 0)
+        if (sigwait(&set, &sig) != 0 || (sig == SIGTERM && m->opt.ignore_term))
             continue;
         if (atomic_exchange(&stopping, true))
             hurry(m);

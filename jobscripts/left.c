@@ -101,7 +101,7 @@ static void end_process(pid_t pid, uint64_t ticks, uint64_t term_ms)
     if (pid <= 1 || pid == getpid() || !ticks || fp_proc_ticks(pid) != ticks)
         return;
     if (term_ms) {
-        (void)kill(pid, SIGTERM);
+        (void)kill(pid, SIGINT);
         if (wait_gone(pid, ticks, term_ms))
             return;
     }

@@ -83,10 +83,10 @@ static void on_ready(struct job_service *s, const char *line, void *arg)
     if (n->phase >= NODE_STOPPING)
         return;
     if (s == &n->service[NODE_MANAGER] && n->phase == NODE_WAITING && colon) {
-        free(n->args[NODE_MANAGER][3]); /* --listen: started again, it is where it was */
-        if (asprintf(&n->args[NODE_MANAGER][3], "--listen=0.0.0.0%s", colon) < 0)
+        free(n->args[NODE_MANAGER][NODE_LISTEN_AT]); /* --listen: started again, it is where it was */
+        if (asprintf(&n->args[NODE_MANAGER][NODE_LISTEN_AT], "--listen=0.0.0.0%s", colon) < 0)
             abort();
-        s->argv[3] = n->args[NODE_MANAGER][3];
+        s->argv[NODE_LISTEN_AT] = n->args[NODE_MANAGER][NODE_LISTEN_AT];
         snprintf(manager, sizeof manager, "%s%s", n->plan.nodes[0], colon);
         node_go(n, manager, n->mount);
     }

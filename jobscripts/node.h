@@ -21,6 +21,7 @@
 #include "jobscripts/service.h"
 #include "jobscripts/tree.h"
 
+#define NODE_LISTEN_AT  4u     /* --listen among the manager's arguments */
 #define NODE_RESTARTS   3u     /* of one service, after it was ready */
 #define NODE_ORPHAN_MS  30000u /* without any agent above: the job has lost its first node */
 #define NODE_GUARD_MS  10000u /* the root without the guard that is to stay (guard.c) */

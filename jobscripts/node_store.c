@@ -260,6 +260,7 @@ static void common_args(struct node *n, enum node_role role)
 {
     must_fit(n, role, "--config=");
     must_fit(n, role, "--key=%s/key", n->dir);
+    must_fit(n, role, "--ignore-term"); /* SIGTERM is for the agent, which knows what it means */
     if (role != NODE_MANAGER) {
         must_fit(n, role, "--manager=%s", n->manager);
         must_fit(n, role, "--node=%s", n->plan.nodes[n->rank]);

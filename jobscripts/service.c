@@ -151,7 +151,7 @@ void job_service_stop(struct job_service *s, uint64_t now_ms)
     s->told = true;
     s->step = 1;
     s->step_at_ms = now_ms + (s->hurry ? HURRY_MS : s->term_ms);
-    (void)uv_process_kill(&s->process, SIGTERM);
+    (void)uv_process_kill(&s->process, SIGINT);
 }
 
 void job_service_tick(struct job_service *s, uint64_t now_ms)
@@ -159,7 +159,7 @@ void job_service_tick(struct job_service *s, uint64_t now_ms)
     if (!s->running || !s->told || now_ms < s->step_at_ms)
         return;
     if (s->twice && s->step == 1 && !s->hurry) {
-        (void)uv_process_kill(&s->process, SIGTERM);
+        (void)uv_process_kill(&s->process, SIGINT);
         s->step_at_ms = now_ms + AFTER_SECOND_MS;
     } else {
         (void)uv_process_kill(&s->process, SIGKILL);

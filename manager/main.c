@@ -100,7 +100,7 @@ static int serve(const struct mgr_options *o, const struct fp_key *key, struct m
     const char *host = o->listen.host;
     char addr[sizeof o->listen.host + 16];
     struct mgr_server_opts so = {
-        .listen = addr, .key = key, .ready_fd = (int)o->ready_fd, .db_path = db_path};
+        .listen = addr, .key = key, .ready_fd = (int)o->ready_fd, .db_path = db_path, .ignore_term = o->ignore_term};
 
     snprintf(addr, sizeof addr, strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, o->listen.port);
     return mgr_server_run(core, &so);

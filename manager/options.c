@@ -52,6 +52,7 @@ static const struct fp_opt opts[] = {
     FP_OPT_DURATION(struct mgr_options, ckpt_late_ms, "ckpt-late", "60s", 100, FP_HOUR_MS(24),
                     "The same for a set that has fewer files than the one before."),
     FP_OPT_READY_FD(struct mgr_options, ready_fd),
+    FP_OPT_IGNORE_TERM(struct mgr_options, ignore_term),
     FP_OPT_LOG_LEVEL(struct mgr_options, log_level),
     FP_OPT_END,
 };

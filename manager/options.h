@@ -24,6 +24,7 @@ struct mgr_options {
     uint64_t chunk_size_bytes; /* 0: as the store has it */
     int64_t stripe;            /* 0: likewise */
     int64_t inodes_max;
+    bool ignore_term;
     int log_level;
 };
 

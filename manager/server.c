@@ -104,8 +104,12 @@ static void end(struct mgr_server *s)
 
 static void on_signal(uv_signal_t *sig, int num)
 {
+    struct mgr_server *s = sig->data;
+
+    if (num == SIGTERM && s->opts->ignore_term)
+        return;
     FP_INFO("%s: stopping", num == SIGTERM ? "SIGTERM" : "SIGINT");
-    end(sig->data);
+    end(s);
 }
 
 /* ---------------------------------------------------------------- turns of the loop */

@@ -2,6 +2,8 @@
 #ifndef MGR_SERVER_H
 #define MGR_SERVER_H
 
+#include <stdbool.h>
+
 #include "fp/key.h"
 #include "manager/core.h"
 
@@ -10,6 +12,7 @@ struct mgr_server_opts {
     const struct fp_key *key;
     int ready_fd; /* -1: none */
     const char *db_path;
+    bool ignore_term;
 };
 
 /* Serves until SIGTERM, SIGINT, or fpctl stop has been carried out. core is borrowed. 0, or why it could not
