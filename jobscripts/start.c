@@ -138,6 +138,16 @@ static int launch(struct job_run_of *r, const char *text, bool stays)
     return rc;
 }
 
+/* Scripts that name the directory of mount= must know when it is another one. */
+static void tell(const struct job_run_of *r)
+{
+    const char *want = r->declared.store.mount, *got = r->record.mount;
+    bool other = !strchr(want, '$') && strcmp(want, got) != 0;
+
+    FP_INFO("%u node%s, mounted on %s%s%s%s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, other ? ", as " : "", other ? want : "",
+            other ? " can't be had: this user may not mount there, or another job's store is there ($FP_MOUNT says where)" : "");
+}
+
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
 {
     char *text = NULL;
@@ -165,7 +175,7 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
         fp_remove_tree(r->dir);
     close(r->start_fd);
     if (rc == 0)
-        FP_INFO("%u node%s, mounted on %s", r->record.nodes, r->record.nodes == 1 ? "" : "s", r->record.mount);
+        tell(r);
     return rc;
 }
 

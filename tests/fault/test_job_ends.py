@@ -1,5 +1,6 @@
 """Jobs with a store that go wrong, with a real Slurm: whatever happens, no process, mount or file is left on any node."""
 
+import contextlib
 import os
 import re
 import signal
@@ -141,25 +142,91 @@ def test_two_jobs_on_one_node(slurm):
     slurm.nothing_left(30)
 
 
+def test_two_jobs_of_one_node_with_the_same_mount(slurm):
+    """The second store is mounted elsewhere, and says so; the end of one takes nothing from the other."""
+    script = f"#!/bin/bash\n#SBATCH -N 1 -n 1 -w {slurm.names[2]}\n#FP store size=128MiB pool=64MiB\neval \"$(fp-job start)\" || exit 1\necho $SLURM_JOB_ID > $FP_MOUNT/f\n"
+    first = slurm.up(script + WAIT + "cat /AggregateSSDstore/f\nfp-job stop\n")
+    code, out = slurm.run(script + "echo at $FP_MOUNT\ncat $FP_MOUNT/f\nfp-job stop\n")
+    second = max(int(n) for n in re.findall(r"/tmp/fpstore-5001-(\d+)/mnt", out) or [0])
+    assert code == 0 and second > first and f"mounted on /tmp/fpstore-5001-{second}/mnt, as /AggregateSSDstore can't be had" in out, out
+    assert f"at /tmp/fpstore-5001-{second}/mnt\n{second}\n" in out, out
+    script = script.replace("-N 1 -n 1", "-N 2 -n 2").replace(slurm.names[2], f"{slurm.names[1]},{slurm.names[2]}")
+    code, out = slurm.run(script)  # its first node could mount there
+    assert code == 1 and f"{slurm.names[2]} is not ready: another job's store is mounted on /AggregateSSDstore: give each a directory of its own" in out, out
+    slurm.go()
+    code, out = slurm.end_of(first)
+    assert code == 0 and f"\n{first}\n" in f"\n{out}", out
+    slurm.nothing_left(30)
+
+
+def test_a_benefactor_that_is_slow_to_start_is_waited_for(slurm):
+    slurm.on(2, "sh", "-c", "cp /opt/fpstore/bin/fp-benefactor /tmp/real; printf '#!/bin/sh\\nsleep 4\\nexec /tmp/real \"$@\"\\n' > /tmp/slow; chmod 755 /tmp/slow; "
+             "mount --bind /tmp/slow /opt/fpstore/bin/fp-benefactor", user="root")
+    try:
+        code, out = slurm.run(HEAD + 'eval "$(fp-job start)" || exit 5\necho after $SECONDS\nsrun sh -c "echo x > $FP_MOUNT/\\$(hostname)"\nls $FP_MOUNT | wc -l\nfp-job stop\n')
+    finally:
+        slurm.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-benefactor; rm /tmp/real /tmp/slow", user="root")
+    assert code == 0 and int(re.search(r"after (\d+)", out)[1]) >= 4 and "\n4\n" in out and "ERROR" not in out, out
+    slurm.nothing_left(30)
+
+
+@contextlib.contextmanager
+def slowfs(slurm, i, path):
+    """The user's fp-slowfs on node i: a function that makes its operations fail, and its pid."""
+    slurm.on(i, "mkdir", "-p", path, path + ".source")
+    fs = slurm.begin(i, "fp-slowfs", "--foreground", path + ".source", path)
+    wait_until("fp-slowfs", 20, lambda: f"mount {path}" in slurm.left_over(i), 0.05)
+
+    def fail(how):
+        slurm.on(i, "python3", "-c", "import os, sys; os.setxattr(sys.argv[1], 'user.slowfs.fail', sys.argv[2].encode())", path, how)
+    pid, = slurm.processes(i, "fp-slowfs")
+    try:
+        yield fail, pid
+    finally:
+        slurm.kill(i, pid, signal=signal.SIGCONT)
+        fs.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
+        slurm.on(i, "sh", "-c", f"until fusermount3 -u {path} || ! mountpoint -q {path}; do sleep 0.1; done 2>/dev/null", seconds=60)
+        fs.communicate(timeout=30)
+        slurm.on(i, "rm", "-rf", path, path + ".source")
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_target_over_quota(slurm, code):
+    """The job has failed, and says why; of one that has failed itself, its own exit code stays."""
+    with slowfs(slurm, 2, "/lustre/full") as (fail, _):
+        fail("write=EDQUOT")
+        got, out = slurm.run(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP stage-out f to=/lustre/full timeout=5s\n"
+                             f"fp-job run -- sh -c 'head -c 3000000 /dev/urandom > $FP_MOUNT/f; exit {code}'\n", seconds=120)
+        assert got == (code or 1) and "quota" in out and re.search(r"ERROR: #FP stage-out .*: not all of it was copied, and its time is over \(timeout=\)", out), out
+    slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+def test_an_ssd_over_quota(slurm):
+    """Only what is written tells: the application has the error, and its own exit code."""
+    with slowfs(slurm, 2, "/srv/full") as (fail, _):
+        number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store ssd=/srv/full size=256MiB pool=64MiB\n" + 'eval "$(fp-job start)" || exit 9\n' + WAIT +
+                          "dd if=/dev/urandom of=$FP_MOUNT/f bs=1M count=100 conv=fsync\nfp-job stop --exit-code=$?\n")
+        fail("write=EDQUOT,create=EDQUOT")
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+        assert code == 1 and re.search(r"dd: .*: (No space left on device|Input/output error)$", out, re.M), out  # the names are there, too
+        fail("")
+        wait_until(lambda: f"nothing of the store to be left: {slurm.left_over(2)}", 30, lambda: not [x for x in slurm.left_over(2) if "fpstore-" in x], 0.1)
+    slurm.nothing_left(30)
+
+
 @pytest.mark.limit(180)
 def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm):
     """The parallel file system does not answer when the job ends: what could not be drained is said, within the time that --timeout gives."""
-    slurm.on(2, "mkdir", "-p", "/lustre/hung", "/lustre/hung.source")
-    fs = slurm.begin(2, "fp-slowfs", "--foreground", "/lustre/hung.source", "/lustre/hung")
-    wait_until("fp-slowfs", 20, lambda: any("/lustre/hung" in x for x in slurm.left_over(2)), 0.05)
-    pid, = slurm.processes(2, "fp-slowfs")
-    try:
-        number = slurm.up("#!/bin/bash\n#SBATCH -N 1 --exclusive -w %s\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hung\n" % slurm.names[2] +
+    with slowfs(slurm, 2, "/lustre/hung") as (_, pid):
+        number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hung\n" +
                           'eval "$(fp-job start)" || exit 9\n' + WAIT + "head -c 5000000 /dev/urandom > $FP_MOUNT/f\nSECONDS=0\nfp-job stop --timeout=4s\necho ended with $? after $SECONDS\ntouch up\n")
         slurm.kill(2, pid, signal=signal.SIGSTOP)
         slurm.go()
         slurm.wait_file("up", number, 90)
-    finally:
-        slurm.kill(2, pid, signal=signal.SIGCONT)
-        fs.send_signal(signal.SIGCONT)  # nsenter stops with what it has started
     code, out = slurm.end_of(number)
     assert code == 0 and "not all is drained, and the time for it is over (--timeout of fp-job)" in out, out
     assert 4 <= int(re.search(r"ended with 1 after (\d+)", out)[1]) <= 60, out
-    slurm.on(2, "fusermount3", "-u", "/lustre/hung")
-    fs.communicate(timeout=20)
     slurm.nothing_left(30)
