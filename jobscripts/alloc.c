@@ -126,6 +126,7 @@ int job_alloc_look(const struct job_options *o, struct job_alloc *out)
     int rc;
 
     memset(out, 0, sizeof *out);
+    out->fanout = (uint32_t)o->fanout;
     rc = look(o, out);
     return rc ? rc : job_launcher_choose(o, out);
 }

@@ -17,6 +17,7 @@ struct job_alloc {
     bool first;      /* this machine is the first node */
     bool in_slurm;   /* a job of Slurm, which is asked for its script and its time */
     const struct job_launcher *launcher;
+    uint32_t fanout; /* agents below one */
 };
 
 /*

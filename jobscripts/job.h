@@ -25,6 +25,7 @@ struct job_options {
     const char *hosts;         /* NULL: not given */
     int launcher;              /* 0: by itself */
     int64_t rank;              /* -1: not given */
+    int64_t fanout;
     char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
     int log_level;
 };

@@ -143,7 +143,7 @@ static char *make_plan(struct starter *s)
 {
     char cwd[PATH_MAX] = "/";
     struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->nodes,
-                         .nnodes = s->l->alloc->nnodes, .fanout = JOB_FANOUT, .port = job_plan_port(s->l->alloc->job), .lines = (char *)(uintptr_t)s->l->lines,
+                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = (char *)(uintptr_t)s->l->lines,
                          .guarded = s->stay != NULL, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
     const uint8_t *key = fp_key_bytes(s->key);
     char starter[300], *text;

@@ -53,6 +53,7 @@ static const struct fp_opt options[] = {
                   .arg = "LIST|@FILE", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct job_options, launcher, "launcher", "auto", launchers,
                 "With start and run: what starts the services on the nodes. By default srun in a job of Slurm, else ssh if it is installed, else mpirun (Open MPI)."),
+    FP_OPT_INT(struct job_options, fanout, "fanout", "32", 1, 1024, "With start and run: how many agents are below one.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_INT(struct job_options, rank, "rank", "-1", -1, INT32_MAX, "With node: which one it is.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_BOOL(struct job_options, front, "front", "off", "With node: the agent leaves the process group.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_INT(struct job_options, pid, "pid", "0", 0, INT32_MAX, "With confine and owner: the process.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),

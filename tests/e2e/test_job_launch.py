@@ -29,9 +29,9 @@ def shell(nodes, text, *env, seconds=60, i=1):
     return r.returncode, r.stdout
 
 
-@pytest.mark.parametrize("how", ["ssh", "mpirun"])
+@pytest.mark.parametrize("how", ["ssh", "ssh --fanout=1", "mpirun"])
 def test_a_store_on_the_nodes_of_a_list(nodes, how):
-    """All of them see it; the exit code is the application's; the key is in no command line."""
+    """All of them see it; the exit code is the application's; the key is in no command line. With one agent below each, they start each other in a row."""
     nodes.write("job.sh", SCRIPT)
     nodes.write("app", f"""#!/bin/bash
 for n in {' '.join(nodes.names[1:])}; do ssh $n "hostname > $FP_MOUNT/$n; ps -o args= -u ada" || exit 9; done
