@@ -6,7 +6,7 @@ import struct
 import subprocess
 import time
 
-from .daemons import unmount
+from .daemons import unmount, wait_until
 
 MIB = 1 << 20
 EXT4_IOC_SHUTDOWN = 0x8004587D
@@ -31,9 +31,15 @@ class Disk:
     def unmount(self):
         for _ in range(100):
             if subprocess.run(["umount", self.path], capture_output=True, timeout=30).returncode == 0:
-                return
+                break
             time.sleep(0.05)
-        unmount(self.path)
+        else:
+            unmount(self.path)
+        wait_until("the file system to be gone, also where others have copied what is mounted", 20, lambda: not self.is_used())
+
+    def is_used(self):
+        """The loop device goes with the last mount."""
+        return subprocess.run(["losetup", "-n", "-j", self.image], check=True, capture_output=True, timeout=20).stdout != b""
 
     def power_off(self):
         fd = os.open(self.path, os.O_RDONLY)
