@@ -8,7 +8,8 @@
  *
  * Where mpirun's daemons are started by ssh, which takes no variables along, they are started through a program of the node (node_store.c) that does both.
  *
- * A job that says required=off runs without a store if there can be none: start then sets FP_NO_STORE, by which stop knows that there is nothing to end.
+ * A job that says required=off runs without a store if there can be none: start then sets FP_NO_STORE to the job's number,
+ * by which stop knows that there is nothing to end; another job that this one submits has the variable, too, and a number of its own.
  *
  * run does the same for one command. Masks that srun is given on its command line count within that.
  */
@@ -125,7 +126,9 @@ int job_cmd_start(const struct job_options *o)
     job_catch_signals();
     rc = k > 0 ? job_start(o, false, &r) : -EIO;
     if (rc && goes_on_without(&r, rc)) {
-        puts("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=1");
+        printf("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=");
+        (void)print_quoted(r.alloc.job);
+        putchar('\n');
         return 0;
     }
     if (rc) {
@@ -133,6 +136,7 @@ int job_cmd_start(const struct job_options *o)
         return rc;
     }
     self[k] = '\0';
+    puts("unset FP_NO_STORE");
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
         printf("export %s=", v[i].name);
         (void)print_quoted(v[i].value);
@@ -143,12 +147,21 @@ int job_cmd_start(const struct job_options *o)
     return 0;
 }
 
+/* This job was started without a store (goes_on_without). */
+static bool has_no_store(void)
+{
+    const char *without = getenv("FP_NO_STORE");
+    char job[65];
+
+    return without && (job_alloc_job(job) || strcmp(job, without) == 0);
+}
+
 int job_cmd_stop(const struct job_options *o)
 {
     static struct job_run_of r;
     int rc;
 
-    if (getenv("FP_NO_STORE"))
+    if (has_no_store())
         return (int)o->exit_code;
     rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */

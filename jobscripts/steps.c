@@ -442,9 +442,11 @@ int job_steps_stop(const struct job_run_of *r)
 {
     static struct call c;
 
-    begin(&c, r, (const char *const[]){"drain", "release", NULL}); /* the store is removed next; what it says is that a target could not be told */
-    add_timeout(&c, RELEASE_MS);
-    (void)run(&c, RELEASE_MS + POLICY_MS);
+    if (!r->declared.store.persistent) { /* it is removed next; what is said is that a target could not be told */
+        begin(&c, r, (const char *const[]){"drain", "release", NULL});
+        add_timeout(&c, RELEASE_MS);
+        (void)run(&c, 2 * RELEASE_MS);
+    }
     begin(&c, r, (const char *const[]){"stop", NULL});
     add_timeout(&c, STOP_MS);
     return run(&c, STOP_MS + POLICY_MS) ? -EIO : 0;

@@ -9,7 +9,7 @@
 #FP auxapp   dedup hash=sha1
 #FP auxapp   drain to=/lustre/proj/run42 every=4 keep=2
 
-eval "$(fp-job start)" || exit 1
+eval "$(fp-job start || echo false)" || exit 1
 srun ./app "$FP_MOUNT/run42"
 code=$?
 fp-job stop || code=1

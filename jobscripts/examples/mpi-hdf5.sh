@@ -7,7 +7,7 @@
 #FP cores    1
 #FP auxapp   drain to=/lustre/proj/hdf5 every=2
 
-eval "$(fp-job start)" || exit 1
+eval "$(fp-job start || echo false)" || exit 1
 mpirun ./app "$FP_MOUNT/field"
 code=$?
 fp-job stop || code=1

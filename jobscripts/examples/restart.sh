@@ -9,7 +9,7 @@
 #FP auxapp   drain to=/lustre/proj/heat keep=2
 #FP stage-in /lustre/proj/heat/run optional=on
 
-eval "$(fp-job start)" || exit 1
+eval "$(fp-job start || echo false)" || exit 1
 mkdir -p "$FP_MOUNT/run"
 srun ./app --restart "$FP_MOUNT/run"
 code=$?

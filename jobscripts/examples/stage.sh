@@ -7,7 +7,7 @@
 #FP stage-in  /lustre/proj/in/*.h5 to=in
 #FP stage-out result to=/lustre/proj/out on=success
 
-eval "$(fp-job start)" || exit 1
+eval "$(fp-job start || echo false)" || exit 1
 mkdir "$FP_MOUNT/result"
 srun ./app --input "$FP_MOUNT/in" "$FP_MOUNT/result"
 code=$?

@@ -41,6 +41,28 @@ def test_the_next_job_finds_what_is_in_the_store(slurm):
     remove(slurm)
 
 
+EVICTS = """eval "$(fp-job start || echo false)" || exit 5
+head -c 3000000 /dev/urandom > $FP_MOUNT/f || exit 6
+key=/tmp/fpstore-$(id -u)-$SLURM_JOB_ID/key
+fpctl drain $FP_MOUNT/f --to=/lustre/TO --wait --timeout=60s --key=$key || exit 7
+fpctl evict $FP_MOUNT/f --timeout=60s --key=$key || exit 8
+fp-job stop || exit 9
+ls /lustre/TO/.fp-drain
+"""
+
+
+def test_what_it_has_evicted_stays_its_own(slurm):
+    """It relies on its copy in the target when the job has ended; a store that ends with its job does not, and the next one may replace what it has drained."""
+    for to, persistent in (("named", True), ("once", False)):
+        slurm.login("mkdir", f"/lustre/{to}")
+        script = HEAD.replace("NODES", slurm.names[1]) + EVICTS.replace("TO", to)
+        code, out = slurm.run(script if persistent else script.replace("persistent=set-1", ""))
+        assert code == 0 and ("-needs-" in out) == persistent, out
+    code, out = run(slurm, (1,), "fp-job run -- sh -c 'cmp $FP_MOUNT/f /lustre/named/f'\n")
+    assert code == 0, out
+    remove(slurm)
+
+
 def test_a_node_that_comes_first_is_told(slurm):
     """Its names lie on the node that was the first."""
     code, out = run(slurm, (2, 3), "fp-job run -- true\n")

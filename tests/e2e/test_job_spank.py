@@ -159,6 +159,14 @@ def test_fp_job_start_of_a_store_that_is_not_required(cluster):
     cluster.nothing_left()
 
 
+def test_a_store_is_ended_though_another_job_had_none(cluster):
+    """What says so comes with the environment of who submits, or of a start before this one that failed."""
+    begin = 'export FP_NO_STORE=1\neval "$(fp-job start || echo false)" || exit 9\necho "has ${FP_NO_STORE-one}"\necho x > $FP_MOUNT/f\n'
+    code, out = cluster.run(HEAD + STORE + begin + "export FP_NO_STORE=1\nfp-job stop || exit 8\nmountpoint -q $FP_MOUNT && exit 7\nexit 3\n")
+    assert code == 3 and "has one\n" in out, out
+    cluster.nothing_left()
+
+
 def test_a_job_that_submits_another_one_does_not_give_it_its_options(cluster):
     cluster.write("second.sh", '#!/bin/bash\n#SBATCH -N 1\necho "mount $FP_MOUNT."\n')
     code, out = cluster.run(HEAD + "#SBATCH --fp\n" + STORE + "unset FP_MOUNT\nsbatch --parsable --output=job-%j.out second.sh\n")

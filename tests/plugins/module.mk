@@ -13,7 +13,7 @@ PROBE_FLAGS_misnamed := '-DPROBE_CALLED="other"'
 PROBE_FLAGS_coder    := -DPROBE_IN=NULL
 PROBE_FLAGS_stillborn := '-DPROBE_STILLBORN="segv"'
 PROBE_FLAGS_leaving   := '-DPROBE_STILLBORN="exit"'
-PROBE_FLAGS_sleeping  := '-DPROBE_STILLBORN="sleep"'
+PROBE_FLAGS_sleeping  := '-DPROBE_STILLBORN="never"'
 
 .PHONY: test-plugins
 test-plugins: $(PROBE_SO)

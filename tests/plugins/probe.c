@@ -121,7 +121,7 @@ static void misbehave(const char *what)
     } else if (strcmp(what, "hang") == 0) {
         for (;;)
             zero ^= 1;
-    } else if (strcmp(what, "sleep") == 0) {
+    } else if (strcmp(what, "never") == 0) {
         for (;;)
             pause();
     } else if (strcmp(what, "leak") == 0) {

@@ -39,7 +39,7 @@ exit $code
 
 FP_0_2 = {"ranks": 2, "lines": "", "start": "", "to": "/lustre/pfs/run", "stop": ""}
 FP_1_2 = {"ranks": 1, "lines": "#FP store size=2GiB pool=256MiB\n#FP cores 1\n#FP auxapp drain to=/lustre/pfs quiet=200ms low=90%",
-          "start": 'eval "$(fp-job start)" || exit 1', "to": '"$FP_MOUNT/run"', "stop": "fp-job stop || code=1"}
+          "start": 'eval "$(fp-job start || echo false)" || exit 1', "to": '"$FP_MOUNT/run"', "stop": "fp-job stop || code=1"}
 
 
 @contextlib.contextmanager
@@ -117,7 +117,7 @@ for i in $(seq {runs}); do
     now asked
     srun --overlap --nodes={nodes} --ntasks={nodes} --cpu-bind=none --mem=0 --mpi=none true || exit 1
     now ran
-    bash -c 'eval "$(fp-job start)" || exit 1; echo "up $(date +%s%N)"; fp-job stop' || exit 1
+    bash -c 'eval "$(fp-job start || echo false)" || exit 1; echo "up $(date +%s%N)"; fp-job stop' || exit 1
     now end
 done
 """
