@@ -139,7 +139,8 @@ void job_alloc_fini(struct job_alloc *a)
     memset(a, 0, sizeof *a);
 }
 
-uint64_t job_alloc_left_ms(const struct job_alloc *a)
+int job_alloc_left_ms(const struct job_alloc *a, uint64_t *out)
 {
-    return a->in_slurm ? job_slurm_left_ms(a->job) : UINT64_MAX;
+    *out = UINT64_MAX;
+    return a->in_slurm ? job_slurm_left_ms(a->job, out) : 0;
 }

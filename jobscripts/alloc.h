@@ -29,7 +29,7 @@ int job_alloc_look(const struct job_options *o, struct job_alloc *out);
 int job_alloc_job(char out[65]);
 void job_alloc_fini(struct job_alloc *a);
 
-/* Milliseconds to the job's end; UINT64_MAX: none, or not known. */
-uint64_t job_alloc_left_ms(const struct job_alloc *a);
+/* Milliseconds to the job's end; UINT64_MAX: it has none that we could ask for. 0, or negative: it is not known now, and *out is UINT64_MAX. */
+int job_alloc_left_ms(const struct job_alloc *a, uint64_t *out);
 
 #endif

@@ -109,14 +109,21 @@ uint64_t job_slurm_time(const char *text)
     return (days * 86400 + part[0] * 3600 + part[1] * 60 + part[2]) * 1000;
 }
 
-uint64_t job_slurm_left_ms(const char *job)
+int job_slurm_left_ms(const char *job, uint64_t *out)
 {
     char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", (char *)(uintptr_t)job, NULL};
-    char out[128];
+    char text[128];
+    const char *time;
+    int rc = fp_command(argv, ASK_MS, text, sizeof text);
 
-    if (fp_command(argv, ASK_MS, out, sizeof out))
-        return UINT64_MAX;
-    return job_slurm_time(out + strspn(out, " "));
+    *out = UINT64_MAX;
+    if (rc)
+        return rc > 0 ? -EIO : rc;
+    time = text + strspn(text, " ");
+    if (strncmp(time, "UNLIMITED", 9) == 0)
+        return 0;
+    *out = job_slurm_time(time);
+    return *out == UINT64_MAX ? -ENODATA : 0;
 }
 
 int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])

@@ -10,8 +10,8 @@
 /* Number, nodes and this machine, of a job that SLURM_JOB_ID and SLURM_JOB_NODELIST name. 0, or negative and logged: its nodes can't be told. */
 int job_slurm_look(struct job_alloc *out);
 
-/* Milliseconds to the job's end; UINT64_MAX: none, or not known. */
-uint64_t job_slurm_left_ms(const char *job);
+/* Milliseconds to the job's end; UINT64_MAX: it has none. 0, or negative: Slurm does not say, and *out is UINT64_MAX. */
+int job_slurm_left_ms(const char *job, uint64_t *out);
 
 /* "1-02:03:04", "02:03:04", "3:04", "UNLIMITED" in milliseconds; UINT64_MAX: no such time. Pure. */
 uint64_t job_slurm_time(const char *text);

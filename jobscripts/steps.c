@@ -268,8 +268,11 @@ struct after {
 /* What there is for a step; at least some seconds, so that what is done already is seen to be so. *why: what will have ended it. */
 static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const char **why)
 {
-    uint64_t left = job_alloc_left_ms(&r->alloc), now = fp_now_ms(), ours = a->until_ms > now ? a->until_ms - now : 0;
+    uint64_t left, now, ours;
 
+    (void)job_alloc_left_ms(&r->alloc, &left); /* not known: until_ms counts */
+    now = fp_now_ms();
+    ours = a->until_ms > now ? a->until_ms - now : 0;
     left = left > STOP_NEEDS ? left - STOP_NEEDS : 0;
     *why = left < ours ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";
     left = left < ours ? left : ours;

@@ -1,0 +1,255 @@
+/*
+ * The application of fp-job run is told to end in time, whatever Slurm answers (jobscripts/app.c). The clock is the test's, a second for each look, and so is
+ * Slurm: squeue and scancel are functions here, and at the end of the job's time the application is killed.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "fp/command.h"
+#include "jobscripts/app.h"
+
+#define LIMIT_S 400
+
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+int __real_nanosleep(const struct timespec *want, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *want, struct timespec *left);
+int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
+
+/* What Slurm says, and what it was told. */
+static struct {
+    pid_t application;
+    int now_s, told_s;         /* since the start; -1: not told */
+    unsigned looks, lists, tells;
+    unsigned no_look, no_list; /* bit i: it does not answer then */
+    const char *left, *steps;  /* left: NULL: until LIMIT_S */
+    bool limit;                /* it has killed the application */
+    char told[256];
+} slurm;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (id != CLOCK_MONOTONIC)
+        return __real_clock_gettime(id, ts);
+    *ts = (struct timespec){.tv_sec = 1000 + slurm.now_s};
+    return 0;
+}
+
+int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
+{
+    static const struct timespec pause = {0, 1000000};
+
+    (void)want;
+    if (++slurm.now_s >= LIMIT_S) {
+        slurm.limit = true;
+        kill(slurm.application, SIGKILL);
+    }
+    return __real_nanosleep(&pause, left);
+}
+
+static int left(char *out, size_t size)
+{
+    if (slurm.no_look >> slurm.looks++ & 1)
+        return -ETIMEDOUT;
+    if (slurm.left)
+        snprintf(out, size, "%s\n", slurm.left);
+    else
+        snprintf(out, size, "%d:%02d\n", (LIMIT_S - slurm.now_s) / 60, (LIMIT_S - slurm.now_s) % 60);
+    return 0;
+}
+
+static int steps(char *out, size_t size)
+{
+    if (slurm.no_list >> slurm.lists++ & 1)
+        return 1;
+    snprintf(out, size, "%s", slurm.steps);
+    return 0;
+}
+
+/* Whose tasks have ended ends, too. */
+static int scancel(char *const argv[])
+{
+    slurm.tells++;
+    slurm.told_s = slurm.now_s;
+    slurm.told[0] = '\0';
+    for (char *const *word = argv + 1; *word; word++) {
+        strncat(slurm.told, " ", sizeof slurm.told - strlen(slurm.told) - 1);
+        strncat(slurm.told, *word, sizeof slurm.told - strlen(slurm.told) - 1);
+    }
+    kill(slurm.application, SIGUSR1);
+    return 0;
+}
+
+int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
+{
+    assert_in_range(limit_ms, 1, 5000);
+    out[0] = '\0';
+    if (strcmp(argv[0], "scancel") == 0)
+        return scancel(argv);
+    assert_string_equal(argv[0], "squeue");
+    for (char *const *word = argv + 1; *word; word++)
+        if (strcmp(*word, "-s") == 0)
+            return steps(out, size);
+    return left(out, size);
+}
+
+static void on_signal(int sig)
+{
+    _exit(sig == SIGUSR1 ? 7 : 9);
+}
+
+/* It ends with 7 when its tasks have been told, with 9 by SIGTERM; or after a while, if it is not killed. */
+static pid_t begin(void)
+{
+    sigset_t both, old;
+    pid_t pid;
+
+    sigemptyset(&both);
+    sigaddset(&both, SIGTERM);
+    sigaddset(&both, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &both, &old);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        signal(SIGTERM, on_signal);
+        signal(SIGUSR1, on_signal);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        sleep(60);
+        _exit(0);
+    }
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    return pid;
+}
+
+/* In a job of LIMIT_S, of which 100 s are kept, unless it has none. Its exit code. */
+static int waited(const char *program)
+{
+    static struct job_run_of r;
+    struct job_stage out = {.timeout_ms = 1000};
+
+    memset(&r, 0, sizeof r);
+    r.alloc.in_slurm = true;
+    snprintf(r.alloc.job, sizeof r.alloc.job, "77");
+    snprintf(r.record.job, sizeof r.record.job, "77");
+    snprintf(r.record.step, sizeof r.record.step, "0");
+    r.declared.store.reserve_ms = 100000;
+    r.declared.out = &out;
+    r.declared.nout = 1;
+    slurm.told_s = -1;
+    slurm.application = begin();
+    return job_app_wait(&r, slurm.application, program);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&slurm, 0, sizeof slurm);
+    slurm.steps = "77.0\n77.3\n77.batch\n";
+    return 0;
+}
+
+static void test_told_when_the_reserve_begins(void **state)
+{
+    (void)state;
+    assert_int_equal(waited("/usr/bin/srun"), 7);
+    assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
+    assert_string_equal(slurm.told, " -s TERM 77.3");
+    assert_int_equal(slurm.tells, 1);
+}
+
+static void test_told_though_slurm_did_not_answer_at_the_start(void **state)
+{
+    (void)state;
+    slurm.no_look = 1 | 2;
+    assert_int_equal(waited("srun"), 7);
+    assert_true(slurm.looks > 3);
+    assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 80); /* a quarter of what it had when it was known */
+}
+
+static void test_told_though_slurm_does_not_answer_any_more(void **state)
+{
+    (void)state;
+    slurm.no_look = ~1u;
+    assert_int_equal(waited("srun"), 7);
+    assert_true(slurm.looks > 3);
+    assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
+}
+
+static void test_an_answer_that_is_no_time_is_none(void **state)
+{
+    (void)state;
+    slurm.left = "INVALID";
+    assert_int_equal(waited("srun"), 128 + SIGKILL);
+    assert_true(slurm.limit && slurm.looks > 10); /* it goes on asking */
+}
+
+static void test_a_job_without_a_limit_is_not_asked_again(void **state)
+{
+    (void)state;
+    slurm.left = "UNLIMITED";
+    assert_int_equal(waited("srun"), 128 + SIGKILL);
+    assert_true(slurm.limit && slurm.looks == 1 && slurm.tells == 0);
+}
+
+/* srun would kill its tasks without a word to them. */
+static void test_srun_is_left_alone_while_its_steps_are_not_known(void **state)
+{
+    (void)state;
+    slurm.no_list = 1 | 2;
+    assert_int_equal(waited("srun"), 7);
+    assert_int_equal(slurm.lists, 3);
+    assert_in_range(slurm.told_s, LIMIT_S - 95, LIMIT_S - 85);
+    assert_string_equal(slurm.told, " -s TERM 77.3");
+}
+
+static void test_srun_without_steps_is_told_itself(void **state)
+{
+    (void)state;
+    slurm.steps = "77.0\n77.batch\n77.extern\n";
+    assert_int_equal(waited("srun"), 9);
+    assert_int_equal(slurm.tells, 0);
+}
+
+static void test_another_program_is_told_itself(void **state)
+{
+    (void)state;
+    slurm.no_list = ~0u;
+    assert_int_equal(waited("./solver.sh"), 9);
+    assert_in_range(slurm.now_s, LIMIT_S - 101, LIMIT_S - 95);
+}
+
+static void test_sigterm_waits_for_an_answer_too(void **state)
+{
+    (void)state;
+    slurm.no_list = 1;
+    job_app_signals();
+    raise(SIGTERM);
+    assert_int_equal(waited("srun"), 7);
+    assert_in_range(slurm.told_s, 4, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_told_when_the_reserve_begins, setup),
+        cmocka_unit_test_setup(test_told_though_slurm_did_not_answer_at_the_start, setup),
+        cmocka_unit_test_setup(test_told_though_slurm_does_not_answer_any_more, setup),
+        cmocka_unit_test_setup(test_an_answer_that_is_no_time_is_none, setup),
+        cmocka_unit_test_setup(test_a_job_without_a_limit_is_not_asked_again, setup),
+        cmocka_unit_test_setup(test_srun_is_left_alone_while_its_steps_are_not_known, setup),
+        cmocka_unit_test_setup(test_srun_without_steps_is_told_itself, setup),
+        cmocka_unit_test_setup(test_another_program_is_told_itself, setup),
+        cmocka_unit_test_setup(test_sigterm_waits_for_an_answer_too, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
