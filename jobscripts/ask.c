@@ -171,7 +171,7 @@ int job_launch_end(const char *dir, const struct job_record *r, bool soon)
     }
     if (wait_launcher(r, END_MS))
         return 0;
-    FP_ERROR("not all agents have ended within %u s: they are killed", END_MS / 1000);
+    FP_WARN("not all agents have ended within %u s: they are killed", END_MS / 1000);
     if (r->step[0])
         job_slurm_signal(r->job, r->step, "KILL");
     if (!wait_launcher(r, KILL_MS))

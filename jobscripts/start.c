@@ -214,10 +214,8 @@ int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
     stop = job_steps_stop(r);
     if (stop)
         FP_WARN("the store did not end by itself within its time: its agents end it");
-    if (job_launch_end(r->dir, &r->record, stop == 0)) {
-        rc = rc ? rc : -EIO;
+    if (job_launch_end(r->dir, &r->record, stop == 0)) /* no matter for rc: data was brought out before */
         job_lost_all(r, &lost);
-    }
     job_lost_clean(r, &lost);
     fp_remove_tree(r->dir);
     return rc ? (code ? code : 1) : code;

@@ -30,7 +30,7 @@ bool job_interrupted(void);
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r);
 /* What is running of this job, for stop. -ENOENT and logged: nothing. */
 int job_find(struct job_run_of *r);
-/* Brings data to where it is to be, within limit_ms or what the job has left, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if something was not done. */
+/* Brings data to where it is to be, within limit_ms or what the job has left, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if not all data was brought out. */
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms);
 void job_run_fini(struct job_run_of *r);
 

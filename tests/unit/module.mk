@@ -17,6 +17,8 @@ $(O)/tests/unit/test_cl_jobs: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap
 
 # The application of a job, with a Slurm and a clock that are the test's.
 $(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=fp_command
+JOB_END_WRAP := steps_after steps_stop launch_end lost_find lost_all lost_clean
+$(O)/tests/unit/test_job_end: ALL_LDFLAGS += $(JOB_END_WRAP:%=-Wl,--wrap=job_%)
 
 # The same with models of aux-apps (cl_fake_aux.h).
 CL_AUX_WRAP := cl_aux_chunks cl_aux_may_pass_over cl_aux_passes_over cl_aux_submit cl_aux_job_fini cl_aux_stored cl_aux_decode cl_aux_held cl_aux_hides cl_aux_lied cl_aux_pins_good cl_aux_pins_check cl_aux_pins_put cl_aux_session_new cl_aux_release_holds

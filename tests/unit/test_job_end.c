@@ -1,0 +1,132 @@
+/* What a job ends with: the application's exit code, unless data was not brought out (jobscripts/start.c). What is done at the end is replaced by the linker. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "jobscripts/launch.h"
+#include "jobscripts/lost.h"
+#include "jobscripts/start.h"
+
+int __wrap_job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms);
+int __wrap_job_steps_stop(const struct job_run_of *r);
+int __wrap_job_launch_end(const char *dir, const struct job_record *r, bool soon);
+void __wrap_job_lost_find(const struct job_run_of *r, struct job_lost *out);
+void __wrap_job_lost_all(const struct job_run_of *r, struct job_lost *out);
+void __wrap_job_lost_clean(const struct job_run_of *r, struct job_lost *l);
+
+static struct {
+    int after, stop, end; /* what they return */
+    bool soon;
+    unsigned all, cleaned; /* nodes that are taken for lost, and cleaned */
+} at;
+
+int __wrap_job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
+{
+    (void)r;
+    (void)code;
+    assert_int_equal(limit_ms, 1234);
+    return at.after;
+}
+
+int __wrap_job_steps_stop(const struct job_run_of *r)
+{
+    (void)r;
+    return at.stop;
+}
+
+int __wrap_job_launch_end(const char *dir, const struct job_record *r, bool soon)
+{
+    (void)r;
+    assert_int_equal(access(dir, F_OK), 0);
+    at.soon = soon;
+    return at.end;
+}
+
+void __wrap_job_lost_find(const struct job_run_of *r, struct job_lost *out)
+{
+    (void)r;
+    memset(out, 0, sizeof *out);
+}
+
+void __wrap_job_lost_all(const struct job_run_of *r, struct job_lost *out)
+{
+    (void)r;
+    out->n = 4;
+    at.all++;
+}
+
+void __wrap_job_lost_clean(const struct job_run_of *r, struct job_lost *l)
+{
+    (void)r;
+    at.cleaned = l->n;
+}
+
+/* The job's exit code; its directory is gone whatever has failed. */
+static int ended(int code, int after, int stop, int end)
+{
+    static struct job_run_of r;
+    int got;
+
+    memset(&r, 0, sizeof r);
+    snprintf(r.dir, sizeof r.dir, "/tmp/test_job_end.XXXXXX");
+    assert_non_null(mkdtemp(r.dir));
+    memset(&at, 0, sizeof at);
+    at.after = after;
+    at.stop = stop;
+    at.end = end;
+    got = job_end(&r, code, 1234);
+    assert_int_equal(access(r.dir, F_OK), -1);
+    return got;
+}
+
+static void test_all_well(void **state)
+{
+    (void)state;
+    assert_int_equal(ended(0, 0, 0, 0), 0);
+    assert_true(at.soon && !at.all && !at.cleaned);
+    assert_int_equal(ended(3, 0, 0, 0), 3);
+}
+
+static void test_data_that_is_not_out(void **state)
+{
+    (void)state;
+    assert_int_equal(ended(0, -EIO, 0, 0), 1);
+    assert_int_equal(ended(7, -EIO, 0, 0), 7);
+}
+
+/* Its data is out before anything is stopped. */
+static void test_agents_that_hang_are_no_failure_of_the_job(void **state)
+{
+    (void)state;
+    assert_int_equal(ended(0, 0, 0, -ETIMEDOUT), 0);
+    assert_int_equal(at.all, 1);
+    assert_int_equal(at.cleaned, 4);
+    assert_int_equal(ended(3, 0, -EIO, -ETIMEDOUT), 3);
+    assert_false(at.soon);
+    assert_int_equal(ended(0, -EIO, -EIO, -ETIMEDOUT), 1);
+}
+
+static void test_a_store_that_does_not_stop_is_ended_by_its_agents(void **state)
+{
+    (void)state;
+    assert_int_equal(ended(0, 0, -EIO, 0), 0);
+    assert_true(!at.soon && !at.all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_well),
+        cmocka_unit_test(test_data_that_is_not_out),
+        cmocka_unit_test(test_agents_that_hang_are_no_failure_of_the_job),
+        cmocka_unit_test(test_a_store_that_does_not_stop_is_ended_by_its_agents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
