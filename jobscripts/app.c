@@ -19,6 +19,7 @@
 #include "fp/clock.h"
 #include "fp/command.h"
 #include "fp/log.h"
+#include "jobscripts/slurm.h"
 
 #define ASK_MS    5000u
 #define LOOK_MS   30000u /* at least, from one look at the job's time to the next: somebody may have given it more */
@@ -62,14 +63,16 @@ static bool is_theirs(const char *step, const char *ours)
 static int tell_steps(const struct job_run_of *r, const char *signal)
 {
     char text[16384], *save = NULL, *words[STEPS_MAX + 4] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal}, out[64];
-    char *const list[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", (char *)(uintptr_t)r->record.job, NULL};
+    char job[JOB_SLURM_NAME_MAX], *const list[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", job, NULL};
     unsigned n = 0;
-    int rc = r->alloc.in_slurm ? fp_command(list, ASK_MS, text, sizeof text) : 0;
+    int rc;
 
-    if (rc)
-        return rc > 0 ? -EIO : rc;
     if (!r->alloc.in_slurm) /* steps of an srun are those of another job, which it ends itself */
         return 0;
+    job_slurm_name(r->record.job, job);
+    rc = fp_command(list, ASK_MS, text, sizeof text);
+    if (rc)
+        return rc > 0 ? -EIO : rc;
     for (char *w = strtok_r(text, " \n", &save); w && n < STEPS_MAX; w = strtok_r(NULL, " \n", &save))
         if (is_theirs(w, r->record.step))
             words[3 + n++] = w;

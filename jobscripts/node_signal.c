@@ -13,6 +13,7 @@
 #include "fp/clock.h"
 #include "fp/log.h"
 #include "jobscripts/node.h"
+#include "jobscripts/slurm.h"
 
 #define WORD_MS 1500u /* for squeue, and for the root's word */
 
@@ -61,12 +62,13 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 
 static void ask_slurm(struct node *n)
 {
-    char *argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%T", (char *)"-j", n->plan.job, NULL};
+    char job[JOB_SLURM_NAME_MAX], *argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%T", (char *)"-j", job, NULL};
     uv_stdio_container_t io[3] = {{.flags = UV_IGNORE}, {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&n->asked.pipe}, {.flags = UV_IGNORE}};
     uv_process_options_t o = {.exit_cb = asked_ended, .file = argv[0], .args = argv, .stdio = io, .stdio_count = 3};
 
     if (n->asked.runs)
         return;
+    job_slurm_name(n->plan.job, job);
     n->asked.runs = true;
     n->asked.len = 0;
     uv_pipe_init(&n->loop, &n->asked.pipe, 0);

@@ -109,13 +109,26 @@ uint64_t job_slurm_time(const char *text)
     return (days * 86400 + part[0] * 3600 + part[1] * 60 + part[2]) * 1000;
 }
 
+/* Only where the numbers are the same: variables of an array may have come along from a job that has submitted ours. */
+void job_slurm_name(const char *job, char out[JOB_SLURM_NAME_MAX])
+{
+    const char *array = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
+
+    if (array && task && strcmp(array, job) == 0)
+        snprintf(out, JOB_SLURM_NAME_MAX, "%s_%s", job, task);
+    else
+        snprintf(out, JOB_SLURM_NAME_MAX, "%s", job);
+}
+
 int job_slurm_left_ms(const char *job, uint64_t *out)
 {
-    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", (char *)(uintptr_t)job, NULL};
-    char text[128];
+    char text[128], name[JOB_SLURM_NAME_MAX];
+    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", name, NULL};
     const char *time;
-    int rc = fp_command(argv, ASK_MS, text, sizeof text);
+    int rc;
 
+    job_slurm_name(job, name);
+    rc = fp_command(argv, ASK_MS, text, sizeof text);
     *out = UINT64_MAX;
     if (rc)
         return rc > 0 ? -EIO : rc;
@@ -158,9 +171,10 @@ int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)
 {
-    char name[160], out[64];
+    char of[JOB_SLURM_NAME_MAX], name[160], out[64];
     char *const argv[] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal, name, NULL};
 
-    snprintf(name, sizeof name, "%s.%s", job, step);
+    job_slurm_name(job, of);
+    snprintf(name, sizeof name, "%s.%s", of, step);
     (void)fp_command(argv, ASK_MS, out, sizeof out);
 }

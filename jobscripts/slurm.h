@@ -10,6 +10,14 @@
 /* Number, nodes and this machine, of a job that SLURM_JOB_ID and SLURM_JOB_NODELIST name. 0, or negative and logged: its nodes can't be told. */
 int job_slurm_look(struct job_alloc *out);
 
+#define JOB_SLURM_NAME_MAX 96u
+
+/*
+ * The name of a job for Slurm's commands. To them the number of the last task of an array, which is that of the array itself, means all tasks of it; 12_3 is one
+ * alone. By the variables of the job that we are in.
+ */
+void job_slurm_name(const char *job, char out[JOB_SLURM_NAME_MAX]);
+
 /* Milliseconds to the job's end; UINT64_MAX: it has none. 0, or negative: Slurm does not say, and *out is UINT64_MAX. */
 int job_slurm_left_ms(const char *job, uint64_t *out);
 

@@ -85,6 +85,22 @@ def test_the_time_limit(slurm):
     slurm.nothing_left(30)
 
 
+def test_a_task_of_an_array_that_is_told_to_end_tells_no_other(slurm):
+    """The last one, whose number is that of the array."""
+    for name in ("up1", "up2", "end1", "end2", "go"):
+        if os.path.exists(slurm.home(name)):
+            os.unlink(slurm.home(name))
+    slurm.write("job.sh", HEAD.replace("-N 4", "-N 1\n#SBATCH --array=1-2") + "fp-job run -- srun sh -c 'trap \"exit 7\" TERM; touch up$SLURM_ARRAY_TASK_ID; until [ -e go ]; do sleep 0.1; done' &\n"
+                "if [ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ]; then\nuntil [ -e up1 ] && [ -e up2 ]; do sleep 0.1; done\nkill -TERM $!\nfi\nwait $!\ncode=$?\n"
+                "[ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ] && touch go\necho $SLURM_JOB_ID $code > end$SLURM_ARRAY_TASK_ID\n")
+    number = slurm.sbatch("job.sh")
+    ends = slurm.home("end1"), slurm.home("end2")
+    wait_until(lambda: f"both tasks to end: {slurm.output(number)}", 60, lambda: all(os.path.exists(path) for path in ends) and not slurm.login("squeue", "-h").stdout, 0.1)
+    codes = {int(number): int(code) for number, code in (slurm.read(f"end{i}").split() for i in (1, 2))}
+    assert codes.pop(number) == 7 and list(codes.values()) == [0], slurm.output(number)
+    slurm.nothing_left(30)
+
+
 def test_a_mount_that_crashes_is_started_again(slurm):
     number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\necho before > $FP_MOUNT/f; sync -f $FP_MOUNT/f\n' + WAIT + "srun cat $FP_MOUNT/f\nfp-job stop\n")
     pid = slurm.processes(2, "fp-mount")[0]

@@ -33,6 +33,7 @@ static struct {
     unsigned looks, lists, tells;
     unsigned no_look, no_list; /* bit i: it does not answer then */
     const char *left, *steps;  /* left: NULL: until LIMIT_S */
+    const char *asked;         /* for which job */
     bool limit;                /* it has killed the application */
     char told[256];
 } slurm;
@@ -92,15 +93,20 @@ static int scancel(char *const argv[])
 
 int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
 {
+    bool of_steps = false;
+
     assert_in_range(limit_ms, 1, 5000);
     out[0] = '\0';
     if (strcmp(argv[0], "scancel") == 0)
         return scancel(argv);
     assert_string_equal(argv[0], "squeue");
-    for (char *const *word = argv + 1; *word; word++)
+    for (char *const *word = argv + 1; *word; word++) {
         if (strcmp(*word, "-s") == 0)
-            return steps(out, size);
-    return left(out, size);
+            of_steps = true;
+        if (strcmp(*word, "-j") == 0)
+            assert_string_equal(word[1], slurm.asked);
+    }
+    return of_steps ? steps(out, size) : left(out, size);
 }
 
 static void on_signal(int sig)
@@ -155,6 +161,9 @@ static int setup(void **state)
     (void)state;
     memset(&slurm, 0, sizeof slurm);
     slurm.steps = "77.0\n77.3\n77.batch\n";
+    slurm.asked = "77";
+    unsetenv("SLURM_ARRAY_JOB_ID");
+    unsetenv("SLURM_ARRAY_TASK_ID");
     return 0;
 }
 
@@ -228,6 +237,19 @@ static void test_another_program_is_told_itself(void **state)
     assert_in_range(slurm.now_s, LIMIT_S - 101, LIMIT_S - 95);
 }
 
+/* It has the number of the array, by which Slurm means all tasks. */
+static void test_the_last_task_of_an_array_asks_for_itself(void **state)
+{
+    (void)state;
+    setenv("SLURM_ARRAY_JOB_ID", "77", 1);
+    setenv("SLURM_ARRAY_TASK_ID", "2", 1);
+    slurm.asked = "77_2";
+    slurm.steps = "77_2.0\n77_2.3\n77_2.batch\n";
+    assert_int_equal(waited("srun"), 7);
+    assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
+    assert_string_equal(slurm.told, " -s TERM 77_2.3");
+}
+
 static void test_sigterm_waits_for_an_answer_too(void **state)
 {
     (void)state;
@@ -249,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup(test_srun_is_left_alone_while_its_steps_are_not_known, setup),
         cmocka_unit_test_setup(test_srun_without_steps_is_told_itself, setup),
         cmocka_unit_test_setup(test_another_program_is_told_itself, setup),
+        cmocka_unit_test_setup(test_the_last_task_of_an_array_asks_for_itself, setup),
         cmocka_unit_test_setup(test_sigterm_waits_for_an_answer_too, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,29 @@ static void test_times_as_squeue_prints_them(void **state)
             fail_msg("'%s' was taken for a time", *t);
 }
 
+static void is_named(const char *job, const char *want)
+{
+    char out[JOB_SLURM_NAME_MAX];
+
+    job_slurm_name(job, out);
+    assert_string_equal(out, want);
+}
+
+static void test_a_task_of_an_array_is_named_alone(void **state)
+{
+    (void)state;
+    unsetenv("SLURM_ARRAY_JOB_ID");
+    unsetenv("SLURM_ARRAY_TASK_ID");
+    is_named("12", "12");
+    setenv("SLURM_ARRAY_JOB_ID", "12", 1);
+    is_named("12", "12");
+    setenv("SLURM_ARRAY_TASK_ID", "3", 1);
+    is_named("12", "12_3");
+    is_named("13", "13"); /* another task, or a job that was submitted by one */
+    unsetenv("SLURM_ARRAY_JOB_ID");
+    unsetenv("SLURM_ARRAY_TASK_ID");
+}
+
 static void expands(const char *text, int rc, const char *want)
 {
     char out[PATH_MAX];
@@ -159,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_as_squeue_prints_them),
+        cmocka_unit_test(test_a_task_of_an_array_is_named_alone),
         cmocka_unit_test(test_variables_in_paths),
         cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
         cmocka_unit_test(test_what_start_leaves_is_found_by_stop),
