@@ -82,7 +82,7 @@ int job_cmd_status(const struct job_options *o)
     }
     job_dir_path(dir, job);
     rc = job_record_load(dir, &r);
-    if (rc == -ENOENT && !o->here)
+    if ((rc == -ENOENT || rc == -EPERM) && !o->here) /* whatever others have put there, the store may be on another node */
         return there(job);
     if (rc) {
         FP_ERROR("job %s has no store that was started on this node", job);

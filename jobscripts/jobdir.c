@@ -27,11 +27,16 @@ void job_dir_path(char out[PATH_MAX], const char *job)
     snprintf(out, PATH_MAX, "/tmp/fpstore-%u-%.64s", (unsigned)geteuid(), job);
 }
 
+static bool is_ours(const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 077);
+}
+
 bool job_dir_is_ours(const char *dir)
 {
     struct stat st;
 
-    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077);
+    return lstat(dir, &st) == 0 && is_ours(&st);
 }
 
 int job_dir_make(const char *dir)
@@ -82,6 +87,28 @@ int job_dir_hold(const char *dir)
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)
 {
     return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int job_dir_read(const char *dir, const char *name)
+{
+    int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), fd, rc = 0;
+    struct stat st;
+
+    if (d < 0)
+        return errno == ENOENT ? -ENOENT : -EPERM;
+    if (fstat(d, &st) < 0 || !is_ours(&st)) {
+        close(d);
+        return -EPERM;
+    }
+    fd = openat(d, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* what is no file would be waited for */
+    if (fd < 0)
+        rc = errno == ELOOP ? -EPERM : -errno;
+    else if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) {
+        close(fd);
+        rc = -EPERM;
+    }
+    close(d);
+    return rc ? rc : fd;
 }
 
 int job_write_all(int fd, const void *data, size_t n)
@@ -165,14 +192,15 @@ int job_record_load(const char *dir, struct job_record *out)
 {
     const char *job, *root, *step, *manager, *mount, *application, *script;
     json_int_t nodes, launcher, ticks;
-    char path[PATH_MAX];
+    int fd = job_dir_read(dir, RECORD);
     json_t *j;
     bool ok;
 
     memset(out, 0, sizeof *out);
-    if (job_dir_file(path, dir, RECORD) || access(path, F_OK) < 0)
-        return -ENOENT;
-    j = json_load_file(path, 0, NULL);
+    if (fd < 0)
+        return fd;
+    j = json_loadfd(fd, 0, NULL);
+    close(fd);
     ok = j && json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", &job, "root", &root, "step", &step, "manager", &manager, "mount", &mount, "application",
                           &application, "script", &script, "nodes", &nodes, "launcher", &launcher, "launcher_ticks", &ticks) == 0;
     ok = ok && copy(out->job, sizeof out->job, job) && copy(out->root, sizeof out->root, root) && copy(out->step, sizeof out->step, step) &&

@@ -38,6 +38,8 @@ bool job_dir_is_ours(const char *dir);
 int job_dir_hold(const char *dir);
 /* "DIR/name"; -ENAMETOOLONG. */
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
+/* A file in it for reading. -EPERM: it or the directory is somebody else's, or no such thing; others of open. Never waits for what others have put there. */
+int job_dir_read(const char *dir, const char *name);
 /* A file of ours alone, whole or not at all. */
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
 
@@ -50,7 +52,7 @@ int job_dir_mountable(const char *path);
 int job_write_all(int fd, const void *data, size_t n);
 
 int job_record_save(const char *dir, const struct job_record *r);
-/* -ENOENT: nothing runs here; -EBADMSG. */
+/* -ENOENT: nothing runs here; -EPERM: as job_dir_read; -EBADMSG. */
 int job_record_load(const char *dir, struct job_record *out);
 
 /* $NAME and ${NAME} of the environment. 0; -ENOENT and the name in out: it is not set; -ENAMETOOLONG. */

@@ -57,15 +57,15 @@ int job_left_note(const char *dir, const struct job_note *note)
 static bool read_note(const char *dir, struct job_note *out)
 {
     const char *data, *mount;
-    char path[PATH_MAX];
+    int fd = job_dir_read(dir, NOTE), made;
     json_t *j, *list;
-    int made;
     bool ok;
 
     memset(out, 0, sizeof *out);
-    if (job_dir_file(path, dir, NOTE))
+    if (fd < 0)
         return false;
-    j = json_load_file(path, 0, NULL);
+    j = json_loadfd(fd, 0, NULL);
+    close(fd);
     ok = j && json_unpack(j, "{s:s, s:s, s:b, s:o}", "data", &data, "mount", &mount, "made_mount", &made, "processes", &list) == 0 && strlen(data) < PATH_MAX && strlen(mount) < PATH_MAX;
     if (ok) {
         strcpy(out->data, data);
@@ -192,9 +192,13 @@ static unsigned sweep(const char *where, const char *start, void (*clean)(const 
 
         if (strncmp(e->d_name, start, strlen(start)) != 0 || job_dir_file(path, where, e->d_name))
             continue;
-        fd = launcher_runs(path) ? -1 : take(path);
+        fd = take(path);
         if (fd < 0)
             continue;
+        if (launcher_runs(path)) {
+            close(fd);
+            continue;
+        }
         FP_INFO("%s is left by a job that was killed: removing it", path);
         clean(path);
         close(fd);

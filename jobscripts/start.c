@@ -198,7 +198,9 @@ int job_find(struct job_run_of *r)
     rc = rc ? rc : job_dir_file(path, r->dir, "script");
     rc = rc ? rc : job_script_text(path, &text);
     if (rc)
-        FP_ERROR("job %s has no store that was started on this node (%s)", r->alloc.job, rc == -ENOENT ? "or it has ended" : fp_strerror(rc));
+        FP_ERROR("job %s has no store that was started on this node (%s)", r->alloc.job, rc == -ENOENT  ? "or it has ended"
+                                                                                  : rc == -EPERM ? "what is there belongs to somebody else, or others may read it"
+                                                                                                 : fp_strerror(rc));
     else
         declare(r, text);
     free(text);

@@ -101,6 +101,28 @@ static void test_only_what_a_killed_process_held_is_taken_away(void **state)
     assert_false(is_there("fpstore-2"));
 }
 
+/* Everybody may make one in /tmp, and whoever opened it for reading would wait for ever. */
+static void test_what_others_have_put_there_is_not_waited_for(void **state)
+{
+    pid_t dead;
+
+    (void)state;
+    assert_int_equal(mkdir(in_top("fpstore-1"), 0755), 0);
+    assert_int_equal(mkfifo(in_top("fpstore-1/job.json"), 0666), 0);
+    assert_int_equal(mkfifo(in_top("fpstore-2"), 0666), 0);
+    assert_int_equal(symlink("fpstore-1", in_top("fpstore-3")), 0);
+    dead = holder(in_top("fpstore-4"));
+    assert_int_equal(mkfifo(in_top("fpstore-4/job.json"), 0600), 0);
+    end(dead);
+    alarm(20);
+    assert_int_equal(job_left_sweep(top), 1);
+    alarm(0);
+    assert_true(is_there("fpstore-1/job.json"));
+    assert_true(is_there("fpstore-2"));
+    assert_true(is_there("fpstore-3"));
+    assert_false(is_there("fpstore-4"));
+}
+
 static void test_what_others_may_read_is_not_held(void **state)
 {
     (void)state;
@@ -232,6 +254,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_others_have_put_there_is_not_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_others_may_read_is_not_held, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes_of_the_note_are_ended_and_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),

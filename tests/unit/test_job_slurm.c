@@ -133,6 +133,44 @@ static void test_what_start_leaves_is_found_by_stop(void **state)
     fp_remove_tree(dir);
 }
 
+/* Names of jobs' directories are known beforehand: another user may have made one, with a record of what to end and where to write. */
+static void test_a_record_that_others_may_have_written_is_not_read(void **state)
+{
+    struct job_record r = {.job = "17", .nodes = 4}, q;
+    char dir[] = "/tmp/test_job_slurm.XXXXXX", path[PATH_MAX], link[PATH_MAX];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/job.json", dir);
+    snprintf(link, sizeof link, "%s/link", dir);
+    assert_int_equal(job_record_save(dir, &r), 0);
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(job_record_load(dir, &q), -EPERM);
+    assert_int_equal(chmod(dir, 0700), 0);
+    assert_int_equal(symlink(dir, link), 0);
+    assert_int_equal(job_record_load(link, &q), -EPERM);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rename(path, link), 0);
+    assert_int_equal(symlink(link, path), 0);
+    assert_int_equal(job_record_load(dir, &q), -EPERM);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_int_equal(job_record_load(dir, &q), -EPERM);
+    alarm(0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rename(link, path), 0);
+    assert_int_equal(job_record_load(dir, &q), 0);
+    if (geteuid() == 0) { /* the only one who may give a directory away */
+        assert_int_equal(chown(path, 65534, (gid_t)-1), 0);
+        assert_int_equal(job_record_load(dir, &q), -EPERM);
+        assert_int_equal(chown(path, 0, (gid_t)-1), 0);
+        assert_int_equal(chown(dir, 65534, (gid_t)-1), 0);
+        assert_int_equal(job_record_load(dir, &q), -EPERM);
+    }
+    fp_remove_tree(dir);
+}
+
 /* In a process of its own. Its exit code: 0, or the error. */
 static int confined(const char *list, int *first)
 {
@@ -186,6 +224,7 @@ int main(void)
         cmocka_unit_test(test_variables_in_paths),
         cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
         cmocka_unit_test(test_what_start_leaves_is_found_by_stop),
+        cmocka_unit_test(test_a_record_that_others_may_have_written_is_not_read),
         cmocka_unit_test(test_a_process_is_kept_to_cpus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
