@@ -33,6 +33,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/jobsignals.h"
 #include "fp/key.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
@@ -50,7 +51,7 @@ static struct {
     struct bnf_dir dir;
     struct fp_key *key;
     uv_loop_t loop;
-    uv_signal_t signals[2];
+    uv_signal_t signals[3];
     struct fp_rpc *rpc;
     struct bnf_backend *backend;
     struct bnf_service *service;
@@ -80,7 +81,7 @@ static void on_rpc_closed(void *arg)
     bnf_drain_free(self.drain);
     bnf_service_free(self.service);
     self.service = NULL;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         uv_close((uv_handle_t *)&self.signals[i], NULL);
 }
 
@@ -135,10 +136,10 @@ static void stop(void *arg)
 static void on_signal(uv_signal_t *handle, int signum)
 {
     (void)handle;
-    if (signum == SIGTERM && self.opt.ignore_term)
+    if (!fp_job_signal_ends(signum, self.opt.ignore_term))
         return;
     if (!self.stopping)
-        FP_INFO("ending: %s", signum == SIGTERM ? "SIGTERM" : "SIGINT");
+        FP_INFO("ending: %s", signum == SIGTERM ? "SIGTERM" : signum == SIGINT ? "SIGINT" : "told by its agent");
     stop(NULL);
 }
 
@@ -416,6 +417,8 @@ static void prepare_process(void)
     if (self.opt.ncpus && sched_setaffinity(0, sizeof(self.opt.cpus), &self.opt.cpus))
         FP_WARN("--cores: %s", strerror(errno));
     signal(SIGPIPE, SIG_IGN);
+    if (self.opt.ignore_term)
+        fp_job_signals_ignore(true);
     umask(077);
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max; /* one descriptor per segment */
@@ -437,8 +440,8 @@ static int start(void)
         return rc;
     snprintf(self.local_path, sizeof(self.local_path), "%s/local.sock", self.opt.dir);
     uv_loop_init(&self.loop);
-    static const int signums[2] = {SIGTERM, SIGINT};
-    for (int i = 0; i < 2; i++) {
+    static const int signums[3] = {SIGTERM, SIGINT, FP_SIGNAL_END};
+    for (int i = 0; i < 3; i++) {
         uv_signal_init(&self.loop, &self.signals[i]);
         uv_signal_start(&self.signals[i], on_signal, signums[i]);
     }

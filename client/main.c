@@ -28,6 +28,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
 
@@ -88,6 +89,8 @@ static int start(struct cl_mount *m)
     }
     if (m->opt.log_file && (rc = cl_daemon_log_to(m->opt.log_file)) < 0)
         return rc;
+    if (m->opt.ignore_term)
+        fp_job_signals_ignore(true);
     cl_shutdown_block_signals();
     cl_cores_tell(&m->opt);
     rc = cl_itable_new(&m->inodes);

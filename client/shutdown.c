@@ -28,6 +28,7 @@
 #include "client/mountpoint.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 
 #define SYNC_MS       30000u
@@ -49,6 +50,7 @@ static void fill_set(sigset_t *set)
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGHUP);
+    sigaddset(set, FP_SIGNAL_END);
 }
 
 void cl_shutdown_block_signals(void)
@@ -61,7 +63,7 @@ void cl_shutdown_block_signals(void)
 
 void cl_shutdown_request(void)
 {
-    kill(getpid(), SIGINT);
+    kill(getpid(), FP_SIGNAL_END);
 }
 
 void cl_shutdown_loop_ended(void)
@@ -170,7 +172,7 @@ static void *signals_main(void *arg)
     pthread_setname_np(pthread_self(), "signals");
     for (;;) {
         pthread_t stop;
-        if (sigwait(&set, &sig) != 0 || (sig == SIGTERM && m->opt.ignore_term))
+        if (sigwait(&set, &sig) != 0 || !fp_job_signal_ends(sig, m->opt.ignore_term))
             continue;
         if (atomic_exchange(&stopping, true))
             hurry(m);

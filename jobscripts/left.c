@@ -22,6 +22,7 @@
 
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/mountprobe.h"
 #include "fp/procs.h"
@@ -101,7 +102,7 @@ static void end_process(pid_t pid, uint64_t ticks, uint64_t term_ms)
     if (pid <= 1 || pid == getpid() || !ticks || fp_proc_ticks(pid) != ticks)
         return;
     if (term_ms) {
-        (void)kill(pid, SIGINT);
+        (void)kill(pid, FP_SIGNAL_END);
         if (wait_gone(pid, ticks, term_ms))
             return;
     }

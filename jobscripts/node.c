@@ -20,6 +20,7 @@
 
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "jobscripts/hosts.h"
 #include "jobscripts/job.h"
@@ -332,6 +333,7 @@ int job_cmd_node(const struct job_options *o)
     int rc;
 
     (void)signal(SIGPIPE, SIG_IGN); /* who reads our errors may be gone */
+    fp_job_signals_ignore(false);    /* so does the process above the agent */
     rc = read_all(o, &n);
     rc = rc ? rc : node_watch(&n, &is_agent);
     if (rc || !is_agent)

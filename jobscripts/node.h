@@ -25,6 +25,7 @@
 #define NODE_RESTARTS   3u     /* of one service, after it was ready */
 #define NODE_ORPHAN_MS  30000u /* without any agent above: the job has lost its first node */
 #define NODE_GUARD_MS  10000u /* the root without the guard that is to stay (guard.c) */
+#define NODE_SIGNALS   4u     /* that mean something */
 #define NODE_CHILDREN   4096u  /* also those whose parents are gone */
 
 enum node_phase { NODE_WAITING, NODE_STARTING, NODE_UP, NODE_STOPPING, NODE_OVER };
@@ -48,7 +49,7 @@ struct node_child {
 struct node {
     uv_loop_t loop;
     uv_timer_t tick;
-    uv_signal_t sigs[3];
+    uv_signal_t sigs[NODE_SIGNALS];
     struct job_plan plan;
     char *plan_text;          /* as it came, for those below; has the key; NULL: there are none to be started */
     struct node_spawns *spawns; /* node_spawn.c; NULL: none */

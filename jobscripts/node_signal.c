@@ -1,16 +1,17 @@
 /*
  * Signals to an agent (see node.h).
  *
- * Slurm sends SIGTERM to all processes of a job when it is cancelled or its time is over, and SIGKILL some seconds later; and it sends SIGTERM when the user has
- * asked for that some time before the end (--signal=TERM@300), so that the application writes its last checkpoint, for which the store is needed more than
- * ever. The signal does not say which. So the root asks Slurm whether the job still runs, and tells the others; an agent that is connected waits for that
- * word, and one that has nobody above ends. Of 10,000 agents one asks.
+ * Slurm sends SIGTERM to all processes of a job when it is cancelled or its time is over, and SIGKILL some seconds later; and it sends SIGTERM when the user
+ * has asked for that some time before the end (--signal=TERM@300), so that the application writes its last checkpoint, for which the store is needed more than
+ * ever. The signal does not say which, and SIGINT and SIGHUP may be asked for as well. So the root asks Slurm whether the job still runs, and tells the
+ * others; an agent that is connected waits for that word, and one that has nobody above ends. Of 10,000 agents one asks.
  */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fp/clock.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "jobscripts/node.h"
 #include "jobscripts/slurm.h"
@@ -37,7 +38,7 @@ static void asked_ended(uv_process_t *p, int64_t status, int sig)
         node_stop(n);
         return;
     }
-    FP_INFO("SIGTERM, and the job still runs: the store stays up");
+    FP_INFO("a signal to end, and the job still runs: the store stays up");
     n->term_at_ms = 0;
 }
 
@@ -93,7 +94,7 @@ static void on_signal(uv_signal_t *h, int sig)
         return;
     }
     n->term_at_ms = n->last_term_ms = fp_now_ms();
-    if (sig != SIGTERM)
+    if (sig == FP_SIGNAL_END)
         node_stop(n);
     else if (n->rank == 0)
         ask_slurm(n);
@@ -115,9 +116,9 @@ void node_signal_tick(struct node *n, uint64_t now_ms)
 
 void node_signals(struct node *n)
 {
-    static const int signals[3] = {SIGTERM, SIGINT, SIGHUP};
+    static const int signals[NODE_SIGNALS] = {SIGTERM, SIGINT, SIGHUP, FP_SIGNAL_END};
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < NODE_SIGNALS; i++) {
         uv_signal_init(&n->loop, &n->sigs[i]);
         n->sigs[i].data = n;
         uv_signal_start(&n->sigs[i], on_signal, signals[i]);
@@ -126,6 +127,6 @@ void node_signals(struct node *n)
 
 void node_signals_end(struct node *n)
 {
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < NODE_SIGNALS; i++)
         uv_close((uv_handle_t *)&n->sigs[i], NULL);
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "jobscripts/left.h"
 #include "jobscripts/node.h"
@@ -72,9 +73,9 @@ int node_watch(const struct node *n, bool *is_agent)
         return rc;
     }
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGINT);
+        (void)prctl(PR_SET_PDEATHSIG, FP_SIGNAL_END);
         if (getppid() != above)
-            (void)kill(getpid(), SIGINT);
+            (void)kill(getpid(), FP_SIGNAL_END);
         sigprocmask(SIG_SETMASK, &before, NULL);
         return 0;
     }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "fp/beside.h"
+#include "fp/jobsignals.h"
 #include "fp/logtail.h"
 
 #define AFTER_SECOND_MS 5000u /* fp-mount needs 3 s at most */
@@ -151,7 +152,7 @@ void job_service_stop(struct job_service *s, uint64_t now_ms)
     s->told = true;
     s->step = 1;
     s->step_at_ms = now_ms + (s->hurry ? HURRY_MS : s->term_ms);
-    (void)uv_process_kill(&s->process, SIGINT);
+    (void)uv_process_kill(&s->process, FP_SIGNAL_END);
 }
 
 void job_service_tick(struct job_service *s, uint64_t now_ms)
@@ -159,7 +160,7 @@ void job_service_tick(struct job_service *s, uint64_t now_ms)
     if (!s->running || !s->told || now_ms < s->step_at_ms)
         return;
     if (s->twice && s->step == 1 && !s->hurry) {
-        (void)uv_process_kill(&s->process, SIGINT);
+        (void)uv_process_kill(&s->process, FP_SIGNAL_END);
         s->step_at_ms = now_ms + AFTER_SECOND_MS;
     } else {
         (void)uv_process_kill(&s->process, SIGKILL);

@@ -27,9 +27,9 @@ struct job_service {
     const char *program;      /* beside ours */
     char log[PATH_MAX];       /* its output is appended */
     char *argv[JOB_SERVICE_ARGS]; /* without argv[0]; NULL at the end; borrowed */
-    uint64_t term_ms;         /* from SIGINT to what comes next */
+    uint64_t term_ms;         /* from FP_SIGNAL_END to what comes next */
     bool hurry;               /* SIGKILL after a second at most */
-    bool twice;               /* that is a second SIGINT, and SIGKILL after it: fp-mount, which then says what is lost */
+    bool twice;               /* that is a second FP_SIGNAL_END, and SIGKILL after it: fp-mount, which then says what is lost */
     const struct job_service_calls *calls;
     void *arg;
     /* its own */
@@ -47,7 +47,7 @@ struct job_service {
 
 /* 0, or negative errno and it does not run. */
 int job_service_start(struct job_service *s);
-/* SIGINT, unless it was told before. */
+/* FP_SIGNAL_END, unless it was told before. */
 void job_service_stop(struct job_service *s, uint64_t now_ms);
 /* At least each tenth of a second: does what is due to one that was told to stop. */
 void job_service_tick(struct job_service *s, uint64_t now_ms);

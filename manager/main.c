@@ -13,6 +13,7 @@
 #include "fp/err.h"
 #include "fp/fault.h"
 #include "fp/key.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
 #include "fp/uuid.h"
@@ -117,6 +118,8 @@ int main(int argc, char **argv)
 
     fp_log_init("fp-manager", FP_LOG_INFO);
     mgr_options_parse(&o, argc, argv);
+    if (o.ignore_term)
+        fp_job_signals_ignore(true);
     fp_log_set_level((enum fp_log_level)o.log_level);
     fp_fault_init();
     if (o.ready_fd >= 0 && fp_ready_check((int)o.ready_fd)) {

@@ -14,6 +14,7 @@
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fault.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/readyfd.h"
 #include "manager/server_int.h"
@@ -97,6 +98,7 @@ static void end(struct mgr_server *s)
     uv_close((uv_handle_t *)&s->timer, NULL);
     uv_close((uv_handle_t *)&s->sigterm, NULL);
     uv_close((uv_handle_t *)&s->sigint, NULL);
+    uv_close((uv_handle_t *)&s->sigend, NULL);
     mgr_worker_stop(&s->sync);
     mgr_worker_stop(&s->checkpoint);
     fp_rpc_close(s->rpc, on_rpc_closed, s);
@@ -106,9 +108,9 @@ static void on_signal(uv_signal_t *sig, int num)
 {
     struct mgr_server *s = sig->data;
 
-    if (num == SIGTERM && s->opts->ignore_term)
+    if (!fp_job_signal_ends(num, s->opts->ignore_term))
         return;
-    FP_INFO("%s: stopping", num == SIGTERM ? "SIGTERM" : "SIGINT");
+    FP_INFO("%s: stopping", num == SIGTERM ? "SIGTERM" : num == SIGINT ? "SIGINT" : "told by its agent");
     end(s);
 }
 
@@ -196,12 +198,14 @@ static int start_handles(struct mgr_server *s)
     uv_timer_init(&s->loop, &s->timer);
     uv_signal_init(&s->loop, &s->sigterm);
     uv_signal_init(&s->loop, &s->sigint);
-    s->prepare.data = s->check.data = s->idle.data = s->timer.data = s->sigterm.data = s->sigint.data = s;
+    uv_signal_init(&s->loop, &s->sigend);
+    s->prepare.data = s->check.data = s->idle.data = s->timer.data = s->sigterm.data = s->sigint.data = s->sigend.data = s;
     uv_prepare_start(&s->prepare, on_prepare);
     uv_check_start(&s->check, on_check);
     uv_timer_start(&s->timer, on_timer, 0, TICK_MS);
     uv_signal_start(&s->sigterm, on_signal, SIGTERM);
     uv_signal_start(&s->sigint, on_signal, SIGINT);
+    uv_signal_start(&s->sigend, on_signal, FP_SIGNAL_END);
     if (mgr_worker_start(&s->sync, &s->loop, run_sync, mgr_batch_synced, s) ||
         mgr_worker_start(&s->checkpoint, &s->loop, run_checkpoint, on_checkpointed, s)) {
         FP_ERROR("cannot start threads: raise the limit of processes (ulimit -u)");

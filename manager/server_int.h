@@ -55,7 +55,7 @@ struct mgr_server {
     uv_check_t check;
     uv_idle_t idle; /* runs while the core has work of its own */
     uv_timer_t timer;
-    uv_signal_t sigterm, sigint;
+    uv_signal_t sigterm, sigint, sigend;
     struct mgr_worker sync, checkpoint;
     bool in_group, ending, checkpointing;
     uint64_t make_room_ms; /* not again before */

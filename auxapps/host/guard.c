@@ -160,7 +160,7 @@ static void offer_to_oom_killer(void)
 
 void aux_guard_init(void)
 {
-    static const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    static const int ignored[] = {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
     struct rlimit no_core = {0, 0};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -179,7 +179,7 @@ void aux_guard_init(void)
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     /* root's aux-apps may be kept in a user's home, and so may their keys. */
     set_capabilities(READ_ALL, READ_ALL);
-    /* Ctrl-C at a mount in the foreground is fp-mount's affair: it needs its aux-apps until it has written all out. The end of the socket is our end. */
+    /* Ctrl-C at a mount in the foreground is fp-mount's affair: it needs its aux-apps until it has written all out. So are marks of a batch system for its job. The end of the socket is our end. */
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         signal(ignored[i], SIG_IGN);
 }

@@ -173,9 +173,9 @@ struct fp_opt {
                "Write one line to this descriptor once ready, and close it: the address listened on, or "    \
                "the mountpoint.",                                                                            \
                .flags = FP_OPT_NO_FILE, .arg = "N")
-/* A program of a job: the batch system sends SIGTERM to all of a job's processes, also when the user has asked for it long before the end; SIGINT ends it. */
+/* A program of a job: the batch system sends SIGTERM to all of a job's processes, also when the user has asked for it long before the end (see fp/jobsignals.h). */
 #define FP_OPT_IGNORE_TERM(T, field) \
-    FP_OPT_BOOL(T, field, "ignore-term", "off", "SIGTERM is not for this program: only SIGINT ends it.", .flags = FP_OPT_HIDDEN | FP_OPT_NO_FILE)
+    FP_OPT_BOOL(T, field, "ignore-term", "off", "Signals of a batch system are not for this program: only SIGPWR ends it.", .flags = FP_OPT_HIDDEN | FP_OPT_NO_FILE)
 
 /* FP_SYSCONFDIR comes from the Makefile; this is what the file is called without it. */
 #ifndef FP_SYSCONFDIR

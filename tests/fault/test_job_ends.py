@@ -31,6 +31,21 @@ def test_the_batch_script_is_killed(slurm):
     slurm.nothing_left(30)
 
 
+def test_a_signal_before_the_end_is_for_the_application(slurm):
+    """Where Slurm sends it to a step's own processes, one of which is above the agent; tests/fault/test_job_linuxproc.py has the other way."""
+    task = """sh -c 'trap "" INT; trap "echo last > $FP_MOUNT/f; touch came" USR1; touch begun; until [ -e go ]; do sleep 0.1; done'"""
+    number = slurm.up(HEAD + "rm -f begun came\n" + 'eval "$(fp-job start)" || exit 1\n' + f"srun -n1 -N1 {task} &\nuntil [ -e begun ]; do sleep 0.1; done\ntouch up\n"
+                      "wait %1\ncat $FP_MOUNT/f\nfp-job status\nfp-job stop\n")
+    slurm.login("scancel", "-s", "USR1", str(number))
+    slurm.wait_file("came", number)
+    slurm.login("scancel", "-s", "INT", str(number))
+    wait_until("the agent to have asked what that means", 20, lambda: "the job still runs" in slurm.on(1, "cat", f"/tmp/fpstore-5001-{number}/agents.log", user="root").stdout, 0.1)
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and "last" in out.splitlines() and "4 of 4 nodes ready" in out and "killed" not in out, out
+    slurm.nothing_left(20)
+
+
 def test_run_is_killed(slurm):
     number = slurm.up(HEAD + "fp-job run -- sh -c 'touch up; sleep 600'\n")
     pid, = slurm.processes(1, "fp-job", "run")
