@@ -215,6 +215,16 @@ int job_record_load(const char *dir, struct job_record *out)
     return ok ? 0 : -EBADMSG;
 }
 
+void job_path_plain(char *path)
+{
+    char *to = path;
+
+    for (const char *c = path; *c; c++)
+        if (*c != '/' || (c[1] != '/' && (c[1] || to == path)))
+            *to++ = *c;
+    *to = '\0';
+}
+
 int job_expand(char out[PATH_MAX], const char *text)
 {
     size_t n = 0;

@@ -11,6 +11,7 @@
 #define JOB_DIR_LOCK  ".fp-job"
 #define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" /* of a job's number */
 
+#define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
 #define JOB_TASK_PROLOG "task-prolog" /* a file in it: what is run before each task on the node */
 
 /* What fp-job start leaves for stop and status, in DIR/job.json. */
@@ -55,6 +56,8 @@ int job_record_save(const char *dir, const struct job_record *r);
 /* -ENOENT: nothing runs here; -EPERM: as job_dir_read; -EBADMSG. */
 int job_record_load(const char *dir, struct job_record *out);
 
+/* Without slashes that say nothing: twice, or at the end. */
+void job_path_plain(char *path);
 /* $NAME and ${NAME} of the environment. 0; -ENOENT and the name in out: it is not set; -ENAMETOOLONG. */
 int job_expand(char out[PATH_MAX], const char *text);
 

@@ -265,7 +265,7 @@ static void on_tick(uv_timer_t *t)
 
 static const char *not_yet(int state)
 {
-    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended"};
+    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes"};
 
     return texts[state];
 }

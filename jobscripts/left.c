@@ -47,7 +47,7 @@ int job_left_note(const char *dir, const struct job_note *note)
 
     for (size_t i = 0; i < JOB_NOTE_PIDS; i++)
         json_array_append_new(list, json_pack("[I, I]", (json_int_t)note->process[i].pid, (json_int_t)note->process[i].ticks));
-    j = json_pack("{s:s, s:s, s:b, s:o}", "data", note->data, "mount", note->mount, "made_mount", (int)note->made_mount, "processes", list);
+    j = json_pack("{s:s, s:s, s:s, s:b, s:o}", "data", note->data, "mount", note->mount, "link", note->link, "made_mount", (int)note->made_mount, "processes", list);
     text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
     rc = text ? job_dir_write(dir, NOTE, text, 0600) : -ENOMEM;
     free(text);
@@ -57,7 +57,7 @@ int job_left_note(const char *dir, const struct job_note *note)
 
 static bool read_note(const char *dir, struct job_note *out)
 {
-    const char *data, *mount;
+    const char *data, *mount, *link;
     int fd = job_dir_read(dir, NOTE), made;
     json_t *j, *list;
     bool ok;
@@ -67,10 +67,11 @@ static bool read_note(const char *dir, struct job_note *out)
         return false;
     j = json_loadfd(fd, 0, NULL);
     close(fd);
-    ok = j && json_unpack(j, "{s:s, s:s, s:b, s:o}", "data", &data, "mount", &mount, "made_mount", &made, "processes", &list) == 0 && strlen(data) < PATH_MAX && strlen(mount) < PATH_MAX;
+    ok = j && json_unpack(j, "{s:s, s:s, s:s, s:b, s:o}", "data", &data, "mount", &mount, "link", &link, "made_mount", &made, "processes", &list) == 0 && strlen(data) < PATH_MAX && strlen(mount) < PATH_MAX && strlen(link) < PATH_MAX;
     if (ok) {
         strcpy(out->data, data);
         strcpy(out->mount, mount);
+        strcpy(out->link, link);
         out->made_mount = made;
     }
     for (size_t i = 0; ok && i < JOB_NOTE_PIDS; i++) {
@@ -122,6 +123,16 @@ void job_left_unmount(const char *path)
         FP_WARN("the dead mount on %s can't be removed: fusermount3 -uz %s", path, path);
 }
 
+void job_left_unlink(const char *link, const char *dir)
+{
+    char mine[PATH_MAX], to[PATH_MAX];
+    ssize_t n = readlink(link, to, sizeof to - 1);
+
+    to[n > 0 ? n : 0] = '\0';
+    if (n > 0 && job_dir_file(mine, dir, JOB_DIR_MOUNT) == 0 && strcmp(mine, to) == 0)
+        (void)unlink(link);
+}
+
 static bool is_store(const char *path)
 {
     const char *name = strrchr(path, '/');
@@ -136,6 +147,8 @@ void job_left_clean(const char *dir)
     if (read_note(dir, &note)) {
         for (size_t i = 0; i < JOB_NOTE_PIDS; i++)
             end_process(note.process[i].pid, note.process[i].ticks, i < AGENTS ? 0 : TERM_MS);
+        if (note.link[0])
+            job_left_unlink(note.link, dir);
         if (note.mount[0]) {
             job_left_unmount(note.mount);
             if (note.made_mount)

@@ -17,6 +17,7 @@ struct job_note {
     char data[PATH_MAX];  /* on the SSD; "": not made */
     char mount[PATH_MAX]; /* "": not mounted */
     bool made_mount;      /* its directory, too */
+    char link[PATH_MAX];  /* a symbolic link to it; "": none */
     struct {
         pid_t pid;        /* 0: none */
         uint64_t ticks;   /* fp_proc_ticks */
@@ -26,6 +27,8 @@ struct job_note {
 /* The agent's, whenever it has made something more. 0, or negative errno. */
 int job_left_note(const char *dir, const struct job_note *note);
 
+/* Removes a symbolic link if it is the one to the mount in dir (job_dir_path), and not somebody else's by now. */
+void job_left_unlink(const char *link, const char *dir);
 /* Takes away the mount of a program that is gone. One that answers is another store's by now, and in use. */
 void job_left_unmount(const char *path);
 

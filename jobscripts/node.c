@@ -62,24 +62,35 @@ static void start_service(struct node *n, enum node_role role)
 
 void node_go(struct node *n, const char *manager, const char *mount)
 {
+    char why[JOB_TEXT_BYTES_MAX] = "";
+
     if (n->phase != NODE_WAITING)
         return;
     n->phase = NODE_STARTING;
     snprintf(n->manager, sizeof n->manager, "%s", manager);
-    if (mount != n->mount)
-        snprintf(n->mount, sizeof n->mount, "%s", mount);
+    snprintf(n->mount, sizeof n->mount, "%s", mount);
     node_tree_go(n);
+    if (!n->failed && node_mount_take(n, why, sizeof why))
+        fail(n, why);
     if (n->failed)
         return;
     start_service(n, NODE_MOUNT); /* first: it looks at the aux-apps, some of which the benefactor must know */
     start_service(n, NODE_BENEFACTOR);
 }
 
+/* The root, when its manager is there and all know where they can mount. */
+static void try_to_go(struct node *n)
+{
+    char mount[PATH_MAX];
+
+    if (n->phase == NODE_WAITING && n->listens[0] && node_mount_decide(n, mount))
+        node_go(n, n->listens, mount);
+}
+
 static void on_ready(struct job_service *s, const char *line, void *arg)
 {
     struct node *n = arg;
     const char *colon = strrchr(line, ':');
-    char manager[280];
 
     if (n->phase >= NODE_STOPPING)
         return;
@@ -88,8 +99,8 @@ static void on_ready(struct job_service *s, const char *line, void *arg)
         if (asprintf(&n->args[NODE_MANAGER][NODE_LISTEN_AT], "--listen=0.0.0.0%s", colon) < 0)
             abort();
         s->argv[NODE_LISTEN_AT] = n->args[NODE_MANAGER][NODE_LISTEN_AT];
-        snprintf(manager, sizeof manager, "%s%s", n->plan.nodes[0], colon);
-        node_go(n, manager, n->mount);
+        snprintf(n->listens, sizeof n->listens, "%s%s", n->plan.nodes[0], colon);
+        try_to_go(n);
     }
     if (n->failed || !n->service[NODE_BENEFACTOR].is_ready || !n->service[NODE_MOUNT].is_ready)
         return;
@@ -174,6 +185,7 @@ static void on_tick(uv_timer_t *t)
     uint64_t now_ms = fp_now_ms();
 
     node_tree_tick(n, now_ms);
+    try_to_go(n);
     node_signal_tick(n, now_ms);
     for (int i = 0; i < NODE_ROLES; i++)
         job_service_tick(&n->service[i], now_ms);
@@ -320,10 +332,12 @@ static void begin(struct node *n)
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
     if (n->findings.errors)
         fail(n, "the #FP lines have mistakes: see fp-job check");
-    else if (node_store_prepare(n, why, sizeof why) || (n->rank == 0 && node_store_mountpoint(n, why, sizeof why)))
+    else if (node_store_prepare(n, why, sizeof why))
         fail(n, why);
     else if (n->rank == 0)
         start_service(n, NODE_MANAGER);
+    if (!n->failed && node_mount_look(n, why, sizeof why))
+        fail(n, why);
 }
 
 int job_cmd_node(const struct job_options *o)

@@ -62,8 +62,11 @@ struct node {
     char data[PATH_MAX];      /* on the SSD */
     bool named, kept;         /* a store that outlives the job (persistent=), and has what a job has put there: it is not removed */
     uint64_t size_bytes;      /* contributed, of kept ones and once it is known */
-    char manager[280], mount[PATH_MAX];
-    bool made_mount;
+    char listens[280];        /* the root: its manager, until all nodes have looked where they can mount */
+    char manager[280], mount[PATH_MAX]; /* "": not decided */
+    char wanted[PATH_MAX];    /* mount=, on this node */
+    int mount_lock;           /* by which jobs of this node do not take one directory; 0: none */
+    bool made_mount, made_link;
     struct job_coremap map;
     struct job_service service[NODE_ROLES];
     char *args[NODE_ROLES][JOB_SERVICE_ARGS];
@@ -122,10 +125,15 @@ void node_front(void);
 /* node_store.c */
 int node_store_ssd(const struct node *n, char out[PATH_MAX]); /* ssd= of this node; -ENOENT: the variable in out is not set */
 int node_store_prepare(struct node *n, char *why, size_t size); /* paths, cores, files of the job */
-int node_store_mountpoint(struct node *n, char *why, size_t size); /* root: where all nodes mount it */
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size);
 void node_store_note(const struct node *n);   /* what is to be removed if this process is killed */
 void node_store_up(struct node *n); /* this node is ready */
 void node_store_clean(struct node *n);
+
+/* node_mount.c: where the store is mounted */
+int node_mount_look(struct node *n, char *why, size_t size); /* says upwards whether it can be at mount= on this node; negative: it can be nowhere */
+bool node_mount_decide(const struct node *n, char out[PATH_MAX]); /* root: where it is on all nodes; false: not all have looked */
+int node_mount_take(struct node *n, char *why, size_t size); /* what was decided: its directory, and a link */
+void node_mount_clean(struct node *n);
 
 #endif

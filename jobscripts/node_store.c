@@ -135,8 +135,10 @@ void node_store_note(const struct node *n)
 
     if (!n->kept)
         snprintf(note.data, sizeof note.data, "%s", n->data);
-    if (n->service[NODE_MOUNT].starts)
-        snprintf(note.mount, sizeof note.mount, "%s", n->mount);
+    if (n->service[NODE_MOUNT].starts || n->made_mount)
+        snprintf(note.mount, sizeof note.mount, "%s", n->mount[0] ? n->mount : n->wanted);
+    if (n->made_link)
+        snprintf(note.link, sizeof note.link, "%s", n->wanted);
     for (size_t i = 0; i < JOB_NOTE_PIDS; i++) {
         note.process[i].pid = pids[i];
         note.process[i].ticks = pids[i] ? fp_proc_ticks(pids[i]) : 0;
@@ -223,37 +225,6 @@ int node_store_prepare(struct node *n, char *why, size_t size)
     return rc;
 }
 
-/* ---------------------------------------------------------------- where it is mounted */
-
-/* A directory that we may mount on, made if need be. */
-static bool usable(struct node *n, const char *path)
-{
-    if (job_dir_taken(path))
-        return false;
-    if (mkdir(path, 0755) == 0) {
-        n->made_mount = true;
-        return true;
-    }
-    return errno == EEXIST && job_dir_mountable(path) == 0;
-}
-
-int node_store_mountpoint(struct node *n, char *why, size_t size)
-{
-    char path[PATH_MAX];
-    int rc = job_expand(path, n->declared.store.mount);
-
-    if (rc) {
-        snprintf(why, size, "mount=%s: %s", n->declared.store.mount, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
-        return rc;
-    }
-    if (!usable(n, path)) {
-        FP_WARN("%s %s: the store is mounted on %s/mnt ($FP_MOUNT)", job_dir_taken(path) ? "another job's store is mounted on" : "this user can mount nothing on", path, n->dir);
-        rc = job_dir_file(path, n->dir, "mnt");
-    }
-    snprintf(n->mount, sizeof n->mount, "%s", path);
-    return rc;
-}
-
 /* ---------------------------------------------------------------- the programs */
 
 static void common_args(struct node *n, enum node_role role)
@@ -334,21 +305,13 @@ static int auxapp_args(struct node *n, char *why, size_t size)
     return 0;
 }
 
-static int mount_args(struct node *n, char *why, size_t size)
+static void mount_args(struct node *n)
 {
     must_fit(n, NODE_MOUNT, "--foreground");
     must_fit(n, NODE_MOUNT, "--pool=%llu", (unsigned long long)n->declared.store.pool_bytes);
     must_fit(n, NODE_MOUNT, "--auxapp-dir=%s", n->plan.auxapp_dir);
     must_fit(n, NODE_MOUNT, "--allow-other=off"); /* a user's own, and root has no business in it */
     must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);
-    if (!usable(n, n->mount)) {
-        snprintf(why, size,
-                 job_dir_taken(n->mount) ? "another job's store is mounted on %s: give each a directory of its own, such as mount=/tmp/store-$SLURM_JOB_ID"
-                                 : "nothing can be mounted on %s by this user, as it can on the first node",
-                 n->mount);
-        return -EACCES;
-    }
-    return 0;
 }
 
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size)
@@ -364,7 +327,7 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
     else if (role == NODE_BENEFACTOR)
         rc = benefactor_args(n, why, size);
     else
-        rc = mount_args(n, why, size);
+        mount_args(n);
     if (rc == 0 && role == NODE_MOUNT)
         rc = auxapp_args(n, why, size);
     if (rc)
@@ -384,16 +347,9 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
 
 void node_store_clean(struct node *n)
 {
-    char path[PATH_MAX];
-
-    if (n->service[NODE_MOUNT].starts)
-        job_left_unmount(n->mount); /* if fp-mount was killed */
-    if (n->made_mount)
-        (void)rmdir(n->mount);
+    node_mount_clean(n);
     if (n->data[0] && !n->kept)
         fp_remove_tree(n->data);
-    if (job_dir_file(path, n->dir, "mnt") == 0)
-        (void)rmdir(path);
     fp_remove_tree(n->dir);
     for (int role = 0; role < NODE_ROLES; role++)
         for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)

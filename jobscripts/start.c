@@ -141,11 +141,18 @@ static int launch(struct job_run_of *r, const char *text, bool stays)
 /* Scripts that name the directory of mount= must know when it is another one. */
 static void tell(const struct job_run_of *r)
 {
-    const char *want = r->declared.store.mount, *got = r->record.mount;
-    bool other = !strchr(want, '$') && strcmp(want, got) != 0;
+    const char *got = r->record.mount;
+    char want[PATH_MAX], to[PATH_MAX] = "";
+    bool other;
 
-    FP_INFO("%u node%s, mounted on %s%s%s%s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, other ? ", as " : "", other ? want : "",
-            other ? " can't be had: this user may not mount there, or another job's store is there ($FP_MOUNT says where)" : "");
+    snprintf(want, sizeof want, "%s", r->declared.store.mount);
+    job_path_plain(want);
+    other = !strchr(want, '$') && strcmp(want, got) != 0;
+    if (other && readlink(want, to, sizeof to - 1) > 0 && strcmp(to, got) == 0)
+        FP_INFO("%u node%s, mounted on %s, and %s is a link to it: on a node of the job this user may not mount there ($FP_MOUNT says where)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want);
+    else
+        FP_INFO("%u node%s, mounted on %s%s%s%s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, other ? ", as " : "", other ? want : "",
+                other ? " can't be had on all nodes: this user may not mount there, or another job's store is there ($FP_MOUNT says where)" : "");
 }
 
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r)

@@ -360,18 +360,36 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     return rc ? -EIO : 0;
 }
 
+/* What of a name stands below the directory; NULL: it is not in there. */
+static const char *below(const char *name, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return strncmp(name, dir, n) == 0 && name[n] == '/' ? name + n + 1 : NULL;
+}
+
+/* Its path where the store is mounted, if it is called by the path that mount= says, relative, or as it is. */
+static const char *in_store(const struct job_run_of *r, const char *name)
+{
+    char declared[PATH_MAX];
+    const char *inner = below(name, r->record.mount);
+
+    if (!inner && job_expand(declared, r->declared.store.mount) == 0) {
+        job_path_plain(declared);
+        inner = below(name, declared);
+    }
+    return inner ? inner : name;
+}
+
 /* Files of the store that a pattern names, behind those that g has. 0, or negative and logged: none is an error, since somebody waits for it. */
 static int add_names(const struct job_run_of *r, const char *pattern, glob_t *g)
 {
-    size_t mount = strlen(r->record.mount);
     char name[PATH_MAX], path[2 * PATH_MAX];
-    bool whole;
     int rc = expand("stage-out", pattern, name);
 
     if (rc)
         return rc;
-    whole = strncmp(name, r->record.mount, mount) == 0 && name[mount] == '/';
-    snprintf(path, sizeof path, "%s%s%s", whole ? "" : r->record.mount, whole ? "" : "/", name);
+    snprintf(path, sizeof path, "%s/%s", r->record.mount, in_store(r, name));
     rc = glob_error(glob(path, g->gl_pathc ? GLOB_APPEND : 0, NULL, g));
     if (rc)
         FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));

@@ -76,7 +76,7 @@ bool job_states_set(struct job_states *s, uint32_t first, uint32_t count, int st
 {
     bool news = false;
 
-    if (first >= s->n || state <= FP__JOB_NODE_STATE__JOB_NODE_NONE || state > FP__JOB_NODE_STATE__JOB_NODE_ENDED)
+    if (first >= s->n || state <= FP__JOB_NODE_STATE__JOB_NODE_NONE || state >= (int)JOB_STATES)
         return false;
     if (count > s->n - first)
         count = s->n - first;

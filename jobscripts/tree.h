@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define JOB_FANOUT         32u
+#define JOB_STATES         6u   /* of enum Fp__JobNodeState */
 #define JOB_TEXT_BYTES_MAX 600u /* of a node: longer ones are cut */
 
 /* Of a rank > 0. */
@@ -28,7 +29,7 @@ struct job_node {
 
 struct job_states {
     uint32_t n;
-    uint32_t of[5]; /* nodes in each state */
+    uint32_t of[JOB_STATES]; /* nodes in each state */
     struct job_node *nodes;
 };
 

@@ -1,6 +1,7 @@
 """Jobs with a store that go wrong, with a real Slurm: whatever happens, no process, mount or file is left on any node."""
 
 import contextlib
+import glob
 import os
 import re
 import signal
@@ -182,11 +183,51 @@ def test_two_jobs_of_one_node_with_the_same_mount(slurm):
     assert code == 0 and second > first and f"mounted on /tmp/fpstore-5001-{second}/mnt, as /AggregateSSDstore can't be had" in out, out
     assert f"at /tmp/fpstore-5001-{second}/mnt\n{second}\n" in out, out
     script = script.replace("-N 1 -n 1", "-N 2 -n 2").replace(slurm.names[2], f"{slurm.names[1]},{slurm.names[2]}")
-    code, out = slurm.run(script)  # its first node could mount there
-    assert code == 1 and f"{slurm.names[2]} is not ready: another job's store is mounted on /AggregateSSDstore: give each a directory of its own" in out, out
+    code, out = slurm.run(script + "srun -N2 -n2 cat $FP_MOUNT/f\nfp-job stop\n")  # its first node could mount there
+    assert code == 0 and re.search(r"mounted on /tmp/fpstore-5001-(\d+)/mnt, as /AggregateSSDstore can't be had on all nodes(?s:.*)^\1\n\1\n", out, re.M), out
     slurm.go()
     code, out = slurm.end_of(first)
     assert code == 0 and f"\n{first}\n" in f"\n{out}", out
+    slurm.nothing_left(30)
+
+
+def test_jobs_of_an_array_on_one_node(slurm):
+    """They begin at the same moment, and both find the directory free: the second mounts elsewhere before the first has."""
+    two = "mount --bind /tmp/slow /opt/fpstore/bin/fp-mount"
+    slurm.on(2, "sh", "-c", "cp /opt/fpstore/bin/fp-mount /tmp/real; printf '#!/bin/sh\\necho $* > /home/ada/mounts.$$\\nuntil [ -e /home/ada/go ]; do sleep 0.05; done\\n"
+             f"exec /tmp/real \"$@\"\\n' > /tmp/slow; chmod 755 /tmp/slow; {two}", user="root")
+    try:
+        if os.path.exists(slurm.home("go")):
+            os.unlink(slurm.home("go"))
+        slurm.write("job.sh", f"#!/bin/bash\n#SBATCH -N 1 -n 1 -w {slurm.names[2]} --array=1-2\n#FP store size=128MiB pool=64MiB mount=//AggregateSSDstore/\n"
+                    "eval \"$(fp-job start)\" || exit 1\necho $SLURM_JOB_ID > $FP_MOUNT/f\necho at $FP_MOUNT $(cat $FP_MOUNT/f)\nfp-job stop\n")
+        slurm.login("sbatch", "--parsable", "--output=array-%a.out", "job.sh")
+        wait_until("both to mount", 60, lambda: len(glob.glob(slurm.home("mounts.*"))) == 2, 0.05)
+        slurm.go()
+        wait_until("both to end", 60, lambda: not slurm.login("squeue", "-h").stdout, 0.2)
+    finally:
+        slurm.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-mount; rm /tmp/real /tmp/slow; rm -f /home/ada/mounts.*", user="root")
+    both = slurm.read("array-1.out") + slurm.read("array-2.out")
+    at = dict(re.findall(r"^at (\S+) (\d+)$", both, re.M))
+    assert len(at) == 2 and "/AggregateSSDstore" in at, both
+    job, = (at[path] for path in at if path != "/AggregateSSDstore")
+    assert f"/tmp/fpstore-5001-{job}/mnt" in at, both
+    slurm.nothing_left(30)
+
+
+def test_a_link_where_the_store_can_not_be_mounted(slurm):
+    """On one of two nodes mount= can't be: the store is elsewhere on both, and where the user may make a link, there is one until the end, but nobody else's is removed."""
+    slurm.on(2, "mkdir", "/srv/here")
+    head = f"#!/bin/bash\n#SBATCH -N 2 -n 2 -w {slurm.names[1]},{slurm.names[2]}\n#FP store size=128MiB pool=64MiB mount=/srv/here/store\n#FP stage-out /srv/here/store/f to=/lustre/link\n"
+    two = f"srun -N1 -n1 -w {slurm.names[2]} "
+    code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\n' + two + 'sh -c "echo x > /srv/here/store/f; readlink /srv/here/store"\ncat $FP_MOUNT/f\n'
+                          "srun ls -d /srv/here/store\nfp-job stop\n")
+    assert code == 0 and re.search(r"^(/tmp/fpstore-5001-\d+/mnt)\nx\n", out, re.M) and out.count("\n/srv/here/store\n") == 1, out
+    assert slurm.login("cat", "/lustre/link/f").stdout == "x\n"
+    assert slurm.on(2, "ls", "-A", "/srv/here").stdout == ""
+    code, out = slurm.run(head.replace("#FP stage-out", "# ") + f"fp-job run -- {two} ln -sfn /tmp /srv/here/store\n")
+    assert code == 0 and slurm.on(2, "readlink", "/srv/here/store").stdout == "/tmp\n", out
+    slurm.on(2, "rm", "-r", "/srv/here")
     slurm.nothing_left(30)
 
 

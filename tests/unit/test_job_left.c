@@ -101,6 +101,42 @@ static void test_only_what_a_killed_process_held_is_taken_away(void **state)
     assert_false(is_there("fpstore-2"));
 }
 
+static void test_a_link_is_removed_if_it_is_still_the_jobs(void **state)
+{
+    struct job_note note = {.made_mount = false};
+
+    (void)state;
+    for (int mine = 0; mine < 2; mine++) {
+        assert_int_equal(job_dir_make(in_top("job")), 0);
+        assert_int_equal(symlink(mine ? in_top("job/" JOB_DIR_MOUNT) : "/elsewhere", in_top("link")), 0);
+        snprintf(note.link, sizeof note.link, "%s", in_top("link"));
+        assert_int_equal(job_left_note(in_top("job"), &note), 0);
+        job_left_clean(in_top("job"));
+        assert_false(is_there("job"));
+        assert_int_equal(unlink(in_top("link")), mine ? -1 : 0);
+    }
+}
+
+static void plain(const char *path, const char *want)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "%s", path);
+    job_path_plain(text);
+    assert_string_equal(text, want);
+}
+
+static void test_slashes_that_say_nothing(void **state)
+{
+    (void)state;
+    plain("/AggregateSSDstore/", "/AggregateSSDstore");
+    plain("//a///b//", "/a/b");
+    plain("/a/b", "/a/b");
+    plain("/", "/");
+    plain("///", "/");
+    plain("", "");
+}
+
 /* Everybody may make one in /tmp, and whoever opened it for reading would wait for ever. */
 static void test_what_others_have_put_there_is_not_waited_for(void **state)
 {
@@ -255,6 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_others_have_put_there_is_not_waited_for, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_link_is_removed_if_it_is_still_the_jobs, setup, teardown),
+        cmocka_unit_test(test_slashes_that_say_nothing),
         cmocka_unit_test_setup_teardown(test_what_others_may_read_is_not_held, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes_of_the_note_are_ended_and_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),

@@ -1,7 +1,7 @@
 /*
  * The start of a job of many nodes: the tree and the plan of the real code (jobscripts/tree.c, plan.c, job.proto), and a model of the agents, with virtual time.
  *
- * An agent here does what node_tree.c does with the same functions: connects to its parent, or to the one above if that is gone; passes on where the manager is;
+ * An agent here does what node_tree.c does with the same functions: connects to its parent, or to the one above if that is gone; says that it has looked, passes on where the manager is;
  * keeps what it hears of nodes in a job_states, and each 20 ms tells what is fresh upwards, in messages packed as they go over the wire. Agents start within two
  * seconds in any order, services take up to one, a hop 0.2 ms, and whoever sends or gets a message is busy for 30 us. Agents that have nobody below have no table
  * of the others in memory here, since 10,000 of them would not fit; they tell of themselves alone.
@@ -49,12 +49,13 @@ struct event {
 struct agent {
     struct job_states states; /* n == 0: nobody is below */
     uint32_t above, below[2 * JOB_FANOUT + 1], nbelow;
-    bool up, linked, go, ready, told, dead;
+    bool up, linked, go, ready, dead;
+    int told; /* of leaves: the last state */
     uint64_t busy_us, messages, bytes;
 };
 
 static struct {
-    uint32_t n, fanout;
+    uint32_t n, fanout, want;
     struct agent *agents; /* agents[n]: who has started the job */
     struct event *heap;
     size_t len, room;
@@ -149,17 +150,19 @@ static void tell_up(uint32_t rank)
     uint32_t at = 0;
     struct told *t;
 
-    if (!a->linked || (!a->states.n && (!a->ready || a->told)))
+    int state = a->ready ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_LOOKED;
+
+    if (!a->linked || (!a->states.n && a->told == state))
         return;
     for (;;) {
         t = calloc(1, sizeof *t + RUNS * sizeof t->runs[0]);
         assert_non_null(t);
         if (!a->states.n) {
-            t->runs[t->n++] = (struct job_run){.first = rank, .count = 1, .state = FP__JOB_NODE_STATE__JOB_NODE_READY, .text = "0-6"};
-            a->told = true;
+            t->runs[t->n++] = (struct job_run){.first = rank, .count = 1, .state = state, .text = a->ready ? "0-6" : ""};
+            a->told = state;
         }
         while (a->states.n && t->n < RUNS && job_states_next(&a->states, &at, false, &t->runs[t->n]))
-            t->runs[t->n++].text = "0-6";
+            t->runs[t->n].text = t->runs[t->n].state == FP__JOB_NODE_STATE__JOB_NODE_READY ? "0-6" : "", t->n++;
         if (!t->n)
             break;
         send_to(rank, rank ? a->above : s.n, TOLD, t, packed(t));
@@ -184,10 +187,11 @@ static void begin(uint32_t rank)
     a->up = true;
     a->above = rank ? a->above : s.n;
     put(s.now_us + below(TICK_US), TICK, rank, rank, NULL);
-    if (rank == 0) {
-        a->linked = true;
-        put(s.now_us + 200000, GO, 0, 0, NULL); /* the manager is ready */
-    } else
+    if (a->states.n)
+        (void)job_states_set(&a->states, rank, 1, FP__JOB_NODE_STATE__JOB_NODE_LOOKED, "");
+    if (rank == 0)
+        a->linked = true; /* the manager is ready long before all have come */
+    else
         send_to(rank, a->above, ARRIVE, NULL, 100);
 }
 
@@ -250,7 +254,9 @@ static void happen(const struct event *e)
         hear(e->to, e->told);
     else if (e->kind == TICK) {
         tell_up(e->to);
-        if (!a->told)
+        if (e->to == 0 && !a->go && a->states.of[FP__JOB_NODE_STATE__JOB_NODE_LOOKED] == s.want)
+            put(s.now_us, GO, 0, 0, NULL);
+        if (a->told != FP__JOB_NODE_STATE__JOB_NODE_READY)
             put(s.now_us + TICK_US, TICK, e->to, e->to, NULL);
     }
 }
@@ -270,6 +276,7 @@ static void run_job(uint32_t n, uint32_t dead, struct outcome *out)
     memset(&s, 0, sizeof s);
     memset(out, 0, sizeof *out);
     s.n = n;
+    s.want = want;
     s.fanout = JOB_FANOUT;
     s.seed = 42;
     s.agents = calloc(n + 1, sizeof *s.agents);

@@ -127,7 +127,7 @@ static void test_what_makes_no_sense_is_passed_over(void **state)
     assert_false(job_states_set(&s, 3, 1, READY, ""));
     assert_false(job_states_set(&s, UINT32_MAX, UINT32_MAX, READY, ""));
     assert_false(job_states_set(&s, 0, 1, NONE, ""));
-    assert_false(job_states_set(&s, 0, 1, 5, ""));
+    assert_false(job_states_set(&s, 0, 1, (int)JOB_STATES, ""));
     assert_false(job_states_set(&s, 0, 1, -1, ""));
     assert_false(job_states_set(&s, 0, 0, READY, ""));
     assert_true(job_states_set(&s, 2, UINT32_MAX, FAILED, longer));

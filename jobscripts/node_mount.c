@@ -1,0 +1,169 @@
+/*
+ * Where a job's store is mounted (see node.h): at mount= of #FP store if that can be on all nodes, else in the job's own directory, which is the same everywhere.
+ *
+ * Each node looks for itself, tells the root, and keeps others from the directory until the root has decided: two jobs of a user that begin at the same moment on a node, as those of an
+ * array do, both find the directory free. What they take it by is the name of a socket that nobody connects to, with the number of the mount namespace in it:
+ * the kernel gives it up with the process, and it leaves no file behind. A lock on the directory itself was rejected, since looking at one that a dead
+ * store is mounted on takes long, and a file of its own would have to be removed by somebody.
+ *
+ * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/left.h"
+#include "jobscripts/node.h"
+
+#define NAME_BYTES 60u /* of the path, its last ones: others that end so are kept apart, too, which costs little */
+
+/* ---------------------------------------------------------------- looking */
+
+/* The socket; 0: there can be none, and it goes without; -EADDRINUSE: another job has it. */
+static int lock_name(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t len = strlen(path), skip = len > NAME_BYTES ? len - NAME_BYTES : 0;
+    struct stat ns = {0};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), n;
+
+    if (fd < 0)
+        return 0;
+    (void)stat("/proc/self/ns/mnt", &ns);
+    n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "fpstore-%llx-%s", (unsigned long long)ns.st_ino, path + skip);
+    if (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+        return fd;
+    n = errno == EADDRINUSE ? -errno : 0;
+    close(fd);
+    return n;
+}
+
+static void unlock(struct node *n)
+{
+    if (n->mount_lock)
+        close(n->mount_lock);
+    n->mount_lock = 0;
+}
+
+/* Which another job has made, since its own store is elsewhere. */
+static bool is_link_of_a_job(const char *path)
+{
+    static const char start[] = "/tmp/fpstore-";
+    char to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+
+    return n >= (ssize_t)sizeof start && strncmp(to, start, sizeof start - 1) == 0;
+}
+
+/* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
+static const char *take(struct node *n, const char *path)
+{
+    int rc;
+
+    n->mount_lock = lock_name(path);
+    if (n->mount_lock < 0) {
+        n->mount_lock = 0;
+        return "another job's store is just being mounted there, or is";
+    }
+    if (job_dir_taken(path) || is_link_of_a_job(path))
+        return "another job's store is mounted there";
+    if (mkdir(path, 0755) == 0) {
+        n->made_mount = true;
+        return NULL;
+    }
+    rc = errno == EEXIST ? job_dir_mountable(path) : -errno;
+    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : "this user may not mount there";
+}
+
+int node_mount_look(struct node *n, char *why, size_t size)
+{
+    int rc = job_expand(n->wanted, n->declared.store.mount);
+    const char *not;
+
+    if (rc) {
+        snprintf(why, size, "mount=%s: %s", n->declared.store.mount, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
+        return rc;
+    }
+    job_path_plain(n->wanted);
+    not = take(n, n->wanted);
+    if (not) {
+        FP_WARN("%s: %s", n->wanted, not);
+        unlock(n);
+    }
+    node_store_note(n);
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_LOOKED, not ? not : "");
+    return 0;
+}
+
+/* ---------------------------------------------------------------- deciding */
+
+bool node_mount_decide(const struct node *n, char out[PATH_MAX])
+{
+    bool all = true;
+
+    if (n->states.of[FP__JOB_NODE_STATE__JOB_NODE_LOOKED] != n->states.n)
+        return false;
+    for (uint32_t i = 0; i < n->states.n && all; i++)
+        all = !n->states.nodes[i].text;
+    if (all)
+        snprintf(out, PATH_MAX, "%s", n->wanted);
+    return all || job_dir_file(out, n->dir, JOB_DIR_MOUNT) == 0;
+}
+
+static void make_link(struct node *n)
+{
+    struct stat st;
+
+    if (lstat(n->wanted, &st) < 0 && errno == ENOENT && symlink(n->mount, n->wanted) == 0)
+        n->made_link = true;
+}
+
+int node_mount_take(struct node *n, char *why, size_t size)
+{
+    char own[PATH_MAX];
+    int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
+
+    if (strcmp(n->mount, n->wanted) == 0)
+        return 0;
+    unlock(n);
+    if (n->made_mount)
+        (void)rmdir(n->wanted);
+    n->made_mount = false;
+    if (rc || strcmp(n->mount, own) != 0) {
+        snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
+        return -EINVAL;
+    }
+    if (mkdir(n->mount, 0755) < 0 && errno != EEXIST) {
+        rc = -errno;
+        snprintf(why, size, "%s: %s", n->mount, fp_strerror(rc));
+        return rc;
+    }
+    make_link(n);
+    node_store_note(n);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the end */
+
+void node_mount_clean(struct node *n)
+{
+    char own[PATH_MAX];
+
+    if (n->made_link)
+        job_left_unlink(n->wanted, n->dir);
+    if (n->service[NODE_MOUNT].starts)
+        job_left_unmount(n->mount); /* if fp-mount was killed */
+    if (n->made_mount)
+        (void)rmdir(n->wanted);
+    if (job_dir_file(own, n->dir, JOB_DIR_MOUNT) == 0)
+        (void)rmdir(own);
+    unlock(n);
+}
