@@ -20,7 +20,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/procs.h"
-#include "fp/rmtree.h"
+#include "fp/wholefile.h"
 #include "jobscripts/start.h"
 
 #define OWNER      "owner"
@@ -100,7 +100,7 @@ static int begun(const struct job_record *r, void *arg)
     if (!g->l->stays)
         watch(g, g->next);
     leave_terminal(g);
-    rc = job_write_all(g->report, r, sizeof *r);
+    rc = fp_write_all(g->report, r, sizeof *r);
     close(g->report);
     g->report = -1;
     return rc;
@@ -133,7 +133,7 @@ static _Noreturn void be_guard(struct guard *g, pid_t caller)
     watch(g, caller);
     rc = job_launch_and_stay(g->l, &stay, &r);
     if (g->report < 0 && over(g))
-        fp_remove_tree(g->l->dir); /* nobody else comes to do it */
+        (void)job_dir_remove(g->l->dir); /* nobody else comes to do it */
     _exit(rc ? 1 : 0);
 }
 

@@ -19,6 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fp/rmtree.h"
+#include "fp/wholefile.h"
+
 #define RECORD     "job.json"
 #define HOLD_TRIES 500u
 
@@ -111,39 +114,31 @@ int job_dir_read(const char *dir, const char *name)
     return rc ? rc : fd;
 }
 
-int job_write_all(int fd, const void *data, size_t n)
-{
-    const char *at = data;
-
-    while (n) {
-        ssize_t k = write(fd, at, n);
-
-        if (k < 0 && errno != EINTR)
-            return -errno;
-        at += k > 0 ? k : 0;
-        n -= k > 0 ? (size_t)k : 0;
-    }
-    return 0;
-}
-
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode)
 {
-    char path[PATH_MAX], temp[PATH_MAX];
-    int rc = job_dir_file(path, dir, name), fd;
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, dir, name);
 
-    if (rc || snprintf(temp, sizeof temp, "%s.new", path) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    (void)unlink(temp);
-    fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
-    if (fd < 0)
-        return -errno;
-    rc = job_write_all(fd, text, strlen(text));
-    close(fd);
-    if (rc == 0 && rename(temp, path) < 0)
-        rc = -errno;
-    if (rc)
-        (void)unlink(temp);
-    return rc;
+    return rc ? rc : fp_write_whole(path, text, mode, false);
+}
+
+int job_dir_remove(const char *dir)
+{
+    char gone[PATH_MAX];
+
+    if (snprintf(gone, sizeof gone, "%s" JOB_DIR_REMOVED "%d", dir, (int)getpid()) >= PATH_MAX)
+        return fp_remove_tree(dir);
+    if (rename(dir, gone) == 0)
+        return fp_remove_tree(gone);
+    return errno == ENOENT ? 0 : fp_remove_tree(dir);
+}
+
+bool job_dir_is_removed(const char *name)
+{
+    const char *end = strstr(name, JOB_DIR_REMOVED);
+    size_t digits = end ? strspn(end + strlen(JOB_DIR_REMOVED), "0123456789") : 0;
+
+    return digits && end[strlen(JOB_DIR_REMOVED) + digits] == '\0';
 }
 
 bool job_dir_taken(const char *path)

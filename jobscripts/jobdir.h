@@ -11,6 +11,8 @@
 #define JOB_DIR_LOCK  ".fp-job"
 #define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" /* of a job's number */
 
+#define JOB_DIR_REMOVED ".removed-" /* and a number, behind its name */
+
 #define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
 #define JOB_TASK_PROLOG "task-prolog" /* a file in it: what is run before each task on the node */
 
@@ -41,16 +43,19 @@ int job_dir_hold(const char *dir);
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file in it for reading. -EPERM: it or the directory is somebody else's, or no such thing; others of open. Never waits for what others have put there. */
 int job_dir_read(const char *dir, const char *name);
-/* A file of ours alone, whole or not at all. */
+/* A file of ours alone, whole or not at all, unless the machine loses power. */
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
+
+/* All of it (fp_remove_tree), by another name from the first moment on: who makes the directory anew meanwhile has nothing of it removed, and what is killed in
+ * between is seen to be on its way out. 0, also if it was not there; else of the first thing that stays. */
+int job_dir_remove(const char *dir);
+/* Is it the name that one has while it is removed? */
+bool job_dir_is_removed(const char *name);
 
 /* Is a store mounted there, of another job or of the site? The directory itself is not looked at, which takes long if that store hangs. */
 bool job_dir_taken(const char *path);
 /* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit. */
 int job_dir_mountable(const char *path);
-
-/* All of it, however often a signal comes. 0 or negative errno */
-int job_write_all(int fd, const void *data, size_t n);
 
 int job_record_save(const char *dir, const struct job_record *r);
 /* -ENOENT: nothing runs here; -EPERM: as job_dir_read; -EBADMSG. */

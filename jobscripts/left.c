@@ -29,6 +29,7 @@
 #include "fp/rmtree.h"
 #include "fp/command.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/named.h"
 
 #define NOTE       "node.json"
 #define AGENTS     2u    /* of the note's processes: killed at once, else they start again what is ended */
@@ -140,6 +141,18 @@ static bool is_store(const char *path)
     return name && strncmp(name + 1, "fpstore-", 8) == 0;
 }
 
+/* A store with a name may have been taken by another job since, which has no part in what holds the directory that dir is. */
+static void remove_data(const char *data)
+{
+    int rc;
+
+    if (!is_store(data))
+        return;
+    rc = job_named_is(data) ? job_named_remove(data) : job_dir_remove(data);
+    if (rc && rc != -EBUSY && rc != -EEXIST)
+        FP_WARN("%s: not all of it could be removed: %s", data, fp_strerror(rc));
+}
+
 void job_left_clean(const char *dir)
 {
     struct job_note note;
@@ -154,10 +167,10 @@ void job_left_clean(const char *dir)
             if (note.made_mount)
                 (void)rmdir(note.mount);
         }
-        if (is_store(note.data))
-            fp_remove_tree(note.data);
+        remove_data(note.data);
     }
-    fp_remove_tree(dir);
+    if (job_dir_remove(dir))
+        FP_WARN("%s: not all of it could be removed", dir);
 }
 
 /* ---------------------------------------------------------------- finding */
@@ -194,6 +207,23 @@ static bool launcher_runs(const char *dir)
     return job_record_load(dir, &r) == 0 && r.launcher > 1 && fp_proc_ticks(r.launcher) == r.launcher_ticks;
 }
 
+/* What somebody was just removing who was killed, or could not remove: nobody looks for it under this name. */
+static void remove_rest(const char *path)
+{
+    char mount[PATH_MAX];
+
+    if (!job_dir_is_ours(path))
+        return;
+    if (job_dir_file(mount, path, JOB_DIR_MOUNT) == 0)
+        job_left_unmount(mount);
+    (void)fp_remove_tree(path);
+}
+
+static void remove_part(const char *path)
+{
+    (void)job_dir_remove(path);
+}
+
 /* Of one directory; names begin with `start`. */
 static unsigned sweep(const char *where, const char *start, void (*clean)(const char *))
 {
@@ -206,6 +236,10 @@ static unsigned sweep(const char *where, const char *start, void (*clean)(const 
 
         if (strncmp(e->d_name, start, strlen(start)) != 0 || job_dir_file(path, where, e->d_name))
             continue;
+        if (job_dir_is_removed(e->d_name)) {
+            remove_rest(path);
+            continue;
+        }
         fd = take(path);
         if (fd < 0)
             continue;
@@ -232,5 +266,5 @@ unsigned job_left_sweep(const char *ssd)
     name = strrchr(path, '/');
     *name = '\0';
     n = sweep(path, name + 1, job_left_clean);
-    return n + (ssd ? sweep(ssd, "fpstore-", fp_remove_tree) : 0);
+    return n + (ssd ? sweep(ssd, "fpstore-", remove_part) : 0);
 }

@@ -14,15 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/err.h"
 #include "fp/rmtree.h"
+#include "fp/wholefile.h"
 #include "jobscripts/jobdir.h"
 
 #define RECORD    "store.json"
 #define LOCK      ".fp-store"
 #define TOLD_MAX  8u /* missing nodes */
+#define TRIES     50u
 
 int job_named_path(char out[PATH_MAX], const char *ssd, const char *name)
 {
@@ -66,19 +70,24 @@ static int check_nodes(const json_t *nodes, const char *dir, const char *name, c
     return 0;
 }
 
+/* Only that there is none says that nothing is in the store: whoever is told so begins it anew, and what was in it is removed. */
 static int read_record(const char *dir, const char *name, const struct job_plan *plan, bool *known, uint64_t *size_bytes, char *why, size_t size)
 {
-    char path[PATH_MAX];
+    int rc, fd = job_dir_read(dir, RECORD);
     json_int_t bytes = 0;
     json_t *j, *nodes;
-    int rc = job_dir_file(path, dir, RECORD);
 
-    *known = rc == 0 && access(path, F_OK) == 0;
-    if (rc || !*known)
-        return rc;
-    j = json_load_file(path, 0, NULL);
+    *known = fd != -ENOENT;
+    if (fd == -ENOENT)
+        return 0;
+    if (fd < 0) {
+        snprintf(why, size, "%s/" RECORD " of the store %s can't be read: %s; nothing of the store was touched", dir, name, fp_strerror(fd));
+        return fd;
+    }
+    j = json_loadfd(fd, 0, NULL);
+    close(fd);
     if (!j || json_unpack(j, "{s:o, s:I}", "nodes", &nodes, "size", &bytes) || !json_array_size(nodes)) {
-        snprintf(why, size, "%s can't be read: the store %s is damaged; remove %s on all of its nodes", path, name, dir);
+        snprintf(why, size, "%s/" RECORD " can't be read: the store %s is damaged; remove %s on all of its nodes", dir, name, dir);
         rc = -EBADMSG;
     } else
         rc = check_nodes(nodes, dir, name, plan, why, size);
@@ -87,56 +96,97 @@ static int read_record(const char *dir, const char *name, const struct job_plan 
     return rc;
 }
 
-/* The lock ends with the process. */
-static int lock(const char *dir, const char *name, char *why, size_t size)
+/* Its descriptor, or -EWOULDBLOCK: somebody else has it; -EAGAIN: it was just removed. */
+static int lock_once(const char *dir)
 {
+    struct stat mine, there;
     char path[PATH_MAX];
     int rc = job_dir_file(path, dir, LOCK), fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
-    if (fd < 0) {
-        rc = rc ? rc : -errno;
-        snprintf(why, size, "%s: %s", path, fp_strerror(rc));
-        return rc;
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-        snprintf(why, size, "the store %s (persistent=) is in use by another job of yours on this node", name);
+    if (fd < 0)
+        return rc ? rc : errno == ENOENT ? -EAGAIN : -errno;
+    rc = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK ? -EWOULDBLOCK : fstat(fd, &mine) < 0 || stat(path, &there) < 0 || mine.st_ino != there.st_ino ? -EAGAIN : 0;
+    if (rc)
         close(fd);
-        return -EBUSY;
+    return rc ? rc : fd;
+}
+_Static_assert(EWOULDBLOCK == EAGAIN, "both are waited for");
+
+/* The lock ends with the process. Who removes what a killed job has left has it for a moment alone, so somebody who has it for longer uses the store. */
+static int lock(const char *dir, const char *name, char *why, size_t size)
+{
+    static const struct timespec pause = {0, 20000000};
+    int fd = job_dir_make(dir);
+
+    fd = fd ? fd : lock_once(dir);
+    for (unsigned i = 0; fd == -EAGAIN && i < TRIES; i++) {
+        nanosleep(&pause, NULL);
+        fd = job_dir_make(dir);
+        fd = fd ? fd : lock_once(dir);
     }
-    return 0;
+    if (fd == -EAGAIN)
+        snprintf(why, size, "the store %s (persistent=) is in use by another job of yours on this node", name);
+    else if (fd < 0)
+        snprintf(why, size, "%s: %s", dir, fd == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(fd));
+    return fd == -EAGAIN ? -EBUSY : fd < 0 ? fd : 0;
 }
 
 int job_named_take(const char *dir, const char *name, const struct job_plan *plan, bool *known, uint64_t *size_bytes, char *why, size_t size)
 {
     static const char *const parts[] = {"manager", "benefactor", NULL};
     char path[PATH_MAX];
-    int rc = job_dir_make(dir);
+    int rc;
 
     *known = false;
-    if (rc) {
-        snprintf(why, size, "%s: %s", dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
-        return rc;
-    }
     rc = lock(dir, name, why, size);
     rc = rc ? rc : read_record(dir, name, plan, known, size_bytes, why, size);
-    for (const char *const *p = parts; rc == 0 && !*known && *p; p++)
-        if (job_dir_file(path, dir, *p) == 0)
-            fp_remove_tree(path); /* of a first start that was killed */
+    for (const char *const *p = parts; rc == 0 && !*known && *p; p++) {
+        rc = job_dir_file(path, dir, *p);
+        rc = rc ? rc : fp_remove_tree(path); /* of a first start that was killed */
+        if (rc)
+            snprintf(why, size, "what a first start of the store %s has left in %s can't be removed: %s", name, dir, fp_strerror(rc));
+    }
     return rc;
 }
 
 int job_named_keep(const char *dir, const struct job_plan *plan, uint64_t size_bytes)
 {
     json_t *nodes = json_array(), *j;
-    char *text;
-    int rc;
+    char *text, path[PATH_MAX];
+    int rc = job_dir_file(path, dir, RECORD);
 
     for (uint32_t i = 0; i < plan->nnodes; i++)
         json_array_append_new(nodes, json_string(plan->nodes[i]));
     j = json_pack("{s:o, s:I}", "nodes", nodes, "size", (json_int_t)size_bytes);
     text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    rc = text ? job_dir_write(dir, RECORD, text, 0600) : -ENOMEM;
+    rc = rc ? rc : text ? fp_write_whole(path, text, 0600, true) : -ENOMEM;
     free(text);
     json_decref(j);
+    return rc;
+}
+
+bool job_named_is(const char *dir)
+{
+    const char *name = strrchr(dir, '/');
+    char start[40];
+
+    snprintf(start, sizeof start, "/fpstore-%u-named-", (unsigned)geteuid());
+    return name && strncmp(name, start, strlen(start)) == 0;
+}
+
+int job_named_remove(const char *dir)
+{
+    int rc = 0, fd = -EAGAIN, record;
+
+    if (!job_dir_is_ours(dir))
+        return access(dir, F_OK) < 0 && errno == ENOENT ? 0 : -EPERM;
+    fd = lock_once(dir);
+    if (fd < 0)
+        return fd == -EAGAIN ? -EBUSY : fd;
+    record = job_dir_read(dir, RECORD);
+    if (record >= 0)
+        close(record);
+    rc = record == -ENOENT ? job_dir_remove(dir) : record >= 0 ? -EEXIST : record;
+    close(fd);
     return rc;
 }

@@ -18,7 +18,14 @@ int job_named_path(char out[PATH_MAX], const char *ssd, const char *name);
  */
 int job_named_take(const char *dir, const char *name, const struct job_plan *plan, bool *known, uint64_t *size_bytes, char *why, size_t size);
 
-/* This job has it from now on: its nodes are the store's. 0, or negative errno. */
+/* This job has it from now on, also after a power failure: its nodes are the store's. 0, or negative errno. */
 int job_named_keep(const char *dir, const struct job_plan *plan, uint64_t size_bytes);
+
+/* Is the directory one of job_named_path? */
+bool job_named_is(const char *dir);
+
+/* Removes what a job has left that began it and was killed before anything was in it: not if another one has it by now, or has had (job_named_keep). 0, also if
+ * there is none; -EBUSY: another one has it; -EEXIST: something is in it; others of looking at it. */
+int job_named_remove(const char *dir);
 
 #endif

@@ -18,7 +18,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/procs.h"
-#include "fp/rmtree.h"
 #include "jobscripts/auxcheck.h"
 #include "jobscripts/cpus.h"
 #include "jobscripts/jobdir.h"
@@ -349,8 +348,8 @@ void node_store_clean(struct node *n)
 {
     node_mount_clean(n);
     if (n->data[0] && !n->kept)
-        fp_remove_tree(n->data);
-    fp_remove_tree(n->dir);
+        (void)job_dir_remove(n->data);
+    (void)job_dir_remove(n->dir);
     for (int role = 0; role < NODE_ROLES; role++)
         for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)
             free(n->args[role][i]);

@@ -13,7 +13,6 @@
 #include "fp/beside.h"
 #include "fp/err.h"
 #include "fp/log.h"
-#include "fp/rmtree.h"
 #include "jobscripts/check.h"
 #include "jobscripts/launch.h"
 #include "jobscripts/left.h"
@@ -179,7 +178,7 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
     }
     free(text);
     if (rc)
-        fp_remove_tree(r->dir);
+        (void)job_dir_remove(r->dir);
     close(r->start_fd);
     if (rc == 0)
         tell(r);
@@ -226,7 +225,7 @@ int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
     if (job_launch_end(r->dir, &r->record, stop == 0)) /* no matter for rc: data was brought out before */
         job_lost_all(r, &lost);
     job_lost_clean(r, &lost);
-    fp_remove_tree(r->dir);
+    (void)job_dir_remove(r->dir);
     return rc ? (code ? code : 1) : code;
 }
 

@@ -49,17 +49,11 @@ static json_t *strings(const struct fp_strlist *list)
 
 int store_shape_save(const struct store_options *o)
 {
-    char path[PATH_MAX], temp[PATH_MAX];
-    int rc = store_path(o, path, "fp-store.shape");
     json_t *j = json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:s*, s:o, s:o}", "size_bytes", (json_int_t)o->size_bytes, "backend", o->backend, "mount", o->mount, "mounts",
                           (json_int_t)o->mounts, "pool_bytes", (json_int_t)o->pool_bytes, "chunk_size_bytes", (json_int_t)o->chunk_size_bytes, "stripe", (json_int_t)o->stripe,
                           "data_encryption", o->data_encryption, "cores", o->cores, "auxapps", strings(&o->auxapps), "environment", environment());
+    int rc = store_save_json(o, "fp-store.shape", j);
 
-    rc = rc < 0 ? rc : store_path(o, temp, "fp-store.shape.new");
-    if (rc == 0 && (!j || json_dump_file(j, temp, JSON_INDENT(2)) < 0 || rename(temp, path) < 0)) {
-        rc = errno ? -errno : -EIO;
-        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
-    }
     json_decref(j);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* DIR/fp-store.json: what up has started, for down and status.
  *
- * Written anew, to a temporary file that is renamed, after each step of up, so that whatever kills fp-store in the middle,
+ * Written anew, whole or not at all also when the power fails, after each step of up, so that whatever kills fp-store in the middle,
  * down finds what there is to stop. It names processes by pid and start time and carries the kernel's boot id: after a reboot
  * the same numbers mean something else. The arguments of each are there, too, so that one that has died is started again as it was
  * (revive.c), whatever the options of the day are.
@@ -10,11 +10,13 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/store/store.h"
 #include "fp/err.h"
+#include "fp/wholefile.h"
 
 static const char *const roles[] = {"manager", "benefactor", "mount"};
 
@@ -117,9 +119,24 @@ int store_state_load(const struct store_options *o, struct store_state *s)
     return rc;
 }
 
+int store_save_json(const struct store_options *o, const char *name, const json_t *j)
+{
+    char path[PATH_MAX], *text = j ? json_dumps(j, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    int rc = store_path(o, path, "%s", name);
+
+    if (rc < 0) {
+        free(text);
+        return rc;
+    }
+    rc = text ? fp_write_whole(path, text, 0666, true) : -ENOMEM;
+    free(text);
+    if (rc < 0)
+        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
+    return rc;
+}
+
 int store_state_save(const struct store_options *o, const struct store_state *s)
 {
-    char path[PATH_MAX], temp[PATH_MAX];
     json_t *procs = json_array();
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
@@ -135,14 +152,7 @@ int store_state_save(const struct store_options *o, const struct store_state *s)
     }
     json_t *root = json_pack("{s:s, s:s, s:s, s:o}", "boot_id", s->boot_id, "manager", s->manager, "key", s->key,
                              "processes", procs);
-    int rc = store_path(o, path, "fp-store.json");
-    if (rc == 0)
-        rc = store_path(o, temp, "fp-store.json.new");
-    if (rc == 0 && (!root || json_dump_file(root, temp, JSON_INDENT(2) | JSON_PRESERVE_ORDER) < 0 ||
-                    rename(temp, path) < 0)) {
-        rc = errno ? -errno : -EIO;
-        FP_ERROR("cannot write %s: %s", path, fp_strerror(rc));
-    }
+    int rc = store_save_json(o, "fp-store.json", root);
     json_decref(root);
     return rc;
 }

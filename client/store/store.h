@@ -97,6 +97,8 @@ void store_log_path(const struct store_options *o, const struct store_proc *p, c
 /* 0; -ENOENT (not logged): there is none. */
 int store_state_load(const struct store_options *o, struct store_state *s);
 int store_state_save(const struct store_options *o, const struct store_state *s);
+/* DIR/name: whole or as it was before, and durable. j: borrowed; NULL: out of memory. Negative: logged */
+int store_save_json(const struct store_options *o, const char *name, const struct json_t *j);
 void store_state_remove(const struct store_options *o);
 
 /* ---------------------------------------------------------------- shape.c: what a store was told, for the next up */

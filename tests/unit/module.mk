@@ -15,6 +15,9 @@ $(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected 
 # The store threads, by a clock that the test moves on.
 $(O)/tests/unit/test_cl_jobs: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=pthread_cond_timedwait
 
+# What is made to last, and when.
+$(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=rename
+
 # The application of a job, with a Slurm and a clock that are the test's.
 $(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=fp_command
 JOB_END_WRAP := steps_after steps_stop launch_end lost_find lost_all lost_clean

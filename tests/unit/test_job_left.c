@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -211,6 +212,52 @@ static void test_a_note_never_removes_what_is_no_store(void **state)
     assert_true(is_there("results"));
 }
 
+/* Whoever has begun to remove it was killed, and what is left has no lock in it any more; a name like it is somebody else's. */
+static void test_what_was_just_being_removed_is_taken_away(void **state)
+{
+    pid_t alive;
+
+    (void)state;
+    assert_int_equal(job_dir_make(in_top("fpstore-1.removed-77")), 0);
+    assert_int_equal(job_dir_make(in_top("fpstore-1.removed-77/benefactor")), 0);
+    assert_int_equal(job_dir_make(in_top("fpstore-1.removed-x")), 0);
+    assert_int_equal(job_dir_make(in_top("fpstore-1.removed-7.tar")), 0);
+    assert_int_equal(mkdir(in_top("fpstore-2.removed-7"), 0755), 0);
+    alive = holder(in_top("fpstore-1"));
+    assert_int_equal(job_left_sweep(top), 0);
+    assert_false(is_there("fpstore-1.removed-77"));
+    assert_true(is_there("fpstore-1.removed-x"));
+    assert_true(is_there("fpstore-1.removed-7.tar"));
+    assert_true(is_there("fpstore-2.removed-7"));
+    assert_true(is_there("fpstore-1"));
+    end(alive);
+}
+
+/* The directory is held again at once, by who comes with the same name, and what it puts there stays. */
+static void test_who_comes_while_it_is_removed_loses_nothing(void **state)
+{
+    int fd;
+
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) {
+        pid_t dead = holder(in_top("fpstore-1")), next;
+
+        end(dead);
+        fd = open(in_top("fpstore-1/.fp-job"), O_RDWR | O_CLOEXEC);
+        assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+        next = fork();
+        if (next == 0)
+            _exit(job_dir_hold(in_top("fpstore-1")) || job_dir_write(in_top("fpstore-1"), "key", "x", 0600));
+        assert_int_equal(job_dir_remove(in_top("fpstore-1")), 0);
+        close(fd);
+        assert_int_equal(waitpid(next, &fd, 0), next);
+        assert_int_equal(fd, 0);
+        assert_true(is_there("fpstore-1/key"));
+        assert_true(is_there("fpstore-1/.fp-job"));
+        assert_int_equal(job_dir_remove(in_top("fpstore-1")), 0);
+    }
+}
+
 /* ---------------------------------------------------------------- stores with names */
 
 static int take(const char *first, const char *second, bool *known, uint64_t *bytes, char why[600])
@@ -286,6 +333,89 @@ static void test_a_first_start_that_was_killed_leaves_no_half_of_a_store(void **
     assert_true(is_there("named/manager"));
 }
 
+static const char *named(void)
+{
+    static char name[64];
+
+    snprintf(name, sizeof name, "fpstore-%u-named-run", (unsigned)geteuid());
+    return name;
+}
+
+/* Its note says that the killed job's store is to be removed; meanwhile another job has the store, or has even written into it. */
+static void clean_killed(void)
+{
+    struct job_note note = {.made_mount = false};
+
+    snprintf(note.data, sizeof note.data, "%s", in_top(named()));
+    assert_int_equal(job_dir_make(in_top("job")), 0);
+    assert_int_equal(job_left_note(in_top("job"), &note), 0);
+    job_left_clean(in_top("job"));
+    assert_false(is_there("job"));
+}
+
+static void test_a_store_that_another_job_has_is_not_removed(void **state)
+{
+    char *nodes[] = {(char *)(uintptr_t)"n1"}, why[600], path[PATH_MAX];
+    struct job_plan p = {.nodes = nodes, .nnodes = 1};
+    uint64_t bytes;
+    bool known;
+    int pair[2], status;
+    pid_t pid;
+    char c;
+
+    (void)state;
+    strcpy(path, in_top(named()));
+    assert_true(job_named_is(path));
+    assert_int_equal(pipe(pair), 0);
+    pid = fork();
+    if (pid == 0) {
+        int rc = job_named_take(path, "run", &p, &known, &bytes, why, sizeof why);
+
+        (void)!write(pair[1], rc ? "-" : "+", 1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(pair[0], &c, 1), 1);
+    assert_int_equal(c, '+');
+    clean_killed();
+    assert_true(is_there(named()));
+    end(pid);
+    assert_int_equal(job_named_keep(path, &p, 4096), 0);
+    clean_killed();
+    assert_true(is_there(named()));
+    assert_int_equal(unlink(strcat(strcpy(why, path), "/store.json")), 0);
+    clean_killed();
+    assert_false(is_there(named()));
+    pid = fork(); /* it is begun anew */
+    if (pid == 0)
+        _exit(job_named_take(path, "run", &p, &known, &bytes, why, sizeof why) || known);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+/* Of a disk that has errors, say. Begun anew, it would lose everything. */
+static void test_a_store_of_which_nothing_can_be_read_is_not_begun_anew(void **state)
+{
+    char why[600];
+    uint64_t bytes;
+    bool known;
+
+    (void)state;
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), 0);
+    assert_int_equal(job_dir_make(in_top("named/manager")), 0);
+    assert_int_equal(rename(in_top("named/store.json"), in_top("named/was")), 0);
+    assert_int_equal(symlink("store.json", in_top("named/store.json")), 0);
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), -EPERM);
+    assert_non_null(strstr(why, "nothing of the store was touched"));
+    assert_true(is_there("named/manager"));
+    assert_int_equal(unlink(in_top("named/store.json")), 0);
+    assert_int_equal(mkfifo(in_top("named/store.json"), 0600), 0);
+    assert_int_equal(take("n1", NULL, &known, &bytes, why), -EPERM);
+    assert_true(is_there("named/manager"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,8 +426,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_others_may_read_is_not_held, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes_of_the_note_are_ended_and_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_just_being_removed_is_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_comes_while_it_is_removed_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_with_a_name_is_of_its_nodes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_store_that_another_job_has_is_not_removed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_store_of_which_nothing_can_be_read_is_not_begun_anew, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
