@@ -2,8 +2,7 @@
 
 import pytest
 
-from harness import sshd
-from test_job_slurm import SERVICES, THREADS, threads
+from harness import sshd, threads
 
 SLURM = {"nodes": 4, "cpus": 2}
 SCRIPT = "#!/bin/bash\n#FP store size=256MiB pool=64MiB\n"
@@ -96,15 +95,15 @@ def test_a_node_that_lets_nobody_in_is_named(nodes, how):
 
 def test_ranks_of_mpirun_over_ssh_stay_off_service_cores(nodes):
     """mpirun brings no variables to other nodes by ssh, and its daemons there have no mask."""
-    nodes.write("threads.py", THREADS)
+    nodes.write("threads.py", threads.SCRIPT)
     nodes.write("job.sh", SCRIPT + "#FP cores 1\n#FP auxapp dedup hash=xxh3\n")
     nodes.write("slots", "".join(f"{n} slots=2\n" for n in nodes.names[1:]))
     for words in ("-npernode 1", "--bind-to none -npernode 2"):
         code, out = shell(nodes, f"fp-job run job.sh {hosts(nodes)} -- {MPIRUN} --hostfile slots --oversubscribe {words} python3 threads.py\n")
         assert code == 0, out
-        seen = threads(out)
-        assert SERVICES <= {name for name, _ in seen} and sum("python" in name for name, _ in seen) >= 4, out
-        wrong = [(name, cpus) for name, cpus in seen if (name in SERVICES and cpus != "1") or ("python" in name and cpus != "0")]
+        seen = threads.seen(out)
+        assert threads.SERVICES <= {name for name, _ in seen} and sum("python" in name for name, _ in seen) >= 4, out
+        wrong = [(name, cpus) for name, cpus in seen if (name in threads.SERVICES and cpus != "1") or ("python" in name and cpus != "0")]
         assert not wrong, wrong
     nodes.nothing_left()
 

@@ -2,6 +2,8 @@
 
 import os
 
+from harness import threads
+
 SLURM = {"nodes": 4, "cpus": 2}
 
 
@@ -136,59 +138,22 @@ def test_more_results_than_one_call_takes(slurm):
     slurm.nothing_left()
 
 
-def test_more_results_than_one_call_takes(slurm):
-    """fpctl takes 256 paths; one that is not there is said, and keeps no other one."""
-    slurm.login("sh", "-c", "mkdir -p /lustre/more && cd /lustre/more && seq 300 | xargs touch")
-    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#FP store size=256MiB pool=64MiB\n#FP stage-in /lustre/more/* to=in\n#FP stage-out none many/* to=/lustre/many\n"
-                          "fp-job run -- sh -c 'echo files: $(ls $FP_MOUNT/in | wc -l); mkdir $FP_MOUNT/many && cd $FP_MOUNT/many && seq 600 | xargs touch'\n", seconds=120)
-    assert code == 1 and "#FP stage-out none: there is nothing of that name in the store" in out and "not all of it" not in out and "files: 300\n" in out, out
-    assert len(slurm.login("ls", "/lustre/many/many").stdout.split()) == 600
-    slurm.nothing_left()
-
-
 def test_a_job_whose_results_are_not_out_has_failed(slurm):
     code, out = slurm.run(HEAD + "#FP stage-out nothing to=/lustre/none\nfp-job run -- true\n")
     assert code == 1 and "there is nothing of that name in the store" in out, out
     slurm.nothing_left()
 
 
-THREADS = r"""
-import glob, os
-def read(path):
-    with open(path) as f:
-        return dict(line.strip().split(":", 1) for line in f if ":" in line)
-for status in glob.glob("/proc/[0-9]*/task/*/status"):
-    try:
-        mine, whole = read(status), read("/proc/%s/status" % status.split("/")[2])
-        program = whole["Name"].strip()
-        if program == "fp-job" and read("/proc/%s/status" % whole["PPid"].strip())["Name"].strip() == "fp-job-watch":
-            program = "fp-job-agent"
-        if int(mine["Uid"].split()[0]) == os.getuid():
-            print("THREAD", program, mine["Cpus_allowed_list"].strip())
-    except OSError:
-        pass
-"""
-
-
-SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch", "fp-job-agent"}
-WAITING = ("slurm_script", "fp-job", "srun", "bash")  # they do nothing meanwhile
-
-
-def threads(out):
-    """(program, CPUs) of each thread that was printed."""
-    return [(line.split()[1], line.split()[-1]) for line in out.splitlines() if line.startswith("THREAD ")]
-
-
 def test_no_thread_is_where_it_does_not_belong(slurm):
     """FP(1,2): CPU 1 is the services', CPU 0 the application's, by srun, by srun with masks of its own, and by mpirun."""
-    slurm.write("threads.py", THREADS)
+    slurm.write("threads.py", threads.SCRIPT)
     for launch in ("srun -N4", "srun -N4 --ntasks-per-node=2", "srun -N4 --cpu-bind=none", "mpirun --bind-to none -npernode 1", "mpirun --oversubscribe -npernode 2", "mpirun -npernode 1"):
         code, out = slurm.run(HEAD + f"#FP cores 1\n#FP auxapp dedup hash=xxh3\nfp-job run -- {launch} python3 threads.py\n", "--export=ALL,OMPI_MCA_plm_slurm_args=--mpi=none")
         assert code == 0, f"{launch}:\n{out}"
-        seen = threads(out)
+        seen = threads.seen(out)
         programs = {name for name, _ in seen}
-        assert SERVICES <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
-        wrong = [(name, cpus) for name, cpus in seen if cpus != ("1" if name in SERVICES else "0") and name not in WAITING]
+        assert threads.SERVICES <= programs and any("python" in p for p in programs), f"{launch}: {programs}"
+        wrong = threads.misplaced(seen, "1", "0")
         assert not wrong, f"{launch}: {wrong}"
     slurm.nothing_left()
 
@@ -225,15 +190,15 @@ int main(int argc, char **argv)
 
 def check_hybrid(out, ours, others):
     """Both threads of each rank, and all of MPI's own, are on `others`, the services on `ours`."""
-    seen = threads(out)
-    assert SERVICES <= {name for name, _ in seen} and sum(name == "hybrid" for name, _ in seen) >= 8, out
-    wrong = [(name, cpus) for name, cpus in seen if cpus != (ours if name in SERVICES else others) and name not in WAITING]
+    seen = threads.seen(out)
+    assert threads.SERVICES <= {name for name, _ in seen} and sum(name == "hybrid" for name, _ in seen) >= 8, out
+    wrong = threads.misplaced(seen, ours, others)
     assert not wrong, wrong
 
 
 def test_hybrid_programs_and_other_ways_to_choose_cores(slurm):
     """MPI ranks with OpenMP threads, by srun --mpi=pmix and mpirun --bind-to none; cores of a list, of a share, of a range; and from a shell of salloc, which is on no node."""
-    slurm.write("threads.py", THREADS)
+    slurm.write("threads.py", threads.SCRIPT)
     slurm.write("hybrid.c", HYBRID)
     slurm.login("mpicc", "-O1", "-fopenmp", "-o", "hybrid", "hybrid.c", env=("OMPI_CC=gcc",))
     head = HEAD + "#FP auxapp dedup hash=xxh3\nexport PMIX_MCA_gds=hash\n"

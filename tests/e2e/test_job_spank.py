@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from harness import threads
 from harness.daemons import SLOW
 
 SLURM = {"nodes": 2, "cpus": 2}
@@ -70,30 +71,14 @@ def test_without_an_option_a_job_has_no_store(cluster):
     assert code == 0 and "mount .\n" in out and out.endswith("\n0\n"), out
 
 
-THREADS = r"""
-import glob, os, socket
-for status in glob.glob("/proc/[0-9]*/task/*/status"):
-    try:
-        with open(status) as f:
-            mine = dict(line.strip().split(":", 1) for line in f if ":" in line)
-        with open("/proc/%s/comm" % status.split("/")[2]) as f:
-            program = f.read().strip()
-        if int(mine["Uid"].split()[0]) == os.getuid():
-            print("THREAD", program, mine["Cpus_allowed_list"].strip())
-    except OSError:
-        pass
-"""
-SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost"}
-
-
 def test_service_cores_of_options(cluster):
     """Tasks are kept off them in each step, also where the environment of the job is not theirs."""
-    cluster.write("threads.py", THREADS)
+    cluster.write("threads.py", threads.SCRIPT)
     for step in ("srun --export=NONE", "srun --export=NONE --cpu-bind=none", "srun --cpu-bind=mask_cpu:0x3"):
         code, out = cluster.run(HEAD + f'#SBATCH --fp-cores=1 --fp-store="size=256MiB pool=64MiB" --fp-auxapps="dedup hash=xxh3,compress"\n{step} /usr/bin/python3 threads.py\n')
-        seen = [tuple(line.split()[1:]) for line in out.splitlines() if line.startswith("THREAD ")]
-        assert code == 0 and SERVICES <= {name for name, _ in seen}, out
-        assert {cpus for name, cpus in seen if name in SERVICES} == {"1"}, f"{step}: {seen}"
+        seen = threads.seen(out)
+        assert code == 0 and threads.SERVICES <= {name for name, _ in seen}, out
+        assert {cpus for name, cpus in seen if name in threads.SERVICES} == {"1"}, f"{step}: {seen}"
         assert {cpus for name, cpus in seen if "python" in name} == {"0"}, f"{step}: {seen}"
     cluster.nothing_left()
 
