@@ -14,6 +14,12 @@
  */
 int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES]);
 
+/*
+ * Slurm's way of writing many names: n[001-120,130],login1. *nodes as above, in the order in which Slurm counts. 0; -EINVAL: it is written in some other way;
+ * -E2BIG; -ENOMEM; *nodes is not set then. Pure.
+ */
+int job_hostlist(const char *text, char ***nodes, uint32_t *n);
+
 /* The one that this machine is: by its host name, with or without domain, or one of its addresses. -ENOENT: none. */
 int64_t job_hosts_self(char *const *nodes, uint32_t n);
 

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@
 #include "jobscripts/guard.h"
 #include "jobscripts/launcher.h"
 #include "jobscripts/plan.h"
+#include "jobscripts/script.h"
 #include "jobscripts/start.h"
 #include "jobscripts/stays.h"
 #include "jobscripts/variables.h"
@@ -136,14 +138,15 @@ static void written(uv_write_t *w, int status)
 
     (void)status; /* who does not get it says so */
     explicit_bzero(s->plan, strlen(s->plan));
-    uv_close((uv_handle_t *)&s->input, NULL);
+    if (!uv_is_closing((uv_handle_t *)&s->input)) /* else it is of done(): the launcher is gone, and has left somebody who does not read */
+        uv_close((uv_handle_t *)&s->input, NULL);
 }
 
 static char *make_plan(struct starter *s)
 {
     char cwd[PATH_MAX] = "/";
-    struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->nodes,
-                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = (char *)(uintptr_t)s->l->lines,
+    struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->launcher->named ? NULL : s->l->alloc->nodes,
+                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = job_script_lines(s->l->lines),
                          .guarded = s->stay != NULL, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
     const uint8_t *key = fp_key_bytes(s->key);
     char starter[300], *text;
@@ -157,25 +160,40 @@ static char *make_plan(struct starter *s)
     job_variables_of(s->l->lines, &p.variables, &p.nvariables);
     text = job_plan_write(&p);
     explicit_bzero(p.key, sizeof p.key);
+    free(p.lines);
     for (uint32_t i = 0; i < p.nvariables; i++)
         free(p.variables[i]);
     free(p.variables);
     return text;
 }
 
-static void drop(const char *const *names)
+static bool may_stay(const char *name, size_t len)
 {
-    for (; *names; names++)
-        unsetenv(*names);
+    static const char *const beginnings[] = {"SLURM_JOB", "SLURM_ARRAY", "SLURM_HET", "SLURM_CLUSTER", "SLURM_CONF", "SLURM_SUBMIT", "SLURM_NODE", "SLURM_TASKS_PER_NODE", "SLURM_TMPDIR",
+                                             "SLURM_TOPOLOGY", "SLURM_WORKING", "SLURM_RESTART", "SLURM_JWT", "SLURM_SACK", "SLURM_TIME_FORMAT", NULL};
+
+    for (const char *const *b = beginnings; *b; b++)
+        if (len >= strlen(*b) && memcmp(name, *b, strlen(*b)) == 0)
+            return true;
+    return false;
 }
 
+/* All but what says which job it is: each release of srun has some more that change what it does. */
 void job_launch_environment(void)
 {
-    static const char *const names[] = {"SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_VERBOSE", "SLURM_TASK_PROLOG", "SLURM_TASK_EPILOG", "SLURM_CPUS_PER_TASK",
-                                        "SLURM_TRES_PER_TASK", "SLURM_HINT", "SLURM_EXACT", "SLURM_EXCLUSIVE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_GPU", "SLURM_NTASKS_PER_CORE",
-                                        "SLURM_NTASKS_PER_SOCKET", "SLURM_DISTRIBUTION", "SLURM_CORE_SPEC", "SLURM_THREAD_SPEC", "SLURM_GRES", "SLURM_STDINMODE", "SLURM_STDOUTMODE", "SLURM_STDERRMODE", NULL};
+    char name[128];
 
-    drop(names);
+    for (char **e = environ; *e;) {
+        size_t len = strcspn(*e, "=");
+
+        if (len < sizeof name && (strncmp(*e, "SLURM_", 6) == 0 || strncmp(*e, "SLURMD_DEBUG=", 13) == 0) && !may_stay(*e, len)) {
+            snprintf(name, sizeof name, "%.*s", (int)len, *e);
+            (void)unsetenv(name);
+            e = environ; /* others have moved */
+        } else {
+            e++;
+        }
+    }
 }
 
 static int open_log(const struct starter *s)
@@ -404,6 +422,7 @@ int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, 
     static struct starter s; /* its handles outlive the call, with the process */
     int rc;
 
+    (void)signal(SIGPIPE, SIG_IGN); /* a launcher that ends before it has read everything */
     memset(out, 0, sizeof *out);
     memset(&s, 0, sizeof s);
     s.l = l;

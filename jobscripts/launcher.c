@@ -171,7 +171,7 @@ static int by_mpirun(const struct job_alloc *a, const char *dir, const char *sel
 /* ---------------------------------------------------------------- which */
 
 static const struct job_launcher launchers[] = {
-    {.name = "srun", .kept = true, .launch = by_srun},
+    {.name = "srun", .kept = true, .named = true, .launch = by_srun},
     {.name = "ssh", .tree = true, .launch = by_ssh},
     {.name = "mpirun", .variables = true, .launch = by_mpirun},
 };

@@ -23,6 +23,7 @@ struct job_launcher {
     const char *name;
     bool kept; /* a batch system ends what it has started with the job, so nobody has to stay and look after it */
     bool tree; /* it starts the root alone; each agent starts those below it */
+    bool named; /* agents are told the nodes of the job by the batch system, which has its own way to tell many: not by us */
     bool variables; /* agents are told by variables of the environment, not by standard input */
     /* The command that starts agents; what they must know is in the environment already, if it is to be. self: this program. 0, or negative and logged. */
     int (*launch)(const struct job_alloc *a, const char *dir, const char *self, struct job_words *out);

@@ -26,6 +26,7 @@
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
+#include "jobscripts/slurm.h"
 
 #define TICK_MS     20u
 #define BELOW_MS    15000u /* how long the root waits for the others before it ends the manager */
@@ -229,6 +230,26 @@ static char *read_plan(void)
     return NULL;
 }
 
+/* A plan for many nodes does not name them. */
+static int name_nodes(struct job_plan *p)
+{
+    struct job_alloc a;
+    int rc;
+
+    if (p->nodes)
+        return 0;
+    memset(&a, 0, sizeof a);
+    rc = job_slurm_look(&a);
+    if (rc)
+        return rc;
+    p->nodes = a.nodes;
+    if (a.nnodes == p->nnodes)
+        return 0;
+    FP_ERROR("the store is for %u nodes, and on this one Slurm says that the job has %u", p->nnodes, a.nnodes);
+    p->nnodes = a.nnodes; /* to be freed */
+    return -ENOENT;
+}
+
 /* Which of the nodes this is: as the launcher says. */
 static int find_rank(const struct job_options *o, struct node *n)
 {
@@ -286,7 +307,8 @@ static int read_all(const struct job_options *o, struct node *n)
         FP_ERROR("what it was told is no plan of a job: fp-job node is started by fp-job start");
         return rc;
     }
-    rc = find_rank(o, n);
+    rc = name_nodes(&n->plan);
+    rc = rc ? rc : find_rank(o, n);
     if (rc)
         return rc;
     if (o->front)

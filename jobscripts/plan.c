@@ -22,11 +22,11 @@ uint16_t job_plan_port(const char *job)
 
 char *job_plan_write(const struct job_plan *p)
 {
-    json_t *nodes = json_array(), *variables = json_array(), *all;
+    json_t *nodes = p->nodes ? json_array() : json_integer(p->nnodes), *variables = json_array(), *all;
     char *head, *text = NULL;
     size_t n, lines = strlen(p->lines);
 
-    for (uint32_t i = 0; i < p->nnodes; i++)
+    for (uint32_t i = 0; p->nodes && i < p->nnodes; i++)
         json_array_append_new(nodes, json_string(p->nodes[i]));
     for (uint32_t i = 0; i < p->nvariables; i++)
         json_array_append_new(variables, json_string(p->variables[i])); /* one that is no UTF-8 is left out */
@@ -62,11 +62,15 @@ bool job_plan_is_node(const char *name)
 
 static int take_nodes(const json_t *list, struct job_plan *p)
 {
-    size_t n = json_array_size(list);
+    json_int_t n = json_is_integer(list) ? json_integer_value(list) : (json_int_t)json_array_size(list);
 
-    if (!n || n > JOB_NODES_MAX)
+    if (n < 1 || n > JOB_NODES_MAX)
         return -EBADMSG;
-    p->nodes = calloc(n, sizeof *p->nodes);
+    if (json_is_integer(list)) {
+        p->nnodes = (uint32_t)n;
+        return 0;
+    }
+    p->nodes = calloc((size_t)n, sizeof *p->nodes);
     if (!p->nodes)
         return -ENOMEM;
     for (; p->nnodes < n; p->nnodes++) {
@@ -111,7 +115,7 @@ static int take(json_t *all, struct job_plan *p)
     if (json_unpack(all, "{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:o}", "job", &job, "starter", &starter, "auxapp_dir", &auxapp_dir, "nodes", &nodes, "fanout", &fanout,
                     "port", &port, "key", &key, "guarded", &guarded, "tree", &tree, "cwd", &cwd, "variables", &variables))
         return -EBADMSG;
-    if (!is_name(job, 64) || !json_is_array(nodes) || !json_is_array(variables) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
+    if (!is_name(job, 64) || !(json_is_array(nodes) || json_is_integer(nodes)) || !json_is_array(variables) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
         strspn(key, "0123456789abcdef") != 64)
         return -EBADMSG;
     memcpy(p->key, key, sizeof p->key);
@@ -147,7 +151,7 @@ int job_plan_read(const char *text, struct job_plan *out)
 
 void job_plan_fini(struct job_plan *p)
 {
-    for (uint32_t i = 0; i < p->nnodes; i++)
+    for (uint32_t i = 0; p->nodes && i < p->nnodes; i++)
         free(p->nodes[i]);
     free(p->nodes);
     for (uint32_t i = 0; i < p->nvariables; i++)

@@ -19,7 +19,7 @@ struct job_plan {
     char *job;       /* its number; letters, digits and _.- */
     char *starter;   /* HOST:PORT of who is above the root */
     char *auxapp_dir;
-    char **nodes;    /* by rank */
+    char **nodes;    /* by rank; NULL: their number alone is told, and the batch system of the agent's node names them */
     uint32_t nnodes, fanout;
     uint16_t port;   /* the first of JOB_PORTS */
     char key[65];    /* 64 hexadecimal digits */

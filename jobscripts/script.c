@@ -225,6 +225,28 @@ void job_script_parse(const char *text, struct job_script *out, struct job_findi
     }
 }
 
+char *job_script_lines(const char *text)
+{
+    char *out = must(malloc(strlen(text) + 2));
+    size_t n = 0, used = 0;
+    struct reader r = {0};
+
+    for (bool commands = false; *text && !commands;) {
+        r.line = text;
+        r.len = strcspn(text, "\n");
+        text += r.len + (text[r.len] == '\n');
+        commands = is_command(&r);
+        if (is_directive(&r) || is_added(&r)) {
+            memcpy(out + n, r.line, r.len);
+            n += r.len;
+            used = n + 1;
+        }
+        out[n++] = '\n';
+    }
+    out[used] = '\0';
+    return out;
+}
+
 void job_script_fini(struct job_script *s)
 {
     for (size_t i = 0; i < s->nlines; i++)

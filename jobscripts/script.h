@@ -45,6 +45,8 @@ extern const char *const job_directive_names[JOB_DIRECTIVES + 1]; /* NULL at the
 /* Puts directives ("cores 1", a line each; NULL: none) before the text of a script, in place of *text. */
 void job_script_add(char **text, const char *directives);
 
+/* The text again, without all that says nothing here: only the #FP lines are left of it, each with its number. The caller's. */
+char *job_script_lines(const char *text);
 /* text: NUL-terminated, borrowed. What can't be read is in f, and its line is left out. job_script_fini frees. */
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f);
 /* From a file, or standard input ("-"), with its #SBATCH lines and directives before it. 0, or a negative errno of reading it: -EFBIG, -EINVAL (it is no text). */

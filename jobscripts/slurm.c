@@ -15,6 +15,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/command.h"
+#include "jobscripts/hosts.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/script.h"
@@ -40,7 +41,7 @@ static int take_names(char *text, struct job_alloc *s)
     return s->nnodes ? 0 : -ENOENT;
 }
 
-static int read_nodes(const char *list, struct job_alloc *s)
+static int ask_for_nodes(const char *list, struct job_alloc *s)
 {
     char *const argv[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)(uintptr_t)list, NULL};
     size_t size = (size_t)JOB_NODES_MAX * (JOB_NODE_NAME_MAX + 1) / 8;
@@ -68,7 +69,11 @@ int job_slurm_look(struct job_alloc *out)
         snprintf(out->here, sizeof out->here, "%s", here);
     else
         (void)gethostname(out->here, sizeof out->here - 1);
-    rc = read_nodes(list, out);
+    rc = job_hostlist(list, &out->nodes, &out->nnodes);
+    if (rc == -EINVAL) /* some other way of writing it */
+        rc = ask_for_nodes(list, out);
+    else if (rc)
+        FP_ERROR("%.200s (SLURM_JOB_NODELIST): %s", list, rc == -E2BIG ? "these are more nodes than fp-job can have" : fp_strerror(rc));
     out->first = rc == 0 && strcmp(out->here, out->nodes[0]) == 0;
     return rc;
 }

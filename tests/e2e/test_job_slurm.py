@@ -47,6 +47,19 @@ fp-job stop
     slurm.nothing_left()
 
 
+def test_a_job_that_takes_no_environment_along(slurm):
+    """Its steps neither, by Slurm's rule; agents have what the script has, for the paths of directives. What one of them was told names no node: Slurm does."""
+    code, out = slurm.run(HEAD.replace("#FP store", "#SBATCH --export=NONE\n#FP store ssd=$WHERE") + """
+export PATH=/opt/fpstore/bin:/usr/bin:/bin WHERE=/srv/here SLURM_LABELIO=1 SLURM_THREADS_PER_CORE=1
+srun -l --export=ALL mkdir /srv/here
+fp-job run -- srun --export=ALL sh -c 'ls -d /srv/here/*; ls $FP_MOUNT > /dev/null && hostname'
+srun --export=ALL sh -c 'rmdir /srv/here'
+""")
+    assert code == 0 and out.count(": /srv/here/fpstore-") == 4, out
+    assert all(f": {name}\n" in out for name in slurm.names[1:]), out
+    slurm.nothing_left()
+
+
 def test_run_ends_as_the_application_does(slurm):
     for end, want in (("true", 0), ("exit 7", 7)):
         code, out = slurm.run(HEAD + f"fp-job run -- srun -n1 -N1 sh -c 'echo $FP_MOUNT; echo x > $FP_MOUNT/f; {end}'\n")

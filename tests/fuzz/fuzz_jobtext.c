@@ -1,5 +1,5 @@
 /*
- * What fp-job reads that other programs have written: the plan that an agent gets by its standard input (jobscripts/plan.h), what squeue says of times and sinfo
+ * What fp-job reads that other programs have written: the plan that an agent gets by its standard input (jobscripts/plan.h), lists of nodes (hosts.h), what squeue says of times and sinfo
  * of nodes (slurm.h, request.h), variables in paths (jobdir.h), the value of #FP cores; for doctor (doctor/doctor.h), scontrol show config, and what nodes say.
  *
  * Beside what the sanitizers see: a plan that is taken is within its limits, and is the same when it is written and read again; times are sums of their parts;
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "jobscripts/doctor/doctor.h"
+#include "jobscripts/hosts.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/plan.h"
 #include "jobscripts/request.h"
@@ -59,8 +60,24 @@ static void check_plan(const struct job_plan *p)
     FUZZ_CHECK(p->port > 0 && p->port + JOB_PORTS <= 65535 && strlen(p->key) == 64 && p->starter && p->auxapp_dir && p->lines && p->cwd);
     for (uint32_t i = 0; i < p->nvariables; i++)
         FUZZ_CHECK(strchr(p->variables[i], '=') > p->variables[i]);
-    for (uint32_t i = 0; i < p->nnodes; i++)
+    for (uint32_t i = 0; p->nodes && i < p->nnodes; i++)
         FUZZ_CHECK(is_word(p->nodes[i], JOB_NODE_NAME_MAX));
+}
+
+/* A list of nodes as Slurm writes it: names, or nothing. */
+static void try_list(const char *text)
+{
+    char **nodes = NULL;
+    uint32_t n = 0;
+    int rc = job_hostlist(text, &nodes, &n);
+
+    FUZZ_CHECK(rc == 0 || rc == -EINVAL || rc == -E2BIG || rc == -ENOMEM);
+    FUZZ_CHECK(rc == 0 ? n > 0 && n <= JOB_NODES_MAX : !nodes && !n);
+    for (uint32_t i = 0; i < n; i++) {
+        FUZZ_CHECK(is_word(nodes[i], JOB_NODE_NAME_MAX));
+        free(nodes[i]);
+    }
+    free(nodes);
 }
 
 static void try_plan(struct fuzz_in *in)
@@ -73,6 +90,7 @@ static void try_plan(struct fuzz_in *in)
     struct job_plan p, q;
     int rc = job_plan_read(text, &p);
 
+    try_list(text);
     FUZZ_CHECK(rc == 0 || rc == -EBADMSG || rc == -ENOMEM);
     if (rc == 0) {
         check_plan(&p);
@@ -81,7 +99,8 @@ static void try_plan(struct fuzz_in *in)
         check_plan(&q);
         FUZZ_CHECK(strcmp(p.job, q.job) == 0 && p.nnodes == q.nnodes && p.fanout == q.fanout && p.port == q.port && strcmp(p.key, q.key) == 0);
         FUZZ_CHECK(strcmp(p.starter, q.starter) == 0 && strcmp(p.auxapp_dir, q.auxapp_dir) == 0 && strcmp(p.lines, q.lines) == 0);
-        for (uint32_t i = 0; i < p.nnodes; i++)
+        FUZZ_CHECK(!p.nodes == !q.nodes);
+        for (uint32_t i = 0; p.nodes && i < p.nnodes; i++)
             FUZZ_CHECK(strcmp(p.nodes[i], q.nodes[i]) == 0);
         FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && p.nvariables == q.nvariables);
         for (uint32_t i = 0; i < p.nvariables; i++)

@@ -57,6 +57,46 @@ static void test_each_node_is_named_once_in_the_order_given(void **state)
     is_none("@/nowhere/at/all", -ENOENT);
 }
 
+static void expands(const char *text, uint32_t count, const char *want)
+{
+    char got[512] = "", **nodes;
+    uint32_t n;
+
+    assert_int_equal(job_hostlist(text, &nodes, &n), 0);
+    assert_int_equal(n, count);
+    for (uint32_t i = 0; i < n; i++) {
+        if (want)
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? "," : "", nodes[i]);
+        free(nodes[i]);
+    }
+    free(nodes);
+    if (want)
+        assert_string_equal(got, want);
+}
+
+/* As scontrol show hostnames prints them. */
+static void test_lists_as_slurm_writes_them(void **state)
+{
+    static const char *const others[] = {"", ",", "n[", "n[1", "n[]", "n[1-]", "n[-1]", "n[2-1]", "n[a-c]", "n[1,]", "n]1", "n[1]]", "a,", "a,,b", "a b", "-a", "n[1-2[3]]", "n[1234567890]", NULL};
+    char **nodes = NULL;
+    uint32_t n = 7;
+
+    (void)state;
+    expands("login1", 1, "login1");
+    expands("b,a,n3.cluster", 3, "b,a,n3.cluster");
+    expands("n[1-3,7],m[08-11]", 8, "n1,n2,n3,n7,m08,m09,m10,m11");
+    expands("q12-[1-2]", 2, "q12-1,q12-2");
+    expands("n[098-101],x", 5, "n098,n099,n100,n101,x");
+    expands("r[1-2]n[1-2]", 4, "r1n1,r1n2,r2n1,r2n2");
+    expands("n[00001-10000]", 10000, NULL);
+    for (const char *const *t = others; *t; t++)
+        if (job_hostlist(*t, &nodes, &n) != -EINVAL)
+            fail_msg("taken: %s", *t);
+    assert_int_equal(job_hostlist("n[1-99999][1-99999]", &nodes, &n), -E2BIG);
+    assert_int_equal(job_hostlist("n[1-999999999]", &nodes, &n), -E2BIG);
+    assert_true(!nodes && n == 7);
+}
+
 static void test_a_file_names_nodes_once_for_each_slot(void **state)
 {
     char path[] = "/tmp/test_job_hosts.XXXXXX", text[64];
@@ -226,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_node_is_named_once_in_the_order_given),
+        cmocka_unit_test(test_lists_as_slurm_writes_them),
         cmocka_unit_test(test_a_file_names_nodes_once_for_each_slot),
         cmocka_unit_test(test_many_slots_are_read_soon),
         cmocka_unit_test(test_this_machine_is_found),

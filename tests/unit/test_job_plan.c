@@ -40,6 +40,23 @@ static void test_what_is_written_is_read(void **state)
     free(text);
 }
 
+/* Where the batch system names the nodes, what each of 10,000 agents is told is as much as of 4. */
+static void test_nodes_that_the_batch_system_names(void **state)
+{
+    struct job_plan p = {.job = (char *)"12", .starter = (char *)"n1:4000", .auxapp_dir = (char *)"/usr/lib", .nnodes = 10000, .fanout = 32, .port = 20008,
+                         .key = KEY, .cwd = (char *)"/", .lines = (char *)"#FP store\n"};
+    struct job_plan q;
+    char *text = job_plan_write(&p);
+
+    (void)state;
+    assert_true(strlen(text) < 400);
+    assert_int_equal(job_plan_read(text, &q), 0);
+    assert_int_equal(q.nnodes, 10000);
+    assert_null(q.nodes);
+    job_plan_fini(&q);
+    free(text);
+}
+
 static void is_none(const char *text)
 {
     struct job_plan q;
@@ -70,6 +87,11 @@ static void test_what_is_none(void **state)
     is_none(HEAD("..", "[\"a\"]", "2", "20000", KEY));
     is_none(HEAD("1", "[]", "2", "20000", KEY));
     is_none(HEAD("1", "{}", "2", "20000", KEY));
+    is_none(HEAD("1", "0", "2", "20000", KEY));
+    is_none(HEAD("1", "-4", "2", "20000", KEY));
+    is_none(HEAD("1", "100001", "2", "20000", KEY));
+    is_none(HEAD("1", "4294967297", "2", "20000", KEY));
+    is_none(HEAD("1", "2.0", "2", "20000", KEY));
     is_none(HEAD("1", "[\"a\",7]", "2", "20000", KEY));
     is_none(HEAD("1", "[\"-x\"]", "2", "20000", KEY));
     is_none(HEAD("1", "[\"a b\"]", "2", "20000", KEY));
@@ -98,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_written_is_read),
+        cmocka_unit_test(test_nodes_that_the_batch_system_names),
         cmocka_unit_test(test_what_is_none),
         cmocka_unit_test(test_ports_of_jobs_do_not_meet),
     };

@@ -37,6 +37,34 @@ static void test_words_have_their_places(void **state)
     done();
 }
 
+/* What goes to each node of a job is what they need of it. */
+static void test_of_a_long_script_its_directives_are_left(void **state)
+{
+    char *all = malloc(1u << 20), *lines;
+    size_t n = 0;
+
+    (void)state;
+    n += (size_t)sprintf(all, "#FP+ cores 1\n#!/bin/bash\n# what it is\n#FP store size=1GiB\n\n#SBATCH -N 4\n#FP auxapp dedup\n#FPS\n./app\n#FP store\n");
+    while (n < 900000)
+        n += (size_t)sprintf(all + n, "echo a line of many\n");
+    lines = job_script_lines(all);
+    assert_string_equal(lines, "#FP+ cores 1\n\n\n#FP store size=1GiB\n\n\n#FP auxapp dedup\n");
+    parse(lines);
+    assert_int_equal(s.nlines, 3);
+    assert_int_equal(s.lines[1].line, 3);
+    assert_int_equal(s.lines[2].line, 6);
+    assert_int_equal(f.errors, 0);
+    done();
+    free(lines);
+    lines = job_script_lines("./app\n");
+    assert_string_equal(lines, "");
+    free(lines);
+    lines = job_script_lines("#FP store");
+    assert_string_equal(lines, "#FP store\n");
+    free(lines);
+    free(all);
+}
+
 static void test_quotes_keep_blanks_and_hashes(void **state)
 {
     (void)state;
@@ -277,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_directives_of_options_are_no_lines_of_the_script),
         cmocka_unit_test(test_nothing_is_put_before_a_script_without_options),
         cmocka_unit_test(test_words_have_their_places),
+        cmocka_unit_test(test_of_a_long_script_its_directives_are_left),
         cmocka_unit_test(test_quotes_keep_blanks_and_hashes),
         cmocka_unit_test(test_an_equals_sign_in_quotes_begins_no_value),
         cmocka_unit_test(test_a_hash_that_begins_a_word_begins_a_comment),

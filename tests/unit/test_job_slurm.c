@@ -16,6 +16,7 @@
 #include "fp/rmtree.h"
 #include "jobscripts/cpus.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/launch.h"
 #include "jobscripts/slurm.h"
 
 static void test_times_as_squeue_prints_them(void **state)
@@ -53,6 +54,29 @@ static void test_a_task_of_an_array_is_named_alone(void **state)
     is_named("13", "13"); /* another task, or a job that was submitted by one */
     unsetenv("SLURM_ARRAY_JOB_ID");
     unsetenv("SLURM_ARRAY_TASK_ID");
+}
+
+/* How the user wants his own steps is nothing to ours, and what says which job this is stays. */
+static void test_our_steps_are_not_as_the_user_wants_his(void **state)
+{
+    static const char *const gone[] = {"SLURM_EXPORT_ENV", "SLURM_THREADS_PER_CORE", "SLURM_MULTI_PROG", "SLURM_GPUS_PER_TASK", "SLURM_CPU_FREQ_REQ", "SLURM_PROLOG", "SLURM_EPILOG", "SLURM_LABELIO",
+                                       "SLURM_TASK_PROLOG", "SLURM_CPU_BIND", "SLURM_MEM_PER_NODE", "SLURM_NNODES", "SLURM_WHATEVER_COMES", "SLURMD_DEBUG", NULL};
+    static const char *const stay[] = {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NODELIST", "SLURM_CONF", "SLURM_ARRAY_TASK_ID", "SLURMD_NODENAME", "SLURM_TMPDIR", "SLURMX", "OMP_PROC_BIND", NULL};
+
+    (void)state;
+    for (const char *const *v = gone; *v; v++)
+        setenv(*v, "1", 1);
+    for (const char *const *v = stay; *v; v++)
+        setenv(*v, "1", 1);
+    job_launch_environment();
+    for (const char *const *v = gone; *v; v++)
+        if (getenv(*v))
+            fail_msg("%s is there still", *v);
+    for (const char *const *v = stay; *v; v++) {
+        if (!getenv(*v))
+            fail_msg("%s is not there any more", *v);
+        unsetenv(*v);
+    }
 }
 
 static void expands(const char *text, int rc, const char *want)
@@ -221,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_as_squeue_prints_them),
         cmocka_unit_test(test_a_task_of_an_array_is_named_alone),
+        cmocka_unit_test(test_our_steps_are_not_as_the_user_wants_his),
         cmocka_unit_test(test_variables_in_paths),
         cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
         cmocka_unit_test(test_what_start_leaves_is_found_by_stop),
