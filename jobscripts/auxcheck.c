@@ -50,6 +50,8 @@ static void look(const char *declaration, const char *plugin_dir, struct told *t
     t->answer.sees_chunks = p->app.chunk_out || p->app.write;
     t->answer.cores_min = words.cores_min;
     t->answer.nodes = words.nodes;
+    t->answer.required = words.required || (p->app.flags & FP_AUX_REQUIRED);
+    t->answer.by_path = strchr(word, '/') != NULL;
 }
 
 /* What a plugin prints is not for the list of mistakes. */
@@ -143,4 +145,20 @@ int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit
     else
         snprintf(why, JOB_AUX_WHY_BYTES, "its plugin ended the process that loaded it, with exit code %d", WEXITSTATUS(status));
     return rc < 0 ? rc : -ELIBBAD;
+}
+
+bool job_aux_runs_on(const struct job_auxanswer *a, uint32_t rank, uint32_t nnodes)
+{
+    return !a->nodes || a->nodes >= nnodes || rank >= nnodes - a->nodes;
+}
+
+const char *job_aux_partial_why(const struct job_auxanswer *a, uint32_t nnodes)
+{
+    if (!a->nodes || a->nodes >= nnodes)
+        return NULL;
+    if (a->required)
+        return "it is required, so no node may store anything without it: leave nodes= out";
+    if ((a->flags & FP_AUX_CODES) && a->by_path)
+        return "it changes data, which the other nodes can read if they find its plugin by its name: name it without a slash, from --auxapp-dir, or leave nodes= out";
+    return NULL;
 }

@@ -12,6 +12,8 @@ struct job_auxanswer {
     uint32_t flags;            /* FP_AUX_CODES, FP_AUX_HIDES, ... */
     uint32_t cores_min, nodes; /* cores=, nodes= of the declaration; 0: not given */
     bool sees_chunks;
+    bool required;             /* as declared, or by itself (FP_AUX_REQUIRED) */
+    bool by_path;              /* not by its name in the plugin directory, where everybody finds it */
 };
 
 /*
@@ -20,5 +22,13 @@ struct job_auxanswer {
  * at most.
  */
 int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
+
+/*
+ * nodes=: it runs on the last so many of the job's nodes, as service cores are the last ones of a node: the first has the manager. Where it does not run,
+ * data does not pass it. True: this node is one of them.
+ */
+bool job_aux_runs_on(const struct job_auxanswer *a, uint32_t rank, uint32_t nnodes);
+/* NULL, or why it may not run on some of the nodes alone, as it is declared for a job of so many: static text. */
+const char *job_aux_partial_why(const struct job_auxanswer *a, uint32_t nnodes);
 
 #endif

@@ -67,9 +67,12 @@ static void check_order(const struct job_auxapp *a, const struct job_auxanswer *
 static void check_needs(const struct job_declared *d, const struct job_site *site, const struct job_auxapp *a, const struct job_auxanswer *one, struct job_findings *f)
 {
     char buf[JOB_LINE_NAME_BYTES];
+    const char *partial;
 
     if (site->nodes && one->nodes > site->nodes)
         job_error(f, place_of(a->line, "nodes="), "%s is to run on %u nodes, and the job has %u", a->name, one->nodes, site->nodes);
+    if (site->nodes && (partial = job_aux_partial_why(one, site->nodes)))
+        job_error(f, place_of(a->line, "nodes="), "%s is to run on %u of %u nodes, but %s", a->name, one->nodes, site->nodes, partial);
     if (d->cores.kind == JOB_CORES_COUNT && one->cores_min > d->cores.max)
         job_error(f, place_of(a->line, "cores="), "%s needs %u service cores, and #FP cores (%s) gives %u", a->name, one->cores_min, job_line_name(d->cores.at.line, buf), d->cores.max);
 }

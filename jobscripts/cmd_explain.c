@@ -114,18 +114,29 @@ static void explain_store(const struct job_request *r)
         printf("  outlives the job, as %s\n", s->persistent);
 }
 
+/* The value of nodes=, NULL: it is not given. */
+static const char *nodes_of(const struct job_line *l)
+{
+    for (size_t i = 2; i < l->nwords; i++)
+        if (strncmp(l->words[i].text, "nodes=", 6) == 0 && l->words[i].value == 6)
+            return l->words[i].text + 6;
+    return NULL;
+}
+
 static void explain_auxapps(const struct job_request *r)
 {
     const struct job_declared *d = &r->declared;
 
     for (size_t i = 0; i < d->nauxapps; i++) {
-        const char *where = strstr(d->auxapps[i].text, " nodes=");
+        const char *on = nodes_of(d->auxapps[i].line);
 
         printf("%-14s %zu. %s: ", i ? "" : "aux-apps", i + 1, d->auxapps[i].text);
         if (strcmp(d->auxapps[i].name, "drain") == 0)
             printf("by the benefactors of all nodes\n");
-        else if (where)
-            printf("on %d of the nodes\n", atoi(where + 7));
+        else if (on && r->nodes)
+            printf("on the last %s of %u nodes\n", on, r->nodes);
+        else if (on)
+            printf("on the last %s of the nodes\n", on);
         else
             printf("on all nodes\n");
     }

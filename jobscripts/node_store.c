@@ -288,6 +288,7 @@ static int auxapp_args(struct node *n, char *why, size_t size)
         const struct job_auxapp *a = &n->declared.auxapps[i];
         struct job_auxanswer one;
         char line[JOB_AUX_WHY_BYTES];
+        const char *partial;
         int rc;
 
         if (strcmp(a->name, "drain") == 0)
@@ -297,7 +298,13 @@ static int auxapp_args(struct node *n, char *why, size_t size)
             snprintf(why, size, "%.500s", line);
             return rc;
         }
-        must_fit(n, NODE_MOUNT, "--auxapp=%s", a->text);
+        partial = job_aux_partial_why(&one, n->plan.nnodes);
+        if (partial) {
+            snprintf(why, size, "%.100s is to run on %u of %u nodes, but %s", a->name, one.nodes, n->plan.nnodes, partial);
+            return -EINVAL;
+        }
+        if (job_aux_runs_on(&one, n->rank, n->plan.nnodes))
+            must_fit(n, NODE_MOUNT, "--auxapp=%s", a->text);
         if (one.flags & FP_AUX_CODES)
             must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", a->text);
     }

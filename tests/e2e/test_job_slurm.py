@@ -1,10 +1,13 @@
 """fp-job where there is a Slurm: a real one, of four nodes (tests/harness/slurm.py)."""
 
+import json
 import os
+import subprocess
 
 from harness import threads
 
 SLURM = {"nodes": 4, "cpus": 2}
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
 
 def test_nodes_are_machines_of_their_own(slurm):
@@ -225,6 +228,33 @@ def test_hybrid_programs_and_other_ways_to_choose_cores(slurm):
     r = slurm.login("salloc", "-N4", "--exclusive", "--quiet", "bash", "shell", check=False, seconds=60)
     assert r.returncode == 0, r.stdout + r.stderr
     check_hybrid(r.stdout, "1", "0")
+    slurm.nothing_left()
+
+
+def test_an_aux_app_on_some_of_the_nodes(slurm):
+    """nodes=: the last ones. It sees what is written there and nothing else, which is read everywhere, though it is stored in another form."""
+    slurm.login("fpctl", "auxapp", "new", "myapp")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I" + os.path.join(TOP, "include"), "-o", slurm.home("myapp.so"), slurm.home("myapp", "myapp.c")], check=True, timeout=60)
+    head = HEAD + "#FP cores 1\n#FP auxapp ./myapp.so level=3 nodes=1\n#FP auxapp compress nodes=2\n"
+    slurm.write("job.sh", head + """
+eval "$(fp-job start)" || exit 1
+srun -N4 -n4 sh -c 'seq $SLURM_NODEID 300000 > $FP_MOUNT/$SLURM_NODEID; sync $FP_MOUNT/$SLURM_NODEID'
+srun -N4 -n4 sh -c 'echo hosts $SLURM_NODEID $(ps -C fp-auxhost -o pid= | wc -l)'
+fpctl auxapps --json > auxapps.json
+srun -N4 -n4 sh -c 'for i in 0 1 2 3; do seq $i 300000 | cmp - $FP_MOUNT/$i || exit 1; done; echo read all'
+fp-job stop
+""")
+    assert slurm.login("fp-job", "check", "job.sh").stdout == ""
+    out = slurm.login("fp-job", "explain", "job.sh").stdout
+    assert "./myapp.so level=3 nodes=1: on the last 1 of 4 nodes\n" in out and "compress nodes=2: on the last 2 of 4 nodes\n" in out, out
+    code, out = slurm.end_of(slurm.sbatch("job.sh"))
+    assert code == 0 and out.count("read all\n") == 4 and "ERROR" not in out and "WARN" not in out, out
+    assert {f"hosts {i} {int(i > 1)}" for i in range(4)} <= set(out.splitlines()), out
+    seen = {(a["name"], a["node"]): a["bytes_in"] for a in json.loads(slurm.read("auxapps.json"))["auxapps"]}
+    sizes = [sum(len(str(n)) + 1 for n in range(i, 300001)) for i in range(4)]
+    assert seen == {("myapp", slurm.names[4]): sizes[3], ("compress", slurm.names[3]): sizes[2], ("compress", slurm.names[4]): sizes[3]}, seen
+    code, out = slurm.run(HEAD + "#FP auxapp compress nodes=2 required\nfp-job run -- touch /srv/ran\n")
+    assert code == 1 and "compress is to run on 2 of 4 nodes, but it is required" in out, out
     slurm.nothing_left()
 
 

@@ -134,6 +134,30 @@ static void test_what_a_plugin_says_of_itself(void **state)
     assert_true(a.sees_chunks);
 }
 
+static void test_an_auxapp_on_some_of_the_nodes(void **state)
+{
+    struct job_auxanswer a = {.nodes = 2};
+    char line[5000];
+
+    (void)state;
+    for (uint32_t rank = 0; rank < 5; rank++)
+        assert_int_equal(job_aux_runs_on(&a, rank, 5), rank >= 3);
+    assert_true(job_aux_runs_on(&a, 0, 2));
+    assert_true(job_aux_runs_on(&a, 0, 1));
+    a.nodes = 0;
+    assert_true(job_aux_runs_on(&a, 0, 5));
+    site.nodes = 4;
+    is_good("#FP auxapp compress nodes=1\n");
+    is_bad("#FP auxapp compress nodes=1 required\n", 1, 21, "on 1 of 4 nodes, but it is required");
+    is_good("#FP auxapp compress nodes=4 required\n");
+    is_bad("#FP auxapp encrypt nodes=3\n", 1, 20, "it is required"); /* as it says itself */
+    snprintf(line, sizeof line, "#FP auxapp %s/compress.so nodes=1\n", plugins);
+    is_bad(line, 1, (unsigned)(strstr(line, "nodes=") - line) + 1, "it changes data");
+    snprintf(line, sizeof line, "#FP auxapp %s/checksum.so nodes=1\n", plugins);
+    is_good(line);
+    memset(&site, 0, sizeof site);
+}
+
 static void test_more_than_the_job_has(void **state)
 {
     (void)state;
@@ -251,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_what_hides_data_comes_last),
         cmocka_unit_test(test_what_a_plugin_does_while_it_is_loaded_harms_nobody),
         cmocka_unit_test(test_what_a_plugin_says_of_itself),
+        cmocka_unit_test(test_an_auxapp_on_some_of_the_nodes),
         cmocka_unit_test(test_more_than_the_job_has),
         cmocka_unit_test(test_cores_of_this_machine_are_a_warning_alone),
         cmocka_unit_test(test_targets_that_are_not_there),
