@@ -196,6 +196,20 @@ static struct job_place path_place(const struct job_line *l, const char *path)
     return l->words[0].at;
 }
 
+/* What can't be read is not brought in; what it lies in need not be writable. */
+static void check_readable(const glob_t *g, struct job_place at, struct job_findings *f)
+{
+    for (size_t i = 0; i < g->gl_pathc; i++) {
+        struct stat st;
+        bool is_dir = stat(g->gl_pathv[i], &st) == 0 && S_ISDIR(st.st_mode);
+
+        if (access(g->gl_pathv[i], is_dir ? R_OK | X_OK : R_OK) == 0)
+            continue;
+        job_error(f, at, "%s: you can't read it: %s", g->gl_pathv[i], strerror(errno));
+        return;
+    }
+}
+
 static void check_stage_in(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     for (size_t i = 0; i < d->nin; i++)
@@ -216,8 +230,10 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
                 job_error(f, at, "there is no %s", path);
             else if (rc && rc != GLOB_NOMATCH)
                 job_error(f, at, "%s can't be looked at: %s", path, strerror(rc == GLOB_NOSPACE ? ENOMEM : errno));
-            if (rc == 0)
+            if (rc == 0) {
+                check_readable(&g, at, f);
                 globfree(&g);
+            }
         }
 }
 

@@ -22,8 +22,8 @@ int job_cmd_prolog(void)
     job = job && *job ? job : getenv("SLURM_JOB_ID"); /* srun --export=NONE */
     if (job) {
         job_dir_path(dir, job);
-        if (job_dir_is_ours(dir) && job_dir_file(path, dir, JOB_TASK_PROLOG) == 0 && access(path, X_OK) == 0)
-            execl(path, path, (char *)NULL);
+        if (job_dir_is_ours(dir) && job_dir_file(path, dir, JOB_TASK_PROLOG) == 0 && access(path, R_OK) == 0)
+            execl("/bin/sh", "sh", path, (char *)NULL);
     }
     if (!own || !*own)
         return 0;

@@ -6,7 +6,7 @@
  * cores by themselves, as mpirun does to bind ranks to them, read a description of the node in which the service cores are not: hwloc, which all of them use,
  * has a variable for that. Open MPI's own list of CPUs was rejected, since it can't be had together with words for mapping (-npernode, --map-by).
  *
- * Where mpirun's daemons are started by ssh, which takes no variables along, they are started through a program of the node (node_store.c) that does both.
+ * Where mpirun's daemons are started by ssh, which takes no variables along, they are started through cmd_daemon.c, which does both.
  *
  * A job that says required=off runs without a store if there can be none: start then sets FP_NO_STORE to the job's number,
  * by which stop knows that there is nothing to end; another job that this one submits has the variable, too, and a number of its own.
@@ -39,14 +39,29 @@ struct variable {
 
 #define NVARIABLES 8u
 
+/* What mpirun would start: as the user has set it, or it does by itself. Not what a start before this one has set. */
+static const char *own_agent(const char *variable, const char *usual)
+{
+    const char *value = getenv(variable), *ours = value ? strstr(value, "fp-job daemon ") : NULL, *behind = ours ? strstr(ours, " -- ") : NULL;
+
+    return behind ? behind + 4 : value && *value ? value : usual;
+}
+
+static bool has_blank(const char *path)
+{
+    return !*path || path[strcspn(path, " \t")];
+}
+
 /* What tasks need to know; "" where it is left as it is. */
 static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABLES])
 {
     static const char *const tails[] = {"fp-task-prolog", NULL};
     const char *prolog = getenv("SLURM_TASK_PROLOG");
-    char self[PATH_MAX];
+    char self[PATH_MAX], me[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", me, sizeof me - 1);
     unsigned n = 0;
 
+    me[k > 0 ? k : 0] = '\0';
 #define VAR(name_, ...)                                                    \
     do {                                                                   \
         v[n].name = name_;                                                 \
@@ -66,9 +81,11 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     }
     VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
-    if (!r->alloc.launcher->kept) { /* mpirun's daemons come to other nodes by ssh, and know nothing of this */
-        VAR("OMPI_MCA_orte_launch_agent", "%s/orted", r->dir);
-        VAR("PRTE_MCA_prte_launch_agent", "%s/prted", r->dir);
+    if (!r->alloc.launcher->kept && has_blank(me)) {
+        FP_WARN("%s has a blank in its path, which mpirun does not take: on other nodes nothing keeps its ranks off the service cores", me);
+    } else if (!r->alloc.launcher->kept) { /* its daemons come to other nodes by ssh, and know nothing of this */
+        VAR("OMPI_MCA_orte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("OMPI_MCA_orte_launch_agent", "orted"));
+        VAR("PRTE_MCA_prte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("PRTE_MCA_prte_launch_agent", "prted"));
     }
 #undef VAR
     return n;

@@ -26,7 +26,7 @@ struct job_options {
     int launcher;              /* 0: by itself */
     int64_t rank;              /* -1: not given */
     int64_t fanout;
-    char *const *argv;         /* of run: the command, NULL-terminated; NULL: not given */
+    char *const *argv;         /* of run and daemon: the command, NULL-terminated; NULL: not given */
     int log_level;
 };
 
@@ -39,11 +39,11 @@ int job_cmd_run(const struct job_options *o);
 int job_cmd_status(const struct job_options *o);
 int job_cmd_doctor(const struct job_options *o);
 int job_cmd_clean(const struct job_options *o);
-/* Those that fp-job itself calls: the agent of a node (node.h), keeping a process to CPUs, and whose end is the
- * store's. */
+/* Those that fp-job itself calls, or has others call: the agent of a node (node.h), keeping a process to CPUs, whose end is the store's, mpirun's daemons. */
 int job_cmd_node(const struct job_options *o);
 int job_cmd_confine(const struct job_options *o);
 int job_cmd_owner(const struct job_options *o);
+int job_cmd_daemon(const struct job_options *o);
 /* Under the name of fp-task-prolog, without options. */
 int job_cmd_prolog(void);
 

@@ -14,7 +14,8 @@
 #define JOB_DIR_REMOVED ".removed-" /* and a number, behind its name */
 
 #define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
-#define JOB_TASK_PROLOG "task-prolog" /* a file in it: what is run before each task on the node */
+#define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */
+#define JOB_APPLICATION "application" /* the CPUs that are left to the application */
 
 /* What fp-job start leaves for stop and status, in DIR/job.json. */
 struct job_record {

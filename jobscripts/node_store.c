@@ -93,25 +93,10 @@ static int write_prolog(struct node *n)
     return job_dir_write(n->dir, JOB_TASK_PROLOG, text, 0700);
 }
 
-/* What mpirun starts in place of its daemon (cmd_run.c): the same daemon, whose ranks know of the other cores alone. */
-static int write_agent(struct node *n, const char *daemon)
+/* For cmd_daemon.c: what this node has left for the application. */
+static int write_application(struct node *n)
 {
-    char text[3 * PATH_MAX + JOB_CPULIST_BYTES], self[PATH_MAX], quoted[PATH_MAX];
-    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-
-    self[k > 0 ? k : 0] = '\0';
-    if (k <= 0 || fp_shell_word(self, quoted, sizeof quoted))
-        return -ENAMETOOLONG;
-    snprintf(text, sizeof text, "#!/bin/sh\n%s confine --pid=$$ --cpus=%s\nHWLOC_XMLFILE=%s/cores.xml HWLOC_THISSYSTEM=1\nexport HWLOC_XMLFILE HWLOC_THISSYSTEM\nexec %s \"$@\"\n",
-             quoted, n->map.application, n->dir, daemon);
-    return job_dir_write(n->dir, daemon, text, 0700);
-}
-
-static int write_agents(struct node *n)
-{
-    int rc = n->map.service_cores && n->plan.guarded ? write_agent(n, "orted") : 0;
-
-    return rc || !n->map.service_cores || !n->plan.guarded ? rc : write_agent(n, "prted");
+    return n->map.service_cores ? job_dir_write(n->dir, JOB_APPLICATION, n->map.application, 0600) : 0;
 }
 
 int node_store_ssd(const struct node *n, char out[PATH_MAX])
@@ -218,7 +203,7 @@ int node_store_prepare(struct node *n, char *why, size_t size)
         return rc;
     rc = make_log_dir(n);
     rc = rc ? rc : write_prolog(n);
-    rc = rc ? rc : write_agents(n);
+    rc = rc ? rc : write_application(n);
     if (rc)
         snprintf(why, size, "%s: %s", n->dir, fp_strerror(rc));
     return rc;

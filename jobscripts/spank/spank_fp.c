@@ -167,12 +167,12 @@ static void become_run(spank_t sp)
 static void confine(uint32_t job)
 {
     char dir[64], program[96];
-    char *argv[] = {program, NULL}, *envp[] = {(char *)"PATH=/usr/bin:/bin", NULL};
+    char *argv[] = {(char *)"/bin/sh", program, NULL}, *envp[] = {(char *)"PATH=/usr/bin:/bin", NULL};
     struct stat st;
 
     snprintf(dir, sizeof dir, "/tmp/fpstore-%u-%u", (unsigned)getuid(), job);
     snprintf(program, sizeof program, "%s/task-prolog", dir);
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || access(program, X_OK) < 0)
+    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || access(program, R_OK) < 0)
         return;
     if (spank_fp_run(argv, envp, false, CONFINE_MS))
         fprintf(stderr, "fpstore: this task could not be kept off the service cores\n");

@@ -108,6 +108,41 @@ def test_ranks_of_mpirun_over_ssh_stay_off_service_cores(nodes):
     nodes.nothing_left()
 
 
+MASKS = "sh -c 'echo on $(hostname) $(grep Cpus_allowed_list /proc/self/status)'"
+
+
+def masks(nodes, out):
+    """By the number of the node."""
+    seen = dict(line.split()[1::2] for line in out.splitlines() if line.startswith("on "))
+    return [seen.get(name) for name in nodes.names[1:]]
+
+
+def test_mpirun_on_other_nodes_too_and_after_the_store(nodes):
+    """Where no store of the job is there is nothing to be kept off: a node that mpirun alone has, and all when the store has ended. /tmp lets nothing be executed."""
+    nodes.write("job.sh", SCRIPT + "#FP cores 1\n")
+    nodes.write("slots", "".join(f"{n} slots=2\n" for n in nodes.names[1:]))
+    ranks = f"{MPIRUN} --hostfile slots --oversubscribe --bind-to none -npernode 1 {MASKS}\n"
+    remount(nodes, "noexec")
+    try:
+        code, out = shell(nodes, f"""
+eval "$(fp-job start job.sh --hosts={','.join(nodes.names[1:4])})" || exit 1
+{ranks}echo end
+fp-job stop || exit 2
+{ranks}""")
+    finally:
+        remount(nodes, "exec")
+    assert code == 0 and "ERROR" not in out and "WARN" not in out, out
+    before, after = out.split("\nend\n")
+    assert masks(nodes, before) == ["0", "0", "0", "0-1"], out
+    assert masks(nodes, after) == ["0", "0-1", "0-1", "0-1"], out  # the shell keeps to its cores
+    nodes.nothing_left()
+
+
+def remount(nodes, how):
+    for i in range(1, nodes.count + 1):
+        nodes.on(i, "mount", "-o", f"remount,{how}", "/tmp", user="root")
+
+
 def test_ssh_in_a_job_of_slurm(nodes):
     """The nodes are the job's, the script too."""
     head = "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"

@@ -63,6 +63,17 @@ srun --export=ALL sh -c 'rmdir /srv/here'
     slurm.nothing_left()
 
 
+def test_a_tmp_that_nothing_can_be_executed_in(slurm):
+    """Tasks are kept off the service cores all the same."""
+    for how in ("noexec", "exec"):
+        for i in range(1, 5):
+            slurm.on(i, "mount", "-o", f"remount,{how}", "/tmp", user="root")
+        if how == "noexec":
+            code, out = slurm.run(HEAD + "#FP cores 1\nfp-job run -- srun -N4 -n8 --cpu-bind=none grep Cpus_allowed_list /proc/self/status\n")
+    assert code == 0 and out.count("Cpus_allowed_list:\t0\n") == 8, out
+    slurm.nothing_left()
+
+
 def test_run_ends_as_the_application_does(slurm):
     for end, want in (("true", 0), ("exit 7", 7)):
         code, out = slurm.run(HEAD + f"fp-job run -- srun -n1 -N1 sh -c 'echo $FP_MOUNT; echo x > $FP_MOUNT/f; {end}'\n")
@@ -110,6 +121,21 @@ fp-job stop --exit-code=CODE
     code, out = slurm.run(script.replace("CODE", "3"))
     assert code == 3, out
     slurm.login("cmp", "/lustre/in/a.h5", "/lustre/bad/result/out.h5")
+    slurm.nothing_left()
+
+
+def test_input_that_others_keep(slurm):
+    """A data set that the user can read and no more, by a pattern with directories in it, of which nothing is to be written to, either. check names what he can't read."""
+    for name in ("a", "b"):
+        slurm.login("sh", "-c", f"umask 022; mkdir -p /lustre/set/{name}/in && echo {name} > /lustre/set/{name}/in/{name}.h5", user="root")
+    slurm.write("job.sh", HEAD + "#FP stage-in /lustre/set/*/in/*.h5 /lustre/set/a to=in\nfp-job run -- sh -c 'cat $FP_MOUNT/in/*.h5 $FP_MOUNT/in/a/in/a.h5'\n")
+    assert slurm.login("fp-job", "check", "job.sh").stdout == ""
+    code, out = slurm.end_of(slurm.sbatch("job.sh"))
+    assert code == 0 and "a\nb\na\n" in out, out
+    slurm.login("chmod", "600", "/lustre/set/b/in/b.h5", user="root")
+    r = slurm.login("fp-job", "check", "job.sh", check=False)
+    assert r.returncode == 1 and r.stdout == "job.sh:5:14: error: /lustre/set/b/in/b.h5: you can't read it: Permission denied\n", r.stdout
+    slurm.login("rm", "-rf", "/lustre/set", user="root")
     slurm.nothing_left()
 
 

@@ -72,7 +72,9 @@ def test_without_an_option_a_job_has_no_store(cluster):
 
 
 def test_service_cores_of_options(cluster):
-    """Tasks are kept off them in each step, also where the environment of the job is not theirs."""
+    """Tasks are kept off them in each step, also where the environment of the job is not theirs, and nothing can be executed in /tmp."""
+    for i in range(1, cluster.count + 1):
+        cluster.on(i, "mount", "-o", "remount,noexec", "/tmp", user="root")
     cluster.write("threads.py", threads.SCRIPT)
     for step in ("srun --export=NONE", "srun --export=NONE --cpu-bind=none", "srun --cpu-bind=mask_cpu:0x3"):
         code, out = cluster.run(HEAD + f'#SBATCH --fp-cores=1 --fp-store="size=256MiB pool=64MiB" --fp-auxapps="dedup hash=xxh3,compress"\n{step} /usr/bin/python3 threads.py\n')
