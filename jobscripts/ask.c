@@ -16,6 +16,7 @@
 #include "jobscripts/slurm.h"
 
 #define ANSWER_MS 5000u
+#define KNOW_MS   5000u /* in which all agents know that nothing is to be kept */
 #define END_MS    40000u /* the agents', who end one program after the other */
 #define SOON_MS   5000u
 #define KILL_MS   10000u
@@ -67,7 +68,7 @@ static void said_hello(void *arg, int status, const struct fp_rpc_in *in)
     a->done = status < 0;
     if (a->done || !a->conn)
         return;
-    if (a->what == FP__JOB_MSG__JOB_STOP) {
+    if (a->what != FP__JOB_MSG__JOB_ASK) {
         a->rc = fp_rpc_send(a->conn, a->what, NULL);
         a->done = true;
         fp_rpc_flush(a->rpc);
@@ -139,6 +140,30 @@ int job_launch_ask(const char *dir, const struct job_record *r, struct job_state
 
     if (rc)
         FP_ERROR("the agent of the job's first node (%s) does not answer: %s", r->root, fp_strerror(rc));
+    return rc;
+}
+
+/* Those that are ready have noted that they keep it. */
+int job_launch_discard(const char *dir, const struct job_record *r)
+{
+    static const struct timespec pause = {0, 20000000};
+    uint64_t until = fp_now_ms() + KNOW_MS;
+    int rc = ask(dir, r, FP__JOB_MSG__JOB_DISCARD, NULL);
+    unsigned left = 1;
+
+    while (rc == 0 && left) {
+        struct job_states s = {0};
+
+        rc = ask(dir, r, FP__JOB_MSG__JOB_ASK, &s);
+        left = s.of[FP__JOB_NODE_STATE__JOB_NODE_READY];
+        job_states_fini(&s);
+        if (rc == 0 && left && fp_now_ms() >= until)
+            rc = -ETIMEDOUT;
+        if (rc == 0 && left)
+            nanosleep(&pause, NULL);
+    }
+    if (rc)
+        FP_WARN("not all nodes know that nothing of the store is needed any more (%s): on some it may stay", fp_strerror(rc));
     return rc;
 }
 

@@ -241,13 +241,14 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
 static void check_persistent(const struct job_declared *d, struct job_findings *f)
 {
     const struct job_store *s = &d->store;
+    const char *word = s->persistent ? "persistent" : s->on_failure == JOB_FAILURE_KEEP ? "on-failure" : NULL;
 
-    if (!s->persistent)
+    if (!word)
         return;
     if (strncmp(s->backend, "memory", 6) == 0)
-        job_error(f, value_place(d->store_line, "backend"), "what is in memory does not outlive the job: persistent= needs backend=dir");
+        job_error(f, value_place(d->store_line, "backend"), "what is in memory does not outlive the job: %s= needs backend=dir", word);
     if (strcmp(s->ssd, "$TMPDIR") == 0)
-        job_warning(f, value_place(d->store_line, "persistent"), "many sites remove $TMPDIR when a job ends: name a directory that stays, such as ssd=/local/$USER");
+        job_warning(f, value_place(d->store_line, word), "many sites remove $TMPDIR when a job ends: name a directory that stays, such as ssd=/local/$USER");
 }
 
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)

@@ -112,6 +112,8 @@ static void explain_store(const struct job_request *r)
     printf("  mounted at   %s\n", s->mount);
     if (s->persistent)
         printf("  outlives the job, as %s\n", s->persistent);
+    else if (s->on_failure == JOB_FAILURE_KEEP)
+        printf("  outlives the job if not all data is brought out of it, or the job is killed before\n");
 }
 
 /* The value of nodes=, NULL: it is not given. */

@@ -32,6 +32,7 @@ static const char *check_name(const char *text)
     return n && n < 64 && !text[n] ? NULL : "a name has letters, digits, - and _, at most 63 of them";
 }
 
+static const char *const failures[] = {"remove", "keep", NULL};
 static const struct fp_opt store_words[] = {
     FP_OPT_STRING(struct job_store, ssd, "ssd", "$TMPDIR", "Directory on the SSD of each node, in which the node's part of the store lies. It is made, and removed at the end.",
                   .check = check_place, .arg = "DIR"),
@@ -44,6 +45,8 @@ static const struct fp_opt store_words[] = {
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
     FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "What is in the store outlives the job, and your next job that gives this name finds it, on the same nodes (more may be added). No program runs between jobs.",
                   .check = check_name, .arg = "NAME"),
+    FP_OPT_ENUM(struct job_store, on_failure, "on-failure", "remove", failures,
+                "What becomes of the store if not all data was brought out of it (stage-out, drain), or the job was killed before. keep: it stays on the SSDs, and the job's output says how to get at it."),
     FP_OPT_BOOL(struct job_store, required, "required", "on", "Without the store the job does not run. off: if it can't be started, that is said, and the application runs without."),
     FP_OPT_DURATION(struct job_store, ready_ms, "ready", "60s", FP_SEC_MS(1), FP_HOUR_MS(1), "Within this time all nodes are up, or the start fails and says which is not."),
     FP_OPT_DURATION(struct job_store, reserve_ms, "reserve", "5min", FP_SEC_MS(5), FP_HOUR_MS(24),

@@ -16,6 +16,9 @@
 #define JOB_AUXAPP_BYTES 1024u /* of one declaration, as fp-mount takes it */
 #define JOB_CORES_MAX 1024u
 
+/* What becomes of a store whose data was not brought out. */
+enum job_failure { JOB_FAILURE_REMOVE, JOB_FAILURE_KEEP };
+
 /* #FP store. Texts may hold variables ($TMPDIR), which have their values on the nodes. */
 struct job_store {
     const char *ssd;      /* directory on each node's own SSD */
@@ -26,6 +29,7 @@ struct job_store {
     uint64_t pool_bytes;  /* memory for chunks of each mount */
     uint64_t chunk_size_bytes; /* 0: the manager's default */
     int64_t stripe;       /* 0: the manager's default */
+    int on_failure;       /* enum job_failure */
     bool required;        /* without it the application does not run */
     uint64_t ready_ms;    /* within which all nodes are up */
     uint64_t reserve_ms;  /* of the job's time, kept for draining and stopping */

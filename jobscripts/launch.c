@@ -283,7 +283,7 @@ static void on_tick(uv_timer_t *t)
 
 static const char *not_yet(int state)
 {
-    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes"};
+    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes", "it waits for the other nodes"};
 
     return texts[state];
 }
@@ -301,6 +301,12 @@ static void tell_launcher(const struct starter *s)
         fclose(f);
 }
 
+/* Nodes whose services run. */
+static uint32_t up(const struct starter *s)
+{
+    return s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] + s->states.of[FP__JOB_NODE_STATE__JOB_NODE_UP];
+}
+
 static void tell_why(struct starter *s)
 {
     unsigned shown = 0;
@@ -316,13 +322,15 @@ static void tell_why(struct starter *s)
             continue;
         if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && n->state != FP__JOB_NODE_STATE__JOB_NODE_FAILED)
             continue;
+        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_UP && up(s) != s->states.n)
+            continue;
         if (shown++ < SHOWN_MAX)
             FP_ERROR("%s is not ready: %s", s->l->alloc->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
     }
     if (shown > SHOWN_MAX)
         FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
     if (!s->gone && !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && !job_interrupted())
-        FP_ERROR("%u of %u nodes were ready within %llu s (ready= of #FP store)", s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY], s->states.n, (unsigned long long)(s->l->ready_ms / 1000));
+        FP_ERROR("%u of %u nodes were ready within %llu s (ready= of #FP store)", up(s), s->states.n, (unsigned long long)(s->l->ready_ms / 1000));
 }
 
 /*
@@ -336,7 +344,7 @@ static void end_all(struct starter *s)
 
     while ((!s->gone || s->root) && fp_now_ms() < until) {
         if (s->root && !told)
-            told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
+            told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_DISCARD, NULL) == 0 && fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
         if (!told && !termed && !s->gone && fp_now_ms() >= alone)
             termed = uv_process_kill(&s->launcher, SIGTERM) == 0;
         uv_run(&s->loop, UV_RUN_ONCE);

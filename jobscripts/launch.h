@@ -32,6 +32,9 @@ void job_launch_environment(void);
 /* What the root knows of all nodes; *out: job_states_fini. */
 int job_launch_ask(const char *dir, const struct job_record *r, struct job_states *out);
 
+/* Tells all agents that nothing of a store is to be kept (on-failure=keep), and waits until they know. Negative: some may keep it, which is logged. */
+int job_launch_discard(const char *dir, const struct job_record *r);
+
 /* Tells all agents to end, and waits until they have. -ETIMEDOUT: they were killed. soon: they are about to end by themselves, as their programs have. */
 int job_launch_end(const char *dir, const struct job_record *r, bool soon);
 

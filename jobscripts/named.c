@@ -28,6 +28,22 @@
 #define TOLD_MAX  8u /* missing nodes */
 #define TRIES     50u
 
+void job_named_name(const struct job_store *s, const char *job, char out[JOB_NAME_BYTES])
+{
+    const char *run = getenv("SLURM_RESTART_COUNT"); /* of a job that was queued again, whose nodes may be others */
+    unsigned n = run ? (unsigned)strtoul(run, NULL, 10) : 0;
+
+    if (s->persistent)
+        snprintf(out, JOB_NAME_BYTES, "%s", s->persistent);
+    else if (n)
+        snprintf(out, JOB_NAME_BYTES, "job-%.40s-run%u", job, n + 1);
+    else
+        snprintf(out, JOB_NAME_BYTES, "job-%.40s", job);
+    for (char *c = out; *c; c++)
+        if (*c == '.')
+            *c = '_'; /* of PBS, say: the name is given to persistent= to get at it */
+}
+
 int job_named_path(char out[PATH_MAX], const char *ssd, const char *name)
 {
     return snprintf(out, PATH_MAX, "%s/fpstore-%u-named-%s", ssd, (unsigned)geteuid(), name) < PATH_MAX ? 0 : -ENAMETOOLONG;
@@ -163,6 +179,14 @@ int job_named_keep(const char *dir, const struct job_plan *plan, uint64_t size_b
     free(text);
     json_decref(j);
     return rc;
+}
+
+int job_named_discard(const char *dir)
+{
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, dir, RECORD);
+
+    return rc ? rc : unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 bool job_named_is(const char *dir)

@@ -1,4 +1,4 @@
-/* The node's part of a store that outlives its jobs (#FP store persistent=NAME): where it lies, and which nodes it belongs to. Blocks on the disk. */
+/* The node's part of a store that outlives its jobs (#FP store persistent=NAME, and on-failure=keep until its data is out): where it lies, and which nodes it belongs to. Blocks on the disk. */
 #ifndef JOB_NAMED_H
 #define JOB_NAMED_H
 
@@ -7,7 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "jobscripts/declared.h"
 #include "jobscripts/plan.h"
+
+#define JOB_NAME_BYTES 64u
+
+/* Of persistent=; with on-failure=keep that of the job, which another run of it does not have (the environment is looked at): job-77, job-77-run2. */
+void job_named_name(const struct job_store *s, const char *job, char out[JOB_NAME_BYTES]);
 
 /* Below ssd, named after the store and its owner. 0; -ENAMETOOLONG. */
 int job_named_path(char out[PATH_MAX], const char *ssd, const char *name);
@@ -20,6 +26,9 @@ int job_named_take(const char *dir, const char *name, const struct job_plan *pla
 
 /* This job has it from now on, also after a power failure: its nodes are the store's. 0, or negative errno. */
 int job_named_keep(const char *dir, const struct job_plan *plan, uint64_t size_bytes);
+
+/* It has not any more: what is in it may be removed. 0, or negative errno. */
+int job_named_discard(const char *dir);
 
 /* Is the directory one of job_named_path? */
 bool job_named_is(const char *dir);

@@ -88,6 +88,13 @@ static void try_to_go(struct node *n)
         node_go(n, n->listens, mount);
 }
 
+static void say_up(struct node *n)
+{
+    bool noted = !n->named || (n->noted && !n->discarded);
+
+    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, noted ? n->map.application : "");
+}
+
 static void on_ready(struct job_service *s, const char *line, void *arg)
 {
     struct node *n = arg;
@@ -106,8 +113,50 @@ static void on_ready(struct job_service *s, const char *line, void *arg)
     if (n->failed || !n->service[NODE_BENEFACTOR].is_ready || !n->service[NODE_MOUNT].is_ready)
         return;
     n->phase = NODE_UP;
-    node_store_up(n);
-    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_READY, n->map.application);
+    say_up(n);
+}
+
+/* ---------------------------------------------------------------- a store that outlives the job */
+
+/*
+ * Noted when all are up, and not by each node when it is: a job of more nodes than the store has, one of which can't be started, would leave a store that is on
+ * that node, too, and that no job without it gets. By the root first, which has the names: what others keep without it is of no use. Nobody is ready before
+ * it has noted that, since what is written then would be removed at the end.
+ */
+void node_note(struct node *n)
+{
+    char why[JOB_TEXT_BYTES_MAX];
+    int rc;
+
+    if (!n->named || n->all_up || n->phase >= NODE_STOPPING)
+        return;
+    n->all_up = true;
+    rc = n->failed ? -EIO : node_store_keep(n);
+    if (n->rank || rc == 0)
+        node_tree_tell(n, FP__JOB_MSG__JOB_NOTE);
+    if (rc && !n->failed) {
+        snprintf(why, sizeof why, "%.400s: that this store outlives the job can't be noted: %s", n->data, fp_strerror(rc));
+        fail(n, why);
+    } else if (n->phase == NODE_UP)
+        say_up(n);
+}
+
+void node_discard(struct node *n)
+{
+    if (!n->named || n->declared.store.persistent || n->discarded)
+        return;
+    n->discarded = true;
+    node_store_discard(n);
+    node_tree_tell(n, FP__JOB_MSG__JOB_DISCARD);
+    if (n->phase == NODE_UP && !n->failed)
+        say_up(n);
+}
+
+/* The root, of whose nodes some may have failed since they were up: then the start fails, or has ended long ago. */
+static void try_to_note(struct node *n)
+{
+    if (n->rank == 0 && n->named && !n->all_up && n->states.of[FP__JOB_NODE_STATE__JOB_NODE_UP] == n->states.n)
+        node_note(n);
 }
 
 /* ---------------------------------------------------------------- ending */
@@ -187,6 +236,7 @@ static void on_tick(uv_timer_t *t)
 
     node_tree_tick(n, now_ms);
     try_to_go(n);
+    try_to_note(n);
     node_signal_tick(n, now_ms);
     for (int i = 0; i < NODE_ROLES; i++)
         job_service_tick(&n->service[i], now_ms);

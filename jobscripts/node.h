@@ -61,6 +61,8 @@ struct node {
     char dir[PATH_MAX];       /* job_dir_path */
     char data[PATH_MAX];      /* on the SSD */
     bool named, kept;         /* a store that outlives the job (persistent=), and has what a job has put there: it is not removed */
+    bool all_up;              /* of such a store: the services of all nodes run or have run */
+    bool noted, discarded;    /* that it outlives the job; and that it does not, as nothing in it is needed */
     uint64_t size_bytes;      /* contributed, of kept ones and once it is known */
     char listens[280];        /* the root: its manager, until all nodes have looked where they can mount */
     char manager[280], mount[PATH_MAX]; /* "": not decided */
@@ -102,6 +104,8 @@ void node_signal_tick(struct node *n, uint64_t now_ms);
 /* node.c */
 void node_go(struct node *n, const char *manager, const char *mount);
 void node_stop(struct node *n);
+void node_note(struct node *n);    /* the services of all nodes run */
+void node_discard(struct node *n);
 
 /* node_tree.c. 0 or negative and logged */
 int node_tree_start(struct node *n);
@@ -110,6 +114,7 @@ void node_tree_say(struct node *n, int state, const char *text); /* of this node
 void node_tree_say_of(struct node *n, uint32_t rank, int state, const char *text); /* of another one, which can't say it */
 void node_tree_go(struct node *n);   /* to those below */
 void node_tree_stop(struct node *n); /* to those below */
+void node_tree_tell(struct node *n, unsigned what); /* to those below: a message without words */
 bool node_tree_all_ended(const struct node *n); /* all that are known but this one */
 void node_tree_end(struct node *n);
 
@@ -127,7 +132,8 @@ int node_store_ssd(const struct node *n, char out[PATH_MAX]); /* ssd= of this no
 int node_store_prepare(struct node *n, char *why, size_t size); /* paths, cores, files of the job */
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size);
 void node_store_note(const struct node *n);   /* what is to be removed if this process is killed */
-void node_store_up(struct node *n); /* this node is ready */
+int node_store_keep(struct node *n);    /* of one that outlives the job: it is not removed from now on. 0 or negative errno */
+void node_store_discard(struct node *n); /* it is, at the end */
 void node_store_clean(struct node *n);
 
 /* node_mount.c: where the store is mounted */

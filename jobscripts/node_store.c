@@ -134,10 +134,12 @@ void node_store_note(const struct node *n)
 
 static int take_named(struct node *n, const char *ssd, char *why, size_t size)
 {
-    char path[PATH_MAX];
-    int rc = job_named_path(path, ssd, n->declared.store.persistent);
+    char path[PATH_MAX], name[JOB_NAME_BYTES];
+    int rc;
 
-    rc = rc ? rc : job_named_take(path, n->declared.store.persistent, &n->plan, &n->kept, &n->size_bytes, why, size);
+    job_named_name(&n->declared.store, n->plan.job, name);
+    rc = job_named_path(path, ssd, name);
+    rc = rc ? rc : job_named_take(path, name, &n->plan, &n->kept, &n->size_bytes, why, size);
     if (rc)
         return rc;
     n->named = true;
@@ -146,16 +148,26 @@ static int take_named(struct node *n, const char *ssd, char *why, size_t size)
     return 0;
 }
 
-void node_store_up(struct node *n)
+int node_store_keep(struct node *n)
 {
-    int rc = n->named ? job_named_keep(n->data, &n->plan, n->size_bytes) : 0;
+    int rc = job_named_keep(n->data, &n->plan, n->size_bytes);
 
     if (rc)
-        FP_WARN("%s: %s: what is in the store is removed at the end of this job", n->data, fp_strerror(rc));
-    else if (n->named) {
-        n->kept = true;
-        node_store_note(n);
-    }
+        return rc;
+    n->kept = n->noted = true;
+    node_store_note(n);
+    return 0;
+}
+
+void node_store_discard(struct node *n)
+{
+    int rc;
+
+    n->kept = false;
+    node_store_note(n);
+    rc = job_named_discard(n->data);
+    if (rc)
+        FP_WARN("%s: %s: if the agent is killed now, it stays", n->data, fp_strerror(rc));
 }
 
 static int make_data(struct node *n, char *why, size_t size)
@@ -163,7 +175,7 @@ static int make_data(struct node *n, char *why, size_t size)
     char dir[PATH_MAX];
     int rc = node_store_ssd(n, dir);
 
-    if (rc == 0 && n->declared.store.persistent)
+    if (rc == 0 && (n->declared.store.persistent || n->declared.store.on_failure == JOB_FAILURE_KEEP))
         return take_named(n, dir, why, size);
 
     if (rc == -ENOENT)

@@ -128,11 +128,29 @@ void node_tree_go(struct node *n)
             send_go(n, n->children[i].conn);
 }
 
-void node_tree_stop(struct node *n)
+void node_tree_tell(struct node *n, unsigned what)
 {
     for (uint32_t i = 0; i < n->nchildren; i++)
         if (!n->children[i].asks)
-            (void)fp_rpc_send(n->children[i].conn, FP__JOB_MSG__JOB_STOP, NULL);
+            (void)fp_rpc_send(n->children[i].conn, (uint16_t)what, NULL);
+}
+
+void node_tree_stop(struct node *n)
+{
+    node_tree_tell(n, FP__JOB_MSG__JOB_STOP);
+}
+
+/* What those who came before were told when it was so. */
+static void tell_late(const struct node *n, struct fp_rpc_conn *conn)
+{
+    if (n->manager[0] && n->phase < NODE_STOPPING)
+        send_go(n, conn);
+    if (n->all_up)
+        (void)fp_rpc_send(conn, FP__JOB_MSG__JOB_NOTE, NULL);
+    if (n->discarded)
+        (void)fp_rpc_send(conn, FP__JOB_MSG__JOB_DISCARD, NULL);
+    if (n->phase >= NODE_STOPPING)
+        (void)fp_rpc_send(conn, FP__JOB_MSG__JOB_STOP, NULL);
 }
 
 /* Below us in the plan, and never heard of: it is starting, and would look for us in vain if we were gone. */
@@ -165,10 +183,8 @@ static void hello(struct node *n, struct fp_rpc_conn *conn, const struct fp_rpc_
     rc = rc ? rc : take_child(n, conn, h->rank, h->asks);
     reply.nodes = n->plan.nnodes;
     (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
-    if (rc == 0 && !h->asks && n->phase >= NODE_STOPPING)
-        (void)fp_rpc_send(conn, FP__JOB_MSG__JOB_STOP, NULL);
-    else if (rc == 0 && !h->asks && n->manager[0])
-        send_go(n, conn);
+    if (rc == 0 && !h->asks)
+        tell_late(n, conn);
     if (h)
         fp__job_hello__free_unpacked(h, NULL);
 }
@@ -197,6 +213,8 @@ static void below_says(struct node *n, const struct fp_rpc_in *in)
 {
     if (in->type == FP__JOB_MSG__JOB_STATES)
         take_states(n, in);
+    else if (in->type == FP__JOB_MSG__JOB_DISCARD)
+        node_discard(n);
     else if (in->type == FP__JOB_MSG__JOB_STOP)
         node_stop(n);
 }
@@ -266,6 +284,10 @@ static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
             fp__job_go__free_unpacked(go, NULL);
     } else if (in->type == FP__JOB_MSG__JOB_STOP)
         node_stop(n);
+    else if (in->type == FP__JOB_MSG__JOB_NOTE)
+        node_note(n);
+    else if (in->type == FP__JOB_MSG__JOB_DISCARD)
+        node_discard(n);
     else if (in->type == FP__JOB_MSG__JOB_KEEP)
         n->keep = true;
 }

@@ -17,6 +17,7 @@
 #include "jobscripts/launch.h"
 #include "jobscripts/left.h"
 #include "jobscripts/lost.h"
+#include "jobscripts/named.h"
 #include "jobscripts/slurm.h"
 
 static volatile sig_atomic_t caught;
@@ -122,6 +123,11 @@ static int make_dir(struct job_run_of *r)
     return 0;
 }
 
+static bool may_keep(const struct job_run_of *r)
+{
+    return r->declared.store.on_failure == JOB_FAILURE_KEEP && !r->declared.store.persistent;
+}
+
 static int launch(struct job_run_of *r, const char *text, bool stays)
 {
     struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
@@ -132,6 +138,8 @@ static int launch(struct job_run_of *r, const char *text, bool stays)
         return rc;
     rc = job_record_save(r->dir, &r->record);
     rc = rc ? rc : job_steps_before(r);
+    if (rc && may_keep(r))
+        (void)job_launch_discard(r->dir, &r->record);
     if (rc)
         (void)job_launch_end(r->dir, &r->record, false);
     return rc;
@@ -213,10 +221,33 @@ int job_find(struct job_run_of *r)
     return rc;
 }
 
+/* Data that is not where it is to be is in the store alone: until now it is kept, whatever happens. */
+static void decide(struct job_run_of *r, int rc)
+{
+    char name[JOB_NAME_BYTES];
+
+    if (!may_keep(r)) {
+        if (rc && !r->declared.store.persistent)
+            FP_WARN("what was not brought out is removed with the store; with on-failure=keep of #FP store it would stay on the SSDs");
+        return;
+    }
+    if (rc == 0) {
+        (void)job_launch_discard(r->dir, &r->record);
+        return;
+    }
+    r->kept = true;
+    job_named_name(&r->declared.store, r->alloc.job, name);
+    FP_WARN("the store stays on the SSDs of this job's nodes, as %s/fpstore-%u-named-%s: a job on the same nodes, %.*s as the first, finds it with #FP store ssd=%s persistent=%s; remove the "
+            "directory on all of them when it is not needed any more",
+            r->declared.store.ssd, (unsigned)geteuid(), name, (int)strcspn(r->record.root, ":"), r->record.root, r->declared.store.ssd, name);
+}
+
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
 {
     int rc = job_steps_after(r, code, limit_ms), stop;
     struct job_lost lost;
+
+    decide(r, rc);
 
     job_lost_find(r, &lost);
     stop = job_steps_stop(r);

@@ -463,7 +463,7 @@ int job_steps_stop(const struct job_run_of *r)
 {
     static struct call c;
 
-    if (!r->declared.store.persistent) { /* it is removed next; what is said is that a target could not be told */
+    if (!r->declared.store.persistent && !r->kept) { /* it is removed next; what is said is that a target could not be told */
         begin(&c, r, (const char *const[]){"drain", "release", NULL});
         add_timeout(&c, RELEASE_MS);
         (void)run(&c, 2 * RELEASE_MS);

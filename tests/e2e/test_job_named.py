@@ -1,4 +1,6 @@
-"""#FP store persistent=NAME: a store that outlives its jobs, with a real Slurm."""
+"""#FP store persistent=NAME and on-failure=keep: a store that outlives its jobs, with a real Slurm."""
+
+import re
 
 SLURM = {"nodes": 3, "cpus": 2}
 
@@ -95,4 +97,71 @@ def test_two_jobs_at_the_same_time_are_told(slurm):
     code, out = slurm.run(script + "fp-job run -- sh -c 'cat $FP_MOUNT/f'\n")
     assert code == 0 and "here" in out.splitlines(), out
     slurm.on(2, "rm", "-rf", "/srv/fpstore-5001-named-both")
+    slurm.nothing_left(20)
+
+
+def test_a_start_that_fails_makes_no_node_part_of_it(slurm):
+    """Neither a node that was to be one more, nor one that could not note it."""
+    code, out = run(slurm, (1, 2), "fp-job run -- sh -c 'echo data > $FP_MOUNT/f'\n")
+    assert code == 0, out
+    slurm.on(3, "sh", "-c", "cp /bin/false /tmp/no; chmod 755 /tmp/no; mount --bind /tmp/no /opt/fpstore/bin/fp-benefactor", user="root")
+    try:
+        code, out = run(slurm, (1, 2, 3), 'eval "$(fp-job start)" || exit 5\n')
+        assert code == 5 and f"{slurm.names[3]} is not ready: fp-benefactor ended with exit code 1" in out and f"{slurm.names[2]} is not ready" not in out, out
+    finally:
+        slurm.on(3, "sh", "-c", "umount /opt/fpstore/bin/fp-benefactor; rm /tmp/no", user="root")
+    only_the_store_is_left(slurm, (1, 2))
+    slurm.on(2, "mkdir", DIR + "/store.json.new")  # nothing can be written there
+    code, out = run(slurm, (1, 2), 'eval "$(fp-job start)" || exit 5\n')
+    assert code == 5 and f"{slurm.names[2]} is not ready: {DIR}: that this store outlives the job can't be noted: " in out, out
+    slurm.on(2, "rmdir", DIR + "/store.json.new")
+    code, out = run(slurm, (1, 2), "fp-job run -- sh -c 'cat $FP_MOUNT/f'\n")
+    assert code == 0 and "data" in out.splitlines(), out
+    remove(slurm)
+
+
+KEEPS = "#!/bin/bash\n#SBATCH --exclusive -w NODES\n#FP store size=256MiB pool=64MiB ssd=/srv on-failure=keep\n#FP stage-out f* to=/lustre/TO\n"
+
+
+def keeps(slurm, to):
+    return KEEPS.replace("NODES", ",".join(slurm.names[1:3])).replace("TO", to)
+
+
+def data_is_found(slurm, name):
+    """By a job that gives its name; then it is removed."""
+    path = f"/srv/fpstore-5001-named-{name}"
+    slurm.nothing_left(20, but=path)
+    assert all(f"file {path}" in slurm.left_over(i) for i in (1, 2))
+    code, out = slurm.run(f"#!/bin/bash\n#SBATCH --exclusive -w {','.join(slurm.names[1:3])}\n#FP store size=256MiB pool=64MiB ssd=/srv persistent={name}\nfp-job run -- sh -c 'cat $FP_MOUNT/f*'\n")
+    assert code == 0 and out.splitlines().count("data") == 2, out
+    for i in (1, 2):
+        slurm.on(i, "rm", "-rf", path)
+    slurm.nothing_left(10)
+
+
+WRITES = "srun sh -c 'echo data > $FP_MOUNT/f$(hostname)'"
+
+
+def test_what_could_not_be_brought_out_is_kept(slurm):
+    """And only that: once it is out, nothing stays."""
+    slurm.login("mkdir", "/lustre/gone")
+    code, out = slurm.run(keeps(slurm, "gone/to") + f'eval "$(fp-job start)" || exit 5\nrmdir /lustre/gone\n{WRITES}\nfp-job stop\n')
+    told = re.search(r"stays on the SSDs of this job's nodes, as /srv/fpstore-5001-named-(job-\d+): a job on the same nodes, (\S+) as the first, finds it with #FP store ssd=/srv persistent=\1;", out)
+    assert code == 1 and told and told[2] == slurm.names[1], out
+    data_is_found(slurm, told[1])
+    code, out = slurm.run(keeps(slurm, "there") + f"fp-job run -- {WRITES}\nls /lustre/there\n")
+    assert code == 0 and f"f{slurm.names[2]}" in out.splitlines() and "WARN" not in out, out
+    slurm.nothing_left(20)
+
+
+def test_what_a_cancelled_job_had_is_kept(slurm):
+    number = slurm.up(keeps(slurm, "there") + 'eval "$(fp-job start)" || exit 1\n' + WRITES.replace("f$(hostname)", "f$(hostname); sync $FP_MOUNT/f$(hostname)") + "\ntouch up\nsleep 600\n")
+    slurm.login("scancel", str(number))
+    slurm.wait_state(number, "CANCELLED")
+    data_is_found(slurm, f"job-{number}")
+
+
+def test_of_a_start_that_fails_nothing_is_kept(slurm):
+    code, out = slurm.run(keeps(slurm, "there") + '#FP stage-in /lustre/none/*\neval "$(fp-job start)" || exit 5\n')
+    assert code == 5, out
     slurm.nothing_left(20)

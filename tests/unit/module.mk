@@ -20,7 +20,7 @@ $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=renam
 
 # The application of a job, with a Slurm and a clock that are the test's.
 $(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=fp_command
-JOB_END_WRAP := steps_after steps_stop launch_end lost_find lost_all lost_clean
+JOB_END_WRAP := steps_after steps_stop launch_discard launch_end lost_find lost_all lost_clean
 $(O)/tests/unit/test_job_end: ALL_LDFLAGS += $(JOB_END_WRAP:%=-Wl,--wrap=job_%)
 
 # The same with models of aux-apps (cl_fake_aux.h).

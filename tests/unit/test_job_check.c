@@ -237,6 +237,8 @@ static void test_a_store_that_outlives_the_job_needs_a_place_that_does(void **st
 
     (void)state;
     is_good("#FP store persistent=a ssd=/local/$USER\n");
+    is_good("#FP store on-failure=keep ssd=/local/$USER\n");
+    is_bad("#FP store on-failure=keep ssd=/local backend=memory\n", 1, 46, "on-failure= needs backend=dir");
     is_bad("#FP store persistent=a ssd=/local backend=memory\n", 1, 43, "persistent= needs backend=dir");
     check(&x, "#FP store persistent=a\n");
     jf_one(&x, 1, 22, "many sites remove $TMPDIR");

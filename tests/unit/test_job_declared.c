@@ -28,7 +28,7 @@ static void test_a_script_without_lines_declares_nothing(void **state)
 static void test_words_of_a_store(void **state)
 {
     (void)state;
-    jf_good(&x, "#FP store ssd=\"/ssd/$USER\" size=1.5GiB mount=$HOME/m backend=memory pool=1GiB chunk-size=4MiB stripe=3 persistent=run-42 ready=90s reserve=1h\n");
+    jf_good(&x, "#FP store ssd=\"/ssd/$USER\" size=1.5GiB mount=$HOME/m backend=memory pool=1GiB chunk-size=4MiB stripe=3 persistent=run-42 on-failure=keep ready=90s reserve=1h\n");
     assert_string_equal(x.d.store.ssd, "/ssd/$USER");
     assert_int_equal(x.d.store.size_bytes, 1610612736);
     assert_string_equal(x.d.store.mount, "$HOME/m");
@@ -37,6 +37,7 @@ static void test_words_of_a_store(void **state)
     assert_int_equal(x.d.store.chunk_size_bytes, 4 << 20);
     assert_int_equal(x.d.store.stripe, 3);
     assert_string_equal(x.d.store.persistent, "run-42");
+    assert_int_equal(x.d.store.on_failure, JOB_FAILURE_KEEP);
     assert_int_equal(x.d.store.ready_ms, 90000);
     assert_int_equal(x.d.store.reserve_ms, 3600000);
     jf_end(&x);

@@ -16,6 +16,7 @@
 
 int __wrap_job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms);
 int __wrap_job_steps_stop(const struct job_run_of *r);
+int __wrap_job_launch_discard(const char *dir, const struct job_record *r);
 int __wrap_job_launch_end(const char *dir, const struct job_record *r, bool soon);
 void __wrap_job_lost_find(const struct job_run_of *r, struct job_lost *out);
 void __wrap_job_lost_all(const struct job_run_of *r, struct job_lost *out);
@@ -23,7 +24,10 @@ void __wrap_job_lost_clean(const struct job_run_of *r, struct job_lost *l);
 
 static struct {
     int after, stop, end; /* what they return */
-    bool soon;
+    bool soon, released;
+    unsigned discarded;
+    int on_failure;
+    const char *persistent;
     unsigned all, cleaned; /* nodes that are taken for lost, and cleaned */
 } at;
 
@@ -37,8 +41,16 @@ int __wrap_job_steps_after(const struct job_run_of *r, int code, uint64_t limit_
 
 int __wrap_job_steps_stop(const struct job_run_of *r)
 {
-    (void)r;
+    at.released = !r->kept;
     return at.stop;
+}
+
+int __wrap_job_launch_discard(const char *dir, const struct job_record *r)
+{
+    (void)dir;
+    (void)r;
+    at.discarded++;
+    return -ETIMEDOUT; /* no matter: its data is out */
 }
 
 int __wrap_job_launch_end(const char *dir, const struct job_record *r, bool soon)
@@ -77,7 +89,12 @@ static int ended(int code, int after, int stop, int end)
     memset(&r, 0, sizeof r);
     snprintf(r.dir, sizeof r.dir, "/tmp/test_job_end.XXXXXX");
     assert_non_null(mkdtemp(r.dir));
-    memset(&at, 0, sizeof at);
+    at.discarded = at.all = at.cleaned = 0;
+    at.soon = false;
+    r.declared.store.on_failure = at.on_failure;
+    r.declared.store.persistent = at.persistent;
+    r.declared.store.ssd = "/ssd";
+    strcpy(r.alloc.job, "77");
     at.after = after;
     at.stop = stop;
     at.end = end;
@@ -120,6 +137,28 @@ static void test_a_store_that_does_not_stop_is_ended_by_its_agents(void **state)
     assert_true(!at.soon && !at.all);
 }
 
+/* Until its data is out it is kept, whatever happens: so what is said is that it need not be any more. */
+static void test_a_store_that_is_kept_on_failure(void **state)
+{
+    (void)state;
+    at.on_failure = JOB_FAILURE_KEEP;
+    assert_int_equal(ended(0, 0, 0, 0), 0);
+    assert_int_equal(at.discarded, 1);
+    assert_true(at.released);
+    assert_int_equal(ended(3, 0, 0, 0), 3); /* what is declared for an application that fails is out, too */
+    assert_int_equal(at.discarded, 1);
+    assert_int_equal(ended(0, -EIO, 0, 0), 1);
+    assert_int_equal(at.discarded, 0);
+    assert_false(at.released);
+    at.persistent = "mine";
+    assert_int_equal(ended(0, 0, 0, 0), 0);
+    assert_int_equal(at.discarded, 0);
+    at.persistent = NULL;
+    at.on_failure = JOB_FAILURE_REMOVE;
+    assert_int_equal(ended(0, -EIO, 0, 0), 1);
+    assert_int_equal(at.discarded, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +166,7 @@ int main(void)
         cmocka_unit_test(test_data_that_is_not_out),
         cmocka_unit_test(test_agents_that_hang_are_no_failure_of_the_job),
         cmocka_unit_test(test_a_store_that_does_not_stop_is_ended_by_its_agents),
+        cmocka_unit_test(test_a_store_that_is_kept_on_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

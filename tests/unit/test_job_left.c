@@ -383,7 +383,8 @@ static void test_a_store_that_another_job_has_is_not_removed(void **state)
     assert_int_equal(job_named_keep(path, &p, 4096), 0);
     clean_killed();
     assert_true(is_there(named()));
-    assert_int_equal(unlink(strcat(strcpy(why, path), "/store.json")), 0);
+    assert_int_equal(job_named_discard(path), 0);
+    assert_int_equal(job_named_discard(path), 0);
     clean_killed();
     assert_false(is_there(named()));
     pid = fork(); /* it is begun anew */
@@ -393,6 +394,24 @@ static void test_a_store_that_another_job_has_is_not_removed(void **state)
     assert_int_equal(status, 0);
     close(pair[0]);
     close(pair[1]);
+}
+
+static void test_a_store_that_is_kept_has_the_name_of_its_job(void **state)
+{
+    struct job_store s = {.on_failure = JOB_FAILURE_KEEP};
+    char name[JOB_NAME_BYTES];
+
+    (void)state;
+    unsetenv("SLURM_RESTART_COUNT");
+    job_named_name(&s, "77.server", name);
+    assert_string_equal(name, "job-77_server");
+    setenv("SLURM_RESTART_COUNT", "2", 1);
+    job_named_name(&s, "77", name);
+    assert_string_equal(name, "job-77-run3");
+    s.persistent = "mine";
+    job_named_name(&s, "77", name);
+    assert_string_equal(name, "mine");
+    unsetenv("SLURM_RESTART_COUNT");
 }
 
 /* Of a disk that has errors, say. Begun anew, it would lose everything. */
@@ -431,6 +450,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_store_with_a_name_is_of_its_nodes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_that_another_job_has_is_not_removed, setup, teardown),
+        cmocka_unit_test(test_a_store_that_is_kept_has_the_name_of_its_job),
         cmocka_unit_test_setup_teardown(test_a_store_of_which_nothing_can_be_read_is_not_begun_anew, setup, teardown),
     };
 
