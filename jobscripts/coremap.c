@@ -8,11 +8,15 @@
 #include "jobscripts/coremap.h"
 
 #include <errno.h>
+#include <hwloc/glibc-sched.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+
+#include "jobscripts/cpus.h"
 
 hwloc_topology_t job_topology_here(void)
 {
@@ -25,6 +29,22 @@ hwloc_topology_t job_topology_here(void)
         return t;
     hwloc_topology_destroy(t);
     return NULL;
+}
+
+int job_topology_keep_own(hwloc_topology_t t)
+{
+    size_t size = CPU_ALLOC_SIZE(JOB_CPUS_MAX);
+    cpu_set_t *mine = CPU_ALLOC(JOB_CPUS_MAX);
+    hwloc_bitmap_t own = hwloc_bitmap_alloc();
+    int rc = mine && own ? 0 : -ENOMEM;
+
+    if (rc == 0 && sched_getaffinity(0, size, mine) < 0)
+        rc = -errno;
+    if (rc == 0 && (hwloc_cpuset_from_glibc_sched_affinity(t, own, mine, size) < 0 || hwloc_topology_restrict(t, own, 0) < 0))
+        rc = errno ? -errno : -EINVAL;
+    hwloc_bitmap_free(own);
+    CPU_FREE(mine);
+    return rc;
 }
 
 /* ---------------------------------------------------------------- near what */
@@ -177,6 +197,17 @@ static int choose(struct choice *c, const struct job_cores *want, const struct j
     return 0;
 }
 
+/* False: it does not fit, and is empty: the numbers that did, or a part of one, would be other CPUs. */
+static bool list(char out[JOB_CPULIST_BYTES], hwloc_const_bitmap_t set)
+{
+    int n = hwloc_bitmap_list_snprintf(out, JOB_CPULIST_BYTES, set);
+
+    if (n >= 0 && n < (int)JOB_CPULIST_BYTES)
+        return true;
+    out[0] = '\0';
+    return false;
+}
+
 int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, const struct job_near *near, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
 {
     struct choice c = {.t = topology, .allowed = hwloc_topology_get_allowed_cpuset(topology), .service = hwloc_bitmap_alloc()};
@@ -192,9 +223,11 @@ int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, 
     rc = choose(&c, want, near, set, out, why);
     if (rc == 0) {
         out->service_cores = c.n;
-        hwloc_bitmap_list_snprintf(out->service, sizeof out->service, c.service);
         hwloc_bitmap_andnot(set, c.allowed, c.service);
-        hwloc_bitmap_list_snprintf(out->application, sizeof out->application, set);
+        if (!list(out->service, c.service) || !list(out->application, set)) {
+            snprintf(why, JOB_COREMAP_WHY_BYTES, "the list of this node's CPUs has more than %u bytes", JOB_CPULIST_BYTES - 1);
+            rc = -ENOBUFS;
+        }
     }
     hwloc_bitmap_free(set);
     hwloc_bitmap_free(c.service);

@@ -33,7 +33,7 @@ void job_near_find(hwloc_topology_t topology, const char *dir, struct job_near *
 
 /*
  * Chooses from what the topology allows (hwloc_topology_get_allowed_cpuset). 0; -ENOSPC: nothing would be left for the application, or the share of the node
- * that the job has holds less; -EINVAL: a CPU of list= is not there. why then has a line.
+ * that the job has holds less; -EINVAL: a CPU of list= is not there; -ENOBUFS: lists of the CPUs are too long. why then has a line.
  */
 int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, const struct job_near *near, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
 
@@ -43,5 +43,11 @@ int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, co
 
 /* This machine, with I/O devices. NULL: hwloc can't say. The caller destroys it. */
 hwloc_topology_t job_topology_here(void);
+
+/*
+ * Takes CPUs out of it that this process may not run on. Where Slurm confines jobs without control groups, the mask that it gives to the tasks of a step, also to
+ * those with --cpu-bind=none, is all that says which of a shared node's CPUs are the job's. 0, or negative errno.
+ */
+int job_topology_keep_own(hwloc_topology_t t);
 
 #endif

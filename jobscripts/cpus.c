@@ -11,13 +11,11 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#define CPUS 8192u
-
 static hwloc_bitmap_t parse(const char *list)
 {
     hwloc_bitmap_t b = hwloc_bitmap_alloc();
 
-    if (b && list[0] && hwloc_bitmap_list_sscanf(b, list) == 0 && !hwloc_bitmap_iszero(b) && hwloc_bitmap_last(b) >= 0 && hwloc_bitmap_last(b) < (int)CPUS)
+    if (b && list[0] && hwloc_bitmap_list_sscanf(b, list) == 0 && !hwloc_bitmap_iszero(b) && hwloc_bitmap_last(b) >= 0 && hwloc_bitmap_last(b) < (int)JOB_CPUS_MAX)
         return b;
     hwloc_bitmap_free(b);
     return NULL;
@@ -25,8 +23,8 @@ static hwloc_bitmap_t parse(const char *list)
 
 int job_cpus_confine(pid_t pid, const char *list)
 {
-    size_t size = CPU_ALLOC_SIZE(CPUS);
-    cpu_set_t *now = CPU_ALLOC(CPUS), *want = CPU_ALLOC(CPUS);
+    size_t size = CPU_ALLOC_SIZE(JOB_CPUS_MAX);
+    cpu_set_t *now = CPU_ALLOC(JOB_CPUS_MAX), *want = CPU_ALLOC(JOB_CPUS_MAX);
     hwloc_bitmap_t b = parse(list);
     int rc = now && want && b ? 0 : -EINVAL;
 

@@ -4,6 +4,8 @@
 
 #include <sys/types.h>
 
+#define JOB_CPUS_MAX 8192u /* of a node */
+
 /*
  * The thread pid (0: the calling one), and what it starts, runs on these CPUs alone: those of them that it may use already, or, if it may use none of them,
  * all. 0; -EINVAL: no list; -ESRCH, -EPERM: of sched_setaffinity(2).

@@ -99,6 +99,8 @@ static void root_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void
     if (m) {
         snprintf(s->record->manager, sizeof s->record->manager, "%s", m->manager);
         snprintf(s->record->mount, sizeof s->record->mount, "%s", m->mount);
+        if (snprintf(s->record->application, sizeof s->record->application, "%s", m->application) >= (int)sizeof s->record->application)
+            s->record->application[0] = '\0'; /* a part of it would be other CPUs */
         fp__job_states__free_unpacked(m, NULL);
     }
 }
@@ -364,8 +366,6 @@ static int wait_all(struct starter *s)
         rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
     if (rc)
         tell_why(s);
-    else
-        snprintf(s->record->application, sizeof s->record->application, "%s", s->states.nodes[0].text ? s->states.nodes[0].text : "");
     if (rc && s->launched)
         end_all(s);
     else if (rc == 0 && !s->stay)

@@ -92,7 +92,7 @@ static void say_up(struct node *n)
 {
     bool noted = !n->named || (n->noted && !n->discarded);
 
-    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, noted ? n->map.application : "");
+    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, "");
 }
 
 static void on_ready(struct job_service *s, const char *line, void *arg)

@@ -61,6 +61,12 @@ static int choose_cores(struct node *n, char *why, size_t size)
         snprintf(why, size, "the cores of this node can't be looked at");
         return -EIO;
     }
+    rc = n->plan.guarded ? 0 : job_topology_keep_own(t); /* other launchers than srun bind us as they like */
+    if (rc) {
+        snprintf(why, size, "which of this node's CPUs are the job's is not known: %s", fp_strerror(rc));
+        hwloc_topology_destroy(t);
+        return rc;
+    }
     job_near_find(t, n->data, &near);
     rc = job_coremap_choose(t, &n->declared.cores, &near, &n->map, text);
     if (rc)

@@ -61,6 +61,7 @@ static void tell_up(struct node *n, bool all)
         msg.runs = list;
         msg.manager = n->manager;
         msg.mount = n->mount;
+        msg.application = n->map.application;
         if (!msg.n_runs)
             break;
         if (fp_rpc_send(n->up, FP__JOB_MSG__JOB_STATES, &msg.base))

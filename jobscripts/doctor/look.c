@@ -170,6 +170,8 @@ static void look_at_cores(struct doctor_node *n)
     n->cpus_machine = all > 0 ? (uint32_t)all : 0;
     if (!t)
         return;
+    if (getenv("SLURM_STEP_ID"))
+        (void)job_topology_keep_own(t); /* as the agents, which are started alike */
     if (job_coremap_choose(t, &one, &nothing, &map, why) == 0)
         snprintf(n->service, sizeof n->service, "%.100s", map.service);
     n->cores = map.cores;

@@ -52,6 +52,17 @@ def test_fp_2_8(slurm):
     slurm.nothing_left()
 
 
+def test_a_long_list_of_cpus_is_told_whole(slurm):
+    """Of a node of 1024 CPUs every other one is a service core: the others' list, which the shell of the batch script is kept to, has 2 KB."""
+    manycpus.pretend(slurm, "1024 pack:1 core:1024 pu:1")
+    even, odd = (",".join(map(str, range(first, 1024, 2))) for first in (0, 1))
+    slurm.write("job.sh", f"#!/bin/bash\n#SBATCH -N 1 -w {slurm.names[1]}\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n#FP cores list={even}\n"
+                          "fp-job run -- sh -c 'fp-job status; python3 -c \"import os; print(*sorted(os.sched_getaffinity(0)), sep=chr(44))\"'\n")
+    out = submit(slurm, "job.sh").splitlines()
+    assert odd in out and f"CPUs of the application on the first node: {odd}" in out, out
+    slurm.nothing_left()
+
+
 @pytest.mark.limit(240)
 def test_each_node_has_a_core_map_of_its_own(slurm):
     """Nodes with more and fewer cores than the first, and with two hardware threads to a core: services get the last core there is, whole."""

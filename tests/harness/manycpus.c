@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -98,6 +99,7 @@ static int keep(pid_t tid, size_t size, const cpu_set_t *mask)
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return -1;
+    (void)fchmod(fd, 0666); /* of the daemon that sets a task's first mask, and then of the task */
     n = write(fd, mask, size);
     return close(fd) == 0 && n == (ssize_t)size ? 0 : -1;
 }

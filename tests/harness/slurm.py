@@ -87,7 +87,7 @@ if [ "$1" = @LOGIN@ ]; then
     until [ -S @DIR@/run/munge.sock ]; do sleep 0.02; done
     slurmctld -D -i -f $SLURM_CONF >>@DIR@/log/slurmctld.out 2>&1 &
 else
-    while :; do slurmd -D -f $SLURM_CONF -N "$1" >>@DIR@/log/slurmd.$1.out 2>&1; sleep 0.2; done &
+    while :; do [ ! -e /mnt/slurmd.env ] || . /mnt/slurmd.env; slurmd -D -f $SLURM_CONF -N "$1" >>@DIR@/log/slurmd.$1.out 2>&1; sleep 0.2; done &
 fi
 : > @DIR@/run/up.$1
 while :; do wait -n || sleep 0.2; done
@@ -341,6 +341,11 @@ class Slurm:
         self._file("root/usr/local/sbin/systemctl", SYSTEMCTL, 0o755)
         for i in range(self.count + 1):
             self.on(i, "sh", "-c", f"rm -rf /etc/slurm; ln -s {self.dir}/etc /etc/slurm; mount --bind {self.dir}/root/usr/local /usr/local", user="root")
+
+    def restart_slurmd(self, i, *env):
+        """Of node i, with these variables from now on."""
+        script = "old=$(cat /run/slurmd.pid); echo \"export $*\" > /mnt/slurmd.env; kill $old; until new=$(cat /run/slurmd.pid) && [ \"$new\" != $old ]; do sleep 0.05; done 2>/dev/null"
+        self.on(i, "sh", "-c", script, "sh", *env, user="root")
 
     # --- what goes wrong ----------------------------------------------------
 

@@ -2,6 +2,7 @@
 #include "tests/unit/job_fixture.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "jobscripts/coremap.h"
@@ -124,6 +125,54 @@ static void test_what_leaves_nothing_is_refused(void **state)
     assert_non_null(strstr(why, "does not have them"));
 }
 
+/* Every other CPU of many. */
+static void every_other(char *out, size_t size, int from, int below)
+{
+    size_t n = 0;
+
+    for (int i = from; i < below; i += 2)
+        n += (size_t)snprintf(out + n, size - n, "%s%d", n ? "," : "", i);
+    assert_true(n < size);
+}
+
+/* Their list is long, and a part of it would be other CPUs. */
+static void test_lists_are_whole_or_refused(void **state)
+{
+    static char allowed[16384], application[16384];
+
+    (void)state;
+    every_other(allowed, sizeof allowed, 1, 1024);
+    every_other(application, sizeof application, 1, 1022);
+    assert_true(strlen(application) > 1900);
+    gives("core:1024 pu:1", allowed, "1", "1023", application);
+    every_other(allowed, sizeof allowed, 1, 4096);
+    assert_int_equal(on("core:4096 pu:1", allowed, "1", &nowhere), -ENOBUFS);
+    assert_non_null(strstr(why, "4095 bytes"));
+    assert_string_equal(map.application, "");
+}
+
+/* What this process may not use is another job's. */
+static void test_only_own_cpus_are_kept(void **state)
+{
+    hwloc_topology_t t = job_topology_here();
+    cpu_set_t before, one;
+    int first = 0;
+
+    (void)state;
+    assert_non_null(t);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    while (!CPU_ISSET(first, &before))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(job_topology_keep_own(t), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(hwloc_bitmap_weight(hwloc_topology_get_allowed_cpuset(t)), 1);
+    assert_int_equal(hwloc_bitmap_first(hwloc_topology_get_allowed_cpuset(t)), first);
+    hwloc_topology_destroy(t);
+}
+
 static void test_this_machine_can_be_looked_at(void **state)
 {
     hwloc_topology_t t = job_topology_here();
@@ -174,6 +223,8 @@ int main(void)
         cmocka_unit_test(test_a_share_of_a_node),
         cmocka_unit_test(test_shares_and_ranges),
         cmocka_unit_test(test_what_leaves_nothing_is_refused),
+        cmocka_unit_test(test_lists_are_whole_or_refused),
+        cmocka_unit_test(test_only_own_cpus_are_kept),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
         cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),
     };

@@ -1,0 +1,46 @@
+"""Jobs that share a node where Slurm confines them by masks alone (TaskPlugin=task/affinity, no control groups): the mask of a step is all that says which CPUs
+are the job's. The node seems to have eight (harness/manycpus.py), to Slurm's daemon, too."""
+
+import re
+
+from harness import manycpus, threads
+
+SLURM = {"nodes": 1, "cpus": 8, "extra": "TaskPlugin=task/affinity"}
+JOB = """#!/bin/bash
+#SBATCH -N 1 -n 1 -c 3
+#FP store size=128MiB pool=64MiB mount=/tmp/mnt-$SLURM_JOB_ID
+#FP cores 1
+#FP auxapp dedup hash=xxh3
+eval "$(fp-job start)" || exit 1
+python3 -c 'import os; print("OWN", ",".join(map(str, sorted(os.sched_getaffinity(os.getppid())))))'
+touch up$SLURM_JOB_ID
+until [ -e go ]; do sleep 0.1; done
+srun --overlap -n1 python3 threads.py
+echo SECOND
+srun --overlap -n1 --cpu-bind=none python3 threads.py
+fp-job stop
+"""
+
+
+def test_jobs_of_one_node_have_service_cores_of_their_own(slurm):
+    """Each takes the last core of its own three; nothing of one job runs on what the other has."""
+    manycpus.pretend(slurm, "8 pack:1 core:8 pu:1", daemons=True)
+    slurm.write("threads.py", threads.SCRIPT)
+    slurm.write("job.sh", JOB)
+    jobs = [int(slurm.login("sbatch", "--parsable", "--output=job-%j.out", "job.sh", env=manycpus.ENV).stdout) for _ in range(2)]
+    for number in jobs:
+        slurm.wait_file(f"up{number}", number)
+    slurm.go()
+    for number, ours, others in zip(jobs, ("2", "5"), ("0,1", "3,4")):
+        code, out = slurm.end_of(number)
+        assert code == 0 and "ERROR" not in out, out
+        assert re.search(f"^OWN {others}$", out, re.M), out
+        first, second = out.split("SECOND\n")
+        for seen in (threads.seen(first), threads.seen(second)):  # of both jobs: they are the same user's
+            assert threads.SERVICES <= {name for name, cpus in seen if cpus == ours}, f"{ours}: {seen}"
+            assert ("python3", others) in seen, seen
+            services = {(name, cpus) for name, cpus in seen if name in threads.SERVICES}
+            assert services <= {(name, cpus) for name in threads.SERVICES for cpus in ("2", "5")}, services
+            wrong = [x for x in seen if x[0] not in threads.SERVICES and x[0] not in threads.WAITING and x[1] not in ("0,1", "3,4")]
+            assert not wrong, wrong
+    slurm.nothing_left()
