@@ -107,6 +107,8 @@ static void check_cores(const struct job_declared *d, const struct job_site *sit
     void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
     const char *whose = site->cores_are_here ? "this machine" : "a node of the job";
 
+    if (site->core_spec && d->cores.kind == JOB_CORES_COUNT && d->cores.min > site->core_spec)
+        job_error(f, d->cores.at, "%u service cores, and --core-spec=%u leaves out fewer of each node: both say how many there are", d->cores.min, site->core_spec);
     if (d->cores.kind == JOB_CORES_COUNT && site->cores && d->cores.min >= site->cores)
         tell(f, d->cores.at, "%u service cores leave none for the application: %s has %u", d->cores.min, whose, site->cores);
     if (d->cores.kind == JOB_CORES_LIST && site->cpus && d->cores.highest >= site->cpus)
@@ -256,7 +258,7 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     const struct job_auxapp *drain = drain_of(d);
     const char *to = drain ? value_of(drain->line, "to") : NULL;
 
-    if (!d->script.nlines && !f->errors)
+    if (!d->script.nlines && !f->errors && !site->unseen)
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
     check_persistent(d, f);
     check_auxapps(d, site, f);

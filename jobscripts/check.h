@@ -12,6 +12,8 @@ struct job_site {
     uint32_t cores;     /* of its smallest node; 0: not known */
     uint32_t cpus;      /* hardware threads, likewise */
     bool words;         /* neither directories nor plugins given by their paths are looked at: this is not their user, or not a machine that has them */
+    uint32_t core_spec; /* cores of each node that Slurm leaves out for services; 0: none */
+    bool unseen;        /* the script can't be read, and what is declared comes from options alone */
     bool cores_are_here; /* ... since nobody says what nodes the job gets, this machine was looked at */
 };
 

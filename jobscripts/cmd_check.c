@@ -5,8 +5,10 @@
  * without Slurm, or whose controller does not answer, still checks the words.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "jobscripts/check.h"
+#include "jobscripts/checkcode.h"
 #include "jobscripts/job.h"
 #include "jobscripts/request.h"
 
@@ -19,9 +21,13 @@ int job_cmd_check(const struct job_options *o)
     if (rc)
         return rc;
     site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cpus = r.least_cpus, .cores_are_here = r.nodes_are_here, .words = o->words};
+    if (o->sbatch) {
+        site.core_spec = r.sbatch.core_spec; /* else services are a step of the job, and don't get them */
+        site.unseen = strcmp(o->script, "/dev/null") == 0;
+    }
     job_check(&r.declared, &site, &r.findings);
     job_findings_print(&r.findings, o->script);
-    rc = r.findings.errors ? -EINVAL : 0;
+    rc = r.findings.errors ? -EINVAL : site.core_spec ? JOB_CHECK_CORE_SPEC : 0;
     job_request_fini(&r);
     return rc;
 }

@@ -14,6 +14,7 @@
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
+#include "jobscripts/outside.h"
 
 static int clean_job(const char *job)
 {
@@ -30,8 +31,10 @@ static int clean_job(const char *job)
     rc = job_dir_make(dir); /* is it ours? */
     if (rc)
         FP_ERROR("%s: %s", dir, rc == -EPERM ? "it belongs to somebody else" : fp_strerror(rc));
-    else
+    else {
+        job_outside_end(dir);
         job_left_clean(dir);
+    }
     return rc;
 }
 

@@ -234,6 +234,28 @@ int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, 
     return rc;
 }
 
+int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
+{
+    char list[JOB_CPULIST_BYTES] = "";
+    struct job_cores all = {.at = want->at, .kind = JOB_CORES_LIST, .list = list};
+    struct job_near nowhere = {.numa = -1};
+    hwloc_bitmap_t b = hwloc_bitmap_alloc();
+    int rc = b && hwloc_bitmap_list_sscanf(b, job_cpus) == 0 ? 0 : -EINVAL;
+
+    if (rc == 0)
+        hwloc_bitmap_andnot(b, hwloc_topology_get_allowed_cpuset(topology), b);
+    rc = rc ? rc : hwloc_bitmap_iszero(b) ? -ENOENT : hwloc_bitmap_list_snprintf(list, sizeof list, b) >= (int)sizeof list ? -ENOBUFS : 0;
+    hwloc_bitmap_free(b);
+    rc = rc ? rc : job_coremap_choose(topology, &all, &nowhere, out, why);
+    if (rc == 0 && want->kind == JOB_CORES_COUNT && want->min > out->service_cores) {
+        snprintf(why, JOB_COREMAP_WHY_BYTES, "%u service cores are declared, and --core-spec leaves out %u: CPUs %.80s", want->min, out->service_cores, out->service);
+        rc = -ENOSPC;
+    }
+    if (rc == 0)
+        snprintf(out->near, sizeof out->near, "--core-spec");
+    return rc;
+}
+
 int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, const char *path)
 {
     hwloc_bitmap_t left = hwloc_bitmap_alloc();

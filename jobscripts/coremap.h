@@ -37,6 +37,9 @@ void job_near_find(hwloc_topology_t topology, const char *dir, struct job_near *
  */
 int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, const struct job_near *near, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
 
+/* The same where Slurm has left cores out of the job (--core-spec): these. job_cpus: what the job has. -ENOENT: it has all. */
+int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
+
 /* What is left of it for the application, as a file that hwloc reads (HWLOC_XMLFILE): programs that look for cores by themselves, as mpirun does, find no
  * others. 0, or negative errno. */
 int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, const char *path);

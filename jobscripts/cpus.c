@@ -45,3 +45,19 @@ int job_cpus_confine(pid_t pid, const char *list)
     CPU_FREE(want);
     return rc;
 }
+
+int job_cpus_here(char *out, size_t size)
+{
+    cpu_set_t *now = CPU_ALLOC(JOB_CPUS_MAX);
+    hwloc_bitmap_t b = hwloc_bitmap_alloc();
+    int rc = !now || !b ? -ENOMEM : sched_getaffinity(0, CPU_ALLOC_SIZE(JOB_CPUS_MAX), now) < 0 ? -errno : 0;
+
+    for (unsigned i = 0; rc == 0 && i < JOB_CPUS_MAX; i++)
+        if (CPU_ISSET_S(i, CPU_ALLOC_SIZE(JOB_CPUS_MAX), now))
+            hwloc_bitmap_set(b, i);
+    if (rc == 0 && hwloc_bitmap_list_snprintf(out, size, b) >= (int)size)
+        rc = -ENOBUFS;
+    hwloc_bitmap_free(b);
+    CPU_FREE(now);
+    return rc;
+}

@@ -12,4 +12,7 @@
  */
 int job_cpus_confine(pid_t pid, const char *list);
 
+/* Where the calling thread may run. 0, or negative errno. */
+int job_cpus_here(char *out, size_t size);
+
 #endif

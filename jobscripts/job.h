@@ -41,6 +41,7 @@ int job_cmd_doctor(const struct job_options *o);
 int job_cmd_clean(const struct job_options *o);
 /* Those that fp-job itself calls, or has others call: the agent of a node (node.h), keeping a process to CPUs, whose end is the store's, mpirun's daemons. */
 int job_cmd_node(const struct job_options *o);
+int job_cmd_wait(const struct job_options *o); /* outside.h */
 int job_cmd_confine(const struct job_options *o);
 int job_cmd_owner(const struct job_options *o);
 int job_cmd_daemon(const struct job_options *o);

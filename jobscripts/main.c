@@ -16,10 +16,10 @@
 #include "jobscripts/declared.h"
 #include "jobscripts/job.h"
 
-static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "confine", "owner", "daemon", NULL};
+static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "wait", "confine", "owner", "daemon", NULL};
 static int (*const functions[])(const struct job_options *) = {job_cmd_check, job_cmd_explain, job_cmd_start, job_cmd_stop,
                                                                job_cmd_run,   job_cmd_status,  job_cmd_doctor, job_cmd_clean, job_cmd_node,
-                                                               job_cmd_confine, job_cmd_owner, job_cmd_daemon};
+                                                               job_cmd_wait, job_cmd_confine, job_cmd_owner, job_cmd_daemon};
 static const char *const launchers[] = {"auto", "srun", "ssh", "mpirun", NULL};
 
 static const struct fp_opt options[] = {

@@ -26,6 +26,7 @@
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
+#include "jobscripts/outside.h"
 #include "jobscripts/slurm.h"
 
 #define TICK_MS     20u
@@ -414,12 +415,15 @@ static void begin(struct node *n)
 
 int job_cmd_node(const struct job_options *o)
 {
+    const char *job = getenv("SLURM_JOB_ID");
     static struct node n;
     bool is_agent;
     int rc;
 
     (void)signal(SIGPIPE, SIG_IGN); /* who reads our errors may be gone */
     fp_job_signals_ignore(false);    /* so does the process above the agent */
+    if (job && job_outside_waits(job))
+        return job_outside_run(job);
     rc = read_all(o, &n);
     rc = rc ? rc : node_watch(&n, &is_agent);
     if (rc || !is_agent)

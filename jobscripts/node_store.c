@@ -24,6 +24,7 @@
 #include "jobscripts/left.h"
 #include "jobscripts/named.h"
 #include "jobscripts/node.h"
+#include "jobscripts/outside.h"
 
 #define PLUGIN_MS  10000u
 #define SIZE_LEAST FP_MIB(64)
@@ -47,35 +48,47 @@ static void must_fit(struct node *n, enum node_role role, const char *fmt, ...)
 
 /* ---------------------------------------------------------------- before anything runs */
 
+/* 1: there are none, and none are declared. */
+static int choose(struct node *n, hwloc_topology_t t, char text[JOB_COREMAP_WHY_BYTES])
+{
+    const char *job_cpus = getenv(JOB_OUTSIDE_CPUS);
+    struct job_near near;
+    int rc = job_cpus ? job_coremap_outside(t, &n->declared.cores, job_cpus, &n->map, text) : -ENOENT;
+
+    if (rc != -ENOENT)
+        return rc;
+    if (n->declared.cores.kind == JOB_CORES_NONE)
+        return 1;
+    rc = n->plan.guarded ? 0 : job_topology_keep_own(t); /* other launchers than srun bind us as they like */
+    if (rc) {
+        snprintf(text, JOB_COREMAP_WHY_BYTES, "which of this node's CPUs are the job's is not known: %s", fp_strerror(rc));
+        return rc;
+    }
+    job_near_find(t, n->data, &near);
+    return job_coremap_choose(t, &n->declared.cores, &near, &n->map, text);
+}
+
 static int choose_cores(struct node *n, char *why, size_t size)
 {
     char text[JOB_COREMAP_WHY_BYTES], path[PATH_MAX];
     hwloc_topology_t t;
-    struct job_near near;
     int rc;
 
-    if (n->declared.cores.kind == JOB_CORES_NONE)
+    if (n->declared.cores.kind == JOB_CORES_NONE && !getenv(JOB_OUTSIDE_CPUS))
         return 0;
     t = job_topology_here();
     if (!t) {
         snprintf(why, size, "the cores of this node can't be looked at");
         return -EIO;
     }
-    rc = n->plan.guarded ? 0 : job_topology_keep_own(t); /* other launchers than srun bind us as they like */
-    if (rc) {
-        snprintf(why, size, "which of this node's CPUs are the job's is not known: %s", fp_strerror(rc));
-        hwloc_topology_destroy(t);
-        return rc;
-    }
-    job_near_find(t, n->data, &near);
-    rc = job_coremap_choose(t, &n->declared.cores, &near, &n->map, text);
-    if (rc)
+    rc = choose(n, t, text);
+    if (rc < 0)
         snprintf(why, size, "%s", text);
-    else if ((rc = job_dir_file(path, n->dir, "cores.xml")) || (rc = job_coremap_write(t, &n->map, path)))
+    else if (rc == 0 && ((rc = job_dir_file(path, n->dir, "cores.xml")) || (rc = job_coremap_write(t, &n->map, path))))
         snprintf(why, size, "%s: %s", path, fp_strerror(rc));
     hwloc_topology_destroy(t);
     if (rc)
-        return rc;
+        return rc > 0 ? 0 : rc;
     rc = job_cpus_confine(0, n->map.service);
     (void)job_cpus_confine(getppid(), n->map.service); /* node_watch.c */
     if (rc)

@@ -1,5 +1,5 @@
 /*
- * #SBATCH lines (see sbatch.h): as sbatch reads them, up to the first command, each later option in place of an earlier one. Two options are looked
+ * #SBATCH lines (see sbatch.h): as sbatch reads them, up to the first command, each later option in place of an earlier one. Three options are looked
  * for, and what is not understood is Slurm's to refuse.
  */
 #include "jobscripts/sbatch.h"
@@ -22,11 +22,13 @@ static const char *value_of(const char *word, const char *next, const char *name
 
 static void take(const char *word, const char *next, struct job_sbatch *out)
 {
-    const char *nodes = value_of(word, next, "nodes", 'N'), *partition = value_of(word, next, "partition", 'p');
-    unsigned long n = nodes ? strtoul(nodes, NULL, 10) : 0;
+    const char *nodes = value_of(word, next, "nodes", 'N'), *partition = value_of(word, next, "partition", 'p'), *spec = value_of(word, next, "core-spec", 'S');
+    unsigned long n = nodes ? strtoul(nodes, NULL, 10) : 0, left_out = spec ? strtoul(spec, NULL, 10) : 0;
 
     if (n > 0 && n <= UINT32_MAX)
         out->nodes = (uint32_t)n;
+    if (spec && left_out < UINT32_MAX)
+        out->core_spec = (uint32_t)left_out;
     if (partition)
         snprintf(out->partition, sizeof out->partition, "%.*s", (int)strcspn(partition, ","), partition);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 struct job_sbatch {
+    uint32_t core_spec;  /* --core-spec; 0: none */
     uint32_t nodes;      /* -N 4, --nodes=4-8: the least; 0: they don't say */
     char partition[256]; /* ""; of several the first */
 };

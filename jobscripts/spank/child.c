@@ -6,17 +6,24 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "jobscripts/spank/hold.h"
 #include "jobscripts/spank/spank_fp.h"
 
 #define AFTER_KILL_MS 1000u
+#define END_MS        1000u
 
 static uint64_t now_ms(void)
 {
@@ -68,12 +75,14 @@ static void reset_signals(void)
 /* input: it has ours; else /dev/null. */
 static _Noreturn void become(char *const argv[], char *const envp[], bool input)
 {
-    int null = input ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = input ? -1 : open("/dev/null", O_RDWR);
 
     setpgid(0, 0);
     reset_signals();
-    if (null >= 0)
+    if (null > STDIN_FILENO) { /* slurmstepd's own is closed in prologs, and this one is it then */
         (void)dup2(null, STDIN_FILENO);
+        close(null);
+    }
     (void)dup2(STDERR_FILENO, STDOUT_FILENO);
     execve(argv[0], argv, envp);
     _exit(127);
@@ -88,4 +97,96 @@ int spank_fp_run(char *const argv[], char *const envp[], bool input, uint64_t li
     if (pid == 0)
         become(argv, envp, input);
     return wait_for(pid, limit_ms);
+}
+
+/* ---------------------------------------------------------------- as another user */
+
+struct call {
+    uid_t uid;
+    const struct spank_hold *hold;
+    char *const *argv;
+};
+
+/* Never returns with a privilege left. */
+static bool drop_to(const struct passwd *p)
+{
+    if (initgroups(p->pw_name, p->pw_gid) || setresgid(p->pw_gid, p->pw_gid, p->pw_gid) || setresuid(p->pw_uid, p->pw_uid, p->pw_uid))
+        return false;
+    return geteuid() == p->pw_uid && (p->pw_uid == 0 || setuid(0) < 0) && chdir("/") == 0;
+}
+
+/* In the child: name services of a site may take long to say who a user is, and that is within the limit, too. */
+static void become_user(void *arg)
+{
+    const struct call *c = arg;
+    char buf[16384], home[PATH_MAX + 8], user[300], conf[PATH_MAX + 16];
+    const char *where = getenv("SLURM_CONF");
+    char *envp[] = {(char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"LC_ALL=C.UTF-8", home, user, where ? conf : NULL, NULL};
+    struct passwd p, *found = NULL;
+
+    setpgid(0, 0);
+    if ((c->hold && spank_hold_enter(c->hold)) || getpwuid_r(c->uid, &p, buf, sizeof buf, &found) || !found)
+        _exit(125);
+    snprintf(home, sizeof home, "HOME=%s", p.pw_dir);
+    snprintf(user, sizeof user, "USER=%s", p.pw_name);
+    snprintf(conf, sizeof conf, "SLURM_CONF=%s", where ? where : "");
+    if (!drop_to(&p))
+        _exit(126);
+    (void)syscall(SYS_close_range, 3u, ~0u, 0u);
+    become(c->argv, envp, false);
+}
+
+int spank_fp_run_as(uid_t uid, char *const argv[], uint64_t limit_ms)
+{
+    struct call c = {.uid = uid, .argv = argv};
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return -errno;
+    if (pid == 0)
+        become_user(&c);
+    return wait_for(pid, limit_ms);
+}
+
+/* The reaper's child runs when the note is there that the epilog finds it by. */
+static int run_below_reaper(uint32_t job, struct spank_hold *h, struct call *c, uint64_t limit_ms)
+{
+    int go = -1, rc;
+    struct pollfd p = {.events = POLLIN};
+    unsigned char code;
+
+    h->reaper = spank_reaper_start(become_user, c, &go);
+    if (h->reaper < 0)
+        return h->reaper;
+    h->ticks = spank_process_ticks(h->reaper);
+    rc = spank_hold_note(job, h);
+    if (rc == 0 && send(go, "g", 1, MSG_NOSIGNAL) != 1)
+        rc = -EPIPE;
+    p.fd = go;
+    if (rc == 0)
+        rc = poll(&p, 1, (int)limit_ms) <= 0 ? -ETIMEDOUT : read(go, &code, 1) == 1 ? code : -EPIPE;
+    close(go);
+    return rc;
+}
+
+int spank_fp_run_held(uint32_t job, uid_t uid, char *const argv[], uint64_t limit_ms)
+{
+    struct spank_hold h;
+    struct call c = {.uid = uid, .hold = &h, .argv = argv};
+    int rc = spank_hold_make(job, &h);
+    pid_t pid;
+
+    if (rc)
+        return rc;
+    if (!h.group[0])
+        rc = run_below_reaper(job, &h, &c, limit_ms);
+    else if ((rc = spank_hold_note(job, &h)) == 0) {
+        pid = fork();
+        if (pid == 0)
+            become_user(&c);
+        rc = pid < 0 ? -errno : wait_for(pid, limit_ms);
+    }
+    if (rc)
+        (void)spank_hold_end(job, END_MS);
+    return rc;
 }

@@ -8,8 +8,16 @@
  *                                      output, drain and staging are those of fp-job run
  *   slurmstepd, other steps the user   task_init keeps the task off the service cores, after Slurm's own binding
  *
+ *   prolog of each node     root       with --core-spec: fp-job wait, as the user, outside of the job's cpuset, where a step of the job can't be
+ *   slurmstepd, each step   root       what prologs have started has no more memory than the job (init_post_opt)
+ *   epilog of each node     root       of every job: fp-job clean, as the user, if there is something of a store; then what its prolog has started is killed
+ *
  * Services are started by fp-job run in a step of the job, not as children of slurmstepd: there the job's limits, accounting and end hold for them, and
- * scancel finds them.
+ * scancel finds them. Prologs can't start them: they are told neither the script nor the job's other nodes, and the job's control groups are not there yet. With
+ * --core-spec services are outside of the job, and their task of that step, which is all that Slurm sees, stands for them (outside.h); what ends them is hold.h.
+ *
+ * What root does has a limit in time, what is the user's is done by a process of the user with an environment of ours, and Slurm is told that all is well whatever
+ * came of it: a prolog or epilog that fails takes the node away from everybody. Without what the prolog starts, services are in the job's cpuset.
  */
 #pragma GCC visibility push(default)
 #include <errno.h>
@@ -24,12 +32,19 @@
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
 
+#include "jobscripts/spank/hold.h"
 #include "jobscripts/spank/spank_fp.h"
 
 SPANK_PLUGIN(fpstore, 1)
 
 #define CONFINE_MS 5000u
+#define WAIT_MS    5000u
+#define CLEAN_MS   40000u
+#define END_MS     5000u
+#define AGAIN_MS   15000u
 #define ARGS_MAX   4096
+#define JOB_DIR    "/tmp/fpstore-%u-%u" /* jobdir.h */
+#define CORE_SPEC  "FPSTORE_CORE_SPEC" /* in the environment of prologs, which do not see options of Slurm's own */
 
 static struct spank_fp fp;
 
@@ -117,23 +132,38 @@ static _Noreturn void refuse(void)
     exit(1);
 }
 
+/* Of each step, as root, before its tasks are there: processes outside of the job have no more memory than the job. Prologs are not told how much that is, and
+ * a step may have lost the job's options with its environment. */
+static void limit_memory(spank_t sp)
+{
+    uint64_t mib = 0;
+    uint32_t job;
+
+    if (spank_get_item(sp, S_JOB_ID, &job) == ESPANK_SUCCESS && spank_get_item(sp, S_JOB_ALLOC_MEM, &mib) == ESPANK_SUCCESS)
+        spank_hold_limit(job, mib << 20);
+}
+
 int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 {
     spank_context_t where = spank_context();
+    bool core_spec;
 
-    (void)sp;
     (void)ac;
     (void)av;
+    if (where == S_CTX_REMOTE)
+        limit_memory(sp);
     if (!spank_fp_given(&fp) || (where != S_CTX_ALLOCATOR && where != S_CTX_LOCAL))
         return 0;
     if (where == S_CTX_LOCAL && getenv("SLURM_JOB_ID"))
         return 0; /* a step of a job that has them */
-    if (!spank_fp_check(&fp))
+    if (!spank_fp_check(&fp, &core_spec))
         refuse();
     if (strcmp(program_invocation_short_name, "sbatch") != 0) {
         slurm_error("fpstore: --fp is for batch jobs, of sbatch; in a shell of salloc: eval \"$(fp-job start SCRIPT)\", and fp-job stop at its end");
         refuse();
     }
+    if (core_spec && spank_job_control_setenv(sp, CORE_SPEC, "1", 1) != ESPANK_SUCCESS)
+        slurm_error("fpstore: Slurm does not pass on --core-spec to prologs: services will run on cores of the job");
     return 0;
 }
 
@@ -170,7 +200,7 @@ static void confine(uint32_t job)
     char *argv[] = {(char *)"/bin/sh", program, NULL}, *envp[] = {(char *)"PATH=/usr/bin:/bin", NULL};
     struct stat st;
 
-    snprintf(dir, sizeof dir, "/tmp/fpstore-%u-%u", (unsigned)getuid(), job);
+    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)getuid(), job);
     snprintf(program, sizeof program, "%s/task-prolog", dir);
     if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || access(program, R_OK) < 0)
         return;
@@ -192,6 +222,73 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
     }
     if (step <= SLURM_MAX_NORMAL_STEP_ID)
         confine(job);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- before and after the job, as root */
+
+/* Its number, and its user, who is not root. */
+static bool which_job(spank_t sp, uint32_t *job, uid_t *uid)
+{
+    return spank_get_item(sp, S_JOB_ID, job) == ESPANK_SUCCESS && spank_get_item(sp, S_JOB_UID, uid) == ESPANK_SUCCESS && *uid != 0;
+}
+
+static bool has_options(spank_t sp)
+{
+    char *value = NULL;
+
+    for (int i = 0; i < FP_OPTIONS; i++)
+        if (spank_option_getopt(sp, &options[i], &value) == ESPANK_SUCCESS)
+            return true;
+    return false;
+}
+
+static void say(const char *command, uint32_t job, int rc)
+{
+    if (rc)
+        slurm_error("fpstore: %s %s %u: %s", fp.fp_job, command, job, rc == -ETIMEDOUT ? "it took too long and was ended" : rc < 0 ? strerror(-rc) : "it failed");
+}
+
+int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
+{
+    const char *wanted = getenv("SPANK_" CORE_SPEC);
+    char number[16], *argv[] = {fp.fp_job, (char *)"wait", number, NULL};
+    uint32_t job;
+    uid_t uid;
+
+    find_fp_job(ac, av);
+    if (!wanted || !*wanted || !which_job(sp, &job, &uid) || !has_options(sp))
+        return 0;
+    snprintf(number, sizeof number, "%u", job);
+    say("wait", job, spank_fp_run_held(job, uid, argv, WAIT_MS));
+    return 0;
+}
+
+/* Has the job's store left something here? Who started it, by options or with fp-job in the script, does not matter. */
+static bool has_dir(uid_t uid, uint32_t job)
+{
+    char dir[64];
+    struct stat st;
+
+    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)uid, job);
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid;
+}
+
+/* As the user first, so that what can end in good order does; then whatever is still held, and what that has left. */
+int slurm_spank_job_epilog(spank_t sp, int ac, char **av)
+{
+    char number[16], *argv[] = {fp.fp_job, (char *)"clean", number, NULL};
+    uint32_t job;
+    uid_t uid;
+
+    find_fp_job(ac, av);
+    if (!which_job(sp, &job, &uid))
+        return 0;
+    snprintf(number, sizeof number, "%u", job);
+    if (has_dir(uid, job))
+        say("clean", job, spank_fp_run_as(uid, argv, CLEAN_MS));
+    if (spank_hold_end(job, END_MS) && has_dir(uid, job))
+        say("clean", job, spank_fp_run_as(uid, argv, AGAIN_MS));
     return 0;
 }
 #pragma GCC visibility pop

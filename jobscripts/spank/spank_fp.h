@@ -1,7 +1,8 @@
 /*
  * spank_fp.so, the part of fpstore inside of Slurm: what its files share.
  *
- * It is loaded into sbatch, salloc and srun, and into slurmstepd for each step. It links nothing of ours and knows no word of the #FP lines: all that is to be understood or done, fp-job does, as the user.
+ * It is loaded into sbatch, salloc and srun, into slurmstepd for each step, and on each node before and after a job (prolog, epilog), there as root. It links
+ * nothing of ours and knows no word of the #FP lines: all that is to be understood or done, fp-job does, as the user.
  */
 #ifndef JOB_SPANK_FP_H
 #define JOB_SPANK_FP_H
@@ -9,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum spank_fp_option { FP_TAKE, FP_STORE, FP_CORES, FP_AUXAPPS, FP_STAGE_IN, FP_STAGE_OUT, FP_OPTIONS };
 
@@ -23,11 +25,17 @@ bool spank_fp_given(const struct spank_fp *s);
 /* The directives that they stand for, a line each, as fp-job --directives takes them: the caller's. NULL: no memory. */
 char *spank_fp_directives(const struct spank_fp *s);
 
-/* submit.c. False: the job can't be as it is, and the user has been told why. Blocks as long as fp-job check does, at most a minute. */
-bool spank_fp_check(const struct spank_fp *s);
+/* submit.c. False: the job can't be as it is, and the user has been told why. *core_spec: it has --core-spec. Blocks as long as fp-job check does, at most a
+ * minute. */
+bool spank_fp_check(const struct spank_fp *s, bool *core_spec);
 
 /* child.c. Exit code of argv[0]; -ETIMEDOUT: it was killed after limit_ms, or is about to end; or negative. Its output is our standard error, its
  * input ours or none. */
 int spank_fp_run(char *const argv[], char *const envp[], bool input, uint64_t limit_ms);
+
+/* The same as another user, with nothing of our environment, files and privileges: for root. */
+int spank_fp_run_as(uid_t uid, char *const argv[], uint64_t limit_ms);
+/* The same for what stays when it has ended: all of that is held (hold.h) until spank_hold_end. If it fails, nothing stays. */
+int spank_fp_run_held(uint32_t job, uid_t uid, char *const argv[], uint64_t limit_ms);
 
 #endif

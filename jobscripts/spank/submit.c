@@ -15,6 +15,7 @@
 
 #include <slurm/spank.h>
 
+#include "jobscripts/checkcode.h"
 #include "jobscripts/spank/spank_fp.h"
 
 #define CHECK_MS   60000u
@@ -89,7 +90,7 @@ static char *told(char *const *words, int n)
 
 static int check(const struct spank_fp *s, const char *script, char *call, const char *directives)
 {
-    char *argv[] = {(char *)(uintptr_t)s->fp_job, (char *)"check", (char *)(uintptr_t)script, NULL, call, NULL};
+    char *argv[] = {(char *)(uintptr_t)s->fp_job, (char *)"check", (char *)(uintptr_t)(script[0] ? script : "/dev/null"), NULL, call, NULL};
     int rc;
 
     if (asprintf(&argv[3], "--directives=%s", directives) < 0)
@@ -99,28 +100,30 @@ static int check(const struct spank_fp *s, const char *script, char *call, const
     return rc;
 }
 
-static bool take(const struct spank_fp *s, int rc)
+static bool take(const struct spank_fp *s, int rc, bool *core_spec)
 {
+    *core_spec = rc == JOB_CHECK_CORE_SPEC;
     if (rc == 1) {
         slurm_error("fpstore: this job can't be as it is declared: it is not submitted");
         return false;
     }
-    if (rc)
+    if (rc && rc != JOB_CHECK_CORE_SPEC)
         slurm_error("fpstore: %s check did not work (%d): what is declared is not checked before the job begins", s->fp_job, rc);
     return true;
 }
 
-bool spank_fp_check(const struct spank_fp *s)
+bool spank_fp_check(const struct spank_fp *s, bool *core_spec)
 {
     char *text = NULL, *words[WORDS_MAX + 1] = {NULL}, script[PATH_MAX], *call, *directives = spank_fp_directives(s);
     int n = read_call(&text, words), first = optind > 0 && optind <= n ? optind : n;
     bool found = find_script(words[first], script), ok = true;
 
+    *core_spec = false;
     call = told(words, first);
     if (!found)
-        snprintf(script, sizeof script, "/dev/null");
-    if (directives && call && (found || directives[0]))
-        ok = take(s, check(s, script, call, directives));
+        script[0] = '\0';
+    if (directives && call)
+        ok = take(s, check(s, script, call, directives), core_spec);
     free(call);
     free(directives);
     free(text);

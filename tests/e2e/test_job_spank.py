@@ -9,7 +9,7 @@ import pytest
 from harness import threads
 from harness.daemons import SLOW
 
-SLURM = {"nodes": 2, "cpus": 2}
+SLURM = {"nodes": 2, "cpus": 2, "extra": "PrologFlags=Alloc\nAllowSpecResourcesUsage=yes"}
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 HEAD = "#!/bin/bash\n#SBATCH -N 2 --exclusive\n"
 STORE = "#FP store size=256MiB pool=64MiB\n"
@@ -83,6 +83,32 @@ def test_service_cores_of_options(cluster):
         assert {cpus for name, cpus in seen if name in threads.SERVICES} == {"1"}, f"{step}: {seen}"
         assert {cpus for name, cpus in seen if "python" in name} == {"0"}, f"{step}: {seen}"
     cluster.nothing_left()
+
+
+def test_cores_that_slurm_leaves_out_of_the_job(cluster):
+    """--core-spec: the kernel keeps the application off the service cores, and services run there all the same."""
+    cluster.write("threads.py", threads.SCRIPT)
+    enforced = "ConstrainCores=yes" in cluster.read_etc("cgroup.conf")
+    for more in ("--fp --core-spec=1", "--fp-cores=1 -S 1"):
+        code, out = cluster.run(HEAD + f"#SBATCH {more}\n{STORE}" + """#FP auxapp dedup hash=xxh3
+srun sh -c 'hostname > $FP_MOUNT/$(hostname); taskset -c 1 true && echo UNBOUND'
+srun -N2 /usr/bin/python3 threads.py
+ls $FP_MOUNT
+exit 4
+""")
+        seen = threads.seen(out)
+        assert code == 4 and threads.SERVICES <= {name for name, _ in seen} and cluster.names[1] + "\n" + cluster.names[2] in out, out
+        assert {cpus for name, cpus in seen if name in threads.SERVICES} == {"1"}, f"{more}: {seen}"
+        assert {cpus for name, cpus in seen if "python" in name} == {"0"}, f"{more}: {seen}"
+        assert not enforced or "UNBOUND" not in out, out
+        cluster.nothing_left()
+    assert cluster.login("sinfo", "-h", "-o", "%T").stdout.split() == ["idle"]
+
+
+def test_more_service_cores_than_are_left_out(cluster):
+    cluster.write("job.sh", HEAD + "#SBATCH --fp-cores=3 --core-spec=2\n")
+    r = submit(cluster)
+    assert r.returncode == 1 and "--fp-cores: error: 3 service cores, and --core-spec=2 leaves out fewer of each node" in r.stderr, r.stderr
 
 
 BAD = HEAD + "#FP store size=32G\n#FP cores 1\n"

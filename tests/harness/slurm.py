@@ -269,6 +269,10 @@ class Slurm:
         with open(self.home(name), errors="replace") as f:
             return f.read()
 
+    def read_etc(self, name):
+        with open(os.path.join(self.dir, "etc", name)) as f:
+            return f.read()
+
     # --- jobs ---------------------------------------------------------------
 
     def sbatch(self, script, *args):

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,6 +97,23 @@ static void make_child(void)
     if (fork() != 0)
         return;
     prctl(PR_SET_NAME, name);
+    for (;;)
+        pause();
+}
+
+/* Once: a process that has left session, group and parent behind, and does not end when it is told to. */
+static void flee(void)
+{
+    static atomic_flag done = ATOMIC_FLAG_INIT;
+    pid_t pid = atomic_flag_test_and_set(&done) ? -1 : fork();
+
+    if (pid > 0)
+        (void)waitpid(pid, NULL, 0);
+    if (pid != 0)
+        return;
+    if (setsid() < 0 || fork() != 0)
+        _exit(0);
+    prctl(PR_SET_NAME, "fled");
     for (;;)
         pause();
 }
@@ -378,6 +396,8 @@ static int act(struct state *s, struct fp_aux_call *call, const struct fp_aux_ch
         fp_aux_count(s->host, "seized", seize());
     if (strcmp(what, "stray") == 0)
         stray(s);
+    if (strcmp(what, "flee") == 0)
+        flee();
     if (strcmp(what, "sleep") == 0)
         usleep((useconds_t)fp_aux_option_number(s->host, "us"));
     if (strcmp(what, "spin") == 0)
@@ -557,7 +577,7 @@ static int on_write(void *state, struct fp_aux_call *call, const struct fp_aux_i
     return 0;
 }
 
-static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "stray", "open", "ask", "sleep", "spin", "segv", "fpe",
+static const char *const deeds[] = {"pass", "xor", "bad", "long", "pieces", "many", "gap", "refuse", "verdict", "poke", "overrun", "patient", "lie_zero", "lie_same", "stale", "forgets", "seize", "stray", "flee", "open", "ask", "sleep", "spin", "segv", "fpe",
                     "abort", "exit", "stack", "thread", "hang", "leak", "orphan", "rest", "crash_in", "nostart", "crash_start", "exit_start", NULL};
 static const struct fp_aux_option options[] = {
     {.name = "do", .fallback = "pass", .help = "what to do with a chunk", .choices = deeds, .can_change = true},
