@@ -30,7 +30,7 @@ struct ask {
     uint16_t what;
     bool done;
     int rc;
-    uint32_t nodes;
+    uint32_t next; /* it is asked from here on; 0: from the first, or all has come */
     struct job_states *states;
 };
 
@@ -38,29 +38,44 @@ static void take(struct ask *a, const struct fp_rpc_in *in)
 {
     Fp__JobStates *m = fp__job_states__unpack(NULL, in->msg_len_bytes, in->msg);
 
-    a->rc = m ? job_states_init(a->states, a->nodes) : FP_EBADFRAME;
+    a->rc = m ? 0 : FP_EBADFRAME;
+    a->next = m && m->next > a->next ? m->next : 0;
     for (size_t i = 0; a->rc == 0 && i < m->n_runs; i++)
         (void)job_states_set(a->states, m->runs[i]->first, m->runs[i]->count, (int)m->runs[i]->state, m->runs[i]->text);
     if (m)
         fp__job_states__free_unpacked(m, NULL);
 }
 
+static void ask_for_states(struct ask *a);
+
 static void answered(void *arg, int status, const struct fp_rpc_in *in)
 {
     struct ask *a = arg;
 
     a->rc = status;
-    a->done = true;
     if (status == 0)
         take(a, in);
     if (in)
         fp_rpc_payload_free(in->payload);
+    a->done = status < 0 || !a->next || !a->conn;
+    if (!a->done)
+        ask_for_states(a);
+}
+
+/* From a->next on. */
+static void ask_for_states(struct ask *a)
+{
+    Fp__JobAsk ask = FP__JOB_ASK__INIT;
+    struct fp_rpc_req req = {.type = a->what, .msg = &ask.base, .timeout_ms = ANSWER_MS, .cb = answered, .arg = a};
+
+    ask.first = a->next;
+    a->rc = fp_rpc_call(a->conn, &req, NULL);
+    a->done = a->rc != 0;
 }
 
 static void said_hello(void *arg, int status, const struct fp_rpc_in *in)
 {
     struct ask *a = arg;
-    struct fp_rpc_req req = {.type = a->what, .timeout_ms = ANSWER_MS, .cb = answered, .arg = a};
 
     if (in)
         fp_rpc_payload_free(in->payload);
@@ -73,8 +88,7 @@ static void said_hello(void *arg, int status, const struct fp_rpc_in *in)
         a->done = true;
         fp_rpc_flush(a->rpc);
     } else {
-        a->rc = fp_rpc_call(a->conn, &req, NULL);
-        a->done = a->rc != 0;
+        ask_for_states(a);
     }
 }
 
@@ -106,7 +120,7 @@ static const struct fp_rpc_handler handler = {.on_up = up, .on_closed = closed};
 
 static int ask(const char *dir, const struct job_record *r, uint16_t what, struct job_states *states)
 {
-    struct ask a = {.job = r->job, .what = what, .nodes = r->nodes, .states = states};
+    struct ask a = {.job = r->job, .what = what, .states = states};
     struct fp_rpc_connect_opts how = {.timeout_ms = ANSWER_MS, .fresh_uuid = true};
     char path[PATH_MAX], why[FP_KEY_WHY_MAX];
     struct fp_rpc_opts o = {0};
@@ -136,8 +150,11 @@ static int ask(const char *dir, const struct job_record *r, uint16_t what, struc
 
 int job_launch_ask(const char *dir, const struct job_record *r, struct job_states *out)
 {
-    int rc = ask(dir, r, FP__JOB_MSG__JOB_ASK, out);
+    int rc = job_states_init(out, r->nodes);
 
+    rc = rc ? rc : ask(dir, r, FP__JOB_MSG__JOB_ASK, out);
+    if (rc)
+        job_states_fini(out);
     if (rc)
         FP_ERROR("the agent of the job's first node (%s) does not answer: %s", r->root, fp_strerror(rc));
     return rc;

@@ -15,6 +15,7 @@
 #include "fp/log.h"
 #include "fp/command.h"
 #include "jobscripts/doctor/doctor.h"
+#include "jobscripts/hosts.h"
 #include "jobscripts/job.h"
 #include "jobscripts/launcher.h"
 #include "jobscripts/slurm.h"
@@ -89,6 +90,7 @@ static void look_here(const struct job_options *o, struct doctor_report *r)
 
 struct asked {
     const struct job_alloc *slurm;
+    char ***sorted;      /* job_hosts_sort */
     int64_t from, until; /* our clock, before and after */
     struct answers {
         unsigned lines;
@@ -98,10 +100,9 @@ struct asked {
 
 static struct answers *answers_of(const struct asked *q, const char *node)
 {
-    for (uint32_t i = 0; i < q->slurm->nnodes; i++)
-        if (strcmp(q->slurm->nodes[i], node) == 0)
-            return &q->of[i];
-    return NULL;
+    int64_t i = job_hosts_find(q->slurm->nodes, q->sorted, q->slurm->nnodes, node);
+
+    return i < 0 ? NULL : &q->of[i];
 }
 
 static void judge_peer(struct doctor_report *r, const struct asked *q, const struct doctor_said *said)
@@ -187,13 +188,15 @@ static int look_at_nodes(const struct job_options *o, struct doctor_report *r)
     size = (size_t)s.nnodes * NODE_BYTES;
     text = calloc(1, size);
     q.of = calloc(s.nnodes, sizeof *q.of);
-    if (!text || !q.of)
+    q.sorted = job_hosts_sort(s.nodes, s.nnodes);
+    if (!text || !q.of || !q.sorted)
         abort();
     q.from = clock_ms();
     rc = ask_nodes(o, &s, text, size);
     q.until = clock_ms();
     hear_all(r, &q, text);
     tell_missing(r, &q, rc);
+    free(q.sorted);
     free(q.of);
     free(text);
     job_alloc_fini(&s);

@@ -198,6 +198,29 @@ static int64_t by_address(char *const *nodes, uint32_t n)
     return found;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(**(char *const *const *)a, **(char *const *const *)b);
+}
+
+char ***job_hosts_sort(char **nodes, uint32_t n)
+{
+    char ***sorted = calloc((size_t)n + 1, sizeof *sorted);
+
+    for (uint32_t i = 0; sorted && i < n; i++)
+        sorted[i] = &nodes[i];
+    if (sorted)
+        qsort(sorted, n, sizeof *sorted, by_text);
+    return sorted;
+}
+
+int64_t job_hosts_find(char **nodes, char ***sorted, uint32_t n, const char *name)
+{
+    char *text = (char *)(uintptr_t)name, **key = &text, ***at = bsearch(&key, sorted, n, sizeof *sorted, by_text);
+
+    return at ? *at - nodes : -ENOENT;
+}
+
 int64_t job_hosts_self(char *const *nodes, uint32_t n)
 {
     char host[JOB_NODE_NAME_MAX + 1] = "";

@@ -23,6 +23,11 @@ int job_hostlist(const char *text, char ***nodes, uint32_t *n);
 /* The one that this machine is: by its host name, with or without domain, or one of its addresses. -ENOENT: none. */
 int64_t job_hosts_self(char *const *nodes, uint32_t n);
 
+/* The names by which they are found soon: an array of pointers into nodes, sorted; the caller frees it alone. NULL: no memory. */
+char ***job_hosts_sort(char **nodes, uint32_t n);
+/* Where in nodes a name is; -ENOENT. */
+int64_t job_hosts_find(char **nodes, char ***sorted, uint32_t n, const char *name);
+
 /* Is a the same host as b, with a domain or without? Pure. */
 int job_hosts_same(const char *a, const char *b);
 

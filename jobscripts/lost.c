@@ -16,18 +16,26 @@
 #include "jobscripts/slurm.h"
 
 #define ONE_BY_ONE 4u /* else it takes too long */
+#define SHOWN_MAX  8u
+#define LIST_BYTES 100000u /* Linux takes 128 KiB for a word of a command */
 
 static void add(struct job_lost *l, const char *name)
 {
-    size_t old = l->names ? strlen(l->names) : 0;
-    char *more = realloc(l->names, old + strlen(name) + 2);
+    size_t n = strlen(name);
 
-    if (!more)
-        return; /* said by nobody, and cleared by the next job */
-    l->names = more;
-    if (old)
-        more[old++] = ',';
-    strcpy(more + old, name);
+    if (l->room - l->len < n + 2) {
+        size_t room = 2 * l->room + n + 256;
+        char *more = realloc(l->names, room);
+
+        if (!more)
+            return; /* said by nobody, and cleared by the next job */
+        l->names = more;
+        l->room = room;
+    }
+    if (l->len)
+        l->names[l->len++] = ',';
+    memcpy(l->names + l->len, name, n + 1);
+    l->len += n;
     l->n++;
 }
 
@@ -58,11 +66,34 @@ void job_lost_all(const struct job_run_of *r, struct job_lost *out)
 static void one_by_one(const char *job, char *names)
 {
     char *save = NULL;
-    unsigned n = 0;
+    unsigned n = 0, told = 0;
 
-    for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save))
-        if (n++ >= ONE_BY_ONE || job_slurm_clean(job, name, 1))
+    for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
+        if (n++ < ONE_BY_ONE && job_slurm_clean(job, name, 1) == 0)
+            continue;
+        if (told++ < SHOWN_MAX)
             FP_WARN("%s is down, or does not answer: what the store had there is removed by your next job on it, or by fp-job clean there", name);
+    }
+    if (told > SHOWN_MAX)
+        FP_WARN("and so it is on %u other nodes", told - SHOWN_MAX);
+}
+
+/* By steps of as many as the command line of srun takes. */
+static void clean_all(const char *job, char *names)
+{
+    while (*names) {
+        char *end = names + strcspn(names, ",");
+        uint32_t n = 1;
+
+        for (; *end && (size_t)(end - names) < LIST_BYTES; n++)
+            end += 1 + strcspn(end + 1, ",");
+        char *next = end + (*end == ',');
+
+        *end = '\0';
+        if (job_slurm_clean(job, names, n))
+            one_by_one(job, names);
+        names = next;
+    }
 }
 
 void job_lost_clean(const struct job_run_of *r, struct job_lost *l)
@@ -71,8 +102,7 @@ void job_lost_clean(const struct job_run_of *r, struct job_lost *l)
         FP_WARN("what the store had on %.1000s is removed by your next job there, or by fp-job clean there", l->names);
     } else if (l->n) {
         job_launch_environment();
-        if (job_slurm_clean(r->alloc.job, l->names, l->n))
-            one_by_one(r->alloc.job, l->names);
+        clean_all(r->alloc.job, l->names);
     }
     free(l->names);
     memset(l, 0, sizeof *l);

@@ -6,6 +6,7 @@
 
 struct job_lost {
     char *names;   /* with commas between; NULL: none */
+    size_t len, room;
     uint32_t n;
 };
 

@@ -21,6 +21,7 @@
 #include "fp/err.h"
 #include "fp/rmtree.h"
 #include "fp/wholefile.h"
+#include "jobscripts/hosts.h"
 #include "jobscripts/jobdir.h"
 
 #define RECORD    "store.json"
@@ -49,29 +50,27 @@ int job_named_path(char out[PATH_MAX], const char *ssd, const char *name)
     return snprintf(out, PATH_MAX, "%s/fpstore-%u-named-%s", ssd, (unsigned)geteuid(), name) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static bool in_plan(const struct job_plan *plan, const char *node)
-{
-    for (uint32_t i = 0; i < plan->nnodes; i++)
-        if (strcmp(plan->nodes[i], node) == 0)
-            return true;
-    return false;
-}
-
 static int check_nodes(const json_t *nodes, const char *dir, const char *name, const struct job_plan *plan, char *why, size_t size)
 {
     const char *first = json_string_value(json_array_get(nodes, 0));
     size_t n = (size_t)snprintf(why, size, "the store %s (persistent=) lies on nodes that this job does not have:", name), missing = 0, i;
+    char ***sorted = job_hosts_sort(plan->nodes, plan->nnodes);
     json_t *one;
 
+    if (!sorted) {
+        snprintf(why, size, "%s", fp_strerror(-ENOMEM));
+        return -ENOMEM;
+    }
     json_array_foreach(nodes, i, one)
     {
         const char *node = json_string_value(one);
 
-        if (!node || in_plan(plan, node))
+        if (!node || job_hosts_find(plan->nodes, sorted, plan->nnodes, node) >= 0)
             continue;
         if (missing++ < TOLD_MAX && n < size)
             n += (size_t)snprintf(why + n, size - n, " %s", node);
     }
+    free(sorted);
     if (missing > TOLD_MAX && n < size)
         n += (size_t)snprintf(why + n, size - n, " and %zu others", missing - TOLD_MAX);
     if (missing) {

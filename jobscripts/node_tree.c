@@ -74,13 +74,17 @@ static void answer_all(struct node *n, struct fp_rpc_conn *conn, const struct fp
 {
     static Fp__JobRun runs[RUNS];
     static Fp__JobRun *list[RUNS];
+    Fp__JobAsk *ask = fp__job_ask__unpack(NULL, in->msg_len_bytes, in->msg);
     Fp__JobStates msg = FP__JOB_STATES__INIT;
-    uint32_t at = 0;
+    uint32_t at = ask ? ask->first : 0;
 
+    if (ask)
+        fp__job_ask__free_unpacked(ask, NULL);
     msg.n_runs = fill(n, &at, true, runs, list);
     msg.runs = list;
     msg.manager = n->manager;
     msg.mount = n->mount;
+    msg.next = msg.n_runs == RUNS ? at : 0;
     (void)fp_rpc_reply_msg(conn, in, 0, &msg.base);
     states_changed(n); /* fill has taken what was fresh */
     tell_up(n, true);

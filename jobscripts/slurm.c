@@ -161,17 +161,23 @@ int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
 
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
 {
-    char list[16384], n[32], tasks[32], self[PATH_MAX];
+    char *list, n[32], tasks[32], self[PATH_MAX];
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *const argv[] = {(char *)"srun", (char *)"--overlap", n, tasks, (char *)"--ntasks-per-node=1", list, (char *)"--mem=0", (char *)"--mpi=none", (char *)"--cpu-bind=none",
-                          (char *)"--immediate=10", (char *)"--quiet", (char *)"--job-name=fpstore", self, (char *)"clean", (char *)(uintptr_t)job, NULL};
+    int rc;
 
-    if (k <= 0 || snprintf(list, sizeof list, "--nodelist=%s", nodes) >= (int)sizeof list)
-        return -E2BIG;
+    if (k <= 0)
+        return -errno;
     self[k] = '\0';
     snprintf(n, sizeof n, "--nodes=%u", count);
     snprintf(tasks, sizeof tasks, "--ntasks=%u", count);
-    return fp_command_shown(argv, CLEAN_MS);
+    if (asprintf(&list, "--nodelist=%s", nodes) < 0)
+        return -ENOMEM;
+    char *const argv[] = {(char *)"srun", (char *)"--overlap", n, tasks, (char *)"--ntasks-per-node=1", list, (char *)"--mem=0", (char *)"--mpi=none", (char *)"--cpu-bind=none",
+                          (char *)"--immediate=10", (char *)"--quiet", (char *)"--job-name=fpstore", self, (char *)"clean", (char *)(uintptr_t)job, NULL};
+
+    rc = fp_command_shown(argv, CLEAN_MS);
+    free(list);
+    return rc;
 }
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)

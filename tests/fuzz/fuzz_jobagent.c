@@ -35,6 +35,7 @@ static struct {
     } known[NODES_MAX]; /* the model */
     struct fuzz_pool pool;
     unsigned gone, stopped;
+    bool asked_for_some; /* somebody has, once: nodes from a rank on */
     uint8_t buf[8192];
 } x;
 
@@ -86,7 +87,7 @@ void __wrap_node_stop(struct node *n)
 
 static void model_set(uint32_t first, uint32_t count, int state, const char *text)
 {
-    if (state < FP__JOB_NODE_STATE__JOB_NODE_STARTING || state > FP__JOB_NODE_STATE__JOB_NODE_ENDED)
+    if (state < FP__JOB_NODE_STATE__JOB_NODE_STARTING || state >= (int)JOB_STATES)
         return;
     for (uint64_t i = first; i < (uint64_t)first + count && i < x.n.plan.nnodes; i++)
         if (x.known[i].state != FP__JOB_NODE_STATE__JOB_NODE_ENDED) {
@@ -98,7 +99,7 @@ static void model_set(uint32_t first, uint32_t count, int state, const char *tex
 
 static void compare(void)
 {
-    uint32_t of[5] = {0};
+    uint32_t of[JOB_STATES] = {0};
 
     for (uint32_t i = 0; i < x.n.plan.nnodes; i++) {
         const struct job_node *node = &x.n.states.nodes[i];
@@ -124,12 +125,12 @@ static void on_reply(struct wire_conn *c, const struct fp_rpc_reply *r)
 
         FUZZ_CHECK(run->first >= at && run->count > 0 && (uint64_t)run->first + run->count <= x.n.plan.nnodes);
         for (; at < run->first; at++)
-            FUZZ_CHECK(x.known[at].state == FP__JOB_NODE_STATE__JOB_NODE_NONE);
+            FUZZ_CHECK(x.known[at].state == FP__JOB_NODE_STATE__JOB_NODE_NONE || (i == 0 && x.asked_for_some));
         for (; at < (uint64_t)run->first + run->count; at++)
             FUZZ_CHECK(x.known[at].state == (int)run->state && strcmp(x.known[at].text, run->text) == 0);
     }
     for (; at < x.n.plan.nnodes; at++)
-        FUZZ_CHECK(x.known[at].state == FP__JOB_NODE_STATE__JOB_NODE_NONE);
+        FUZZ_CHECK(x.known[at].state == FP__JOB_NODE_STATE__JOB_NODE_NONE || (!m->n_runs && x.asked_for_some));
 }
 
 /* ---------------------------------------------------------------- what is said */
@@ -198,13 +199,20 @@ static void say_any(struct fuzz_in *in, struct wire_conn *c)
         const ProtobufCMessageDescriptor *d;
     } kinds[] = {
         {FP__JOB_MSG__JOB_GO, &fp__job_go__descriptor},     {FP__JOB_MSG__JOB_STOP, &fp__job_go__descriptor}, {FP__JOB_MSG__JOB_KEEP, &fp__job_go__descriptor},
-        {FP__JOB_MSG__JOB_ASK, &fp__job_hello__descriptor}, {0, &fp__job_go__descriptor},                     {1, &fp__job_states__descriptor},
+        {FP__JOB_MSG__JOB_ASK, &fp__job_ask__descriptor}, {0, &fp__job_go__descriptor},                     {1, &fp__job_states__descriptor},
         {299, &fp__job_states__descriptor},
     };
     unsigned k = fuzz_below(in, sizeof kinds / sizeof *kinds);
     bool oneway = fuzz_u8(in) & 1;
     size_t len = fuzz_message(in, kinds[k].d, &x.pool, x.buf, sizeof x.buf);
 
+    if (kinds[k].type == FP__JOB_MSG__JOB_ASK) {
+        Fp__JobAsk *ask = fp__job_ask__unpack(NULL, len, x.buf);
+
+        x.asked_for_some |= ask && ask->first;
+        if (ask)
+            fp__job_ask__free_unpacked(ask, NULL);
+    }
     if (wire_is_up(c))
         wire_request(c, kinds[k].type, oneway, x.buf, len, NULL, 0, false);
 }

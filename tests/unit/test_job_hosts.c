@@ -97,6 +97,25 @@ static void test_lists_as_slurm_writes_them(void **state)
     assert_true(!nodes && n == 7);
 }
 
+static void test_a_name_is_found_among_many(void **state)
+{
+    char **nodes = NULL, ***sorted;
+    uint32_t n = 0;
+
+    (void)state;
+    assert_int_equal(job_hostlist("z,n[1-20000],a", &nodes, &n), 0);
+    sorted = job_hosts_sort(nodes, n);
+    assert_non_null(sorted);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(job_hosts_find(nodes, sorted, n, nodes[i]), i);
+    assert_int_equal(job_hosts_find(nodes, sorted, n, "n20001"), -ENOENT);
+    assert_int_equal(job_hosts_find(nodes, sorted, 0, "a"), -ENOENT);
+    for (uint32_t i = 0; i < n; i++)
+        free(nodes[i]);
+    free(nodes);
+    free(sorted);
+}
+
 static void test_a_file_names_nodes_once_for_each_slot(void **state)
 {
     char path[] = "/tmp/test_job_hosts.XXXXXX", text[64];
@@ -267,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_node_is_named_once_in_the_order_given),
         cmocka_unit_test(test_lists_as_slurm_writes_them),
+        cmocka_unit_test(test_a_name_is_found_among_many),
         cmocka_unit_test(test_a_file_names_nodes_once_for_each_slot),
         cmocka_unit_test(test_many_slots_are_read_soon),
         cmocka_unit_test(test_this_machine_is_found),
