@@ -108,14 +108,14 @@ static int print_quoted(const char *text)
     return rc;
 }
 
-/* What the shell does first: keeps itself off the service cores, and says that it is whose end is the store's, where no batch system sees to that. */
+/* What the shell does first: keeps itself off the service cores, and says who it is: its end is the store's where no batch system sees to that, and its commands are told before the end of the job. */
 static void print_commands(const struct job_run_of *r, const char *self)
 {
     if (is_there(r)) {
         (void)print_quoted(self);
         printf(" confine --pid=$$ --cpus=%s\n", r->record.application);
     }
-    if (!r->alloc.launcher->kept) {
+    if (!r->alloc.launcher->kept || (r->alloc.first && r->declared.store.reserve_ms && job_steps_needed(&r->declared))) { /* node_time.c tells its commands */
         (void)print_quoted(self);
         puts(" owner --pid=$$");
     }
@@ -173,6 +173,18 @@ static bool has_no_store(void)
     return without && (job_alloc_job(job) || strcmp(job, without) == 0);
 }
 
+/* From here on the agent of this node tells nobody any more to end; what it has told, nobody has seen. */
+static void begin_end(const struct job_run_of *r)
+{
+    int told = job_dir_read(r->dir, JOB_DIR_TOLD);
+
+    (void)job_dir_write(r->dir, JOB_DIR_ENDING, "", 0600);
+    if (told < 0)
+        return;
+    close(told);
+    FP_WARN("the job's time was nearly over: the application was told to end, so that the rest is there for what is still to be drained or staged out (reserve= of #FP store)");
+}
+
 int job_cmd_stop(const struct job_options *o)
 {
     static struct job_run_of r;
@@ -182,6 +194,8 @@ int job_cmd_stop(const struct job_options *o)
         return (int)o->exit_code;
     rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
+    if (rc == 0)
+        begin_end(&r);
     if (rc == 0)
         rc = job_end(&r, (int)o->exit_code, o->timeout_ms);
     job_run_fini(&r);

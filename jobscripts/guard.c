@@ -1,6 +1,6 @@
 /*
- * The guard of a job's store (see guard.h), where no batch system ends what is left of a job. Called by fp-job start and run, and by the shell that start
- * prints words for.
+ * The guard of a job's store (see guard.h): of fp-job run, and of start where no batch system ends what is left of a job. Called by both, and by the shell that
+ * start prints words for.
  *
  * A process of its own, which starts the agents, stays connected to the root, and watches whose store it is: fp-job run, or the shell of the batch script. If
  * that is gone, whatever has killed it, the guard ends the store; if the guard is gone, the root does. fp-job start must return, so it can't be that process
@@ -14,13 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/procs.h"
 #include "fp/wholefile.h"
+#include "jobscripts/launcher.h"
 #include "jobscripts/start.h"
 
 #define OWNER      "owner"
@@ -53,21 +56,26 @@ int job_guard_owner(const char *dir, pid_t pid)
     return job_dir_write(dir, OWNER, text, 0600);
 }
 
-/* The shell says who it is when it does what fp-job start has printed. */
-static void look_for_owner(struct guard *g)
+bool job_guard_owner_of(const char *dir, pid_t *pid, uint64_t *ticks)
 {
-    char path[PATH_MAX];
-    unsigned long long ticks;
-    long pid;
-    FILE *f = job_dir_file(path, g->l->dir, OWNER) == 0 ? fopen(path, "re") : NULL;
+    int fd = job_dir_read(dir, OWNER);
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+    unsigned long long since;
+    long number;
+    bool is;
 
-    if (!f)
-        return;
-    if (fscanf(f, "%ld %llu", &pid, &ticks) == 2 && pid > 1) {
-        g->owner = (pid_t)pid;
-        g->ticks = ticks;
+    if (!f) {
+        if (fd >= 0)
+            close(fd);
+        return false;
     }
+    is = fscanf(f, "%ld %llu", &number, &since) == 2 && number > 1;
     fclose(f);
+    if (is) {
+        *pid = (pid_t)number;
+        *ticks = since;
+    }
+    return is;
 }
 
 static bool over(void *arg)
@@ -75,7 +83,7 @@ static bool over(void *arg)
     struct guard *g = arg;
 
     if (g->report < 0 && !g->l->stays)
-        look_for_owner(g);
+        (void)job_guard_owner_of(g->l->dir, &g->owner, &g->ticks); /* the shell says who it is when it does what fp-job start has printed */
     return job_interrupted() || (g->owner && fp_proc_ticks(g->owner) != g->ticks);
 }
 
@@ -99,6 +107,8 @@ static int begun(const struct job_record *r, void *arg)
 
     if (!g->l->stays)
         watch(g, g->next);
+    if (g->l->alloc->launcher->kept) /* a batch system may send them to all processes of a job, and it is the owner who knows what they mean */
+        fp_job_signals_ignore(true);
     leave_terminal(g);
     rc = fp_write_all(g->report, r, sizeof *r);
     close(g->report);
@@ -123,7 +133,9 @@ static _Noreturn void be_guard(struct guard *g, pid_t caller)
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), rc;
     struct job_record r;
 
+    (void)prctl(PR_SET_NAME, "fp-job-guard");
     signal(SIGPIPE, SIG_IGN);
+    fp_job_signals_ignore(false);
     close(g->l->starting);
     close_others();
     (void)setsid();
@@ -131,6 +143,8 @@ static _Noreturn void be_guard(struct guard *g, pid_t caller)
     (void)dup2(null, STDOUT_FILENO);
     close(null);
     watch(g, caller);
+    if (g->l->stays)
+        (void)job_guard_owner(g->l->dir, caller);
     rc = job_launch_and_stay(g->l, &stay, &r);
     if (g->report < 0 && over(g))
         (void)job_dir_remove(g->l->dir); /* nobody else comes to do it */

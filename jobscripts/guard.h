@@ -1,8 +1,9 @@
-/* Who looks after the agents of a job that no batch system keeps. */
+/* Who looks after the agents of a job that no batch system keeps, or that are to end with fp-job run. */
 #ifndef JOB_GUARD_H
 #define JOB_GUARD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "jobscripts/jobdir.h"
@@ -23,5 +24,8 @@ int job_launch_and_stay(const struct job_launch *l, const struct job_stay *stay,
 
 /* The process with whose end the store of dir ends, from now on. 0 or negative errno. */
 int job_guard_owner(const char *dir, pid_t pid);
+
+/* Who that is; false: nobody has said so. It may have ended. */
+bool job_guard_owner_of(const char *dir, pid_t *pid, uint64_t *ticks);
 
 #endif

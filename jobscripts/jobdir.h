@@ -14,6 +14,8 @@
 #define JOB_DIR_REMOVED ".removed-" /* and a number, behind its name */
 
 #define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
+#define JOB_DIR_ENDING "ending"      /* a file in it: fp-job stop has begun */
+#define JOB_DIR_TOLD   "told"        /* the application was told that the job's time is nearly over */
 #define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */
 #define JOB_APPLICATION "application" /* the CPUs that are left to the application */
 

@@ -5,8 +5,8 @@
  * the batch system with the job, whatever happens to us. The root connects to us as if we were above it, so what it knows of the nodes comes by the
  * way that it has everywhere in the tree. Once all are ready it is told that we go; if we are gone without that, it ends what was started.
  *
- * Where no batch system keeps agents (launcher.c), all of this is done by a process that stays with them (guard.c): the root is not told that we go, and ends
- * the store when it loses us.
+ * Where no batch system keeps agents (launcher.c), and for fp-job run, all of this is done by a process that stays with them (guard.c): the root is not told
+ * that we go, and ends the store when it loses us.
  *
  * Waiting for output of srun was rejected: its order is anybody's, and a node's message would have to be told from what a site's prolog prints.
  */
@@ -75,7 +75,7 @@ static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct
     if (rc == 0) {
         s->root = fp_rpc_conn_get(conn);
         snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
-        snprintf(s->record->step, sizeof s->record->step, "%s", s->stay ? "" : h->step);
+        snprintf(s->record->step, sizeof s->record->step, "%s", s->l->alloc->launcher->kept ? h->step : "");
     }
     reply.nodes = s->l->alloc->nnodes;
     (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
@@ -149,7 +149,7 @@ static char *make_plan(struct starter *s)
     char cwd[PATH_MAX] = "/";
     struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->launcher->named ? NULL : s->l->alloc->nodes,
                          .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = job_script_lines(s->l->lines),
-                         .guarded = s->stay != NULL, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
+                         .guarded = !s->l->alloc->launcher->kept, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
     const uint8_t *key = fp_key_bytes(s->key);
     char starter[300], *text;
 
@@ -452,5 +452,5 @@ int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, 
 
 int job_launch(const struct job_launch *l, struct job_record *out)
 {
-    return l->alloc->launcher->kept ? job_launch_and_stay(l, NULL, out) : job_guard_launch(l, out);
+    return l->alloc->launcher->kept && !l->stays ? job_launch_and_stay(l, NULL, out) : job_guard_launch(l, out);
 }

@@ -428,6 +428,7 @@ int job_cmd_node(const struct job_options *o)
     rc = rc ? rc : node_watch(&n, &is_agent);
     if (rc || !is_agent)
         return rc;
+    node_time_fork(&n);
     init_loop(&n);
     rc = node_tree_start(&n);
     if (rc)

@@ -77,6 +77,8 @@ struct node {
     uint64_t last_term_ms;
     bool hurry;               /* the job is cancelled: SIGKILL comes within seconds, whatever is still to be written out */
     struct job_asked asked;
+    pid_t time_pid;           /* node_time.c; 0: none */
+    int time_fd;
 
     /* the tree */
     struct fp_key *key;
@@ -95,6 +97,11 @@ struct node {
 
 /* node_watch.c: forks. In the agent 0 at once, and *is_agent; in the process above it, when the agent has ended: 0, or negative and cleaned up. */
 int node_watch(const struct node *n, bool *is_agent);
+
+/* node_time.c: a process that tells the application of a script with start and stop when the job's time is nearly over, if that is to be done and ours to do;
+ * before there are a loop and connections. Begins by the word of the second. */
+void node_time_fork(struct node *n);
+void node_time_begin(struct node *n);
 
 /* node_signal.c */
 void node_signals(struct node *n);       /* from now on */

@@ -91,6 +91,8 @@ static int choose_cores(struct node *n, char *why, size_t size)
         return rc > 0 ? 0 : rc;
     rc = job_cpus_confine(0, n->map.service);
     (void)job_cpus_confine(getppid(), n->map.service); /* node_watch.c */
+    if (n->time_pid > 0)
+        (void)job_cpus_confine(n->time_pid, n->map.service);
     if (rc)
         snprintf(why, size, "services can't be kept to CPUs %s: %s", n->map.service, fp_strerror(rc));
     return rc;

@@ -293,8 +293,10 @@ static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         node_note(n);
     else if (in->type == FP__JOB_MSG__JOB_DISCARD)
         node_discard(n);
-    else if (in->type == FP__JOB_MSG__JOB_KEEP)
+    else if (in->type == FP__JOB_MSG__JOB_KEEP) {
         n->keep = true;
+        node_time_begin(n);
+    }
 }
 
 static void said_hello(void *arg, int status, const struct fp_rpc_in *in)

@@ -23,7 +23,7 @@ struct job_plan {
     uint32_t nnodes, fanout;
     uint16_t port;   /* the first of JOB_PORTS */
     char key[65];    /* 64 hexadecimal digits */
-    bool guarded;    /* who is above the root stays, and when it is gone, the job is */
+    bool guarded;    /* nobody keeps the agents but who has started them (guard.c), and nothing brings the environment along */
     bool tree;       /* each agent starts those below it, by ssh */
     char *cwd;       /* of who has called fp-job: of relative paths */
     char **variables; /* NAME=VALUE, of where fp-job was called; for nodes on which NAME has no value */

@@ -8,17 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/beside.h"
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/log.h"
+#include "fp/procs.h"
 #include "jobscripts/check.h"
+#include "jobscripts/guard.h"
 #include "jobscripts/launch.h"
 #include "jobscripts/left.h"
 #include "jobscripts/lost.h"
 #include "jobscripts/named.h"
 #include "jobscripts/slurm.h"
+
+#define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 
 static volatile sig_atomic_t caught;
 
@@ -100,12 +106,39 @@ static bool begin_alone(struct job_run_of *r)
     return r->start_fd >= 0 && flock(r->start_fd, LOCK_EX | LOCK_NB) == 0;
 }
 
+static bool owner_is_gone(const char *dir)
+{
+    uint64_t ticks;
+    pid_t pid;
+
+    return job_guard_owner_of(dir, &pid, &ticks) && fp_proc_ticks(pid) != ticks;
+}
+
+/* A store that ends by itself, since the fp-job run that it belonged to was killed: until its agents, and who looked after them, have removed it. */
+static void wait_for_end(const char *dir)
+{
+    static const struct timespec pause = {0, 200000000};
+    struct job_record old;
+
+    if (job_record_load(dir, &old) || !owner_is_gone(dir))
+        return;
+    FP_INFO("the fp-job run of the job's last store was killed: waiting for the end of that store");
+    for (uint64_t until = fp_now_ms() + ORPHAN_MS; !job_interrupted() && fp_now_ms() < until; nanosleep(&pause, NULL)) {
+        if (fp_proc_ticks(old.launcher) == old.launcher_ticks)
+            continue;
+        (void)job_left_sweep(NULL);
+        if (job_record_load(dir, &old))
+            return;
+    }
+}
+
 static int make_dir(struct job_run_of *r)
 {
     struct job_record old;
     int rc;
 
     job_dir_path(r->dir, r->alloc.job);
+    wait_for_end(r->dir);
     (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
     rc = job_dir_hold(r->dir);
     if (rc) {

@@ -11,7 +11,7 @@ import pytest
 
 from harness.daemons import wait_until
 
-SLURM = {"nodes": 4, "cpus": 2, "kill_wait": 5}
+SLURM = {"nodes": 4, "cpus": 2, "kill_wait": 30}
 
 HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
@@ -56,6 +56,23 @@ def test_run_is_killed(slurm):
     slurm.nothing_left(30)
 
 
+@pytest.mark.limit(150)
+@pytest.mark.parametrize("guard", [False, True])
+def test_run_is_killed_and_the_script_goes_on(slurm, guard):
+    """Its store ends soon, also if who looks after it is killed with it, and the next fp-job run of the script has one of its own."""
+    number = slurm.up(HEAD + "fp-job run -- sh -c 'echo old > $FP_MOUNT/f; touch up; exec sleep 600' &\nwait $!\necho killed: $?\n"
+                      "fp-job run -- sh -c 'ls $FP_MOUNT | wc -l; echo new > $FP_MOUNT/f; srun cat $FP_MOUNT/f; exit 3'\necho ended: $?\ntouch up\nuntil [ -e go ]; do sleep 0.1; done\nexit 5\n")
+    slurm.kill(1, *slurm.processes(1, "fp-job", "run"), *(slurm.processes(1, "fp-job-guard") if guard else ()))
+    slurm.wait_file("up", number, 100)
+    for i in range(1, 5):
+        assert not [x for x in slurm.left_over(i) if "fpstore" in x or "fp-" in x], slurm.left_over(i)
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 5 and "killed: 137" in out and "ended: 3" in out and out.splitlines().count("new") == 4 and "0" in out.splitlines(), out
+    assert "waiting for the end of that store" in out, out
+    slurm.nothing_left(30)
+
+
 def test_start_is_interrupted(slurm):
     """Before all are ready: a benefactor that does not come up, since its program is stopped."""
     slurm.write("job.sh", HEAD + "fp-job start > started &\nstart=$!\nwhile [ ! -e /tmp/fpstore-*/agents.log ]; do sleep 0.02; done\nkill -TERM $start\nwait $start\necho ended with $?\n")
@@ -92,12 +109,27 @@ def test_a_node_that_is_late_is_named(slurm):
     slurm.nothing_left(30)
 
 
+@pytest.mark.limit(180)
 def test_the_time_limit(slurm):
     """The application does not end by itself; its tasks are told in time, and what they write then is drained, too."""
     code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/limit\n"
                           "fp-job run -- srun -n1 -N1 sh -c 'trap \"echo last > /AggregateSSDstore/f; exit 7\" TERM; sleep 600 & wait'\n", "--time=1", seconds=120)
     assert code == 7 and "the application is told to end" in out, out
     assert slurm.login("cat", "/lustre/limit/f").stdout == "last\n"
+    slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+def test_the_time_limit_between_start_and_stop(slurm):
+    """The agent of the first node tells the tasks of a step, and what the script runs itself; what they write then is drained before the limit."""
+    task = "trap 'echo last > $FP_MOUNT/NAME; exit 7' TERM; while :; do sleep 0.2; done"
+    slurm.write("task.sh", "#!/bin/sh\n" + task.replace("NAME", "task") + "\n")
+    slurm.write("alone.sh", "#!/bin/sh\n" + task.replace("NAME", "alone") + "\n")
+    code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/between\n" + 'eval "$(fp-job start)" || exit 1\n./alone.sh &\nsrun -n1 -N1 ./task.sh\necho step: $?\nwait $!\necho alone: $?\n'
+                          "fp-job stop\necho stopped: $?\nexit 3\n", "--time=1", seconds=120)
+    assert code == 3 and "step: 7" in out and "alone: 7" in out and "stopped: 0" in out, out
+    assert "the application was told to end" in out, out
+    assert slurm.login("cat", "/lustre/between/task", "/lustre/between/alone").stdout == "last\nlast\n"
     slurm.nothing_left(30)
 
 

@@ -42,17 +42,13 @@ def end(proc, seconds=90):
 
 
 def run_of(nodes):
-    """fp-job run; the guard, which is its child, has the same words."""
-    out = nodes.on(1, "ps", "-o", "pid=,ppid=", "-p", ",".join(map(str, nodes.processes(1, "fp-job", "run"))), user="root").stdout
-    rows = [tuple(map(int, line.split())) for line in out.splitlines()]
-    first, = [pid for pid, parent in rows if parent not in [p for p, _ in rows]]
-    return first
+    pid, = nodes.processes(1, "fp-job", "run")
+    return pid
 
 
 def guard_of(nodes):
-    """Its child of the same name."""
-    guard, = set(nodes.processes(1, "fp-job", "run")) - {run_of(nodes)}
-    return guard
+    pid, = nodes.processes(1, "fp-job-guard")
+    return pid
 
 
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
