@@ -163,7 +163,12 @@ static void judge_launch(const struct doctor_slurm *s, struct doctor_answer *a)
         doctor_warn(a, "slurm.conf: LaunchParameters=use_interactive_step: else the shell of salloc runs on the login node, which does not mount the job's store (batch scripts are not concerned)");
 }
 
-/* By default the prolog of a node waits for the first step there, which is that of our agents. */
+/* Do prologs run when a job begins? By default that of a node waits for the first step there, which is that of our agents. */
+static bool prologs_are_early(const char *flags)
+{
+    return doctor_listed(flags, "Alloc") || doctor_listed(flags, "Contain") || doctor_listed(flags, "X11");
+}
+
 static void judge_prolog(const struct doctor_slurm *s, struct doctor_answer *a)
 {
     char v[VALUE_BYTES], prolog[VALUE_BYTES];
@@ -173,8 +178,8 @@ static void judge_prolog(const struct doctor_slurm *s, struct doctor_answer *a)
     if (!*prolog)
         doctor_conf(s, "Prolog[0]", prolog, sizeof prolog);
     doctor_found(a, "%s%s", *v ? v : "none", *prolog ? ", and there is a prolog" : "");
-    if (*prolog && !doctor_listed(v, "Alloc") && !doctor_listed(v, "Contain") && !doctor_listed(v, "X11"))
-        doctor_warn(a, "slurm.conf: PrologFlags=Alloc: else nodes run their prolog when the store is started on them, and it is ready so much later");
+    if (*prolog && !prologs_are_early(v))
+        doctor_warn(a, "slurm.conf: PrologFlags=Alloc, beside what is there: else nodes run their prolog when the store is started on them, and it is ready so much later");
 }
 
 static bool has_plugin(const struct doctor_slurm *s)
@@ -209,10 +214,15 @@ static void judge_burst_buffer(const struct doctor_slurm *s, struct doctor_answe
 
 static void judge_core_spec(const struct doctor_slurm *s, struct doctor_answer *a)
 {
-    char v[VALUE_BYTES];
+    char v[VALUE_BYTES], flags[VALUE_BYTES];
+    bool allowed;
 
     doctor_conf(s, "AllowSpecResourcesUsage", v, sizeof v);
-    doctor_found(a, "%s%s", *v ? v : "no", strcasecmp(v, "yes") == 0 ? "" : ": --core-spec is ignored; #FP cores does not need it");
+    doctor_conf(s, "PrologFlags", flags, sizeof flags);
+    allowed = strcasecmp(v, "yes") == 0;
+    doctor_found(a, "%s%s", *v ? v : "no", allowed ? "" : ": --core-spec is ignored; #FP cores does not need it");
+    if (allowed && has_plugin(s) && !prologs_are_early(flags))
+        doctor_warn(a, "slurm.conf: PrologFlags=Alloc, beside what is there: else services of jobs with --core-spec run on cores of the job, since the prolog comes after them");
 }
 
 const struct doctor_slurm_check doctor_slurm_checks[] = {

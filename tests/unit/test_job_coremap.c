@@ -11,8 +11,8 @@ static const struct job_near nowhere = {.numa = -1};
 static struct job_coremap map;
 static char why[JOB_COREMAP_WHY_BYTES];
 
-/* allowed NULL: all of it. */
-static int on(const char *machine, const char *allowed, const char *want, const struct job_near *near)
+/* allowed NULL: all of it; job_cpus NULL: services are among the job's own. */
+static int on_of(const char *machine, const char *allowed, const char *want, const struct job_near *near, const char *job_cpus)
 {
     struct job_findings f;
     struct job_cores cores = {.kind = JOB_CORES_NONE};
@@ -34,9 +34,14 @@ static int on(const char *machine, const char *allowed, const char *want, const 
         assert_int_equal(hwloc_topology_allow(t, set, NULL, HWLOC_ALLOW_FLAG_CUSTOM), 0);
         hwloc_bitmap_free(set);
     }
-    rc = job_coremap_choose(t, &cores, near, &map, why);
+    rc = job_cpus ? job_coremap_outside(t, &cores, job_cpus, &map, why) : job_coremap_choose(t, &cores, near, &map, why);
     hwloc_topology_destroy(t);
     return rc;
+}
+
+static int on(const char *machine, const char *allowed, const char *want, const struct job_near *near)
+{
+    return on_of(machine, allowed, want, near, NULL);
 }
 
 static void gives(const char *machine, const char *allowed, const char *want, const char *service, const char *application)
@@ -152,6 +157,23 @@ static void test_lists_are_whole_or_refused(void **state)
 }
 
 /* What this process may not use is another job's. */
+/* --core-spec: what Slurm has left out of the job, all of it, whatever is near. */
+static void test_cores_outside_of_the_job(void **state)
+{
+    (void)state;
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "", &nowhere, "0-5,8-15"), 0);
+    assert_string_equal(map.service, "6-7");
+    assert_string_equal(map.application, "0-5,8-15");
+    assert_string_equal(map.near, "--core-spec");
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "0-11"), 0);
+    assert_string_equal(map.service, "12-15");
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "3", &nowhere, "0-11"), -ENOSPC);
+    assert_non_null(strstr(why, "3 service cores are declared, and --core-spec leaves out 2: CPUs 12-15"));
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "0-15"), -ENOENT);
+    assert_int_equal(on_of("pack:2 core:4 pu:2", "0-11", "1", &nowhere, "0-11"), -ENOENT); /* what is the site's own is nobody's */
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "?"), -EINVAL);
+}
+
 static void test_only_own_cpus_are_kept(void **state)
 {
     hwloc_topology_t t = job_topology_here();
@@ -224,6 +246,7 @@ int main(void)
         cmocka_unit_test(test_shares_and_ranges),
         cmocka_unit_test(test_what_leaves_nothing_is_refused),
         cmocka_unit_test(test_lists_are_whole_or_refused),
+        cmocka_unit_test(test_cores_outside_of_the_job),
         cmocka_unit_test(test_only_own_cpus_are_kept),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
         cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),

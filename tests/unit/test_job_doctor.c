@@ -87,6 +87,22 @@ static void test_a_prolog_runs_before_the_first_step(void **state)
     slurm_is("PrologFlags", "PrologFlags = Contain\nProlog = /etc/slurm/prolog", DOCTOR_OK, NULL);
 }
 
+static void test_cores_outside_of_a_job_need_an_early_prolog(void **state)
+{
+    static const char plugin[] = "optional /usr/lib/spank_fp.so\n";
+    struct doctor_answer a;
+
+    (void)state;
+    slurm_is("CoreSpec", "PrologFlags = (null)\nAllowSpecResourcesUsage = Yes", DOCTOR_OK, NULL);
+    a = slurm("CoreSpec", "PrologFlags = NoHold\nAllowSpecResourcesUsage = Yes", plugin);
+    assert_int_equal(a.status, DOCTOR_WARNING);
+    assert_non_null(strstr(a.change, "PrologFlags=Alloc, beside"));
+    a = slurm("CoreSpec", "PrologFlags = Contain,NoHold\nAllowSpecResourcesUsage = Yes", plugin);
+    assert_int_equal(a.status, DOCTOR_OK);
+    a = slurm("CoreSpec", "PrologFlags = NoHold\nAllowSpecResourcesUsage = No", plugin);
+    assert_int_equal(a.status, DOCTOR_OK);
+}
+
 static void test_the_plugin_is_found_where_it_counts(void **state)
 {
     (void)state;
@@ -335,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_a_good_slurm_has_nothing_to_change),
         cmocka_unit_test(test_what_slurm_conf_lacks),
         cmocka_unit_test(test_a_prolog_runs_before_the_first_step),
+        cmocka_unit_test(test_cores_outside_of_a_job_need_an_early_prolog),
         cmocka_unit_test(test_the_plugin_is_found_where_it_counts),
         cmocka_unit_test(test_a_slurm_that_is_not_there),
         cmocka_unit_test(test_words_of_lists),
