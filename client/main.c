@@ -1,7 +1,7 @@
 /*
  * fp-mount: the FUSE client of a node.
  *
- * Order of start: options, mountpoint, fork, signals, core loop (session with the manager), data path (pool),
+ * Order of start: options, namespace, mountpoint, fork, signals, core loop (session with the manager), data path (pool),
  * mount, FUSE loop. Each step says in one line what is wrong, and the process ends; nothing is taken back in
  * detail, but that the manager is told goodbye. Exit codes: 0 ended cleanly, 1 failed to start or lost data, 2 wrong use. Order of end: the loop
  * has ended because the mount is gone (umount, fusermount3 -u) or because shutdown.c ended it; requests that
@@ -30,6 +30,7 @@
 #include "fp/fault.h"
 #include "fp/jobsignals.h"
 #include "fp/log.h"
+#include "fp/namespace.h"
 #include "fp/readyfd.h"
 
 #define END_SYNC_MS   30000u
@@ -50,6 +51,8 @@ static void raise_limits(void)
 
 static int prepare(struct cl_mount *m, int argc, char **argv)
 {
+    int rc;
+
     fp_log_init("fp-mount", FP_LOG_INFO);
     cl_options_parse(&m->opt, argc, argv);
     fp_log_set_level((enum fp_log_level)m->opt.log_level);
@@ -59,6 +62,10 @@ static int prepare(struct cl_mount *m, int argc, char **argv)
         return -EBADF;
     }
     raise_limits();
+    if (m->opt.namespace_dir && (rc = fp_namespace_enter(m->opt.namespace_dir))) { /* while there is one thread */
+        FP_ERROR("--namespace=%s: %s: name a directory as /proc/PID/ns, of a process of yours with a user namespace", m->opt.namespace_dir, fp_strerror(rc));
+        return rc;
+    }
     return cl_mountpoint_check(&m->opt);
 }
 

@@ -143,7 +143,8 @@ static char *real_path(const char *path)
     return out;
 }
 
-static int check_dir(const char *path)
+/* inside: of a user namespace, where nothing but its being there counts. */
+static int check_dir(const char *path, bool inside)
 {
     struct stat st;
     if (stat(path, &st) < 0) {
@@ -158,7 +159,7 @@ static int check_dir(const char *path)
         FP_ERROR("mountpoint %s is not a directory: name one", path);
         return -ENOTDIR;
     }
-    if (geteuid() != 0 && access(path, W_OK) < 0) {
+    if (geteuid() != 0 && !inside && access(path, W_OK) < 0) {
         FP_ERROR("mountpoint %s is not writable for you: choose a directory of your own, or mount as root",
                  path);
         return -EACCES;
@@ -187,7 +188,7 @@ static int check_device(void)
 
 static int check_user(const struct cl_options *opt)
 {
-    if (geteuid() == 0)
+    if (geteuid() == 0 || opt->namespace_dir)
         return 0;
     char helper[PATH_MAX];
     if (!fp_fuse_helper(helper, sizeof helper)) {
@@ -212,10 +213,10 @@ int cl_mountpoint_check(struct cl_options *opt)
         return rc;
     char *path = real_path(opt->mountpoint);
     if (!path)
-        return check_dir(opt->mountpoint); /* says what is wrong with its parent */
+        return check_dir(opt->mountpoint, opt->namespace_dir != NULL); /* says what is wrong with its parent */
     rc = clean_stale(path);
     if (rc == 0)
-        rc = check_dir(path);
+        rc = check_dir(path, opt->namespace_dir != NULL);
     char *real = rc == 0 ? realpath(path, NULL) : NULL; /* the last component may be a symbolic link */
     if (real && strcmp(real, path) != 0)
         rc = clean_stale(real);

@@ -141,6 +141,10 @@ static const struct fp_opt options[] = {
         struct cl_options, allow_other, "allow-other", "on",
         "Let all users of the node use the mount, by the permissions of the files. For others than root "
         "it is off by default and needs user_allow_other in /etc/fuse.conf."),
+    FP_OPT_PATH(struct cl_options, namespace_dir, "namespace", NULL,
+                "Mount in the user and mount namespaces that this directory has links to, as /proc/PID/ns has: no privilege and no fusermount3 is needed there, "
+                "and programs see the store if they are in them, too (nsenter, fp-enter).",
+                .arg = "DIR", .flags = FP_OPT_NO_FILE),
     FP_OPT_DATA_ENCRYPTION(struct cl_options, data_encryption),
     FP_OPT_BOOL(struct cl_options, foreground, "foreground", "off",
                 "Stay in the foreground (-f). Otherwise the program returns when the mount can be used.",

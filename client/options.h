@@ -50,6 +50,7 @@ struct cl_options {
     int log_level;
     bool data_encryption;
     bool allow_other;
+    const char *namespace_dir; /* NULL: not given */
     bool direct_io;
     bool strict;
     bool foreground;

@@ -1,7 +1,7 @@
 # Man pages: docs/man/NAME.SECTION.in, with the options that the programs themselves print put in (fill.sh).
 MAN_NAMES := fp-manager.8 fp-benefactor.8 fp-mount.8 fp-auxhost.8 fp-drain.8 fpctl.1 fp-store.1 fp-job.1 fp-jobscript.7 fp-auxtest.1 fp-slowfs.1 fpior.1 fp.conf.5
 MAN_DIR   := $(O)/man
-MAN_PAGES := $(addprefix $(MAN_DIR)/,$(MAN_NAMES) mount.fuse.fpstore.8)
+MAN_PAGES := $(addprefix $(MAN_DIR)/,$(MAN_NAMES) mount.fuse.fpstore.8 fp-enter.1)
 
 .PHONY: man
 man: $(MAN_PAGES)
@@ -29,3 +29,6 @@ $(MAN_DIR)/fpior.1: $(B)/apps/fpior
 
 $(MAN_DIR)/mount.fuse.fpstore.8:
 	$(call say,MAN,$@)mkdir -p $(@D) && echo '.so man8/fp-mount.8' > $@
+
+$(MAN_DIR)/fp-enter.1:
+	$(call say,MAN,$@)mkdir -p $(@D) && echo '.so man1/fp-job.1' > $@

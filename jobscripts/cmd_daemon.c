@@ -1,7 +1,8 @@
 /*
- * fp-job daemon JOB -- PROGRAM ...: what mpirun starts on other nodes in place of its own daemon, where it comes there by ssh (cmd_run.c).
+ * fp-job daemon JOB -- PROGRAM ...: what mpirun starts on other nodes in place of its own daemon, where it comes there by ssh or has to enter (cmd_run.c).
  *
- * ssh brings neither variables nor a mask along, so the daemon gets both here, of the node that it is on, and its ranks have them from it. A node without a
+ * ssh brings neither variables nor a mask along, so the daemon gets both here, of the node that it is on, and its ranks have them from it. Where the store is in a user
+ * namespace, it goes there, whoever has started it. A node without a
  * store of this job has nothing to be kept off: one that is in mpirun's list and not in ours, or any when the store has ended, since the variable stays in the
  * shell of the script.
  */
@@ -14,6 +15,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/cpus.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 
@@ -45,6 +47,8 @@ int job_cmd_daemon(const struct job_options *o)
         (void)setenv("HWLOC_XMLFILE", path, 1);
         (void)setenv("HWLOC_THISSYSTEM", "1", 1);
     }
+    if (job_dir_is_ours(dir) && job_enter(dir))
+        return -EIO;
     execvp(o->argv[0], o->argv);
     FP_ERROR("%s: %s", o->argv[0], fp_strerror(-errno));
     return -EIO;

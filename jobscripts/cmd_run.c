@@ -28,8 +28,10 @@
 #include "fp/log.h"
 #include "jobscripts/app.h"
 #include "jobscripts/cpus.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/guard.h"
 #include "jobscripts/launcher.h"
+#include "jobscripts/srunwords.h"
 #include "jobscripts/start.h"
 
 struct variable {
@@ -37,7 +39,7 @@ struct variable {
     char value[PATH_MAX + 4096];
 };
 
-#define NVARIABLES 8u
+#define NVARIABLES 9u
 
 /* What mpirun would start: as the user has set it, or it does by itself. Not what a start before this one has set. */
 static const char *own_agent(const char *variable, const char *usual)
@@ -52,12 +54,18 @@ static bool has_blank(const char *path)
     return !*path || path[strcspn(path, " \t")];
 }
 
+/* mpirun's daemons: they come to other nodes by ssh and know nothing of this, or have to enter. */
+static bool through_us(const struct job_run_of *r)
+{
+    return r->record.inside || (r->record.application[0] && !r->alloc.launcher->kept);
+}
+
 /* What tasks need to know; "" where it is left as it is. */
 static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABLES])
 {
     static const char *const tails[] = {"fp-task-prolog", NULL};
     const char *prolog = getenv("SLURM_TASK_PROLOG");
-    char self[PATH_MAX], me[PATH_MAX];
+    char self[PATH_MAX], me[PATH_MAX], enter[PATH_MAX];
     ssize_t k = readlink("/proc/self/exe", me, sizeof me - 1);
     unsigned n = 0;
 
@@ -68,8 +76,17 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
         snprintf(v[n].value, sizeof v[n].value, __VA_ARGS__);              \
         n++;                                                               \
     } while (0)
+    (void)job_enter_program(enter, sizeof enter); /* a node without it has not become ready */
     VAR("FP_MOUNT", "%s", r->record.mount);
     VAR("FP_JOB", "%s", r->record.job);
+    if (r->record.inside)
+        VAR("FP_ENTER", "%s", enter);
+    if (through_us(r) && has_blank(me)) {
+        FP_WARN("%s has a blank in its path, which mpirun does not take: on other nodes its ranks do not see the store, or are not kept off the service cores", me);
+    } else if (through_us(r)) {
+        VAR("OMPI_MCA_orte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("OMPI_MCA_orte_launch_agent", "orted"));
+        VAR("PRTE_MCA_prte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("PRTE_MCA_prte_launch_agent", "prted"));
+    }
     if (!r->record.application[0])
         return n;
     if (fp_beside(self, sizeof self, tails)) {
@@ -81,12 +98,6 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     }
     VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
-    if (!r->alloc.launcher->kept && has_blank(me)) {
-        FP_WARN("%s has a blank in its path, which mpirun does not take: on other nodes nothing keeps its ranks off the service cores", me);
-    } else if (!r->alloc.launcher->kept) { /* its daemons come to other nodes by ssh, and know nothing of this */
-        VAR("OMPI_MCA_orte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("OMPI_MCA_orte_launch_agent", "orted"));
-        VAR("PRTE_MCA_prte_launch_agent", "%s daemon %s -- %s", me, r->record.job, own_agent("PRTE_MCA_prte_launch_agent", "prted"));
-    }
 #undef VAR
     return n;
 }
@@ -153,7 +164,9 @@ int job_cmd_start(const struct job_options *o)
         return rc;
     }
     self[k] = '\0';
-    puts("unset FP_NO_STORE");
+    puts("unset FP_NO_STORE FP_ENTER");
+    if (r.record.inside)
+        FP_WARN("fusermount3 can't be used on all nodes, and commands see the store if they are started with fp-enter: srun $FP_ENTER ./app; mpirun ./app and fp-job run -- srun ./app do so by themselves");
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
         printf("export %s=", v[i].name);
         (void)print_quoted(v[i].value);
@@ -223,12 +236,30 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* killed, we leave nothing running: no batch system would see to it */
     if (is_there(r) && job_cpus_confine(0, r->record.application))
         FP_WARN("the application could not be kept to CPUs %s", r->record.application);
+    if (job_enter(r->dir))
+        _exit(1);
     execute(argv);
+}
+
+/* What is run where the store is in a user namespace: tasks of srun are started by Slurm, and have to enter on their node. NULL: it can't be told how. */
+static char *const *entering(const struct job_run_of *r, char *const argv[], char *program, size_t size)
+{
+    const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
+
+    if (!r->record.inside || strncmp(name, "mpi", 3) == 0)
+        return argv;
+    (void)job_enter_program(program, size);
+    if (strcmp(name, "srun") == 0)
+        return job_srun_wrap(argv, program);
+    FP_INFO("fusermount3 can't be used on all nodes: of what %s starts with srun those commands see the store that are started with fp-enter (srun $FP_ENTER ./app)", argv[0]);
+    return argv;
 }
 
 int job_cmd_run(const struct job_options *o)
 {
     static struct job_run_of r;
+    static char program[PATH_MAX];
+    char *const *argv;
     pid_t pid;
     int rc;
 
@@ -245,9 +276,10 @@ int job_cmd_run(const struct job_options *o)
     if (rc)
         return rc;
     job_app_signals();
-    pid = fork();
+    argv = entering(&r, o->argv, program, sizeof program);
+    pid = argv ? fork() : -1;
     if (pid == 0)
-        become(&r, o->argv);
+        become(&r, argv);
     rc = pid < 0 ? 1 : job_app_wait(&r, pid, o->argv[0]);
     rc = job_end(&r, rc, o->timeout_ms);
     job_run_fini(&r);

@@ -22,7 +22,7 @@
 
 static void print(const struct job_record *r, struct job_states *s)
 {
-    static const char *const words[] = {"unknown", "starting", "ready", "failed", "ended", "starting", "starting"};
+    static const char *const words[] = {"unknown", "starting", "ready", "failed", "ended", "starting", "starting", "starting"};
     struct job_run run;
     uint32_t at = 0;
 

@@ -167,8 +167,8 @@ int job_dir_mountable(const char *path)
 
 int job_record_save(const char *dir, const struct job_record *r)
 {
-    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", r->job, "root", r->root, "step", r->step, "manager", r->manager, "mount", r->mount,
-                          "application", r->application, "script", r->script, "nodes", (json_int_t)r->nodes, "launcher", (json_int_t)r->launcher, "launcher_ticks",
+    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "job", r->job, "root", r->root, "step", r->step, "manager", r->manager, "mount", r->mount,
+                          "application", r->application, "script", r->script, "inside", (int)r->inside, "nodes", (json_int_t)r->nodes, "launcher", (json_int_t)r->launcher, "launcher_ticks",
                           (json_int_t)r->launcher_ticks);
     char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
     int rc = text ? job_dir_write(dir, RECORD, text, 0600) : -ENOMEM;
@@ -189,6 +189,7 @@ int job_record_load(const char *dir, struct job_record *out)
     json_int_t nodes, launcher, ticks;
     int fd = job_dir_read(dir, RECORD);
     json_t *j;
+    int inside;
     bool ok;
 
     memset(out, 0, sizeof *out);
@@ -196,13 +197,14 @@ int job_record_load(const char *dir, struct job_record *out)
         return fd;
     j = json_loadfd(fd, 0, NULL);
     close(fd);
-    ok = j && json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "job", &job, "root", &root, "step", &step, "manager", &manager, "mount", &mount, "application",
-                          &application, "script", &script, "nodes", &nodes, "launcher", &launcher, "launcher_ticks", &ticks) == 0;
+    ok = j && json_unpack(j, "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I}", "job", &job, "root", &root, "step", &step, "manager", &manager, "mount", &mount, "application",
+                          &application, "script", &script, "inside", &inside, "nodes", &nodes, "launcher", &launcher, "launcher_ticks", &ticks) == 0;
     ok = ok && copy(out->job, sizeof out->job, job) && copy(out->root, sizeof out->root, root) && copy(out->step, sizeof out->step, step) &&
          copy(out->manager, sizeof out->manager, manager) && copy(out->mount, sizeof out->mount, mount) && copy(out->application, sizeof out->application, application) &&
          copy(out->script, sizeof out->script, script);
     if (ok) {
         out->nodes = (uint32_t)nodes;
+        out->inside = inside;
         out->launcher = (pid_t)launcher;
         out->launcher_ticks = (uint64_t)ticks;
     }

@@ -29,6 +29,7 @@ struct job_record {
     char application[4096]; /* of the first node, where the batch script runs: CPUs of the application; "": all */
     char script[PATH_MAX]; /* copy of the #FP lines */
     uint32_t nodes;
+    bool inside;         /* on some nodes it is mounted in a user namespace (enter.h) */
     pid_t launcher;      /* srun */
     uint64_t launcher_ticks;
 };

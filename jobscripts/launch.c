@@ -101,6 +101,7 @@ static void root_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void
         snprintf(s->record->mount, sizeof s->record->mount, "%s", m->mount);
         if (snprintf(s->record->application, sizeof s->record->application, "%s", m->application) >= (int)sizeof s->record->application)
             s->record->application[0] = '\0'; /* a part of it would be other CPUs */
+        s->record->inside = m->inside;
         fp__job_states__free_unpacked(m, NULL);
     }
 }
@@ -285,7 +286,7 @@ static void on_tick(uv_timer_t *t)
 
 static const char *not_yet(int state)
 {
-    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes", "it waits for the other nodes"};
+    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes", "it waits for the other nodes", "it waits for the other nodes"};
 
     return texts[state];
 }

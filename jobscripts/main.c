@@ -14,6 +14,7 @@
 
 #include "fp/log.h"
 #include "jobscripts/declared.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/job.h"
 
 static const char *const commands[] = {"check", "explain", "start", "stop", "run", "status", "doctor", "clean", "node", "wait", "confine", "owner", "daemon", NULL};
@@ -118,6 +119,8 @@ int main(int argc, char **argv)
     fp_log_init("fp-job", FP_LOG_INFO);
     if (strcmp(program_invocation_short_name, "fp-task-prolog") == 0)
         return job_cmd_prolog() < 0;
+    if (strcmp(program_invocation_short_name, "fp-enter") == 0)
+        return job_cmd_enter(argv);
     if (argc == 2 && strcmp(argv[1], "--print-man-commands") == 0)
         return print_directives();
     argc = cut_command(argc, argv, &o);

@@ -22,6 +22,22 @@ uninstall: uninstall-task-prolog
 uninstall-task-prolog:
 	rm -f $(DESTDIR)$(PREFIX)/bin/fp-task-prolog
 
+# What becomes a command that sees the store, where that is mounted in a user namespace.
+ENTER := $(O)/bin/fp-enter
+.PHONY: install-enter uninstall-enter
+ifeq ($(ONLY),)
+all: $(ENTER)
+endif
+$(ENTER): $(O)/bin/fp-job
+	$(call say,LN,$@)ln -sf fp-job $@
+install: install-enter
+install-enter:
+	install -d $(DESTDIR)$(PREFIX)/bin
+	ln -sf fp-job $(DESTDIR)$(PREFIX)/bin/fp-enter
+uninstall: uninstall-enter
+uninstall-enter:
+	rm -f $(DESTDIR)$(PREFIX)/bin/fp-enter
+
 # The SPANK plugin, where Slurm's headers are (SLURM_CFLAGS="-I DIR" for other places): Slurm's programs have the functions that it calls.
 SLURM_CFLAGS ?=
 HAVE_SPANK   := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(SLURM_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)

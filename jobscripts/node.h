@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "fp/namespace.h"
 #include "fp/rpc.h"
 #include "job.pb-c.h"
 #include "jobscripts/coremap.h"
@@ -69,6 +70,8 @@ struct node {
     char wanted[PATH_MAX];    /* mount=, on this node */
     int mount_lock;           /* by which jobs of this node do not take one directory; 0: none */
     bool made_mount, made_link;
+    bool is_inside, some_inside; /* it is mounted in a user namespace: here; on any node, as the root knows */
+    struct fp_namespace inside;
     struct job_coremap map;
     struct job_service service[NODE_ROLES];
     char *args[NODE_ROLES][JOB_SERVICE_ARGS];
@@ -145,7 +148,7 @@ void node_store_clean(struct node *n);
 
 /* node_mount.c: where the store is mounted */
 int node_mount_look(struct node *n, char *why, size_t size); /* says upwards whether it can be at mount= on this node; negative: it can be nowhere */
-bool node_mount_decide(const struct node *n, char out[PATH_MAX]); /* root: where it is on all nodes; false: not all have looked */
+bool node_mount_decide(struct node *n, char out[PATH_MAX]); /* root: where it is on all nodes; false: not all have looked */
 int node_mount_take(struct node *n, char *why, size_t size); /* what was decided: its directory, and a link */
 void node_mount_clean(struct node *n);
 

@@ -6,6 +6,9 @@
  * the kernel gives it up with the process, and it leaves no file behind. A lock on the directory itself was rejected, since looking at one that a dead
  * store is mounted on takes long, and a file of its own would have to be removed by somebody.
  *
+ * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
+ * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all.
+ *
  * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link.
  */
 #include <errno.h>
@@ -19,9 +22,11 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
 #include "jobscripts/node.h"
+#include "jobscripts/trymount.h"
 
 #define NAME_BYTES 60u /* of the path, its last ones: others that end so are kept apart, too, which costs little */
 
@@ -83,34 +88,99 @@ static const char *take(struct node *n, const char *path)
     return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : "this user may not mount there";
 }
 
+/* The same in the user namespace of the job, where nothing is to be kept from others and no right to write is needed. */
+static const char *take_inside(struct node *n)
+{
+    struct stat st;
+
+    unlock(n);
+    if (n->made_mount) {
+        (void)chmod(n->wanted, 0); /* what has not entered is not to write to the disk below */
+        return NULL;
+    }
+    if (job_dir_taken(n->wanted) || is_link_of_a_job(n->wanted))
+        return "another job's store is mounted there";
+    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : S_ISDIR(st.st_mode) ? NULL : "it is no directory";
+}
+
+/* A user namespace, kept for the job. */
+static int go_inside(struct node *n, const char *refused, char *why, size_t size)
+{
+    char path[PATH_MAX], said[300] = "";
+    int rc = job_enter_program(path, sizeof path) ? 0 : -ENOENT;
+
+    if (rc)
+        snprintf(said, sizeof said, "%.200s is missing: it belongs to fp-job", path);
+    rc = rc ? rc : fp_namespace_make(&n->inside, n->dir, said, sizeof said);
+    if (rc == 0) {
+        rc = job_dir_file(path, n->dir, JOB_DIR_INSIDE);
+        rc = rc ? rc : fp_namespace_link(&n->inside, path);
+        if (rc)
+            fp_namespace_close(&n->inside);
+    }
+    n->is_inside = rc == 0;
+    if (rc)
+        snprintf(why, size, "this user can mount nothing here: by fusermount3: %.150s; in a user namespace: %.250s", refused, said[0] ? said : fp_strerror(rc));
+    else
+        FP_INFO("%s: fusermount3 can't be used (%s): the store is mounted in a user namespace", n->plan.nodes[n->rank], refused);
+    return rc;
+}
+
+/* By fusermount3 if it mounts something, first where the user wants it; else inside. *no: why it is not where the user wants it; NULL: it is. */
+static int choose_way(struct node *n, const char **no, char *why, size_t size)
+{
+    struct job_mount_tried tried = {.why = ""};
+    char helper[PATH_MAX];
+    int rc;
+
+    if (geteuid() == 0)
+        return 0;
+    if (!job_mount_helper(helper, sizeof helper))
+        snprintf(tried.why, sizeof tried.why, "%s", helper[0] ? "it is not root's with its setuid bit" : "it is not installed");
+    else if (!*no && job_try_mount(n->wanted, &tried) == 0)
+        return 0;
+    else if (job_try_mount(n->dir, &tried) == 0) {
+        *no = *no ? *no : "fusermount3 does not mount there";
+        return 0;
+    }
+    rc = go_inside(n, tried.why[0] ? tried.why : "it does not answer", why, size);
+    *no = rc ? *no : take_inside(n);
+    return rc;
+}
+
 int node_mount_look(struct node *n, char *why, size_t size)
 {
     int rc = job_expand(n->wanted, n->declared.store.mount);
-    const char *not;
+    const char *no;
 
     if (rc) {
         snprintf(why, size, "mount=%s: %s", n->declared.store.mount, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
         return rc;
     }
     job_path_plain(n->wanted);
-    not = take(n, n->wanted);
-    if (not) {
-        FP_WARN("%s: %s", n->wanted, not);
+    no = take(n, n->wanted);
+    rc = choose_way(n, &no, why, size);
+    if (no) {
+        FP_WARN("%s: %s", n->wanted, no);
         unlock(n);
     }
     node_store_note(n);
-    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_LOOKED, not ? not : "");
+    if (rc)
+        return rc;
+    node_tree_say(n, n->is_inside ? FP__JOB_NODE_STATE__JOB_NODE_INSIDE : FP__JOB_NODE_STATE__JOB_NODE_LOOKED, no ? no : "");
     return 0;
 }
 
 /* ---------------------------------------------------------------- deciding */
 
-bool node_mount_decide(const struct node *n, char out[PATH_MAX])
+bool node_mount_decide(struct node *n, char out[PATH_MAX])
 {
+    uint32_t inside = n->states.of[FP__JOB_NODE_STATE__JOB_NODE_INSIDE];
     bool all = true;
 
-    if (n->states.of[FP__JOB_NODE_STATE__JOB_NODE_LOOKED] != n->states.n)
+    if (n->states.of[FP__JOB_NODE_STATE__JOB_NODE_LOOKED] + inside != n->states.n)
         return false;
+    n->some_inside = inside != 0;
     for (uint32_t i = 0; i < n->states.n && all; i++)
         all = !n->states.nodes[i].text;
     if (all)
@@ -141,7 +211,7 @@ int node_mount_take(struct node *n, char *why, size_t size)
         snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
         return -EINVAL;
     }
-    if (mkdir(n->mount, 0755) < 0 && errno != EEXIST) {
+    if (mkdir(n->mount, n->is_inside ? 0 : 0755) < 0 && errno != EEXIST) {
         rc = -errno;
         snprintf(why, size, "%s: %s", n->mount, fp_strerror(rc));
         return rc;
@@ -166,4 +236,6 @@ void node_mount_clean(struct node *n)
     if (job_dir_file(own, n->dir, JOB_DIR_MOUNT) == 0)
         (void)rmdir(own);
     unlock(n);
+    if (n->is_inside)
+        fp_namespace_close(&n->inside);
 }

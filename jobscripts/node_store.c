@@ -20,6 +20,7 @@
 #include "fp/procs.h"
 #include "jobscripts/auxcheck.h"
 #include "jobscripts/cpus.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
 #include "jobscripts/named.h"
@@ -336,6 +337,8 @@ static void mount_args(struct node *n)
     must_fit(n, NODE_MOUNT, "--auxapp-dir=%s", n->plan.auxapp_dir);
     must_fit(n, NODE_MOUNT, "--allow-other=off"); /* a user's own, and root has no business in it */
     must_fit(n, NODE_MOUNT, "--mountpoint=%s", n->mount);
+    if (n->is_inside)
+        must_fit(n, NODE_MOUNT, "--namespace=%s/" JOB_DIR_INSIDE, n->dir);
 }
 
 int node_store_start(struct node *n, enum node_role role, char *why, size_t size)

@@ -62,6 +62,7 @@ static void tell_up(struct node *n, bool all)
         msg.manager = n->manager;
         msg.mount = n->mount;
         msg.application = n->map.application;
+        msg.inside = n->some_inside;
         if (!msg.n_runs)
             break;
         if (fp_rpc_send(n->up, FP__JOB_MSG__JOB_STATES, &msg.base))
@@ -85,6 +86,7 @@ static void answer_all(struct node *n, struct fp_rpc_conn *conn, const struct fp
     msg.manager = n->manager;
     msg.mount = n->mount;
     msg.next = msg.n_runs == RUNS ? at : 0;
+    msg.inside = n->some_inside;
     (void)fp_rpc_reply_msg(conn, in, 0, &msg.base);
     states_changed(n); /* fill has taken what was fresh */
     tell_up(n, true);

@@ -19,6 +19,7 @@
 #include "fp/log.h"
 #include "fp/units.h"
 #include "fp/command.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/start.h"
 
 #define PATHS_MAX   256u /* that one call of fpctl takes */
@@ -245,8 +246,9 @@ static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, c
     return rc ? -EIO : 0;
 }
 
-int job_steps_before(const struct job_run_of *r)
+static int before(void *arg)
 {
+    const struct job_run_of *r = arg;
     static struct call c;
     int rc = make_drain_target(r);
 
@@ -255,6 +257,11 @@ int job_steps_before(const struct job_run_of *r)
         for (size_t k = 0; rc == 0 && k < r->declared.in[i].paths.count; k++)
             rc = stage_in_one(r, &r->declared.in[i], r->declared.in[i].paths.items[k], &c);
     return rc;
+}
+
+int job_steps_before(const struct job_run_of *r)
+{
+    return job_inside(r->dir, before, (void *)(uintptr_t)r);
 }
 
 /* ---------------------------------------------------------------- after */
@@ -441,22 +448,37 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
     return rc || missing ? -EIO : 0;
 }
 
-int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
+struct end {
+    const struct job_run_of *r;
+    int code;
+    uint64_t limit_ms;
+};
+
+static int after(void *arg)
 {
+    const struct end *e = arg;
+    const struct job_run_of *r = e->r;
     static struct after a;
     int rc = 0;
 
-    a.until_ms = fp_now_ms() + limit_ms;
+    a.until_ms = fp_now_ms() + e->limit_ms;
 
     for (size_t i = 0; i < r->declared.nout; i++) {
         const struct job_stage *s = &r->declared.out[i];
 
-        if ((s->when == JOB_ON_SUCCESS && code) || (s->when == JOB_ON_FAILURE && !code))
+        if ((s->when == JOB_ON_SUCCESS && e->code) || (s->when == JOB_ON_FAILURE && !e->code))
             continue;
         rc |= stage_out_one(r, s, &a);
     }
     rc |= drain_rest(r, &a);
     return rc ? -EIO : 0;
+}
+
+int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms)
+{
+    struct end e = {r, code, limit_ms};
+
+    return job_inside(r->dir, after, &e);
 }
 
 int job_steps_stop(const struct job_run_of *r)

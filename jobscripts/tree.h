@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define JOB_FANOUT         32u
-#define JOB_STATES         7u   /* of enum Fp__JobNodeState */
+#define JOB_STATES         8u   /* of enum Fp__JobNodeState */
 #define JOB_TEXT_BYTES_MAX 600u /* of a node: longer ones are cut */
 
 /* Of a rank > 0. */

@@ -63,7 +63,8 @@ struct doctor_node {
     char mount_why[DOCTOR_NAME_BYTES];   /* what the helper said */
     unsigned fuse_minor;                 /* FUSE 7.x, as the kernel says in its first request; 0: not known */
     bool passthrough;
-    bool user_namespaces;                /* a process of the user may have one, with mounts of its own */
+    int namespace_rc;                    /* of mounting one in a user namespace */
+    char namespace_why[2 * DOCTOR_NAME_BYTES];
     char uring;                          /* 'Y' and 'N' of the kernel's switch; 0: it has none */
     char mountpoint[DOCTOR_NAME_BYTES];  /* that stores have by default */
     bool mountpoint_taken;               /* a store is mounted there */
@@ -100,9 +101,6 @@ struct doctor_node_wants {
 
 /* Looks at this machine; nothing of it is left. Blocks for some seconds at most, but for a file system that hangs in the kernel. */
 void doctor_node_look(const struct doctor_node_wants *w, struct doctor_node *out);
-
-/* Mounts an empty FUSE file system for a moment, as fp-mount would. Fills mount_*, fuse_minor, passthrough. */
-void doctor_try_mount(struct doctor_node *n);
 
 /* ---------------------------------------------------------------- report */
 

@@ -18,12 +18,15 @@
 #include <unistd.h>
 #include <linux/magic.h>
 
+#include "fp/err.h"
 #include "fp/fusehelper.h"
 #include "fp/mountprobe.h"
+#include "fp/namespace.h"
 #include "fp/command.h"
 #include "jobscripts/coremap.h"
 #include "jobscripts/doctor/doctor.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/trymount.h"
 
 #define ASK_MS        5000u
 #define PROBE_MS      3000
@@ -64,23 +67,30 @@ void doctor_slurm_look(struct doctor_slurm *out)
 
 /* ---------------------------------------------------------------- FUSE */
 
-/* By a process that tries it: sysctls, limits and security modules all have a say. */
-static bool may_have_namespaces(void)
+/* Both ways to mount, by trying: sysctls, limits and security modules all have a say. */
+static void try_mounts(struct doctor_node *n)
 {
-    int status = 1;
-    pid_t pid = fork();
+    char dir[] = "/tmp/fp-job-doctor-XXXXXX";
+    struct job_mount_tried tried;
+    struct fp_namespace ns;
 
-    if (pid == 0)
-        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 ? 0 : 1);
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!mkdtemp(dir)) {
+        n->mount_rc = n->namespace_rc = -errno;
+        snprintf(n->mount_why, sizeof n->mount_why, "/tmp: %s", fp_strerror(n->mount_rc));
+        snprintf(n->namespace_why, sizeof n->namespace_why, "/tmp: %s", fp_strerror(n->mount_rc));
+        return;
+    }
+    n->mount_rc = job_try_mount(dir, &tried);
+    snprintf(n->mount_why, sizeof n->mount_why, "%.100s", tried.why);
+    n->fuse_minor = tried.fuse_minor;
+    n->passthrough = tried.passthrough;
+    n->namespace_rc = fp_namespace_make(&ns, dir, n->namespace_why, sizeof n->namespace_why);
+    fp_namespace_close(&ns);
+    (void)rmdir(dir);
 }
 
 static void look_at_fuse(struct doctor_node *n)
 {
-    struct statvfs v;
-    struct stat st;
     char *text = text_of("/sys/module/fuse/parameters/enable_uring", 8);
     int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
@@ -89,12 +99,10 @@ static void look_at_fuse(struct doctor_node *n)
         close(fd);
     n->is_root = geteuid() == 0;
     n->user_allow_other = fp_fuse_user_allow_other();
-    if (fp_fuse_helper(n->helper, sizeof n->helper))
-        n->helper_root = n->is_root || (stat(n->helper, &st) == 0 && st.st_uid == 0 && st.st_mode & S_ISUID && statvfs(n->helper, &v) == 0 && !(v.f_flag & ST_NOSUID));
-    n->user_namespaces = may_have_namespaces();
+    n->helper_root = job_mount_helper(n->helper, sizeof n->helper);
     n->uring = text ? text[0] : 0;
     free(text);
-    doctor_try_mount(n);
+    try_mounts(n);
     snprintf(n->mountpoint, sizeof n->mountpoint, "%s", MOUNTPOINT);
     n->mountpoint_taken = job_dir_taken(MOUNTPOINT);
     if (n->mountpoint_taken)

@@ -56,7 +56,10 @@ static void judge_device(const struct doctor_node *n, struct doctor_answer *a)
 static void judge_helper(const struct doctor_node *n, struct doctor_answer *a)
 {
     doctor_found(a, "%s%s%s", n->helper[0] ? n->helper : "not in PATH", n->helper[0] && !n->helper_root ? ", which does not run as root" : "", n->user_allow_other ? "; user_allow_other in /etc/fuse.conf, which jobs do not need" : "");
-    if (!n->helper[0])
+    if ((!n->helper[0] || !n->helper_root) && n->namespace_rc == 0)
+        doctor_warn(a, "%s: without it stores are mounted in user namespaces, and seen by what fp-job run or fp-enter has started alone",
+                    n->helper[0] ? "chown root: fusermount3 && chmod u+s fusermount3" : "install the package fuse3 on compute nodes");
+    else if (!n->helper[0])
         doctor_wrong(a, "install the package fuse3 on compute nodes: users mount with fusermount3");
     else if (!n->helper_root)
         doctor_wrong(a, "chown root: %.100s && chmod u+s it, and no nosuid on its file system: users mount with it", n->helper);
@@ -68,8 +71,11 @@ static void judge_mount(const struct doctor_node *n, struct doctor_answer *a)
         doctor_found(a, "a file system was mounted and unmounted%s", n->is_root ? ", by root" : "");
         return;
     }
-    doctor_found(a, "a file system can't be mounted: %s", n->mount_why[0] ? n->mount_why : fp_strerror(n->mount_rc));
-    if (n->device_rc || !n->helper[0] || !n->helper_root)
+    doctor_found(a, "a file system can't be mounted: %.90s; in a user namespace: %.90s", n->mount_why[0] ? n->mount_why : fp_strerror(n->mount_rc), n->namespace_rc ? n->namespace_why : "it can");
+    if (n->namespace_rc == 0)
+        doctor_warn(a, "%s", n->mount_rc == -ETIMEDOUT ? "fusermount3 hangs: look for a file system on the node that does not answer (/proc/mounts)"
+                                                       : "let users mount with fusermount3: what fp-job run or fp-enter has not started does not see the store else");
+    else if (n->device_rc || !n->helper[0] || !n->helper_root)
         doctor_wrong(a, "mend what is said of fuse and fusermount3 first");
     else if (n->mount_rc == -ETIMEDOUT)
         doctor_wrong(a, "fusermount3 hangs: look for a file system on the node that does not answer (/proc/mounts)");
@@ -82,8 +88,8 @@ static void judge_features(const struct doctor_node *n, struct doctor_answer *a)
     if (!n->fuse_minor)
         doctor_found(a, "not known: nothing could be mounted");
     else
-        doctor_found(a, "FUSE 7.%u, passthrough: %s, over io_uring: %s, user namespaces: %s; fpstore needs none of these three", n->fuse_minor, n->passthrough ? "yes" : "no",
-                     n->uring == 'Y' ? "on" : n->uring ? "off" : "no", n->user_namespaces ? "yes" : "no");
+        doctor_found(a, "FUSE 7.%u, passthrough: %s, over io_uring: %s, user namespaces: %s; fpstore needs none of these three where fusermount3 mounts", n->fuse_minor, n->passthrough ? "yes" : "no",
+                     n->uring == 'Y' ? "on" : n->uring ? "off" : "no", n->namespace_rc ? "no" : "yes");
 }
 
 static void judge_mountpoint(const struct doctor_node *n, struct doctor_answer *a)

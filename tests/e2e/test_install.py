@@ -40,6 +40,7 @@ def test_installed_programs_run_a_store(installed, native):
     os.mkdir(other)
     try:
         assert os.path.samefile(f"{installed}/bin/fp-task-prolog", f"{installed}/bin/fp-job")
+        assert os.path.samefile(f"{installed}/bin/fp-enter", f"{installed}/bin/fp-job")
         run(f"{installed}/bin/fp-store", "up", "--benefactors=2", "--size=256MiB", "--pool=32MiB", *place)
         status = json.loads(run(f"{installed}/bin/fp-store", "status", "--json", *place))
         for p in status["processes"]:

@@ -72,6 +72,8 @@ chmod 1777 srv
 cp "$dir/etc/hosts" etc/hosts
 cat "$dir/etc/passwd" >> etc/passwd
 rm -rf etc/fpstore
+# As root of its namespace, and not of a process: the kernel lets none that is confined to a directory have a user namespace.
+mount --move . /
 mount --make-rshared .
 exec chroot . /bin/bash "$dir/etc/init.sh" "$name"
 """

@@ -5,19 +5,24 @@
  * the file system: the device is closed before it is unmounted, so that whoever comes upon it meanwhile gets an error and does not wait. Signals that would
  * end us wait until it is gone.
  */
+#include "jobscripts/trymount.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "fp/err.h"
 #include "fp/command.h"
-#include "jobscripts/doctor/doctor.h"
+#include "fp/err.h"
+#include "fp/fusehelper.h"
 
 #define HELPER_MS     5000u
 #define FIRST_MS      2000
@@ -45,15 +50,15 @@ static int device_from(int socket)
     return fd;
 }
 
-static void keep_reason(struct doctor_node *n, const char *said)
+static void keep_reason(struct job_mount_tried *t, const char *said)
 {
     const char *text = strncmp(said, "fusermount3: ", 13) == 0 ? said + 13 : said;
 
-    snprintf(n->mount_why, sizeof n->mount_why, "%.*s", (int)strcspn(text, "\n"), text);
+    snprintf(t->why, sizeof t->why, "%.*s", (int)strcspn(text, "\n"), text);
 }
 
 /* fusermount3 with these words, and what it says. */
-static int helper(char *const words[], struct doctor_node *n)
+static int helper(char *const words[], struct job_mount_tried *t)
 {
     char *argv[12] = {(char *)"sh", (char *)"-c", (char *)"exec fusermount3 \"$@\" 2>&1", (char *)"sh"}, said[1024];
     size_t at = 4;
@@ -63,11 +68,11 @@ static int helper(char *const words[], struct doctor_node *n)
         argv[at++] = *words;
     rc = fp_command(argv, HELPER_MS, said, sizeof said);
     if (rc)
-        keep_reason(n, said);
+        keep_reason(t, said);
     return rc > 0 ? -EPERM : rc;
 }
 
-static int mount_on(char *dir, struct doctor_node *n)
+static int mount_on(char *dir, struct job_mount_tried *t)
 {
     char *const words[] = {(char *)"-o", (char *)"rw,nosuid,nodev,fsname=fp-job,subtype=fp-job-doctor", (char *)"--", dir, NULL};
     char number[16];
@@ -76,7 +81,7 @@ static int mount_on(char *dir, struct doctor_node *n)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
         return -errno;
     snprintf(number, sizeof number, "%d", fds[1]);
-    rc = fcntl(fds[1], F_SETFD, 0) < 0 || setenv("_FUSE_COMMFD", number, 1) < 0 ? -errno : helper(words, n);
+    rc = fcntl(fds[1], F_SETFD, 0) < 0 || setenv("_FUSE_COMMFD", number, 1) < 0 ? -errno : helper(words, t);
     unsetenv("_FUSE_COMMFD");
     if (rc == 0)
         rc = device_from(fds[0]);
@@ -95,7 +100,7 @@ static uint32_t number_at(const uint8_t *p)
 }
 
 /* What this kernel's FUSE can do stands in its first request. */
-static int read_first(int device, struct doctor_node *n)
+static int read_first(int device, struct job_mount_tried *t)
 {
     struct pollfd p = {.fd = device, .events = POLLIN};
     uint8_t *request = malloc(REQUEST_BYTES);
@@ -109,43 +114,51 @@ static int read_first(int device, struct doctor_node *n)
     else if ((len = read(device, request, REQUEST_BYTES)) < (ssize_t)INIT_BYTES || number_at(request + 4) != OPCODE_INIT)
         rc = -EPROTO;
     if (rc == 0) {
-        n->fuse_minor = number_at(request + 44);
-        n->passthrough = number_at(request + 52) & HAS_FLAGS2 && len >= (ssize_t)INIT_BYTES + 4 && number_at(request + INIT_BYTES) & PASSTHROUGH;
+        t->fuse_minor = number_at(request + 44);
+        t->passthrough = number_at(request + 52) & HAS_FLAGS2 && len >= (ssize_t)INIT_BYTES + 4 && number_at(request + INIT_BYTES) & PASSTHROUGH;
     }
     free(request);
     return rc;
 }
 
-static int mount_and_unmount(char *dir, struct doctor_node *n)
+static int mount_and_unmount(char *dir, struct job_mount_tried *t)
 {
     char *const words[] = {(char *)"-u", (char *)"-z", (char *)"--", dir, NULL};
-    int device = mount_on(dir, n), rc, end;
+    int device = mount_on(dir, t), rc, end;
 
     if (device < 0)
         return device;
-    rc = read_first(device, n);
+    rc = read_first(device, t);
     if (rc)
-        snprintf(n->mount_why, sizeof n->mount_why, "it was mounted, but the kernel's first request: %s", fp_strerror(rc));
+        snprintf(t->why, sizeof t->why, "it was mounted, but the kernel's first request: %s", fp_strerror(rc));
     close(device);
-    end = helper(words, n);
+    end = helper(words, t);
     return rc ? rc : end;
 }
 
-void doctor_try_mount(struct doctor_node *n)
+bool job_mount_helper(char *out, size_t size)
 {
-    char dir[] = "/tmp/fp-job-doctor-XXXXXX";
-    sigset_t later, before;
+    struct statvfs v;
+    struct stat st;
 
-    if (!mkdtemp(dir)) {
-        n->mount_rc = -errno;
-        snprintf(n->mount_why, sizeof n->mount_why, "/tmp: %s", fp_strerror(n->mount_rc));
-        return;
-    }
+    if (!fp_fuse_helper(out, size))
+        return false;
+    return geteuid() == 0 || (stat(out, &st) == 0 && st.st_uid == 0 && st.st_mode & S_ISUID && statvfs(out, &v) == 0 && !(v.f_flag & ST_NOSUID));
+}
+
+int job_try_mount(const char *dir, struct job_mount_tried *out)
+{
+    char path[PATH_MAX];
+    sigset_t later, before;
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    snprintf(path, sizeof path, "%s", dir);
     sigemptyset(&later);
     for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGALRM, 0}; *sig; sig++)
         sigaddset(&later, *sig);
     sigprocmask(SIG_BLOCK, &later, &before);
-    n->mount_rc = mount_and_unmount(dir, n);
-    (void)rmdir(dir);
+    rc = mount_and_unmount(path, out);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    return rc;
 }

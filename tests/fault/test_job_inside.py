@@ -1,0 +1,34 @@
+"""What goes wrong with a store that is mounted in a user namespace (tests/e2e/test_job_inside.py)."""
+
+import pytest
+
+SLURM = {"nodes": 2, "cpus": 2}
+HEAD = "#!/bin/bash\n#SBATCH -N 2 --exclusive\n#FP store size=256MiB pool=64MiB\n"
+APP = "echo before > $FP_MOUNT/$(hostname); touch up.$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; until cat $FP_MOUNT/$(hostname); do sleep 0.1; done"
+WAIT = "until [ -e up.0 ] && [ -e up.1 ]; do sleep 0.1; done; rm up.0 up.1; touch up; wait $!\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def taken_away(slurm):
+    for i in (1, 2):
+        slurm.on(i, "sh", "-c", "touch /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+
+
+def test_the_mount_is_killed(slurm):
+    """It is started again, in the place where the application is, which sees its files again."""
+    number = slurm.up(HEAD + f"#FP stage-out * to=/lustre/good\nfp-job run -- srun -N2 sh -c '{APP}' &\n" + WAIT)
+    old, = slurm.processes(2, "fp-mount")
+    slurm.kill(2, old)
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and out.count("before\n") == 2, out
+    for name in slurm.names[1:]:
+        assert slurm.login("cat", f"/lustre/good/{name}").stdout == "before\n"
+    slurm.nothing_left(30)
+
+
+def test_the_job_is_cancelled(slurm):
+    number = slurm.up(HEAD + "fp-job run -- sh -c 'touch up; sleep 600'\n")
+    slurm.login("scancel", str(number))
+    slurm.wait_state(number, "CANCELLED")
+    slurm.nothing_left(60)
