@@ -5,6 +5,8 @@
  * such as a site's epilog, when nothing of it may stay, and for fp-job stop on nodes whose agents are gone.
  */
 #include <errno.h>
+#include <glob.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +17,26 @@
 #include "jobscripts/jobdir.h"
 #include "jobscripts/left.h"
 #include "jobscripts/outside.h"
+
+/* An epilog runs as root, and what is there is the user's: nothing of it is touched by root, who would follow what the user has made of it. */
+static int not_of_root(const char *job)
+{
+    char pattern[128];
+    int rc = 0;
+    glob_t g;
+
+    snprintf(pattern, sizeof pattern, "/tmp/fpstore-[0-9]*-%s", job);
+    if (geteuid() != 0 || glob(pattern, 0, NULL, &g) != 0)
+        return 0;
+    for (size_t i = 0; i < g.gl_pathc; i++) {
+        unsigned long uid = strtoul(g.gl_pathv[i] + strlen("/tmp/fpstore-"), NULL, 10);
+
+        FP_ERROR("%s is another user's: runuser -u \"$(id -nu %lu)\" -- fp-job clean %s", g.gl_pathv[i], uid, job);
+        rc = -EPERM;
+    }
+    globfree(&g);
+    return rc;
+}
 
 static int clean_job(const char *job)
 {
@@ -27,7 +49,7 @@ static int clean_job(const char *job)
     }
     job_dir_path(dir, job);
     if (access(dir, F_OK) < 0)
-        return 0;
+        return not_of_root(job);
     rc = job_dir_make(dir); /* is it ours? */
     if (rc)
         FP_ERROR("%s: %s", dir, rc == -EPERM ? "it belongs to somebody else" : fp_strerror(rc));

@@ -40,29 +40,50 @@ static void print(const struct job_record *r, struct job_states *s)
             printf("node %u: unknown\n", i);
 }
 
-static int there(const char *job)
+/*
+ * Its number, which that of a task of an array (12_3) is not, and its first node, of what squeue says, a line for each job. -ENOENT: there is none; -EINVAL: the tasks
+ * of an array are meant, and which of them is not said.
+ */
+static int find_job(const char *text, const char *asked, char job[65], char first[300])
 {
-    char id[80], self[PATH_MAX], nodes[16384], first[300], *text = malloc(TEXT_MAX);
-    char *const list[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%B", (char *)"-j", (char *)(uintptr_t)job, NULL};
-    char *const argv[] = {(char *)"srun", id, (char *)"--overlap", (char *)"--quiet", (char *)"-N1", (char *)"-n1", (char *)"--mem=0", (char *)"-w", first, self,
-                          (char *)"status", (char *)"--here", (char *)(uintptr_t)job, NULL};
-    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-    int rc = text && k > 0 ? fp_command(list, THERE_MS, nodes, sizeof nodes) : -ENOMEM;
+    char other[65], node[300];
+    unsigned n = 0;
 
-    if (rc == 0 && !nodes[strspn(nodes, " \n")])
-        rc = -ENOENT;
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
+        if (sscanf(text, "%64s %299s", other, node) != 2)
+            continue;
+        if (n++ == 0 || strcmp(other, asked) == 0) {
+            memcpy(job, other, sizeof other);
+            memcpy(first, node, sizeof node);
+        }
+    }
+    return n == 0 ? -ENOENT : n > 1 && strcmp(job, asked) != 0 ? -EINVAL : 0;
+}
+
+static int there(const char *asked)
+{
+    char job[65] = "", id[80], self[PATH_MAX], first[300] = "", *text = malloc(TEXT_MAX);
+    char *const list[] = {(char *)"squeue", (char *)"-h", (char *)"-r", (char *)"-t", (char *)"RUNNING,COMPLETING", (char *)"-o", (char *)"%A %B", (char *)"-j", (char *)(uintptr_t)asked, NULL};
+    char *const argv[] = {(char *)"srun", id, (char *)"--overlap", (char *)"--quiet", (char *)"-N1", (char *)"-n1", (char *)"--mem=0", (char *)"-w", first, self,
+                          (char *)"status", (char *)"--here", job, NULL};
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    int rc = text && k > 0 ? fp_command(list, THERE_MS, text, TEXT_MAX) : -ENOMEM;
+
+    rc = rc ? rc : find_job(text, asked, job, first);
+    if (rc == -EINVAL)
+        FP_ERROR("%s is an array: of which of its tasks? fp-job status %s_1", asked, asked);
+    else if (rc)
+        FP_ERROR("job %s does not run, or Slurm does not answer; one that Slurm does not know is asked for on the machine where it was started", asked);
     if (rc) {
-        FP_ERROR("job %s does not run, or Slurm does not answer; one that Slurm does not know is asked for on the machine where it was started", job);
         free(text);
         return rc < 0 ? rc : -ENOENT;
     }
     self[k] = '\0';
     snprintf(id, sizeof id, "--jobid=%s", job);
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(nodes, "\n"), nodes);
     rc = fp_command(argv, THERE_MS, text, TEXT_MAX);
     fputs(text, stdout);
     if (rc)
-        FP_ERROR("job %s has no store, or its first node does not answer", job);
+        FP_ERROR("job %s has no store, or its first node does not answer", asked);
     free(text);
     return rc > 0 ? -EIO : rc;
 }

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #define JOB_DIR_LOCK  ".fp-job"
-#define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-" /* of a job's number */
+#define JOB_DIR_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-" /* of a job's number; PBS has 12.server */
 
 #define JOB_DIR_REMOVED ".removed-" /* and a number, behind its name */
 

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "jobscripts/jobdir.h"
+
 #define PORT_FIRST 20000u
 #define PORT_RANGE 12000u /* below 32768, where Linux begins to give ports by itself */
 #define JOB_VARIABLES_MAX 1000u
-#define JOB_CHARS  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 uint16_t job_plan_port(const char *job)
 {
@@ -50,7 +51,7 @@ char *job_plan_write(const struct job_plan *p)
 
 static bool is_name(const char *s, size_t max)
 {
-    size_t n = strspn(s, JOB_CHARS);
+    size_t n = strspn(s, JOB_DIR_CHARS);
 
     return n && !s[n] && n <= max && s[0] != '.' && s[0] != '-';
 }

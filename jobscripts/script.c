@@ -1,7 +1,7 @@
 /*
  * Reads the #FP lines of a batch script (see script.h). Pure but for memory and the reading of the file.
  *
- * Variables are left as they are written: most of them have a value only on the nodes of the job ($TMPDIR), and another one on each (place.c expands
+ * Variables are left as they are written: most of them have a value only on the nodes of the job ($TMPDIR), and another one on each (node_store.c expands
  * them there). A #FP line behind the first command is a mistake and not obeyed: sbatch has the same rule for its own lines, a text in a here-document
  * would else become a directive, and one that is silently passed over would be a job without a store.
  */

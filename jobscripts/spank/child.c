@@ -1,7 +1,7 @@
 /*
  * Programs run with a limit from inside of Slurm's (see spank_fp.h). One thread calls; signals and other children of the process are left alone.
  *
- * Not jobscripts/command.c, which is for programs of ours: what is loaded into slurmd's processes must not bring libraries with it. A child that does not
+ * Not common/command.c, which is for programs of ours: what is loaded into slurmd's processes must not bring libraries with it. A child that does not
  * die of SIGKILL, since the kernel waits for something in its name, is left behind: who waits for it would take part in its misery.
  */
 #include <errno.h>

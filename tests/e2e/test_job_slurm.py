@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 from harness import threads
@@ -294,6 +295,24 @@ def test_status_from_where_users_log_in(slurm):
     assert slurm.end_of(number)[0] == 0
     r = slurm.login("fp-job", "status", str(number), check=False)
     assert r.returncode == 1 and "does not run" in r.stderr
+    slurm.nothing_left()
+
+
+def test_status_of_a_task_of_an_array(slurm):
+    slurm.write("job.sh", "#!/bin/bash\n#SBATCH -N 1 --exclusive --array=1-2\n#FP store size=256MiB pool=64MiB\n"
+                "eval \"$(fp-job start)\" || exit 1\ntouch up$SLURM_ARRAY_TASK_ID\nuntil [ -e go ]; do sleep 0.1; done\nfp-job stop\n")
+    if os.path.exists(slurm.home("go")):
+        os.unlink(slurm.home("go"))
+    number = slurm.sbatch("job.sh")
+    for task in (1, 2):
+        slurm.wait_file(f"up{task}", f"{number}_{task}")
+    seen = [slurm.login("fp-job", "status", f"{number}_{task}").stdout for task in (1, 2)]
+    jobs = [re.search(r"^job (\d+): 1 of 1 nodes ready", out)[1] for out in seen]
+    assert jobs[0] != jobs[1] and str(number) in jobs, seen
+    assert slurm.login("fp-job", "status", str(number)).stdout == seen[jobs.index(str(number))]
+    slurm.write("go", "")
+    for task in (1, 2):
+        slurm.end_of(f"{number}_{task}")
     slurm.nothing_left()
 
 

@@ -86,8 +86,13 @@ def test_clean_of_a_job_ends_what_it_has_on_a_node(slurm):
     number = slurm.up(HEAD + START + WAIT)
     slurm.kill(2, *slurm.processes(2, "fp-mount"), agent(slurm, 2), signal=19)
     for i in (2, 3):
-        slurm.on(i, "fp-job", "clean", str(number), seconds=60)
+        r = slurm.on(i, "fp-job", "clean", str(number), user="root", check=False)
+        assert r.returncode == 1 and f"ERROR: /tmp/fpstore-5001-{number} is another user's: runuser -u \"$(id -nu 5001)\" -- fp-job clean {number}\n" in r.stderr, r.stderr
+        slurm.on(i, "runuser", "-u", "ada", "--", "fp-job", "clean", str(number), user="root", seconds=60)
         assert not slurm.left_over(i)
+    slurm.on(2, "mkdir", "-m", "700", "/tmp/fpstore-5001-12.server")
+    slurm.on(2, "fp-job", "clean", "12.server")
+    assert not slurm.left_over(2)
     slurm.login("scancel", str(number))
     slurm.wait_state(number, "CANCELLED")
     slurm.nothing_left(30)
