@@ -42,7 +42,7 @@ SPANK_PLUGIN(fpstore, 1)
 #define CLEAN_MS   40000u
 #define END_MS     5000u
 #define AGAIN_MS   15000u
-#define ARGS_MAX   4096
+#define WORDS_OF_RUN 7 /* before the script's own, and NULL */
 #define JOB_DIR    "/tmp/fpstore-%u-%u" /* jobdir.h */
 #define CORE_SPEC  "FPSTORE_CORE_SPEC" /* in the environment of prologs, which do not see options of Slurm's own */
 
@@ -172,11 +172,11 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
 /* Becomes fp-job run, which runs the script. Returns if that can't be. */
 static void become_run(spank_t sp)
 {
-    char *argv[ARGS_MAX], **script, **env, *directives = spank_fp_directives(&fp), *text = NULL;
+    char **argv = NULL, **script, **env, *directives = spank_fp_directives(&fp), *text = NULL;
     int n = 0, count = 0;
 
     if (!directives || spank_get_item(sp, S_JOB_ARGV, &count, &script) != ESPANK_SUCCESS || spank_get_item(sp, S_JOB_ENV, &env) != ESPANK_SUCCESS || count < 1 ||
-        asprintf(&text, "--directives=%s", directives) < 0) {
+        !(argv = calloc((size_t)count + WORDS_OF_RUN, sizeof *argv)) || asprintf(&text, "--directives=%s", directives) < 0) {
         fprintf(stderr, "fpstore: Slurm does not tell what the script is\n");
         return;
     }
@@ -186,9 +186,8 @@ static void become_run(spank_t sp)
     argv[n++] = text;
     argv[n++] = script[0];
     argv[n++] = (char *)"--";
-    for (int i = 0; i < count && n < ARGS_MAX - 1; i++)
+    for (int i = 0; i < count; i++)
         argv[n++] = script[i];
-    argv[n] = NULL;
     execve(fp.fp_job, argv, env);
     fprintf(stderr, "fpstore: %s: %s: is fpstore installed on this node?\n", fp.fp_job, strerror(errno));
 }

@@ -64,6 +64,10 @@ def test_words_of_the_script_s_call_are_its_own(cluster):
     r = cluster.login("sbatch", "--parsable", "--output=job-%j.out", "--fp", "job.sh", "--fp", "a b", "")
     code, out = cluster.end_of(int(r.stdout))
     assert code == 0 and "<--fp><a b><>" in out, out
+    cluster.write("job.sh", HEAD + STORE + 'echo "$# words, ${!#}"\n')
+    r = cluster.login("sbatch", "--parsable", "--output=job-%j.out", "--fp", "job.sh", *map(str, range(6000)))
+    code, out = cluster.end_of(int(r.stdout))
+    assert code == 0 and "6000 words, 5999\n" in out, out
 
 
 def test_without_an_option_a_job_has_no_store(cluster):
