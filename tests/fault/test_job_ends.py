@@ -74,9 +74,12 @@ def test_run_is_killed_and_the_script_goes_on(slurm, guard):
 
 
 def test_start_is_interrupted(slurm):
-    """Before all are ready: a benefactor that does not come up, since its program is stopped."""
-    slurm.write("job.sh", HEAD + "fp-job start > started &\nstart=$!\nwhile [ ! -e /tmp/fpstore-*/agents.log ]; do sleep 0.02; done\nkill -TERM $start\nwait $start\necho ended with $?\n")
-    code, out = slurm.end_of(slurm.sbatch("job.sh"))
+    """Before all are ready: a benefactor does not come up."""
+    with slurm.stand_in(2, "fp-benefactor", "exec sleep 600"):
+        number = slurm.up(HEAD + "fp-job start > started &\nstart=$!\n" + WAIT + "kill -TERM $start\nwait $start\necho ended with $?\n")
+        wait_until("the benefactor to be started", 30, lambda: slurm.processes(2, "sleep", "600"), 0.1)
+        slurm.go()
+        code, out = slurm.end_of(number)
     assert code == 0 and "ended with 1" in out and "interrupted" in out, out
     assert slurm.read("started") == "false\n"
     slurm.nothing_left(30)
@@ -95,15 +98,11 @@ def test_the_disk_of_one_node_is_full(slurm):
 
 
 def test_a_node_that_is_late_is_named(slurm):
-    """Its mount hangs: the limit of the script counts, and who it was is said."""
-    slurm.on(2, "sh", "-c", "cp /opt/fpstore/bin/fp-benefactor /tmp/real; printf '#!/bin/sh\\nsleep 600\\n' > /tmp/slow; chmod 755 /tmp/slow; mount --bind /tmp/slow /opt/fpstore/bin/fp-benefactor",
-             user="root")
-    try:
+    """Its benefactor hangs: the limit of the script counts, and who it was is said."""
+    with slurm.stand_in(2, "fp-benefactor", "sleep 600"):
         began = time.monotonic()
         code, out = slurm.run(HEAD.replace("pool=", "ready=5s pool=") + 'eval "$(fp-job start)" || exit 5\n')
         assert code == 5 and time.monotonic() - began < 60, out
-    finally:
-        slurm.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-benefactor; rm /tmp/real /tmp/slow", user="root")
     assert f"{slurm.names[2]} is not ready: its services are not ready" in out and slurm.names[3] not in out, out
     assert "3 of 4 nodes were ready within 5 s" in out, out
     slurm.nothing_left(30)
@@ -187,7 +186,7 @@ def test_a_program_that_hangs_does_not_keep_the_node(slurm, what):
 
 
 def test_two_jobs_on_one_node(slurm):
-    """Each has a part of its cores, and a store of its own, mounted where the user said."""
+    """Each has a store of its own, mounted where the user said. Service cores: tests/e2e/test_job_shared_node.py."""
     script = "#!/bin/bash\n#SBATCH -N 1 -n 1 -w NODE\n#FP store size=128MiB pool=64MiB mount=/tmp/mnt-$SLURM_JOB_ID\neval \"$(fp-job start)\" || exit 1\necho $SLURM_JOB_ID > $FP_MOUNT/f\n"
     script = script.replace("NODE", slurm.names[2])
     for name in ("up1", "up2", "go"):
@@ -225,10 +224,7 @@ def test_two_jobs_of_one_node_with_the_same_mount(slurm):
 
 def test_jobs_of_an_array_on_one_node(slurm):
     """They begin at the same moment, and both find the directory free: the second mounts elsewhere before the first has."""
-    two = "mount --bind /tmp/slow /opt/fpstore/bin/fp-mount"
-    slurm.on(2, "sh", "-c", "cp /opt/fpstore/bin/fp-mount /tmp/real; printf '#!/bin/sh\\necho $* > /home/ada/mounts.$$\\nuntil [ -e /home/ada/go ]; do sleep 0.05; done\\n"
-             f"exec /tmp/real \"$@\"\\n' > /tmp/slow; chmod 755 /tmp/slow; {two}", user="root")
-    try:
+    with slurm.stand_in(2, "fp-mount", 'echo $* > /home/ada/mounts.$$\nuntil [ -e /home/ada/go ]; do sleep 0.05; done\nexec /tmp/real "$@"'):
         if os.path.exists(slurm.home("go")):
             os.unlink(slurm.home("go"))
         slurm.write("job.sh", f"#!/bin/bash\n#SBATCH -N 1 -n 1 -w {slurm.names[2]} --array=1-2\n#FP store size=128MiB pool=64MiB mount=//AggregateSSDstore/\n"
@@ -237,8 +233,8 @@ def test_jobs_of_an_array_on_one_node(slurm):
         wait_until("both to mount", 60, lambda: len(glob.glob(slurm.home("mounts.*"))) == 2, 0.05)
         slurm.go()
         wait_until("both to end", 60, lambda: not slurm.login("squeue", "-h").stdout, 0.2)
-    finally:
-        slurm.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-mount; rm /tmp/real /tmp/slow; rm -f /home/ada/mounts.*", user="root")
+    for name in glob.glob(slurm.home("mounts.*")):
+        os.unlink(name)
     both = slurm.read("array-1.out") + slurm.read("array-2.out")
     at = dict(re.findall(r"^at (\S+) (\d+)$", both, re.M))
     assert len(at) == 2 and "/AggregateSSDstore" in at, both
@@ -264,12 +260,8 @@ def test_a_link_where_the_store_can_not_be_mounted(slurm):
 
 
 def test_a_benefactor_that_is_slow_to_start_is_waited_for(slurm):
-    slurm.on(2, "sh", "-c", "cp /opt/fpstore/bin/fp-benefactor /tmp/real; printf '#!/bin/sh\\nsleep 4\\nexec /tmp/real \"$@\"\\n' > /tmp/slow; chmod 755 /tmp/slow; "
-             "mount --bind /tmp/slow /opt/fpstore/bin/fp-benefactor", user="root")
-    try:
+    with slurm.stand_in(2, "fp-benefactor", 'sleep 4\nexec /tmp/real "$@"'):
         code, out = slurm.run(HEAD + 'eval "$(fp-job start)" || exit 5\necho after $SECONDS\nsrun sh -c "echo x > $FP_MOUNT/\\$(hostname)"\nls $FP_MOUNT | wc -l\nfp-job stop\n')
-    finally:
-        slurm.on(2, "sh", "-c", "umount /opt/fpstore/bin/fp-benefactor; rm /tmp/real /tmp/slow", user="root")
     assert code == 0 and int(re.search(r"after (\d+)", out)[1]) >= 4 and "\n4\n" in out and "ERROR" not in out, out
     slurm.nothing_left(30)
 

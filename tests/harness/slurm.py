@@ -9,6 +9,7 @@ A node crashes by SIGKILL of its first process, which ends all others of it in t
 Jobs are those of an ordinary user, who is known inside only. Names of nodes have our pid in them, since control groups of several runs lie side by side.
 """
 
+import contextlib
 import glob
 import os
 import re
@@ -355,6 +356,16 @@ class Slurm:
 
     # --- what goes wrong ----------------------------------------------------
 
+    @contextlib.contextmanager
+    def stand_in(self, i, program, script):
+        """Meanwhile on node i this script is started in place of one of our programs, which is /tmp/real for it."""
+        path = f"/opt/fpstore/bin/{program}"
+        self.on(i, "sh", "-c", 'cp "$0" /tmp/real; printf "#!/bin/sh\\n%s\\n" "$1" > /tmp/stand-in; chmod 755 /tmp/stand-in; mount --bind /tmp/stand-in "$0"', path, script, user="root")
+        try:
+            yield
+        finally:
+            self.on(i, "sh", "-c", f"umount {path}; rm /tmp/real /tmp/stand-in", user="root")
+
     def crash(self, i):
         self.procs[i].kill()
         self.procs[i].wait(10)
@@ -364,13 +375,14 @@ class Slurm:
         left = []
         with open(f"/proc/{self.first_process(i)}/mountinfo") as f:
             left += [f"mount {line.split()[4]}" for line in f if re.search(r" - fuse", line)]
-        script = f"ps -o pid=,args= -u {UID} | sed 's/^/process /'; find /tmp /srv /run /dev/shm /AggregateSSDstore -mindepth 1 -uid {UID} 2>/dev/null | sed 's/^/file /'"
+        script = (f"ps -o pid=,args= -u {UID} | sed 's/^/process /'; (find /tmp /srv /run /dev/shm /AggregateSSDstore -mindepth 1 -uid {UID}; "
+                  f"find /var/tmp -xdev -name 'fp-test-*' -prune -o -uid {UID} -print) 2>/dev/null | sed 's/^/file /'")
         return left + self.on(i, "sh", "-c", script, user="root").stdout.splitlines()
 
     def nothing_left(self, seconds=10, nodes=None, but=None):
-        """Until nothing of the user is on any node; `but`: a directory that may be."""
+        """Until nothing of the user is on any node, that where users log in among them; `but`: a directory that may be."""
         def left():
-            return [f"node {i}: {x}" for i in nodes or range(1, self.count + 1) for x in self.left_over(i) if not but or not f"{x}/".startswith(f"file {but}/")]
+            return [f"node {i}: {x}" for i in nodes or range(self.count + 1) for x in self.left_over(i) if not but or not f"{x}/".startswith(f"file {but}/")]
         wait_until(lambda: "nothing to be left:\n" + "\n".join(left()), seconds, lambda: not left(), 0.1)
 
     # --- the end ------------------------------------------------------------

@@ -23,7 +23,8 @@ for status in glob.glob("/proc/[0-9]*/task/*/status"):
         pass
 """
 SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch", "fp-job-agent"}
-WAITING = ("slurm_script", "fp-job", "srun", "bash")  # they do nothing meanwhile
+WAITING = ("slurm_script", "fp-job", "fp-job-guard", "srun", "bash")  # they do nothing meanwhile
+BEGINNING = ("slurmstepd", "fp-task-prolog", "sh")  # of a task that is no program yet: what keeps it off service cores runs
 
 
 def seen(out, node=None):
@@ -33,4 +34,4 @@ def seen(out, node=None):
 
 def misplaced(threads, ours, others):
     """Threads that are neither services on exactly `ours` nor an application's on exactly `others`."""
-    return [(name, cpus) for name, cpus in threads if cpus != (ours if name in SERVICES else others) and name not in WAITING]
+    return [(name, cpus) for name, cpus in threads if cpus != (ours if name in SERVICES else others) and name not in WAITING + BEGINNING]
