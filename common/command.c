@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fp/clock.h"
+#include "fp/limited.h"
 
 extern char **environ;
 
@@ -62,19 +63,19 @@ static int hear(int fd, uint64_t until, char *out, size_t size)
     }
 }
 
-/* Its end, of which *late says that it came by us, since until was over. False: waitpid fails. */
+/* Its end, of which *late says that it came by us, since until was over. False: there is none, or the kernel holds it (limited.c). */
 static bool reap(pid_t pid, uint64_t until, int *status, bool *late)
 {
     static const struct timespec pause = {0, 10000000};
     pid_t got;
 
-    while ((got = waitpid(pid, status, *late ? 0 : WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (!*late && fp_now_ms() >= until) {
+    while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
+        if (fp_now_ms() >= until) {
             kill(-pid, SIGKILL);
             *late = true;
+            return fp_reap(pid, status);
         }
-        if (!*late)
-            nanosleep(&pause, NULL);
+        nanosleep(&pause, NULL);
     }
     return got == pid;
 }
@@ -84,7 +85,7 @@ static int result(pid_t pid, uint64_t until)
     bool late = false;
     int status = 0;
 
-    if (!reap(pid, until, &status, &late))
+    if (!reap(pid, until, &status, &late) && !late)
         return -ECHILD;
     if (late)
         return -ETIMEDOUT;

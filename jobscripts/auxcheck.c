@@ -20,6 +20,7 @@
 #include "auxapps/host/load.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/limited.h"
 
 struct told {
     int rc;
@@ -131,8 +132,7 @@ int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit
     close(fds[0]);
     if (rc < 0)
         kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    (void)fp_reap(pid, &status);
     if (rc == 1) {
         *out = t.answer;
         memcpy(why, t.why, JOB_AUX_WHY_BYTES);

@@ -16,9 +16,11 @@
 #include <unistd.h>
 
 #include "fp/auxapp.h"
+#include "fp/limited.h"
 #include "jobscripts/auxcheck.h"
 
 #define PLUGIN_MS 10000u /* one that takes longer to load hangs */
+#define ANSWER_MS 10000u /* of a file system, for one directory */
 
 /* ---------------------------------------------------------------- aux-apps */
 
@@ -127,6 +129,19 @@ static struct job_place value_place(const struct job_line *l, const char *name)
     return l->words[0].at;
 }
 
+static int look_at(const void *pattern)
+{
+    glob_t g;
+
+    (void)glob(pattern, GLOB_NOSORT, NULL, &g);
+    return 0;
+}
+
+int job_answers(const char *pattern, uint64_t limit_ms)
+{
+    return fp_limited(look_at, pattern, limit_ms);
+}
+
 /* The directory, or the one that it would be made in, is here and can be written. */
 static void check_target(const char *path, struct job_place at, struct job_findings *f)
 {
@@ -136,6 +151,10 @@ static void check_target(const char *path, struct job_place at, struct job_findi
 
     if (strchr(path, '$'))
         return;
+    if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
+        job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+        return;
+    }
     if (stat(path, &st) == 0) {
         if (!S_ISDIR(st.st_mode))
             job_error(f, at, "%s is no directory", path);
@@ -226,6 +245,10 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
                 job_error(f, at, "'%s': write the whole path, from / on: the job may start in another directory", path);
             if (path[0] != '/' || site->words)
                 continue;
+            if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
+                job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+                continue;
+            }
             int rc = glob(path, GLOB_NOSORT, NULL, &g);
 
             if (rc == GLOB_NOMATCH && !d->in[i].optional)

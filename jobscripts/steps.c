@@ -16,9 +16,11 @@
 #include "fp/beside.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/limited.h"
 #include "fp/log.h"
 #include "fp/units.h"
 #include "fp/command.h"
+#include "jobscripts/check.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/start.h"
 
@@ -30,6 +32,7 @@
 #define TIMED_OUT   3 /* exit code of fpctl */
 #define STOP_NEEDS  15000u /* of the job's time, for ending everything */
 #define STEP_LEAST  2000u
+#define ANSWER_MS   30000u /* of a file system, for one directory */
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
 #define SETS_BYTES  (4u << 20)
 
@@ -112,14 +115,20 @@ bool job_steps_needed(const struct job_declared *d)
 /* ---------------------------------------------------------------- before */
 
 /* A target that is not there yet, in a directory that is: made here, since the parallel file system is the same on all nodes. */
-static int make_target(const char *text)
+static int make_it(const void *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
+}
+
+static int make_target(const char *text, uint64_t limit_ms)
 {
     char path[PATH_MAX];
     int rc = job_expand(path, text);
 
-    if (rc == 0 && mkdir(path, 0777) < 0 && errno != EEXIST)
-        rc = -errno;
-    if (rc)
+    rc = rc ? rc : fp_limited(make_it, path, limit_ms);
+    if (rc == -ETIMEDOUT)
+        FP_ERROR("the directory %s can't be made: its file system has not answered for %llu s", path, (unsigned long long)(limit_ms / 1000));
+    else if (rc)
         FP_ERROR("the directory %s can't be made: %s", rc == -ENOENT ? text : path, fp_strerror(rc));
     return rc;
 }
@@ -131,7 +140,7 @@ static int make_drain_target(const struct job_run_of *r)
 
     for (size_t i = 2; drain && i < drain->line->nwords && rc == 0; i++)
         if (strncmp(drain->line->words[i].text, "to=", 3) == 0)
-            rc = make_target(drain->line->words[i].text + 3);
+            rc = make_target(drain->line->words[i].text + 3, ANSWER_MS);
     return rc;
 }
 
@@ -230,11 +239,12 @@ static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, c
 
     if (rc)
         return rc;
-    rc = path[0] == '/' ? glob_error(glob(path, 0, NULL, &g)) : -EINVAL;
+    rc = path[0] == '/' ? job_answers(path, ANSWER_MS) : -EINVAL;
+    rc = rc ? rc : glob_error(glob(path, 0, NULL, &g));
     if (rc == -ENOENT && s->optional)
         return 0;
     if (rc) {
-        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : rc == -EINVAL ? "it does not begin with /" : fp_strerror(rc));
+        FP_ERROR("#FP stage-in %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name" : rc == -EINVAL ? "it does not begin with /" : rc == -ETIMEDOUT ? "its file system does not answer" : fp_strerror(rc));
         return rc;
     }
     rc = stage_in_paths(r, s, path, &g, c);
@@ -284,6 +294,14 @@ static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const
     *why = left < ours ? "the job's time is over" : "the time for it is over (--timeout of fp-job)";
     left = left < ours ? left : ours;
     return left > STEP_LEAST ? left : STEP_LEAST;
+}
+
+static uint64_t answer_ms(const struct job_run_of *r, const struct after *a)
+{
+    const char *why;
+    uint64_t ms = step_ms(r, a, &why);
+
+    return ms < ANSWER_MS ? ms : ANSWER_MS;
 }
 
 static bool selects(const struct job_auxapp *drain)
@@ -438,7 +456,7 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
 
     for (size_t i = 0; i < s->paths.count; i++)
         missing |= add_names(r, s->paths.items[i], &g);
-    if (s->to && g.gl_pathc && (rc = make_target(s->to)) == 0 && (rc = job_expand(name, s->to)) == 0)
+    if (s->to && g.gl_pathc && (rc = make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
         snprintf(to, sizeof to, "--to=%s", name);
     if (rc == 0 && g.gl_pathc)
         rc = stage_out_paths(r, s, to, &g, a, &why);

@@ -15,6 +15,9 @@ $(O)/tests/unit/test_cl_data_burst: ALL_LDFLAGS += -Wl,--wrap=cl_core_connected 
 # The store threads, by a clock that the test moves on.
 $(O)/tests/unit/test_cl_jobs: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=pthread_cond_timedwait
 
+# A process that the kernel does not let go.
+$(O)/tests/unit/test_limited: ALL_LDFLAGS += -Wl,--wrap=waitpid
+
 # What is made to last, and when.
 $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=rename
 
