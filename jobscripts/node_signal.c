@@ -16,7 +16,7 @@
 #include "jobscripts/node.h"
 #include "jobscripts/slurm.h"
 
-#define WORD_MS 1500u /* for squeue, and for the root's word */
+#define WORD_MS 8000u /* for squeue, and for the root's word: a controller that is slow has not ended the job; what else is to be done fits the rest of KillWait (fp-job doctor) */
 
 static void asked_closed(uv_handle_t *h)
 {

@@ -157,6 +157,8 @@ void job_service_stop(struct job_service *s, uint64_t now_ms)
 
 void job_service_tick(struct job_service *s, uint64_t now_ms)
 {
+    if (s->hurry && s->step_at_ms > now_ms + HURRY_MS) /* it was told to end before that was known */
+        s->step_at_ms = now_ms + HURRY_MS;
     if (!s->running || !s->told || now_ms < s->step_at_ms)
         return;
     if (s->twice && s->step == 1 && !s->hurry) {

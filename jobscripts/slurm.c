@@ -21,6 +21,7 @@
 #include "jobscripts/script.h"
 
 #define ASK_MS   5000u
+#define SCRIPT_MS 30000u /* without it the job ends: a controller that is slow is waited for */
 #define CLEAN_MS 40000u /* a little more than job_left_clean needs */
 
 static int take_names(char *text, struct job_alloc *s)
@@ -148,7 +149,7 @@ int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
 {
     char *const argv[] = {(char *)"scontrol", (char *)"write", (char *)"batch_script", (char *)(uintptr_t)job, (char *)"-", NULL};
     char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
-    int rc = text ? fp_command(argv, ASK_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
+    int rc = text ? fp_command(argv, SCRIPT_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
 
     if (rc)
         FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));

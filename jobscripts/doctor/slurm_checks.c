@@ -15,7 +15,7 @@
 
 #define VALUE_BYTES  512u
 #define VERSION_LEAST 2011u /* srun --overlap */
-#define KILL_WAIT_LEAST_S 5
+#define KILL_WAIT_LEAST_S 20 /* node_signal.c waits for Slurm for 8 s, and programs that hang are given some, too */
 
 const char *doctor_conf(const struct doctor_slurm *s, const char *key, char *out, size_t size)
 {

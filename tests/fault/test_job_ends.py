@@ -56,6 +56,20 @@ def test_run_is_killed(slurm):
     slurm.nothing_left(30)
 
 
+def test_a_controller_that_is_slow(slurm):
+    """To give the script, and to say that the job still runs whose steps get SIGTERM some time before its end."""
+    slurm.on(0, "mkdir", "-p", "slow")
+    slurm.write("slow/scontrol", '#!/bin/sh\n[ "$1" != write ] || sleep 6\nexec /usr/bin/scontrol "$@"\n')
+    slurm.write("slow/squeue", '#!/bin/sh\nsleep 3\nexec /usr/bin/squeue "$@"\n')
+    number = slurm.up(HEAD + "PATH=$HOME/slow:$PATH\n" + 'eval "$(fp-job start)" || exit 1\necho data > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\nfp-job status\nfp-job stop\n")
+    slurm.login("scancel", "-s", "TERM", str(number))
+    wait_until("the agent to have asked what that means", 20, lambda: "the job still runs" in slurm.on(1, "cat", f"/tmp/fpstore-5001-{number}/agents.log", user="root").stdout, 0.1)
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and "data" in out.splitlines() and "4 of 4 nodes ready" in out, out
+    slurm.nothing_left(30)
+
+
 @pytest.mark.limit(150)
 @pytest.mark.parametrize("guard", [False, True])
 def test_run_is_killed_and_the_script_goes_on(slurm, guard):
@@ -314,15 +328,17 @@ def test_an_ssd_over_quota(slurm):
 
 
 @pytest.mark.limit(180)
-def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm):
+@pytest.mark.parametrize("how, says", [("auxapp drain to=/lustre/hung", "not all is drained, and the time for it is over (--timeout of fp-job)"),
+                                       ("stage-out f to=/lustre/hung/made", "the directory /lustre/hung/made can't be made: its file system has not answered for")])
+def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm, how, says):
     """The parallel file system does not answer when the job ends: what could not be drained is said, within the time that --timeout gives."""
     with slowfs(slurm, 2, "/lustre/hung") as (_, pid):
-        number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hung\n" +
+        number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP {how}\n" +
                           'eval "$(fp-job start)" || exit 9\n' + WAIT + "head -c 5000000 /dev/urandom > $FP_MOUNT/f\nSECONDS=0\nfp-job stop --timeout=4s\necho ended with $? after $SECONDS\ntouch up\n")
         slurm.kill(2, pid, signal=signal.SIGSTOP)
         slurm.go()
         slurm.wait_file("up", number, 90)
     code, out = slurm.end_of(number)
-    assert code == 0 and "not all is drained, and the time for it is over (--timeout of fp-job)" in out, out
+    assert code == 0 and says in out, out
     assert 4 <= int(re.search(r"ended with 1 after (\d+)", out)[1]) <= 60, out
     slurm.nothing_left(30)

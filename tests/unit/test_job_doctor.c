@@ -71,7 +71,8 @@ static void test_what_slurm_conf_lacks(void **state)
     slurm_is("TaskPlugin", "TaskPlugin = (null)", DOCTOR_WRONG, "slurm.conf: TaskPlugin=");
     slurm_is("ProctrackType", "ProctrackType = proctrack/linuxproc", DOCTOR_WARNING, "proctrack/cgroup");
     slurm_is("KillWait", "KillWait = 2 sec", DOCTOR_WARNING, "KillWait=30");
-    slurm_is("KillWait", "KillWait = 5 sec", DOCTOR_OK, NULL);
+    slurm_is("KillWait", "KillWait = 19 sec", DOCTOR_WARNING, "KillWait=30");
+    slurm_is("KillWait", "KillWait = 20 sec", DOCTOR_OK, NULL);
     slurm_is("JobAcctGather", "JobAcctGatherParams = OverMemoryKill", DOCTOR_WARNING, "UsePss");
     slurm_is("JobAcctGather", "JobAcctGatherParams = UsePss,OverMemoryKill", DOCTOR_OK, NULL);
     slurm_is("MpiDefault", "MpiDefault = none", DOCTOR_WARNING, "pmix");
