@@ -1,5 +1,5 @@
 /*
- * User namespaces for mounts without privileges (see fp/namespace.h). Called by fp-mount, by fp-job's agents, which keep one for each job, by what enters it, and by fp-job doctor.
+ * User namespaces for mounts without privileges (see fp/namespace.h). Called by fp-mount, by fp-job's agents, which keep one for each job, by what enters it, and by fp-job doctor. Entering is in nsenter.c.
  *
  * Two descriptors keep it, not a process: there is nobody to be killed by mistake, or to be left. A child makes it, since the caller itself is to stay where it is: in a
  * user namespace, groups of the user other than his first can't be given to files, and the rest of the store (draining) has to do that.
@@ -208,67 +208,4 @@ int fp_namespace_link(const struct fp_namespace *ns, const char *dir)
     rc = rc ? rc : link_one(ns->user, dir, "user");
     rc = rc ? rc : link_one(ns->mnt, dir, "mnt");
     return rc ? rc : link_id(ns->mnt, dir);
-}
-
-bool fp_namespace_exists(const char *dir)
-{
-    char path[PATH_MAX];
-    struct stat st;
-
-    return path_in(path, dir, "mnt") == 0 && lstat(path, &st) == 0;
-}
-
-/* ---------------------------------------------------------------- entering */
-
-static int open_in(const char *dir, const char *name)
-{
-    char path[PATH_MAX];
-    int rc = path_in(path, dir, name), fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-
-    if (rc)
-        return rc;
-    return fd >= 0 ? fd : errno == ENOENT ? -ESRCH : errno == EACCES ? -EPERM : -errno;
-}
-
-static bool is_inside(const char *dir)
-{
-    char path[PATH_MAX], there[64], here[64];
-    ssize_t n = path_in(path, dir, "id") ? -1 : readlink(path, there, sizeof there), k = readlink("/proc/self/ns/mnt", here, sizeof here);
-
-    return n > 0 && n == k && memcmp(there, here, (size_t)n) == 0;
-}
-
-/* The namespace of this descriptor, unless it is that of the process already. */
-static int go(int fd, const char *own, int kind)
-{
-    struct stat there, here;
-
-    if (fstat(fd, &there) < 0 || stat(own, &here) < 0)
-        return -errno;
-    if (there.st_ino == here.st_ino && there.st_dev == here.st_dev)
-        return 0;
-    return setns(fd, kind) < 0 ? errno == EINVAL ? -EPERM : -errno : 0;
-}
-
-int fp_namespace_enter(const char *dir)
-{
-    char cwd[PATH_MAX];
-    int user, mnt, rc;
-
-    if (is_inside(dir))
-        return 0;
-    user = open_in(dir, "user");
-    mnt = user < 0 ? user : open_in(dir, "mnt");
-    rc = mnt < 0 ? mnt : 0;
-    if (rc == 0 && !getcwd(cwd, sizeof cwd)) /* going to another mount namespace leaves it */
-        rc = -errno;
-    rc = rc ? rc : go(user, "/proc/self/ns/user", CLONE_NEWUSER);
-    rc = rc ? rc : go(mnt, "/proc/self/ns/mnt", CLONE_NEWNS);
-    if (rc == 0 && chdir(cwd) < 0)
-        rc = -errno;
-    if (user >= 0)
-        close(user);
-    if (mnt >= 0)
-        close(mnt);
-    return rc;
 }

@@ -242,7 +242,7 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
 }
 
 /* What is run where the store is in a user namespace: tasks of srun are started by Slurm, and have to enter on their node. NULL: it can't be told how. */
-static char *const *entering(const struct job_run_of *r, char *const argv[], char *program, size_t size)
+static char *const *entering(const struct job_run_of *r, char *const argv[], char *program, size_t size, bool plugin)
 {
     const char *slash = strrchr(argv[0], '/'), *name = slash ? slash + 1 : argv[0];
 
@@ -251,7 +251,8 @@ static char *const *entering(const struct job_run_of *r, char *const argv[], cha
     (void)job_enter_program(program, size);
     if (strcmp(name, "srun") == 0)
         return job_srun_wrap(argv, program);
-    FP_INFO("fusermount3 can't be used on all nodes: of what %s starts with srun those commands see the store that are started with fp-enter (srun $FP_ENTER ./app)", argv[0]);
+    if (!plugin) /* which enters with all tasks */
+        FP_INFO("fusermount3 can't be used on all nodes: of what %s starts with srun those commands see the store that are started with fp-enter (srun $FP_ENTER ./app)", argv[0]);
     return argv;
 }
 
@@ -276,7 +277,7 @@ int job_cmd_run(const struct job_options *o)
     if (rc)
         return rc;
     job_app_signals();
-    argv = entering(&r, o->argv, program, sizeof program);
+    argv = entering(&r, o->argv, program, sizeof program, o->plugin);
     pid = argv ? fork() : -1;
     if (pid == 0)
         become(&r, argv);

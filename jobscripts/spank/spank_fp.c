@@ -6,7 +6,7 @@
  *   salloc, srun            the user   the same options are refused: without a batch script nobody ends the store
  *   slurmstepd, batch step  the user   task_init becomes `fp-job run -- SCRIPT`, so that the script finds the store mounted, and the job's exit code and
  *                                      output, drain and staging are those of fp-job run
- *   slurmstepd, other steps the user   task_init keeps the task off the service cores, after Slurm's own binding
+ *   slurmstepd, other steps the user   task_init keeps the task off the service cores, after Slurm's own binding, and enters where the store is in a user namespace
  *
  *   prolog of each node     root       with --core-spec: fp-job wait, as the user, outside of the job's cpuset, where a step of the job can't be
  *   slurmstepd, each step   root       what prologs have started has no more memory than the job (init_post_opt)
@@ -33,6 +33,7 @@
 #include <slurm/spank.h>
 
 #include "jobscripts/spank/hold.h"
+#include "fp/namespace.h"
 #include "jobscripts/spank/spank_fp.h"
 
 SPANK_PLUGIN(fpstore, 1)
@@ -207,6 +208,37 @@ static void confine(uint32_t job)
         fprintf(stderr, "fpstore: this task could not be kept off the service cores\n");
 }
 
+/* fp-job's own steps: they look after a node whose namespace may be gone. */
+static bool is_ours(spank_t sp)
+{
+    char **argv = NULL;
+    const char *slash;
+    int n = 0;
+
+    if (spank_get_item(sp, S_JOB_ARGV, &n, &argv) != ESPANK_SUCCESS || n < 1)
+        return false;
+    slash = strrchr(argv[0], '/');
+    return strcmp(slash ? slash + 1 : argv[0], "fp-job") == 0;
+}
+
+/* Where the store of this node is mounted in a user namespace, the task goes there; one that can't would write below the mount. */
+static void enter(uint32_t job)
+{
+    char dir[64], path[96];
+    struct stat st;
+    int rc;
+
+    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)getuid(), job);
+    snprintf(path, sizeof path, "%s/ns", dir);
+    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || !fp_namespace_exists(path))
+        return;
+    rc = fp_namespace_enter(path);
+    if (rc == 0)
+        return;
+    fprintf(stderr, "fpstore: this task can't enter where the store is mounted: %s\n", rc == -ESRCH ? "its agent on this node is gone" : strerror(-rc));
+    _exit(1);
+}
+
 int slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
     uint32_t job = 0, step = 0;
@@ -221,6 +253,8 @@ int slurm_spank_task_init(spank_t sp, int ac, char **av)
     }
     if (step <= SLURM_MAX_NORMAL_STEP_ID)
         confine(job);
+    if (step <= SLURM_MAX_NORMAL_STEP_ID && !is_ours(sp))
+        enter(job);
     return 0;
 }
 

@@ -70,6 +70,21 @@ def test_words_of_the_script_s_call_are_its_own(cluster):
     assert code == 0 and "6000 words, 5999\n" in out, out
 
 
+def test_tasks_see_a_store_in_a_user_namespace(cluster):
+    """Without fusermount3 the plugin takes tasks there, which know nothing of it."""
+    for i in range(1, cluster.count + 1):
+        cluster.on(i, "sh", "-c", "touch /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+    try:
+        code, out = cluster.run("#!/bin/bash\n#SBATCH -N 2 --exclusive\n#SBATCH --fp\n#FP store size=128MiB pool=64MiB\n#FP stage-out * to=/lustre/inside\ncd /tmp\n"
+                                "srun -N2 sh -c 'hostname > $FP_MOUNT/$(hostname); ls -d /AggregateSSDstore/*; echo dir $PWD'\n")
+    finally:
+        for i in range(1, cluster.count + 1):
+            cluster.on(i, "sh", "-c", "umount /usr/bin/fusermount3; rm /usr/bin/not-there; chmod 777 /AggregateSSDstore", user="root")
+    assert code == 0 and out.count("dir /tmp\n") == 2 and "FP_ENTER" not in out, out
+    assert len(cluster.login("ls", "/lustre/inside").stdout.split()) == 2, out
+    cluster.nothing_left()
+
+
 def test_without_an_option_a_job_has_no_store(cluster):
     code, out = cluster.run(HEAD + STORE + 'echo "mount $FP_MOUNT."; ls -d /tmp/fpstore-* | wc -l\n')
     assert code == 0 and "mount .\n" in out and out.endswith("\n0\n"), out
