@@ -406,15 +406,27 @@ static const char *in_store(const struct job_run_of *r, const char *name)
     return inner ? inner : name;
 }
 
+/* A path in which nothing is a sign of a pattern. out has room for twice its length. */
+static void escape(char *out, const char *path)
+{
+    for (; *path; path++) {
+        if (strchr("*?[\\", *path))
+            *out++ = '\\';
+        *out++ = *path;
+    }
+    *out = '\0';
+}
+
 /* Files of the store that a pattern names, behind those that g has. 0, or negative and logged: none is an error, since somebody waits for it. */
 static int add_names(const struct job_run_of *r, const char *pattern, glob_t *g)
 {
-    char name[PATH_MAX], path[2 * PATH_MAX];
+    char name[PATH_MAX], path[3 * PATH_MAX];
     int rc = expand("stage-out", pattern, name);
 
     if (rc)
         return rc;
-    snprintf(path, sizeof path, "%s/%s", r->record.mount, in_store(r, name));
+    escape(path, r->record.mount);
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%s", in_store(r, name));
     rc = glob_error(glob(path, g->gl_pathc ? GLOB_APPEND : 0, NULL, g));
     if (rc)
         FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));

@@ -125,6 +125,16 @@ fp-job stop --exit-code=CODE
     slurm.nothing_left()
 
 
+def test_results_of_a_mount_with_signs_of_patterns_in_its_path(slurm):
+    code, out = slurm.run(HEAD.replace("pool=", "mount=/tmp/m[a]? pool=") + """#FP stage-out *.h5 to=/lustre/signs
+fp-job run -- sh -c 'echo $FP_MOUNT; echo x > "$FP_MOUNT/a.h5"'
+""")
+    assert code == 0 and "\n/tmp/m[a]?\n" in f"\n{out}", out
+    assert slurm.login("cat", "/lustre/signs/a.h5").stdout == "x\n"
+    slurm.login("rm", "-r", "/lustre/signs")
+    slurm.nothing_left()
+
+
 def test_input_that_others_keep(slurm):
     """A data set that the user can read and no more, by a pattern with directories in it, of which nothing is to be written to, either. check names what he can't read."""
     for name in ("a", "b"):
