@@ -126,6 +126,17 @@ static int go_inside(struct node *n, const char *refused, char *why, size_t size
     return rc;
 }
 
+/* In the job's own directory; not on it, since programs of the store that start meanwhile read their key there. */
+static int try_own(const struct node *n, struct job_mount_tried *tried)
+{
+    char own[PATH_MAX];
+    int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
+
+    rc = rc ? rc : mkdir(own, 0755) < 0 && errno != EEXIST ? -errno : job_try_mount(own, tried);
+    (void)rmdir(own);
+    return rc;
+}
+
 /* By fusermount3 if it mounts something, first where the user wants it; else inside. *no: why it is not where the user wants it; NULL: it is. */
 static int choose_way(struct node *n, const char **no, char *why, size_t size)
 {
@@ -139,7 +150,7 @@ static int choose_way(struct node *n, const char **no, char *why, size_t size)
         snprintf(tried.why, sizeof tried.why, "%s", helper[0] ? "it is not root's with its setuid bit" : "it is not installed");
     else if (!*no && job_try_mount(n->wanted, &tried) == 0)
         return 0;
-    else if (job_try_mount(n->dir, &tried) == 0) {
+    else if (try_own(n, &tried) == 0) {
         *no = *no ? *no : "fusermount3 does not mount there";
         return 0;
     }
