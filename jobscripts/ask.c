@@ -169,14 +169,16 @@ int job_launch_discard(const char *dir, const struct job_record *r)
     unsigned left = 1;
 
     while (rc == 0 && left) {
-        struct job_states s = {0};
+        struct job_states s;
 
-        rc = ask(dir, r, FP__JOB_MSG__JOB_ASK, &s);
+        rc = job_launch_ask(dir, r, &s);
+        if (rc)
+            break;
         left = s.of[FP__JOB_NODE_STATE__JOB_NODE_READY];
         job_states_fini(&s);
-        if (rc == 0 && left && fp_now_ms() >= until)
+        if (left && fp_now_ms() >= until)
             rc = -ETIMEDOUT;
-        if (rc == 0 && left)
+        else if (left)
             nanosleep(&pause, NULL);
     }
     if (rc)

@@ -76,6 +76,7 @@ void node_go(struct node *n, const char *manager, const char *mount)
         fail(n, why);
     if (n->failed)
         return;
+    node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
     start_service(n, NODE_MOUNT); /* first: it looks at the aux-apps, some of which the benefactor must know */
     start_service(n, NODE_BENEFACTOR);
 }
