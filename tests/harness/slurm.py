@@ -401,7 +401,7 @@ class Slurm:
 
 def remove_groups(names):
     """Control groups of nodes that are gone, from below; those that are in use a moment longer are tried again."""
-    for top in [t for name in names for t in glob.glob(f"/sys/fs/cgroup/*/slurm_{name}")]:
+    for top in [t for name in names for t in [*glob.glob(f"/sys/fs/cgroup/*/slurm_{name}"), *glob.glob(f"/sys/fs/cgroup/**/fpstore.{name}.*", recursive=True)]]:
         for _ in range(50):
             for path, _, _ in os.walk(top, topdown=False):
                 try:
@@ -415,7 +415,7 @@ def remove_groups(names):
 
 def sweep():
     """Control groups of runs that were killed; as root."""
-    for top in glob.glob("/sys/fs/cgroup/*/slurm_q*-*"):
-        m = re.search(r"/slurm_(q(\d+)-\d+)$", top)
+    for top in [*glob.glob("/sys/fs/cgroup/*/slurm_q*-*"), *glob.glob("/sys/fs/cgroup/**/fpstore.q*-*.*", recursive=True)]:
+        m = re.search(r"/(?:slurm_|fpstore\.)(q(\d+)-\d+)(?:\.\d+)?$", top)
         if m and is_over(m[2]):
             remove_groups([m[1]])
