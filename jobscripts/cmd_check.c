@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "jobscripts/check.h"
-#include "jobscripts/checkcode.h"
+#include "jobscripts/script/check.h"
+#include "jobscripts/script/checkcode.h"
 #include "jobscripts/job.h"
-#include "jobscripts/request.h"
+#include "jobscripts/script/request.h"
 
 int job_cmd_check(const struct job_options *o)
 {

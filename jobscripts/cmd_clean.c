@@ -15,8 +15,8 @@
 #include "fp/log.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/left.h"
-#include "jobscripts/outside.h"
+#include "jobscripts/agent/left.h"
+#include "jobscripts/launch/outside.h"
 
 /* An epilog runs as root, and what is there is the user's: nothing of it is touched by root, who would follow what the user has made of it. */
 static int not_of_root(const char *job)

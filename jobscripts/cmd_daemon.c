@@ -14,7 +14,7 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
-#include "jobscripts/cpus.h"
+#include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"

@@ -15,10 +15,10 @@
 #include "fp/log.h"
 #include "fp/command.h"
 #include "jobscripts/doctor/doctor.h"
-#include "jobscripts/hosts.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/job.h"
-#include "jobscripts/launcher.h"
-#include "jobscripts/slurm.h"
+#include "jobscripts/launch/launcher.h"
+#include "jobscripts/launch/slurm.h"
 
 #define NODES_MS      90000u
 #define NODE_S        60u          /* an end of those that hang, before srun is given up */

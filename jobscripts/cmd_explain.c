@@ -11,9 +11,9 @@
 
 #include "fp/log.h"
 #include "fp/units.h"
-#include "jobscripts/coremap.h"
+#include "jobscripts/cores/coremap.h"
 #include "jobscripts/job.h"
-#include "jobscripts/request.h"
+#include "jobscripts/script/request.h"
 
 /* Each package in a line: S for a service core, a for one of the application, . for one that the job does not have. */
 static void print_cores(hwloc_topology_t t, const struct job_coremap *m)

@@ -27,11 +27,11 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/app.h"
-#include "jobscripts/cpus.h"
+#include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
-#include "jobscripts/guard.h"
-#include "jobscripts/launcher.h"
-#include "jobscripts/srunwords.h"
+#include "jobscripts/launch/guard.h"
+#include "jobscripts/launch/launcher.h"
+#include "jobscripts/launch/srunwords.h"
 #include "jobscripts/start.h"
 
 struct variable {

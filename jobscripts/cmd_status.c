@@ -15,7 +15,7 @@
 #include "job.pb-c.h"
 #include "fp/command.h"
 #include "jobscripts/job.h"
-#include "jobscripts/launch.h"
+#include "jobscripts/launch/launch.h"
 
 #define THERE_MS 20000u
 #define TEXT_MAX (1u << 20)

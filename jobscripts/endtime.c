@@ -17,7 +17,7 @@
 #include "fp/clock.h"
 #include "fp/command.h"
 #include "fp/log.h"
-#include "jobscripts/slurm.h"
+#include "jobscripts/launch/slurm.h"
 
 #define ASK_MS    5000u
 #define LOOK_MS   30000u /* at least, from one look at the job's time to the next: somebody may have given it more */

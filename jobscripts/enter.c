@@ -16,7 +16,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/namespace.h"
-#include "jobscripts/alloc.h"
+#include "jobscripts/launch/alloc.h"
 #include "jobscripts/jobdir.h"
 
 int job_enter(const char *dir)

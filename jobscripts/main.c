@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "fp/log.h"
-#include "jobscripts/declared.h"
+#include "jobscripts/script/declared.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/job.h"
 

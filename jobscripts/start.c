@@ -16,13 +16,13 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/procs.h"
-#include "jobscripts/check.h"
-#include "jobscripts/guard.h"
-#include "jobscripts/launch.h"
-#include "jobscripts/left.h"
-#include "jobscripts/lost.h"
-#include "jobscripts/named.h"
-#include "jobscripts/slurm.h"
+#include "jobscripts/script/check.h"
+#include "jobscripts/launch/guard.h"
+#include "jobscripts/launch/launch.h"
+#include "jobscripts/agent/left.h"
+#include "jobscripts/launch/lost.h"
+#include "jobscripts/agent/named.h"
+#include "jobscripts/launch/slurm.h"
 
 #define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 

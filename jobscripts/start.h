@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "jobscripts/alloc.h"
-#include "jobscripts/declared.h"
-#include "jobscripts/findings.h"
+#include "jobscripts/launch/alloc.h"
+#include "jobscripts/script/declared.h"
+#include "jobscripts/script/findings.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
 

@@ -20,7 +20,7 @@
 #include "fp/log.h"
 #include "fp/units.h"
 #include "fp/command.h"
-#include "jobscripts/check.h"
+#include "jobscripts/script/check.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/start.h"
 

@@ -23,10 +23,10 @@
 #include "fp/mountprobe.h"
 #include "fp/namespace.h"
 #include "fp/command.h"
-#include "jobscripts/coremap.h"
+#include "jobscripts/cores/coremap.h"
 #include "jobscripts/doctor/doctor.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/trymount.h"
+#include "jobscripts/agent/trymount.h"
 
 #define ASK_MS        5000u
 #define PROBE_MS      3000

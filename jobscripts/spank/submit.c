@@ -15,7 +15,7 @@
 
 #include <slurm/spank.h>
 
-#include "jobscripts/checkcode.h"
+#include "jobscripts/script/checkcode.h"
 #include "jobscripts/spank/spank_fp.h"
 
 #define CHECK_MS   60000u

@@ -1,5 +1,5 @@
 /*
- * What the agents of a job's nodes say to one, and who else finds its port (jobscripts/node_tree.c, tree.c; common/proto/job.proto).
+ * What the agents of a job's nodes say to one, and who else finds its port (jobscripts/agent/node_tree.c, tree.c; common/proto/job.proto).
  *
  * The real tree of an agent over the connections of wire.h: the root or any other, of a job of some nodes, while it starts, is up, or ends. Those below and
  * above say what the input says: hellos, states, words to go and to stop, any other message, in any order, asked or not; connections come, break and
@@ -12,7 +12,7 @@
 
 #include "fp/clock.h"
 #include "fp/key.h"
-#include "jobscripts/node.h"
+#include "jobscripts/agent/node.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/wire.h"
 

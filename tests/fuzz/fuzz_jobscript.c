@@ -1,5 +1,5 @@
 /*
- * #FP and #SBATCH lines of batch scripts (jobscripts/declared.h).
+ * #FP and #SBATCH lines of batch scripts (jobscripts/script/declared.h).
  *
  * Scripts are what users write, by hand and by programs. Beside what the sanitizers see: each mistake has a place in the script and is one printable line; each
  * word stands where it is said to stand; what is declared without a mistake is within its limits, and a declaration of an aux-app is split by the host
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "auxapps/host/load.h"
-#include "jobscripts/declared.h"
-#include "jobscripts/sbatch.h"
+#include "jobscripts/script/declared.h"
+#include "jobscripts/script/sbatch.h"
 #include "tests/fuzz/fuzz.h"
 
 #define SCRIPT_BYTES 4096u

@@ -1,5 +1,5 @@
 /*
- * What fp-job reads that other programs have written: the plan that an agent gets by its standard input (jobscripts/plan.h), lists of nodes (hosts.h), what squeue says of times and sinfo
+ * What fp-job reads that other programs have written: the plan that an agent gets by its standard input (jobscripts/launch/plan.h), lists of nodes (hosts.h), what squeue says of times and sinfo
  * of nodes (slurm.h, request.h), variables in paths (jobdir.h), the value of #FP cores; for doctor (doctor/doctor.h), scontrol show config, and what nodes say.
  *
  * Beside what the sanitizers see: a plan that is taken is within its limits, and is the same when it is written and read again; times are sums of their parts;
@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "jobscripts/doctor/doctor.h"
-#include "jobscripts/hosts.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/plan.h"
-#include "jobscripts/request.h"
-#include "jobscripts/slurm.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/script/request.h"
+#include "jobscripts/launch/slurm.h"
 #include "tests/fuzz/fuzz.h"
 
 #define TEXT_BYTES 8192u

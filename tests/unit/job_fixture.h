@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "jobscripts/check.h"
+#include "jobscripts/script/check.h"
 
 struct jf {
     struct job_declared d;

@@ -15,8 +15,8 @@
 
 #include "fp/key.h"
 #include "fp/rmtree.h"
-#include "jobscripts/launch.h"
-#include "jobscripts/node.h"
+#include "jobscripts/launch/launch.h"
+#include "jobscripts/agent/node.h"
 
 #define NODES 5003u
 

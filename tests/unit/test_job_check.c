@@ -7,7 +7,7 @@
 
 #include "fp/auxapp.h"
 #include "fp/clock.h"
-#include "jobscripts/auxcheck.h"
+#include "jobscripts/script/auxcheck.h"
 #include "fp/command.h"
 
 static char plugins[4096], probes[4096], dir[] = "/tmp/test_job_check.XXXXXX";

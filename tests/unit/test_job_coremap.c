@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "jobscripts/coremap.h"
+#include "jobscripts/cores/coremap.h"
 
 static const struct job_near nowhere = {.numa = -1};
 static struct job_coremap map;

@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "jobscripts/launch.h"
-#include "jobscripts/lost.h"
+#include "jobscripts/launch/launch.h"
+#include "jobscripts/launch/lost.h"
 #include "jobscripts/start.h"
 
 int __wrap_job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms);

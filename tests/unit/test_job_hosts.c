@@ -11,10 +11,10 @@
 #include <cmocka.h>
 
 #include "fp/command.h"
-#include "jobscripts/hosts.h"
-#include "jobscripts/launcher.h"
-#include "jobscripts/plan.h"
-#include "jobscripts/variables.h"
+#include "jobscripts/launch/hosts.h"
+#include "jobscripts/launch/launcher.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/launch/variables.h"
 
 static void is_list(const char *text, const char *want)
 {

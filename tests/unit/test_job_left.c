@@ -19,8 +19,8 @@
 #include "fp/procs.h"
 #include "fp/rmtree.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/left.h"
-#include "jobscripts/named.h"
+#include "jobscripts/agent/left.h"
+#include "jobscripts/agent/named.h"
 
 static char top[64];
 

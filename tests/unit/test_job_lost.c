@@ -1,4 +1,4 @@
-/* Cleaning after agents of very many nodes (jobscripts/lost.c): by an srun that notes what it is called with. */
+/* Cleaning after agents of very many nodes (jobscripts/launch/lost.c): by an srun that notes what it is called with. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "fp/rmtree.h"
-#include "jobscripts/hosts.h"
-#include "jobscripts/lost.h"
+#include "jobscripts/launch/hosts.h"
+#include "jobscripts/launch/lost.h"
 
 static char dir[] = "/tmp/fp-test-lost-XXXXXX";
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "jobscripts/plan.h"
+#include "jobscripts/launch/plan.h"
 
 #define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fp/log.h"
-#include "jobscripts/request.h"
+#include "jobscripts/script/request.h"
 
 static struct job_request r;
 

@@ -1,5 +1,5 @@
 /*
- * The start of a job of many nodes: the tree and the plan of the real code (jobscripts/tree.c, plan.c, job.proto), and a model of the agents, with virtual time.
+ * The start of a job of many nodes: the tree and the plan of the real code (jobscripts/agent/tree.c, plan.c, job.proto), and a model of the agents, with virtual time.
  *
  * An agent here does what node_tree.c does with the same functions: connects to its parent, or to the one above if that is gone; says that it has looked, passes on where the manager is;
  * keeps what it hears of nodes in a job_states, and each 20 ms tells what is fresh upwards, in messages packed as they go over the wire. Agents start within two
@@ -20,8 +20,8 @@
 #include <cmocka.h>
 
 #include "job.pb-c.h"
-#include "jobscripts/plan.h"
-#include "jobscripts/tree.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/agent/tree.h"
 
 #define KEY      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define HOP_US   200u

@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "fp/rmtree.h"
-#include "jobscripts/cpus.h"
+#include "jobscripts/cores/cpus.h"
 #include "jobscripts/jobdir.h"
-#include "jobscripts/launch.h"
-#include "jobscripts/slurm.h"
+#include "jobscripts/launch/launch.h"
+#include "jobscripts/launch/slurm.h"
 
 static void test_times_as_squeue_prints_them(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-#include "jobscripts/srunwords.h"
+#include "jobscripts/launch/srunwords.h"
 
 static const char help[] = "Usage: srun [OPTIONS(0)... [executable(0) [args(0)...]]] [ : [OPTIONS(N)...]] executable(N) [args(N)...]\n\nParallel run options:\n"
                            "  -A, --account=name          charge job to specified account\n"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "job.pb-c.h"
-#include "jobscripts/tree.h"
+#include "jobscripts/agent/tree.h"
 
 enum { NONE, STARTING, READY, FAILED, ENDED };
 

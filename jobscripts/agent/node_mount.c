@@ -1,0 +1,252 @@
+/*
+ * Where a job's store is mounted (see node.h): at mount= of #FP store if that can be on all nodes, else in the job's own directory, which is the same everywhere.
+ *
+ * Each node looks for itself, tells the root, and keeps others from the directory until the root has decided: two jobs of a user that begin at the same moment on a node, as those of an
+ * array do, both find the directory free. What they take it by is the name of a socket that nobody connects to, with the number of the mount namespace in it:
+ * the kernel gives it up with the process, and it leaves no file behind. A lock on the directory itself was rejected, since looking at one that a dead
+ * store is mounted on takes long, and a file of its own would have to be removed by somebody.
+ *
+ * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
+ * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all.
+ *
+ * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/enter.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/agent/left.h"
+#include "jobscripts/agent/node.h"
+#include "jobscripts/agent/trymount.h"
+
+#define NAME_BYTES 60u /* of the path, its last ones: others that end so are kept apart, too, which costs little */
+
+/* ---------------------------------------------------------------- looking */
+
+/* The socket; 0: there can be none, and it goes without; -EADDRINUSE: another job has it. */
+static int lock_name(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t len = strlen(path), skip = len > NAME_BYTES ? len - NAME_BYTES : 0;
+    struct stat ns = {0};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), n;
+
+    if (fd < 0)
+        return 0;
+    (void)stat("/proc/self/ns/mnt", &ns);
+    n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "fpstore-%llx-%s", (unsigned long long)ns.st_ino, path + skip);
+    if (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+        return fd;
+    n = errno == EADDRINUSE ? -errno : 0;
+    close(fd);
+    return n;
+}
+
+static void unlock(struct node *n)
+{
+    if (n->mount_lock)
+        close(n->mount_lock);
+    n->mount_lock = 0;
+}
+
+/* Which another job has made, since its own store is elsewhere. */
+static bool is_link_of_a_job(const char *path)
+{
+    static const char start[] = "/tmp/fpstore-";
+    char to[PATH_MAX];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+
+    return n >= (ssize_t)sizeof start && strncmp(to, start, sizeof start - 1) == 0;
+}
+
+/* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
+static const char *take(struct node *n, const char *path)
+{
+    int rc;
+
+    n->mount_lock = lock_name(path);
+    if (n->mount_lock < 0) {
+        n->mount_lock = 0;
+        return "another job's store is just being mounted there, or is";
+    }
+    if (job_dir_taken(path) || is_link_of_a_job(path))
+        return "another job's store is mounted there";
+    if (mkdir(path, 0755) == 0) {
+        n->made_mount = true;
+        return NULL;
+    }
+    rc = errno == EEXIST ? job_dir_mountable(path) : -errno;
+    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : "this user may not mount there";
+}
+
+/* The same in the user namespace of the job, where nothing is to be kept from others and no right to write is needed. */
+static const char *take_inside(struct node *n)
+{
+    struct stat st;
+
+    unlock(n);
+    if (n->made_mount) {
+        (void)chmod(n->wanted, 0); /* what has not entered is not to write to the disk below */
+        return NULL;
+    }
+    if (job_dir_taken(n->wanted) || is_link_of_a_job(n->wanted))
+        return "another job's store is mounted there";
+    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : S_ISDIR(st.st_mode) ? NULL : "it is no directory";
+}
+
+/* A user namespace, kept for the job. */
+static int go_inside(struct node *n, const char *refused, char *why, size_t size)
+{
+    char path[PATH_MAX], said[300] = "";
+    int rc = job_enter_program(path, sizeof path) ? 0 : -ENOENT;
+
+    if (rc)
+        snprintf(said, sizeof said, "%.200s is missing: it belongs to fp-job", path);
+    rc = rc ? rc : fp_namespace_make(&n->inside, n->dir, said, sizeof said);
+    if (rc == 0) {
+        rc = job_dir_file(path, n->dir, JOB_DIR_INSIDE);
+        rc = rc ? rc : fp_namespace_link(&n->inside, path);
+        if (rc)
+            fp_namespace_close(&n->inside);
+    }
+    n->is_inside = rc == 0;
+    if (rc)
+        snprintf(why, size, "this user can mount nothing here: by fusermount3: %.150s; in a user namespace: %.250s", refused, said[0] ? said : fp_strerror(rc));
+    else
+        FP_INFO("%s: fusermount3 can't be used (%s): the store is mounted in a user namespace", n->plan.nodes[n->rank], refused);
+    return rc;
+}
+
+/* In the job's own directory; not on it, since programs of the store that start meanwhile read their key there. */
+static int try_own(const struct node *n, struct job_mount_tried *tried)
+{
+    char own[PATH_MAX];
+    int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
+
+    rc = rc ? rc : mkdir(own, 0755) < 0 && errno != EEXIST ? -errno : job_try_mount(own, tried);
+    (void)rmdir(own);
+    return rc;
+}
+
+/* By fusermount3 if it mounts something, first where the user wants it; else inside. *no: why it is not where the user wants it; NULL: it is. */
+static int choose_way(struct node *n, const char **no, char *why, size_t size)
+{
+    struct job_mount_tried tried = {.why = ""};
+    char helper[PATH_MAX];
+    int rc;
+
+    if (geteuid() == 0)
+        return 0;
+    if (!job_mount_helper(helper, sizeof helper))
+        snprintf(tried.why, sizeof tried.why, "%s", helper[0] ? "it is not root's with its setuid bit" : "it is not installed");
+    else if (!*no && job_try_mount(n->wanted, &tried) == 0)
+        return 0;
+    else if (try_own(n, &tried) == 0) {
+        *no = *no ? *no : "fusermount3 does not mount there";
+        return 0;
+    }
+    rc = go_inside(n, tried.why[0] ? tried.why : "it does not answer", why, size);
+    *no = rc ? *no : take_inside(n);
+    return rc;
+}
+
+int node_mount_look(struct node *n, char *why, size_t size)
+{
+    int rc = job_expand(n->wanted, n->declared.store.mount);
+    const char *no;
+
+    if (rc) {
+        snprintf(why, size, "mount=%s: %s", n->declared.store.mount, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
+        return rc;
+    }
+    job_path_plain(n->wanted);
+    no = take(n, n->wanted);
+    rc = choose_way(n, &no, why, size);
+    if (no) {
+        FP_WARN("%s: %s", n->wanted, no);
+        unlock(n);
+    }
+    node_store_note(n);
+    if (rc)
+        return rc;
+    node_tree_say(n, n->is_inside ? FP__JOB_NODE_STATE__JOB_NODE_INSIDE : FP__JOB_NODE_STATE__JOB_NODE_LOOKED, no ? no : "");
+    return 0;
+}
+
+/* ---------------------------------------------------------------- deciding */
+
+bool node_mount_decide(struct node *n, char out[PATH_MAX])
+{
+    uint32_t inside = n->states.of[FP__JOB_NODE_STATE__JOB_NODE_INSIDE];
+    bool all = true;
+
+    if (n->states.of[FP__JOB_NODE_STATE__JOB_NODE_LOOKED] + inside != n->states.n)
+        return false;
+    n->some_inside = inside != 0;
+    for (uint32_t i = 0; i < n->states.n && all; i++)
+        all = !n->states.nodes[i].text;
+    if (all)
+        snprintf(out, PATH_MAX, "%s", n->wanted);
+    return all || job_dir_file(out, n->dir, JOB_DIR_MOUNT) == 0;
+}
+
+static void make_link(struct node *n)
+{
+    struct stat st;
+
+    if (lstat(n->wanted, &st) < 0 && errno == ENOENT && symlink(n->mount, n->wanted) == 0)
+        n->made_link = true;
+}
+
+int node_mount_take(struct node *n, char *why, size_t size)
+{
+    char own[PATH_MAX];
+    int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
+
+    if (strcmp(n->mount, n->wanted) == 0)
+        return 0;
+    unlock(n);
+    if (n->made_mount)
+        (void)rmdir(n->wanted);
+    n->made_mount = false;
+    if (rc || strcmp(n->mount, own) != 0) {
+        snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
+        return -EINVAL;
+    }
+    if (mkdir(n->mount, n->is_inside ? 0 : 0755) < 0 && errno != EEXIST) {
+        rc = -errno;
+        snprintf(why, size, "%s: %s", n->mount, fp_strerror(rc));
+        return rc;
+    }
+    make_link(n);
+    node_store_note(n);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the end */
+
+void node_mount_clean(struct node *n)
+{
+    char own[PATH_MAX];
+
+    if (n->made_link)
+        job_left_unlink(n->wanted, n->dir);
+    if (n->service[NODE_MOUNT].starts)
+        job_left_unmount(n->mount); /* if fp-mount was killed */
+    if (n->made_mount)
+        (void)rmdir(n->wanted);
+    if (job_dir_file(own, n->dir, JOB_DIR_MOUNT) == 0)
+        (void)rmdir(own);
+    unlock(n);
+    if (n->is_inside)
+        fp_namespace_close(&n->inside);
+}

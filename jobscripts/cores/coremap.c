@@ -1,0 +1,271 @@
+/*
+ * Chooses service cores (see coremap.h). Called on each node when its services start, and by fp-job explain.
+ *
+ * Whole cores: a hardware thread beside a rank's would take half of that rank's core, which is what functional partitioning is to prevent. From the last
+ * core on, since operating systems and Slurm (CoreSpecCount) put what is theirs on the first, and ranks are counted from there. Cores of different kinds
+ * (performance and efficiency) count as cores alike: which of them the application wants is not known.
+ */
+#include "jobscripts/cores/coremap.h"
+
+#include <errno.h>
+#include <hwloc/glibc-sched.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "jobscripts/cores/cpus.h"
+
+hwloc_topology_t job_topology_here(void)
+{
+    hwloc_topology_t t;
+
+    if (hwloc_topology_init(&t))
+        return NULL;
+    (void)hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(t) == 0)
+        return t;
+    hwloc_topology_destroy(t);
+    return NULL;
+}
+
+int job_topology_keep_own(hwloc_topology_t t)
+{
+    size_t size = CPU_ALLOC_SIZE(JOB_CPUS_MAX);
+    cpu_set_t *mine = CPU_ALLOC(JOB_CPUS_MAX);
+    hwloc_bitmap_t own = hwloc_bitmap_alloc();
+    int rc = mine && own ? 0 : -ENOMEM;
+
+    if (rc == 0 && sched_getaffinity(0, size, mine) < 0)
+        rc = -errno;
+    if (rc == 0 && (hwloc_cpuset_from_glibc_sched_affinity(t, own, mine, size) < 0 || hwloc_topology_restrict(t, own, 0) < 0))
+        rc = errno ? -errno : -EINVAL;
+    hwloc_bitmap_free(own);
+    CPU_FREE(mine);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- near what */
+
+/* A partition, or a device mapper's: whatever it lies on first. -1: it is no device of a NUMA node. */
+static int numa_of_device(dev_t dev, char *name, size_t size)
+{
+    char path[96], link[256], line[32] = "";
+    ssize_t n;
+    FILE *f;
+    int numa = -1;
+
+    snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(dev), minor(dev));
+    n = readlink(path, link, sizeof link - 1);
+    if (n <= 0)
+        return -1;
+    link[n] = '\0';
+    snprintf(name, size, "%.40s", strrchr(link, '/') ? strrchr(link, '/') + 1 : link);
+    for (const char *const *tail = (const char *const[]){"/device/numa_node", "/device/device/numa_node", "/../device/numa_node", "/../device/device/numa_node", NULL}; *tail && numa < 0; tail++) {
+        char file[160];
+
+        snprintf(file, sizeof file, "%s%s", path, *tail);
+        f = fopen(file, "re");
+        if (!f)
+            continue;
+        if (fgets(line, sizeof line, f))
+            numa = atoi(line);
+        fclose(f);
+    }
+    return numa;
+}
+
+/* The card of a fast network (InfiniBand, Omni-Path, Slingshot) tells more than an Ethernet one, of which there are several for other purposes. */
+static int numa_of_network(hwloc_topology_t t, char *name, size_t size)
+{
+    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(t, o));) {
+        hwloc_obj_t above = hwloc_get_non_io_ancestor_obj(t, o);
+
+        if (o->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || !above || !above->nodeset || hwloc_bitmap_weight(above->nodeset) != 1)
+            continue;
+        snprintf(name, size, "%.40s", o->name ? o->name : "the network");
+        return hwloc_bitmap_first(above->nodeset);
+    }
+    return -1;
+}
+
+void job_near_find(hwloc_topology_t topology, const char *dir, struct job_near *out)
+{
+    struct stat st;
+
+    memset(out, 0, sizeof *out);
+    out->numa = -1;
+    if (dir && stat(dir, &st) == 0)
+        out->numa = numa_of_device(st.st_dev, out->what, sizeof out->what);
+    if (out->numa < 0)
+        out->numa = numa_of_network(topology, out->what, sizeof out->what);
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+struct choice {
+    hwloc_topology_t t;
+    hwloc_const_bitmap_t allowed;
+    hwloc_bitmap_t service;
+    uint32_t n;
+};
+
+/* The CPUs of a core that may be used; they are in `set`. False: none. */
+static bool usable(const struct choice *c, hwloc_obj_t core, hwloc_bitmap_t set)
+{
+    hwloc_bitmap_and(set, core->cpuset, c->allowed);
+    return !hwloc_bitmap_iszero(set);
+}
+
+static uint32_t count_cores(const struct choice *c, hwloc_bitmap_t set)
+{
+    uint32_t n = 0;
+
+    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(c->t, HWLOC_OBJ_CORE, o));)
+        n += usable(c, o, set);
+    return n;
+}
+
+/* From the last one on, up to `want` in all; numa >= 0: of that node alone. */
+static void take_cores(struct choice *c, uint32_t want, int numa, hwloc_bitmap_t set)
+{
+    int n = hwloc_get_nbobjs_by_type(c->t, HWLOC_OBJ_CORE);
+
+    for (int i = n - 1; i >= 0 && c->n < want; i--) {
+        hwloc_obj_t core = hwloc_get_obj_by_type(c->t, HWLOC_OBJ_CORE, (unsigned)i);
+
+        if (!usable(c, core, set) || hwloc_bitmap_intersects(set, c->service) || (numa >= 0 && !hwloc_bitmap_isset(core->nodeset, (unsigned)numa)))
+            continue;
+        hwloc_bitmap_or(c->service, c->service, set);
+        c->n++;
+    }
+}
+
+/* list=: the cores that these CPUs are of, whole. */
+static int take_list(struct choice *c, const char *list, hwloc_bitmap_t set, char *why)
+{
+    hwloc_bitmap_t asked = hwloc_bitmap_alloc();
+    int rc = asked && hwloc_bitmap_list_sscanf(asked, list) == 0 ? 0 : -EINVAL;
+
+    if (rc == 0 && !hwloc_bitmap_isincluded(asked, c->allowed)) {
+        snprintf(why, JOB_COREMAP_WHY_BYTES, "not all of CPUs %.80s are there, or the job does not have them", list);
+        rc = -EINVAL;
+    }
+    for (hwloc_obj_t o = NULL; rc == 0 && (o = hwloc_get_next_obj_by_type(c->t, HWLOC_OBJ_CORE, o));)
+        if (usable(c, o, set) && hwloc_bitmap_intersects(set, asked)) {
+            hwloc_bitmap_or(c->service, c->service, set);
+            c->n++;
+        }
+    hwloc_bitmap_free(asked);
+    return rc;
+}
+
+/* How many, of `cores`: a range takes what leaves the application three of four. */
+static uint32_t how_many(const struct job_cores *w, uint32_t cores)
+{
+    uint32_t spare = cores / 4, part = (uint32_t)((uint64_t)cores * w->percent / 100);
+
+    if (w->kind == JOB_CORES_SHARE)
+        return part ? part : 1;
+    if (w->kind != JOB_CORES_COUNT)
+        return 0;
+    return spare < w->min ? w->min : spare > w->max ? w->max : spare;
+}
+
+static int choose(struct choice *c, const struct job_cores *want, const struct job_near *near, hwloc_bitmap_t set, struct job_coremap *out, char *why)
+{
+    uint32_t n = how_many(want, out->cores);
+
+    if (want->kind == JOB_CORES_LIST) {
+        int rc = take_list(c, want->list, set, why);
+
+        if (rc)
+            return rc;
+    } else if (n) {
+        if (near->numa >= 0)
+            take_cores(c, n, near->numa, set);
+        if (c->n)
+            snprintf(out->near, sizeof out->near, "NUMA node %d, of %s", near->numa, near->what);
+        take_cores(c, n, -1, set);
+    }
+    if (c->n >= out->cores || c->n < n) {
+        snprintf(why, JOB_COREMAP_WHY_BYTES, "%u service cores leave none for the application: the job has %u cores on this node", want->kind == JOB_CORES_LIST ? c->n : n, out->cores);
+        return -ENOSPC;
+    }
+    return 0;
+}
+
+/* False: it does not fit, and is empty: the numbers that did, or a part of one, would be other CPUs. */
+static bool list(char out[JOB_CPULIST_BYTES], hwloc_const_bitmap_t set)
+{
+    int n = hwloc_bitmap_list_snprintf(out, JOB_CPULIST_BYTES, set);
+
+    if (n >= 0 && n < (int)JOB_CPULIST_BYTES)
+        return true;
+    out[0] = '\0';
+    return false;
+}
+
+int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, const struct job_near *near, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
+{
+    struct choice c = {.t = topology, .allowed = hwloc_topology_get_allowed_cpuset(topology), .service = hwloc_bitmap_alloc()};
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    why[0] = '\0';
+    if (!c.service || !set)
+        abort();
+    out->cpus = (uint32_t)hwloc_bitmap_weight(c.allowed);
+    out->cores = count_cores(&c, set);
+    rc = choose(&c, want, near, set, out, why);
+    if (rc == 0) {
+        out->service_cores = c.n;
+        hwloc_bitmap_andnot(set, c.allowed, c.service);
+        if (!list(out->service, c.service) || !list(out->application, set)) {
+            snprintf(why, JOB_COREMAP_WHY_BYTES, "the list of this node's CPUs has more than %u bytes", JOB_CPULIST_BYTES - 1);
+            rc = -ENOBUFS;
+        }
+    }
+    hwloc_bitmap_free(set);
+    hwloc_bitmap_free(c.service);
+    return rc;
+}
+
+int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
+{
+    char list[JOB_CPULIST_BYTES] = "";
+    struct job_cores all = {.at = want->at, .kind = JOB_CORES_LIST, .list = list};
+    struct job_near nowhere = {.numa = -1};
+    hwloc_bitmap_t b = hwloc_bitmap_alloc();
+    int rc = b && hwloc_bitmap_list_sscanf(b, job_cpus) == 0 ? 0 : -EINVAL;
+
+    if (rc == 0)
+        hwloc_bitmap_andnot(b, hwloc_topology_get_allowed_cpuset(topology), b);
+    rc = rc ? rc : hwloc_bitmap_iszero(b) ? -ENOENT : hwloc_bitmap_list_snprintf(list, sizeof list, b) >= (int)sizeof list ? -ENOBUFS : 0;
+    hwloc_bitmap_free(b);
+    rc = rc ? rc : job_coremap_choose(topology, &all, &nowhere, out, why);
+    if (rc == 0 && want->kind == JOB_CORES_COUNT && want->min > out->service_cores) {
+        snprintf(why, JOB_COREMAP_WHY_BYTES, "%u service cores are declared, and --core-spec leaves out %u: CPUs %.80s", want->min, out->service_cores, out->service);
+        rc = -ENOSPC;
+    }
+    if (rc == 0)
+        snprintf(out->near, sizeof out->near, "--core-spec");
+    return rc;
+}
+
+int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, const char *path)
+{
+    hwloc_bitmap_t left = hwloc_bitmap_alloc();
+    hwloc_topology_t t = NULL;
+    int rc = left && hwloc_bitmap_list_sscanf(left, m->application) == 0 ? 0 : -EINVAL;
+
+    if (rc == 0 && (hwloc_topology_dup(&t, topology) < 0 || hwloc_topology_restrict(t, left, 0) < 0 || hwloc_topology_export_xml(t, path, 0) < 0))
+        rc = errno ? -errno : -EIO;
+    if (t)
+        hwloc_topology_destroy(t);
+    hwloc_bitmap_free(left);
+    return rc;
+}

@@ -1,0 +1,146 @@
+/*
+ * Which nodes there are, and how to get to them (see alloc.h). Called by fp-job start, run, stop and status.
+ *
+ * A batch system is asked by its variables; which one it is matters to nothing else, but for what only Slurm is asked: the text of the script, and the time
+ * that the job has left. Without any, the job gets a name of its own, that the shell keeps in FP_JOB.
+ */
+#include "jobscripts/launch/alloc.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "jobscripts/launch/hosts.h"
+#include "jobscripts/launch/launcher.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/launch/slurm.h"
+
+/* Of what may stand in the name of a directory, the rest replaced: PBS has 12[3].server. */
+static void set_job(char out[65], const char *text)
+{
+    size_t n = 0;
+
+    for (; text[n] && n < 64; n++)
+        out[n] = text[n] == '[' || text[n] == ']' || text[n] == '/' ? '_' : text[n];
+    out[n] = '\0';
+}
+
+int job_alloc_job(char out[65])
+{
+    static const char *const names[] = {"SLURM_JOB_ID", "PBS_JOBID", "FP_JOB", NULL};
+
+    out[0] = '\0';
+    for (const char *const *name = names; *name && !out[0]; name++)
+        if (getenv(*name))
+            set_job(out, getenv(*name));
+    return out[0] ? 0 : -ENOENT;
+}
+
+/* Not FP_JOB: that is another store of the same shell. */
+static void name_job(char out[65])
+{
+    const char *pbs = getenv("PBS_JOBID");
+    char host[31] = "", text[96];
+
+    if (getenv("SLURM_JOB_ID") || (pbs && *pbs)) {
+        (void)job_alloc_job(out);
+        return;
+    }
+    (void)gethostname(host, sizeof host - 1);
+    host[strcspn(host, ".")] = '\0';
+    snprintf(text, sizeof text, "%s-%lld-%ld", job_plan_is_node(host) ? host : "host", (long long)time(NULL), (long)getpid());
+    set_job(out, text);
+}
+
+/* The address of this machine that is nearest to a node: of names that the nodes know it by, none is certain. */
+static int address_towards(const char *node, char *out, size_t size)
+{
+    struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM}, *to = NULL;
+    struct sockaddr_storage mine;
+    socklen_t len = sizeof mine;
+    int rc = getaddrinfo(node, "9", &hints, &to) ? -ENOENT : 0, fd = -1;
+
+    if (rc == 0 && (fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
+        rc = -errno;
+    if (rc == 0 && (connect(fd, to->ai_addr, to->ai_addrlen) < 0 || getsockname(fd, (struct sockaddr *)&mine, &len) < 0)) /* nothing is sent */
+        rc = -errno;
+    if (rc == 0 && getnameinfo((struct sockaddr *)&mine, len, out, (socklen_t)size, NULL, 0, NI_NUMERICHOST))
+        rc = -EADDRNOTAVAIL;
+    if (fd >= 0)
+        close(fd);
+    if (to)
+        freeaddrinfo(to);
+    return rc;
+}
+
+static int find_here(struct job_alloc *a)
+{
+    int64_t self = job_hosts_self(a->nodes, a->nnodes);
+    int rc;
+
+    a->first = self == 0;
+    rc = address_towards(a->nodes[0], a->here, sizeof a->here);
+    if (rc)
+        FP_ERROR("the way to node %s is not known (%s): is its name right?", a->nodes[0], fp_strerror(rc));
+    return rc;
+}
+
+static int look_at_hosts(const char *hosts, const char *from, struct job_alloc *a)
+{
+    char why[JOB_HOSTS_WHY_BYTES];
+    int rc = job_hosts_read(hosts, &a->nodes, &a->nnodes, why);
+
+    if (rc)
+        FP_ERROR("%s: %s", from, why);
+    name_job(a->job);
+    return rc ? rc : find_here(a);
+}
+
+static int look(const struct job_options *o, struct job_alloc *a)
+{
+    const char *pbs = getenv("PBS_NODEFILE");
+    char file[4100];
+
+    a->in_slurm = getenv("SLURM_JOB_ID") && getenv("SLURM_JOB_NODELIST");
+    if (o->hosts)
+        return look_at_hosts(o->hosts, "--hosts", a);
+    if (a->in_slurm)
+        return job_slurm_look(a);
+    if (pbs && *pbs) {
+        snprintf(file, sizeof file, "@%s", pbs);
+        return look_at_hosts(file, "PBS_NODEFILE", a);
+    }
+    FP_ERROR("this is no job of Slurm (SLURM_JOB_ID) or PBS (PBS_NODEFILE): fp-job start and run belong into a batch script, or are told the nodes: --hosts=a,b,c or --hosts=@FILE");
+    return -ENOENT;
+}
+
+int job_alloc_look(const struct job_options *o, struct job_alloc *out)
+{
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    out->fanout = (uint32_t)o->fanout;
+    rc = look(o, out);
+    return rc ? rc : job_launcher_choose(o, out);
+}
+
+void job_alloc_fini(struct job_alloc *a)
+{
+    for (uint32_t i = 0; i < a->nnodes; i++)
+        free(a->nodes[i]);
+    free(a->nodes);
+    memset(a, 0, sizeof *a);
+}
+
+int job_alloc_left_ms(const struct job_alloc *a, uint64_t *out)
+{
+    *out = UINT64_MAX;
+    return a->in_slurm ? job_slurm_left_ms(a->job, out) : 0;
+}

@@ -1,0 +1,457 @@
+/*
+ * Starting the agents of a job (see launch.h).
+ *
+ * The batch system starts them, in a step that lasts as long as the job; its program (srun) stays behind in a session of its own when we end, and is ended by
+ * the batch system with the job, whatever happens to us. The root connects to us as if we were above it, so what it knows of the nodes comes by the
+ * way that it has everywhere in the tree. Once all are ready it is told that we go; if we are gone without that, it ends what was started.
+ *
+ * Where no batch system keeps agents (launcher.c), and for fp-job run, all of this is done by a process that stays with them (guard.c): the root is not told
+ * that we go, and ends the store when it loses us.
+ *
+ * Waiting for output of srun was rejected: its order is anybody's, and a node's message would have to be told from what a site's prolog prints.
+ */
+#include "jobscripts/launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/clock.h"
+#include "fp/err.h"
+#include "fp/key.h"
+#include "fp/log.h"
+#include "fp/procs.h"
+#include "fp/rpc.h"
+#include "job.pb-c.h"
+#include "jobscripts/launch/guard.h"
+#include "jobscripts/launch/launcher.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/script/script.h"
+#include "jobscripts/start.h"
+#include "jobscripts/launch/stays.h"
+#include "jobscripts/launch/variables.h"
+
+#define MORE_MS    300u   /* after the first failure: others that have failed for the same reason */
+#define TICK_MS    20u
+#define END_MS     20000u /* in which agents end by themselves */
+#define ALONE_MS   8000u  /* in which the root comes, if it ever does */
+#define LOOK_MS    200u
+#define LINES_MAX  12u
+#define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
+
+struct starter {
+    const struct job_launch *l;
+    uv_loop_t loop;
+    struct fp_key *key;
+    struct fp_rpc *rpc;
+    struct fp_rpc_listener *listener;
+    struct fp_rpc_conn *root; /* a reference */
+    struct job_states states;
+    struct job_record *record;
+    uv_timer_t tick;
+    uv_process_t launcher;
+    uv_pipe_t input;
+    uv_write_t write;
+    char *plan;
+    const struct job_stay *stay; /* NULL: we go when all are ready */
+    bool launched, gone, over, left;
+    int gone_code;
+    uint64_t until_ms, failed_ms, look_ms;
+};
+
+/* ---------------------------------------------------------------- the root */
+
+static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
+{
+    Fp__JobHello *h = fp__job_hello__unpack(NULL, in->msg_len_bytes, in->msg);
+    Fp__JobHelloReply reply = FP__JOB_HELLO_REPLY__INIT;
+    int rc = !h || s->root || h->rank != 0 || h->asks || strcmp(h->job, s->l->alloc->job) != 0 ? -EINVAL : 0;
+
+    if (rc == 0) {
+        s->root = fp_rpc_conn_get(conn);
+        snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
+        snprintf(s->record->step, sizeof s->record->step, "%s", s->l->alloc->launcher->kept ? h->step : "");
+    }
+    reply.nodes = s->l->alloc->nnodes;
+    (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
+    if (h)
+        fp__job_hello__free_unpacked(h, NULL);
+}
+
+static void root_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
+{
+    struct starter *s = arg;
+    Fp__JobStates *m;
+
+    fp_rpc_payload_free(in->payload);
+    if (in->type == FP__JOB_MSG__JOB_HELLO) {
+        root_hello(s, conn, in);
+        return;
+    }
+    m = in->type == FP__JOB_MSG__JOB_STATES && conn == s->root ? fp__job_states__unpack(NULL, in->msg_len_bytes, in->msg) : NULL;
+    for (size_t i = 0; m && i < m->n_runs; i++)
+        (void)job_states_set(&s->states, m->runs[i]->first, m->runs[i]->count, (int)m->runs[i]->state, m->runs[i]->text);
+    if (m) {
+        snprintf(s->record->manager, sizeof s->record->manager, "%s", m->manager);
+        snprintf(s->record->mount, sizeof s->record->mount, "%s", m->mount);
+        if (snprintf(s->record->application, sizeof s->record->application, "%s", m->application) >= (int)sizeof s->record->application)
+            s->record->application[0] = '\0'; /* a part of it would be other CPUs */
+        s->record->inside = m->inside;
+        fp__job_states__free_unpacked(m, NULL);
+    }
+}
+
+static void root_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
+{
+    struct starter *s = arg;
+
+    (void)err;
+    (void)why;
+    if (s->root == conn) {
+        fp_rpc_conn_put(conn);
+        s->root = NULL;
+    }
+}
+
+static const struct fp_rpc_handler of_root = {.on_request = root_says, .on_closed = root_closed};
+
+/* ---------------------------------------------------------------- starting */
+
+static void launcher_closed(uv_handle_t *h)
+{
+    ((struct starter *)h->data)->gone = true;
+}
+
+static void launcher_ended(uv_process_t *p, int64_t status, int sig)
+{
+    struct starter *s = p->data;
+
+    s->gone_code = sig ? 128 + sig : (int)status;
+    uv_close((uv_handle_t *)p, launcher_closed);
+}
+
+static void written(uv_write_t *w, int status)
+{
+    struct starter *s = w->data;
+
+    (void)status; /* who does not get it says so */
+    explicit_bzero(s->plan, strlen(s->plan));
+    if (!uv_is_closing((uv_handle_t *)&s->input)) /* else it is of done(): the launcher is gone, and has left somebody who does not read */
+        uv_close((uv_handle_t *)&s->input, NULL);
+}
+
+static char *make_plan(struct starter *s)
+{
+    char cwd[PATH_MAX] = "/";
+    struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->launcher->named ? NULL : s->l->alloc->nodes,
+                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = job_script_lines(s->l->lines),
+                         .guarded = !s->l->alloc->launcher->kept, .tree = s->l->alloc->launcher->tree, .cwd = cwd};
+    const uint8_t *key = fp_key_bytes(s->key);
+    char starter[300], *text;
+
+    for (int i = 0; i < FP_KEY_BYTES; i++)
+        snprintf(p.key + 2 * i, 3, "%02x", key[i]);
+    snprintf(starter, sizeof starter, "%s:%u", s->l->alloc->here, fp_rpc_listener_port(s->listener));
+    p.starter = starter;
+    if (!getcwd(cwd, sizeof cwd))
+        strcpy(cwd, "/");
+    job_variables_of(s->l->lines, &p.variables, &p.nvariables);
+    text = job_plan_write(&p);
+    explicit_bzero(p.key, sizeof p.key);
+    free(p.lines);
+    for (uint32_t i = 0; i < p.nvariables; i++)
+        free(p.variables[i]);
+    free(p.variables);
+    return text;
+}
+
+static bool may_stay(const char *name, size_t len)
+{
+    static const char *const beginnings[] = {"SLURM_JOB", "SLURM_ARRAY", "SLURM_HET", "SLURM_CLUSTER", "SLURM_CONF", "SLURM_SUBMIT", "SLURM_NODE", "SLURM_TASKS_PER_NODE", "SLURM_TMPDIR",
+                                             "SLURM_TOPOLOGY", "SLURM_WORKING", "SLURM_RESTART", "SLURM_JWT", "SLURM_SACK", "SLURM_TIME_FORMAT", NULL};
+
+    for (const char *const *b = beginnings; *b; b++)
+        if (len >= strlen(*b) && memcmp(name, *b, strlen(*b)) == 0)
+            return true;
+    return false;
+}
+
+/* All but what says which job it is: each release of srun has some more that change what it does. */
+void job_launch_environment(void)
+{
+    char name[128];
+
+    for (char **e = environ; *e;) {
+        size_t len = strcspn(*e, "=");
+
+        if (len < sizeof name && (strncmp(*e, "SLURM_", 6) == 0 || strncmp(*e, "SLURMD_DEBUG=", 13) == 0) && !may_stay(*e, len)) {
+            snprintf(name, sizeof name, "%.*s", (int)len, *e);
+            (void)unsetenv(name);
+            e = environ; /* others have moved */
+        } else {
+            e++;
+        }
+    }
+}
+
+static int open_log(const struct starter *s)
+{
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, s->l->dir, "agents.log"), fd = rc ? -1 : open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
+
+    return rc ? rc : fd < 0 ? -errno : fd;
+}
+
+/* Our environment and what others have open are not for the one that stays. */
+static int spawn_launcher(struct starter *s, const uv_process_options_t *o)
+{
+    static struct job_stays stays;
+    int rc;
+
+    job_stays_begin(&stays);
+    job_launch_environment();
+    rc = uv_spawn(&s->loop, &s->launcher, o);
+    job_stays_end(&stays);
+    return rc;
+}
+
+static int run_launcher(struct starter *s)
+{
+    static struct job_words words;
+    char self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    int log, rc;
+
+    self[k > 0 ? k : 0] = '\0';
+    if (k > 0 && s->l->alloc->launcher->variables && (rc = job_plan_to_environment(s->plan))) {
+        FP_ERROR("%u nodes are too many for --launcher=%s (%s): take ssh", s->l->alloc->nnodes, s->l->alloc->launcher->name, fp_strerror(rc));
+        return rc;
+    }
+    rc = k > 0 ? s->l->alloc->launcher->launch(s->l->alloc, s->l->dir, self, &words) : -errno;
+    if (rc)
+        return rc;
+    log = open_log(s);
+    if (log < 0) {
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(log));
+        return log;
+    }
+    uv_stdio_container_t io[3] = {{.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&s->input},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log},
+                                  {.flags = UV_INHERIT_FD, .data.fd = log}};
+    uv_process_options_t o = {
+        .exit_cb = launcher_ended, .file = words.argv[0], .args = (char **)(uintptr_t)words.argv, .stdio = io, .stdio_count = 3, .flags = UV_PROCESS_DETACHED};
+
+    uv_pipe_init(&s->loop, &s->input, 0);
+    s->input.data = s->write.data = s->launcher.data = s;
+    rc = spawn_launcher(s, &o);
+    close(log);
+    s->launched = true;
+    if (rc) {
+        uv_close((uv_handle_t *)&s->launcher, NULL);
+        uv_close((uv_handle_t *)&s->input, NULL);
+        FP_ERROR("%s can't be started: %s", words.argv[0], fp_strerror(rc));
+        return rc;
+    }
+    s->record->launcher = s->stay ? getpid() : s->launcher.pid;
+    s->record->launcher_ticks = fp_proc_ticks(s->record->launcher);
+    uv_buf_t buf = uv_buf_init(s->plan, s->l->alloc->launcher->variables ? 0 : (unsigned)strlen(s->plan));
+
+    if (s->l->alloc->launcher->variables)
+        free(job_plan_from_environment()); /* it has its own copy */
+
+    return uv_write(&s->write, (uv_stream_t *)&s->input, &buf, 1, written);
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+static void on_tick(uv_timer_t *t)
+{
+    struct starter *s = t->data;
+    uint64_t now = fp_now_ms();
+    uint32_t failed = s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED];
+
+    if (failed && !s->failed_ms)
+        s->failed_ms = now;
+    if (s->stay && now >= s->look_ms) {
+        s->look_ms = now + LOOK_MS;
+        s->left = s->left || s->stay->over(s->stay->arg);
+    }
+    s->over = s->over || s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || s->left || job_interrupted();
+}
+
+static const char *not_yet(int state)
+{
+    static const char *const texts[] = {"no word from its agent", "its services are not ready", "", "", "its agent has ended", "it waits for the other nodes", "it waits for the other nodes", "it waits for the other nodes"};
+
+    return texts[state];
+}
+
+/* What the launcher has said, which is lost with the job's directory: its first lines, since what comes later follows from them. */
+static void tell_launcher(const struct starter *s)
+{
+    char path[PATH_MAX], line[400];
+    FILE *f = job_dir_file(path, s->l->dir, "agents.log") == 0 ? fopen(path, "re") : NULL;
+
+    FP_ERROR("%s has ended with exit code %d%s", s->l->alloc->launcher->name, s->gone_code, f ? ":" : "");
+    for (unsigned i = 0; f && i < LINES_MAX && fgets(line, sizeof line, f); i++)
+        fprintf(stderr, "%s%s", line, strchr(line, '\n') ? "" : "\n");
+    if (f)
+        fclose(f);
+}
+
+/* Nodes whose services run. */
+static uint32_t up(const struct starter *s)
+{
+    return s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] + s->states.of[FP__JOB_NODE_STATE__JOB_NODE_UP];
+}
+
+static void tell_why(struct starter *s)
+{
+    unsigned shown = 0;
+
+    if (s->gone)
+        tell_launcher(s);
+    if (job_interrupted())
+        FP_ERROR("interrupted: ending what was started");
+    for (uint32_t i = 0; i < s->states.n; i++) {
+        const struct job_node *n = &s->states.nodes[i];
+
+        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_READY)
+            continue;
+        if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && n->state != FP__JOB_NODE_STATE__JOB_NODE_FAILED)
+            continue;
+        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_UP && up(s) != s->states.n)
+            continue;
+        if (shown++ < SHOWN_MAX)
+            FP_ERROR("%s is not ready: %s", s->l->alloc->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
+    }
+    if (shown > SHOWN_MAX)
+        FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
+    if (!s->gone && !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && !job_interrupted())
+        FP_ERROR("%u of %u nodes were ready within %llu s (ready= of #FP store)", up(s), s->states.n, (unsigned long long)(s->l->ready_ms / 1000));
+}
+
+/*
+ * Ends what was started. By the tree, once the root has come: SIGTERM makes srun kill the agents at once, with all that they have begun left behind, so
+ * that is for agents that never come.
+ */
+static void end_all(struct starter *s)
+{
+    uint64_t now = fp_now_ms(), until = now + END_MS, alone = now + ALONE_MS;
+    bool told = false, termed = false;
+
+    while ((!s->gone || s->root) && fp_now_ms() < until) {
+        if (s->root && !told)
+            told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_DISCARD, NULL) == 0 && fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
+        if (!told && !termed && !s->gone && fp_now_ms() >= alone)
+            termed = uv_process_kill(&s->launcher, SIGTERM) == 0;
+        uv_run(&s->loop, UV_RUN_ONCE);
+    }
+    if (!s->gone)
+        (void)uv_process_kill(&s->launcher, SIGKILL);
+}
+
+static int wait_all(struct starter *s)
+{
+    int rc = 0;
+
+    s->until_ms = fp_now_ms() + s->l->ready_ms;
+    while (!s->over)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] != s->states.n)
+        rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
+    if (rc)
+        tell_why(s);
+    if (rc && s->launched)
+        end_all(s);
+    else if (rc == 0 && !s->stay)
+        (void)fp_rpc_send(s->root, FP__JOB_MSG__JOB_KEEP, NULL);
+    return rc;
+}
+
+/* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree. */
+static int stay(struct starter *s)
+{
+    s->left = s->stay->begun(s->record, s->stay->arg) != 0;
+    while (!s->left && (s->root || !s->gone))
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->left)
+        end_all(s);
+    return s->left ? -EINTR : 0;
+}
+
+static int prepare(struct starter *s)
+{
+    char path[PATH_MAX], why[FP_KEY_WHY_MAX];
+    struct fp_rpc_opts o = {0};
+    int rc = job_dir_file(path, s->l->dir, "key");
+
+    (void)unlink(path);
+    rc = rc ? rc : fp_key_generate(&s->key);
+    rc = rc ? rc : fp_key_write(s->key, path, why);
+    o.key = s->key;
+    rc = rc ? rc : fp_rpc_new(&s->loop, &o, &s->rpc);
+    rc = rc ? rc : fp_rpc_listen(s->rpc, "0.0.0.0:0", &of_root, s, &s->listener);
+    rc = rc ? rc : job_states_init(&s->states, s->l->alloc->nnodes);
+    if (rc == 0 && !(s->plan = make_plan(s)))
+        rc = -ENOMEM;
+    if (rc)
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(rc));
+    return rc;
+}
+
+static void done(struct starter *s)
+{
+    if (s->listener)
+        fp_rpc_listener_close(s->listener);
+    if (s->root)
+        fp_rpc_conn_finish(s->root);
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    if (s->launched && !s->gone)
+        uv_unref((uv_handle_t *)&s->launcher); /* it stays */
+    if (s->launched && !uv_is_closing((uv_handle_t *)&s->input))
+        uv_close((uv_handle_t *)&s->input, NULL);
+    for (uint64_t until = fp_now_ms() + 1500; s->root && fp_now_ms() < until;)
+        uv_run(&s->loop, UV_RUN_ONCE);
+    if (s->rpc)
+        fp_rpc_close(s->rpc, NULL, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    job_states_fini(&s->states);
+    fp_key_free(s->key);
+    free(s->plan);
+}
+
+int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, struct job_record *out)
+{
+    static struct starter s; /* its handles outlive the call, with the process */
+    int rc;
+
+    (void)signal(SIGPIPE, SIG_IGN); /* a launcher that ends before it has read everything */
+    memset(out, 0, sizeof *out);
+    memset(&s, 0, sizeof s);
+    s.l = l;
+    s.stay = how;
+    s.record = out;
+    snprintf(out->job, sizeof out->job, "%s", l->alloc->job);
+    out->nodes = l->alloc->nnodes;
+    uv_loop_init(&s.loop);
+    uv_timer_init(&s.loop, &s.tick);
+    s.tick.data = &s;
+    uv_timer_start(&s.tick, on_tick, TICK_MS, TICK_MS);
+    rc = prepare(&s);
+    rc = rc ? rc : run_launcher(&s);
+    rc = rc ? rc : wait_all(&s);
+    rc = rc || !how ? rc : stay(&s);
+    done(&s);
+    return rc;
+}
+
+int job_launch(const struct job_launch *l, struct job_record *out)
+{
+    return l->alloc->launcher->kept && !l->stays ? job_launch_and_stay(l, NULL, out) : job_guard_launch(l, out);
+}

@@ -1,0 +1,192 @@
+/*
+ * What Slurm says of the job we are in (see slurm.h). Called by fp-job start, run, stop and status.
+ *
+ * By its commands and variables, for the reason that request.c gives. Each has a limit.
+ */
+#include "jobscripts/launch/slurm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/err.h"
+#include "fp/log.h"
+#include "fp/command.h"
+#include "jobscripts/launch/hosts.h"
+#include "jobscripts/jobdir.h"
+#include "jobscripts/launch/plan.h"
+#include "jobscripts/script/script.h"
+
+#define ASK_MS   5000u
+#define SCRIPT_MS 30000u /* without it the job ends: a controller that is slow is waited for */
+#define CLEAN_MS 40000u /* a little more than job_left_clean needs */
+
+static int take_names(char *text, struct job_alloc *s)
+{
+    char *save = NULL;
+
+    for (char *w = strtok_r(text, "\n", &save); w && s->nnodes < JOB_NODES_MAX; w = strtok_r(NULL, "\n", &save)) {
+        char **more = reallocarray(s->nodes, s->nnodes + 1, sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        s->nodes = more;
+        s->nodes[s->nnodes] = strdup(w);
+        if (!s->nodes[s->nnodes])
+            return -ENOMEM;
+        s->nnodes++;
+    }
+    return s->nnodes ? 0 : -ENOENT;
+}
+
+static int ask_for_nodes(const char *list, struct job_alloc *s)
+{
+    char *const argv[] = {(char *)"scontrol", (char *)"show", (char *)"hostnames", (char *)(uintptr_t)list, NULL};
+    size_t size = (size_t)JOB_NODES_MAX * (JOB_NODE_NAME_MAX + 1) / 8;
+    char *out = malloc(size);
+    int rc = out ? fp_command(argv, ASK_MS, out, size) : -ENOMEM;
+
+    rc = rc > 0 ? -EIO : rc;
+    rc = rc ? rc : take_names(out, s);
+    free(out);
+    if (rc)
+        FP_ERROR("scontrol show hostnames %s: %s", list, fp_strerror(rc));
+    return rc;
+}
+
+int job_slurm_look(struct job_alloc *out)
+{
+    const char *here = getenv("SLURMD_NODENAME"), *list = getenv("SLURM_JOB_NODELIST");
+    int rc = job_alloc_job(out->job);
+
+    if (rc || !list) {
+        FP_ERROR("this is no job of Slurm: SLURM_JOB_ID and SLURM_JOB_NODELIST are not set");
+        return -ENOENT;
+    }
+    if (here)
+        snprintf(out->here, sizeof out->here, "%s", here);
+    else
+        (void)gethostname(out->here, sizeof out->here - 1);
+    rc = job_hostlist(list, &out->nodes, &out->nnodes);
+    if (rc == -EINVAL) /* some other way of writing it */
+        rc = ask_for_nodes(list, out);
+    else if (rc)
+        FP_ERROR("%.200s (SLURM_JOB_NODELIST): %s", list, rc == -E2BIG ? "these are more nodes than fp-job can have" : fp_strerror(rc));
+    out->first = rc == 0 && strcmp(out->here, out->nodes[0]) == 0;
+    return rc;
+}
+
+uint64_t job_slurm_time(const char *text)
+{
+    uint64_t part[4] = {0}, days = 0;
+    unsigned n = 0;
+    const char *dash = strchr(text, '-');
+
+    if (dash) {
+        char *end;
+
+        if (*text < '0' || *text > '9')
+            return UINT64_MAX;
+        days = strtoull(text, &end, 10);
+        if (end != dash || days > 100000)
+            return UINT64_MAX;
+        text = dash + 1;
+    }
+    for (; n < 3; n++) {
+        char *end;
+
+        if (*text < '0' || *text > '9')
+            return UINT64_MAX;
+        part[n] = strtoull(text, &end, 10);
+        if (part[n] > 100000000)
+            return UINT64_MAX;
+        text = end;
+        if (*text != ':')
+            break;
+        text++;
+    }
+    if (n == 3 || (*text && *text != '\n') || (n == 0 && !dash))
+        return UINT64_MAX;
+    if (n < 2 && !dash) /* minutes and seconds */
+        return (part[0] * 60 + part[1]) * 1000;
+    return (days * 86400 + part[0] * 3600 + part[1] * 60 + part[2]) * 1000;
+}
+
+/* Only where the numbers are the same: variables of an array may have come along from a job that has submitted ours. */
+void job_slurm_name(const char *job, char out[JOB_SLURM_NAME_MAX])
+{
+    const char *array = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
+
+    if (array && task && strcmp(array, job) == 0)
+        snprintf(out, JOB_SLURM_NAME_MAX, "%s_%s", job, task);
+    else
+        snprintf(out, JOB_SLURM_NAME_MAX, "%s", job);
+}
+
+int job_slurm_left_ms(const char *job, uint64_t *out)
+{
+    char text[128], name[JOB_SLURM_NAME_MAX];
+    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-o", (char *)"%L", (char *)"-j", name, NULL};
+    const char *time;
+    int rc;
+
+    job_slurm_name(job, name);
+    rc = fp_command(argv, ASK_MS, text, sizeof text);
+    *out = UINT64_MAX;
+    if (rc)
+        return rc > 0 ? -EIO : rc;
+    time = text + strspn(text, " ");
+    if (strncmp(time, "UNLIMITED", 9) == 0)
+        return 0;
+    *out = job_slurm_time(time);
+    return *out == UINT64_MAX ? -ENODATA : 0;
+}
+
+int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
+{
+    char *const argv[] = {(char *)"scontrol", (char *)"write", (char *)"batch_script", (char *)(uintptr_t)job, (char *)"-", NULL};
+    char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
+    int rc = text ? fp_command(argv, SCRIPT_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
+
+    if (rc)
+        FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
+    rc = rc > 0 ? -ENOENT : rc;
+    rc = rc ? rc : job_dir_write(dir, "script", text, 0600);
+    rc = rc ? rc : job_dir_file(path, dir, "script");
+    free(text);
+    return rc;
+}
+
+int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
+{
+    char *list, n[32], tasks[32], self[PATH_MAX];
+    ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
+    int rc;
+
+    if (k <= 0)
+        return -errno;
+    self[k] = '\0';
+    snprintf(n, sizeof n, "--nodes=%u", count);
+    snprintf(tasks, sizeof tasks, "--ntasks=%u", count);
+    if (asprintf(&list, "--nodelist=%s", nodes) < 0)
+        return -ENOMEM;
+    char *const argv[] = {(char *)"srun", (char *)"--overlap", n, tasks, (char *)"--ntasks-per-node=1", list, (char *)"--mem=0", (char *)"--mpi=none", (char *)"--cpu-bind=none",
+                          (char *)"--immediate=10", (char *)"--quiet", (char *)"--job-name=fpstore", self, (char *)"clean", (char *)(uintptr_t)job, NULL};
+
+    rc = fp_command_shown(argv, CLEAN_MS);
+    free(list);
+    return rc;
+}
+
+void job_slurm_signal(const char *job, const char *step, const char *signal)
+{
+    char of[JOB_SLURM_NAME_MAX], name[160], out[64];
+    char *const argv[] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal, name, NULL};
+
+    job_slurm_name(job, of);
+    snprintf(name, sizeof name, "%s.%s", of, step);
+    (void)fp_command(argv, ASK_MS, out, sizeof out);
+}

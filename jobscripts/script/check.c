@@ -1,0 +1,294 @@
+/*
+ * Whether a job could do what its script declares (see check.h). Called by fp-job check, and by fp-job start before anything runs.
+ *
+ * What is looked at here is the machine where it is called, a login node: a directory of the parallel file system is the same there as on the nodes, the
+ * nodes' own disks are not, so ssd= is left to the start. What a mistake costs decides between error and warning: with an error the job would not run,
+ * or would not keep what it is said to keep.
+ */
+#include "jobscripts/script/check.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fp/auxapp.h"
+#include "fp/limited.h"
+#include "jobscripts/script/auxcheck.h"
+
+#define PLUGIN_MS 10000u /* one that takes longer to load hangs */
+#define ANSWER_MS 10000u /* of a file system, for one directory */
+
+/* ---------------------------------------------------------------- aux-apps */
+
+/* Where the word is named in what the plugin says; NULL: nowhere. */
+static const char *named(const struct job_word *w, const char *why)
+{
+    char name[80];
+    const char *with_value, *alone;
+
+    snprintf(name, sizeof name, "%.*s", w->value ? (int)w->value : 60, w->text); /* "hash=" of "dedup: hash=sha9: ..." */
+    with_value = w->value ? strstr(why, name) : NULL;
+    name[strcspn(name, "=")] = '\0';
+    snprintf(name + strlen(name), sizeof name - strlen(name), "'"); /* "has no option 'hsah'" */
+    alone = strstr(why, name);
+    return !with_value || (alone && alone < with_value) ? alone : with_value;
+}
+
+/* The word of the line that the plugin's complaint is about: the first that it names ("did you mean" names another), or the name of the aux-app. */
+static struct job_place place_of(const struct job_line *l, const char *why)
+{
+    const char *first = NULL;
+    struct job_place at = l->words[1].at;
+
+    for (size_t i = 2; i < l->nwords; i++) {
+        const char *here = named(&l->words[i], why);
+
+        if (here && (!first || here < first)) {
+            first = here;
+            at = l->words[i].at;
+        }
+    }
+    return at;
+}
+
+/* What hides data leaves nothing to be found, or made smaller, by those behind it. */
+static void check_order(const struct job_auxapp *a, const struct job_auxanswer *one, const struct job_auxapp *before, struct job_findings *f)
+{
+    char buf[JOB_LINE_NAME_BYTES];
+
+    if (strcmp(one->name, "dedup") == 0)
+        job_error(f, a->line->words[1].at, "%s comes behind %s (%s), after which no two chunks are the same: declare it before", a->name, before->name, job_line_name(before->line->line, buf));
+    else if ((one->flags & FP_AUX_CODES) && !(one->flags & FP_AUX_HIDES))
+        job_error(f, a->line->words[1].at, "%s comes behind %s (%s), which leaves it nothing to do: declare it before", a->name, before->name, job_line_name(before->line->line, buf));
+}
+
+static void check_needs(const struct job_declared *d, const struct job_site *site, const struct job_auxapp *a, const struct job_auxanswer *one, struct job_findings *f)
+{
+    char buf[JOB_LINE_NAME_BYTES];
+    const char *partial;
+
+    if (site->nodes && one->nodes > site->nodes)
+        job_error(f, place_of(a->line, "nodes="), "%s is to run on %u nodes, and the job has %u", a->name, one->nodes, site->nodes);
+    if (site->nodes && (partial = job_aux_partial_why(one, site->nodes)))
+        job_error(f, place_of(a->line, "nodes="), "%s is to run on %u of %u nodes, but %s", a->name, one->nodes, site->nodes, partial);
+    if (d->cores.kind == JOB_CORES_COUNT && one->cores_min > d->cores.max)
+        job_error(f, place_of(a->line, "cores="), "%s needs %u service cores, and #FP cores (%s) gives %u", a->name, one->cores_min, job_line_name(d->cores.at.line, buf), d->cores.max);
+}
+
+static void check_auxapps(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    struct job_auxanswer all[JOB_AUXAPPS_MAX];
+    size_t hides = SIZE_MAX;
+
+    for (size_t i = 0; i < d->nauxapps; i++) {
+        const struct job_auxapp *a = &d->auxapps[i];
+        char why[JOB_AUX_WHY_BYTES] = "";
+
+        if (strchr(a->name, '$') || (site->words && strchr(a->name, '/')))
+            continue; /* which plugin that is shows on the nodes; one of the user's is not run by anybody else */
+        if (job_auxcheck(a->text, site->plugin_dir, PLUGIN_MS, &all[i], why)) {
+            job_error(f, place_of(a->line, why), "%s", why);
+            continue;
+        }
+        if (hides != SIZE_MAX)
+            check_order(a, &all[i], &d->auxapps[hides], f);
+        else if (all[i].flags & FP_AUX_HIDES)
+            hides = i;
+        check_needs(d, site, a, &all[i], f);
+    }
+}
+
+/* ---------------------------------------------------------------- nodes */
+
+static void check_cores(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
+    const char *whose = site->cores_are_here ? "this machine" : "a node of the job";
+
+    if (site->core_spec && d->cores.kind == JOB_CORES_COUNT && d->cores.min > site->core_spec)
+        job_error(f, d->cores.at, "%u service cores, and --core-spec=%u leaves out fewer of each node: both say how many there are", d->cores.min, site->core_spec);
+    if (d->cores.kind == JOB_CORES_COUNT && site->cores && d->cores.min >= site->cores)
+        tell(f, d->cores.at, "%u service cores leave none for the application: %s has %u", d->cores.min, whose, site->cores);
+    if (d->cores.kind == JOB_CORES_LIST && site->cpus && d->cores.highest >= site->cpus)
+        tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cpus - 1);
+}
+
+/* ---------------------------------------------------------------- directories */
+
+static struct job_place value_place(const struct job_line *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
+            return (struct job_place){.line = l->line, .column = l->words[i].value_column};
+    return l->words[0].at;
+}
+
+static int look_at(const void *pattern)
+{
+    glob_t g;
+
+    (void)glob(pattern, GLOB_NOSORT, NULL, &g);
+    return 0;
+}
+
+int job_answers(const char *pattern, uint64_t limit_ms)
+{
+    return fp_limited(look_at, pattern, limit_ms);
+}
+
+/* The directory, or the one that it would be made in, is here and can be written. */
+static void check_target(const char *path, struct job_place at, struct job_findings *f)
+{
+    struct stat st;
+    char above[4096];
+    char *slash;
+
+    if (strchr(path, '$'))
+        return;
+    if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
+        job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+        return;
+    }
+    if (stat(path, &st) == 0) {
+        if (!S_ISDIR(st.st_mode))
+            job_error(f, at, "%s is no directory", path);
+        else if (access(path, W_OK | X_OK))
+            job_error(f, at, "%s: you can't write there: %s", path, strerror(errno));
+        return;
+    }
+    if (errno != ENOENT) {
+        job_error(f, at, "%s: %s", path, strerror(errno));
+        return;
+    }
+    snprintf(above, sizeof above, "%s", path);
+    for (size_t n = strlen(above); n > 1 && above[n - 1] == '/'; n--)
+        above[n - 1] = '\0';
+    slash = strrchr(above, '/');
+    slash[slash == above] = '\0';
+    if (stat(above, &st) || !S_ISDIR(st.st_mode))
+        job_error(f, at, "%s: there is no such directory, nor the one above it", path);
+    else if (access(above, W_OK | X_OK))
+        job_error(f, at, "%s is not there, and you can't make it: %s: %s", path, above, strerror(errno));
+    else
+        job_warning(f, at, "%s is not there yet: fp-job start makes it", path);
+}
+
+static const struct job_auxapp *drain_of(const struct job_declared *d)
+{
+    for (size_t i = 0; i < d->nauxapps; i++)
+        if (strcmp(d->auxapps[i].name, "drain") == 0)
+            return &d->auxapps[i];
+    return NULL;
+}
+
+static const char *value_of(const struct job_line *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
+            return l->words[i].text + n + 1;
+    return NULL;
+}
+
+static void check_stage_out(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    for (size_t i = 0; i < d->nout; i++) {
+        const struct job_stage *s = &d->out[i];
+
+        if (s->to && !site->words)
+            check_target(s->to, value_place(s->line, "to"), f);
+        else if (!s->to && !drain_of(d))
+            job_error(f, s->line->words[0].at, "it does not say where to: write to=DIRECTORY, or declare #FP auxapp drain to=DIRECTORY");
+    }
+}
+
+static struct job_place path_place(const struct job_line *l, const char *path)
+{
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].text == path)
+            return l->words[i].at;
+    return l->words[0].at;
+}
+
+/* What can't be read is not brought in; what it lies in need not be writable. */
+static void check_readable(const glob_t *g, struct job_place at, struct job_findings *f)
+{
+    for (size_t i = 0; i < g->gl_pathc; i++) {
+        struct stat st;
+        bool is_dir = stat(g->gl_pathv[i], &st) == 0 && S_ISDIR(st.st_mode);
+
+        if (access(g->gl_pathv[i], is_dir ? R_OK | X_OK : R_OK) == 0)
+            continue;
+        job_error(f, at, "%s: you can't read it: %s", g->gl_pathv[i], strerror(errno));
+        return;
+    }
+}
+
+static void check_stage_in(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    for (size_t i = 0; i < d->nin; i++)
+        for (size_t k = 0; k < d->in[i].paths.count; k++) {
+            const char *path = d->in[i].paths.items[k];
+            struct job_place at = path_place(d->in[i].line, path);
+            glob_t g;
+
+            if (strchr(path, '$'))
+                continue;
+            if (path[0] != '/')
+                job_error(f, at, "'%s': write the whole path, from / on: the job may start in another directory", path);
+            if (path[0] != '/' || site->words)
+                continue;
+            if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
+                job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+                continue;
+            }
+            int rc = glob(path, GLOB_NOSORT, NULL, &g);
+
+            if (rc == GLOB_NOMATCH && !d->in[i].optional)
+                job_error(f, at, "there is no %s", path);
+            else if (rc && rc != GLOB_NOMATCH)
+                job_error(f, at, "%s can't be looked at: %s", path, strerror(rc == GLOB_NOSPACE ? ENOMEM : errno));
+            if (rc == 0) {
+                check_readable(&g, at, f);
+                globfree(&g);
+            }
+        }
+}
+
+/* A store that is to be found again needs a place that stays. */
+static void check_persistent(const struct job_declared *d, struct job_findings *f)
+{
+    const struct job_store *s = &d->store;
+    const char *word = s->persistent ? "persistent" : s->on_failure == JOB_FAILURE_KEEP ? "on-failure" : NULL;
+
+    if (!word)
+        return;
+    if (strncmp(s->backend, "memory", 6) == 0)
+        job_error(f, value_place(d->store_line, "backend"), "what is in memory does not outlive the job: %s= needs backend=dir", word);
+    if (strcmp(s->ssd, "$TMPDIR") == 0)
+        job_warning(f, value_place(d->store_line, word), "many sites remove $TMPDIR when a job ends: name a directory that stays, such as ssd=/local/$USER");
+}
+
+void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    const struct job_auxapp *drain = drain_of(d);
+    const char *to = drain ? value_of(drain->line, "to") : NULL;
+
+    if (!d->script.nlines && !f->errors && !site->unseen)
+        job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
+    check_persistent(d, f);
+    check_auxapps(d, site, f);
+    check_cores(d, site, f);
+    if (to && to[0] == '/' && !site->words)
+        check_target(to, value_place(drain->line, "to"), f);
+    check_stage_in(d, site, f);
+    check_stage_out(d, site, f);
+    job_findings_sort(f);
+}
