@@ -3,6 +3,7 @@
 #define FP_PROCS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -11,5 +12,8 @@ uint64_t fp_proc_ticks(pid_t pid);
 
 /* Its first thread has ended, and others have not yet, as in the moment after SIGKILL: what it has open (a mount) is not closed. */
 bool fp_proc_ending(pid_t pid);
+
+/* Numbers of its children, zombies too: the first `max` of them into out. Returns how many those are; looks at all processes of the machine. */
+size_t fp_proc_children(pid_t parent, pid_t *out, size_t max);
 
 #endif

@@ -41,6 +41,7 @@
 #define END_MS     20000u /* in which agents end by themselves */
 #define ALONE_MS   8000u  /* in which the root comes, if it ever does */
 #define LOOK_MS    200u
+#define SHEPHERDS  8u     /* children of an srun: it has one */
 #define LINES_MAX  12u
 #define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
 
@@ -66,6 +67,20 @@ struct starter {
 
 /* ---------------------------------------------------------------- the root */
 
+/*
+ * srun has a child that does nothing but kill the whole step, at once, when srun is gone without a word (_shepherd_spawn of Slurm's srun_job.c). When a batch
+ * script has ended, Slurm kills what it has left in the order of their numbers, so that one is often quick enough, and the agents would be killed before they
+ * have cleared up anything. They live by the tree, and hear of the job's end from Slurm itself.
+ */
+static void kill_shepherd(const struct starter *s)
+{
+    pid_t child[SHEPHERDS];
+    size_t n = s->l->alloc->launcher->kept && s->launched && !s->gone ? fp_proc_children(s->launcher.pid, child, SHEPHERDS) : 0;
+
+    for (size_t i = 0; i < n; i++)
+        (void)kill(child[i], SIGKILL);
+}
+
 static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
 {
     Fp__JobHello *h = fp__job_hello__unpack(NULL, in->msg_len_bytes, in->msg);
@@ -74,6 +89,7 @@ static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct
 
     if (rc == 0) {
         s->root = fp_rpc_conn_get(conn);
+        kill_shepherd(s);
         snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
         snprintf(s->record->step, sizeof s->record->step, "%s", s->l->alloc->launcher->kept ? h->step : "");
     }

@@ -32,6 +32,18 @@ def test_the_batch_script_is_killed(slurm):
     slurm.nothing_left(30)
 
 
+def test_the_launcher_is_killed(slurm):
+    """Agents live without it, and nothing kills them for it."""
+    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "echo last > $FP_MOUNT/f && cat $FP_MOUNT/f && fp-job status; fp-job stop\n")
+    launcher = slurm.processes(1, "srun")[0]  # the others are its children, and would be quick enough to kill the agents
+    slurm.kill(1, launcher)
+    wait_until("srun to be gone", 20, lambda: not slurm.processes(1, "srun"))
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and "last" in out.splitlines() and "4 of 4 nodes ready" in out, out
+    slurm.nothing_left(30)
+
+
 def test_a_signal_before_the_end_is_for_the_application(slurm):
     """Where Slurm sends it to a step's own processes, one of which is above the agent; tests/fault/test_job_linuxproc.py has the other way."""
     task = """sh -c 'trap "" INT; trap "echo last > $FP_MOUNT/f; touch came" USR1; touch begun; until [ -e go ]; do sleep 0.1; done'"""

@@ -68,11 +68,29 @@ static void test_one_is_there_while_a_thread_of_it_is(void **state)
     assert_false(fp_proc_ending(pid));
 }
 
+static void test_children_are_those_of_one_process(void **state)
+{
+    pid_t a = start(false), b = start(false), found[8];
+    size_t n = fp_proc_children(getpid(), found, 8);
+
+    (void)state;
+    assert_int_equal(n, 2);
+    assert_true((found[0] == a && found[1] == b) || (found[0] == b && found[1] == a));
+    assert_int_equal(fp_proc_children(getpid(), found, 1), 1);
+    assert_int_equal(fp_proc_children(a, found, 8), 0);
+    kill(a, SIGKILL);
+    kill(b, SIGKILL);
+    waitpid(a, NULL, 0);
+    waitpid(b, NULL, 0);
+    assert_int_equal(fp_proc_children(getpid(), found, 8), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_is_there),
         cmocka_unit_test(test_one_is_there_while_a_thread_of_it_is),
+        cmocka_unit_test(test_children_are_those_of_one_process),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
