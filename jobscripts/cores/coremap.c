@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include "jobscripts/cores/cpus.h"
 
@@ -45,62 +43,6 @@ int job_topology_keep_own(hwloc_topology_t t)
     hwloc_bitmap_free(own);
     CPU_FREE(mine);
     return rc;
-}
-
-/* ---------------------------------------------------------------- near what */
-
-/* A partition, or a device mapper's: whatever it lies on first. -1: it is no device of a NUMA node. */
-static int numa_of_device(dev_t dev, char *name, size_t size)
-{
-    char path[96], link[256], line[32] = "";
-    ssize_t n;
-    FILE *f;
-    int numa = -1;
-
-    snprintf(path, sizeof path, "/sys/dev/block/%u:%u", major(dev), minor(dev));
-    n = readlink(path, link, sizeof link - 1);
-    if (n <= 0)
-        return -1;
-    link[n] = '\0';
-    snprintf(name, size, "%.40s", strrchr(link, '/') ? strrchr(link, '/') + 1 : link);
-    for (const char *const *tail = (const char *const[]){"/device/numa_node", "/device/device/numa_node", "/../device/numa_node", "/../device/device/numa_node", NULL}; *tail && numa < 0; tail++) {
-        char file[160];
-
-        snprintf(file, sizeof file, "%s%s", path, *tail);
-        f = fopen(file, "re");
-        if (!f)
-            continue;
-        if (fgets(line, sizeof line, f))
-            numa = atoi(line);
-        fclose(f);
-    }
-    return numa;
-}
-
-/* The card of a fast network (InfiniBand, Omni-Path, Slingshot) tells more than an Ethernet one, of which there are several for other purposes. */
-static int numa_of_network(hwloc_topology_t t, char *name, size_t size)
-{
-    for (hwloc_obj_t o = NULL; (o = hwloc_get_next_osdev(t, o));) {
-        hwloc_obj_t above = hwloc_get_non_io_ancestor_obj(t, o);
-
-        if (o->attr->osdev.type != HWLOC_OBJ_OSDEV_OPENFABRICS || !above || !above->nodeset || hwloc_bitmap_weight(above->nodeset) != 1)
-            continue;
-        snprintf(name, size, "%.40s", o->name ? o->name : "the network");
-        return hwloc_bitmap_first(above->nodeset);
-    }
-    return -1;
-}
-
-void job_near_find(hwloc_topology_t topology, const char *dir, struct job_near *out)
-{
-    struct stat st;
-
-    memset(out, 0, sizeof *out);
-    out->numa = -1;
-    if (dir && stat(dir, &st) == 0)
-        out->numa = numa_of_device(st.st_dev, out->what, sizeof out->what);
-    if (out->numa < 0)
-        out->numa = numa_of_network(topology, out->what, sizeof out->what);
 }
 
 /* ---------------------------------------------------------------- the choice */

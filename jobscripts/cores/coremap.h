@@ -8,6 +8,7 @@
 #include <hwloc.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "jobscripts/script/declared.h"
 
@@ -30,6 +31,12 @@ struct job_near {
 
 /* The NUMA node of the device that dir is on; of the fast network's card if that is not known. */
 void job_near_find(hwloc_topology_t topology, const char *dir, struct job_near *out);
+
+/*
+ * The NUMA node of a block device, as sysfs (mounted at sys) says; of a partition that of its disk, of a RAID or a logical volume that of the first that it lies
+ * on. name: of the device that was found so. -1: not known.
+ */
+int job_near_device(const char *sys, dev_t dev, char *name, size_t size);
 
 /*
  * Chooses from what the topology allows (hwloc_topology_get_allowed_cpuset). 0; -ENOSPC: nothing would be left for the application, or the share of the node

@@ -11,7 +11,7 @@ import pytest
 
 from harness.daemons import wait_until
 
-SLURM = {"nodes": 4, "cpus": 2, "kill_wait": 300}  # longer than all clears up in on a machine that is slow: nothing here waits for it
+SLURM = {"nodes": 4, "cpus": 2, "kill_wait": 30}  # as Slurm has it
 
 HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"

@@ -3,7 +3,7 @@
 
 from harness.daemons import wait_until
 
-SLURM = {"nodes": 3, "cpus": 2, "kill_wait": 300}  # longer than all clears up in on a machine that is slow: nothing here waits for it
+SLURM = {"nodes": 3, "cpus": 2, "kill_wait": 30}  # as Slurm has it
 
 HEAD = "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"

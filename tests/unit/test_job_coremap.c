@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "fp/rmtree.h"
 #include "jobscripts/cores/coremap.h"
 
 static const struct job_near nowhere = {.numa = -1};
@@ -236,6 +238,56 @@ static void test_who_reads_the_description_finds_no_service_core(void **state)
     unlink(path);
 }
 
+static char job_dir[64];
+
+static void made(const char *name, const char *text)
+{
+    char path[400], command[900];
+
+    snprintf(path, sizeof path, "%s/%s", job_dir, name);
+    if (text)
+        snprintf(command, sizeof command, "mkdir -p \"$(dirname '%s')\" && echo '%s' > '%s'", path, text, path);
+    else
+        snprintf(command, sizeof command, "mkdir -p '%s'", path);
+    assert_int_equal(system(command), 0);
+}
+
+static void linked(const char *from, const char *to)
+{
+    char path[400];
+
+    snprintf(path, sizeof path, "%s/%s", job_dir, from);
+    assert_int_equal(symlink(to, path), 0);
+}
+
+/* /tmp on a logical volume on a RAID of two partitions of NVMe devices, as sysfs has them. */
+static void test_the_device_below_a_volume_and_a_raid_is_found(void **state)
+{
+    char name[48];
+
+    (void)state;
+    strcpy(job_dir, "/tmp/test_job_coremap.XXXXXX");
+    assert_non_null(mkdtemp(job_dir));
+    made("dev/block", NULL);
+    made("pci0/nvme/nvme1/numa_node", "1");
+    made("pci0/nvme/nvme1/nvme1n1/nvme1n1p2", NULL);
+    linked("pci0/nvme/nvme1/nvme1n1/device", "../../nvme1");
+    made("virtual/md127/slaves", NULL);
+    made("virtual/dm-0/slaves", NULL);
+    linked("virtual/md127/slaves/nvme1n1p2", "../../../pci0/nvme/nvme1/nvme1n1/nvme1n1p2");
+    linked("virtual/md127/slaves/nvme2n1p2", "../../../pci0/nowhere");
+    linked("virtual/dm-0/slaves/md127", "../../md127");
+    linked("dev/block/253:0", "../../virtual/dm-0");
+    linked("dev/block/259:3", "../../pci0/nvme/nvme1/nvme1n1/nvme1n1p2");
+    assert_int_equal(job_near_device(job_dir, makedev(253, 0), name, sizeof name), 1);
+    assert_string_equal(name, "nvme1n1p2");
+    assert_int_equal(job_near_device(job_dir, makedev(259, 3), name, sizeof name), 1);
+    assert_int_equal(job_near_device(job_dir, makedev(0, 44), name, sizeof name), -1); /* tmpfs, NFS */
+    linked("virtual/md127/slaves/md127", "../../md127"); /* round and round: it ends */
+    (void)job_near_device(job_dir, makedev(253, 0), name, sizeof name);
+    (void)fp_remove_tree(job_dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_no_core_is_split),
         cmocka_unit_test(test_more_than_64_cpus),
         cmocka_unit_test(test_cores_near_the_device_are_preferred),
+        cmocka_unit_test(test_the_device_below_a_volume_and_a_raid_is_found),
         cmocka_unit_test(test_a_share_of_a_node),
         cmocka_unit_test(test_shares_and_ranges),
         cmocka_unit_test(test_what_leaves_nothing_is_refused),
