@@ -307,17 +307,29 @@ static const char *not_yet(int state)
     return texts[state];
 }
 
-/* What the launcher has said, which is lost with the job's directory: its first lines, since what comes later follows from them. */
-static void tell_launcher(const struct starter *s)
+/* What the launcher and agents have said, which is lost with the job's directory: the first lines, since what comes later follows from them. */
+static void tell_log(const struct starter *s, const char *head, bool always)
 {
     char path[PATH_MAX], line[400];
     FILE *f = job_dir_file(path, s->l->dir, "agents.log") == 0 ? fopen(path, "re") : NULL;
+    bool any = f && fgets(line, sizeof line, f);
 
-    FP_ERROR("%s has ended with exit code %d%s", s->l->alloc->launcher->name, s->gone_code, f ? ":" : "");
-    for (unsigned i = 0; f && i < LINES_MAX && fgets(line, sizeof line, f); i++)
+    if (always || any)
+        FP_ERROR("%s%s", head, any ? ":" : "");
+    for (unsigned i = 0; any && i < LINES_MAX; i++) {
         fprintf(stderr, "%s%s", line, strchr(line, '\n') ? "" : "\n");
+        any = fgets(line, sizeof line, f);
+    }
     if (f)
         fclose(f);
+}
+
+static void tell_launcher(const struct starter *s)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "%s has ended with exit code %d", s->l->alloc->launcher->name, s->gone_code);
+    tell_log(s, text, true);
 }
 
 /* Nodes whose services run. */
@@ -348,6 +360,8 @@ static void tell_why(struct starter *s)
     }
     if (shown > SHOWN_MAX)
         FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
+    if (!s->gone && s->states.of[FP__JOB_NODE_STATE__JOB_NODE_NONE])
+        tell_log(s, "what agents and their launcher have said", false);
     if (!s->gone && !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && !job_interrupted())
         FP_ERROR("%u of %u nodes were ready within %llu s (ready= of #FP store)", up(s), s->states.n, (unsigned long long)(s->l->ready_ms / 1000));
 }

@@ -1,5 +1,6 @@
 """fp-job start where what starts its agents does not do it: an srun that is none. No Slurm is needed."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -19,6 +20,15 @@ exit 1
 """
 
 
+# It goes on, but its agents don't come.
+MUTE = """#!/bin/sh
+echo $$ > pid
+echo "fp-job: ERROR: no port is free" >&2
+cat >/dev/null
+exec sleep 60 >/dev/null 2>&1
+"""
+
+
 @pytest.fixture
 def folder():
     path = free_name("fp-test")
@@ -26,10 +36,8 @@ def folder():
     shutil.rmtree(path)
 
 
-@pytest.mark.parametrize("left", ["3<&-", "<&3 3<&-"], ids=["nobody", "a process with its input"])
-def test_an_srun_that_ends_before_it_has_read_its_input(folder, left):
-    """More than a pipe holds is still to be written then, with nobody on the other side, or somebody who does not read. The script is told all the same (false), and why; nothing is left."""
-    for name, text in (("srun", GONE % left), ("job.sh", "#!/bin/bash\n" + "".join(f"#FP stage-out f{i} to={folder} # {'x' * 8000}\n" for i in range(60)))):
+def start(folder, srun, lines):
+    for name, text in (("srun", srun), ("job.sh", f"#!/bin/bash\n{lines}")):
         with open(os.path.join(folder, name), "w") as f:
             f.write(text)
         os.chmod(os.path.join(folder, name), 0o755)
@@ -40,7 +48,24 @@ def test_an_srun_that_ends_before_it_has_read_its_input(folder, left):
         r = subprocess.run([bin_path("fp-job"), "start", "job.sh"], capture_output=True, text=True, timeout=60 * SLOW, cwd=folder, env=env)
     finally:
         with open(os.path.join(folder, "pid")) as f:
-            os.kill(int(f.read()), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(f.read()), signal.SIGKILL)
+    return r, job
+
+
+@pytest.mark.parametrize("left", ["3<&-", "<&3 3<&-"], ids=["nobody", "a process with its input"])
+def test_an_srun_that_ends_before_it_has_read_its_input(folder, left):
+    """More than a pipe holds is still to be written then, with nobody on the other side, or somebody who does not read. The script is told all the same (false), and why; nothing is left."""
+    r, job = start(folder, GONE % left, "".join(f"#FP stage-out f{i} to={folder} # {'x' * 8000}\n" for i in range(60)))
     assert r.returncode == 1 and r.stdout == "false\n", r
     assert "srun has ended with exit code 1:\nsrun: error: no such thing\n" in r.stderr, r.stderr
+    assert not os.path.exists(f"/tmp/fpstore-{os.geteuid()}-{job}")
+
+
+def test_agents_that_do_not_come_are_heard_all_the_same(folder):
+    """What they have said is of the job's directory, which goes with the failed start."""
+    r, job = start(folder, MUTE, "#FP store ready=2s\n")
+    assert r.returncode == 1 and r.stdout == "false\n", r
+    assert "n1 is not ready: no word from its agent" in r.stderr, r.stderr
+    assert "what agents and their launcher have said:\nfp-job: ERROR: no port is free\n" in r.stderr, r.stderr
     assert not os.path.exists(f"/tmp/fpstore-{os.geteuid()}-{job}")
