@@ -615,6 +615,7 @@ void mgr_tasks_taken(struct mgr_core *c, const struct mgr_bnf *b, int status);
 void mgr_task_pump(struct mgr_core *c);
 /* The temporary file of an attempt is not needed any more; fence: somebody may have been told to rename it. */
 void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence);
+bool mgr_task_clean_has_room(const struct mgr_core *c); /* else the next sweep of the target finds it, if there is one */
 /* What it offers, as it has said last: in memory of the group; NULL: nothing, or no memory. */
 Fp__BnfPrefs *mgr_task_prefs(struct mgr_core *c, const struct mgr_bnf *b);
 /* Is it connected, and does it drain at all? */

@@ -686,6 +686,11 @@ void mgr_task_pump(struct mgr_core *c)
     }
 }
 
+bool mgr_task_clean_has_room(const struct mgr_core *c)
+{
+    return c->drain->nclean < sizeof c->drain->clean / sizeof c->drain->clean[0];
+}
+
 void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence)
 {
     struct mgr_drain *d = c->drain;
@@ -695,7 +700,7 @@ void mgr_task_clean(struct mgr_core *c, const struct mgr_dfile *f, bool fence)
         if (d->clean[i].file == f->id && d->clean[i].gen == f->gen)
             return;
     mgr_tasks_look(c);
-    if (d->nclean < sizeof d->clean / sizeof d->clean[0]) {
+    if (mgr_task_clean_has_room(c)) {
         d->clean[d->nclean++] = (struct mgr_cleaning){.file = f->id, .gen = f->gen, .target = f->target, .fence = fence};
     } else if (t) { /* the next sweep finds it */
         t->swept &= !fence;

@@ -126,11 +126,14 @@ static bool is_evicting(struct mgr_core *c, uint32_t target)
     return false;
 }
 
+/* Or later, when its entry can be removed: a store that is about to go makes no sweep that would find it. */
 static int give_up(struct mgr_core *c, struct mgr_target *t)
 {
     uint64_t number = t->needs;
     int rc;
 
+    if (!mgr_task_clean_has_room(c))
+        return 0;
     t->needs = 0;
     rc = mgr_db_exec(&c->db, TARGET_NEEDS, DBI(t->id), DBI(0));
     clean(c, t, number);
@@ -144,8 +147,10 @@ static int give_up_unused(struct mgr_core *c, struct mgr_target *t)
     mgr_db_reset(&c->db, MGR_ST_EXT_AT);
     if (rc)
         return rc < 0 ? rc : 0;
-    FP_INFO("target %s: nothing that was evicted is only there any more", t->root);
-    return give_up(c, t);
+    rc = give_up(c, t);
+    if (!t->needs)
+        FP_INFO("target %s: nothing that was evicted is only there any more", t->root);
+    return rc;
 }
 
 /* Nothing is being evicted to it, or to be had from it, that has no row of ext yet. */
@@ -194,8 +199,9 @@ MGR_HANDLER(ctl_release)
         struct mgr_target *t = &c->drain->targets[i];
 
         if (t->needs && is_settled(c, t->id)) {
-            FP_INFO("target %s: this store relies on nothing there any more, as it was told", t->root);
             rc = give_up(c, t);
+            if (!t->needs)
+                FP_INFO("target %s: this store relies on nothing there any more, as it was told", t->root);
         }
         if (t->needs || !is_cleaned(c, t->id))
             r->targets[r->n_targets++] = mgr_arena_text(&c->arena, t->root);

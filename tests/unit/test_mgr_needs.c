@@ -283,6 +283,28 @@ static void test_a_store_that_is_removed_relies_on_nothing(void **state)
     w_close(&w);
 }
 
+static void test_an_entry_that_is_not_removed_yet_is_not_forgotten(void **state)
+{
+    uint64_t ino, first;
+    struct mgr_drain *d;
+
+    (void)state;
+    e_open_world(&ino);
+    assert_int_equal(e_evict("a", NULL), FP__DRAIN_STATE__DRAIN_DONE);
+    first = number();
+    d = w.f.core->drain;
+    while (mgr_task_clean_has_room(w.f.core)) /* as many pieces as it keeps in mind are to be removed */
+        d->clean[d->nclean++] = (struct mgr_cleaning){.file = 100000 + d->nclean, .gen = 1, .target = d->targets[0].id, .at_ms = UINT64_MAX / 2};
+    assert_int_equal(release(), 1);
+    assert_true(number() == first);
+    d->nclean = 0;
+    assert_int_equal(release(), 1);
+    w_run(&w);
+    assert_int_equal(release(), 0);
+    assert_null(entry_of(first));
+    w_close(&w);
+}
+
 static void test_what_is_being_evicted_is_waited_for(void **state)
 {
     uint64_t ino, job;
@@ -313,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_the_next_copy_is_marked_as_the_one_before),
         cmocka_unit_test(test_what_others_need_is_replaced_when_that_is_said),
         cmocka_unit_test(test_a_store_that_is_removed_relies_on_nothing),
+        cmocka_unit_test(test_an_entry_that_is_not_removed_yet_is_not_forgotten),
         cmocka_unit_test(test_what_is_being_evicted_is_waited_for),
     };
 
