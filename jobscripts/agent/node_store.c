@@ -52,9 +52,9 @@ static void must_fit(struct node *n, enum node_role role, const char *fmt, ...)
 /* 1: there are none, and none are declared. */
 static int choose(struct node *n, hwloc_topology_t t, char text[JOB_COREMAP_WHY_BYTES])
 {
-    const char *job_cpus = getenv(JOB_OUTSIDE_CPUS);
+    const char *job_cpus = getenv(JOB_OUTSIDE_CPUS), *left_out = getenv(JOB_OUTSIDE_CORES);
     struct job_near near;
-    int rc = job_cpus ? job_coremap_outside(t, &n->declared.cores, job_cpus, &n->map, text) : -ENOENT;
+    int rc = job_cpus ? job_coremap_outside(t, &n->declared.cores, job_cpus, left_out ? (uint32_t)strtoul(left_out, NULL, 10) : 0, &n->map, text) : -ENOENT;
 
     if (rc != -ENOENT)
         return rc;

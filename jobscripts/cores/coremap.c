@@ -176,7 +176,7 @@ int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, 
     return rc;
 }
 
-int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
+int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, uint32_t left_out, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES])
 {
     char list[JOB_CPULIST_BYTES] = "";
     struct job_cores all = {.at = want->at, .kind = JOB_CORES_LIST, .list = list};
@@ -189,6 +189,10 @@ int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want,
     rc = rc ? rc : hwloc_bitmap_iszero(b) ? -ENOENT : hwloc_bitmap_list_snprintf(list, sizeof list, b) >= (int)sizeof list ? -ENOBUFS : 0;
     hwloc_bitmap_free(b);
     rc = rc ? rc : job_coremap_choose(topology, &all, &nowhere, out, why);
+    if (rc == 0 && out->service_cores > left_out) {
+        snprintf(why, JOB_COREMAP_WHY_BYTES, "%u cores of this node are not the job's (CPUs %.80s), and --core-spec leaves out %u: submit it without --core-spec", out->service_cores, out->service, left_out);
+        rc = -EPERM;
+    }
     if (rc == 0 && want->kind == JOB_CORES_COUNT && want->min > out->service_cores) {
         snprintf(why, JOB_COREMAP_WHY_BYTES, "%u service cores are declared, and --core-spec leaves out %u: CPUs %.80s", want->min, out->service_cores, out->service);
         rc = -ENOSPC;

@@ -44,8 +44,9 @@ int job_near_device(const char *sys, dev_t dev, char *name, size_t size);
  */
 int job_coremap_choose(hwloc_topology_t topology, const struct job_cores *want, const struct job_near *near, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
 
-/* The same where Slurm has left cores out of the job (--core-spec): these. job_cpus: what the job has. -ENOENT: it has all. */
-int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
+/* The same where Slurm has left this many cores out of the job (--core-spec): these. job_cpus: what the job has. -ENOENT: it has all; -EPERM: it lacks more, which may
+ * be another job's. */
+int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want, const char *job_cpus, uint32_t left_out, struct job_coremap *out, char why[JOB_COREMAP_WHY_BYTES]);
 
 /* What is left of it for the application, as a file that hwloc reads (HWLOC_XMLFILE): programs that look for cores by themselves, as mpirun does, find no
  * others. 0, or negative errno. */

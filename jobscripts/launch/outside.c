@@ -231,13 +231,16 @@ static bool is_ours(int fd)
 
 static _Noreturn void become(char *text, size_t n, const int files[FILES])
 {
-    char self[PATH_MAX], *argv[] = {(char *)"fp-job", (char *)"node", NULL}, *name = text + strlen(text) + 1;
+    const char *cores = getenv(JOB_OUTSIDE_CORES);
+    char self[PATH_MAX], left_out[64], *argv[] = {(char *)"fp-job", (char *)"node", NULL}, *name = text + strlen(text) + 1;
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
 
     (void)signal(SIGPIPE, SIG_IGN); /* who reads what we say may be killed, and we have an end to make */
+    snprintf(left_out, sizeof left_out, JOB_OUTSIDE_CORES "=%.15s", cores ? cores : "");
     clearenv();
     for (; name < text + n; name += strlen(name) + 1)
         putenv(name);
+    putenv(left_out); /* not the caller's */
     for (int i = 0; i < FILES; i++)
         (void)dup2(files[i], i);
     if (k <= 0 || (chdir(text) < 0 && chdir("/") < 0))

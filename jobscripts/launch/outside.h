@@ -11,6 +11,8 @@
 
 /* CPUs of the job on this node, in the environment of an agent that runs outside of them. */
 #define JOB_OUTSIDE_CPUS "FP_JOB_CPUS"
+/* How many cores of the node Slurm leaves out of the job, in its environment and that of the helper: from the prolog (spank_fp.h). */
+#define JOB_OUTSIDE_CORES "FPSTORE_CORE_SPEC"
 
 /* Is there a helper for this job that nobody has called yet? */
 bool job_outside_waits(const char *job);

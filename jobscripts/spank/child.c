@@ -99,10 +99,38 @@ int spank_fp_run(char *const argv[], char *const envp[], bool input, uint64_t li
     return wait_for(pid, limit_ms);
 }
 
+int spank_fp_ask(int (*ask)(const void *arg, uint32_t *out), const void *arg, uint64_t limit_ms, uint32_t *out)
+{
+    struct {
+        int rc;
+        uint32_t value;
+    } answer = {0};
+    int fds[2], rc;
+    pid_t pid;
+
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    pid = fork();
+    if (pid == 0) {
+        setpgid(0, 0);
+        reset_signals();
+        answer.rc = ask(arg, &answer.value);
+        _exit(write(fds[1], &answer, sizeof answer) == (ssize_t)sizeof answer ? 0 : 1);
+    }
+    rc = pid < 0 ? -errno : wait_for(pid, limit_ms);
+    close(fds[1]);
+    if (rc == 0)
+        rc = read(fds[0], &answer, sizeof answer) == (ssize_t)sizeof answer ? answer.rc : -EIO;
+    close(fds[0]);
+    *out = rc ? 0 : answer.value;
+    return rc > 0 ? -EIO : rc;
+}
+
 /* ---------------------------------------------------------------- as another user */
 
 struct call {
     uid_t uid;
+    uint32_t cores; /* FPSTORE_CORE_SPEC */
     const struct spank_hold *hold;
     char *const *argv;
 };
@@ -119,9 +147,9 @@ static bool drop_to(const struct passwd *p)
 static void become_user(void *arg)
 {
     const struct call *c = arg;
-    char buf[16384], home[PATH_MAX + 8], user[300], conf[PATH_MAX + 16];
+    char buf[16384], home[PATH_MAX + 8], user[300], cores[48], conf[PATH_MAX + 16];
     const char *where = getenv("SLURM_CONF");
-    char *envp[] = {(char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"LC_ALL=C.UTF-8", home, user, where ? conf : NULL, NULL};
+    char *envp[] = {(char *)"PATH=/usr/local/bin:/usr/bin:/bin", (char *)"LC_ALL=C.UTF-8", home, user, cores, where ? conf : NULL, NULL};
     struct passwd p, *found = NULL;
 
     setpgid(0, 0);
@@ -129,6 +157,7 @@ static void become_user(void *arg)
         _exit(125);
     snprintf(home, sizeof home, "HOME=%s", p.pw_dir);
     snprintf(user, sizeof user, "USER=%s", p.pw_name);
+    snprintf(cores, sizeof cores, SPANK_CORE_SPEC "=%u", (unsigned)c->cores);
     snprintf(conf, sizeof conf, "SLURM_CONF=%s", where ? where : "");
     if (!drop_to(&p))
         _exit(126);
@@ -169,10 +198,10 @@ static int run_below_reaper(uint32_t job, struct spank_hold *h, struct call *c, 
     return rc;
 }
 
-int spank_fp_run_held(uint32_t job, uid_t uid, char *const argv[], uint64_t limit_ms)
+int spank_fp_run_held(uint32_t job, uid_t uid, uint32_t cores, char *const argv[], uint64_t limit_ms)
 {
     struct spank_hold h;
-    struct call c = {.uid = uid, .hold = &h, .argv = argv};
+    struct call c = {.uid = uid, .cores = cores, .hold = &h, .argv = argv};
     int rc = spank_hold_make(job, &h);
     pid_t pid;
 

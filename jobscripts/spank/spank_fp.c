@@ -8,7 +8,8 @@
  *                                      output, drain and staging are those of fp-job run
  *   slurmstepd, other steps the user   task_init keeps the task off the service cores, after Slurm's own binding, and enters where the store is in a user namespace
  *
- *   prolog of each node     root       with --core-spec: fp-job wait, as the user, outside of the job's cpuset, where a step of the job can't be
+ *   prolog of each node     root       with --core-spec, if the controller says that the job has it (record.c): fp-job wait, as the user, outside of the job's
+ *                                      cpuset, where a step of the job can't be
  *   slurmstepd, each step   root       what prologs have started has no more memory than the job (init_post_opt)
  *   epilog of each node     root       of every job: fp-job clean, as the user, if there is something of a store; then what its prolog has started is killed
  *
@@ -39,13 +40,13 @@
 SPANK_PLUGIN(fpstore, 1)
 
 #define CONFINE_MS 5000u
+#define LOOK_MS    5000u
 #define WAIT_MS    5000u
 #define CLEAN_MS   40000u
 #define END_MS     5000u
 #define AGAIN_MS   15000u
 #define WORDS_OF_RUN 7 /* before the script's own, and NULL */
 #define JOB_DIR    "/tmp/fpstore-%u-%u" /* jobdir.h */
-#define CORE_SPEC  "FPSTORE_CORE_SPEC" /* in the environment of prologs, which do not see options of Slurm's own */
 
 static struct spank_fp fp;
 
@@ -163,7 +164,7 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
         slurm_error("fpstore: --fp is for batch jobs, of sbatch; in a shell of salloc: eval \"$(fp-job start SCRIPT)\", and fp-job stop at its end");
         refuse();
     }
-    if (core_spec && spank_job_control_setenv(sp, CORE_SPEC, "1", 1) != ESPANK_SUCCESS)
+    if (core_spec && spank_job_control_setenv(sp, SPANK_CORE_SPEC, "1", 1) != ESPANK_SUCCESS)
         slurm_error("fpstore: Slurm does not pass on --core-spec to prologs: services will run on cores of the job");
     return 0;
 }
@@ -284,16 +285,22 @@ static void say(const char *command, uint32_t job, int rc)
 
 int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
 {
-    const char *wanted = getenv("SPANK_" CORE_SPEC);
+    const char *wanted = getenv("SPANK_" SPANK_CORE_SPEC);
     char number[16], *argv[] = {fp.fp_job, (char *)"wait", number, NULL};
-    uint32_t job;
+    uint32_t job, cores;
     uid_t uid;
+    int rc;
 
     find_fp_job(ac, av);
     if (!wanted || !*wanted || !which_job(sp, &job, &uid) || !has_options(sp))
         return 0;
+    rc = spank_fp_cores_left_out(job, uid, LOOK_MS, &cores);
+    if (rc || !cores) {
+        slurm_error("fpstore: job %u: %s: services run on cores of the job", job, rc ? "whether Slurm leaves cores out of it is not known, its controller does not say" : "Slurm leaves no cores out of it");
+        return 0;
+    }
     snprintf(number, sizeof number, "%u", job);
-    say("wait", job, spank_fp_run_held(job, uid, argv, WAIT_MS));
+    say("wait", job, spank_fp_run_held(job, uid, cores, argv, WAIT_MS));
     return 0;
 }
 

@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Cores that Slurm leaves out of the job, a number: from sbatch to prologs, which do not see options of Slurm's own, as what has been asked for; from them to
+ * fp-job wait as what is so (outside.c). */
+#define SPANK_CORE_SPEC "FPSTORE_CORE_SPEC"
+
 enum spank_fp_option { FP_TAKE, FP_STORE, FP_CORES, FP_AUXAPPS, FP_STAGE_IN, FP_STAGE_OUT, FP_OPTIONS };
 
 /* What was given on the command line, or in #SBATCH lines. NULL: not; FP_TAKE has no value, "" is that it was. Owned. */
@@ -33,9 +37,15 @@ bool spank_fp_check(const struct spank_fp *s, bool *core_spec);
  * input ours or none. */
 int spank_fp_run(char *const argv[], char *const envp[], bool input, uint64_t limit_ms);
 
-/* The same as another user, with nothing of our environment, files and privileges: for root. */
+/* The same as another user, with nothing of our environment and privileges, and none of our files but standard error: for root. */
 int spank_fp_run_as(uid_t uid, char *const argv[], uint64_t limit_ms);
-/* The same for what stays when it has ended: all of that is held (hold.h) until spank_hold_end. If it fails, nothing stays. */
-int spank_fp_run_held(uint32_t job, uid_t uid, char *const argv[], uint64_t limit_ms);
+/* The same for what stays when it has ended: all of that is held (hold.h) until spank_hold_end. If it fails, nothing stays. cores: what FPSTORE_CORE_SPEC is there. */
+int spank_fp_run_held(uint32_t job, uid_t uid, uint32_t cores, char *const argv[], uint64_t limit_ms);
+/* What ask says, in a process of its own, which is killed after limit_ms. 0, its negative errno, or -ETIMEDOUT. */
+int spank_fp_ask(int (*ask)(const void *arg, uint32_t *out), const void *arg, uint64_t limit_ms, uint32_t *out);
+
+/* record.c. Cores of each of its nodes that are outside of this job's cpuset, and no other job's: as the controller has it. 0: none. Returns 0, or negative errno if
+ * that is not known. */
+int spank_fp_cores_left_out(uint32_t job, uid_t uid, uint64_t limit_ms, uint32_t *out);
 
 #endif

@@ -124,6 +124,39 @@ exit 4
     assert cluster.login("sinfo", "-h", "-o", "%T").stdout.split() == ["idle"]
 
 
+HELPERS = "ls -d /run/fpstore/$SLURM_JOB_ID /tmp/fpstore-*-$SLURM_JOB_ID/outside.pid 2>/dev/null\n"
+
+
+def test_core_spec_makes_the_node_the_job_s(cluster):
+    """Without a word of --exclusive: this is what running outside of the cpuset depends on."""
+    code, out = cluster.run(f"#!/bin/bash\n#SBATCH -n 1 --fp --core-spec=1\n{STORE}{HELPERS}exit 3\n")
+    assert code == 3 and "/run/fpstore/" in out and "/outside.pid\n" in out, out
+    cluster.nothing_left()
+
+
+@pytest.mark.parametrize("words", [("-J", "-S1"), ("--comment", "--core-spec=1")])
+def test_words_like_core_spec_give_no_core_of_another_job(cluster, words):
+    """fp-job check takes them for --core-spec, and root asks Slurm: the job has one CPU of a node that others are on."""
+    cluster.write("job.sh", f"#!/bin/bash\n#SBATCH -n 1\n{STORE}{HELPERS}echo x > $FP_MOUNT/f && exit 3\n")
+    number = cluster.sbatch("job.sh", "--fp", *words)
+    code, out = cluster.end_of(number)
+    assert code == 3 and "/run/fpstore/" not in out and "outside.pid" not in out, out
+    assert f"job {number}: Slurm leaves no cores out of it: services run on cores of the job" in cluster.logs(400)
+    cluster.nothing_left()
+
+
+def test_core_spec_where_the_site_does_not_allow_it(cluster):
+    """Slurm drops it with a warning, and the job shares its node."""
+    conf = cluster.read_etc("slurm.conf")
+    try:
+        cluster.reconfigure(conf.replace("AllowSpecResourcesUsage=yes", "AllowSpecResourcesUsage=no"))
+        code, out = cluster.run(f"#!/bin/bash\n#SBATCH -n 1 --fp --core-spec=1\n{STORE}{HELPERS}echo x > $FP_MOUNT/f && exit 3\n")
+    finally:
+        cluster.reconfigure(conf)
+    assert code == 3 and "/run/fpstore/" not in out and "outside.pid" not in out, out
+    cluster.nothing_left()
+
+
 def test_more_service_cores_than_are_left_out(cluster):
     cluster.write("job.sh", HEAD + "#SBATCH --fp-cores=3 --core-spec=2\n")
     r = submit(cluster)

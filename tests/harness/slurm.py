@@ -349,6 +349,12 @@ class Slurm:
         for i in range(self.count + 1):
             self.on(i, "sh", "-c", f"rm -rf /etc/slurm; ln -s {self.dir}/etc /etc/slurm; mount --bind {self.dir}/root/usr/local /usr/local", user="root")
 
+    def reconfigure(self, text):
+        """Another slurm.conf, which the controller has read when this returns."""
+        self._file("etc/slurm.conf", text)
+        self.login("scontrol", "reconfigure", user="root")
+        self.wait_nodes()
+
     def restart_slurmd(self, i, *env):
         """Of node i, with these variables from now on."""
         script = "old=$(cat /run/slurmd.pid); echo \"export $*\" > /mnt/slurmd.env; kill $old; until new=$(cat /run/slurmd.pid) && [ \"$new\" != $old ]; do sleep 0.05; done 2>/dev/null"

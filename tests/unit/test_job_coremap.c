@@ -14,6 +14,8 @@ static struct job_coremap map;
 static char why[JOB_COREMAP_WHY_BYTES];
 
 /* allowed NULL: all of it; job_cpus NULL: services are among the job's own. */
+static uint32_t left_out = 2;
+
 static int on_of(const char *machine, const char *allowed, const char *want, const struct job_near *near, const char *job_cpus)
 {
     struct job_findings f;
@@ -36,7 +38,7 @@ static int on_of(const char *machine, const char *allowed, const char *want, con
         assert_int_equal(hwloc_topology_allow(t, set, NULL, HWLOC_ALLOW_FLAG_CUSTOM), 0);
         hwloc_bitmap_free(set);
     }
-    rc = job_cpus ? job_coremap_outside(t, &cores, job_cpus, &map, why) : job_coremap_choose(t, &cores, near, &map, why);
+    rc = job_cpus ? job_coremap_outside(t, &cores, job_cpus, left_out, &map, why) : job_coremap_choose(t, &cores, near, &map, why);
     hwloc_topology_destroy(t);
     return rc;
 }
@@ -176,6 +178,17 @@ static void test_cores_outside_of_the_job(void **state)
     assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "?"), -EINVAL);
 }
 
+static void test_cores_of_other_jobs_are_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "0-9"), -EPERM);
+    assert_non_null(strstr(why, "3 cores of this node are not the job's (CPUs 10-15), and --core-spec leaves out 2"));
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "1", &nowhere, "0-11"), 0);
+    left_out = 0;
+    assert_int_equal(on_of("pack:2 core:4 pu:2", NULL, "", &nowhere, "0-13"), -EPERM);
+    left_out = 2;
+}
+
 static void test_only_own_cpus_are_kept(void **state)
 {
     hwloc_topology_t t = job_topology_here();
@@ -301,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_what_leaves_nothing_is_refused),
         cmocka_unit_test(test_lists_are_whole_or_refused),
         cmocka_unit_test(test_cores_outside_of_the_job),
+        cmocka_unit_test(test_cores_of_other_jobs_are_not_taken),
         cmocka_unit_test(test_only_own_cpus_are_kept),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
         cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),
