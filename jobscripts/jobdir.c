@@ -51,6 +51,18 @@ int job_dir_make(const char *dir)
     return job_dir_is_ours(dir) ? 0 : -EPERM;
 }
 
+int job_dir_keep(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return errno == ENOENT ? -EAGAIN : -errno;
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0; /* fd stays open */
+    close(fd);
+    return -EAGAIN;
+}
+
 /* -EAGAIN: it was removed meanwhile, as one that was left. Where the file system has no locks it is never taken for that. */
 static int hold_once(const char *dir)
 {
@@ -69,7 +81,7 @@ static int hold_once(const char *dir)
         return -EAGAIN;
     }
     (void)gethostname(host, sizeof host - 1);
-    rc = pwrite(fd, host, strlen(host), 0) < 0 ? -errno : 0; /* some file systems have locks that other machines do not see */
+    rc = pwrite(fd, host, strlen(host), 0) < 0 ? -errno : job_dir_keep(dir); /* some file systems have locks that other machines do not see */
     if (rc)
         close(fd);
     return rc; /* fd stays open */

@@ -40,7 +40,12 @@ void job_dir_path(char out[PATH_MAX], const char *job);
 int job_dir_make(const char *dir);
 /* It is there, and nobody else may read it or has made it. */
 bool job_dir_is_ours(const char *dir);
-/* job_dir_make, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
+/*
+ * For as long as this process, or one that it forks, lives, the directory and what is in it are passed by, however old, by what clears /tmp and looks at locks:
+ * systemd-tmpfiles does (tmpfiles.d(5)). A shared lock on the directory itself. -EAGAIN: it is just being cleared, or gone; others of open.
+ */
+int job_dir_keep(const char *dir);
+/* job_dir_make, job_dir_keep, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
  * removed, and that takes too long. */
 int job_dir_hold(const char *dir);
 /* "DIR/name"; -ENAMETOOLONG. */

@@ -121,6 +121,7 @@ static int lock_once(const char *dir)
     if (fd < 0)
         return rc ? rc : errno == ENOENT ? -EAGAIN : -errno;
     rc = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK ? -EWOULDBLOCK : fstat(fd, &mine) < 0 || stat(path, &there) < 0 || mine.st_ino != there.st_ino ? -EAGAIN : 0;
+    rc = rc ? rc : job_dir_keep(dir);
     if (rc)
         close(fd);
     return rc ? rc : fd;

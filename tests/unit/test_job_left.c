@@ -81,6 +81,55 @@ static void end(pid_t pid)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
+/* What is cleared by age where the file for systemd-tmpfiles says that everything is old enough: what is not locked (tmpfiles.d(5)). */
+static void clear_by_age(void)
+{
+    char command[300];
+    FILE *f = fopen(in_top("clear.conf"), "w");
+
+    assert_non_null(f);
+    fprintf(f, "e %s/tmp - - - 0\n", top);
+    assert_int_equal(fclose(f), 0);
+    snprintf(command, sizeof command, "systemd-tmpfiles --clean %s/clear.conf", top);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c): the path is ours */
+}
+
+static bool may_be_cleared(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool may = flock(fd, LOCK_EX | LOCK_NB) == 0;
+
+    close(fd);
+    return may;
+}
+
+/* A job of weeks: what it needs at its end is as old as the job. */
+static void test_what_is_held_is_not_cleared_by_age(void **state)
+{
+    pid_t first, second;
+
+    (void)state;
+    assert_int_equal(mkdir(in_top("tmp"), 0700), 0);
+    first = holder(in_top("tmp/fpstore-1"));
+    second = holder(in_top("tmp/fpstore-1")); /* fp-job start and the agent of its node */
+    assert_int_equal(job_dir_write(in_top("tmp/fpstore-1"), "job.json", "{}", 0600), 0);
+    assert_int_equal(mkdir(in_top("tmp/fpstore-1/mnt"), 0700), 0);
+    assert_int_equal(job_dir_make(in_top("tmp/fpstore-2")), 0);
+    assert_int_equal(job_dir_write(in_top("tmp/fpstore-2"), "job.json", "{}", 0600), 0);
+    end(first);
+    assert_false(may_be_cleared(in_top("tmp/fpstore-1")));
+    assert_true(may_be_cleared(in_top("tmp/fpstore-2")));
+    if (access("/usr/bin/systemd-tmpfiles", X_OK) == 0) {
+        clear_by_age();
+        assert_true(is_there("tmp/fpstore-1/job.json"));
+        assert_true(is_there("tmp/fpstore-1/mnt"));
+        assert_false(is_there("tmp/fpstore-2"));
+    }
+    end(second);
+    assert_true(may_be_cleared(in_top("tmp/fpstore-1")));
+    assert_int_equal(job_left_sweep(in_top("tmp")), 1);
+}
+
 static void test_only_what_a_killed_process_held_is_taken_away(void **state)
 {
     pid_t dead = holder(in_top("fpstore-1")), alive = holder(in_top("fpstore-2")), other = holder(in_top("elsewhere-3")), far = holder(in_top("fpstore-5"));
@@ -438,6 +487,7 @@ static void test_a_store_of_which_nothing_can_be_read_is_not_begun_anew(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_what_is_held_is_not_cleared_by_age, setup, teardown),
         cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_others_have_put_there_is_not_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_link_is_removed_if_it_is_still_the_jobs, setup, teardown),
