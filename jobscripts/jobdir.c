@@ -7,6 +7,7 @@
 #include "jobscripts/jobdir.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -166,6 +167,18 @@ bool job_dir_taken(const char *path)
     return is;
 }
 
+bool job_dir_is_empty(const char *path)
+{
+    DIR *d = opendir(path);
+    size_t n = 0;
+
+    while (d && n < 3 && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n < 3; /* . and .. */
+}
+
 int job_dir_mountable(const char *path)
 {
     struct stat st;
@@ -174,7 +187,9 @@ int job_dir_mountable(const char *path)
         return -errno;
     if (!S_ISDIR(st.st_mode))
         return -ENOTDIR;
-    return access(path, W_OK) == 0 && (st.st_uid == geteuid() || geteuid() == 0 || !(st.st_mode & S_ISVTX)) ? 0 : -EACCES;
+    if (access(path, W_OK) < 0 || (st.st_uid != geteuid() && geteuid() != 0 && (st.st_mode & S_ISVTX)))
+        return -EACCES;
+    return job_dir_is_empty(path) ? 0 : -ENOTEMPTY;
 }
 
 int job_record_save(const char *dir, const struct job_record *r)

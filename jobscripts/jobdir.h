@@ -63,7 +63,10 @@ bool job_dir_is_removed(const char *name);
 
 /* Is a store mounted there, of another job or of the site? The directory itself is not looked at, which takes long if that store hangs. */
 bool job_dir_taken(const char *path);
-/* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit. */
+/* Also where it can't be read. */
+bool job_dir_is_empty(const char *path);
+/* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit; -ENOTEMPTY: what is in it
+ * would not be seen any more. */
 int job_dir_mountable(const char *path);
 
 int job_record_save(const char *dir, const struct job_record *r);

@@ -192,7 +192,7 @@ static void tell(const struct job_run_of *r)
         FP_INFO("%u node%s, mounted on %s, and %s is a link to it: on a node of the job this user may not mount there ($FP_MOUNT says where)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want);
     else
         FP_INFO("%u node%s, mounted on %s%s%s%s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, other ? ", as " : "", other ? want : "",
-                other ? " can't be had on all nodes: this user may not mount there, or another job's store is there ($FP_MOUNT says where)" : "");
+                other ? " can't be had on all nodes: this user may not mount there, there are files in it, or another job's store is there ($FP_MOUNT says where)" : "");
 }
 
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r)

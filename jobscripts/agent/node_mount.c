@@ -68,6 +68,8 @@ static bool is_link_of_a_job(const char *path)
     return n >= (ssize_t)sizeof start && strncmp(to, start, sizeof start - 1) == 0;
 }
 
+static const char full[] = "there are files in it, which nobody would see meanwhile";
+
 /* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
 static const char *take(struct node *n, const char *path)
 {
@@ -85,7 +87,7 @@ static const char *take(struct node *n, const char *path)
         return NULL;
     }
     rc = errno == EEXIST ? job_dir_mountable(path) : -errno;
-    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : "this user may not mount there";
+    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : rc == -ENOTEMPTY ? full : "this user may not mount there";
 }
 
 /* The same in the user namespace of the job, where nothing is to be kept from others and no right to write is needed. */
@@ -100,7 +102,7 @@ static const char *take_inside(struct node *n)
     }
     if (job_dir_taken(n->wanted) || is_link_of_a_job(n->wanted))
         return "another job's store is mounted there";
-    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : S_ISDIR(st.st_mode) ? NULL : "it is no directory";
+    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : !S_ISDIR(st.st_mode) ? "it is no directory" : job_dir_is_empty(n->wanted) ? NULL : full;
 }
 
 /* A user namespace, kept for the job. */

@@ -286,6 +286,8 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     check_persistent(d, f);
     check_auxapps(d, site, f);
     check_cores(d, site, f);
+    if (drain && (!to || !to[0]))
+        job_error(f, drain->line->words[1].at, "drain does not say where to: write #FP auxapp drain to=DIRECTORY");
     if (to && to[0] == '/' && !site->words)
         check_target(to, value_place(drain->line, "to"), f);
     check_stage_in(d, site, f);

@@ -196,6 +196,7 @@ static void test_targets_that_are_not_there(void **state)
     char line[500];
 
     (void)state;
+    is_bad("#FP auxapp drain every=2\n", 1, 12, "does not say where to");
     is_bad("#FP auxapp drain to=/no/such/place every=2\n", 1, 21, "nor the one above it");
     is_bad("#FP auxapp drain to=/etc/passwd\n", 1, 21, "is no directory");
     is_bad("#FP auxapp drain to=/etc/passwd/x\n", 1, 21, "Not a directory");
