@@ -368,16 +368,16 @@ static void tell_why(struct starter *s)
 
 /*
  * Ends what was started. By the tree, once the root has come: SIGTERM makes srun kill the agents at once, with all that they have begun left behind, so
- * that is for agents that never come.
+ * that is for agents that never come. What nobody has written to is not kept (on-failure=keep); of what an application had, only its own end may say so.
  */
-static void end_all(struct starter *s)
+static void end_all(struct starter *s, bool unused)
 {
     uint64_t now = fp_now_ms(), until = now + END_MS, alone = now + ALONE_MS;
     bool told = false, termed = false;
 
     while ((!s->gone || s->root) && fp_now_ms() < until) {
         if (s->root && !told)
-            told = fp_rpc_send(s->root, FP__JOB_MSG__JOB_DISCARD, NULL) == 0 && fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
+            told = (!unused || fp_rpc_send(s->root, FP__JOB_MSG__JOB_DISCARD, NULL) == 0) && fp_rpc_send(s->root, FP__JOB_MSG__JOB_STOP, NULL) == 0;
         if (!told && !termed && !s->gone && fp_now_ms() >= alone)
             termed = uv_process_kill(&s->launcher, SIGTERM) == 0;
         uv_run(&s->loop, UV_RUN_ONCE);
@@ -398,7 +398,7 @@ static int wait_all(struct starter *s)
     if (rc)
         tell_why(s);
     if (rc && s->launched)
-        end_all(s);
+        end_all(s, true);
     else if (rc == 0 && !s->stay)
         (void)fp_rpc_send(s->root, FP__JOB_MSG__JOB_KEEP, NULL);
     return rc;
@@ -407,11 +407,13 @@ static int wait_all(struct starter *s)
 /* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree. */
 static int stay(struct starter *s)
 {
-    s->left = s->stay->begun(s->record, s->stay->arg) != 0;
+    bool unheard = s->stay->begun(s->record, s->stay->arg) != 0; /* nobody is there to start anything */
+
+    s->left = unheard;
     while (!s->left && (s->root || !s->gone))
         uv_run(&s->loop, UV_RUN_ONCE);
     if (s->left)
-        end_all(s);
+        end_all(s, unheard);
     return s->left ? -EINTR : 0;
 }
 

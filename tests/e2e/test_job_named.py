@@ -2,6 +2,8 @@
 
 import re
 
+from harness.daemons import wait_until
+
 SLURM = {"nodes": 3, "cpus": 2}
 
 HEAD = "#!/bin/bash\n#SBATCH --exclusive -w NODES\n#FP store size=256MiB pool=64MiB ssd=/srv persistent=set-1\n"
@@ -158,6 +160,17 @@ def test_what_a_cancelled_job_had_is_kept(slurm):
     number = slurm.up(keeps(slurm, "there") + 'eval "$(fp-job start)" || exit 1\n' + WRITES.replace("f$(hostname)", "f$(hostname); sync $FP_MOUNT/f$(hostname)") + "\ntouch up\nsleep 600\n")
     slurm.login("scancel", str(number))
     slurm.wait_state(number, "CANCELLED")
+    data_is_found(slurm, f"job-{number}")
+
+
+def test_what_a_job_had_whose_run_was_killed_is_kept(slurm):
+    slurm.write("app", "#!/bin/sh\n" + WRITES.replace("f$(hostname)'", "f$(hostname); sync $FP_MOUNT/f$(hostname)'") + "\ntouch up\nsleep 600\n")
+    number = slurm.up(keeps(slurm, "there") + "fp-job run -- ./app\nuntil [ -e go ]; do sleep 0.1; done\nexit 9\n")
+    run, = slurm.processes(1, "fp-job", "run")
+    slurm.kill(1, run)
+    wait_until("the store to end", 30, lambda: not any(slurm.processes(i, "fp-job") for i in (1, 2)))
+    slurm.go()
+    assert slurm.end_of(number)[0] == 9
     data_is_found(slurm, f"job-{number}")
 
 

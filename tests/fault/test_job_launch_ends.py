@@ -1,6 +1,7 @@
 """A store whose agents no batch system keeps: whoever is killed, the store goes on or ends, and nothing is left. By ssh and by mpirun."""
 
 import os
+import sys
 
 import pytest
 
@@ -95,6 +96,23 @@ def test_the_script_is_killed(nodes, how):
     pid, = nodes.processes(1, "bash", "outer.sh")
     nodes.kill(1, pid)
     end(proc)
+    nodes.nothing_left(30)
+
+
+def test_what_a_killed_script_had_is_kept(nodes, monkeypatch):
+    """With on-failure=keep: the next start that gives its name finds it."""
+    monkeypatch.setattr(sys.modules[__name__], "SCRIPT", SCRIPT.rstrip() + " ssd=/srv on-failure=keep\n")
+    proc = begin(nodes, "ssh", "echo data > $FP_MOUNT/f\nsync $FP_MOUNT/f\ntouch up\nwhile :; do sleep 0.1; done\n", "start")
+    pid, = nodes.processes(1, "bash", "outer.sh")
+    nodes.kill(1, pid)
+    end(proc)
+    path = nodes.on(1, "sh", "-c", "ls -d /srv/fpstore-*-named-*").stdout.strip()
+    nodes.nothing_left(30, but=path)
+    nodes.write("job.sh", SCRIPT.replace("on-failure=keep", f"persistent={path.split('-named-')[1]}"))
+    out = nodes.on(1, "fp-job", "run", "job.sh", f"--hosts={','.join(nodes.names[1:])}", "--launcher=ssh", "--", "sh", "-c", "cat $FP_MOUNT/f", seconds=60).stdout
+    assert out == "data\n", out
+    for i in range(1, nodes.count + 1):
+        nodes.on(i, "rm", "-r", path)
     nodes.nothing_left(30)
 
 
