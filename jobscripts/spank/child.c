@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -161,7 +160,7 @@ static void become_user(void *arg)
     snprintf(conf, sizeof conf, "SLURM_CONF=%s", where ? where : "");
     if (!drop_to(&p))
         _exit(126);
-    (void)syscall(SYS_close_range, 3u, ~0u, 0u);
+    spank_close_from(3);
     become(c->argv, envp, false);
 }
 
@@ -216,6 +215,6 @@ int spank_fp_run_held(uint32_t job, uid_t uid, uint32_t cores, char *const argv[
         rc = pid < 0 ? -errno : wait_for(pid, limit_ms);
     }
     if (rc)
-        (void)spank_hold_end(job, END_MS);
+        (void)spank_hold_drop(job, &h, END_MS);
     return rc;
 }

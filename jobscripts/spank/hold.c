@@ -22,6 +22,8 @@
 #include <slurm/spank.h>
 
 #define NOTES     "/run/fpstore"
+#define NOTE_BYTES 320
+#define TRIES     100
 #define PAUSE_NS  10000000
 #define LINE_BYTES 8192
 
@@ -186,26 +188,53 @@ static bool is_roots(const char *dir)
     return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 022);
 }
 
-static void name_note(uint32_t job, char out[64])
+/* As groups are: several nodes may have one /run. */
+static void name_note(uint32_t job, char out[NOTE_BYTES])
 {
-    snprintf(out, 64, NOTES "/%u", (unsigned)job);
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(out, NOTE_BYTES, NOTES "/%s.%u", host, (unsigned)job);
+}
+
+/* Another job's epilog removes the directory if it is empty, also between what is done here. */
+static int new_note(const char *path)
+{
+    int fd = -1;
+
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        if (mkdir(NOTES, 0755) < 0 && errno != EEXIST)
+            return -errno;
+        if (!is_roots(NOTES)) {
+            if (access(NOTES, F_OK) == 0)
+                return -EPERM;
+            continue;
+        }
+        fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0 && errno != ENOENT)
+            return -errno;
+    }
+    return fd < 0 ? -ENOENT : fd;
 }
 
 int spank_hold_note(uint32_t job, const struct spank_hold *h)
 {
-    char path[64], temp[80];
+    char path[NOTE_BYTES], temp[NOTE_BYTES + 8];
     FILE *f;
     int fd, rc;
 
     name_note(job, path);
     snprintf(temp, sizeof temp, "%s.new", path);
-    if ((mkdir(NOTES, 0755) < 0 && errno != EEXIST) || !is_roots(NOTES))
-        return errno && errno != EEXIST ? -errno : -EPERM;
     (void)unlink(temp);
-    fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    f = fd < 0 ? NULL : fdopen(fd, "w");
-    if (!f)
-        return -errno;
+    fd = new_note(temp);
+    if (fd < 0)
+        return fd;
+    f = fdopen(fd, "w");
+    if (!f) {
+        close(fd);
+        (void)unlink(temp);
+        return -ENOMEM;
+    }
     fprintf(f, "group %s\nmemory %s\nreaper %d %llu\n", h->group, h->memory, (int)h->reaper, h->ticks);
     rc = ferror(f) ? -EIO : 0;
     if (fclose(f) || (rc == 0 && rename(temp, path) < 0))
@@ -217,7 +246,7 @@ int spank_hold_note(uint32_t job, const struct spank_hold *h)
 
 static bool read_note(uint32_t job, struct spank_hold *h)
 {
-    char path[64], line[PATH_MAX + 16];
+    char path[NOTE_BYTES], line[PATH_MAX + 16];
     FILE *f;
 
     memset(h, 0, sizeof *h);
@@ -239,6 +268,22 @@ static bool read_note(uint32_t job, struct spank_hold *h)
 
 /* ---------------------------------------------------------------- while the job runs, and after it */
 
+/* Without swap: a limit that is passed by going there is none, and slows down whoever is on the node. Kernels without swap have no such files. */
+static int limit_v2(const char *group, const char *bytes)
+{
+    int rc = put(group, "memory.max", bytes);
+
+    return rc || !has_file(group, "memory.swap.max") ? rc : put(group, "memory.swap.max", "0");
+}
+
+/* Memory and swap together can't be less than memory, in whatever order a second step says the same again. */
+static int limit_v1(const char *group, const char *bytes)
+{
+    int rc = put(group, "memory.limit_in_bytes", bytes);
+
+    return rc || !has_file(group, "memory.memsw.limit_in_bytes") ? rc : put(group, "memory.memsw.limit_in_bytes", bytes);
+}
+
 void spank_hold_limit(uint32_t job, uint64_t bytes)
 {
     struct spank_hold h;
@@ -248,7 +293,7 @@ void spank_hold_limit(uint32_t job, uint64_t bytes)
     if (!bytes || !read_note(job, &h) || !h.memory[0])
         return;
     snprintf(text, sizeof text, "%llu\n", (unsigned long long)bytes);
-    rc = put(h.memory, has_file(h.memory, "memory.max") ? "memory.max" : "memory.limit_in_bytes", text);
+    rc = has_file(h.memory, "memory.max") ? limit_v2(h.memory, text) : limit_v1(h.memory, text);
     if (rc)
         slurm_error("fpstore: %s: memory of what the prolog of job %u has started is not limited: %s", h.memory, (unsigned)job, strerror(-rc));
 }
@@ -288,15 +333,19 @@ static bool end_once(const struct spank_hold *h)
 
 bool spank_hold_end(uint32_t job, uint64_t limit_ms)
 {
-    static const struct timespec pause = {0, PAUSE_NS};
     struct spank_hold h;
-    char path[64];
 
-    if (!read_note(job, &h))
-        return true;
-    for (uint64_t i = 0; !end_once(&h); i++, nanosleep(&pause, NULL))
+    return !read_note(job, &h) || spank_hold_drop(job, &h, limit_ms);
+}
+
+bool spank_hold_drop(uint32_t job, const struct spank_hold *h, uint64_t limit_ms)
+{
+    static const struct timespec pause = {0, PAUSE_NS};
+    char path[NOTE_BYTES];
+
+    for (uint64_t i = 0; !end_once(h); i++, nanosleep(&pause, NULL))
         if (i >= limit_ms * 1000000u / PAUSE_NS) {
-            slurm_error("fpstore: job %u: processes in %s do not end by SIGKILL: the kernel waits for something in their name", (unsigned)job, h.group[0] ? h.group : "the hold");
+            slurm_error("fpstore: job %u: processes in %s do not end by SIGKILL: the kernel waits for something in their name", (unsigned)job, h->group[0] ? h->group : "the hold");
             return false;
         }
     name_note(job, path);

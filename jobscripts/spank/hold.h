@@ -30,11 +30,15 @@ int spank_hold_enter(const struct spank_hold *h);
 void spank_hold_limit(uint32_t job, uint64_t bytes);
 /* SIGKILL for all, whatever they have become; then the hold is gone. False: some are still there after limit_ms, and so is the hold. */
 bool spank_hold_end(uint32_t job, uint64_t limit_ms);
+/* The same for one that may have no note. */
+bool spank_hold_drop(uint32_t job, const struct spank_hold *h, uint64_t limit_ms);
 
 /* reaper.c */
 /* Starts a process that inherits what loses its parent among the processes below it, and ends when there are none. It starts what is given, below it, when *go has
  * got a byte, and answers there with a byte, the exit code; if *go is closed before, it ends. Its number, or negative errno. */
 pid_t spank_reaper_start(void (*child)(void *), void *arg, int *go);
+/* Closes all files from this number on, in a child. */
+void spank_close_from(int first);
 /* It ends all that is below it, and itself. */
 void spank_reaper_end(pid_t reaper);
 /* 0: there is no such process. */

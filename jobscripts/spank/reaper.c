@@ -150,6 +150,26 @@ static void reap(pid_t first, int answer)
     }
 }
 
+/* Kernels before 5.9 have no call for it. Again until none is left: what is closed may be what the list is read by. */
+void spank_close_from(int first)
+{
+    bool more = syscall(SYS_close_range, (unsigned)first, ~0u, 0u) < 0;
+
+    while (more) {
+        DIR *d = opendir("/proc/self/fd");
+
+        more = false;
+        for (struct dirent *e; d && (e = readdir(d));) {
+            int fd = atoi(e->d_name);
+
+            if (e->d_name[0] != '.' && fd >= first && fd != dirfd(d))
+                more = close(fd) == 0 || more;
+        }
+        if (d)
+            closedir(d);
+    }
+}
+
 static _Noreturn void be_reaper(void (*child)(void *), void *arg, int go)
 {
     sigset_t all, none;
@@ -170,7 +190,7 @@ static _Noreturn void be_reaper(void (*child)(void *), void *arg, int go)
         _exit(1);
     }
     if (dup2(go, 0) == 0) /* nothing else of slurmd's is kept open */
-        (void)syscall(SYS_close_range, 1u, ~0u, 0u);
+        spank_close_from(1);
     if (pid > 0 && chdir("/") == 0)
         reap(pid, 0);
     _exit(0);

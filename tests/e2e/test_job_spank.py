@@ -124,7 +124,7 @@ exit 4
     assert cluster.login("sinfo", "-h", "-o", "%T").stdout.split() == ["idle"]
 
 
-HELPERS = "ls -d /run/fpstore/$SLURM_JOB_ID /tmp/fpstore-*-$SLURM_JOB_ID/outside.pid 2>/dev/null\n"
+HELPERS = "ls -d /run/fpstore/*.$SLURM_JOB_ID /tmp/fpstore-*-$SLURM_JOB_ID/outside.pid 2>/dev/null\n"
 
 
 def test_core_spec_makes_the_node_the_job_s(cluster):

@@ -135,7 +135,7 @@ def test_what_holds_the_store_is_not_the_user_s(cluster):
         fled = cluster.processes(1, "fled")[0]
         assert str(fled) in cluster.on(1, "cat", f"{group}/cgroup.procs").stdout.split(), group
         assert cluster.on(1, "sh", "-c", f"echo {fled} > {os.path.dirname(group)}/cgroup.procs", check=False).returncode != 0
-    assert cluster.on(1, "sh", "-c", f"echo > /run/fpstore/{number}", check=False).returncode != 0
+    assert cluster.on(1, "sh", "-c", f"echo > /run/fpstore/$(hostname).{number}", check=False).returncode != 0
     cluster.go()
     assert cluster.end_of(number)[0] == 0, cluster.output(number)
     all_is_well(cluster)
@@ -143,12 +143,41 @@ def test_what_holds_the_store_is_not_the_user_s(cluster):
 
 def test_what_is_outside_has_no_more_memory_than_the_job(cluster):
     number = cluster.up(HEAD + "#SBATCH --core-spec=1 --mem=700M\n" + STORE + WAIT)
-    script = f"cd $(sed -n 's/^memory //p' /run/fpstore/{number}) && cat memory.max memory.limit_in_bytes 2>/dev/null"
-    limits = [cluster.on(i, "sh", "-c", script, user="root", check=False).stdout.split() for i in (1, 2)]
-    assert limits == [[str(700 << 20)]] * 2, limits
+    script = f"cd $(sed -n 's/^memory //p' /run/fpstore/$(hostname).{number}) && grep -H . memory.max memory.limit_in_bytes memory.swap.max memory.memsw.limit_in_bytes 2>/dev/null"
+    all_of_it, none = str(700 << 20), {"memory.swap.max": "0"}
+    for i in (1, 2):
+        limits = dict(line.split(":") for line in cluster.on(i, "sh", "-c", script, user="root", check=False).stdout.split())
+        assert limits and all(value == none.get(name, all_of_it) for name, value in limits.items()), limits
     cluster.go()
     assert cluster.end_of(number)[0] == 0, cluster.output(number)
     all_is_well(cluster)
+
+
+def test_a_hold_that_cannot_be_noted_is_not_kept(cluster):
+    """Nothing could be found again by the epilog: so nothing is started, and what was made is removed."""
+    for i in (1, 2):
+        cluster.on(i, "sh", "-c", "mkdir -p /run/fpstore && mount -t tmpfs -o mode=755,nr_inodes=1 none /run/fpstore", user="root")
+    try:
+        code, out = cluster.run(HEAD + "#SBATCH --core-spec=1\n" + STORE + "ls -d /tmp/fpstore-*-$SLURM_JOB_ID/outside.pid 2>/dev/null\nexit 3\n")
+        assert code == 3 and "outside.pid" not in out, out
+        all_is_well(cluster)
+    finally:
+        for i in (1, 2):
+            cluster.on(i, "umount", "/run/fpstore", user="root")
+
+
+def test_nodes_that_have_one_run_hold_what_is_theirs(cluster):
+    for i in (1, 2):
+        cluster.on(i, "sh", "-c", "mkdir -p /run/fpstore && mkdir -m 755 -p /home/notes && mount --bind /home/notes /run/fpstore", user="root")
+    try:
+        number = cluster.up(HEAD + "#SBATCH --core-spec=1\n" + STORE + FLEE + WAIT + "exit 3\n")
+        assert len(cluster.on(1, "ls", "/run/fpstore").stdout.split()) == 2, held(cluster)
+        cluster.go()
+        assert cluster.end_of(number)[0] == 3, cluster.output(number)
+        all_is_well(cluster)
+    finally:
+        for i in (1, 2):
+            cluster.on(i, "umount", "/run/fpstore", user="root")
 
 
 def test_a_job_without_options_leaves_nothing(cluster):
