@@ -14,7 +14,6 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
-#include "jobscripts/cores/coremap.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/job.h"
@@ -42,7 +41,7 @@ int job_cmd_daemon(const struct job_options *o)
         return -EINVAL;
     }
     job_dir_path(dir, o->script);
-    if (read_line(dir, JOB_APPLICATION, cpus, sizeof cpus) && job_dir_file(path, dir, JOB_CORES_FILE) == 0) {
+    if (read_line(dir, JOB_APPLICATION, cpus, sizeof cpus) && job_dir_file(path, dir, "cores.xml") == 0) {
         if (job_cpus_confine(0, cpus))
             FP_WARN("ranks of mpirun can't be kept to CPUs %s here", cpus);
         (void)setenv("HWLOC_XMLFILE", path, 1);

@@ -16,9 +16,10 @@
 
 int job_cmd_prolog(void)
 {
-    const char *job = getenv("SLURM_JOB_ID"), *own = getenv("FP_TASK_PROLOG"); /* FP_JOB may be that of a job which has submitted this one */
+    const char *job = getenv("FP_JOB"), *own = getenv("FP_TASK_PROLOG");
     char dir[PATH_MAX], path[PATH_MAX];
 
+    job = job && *job ? job : getenv("SLURM_JOB_ID"); /* srun --export=NONE */
     if (job) {
         job_dir_path(dir, job);
         if (job_dir_is_ours(dir) && job_dir_file(path, dir, JOB_TASK_PROLOG) == 0 && access(path, R_OK) == 0)

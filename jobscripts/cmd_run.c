@@ -27,7 +27,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "jobscripts/app.h"
-#include "jobscripts/cores/coremap.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/guard.h"
@@ -97,7 +96,7 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     } else {
         FP_WARN("%s is missing: of what srun starts nothing is kept off the service cores", self);
     }
-    VAR("HWLOC_XMLFILE", "%s/" JOB_CORES_FILE, r->dir);
+    VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
 #undef VAR
     return n;
@@ -151,21 +150,21 @@ int job_cmd_start(const struct job_options *o)
     int rc;
 
     if (isatty(STDOUT_FILENO))
-        FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start || echo false)\"");
+        FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
     job_catch_signals();
     rc = k > 0 ? job_start(o, false, &r) : -EIO;
     if (rc && goes_on_without(&r, rc)) {
-        printf("unset FP_MOUNT FP_JOB%s\nexport FP_NO_STORE=", job_topology_forget() ? " HWLOC_XMLFILE HWLOC_THISSYSTEM" : "");
+        printf("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=");
         (void)print_quoted(r.alloc.job);
         putchar('\n');
         return 0;
     }
     if (rc) {
-        puts("false"); /* for who has not written || echo false, which is for a start that is killed */
+        puts("false"); /* of eval "$(fp-job start)" || exit 1 */
         return rc;
     }
     self[k] = '\0';
-    puts(job_topology_forget() ? "unset FP_NO_STORE FP_ENTER HWLOC_XMLFILE HWLOC_THISSYSTEM" : "unset FP_NO_STORE FP_ENTER");
+    puts("unset FP_NO_STORE FP_ENTER");
     if (r.record.inside)
         FP_WARN("fusermount3 can't be used on all nodes, and commands see the store if they are started with fp-enter: srun $FP_ENTER ./app; mpirun ./app and fp-job run -- srun ./app do so by themselves");
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
@@ -231,7 +230,6 @@ static _Noreturn void become(const struct job_run_of *r, char *const argv[])
 {
     static struct variable v[NVARIABLES];
 
-    (void)job_topology_forget();
     for (unsigned i = 0, n = variables(r, v); i < n; i++)
         setenv(v[i].name, v[i].value, 1);
     if (!r->alloc.launcher->kept)
@@ -274,8 +272,6 @@ int job_cmd_run(const struct job_options *o)
     rc = job_start(o, true, &r);
     if (rc && goes_on_without(&r, rc)) {
         unsetenv("FP_MOUNT");
-        unsetenv("FP_JOB");
-        (void)job_topology_forget();
         execute(o->argv);
     }
     if (rc)

@@ -16,24 +16,10 @@
 
 #include "jobscripts/cores/cpus.h"
 
-bool job_topology_forget(void)
-{
-    static const char start[] = "/tmp/fpstore-", end[] = "/" JOB_CORES_FILE;
-    const char *file = getenv("HWLOC_XMLFILE");
-    size_t len = file ? strlen(file) : 0;
-
-    if (len < sizeof start + sizeof end || strncmp(file, start, sizeof start - 1) != 0 || strcmp(file + len - (sizeof end - 1), end) != 0)
-        return false;
-    (void)unsetenv("HWLOC_XMLFILE");
-    (void)unsetenv("HWLOC_THISSYSTEM");
-    return true;
-}
-
 hwloc_topology_t job_topology_here(void)
 {
     hwloc_topology_t t;
 
-    (void)job_topology_forget();
     if (hwloc_topology_init(&t))
         return NULL;
     (void)hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);

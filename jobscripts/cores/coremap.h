@@ -52,15 +52,7 @@ int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want,
  * others. 0, or negative errno. */
 int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, const char *path);
 
-#define JOB_CORES_FILE "cores.xml" /* in a job's directory: job_coremap_write */
-
-/*
- * Takes such a file of a job out of the environment, and says whether there was one: what a job submits has all of its variables (--export=ALL), and finds on
- * its own nodes no cores but those that were left to the application of the first. A file that the user or the site has given stays.
- */
-bool job_topology_forget(void);
-
-/* This machine, with I/O devices, whatever a job has told its own application. NULL: hwloc can't say. The caller destroys it. */
+/* This machine, with I/O devices. NULL: hwloc can't say. The caller destroys it. */
 hwloc_topology_t job_topology_here(void);
 
 /*

@@ -161,7 +161,7 @@ int slurm_spank_init_post_opt(spank_t sp, int ac, char **av)
     if (!spank_fp_check(&fp, &core_spec))
         refuse();
     if (strcmp(program_invocation_short_name, "sbatch") != 0) {
-        slurm_error("fpstore: --fp is for batch jobs, of sbatch; in a shell of salloc: eval \"$(fp-job start SCRIPT || echo false)\", and fp-job stop at its end");
+        slurm_error("fpstore: --fp is for batch jobs, of sbatch; in a shell of salloc: eval \"$(fp-job start SCRIPT)\", and fp-job stop at its end");
         refuse();
     }
     if (core_spec && spank_job_control_setenv(sp, SPANK_CORE_SPEC, "1", 1) != ESPANK_SUCCESS)

@@ -1,6 +1,5 @@
 """What the documentation says about the tree must be there: part of make style (style.py runs these).
 
-    start              who starts a store by eval does not go on when fp-job was killed or not found, and so printed nothing
     links              a relative link leads to a file
     tests              tests/….py::name and tests/….c::name are tests, ::name alone is one of the file named before it
     rules              every rule in docs/CONSISTENCY.md and docs/CHECKPOINTS.md has a number of its own and names a test
@@ -23,7 +22,6 @@ TEST = re.compile(r"(?P<file>\btests/[a-z0-9_/]+\.(?:py|c)\b)?(?:::(?P<test>test
 NAME = re.compile(r"`([a-z][a-z0-9]*(?:_[a-z0-9]+)+)`")
 RULE = re.compile(r"[A-Z]\d+")
 PLACEHOLDER = re.compile(r"^@(options|conf|commands) ([a-z-]+)@$")
-START = re.compile(r"\$\(fp\\?-job start(?!.*\|\| echo false)")
 MAPPED = {"manager", "benefactor", "client", "common", "drain"}
 
 
@@ -38,14 +36,6 @@ def pages(files):
         if name.endswith(".md"):
             for number, line in enumerate(text_of(name).splitlines(), 1):
                 yield name, number, line
-
-
-def check_start(files):
-    for name in files:
-        if name.endswith((".md", ".in", ".sh", ".c", ".h")) and not name.startswith("tests/"):
-            for number, line in enumerate(text_of(name).splitlines(), 1):
-                if START.search(line):
-                    yield name, number, 'eval "$(fp-job start || echo false)": a start that is killed prints nothing'
 
 
 def check_links(files):
@@ -161,4 +151,4 @@ def check_man(files):
                 yield name, 1, finding
 
 
-CHECKS = (check_start, check_links, check_tests, check_rules, check_functions, check_file_map, check_messages, check_man)
+CHECKS = (check_links, check_tests, check_rules, check_functions, check_file_map, check_messages, check_man)

@@ -74,11 +74,6 @@ class Docs(unittest.TestCase):
     def test_a_page_of_rules_that_has_none(self):
         self.assert_one(check_docs.check_rules, "# Rules\n", 1, "has no rules")
 
-    def test_a_start_that_could_be_killed_unseen(self):
-        self.assert_one(check_docs.check_start, 'x\neval "$(fp-job ' + 'start)" || exit 1\n', 2, "prints nothing")
-        self.assert_one(check_docs.check_start, 'eval "$(fp\\-job ' + 'start job.sh)" || exit 1\n', 1, "prints nothing")
-        self.assertEqual(self.findings(check_docs.check_start, 'eval "$(fp-job start || echo false)" || exit 1\n'), [])
-
     def test_other_pages_need_no_rules(self):
         self.assertEqual(self.findings(check_docs.check_rules, "# Rules\n", "docs/PROTOCOL.md"), [])
 
