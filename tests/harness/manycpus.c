@@ -121,10 +121,35 @@ int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *mask)
     return keep(tid, size, mask);
 }
 
+/* Of the thread, or of the one that it has inherited from. 1: found; 0: nobody above has one; -1: somebody of them has ended meanwhile. */
+static int inherited(pid_t tid, size_t size, cpu_set_t *mask)
+{
+    unsigned long long start;
+    pid_t process, parent;
+
+    for (int i = 0; tid > 1 && i < DEPTH; i++, tid = process == tid ? parent : process) {
+        char path[256];
+        ssize_t n = 0;
+        int fd;
+
+        if (!look(tid, &start, &process, &parent))
+            return -1;
+        file_of(path, tid, start);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0) {
+            n = read(fd, mask, size);
+            close(fd);
+        }
+        if (n > 0)
+            return 1;
+    }
+    return 0;
+}
+
 int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask)
 {
-    pid_t tid = pid ? pid : (pid_t)syscall(SYS_gettid), process, parent;
-    unsigned long long start;
+    pid_t tid = pid ? pid : (pid_t)syscall(SYS_gettid);
+    int found = -1;
 
     memset(mask, 0, size);
     if (!pretended)
@@ -133,20 +158,14 @@ int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask)
         errno = EINVAL; /* as the kernel: callers try again with a larger one */
         return -1;
     }
-    for (int i = 0; tid > 1 && i < DEPTH && look(tid, &start, &process, &parent); i++, tid = process == tid ? parent : process) {
-        char path[256];
-        ssize_t n = 0;
-        int fd;
-
-        file_of(path, tid, start);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd >= 0) {
-            n = read(fd, mask, size);
-            close(fd);
-        }
-        if (n > 0)
-            return 0;
+    for (int i = 0; found < 0 && i < DEPTH; i++) /* once more: who was above has ended, or the thread itself */
+        found = inherited(tid, size, mask);
+    if (found < 0) {
+        errno = ESRCH; /* as the kernel: what has ended has no mask, least of all one of all CPUs */
+        return -1;
     }
+    if (found)
+        return 0;
     for (size_t i = 0; i < pretended && i < size * 8; i++)
         CPU_SET_S(i, size, mask);
     return 0;
