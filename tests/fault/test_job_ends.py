@@ -26,7 +26,7 @@ def test_cancelled(slurm):
 
 def test_the_batch_script_is_killed(slurm):
     number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "fp-job stop\n")
-    pid = slurm.processes(1, "slurm_script")[0]
+    pid = slurm.script(1)
     slurm.kill(1, pid)
     slurm.end_of(number)
     slurm.nothing_left(30)

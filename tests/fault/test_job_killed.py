@@ -52,7 +52,7 @@ def test_what_all_killed_processes_of_a_node_have_left_is_removed_by_stop(slurm)
 def test_what_a_killed_job_has_left_is_removed_by_the_next_one(slurm):
     number = slurm.up(HEAD + START + WAIT)
     kill_all(slurm, 2)
-    slurm.kill(1, *slurm.processes(1, "slurm_script"))
+    slurm.kill(1, slurm.script(1))
     slurm.end_of(number)
     assert any("/srv/fpstore-" in x for x in slurm.left_over(2))
     slurm.nothing_left(30, nodes=(1, 3))
@@ -66,7 +66,7 @@ def test_what_a_killed_job_has_left_is_removed_by_clean(slurm):
     slurm.on(2, "sh", "-c", "mkdir -m 700 /srv/fpstore-mine /tmp/fpstore-5001-mine; echo x > /srv/fpstore-mine/results; echo x > /tmp/fpstore-5001-mine/results")
     number = slurm.up(HEAD + START + WAIT)
     kill_all(slurm, 2)
-    slurm.kill(1, *slurm.processes(1, "slurm_script"))
+    slurm.kill(1, slurm.script(1))
     slurm.end_of(number)
     later = slurm.up(HEAD.replace("-N 3", f"-N 2 -w {slurm.names[1]},{slurm.names[3]}") + START + WAIT + "cat $FP_MOUNT/f\nfp-job stop\n")
     for i in (1, 2, 3):

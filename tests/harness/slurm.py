@@ -337,6 +337,13 @@ class Slurm:
         out = self.on(i, "ps", "-o", "pid=,comm=,args=", "-u", str(UID), user="root", check=False).stdout
         return [int(line.split()[0]) for line in out.splitlines() if line.split()[1] == name and word in line.split(None, 2)[2].split() + [""]]
 
+    def script(self, i):
+        """Pid of the batch script that runs on node i: not of one that it has forked, which has its name until it becomes another program, and is gone a moment later."""
+        words = [line.split() for line in self.on(i, "ps", "-o", "pid=,ppid=,comm=", "-u", str(UID), user="root", check=False).stdout.splitlines()]
+        parents = {int(pid): int(parent) for pid, parent, name in words if name == "slurm_script"}
+        pid, = (pid for pid, parent in parents.items() if parent not in parents)
+        return pid
+
     def kill(self, i, *pids, signal=9, check=True):
         self.on(i, "kill", f"-{int(signal)}", *map(str, pids), user="root", check=check)
 
