@@ -15,29 +15,44 @@
 #include "job.pb-c.h"
 #include "fp/command.h"
 #include "jobscripts/job.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launch.h"
 
 #define THERE_MS 20000u
 #define TEXT_MAX (1u << 20)
 
-static void print(const struct job_record *r, struct job_states *s)
+/* What is the same of nodes in a row is said once. names: NULL if they are not known */
+static void print_run(char *const *names, const struct job_run *r, const char *word)
 {
-    static const char *const words[] = {"unknown", "starting", "ready", "failed", "ended", "starting", "starting", "starting"};
-    struct job_run run;
+    for (uint32_t i = r->first; i < r->first + r->count; i++)
+        if (names)
+            printf("%s%s", i > r->first ? "," : "", names[i]);
+        else
+            printf("%snode %u", i > r->first ? "," : "", i);
+    printf(": %s%s%s\n", word, r->text[0] ? ": " : "", r->text);
+}
+
+static void print(const char *dir, const struct job_record *r, struct job_states *s)
+{
+    static const char *const words[] = {"no word from its agent", "starting", "ready", "failed", "ended", "starting", "starting", "starting"};
+    char **names = job_hosts_load(dir, r->nodes);
+    struct job_run run = {0};
     uint32_t at = 0;
 
     printf("job %s: %u of %u nodes ready, mounted on %s, manager %s\n", r->job, s->of[FP__JOB_NODE_STATE__JOB_NODE_READY], s->n, r->mount, r->manager);
     if (r->application[0])
         printf("CPUs of the application on the first node: %s\n", r->application);
-    while (job_states_next(s, &at, true, &run)) {
-        if (run.state == FP__JOB_NODE_STATE__JOB_NODE_READY)
-            continue;
-        for (uint32_t i = run.first; i < run.first + run.count; i++)
-            printf("node %u: %s%s%s\n", i, words[run.state], run.text[0] ? ": " : "", run.text);
+    while (job_states_next(s, &at, true, &run))
+        if (run.state != FP__JOB_NODE_STATE__JOB_NODE_READY)
+            print_run(names, &run, words[run.state]);
+    for (run.first = 0; run.first < s->n; run.first += run.count + 1) {
+        for (run.count = 0; run.first + run.count < s->n && s->nodes[run.first + run.count].state == FP__JOB_NODE_STATE__JOB_NODE_NONE;)
+            run.count++;
+        run.text = "";
+        if (run.count)
+            print_run(names, &run, words[0]);
     }
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->nodes[i].state == FP__JOB_NODE_STATE__JOB_NODE_NONE)
-            printf("node %u: unknown\n", i);
+    job_hosts_free(names, r->nodes);
 }
 
 /*
@@ -112,7 +127,7 @@ int job_cmd_status(const struct job_options *o)
     rc = job_launch_ask(dir, &r, &s);
     if (rc)
         return rc;
-    print(&r, &s);
+    print(dir, &r, &s);
     rc = s.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s.n ? 0 : -EIO;
     job_states_fini(&s);
     return rc;

@@ -17,6 +17,7 @@
 #define JOB_DIR_ENDING "ending"      /* a file in it: fp-job stop has begun */
 #define JOB_DIR_TOLD   "told"        /* the application was told that the job's time is nearly over */
 #define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */
+#define JOB_DIR_NODES  "nodes"       /* where the store was started: names of the job's nodes by rank, a line for each, as job_hosts_read and mpirun take them */
 #define JOB_APPLICATION "application" /* the CPUs that are left to the application */
 
 /* What fp-job start leaves for stop and status, in DIR/job.json. */

@@ -18,6 +18,7 @@
 #include "fp/procs.h"
 #include "jobscripts/script/check.h"
 #include "jobscripts/launch/guard.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launch.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/launch/lost.h"
@@ -166,7 +167,10 @@ static int launch(struct job_run_of *r, const char *text, bool stays)
     struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
     int rc;
 
-    rc = job_launch(&l, &r->record);
+    rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
+    if (rc)
+        FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
+    rc = rc ? rc : job_launch(&l, &r->record);
     if (rc)
         return rc;
     rc = job_record_save(r->dir, &r->record);

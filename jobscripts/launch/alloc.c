@@ -133,9 +133,7 @@ int job_alloc_look(const struct job_options *o, struct job_alloc *out)
 
 void job_alloc_fini(struct job_alloc *a)
 {
-    for (uint32_t i = 0; i < a->nnodes; i++)
-        free(a->nodes[i]);
-    free(a->nodes);
+    job_hosts_free(a->nodes, a->nnodes);
     memset(a, 0, sizeof *a);
 }
 

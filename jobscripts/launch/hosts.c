@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "fp/err.h"
+#include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
 
 #define FILE_BYTES_MAX (256u << 20) /* a line for each rank */
@@ -161,6 +162,45 @@ int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HO
     free(list);
     free(all);
     return rc;
+}
+
+int job_hosts_write(const char *dir, char *const *nodes, uint32_t n)
+{
+    size_t size = 1;
+    char *text, *end;
+    int rc;
+
+    for (uint32_t i = 0; i < n; i++)
+        size += strlen(nodes[i]) + sizeof " slots=1\n";
+    end = text = malloc(size);
+    if (!text)
+        return -ENOMEM;
+    *text = '\0';
+    for (uint32_t i = 0; i < n; i++)
+        end += sprintf(end, "%s slots=1\n", nodes[i]); /* each has one agent, also by mpirun */
+    rc = job_dir_write(dir, JOB_DIR_NODES, text, 0600);
+    free(text);
+    return rc;
+}
+
+char **job_hosts_load(const char *dir, uint32_t n)
+{
+    char file[PATH_MAX + 1] = "@", why[JOB_HOSTS_WHY_BYTES], **nodes = NULL;
+    uint32_t found = 0;
+    int rc = job_dir_file(file + 1, dir, JOB_DIR_NODES);
+
+    rc = rc ? rc : job_hosts_read(file, &nodes, &found, why);
+    if (rc == 0 && found == n)
+        return nodes;
+    job_hosts_free(nodes, found);
+    return NULL;
+}
+
+void job_hosts_free(char **nodes, uint32_t n)
+{
+    for (uint32_t i = 0; nodes && i < n; i++)
+        free(nodes[i]);
+    free(nodes);
 }
 
 /* ---------------------------------------------------------------- this machine */

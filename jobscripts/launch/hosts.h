@@ -14,6 +14,12 @@
  */
 int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES]);
 
+/* The same as the file DIR/JOB_DIR_NODES, for "@FILE" of job_hosts_read and --hostfile of mpirun, whose command line has no room for all names. 0; -ENOMEM; of job_dir_write. */
+int job_hosts_write(const char *dir, char *const *nodes, uint32_t n);
+/* The n names of that file; NULL: it is not there, or has others. */
+char **job_hosts_load(const char *dir, uint32_t n);
+void job_hosts_free(char **nodes, uint32_t n); /* also NULL */
+
 /*
  * Slurm's way of writing many names: n[001-120,130],login1. *nodes as above, in the order in which Slurm counts. 0; -EINVAL: it is written in some other way;
  * -E2BIG; -ENOMEM; *nodes is not set then. Pure.

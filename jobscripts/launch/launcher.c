@@ -113,26 +113,6 @@ static int by_ssh(const struct job_alloc *a, const char *dir, const char *self, 
 
 /* ---------------------------------------------------------------- mpirun */
 
-/* Each node once, so that each has one agent. A file, since the names of all nodes are longer than a word of a command line can be. */
-static int write_hosts(const struct job_alloc *a, const char *dir, char path[PATH_MAX])
-{
-    size_t size = 1;
-    char *text, *end;
-    int rc;
-
-    for (uint32_t i = 0; i < a->nnodes; i++)
-        size += strlen(a->nodes[i]) + sizeof " slots=1\n";
-    end = text = malloc(size);
-    if (!text)
-        return -ENOMEM;
-    *text = '\0';
-    for (uint32_t i = 0; i < a->nnodes; i++)
-        end += sprintf(end, "%s slots=1\n", a->nodes[i]);
-    rc = job_dir_write(dir, "hosts", text, 0600);
-    free(text);
-    return rc ? rc : job_dir_file(path, dir, "hosts");
-}
-
 static int by_mpirun(const struct job_alloc *a, const char *dir, const char *self, struct job_words *w)
 {
     static const char *const words[] = {"--map-by", "ppr:1:node", "--bind-to", "none", NULL};
@@ -144,7 +124,7 @@ static int by_mpirun(const struct job_alloc *a, const char *dir, const char *sel
         FP_ERROR("--launcher=mpirun is that of Open MPI, and here mpirun is %s: take --launcher=ssh", rc == -ENOENT ? "not installed" : "another one");
         return -ENOTSUP;
     }
-    rc = write_hosts(a, dir, hosts);
+    rc = job_dir_file(hosts, dir, JOB_DIR_NODES);
     (void)setenv("OMPI_MCA_orte_tmpdir_base", dir, 1); /* what it leaves when it is killed goes with the job's directory */
     (void)setenv("PRTE_MCA_prte_tmpdir_base", dir, 1);
     add(w, "mpirun");

@@ -32,7 +32,7 @@ def test_an_agent_that_is_killed_leaves_nothing_on_its_node(slurm):
     number = slurm.up(HEAD + START + WAIT + "cat $FP_MOUNT/f\nfp-job stop --exit-code=3\n")
     slurm.kill(3, agent(slurm, 3))
     slurm.nothing_left(30, nodes=(3,))
-    wait_until("it to be missed", 20, lambda: "2 of 3 nodes ready" in status(slurm, number) and "node 2: failed: its agent is gone" in status(slurm, number), 0.3)
+    wait_until("it to be missed", 20, lambda: "2 of 3 nodes ready" in status(slurm, number) and f"\n{slurm.names[3]}: failed: its agent is gone" in status(slurm, number), 0.3)
     slurm.go()
     code, out = slurm.end_of(number)
     assert code == 3 and "data" in out, out

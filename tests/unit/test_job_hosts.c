@@ -57,6 +57,25 @@ static void test_each_node_is_named_once_in_the_order_given(void **state)
     is_none("@/nowhere/at/all", -ENOENT);
 }
 
+static void test_names_are_kept_in_a_file(void **state)
+{
+    char dir[] = "/tmp/fp-hosts-XXXXXX", path[64], a[] = "n3", b[] = "n1.cluster", c[] = "10.0.0.2", *names[] = {a, b, c}, **got;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    assert_null(job_hosts_load(dir, 3));
+    assert_int_equal(job_hosts_write(dir, names, 3), 0);
+    got = job_hosts_load(dir, 3);
+    assert_non_null(got);
+    for (int i = 0; i < 3; i++)
+        assert_string_equal(got[i], names[i]);
+    job_hosts_free(got, 3);
+    assert_null(job_hosts_load(dir, 2)); /* of another run of the job */
+    snprintf(path, sizeof path, "%s/nodes", dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void expands(const char *text, uint32_t count, const char *want)
 {
     char got[512] = "", **nodes;
@@ -285,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_node_is_named_once_in_the_order_given),
+        cmocka_unit_test(test_names_are_kept_in_a_file),
         cmocka_unit_test(test_lists_as_slurm_writes_them),
         cmocka_unit_test(test_a_name_is_found_among_many),
         cmocka_unit_test(test_a_file_names_nodes_once_for_each_slot),
