@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include "fp/clock.h"
 
 static uint64_t look(pid_t pid, char *state, int *parent, unsigned long long *threads)
 {
@@ -38,6 +41,21 @@ uint64_t fp_proc_ticks(pid_t pid)
     uint64_t ticks = look(pid, &state, &parent, &threads);
 
     return state == 'X' || (state == 'Z' && threads <= 1) ? 0 : ticks;
+}
+
+bool fp_proc_runs(pid_t pid, uint64_t ticks)
+{
+    return pid > 1 && ticks && fp_proc_ticks(pid) == ticks;
+}
+
+bool fp_proc_wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms)
+{
+    static const struct timespec pause = {0, 20000000};
+
+    for (uint64_t until = fp_now_ms() + limit_ms; fp_proc_runs(pid, ticks); nanosleep(&pause, NULL))
+        if (fp_now_ms() >= until)
+            return false;
+    return true;
 }
 
 bool fp_proc_ending(pid_t pid)

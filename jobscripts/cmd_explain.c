@@ -116,21 +116,13 @@ static void explain_store(const struct job_request *r)
         printf("  outlives the job if not all data is brought out of it, or the job is killed before\n");
 }
 
-/* The value of nodes=, NULL: it is not given. */
-static const char *nodes_of(const struct job_line *l)
-{
-    for (size_t i = 2; i < l->nwords; i++)
-        if (strncmp(l->words[i].text, "nodes=", 6) == 0 && l->words[i].value == 6)
-            return l->words[i].text + 6;
-    return NULL;
-}
-
 static void explain_auxapps(const struct job_request *r)
 {
     const struct job_declared *d = &r->declared;
 
     for (size_t i = 0; i < d->nauxapps; i++) {
-        const char *on = nodes_of(d->auxapps[i].line);
+        const struct job_word *word = job_line_word(d->auxapps[i].line, "nodes");
+        const char *on = word ? word->text + word->value : NULL;
 
         printf("%-14s %zu. %s: ", i ? "" : "aux-apps", i + 1, d->auxapps[i].text);
         if (strcmp(d->auxapps[i].name, "drain") == 0)

@@ -99,17 +99,9 @@ static void add_timeout(struct call *c, uint64_t ms)
     add(c, c->timeout);
 }
 
-static const struct job_auxapp *drain_of(const struct job_declared *d)
-{
-    for (size_t i = 0; i < d->nauxapps; i++)
-        if (strcmp(d->auxapps[i].name, "drain") == 0)
-            return &d->auxapps[i];
-    return NULL;
-}
-
 bool job_steps_needed(const struct job_declared *d)
 {
-    return drain_of(d) || d->nout;
+    return job_declared_drain(d) || d->nout;
 }
 
 /* ---------------------------------------------------------------- before */
@@ -135,18 +127,15 @@ static int make_target(const char *text, uint64_t limit_ms)
 
 static int make_drain_target(const struct job_run_of *r)
 {
-    const struct job_auxapp *drain = drain_of(&r->declared);
-    int rc = 0;
+    const struct job_auxapp *drain = job_declared_drain(&r->declared);
+    const struct job_word *to = drain ? job_line_word(drain->line, "to") : NULL;
 
-    for (size_t i = 2; drain && i < drain->line->nwords && rc == 0; i++)
-        if (strncmp(drain->line->words[i].text, "to=", 3) == 0)
-            rc = make_target(drain->line->words[i].text + 3, ANSWER_MS);
-    return rc;
+    return to ? make_target(to->text + to->value, ANSWER_MS) : 0;
 }
 
 static int set_policy(const struct job_run_of *r, struct call *c)
 {
-    const struct job_auxapp *drain = drain_of(&r->declared);
+    const struct job_auxapp *drain = job_declared_drain(&r->declared);
     char text[PATH_MAX];
     int rc;
 
@@ -306,10 +295,9 @@ static uint64_t answer_ms(const struct job_run_of *r, const struct after *a)
 
 static bool selects(const struct job_auxapp *drain)
 {
-    for (size_t i = 2; i < drain->line->nwords; i++)
-        if (strncmp(drain->line->words[i].text, "every=", 6) == 0 && strcmp(drain->line->words[i].text, "every=1") != 0)
-            return true;
-    return false;
+    const struct job_word *every = job_line_word(drain->line, "every");
+
+    return every && strcmp(every->text + every->value, "1") != 0;
 }
 
 /* The state of each newest set, as fpctl prints it: how many are still open, and whether any is complete. 0, or negative: it does not say. */
@@ -360,7 +348,7 @@ static bool settle_sets(const struct job_run_of *r, struct after *a)
 /* Everything; of a job that wants some of its checkpoints drained, the newest ones, if what it wrote are any. */
 static int drain_rest(const struct job_run_of *r, struct after *a)
 {
-    const struct job_auxapp *drain = drain_of(&r->declared);
+    const struct job_auxapp *drain = job_declared_drain(&r->declared);
     struct call *c = &a->call;
     char text[FP_UNITS_BUF];
     const char *why;

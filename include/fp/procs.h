@@ -9,6 +9,10 @@
 
 /* When it was started, in ticks since the boot: pid and this together name a process. 0: there is none, or it is a zombie of which no thread is left. */
 uint64_t fp_proc_ticks(pid_t pid);
+/* Is it still the one that was started then? Never of 0 ticks, nor of a pid below 2. */
+bool fp_proc_runs(pid_t pid, uint64_t ticks);
+/* Blocks until it is gone: true; false: it was not within limit_ms. */
+bool fp_proc_wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms);
 
 /* Its first thread has ended, and others have not yet, as in the moment after SIGKILL: what it has open (a mount) is not closed. */
 bool fp_proc_ending(pid_t pid);

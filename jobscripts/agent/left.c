@@ -17,10 +17,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/jobsignals.h"
 #include "fp/log.h"
@@ -89,27 +87,17 @@ static bool read_note(const char *dir, struct job_note *out)
 
 /* ---------------------------------------------------------------- removing */
 
-static bool wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms)
-{
-    static const struct timespec pause = {0, 20000000};
-
-    for (uint64_t until = fp_now_ms() + limit_ms; fp_proc_ticks(pid) == ticks; nanosleep(&pause, NULL))
-        if (fp_now_ms() >= until)
-            return false;
-    return true;
-}
-
 static void end_process(pid_t pid, uint64_t ticks, uint64_t term_ms)
 {
-    if (pid <= 1 || pid == getpid() || !ticks || fp_proc_ticks(pid) != ticks)
+    if (pid == getpid() || !fp_proc_runs(pid, ticks))
         return;
     if (term_ms) {
         (void)kill(pid, FP_SIGNAL_END);
-        if (wait_gone(pid, ticks, term_ms))
+        if (fp_proc_wait_gone(pid, ticks, term_ms))
             return;
     }
     (void)kill(pid, SIGKILL);
-    if (!wait_gone(pid, ticks, KILL_MS))
+    if (!fp_proc_wait_gone(pid, ticks, KILL_MS))
         FP_WARN("process %d does not end by SIGKILL", (int)pid);
 }
 
@@ -204,7 +192,7 @@ static bool launcher_runs(const char *dir)
 {
     struct job_record r;
 
-    return job_record_load(dir, &r) == 0 && r.launcher > 1 && fp_proc_ticks(r.launcher) == r.launcher_ticks;
+    return job_record_load(dir, &r) == 0 && fp_proc_runs(r.launcher, r.launcher_ticks);
 }
 
 /* What somebody was just removing who was killed, or could not remove: nobody looks for it under this name. */

@@ -186,39 +186,24 @@ int job_launch_discard(const char *dir, const struct job_record *r)
     return rc;
 }
 
-static bool launcher_runs(const struct job_record *r)
-{
-    return r->launcher > 1 && fp_proc_ticks(r->launcher) == r->launcher_ticks;
-}
-
-static bool wait_launcher(const struct job_record *r, uint64_t limit_ms)
-{
-    static const struct timespec pause = {0, 20000000};
-
-    for (uint64_t until = fp_now_ms() + limit_ms; launcher_runs(r); nanosleep(&pause, NULL))
-        if (fp_now_ms() >= until)
-            return false;
-    return true;
-}
-
 int job_launch_end(const char *dir, const struct job_record *r, bool soon)
 {
-    int rc = wait_launcher(r, soon ? SOON_MS : 0) ? 0 : ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL);
+    int rc = fp_proc_wait_gone(r->launcher, r->launcher_ticks, soon ? SOON_MS : 0) ? 0 : ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL);
 
-    if (rc && launcher_runs(r))
+    if (rc && fp_proc_runs(r->launcher, r->launcher_ticks))
         FP_WARN("the agent of the job's first node (%s) does not answer (%s): they are ended without it", r->root, fp_strerror(rc));
-    if (rc && launcher_runs(r)) {
+    if (rc && fp_proc_runs(r->launcher, r->launcher_ticks)) {
         if (r->step[0])
             job_slurm_signal(r->job, r->step, "TERM");
         else
             (void)kill(r->launcher, SIGTERM); /* the guard */
     }
-    if (wait_launcher(r, END_MS))
+    if (fp_proc_wait_gone(r->launcher, r->launcher_ticks, END_MS))
         return 0;
     FP_WARN("not all agents have ended within %u s: they are killed", END_MS / 1000);
     if (r->step[0])
         job_slurm_signal(r->job, r->step, "KILL");
-    if (!wait_launcher(r, KILL_MS))
+    if (!fp_proc_wait_gone(r->launcher, r->launcher_ticks, KILL_MS))
         (void)kill(r->launcher, SIGKILL);
     return -ETIMEDOUT;
 }

@@ -121,12 +121,9 @@ static void check_cores(const struct job_declared *d, const struct job_site *sit
 
 static struct job_place value_place(const struct job_line *l, const char *name)
 {
-    size_t n = strlen(name);
+    const struct job_word *w = job_line_word(l, name);
 
-    for (size_t i = 1; i < l->nwords; i++)
-        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
-            return (struct job_place){.line = l->line, .column = l->words[i].value_column};
-    return l->words[0].at;
+    return w ? (struct job_place){.line = l->line, .column = w->value_column} : l->words[0].at;
 }
 
 static int look_at(const void *pattern)
@@ -179,24 +176,6 @@ static void check_target(const char *path, struct job_place at, struct job_findi
         job_warning(f, at, "%s is not there yet: fp-job start makes it", path);
 }
 
-static const struct job_auxapp *drain_of(const struct job_declared *d)
-{
-    for (size_t i = 0; i < d->nauxapps; i++)
-        if (strcmp(d->auxapps[i].name, "drain") == 0)
-            return &d->auxapps[i];
-    return NULL;
-}
-
-static const char *value_of(const struct job_line *l, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (size_t i = 1; i < l->nwords; i++)
-        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
-            return l->words[i].text + n + 1;
-    return NULL;
-}
-
 static void check_stage_out(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     for (size_t i = 0; i < d->nout; i++) {
@@ -204,7 +183,7 @@ static void check_stage_out(const struct job_declared *d, const struct job_site 
 
         if (s->to && !site->words)
             check_target(s->to, value_place(s->line, "to"), f);
-        else if (!s->to && !drain_of(d))
+        else if (!s->to && !job_declared_drain(d))
             job_error(f, s->line->words[0].at, "it does not say where to: write to=DIRECTORY, or declare #FP auxapp drain to=DIRECTORY");
     }
 }
@@ -278,8 +257,9 @@ static void check_persistent(const struct job_declared *d, struct job_findings *
 
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
-    const struct job_auxapp *drain = drain_of(d);
-    const char *to = drain ? value_of(drain->line, "to") : NULL;
+    const struct job_auxapp *drain = job_declared_drain(d);
+    const struct job_word *word = drain ? job_line_word(drain->line, "to") : NULL;
+    const char *to = word ? word->text + word->value : NULL;
 
     if (!d->script.nlines && !f->errors && !site->unseen)
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");

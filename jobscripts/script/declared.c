@@ -307,6 +307,14 @@ void job_declared_make(struct job_script *script, struct job_declared *out, stru
         take(out, &out->script.lines[i], f);
 }
 
+const struct job_auxapp *job_declared_drain(const struct job_declared *d)
+{
+    for (size_t i = 0; i < d->nauxapps; i++)
+        if (strcmp(d->auxapps[i].name, "drain") == 0)
+            return &d->auxapps[i];
+    return NULL;
+}
+
 static void stages_free(struct job_stage *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)

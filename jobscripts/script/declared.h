@@ -83,6 +83,9 @@ struct job_declared {
 void job_declared_make(struct job_script *script, struct job_declared *out, struct job_findings *f);
 void job_declared_fini(struct job_declared *d);
 
+/* #FP auxapp drain; NULL: there is none. */
+const struct job_auxapp *job_declared_drain(const struct job_declared *d);
+
 /* The tables, for the man page: NULL-terminated; names[i] is the directive of tables[i]. */
 extern const struct fp_opt_table job_store_table, job_stage_in_table, job_stage_out_table;
 

@@ -225,6 +225,16 @@ void job_script_parse(const char *text, struct job_script *out, struct job_findi
     }
 }
 
+const struct job_word *job_line_word(const struct job_line *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 1; i < l->nwords; i++)
+        if (l->words[i].value == n + 1 && memcmp(l->words[i].text, name, n) == 0)
+            return &l->words[i];
+    return NULL;
+}
+
 char *job_script_lines(const char *text)
 {
     char *out = must(malloc(strlen(text) + 2));

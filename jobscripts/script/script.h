@@ -42,6 +42,9 @@ struct job_script {
 enum job_directive { JOB_STORE, JOB_CORES, JOB_AUXAPP, JOB_STAGE_IN, JOB_STAGE_OUT, JOB_DIRECTIVES };
 extern const char *const job_directive_names[JOB_DIRECTIVES + 1]; /* NULL at the end */
 
+/* NAME=VALUE behind the first word; NULL: it is not given. */
+const struct job_word *job_line_word(const struct job_line *l, const char *name);
+
 /* Puts directives ("cores 1", a line each; NULL: none) before the text of a script, in place of *text. */
 void job_script_add(char **text, const char *directives);
 

@@ -68,6 +68,23 @@ static void test_one_is_there_while_a_thread_of_it_is(void **state)
     assert_false(fp_proc_ending(pid));
 }
 
+static void test_one_is_waited_for(void **state)
+{
+    pid_t pid = start(false);
+    uint64_t ticks = fp_proc_ticks(pid), began = fp_now_ms();
+
+    (void)state;
+    assert_true(fp_proc_runs(pid, ticks));
+    assert_false(fp_proc_runs(pid, ticks + 1)); /* another one with its number */
+    assert_false(fp_proc_wait_gone(pid, ticks, 50));
+    assert_true(fp_now_ms() - began >= 50);
+    kill(pid, SIGKILL);
+    assert_true(fp_proc_wait_gone(pid, ticks, 60000));
+    waitpid(pid, NULL, 0);
+    assert_false(fp_proc_runs(pid, 0)); /* it was gone before anybody had looked */
+    assert_true(fp_proc_wait_gone(pid, 0, 60000));
+}
+
 static void test_children_are_those_of_one_process(void **state)
 {
     pid_t a = start(false), b = start(false), found[8];
@@ -90,6 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_is_there),
         cmocka_unit_test(test_one_is_there_while_a_thread_of_it_is),
+        cmocka_unit_test(test_one_is_waited_for),
         cmocka_unit_test(test_children_are_those_of_one_process),
     };
 
