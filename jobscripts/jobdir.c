@@ -25,6 +25,7 @@
 
 #define RECORD     "job.json"
 #define HOLD_TRIES 500u
+#define VARIABLE_MAX 128u /* of the name of one */
 
 void job_dir_path(char out[PATH_MAX], const char *job)
 {
@@ -249,22 +250,40 @@ void job_path_plain(char *path)
     *to = '\0';
 }
 
+/* The name within what job_variable is long. */
+static const char *variable_name(const char *text, size_t whole, size_t *len)
+{
+    bool brace = text[1] == '{';
+
+    *len = whole - 1 - 2 * brace;
+    return text + 1 + brace;
+}
+
+size_t job_variable(const char *text)
+{
+    bool brace = text[0] == '$' && text[1] == '{';
+    const char *name = text + (brace ? 2 : 1);
+    size_t len = 0;
+
+    while (text[0] == '$' && (name[len] == '_' || isalpha((unsigned char)name[len]) || (len && isdigit((unsigned char)name[len]))))
+        len++;
+    return !len || len >= VARIABLE_MAX || (brace && name[len] != '}') ? 0 : len + 1 + 2 * brace;
+}
+
 int job_expand(char out[PATH_MAX], const char *text)
 {
     size_t n = 0;
 
     while (*text && n < PATH_MAX - 1) {
-        bool brace = text[0] == '$' && text[1] == '{';
-        const char *name = text + (brace ? 2 : 1), *value;
-        size_t len = 0;
-        char word[128];
+        size_t whole = job_variable(text), len;
+        const char *name, *value;
+        char word[VARIABLE_MAX];
 
-        while (text[0] == '$' && (name[len] == '_' || isalpha((unsigned char)name[len]) || (len && isdigit((unsigned char)name[len]))))
-            len++;
-        if (!len || len >= sizeof word || (brace && name[len] != '}')) {
+        if (!whole) {
             out[n++] = *text++;
             continue;
         }
+        name = variable_name(text, whole, &len);
         snprintf(word, sizeof word, "%.*s", (int)len, name);
         value = getenv(word);
         if (!value || !*value) {
@@ -272,7 +291,7 @@ int job_expand(char out[PATH_MAX], const char *text)
             return -ENOENT;
         }
         n += (size_t)snprintf(out + n, PATH_MAX - n, "%s", value);
-        text = name + len + brace;
+        text += whole;
     }
     if (n >= PATH_MAX - 1)
         return -ENAMETOOLONG;

@@ -76,6 +76,8 @@ int job_record_load(const char *dir, struct job_record *out);
 
 /* Without slashes that say nothing: twice, or at the end. */
 void job_path_plain(char *path);
+/* How long the $NAME or ${NAME} is that text begins with; 0: it is none. */
+size_t job_variable(const char *text);
 /* $NAME and ${NAME} of the environment. 0; -ENOENT and the name in out: it is not set; -ENAMETOOLONG. */
 int job_expand(char out[PATH_MAX], const char *text);
 

@@ -21,6 +21,7 @@
 #include "fp/units.h"
 #include "fp/command.h"
 #include "jobscripts/script/check.h"
+#include "jobscripts/script/drainwords.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/start.h"
 
@@ -136,14 +137,14 @@ static int make_drain_target(const struct job_run_of *r)
 static int set_policy(const struct job_run_of *r, struct call *c)
 {
     const struct job_auxapp *drain = job_declared_drain(&r->declared);
-    char text[PATH_MAX];
+    char text[FP_DRAIN_TEXT_MAX];
     int rc;
 
     if (!drain)
         return 0;
-    rc = job_expand(text, drain->text + strlen("drain") + strspn(drain->text + strlen("drain"), " "));
+    rc = job_drain_words(drain->line, job_expand, text);
     if (rc) {
-        FP_ERROR("#FP auxapp %s: %s", drain->text, rc == -ENOENT ? "a variable in it is not set" : fp_strerror(rc));
+        FP_ERROR("#FP auxapp %s: %s%s", drain->text, rc == -ENOENT ? text : rc == -EINVAL ? "a variable in it has a double quote" : fp_strerror(rc), rc == -ENOENT ? " is not set" : "");
         return rc;
     }
     begin(c, r, (const char *const[]){"drain", "set", text, NULL});

@@ -18,6 +18,7 @@
 #include "fp/auxapp.h"
 #include "fp/limited.h"
 #include "jobscripts/script/auxcheck.h"
+#include "jobscripts/script/drainwords.h"
 
 #define PLUGIN_MS 10000u /* one that takes longer to load hangs */
 #define ANSWER_MS 10000u /* of a file system, for one directory */
@@ -38,21 +39,26 @@ static const char *named(const struct job_word *w, const char *why)
     return !with_value || (alone && alone < with_value) ? alone : with_value;
 }
 
-/* The word of the line that the plugin's complaint is about: the first that it names ("did you mean" names another), or the name of the aux-app. */
-static struct job_place place_of(const struct job_line *l, const char *why)
+/* The word of the line that the complaint is about: the first that it names ("did you mean" names another), or the name of the aux-app. */
+static size_t word_of(const struct job_line *l, const char *why)
 {
     const char *first = NULL;
-    struct job_place at = l->words[1].at;
+    size_t found = 1;
 
     for (size_t i = 2; i < l->nwords; i++) {
         const char *here = named(&l->words[i], why);
 
         if (here && (!first || here < first)) {
             first = here;
-            at = l->words[i].at;
+            found = i;
         }
     }
-    return at;
+    return found;
+}
+
+static struct job_place place_of(const struct job_line *l, const char *why)
+{
+    return l->words[word_of(l, why)].at;
 }
 
 /* What hides data leaves nothing to be found, or made smaller, by those behind it. */
@@ -88,6 +94,8 @@ static void check_auxapps(const struct job_declared *d, const struct job_site *s
         const struct job_auxapp *a = &d->auxapps[i];
         char why[JOB_AUX_WHY_BYTES] = "";
 
+        if (a == job_declared_drain(d))
+            continue; /* check_drain */
         if (strchr(a->name, '$') || (site->words && strchr(a->name, '/')))
             continue; /* which plugin that is shows on the nodes; one of the user's is not run by anybody else */
         if (job_auxcheck(a->text, site->plugin_dir, PLUGIN_MS, &all[i], why)) {
@@ -176,6 +184,42 @@ static void check_target(const char *path, struct job_place at, struct job_findi
         job_warning(f, at, "%s is not there yet: fp-job start makes it", path);
 }
 
+/* As fpctl drain set takes it at the start, from the same parser; that tells one mistake, so it is asked again without each word that was one. */
+static void check_policy(const struct job_line *line, struct job_findings *f)
+{
+    struct job_line l = {.words = calloc(line->nwords, sizeof *l.words), .nwords = line->nwords, .line = line->line};
+    char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX] = "its words are too long";
+    struct fp_drain_policy p;
+    size_t from = 1;
+
+    if (!l.words)
+        abort();
+    memcpy(l.words, line->words, l.nwords * sizeof *l.words);
+    while (job_drain_words(&l, job_drain_stand_in, text) || fp_drain_parse(text, &p, why)) {
+        size_t i = word_of(&l, why);
+
+        if (i < from)
+            break; /* what it misses is what was wrong */
+        job_error(f, l.words[i].at, "%s", why);
+        if (i == 1)
+            break;
+        memmove(l.words + i, l.words + i + 1, (--l.nwords - i) * sizeof *l.words);
+        from = i;
+    }
+    free(l.words);
+}
+
+static void check_drain(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    const struct job_auxapp *drain = job_declared_drain(d);
+    const struct job_word *to = drain ? job_line_word(drain->line, "to") : NULL;
+
+    if (drain)
+        check_policy(drain->line, f);
+    if (to && to->text[to->value] == '/' && !site->words)
+        check_target(to->text + to->value, value_place(drain->line, "to"), f);
+}
+
 static void check_stage_out(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     for (size_t i = 0; i < d->nout; i++) {
@@ -257,19 +301,12 @@ static void check_persistent(const struct job_declared *d, struct job_findings *
 
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
-    const struct job_auxapp *drain = job_declared_drain(d);
-    const struct job_word *word = drain ? job_line_word(drain->line, "to") : NULL;
-    const char *to = word ? word->text + word->value : NULL;
-
     if (!d->script.nlines && !f->errors && !site->unseen)
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
     check_persistent(d, f);
     check_auxapps(d, site, f);
     check_cores(d, site, f);
-    if (drain && (!to || !to[0]))
-        job_error(f, drain->line->words[1].at, "drain does not say where to: write #FP auxapp drain to=DIRECTORY");
-    if (to && to[0] == '/' && !site->words)
-        check_target(to, value_place(drain->line, "to"), f);
+    check_drain(d, site, f);
     check_stage_in(d, site, f);
     check_stage_out(d, site, f);
     job_findings_sort(f);

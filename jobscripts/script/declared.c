@@ -98,6 +98,14 @@ static bool name_of(const struct job_word *w, char buf[64])
     return true;
 }
 
+static bool is_repeated(const struct job_line *l, const struct job_word *w)
+{
+    for (const struct job_word *before = l->words + 1; before < w; before++)
+        if (w->value && before->value == w->value && memcmp(before->text, w->text, w->value) == 0)
+            return true;
+    return false;
+}
+
 static void set_word(struct fp_opts *o, const struct job_line *l, const struct job_word *w, struct job_findings *f)
 {
     char name[64];
@@ -110,11 +118,10 @@ static void set_word(struct fp_opts *o, const struct job_line *l, const struct j
         job_error(f, w->at, "'%.60s...' is not understood", w->text);
         return;
     }
-    for (const struct job_word *before = l->words + 1; before < w; before++)
-        if (before->value == w->value && memcmp(before->text, w->text, w->value) == 0) {
-            job_error(f, w->at, "'%s' is given twice", name);
-            return;
-        }
+    if (is_repeated(l, w)) {
+        job_error(f, w->at, "'%s' is given twice", name);
+        return;
+    }
     if (fp_opts_set(o, name, w->text + w->value) < 0)
         job_error(f, w->at, "%s", fp_opts_error(o));
 }
@@ -226,6 +233,10 @@ static void take_auxapp(struct job_declared *d, const struct job_line *l, struct
     for (size_t i = 1; i < l->nwords && n < sizeof text; i++) {
         if (strchr(l->words[i].text, '"')) {
             job_error(f, l->words[i].at, "a value can't have a double quote in it");
+            return;
+        }
+        if (is_repeated(l, &l->words[i])) {
+            job_error(f, l->words[i].at, "'%.*s' is given twice", (int)l->words[i].value - 1, l->words[i].text);
             return;
         }
         add_word(text, &n, &l->words[i]);

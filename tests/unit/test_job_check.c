@@ -7,7 +7,9 @@
 
 #include "fp/auxapp.h"
 #include "fp/clock.h"
+#include "jobscripts/jobdir.h"
 #include "jobscripts/script/auxcheck.h"
+#include "jobscripts/script/drainwords.h"
 #include "fp/command.h"
 
 static char plugins[4096], probes[4096], dir[] = "/tmp/test_job_check.XXXXXX";
@@ -213,6 +215,64 @@ static void test_targets_that_are_not_there(void **state)
     is_good(line);
 }
 
+/* By the parser that reads them at the start: what other aux-apps may have, or the plugin would take, is none of a policy. */
+static void test_words_of_a_policy(void **state)
+{
+    static const struct {
+        const char *words;
+        unsigned column;
+        const char *part;
+    } bad[] = {
+        {"evry=4", 35, "did you mean 'every'?"},
+        {"every=4 keep=0", 43, "from 1 to 1000"},
+        {"keep=2 keep=3", 42, "'keep' is given twice"},
+        {"every", 35, "every=VALUE"},
+        {"every=$N", 35, "every=$N: give a number"},
+        {"pattern=run/*", 35, "write {step}"},
+        {"layout=log verify=on", 46, "not for layout=log"},
+        {"level=verified", 35, "without verify=on"},
+        {"every=none", 35, "without results= or all=yes"},
+        {"nodes=2", 35, "no word 'nodes'"},
+        {"required", 35, "no word 'required'"},
+        {"max=1B/s", 35, "the least is 100kB/s"},
+    };
+    char line[600];
+    struct jf x;
+
+    (void)state;
+    site.words = true;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(line, sizeof line, "#FP auxapp drain to=/lustre/proj1 %s\n", bad[i].words);
+        is_bad(line, 1, bad[i].column, bad[i].part);
+    }
+    is_bad("#FP auxapp drain to=/ every=2\n", 1, 18, "a directory below / is needed");
+    is_bad("#FP auxapp drain to=/a/../b\n", 1, 18, "without . and ..");
+    check(&x, "#FP auxapp drain to=/x evry=4 keep=0 layout=fil\n"); /* all of them at once */
+    assert_int_equal(x.f.n, 3);
+    jf_end(&x);
+    is_good("#FP auxapp drain to=${SCRATCH}/x pattern=$USER/chk_{step}/* results=$A,b marker=$M every=auto\n");
+    site.words = false;
+}
+
+/* What a variable stands for may have blanks, also where none was written. */
+static void test_what_the_store_is_told_to_drain(void **state)
+{
+    char text[FP_DRAIN_TEXT_MAX];
+    struct jf x;
+
+    (void)state;
+    setenv("FP_TEST_DIR", "/my project", 1);
+    jf_good(&x, "#FP auxapp drain to=$FP_TEST_DIR/x every=4 'results=out dir/*' marker=''\n");
+    assert_int_equal(job_drain_words(job_declared_drain(&x.d)->line, job_expand, text), 0);
+    assert_string_equal(text, "to=\"/my project/x\" every=4 results=\"out dir/*\" marker=\"\"");
+    setenv("FP_TEST_DIR", "/a\"b", 1);
+    assert_int_equal(job_drain_words(job_declared_drain(&x.d)->line, job_expand, text), -EINVAL);
+    unsetenv("FP_TEST_DIR");
+    assert_int_equal(job_drain_words(job_declared_drain(&x.d)->line, job_expand, text), -ENOENT);
+    assert_string_equal(text, "FP_TEST_DIR");
+    jf_end(&x);
+}
+
 static void test_what_is_to_be_staged_in(void **state)
 {
     (void)state;
@@ -282,6 +342,8 @@ int main(void)
         cmocka_unit_test(test_more_than_the_job_has),
         cmocka_unit_test(test_cores_of_this_machine_are_a_warning_alone),
         cmocka_unit_test(test_targets_that_are_not_there),
+        cmocka_unit_test(test_words_of_a_policy),
+        cmocka_unit_test(test_what_the_store_is_told_to_drain),
         cmocka_unit_test(test_what_is_to_be_staged_in),
         cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
         cmocka_unit_test(test_a_store_that_outlives_the_job_needs_a_place_that_does),
