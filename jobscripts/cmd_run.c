@@ -138,6 +138,8 @@ static bool goes_on_without(const struct job_run_of *r, int rc)
     if (!r->declared.nhandles || r->declared.store.required || rc == -EEXIST || job_interrupted())
         return false;
     FP_WARN("the job goes on without a store (required=off of #FP store): FP_MOUNT is not set");
+    if (r->naming[0])
+        FP_WARN("%s names %s, which is not the store now", r->naming, r->declared.store.mount);
     return true;
 }
 

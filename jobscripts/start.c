@@ -17,6 +17,7 @@
 #include "fp/log.h"
 #include "fp/procs.h"
 #include "jobscripts/script/check.h"
+#include "jobscripts/script/naming.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launch.h"
@@ -96,6 +97,30 @@ static int check(struct job_run_of *r, const char *name)
     return r->findings.errors ? -EINVAL : 0;
 }
 
+/* As it is on this node; as it is written where a variable of it has no value here. */
+static void wanted_mount(const struct job_run_of *r, char out[PATH_MAX])
+{
+    if (job_expand(out, r->declared.store.mount))
+        snprintf(out, PATH_MAX, "%s", r->declared.store.mount);
+    job_path_plain(out);
+}
+
+/* For nodes on which it can't be there (node_mount.c): what the script, or the command of fp-job run, writes there would be in another place. */
+static void find_naming(struct job_run_of *r, const struct job_options *o, const char *text)
+{
+    char wanted[PATH_MAX], written[PATH_MAX];
+    struct job_place at;
+
+    wanted_mount(r, wanted);
+    snprintf(written, sizeof written, "%s", r->declared.store.mount);
+    job_path_plain(written);
+    if (job_naming_find(text, wanted, &at) || job_naming_find(text, written, &at))
+        snprintf(r->naming, sizeof r->naming, "line %u, column %u of the script", at.line, at.column);
+    for (size_t i = 0; o->argv && o->argv[i] && !r->naming[0]; i++)
+        if (job_naming_word(o->argv[i], wanted))
+            snprintf(r->naming, sizeof r->naming, "word %zu of the command behind --", i + 1);
+}
+
 /* Two that start a store in one directory would remove it from each other. The lock ends with the process that has it. */
 static bool begin_alone(struct job_run_of *r)
 {
@@ -164,7 +189,7 @@ static bool may_keep(const struct job_run_of *r)
 
 static int launch(struct job_run_of *r, const char *text, bool stays)
 {
-    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ready_ms = r->declared.store.ready_ms};
+    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .naming = r->naming, .ready_ms = r->declared.store.ready_ms};
     int rc;
 
     rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
@@ -189,9 +214,8 @@ static void tell(const struct job_run_of *r)
     char want[PATH_MAX], to[PATH_MAX] = "";
     bool other;
 
-    snprintf(want, sizeof want, "%s", r->declared.store.mount);
-    job_path_plain(want);
-    other = !strchr(want, '$') && strcmp(want, got) != 0;
+    wanted_mount(r, want);
+    other = strcmp(want, got) != 0;
     if (other && readlink(want, to, sizeof to - 1) > 0 && strcmp(to, got) == 0)
         FP_INFO("%u node%s, mounted on %s, and %s is a link to it: on a node of the job this user may not mount there ($FP_MOUNT says where)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want);
     else
@@ -218,6 +242,7 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
     rc = read_script(o, r, &text);
     if (rc == 0) {
         declare(r, text);
+        find_naming(r, o, text);
         rc = check(r, o->script && !o->plugin ? o->script : "the batch script");
         rc = rc ? rc : launch(r, text, stays);
     }

@@ -18,6 +18,7 @@ struct job_run_of {
     struct job_findings findings;
     struct job_record record;
     char auxapp_dir[PATH_MAX];
+    char naming[64]; /* where the directory of mount= is named as text; "": nowhere */
     bool kept;    /* on-failure=keep, and it is */
     int start_fd; /* a lock, while it is being started */
 };

@@ -68,6 +68,7 @@ struct node {
     char listens[280];        /* the root: its manager, until all nodes have looked where they can mount */
     char manager[280], mount[PATH_MAX]; /* "": not decided */
     char wanted[PATH_MAX];    /* mount=, on this node */
+    const char *refused;      /* why it can't be there on this node; NULL: it can */
     int mount_lock;           /* by which jobs of this node do not take one directory; 0: none */
     bool made_mount, made_link;
     bool is_inside, some_inside; /* it is mounted in a user namespace: here; on any node, as the root knows */

@@ -9,7 +9,8 @@
  * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
  * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all.
  *
- * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link.
+ * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link. Where there can be none, a job whose script names the
+ * directory as text (script/naming.h) does not start: its data would go to another place, and nobody would miss it before it is gone.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -180,6 +181,7 @@ int node_mount_look(struct node *n, char *why, size_t size)
     node_store_note(n);
     if (rc)
         return rc;
+    n->refused = no;
     node_tree_say(n, n->is_inside ? FP__JOB_NODE_STATE__JOB_NODE_INSIDE : FP__JOB_NODE_STATE__JOB_NODE_LOOKED, no ? no : "");
     return 0;
 }
@@ -209,6 +211,16 @@ static void make_link(struct node *n)
         n->made_link = true;
 }
 
+/* Who names mount= as text is to find the store there: what else is there, or is made there, takes data that is never brought out. */
+static int check_naming(const struct node *n, char *why, size_t size)
+{
+    if (!n->plan.naming[0] || n->made_link)
+        return 0;
+    snprintf(why, size, "%.60s names %.150s, and the store can't be mounted there (%.150s): what is written there would not be in the store: write $FP_MOUNT instead, which says where it is", n->plan.naming,
+             n->wanted, n->refused ? n->refused : "on another node of the job");
+    return -EADDRNOTAVAIL;
+}
+
 int node_mount_take(struct node *n, char *why, size_t size)
 {
     char own[PATH_MAX];
@@ -231,7 +243,7 @@ int node_mount_take(struct node *n, char *why, size_t size)
     }
     make_link(n);
     node_store_note(n);
-    return 0;
+    return check_naming(n, why, size);
 }
 
 /* ---------------------------------------------------------------- the end */

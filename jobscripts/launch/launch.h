@@ -20,6 +20,7 @@ struct job_launch {
     const char *dir;        /* job_dir_path; the key is in it */
     const char *lines;      /* text of the script */
     const char *auxapp_dir;
+    const char *naming;     /* struct job_plan */
     uint64_t ready_ms;
 };
 

@@ -26,6 +26,7 @@ struct job_plan {
     bool guarded;    /* nobody keeps the agents but who has started them (guard.c), and nothing brings the environment along */
     bool tree;       /* each agent starts those below it, by ssh */
     char *cwd;       /* of who has called fp-job: of relative paths */
+    char *naming;    /* where the directory of mount= is named as text, as "job.sh:4:11"; "": nowhere, and the store may be elsewhere */
     char **variables; /* NAME=VALUE, of where fp-job was called; for nodes on which NAME has no value */
     uint32_t nvariables;
     char *lines;     /* of the script */

@@ -273,19 +273,41 @@ def test_a_link_where_the_store_can_not_be_mounted(slurm):
     """On one of two nodes mount= can't be: the store is elsewhere on both, and where the user may make a link, there is one until the end, but nobody else's is removed."""
     slurm.on(2, "mkdir", "/srv/here")
     head = f"#!/bin/bash\n#SBATCH -N 2 -n 2 -w {slurm.names[1]},{slurm.names[2]}\n#FP store size=128MiB pool=64MiB mount=/srv/here/store\n#FP stage-out /srv/here/store/f to=/lustre/link\n"
+    slurm.write("write-there", "#!/bin/sh\necho x > /srv/here/store/f && readlink /srv/here/store\n")  # as a program does, in which nobody looks for names
+    slurm.write("unlink-there", "#!/bin/sh\nln -sfn /tmp /srv/here/store\n")
     two = f"srun -N1 -n1 -w {slurm.names[2]} "
-    code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\n' + two + 'sh -c "echo x > /srv/here/store/f; readlink /srv/here/store"\ncat $FP_MOUNT/f\n'
-                          "srun ls -d /srv/here/store\nfp-job stop\n")
+    code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\n' + two + './write-there\ncat $FP_MOUNT/f\nsrun sh -c "ls -d /srv/*/store"\nfp-job stop\n')
     assert code == 0 and re.search(r"^(/tmp/fpstore-5001-\d+/mnt)\nx\n", out, re.M) and out.count("\n/srv/here/store\n") == 1, out
     assert slurm.login("cat", "/lustre/link/f").stdout == "x\n"
     assert slurm.on(2, "ls", "-A", "/srv/here").stdout == ""
-    code, out = slurm.run(head.replace("#FP stage-out", "# ") + f"fp-job run -- {two} ln -sfn /tmp /srv/here/store\n")
+    code, out = slurm.run(head.replace("#FP stage-out", "# ") + f"fp-job run -- {two} ./unlink-there\n")
     assert code == 0 and slurm.on(2, "readlink", "/srv/here/store").stdout == "/tmp\n", out
     slurm.on(2, "mkdir", "/srv/here/full")
     slurm.on(2, "touch", "/srv/here/full/x")
     code, out = slurm.run(head.replace("#FP stage-out", "# ").replace("here/store", "here/full") + 'eval "$(fp-job start || echo false)" || exit 5\necho at $FP_MOUNT\nfp-job stop\n')
     assert code == 0 and "\nat /tmp/fpstore-" in out and "there are files in it" in out, out
     slurm.on(2, "rm", "-r", "/srv/here")
+    slurm.nothing_left(30)
+
+
+def test_a_directory_that_is_named_is_the_store_or_the_job_does_not_start(slurm):
+    """On a node where the user may not mount, and there is no link: a script, or the command of run, that names it would write to another place."""
+    head = f"#!/bin/bash\n#SBATCH -N 2 -n 2 -w {slurm.names[1]},{slurm.names[2]}\n#FP store size=128MiB pool=64MiB\n# not to /AggregateSSDstore/run\n"
+    slurm.on(2, "sh", "-c", "chmod 755 /AggregateSSDstore", user="root")
+    try:
+        code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\nsrun touch /AggregateSSDstore/run\nfp-job stop\n')
+        assert code == 5 and "is not ready: line 6, column 12 of the script names /AggregateSSDstore, and the store can't be mounted there (" in out and "write $FP_MOUNT instead" in out, out
+        code, out = slurm.run(head + "there=/Aggregate*\nset -- $there\nfp-job run -- srun touch $1/run\n")
+        assert code == 1 and "word 3 of the command behind -- names /AggregateSSDstore" in out, out
+        slurm.nothing_left(30)
+        code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\nsrun touch ${FP_MOUNT:-/AggregateSSDstore}/run && ls $FP_MOUNT\nfp-job stop\n')
+        assert code == 0 and "\nrun\n" in out and "can't be had on all nodes" in out, out
+        code, out = slurm.run(head.replace("pool=", "required=off pool=") + 'eval "$(fp-job start)" || exit 5\n[ -n "$FP_MOUNT" ] || exit 0\nsrun touch /AggregateSSDstore/run\n')
+        assert code == 0 and "line 7, column 12 of the script names /AggregateSSDstore, which is not the store now" in out, out
+    finally:
+        slurm.on(2, "sh", "-c", "chmod 777 /AggregateSSDstore", user="root")
+    code, out = slurm.run(head + 'eval "$(fp-job start)" || exit 5\nsrun -N1 -n1 touch /AggregateSSDstore/run && ls $FP_MOUNT\nfp-job stop\n')
+    assert code == 0 and "\nrun\n" in out, out
     slurm.nothing_left(30)
 
 

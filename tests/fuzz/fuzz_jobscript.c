@@ -3,7 +3,7 @@
  *
  * Scripts are what users write, by hand and by programs. Beside what the sanitizers see: each mistake has a place in the script and is one printable line; each
  * word stands where it is said to stand; what is declared without a mistake is within its limits, and a declaration of an aux-app is split by the host
- * into the words that were written.
+ * into the words that were written; where a directory is named is a place of the script.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 
 #include "auxapps/host/load.h"
 #include "jobscripts/script/declared.h"
+#include "jobscripts/script/naming.h"
 #include "jobscripts/script/sbatch.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -23,7 +24,7 @@ static char *take_script(struct fuzz_in *in)
     static const char *const often[] = {
         "#FP ", "#FP store ", "#FP cores ", "#FP auxapp ", "#FP stage-in ", "#FP stage-out ", "\n", "\n", " ", "ssd=", "size=", "mount=", "1GiB", "$TMPDIR", "/x", "\"", "'", "=", "#",
         "list=", "share=", "5%", "1-3", ",", "dedup", "hash=sha1", "drain to=/t every=4", "to=", "on=success", "pool=64MiB", "persistent=", "ready=90s", "backend=memory", "# FP store\n",
-        "#SBATCH -N 4\n", "#SBATCH --nodes=2-3 -p a,b\n", "srun ./app\n", "\r\n", "\t", "nodes=2", "9", "stripe=",
+        "#SBATCH -N 4\n", "#SBATCH --nodes=2-3 -p a,b\n", "srun ./app\n", "\r\n", "\t", "nodes=2", "9", "stripe=", "/AggregateSSDstore", "${FP_MOUNT:-", "}", "<<EOF\n", "EOF\n", "$'", "\\",
     };
     char text[SCRIPT_BYTES + 1];
     size_t n = 0;
@@ -121,6 +122,17 @@ static void check_declared(const struct job_declared *d)
     }
 }
 
+static void check_naming(const char *text)
+{
+    struct job_place at;
+    size_t len;
+
+    if (job_naming_find(text, "/AggregateSSDstore", &at))
+        FUZZ_CHECK(line_of(text, at.line, &len) && at.column > 0 && at.column <= len && line_of(text, at.line, &len)[at.column - 1] == '/');
+    if (!strstr(text, "//") && !strpbrk(text, "'\"\\") && !strstr(text, "/x"))
+        FUZZ_CHECK(!job_naming_find(text, "/x", &at));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     struct fuzz_in in = {data, data + len};
@@ -137,6 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     check_declared(&d);
     job_findings_sort(&f);
     check_findings(&f, text);
+    check_naming(text);
     job_sbatch_read(text, &sb);
     FUZZ_CHECK(memchr(sb.partition, 0, sizeof sb.partition));
     job_declared_fini(&d);

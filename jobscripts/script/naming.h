@@ -1,0 +1,19 @@
+/* Does a batch script name a directory as text, where a variable would say where it is? Pure but for memory. */
+#ifndef JOB_NAMING_H
+#define JOB_NAMING_H
+
+#include <stdbool.h>
+
+#include "jobscripts/script/findings.h"
+
+/*
+ * The first place at which the script names dir, or what is below it, outside of comments and #FP lines. Where it stands as what is taken if FP_MOUNT is not set
+ * (${FP_MOUNT:-/AggregateSSDstore}) it is none. dir: job_path_plain; one with variables is found as it is written there. False: nowhere. Out of memory aborts:
+ * called at the start of a command alone.
+ */
+bool job_naming_find(const char *text, const char *dir, struct job_place *at);
+
+/* The same of one word of a command, which a shell may have read already. */
+bool job_naming_word(const char *word, const char *dir);
+
+#endif
