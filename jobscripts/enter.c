@@ -57,6 +57,13 @@ int job_inside(const char *dir, int (*do_it)(void *arg), void *arg)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
 }
 
+bool job_enters(const char *command)
+{
+    const char *slash = strrchr(command, '/'), *name = slash ? slash + 1 : command;
+
+    return strcmp(name, "srun") == 0 || strncmp(name, "mpi", 3) == 0;
+}
+
 bool job_enter_program(char *out, size_t size)
 {
     static const char *const tails[] = {"fp-enter", NULL};

@@ -14,6 +14,9 @@ int job_enter(const char *dir);
 /* Calls do_it there: in a process of its own if need be. Its result, which is 0 or negative. */
 int job_inside(const char *dir, int (*do_it)(void *arg), void *arg);
 
+/* All that this command of fp-job run starts is there: tasks of srun, and ranks of mpirun. */
+bool job_enters(const char *command);
+
 /* The program fp-enter. False: it is missing. */
 bool job_enter_program(char *out, size_t size);
 

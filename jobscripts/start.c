@@ -18,6 +18,7 @@
 #include "fp/procs.h"
 #include "jobscripts/script/check.h"
 #include "jobscripts/script/naming.h"
+#include "jobscripts/enter.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launch.h"
@@ -187,9 +188,9 @@ static bool may_keep(const struct job_run_of *r)
     return r->declared.store.on_failure == JOB_FAILURE_KEEP && !r->declared.store.persistent;
 }
 
-static int launch(struct job_run_of *r, const char *text, bool stays)
+static int launch(struct job_run_of *r, const struct job_options *o, const char *text, bool stays)
 {
-    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .naming = r->naming, .ready_ms = r->declared.store.ready_ms};
+    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .naming = r->naming, .entered = o->argv && (o->plugin || job_enters(o->argv[0])), .ready_ms = r->declared.store.ready_ms};
     int rc;
 
     rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
@@ -244,7 +245,7 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
         declare(r, text);
         find_naming(r, o, text);
         rc = check(r, o->script && !o->plugin ? o->script : "the batch script");
-        rc = rc ? rc : launch(r, text, stays);
+        rc = rc ? rc : launch(r, o, text, stays);
     }
     free(text);
     if (rc)

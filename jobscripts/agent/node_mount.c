@@ -7,7 +7,8 @@
  * store is mounted on takes long, and a file of its own would have to be removed by somebody.
  *
  * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
- * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all.
+ * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all,
+ * and on one that the user may write to it is only if all commands of the job enter by themselves.
  *
  * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link. Where there can be none, a job whose script names the
  * directory as text (script/naming.h) does not start: its data would go to another place, and nobody would miss it before it is gone.
@@ -103,6 +104,8 @@ static const char *take_inside(struct node *n)
     }
     if (job_dir_taken(n->wanted) || is_link_of_a_job(n->wanted))
         return "another job's store is mounted there";
+    if (!n->plan.entered && access(n->wanted, W_OK) == 0)
+        return "what has not entered could write to the directory below the store";
     return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : !S_ISDIR(st.st_mode) ? "it is no directory" : job_dir_is_empty(n->wanted) ? NULL : full;
 }
 

@@ -21,6 +21,7 @@ struct job_launch {
     const char *lines;      /* text of the script */
     const char *auxapp_dir;
     const char *naming;     /* struct job_plan */
+    bool entered;           /* the same */
     uint64_t ready_ms;
 };
 

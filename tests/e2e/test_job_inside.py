@@ -62,6 +62,25 @@ echo after $?
     slurm.nothing_left()
 
 
+def test_a_directory_that_everybody_may_write_to(slurm):
+    """As sites make it for fusermount3: what has not entered would write to it, below the store, and nobody would see that. Where all enter the store is there."""
+    for i in (1, 2):
+        slurm.on(i, "chmod", "777", "/AggregateSSDstore", user="root")
+    try:
+        code, out = slurm.run(HEAD + 'eval "$(fp-job start)" || exit 5\nsrun touch /AggregateSSDstore/lost\nfp-job stop\n')
+        assert code == 5 and "line 5, column 12 of the script names /AggregateSSDstore" in out and "what has not entered could write to the directory below the store" in out, out
+        code, out = slurm.run(HEAD + 'eval "$(fp-job start)" || exit 5\nsrun sh -c "touch $FP_MOUNT/lost" || echo refused\nsrun $FP_ENTER touch $FP_MOUNT/f && $FP_ENTER ls $FP_MOUNT\nfp-job stop\n')
+        assert code == 0 and "refused\n" in out and "\nf\n" in out and "\nlost\n" not in out, out
+        code, out = slurm.run(HEAD + "fp-job run -- srun sh -c 'echo x > /AggregateSSDstore/$(hostname); ls $FP_MOUNT'\n")
+        assert code == 0 and "mounted on /AggregateSSDstore\n" in out and slurm.names[2] + "\n" in out, out
+        for i in (1, 2):
+            assert slurm.on(i, "ls", "-A", "/AggregateSSDstore").stdout == ""
+    finally:
+        for i in (1, 2):
+            slurm.on(i, "chmod", "755", "/AggregateSSDstore", user="root")
+    slurm.nothing_left()
+
+
 def test_two_jobs_of_a_node_at_the_same_place(slurm):
     """Each sees its own store there."""
     head = f"#!/bin/bash\n#SBATCH -N 1 -n 1 -w {slurm.names[1]}\n#FP store size=128MiB pool=64MiB\n"

@@ -52,7 +52,7 @@ static bool is_word(const char *s, size_t max)
     return n > 0 && n <= max && !strpbrk(s, "/ \t\n'\"$`\\;&|<>()*?[]") && s[0] != '-' && s[0] != '.';
 }
 
-#define REST ",\"guarded\":true,\"tree\":false,\"cwd\":\"/\",\"naming\":\"\",\"variables\":"
+#define REST ",\"guarded\":true,\"tree\":false,\"cwd\":\"/\",\"naming\":\"\",\"entered\":true,\"variables\":"
 
 static void check_plan(const struct job_plan *p)
 {
@@ -102,7 +102,7 @@ static void try_plan(struct fuzz_in *in)
         FUZZ_CHECK(!p.nodes == !q.nodes);
         for (uint32_t i = 0; p.nodes && i < p.nnodes; i++)
             FUZZ_CHECK(strcmp(p.nodes[i], q.nodes[i]) == 0);
-        FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && strcmp(p.naming, q.naming) == 0 && p.nvariables == q.nvariables);
+        FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && strcmp(p.naming, q.naming) == 0 && p.entered == q.entered && p.nvariables == q.nvariables);
         for (uint32_t i = 0; i < p.nvariables; i++)
             FUZZ_CHECK(strcmp(p.variables[i], q.variables[i]) == 0);
         free(again);
