@@ -13,13 +13,15 @@
 #include "fp/log.h"
 #include "jobscripts/job.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/launch/alloc.h"
 
 int job_cmd_prolog(void)
 {
     const char *job = getenv("FP_JOB"), *own = getenv("FP_TASK_PROLOG");
     char dir[PATH_MAX], path[PATH_MAX];
 
-    job = job && *job ? job : getenv("SLURM_JOB_ID"); /* srun --export=NONE */
+    if (!job || !*job || job_alloc_is_other(job)) /* srun --export=NONE; a job that was submitted by the one that has the store */
+        job = getenv("SLURM_JOB_ID");
     if (job) {
         job_dir_path(dir, job);
         if (job_dir_is_ours(dir) && job_dir_file(path, dir, JOB_TASK_PROLOG) == 0 && access(path, R_OK) == 0)

@@ -29,6 +29,7 @@
 #include "jobscripts/app.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
+#include "jobscripts/launch/inherited.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/srunwords.h"
@@ -41,12 +42,12 @@ struct variable {
 
 #define NVARIABLES 9u
 
-/* What mpirun would start: as the user has set it, or it does by itself. Not what a start before this one has set. */
+/* What mpirun would start: as the user has set it, or it does by itself. */
 static const char *own_agent(const char *variable, const char *usual)
 {
-    const char *value = getenv(variable), *ours = value ? strstr(value, "fp-job daemon ") : NULL, *behind = ours ? strstr(ours, " -- ") : NULL;
+    const char *own = job_inherited_agent(variable);
 
-    return behind ? behind + 4 : value && *value ? value : usual;
+    return own ? own : usual;
 }
 
 static bool has_blank(const char *path)
@@ -90,13 +91,13 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     if (!r->record.application[0])
         return n;
     if (fp_beside(self, sizeof self, tails)) {
-        if (prolog && strcmp(prolog, self) != 0) /* else it was set by a start before */
+        if (prolog)
             VAR("FP_TASK_PROLOG", "%s", prolog);
         VAR("SLURM_TASK_PROLOG", "%s", self);
     } else {
         FP_WARN("%s is missing: of what srun starts nothing is kept off the service cores", self);
     }
-    VAR("HWLOC_XMLFILE", "%s/cores.xml", r->dir);
+    VAR("HWLOC_XMLFILE", "%s/" JOB_CORES_FILE, r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
 #undef VAR
     return n;
@@ -143,9 +144,21 @@ static bool goes_on_without(const struct job_run_of *r, int rc)
     return true;
 }
 
+/* What the shell has of another store: of the job that has submitted this one, or of a start before. */
+static void print_forgotten(const struct job_inherited *i)
+{
+    for (unsigned k = 0; k < i->n; k++) {
+        printf(i->of[k].value[0] ? "export %s=" : "unset %s", i->of[k].name);
+        if (i->of[k].value[0])
+            (void)print_quoted(i->of[k].value);
+        putchar('\n');
+    }
+}
+
 int job_cmd_start(const struct job_options *o)
 {
     static struct variable v[NVARIABLES];
+    static struct job_inherited before;
     static struct job_run_of r;
     char self[PATH_MAX];
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -154,9 +167,12 @@ int job_cmd_start(const struct job_options *o)
     if (isatty(STDOUT_FILENO))
         FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
     job_catch_signals();
+    job_inherited_find(&before);
+    job_inherited_forget(&before);
     rc = k > 0 ? job_start(o, false, &r) : -EIO;
     if (rc && goes_on_without(&r, rc)) {
-        printf("unset FP_MOUNT FP_JOB\nexport FP_NO_STORE=");
+        print_forgotten(&before);
+        printf("export FP_NO_STORE=");
         (void)print_quoted(r.alloc.job);
         putchar('\n');
         return 0;
@@ -166,7 +182,7 @@ int job_cmd_start(const struct job_options *o)
         return rc;
     }
     self[k] = '\0';
-    puts("unset FP_NO_STORE FP_ENTER");
+    print_forgotten(&before);
     if (r.record.inside)
         FP_WARN("fusermount3 can't be used on all nodes, and commands see the store if they are started with fp-enter: srun $FP_ENTER ./app; mpirun ./app and fp-job run -- srun ./app do so by themselves");
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
@@ -260,6 +276,7 @@ static char *const *entering(const struct job_run_of *r, char *const argv[], cha
 
 int job_cmd_run(const struct job_options *o)
 {
+    static struct job_inherited before;
     static struct job_run_of r;
     static char program[PATH_MAX];
     char *const *argv;
@@ -271,11 +288,11 @@ int job_cmd_run(const struct job_options *o)
         return -EINVAL;
     }
     job_catch_signals();
+    job_inherited_find(&before);
+    job_inherited_forget(&before);
     rc = job_start(o, true, &r);
-    if (rc && goes_on_without(&r, rc)) {
-        unsetenv("FP_MOUNT");
+    if (rc && goes_on_without(&r, rc))
         execute(o->argv);
-    }
     if (rc)
         return rc;
     job_app_signals();

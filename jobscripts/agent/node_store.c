@@ -21,6 +21,7 @@
 #include "jobscripts/script/auxcheck.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
+#include "jobscripts/launch/inherited.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/agent/named.h"
@@ -85,7 +86,7 @@ static int choose_cores(struct node *n, char *why, size_t size)
     rc = choose(n, t, text);
     if (rc < 0)
         snprintf(why, size, "%s", text);
-    else if (rc == 0 && ((rc = job_dir_file(path, n->dir, "cores.xml")) || (rc = job_coremap_write(t, &n->map, path))))
+    else if (rc == 0 && ((rc = job_dir_file(path, n->dir, JOB_CORES_FILE)) || (rc = job_coremap_write(t, &n->map, path))))
         snprintf(why, size, "%s: %s", path, fp_strerror(rc));
     hwloc_topology_destroy(t);
     if (rc)

@@ -15,11 +15,13 @@
 #include <string.h>
 
 #include "jobscripts/cores/cpus.h"
+#include "jobscripts/launch/inherited.h"
 
 hwloc_topology_t job_topology_here(void)
 {
     hwloc_topology_t t;
 
+    job_inherited_forget_cores();
     if (hwloc_topology_init(&t))
         return NULL;
     (void)hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);

@@ -52,7 +52,7 @@ int job_coremap_outside(hwloc_topology_t topology, const struct job_cores *want,
  * others. 0, or negative errno. */
 int job_coremap_write(hwloc_topology_t topology, const struct job_coremap *m, const char *path);
 
-/* This machine, with I/O devices. NULL: hwloc can't say. The caller destroys it. */
+/* This machine, with I/O devices, whatever a job has told its application of it. NULL: hwloc can't say. The caller destroys it. */
 hwloc_topology_t job_topology_here(void);
 
 /*

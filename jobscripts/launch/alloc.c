@@ -43,6 +43,19 @@ int job_alloc_job(char out[65])
     return out[0] ? 0 : -ENOENT;
 }
 
+/* Numbers of Slurm are digits alone, those of PBS have the server behind them; a job without any begins with a host. */
+bool job_alloc_is_other(const char *job)
+{
+    size_t digits = strspn(job, "0123456789");
+    const char *value = getenv(job[digits] ? "PBS_JOBID" : "SLURM_JOB_ID");
+    char ours[65];
+
+    if (!value || !*value || !digits || (job[digits] && !strchr("._", job[digits])))
+        return false;
+    set_job(ours, value);
+    return strcmp(ours, job) != 0;
+}
+
 /* Not FP_JOB: that is another store of the same shell. */
 static void name_job(char out[65])
 {

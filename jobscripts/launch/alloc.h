@@ -27,6 +27,8 @@ struct job_alloc {
 int job_alloc_look(const struct job_options *o, struct job_alloc *out);
 /* Of a job that was started before, for stop and status: its number alone. */
 int job_alloc_job(char out[65]);
+/* Is what has this number a job of the same batch system as ours, and another one? As in variables of a job that has submitted ours. */
+bool job_alloc_is_other(const char *job);
 void job_alloc_fini(struct job_alloc *a);
 
 /* Milliseconds to the job's end; UINT64_MAX: it has none that we could ask for. 0, or negative: it is not known now, and *out is UINT64_MAX. */

@@ -35,6 +35,7 @@
 
 #include "jobscripts/spank/hold.h"
 #include "fp/namespace.h"
+#include "jobscripts/launch/inherited.h"
 #include "jobscripts/spank/spank_fp.h"
 
 SPANK_PLUGIN(fpstore, 1)
@@ -112,13 +113,24 @@ static void forget_inherited(void)
         }
 }
 
+static void forget(void)
+{
+    static struct job_inherited of_store;
+
+    forget_inherited();
+    if (!getenv("FP_JOB")) /* else they are those of a store: what a user has set himself stays */
+        return;
+    job_inherited_find(&of_store);
+    job_inherited_forget(&of_store);
+}
+
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {
     spank_context_t where = spank_context();
 
     find_fp_job(ac, av);
     if (where == S_CTX_ALLOCATOR)
-        forget_inherited();
+        forget();
     if (where == S_CTX_ALLOCATOR || where == S_CTX_LOCAL || where == S_CTX_REMOTE)
         for (int i = 0; i < FP_OPTIONS; i++)
             if (spank_option_register(sp, &options[i]) != ESPANK_SUCCESS)

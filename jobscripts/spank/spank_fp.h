@@ -2,7 +2,7 @@
  * spank_fp.so, the part of fpstore inside of Slurm: what its files share.
  *
  * It is loaded into sbatch, salloc and srun, into slurmstepd for each step, and on each node before and after a job (prolog, epilog), there as root. It links
- * nothing of ours but nsenter.c, and knows no word of the #FP lines: all that is to be understood or done, fp-job does, as the user.
+ * nothing of ours but nsenter.c and inherited.c, and knows no word of the #FP lines: all that is to be understood or done, fp-job does, as the user.
  */
 #ifndef JOB_SPANK_FP_H
 #define JOB_SPANK_FP_H

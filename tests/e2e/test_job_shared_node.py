@@ -11,10 +11,12 @@ JOB = r"""#!/bin/bash
 #FP store size=128MiB pool=64MiB mount=/tmp/mnt-$SLURM_JOB_ID
 #FP cores 1
 #FP auxapp dedup hash=xxh3
+srun --overlap -n1 --cpu-bind=none python3 -c 'import os; print("BEFORE", ",".join(map(str, sorted(os.sched_getaffinity(0)))))'
 sh -c 'exit 0' & gone=$!; wait $gone
 python3 -c "import os; print('GONE', os.sched_getaffinity($gone))" 2>&1 | grep -o 'GONE.*\|ProcessLookupError'
 eval "$(fp-job start)" || exit 1
 python3 -c 'import os; print("OWN", ",".join(map(str, sorted(os.sched_getaffinity(os.getppid())))))'
+[ -n "$SECOND" ] || SECOND=1 sbatch --parsable --output=job-%j.out job.sh > second
 touch up$SLURM_JOB_ID
 until [ -e go ]; do sleep 0.1; done
 srun --overlap -n1 python3 threads.py
@@ -25,18 +27,21 @@ fp-job stop
 
 
 def test_jobs_of_one_node_have_service_cores_of_their_own(slurm):
-    """Each takes the last core of its own three; nothing of one job runs on what the other has."""
+    """Each takes the last core of its own three; nothing of one job runs on what the other has, and the second has been submitted by the first, with all of its
+    variables."""
     manycpus.pretend(slurm, "8 pack:1 core:8 pu:1", daemons=True)
     slurm.write("threads.py", threads.SCRIPT)
     slurm.write("job.sh", JOB)
-    jobs = [int(slurm.login("sbatch", "--parsable", "--output=job-%j.out", "job.sh", env=manycpus.ENV).stdout) for _ in range(2)]
-    for number in jobs:
-        slurm.wait_file(f"up{number}", number)
+    jobs = [int(slurm.login("sbatch", "--parsable", "--output=job-%j.out", "job.sh", env=manycpus.ENV).stdout)]
+    slurm.wait_file(f"up{jobs[0]}", jobs[0])
+    jobs.append(int(slurm.read("second")))
+    slurm.wait_file(f"up{jobs[1]}", jobs[1])
     slurm.go()
     for number, ours, others in zip(jobs, ("2", "5"), ("0,1", "3,4")):
         code, out = slurm.end_of(number)
         assert code == 0 and "ERROR" not in out, out
         assert re.search("^ProcessLookupError$", out, re.M), out  # what ends while it is looked at is not seen on all CPUs
+        assert re.search("^BEFORE " + ("0,1,2" if ours == "2" else "3,4,5") + "$", out, re.M), out
         assert re.search(f"^OWN {others}$", out, re.M), out
         first, second = out.split("SECOND\n")
         for seen in (threads.seen(first), threads.seen(second)):  # of both jobs: they are the same user's

@@ -233,12 +233,16 @@ def test_a_store_is_ended_though_another_job_had_none(cluster):
 
 
 def test_a_job_that_submits_another_one_does_not_give_it_its_options(cluster):
-    cluster.write("second.sh", '#!/bin/bash\n#SBATCH -N 1\necho "mount $FP_MOUNT."\n')
-    code, out = cluster.run(HEAD + "#SBATCH --fp\n" + STORE + "unset FP_MOUNT\nsbatch --parsable --output=job-%j.out second.sh\n")
-    assert code == 0, out
-    number = int(re.search(r"^(\d+)$", out, re.M)[1])
-    code, out = cluster.end_of(number)
-    assert code == 0 and out == "mount .\n", out
+    """Nor variables of its store, with or without a store of its own: sbatch leaves them out."""
+    show = "env | grep -E '^(FP_|HWLOC_|SLURM_TASK_PROLOG|OMPI_|PRTE_)' | sed 's/=.*//' | sort\nsrun -N1 -n1 echo task\n"
+    for options, want in (("", "task\n"), ("#SBATCH --fp\n", "FP_JOB\nFP_MOUNT\ntask\n")):
+        cluster.write("second.sh", f"#!/bin/bash\n#SBATCH -N 1\n{options}{STORE}{show}")
+        code, out = cluster.run(HEAD + "#SBATCH --fp-cores=1 --fp\n" + STORE + "sbatch --parsable --output=job-%j.out second.sh\n" + show)
+        assert code == 0 and "FP_JOB\nFP_MOUNT\nHWLOC_THISSYSTEM\nHWLOC_XMLFILE\nSLURM_TASK_PROLOG\ntask\n" in out, out
+        number = int(re.search(r"^(\d+)$", out, re.M)[1])
+        code, out = cluster.end_of(number)
+        assert code == 0 and "".join(line for line in out.splitlines(True) if "INFO" not in line and "has ended" not in line) == want, out
+    cluster.nothing_left()
 
 
 def test_the_rest_is_built_without_slurm_s_headers(tmp_path):

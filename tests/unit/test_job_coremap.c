@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -224,6 +225,34 @@ static void test_this_machine_can_be_looked_at(void **state)
     hwloc_topology_destroy(t);
 }
 
+/* A job that was submitted by another one: what that has told its own application is not this machine. */
+static void test_what_another_job_was_left_is_not_this_machine(void **state)
+{
+    char dir[] = "/tmp/fpstore-XXXXXX", file[64];
+    hwloc_topology_t small, t = job_topology_here();
+    int cpus = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU);
+
+    (void)state;
+    hwloc_topology_destroy(t);
+    assert_int_equal(hwloc_topology_init(&small), 0);
+    assert_int_equal(hwloc_topology_set_synthetic(small, cpus == 1 ? "pack:1 core:1 pu:2" : "pack:1 core:1 pu:1"), 0);
+    assert_int_equal(hwloc_topology_load(small), 0);
+    assert_non_null(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/cores.xml", dir);
+    assert_int_equal(hwloc_topology_export_xml(small, file, 0), 0);
+    hwloc_topology_destroy(small);
+    assert_int_equal(setenv("HWLOC_XMLFILE", file, 1), 0);
+    assert_int_equal(setenv("HWLOC_THISSYSTEM", "1", 1), 0);
+    t = job_topology_here();
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(dir), 0);
+    assert_non_null(t);
+    assert_int_equal(hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU), cpus);
+    hwloc_topology_destroy(t);
+    assert_null(getenv("HWLOC_XMLFILE"));
+    assert_null(getenv("HWLOC_THISSYSTEM"));
+}
+
 /* As mpirun does it: hwloc is told by a file what there is. */
 static void test_who_reads_the_description_finds_no_service_core(void **state)
 {
@@ -317,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_cores_of_other_jobs_are_not_taken),
         cmocka_unit_test(test_only_own_cpus_are_kept),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
+        cmocka_unit_test(test_what_another_job_was_left_is_not_this_machine),
         cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),
     };
 
