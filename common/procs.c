@@ -67,6 +67,16 @@ bool fp_proc_ending(pid_t pid)
     return look(pid, &state, &parent, &threads) && state == 'Z' && threads > 1;
 }
 
+pid_t fp_proc_parent(pid_t pid)
+{
+    unsigned long long threads;
+    char state;
+    int parent;
+
+    (void)look(pid, &state, &parent, &threads);
+    return parent;
+}
+
 size_t fp_proc_children(pid_t parent, pid_t *out, size_t max)
 {
     DIR *d = opendir("/proc");

@@ -50,25 +50,20 @@ bool job_interrupted(void)
     return caught != 0;
 }
 
-/* The text of the script; a copy of it is in the job's directory, for stop. */
-static int read_script(const struct job_options *o, struct job_run_of *r, char **text)
+static int read_script(const struct job_options *o, const struct job_run_of *r, char **text)
 {
-    char path[PATH_MAX];
     int rc;
 
     if (!o->script && !r->alloc.in_slurm) {
         FP_ERROR("which script has the #FP lines? fp-job start SCRIPT, fp-job run SCRIPT -- COMMAND (only Slurm can be asked for it)");
         return -EINVAL;
     }
-    if (!o->script) {
-        rc = job_slurm_script(r->alloc.job, r->dir, path);
-        return rc ? rc : job_script_text(path, text);
-    }
+    if (!o->script)
+        return job_slurm_script(r->alloc.job, text);
     rc = job_script_text(o->script, text);
     if (rc == 0)
         job_script_add(text, o->directives);
-    rc = rc ? rc : job_dir_write(r->dir, "script", *text, 0600);
-    if (rc)
+    else
         FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
     return rc;
 }
@@ -174,7 +169,7 @@ static int make_dir(struct job_run_of *r)
     }
     if (!begin_alone(r)) {
         FP_ERROR("another fp-job is just starting the store of job %s", r->alloc.job);
-        return -EBUSY;
+        return -EEXIST;
     }
     if (job_record_load(r->dir, &old) == 0) {
         FP_ERROR("the store of job %s is up already, mounted on %s: fp-job stop ends it", old.job, old.mount);
@@ -208,6 +203,24 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
     return rc;
 }
 
+/* A copy of the script is in the job's directory, for stop. */
+static int start_in_dir(const struct job_options *o, bool stays, struct job_run_of *r, const char *text)
+{
+    int rc = make_dir(r);
+
+    if (rc)
+        return rc;
+    rc = job_dir_write(r->dir, "script", text, 0600);
+    if (rc)
+        FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
+    rc = rc ? rc : check(r, o->script && !o->plugin ? o->script : "the batch script");
+    rc = rc ? rc : launch(r, o, text, stays);
+    if (rc)
+        (void)job_dir_remove(r->dir);
+    close(r->start_fd);
+    return rc;
+}
+
 /* Scripts that name the directory of mount= must know when it is another one. */
 static void tell(const struct job_run_of *r)
 {
@@ -237,20 +250,13 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
         snprintf(r->auxapp_dir, sizeof r->auxapp_dir, "%s", o->auxapp_dir);
     else
         fp_beside_plugins(r->auxapp_dir, sizeof r->auxapp_dir);
-    rc = make_dir(r);
-    if (rc)
-        return rc;
     rc = read_script(o, r, &text);
-    if (rc == 0) {
+    if (rc == 0) { /* first: whatever fails behind this, the lines say whether the job goes on (required=) */
         declare(r, text);
         find_naming(r, o, text);
-        rc = check(r, o->script && !o->plugin ? o->script : "the batch script");
-        rc = rc ? rc : launch(r, o, text, stays);
+        rc = start_in_dir(o, stays, r, text);
     }
     free(text);
-    if (rc)
-        (void)job_dir_remove(r->dir);
-    close(r->start_fd);
     if (rc == 0)
         tell(r);
     return rc;

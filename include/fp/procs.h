@@ -17,6 +17,9 @@ bool fp_proc_wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms);
 /* Its first thread has ended, and others have not yet, as in the moment after SIGKILL: what it has open (a mount) is not closed. */
 bool fp_proc_ending(pid_t pid);
 
+/* Who has started it, or has inherited it; 0: it is gone, or out of our sight. */
+pid_t fp_proc_parent(pid_t pid);
+
 /* Numbers of its children, zombies too: the first `max` of them into out. Returns how many those are; looks at all processes of the machine. */
 size_t fp_proc_children(pid_t parent, pid_t *out, size_t max);
 

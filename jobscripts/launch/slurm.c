@@ -6,6 +6,7 @@
 #include "jobscripts/launch/slurm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,14 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/command.h"
+#include "fp/procs.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
 #include "jobscripts/script/script.h"
 
 #define ASK_MS   5000u
+#define CALLERS_MAX 64u /* above us, up to the shell of the batch script */
 #define SCRIPT_MS 30000u /* without it the job ends: a controller that is slow is waited for */
 #define CLEAN_MS 40000u /* a little more than job_left_clean needs */
 
@@ -145,19 +148,60 @@ int job_slurm_left_ms(const char *job, uint64_t *out)
     return *out == UINT64_MAX ? -ENODATA : 0;
 }
 
-int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX])
+/* What a process was called with has the file that slurmd has put the script of this job into: DIR/job00012/slurm_script. */
+static bool runs_script(pid_t pid, const char *job, char path[PATH_MAX])
+{
+    char name[64], tail[128], all[PATH_MAX + 512];
+    int fd;
+    ssize_t n;
+
+    snprintf(name, sizeof name, "/proc/%d/cmdline", (int)pid);
+    snprintf(tail, sizeof tail, "/job%05lu/slurm_script", strtoul(job, NULL, 10));
+    fd = open(name, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? 0 : read(fd, all, sizeof all - 1);
+    if (fd >= 0)
+        close(fd);
+    all[n > 0 ? n : 0] = '\0';
+    for (const char *word = all; word < all + n; word += strlen(word) + 1) {
+        size_t len = strlen(word), end = strlen(tail);
+
+        if (word[0] == '/' && len > end && len < PATH_MAX && strcmp(word + len - end, tail) == 0) {
+            strcpy(path, word);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* By whoever has called us, as the batch script's shell has. */
+static int script_of_callers(const char *job, char **out)
+{
+    char path[PATH_MAX];
+    pid_t pid = getppid();
+
+    for (unsigned i = 0; i < CALLERS_MAX && pid > 1; i++, pid = fp_proc_parent(pid))
+        if (runs_script(pid, job, path))
+            return job_script_text(path, out);
+    return -ENOENT;
+}
+
+int job_slurm_script(const char *job, char **out)
 {
     char *const argv[] = {(char *)"scontrol", (char *)"write", (char *)"batch_script", (char *)(uintptr_t)job, (char *)"-", NULL};
     char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
     int rc = text ? fp_command(argv, SCRIPT_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
 
-    if (rc)
-        FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
-    rc = rc > 0 ? -ENOENT : rc;
-    rc = rc ? rc : job_dir_write(dir, "script", text, 0600);
-    rc = rc ? rc : job_dir_file(path, dir, "script");
+    if (rc == 0) {
+        *out = text;
+        return 0;
+    }
     free(text);
-    return rc;
+    if (script_of_callers(job, out) == 0) {
+        FP_WARN("Slurm does not give the batch script of job %s (%s): it is read on this node", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
+        return 0;
+    }
+    FP_ERROR("Slurm does not give the batch script of job %s (%s): name it, fp-job start SCRIPT", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));
+    return rc > 0 ? -ENOENT : rc;
 }
 
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count)

@@ -24,8 +24,8 @@ int job_slurm_left_ms(const char *job, uint64_t *out);
 /* "1-02:03:04", "02:03:04", "3:04", "UNLIMITED" in milliseconds; UINT64_MAX: no such time. Pure. */
 uint64_t job_slurm_time(const char *text);
 
-/* The batch script of the job, into dir/script. 0, or negative and logged. */
-int job_slurm_script(const char *job, const char *dir, char path[PATH_MAX]);
+/* The batch script of the job, the caller's: as the controller says, or, if it does not answer, as it is on this node, where it runs. 0, or negative and logged. */
+int job_slurm_script(const char *job, char **out);
 
 /* fp-job clean of this job on nodes of it, by names with commas between; 0, or it did not run on all. */
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count);
