@@ -17,7 +17,9 @@ struct job_options {
     const char *cpus;
     bool words;                /* of check */
     bool here, json, lines;    /* of status, hidden, and doctor: this node alone */
-    const char *ssd, *peer;    /* of doctor; peer: NULL: not given */
+    const char *ssd, *peer;    /* of doctor and clean; peer: of doctor, NULL: not given */
+    bool kept;                 /* of clean */
+    const char *named;         /* of clean; NULL: not given */
     const char *directives;    /* of options of sbatch (script.h); NULL: none */
     const char *sbatch;        /* what sbatch was called with, a line for each word; NULL: not said */
     bool plugin;               /* called by the SPANK plugin in the place of the batch script */

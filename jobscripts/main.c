@@ -26,7 +26,7 @@ static const char *const launchers[] = {"auto", "srun", "ssh", "mpirun", NULL};
 static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct job_options, command, "command", NULL, commands,
                 "Look for mistakes in the #FP lines of a batch script; print what the job would do, and on which cores; within a job, start its store, end it, or both around a command; "
-                "say how it is. doctor: look whether Slurm and the nodes are fit for it, and say what to change. clean: remove what jobs of yours that were killed have left on this node.",
+                "say how it is. doctor: look whether Slurm and the nodes are fit for it, and say what to change. clean: remove what jobs of yours have left on this node.",
                 .flags = FP_OPT_POSITIONAL | FP_OPT_REQUIRED | FP_OPT_NO_FILE, .arg = "check|explain|start|stop|run|status|doctor|clean"),
     FP_OPT_STRING(struct job_options, script, "script", NULL,
                   "The batch script; - for standard input. Within a job, by default the job's own. With status and clean: the job's number.",
@@ -44,7 +44,9 @@ static const struct fp_opt options[] = {
                     "before. For a target that hangs, and a job without a limit."),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",
                 .arg = "DIR"),
-    FP_OPT_STRING(struct job_options, ssd, "ssd", "$TMPDIR", "With doctor: the directory on the nodes' own SSDs that is tried, as in #FP store ssd=.", .flags = FP_OPT_NO_FILE, .arg = "DIR"),
+    FP_OPT_BOOL(struct job_options, kept, "kept", "off", "With clean: say which stores of yours lie on this node and no job has (persistent=, on-failure=keep); remove nothing.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_STRING(struct job_options, named, "named", NULL, "With clean: remove the part on this node of the store of this name, with all that is in it.", .arg = "NAME", .flags = FP_OPT_NO_FILE),
+    FP_OPT_STRING(struct job_options, ssd, "ssd", "$TMPDIR", "With doctor and clean: the directory on the nodes' own SSDs that is looked at, as in #FP store ssd=.", .flags = FP_OPT_NO_FILE, .arg = "DIR"),
     FP_OPT_BOOL(struct job_options, here, "here", "off", "With doctor, in a job: look at this machine, and not at the nodes of the job.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct job_options, json, "json", "off", "With doctor: print JSON.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct job_options, peer, "peer", NULL, "With doctor: a node whose address is to be found.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
@@ -71,7 +73,7 @@ static const struct fp_opt_table table = {
     .prog = "fp-job",
     .section = "job",
     .summary = "What a batch script declares in its #FP lines: checked, explained, and done.",
-    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N] [--timeout=TIME]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]\n       fp-job clean [JOB]",
+    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N] [--timeout=TIME]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]\n       fp-job clean [JOB]\n       fp-job clean --kept|--named=NAME [--ssd=DIR]",
     .opts = options,
 };
 

@@ -185,7 +185,7 @@ static bool may_keep(const struct job_run_of *r)
 
 static int launch(struct job_run_of *r, const struct job_options *o, const char *text, bool stays)
 {
-    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .naming = r->naming, .entered = o->argv && (o->plugin || job_enters(o->argv[0])), .ready_ms = r->declared.store.ready_ms};
+    struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ssd = r->declared.store.ssd, .naming = r->naming, .entered = o->argv && (o->plugin || job_enters(o->argv[0])), .ready_ms = r->declared.store.ready_ms};
     int rc;
 
     rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
@@ -306,9 +306,9 @@ static void decide(struct job_run_of *r, int rc)
     }
     r->kept = true;
     job_named_name(&r->declared.store, r->alloc.job, name);
-    FP_WARN("the store stays on the SSDs of this job's nodes, as %s/fpstore-%u-named-%s: a job on the same nodes, %.*s as the first, finds it with #FP store ssd=%s persistent=%s; remove the "
-            "directory on all of them when it is not needed any more",
-            r->declared.store.ssd, (unsigned)geteuid(), name, (int)strcspn(r->record.root, ":"), r->record.root, r->declared.store.ssd, name);
+    FP_WARN("the store stays on the SSDs of this job's nodes, as %s/fpstore-%u-named-%s: a job on the same nodes, %.*s as the first, finds it with #FP store ssd=%s persistent=%s; "
+            "fp-job clean --named=%s --ssd=%s on each of them removes it",
+            r->declared.store.ssd, (unsigned)geteuid(), name, (int)strcspn(r->record.root, ":"), r->record.root, r->declared.store.ssd, name, name, r->declared.store.ssd);
 }
 
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms)

@@ -198,15 +198,59 @@ bool job_named_is(const char *dir)
     return name && strncmp(name, start, strlen(start)) == 0;
 }
 
-int job_named_remove(const char *dir)
+bool job_named_in_use(const char *dir)
 {
-    int rc = 0, fd = -EAGAIN, record;
+    char path[PATH_MAX];
+    int fd = job_dir_file(path, dir, LOCK) ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool held = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK; /* shared: two that look do not see each other */
+
+    if (fd >= 0)
+        close(fd);
+    return held;
+}
+
+void job_named_tell(const char *dir, uint32_t *nodes, char *first, size_t size, int64_t *when_s)
+{
+    int fd = job_dir_read(dir, RECORD);
+    struct stat st;
+    json_t *j = fd >= 0 ? json_loadfd(fd, 0, NULL) : NULL, *list = json_object_get(j, "nodes");
+    const char *name = json_string_value(json_array_get(list, 0));
+
+    *nodes = (uint32_t)json_array_size(list);
+    snprintf(first, size, "%s", name ? name : "");
+    *when_s = (fd >= 0 ? fstat(fd, &st) : stat(dir, &st)) == 0 ? (int64_t)st.st_mtim.tv_sec : 0;
+    json_decref(j);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int lock_there(const char *dir)
+{
+    int fd;
 
     if (!job_dir_is_ours(dir))
-        return access(dir, F_OK) < 0 && errno == ENOENT ? 0 : -EPERM;
+        return access(dir, F_OK) < 0 && errno == ENOENT ? -ENOENT : -EPERM;
     fd = lock_once(dir);
+    return fd == -EAGAIN ? -EBUSY : fd;
+}
+
+int job_named_drop(const char *dir)
+{
+    int fd = lock_there(dir), rc;
+
     if (fd < 0)
-        return fd == -EAGAIN ? -EBUSY : fd;
+        return fd;
+    rc = job_dir_remove(dir);
+    close(fd);
+    return rc;
+}
+
+int job_named_remove(const char *dir)
+{
+    int rc = 0, fd = lock_there(dir), record;
+
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
     record = job_dir_read(dir, RECORD);
     if (record >= 0)
         close(record);

@@ -37,4 +37,11 @@ bool job_named_is(const char *dir);
  * there is none; -EBUSY: another one has it; -EEXIST: something is in it; others of looking at it. */
 int job_named_remove(const char *dir);
 
+/* Does a job have it now? */
+bool job_named_in_use(const char *dir);
+/* How many nodes it lies on (0: nothing is in it yet, or that can't be read), the first of them, and when a job has last begun with it, in seconds since 1970. */
+void job_named_tell(const char *dir, uint32_t *nodes, char *first, size_t size, int64_t *when_s);
+/* Removes it with all that is in it. 0; -ENOENT: there is none; -EBUSY: a job has it; -EPERM: it is not ours; others of the first thing that stays. */
+int job_named_drop(const char *dir);
+
 #endif

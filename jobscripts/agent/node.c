@@ -94,7 +94,7 @@ static void say_up(struct node *n)
 {
     bool noted = !n->named || (n->noted && !n->discarded);
 
-    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, "");
+    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, noted ? n->others : "");
 }
 
 static void on_ready(struct job_service *s, const char *line, void *arg)
@@ -343,6 +343,18 @@ static void take_environment(const struct job_plan *p)
     }
 }
 
+/* Whoever starts the job hears of it when the node is ready. */
+static void look_at_others(struct node *n, const char *ssd)
+{
+    struct job_kept *list = calloc(JOB_KEPT_MAX, sizeof *list);
+    char own[JOB_NAME_BYTES];
+
+    job_named_name(&n->declared.store, n->plan.job, own);
+    if (list)
+        job_kept_write(list, job_kept_look(ssd, own, list), n->others, sizeof n->others);
+    free(list);
+}
+
 static int read_all(const struct job_options *o, struct node *n)
 {
     struct job_script script;
@@ -370,7 +382,10 @@ static int read_all(const struct job_options *o, struct node *n)
     job_script_parse(n->plan.lines, &script, &n->findings);
     job_declared_make(&script, &n->declared, &n->findings);
     job_dir_path(n->dir, n->plan.job);
-    (void)job_left_sweep(node_store_ssd(n, ssd) == 0 ? ssd : NULL);
+    rc = node_store_ssd(n, ssd);
+    (void)job_left_sweep(rc == 0 ? ssd : NULL);
+    if (rc == 0)
+        look_at_others(n, ssd);
     rc = job_dir_hold(n->dir);
     if (rc == 0) {
         char key[66];

@@ -19,6 +19,7 @@
 #include "jobscripts/cores/coremap.h"
 #include "jobscripts/script/declared.h"
 #include "jobscripts/launch/plan.h"
+#include "jobscripts/agent/kept.h"
 #include "jobscripts/agent/service.h"
 #include "jobscripts/agent/tree.h"
 
@@ -64,6 +65,7 @@ struct node {
     bool named, kept;         /* a store that outlives the job (persistent=), and has what a job has put there: it is not removed */
     bool all_up;              /* of such a store: the services of all nodes run or have run */
     bool noted, discarded;    /* that it outlives the job; and that it does not, as nothing in it is needed */
+    char others[JOB_KEPT_TOLD]; /* what earlier jobs of the user have left here (job_kept_write) */
     uint64_t size_bytes;      /* contributed, of kept ones and once it is known */
     char listens[280];        /* the root: its manager, until all nodes have looked where they can mount */
     char manager[280], mount[PATH_MAX]; /* "": not decided */

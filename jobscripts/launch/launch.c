@@ -28,6 +28,7 @@
 #include "fp/procs.h"
 #include "fp/rpc.h"
 #include "job.pb-c.h"
+#include "jobscripts/agent/kept.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
@@ -397,6 +398,8 @@ static int wait_all(struct starter *s)
         rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
     if (rc)
         tell_why(s);
+    else
+        job_kept_tell(&s->states, s->l->ssd);
     if (rc && s->launched)
         end_all(s, true);
     else if (rc == 0 && !s->stay)

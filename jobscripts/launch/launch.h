@@ -22,6 +22,7 @@ struct job_launch {
     const char *auxapp_dir;
     const char *naming;     /* struct job_plan */
     bool entered;           /* the same */
+    const char *ssd;        /* ssd=, as it is written */
     uint64_t ready_ms;
 };
 

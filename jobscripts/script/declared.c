@@ -25,7 +25,7 @@ static const char *check_backend(const char *text)
     return fp_backend_parse(text, &spec, why) ? why : NULL;
 }
 
-static const char *check_name(const char *text)
+const char *job_store_name_why(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 
@@ -44,7 +44,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_SIZE(struct job_store, chunk_size_bytes, "chunk-size", NULL, FP_KIB(64), FP_MIB(16), "Chunk size of new files."),
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
     FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "What is in the store outlives the job, and your next job that gives this name finds it, on the same nodes (more may be added). No program runs between jobs.",
-                  .check = check_name, .arg = "NAME"),
+                  .check = job_store_name_why, .arg = "NAME"),
     FP_OPT_ENUM(struct job_store, on_failure, "on-failure", "remove", failures,
                 "What becomes of the store if not all data was brought out of it (stage-out, drain), or the job was killed before. keep: it stays on the SSDs, and the job's output says how to get at it."),
     FP_OPT_BOOL(struct job_store, required, "required", "on", "Without the store the job does not run. off: if it can't be started, that is said, and the application runs without."),

@@ -83,6 +83,8 @@ struct job_declared {
 void job_declared_make(struct job_script *script, struct job_declared *out, struct job_findings *f);
 void job_declared_fini(struct job_declared *d);
 
+/* What is wrong with the name of a store; NULL: nothing. */
+const char *job_store_name_why(const char *text);
 /* #FP auxapp drain; NULL: there is none. */
 const struct job_auxapp *job_declared_drain(const struct job_declared *d);
 

@@ -1,5 +1,6 @@
 """#FP store persistent=NAME and on-failure=keep: a store that outlives its jobs, with a real Slurm."""
 
+import os
 import re
 
 from harness.daemons import wait_until
@@ -43,6 +44,33 @@ def test_the_next_job_finds_what_is_in_the_store(slurm):
     assert code == 5 and f"does not have: {slurm.names[1]}; ask" in out, out
     only_the_store_is_left(slurm, (1, 2, 3))
     remove(slurm)
+
+
+def shown():
+    """What fp-job(1) says to call."""
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "man", "fp-job.1.in")) as f:
+        lines, = re.findall(r'^\.\\" run by tests/e2e/test_job_named\.py\n\.EX\n(.*?)^\.EE', f.read(), re.M | re.S)
+    return lines.replace("\\-", "-").splitlines()
+
+
+def test_what_is_kept_is_told_and_removed_by_its_name(slurm):
+    listing, removal = shown()
+    code, out = run(slurm, (1, 2), "fp-job run -- sh -c 'head -c 3000000 /dev/urandom > $FP_MOUNT/f'\n")
+    assert code == 0 and "has left" not in out, out
+    other = f"#!/bin/bash\n#SBATCH --exclusive -w {','.join(slurm.names[1:4])}\n#FP store size=128MiB pool=64MiB ssd=/srv\n"
+    code, out = slurm.run(other + "fp-job run -- true\n")  # says so itself, wherever its first node is
+    told = re.findall(r"an earlier job of yours has left the store (\S+) on (\d) of this job's nodes \(([^,]+), [^)]+ old\): #FP store ssd=/srv persistent=set-1 finds it, fp-job clean --named=set-1 --ssd=/srv on each", out)
+    assert code == 0 and [t[:2] for t in told] == [("set-1", "2")] and told[0][2].endswith("MiB"), out
+    code, out = run(slurm, (1, 2), f"fp-job run -- {removal}\n")  # its own
+    assert code != 0 and out.count(f"{DIR} is in use by a job of yours on this node: nothing was removed") == 2, out
+    only_the_store_is_left(slurm, (1, 2))
+    head = f"#!/bin/bash\n#SBATCH --exclusive -w {','.join(slurm.names[1:3])}\n"
+    code, out = slurm.run(head + f"{listing}\n{removal.replace('set-1', 'set-2')} && exit 7\n{removal.replace('set-1', '../x')} && exit 8\n{removal} || exit 9\n{listing}\n")
+    assert code == 0, out
+    assert len(re.findall(rf"^set-1: [^,]+, [^,]+ old, of 2 nodes, {slurm.names[1]} the first: #FP store ssd=/srv persistent=set-1 finds it; fp-job clean --named=set-1 --ssd=/srv removes it$", out, re.M)) == 2, out
+    assert out.count("no store set-2 of yours is kept in /srv on this node") == 2 and out.count("a name has letters, digits") == 2, out
+    assert out.count(f"{DIR} is removed") == 2 and out.count("no store of yours is kept in /srv on this node") == 2, out
+    slurm.nothing_left(20)
 
 
 EVICTS = """eval "$(fp-job start || echo false)" || exit 5

@@ -19,6 +19,7 @@
 #include "fp/procs.h"
 #include "fp/rmtree.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/agent/kept.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/agent/named.h"
 
@@ -484,6 +485,81 @@ static void test_a_store_of_which_nothing_can_be_read_is_not_begun_anew(void **s
     assert_true(is_there("named/manager"));
 }
 
+/* A directory of a store with a name. */
+static const char *make_named(const char *name, const char *record)
+{
+    static char path[PATH_MAX];
+
+    assert_int_equal(job_named_path(path, top, name), 0);
+    assert_int_equal(job_dir_make(path), 0);
+    assert_int_equal(job_dir_write(path, ".fp-store", "", 0600), 0);
+    if (record)
+        assert_int_equal(job_dir_write(path, "store.json", record, 0600), 0);
+    return path;
+}
+
+static int lock_of(const char *dir, int how)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    assert_int_equal(job_dir_file(path, dir, ".fp-store"), 0);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(flock(fd, how), 0);
+    return fd;
+}
+
+static void test_what_earlier_jobs_have_kept_is_found(void **state)
+{
+    struct job_kept k[JOB_KEPT_MAX];
+    char path[PATH_MAX];
+    struct stat st;
+    int fd;
+
+    (void)state;
+    make_named("b", NULL);
+    assert_int_equal(job_dir_write(make_named("a", "{\"nodes\": [\"n1\", \"n2\"], \"size\": 1000}"), "data", "0123456789", 0600), 0);
+    assert_int_equal(stat(make_named("a", NULL), &st), 0);
+    assert_int_equal(mkdir(in_top("fpstore-77"), 0700), 0); /* of a job, without a name */
+    (void)make_named("c.removed-12", NULL); /* on its way out */
+    assert_int_equal(job_kept_look(top, NULL, k), 2);
+    assert_string_equal(k[0].name, "a");
+    assert_string_equal(k[0].first, "n1");
+    assert_int_equal(k[0].nodes, 2);
+    assert_true(k[0].bytes >= 10 && k[0].when_s >= st.st_mtim.tv_sec - 60 && k[0].when_s <= st.st_mtim.tv_sec + 60);
+    assert_string_equal(k[1].name, "b");
+    assert_int_equal(k[1].nodes, 0);
+    assert_int_equal(job_kept_look(top, "a", k), 1); /* the job's own */
+    assert_int_equal(job_named_path(path, top, "b"), 0);
+    fd = lock_of(path, LOCK_EX);
+    assert_int_equal(job_kept_look(top, NULL, k), 1); /* another job has it */
+    assert_string_equal(k[0].name, "a");
+    assert_int_equal(job_named_drop(path), -EBUSY);
+    close(fd);
+    fd = lock_of(path, LOCK_SH); /* somebody else looks */
+    assert_int_equal(job_kept_look(top, NULL, k), 2);
+    close(fd);
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(job_named_drop(path), -EPERM); /* others may read it */
+    assert_int_equal(job_named_drop(in_top("fpstore-none")), -ENOENT);
+    assert_int_equal(job_named_path(path, top, "a"), 0);
+    assert_int_equal(job_named_drop(path), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(job_kept_look(in_top("none"), NULL, k), 0);
+}
+
+static void test_what_does_not_fit_is_left_out(void **state)
+{
+    struct job_kept k[3] = {{.name = "one", .bytes = 1, .when_s = 2}, {.name = "two", .bytes = 3, .when_s = 4}, {.name = "three", .bytes = 5, .when_s = 6}};
+    char text[16];
+
+    (void)state;
+    job_kept_write(k, 3, text, sizeof text);
+    assert_string_equal(text, "one:1:2,two:3:4");
+    job_kept_write(k, 3, text, sizeof text - 1);
+    assert_string_equal(text, "one:1:2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +577,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_that_another_job_has_is_not_removed, setup, teardown),
         cmocka_unit_test(test_a_store_that_is_kept_has_the_name_of_its_job),
+        cmocka_unit_test_setup_teardown(test_what_earlier_jobs_have_kept_is_found, setup, teardown),
+        cmocka_unit_test(test_what_does_not_fit_is_left_out),
         cmocka_unit_test_setup_teardown(test_a_store_of_which_nothing_can_be_read_is_not_begun_anew, setup, teardown),
     };
 
