@@ -96,7 +96,9 @@ struct node {
     struct fp_rpc_conn *up;   /* a reference; NULL: none */
     bool up_is_up, keep;      /* keep: the starter may go */
     uint32_t above, tries;    /* whom it is tried with */
-    uint64_t up_next_ms, alone_since_ms;
+    uint64_t up_next_ms;
+    struct job_ran ran;
+    uint64_t alone_since_ms; /* of our own time */
     struct node_child *children;
     uint32_t nchildren;
 };

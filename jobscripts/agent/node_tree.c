@@ -173,7 +173,7 @@ static bool to_come(const struct node *n)
 
 bool node_tree_all_ended(const struct node *n)
 {
-    if (to_come(n))
+    if (to_come(n) || n->states.missed)
         return false;
     for (uint32_t i = 0; i < n->nchildren; i++)
         if (!n->children[i].asks)
@@ -190,36 +190,62 @@ static void hello(struct node *n, struct fp_rpc_conn *conn, const struct fp_rpc_
     rc = rc ? rc : take_child(n, conn, h->rank, h->asks);
     reply.nodes = n->plan.nnodes;
     (void)fp_rpc_reply_msg(conn, in, rc, rc ? NULL : &reply.base);
-    if (rc == 0 && !h->asks)
+    if (rc == 0 && !h->asks) {
+        job_states_back(&n->states, h->rank);
         tell_late(n, conn);
+    }
     if (h)
         fp__job_hello__free_unpacked(h, NULL);
 }
 
-static void take_states(struct node *n, const struct fp_rpc_in *in)
+static const struct node_child *child_of(const struct node *n, const struct fp_rpc_conn *conn)
+{
+    for (uint32_t i = 0; i < n->nchildren; i++)
+        if (n->children[i].conn == conn)
+            return &n->children[i];
+    return NULL;
+}
+
+/* The first rank from `first` on, before `end`, of an agent that talks to us itself, and is not who says something now. */
+static uint64_t next_here(const struct node *n, const struct node_child *says, uint64_t first, uint64_t end)
+{
+    for (uint32_t i = 0; i < n->nchildren; i++) {
+        const struct node_child *c = &n->children[i];
+
+        if (!c->asks && (says->asks || c->rank != says->rank) && c->rank >= first && c->rank < end)
+            end = c->rank;
+    }
+    return end;
+}
+
+/* Who talks to us itself knows best how it is: the one that it has left for us has only lost it. */
+static void take_run(struct node *n, const struct node_child *says, const Fp__JobRun *r)
+{
+    uint64_t end = (uint64_t)r->first + r->count, next;
+
+    end = end < n->states.n ? end : n->states.n;
+    for (uint64_t at = r->first; at < end; at = next + 1) {
+        next = next_here(n, says, at, end);
+        if (job_states_set(&n->states, (uint32_t)at, (uint32_t)(next - at), (int)r->state, r->text))
+            states_changed(n);
+    }
+}
+
+static void take_states(struct node *n, const struct node_child *says, const struct fp_rpc_in *in)
 {
     Fp__JobStates *m = fp__job_states__unpack(NULL, in->msg_len_bytes, in->msg);
 
     for (size_t i = 0; m && i < m->n_runs; i++)
-        if (job_states_set(&n->states, m->runs[i]->first, m->runs[i]->count, (int)m->runs[i]->state, m->runs[i]->text))
-            states_changed(n);
+        take_run(n, says, m->runs[i]);
     if (m)
         fp__job_states__free_unpacked(m, NULL);
 }
 
-static bool knows(const struct node *n, const struct fp_rpc_conn *conn)
-{
-    for (uint32_t i = 0; i < n->nchildren; i++)
-        if (n->children[i].conn == conn)
-            return true;
-    return false;
-}
-
 /* Requests are answered, one-way messages are not: of each kind there is one alone, as PROTOCOL.md says. */
-static void below_says(struct node *n, const struct fp_rpc_in *in)
+static void below_says(struct node *n, const struct node_child *says, const struct fp_rpc_in *in)
 {
     if (in->type == FP__JOB_MSG__JOB_STATES)
-        take_states(n, in);
+        take_states(n, says, in);
     else if (in->type == FP__JOB_MSG__JOB_DISCARD)
         node_discard(n);
     else if (in->type == FP__JOB_MSG__JOB_STOP)
@@ -229,12 +255,12 @@ static void below_says(struct node *n, const struct fp_rpc_in *in)
 static void below_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct node *n = arg;
-    bool known = knows(n, conn);
+    const struct node_child *known = child_of(n, conn);
 
     fp_rpc_payload_free(in->payload);
     if (in->flags & FP_FRAME_ONEWAY) {
         if (known)
-            below_says(n, in);
+            below_says(n, known, in);
     } else if (in->type == FP__JOB_MSG__JOB_HELLO && !known)
         hello(n, conn, in);
     else if (in->type == FP__JOB_MSG__JOB_ASK && known)
@@ -243,14 +269,13 @@ static void below_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         (void)fp_rpc_reply_msg(conn, in, known ? FP_EBADMSG_TYPE : -EPROTO, NULL);
 }
 
-/* The agent of this rank does not talk to us any more. One that is alive comes again, to us or to one above, and says how it is. */
+/* The agent of this rank does not talk to us any more. One that is alive comes again, to us or to one above, and says how it is; that it is gone is said when it has not. */
 static void lost(struct node *n, uint32_t rank)
 {
     for (uint32_t i = 0; i < n->nchildren; i++)
         if (!n->children[i].asks && n->children[i].rank == rank)
             return; /* it has come already, and this was its old connection */
-    if (job_states_set(&n->states, rank, 1, FP__JOB_NODE_STATE__JOB_NODE_FAILED, "its agent is gone: it was killed, or the node is down"))
-        states_changed(n);
+    job_states_miss(&n->states, rank, n->ran.ms);
 }
 
 static void below_closed(struct fp_rpc_conn *conn, int err, const char *why, void *arg)
@@ -428,16 +453,16 @@ int node_tree_start(struct node *n)
 
 void node_tree_tick(struct node *n, uint64_t now_ms)
 {
+    uint64_t ran_ms = job_ran_tick(&n->ran, now_ms);
+
+    if (job_states_give_up(&n->states, ran_ms, "its agent is gone: it was killed, or the node is down"))
+        states_changed(n);
     if (n->states_fresh)
         tell_up(n, false);
-    if (n->up) {
-        n->alone_since_ms = n->up_is_up ? 0 : n->alone_since_ms ? n->alone_since_ms : now_ms;
-    } else {
-        n->alone_since_ms = n->alone_since_ms ? n->alone_since_ms : now_ms;
-        if ((n->rank || !n->keep) && now_ms >= n->up_next_ms && n->phase < NODE_OVER)
-            connect_up(n);
-    }
-    if (n->alone_since_ms && now_ms - n->alone_since_ms > (n->rank == 0 && n->plan.guarded ? NODE_GUARD_MS : NODE_ORPHAN_MS) && (n->rank || !n->keep) &&
+    n->alone_since_ms = n->up_is_up ? 0 : n->alone_since_ms ? n->alone_since_ms : ran_ms;
+    if (!n->up && (n->rank || !n->keep) && now_ms >= n->up_next_ms && n->phase < NODE_OVER)
+        connect_up(n);
+    if (n->alone_since_ms && ran_ms - n->alone_since_ms > (n->rank == 0 && n->plan.guarded ? NODE_GUARD_MS : NODE_ORPHAN_MS) && (n->rank || !n->keep) &&
         n->phase < NODE_STOPPING) {
         FP_ERROR("%s: %s: ending", n->plan.nodes[n->rank],
                  n->rank ? "no agent of the job's other nodes answers, and the first node is gone, too" : "who has started the job is gone, and has not said that it stays up");

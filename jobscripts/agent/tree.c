@@ -31,6 +31,15 @@ uint32_t job_tree_depth(uint32_t rank, uint32_t fanout)
     return n;
 }
 
+uint64_t job_ran_tick(struct job_ran *r, uint64_t now_ms)
+{
+    uint64_t step_ms = now_ms - r->last_ms;
+
+    r->ms += !r->ms ? 1 : step_ms < JOB_STEP_MS ? step_ms : JOB_STEP_MS;
+    r->last_ms = now_ms;
+    return r->ms;
+}
+
 int job_states_init(struct job_states *s, uint32_t n)
 {
     memset(s, 0, sizeof *s);
@@ -82,6 +91,35 @@ bool job_states_set(struct job_states *s, uint32_t first, uint32_t count, int st
         count = s->n - first;
     for (uint32_t i = first; i < first + count; i++)
         news |= set_one(s, &s->nodes[i], state, text ? text : "");
+    return news;
+}
+
+void job_states_miss(struct job_states *s, uint32_t rank, uint64_t ran_ms)
+{
+    struct job_node *n = &s->nodes[rank];
+
+    if (n->state == FP__JOB_NODE_STATE__JOB_NODE_ENDED)
+        return;
+    s->missed += !n->missed;
+    n->missed = true;
+    n->missed_ms = (uint32_t)ran_ms;
+}
+
+void job_states_back(struct job_states *s, uint32_t rank)
+{
+    s->missed -= s->nodes[rank].missed;
+    s->nodes[rank].missed = false;
+}
+
+bool job_states_give_up(struct job_states *s, uint64_t ran_ms, const char *text)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; s->missed && i < s->n; i++)
+        if (s->nodes[i].missed && (uint32_t)ran_ms - s->nodes[i].missed_ms >= JOB_AGAIN_MS) {
+            job_states_back(s, i);
+            news |= set_one(s, &s->nodes[i], FP__JOB_NODE_STATE__JOB_NODE_FAILED, text);
+        }
     return news;
 }
 

@@ -1,6 +1,8 @@
 /*
  * The agents of a job's nodes as a tree, and what is known of each node. No I/O, no clock; one thread.
  *
+ * Who is missed is told from who is only late by the time in which we run ourselves: a process that was stopped, or had no CPU, has heard nobody meanwhile.
+ *
  * Rank 0 is the root; every other one has a parent, so that no agent talks to more than JOB_FANOUT others, whatever the size of the job.
  */
 #ifndef JOB_TREE_H
@@ -13,6 +15,16 @@
 #define JOB_FANOUT         32u
 #define JOB_STATES         8u   /* of enum Fp__JobNodeState */
 #define JOB_TEXT_BYTES_MAX 600u /* of a node: longer ones are cut */
+#define JOB_AGAIN_MS       3000u /* in which an agent comes again whose connection broke, if it is alive */
+#define JOB_STEP_MS        1000u /* between two ticks, and the rest was not ours */
+
+/* How long we have run; begins with zeros. */
+struct job_ran {
+    uint64_t last_ms, ms;
+};
+
+/* At each tick. Returns the time, which is never 0. */
+uint64_t job_ran_tick(struct job_ran *r, uint64_t now_ms);
 
 /* Of a rank > 0. */
 uint32_t job_tree_parent(uint32_t rank, uint32_t fanout);
@@ -24,12 +36,15 @@ uint32_t job_tree_depth(uint32_t rank, uint32_t fanout);
 struct job_node {
     uint8_t state; /* enum Fp__JobNodeState */
     bool fresh;    /* not told yet */
+    bool missed;   /* its connection broke at missed_ms of our own time (of 49 days) */
+    uint32_t missed_ms;
     char *text;    /* NULL: "" */
 };
 
 struct job_states {
     uint32_t n;
     uint32_t of[JOB_STATES]; /* nodes in each state */
+    uint32_t missed;
     struct job_node *nodes;
 };
 
@@ -45,6 +60,11 @@ void job_states_fini(struct job_states *s);
 
 /* What is known of `count` nodes from rank first on. What is beyond the job, or no state, is passed over; who has ended stays so. True: something is new. */
 bool job_states_set(struct job_states *s, uint32_t first, uint32_t count, int state, const char *text);
+
+/* Its connection broke, and it is no failure unless it stays away; it talks to us again; those that have stayed away have failed, for this reason (true: something is new). */
+void job_states_miss(struct job_states *s, uint32_t rank, uint64_t ran_ms);
+void job_states_back(struct job_states *s, uint32_t rank);
+bool job_states_give_up(struct job_states *s, uint64_t ran_ms, const char *text);
 
 /* The next run at or behind *at that is fresh (or, all: of which anything is known), which is not fresh then; *at goes behind it. False: none. */
 bool job_states_next(struct job_states *s, uint32_t *at, bool all, struct job_run *out);

@@ -33,6 +33,8 @@ static struct {
         int state;
         char text[JOB_TEXT_BYTES_MAX + 1];
     } known[NODES_MAX]; /* the model */
+    bool missed[NODES_MAX];
+    uint64_t missed_ms[NODES_MAX];
     struct fuzz_pool pool;
     unsigned gone, stopped;
     bool asked_for_some; /* somebody has, once: nodes from a rank on */
@@ -164,7 +166,18 @@ static void say_hello(struct fuzz_in *in, unsigned k)
         x.said_hello[k] = true;
         x.asks[k] = h.asks;
         x.rank[k] = h.rank;
+        if (!h.asks)
+            x.missed[h.rank] = false;
     }
+}
+
+/* Says so itself, and knows better than number k. */
+static bool is_here(unsigned k, uint64_t rank)
+{
+    for (unsigned i = 0; i < WIRE_CONNS_MAX; i++)
+        if (i != k && x.below[i] && x.said_hello[i] && !x.asks[i] && x.rank[i] == rank && (x.asks[k] || x.rank[k] != rank))
+            return true;
+    return false;
 }
 
 static void say_states(struct fuzz_in *in, unsigned k)
@@ -188,7 +201,9 @@ static void say_states(struct fuzz_in *in, unsigned k)
         return;
     wire_request(x.below[k], FP__JOB_MSG__JOB_STATES, oneway, x.buf, pack(&m.base), NULL, 0, false);
     for (size_t i = 0; x.said_hello[k] && oneway && i < m.n_runs; i++)
-        model_set(runs[i].first, runs[i].count, (int)runs[i].state, runs[i].text);
+        for (uint64_t at = runs[i].first; at < (uint64_t)runs[i].first + runs[i].count && at < x.n.plan.nnodes; at++)
+            if (!is_here(k, at))
+                model_set((uint32_t)at, 1, (int)runs[i].state, runs[i].text);
 }
 
 /* A message of any type with any fields but states, whose effect the model would have to know. */
@@ -257,7 +272,7 @@ static bool is_agent(unsigned k, uint32_t rank)
     return x.below[k] && x.said_hello[k] && !x.asks[k] && x.rank[k] == rank;
 }
 
-/* An agent whose last connection is gone is taken for dead. */
+/* An agent whose last connection is gone is missed. */
 static void forget_closed(void)
 {
     bool closed[WIRE_CONNS_MAX] = {false};
@@ -272,9 +287,23 @@ static void forget_closed(void)
 
         for (unsigned i = 0; closed[k] && i < WIRE_CONNS_MAX; i++)
             another |= is_agent(i, x.rank[k]);
-        if (closed[k] && !another)
-            model_set(x.rank[k], 1, FP__JOB_NODE_STATE__JOB_NODE_FAILED, "its agent is gone: it was killed, or the node is down");
+        if (closed[k] && !another) {
+            x.missed[x.rank[k]] = true;
+            x.missed_ms[x.rank[k]] = x.n.ran.ms;
+        }
     }
+}
+
+/* Who is missed for long enough is taken for dead. */
+static void pass_time(uint32_t ms)
+{
+    wire_pass_ms(ms);
+    node_tree_tick(&x.n, fp_now_ms());
+    for (uint32_t i = 0; i < x.n.plan.nnodes; i++)
+        if (x.missed[i] && x.n.ran.ms - x.missed_ms[i] >= JOB_AGAIN_MS) {
+            x.missed[i] = false;
+            model_set(i, 1, FP__JOB_NODE_STATE__JOB_NODE_FAILED, "its agent is gone: it was killed, or the node is down");
+        }
 }
 
 static void step(struct fuzz_in *in)
@@ -297,8 +326,10 @@ static void step(struct fuzz_in *in)
     } else if (what < 210) {
         above_does(in);
     } else if (what < 235) {
-        wire_pass_ms(fuzz_u8(in) < 200 ? 50 : fuzz_u16(in));
-        node_tree_tick(&x.n, fp_now_ms());
+        for (uint32_t ms = fuzz_u8(in) < 200 ? 50 : fuzz_u16(in), some; ms; ms -= some) {
+            some = ms < JOB_STEP_MS ? ms : JOB_STEP_MS;
+            pass_time(some);
+        }
     } else if (what < 250) {
         state = 1 + (int)fuzz_below(in, 3);
         text = text_of(in);

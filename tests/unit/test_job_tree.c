@@ -137,6 +137,77 @@ static void test_what_makes_no_sense_is_passed_over(void **state)
     job_states_fini(&s);
 }
 
+static void test_who_comes_again_soon_has_not_failed(void **state)
+{
+    struct job_states s;
+
+    (void)state;
+    assert_int_equal(job_states_init(&s, 4), 0);
+    (void)job_states_set(&s, 0, 4, READY, "");
+    job_states_miss(&s, 1, 100);
+    job_states_miss(&s, 2, 100);
+    job_states_miss(&s, 2, 101); /* a second connection of it */
+    assert_int_equal(s.missed, 2);
+    assert_false(job_states_give_up(&s, 100 + JOB_AGAIN_MS - 1, "gone"));
+    assert_int_equal(s.of[READY], 4);
+    job_states_back(&s, 1);
+    job_states_back(&s, 3); /* was never missed */
+    assert_false(job_states_give_up(&s, 100 + JOB_AGAIN_MS, "gone"));
+    assert_true(job_states_give_up(&s, 101 + JOB_AGAIN_MS, "gone"));
+    assert_int_equal(s.of[READY], 3);
+    assert_int_equal(s.nodes[2].state, FAILED);
+    assert_string_equal(s.nodes[2].text, "gone");
+    assert_int_equal(s.missed, 0);
+    assert_false(job_states_give_up(&s, 1000000, "gone"));
+    assert_true(job_states_set(&s, 2, 1, READY, "")); /* it comes late, and counts again */
+    assert_int_equal(s.of[READY], 4);
+    job_states_fini(&s);
+}
+
+static void test_who_has_ended_is_not_missed(void **state)
+{
+    struct job_states s;
+
+    (void)state;
+    assert_int_equal(job_states_init(&s, 2), 0);
+    (void)job_states_set(&s, 1, 1, ENDED, "");
+    job_states_miss(&s, 1, 100);
+    assert_int_equal(s.missed, 0);
+    assert_false(job_states_give_up(&s, 1000000, "gone"));
+    job_states_fini(&s);
+}
+
+/* Also when the number of milliseconds does not fit any more. */
+static void test_a_miss_of_weeks_ago_is_told_from_one_of_now(void **state)
+{
+    uint64_t late = ((uint64_t)1 << 32) - 10;
+    struct job_states s;
+
+    (void)state;
+    assert_int_equal(job_states_init(&s, 1), 0);
+    (void)job_states_set(&s, 0, 1, READY, "");
+    job_states_miss(&s, 0, late);
+    assert_false(job_states_give_up(&s, late + JOB_AGAIN_MS - 1, "gone"));
+    assert_true(job_states_give_up(&s, late + JOB_AGAIN_MS, "gone"));
+    job_states_fini(&s);
+}
+
+static void test_time_in_which_we_did_not_run_counts_little(void **state)
+{
+    struct job_ran r = {0};
+    uint64_t began, now_ms = 5000000;
+
+    (void)state;
+    began = job_ran_tick(&r, now_ms);
+    assert_true(began > 0);
+    for (unsigned i = 0; i < 100; i++)
+        (void)job_ran_tick(&r, now_ms += 20);
+    assert_int_equal(r.ms - began, 2000);
+    assert_int_equal(job_ran_tick(&r, now_ms += 60000) - began, 2000 + JOB_STEP_MS); /* stopped for a minute */
+    assert_true(JOB_STEP_MS < JOB_AGAIN_MS);
+    assert_int_equal(job_ran_tick(&r, now_ms), r.ms);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +217,10 @@ int main(void)
         cmocka_unit_test(test_what_is_known_already_is_no_news),
         cmocka_unit_test(test_who_has_ended_stays_so),
         cmocka_unit_test(test_what_makes_no_sense_is_passed_over),
+        cmocka_unit_test(test_who_comes_again_soon_has_not_failed),
+        cmocka_unit_test(test_who_has_ended_is_not_missed),
+        cmocka_unit_test(test_a_miss_of_weeks_ago_is_told_from_one_of_now),
+        cmocka_unit_test(test_time_in_which_we_did_not_run_counts_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
