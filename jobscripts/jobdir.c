@@ -101,6 +101,17 @@ int job_dir_hold(const char *dir)
     return rc == -EAGAIN ? -EBUSY : rc;
 }
 
+/* Who has a lock that we have for this moment waits for it. */
+bool job_dir_is_held(const char *dir)
+{
+    int fd = job_dir_read(dir, JOB_DIR_LOCK);
+    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+
+    if (fd >= 0)
+        close(fd);
+    return held;
+}
+
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)
 {
     return snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;

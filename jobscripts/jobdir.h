@@ -14,6 +14,7 @@
 #define JOB_DIR_REMOVED ".removed-" /* and a number, behind its name */
 
 #define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
+#define JOB_DIR_START  "start"       /* a file in it, where fp-job start was called; locked while that starts the store */
 #define JOB_DIR_ENDING "ending"      /* a file in it: fp-job stop has begun */
 #define JOB_DIR_TOLD   "told"        /* the application was told that the job's time is nearly over */
 #define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */
@@ -49,6 +50,8 @@ int job_dir_keep(const char *dir);
 /* job_dir_make, job_dir_keep, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
  * removed, and that takes too long. */
 int job_dir_hold(const char *dir);
+/* Has anybody on this node called job_dir_hold, and lives? */
+bool job_dir_is_held(const char *dir);
 /* "DIR/name"; -ENAMETOOLONG. */
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file in it for reading. -EPERM: it or the directory is somebody else's, or no such thing; others of open. Never waits for what others have put there. */

@@ -6,7 +6,7 @@
  *     fp-job run -- srun ./app in the batch script: start, the application, stop
  *     fp-job doctor            what a site must change
  *
- * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call. Of run and stop, the application's.
+ * Exit codes: 0; 1: the script has mistakes, or the command failed; 2: a mistake in the call. Of run and stop, the application's. Of status up to 6 (cmd_status.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static const struct fp_opt options[] = {
     FP_OPT_STRING(struct job_options, named, "named", NULL, "With clean: remove the part on this node of the store of this name, with all that is in it.", .arg = "NAME", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct job_options, ssd, "ssd", "$TMPDIR", "With doctor and clean: the directory on the nodes' own SSDs that is looked at, as in #FP store ssd=.", .flags = FP_OPT_NO_FILE, .arg = "DIR"),
     FP_OPT_BOOL(struct job_options, here, "here", "off", "With doctor, in a job: look at this machine, and not at the nodes of the job.", .flags = FP_OPT_NO_FILE),
-    FP_OPT_BOOL(struct job_options, json, "json", "off", "With doctor: print JSON.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct job_options, json, "json", "off", "With doctor and status: print JSON.", .flags = FP_OPT_NO_FILE),
     FP_OPT_STRING(struct job_options, peer, "peer", NULL, "With doctor: a node whose address is to be found.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_BOOL(struct job_options, lines, "lines", "off", "With doctor: answers to another one that asks.", .flags = FP_OPT_NO_FILE | FP_OPT_HIDDEN),
     FP_OPT_STRING(struct job_options, hosts, "hosts", NULL,
@@ -73,7 +73,7 @@ static const struct fp_opt_table table = {
     .prog = "fp-job",
     .section = "job",
     .summary = "What a batch script declares in its #FP lines: checked, explained, and done.",
-    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N] [--timeout=TIME]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB]\n       fp-job doctor [--ssd=DIR] [--json]\n       fp-job clean [JOB]\n       fp-job clean --kept|--named=NAME [--ssd=DIR]",
+    .usage = "fp-job check|explain SCRIPT [OPTION]...\n       fp-job start [SCRIPT]\n       fp-job stop [--exit-code=N] [--timeout=TIME]\n       fp-job run [SCRIPT] -- COMMAND...\n       fp-job status [JOB] [--json]\n       fp-job doctor [--ssd=DIR] [--json]\n       fp-job clean [JOB]\n       fp-job clean --kept|--named=NAME [--ssd=DIR]",
     .opts = options,
 };
 

@@ -122,7 +122,7 @@ static bool begin_alone(struct job_run_of *r)
 {
     char path[PATH_MAX];
 
-    if (job_dir_file(path, r->dir, "start"))
+    if (job_dir_file(path, r->dir, JOB_DIR_START))
         return false;
     r->start_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     return r->start_fd >= 0 && flock(r->start_fd, LOCK_EX | LOCK_NB) == 0;

@@ -304,7 +304,7 @@ def test_status_from_where_users_log_in(slurm):
     slurm.write("go", "")
     assert slurm.end_of(number)[0] == 0
     r = slurm.login("fp-job", "status", str(number), check=False)
-    assert r.returncode == 1 and "does not run" in r.stderr
+    assert r.returncode == 5 and r.stdout == f"job {number}: it does not run any more: COMPLETED\n", r.stdout + r.stderr
     slurm.nothing_left()
 
 

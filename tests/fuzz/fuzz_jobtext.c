@@ -15,6 +15,7 @@
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
+#include "jobscripts/launch/queue.h"
 #include "jobscripts/script/request.h"
 #include "jobscripts/launch/slurm.h"
 #include "tests/fuzz/fuzz.h"
@@ -159,6 +160,19 @@ static void try_types(struct fuzz_in *in)
     free(text);
 }
 
+static void try_queue(struct fuzz_in *in)
+{
+    static const char *const often[] = {"12|12|5001|ada|RUNNING|n1|T|n[1-4]|None\n", "12_3|", "|", "12|5001|ada|", "PENDING", "RUNNING", "TIMEOUT", "|n/a|N/A||Resources\n", "\n", "n[1-", "squeue: error\n"};
+    char *text = take_text(in, often, sizeof often / sizeof *often), why[JOB_QUEUE_WHY_BYTES] = "";
+    struct job_queued q;
+    int rc = job_queue_choose(text, "12", &q, why);
+
+    FUZZ_CHECK((rc == 0 || rc == -ENOENT || rc == -EINVAL) && (rc == 0) == !why[0] && memchr(why, 0, sizeof why));
+    if (rc == 0)
+        FUZZ_CHECK((q.phase == JOB_WAITS || !q.reason[0]) && (q.phase == JOB_RUNS || (!q.first[0] && !q.outside)));
+    free(text);
+}
+
 /* ---------------------------------------------------------------- words of scripts */
 
 static void try_path(struct fuzz_in *in)
@@ -251,7 +265,7 @@ static void try_said(struct fuzz_in *in)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static void (*const tries[])(struct fuzz_in *in) = {try_plan, try_time, try_types, try_path, try_cores, try_config, try_said};
+    static void (*const tries[])(struct fuzz_in *in) = {try_plan, try_time, try_types, try_path, try_cores, try_config, try_said, try_queue};
     struct fuzz_in in = {data, data + len};
 
     tries[fuzz_below(&in, sizeof tries / sizeof *tries)](&in);

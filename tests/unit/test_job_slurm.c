@@ -17,6 +17,7 @@
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/launch.h"
+#include "jobscripts/launch/queue.h"
 #include "jobscripts/launch/slurm.h"
 
 static void test_times_as_squeue_prints_them(void **state)
@@ -54,6 +55,45 @@ static void test_a_task_of_an_array_is_named_alone(void **state)
     is_named("13", "13"); /* another task, or a job that was submitted by one */
     unsetenv("SLURM_ARRAY_JOB_ID");
     unsetenv("SLURM_ARRAY_TASK_ID");
+}
+
+static int chosen(const char *lines, const char *asked, struct job_queued *out)
+{
+    char text[1024], why[JOB_QUEUE_WHY_BYTES] = "";
+    int rc;
+
+    snprintf(text, sizeof text, "%s", lines);
+    rc = job_queue_choose(text, asked, out, why);
+    assert_true(!rc == !why[0]);
+    return rc;
+}
+
+static void test_a_job_is_found_in_what_squeue_prints(void **state)
+{
+    static const char *const array = "12_3|14|5001|ada|RUNNING|n2|T|n2|None\n12_1|12|5001|ada|COMPLETED|n1|T|n1|None\n12_4|12|5001|ada|PENDING|n/a|N/A||Resources\n";
+    struct job_queued q;
+
+    (void)state;
+    assert_int_equal(chosen("squeue: warning: be patient\n7|7|5001|ada|RUNNING|n003|2026|n[003-010]|None\n", "7", &q), 0);
+    assert_true(q.phase == JOB_RUNS && !q.outside && q.uid == 5001);
+    assert_string_equal(q.first, "n003");
+    assert_int_equal(chosen("7|7|5001|ada|RUNNING|login|2026|n[003-010]|None\n", "7", &q), 0);
+    assert_true(q.phase == JOB_RUNS && q.outside);
+    assert_int_equal(chosen("7|7|5001|ada|PENDING|n/a|2026|(null)|Nodes required | are DOWN\n", "7", &q), 0);
+    assert_true(q.phase == JOB_WAITS && !q.first[0]);
+    assert_string_equal(q.reason, "Nodes required | are DOWN");
+    assert_string_equal(q.begin, "2026");
+    assert_int_equal(chosen("7|7|5001|ada|NODE_FAIL|n003|2026||None\n", "7", &q), 0);
+    assert_true(q.phase == JOB_OVER);
+    assert_int_equal(chosen(array, "12", &q), -EINVAL); /* its first task has its number, and is over */
+    assert_int_equal(chosen(array, "14", &q), 0);
+    assert_string_equal(q.name, "12_3");
+    assert_int_equal(chosen(array, "12_4", &q), 0);
+    assert_true(q.phase == JOB_WAITS);
+    assert_int_equal(chosen("12_1|12|5001|ada|RUNNING|n1|T|n1|None\n12_2|12|5001|ada|PENDING|n/a|N/A||Resources\n", "12", &q), 0); /* $SLURM_JOB_ID of a task */
+    assert_string_equal(q.name, "12_1");
+    assert_int_equal(chosen("", "7", &q), -ENOENT);
+    assert_int_equal(chosen("7|7|5001|ada\n", "7", &q), -ENOENT);
 }
 
 /* How the user wants his own steps is nothing to ours, and what says which job this is stays. */
@@ -245,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_as_squeue_prints_them),
         cmocka_unit_test(test_a_task_of_an_array_is_named_alone),
+        cmocka_unit_test(test_a_job_is_found_in_what_squeue_prints),
         cmocka_unit_test(test_our_steps_are_not_as_the_user_wants_his),
         cmocka_unit_test(test_variables_in_paths),
         cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
