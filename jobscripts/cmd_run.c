@@ -127,6 +127,8 @@ static void print_commands(const struct job_run_of *r, const char *self)
         (void)print_quoted(self);
         printf(" confine --pid=$$ --cpus=%s\n", r->record.application);
     }
+    if (r->given) /* the fp-job run around the script sees to both */
+        return;
     if (!r->alloc.launcher->kept || (r->alloc.first && r->declared.store.reserve_ms && job_steps_needed(&r->declared))) { /* node_time.c tells its commands */
         (void)print_quoted(self);
         puts(" owner --pid=$$");
@@ -225,6 +227,10 @@ int job_cmd_stop(const struct job_options *o)
         return (int)o->exit_code;
     rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
+    if (rc == 0 && r.given) {
+        FP_INFO("the store that sbatch was told of (--fp) ends with the batch script, and what is declared is brought out then");
+        return (int)o->exit_code;
+    }
     if (rc == 0)
         begin_end(&r);
     if (rc == 0)
@@ -295,6 +301,8 @@ int job_cmd_run(const struct job_options *o)
         execute(o->argv);
     if (rc)
         return rc;
+    if (r.given)
+        become(&r, o->argv);
     job_app_signals();
     argv = entering(&r, o->argv, program, sizeof program, o->plugin);
     pid = argv ? fork() : -1;

@@ -15,6 +15,7 @@
 
 #define JOB_DIR_MOUNT   "mnt"         /* a directory in it: where the store is mounted if it can't be at mount= */
 #define JOB_DIR_START  "start"       /* a file in it, where fp-job start was called; locked while that starts the store */
+#define JOB_DIR_GIVEN  "given"       /* a file in it: the store is there by an option of sbatch, and ends with the batch script */
 #define JOB_DIR_ENDING "ending"      /* a file in it: fp-job stop has begun */
 #define JOB_DIR_TOLD   "told"        /* the application was told that the job's time is nearly over */
 #define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */

@@ -154,6 +154,30 @@ static void wait_for_end(const char *dir)
     }
 }
 
+/* The store is up by an option of sbatch, and will be as long as the script. */
+static bool is_given(const char *dir)
+{
+    int fd = job_dir_read(dir, JOB_DIR_GIVEN);
+    struct job_record there;
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 && job_record_load(dir, &there) == 0 && !owner_is_gone(dir);
+}
+
+/* Before there is a record, by which others find the store. */
+static int note_given(const struct job_run_of *r, bool given)
+{
+    char path[PATH_MAX];
+    int rc = job_dir_file(path, r->dir, JOB_DIR_GIVEN);
+
+    if (rc)
+        return rc;
+    if (given)
+        return job_dir_write(r->dir, JOB_DIR_GIVEN, "", 0600);
+    return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
 static int make_dir(struct job_run_of *r)
 {
     struct job_record old;
@@ -194,7 +218,8 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
     rc = rc ? rc : job_launch(&l, &r->record);
     if (rc)
         return rc;
-    rc = job_record_save(r->dir, &r->record);
+    rc = note_given(r, o->plugin);
+    rc = rc ? rc : job_record_save(r->dir, &r->record);
     rc = rc ? rc : job_steps_before(r);
     if (rc && may_keep(r))
         (void)job_launch_discard(r->dir, &r->record);
@@ -237,6 +262,35 @@ static void tell(const struct job_run_of *r)
                 other ? " can't be had on all nodes: this user may not mount there, there are files in it, or another job's store is there ($FP_MOUNT says where)" : "");
 }
 
+/* What is up: where, and what its script says. */
+static int load(struct job_run_of *r)
+{
+    char path[PATH_MAX], *text = NULL;
+    int rc = job_record_load(r->dir, &r->record);
+
+    rc = rc ? rc : job_dir_file(path, r->dir, "script");
+    rc = rc ? rc : job_script_text(path, &text);
+    if (rc)
+        FP_ERROR("job %s has no store that was started on this node (%s)", r->alloc.job, rc == -ENOENT  ? "or it has ended"
+                                                                                  : rc == -EPERM ? "what is there belongs to somebody else, or others may read it"
+                                                                                                 : fp_strerror(rc));
+    else
+        declare(r, text);
+    free(text);
+    return rc;
+}
+
+/* With --fp of sbatch and fp-job in the script, too: a second store is not what is meant, and an error would cost the job. */
+static int take_given(struct job_run_of *r)
+{
+    int rc = load(r);
+
+    r->given = true;
+    if (rc == 0)
+        FP_INFO("the store that sbatch was told of (--fp) is used, mounted on %s; it ends with the batch script", r->record.mount);
+    return rc;
+}
+
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
 {
     char *text = NULL;
@@ -250,6 +304,9 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
         snprintf(r->auxapp_dir, sizeof r->auxapp_dir, "%s", o->auxapp_dir);
     else
         fp_beside_plugins(r->auxapp_dir, sizeof r->auxapp_dir);
+    job_dir_path(r->dir, r->alloc.job);
+    if (!o->plugin && is_given(r->dir))
+        return take_given(r);
     rc = read_script(o, r, &text);
     if (rc == 0) { /* first: whatever fails behind this, the lines say whether the job goes on (required=) */
         declare(r, text);
@@ -264,7 +321,6 @@ int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
 
 int job_find(struct job_run_of *r)
 {
-    char path[PATH_MAX], *text = NULL;
     int rc;
 
     memset(r, 0, sizeof *r);
@@ -277,17 +333,8 @@ int job_find(struct job_run_of *r)
     if (r->alloc.in_slurm && (rc = job_slurm_look(&r->alloc)))
         return rc;
     job_dir_path(r->dir, r->alloc.job);
-    rc = job_record_load(r->dir, &r->record);
-    rc = rc ? rc : job_dir_file(path, r->dir, "script");
-    rc = rc ? rc : job_script_text(path, &text);
-    if (rc)
-        FP_ERROR("job %s has no store that was started on this node (%s)", r->alloc.job, rc == -ENOENT  ? "or it has ended"
-                                                                                  : rc == -EPERM ? "what is there belongs to somebody else, or others may read it"
-                                                                                                 : fp_strerror(rc));
-    else
-        declare(r, text);
-    free(text);
-    return rc;
+    r->given = is_given(r->dir);
+    return load(r);
 }
 
 /* Data that is not where it is to be is in the store alone: until now it is kept, whatever happens. */

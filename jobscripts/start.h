@@ -19,6 +19,7 @@ struct job_run_of {
     struct job_record record;
     char auxapp_dir[PATH_MAX];
     char naming[64]; /* where the directory of mount= is named as text; "": nowhere */
+    bool given;   /* by an option of sbatch, before the script began: it is used, and not ended */
     bool kept;    /* on-failure=keep, and it is */
     int start_fd; /* a lock, while it is being started */
 };
@@ -28,7 +29,7 @@ void job_catch_signals(void);
 bool job_interrupted(void);
 
 /* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. stays: we stay until its end,
- * and if we are gone before, it ends. Negative: nothing is left running. */
+ * and if we are gone before, it ends. A store that the job was given is taken as it is. Negative: nothing is left running. */
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r);
 /* What is running of this job, for stop. -ENOENT and logged: nothing. */
 int job_find(struct job_run_of *r);

@@ -85,6 +85,31 @@ def test_tasks_see_a_store_in_a_user_namespace(cluster):
     cluster.nothing_left()
 
 
+def test_a_script_with_fp_job_in_it_uses_the_store_that_it_has(cluster):
+    """One store, whatever the script calls; what is declared is brought out once, when the script has ended. A second start says the variables once more."""
+    said = "the store that sbatch was told of (--fp) "
+    code, out = cluster.run(HEAD + "#SBATCH --fp\n" + STORE + """#FP cores 1
+#FP auxapp drain to=/lustre/both
+#FP stage-out f to=/lustre/both-out
+echo first > $FP_MOUNT/f
+fp-job run -- srun -n2 -N2 sh -c 'cat $FP_MOUNT/f; exit 6'; echo run $?
+bash -c 'unset FP_MOUNT FP_JOB; eval "$(fp-job start || echo false)" || exit 9; echo $$ $FP_JOB at $FP_MOUNT; cat $FP_MOUNT/f; fp-job stop --exit-code=5'; echo stop $?
+fp-job run job.sh -- sh -c 'kill -USR1 $$'; echo signal $?
+fp-job stop || echo STOPPED
+mountpoint -q $FP_MOUNT && echo last > $FP_MOUNT/f
+fp-job status | head -n1
+exit 7
+""")
+    assert code == 7 and "ERROR" not in out and "STOPPED" not in out, out
+    assert out.count("\nfirst\n") + out.count("\nfirst\nfirst\n") >= 2 and "run 6\n" in out and "stop 5\n" in out and "signal 138\n" in out, out
+    assert out.count(said + "is used, mounted on /AggregateSSDstore; it ends with the batch script") == 3 and out.count(said + "ends with the batch script") == 2, out
+    assert re.search(r"^\d+ \d+ at /AggregateSSDstore$", out, re.M) and "2 of 2 nodes ready" in out, out
+    assert out.count("has ended\n") == 1 and out.count("2 nodes, mounted") == 1, out
+    for there in ("both", "both-out"):
+        assert cluster.login("cat", f"/lustre/{there}/f").stdout == "last\n"
+    cluster.nothing_left()
+
+
 def test_without_an_option_a_job_has_no_store(cluster):
     code, out = cluster.run(HEAD + STORE + 'echo "mount $FP_MOUNT."; ls -d /tmp/fpstore-* | wc -l\n')
     assert code == 0 and "mount .\n" in out and out.endswith("\n0\n"), out
