@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fp/err.h"
@@ -32,8 +33,8 @@ static int not_of_root(const char *job)
     int rc = 0;
     glob_t g;
 
-    snprintf(pattern, sizeof pattern, "/tmp/fpstore-[0-9]*-%s", job);
-    if (geteuid() != 0 || glob(pattern, 0, NULL, &g) != 0)
+    snprintf(pattern, sizeof pattern, "/tmp/fpstore-[0-9]*-%s{,+*}", job);
+    if (geteuid() != 0 || glob(pattern, GLOB_BRACE, NULL, &g) != 0)
         return 0;
     for (size_t i = 0; i < g.gl_pathc; i++) {
         unsigned long uid = strtoul(g.gl_pathv[i] + strlen("/tmp/fpstore-"), NULL, 10);
@@ -47,7 +48,8 @@ static int not_of_root(const char *job)
 
 static int clean_job(const char *job)
 {
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], whose[JOB_DIR_WHOSE_BYTES];
+    struct stat st;
     int rc;
 
     if (!*job || strlen(job) > 64 || strspn(job, JOB_DIR_CHARS) != strlen(job)) {
@@ -58,8 +60,13 @@ static int clean_job(const char *job)
     if (access(dir, F_OK) < 0)
         return not_of_root(job);
     rc = job_dir_make(dir); /* is it ours? */
+    job_dir_whose(dir, whose, sizeof whose);
+    if (rc == -EPERM && lstat(dir, &st) == 0 && st.st_uid != geteuid()) {
+        FP_WARN("the job has nothing here, and %s is not its own: %s", dir, whose);
+        return 0; /* an epilog that fails drains the node, which nobody shall do to others */
+    }
     if (rc)
-        FP_ERROR("%s: %s", dir, rc == -EPERM ? "it belongs to somebody else" : fp_strerror(rc));
+        FP_ERROR("%s: %s", dir, rc == -EPERM ? whose : fp_strerror(rc));
     else {
         job_outside_end(dir);
         job_left_clean(dir);

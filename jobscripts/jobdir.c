@@ -20,8 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fp/err.h"
+#include "fp/log.h"
 #include "fp/rmtree.h"
 #include "fp/wholefile.h"
+#include "jobscripts/dirname.h"
 
 #define RECORD     "job.json"
 #define HOLD_TRIES 500u
@@ -29,12 +32,12 @@
 
 void job_dir_path(char out[PATH_MAX], const char *job)
 {
-    snprintf(out, PATH_MAX, "/tmp/fpstore-%u-%.64s", (unsigned)geteuid(), job);
+    job_dirname_find(out, geteuid(), job);
 }
 
 static bool is_ours(const struct stat *st)
 {
-    return S_ISDIR(st->st_mode) && st->st_uid == geteuid() && !(st->st_mode & 077);
+    return job_dirname_is_ours(st, geteuid());
 }
 
 bool job_dir_is_ours(const char *dir)
@@ -110,6 +113,35 @@ bool job_dir_is_held(const char *dir)
     if (fd >= 0)
         close(fd);
     return held;
+}
+
+void job_dir_whose(const char *dir, char *out, size_t size)
+{
+    struct stat st;
+
+    if (lstat(dir, &st) < 0)
+        snprintf(out, size, "%s", fp_strerror(-errno));
+    else if (st.st_uid != geteuid())
+        snprintf(out, size, "it belongs to user %u: only that user or an administrator can remove it", (unsigned)st.st_uid);
+    else
+        snprintf(out, size, "%s: remove it", S_ISDIR(st.st_mode) ? "others may read it" : "it is no directory");
+}
+
+int job_dir_begin(char dir[PATH_MAX], const char *job)
+{
+    char whose[JOB_DIR_WHOSE_BYTES], other[PATH_MAX];
+    int rc;
+
+    job_dir_path(dir, job);
+    rc = job_dir_hold(dir);
+    if (rc != -EPERM)
+        return rc;
+    job_dir_whose(dir, whose, sizeof whose);
+    if (snprintf(other, sizeof other, "%s" JOB_DIR_OTHER, dir) >= PATH_MAX || !mkdtemp(other))
+        return rc;
+    FP_WARN("%s is not this job's (%s): %s is taken in its place", dir, whose, other);
+    snprintf(dir, PATH_MAX, "%s", other);
+    return job_dir_hold(dir);
 }
 
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name)

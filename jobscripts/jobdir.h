@@ -37,7 +37,7 @@ struct job_record {
     uint64_t launcher_ticks;
 };
 
-/* The same on each node: /tmp/fpstore-UID-JOB. */
+/* The same on each node where nobody else has taken the name: /tmp/fpstore-UID-JOB (dirname.h). */
 void job_dir_path(char out[PATH_MAX], const char *job);
 /* 0; -EPERM: somebody else has put something there; others of mkdir. */
 int job_dir_make(const char *dir);
@@ -53,6 +53,11 @@ int job_dir_keep(const char *dir);
 int job_dir_hold(const char *dir);
 /* Has anybody on this node called job_dir_hold, and lives? */
 bool job_dir_is_held(const char *dir);
+/* job_dir_path and job_dir_hold; another name is taken, and that is logged, where the first is somebody else's. */
+int job_dir_begin(char dir[PATH_MAX], const char *job);
+/* Of one that is refused (-EPERM): whose it is, and what is to be done. */
+#define JOB_DIR_WHOSE_BYTES 128u
+void job_dir_whose(const char *dir, char *out, size_t size);
 /* "DIR/name"; -ENAMETOOLONG. */
 int job_dir_file(char out[PATH_MAX], const char *dir, const char *name);
 /* A file in it for reading. -EPERM: it or the directory is somebody else's, or no such thing; others of open. Never waits for what others have put there. */

@@ -42,10 +42,11 @@ uninstall-enter:
 SLURM_CFLAGS ?=
 HAVE_SPANK   := $(shell echo '\#include <slurm/spank.h>' | $(CC) $(SLURM_CFLAGS) -E -x c - >/dev/null 2>&1 && echo yes)
 SPANK_SO     := $(if $(HAVE_SPANK),$(if $(SAN),,$(O)/lib/spank_fp.so))
-SPANK_OBJ    := $(patsubst %.c,$(O)/pic/%.o,$(wildcard jobscripts/spank/*.c) jobscripts/launch/inherited.c common/nsenter.c)
+SPANK_OBJ    := $(patsubst %.c,$(O)/pic/%.o,$(wildcard jobscripts/spank/*.c) jobscripts/launch/inherited.c jobscripts/dirname.c common/nsenter.c)
 SPANK_INST    = $(DESTDIR)$(PREFIX)/lib/fpstore/spank_fp.so
 spank_CFLAGS := -I . $(SLURM_CFLAGS)
 launch_CFLAGS := -I .
+jobscripts_CFLAGS := -I .
 
 .PHONY: spank install-spank uninstall-spank
 spank: $(SPANK_SO)

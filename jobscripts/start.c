@@ -186,9 +186,9 @@ static int make_dir(struct job_run_of *r)
     job_dir_path(r->dir, r->alloc.job);
     wait_for_end(r->dir);
     (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
-    rc = job_dir_hold(r->dir);
+    rc = job_dir_begin(r->dir, r->alloc.job);
     if (rc) {
-        FP_ERROR("%s: %s", r->dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
+        FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
         return rc;
     }
     if (!begin_alone(r)) {

@@ -132,6 +132,7 @@ _Static_assert(EWOULDBLOCK == EAGAIN, "both are waited for");
 static int lock(const char *dir, const char *name, char *why, size_t size)
 {
     static const struct timespec pause = {0, 20000000};
+    char whose[JOB_DIR_WHOSE_BYTES];
     int fd = job_dir_make(dir);
 
     fd = fd ? fd : lock_once(dir);
@@ -142,8 +143,10 @@ static int lock(const char *dir, const char *name, char *why, size_t size)
     }
     if (fd == -EAGAIN)
         snprintf(why, size, "the store %s (persistent=) is in use by another job of yours on this node", name);
-    else if (fd < 0)
-        snprintf(why, size, "%s: %s", dir, fd == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(fd));
+    else if (fd < 0) {
+        job_dir_whose(dir, whose, sizeof whose);
+        snprintf(why, size, "%s: %s", dir, fd == -EPERM ? whose : fp_strerror(fd));
+    }
     return fd == -EAGAIN ? -EBUSY : fd < 0 ? fd : 0;
 }
 

@@ -386,7 +386,7 @@ static int read_all(const struct job_options *o, struct node *n)
     (void)job_left_sweep(rc == 0 ? ssd : NULL);
     if (rc == 0)
         look_at_others(n, ssd);
-    rc = job_dir_hold(n->dir);
+    rc = job_dir_begin(n->dir, n->plan.job);
     if (rc == 0) {
         char key[66];
 
@@ -396,7 +396,7 @@ static int read_all(const struct job_options *o, struct node *n)
         explicit_bzero(n->plan.key, sizeof n->plan.key);
     }
     if (rc)
-        FP_ERROR("%s: %s: %s", n->plan.nodes[n->rank], n->dir, rc == -EPERM ? "it belongs to somebody else, or others may read it" : fp_strerror(rc));
+        FP_ERROR("%s: %s: %s", n->plan.nodes[n->rank], n->dir, fp_strerror(rc));
     return rc;
 }
 

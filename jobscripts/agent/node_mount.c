@@ -60,14 +60,21 @@ static void unlock(struct node *n)
     n->mount_lock = 0;
 }
 
+static bool is_of_a_job(const char *path)
+{
+    static const char start[] = "/tmp/fpstore-";
+
+    return strncmp(path, start, sizeof start - 1) == 0 && path[sizeof start - 1];
+}
+
 /* Which another job has made, since its own store is elsewhere. */
 static bool is_link_of_a_job(const char *path)
 {
-    static const char start[] = "/tmp/fpstore-";
     char to[PATH_MAX];
     ssize_t n = readlink(path, to, sizeof to - 1);
 
-    return n >= (ssize_t)sizeof start && strncmp(to, start, sizeof start - 1) == 0;
+    to[n > 0 ? n : 0] = '\0';
+    return is_of_a_job(to);
 }
 
 static const char full[] = "there are files in it, which nobody would see meanwhile";
@@ -236,7 +243,10 @@ int node_mount_take(struct node *n, char *why, size_t size)
         (void)rmdir(n->wanted);
     n->made_mount = false;
     if (rc || strcmp(n->mount, own) != 0) {
-        snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
+        if (!rc && is_of_a_job(n->mount))
+            snprintf(why, size, "the store can't be mounted at mount= on all nodes, and not at %.150s on this one, as somebody else has taken the name of the job's directory on one of them", n->mount);
+        else
+            snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
         return -EINVAL;
     }
     if (mkdir(n->mount, n->is_inside ? 0 : 0755) < 0 && errno != EEXIST) {

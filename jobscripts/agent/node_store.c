@@ -22,6 +22,7 @@
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/inherited.h"
+#include "jobscripts/dirname.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/agent/named.h"
@@ -193,6 +194,22 @@ void node_store_discard(struct node *n)
         FP_WARN("%s: %s: if the agent is killed now, it stays", n->data, fp_strerror(rc));
 }
 
+/* Where somebody else has made what is to be this job's; of the job itself it is in use. errno is as it was. */
+static bool take_other(struct node *n)
+{
+    struct stat st;
+    size_t len = strlen(n->data);
+    bool is = lstat(n->data, &st) == 0 && st.st_uid != geteuid() && len + strlen(JOB_DIR_OTHER) < sizeof n->data;
+
+    if (is)
+        strcpy(n->data + len, JOB_DIR_OTHER);
+    is = is && mkdtemp(n->data);
+    errno = EEXIST;
+    if (!is)
+        n->data[len] = '\0';
+    return is;
+}
+
 static int make_data(struct node *n, char *why, size_t size)
 {
     char dir[PATH_MAX];
@@ -207,7 +224,7 @@ static int make_data(struct node *n, char *why, size_t size)
         snprintf(why, size, "the path of ssd= is too long");
     if (rc)
         return rc;
-    if (mkdir(n->data, 0700) < 0) {
+    if (mkdir(n->data, 0700) < 0 && (errno != EEXIST || !take_other(n))) {
         rc = -errno;
         snprintf(why, size, rc == -EEXIST ? "%s is there already, and in use or not a job's: remove it" : "%s can't be made: %s", n->data, fp_strerror(rc));
         n->data[0] = '\0';

@@ -356,9 +356,8 @@ int job_cmd_wait(const struct job_options *o)
 
     if (!o->script || !*o->script || strlen(o->script) > 64 || strspn(o->script, JOB_DIR_CHARS) != strlen(o->script))
         return -EINVAL;
-    job_dir_path(dir, o->script);
     (void)signal(SIGPIPE, SIG_IGN); /* who has called may be gone */
-    rc = job_dir_hold(dir); /* until we end: what is left then is removed by the user's next job, if not by the epilog */
+    rc = job_dir_begin(dir, o->script); /* until we end: what is left then is removed by the user's next job, if not by the epilog */
     if (rc) {
         FP_ERROR("%s: %s", dir, fp_strerror(rc));
         return rc;

@@ -35,6 +35,7 @@
 
 #include "jobscripts/spank/hold.h"
 #include "fp/namespace.h"
+#include "jobscripts/dirname.h"
 #include "jobscripts/launch/inherited.h"
 #include "jobscripts/spank/spank_fp.h"
 
@@ -47,7 +48,6 @@ SPANK_PLUGIN(fpstore, 1)
 #define END_MS     5000u
 #define AGAIN_MS   15000u
 #define WORDS_OF_RUN 7 /* before the script's own, and NULL */
-#define JOB_DIR    "/tmp/fpstore-%u-%u" /* jobdir.h */
 
 static struct spank_fp fp;
 
@@ -206,16 +206,25 @@ static void become_run(spank_t sp)
     fprintf(stderr, "fpstore: %s: %s: is fpstore installed on this node?\n", fp.fp_job, strerror(errno));
 }
 
+static bool find_dir(char dir[PATH_MAX], uid_t uid, uint32_t job)
+{
+    char number[16];
+    struct stat st;
+
+    snprintf(number, sizeof number, "%u", job);
+    job_dirname_find(dir, uid, number);
+    return lstat(dir, &st) == 0 && job_dirname_is_ours(&st, uid);
+}
+
 /* What the agent of this node has left for task prologs, if the node has one. Of ours alone: anybody can write to /tmp. */
 static void confine(uint32_t job)
 {
-    char dir[64], program[96];
+    char dir[PATH_MAX], program[PATH_MAX + 16];
     char *argv[] = {(char *)"/bin/sh", program, NULL}, *envp[] = {(char *)"PATH=/usr/bin:/bin", NULL};
-    struct stat st;
+    bool is = find_dir(dir, getuid(), job);
 
-    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)getuid(), job);
     snprintf(program, sizeof program, "%s/task-prolog", dir);
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || access(program, R_OK) < 0)
+    if (!is || access(program, R_OK) < 0)
         return;
     if (spank_fp_run(argv, envp, false, CONFINE_MS))
         fprintf(stderr, "fpstore: this task could not be kept off the service cores\n");
@@ -237,13 +246,12 @@ static bool is_ours(spank_t sp)
 /* Where the store of this node is mounted in a user namespace, the task goes there; one that can't would write below the mount. */
 static void enter(uint32_t job)
 {
-    char dir[64], path[96];
-    struct stat st;
+    char dir[PATH_MAX], path[PATH_MAX + 16];
+    bool is = find_dir(dir, getuid(), job);
     int rc;
 
-    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)getuid(), job);
     snprintf(path, sizeof path, "%s/ns", dir);
-    if (lstat(dir, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid() || (st.st_mode & 077) || !fp_namespace_exists(path))
+    if (!is || !fp_namespace_exists(path))
         return;
     rc = fp_namespace_enter(path);
     if (rc == 0)
@@ -319,11 +327,9 @@ int slurm_spank_job_prolog(spank_t sp, int ac, char **av)
 /* Has the job's store left something here? Who started it, by options or with fp-job in the script, does not matter. */
 static bool has_dir(uid_t uid, uint32_t job)
 {
-    char dir[64];
-    struct stat st;
+    char dir[PATH_MAX];
 
-    snprintf(dir, sizeof dir, JOB_DIR, (unsigned)uid, job);
-    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid;
+    return find_dir(dir, uid, job);
 }
 
 /* As the user first, so that what can end in good order does; then whatever is still held, and what that has left. */

@@ -32,3 +32,55 @@ def test_a_controller_that_does_not_give_the_script(slurm):
     code, out = slurm.run(OFF.replace("size=256MiB", "size=4TiB") + f"PATH=$HOME/broken:$PATH\n{START}echo \"with $FP_MOUNT.\"\n")
     assert code == 0 and "goes on without a store" in out and "with .\n" in out, out
     slurm.nothing_left()
+
+
+def planted(slurm, number):
+    """What another user can make on the nodes before the job begins; its number is no secret."""
+    for i in (1, 2):
+        slurm.on(i, "sh", "-c", f"mkdir -m 777 /tmp/fpstore-5001-{number} /srv/fpstore-{number}; touch /srv/fpstore-{number}/x; ln -s /tmp /tmp/fpstore-5001-{number}+aaaaaa", user="root")
+
+
+def removed(slurm, number):
+    for i in (1, 2):
+        slurm.on(i, "sh", "-c", f"rm -r /tmp/fpstore-5001-{number}* /srv/fpstore-{number}", user="root")
+
+
+@pytest.mark.parametrize("how", ["start", "run"])
+def test_names_that_somebody_else_has_taken(slurm, how):
+    """The job takes others, and all that look for it find them: tasks, status, stop, clean."""
+    app = "srun sh -c 'echo x > $FP_MOUNT/$(hostname)'; ls $FP_MOUNT; fp-job status"
+    slurm.write("job.sh", HEAD + "#FP cores 1\n#FP stage-out x to=/lustre/planted\n" +
+                (f"{START}echo y > $FP_MOUNT/x\n{app}\nfp-job stop\n" if how == "start" else f"fp-job run -- sh -c 'echo y > $FP_MOUNT/x; ls $FP_MOUNT; fp-job status'\n"))
+    number = slurm.sbatch("job.sh", "--hold")
+    planted(slurm, number)
+    try:
+        slurm.login("scontrol", "release", str(number))
+        code, out = slurm.end_of(number)
+        assert code == 0 and f"/tmp/fpstore-5001-{number} is not this job's (it belongs to user 0: " in out and "2 of 2 nodes ready, mounted on /AggregateSSDstore" in out, out
+        assert how == "run" or "\n".join(slurm.names[1:]) in out, out
+        assert slurm.login("cat", "/lustre/planted/x").stdout == "y\n"
+        r = slurm.on(1, "fp-job", "clean", str(number))  # as an epilog does: if it failed the node would be drained
+        assert "the job has nothing here" in r.stderr, r
+    finally:
+        removed(slurm, number)
+    slurm.login("rm", "-r", "/lustre/planted")
+    slurm.nothing_left()
+
+
+def test_a_killed_job_whose_names_somebody_else_has_taken(slurm):
+    """What it has left is found, too."""
+    slurm.write("job.sh", HEAD + START + "touch up\nsleep 600\n")
+    number = slurm.sbatch("job.sh", "--hold")
+    planted(slurm, number)
+    try:
+        slurm.login("scontrol", "release", str(number))
+        slurm.wait_file("up", number)
+        slurm.login("scancel", str(number))
+        for i in (1, 2):  # at once, before they have heard of it
+            slurm.kill(i, *[p for name in ("fp-job-watch", "fp-job", "fp-mount", "fp-benefactor", "fp-manager") for p in slurm.processes(i, name)], check=False)
+        slurm.wait_state(number, "CANCELLED")
+        for i in (1, 2):
+            slurm.on(i, "fp-job", "clean", str(number))
+        slurm.nothing_left()
+    finally:
+        removed(slurm, number)

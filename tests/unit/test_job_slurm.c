@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "fp/log.h"
 #include "fp/rmtree.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/jobdir.h"
@@ -172,6 +173,32 @@ static void test_a_directory_that_is_not_ours_alone_is_refused(void **state)
     assert_int_equal(access(dir, F_OK), -1);
 }
 
+/* Numbers of jobs are known to all: the name of the directory may be taken, and another one is, which is found again. */
+static void test_a_name_that_is_taken(void **state)
+{
+    char first[PATH_MAX], dir[PATH_MAX], again[PATH_MAX], job[40];
+
+    (void)state;
+    fp_log_set_level(FP_LOG_ERROR);
+    snprintf(job, sizeof job, "test-%d", (int)getpid());
+    job_dir_path(first, job);
+    assert_int_equal(symlink("/tmp", first), 0);
+    assert_int_equal(job_dir_begin(dir, job), 0);
+    assert_memory_equal(dir, first, strlen(first));
+    assert_int_equal(dir[strlen(first)], '+');
+    job_dir_path(again, job);
+    assert_string_equal(again, dir);
+    assert_int_equal(job_dir_begin(again, job), 0);
+    assert_string_equal(again, dir);
+    assert_int_equal(unlink(first), 0);
+    job_dir_path(again, job); /* whatever becomes of the other */
+    assert_string_equal(again, dir);
+    assert_int_equal(chmod(dir, 0755), 0);
+    job_dir_path(again, job);
+    assert_string_equal(again, first);
+    assert_int_equal(job_dir_remove(dir), 0);
+}
+
 static void test_what_start_leaves_is_found_by_stop(void **state)
 {
     struct job_record r = {.job = "17", .root = "n1:20008", .step = "0", .manager = "n1:4000", .mount = "/AggregateSSDstore", .application = "0-6", .nodes = 4, .launcher = 4711,
@@ -289,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_our_steps_are_not_as_the_user_wants_his),
         cmocka_unit_test(test_variables_in_paths),
         cmocka_unit_test(test_a_directory_that_is_not_ours_alone_is_refused),
+        cmocka_unit_test(test_a_name_that_is_taken),
         cmocka_unit_test(test_what_start_leaves_is_found_by_stop),
         cmocka_unit_test(test_a_record_that_others_may_have_written_is_not_read),
         cmocka_unit_test(test_a_process_is_kept_to_cpus),
