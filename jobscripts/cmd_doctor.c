@@ -226,7 +226,7 @@ int job_cmd_doctor(const struct job_options *o)
     else
         doctor_report_print(&r);
     if (!o->json && !o->here && !getenv("SLURM_JOB_ID"))
-        puts("This machine alone was looked at. For nodes: salloc -N 4 fp-job doctor, or fp-job doctor in a batch script.");
+        puts("This machine alone was looked at. For nodes: salloc -N 4 --exclusive fp-job doctor, or fp-job doctor in a batch script.");
     rc = rc ? rc : r.wrong ? -EINVAL : 0;
     doctor_report_fini(&r);
     return rc;

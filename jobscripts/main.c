@@ -130,6 +130,8 @@ int main(int argc, char **argv)
     fp_log_set_level((enum fp_log_level)o.log_level);
     if (!o.script && (functions[o.command] == job_cmd_check || functions[o.command] == job_cmd_explain))
         return mistake("which script? fp-job check SCRIPT");
+    if (o.script && (functions[o.command] == job_cmd_stop || functions[o.command] == job_cmd_doctor))
+        return mistake(functions[o.command] == job_cmd_stop ? "stop ends the store of the job that it is called in: it takes no name of one, and no script" : "doctor takes no script: fp-job doctor");
     if (o.argv && functions[o.command] != job_cmd_run && functions[o.command] != job_cmd_daemon)
         return mistake("a command behind -- is for fp-job run alone");
     rc = functions[o.command](&o);

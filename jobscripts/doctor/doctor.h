@@ -78,6 +78,7 @@ struct doctor_node {
     uint32_t cores, cpus, cpus_machine;  /* that the job has here; that the machine has. 0: not known */
     char service[DOCTOR_NAME_BYTES];     /* CPUs that #FP cores 1 would take; "": none */
     uint64_t nofile, memlock;            /* hard limits; UINT64_MAX: none */
+    uint64_t nproc;                      /* the limit as it is, which nobody raises */
     char first[DOCTOR_NAME_BYTES];       /* the first node of the job; "": we are in none */
     int first_rc;                        /* of finding its address */
     char version[32];                    /* of fpstore */

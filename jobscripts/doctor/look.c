@@ -187,11 +187,14 @@ static void look_at_cores(struct doctor_node *n)
     hwloc_topology_destroy(t);
 }
 
-static uint64_t hard_limit(int resource)
+static uint64_t limit_of(int resource, bool hard)
 {
-    struct rlimit r;
+    struct rlimit r = {RLIM_INFINITY, RLIM_INFINITY};
+    rlim_t value;
 
-    return getrlimit((__rlimit_resource_t)resource, &r) < 0 || r.rlim_max == RLIM_INFINITY ? UINT64_MAX : (uint64_t)r.rlim_max;
+    (void)getrlimit((__rlimit_resource_t)resource, &r);
+    value = hard ? r.rlim_max : r.rlim_cur;
+    return value == RLIM_INFINITY ? UINT64_MAX : (uint64_t)value;
 }
 
 static void look_at_groups(struct doctor_node *n)
@@ -226,6 +229,7 @@ void doctor_node_look(const struct doctor_node_wants *w, struct doctor_node *out
     look_at_cores(out);
     look_at_groups(out);
     look_for_first(w->first, out);
-    out->nofile = hard_limit(RLIMIT_NOFILE);
-    out->memlock = hard_limit(RLIMIT_MEMLOCK);
+    out->nofile = limit_of(RLIMIT_NOFILE, true);
+    out->memlock = limit_of(RLIMIT_MEMLOCK, true);
+    out->nproc = limit_of(RLIMIT_NPROC, false);
 }

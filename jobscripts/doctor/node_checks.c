@@ -14,6 +14,7 @@
 
 #define FREE_LEAST     FP_MIB(64) /* that fp-job start takes */
 #define NOFILE_LEAST   4096u      /* a descriptor for each segment and each connection */
+#define NPROC_LEAST    1024u
 #define CLOCK_OFF_MS   1000
 #define LUSTRE_MAGIC   0x0bd00bd0u
 #define GPFS_MAGIC     0x47504653u
@@ -156,11 +157,12 @@ static void judge_ssd(const struct doctor_node *n, struct doctor_answer *a)
         doctor_wrong(a, "remove what fills it: the store of a job takes 64 MiB on each node at least");
         return;
     }
-    doctor_found(a, "%s: %s, more than %s free", n->ssd, k ? k->name : "a file system of another kind", fp_format_size(size, about(n->ssd_free_bytes)));
+    doctor_found(a, "%s: %s%s, more than %s free", n->ssd, k ? k->name : "a file system of another kind", k && k->kind == MEMORY ? ", which is memory and no SSD" : "",
+                 fp_format_size(size, about(n->ssd_free_bytes)));
     if (k && k->kind == REMOTE)
         doctor_wrong(a, "ssd= must be a disk of the node itself: --ssd=DIRECTORY tries another one; without any, #FP store backend=memory");
     else if (k && k->kind == MEMORY)
-        doctor_warn(a, "a directory on an SSD: in this one checkpoints take the job's own memory, and are gone when the node restarts");
+        doctor_warn(a, "a directory on an SSD: in this one checkpoints take the job's own memory (--mem), and are lost when the node restarts or loses power, also what was synced");
 }
 
 static void judge_direct(const struct doctor_node *n, struct doctor_answer *a)
@@ -194,7 +196,7 @@ static void judge_cores(const struct doctor_node *n, struct doctor_answer *a)
     }
     doctor_found(a, "%u core%s (%u of the %u CPUs)%s%s", n->cores, n->cores == 1 ? "" : "s", n->cpus, n->cpus_machine, n->service[0] ? "; #FP cores 1 takes CPU " : "", n->service);
     if (n->cores < 2)
-        doctor_warn(a, "jobs of two cores or more on each node: of this one none can be set aside for services");
+        doctor_warn(a, "jobs of two cores or more on each node (--exclusive: all): of this one none can be set aside for services");
 }
 
 static const char *limit(char *buf, uint64_t value, bool bytes)
@@ -225,10 +227,21 @@ static void judge_memlock(const struct doctor_node *n, struct doctor_answer *a)
         doctor_warn(a, "LimitMEMLOCK=infinity in slurmd's unit, or PropagateResourceLimitsExcept=MEMLOCK: else the store's key may come onto the swap device");
 }
 
+/* Threads count, those of the application too. */
+static void judge_nproc(const struct doctor_node *n, struct doctor_answer *a)
+{
+    char buf[FP_UNITS_BUF];
+
+    doctor_found(a, "%s", limit(buf, n->nproc, false));
+    if (n->nproc < NPROC_LEAST && !n->is_root)
+        doctor_warn(a, "nproc in /etc/security/limits.conf of login and compute nodes, or PropagateResourceLimitsExcept=NPROC in slurm.conf: at least %u; services have some 60 threads on a node, "
+                       "and all of the user's there count", NPROC_LEAST);
+}
+
 static void judge_names(const struct doctor_node *n, struct doctor_answer *a)
 {
     if (!n->first[0]) {
-        doctor_found(a, "not tried: this is no node of a job");
+        doctor_found(a, "not tried: this machine alone is looked at");
         return;
     }
     doctor_found(a, "%s, the first node of the job: %s", n->first, n->first_rc ? "its address is not found" : "found");
@@ -249,6 +262,7 @@ const struct doctor_node_check doctor_node_checks[] = {
     {"cores", judge_cores},
     {"nofile", judge_nofile},
     {"memlock", judge_memlock},
+    {"nproc", judge_nproc},
     {"names", judge_names},
     {NULL, NULL},
 };

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import subprocess
 
 from harness.daemons import SLOW, bin_path
@@ -121,3 +122,16 @@ def test_without_slurm(tmp_path):
     assert lines[1].strip().startswith("change: if this is a site with Slurm: its commands into PATH") and "wrong  " not in r.stdout, r.stdout
     assert lines[-1].startswith("This machine alone was looked at.")
     assert sorted(os.listdir(tmp_path)) == ["fusermount3", "getent", "sh"]
+
+
+def test_limits_and_memory():
+    """Limits of this process, of which root has his own; and a directory in memory is called so."""
+    r = subprocess.run(["prlimit", "--nofile=1000:2000", "--nproc=700:900", bin_path("fp-job"), "doctor", "--here", "--ssd=/dev/shm"], capture_output=True, text=True, timeout=60 * SLOW)
+    assert "nofile            " in r.stdout and ": 2000 (hard limit)\n" in r.stdout and re.search(r"nproc +\S+: 700\n", r.stdout), r.stdout + r.stderr
+    assert re.search(r"warning  ssd +\S+: /dev/shm: tmpfs, which is memory and no SSD, more than .*\n +change: a directory on an SSD: .* lost when the node restarts or loses power", r.stdout), r.stdout
+
+
+def test_words_that_are_too_many():
+    for command, want in (("doctor", "doctor takes no script"), ("stop", "stop ends the store of the job that it is called in")):
+        r = subprocess.run([bin_path("fp-job"), command, "12"], capture_output=True, text=True, timeout=60 * SLOW)
+        assert r.returncode == 2 and want in r.stderr, r.stderr

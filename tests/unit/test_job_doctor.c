@@ -141,7 +141,7 @@ static struct doctor_node good(void)
 {
     return (struct doctor_node){.kernel = "6.12.38-amd64", .helper = "/usr/bin/fusermount3", .helper_root = true, .fuse_minor = 41, .mountpoint = "/AggregateSSDstore",
                                 .ssd = "/ssd", .ssd_magic = XFS_SUPER_MAGIC, .ssd_free_bytes = FP_GIB(900), .cgroup_v2 = true, .cores = 64, .cpus = 128, .cpus_machine = 128,
-                                .service = "63,127", .nofile = 131072, .memlock = UINT64_MAX, .first = "n1", .version = "0.1.0", .clock_known = true, .asked_version = "0.1.0"};
+                                .service = "63,127", .nofile = 131072, .memlock = UINT64_MAX, .nproc = 4096, .first = "n1", .version = "0.1.0", .clock_known = true, .asked_version = "0.1.0"};
 }
 
 static struct doctor_answer node(const struct doctor_node_check *table, const char *check, const struct doctor_node *n)
@@ -216,13 +216,14 @@ static void test_what_nodes_lack(void **state)
     ONE_IS(n_.ssd_rc = -ENOSPC, "ssd", DOCTOR_WRONG, "remove", "");
     ONE_IS(n_.ssd_free_bytes = FP_MIB(63), "ssd", DOCTOR_WRONG, "64 MiB", "");
     ONE_IS(n_.ssd_magic = NFS_SUPER_MAGIC, "ssd", DOCTOR_WRONG, "--ssd=", "");
-    ONE_IS((n_.ssd_magic = TMPFS_MAGIC, n_.direct_rc = -EINVAL), "ssd", DOCTOR_WARNING, "memory", "");
+    ONE_IS((n_.ssd_magic = TMPFS_MAGIC, n_.direct_rc = -EINVAL), "ssd", DOCTOR_WARNING, "restarts or loses power", "");
     ONE_IS(n_.direct_rc = -EINVAL, "direct-io", DOCTOR_WARNING, "ext4 or xfs", "");
     ONE_IS(n_.cgroup_v2 = false, "cgroups", DOCTOR_WARNING, "/sys/fs/cgroup", "");
     ONE_IS((n_.cores = 1, n_.cpus = 2), "cores", DOCTOR_WARNING, "two cores", "");
     ONE_IS(n_.cpus = 0, "cores", DOCTOR_WRONG, "/sys/devices", "");
     ONE_IS(n_.nofile = 1024, "nofile", DOCTOR_WARNING, "LimitNOFILE", "");
     ONE_IS(n_.memlock = 0, "memlock", DOCTOR_WARNING, "LimitMEMLOCK", "");
+    ONE_IS(n_.nproc = 500, "nproc", DOCTOR_WARNING, "limits.conf", "");
     ONE_IS(n_.first_rc = 2, "names", DOCTOR_WRONG, "/etc/hosts", "");
 }
 
