@@ -20,7 +20,7 @@ int job_cmd_check(const struct job_options *o)
 
     if (rc)
         return rc;
-    site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cpus = r.least_cpus, .cores_are_here = r.nodes_are_here, .words = o->words};
+    site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cpus = r.least_cpus, .most_cpus = r.most_cpus, .sbatch = &r.sbatch, .cores_are_here = r.nodes_are_here, .words = o->words};
     if (o->sbatch) {
         site.core_spec = r.sbatch.core_spec; /* else services are a step of the job, and don't get them */
         site.unseen = strcmp(o->script, "/dev/null") == 0;

@@ -34,7 +34,7 @@ static const struct fp_opt options[] = {
     FP_OPT_INT(struct job_options, nodes, "nodes", "0", 0, 1 << 20, "With check and explain: how many nodes the job is to have. By default, what the script's #SBATCH lines say.",
                .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, node_cores, "node-cores", "0", 0, 65536,
-               "With check and explain: how many cores its smallest node has. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
+               "With check and explain: how many cores its smallest node has, with one hardware thread each. By default, what Slurm says of the partition, else as many as this machine.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct job_options, words, "words", "off",
                 "With check: the words alone. No directory, no node and no plugin given by its path is looked at, as where others than the script's user check it.", .flags = FP_OPT_NO_FILE),
     FP_OPT_INT(struct job_options, exit_code, "exit-code", "0", 0, 255,

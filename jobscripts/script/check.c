@@ -125,6 +125,37 @@ static void check_cores(const struct job_declared *d, const struct job_site *sit
         tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cpus - 1);
 }
 
+/* CPUs that tasks have on the smallest node beside the service cores; 0: not known. */
+static uint32_t cpus_left(const struct job_declared *d, const struct job_site *site)
+{
+    uint32_t threads = site->cores ? site->cpus / site->cores : 0, service = 0;
+
+    if (d->cores.kind == JOB_CORES_COUNT)
+        service = d->cores.min * threads;
+    else if (d->cores.kind == JOB_CORES_SHARE)
+        service = (site->cores * d->cores.percent > 100 ? site->cores * d->cores.percent / 100 : 1) * threads;
+    return service < site->cpus ? site->cpus - service : 0;
+}
+
+/* Slurm counts service cores as the job's, and lets tasks have all of them. */
+static void check_tasks(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
+    const struct job_sbatch *s = site->sbatch;
+    uint32_t tasks = s && s->node_tasks ? s->node_tasks : 1, each = s && s->task_cpus ? s->task_cpus : 1, left = cpus_left(d, site);
+    struct job_place at = s && s->node_tasks_at.line ? s->node_tasks_at : s ? s->task_cpus_at : (struct job_place){0};
+    uint64_t all = (uint64_t)tasks * each;
+
+    if (!at.line || s->overcommit || !site->cpus)
+        return;
+    if (each > site->most_cpus)
+        tell(f, s->task_cpus_at.line ? s->task_cpus_at : at, "%u CPUs for a task: %s %u", each, site->cores_are_here ? "this machine has" : "no node of the job has more than", site->most_cpus);
+    else if (all > site->most_cpus)
+        tell(f, at, "%u tasks with %u CPU%s each on a node: %s %u", tasks, each, each == 1 ? "" : "s", site->cores_are_here ? "this machine has" : "no node of the job has more than", site->most_cpus);
+    else if (left && all > left && d->cores.kind != JOB_CORES_NONE)
+        job_warning(f, at, "%u task%s with %u CPU%s each on a node: beside the service cores it has %u CPUs for them, which they share", tasks, tasks == 1 ? "" : "s", each, each == 1 ? "" : "s", left);
+}
+
 /* ---------------------------------------------------------------- directories */
 
 static struct job_place value_place(const struct job_line *l, const char *name)
@@ -306,6 +337,7 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     check_persistent(d, f);
     check_auxapps(d, site, f);
     check_cores(d, site, f);
+    check_tasks(d, site, f);
     check_drain(d, site, f);
     check_stage_in(d, site, f);
     check_stage_out(d, site, f);

@@ -11,6 +11,8 @@ struct job_site {
     uint32_t nodes;     /* of the job; 0: not known */
     uint32_t cores;     /* of its smallest node; 0: not known */
     uint32_t cpus;      /* hardware threads, likewise */
+    uint32_t most_cpus; /* ... of its largest one */
+    const struct job_sbatch *sbatch; /* what the script says to Slurm; NULL: not looked at */
     bool words;         /* neither directories nor plugins given by their paths are looked at: this is not their user, or not a machine that has them */
     uint32_t core_spec; /* cores of each node that Slurm leaves out for services; 0: none */
     bool unseen;        /* the script can't be read, and what is declared comes from options alone */

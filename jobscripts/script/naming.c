@@ -232,26 +232,50 @@ static struct job_place place(const char *text, const char *at)
     return p;
 }
 
+static void read_all(struct reader *r, const char *text)
+{
+    size_t size = strlen(text) + 1;
+
+    *r = (struct reader){.text = text, .c = text, .plain = malloc(size), .from = malloc(size * sizeof *r->from)};
+    if (!r->plain || !r->from)
+        abort();
+    while (*r->c)
+        r->quote ? in_quotes(r) : outside(r);
+    r->plain[r->n] = '\0';
+}
+
+static void reader_fini(struct reader *r)
+{
+    free(r->plain);
+    free(r->from);
+}
+
+bool *job_naming_text(const char *text)
+{
+    bool *is = calloc(strlen(text) + 1, sizeof *is);
+    struct reader r;
+
+    if (!is)
+        abort();
+    read_all(&r, text);
+    for (size_t i = 0; i < r.n; i++)
+        is[r.from[i]] = true;
+    reader_fini(&r);
+    return is;
+}
+
 bool job_naming_find(const char *text, const char *dir, struct job_place *at)
 {
     struct reader r;
     const char *found;
-    size_t size;
 
     while (strncmp(text, "#FP+ ", 5) == 0 && strchr(text, '\n')) /* of options of sbatch: no lines of the script */
         text = strchr(text, '\n') + 1;
-    size = strlen(text) + 1;
-    r = (struct reader){.text = text, .c = text, .plain = malloc(size), .from = malloc(size * sizeof *r.from)};
-    if (!r.plain || !r.from)
-        abort();
-    while (*r.c)
-        r.quote ? in_quotes(&r) : outside(&r);
-    r.plain[r.n] = '\0';
+    read_all(&r, text);
     found = find(r.plain, dir);
     if (found)
         *at = place(text, text + r.from[found - r.plain]);
-    free(r.plain);
-    free(r.from);
+    reader_fini(&r);
     return found != NULL;
 }
 

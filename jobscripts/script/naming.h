@@ -13,7 +13,10 @@
  */
 bool job_naming_find(const char *text, const char *dir, struct job_place *at);
 
-/* The same of one word of a command, which a shell may have read already. */
+/* Of each byte, whether a shell sees it: a line that begins with # and is none of a here-document, nor in quotes, it passes over. The caller's. */
+bool *job_naming_text(const char *text);
+
+/* The same as job_naming_find of one word of a command, which a shell may have read already. */
 bool job_naming_word(const char *word, const char *dir);
 
 #endif

@@ -50,6 +50,7 @@ void job_request_types(const char *text, struct job_request *r)
         cores = one.sockets * one.cores;
         cpus = cores * one.threads;
         r->least_cores = !r->least_cores || cores < r->least_cores ? cores : r->least_cores;
+        r->most_cpus = cpus > r->most_cpus ? cpus : r->most_cpus;
         r->least_cpus = !r->least_cpus || cpus < r->least_cpus ? cpus : r->least_cpus;
     }
 }
@@ -69,7 +70,7 @@ static void look_at_nodes(const struct job_options *o, struct job_request *r)
 {
     r->nodes = o->nodes ? (uint32_t)o->nodes : r->sbatch.nodes;
     if (o->node_cores) {
-        r->least_cores = (uint32_t)o->node_cores;
+        r->least_cores = r->least_cpus = r->most_cpus = (uint32_t)o->node_cores; /* with one hardware thread each, as explain shows them */
         r->types[r->ntypes++] = (struct job_nodetype){.sockets = 1, .cores = r->least_cores, .threads = 1, .nodes = r->nodes};
         return;
     }
@@ -79,7 +80,7 @@ static void look_at_nodes(const struct job_options *o, struct job_request *r)
     if (!r->least_cores) {
         long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-        r->least_cores = r->least_cpus = n > 0 ? (uint32_t)n : 0;
+        r->least_cores = r->least_cpus = r->most_cpus = n > 0 ? (uint32_t)n : 0;
         r->nodes_are_here = true;
     }
 }

@@ -28,6 +28,7 @@ struct job_request {
     size_t ntypes, more_types;        /* more_types: not in the list */
     uint32_t least_cores;             /* of the smallest node; 0: not known */
     uint32_t least_cpus;              /* hardware threads of the node that has the fewest, as Linux counts them; 0: not known */
+    uint32_t most_cpus;               /* ... that has the most */
     bool nodes_are_here;              /* nobody says what nodes there are, so this machine was looked at, and there are no types */
     char plugin_dir[PATH_MAX];
 };

@@ -3,7 +3,7 @@
  *
  * Variables are left as they are written: most of them have a value only on the nodes of the job ($TMPDIR), and another one on each (node_store.c expands
  * them there). A #FP line behind the first command is a mistake and not obeyed: sbatch has the same rule for its own lines, a text in a here-document
- * would else become a directive, and one that is silently passed over would be a job without a store.
+ * would else become a directive, and one that is silently passed over would be a job without a store. A line of such a text is neither: scripts make others.
  */
 #include "jobscripts/script/script.h"
 
@@ -17,8 +17,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "jobscripts/script/naming.h"
+
 struct reader {
     struct job_findings *f;
+    const char *text; /* all of it */
+    bool *seen;       /* job_naming_text, once it is needed */
     const char *line; /* the present one */
     size_t len;
     unsigned number;
@@ -189,13 +193,22 @@ static void add_line(const struct reader *r, size_t at, struct job_script *out)
     out->lines[out->nlines++] = l;
 }
 
-static void one_line(const struct reader *r, struct job_script *out, bool commands)
+/* In a here-document or in quotes, where another script may be made of it. */
+static bool is_text(struct reader *r)
+{
+    r->seen = r->seen ? r->seen : job_naming_text(r->text);
+    return r->seen[r->line - r->text];
+}
+
+static void one_line(struct reader *r, struct job_script *out, bool commands)
 {
     if (!is_directive(r)) {
         if (!commands && looks_like_one(r))
             job_warning(r->f, here(r, 0), "this is no directive, only a comment: one begins with #FP and a blank, at the beginning of the line");
         return;
     }
+    if (commands && is_text(r))
+        return;
     if (commands) {
         job_error(r->f, here(r, 0), "a #FP line behind the first command is not read: write it before, beside the #SBATCH lines");
         return;
@@ -205,7 +218,7 @@ static void one_line(const struct reader *r, struct job_script *out, bool comman
 
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f)
 {
-    struct reader r = {.f = f};
+    struct reader r = {.f = f, .text = text};
     bool commands = false;
 
     memset(out, 0, sizeof *out);
@@ -223,6 +236,7 @@ void job_script_parse(const char *text, struct job_script *out, struct job_findi
         one_line(&r, out, commands);
         commands = commands || is_command(&r);
     }
+    free(r.seen);
 }
 
 const struct job_word *job_line_word(const struct job_line *l, const char *name)
@@ -331,9 +345,9 @@ int job_script_read(const char *path, const char *directives, struct job_script 
     memset(out, 0, sizeof *out);
     if (rc)
         return rc;
+    job_sbatch_read(text, sbatch, f); /* its lines have the numbers that they have in the file */
     job_script_add(&text, directives);
     job_script_parse(text, out, f);
-    job_sbatch_read(text, sbatch);
     free(text);
     return 0;
 }

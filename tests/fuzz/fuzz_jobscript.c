@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     job_findings_sort(&f);
     check_findings(&f, text);
     check_naming(text);
-    job_sbatch_read(text, &sb);
+    job_sbatch_read(text, &sb, &f);
     FUZZ_CHECK(memchr(sb.partition, 0, sizeof sb.partition));
     job_declared_fini(&d);
     job_findings_fini(&f);

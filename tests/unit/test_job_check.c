@@ -179,6 +179,33 @@ static void test_more_than_the_job_has(void **state)
     is_good("#FP auxapp dedup nodes=3\n#FP cores 1000\n");
 }
 
+/* Slurm counts service cores as the job's, which has fewer for its tasks. */
+static void test_tasks_of_a_node(void **state)
+{
+    struct job_sbatch s = {.node_tasks = 4, .task_cpus = 2, .node_tasks_at = {2, 27}, .task_cpus_at = {3, 25}};
+    struct jf x;
+
+    (void)state;
+    site = (struct job_site){.nodes = 2, .cores = 8, .cpus = 16, .most_cpus = 16, .sbatch = &s};
+    is_good("#FP cores 1\n");
+    s.node_tasks = 8;
+    is_bad("#FP cores 1\n", 2, 27, "8 tasks with 2 CPUs each on a node: beside the service cores it has 14 CPUs");
+    is_good("#FP store\n");
+    s.node_tasks = 9;
+    is_bad("#FP store\n", 2, 27, "no node of the job has more than 16");
+    s.overcommit = true;
+    is_good("#FP store\n");
+    s.overcommit = false;
+    s.task_cpus = 17;
+    is_bad("#FP store\n", 3, 25, "17 CPUs for a task: no node of the job has more than 16");
+    site.cores_are_here = true;
+    check(&x, "#FP store\n");
+    jf_one(&x, 3, 25, "this machine has 16");
+    assert_int_equal(x.f.errors, 0);
+    jf_end(&x);
+    memset(&site, 0, sizeof site);
+}
+
 static void test_cores_of_this_machine_are_a_warning_alone(void **state)
 {
     struct jf x;
@@ -340,6 +367,7 @@ int main(void)
         cmocka_unit_test(test_what_a_plugin_says_of_itself),
         cmocka_unit_test(test_an_auxapp_on_some_of_the_nodes),
         cmocka_unit_test(test_more_than_the_job_has),
+        cmocka_unit_test(test_tasks_of_a_node),
         cmocka_unit_test(test_cores_of_this_machine_are_a_warning_alone),
         cmocka_unit_test(test_targets_that_are_not_there),
         cmocka_unit_test(test_words_of_a_policy),

@@ -231,7 +231,7 @@ static uint32_t nodes(const char *text)
 {
     struct job_sbatch sb;
 
-    job_sbatch_read(text, &sb);
+    job_sbatch_read(text, &sb, NULL);
     return sb.nodes;
 }
 
@@ -246,9 +246,65 @@ static void test_nodes_are_those_of_the_last_sbatch_line(void **state)
     assert_int_equal(nodes("#SBATCH --nodelist=n7\n#SBATCH --nodes-x=3\n"), 0);
     assert_int_equal(nodes("echo\n#SBATCH -N 4\n"), 0);
     assert_int_equal(nodes("#SBATCH -N\n#SBATCH --nodes=\n#SBATCH -N x\n"), 0);
-    job_sbatch_read("#SBATCH -p small,large -N 2\n", &sb);
+    job_sbatch_read("#SBATCH -p small,large -N 2\n", &sb, NULL);
     assert_string_equal(sb.partition, "small");
     assert_int_equal(sb.nodes, 2);
+}
+
+static void test_what_a_script_writes_into_another_is_none_of_its_lines(void **state)
+{
+    (void)state;
+    parse("#FP store\nsbatch <<EOF\n#!/bin/sh\n#FP store size=1GiB\nEOF\ncat > x <<-'A B'\n#FP cores 1\n\tA B\necho \"\n#FP cores 1\n\"\n");
+    assert_int_equal(s.nlines, 1);
+    assert_int_equal(f.n, 0);
+    done();
+    parse("cat <<EOF\n#FP cores 1\nEOF\n#FP cores 2\n: $((1<<2))\n#FP cores 3\n");
+    assert_int_equal(f.n, 2);
+    assert_int_equal(f.list[0].at.line, 4);
+    assert_int_equal(f.list[1].at.line, 6);
+    done();
+}
+
+static void sbatch_bad(const char *text, unsigned line, unsigned column, const char *part)
+{
+    struct job_sbatch sb;
+
+    job_findings_init(&f);
+    job_sbatch_read(text, &sb, &f);
+    if (f.n != 1 || f.list[0].at.line != line || f.list[0].at.column != column || !strstr(f.list[0].text, part))
+        fail_msg("%s: %zu, first %u:%u %s", text, f.n, f.n ? f.list[0].at.line : 0, f.n ? f.list[0].at.column : 0, f.n ? f.list[0].text : "");
+    job_findings_fini(&f);
+}
+
+static void test_what_sbatch_would_refuse_has_its_place(void **state)
+{
+    static const char good[] = "#SBATCH --time=10 -t 1:2 -t 1:2:3 -t 1-2 -t 1-2:3 -t 1-2:3:4 -t UNLIMITED -t -1\n  # indented\n#SBATCH -N 1k -N 2-4 --nodes=1,3 --nodes=1-7:2 -c 2 --ntasks-per-node=3 # -N x\n"
+                               "#SBATCH --job-name=\"-N x # y\" --comment='-c z'\nsrun ./app\ncat <<EOF\n#SBATCH -N 2\nEOF\n#SBATCHES\n##SBATCH -N 2\n";
+    struct job_sbatch sb;
+
+    (void)state;
+    job_findings_init(&f);
+    job_sbatch_read(good, &sb, &f);
+    if (f.n)
+        fail_msg("%u:%u %s", f.list[0].at.line, f.list[0].at.column, f.list[0].text);
+    assert_int_equal(sb.nodes, 1);
+    assert_int_equal(sb.task_cpus, 2);
+    assert_int_equal(sb.node_tasks, 3);
+    assert_int_equal(sb.node_tasks_at.column, 71);
+    job_findings_fini(&f);
+    sbatch_bad("#!/bin/sh\n#SBATCH --nodes=0\n", 2, 17, "from 1 on");
+    sbatch_bad("#SBATCH -N x\n", 1, 12, "'x'");
+    sbatch_bad("#SBATCH -N2x\n", 1, 11, "'2x'");
+    sbatch_bad("#SBATCH -N 2-\n", 1, 12, "'2-'");
+    sbatch_bad("#SBATCH -N 4-2\n", 1, 12, "'4-2'");
+    sbatch_bad("#SBATCH -J x -N\n", 1, 14, "--nodes has no value");
+    sbatch_bad("#SBATCH --time=abc\n", 1, 16, "hours:minutes:seconds");
+    sbatch_bad("#SBATCH --time=1h\n", 1, 16, "'1h'");
+    sbatch_bad("#SBATCH --time=1:2:3:4\n", 1, 16, "'1:2:3:4'");
+    sbatch_bad("#SBATCH -c 0\n", 1, 12, "from 1 on");
+    sbatch_bad("#SBATCH --ntasks-per-node=-1\n", 1, 27, "'-1'");
+    sbatch_bad("#SBATCH\t--core-spec=x\n", 1, 21, "'x'");
+    sbatch_bad("srun ./app\n#SBATCH -N 2\n", 2, 1, "behind the first command");
 }
 
 static void test_what_sbatch_is_called_with_counts_more_than_its_lines(void **state)
@@ -256,7 +312,7 @@ static void test_what_sbatch_is_called_with_counts_more_than_its_lines(void **st
     struct job_sbatch sb;
 
     (void)state;
-    job_sbatch_read("#SBATCH -p small -N 2\n", &sb);
+    job_sbatch_read("#SBATCH -p small -N 2\n", &sb, NULL);
     job_sbatch_call("-J\nx\n-N\n8\n--fp\n", &sb);
     assert_int_equal(sb.nodes, 8);
     assert_string_equal(sb.partition, "small");
@@ -301,6 +357,8 @@ static void test_nothing_is_put_before_a_script_without_options(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_a_script_writes_into_another_is_none_of_its_lines),
+        cmocka_unit_test(test_what_sbatch_would_refuse_has_its_place),
         cmocka_unit_test(test_what_sbatch_is_called_with_counts_more_than_its_lines),
         cmocka_unit_test(test_directives_of_options_are_no_lines_of_the_script),
         cmocka_unit_test(test_nothing_is_put_before_a_script_without_options),
