@@ -24,6 +24,7 @@
 #include "jobscripts/launch/launch.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/launch/lost.h"
+#include "jobscripts/launch/shared.h"
 #include "jobscripts/agent/named.h"
 #include "jobscripts/launch/slurm.h"
 
@@ -210,12 +211,18 @@ static bool may_keep(const struct job_run_of *r)
 static int launch(struct job_run_of *r, const struct job_options *o, const char *text, bool stays)
 {
     struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ssd = r->declared.store.ssd, .naming = r->naming, .entered = o->argv && (o->plugin || job_enters(o->argv[0])), .ready_ms = r->declared.store.ready_ms};
+    char shared[PATH_MAX];
     int rc;
 
     rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
     if (rc)
         FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
-    rc = rc ? rc : job_launch(&l, &r->record);
+    rc = rc ? rc : job_steps_target(r, shared);
+    if (rc)
+        return rc;
+    l.shared = shared;
+    rc = job_launch(&l, &r->record);
+    job_shared_unmark(shared);
     if (rc)
         return rc;
     rc = note_given(r, o->plugin);

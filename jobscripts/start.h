@@ -38,6 +38,8 @@ int job_end(struct job_run_of *r, int code, uint64_t limit_ms);
 void job_run_fini(struct job_run_of *r);
 
 /* steps.c: what is done by fpctl before and after the application. */
+/* Makes what is drained to, and in it what all nodes of the job look for; path: as that of job_shared_mark. */
+int job_steps_target(const struct job_run_of *r, char path[PATH_MAX]);
 int job_steps_before(const struct job_run_of *r);
 /* code: the application's. -EIO: not all data is where it is to be. */
 int job_steps_after(const struct job_run_of *r, int code, uint64_t limit_ms);

@@ -23,6 +23,7 @@
 #include "jobscripts/script/check.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/enter.h"
+#include "jobscripts/launch/shared.h"
 #include "jobscripts/start.h"
 
 #define PATHS_MAX   256u /* that one call of fpctl takes */
@@ -126,12 +127,24 @@ static int make_target(const char *text, uint64_t limit_ms)
     return rc;
 }
 
-static int make_drain_target(const struct job_run_of *r)
+int job_steps_target(const struct job_run_of *r, char path[PATH_MAX])
 {
     const struct job_auxapp *drain = job_declared_drain(&r->declared);
     const struct job_word *to = drain ? job_line_word(drain->line, "to") : NULL;
+    char dir[PATH_MAX];
+    int rc;
 
-    return to ? make_target(to->text + to->value, ANSWER_MS) : 0;
+    path[0] = '\0';
+    if (!to)
+        return 0;
+    rc = make_target(to->text + to->value, ANSWER_MS);
+    if (rc || r->alloc.nnodes == 1)
+        return rc;
+    rc = job_expand(dir, to->text + to->value);
+    rc = rc ? rc : job_shared_mark(dir, r->alloc.job, path);
+    if (rc)
+        FP_ERROR("#FP auxapp %s: nothing can be written to %s: %s", drain->text, dir, fp_strerror(rc));
+    return rc;
 }
 
 static int set_policy(const struct job_run_of *r, struct call *c)
@@ -250,9 +263,8 @@ static int before(void *arg)
 {
     const struct job_run_of *r = arg;
     static struct call c;
-    int rc = make_drain_target(r);
+    int rc = set_policy(r, &c);
 
-    rc = rc ? rc : set_policy(r, &c);
     for (size_t i = 0; rc == 0 && i < r->declared.nin; i++)
         for (size_t k = 0; rc == 0 && k < r->declared.in[i].paths.count; k++)
             rc = stage_in_one(r, &r->declared.in[i], r->declared.in[i].paths.items[k], &c);

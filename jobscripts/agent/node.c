@@ -27,6 +27,7 @@
 #include "jobscripts/jobdir.h"
 #include "jobscripts/agent/left.h"
 #include "jobscripts/launch/outside.h"
+#include "jobscripts/launch/shared.h"
 #include "jobscripts/launch/slurm.h"
 
 #define TICK_MS     20u
@@ -413,6 +414,19 @@ static void init_loop(struct node *n)
         n->service[i] = (struct job_service){.loop = &n->loop, .calls = &calls, .arg = n, .term_ms = i == NODE_MOUNT ? MOUNT_MS : TERM_MS, .twice = i == NODE_MOUNT};
 }
 
+/* What is on the SSD of a node without it could never be drained. */
+static int look_at_target(const struct node *n, char *why, size_t size)
+{
+    const char *path = n->plan.shared;
+    int rc = path[0] ? job_shared_look(path) : 0, len = rc ? (int)(strrchr(path, '/') - path) : 0;
+
+    if (rc == -ENOENT || rc == -ENOTDIR)
+        snprintf(why, size, "%.*s is not the directory that it is on the first node: #FP auxapp drain needs one on a file system that all nodes share", len, path);
+    else if (rc)
+        snprintf(why, size, "%.*s, which #FP auxapp drain is to drain to: %s", len, path, rc == -ETIMEDOUT ? "its file system does not answer" : fp_strerror(rc));
+    return rc;
+}
+
 static void begin(struct node *n)
 {
     char why[JOB_TEXT_BYTES_MAX] = "";
@@ -425,7 +439,7 @@ static void begin(struct node *n)
         fail(n, why);
     else if (n->rank == 0)
         start_service(n, NODE_MANAGER);
-    if (!n->failed && node_mount_look(n, why, sizeof why))
+    if (!n->failed && (look_at_target(n, why, sizeof why) || node_mount_look(n, why, sizeof why)))
         fail(n, why);
 }
 

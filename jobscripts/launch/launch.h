@@ -21,6 +21,7 @@ struct job_launch {
     const char *lines;      /* text of the script */
     const char *auxapp_dir;
     const char *naming;     /* struct job_plan */
+    const char *shared;     /* the same */
     bool entered;           /* the same */
     const char *ssd;        /* ssd=, as it is written */
     uint64_t ready_ms;

@@ -31,8 +31,8 @@ char *job_plan_write(const struct job_plan *p)
         json_array_append_new(nodes, json_string(p->nodes[i]));
     for (uint32_t i = 0; i < p->nvariables; i++)
         json_array_append_new(variables, json_string(p->variables[i])); /* one that is no UTF-8 is left out */
-    all = json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:b, s:o}", "job", p->job, "starter", p->starter, "auxapp_dir", p->auxapp_dir, "nodes", nodes, "fanout",
-                    (int)p->fanout, "port", (int)p->port, "key", p->key, "guarded", p->guarded, "tree", p->tree, "cwd", p->cwd, "naming", p->naming, "entered", p->entered, "variables", variables);
+    all = json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:s, s:b, s:o}", "job", p->job, "starter", p->starter, "auxapp_dir", p->auxapp_dir, "nodes", nodes, "fanout",
+                    (int)p->fanout, "port", (int)p->port, "key", p->key, "guarded", p->guarded, "tree", p->tree, "cwd", p->cwd, "naming", p->naming, "shared", p->shared, "entered", p->entered, "variables", variables);
     head = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     if (!head)
@@ -109,14 +109,14 @@ static int take_variables(const json_t *list, struct job_plan *p)
 
 static int take(json_t *all, struct job_plan *p)
 {
-    const char *job, *starter, *auxapp_dir, *key, *cwd, *naming;
+    const char *job, *starter, *auxapp_dir, *key, *cwd, *naming, *shared;
     json_t *nodes, *variables;
     int fanout, port, guarded, tree, entered, rc;
 
-    if (json_unpack(all, "{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:b, s:o}", "job", &job, "starter", &starter, "auxapp_dir", &auxapp_dir, "nodes", &nodes, "fanout", &fanout,
-                    "port", &port, "key", &key, "guarded", &guarded, "tree", &tree, "cwd", &cwd, "naming", &naming, "entered", &entered, "variables", &variables))
+    if (json_unpack(all, "{s:s, s:s, s:s, s:o, s:i, s:i, s:s, s:b, s:b, s:s, s:s, s:s, s:b, s:o}", "job", &job, "starter", &starter, "auxapp_dir", &auxapp_dir, "nodes", &nodes, "fanout", &fanout,
+                    "port", &port, "key", &key, "guarded", &guarded, "tree", &tree, "cwd", &cwd, "naming", &naming, "shared", &shared, "entered", &entered, "variables", &variables))
         return -EBADMSG;
-    if (!is_name(job, 64) || !(json_is_array(nodes) || json_is_integer(nodes)) || !json_is_array(variables) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
+    if (!is_name(job, 64) || (shared[0] && shared[0] != '/') || !(json_is_array(nodes) || json_is_integer(nodes)) || !json_is_array(variables) || fanout < 1 || fanout > 1024 || port < 1 || port > 65535 - (int)JOB_PORTS || strlen(key) != 64 ||
         strspn(key, "0123456789abcdef") != 64)
         return -EBADMSG;
     memcpy(p->key, key, sizeof p->key);
@@ -130,7 +130,8 @@ static int take(json_t *all, struct job_plan *p)
     p->auxapp_dir = strdup(auxapp_dir);
     p->cwd = strdup(cwd);
     p->naming = strdup(naming);
-    rc = p->job && p->starter && p->auxapp_dir && p->cwd && p->naming ? take_nodes(nodes, p) : -ENOMEM;
+    p->shared = strdup(shared);
+    rc = p->job && p->starter && p->auxapp_dir && p->cwd && p->naming && p->shared ? take_nodes(nodes, p) : -ENOMEM;
     return rc ? rc : take_variables(variables, p);
 }
 
@@ -165,6 +166,7 @@ void job_plan_fini(struct job_plan *p)
     free(p->auxapp_dir);
     free(p->cwd);
     free(p->naming);
+    free(p->shared);
     free(p->lines);
     explicit_bzero(p, sizeof *p);
 }

@@ -27,6 +27,7 @@ struct job_plan {
     bool tree;       /* each agent starts those below it, by ssh */
     char *cwd;       /* of who has called fp-job: of relative paths */
     char *naming;    /* where the directory of mount= is named as text, as "job.sh:4:11"; "": nowhere, and the store may be elsewhere */
+    char *shared;    /* a file that is there if the node has the directory that is drained to (shared.h); "": none */
     bool entered;    /* all that the job runs sees the store where it is mounted in a user namespace (enter.h) */
     char **variables; /* NAME=VALUE, of where fp-job was called; for nodes on which NAME has no value */
     uint32_t nvariables;

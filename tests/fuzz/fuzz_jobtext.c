@@ -53,12 +53,12 @@ static bool is_word(const char *s, size_t max)
     return n > 0 && n <= max && !strpbrk(s, "/ \t\n'\"$`\\;&|<>()*?[]") && s[0] != '-' && s[0] != '.';
 }
 
-#define REST ",\"guarded\":true,\"tree\":false,\"cwd\":\"/\",\"naming\":\"\",\"entered\":true,\"variables\":"
+#define REST ",\"guarded\":true,\"tree\":false,\"cwd\":\"/\",\"naming\":\"\",\"shared\":\"\",\"entered\":true,\"variables\":"
 
 static void check_plan(const struct job_plan *p)
 {
     FUZZ_CHECK(is_word(p->job, 64) && p->nnodes > 0 && p->nnodes <= JOB_NODES_MAX && p->fanout > 0 && p->fanout <= 1024);
-    FUZZ_CHECK(p->port > 0 && p->port + JOB_PORTS <= 65535 && strlen(p->key) == 64 && p->starter && p->auxapp_dir && p->lines && p->cwd && p->naming);
+    FUZZ_CHECK(p->port > 0 && p->port + JOB_PORTS <= 65535 && strlen(p->key) == 64 && p->starter && p->auxapp_dir && p->lines && p->cwd && p->naming && p->shared && (!p->shared[0] || p->shared[0] == '/'));
     for (uint32_t i = 0; i < p->nvariables; i++)
         FUZZ_CHECK(strchr(p->variables[i], '=') > p->variables[i]);
     for (uint32_t i = 0; p->nodes && i < p->nnodes; i++)
@@ -103,7 +103,7 @@ static void try_plan(struct fuzz_in *in)
         FUZZ_CHECK(!p.nodes == !q.nodes);
         for (uint32_t i = 0; p.nodes && i < p.nnodes; i++)
             FUZZ_CHECK(strcmp(p.nodes[i], q.nodes[i]) == 0);
-        FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && strcmp(p.naming, q.naming) == 0 && p.entered == q.entered && p.nvariables == q.nvariables);
+        FUZZ_CHECK(p.guarded == q.guarded && p.tree == q.tree && strcmp(p.cwd, q.cwd) == 0 && strcmp(p.naming, q.naming) == 0 && strcmp(p.shared, q.shared) == 0 && p.entered == q.entered && p.nvariables == q.nvariables);
         for (uint32_t i = 0; i < p.nvariables; i++)
             FUZZ_CHECK(strcmp(p.variables[i], q.variables[i]) == 0);
         free(again);

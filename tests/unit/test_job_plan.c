@@ -17,7 +17,7 @@ static void test_what_is_written_is_read(void **state)
 {
     char *names[] = {(char *)"n1", (char *)"n2.cluster"}, *variables[] = {(char *)"A=b=c", (char *)"E="};
     struct job_plan p = {.job = (char *)"12_3", .starter = (char *)"n1:4000", .auxapp_dir = (char *)"/usr/lib", .nodes = names, .nnodes = 2, .fanout = 32, .port = 20008,
-                         .key = KEY, .guarded = true, .cwd = (char *)"/home/a b", .naming = (char *)"job.sh:4:11", .entered = true, .variables = variables, .nvariables = 2, .lines = (char *)"#FP store size=1GiB\n\n#FP cores 1\n"};
+                         .key = KEY, .guarded = true, .cwd = (char *)"/home/a b", .naming = (char *)"job.sh:4:11", .shared = (char *)"/lustre/run/.fp-job-7-0", .entered = true, .variables = variables, .nvariables = 2, .lines = (char *)"#FP store size=1GiB\n\n#FP cores 1\n"};
     struct job_plan q;
     char *text = job_plan_write(&p);
 
@@ -35,6 +35,7 @@ static void test_what_is_written_is_read(void **state)
     assert_true(q.guarded && !q.tree);
     assert_string_equal(q.cwd, "/home/a b");
     assert_string_equal(q.naming, "job.sh:4:11");
+    assert_string_equal(q.shared, "/lustre/run/.fp-job-7-0");
     assert_true(q.entered);
     assert_int_equal(q.nvariables, 2);
     assert_string_equal(q.variables[0], "A=b=c");
@@ -46,7 +47,7 @@ static void test_what_is_written_is_read(void **state)
 static void test_nodes_that_the_batch_system_names(void **state)
 {
     struct job_plan p = {.job = (char *)"12", .starter = (char *)"n1:4000", .auxapp_dir = (char *)"/usr/lib", .nnodes = 10000, .fanout = 32, .port = 20008,
-                         .key = KEY, .cwd = (char *)"/", .naming = (char *)"", .lines = (char *)"#FP store\n"};
+                         .key = KEY, .cwd = (char *)"/", .naming = (char *)"", .shared = (char *)"", .lines = (char *)"#FP store\n"};
     struct job_plan q;
     char *text = job_plan_write(&p);
 
@@ -69,7 +70,7 @@ static void is_none(const char *text)
 
 static void test_what_is_none(void **state)
 {
-#define REST "\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"naming\":\"\",\"entered\":true,\"variables\":[]"
+#define REST "\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"naming\":\"\",\"shared\":\"\",\"entered\":true,\"variables\":[]"
 #define HEAD(job, nodes, fanout, port, key) \
     "{\"job\":\"" job "\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":" nodes ",\"fanout\":" fanout ",\"port\":" port ",\"key\":\"" key "\"," REST "}\n"
     struct job_plan q;
@@ -82,8 +83,10 @@ static void test_what_is_none(void **state)
     is_none("{");
     is_none("[]\n");
     is_none("{\"job\":\"1\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":[\"a\"],\"fanout\":2,\"port\":20000,\"key\":\"" KEY
-            "\",\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"naming\":\"\",\"entered\":true,\"variables\":[\"=x\"]}\n");
+            "\",\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"naming\":\"\",\"shared\":\"\",\"entered\":true,\"variables\":[\"=x\"]}\n");
     is_none("{\"job\":\"1\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":[\"a\"],\"fanout\":2,\"port\":20000,\"key\":\"" KEY "\"}\n");
+    is_none("{\"job\":\"1\",\"starter\":\"a:1\",\"auxapp_dir\":\"/\",\"nodes\":[\"a\"],\"fanout\":2,\"port\":20000,\"key\":\"" KEY
+            "\",\"guarded\":false,\"tree\":true,\"cwd\":\"/\",\"naming\":\"\",\"shared\":\"x\",\"entered\":true,\"variables\":[]}\n");
     is_none(HEAD("../x", "[\"a\"]", "2", "20000", KEY));
     is_none(HEAD("", "[\"a\"]", "2", "20000", KEY));
     is_none(HEAD("..", "[\"a\"]", "2", "20000", KEY));

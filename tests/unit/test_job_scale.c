@@ -360,7 +360,7 @@ static void test_an_agent_has_some_bytes_for_each_node(void **state)
     enum { N = 10000 };
     static char text[N][16], *names[N];
     struct job_plan p = {.job = (char *)"1", .starter = (char *)"node00000:4000", .auxapp_dir = (char *)"/usr/lib/fpstore", .nodes = names, .nnodes = N, .fanout = JOB_FANOUT,
-                         .port = 20000, .key = KEY, .cwd = (char *)"/", .naming = (char *)"", .lines = (char *)"#FP store\n"};
+                         .port = 20000, .key = KEY, .cwd = (char *)"/", .naming = (char *)"", .shared = (char *)"", .lines = (char *)"#FP store\n"};
     struct job_plan q;
     struct job_states states;
     size_t plan, before, memory;
