@@ -29,7 +29,7 @@ SECOND = {  # what it says of a store, how it begins and ends; what variables it
 @pytest.fixture(scope="module", autouse=True)
 def prepared(slurm):
     """A store in a user namespace on the first node: its job has all variables that there are, and its user has a task prolog of his own."""
-    slurm.on(1, "sh", "-c", "touch /usr/bin/not-there; chmod 755 /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3", user="root")
+    slurm.take_fusermount3(1)
     slurm.write("own-prolog", "#!/bin/sh\necho print own prolog\n")
 
 

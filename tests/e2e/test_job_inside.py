@@ -12,9 +12,7 @@ MPI = "--export=ALL,OMPI_MCA_plm_slurm_args=--mpi=none,PMIX_MCA_gds=hash"
 
 @pytest.fixture(scope="module", autouse=True)
 def taken_away(slurm):
-    """As on many clusters: it is there, and is not setuid; and nobody but root may write to the directory."""
-    for i in (1, 2):
-        slurm.on(i, "sh", "-c", "touch /usr/bin/not-there; chmod 755 /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+    slurm.take_fusermount3(1, 2)
 
 
 def test_tasks_of_srun_see_the_store(slurm):
@@ -103,12 +101,12 @@ def test_what_can_not_be_told_is_not_guessed(slurm):
 
 def test_a_node_that_has_fusermount3(slurm):
     """Nodes may differ: the store is at the same place on all."""
-    slurm.on(2, "sh", "-c", "umount /usr/bin/fusermount3; chmod 777 /AggregateSSDstore", user="root")
+    slurm.give_fusermount3(2)
     try:
         code, out = slurm.run(HEAD + "fp-job run -- srun -N2 sh -c 'hostname > $FP_MOUNT/$(hostname); ls -d $FP_MOUNT/*'\n")
         assert code == 0 and all(f"/AggregateSSDstore/{name}\n" in out for name in slurm.names[1:]), out
     finally:
-        slurm.on(2, "sh", "-c", "mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+        slurm.take_fusermount3(2)
     slurm.nothing_left()
 
 

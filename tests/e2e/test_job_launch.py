@@ -10,11 +10,8 @@ MPIRUN = "mpirun --mca plm rsh --mca oob_tcp_if_include eth0 --mca btl_tcp_if_in
 
 
 @pytest.fixture(scope="module")
-def nodes(slurm):
-    if sshd.missing():
-        pytest.skip(sshd.missing())
-    sshd.start(slurm)
-    return slurm
+def nodes(by_ssh):
+    return by_ssh
 
 
 def hosts(nodes):

@@ -72,14 +72,13 @@ def test_words_of_the_script_s_call_are_its_own(cluster):
 
 def test_tasks_see_a_store_in_a_user_namespace(cluster):
     """Without fusermount3 the plugin takes tasks there, which know nothing of it."""
-    for i in range(1, cluster.count + 1):
-        cluster.on(i, "sh", "-c", "touch /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+    every = range(1, cluster.count + 1)
+    cluster.take_fusermount3(*every)
     try:
         code, out = cluster.run("#!/bin/bash\n#SBATCH -N 2 --exclusive\n#SBATCH --fp\n#FP store size=128MiB pool=64MiB\n#FP stage-out * to=/lustre/inside\ncd /tmp\n"
                                 "srun -N2 sh -c 'hostname > $FP_MOUNT/$(hostname); ls -d /AggregateSSDstore/*; echo dir $PWD'\n")
     finally:
-        for i in range(1, cluster.count + 1):
-            cluster.on(i, "sh", "-c", "umount /usr/bin/fusermount3; rm /usr/bin/not-there; chmod 777 /AggregateSSDstore", user="root")
+        cluster.give_fusermount3(*every)
     assert code == 0 and out.count("dir /tmp\n") == 2 and "FP_ENTER" not in out, out
     assert len(cluster.login("ls", "/lustre/inside").stdout.split()) == 2, out
     cluster.nothing_left()

@@ -10,8 +10,7 @@ WAIT = "until [ -e up.0 ] && [ -e up.1 ]; do sleep 0.1; done; rm up.0 up.1; touc
 
 @pytest.fixture(scope="module", autouse=True)
 def taken_away(slurm):
-    for i in (1, 2):
-        slurm.on(i, "sh", "-c", "touch /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+    slurm.take_fusermount3(1, 2)
 
 
 def test_the_mount_is_killed(slurm):

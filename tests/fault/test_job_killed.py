@@ -8,7 +8,6 @@ SLURM = {"nodes": 3, "cpus": 2, "kill_wait": 30}  # as Slurm has it
 HEAD = "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
 START = 'eval "$(fp-job start)" || exit 1\necho data > $FP_MOUNT/f\n'
-OURS = ("fp-job-watch", "fp-job", "fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost")
 
 
 def agent(slurm, i):
@@ -17,8 +16,7 @@ def agent(slurm, i):
 
 
 def kill_all(slurm, i):
-    """All of ours on node i at once, so that none can clean up after another."""
-    slurm.kill(i, *(pid for name in OURS for pid in slurm.processes(i, name)), check=False)  # what the first is above of, Slurm may kill before we do
+    slurm.kill_ours(i)
     left = slurm.left_over(i)
     assert any(x.startswith("mount ") for x in left) and any("/srv/fpstore-" in x for x in left) and any("/tmp/fpstore-" in x for x in left), left
 

@@ -14,11 +14,8 @@ LAUNCHERS = pytest.mark.parametrize("how", ["ssh", "mpirun"])
 
 
 @pytest.fixture(scope="module")
-def nodes(slurm):
-    if sshd.missing():
-        pytest.skip(sshd.missing())
-    sshd.start(slurm)
-    return slurm
+def nodes(by_ssh):
+    return by_ssh
 
 
 def begin(nodes, how, app, what="run"):

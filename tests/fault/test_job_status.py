@@ -11,7 +11,6 @@ SLURM = {"nodes": 4, "cpus": 2}
 HEAD = "#!/bin/bash\n#SBATCH -N 4 --exclusive\n#FP store size=256MiB pool=64MiB\n"
 START = 'eval "$(fp-job start)" || exit 1\n'
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
-OURS = ("fp-job-watch", "fp-job", "fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost")
 
 
 def status(slurm, number, *args):
@@ -24,7 +23,7 @@ def status(slurm, number, *args):
 def test_a_node_that_is_gone_is_named(slurm):
     number = slurm.up(HEAD.replace("--exclusive", "--exclusive --no-kill") + START + WAIT + "fp-job stop\n")
     try:
-        slurm.kill(4, *(pid for name in OURS for pid in slurm.processes(4, name)), check=False)
+        slurm.kill_ours(4)
         want = f"\n{slurm.names[4]}: failed: its agent is gone"
         wait_until(lambda: f"it to be missed: {status(slurm, number)}", 60, lambda: want in status(slurm, number)[1], 0.3)
         code, out, took = status(slurm, number)

@@ -13,6 +13,7 @@ also after Ctrl-C.
               tests of a module; dirs: a fresh directory in it, by each mount
     targets   file systems that are not ours (targets.py): .dir(), .slow(), .loop(), .gluster()
     nodes     a function: n network namespaces; new_store(nodes) puts daemons there
+    slurm     a real Slurm (slurm.py) for all tests of a module; by_ssh: the same, with an sshd on each node
 """
 
 import contextlib
@@ -27,7 +28,7 @@ import time
 
 import pytest
 
-from . import daemons, nodes as netns, slurm as batch, targets as foreign
+from . import daemons, nodes as netns, slurm as batch, sshd, targets as foreign
 from .daemons import PACE, SLOW, Store
 from .lockers import Lockers
 
@@ -393,6 +394,15 @@ def slurm(request):
     cluster = batch.Slurm(**getattr(request.module, "SLURM", {}))
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def by_ssh(slurm):
+    """Its nodes, which let their user in by ssh; Slurm is left alone."""
+    if sshd.missing():
+        pytest.skip(sshd.missing())
+    sshd.start(slurm)
+    return slurm
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from .nodes import Nodes
 TOOLS = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "unshare", "nsenter", "ip")
 USER, UID = "ada", 5001
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+OURS = ("fp-job-watch", "fp-job", "fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost")  # on the nodes of a job
 PATHS = "/opt/fpstore/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The first process of a node: DIR is that of the cluster, NAME the node's, OPT what becomes /opt/fpstore.
@@ -368,6 +369,19 @@ class Slurm:
         self.on(i, "sh", "-c", script, "sh", *env, user="root")
 
     # --- what goes wrong ----------------------------------------------------
+
+    def take_fusermount3(self, *nodes):
+        """As on many clusters: it is there, and is not setuid; and nobody but root may write to the directory of stores."""
+        for i in nodes:
+            self.on(i, "sh", "-ec", "touch /usr/bin/not-there; chmod 755 /usr/bin/not-there; mount --bind /usr/bin/not-there /usr/bin/fusermount3; chmod 755 /AggregateSSDstore", user="root")
+
+    def give_fusermount3(self, *nodes):
+        for i in nodes:
+            self.on(i, "sh", "-ec", "umount /usr/bin/fusermount3; rm /usr/bin/not-there; chmod 777 /AggregateSSDstore", user="root")
+
+    def kill_ours(self, i):
+        """All of our processes on node i at once, so that none can clean up after another."""
+        self.kill(i, *(pid for name in OURS for pid in self.processes(i, name)), check=False)  # what the first is above of, Slurm may kill before we do
 
     @contextlib.contextmanager
     def stand_in(self, i, program, script):
