@@ -22,6 +22,8 @@
 #define JOB_DIR_NODES  "nodes"       /* where the store was started: names of the job's nodes by rank, a line for each, as job_hosts_read and mpirun take them */
 #define JOB_APPLICATION "application" /* the CPUs that are left to the application */
 
+#define JOB_WHERE_BYTES 280u
+
 /* What fp-job start leaves for stop and status, in DIR/job.json. */
 struct job_record {
     char job[65];
@@ -35,6 +37,7 @@ struct job_record {
     bool inside;         /* on some nodes it is mounted in a user namespace (enter.h) */
     pid_t launcher;      /* srun */
     uint64_t launcher_ticks;
+    char elsewhere[JOB_WHERE_BYTES]; /* of the start alone: why it is not mounted at mount=; "": it is, or not known */
 };
 
 /* The same on each node where nobody else has taken the name: /tmp/fpstore-UID-JOB (dirname.h). */

@@ -262,11 +262,11 @@ static void tell(const struct job_run_of *r)
 
     wanted_mount(r, want);
     other = strcmp(want, got) != 0;
-    if (other && readlink(want, to, sizeof to - 1) > 0 && strcmp(to, got) == 0)
-        FP_INFO("%u node%s, mounted on %s, and %s is a link to it: on a node of the job this user may not mount there ($FP_MOUNT says where)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want);
+    if (!other)
+        FP_INFO("%u node%s, mounted on %s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got);
     else
-        FP_INFO("%u node%s, mounted on %s%s%s%s", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, other ? ", as " : "", other ? want : "",
-                other ? " can't be had on all nodes: this user may not mount there, there are files in it, or another job's store is there ($FP_MOUNT says where)" : "");
+        FP_INFO("%u node%s, mounted on %s, as %s can't be had on all nodes: %s ($FP_MOUNT says where%s)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want, r->record.elsewhere,
+                readlink(want, to, sizeof to - 1) > 0 && strcmp(to, got) == 0 ? "; on this one it is a link to it" : "");
 }
 
 /* What is up: where, and what its script says. */

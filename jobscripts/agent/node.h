@@ -18,6 +18,7 @@
 #include "job.pb-c.h"
 #include "jobscripts/cores/coremap.h"
 #include "jobscripts/script/declared.h"
+#include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
 #include "jobscripts/agent/kept.h"
 #include "jobscripts/agent/service.h"
@@ -74,6 +75,7 @@ struct node {
     int mount_lock;           /* by which jobs of this node do not take one directory; 0: none */
     bool made_mount, made_link;
     bool is_inside, some_inside; /* it is mounted in a user namespace: here; on any node, as the root knows */
+    char elsewhere[JOB_WHERE_BYTES]; /* the root: of one node why the store is not at mount=; "": it is */
     struct fp_namespace inside;
     struct job_coremap map;
     struct job_service service[NODE_ROLES];

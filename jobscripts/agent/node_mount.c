@@ -15,11 +15,14 @@
  */
 #include <errno.h>
 #include <stddef.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/err.h"
@@ -77,11 +80,58 @@ static bool is_link_of_a_job(const char *path)
     return is_of_a_job(to);
 }
 
+/* No other node has it. Of file systems that are not known here some have, and some have not. */
+static bool is_local(const char *path)
+{
+    static const unsigned long types[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC, RAMFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+    char above[PATH_MAX];
+    struct statfs fs;
+
+    snprintf(above, sizeof above, "%s", path);
+    *strrchr(above, '/') = '\0';
+    for (size_t i = 0; statfs(above[0] ? above : "/", &fs) == 0 && i < sizeof types / sizeof types[0]; i++)
+        if ((unsigned long)fs.f_type == types[i])
+            return true;
+    return false;
+}
+
+/* Made before this node was booted. */
+static bool is_older(const struct stat *link)
+{
+    struct timespec up;
+
+    return clock_gettime(CLOCK_BOOTTIME, &up) == 0 && link->st_mtime < time(NULL) - up.tv_sec;
+}
+
+/*
+ * A link of a job whose node lost its power: its directory was in memory, and nobody else knows of the link. That the directory is not seen is not enough: each job may
+ * have a /tmp of its own, and a link on a file system that nodes share may be of a job that lives on another one.
+ */
+static const char *take_over(const char *path)
+{
+    char to[PATH_MAX], mine[64];
+    ssize_t n = readlink(path, to, sizeof to - 1);
+    struct stat link, st;
+
+    to[n > 0 ? n : 0] = '\0';
+    snprintf(mine, sizeof mine, "/tmp/fpstore-%u-", (unsigned)geteuid());
+    if (lstat(path, &link) < 0)
+        return NULL; /* its job has just ended */
+    if (lstat(to, &st) == 0)
+        return "another job's store is mounted there";
+    if (link.st_uid != geteuid() || strncmp(to, mine, strlen(mine)) != 0)
+        return "there is a link of another user's job, which may be left from a crash";
+    if (!is_local(path) || !is_older(&link))
+        return "there is a link of another job of yours, whose directory is not on this node: remove the link if that job has ended";
+    return unlink(path) < 0 ? "there is a link of a job that was lost with this node, which can't be removed" : NULL;
+}
+
 static const char full[] = "there are files in it, which nobody would see meanwhile";
 
 /* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
 static const char *take(struct node *n, const char *path)
 {
+    const char *no;
     int rc;
 
     n->mount_lock = lock_name(path);
@@ -89,8 +139,10 @@ static const char *take(struct node *n, const char *path)
         n->mount_lock = 0;
         return "another job's store is just being mounted there, or is";
     }
-    if (job_dir_taken(path) || is_link_of_a_job(path))
+    if (job_dir_taken(path))
         return "another job's store is mounted there";
+    if (is_link_of_a_job(path) && (no = take_over(path)))
+        return no;
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
         return NULL;
@@ -207,7 +259,8 @@ bool node_mount_decide(struct node *n, char out[PATH_MAX])
         return false;
     n->some_inside = inside != 0;
     for (uint32_t i = 0; i < n->states.n && all; i++)
-        all = !n->states.nodes[i].text;
+        if ((all = !n->states.nodes[i].text) == false)
+            snprintf(n->elsewhere, sizeof n->elsewhere, "%.60s: %.200s", n->plan.nodes[i], n->states.nodes[i].text);
     if (all)
         snprintf(out, PATH_MAX, "%s", n->wanted);
     return all || job_dir_file(out, n->dir, JOB_DIR_MOUNT) == 0;

@@ -63,6 +63,7 @@ static void tell_up(struct node *n, bool all)
         msg.mount = n->mount;
         msg.application = n->map.application;
         msg.inside = n->some_inside;
+        msg.elsewhere = n->elsewhere;
         if (!msg.n_runs)
             break;
         if (fp_rpc_send(n->up, FP__JOB_MSG__JOB_STATES, &msg.base))

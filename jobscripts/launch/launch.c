@@ -119,6 +119,7 @@ static void root_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void
         if (snprintf(s->record->application, sizeof s->record->application, "%s", m->application) >= (int)sizeof s->record->application)
             s->record->application[0] = '\0'; /* a part of it would be other CPUs */
         s->record->inside = m->inside;
+        snprintf(s->record->elsewhere, sizeof s->record->elsewhere, "%s", m->elsewhere);
         fp__job_states__free_unpacked(m, NULL);
     }
 }

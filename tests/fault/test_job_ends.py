@@ -282,11 +282,13 @@ def test_a_link_where_the_store_can_not_be_mounted(slurm):
     assert slurm.on(2, "ls", "-A", "/srv/here").stdout == ""
     code, out = slurm.run(head.replace("#FP stage-out", "# ") + f"fp-job run -- {two} ./unlink-there\n")
     assert code == 0 and slurm.on(2, "readlink", "/srv/here/store").stdout == "/tmp\n", out
-    slurm.on(2, "mkdir", "/srv/here/full")
+    for i in (1, 2):
+        slurm.on(i, "mkdir", "-p", "/srv/here/full")
     slurm.on(2, "touch", "/srv/here/full/x")
     code, out = slurm.run(head.replace("#FP stage-out", "# ").replace("here/store", "here/full") + 'eval "$(fp-job start || echo false)" || exit 5\necho at $FP_MOUNT\nfp-job stop\n')
-    assert code == 0 and "\nat /tmp/fpstore-" in out and "there are files in it" in out, out
-    slurm.on(2, "rm", "-r", "/srv/here")
+    assert code == 0 and "\nat /tmp/fpstore-" in out and f"all nodes: {slurm.names[2]}: there are files in it" in out, out
+    for i in (1, 2):
+        slurm.on(i, "rm", "-r", "/srv/here")
     slurm.nothing_left(30)
 
 

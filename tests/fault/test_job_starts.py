@@ -1,5 +1,7 @@
 """Starts of a job's store that something is in the way of, with a real Slurm: its controller, a directory that can't be made, other users of the nodes."""
 
+import re
+
 import pytest
 
 SLURM = {"nodes": 2, "cpus": 2}
@@ -84,3 +86,28 @@ def test_a_killed_job_whose_names_somebody_else_has_taken(slurm):
         slurm.nothing_left()
     finally:
         removed(slurm, number)
+
+
+def test_a_link_of_a_job_that_was_lost_with_its_node(slurm):
+    """By a power cut: its directory, in memory, is gone, and the link to it is not. The user's next job takes it away; what may be alive, or is another user's, it leaves and tells of."""
+    script = HEAD.replace("pool=", "mount=/srv/mine/store pool=") + START + "fp-job stop\n"
+    for i in (1, 2):
+        slurm.on(i, "mkdir", "/srv/mine")
+
+    def run(user, since):
+        slurm.on(2, "sh", "-c", f"ln -s /tmp/fpstore-5001-999999/mnt /srv/mine/store; touch -h -d '{since}' /srv/mine/store; chown -h {user} /srv/mine/store", user="root")
+        code, out = slurm.run(script)
+        assert code == 0, out
+        there = slurm.on(2, "sh", "-c", "readlink /srv/mine/store; rm -f /srv/mine/store", user="root").stdout
+        return out, there
+
+    out, there = run("ada", "2001-01-01")
+    assert "mounted on /srv/mine/store\n" in out and there == "", out
+    for user, since, why in (("ada", "now", "a link of another job of yours, whose directory is not on this node: remove the link if that job has ended"),
+                             ("root", "2001-01-01", "a link of another user's job")):
+        out, there = run(user, since)
+        assert re.search(rf"mounted on /tmp/fpstore-5001-\d+/mnt, as /srv/mine/store can't be had on all nodes: {slurm.names[2]}: there is {why}.*\(\$FP_MOUNT says where; on this one it is a link to it\)", out), out
+        assert there == "/tmp/fpstore-5001-999999/mnt\n", out
+    for i in (1, 2):
+        slurm.on(i, "rmdir", "/srv/mine")
+    slurm.nothing_left()
