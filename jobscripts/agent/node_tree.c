@@ -301,13 +301,22 @@ static const struct fp_rpc_handler below = {.on_request = below_asks, .on_closed
 
 /* ---------------------------------------------------------------- the one above */
 
+static void keep(struct node *n)
+{
+    if (!n->keep)
+        node_time_begin(n);
+    n->keep = true;
+}
+
 static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, void *arg)
 {
     struct node *n = arg;
 
     fp_rpc_payload_free(in->payload);
     if (!(in->flags & FP_FRAME_ONEWAY)) {
-        (void)fp_rpc_reply_msg(conn, in, FP_EBADMSG_TYPE, NULL);
+        if (in->type == FP__JOB_MSG__JOB_KEEP)
+            keep(n);
+        (void)fp_rpc_reply_msg(conn, in, in->type == FP__JOB_MSG__JOB_KEEP ? 0 : FP_EBADMSG_TYPE, NULL);
     } else if (in->type == FP__JOB_MSG__JOB_GO) {
         Fp__JobGo *go = fp__job_go__unpack(NULL, in->msg_len_bytes, in->msg);
 
@@ -321,10 +330,6 @@ static void above_asks(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         node_note(n);
     else if (in->type == FP__JOB_MSG__JOB_DISCARD)
         node_discard(n);
-    else if (in->type == FP__JOB_MSG__JOB_KEEP) {
-        n->keep = true;
-        node_time_begin(n);
-    }
 }
 
 static void said_hello(void *arg, int status, const struct fp_rpc_in *in)
@@ -456,12 +461,12 @@ void node_tree_tick(struct node *n, uint64_t now_ms)
 {
     uint64_t ran_ms = job_ran_tick(&n->ran, now_ms);
 
-    if (job_states_give_up(&n->states, ran_ms, "its agent is gone: it was killed, or the node is down"))
+    if (job_states_give_up(&n->states, ran_ms, JOB_GONE))
         states_changed(n);
     if (n->states_fresh)
         tell_up(n, false);
     n->alone_since_ms = n->up_is_up ? 0 : n->alone_since_ms ? n->alone_since_ms : ran_ms;
-    if (!n->up && (n->rank || !n->keep) && now_ms >= n->up_next_ms && n->phase < NODE_OVER)
+    if (!n->up && (n->rank || !n->keep || ran_ms - n->alone_since_ms < HELLO_MS) && now_ms >= n->up_next_ms && n->phase < NODE_OVER)
         connect_up(n);
     if (n->alone_since_ms && ran_ms - n->alone_since_ms > (n->rank == 0 && n->plan.guarded ? NODE_GUARD_MS : NODE_ORPHAN_MS) && (n->rank || !n->keep) &&
         n->phase < NODE_STOPPING) {

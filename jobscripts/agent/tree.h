@@ -16,6 +16,7 @@
 #define JOB_STATES         8u   /* of enum Fp__JobNodeState */
 #define JOB_TEXT_BYTES_MAX 600u /* of a node: longer ones are cut */
 #define JOB_AGAIN_MS       3000u /* in which an agent comes again whose connection broke, if it is alive */
+#define JOB_GONE           "its agent is gone: it was killed, or the node is down"
 #define JOB_STEP_MS        1000u /* between two ticks, and the rest was not ours */
 
 /* How long we have run; begins with zeros. */

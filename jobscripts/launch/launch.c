@@ -42,6 +42,7 @@
 #define END_MS     20000u /* in which agents end by themselves */
 #define ALONE_MS   8000u  /* in which the root comes, if it ever does */
 #define LOOK_MS    200u
+#define KNOW_MS    5000u
 #define SHEPHERDS  8u     /* children of an srun: it has one */
 #define LINES_MAX  12u
 #define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
@@ -62,8 +63,10 @@ struct starter {
     char *plan;
     const struct job_stay *stay; /* NULL: we go when all are ready */
     bool launched, gone, over, left;
+    bool telling, told; /* the root that we go; it knows */
     int gone_code;
     uint64_t until_ms, failed_ms, look_ms;
+    struct job_ran ran;
 };
 
 /* ---------------------------------------------------------------- the root */
@@ -82,14 +85,27 @@ static void kill_shepherd(const struct starter *s)
         (void)kill(child[i], SIGKILL);
 }
 
+static void leave_root(struct starter *s)
+{
+    struct fp_rpc_conn *old = s->root;
+
+    s->root = NULL;
+    if (old) {
+        fp_rpc_conn_close(old, 0);
+        fp_rpc_conn_put(old);
+    }
+}
+
 static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct fp_rpc_in *in)
 {
     Fp__JobHello *h = fp__job_hello__unpack(NULL, in->msg_len_bytes, in->msg);
     Fp__JobHelloReply reply = FP__JOB_HELLO_REPLY__INIT;
-    int rc = !h || s->root || h->rank != 0 || h->asks || strcmp(h->job, s->l->alloc->job) != 0 ? -EINVAL : 0;
+    int rc = !h || s->root == conn || h->rank != 0 || h->asks || strcmp(h->job, s->l->alloc->job) != 0 ? -EINVAL : 0;
 
     if (rc == 0) {
+        leave_root(s); /* it has lost an older connection, and we don't know yet */
         s->root = fp_rpc_conn_get(conn);
+        job_states_back(&s->states, 0);
         kill_shepherd(s);
         snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
         snprintf(s->record->step, sizeof s->record->step, "%s", s->l->alloc->launcher->kept ? h->step : "");
@@ -133,6 +149,7 @@ static void root_closed(struct fp_rpc_conn *conn, int err, const char *why, void
     if (s->root == conn) {
         fp_rpc_conn_put(conn);
         s->root = NULL;
+        job_states_miss(&s->states, 0, s->ran.ms);
     }
 }
 
@@ -287,19 +304,26 @@ static int run_launcher(struct starter *s)
 
 /* ---------------------------------------------------------------- waiting */
 
+/* The root, too, since it is to be told that we go. */
+static bool all_ready(const struct starter *s)
+{
+    return s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n && s->root;
+}
+
 static void on_tick(uv_timer_t *t)
 {
     struct starter *s = t->data;
     uint64_t now = fp_now_ms();
-    uint32_t failed = s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED];
+    uint32_t failed;
 
-    if (failed && !s->failed_ms)
-        s->failed_ms = now;
+    (void)job_states_give_up(&s->states, job_ran_tick(&s->ran, now), JOB_GONE);
+    failed = s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED];
+    s->failed_ms = !failed ? 0 : s->failed_ms ? s->failed_ms : now; /* one that was missed may come again */
     if (s->stay && now >= s->look_ms) {
         s->look_ms = now + LOOK_MS;
         s->left = s->left || s->stay->over(s->stay->arg);
     }
-    s->over = s->over || s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] == s->states.n || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || s->left || job_interrupted();
+    s->over = s->over || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || s->left || job_interrupted();
 }
 
 static const char *not_yet(int state)
@@ -388,14 +412,36 @@ static void end_all(struct starter *s, bool unused)
         (void)uv_process_kill(&s->launcher, SIGKILL);
 }
 
+static void root_knows(void *arg, int status, const struct fp_rpc_in *in)
+{
+    struct starter *s = arg;
+
+    if (in)
+        fp_rpc_payload_free(in->payload);
+    s->telling = false;
+    s->told = status == 0;
+}
+
+/* All are ready, and the root knows that we go: without that word it would end the store. Its connection may just be broken, and it comes again. */
+static bool settled(struct starter *s)
+{
+    struct fp_rpc_req req = {.type = FP__JOB_MSG__JOB_KEEP, .timeout_ms = KNOW_MS, .cb = root_knows, .arg = s};
+
+    if (!all_ready(s) || s->stay || s->told)
+        return all_ready(s);
+    if (!s->telling)
+        s->telling = fp_rpc_call(s->root, &req, NULL) == 0;
+    return false;
+}
+
 static int wait_all(struct starter *s)
 {
     int rc = 0;
 
     s->until_ms = fp_now_ms() + s->l->ready_ms;
-    while (!s->over)
+    while (!s->over && !settled(s))
         uv_run(&s->loop, UV_RUN_ONCE);
-    if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] != s->states.n)
+    if (!settled(s))
         rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
     if (rc)
         tell_why(s);
@@ -403,18 +449,16 @@ static int wait_all(struct starter *s)
         job_kept_tell(&s->states, s->l->ssd);
     if (rc && s->launched)
         end_all(s, true);
-    else if (rc == 0 && !s->stay)
-        (void)fp_rpc_send(s->root, FP__JOB_MSG__JOB_KEEP, NULL);
     return rc;
 }
 
-/* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree. */
+/* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree; nor is a root that is missed. */
 static int stay(struct starter *s)
 {
     bool unheard = s->stay->begun(s->record, s->stay->arg) != 0; /* nobody is there to start anything */
 
     s->left = unheard;
-    while (!s->left && (s->root || !s->gone))
+    while (!s->left && (s->root || !s->gone || s->states.missed))
         uv_run(&s->loop, UV_RUN_ONCE);
     if (s->left)
         end_all(s, unheard);
