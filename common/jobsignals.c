@@ -7,14 +7,30 @@
  */
 #include "fp/jobsignals.h"
 
+bool fp_job_signal_is_mark(int sig)
+{
+    switch (sig) {
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGALRM:
+    case SIGQUIT:
+    case SIGXCPU:
+        return true;
+    default:
+        return sig >= SIGRTMIN && sig <= SIGRTMAX;
+    }
+}
+
+bool fp_job_signal_asks_end(int sig)
+{
+    return sig == SIGTERM || sig == SIGINT || sig == SIGHUP;
+}
+
 void fp_job_signals_ignore(bool all)
 {
-    static const int marks[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGQUIT}, ends[] = {SIGTERM, SIGINT, SIGHUP};
-
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        (void)signal(marks[i], SIG_IGN);
-    for (size_t i = 0; all && i < sizeof ends / sizeof ends[0]; i++)
-        (void)signal(ends[i], SIG_IGN);
+    for (int sig = 1; sig < NSIG; sig++)
+        if (fp_job_signal_is_mark(sig) || (all && fp_job_signal_asks_end(sig)))
+            (void)signal(sig, SIG_IGN);
 }
 
 bool fp_job_signal_ends(int sig, bool ignore_term)

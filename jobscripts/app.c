@@ -3,6 +3,9 @@
  *
  * SIGTERM for us is passed on as the end of the job's time is (endtime.c): to the steps of the job where the command is srun, else to the command; at the end of the
  * time the steps are told in both cases, since a shell that ends leaves what it has started behind.
+ *
+ * Passed on is what users ask a batch system for (--signal, scancel -s): all that has no meaning for us. Not TSTP, by which a terminal stops us and the application
+ * together: who passed it on would have to stop as well. What was ignored when we were called, as by nohup, stays so, for the application, too.
  */
 #include "jobscripts/app.h"
 
@@ -13,28 +16,82 @@
 #include <time.h>
 
 #include "fp/clock.h"
+#include "fp/jobsignals.h"
 #include "jobscripts/endtime.h"
 
-static volatile sig_atomic_t passed, term_came;
+static volatile sig_atomic_t early[NSIG], term_came; /* early: before we knew whom to tell */
 static volatile pid_t application;
+static sigset_t ignored;
 static bool is_srun;
 
 static void pass_on(int sig)
 {
-    passed = sig;
     if (sig == SIGTERM)
         term_came = 1;
     else if (application > 0)
         kill(application, sig);
+    else if (application == 0)
+        early[sig] = 1;
+}
+
+static bool is_passed_on(int sig, bool ends)
+{
+    return fp_job_signal_is_mark(sig) || sig == SIGCONT || sig == SIGURG || sig == SIGABRT || (ends && fp_job_signal_asks_end(sig));
+}
+
+static void take(bool ends)
+{
+    struct sigaction sa = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+
+    for (int sig = 1; sig < NSIG; sig++)
+        if (is_passed_on(sig, ends) && sigismember(&ignored, sig) != 1)
+            sigaction(sig, &sa, NULL);
+}
+
+void job_app_signals_begin(void)
+{
+    struct sigaction was;
+
+    application = 0;
+    sigemptyset(&ignored);
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sigaction(sig, NULL, &was) == 0 && was.sa_handler == SIG_IGN)
+            sigaddset(&ignored, sig);
+    take(false);
 }
 
 void job_app_signals(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
-    struct sigaction sa = {.sa_handler = pass_on};
+    take(true);
+}
 
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaction(signals[i], &sa, NULL);
+void job_app_signals_reset(void)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        (void)signal(sig, sigismember(&ignored, sig) == 1 ? SIG_IGN : SIG_DFL);
+}
+
+pid_t job_app_fork(void)
+{
+    sigset_t all, before;
+    pid_t pid;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    pid = fork();
+    if (pid == 0)
+        job_app_signals_reset();
+    else if (pid > 0)
+        application = pid;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+static void pass_on_early(pid_t pid)
+{
+    for (int sig = 1; sig < NSIG; sig++)
+        if (early[sig])
+            kill(pid, sig);
 }
 
 static void signal_it(int sig, bool sruns, void *arg)
@@ -70,8 +127,7 @@ int job_app_wait(const struct job_run_of *r, pid_t pid, const char *program)
     if (job_steps_needed(&r->declared) && r->declared.store.reserve_ms)
         job_endtime_look(&t, fp_now_ms());
     application = pid;
-    if (passed && passed != SIGTERM) /* before we knew whom to tell */
-        kill(pid, passed);
+    pass_on_early(pid);
     for (;;) {
         pid_t got = waitpid(pid, &status, WNOHANG);
 
@@ -84,6 +140,6 @@ int job_app_wait(const struct job_run_of *r, pid_t pid, const char *program)
             nanosleep(&pause, NULL);
         }
     }
-    application = 0;
+    application = -1; /* what comes now is for nobody */
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

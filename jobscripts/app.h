@@ -7,8 +7,14 @@
 
 #include "jobscripts/start.h"
 
-/* From now on signals that come are for the application, also while there is none yet. */
+/* From now on signals that are marks for the application are kept for it, or passed on. Before any other signal is set. */
+void job_app_signals_begin(void);
+/* From now on those that ask for an end, too. */
 void job_app_signals(void);
+/* As they were before job_app_signals_begin: for who becomes the application. */
+void job_app_signals_reset(void);
+/* fork(), of which neither side misses a signal: in the child they are as they were. */
+pid_t job_app_fork(void);
 
 /*
  * Until it ends: its exit code, or 128 + signal, as a shell has it. It is told to end when the job has only the reserve left, if that is needed, and killed when half of

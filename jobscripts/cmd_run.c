@@ -25,6 +25,7 @@
 #include "fp/clock.h"
 #include "fp/command.h"
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "jobscripts/app.h"
 #include "jobscripts/cores/cpus.h"
@@ -168,6 +169,7 @@ int job_cmd_start(const struct job_options *o)
 
     if (isatty(STDOUT_FILENO))
         FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
+    fp_job_signals_ignore(false);
     job_catch_signals();
     job_inherited_find(&before);
     job_inherited_forget(&before);
@@ -225,6 +227,7 @@ int job_cmd_stop(const struct job_options *o)
 
     if (has_no_store())
         return (int)o->exit_code;
+    fp_job_signals_ignore(false);
     rc = job_find(&r);
     job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
     if (rc == 0 && r.given) {
@@ -243,8 +246,7 @@ int job_cmd_stop(const struct job_options *o)
 
 static _Noreturn void execute(char *const argv[])
 {
-    for (int sig = 1; sig < NSIG; sig++)
-        (void)signal(sig, SIG_DFL);
+    job_app_signals_reset();
     execvp(argv[0], argv);
     FP_ERROR("%s: %s", argv[0], fp_strerror(-errno));
     _exit(errno == ENOENT ? 127 : 126);
@@ -293,6 +295,7 @@ int job_cmd_run(const struct job_options *o)
         FP_ERROR("it does not say what to run: fp-job run -- srun ./app");
         return -EINVAL;
     }
+    job_app_signals_begin();
     job_catch_signals();
     job_inherited_find(&before);
     job_inherited_forget(&before);
@@ -305,7 +308,7 @@ int job_cmd_run(const struct job_options *o)
         become(&r, o->argv);
     job_app_signals();
     argv = entering(&r, o->argv, program, sizeof program, o->plugin);
-    pid = argv ? fork() : -1;
+    pid = argv ? job_app_fork() : -1;
     if (pid == 0)
         become(&r, argv);
     rc = pid < 0 ? 1 : job_app_wait(&r, pid, o->argv[0]);

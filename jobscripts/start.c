@@ -14,6 +14,7 @@
 #include "fp/beside.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "fp/procs.h"
 #include "jobscripts/script/check.h"
@@ -39,11 +40,11 @@ static void on_signal(int sig)
 
 void job_catch_signals(void)
 {
-    struct sigaction sa = {.sa_handler = on_signal};
+    struct sigaction sa = {.sa_handler = on_signal}, was;
 
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
-    sigaction(SIGHUP, &sa, NULL);
+    for (int sig = 1; sig < NSIG; sig++)
+        if (fp_job_signal_asks_end(sig) && sigaction(sig, NULL, &was) == 0 && was.sa_handler != SIG_IGN) /* nohup */
+            sigaction(sig, &sa, NULL);
 }
 
 bool job_interrupted(void)

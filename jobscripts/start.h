@@ -24,7 +24,7 @@ struct job_run_of {
     int start_fd; /* a lock, while it is being started */
 };
 
-/* SIGINT, SIGTERM and SIGHUP are counted from now on. */
+/* SIGINT, SIGTERM and SIGHUP are counted from now on, unless they are ignored already. */
 void job_catch_signals(void);
 bool job_interrupted(void);
 

@@ -8,7 +8,12 @@
 /* Ends a program that has --ignore-term, and an agent at once. No user asks a batch system for it: it has no name there (sbatch --signal). */
 #define FP_SIGNAL_END SIGPWR
 
-/* From now on those that users ask for as a mark for their application (USR1, USR2, ALRM, QUIT) do nothing here, until the program takes one for itself; with
+/* Do users ask a batch system for it as a mark for their application: USR1, USR2, ALRM, QUIT, XCPU, and those without a name, from SIGRTMIN on? Nothing of ours means anything by it. */
+bool fp_job_signal_is_mark(int sig);
+/* Is it an end, asked for by users, batch systems and terminals: TERM, INT, HUP? */
+bool fp_job_signal_asks_end(int sig);
+
+/* From now on marks do nothing here, until the program takes one for itself; with
  * `all` those that ask for an end, too. What is run by exec inherits this. Any thread. */
 void fp_job_signals_ignore(bool all);
 

@@ -2,12 +2,13 @@
 
 import os
 import re
+import signal
 import subprocess
 
 import pytest
 
 from harness import threads
-from harness.daemons import SLOW
+from harness.daemons import SLOW, wait_until
 
 SLURM = {"nodes": 2, "cpus": 2, "extra": "PrologFlags=Alloc\nAllowSpecResourcesUsage=yes"}
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
@@ -106,6 +107,33 @@ exit 7
     assert out.count("has ended\n") == 1 and out.count("2 nodes, mounted") == 1, out
     for there in ("both", "both-out"):
         assert cluster.login("cat", f"/lustre/{there}/f").stdout == "last\n"
+    cluster.nothing_left()
+
+
+MARKS = ("HUP", "INT", "QUIT", "ALRM", "USR1", "USR2", "URG", "CONT", "XCPU", "40")
+HEARS = """import os, signal, sys
+def heard(sig, frame):
+    print("heard", sig, flush=True)
+for sig in map(int, sys.argv[1:]):
+    signal.signal(sig, heard)
+signal.signal(signal.SIGTERM, lambda *a: sys.exit(9))
+open("up", "w").close()
+while True:
+    signal.pause()
+"""
+
+
+def test_signals_to_the_batch_script_are_for_the_script(cluster):
+    """All that scancel -b and sbatch --signal=B: take. The process that Slurm sends them to is fp-job run, and it ends by none."""
+    numbers = [int(s) if s.isdigit() else int(signal.Signals["SIG" + s]) for s in MARKS]
+    cluster.write("hears.py", HEARS)
+    number = cluster.up(HEAD + "#SBATCH --fp\n" + STORE + "exec python3 hears.py " + " ".join(map(str, numbers)) + "\n")
+    for name, n in zip(MARKS, numbers):
+        cluster.login("scancel", "-b", "-s", name, str(number))
+        wait_until(lambda: f"{name} to be heard: {cluster.output(number)}", 60, lambda: f"heard {n}\n" in cluster.output(number), 0.05)
+    cluster.login("scancel", "-b", "-s", "TERM", str(number))
+    code, out = cluster.end_of(number)
+    assert code == 9 and out.count("heard ") == len(MARKS) and "ERROR" not in out, out
     cluster.nothing_left()
 
 

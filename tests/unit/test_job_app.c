@@ -260,6 +260,119 @@ static void test_sigterm_waits_for_an_answer_too(void **state)
     assert_in_range(slurm.told_s, 4, 8);
 }
 
+static int heard[2];
+
+static void hear(int sig)
+{
+    char c = (char)sig;
+
+    (void)!write(heard[1], &c, 1);
+    if (sig == SIGTERM)
+        _exit(5);
+}
+
+static const int asked_for[] = {SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGUSR1, SIGUSR2, SIGURG, SIGCONT, SIGXCPU, 40, 64, SIGTERM};
+
+/* Of them these come before there is an application. */
+static bool is_early(int sig)
+{
+    return sig == SIGQUIT || sig == SIGALRM || sig == 40;
+}
+
+static void next_is(int sig)
+{
+    char c = 0;
+
+    alarm(60);
+    assert_int_equal(read(heard[0], &c, 1), 1);
+    alarm(0);
+    assert_int_equal(c, sig);
+}
+
+/* Waits for a byte, as the one that the application has begun. */
+static pid_t begin_hearing(void)
+{
+    pid_t pid = job_app_fork();
+
+    if (pid == 0) {
+        struct sigaction sa = {.sa_handler = hear};
+
+        sigfillset(&sa.sa_mask); /* one after the other */
+        for (size_t i = 0; i < sizeof asked_for / sizeof asked_for[0]; i++)
+            sigaction(asked_for[i], &sa, NULL);
+        (void)!write(heard[1], "", 1);
+        for (;;)
+            pause();
+    }
+    next_is(0);
+    return pid;
+}
+
+/* Whatever a user may ask a batch system for, in a process of its own: what it does with signals stays. */
+static int pass_on_all(void)
+{
+    struct sigaction was;
+
+    signal(SIGHUP, SIG_DFL);
+    job_app_signals_begin();
+    for (size_t i = 0; i < sizeof asked_for / sizeof asked_for[0]; i++)
+        if (is_early(asked_for[i]))
+            raise(asked_for[i]);
+    job_app_signals();
+    slurm.application = begin_hearing();
+    for (size_t i = 0; i < sizeof asked_for / sizeof asked_for[0]; i++)
+        if (!is_early(asked_for[i]) && asked_for[i] != SIGTERM) {
+            raise(asked_for[i]);
+            next_is(asked_for[i]);
+        }
+    assert_int_equal(sigaction(SIGTSTP, NULL, &was), 0);
+    assert_true(was.sa_handler == SIG_DFL);
+    raise(SIGTERM);
+    return 0;
+}
+
+static void test_all_that_users_ask_for_is_passed_on(void **state)
+{
+    static struct job_run_of r;
+    int early = 0;
+    char c;
+
+    (void)state;
+    assert_int_equal(pipe(heard), 0);
+    pass_on_all();
+    assert_int_equal(job_app_wait(&r, slurm.application, "./app"), 5);
+    close(heard[1]);
+    while (read(heard[0], &c, 1) == 1)
+        early += is_early(c);
+    assert_int_equal(early, 3);
+    close(heard[0]);
+    assert_int_equal(raise(SIGUSR1), 0); /* nobody is there any more, and it ends nothing */
+}
+
+/* As nohup has it; and what is ours alone is not the application's. */
+static void test_what_was_ignored_stays_so(void **state)
+{
+    struct sigaction was;
+
+    (void)state;
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_DFL);
+    job_app_signals_begin();
+    signal(SIGPIPE, SIG_IGN);
+    job_catch_signals();
+    job_app_signals();
+    sigaction(SIGHUP, NULL, &was);
+    assert_true(was.sa_handler == SIG_IGN);
+    job_app_signals_reset();
+    sigaction(SIGHUP, NULL, &was);
+    assert_true(was.sa_handler == SIG_IGN);
+    sigaction(SIGPIPE, NULL, &was);
+    assert_true(was.sa_handler == SIG_DFL);
+    sigaction(SIGUSR1, NULL, &was);
+    assert_true(was.sa_handler == SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +386,8 @@ int main(void)
         cmocka_unit_test_setup(test_another_program_is_told_itself, setup),
         cmocka_unit_test_setup(test_the_last_task_of_an_array_asks_for_itself, setup),
         cmocka_unit_test_setup(test_sigterm_waits_for_an_answer_too, setup),
+        cmocka_unit_test_setup(test_what_was_ignored_stays_so, setup),
+        cmocka_unit_test_setup(test_all_that_users_ask_for_is_passed_on, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
