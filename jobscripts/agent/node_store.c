@@ -19,6 +19,7 @@
 #include "fp/log.h"
 #include "fp/procs.h"
 #include "jobscripts/script/auxcheck.h"
+#include "jobscripts/script/drainwords.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/inherited.h"
@@ -318,19 +319,31 @@ static int benefactor_args(struct node *n, char *why, size_t size)
     return 0;
 }
 
+static int auxapp_text(const struct job_auxapp *a, char text[JOB_AUXAPP_BYTES], char *why, size_t size)
+{
+    int rc = job_words(a->line, 1, job_expand, text, JOB_AUXAPP_BYTES);
+
+    if (rc)
+        snprintf(why, size, "aux-app %.200s: %.200s%s", a->name, rc == -ENOENT ? text : rc == -EINVAL ? "a variable in it has a double quote" : fp_strerror(rc), rc == -ENOENT ? " is not set on this node" : "");
+    return rc;
+}
+
 /* drain is no plugin: fp-job start makes a policy of it. What changes chunks is told to the benefactor too, which undoes it when it drains. */
 static int auxapp_args(struct node *n, char *why, size_t size)
 {
     for (size_t i = 0; i < n->declared.nauxapps; i++) {
         const struct job_auxapp *a = &n->declared.auxapps[i];
         struct job_auxanswer one;
-        char line[JOB_AUX_WHY_BYTES];
+        char line[JOB_AUX_WHY_BYTES], text[JOB_AUXAPP_BYTES];
         const char *partial;
         int rc;
 
         if (strcmp(a->name, "drain") == 0)
             continue;
-        rc = job_auxcheck(a->text, n->plan.auxapp_dir, PLUGIN_MS, &one, line);
+        rc = auxapp_text(a, text, why, size);
+        if (rc)
+            return rc;
+        rc = job_auxcheck(text, n->plan.auxapp_dir, PLUGIN_MS, &one, line);
         if (rc) {
             snprintf(why, size, "%.500s", line);
             return rc;
@@ -341,9 +354,9 @@ static int auxapp_args(struct node *n, char *why, size_t size)
             return -EINVAL;
         }
         if (job_aux_runs_on(&one, n->rank, n->plan.nnodes))
-            must_fit(n, NODE_MOUNT, "--auxapp=%s", a->text);
+            must_fit(n, NODE_MOUNT, "--auxapp=%s", text);
         if (one.flags & FP_AUX_CODES)
-            must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", a->text);
+            must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", text);
     }
     return 0;
 }

@@ -19,6 +19,7 @@
 #include "fp/limited.h"
 #include "jobscripts/script/auxcheck.h"
 #include "jobscripts/script/drainwords.h"
+#include "jobscripts/script/paths.h"
 
 #define PLUGIN_MS 10000u /* one that takes longer to load hangs */
 #define ANSWER_MS 10000u /* of a file system, for one directory */
@@ -96,6 +97,10 @@ static void check_auxapps(const struct job_declared *d, const struct job_site *s
 
         if (a == job_declared_drain(d))
             continue; /* check_drain */
+        if (job_path_variables_why(a->name)) {
+            job_error(f, a->line->words[1].at, "'%s': %s", a->name, job_path_variables_why(a->name));
+            continue;
+        }
         if (strchr(a->name, '$') || (site->words && strchr(a->name, '/')))
             continue; /* which plugin that is shows on the nodes; one of the user's is not run by anybody else */
         if (job_auxcheck(a->text, site->plugin_dir, PLUGIN_MS, &all[i], why)) {
@@ -223,6 +228,9 @@ static void check_policy(const struct job_line *line, struct job_findings *f)
     struct fp_drain_policy p;
     size_t from = 1;
 
+    for (size_t i = 2; i < line->nwords; i++)
+        if (job_path_variables_why(line->words[i].text))
+            job_error(f, line->words[i].at, "'%s': %s", line->words[i].text, job_path_variables_why(line->words[i].text));
     if (!l.words)
         abort();
     memcpy(l.words, line->words, l.nwords * sizeof *l.words);
@@ -295,9 +303,7 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
 
             if (strchr(path, '$'))
                 continue;
-            if (path[0] != '/')
-                job_error(f, at, "'%s': write the whole path, from / on: the job may start in another directory", path);
-            if (path[0] != '/' || site->words)
+            if (site->words)
                 continue;
             if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
                 job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);

@@ -11,11 +11,7 @@
 #include <string.h>
 
 #include "fp/backend.h"
-
-static const char *check_place(const char *text)
-{
-    return text[0] == '/' || text[0] == '$' ? NULL : "write the whole path, from / on, or one that begins with a variable such as $TMPDIR";
-}
+#include "jobscripts/script/paths.h"
 
 static const char *check_backend(const char *text)
 {
@@ -35,9 +31,9 @@ const char *job_store_name_why(const char *text)
 static const char *const failures[] = {"remove", "keep", NULL};
 static const struct fp_opt store_words[] = {
     FP_OPT_STRING(struct job_store, ssd, "ssd", "$TMPDIR", "Directory on the SSD of each node, in which the node's part of the store lies. It is made, and removed at the end.",
-                  .check = check_place, .arg = "DIR"),
+                  .check = job_path_place_why, .arg = "DIR"),
     FP_OPT_SIZE(struct job_store, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024), "What each node contributes. By default, nine tenths of what is free there."),
-    FP_OPT_STRING(struct job_store, mount, "mount", "/AggregateSSDstore", "Where the store is mounted on each node: an empty directory, or one that can be made.", .check = check_place, .arg = "DIR"),
+    FP_OPT_STRING(struct job_store, mount, "mount", "/AggregateSSDstore", "Where the store is mounted on each node: an empty directory, or one that can be made.", .check = job_path_whole_why, .arg = "DIR"),
     FP_OPT_STRING(struct job_store, backend, "backend", "dir", "Where chunks lie: dir, in files below ssd=; memory; or on an emulated device, such as emulated:x25e.",
                   .check = check_backend, .arg = "KIND"),
     FP_OPT_SIZE(struct job_store, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4), "Memory for chunks on each node."),
@@ -56,7 +52,7 @@ static const struct fp_opt store_words[] = {
 const struct fp_opt_table job_store_table = {.prog = "#FP store", .opts = store_words, .words = true};
 
 static const struct fp_opt in_words[] = {
-    FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory of the store that the files come to, relative to the mount. By default, the top.", .arg = "DIR"),
+    FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory of the store that the files come to, relative to the mount. By default, the top.", .check = job_path_inner_why, .arg = "DIR"),
     FP_OPT_BOOL(struct job_stage, optional, "optional", "off", "What is not there is no mistake: in the first run of a job that goes on with what the run before has left."),
     FP_OPT_DURATION(struct job_stage, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720), "What is not in the store after this time has failed, and so has the start."),
     FP_OPT_END,
@@ -65,7 +61,7 @@ const struct fp_opt_table job_stage_in_table = {.prog = "#FP stage-in", .opts = 
 
 static const char *const whens[] = {"success", "failure", "always", NULL};
 static const struct fp_opt out_words[] = {
-    FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory that the files are copied to. By default, the target of #FP auxapp drain.", .check = check_place, .arg = "DIR"),
+    FP_OPT_STRING(struct job_stage, to, "to", NULL, "Directory that the files are copied to. By default, the target of #FP auxapp drain.", .check = job_path_whole_why, .arg = "DIR"),
     FP_OPT_ENUM(struct job_stage, when, "on", "always", whens, "When the application has ended with 0, with something else, or however it has ended."),
     FP_OPT_DURATION(struct job_stage, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720),
                     "What is not copied after this time has failed; less if the job, or fp-job's own --timeout, ends before."),
@@ -254,8 +250,19 @@ static void take_auxapp(struct job_declared *d, const struct job_line *l, struct
     d->nauxapps++;
 }
 
-static void take_stage(struct job_declared *d, const struct fp_opt_table *t, struct job_stage **list, size_t *n, const struct job_line *l, struct job_findings *f)
+static void take_path(struct job_stage *s, const struct job_word *w, const char *(*path_why)(const char *text), struct job_findings *f)
 {
+    const char *why = w->text[0] ? path_why(w->text) : "this path is empty";
+
+    if (why)
+        job_error(f, w->at, "'%s': %s", w->text, why);
+    else
+        s->paths.items[s->paths.count++] = w->text;
+}
+
+static void take_stage(struct job_declared *d, const struct fp_opt_table *t, const char *(*path_why)(const char *text), struct job_stage **list, size_t *n, const struct job_line *l, struct job_findings *f)
+{
+    size_t errors = f->errors;
     struct job_stage *s;
     struct fp_opts *o;
 
@@ -268,24 +275,27 @@ static void take_stage(struct job_declared *d, const struct fp_opt_table *t, str
     for (size_t i = 1; i < l->nwords; i++) {
         if (looks_like_option(t, &l->words[i]))
             set_word(o, l, &l->words[i], f);
-        else if (!l->words[i].text[0])
-            job_error(f, l->words[i].at, "this path is empty");
         else
-            s->paths.items[s->paths.count++] = l->words[i].text;
+            take_path(s, &l->words[i], path_why, f);
     }
-    if (!s->paths.count)
+    if (!s->paths.count && f->errors == errors)
         job_error(f, l->words[0].at, "it does not say what: write the paths of files or directories behind it");
     ++*n;
 }
 
+static const char *source_why(const char *text)
+{
+    return text[0] == '/' || text[0] == '$' || text[0] == '~' ? job_path_whole_why(text) : "write the whole path, from / on: the job may start in another directory";
+}
+
 static void take_stage_in(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
-    take_stage(d, &job_stage_in_table, &d->in, &d->nin, l, f);
+    take_stage(d, &job_stage_in_table, source_why, &d->in, &d->nin, l, f);
 }
 
 static void take_stage_out(struct job_declared *d, const struct job_line *l, struct job_findings *f)
 {
-    take_stage(d, &job_stage_out_table, &d->out, &d->nout, l, f);
+    take_stage(d, &job_stage_out_table, job_path_inner_why, &d->out, &d->nout, l, f);
 }
 
 static void (*const takes[JOB_DIRECTIVES])(struct job_declared *d, const struct job_line *l, struct job_findings *f) = {take_store, take_cores, take_auxapp, take_stage_in,

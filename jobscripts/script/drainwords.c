@@ -13,42 +13,43 @@
 #include "jobscripts/jobdir.h"
 
 /* As add_word of declared.c, but what a variable stands for is not known there. */
-static int add(char out[FP_DRAIN_TEXT_MAX], size_t *n, const char *word)
+static int add(char *out, size_t size, size_t *n, const char *word, size_t value)
 {
-    size_t name = strcspn(word, "="), room = FP_DRAIN_TEXT_MAX - *n;
-    bool quote = word[name] && (!word[name + 1] || strpbrk(word + name, " \t\n"));
+    bool quote = strpbrk(word + value, " \t\n") || (value && !word[value]);
     int k;
 
     if (strchr(word, '"'))
         return -EINVAL;
-    if (quote)
-        k = snprintf(out + *n, room, "%s%.*s=\"%s\"", *n ? " " : "", (int)name, word, word + name + 1);
-    else
-        k = snprintf(out + *n, room, "%s%s", *n ? " " : "", word);
-    if ((size_t)k >= room)
+    k = snprintf(out + *n, size - *n, "%s%.*s%s%s%s", *n ? " " : "", (int)value, word, quote ? "\"" : "", word + value, quote ? "\"" : "");
+    if ((size_t)k >= size - *n)
         return -ENAMETOOLONG;
     *n += (size_t)k;
     return 0;
 }
 
-int job_drain_words(const struct job_line *l, int (*expand)(char out[PATH_MAX], const char *word), char out[FP_DRAIN_TEXT_MAX])
+int job_words(const struct job_line *l, size_t from, int (*expand)(char out[PATH_MAX], const char *word), char *out, size_t size)
 {
     size_t n = 0;
 
     out[0] = '\0';
-    for (size_t i = 2; i < l->nwords; i++) {
+    for (size_t i = from; i < l->nwords; i++) {
         char word[PATH_MAX];
         int rc = expand(word, l->words[i].text);
 
         if (rc) {
-            snprintf(out, FP_DRAIN_TEXT_MAX, "%.200s", rc == -ENOENT ? word : "");
+            snprintf(out, size, "%.200s", rc == -ENOENT ? word : "");
             return rc;
         }
-        rc = add(out, &n, word);
+        rc = add(out, size, &n, word, memchr(l->words[i].text, '$', l->words[i].value) ? 0 : l->words[i].value);
         if (rc)
             return rc;
     }
     return 0;
+}
+
+int job_drain_words(const struct job_line *l, int (*expand)(char out[PATH_MAX], const char *word), char out[FP_DRAIN_TEXT_MAX])
+{
+    return job_words(l, 2, expand, out, FP_DRAIN_TEXT_MAX);
 }
 
 int job_drain_stand_in(char out[PATH_MAX], const char *word)

@@ -8,9 +8,11 @@
 #include "jobscripts/script/script.h"
 
 /*
- * Makes it, each word by itself through expand: job_expand, or job_drain_stand_in. 0; -ENAMETOOLONG; -EINVAL: a value has a double quote in it; others of
- * expand, whose output is in out then.
+ * The words from the one on as a text, each by itself through expand (job_expand, job_drain_stand_in) and in quotes if it has blanks then. 0; -ENAMETOOLONG; -EINVAL:
+ * a value has a double quote in it; -ENOENT of expand: the variable in out is not set.
  */
+int job_words(const struct job_line *l, size_t from, int (*expand)(char out[PATH_MAX], const char *word), char *out, size_t size);
+/* The text of the policy. */
 int job_drain_words(const struct job_line *l, int (*expand)(char out[PATH_MAX], const char *word), char out[FP_DRAIN_TEXT_MAX]);
 
 /* Where variables have no value yet: something that may stand there is put in their place, in words that are paths or patterns. */

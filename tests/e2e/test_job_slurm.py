@@ -285,6 +285,20 @@ def test_hybrid_programs_and_other_ways_to_choose_cores(slurm):
     slurm.nothing_left()
 
 
+def test_variables_in_what_an_auxapp_is_told(slurm):
+    """They have their values on the nodes, blanks and all."""
+    plugin = """export WHERE="$PWD/my plugins"
+mkdir -p "$WHERE"
+cp "$(find -L /opt/fpstore/lib -name checksum.so | head -1)" "$WHERE/"
+"""
+    head = HEAD + "#FP auxapp $WHERE/checksum.so\n" + plugin
+    code, out = slurm.run(head + "fp-job run -- sh -c 'echo x > $FP_MOUNT/f; fpctl auxapps --json'\n")
+    told = [a["name"] for a in json.loads(out[out.index("{\n"):out.rindex("}") + 1])["auxapps"]] if code == 0 else out
+    assert told and set(told) == {"checksum"}, out
+    code, out = slurm.run(head + "unset WHERE\nfp-job run -- true\n")
+    assert code == 1 and "aux-app $WHERE/checksum.so: WHERE is not set on this node" in out, out
+
+
 def test_an_aux_app_on_some_of_the_nodes(slurm):
     """nodes=: the last ones. It sees what is written there and nothing else, which is read everywhere, though it is stored in another form."""
     slurm.login("fpctl", "auxapp", "new", "myapp")

@@ -277,6 +277,8 @@ static void test_words_of_a_policy(void **state)
     check(&x, "#FP auxapp drain to=/x evry=4 keep=0 layout=fil\n"); /* all of them at once */
     assert_int_equal(x.f.n, 3);
     jf_end(&x);
+    is_bad("#FP auxapp drain to=/x/${A\n", 1, 18, "${ begins no variable");
+    is_bad("#FP auxapp ${HOME/x.so\n", 1, 12, "${ begins no variable");
     is_good("#FP auxapp drain to=${SCRATCH}/x pattern=$USER/chk_{step}/* results=$A,b marker=$M every=auto\n");
     site.words = false;
 }
@@ -291,7 +293,7 @@ static void test_what_the_store_is_told_to_drain(void **state)
     setenv("FP_TEST_DIR", "/my project", 1);
     jf_good(&x, "#FP auxapp drain to=$FP_TEST_DIR/x every=4 'results=out dir/*' marker=''\n");
     assert_int_equal(job_drain_words(job_declared_drain(&x.d)->line, job_expand, text), 0);
-    assert_string_equal(text, "to=\"/my project/x\" every=4 results=\"out dir/*\" marker=\"\"");
+    assert_string_equal(text, "to=\"/my project/x\" every=4 \"results=out dir/*\" marker=\"\"");
     setenv("FP_TEST_DIR", "/a\"b", 1);
     assert_int_equal(job_drain_words(job_declared_drain(&x.d)->line, job_expand, text), -EINVAL);
     unsetenv("FP_TEST_DIR");

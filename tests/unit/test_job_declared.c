@@ -193,6 +193,26 @@ static void test_mistakes_in_stage_lines(void **state)
     jf_bad("#FP stage-out x \"\"\n", 1, 17, "empty");
 }
 
+static void test_paths_that_no_shell_has_read(void **state)
+{
+    (void)state;
+    jf_good(&x, "#FP store ssd=/a/../b/${USER} mount=$HOME/.m\n#FP stage-in $A/..b/* /x/.y to=a/b\n#FP stage-out ./r/*.h5 /AggregateSSDstore/x ...\n");
+    jf_end(&x);
+    jf_bad("#FP store ssd=/x/${USER\n", 1, 11, "${ begins no variable");
+    jf_bad("#FP store ssd=$\n", 1, 11, "$NAME or ${NAME}");
+    jf_bad("#FP store mount=~/m\n", 1, 11, "write $HOME");
+    jf_bad("#FP store mount=/a/../m\n", 1, 11, "without . and ..");
+    jf_bad("#FP stage-in ~/in\n", 1, 14, "write $HOME");
+    jf_bad("#FP stage-in /a/../in\n", 1, 14, "without . and ..");
+    jf_bad("#FP stage-in /a $1/x\n", 1, 17, "begins no variable");
+    jf_bad("#FP stage-in /a to=../x\n", 1, 17, "relative to its top");
+    jf_bad("#FP stage-in /a to=~\n", 1, 17, "write $HOME");
+    jf_bad("#FP stage-out ../x\n", 1, 15, "relative to its top");
+    jf_bad("#FP stage-out a/..\n", 1, 15, "relative to its top");
+    jf_bad("#FP stage-out r ~/x\n", 1, 17, "write $HOME");
+    jf_bad("#FP stage-out r to=/x/..\n", 1, 17, "without . and ..");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_auxapps_that_cannot_be_handed_on),
         cmocka_unit_test(test_stage_lines),
         cmocka_unit_test(test_mistakes_in_stage_lines),
+        cmocka_unit_test(test_paths_that_no_shell_has_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

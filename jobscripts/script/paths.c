@@ -1,0 +1,67 @@
+/*
+ * Paths as they are written in #FP lines (see paths.h). Called when the words of a script are read.
+ *
+ * No shell has read them: a ~, or a $ that begins no variable, would be part of the name of a directory that nobody meant. What a variable stands for shows on the nodes.
+ */
+#include "jobscripts/script/paths.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "jobscripts/jobdir.h"
+
+const char *job_path_variables_why(const char *text)
+{
+    while (*text) {
+        size_t n = job_variable(text);
+
+        if (*text == '$' && !n)
+            return text[1] == '{' ? "${ begins no variable: write ${NAME}" : "$ begins no variable: write $NAME or ${NAME}";
+        text += n ? n : 1;
+    }
+    return NULL;
+}
+
+static bool has_dots(const char *text)
+{
+    for (; *text; text += strspn(text, "/")) {
+        size_t n = strcspn(text, "/");
+
+        if ((n == 1 && text[0] == '.') || (n == 2 && text[0] == '.' && text[1] == '.'))
+            return true;
+        text += n;
+    }
+    return false;
+}
+
+static const char *home_why(const char *text)
+{
+    return text[0] == '~' ? "no shell reads it: write $HOME in place of ~" : NULL;
+}
+
+const char *job_path_place_why(const char *text)
+{
+    const char *why = home_why(text);
+
+    if (!why && text[0] != '/' && text[0] != '$')
+        why = "write the whole path, from / on, or one that begins with a variable such as $TMPDIR";
+    return why ? why : job_path_variables_why(text);
+}
+
+const char *job_path_whole_why(const char *text)
+{
+    const char *why = job_path_place_why(text);
+
+    return why ? why : has_dots(text) ? "write it without . and .." : NULL;
+}
+
+const char *job_path_inner_why(const char *text)
+{
+    const char *why = home_why(text);
+
+    why = why ? why : job_path_variables_why(text);
+    if (!why && strncmp(text, "./", 2) == 0)
+        text += 2;
+    return why ? why : has_dots(text) ? "it is in the store, relative to its top: write it without . and .." : NULL;
+}
