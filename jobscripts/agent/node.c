@@ -63,6 +63,28 @@ static void start_service(struct node *n, enum node_role role)
         fail(n, why);
 }
 
+static void start_services(struct node *n)
+{
+    if (!n->to_start || !n->plugins_known || n->failed || n->phase != NODE_STARTING)
+        return;
+    n->to_start = false;
+    start_service(n, NODE_MOUNT); /* first: some of its aux-apps must be known to the benefactor */
+    start_service(n, NODE_BENEFACTOR);
+}
+
+static void hear_plugins(struct node *n)
+{
+    char why[JOB_TEXT_BYTES_MAX] = "";
+    int rc = n->plugins_known || n->failed || n->phase >= NODE_STOPPING ? -EALREADY : node_ask_hear(n, why, sizeof why);
+
+    if (rc == -EAGAIN || rc == -EALREADY)
+        return;
+    n->plugins_known = rc == 0;
+    if (rc)
+        fail(n, why);
+    start_services(n);
+}
+
 void node_go(struct node *n, const char *manager, const char *mount)
 {
     char why[JOB_TEXT_BYTES_MAX] = "";
@@ -78,8 +100,8 @@ void node_go(struct node *n, const char *manager, const char *mount)
     if (n->failed)
         return;
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
-    start_service(n, NODE_MOUNT); /* first: it looks at the aux-apps, some of which the benefactor must know */
-    start_service(n, NODE_BENEFACTOR);
+    n->to_start = true;
+    start_services(n);
 }
 
 /* The root, when its manager is there and all know where they can mount. */
@@ -238,6 +260,7 @@ static void on_tick(uv_timer_t *t)
     uint64_t now_ms = fp_now_ms();
 
     node_tree_tick(n, now_ms);
+    hear_plugins(n);
     try_to_go(n);
     try_to_note(n);
     node_signal_tick(n, now_ms);
@@ -435,6 +458,8 @@ static void begin(struct node *n)
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
     if (n->findings.errors)
         fail(n, "the #FP lines have mistakes: see fp-job check");
+    else if (node_ask_begin(n, why, sizeof why))
+        fail(n, why);
     else if (node_store_prepare(n, why, sizeof why))
         fail(n, why);
     else if (n->rank == 0)
@@ -470,6 +495,7 @@ int job_cmd_node(const struct job_options *o)
     fp_key_free(n.key);
     job_states_fini(&n.states);
     free(n.children);
+    free(n.asks);
     node_spawn_fini(&n);
     if (n.plan_text)
         explicit_bzero(n.plan_text, strlen(n.plan_text));

@@ -17,6 +17,7 @@
 #include "fp/rpc.h"
 #include "job.pb-c.h"
 #include "jobscripts/cores/coremap.h"
+#include "jobscripts/script/auxcheck.h"
 #include "jobscripts/script/declared.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
@@ -43,6 +44,14 @@ struct job_asked {
     char text[64];
 };
 
+/* Of one aux-app. */
+struct node_ask {
+    char text[JOB_AUXAPP_BYTES]; /* as it is declared, with the variables of this node */
+    struct job_auxask ask;
+    bool open; /* no answer yet */
+    struct job_auxanswer answer;
+};
+
 struct node_child {
     struct fp_rpc_conn *conn; /* a reference */
     uint32_t rank;
@@ -58,6 +67,8 @@ struct node {
     struct node_spawns *spawns; /* node_spawn.c; NULL: none */
     struct job_findings findings;
     struct job_declared declared;
+    struct node_ask *asks;    /* for each declared aux-app */
+    bool plugins_known, to_start; /* all have answered; the word to start services has come */
     uint32_t rank;
     enum node_phase phase;
     bool failed;
@@ -152,6 +163,11 @@ void node_store_note(const struct node *n);   /* what is to be removed if this p
 int node_store_keep(struct node *n);    /* of one that outlives the job: it is not removed from now on. 0 or negative errno */
 void node_store_discard(struct node *n); /* it is, at the end */
 void node_store_clean(struct node *n);
+
+/* node_ask.c: what plugins say. 0, or negative and why; hear: -EAGAIN: not all have answered. */
+int node_ask_begin(struct node *n, char *why, size_t size);
+int node_ask_hear(struct node *n, char *why, size_t size);
+const struct node_ask *node_ask_of(const struct node *n, size_t auxapp); /* NULL: it is no plugin */
 
 /* node_mount.c: where the store is mounted */
 int node_mount_look(struct node *n, char *why, size_t size); /* says upwards whether it can be at mount= on this node; negative: it can be nowhere */

@@ -18,8 +18,6 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/procs.h"
-#include "jobscripts/script/auxcheck.h"
-#include "jobscripts/script/drainwords.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/inherited.h"
@@ -30,7 +28,6 @@
 #include "jobscripts/agent/node.h"
 #include "jobscripts/launch/outside.h"
 
-#define PLUGIN_MS  10000u
 #define SIZE_LEAST FP_MIB(64)
 
 static void must_fit(struct node *n, enum node_role role, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -319,46 +316,17 @@ static int benefactor_args(struct node *n, char *why, size_t size)
     return 0;
 }
 
-static int auxapp_text(const struct job_auxapp *a, char text[JOB_AUXAPP_BYTES], char *why, size_t size)
-{
-    int rc = job_words(a->line, 1, job_expand, text, JOB_AUXAPP_BYTES);
-
-    if (rc)
-        snprintf(why, size, "aux-app %.200s: %.200s%s", a->name, rc == -ENOENT ? text : rc == -EINVAL ? "a variable in it has a double quote" : fp_strerror(rc), rc == -ENOENT ? " is not set on this node" : "");
-    return rc;
-}
-
-/* drain is no plugin: fp-job start makes a policy of it. What changes chunks is told to the benefactor too, which undoes it when it drains. */
-static int auxapp_args(struct node *n, char *why, size_t size)
+/* What changes chunks is told to the benefactor too, which undoes it when it drains. */
+static void auxapp_args(struct node *n)
 {
     for (size_t i = 0; i < n->declared.nauxapps; i++) {
-        const struct job_auxapp *a = &n->declared.auxapps[i];
-        struct job_auxanswer one;
-        char line[JOB_AUX_WHY_BYTES], text[JOB_AUXAPP_BYTES];
-        const char *partial;
-        int rc;
+        const struct node_ask *a = node_ask_of(n, i);
 
-        if (strcmp(a->name, "drain") == 0)
-            continue;
-        rc = auxapp_text(a, text, why, size);
-        if (rc)
-            return rc;
-        rc = job_auxcheck(text, n->plan.auxapp_dir, PLUGIN_MS, &one, line);
-        if (rc) {
-            snprintf(why, size, "%.500s", line);
-            return rc;
-        }
-        partial = job_aux_partial_why(&one, n->plan.nnodes);
-        if (partial) {
-            snprintf(why, size, "%.100s is to run on %u of %u nodes, but %s", a->name, one.nodes, n->plan.nnodes, partial);
-            return -EINVAL;
-        }
-        if (job_aux_runs_on(&one, n->rank, n->plan.nnodes))
-            must_fit(n, NODE_MOUNT, "--auxapp=%s", text);
-        if (one.flags & FP_AUX_CODES)
-            must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", text);
+        if (a && job_aux_runs_on(&a->answer, n->rank, n->plan.nnodes))
+            must_fit(n, NODE_MOUNT, "--auxapp=%s", a->text);
+        if (a && a->answer.flags & FP_AUX_CODES)
+            must_fit(n, NODE_BENEFACTOR, "--auxapp=%s", a->text);
     }
-    return 0;
 }
 
 static void mount_args(struct node *n)
@@ -386,10 +354,10 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
         rc = benefactor_args(n, why, size);
     else
         mount_args(n);
-    if (rc == 0 && role == NODE_MOUNT)
-        rc = auxapp_args(n, why, size);
     if (rc)
         return rc;
+    if (role == NODE_MOUNT)
+        auxapp_args(n);
     snprintf(s->log, sizeof s->log, "%.3000s/log/%s.log", n->dir, s->program);
     for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)
         s->argv[i] = n->args[role][i];

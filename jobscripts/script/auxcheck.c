@@ -85,18 +85,15 @@ static _Noreturn void child(int out, const char *declaration, const char *plugin
 }
 _Static_assert(sizeof(struct told) <= 4096, "an answer is not one piece in a pipe");
 
-/* 1: it came; 0: the process ended without one; -ETIMEDOUT. */
-static int hear(int fd, uint64_t until, struct told *t)
+/* 1: it came; 0: the process ended without one; -ETIMEDOUT; -EAGAIN: not until then. */
+static int hear(const struct job_auxask *a, uint64_t wait_ms, struct told *t)
 {
-    for (;;) {
-        uint64_t now = fp_now_ms();
-        struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint64_t now = fp_now_ms(), until = now + wait_ms < a->until_ms ? now + wait_ms : a->until_ms;
+    struct pollfd p = {.fd = a->fd, .events = POLLIN};
 
-        if (now >= until)
-            return -ETIMEDOUT;
-        if (poll(&p, 1, (int)(until - now)) > 0)
-            return read(fd, t, sizeof *t) == sizeof *t;
-    }
+    if (poll(&p, 1, now < until ? (int)(until - now) : 0) > 0)
+        return read(a->fd, t, sizeof *t) == sizeof *t;
+    return fp_now_ms() >= a->until_ms ? -ETIMEDOUT : -EAGAIN;
 }
 
 /* fds[0] is what it tells. */
@@ -116,35 +113,58 @@ static int launch(int fds[2], const char *declaration, const char *plugin_dir, p
     return rc;
 }
 
-int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES])
+int job_auxask_begin(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxask *out, char why[JOB_AUX_WHY_BYTES])
+{
+    int fds[2], rc;
+
+    *out = (struct job_auxask){.pid = -1, .fd = -1, .limit_ms = limit_ms, .until_ms = fp_now_ms() + limit_ms};
+    rc = launch(fds, declaration, plugin_dir, &out->pid);
+    if (rc)
+        snprintf(why, JOB_AUX_WHY_BYTES, "no process to load it in: %s", fp_strerror(rc));
+    else
+        out->fd = fds[0];
+    return rc;
+}
+
+bool job_auxask_hear(struct job_auxask *a, uint64_t wait_ms, int *rc, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES])
 {
     static struct told t;
-    int fds[2], status = 0, rc;
-    pid_t pid = -1;
+    int status = 0, heard;
 
     memset(&t, 0, sizeof t);
-    rc = launch(fds, declaration, plugin_dir, &pid);
-    if (rc) {
-        snprintf(why, JOB_AUX_WHY_BYTES, "no process to load it in: %s", fp_strerror(rc));
-        return rc;
-    }
-    rc = hear(fds[0], fp_now_ms() + limit_ms, &t);
-    close(fds[0]);
-    if (rc < 0)
-        kill(pid, SIGKILL);
-    (void)fp_reap(pid, &status);
-    if (rc == 1) {
+    heard = hear(a, wait_ms, &t);
+    if (heard == -EAGAIN)
+        return false;
+    close(a->fd);
+    if (heard < 0)
+        kill(a->pid, SIGKILL);
+    (void)fp_reap(a->pid, &status);
+    if (heard == 1) {
         *out = t.answer;
         memcpy(why, t.why, JOB_AUX_WHY_BYTES);
-        return t.rc;
+        *rc = t.rc;
+        return true;
     }
-    if (rc < 0)
-        snprintf(why, JOB_AUX_WHY_BYTES, "its plugin was not loaded within %llu ms: it hangs", (unsigned long long)limit_ms);
+    if (heard < 0)
+        snprintf(why, JOB_AUX_WHY_BYTES, "its plugin was not loaded within %llu ms: it hangs", (unsigned long long)a->limit_ms);
     else if (WIFSIGNALED(status))
         snprintf(why, JOB_AUX_WHY_BYTES, "its plugin crashed when it was loaded: %s", strsignal(WTERMSIG(status)));
     else
         snprintf(why, JOB_AUX_WHY_BYTES, "its plugin ended the process that loaded it, with exit code %d", WEXITSTATUS(status));
-    return rc < 0 ? rc : -ELIBBAD;
+    *rc = heard < 0 ? heard : -ELIBBAD;
+    return true;
+}
+
+int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES])
+{
+    struct job_auxask a;
+    int rc = job_auxask_begin(declaration, plugin_dir, limit_ms, &a, why);
+
+    if (rc)
+        return rc;
+    while (!job_auxask_hear(&a, limit_ms, &rc, out, why))
+        ; /* poll was interrupted */
+    return rc;
 }
 
 bool job_aux_runs_on(const struct job_auxanswer *a, uint32_t rank, uint32_t nnodes)

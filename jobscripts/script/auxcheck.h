@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define JOB_AUX_WHY_BYTES 768u
 
@@ -22,6 +23,18 @@ struct job_auxanswer {
  * at most.
  */
 int job_auxcheck(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
+
+/* The same without waiting for it: a question that was begun. */
+struct job_auxask {
+    pid_t pid;
+    int fd;
+    uint64_t limit_ms, until_ms;
+};
+
+/* 0, or negative and a line in why. */
+int job_auxask_begin(const char *declaration, const char *plugin_dir, uint64_t limit_ms, struct job_auxask *out, char why[JOB_AUX_WHY_BYTES]);
+/* Waits for wait_ms at most, 0: not at all. True: *rc is what job_auxcheck would return, and the question is over. */
+bool job_auxask_hear(struct job_auxask *a, uint64_t wait_ms, int *rc, struct job_auxanswer *out, char why[JOB_AUX_WHY_BYTES]);
 
 /*
  * nodes=: it runs on the last so many of the job's nodes, as service cores are the last ones of a node: the first has the manager. Where it does not run,

@@ -5,6 +5,7 @@ import glob
 import os
 import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from harness.daemons import wait_until
 
 SLURM = {"nodes": 4, "cpus": 2, "kill_wait": 30}  # as Slurm has it
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 
 HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 WAIT = "touch up\nuntil [ -e go ]; do sleep 0.1; done\n"
@@ -317,6 +319,31 @@ def test_a_benefactor_that_is_slow_to_start_is_waited_for(slurm):
     with slurm.stand_in(2, "fp-benefactor", 'sleep 4\nexec /tmp/real "$@"'):
         code, out = slurm.run(HEAD + 'eval "$(fp-job start)" || exit 5\necho after $SECONDS\nsrun sh -c "echo x > $FP_MOUNT/\\$(hostname)"\nls $FP_MOUNT | wc -l\nfp-job stop\n')
     assert code == 0 and int(re.search(r"after (\d+)", out)[1]) >= 4 and "\n4\n" in out and "ERROR" not in out, out
+    slurm.nothing_left(30)
+
+
+SLOW = """#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+__attribute__((constructor)) static void load(void)
+{
+    char host[256] = "", name[64] = "";
+    FILE *f = fopen("/proc/self/comm", "r");
+
+    if (f && fgets(name, sizeof name, f) && gethostname(host, sizeof host - 1) == 0 && strncmp(name, "fp-job", 6) == 0 && strcmp(host, "FIRST") != 0)
+        sleep(12);
+}
+"""
+
+
+@pytest.mark.limit(150)
+def test_a_plugin_that_is_slow_to_load_is_waited_for(slurm):
+    """Longer than an agent may be silent: it is not taken for gone meanwhile."""
+    slurm.login("fpctl", "auxapp", "new", "myapp")
+    slurm.write("slow.c", SLOW.replace("FIRST", slurm.names[1]))
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-I" + os.path.join(TOP, "include"), "-o", slurm.home("myapp.so"), slurm.home("myapp", "myapp.c"), slurm.home("slow.c")], check=True, timeout=60)
+    code, out = slurm.run(HEAD + "#FP auxapp ./myapp.so\n" + 'eval "$(fp-job start)" || exit 5\necho after $SECONDS\nfp-job status\nfp-job stop\n', seconds=120)
+    assert code == 0 and int(re.search(r"after (\d+)", out)[1]) >= 11 and "4 of 4 nodes ready" in out and "ERROR" not in out, out
     slurm.nothing_left(30)
 
 
