@@ -63,16 +63,16 @@ static int hear(int fd, uint64_t until, char *out, size_t size)
     }
 }
 
-/* Its end, of which *late says that it came by us, since until was over. False: there is none, or the kernel holds it (limited.c). */
-static bool reap(pid_t pid, uint64_t until, int *status, bool *late)
+/* Its end, of which *late says that it came by us, and why: until was over, or over() said so. False: there is none, or the kernel holds it (limited.c). */
+static bool reap(pid_t pid, uint64_t until, bool (*over)(void), int *status, int *late)
 {
     static const struct timespec pause = {0, 10000000};
     pid_t got;
 
     while ((got = waitpid(pid, status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
-        if (fp_now_ms() >= until) {
+        *late = over && over() ? -EINTR : fp_now_ms() >= until ? -ETIMEDOUT : 0;
+        if (*late) {
             kill(-pid, SIGKILL);
-            *late = true;
             return fp_reap(pid, status);
         }
         nanosleep(&pause, NULL);
@@ -80,15 +80,14 @@ static bool reap(pid_t pid, uint64_t until, int *status, bool *late)
     return got == pid;
 }
 
-static int result(pid_t pid, uint64_t until)
+static int result(pid_t pid, uint64_t until, bool (*over)(void))
 {
-    bool late = false;
-    int status = 0;
+    int status = 0, late = 0;
 
-    if (!reap(pid, until, &status, &late) && !late)
+    if (!reap(pid, until, over, &status, &late) && !late)
         return -ECHILD;
     if (late)
-        return -ETIMEDOUT;
+        return late;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
@@ -105,7 +104,7 @@ int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
     close(fds[1]);
     if (rc == 0) {
         rc = hear(fds[0], until, out, size);
-        end = result(pid, rc ? 0 : until); /* it may have closed its output and go on */
+        end = result(pid, rc ? 0 : until, NULL); /* it may have closed its output and go on */
         rc = rc ? rc : end;
     }
     close(fds[0]);
@@ -114,11 +113,16 @@ int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size)
 
 int fp_command_shown(char *const argv[], uint64_t limit_ms)
 {
+    return fp_command_shown_until(argv, limit_ms, NULL);
+}
+
+int fp_command_shown_until(char *const argv[], uint64_t limit_ms, bool (*over)(void))
+{
     uint64_t until = fp_now_ms() + limit_ms;
     pid_t pid = -1;
     int rc = start(argv, STDERR_FILENO, STDERR_FILENO, &pid);
 
-    return rc ? rc : result(pid, until);
+    return rc ? rc : result(pid, until, over);
 }
 
 int fp_shell_word(const char *text, char *out, size_t size)

@@ -304,14 +304,22 @@ int job_cmd_run(const struct job_options *o)
         execute(o->argv);
     if (rc)
         return rc;
+    if (!r.given)
+        job_app_signals();
+    rc = job_begin_application(&r);
+    if (rc)
+        return rc;
     if (r.given)
         become(&r, o->argv);
-    job_app_signals();
     argv = entering(&r, o->argv, program, sizeof program, o->plugin);
     pid = argv ? job_app_fork() : -1;
     if (pid == 0)
         become(&r, argv);
-    rc = pid < 0 ? 1 : job_app_wait(&r, pid, o->argv[0]);
+    if (pid < 0) {
+        job_abandon(&r);
+        return -ECHILD;
+    }
+    rc = job_app_wait(&r, pid, o->argv[0]);
     rc = job_end(&r, rc, o->timeout_ms);
     job_run_fini(&r);
     return rc;

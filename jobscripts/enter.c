@@ -7,6 +7,7 @@
 #include "jobscripts/enter.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -50,6 +51,8 @@ int job_inside(const char *dir, int (*do_it)(void *arg), void *arg)
     while (pid > 0 && waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
+        else
+            (void)kill(pid, SIGTERM); /* as it was said to us, who has interrupted it; it means to it what it means to us */
     if (pid < 0) {
         FP_ERROR("no process can be made: %s", fp_strerror(-errno));
         return -EAGAIN;

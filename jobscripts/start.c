@@ -29,6 +29,7 @@
 #include "jobscripts/agent/named.h"
 #include "jobscripts/launch/slurm.h"
 
+#define INTERRUPTED "interrupted before the application has begun: ending the store"
 #define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 
 static volatile sig_atomic_t caught;
@@ -209,6 +210,14 @@ static bool may_keep(const struct job_run_of *r)
     return r->declared.store.on_failure == JOB_FAILURE_KEEP && !r->declared.store.persistent;
 }
 
+/* No application has seen it: there is nothing in it to be kept. */
+static void end_unused(struct job_run_of *r)
+{
+    if (may_keep(r))
+        (void)job_launch_discard(r->dir, &r->record);
+    (void)job_launch_end(r->dir, &r->record, false);
+}
+
 static int launch(struct job_run_of *r, const struct job_options *o, const char *text, bool stays)
 {
     struct job_launch l = {.alloc = &r->alloc, .stays = stays, .starting = r->start_fd, .dir = r->dir, .lines = text, .auxapp_dir = r->auxapp_dir, .ssd = r->declared.store.ssd, .naming = r->naming, .entered = o->argv && (o->plugin || job_enters(o->argv[0])), .ready_ms = r->declared.store.ready_ms};
@@ -229,10 +238,12 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
     rc = note_given(r, o->plugin);
     rc = rc ? rc : job_record_save(r->dir, &r->record);
     rc = rc ? rc : job_steps_before(r);
-    if (rc && may_keep(r))
-        (void)job_launch_discard(r->dir, &r->record);
+    if (job_interrupted()) {
+        FP_ERROR(INTERRUPTED);
+        rc = -EINTR;
+    }
     if (rc)
-        (void)job_launch_end(r->dir, &r->record, false);
+        end_unused(r);
     return rc;
 }
 
@@ -268,6 +279,23 @@ static void tell(const struct job_run_of *r)
     else
         FP_INFO("%u node%s, mounted on %s, as %s can't be had on all nodes: %s ($FP_MOUNT says where%s)", r->record.nodes, r->record.nodes == 1 ? "" : "s", got, want, r->record.elsewhere,
                 readlink(want, to, sizeof to - 1) > 0 && strcmp(to, got) == 0 ? "; on this one it is a link to it" : "");
+}
+
+int job_begin_application(struct job_run_of *r)
+{
+    if (!job_interrupted())
+        return 0;
+    FP_ERROR(INTERRUPTED);
+    job_abandon(r);
+    return -EINTR;
+}
+
+void job_abandon(struct job_run_of *r)
+{
+    if (r->given)
+        return;
+    end_unused(r);
+    (void)job_dir_remove(r->dir);
 }
 
 /* What is up: where, and what its script says. */

@@ -31,6 +31,10 @@ bool job_interrupted(void);
 /* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. stays: we stay until its end,
  * and if we are gone before, it ends. A store that the job was given is taken as it is. Negative: nothing is left running. */
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r);
+/* Once signals are the application's (app.h): one that came before is the end of the store, as if it had not started. 0; -EINTR. */
+int job_begin_application(struct job_run_of *r);
+/* Ends a store that no application has seen: nothing is brought out of it, and nothing is kept. */
+void job_abandon(struct job_run_of *r);
 /* What is running of this job, for stop. -ENOENT and logged: nothing. */
 int job_find(struct job_run_of *r);
 /* Brings data to where it is to be, within limit_ms or what the job has left, and ends everything. code: the application's. What this job's script shall end with: code, or 1 if not all data was brought out. */

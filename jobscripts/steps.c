@@ -41,6 +41,7 @@
 struct call {
     char *words[WORDS_MAX + 1];
     size_t n;
+    bool (*over)(void); /* it is killed then; NULL: never before its time */
     char program[PATH_MAX], manager[300], key[PATH_MAX + 16], timeout[40];
 };
 
@@ -90,7 +91,7 @@ static int run(struct call *c, uint64_t limit_ms)
     int rc;
 
     c->words[c->n] = NULL;
-    rc = fp_command_shown(c->words, limit_ms);
+    rc = fp_command_shown_until(c->words, limit_ms, c->over);
     forget(c);
     return rc;
 }
@@ -262,7 +263,7 @@ static int stage_in_one(const struct job_run_of *r, const struct job_stage *s, c
 static int before(void *arg)
 {
     const struct job_run_of *r = arg;
-    static struct call c;
+    static struct call c = {.over = job_interrupted};
     int rc = set_policy(r, &c);
 
     for (size_t i = 0; rc == 0 && i < r->declared.nin; i++)

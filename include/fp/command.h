@@ -2,6 +2,7 @@
 #ifndef FP_COMMAND_H
 #define FP_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,8 @@ int fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 
 /* The same, but its output and errors are our standard error, for the user to see. */
 int fp_command_shown(char *const argv[], uint64_t limit_ms);
+/* The same; it is killed, too, when over says so, which is asked often: -EINTR. */
+int fp_command_shown_until(char *const argv[], uint64_t limit_ms, bool (*over)(void));
 
 /* text as one word of a shell, in single quotes. 0; -ENAMETOOLONG. */
 int fp_shell_word(const char *text, char *out, size_t size);

@@ -105,6 +105,8 @@ static int begun(const struct job_record *r, void *arg)
     struct guard *g = arg;
     int rc;
 
+    if (job_interrupted()) /* as if it had been when the last node was not ready yet */
+        return -EINTR;
     if (!g->l->stays)
         watch(g, g->next);
     if (g->l->alloc->launcher->kept) /* a batch system may send them to all processes of a job, and it is the owner who knows what they mean */
@@ -165,7 +167,7 @@ static int hear(int fd, pid_t guard, struct job_record *out)
         if (k < 0 && errno != EINTR)
             return -errno;
         n += k > 0 ? (size_t)k : 0;
-        if (job_interrupted() && !told)
+        if (n < sizeof *out && job_interrupted() && !told) /* else it is up, and the caller ends it as one that nobody has used */
             told = kill(guard, SIGTERM) == 0;
     }
     return 0;

@@ -1,5 +1,6 @@
 """Starts of a job's store that something is in the way of, with a real Slurm: its controller, a directory that can't be made, other users of the nodes."""
 
+import os
 import re
 
 import pytest
@@ -110,4 +111,21 @@ def test_a_link_of_a_job_that_was_lost_with_its_node(slurm):
         assert there == "/tmp/fpstore-5001-999999/mnt\n", out
     for i in (1, 2):
         slurm.on(i, "rmdir", "/srv/mine")
+    slurm.nothing_left()
+
+
+@pytest.mark.parametrize("how", ["start", "run"])
+def test_a_signal_while_input_comes_in(slurm, how):
+    """All nodes are ready, and the application has not begun: the store ends, at once, and is not kept, since nobody has written to it."""
+    slurm.login("sh", "-c", "mkdir -p /lustre/in; echo x > /lustre/in/x")
+    lines = HEAD.replace("pool=", "on-failure=keep ssd=/srv pool=") + "#FP stage-in /lustre/in/x\n#FP stage-out none to=/lustre/out\n"
+    app = "fp-job start > started" if how == "start" else "fp-job run -- touch ran"
+    with slurm.stand_in(1, "fpctl", '[ "$1" != stage-in ] || { touch up; exec sleep 600; }\nexec /tmp/real "$@"'):
+        number = slurm.up(lines + f"{app} &\njob=$!\nuntil [ -e go ]; do sleep 0.1; done\nkill -TERM $job\nwait $job\necho ended with $?\n")
+        slurm.go()
+        code, out = slurm.end_of(number)
+    assert code == 0 and "ended with 1" in out and "interrupted before the application has begun: ending the store" in out and "stays on the SSDs" not in out, out
+    assert how == "run" or slurm.read("started") == "false\n"
+    assert not os.path.exists(slurm.home("ran"))
+    slurm.login("rm", "-r", "/lustre/in")
     slurm.nothing_left()
