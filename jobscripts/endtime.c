@@ -21,6 +21,7 @@
 
 #define ASK_MS    5000u
 #define LOOK_MS   30000u /* at least, from one look at the job's time to the next: somebody may have given it more */
+#define FAR_MS    300000u /* at most: somebody may have taken some of it away */
 #define AGAIN_MS  5000u  /* after steps could not be asked for */
 #define STEPS_MAX 64u    /* that are told */
 
@@ -85,6 +86,7 @@ void job_endtime_look(struct job_endtime *t, uint64_t now)
         return;
     t->end_ms = left > t->reserve_ms ? now + left - t->reserve_ms : now;
     far = (t->end_ms - now) / 10;
+    far = far < FAR_MS ? far : FAR_MS;
     t->look_ms = now + (far > LOOK_MS ? far : LOOK_MS);
 }
 
@@ -119,8 +121,10 @@ static void kill_all(struct job_endtime *t)
 
 void job_endtime_tick(struct job_endtime *t, uint64_t now)
 {
-    if (now >= t->look_ms)
+    if (now >= t->look_ms || now >= t->end_ms) { /* also in the last moment: it may have been given more. Without an answer it has not */
         job_endtime_look(t, now);
+        now = fp_now_ms();
+    }
     if (now >= t->end_ms)
         at_the_end(t, now);
     if (now >= t->tell_ms)

@@ -137,12 +137,21 @@ def test_a_node_that_is_late_is_named(slurm):
 
 
 @pytest.mark.limit(180)
-def test_the_time_limit(slurm):
-    """The application does not end by itself; its tasks are told in time, and what they write then is drained, too."""
-    code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/limit\n"
+@pytest.mark.parametrize("squeue", ["", "fails at first"])
+def test_the_time_limit(slurm, squeue):
+    """The application does not end by itself; its tasks are told in time, and what they write then is drained, too. Slurm, which is slow and does not say the job's
+    time at first, is asked again."""
+    path = ""
+    if squeue:
+        slurm.on(0, "mkdir", "-p", "deaf")
+        slurm.write("deaf/squeue", '#!/bin/sh\ncase "$*" in *%L*) sleep 1; [ -e $HOME/deaf/once ] || { touch $HOME/deaf/once; exit 1; };; esac\nexec /usr/bin/squeue "$@"\n')
+        path = "PATH=$HOME/deaf:$PATH\n"
+    code, out = slurm.run(HEAD + "#FP auxapp drain to=/lustre/limit\n" + path +
                           "fp-job run -- srun -n1 -N1 sh -c 'trap \"echo last > /AggregateSSDstore/f; exit 7\" TERM; sleep 600 & wait'\n", "--time=1", seconds=120)
     assert code == 7 and "the application is told to end" in out, out
     assert slurm.login("cat", "/lustre/limit/f").stdout == "last\n"
+    slurm.login("rm", "-r", "/lustre/limit")
+    assert not squeue or os.path.exists(slurm.home("deaf/once"))
     slurm.nothing_left(30)
 
 

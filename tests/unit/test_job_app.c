@@ -31,12 +31,19 @@ static struct {
     pid_t application;
     int now_s, told_s;         /* since the start; -1: not told */
     unsigned looks, lists, tells;
+    int first_s, more_s, more_from_s; /* another limit at the first look; more of it, from then on */
+    int reserve_s;
     unsigned no_look, no_list; /* bit i: it does not answer then */
     const char *left, *steps;  /* left: NULL: until LIMIT_S */
     const char *asked;         /* for which job */
     bool limit;                /* it has killed the application */
     char told[256];
 } slurm;
+
+static int limit_s(void)
+{
+    return LIMIT_S + (slurm.now_s >= slurm.more_from_s ? slurm.more_s : 0);
+}
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
 {
@@ -51,7 +58,7 @@ int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
     static const struct timespec pause = {0, 1000000};
 
     (void)want;
-    if (++slurm.now_s >= LIMIT_S) {
+    if (++slurm.now_s >= limit_s()) {
         slurm.limit = true;
         kill(slurm.application, SIGKILL);
     }
@@ -60,12 +67,16 @@ int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
 
 static int left(char *out, size_t size)
 {
+    int s = limit_s() - slurm.now_s;
+
     if (slurm.no_look >> slurm.looks++ & 1)
         return -ETIMEDOUT;
+    if (slurm.first_s && slurm.looks == 1)
+        s = slurm.first_s;
     if (slurm.left)
         snprintf(out, size, "%s\n", slurm.left);
     else
-        snprintf(out, size, "%d:%02d\n", (LIMIT_S - slurm.now_s) / 60, (LIMIT_S - slurm.now_s) % 60);
+        snprintf(out, size, "%d:%02d:%02d\n", s / 3600, s / 60 % 60, s % 60);
     return 0;
 }
 
@@ -148,7 +159,7 @@ static int waited(const char *program)
     snprintf(r.alloc.job, sizeof r.alloc.job, "77");
     snprintf(r.record.job, sizeof r.record.job, "77");
     snprintf(r.record.step, sizeof r.record.step, "0");
-    r.declared.store.reserve_ms = 100000;
+    r.declared.store.reserve_ms = (uint64_t)slurm.reserve_s * 1000;
     r.declared.out = &out;
     r.declared.nout = 1;
     slurm.told_s = -1;
@@ -162,6 +173,7 @@ static int setup(void **state)
     memset(&slurm, 0, sizeof slurm);
     slurm.steps = "77.0\n77.3\n77.batch\n";
     slurm.asked = "77";
+    slurm.reserve_s = 100;
     unsetenv("SLURM_ARRAY_JOB_ID");
     unsetenv("SLURM_ARRAY_TASK_ID");
     return 0;
@@ -192,6 +204,24 @@ static void test_told_though_slurm_does_not_answer_any_more(void **state)
     assert_int_equal(waited("srun"), 7);
     assert_true(slurm.looks > 3);
     assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
+}
+
+static void test_a_limit_that_is_cut_is_noticed(void **state)
+{
+    (void)state;
+    slurm.first_s = 100000;
+    assert_int_equal(waited("srun"), 7);
+    assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 90);
+}
+
+static void test_more_time_is_noticed_in_the_last_moment(void **state)
+{
+    (void)state;
+    slurm.reserve_s = 85;
+    slurm.more_from_s = LIMIT_S - 85 - 5; /* the last look but one is 10 s earlier */
+    slurm.more_s = 50;
+    assert_int_equal(waited("srun"), 7);
+    assert_in_range(slurm.told_s, LIMIT_S + 50 - 86, LIMIT_S + 50 - 83);
 }
 
 static void test_an_answer_that_is_no_time_is_none(void **state)
@@ -379,6 +409,8 @@ int main(void)
         cmocka_unit_test_setup(test_told_when_the_reserve_begins, setup),
         cmocka_unit_test_setup(test_told_though_slurm_did_not_answer_at_the_start, setup),
         cmocka_unit_test_setup(test_told_though_slurm_does_not_answer_any_more, setup),
+        cmocka_unit_test_setup(test_a_limit_that_is_cut_is_noticed, setup),
+        cmocka_unit_test_setup(test_more_time_is_noticed_in_the_last_moment, setup),
         cmocka_unit_test_setup(test_an_answer_that_is_no_time_is_none, setup),
         cmocka_unit_test_setup(test_a_job_without_a_limit_is_not_asked_again, setup),
         cmocka_unit_test_setup(test_srun_is_left_alone_while_its_steps_are_not_known, setup),
