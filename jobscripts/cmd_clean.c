@@ -24,8 +24,6 @@
 #include "jobscripts/launch/outside.h"
 #include "jobscripts/script/check.h"
 
-#define ANSWER_MS 10000u /* of a file system, for one directory */
-
 /* An epilog runs as root, and what is there is the user's: nothing of it is touched by root, who would follow what the user has made of it. */
 static int not_of_root(const char *job)
 {
@@ -82,9 +80,9 @@ static bool find_ssd(const struct job_options *o, bool needed, char ssd[PATH_MAX
 
     if (rc && needed)
         FP_ERROR("where? %s is not set here: write --ssd=DIR, as the job has it in #FP store ssd=", rc == -ENOENT ? ssd : "a variable");
-    rc = rc ? rc : job_answers(ssd, ANSWER_MS);
+    rc = rc ? rc : job_answers(ssd, JOB_ANSWER_MS);
     if (rc == -ETIMEDOUT)
-        FP_ERROR("%s: its file system has not answered for %u s", ssd, ANSWER_MS / 1000);
+        FP_ERROR("%s: its file system has not answered for %u s", ssd, JOB_ANSWER_MS / 1000);
     else if (rc == 0 && needed && (stat(ssd, &st) < 0 || !S_ISDIR(st.st_mode))) {
         FP_ERROR("%s is no directory of this node", ssd);
         rc = -ENOTDIR;

@@ -22,6 +22,7 @@
 #include "fp/command.h"
 #include "jobscripts/script/check.h"
 #include "jobscripts/script/drainwords.h"
+#include "jobscripts/script/paths.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/shared.h"
 #include "jobscripts/start.h"
@@ -168,17 +169,6 @@ static int set_policy(const struct job_run_of *r, struct call *c)
     return rc ? -EIO : 0;
 }
 
-/* The directory that has all of what a pattern names: up to the last slash before the first sign of a pattern. */
-static void directory_of(const char *pattern, char out[PATH_MAX])
-{
-    size_t n = strcspn(pattern, "*?[");
-
-    snprintf(out, PATH_MAX, "%.*s", (int)(n < PATH_MAX ? n : PATH_MAX - 1), pattern);
-    *strrchr(out, '/') = '\0';
-    if (!out[0])
-        strcpy(out, "/");
-}
-
 /* The directories of a path in the store, made where it is mounted. What can't be made, fpctl says. */
 static void make_dirs(const struct job_run_of *r, const char *inner)
 {
@@ -218,7 +208,7 @@ static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s,
     int rc = 0;
 
     strcpy(dir, "--target=");
-    directory_of(pattern, dir + strlen(dir));
+    job_path_of_pattern(pattern, dir + strlen(dir));
     snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
     if (s->to)
         make_dirs(r, s->to);

@@ -20,9 +20,9 @@
 #include "jobscripts/script/auxcheck.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
+#include "jobscripts/script/targets.h"
 
 #define PLUGIN_MS 10000u /* one that takes longer to load hangs */
-#define ANSWER_MS 10000u /* of a file system, for one directory */
 
 /* ---------------------------------------------------------------- aux-apps */
 
@@ -192,8 +192,8 @@ static void check_target(const char *path, struct job_place at, struct job_findi
 
     if (strchr(path, '$'))
         return;
-    if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
-        job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+    if (job_answers(path, JOB_ANSWER_MS) == -ETIMEDOUT) {
+        job_error(f, at, "%s: its file system has not answered for %u s", path, JOB_ANSWER_MS / 1000);
         return;
     }
     if (stat(path, &st) == 0) {
@@ -305,8 +305,8 @@ static void check_stage_in(const struct job_declared *d, const struct job_site *
                 continue;
             if (site->words)
                 continue;
-            if (job_answers(path, ANSWER_MS) == -ETIMEDOUT) {
-                job_error(f, at, "%s: its file system has not answered for %u s", path, ANSWER_MS / 1000);
+            if (job_answers(path, JOB_ANSWER_MS) == -ETIMEDOUT) {
+                job_error(f, at, "%s: its file system has not answered for %u s", path, JOB_ANSWER_MS / 1000);
                 continue;
             }
             int rc = glob(path, GLOB_NOSORT, NULL, &g);
@@ -347,5 +347,6 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     check_drain(d, site, f);
     check_stage_in(d, site, f);
     check_stage_out(d, site, f);
+    job_targets_check(d, site, f);
     job_findings_sort(f);
 }

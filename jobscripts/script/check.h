@@ -21,6 +21,7 @@ struct job_site {
 
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f);
 
+#define JOB_ANSWER_MS 10000u /* of a file system, for one directory */
 /* Is what a pattern names looked at within limit_ms? -ETIMEDOUT: its file system hangs; other errors of fork. Whether there is such a file is not said. */
 int job_answers(const char *pattern, uint64_t limit_ms);
 

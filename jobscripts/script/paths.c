@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "jobscripts/jobdir.h"
@@ -64,4 +65,17 @@ const char *job_path_inner_why(const char *text)
     if (!why && strncmp(text, "./", 2) == 0)
         text += 2;
     return why ? why : has_dots(text) ? "it is in the store, relative to its top: write it without . and .." : NULL;
+}
+
+void job_path_of_pattern(const char *pattern, char out[PATH_MAX])
+{
+    size_t n = strcspn(pattern, "*?[");
+    char *slash;
+
+    snprintf(out, PATH_MAX, "%.*s", (int)(n < PATH_MAX ? n : PATH_MAX - 1), pattern);
+    slash = strrchr(out, '/');
+    if (slash)
+        *slash = '\0';
+    if (!out[0])
+        strcpy(out, "/");
 }

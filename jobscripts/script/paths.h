@@ -1,6 +1,8 @@
-/* What is wrong with a path of a #FP line, as far as its text says it: NULL, or a constant line that says what to write. Pure. */
+/* Paths of #FP lines. What is wrong with one, as far as its text says it: NULL, or a constant line that says what to write. Pure. */
 #ifndef JOB_PATHS_H
 #define JOB_PATHS_H
+
+#include <limits.h>
 
 /* Each $ begins $NAME or ${NAME}. */
 const char *job_path_variables_why(const char *text);
@@ -10,5 +12,8 @@ const char *job_path_place_why(const char *text);
 const char *job_path_whole_why(const char *text);
 /* In the store, relative to the mount. */
 const char *job_path_inner_why(const char *text);
+
+/* The directory that has all of what a pattern names: up to the last slash before the first sign of a pattern. */
+void job_path_of_pattern(const char *pattern, char out[PATH_MAX]);
 
 #endif

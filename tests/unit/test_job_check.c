@@ -77,7 +77,7 @@ static void test_words_alone(void **state)
 {
     (void)state;
     site.words = true;
-    is_good("#FP auxapp ./mine.so level=3\n#FP auxapp drain to=/no/such/place\n#FP stage-in /no/such/file\n#FP stage-out x to=/no/such/place\n");
+    is_good("#FP auxapp ./mine.so level=3\n#FP auxapp drain to=/no/such/place\n#FP stage-in /no/other/file\n#FP stage-out x to=/no/such/place\n");
     is_bad("#FP auxapp dedup hash=sha9\n", 1, 18, "did you mean 'sha1'?");
     is_bad("#FP stage-in in/*.h5\n", 1, 14, "write the whole path");
     is_bad("#FP stage-out x\n", 1, 5, "where to");
@@ -302,6 +302,35 @@ static void test_what_the_store_is_told_to_drain(void **state)
     jf_end(&x);
 }
 
+/* The store takes no target that lies in another; it would hear of the second one of these when the application has ended. */
+static void test_targets_that_lie_one_in_the_other(void **state)
+{
+    char line[900], in[600];
+
+    (void)state;
+    site.words = true;
+    is_bad("#FP auxapp drain to=/lustre/run\n#FP stage-out r to=/lustre//run/res/\n", 2, 20, "/lustre/run/res and /lustre/run (line 1) lie one in the other");
+    is_bad("#FP stage-out r to=/lustre/run/res\n#FP stage-out r to=/lustre/run\n", 2, 20, "(line 1)");
+    is_bad("#FP auxapp drain to=$A\n#FP stage-out r to=$A/res\n", 2, 20, "(line 1)");
+    is_good("#FP auxapp drain to=/lustre/run\n#FP stage-out r to=/lustre/run/\n#FP stage-out r to=/lustre/run2\n");
+    is_bad("#FP stage-in /lustre/a\n#FP auxapp drain to=/lustre/run\n", 1, 14, "(line 2)"); /* of which the store hears first */
+    is_good("#FP stage-in /lustre/a /lustre/b/c*\n"); /* whether the user could write there is not looked at */
+    site.words = false;
+    snprintf(in, sizeof in, "%s/in", dir);
+    assert_int_equal(mkdir(in, 0700), 0);
+    snprintf(line, sizeof line, "#FP stage-in %s/x* optional=on\n#FP stage-out r to=%s/in\n", dir, dir);
+    is_bad(line, 2, 20, "(line 1) lie one in the other");
+    snprintf(line, sizeof line, "#FP stage-in %s/in/x* optional=on\n#FP stage-out r to=%s/in\n", dir, dir);
+    is_good(line);
+    if (geteuid() != 0) { /* who may write everywhere */
+        assert_int_equal(chmod(dir, 0500), 0);
+        snprintf(line, sizeof line, "#FP stage-in %s/x* optional=on\n#FP stage-out r to=%s/in\n", dir, dir);
+        is_good(line);
+        assert_int_equal(chmod(dir, 0700), 0);
+    }
+    assert_int_equal(rmdir(in), 0);
+}
+
 static void test_what_is_to_be_staged_in(void **state)
 {
     (void)state;
@@ -374,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_targets_that_are_not_there),
         cmocka_unit_test(test_words_of_a_policy),
         cmocka_unit_test(test_what_the_store_is_told_to_drain),
+        cmocka_unit_test(test_targets_that_lie_one_in_the_other),
         cmocka_unit_test(test_what_is_to_be_staged_in),
         cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
         cmocka_unit_test(test_a_store_that_outlives_the_job_needs_a_place_that_does),
