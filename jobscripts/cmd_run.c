@@ -41,7 +41,7 @@ struct variable {
     char value[PATH_MAX + 4096];
 };
 
-#define NVARIABLES 9u
+#define NVARIABLES 10u
 
 /* What mpirun would start: as the user has set it, or it does by itself. */
 static const char *own_agent(const char *variable, const char *usual)
@@ -100,6 +100,8 @@ static unsigned variables(const struct job_run_of *r, struct variable v[NVARIABL
     }
     VAR("HWLOC_XMLFILE", "%s/" JOB_CORES_FILE, r->dir);
     VAR("HWLOC_THISSYSTEM", "1");
+    if (!getenv(JOB_BINDING_VARIABLE))
+        VAR(JOB_BINDING_VARIABLE, JOB_BINDING_OURS);
 #undef VAR
     return n;
 }

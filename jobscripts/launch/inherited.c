@@ -38,6 +38,13 @@ static bool has_our_cores(void)
     return len >= sizeof start + sizeof end && strncmp(file, start, sizeof start - 1) == 0 && strcmp(file + len - (sizeof end - 1), end) == 0;
 }
 
+static bool is_our_binding(void)
+{
+    const char *value = getenv(JOB_BINDING_VARIABLE);
+
+    return value && strcmp(value, JOB_BINDING_OURS) == 0;
+}
+
 const char *job_inherited_agent(const char *variable)
 {
     const char *value = getenv(variable), *ours = value ? strstr(value, OURS) : NULL, *behind = ours ? strstr(ours, " -- ") : NULL;
@@ -66,6 +73,8 @@ void job_inherited_find(struct job_inherited *out)
     if (has_our_cores()) {
         add(out, "HWLOC_XMLFILE", NULL);
         add(out, "HWLOC_THISSYSTEM", NULL);
+        if (is_our_binding())
+            add(out, JOB_BINDING_VARIABLE, NULL);
     }
 }
 
@@ -84,4 +93,6 @@ void job_inherited_forget_cores(void)
         return;
     (void)unsetenv("HWLOC_XMLFILE");
     (void)unsetenv("HWLOC_THISSYSTEM");
+    if (is_our_binding())
+        (void)unsetenv(JOB_BINDING_VARIABLE);
 }

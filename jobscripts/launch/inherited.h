@@ -10,7 +10,14 @@
 
 #define JOB_CORES_FILE "cores.xml" /* in a job's directory: what is left of the node for its application (coremap.h) */
 
-#define JOB_INHERITED_MAX 10u
+/*
+ * Open MPI from 5 on starts nothing where it would have to bind more ranks than it sees cores, and Slurm's slots count the service cores, too: then ranks share cores,
+ * as earlier ones let them. What the user says of binding counts.
+ */
+#define JOB_BINDING_VARIABLE "PRTE_MCA_hwloc_default_binding_policy"
+#define JOB_BINDING_OURS     ":overload-allowed"
+
+#define JOB_INHERITED_MAX 11u
 
 struct job_inherited {
     unsigned n;

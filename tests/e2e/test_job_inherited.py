@@ -5,13 +5,13 @@ import re
 import pytest
 
 SLURM = {"nodes": 2, "cpus": 2}
-NAMES = "FP_MOUNT|FP_JOB|FP_ENTER|FP_NO_STORE|SLURM_TASK_PROLOG|FP_TASK_PROLOG|HWLOC_XMLFILE|HWLOC_THISSYSTEM|OMPI_MCA_orte_launch_agent|PRTE_MCA_prte_launch_agent"
+NAMES = "FP_MOUNT|FP_JOB|FP_ENTER|FP_NO_STORE|SLURM_TASK_PROLOG|FP_TASK_PROLOG|HWLOC_XMLFILE|HWLOC_THISSYSTEM|OMPI_MCA_orte_launch_agent|PRTE_MCA_prte_launch_agent|PRTE_MCA_hwloc_default_binding_policy"
 SHOW = f"env | grep -E '^({NAMES})=' | sed 's/^/VAR /'\n"
 TASK = "sh -c 'echo task on $(grep Cpus_allowed_list /proc/self/status | cut -f2)'"
 MPIRUN = "OMPI_MCA_plm_slurm_args=--mpi=none PMIX_MCA_gds=hash mpirun --oversubscribe -np 2 sh -c 'echo rank $OMPI_COMM_WORLD_RANK' 2>&1\n"
 STORE = "#FP store size=128MiB pool=64MiB\n"
 FIRST = "#!/bin/bash\n#SBATCH -N 1 --exclusive -w NODE\n" + STORE + "#FP cores 1\n"
-CORES = "FP_TASK_PROLOG|HWLOC_THISSYSTEM|HWLOC_XMLFILE|SLURM_TASK_PROLOG"
+CORES = "FP_TASK_PROLOG|HWLOC_THISSYSTEM|HWLOC_XMLFILE|PRTE_MCA_hwloc_default_binding_policy|SLURM_TASK_PROLOG"
 HERE = "FP_ENTER|FP_JOB|FP_MOUNT|OMPI_MCA_orte_launch_agent|PRTE_MCA_prte_launch_agent"  # of a store in a user namespace
 AGAIN = "[ -n \"$IN\" ] || IN=1 exec fp-job run -- $0\n"
 BEGIN = 'eval "$(fp-job start || echo false)" || exit 9\n'

@@ -6,7 +6,9 @@ from harness import sshd, threads
 
 SLURM = {"nodes": 4, "cpus": 2}
 SCRIPT = "#!/bin/bash\n#FP store size=256MiB pool=64MiB\n"
-MPIRUN = "mpirun --mca plm rsh --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0"
+MPIRUN = "mpirun --mca btl_tcp_if_include eth0"
+# Of Open MPI 4, and of what came from 5 on.
+BY_SSH = "export OMPI_MCA_plm=rsh PRTE_MCA_plm=ssh OMPI_MCA_oob_tcp_if_include=eth0 PRTE_MCA_prte_if_include=eth0\n"
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +22,7 @@ def hosts(nodes):
 
 def shell(nodes, text, *env, seconds=60, i=1):
     """A script on a node, as it would be without any batch system. Exit code and both outputs."""
-    nodes.write("outer.sh", "exec 2>&1\n" + text)
+    nodes.write("outer.sh", "exec 2>&1\n" + BY_SSH + text)
     r = nodes.on(i, "bash", "outer.sh", check=False, seconds=seconds, env=env)
     return r.returncode, r.stdout
 

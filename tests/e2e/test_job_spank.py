@@ -290,7 +290,7 @@ def test_a_job_that_submits_another_one_does_not_give_it_its_options(cluster):
     for options, want in (("", "task\n"), ("#SBATCH --fp\n", "FP_JOB\nFP_MOUNT\ntask\n")):
         cluster.write("second.sh", f"#!/bin/bash\n#SBATCH -N 1\n{options}{STORE}{show}")
         code, out = cluster.run(HEAD + "#SBATCH --fp-cores=1 --fp\n" + STORE + "sbatch --parsable --output=job-%j.out second.sh\n" + show)
-        assert code == 0 and "FP_JOB\nFP_MOUNT\nHWLOC_THISSYSTEM\nHWLOC_XMLFILE\nSLURM_TASK_PROLOG\ntask\n" in out, out
+        assert code == 0 and "FP_JOB\nFP_MOUNT\nHWLOC_THISSYSTEM\nHWLOC_XMLFILE\nPRTE_MCA_hwloc_default_binding_policy\nSLURM_TASK_PROLOG\ntask\n" in out, out
         number = int(re.search(r"^(\d+)$", out, re.M)[1])
         code, out = cluster.end_of(number)
         assert code == 0 and "".join(line for line in out.splitlines(True) if "INFO" not in line and "has ended" not in line) == want, out

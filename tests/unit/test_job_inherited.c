@@ -15,7 +15,7 @@
 static void clear(void)
 {
     static const char *const names[] = {"FP_MOUNT", "FP_JOB", "FP_ENTER", "FP_NO_STORE", "SLURM_TASK_PROLOG", "FP_TASK_PROLOG", "HWLOC_XMLFILE", "HWLOC_THISSYSTEM",
-                                        "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent", "SLURM_JOB_ID", "PBS_JOBID", NULL};
+                                        "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent", JOB_BINDING_VARIABLE, "SLURM_JOB_ID", "PBS_JOBID", NULL};
 
     for (const char *const *n = names; *n; n++)
         unsetenv(*n);
@@ -49,12 +49,13 @@ static void test_all_that_a_store_has_set_goes(void **state)
     setenv("SLURM_TASK_PROLOG", "/opt/bin/fp-task-prolog", 1);
     setenv("HWLOC_XMLFILE", "/tmp/fpstore-5001-12/cores.xml", 1);
     setenv("HWLOC_THISSYSTEM", "1", 1);
+    setenv(JOB_BINDING_VARIABLE, JOB_BINDING_OURS, 1);
     setenv("OMPI_MCA_orte_launch_agent", "/opt/bin/fp-job daemon 12 -- orted", 1);
     setenv("PRTE_MCA_prte_launch_agent", "/opt/bin/fp-job daemon 12 -- prted", 1);
     setenv("FP_TASK_PROLOG", "", 1);
     forget();
     for (const char *const *n = (const char *const[]){"FP_MOUNT", "FP_JOB", "FP_ENTER", "FP_NO_STORE", "SLURM_TASK_PROLOG", "FP_TASK_PROLOG", "HWLOC_XMLFILE", "HWLOC_THISSYSTEM",
-                                                       "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent", NULL}; *n; n++)
+                                                       "OMPI_MCA_orte_launch_agent", "PRTE_MCA_prte_launch_agent", JOB_BINDING_VARIABLE, NULL}; *n; n++)
         is(*n, NULL);
 }
 
@@ -84,12 +85,14 @@ static void test_what_is_the_user_s_or_the_site_s_stays(void **state)
     setenv("HWLOC_XMLFILE", "/etc/site/cores.xml", 1);
     setenv("HWLOC_THISSYSTEM", "1", 1);
     setenv("OMPI_MCA_orte_launch_agent", "orted", 1);
+    setenv(JOB_BINDING_VARIABLE, "none", 1);
     forget();
     job_inherited_forget_cores();
     is("SLURM_TASK_PROLOG", "/home/ada/prolog");
     is("HWLOC_XMLFILE", "/etc/site/cores.xml");
     is("HWLOC_THISSYSTEM", "1");
     is("OMPI_MCA_orte_launch_agent", "orted");
+    is(JOB_BINDING_VARIABLE, "none");
 }
 
 static void test_whose_job_it_is(void **state)
