@@ -67,6 +67,15 @@ def in_target(slurm, path):
     return slurm.login("sh", "-c", f"cd {path} 2>/dev/null || exit 0; find . -type f ! -name '.*' | sort").stdout.split()
 
 
+def continued(slurm, path, word):
+    """What comes of a checkpoint that was brought there: heat3d begins with it, alone and without a store."""
+    slurm.login("sh", "-c", f"rm -rf plain; cp -r {path} plain")
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\nsrun -n1 ./app --restart plain\n")
+    assert code == 0 and f"restarted from plain/{word}" in out, out
+    shutil.rmtree(slurm.home("plain"))
+    return take_final(slurm)
+
+
 @pytest.mark.limit(180)
 def test_minimal(slurm, result):
     run(slurm, "minimal.sh")
@@ -78,6 +87,7 @@ def test_dedup_and_drain(slurm, result):
     run(slurm, "dedup-drain.sh")
     assert take_final(slurm) == result
     assert len(in_target(slurm, "/lustre/proj/run42/run42")) == 1  # of four checkpoints the fourth, which is the newest
+    assert continued(slurm, "/lustre/proj/run42/run42", "chk_0040") == result
 
 
 @pytest.mark.limit(180)
@@ -95,6 +105,8 @@ def test_staged_in_and_out(slurm, result):
     run(slurm, "stage.sh")
     assert take_final(slurm) == result
     assert len(in_target(slurm, "/lustre/proj/out/result")) == STEPS // EVERY
+    slurm.login("sh", "-c", "cd /lustre/proj/out/result && rm chk_0030* chk_0040*")
+    assert continued(slurm, "/lustre/proj/out/result", "chk_0020") == result
 
 
 @pytest.mark.limit(180)
@@ -102,6 +114,7 @@ def test_mpi_and_hdf5(slurm, result):
     run(slurm, "mpi-hdf5.sh")
     assert take_final(slurm) == result
     assert in_target(slurm, "/lustre/proj/hdf5/field")
+    assert continued(slurm, "/lustre/proj/hdf5/field", "chk_0040") == result
 
 
 @pytest.mark.limit(300)
