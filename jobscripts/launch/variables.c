@@ -49,6 +49,7 @@ void job_variables_of(const char *script, char ***list, uint32_t *n)
     *list = NULL;
     *n = 0;
     take("TMPDIR", 6, list, n);
+    take("SLURM_RESTART_COUNT", 19, list, n); /* by which a store that is kept is named, also where agents come by ssh */
     for (const char *line = script, *end; *line; line = *end ? end + 1 : end) {
         end = line + strcspn(line, "\n");
         if (strncmp(line, "#FP", 3) != 0)

@@ -1,5 +1,7 @@
 """fp-job where there is no Slurm, or beside it: agents started by ssh and by mpirun, on nodes that a list, PBS or Slurm names. Real sshd, real mpirun."""
 
+import re
+
 import pytest
 
 from harness import sshd, threads
@@ -147,6 +149,11 @@ def test_ssh_in_a_job_of_slurm(nodes):
     head = "#!/bin/bash\n#SBATCH -N 3\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
     code, out = nodes.run(head + "fp-job run --launcher=ssh -- sh -c 'srun sh -c \"hostname > /AggregateSSDstore/\\$SLURM_NODEID\"; ls /AggregateSSDstore; fp-job status; exit 4'\n")
     assert code == 4 and "0\n1\n2\n" in out and "3 of 3 nodes ready" in out, out
+    keeps = head.replace("pool=64MiB", "pool=64MiB ssd=/srv on-failure=keep") + "#FP stage-out none to=/lustre/none\n"
+    code, out = nodes.run(keeps + "export SLURM_RESTART_COUNT=1\nfp-job run --launcher=ssh -- touch /AggregateSSDstore/f\nls -d /srv/*-named-* && rm -r /srv/*-named-*\n"
+                          "srun rm -rf $(echo /srv/fpstore-5001-named-job-$SLURM_JOB_ID-run2)\n")
+    path = re.search(r"as (/srv/fpstore-5001-named-job-\d+-run2):", out)  # of its second run, as it is called and as it is
+    assert path and f"\n{path[1]}\n" in out, out
     code, out = nodes.run(head + "fp-job run --launcher=mpirun -- touch /srv/ran\n")
     assert code == 1 and "take ssh" in out, out
     nodes.nothing_left()

@@ -256,6 +256,7 @@ static void test_variables_of_directives_are_taken_along(void **state)
 
     (void)state;
     setenv("TMPDIR", "/t", 1);
+    unsetenv("SLURM_RESTART_COUNT");
     setenv("ONE", "1 $TWO", 1);
     setenv("TWO", "2", 1);
     setenv("SECRET", "s", 1);
