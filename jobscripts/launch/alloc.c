@@ -93,6 +93,17 @@ static int address_towards(const char *node, char *out, size_t size)
     return rc;
 }
 
+/* Services and agents listen on IPv4 alone. */
+static bool is_ipv6_alone(const char *node)
+{
+    struct addrinfo hints = {.ai_family = AF_INET6, .ai_socktype = SOCK_DGRAM}, *to = NULL;
+    bool is = getaddrinfo(node, NULL, &hints, &to) == 0;
+
+    if (to)
+        freeaddrinfo(to);
+    return is;
+}
+
 static int find_here(struct job_alloc *a)
 {
     int64_t self = job_hosts_self(a->nodes, a->nnodes);
@@ -100,7 +111,9 @@ static int find_here(struct job_alloc *a)
 
     a->first = self == 0;
     rc = address_towards(a->nodes[0], a->here, sizeof a->here);
-    if (rc)
+    if (rc == -ENOENT && is_ipv6_alone(a->nodes[0]))
+        FP_ERROR("node %s has addresses of IPv6 alone, and fp-job needs one of IPv4", a->nodes[0]);
+    else if (rc)
         FP_ERROR("the way to node %s is not known (%s): is its name right?", a->nodes[0], fp_strerror(rc));
     return rc;
 }

@@ -90,6 +90,10 @@ static int64_t split(char *text, bool file, struct entry **out, char *why)
         w[strcspn(w, " \t\r")] = '\0';
         if (*w == '#' || !*w)
             continue;
+        if (*w == '[' || strchr(w, ':') != strrchr(w, ':')) {
+            snprintf(why, JOB_HOSTS_WHY_BYTES, "'%.200s' is an address of IPv6: nodes are called by their names, or by addresses of IPv4", w);
+            return -EINVAL;
+        }
         w[strcspn(w, ":")] = '\0';
         if (!job_plan_is_node(w)) {
             snprintf(why, JOB_HOSTS_WHY_BYTES, "'%.200s' is no name of a node", w);
@@ -125,6 +129,31 @@ static size_t once(struct entry *list, size_t n)
     return kept;
 }
 
+/* Names that are another one's with its domain are beside that one. */
+static int by_host(const void *a, const void *b)
+{
+    const char *x = ((const struct entry *)a)->name, *y = ((const struct entry *)b)->name;
+    size_t m = strcspn(x, "."), n = strcspn(y, "."), least = m < n ? m : n;
+    int c = strncasecmp(x, y, least);
+
+    return c ? c : m != n ? (m < n ? -1 : 1) : strcasecmp(x, y);
+}
+
+/* Two agents on one node would be in each other's way; which of the names is meant is not ours to say. Leaves the list in order. */
+static int different(struct entry *list, size_t n, char *why)
+{
+    int rc = 0;
+
+    qsort(list, n, sizeof *list, by_host);
+    for (size_t i = 1; i < n && rc == 0; i++)
+        if (job_hosts_same(list[i - 1].name, list[i].name)) {
+            snprintf(why, JOB_HOSTS_WHY_BYTES, "%.130s and %.130s are one node: it is to be called by one name", list[i - 1].name, list[i].name);
+            rc = -EINVAL;
+        }
+    qsort(list, n, sizeof *list, by_place);
+    return rc;
+}
+
 static int copy(const struct entry *list, size_t n, char ***nodes, uint32_t *count)
 {
     *nodes = calloc(n, sizeof **nodes);
@@ -154,6 +183,7 @@ int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HO
     if (rc == -ENOENT)
         snprintf(why, JOB_HOSTS_WHY_BYTES, "%.200s: there is no name of a node", text);
     found = rc ? 0 : (int64_t)once(list, (size_t)found);
+    rc = rc ? rc : different(list, (size_t)found, why);
     if (found > JOB_NODES_MAX) {
         snprintf(why, JOB_HOSTS_WHY_BYTES, "%lld nodes are more than fp-job can have (%u)", (long long)found, JOB_NODES_MAX);
         rc = -E2BIG;

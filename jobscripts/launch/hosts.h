@@ -10,7 +10,7 @@
 /*
  * "a,b,c", or "@FILE" with a name at the beginning of each line, as $PBS_NODEFILE has them. What follows a name in its line, and ":SLOTS" behind it, is passed
  * over, and so is a name that was there before: each node has one agent, whatever ranks it takes. *nodes: the caller frees each and the list. 0; -ENOENT: the
- * file, or any name in it; -EINVAL: no name of a node; -E2BIG; -ENOMEM; why then has a line.
+ * file, or any name in it; -EINVAL: no name of a node, or two names of one, with a domain and without; -E2BIG; -ENOMEM; why then has a line.
  */
 int job_hosts_read(const char *text, char ***nodes, uint32_t *n, char why[JOB_HOSTS_WHY_BYTES]);
 

@@ -54,6 +54,12 @@ static void test_each_node_is_named_once_in_the_order_given(void **state)
     is_none("a,-b", -EINVAL);
     is_none("a,b$c", -EINVAL);
     is_none("a,.b", -EINVAL);
+    is_list("n1.x,n1.y,n10,n1a,10.0.0.1,10.0.0.2", "n1.x,n1.y,n10,n1a,10.0.0.1,10.0.0.2");
+    is_none("n1.cluster,b,n1", -EINVAL);
+    is_none("n1-a,n1.cluster,n1a,n1", -EINVAL);
+    is_none("N2,a,n2", -EINVAL);
+    is_none("[::1],a", -EINVAL);
+    is_none("fe80::1", -EINVAL);
     is_none("@/nowhere/at/all", -ENOENT);
 }
 
