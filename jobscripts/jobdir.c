@@ -105,14 +105,19 @@ int job_dir_hold(const char *dir)
 }
 
 /* Who has a lock that we have for this moment waits for it. */
-bool job_dir_is_held(const char *dir)
+bool job_dir_is_locked(const char *dir, const char *name)
 {
-    int fd = job_dir_read(dir, JOB_DIR_LOCK);
+    int fd = job_dir_read(dir, name);
     bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 
     if (fd >= 0)
         close(fd);
     return held;
+}
+
+bool job_dir_is_held(const char *dir)
+{
+    return job_dir_is_locked(dir, JOB_DIR_LOCK);
 }
 
 void job_dir_whose(const char *dir, char *out, size_t size)

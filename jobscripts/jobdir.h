@@ -17,6 +17,7 @@
 #define JOB_DIR_START  "start"       /* a file in it, where fp-job start was called; locked while that starts the store */
 #define JOB_DIR_GIVEN  "given"       /* a file in it: the store is there by an option of sbatch, and ends with the batch script */
 #define JOB_DIR_ENDING "ending"      /* a file in it: fp-job stop has begun */
+#define JOB_DIR_BEGUN  "begun"       /* a file in it: the application may use the store */
 #define JOB_DIR_TOLD   "told"        /* the application was told that the job's time is nearly over */
 #define JOB_TASK_PROLOG "task-prolog" /* a script in it, for sh: what is run before each task on the node. /tmp may be mounted noexec */
 #define JOB_DIR_NODES  "nodes"       /* where the store was started: names of the job's nodes by rank, a line for each, as job_hosts_read and mpirun take them */
@@ -54,6 +55,8 @@ int job_dir_keep(const char *dir);
 /* job_dir_make, job_dir_keep, and a lock in it by which everybody sees that it is in use, for as long as this process, or one that it forks, lives. -EBUSY: it is just being
  * removed, and that takes too long. */
 int job_dir_hold(const char *dir);
+/* Has anybody on this node a lock on this file of it? */
+bool job_dir_is_locked(const char *dir, const char *name);
 /* Has anybody on this node called job_dir_hold, and lives? */
 bool job_dir_is_held(const char *dir);
 /* job_dir_path and job_dir_hold; another name is taken, and that is logged, where the first is somebody else's. */

@@ -30,6 +30,7 @@
 #include "jobscripts/launch/slurm.h"
 
 #define INTERRUPTED "interrupted before the application has begun: ending the store"
+#define LOOK_MS   500u
 #define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 
 static volatile sig_atomic_t caught;
@@ -157,6 +158,20 @@ static void wait_for_end(const char *dir)
     }
 }
 
+/* Agents of a fp-job start that was killed end by themselves, and would take the directory away from under the next ones. */
+static void wait_for_start(const char *dir)
+{
+    uint64_t ticks, until = fp_now_ms() + ORPHAN_MS;
+    struct job_record old;
+    pid_t pid;
+
+    if (job_record_load(dir, &old) == 0 || job_dir_is_locked(dir, JOB_DIR_START) || !job_guard_launcher_of(dir, &pid, &ticks) || !fp_proc_runs(pid, ticks))
+        return;
+    FP_INFO("the last start of this job's store was killed: waiting for the end of what it had begun");
+    while (!job_interrupted() && fp_now_ms() < until && !fp_proc_wait_gone(pid, ticks, LOOK_MS))
+        ;
+}
+
 /* The store is up by an option of sbatch, and will be as long as the script. */
 static bool is_given(const char *dir)
 {
@@ -181,15 +196,9 @@ static int note_given(const struct job_run_of *r, bool given)
     return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
-static int make_dir(struct job_run_of *r)
+static int take_dir(struct job_run_of *r)
 {
-    struct job_record old;
-    int rc;
-
-    job_dir_path(r->dir, r->alloc.job);
-    wait_for_end(r->dir);
-    (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
-    rc = job_dir_begin(r->dir, r->alloc.job);
+    int rc = job_dir_begin(r->dir, r->alloc.job);
     if (rc) {
         FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
         return rc;
@@ -198,16 +207,44 @@ static int make_dir(struct job_run_of *r)
         FP_ERROR("another fp-job is just starting the store of job %s", r->alloc.job);
         return -EEXIST;
     }
-    if (job_record_load(r->dir, &old) == 0) {
-        FP_ERROR("the store of job %s is up already, mounted on %s: fp-job stop ends it", old.job, old.mount);
-        return -EEXIST;
-    }
     return 0;
 }
 
 static bool may_keep(const struct job_run_of *r)
 {
     return r->declared.store.on_failure == JOB_FAILURE_KEEP && !r->declared.store.persistent;
+}
+
+/* One whose start was killed when all nodes were ready: its agents stay, and the application has not seen it. */
+static int replace(struct job_run_of *r, const struct job_record *old)
+{
+    FP_WARN("the last start of this job's store was killed before its input was there: ending that store");
+    if (may_keep(r))
+        (void)job_launch_discard(r->dir, old);
+    (void)job_launch_end(r->dir, old, false);
+    (void)job_dir_remove(r->dir);
+    close(r->start_fd);
+    return take_dir(r);
+}
+
+static int make_dir(struct job_run_of *r)
+{
+    struct job_record old;
+    int rc, begun;
+
+    job_dir_path(r->dir, r->alloc.job);
+    wait_for_end(r->dir);
+    wait_for_start(r->dir);
+    (void)job_left_sweep(NULL); /* it may be this job's own, of a run that was killed before it was queued again */
+    rc = take_dir(r);
+    if (rc || job_record_load(r->dir, &old))
+        return rc;
+    begun = job_dir_read(r->dir, JOB_DIR_BEGUN);
+    if (begun < 0)
+        return replace(r, &old);
+    close(begun);
+    FP_ERROR("the store of job %s is up already, mounted on %s: fp-job stop ends it", old.job, old.mount);
+    return -EEXIST;
 }
 
 /* No application has seen it: there is nothing in it to be kept. */
@@ -242,6 +279,7 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
         FP_ERROR(INTERRUPTED);
         rc = -EINTR;
     }
+    rc = rc ? rc : job_dir_write(r->dir, JOB_DIR_BEGUN, "", 0600);
     if (rc)
         end_unused(r);
     return rc;

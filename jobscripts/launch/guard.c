@@ -27,6 +27,7 @@
 #include "jobscripts/start.h"
 
 #define OWNER      "owner"
+#define LAUNCHER   "launcher"
 #define OTHERS_MAX 1024
 
 struct guard {
@@ -45,7 +46,7 @@ static void watch(struct guard *g, pid_t pid)
         g->owner = 0;
 }
 
-int job_guard_owner(const char *dir, pid_t pid)
+static int note_process(const char *dir, const char *name, pid_t pid)
 {
     uint64_t ticks = pid > 1 ? fp_proc_ticks(pid) : 0;
     char text[64];
@@ -53,12 +54,12 @@ int job_guard_owner(const char *dir, pid_t pid)
     if (!ticks)
         return -ESRCH;
     snprintf(text, sizeof text, "%ld %llu\n", (long)pid, (unsigned long long)ticks);
-    return job_dir_write(dir, OWNER, text, 0600);
+    return job_dir_write(dir, name, text, 0600);
 }
 
-bool job_guard_owner_of(const char *dir, pid_t *pid, uint64_t *ticks)
+static bool noted_process(const char *dir, const char *name, pid_t *pid, uint64_t *ticks)
 {
-    int fd = job_dir_read(dir, OWNER);
+    int fd = job_dir_read(dir, name);
     FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
     unsigned long long since;
     long number;
@@ -76,6 +77,26 @@ bool job_guard_owner_of(const char *dir, pid_t *pid, uint64_t *ticks)
         *ticks = since;
     }
     return is;
+}
+
+int job_guard_owner(const char *dir, pid_t pid)
+{
+    return note_process(dir, OWNER, pid);
+}
+
+bool job_guard_owner_of(const char *dir, pid_t *pid, uint64_t *ticks)
+{
+    return noted_process(dir, OWNER, pid, ticks);
+}
+
+int job_guard_launcher(const char *dir, pid_t pid)
+{
+    return note_process(dir, LAUNCHER, pid);
+}
+
+bool job_guard_launcher_of(const char *dir, pid_t *pid, uint64_t *ticks)
+{
+    return noted_process(dir, LAUNCHER, pid, ticks);
 }
 
 static bool over(void *arg)

@@ -22,6 +22,10 @@ int job_guard_launch(const struct job_launch *l, struct job_record *out);
 /* launch.c: launches, and stays until all agents have ended. stay: NULL: returns when all are ready. */
 int job_launch_and_stay(const struct job_launch *l, const struct job_stay *stay, struct job_record *out);
 
+/* What keeps the agents, from its start on: srun, or the guard. With its end they have ended. 0 or negative errno; false: it is not said. */
+int job_guard_launcher(const char *dir, pid_t pid);
+bool job_guard_launcher_of(const char *dir, pid_t *pid, uint64_t *ticks);
+
 /* The process with whose end the store of dir ends, from now on. 0 or negative errno. */
 int job_guard_owner(const char *dir, pid_t pid);
 

@@ -294,6 +294,7 @@ static int run_launcher(struct starter *s)
     }
     s->record->launcher = s->stay ? getpid() : s->launcher.pid;
     s->record->launcher_ticks = fp_proc_ticks(s->record->launcher);
+    (void)job_guard_launcher(s->l->dir, s->record->launcher); /* for the next start, if this one is killed before there is a record */
     uv_buf_t buf = uv_buf_init(s->plan, s->l->alloc->launcher->variables ? 0 : (unsigned)strlen(s->plan));
 
     if (s->l->alloc->launcher->variables)

@@ -129,3 +129,17 @@ def test_a_signal_while_input_comes_in(slurm, how):
     assert not os.path.exists(slurm.home("ran"))
     slurm.login("rm", "-r", "/lustre/in")
     slurm.nothing_left()
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("node, program, when", [(1, "fp-manager", ""), (2, "fp-benefactor", ""), (1, "fpctl", "stage-in")])
+def test_start_is_killed(slurm, node, program, when):
+    """By SIGKILL, with agents of which nobody knows, or with a store that has no input yet: the next start of the script has one, and nothing is left of the first."""
+    slurm.login("sh", "-c", "rm -f go hung; mkdir -p /lustre/in; echo x > /lustre/in/x")
+    wait = f'case "$* " in "{when} "*|"{when}"*) [ -e /home/ada/go ] || {{ touch /home/ada/hung; exec sleep 600; }};; esac\nexec /tmp/real "$@"'
+    with slurm.stand_in(node, program, wait):
+        code, out = slurm.run(HEAD + "#FP stage-in /lustre/in/x\nfp-job start > started &\njob=$!\nuntil [ -e hung ]; do sleep 0.1; done\nkill -9 $job\nwait $job\ntouch go\n"
+                              f"{START}srun sh -c 'cat $FP_MOUNT/x > $FP_MOUNT/$(hostname)'\nls $FP_MOUNT\nfp-job stop\n", seconds=150)
+    assert code == 0 and "was killed" in out and "\n".join([*slurm.names[1:], "x"]) in out, out
+    slurm.login("sh", "-c", "rm -r /lustre/in; rm -f go hung")
+    slurm.nothing_left()
