@@ -169,9 +169,17 @@ static int set_policy(const struct job_run_of *r, struct call *c)
     return rc ? -EIO : 0;
 }
 
+struct inner_dirs {
+    const struct job_run_of *r;
+    const char *inner;
+};
+
 /* The directories of a path in the store, made where it is mounted. What can't be made, fpctl says. */
-static void make_dirs(const struct job_run_of *r, const char *inner)
+static int make_dirs(const void *arg)
 {
+    const struct inner_dirs *d = arg;
+    const struct job_run_of *r = d->r;
+    const char *inner = d->inner;
     char path[2 * PATH_MAX];
     size_t n = (size_t)snprintf(path, sizeof path, "%s/%s", r->record.mount, inner);
 
@@ -183,6 +191,7 @@ static void make_dirs(const struct job_run_of *r, const char *inner)
             (void)mkdir(path, 0777);
             path[i] = was;
         }
+    return 0;
 }
 
 /* A path of the script with its variables. 0, or negative and logged. */
@@ -210,8 +219,10 @@ static int stage_in_paths(const struct job_run_of *r, const struct job_stage *s,
     strcpy(dir, "--target=");
     job_path_of_pattern(pattern, dir + strlen(dir));
     snprintf(to, sizeof to, "--to=%s%s", s->to && s->to[0] == '/' ? "" : "/", s->to ? s->to : ""); /* with --manager, paths begin in the store */
-    if (s->to)
-        make_dirs(r, s->to);
+    if (s->to && fp_limited(make_dirs, &(struct inner_dirs){r, s->to}, ANSWER_MS) == -ETIMEDOUT) {
+        FP_ERROR("#FP stage-in: the store, on %s, has not answered for %u s", r->record.mount, ANSWER_MS / 1000);
+        return -ETIMEDOUT;
+    }
     for (size_t i = 0; rc == 0 && i < g->gl_pathc;) {
         uint64_t now = fp_now_ms(), ms = until > now + STEP_LEAST ? until - now : STEP_LEAST;
 
@@ -409,8 +420,8 @@ static void escape(char *out, const char *path)
     *out = '\0';
 }
 
-/* Files of the store that a pattern names, behind those that g has. 0, or negative and logged: none is an error, since somebody waits for it. */
-static int add_names(const struct job_run_of *r, const char *pattern, glob_t *g)
+/* Files of the store that a pattern names, behind those that g has, if it answers within limit_ms. 0, or negative and logged: none is an error, since somebody waits for it. */
+static int add_names(const struct job_run_of *r, const char *pattern, uint64_t limit_ms, glob_t *g)
 {
     char name[PATH_MAX], path[3 * PATH_MAX];
     int rc = expand("stage-out", pattern, name);
@@ -419,6 +430,11 @@ static int add_names(const struct job_run_of *r, const char *pattern, glob_t *g)
         return rc;
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%s", in_store(r, name));
+    rc = job_answers(path, limit_ms);
+    if (rc == -ETIMEDOUT) {
+        FP_ERROR("#FP stage-out %s: the store, on %s, has not answered for %llu s, and nobody knows what is of that name", pattern, r->record.mount, (unsigned long long)(limit_ms / 1000));
+        return rc;
+    }
     rc = glob_error(glob(path, g->gl_pathc ? GLOB_APPEND : 0, NULL, g));
     if (rc)
         FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));
@@ -458,8 +474,11 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
     glob_t g = {0};
     int missing = 0, rc = 0;
 
-    for (size_t i = 0; i < s->paths.count; i++)
-        missing |= add_names(r, s->paths.items[i], &g);
+    for (size_t i = 0; missing != -ETIMEDOUT && i < s->paths.count; i++) {
+        int one = add_names(r, s->paths.items[i], answer_ms(r, a), &g);
+
+        missing = one ? one : missing;
+    }
     if (s->to && g.gl_pathc && (rc = make_target(s->to, answer_ms(r, a))) == 0 && (rc = job_expand(name, s->to)) == 0)
         snprintf(to, sizeof to, "--to=%s", name);
     if (rc == 0 && g.gl_pathc)

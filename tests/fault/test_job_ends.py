@@ -418,3 +418,15 @@ def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm, how, say
     assert code == 0 and says in out, out
     assert 4 <= int(re.search(r"ended with 1 after (\d+)", out)[1]) <= 60, out
     slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+def test_a_mount_that_hangs_does_not_hold_stop(slurm):
+    """Nobody can say what there is to be staged out: the store ends all the same, and the exit code says that not all is where it is to be."""
+    number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP stage-out *.h5 more/* to=/lustre/unseen\n" +
+                      'eval "$(fp-job start)" || exit 9\necho x > $FP_MOUNT/a.h5\n' + WAIT + "fp-job stop --timeout=4s\necho ended with $?\n")
+    slurm.kill(2, *slurm.processes(2, "fp-mount"), signal=signal.SIGSTOP)
+    slurm.go()
+    code, out = slurm.end_of(number, 120)
+    assert code == 0 and "ended with 1" in out and re.search(r"#FP stage-out \*\.h5: the store, on \S+, has not answered for \d s", out), out
+    slurm.nothing_left(60)
