@@ -105,7 +105,7 @@ def test_every_mistake_is_said_with_its_place(folder):
     script = os.path.join(folder, "job.sh")
     with open(script, "w") as f:
         f.write("#!/bin/bash\n#SBATCH -N 2\n#FP store size=32G\n#FP cores 8\n#FP auxapp dedup hash=sha9\n#FP auxap drain\n"
-                f"#FP auxapp drain to={folder}/no/such\n#FP stage-in {folder}/*.none\n#FP auxapp encrypt nodes=3\nsrun ./app\n#FP cores 1\n")
+                f"#FP auxapp drain to={folder}/no/such\n#FP stage-in {folder}/in/*.none\n#FP auxapp encrypt nodes=3\nsrun ./app\n#FP cores 1\n")
     r = job("check", script, "--node-cores=8")
     places = re.findall(r"^(.*?):(\d+):(\d+): (error|warning): ", r.stdout, re.M)
     assert r.returncode == 1 and r.stderr == ""
