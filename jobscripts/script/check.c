@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <glob.h>
+#include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,18 @@ static void check_auxapps(const struct job_declared *d, const struct job_site *s
 
 /* ---------------------------------------------------------------- nodes */
 
+static uint32_t listed(const char *list)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    int n;
+
+    if (!set || hwloc_bitmap_list_sscanf(set, list))
+        abort();
+    n = hwloc_bitmap_weight(set);
+    hwloc_bitmap_free(set);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
 static void check_cores(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     void (*tell)(struct job_findings *, struct job_place, const char *, ...) = site->cores_are_here ? job_warning : job_error;
@@ -128,6 +141,8 @@ static void check_cores(const struct job_declared *d, const struct job_site *sit
         tell(f, d->cores.at, "%u service cores leave none for the application: %s has %u", d->cores.min, whose, site->cores);
     if (d->cores.kind == JOB_CORES_LIST && site->cpus && d->cores.highest >= site->cpus)
         tell(f, d->cores.at, "there is no CPU %u: %s has 0 to %u", d->cores.highest, whose, site->cpus - 1);
+    else if (d->cores.kind == JOB_CORES_LIST && site->cpus && listed(d->cores.list) >= site->cpus)
+        tell(f, d->cores.at, "these CPUs leave none for the application: %s has %u", whose, site->cpus);
 }
 
 /* CPUs that tasks have on the smallest node beside the service cores; 0: not known. */

@@ -21,6 +21,14 @@ static const char *check_backend(const char *text)
     return fp_backend_parse(text, &spec, why) ? why : NULL;
 }
 
+/* As fp-manager takes it. */
+static const char *check_chunk_size(const char *text)
+{
+    uint64_t n;
+
+    return fp_parse_size(text, &n, NULL) == 0 && n & (n - 1) ? "must be a power of two, from 64KiB to 16MiB" : NULL;
+}
+
 const char *job_store_name_why(const char *text)
 {
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
@@ -37,7 +45,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_STRING(struct job_store, backend, "backend", "dir", "Where chunks lie: dir, in files below ssd=; memory; or on an emulated device, such as emulated:x25e.",
                   .check = check_backend, .arg = "KIND"),
     FP_OPT_SIZE(struct job_store, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4), "Memory for chunks on each node."),
-    FP_OPT_SIZE(struct job_store, chunk_size_bytes, "chunk-size", NULL, FP_KIB(64), FP_MIB(16), "Chunk size of new files."),
+    FP_OPT_SIZE(struct job_store, chunk_size_bytes, "chunk-size", NULL, FP_KIB(64), FP_MIB(16), "Chunk size of new files, a power of two.", .check = check_chunk_size),
     FP_OPT_INT(struct job_store, stripe, "stripe", "0", 0, 64, "Over how many nodes the chunks of a new file are spread. 0: the manager's default."),
     FP_OPT_STRING(struct job_store, persistent, "persistent", NULL, "What is in the store outlives the job, and your next job that gives this name finds it, on the same nodes (more may be added). No program runs between jobs.",
                   .check = job_store_name_why, .arg = "NAME"),
@@ -312,7 +320,9 @@ static void take(struct job_declared *d, const struct job_line *l, struct job_fi
             return;
         }
     near = fp_nearest_name(w->text, job_directive_names);
-    if (near)
+    if (near && w->value)
+        job_error(f, w->at, "there is no #FP %s: write #FP %s, and a blank behind it", w->text, near);
+    else if (near)
         job_error(f, w->at, "there is no #FP %s: did you mean '%s'?", w->text, near);
     else
         job_error(f, w->at, "there is no #FP %s: there are store, cores, auxapp, stage-in and stage-out", w->text);

@@ -54,6 +54,8 @@ const char *job_path_whole_why(const char *text)
 {
     const char *why = job_path_place_why(text);
 
+    if (!why && !text[strspn(text, "/")])
+        why = "a directory below / is needed";
     return why ? why : has_dots(text) ? "write it without . and .." : NULL;
 }
 

@@ -195,10 +195,27 @@ static bool is_command(const char *line, size_t len)
     return blank < len && line[blank] != '#';
 }
 
+/* What sbatch refuses the whole script for. Returns where it begins. */
+static const char *check_bytes(const char *text, struct job_findings *f)
+{
+    const char *cr = strstr(text, "\r\n");
+    unsigned line = 1;
+
+    for (const char *c = text; cr && c < cr; c++)
+        line += *c == '\n';
+    if (cr && f)
+        job_error(f, (struct job_place){.line = line}, "lines end with CR LF, as Windows writes them, and sbatch refuses the script: dos2unix mends it");
+    if (strncmp(text, JOB_SCRIPT_BOM, strlen(JOB_SCRIPT_BOM)) != 0)
+        return text;
+    if (f)
+        job_error(f, (struct job_place){.line = 1, .column = 1}, "a byte order mark stands here, and sbatch refuses the script: save it as UTF-8 without BOM");
+    return text + strlen(JOB_SCRIPT_BOM);
+}
+
 void job_sbatch_read(const char *text, struct job_sbatch *out, struct job_findings *f)
 {
-    const char *line = text;
     bool commands = false, *seen = NULL;
+    const char *line = text = check_bytes(text, f);
 
     memset(out, 0, sizeof *out);
     for (unsigned number = 1; *line; number++) {

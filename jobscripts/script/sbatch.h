@@ -11,6 +11,8 @@
 
 #include "jobscripts/script/findings.h"
 
+#define JOB_SCRIPT_BOM "\xef\xbb\xbf" /* as some editors put it before a text */
+
 struct job_sbatch {
     uint32_t core_spec;  /* --core-spec; 0: none */
     uint32_t nodes;      /* -N 4, --nodes=4-8: the least; 0: they don't say */

@@ -19,6 +19,8 @@
 
 #include "jobscripts/script/naming.h"
 
+#define NO_BREAK "\xc2\xa0" /* as word processors and web pages have it */
+
 struct reader {
     struct job_findings *f;
     const char *text; /* all of it */
@@ -151,7 +153,7 @@ static bool looks_like_one(const struct reader *r)
     if (r->len - at < 3 || strncasecmp(r->line + at, "fp", 2) != 0)
         return false;
     at += 2;
-    while (at < r->len && (is_blank(r->line[at]) || r->line[at] == ':'))
+    while (at < r->len && (is_blank(r->line[at]) || r->line[at] == ':' || strchr(NO_BREAK, r->line[at])))
         at++;
     for (size_t i = 0; i < JOB_DIRECTIVES; i++) {
         size_t n = strlen(job_directive_names[i]);
@@ -176,6 +178,12 @@ static bool has_control(const struct reader *r)
             job_error(r->f, here(r, i), "there is a control character in this line");
             return true;
         }
+    const char *space = memmem(r->line, r->len, NO_BREAK, strlen(NO_BREAK)), *comment = r->len > 3 ? memchr(r->line + 3, '#', r->len - 3) : NULL;
+
+    if (space && (!comment || space < comment)) {
+        job_error(r->f, here(r, (size_t)(space - r->line)), "this is a no-break space, which looks like a blank and is none");
+        return true;
+    }
     return false;
 }
 
@@ -218,8 +226,11 @@ static void one_line(struct reader *r, struct job_script *out, bool commands)
 
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f)
 {
-    struct reader r = {.f = f, .text = text};
+    struct reader r = {.f = f};
     bool commands = false;
+
+    text += strncmp(text, JOB_SCRIPT_BOM, strlen(JOB_SCRIPT_BOM)) == 0 ? strlen(JOB_SCRIPT_BOM) : 0;
+    r.text = text;
 
     memset(out, 0, sizeof *out);
     while (*text) {

@@ -115,6 +115,92 @@ def test_every_mistake_is_said_with_its_place(folder):
     assert r.returncode == 1 and "fp-job check says all of them" in r.stderr
 
 
+# What users write, where check sees it (line:column), whether it is an error, and a part of what it says. HERE is a directory, with a file in it.
+MISTAKES = [
+    ("#FP stor size=1GiB", "1:5", 1, "did you mean 'store'?"),
+    ("#FP Store", "1:5", 1, "did you mean 'store'?"),
+    ("#FP stage_in /etc", "1:5", 1, "did you mean 'stage-in'?"),
+    ("#FP cores=2", "1:5", 1, "write #FP cores, and a blank behind it"),
+    ("# FP store", "1:1", 0, "only a comment"),
+    ("#fp store", "1:1", 0, "only a comment"),
+    (" #FP store", "1:1", 0, "only a comment"),
+    ("#FP: store", "1:1", 0, "only a comment"),
+    ("#FPstore", "1:1", 0, "only a comment"),
+    ("#FP\u00a0store", "1:1", 0, "only a comment"),
+    ("#FP", "1:1", 1, "nothing is declared here"),
+    ("#FP\tstore\tsize=32G", "1:11", 1, "unknown unit"),
+    ("#FP store\u00a0size=1GiB", "1:10", 1, "no-break space"),
+    ("#FP store\x0bsize=1GiB", "1:10", 1, "control character"),
+    ("\ufeff#FP store", "1:1", 1, "byte order mark"),
+    ("#!/bin/bash\r\n#FP store\r", "1", 1, "lines end with CR LF"),
+    ("#FP store " + "x" * 100000, "1:8193", 1, "longer than 8192 bytes"),
+    ("#FP store\n#FP store", "2:5", 1, "in line 1 already"),
+    ("#FP auxapp dedup\n#FP auxapp dedup", "2:12", 1, "in line 1 already"),
+    ("echo\n#FP store", "2:1", 1, "behind the first command"),
+    ("#FP store\necho\n#SBATCH -N 2", "3:1", 0, "behind the first command"),
+    ("#SBATCH --nodes=0\n#FP store", "1:17", 1, "from 1 on"),
+    ("#SBATCH --time=abc\n#FP store", "1:16", 1, "hours:minutes:seconds"),
+    ("#SBATCH -c 9\n#FP store", "1:12", 1, "no node of the job has more than 8"),
+    ("#SBATCH --ntasks-per-node=8\n#FP cores 1", "1:27", 0, "beside the service cores it has 7"),
+    ("#FP store size=-1", "1:11", 1, "not a size"),
+    ("#FP store size=32gib", "1:11", 1, "unknown unit"),
+    ("#FP store size=1GiB,", "1:11", 1, "unknown unit"),
+    ("#FP store size", "1:11", 1, "write size=VALUE"),
+    ("#FP store --size=1GiB", "1:11", 1, "did you mean 'size'?"),
+    ("#FP store ready=5", "1:11", 1, "500ms, 2s, 1h"),
+    ("#FP store chunk-size=96KiB", "1:11", 1, "a power of two"),
+    ("#FP store on-failure=kepp", "1:11", 1, "did you mean 'keep'?"),
+    ("#FP store mount=mnt", "1:11", 1, "from / on"),
+    ("#FP store mount=/", "1:11", 1, "a directory below /"),
+    ("#FP store ssd=~/x", "1:11", 1, "write $HOME"),
+    ("#FP store ssd=/x/${USER", "1:11", 1, "begins no variable"),
+    ('#FP store ssd="/x', "1:15", 1, "this quote is not closed"),
+    ("#FP cores -1", "1:11", 1, "write 1, or 1-3"),
+    ("#FP cores 3-1", "1:11", 1, "write 1, or 1-3"),
+    ("#FP cores share=0%", "1:11", 1, "from 1% to 50%"),
+    ("#FP cores share=100%", "1:11", 1, "from 1% to 50%"),
+    ("#FP cores 8", "1:11", 1, "leave none for the application"),
+    ("#FP cores list=8", "1:11", 1, "there is no CPU 8"),
+    ("#FP cores list=0-7", "1:11", 1, "leave none for the application"),
+    ("#FP auxapp encrypt\n#FP auxapp dedup", "2:12", 1, "declare it before"),
+    ("#FP auxapp dedup hsh=sha1", "1:18", 1, "did you mean 'hash'?"),
+    ("#FP auxapp dedupe", "1:12", 1, "did you mean 'dedup'?"),
+    ("#FP auxapp HERE/file", "1:12", 1, "file too short"),
+    ("#FP auxapp PROBES/stillborn.so", "1:12", 1, "its plugin crashed"),
+    ("#FP auxapp ./none.so", "1:12", 1, "No such file"),
+    ("#FP auxapp drain to=HERE/file", "1:21", 1, "is no directory"),
+    ("#FP auxapp drain to=HERE evry=4", "1:%d", 1, "did you mean 'every'?"),
+    ("#FP auxapp drain to=HERE\n#FP stage-out x to=HERE/in/it", "2:20", 1, "lie one in the other"),
+    ("#FP stage-in HERE/*.none", "1:14", 1, "there is no "),
+    ("#FP stage-in in.h5", "1:14", 1, "from / on"),
+    ("#FP stage-in HERE/file to=../x", "1:%d", 1, "relative to its top"),
+    ("#FP stage-out ../x to=HERE", "1:15", 1, "relative to its top"),
+    ("#FP stage-out x", "1:5", 1, "where to"),
+    ("#FP stage-out x on=ok to=HERE", "1:17", 1, "success, failure or always"),
+]
+
+
+def test_what_users_write(folder):
+    with open(os.path.join(folder, "file"), "w") as f:
+        f.write("no plugin\n")
+    probes = os.path.join(os.path.dirname(bin_path("fp-job")), "..", "tests", "plugins")
+    wrong = []
+    for text, place, error, part in MISTAKES:
+        if "PROBES" in text and not os.path.isdir(probes):
+            continue
+        text = text.replace("HERE", folder).replace("PROBES", probes) + "\n"
+        if "%d" in place:
+            place %= len(text.rsplit(" ", 1)[0]) + 2
+        script = os.path.join(folder, "job.sh")
+        with open(script, "w", newline="", encoding="utf-8") as f:
+            f.write(text)
+        r = job("check", script, "--node-cores=8")
+        line = f"{script}:{place}: {'error' if error else 'warning'}: "
+        if r.returncode != error or r.stderr or not any(x.startswith(line) and part in x for x in r.stdout.splitlines()):
+            wrong.append((text[:200], place, part, r.returncode, r.stdout + r.stderr))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
 def test_the_script_may_come_by_a_pipe():
     r = subprocess.run([bin_path("fp-job"), "check", "-", "--node-cores=4"], input="#FP cores 4\n", capture_output=True, text=True, timeout=30 * SLOW)
     assert r.returncode == 1 and r.stdout.startswith("-:1:11: error: "), r.stdout
