@@ -89,7 +89,8 @@ static int by_srun(const struct job_alloc *a, const char *dir, const char *self,
 
 int job_launcher_ssh(const char *host, uint32_t rank, const char *self, struct job_words *w)
 {
-    static const char *const words[] = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ClearAllForwardings=yes", NULL};
+    static const char *const words[] = {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ClearAllForwardings=yes",
+                                        "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL}; /* of a node without power it would hear for ever nothing, also when the job is over */
     char quoted[PATH_MAX];
 
     memset(w, 0, sizeof *w);

@@ -4,7 +4,7 @@ Each node, and the one that users log in to (number 0, with munged and slurmctld
 file system of its own: an overlay over the real one, with private /tmp and /srv (the SSD), so that nothing of the machine is touched. The directories
 /lustre (the parallel file system), /home and /opt/fpstore are the same on all. Everything is below one directory, and stop() leaves nothing of it.
 
-A node crashes by SIGKILL of its first process, which ends all others of it in the same moment; its memory and its SSD are gone.
+A node crashes by a cut of its network and SIGKILL of its first process, which ends all others of it in the same moment; its memory and its SSD are gone.
 
 Jobs are those of an ordinary user, who is known inside only. Names of nodes have our pid in them, since control groups of several runs lie side by side.
 """
@@ -201,6 +201,7 @@ class Slurm:
     def start_node(self, i):
         def in_child():
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        self.net.restore(i)
         up = os.path.join(self.dir, "run", f"up.{self.names[i]}")
         if os.path.exists(up):
             os.unlink(up)
@@ -394,6 +395,8 @@ class Slurm:
             self.on(i, "sh", "-c", f"umount {path}; rm /tmp/real /tmp/stand-in", user="root")
 
     def crash(self, i):
+        """Like a loss of power: others hear nothing more of it, not even that its connections are closed."""
+        self.net.cut(i)
         self.procs[i].kill()
         self.procs[i].wait(10)
 
