@@ -191,10 +191,11 @@ int job_slurm_script(const char *job, char **out)
     char *text = malloc(JOB_SCRIPT_BYTES_MAX + 1);
     int rc = text ? fp_command(argv, SCRIPT_MS, text, JOB_SCRIPT_BYTES_MAX + 1) : -ENOMEM;
 
-    if (rc == 0) {
+    if (rc == 0 && strncmp(text, "#!", 2) == 0) {
         *out = text;
         return 0;
     }
+    rc = rc ? rc : -ENODATA; /* scontrol ends with 0 if the controller has not answered in time */
     free(text);
     if (script_of_callers(job, out) == 0) {
         FP_WARN("Slurm does not give the batch script of job %s (%s): it is read on this node", job, rc > 0 ? "scontrol write batch_script failed" : fp_strerror(rc));

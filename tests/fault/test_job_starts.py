@@ -26,10 +26,11 @@ def test_a_store_that_is_not_required_and_has_no_directory(slurm, how):
     slurm.nothing_left()
 
 
-def test_a_controller_that_does_not_give_the_script(slurm):
-    """It is on the node, where slurmd has put it for the shell that runs it."""
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_controller_that_does_not_give_the_script(slurm, code):
+    """It is on the node, where slurmd has put it for the shell that runs it. scontrol ends with 0 if it has waited in vain: no script is not a script without #FP lines."""
     slurm.on(0, "mkdir", "-p", "broken")
-    slurm.write("broken/scontrol", '#!/bin/sh\n[ "$1" != write ] || { echo "scontrol: error: Unable to contact slurm controller" >&2; exit 1; }\nexec /usr/bin/scontrol "$@"\n')
+    slurm.write("broken/scontrol", '#!/bin/sh\n[ "$1" != write ] || { echo "scontrol: error: Unable to contact slurm controller" >&2; exit CODE; }\nexec /usr/bin/scontrol "$@"\n'.replace("CODE", str(code)))
     code, out = slurm.run(HEAD + f"PATH=$HOME/broken:$PATH\n{START}srun sh -c 'echo x > $FP_MOUNT/$(hostname)'\nls $FP_MOUNT\nfp-job stop\n")
     assert code == 0 and "does not give the batch script" in out and "\n".join(slurm.names[1:]) in out, out
     code, out = slurm.run(OFF.replace("size=256MiB", "size=4TiB") + f"PATH=$HOME/broken:$PATH\n{START}echo \"with $FP_MOUNT.\"\n")
