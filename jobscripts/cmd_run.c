@@ -231,7 +231,7 @@ int job_cmd_stop(const struct job_options *o)
         return (int)o->exit_code;
     fp_job_signals_ignore(false);
     rc = job_find(&r);
-    job_catch_signals(); /* a TERM at the job's end does not keep us from ending it */
+    job_catch_signals(); /* a TERM at the job's end does not keep us from ending it, nor does one ^C */
     if (rc == 0 && r.given) {
         FP_INFO("the store that sbatch was told of (--fp) ends with the batch script, and what is declared is brought out then");
         return (int)o->exit_code;

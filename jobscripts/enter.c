@@ -19,6 +19,7 @@
 #include "fp/namespace.h"
 #include "jobscripts/launch/alloc.h"
 #include "jobscripts/jobdir.h"
+#include "jobscripts/start.h"
 
 int job_enter(const char *dir)
 {
@@ -36,6 +37,23 @@ int job_enter(const char *dir)
     return rc;
 }
 
+/* It is in a process group of its own, so that a ^C comes to it once: from us. */
+static pid_t fork_told(void)
+{
+    sigset_t all, before;
+    pid_t pid;
+
+    fflush(NULL);
+    sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, &before);
+    pid = fork(); /* we may have threads, and go on outside */
+    if (pid == 0)
+        (void)setpgid(0, 0);
+    job_signals_to(pid > 0 ? pid : 0);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
 int job_inside(const char *dir, int (*do_it)(void *arg), void *arg)
 {
     char path[PATH_MAX];
@@ -44,15 +62,13 @@ int job_inside(const char *dir, int (*do_it)(void *arg), void *arg)
 
     if (job_dir_file(path, dir, JOB_DIR_INSIDE) || !fp_namespace_exists(path))
         return do_it(arg);
-    fflush(NULL);
-    pid = fork(); /* we may have threads, and go on outside */
+    pid = fork_told();
     if (pid == 0)
         _exit(job_enter(dir) || do_it(arg) ? 1 : 0);
     while (pid > 0 && waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
-        else
-            (void)kill(pid, SIGTERM); /* as it was said to us, who has interrupted it; it means to it what it means to us */
+    job_signals_to(0);
     if (pid < 0) {
         FP_ERROR("no process can be made: %s", fp_strerror(-errno));
         return -EAGAIN;

@@ -33,17 +33,25 @@
 #define LOOK_MS   500u
 #define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 
-static volatile sig_atomic_t caught;
+#define GIVES_UP    2 /* SIGINTs */
+
+static volatile sig_atomic_t caught, typed;
+static volatile pid_t told_too;
 
 static void on_signal(int sig)
 {
     caught = sig;
+    if (sig == SIGINT && typed < GIVES_UP)
+        typed++;
+    if (told_too > 0)
+        kill(told_too, sig);
 }
 
 void job_catch_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal}, was;
 
+    typed = 0;
     for (int sig = 1; sig < NSIG; sig++)
         if (fp_job_signal_asks_end(sig) && sigaction(sig, NULL, &was) == 0 && was.sa_handler != SIG_IGN) /* nohup */
             sigaction(sig, &sa, NULL);
@@ -52,6 +60,16 @@ void job_catch_signals(void)
 bool job_interrupted(void)
 {
     return caught != 0;
+}
+
+bool job_given_up(void)
+{
+    return typed >= GIVES_UP;
+}
+
+void job_signals_to(pid_t child)
+{
+    told_too = child;
 }
 
 static int read_script(const struct job_options *o, const struct job_run_of *r, char **text)
@@ -434,9 +452,11 @@ static void decide(struct job_run_of *r, int rc)
 
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
 {
-    int rc = job_steps_after(r, code, limit_ms), stop;
     struct job_lost lost;
+    int rc, stop;
 
+    job_catch_signals(); /* those from now on: what the application was told is not for us */
+    rc = job_steps_after(r, code, limit_ms);
     decide(r, rc);
 
     job_lost_find(r, &lost);

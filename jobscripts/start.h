@@ -27,6 +27,10 @@ struct job_run_of {
 /* SIGINT, SIGTERM and SIGHUP are counted from now on, unless they are ignored already. */
 void job_catch_signals(void);
 bool job_interrupted(void);
+/* A second ^C since job_catch_signals: what is not brought out yet is not to be. */
+bool job_given_up(void);
+/* Whom the same is told; 0: nobody any more. */
+void job_signals_to(pid_t child);
 
 /* Reads the script, checks it, starts everything on all nodes and what is to be done before the application. stays: we stay until its end,
  * and if we are gone before, it ends. A store that the job was given is taken as it is. Negative: nothing is left running. */

@@ -3,6 +3,7 @@
  *
  * By fpctl, whose lines and progress the user sees in the job's output as he would if he had called it. At the end each step has the time that the job has
  * left: what is not done by then is said, and benefactors that had begun leave whole files or none.
+ * Of signals, only a second ^C ends that (job_given_up): Slurm sends SIGTERM when the job's time is over, and that is when data has to be brought out.
  */
 #include <errno.h>
 #include <glob.h>
@@ -164,7 +165,7 @@ static int set_policy(const struct job_run_of *r, struct call *c)
     }
     begin(c, r, (const char *const[]){"drain", "set", text, NULL});
     rc = run(c, POLICY_MS);
-    if (rc)
+    if (rc && !job_interrupted())
         FP_ERROR("#FP auxapp %s: the store did not take it", drain->text);
     return rc ? -EIO : 0;
 }
@@ -353,7 +354,7 @@ static bool settle_sets(const struct job_run_of *r, struct after *a)
     bool complete = false;
     unsigned open = 1;
 
-    while (look_at_sets(r, &a->call, &open, &complete) == 0 && open && fp_now_ms() < until)
+    while (look_at_sets(r, &a->call, &open, &complete) == 0 && open && fp_now_ms() < until && !job_given_up())
         nanosleep(&pause, NULL);
     if (open)
         FP_WARN("the newest checkpoint has not become complete: see fpctl checkpoints in a job that runs");
@@ -383,6 +384,8 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     rc = run(c, ms + POLICY_MS);
     if (rc == TIMED_OUT)
         FP_ERROR("not all is drained, and %s", why);
+    else if (rc && job_given_up())
+        FP_ERROR("not all is drained: interrupted");
     else if (rc)
         FP_ERROR("not all is drained: fpctl drain has ended with %d", rc);
     return rc ? -EIO : 0;
@@ -485,7 +488,7 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
         rc = stage_out_paths(r, s, to, &g, a, &why);
     globfree(&g);
     if (rc)
-        FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "", rc == TIMED_OUT ? why : "");
+        FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "", rc == TIMED_OUT ? why : job_given_up() ? ": interrupted" : "");
     return rc || missing ? -EIO : 0;
 }
 
@@ -499,7 +502,7 @@ static int after(void *arg)
 {
     const struct end *e = arg;
     const struct job_run_of *r = e->r;
-    static struct after a;
+    static struct after a = {.call.over = job_given_up};
     int rc = 0;
 
     a.until_ms = fp_now_ms() + e->limit_ms;

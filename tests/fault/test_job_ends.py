@@ -357,10 +357,10 @@ def test_a_plugin_that_is_slow_to_load_is_waited_for(slurm):
 
 
 @contextlib.contextmanager
-def slowfs(slurm, i, path):
-    """The user's fp-slowfs on node i: a function that makes its operations fail, and its pid."""
+def slowfs(slurm, i, path, *options):
+    """The user's fp-slowfs on node i, with these options: a function that makes its operations fail, and its pid."""
     slurm.on(i, "mkdir", "-p", path, path + ".source")
-    fs = slurm.begin(i, "fp-slowfs", "--foreground", path + ".source", path)
+    fs = slurm.begin(i, "fp-slowfs", "--foreground", *options, path + ".source", path)
     wait_until("fp-slowfs", 20, lambda: f"mount {path}" in slurm.left_over(i), 0.05)
 
     def fail(how):
@@ -430,3 +430,23 @@ def test_a_mount_that_hangs_does_not_hold_stop(slurm):
     code, out = slurm.end_of(number, 120)
     assert code == 0 and "ended with 1" in out and re.search(r"#FP stage-out \*\.h5: the store, on \S+, has not answered for \d s", out), out
     slurm.nothing_left(60)
+
+
+@pytest.mark.limit(180)
+def test_stop_goes_on_when_it_is_told_to_end(slurm):
+    """As Slurm does at the end of the job's time, and somebody by one ^C; a second one is meant."""
+    with slowfs(slurm, 2, "/lustre/slow", "--emulate=write=1MB/s"):
+        head = f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/slow\n" + 'eval "$(fp-job start)" || exit 9\n'
+        stop = "SECONDS=0\nenv --default-signal=INT fp-job stop &\nstop=$!\n" + WAIT
+        number = slurm.up(head + "head -c 4000000 /dev/urandom > $FP_MOUNT/f\nmd5sum < $FP_MOUNT/f\n" + stop + "kill -TERM $stop; kill -INT $stop; wait $stop\n")
+        wait_until("it to drain", 60, lambda: slurm.processes(2, "fpctl", "drain"), 0.05)
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+        assert code == 0 and slurm.on(2, "sh", "-c", "md5sum < /lustre/slow/f").stdout in out, out
+        number = slurm.up(head + "head -c 120000000 /dev/urandom > $FP_MOUNT/f\n" + stop + "while kill -INT $stop; do sleep 0.2; done 2>/dev/null\nwait $stop\necho ended with $? after $SECONDS\n")
+        wait_until("it to drain", 60, lambda: slurm.processes(2, "fpctl", "drain"), 0.05)
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+        assert code == 0 and "not all is drained: interrupted" in out, out
+        assert int(re.search(r"ended with 1 after (\d+)", out)[1]) < 60, out  # of two minutes
+    slurm.nothing_left(30)
