@@ -48,8 +48,14 @@ def test_fp_2_8(slurm):
     for node in slurm.names[1:]:
         check(out, node, "6,7", "0,1,2,3,4,5")
     assert "fp-manager" in dict(threads.seen(out, slurm.names[1])), out
-    assert os.path.getsize(slurm.home("final.raw")) == 24 ** 3 * 8
     slurm.nothing_left()
+    os.rename(slurm.home("final.raw"), slurm.home("seen.raw"))
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\nexport PMIX_MCA_gds=hash\nmkdir plain\n"
+                          f"srun -n1 {manycpus.NONE} /opt/apps/heat3d --n 24 --steps 10 --checkpoint-every 5 --dir plain --final /home/ada/final.raw\n")
+    assert code == 0, out
+    with open(slurm.home("seen.raw"), "rb") as seen, open(slurm.home("final.raw"), "rb") as plain:
+        data = seen.read()
+        assert len(data) == 24 ** 3 * 8 and data == plain.read()
 
 
 def test_a_long_list_of_cpus_is_told_whole(slurm):

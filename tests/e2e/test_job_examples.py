@@ -4,6 +4,7 @@ What they call ./app is heat3d here, an MPI program that writes checkpoints by p
 where checkpoints are, nor on restarts. Directories below /lustre are those of the text.
 """
 
+import json
 import os
 import shutil
 
@@ -95,8 +96,12 @@ def test_own_plugin(slurm, result):
     slurm.login("fpctl", "auxapp", "new", "myapp")
     shutil.copytree(os.path.join(EXAMPLES, "..", "..", "include"), slurm.home("include"))  # as make install has it
     slurm.login("make", "-s", "-C", "myapp", "CFLAGS=-O1 -I/home/ada/include", "myapp.so")
+    write_app(slurm)
+    slurm.write("app", slurm.read("app").replace("exec ", "") + "code=$?\n[ $SLURM_PROCID != 0 ] || fpctl auxapps --json > /home/ada/auxapps.json\nexit $code\n")
     run(slurm, "own-plugin.sh")
+    write_app(slurm)
     assert take_final(slurm) == result
+    assert sum(a["bytes_in"] for a in json.loads(slurm.read("auxapps.json"))["auxapps"] if a["name"] == "myapp") > 0
 
 
 @pytest.mark.limit(180)
