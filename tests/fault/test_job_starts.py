@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from harness.daemons import wait_until
+
 SLURM = {"nodes": 2, "cpus": 2}
 HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 OFF = HEAD.replace("pool=", "required=off pool=")
@@ -144,3 +146,25 @@ def test_start_is_killed(slurm, node, program, when):
     assert code == 0 and "was killed" in out and "\n".join([*slurm.names[1:], "x"]) in out, out
     slurm.login("sh", "-c", "rm -r /lustre/in; rm -f go hung")
     slurm.nothing_left()
+
+
+@pytest.mark.limit(180)
+def test_a_controller_that_is_stopped(slurm):
+    """It answers nothing, and no step can begin: the start says so within its limits, and the job goes on without a store if it may. The node is Slurm's again afterwards."""
+    slurm.login("rm", "-f", "done")
+    number = slurm.up(OFF.replace("pool=", "ready=5s pool=") + "touch up\nuntil [ -e go ]; do sleep 0.1; done\n" + "trap 'touch done' EXIT\n" + START + "echo \"with $FP_MOUNT.\"\ntouch done\nuntil [ -e over ]; do sleep 0.1; done\n")
+    signal_controller(slurm, "STOP")
+    try:
+        slurm.go()
+        wait_until(lambda: f"the job to go on:\n{slurm.output(number)}", 120, lambda: os.path.exists(slurm.home("done")), 0.2)
+    finally:
+        signal_controller(slurm, "CONT")
+        slurm.write("over", "")
+    code, out = slurm.end_of(number)
+    assert code == 0 and "does not give the batch script" in out and "is not ready: no word from its agent" in out and "goes on without a store" in out and "with .\n" in out, out
+    slurm.login("rm", "over", "done")
+    slurm.nothing_left(30)
+
+
+def signal_controller(slurm, name):
+    slurm.login("sh", "-c", f"kill -{name} $(cat {slurm.dir}/run/slurmctld.pid)", user="root")
