@@ -309,29 +309,31 @@ static uint64_t answer_ms(const struct job_run_of *r, const struct after *a)
     return ms < ANSWER_MS ? ms : ANSWER_MS;
 }
 
-static bool selects(const struct job_auxapp *drain)
-{
-    const struct job_word *every = job_line_word(drain->line, "every");
-
-    return every && strcmp(every->text + every->value, "1") != 0;
-}
-
-/* The state of each newest set, as fpctl prints it: how many are still open, and whether any is complete. 0, or negative: it does not say. */
-static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *open, bool *complete)
+/* What fpctl prints with --json; NULL: it does not say. */
+static json_t *ask(const struct job_run_of *r, struct call *c, const char *const *words)
 {
     char *text = malloc(SETS_BYTES);
-    json_t *all, *one;
-    size_t i;
+    json_t *all;
     int rc;
 
     if (!text)
-        return -ENOMEM;
-    begin(c, r, (const char *const[]){"checkpoints", "--json", NULL});
+        return NULL;
+    begin(c, r, words);
     c->words[c->n] = NULL;
     rc = fp_command(c->words, POLICY_MS, text, SETS_BYTES);
     forget(c);
     all = rc == 0 ? json_loads(text, 0, NULL) : NULL;
     free(text);
+    return all;
+}
+
+/* The state of each newest set: how many are still open, and whether any is complete. 0, or negative: it is not known. */
+static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *open, bool *complete)
+{
+    json_t *all = ask(r, c, (const char *const[]){"checkpoints", "--json", NULL}), *one;
+    bool known = all;
+    size_t i;
+
     *open = 0;
     *complete = false;
     json_array_foreach(json_object_get(all, "checkpoints"), i, one)
@@ -342,7 +344,7 @@ static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *op
         *complete |= state && strcmp(state, "complete") == 0;
     }
     json_decref(all);
-    return all ? 0 : -EIO;
+    return known ? 0 : -EIO;
 }
 
 /* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). True: there is a complete one. */
@@ -361,34 +363,152 @@ static bool settle_sets(const struct job_run_of *r, struct after *a)
     return complete;
 }
 
-/* Everything; of a job that wants some of its checkpoints drained, the newest ones, if what it wrote are any. */
-static int drain_rest(const struct job_run_of *r, struct after *a)
+/* A path in which nothing is a sign of a pattern. out has room for twice its length. */
+static void escape(char *out, const char *path)
 {
-    const struct job_auxapp *drain = job_declared_drain(&r->declared);
+    for (; *path; path++) {
+        if (strchr("*?[\\", *path))
+            *out++ = '\\';
+        *out++ = *path;
+    }
+    *out = '\0';
+}
+
+/* An end of fpctl drain that was not good, said. */
+static int not_drained(const char *what, int rc, const char *why)
+{
+    if (rc == TIMED_OUT)
+        FP_ERROR("not all %sis drained, and %s", what, why);
+    else if (rc && job_given_up())
+        FP_ERROR("not all %sis drained: interrupted", what);
+    else if (rc)
+        FP_ERROR("not all %sis drained: fpctl drain has ended with %d", what, rc);
+    return rc ? -EIO : 0;
+}
+
+/* Everything, or the newest complete set of each series. */
+static int drain_now(const struct job_run_of *r, bool last, struct after *a)
+{
     struct call *c = &a->call;
     char text[FP_UNITS_BUF];
     const char *why;
     uint64_t ms;
-    bool last;
-    int rc;
 
-    if (!drain)
-        return 0;
-    last = selects(drain) && settle_sets(r, a);
     begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
     ms = step_ms(r, a, &why);
     add_timeout(c, ms);
     if (last)
         add(c, "/");
     FP_INFO("draining what is not drained yet, for %s at most", fp_format_duration(text, ms));
-    rc = run(c, ms + POLICY_MS);
-    if (rc == TIMED_OUT)
-        FP_ERROR("not all is drained, and %s", why);
-    else if (rc && job_given_up())
-        FP_ERROR("not all is drained: interrupted");
-    else if (rc)
-        FP_ERROR("not all is drained: fpctl drain has ended with %d", rc);
-    return rc ? -EIO : 0;
+    return not_drained("", run(c, ms + POLICY_MS), why);
+}
+
+/* Files of the store that a pattern of results= names: those that the policy would drain when they have been quiet for some time. */
+static int find_results(const struct job_run_of *r, const char *pattern, size_t len, struct after *a, glob_t *g)
+{
+    char path[3 * PATH_MAX];
+    int rc;
+
+    escape(path, r->record.mount);
+    snprintf(path + strlen(path), sizeof path - strlen(path), "/%.*s", (int)len, pattern);
+    rc = job_answers(path, answer_ms(r, a));
+    rc = rc ? rc : glob_error(glob(path, GLOB_MARK | GLOB_PERIOD | (g->gl_pathc ? GLOB_APPEND : 0), NULL, g));
+    if (rc && rc != -ENOENT)
+        FP_ERROR("what is of the name %.*s (results= of #FP auxapp drain) can't be seen in the store, on %s: %s", (int)len, pattern, r->record.mount, fp_strerror(rc));
+    return rc == -ENOENT ? 0 : rc;
+}
+
+static int drain_results(const struct job_run_of *r, const struct fp_drain_policy *p, struct after *a)
+{
+    size_t skip = strlen(r->record.mount), len, n = 0;
+    const char *list = p->results, *item, *why = "";
+    glob_t g = {0};
+    int rc = 0;
+
+    while (fp_drain_next(&list, &item, &len))
+        rc = find_results(r, item, len, a, &g) ? -EIO : rc;
+    for (size_t i = 0; i < g.gl_pathc;) {
+        struct call *c = &a->call;
+        uint64_t ms = step_ms(r, a, &why);
+
+        begin(c, r, (const char *const[]){"drain", "--wait", NULL});
+        for (n = 0; i < g.gl_pathc && n < PATHS_MAX; i++)
+            if (g.gl_pathv[i][strlen(g.gl_pathv[i]) - 1] != '/') { /* a pattern means files */
+                add(c, g.gl_pathv[i] + skip);
+                n++;
+            }
+        add_timeout(c, ms);
+        if (n)
+            rc = not_drained("of what results= names ", run(c, ms + POLICY_MS), why) ? -EIO : rc;
+        forget(c);
+    }
+    globfree(&g);
+    return rc;
+}
+
+/* How much is still being drained; *failed: of what was, something could not be. Negative: it is not known. */
+static int under_way(const struct job_run_of *r, struct call *c, bool *failed)
+{
+    json_t *all = ask(r, c, (const char *const[]){"drain", "show", "--json", NULL}), *one;
+    int n = all ? 0 : -EIO;
+    size_t i;
+
+    *failed = false;
+    json_array_foreach(json_object_get(all, "jobs"), i, one)
+    {
+        const char *state = json_string_value(json_object_get(one, "state")), *kind = json_string_value(json_object_get(one, "kind"));
+
+        if (!state || !kind || strcmp(kind, "evict") == 0 || strcmp(kind, "stage-in") == 0)
+            continue;
+        n += strcmp(state, "waiting") == 0 || strcmp(state, "running") == 0 || strcmp(state, "finishing") == 0;
+        *failed |= strcmp(state, "failed") == 0;
+    }
+    json_decref(all);
+    return n;
+}
+
+/* Sets that the policy has chosen, and a slow target has not taken yet. */
+static int wait_for_chosen(const struct job_run_of *r, struct after *a)
+{
+    static const struct timespec pause = {0, 200000000};
+    const char *why;
+    uint64_t ms = step_ms(r, a, &why), until = fp_now_ms() + ms;
+    bool failed;
+    int n;
+
+    while ((n = under_way(r, &a->call, &failed)) > 0 && fp_now_ms() < until && !job_given_up())
+        nanosleep(&pause, NULL);
+    if (n < 0)
+        FP_ERROR("whether all that every= has chosen is drained is not known: the store does not say");
+    else if (n)
+        FP_ERROR("not all that every= has chosen is drained, and %s", job_given_up() ? "fp-job was interrupted" : why);
+    else if (failed)
+        FP_WARN("not all that every= has chosen could be drained while the job ran");
+    return n ? -EIO : 0;
+}
+
+/* Everything; of a job that wants some of its checkpoints drained, these and the newest ones, if what it wrote are any, and the results that it names. */
+static int drain_rest(const struct job_run_of *r, struct after *a)
+{
+    const struct job_auxapp *drain = job_declared_drain(&r->declared);
+    char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
+    static struct fp_drain_policy p;
+    bool last, some;
+    int rc = 0;
+
+    if (!drain)
+        return 0;
+    if (job_drain_words(drain->line, job_expand, text) || fp_drain_parse(text, &p, why))
+        return drain_now(r, false, a); /* it was good at the start: a variable has gone since */
+    some = p.every != 1 && !p.all;
+    last = some && p.every != FP_DRAIN_EVERY_NONE && settle_sets(r, a);
+    if (!some || last || p.every != FP_DRAIN_EVERY_NONE)
+        rc = drain_now(r, last, a);
+    if (some)
+        rc = drain_results(r, &p, a) ? -EIO : rc;
+    if (some)
+        rc = wait_for_chosen(r, a) ? -EIO : rc;
+    return rc;
 }
 
 /* What of a name stands below the directory; NULL: it is not in there. */
@@ -410,17 +530,6 @@ static const char *in_store(const struct job_run_of *r, const char *name)
         inner = below(name, declared);
     }
     return inner ? inner : name;
-}
-
-/* A path in which nothing is a sign of a pattern. out has room for twice its length. */
-static void escape(char *out, const char *path)
-{
-    for (; *path; path++) {
-        if (strchr("*?[\\", *path))
-            *out++ = '\\';
-        *out++ = *path;
-    }
-    *out = '\0';
 }
 
 /* Files of the store that a pattern names, behind those that g has, if it answers within limit_ms. 0, or negative and logged: none is an error, since somebody waits for it. */

@@ -104,6 +104,31 @@ fp-job stop
     slurm.nothing_left()
 
 
+def test_what_every_does_not_choose_and_results_name(slurm):
+    """Written last, when the newest checkpoint has long been in the target: what is declared is there when the job ends."""
+    script = HEAD.replace("-N 4", "-N 2") + """#FP auxapp drain to=/lustre/chosen every=2 results=out/*.txt,"last one"
+eval "$(fp-job start || echo false)" || exit 1
+for i in 1 2 3; do
+    mkdir $FP_MOUNT/chk_000$i && head -c 4000000 /dev/urandom > $FP_MOUNT/chk_000$i/rank_0 && touch $FP_MOUNT/chk_000$i/.complete
+done
+until [ -e /lustre/chosen/chk_0001/rank_0 ]; do sleep 0.1; done
+srun sh -c 'mkdir -p $FP_MOUNT/out/deep; echo sum of $(hostname) > $FP_MOUNT/out/$(hostname).txt; echo no > $FP_MOUNT/out/deep/x.txt'
+echo last > "$FP_MOUNT/last one"
+echo no > $FP_MOUNT/scratch
+fp-job stop
+"""
+    code, out = slurm.run(script)
+    assert code == 0, out
+    for name in slurm.names[1:3]:
+        with open(slurm.lustre("chosen", "out", f"{name}.txt")) as f:
+            assert f.read() == f"sum of {name}\n"
+    with open(slurm.lustre("chosen", "last one")) as f:
+        assert f.read() == "last\n"
+    assert not os.path.exists(slurm.lustre("chosen", "scratch")) and not os.path.exists(slurm.lustre("chosen", "out", "deep")), out
+    assert os.path.exists(slurm.lustre("chosen", "chk_0003", "rank_0")), out
+    slurm.nothing_left()
+
+
 def test_a_target_that_is_not_the_same_on_all_nodes(slurm):
     """What a node has on its SSD could never be brought to it: nothing is begun, and each such node is named."""
     for i in (1, 2, 3):
@@ -308,7 +333,7 @@ def test_an_aux_app_on_some_of_the_nodes(slurm):
 eval "$(fp-job start)" || exit 1
 srun -N4 -n4 sh -c 'seq $SLURM_NODEID 300000 > $FP_MOUNT/$SLURM_NODEID; sync $FP_MOUNT/$SLURM_NODEID'
 srun -N4 -n4 sh -c 'echo hosts $SLURM_NODEID $(ps -C fp-auxhost -o pid= | wc -l)'
-fpctl auxapps --json > auxapps.json
+for i in $(seq 100); do fpctl auxapps --json > auxapps.json; grep -q '"bytes_in": 0,' auxapps.json || break; sleep 0.2; done # mounts report once a second
 srun -N4 -n4 sh -c 'for i in 0 1 2 3; do seq $i 300000 | cmp - $FP_MOUNT/$i || exit 1; done; echo read all'
 fp-job stop
 """)
