@@ -10,4 +10,4 @@
 #FP auxapp   dedup hash=xxh3
 #FP auxapp   checksum
 
-fp-job run -- srun ./app /AggregateSSDstore/checkpoint
+fp-job run -- srun sh -c 'exec ./app "$FP_MOUNT/checkpoint"'

@@ -7,4 +7,4 @@
 #FP cores    1
 #FP auxapp   ./myapp/myapp.so
 
-fp-job run -- srun ./app /AggregateSSDstore/checkpoint
+fp-job run -- srun sh -c 'exec ./app "$FP_MOUNT/checkpoint"'

@@ -36,6 +36,7 @@ def check(out, node, ours, others):
 @pytest.mark.limit(240)
 def test_fp_2_8(slurm):
     """The example as it stands: of eight CPUs the last two are the services', and the six tasks of each node have the others."""
+    slurm.take_directory(*range(slurm.count + 1))  # nobody has prepared the nodes
     manycpus.pretend(slurm, *["8 pack:1 core:8 pu:1"] * 4)
     slurm.write("app", APP)
     slurm.write("threads.py", threads.SCRIPT)

@@ -1,4 +1,4 @@
-"""jobscripts/examples, each as it stands, as a job of a real Slurm.
+"""jobscripts/examples, each as it stands, as a job of a real Slurm on whose nodes no administrator has made /AggregateSSDstore.
 
 What they call ./app is heat3d here, an MPI program that writes checkpoints by parallel HDF5 and verifies them; its result does not depend in any bit on
 where checkpoints are, nor on restarts. Directories below /lustre are those of the text.
@@ -6,6 +6,7 @@ where checkpoints are, nor on restarts. Directories below /lustre are those of t
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -25,6 +26,11 @@ case " $* " in *" --restart "*) more=(--restart);; esac
 case " $* " in *" --input "*) [ -s "$2/a.h5" ] || { echo "no input"; exit 9; };; esac
 exec /opt/apps/heat3d --n 24 --steps STEPS --checkpoint-every EVERY --dir "$last" --final /home/ada/final.raw --verify "${more[@]}"
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unprepared(slurm):
+    slurm.take_directory(*range(slurm.count + 1))
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +57,22 @@ def take_final(slurm):
 
 def start(slurm, name):
     with open(os.path.join(EXAMPLES, name)) as f:
-        slurm.write(name, f.read())
+        return submit(slurm, name, f.read())
+
+
+def submit(slurm, name, text):
+    slurm.write(name, text)
     for d in ("proj/in", "proj"):
         slurm.login("mkdir", "-p", f"/lustre/{d}")
     return slurm.sbatch(name)
 
 
 def run(slurm, name, seconds=120):
-    code, out = slurm.end_of(start(slurm, name), seconds)
+    return ended(slurm, start(slurm, name), seconds)
+
+
+def ended(slurm, number, seconds=120):
+    code, out = slurm.end_of(number, seconds)
     assert code == 0 and "ERROR" not in out, out
     slurm.nothing_left()
     return out
@@ -79,8 +93,26 @@ def continued(slurm, path, word):
 
 @pytest.mark.limit(180)
 def test_minimal(slurm, result):
-    run(slurm, "minimal.sh")
+    assert "mounted on /tmp/fpstore-" in run(slurm, "minimal.sh")
     assert take_final(slurm) == result
+
+
+@pytest.mark.limit(180)
+def test_what_the_readme_shows(slurm, result):
+    with open(os.path.join(EXAMPLES, "..", "..", "README.md")) as f:
+        text, = re.findall(r"^```sh\n(#!/bin/bash\n.*?)^```", f.read(), re.M | re.S)
+    ended(slurm, submit(slurm, "job.sh", text))
+    assert take_final(slurm) == result
+    assert len(in_target(slurm, "/lustre/proj/run42/run42")) == 1
+    slurm.login("rm", "-r", "/lustre/proj/run42")
+
+
+def test_a_program_that_has_a_path_in_it(slurm):
+    """Its directory is one that the user can make, as fp-jobscript(7) says."""
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 2 --exclusive\n#FP store size=256MiB pool=64MiB mount=/tmp/$USER-store\n"
+                          "fp-job run -- srun sh -c 'echo x > /tmp/ada-store/$(hostname); ls -d $FP_MOUNT/*'\n")
+    assert code == 0 and all(f"/tmp/ada-store/{name}\n" in out for name in slurm.names[1:3]), out
+    slurm.nothing_left()
 
 
 @pytest.mark.limit(180)

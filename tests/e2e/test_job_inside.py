@@ -79,6 +79,23 @@ def test_a_directory_that_everybody_may_write_to(slurm):
     slurm.nothing_left()
 
 
+def test_nodes_that_nobody_has_prepared(slurm):
+    """No /AggregateSSDstore either: the least script as it stands, on two nodes; and a program that has a path in it, with a directory that the user can make."""
+    slurm.write("app", '#!/bin/sh\necho x > "$1-$(hostname)"; ls "$FP_MOUNT"\n')
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "jobscripts", "examples", "minimal.sh")) as f:
+        least = f.read().replace("--nodes=4", "--nodes=2")
+    slurm.take_directory(1, 2)
+    try:
+        code, out = slurm.run(least)
+        assert code == 0 and "mounted on /tmp/fpstore-" in out and all(f"checkpoint-{name}\n" in out for name in slurm.names[1:]), out
+        code, out = slurm.run(HEAD.replace("pool=", "mount=/tmp/$USER-store pool=") + "fp-job run -- srun sh -c 'echo x > /tmp/ada-store/$(hostname); ls $FP_MOUNT'\n")
+        assert code == 0 and "mounted on /tmp/ada-store" in out and all(f"{name}\n" in out for name in slurm.names[1:]), out
+    finally:
+        for i in (1, 2):
+            slurm.on(i, "mkdir", "/AggregateSSDstore", user="root")
+    slurm.nothing_left()
+
+
 def test_two_jobs_of_a_node_at_the_same_place(slurm):
     """Each sees its own store there."""
     head = f"#!/bin/bash\n#SBATCH -N 1 -n 1 -w {slurm.names[1]}\n#FP store size=128MiB pool=64MiB\n"

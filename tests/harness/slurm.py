@@ -380,6 +380,11 @@ class Slurm:
         for i in nodes:
             self.on(i, "sh", "-ec", "umount /usr/bin/fusermount3; rm /usr/bin/not-there; chmod 777 /AggregateSSDstore", user="root")
 
+    def take_directory(self, *nodes):
+        """As on all clusters before an administrator has come."""
+        for i in nodes:
+            self.on(i, "rmdir", "/AggregateSSDstore", user="root")
+
     def kill_ours(self, i):
         """All of our processes on node i at once, so that none can clean up after another."""
         self.kill(i, *(pid for name in OURS for pid in self.processes(i, name)), check=False)  # what the first is above of, Slurm may kill before we do
