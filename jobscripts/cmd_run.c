@@ -170,7 +170,7 @@ int job_cmd_start(const struct job_options *o)
     int rc;
 
     if (isatty(STDOUT_FILENO))
-        FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start)\"");
+        FP_WARN("what fp-job start prints is for the shell: eval \"$(fp-job start || echo false)\" || exit 1");
     fp_job_signals_ignore(false);
     job_catch_signals();
     job_inherited_find(&before);
@@ -184,7 +184,7 @@ int job_cmd_start(const struct job_options *o)
         return 0;
     }
     if (rc) {
-        puts("false"); /* of eval "$(fp-job start)" || exit 1 */
+        puts("false"); /* of eval "$(fp-job start || echo false)" || exit 1 */
         return rc;
     }
     self[k] = '\0';
