@@ -1,5 +1,5 @@
 /*
- * Mounts an empty file system by fusermount3, as fp-mount does, reads the kernel's first request, and unmounts it (see doctor.h). Called by fp-job doctor; one thread.
+ * Mounts an empty file system by fusermount3, as fp-mount does, reads the kernel's first request, and unmounts it (see trymount.h). Called by agents and by fp-job doctor; one thread.
  *
  * Looking at modes and modules alone was rejected: what forbids a mount is mostly something else (a security module, a container, a nosuid mount). Nobody serves
  * the file system: the device is closed before it is unmounted, so that whoever comes upon it meanwhile gets an error and does not wait. Signals that would

@@ -181,7 +181,7 @@ static bool installed(const char *program)
 
 int job_launcher_choose(const struct job_options *o, struct job_alloc *a)
 {
-    static const char *const names[] = {NULL, "srun", "ssh", "mpirun"}; /* job_launcher_words of main.c, without auto */
+    static const char *const names[] = {NULL, "srun", "ssh", "mpirun"}; /* launchers of main.c, without auto */
 
     if (o->launcher > 0)
         a->launcher = job_launcher_named(names[o->launcher]);

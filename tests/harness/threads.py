@@ -23,7 +23,7 @@ for status in glob.glob("/proc/[0-9]*/task/*/status"):
         pass
 """
 SERVICES = {"fp-mount", "fp-benefactor", "fp-manager", "fp-auxhost", "fp-job-watch", "fp-job-agent"}
-WAITING = ("slurm_script", "fp-job", "fp-job-guard", "srun", "bash")  # they do nothing meanwhile
+WAITING = ("slurm_script", "fp-job", "fp-job-guard", "srun", "bash")  # they wait, and look for a moment now and then
 BEGINNING = ("slurmstepd", "fp-task-prolog", "sh")  # of a task that is no program yet: what keeps it off service cores runs
 
 
