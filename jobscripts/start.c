@@ -129,6 +129,8 @@ static void find_naming(struct job_run_of *r, const struct job_options *o, const
     char wanted[PATH_MAX], written[PATH_MAX];
     struct job_place at;
 
+    if (!o->plugin && o->argv && !getenv("FP_MOUNT") && job_naming_early(text, &at))
+        FP_WARN("line %u, column %u of the script: " JOB_NAMING_EARLY, at.line, at.column);
     wanted_mount(r, wanted);
     snprintf(written, sizeof written, "%s", r->declared.store.mount);
     job_path_plain(written);
@@ -287,7 +289,7 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
         return rc;
     l.shared = shared;
     rc = job_launch(&l, &r->record);
-    job_shared_unmark(shared);
+    job_shared_unmark(shared, JOB_SHARED_MS);
     if (rc)
         return rc;
     rc = note_given(r, o->plugin);

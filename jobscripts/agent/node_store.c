@@ -27,8 +27,10 @@
 #include "jobscripts/agent/named.h"
 #include "jobscripts/agent/node.h"
 #include "jobscripts/launch/outside.h"
+#include "jobscripts/launch/shared.h"
 
 #define SIZE_LEAST FP_MIB(64)
+#define UNMARK_MS  2000u
 
 static void must_fit(struct node *n, enum node_role role, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -373,6 +375,8 @@ int node_store_start(struct node *n, enum node_role role, char *why, size_t size
 
 void node_store_clean(struct node *n)
 {
+    if (n->rank == 0) /* fp-job start may have been killed before it has */
+        job_shared_unmark(n->plan.shared, UNMARK_MS);
     node_mount_clean(n);
     if (n->data[0] && !n->kept)
         (void)job_dir_remove(n->data);

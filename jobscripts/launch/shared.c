@@ -12,8 +12,7 @@
 
 #include "fp/limited.h"
 
-#define ANSWER_MS 30000u
-#define LOOK_MS   10000u /* an automounter may have to come first */
+#define LOOK_MS 10000u /* an automounter may have to come first */
 
 static int make(const void *path)
 {
@@ -45,16 +44,16 @@ int job_shared_mark(const char *dir, const char *job, char path[PATH_MAX])
     if (snprintf(path, PATH_MAX, "%s/.fp-job-%s-%016" PRIx64, dir, job, random) >= PATH_MAX)
         rc = -ENAMETOOLONG;
     else
-        rc = fp_limited(make, path, ANSWER_MS);
+        rc = fp_limited(make, path, JOB_SHARED_MS);
     if (rc)
         path[0] = '\0';
     return rc == -ENOSPC || rc == -EDQUOT ? 0 : rc;
 }
 
-void job_shared_unmark(const char *path)
+void job_shared_unmark(const char *path, uint64_t limit_ms)
 {
     if (path[0])
-        (void)fp_limited(take_away, path, ANSWER_MS);
+        (void)fp_limited(take_away, path, limit_ms);
 }
 
 int job_shared_look(const char *path)

@@ -209,7 +209,7 @@ static void take_cores(struct job_declared *d, const struct job_line *l, struct 
 /* A blank or a quote in a value needs quotes there, too. */
 static void add_word(char text[JOB_AUXAPP_BYTES], size_t *n, const struct job_word *w)
 {
-    bool blank = strpbrk(w->text, " \t\r") != NULL || !w->text[w->value];
+    bool blank = strpbrk(w->text, " \t\r\v\f") != NULL || !w->text[w->value];
     int k;
 
     if (blank && w->value)

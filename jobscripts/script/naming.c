@@ -28,14 +28,20 @@ struct reader {
     const char *text, *c; /* c: what comes next */
     char *plain;          /* what the shell sees, without quotes; NUL-terminated at the end */
     uint32_t *from;       /* of each byte of it, where it stands in text */
+    char *how;            /* and how: OUTSIDE of quotes, in such as variables are put in, or as it is */
     size_t n;
     char quote; /* ', ", $ for $'...'; NUL: none */
     struct here here[HERE_MAX];
     size_t nhere;
 };
 
+enum { OUTSIDE, IN_QUOTES, AS_IT_IS };
+
 static void put(struct reader *r, const char *c)
 {
+    bool escaped = c > r->text && c[-1] == '\\';
+
+    r->how[r->n] = escaped || r->quote == '\'' || r->quote == '$' ? AS_IT_IS : r->quote ? IN_QUOTES : OUTSIDE;
     r->from[r->n] = (uint32_t)(c - r->text);
     r->plain[r->n++] = *c;
 }
@@ -236,8 +242,8 @@ static void read_all(struct reader *r, const char *text)
 {
     size_t size = strlen(text) + 1;
 
-    *r = (struct reader){.text = text, .c = text, .plain = malloc(size), .from = malloc(size * sizeof *r->from)};
-    if (!r->plain || !r->from)
+    *r = (struct reader){.text = text, .c = text, .plain = malloc(size), .from = malloc(size * sizeof *r->from), .how = malloc(size)};
+    if (!r->plain || !r->from || !r->how)
         abort();
     while (*r->c)
         r->quote ? in_quotes(r) : outside(r);
@@ -248,6 +254,7 @@ static void reader_fini(struct reader *r)
 {
     free(r->plain);
     free(r->from);
+    free(r->how);
 }
 
 bool *job_naming_text(const char *text)
@@ -273,6 +280,41 @@ bool job_naming_find(const char *text, const char *dir, struct job_place *at)
         text = strchr(text, '\n') + 1;
     read_all(&r, text);
     found = find(r.plain, dir);
+    if (found)
+        *at = place(text, text + r.from[found - r.plain]);
+    reader_fini(&r);
+    return found != NULL;
+}
+
+/* Behind "fp-job run ", wherever a command may begin. NULL: there is none any more. */
+static const char *next_run(const char *c)
+{
+    static const char run[] = "fp-job run ";
+
+    for (; (c = strstr(c, run)); c++)
+        if (c[sizeof run - 1])
+            return c + sizeof run - 1;
+    return NULL;
+}
+
+/* $FP_MOUNT or ${FP_MOUNT}, and not what is taken if it is not set. */
+static bool is_mount(const char *c)
+{
+    const char *name, *next;
+
+    return *c == '$' && variable(c, &name, &next) == strlen("FP_MOUNT") && memcmp(name, "FP_MOUNT", strlen("FP_MOUNT")) == 0;
+}
+
+bool job_naming_early(const char *text, struct job_place *at)
+{
+    const char *found = NULL;
+    struct reader r;
+
+    read_all(&r, text);
+    if (!strstr(r.plain, "FP_MOUNT=") && !strstr(r.plain, "fp-job start"))
+        for (const char *c = r.plain; !found && (c = next_run(c));)
+            for (; *c && !found && !(r.how[c - r.plain] == OUTSIDE && strchr("\n;&|", *c)); c++)
+                found = r.how[c - r.plain] != AS_IT_IS && is_mount(c) ? c : NULL;
     if (found)
         *at = place(text, text + r.from[found - r.plain]);
     reader_fini(&r);

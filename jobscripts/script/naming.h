@@ -16,6 +16,13 @@ bool job_naming_find(const char *text, const char *dir, struct job_place *at);
 /* Of each byte, whether a shell sees it: a line that begins with # and is none of a here-document, nor in quotes, it passes over. The caller's. */
 bool *job_naming_text(const char *text);
 
+/*
+ * The first place at which the shell of the script puts in $FP_MOUNT in a command of fp-job run, which sets it, and too late. False: there is none, or the script sets it
+ * itself. Allocates as job_naming_find.
+ */
+bool job_naming_early(const char *text, struct job_place *at);
+#define JOB_NAMING_EARLY "the shell puts in $FP_MOUNT before fp-job run has set it: write -- sh -c '... \"$FP_MOUNT\" ...', in single quotes, or use fp-job start"
+
 /* The same as job_naming_find of one word of a command, which a shell may have read already. */
 bool job_naming_word(const char *word, const char *dir);
 

@@ -348,6 +348,15 @@ void job_script_add(char **text, const char *directives)
     *text = all;
 }
 
+/* With --fp of sbatch, by which fp-job run is around the script, it is in time. */
+static void check_early(const char *text, const char *directives, struct job_findings *f)
+{
+    struct job_place at;
+
+    if (!directives && !strstr(text, "\n#SBATCH --fp") && job_naming_early(text, &at))
+        job_error(f, at, JOB_NAMING_EARLY);
+}
+
 int job_script_read(const char *path, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
 {
     char *text;
@@ -356,6 +365,7 @@ int job_script_read(const char *path, const char *directives, struct job_script 
     memset(out, 0, sizeof *out);
     if (rc)
         return rc;
+    check_early(text, directives, f);
     job_sbatch_read(text, sbatch, f); /* its lines have the numbers that they have in the file */
     job_script_add(&text, directives);
     job_script_parse(text, out, f);

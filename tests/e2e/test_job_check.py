@@ -173,6 +173,7 @@ MISTAKES = [
     ("#FP auxapp drain to=HERE\n#FP stage-out x to=HERE/in/it", "2:20", 1, "lie one in the other"),
     ("#FP stage-in HERE/*.none", "1:14", 1, "there is no "),
     ("#FP stage-in in.h5", "1:14", 1, "from / on"),
+    ("#FP store\nfp-job run -- srun ./app $FP_MOUNT/run", "2:26", 1, "in single quotes, or use fp-job start"),
     ("#FP stage-in HERE/file to=../x", "1:%d", 1, "relative to its top"),
     ("#FP stage-out ../x to=HERE", "1:15", 1, "relative to its top"),
     ("#FP stage-out x", "1:5", 1, "where to"),

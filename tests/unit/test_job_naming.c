@@ -106,10 +106,38 @@ static void test_words_of_a_command(void **state)
     assert_false(job_naming_word("", DIR));
 }
 
+static void early(const char *text, unsigned line, unsigned column)
+{
+    struct job_place at = {0};
+
+    if (job_naming_early(text, &at) != (line > 0))
+        fail_msg("%s: %s", line ? "not found" : "found", text);
+    if (at.line != line || at.column != column)
+        fail_msg("%u:%u, not %u:%u: %s", at.line, at.column, line, column, text);
+}
+
+static void test_what_the_shell_puts_in_before_run_has_set_it(void **state)
+{
+    (void)state;
+    early("#!/bin/sh\nfp-job run -- srun ./app $FP_MOUNT/run\n", 2, 26);
+    early("exec /opt/bin/fp-job run job.sh -- srun ./app \"${FP_MOUNT}/a b\"\n", 1, 48);
+    early("fp-job run -- \\\n  sh -c \"srun ./app $FP_MOUNT\"\n", 2, 21);
+    early("fp-job run -- sh -c 'srun ./app \"$FP_MOUNT\"'\n", 0, 0);
+    early("fp-job run -- sh -c \"srun ./app \\$FP_MOUNT\"\n", 0, 0);
+    early("fp-job run -- ./app\necho $FP_MOUNT\n", 0, 0);
+    early("fp-job run -- ./app; echo $FP_MOUNT\n", 0, 0);
+    early("fp-job run -- ./app ${FP_MOUNT:-/AggregateSSDstore} $FP_MOUNTS\n", 0, 0);
+    early("FP_MOUNT=/AggregateSSDstore\nfp-job run -- ./app $FP_MOUNT\n", 0, 0);
+    early("eval \"$(fp-job start || echo false)\" || exit 1\nfp-job run -- ./app $FP_MOUNT\n", 0, 0);
+    early("# fp-job run -- ./app $FP_MOUNT\n", 0, 0);
+    early("", 0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_where_it_is_named),
+        cmocka_unit_test(test_what_the_shell_puts_in_before_run_has_set_it),
         cmocka_unit_test(test_quotes_are_none_of_it),
         cmocka_unit_test(test_comments_and_other_paths_do_not_count),
         cmocka_unit_test(test_what_is_taken_without_a_store_does_not_count),
