@@ -2,6 +2,8 @@
 
 import pytest
 
+from harness.daemons import wait_until
+
 SLURM = {"nodes": 2, "cpus": 2}
 HEAD = "#!/bin/bash\n#SBATCH -N 2 --exclusive\n#FP store size=256MiB pool=64MiB\n"
 APP = "echo before > $FP_MOUNT/$(hostname); touch up.$SLURM_PROCID; until [ -e go ]; do sleep 0.1; done; until cat $FP_MOUNT/$(hostname); do sleep 0.1; done"
@@ -30,4 +32,16 @@ def test_the_job_is_cancelled(slurm):
     number = slurm.up(HEAD + "fp-job run -- sh -c 'touch up; sleep 600'\n")
     slurm.login("scancel", str(number))
     slurm.wait_state(number, "CANCELLED")
+    slurm.nothing_left(60)
+
+
+def test_start_is_interrupted_while_it_stages_in(slurm):
+    """By fpctl in a process that has entered, which is told, too."""
+    slurm.write("in", "data\n")
+    with slurm.stand_in(1, "fpctl", 'case $1 in stage-in) exec sleep 600;; esac\nexec /tmp/real "$@"'):
+        number = slurm.up(HEAD + "#FP stage-in $HOME/in\nfp-job start > started &\nstart=$!\ntouch up\nuntil [ -e go ]; do sleep 0.1; done\nkill -TERM $start\nwait $start\necho ended with $?\n")
+        wait_until("fpctl to work", 60, lambda: slurm.processes(1, "sleep", "600"), 0.1)
+        slurm.go()
+        code, out = slurm.end_of(number)
+    assert code == 0 and "ended with 1" in out and "interrupted before the application has begun: ending the store" in out, out
     slurm.nothing_left(60)
