@@ -450,3 +450,19 @@ def test_stop_goes_on_when_it_is_told_to_end(slurm):
         assert code == 0 and "not all is drained: interrupted" in out, out
         assert int(re.search(r"ended with 1 after (\d+)", out)[1]) < 60, out  # of two minutes
     slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("when", ["drain --all", "stop --config="])
+def test_stop_is_killed(slurm, when):
+    """By SIGKILL, while it drains or ends the store: the next stop brings out what the first has not, and ends it."""
+    slurm.login("rm", "-rf", "go", "hung", "/lustre/out")
+    wait = f'case "$*" in "{when}"*) [ -e /home/ada/go ] || {{ touch /home/ada/hung; exec sleep 600; }};; esac\nexec /tmp/real "$@"'
+    with slurm.stand_in(1, "fpctl", wait):
+        code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + "#FP auxapp drain to=/lustre/out\n" + 'eval "$(fp-job start || echo false)" || exit 9\n'
+                              "srun sh -c 'hostname > $FP_MOUNT/$(hostname)'\nfp-job stop &\nuntil [ -e hung ]; do sleep 0.1; done\nkill -9 $!\nwait $!\ntouch go\nfp-job stop\necho \"second: $?\"\n", seconds=120)
+    assert code == 0 and "second: 0" in out.splitlines(), out
+    for name in slurm.names[1:3]:
+        assert slurm.login("cat", f"/lustre/out/{name}").stdout == name + "\n"
+    slurm.login("rm", "-rf", "go", "hung", "/lustre/out")
+    slurm.nothing_left(30)
