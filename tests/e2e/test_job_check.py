@@ -105,7 +105,7 @@ def test_every_mistake_is_said_with_its_place(folder):
     script = os.path.join(folder, "job.sh")
     with open(script, "w") as f:
         f.write("#!/bin/bash\n#SBATCH -N 2\n#FP store size=32G\n#FP cores 8\n#FP auxapp dedup hash=sha9\n#FP auxap drain\n"
-                f"#FP auxapp drain to={folder}/no/such\n#FP stage-in {folder}/in/*.none\n#FP auxapp encrypt nodes=3\nsrun ./app\n#FP cores 1\n")
+                f"#FP auxapp drain to={folder}/no/such\n#FP stage-in {folder}/in/*.none\n#FP auxapp encrypt nodes=3\nfp-job run -- srun ./app\n#FP cores 1\n")
     r = job("check", script, "--node-cores=8")
     places = re.findall(r"^(.*?):(\d+):(\d+): (error|warning): ", r.stdout, re.M)
     assert r.returncode == 1 and r.stderr == ""
@@ -173,6 +173,7 @@ MISTAKES = [
     ("#FP auxapp drain to=HERE\n#FP stage-out x to=HERE/in/it", "2:20", 1, "lie one in the other"),
     ("#FP stage-in HERE/*.none", "1:14", 1, "there is no "),
     ("#FP stage-in in.h5", "1:14", 1, "from / on"),
+    ("#FP store\nsrun ./app", "1:5", 0, "no command of the script is fp-job"),
     ("#FP store\nfp-job run -- srun ./app $FP_MOUNT/run", "2:26", 1, "in single quotes, or use fp-job start"),
     ("#FP stage-in HERE/file to=../x", "1:%d", 1, "relative to its top"),
     ("#FP stage-out ../x to=HERE", "1:15", 1, "relative to its top"),
