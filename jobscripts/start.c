@@ -31,6 +31,7 @@
 
 #define INTERRUPTED "interrupted before the application has begun: ending the store"
 #define LOOK_MS   500u
+#define LOOKS 4 /* for steps that run */
 #define ORPHAN_MS 60000u /* agents without anybody end after half of that (node.h) */
 
 #define GIVES_UP    2 /* SIGINTs */
@@ -452,6 +453,22 @@ static void decide(struct job_run_of *r, int rc)
             r->declared.store.ssd, (unsigned)geteuid(), name, (int)strcspn(r->record.root, ":"), r->record.root, r->declared.store.ssd, name, name, r->declared.store.ssd);
 }
 
+/* What steps write when the store is gone lies in the directory below it. One that has ended may be seen for a moment. */
+static void tell_who_runs(const struct job_run_of *r)
+{
+    static const struct timespec pause = {0, 500000000};
+    char first[JOB_SLURM_NAME_MAX];
+    int n = 0;
+
+    if (!r->alloc.in_slurm)
+        return;
+    for (int i = 0; i < LOOKS && (n = job_slurm_steps(r->record.job, r->record.step, first)) > 0; i++)
+        nanosleep(&pause, NULL);
+    if (n > 0)
+        FP_WARN("%d step%s of the job still run%s (%s%s): what %s from now on is not in the store, which ends, but in the directory %s of the node, if that lets them", n, n == 1 ? "" : "s",
+                n == 1 ? "s" : "", first, n == 1 ? "" : " and others", n == 1 ? "it writes" : "they write", r->record.mount);
+}
+
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
 {
     struct job_lost lost;
@@ -461,6 +478,7 @@ int job_end(struct job_run_of *r, int code, uint64_t limit_ms)
     rc = job_steps_after(r, code, limit_ms);
     decide(r, rc);
 
+    tell_who_runs(r);
     job_lost_find(r, &lost);
     stop = job_steps_stop(r);
     if (stop)

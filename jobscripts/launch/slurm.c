@@ -23,6 +23,7 @@
 #include "jobscripts/script/script.h"
 
 #define ASK_MS   5000u
+#define STEPS_BYTES (1u << 20)
 #define CALLERS_MAX 64u /* above us, up to the shell of the batch script */
 #define SCRIPT_MS 30000u /* without it the job ends: a controller that is slow is waited for */
 #define CLEAN_MS 40000u /* a little more than job_left_clean needs */
@@ -224,6 +225,26 @@ int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
     rc = fp_command_shown(argv, CLEAN_MS);
     free(list);
     return rc;
+}
+
+int job_slurm_steps(const char *job, const char *ours, char first[JOB_SLURM_NAME_MAX])
+{
+    char name[JOB_SLURM_NAME_MAX], *text = malloc(STEPS_BYTES), *save = NULL;
+    char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", name, NULL};
+    int rc, n = 0;
+
+    job_slurm_name(job, name);
+    rc = text ? fp_command(argv, ASK_MS, text, STEPS_BYTES) : -ENOMEM;
+    for (char *w = rc ? NULL : strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
+        const char *dot = strrchr(w, '.');
+
+        if (!dot || dot[1] < '0' || dot[1] > '9' || strcmp(dot + 1, ours) == 0)
+            continue; /* batch, extern */
+        if (n++ == 0)
+            snprintf(first, JOB_SLURM_NAME_MAX, "%s", w);
+    }
+    free(text);
+    return rc ? -EIO : n;
 }
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)

@@ -38,7 +38,7 @@ const char *job_store_name_why(const char *text)
 
 static const char *const failures[] = {"remove", "keep", NULL};
 static const struct fp_opt store_words[] = {
-    FP_OPT_STRING(struct job_store, ssd, "ssd", "$TMPDIR", "Directory on the SSD of each node, in which the node's part of the store lies. It is made, and removed at the end.",
+    FP_OPT_STRING(struct job_store, ssd, "ssd", "$TMPDIR", "Directory on the SSD of each node, in which the node's part of the store lies, as fpstore-JOB, which is made and removed at the end. It is there, and the user can write to it.",
                   .check = job_path_place_why, .arg = "DIR"),
     FP_OPT_SIZE(struct job_store, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024), "What each node contributes. By default, nine tenths of what is free there."),
     FP_OPT_STRING(struct job_store, mount, "mount", "/AggregateSSDstore", "Where the store is mounted on each node: an empty directory, or one that can be made.", .check = job_path_whole_why, .arg = "DIR"),

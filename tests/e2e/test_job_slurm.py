@@ -111,7 +111,7 @@ eval "$(fp-job start || echo false)" || exit 1
 for i in 1 2 3; do
     mkdir $FP_MOUNT/chk_000$i && head -c 4000000 /dev/urandom > $FP_MOUNT/chk_000$i/rank_0 && touch $FP_MOUNT/chk_000$i/.complete
 done
-until [ -e /lustre/chosen/chk_0001/rank_0 ]; do sleep 0.1; done
+until ls /lustre/chosen/chk_000?/rank_0 > /dev/null 2>&1; do sleep 0.1; done
 srun sh -c 'mkdir -p $FP_MOUNT/out/deep; echo sum of $(hostname) > $FP_MOUNT/out/$(hostname).txt; echo no > $FP_MOUNT/out/deep/x.txt'
 echo last > "$FP_MOUNT/last one"
 echo no > $FP_MOUNT/scratch
@@ -127,6 +127,14 @@ fp-job stop
     assert not os.path.exists(slurm.lustre("chosen", "scratch")) and not os.path.exists(slurm.lustre("chosen", "out", "deep")), out
     assert os.path.exists(slurm.lustre("chosen", "chk_0003", "rank_0")), out
     slurm.nothing_left()
+
+
+def test_a_step_that_still_runs_when_the_store_ends(slurm):
+    """It is said: what it writes from then on is nowhere where it is looked for."""
+    code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + 'eval "$(fp-job start || echo false)" || exit 1\nsrun -N1 -n1 sh -c "touch began; sleep 600" &\nuntil [ -e began ]; do sleep 0.1; done\n'
+                          "fp-job stop\necho stopped $?\nkill -9 $!\nrm began\n")
+    assert "stopped 0" in out.splitlines() and re.search(r"WARN: 1 step of the job still runs \(\d+\.\d+\): what it writes from now on is not in the store", out), out
+    slurm.nothing_left(30)
 
 
 def test_a_target_that_is_not_the_same_on_all_nodes(slurm):
