@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fp/clock.h"
@@ -23,7 +24,9 @@
 #define LOOK_MS   30000u /* at least, from one look at the job's time to the next: somebody may have given it more */
 #define FAR_MS    300000u /* at most: somebody may have taken some of it away */
 #define AGAIN_MS  5000u  /* after steps could not be asked for */
-#define STEPS_MAX 64u    /* that are told */
+#define STEPS_MAX 64u    /* that one scancel is told of */
+#define TELL_MS   30000u /* for all of them: nothing else is done meanwhile */
+#define LIST_MAX  (1u << 20) /* Slurm has 40,000 steps in a job, if nobody has set more */
 
 void job_endtime_init(struct job_endtime *t)
 {
@@ -39,30 +42,62 @@ static bool is_theirs(const char *step, const char *ours)
     return dot && dot[1] && dot[1 + strspn(dot + 1, "0123456789")] == '\0' && strcmp(dot + 1, ours) != 0;
 }
 
+static void tell_some(char *const steps[], unsigned n, const char *signal)
+{
+    char *words[STEPS_MAX + 4] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal}, out[64];
+
+    memcpy(words + 3, steps, n * sizeof *steps);
+    if (fp_command(words, ASK_MS, out, sizeof out))
+        FP_WARN("scancel did not answer: the tasks may not know that they are to end");
+}
+
+/* Those of the list, which is cut into pieces; how many there are. */
+static int tell_list(const struct job_endtime *t, char *list, const char *signal)
+{
+    char *some[STEPS_MAX], *save = NULL;
+    uint64_t end = fp_now_ms() + TELL_MS;
+    unsigned n = 0, all = 0, untold = 0;
+
+    for (char *w = strtok_r(list, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
+        if (!is_theirs(w, t->step))
+            continue;
+        all++;
+        if (fp_now_ms() >= end) {
+            untold++;
+            continue;
+        }
+        some[n++] = w;
+        if (n == STEPS_MAX) {
+            tell_some(some, n, signal);
+            n = 0;
+        }
+    }
+    if (n)
+        tell_some(some, n, signal);
+    if (untold)
+        FP_WARN("Slurm is slow: %u steps of %u were not told that they are to end", untold, all);
+    return (int)all;
+}
+
 /*
  * How many steps there are; negative: not known, and none was told. That scancel has told them is not sure when it fails or is late, and telling srun, too, would
  * kill the tasks: who has not heard is killed when its time is over.
  */
 static int tell_steps(const struct job_endtime *t, const char *signal)
 {
-    char text[16384], *save = NULL, *words[STEPS_MAX + 4] = {(char *)"scancel", (char *)"-s", (char *)(uintptr_t)signal}, out[64];
-    char job[JOB_SLURM_NAME_MAX], *const list[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", job, NULL};
-    unsigned n = 0;
+    char job[JOB_SLURM_NAME_MAX], *const words[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", job, NULL}, *list;
     int rc;
 
     if (!t->in_slurm) /* steps of an srun are those of another job, which it ends itself */
         return 0;
+    list = malloc(LIST_MAX);
+    if (!list)
+        return -ENOMEM;
     job_slurm_name(t->job, job);
-    rc = fp_command(list, ASK_MS, text, sizeof text);
-    if (rc)
-        return rc > 0 ? -EIO : rc;
-    for (char *w = strtok_r(text, " \n", &save); w && n < STEPS_MAX; w = strtok_r(NULL, " \n", &save))
-        if (is_theirs(w, t->step))
-            words[3 + n++] = w;
-    words[3 + n] = NULL;
-    if (n && fp_command(words, ASK_MS, out, sizeof out))
-        FP_WARN("scancel did not answer: the tasks may not know that they are to end");
-    return (int)n;
+    rc = fp_command(words, ASK_MS, list, LIST_MAX);
+    rc = rc > 0 ? -EIO : rc ? rc : tell_list(t, list, signal);
+    free(list);
+    return rc;
 }
 
 /* So that what is to be brought out has time: a part of the job's, at most a quarter of what it has now. */

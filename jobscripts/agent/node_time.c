@@ -21,6 +21,7 @@
 #include "fp/err.h"
 #include "fp/jobsignals.h"
 #include "fp/log.h"
+#include "fp/procs.h"
 #include "jobscripts/endtime.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/agent/node.h"
@@ -63,7 +64,7 @@ static void signal_children(int sig, bool sruns, void *arg)
     DIR *d;
 
     k->told = true;
-    if (!job_guard_owner_of(k->n->dir, &shell, &ticks))
+    if (!job_guard_owner_of(k->n->dir, &shell, &ticks) || !fp_proc_runs(shell, ticks)) /* its number may be another's by now */
         return;
     d = opendir("/proc");
     for (struct dirent *e; d && (e = readdir(d));) {

@@ -184,7 +184,7 @@ static char *make_plan(struct starter *s)
 {
     char cwd[PATH_MAX] = "/";
     struct job_plan p = {.job = (char *)(uintptr_t)s->l->alloc->job, .auxapp_dir = (char *)(uintptr_t)s->l->auxapp_dir, .nodes = s->l->alloc->launcher->named ? NULL : s->l->alloc->nodes,
-                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(s->l->alloc->job), .lines = job_script_lines(s->l->lines),
+                         .nnodes = s->l->alloc->nnodes, .fanout = s->l->alloc->fanout, .port = job_plan_port(), .lines = job_script_lines(s->l->lines),
                          .guarded = !s->l->alloc->launcher->kept, .tree = s->l->alloc->launcher->tree, .cwd = cwd, .naming = (char *)(uintptr_t)s->l->naming, .shared = (char *)(uintptr_t)s->l->shared, .entered = s->l->entered};
     const uint8_t *key = fp_key_bytes(s->key);
     char starter[300], *text;

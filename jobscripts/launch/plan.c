@@ -1,4 +1,4 @@
-/* What agents are told (see plan.h). Pure but for memory. Written by fp-job start, read by each agent. */
+/* What agents are told (see plan.h). Pure but for memory and the choice of ports. Written by fp-job start, read by each agent. */
 #include "jobscripts/launch/plan.h"
 
 #include <errno.h>
@@ -6,18 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fp/uuid.h"
 #include "jobscripts/jobdir.h"
 
 #define PORT_FIRST 20000u
 #define PORT_RANGE 12000u /* below 32768, where Linux begins to give ports by itself */
 #define JOB_VARIABLES_MAX 1000u
 
-uint16_t job_plan_port(const char *job)
+/* By a number that nobody can guess: who binds the ports of a job before its agents do keeps it from starting. */
+uint16_t job_plan_port(void)
 {
-    uint32_t h = 2166136261u; /* FNV-1a: jobs of one node, which have neighbouring numbers, lie apart */
+    struct fp_uuid random;
+    uint32_t h;
 
-    for (; *job; job++)
-        h = (h ^ (uint8_t)*job) * 16777619u;
+    fp_uuid_generate(&random);
+    memcpy(&h, random.b, sizeof h); /* all of its bits are random: those that are not come later */
     return (uint16_t)(PORT_FIRST + h % (PORT_RANGE / JOB_PORTS) * JOB_PORTS);
 }
 

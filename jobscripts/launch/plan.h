@@ -50,7 +50,7 @@ char *job_plan_from_environment(void);
 /* May it be the name of a node? */
 bool job_plan_is_node(const char *name);
 
-/* Where the agents of a job listen: apart from where systems give ports by themselves, and the same for all. */
-uint16_t job_plan_port(const char *job);
+/* The first of JOB_PORTS where the agents of a job may listen, apart from where systems give ports by themselves: another one at each call, so agents have it from the plan. */
+uint16_t job_plan_port(void);
 
 #endif

@@ -31,6 +31,7 @@ static struct {
     pid_t application;
     int now_s, told_s;         /* since the start; -1: not told */
     unsigned looks, lists, tells;
+    unsigned told_steps;       /* of all calls together */
     int first_s, more_s, more_from_s; /* another limit at the first look; more of it, from then on */
     int reserve_s;
     unsigned no_look, no_list; /* bit i: it does not answer then */
@@ -95,6 +96,7 @@ static int scancel(char *const argv[])
     slurm.told_s = slurm.now_s;
     slurm.told[0] = '\0';
     for (char *const *word = argv + 1; *word; word++) {
+        slurm.told_steps += strchr(*word, '.') != NULL;
         strncat(slurm.told, " ", sizeof slurm.told - strlen(slurm.told) - 1);
         strncat(slurm.told, *word, sizeof slurm.told - strlen(slurm.told) - 1);
     }
@@ -186,6 +188,21 @@ static void test_told_when_the_reserve_begins(void **state)
     assert_in_range(slurm.told_s, LIMIT_S - 101, LIMIT_S - 99);
     assert_string_equal(slurm.told, " -s TERM 77.3");
     assert_int_equal(slurm.tells, 1);
+}
+
+/* As of a script that starts many with "srun &". */
+static void test_all_of_many_steps_are_told(void **state)
+{
+    static char list[65536];
+    size_t n = 0;
+
+    (void)state;
+    for (unsigned i = 0; i <= 3000; i++) /* the first is of the agents */
+        n += (size_t)snprintf(list + n, sizeof list - n, "1234567.%u\n", i);
+    slurm.steps = list;
+    assert_int_equal(waited("srun"), 7);
+    assert_int_equal(slurm.told_steps, 3000);
+    assert_in_range(slurm.tells, 2, 300);
 }
 
 static void test_told_though_slurm_did_not_answer_at_the_start(void **state)
@@ -408,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_told_when_the_reserve_begins, setup),
+        cmocka_unit_test_setup(test_all_of_many_steps_are_told, setup),
         cmocka_unit_test_setup(test_told_though_slurm_did_not_answer_at_the_start, setup),
         cmocka_unit_test_setup(test_told_though_slurm_does_not_answer_any_more, setup),
         cmocka_unit_test_setup(test_a_limit_that_is_cut_is_noticed, setup),

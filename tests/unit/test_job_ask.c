@@ -43,7 +43,7 @@ static _Noreturn void be_root(const char *dir, int port)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     snprintf(n.dir, sizeof n.dir, "%s", dir);
     n.plan.job = (char *)"7";
-    n.plan.port = job_plan_port(dir);
+    n.plan.port = job_plan_port();
     n.plan.nodes = calloc(NODES, sizeof *n.plan.nodes);
     n.plan.nnodes = NODES;
     n.plan.fanout = JOB_FANOUT;
