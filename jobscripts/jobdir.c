@@ -92,6 +92,17 @@ static int hold_once(const char *dir)
     return rc; /* fd stays open */
 }
 
+/* Of one that could not be held, as where no space is left: nobody would take an empty lock for one of a job on this node. What is in use is not empty. */
+static void undo(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if (job_dir_file(path, dir, JOB_DIR_LOCK) == 0 && lstat(path, &st) == 0 && st.st_size == 0)
+        (void)unlink(path);
+    (void)rmdir(dir);
+}
+
 int job_dir_hold(const char *dir)
 {
     static const struct timespec pause = {0, 20000000};
@@ -101,6 +112,8 @@ int job_dir_hold(const char *dir)
         nanosleep(&pause, NULL);
         rc = hold_once(dir);
     }
+    if (rc && rc != -EAGAIN && rc != -EPERM)
+        undo(dir);
     return rc == -EAGAIN ? -EBUSY : rc;
 }
 

@@ -169,3 +169,15 @@ def test_a_controller_that_is_stopped(slurm):
 
 def signal_controller(slurm, name):
     slurm.login("sh", "-c", f"kill -{name} $(cat {slurm.dir}/run/slurmctld.pid)", user="root")
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_a_tmp_without_room(slurm, node):
+    """Where fp-job start is, or another agent: what could not be written down is not left there either."""
+    slurm.on(node, "sh", "-c", "mount -o remount,size=64k /tmp; head -c 1M /dev/zero > /tmp/fill 2>/dev/null; true", user="root")
+    try:
+        code, out = slurm.run(HEAD + START)
+        assert code == 5 and "No space left on device" in out, out
+        slurm.nothing_left()
+    finally:
+        slurm.on(node, "sh", "-c", "rm -f /tmp/fill; mount -o remount,size=50% /tmp", user="root")
