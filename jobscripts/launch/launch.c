@@ -502,6 +502,7 @@ static void done(struct starter *s)
     if (s->rpc)
         fp_rpc_close(s->rpc, NULL, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&s->loop); /* not if the launcher stays: then it is the process's */
     job_states_fini(&s->states);
     fp_key_free(s->key);
     free(s->plan);
