@@ -16,11 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/jobsignals.h"
+#include "fp/key.h"
 #include "fp/log.h"
 #include "jobscripts/launch/hosts.h"
 #include "jobscripts/job.h"
@@ -379,6 +382,44 @@ static void look_at_others(struct node *n, const char *ssd)
     free(list);
 }
 
+/* What the key is read from where it can't be written: the plan's text is wiped. */
+static int key_in_memory(struct node *n, const char *text)
+{
+    char path[64], why[FP_KEY_WHY_MAX];
+    int fd = memfd_create("key", MFD_CLOEXEC), rc = fd < 0 ? -errno : 0;
+
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (rc == 0 && (fchmod(fd, 0600) < 0 || write(fd, text, strlen(text)) < 0))
+        rc = -errno;
+    rc = rc ? rc : fp_key_load(path, &n->key, why);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+/*
+ * The job's directory here. Without it nothing can be started, and that is told by the tree as all failures are: who waits for this node would else wait as long
+ * as for one that is slow, since a launcher that has lost one of its agents does not end.
+ */
+static int take_dir(struct node *n)
+{
+    char key[66];
+    int rc = job_dir_begin(n->dir, n->plan.job);
+
+    snprintf(key, sizeof key, "%s\n", n->plan.key);
+    if (rc == 0 && (rc = job_dir_write(n->dir, "key", key, 0600)))
+        (void)job_dir_remove(n->dir);
+    if (rc) {
+        snprintf(n->unable, sizeof n->unable, "%.400s: %s", n->dir, fp_strerror(rc));
+        rc = key_in_memory(n, key);
+    }
+    explicit_bzero(key, sizeof key);
+    explicit_bzero(n->plan.key, sizeof n->plan.key);
+    if (rc)
+        FP_ERROR("%s: %s (%s)", n->plan.nodes[n->rank], n->unable, fp_strerror(rc));
+    return rc;
+}
+
 static int read_all(const struct job_options *o, struct node *n)
 {
     struct job_script script;
@@ -410,18 +451,7 @@ static int read_all(const struct job_options *o, struct node *n)
     (void)job_left_sweep(rc == 0 ? ssd : NULL);
     if (rc == 0)
         look_at_others(n, ssd);
-    rc = job_dir_begin(n->dir, n->plan.job);
-    if (rc == 0) {
-        char key[66];
-
-        snprintf(key, sizeof key, "%s\n", n->plan.key);
-        rc = job_dir_write(n->dir, "key", key, 0600);
-        explicit_bzero(key, sizeof key);
-        explicit_bzero(n->plan.key, sizeof n->plan.key);
-    }
-    if (rc)
-        FP_ERROR("%s: %s: %s", n->plan.nodes[n->rank], n->dir, fp_strerror(rc));
-    return rc;
+    return take_dir(n);
 }
 
 static void init_loop(struct node *n)
@@ -454,6 +484,10 @@ static void begin(struct node *n)
 {
     char why[JOB_TEXT_BYTES_MAX] = "";
 
+    if (n->unable[0]) {
+        fail(n, n->unable);
+        return;
+    }
     node_store_note(n);
     node_tree_say(n, FP__JOB_NODE_STATE__JOB_NODE_STARTING, "");
     if (n->findings.errors)
@@ -472,7 +506,7 @@ int job_cmd_node(const struct job_options *o)
 {
     const char *job = getenv("SLURM_JOB_ID");
     static struct node n;
-    bool is_agent;
+    bool is_agent = true;
     int rc;
 
     (void)signal(SIGPIPE, SIG_IGN); /* who reads our errors may be gone */
@@ -480,10 +514,12 @@ int job_cmd_node(const struct job_options *o)
     if (job && job_outside_waits(job))
         return job_outside_run(job);
     rc = read_all(o, &n);
-    rc = rc ? rc : node_watch(&n, &is_agent);
+    rc = rc || n.unable[0] ? rc : node_watch(&n, &is_agent);
     if (rc || !is_agent)
         return rc;
-    node_time_fork(&n);
+    n.time_fd = -1;
+    if (!n.unable[0])
+        node_time_fork(&n);
     init_loop(&n);
     rc = node_tree_start(&n);
     if (rc)

@@ -72,6 +72,7 @@ struct node {
     uint32_t rank;
     enum node_phase phase;
     bool failed;
+    char unable[JOB_TEXT_BYTES_MAX]; /* why there is no directory of the job here: nothing is started, and nothing of anybody is removed; "": there is one */
     char dir[PATH_MAX];       /* job_dir_path */
     char data[PATH_MAX];      /* on the SSD */
     bool named, kept;         /* a store that outlives the job (persistent=), and has what a job has put there: it is not removed */

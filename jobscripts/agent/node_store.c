@@ -377,10 +377,12 @@ void node_store_clean(struct node *n)
 {
     if (n->rank == 0) /* fp-job start may have been killed before it has */
         job_shared_unmark(n->plan.shared, UNMARK_MS);
-    node_mount_clean(n);
+    if (!n->unable[0])
+        node_mount_clean(n);
     if (n->data[0] && !n->kept)
         (void)job_dir_remove(n->data);
-    (void)job_dir_remove(n->dir);
+    if (!n->unable[0])
+        (void)job_dir_remove(n->dir);
     for (int role = 0; role < NODE_ROLES; role++)
         for (size_t i = 0; i < JOB_SERVICE_ARGS; i++)
             free(n->args[role][i]);

@@ -444,7 +444,8 @@ int node_tree_start(struct node *n)
     struct fp_rpc_opts o = {0};
     int rc = job_dir_file(path, n->dir, "key");
 
-    rc = rc ? rc : fp_key_load(path, &n->key, why);
+    if (rc == 0 && !n->key)
+        rc = fp_key_load(path, &n->key, why);
     if (rc) {
         FP_ERROR("%s: %s", n->plan.nodes[n->rank], why);
         return rc;

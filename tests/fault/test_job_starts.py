@@ -179,6 +179,7 @@ def test_a_tmp_without_room(slurm, node):
     try:
         code, out = slurm.run(HEAD + START)
         assert code == 5 and "No space left on device" in out, out
+        assert node == 1 or (f"{slurm.names[node]} is not ready: /tmp/" in out and "were ready within" not in out), out  # said at once, and not after ready=
         slurm.nothing_left()
     finally:
         slurm.on(node, "sh", "-c", "rm -f /tmp/fill; mount -o remount,size=50% /tmp", user="root")
