@@ -28,6 +28,7 @@
 #include "fp/jobsignals.h"
 #include "fp/log.h"
 #include "jobscripts/app.h"
+#include "jobscripts/cores/coremap.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/inherited.h"
@@ -284,6 +285,18 @@ static char *const *entering(const struct job_run_of *r, char *const argv[], cha
     return argv;
 }
 
+/* While the application runs we wait beside the services, if those have cores of their own. When it has ended, its cores are there for what brings data out. */
+static int wait_for(const struct job_run_of *r, pid_t pid, const char *program)
+{
+    char others[JOB_CPULIST_BYTES];
+    bool leave = is_there(r) && job_cpus_others(r->record.application, others, sizeof others) == 0 && job_cpus_confine_all(getpid(), others) == 0;
+    int code = job_app_wait(r, pid, program);
+
+    if (leave)
+        (void)job_cpus_confine_all(getpid(), r->record.application);
+    return code;
+}
+
 int job_cmd_run(const struct job_options *o)
 {
     static struct job_inherited before;
@@ -321,7 +334,7 @@ int job_cmd_run(const struct job_options *o)
         job_abandon(&r);
         return -ECHILD;
     }
-    rc = job_app_wait(&r, pid, o->argv[0]);
+    rc = wait_for(&r, pid, o->argv[0]);
     rc = job_end(&r, rc, o->timeout_ms);
     job_run_fini(&r);
     return rc;

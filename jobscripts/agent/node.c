@@ -441,7 +441,7 @@ static int read_all(const struct job_options *o, struct node *n)
     if (rc)
         return rc;
     if (o->front)
-        node_front();
+        n->front_pid = node_front();
     take_environment(&n->plan);
     job_findings_init(&n->findings);
     job_script_parse(n->plan.lines, &script, &n->findings);

@@ -99,6 +99,7 @@ struct node {
     struct job_asked asked;
     pid_t time_pid;           /* node_time.c; 0: none */
     int time_fd;
+    pid_t front_pid;          /* node_front.c; 0: none */
 
     /* the tree */
     struct fp_key *key;
@@ -149,12 +150,13 @@ void node_tree_end(struct node *n);
 
 /* node_spawn.c */
 void node_spawn_below(struct node *n); /* starts the agents below, if that is ours to do */
+void node_spawn_confine(const struct node *n); /* what has started them, to the service cores */
 bool node_spawn_settled(struct node *n, uint64_t now_ms); /* nobody is on the way any more */
 void node_spawn_end(struct node *n);   /* the loop goes on until they have ended, for some seconds at most */
 void node_spawn_fini(struct node *n);
 
-/* node_front.c: the caller goes on in a process and session of its own, and the one that was started stays as its front. */
-void node_front(void);
+/* node_front.c: the caller goes on in a process and session of its own, and the one that was started stays as its front. Its pid. */
+pid_t node_front(void);
 
 /* node_store.c */
 int node_store_ssd(const struct node *n, char out[PATH_MAX]); /* ssd= of this node; -ENOENT: the variable in out is not set */

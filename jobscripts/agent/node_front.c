@@ -14,9 +14,9 @@
 #include "fp/log.h"
 #include "jobscripts/agent/node.h"
 
-void node_front(void)
+pid_t node_front(void)
 {
-    pid_t pid = fork();
+    pid_t front = getpid(), pid = fork();
     int status = 0;
 
     if (pid < 0) {
@@ -25,7 +25,7 @@ void node_front(void)
     }
     if (pid == 0) {
         (void)setsid();
-        return;
+        return front;
     }
     close(STDIN_FILENO); /* what comes there is the agent's */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

@@ -12,6 +12,7 @@
 
 #include "fp/err.h"
 #include "fp/log.h"
+#include "jobscripts/cores/cpus.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/agent/node.h"
 
@@ -173,6 +174,15 @@ void node_spawn_below(struct node *n)
             no_word(s, 127);
         }
     }
+}
+
+void node_spawn_confine(const struct node *n)
+{
+    const struct node_spawns *all = n->spawns;
+
+    for (uint32_t i = 0; all && i < all->n; i++)
+        if (all->list[i].open && !uv_is_closing((const uv_handle_t *)&all->list[i].process))
+            (void)job_cpus_confine_all(all->list[i].process.pid, n->map.service);
 }
 
 /* While the store ends: an agent that is still on its way is told so when it comes, which is soon or never. */

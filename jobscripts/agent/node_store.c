@@ -71,6 +71,17 @@ static int choose(struct node *n, hwloc_topology_t t, char text[JOB_COREMAP_WHY_
     return job_coremap_choose(t, &n->declared.cores, &near, &n->map, text);
 }
 
+/* What stays beside this agent, and was there before it knew the cores. Which of them there are: node.h. */
+static void confine_others(const struct node *n)
+{
+    (void)job_cpus_confine(getppid(), n->map.service); /* node_watch.c */
+    if (n->time_pid > 0)
+        (void)job_cpus_confine(n->time_pid, n->map.service);
+    if (n->front_pid > 0)
+        (void)job_cpus_confine(n->front_pid, n->map.service);
+    node_spawn_confine(n);
+}
+
 static int choose_cores(struct node *n, char *why, size_t size)
 {
     char text[JOB_COREMAP_WHY_BYTES], path[PATH_MAX];
@@ -93,9 +104,7 @@ static int choose_cores(struct node *n, char *why, size_t size)
     if (rc)
         return rc > 0 ? 0 : rc;
     rc = job_cpus_confine(0, n->map.service);
-    (void)job_cpus_confine(getppid(), n->map.service); /* node_watch.c */
-    if (n->time_pid > 0)
-        (void)job_cpus_confine(n->time_pid, n->map.service);
+    confine_others(n);
     if (rc)
         snprintf(why, size, "services can't be kept to CPUs %s: %s", n->map.service, fp_strerror(rc));
     return rc;

@@ -12,7 +12,12 @@
  */
 int job_cpus_confine(pid_t pid, const char *list);
 
+/* The same of all threads of a process, also of those that it makes meanwhile. */
+int job_cpus_confine_all(pid_t pid, const char *list);
+
 /* Where the calling thread may run. 0, or negative errno. */
 int job_cpus_here(char *out, size_t size);
+/* What is left of that without these CPUs. 0; -ENOENT: nothing; or other negative errno. */
+int job_cpus_others(const char *theirs, char *out, size_t size);
 
 #endif

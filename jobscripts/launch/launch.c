@@ -29,6 +29,8 @@
 #include "fp/rpc.h"
 #include "job.pb-c.h"
 #include "jobscripts/agent/kept.h"
+#include "jobscripts/cores/coremap.h"
+#include "jobscripts/cores/cpus.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
@@ -453,6 +455,19 @@ static int wait_all(struct starter *s)
     return rc;
 }
 
+/* The application is to have its cores for itself: we, if we stay, and the launcher run beside the services, if those have cores of their own. */
+static void leave_cores(const struct starter *s)
+{
+    char others[JOB_CPULIST_BYTES];
+
+    if (!s->l->alloc->first || !s->record->application[0] || job_cpus_others(s->record->application, others, sizeof others))
+        return;
+    if (s->launched && !s->gone)
+        (void)job_cpus_confine_all(s->launcher.pid, others);
+    if (s->stay)
+        (void)job_cpus_confine_all(getpid(), others);
+}
+
 /* Until all have ended, or are to. A launcher that is gone alone is no reason: agents live by the tree; nor is a root that is missed. */
 static int stay(struct starter *s)
 {
@@ -528,6 +543,8 @@ int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, 
     rc = prepare(&s);
     rc = rc ? rc : run_launcher(&s);
     rc = rc ? rc : wait_all(&s);
+    if (rc == 0)
+        leave_cores(&s);
     rc = rc || !how ? rc : stay(&s);
     done(&s);
     return rc;

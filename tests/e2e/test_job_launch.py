@@ -101,12 +101,13 @@ def test_ranks_of_mpirun_over_ssh_stay_off_service_cores(nodes):
     nodes.write("threads.py", threads.SCRIPT)
     nodes.write("job.sh", SCRIPT + "#FP cores 1\n#FP auxapp dedup hash=xxh3\n")
     nodes.write("slots", "".join(f"{n} slots=2\n" for n in nodes.names[1:]))
-    for words in ("-npernode 1", "--bind-to none -npernode 2"):
-        code, out = shell(nodes, f"fp-job run job.sh {hosts(nodes)} -- {MPIRUN} --hostfile slots --oversubscribe {words} python3 threads.py\n")
+    for how, words in ("ssh", "-npernode 1"), ("ssh", "--bind-to none -npernode 2"), ("mpirun", "-npernode 1"):
+        code, out = shell(nodes, f"fp-job run job.sh {hosts(nodes)} --launcher={how} -- {MPIRUN} --hostfile slots --oversubscribe {words} python3 threads.py\n")
         assert code == 0, out
         seen = threads.seen(out)
         assert threads.SERVICES <= {name for name, _ in seen} and sum("python" in name for name, _ in seen) >= 4, out
-        wrong = [(name, cpus) for name, cpus in seen if (name in threads.SERVICES and cpus != "1") or ("python" in name and cpus != "0")]
+        assert {"fp-job-run", "fp-job-guard", "fp-job-launcher" if how == "ssh" else "fp-job-front"} <= {name for name, _ in seen}, out
+        wrong = [(name, cpus) for name, cpus in seen if (name in threads.SERVICES | threads.BESIDE and cpus != "1") or ("python" in name and cpus != "0")]
         assert not wrong, wrong
     nodes.nothing_left()
 
