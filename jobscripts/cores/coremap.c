@@ -17,6 +17,18 @@
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/launch/inherited.h"
 
+/*
+ * Plugins of hwloc that no core map needs. They start the libraries of GPUs, and ask every X server of the node: seconds, or for ever where one does not answer.
+ * What is on the PCI bus, and what disks and networks these are, is in /sys for hwloc itself; libpciaccess adds names, and does not free what it has read.
+ */
+static void without_plugins(hwloc_topology_t t)
+{
+    static const char *const names[] = {"pci", "opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        (void)hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, names[i]); /* fails if it is not installed */
+}
+
 hwloc_topology_t job_topology_here(void)
 {
     hwloc_topology_t t;
@@ -25,6 +37,7 @@ hwloc_topology_t job_topology_here(void)
     if (hwloc_topology_init(&t))
         return NULL;
     (void)hwloc_topology_set_io_types_filter(t, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    without_plugins(t);
     if (hwloc_topology_load(t) == 0)
         return t;
     hwloc_topology_destroy(t);

@@ -2,9 +2,12 @@
 #include "tests/unit/job_fixture.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "fp/rmtree.h"
@@ -225,6 +228,31 @@ static void test_this_machine_can_be_looked_at(void **state)
     hwloc_topology_destroy(t);
 }
 
+/* As an X server that has stopped on a node with a screen: hwloc's plugin of GPUs would ask it, and wait for ever. */
+static void test_no_x_server_is_asked(void **state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = -1;
+    struct pollfd asked = {.fd = fd, .events = POLLIN};
+    hwloc_topology_t t;
+
+    (void)state;
+    for (unsigned screen = 0; rc < 0 && screen < 10; screen++) { /* those that it tries */
+        int n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "/tmp/.X11-unix/X%u", screen);
+
+        rc = bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n));
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(listen(fd, 8), 0);
+    alarm(60);
+    t = job_topology_here();
+    alarm(0);
+    assert_non_null(t);
+    assert_int_equal(poll(&asked, 1, 0), 0);
+    hwloc_topology_destroy(t);
+    close(fd);
+}
+
 /* A job that was submitted by another one: what that has told its own application is not this machine. */
 static void test_what_another_job_was_left_is_not_this_machine(void **state)
 {
@@ -346,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_cores_of_other_jobs_are_not_taken),
         cmocka_unit_test(test_only_own_cpus_are_kept),
         cmocka_unit_test(test_this_machine_can_be_looked_at),
+        cmocka_unit_test(test_no_x_server_is_asked),
         cmocka_unit_test(test_what_another_job_was_left_is_not_this_machine),
         cmocka_unit_test(test_who_reads_the_description_finds_no_service_core),
     };
