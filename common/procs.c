@@ -10,37 +10,49 @@
 
 #include "fp/clock.h"
 
-static uint64_t look(pid_t pid, char *state, int *parent, unsigned long long *threads)
+#define EXITING 0x4u   /* PF_EXITING of the kernel's flags: so also of a zombie */
+#define KILLED  0x100u /* SIGKILL in a set of signals */
+
+/* What of a line of /proc/PID/stat is asked for; its first thread's, but for `threads`. */
+struct seen {
+    char state;
+    int parent;
+    unsigned flags;
+    unsigned long long threads, ticks;
+};
+
+/* ticks is 0 where nothing was found. */
+static struct seen look(pid_t pid)
 {
+    struct seen p = {.state = 'X'};
     char path[64], line[1024];
-    unsigned long long ticks = 0;
     FILE *f;
 
-    *state = 'X';
-    *parent = 0;
-    *threads = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     f = fopen(path, "re");
     if (!f)
-        return 0;
+        return p;
     if (fgets(line, sizeof line, f)) {
         const char *end = strrchr(line, ')'); /* the name may hold anything */
 
-        if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %llu %*d %llu", state, parent, threads, &ticks) != 4)
-            ticks = 0;
+        if (!end || sscanf(end + 1, " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %llu %*d %llu", &p.state, &p.parent, &p.flags,
+                           &p.threads, &p.ticks) != 5)
+            p.ticks = 0;
     }
     fclose(f);
-    return ticks;
+    return p;
+}
+
+static bool gone(const struct seen *p)
+{
+    return p->ticks == 0 || p->state == 'X' || (p->state == 'Z' && p->threads <= 1);
 }
 
 uint64_t fp_proc_ticks(pid_t pid)
 {
-    unsigned long long threads;
-    char state;
-    int parent;
-    uint64_t ticks = look(pid, &state, &parent, &threads);
+    struct seen p = look(pid);
 
-    return state == 'X' || (state == 'Z' && threads <= 1) ? 0 : ticks;
+    return gone(&p) ? 0 : p.ticks;
 }
 
 bool fp_proc_runs(pid_t pid, uint64_t ticks)
@@ -58,23 +70,33 @@ bool fp_proc_wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms)
     return true;
 }
 
+/* SIGKILL was sent to it: it stays among the signals that wait for the process until that is gone, whereas a thread takes it from its own before it ends. */
+static bool killed(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long long pending = 0;
+    bool found = false;
+    FILE *f;
+
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    f = fopen(path, "re");
+    while (f && !found && fgets(line, sizeof line, f))
+        found = sscanf(line, "ShdPnd: %llx", &pending) == 1;
+    if (f)
+        fclose(f);
+    return pending & KILLED;
+}
+
 bool fp_proc_ending(pid_t pid)
 {
-    unsigned long long threads;
-    char state;
-    int parent;
+    struct seen p = look(pid);
 
-    return look(pid, &state, &parent, &threads) && state == 'Z' && threads > 1;
+    return !gone(&p) && (p.state == 'Z' || (p.flags & EXITING) || killed(pid));
 }
 
 pid_t fp_proc_parent(pid_t pid)
 {
-    unsigned long long threads;
-    char state;
-    int parent;
-
-    (void)look(pid, &state, &parent, &threads);
-    return parent;
+    return look(pid).parent;
 }
 
 size_t fp_proc_children(pid_t parent, pid_t *out, size_t max)
@@ -84,11 +106,8 @@ size_t fp_proc_children(pid_t parent, pid_t *out, size_t max)
 
     for (struct dirent *e; d && n < max && (e = readdir(d));) {
         pid_t pid = isdigit((unsigned char)e->d_name[0]) ? (pid_t)atoi(e->d_name) : 0;
-        unsigned long long threads;
-        char state;
-        int of;
 
-        if (pid > 0 && look(pid, &state, &of, &threads) && of == (int)parent)
+        if (pid > 0 && look(pid).parent == (int)parent)
             out[n++] = pid;
     }
     if (d)

@@ -17,6 +17,7 @@
 #include "fp/beside.h"
 #include "fp/command.h"
 #include "fp/err.h"
+#include "fp/procs.h"
 #include "fp/table.h"
 
 #define RELEASE_MS     6000u
@@ -143,6 +144,15 @@ int store_down(const struct store_options *o)
 
 /* ---------------------------------------------------------------- status */
 
+static const char *state_word(const struct store_state *s, const struct store_proc *p)
+{
+    if (store_proc_up(s, p))
+        return "running";
+    if (!store_proc_alive(s, p))
+        return "gone";
+    return fp_proc_ending(p->pid) ? "ending" : "not mounted";
+}
+
 static void print_table(const struct store_options *o, const struct store_state *s)
 {
     static const struct fp_table_col cols[] = {{"program", false}, {"pid", true}, {"state", false}, {"mountpoint", false},
@@ -151,12 +161,11 @@ static void print_table(const struct store_options *o, const struct store_state 
     struct fp_table *t = fp_table_new(cols, 5);
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
-        bool up = store_proc_up(s, p);
+        const char *word = state_word(s, p);
         store_log_path(o, p, log);
         fp_table_cell(t, "%s", store_proc_name(p, name));
         fp_table_cell(t, "%d", (int)p->pid);
-        fp_table_cell_styled(t, up ? FP_STYLE_GOOD : FP_STYLE_BAD, "%s",
-                             up ? "running" : store_proc_alive(s, p) ? "not mounted" : "gone");
+        fp_table_cell_styled(t, strcmp(word, "running") == 0 ? FP_STYLE_GOOD : FP_STYLE_BAD, "%s", word);
         fp_table_cell(t, "%s", p->mountpoint);
         fp_table_cell(t, "%s", log);
     }
@@ -168,18 +177,19 @@ static void print_table(const struct store_options *o, const struct store_state 
 static void print_advice(const struct store_options *o, const struct store_state *s)
 {
     char name[32];
-    unsigned unmounted = 0, gone = 0;
+    unsigned unmounted = 0, ending = 0, gone = 0;
     for (unsigned i = 0; i < s->count; i++) {
         const struct store_proc *p = &s->procs[i];
-        if (store_proc_up(s, p))
-            continue;
-        if (store_proc_alive(s, p))
-            unmounted++;
-        else
+        const char *word = state_word(s, p);
+        unmounted += strcmp(word, "not mounted") == 0;
+        ending += strcmp(word, "ending") == 0;
+        if (strcmp(word, "gone") == 0)
             printf("%s%s", gone++ ? ", " : "gone: ", store_proc_name(p, name));
     }
     if (gone)
         printf(". fp-store up --dir=%s starts %s again.\n", o->dir, gone == s->count ? "them all" : gone > 1 ? "just these" : "just this one");
+    if (ending)
+        printf("What is ending was killed and waits in the kernel, as for a disk that does not answer; when it is gone, fp-store up starts it again.\n");
     if (unmounted)
         printf("A mount that is not mounted any more ends when programs have closed their files there; then fp-store up mounts it again.\n");
 }
@@ -210,6 +220,8 @@ int store_status(const struct store_options *o)
     int rc = store_state_load(o, &s);
     if (rc < 0 && rc != -ENOENT)
         return rc;
+    if (rc == 0)
+        store_wait_ending(&s);
     bool all = rc == 0 && s.count > 0;
     for (unsigned i = 0; i < s.count; i++)
         all &= store_proc_up(&s, &s.procs[i]);

@@ -15,10 +15,11 @@
 #include "client/store/store.h"
 #include "fp/clock.h"
 #include "fp/err.h"
+#include "fp/procs.h"
 
 bool store_proc_up(const struct store_state *s, const struct store_proc *p)
 {
-    return store_proc_alive(s, p) && (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
+    return store_proc_alive(s, p) && !fp_proc_ending(p->pid) && (p->role != STORE_MOUNT || store_is_mounted(p->mountpoint));
 }
 
 static bool starts_with(const char *text, const char *with)
@@ -55,6 +56,11 @@ static int begin(const struct store_options *o, struct store_state *s, struct st
     if (!p->args) {
         FP_ERROR("%s is gone, and was started by an earlier fp-store, which kept no arguments: fp-store down --keep --dir=%s, then up", name,
                  o->dir);
+        return -EBUSY;
+    }
+    if (store_proc_alive(s, p) && fp_proc_ending(p->pid)) {
+        FP_ERROR("%s (pid %d) was killed and can't end yet: it waits in the kernel, as for a disk that does not answer; fp-store up again when it is gone", name,
+                 (int)p->pid);
         return -EBUSY;
     }
     if (store_proc_alive(s, p)) {

@@ -146,7 +146,7 @@ void store_catch_signals(void);
 
 /* ---------------------------------------------------------------- revive.c: what has died is started again */
 
-/* It runs, and is mounted if it is a mount. Makes no call into the mount. */
+/* It runs, is not about to end, and is mounted if it is a mount. Makes no call into the mount. */
 bool store_proc_up(const struct store_state *s, const struct store_proc *p);
 /* Starts the manager of s again where it was, for mounts that wait for it. */
 int store_revive_manager(const struct store_options *o, struct store_state *s);

@@ -14,7 +14,7 @@ bool fp_proc_runs(pid_t pid, uint64_t ticks);
 /* Blocks until it is gone: true; false: it was not within limit_ms. */
 bool fp_proc_wait_gone(pid_t pid, uint64_t ticks, uint64_t limit_ms);
 
-/* Its first thread has ended, and others have not yet, as in the moment after SIGKILL: what it has open (a mount) is not closed. */
+/* It was killed, or its first thread has ended, and it is not gone yet: it serves nobody, but what it has open (a mount) may not be closed. */
 bool fp_proc_ending(pid_t pid);
 
 /* Who has started it, or has inherited it; 0: it is gone, or out of our sight. */

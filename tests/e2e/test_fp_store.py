@@ -177,7 +177,7 @@ ctypes.CDLL(None).syscall({exit}, 0)
 
 
 def test_who_is_ending_is_waited_for(place):
-    """The first thread of one of them has ended, others still have its files open, as after SIGKILL on a busy node: it is not taken for alive."""
+    """The first thread of one of them has ended, others still have its files open, as after SIGKILL on a busy node: it is not taken for alive, and not for gone."""
     place.up()
     for pid in place.pids():
         os.kill(pid, signal.SIGKILL)
@@ -192,7 +192,14 @@ def test_who_is_ending_is_waited_for(place):
     manager.update(pid=ending.pid, start_ticks=ticks)
     with open(path, "w") as f:
         json.dump(state, f)
-    ending.stdin.close()  # a second from now
+    try:
+        r = place("status")
+        assert r.returncode == 1 and re.search(rf"^fp-manager +{ending.pid} +ending ", r.stdout, re.M) and "waits in the kernel" in r.stdout, r.stdout
+        assert re.search(r"^gone: fp-benefactor 1, fp-benefactor 2, fp-mount 1\. ", r.stdout, re.M), r.stdout
+        r = place("up")
+        assert r.returncode == 1 and f"fp-manager (pid {ending.pid}) was killed and can't end yet" in r.stderr, r.stderr
+    finally:
+        ending.stdin.close()  # a second from now
     try:
         assert " again" not in place.up().stdout
     finally:

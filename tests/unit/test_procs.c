@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -68,6 +69,29 @@ static void test_one_is_there_while_a_thread_of_it_is(void **state)
     assert_false(fp_proc_ending(pid));
 }
 
+/* From the call of kill() on, however long it takes until one of its threads gets to run: here until its tracer lets it. */
+static void test_one_that_was_killed_is_ending(void **state)
+{
+    pid_t pid = start(false);
+    int status = 0;
+
+    (void)state;
+    if (ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACEEXIT) < 0) { /* as in some containers */
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        skip();
+    }
+    assert_false(fp_proc_ending(pid));
+    kill(pid, SIGKILL);
+    assert_true(fp_proc_ending(pid));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSTOPPED(status));
+    assert_true(fp_proc_ending(pid) && fp_proc_ticks(pid) > 0);
+    ptrace(PTRACE_DETACH, pid, NULL, NULL);
+    waitpid(pid, NULL, 0);
+    assert_false(fp_proc_ending(pid));
+}
+
 static void test_one_is_waited_for(void **state)
 {
     pid_t pid = start(false);
@@ -107,6 +131,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_is_there),
         cmocka_unit_test(test_one_is_there_while_a_thread_of_it_is),
+        cmocka_unit_test(test_one_that_was_killed_is_ending),
         cmocka_unit_test(test_one_is_waited_for),
         cmocka_unit_test(test_children_are_those_of_one_process),
     };
