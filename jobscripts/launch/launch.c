@@ -34,6 +34,7 @@
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
+#include "jobscripts/launch/refused.h"
 #include "jobscripts/script/script.h"
 #include "jobscripts/start.h"
 #include "jobscripts/launch/stays.h"
@@ -47,6 +48,8 @@
 #define KNOW_MS    5000u
 #define SHEPHERDS  8u     /* children of an srun: it has one */
 #define LINES_MAX  12u
+#define SAID_BYTES 4096u  /* of a launcher that has ended, in which it says why */
+#define AGAIN_MS   500u   /* between two of them */
 #define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
 
 struct starter {
@@ -65,9 +68,12 @@ struct starter {
     char *plan;
     const struct job_stay *stay; /* NULL: we go when all are ready */
     bool launched, gone, over, left;
+    bool heard;          /* the root has come, if only once */
+    bool writing;        /* the plan to the launcher: input and write are in use */
+    bool refused;        /* the launcher has ended, and another one may have more luck */
     bool telling, told; /* the root that we go; it knows */
     int gone_code;
-    uint64_t until_ms, failed_ms, look_ms;
+    uint64_t until_ms, failed_ms, look_ms, gone_ms;
     struct job_ran ran;
 };
 
@@ -107,6 +113,7 @@ static void root_hello(struct starter *s, struct fp_rpc_conn *conn, const struct
     if (rc == 0) {
         leave_root(s); /* it has lost an older connection, and we don't know yet */
         s->root = fp_rpc_conn_get(conn);
+        s->heard = true;
         job_states_back(&s->states, 0);
         kill_shepherd(s);
         snprintf(s->record->root, sizeof s->record->root, "%.255s:%u", s->l->alloc->nodes[0], h->port);
@@ -159,9 +166,26 @@ static const struct fp_rpc_handler of_root = {.on_request = root_says, .on_close
 
 /* ---------------------------------------------------------------- starting */
 
+/* It has ended, since Slurm does not have a step for it at this moment. */
+static bool refused_for_now(const struct starter *s)
+{
+    char path[PATH_MAX], said[SAID_BYTES];
+    int fd = s->l->alloc->launcher->kept && !s->heard && job_dir_file(path, s->l->dir, "agents.log") == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t n = fd < 0 ? 0 : read(fd, said, sizeof said - 1);
+
+    if (fd >= 0)
+        close(fd);
+    said[n > 0 ? n : 0] = '\0';
+    return job_refused_for_now(said);
+}
+
 static void launcher_closed(uv_handle_t *h)
 {
-    ((struct starter *)h->data)->gone = true;
+    struct starter *s = h->data;
+
+    s->gone = true;
+    s->gone_ms = fp_now_ms();
+    s->refused = refused_for_now(s);
 }
 
 static void launcher_ended(uv_process_t *p, int64_t status, int sig)
@@ -172,6 +196,11 @@ static void launcher_ended(uv_process_t *p, int64_t status, int sig)
     uv_close((uv_handle_t *)p, launcher_closed);
 }
 
+static void input_closed(uv_handle_t *h)
+{
+    ((struct starter *)h->data)->writing = false;
+}
+
 static void written(uv_write_t *w, int status)
 {
     struct starter *s = w->data;
@@ -179,7 +208,7 @@ static void written(uv_write_t *w, int status)
     (void)status; /* who does not get it says so */
     explicit_bzero(s->plan, strlen(s->plan));
     if (!uv_is_closing((uv_handle_t *)&s->input)) /* else it is of done(): the launcher is gone, and has left somebody who does not read */
-        uv_close((uv_handle_t *)&s->input, NULL);
+        uv_close((uv_handle_t *)&s->input, input_closed);
 }
 
 static char *make_plan(struct starter *s)
@@ -302,7 +331,20 @@ static int run_launcher(struct starter *s)
     if (s->l->alloc->launcher->variables)
         free(job_plan_from_environment()); /* it has its own copy */
 
+    s->writing = true;
     return uv_write(&s->write, (uv_stream_t *)&s->input, &buf, 1, written);
+}
+
+/* Slurm had no step for the one before. */
+static bool run_launcher_again(struct starter *s)
+{
+    free(s->plan);
+    s->plan = make_plan(s);
+    s->gone = s->launched = false;
+    if (!s->plan)
+        FP_ERROR("%s: %s", s->l->dir, fp_strerror(-ENOMEM));
+    s->gone = !s->plan || run_launcher(s) != 0;
+    return !s->gone;
 }
 
 /* ---------------------------------------------------------------- waiting */
@@ -326,7 +368,9 @@ static void on_tick(uv_timer_t *t)
         s->look_ms = now + LOOK_MS;
         s->left = s->left || s->stay->over(s->stay->arg);
     }
-    s->over = s->over || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || s->gone || s->left || job_interrupted();
+    s->over = s->over || (failed && now - s->failed_ms >= MORE_MS) || now >= s->until_ms || (s->gone && !s->refused) || s->left || job_interrupted();
+    if (!s->over && s->gone && !s->writing && now - s->gone_ms >= AGAIN_MS)
+        s->over = !run_launcher_again(s);
 }
 
 static const char *not_yet(int state)

@@ -78,6 +78,7 @@ static int by_srun(const struct job_alloc *a, const char *dir, const char *self,
     int rc = job_launcher_srun(a, w);
 
     (void)dir;
+    add(w, "--immediate"); /* refused.c */
     add(w, "--input=all");
     add(w, "--unbuffered");
     add(w, self);

@@ -25,6 +25,7 @@
 #include "jobscripts/launch/launch.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
+#include "jobscripts/launch/refused.h"
 
 #define AWAY_MS  500u   /* longer than who waits looks between two ticks */
 #define LIMIT_MS 60000u
@@ -134,6 +135,22 @@ static void connect_up(uv_timer_t *t)
         _exit(1);
 }
 
+static bool was(const char *dir, const char *word)
+{
+    char path[PATH_MAX];
+
+    assert_int_equal(job_dir_file(path, dir, word), 0);
+    return access(path, F_OK) == 0;
+}
+
+/* What srun does for which the controller has no step. */
+static int refuse(const char *why)
+{
+    note(was(a.dir, "tried") ? "tried again" : "tried");
+    fprintf(stderr, "srun: error: Unable to create step for job 7: %s\n", why);
+    return 1;
+}
+
 static int be_agent(void)
 {
     static char text[65536];
@@ -144,6 +161,10 @@ static int be_agent(void)
 
     a.dir = getenv("FP_TEST_DIR");
     a.what = getenv("FP_TEST_WHAT");
+    if (strcmp(a.what, "busy") == 0 && !was(a.dir, "tried again"))
+        return refuse("Requested nodes are busy");
+    if (strcmp(a.what, "wrong") == 0)
+        return refuse("Invalid job id specified");
     for (ssize_t k; n + 1 < sizeof text && (k = read(STDIN_FILENO, text + n, sizeof text - 1 - n)) > 0;)
         n += (size_t)k;
     if (job_plan_read(text, &a.plan) || job_dir_file(path, a.dir, "key") || fp_key_load(path, &key, why))
@@ -187,14 +208,6 @@ static int begin(const char *what, char *dir, uint64_t *took_ms)
     rc = job_launch(&j, &r);
     *took_ms = fp_now_ms() - began;
     return rc;
-}
-
-static bool was(const char *dir, const char *word)
-{
-    char path[PATH_MAX];
-
-    assert_int_equal(job_dir_file(path, dir, word), 0);
-    return access(path, F_OK) == 0;
 }
 
 /* All have said that they are ready, and the root is on its way to us again: it is told that the store stays up without us. */
@@ -244,6 +257,42 @@ static void test_a_root_that_is_gone_is_no_start(void **state)
     fp_remove_tree(dir);
 }
 
+/* As while a node of the job is on its way back to service. */
+static void test_a_step_that_is_refused_for_now_is_asked_for_again(void **state)
+{
+    char dir[] = "/tmp/fp-test-launch-XXXXXX";
+    uint64_t took_ms;
+
+    (void)state;
+    assert_int_equal(begin("busy", dir, &took_ms), 0);
+    assert_true(was(dir, "tried again") && was(dir, "kept"));
+    fp_remove_tree(dir);
+}
+
+static void test_a_step_that_is_refused_for_good_is_no_start(void **state)
+{
+    char dir[] = "/tmp/fp-test-launch-XXXXXX";
+    uint64_t took_ms;
+
+    (void)state;
+    assert_int_equal(begin("wrong", dir, &took_ms), -ECHILD);
+    assert_true(took_ms < LIMIT_MS / 2);
+    assert_true(was(dir, "tried"));
+    assert_false(was(dir, "tried again"));
+    fp_remove_tree(dir);
+}
+
+static void test_words_of_srun(void **state)
+{
+    (void)state;
+    assert_true(job_refused_for_now("srun: error: Unable to create step for job 12: Requested nodes are busy\n"));
+    assert_true(job_refused_for_now("a prolog's own word\nsrun: error: Unable to create step for job 12: Required node not available (down, drained or reserved)"));
+    assert_true(job_refused_for_now("srun: error: Unable to create step for job 12: Unable to contact slurm controller (connect failure)\nsrun: x\n"));
+    assert_false(job_refused_for_now(""));
+    assert_false(job_refused_for_now("Requested nodes are busy\n"));
+    assert_false(job_refused_for_now("srun: error: Unable to create step for job 12: Memory required by task is not available\nRequested nodes are busy\n"));
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +300,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_root_that_did_not_answer_is_told_again),
         cmocka_unit_test(test_a_root_that_comes_again_is_taken),
         cmocka_unit_test(test_a_root_that_is_gone_is_no_start),
+        cmocka_unit_test(test_a_step_that_is_refused_for_now_is_asked_for_again),
+        cmocka_unit_test(test_a_step_that_is_refused_for_good_is_no_start),
+        cmocka_unit_test(test_words_of_srun),
     };
 
     if (argc > 1 && strcmp(argv[1], "agent") == 0)
