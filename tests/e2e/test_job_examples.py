@@ -167,8 +167,10 @@ def test_a_node_crashes_and_the_job_is_queued_again(slurm, result):
     slurm.crash(4)
     wait_until("the job to be queued again", 60, lambda: slurm.job(number)["Restarts"] == "1", 0.3)
     slurm.nothing_left(60, nodes=(1, 2, 3))
-    slurm.start_node(4)
     wait_until("the job to wait", 60, lambda: slurm.job(number)["JobState"] == "PENDING", 0.3)
+    slurm.start_node(4)
+    slurm.wait_nodes(60)
+    slurm.wait_controller(60)
     slurm.login("scontrol", "update", f"JobId={number}", "StartTime=now", user="root")  # Slurm would let two minutes pass
     code, out = slurm.end_of(number, 240)
     assert code == 0, out
