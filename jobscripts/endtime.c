@@ -9,7 +9,6 @@
  */
 #include "jobscripts/endtime.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,20 +25,11 @@
 #define AGAIN_MS  5000u  /* after steps could not be asked for */
 #define STEPS_MAX 64u    /* that one scancel is told of */
 #define TELL_MS   30000u /* for all of them: nothing else is done meanwhile */
-#define LIST_MAX  (1u << 20) /* Slurm has 40,000 steps in a job, if nobody has set more */
 
 void job_endtime_init(struct job_endtime *t)
 {
     t->reserve_ms = 0;
     t->end_ms = t->tell_ms = t->kill_ms = t->look_ms = UINT64_MAX;
-}
-
-/* "77.3", or "12_3.0"; of the batch script or Slurm itself ("77.batch"), and ours, no. */
-static bool is_theirs(const char *step, const char *ours)
-{
-    const char *dot = strrchr(step, '.');
-
-    return dot && dot[1] && dot[1 + strspn(dot + 1, "0123456789")] == '\0' && strcmp(dot + 1, ours) != 0;
 }
 
 static void tell_some(char *const steps[], unsigned n, const char *signal)
@@ -51,16 +41,14 @@ static void tell_some(char *const steps[], unsigned n, const char *signal)
         FP_WARN("scancel did not answer: the tasks may not know that they are to end");
 }
 
-/* Those of the list, which is cut into pieces; how many there are. */
-static int tell_list(const struct job_endtime *t, char *list, const char *signal)
+/* Those of the list, which is cut into pieces. */
+static void tell_list(char *list, const char *signal)
 {
     char *some[STEPS_MAX], *save = NULL;
     uint64_t end = fp_now_ms() + TELL_MS;
     unsigned n = 0, all = 0, untold = 0;
 
-    for (char *w = strtok_r(list, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
-        if (!is_theirs(w, t->step))
-            continue;
+    for (char *w = strtok_r(list, "\n", &save); w; w = strtok_r(NULL, "\n", &save)) {
         all++;
         if (fp_now_ms() >= end) {
             untold++;
@@ -76,7 +64,6 @@ static int tell_list(const struct job_endtime *t, char *list, const char *signal
         tell_some(some, n, signal);
     if (untold)
         FP_WARN("Slurm is slow: %u steps of %u were not told that they are to end", untold, all);
-    return (int)all;
 }
 
 /*
@@ -85,19 +72,16 @@ static int tell_list(const struct job_endtime *t, char *list, const char *signal
  */
 static int tell_steps(const struct job_endtime *t, const char *signal)
 {
-    char job[JOB_SLURM_NAME_MAX], *const words[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", job, NULL}, *list;
-    int rc;
+    char *list;
+    int n;
 
     if (!t->in_slurm) /* steps of an srun are those of another job, which it ends itself */
         return 0;
-    list = malloc(LIST_MAX);
-    if (!list)
-        return -ENOMEM;
-    job_slurm_name(t->job, job);
-    rc = fp_command(words, ASK_MS, list, LIST_MAX);
-    rc = rc > 0 ? -EIO : rc ? rc : tell_list(t, list, signal);
+    n = job_slurm_steps(t->job, t->step, &list);
+    if (n > 0)
+        tell_list(list, signal);
     free(list);
-    return rc;
+    return n;
 }
 
 /* So that what is to be brought out has time: a part of the job's, at most a quarter of what it has now. */

@@ -457,16 +457,22 @@ static void decide(struct job_run_of *r, int rc)
 static void tell_who_runs(const struct job_run_of *r)
 {
     static const struct timespec pause = {0, 500000000};
-    char first[JOB_SLURM_NAME_MAX];
+    char *steps = NULL;
     int n = 0;
 
     if (!r->alloc.in_slurm)
         return;
-    for (int i = 0; i < LOOKS && (n = job_slurm_steps(r->record.job, r->record.step, first)) > 0; i++)
+    for (int i = 0; i < LOOKS; i++) {
+        free(steps);
+        n = job_slurm_steps(r->record.job, r->record.step, &steps);
+        if (n <= 0)
+            break;
         nanosleep(&pause, NULL);
+    }
     if (n > 0)
-        FP_WARN("%d step%s of the job still run%s (%s%s): what %s from now on is not in the store, which ends, but in the directory %s of the node, if that lets them", n, n == 1 ? "" : "s",
-                n == 1 ? "s" : "", first, n == 1 ? "" : " and others", n == 1 ? "it writes" : "they write", r->record.mount);
+        FP_WARN("%d step%s of the job still run%s (%.*s%s): what %s from now on is not in the store, which ends, but in the directory %s of the node, if that lets them", n, n == 1 ? "" : "s",
+                n == 1 ? "s" : "", (int)strcspn(steps, "\n"), steps, n == 1 ? "" : " and others", n == 1 ? "it writes" : "they write", r->record.mount);
+    free(steps);
 }
 
 int job_end(struct job_run_of *r, int code, uint64_t limit_ms)

@@ -23,7 +23,7 @@
 #include "jobscripts/script/script.h"
 
 #define ASK_MS   5000u
-#define STEPS_BYTES (1u << 20)
+#define STEPS_BYTES (1u << 20) /* Slurm has 40,000 steps in a job, if nobody has set more */
 #define CALLERS_MAX 64u /* above us, up to the shell of the batch script */
 #define SCRIPT_MS 30000u /* without it the job ends: a controller that is slow is waited for */
 #define CLEAN_MS 40000u /* a little more than job_left_clean needs */
@@ -227,24 +227,42 @@ int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
     return rc;
 }
 
-int job_slurm_steps(const char *job, const char *ours, char first[JOB_SLURM_NAME_MAX])
+/* "77.3", or "12_3.0"; of the batch script or Slurm itself ("77.batch"), and ours, no. */
+static bool is_theirs(const char *step, const char *ours)
 {
-    char name[JOB_SLURM_NAME_MAX], *text = malloc(STEPS_BYTES), *save = NULL;
+    const char *dot = strrchr(step, '.');
+
+    return dot && dot[1] && dot[1 + strspn(dot + 1, "0123456789")] == '\0' && strcmp(dot + 1, ours) != 0;
+}
+
+int job_slurm_steps(const char *job, const char *ours, char **steps)
+{
+    char name[JOB_SLURM_NAME_MAX], *text = malloc(STEPS_BYTES + 1), *save = NULL, *end = text; /* and a newline behind the last one */
     char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", name, NULL};
     int rc, n = 0;
 
+    *steps = NULL;
+    if (!text)
+        return -ENOMEM;
     job_slurm_name(job, name);
-    rc = text ? fp_command(argv, ASK_MS, text, STEPS_BYTES) : -ENOMEM;
+    rc = fp_command(argv, ASK_MS, text, STEPS_BYTES);
     for (char *w = rc ? NULL : strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
-        const char *dot = strrchr(w, '.');
+        size_t len = strlen(w);
 
-        if (!dot || dot[1] < '0' || dot[1] > '9' || strcmp(dot + 1, ours) == 0)
-            continue; /* batch, extern */
-        if (n++ == 0)
-            snprintf(first, JOB_SLURM_NAME_MAX, "%s", w);
+        if (!is_theirs(w, ours))
+            continue;
+        memmove(end, w, len); /* what is kept is never longer than what was read */
+        end += len;
+        *end++ = '\n';
+        n++;
     }
-    free(text);
-    return rc ? -EIO : n;
+    if (rc || n == 0) {
+        free(text);
+        return rc > 0 ? -EIO : rc;
+    }
+    *end = '\0';
+    *steps = text;
+    return n;
 }
 
 void job_slurm_signal(const char *job, const char *step, const char *signal)

@@ -30,8 +30,9 @@ int job_slurm_script(const char *job, char **out);
 /* fp-job clean of this job on nodes of it, by names with commas between; 0, or it did not run on all. */
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count);
 
-/* How many steps of the job run, but that of the agents, and the name of the first. One that has just ended may be among them. Negative: Slurm does not say. */
-int job_slurm_steps(const char *job, const char *ours, char first[JOB_SLURM_NAME_MAX]);
+/* How many steps of the job run, but that of the agents; *steps: their names, each with a newline, to be freed; NULL: none. One that has just ended may be among them.
+ * Negative: Slurm does not say. Blocks, 5 s at most. */
+int job_slurm_steps(const char *job, const char *ours, char **steps);
 
 /* A signal to the step of the agents; nothing is waited for. */
 void job_slurm_signal(const char *job, const char *step, const char *signal);
