@@ -219,12 +219,6 @@ class Slurm:
             return len(set(r.stdout.split())) == self.count
         wait_until(lambda: f"a node is not ready:\n{self.logs()}", seconds, ready, 0.1)
 
-    def wait_controller(self, seconds=20):
-        """Until it has told nodes all that it had to. The end of a job's first run, which a node that was away hears late, would be that of its second run,
-        if that has begun: Slurm lets two minutes pass between them for this."""
-        wait_until(lambda: f"the controller still has something to tell:\n{self.logs()}", seconds,
-                   lambda: re.search(r"Agent queue size:\s+0\n", self.login("sdiag", user="root").stdout), 0.1)
-
     def logs(self, lines=15):
         """The ends of all logs."""
         text = []
