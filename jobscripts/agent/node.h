@@ -41,7 +41,9 @@ struct job_asked {
     uv_pipe_t pipe;
     bool runs;
     size_t len;
-    char text[64];
+    uint64_t since_ms;   /* this question */
+    uint64_t next_ms;    /* the next one; 0: none */
+    char text[256];
 };
 
 /* Of one aux-app. */

@@ -84,6 +84,23 @@ def test_a_controller_that_is_slow(slurm):
     slurm.nothing_left(30)
 
 
+def test_a_controller_that_is_away_has_not_ended_the_job(slurm):
+    """As while it restarts, just when steps get SIGTERM some time before the job's end."""
+    slurm.on(0, "mkdir", "-p", "away")
+    slurm.write("away/squeue", '#!/bin/sh\n[ ! -e $HOME/away/now ] || { echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1; }\n'
+                'exec /usr/bin/squeue "$@"\n')
+    number = slurm.up(HEAD + "PATH=$HOME/away:$PATH\n" + 'eval "$(fp-job start)" || exit 1\necho data > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\nfp-job status\nfp-job stop\n")
+    slurm.write("away/now", "")
+    slurm.login("scancel", "-s", "TERM", str(number))
+    wait_until("the agent to have given up", 60, lambda: "Slurm does not say whether the job is over (slurm_load_jobs error" in
+               slurm.on(1, "cat", f"/tmp/fpstore-5001-{number}/agents.log", user="root").stdout, 0.1)
+    slurm.login("rm", "away/now")
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and "data" in out.splitlines() and "4 of 4 nodes ready" in out, out
+    slurm.nothing_left(30)
+
+
 @pytest.mark.limit(150)
 @pytest.mark.parametrize("guard", [False, True])
 def test_run_is_killed_and_the_script_goes_on(slurm, guard):
