@@ -186,24 +186,45 @@ int job_launch_discard(const char *dir, const struct job_record *r)
     return rc;
 }
 
-int job_launch_end(const char *dir, const struct job_record *r, bool soon)
+/* The root ends when all below it have. 0; -ETIMEDOUT. */
+static int wait_root(const char *dir, const struct job_record *r)
 {
-    int rc = fp_proc_wait_gone(r->launcher, r->launcher_ticks, soon ? SOON_MS : 0) ? 0 : ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL);
+    static const struct timespec pause = {0, 200000000};
+    uint64_t until = fp_now_ms() + END_MS;
 
-    if (rc && fp_proc_runs(r->launcher, r->launcher_ticks))
-        FP_WARN("the agent of the job's first node (%s) does not answer (%s): they are ended without it", r->root, fp_strerror(rc));
-    if (rc && fp_proc_runs(r->launcher, r->launcher_ticks)) {
-        if (r->step[0])
-            job_slurm_signal(r->job, r->step, "TERM");
-        else
-            (void)kill(r->launcher, SIGTERM); /* the guard */
+    while (ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL) == 0) {
+        if (fp_now_ms() >= until)
+            return -ETIMEDOUT;
+        nanosleep(&pause, NULL);
     }
-    if (fp_proc_wait_gone(r->launcher, r->launcher_ticks, END_MS))
-        return 0;
+    return 0;
+}
+
+static void kill_all(const struct job_record *r)
+{
     FP_WARN("not all agents have ended within %u s: they are killed", END_MS / 1000);
     if (r->step[0])
         job_slurm_signal(r->job, r->step, "KILL");
     if (!fp_proc_wait_gone(r->launcher, r->launcher_ticks, KILL_MS))
         (void)kill(r->launcher, SIGKILL);
+}
+
+/* The launcher ends when all agents have. One that was killed alone has not ended them: then the root still answers. */
+int job_launch_end(const char *dir, const struct job_record *r, bool soon)
+{
+    bool gone = fp_proc_wait_gone(r->launcher, r->launcher_ticks, soon ? SOON_MS : 0), ended;
+    int rc = ask(dir, r, FP__JOB_MSG__JOB_STOP, NULL);
+
+    if (!gone && rc && fp_proc_runs(r->launcher, r->launcher_ticks)) {
+        FP_WARN("the agent of the job's first node (%s) does not answer (%s): they are ended without it", r->root, fp_strerror(rc));
+        if (r->step[0])
+            job_slurm_signal(r->job, r->step, "TERM");
+        else
+            (void)kill(r->launcher, SIGTERM); /* the guard */
+    }
+    ended = gone || fp_proc_wait_gone(r->launcher, r->launcher_ticks, END_MS);
+    if (ended && (rc || wait_root(dir, r) == 0))
+        return 0;
+    kill_all(r);
     return -ETIMEDOUT;
 }

@@ -34,15 +34,19 @@ def test_the_batch_script_is_killed(slurm):
     slurm.nothing_left(30)
 
 
-def test_the_launcher_is_killed(slurm):
-    """Agents live without it, and nothing kills them for it."""
-    number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "echo last > $FP_MOUNT/f && cat $FP_MOUNT/f && fp-job status; fp-job stop\n")
-    launcher = slurm.processes(1, "srun")[0]  # the others are its children, and would be quick enough to kill the agents
-    slurm.kill(1, launcher)
-    wait_until("srun to be gone", 20, lambda: not slurm.processes(1, "srun"))
-    slurm.go()
-    code, out = slurm.end_of(number)
-    assert code == 0 and "last" in out.splitlines() and "4 of 4 nodes ready" in out, out
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_launcher_is_killed(slurm, fails):
+    """Agents live without it, and nothing kills them for it; stop ends them all the same, also where the store could not be stopped before."""
+    with slurm.stand_in(1, "fpctl", f'[ "$1" != stop ] || {"exit 1" if fails else ":"}\nexec /tmp/real "$@"'):
+        number = slurm.up(HEAD + 'eval "$(fp-job start)" || exit 1\n' + WAIT + "echo last > $FP_MOUNT/f && cat $FP_MOUNT/f && fp-job status; fp-job stop\n"
+                          "srun -N4 --ntasks-per-node=1 sh -c 'ls -d /tmp/fpstore-* 2> /dev/null || echo gone'\n")
+        launcher = slurm.processes(1, "srun")[0]  # the others are its children, and would be quick enough to kill the agents
+        slurm.kill(1, launcher)
+        wait_until("srun to be gone", 20, lambda: not slurm.processes(1, "srun"))
+        slurm.go()
+        code, out = slurm.end_of(number)
+    lines = out.splitlines()
+    assert code == 0 and "last" in lines and "4 of 4 nodes ready" in out and lines.count("gone") == 4, out
     slurm.nothing_left(30)
 
 
