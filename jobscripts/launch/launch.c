@@ -71,6 +71,7 @@ struct starter {
     bool heard;          /* the root has come, if only once */
     bool writing;        /* the plan to the launcher: input and write are in use */
     bool refused;        /* the launcher has ended, and another one may have more luck */
+    bool recorded;
     bool telling, told; /* the root that we go; it knows */
     int gone_code;
     uint64_t until_ms, failed_ms, look_ms, gone_ms;
@@ -286,6 +287,14 @@ static int spawn_launcher(struct starter *s, const uv_process_options_t *o)
     return rc;
 }
 
+/* A text that has the key. */
+static void forget(char *text)
+{
+    if (text)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 static int run_launcher(struct starter *s)
 {
     static struct job_words words;
@@ -329,7 +338,7 @@ static int run_launcher(struct starter *s)
     uv_buf_t buf = uv_buf_init(s->plan, s->l->alloc->launcher->variables ? 0 : (unsigned)strlen(s->plan));
 
     if (s->l->alloc->launcher->variables)
-        free(job_plan_from_environment()); /* it has its own copy */
+        forget(job_plan_from_environment()); /* it has its own copy */
 
     s->writing = true;
     return uv_write(&s->write, (uv_stream_t *)&s->input, &buf, 1, written);
@@ -476,6 +485,10 @@ static bool settled(struct starter *s)
 
     if (!all_ready(s) || s->stay || s->told)
         return all_ready(s);
+    if (!s->recorded) { /* first: killed behind that word, we would leave a store that nobody finds; whether it can be written our caller looks, who adds to it */
+        s->recorded = true;
+        (void)job_record_save(s->l->dir, s->record);
+    }
     if (!s->telling)
         s->telling = fp_rpc_call(s->root, &req, NULL) == 0;
     return false;

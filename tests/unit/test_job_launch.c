@@ -53,6 +53,14 @@ static void note(const char *word)
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 }
 
+static bool was(const char *dir, const char *word)
+{
+    char path[PATH_MAX];
+
+    assert_int_equal(job_dir_file(path, dir, word), 0);
+    return access(path, F_OK) == 0;
+}
+
 static void say_ready(struct fp_rpc_conn *conn)
 {
     Fp__JobRun run = FP__JOB_RUN__INIT, *list[] = {&run};
@@ -111,7 +119,7 @@ static void above_says(struct fp_rpc_conn *conn, const struct fp_rpc_in *in, voi
         fp_rpc_conn_close(conn, 0);
         return;
     }
-    note("kept");
+    note(was(a.dir, "job.json") ? "kept" : "kept without a record");
     a.kept = true;
     (void)fp_rpc_reply_msg(conn, in, 0, NULL);
 }
@@ -133,14 +141,6 @@ static void connect_up(uv_timer_t *t)
     (void)t;
     if (a.come++ > 20 || fp_rpc_connect(a.rpc, a.plan.starter, &o, &h, NULL, &a.conn))
         _exit(1);
-}
-
-static bool was(const char *dir, const char *word)
-{
-    char path[PATH_MAX];
-
-    assert_int_equal(job_dir_file(path, dir, word), 0);
-    return access(path, F_OK) == 0;
 }
 
 /* What srun does for which the controller has no step. */
