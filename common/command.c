@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,26 +15,44 @@
 #include "fp/clock.h"
 #include "fp/limited.h"
 
-extern char **environ;
+/* Between fork and exec: only what may be called there. out, err: where they go; err < 0: nowhere. Returns if that failed. */
+static void become(char *const argv[], int out, int err, pid_t parent)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-/* out, err: where they go; err < 0: nowhere. */
+    if (null < 0 || setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0) /* a process group: what it starts ends with it */
+        return;
+    if (getppid() != parent)
+        _exit(1);
+    if (dup2(null, STDIN_FILENO) < 0 || (err < 0 && dup2(null, STDERR_FILENO) < 0) || dup2(out, STDOUT_FILENO) < 0)
+        return;
+    (void)execvp(argv[0], argv);
+}
+
+/* By fork: posix_spawn can't say PR_SET_PDEATHSIG, and what waits patiently for a store must not outlive who has asked for it. */
 static int start(char *const argv[], int out, int err, pid_t *pid)
 {
-    posix_spawn_file_actions_t a;
-    posix_spawnattr_t attr;
-    int rc;
+    pid_t parent = getpid();
+    int fds[2], failed = 0;
 
-    posix_spawn_file_actions_init(&a);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP); /* what it starts ends with it */
-    rc = posix_spawn_file_actions_addopen(&a, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (err < 0)
-        rc = rc ? rc : posix_spawn_file_actions_addopen(&a, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    rc = rc ? rc : posix_spawn_file_actions_adddup2(&a, out, STDOUT_FILENO);
-    rc = rc ? rc : posix_spawnp(pid, argv[0], &a, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&a);
-    return -rc;
+    if (pipe2(fds, O_CLOEXEC) < 0)
+        return -errno;
+    *pid = fork();
+    if (*pid == 0) {
+        become(argv, out, err, parent);
+        failed = errno;
+        (void)!write(fds[1], &failed, sizeof failed);
+        _exit(127);
+    }
+    failed = *pid < 0 ? errno : 0;
+    close(fds[1]);
+    while (*pid > 0 && read(fds[0], &failed, sizeof failed) < 0 && errno == EINTR) /* to its end, when it is the program */
+        ;
+    close(fds[0]);
+    if (*pid > 0 && failed)
+        while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    return -failed;
 }
 
 /* To the end of it, or of the time. */
