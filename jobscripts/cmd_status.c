@@ -24,6 +24,7 @@
 
 #define THERE_MS 10000u
 #define TEXT_MAX (1u << 20)
+#define NAMES_BYTES 2000u
 
 /* Exit codes, which fp-job(1) has. */
 enum { READY = 0, DEGRADED = 1, CALL = 2, WAITING = 3, NONE = 4, ENDED = 5, UNKNOWN = 6 };
@@ -78,17 +79,6 @@ static bool is_starting(const char *dir)
 
 /* ---------------------------------------------------------------- its nodes */
 
-/* What is the same of nodes in a row is said once. names: NULL if they are not known */
-static void print_run(char *const *names, const struct job_run *r, const char *word)
-{
-    for (uint32_t i = r->first; i < r->first + r->count; i++)
-        if (names)
-            printf("%s%s", i > r->first ? "," : "", names[i]);
-        else
-            printf("%snode %u", i > r->first ? "," : "", i);
-    printf(": %s%s%s\n", word, r->text[0] ? ": " : "", r->text);
-}
-
 static json_t *run_json(char *const *names, const struct job_run *r, const char *word)
 {
     json_t *list = json_array();
@@ -115,20 +105,36 @@ static bool next_run(struct job_states *s, uint32_t *at, struct job_run *run)
     return true;
 }
 
-/* list: NULL: for people */
-static void tell_others(char *const *names, struct job_states *s, json_t *list)
+static const char *const of_node[] = {"no word from its agent", "starting", "ready", "failed", "ended", "starting", "starting", "starting"};
+
+static json_t *others_json(char *const *names, struct job_states *s)
 {
-    static const char *const of_node[] = {"no word from its agent", "starting", "ready", "failed", "ended", "starting", "starting", "starting"};
+    json_t *list = json_array();
     struct job_run run;
     uint32_t at = 0;
 
     while (next_run(s, &at, &run))
-        if (run.state == FP__JOB_NODE_STATE__JOB_NODE_READY)
-            continue;
-        else if (list)
+        if (run.state != FP__JOB_NODE_STATE__JOB_NODE_READY)
             json_array_append_new(list, run_json(names, &run, of_node[run.state]));
-        else
-            print_run(names, &run, of_node[run.state]);
+    return list;
+}
+
+/* What is the same of nodes is said once. names: NULL if they are not known */
+static void print_others(char *const *names, const struct job_states *s)
+{
+    uint32_t *ranks = calloc(s->n, sizeof *ranks), n;
+    bool *told = calloc(s->n, sizeof *told);
+    const struct job_node *of;
+    char text[NAMES_BYTES];
+
+    for (uint32_t i = 0; told && i < s->n; i++)
+        told[i] = s->nodes[i].state == FP__JOB_NODE_STATE__JOB_NODE_READY;
+    while (told && ranks && (n = job_states_alike(s, told, ranks, &of))) {
+        snprintf(text, sizeof text, "node %u%s", ranks[0], n > 1 ? " and others" : "");
+        printf("%s: %s%s%s\n", names ? job_hostlist_write(names, ranks, n, text, sizeof text) : text, of_node[of->state], of->text ? ": " : "", of->text ? of->text : "");
+    }
+    free(told);
+    free(ranks);
 }
 
 static void print(const struct job_record *r, char *const *names, struct job_states *s, bool ends)
@@ -138,16 +144,15 @@ static void print(const struct job_record *r, char *const *names, struct job_sta
         puts("fp-job stop has begun: data is brought out as declared, then the store ends");
     if (r->application[0])
         printf("CPUs of the application on the first node: %s\n", r->application);
-    tell_others(names, s, NULL);
+    print_others(names, s);
 }
 
 static void print_json(const struct job_record *r, char *const *names, struct job_states *s, bool ends, int code)
 {
-    json_t *list = json_array();
     json_t *j = json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:o}", "job", r->job, "state", words[code], "text", ends ? "fp-job stop has begun" : "", "nodes", (json_int_t)s->n,
-                          "ready", (json_int_t)s->of[FP__JOB_NODE_STATE__JOB_NODE_READY], "mount", r->mount, "manager", r->manager, "application", r->application, "others", list);
+                          "ready", (json_int_t)s->of[FP__JOB_NODE_STATE__JOB_NODE_READY], "mount", r->mount, "manager", r->manager, "application", r->application, "others",
+                          others_json(names, s));
 
-    tell_others(names, s, list);
     if (j && json_dumpf(j, stdout, JSON_INDENT(1)) == 0)
         putchar('\n');
     json_decref(j);

@@ -144,3 +144,20 @@ bool job_states_next(struct job_states *s, uint32_t *at, bool all, struct job_ru
     *at = i;
     return true;
 }
+
+uint32_t job_states_alike(const struct job_states *s, bool *told, uint32_t *ranks, const struct job_node **of)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct job_node *node = &s->nodes[i];
+
+        if (told[i] || (n && (node->state != (*of)->state || !same_text(node, (*of)->text ? (*of)->text : ""))))
+            continue;
+        if (!n)
+            *of = node;
+        told[i] = true;
+        ranks[n++] = i;
+    }
+    return n;
+}

@@ -70,4 +70,10 @@ bool job_states_give_up(struct job_states *s, uint64_t ran_ms, const char *text)
 /* The next run at or behind *at that is fresh (or, all: of which anything is known), which is not fresh then; *at goes behind it. False: none. */
 bool job_states_next(struct job_states *s, uint32_t *at, bool all, struct job_run *out);
 
+/*
+ * Of nodes that are not told yet, the first and all others of which the same is to be said, wherever they stand; they are told then. told: a flag for each node; ranks: room for all. How many;
+ * 0: none. of: the first one, borrowed as a run's text.
+ */
+uint32_t job_states_alike(const struct job_states *s, bool *told, uint32_t *ranks, const struct job_node **of);
+
 #endif

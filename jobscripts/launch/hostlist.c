@@ -1,5 +1,5 @@
 /*
- * Slurm's short way of writing many names, n[001-120,130],login1 (see hosts.h). Pure but for memory. Called by fp-job start, and by each agent of a job of Slurm.
+ * Slurm's short way of writing many names, n[001-120,130],login1 (see hosts.h), read and written. Pure but for memory. Called by fp-job start and status, and by each agent of a job of Slurm.
  *
  * scontrol show hostnames does the same, and did: but 10,000 agents that each start a program, which reads the site's configuration, for what is a loop over
  * a text, were too much for the start of a job. It is asked still if there is something here that is not understood.
@@ -126,4 +126,78 @@ int job_hostlist(const char *text, char ***nodes, uint32_t *n)
     *nodes = l.list;
     *n = l.n;
     return 0;
+}
+
+/* ---------------------------------------------------------------- writing */
+
+#define MORE_BYTES 24u /* "] and 10000 more" */
+
+/* A name with a number at its end. */
+struct numbered {
+    size_t before; /* bytes of the name before the digits */
+    unsigned value, width;
+    bool is;
+};
+
+static struct numbered numbered(const char *name)
+{
+    size_t len = strlen(name);
+    struct numbered x = {.before = len};
+    const char *digits;
+
+    while (x.before && strchr("0123456789", name[x.before - 1]))
+        x.before--;
+    digits = name + x.before;
+    x.is = number(&digits, &x.value, &x.width);
+    return x;
+}
+
+/* May b stand in the brackets behind which a stands? 9 and 10 may, 09 and 100 may not. */
+static bool alike(const char *a, const struct numbered *x, const char *b, const struct numbered *y)
+{
+    return x->is && y->is && x->before == y->before && memcmp(a, b, x->before) == 0 && (x->width == y->width || (a[x->before] != '0' && b[y->before] != '0'));
+}
+
+/* How many of the k from i on are the first one's, numbered on without a gap. */
+static uint32_t row(char *const *nodes, const uint32_t *which, uint32_t i, uint32_t k)
+{
+    struct numbered x = numbered(nodes[which[i]]), y;
+    uint32_t n = 1;
+
+    for (; i + n < k; n++) {
+        y = numbered(nodes[which[i + n]]);
+        if (!alike(nodes[which[i]], &x, nodes[which[i + n]], &y) || y.value != x.value + n)
+            break;
+    }
+    return n;
+}
+
+char *job_hostlist_write(char *const *nodes, const uint32_t *which, uint32_t k, char *out, size_t size)
+{
+    bool open = false;
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (uint32_t i = 0, n; i < k; i += n) {
+        const char *name = nodes[which[i]], *last;
+        struct numbered x = numbered(name), y = {0};
+        char piece[2 * JOB_NODE_NAME_MAX + 8];
+        bool follows = open;
+        int len;
+
+        n = row(nodes, which, i, k);
+        last = nodes[which[i + n - 1]] + x.before;
+        if (i + n < k)
+            y = numbered(nodes[which[i + n]]);
+        open = i + n < k && alike(name, &x, nodes[which[i + n]], &y);
+        len = snprintf(piece, sizeof piece, "%s%.*s%s%s%s%s%s", i ? "," : "", follows ? 0 : (int)x.before, name, !follows && (open || n > 1) ? "[" : "", name + x.before, n > 1 ? "-" : "",
+                       n > 1 ? last : "", (follows || n > 1) && !open ? "]" : "");
+        if (used + (size_t)len + (i + n < k ? MORE_BYTES : 1) > size) {
+            snprintf(out + used, size - used, "%s and %u more", follows ? "]" : "", k - i);
+            return out;
+        }
+        memcpy(out + used, piece, (size_t)len + 1);
+        used += (size_t)len;
+    }
+    return out;
 }

@@ -26,6 +26,12 @@ void job_hosts_free(char **nodes, uint32_t n); /* also NULL */
  */
 int job_hostlist(const char *text, char ***nodes, uint32_t *n);
 
+/*
+ * The other way round: of `nodes` those with the k numbers in `which`, in that order, as far as there is room (JOB_HOSTLIST_BYTES at least), then " and N more". Returns out.
+ */
+#define JOB_HOSTLIST_BYTES 300u
+char *job_hostlist_write(char *const *nodes, const uint32_t *which, uint32_t k, char *out, size_t size);
+
 /* The one that this machine is: by its host name, with or without domain, or one of its addresses. -ENOENT: none. */
 int64_t job_hosts_self(char *const *nodes, uint32_t n);
 

@@ -32,6 +32,7 @@
 #include "jobscripts/cores/coremap.h"
 #include "jobscripts/cores/cpus.h"
 #include "jobscripts/launch/guard.h"
+#include "jobscripts/launch/hosts.h"
 #include "jobscripts/launch/launcher.h"
 #include "jobscripts/launch/plan.h"
 #include "jobscripts/launch/refused.h"
@@ -50,7 +51,7 @@
 #define LINES_MAX  12u
 #define SAID_BYTES 4096u  /* of a launcher that has ended, in which it says why */
 #define AGAIN_MS   500u   /* between two of them */
-#define SHOWN_MAX  8u     /* nodes of which it is said why they are not ready */
+#define SHOWN_MAX  8u     /* reasons why nodes are not ready */
 
 struct starter {
     const struct job_launch *l;
@@ -420,28 +421,42 @@ static uint32_t up(const struct starter *s)
     return s->states.of[FP__JOB_NODE_STATE__JOB_NODE_READY] + s->states.of[FP__JOB_NODE_STATE__JOB_NODE_UP];
 }
 
+/* Is it to be said of this node why not all are ready? Not of those that only wait for others. */
+static bool to_tell(const struct starter *s, const struct job_node *n)
+{
+    if (n->state == FP__JOB_NODE_STATE__JOB_NODE_READY || (n->state == FP__JOB_NODE_STATE__JOB_NODE_UP && up(s) != s->states.n))
+        return false;
+    return n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED || !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED];
+}
+
+/* Each reason once, however many nodes have it. */
+static void tell_nodes(const struct starter *s)
+{
+    uint32_t *ranks = calloc(s->states.n, sizeof *ranks), n, more = 0;
+    bool *told = calloc(s->states.n, sizeof *told);
+    char names[JOB_HOSTLIST_BYTES];
+    const struct job_node *of;
+
+    for (uint32_t i = 0; told && i < s->states.n; i++)
+        told[i] = !to_tell(s, &s->states.nodes[i]);
+    for (unsigned shown = 0; told && ranks && shown < SHOWN_MAX && (n = job_states_alike(&s->states, told, ranks, &of)); shown++)
+        FP_ERROR("%s %s not ready: %s", job_hostlist_write(s->l->alloc->nodes, ranks, n, names, sizeof names), n == 1 ? "is" : "are",
+                 of->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? of->text : not_yet(of->state));
+    for (uint32_t i = 0; told && i < s->states.n; i++)
+        more += !told[i];
+    if (more)
+        FP_ERROR("and %u other node%s, for other reasons", more, more == 1 ? "" : "s");
+    free(told);
+    free(ranks);
+}
+
 static void tell_why(struct starter *s)
 {
-    unsigned shown = 0;
-
     if (s->gone)
         tell_launcher(s);
     if (job_interrupted())
         FP_ERROR("interrupted: ending what was started");
-    for (uint32_t i = 0; i < s->states.n; i++) {
-        const struct job_node *n = &s->states.nodes[i];
-
-        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_READY)
-            continue;
-        if (s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && n->state != FP__JOB_NODE_STATE__JOB_NODE_FAILED)
-            continue;
-        if (n->state == FP__JOB_NODE_STATE__JOB_NODE_UP && up(s) != s->states.n)
-            continue;
-        if (shown++ < SHOWN_MAX)
-            FP_ERROR("%s is not ready: %s", s->l->alloc->nodes[i], n->state == FP__JOB_NODE_STATE__JOB_NODE_FAILED ? n->text : not_yet(n->state));
-    }
-    if (shown > SHOWN_MAX)
-        FP_ERROR("and %u other nodes", shown - SHOWN_MAX);
+    tell_nodes(s);
     if (!s->gone && s->states.of[FP__JOB_NODE_STATE__JOB_NODE_NONE])
         tell_log(s, "what agents and their launcher have said", false);
     if (!s->gone && !s->states.of[FP__JOB_NODE_STATE__JOB_NODE_FAILED] && !job_interrupted())

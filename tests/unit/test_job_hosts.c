@@ -122,6 +122,40 @@ static void test_lists_as_slurm_writes_them(void **state)
     assert_true(!nodes && n == 7);
 }
 
+/* Of these names all, in the short form that gives them again. */
+static void is_written(const char *text, size_t size, const char *want)
+{
+    char out[512], **nodes;
+    uint32_t n, *all;
+
+    assert_int_equal(job_hostlist(text, &nodes, &n), 0);
+    all = calloc(n, sizeof *all);
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = i;
+    memset(out, 'x', sizeof out);
+    assert_string_equal(job_hostlist_write(nodes, all, n, out, size), want);
+    assert_int_equal(out[size], 'x');
+    free(all);
+    job_hosts_free(nodes, n);
+}
+
+static void test_lists_are_written_as_slurm_does(void **state)
+{
+    static const char *const same[] = {"login1", "b,a,n3.cluster", "n[1-3,7],m[08-11]", "q12-[1-2]", "n[098-101],x", "n[9-11]", "n[2,1]", "n[1,3,5],m", "7", "[7-8]", "n[01-02],n1", "n09,n[100-101]",
+                                       "n[08,10],n1234567890,n1234567891", NULL};
+    char *const nodes[] = {(char *)"n1", (char *)"n2", (char *)"n3", (char *)"n4"};
+    char out[JOB_HOSTLIST_BYTES];
+
+    (void)state;
+    for (const char *const *t = same; *t; t++)
+        is_written(*t, 300, *t);
+    is_written("n[1-10000]", 40, "n[1-10000]");
+    is_written("r[1-2]n[1-2]", 40, "r1n[1-2],r2n[1-2]");
+    is_written("n[1,3,5,7,9,11,13,15,17,19]", 40, "n[1,3,5,7,9,11] and 4 more");
+    is_written("abcdefgh,bcdefghi,cdefghij,defghijk", 40, "abcdefgh and 3 more");
+    assert_string_equal(job_hostlist_write(nodes, (const uint32_t[]){3, 0, 1}, 3, out, sizeof out), "n[4,1-2]");
+}
+
 static void test_a_name_is_found_among_many(void **state)
 {
     char **nodes = NULL, ***sorted;
@@ -313,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_each_node_is_named_once_in_the_order_given),
         cmocka_unit_test(test_names_are_kept_in_a_file),
         cmocka_unit_test(test_lists_as_slurm_writes_them),
+        cmocka_unit_test(test_lists_are_written_as_slurm_does),
         cmocka_unit_test(test_a_name_is_found_among_many),
         cmocka_unit_test(test_a_file_names_nodes_once_for_each_slot),
         cmocka_unit_test(test_many_slots_are_read_soon),

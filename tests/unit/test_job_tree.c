@@ -83,6 +83,35 @@ static void test_what_is_the_same_of_many_is_said_once(void **state)
     job_states_fini(&s);
 }
 
+/* Wherever they stand; what was told before, or is not to be, is left out. */
+static void test_what_is_the_same_of_nodes_apart_is_said_once(void **state)
+{
+    const struct job_node *of;
+    bool told[6] = {false};
+    struct job_states s;
+    uint32_t ranks[6];
+
+    (void)state;
+    assert_int_equal(job_states_init(&s, 6), 0);
+    assert_true(job_states_set(&s, 0, 1, READY, ""));
+    assert_true(job_states_set(&s, 1, 1, FAILED, "no space"));
+    assert_true(job_states_set(&s, 2, 1, FAILED, "no memory"));
+    assert_true(job_states_set(&s, 4, 1, FAILED, "no space"));
+    assert_true(job_states_set(&s, 5, 1, ENDED, "no space"));
+    told[0] = true;
+    assert_int_equal(job_states_alike(&s, told, ranks, &of), 2);
+    assert_true(ranks[0] == 1 && ranks[1] == 4 && of->state == FAILED);
+    assert_string_equal(of->text, "no space");
+    assert_int_equal(job_states_alike(&s, told, ranks, &of), 1);
+    assert_true(ranks[0] == 2 && of->state == FAILED);
+    assert_int_equal(job_states_alike(&s, told, ranks, &of), 1);
+    assert_true(ranks[0] == 3 && of->state == NONE && !of->text);
+    assert_int_equal(job_states_alike(&s, told, ranks, &of), 1);
+    assert_true(ranks[0] == 5 && of->state == ENDED);
+    assert_int_equal(job_states_alike(&s, told, ranks, &of), 0);
+    job_states_fini(&s);
+}
+
 static void test_what_is_known_already_is_no_news(void **state)
 {
     struct job_states s;
@@ -214,6 +243,7 @@ int main(void)
         cmocka_unit_test(test_everybody_has_a_way_to_the_root_and_few_below),
         cmocka_unit_test(test_climbing_ends_at_the_root),
         cmocka_unit_test(test_what_is_the_same_of_many_is_said_once),
+        cmocka_unit_test(test_what_is_the_same_of_nodes_apart_is_said_once),
         cmocka_unit_test(test_what_is_known_already_is_no_news),
         cmocka_unit_test(test_who_has_ended_stays_so),
         cmocka_unit_test(test_what_makes_no_sense_is_passed_over),
