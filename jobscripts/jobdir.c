@@ -28,6 +28,7 @@
 
 #define RECORD     "job.json"
 #define HOLD_TRIES 500u
+#define STRAYS_MAX 4096u
 #define VARIABLE_MAX 128u /* of the name of one */
 
 void job_dir_path(char out[PATH_MAX], const char *job)
@@ -229,19 +230,53 @@ bool job_dir_taken(const char *path)
     return is;
 }
 
-bool job_dir_is_empty(const char *path)
+static void keep_name(struct job_stray *s, const char *name, uid_t uid)
 {
-    DIR *d = opendir(path);
     size_t n = 0;
 
-    while (d && n < 3 && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n < 3; /* . and .. */
+    for (; name[n] && n + 1 < sizeof s->name; n++)
+        s->name[n] = name[n] > ' ' && name[n] < 127 ? name[n] : '?';
+    s->name[n] = '\0';
+    s->uid = uid;
 }
 
-int job_dir_mountable(const char *path)
+/* Nobody is asked for what is mounted there: it may hang. Of very many the first are enough, as they are only hidden. */
+static void look_into(const char *path, struct job_stray *out)
+{
+    DIR *d = opendir(path);
+    unsigned n = 0;
+
+    memset(out, 0, sizeof *out);
+    for (struct dirent *e; d && n++ < STRAYS_MAX && (e = readdir(d));) {
+        struct statx st = {0};
+        int rc;
+
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        rc = statx(dirfd(d), e->d_name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_UID, &st);
+        if (!out->name[0] || (rc == 0 && st.stx_uid == geteuid()))
+            keep_name(out, e->d_name, rc ? (uid_t)-1 : st.stx_uid);
+        if (out->uid == geteuid())
+            break;
+    }
+    if (d)
+        closedir(d);
+}
+
+int job_dir_strays(const char *path, struct job_stray *out)
+{
+    struct job_stray found;
+    struct stat st;
+
+    look_into(path, &found);
+    if (out)
+        *out = found;
+    if (!found.name[0] || (found.uid != geteuid() && stat(path, &st) == 0 && (st.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH))
+        return 0;
+    return -ENOTEMPTY;
+}
+
+int job_dir_mountable(const char *path, struct job_stray *out)
 {
     struct stat st;
 
@@ -251,7 +286,7 @@ int job_dir_mountable(const char *path)
         return -ENOTDIR;
     if (access(path, W_OK) < 0 || (st.st_uid != geteuid() && geteuid() != 0 && (st.st_mode & S_ISVTX)))
         return -EACCES;
-    return job_dir_is_empty(path) ? 0 : -ENOTEMPTY;
+    return job_dir_strays(path, out);
 }
 
 int job_record_save(const char *dir, const struct job_record *r)

@@ -79,11 +79,19 @@ bool job_dir_is_removed(const char *name);
 
 /* Is a store mounted there, of another job or of the site? The directory itself is not looked at, which takes long if that store hangs. */
 bool job_dir_taken(const char *path);
-/* Also where it can't be read. */
-bool job_dir_is_empty(const char *path);
-/* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit; -ENOTEMPTY: what is in it
- * would not be seen any more. */
-int job_dir_mountable(const char *path);
+/* What is in a directory: of this user if there is such, else any. */
+struct job_stray {
+    char name[64]; /* its beginning, what is not ASCII as ?; "": it is empty, or can't be read */
+    uid_t uid;     /* -1: not known */
+};
+/*
+ * Would nobody miss what is in the directory while a store is mounted on it? 0, also if there are files of others where all may write without a sticky bit: anybody can leave one there, and
+ * what is to be kept is not put there. -ENOTEMPTY: there are files of this user, or others in a directory that is not like that. out: NULL, or filled in either case.
+ */
+int job_dir_strays(const char *path, struct job_stray *out);
+/* May this user mount something on the directory? 0; -ENOENT, -ENOTDIR; -EACCES: FUSE takes one that is the user's, or that all may write to without a sticky bit; -ENOTEMPTY: as
+ * job_dir_strays. */
+int job_dir_mountable(const char *path, struct job_stray *out);
 
 int job_record_save(const char *dir, const struct job_record *r);
 /* -ENOENT: nothing runs here; -EPERM: as job_dir_read; -EBADMSG. */

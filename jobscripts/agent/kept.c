@@ -98,6 +98,18 @@ void job_kept_write(const struct job_kept *list, size_t n, char *out, size_t siz
     }
 }
 
+void job_kept_with_hint(char *out, size_t size, const char *kept, const char *hint)
+{
+    snprintf(out, size, "%s%s%s", kept, hint[0] ? "\n" : "", hint);
+}
+
+const char *job_kept_hint(const char *text)
+{
+    const char *end = text ? strchr(text, '\n') : NULL;
+
+    return end ? end + 1 : "";
+}
+
 /* The next of it; *text goes behind it. */
 static bool read_one(const char **text, struct job_kept *out)
 {
@@ -107,7 +119,7 @@ static bool read_one(const char **text, struct job_kept *out)
 
     memset(out, 0, sizeof *out);
     ok = sscanf(*text, "%63[^:,]:%llu:%lld", out->name, &bytes, &when_s) == 3;
-    *text += strcspn(*text, ",");
+    *text += strcspn(*text, ",\n");
     *text += **text == ',';
     if (ok) {
         out->bytes = bytes;
@@ -142,7 +154,7 @@ void job_kept_tell(const struct job_states *s, const char *ssd)
     size_t n = 0;
 
     for (uint32_t i = 0; all && i < s->n; i++)
-        for (const char *c = s->nodes[i].text ? s->nodes[i].text : ""; *c && read_one(&c, &one);)
+        for (const char *c = s->nodes[i].text ? s->nodes[i].text : ""; *c && *c != '\n' && read_one(&c, &one);)
             add(all, &n, &one);
     for (size_t i = 0; i < n && i < SHOWN_MAX; i++)
         FP_INFO("an earlier job of yours has left the store %s on %u of this job's nodes (%s): #FP store ssd=%s persistent=%s finds it, fp-job clean --named=%s --ssd=%s on each of them removes it",

@@ -30,6 +30,9 @@ char *job_kept_text(const struct job_kept *k, char out[JOB_KEPT_TEXT]);
 
 /* As an agent tells them: NAME:BYTES:WHEN, with commas between; what does not fit is left out. */
 void job_kept_write(const struct job_kept *list, size_t n, char *out, size_t size);
+/* What a node that is ready tells: that, and for people a line about the node, each may be "". Where the line begins in it; "": there is none. */
+void job_kept_with_hint(char *out, size_t size, const char *kept, const char *hint);
+const char *job_kept_hint(const char *text);
 /* Of what all nodes have told so with their states, a line each in the log: space that the user may have forgotten, or data that he may look for. ssd: as it is written. */
 void job_kept_tell(const struct job_states *s, const char *ssd);
 

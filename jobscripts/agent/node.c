@@ -119,8 +119,10 @@ static void try_to_go(struct node *n)
 static void say_up(struct node *n)
 {
     bool noted = !n->named || (n->noted && !n->discarded);
+    char text[JOB_TEXT_BYTES_MAX];
 
-    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, noted ? n->others : "");
+    job_kept_with_hint(text, sizeof text, n->others, n->hint);
+    node_tree_say(n, noted ? FP__JOB_NODE_STATE__JOB_NODE_READY : FP__JOB_NODE_STATE__JOB_NODE_UP, noted ? text : "");
 }
 
 static void on_ready(struct job_service *s, const char *line, void *arg)

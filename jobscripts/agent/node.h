@@ -22,6 +22,7 @@
 #include "jobscripts/jobdir.h"
 #include "jobscripts/launch/plan.h"
 #include "jobscripts/agent/kept.h"
+#include "jobscripts/agent/mountlock.h"
 #include "jobscripts/agent/service.h"
 #include "jobscripts/agent/tree.h"
 
@@ -86,7 +87,10 @@ struct node {
     char manager[280], mount[PATH_MAX]; /* "": not decided */
     char wanted[PATH_MAX];    /* mount=, on this node */
     const char *refused;      /* why it can't be there on this node; NULL: it can */
-    int mount_lock;           /* by which jobs of this node do not take one directory; 0: none */
+    struct job_mount_lock mount_lock;
+    struct job_stray stray;   /* what is in the directory */
+    char stray_text[JOB_WHERE_BYTES]; /* for refused */
+    char hint[JOB_WHERE_BYTES]; /* what the user is to hear of it when all is well; "": nothing */
     bool made_mount, made_link;
     bool is_inside, some_inside; /* it is mounted in a user namespace: here; on any node, as the root knows */
     char elsewhere[JOB_WHERE_BYTES]; /* the root: of one node why the store is not at mount=; "": it is */

@@ -2,9 +2,8 @@
  * Where a job's store is mounted (see node.h): at mount= of #FP store if that can be on all nodes, else in the job's own directory, which is the same everywhere.
  *
  * Each node looks for itself, tells the root, and keeps others from the directory until the root has decided: two jobs of a user that begin at the same moment on a node, as those of an
- * array do, both find the directory free. What they take it by is the name of a socket that nobody connects to, with the number of the mount namespace in it:
- * the kernel gives it up with the process, and it leaves no file behind. A lock on the directory itself was rejected, since looking at one that a dead
- * store is mounted on takes long, and a file of its own would have to be removed by somebody.
+ * array do, both find the directory free (mountlock.h). What others can do to the directory, by a file in it or by a lock, keeps no job from starting: it is mounted over, with a
+ * warning. Files of the job's own user it does not hide from him.
  *
  * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
  * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all,
@@ -14,14 +13,11 @@
  * directory as text (script/naming.h) does not start: its data would go to another place, and nobody would miss it before it is gone.
  */
 #include <errno.h>
-#include <stddef.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,35 +29,7 @@
 #include "jobscripts/agent/node.h"
 #include "jobscripts/agent/trymount.h"
 
-#define NAME_BYTES 60u /* of the path, its last ones: others that end so are kept apart, too, which costs little */
-
 /* ---------------------------------------------------------------- looking */
-
-/* The socket; 0: there can be none, and it goes without; -EADDRINUSE: another job has it. */
-static int lock_name(const char *path)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    size_t len = strlen(path), skip = len > NAME_BYTES ? len - NAME_BYTES : 0;
-    struct stat ns = {0};
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), n;
-
-    if (fd < 0)
-        return 0;
-    (void)stat("/proc/self/ns/mnt", &ns);
-    n = snprintf(a.sun_path + 1, sizeof a.sun_path - 1, "fpstore-%llx-%s", (unsigned long long)ns.st_ino, path + skip);
-    if (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
-        return fd;
-    n = errno == EADDRINUSE ? -errno : 0;
-    close(fd);
-    return n;
-}
-
-static void unlock(struct node *n)
-{
-    if (n->mount_lock)
-        close(n->mount_lock);
-    n->mount_lock = 0;
-}
 
 static bool is_of_a_job(const char *path)
 {
@@ -126,29 +94,65 @@ static const char *take_over(const char *path)
     return unlink(path) < 0 ? "there is a link of a job that was lost with this node, which can't be removed" : NULL;
 }
 
-static const char full[] = "there are files in it, which nobody would see meanwhile";
+/* What is in the directory, of whom. */
+static const char *full(struct node *n)
+{
+    char whose[32] = "another user";
+
+    if (n->stray.uid == geteuid())
+        snprintf(whose, sizeof whose, "this user");
+    else if (n->stray.uid != (uid_t)-1)
+        snprintf(whose, sizeof whose, "user %u", (unsigned)n->stray.uid);
+    snprintf(n->stray_text, sizeof n->stray_text, "there are files in it, which nobody would see meanwhile, such as %s of %s: move them away", n->stray.name, whose);
+    return n->stray_text;
+}
+
+/* NULL: no other job of the user has it, and none of anybody that keeps to this. Else why not. */
+static const char *lock(struct node *n, const char *path)
+{
+    static const char being[] = "another job's store is just being mounted there, or is";
+
+    if (job_mount_lock_own(&n->mount_lock, n->dir, path))
+        return being;
+    if (job_dir_taken(path))
+        return "another job's store is mounted there";
+    if (job_mount_lock_all(&n->mount_lock, path))
+        return NULL;
+    if (!n->plan.naming[0])
+        return being;
+    snprintf(n->hint, sizeof n->hint, "%.120s: another user seems to mount there, too; as %.64s names it, the store is mounted there all the same", path, n->plan.naming);
+    return NULL;
+}
+
+/* Of what is there and is no place for a store. */
+static const char *forbidden(struct node *n, const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st) < 0 || st.st_uid == geteuid() || st.st_uid == 0)
+        return "this user may not mount there";
+    snprintf(n->stray_text, sizeof n->stray_text, "it is there, and belongs to user %u: give another mount=, or have it removed", (unsigned)st.st_uid);
+    return n->stray_text;
+}
 
 /* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
 static const char *take(struct node *n, const char *path)
 {
-    const char *no;
+    const char *no = lock(n, path);
     int rc;
 
-    n->mount_lock = lock_name(path);
-    if (n->mount_lock < 0) {
-        n->mount_lock = 0;
-        return "another job's store is just being mounted there, or is";
-    }
-    if (job_dir_taken(path))
-        return "another job's store is mounted there";
+    if (no)
+        return no;
     if (is_link_of_a_job(path) && (no = take_over(path)))
         return no;
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
         return NULL;
     }
-    rc = errno == EEXIST ? job_dir_mountable(path) : -errno;
-    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : rc == -ENOTEMPTY ? full : "this user may not mount there";
+    rc = errno == EEXIST ? job_dir_mountable(path, &n->stray) : -errno;
+    if (rc == -ENOTEMPTY)
+        return full(n);
+    return rc == 0 ? NULL : rc == -ENOENT ? "it is not there, and this user can't make it" : rc == -ENOTDIR ? "it is no directory" : forbidden(n, path);
 }
 
 /* The same in the user namespace of the job, where nothing is to be kept from others and no right to write is needed. */
@@ -156,7 +160,7 @@ static const char *take_inside(struct node *n)
 {
     struct stat st;
 
-    unlock(n);
+    job_mount_unlock(&n->mount_lock, n->dir);
     if (n->made_mount) {
         (void)chmod(n->wanted, 0); /* what has not entered is not to write to the disk below */
         return NULL;
@@ -165,7 +169,7 @@ static const char *take_inside(struct node *n)
         return "another job's store is mounted there";
     if (!n->plan.entered && access(n->wanted, W_OK) == 0)
         return "what has not entered could write to the directory below the store";
-    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : !S_ISDIR(st.st_mode) ? "it is no directory" : job_dir_is_empty(n->wanted) ? NULL : full;
+    return stat(n->wanted, &st) < 0 ? "it is not there, and this user can't make it" : !S_ISDIR(st.st_mode) ? "it is no directory" : job_dir_strays(n->wanted, &n->stray) ? full(n) : NULL;
 }
 
 /* A user namespace, kept for the job. */
@@ -238,7 +242,7 @@ int node_mount_look(struct node *n, char *why, size_t size)
     rc = choose_way(n, &no, why, size);
     if (no) {
         FP_WARN("%s: %s", n->wanted, no);
-        unlock(n);
+        job_mount_unlock(&n->mount_lock, n->dir);
     }
     node_store_note(n);
     if (rc)
@@ -279,7 +283,7 @@ static int check_naming(const struct node *n, char *why, size_t size)
 {
     if (!n->plan.naming[0] || n->made_link)
         return 0;
-    snprintf(why, size, "%.60s names %.150s, and the store can't be mounted there (%.150s): what is written there would not be in the store: write $FP_MOUNT instead, which says where it is", n->plan.naming,
+    snprintf(why, size, "%.60s names %.150s, and the store can't be mounted there (%.250s): what is written there would not be in the store: write $FP_MOUNT instead, which says where it is", n->plan.naming,
              n->wanted, n->refused ? n->refused : "on another node of the job");
     return -EADDRNOTAVAIL;
 }
@@ -289,9 +293,13 @@ int node_mount_take(struct node *n, char *why, size_t size)
     char own[PATH_MAX];
     int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
 
-    if (strcmp(n->mount, n->wanted) == 0)
+    if (strcmp(n->mount, n->wanted) == 0) {
+        if (n->stray.name[0])
+            snprintf(n->hint, sizeof n->hint, "%.120s: others have left files in it, such as %s of user %u, which nobody sees until the store has ended", n->mount, n->stray.name, (unsigned)n->stray.uid);
         return 0;
-    unlock(n);
+    }
+    n->hint[0] = '\0';
+    job_mount_unlock(&n->mount_lock, n->dir);
     if (n->made_mount)
         (void)rmdir(n->wanted);
     n->made_mount = false;
@@ -326,7 +334,7 @@ void node_mount_clean(struct node *n)
         (void)rmdir(n->wanted);
     if (job_dir_file(own, n->dir, JOB_DIR_MOUNT) == 0)
         (void)rmdir(own);
-    unlock(n);
+    job_mount_unlock(&n->mount_lock, n->dir);
     if (n->is_inside)
         fp_namespace_close(&n->inside);
 }

@@ -109,7 +109,7 @@ static void look_at_fuse(struct doctor_node *n)
         return;
     n->mountpoint_rc = fp_mount_probe(MOUNTPOINT, PROBE_MS);
     if (n->mountpoint_rc == 0)
-        n->mountpoint_rc = job_dir_mountable(MOUNTPOINT);
+        n->mountpoint_rc = job_dir_mountable(MOUNTPOINT, NULL);
     else if (n->mountpoint_rc == -ENOENT && access("/", W_OK) == 0)
         n->mountpoint_rc = 0; /* fp-job makes it */
 }

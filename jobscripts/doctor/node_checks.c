@@ -100,8 +100,14 @@ static void judge_mountpoint(const struct doctor_node *n, struct doctor_answer *
         return;
     }
     doctor_found(a, "%s: %s", n->mountpoint,
-                 n->mountpoint_rc == -ENOENT ? "not there" : n->mountpoint_rc == -ENOTDIR ? "no directory" : n->mountpoint_rc ? "users can't mount on it" : "can be mounted on");
-    if (n->mountpoint_rc)
+                 n->mountpoint_rc == -ENOENT      ? "not there"
+                 : n->mountpoint_rc == -ENOTDIR   ? "no directory"
+                 : n->mountpoint_rc == -ENOTEMPTY ? "there are files in it, which a store would hide"
+                 : n->mountpoint_rc               ? "users can't mount on it"
+                                                  : "can be mounted on");
+    if (n->mountpoint_rc == -ENOTEMPTY)
+        doctor_warn(a, "move away what is in %s (ls -lA); else stores of whose files they are are mounted below /tmp, where $FP_MOUNT says", n->mountpoint);
+    else if (n->mountpoint_rc)
         doctor_warn(a, "mkdir -p %s && chmod 777 %s, without a sticky bit; else stores are mounted below /tmp, where $FP_MOUNT says", n->mountpoint, n->mountpoint);
 }
 

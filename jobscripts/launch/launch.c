@@ -450,6 +450,22 @@ static void tell_nodes(const struct starter *s)
     free(ranks);
 }
 
+/* What nodes that are ready have found, each once. */
+static void tell_hints(const struct starter *s)
+{
+    uint32_t *ranks = calloc(s->states.n, sizeof *ranks), n;
+    bool *told = calloc(s->states.n, sizeof *told);
+    char names[JOB_HOSTLIST_BYTES];
+    const struct job_node *of;
+
+    for (uint32_t i = 0; told && i < s->states.n; i++)
+        told[i] = !job_kept_hint(s->states.nodes[i].text)[0];
+    for (unsigned shown = 0; told && ranks && shown < SHOWN_MAX && (n = job_states_alike(&s->states, told, ranks, &of)); shown++)
+        FP_WARN("%s: %s", job_hostlist_write(s->l->alloc->nodes, ranks, n, names, sizeof names), job_kept_hint(of->text));
+    free(told);
+    free(ranks);
+}
+
 static void tell_why(struct starter *s)
 {
     if (s->gone)
@@ -520,8 +536,10 @@ static int wait_all(struct starter *s)
         rc = s->gone ? -ECHILD : s->left || job_interrupted() ? -EINTR : -ETIMEDOUT;
     if (rc)
         tell_why(s);
-    else
+    else {
         job_kept_tell(&s->states, s->l->ssd);
+        tell_hints(s);
+    }
     if (rc && s->launched)
         end_all(s, true);
     return rc;

@@ -183,3 +183,49 @@ def test_a_tmp_without_room(slurm, node):
         slurm.nothing_left()
     finally:
         slurm.on(node, "sh", "-c", "rm -f /tmp/fill; mount -o remount,size=50% /tmp", user="root")
+
+
+NAMES = START + "srun sh -c 'echo x > /AggregateSSDstore/$(hostname)'\nls $FP_MOUNT\necho at $FP_MOUNT\nfp-job stop\n"
+OTHER = ["setpriv", "--reuid=5002", "--regid=5002", "--clear-groups"]
+
+
+def test_files_of_others_where_the_store_is_to_be(slurm):
+    """Anybody can leave one there: it is hidden while the store is there, with a word of it, and stays. One of the user's own keeps the store away, and is named."""
+    slurm.on(2, *OTHER, "touch", "/AggregateSSDstore/bait", user="root")
+    code, out = slurm.run(HEAD + NAMES)
+    assert code == 0 and "\nat /AggregateSSDstore\n" in out and not re.search("^bait", out, re.M) and slurm.names[2] in out, out
+    assert len(re.findall(rf"WARN: {slurm.names[2]}: /AggregateSSDstore: others have left files in it, such as bait of user 5002,", out)) == 1, out
+    assert slurm.on(2, "ls", "/AggregateSSDstore").stdout == "bait\n"
+    slurm.nothing_left()
+    slurm.on(2, "mkdir", "/AggregateSSDstore/my work")
+    code, out = slurm.run(HEAD + NAMES)
+    assert code == 5 and f"{slurm.names[2]} is not ready: line 6, column 22 of the script names /AggregateSSDstore" in out and "such as my?work of this user: move them away" in out, out
+    slurm.on(2, "rmdir", "/AggregateSSDstore/my work")
+    slurm.on(2, "sh", "-ec", "mkdir /srv/group; touch /srv/group/theirs; chown -R 5002:5001 /srv/group; chmod 770 /srv/group", user="root")
+    code, out = slurm.run(HEAD.replace("pool=", "mount=/srv/group pool=") + START + "echo at $FP_MOUNT\nfp-job stop\n")  # which not anybody can put there
+    assert code == 0 and "at /tmp/fpstore-5001-" in out and "such as theirs of user 5002: move them away" in out, out
+    slurm.on(2, "rm", "-r", "/srv/group", "/AggregateSSDstore/bait", user="root")
+    slurm.nothing_left()
+
+
+SQUATTER = """import os, socket, sys, time
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind("\\0fpstore-%x-/AggregateSSDstore" % os.stat("/proc/self/ns/mnt").st_ino)
+print("here", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_somebody_holds_the_name_of_the_directory(slurm):
+    """By which users keep from each other's directories: a script that names the directory has its store there all the same, any other has one."""
+    squatter = slurm.begin(2, *OTHER, "python3", "-c", SQUATTER, user="root")
+    try:
+        assert squatter.stdout.readline() == "here\n"
+        code, out = slurm.run(HEAD + NAMES)
+        assert code == 0 and "\nat /AggregateSSDstore\n" in out and "another user seems to mount there, too" in out, out
+        code, out = slurm.run(HEAD + START + "echo at $FP_MOUNT\nfp-job stop\n")
+        assert code == 0 and "\nat /tmp/fpstore-5001-" in out and "another job's store is just being mounted there" in out, out
+    finally:
+        squatter.kill()
+        squatter.wait(10)
+    slurm.nothing_left()

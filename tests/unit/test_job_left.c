@@ -21,6 +21,7 @@
 #include "jobscripts/jobdir.h"
 #include "jobscripts/agent/kept.h"
 #include "jobscripts/agent/left.h"
+#include "jobscripts/agent/mountlock.h"
 #include "jobscripts/agent/named.h"
 
 static char top[64];
@@ -80,6 +81,80 @@ static void end(pid_t pid)
 {
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A process that has locked what a job of this directory wants. */
+static pid_t locker(const char *dir, const char *path)
+{
+    struct job_mount_lock l = {0};
+    int ready[2];
+    pid_t pid;
+    char c;
+
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        c = job_mount_lock_own(&l, dir, path) == 0 ? 'y' : 'n';
+        (void)!write(ready[1], &c, 1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    assert_int_equal(c, 'y');
+    close(ready[0]);
+    close(ready[1]);
+    return pid;
+}
+
+/* Whichever of them looks first, and whatever their names are. */
+static void test_one_job_of_a_user_has_a_mountpoint(void **state)
+{
+    struct job_mount_lock l = {0};
+    const char *const names[] = {"fpstore-1", "fpstore-2", "fpstore-3"};
+    pid_t pid;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(job_dir_make(in_top(names[i])), 0);
+    for (size_t i = 0; i < 3; i += 2) {
+        pid = locker(in_top(names[i]), "/x");
+        assert_int_equal(job_mount_lock_own(&l, in_top("fpstore-2"), "/x"), -EADDRINUSE);
+        assert_int_equal(l.nclaims, 0);
+        assert_int_equal(job_mount_lock_own(&l, in_top("fpstore-2"), "/x/y"), 0);
+        job_mount_unlock(&l, in_top("fpstore-2"));
+        end(pid);
+        assert_int_equal(job_mount_lock_own(&l, in_top("fpstore-2"), "/x"), 0);
+        job_mount_unlock(&l, in_top("fpstore-2"));
+    }
+}
+
+/* Of others it counts only where not anybody could have put it. */
+static void test_what_a_mountpoint_may_hide(void **state)
+{
+    struct job_stray s;
+
+    (void)state;
+    assert_int_equal(mkdir(in_top("here"), 0755), 0);
+    assert_int_equal(job_dir_mountable(in_top("here"), &s), 0);
+    assert_string_equal(s.name, "");
+    assert_int_equal(mkdir(in_top("here/a\nb\xc3\xa4"), 0755), 0);
+    assert_int_equal(job_dir_mountable(in_top("here"), &s), -ENOTEMPTY);
+    assert_string_equal(s.name, "a?b??");
+    assert_int_equal(s.uid, geteuid());
+    assert_int_equal(job_dir_mountable(in_top("there"), NULL), -ENOENT);
+    if (chown(in_top("here/a\nb\xc3\xa4"), geteuid() + 1, getegid()))
+        return; /* as root alone */
+    assert_int_equal(job_dir_mountable(in_top("here"), &s), -ENOTEMPTY);
+    assert_int_equal(s.uid, geteuid() + 1);
+    assert_int_equal(chmod(in_top("here"), 0777), 0);
+    assert_int_equal(job_dir_mountable(in_top("here"), &s), 0);
+    assert_string_equal(s.name, "a?b??");
+    assert_int_equal(chmod(in_top("here"), 01777), 0);
+    assert_int_equal(job_dir_mountable(in_top("here"), NULL), -ENOTEMPTY);
+    assert_int_equal(chmod(in_top("here"), 0777), 0);
+    assert_int_equal(mkdir(in_top("here/mine"), 0755), 0);
+    assert_int_equal(job_dir_mountable(in_top("here"), &s), -ENOTEMPTY);
+    assert_string_equal(s.name, "mine");
 }
 
 /* What is cleared by age where the file for systemd-tmpfiles says that everything is old enough: what is not locked (tmpfiles.d(5)). */
@@ -563,6 +638,8 @@ static void test_what_does_not_fit_is_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_one_job_of_a_user_has_a_mountpoint, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_a_mountpoint_may_hide, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_held_is_not_cleared_by_age, setup, teardown),
         cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_others_have_put_there_is_not_waited_for, setup, teardown),
