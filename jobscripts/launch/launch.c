@@ -81,10 +81,20 @@ struct starter {
 
 /* ---------------------------------------------------------------- the root */
 
+static bool runs_the_same(pid_t a, pid_t b)
+{
+    char of_a[64], of_b[64];
+    struct stat x, y;
+
+    snprintf(of_a, sizeof of_a, "/proc/%d/exe", (int)a);
+    snprintf(of_b, sizeof of_b, "/proc/%d/exe", (int)b);
+    return stat(of_a, &x) == 0 && stat(of_b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /*
  * srun has a child that does nothing but kill the whole step, at once, when srun is gone without a word (_shepherd_spawn of Slurm's srun_job.c). When a batch
  * script has ended, Slurm kills what it has left in the order of their numbers, so that one is often quick enough, and the agents would be killed before they
- * have cleared up anything. They live by the tree, and hear of the job's end from Slurm itself.
+ * have cleared up anything. They live by the tree, and hear of the job's end from Slurm itself. What a site's plugin has started in srun is not ours to end.
  */
 static void kill_shepherd(const struct starter *s)
 {
@@ -92,7 +102,8 @@ static void kill_shepherd(const struct starter *s)
     size_t n = s->l->alloc->launcher->kept && s->launched && !s->gone ? fp_proc_children(s->launcher.pid, child, SHEPHERDS) : 0;
 
     for (size_t i = 0; i < n; i++)
-        (void)kill(child[i], SIGKILL);
+        if (runs_the_same(child[i], s->launcher.pid))
+            (void)kill(child[i], SIGKILL);
 }
 
 static void leave_root(struct starter *s)

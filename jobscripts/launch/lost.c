@@ -69,10 +69,12 @@ static void one_by_one(const char *job, char *names)
     unsigned n = 0, told = 0;
 
     for (char *name = strtok_r(names, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
-        if (n++ < ONE_BY_ONE && job_slurm_clean(job, name, 1) == 0)
+        bool tried = n++ < ONE_BY_ONE;
+
+        if (tried && job_slurm_clean(job, name, 1) == 0)
             continue;
         if (told++ < SHOWN_MAX)
-            FP_WARN("%s is down, or does not answer: what the store had there is removed by your next job on it, or by fp-job clean there", name);
+            FP_WARN("%s %s: what the store had there is removed by your next job on it, or by fp-job clean there", name, tried ? "is down, or does not answer" : "was not reached, as others are down");
     }
     if (told > SHOWN_MAX)
         FP_WARN("and so it is on %u other nodes", told - SHOWN_MAX);
