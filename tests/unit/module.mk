@@ -22,7 +22,7 @@ $(O)/tests/unit/test_limited: ALL_LDFLAGS += -Wl,--wrap=waitpid
 $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=rename
 
 # The application of a job, with a Slurm and a clock that are the test's.
-$(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=fp_command
+$(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=kill -Wl,--wrap=fp_command
 JOB_END_WRAP := steps_after steps_stop launch_discard launch_end lost_find lost_all lost_clean
 $(O)/tests/unit/test_job_end: ALL_LDFLAGS += $(JOB_END_WRAP:%=-Wl,--wrap=job_%)
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -24,6 +25,8 @@ int __real_clock_gettime(clockid_t id, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
 int __real_nanosleep(const struct timespec *want, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *want, struct timespec *left);
+int __real_kill(pid_t pid, int sig);
+int __wrap_kill(pid_t pid, int sig);
 int __wrap_fp_command(char *const argv[], uint64_t limit_ms, char *out, size_t size);
 
 /* What Slurm says, and what it was told. */
@@ -38,6 +41,7 @@ static struct {
     const char *left, *steps;  /* left: NULL: until LIMIT_S */
     const char *asked;         /* for which job */
     bool limit;                /* it has killed the application */
+    bool ends;                 /* the application, by any signal */
     char told[256];
 } slurm;
 
@@ -64,6 +68,17 @@ int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
         kill(slurm.application, SIGKILL);
     }
     return __real_nanosleep(&pause, left);
+}
+
+/* A second of the test is a millisecond, in which a process may not get to run: the clock stands still until it has ended. */
+int __wrap_kill(pid_t pid, int sig)
+{
+    int rc = __real_kill(pid, sig);
+    siginfo_t info;
+
+    if (rc == 0 && slurm.ends && pid == slurm.application)
+        assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    return rc;
 }
 
 static int left(char *out, size_t size)
@@ -166,6 +181,7 @@ static int waited(const char *program)
     r.declared.nout = 1;
     slurm.told_s = -1;
     slurm.application = begin();
+    slurm.ends = true;
     return job_app_wait(&r, slurm.application, program);
 }
 
