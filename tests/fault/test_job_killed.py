@@ -1,5 +1,6 @@
 """Agents of a job that are killed, with a real Slurm: what they had begun is ended and removed by whoever comes next, without an administrator."""
 
+import pytest
 
 from harness.daemons import wait_until
 
@@ -101,3 +102,18 @@ def test_two_starts_in_one_job_do_not_meet(slurm):
     assert code == 0 and out.splitlines().count("false") == 1 and "/AggregateSSDstore" in out.splitlines(), out
     assert "another fp-job is just starting" in out or "is up already" in out, out
     slurm.nothing_left(10)
+
+
+@pytest.mark.limit(240)
+@pytest.mark.parametrize("words", ["", " --no-kill"])
+def test_a_job_whose_first_node_dies_leaves_nothing_on_the_others(slurm, words):
+    """No epilog is there, and with --no-kill Slurm leaves them their step: they end by themselves when they have heard of no agent above for a while."""
+    number = slurm.up(HEAD.replace("--exclusive", "--exclusive --no-requeue" + words) + START + WAIT)
+    slurm.crash(1)
+    try:
+        slurm.nothing_left(60, nodes=(2, 3))
+    finally:
+        slurm.login("scancel", str(number), check=False)  # which has its nodes still, with --no-kill
+        slurm.start_node(1)
+        slurm.wait_nodes(60)
+    slurm.nothing_left(30)
