@@ -55,6 +55,8 @@ struct reader {                    /* one read under way */
     uint64_t told;                 /* chunk that the manager was told of last: it could not be read where it should be */
     uint64_t away_ms;              /* since when a benefactor is waited for; 0: none is */
     unsigned asked;                /* how often the manager was asked where else that is */
+    uint32_t over_bnf;             /* has been waited for as long as one is; 0: none has */
+    int over_rc;                   /* the error that it was given up with */
     uint64_t end;                  /* not strict: the smallest size that the file had when a plan was made */
 };
 
@@ -86,9 +88,25 @@ static bool is_away(int rc)
     return rc != 0 && rc != FP_ECHECKSUM && rc != FP_ECHUNK_MISSING && rc != -EIO && rc != CL_ECODER && rc != CL_ETARGET;
 }
 
-/* Load with patience: a benefactor that is restarting is back within seconds. That is had once for a read. */
+/* Who would have to be asked for it; 0: another one than the benefactor of the map, or none. */
+static uint32_t holder_of(struct cl_rchunk *e)
+{
+    uint32_t bnf;
+
+    pthread_mutex_lock(&e->lock);
+    bnf = e->fetched ? 0 : e->bnf;
+    pthread_mutex_unlock(&e->lock);
+    return bnf;
+}
+
+/*
+ * Load with patience: a benefactor that is restarting is back within seconds. That is had once for a read: when the manager was asked again and knows of no other
+ * place, there is no further try, which would take as long as a connection does that nobody answers.
+ */
 static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first, uint32_t last)
 {
+    if (r->over_bnf && holder_of(e) == r->over_bnf)
+        return r->over_rc;
     for (;;) {
         uint64_t began_ms = fp_now_ms(), now_ms;
         int rc = cl_rcache_load(e, first, last, true, r->deadline_ms);
@@ -96,6 +114,10 @@ static int load_patiently(struct reader *r, struct cl_rchunk *e, uint32_t first,
         now_ms = fp_now_ms();
         if (is_away(rc)) {
             r->away_ms = r->away_ms ? r->away_ms : began_ms;
+            if (now_ms >= r->away_ms + AWAY_MS && r->asked && rc != -ENOMEM) {
+                r->over_bnf = holder_of(e);
+                r->over_rc = rc;
+            }
             if (now_ms >= r->away_ms + (r->asked || rc == -ENOMEM ? AWAY_MS : AWAY_ASK_MS))
                 return rc;
         } else if (rc != CL_ETARGET || now_ms >= r->deadline_ms) {

@@ -101,6 +101,7 @@ struct world_bnf {
     atomic_int break_executes; /* … after it was executed */
     atomic_bool hold_answers;  /* what is asked over TCP is done, and answered when this is false again */
     atomic_bool hold_connects; /* who connects gets no answer, until this is false again */
+    atomic_uint refuse_ms;     /* who connects while it is down hears of that after so long */
     atomic_ulong connects;
     atomic_bool table_down;    /* the manager's table says so */
     atomic_ulong stores;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/core.h"
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/fdlink.h"
 #include "fp/rpc.h"
@@ -444,6 +445,7 @@ struct fconn { /* what a struct fp_rpc_conn is here */
     struct world_bnf *b;
     uint64_t id;
     bool up, closed;
+    uint64_t since_ms;
     const struct fp_rpc_handler *h;
     void *arg;
     struct fcall *calls; /* oldest first */
@@ -504,7 +506,7 @@ static void conn_up(void *arg)
 {
     struct fconn *c = arg;
 
-    if (!c->closed && c->b->hold_connects) {
+    if (!c->closed && (c->b->hold_connects || (c->b->down && fp_now_ms() < c->since_ms + c->b->refuse_ms))) {
         usleep(1000);
         world_post(conn_up, c);
         return;
@@ -531,6 +533,7 @@ int __wrap_fp_rpc_connect(struct fp_rpc *rpc, const char *addr, const struct fp_
     atomic_fetch_add(&c->b->connects, 1);
     c->h = h;
     c->arg = arg;
+    c->since_ms = fp_now_ms();
     pthread_mutex_lock(&links_lock);
     c->id = ++link_ids;
     pthread_mutex_unlock(&links_lock);

@@ -113,6 +113,29 @@ static void *back_soon(void *arg)
     return arg;
 }
 
+/* As when a link is cut: each try takes as long as a connection that nobody answers, and the one within which the time for it ends is the last one. */
+static void test_limits_read_ends_with_the_try_that_was_under_way(void **state)
+{
+    uint64_t from_ms;
+
+    (void)state;
+    begin(false, 65536, 10 * 65536, 60000);
+    put(0, 65536);
+    assert_int_equal(cl_data_flush(&mnt.m, h.inode), 0);
+    b1->down = true;
+    b1->refuse_ms = 3500;
+    world_bnf_break(b1);
+    b1->connects = 0;
+    from_ms = fp_now_ms();
+    assert_true(fx_read(&mnt, &h, buf, 1000, 0) < 0);
+    assert_true(fp_now_ms() - from_ms >= 6000);
+    assert_int_equal(b1->connects, 2); /* after the first the manager is asked where else it is; after the second, too: nowhere */
+    b1->down = false;
+    assert_int_equal(fx_read(&mnt, &h, buf, 1000, 0), 1000);
+    assert_memory_equal(buf, want, 1000);
+    end();
+}
+
 /* A benefactor that is only starting again is waited for; one that is not, until the deadline, and then it is told. */
 static void test_limits_commit_waits_for_what_is_away(void **state)
 {
@@ -525,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_limits_commit_refused_for_a_window_harms_no_other),
         cmocka_unit_test(test_limits_commit_that_names_bad_chunks_is_an_error),
         cmocka_unit_test(test_limits_commit_waits_for_what_is_away),
+        cmocka_unit_test(test_limits_read_ends_with_the_try_that_was_under_way),
         cmocka_unit_test(test_limits_lease_that_comes_too_late_is_given_back),
         cmocka_unit_test(test_limits_leases_of_one_link_outlive_the_other),
         cmocka_unit_test(test_limits_benefactor_that_hangs_does_not_hold_up_the_core_loop),
