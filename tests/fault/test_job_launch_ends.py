@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from harness import sshd
-from harness.daemons import wait_until
+from harness.daemons import SLOW, wait_until
 
 SLURM = {"nodes": 4, "cpus": 2}
 SCRIPT = "#!/bin/bash\n#FP store size=256MiB pool=64MiB\n"
@@ -35,7 +35,7 @@ def begin(nodes, how, app, what="run"):
 
 
 def end(proc, seconds=90):
-    out = proc.communicate(timeout=seconds)[0]
+    out = proc.communicate(timeout=seconds * SLOW)[0]
     return proc.returncode, out
 
 
