@@ -18,6 +18,7 @@
 
 #include "fp/auxapp.h"
 #include "fp/limited.h"
+#include "jobscripts/jobdir.h"
 #include "jobscripts/script/auxcheck.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
@@ -351,11 +352,38 @@ static void check_persistent(const struct job_declared *d, struct job_findings *
         job_warning(f, value_place(d->store_line, word), "many sites remove $TMPDIR when a job ends: name a directory that stays, such as ssd=/local/$USER");
 }
 
+/* What variables stand for shows here, too, mostly. */
+static void check_mount(const struct job_declared *d, struct job_findings *f)
+{
+    const char *home = getenv("HOME"), *why;
+    char mount[PATH_MAX], own[PATH_MAX];
+
+    if (!d->store_line || job_path_mount_why(d->store.mount) || job_expand(mount, d->store.mount))
+        return;
+    job_path_plain(mount);
+    snprintf(own, sizeof own, "%s", home ? home : "");
+    job_path_plain(own);
+    why = strcmp(mount, own) == 0 ? job_path_mount_why("$HOME") : job_path_mount_why(mount);
+    if (why)
+        job_error(f, value_place(d->store_line, "mount"), "%s: %s", mount, why);
+}
+
+/* All of the job's time would be kept for its end. */
+static void check_reserve(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
+{
+    uint64_t limit_s = site->sbatch ? site->sbatch->time_s : 0;
+
+    if (limit_s && d->store_line && job_line_word(d->store_line, "reserve") && d->store.reserve_ms / 1000 >= limit_s)
+        job_error(f, value_place(d->store_line, "reserve"), "the job has %llu min in all (--time), which leaves none for the application: give less", (unsigned long long)(limit_s / 60));
+}
+
 void job_check(const struct job_declared *d, const struct job_site *site, struct job_findings *f)
 {
     if (!d->script.nlines && !f->errors && !site->unseen)
         job_warning(f, (struct job_place){.line = 1}, "there is no #FP line in this script: it declares nothing");
     check_persistent(d, f);
+    check_mount(d, f);
+    check_reserve(d, site, f);
     check_auxapps(d, site, f);
     check_cores(d, site, f);
     check_tasks(d, site, f);

@@ -41,7 +41,7 @@ static const struct fp_opt store_words[] = {
     FP_OPT_STRING(struct job_store, ssd, "ssd", "$TMPDIR", "Directory on the SSD of each node, in which the node's part of the store lies, as fpstore-JOB, which is made and removed at the end. It is there, and the user can write to it.",
                   .check = job_path_place_why, .arg = "DIR"),
     FP_OPT_SIZE(struct job_store, size_bytes, "size", NULL, FP_MIB(64), FP_TIB(1024), "What each node contributes. By default, nine tenths of what is free there."),
-    FP_OPT_STRING(struct job_store, mount, "mount", "/AggregateSSDstore", "Where the store is mounted on each node: an empty directory, or one that can be made.", .check = job_path_whole_why, .arg = "DIR"),
+    FP_OPT_STRING(struct job_store, mount, "mount", "/AggregateSSDstore", "Where the store is mounted on each node: an empty directory, or one that can be made.", .check = job_path_mount_why, .arg = "DIR"),
     FP_OPT_STRING(struct job_store, backend, "backend", "dir", "Where chunks lie: dir, in files below ssd=; memory; or on an emulated device, such as emulated:x25e.",
                   .check = check_backend, .arg = "KIND"),
     FP_OPT_SIZE(struct job_store, pool_bytes, "pool", "512MiB", FP_MIB(16), FP_TIB(4), "Memory for chunks on each node."),

@@ -59,6 +59,33 @@ const char *job_path_whole_why(const char *text)
     return why ? why : has_dots(text) ? "write it without . and .." : NULL;
 }
 
+/* What nothing is mounted on, nor below it if `below`. */
+static const struct {
+    const char *path;
+    bool below;
+} of_system[] = {{"/proc", true},  {"/sys", true},  {"/dev", true},   {"/usr", true},   {"/etc", true},  {"/bin", true},      {"/sbin", true},
+                 {"/lib", true},   {"/lib32", true}, {"/lib64", true}, {"/boot", true},  {"/tmp", false}, {"/var", false},     {"/var/tmp", false},
+                 {"/home", false}, {"/root", false}, {"/run", false},  {"/opt", false}};
+
+const char *job_path_mount_why(const char *text)
+{
+    static const char system_why[] = "the system needs what is there, which the store would hide: give a directory of its own, such as /tmp/$USER-store";
+    const char *why = job_path_whole_why(text);
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s", text);
+    job_path_plain(path);
+    if (!why && (strcmp(path, "$HOME") == 0 || strcmp(path, "${HOME}") == 0))
+        return "the store would hide your home directory: give a directory of its own, such as /tmp/$USER-store";
+    for (size_t i = 0; !why && i < sizeof of_system / sizeof of_system[0]; i++) {
+        size_t n = strlen(of_system[i].path);
+
+        if (strncmp(path, of_system[i].path, n) == 0 && (!path[n] || (of_system[i].below && path[n] == '/' && strncmp(path, "/dev/shm/", 9) != 0)))
+            return system_why;
+    }
+    return why;
+}
+
 const char *job_path_inner_why(const char *text)
 {
     const char *why = home_why(text);

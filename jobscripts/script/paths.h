@@ -10,6 +10,8 @@ const char *job_path_variables_why(const char *text);
 const char *job_path_place_why(const char *text);
 /* Of mount=, and what is copied to or from: without . and .., too. */
 const char *job_path_whole_why(const char *text);
+/* Of mount=: as job_path_whole_why, and no directory that the system or the user's programs could not do without meanwhile. */
+const char *job_path_mount_why(const char *text);
 /* In the store, relative to the mount. */
 const char *job_path_inner_why(const char *text);
 

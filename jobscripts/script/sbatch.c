@@ -83,15 +83,15 @@ static const char *take_partition(struct job_sbatch *out, const char *value)
 static const char *take_time(struct job_sbatch *out, const char *value)
 {
     static const char why[] = "write minutes, hours:minutes:seconds or days-hours:minutes:seconds";
-    unsigned colons = 0;
+    uint32_t v[4] = {0}; /* days, if they are said, and the others as they come */
+    unsigned colons = 0, k = 0;
     bool days = false;
-    uint32_t v;
 
-    (void)out;
+    out->time_s = 0;
     if (strcasecmp(value, "infinite") == 0 || strcasecmp(value, "unlimited") == 0 || strcmp(value, "-1") == 0)
         return NULL;
-    for (const char *s = value;; s++) {
-        size_t n = number(s, &v);
+    for (const char *s = value;; s++, k++) {
+        size_t n = k < 4 ? number(s, &v[k]) : 0;
 
         s += n;
         if (!n || (*s && *s != ':' && (*s != '-' || days || colons)))
@@ -99,8 +99,15 @@ static const char *take_time(struct job_sbatch *out, const char *value)
         days = days || *s == '-';
         colons += *s == ':';
         if (!*s)
-            return colons <= 2 ? NULL : why;
+            break;
     }
+    if (colons > 2)
+        return why;
+    if (days)
+        out->time_s = v[0] * 86400ull + v[1] * 3600ull + v[2] * 60ull + v[3];
+    else
+        out->time_s = colons == 2 ? v[0] * 3600ull + v[1] * 60ull + v[2] : v[0] * 60ull + v[1];
+    return NULL;
 }
 
 static const struct option {

@@ -19,6 +19,7 @@ struct job_sbatch {
     char partition[256]; /* ""; of several the first */
     uint32_t node_tasks, task_cpus; /* --ntasks-per-node, --cpus-per-task; 0: they don't say */
     struct job_place node_tasks_at, task_cpus_at; /* of the values; line 0: not in the script */
+    uint64_t time_s;     /* --time; 0: it does not say, or there is no limit */
     bool overcommit;     /* -O: more tasks than CPUs are meant */
 };
 

@@ -72,6 +72,24 @@ static void is_bad(const char *script, unsigned line, unsigned column, const cha
     jf_end(&x);
 }
 
+/* By what variables stand for, too. */
+static void test_a_mountpoint_that_is_needed(void **state)
+{
+    char *before = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
+
+    (void)state;
+    setenv("HOME", "/h/me/", 1);
+    setenv("FP_TEST_DIR", "/usr", 1);
+    is_bad("#FP store mount=/h//me\n", 1, 17, "your home directory");
+    is_good("#FP store mount=/h/me/store\n");
+    is_bad("#FP store mount=$FP_TEST_DIR/lib\n", 1, 17, "/usr/lib: the system needs");
+    unsetenv("FP_TEST_DIR");
+    is_good("#FP store mount=$FP_TEST_DIR/lib\n");
+    if (before)
+        setenv("HOME", before, 1);
+    free(before);
+}
+
 /* Neither the user's plugins nor his files are touched; mistakes in words are found all the same. */
 static void test_words_alone(void **state)
 {
@@ -391,6 +409,7 @@ static void test_commands_end_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_mountpoint_that_is_needed),
         cmocka_unit_test(test_words_alone),
         cmocka_unit_test(test_plugins_say_what_is_wrong_with_their_words),
         cmocka_unit_test(test_what_hides_data_comes_last),

@@ -202,6 +202,19 @@ static void test_paths_that_no_shell_has_read(void **state)
     jf_bad("#FP store ssd=$\n", 1, 11, "$NAME or ${NAME}");
     jf_bad("#FP store mount=~/m\n", 1, 11, "write $HOME");
     jf_bad("#FP store mount=/a/../m\n", 1, 11, "without . and ..");
+    jf_bad("#FP store mount=//\n", 1, 11, "a directory below /");
+    for (const char *const *t = (const char *const[]){"/proc", "/sys/fs", "/dev", "/usr", "//usr//local/", "/etc", "/lib64", "/tmp/", "/var/tmp", "/home", "$HOME", "${HOME}/", NULL}; *t; t++) {
+        char line[64];
+
+        snprintf(line, sizeof line, "#FP store mount=%s\n", *t);
+        jf_bad(line, 1, 11, "which the store would hide" + (strchr(*t, '$') ? 6 : 0));
+    }
+    jf_good(&x, "#FP store mount=/tmp/mine\n");
+    jf_end(&x);
+    jf_good(&x, "#FP store mount=/dev/shm/mine\n");
+    jf_end(&x);
+    jf_good(&x, "#FP store mount=/usrs\n");
+    jf_end(&x);
     jf_bad("#FP stage-in ~/in\n", 1, 14, "write $HOME");
     jf_bad("#FP stage-in /a/../in\n", 1, 14, "without . and ..");
     jf_bad("#FP stage-in /a $1/x\n", 1, 17, "begins no variable");

@@ -265,6 +265,16 @@ static void test_what_a_script_writes_into_another_is_none_of_its_lines(void **s
     done();
 }
 
+static void sbatch_time(const char *value, uint64_t want_s)
+{
+    char text[64];
+    struct job_sbatch got;
+
+    snprintf(text, sizeof text, "#SBATCH --time=%s\n", value);
+    job_sbatch_read(text, &got, NULL);
+    assert_int_equal(got.time_s, want_s);
+}
+
 static void sbatch_bad(const char *text, unsigned line, unsigned column, const char *part)
 {
     struct job_sbatch sb;
@@ -298,6 +308,13 @@ static void test_what_sbatch_would_refuse_has_its_place(void **state)
     sbatch_bad("#SBATCH -N 2-\n", 1, 12, "'2-'");
     sbatch_bad("#SBATCH -N 4-2\n", 1, 12, "'4-2'");
     sbatch_bad("#SBATCH -J x -N\n", 1, 14, "--nodes has no value");
+    sbatch_time("10", 600);
+    sbatch_time("1:2", 62);
+    sbatch_time("1:2:3", 3723);
+    sbatch_time("1-2", 93600);
+    sbatch_time("1-2:3", 93780);
+    sbatch_time("1-2:3:4", 93784);
+    sbatch_time("10 -t UNLIMITED", 0);
     sbatch_bad("#SBATCH --time=abc\n", 1, 16, "hours:minutes:seconds");
     sbatch_bad("#SBATCH --time=1h\n", 1, 16, "'1h'");
     sbatch_bad("#SBATCH --time=1:2:3:4\n", 1, 16, "'1:2:3:4'");
