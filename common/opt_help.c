@@ -175,7 +175,7 @@ void opt_print_man_options(struct fp_opts *o)
         if (opt->flags & FP_OPT_POSITIONAL)
             roff_tag("", opt_placeholder(o, opt), "", NULL);
         else if (opt->type == FP_OPT_TYPE_BOOL)
-            roff_tag("--", opt->name, "", "[=on|off]");
+            roff_tag(o->table->words ? "" : "--", opt->name, o->table->words ? "=" : "", o->table->words ? "on|off" : "[=on|off]");
         else
             roff_tag(o->table->words ? "" : "--", opt->name, "=", opt_placeholder(o, opt));
         facts(more, sizeof more, opt);

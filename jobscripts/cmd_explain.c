@@ -136,16 +136,27 @@ static void explain_auxapps(const struct job_request *r)
     }
 }
 
-static void explain_stage(const struct job_stage *list, size_t n, const char *title, const char *when)
+/* drain_to: where results go of which it is not said; NULL: nowhere. */
+static void explain_stage(const struct job_stage *list, size_t n, const char *title, const char *when, const char *drain_to)
 {
     static const char *const after[] = {"if the application ends with 0", "if the application fails", "however the application ends"};
 
     for (size_t i = 0; i < n; i++) {
+        const char *to = list[i].to ? list[i].to : drain_to;
+
         printf("%-14s", i ? "" : title);
         for (size_t k = 0; k < list[i].paths.count; k++)
             printf(" %s", list[i].paths.items[k]);
-        printf("%s%s, %s\n", list[i].to ? " to " : "", list[i].to ? list[i].to : "", when ? when : after[list[i].when]);
+        printf("%s%s, %s\n", to ? " to " : "", to ? to : "", when ? when : after[list[i].when]);
     }
+}
+
+static const char *drain_target(const struct job_declared *d)
+{
+    const struct job_auxapp *drain = job_declared_drain(d);
+    const struct job_word *to = drain ? job_line_word(drain->line, "to") : NULL;
+
+    return to ? to->text + to->value : NULL;
 }
 
 int job_cmd_explain(const struct job_options *o)
@@ -164,8 +175,8 @@ int job_cmd_explain(const struct job_options *o)
         explain_store(&r);
         rc = explain_cores(&r);
         explain_auxapps(&r);
-        explain_stage(r.declared.in, r.declared.nin, "stage-in", "before the application begins");
-        explain_stage(r.declared.out, r.declared.nout, "stage-out", NULL);
+        explain_stage(r.declared.in, r.declared.nin, "stage-in", "before the application begins", NULL);
+        explain_stage(r.declared.out, r.declared.nout, "stage-out", NULL, drain_target(&r.declared));
     }
     job_request_fini(&r);
     return rc;

@@ -208,6 +208,21 @@ def test_what_users_write(folder):
     assert not wrong, "\n".join(map(str, wrong))
 
 
+def test_explain_says_where_results_go(folder):
+    """Also where the line leaves it to the drain."""
+    script = os.path.join(folder, "job.sh")
+    with open(script, "w") as f:
+        f.write("#FP auxapp drain to=/lustre/run every=2\n#FP stage-out a b\n#FP stage-out c to=/lustre/other on=success\n")
+    r = job("explain", script, "--node-cores=8")
+    assert r.returncode == 0 and " a b to /lustre/run, however the application ends\n" in r.stdout and " c to /lustre/other, if the application ends with 0\n" in r.stdout, r.stdout + r.stderr
+
+
+def test_words_in_the_manual_are_as_they_are_written():
+    """Without dashes, which are of options."""
+    r = job("--print-man-commands")
+    assert r.returncode == 0 and "\\fBrequired\\fR=\\fIon|off" in r.stdout and "\\-\\-required" not in r.stdout and "\\-\\-optional" not in r.stdout, r.stdout
+
+
 def test_the_script_may_come_by_a_pipe():
     r = subprocess.run([bin_path("fp-job"), "check", "-", "--node-cores=4"], input="#FP cores 4\n", capture_output=True, text=True, timeout=30 * SLOW)
     assert r.returncode == 1 and r.stdout.startswith("-:1:11: error: "), r.stdout
