@@ -223,6 +223,12 @@ static void begin_end(const struct job_run_of *r)
     FP_WARN("the job's time was nearly over: the application was told to end, so that the rest is there for what is still to be drained or staged out (reserve= of #FP store)");
 }
 
+static int end_it(struct job_run_of *r, const struct job_options *o, int code)
+{
+    r->stall_ms = o->stall_ms;
+    return job_end(r, code, o->timeout_ms);
+}
+
 int job_cmd_stop(const struct job_options *o)
 {
     static struct job_run_of r;
@@ -240,7 +246,7 @@ int job_cmd_stop(const struct job_options *o)
     if (rc == 0)
         begin_end(&r);
     if (rc == 0)
-        rc = job_end(&r, (int)o->exit_code, o->timeout_ms);
+        rc = end_it(&r, o, (int)o->exit_code);
     job_run_fini(&r);
     return rc;
 }
@@ -335,7 +341,7 @@ int job_cmd_run(const struct job_options *o)
         return -ECHILD;
     }
     rc = wait_for(&r, pid, o->argv[0]);
-    rc = job_end(&r, rc, o->timeout_ms);
+    rc = end_it(&r, o, rc);
     job_run_fini(&r);
     return rc;
 }

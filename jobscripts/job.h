@@ -14,6 +14,7 @@ struct job_options {
     const char *auxapp_dir;    /* NULL: not given */
     int64_t pid, exit_code;
     uint64_t timeout_ms;       /* of stop and run, for bringing data out */
+    uint64_t stall_ms;         /* of stop and run: so long it may stand still */
     const char *cpus;
     bool words;                /* of check */
     bool here, json, lines;    /* of status, hidden, and doctor: this node alone */

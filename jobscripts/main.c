@@ -42,6 +42,9 @@ static const struct fp_opt options[] = {
     FP_OPT_DURATION(struct job_options, timeout_ms, "timeout", "1h", FP_SEC_MS(1), FP_HOUR_MS(720),
                     "With stop and run: within this time all is drained and staged out, or the job has failed and its store ends all the same. Less if the job's own time ends "
                     "before. For a target that hangs, and a job without a limit."),
+    FP_OPT_DURATION(struct job_options, stall_ms, "stall", "5min", FP_SEC_MS(1), FP_HOUR_MS(720),
+                    "With stop and run: when draining or staging out has stood still for so long, as the target is full, not mounted or not to be written to, it is given up, and the job has failed. "
+                    "What comes behind it has a tenth of that. A target that is only slow is waited for."),
     FP_OPT_PATH(struct job_options, auxapp_dir, "auxapp-dir", NULL, "Where the plugins of aux-apps are that are given by name. By default, those that came with fpstore.",
                 .arg = "DIR"),
     FP_OPT_BOOL(struct job_options, kept, "kept", "off", "With clean: say which stores of yours lie on this node and no job has (persistent=, on-failure=keep); remove nothing.", .flags = FP_OPT_NO_FILE),

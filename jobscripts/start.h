@@ -21,6 +21,7 @@ struct job_run_of {
     char naming[64]; /* where the directory of mount= is named as text; "": nowhere */
     bool given;   /* by an option of sbatch, before the script began: it is used, and not ended */
     bool kept;    /* on-failure=keep, and it is */
+    uint64_t stall_ms; /* what is brought out may stand still for so long */
     int start_fd; /* a lock, while it is being started */
 };
 

@@ -19,6 +19,7 @@
 #include "fp/err.h"
 #include "fp/limited.h"
 #include "fp/log.h"
+#include "fp/stall.h"
 #include "fp/units.h"
 #include "fp/command.h"
 #include "jobscripts/script/check.h"
@@ -33,18 +34,21 @@
 #define POLICY_MS   60000u
 #define RELEASE_MS  5000u
 #define STOP_MS     60000u
-#define TIMED_OUT   3 /* exit code of fpctl */
+#define TIMED_OUT   3 /* exit codes of fpctl */
+#define STALLED     6
+#define STALL_LATER 10u /* what was seen to stand still is waited for again a part of --stall */
 #define STOP_NEEDS  15000u /* of the job's time, for ending everything */
 #define STEP_LEAST  2000u
 #define ANSWER_MS   30000u /* of a file system, for one directory */
 #define SETTLE_MS   65000u /* a little more than fp-manager --ckpt-late is by default */
 #define SETS_BYTES  (4u << 20)
+#define GIVEN_UP    "nothing moves any more, for the reason above, and it is waited for no longer (--stall of fp-job)"
 
 struct call {
     char *words[WORDS_MAX + 1];
     size_t n;
     bool (*over)(void); /* it is killed then; NULL: never before its time */
-    char program[PATH_MAX], manager[300], key[PATH_MAX + 16], timeout[40];
+    char program[PATH_MAX], manager[300], key[PATH_MAX + 16], timeout[40], stall[40];
 };
 
 static void add(struct call *c, const char *text)
@@ -96,6 +100,12 @@ static int run(struct call *c, uint64_t limit_ms)
     rc = fp_command_shown_until(c->words, limit_ms, c->over);
     forget(c);
     return rc;
+}
+
+static void add_stall(struct call *c, uint64_t ms)
+{
+    snprintf(c->stall, sizeof c->stall, "--stall=%llums", (unsigned long long)ms);
+    add(c, c->stall);
 }
 
 static void add_timeout(struct call *c, uint64_t ms)
@@ -285,7 +295,26 @@ int job_steps_before(const struct job_run_of *r)
 struct after {
     struct call call;
     uint64_t until_ms;
+    bool stood; /* something of it has stood still for --stall */
 };
+
+/* How long the next step may stand still. Another target may be well; but if it is the same one, all steps together are not to wait for it much longer. */
+static uint64_t stall_ms(const struct job_run_of *r, const struct after *a)
+{
+    return a->stood ? r->stall_ms / STALL_LATER : r->stall_ms;
+}
+
+/* fpctl, which is waited for while something moves, and for ms at most. Its exit code, or negative. */
+static int run_moving(const struct job_run_of *r, struct after *a, uint64_t ms)
+{
+    int rc;
+
+    add_timeout(&a->call, ms);
+    add_stall(&a->call, stall_ms(r, a));
+    rc = run(&a->call, ms + POLICY_MS);
+    a->stood |= rc == STALLED;
+    return rc;
+}
 
 /* What there is for a step; at least some seconds, so that what is done already is seen to be so. *why: what will have ended it. */
 static uint64_t step_ms(const struct job_run_of *r, const struct after *a, const char **why)
@@ -379,6 +408,8 @@ static int not_drained(const char *what, int rc, const char *why)
 {
     if (rc == TIMED_OUT)
         FP_ERROR("not all %sis drained, and %s", what, why);
+    else if (rc == STALLED)
+        FP_ERROR("not all %sis drained: " GIVEN_UP, what);
     else if (rc && job_given_up())
         FP_ERROR("not all %sis drained: interrupted", what);
     else if (rc)
@@ -396,11 +427,10 @@ static int drain_now(const struct job_run_of *r, bool last, struct after *a)
 
     begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
     ms = step_ms(r, a, &why);
-    add_timeout(c, ms);
     if (last)
         add(c, "/");
     FP_INFO("draining what is not drained yet, for %s at most", fp_format_duration(text, ms));
-    return not_drained("", run(c, ms + POLICY_MS), why);
+    return not_drained("", run_moving(r, a, ms), why);
 }
 
 /* Files of the store that a pattern of results= names: those that the policy would drain when they have been quiet for some time. */
@@ -437,31 +467,50 @@ static int drain_results(const struct job_run_of *r, const struct fp_drain_polic
                 add(c, g.gl_pathv[i] + skip);
                 n++;
             }
-        add_timeout(c, ms);
         if (n)
-            rc = not_drained("of what results= names ", run(c, ms + POLICY_MS), why) ? -EIO : rc;
+            rc = not_drained("of what results= names ", run_moving(r, a, ms), why) ? -EIO : rc;
         forget(c);
     }
     globfree(&g);
     return rc;
 }
 
-/* How much is still being drained; *failed: of what was, something could not be. Negative: it is not known. */
-static int under_way(const struct job_run_of *r, struct call *c, bool *failed)
+static uint64_t number(const json_t *of, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(of, name));
+}
+
+/* What the store drains by itself. */
+struct chosen {
+    bool failed;   /* something could not be */
+    bool stands;   /* no job goes on */
+    uint64_t done; /* files and bytes of all of them */
+    char why[512]; /* of one that does not */
+};
+
+/* How much is still being drained. Negative: it is not known. */
+static int under_way(const struct job_run_of *r, struct call *c, struct chosen *of)
 {
     json_t *all = ask(r, c, (const char *const[]){"drain", "show", "--json", NULL}), *one;
     int n = all ? 0 : -EIO;
     size_t i;
 
-    *failed = false;
+    *of = (struct chosen){.stands = true};
     json_array_foreach(json_object_get(all, "jobs"), i, one)
     {
         const char *state = json_string_value(json_object_get(one, "state")), *kind = json_string_value(json_object_get(one, "kind"));
+        const char *why = json_string_value(json_object_get(one, "why")), *to = json_string_value(json_object_get(one, "to"));
+        bool goes_on;
 
         if (!state || !kind || strcmp(kind, "evict") == 0 || strcmp(kind, "stage-in") == 0)
             continue;
-        n += strcmp(state, "waiting") == 0 || strcmp(state, "running") == 0 || strcmp(state, "finishing") == 0;
-        *failed |= strcmp(state, "failed") == 0;
+        goes_on = strcmp(state, "waiting") == 0 || strcmp(state, "running") == 0 || strcmp(state, "finishing") == 0;
+        n += goes_on;
+        of->failed |= strcmp(state, "failed") == 0;
+        of->done += number(one, "files_done") + number(one, "bytes_done");
+        of->stands &= !goes_on || json_is_true(json_object_get(one, "stalled"));
+        if (goes_on && to && why && *why)
+            snprintf(of->why, sizeof of->why, "to %s: %s", to, why);
     }
     json_decref(all);
     return n;
@@ -473,16 +522,23 @@ static int wait_for_chosen(const struct job_run_of *r, struct after *a)
     static const struct timespec pause = {0, 200000000};
     const char *why;
     uint64_t ms = step_ms(r, a, &why), until = fp_now_ms() + ms;
-    bool failed;
+    struct fp_stall stall = {0};
+    struct chosen of;
     int n;
 
-    while ((n = under_way(r, &a->call, &failed)) > 0 && fp_now_ms() < until && !job_given_up())
+    while ((n = under_way(r, &a->call, &of)) > 0 && fp_now_ms() < until && !job_given_up()) {
+        if (fp_stall_over(&stall, fp_now_ms(), of.done, of.stands, stall_ms(r, a))) {
+            FP_ERROR("%s", of.why);
+            why = GIVEN_UP;
+            break;
+        }
         nanosleep(&pause, NULL);
+    }
     if (n < 0)
         FP_ERROR("whether all that every= has chosen is drained is not known: the store does not say");
     else if (n)
         FP_ERROR("not all that every= has chosen is drained, and %s", job_given_up() ? "fp-job was interrupted" : why);
-    else if (failed)
+    else if (of.failed)
         FP_WARN("not all that every= has chosen could be drained while the job ran");
     return n ? -EIO : 0;
 }
@@ -560,7 +616,7 @@ static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s
     struct call *c = &a->call;
     int rc = 0;
 
-    for (size_t i = 0; rc != TIMED_OUT && i < g->gl_pathc;) {
+    for (size_t i = 0; rc != TIMED_OUT && rc != STALLED && i < g->gl_pathc;) {
         uint64_t ms = step_ms(r, a, why), now = fp_now_ms();
         int one;
 
@@ -572,8 +628,7 @@ static int stage_out_paths(const struct job_run_of *r, const struct job_stage *s
         i += add_some(c, g->gl_pathv + i, g->gl_pathc - i, strlen(r->record.mount)); /* as the store calls them */
         if (to[0])
             add(c, to);
-        add_timeout(c, ms);
-        one = run(c, ms + POLICY_MS);
+        one = run_moving(r, a, ms);
         rc = one ? one : rc;
     }
     return rc;
@@ -597,7 +652,8 @@ static int stage_out_one(const struct job_run_of *r, const struct job_stage *s, 
         rc = stage_out_paths(r, s, to, &g, a, &why);
     globfree(&g);
     if (rc)
-        FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "", rc == TIMED_OUT ? why : job_given_up() ? ": interrupted" : "");
+        FP_ERROR("#FP stage-out (%s): not all of it was copied%s%s", job_line_name(s->line->line, buf), rc == TIMED_OUT ? ", and " : "",
+                 rc == TIMED_OUT ? why : rc == STALLED ? ": " GIVEN_UP : job_given_up() ? ": interrupted" : "");
     return rc || missing ? -EIO : 0;
 }
 

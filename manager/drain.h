@@ -491,6 +491,7 @@ int mgr_progress_set(struct mgr_core *c, const struct mgr_set *s, uint32_t *look
 struct mgr_waits {
     char line[MGR_WAITS_MAX];
     bool goes_on;     /* it may go on for all that: what is counted of it is of now */
+    bool other;       /* another job is waited for */
     uint32_t again_s; /* then it is looked at again; 0: not by time */
 };
 /* Does the target stall, or take long, on a node? Then w says which, and why. */

@@ -299,6 +299,7 @@ static Fp__DrainJob *job_shown(struct mgr_core *c, const struct mgr_djob *j)
     s->error = j->error;
     s->stuck = at && j->target && c->now.ns - j->made_ns >= STUCK_NS && mgr_target_refused(c, j->target, line);
     s->why = mgr_arena_text(&c->arena, s->stuck ? line : waits.line[0] ? waits.line : j->why);
+    s->stalled = s->stuck || (waits.line[0] && !waits.goes_on && !waits.other);
     s->again_s = s->stuck ? 0 : waits.again_s;
     return s;
 }

@@ -178,7 +178,8 @@ static bool waiting(struct mgr_core *c, const struct mgr_djob *j, struct mgr_wai
         return false;
     if (!mgr_djob_stages(j) && f.gen && has_changed(c, &in))
         return says_file(c, f.id, "is being changed: it is copied when nothing of it has changed for two seconds", w);
-    return mgr_drain_is_worked_on(c, &f) > 0 && says_file(c, f.id, "waits until another job has done with it", w);
+    w->other = mgr_drain_is_worked_on(c, &f) > 0;
+    return w->other && says_file(c, f.id, "waits until another job has done with it", w);
 }
 
 void mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, struct mgr_waits *w)
@@ -190,6 +191,7 @@ void mgr_djob_waits(struct mgr_core *c, const struct mgr_djob *j, struct mgr_wai
     *w = (struct mgr_waits){.line = ""};
     if (in) {
         say(w, "what was evicted of it is brought back first, by job %llu", (unsigned long long)in->id);
+        w->other = true;
         return;
     }
     if (t && t->unmarked && j->kind != FP__JOB_KIND__JOB_FOREIGN) {

@@ -37,6 +37,7 @@ struct ctl_options {
     uint64_t timeout_ms; /* for every answer */
     uint64_t limit_ms;   /* of commands that wait: for all of it; 0: no limit */
     uint64_t until_ms;   /* the same as a time (fp_now_ms); 0: no limit */
+    uint64_t stall_ms;   /* of a job that stands still: for so long it is waited for; 0: no limit */
     int log_level;
 };
 

@@ -13,6 +13,7 @@
 #include "fp/clock.h"
 #include "fp/drainopt.h"
 #include "fp/err.h"
+#include "fp/stall.h"
 #include "fp/table.h"
 #include "life.pb-c.h"
 
@@ -22,7 +23,7 @@
 #define TRY_PAUSE_MS 200u
 #define REPLACED_BUF 64u
 
-enum { LATE = 3, FAILED = 4, GONE = 5 };
+enum { LATE = 3, FAILED = 4, GONE = 5, STALLED = 6 };
 
 static const char *const states[] = {"none", "waiting", "running", "finishing", "done", "failed", "cancelled"};
 
@@ -69,10 +70,10 @@ static const char *kind_word(const Fp__DrainJob *j)
 
 static json_t *json_job(const Fp__DrainJob *j)
 {
-    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
+    return json_pack("{s:I, s:s, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:b}", "job", (json_int_t)j->id, "kind", kind_word(j), "path", ctl_json_bytes(j->what.data, j->what.len), "to", j->to,
                      "state", state_word(j->state), "files", (json_int_t)j->files, "files_done", (json_int_t)j->files_done, "files_failed", (json_int_t)j->files_failed,
                      "bytes", (json_int_t)j->bytes, "bytes_done", (json_int_t)j->bytes_done, "rate", (json_int_t)j->rate, "files_replaced", (json_int_t)j->replaced, "why", j->why,
-                     "again_s", (json_int_t)j->again_s);
+                     "again_s", (json_int_t)j->again_s, "stalled", (int)j->stalled);
 }
 
 static const char *where_word(const Fp__DrainJob *j)
@@ -146,6 +147,7 @@ struct wait {
     struct ctl_link *link;
     bool tty;
     char why[512]; /* that was said last */
+    struct fp_stall stall; /* of the job that is waited for */
 };
 
 /* 0 and *out; or the manager could not be asked, which may be otherwise in a moment. */
@@ -166,13 +168,37 @@ static void say_why(struct wait *w, const Fp__DrainJob *j)
     if (w->tty || !j->why[0] || strcmp(w->why, j->why) == 0)
         return;
     snprintf(w->why, sizeof w->why, "%s", j->why);
-    fprintf(stderr, "job %llu: %s%s\n", (unsigned long long)j->id, j->why, ctl_again_text(again, j->again_s));
+    fprintf(stderr, "job %llu: %s%s: %s%s\n", (unsigned long long)j->id, where_word(j), j->to, j->why, ctl_again_text(again, j->again_s));
+}
+
+/* Of a job that has not ended: the exit code with which it is waited for no longer; negative: it is. */
+static int given_up(struct wait *w, const Fp__DrainJob *j, uint64_t until)
+{
+    uint64_t now = fp_now_ms();
+
+    if (j->stuck)
+        return FAILED;
+    if (fp_stall_over(&w->stall, now, j->files + j->files_done + j->files_failed + j->bytes_done, j->stalled, w->o->stall_ms))
+        return STALLED;
+    return now >= until ? LATE : -1;
+}
+
+static void say_stands(const struct wait *w, const Fp__DrainJob *j, int code)
+{
+    unsigned long long id = j->id;
+    char text[FP_UNITS_BUF];
+
+    if (j->stuck)
+        FP_ERROR("job %llu goes on when that directory is mended: fpctl drain cancel %llu ends it", id, id);
+    else if (code == STALLED)
+        FP_ERROR("job %llu %s%s has stood still for %s (--stall): %s", id, where_word(j), j->to, fp_format_duration(text, w->o->stall_ms), j->why);
 }
 
 static int wait_for(struct wait *w, uint64_t job, uint64_t until)
 {
     uint64_t pause_ms = 0;
 
+    w->stall = (struct fp_stall){0};
     for (;;) {
         Fp__CtlDrainReply *r = NULL;
         int rc = look(w, job, &r), code = -1;
@@ -186,16 +212,14 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
                 print_progress(r->jobs[0]);
             if (code < 0 && (!pause_ms || pause_ms == ASK_MS))
                 say_why(w, r->jobs[0]);
-            if (code < 0 && r->jobs[0]->stuck)
-                code = FAILED;
-            if (code < 0 && fp_now_ms() >= until)
-                code = LATE;
+            if (code < 0)
+                code = given_up(w, r->jobs[0], until);
             if (code >= 0 && w->tty)
                 ctl_progress_end();
             if (code >= 0)
                 rc = tell(w->o, r->jobs[0]);
-            if (code >= 0 && r->jobs[0]->stuck)
-                FP_ERROR("job %llu goes on when that directory is mended: fpctl drain cancel %llu ends it", (unsigned long long)job, (unsigned long long)job);
+            if (code >= 0)
+                say_stands(w, r->jobs[0], code);
         } else if (fp_now_ms() >= until) {
             code = LATE; /* it may be done: nobody could say so */
         }
@@ -313,7 +337,7 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
 /* One that has failed says more than one that is late. */
 static int worse(int a, int b)
 {
-    static const int order[] = {0, LATE, GONE, FAILED};
+    static const int order[] = {0, LATE, GONE, STALLED, FAILED};
     int i = 0, k = 0;
 
     while (order[i] != a)
@@ -368,12 +392,12 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 const struct ctl_cmd ctl_cmd_drain = {
     .words = "drain",
     .args = "[PATH...]",
-    .options = "to all last now verify wait layout overwrite again",
+    .options = "to all last now verify wait stall layout overwrite again",
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again: its inode, size and time there are looked at, not its bytes, also with --verify if it was compared before; --again copies it. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
             "everything. Without --to it is the target of the policies, of several each. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
-    .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or was open for writing, or the target is none any more, 5 when the job was cancelled.",
+    .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or was open for writing, or the target is none any more, 5 when the job was cancelled, 6 when it has stood still for --stall: it goes on if its target takes data again.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run,
 };
@@ -392,11 +416,11 @@ static int run_out(const struct ctl_options *o, const struct ctl_store *store, s
 const struct ctl_cmd ctl_cmd_stage_out = {
     .words = "stage-out",
     .args = "PATH...",
-    .options = "to",
+    .options = "to stall",
     .help = "Copies results out of the store and waits until they are there: drain --now --verify --wait.",
     .more = "Below the target files have the paths that they have in the store. What was written is read back and compared before a file gets its name. What is there already with the present data, "
             "compared, is not copied again.",
-    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be copied or compared, or was open for writing, 5 when the job was cancelled.",
+    .exits = "3 when --timeout is over and it still goes on, or no manager was there, 4 when a file could not be copied or compared, or was open for writing, 5 when the job was cancelled, 6 when it has stood still for --stall.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run_out,
 };

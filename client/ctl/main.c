@@ -65,6 +65,9 @@ static const struct fp_opt options[] = {
     FP_OPT_ENUM(struct given, o.layout, "layout", "file", layout_names,
                 "With drain: file, or log: each benefactor writes one stream, for targets that are slow when several nodes write a file.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.wait, "wait", "off", "With drain: until it has ended.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_DURATION(struct given, o.stall_ms, "stall", "0", 0, FP_HOUR_MS(720),
+                    "With drain --wait and stage-out: wait no longer when it has stood still for so long, as for a target that is full or gone, and nothing more has got there. What is only slow does not "
+                    "stand still. 0: no limit.", .flags = FP_OPT_NO_FILE),
     FP_OPT_ENUM(struct given, level, "level", "any", level_names, "Level of durability. With checkpoint latest: that the set is to have; with wait: that is waited for (local unless it is given).",
                 .flags = FP_OPT_NO_FILE),
     FP_OPT_DURATION(struct given, o.timeout_ms, "timeout", "5s", 100, FP_HOUR_MS(24 * 30),

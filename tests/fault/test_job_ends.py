@@ -441,6 +441,45 @@ def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm, how, say
     slurm.nothing_left(30)
 
 
+LOST = {"full": ("head -c 100000000 /dev/zero > /lustre/lost/others || true", "No space left on device"),
+        "gone": ("umount /lustre/lost", "not mounted"),
+        "closed": ("chmod 700 /lustre/lost", "Permission denied")}
+
+
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("how", LOST)
+def test_a_target_that_takes_nothing_any_more(slurm, how):
+    """Others have filled it, it is not mounted any more, the user may not write to it: the end of the job says which and why, does not wait for its whole time, and loses nothing."""
+    node = f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store ssd=/srv size=256MiB pool=64MiB "
+    slurm.login("mkdir", "-p", "/lustre/lost")
+    slurm.on(2, "mount", "-t", "tmpfs", "-o", "size=24M,mode=1777", "none", "/lustre/lost", user="root")
+    try:
+        number = slurm.up(node + "on-failure=keep\n#FP auxapp drain to=/lustre/lost\n" + 'eval "$(fp-job start || echo false)" || exit 9\n' + WAIT +
+                          "head -c 40000000 /dev/urandom | tee $FP_MOUNT/f | md5sum\nSECONDS=0\nfp-job stop --stall=3s\necho ended with $? after $SECONDS\n")
+        slurm.on(2, "sh", "-c", LOST[how][0], user="root")
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+    finally:
+        slurm.on(2, "umount", "/lustre/lost", user="root", check=how != "gone")
+    assert code == 0 and re.search(rf"job \d+: to /lustre/lost: .*{slurm.names[2]}: .*{LOST[how][1]}", out), out
+    assert "ERROR: not all is drained: nothing moves any more" in out and int(re.search(r"ended with 1 after (\d+)", out)[1]) < 60, out
+    assert f"job-{number}" in slurm.on(2, "fp-job", "clean", "--kept", "--ssd=/srv").stdout, out
+    code, again = slurm.run(node + f"persistent=job-{number}\n" + 'eval "$(fp-job start || echo false)" || exit 9\nmd5sum < $FP_MOUNT/f\nfp-job stop\n')
+    assert code == 0 and re.search(r"^[0-9a-f]{32}", out, re.M)[0] in again, again
+    slurm.on(2, "fp-job", "clean", f"--named=job-{number}", "--ssd=/srv")
+    slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
+def test_a_target_that_is_slow_is_no_dead_one(slurm):
+    """Nothing is heard of it for longer than it may stand still, until it has taken a whole part."""
+    with slowfs(slurm, 2, "/lustre/slow", "--emulate=write=1MB/s"):
+        code, out = slurm.run(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/slow\n"
+                              'eval "$(fp-job start || echo false)" || exit 9\nhead -c 12000000 /dev/urandom | tee $FP_MOUNT/f | md5sum\nfp-job stop --stall=2s\n', seconds=120)
+        assert code == 0 and slurm.on(2, "sh", "-c", "md5sum < /lustre/slow/f").stdout in out, out
+    slurm.nothing_left(30)
+
+
 @pytest.mark.limit(180)
 def test_a_mount_that_hangs_does_not_hold_stop(slurm):
     """Nobody can say what there is to be staged out: the store ends all the same, and the exit code says that not all is where it is to be."""

@@ -251,6 +251,9 @@ static void test_what_stalls_is_said_and_tried_when_somebody_waits(void **state)
     w_tick(&w, 500);
     assert_int_not_equal(shown(1, to, why).drain_rate, 0); /* perhaps it goes on */
     assert_string_equal(why, "the target is slow on node n1: a call takes long");
+    r = w_show(&w, job);
+    assert_false(r->jobs[0]->stalled);
+    fix_free(r);
     says.slow = false;
     says.code = FP__TARGET_CODE__TARGET_FULL;
     says.why = (char *)(uintptr_t)"no space";
@@ -262,6 +265,7 @@ static void test_what_stalls_is_said_and_tried_when_somebody_waits(void **state)
     assert_string_equal(why, "the target stalls on node n1: no space");
     assert_int_equal(shown(1, to, why).drain_again_s, 20);
     r = w_show(&w, job); /* who waits asks so */
+    assert_true(r->jobs[0]->stalled);
     assert_int_equal(r->jobs[0]->rate, 0);
     assert_int_equal(r->jobs[0]->again_s, 20);
     fix_free(r);
