@@ -93,15 +93,19 @@ static int hold_once(const char *dir)
     return rc; /* fd stays open */
 }
 
-/* Of one that could not be held, as where no space is left: nobody would take an empty lock for one of a job on this node. What is in use is not empty. */
+/* Of one that could not be held, as where no space is left: an empty lock does not say of which node it is. Another process of the job may have it, and be about to
+ * write that into it: it stays then, and who comes while it is ours tries again (hold_once). */
 static void undo(const char *dir)
 {
     char path[PATH_MAX];
     struct stat st;
+    int fd = job_dir_file(path, dir, JOB_DIR_LOCK) ? -1 : open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 
-    if (job_dir_file(path, dir, JOB_DIR_LOCK) == 0 && lstat(path, &st) == 0 && st.st_size == 0)
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 && st.st_size == 0)
         (void)unlink(path);
     (void)rmdir(dir);
+    if (fd >= 0)
+        close(fd);
 }
 
 int job_dir_hold(const char *dir)

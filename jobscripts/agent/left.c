@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/err.h"
@@ -35,6 +36,7 @@
 #define KILL_MS    2000u
 #define PROBE_MS   2000
 #define UNMOUNT_MS 5000u
+#define FORSAKEN_S 3600 /* also if the clocks of nodes differ a little */
 
 /* ---------------------------------------------------------------- the note */
 
@@ -163,12 +165,20 @@ void job_left_clean(const char *dir)
 
 /* ---------------------------------------------------------------- finding */
 
+/* It was made that long ago, and whoever did so was killed, or had no room, before it said on which node: nobody needs so long for that. */
+static bool is_forsaken(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && st.st_size == 0 && time(NULL) - st.st_mtime > FORSAKEN_S;
+}
+
 /* Whoever held it was on this node: a directory that several nodes share may have locks that only their own node sees. */
 static bool of_here(int fd)
 {
     char host[256] = "", who[256] = "";
 
-    return gethostname(host, sizeof host - 1) == 0 && pread(fd, who, sizeof who - 1, 0) > 0 && strcmp(host, who) == 0;
+    return is_forsaken(fd) || (gethostname(host, sizeof host - 1) == 0 && pread(fd, who, sizeof who - 1, 0) > 0 && strcmp(host, who) == 0);
 }
 
 /* Its lock, which nobody else has then; -1: it is held, or none of ours. */

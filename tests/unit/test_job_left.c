@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fp/procs.h"
@@ -225,6 +227,53 @@ static void test_only_what_a_killed_process_held_is_taken_away(void **state)
     end(alive);
     assert_int_equal(job_left_sweep(top), 1);
     assert_false(is_there("fpstore-2"));
+}
+
+/* A process that can write nothing, as where no space is left, tries to hold it. */
+static void hold_without_room(const char *dir)
+{
+    struct rlimit none = {0, 0};
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        _exit(setrlimit(RLIMIT_FSIZE, &none) < 0 || job_dir_hold(dir) != -EFBIG);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* Another process of the job has just made it, and writes its node's name next. */
+static void test_who_has_no_room_takes_no_lock_away_from_others(void **state)
+{
+    const char *dir = in_top("fpstore-1");
+    int fd;
+
+    (void)state;
+    assert_int_equal(job_dir_make(dir), 0);
+    fd = open(in_top("fpstore-1/" JOB_DIR_LOCK), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(flock(fd, LOCK_SH), 0);
+    hold_without_room(dir);
+    assert_true(is_there("fpstore-1/" JOB_DIR_LOCK));
+    close(fd);
+    hold_without_room(dir);
+    assert_false(is_there("fpstore-1"));
+}
+
+static void test_a_lock_that_nobody_has_written_is_taken_away_some_time_later(void **state)
+{
+    const struct timespec old[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
+
+    (void)state;
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(job_dir_make(in_top(i == 1 ? "fpstore-1" : "fpstore-2")), 0);
+        close(open(in_top(i == 1 ? "fpstore-1/" JOB_DIR_LOCK : "fpstore-2/" JOB_DIR_LOCK), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    }
+    assert_int_equal(utimensat(AT_FDCWD, in_top("fpstore-1/" JOB_DIR_LOCK), old, 0), 0);
+    assert_int_equal(job_left_sweep(top), 1);
+    assert_false(is_there("fpstore-1"));
+    assert_true(is_there("fpstore-2"));
 }
 
 static void test_a_link_is_removed_if_it_is_still_the_jobs(void **state)
@@ -642,6 +691,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_a_mountpoint_may_hide, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_held_is_not_cleared_by_age, setup, teardown),
         cmocka_unit_test_setup_teardown(test_only_what_a_killed_process_held_is_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_has_no_room_takes_no_lock_away_from_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_lock_that_nobody_has_written_is_taken_away_some_time_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_others_have_put_there_is_not_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_link_is_removed_if_it_is_still_the_jobs, setup, teardown),
         cmocka_unit_test(test_slashes_that_say_nothing),
