@@ -74,6 +74,24 @@ def test_run_is_killed(slurm):
     slurm.nothing_left(30)
 
 
+@pytest.mark.parametrize("careless", [False, True])
+def test_what_a_shell_leaves_has_its_time(slurm, careless):
+    """SIGTERM ends a shell alone, or it does not wait: its srun is neither killed nor forgotten, and what its tasks write then is drained."""
+    slurm.write("task", "#!/bin/bash\ntrap 'sleep 2; hostname > $FP_MOUNT/last.$(hostname); exit 0' TERM\ntouch began.$(hostname)\nwhile :; do sleep 0.1; done\n")
+    wait = "until [ -e began.$(hostname) ]; do sleep 0.1; done; touch up" if careless else "touch up; wait; exit 5"
+    number = slurm.up(HEAD.replace("-N 4", "-N 2") + f"#FP auxapp drain to=/lustre/left{int(careless)}\nfp-job run -- bash -c 'srun bash ./task & {wait}'\n")
+    wait_until("the tasks", 60, lambda: all(os.path.exists(slurm.home(f"began.{name}")) for name in slurm.names[1:3]))
+    if not careless:
+        slurm.kill(1, *slurm.processes(1, "fp-job", "run"), signal=signal.SIGTERM)
+    code, out = slurm.end_of(number, 120)
+    assert code == (0 if careless else 143) and "that it has started" in out, out
+    for name in slurm.names[1:3]:
+        with open(slurm.lustre(f"left{int(careless)}", f"last.{name}")) as f:
+            assert f.read() == name + "\n"
+        os.unlink(slurm.home(f"began.{name}"))
+    slurm.nothing_left(30)
+
+
 def test_a_controller_that_is_slow(slurm):
     """To give the script, and to say that the job still runs whose steps get SIGTERM some time before its end."""
     slurm.on(0, "mkdir", "-p", "slow")

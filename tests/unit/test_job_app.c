@@ -18,6 +18,7 @@
 
 #include "fp/command.h"
 #include "jobscripts/app.h"
+#include "jobscripts/app_left.h"
 
 #define LIMIT_S 400
 
@@ -42,6 +43,8 @@ static struct {
     const char *asked;         /* for which job */
     bool limit;                /* it has killed the application */
     bool ends;                 /* the application, by any signal */
+    bool stands;               /* the clock: who is waited for has all the time that he needs */
+    pid_t (*begin)(void);      /* the application; NULL: begin() */
     char told[256];
 } slurm;
 
@@ -63,6 +66,8 @@ int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
     static const struct timespec pause = {0, 1000000};
 
     (void)want;
+    if (slurm.stands)
+        return __real_nanosleep(&pause, left);
     if (++slurm.now_s >= limit_s()) {
         slurm.limit = true;
         kill(slurm.application, SIGKILL);
@@ -180,7 +185,7 @@ static int waited(const char *program)
     r.declared.out = &out;
     r.declared.nout = 1;
     slurm.told_s = -1;
-    slurm.application = begin();
+    slurm.application = slurm.begin ? slurm.begin() : begin();
     slurm.ends = true;
     return job_app_wait(&r, slurm.application, program);
 }
@@ -324,6 +329,120 @@ static void test_sigterm_waits_for_an_answer_too(void **state)
 }
 
 static int heard[2];
+static bool deaf; /* what a shell leaves */
+
+/* What a shell has started: says that it is there, and then that it was told to end; or does not hear that. */
+static _Noreturn void be_left(void)
+{
+    sigset_t term;
+    int sig;
+
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    sigprocmask(SIG_BLOCK, &term, NULL);
+    (void)!write(heard[1], "b", 1);
+    while (sigwait(&term, &sig) || deaf)
+        ;
+    (void)!write(heard[1], "t", 1);
+    _exit(0);
+}
+
+static char next_word(void)
+{
+    char c = 0;
+
+    alarm(60);
+    assert_int_equal(read(heard[0], &c, 1), 1);
+    alarm(0);
+    return c;
+}
+
+/* One that does not wait for what it has started: it ends by itself, or by SIGTERM. */
+static pid_t shell(bool stays)
+{
+    pid_t pid;
+
+    assert_int_equal(pipe(heard), 0);
+    job_app_left_begin();
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)signal(SIGTERM, SIG_DFL);
+        if (fork() == 0)
+            be_left();
+        while (stays)
+            pause();
+        _exit(3);
+    }
+    assert_int_equal(next_word(), 'b');
+    return pid;
+}
+
+static pid_t begin_shell(void)
+{
+    return shell(true);
+}
+
+static pid_t begin_careless_shell(void)
+{
+    return shell(false);
+}
+
+static void end_hearing(void)
+{
+    close(heard[0]);
+    close(heard[1]);
+}
+
+/* In the time that the test takes no second goes by: it is over when nothing is left. */
+static void test_what_a_shell_leaves_is_told_at_once_and_waited_for(void **state)
+{
+    char name[32];
+
+    (void)state;
+    slurm.begin = begin_shell;
+    slurm.stands = true;
+    job_app_signals();
+    raise(SIGTERM);
+    assert_int_equal(waited("bash"), 128 + SIGTERM);
+    assert_int_equal(job_app_left(name), 0);
+    assert_int_equal(next_word(), 't');
+    assert_string_equal(slurm.told, " -s TERM 77.3"); /* its srun would kill the tasks */
+    end_hearing();
+}
+
+static void test_what_a_shell_leaves_that_was_not_told_has_some_time(void **state)
+{
+    (void)state;
+    slurm.begin = begin_careless_shell;
+    assert_int_equal(waited("bash"), 3);
+    assert_int_equal(next_word(), 't');
+    assert_in_range(slurm.told_s, 9, 20);
+    end_hearing();
+}
+
+static void test_what_does_not_end_is_not_waited_for_for_ever(void **state)
+{
+    char name[32];
+
+    (void)state;
+    deaf = true;
+    slurm.begin = begin_shell;
+    job_app_signals();
+    raise(SIGTERM);
+    assert_int_equal(waited("bash"), 128 + SIGTERM);
+    assert_in_range(slurm.now_s, 20, 60);
+    assert_int_equal(job_app_left(name), 1);
+    job_app_left_signal(SIGKILL, true); /* it is no srun */
+    assert_int_equal(job_app_left(name), 1);
+    job_app_left_signal(SIGKILL, false);
+    alarm(60);
+    while (job_app_left(name))
+        ;
+    alarm(0);
+    deaf = false;
+    end_hearing();
+}
 
 static const int asked_for[] = {SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGALRM, SIGUSR1, SIGUSR2, SIGURG, SIGCONT, SIGXCPU, 40, 64, SIGTERM};
 
@@ -453,6 +572,9 @@ int main(void)
         cmocka_unit_test_setup(test_another_program_is_told_itself, setup),
         cmocka_unit_test_setup(test_the_last_task_of_an_array_asks_for_itself, setup),
         cmocka_unit_test_setup(test_sigterm_waits_for_an_answer_too, setup),
+        cmocka_unit_test_setup(test_what_a_shell_leaves_is_told_at_once_and_waited_for, setup),
+        cmocka_unit_test_setup(test_what_a_shell_leaves_that_was_not_told_has_some_time, setup),
+        cmocka_unit_test_setup(test_what_does_not_end_is_not_waited_for_for_ever, setup),
         cmocka_unit_test_setup(test_what_was_ignored_stays_so, setup),
         cmocka_unit_test_setup(test_all_that_users_ask_for_is_passed_on, setup),
     };
