@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fp/clock.h"
 #include "fp/err.h"
 #include "fp/jobsignals.h"
+#include "fp/limited.h"
 #include "fp/log.h"
 #include "fp/procs.h"
 #include "fp/wholefile.h"
@@ -29,6 +32,8 @@
 #define OWNER      "owner"
 #define LAUNCHER   "launcher"
 #define OTHERS_MAX 1024
+#define LOOK_MS    200
+#define MORE_MS    120000u /* than ready=: what it does before, and for ending what was not ready */
 
 struct guard {
     const struct job_launch *l;
@@ -174,16 +179,21 @@ static _Noreturn void be_guard(struct guard *g, pid_t caller)
     _exit(rc ? 1 : 0);
 }
 
-/* What the guard says when all are ready; a signal to us meanwhile is one to it. */
-static int hear(int fd, pid_t guard, struct job_record *out)
+/* What the guard says when all are ready; a signal to us meanwhile is one to it. -ETIMEDOUT: nothing in all the time that it can need, as one that is stopped. */
+static int hear(int fd, pid_t guard, uint64_t limit_ms, struct job_record *out)
 {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    uint64_t until = fp_now_ms() + limit_ms;
     size_t n = 0;
     bool told = false;
 
     while (n < sizeof *out) {
-        ssize_t k = read(fd, (char *)out + n, sizeof *out - n);
+        bool some = poll(&p, 1, LOOK_MS) > 0;
+        ssize_t k = some ? read(fd, (char *)out + n, sizeof *out - n) : 0;
 
-        if (k == 0)
+        if (!some && fp_now_ms() >= until)
+            return -ETIMEDOUT;
+        if (some && k == 0)
             return -ECHILD;
         if (k < 0 && errno != EINTR)
             return -errno;
@@ -198,7 +208,7 @@ int job_guard_launch(const struct job_launch *l, struct job_record *out)
 {
     struct guard g = {.l = l, .next = getsid(0)};
     pid_t self = getpid(), pid;
-    int fds[2], rc, status;
+    int fds[2], rc, status = 0;
 
     if (g.next == self) /* of a session of our own: it ends with us, and was made for that hardly */
         g.next = 0;
@@ -213,9 +223,14 @@ int job_guard_launch(const struct job_launch *l, struct job_record *out)
     }
     rc = pid < 0 ? -errno : 0;
     close(fds[1]);
-    rc = rc ? rc : hear(fds[0], pid, out);
+    rc = rc ? rc : hear(fds[0], pid, l->ready_ms + MORE_MS, out);
     close(fds[0]);
-    if (rc && pid > 0) {
+    if (rc == -ETIMEDOUT) {
+        FP_ERROR("what starts the agents (process %d) has said nothing for %llu s: is it stopped? It is killed, and those that had begun end by themselves", (int)pid,
+                 (unsigned long long)(l->ready_ms + MORE_MS) / 1000);
+        (void)kill(pid, SIGKILL);
+        (void)fp_reap(pid, &status);
+    } else if (rc && pid > 0) {
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
             ;
         if (WIFSIGNALED(status))

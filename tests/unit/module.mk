@@ -23,6 +23,10 @@ $(O)/tests/unit/test_wholefile: ALL_LDFLAGS += -Wl,--wrap=fsync -Wl,--wrap=renam
 
 # The application of a job, with a Slurm and a clock that are the test's.
 $(O)/tests/unit/test_job_app: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=nanosleep -Wl,--wrap=kill -Wl,--wrap=fp_command
+# One that can't be removed in time.
+$(O)/tests/unit/test_job_left: ALL_LDFLAGS += -Wl,--wrap=fp_remove_tree -Wl,--wrap=clock_gettime
+# Who waits for the guard of a job.
+$(O)/tests/unit/test_job_guard: ALL_LDFLAGS += -Wl,--wrap=clock_gettime -Wl,--wrap=job_launch_and_stay
 JOB_END_WRAP := steps_after steps_stop launch_discard launch_end lost_find lost_all lost_clean
 $(O)/tests/unit/test_job_end: ALL_LDFLAGS += $(JOB_END_WRAP:%=-Wl,--wrap=job_%)
 
