@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "fp/err.h"
+#include "fp/limited.h"
 #include "fp/log.h"
 #include "fp/rmtree.h"
 #include "fp/wholefile.h"
@@ -202,15 +203,30 @@ int job_dir_write(const char *dir, const char *name, const char *text, mode_t mo
     return rc ? rc : fp_write_whole(path, text, mode, false);
 }
 
+static int remove_tree(const void *path)
+{
+    return fp_remove_tree(path);
+}
+
+/* A disk that hangs, or a million files on a slow one, must not hold the end of a job. */
+int job_dir_clear(const char *path)
+{
+    int rc = fp_limited(remove_tree, path, JOB_REMOVE_MS);
+
+    if (rc == -ETIMEDOUT)
+        FP_WARN("%s could not be removed within %u s, as it has very many files, or its file system does not answer: the user's next job here, or fp-job clean, goes on with it", path, JOB_REMOVE_MS / 1000);
+    return rc;
+}
+
 int job_dir_remove(const char *dir)
 {
     char gone[PATH_MAX];
 
     if (snprintf(gone, sizeof gone, "%s" JOB_DIR_REMOVED "%d", dir, (int)getpid()) >= PATH_MAX)
-        return fp_remove_tree(dir);
+        return job_dir_clear(dir);
     if (rename(dir, gone) == 0)
-        return fp_remove_tree(gone);
-    return errno == ENOENT ? 0 : fp_remove_tree(dir);
+        return job_dir_clear(gone);
+    return errno == ENOENT ? 0 : job_dir_clear(dir);
 }
 
 bool job_dir_is_removed(const char *name)

@@ -71,7 +71,10 @@ int job_dir_read(const char *dir, const char *name);
 /* A file of ours alone, whole or not at all, unless the machine loses power. */
 int job_dir_write(const char *dir, const char *name, const char *text, mode_t mode);
 
-/* All of it (fp_remove_tree), by another name from the first moment on: who makes the directory anew meanwhile has nothing of it removed, and what is killed in
+#define JOB_REMOVE_MS 60000u
+/* fp_remove_tree within JOB_REMOVE_MS. -ETIMEDOUT, and logged: what is left stays. */
+int job_dir_clear(const char *path);
+/* All of it (job_dir_clear), by another name from the first moment on: who makes the directory anew meanwhile has nothing of it removed, and what is killed in
  * between is seen to be on its way out. 0, also if it was not there; else of the first thing that stays. */
 int job_dir_remove(const char *dir);
 /* Is it the name that one has while it is removed? */

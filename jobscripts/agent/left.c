@@ -25,7 +25,6 @@
 #include "fp/log.h"
 #include "fp/mountprobe.h"
 #include "fp/procs.h"
-#include "fp/rmtree.h"
 #include "fp/command.h"
 #include "jobscripts/jobdir.h"
 #include "jobscripts/agent/named.h"
@@ -214,7 +213,7 @@ static void remove_rest(const char *path)
         return;
     if (job_dir_file(mount, path, JOB_DIR_MOUNT) == 0)
         job_left_unmount(mount);
-    (void)fp_remove_tree(path);
+    (void)job_dir_clear(path);
 }
 
 static void remove_part(const char *path)

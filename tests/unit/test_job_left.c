@@ -27,6 +27,30 @@
 #include "jobscripts/agent/named.h"
 
 static char top[64];
+static bool slow_disk; /* in every process */
+
+int __real_fp_remove_tree(const char *path);
+int __wrap_fp_remove_tree(const char *path);
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+
+int __wrap_fp_remove_tree(const char *path)
+{
+    while (slow_disk)
+        pause();
+    return __real_fp_remove_tree(path);
+}
+
+/* Then a minute of it is over in a second. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+    static time_t more_s;
+    int rc = __real_clock_gettime(id, ts);
+
+    more_s += slow_disk ? 59 : 0;
+    ts->tv_sec += id == CLOCK_MONOTONIC ? more_s : 0;
+    return rc;
+}
 
 static int setup(void **state)
 {
@@ -408,6 +432,24 @@ static void test_what_was_just_being_removed_is_taken_away(void **state)
 }
 
 /* The directory is held again at once, by who comes with the same name, and what it puts there stays. */
+static void test_what_takes_too_long_to_remove_is_left_to_who_comes_next(void **state)
+{
+    char gone[64];
+
+    (void)state;
+    snprintf(gone, sizeof gone, "fpstore-1.removed-%d", (int)getpid());
+    assert_int_equal(job_dir_make(in_top("fpstore-1")), 0);
+    slow_disk = true;
+    alarm(60);
+    assert_int_equal(job_dir_remove(in_top("fpstore-1")), -ETIMEDOUT);
+    alarm(0);
+    slow_disk = false;
+    assert_false(is_there("fpstore-1"));
+    assert_true(is_there(gone));
+    (void)job_left_sweep(top);
+    assert_false(is_there(gone));
+}
+
 static void test_who_comes_while_it_is_removed_loses_nothing(void **state)
 {
     int fd;
@@ -700,6 +742,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_processes_of_the_note_are_ended_and_no_others, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_note_never_removes_what_is_no_store, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_just_being_removed_is_taken_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_takes_too_long_to_remove_is_left_to_who_comes_next, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_comes_while_it_is_removed_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_store_with_a_name_is_of_its_nodes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_first_start_that_was_killed_leaves_no_half_of_a_store, setup, teardown),
