@@ -460,7 +460,7 @@ def test_a_target_that_hangs_does_not_hold_a_job_without_a_limit(slurm, how, say
 
 
 LOST = {"full": ("head -c 100000000 /dev/zero > /lustre/lost/others || true", "No space left on device"),
-        "gone": ("umount /lustre/lost", "not mounted"),
+        "gone": ("umount /lustre/lost", "is the file system mounted on this node"),
         "closed": ("chmod 700 /lustre/lost", "Permission denied")}
 
 
