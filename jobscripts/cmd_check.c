@@ -1,5 +1,5 @@
 /*
- * fp-job check SCRIPT: all that can be known before the job is queued.
+ * fp-job check [SCRIPT]: all that can be known before the job is queued.
  *
  * What nodes the job will get is Slurm's to say: of the partition that the script names the smallest node counts, since the job may get it. A machine
  * without Slurm, or whose controller does not answer, still checks the words.
@@ -23,10 +23,10 @@ int job_cmd_check(const struct job_options *o)
     site = (struct job_site){.plugin_dir = r.plugin_dir, .nodes = r.nodes, .cores = r.least_cores, .cpus = r.least_cpus, .most_cpus = r.most_cpus, .sbatch = &r.sbatch, .cores_are_here = r.nodes_are_here, .words = o->words};
     if (o->sbatch) {
         site.core_spec = r.sbatch.core_spec; /* else services are a step of the job, and don't get them */
-        site.unseen = strcmp(o->script, "/dev/null") == 0;
+        site.unseen = o->script && strcmp(o->script, "/dev/null") == 0;
     }
     job_check(&r.declared, &site, &r.findings);
-    job_findings_print(&r.findings, o->script);
+    job_findings_print(&r.findings, r.name);
     rc = r.findings.errors ? -EINVAL : site.core_spec ? JOB_CHECK_CORE_SPEC : 0;
     job_request_fini(&r);
     return rc;

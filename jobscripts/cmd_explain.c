@@ -1,5 +1,5 @@
 /*
- * fp-job explain SCRIPT: what the job would do, where, on which cores.
+ * fp-job explain [SCRIPT]: what the job would do, where, on which cores.
  *
  * For a user who wants to see FP(X,Y) before he waits for it. Node types are what Slurm says of the partition; where a device or the network's card is on
  * them is not known here, so cores that a node may choose near these are not shown: "the last ones, or near ..." is said instead.
@@ -167,10 +167,10 @@ int job_cmd_explain(const struct job_options *o)
     if (rc)
         return rc;
     job_findings_sort(&r.findings);
-    job_findings_print(&r.findings, o->script);
+    job_findings_print(&r.findings, r.name);
     rc = r.findings.errors ? -EINVAL : 0;
     if (rc)
-        FP_ERROR("%s has mistakes: fp-job check says all of them", o->script);
+        FP_ERROR("%s has mistakes: fp-job check says all of them", r.name);
     else {
         explain_store(&r);
         rc = explain_cores(&r);

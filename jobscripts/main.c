@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fp/log.h"
@@ -131,8 +132,8 @@ int main(int argc, char **argv)
     argc = cut_command(argc, argv, &o);
     opts = fp_opt_parse_or_exit(&table, &o, argc, argv);
     fp_log_set_level((enum fp_log_level)o.log_level);
-    if (!o.script && (functions[o.command] == job_cmd_check || functions[o.command] == job_cmd_explain))
-        return mistake("which script? fp-job check SCRIPT");
+    if (!o.script && !getenv("SLURM_JOB_ID") && (functions[o.command] == job_cmd_check || functions[o.command] == job_cmd_explain))
+        return mistake("which script? fp-job check SCRIPT (in a job of Slurm it is the job's, unless one is named)");
     if (o.script && (functions[o.command] == job_cmd_stop || functions[o.command] == job_cmd_doctor))
         return mistake(functions[o.command] == job_cmd_stop ? "stop ends the store of the job that it is called in: it takes no name of one, and no script" : "doctor takes no script: fp-job doctor");
     if (o.argv && functions[o.command] != job_cmd_run && functions[o.command] != job_cmd_daemon)

@@ -16,6 +16,7 @@
 #include "fp/err.h"
 #include "fp/log.h"
 #include "fp/command.h"
+#include "jobscripts/launch/slurm.h"
 
 #define SINFO_MS    3000u
 #define SINFO_BYTES (4u << 20) /* 10,000 nodes with names of 60 bytes, and room */
@@ -85,6 +86,31 @@ static void look_at_nodes(const struct job_options *o, struct job_request *r)
     }
 }
 
+/* Nobody names it: the job has one. */
+static int read_own(const struct job_options *o, struct job_script *script, struct job_request *out)
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    char *text;
+    int rc = job ? job_slurm_script(job, &text) : -ENOENT;
+
+    if (rc)
+        return rc;
+    snprintf(out->name, sizeof out->name, "script of job %s", job);
+    memset(script, 0, sizeof *script);
+    job_script_make(text, o->directives, script, &out->sbatch, &out->findings);
+    return 0;
+}
+
+static int read_named(const struct job_options *o, struct job_script *script, struct job_request *out)
+{
+    int rc = job_script_read(o->script, o->directives, script, &out->sbatch, &out->findings);
+
+    snprintf(out->name, sizeof out->name, "%s", o->script);
+    if (rc)
+        FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
+    return rc;
+}
+
 int job_request_read(const struct job_options *o, struct job_request *out)
 {
     struct job_script script;
@@ -92,11 +118,9 @@ int job_request_read(const struct job_options *o, struct job_request *out)
 
     memset(out, 0, sizeof *out);
     job_findings_init(&out->findings);
-    rc = job_script_read(o->script, o->directives, &script, &out->sbatch, &out->findings);
-    if (rc) {
-        FP_ERROR("%s: %s", o->script, rc == -EINVAL ? "it is no text" : fp_strerror(rc));
+    rc = o->script ? read_named(o, &script, out) : read_own(o, &script, out);
+    if (rc)
         return rc;
-    }
     if (o->sbatch)
         job_sbatch_call(o->sbatch, &out->sbatch);
     if (o->auxapp_dir)

@@ -31,9 +31,10 @@ struct job_request {
     uint32_t most_cpus;               /* ... that has the most */
     bool nodes_are_here;              /* nobody says what nodes there are, so this machine was looked at, and there are no types */
     char plugin_dir[PATH_MAX];
+    char name[PATH_MAX];              /* of the script, for findings */
 };
 
-/* Blocks for some seconds when Slurm's controller does not answer. 0, or negative and logged: the script can't be read. */
+/* The script of the options, or that of the Slurm job that this is called in. Blocks for some seconds when Slurm's controller does not answer. 0, or negative and logged: the script can't be read. */
 int job_request_read(const struct job_options *o, struct job_request *out);
 void job_request_fini(struct job_request *r);
 

@@ -375,6 +375,16 @@ static void check_called(const char *text, const char *directives, const struct 
         job_warning(f, s->lines[0].words[0].at, "no command of the script is fp-job: #FP lines are obeyed by fp-job run and start, or with --fp of sbatch where a site has the plugin");
 }
 
+void job_script_make(char *text, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
+{
+    check_early(text, directives, f);
+    job_sbatch_read(text, sbatch, f); /* its lines have the numbers that they have in the file */
+    job_script_add(&text, directives);
+    job_script_parse(text, out, f);
+    check_called(text, directives, out, f);
+    free(text);
+}
+
 int job_script_read(const char *path, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
 {
     char *text;
@@ -383,11 +393,6 @@ int job_script_read(const char *path, const char *directives, struct job_script 
     memset(out, 0, sizeof *out);
     if (rc)
         return rc;
-    check_early(text, directives, f);
-    job_sbatch_read(text, sbatch, f); /* its lines have the numbers that they have in the file */
-    job_script_add(&text, directives);
-    job_script_parse(text, out, f);
-    check_called(text, directives, out, f);
-    free(text);
+    job_script_make(text, directives, out, sbatch, f);
     return 0;
 }

@@ -54,6 +54,8 @@ char *job_script_lines(const char *text);
 void job_script_parse(const char *text, struct job_script *out, struct job_findings *f);
 /* From a file, or standard input ("-"), with its #SBATCH lines and directives before it. 0, or a negative errno of reading it: -EFBIG, -EINVAL (it is no text). */
 int job_script_read(const char *path, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f);
+/* The same of a text, which is freed. */
+void job_script_make(char *text, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f);
 void job_script_fini(struct job_script *s);
 /* The whole text of a file, or of standard input ("-"): NUL-terminated, the caller's. Errors as job_script_read. */
 int job_script_text(const char *path, char **out);

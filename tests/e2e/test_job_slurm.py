@@ -33,6 +33,15 @@ def test_check_knows_the_nodes_of_the_partition(slurm):
     assert f"{slurm.names[1]}, 4 in all" in out and "FP(1,2)" in out
 
 
+def test_in_a_job_check_and_explain_take_its_script(slurm):
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#FP store sise=1GiB\nfp-job check\necho code $?\n")
+    assert code == 0 and re.search(r"^script of job \d+:3:11: error: .*did you mean 'size'\?\ncode 1$", out, re.M), out
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#FP store size=1GiB\nfp-job explain\n")
+    assert code == 0 and re.search(r"^store +1 GiB ", out, re.M), out
+    r = slurm.login("fp-job", "check", check=False)
+    assert r.returncode == 2 and "which script?" in r.stderr, r
+
+
 HEAD = "#!/bin/bash\n#SBATCH -N 4\n#SBATCH --exclusive\n#FP store size=256MiB pool=64MiB\n"
 
 
