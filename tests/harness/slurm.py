@@ -185,6 +185,9 @@ class Slurm:
         os.chmod(os.path.join(self.dir, "lustre"), 0o1777)
         self._file("etc/munge.key", os.urandom(64).hex(), 0o600)
         self._file("etc/plugstack.conf", "# none\n")
+        # Without this the barrier in MPI_Init is by a tree, and where there are many more tasks than processors some have gone on while one still waited
+        # before it: a message of theirs crashed that one (mca_btl_tcp calls address 0). Not seen by a ring.
+        self._file("etc/mpi.conf", "PMIxCollFence=ring\n")
         self._file("etc/passwd", f"{USER}:x:{UID}:{UID}::/home/{USER}:/bin/bash\n")
         self._file("etc/hosts", "127.0.0.1 localhost\n" + "".join(f"10.78.0.{i + 1} {n}\n" for i, n in enumerate(self.names)))
         self._file("etc/init.sh", INIT.replace("@DIR@", self.dir).replace("@LOGIN@", self.names[0]))
