@@ -117,6 +117,7 @@ struct node {
     struct fp_rpc_conn *up;   /* a reference; NULL: none */
     bool up_is_up, keep;      /* keep: the starter may go */
     uint32_t above, tries;    /* whom it is tried with */
+    uint32_t silent;          /* the last ones of these, whose host did not answer */
     uint64_t up_next_ms;
     struct job_ran ran;
     uint64_t alone_since_ms; /* of our own time */

@@ -19,6 +19,7 @@
 #define CONNECT_MS  1500u
 #define RETRY_MS    40u
 #define ROUNDS      3u   /* all ports of one above are tried so often before the next above */
+#define SILENT      4u   /* tries in a row without any answer */
 #define HELLO_MS    5000u
 #define RUNS        1000u /* in one message */
 
@@ -363,13 +364,16 @@ static void above_up(struct fp_rpc_conn *conn, void *arg)
         fp_rpc_conn_close(conn, -ENOTCONN);
 }
 
-/* The next port; after some rounds the next one above. */
-static void try_another(struct node *n)
+/* The next port; after some rounds the next one above, and sooner if that host does not even refuse: all rounds with one that is down take longer than we may be alone. */
+static void try_another(struct node *n, int err)
 {
+    bool silent = err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -EHOSTDOWN || err == -ENETUNREACH;
+
     n->tries++;
-    if (n->rank && n->tries >= 2 * ROUNDS * JOB_PORTS) {
+    n->silent = silent ? n->silent + 1 : 0;
+    if (n->rank && (n->tries >= 2 * ROUNDS * JOB_PORTS || (n->above && n->silent >= SILENT))) {
         n->above = job_tree_climb(n->above, n->plan.fanout);
-        n->tries = 0;
+        n->tries = n->silent = 0;
     }
 }
 
@@ -381,9 +385,9 @@ static void above_closed(struct fp_rpc_conn *conn, int err, const char *why, voi
     if (n->up != conn)
         return;
     if (!n->up_is_up)
-        try_another(n);
+        try_another(n, err);
     else
-        n->tries = 0;
+        n->tries = n->silent = 0;
     fp_rpc_conn_put(conn);
     n->up = NULL;
     n->up_is_up = false;
@@ -412,7 +416,7 @@ static void connect_up(struct node *n)
     if (rc) {
         n->up = NULL;
         n->up_next_ms = fp_now_ms() + RETRY_MS;
-        try_another(n);
+        try_another(n, rc);
         return;
     }
     fp_rpc_conn_get(n->up);

@@ -137,3 +137,28 @@ def test_a_node_crashes_and_the_others_go_on(nodes):
     finally:
         nodes.start_node(4)
         sshd.start_one(nodes, 4)
+
+
+@pytest.mark.limit(240)
+def test_a_node_that_dies_takes_none_below_it_along(nodes):
+    """Each agent is below the last one. What those below the dead node have to say reaches the first node, so they are in the tree again."""
+    proc = begin(nodes, "ssh --fanout=1", "touch up\nuntil [ -e go ]; do fp-job status > status.new; mv status.new status; sleep 0.3; done\n")
+
+    def are_gone(*which):
+        some = nodes.names[which[0]] if len(which) == 1 else f"{nodes.names[0][:-1]}[{','.join(map(str, which))}]"
+        return f"\n{some}: failed: its agent is gone" in nodes.read("status")
+    wait_until("the first look", 60, lambda: os.path.exists(nodes.home("status")))
+    nodes.crash(2)
+    try:
+        wait_until("the second node to be missed", 60, lambda: are_gone(2), 0.3)
+        agent, = nodes.processes(4, "fp-job", "node")
+        nodes.kill(4, agent)
+        wait_until(lambda: f"the fourth node to be missed:\n{nodes.read('status')}", 60, lambda: are_gone(2, 4), 0.3)
+        nodes.go()
+        code, out = end(proc)
+        assert code == 0, out
+        wait_until("nothing to be left", 60, lambda: not [x for i in (1, 3, 4) for x in nodes.left_over(i) if "sshd: " not in x], 0.3)
+    finally:
+        nodes.kill(3, *nodes.processes(3, "sshd"), check=False)  # the site's, whose ssh was on the dead node
+        nodes.start_node(2)
+        sshd.start_one(nodes, 2)
