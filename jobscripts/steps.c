@@ -488,11 +488,11 @@ struct chosen {
     char why[512]; /* of one that does not */
 };
 
-/* How much is still being drained. Negative: it is not known. */
+/* How many jobs of draining are not over. Negative: it is not known. */
 static int under_way(const struct job_run_of *r, struct call *c, struct chosen *of)
 {
-    json_t *all = ask(r, c, (const char *const[]){"drain", "show", "--json", NULL}), *one;
-    int n = all ? 0 : -EIO;
+    json_t *all = ask(r, c, (const char *const[]){"drain", "show", "--json", NULL}), *one, *n = json_object_get(all, "under_way");
+    int rc = json_is_integer(n) ? (int)json_integer_value(n) : -EIO;
     size_t i;
 
     *of = (struct chosen){.stands = true};
@@ -505,7 +505,6 @@ static int under_way(const struct job_run_of *r, struct call *c, struct chosen *
         if (!state || !kind || strcmp(kind, "evict") == 0 || strcmp(kind, "stage-in") == 0)
             continue;
         goes_on = strcmp(state, "waiting") == 0 || strcmp(state, "running") == 0 || strcmp(state, "finishing") == 0;
-        n += goes_on;
         of->failed |= strcmp(state, "failed") == 0;
         of->done += number(one, "files_done") + number(one, "bytes_done");
         of->stands &= !goes_on || json_is_true(json_object_get(one, "stalled"));
@@ -513,7 +512,7 @@ static int under_way(const struct job_run_of *r, struct call *c, struct chosen *
             snprintf(of->why, sizeof of->why, "to %s: %s", to, why);
     }
     json_decref(all);
-    return n;
+    return rc;
 }
 
 /* Sets that the policy has chosen, and a slow target has not taken yet. */

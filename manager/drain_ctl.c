@@ -348,6 +348,16 @@ static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
     return rc < 0 ? rc : 0;
 }
 
+/* Those that copy to a target, however many jobs have begun since. */
+static uint64_t under_way(const struct mgr_core *c)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < c->drain->njobs; i++)
+        n += c->drain->jobs[i].kind == FP__JOB_KIND__JOB_SET || c->drain->jobs[i].kind == FP__JOB_KIND__JOB_FILES;
+    return n;
+}
+
 static Fp__TargetState *state_shown(struct mgr_core *c, const struct mgr_bnf *b, const struct mgr_target_seen *s)
 {
     Fp__TargetState *k = MGR_NEW(c, Fp__TargetState, fp__target_state__init);
@@ -456,6 +466,7 @@ MGR_HANDLER(ctl_drain)
         j = m->id ? mgr_djob_find(c, m->id) : NULL;
         if (j)
             mgr_djob_asked(c, j, ASKED_MS);
+        r->under_way = under_way(c);
         rc = jobs(c, m->id, r);
         rc = rc || m->id ? rc : targets(c, r);
         return rc || m->id ? rc : policies(c, r);

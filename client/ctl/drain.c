@@ -462,7 +462,7 @@ static int json_all(const Fp__CtlDrainReply *r)
             json_object_set_new(p, "chosen", json_string(info->chosen));
         json_array_append_new(policies, p);
     }
-    return ctl_json_print(json_pack("{s:o, s:o, s:o}", "jobs", jobs, "targets", targets, "policies", policies));
+    return ctl_json_print(json_pack("{s:I, s:o, s:o, s:o}", "under_way", (json_int_t)r->under_way, "jobs", jobs, "targets", targets, "policies", policies));
 }
 
 static int print_jobs(const Fp__CtlDrainReply *r)
@@ -539,7 +539,8 @@ const struct ctl_cmd ctl_cmd_drain_show = {
     .words = "drain show",
     .args = "[PATH]",
     .options = "",
-    .help = "Lists the jobs of draining, how the targets are on each node, and the policies.",
+    .help = "Lists the newest jobs of draining, how the targets are on each node, and the policies.",
+    .more = "With --json, under_way is how many jobs are not over yet, also of those that are not listed.",
     .run = run_show,
 };
 
