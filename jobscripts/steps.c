@@ -482,7 +482,6 @@ static uint64_t number(const json_t *of, const char *name)
 
 /* What the store drains by itself. */
 struct chosen {
-    bool failed;   /* something could not be */
     bool stands;   /* no job goes on */
     uint64_t done; /* files and bytes of all of them */
     char why[512]; /* of one that does not */
@@ -505,7 +504,6 @@ static int under_way(const struct job_run_of *r, struct call *c, struct chosen *
         if (!state || !kind || strcmp(kind, "evict") == 0 || strcmp(kind, "stage-in") == 0)
             continue;
         goes_on = strcmp(state, "waiting") == 0 || strcmp(state, "running") == 0 || strcmp(state, "finishing") == 0;
-        of->failed |= strcmp(state, "failed") == 0;
         of->done += number(one, "files_done") + number(one, "bytes_done");
         of->stands &= !goes_on || json_is_true(json_object_get(one, "stalled"));
         if (goes_on && to && why && *why)
@@ -513,6 +511,17 @@ static int under_way(const struct job_run_of *r, struct call *c, struct chosen *
     }
     json_decref(all);
     return rc;
+}
+
+/* Sets that the policy has chosen and that could not be drained when they were: what was in the way may be gone. */
+static int drain_failed(const struct job_run_of *r, struct after *a)
+{
+    struct call *c = &a->call;
+    const char *why;
+    uint64_t ms = step_ms(r, a, &why);
+
+    begin(c, r, (const char *const[]){"drain", "--failed", "--wait", NULL});
+    return not_drained("that every= has chosen ", run_moving(r, a, ms), why);
 }
 
 /* Sets that the policy has chosen, and a slow target has not taken yet. */
@@ -537,9 +546,7 @@ static int wait_for_chosen(const struct job_run_of *r, struct after *a)
         FP_ERROR("whether all that every= has chosen is drained is not known: the store does not say");
     else if (n)
         FP_ERROR("not all that every= has chosen is drained, and %s", job_given_up() ? "fp-job was interrupted" : why);
-    else if (of.failed)
-        FP_WARN("not all that every= has chosen could be drained while the job ran");
-    return n ? -EIO : 0;
+    return n ? -EIO : drain_failed(r, a);
 }
 
 /* Everything; of a job that wants some of its checkpoints drained, these and the newest ones, if what it wrote are any, and the results that it names. */

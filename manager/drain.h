@@ -36,7 +36,7 @@ enum mgr_pstate { MGR_P_TODO = 1, MGR_P_GIVEN, MGR_P_DONE, MGR_P_VERIFIED };
 #define MGR_OPEN_MAX     64u    /* tasks that a benefactor has for one target */
 #define MGR_POLICIES_MAX 256u
 #define MGR_PATTERNS_MAX 64u   /* of all policies */
-#define MGR_JOBS_KEPT    256u   /* so many newest ones keep their rows when they are over */
+#define MGR_JOBS_KEPT    256u   /* so many newest ones keep their rows when they are over; and those by which --failed finds a set */
 #define MGR_TRIES_MAX    10u    /* attempts that end by a failure of ours */
 
 /* A task's number: file << 30 | window << 1 | 1 if it verifies. Windows from MGR_TASK_WINDOWS on stand for the tasks of a whole file. */
@@ -383,6 +383,8 @@ struct mgr_auto_last {
     uint32_t layout;
 };
 int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n);
+/* START anew of what policies have chosen and what could not be drained, as it is now: numbers of the jobs. -E2BIG: there are more than max, and none was begun. */
+int mgr_auto_failed(struct mgr_core *c, uint64_t *ids, size_t max, size_t *n);
 /* Removes rows of one job that is long over, or some of them. */
 int mgr_auto_prune(struct mgr_core *c);
 

@@ -302,6 +302,50 @@ int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *i
     return rc;
 }
 
+struct again {
+    uint64_t set, policy;
+    uint32_t target;
+};
+
+static int begin_again(struct mgr_core *c, const struct again *a, uint64_t *id)
+{
+    struct mgr_set s;
+    int rc = mgr_set_get(c, a->set, &s);
+
+    *id = 0;
+    for (size_t i = 0; i < c->drain->npolicies && !rc && !*id; i++) {
+        const struct mgr_dpolicy *p = &c->drain->policies[i];
+        struct mgr_djob j = {.policy = p->id, .target = a->target, .verify = p->p.verify, .overwrite = p->p.overwrite, .layout = p->p.layout};
+
+        if (p->id != a->policy)
+            continue;
+        rc = job_of_set(c, &j, &s);
+        *id = j.id;
+    }
+    return rc;
+}
+
+int mgr_auto_failed(struct mgr_core *c, uint64_t *ids, size_t max, size_t *n)
+{
+    const enum mgr_stmt st = MGR_ST_DJOB_FAILED;
+    struct again *list = mgr_arena_alloc(&c->arena, (max + 1) * sizeof *list);
+    size_t found = 0;
+    int rc;
+
+    *n = 0;
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    for (rc = mgr_db_one(&c->db, DJOB_FAILED, DBI(max + 1)); rc > 0; rc = mgr_db_step(&c->db, st))
+        list[found++] = (struct again){.set = (uint64_t)mgr_col(&c->db, st, 1), .target = (uint32_t)mgr_col(&c->db, st, 2), .policy = (uint64_t)mgr_col(&c->db, st, 3)};
+    if (!rc && found > max)
+        return -E2BIG;
+    for (size_t i = 0; i < found && !rc; i++) {
+        rc = begin_again(c, &list[i], &ids[*n]);
+        *n += !rc && ids[*n];
+    }
+    return rc;
+}
+
 /* ---------------------------------------------------------------- single files */
 
 int mgr_auto_touched(struct mgr_core *c, const struct mgr_inode *in)

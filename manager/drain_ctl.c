@@ -207,6 +207,14 @@ static int find_targets(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainR
     return rc;
 }
 
+/* What policies have chosen and what could not be drained; it may be nothing. */
+static int start_failed(struct mgr_core *c, Fp__CtlDrainReply *r)
+{
+    int rc = mgr_auto_failed(c, r->ids, LAST_MAX, &r->n_ids);
+
+    return rc == -E2BIG ? refuse(c, r, "more than %u sets could not be drained: give their directories", LAST_MAX) : rc;
+}
+
 int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind kind, Fp__CtlDrainReply *r)
 {
     struct start *s = mgr_arena_zalloc(&c->arena, sizeof *s);
@@ -222,6 +230,8 @@ int mgr_djob_start(struct mgr_core *c, const Fp__CtlDrain *m, enum _Fp__JobKind 
         return refuse(c, r, "give from 1 to %u paths", PATHS_MAX);
     if (m->layout > FP_DRAIN_LOG || (m->layout && m->verify))
         return refuse(c, r, m->verify ? "--verify is not for --layout=log: fpctl merge compares every byte" : "this release knows the layouts file and log");
+    if (m->failed)
+        return start_failed(c, r);
     if (kind == FP__JOB_KIND__JOB_FILES)
         rc = choose_where(c, m, r, &to, &n);
     rc = rc ? rc : look_up(c, m, r, s);
@@ -322,6 +332,14 @@ static int shown_more(struct mgr_core *c, Fp__DrainJob *s, uint64_t first)
     return rc < 0 ? rc : 0;
 }
 
+static int newer(const void *a, const void *b)
+{
+    const Fp__DrainJob *const *x = a, *const *y = b;
+
+    return ((*x)->id < (*y)->id) - ((*x)->id > (*y)->id);
+}
+
+/* That one, or those of which somebody may wait for something: the first that are not over, and if there are few of them the newest of the others. */
 static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
 {
     const enum mgr_stmt st = MGR_ST_DJOB_LIST;
@@ -331,7 +349,7 @@ static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
     r->jobs = mgr_arena_alloc(&c->arena, JOBS_SHOWN * sizeof *r->jobs);
     if (!r->jobs)
         return mgr_doom(c, -ENOMEM);
-    for (rc = mgr_db_one(&c->db, DJOB_LIST, DBI(id ? (int64_t)id + 1 : INT64_MAX), DBI(id ? 1 : JOBS_SHOWN)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+    for (rc = mgr_db_one(&c->db, DJOB_LIST, DBI(id), DBI(id ? (int64_t)id + 1 : INT64_MAX), DBI(JOBS_SHOWN)); rc > 0; rc = mgr_db_step(&c->db, st)) {
         struct mgr_djob j;
         Fp__DrainJob *s = mgr_djob_row(c, st, &j) ? NULL : job_shown(c, &j);
 
@@ -345,6 +363,7 @@ static int jobs(struct mgr_core *c, uint64_t id, Fp__CtlDrainReply *r)
     mgr_db_reset(&c->db, st);
     for (size_t i = 0; i < r->n_jobs && rc >= 0; i++)
         rc = shown_more(c, r->jobs[i], first[i]);
+    qsort(r->jobs, r->n_jobs, sizeof *r->jobs, newer);
     return rc < 0 ? rc : 0;
 }
 

@@ -29,12 +29,18 @@
     X(TARGET_PUT, "INSERT INTO target(id,root,uuid) VALUES(?1,?2,?3) ON CONFLICT(id) DO UPDATE SET uuid=?3") \
     X(TARGET_NEEDS, "UPDATE target SET needs=?2 WHERE id=?1")                                                \
     X(DJOB_ACTIVE, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE state<4 ORDER BY id")                      \
-    X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id<?1 ORDER BY id DESC LIMIT ?2")            \
+    X(DJOB_LIST, "SELECT " MGR_DJOB_COLS " FROM drain_job WHERE id>=?1 AND id<?2 "                    \
+                 "ORDER BY state>=4,CASE WHEN state<4 THEN id ELSE -id END LIMIT ?3")                        \
     X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
     X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23)")        \
     X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND id<=(SELECT max(id) FROM drain_job)-?1 "       \
+                "AND NOT (state=5 AND policy<>0 AND EXISTS(SELECT 1 FROM ckpt_set s WHERE s.id=ckpt AND s.gen=drain_job.gen)) " \
                 "ORDER BY id LIMIT 1")                                                                      \
+    X(DJOB_FAILED, "SELECT max(j.id),j.ckpt,j.target,j.policy FROM drain_job j CROSS JOIN ckpt_set s ON s.id=j.ckpt " \
+                   "WHERE j.state=5 AND j.kind=1 AND s.state=2 AND s.gen=j.gen AND EXISTS(SELECT 1 FROM policy p WHERE p.id=j.policy) " \
+                   "AND NOT EXISTS(SELECT 1 FROM drain_job n WHERE n.ckpt=j.ckpt AND n.target=j.target AND n.kind=1 AND " \
+                   "n.gen=j.gen AND n.id>j.id AND n.state<5) GROUP BY j.ckpt,j.target ORDER BY 1 LIMIT ?1")  \
     X(DJOB_DELETE, "DELETE FROM drain_job WHERE id=?1")                                                      \
     X(DFILE_PRUNE, "DELETE FROM drain_file WHERE id IN (SELECT id FROM drain_file WHERE job=?1 LIMIT ?2)")   \
     X(DFILE_NEW, "INSERT INTO drain_file(job,ino,path,gen,state,data_version,size,lead,tfile,dev,tino,"      \

@@ -31,7 +31,7 @@ struct ctl_options {
     int64_t step; /* -1: not given */
     const char *to;       /* directory: drain, of the target; stage-in, of the store; merge: file; NULL: not given */
     const char *target;   /* stage-in: root of a target; NULL: not given */
-    bool now, verify, wait, last, overwrite, again;
+    bool now, verify, wait, last, failed, overwrite, again;
     int layout;           /* drain: enum fp_drain_layout */
     int level;            /* enum Level of life.proto; 0: not given */
     uint64_t timeout_ms; /* for every answer */

@@ -238,10 +238,10 @@ static int wait_for(struct wait *w, uint64_t job, uint64_t until)
 
 static int say_what(const struct ctl_options *o)
 {
-    if (o->all && o->last)
-        FP_ERROR("--all and --last: one of them");
-    else if (!o->npaths && !o->all && !o->last)
-        FP_ERROR("fpctl drain: give PATH, --all or --last");
+    if (o->all + o->last + o->failed > 1)
+        FP_ERROR("--all, --last and --failed: one of them");
+    else if (!o->npaths && !o->all && !o->last && !o->failed)
+        FP_ERROR("fpctl drain: give PATH, --all, --last or --failed");
     else
         return 0;
     return -EINVAL;
@@ -287,7 +287,7 @@ char *ctl_dest(const struct ctl_options *o, char buf[PATH_MAX])
     return NULL;
 }
 
-/* *jobs: to be freed; how many of them, or a failure. */
+/* *jobs: to be freed; how many of them (with --failed, it may be none), or a failure. */
 static int start(const struct ctl_options *o, const struct ctl_store *store, struct ctl_link *l, uint64_t **jobs)
 {
     static char inner[CTL_PATHS_MAX][PATH_MAX];
@@ -295,7 +295,7 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     Fp__CtlDrain q = FP__CTL_DRAIN__INIT;
     Fp__CtlDrainReply *r = NULL;
     char dest[PATH_MAX];
-    size_t n = o->all ? 0 : o->npaths;
+    size_t n = o->all || o->failed ? 0 : o->npaths;
     int rc = say_what(o);
 
     *jobs = NULL;
@@ -310,6 +310,7 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     q.n_paths = n ? n : 1;
     q.all = o->all;
     q.last = o->last;
+    q.failed = o->failed;
     q.paths = paths;
     q.urgent = o->now;
     q.verify = o->verify;
@@ -324,9 +325,9 @@ static int start(const struct ctl_options *o, const struct ctl_store *store, str
     if (rc < 0)
         return ctl_link_failed(l, rc, "drain");
     rc = refused(r);
-    if (rc == 0 && r->n_ids < 1)
+    if (rc == 0 && r->n_ids < 1 && !o->failed)
         rc = FP_EBADFRAME;
-    if (rc == 0)
+    if (rc == 0 && r->n_ids)
         rc = (*jobs = calloc(r->n_ids, sizeof **jobs)) ? (int)r->n_ids : -ENOMEM;
     if (rc > 0)
         memcpy(*jobs, r->ids, r->n_ids * sizeof **jobs);
@@ -392,11 +393,11 @@ static int run(const struct ctl_options *o, const struct ctl_store *store, struc
 const struct ctl_cmd ctl_cmd_drain = {
     .words = "drain",
     .args = "[PATH...]",
-    .options = "to all last now verify wait stall layout overwrite again",
+    .options = "to all last failed now verify wait stall layout overwrite again",
     .help = "Copies files, and all files below directories, to a target: a directory of another file system that the benefactors' nodes have at the same place.",
     .more = "The benefactors do it, each with what it has; it goes on when this command, the mount, the manager or a benefactor ends. A file gets its name in the target when it "
             "is whole there. What is there already with the present data is not copied again: its inode, size and time there are looked at, not its bytes, also with --verify if it was compared before; --again copies it. At the end of a job: --last --wait for the newest checkpoint of each series, --all --wait for "
-            "everything. Without --to it is the target of the policies, of several each. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
+            "everything; --failed --wait for what policies have chosen, once more, where a file could not be copied. Without --to it is the target of the policies, of several each. With --layout=log a file F becomes F.fplog, a stream of records for each benefactor, which fpctl merge makes F of.",
     .exits = "3 when --timeout is over: with --wait it still goes on, or no manager was there. With --wait: 4 when a file could not be copied, or with --verify not compared, or was open for writing, or the target is none any more, 5 when the job was cancelled, 6 when it has stood still for --stall: it goes on if its target takes data again.",
     .flags = CTL_WAITS | CTL_PATIENT,
     .run = run,
@@ -539,7 +540,7 @@ const struct ctl_cmd ctl_cmd_drain_show = {
     .words = "drain show",
     .args = "[PATH]",
     .options = "",
-    .help = "Lists the newest jobs of draining, how the targets are on each node, and the policies.",
+    .help = "Lists jobs of draining, those that are not over before others, how the targets are on each node, and the policies.",
     .more = "With --json, under_way is how many jobs are not over yet, also of those that are not listed.",
     .run = run_show,
 };

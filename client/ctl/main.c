@@ -58,6 +58,7 @@ static const struct fp_opt options[] = {
                   .flags = FP_OPT_NO_FILE, .arg = "DIRECTORY"),
     FP_OPT_BOOL(struct given, o.now, "now", "off", "With drain: before all else, and without regard for programs.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.last, "last", "off", "With drain: of each series of checkpoints below PATH the newest complete set, and nothing else.", .flags = FP_OPT_NO_FILE),
+    FP_OPT_BOOL(struct given, o.failed, "failed", "off", "With drain: anew what policies have chosen and what could not be drained, and nothing else.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.verify, "verify", "off", "With drain and merge: read back what was written and compare.", .flags = FP_OPT_NO_FILE),
     FP_OPT_BOOL(struct given, o.overwrite, "overwrite", "off", "With drain, stage-out and merge: replace also files in the target that another store relies on, since it has evicted data of them.",
                 .flags = FP_OPT_NO_FILE),

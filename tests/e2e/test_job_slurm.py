@@ -138,6 +138,33 @@ fp-job stop
     slurm.nothing_left()
 
 
+def test_what_every_has_chosen_and_could_not_be_drained(slurm):
+    """A file of the target lies where the directory of a checkpoint is to be. It is tried once more at the end; what can't be drained then is missing, and a store that may be kept is."""
+    script = HEAD.replace("-N 4", "-N 1").replace("pool=", "ssd=/srv on-failure=keep pool=") + """#FP auxapp drain to=/lustre/TO every=2
+eval "$(fp-job start || echo false)" || exit 9
+echo mine > /lustre/TO/chk_0002
+for i in 1 2 3; do
+    mkdir $FP_MOUNT/chk_000$i && echo $i > $FP_MOUNT/chk_000$i/rank_0 && touch $FP_MOUNT/chk_000$i/.complete
+done
+until fpctl drain show --json $FP_MOUNT | grep -q '"failed"'; do sleep 0.1; done
+THEN
+fp-job stop
+"""
+    code, out = slurm.run(script.replace("TO", "once").replace("THEN", "rm /lustre/once/chk_0002"))
+    assert code == 0, out
+    for i in (2, 3):
+        with open(slurm.lustre("once", f"chk_000{i}", "rank_0")) as f:
+            assert f.read() == f"{i}\n"
+    assert not os.path.exists(slurm.lustre("once", "chk_0001"))
+    slurm.nothing_left()
+    code, out = slurm.run(script.replace("TO", "twice").replace("THEN", ""))
+    assert code == 1 and "ERROR: not all that every= has chosen is drained: fpctl drain has ended with 4" in out, out
+    named = re.search(r"the store stays on the SSDs of this job's nodes, as /srv/fpstore-\d+-named-(\S+):", out)
+    assert named and os.path.exists(slurm.lustre("twice", "chk_0003", "rank_0")), out
+    slurm.login("srun", "-N1", "-w", slurm.names[1], "fp-job", "clean", f"--named={named[1]}", "--ssd=/srv")
+    slurm.nothing_left()
+
+
 def test_a_step_that_still_runs_when_the_store_ends(slurm):
     """It is said: what it writes from then on is nowhere where it is looked for."""
     code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + 'eval "$(fp-job start || echo false)" || exit 1\nsrun -N1 -n1 sh -c "touch began; sleep 600" &\nuntil [ -e began ]; do sleep 0.1; done\n'

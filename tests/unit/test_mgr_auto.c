@@ -470,30 +470,6 @@ static void test_the_last_set_of_each_series(void **state)
     w_close(&w);
 }
 
-/* Who asks whether all is over sees the newest ones, and is told of all. */
-static void test_jobs_under_way_are_counted_also_where_they_are_not_listed(void **state)
-{
-    Fp__CtlDrainReply *r;
-    char name[32];
-
-    (void)state;
-    w_open(&w, ":memory:", 1);
-    for (unsigned i = 0; i < 100; i++) {
-        snprintf(name, sizeof name, "f%u", i);
-        file(MGR_ROOT_INO, name, 10);
-        assert_true(w_start(&w, name, false, NULL) > 0);
-    }
-    r = w_show(&w, 0);
-    assert_int_equal(r->under_way, 100);
-    assert_true(r->n_jobs < 100);
-    fix_free(r);
-    w_run(&w);
-    r = w_show(&w, 0);
-    assert_int_equal(r->under_way, 0);
-    fix_free(r);
-    w_close(&w);
-}
-
 /* Whichever target a policy has, once each. */
 static void test_without_a_target_it_is_those_of_all_policies(void **state)
 {
@@ -731,7 +707,6 @@ int main(void)
         T(test_no_result_is_forgotten_by_a_manager_that_dies),
         T(test_who_wants_no_single_files_pays_nothing),
         T(test_the_last_set_of_each_series),
-        T(test_jobs_under_way_are_counted_also_where_they_are_not_listed),
         T(test_without_a_target_it_is_those_of_all_policies),
         T(test_limits_are_shared_by_who_is_at_work),
         T(test_benefactors_are_told_the_limits_of_policies),
