@@ -28,6 +28,7 @@
 
 #include "client/client.h"
 #include "client/daemon.h"
+#include "client/mountpoint.h"
 #include "client/ops/ops.h"
 #include "client/receive.h"
 #include "client/shutdown.h"
@@ -209,6 +210,19 @@ static int mount_args(const struct cl_options *opt, struct fuse_args *args)
     return rc < 0 ? -ENOMEM : 0;
 }
 
+/* The directory below is ours to write to for as short as it can be: what programs write there is lost to them. */
+static int mount_session(struct cl_mount *m)
+{
+    int below, rc = cl_mountpoint_open(&m->opt, &below);
+    if (rc < 0) {
+        snprintf(mount_words, sizeof mount_words, "its directory can't be used");
+        return rc;
+    }
+    rc = fuse_session_mount(m->se, m->opt.mountpoint);
+    cl_mountpoint_close(below);
+    return rc;
+}
+
 int cl_fuse_mount(struct cl_mount *m)
 {
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
@@ -226,7 +240,7 @@ int cl_fuse_mount(struct cl_mount *m)
     int rc = mount_args(&m->opt, &args);
     if (rc == 0) {
         m->se = fuse_session_new(&args, &ops, sizeof ops, m);
-        rc = m->se ? fuse_session_mount(m->se, m->opt.mountpoint) : -EINVAL;
+        rc = m->se ? mount_session(m) : -EINVAL;
     }
     m->receives = rc == 0 && cl_receive_setup(m->se) == 0;
     mounting = false;

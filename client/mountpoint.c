@@ -5,6 +5,9 @@
  * one line that says what to do. /proc/self/mounts is read first, because looking at a directory that a live
  * fpstore with a dead manager is mounted on may take long, and one that a dead fpstore is mounted on fails
  * with ENOTCONN; fp_mount_probe tells these two apart within 3 s.
+ *
+ * What a dead fpstore has left stays until the moment of mounting: without it programs would find an ordinary directory, into which they write what
+ * the next mount hides. A directory that nobody may write to below a mount has no rights at all, and is given them for that moment, since fusermount3 asks for them.
  */
 #include "client/mountpoint.h"
 
@@ -82,29 +85,37 @@ static void find_mount(const char *path, struct mounted *out)
         endmntent(f);
 }
 
-/* Mounts of fpstore on path: stale ones are taken away, a live one is an error. */
+/* The topmost mount on path. 0: it is none of fpstore; 1: of one that is dead; negative, after a line in the log: nothing can be mounted there. */
+static int look_at_mount(const char *path, struct mounted *mnt)
+{
+    find_mount(path, mnt);
+    if (!mnt->any || strncmp(mnt->type, "fuse", 4) != 0)
+        return 0;
+    int rc = fp_mount_probe(path, PROBE_MS);
+    bool ours = strcmp(mnt->type, FS_TYPE) == 0;
+    if (ours && rc != -ENOTCONN) {
+        FP_ERROR("an fpstore (manager %s) is mounted on %s already: unmount it first with fusermount3 -u %s",
+                 mnt->source, path, path);
+        return -EBUSY;
+    }
+    if (rc != -ENOTCONN)
+        return 0; /* another file system, in use: mounting on top of it is what was asked for */
+    if (!ours) {
+        FP_ERROR("a dead mount of another program (%s) is on %s: remove it with fusermount3 -uz %s",
+                 mnt->type, path, path);
+        return -ENOTCONN;
+    }
+    return 1;
+}
+
+/* Mounts that dead fpstores have left on path. */
 static int clean_stale(const char *path)
 {
     struct mounted mnt;
     for (int i = 0; i < STALE_MAX; i++) {
-        find_mount(path, &mnt);
-        if (!mnt.any || strncmp(mnt.type, "fuse", 4) != 0)
-            return 0;
-        int rc = fp_mount_probe(path, PROBE_MS);
-        bool ours = strcmp(mnt.type, FS_TYPE) == 0;
-        if (ours && rc != -ENOTCONN) {
-            FP_ERROR(
-                "an fpstore (manager %s) is mounted on %s already: unmount it first with fusermount3 -u %s",
-                mnt.source, path, path);
-            return -EBUSY;
-        }
-        if (rc != -ENOTCONN)
-            return 0; /* another file system, in use: mounting on top of it is what was asked for */
-        if (!ours) {
-            FP_ERROR("a dead mount of another program (%s) is on %s: remove it with fusermount3 -uz %s",
-                     mnt.type, path, path);
-            return -ENOTCONN;
-        }
+        int rc = look_at_mount(path, &mnt);
+        if (rc <= 0)
+            return rc;
         rc = cl_mountpoint_unmount(path, true);
         if (rc < 0) {
             FP_ERROR("a mount left by a crash is on %s and cannot be removed (%s): run fusermount3 -uz %s as "
@@ -143,6 +154,12 @@ static char *real_path(const char *path)
     return out;
 }
 
+/* Of the caller's own, and without any rights: see the top. */
+static bool is_closed(const struct stat *st)
+{
+    return geteuid() != 0 && st->st_uid == geteuid() && (st->st_mode & 0777) == 0;
+}
+
 /* inside: of a user namespace, where nothing but its being there counts. */
 static int check_dir(const char *path, bool inside)
 {
@@ -159,7 +176,7 @@ static int check_dir(const char *path, bool inside)
         FP_ERROR("mountpoint %s is not a directory: name one", path);
         return -ENOTDIR;
     }
-    if (geteuid() != 0 && !inside && access(path, W_OK) < 0) {
+    if (geteuid() != 0 && !inside && !is_closed(&st) && access(path, W_OK) < 0) {
         FP_ERROR("mountpoint %s is not writable for you: choose a directory of your own, or mount as root",
                  path);
         return -EACCES;
@@ -206,6 +223,8 @@ static int check_user(const struct cl_options *opt)
 
 int cl_mountpoint_check(struct cl_options *opt)
 {
+    bool inside = opt->namespace_dir != NULL;
+    struct mounted mnt;
     int rc = check_device();
     if (rc == 0)
         rc = check_user(opt);
@@ -213,16 +232,41 @@ int cl_mountpoint_check(struct cl_options *opt)
         return rc;
     char *path = real_path(opt->mountpoint);
     if (!path)
-        return check_dir(opt->mountpoint, opt->namespace_dir != NULL); /* says what is wrong with its parent */
-    rc = clean_stale(path);
-    if (rc == 0)
-        rc = check_dir(path, opt->namespace_dir != NULL);
-    char *real = rc == 0 ? realpath(path, NULL) : NULL; /* the last component may be a symbolic link */
+        return check_dir(opt->mountpoint, inside); /* says what is wrong with its parent */
+    rc = look_at_mount(path, &mnt);
+    char *real = NULL;
+    if (rc == 0 && (rc = check_dir(path, inside)) == 0)
+        real = realpath(path, NULL); /* the last component may be a symbolic link */
     if (real && strcmp(real, path) != 0)
-        rc = clean_stale(real);
-    if (rc == 0)
+        rc = look_at_mount(real, &mnt);
+    if (rc >= 0)
         opt->mountpoint = real ? real : path;
     if (rc < 0 || real)
         free(path);
-    return rc;
+    return rc < 0 ? rc : 0;
+}
+
+/* ---------------------------------------------------------------- the moment of mounting */
+
+int cl_mountpoint_open(const struct cl_options *opt, int *below)
+{
+    struct stat st;
+    int rc = clean_stale(opt->mountpoint);
+    *below = -1;
+    if (rc == 0)
+        rc = check_dir(opt->mountpoint, opt->namespace_dir != NULL);
+    if (rc < 0 || opt->namespace_dir || lstat(opt->mountpoint, &st) < 0 || !is_closed(&st))
+        return rc;
+    if (chmod(opt->mountpoint, 0700) == 0)
+        *below = open(opt->mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return 0; /* if it could not be, fusermount3 says so */
+}
+
+void cl_mountpoint_close(int below)
+{
+    if (below < 0)
+        return;
+    if (fchmod(below, 0) < 0)
+        FP_WARN("the directory below the mount can be written to: %s", strerror(errno));
+    close(below);
 }

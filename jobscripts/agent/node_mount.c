@@ -6,8 +6,9 @@
  * warning. Files of the job's own user it does not hide from him.
  *
  * What mounts is fusermount3, tried by doing it for a moment; where it is missing, or refuses, fp-mount mounts in a user namespace, which needs no privilege: it is kept by two descriptors
- * of the agent, and programs go there (enter.h). What is not there must not be able to write below the mount by mistake: directories that we make for it have no rights at all,
- * and on one that the user may write to it is only if all commands of the job enter by themselves.
+ * of the agent, and programs go there (enter.h). Nobody must be able to write below the mount by mistake, neither from outside of the namespace nor while an fp-mount that has crashed is
+ * started again: directories that we make for it have no rights at all (fp-mount gives itself some for the moment of mounting), and in a namespace it is on one that the user may write to
+ * only if all commands of the job enter by themselves.
  *
  * Where the store is elsewhere and mount= is no directory, but the user may make something there, it becomes a symbolic link. Where there can be none, a job whose script names the
  * directory as text (script/naming.h) does not start: its data would go to another place, and nobody would miss it before it is gone.
@@ -135,6 +136,15 @@ static const char *forbidden(struct node *n, const char *path)
     return n->stray_text;
 }
 
+/* Of a job that was lost with its node: see close_own. */
+static void remove_closed(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 0777) == 0 && is_local(path))
+        (void)rmdir(path);
+}
+
 /* NULL: we may mount on it, and nobody else does meanwhile; made if need be. Else why not. */
 static const char *take(struct node *n, const char *path)
 {
@@ -145,6 +155,7 @@ static const char *take(struct node *n, const char *path)
         return no;
     if (is_link_of_a_job(path) && (no = take_over(path)))
         return no;
+    remove_closed(path);
     if (mkdir(path, 0755) == 0) {
         n->made_mount = true;
         return NULL;
@@ -288,12 +299,20 @@ static int check_naming(const struct node *n, char *why, size_t size)
     return -EADDRNOTAVAIL;
 }
 
+/* When all have looked, and it stays. One that nodes may share is left alone: one's fp-mount would close it while another's mounts. */
+static void close_own(const struct node *n)
+{
+    if (n->made_mount && is_local(n->wanted) && chmod(n->wanted, 0) < 0)
+        FP_WARN("%s can be written to when the store is not mounted: %s", n->wanted, fp_strerror(-errno));
+}
+
 int node_mount_take(struct node *n, char *why, size_t size)
 {
     char own[PATH_MAX];
     int rc = job_dir_file(own, n->dir, JOB_DIR_MOUNT);
 
     if (strcmp(n->mount, n->wanted) == 0) {
+        close_own(n);
         if (n->stray.name[0])
             snprintf(n->hint, sizeof n->hint, "%.120s: others have left files in it, such as %s of user %u, which nobody sees until the store has ended", n->mount, n->stray.name, (unsigned)n->stray.uid);
         return 0;
@@ -310,7 +329,7 @@ int node_mount_take(struct node *n, char *why, size_t size)
             snprintf(why, size, "mount=%s is %.250s here, and %.250s on the first node: it must be the same on all", n->declared.store.mount, n->wanted, n->mount);
         return -EINVAL;
     }
-    if (mkdir(n->mount, n->is_inside ? 0 : 0755) < 0 && errno != EEXIST) {
+    if (mkdir(n->mount, 0) < 0 && errno != EEXIST) {
         rc = -errno;
         snprintf(why, size, "%s: %s", n->mount, fp_strerror(rc));
         return rc;

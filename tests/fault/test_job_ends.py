@@ -236,6 +236,35 @@ def test_a_mount_that_crashes_is_started_again(slurm):
     slurm.nothing_left(30)
 
 
+@pytest.mark.limit(180)
+@pytest.mark.parametrize("mount", ["", " mount=/tmp/mine"])
+def test_nothing_is_written_below_a_mount_that_is_started_again(slurm, mount):
+    """It takes long, as its manager does not answer: until it is mounted programs get errors, and do not write what it would hide."""
+    number = slurm.up(HEAD.replace("pool=64MiB", f"pool=64MiB{mount}") + 'eval "$(fp-job start)" || exit 1\necho $FP_MOUNT > where\necho before > $FP_MOUNT/f; sync -f $FP_MOUNT/f\n' +
+                      WAIT + "srun cat $FP_MOUNT/f $FP_MOUNT/g\nfp-job stop\n")
+    path, manager, pid = slurm.read("where").strip(), slurm.processes(1, "fp-manager"), slurm.processes(2, "fp-mount")[0]
+
+    def asks():
+        """It has threads, of which one talks to the manager."""
+        again = [p for p in slurm.processes(2, "fp-mount") if p != pid]
+        return again and slurm.on(2, "ls", f"/proc/{again[0]}/task", user="root", check=False).stdout.count("\n") > 1
+
+    slurm.kill(1, *manager, signal=signal.SIGSTOP)
+    try:
+        slurm.kill(2, pid)
+        wait_until("fp-mount to ask the manager", 60, asks, 0.1)
+        r = slurm.on(2, "sh", "-c", f"echo lost > {path}/g", check=False)
+        assert r.returncode and "not connected" in r.stderr, r.stderr
+    finally:
+        slurm.kill(1, *manager, signal=signal.SIGCONT)
+    wait_until("all nodes to be ready", 60, lambda: "4 of 4 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout, 0.2)
+    slurm.on(2, "sh", "-c", f"echo after > {path}/g")
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and out.count("before") == out.count("after") == 4, out
+    slurm.nothing_left(30)
+
+
 def test_a_node_dies_and_the_job_goes_on(slurm):
     number = slurm.up(HEAD.replace("--exclusive", "--exclusive --no-kill") + 'eval "$(fp-job start)" || exit 1\necho here > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\necho more > $FP_MOUNT/g\nfp-job stop\n")
     slurm.crash(4)

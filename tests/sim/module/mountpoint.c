@@ -13,3 +13,15 @@ int cl_mountpoint_unmount(const char *path, bool lazy)
     (void)lazy;
     return 0;
 }
+
+int cl_mountpoint_open(const struct cl_options *opt, int *below)
+{
+    (void)opt;
+    *below = -1;
+    return 0;
+}
+
+void cl_mountpoint_close(int below)
+{
+    (void)below;
+}
