@@ -3,7 +3,7 @@
  *
  * Order of start: options, namespace, mountpoint, fork, signals, core loop (session with the manager), data path (pool),
  * mount, FUSE loop. Each step says in one line what is wrong, and the process ends; nothing is taken back in
- * detail, but that the manager is told goodbye. Exit codes: 0 ended cleanly, 1 failed to start or lost data, 2 wrong use. Order of end: the loop
+ * detail, but that the manager is told goodbye. Exit codes: 0 ended cleanly, 1 failed to start, lost data, or was unmounted under an agent of fp-job, 2 wrong use. Order of end: the loop
  * has ended because the mount is gone (umount, fusermount3 -u) or because shutdown.c ended it; requests that
  * wait for the manager are answered, the pool is written out, the session says goodbye.
  */
@@ -155,13 +155,19 @@ int main(int argc, char **argv)
     if (prepare(m, argc, argv) < 0 || start(m) < 0)
         _exit(1);
     int rc = cl_fuse_loop(m);
+    bool told = cl_shutdown_asked();
     cl_shutdown_loop_ended();
     if (rc < 0 && cl_shutdown_unmounted()) /* a connection that was unmounted here may end with any error, as ECONNABORTED */
         rc = 0;
     if (rc < 0)
         FP_ERROR("the kernel's FUSE connection failed: %s", fp_strerror(rc));
+    bool taken = rc == 0 && m->opt.ignore_term && !told; /* who has started it is not told by whoever unmounts it */
     if (finish(m) < 0 || rc < 0)
         return 1;
+    if (taken) {
+        FP_ERROR("somebody has unmounted %s", m->opt.mountpoint);
+        return 1;
+    }
     FP_INFO("ended cleanly");
     return 0;
 }

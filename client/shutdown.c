@@ -66,6 +66,11 @@ void cl_shutdown_request(void)
     kill(getpid(), FP_SIGNAL_END);
 }
 
+bool cl_shutdown_asked(void)
+{
+    return atomic_load(&stopping);
+}
+
 void cl_shutdown_loop_ended(void)
 {
     atomic_store(&loop_ended, true);

@@ -17,6 +17,8 @@ int cl_shutdown_start(struct cl_mount *m);
 /* As if SIGTERM had come. Any thread; never blocks. */
 void cl_shutdown_request(void);
 
+/* Has anybody asked for the end? Else the loop has ended because the mount is gone. Any thread. */
+bool cl_shutdown_asked(void);
 /* Main thread, when the FUSE loop has ended. */
 void cl_shutdown_loop_ended(void);
 /* Was the end asked for a second time, or has writing out failed once? Then there is no point in waiting long. */

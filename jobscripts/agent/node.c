@@ -243,7 +243,7 @@ static void on_ended(struct job_service *s, int code, const char *why, void *arg
 
     if (n->phase >= NODE_STOPPING)
         return;
-    if (code == 0 && was_up) { /* by fpctl stop, or fusermount3 -u */
+    if (code == 0 && was_up) { /* by fpctl stop; a mount that somebody takes away is not 0, and is mounted again */
         if (!any_runs(n) || s == &n->service[NODE_MANAGER])
             node_stop(n);
         return;

@@ -265,6 +265,27 @@ def test_nothing_is_written_below_a_mount_that_is_started_again(slurm, mount):
     slurm.nothing_left(30)
 
 
+@pytest.mark.limit(180)
+def test_a_mount_that_is_taken_away_is_mounted_again(slurm):
+    """Until then nothing can be written to the directory below, which the job has made."""
+    number = slurm.up(HEAD.replace("pool=64MiB", "pool=64MiB mount=/tmp/mine") + 'eval "$(fp-job start)" || exit 1\necho before > $FP_MOUNT/f; sync -f $FP_MOUNT/f\n' + WAIT +
+                      "srun cat /tmp/mine/f\nfp-job status\nfp-job stop\n")
+    pid = slurm.processes(2, "fp-mount")[0]
+    slurm.kill(2, pid, signal=signal.SIGSTOP)
+    try:
+        slurm.on(2, "fusermount3", "-u", "/tmp/mine")
+        r = slurm.on(2, "sh", "-c", "echo lost > /tmp/mine/g", check=False)
+        assert r.returncode and "ermission denied" in r.stderr, r.stderr
+    finally:
+        slurm.kill(2, pid, signal=signal.SIGCONT)
+    wait_until("fp-mount to be there again", 60, lambda: [p for p in slurm.processes(2, "fp-mount") if p != pid], 0.1)
+    wait_until("all nodes to be ready", 60, lambda: "4 of 4 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout, 0.2)
+    slurm.go()
+    code, out = slurm.end_of(number)
+    assert code == 0 and out.count("before") == 4 and "4 of 4 nodes ready" in out, out
+    slurm.nothing_left(30)
+
+
 def test_a_node_dies_and_the_job_goes_on(slurm):
     number = slurm.up(HEAD.replace("--exclusive", "--exclusive --no-kill") + 'eval "$(fp-job start)" || exit 1\necho here > $FP_MOUNT/f\n' + WAIT + "cat $FP_MOUNT/f\necho more > $FP_MOUNT/g\nfp-job stop\n")
     slurm.crash(4)
