@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <glob.h>
 #include <jansson.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #include "fp/beside.h"
@@ -433,6 +435,37 @@ static int drain_now(const struct job_run_of *r, bool last, struct after *a)
     return not_drained("", run_moving(r, a, ms), why);
 }
 
+/* A directory that can't be read may have what is looked for. */
+static int unreadable(const char *path, int error)
+{
+    if (error != ENOENT)
+        FP_ERROR("%s: %s", path, fp_strerror(-error));
+    return error != ENOENT;
+}
+
+static int look_at_mount(const void *path)
+{
+    struct statfs fs;
+
+    return statfs(path, &fs) < 0 ? -errno : fs.f_type == FUSE_SUPER_MAGIC ? 0 : -ENOTCONN;
+}
+
+/* The store is mounted here, and the mount is not dead. */
+static int is_seen(const struct job_run_of *r, uint64_t limit_ms)
+{
+    return fp_limited(look_at_mount, r->record.mount, limit_ms);
+}
+
+/* Those that a pattern of a path means, behind those that g has. -ENOENT: there are none, and it is the store that says so, before and afterwards. */
+static int find_names(const struct job_run_of *r, const char *path, int flags, uint64_t limit_ms, glob_t *g)
+{
+    int rc = is_seen(r, limit_ms), after;
+
+    rc = rc ? rc : glob_error(glob(path, flags | (g->gl_pathc ? GLOB_APPEND : 0), unreadable, g));
+    after = rc == 0 || rc == -ENOENT ? is_seen(r, limit_ms) : 0;
+    return after ? after : rc;
+}
+
 /* Files of the store that a pattern of results= names: those that the policy would drain when they have been quiet for some time. */
 static int find_results(const struct job_run_of *r, const char *pattern, size_t len, struct after *a, glob_t *g)
 {
@@ -442,7 +475,7 @@ static int find_results(const struct job_run_of *r, const char *pattern, size_t 
     escape(path, r->record.mount);
     snprintf(path + strlen(path), sizeof path - strlen(path), "/%.*s", (int)len, pattern);
     rc = job_answers(path, answer_ms(r, a));
-    rc = rc ? rc : glob_error(glob(path, GLOB_MARK | GLOB_PERIOD | (g->gl_pathc ? GLOB_APPEND : 0), NULL, g));
+    rc = rc ? rc : find_names(r, path, GLOB_MARK | GLOB_PERIOD, answer_ms(r, a), g);
     if (rc && rc != -ENOENT)
         FP_ERROR("what is of the name %.*s (results= of #FP auxapp drain) can't be seen in the store, on %s: %s", (int)len, pattern, r->record.mount, fp_strerror(rc));
     return rc == -ENOENT ? 0 : rc;
@@ -609,7 +642,7 @@ static int add_names(const struct job_run_of *r, const char *pattern, uint64_t l
         FP_ERROR("#FP stage-out %s: the store, on %s, has not answered for %llu s, and nobody knows what is of that name", pattern, r->record.mount, (unsigned long long)(limit_ms / 1000));
         return rc;
     }
-    rc = glob_error(glob(path, g->gl_pathc ? GLOB_APPEND : 0, NULL, g));
+    rc = find_names(r, path, 0, limit_ms, g);
     if (rc)
         FP_ERROR("#FP stage-out %s: %s", pattern, rc == -ENOENT ? "there is nothing of that name in the store" : fp_strerror(rc));
     return rc;

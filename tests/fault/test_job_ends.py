@@ -561,6 +561,21 @@ def test_a_mount_that_hangs_does_not_hold_stop(slurm):
 
 
 @pytest.mark.limit(180)
+def test_results_below_a_dead_mount_are_not_taken_for_none(slurm):
+    """The mount of the first node has died, and can't be started again: nobody sees what results= and stage-out name, and the exit code says so."""
+    number = slurm.up(f"#!/bin/bash\n#SBATCH -N 1 --exclusive -w {slurm.names[2]}\n#FP store size=256MiB pool=64MiB\n#FP auxapp drain to=/lustre/hidden every=none results=*.txt,out/*\n" +
+                      'eval "$(fp-job start)" || exit 9\necho x > $FP_MOUNT/a.txt\n' + WAIT + "fp-job stop\necho ended with $?\n")
+    with slurm.stand_in(2, "fp-mount", "exit 1"):
+        slurm.kill(2, *slurm.processes(2, "fp-mount"))
+        wait_until("it to be given up", 60, lambda: "0 of 1 nodes ready" in slurm.login("fp-job", "status", str(number), check=False).stdout and not slurm.processes(2, "fp-mount"), 0.2)
+        slurm.go()
+        code, out = slurm.end_of(number, 120)
+    assert code == 0 and "ended with 1" in out and re.search(r"of the name \*\.txt \(results= of #FP auxapp drain\) can't be seen in the store, on \S+: ", out), out
+    slurm.login("rm", "-rf", "/lustre/hidden")
+    slurm.nothing_left(30)
+
+
+@pytest.mark.limit(180)
 def test_stop_goes_on_when_it_is_told_to_end(slurm):
     """As Slurm does at the end of the job's time, and somebody by one ^C; a second one is meant."""
     with slowfs(slurm, 2, "/lustre/slow", "--emulate=write=1MB/s"):
