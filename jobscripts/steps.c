@@ -419,8 +419,15 @@ static int not_drained(const char *what, int rc, const char *why)
     return rc ? -EIO : 0;
 }
 
+/* As the policy has it there: what is in the target as a log would be copied once more as files. */
+static void add_layout(struct call *c, uint32_t layout)
+{
+    if (layout == FP_DRAIN_LOG)
+        add(c, "--layout=log");
+}
+
 /* Everything, or the newest complete set of each series. */
-static int drain_now(const struct job_run_of *r, bool last, struct after *a)
+static int drain_now(const struct job_run_of *r, bool last, uint32_t layout, struct after *a)
 {
     struct call *c = &a->call;
     char text[FP_UNITS_BUF];
@@ -429,6 +436,7 @@ static int drain_now(const struct job_run_of *r, bool last, struct after *a)
 
     begin(c, r, (const char *const[]){"drain", last ? "--last" : "--all", "--wait", NULL});
     ms = step_ms(r, a, &why);
+    add_layout(c, layout);
     if (last)
         add(c, "/");
     FP_INFO("draining what is not drained yet, for %s at most", fp_format_duration(text, ms));
@@ -495,6 +503,7 @@ static int drain_results(const struct job_run_of *r, const struct fp_drain_polic
         uint64_t ms = step_ms(r, a, &why);
 
         begin(c, r, (const char *const[]){"drain", "--wait", NULL});
+        add_layout(c, p->layout);
         for (n = 0; i < g.gl_pathc && n < PATHS_MAX; i++)
             if (g.gl_pathv[i][strlen(g.gl_pathv[i]) - 1] != '/') { /* a pattern means files */
                 add(c, g.gl_pathv[i] + skip);
@@ -594,11 +603,11 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     if (!drain)
         return 0;
     if (job_drain_words(drain->line, job_expand, text) || fp_drain_parse(text, &p, why))
-        return drain_now(r, false, a); /* it was good at the start: a variable has gone since */
+        return drain_now(r, false, FP_DRAIN_FILE, a); /* it was good at the start: a variable has gone since */
     some = p.every != 1 && !p.all;
     last = some && p.every != FP_DRAIN_EVERY_NONE && settle_sets(r, a);
     if (!some || last || p.every != FP_DRAIN_EVERY_NONE)
-        rc = drain_now(r, last, a);
+        rc = drain_now(r, last, p.layout, a);
     if (some)
         rc = drain_results(r, &p, a) ? -EIO : rc;
     if (some)

@@ -165,6 +165,22 @@ fp-job stop
     slurm.nothing_left()
 
 
+def test_what_is_drained_as_logs_is_so_at_the_end(slurm):
+    """Not once more, as files: a set, what every= has not chosen, and a result."""
+    code, out = slurm.run(HEAD.replace("-N 4", "-N 1") + """#FP auxapp drain to=/lustre/logs every=2 results=*.txt layout=log
+eval "$(fp-job start || echo false)" || exit 9
+for i in 1 2 3; do
+    mkdir $FP_MOUNT/chk_000$i && echo $i > $FP_MOUNT/chk_000$i/rank_0 && touch $FP_MOUNT/chk_000$i/.complete
+done
+echo last > $FP_MOUNT/r.txt
+fp-job stop
+""")
+    assert code == 0, out
+    for name in ("chk_0002/rank_0", "chk_0003/rank_0", "r.txt"):
+        assert os.path.isdir(slurm.lustre("logs", name + ".fplog")) and not os.path.exists(slurm.lustre("logs", name)), out
+    slurm.nothing_left()
+
+
 def test_a_step_that_still_runs_when_the_store_ends(slurm):
     """It is said: what it writes from then on is nowhere where it is looked for."""
     code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + 'eval "$(fp-job start || echo false)" || exit 1\nsrun -N1 -n1 sh -c "touch began; sleep 600" &\nuntil [ -e began ]; do sleep 0.1; done\n'
