@@ -358,40 +358,83 @@ static json_t *ask(const struct job_run_of *r, struct call *c, const char *const
     return all;
 }
 
-/* The state of each newest set: how many are still open, and whether any is complete. 0, or negative: it is not known. */
-static int look_at_sets(const struct job_run_of *r, struct call *c, unsigned *open, bool *complete)
+static uint64_t number(const json_t *of, const char *name)
 {
-    json_t *all = ask(r, c, (const char *const[]){"checkpoints", "--json", NULL}), *one;
-    bool known = all;
-    size_t i;
-
-    *open = 0;
-    *complete = false;
-    json_array_foreach(json_object_get(all, "checkpoints"), i, one)
-    {
-        const char *state = json_string_value(json_object_get(one, "state"));
-
-        *open += state && strcmp(state, "open") == 0;
-        *complete |= state && strcmp(state, "complete") == 0;
-    }
-    json_decref(all);
-    return known ? 0 : -EIO;
+    return (uint64_t)json_integer_value(json_object_get(of, name));
 }
 
-/* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). True: there is a complete one. */
-static bool settle_sets(const struct job_run_of *r, struct after *a)
+/* The newest sets of each series, these together and the newest first. */
+struct sets {
+    json_t *all;
+    const char *open; /* one that is; NULL: none */
+    bool complete;    /* one is */
+};
+
+static const char *word(const json_t *of, const char *name)
+{
+    const char *text = json_string_value(json_object_get(of, name));
+
+    return text ? text : "";
+}
+
+/* 0, or negative: it is not known. */
+static int look_at_sets(const struct job_run_of *r, struct call *c, struct sets *s)
+{
+    json_t *one;
+    size_t i;
+
+    json_decref(s->all);
+    *s = (struct sets){.all = ask(r, c, (const char *const[]){"checkpoints", "--json", NULL})};
+    json_array_foreach(json_object_get(s->all, "checkpoints"), i, one)
+    {
+        if (!s->open && strcmp(word(one, "state"), "open") == 0)
+            s->open = word(one, "path");
+        s->complete |= strcmp(word(one, "state"), "complete") == 0;
+    }
+    return s->all ? 0 : -EIO;
+}
+
+/* The newest of a series of which an older one is drained at the end. */
+static void say_passed_over(const struct sets *s)
+{
+    const char *series = "";
+    json_t *one;
+    size_t i;
+
+    json_array_foreach(json_object_get(s->all, "checkpoints"), i, one)
+    {
+        bool torn = strcmp(word(one, "state"), "torn") == 0, newest = strcmp(series, word(one, "series")) != 0;
+
+        series = word(one, "series");
+        if (newest && (torn || number(one, "files_before")))
+            FP_WARN("the newest checkpoint, %s, %s: the one before it is drained, if there is one", word(one, "path"), torn ? "is torn" : "has fewer files than those before it and seems to be half of one");
+    }
+}
+
+/* The application has closed its files, but a set is complete only some time after that (fp-manager --ckpt-quiet). *last: there is a complete one of some series,
+ * and those alone are drained. 0, or negative: then one that is still open is not. */
+static int settle_sets(const struct job_run_of *r, struct after *a, bool *last)
 {
     static const struct timespec pause = {0, 200000000};
     const char *why;
     uint64_t left = step_ms(r, a, &why), until = fp_now_ms() + (left < SETTLE_MS ? left : SETTLE_MS);
-    bool complete = false;
-    unsigned open = 1;
+    struct sets s = {0};
+    int rc = 0;
 
-    while (look_at_sets(r, &a->call, &open, &complete) == 0 && open && fp_now_ms() < until && !job_given_up())
+    if (left >= SETTLE_MS)
+        why = "it has been waited for for a minute";
+    while (look_at_sets(r, &a->call, &s) == 0 && s.open && fp_now_ms() < until && !job_given_up())
         nanosleep(&pause, NULL);
-    if (open)
-        FP_WARN("the newest checkpoint has not become complete: see fpctl checkpoints in a job that runs");
-    return complete;
+    *last = s.complete;
+    if (s.complete)
+        say_passed_over(&s);
+    if (s.complete && s.open) {
+        FP_ERROR("the checkpoint %s is not drained: it has not become complete, and %s; fpctl checkpoint commit, called when it is written, makes it so at once", s.open,
+                 job_given_up() ? "fp-job was interrupted" : why);
+        rc = -EIO;
+    }
+    json_decref(s.all);
+    return rc;
 }
 
 /* A path in which nothing is a sign of a pattern. out has room for twice its length. */
@@ -517,11 +560,6 @@ static int drain_results(const struct job_run_of *r, const struct fp_drain_polic
     return rc;
 }
 
-static uint64_t number(const json_t *of, const char *name)
-{
-    return (uint64_t)json_integer_value(json_object_get(of, name));
-}
-
 /* What the store drains by itself. */
 struct chosen {
     bool stands;   /* no job goes on */
@@ -597,7 +635,7 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     const struct job_auxapp *drain = job_declared_drain(&r->declared);
     char text[FP_DRAIN_TEXT_MAX], why[FP_DRAIN_WHY_MAX];
     static struct fp_drain_policy p;
-    bool last, some;
+    bool last = false, some;
     int rc = 0;
 
     if (!drain)
@@ -605,9 +643,10 @@ static int drain_rest(const struct job_run_of *r, struct after *a)
     if (job_drain_words(drain->line, job_expand, text) || fp_drain_parse(text, &p, why))
         return drain_now(r, false, FP_DRAIN_FILE, a); /* it was good at the start: a variable has gone since */
     some = p.every != 1 && !p.all;
-    last = some && p.every != FP_DRAIN_EVERY_NONE && settle_sets(r, a);
+    if (some && p.every != FP_DRAIN_EVERY_NONE)
+        rc = settle_sets(r, a, &last);
     if (!some || last || p.every != FP_DRAIN_EVERY_NONE)
-        rc = drain_now(r, last, p.layout, a);
+        rc = drain_now(r, last, p.layout, a) ? -EIO : rc;
     if (some)
         rc = drain_results(r, &p, a) ? -EIO : rc;
     if (some)

@@ -181,6 +181,25 @@ fp-job stop
     slurm.nothing_left()
 
 
+def test_a_checkpoint_that_is_not_complete_when_the_time_is_over(slurm):
+    """One with fewer files than those before waits for more. It is not drained, which is said and is no success; a store that may be kept is."""
+    code, out = slurm.run(HEAD.replace("-N 4", "-N 1").replace("pool=", "ssd=/srv on-failure=keep pool=") + """#FP auxapp drain to=/lustre/open every=9
+eval "$(fp-job start || echo false)" || exit 9
+for i in 1 2 3; do
+    mkdir $FP_MOUNT/chk_000$i && echo $i > $FP_MOUNT/chk_000$i/rank_0
+    [ $i = 3 ] || { echo $i > $FP_MOUNT/chk_000$i/rank_1; touch $FP_MOUNT/chk_000$i/.complete; }
+done
+fp-job stop --timeout=3s
+""")
+    assert code == 1, out
+    assert re.search(r"ERROR: the checkpoint /chk_0003/? is not drained: it has not become complete, and the time for it is over \(--timeout of fp-job\);", out), out
+    assert os.path.exists(slurm.lustre("open", "chk_0002", "rank_1")) and not os.path.exists(slurm.lustre("open", "chk_0003")), out
+    named = re.search(r"the store stays on the SSDs of this job's nodes, as /srv/fpstore-\d+-named-(\S+):", out)
+    assert named, out
+    slurm.login("srun", "-N1", "-w", slurm.names[1], "fp-job", "clean", f"--named={named[1]}", "--ssd=/srv")
+    slurm.nothing_left()
+
+
 def test_a_step_that_still_runs_when_the_store_ends(slurm):
     """It is said: what it writes from then on is nowhere where it is looked for."""
     code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + 'eval "$(fp-job start || echo false)" || exit 1\nsrun -N1 -n1 sh -c "touch began; sleep 600" &\nuntil [ -e began ]; do sleep 0.1; done\n'
