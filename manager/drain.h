@@ -374,7 +374,7 @@ int mgr_auto_members(struct mgr_core *c, struct mgr_djob *j, struct mgr_dfile *f
 int mgr_auto_touched(struct mgr_core *c, const struct mgr_inode *in);
 /* Files that were closed a moment ago become files of jobs. Before mgr_drain_tick, always. */
 int mgr_auto_tick(struct mgr_core *c);
-/* START of the newest complete set of each series below a directory: numbers of the jobs. At most max. */
+/* START of the newest complete set of each series below a directory: numbers of the jobs. -E2BIG: there are more than max; those of so many have begun. */
 struct mgr_auto_last {
     uint64_t below;
     uint32_t target;

@@ -25,6 +25,7 @@
 #define FILES_OF_JOB 10000u /* single files of one job */
 #define QUIET_MS     2000u  /* single files: since their last change */
 #define TICK_MS      400u
+#define KEPT_NS      (600 * INT64_C(1000000000)) /* of a job: who waits for many asks for one after the other */
 
 /* ---------------------------------------------------------------- policies in memory */
 
@@ -272,32 +273,60 @@ static uint64_t job_under_way(const struct mgr_core *c, const struct mgr_auto_la
     return 0;
 }
 
-int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n)
+struct newest {
+    struct mgr_set set;
+    uint64_t parent; /* directory of its series */
+};
+
+/* The newest complete sets of the STEP series that follow. */
+static int newest_sets(struct mgr_core *c, uint64_t after, struct newest list[STEP], size_t *n)
 {
     const enum mgr_stmt st = MGR_ST_SET_NEWEST;
-    struct mgr_set *s = mgr_arena_alloc(&c->arena, STEP * sizeof *s);
-    uint64_t *parent = mgr_arena_alloc(&c->arena, STEP * sizeof *parent);
-    size_t found = 0;
     int rc;
 
     *n = 0;
-    if (!s || !parent)
-        return mgr_doom(c, -ENOMEM);
-    for (rc = mgr_db_one(&c->db, SET_NEWEST, DBI(STEP)); rc > 0; rc = mgr_db_step(&c->db, st)) {
-        mgr_set_row(c, st, &s[found]);
-        parent[found++] = (uint64_t)mgr_col(&c->db, st, 14);
+    for (rc = mgr_db_one(&c->db, SET_NEWEST, DBI(after), DBI(STEP)); rc > 0; rc = mgr_db_step(&c->db, st)) {
+        mgr_set_row(c, st, &list[*n].set);
+        list[(*n)++].parent = (uint64_t)mgr_col(&c->db, st, 14);
     }
-    for (size_t i = 0; i < found && *n < max && !rc; i++) {
-        struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .again = l->again, .layout = l->layout};
-        bool yes;
+    return rc;
+}
 
-        rc = mgr_set_is_below(c, parent[i], l->below, &yes);
-        if (rc || !yes)
-            continue;
-        ids[*n] = job_under_way(c, l, &s[i]);
-        rc = ids[*n] ? 0 : job_of_set(c, &j, &s[i]);
-        ids[*n] = ids[*n] ? ids[*n] : j.id;
-        ++*n;
+static int drain_newest(struct mgr_core *c, const struct mgr_auto_last *l, const struct mgr_set *s, uint64_t *id)
+{
+    struct mgr_djob j = {.target = l->target, .policy = l->policy, .verify = l->verify, .urgent = l->urgent, .overwrite = l->overwrite, .again = l->again, .layout = l->layout};
+    int rc;
+
+    *id = job_under_way(c, l, s);
+    if (*id)
+        return 0;
+    rc = job_of_set(c, &j, s);
+    *id = j.id;
+    return rc;
+}
+
+int mgr_auto_last(struct mgr_core *c, const struct mgr_auto_last *l, uint64_t *ids, size_t max, size_t *n)
+{
+    struct newest *list = mgr_arena_alloc(&c->arena, STEP * sizeof *list);
+    size_t found = STEP;
+    uint64_t after = 0;
+    int rc = 0;
+
+    *n = 0;
+    if (!list)
+        return mgr_doom(c, -ENOMEM);
+    while (!rc && found == STEP) {
+        rc = newest_sets(c, after, list, &found);
+        after = found ? list[found - 1].set.series : after;
+        for (size_t i = 0; i < found && !rc; i++) {
+            bool yes;
+
+            rc = mgr_set_is_below(c, list[i].parent, l->below, &yes);
+            if (rc || !yes)
+                continue;
+            rc = *n == max ? -E2BIG : drain_newest(c, l, &list[i].set, &ids[*n]);
+            *n += !rc;
+        }
     }
     return rc;
 }
@@ -514,7 +543,7 @@ int mgr_auto_tick(struct mgr_core *c)
 int mgr_auto_prune(struct mgr_core *c)
 {
     uint64_t job = 0;
-    int rc = mgr_db_one(&c->db, DJOB_OLD, DBI(MGR_JOBS_KEPT));
+    int rc = mgr_db_one(&c->db, DJOB_OLD, DBI(MGR_JOBS_KEPT), DBI(c->now.ns - KEPT_NS));
 
     if (rc > 0)
         job = (uint64_t)mgr_col(&c->db, MGR_ST_DJOB_OLD, 0);

@@ -16,7 +16,7 @@
 
 #define PATHS_MAX MGR_DRAIN_PATHS_MAX
 #define JOBS_SHOWN 64u
-#define LAST_MAX   1024u
+#define LAST_MAX   16384u
 #define ASKED_MS   5000u /* how often a target that stalls is tried while somebody waits */
 #define STUCK_NS   (5 * INT64_C(1000000000)) /* a job is that old before it is called stuck: its first task makes benefactors look anew */
 
@@ -176,6 +176,8 @@ static int start_last(struct mgr_core *c, const Fp__CtlDrain *m, Fp__CtlDrainRep
         rc = mgr_auto_last(c, &l, r->ids + r->n_ids, LAST_MAX - r->n_ids, &n);
         r->n_ids += rc ? 0 : n;
     }
+    if (rc == -E2BIG)
+        return refuse(c, r, "there are more than %u series of checkpoints: only so many have been begun; give directories of fewer, or --all", LAST_MAX);
     return rc || r->n_ids ? rc : refuse(c, r, "there is no complete checkpoint set: see fpctl checkpoints");
 }
 

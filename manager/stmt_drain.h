@@ -34,7 +34,7 @@
     X(DJOB_LAST, "SELECT ifnull(max(id),0) FROM drain_job")                                                  \
     X(DJOB_PUT, "INSERT OR REPLACE INTO drain_job(" MGR_DJOB_COLS ") "                                       \
                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16,?17,?18,?19,?20,?21,?22,?23)")        \
-    X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND id<=(SELECT max(id) FROM drain_job)-?1 "       \
+    X(DJOB_OLD, "SELECT id FROM drain_job WHERE state>=4 AND done_ns<?2 AND id<=(SELECT max(id) FROM drain_job)-?1 " \
                 "AND NOT (state=5 AND policy<>0 AND EXISTS(SELECT 1 FROM ckpt_set s WHERE s.id=ckpt AND s.gen=drain_job.gen)) " \
                 "ORDER BY id LIMIT 1")                                                                      \
     X(DJOB_FAILED, "SELECT max(j.id),j.ckpt,j.target,j.policy FROM drain_job j CROSS JOIN ckpt_set s ON s.id=j.ckpt " \

@@ -26,8 +26,8 @@
     X(SET_DAMAGED, "SELECT 1 FROM damage d CROSS JOIN inode i ON i.ino=d.ino WHERE i.ckpt=?1 LIMIT 1")       \
     X(SET_LIST, "SELECT " MGR_SET_COLS ",r.parent,r.template FROM ckpt_set s CROSS JOIN ckpt_series r ON r.id=s.series " \
                 "WHERE (s.series=?1 AND s.step<?2) OR s.series>?1 ORDER BY s.series,s.step DESC LIMIT ?3")   \
-    X(SET_NEWEST, "SELECT " MGR_SET_COLS ",r.parent FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE s.state=2 AND s.files_before=0 " \
-                  "AND NOT EXISTS (SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2 AND n.files_before=0) LIMIT ?1") \
+    X(SET_NEWEST, "SELECT " MGR_SET_COLS ",r.parent FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.id>?1 AND s.state=2 AND s.files_before=0 " \
+                  "AND NOT EXISTS (SELECT 1 FROM ckpt_set n WHERE n.series=s.series AND n.step>s.step AND n.state=2 AND n.files_before=0) ORDER BY r.id LIMIT ?2") \
     X(SET_IN_DIR, "SELECT 1 FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.state<>4 LIMIT 1") \
     X(SET_OF_PARENT, "SELECT s.id FROM ckpt_series r CROSS JOIN ckpt_set s ON s.series=r.id WHERE r.parent=?1 AND s.step=?2 LIMIT 2") \
     X(UNIQUE_SLICES, "SELECT s.win,s.off,c.id,c.len,c.bnf,c.refs FROM slice s CROSS JOIN chunk c ON c.id=s.chunk WHERE s.ino=?1 AND (s.win,s.off)>(?2,?3) " \

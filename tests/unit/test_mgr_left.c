@@ -124,11 +124,58 @@ static void test_jobs_under_way_are_counted_also_where_they_are_not_listed(void 
     w_close(&w);
 }
 
+static void cancel(uint64_t job)
+{
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+
+    m.op = FP__DRAIN_OP__DRAIN_OP_CANCEL;
+    m.id = job;
+    fix_free(fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor));
+}
+
+/* Who waits for them asks for one after the other, the last when the first has long been over. */
+static void test_the_newest_sets_of_more_series_than_one_page(void **state)
+{
+    enum { SERIES = 1030 };
+    Fp__CtlDrain m = FP__CTL_DRAIN__INIT;
+    ProtobufCBinaryData p = fix_bin("");
+    Fp__CtlDrainReply *r, *one;
+    char name[32];
+
+    (void)state;
+    w_open(&w, ":memory:", 1);
+    for (unsigned i = 0; i < SERIES; i++) {
+        snprintf(name, sizeof name, "run_of_%c%c%c", 'a' + i / 676, 'a' + i / 26 % 26, 'a' + i % 26);
+        assert_true(fix_mk(&w.f, fix_mk(&w.f, MGR_ROOT_INO, name, S_IFDIR | 0755), "restart.1", S_IFREG | 0644) > 0);
+    }
+    w_tick(&w, QUIET_MS);
+    assert_int_equal(fix_sql(&w.f, "SELECT count(*) FROM ckpt_set WHERE state=2"), SERIES);
+    m.op = FP__DRAIN_OP__DRAIN_OP_START;
+    m.paths = &p;
+    m.n_paths = 1;
+    m.last = true;
+    m.dest = "/pfs";
+    r = fix_call(&w.f, w.ctl, FP__MSG_TYPE__MSG_CTL_DRAIN, &m, &fp__ctl_drain_reply__descriptor);
+    assert_non_null(r);
+    assert_int_equal(r->n_ids, SERIES);
+    for (size_t i = 0; i < r->n_ids; i++)
+        cancel(r->ids[i]);
+    w_tick(&w, 1000);
+    for (size_t i = 0; i < r->n_ids; i++) {
+        one = w_show(&w, r->ids[i]);
+        assert_int_equal(one->n_jobs, 1);
+        fix_free(one);
+    }
+    fix_free(r);
+    w_close(&w);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test(name)
     const struct CMUnitTest tests[] = {
         T(test_what_could_not_be_drained_begins_anew),
+        T(test_the_newest_sets_of_more_series_than_one_page),
         T(test_jobs_under_way_are_counted_also_where_they_are_not_listed),
     };
 
