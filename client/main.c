@@ -135,8 +135,8 @@ static int finish(struct cl_mount *m)
     cl_core_data_stopping(m);
     cl_aux_stop(m);
     cl_data_stop(m);
+    cl_shutdown_parts_go();
     cl_core_stop(m);
-    cl_shutdown_inodes_go();
     cl_itable_free(m);
     if (rc == 0 && cl_data_has_lost(m)) {
         if (!told)

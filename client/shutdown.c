@@ -41,8 +41,8 @@
 static atomic_bool loop_ended, hurried, unmounted, stopping, stop_done, sync_failed;
 static pthread_t loop_thread; /* set before other threads are made */
 
-static pthread_mutex_t inodes_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool inodes_gone; /* inodes_lock */
+static pthread_mutex_t parts_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool parts_gone; /* parts_lock */
 
 static void fill_set(sigset_t *set)
 {
@@ -73,7 +73,9 @@ bool cl_shutdown_asked(void)
 
 void cl_shutdown_loop_ended(void)
 {
+    pthread_mutex_lock(&parts_lock);
     atomic_store(&loop_ended, true);
+    pthread_mutex_unlock(&parts_lock);
 }
 
 bool cl_shutdown_hurried(void)
@@ -107,7 +109,10 @@ static void unmount(struct cl_mount *m)
  */
 static void end_loop(struct cl_mount *m, uint64_t until_ms)
 {
-    fuse_session_exit(m->se);
+    pthread_mutex_lock(&parts_lock);
+    if (!atomic_load(&loop_ended)) /* else main() closes the session */
+        fuse_session_exit(m->se);
+    pthread_mutex_unlock(&parts_lock);
     while (!atomic_load(&loop_ended) && fp_now_ms() < until_ms) {
         pthread_kill(loop_thread, WAKE_SIGNAL);
         usleep(STEP_US);
@@ -118,6 +123,10 @@ static void *stop_main(void *arg)
 {
     struct cl_mount *m = arg;
     pthread_setname_np(pthread_self(), "stop");
+    if (atomic_load(&loop_ended)) { /* unmounted by others: main() writes out already, and waits for us only if it has seen `stopping` before */
+        atomic_store(&stop_done, true);
+        return NULL;
+    }
     FP_INFO("ending: writing out what is in the pool");
     cl_mgr_limit_wait(m, GONE_MS);
     uint64_t until_ms = fp_now_ms() + SYNC_MS;
@@ -138,27 +147,31 @@ static void *stop_main(void *arg)
     return NULL;
 }
 
-void cl_shutdown_inodes_go(void)
+void cl_shutdown_parts_go(void)
 {
-    pthread_mutex_lock(&inodes_lock);
-    inodes_gone = true;
-    pthread_mutex_unlock(&inodes_lock);
+    pthread_mutex_lock(&parts_lock);
+    parts_gone = true;
+    pthread_mutex_unlock(&parts_lock);
 }
 
 static void hurry(struct cl_mount *m)
 {
     uint64_t until_ms = fp_now_ms() + HURRY_MS;
     atomic_store(&hurried, true);
-    cl_mgr_limit_wait(m, 1);
-    cl_data_end_by(m, fp_now_ms());
+    pthread_mutex_lock(&parts_lock);
+    if (!parts_gone) {
+        cl_mgr_limit_wait(m, 1);
+        cl_data_end_by(m, fp_now_ms());
+    }
+    pthread_mutex_unlock(&parts_lock);
     FP_WARN("asked again: ending quickly");
     if (cl_mountpoint_unmount(m->opt.mountpoint, true) == 0)
         atomic_store(&unmounted, true);
     end_loop(m, until_ms);
     while (fp_now_ms() < until_ms)
         usleep(STEP_US);
-    pthread_mutex_lock(&inodes_lock);
-    if (inodes_gone || !cl_data_give_up(m))
+    pthread_mutex_lock(&parts_lock);
+    if (parts_gone || !cl_data_give_up(m))
         FP_WARN("leaving without an orderly end");
     _exit(1);
 }

@@ -25,7 +25,7 @@ void cl_shutdown_loop_ended(void);
 bool cl_shutdown_hurried(void);
 /* Has the thread taken the mount away? Waits until it is through with that. */
 bool cl_shutdown_unmounted(void);
-/* Main thread: the inode table is about to be freed, and is not looked at from here any more. */
-void cl_shutdown_inodes_go(void);
+/* Main thread: all is written out or told to be lost, and what the mount is made of is freed from here on: the thread looks at none of it any more. */
+void cl_shutdown_parts_go(void);
 
 #endif
