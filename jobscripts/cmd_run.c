@@ -192,6 +192,8 @@ int job_cmd_start(const struct job_options *o)
     print_forgotten(&before);
     if (r.record.inside)
         FP_WARN("fusermount3 can't be used on all nodes, and commands see the store if they are started with fp-enter: srun $FP_ENTER ./app; mpirun ./app and fp-job run -- srun ./app do so by themselves");
+    else
+        puts("export FP_ENTER=''"); /* scripts have it in their commands, and set -u */
     for (unsigned i = 0, n = variables(&r, v); i < n; i++) {
         printf("export %s=", v[i].name);
         (void)print_quoted(v[i].value);

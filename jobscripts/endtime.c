@@ -77,7 +77,7 @@ static int tell_steps(const struct job_endtime *t, const char *signal)
 
     if (!t->in_slurm) /* steps of an srun are those of another job, which it ends itself */
         return 0;
-    n = job_slurm_steps(t->job, t->step, &list);
+    n = job_slurm_steps(t->job, t->step, "", &list);
     if (n > 0)
         tell_list(list, signal);
     free(list);

@@ -386,13 +386,33 @@ static int take_given(struct job_run_of *r)
     return rc;
 }
 
+/* What each of several would start were stores beside and in the way of each other; and one of a heterogeneous job has the nodes of its first component alone. */
+static int look_at_callers(const struct job_options *o)
+{
+    const char *components = getenv("SLURM_HET_SIZE");
+    char step[32];
+    unsigned tasks;
+
+    job_slurm_task(step, &tasks);
+    if (tasks > 1) {
+        FP_ERROR("this is one of %u tasks, and each of them would start a store: call fp-job once, and let it start them: fp-job run -- srun ./app", tasks);
+        return -EINVAL;
+    }
+    if (components && !o->hosts && strtoul(components, NULL, 10) > 1) {
+        FP_ERROR("this is a heterogeneous job of %s components, whose nodes Slurm lets no step of one component reach: there would be a store on the nodes of the first one alone", components);
+        return -ENOTSUP;
+    }
+    return 0;
+}
+
 int job_start(const struct job_options *o, bool stays, struct job_run_of *r)
 {
     char *text = NULL;
     int rc;
 
     memset(r, 0, sizeof *r);
-    rc = job_alloc_look(o, &r->alloc);
+    rc = look_at_callers(o);
+    rc = rc ? rc : job_alloc_look(o, &r->alloc);
     if (rc)
         return rc;
     if (o->auxapp_dir)
@@ -457,14 +477,16 @@ static void decide(struct job_run_of *r, int rc)
 static void tell_who_runs(const struct job_run_of *r)
 {
     static const struct timespec pause = {0, 500000000};
-    char *steps = NULL;
+    char *steps = NULL, own[32];
+    unsigned tasks;
     int n = 0;
 
     if (!r->alloc.in_slurm)
         return;
+    job_slurm_task(own, &tasks);
     for (int i = 0; i < LOOKS; i++) {
         free(steps);
-        n = job_slurm_steps(r->record.job, r->record.step, &steps);
+        n = job_slurm_steps(r->record.job, r->record.step, own, &steps);
         if (n <= 0)
             break;
         nanosleep(&pause, NULL);

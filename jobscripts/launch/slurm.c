@@ -149,20 +149,29 @@ int job_slurm_left_ms(const char *job, uint64_t *out)
     return *out == UINT64_MAX ? -ENODATA : 0;
 }
 
-/* What a process was called with has the file that slurmd has put the script of this job into: DIR/job00012/slurm_script. */
-static bool runs_script(pid_t pid, const char *job, char path[PATH_MAX])
+/* Words that a process was called with, or what it has put in their place; NUL-terminated. Returns how many bytes there are. */
+static size_t read_cmdline(pid_t pid, char *out, size_t size)
 {
-    char name[64], tail[128], all[PATH_MAX + 512];
+    char name[64];
     int fd;
     ssize_t n;
 
     snprintf(name, sizeof name, "/proc/%d/cmdline", (int)pid);
-    snprintf(tail, sizeof tail, "/job%05lu/slurm_script", strtoul(job, NULL, 10));
     fd = open(name, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? 0 : read(fd, all, sizeof all - 1);
+    n = fd < 0 ? 0 : read(fd, out, size - 1);
     if (fd >= 0)
         close(fd);
-    all[n > 0 ? n : 0] = '\0';
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* What a process was called with has the file that slurmd has put the script of this job into: DIR/job00012/slurm_script. */
+static bool runs_script(pid_t pid, const char *job, char path[PATH_MAX])
+{
+    char tail[128], all[PATH_MAX + 512];
+    size_t n = read_cmdline(pid, all, sizeof all);
+
+    snprintf(tail, sizeof tail, "/job%05lu/slurm_script", strtoul(job, NULL, 10));
     for (const char *word = all; word < all + n; word += strlen(word) + 1) {
         size_t len = strlen(word), end = strlen(tail);
 
@@ -227,15 +236,46 @@ int job_slurm_clean(const char *job, const char *nodes, uint32_t count)
     return rc;
 }
 
+static unsigned number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? (unsigned)strtoul(text, NULL, 10) : 1;
+}
+
+/* Not by variables alone: those of a step are also those of what it submits. */
+void job_slurm_task(char step[32], unsigned *tasks)
+{
+    static const char *const daemons[] = {"orted", "prted", "prterun", "mpirun", "mpiexec", NULL};
+    pid_t pid = getppid();
+
+    step[0] = '\0';
+    *tasks = 1;
+    for (unsigned i = 0; i < CALLERS_MAX && pid > 1; i++, pid = fp_proc_parent(pid)) {
+        char text[256];
+        const char *slash;
+
+        (void)read_cmdline(pid, text, sizeof text);
+        slash = strrchr(text, '/');
+        for (const char *const *d = daemons; *d && *tasks == 1; d++)
+            if (strcmp(slash ? slash + 1 : text, *d) == 0)
+                *tasks = number_of("OMPI_COMM_WORLD_SIZE");
+        if (sscanf(text, "slurmstepd: [%*[^].].%31[0-9]", step) == 1 && *tasks == 1)
+            *tasks = number_of("SLURM_STEP_NUM_TASKS");
+        if (strncmp(text, "slurmstepd: [", 13) == 0)
+            return;
+    }
+}
+
 /* "77.3", or "12_3.0"; of the batch script or Slurm itself ("77.batch"), and ours, no. */
-static bool is_theirs(const char *step, const char *ours)
+static bool is_theirs(const char *step, const char *ours, const char *callers)
 {
     const char *dot = strrchr(step, '.');
 
-    return dot && dot[1] && dot[1 + strspn(dot + 1, "0123456789")] == '\0' && strcmp(dot + 1, ours) != 0;
+    return dot && dot[1] && dot[1 + strspn(dot + 1, "0123456789")] == '\0' && strcmp(dot + 1, ours) != 0 && strcmp(dot + 1, callers) != 0;
 }
 
-int job_slurm_steps(const char *job, const char *ours, char **steps)
+int job_slurm_steps(const char *job, const char *ours, const char *callers, char **steps)
 {
     char name[JOB_SLURM_NAME_MAX], *text = malloc(STEPS_BYTES + 1), *save = NULL, *end = text; /* and a newline behind the last one */
     char *const argv[] = {(char *)"squeue", (char *)"-h", (char *)"-s", (char *)"-o", (char *)"%i", (char *)"-j", name, NULL};
@@ -249,7 +289,7 @@ int job_slurm_steps(const char *job, const char *ours, char **steps)
     for (char *w = rc ? NULL : strtok_r(text, " \n", &save); w; w = strtok_r(NULL, " \n", &save)) {
         size_t len = strlen(w);
 
-        if (!is_theirs(w, ours))
+        if (!is_theirs(w, ours, callers))
             continue;
         memmove(end, w, len); /* what is kept is never longer than what was read */
         end += len;

@@ -30,9 +30,12 @@ int job_slurm_script(const char *job, char **out);
 /* fp-job clean of this job on nodes of it, by names with commas between; 0, or it did not run on all. */
 int job_slurm_clean(const char *job, const char *nodes, uint32_t count);
 
-/* How many steps of the job run, but that of the agents; *steps: their names, each with a newline, to be freed; NULL: none. One that has just ended may be among them.
+/* The step whose task has called us, by the processes above: "3"; "" in a batch script, and outside of jobs. *tasks: how many it has; of srun, or of mpirun within it. */
+void job_slurm_task(char step[32], unsigned *tasks);
+
+/* How many steps of the job run, but that of the agents and that of the caller ("": it is in none); *steps: their names, each with a newline, to be freed; NULL: none. One that has just ended may be among them.
  * Negative: Slurm does not say. Blocks, 5 s at most. */
-int job_slurm_steps(const char *job, const char *ours, char **steps);
+int job_slurm_steps(const char *job, const char *ours, const char *callers, char **steps);
 
 /* A signal to the step of the agents; nothing is waited for. */
 void job_slurm_signal(const char *job, const char *step, const char *signal);

@@ -195,6 +195,14 @@ static void take_line(const char *line, size_t len, unsigned number, struct job_
     free(texts);
 }
 
+/* #SBATCH hetjob, between the options of two components. */
+static bool is_het(const char *line, size_t len)
+{
+    size_t at = strlen("#SBATCH"), blank = strspn(line + at, " \t");
+
+    return blank && len >= at + blank + 6 && memcmp(line + at + blank, "hetjob", 6) == 0;
+}
+
 static bool is_command(const char *line, size_t len)
 {
     size_t blank = strspn(line, " \t\r");
@@ -229,6 +237,8 @@ void job_sbatch_read(const char *text, struct job_sbatch *out, struct job_findin
         size_t len = strcspn(line, "\n");
         bool is = len >= 7 && memcmp(line, "#SBATCH", 7) == 0;
 
+        if (is && !commands && f && is_het(line, len))
+            job_error(f, (struct job_place){.line = number, .column = 1}, "a heterogeneous job: no step of one component reaches nodes of another, so there would be a store on the nodes of the first one alone");
         if (is && !commands)
             take_line(line, len, number, out, f);
         else if (is && f && len > 8 && strchr(" \t-", line[7]) && !(seen = seen ? seen : job_naming_text(text))[line - text])

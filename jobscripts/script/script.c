@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "jobscripts/script/calls.h"
 #include "jobscripts/script/naming.h"
 
 #define NO_BREAK "\xc2\xa0" /* as word processors and web pages have it */
@@ -357,31 +358,14 @@ static void check_early(const char *text, const char *directives, struct job_fin
         job_error(f, at, JOB_NAMING_EARLY);
 }
 
-static bool has_commands(const char *text)
-{
-    for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
-        const char *c = text + strspn(text, " \t\r");
-
-        if (*c && *c != '\n' && *c != '#')
-            return true;
-    }
-    return false;
-}
-
-/* Lines that nobody reads. Of those that are tried without any command nothing is said. */
-static void check_called(const char *text, const char *directives, const struct job_script *s, struct job_findings *f)
-{
-    if (!directives && s->nlines && has_commands(text) && !strstr(text, "fp-job") && !strstr(text, "\n#SBATCH --fp"))
-        job_warning(f, s->lines[0].words[0].at, "no command of the script is fp-job: #FP lines are obeyed by fp-job run and start, or with --fp of sbatch where a site has the plugin");
-}
-
 void job_script_make(char *text, const char *directives, struct job_script *out, struct job_sbatch *sbatch, struct job_findings *f)
 {
     check_early(text, directives, f);
     job_sbatch_read(text, sbatch, f); /* its lines have the numbers that they have in the file */
     job_script_add(&text, directives);
     job_script_parse(text, out, f);
-    check_called(text, directives, out, f);
+    if (!directives)
+        job_calls_check(text, out, f);
     free(text);
 }
 

@@ -19,7 +19,7 @@ NONE = "#FP store size=4TiB required=off\n"
 
 SECOND = {  # what it says of a store, how it begins and ends; what variables it has on the first's node, and on another
     "nothing": ("", "", "", f"{HERE}|{CORES}", f"{HERE}|{CORES}"),
-    "start": (STORE, BEGIN, "fp-job stop\n", f"{HERE}|SLURM_TASK_PROLOG", "FP_JOB|FP_MOUNT|SLURM_TASK_PROLOG"),
+    "start": (STORE, BEGIN, "fp-job stop\n", f"{HERE}|SLURM_TASK_PROLOG", "FP_ENTER|FP_JOB|FP_MOUNT|SLURM_TASK_PROLOG"),
     "run": (STORE, AGAIN, "", f"{HERE}|SLURM_TASK_PROLOG", "FP_JOB|FP_MOUNT|SLURM_TASK_PROLOG"),
     "start without": (NONE, BEGIN, "fp-job stop\n", "FP_NO_STORE|SLURM_TASK_PROLOG", "FP_NO_STORE|SLURM_TASK_PROLOG"),
     "run without": (NONE, AGAIN, "", "SLURM_TASK_PROLOG", "SLURM_TASK_PROLOG"),

@@ -208,6 +208,27 @@ def test_a_step_that_still_runs_when_the_store_ends(slurm):
     slurm.nothing_left(30)
 
 
+def test_called_in_each_task_of_a_step(slurm):
+    """Each would start a store, in the way of the others: none is started, and it is said what was meant."""
+    code, out = slurm.run(HEAD.replace("-N 4", "-N 2") + "srun fp-job run -- touch ran\necho ended $?\n")
+    assert code == 0 and "ended 1" in out.splitlines() and out.count("this is one of 2 tasks, and each of them would start a store") == 2 and not os.path.exists(slurm.home("ran")), out
+    slurm.nothing_left()
+
+
+def test_a_heterogeneous_job(slurm):
+    code, out = slurm.run("#!/bin/bash\n#SBATCH -N 1\n#SBATCH hetjob\n#SBATCH -N 1\n#FP store size=256MiB pool=64MiB\nfp-job run -- touch ran\necho ended $?\n")
+    assert "ended 1" in out.splitlines() and "this is a heterogeneous job of 2 components" in out and not os.path.exists(slurm.home("ran")), out
+    slurm.nothing_left()
+
+
+def test_start_and_stop_in_one_task(slurm):
+    """Whose own step is none that still runs when the store ends; with variables that all have to be set."""
+    slurm.write("task.sh", 'set -eu\neval "$(fp-job start || echo false)"\n$FP_ENTER touch $FP_MOUNT/f\nfp-job stop\n')
+    code, out = slurm.run(HEAD.replace("-N 4", "-N 1") + "srun -n1 bash task.sh\n")
+    assert code == 0 and "still runs" not in out, out
+    slurm.nothing_left()
+
+
 def test_a_target_that_is_not_the_same_on_all_nodes(slurm):
     """What a node has on its SSD could never be brought to it: nothing is begun, and such nodes are named, in one line."""
     for i in (1, 3):
