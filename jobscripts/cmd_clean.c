@@ -153,7 +153,7 @@ int job_cmd_clean(const struct job_options *o)
         return -EINVAL;
     if (of_kept)
         return o->named ? remove_named(o->named, ssd) : list_kept(ssd);
-    if (!job_left_sweep(known ? ssd : NULL))
+    if (job_left_sweep(known ? ssd : NULL) + job_left_unmount_dead() == 0)
         FP_INFO("nothing is left here by jobs that were killed");
     return 0;
 }

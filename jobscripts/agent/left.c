@@ -4,6 +4,9 @@
  *
  * A directory is taken for left if nobody holds the lock in it, which the kernel gives up with the last process that had it: neither a number of a process,
  * which may be another's by now, nor an age says so as surely. A directory without such a lock in it is not ours, whatever its name is, and is not touched.
+ *
+ * A mount whose directory in /tmp is gone, too, nobody tells of but the kernel: it is taken for left if no program serves it any more and no job has a note of it. That of a job that lives,
+ * whose fp-mount has crashed, is the job's own to mend. Who begins there between our look and our unmounting loses his mount for a moment: his agent mounts it again.
  */
 #include "jobscripts/agent/left.h"
 
@@ -11,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <mntent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +39,7 @@
 #define KILL_MS    2000u
 #define PROBE_MS   2000
 #define UNMOUNT_MS 5000u
+#define DEAD_MAX   64u   /* mounts that are looked at */
 #define FORSAKEN_S 3600 /* also if the clocks of nodes differ a little */
 
 /* ---------------------------------------------------------------- the note */
@@ -264,4 +269,57 @@ unsigned job_left_sweep(const char *ssd)
     *name = '\0';
     n = sweep(path, name + 1, job_left_clean);
     return n + (ssd ? sweep(ssd, "fpstore-", remove_part) : 0);
+}
+
+/* ---------------------------------------------------------------- mounts that nobody has a note of */
+
+static bool is_noted(const char *mount)
+{
+    char where[PATH_MAX], path[PATH_MAX], *start;
+    struct job_note note;
+    bool is = false;
+    DIR *d;
+
+    job_dir_path(where, "");
+    start = strrchr(where, '/');
+    *start++ = '\0';
+    d = opendir(where);
+    for (struct dirent *e; d && !is && (e = readdir(d));)
+        is = strncmp(e->d_name, start, strlen(start)) == 0 && !job_dir_is_removed(e->d_name) && job_dir_file(path, where, e->d_name) == 0 && job_dir_is_ours(path) && read_note(path, &note) && strcmp(note.mount, mount) == 0;
+    if (d)
+        closedir(d);
+    return is;
+}
+
+/* Of stores of this user; by what the kernel says of them, which asks no program. Each is to be freed. */
+static size_t mounts_of_us(char *paths[DEAD_MAX])
+{
+    FILE *f = setmntent("/proc/self/mounts", "re");
+    char mine[32];
+    size_t n = 0;
+
+    snprintf(mine, sizeof mine, "user_id=%u", (unsigned)geteuid());
+    for (struct mntent *e; f && n < DEAD_MAX && (e = getmntent(f));)
+        if (strcmp(e->mnt_type, "fuse.fpstore") == 0 && hasmntopt(e, mine) && (paths[n] = strdup(e->mnt_dir)))
+            n++;
+    if (f)
+        endmntent(f);
+    return n;
+}
+
+unsigned job_left_unmount_dead(void)
+{
+    char *paths[DEAD_MAX];
+    size_t all = mounts_of_us(paths);
+    unsigned n = 0;
+
+    for (size_t i = 0; i < all; i++) {
+        if (!is_noted(paths[i]) && fp_mount_probe(paths[i], PROBE_MS) == -ENOTCONN) {
+            FP_INFO("%s: a store is mounted there of which no program runs any more: unmounting it", paths[i]);
+            job_left_unmount(paths[i]);
+            n++;
+        }
+        free(paths[i]);
+    }
+    return n;
 }

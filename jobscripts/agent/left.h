@@ -40,4 +40,8 @@ void job_left_clean(const char *dir);
  * Those that are held (job_dir_hold) are left alone. Returns how many there were. */
 unsigned job_left_sweep(const char *ssd);
 
+/* After that: mounts of stores of this user whose programs are gone, and of which no directory tells any more. Waits 2 seconds for each that does not answer, which is left alone. Returns
+ * how many there were. */
+unsigned job_left_unmount_dead(void);
+
 #endif

@@ -451,6 +451,7 @@ static int read_all(const struct job_options *o, struct node *n)
     job_dir_path(n->dir, n->plan.job);
     rc = node_store_ssd(n, ssd);
     (void)job_left_sweep(rc == 0 ? ssd : NULL);
+    (void)job_left_unmount_dead();
     if (rc == 0)
         look_at_others(n, ssd);
     return take_dir(n);

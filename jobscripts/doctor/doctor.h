@@ -68,7 +68,7 @@ struct doctor_node {
     char uring;                          /* 'Y' and 'N' of the kernel's switch; 0: it has none */
     char mountpoint[DOCTOR_NAME_BYTES];  /* that stores have by default */
     bool mountpoint_taken;               /* a store is mounted there */
-    int mountpoint_rc;                   /* else: of what a mount there needs */
+    int mountpoint_rc;                   /* of looking at it, -ENOTCONN: nobody serves it any more; else: of what a mount there needs */
     char ssd[DOCTOR_NAME_BYTES];         /* directory of ssd=; the name of a variable that is not set, if ssd_rc is -ENOENT and unset */
     bool ssd_unset;
     int ssd_rc;                          /* of writing a file there */

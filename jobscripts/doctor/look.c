@@ -105,9 +105,9 @@ static void look_at_fuse(struct doctor_node *n)
     try_mounts(n);
     snprintf(n->mountpoint, sizeof n->mountpoint, "%s", MOUNTPOINT);
     n->mountpoint_taken = job_dir_taken(MOUNTPOINT);
+    n->mountpoint_rc = fp_mount_probe(MOUNTPOINT, PROBE_MS);
     if (n->mountpoint_taken)
         return;
-    n->mountpoint_rc = fp_mount_probe(MOUNTPOINT, PROBE_MS);
     if (n->mountpoint_rc == 0)
         n->mountpoint_rc = job_dir_mountable(MOUNTPOINT, NULL);
     else if (n->mountpoint_rc == -ENOENT && access("/", W_OK) == 0)

@@ -95,6 +95,11 @@ static void judge_features(const struct doctor_node *n, struct doctor_answer *a)
 
 static void judge_mountpoint(const struct doctor_node *n, struct doctor_answer *a)
 {
+    if (n->mountpoint_taken && n->mountpoint_rc == -ENOTCONN) {
+        doctor_found(a, "%s: a store is mounted there, and no program of it runs any more", n->mountpoint);
+        doctor_wrong(a, "fp-job clean, on the node as the same user; or fusermount3 -u %s", n->mountpoint);
+        return;
+    }
     if (n->mountpoint_taken) {
         doctor_found(a, "%s: a store is mounted there; that of another job comes elsewhere, as $FP_MOUNT says", n->mountpoint);
         return;

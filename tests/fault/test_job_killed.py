@@ -1,5 +1,7 @@
 """Agents of a job that are killed, with a real Slurm: what they had begun is ended and removed by whoever comes next, without an administrator."""
 
+import re
+
 import pytest
 
 from harness.daemons import wait_until
@@ -77,6 +79,28 @@ def test_what_a_killed_job_has_left_is_removed_by_clean(slurm):
     slurm.go()
     code, out = slurm.end_of(later)
     assert code == 0 and "data" in out, out
+    slurm.nothing_left(10)
+
+
+def test_a_dead_mount_of_which_nothing_else_tells_is_removed(slurm):
+    """Its directory in /tmp is gone, too: by clean, and by the next job."""
+    for by in ("clean", "job"):
+        number = slurm.up(HEAD + START + WAIT)
+        kill_all(slurm, 2)
+        slurm.kill(1, slurm.script(1))
+        slurm.end_of(number)
+        slurm.nothing_left(30, nodes=(1, 3))
+        slurm.on(2, "sh", "-c", "rm -rf /tmp/fpstore-5001-* /srv/fpstore-*")
+        assert slurm.left_over(2) == ["mount /AggregateSSDstore"]
+        r = slurm.on(2, "fp-job", "doctor", "--here", "--ssd=/srv", check=False)
+        assert r.returncode == 1 and re.search(r"^wrong +mountpoint .*no program of it runs any more", r.stdout, re.M) and "fusermount3 -u /AggregateSSDstore" in r.stdout, r.stdout
+        if by == "clean":
+            r = slurm.on(2, "fp-job", "clean", seconds=60)
+            assert "/AggregateSSDstore: a store is mounted there of which no program runs any more: unmounting it" in r.stdout + r.stderr, r.stdout + r.stderr
+            assert slurm.left_over(2) == []
+            assert "nothing is left here" in slurm.on(2, "fp-job", "clean", seconds=60).stderr
+    code, out = slurm.run(HEAD + START + "echo at $FP_MOUNT\nsrun cat $FP_MOUNT/f\nfp-job stop\n")
+    assert code == 0 and "at /AggregateSSDstore" in out.splitlines() and out.splitlines().count("data") == 3, out
     slurm.nothing_left(10)
 
 

@@ -210,6 +210,7 @@ static void test_what_nodes_lack(void **state)
     ONE_IS((n_.namespace_rc = -EPERM, strcpy(n_.namespace_why, "no user namespace")), "mount", DOCTOR_OK, "", "");
     ONE_IS(n_.mountpoint_rc = -ENOENT, "mountpoint", DOCTOR_WARNING, "mkdir -p /AggregateSSDstore", "");
     ONE_IS((n_.mountpoint_taken = true, n_.mountpoint_rc = -EACCES), "mountpoint", DOCTOR_OK, "", "");
+    ONE_IS((n_.mountpoint_taken = true, n_.mountpoint_rc = -ENOTCONN), "mountpoint", DOCTOR_WRONG, "fusermount3 -u /AggregateSSDstore", "");
     ONE_IS(n_.mountpoint_rc = -EACCES, "mountpoint", DOCTOR_WARNING, "chmod 777", "");
     ONE_IS((strcpy(n_.ssd, "TMPDIR"), n_.ssd_unset = true, n_.ssd_rc = -ENOENT), "ssd", DOCTOR_WRONG, "export TMPDIR=", "");
     ONE_IS(n_.ssd_rc = -EACCES, "ssd", DOCTOR_WRONG, "chmod 1777", "");
