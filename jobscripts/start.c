@@ -19,6 +19,7 @@
 #include "fp/procs.h"
 #include "jobscripts/script/check.h"
 #include "jobscripts/script/naming.h"
+#include "jobscripts/script/sources.h"
 #include "jobscripts/enter.h"
 #include "jobscripts/launch/guard.h"
 #include "jobscripts/launch/hosts.h"
@@ -285,6 +286,7 @@ static int launch(struct job_run_of *r, const struct job_options *o, const char 
     rc = job_hosts_write(r->dir, r->alloc.nodes, r->alloc.nnodes);
     if (rc)
         FP_ERROR("%s: %s", r->dir, fp_strerror(rc));
+    rc = rc ? rc : job_sources_look(&r->declared);
     rc = rc ? rc : job_steps_target(r, shared);
     if (rc)
         return rc;

@@ -22,6 +22,7 @@
 #include "jobscripts/script/auxcheck.h"
 #include "jobscripts/script/drainwords.h"
 #include "jobscripts/script/paths.h"
+#include "jobscripts/script/sources.h"
 #include "jobscripts/script/targets.h"
 
 #define PLUGIN_MS 10000u /* one that takes longer to load hangs */
@@ -391,5 +392,6 @@ void job_check(const struct job_declared *d, const struct job_site *site, struct
     check_stage_in(d, site, f);
     check_stage_out(d, site, f);
     job_targets_check(d, site, f);
+    job_sources_check(d, f);
     job_findings_sort(f);
 }

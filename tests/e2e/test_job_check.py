@@ -178,6 +178,8 @@ MISTAKES = [
     ("#FP auxapp drain to=HERE\n#FP stage-out x to=HERE/in/it", "2:20", 1, "lie one in the other"),
     ("#FP stage-in HERE/*.none", "1:14", 1, "there is no "),
     ("#FP stage-in in.h5", "1:14", 1, "from / on"),
+    ("#FP stage-in HERE/file HERE/in/file", "1:%d", 1, "would have the same name in the store"),
+    ("#FP stage-in HERE/file HERE/file", "1:%d", 1, "is named twice"),
     ("#FP store\nsrun ./app", "1:5", 0, "no command of the script is fp-job"),
     ("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N1\n#FP store\nfp-job run -- srun ./app", "2:1", 1, "on the nodes of the first one alone"),
     ("#FP store\nfp-job start || exit 1\nsrun ./app\nfp-job stop", "2:1", 0, "which does not read it here"),

@@ -294,6 +294,18 @@ def test_input_that_others_keep(slurm):
     slurm.nothing_left()
 
 
+def test_input_of_one_name_is_refused(slurm):
+    """Of files of the same size and time the store would have the first alone. Before anything is started, and by what patterns stand for; one file that two patterns have is none of that."""
+    slurm.login("sh", "-c", "mkdir -p /lustre/p /lustre/q && echo one > /lustre/p/x1 && echo two > /lustre/q/x1 && touch -d @1700000000 /lustre/p/x1 /lustre/q/x1")
+    run = "fp-job run -- sh -c 'cat $FP_MOUNT/*'\n"
+    code, out = slurm.run(HEAD + "#FP stage-in /lustre/p/x? /lustre/q/*\n" + run)
+    assert code != 0 and "/lustre/p/x1 and /lustre/q/x1 would have the same name in the store" in out and "one\n" not in out, out
+    code, out = slurm.run(HEAD + "#FP stage-in /lustre/p/x? /lustre/p/*1\n#FP stage-in /lustre/q/* to=q\n" + run.replace("*", "x1 $FP_MOUNT/q/x1"))
+    assert code == 0 and "one\ntwo\n" in out, out
+    slurm.login("rm", "-r", "/lustre/p", "/lustre/q")
+    slurm.nothing_left()
+
+
 def test_a_script_goes_on_after_its_store(slurm):
     """What start has set in its shell does no harm then, and it may start another one; the user's own prolog is run for each task."""
     slurm.write("prolog", "#!/bin/sh\necho print prolog $SLURM_STEP_ID\n")

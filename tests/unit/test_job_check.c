@@ -357,6 +357,22 @@ static void test_what_is_to_be_staged_in(void **state)
     is_bad("#FP stage-in in.h5\n", 1, 14, "from / on");
 }
 
+/* The store would have the first alone, and nothing would say so. */
+static void test_what_would_have_one_name_in_the_store(void **state)
+{
+    (void)state;
+    site.words = true;
+    is_bad("#FP stage-in /lustre/p/x /lustre/q/x\n", 1, 26, "/lustre/p/x and /lustre/q/x would have the same name");
+    is_bad("#FP stage-in /lustre/p/x to=in\n#FP stage-in $A//x/ to=in/\n", 2, 14, "have the same name");
+    is_bad("#FP stage-in /lustre/p/x to=in\n#FP stage-in /lustre/x to=./in\n", 2, 14, "have the same name");
+    is_bad("#FP stage-in /lustre/in /lustre/q/x\n#FP stage-in /lustre/x\n", 2, 14, "have the same name");
+    is_bad("#FP stage-in /lustre/x /lustre//x\n", 1, 24, "named twice");
+    is_bad("#FP stage-in /lustre/a/* /lustre/b/* /lustre/b/*\n", 1, 38, "named twice");
+    is_bad("#FP stage-in $A $B $A\n", 1, 20, "named twice");
+    is_good("#FP stage-in /lustre/p/x to=p\n#FP stage-in /lustre/q/x to=q\n#FP stage-in /lustre/x /lustre/a/* /lustre/b/* $A $B/$C /lustre/$C\n");
+    site.words = false;
+}
+
 static void test_a_script_that_declares_nothing_is_told(void **state)
 {
     struct jf x;
@@ -424,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_what_the_store_is_told_to_drain),
         cmocka_unit_test(test_targets_that_lie_one_in_the_other),
         cmocka_unit_test(test_what_is_to_be_staged_in),
+        cmocka_unit_test(test_what_would_have_one_name_in_the_store),
         cmocka_unit_test(test_a_script_that_declares_nothing_is_told),
         cmocka_unit_test(test_a_store_that_outlives_the_job_needs_a_place_that_does),
         cmocka_unit_test(test_commands_end_in_time),
