@@ -609,8 +609,8 @@ static void done(struct starter *s)
     if (s->root)
         fp_rpc_conn_finish(s->root);
     uv_close((uv_handle_t *)&s->tick, NULL);
-    if (s->launched && !s->gone)
-        uv_unref((uv_handle_t *)&s->launcher); /* it stays */
+    if (s->launched && !s->gone && !uv_is_closing((uv_handle_t *)&s->launcher))
+        uv_close((uv_handle_t *)&s->launcher, NULL); /* it stays, and nobody waits for it any more */
     if (s->launched && !uv_is_closing((uv_handle_t *)&s->input))
         uv_close((uv_handle_t *)&s->input, NULL);
     for (uint64_t until = fp_now_ms() + 1500; s->root && fp_now_ms() < until;)
@@ -618,7 +618,7 @@ static void done(struct starter *s)
     if (s->rpc)
         fp_rpc_close(s->rpc, NULL, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&s->loop); /* not if the launcher stays: then it is the process's */
+    (void)uv_loop_close(&s->loop);
     job_states_fini(&s->states);
     fp_key_free(s->key);
     free(s->plan);
@@ -626,7 +626,7 @@ static void done(struct starter *s)
 
 int job_launch_and_stay(const struct job_launch *l, const struct job_stay *how, struct job_record *out)
 {
-    static struct starter s; /* its handles outlive the call, with the process */
+    static struct starter s;
     int rc;
 
     (void)signal(SIGPIPE, SIG_IGN); /* a launcher that ends before it has read everything */
