@@ -2,6 +2,7 @@
 
 import glob
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -120,9 +121,8 @@ def test_a_cpuset_goes_with_its_host_and_comes_with_the_next(new_store):
         old = host_pid(mount)
         os.kill(old, signal.SIGKILL)
         wait_until("another host", 10, lambda: host_pid(mount) not in (None, old) and app(store, "probe")["state"] == "running")
-        new = host_pid(mount)
-        with open(f"/proc/{new}/cgroup", encoding="ascii") as f:
-            assert ("/fpstore-aux-" in f.read()) == kept
+        cgroup = f"/proc/{host_pid(mount)}/cgroup"
+        wait_until("its cpuset", 10, lambda: ("/fpstore-aux-" in pathlib.Path(cgroup).read_text()) == kept)
         assert len(left(mount.pid)) == kept
     assert confined(mount) == kept, "told once"
     mount.unmount()

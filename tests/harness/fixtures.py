@@ -159,6 +159,8 @@ def pytest_runtest_makereport(item, call):
         for store in LIVE:
             for d in store.daemons():
                 report.sections.append((f"log of {d.name}", d.tail()))
+        if isinstance(getattr(item, "funcargs", {}).get("slurm"), batch.Slurm):
+            item.funcargs["slurm"].cancel()
 
 
 def check(problems):
